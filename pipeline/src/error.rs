@@ -1,0 +1,83 @@
+//! What can go wrong between text and batches, shaped by what the operator can do about it.
+
+use std::io;
+use std::path::PathBuf;
+
+use schemas::ManifestError;
+
+/// The result of everything in this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Every variant says where, and what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The request makes no sense as it stands; change the configuration. Exit code 2.
+    #[error("{0}")]
+    Config(String),
+
+    /// The corpus cannot be read; nothing of it was written. Exit code 1.
+    #[error("{}{}: {message}", path.display(), line.map(|line| format!(":{line}")).unwrap_or_default())]
+    Corpus {
+        /// The input file.
+        path: PathBuf,
+        /// 1-based line, where there is one.
+        line: Option<u64>,
+        /// What is wrong and what to do.
+        message: String,
+    },
+
+    /// The corpus can be read but is not fit to be used; trying again will not help. Exit code 42.
+    #[error("{0}")]
+    Poison(String),
+
+    /// The tokenizer cannot be used. Exit code 2.
+    #[error("tokenizer {}: {message}", path.display())]
+    Tokenizer {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong and what to do.
+        message: String,
+    },
+
+    /// A shard is not what the manifest promises. Exit code 1.
+    #[error("shard {}{}: {message}", path.display(), group.map(|group| format!(", row group {group}")).unwrap_or_default())]
+    Shard {
+        /// The shard.
+        path: PathBuf,
+        /// 0-based row group, where there is one.
+        group: Option<usize>,
+        /// What is wrong and what to do.
+        message: String,
+    },
+
+    /// The manifest, or a file that it names, is missing or damaged. Exit code 1.
+    #[error("{}: {source}", path.display())]
+    Manifest {
+        /// The manifest.
+        path: PathBuf,
+        /// Why.
+        source: ManifestError,
+    },
+
+    /// Another process works on the folder. Exit code 1.
+    #[error("{}: locked by another `cloze` process; wait for it, or name another folder", path.display())]
+    Locked {
+        /// The folder.
+        path: PathBuf,
+    },
+
+    /// The operating system refused; the message names the path. Exit code 1.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+
+    /// An actor failed by itself: a defect of ours. Exit code 1.
+    #[error("actor `{name}` failed at item {index}: {message}")]
+    Actor {
+        /// The thread.
+        name: String,
+        /// The item it worked on.
+        index: u64,
+        /// Its panic message.
+        message: String,
+    },
+}

@@ -1,0 +1,5 @@
+//! Text to batches.
+
+pub mod error;
+
+pub use error::{Error, Result};

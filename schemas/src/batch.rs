@@ -1,0 +1,244 @@
+//! The one thing that both sides of the channel share.
+
+use std::sync::Arc;
+
+use arrow_array::{Array, ArrayRef, FixedSizeListArray, PrimitiveArray, RecordBatch, RecordBatchOptions};
+use arrow_buffer::ScalarBuffer;
+use arrow_schema::extension::FixedShapeTensor;
+use arrow_schema::{Field, Schema};
+
+use crate::column::{Column, Element};
+use crate::ordinal::BatchIndex;
+
+/// What can be wrong with a batch, seen from the side that reads it. Plans make these impossible in a run.
+#[derive(Debug, thiserror::Error)]
+pub enum BatchError {
+    /// No such column.
+    #[error("batch {index} has no column `{name}`; it has {known}")]
+    Missing {
+        /// The batch.
+        index: BatchIndex,
+        /// `view.column`.
+        name: String,
+        /// The columns that it has.
+        known: String,
+    },
+    /// Another element type than the reader expects.
+    #[error("column `{name}` of batch {index} does not hold {expected}")]
+    Type {
+        /// The batch.
+        index: BatchIndex,
+        /// `view.column`.
+        name: String,
+        /// The reader's element type.
+        expected: String,
+    },
+}
+
+/// One micro-batch: an Arrow record batch of fixed-shape-tensor columns named `view.column`, each `rows × width`.
+///
+/// A batch is a pure function of its index (and of the plan): see `pipeline::load`.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    index: BatchIndex,
+    record: RecordBatch,
+}
+
+impl Batch {
+    /// Its position in the stream.
+    #[must_use]
+    pub fn index(&self) -> BatchIndex {
+        self.index
+    }
+
+    /// Number of rows.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.record.num_rows()
+    }
+
+    /// The columns as Arrow holds them, for writing to a file or another process.
+    #[must_use]
+    pub fn record(&self) -> &RecordBatch {
+        &self.record
+    }
+
+    /// Rows `start .. start + rows` without copying.
+    #[must_use]
+    pub fn slice(&self, start: usize, rows: usize) -> Self {
+        Self { index: self.index, record: self.record.slice(start, rows) }
+    }
+
+    /// The values of one column of one view.
+    pub fn column<T: Element>(&self, view: &str, column: Column<T>) -> Result<Grid<'_, T>, BatchError> {
+        self.find(view, column)?.ok_or_else(|| BatchError::Missing {
+            index: self.index,
+            name: format!("{view}.{}", column.name()),
+            known: self.names().collect::<Vec<_>>().join(", "),
+        })
+    }
+
+    /// The same for a column that a batch may leave out, like the attention mask of full rows.
+    pub fn find<T: Element>(&self, view: &str, column: Column<T>) -> Result<Option<Grid<'_, T>>, BatchError> {
+        let name = format!("{view}.{}", column.name());
+        let Some(array) = self.record.column_by_name(&name) else { return Ok(None) };
+        let wrong =
+            || BatchError::Type { index: self.index, name: name.clone(), expected: T::TYPE.data_type().to_string() };
+        let list = array.as_any().downcast_ref::<FixedSizeListArray>().ok_or_else(wrong)?;
+        let width = usize::try_from(list.value_length()).map_err(|_| wrong())?;
+        let values = list.values().as_any().downcast_ref::<PrimitiveArray<T::Arrow>>().ok_or_else(wrong)?;
+        let start = list.value_offset_at(0);
+        Ok(Some(Grid { values: &values.values()[start..start + list.len() * width], width }))
+    }
+
+    /// The `view.column` names, in the order in which they were made.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.record.schema_ref().fields().iter().map(|field| field.name().as_str())
+    }
+
+    /// BLAKE3 over names, shapes and values: equal batches, equal digests, on any machine.
+    #[must_use]
+    pub fn digest(&self) -> blake3::Hash {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&self.index.0.to_le_bytes()).update(&(self.rows() as u64).to_le_bytes());
+        for (name, array) in self.names().zip(self.record.columns()) {
+            hasher.update(&(name.len() as u64).to_le_bytes()).update(name.as_bytes());
+            let list = array.as_any().downcast_ref::<FixedSizeListArray>().expect("a batch holds fixed-size lists");
+            let width = usize::try_from(list.value_length()).expect("widths are positive");
+            hasher.update(&(width as u64).to_le_bytes());
+            let values = list.values().to_data();
+            let size = values.data_type().primitive_width().expect("a batch holds primitives");
+            let start = (values.offset() + list.offset() * width) * size;
+            hasher.update(&values.buffers()[0].as_slice()[start..start + list.len() * width * size]);
+        }
+        hasher.finalize()
+    }
+
+    /// Bytes that the columns take.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.record.get_array_memory_size()
+    }
+}
+
+/// A borrowed column: `rows × width` values in row-major order.
+#[derive(Clone, Copy, Debug)]
+pub struct Grid<'a, T> {
+    values: &'a [T],
+    width: usize,
+}
+
+impl<'a, T> Grid<'a, T> {
+    /// All values.
+    #[must_use]
+    pub fn values(&self) -> &'a [T] {
+        self.values
+    }
+
+    /// Columns.
+    #[must_use]
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Rows.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.values.len() / self.width
+    }
+
+    /// One row.
+    #[must_use]
+    pub fn row(&self, row: usize) -> &'a [T] {
+        &self.values[row * self.width..(row + 1) * self.width]
+    }
+}
+
+/// Collects columns into a [`Batch`]. A column's buffer moves into the batch; nothing is copied.
+#[derive(Debug)]
+pub struct BatchBuilder {
+    index: BatchIndex,
+    rows: usize,
+    fields: Vec<Field>,
+    arrays: Vec<ArrayRef>,
+}
+
+impl BatchBuilder {
+    /// A batch of `rows` rows.
+    #[must_use]
+    pub fn new(index: BatchIndex, rows: usize) -> Self {
+        Self { index, rows, fields: Vec::new(), arrays: Vec::new() }
+    }
+
+    /// Adds `rows × width` values under `view.column`.
+    ///
+    /// # Panics
+    /// If the shape does not fit.
+    pub fn push<T: Element>(&mut self, view: &str, column: Column<T>, width: usize, values: Vec<T>) {
+        assert_eq!(values.len(), self.rows * width, "column `{view}.{}` has another shape", column.name());
+        let item = Arc::new(Field::new("item", T::TYPE.data_type(), false));
+        let list_width = i32::try_from(width).expect("rows are narrower than 2^31");
+        let values = PrimitiveArray::<T::Arrow>::new(ScalarBuffer::from(values), None);
+        let array = FixedSizeListArray::new(Arc::clone(&item), list_width, Arc::new(values), None);
+        let tensor =
+            FixedShapeTensor::try_new(T::TYPE.data_type(), [width], None, None).expect("one axis, no permutation");
+        self.fields.push(
+            Field::new_fixed_size_list(format!("{view}.{}", column.name()), item, list_width, false)
+                .with_extension_type(tensor),
+        );
+        self.arrays.push(Arc::new(array));
+    }
+
+    /// The batch.
+    ///
+    /// # Panics
+    /// If two columns have one name.
+    #[must_use]
+    pub fn finish(self) -> Batch {
+        let mut seen = std::collections::BTreeSet::new();
+        for field in &self.fields {
+            assert!(seen.insert(field.name().clone()), "column `{}` was made twice", field.name());
+        }
+        let schema = Arc::new(Schema::new(self.fields));
+        let options = RecordBatchOptions::new().with_row_count(Some(self.rows));
+        let record =
+            RecordBatch::try_new_with_options(schema, self.arrays, &options).expect("shapes were checked by push");
+        Batch { index: self.index, record }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::columns::{ATTENTION_MASK, INPUT_IDS, LABELS};
+
+    fn batch() -> Batch {
+        let mut builder = BatchBuilder::new(BatchIndex(7), 3);
+        builder.push("masked", INPUT_IDS, 2, vec![1, 2, 3, 4, 5, 6]);
+        builder.push("masked", ATTENTION_MASK, 2, vec![1, 1, 1, 1, 1, 0]);
+        builder.finish()
+    }
+
+    #[test]
+    fn columns_come_back_as_they_went_in() {
+        let batch = batch();
+        let ids = batch.column("masked", INPUT_IDS).expect("it was pushed");
+        assert_eq!((ids.rows(), ids.width(), ids.row(1)), (3, 2, &[3, 4][..]));
+        assert!(batch.find("masked", LABELS).expect("no type clash").is_none());
+        let error = batch.column("masked", LABELS).expect_err("there is none").to_string();
+        assert_eq!(error, "batch 7 has no column `masked.labels`; it has masked.input_ids, masked.attention_mask");
+        assert!(batch.column("masked", Column::<i32>::new("attention_mask")).is_err());
+    }
+
+    #[test]
+    fn a_slice_is_rows_and_digests_like_them() {
+        let tail = batch().slice(1, 2);
+        assert_eq!(tail.column("masked", INPUT_IDS).expect("still there").values(), [3, 4, 5, 6]);
+        let mut builder = BatchBuilder::new(BatchIndex(7), 2);
+        builder.push("masked", INPUT_IDS, 2, vec![3, 4, 5, 6]);
+        builder.push("masked", ATTENTION_MASK, 2, vec![1, 1, 1, 0]);
+        let built = builder.finish();
+        assert_eq!(tail.digest(), built.digest());
+        assert_ne!(tail.digest(), batch().slice(0, 2).digest());
+    }
+}

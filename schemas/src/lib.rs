@@ -1,0 +1,31 @@
+//! The nouns of `cloze`: what travels between preparing a corpus and training on it.
+//!
+//! In the order in which data meets them: a [`Document`] is read from a corpus; its tokens become a [`Sample`], a row
+//! of a shard; shards are listed in a [`Manifest`], beside the [`Vocab`] they were made with; online, samples are
+//! rendered into the columns of a [`Batch`]. [`ordinal`] numbers all of them, [`atomic`] writes all of their files,
+//! and [`registry!`] makes a closed family of components out of one line each.
+//!
+//! Plain data only: nothing here starts a thread, opens a socket or links a C library.
+
+pub mod atomic;
+pub mod batch;
+pub mod column;
+pub mod columns;
+pub mod document;
+pub mod manifest;
+pub mod ordinal;
+mod registry;
+pub mod sample;
+pub mod vocab;
+
+pub use batch::{Batch, BatchBuilder, BatchError, Grid};
+pub use column::{Column, ColumnSpec, Element, ElementType};
+pub use document::Document;
+pub use manifest::{Manifest, ManifestError, Shard, Split};
+pub use ordinal::{BatchIndex, Epoch, PartIndex, RowIndex, SampleIndex, Step};
+pub use sample::{Sample, TokenIds};
+pub use vocab::{SpecialIds, Vocab};
+
+// `registry!` expands to serde derives in other crates; they find serde here.
+#[doc(hidden)]
+pub use serde;

@@ -1,0 +1,151 @@
+//! All that a view needs to know of a tokenizer.
+
+use serde::{Deserialize, Serialize};
+
+/// The ids that frames and maskers put into rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SpecialIds {
+    /// `[PAD]` or `<pad>`.
+    pub pad: u32,
+    /// `[UNK]` or `<unk>`; byte-level tokenizers may have none.
+    pub unk: Option<u32>,
+    /// `[CLS]` or `<s>`.
+    pub cls: u32,
+    /// `[SEP]` or `</s>`.
+    pub sep: u32,
+    /// `[MASK]` or `<mask>`.
+    pub mask: u32,
+}
+
+/// A vocabulary with its counts: one entry per id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Vocab {
+    tokens: Vec<String>,
+    word_starts: Vec<bool>,
+    counts: Vec<u64>,
+    special: SpecialIds,
+    is_special: Vec<bool>,
+    ordinary: Vec<u32>,
+}
+
+impl Vocab {
+    /// Entries in id order. `specials` are the ids that are never masked and never drawn as random words;
+    /// those of [`SpecialIds`] always belong to them.
+    ///
+    /// # Panics
+    /// If the three lists differ in length, an id lies outside them, or nothing but specials is left.
+    #[must_use]
+    pub fn new(
+        tokens: Vec<String>,
+        word_starts: Vec<bool>,
+        counts: Vec<u64>,
+        special: SpecialIds,
+        specials: &[u32],
+    ) -> Self {
+        assert!(tokens.len() == word_starts.len() && tokens.len() == counts.len(), "one entry per id");
+        let mut is_special = vec![false; tokens.len()];
+        let named = [special.pad, special.cls, special.sep, special.mask].into_iter().chain(special.unk);
+        for id in named.chain(specials.iter().copied()) {
+            is_special[id as usize] = true;
+        }
+        let is_unused = |token: &str| token.starts_with("[unused") && token.ends_with(']');
+        let ordinary: Vec<u32> = (0..)
+            .zip(&tokens)
+            .filter(|&(id, token)| !is_special[id as usize] && !is_unused(token))
+            .map(|(id, _)| id)
+            .collect();
+        assert!(!ordinary.is_empty(), "a vocabulary has ordinary tokens");
+        Self { tokens, word_starts, counts, special, is_special, ordinary }
+    }
+
+    /// Number of ids.
+    #[must_use]
+    pub fn size(&self) -> u32 {
+        u32::try_from(self.tokens.len()).expect("ids are 32-bit")
+    }
+
+    /// The special ids.
+    #[must_use]
+    pub fn special(&self) -> SpecialIds {
+        self.special
+    }
+
+    /// Whether `id` is never masked.
+    #[inline]
+    #[must_use]
+    pub fn is_special(&self, id: u32) -> bool {
+        self.is_special[id as usize]
+    }
+
+    /// The text of a token, as the tokenizer writes it (`##ing`, `Ġthe`).
+    #[must_use]
+    pub fn token(&self, id: u32) -> &str {
+        &self.tokens[id as usize]
+    }
+
+    /// Whether a word begins at this token.
+    #[must_use]
+    pub fn is_word_start(&self, id: u32) -> bool {
+        self.word_starts[id as usize]
+    }
+
+    /// Occurrences of each id in the training split.
+    #[must_use]
+    pub fn counts(&self) -> &[u64] {
+        &self.counts
+    }
+
+    /// The ids that may replace a token: neither special nor `[unusedN]`, ascending.
+    #[must_use]
+    pub fn ordinary(&self) -> &[u32] {
+        &self.ordinary
+    }
+
+    /// The id of a token.
+    #[must_use]
+    pub fn id(&self, token: &str) -> Option<u32> {
+        self.tokens.iter().position(|known| known == token).and_then(|index| u32::try_from(index).ok())
+    }
+
+    /// Natural logarithm of each id's share of the training split with add-one smoothing, so that every id has one.
+    #[must_use]
+    pub fn unigram_log_probabilities(&self) -> Vec<f64> {
+        let total: f64 = self.counts.iter().map(|&count| count as f64 + 1.0).sum();
+        self.counts.iter().map(|&count| ((count as f64 + 1.0) / total).ln()).collect()
+    }
+
+    /// Entropy of the training split's token distribution in nats: what a model that ignores context cannot beat.
+    #[must_use]
+    pub fn unigram_entropy(&self) -> f64 {
+        entropy(&self.counts)
+    }
+}
+
+/// Entropy in nats of the distribution proportional to `counts`; 0 when there are none.
+#[must_use]
+pub fn entropy(counts: &[u64]) -> f64 {
+    let total: u64 = counts.iter().sum();
+    let share = |count: u64| count as f64 / total as f64;
+    counts.iter().filter(|&&count| count > 0).map(|&count| -share(count) * share(count).ln()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn random_words_are_neither_special_nor_unused() {
+        let tokens = ["[PAD]", "[unused0]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[extra]", "the", "##s"];
+        let special = SpecialIds { pad: 0, unk: Some(2), cls: 3, sep: 4, mask: 5 };
+        let vocab = Vocab::new(tokens.map(String::from).to_vec(), vec![true; 9], vec![1; 9], special, &[6]);
+        assert_eq!(vocab.ordinary(), [7, 8]);
+        assert!(vocab.is_special(6) && !vocab.is_special(1));
+    }
+
+    #[test]
+    fn entropy_of_a_fair_coin_is_ln_2() {
+        assert!((entropy(&[5, 5, 0]) - 2_f64.ln()).abs() < 1e-15);
+        assert!(entropy(&[]).abs() < 1e-15);
+    }
+}
