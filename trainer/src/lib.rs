@@ -8,11 +8,16 @@
 pub mod encoder;
 pub mod error;
 pub mod forward;
+pub mod identity;
+pub mod native;
 pub mod networks;
 pub mod objectives;
+pub mod optimizer;
 pub mod parameters;
 pub mod plan;
 pub mod precision;
+pub mod schedule;
+pub mod tensors;
 pub mod upload;
 
 pub use error::{Error, ForeignError};
