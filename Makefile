@@ -12,7 +12,7 @@ help:            ## these lines
 setup:           ## libtorch into .libtorch, once; SETUP=full adds Python references and CUDA
 	@scripts/setup
 
-demo: setup      ## from text files to a trained model that fills in blanks, about 5 minutes
+demo:            ## from text files to a trained model that fills in blanks, about 5 minutes
 	@scripts/demo
 
 test: setup      ## every test: what needs no libtorch first, then all
