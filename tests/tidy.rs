@@ -13,7 +13,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("cloze-schemas", "arrow-array arrow-buffer arrow-schema blake3 libc serde serde_json thiserror"),
     (
         "cloze-pipeline",
-        "cloze-schemas arrow-array arrow-buffer arrow-schema arrow-select blake3 crossbeam-channel flate2 glob libc \
+        "cloze-schemas arrow-array arrow-buffer arrow-schema arrow-select blake3 bytes crossbeam-channel flate2 glob libc \
          memchr memmap2 parquet serde serde_json thiserror tokenizers toml tracing zstd",
     ),
     ("cloze-trainer", "cloze-schemas blake3 cc libc safetensors serde serde_json tch thiserror torch-sys tracing"),
@@ -25,7 +25,7 @@ const MAY_USE: &[(&str, &str)] = &[
 ];
 
 /// What tests and benchmarks may use on top.
-const TESTS_MAY_USE: &str = "arrow-array criterion flate2 libc parquet proptest tempfile toml zstd";
+const TESTS_MAY_USE: &str = "arrow-array crc32fast criterion flate2 half libc parquet proptest tempfile toml zstd zstd-sys";
 
 /// The families of components: the crate folder of each registry and the word for a member.
 const REGISTRIES: &[(&str, &str)] = &[("pipeline/src/views", "view"), ("trainer/src/objectives", "objective")];
