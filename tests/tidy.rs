@@ -25,7 +25,8 @@ const MAY_USE: &[(&str, &str)] = &[
 ];
 
 /// What tests and benchmarks may use on top.
-const TESTS_MAY_USE: &str = "arrow-array crc32fast criterion flate2 half libc parquet proptest tempfile toml zstd zstd-sys";
+const TESTS_MAY_USE: &str =
+    "arrow-array crc32fast criterion flate2 half libc parquet proptest tempfile toml zstd zstd-sys";
 
 /// The families of components: the crate folder of each registry and the word for a member.
 const REGISTRIES: &[(&str, &str)] = &[("pipeline/src/views", "view"), ("trainer/src/objectives", "objective")];
