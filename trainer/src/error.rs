@@ -1,0 +1,87 @@
+//! What can go wrong on the way from batches to checkpoints, by what the operator can do about it.
+
+use std::path::PathBuf;
+
+use schemas::BatchError;
+use schemas::ordinal::Step;
+
+/// An error that crosses from the side that feeds batches in or takes checkpoints out.
+pub type ForeignError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why training did not reach its end.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The run as configured cannot be trained.
+    #[error("{0}")]
+    Config(String),
+    /// The run folder holds checkpoints of another run.
+    #[error(
+        "{} belongs to another run; these differ: {keys}; choose a new `run.folder`, or start from these weights with \
+         `train.init = \"{}\"`",
+        folder.display(), checkpoint.display()
+    )]
+    Identity {
+        /// The run folder.
+        folder: PathBuf,
+        /// Its newest checkpoint.
+        checkpoint: PathBuf,
+        /// `key: then → now`, one after another.
+        keys: String,
+    },
+    /// A checkpoint that cannot be read or written.
+    #[error("checkpoint {}: {problem}", path.display())]
+    Checkpoint {
+        /// File or folder.
+        path: PathBuf,
+        /// What is wrong, and the way out.
+        problem: String,
+    },
+    /// The gradient of a step was not finite; the step did not update the weights.
+    #[error(
+        "the gradient of step {step} is not finite ({objective}); the step was skipped, {skipped} in all, \
+         `train.skipped_steps_max` allows {allowed}; the batch is a function of its number: see it with \
+         `cloze inspect batch {batch}`, then lower `optimizer.lr` or train in `precision = \"f32\"`"
+    )]
+    NonFinite {
+        /// The first such step.
+        step: Step,
+        /// The objectives whose loss was not finite in the reports since, or that all were.
+        objective: String,
+        /// Steps skipped so far.
+        skipped: u64,
+        /// What the config allows.
+        allowed: u64,
+        /// The step's first micro-batch.
+        batch: u64,
+    },
+    /// The device that was asked for is not there.
+    #[error("{0}")]
+    Device(String),
+    /// A file.
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+    /// libtorch refused an operation.
+    #[error("libtorch: {0}")]
+    Native(String),
+    /// A batch does not hold what the objectives read.
+    #[error(transparent)]
+    Batch(#[from] BatchError),
+    /// The pipeline failed while it made a batch, or the command line while it kept a checkpoint.
+    #[error(transparent)]
+    Foreign(ForeignError),
+}
+
+impl From<tch::TchError> for Error {
+    fn from(error: tch::TchError) -> Self {
+        // The first line is the message; the rest is a C++ backtrace.
+        Self::Native(error.to_string().lines().next().unwrap_or_default().to_owned())
+    }
+}
+
+impl Error {
+    /// Whether the config or the command must change before another try can succeed (exit code 2).
+    #[must_use]
+    pub fn is_usage(&self) -> bool {
+        matches!(self, Self::Config(_) | Self::Identity { .. } | Self::Device(_))
+    }
+}

@@ -1,0 +1,147 @@
+//! What the objectives share while they look at one micro-batch.
+//!
+//! Every (network, view) that any of them reads is encoded once, in the order of names, before the first objective
+//! runs. Nothing here waits for the device.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use schemas::ordinal::Step;
+use schemas::{Batch, Column, Element};
+use tch::Tensor;
+
+use crate::encoder::{Encoded, Mode};
+use crate::error::Error;
+use crate::networks::Networks;
+use crate::objectives::Pass;
+use crate::parameters::hash_i64;
+use crate::upload::{Predicted, UploadedView, upload};
+
+/// Where in a run a micro-batch is looked at: the address of all randomness of the device.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    /// The run's seed.
+    pub seed: u64,
+    /// The optimizer step; always 0 in validation, so that every validation draws the same.
+    pub step: Step,
+    /// Dropout on or off.
+    pub mode: Mode,
+}
+
+impl Moment {
+    /// Seeds torch's generator for one encoder pass or one device-side draw of one micro-batch.
+    fn seed(self, batch: &Batch, what: &[&str]) {
+        let mode: &[u8] = if self.mode == Mode::Train { b"train" } else { b"eval" };
+        let (seed, step, index) = (self.seed.to_le_bytes(), self.step.0.to_le_bytes(), batch.index().0.to_le_bytes());
+        let mut parts: Vec<&[u8]> = vec![&seed, &step, &index, mode];
+        parts.extend(what.iter().map(|name| name.as_bytes()));
+        tch::manual_seed(hash_i64(&parts));
+    }
+}
+
+/// One micro-batch, uploaded and encoded, lent to every objective.
+#[derive(Debug)]
+pub struct Forward<'a> {
+    batch: &'a Batch,
+    networks: &'a Networks,
+    moment: Moment,
+    views: BTreeMap<String, UploadedView>,
+    encoded: BTreeMap<Pass, Encoded>,
+}
+
+impl<'a> Forward<'a> {
+    /// Uploads the `views` and the views of all `passes`, then encodes. Passes outside `learning` are run without
+    /// gradient: only objectives of weight 0 read them.
+    pub fn run(
+        batch: &'a Batch,
+        networks: &'a Networks,
+        passes: &BTreeSet<Pass>,
+        learning: &BTreeSet<Pass>,
+        views: &BTreeSet<String>,
+        moment: Moment,
+    ) -> Result<Self, Error> {
+        let device = networks.device();
+        let names = views.iter().chain(passes.iter().map(|pass| &pass.view));
+        let mut uploaded = BTreeMap::new();
+        for name in names {
+            if !uploaded.contains_key(name) {
+                uploaded.insert(name.clone(), UploadedView::new(batch, name, device)?);
+            }
+        }
+        let mut forward = Self { batch, networks, moment, views: uploaded, encoded: BTreeMap::new() };
+        for pass in passes {
+            let encoded = forward.encode(pass, learning.contains(pass));
+            forward.encoded.insert(pass.clone(), encoded);
+        }
+        Ok(forward)
+    }
+
+    fn encode(&self, pass: &Pass, learns: bool) -> Encoded {
+        let view = self.view(&pass.view);
+        self.moment.seed(self.batch, &[&pass.network, &pass.view]);
+        let encode =
+            || self.networks.get(&pass.network).forward(&view.ids_bt, view.valid_bt.as_ref(), self.moment.mode);
+        if learns {
+            encode()
+        } else {
+            let _guard = tch::no_grad_guard();
+            encode()
+        }
+    }
+
+    /// The batch, on the host.
+    #[must_use]
+    pub fn batch(&self) -> &'a Batch {
+        self.batch
+    }
+
+    /// The networks, for tied tables.
+    #[must_use]
+    pub fn networks(&self) -> &'a Networks {
+        self.networks
+    }
+
+    /// Whether this is training or validation.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        self.moment.mode
+    }
+
+    /// One pass over one view; the objective that asks has declared it in [`Reads`](crate::objectives::Reads).
+    #[must_use]
+    pub fn encoded(&self, network: &str, view: &str) -> &Encoded {
+        let pass = Pass::new(network, view);
+        self.encoded.get(&pass).unwrap_or_else(|| panic!("`{view}` by `{network}` is read but not declared"))
+    }
+
+    /// The view's ids `[b, t]` and which of them are real tokens.
+    #[must_use]
+    pub fn view(&self, view: &str) -> &UploadedView {
+        self.views.get(view).unwrap_or_else(|| panic!("view `{view}` is read but not declared"))
+    }
+
+    /// The positions to predict in a view and their targets.
+    #[must_use]
+    pub fn predicted(&self, view: &str) -> &Predicted {
+        self.view(view).predicted.as_ref().unwrap_or_else(|| panic!("view `{view}` has no labels"))
+    }
+
+    /// Any column of any view, int64, `[b, t]`.
+    #[must_use]
+    pub fn column<T: Element + tch::kind::Element>(&self, view: &str, column: Column<T>) -> Tensor {
+        let grid = self.batch.column(view, column).unwrap_or_else(|error| panic!("the plan checked columns: {error}"));
+        upload(grid, self.networks.device()).unwrap_or_else(|error| panic!("an upload of a checked shape: {error}"))
+    }
+
+    /// Hidden states of flat positions, `[n, d]`.
+    #[must_use]
+    pub fn gather(hidden_btd: &Tensor, positions_n: &Tensor) -> Tensor {
+        let width = hidden_btd.size()[2];
+        hidden_btd.view([-1, width]).index_select(0, positions_n)
+    }
+
+    /// Seeds torch's generator for a draw by the objective of that name: call it right before, and draw nothing
+    /// without it. The same (seed, step, micro-batch, name) draws the same, whatever ran before.
+    pub fn seed(&self, objective: &str) {
+        self.moment.seed(self.batch, &["objective", objective]);
+    }
+}

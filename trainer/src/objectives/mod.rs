@@ -1,0 +1,115 @@
+//! Objectives: what a model is trained on. One file each, one line in the table below.
+//!
+//! An objective is a list of **terms**; a term is a sum over its own positions, and how many they are is known on the
+//! host before any kernel runs. The loss of a step is `Σ_objective w · Σ_term λ · S / N`, where `N` adds the term's
+//! counts over all micro-batches of the step, and a term with `N = 0` is 0 ([`combine`](crate::combine)).
+//!
+//! An objective file has two layers: a pure function on tensors, which `cloze parity` calls, and a thin [`Loss`] that
+//! feeds it from a [`Forward`], which training calls.
+
+use schemas::{Batch, ColumnSpec};
+use tch::Tensor;
+
+use crate::forward::Forward;
+use crate::networks::Networks;
+use crate::parameters::Path;
+
+schemas::registry! {
+    /// Every objective that a model can be trained on.
+    pub enum AnyObjective: Objective {
+        masked_lm::MaskedLm,
+    }
+}
+
+/// One pass of one network over one view.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Pass {
+    /// Which network encodes.
+    pub network: String,
+    /// Which view it reads.
+    pub view: String,
+}
+
+impl Pass {
+    /// `view` read by `network`.
+    #[must_use]
+    pub fn new(network: &str, view: &str) -> Self {
+        Self { network: network.to_owned(), view: view.to_owned() }
+    }
+}
+
+/// What an objective needs of a run; the plan checks it against the views.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reads {
+    /// Passes whose [`Encoded`](crate::encoder::Encoded) it asks for.
+    pub passes: Vec<Pass>,
+    /// Columns, with the view that must make them.
+    pub columns: Vec<(String, ColumnSpec)>,
+}
+
+/// An objective as configured. The struct is its configuration; its `Default` is the usual choice.
+pub trait Objective: Send + Sync {
+    /// Passes and columns.
+    fn reads(&self) -> Reads;
+
+    /// Values that cannot be trained with, each as one message; the plan reports them with the others.
+    fn problems(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Whether rows of a micro-batch serve as each other's negatives: then a batch is not the sum of its halves, at
+    /// least two rows are needed, and the micro-batch size belongs to the run's identity.
+    fn batch_coupled(&self) -> bool {
+        false
+    }
+
+    /// Makes the head's weights below `head` (`heads.NAME`) and what training calls. `name` is the objective's key in
+    /// the config; draws are seeded with it.
+    fn build(&self, name: &str, head: &mut Path<'_>, networks: &Networks) -> Box<dyn Loss>;
+}
+
+/// An objective with its weights.
+pub trait Loss: Send {
+    /// Names, inner weights and counts of this batch's terms. Host only; always the same names in the same order.
+    fn terms(&self, batch: &Batch) -> Vec<Term>;
+
+    /// The terms' sums and the metrics.
+    fn compute(&self, forward: &Forward<'_>) -> Computed;
+
+    /// Scores `[n, v]` of all ids for hidden states `[n, d]` of the main network, if the objective has a head that
+    /// predicts tokens. `valid/mlm` and `cloze fill` use the first objective that has.
+    fn logits(&self, _hidden_nd: &Tensor, _networks: &Networks) -> Option<Tensor> {
+        None
+    }
+}
+
+/// One summand of an objective.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Term {
+    /// Its name within the objective; empty if there is only one.
+    pub name: &'static str,
+    /// Its weight within the objective.
+    pub weight: f64,
+    /// How many positions it adds up.
+    pub count: f64,
+}
+
+/// What an objective makes of a micro-batch.
+#[derive(Debug)]
+pub struct Computed {
+    /// float32 scalars on the device, one per [`Term`], in their order.
+    pub sums: Vec<Tensor>,
+    /// Numbers for people, without gradient.
+    pub metrics: Vec<Metric>,
+}
+
+/// A ratio for reports, such as an accuracy. Both parts are added up between reports, then divided.
+#[derive(Debug)]
+pub struct Metric {
+    /// Its name within the objective.
+    pub name: &'static str,
+    /// Scalar on the device.
+    pub numerator: Tensor,
+    /// Known on the host.
+    pub denominator: f64,
+}

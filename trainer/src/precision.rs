@@ -1,0 +1,63 @@
+//! Which number types are used where. The only file that chooses a [`Kind`].
+//!
+//! Weights, their gradients and the optimizer's state are float32 always. With [`Precision::Bf16`] the matrix products
+//! and attention run in bfloat16 on copies cast at use; the cast is part of the graph, so gradients arrive at the
+//! float32 weights in float32 and micro-batches accumulate without rounding. Residual sums, `LayerNorm`, softmax and
+//! losses stay float32, as under PyTorch's autocast (Micikevicius et al. 2018, section 3).
+
+use serde::{Deserialize, Serialize};
+use tch::{Kind, Tensor};
+
+/// The type of weights, sums and losses.
+pub const MASTER: Kind = Kind::Float;
+/// The type in which numbers for reports are added up.
+pub const WIDE: Kind = Kind::Double;
+/// The type of indices into tensors.
+pub const INDEX: Kind = Kind::Int64;
+/// The type of masks.
+pub const FLAG: Kind = Kind::Bool;
+
+/// The type in which matrix products are computed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Precision {
+    /// float32.
+    #[default]
+    F32,
+    /// bfloat16 products over float32 weights; CUDA only.
+    Bf16,
+}
+
+impl Precision {
+    /// `tensor` as matrix products take it: itself, or a cast copy that passes gradients on.
+    #[must_use]
+    pub fn compute(self, tensor: &Tensor) -> Tensor {
+        match self {
+            Self::F32 => tensor.shallow_clone(),
+            Self::Bf16 => tensor.to_kind(Kind::BFloat16),
+        }
+    }
+
+    /// `tensor` as sums, norms and losses take it: at least float32.
+    #[must_use]
+    pub fn widen(self, tensor: &Tensor) -> Tensor {
+        match self {
+            Self::F32 => tensor.shallow_clone(),
+            Self::Bf16 => tensor.to_kind(MASTER),
+        }
+    }
+
+    /// Dense floating-point operations per second of one device of that name, for MFU; `None` where unknown.
+    ///
+    /// NVIDIA data sheets, dense figures: H100 and H200 SXM 989 TFLOP/s bf16 and 67 float32, A100 312 and 19.5. (With
+    /// [`Precision::F32`] products are true float32, not TF32.)
+    #[must_use]
+    pub fn peak_flops(self, device_name: &str) -> Option<f64> {
+        let (bf16, f32) = match device_name {
+            name if name.contains("H100") || name.contains("H200") => (989e12, 67e12),
+            name if name.contains("A100") => (312e12, 19.5e12),
+            _ => return None,
+        };
+        Some(if self == Self::Bf16 { bf16 } else { f32 })
+    }
+}
