@@ -1,0 +1,3 @@
+//! The offline half.
+mod config;
+pub use config::{Format, PrepareConfig};
