@@ -48,7 +48,8 @@ fn expand(input: &str, extensions: &[&str]) -> Result<BTreeSet<PathBuf>> {
         walk(path, extensions, &mut found)?;
     } else if input.contains(['*', '?', '[']) {
         let options = glob::MatchOptions { require_literal_leading_dot: true, ..Default::default() };
-        let matches = glob::glob_with(input, options).map_err(|error| missing(input, &format!("not a glob: {error}")))?;
+        let matches =
+            glob::glob_with(input, options).map_err(|error| missing(input, &format!("not a glob: {error}")))?;
         for path in matches {
             let path = path.map_err(std::io::Error::from)?;
             if path.is_file() {
