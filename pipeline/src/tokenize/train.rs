@@ -1,0 +1,4 @@
+//! Tokenizer.
+use serde::{Deserialize, Serialize};
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TokenizerConfig {}
