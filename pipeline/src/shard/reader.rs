@@ -10,6 +10,7 @@ use arrow_array::{ListArray, RecordBatch};
 use arrow_buffer::ScalarBuffer;
 use arrow_schema::SchemaRef;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
+use parquet::file::metadata::RowGroupMetaData;
 use schemas::sample::shard_schema;
 use schemas::{Sample, Shard, TokenIds};
 
@@ -49,9 +50,10 @@ pub struct ShardReader {
 impl ShardReader {
     /// Opens and verifies the shard at `path`. Reads the whole file once, at the speed of BLAKE3 (a few GB/s).
     pub fn open(path: PathBuf, shard: &Shard, promise: Promise) -> Result<Self, Damage> {
-        let mut reader = Self::parse(path, shard, promise)?;
+        let reader = Self::parse(path, shard, promise)?;
         reader.verify_hash(shard)?;
-        let found: Vec<i64> = reader.metadata.metadata().row_groups().iter().map(|group| group.num_rows()).collect();
+        let groups = reader.metadata.metadata().row_groups();
+        let found: Vec<i64> = groups.iter().map(RowGroupMetaData::num_rows).collect();
         if found.len() != shard.groups.len() || found.iter().zip(&shard.groups).any(|(&a, &b)| a != i64::from(b)) {
             return Err(
                 reader.damage(None, format!("row groups of {found:?} rows, the manifest says {:?}", shard.groups))
@@ -62,7 +64,6 @@ impl ShardReader {
             let found = reader.metadata.schema().to_string();
             return Err(reader.damage(None, format!("its columns are {found}, a shard has {expected}")));
         }
-        reader.path.shrink_to_fit();
         Ok(reader)
     }
 

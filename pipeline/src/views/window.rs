@@ -120,8 +120,7 @@ impl Window {
     #[expect(clippy::cast_possible_truncation, reason = "the halves of a product; offsets are below 2^15")]
     fn spread(&self, positives: &mut [i16], words: &mut [u32], first: i16, choices: u32) {
         let reach = self.offset_max.cast_signed();
-        for (row, slots) in positives.chunks_mut(LANES).enumerate() {
-            let base = first.wrapping_add((row * LANES) as i16);
+        for (base, slots) in (first..).step_by(LANES).zip(positives.chunks_mut(LANES)) {
             for ((slot, word), lane) in slots.iter_mut().zip(words.iter_mut()).zip(0_i16..) {
                 let product = u64::from(*word) * u64::from(choices);
                 *word = product as u32;
