@@ -5,12 +5,14 @@
 //!
 //! Strangers here: threads, tokenizers, files of the corpus.
 
+pub mod analysis;
 pub mod encoder;
 pub mod error;
 pub mod forward;
 pub mod networks;
 pub mod objectives;
 pub mod parameters;
+pub mod parity;
 pub mod plan;
 pub mod precision;
 pub mod upload;
