@@ -9,12 +9,17 @@ pub mod analysis;
 pub mod encoder;
 pub mod error;
 pub mod forward;
+pub mod identity;
+pub mod native;
 pub mod networks;
 pub mod objectives;
+pub mod optimizer;
 pub mod parameters;
 pub mod parity;
 pub mod plan;
 pub mod precision;
+pub mod schedule;
+pub mod tensors;
 pub mod upload;
 
 pub use error::{Error, ForeignError};

@@ -1,4 +1,4 @@
-//! Which number types are used where. The only file that names a [`Kind`].
+//! Which number types are used where. The only file that chooses a [`Kind`].
 //!
 //! Weights, their gradients and the optimizer's state are float32 always. With [`Precision::Bf16`] the matrix products
 //! and attention run in bfloat16 on copies cast at use; the cast is part of the graph, so gradients arrive at the
@@ -10,6 +10,8 @@ use tch::{Kind, Tensor};
 
 /// The type of weights, sums and losses.
 pub const MASTER: Kind = Kind::Float;
+/// The type in which numbers for reports are added up.
+pub const WIDE: Kind = Kind::Double;
 /// The type of indices into tensors.
 pub const INDEX: Kind = Kind::Int64;
 /// The type of masks.
@@ -45,16 +47,17 @@ impl Precision {
         }
     }
 
-    /// Dense tensor-core operations per second of one device of that name, for MFU; `None` where unknown.
+    /// Dense floating-point operations per second of one device of that name, for MFU; `None` where unknown.
     ///
-    /// NVIDIA data sheets, dense figures: H100 and H200 SXM 989 TFLOP/s bf16 and 494 TF32, A100 312 and 156.
+    /// NVIDIA data sheets, dense figures: H100 and H200 SXM 989 TFLOP/s bf16 and 67 float32, A100 312 and 19.5. (With
+    /// [`Precision::F32`] products are true float32, not TF32.)
     #[must_use]
     pub fn peak_flops(self, device_name: &str) -> Option<f64> {
-        let (bf16, tf32) = match device_name {
-            name if name.contains("H100") || name.contains("H200") => (989e12, 494e12),
-            name if name.contains("A100") => (312e12, 156e12),
+        let (bf16, f32) = match device_name {
+            name if name.contains("H100") || name.contains("H200") => (989e12, 67e12),
+            name if name.contains("A100") => (312e12, 19.5e12),
             _ => return None,
         };
-        Some(if self == Self::Bf16 { bf16 } else { tf32 })
+        Some(if self == Self::Bf16 { bf16 } else { f32 })
     }
 }

@@ -1,0 +1,72 @@
+//! Compiles `native/` against libtorch, checks its version, and sets the path on which this package's own test
+//! binaries find it at run time. (The root package's build script does the last for the command line.)
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+/// The version that tch 0.24 is written for.
+const TORCH_VERSION: &str = "2.11.";
+
+fn main() {
+    println!("cargo::rerun-if-changed=native/native.cpp");
+    println!("cargo::rerun-if-env-changed=LIBTORCH");
+    if let Err(problem) = build() {
+        println!("cargo::error={problem}");
+    }
+}
+
+fn build() -> Result<(), String> {
+    let torch = libtorch()?;
+    check_version(&torch)?;
+    check_linker(&torch)?;
+    let include = torch.join("include");
+    cc::Build::new()
+        .cpp(true)
+        .std("c++17")
+        .warnings(false)
+        .include(&include)
+        .include(include.join("torch/csrc/api/include"))
+        .file("native/native.cpp")
+        .try_compile("cloze_native")
+        .map_err(|error| format!("native/native.cpp: {error}; on Debian `apt install g++` gives a C++ compiler"))?;
+    println!("cargo::rustc-link-arg=-Wl,-rpath,{}", torch.join("lib").display());
+    Ok(())
+}
+
+fn libtorch() -> Result<PathBuf, String> {
+    let torch = env::var_os("LIBTORCH").map(PathBuf::from).ok_or("`LIBTORCH` is not set: run `scripts/setup`")?;
+    if torch.join("lib/libtorch_cpu.so").exists() {
+        Ok(torch)
+    } else {
+        Err(format!("there is no libtorch in {}: run `scripts/setup`", torch.display()))
+    }
+}
+
+/// Wheels say their version in `version.py`, zip archives in `build-version`; torch-sys reads the latter only.
+fn check_version(torch: &Path) -> Result<(), String> {
+    let read = |name: &str| std::fs::read_to_string(torch.join(name)).ok();
+    let found = read("version.py")
+        .and_then(|text| text.lines().find_map(|line| line.strip_prefix("__version__ = ").map(str::to_owned)))
+        .or_else(|| read("build-version"))
+        .ok_or_else(|| format!("{} does not say its version", torch.display()))?;
+    let found = found.trim().trim_matches(['\'', '"']);
+    if found.starts_with(TORCH_VERSION) {
+        Ok(())
+    } else {
+        Err(format!("{} is version {found}; {TORCH_VERSION}x is needed: run `scripts/setup`", torch.display()))
+    }
+}
+
+/// rust-lld, the default since Rust 1.90, drops libraries that nothing calls. GNU ld wants all of CUDA's instead.
+fn check_linker(torch: &Path) -> Result<(), String> {
+    let flags = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
+    let other = ["linker-features=-lld", "link-self-contained=-linker", "fuse-ld=bfd", "fuse-ld=gold"]
+        .into_iter()
+        .find(|flag| flags.contains(flag));
+    match other {
+        Some(flag) if torch.join("lib/libtorch_cuda.so").exists() => {
+            Err(format!("the small libtorch links with rust-lld only: take `{flag}` out of the Rust flags"))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,153 @@
+// What tch does not reach of libtorch. The safe face is src/native.rs.
+//
+// Tensors cross as `at::Tensor*`, borrowed unless said otherwise. A function that can fail returns 0, or 1 with the
+// message kept for this thread: no exception crosses into Rust.
+
+#include <ATen/ATen.h>
+#include <ATen/Context.h>
+#include <ATen/DeviceAccelerator.h>
+#include <c10/core/GradMode.h>
+
+#include <dlfcn.h>
+
+#include <climits>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+namespace {
+
+thread_local std::string last_error;
+
+template <typename F>
+int guarded(F&& body) {
+  try {
+    body();
+    return 0;
+  } catch (const c10::Error& error) {
+    last_error = error.what_without_backtrace();
+  } catch (const std::exception& error) {
+    last_error = error.what();
+  } catch (...) {
+    last_error = "an exception of an unknown type";
+  }
+  return 1;
+}
+
+std::vector<at::Tensor> list(at::Tensor* const* tensors, size_t count) {
+  std::vector<at::Tensor> result;
+  result.reserve(count);
+  for (size_t i = 0; i < count; ++i) result.push_back(*tensors[i]);
+  return result;
+}
+
+// libtorch's fused kernels read as many numbers as the weight has from each of the other lists, whatever their size.
+void check_like(const char* what, const at::Tensor& tensor, const at::Tensor& weight, size_t index) {
+  TORCH_CHECK(tensor.defined() && tensor.sizes() == weight.sizes() && tensor.strides() == weight.strides() &&
+                  tensor.scalar_type() == weight.scalar_type() && tensor.device() == weight.device(),
+              "fused AdamW: ", what, " of weight ", index, " differs from it in shape, layout, type or device");
+}
+
+void check_scalar(const char* what, const at::Tensor& tensor, const at::Tensor& weight) {
+  TORCH_CHECK(tensor.numel() == 1 && tensor.scalar_type() == at::kFloat && tensor.device() == weight.device(),
+              "fused AdamW: ", what, " is not one float32 beside the weights");
+}
+
+// Before main: torch asks for its CUDA hooks once and keeps the answer, and on a machine without a driver loading
+// libtorch_cuda costs 240 MB for nothing. One build thus serves both kinds of machine.
+std::string cuda_problem = "this machine has no NVIDIA driver (libcuda.so.1)";
+
+__attribute__((constructor)) void load_cuda() {
+  if (!dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL)) return;
+  void* cpu = dlopen("libtorch_cpu.so", RTLD_NOLOAD | RTLD_LAZY);
+  char folder[PATH_MAX] = {0};
+  if (!cpu || dlinfo(cpu, RTLD_DI_ORIGIN, folder) != 0) {
+    cuda_problem = "the folder of libtorch_cpu.so cannot be found";
+    return;
+  }
+  const std::string library = std::string(folder) + "/libtorch_cuda.so";
+  if (dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL)) {
+    cuda_problem.clear();
+  } else {
+    const char* reason = dlerror();
+    cuda_problem = reason ? reason : library + " cannot be loaded";
+  }
+}
+
+}  // namespace
+
+extern "C" {
+
+// Valid until this thread's next failure.
+const char* cloze_last_error() { return last_error.c_str(); }
+
+// Empty where the CUDA libraries were loaded.
+const char* cloze_cuda_problem() { return cuda_problem.c_str(); }
+
+// Process-wide switches. Flushing denormals is per thread and inherited by the OpenMP team that the thread starts.
+int cloze_configure(int deterministic) {
+  return guarded([&] {
+    at::globalContext().setFlushDenormal(true);
+    at::globalContext().setFloat32MatmulPrecision("highest");
+    at::globalContext().setBenchmarkCuDNN(false);
+    if (deterministic) setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
+    at::globalContext().setDeterministicAlgorithms(deterministic != 0, false);
+    at::globalContext().setDeterministicFillUninitializedMemory(false);
+  });
+}
+
+// Moves the gradients out of the weights: new handles, owned by the caller; null where a weight has none.
+int cloze_take_gradients(at::Tensor* const* weights, size_t count, at::Tensor** gradients) {
+  return guarded([&] {
+    for (size_t i = 0; i < count; ++i) {
+      at::Tensor& gradient = weights[i]->mutable_grad();
+      gradients[i] = gradient.defined() ? new at::Tensor(gradient.contiguous()) : nullptr;
+      gradient.reset();
+    }
+  });
+}
+
+// The L2 norm over all numbers of all tensors, a new float32 scalar on their device, owned by the caller.
+int cloze_global_norm(at::Tensor* const* tensors, size_t count, at::Tensor** norm) {
+  return guarded([&] {
+    c10::NoGradGuard no_grad;
+    *norm = new at::Tensor(at::linalg_vector_norm(at::stack(at::_foreach_norm(list(tensors, count), 2)), 2));
+  });
+}
+
+// One AdamW update of every weight. `step` is the number of this update, counted from 1. Gradients are divided by
+// `scale` first (and left divided); where `skip` is 1 nothing changes.
+int cloze_fused_adamw(at::Tensor* const* weights, at::Tensor* const* gradients, at::Tensor* const* means,
+                      at::Tensor* const* variances, size_t count, const at::Tensor* step, double lr, double beta1,
+                      double beta2, double weight_decay, double eps, const at::Tensor* scale, const at::Tensor* skip) {
+  return guarded([&] {
+    if (count == 0) return;
+    c10::NoGradGuard no_grad;
+    const auto w = list(weights, count), g = list(gradients, count), m = list(means, count),
+               v = list(variances, count);
+    for (size_t i = 0; i < count; ++i) {
+      check_like("the gradient", g[i], w[i], i);
+      check_like("the first moment", m[i], w[i], i);
+      check_like("the second moment", v[i], w[i], i);
+    }
+    check_scalar("the step", *step, w[0]);
+    check_scalar("the scale", *scale, w[0]);
+    check_scalar("the skip flag", *skip, w[0]);
+    const std::vector<at::Tensor> steps(count, *step);
+    at::_fused_adamw_(w, g, m, v, {}, steps, lr, beta1, beta2, weight_decay, eps, false, false, *scale, *skip);
+  });
+}
+
+// Waits for everything that was given to the device.
+int cloze_synchronize(int index) {
+  return guarded([&] { at::accelerator::synchronizeDevice(static_cast<c10::DeviceIndex>(index)); });
+}
+
+// The most bytes that tensors have held on the device so far.
+int cloze_peak_bytes(int index, int64_t* bytes) {
+  return guarded([&] {
+    const auto stats = at::accelerator::getDeviceStats(static_cast<c10::DeviceIndex>(index));
+    *bytes = stats.allocated_bytes[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)].peak;
+  });
+}
+}

@@ -1,0 +1,71 @@
+//! What makes two runs the same run.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+/// Everything that changes a run's numbers, as sorted `path = value` pairs, with one hash over them.
+///
+/// The command line fills it: seed, data content, views, networks, objectives, loss, encoder, optimizer, schedule, row
+/// counts, precision, and the micro-batch size if an objective is batch-coupled. Lanes, depths, threads, intervals,
+/// paths and the device stay outside.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    keys: BTreeMap<String, String>,
+    hash: String,
+}
+
+impl Identity {
+    /// An identity over these pairs; values in one canonical spelling, such as compact JSON.
+    #[must_use]
+    pub fn new(keys: BTreeMap<String, String>) -> Self {
+        let mut hasher = blake3::Hasher::new();
+        for (key, value) in &keys {
+            for part in [key, value] {
+                hasher.update(&(part.len() as u64).to_le_bytes()).update(part.as_bytes());
+            }
+        }
+        Self { keys, hash: hasher.finalize().to_hex().to_string() }
+    }
+
+    /// BLAKE3 over the pairs, in hexadecimal.
+    #[must_use]
+    pub fn hash(&self) -> &str {
+        &self.hash
+    }
+
+    /// The pairs.
+    #[must_use]
+    pub fn keys(&self) -> &BTreeMap<String, String> {
+        &self.keys
+    }
+
+    /// What changed since `former`, as `key: then → now`; empty for the same run.
+    #[must_use]
+    pub fn differences(&self, former: &Self) -> Vec<String> {
+        let names: BTreeSet<&String> = self.keys.keys().chain(former.keys.keys()).collect();
+        let value = |identity: &Self, name: &str| identity.keys.get(name).map_or("absent".to_owned(), String::clone);
+        names
+            .into_iter()
+            .filter(|name| self.keys.get(*name) != former.keys.get(*name))
+            .map(|name| format!("`{name}`: {} → {}", value(former, name), value(self, name)))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity(pairs: &[(&str, &str)]) -> Identity {
+        Identity::new(pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect())
+    }
+
+    #[test]
+    fn differences_name_keys_with_both_values() {
+        let then = identity(&[("seed", "1"), ("loss.mlm", "1.0")]);
+        let now = identity(&[("seed", "2"), ("loss.mlm", "1.0"), ("loss.tc", "1.0")]);
+        assert_eq!(now.differences(&then), ["`loss.tc`: absent → 1.0", "`seed`: 1 → 2"]);
+        assert!(now.differences(&now).is_empty() && now.hash() != then.hash());
+    }
+}
