@@ -75,7 +75,6 @@ impl Head<'_> {
     /// Scores `[n, rows of E]` of all ids for hidden states `[n, d]`, float32 or float64 as these are.
     ///
     /// Padding rows of `E` score −∞: they take no probability and their gradient is exactly 0.
-    #[must_use]
     pub fn logits(&self, hidden_nd: &Tensor) -> Tensor {
         let linear = |x: &Tensor, weight: &Tensor, bias: &Tensor| {
             let compute = |tensor: &Tensor| self.precision.compute(tensor);

@@ -51,6 +51,7 @@ use crate::parameters::Path;
 
 /// See the [module](self).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "independent switches, each with a name in the config")]
 #[serde(default, deny_unknown_fields)]
 pub struct TokenContrastive {
     /// The view that is encoded.

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use tch::{Kind, Tensor};
 
+use super::Outcome;
 use super::inputs::Inputs;
-use super::{Outcome, ParityError};
+use crate::Error;
 use crate::analysis;
 use crate::objectives::masked_lm::{self, Head};
 use crate::objectives::token_contrastive::{self, Candidates};
@@ -13,7 +14,7 @@ use crate::plan::Gelu;
 use crate::precision::Precision;
 
 /// The outcome of a case; `None` where the objective is unknown.
-pub(super) fn compute(objective: &str, inputs: &mut Inputs<'_>) -> Option<Result<Outcome, ParityError>> {
+pub(super) fn compute(objective: &str, inputs: &mut Inputs<'_>) -> Option<Result<Outcome, Error>> {
     match objective {
         "mlm" => Some(masked_lm(inputs)),
         "tc" => Some(token_contrastive(inputs)),
@@ -22,7 +23,7 @@ pub(super) fn compute(objective: &str, inputs: &mut Inputs<'_>) -> Option<Result
     }
 }
 
-fn masked_lm(inputs: &mut Inputs<'_>) -> Result<Outcome, ParityError> {
+fn masked_lm(inputs: &mut Inputs<'_>) -> Result<Outcome, Error> {
     let gelu = inputs.choice("gelu", &[("erf", Gelu::Erf), ("tanh", Gelu::Tanh)])?;
     let norm_eps = inputs.number("ln_eps", 1e-12, 0.0)?;
     let hidden_btd = inputs.floats("h", "btd")?;
@@ -43,7 +44,7 @@ fn masked_lm(inputs: &mut Inputs<'_>) -> Result<Outcome, ParityError> {
     Ok(mean(&sum, targets_n.numel(), inputs))
 }
 
-fn token_contrastive(inputs: &mut Inputs<'_>) -> Result<Outcome, ParityError> {
+fn token_contrastive(inputs: &mut Inputs<'_>) -> Result<Outcome, Error> {
     let temperature = inputs.number("tau", 0.07, 0.0)?;
     let detach = inputs.choice("candidates", &[("detached", true), ("live", false)])?;
     let (hidden_btd, static_btd) = (inputs.floats("h", "btd")?, inputs.floats("e", "btd")?);
@@ -69,7 +70,7 @@ struct FlatCandidates {
 
 impl FlatCandidates {
     /// Reads and checks them. What is said of a position that is no anchor is not looked at.
-    fn read(inputs: &mut Inputs<'_>) -> Result<Self, ParityError> {
+    fn read(inputs: &mut Inputs<'_>) -> Result<Self, Error> {
         let columns = inputs.integers("pos_col", "bt")?;
         let (negative_rows, negative_columns) =
             (inputs.integers("neg_row", "btk")?, inputs.integers("neg_col", "btk")?);
@@ -91,7 +92,7 @@ impl FlatCandidates {
     }
 }
 
-fn contextual_score(inputs: &mut Inputs<'_>) -> Result<Outcome, ParityError> {
+fn contextual_score(inputs: &mut Inputs<'_>) -> Result<Outcome, Error> {
     let hidden_btd = inputs.floats("hidden", "btd")?.detach();
     let hidden_md = hidden_btd.view([-1, inputs.size('d')]);
     let positions = 0..inputs.size('b') * inputs.size('t');

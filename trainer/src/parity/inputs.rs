@@ -6,7 +6,8 @@ use std::ops::Range;
 use serde_json::Value;
 use tch::{Kind, Tensor};
 
-use super::{Array, Case, ParityError};
+use super::{Array, Case};
+use crate::Error;
 
 /// The inputs of one case, with what is known of their axes so far.
 pub(super) struct Inputs<'a> {
@@ -24,7 +25,7 @@ impl<'a> Inputs<'a> {
 
     /// An array of floats that gathers a gradient. `axes` has one letter per axis; equal letters are equal sizes,
     /// within an array and between arrays.
-    pub(super) fn floats(&mut self, name: &str, axes: &str) -> Result<Tensor, ParityError> {
+    pub(super) fn floats(&mut self, name: &str, axes: &str) -> Result<Tensor, Error> {
         let array = self.array(name, axes)?;
         let leaf = Tensor::from_slice(&array.data).to_kind(self.kind).reshape(&array.shape).set_requires_grad(true);
         self.leaves.insert(name.to_owned(), leaf.shallow_clone());
@@ -32,7 +33,7 @@ impl<'a> Inputs<'a> {
     }
 
     /// An array of whole numbers.
-    pub(super) fn integers(&mut self, name: &str, axes: &str) -> Result<Vec<i64>, ParityError> {
+    pub(super) fn integers(&mut self, name: &str, axes: &str) -> Result<Vec<i64>, Error> {
         let array = self.array(name, axes)?;
         let whole = |(at, &value): (usize, &f64)| {
             // Below 2⁵³ every whole f64 is an i64.
@@ -44,7 +45,7 @@ impl<'a> Inputs<'a> {
     }
 
     /// Whole numbers within `range`, as an index.
-    pub(super) fn index(&mut self, name: &str, axes: &str, range: Range<i64>) -> Result<Tensor, ParityError> {
+    pub(super) fn index(&mut self, name: &str, axes: &str, range: Range<i64>) -> Result<Tensor, Error> {
         let values = self.integers(name, axes)?;
         for (at, &value) in values.iter().enumerate() {
             self.check(name, at, value, &range)?;
@@ -53,7 +54,7 @@ impl<'a> Inputs<'a> {
     }
 
     /// Refuses entry `at` of `name` if it lies outside `range`.
-    pub(super) fn check(&self, name: &str, at: usize, value: i64, range: &Range<i64>) -> Result<(), ParityError> {
+    pub(super) fn check(&self, name: &str, at: usize, value: i64, range: &Range<i64>) -> Result<(), Error> {
         if range.contains(&value) {
             return Ok(());
         }
@@ -71,7 +72,7 @@ impl<'a> Inputs<'a> {
     }
 
     /// A number of the variant that must be finite and above `above`.
-    pub(super) fn number(&mut self, name: &str, default: f64, above: f64) -> Result<f64, ParityError> {
+    pub(super) fn number(&mut self, name: &str, default: f64, above: f64) -> Result<f64, Error> {
         self.read.insert(format!("variant.{name}"));
         let Some(value) = self.case.variant.get(name) else { return Ok(default) };
         value
@@ -81,7 +82,7 @@ impl<'a> Inputs<'a> {
     }
 
     /// One of the `choices` of the variant; the first is the default.
-    pub(super) fn choice<T: Copy>(&mut self, name: &str, choices: &[(&str, T)]) -> Result<T, ParityError> {
+    pub(super) fn choice<T: Copy>(&mut self, name: &str, choices: &[(&str, T)]) -> Result<T, Error> {
         self.read.insert(format!("variant.{name}"));
         let Some(value) = self.case.variant.get(name) else { return Ok(choices[0].1) };
         let chosen = choices.iter().find(|(choice, _)| value.as_str() == Some(choice));
@@ -109,7 +110,7 @@ impl<'a> Inputs<'a> {
         inputs.chain(variant).filter(|field| !self.read.contains(field))
     }
 
-    fn array(&mut self, name: &str, axes: &str) -> Result<Array, ParityError> {
+    fn array(&mut self, name: &str, axes: &str) -> Result<Array, Error> {
         self.read.insert(format!("inputs.{name}"));
         let value = self.case.inputs.get(name).unwrap_or(&Value::Null);
         let array: Array = serde::Deserialize::deserialize(value).map_err(|error| {
@@ -124,7 +125,7 @@ impl<'a> Inputs<'a> {
             .input_error(name, format!("shape {:?} takes {entries} entries, not {}", array.shape, array.data.len())))
     }
 
-    fn bind(&mut self, name: &str, axes: &str, shape: &[i64]) -> Result<(), ParityError> {
+    fn bind(&mut self, name: &str, axes: &str, shape: &[i64]) -> Result<(), Error> {
         let mut known = self.axes.clone();
         let fits = axes.chars().count() == shape.len()
             && axes.chars().zip(shape).all(|(axis, &size)| size >= 0 && *known.entry(axis).or_insert(size) == size);
@@ -137,11 +138,11 @@ impl<'a> Inputs<'a> {
         Err(self.input_error(name, format!("its shape is {shape:?}, not [{}]", wanted.join(", "))))
     }
 
-    fn input_error(&self, name: &str, problem: String) -> ParityError {
+    fn input_error(&self, name: &str, problem: String) -> Error {
         self.error(format!("inputs.{name}"), problem)
     }
 
-    fn error(&self, field: String, problem: String) -> ParityError {
-        ParityError::Case { case: self.case.id.clone(), field, problem }
+    fn error(&self, field: String, problem: String) -> Error {
+        Error::Case { case: self.case.id.clone(), field, problem }
     }
 }

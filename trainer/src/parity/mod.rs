@@ -14,9 +14,9 @@
 //!
 //! | objective | inputs | variant | gradients |
 //! |---|---|---|---|
-//! | `mlm` | h `btd`, W `dd`, b, gamma, beta `d`, E `vd`, out_bias `v`, positions `n`, targets `n` | gelu `erf`\|`tanh`, ln_eps | all but the last two |
-//! | `tc` | h, e `btd`, pos_col `bt`, neg_row, neg_col `btk`, anchor `bt` | tau, candidates `detached`\|`live` | h, e |
-//! | `contextual_score` | hidden `btd`, token, intra, inter `n` | – | – |
+//! | `mlm` | `h` btd, `W` dd, `b` `gamma` `beta` d, `E` vd, `out_bias` v, `positions` `targets` n | `gelu` erf or tanh, `ln_eps` | of all floats |
+//! | `tc` | `h` `e` btd, `pos_col` `anchor` bt, `neg_row` `neg_col` btk | `tau`, `candidates` detached or live | of `h` and `e` |
+//! | `contextual_score` | `hidden` btd, `token` `intra` `inter` n | | |
 //!
 //! `anchor` may be left out: then every position is one. `loss` is a mean over positions or anchors, 0 if there are
 //! none; for `contextual_score` it is the cosine score, and `parts` hold the rest.
@@ -25,45 +25,16 @@ mod cases;
 mod inputs;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::str::FromStr;
+use std::{fs, io};
 
 use schemas::atomic::Folder;
 use serde::{Deserialize, Serialize};
 use tch::Kind;
 
 use self::inputs::Inputs;
-
-/// Why no results were written.
-#[derive(Debug, thiserror::Error)]
-pub enum ParityError {
-    /// The file of cases, or the folder of results.
-    #[error("{}: {source}", path.display())]
-    Io {
-        /// Where.
-        path: PathBuf,
-        /// What the system says.
-        source: std::io::Error,
-    },
-    /// Not a file of cases.
-    #[error("{}: {source}; a file of cases is {{\"cases\": [{{\"id\", \"objective\", \"variant\", \"inputs\"}}]}}", path.display())]
-    Syntax {
-        /// Where.
-        path: PathBuf,
-        /// What is wrong, with line and column.
-        source: serde_json::Error,
-    },
-    /// A case that cannot be computed.
-    #[error("case `{case}`, `{field}`: {problem}")]
-    Case {
-        /// Its id.
-        case: String,
-        /// `inputs.NAME` or `variant.NAME`.
-        field: String,
-        /// What is wrong with it.
-        problem: String,
-    },
-}
+use crate::Error;
 
 /// The float type of all tensors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -130,7 +101,7 @@ struct Array {
     data: Vec<f64>,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 struct Response {
     results: BTreeMap<String, Outcome>,
 }
@@ -144,23 +115,22 @@ struct Outcome {
 }
 
 /// Computes every case of `input` whose objective is known and writes `output`, complete or not at all.
-pub fn run(input: &Path, output: &Path, dtype: Dtype) -> Result<Summary, ParityError> {
-    let at = |path: &Path| {
-        let path = path.to_owned();
-        move |source| ParityError::Io { path, source }
-    };
-    let bytes = std::fs::read(input).map_err(at(input))?;
-    let request: Request =
-        serde_json::from_slice(&bytes).map_err(|source| ParityError::Syntax { path: input.to_owned(), source })?;
+pub fn run(input: &Path, output: &Path, dtype: Dtype) -> Result<Summary, Error> {
+    let at = |path: &Path, error: &io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    let bytes = fs::read(input).map_err(|error| at(input, &error))?;
+    let request: Request = serde_json::from_slice(&bytes).map_err(|error| {
+        let form = r#"{"cases": [{"id", "objective", "variant", "inputs"}]}"#;
+        Error::Config(format!("{}: {error}; a file of cases is {form}", input.display()))
+    })?;
     let (response, summary) = compute(&request.cases, dtype)?;
     let json = serde_json::to_vec(&response).expect("results have string keys");
     let folder = output.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = output.file_name().and_then(|name| name.to_str()).unwrap_or("parity.json");
-    Folder::create(folder).and_then(|folder| folder.write(name, &json)).map_err(at(output))?;
+    Folder::create(folder)?.write(name, &json)?;
     Ok(summary)
 }
 
-fn compute(cases: &[Case], dtype: Dtype) -> Result<(Response, Summary), ParityError> {
+fn compute(cases: &[Case], dtype: Dtype) -> Result<(Response, Summary), Error> {
     let mut summary = Summary::default();
     let mut results = BTreeMap::new();
     for case in cases {
@@ -173,7 +143,7 @@ fn compute(cases: &[Case], dtype: Dtype) -> Result<(Response, Summary), ParityEr
         summary.computed.push(case.id.clone());
         if results.insert(case.id.clone(), outcome).is_some() {
             let problem = "two cases have this id; give each its own".to_owned();
-            return Err(ParityError::Case { case: case.id.clone(), field: "id".to_owned(), problem });
+            return Err(Error::Case { case: case.id.clone(), field: "id".to_owned(), problem });
         }
     }
     Ok((Response { results }, summary))

@@ -1,9 +1,12 @@
 use std::collections::BTreeMap;
+use std::path::Path;
 
+use schemas::atomic::Folder;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Array, Case, Dtype, Outcome, ParityError, compute, run};
+use super::{Array, Case, Dtype, Outcome, compute, run};
+use crate::Error;
 
 /// Written by `tests/reference/parity_reference.py`.
 const GOLDEN: &str = include_str!("../../../tests/golden/parity.json");
@@ -66,10 +69,10 @@ fn files_go_in_and_out() {
     let home = tempfile::tempdir().expect("a temporary folder");
     let (input, output) = (home.path().join("in.json"), home.path().join("new/out.json"));
     let cases = json!({ "cases": [
-        case("tc", json!({ "tau": 0.5, "note": 1 }), contrast()),
+        case("tc", &json!({ "tau": 0.5, "note": 1 }), &contrast()),
         { "id": "later", "objective": "rtd", "inputs": { "h": "of any form" } },
     ]});
-    std::fs::write(&input, cases.to_string()).expect("written");
+    write(home.path(), &cases.to_string());
     let summary = run(&input, &output, Dtype::F64).expect("one case is known");
     assert_eq!(summary.computed, ["tc"]);
     assert_eq!(summary.skipped, [("later".to_owned(), "rtd".to_owned())]);
@@ -92,8 +95,8 @@ fn a_bad_case_is_named_with_its_field() {
         inputs
     };
     let check = |variant: Value, inputs: Value, field: &str, problem: &str| {
-        let error = case_error(variant, inputs);
-        let ParityError::Case { case, field: found, problem: told } = &error else { panic!("{error}") };
+        let error = case_error(&variant, &inputs);
+        let Error::Case { case, field: found, problem: told } = &error else { panic!("{error}") };
         assert_eq!((case.as_str(), found.as_str()), ("tc", field), "{error}");
         assert!(told.contains(problem), "{error}");
     };
@@ -114,14 +117,14 @@ fn what_is_said_of_no_anchor_is_not_looked_at() {
     inputs["anchor"] = json!({ "shape": [2, 2], "data": [1, 0, 0, 0] });
     inputs["pos_col"] = json!({ "shape": [2, 2], "data": [1, -1, -1, -1] });
     inputs["neg_row"] = json!({ "shape": [2, 2, 1], "data": [1, -1, -1, 9] });
-    let cases = [parse(case("tc", json!({}), inputs))];
+    let cases = [parse(case("tc", &json!({}), &inputs))];
     assert!(compute(&cases, Dtype::F64).is_ok());
 }
 
 #[test]
 fn two_cases_of_one_id_are_refused() {
-    let cases = [parse(case("tc", json!({}), contrast())), parse(case("tc", json!({}), contrast()))];
-    let error = compute(&cases, Dtype::F64).err().expect("refused");
+    let cases = [parse(case("tc", &json!({}), &contrast())), parse(case("tc", &json!({}), &contrast()))];
+    let error = compute(&cases, Dtype::F64).expect_err("refused");
     assert!(error.to_string().contains("case `tc`, `id`"), "{error}");
 }
 
@@ -129,10 +132,10 @@ fn two_cases_of_one_id_are_refused() {
 fn a_file_that_is_no_request_is_refused_with_its_path() {
     let home = tempfile::tempdir().expect("a temporary folder");
     let input = home.path().join("in.json");
-    let error = run(&input, &home.path().join("out.json"), Dtype::F64).err().expect("missing");
+    let error = run(&input, &home.path().join("out.json"), Dtype::F64).expect_err("missing");
     assert!(error.to_string().contains("in.json"), "{error}");
-    std::fs::write(&input, "{\"cases\": [").expect("written");
-    let error = run(&input, &home.path().join("out.json"), Dtype::F64).err().expect("cut");
+    write(home.path(), r#"{"cases": ["#);
+    let error = run(&input, &home.path().join("out.json"), Dtype::F64).expect_err("cut");
     assert!(error.to_string().contains("in.json"), "{error}");
     assert!(!home.path().join("out.json").exists());
 }
@@ -148,7 +151,7 @@ fn contrast() -> Value {
     })
 }
 
-fn case(id: &str, variant: Value, inputs: Value) -> Value {
+fn case(id: &str, variant: &Value, inputs: &Value) -> Value {
     json!({ "id": id, "objective": "tc", "variant": variant, "inputs": inputs })
 }
 
@@ -156,6 +159,10 @@ fn parse(case: Value) -> Case {
     serde_json::from_value(case).expect("a case")
 }
 
-fn case_error(variant: Value, inputs: Value) -> ParityError {
-    compute(&[parse(case("tc", variant, inputs))], Dtype::F64).err().expect("refused")
+fn case_error(variant: &Value, inputs: &Value) -> Error {
+    compute(&[parse(case("tc", variant, inputs))], Dtype::F64).expect_err("refused")
+}
+
+fn write(folder: &Path, cases: &str) {
+    Folder::create(folder).and_then(|folder| folder.write("in.json", cases.as_bytes())).expect("written");
 }
