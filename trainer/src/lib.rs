@@ -11,6 +11,7 @@
 //! through [`actor::Host`].
 
 pub mod actor;
+pub mod analysis;
 pub mod checkpoint;
 pub mod combine;
 pub mod device;
@@ -23,6 +24,7 @@ pub mod networks;
 pub mod objectives;
 pub mod optimizer;
 pub mod parameters;
+pub mod parity;
 pub mod plan;
 pub mod precision;
 pub mod report;

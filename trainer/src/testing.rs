@@ -138,9 +138,14 @@ pub(crate) fn emptied(batch: &Batch) -> Batch {
             "attention_mask" => copy(&mut builder, batch, view, ATTENTION_MASK),
             "origin" => copy(&mut builder, batch, view, ORIGIN),
             "document" => copy(&mut builder, batch, view, DOCUMENT),
-            // A column of some other supervision: present, and empty.
-            _ => builder.push(view, Column::<u8>::new(leak(column)), WIDTH, vec![0; count]),
+            // A column of some other supervision has no place here: no registered objective reads one.
+            other => unreachable!("column `{other}`"),
         }
     }
     builder.finish()
+}
+
+fn copy<T: schemas::Element>(builder: &mut BatchBuilder, batch: &Batch, view: &str, column: Column<T>) {
+    let grid = batch.column(view, column).expect("it is listed");
+    builder.push(view, column, grid.width(), grid.values().to_vec());
 }

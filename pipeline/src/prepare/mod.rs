@@ -25,6 +25,7 @@ use tracing::info;
 
 pub use self::config::{Format, PrepareConfig};
 pub use self::fold::Summary;
+pub(crate) use self::part::is_valid;
 pub use self::part::{Stage, Stages};
 pub use self::progress::{Observer, Progress, Silent};
 pub use self::record::{CommitRecord, Settings};

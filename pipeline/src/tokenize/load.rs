@@ -59,7 +59,7 @@ fn read(path: &Path) -> Result<String> {
 }
 
 /// The bytes that the crate itself would save, so that equal tokenizers are equal files.
-fn render(json: &Value, refuse: impl Fn(String) -> Error) -> Result<Vec<u8>> {
+pub(super) fn render(json: &Value, refuse: impl Fn(String) -> Error) -> Result<Vec<u8>> {
     let model = tokenizers::Tokenizer::from_bytes(json.to_string()).map_err(|error| refuse(error.to_string()))?;
     model.to_string(true).map(String::into_bytes).map_err(|error| refuse(error.to_string()))
 }
