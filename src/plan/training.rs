@@ -11,7 +11,7 @@ use schemas::{Manifest, Vocab};
 use toml::Value;
 use trainer::identity::Identity;
 use trainer::plan::{TrainPlan, VocabFacts};
-use trainer::schedule::Kind;
+use trainer::schedule::ScheduleKind;
 use trainer::validation::VALID_MLM;
 
 use super::{Wanted, checked};
@@ -109,7 +109,7 @@ fn identity(config: &Config, manifest: &Manifest, load: Option<&LoadPlan>) -> Id
         .objectives
         .iter()
         .any(|(name, objective)| training.loss.contains_key(name) && objective.batch_coupled());
-    let constant = training.schedule.kind == Kind::Constant;
+    let constant = training.schedule.kind == ScheduleKind::Constant;
     let mut train = vec!["rows_per_step", "normalize", "precision", "init"];
     train.extend(coupled.then_some("rows_per_micro_batch"));
     train.extend((!constant).then_some("steps"));

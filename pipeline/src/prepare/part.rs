@@ -261,7 +261,7 @@ impl<'a> PartMaker<'a> {
     /// Completes the shards, then writes the record.
     fn commit(self) -> Result<Outcome> {
         let Self { preparation, part, folder, options, watch, .. } = self;
-        let mut shards = |split: Split| {
+        let shards = |split: Split| {
             let Split { mut packer, mut writer, mut rows } = split;
             watch.during(Stage::Write, || {
                 packer.finish(&mut |sample| {
