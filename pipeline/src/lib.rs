@@ -9,18 +9,18 @@
 //! Randomness comes from [`rng`] and [`permutation`]; both halves run on the threads of [`actor`].
 
 pub mod corpus;
-pub mod tokenize;
 pub mod pack;
-pub mod shard;
 pub mod prepare;
+pub mod shard;
+pub mod tokenize;
 
-pub mod rng;
-pub mod permutation;
-pub mod sampler;
-pub mod row;
-pub mod views;
 pub mod collate;
 pub mod load;
+pub mod permutation;
+pub mod rng;
+pub mod row;
+pub mod sampler;
+pub mod views;
 
 pub mod actor;
 pub mod error;

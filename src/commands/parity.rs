@@ -20,6 +20,11 @@ pub(crate) fn run(input: &Path, output: &Path, dtype: Dtype) -> anyhow::Result<(
     for ignored in &summary.ignored {
         note(format_args!("ignored {ignored}: this objective does not read it"));
     }
-    line(format_args!("{}: {} cases computed, {} skipped", output.display(), summary.computed.len(), summary.skipped.len()));
+    line(format_args!(
+        "{}: {} cases computed, {} skipped",
+        output.display(),
+        summary.computed.len(),
+        summary.skipped.len()
+    ));
     Ok(())
 }

@@ -97,7 +97,9 @@ pub fn train(config: &TokenizerConfig, prepare: &PrepareConfig) -> Result<Traine
     let leading = leading(config, &counts);
     if leading.len() >= config.vocab_size as usize {
         let (size, least) = (config.vocab_size, leading.len());
-        return Err(refuse(format!("`tokenizer.vocab_size = {size}` is too small: special tokens and alphabet take {least}")));
+        return Err(refuse(format!(
+            "`tokenizer.vocab_size = {size}` is too small: special tokens and alphabet take {least}"
+        )));
     }
     let bpe = merge_pairs(config, &counts, leading).map_err(|error| refuse(error.to_string()))?;
     let json = describe(config, &bpe).map_err(&refuse)?;
