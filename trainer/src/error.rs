@@ -57,6 +57,16 @@ pub enum Error {
     /// The device that was asked for is not there.
     #[error("{0}")]
     Device(String),
+    /// A case of `cloze parity` that cannot be computed.
+    #[error("case `{case}`, `{field}`: {problem}")]
+    Case {
+        /// Its id.
+        case: String,
+        /// `inputs.NAME` or `variant.NAME`.
+        field: String,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// A file.
     #[error("{0}")]
     Io(#[from] std::io::Error),
@@ -82,6 +92,6 @@ impl Error {
     /// Whether the config or the command must change before another try can succeed (exit code 2).
     #[must_use]
     pub fn is_usage(&self) -> bool {
-        matches!(self, Self::Config(_) | Self::Identity { .. } | Self::Device(_))
+        matches!(self, Self::Config(_) | Self::Case { .. } | Self::Identity { .. } | Self::Device(_))
     }
 }

@@ -11,11 +11,13 @@
 //! through [`actor::Host`].
 
 pub mod actor;
+pub mod analysis;
 pub mod checkpoint;
 pub mod combine;
 pub mod device;
 pub mod encoder;
 pub mod error;
+pub mod fill;
 pub mod forward;
 pub mod identity;
 pub mod native;
@@ -23,6 +25,7 @@ pub mod networks;
 pub mod objectives;
 pub mod optimizer;
 pub mod parameters;
+pub mod parity;
 pub mod plan;
 pub mod precision;
 pub mod report;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemas::SpecialIds;
 use tch::{Device, Tensor};
 
 use crate::encoder::Encoder;
@@ -28,6 +29,7 @@ pub struct Networks {
     config: EncoderConfig,
     precision: Precision,
     vocab_size: i64,
+    special: SpecialIds,
     // −inf for each padding row of the word table.
     padding_p: Tensor,
 }
@@ -45,7 +47,14 @@ impl Networks {
         let padding_p = Tensor::full([padding], f64::NEG_INFINITY, (MASTER, parameters.device()));
         let main = Encoder::build(config, vocab.size, precision, &mut parameters.path("encoder"));
         let by_name = BTreeMap::from([(MAIN.to_owned(), main)]);
-        Self { by_name, config: config.clone(), precision, vocab_size: i64::from(vocab.size), padding_p }
+        Self {
+            by_name,
+            config: config.clone(),
+            precision,
+            vocab_size: i64::from(vocab.size),
+            special: vocab.special,
+            padding_p,
+        }
     }
 
     /// The network of that name; plans make a wrong one impossible.
@@ -82,6 +91,12 @@ impl Networks {
     #[must_use]
     pub fn vocab_size(&self) -> i64 {
         self.vocab_size
+    }
+
+    /// The ids of frames and masks.
+    #[must_use]
+    pub fn special(&self) -> SpecialIds {
+        self.special
     }
 
     /// The word table of a network, `[padded_rows(vocab_size), hidden]`, for tying.

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use schemas::columns::{ATTENTION_MASK, DOCUMENT, IGNORE, INPUT_IDS, LABELS, ORIGIN, POSITIVES};
 use schemas::column::{Column, ColumnSpec, ElementType};
+use schemas::columns::{ATTENTION_MASK, DOCUMENT, IGNORE, INPUT_IDS, LABELS, ORIGIN, POSITIVES};
 use schemas::ordinal::BatchIndex;
 use schemas::{Batch, BatchBuilder, SpecialIds};
 
@@ -84,7 +84,8 @@ fn build(index: u64, supervised: bool) -> Batch {
     let views: Vec<(String, ColumnSpec)> =
         AnyObjective::examples().iter().flat_map(|objective| objective.reads().columns).collect();
     let passes = AnyObjective::examples().into_iter().flat_map(|objective| objective.reads().passes);
-    let mut names: Vec<String> = passes.map(|pass| pass.view).chain([crate::validation::VALID_MLM.to_owned()]).collect();
+    let mut names: Vec<String> =
+        passes.map(|pass| pass.view).chain([crate::validation::VALID_MLM.to_owned()]).collect();
     names.extend(views.iter().map(|(view, _)| view.clone()));
     names.sort();
     names.dedup();
@@ -99,24 +100,33 @@ fn build(index: u64, supervised: bool) -> Batch {
 }
 
 fn is_standard(spec: &ColumnSpec) -> bool {
-    let known = [INPUT_IDS.name(), ATTENTION_MASK.name(), LABELS.name(), ORIGIN.name(), DOCUMENT.name(), POSITIVES.name()];
+    let known =
+        [INPUT_IDS.name(), ATTENTION_MASK.name(), LABELS.name(), ORIGIN.name(), DOCUMENT.name(), POSITIVES.name()];
     known.contains(&spec.name)
 }
 
 /// Every third word masked; positives are right neighbours; documents are rows.
 fn push_view(builder: &mut BatchBuilder, view: &str, index: u64, supervised: bool) {
     let rows: Vec<Vec<i32>> = (0..ROWS as u64).map(|row| words(index * ROWS as u64 + row)).collect();
-    let cells = || rows.iter().enumerate().flat_map(|(row, ids)| ids.iter().enumerate().map(move |(at, &id)| (row, at, id)));
+    let cells =
+        || rows.iter().enumerate().flat_map(|(row, ids)| ids.iter().enumerate().map(move |(at, &id)| (row, at, id)));
     let is_padding = |row: usize, at: usize| row == ROWS - 1 && at >= WIDTH - 3;
     let is_masked = |row: usize, at: usize| supervised && (row + at).is_multiple_of(3) && !is_padding(row, at);
-    let ids = cells().map(|(row, at, id)| if is_padding(row, at) { 0 } else if is_masked(row, at) { MASK } else { id });
+    let ids = cells().map(|(row, at, id)| {
+        if is_padding(row, at) {
+            0
+        } else if is_masked(row, at) {
+            MASK
+        } else {
+            id
+        }
+    });
     let labels = cells().map(|(row, at, id)| if is_masked(row, at) { id } else { IGNORE });
     let valid = cells().map(|(row, at, _)| u8::from(!is_padding(row, at)));
     let place = |at: usize| i16::try_from(at).expect("rows are narrow");
     let origin = cells().map(|(row, at, _)| if is_padding(row, at) { -1 } else { place(at) });
     let is_last = |row: usize, at: usize| at + 1 == WIDTH || is_padding(row, at + 1);
-    let positives =
-        cells().map(|(row, at, _)| if supervised && !is_last(row, at) { place(at + 1) } else { -1 });
+    let positives = cells().map(|(row, at, _)| if supervised && !is_last(row, at) { place(at + 1) } else { -1 });
     let document = cells().map(|(row, ..)| i32::try_from(row).expect("few rows"));
     builder.push(view, INPUT_IDS, WIDTH, ids.collect());
     builder.push(view, LABELS, WIDTH, labels.collect());

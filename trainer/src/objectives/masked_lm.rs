@@ -7,27 +7,31 @@
 //! The baseline of every method here, and the yardstick `valid/mlm`.
 //!
 //! # Definition
-//! `S = Σ_{i ∈ M} CE(logits_i, original_i)` with `logits = LN(gelu(h W^T + b)) E^T + c`, where `E` is the word table
-//! and `c` one free number per id. Rows of `M` are gathered before the head: it costs `|M|`, not all positions.
+//! `S = Σ_{i ∈ M} CE(logits_i, original_i)`, `CE(l, y) = ln Σ_v exp(l_v) − l_y`,
+//! `logits = LN(gelu(h Wᵀ + b)) Eᵀ + c`: `E` is the word table, tied, and `c` one free number per id. The rows of `M`
+//! are gathered before the head, which then costs `|M|` rows of the vocabulary and not all positions. An empty `M`
+//! gives 0 and gradients of 0.
 //!
 //! # Columns
 //! `labels` of the view.
 //!
 //! # Reference
-//! Devlin et al. 2019, section 3.1; `BertForMaskedLM` of Hugging Face.
+//! Devlin et al. 2019, section 3.1; `BertForMaskedLM` of Hugging Face, equal in value and gradient though that one
+//! projects all positions and ignores the rest.
+//!
+//! Axes: `b` rows, `t` positions, `d` hidden, `n` predicted positions, `v` ids.
 
 use schemas::Batch;
 use schemas::columns::LABELS;
 use serde::{Deserialize, Serialize};
-use tch::{Reduction, Tensor};
+use tch::{Kind, Reduction, Tensor};
 
 use super::{Computed, Loss, Metric, Objective, Pass, Reads, Term};
-use crate::encoder::{LayerNorm, Linear};
 use crate::forward::Forward;
 use crate::networks::{MAIN, Networks};
 use crate::parameters::Path;
 use crate::plan::Gelu;
-use crate::precision::MASTER;
+use crate::precision::Precision;
 use crate::upload::predicted_count;
 
 /// See the [module](self).
@@ -44,40 +48,138 @@ impl Default for MaskedLm {
     }
 }
 
+/// The prediction head's weights, borrowed, and its two settings.
+#[derive(Clone, Copy, Debug)]
+pub struct Head<'a> {
+    /// `W`, `[d, d]`, applied as `h Wᵀ`.
+    pub dense_dd: &'a Tensor,
+    /// `b`, `[d]`.
+    pub dense_bias_d: &'a Tensor,
+    /// γ of the norm, `[d]`.
+    pub norm_gain_d: &'a Tensor,
+    /// β of the norm, `[d]`.
+    pub norm_bias_d: &'a Tensor,
+    /// `E`, `[v, d]` or more rows: those past the bias are padding.
+    pub words_vd: &'a Tensor,
+    /// `c`, `[v]`.
+    pub bias_v: &'a Tensor,
+    /// Which gelu.
+    pub gelu: Gelu,
+    /// Added to the variance in the norm.
+    pub norm_eps: f64,
+    /// How matrix products are computed.
+    pub precision: Precision,
+}
+
+impl Head<'_> {
+    /// Scores `[n, rows of E]` of all ids for hidden states `[n, d]`, float32 or float64 as these are.
+    ///
+    /// Padding rows of `E` score −∞: they take no probability and their gradient is exactly 0.
+    pub fn logits(&self, hidden_nd: &Tensor) -> Tensor {
+        let linear = |x: &Tensor, weight: &Tensor, bias: &Tensor| {
+            let compute = |tensor: &Tensor| self.precision.compute(tensor);
+            self.precision.widen(&compute(x).linear(&compute(weight), Some(&compute(bias))))
+        };
+        let width = hidden_nd.size()[1];
+        let transformed_nd = linear(hidden_nd, self.dense_dd, self.dense_bias_d).gelu(self.gelu.name()).layer_norm(
+            [width],
+            Some(self.norm_gain_d),
+            Some(self.norm_bias_d),
+            self.norm_eps,
+            true,
+        );
+        linear(&transformed_nd, self.words_vd, &self.padded_bias())
+    }
+
+    fn padded_bias(&self) -> Tensor {
+        let padding = self.words_vd.size()[0] - self.bias_v.size()[0];
+        assert!(padding >= 0, "the word table has a row for every id");
+        if padding == 0 {
+            return self.bias_v.shallow_clone();
+        }
+        let padding_p = Tensor::full([padding], f64::NEG_INFINITY, (self.bias_v.kind(), self.bias_v.device()));
+        Tensor::cat(&[self.bias_v, &padding_p], 0)
+    }
+}
+
+/// What [`loss`] gives.
+#[derive(Debug)]
+pub struct Prediction {
+    /// Sum of the cross-entropies in nats, scalar.
+    pub sum: Tensor,
+    /// How many targets score highest, scalar int64, without gradient.
+    pub hits: Tensor,
+}
+
+/// The loss over flat positions `row · t + column`, which may repeat, of hidden states `[b, t, d]`.
+///
+/// `positions_n` and `targets_n` are int64. The float type is that of `hidden_btd`.
+#[must_use]
+pub fn loss(hidden_btd: &Tensor, head: &Head<'_>, positions_n: &Tensor, targets_n: &Tensor) -> Prediction {
+    let logits_nv = head.logits(&Forward::gather(hidden_btd, positions_n));
+    // No target is negative, so nothing is ignored.
+    let sum = logits_nv.cross_entropy_loss::<&Tensor>(targets_n, None, Reduction::Sum, -100, 0.0);
+    let hits = if targets_n.numel() == 0 {
+        targets_n.sum(Kind::Int64)
+    } else {
+        logits_nv.detach().argmax(-1, false).eq_tensor(targets_n).sum(Kind::Int64)
+    };
+    Prediction { sum, hits }
+}
+
 impl Objective for MaskedLm {
     fn reads(&self) -> Reads {
         Reads { passes: vec![Pass::new(MAIN, &self.view)], columns: vec![(self.view.clone(), LABELS.spec())] }
     }
 
     fn build(&self, _name: &str, head: &mut Path<'_>, networks: &Networks) -> Box<dyn Loss> {
-        let (d, encoder) = (networks.hidden(), networks.config());
-        Box::new(Head {
+        let width = networks.hidden();
+        let encoder = networks.config();
+        let mut dense = head.sub("dense");
+        let (dense_dd, dense_bias_d) = (dense.matrix("weight", &[width, width]), dense.bias("bias", width));
+        let mut norm = head.sub("norm");
+        let (norm_gain_d, norm_bias_d) = (norm.gain("weight", width), norm.bias("bias", width));
+        Box::new(Weights {
             view: self.view.clone(),
-            dense: Linear::build(&mut head.sub("dense"), d, d, networks.precision()),
-            norm: LayerNorm::build(&mut head.sub("norm"), d, encoder.layer_norm_eps),
+            dense_dd,
+            dense_bias_d,
+            norm_gain_d,
+            norm_bias_d,
             bias_v: head.bias("bias", networks.vocab_size()),
             gelu: encoder.gelu,
+            norm_eps: encoder.layer_norm_eps,
         })
     }
 }
 
-struct Head {
+struct Weights {
     view: String,
-    dense: Linear,
-    norm: LayerNorm,
+    dense_dd: Tensor,
+    dense_bias_d: Tensor,
+    norm_gain_d: Tensor,
+    norm_bias_d: Tensor,
     bias_v: Tensor,
     gelu: Gelu,
+    norm_eps: f64,
 }
 
-impl Head {
-    fn score(&self, hidden_nd: &Tensor, networks: &Networks) -> Tensor {
-        let dense_nd = networks.precision().widen(&self.dense.forward(hidden_nd));
-        let transformed_nd = self.norm.forward(&dense_nd.gelu(self.gelu.name()));
-        networks.tied_logits(MAIN, &transformed_nd, &self.bias_v)
+impl Weights {
+    fn head<'a>(&'a self, networks: &'a Networks) -> Head<'a> {
+        Head {
+            dense_dd: &self.dense_dd,
+            dense_bias_d: &self.dense_bias_d,
+            norm_gain_d: &self.norm_gain_d,
+            norm_bias_d: &self.norm_bias_d,
+            words_vd: networks.word_table(MAIN),
+            bias_v: &self.bias_v,
+            gelu: self.gelu,
+            norm_eps: self.norm_eps,
+            precision: networks.precision(),
+        }
     }
 }
 
-impl Loss for Head {
+impl Loss for Weights {
     fn terms(&self, batch: &Batch) -> Vec<Term> {
         let count = predicted_count(batch, &self.view).expect("the plan checked columns");
         vec![Term { name: "", weight: 1.0, count: count as f64 }]
@@ -86,14 +188,13 @@ impl Loss for Head {
     fn compute(&self, forward: &Forward<'_>) -> Computed {
         let predicted = forward.predicted(&self.view);
         let hidden_btd = &forward.encoded(MAIN, &self.view).hidden_btd;
-        let logits_nv = self.score(&Forward::gather(hidden_btd, &predicted.positions_n), forward.networks());
-        let sum = logits_nv.cross_entropy_loss::<&Tensor>(&predicted.targets_n, None, Reduction::Sum, -100, 0.0);
-        let hits = logits_nv.detach().argmax(-1, false).eq_tensor(&predicted.targets_n).sum(MASTER);
+        let head = self.head(forward.networks());
+        let Prediction { sum, hits } = loss(hidden_btd, &head, &predicted.positions_n, &predicted.targets_n);
         let accuracy = Metric { name: "accuracy", numerator: hits, denominator: predicted.count as f64 };
         Computed { sums: vec![sum], metrics: vec![accuracy] }
     }
 
     fn logits(&self, hidden_nd: &Tensor, networks: &Networks) -> Option<Tensor> {
-        Some(self.score(hidden_nd, networks))
+        Some(self.head(networks).logits(hidden_nd))
     }
 }

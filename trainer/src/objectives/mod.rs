@@ -18,6 +18,7 @@ schemas::registry! {
     /// Every objective that a model can be trained on.
     pub enum AnyObjective: Objective {
         masked_lm::MaskedLm,
+        token_contrastive::TokenContrastive,
     }
 }
 

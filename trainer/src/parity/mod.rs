@@ -1,0 +1,153 @@
+//! Losses by themselves: reads cases of inputs, writes losses and gradients, for comparison with other
+//! implementations.
+//!
+//! It calls the very functions that training calls.
+//!
+//! ```text
+//! in:  { "cases": [ { "id", "objective", "variant": {…},
+//!                     "inputs": { name: { "shape": […], "data": [flat, row-major] } } } ] }
+//! out: { "results": { id: { "loss": x, "parts": {…}, "grads": { name: { "shape", "data" } } } } }
+//! ```
+//!
+//! Booleans are 0 and 1. A number that is not finite is written as `null`. Axes, by letter: `b` rows, `t` positions,
+//! `d` hidden, `v` ids, `k` negatives, `n` any number of flat positions `row · t + column`.
+//!
+//! | objective | inputs | variant | gradients |
+//! |---|---|---|---|
+//! | `mlm` | `h` btd, `W` dd, `b` `gamma` `beta` d, `E` vd, `out_bias` v, `positions` `targets` n | `gelu` erf or tanh, `ln_eps` | of all floats |
+//! | `tc` | `h` `e` btd, `pos_col` `anchor` bt, `neg_row` `neg_col` btk | `tau`, `candidates` detached or live | of `h` and `e` |
+//! | `contextual_score` | `hidden` btd, `token` `intra` `inter` n | | |
+//!
+//! `anchor` may be left out: then every position is one. `loss` is a mean over positions or anchors, 0 if there are
+//! none; for `contextual_score` it is the cosine score, and `parts` hold the rest.
+
+mod cases;
+mod inputs;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::str::FromStr;
+use std::{fs, io};
+
+use schemas::atomic::Folder;
+use serde::{Deserialize, Serialize};
+use tch::Kind;
+
+use self::inputs::Inputs;
+use crate::Error;
+
+/// The float type of all tensors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Dtype {
+    /// Double precision.
+    #[default]
+    F64,
+    /// Single precision.
+    F32,
+}
+
+impl Dtype {
+    fn kind(self) -> Kind {
+        match self {
+            Self::F64 => Kind::Double,
+            Self::F32 => Kind::Float,
+        }
+    }
+}
+
+impl FromStr for Dtype {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "f64" => Ok(Self::F64),
+            "f32" => Ok(Self::F32),
+            _ => Err(format!("unknown float type `{name}`; known are `f64` and `f32`")),
+        }
+    }
+}
+
+/// What became of the cases.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Ids of the cases that have results, in the order of the file.
+    pub computed: Vec<String>,
+    /// Id and objective of those whose objective is unknown here.
+    pub skipped: Vec<(String, String)>,
+    /// `case: field` of what no objective of that name reads.
+    pub ignored: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Request {
+    cases: Vec<Case>,
+}
+
+/// One case. Inputs are parsed when they are asked for: those of unknown objectives may have any form.
+#[derive(Deserialize)]
+struct Case {
+    id: String,
+    objective: String,
+    #[serde(default)]
+    variant: BTreeMap<String, serde_json::Value>,
+    #[serde(default)]
+    inputs: BTreeMap<String, serde_json::Value>,
+}
+
+/// An array as the files hold it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Array {
+    shape: Vec<i64>,
+    data: Vec<f64>,
+}
+
+#[derive(Debug, Serialize)]
+struct Response {
+    results: BTreeMap<String, Outcome>,
+}
+
+/// What one case gives.
+#[derive(Debug, Serialize)]
+struct Outcome {
+    loss: f64,
+    parts: BTreeMap<String, f64>,
+    grads: BTreeMap<String, Array>,
+}
+
+/// Computes every case of `input` whose objective is known and writes `output`, complete or not at all.
+pub fn run(input: &Path, output: &Path, dtype: Dtype) -> Result<Summary, Error> {
+    let at = |path: &Path, error: &io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    let bytes = fs::read(input).map_err(|error| at(input, &error))?;
+    let request: Request = serde_json::from_slice(&bytes).map_err(|error| {
+        let form = r#"{"cases": [{"id", "objective", "variant", "inputs"}]}"#;
+        Error::Config(format!("{}: {error}; a file of cases is {form}", input.display()))
+    })?;
+    let (response, summary) = compute(&request.cases, dtype)?;
+    let json = serde_json::to_vec(&response).expect("results have string keys");
+    let folder = output.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let name = output.file_name().and_then(|name| name.to_str()).unwrap_or("parity.json");
+    Folder::create(folder)?.write(name, &json)?;
+    Ok(summary)
+}
+
+fn compute(cases: &[Case], dtype: Dtype) -> Result<(Response, Summary), Error> {
+    let mut summary = Summary::default();
+    let mut results = BTreeMap::new();
+    for case in cases {
+        let mut inputs = Inputs::of(case, dtype.kind());
+        let Some(outcome) = cases::compute(&case.objective, &mut inputs).transpose()? else {
+            summary.skipped.push((case.id.clone(), case.objective.clone()));
+            continue;
+        };
+        summary.ignored.extend(inputs.unread().map(|field| format!("{}: {field}", case.id)));
+        summary.computed.push(case.id.clone());
+        if results.insert(case.id.clone(), outcome).is_some() {
+            let problem = "two cases have this id; give each its own".to_owned();
+            return Err(Error::Case { case: case.id.clone(), field: "id".to_owned(), problem });
+        }
+    }
+    Ok((Response { results }, summary))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,168 @@
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use schemas::atomic::Folder;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{Array, Case, Dtype, Outcome, compute, run};
+use crate::Error;
+
+/// Written by `tests/reference/parity_reference.py`.
+const GOLDEN: &str = include_str!("../../../tests/golden/parity.json");
+
+#[derive(Deserialize)]
+struct Golden {
+    cases: Vec<Case>,
+    results: BTreeMap<String, Expected>,
+}
+
+#[derive(Deserialize)]
+struct Expected {
+    loss: f64,
+    parts: BTreeMap<String, f64>,
+    grads: BTreeMap<String, Array>,
+}
+
+fn golden() -> Golden {
+    serde_json::from_str(GOLDEN).expect("the script writes this form")
+}
+
+/// Relative above 1, absolute below.
+fn check_number(what: &str, found: f64, expected: f64, tolerance: f64) {
+    assert!((found - expected).abs() <= tolerance * expected.abs().max(1.0), "{what}: {found} is not {expected}");
+}
+
+fn check_outcome(id: &str, found: &Outcome, expected: &Expected, loss_tolerance: f64, slope_tolerance: f64) {
+    check_number(id, found.loss, expected.loss, loss_tolerance);
+    assert!(found.parts.keys().eq(expected.parts.keys()), "{id}: {:?}", found.parts.keys());
+    for (name, part) in &expected.parts {
+        check_number(&format!("{id}.{name}"), found.parts[name], *part, loss_tolerance);
+    }
+    assert!(found.grads.keys().eq(expected.grads.keys()), "{id}: {:?}", found.grads.keys());
+    for (name, expected) in &expected.grads {
+        let found = &found.grads[name];
+        assert_eq!(found.shape, expected.shape, "{id}.{name}");
+        let largest = expected.data.iter().fold(0.0_f64, |largest, entry| largest.max(entry.abs()));
+        for (at, (found, expected)) in found.data.iter().zip(&expected.data).enumerate() {
+            let gap = (found - expected).abs();
+            assert!(gap <= slope_tolerance * largest, "{id}.{name}[{at}]: {found} is not {expected}");
+        }
+    }
+}
+
+#[test]
+fn results_are_those_of_the_reference() {
+    for (dtype, loss_tolerance, slope_tolerance) in [(Dtype::F64, 1e-9, 1e-7), (Dtype::F32, 5e-5, 2e-3)] {
+        let golden = golden();
+        let (response, summary) = compute(&golden.cases, dtype).expect("good cases");
+        assert_eq!(summary.computed.len(), golden.cases.len());
+        assert_eq!((summary.skipped.len(), summary.ignored.len()), (0, 0));
+        for (id, expected) in &golden.results {
+            check_outcome(id, &response.results[id], expected, loss_tolerance, slope_tolerance);
+        }
+    }
+}
+
+#[test]
+fn files_go_in_and_out() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let (input, output) = (home.path().join("in.json"), home.path().join("new/out.json"));
+    let cases = json!({ "cases": [
+        case("tc", &json!({ "tau": 0.5, "note": 1 }), &contrast()),
+        { "id": "later", "objective": "rtd", "inputs": { "h": "of any form" } },
+    ]});
+    write(home.path(), &cases.to_string());
+    let summary = run(&input, &output, Dtype::F64).expect("one case is known");
+    assert_eq!(summary.computed, ["tc"]);
+    assert_eq!(summary.skipped, [("later".to_owned(), "rtd".to_owned())]);
+    assert_eq!(summary.ignored, ["tc: variant.note"]);
+    let response: Value = serde_json::from_slice(&std::fs::read(&output).expect("there")).expect("JSON");
+    assert_eq!(response["results"].as_object().map(serde_json::Map::len), Some(1));
+    assert_eq!(response["results"]["tc"]["grads"]["h"]["shape"], json!([2, 2, 1]));
+}
+
+#[test]
+fn a_bad_case_is_named_with_its_field() {
+    let without = |name: &str| {
+        let mut inputs = contrast();
+        inputs.as_object_mut().expect("an object").remove(name);
+        inputs
+    };
+    let with = |name: &str, shape: &[i64], data: &[f64]| {
+        let mut inputs = contrast();
+        inputs[name] = json!({ "shape": shape, "data": data });
+        inputs
+    };
+    let check = |variant: Value, inputs: Value, field: &str, problem: &str| {
+        let error = case_error(&variant, &inputs);
+        let Error::Case { case, field: found, problem: told } = &error else { panic!("{error}") };
+        assert_eq!((case.as_str(), found.as_str()), ("tc", field), "{error}");
+        assert!(told.contains(problem), "{error}");
+    };
+    check(json!({}), without("e"), "inputs.e", "shape");
+    check(json!({}), with("e", &[2, 2, 2], &[0.0; 8]), "inputs.e", "[2, 2, 2], not [b = 2, t = 2, d = 1]");
+    check(json!({}), with("e", &[2, 2], &[0.0; 4]), "inputs.e", "[2, 2], not");
+    check(json!({}), with("e", &[2, 2, 1], &[0.0; 3]), "inputs.e", "takes 4 entries, not 3");
+    check(json!({}), with("pos_col", &[2, 2], &[1.0, 0.0, 2.0, 0.0]), "inputs.pos_col", "entry 2 is 2, outside 0..2");
+    check(json!({}), with("pos_col", &[2, 2], &[1.0, 0.5, 1.0, 0.0]), "inputs.pos_col", "entry 1 is 0.5, not a whole");
+    check(json!({}), with("neg_row", &[2, 2, 1], &[1.0, 1.0, 0.0, -1.0]), "inputs.neg_row", "entry 3 is -1");
+    check(json!({ "tau": 0 }), contrast(), "variant.tau", "0 is not a number above 0");
+    check(json!({ "candidates": "lively" }), contrast(), "variant.candidates", "not one of `detached`, `live`");
+}
+
+#[test]
+fn what_is_said_of_no_anchor_is_not_looked_at() {
+    let mut inputs = contrast();
+    inputs["anchor"] = json!({ "shape": [2, 2], "data": [1, 0, 0, 0] });
+    inputs["pos_col"] = json!({ "shape": [2, 2], "data": [1, -1, -1, -1] });
+    inputs["neg_row"] = json!({ "shape": [2, 2, 1], "data": [1, -1, -1, 9] });
+    let cases = [parse(case("tc", &json!({}), &inputs))];
+    assert!(compute(&cases, Dtype::F64).is_ok());
+}
+
+#[test]
+fn two_cases_of_one_id_are_refused() {
+    let cases = [parse(case("tc", &json!({}), &contrast())), parse(case("tc", &json!({}), &contrast()))];
+    let error = compute(&cases, Dtype::F64).expect_err("refused");
+    assert!(error.to_string().contains("case `tc`, `id`"), "{error}");
+}
+
+#[test]
+fn a_file_that_is_no_request_is_refused_with_its_path() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let input = home.path().join("in.json");
+    let error = run(&input, &home.path().join("out.json"), Dtype::F64).expect_err("missing");
+    assert!(error.to_string().contains("in.json"), "{error}");
+    write(home.path(), r#"{"cases": ["#);
+    let error = run(&input, &home.path().join("out.json"), Dtype::F64).expect_err("cut");
+    assert!(error.to_string().contains("in.json"), "{error}");
+    assert!(!home.path().join("out.json").exists());
+}
+
+fn contrast() -> Value {
+    let floats = |data: [f64; 4]| json!({ "shape": [2, 2, 1], "data": data });
+    json!({
+        "h": floats([1.0, 2.0, 3.0, 4.0]),
+        "e": floats([0.5, -0.5, 0.5, 4.5]),
+        "pos_col": { "shape": [2, 2], "data": [1, 0, 1, 0] },
+        "neg_row": floats([1.0, 1.0, 0.0, 0.0]),
+        "neg_col": floats([0.0, 1.0, 1.0, 0.0]),
+    })
+}
+
+fn case(id: &str, variant: &Value, inputs: &Value) -> Value {
+    json!({ "id": id, "objective": "tc", "variant": variant, "inputs": inputs })
+}
+
+fn parse(case: Value) -> Case {
+    serde_json::from_value(case).expect("a case")
+}
+
+fn case_error(variant: &Value, inputs: &Value) -> Error {
+    compute(&[parse(case("tc", variant, inputs))], Dtype::F64).expect_err("refused")
+}
+
+fn write(folder: &Path, cases: &str) {
+    Folder::create(folder).and_then(|folder| folder.write("in.json", cases.as_bytes())).expect("written");
+}
