@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use schemas::BatchError;
-use schemas::ordinal::Step;
+use schemas::ordinal::{BatchIndex, Step};
 
 /// An error that crosses from the side that feeds batches in or takes checkpoints out.
 pub type ForeignError = Box<dyn std::error::Error + Send + Sync>;
@@ -45,14 +45,14 @@ pub enum Error {
     NonFinite {
         /// The first such step.
         step: Step,
-        /// The objectives whose loss was not finite in the reports since, or that all were.
+        /// Which objectives' losses were not finite either.
         objective: String,
         /// Steps skipped so far.
         skipped: u64,
         /// What the config allows.
         allowed: u64,
         /// The step's first micro-batch.
-        batch: u64,
+        batch: BatchIndex,
     },
     /// The device that was asked for is not there.
     #[error("{0}")]

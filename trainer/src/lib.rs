@@ -1,11 +1,20 @@
 //! Batches to checkpoints: the only crate that links libtorch.
 //!
-//! In the order in which data meets them: a batch is copied to the device ([`upload`]), each view that somebody reads
-//! is encoded once ([`forward`], [`encoder`]), the [`objectives`] make sums of it.
+//! In the order in which data meets them: a micro-batch is copied to the device ([`upload`]); each view that an
+//! objective reads is encoded once ([`forward`], [`encoder`], [`networks`]); the [`objectives`] make sums of that,
+//! [`combine`] one loss, [`step`] gradients, [`optimizer`] and [`schedule`] new weights ([`parameters`]). What
+//! happened is added up on the device until a [`report`]; every so often there is a [`validation`] and a
+//! [`checkpoint`], from which [`resume`] goes on to the bit. [`actor`] is the loop around all of it, and a
+//! [`plan::TrainPlan`] the only thing that starts it.
 //!
-//! Strangers here: threads, tokenizers, files of the corpus.
+//! Strangers here: threads, tokenizers, the files of a corpus. Batches come in through [`actor::Data`], results go out
+//! through [`actor::Host`].
 
+pub mod actor;
 pub mod analysis;
+pub mod checkpoint;
+pub mod combine;
+pub mod device;
 pub mod encoder;
 pub mod error;
 pub mod forward;
@@ -18,8 +27,14 @@ pub mod parameters;
 pub mod parity;
 pub mod plan;
 pub mod precision;
+pub mod report;
+pub mod resume;
 pub mod schedule;
+pub mod step;
 pub mod tensors;
+#[cfg(test)]
+mod testing;
 pub mod upload;
+pub mod validation;
 
 pub use error::{Error, ForeignError};

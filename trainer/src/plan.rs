@@ -1,8 +1,20 @@
 //! Everything a run needs, already checked. The command line makes it; nothing here is checked twice.
 
-use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 use schemas::SpecialIds;
+use schemas::columns::LABELS;
+use serde::{Deserialize, Serialize};
+use tch::Device;
+
+use crate::device::DeviceChoice;
+use crate::identity::Identity;
+use crate::objectives::{AnyObjective, Pass, Reads};
+use crate::optimizer::OptimizerConfig;
+use crate::parameters::Parameters;
+use crate::precision::Precision;
+use crate::schedule::ScheduleConfig;
 
 /// `[encoder]`: the shape of the network. The default is BERT-base.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -72,4 +84,294 @@ pub struct VocabFacts {
     pub special: SpecialIds,
     /// ln of each id's share of the training split, smoothed so that none is −∞.
     pub unigram_log_probabilities: Vec<f64>,
+}
+
+/// `[train]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TrainConfig {
+    /// Optimizer steps of the whole run.
+    pub steps: u64,
+    /// Rows that one step learns from.
+    pub rows_per_step: u64,
+    /// Rows that are on the device at once; divides `rows_per_step`.
+    pub rows_per_micro_batch: u64,
+    /// What a sum over positions is divided by.
+    pub normalize: Normalize,
+    /// The type of matrix products.
+    pub precision: Precision,
+    /// Where to compute.
+    pub device: DeviceChoice,
+    /// Threads of libtorch on the CPU; 0 for one per core. Equal numbers give equal bits.
+    pub threads: usize,
+    /// Reproducible kernels on CUDA, at a price; the CPU's always are.
+    pub deterministic: bool,
+    /// A folder to take the first weights from: a checkpoint of another run, or a model that `transformers` saved.
+    pub init: Option<PathBuf>,
+    /// Steps with a non-finite gradient that a run may skip before it fails.
+    pub skipped_steps_max: u64,
+}
+
+impl Default for TrainConfig {
+    fn default() -> Self {
+        Self {
+            steps: 100_000,
+            rows_per_step: 256,
+            rows_per_micro_batch: 32,
+            normalize: Normalize::Step,
+            precision: Precision::F32,
+            device: DeviceChoice::Auto,
+            threads: 0,
+            deterministic: false,
+            init: None,
+            skipped_steps_max: 0,
+        }
+    }
+}
+
+/// The denominators of a step's loss.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Normalize {
+    /// One count over the whole step: every position weighs the same.
+    #[default]
+    Step,
+    /// Each micro-batch by its own count, then the mean over micro-batches, as the released codes do.
+    MicroBatch,
+}
+
+/// `[validation]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ValidationConfig {
+    /// Steps between validations; 0 for none.
+    pub every_steps: u64,
+    /// Rows of the valid split, from its beginning.
+    pub rows: u64,
+}
+
+impl Default for ValidationConfig {
+    fn default() -> Self {
+        Self { every_steps: 1000, rows: 1024 }
+    }
+}
+
+/// `[checkpoints]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CheckpointConfig {
+    /// Steps between checkpoints; the end of a run and a stop make one too.
+    pub every_steps: u64,
+    /// How many of the newest stay; at least 1.
+    pub keep: usize,
+}
+
+impl Default for CheckpointConfig {
+    fn default() -> Self {
+        Self { every_steps: 1000, keep: 3 }
+    }
+}
+
+/// `[report]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ReportConfig {
+    /// Steps between reports.
+    pub every_steps: u64,
+}
+
+impl Default for ReportConfig {
+    fn default() -> Self {
+        Self { every_steps: 50 }
+    }
+}
+
+/// A run, whole.
+#[derive(Clone, Debug)]
+pub struct TrainPlan {
+    /// Seed of weights, dropout and device-side draws.
+    pub seed: u64,
+    /// Tokens of a row of the views that are encoded.
+    pub width: u32,
+    /// The network.
+    pub encoder: EncoderConfig,
+    /// The vocabulary.
+    pub vocab: VocabFacts,
+    /// Objectives by name; one that `loss` does not list is not built.
+    pub objectives: BTreeMap<String, AnyObjective>,
+    /// Weight of each objective; with 0 it is reported and teaches nothing.
+    pub loss: BTreeMap<String, f64>,
+    /// Steps, rows, device.
+    pub train: TrainConfig,
+    /// The optimizer.
+    pub optimizer: OptimizerConfig,
+    /// The learning rate's course.
+    pub schedule: ScheduleConfig,
+    /// When to validate.
+    pub validation: ValidationConfig,
+    /// When to save.
+    pub checkpoints: CheckpointConfig,
+    /// When to report.
+    pub report: ReportConfig,
+    /// What makes it this run and no other.
+    pub identity: Identity,
+    /// Content hash of the data, from the manifest.
+    pub data_content: String,
+    /// The run folder.
+    pub folder: PathBuf,
+}
+
+/// One thing wrong with a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The key in the config, such as `encoder.heads`.
+    pub key: String,
+    /// What is wrong, with the values.
+    pub message: String,
+}
+
+impl TrainPlan {
+    /// Everything about this plan that the trainer cannot run; empty for a good one. Whether the views make what the
+    /// objectives read is not known here: compare [`reads`](Self::reads) with them.
+    #[must_use]
+    pub fn problems(&self) -> Vec<Problem> {
+        let (encoder, train, optimizer) = (&self.encoder, &self.train, &self.optimizer);
+        let whole = |rows: u64, part: u64| part > 0 && rows > 0 && rows.is_multiple_of(part);
+        let rules = [
+            (encoder.layers > 0, "encoder.layers", "at least one layer is needed".to_owned()),
+            (
+                encoder.heads > 0 && encoder.hidden > 0 && encoder.hidden.is_multiple_of(encoder.heads),
+                "encoder.hidden",
+                format!("{} is not a multiple of `encoder.heads` = {}", encoder.hidden, encoder.heads),
+            ),
+            (encoder.feed_forward > 0, "encoder.feed_forward", "a width of at least 1 is needed".to_owned()),
+            (
+                (0.0..1.0).contains(&encoder.dropout),
+                "encoder.dropout",
+                format!("{} is not a probability below 1", encoder.dropout),
+            ),
+            (encoder.layer_norm_eps > 0.0, "encoder.layer_norm_eps", "it must be above 0".to_owned()),
+            (
+                self.width <= encoder.positions,
+                "encoder.positions",
+                format!("rows have {} tokens, the network {} positions", self.width, encoder.positions),
+            ),
+            (train.steps > 0, "train.steps", "at least one step is needed".to_owned()),
+            (
+                whole(train.rows_per_step, train.rows_per_micro_batch),
+                "train.rows_per_step",
+                format!(
+                    "{} is not a multiple of `train.rows_per_micro_batch` = {}",
+                    train.rows_per_step, train.rows_per_micro_batch
+                ),
+            ),
+            (
+                train.precision == Precision::F32 || train.device != DeviceChoice::Cpu,
+                "train.precision",
+                "`bf16` is for CUDA; the CPU computes in `f32`".to_owned(),
+            ),
+            (optimizer.lr > 0.0 && optimizer.lr.is_finite(), "optimizer.lr", "it must be above 0".to_owned()),
+            (
+                optimizer.betas.iter().all(|beta| (0.0..1.0).contains(beta)),
+                "optimizer.betas",
+                format!("{:?} are not two rates below 1", optimizer.betas),
+            ),
+            (optimizer.eps > 0.0, "optimizer.eps", "it must be above 0".to_owned()),
+            (optimizer.weight_decay >= 0.0, "optimizer.weight_decay", "it must not be negative".to_owned()),
+            (optimizer.clip_norm >= 0.0, "optimizer.clip_norm", "it must not be negative; 0 clips nothing".to_owned()),
+            (self.checkpoints.every_steps > 0, "checkpoints.every_steps", "it must be above 0".to_owned()),
+            (self.checkpoints.keep > 0, "checkpoints.keep", "at least one must stay".to_owned()),
+            (self.report.every_steps > 0, "report.every_steps", "it must be above 0".to_owned()),
+        ];
+        let broken = rules.into_iter().filter(|(holds, ..)| !holds);
+        let problems = broken.map(|(_, key, message)| Problem { key: key.to_owned(), message });
+        problems.chain(self.loss_problems()).collect()
+    }
+
+    fn loss_problems(&self) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        let mut add = |key: String, message: String| problems.push(Problem { key, message });
+        if !self.loss.values().any(|&weight| weight != 0.0) {
+            add("loss".to_owned(), "no objective has a weight: nothing would be learned".to_owned());
+        }
+        for (name, weight) in &self.loss {
+            if !weight.is_finite() {
+                add(format!("loss.{name}"), format!("{weight} is not a finite number"));
+            }
+            let Some(objective) = self.objectives.get(name) else {
+                let known = self.objectives.keys().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+                add(format!("loss.{name}"), format!("there is no objective `{name}`; there are {known}"));
+                continue;
+            };
+            for message in objective.problems() {
+                add(format!("objectives.{name}"), message);
+            }
+            if objective.batch_coupled() && self.train.rows_per_micro_batch < 2 {
+                let message =
+                    format!("`{name}` contrasts rows of a micro-batch with each other: at least 2 are needed");
+                add("train.rows_per_micro_batch".to_owned(), message);
+            }
+        }
+        problems
+    }
+
+    /// The objectives of the loss with their weights, by name.
+    pub fn active(&self) -> impl Iterator<Item = (&str, &AnyObjective, f64)> {
+        self.loss
+            .iter()
+            .filter_map(|(name, &weight)| self.objectives.get(name).map(|objective| (name.as_str(), objective, weight)))
+    }
+
+    /// Everything that the objectives of the loss read, by objective.
+    #[must_use]
+    pub fn reads(&self) -> BTreeMap<String, Reads> {
+        self.active().map(|(name, objective, _)| (name.to_owned(), objective.reads())).collect()
+    }
+
+    /// Micro-batches of one step.
+    #[must_use]
+    pub fn micro_batches(&self) -> u64 {
+        self.train.rows_per_step / self.train.rows_per_micro_batch
+    }
+
+    /// Numbers in all weights, heads included; padding rows of the word table count, since they take memory.
+    ///
+    /// Builds the weights on the CPU to count them: about a second for BERT-base.
+    #[must_use]
+    pub fn parameters(&self) -> u64 {
+        let mut parameters = Parameters::new(self.seed, Device::Cpu);
+        let _ = crate::step::build(self, &mut parameters);
+        parameters.count()
+    }
+
+    /// Floating-point operations that learning from one token needs: 6 per weight of the layers' matrices and
+    /// `12 · layers · hidden · width` for attention, for each pass that learns; and for each objective that learns
+    /// from labels 6 per weight of a vocabulary head at 15 % of the positions, whatever share is masked.
+    ///
+    /// That is what the loss needs, not what an implementation happens to compute. BERT-base at 512: 588 M.
+    #[must_use]
+    pub fn flops_per_token(&self) -> f64 {
+        let encoder = &self.encoder;
+        let (layers, d, f) = (f64::from(encoder.layers), f64::from(encoder.hidden), f64::from(encoder.feed_forward));
+        let body = 6.0 * layers * (4.0 * d * d + 2.0 * d * f) + 12.0 * layers * d * f64::from(self.width);
+        let head = 0.15 * 6.0 * (f64::from(self.vocab.size) * d + d * d);
+        let learning =
+            || self.active().filter(|(_, _, weight)| *weight != 0.0).map(|(_, objective, _)| objective.reads());
+        let passes: BTreeSet<Pass> = learning().flat_map(|reads| reads.passes).collect();
+        let labelled = |reads: &Reads| reads.columns.iter().any(|(_, column)| *column == LABELS.spec());
+        let heads = learning().filter(labelled).count();
+        body * passes.len() as f64 + head * heads as f64
+    }
+
+    /// Bytes on the device, roughly: weights, gradients and two moments in float32, and the activations of one
+    /// micro-batch (Korthikanti et al. 2022, section 4.1, for 16-bit numbers; twice that for float32).
+    #[must_use]
+    pub fn memory_bytes(&self) -> f64 {
+        let encoder = &self.encoder;
+        let tokens = self.train.rows_per_micro_batch as f64 * f64::from(self.width);
+        let scale = if self.train.precision == Precision::Bf16 { 1.0 } else { 2.0 };
+        let per_token = 34.0 * f64::from(encoder.hidden) + 5.0 * f64::from(encoder.heads) * f64::from(self.width);
+        let logits = 0.15 * 12.0 * tokens * f64::from(self.vocab.size);
+        16.0 * self.parameters() as f64 + scale * tokens * f64::from(encoder.layers) * per_token + logits
+    }
 }

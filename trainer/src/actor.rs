@@ -1,0 +1,253 @@
+//! The training loop on one screen.
+//!
+//! The trainer is an actor because a thread owns it; as code it is a loop over batches. What is around it comes in
+//! through two traits: [`Data`] gives batches, [`Host`] takes what the run has to say and knows when to stop.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use schemas::Batch;
+use schemas::ordinal::{BatchIndex, Step};
+
+use crate::checkpoint::{self, Snapshot};
+use crate::device;
+use crate::error::{Error, ForeignError};
+use crate::plan::TrainPlan;
+use crate::report::{Report, Speed, StepReport};
+use crate::resume::Position;
+use crate::step::Trainer;
+use crate::validation::Validation;
+
+/// Where batches come from.
+pub trait Data {
+    /// Makes `batch` the next one of the training stream.
+    fn seek(&mut self, batch: BatchIndex) -> Result<(), ForeignError>;
+
+    /// The next micro-batch of the training stream, which has no end; `None` if a stop was asked for while waiting.
+    fn next(&mut self) -> Result<Option<Batch>, ForeignError>;
+
+    /// The batches of the valid split, with the view [`VALID_MLM`](crate::validation::VALID_MLM) beside the run's own,
+    /// from the first.
+    fn validation(&mut self) -> Result<Box<dyn Iterator<Item = Result<Batch, ForeignError>> + '_>, ForeignError>;
+}
+
+/// Where results go to, and where a stop comes from.
+pub trait Host {
+    /// Whether somebody asked the run to stop.
+    fn stop(&self) -> Option<Stop>;
+
+    /// Shows and logs a report.
+    fn report(&mut self, report: &Report) -> Result<(), ForeignError>;
+
+    /// Takes a checkpoint to write ([`Snapshot::write`]); returns once the one before is on disk.
+    fn save(&mut self, snapshot: Snapshot) -> Result<(), ForeignError>;
+
+    /// Returns once the last checkpoint is on disk.
+    fn saved(&mut self) -> Result<(), ForeignError>;
+}
+
+/// Who asked for the stop; decides the exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// SIGINT: 130.
+    Interrupt,
+    /// SIGTERM: 143.
+    Terminate,
+}
+
+/// How a run ended, its checkpoint on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// All steps are done.
+    Finished(Step),
+    /// A stop came after this many steps; the same command goes on.
+    Stopped(Step, Stop),
+}
+
+/// Trains from the newest checkpoint, or from the beginning, to the plan's last step or the first stop.
+///
+/// Call it on a thread of its own: libtorch keeps its helpers per thread.
+pub fn run(plan: &TrainPlan, data: &mut dyn Data, host: &mut dyn Host) -> Result<Outcome, Error> {
+    let mut run = Run::start(plan)?;
+    data.seek(run.next_batch()).map_err(Error::Foreign)?;
+    loop {
+        if run.validation_pending && !run.validate(data, host)? {
+            return run.stopped(host);
+        }
+        let done = run.trainer.done();
+        if run.saved != Some(done) && is_due(done, plan.checkpoints.every_steps, plan.train.steps) {
+            run.save(host)?;
+        }
+        if done.0 >= plan.train.steps {
+            host.saved().map_err(Error::Foreign)?;
+            return Ok(Outcome::Finished(done));
+        }
+        let Some(batches) = run.gather(data, host)? else { return run.stopped(host) };
+        run.step(&batches)?;
+        run.report_if_due(host)?;
+    }
+}
+
+/// Whether something that happens `every` so many steps, and at the end, happens after `done` steps.
+fn is_due(done: Step, every: u64, steps: u64) -> bool {
+    done.0 > 0 && every > 0 && (done.0.is_multiple_of(every) || done.0 == steps)
+}
+
+/// The loop's state.
+struct Run {
+    trainer: Trainer,
+    batch_hash: String,
+    validation_pending: bool,
+    // Steps done at the newest checkpoint.
+    saved: Option<Step>,
+    clock: Clock,
+    // Tokens per second at the device's peak.
+    peak_rate: Option<f64>,
+}
+
+/// Wall time since the last report.
+struct Clock {
+    begun: Instant,
+    waited: Duration,
+    tokens: u64,
+}
+
+impl Clock {
+    fn start() -> Self {
+        Self { begun: Instant::now(), waited: Duration::ZERO, tokens: 0 }
+    }
+}
+
+impl Run {
+    fn start(plan: &TrainPlan) -> Result<Self, Error> {
+        let problems: Vec<String> =
+            plan.problems().into_iter().map(|problem| format!("`{}`: {}", problem.key, problem.message)).collect();
+        if !problems.is_empty() {
+            return Err(Error::Config(problems.join("; ")));
+        }
+        let trainer = Trainer::new(plan)?;
+        let peak = device::name(trainer.device()).and_then(|name| plan.train.precision.peak_flops(&name));
+        let mut run = Self {
+            batch_hash: blake3::hash(b"").to_hex().to_string(),
+            validation_pending: false,
+            saved: None,
+            clock: Clock::start(),
+            peak_rate: peak.map(|peak| peak / plan.flops_per_token()),
+            trainer,
+        };
+        match (checkpoint::newest(&plan.folder)?, &plan.train.init) {
+            (Some((folder, snapshot)), _) => run.resume(&folder, snapshot)?,
+            (None, Some(init)) => run.trainer.initialise(init)?,
+            (None, None) => {}
+        }
+        Ok(run)
+    }
+
+    fn resume(&mut self, folder: &Path, snapshot: Snapshot) -> Result<(), Error> {
+        self.trainer.restore(folder, &snapshot)?;
+        tracing::info!(step = snapshot.state.step.0, folder = %folder.display(), "resuming");
+        self.saved = Some(snapshot.state.step);
+        self.batch_hash = snapshot.state.batch_hash;
+        self.validation_pending = snapshot.state.validation_pending;
+        Ok(())
+    }
+
+    fn plan(&self) -> &TrainPlan {
+        self.trainer.plan()
+    }
+
+    fn next_batch(&self) -> BatchIndex {
+        BatchIndex(self.trainer.done().0 * self.plan().micro_batches())
+    }
+
+    /// The micro-batches of the next step; `None` for a stop. What was gathered before a stop was not consumed.
+    fn gather(&mut self, data: &mut dyn Data, host: &dyn Host) -> Result<Option<Vec<Batch>>, Error> {
+        let mut batches = Vec::new();
+        for _ in 0..self.plan().micro_batches() {
+            if host.stop().is_some() {
+                return Ok(None);
+            }
+            let asked = Instant::now();
+            let batch = data.next().map_err(Error::Foreign)?;
+            self.clock.waited += asked.elapsed();
+            let Some(batch) = batch else { return Ok(None) };
+            batches.push(batch);
+        }
+        Ok(Some(batches))
+    }
+
+    fn step(&mut self, batches: &[Batch]) -> Result<(), Error> {
+        self.trainer.step(batches)?;
+        for batch in batches {
+            self.batch_hash = chain(&self.batch_hash, batch);
+            self.clock.tokens += self.trainer.tokens(batch)?;
+        }
+        let plan = self.plan();
+        self.validation_pending = is_due(self.trainer.done(), plan.validation.every_steps, plan.train.steps);
+        Ok(())
+    }
+
+    fn report_if_due(&mut self, host: &mut dyn Host) -> Result<(), Error> {
+        let plan = self.plan();
+        if !is_due(self.trainer.done(), plan.report.every_steps, plan.train.steps) {
+            return Ok(());
+        }
+        let figures = self.trainer.figures()?;
+        let seconds = self.clock.begun.elapsed().as_secs_f64();
+        let tokens_per_s = self.clock.tokens as f64 / seconds;
+        let speed = Speed {
+            tokens_per_s,
+            mfu: self.peak_rate.map(|peak| tokens_per_s / peak),
+            wait: self.clock.waited.as_secs_f64() / seconds,
+        };
+        self.clock = Clock::start();
+        let report = Report::Train(StepReport { figures, batch_hash: self.batch_hash.clone(), speed });
+        host.report(&report).map_err(Error::Foreign)
+    }
+
+    /// Validates and reports. False if a stop came first: the validation is then still pending.
+    fn validate(&mut self, data: &mut dyn Data, host: &mut dyn Host) -> Result<bool, Error> {
+        let begun = Instant::now();
+        let mut validation = Validation::new(&self.trainer);
+        for batch in data.validation().map_err(Error::Foreign)? {
+            if host.stop().is_some() {
+                return Ok(false);
+            }
+            validation.add(&self.trainer, &batch.map_err(Error::Foreign)?)?;
+        }
+        let report = Report::Valid(validation.finish(&self.trainer)?);
+        host.report(&report).map_err(Error::Foreign)?;
+        self.validation_pending = false;
+        // The next report's speed is that of training.
+        self.clock.begun += begun.elapsed();
+        Ok(true)
+    }
+
+    fn save(&mut self, host: &mut dyn Host) -> Result<(), Error> {
+        let rows_consumed = self.trainer.done().0 * self.plan().train.rows_per_step;
+        let position = Position {
+            rows_consumed,
+            validation_pending: self.validation_pending,
+            batch_hash: self.batch_hash.clone(),
+        };
+        host.save(self.trainer.snapshot(position)?).map_err(Error::Foreign)?;
+        self.saved = Some(self.trainer.done());
+        Ok(())
+    }
+
+    fn stopped(mut self, host: &mut dyn Host) -> Result<Outcome, Error> {
+        let stop = host.stop().ok_or_else(|| Error::Foreign("the stream of batches ended; it has no end".into()))?;
+        if self.saved != Some(self.trainer.done()) {
+            self.save(host)?;
+        }
+        host.saved().map_err(Error::Foreign)?;
+        Ok(Outcome::Stopped(self.trainer.done(), stop))
+    }
+}
+
+/// The running hash after one more batch.
+fn chain(hash: &str, batch: &Batch) -> String {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(hash.as_bytes()).update(batch.digest().as_bytes());
+    hasher.finalize().to_hex().to_string()
+}

@@ -1,0 +1,111 @@
+//! A trainer to a snapshot and back.
+
+use std::path::Path;
+
+use tch::Device;
+
+use crate::checkpoint::{Snapshot, State, VERSION};
+use crate::error::Error;
+use crate::optimizer::overwrite;
+use crate::step::{Trainer, threads};
+use crate::tensors::{self, HostTensor, HostTensors};
+
+/// The part of the state that the loop keeps.
+#[derive(Clone, Debug)]
+pub struct Position {
+    /// Rows of the stream consumed.
+    pub rows_consumed: u64,
+    /// Whether this step's validation is still to be done.
+    pub validation_pending: bool,
+    /// Running hash of the batches consumed.
+    pub batch_hash: String,
+}
+
+impl Trainer {
+    /// Copies everything that the next step depends on to the host. Waits for the device.
+    pub fn snapshot(&self, position: Position) -> Result<Snapshot, Error> {
+        let mut optimizer = self.optimizer.save()?;
+        let (report_sums, report_counts) = self.tally.save()?;
+        optimizer.extend(report_sums);
+        optimizer.insert("skipped.count".to_owned(), HostTensor::copy_of(&self.skips.count)?);
+        optimizer.insert("skipped.first".to_owned(), HostTensor::copy_of(&self.skips.first)?);
+        let state = State {
+            version: VERSION,
+            step: self.done,
+            rows_consumed: position.rows_consumed,
+            validation_pending: position.validation_pending,
+            batch_hash: position.batch_hash,
+            data_content: self.plan().data_content.clone(),
+            threads: threads(self.plan().train.threads),
+            device: format!("{:?}", self.device()),
+            report_counts,
+            identity: self.plan().identity.clone(),
+            files: std::collections::BTreeMap::new(),
+        };
+        Ok(Snapshot { state, main: self.weights()?, optimizer })
+    }
+
+    /// All weights on the host, by name.
+    pub fn weights(&self) -> Result<HostTensors, Error> {
+        self.parameters()
+            .iter()
+            .map(|(name, weight)| Ok((name.to_owned(), HostTensor::copy_of(&weight.tensor)?)))
+            .collect()
+    }
+
+    /// Goes on where a snapshot of this very run was taken.
+    ///
+    /// # Errors
+    /// [`Error::Identity`] if it was another run's.
+    pub fn restore(&mut self, folder: &Path, snapshot: &Snapshot) -> Result<(), Error> {
+        self.check_identity(folder, &snapshot.state)?;
+        let state = &snapshot.state;
+        let (now, device) = (threads(self.plan().train.threads), self.device());
+        if device == Device::Cpu && state.threads != now {
+            tracing::warn!(
+                then = state.threads,
+                now,
+                "another number of threads: results will differ in the last bits"
+            );
+        }
+        if state.device != format!("{device:?}") {
+            tracing::warn!(then = %state.device, now = ?device, "another device: results will differ in the last bits");
+        }
+        let refuse = |problem| Error::Checkpoint { path: folder.to_owned(), problem };
+        for (name, weight) in self.parameters.iter() {
+            overwrite(&weight.tensor, &snapshot.main, name, device).map_err(refuse)?;
+        }
+        self.optimizer.load(&snapshot.optimizer, device).map_err(refuse)?;
+        self.tally.load(&snapshot.optimizer, &state.report_counts).map_err(refuse)?;
+        overwrite(&self.skips.count, &snapshot.optimizer, "skipped.count", device).map_err(refuse)?;
+        overwrite(&self.skips.first, &snapshot.optimizer, "skipped.first", device).map_err(refuse)?;
+        self.done = state.step;
+        Ok(())
+    }
+
+    fn check_identity(&self, folder: &Path, state: &State) -> Result<(), Error> {
+        let mut keys = self.plan().identity.differences(&state.identity);
+        if state.data_content != self.plan().data_content {
+            keys.push(format!("data content: {} → {}", state.data_content, self.plan().data_content));
+        }
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let (folder, checkpoint) = (self.plan().folder.clone(), folder.to_owned());
+        Err(Error::Identity { folder, checkpoint, keys: keys.join(", ") })
+    }
+
+    /// Takes the first weights from a checkpoint of another run: the whole encoder, and the heads that it has.
+    pub fn initialise(&mut self, folder: &Path) -> Result<(), Error> {
+        let saved = tensors::read(&folder.join("main.safetensors"))?;
+        for (name, weight) in self.parameters.iter() {
+            if name.starts_with("heads.") && !saved.contains_key(name) {
+                tracing::info!(name, "not among the first weights, drawn afresh");
+                continue;
+            }
+            overwrite(&weight.tensor, &saved, name, self.device())
+                .map_err(|problem| Error::Checkpoint { path: folder.to_owned(), problem })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,311 @@
+//! One optimizer step: upload, encode each view once, combine, backward, clip, update.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use schemas::Batch;
+use schemas::ordinal::{BatchIndex, Step};
+use tch::{Device, Tensor};
+
+use crate::combine::Counts;
+use crate::encoder::Mode;
+use crate::error::Error;
+use crate::forward::{Forward, Moment};
+use crate::native;
+use crate::networks::Networks;
+use crate::objectives::{Computed, Loss, Pass};
+use crate::optimizer::{AdamW, Update};
+use crate::parameters::Parameters;
+use crate::plan::{Normalize, TrainPlan};
+use crate::precision::WIDE;
+use crate::report::{Figures, Tally};
+use crate::schedule;
+use crate::upload::valid_count;
+
+/// An objective of the loss, built.
+pub struct Member {
+    /// Its key in the config.
+    pub name: String,
+    /// Its weight in the loss.
+    pub weight: f64,
+    /// What it computes.
+    pub loss: Box<dyn Loss>,
+    /// What it has to be given.
+    pub passes: Vec<Pass>,
+}
+
+impl std::fmt::Debug for Member {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Member").field("name", &self.name).field("weight", &self.weight).finish_non_exhaustive()
+    }
+}
+
+/// Makes the networks and heads of a run and all their weights.
+#[must_use]
+pub fn build(plan: &TrainPlan, parameters: &mut Parameters) -> (Networks, Vec<Member>) {
+    let networks = Networks::build(&plan.encoder, &plan.vocab, plan.train.precision, parameters);
+    let members = plan.active().map(|(name, objective, weight)| Member {
+        name: name.to_owned(),
+        weight,
+        loss: objective.build(name, &mut parameters.path(&format!("heads.{name}")), &networks),
+        passes: objective.reads().passes,
+    });
+    let members = members.collect();
+    (networks, members)
+}
+
+/// Weights, optimizer and the numbers that the next report will show.
+#[derive(Debug)]
+pub struct Trainer {
+    plan: TrainPlan,
+    device: Device,
+    pub(crate) parameters: Parameters,
+    pub(crate) networks: Networks,
+    pub(crate) members: Vec<Member>,
+    pub(crate) optimizer: AdamW,
+    pub(crate) tally: Tally,
+    pub(crate) skips: Skips,
+    pub(crate) done: Step,
+    passes: BTreeSet<Pass>,
+    learning: BTreeSet<Pass>,
+}
+
+/// Steps whose gradient was not finite, counted on the device.
+#[derive(Debug)]
+pub(crate) struct Skips {
+    /// How many, float64.
+    pub(crate) count: Tensor,
+    /// The first of them; −1 for none, float64.
+    pub(crate) first: Tensor,
+}
+
+impl Skips {
+    fn new(device: Device) -> Self {
+        Self { count: Tensor::zeros([0_i64; 0], (WIDE, device)), first: Tensor::full([0_i64; 0], -1.0, (WIDE, device)) }
+    }
+
+    fn note(&mut self, step: Step, skipped: &Tensor) {
+        self.count += skipped;
+        let is_first = self.first.lt(0.0).logical_and(&skipped.gt(0.0));
+        self.first = self.first.where_self(&is_first.logical_not(), &Tensor::full_like(&self.first, step.0 as f64));
+    }
+}
+
+impl Trainer {
+    /// Fresh weights, drawn under the plan's seed. Call it on the thread that will train: it sets libtorch's number of
+    /// threads and switches, once.
+    pub fn new(plan: &TrainPlan) -> Result<Self, Error> {
+        let device = plan.train.device.resolve()?;
+        if plan.train.precision != crate::precision::Precision::F32 && device == Device::Cpu {
+            return Err(Error::Config("`train.precision = \"bf16\"` needs CUDA, and this machine has none".to_owned()));
+        }
+        native::configure(plan.train.deterministic)?;
+        tch::set_num_threads(i32::try_from(threads(plan.train.threads)).unwrap_or(i32::MAX));
+        let mut parameters = Parameters::new(plan.seed, device);
+        let (networks, members) = build(plan, &mut parameters);
+        let passes = |members: &[Member], learning: bool| -> BTreeSet<Pass> {
+            let members = members.iter().filter(|member| !learning || member.weight != 0.0);
+            members.flat_map(|member| member.passes.iter().cloned()).collect()
+        };
+        Ok(Self {
+            device,
+            optimizer: AdamW::new(plan.optimizer.clone(), &parameters),
+            tally: Tally::new(device),
+            skips: Skips::new(device),
+            done: Step(0),
+            passes: passes(&members, false),
+            learning: passes(&members, true),
+            plan: plan.clone(),
+            parameters,
+            networks,
+            members,
+        })
+    }
+
+    /// The plan.
+    #[must_use]
+    pub fn plan(&self) -> &TrainPlan {
+        &self.plan
+    }
+
+    /// Where it computes.
+    #[must_use]
+    pub fn device(&self) -> Device {
+        self.device
+    }
+
+    /// Steps done.
+    #[must_use]
+    pub fn done(&self) -> Step {
+        self.done
+    }
+
+    /// The weights by name.
+    #[must_use]
+    pub fn parameters(&self) -> &Parameters {
+        &self.parameters
+    }
+
+    /// The networks.
+    #[must_use]
+    pub fn networks(&self) -> &Networks {
+        &self.networks
+    }
+
+    /// The built objectives, by name.
+    #[must_use]
+    pub fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    /// Learning rate of a step.
+    #[must_use]
+    pub fn lr(&self, step: Step) -> f64 {
+        self.plan.optimizer.lr * schedule::rate(&self.plan.schedule, self.plan.train.steps, step)
+    }
+
+    /// Learns from the micro-batches of one step. Waits for the device only as far as its queue is full.
+    pub fn step(&mut self, batches: &[Batch]) -> Result<(), Error> {
+        self.accumulate(batches)?;
+        let Update { norm, skipped } = self.optimizer.update(self.lr(self.done))?;
+        self.skips.note(self.done, &skipped);
+        let norm = norm.where_self(&skipped.lt(0.5), &norm.zeros_like());
+        self.tally.add("norm", &norm, 1.0);
+        self.done = self.done.next();
+        Ok(())
+    }
+
+    /// Adds the gradients of the whole step to the weights', micro-batch by micro-batch.
+    pub fn accumulate(&mut self, batches: &[Batch]) -> Result<(), Error> {
+        let counts = self.counts(batches, self.plan.train.normalize);
+        let moment = Moment { seed: self.plan.seed, step: self.done, mode: Mode::Train };
+        for (at, batch) in batches.iter().enumerate() {
+            let forward = Forward::run(batch, &self.networks, &self.passes, &self.learning, &BTreeSet::new(), moment)?;
+            let mut loss: Option<Tensor> = None;
+            for (member, counts) in self.members.iter().zip(&counts) {
+                let computed = compute(member, &forward);
+                tally(&mut self.tally, member, counts, at, &computed);
+                let share = if member.weight == 0.0 { None } else { counts.loss(at, &computed.sums) };
+                loss = match (loss, share) {
+                    (Some(loss), Some(share)) => Some(loss + share),
+                    (loss, share) => loss.or(share),
+                };
+            }
+            if let Some(loss) = loss {
+                loss.f_backward()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Every objective's terms for these micro-batches.
+    fn counts(&self, batches: &[Batch], normalize: Normalize) -> Vec<Counts> {
+        let terms = |member: &Member| batches.iter().map(|batch| member.loss.terms(batch)).collect();
+        self.members.iter().map(|member| Counts::new(terms(member), normalize, member.weight)).collect()
+    }
+
+    /// Adds one batch of the valid split to `tally`, in eval mode and without gradient. `views` are those that the
+    /// caller reads beyond the objectives'.
+    pub(crate) fn evaluate<'a>(
+        &'a self,
+        batch: &'a Batch,
+        extra: &BTreeSet<Pass>,
+        into: &mut Tally,
+    ) -> Result<Forward<'a>, Error> {
+        let _guard = tch::no_grad_guard();
+        let passes: BTreeSet<Pass> = self.passes.union(extra).cloned().collect();
+        let moment = Moment { seed: self.plan.seed, step: Step(0), mode: Mode::Eval };
+        let forward = Forward::run(batch, &self.networks, &passes, &BTreeSet::new(), &BTreeSet::new(), moment)?;
+        let counts = self.counts(std::slice::from_ref(batch), Normalize::Step);
+        for (member, counts) in self.members.iter().zip(&counts) {
+            tally(into, member, counts, 0, &compute(member, &forward));
+        }
+        Ok(forward)
+    }
+
+    /// The terms of a reading of a tally with the run's weights: the loss. Values by name, metrics apart.
+    pub(crate) fn split(&self, read: &BTreeMap<String, f64>) -> (f64, BTreeMap<String, f64>, BTreeMap<String, f64>) {
+        let below = |prefix: &str| -> BTreeMap<String, f64> {
+            let named = read.iter().filter_map(|(name, &value)| Some((name.strip_prefix(prefix)?.to_owned(), value)));
+            named.collect()
+        };
+        let loss = below("weighted/").values().sum();
+        (loss, below("term/"), below("metric/"))
+    }
+
+    /// The numbers since the last call, fetched in one copy. Waits for the device.
+    ///
+    /// # Errors
+    /// [`Error::NonFinite`] if more steps were skipped than the plan allows.
+    pub fn figures(&mut self) -> Result<Figures, Error> {
+        let (read, skips) = self.tally.read(&[&self.skips.count, &self.skips.first])?;
+        self.tally.clear();
+        let (loss, terms, metrics) = self.split(&read);
+        let [skipped, first] = [skips[0], skips[1]].map(whole);
+        if skipped > self.plan.train.skipped_steps_max {
+            let batch = BatchIndex(first * self.plan.micro_batches());
+            let allowed = self.plan.train.skipped_steps_max;
+            return Err(Error::NonFinite { step: Step(first), objective: blame(&terms), skipped, allowed, batch });
+        }
+        let lr = self.lr(Step(self.done.0.saturating_sub(1)));
+        let grad_norm = read.get("norm").copied().unwrap_or_default();
+        Ok(Figures { step: self.done, loss, terms, metrics, lr, grad_norm, skipped })
+    }
+
+    /// Real tokens of a batch: those of the first view that is encoded.
+    pub fn tokens(&self, batch: &Batch) -> Result<u64, Error> {
+        self.passes.first().map_or(Ok(0), |pass| Ok(valid_count(batch, &pass.view)? as u64))
+    }
+}
+
+fn compute(member: &Member, forward: &Forward<'_>) -> Computed {
+    if member.weight == 0.0 {
+        let _guard = tch::no_grad_guard();
+        member.loss.compute(forward)
+    } else {
+        member.loss.compute(forward)
+    }
+}
+
+/// Notes an objective's sums and metrics for the next report.
+fn tally(into: &mut Tally, member: &Member, counts: &Counts, at: usize, computed: &Computed) {
+    let _guard = tch::no_grad_guard();
+    for (term, sum) in counts.terms(at).iter().zip(&computed.sums) {
+        let name = dotted(&member.name, term.name);
+        into.add(&format!("term/{name}"), sum, term.count);
+        into.add(&format!("weighted/{name}"), &(sum * (member.weight * term.weight)), term.count);
+    }
+    for metric in &computed.metrics {
+        let name = dotted(&member.name, metric.name);
+        into.add(&format!("metric/{name}"), &metric.numerator, metric.denominator);
+    }
+}
+
+/// The objectives whose sums went wrong too, or that none did.
+fn blame(terms: &BTreeMap<String, f64>) -> String {
+    let broken: Vec<String> =
+        terms.iter().filter(|(_, value)| !value.is_finite()).map(|(name, _)| format!("`{name}`")).collect();
+    if broken.is_empty() {
+        "every objective's loss is finite".to_owned()
+    } else {
+        format!("so is the loss of {}", broken.join(", "))
+    }
+}
+
+/// A count that was added up in float64.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole, and within 0 .. 2^53")]
+fn whole(count: f64) -> u64 {
+    count.max(0.0) as u64
+}
+
+fn dotted(objective: &str, part: &str) -> String {
+    if part.is_empty() { objective.to_owned() } else { format!("{objective}.{part}") }
+}
+
+/// Threads that libtorch shall use where the config says `threads`.
+#[must_use]
+pub fn threads(configured: usize) -> usize {
+    match configured {
+        0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+        count => count,
+    }
+}

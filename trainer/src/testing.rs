@@ -1,0 +1,146 @@
+//! A tiny run for tests: two layers, 60 words, batches that are functions of their index.
+
+use std::path::Path;
+
+use schemas::columns::{ATTENTION_MASK, DOCUMENT, IGNORE, INPUT_IDS, LABELS, ORIGIN, POSITIVES};
+use schemas::column::{Column, ColumnSpec, ElementType};
+use schemas::ordinal::BatchIndex;
+use schemas::{Batch, BatchBuilder, SpecialIds};
+
+use crate::device::DeviceChoice;
+use crate::identity::Identity;
+use crate::objectives::{AnyObjective, Objective};
+use crate::optimizer::OptimizerConfig;
+use crate::plan::{
+    CheckpointConfig, EncoderConfig, ReportConfig, TrainConfig, TrainPlan, ValidationConfig, VocabFacts,
+};
+use crate::schedule::{ScheduleConfig, ScheduleKind};
+
+pub(crate) const WORDS: u32 = 60;
+pub(crate) const WIDTH: usize = 12;
+pub(crate) const ROWS: usize = 4;
+
+const MASK: i32 = 4;
+const FIRST_WORD: i32 = 5;
+
+/// 12 steps of two micro-batches each, all objectives that there are.
+pub(crate) fn plan(folder: &Path) -> TrainPlan {
+    let objectives: Vec<AnyObjective> = AnyObjective::examples();
+    TrainPlan {
+        seed: 7,
+        width: 12,
+        encoder: EncoderConfig {
+            layers: 2,
+            hidden: 16,
+            heads: 2,
+            feed_forward: 32,
+            positions: 16,
+            ..EncoderConfig::default()
+        },
+        vocab: VocabFacts {
+            size: WORDS,
+            special: SpecialIds { pad: 0, unk: Some(1), cls: 2, sep: 3, mask: 4 },
+            unigram_log_probabilities: vec![-f64::from(WORDS).ln(); WORDS as usize],
+        },
+        loss: objectives.iter().map(|objective| (objective.kind().to_owned(), 1.0)).collect(),
+        objectives: objectives.into_iter().map(|objective| (objective.kind().to_owned(), objective)).collect(),
+        train: TrainConfig {
+            steps: 12,
+            rows_per_step: 8,
+            rows_per_micro_batch: ROWS as u64,
+            device: DeviceChoice::Cpu,
+            threads: 1,
+            ..TrainConfig::default()
+        },
+        optimizer: OptimizerConfig { lr: 0.01, ..OptimizerConfig::default() },
+        schedule: ScheduleConfig { kind: ScheduleKind::Linear, warmup_steps: 2 },
+        validation: ValidationConfig { every_steps: 5, rows: 8 },
+        checkpoints: CheckpointConfig { every_steps: 4, keep: 2 },
+        report: ReportConfig { every_steps: 3 },
+        identity: Identity::new([("seed".to_owned(), "7".to_owned())].into()),
+        data_content: "data".to_owned(),
+        folder: folder.to_owned(),
+    }
+}
+
+/// The words of one row: each follows from the one before, so that masks can be filled in.
+fn words(row: u64) -> Vec<i32> {
+    let step = 1 + i32::try_from(row % 3).expect("below 3");
+    let start = i32::try_from(row.wrapping_mul(2_654_435_761) % 50).expect("below 50");
+    (0..12).map(|at| FIRST_WORD + (start + at * step) % (60 - FIRST_WORD)).collect()
+}
+
+/// A micro-batch with all that the registered objectives read, and the view of `valid/mlm`. The last row is padded.
+pub(crate) fn batch(index: u64) -> Batch {
+    let views: Vec<(String, ColumnSpec)> =
+        AnyObjective::examples().iter().flat_map(|objective| objective.reads().columns).collect();
+    let passes = AnyObjective::examples().into_iter().flat_map(|objective| objective.reads().passes);
+    let mut names: Vec<String> = passes.map(|pass| pass.view).chain([crate::validation::VALID_MLM.to_owned()]).collect();
+    names.extend(views.iter().map(|(view, _)| view.clone()));
+    names.sort();
+    names.dedup();
+    let mut builder = BatchBuilder::new(BatchIndex(index), ROWS);
+    for name in &names {
+        push_view(&mut builder, name, index);
+        for (_, spec) in views.iter().filter(|(view, spec)| view == name && !is_standard(spec)) {
+            push_other(&mut builder, name, spec);
+        }
+    }
+    builder.finish()
+}
+
+fn is_standard(spec: &ColumnSpec) -> bool {
+    let known = [INPUT_IDS.name(), ATTENTION_MASK.name(), LABELS.name(), ORIGIN.name(), DOCUMENT.name(), POSITIVES.name()];
+    known.contains(&spec.name)
+}
+
+/// Every third word masked; positives are right neighbours; documents are rows.
+fn push_view(builder: &mut BatchBuilder, view: &str, index: u64) {
+    let rows: Vec<Vec<i32>> = (0..ROWS as u64).map(|row| words(index * ROWS as u64 + row)).collect();
+    let cells = || rows.iter().enumerate().flat_map(|(row, ids)| ids.iter().enumerate().map(move |(at, &id)| (row, at, id)));
+    let is_padding = |row: usize, at: usize| row == ROWS - 1 && at >= WIDTH - 3;
+    let is_masked = |row: usize, at: usize| (row + at).is_multiple_of(3) && !is_padding(row, at);
+    let ids = cells().map(|(row, at, id)| if is_padding(row, at) { 0 } else if is_masked(row, at) { MASK } else { id });
+    let labels = cells().map(|(row, at, id)| if is_masked(row, at) { id } else { IGNORE });
+    let valid = cells().map(|(row, at, _)| u8::from(!is_padding(row, at)));
+    let place = |at: usize| i16::try_from(at).expect("rows are narrow");
+    let origin = cells().map(|(row, at, _)| if is_padding(row, at) { -1 } else { place(at) });
+    let positives = cells().map(|(row, at, _)| if is_padding(row, at) || at + 1 == WIDTH || is_padding(row, at + 1) { -1 } else { place(at + 1) });
+    let document = cells().map(|(row, ..)| i32::try_from(row).expect("few rows"));
+    builder.push(view, INPUT_IDS, WIDTH, ids.collect());
+    builder.push(view, LABELS, WIDTH, labels.collect());
+    builder.push(view, ATTENTION_MASK, WIDTH, valid.collect());
+    builder.push(view, ORIGIN, WIDTH, origin.collect());
+    builder.push(view, POSITIVES, WIDTH, positives.collect());
+    builder.push(view, DOCUMENT, WIDTH, document.collect());
+}
+
+/// Ones and zeros for a column that these tests know nothing of.
+fn push_other(builder: &mut BatchBuilder, view: &str, spec: &ColumnSpec) {
+    let flags = (0..ROWS * WIDTH).map(|at| u8::from(at % 4 == 0));
+    match spec.element {
+        ElementType::I32 => builder.push(view, Column::<i32>::new(spec.name), WIDTH, flags.map(i32::from).collect()),
+        ElementType::I16 => builder.push(view, Column::<i16>::new(spec.name), WIDTH, flags.map(i16::from).collect()),
+        ElementType::U8 => builder.push(view, Column::<u8>::new(spec.name), WIDTH, flags.collect()),
+    }
+}
+
+/// The same batch with nothing to predict and nothing to align.
+pub(crate) fn emptied(batch: &Batch) -> Batch {
+    let mut builder = BatchBuilder::new(batch.index(), batch.rows());
+    for name in batch.names() {
+        let (view, column) = name.split_once('.').expect("columns are named by view");
+        let count = batch.rows() * WIDTH;
+        match column {
+            "labels" => builder.push(view, LABELS, WIDTH, vec![IGNORE; count]),
+            "positives" => builder.push(view, POSITIVES, WIDTH, vec![-1; count]),
+            "input_ids" => copy(&mut builder, batch, view, INPUT_IDS),
+            "attention_mask" => copy(&mut builder, batch, view, ATTENTION_MASK),
+            "origin" => copy(&mut builder, batch, view, ORIGIN),
+            "document" => copy(&mut builder, batch, view, DOCUMENT),
+            // A column of some other supervision: present, and empty.
+            _ => builder.push(view, Column::<u8>::new(leak(column)), WIDTH, vec![0; count]),
+        }
+    }
+    builder.finish()
+}
