@@ -18,6 +18,7 @@ pub mod device;
 pub mod encoder;
 pub mod error;
 pub mod forward;
+pub mod hf;
 pub mod identity;
 pub mod native;
 pub mod networks;
