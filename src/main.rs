@@ -1,2 +1,33 @@
-//! x
-fn main() {}
+//! The command line of `cloze`: wiring only.
+//!
+//! A [`Config`](config::Config) is parsed, a [`Plan`](plan::Plan) is made of it and of the prepared data, and only a
+//! plan starts anything. The work is done by `pipeline` (text to batches) and `trainer` (batches to checkpoints), which
+//! do not know each other; [`control`] is where signals and background writers meet them.
+
+mod cli;
+mod commands;
+mod config;
+#[cfg(feature = "train")]
+mod control;
+mod exit;
+mod plan;
+#[cfg(feature = "train")]
+mod run_folder;
+mod telemetry;
+mod terminal;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+fn main() -> ExitCode {
+    let cli = cli::Cli::parse();
+    telemetry::install();
+    match commands::dispatch(cli.verb) {
+        Ok(code) => code,
+        Err(error) => {
+            terminal::note(format_args!("error: {error:#}"));
+            exit::code(&error)
+        }
+    }
+}

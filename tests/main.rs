@@ -1,1 +1,11 @@
-//! x
+//! End to end: the program as a user runs it. One binary, since each one that trains links libtorch.
+
+mod faults;
+mod plan;
+mod prepare;
+#[cfg(feature = "train")]
+mod resume;
+mod support;
+mod tidy;
+#[cfg(feature = "train")]
+mod train;

@@ -1,5 +1,31 @@
-//! Text to batches.
+//! Text to batches. CPU only; no libtorch.
+//!
+//! The offline half, in the order in which text meets it: a [`corpus`] is cut into parts and read as documents, which
+//! are [tokenized](tokenize), [packed](pack) into samples and written as [shards](shard); [`prepare`] is all of it on
+//! one screen.
+//!
+//! The online half, in the order in which a batch is asked for: the [`sampler`] names its rows, [`shard`] decodes them,
+//! [`views`] render them into [rows](row), [`collate()`] makes columns of them; [`load`] is all of it on one screen.
+//! Randomness comes from [`rng`] and [`permutation`]; both halves run on the threads of [`actor`].
 
+pub mod corpus;
+pub mod pack;
+pub mod prepare;
+pub mod shard;
+pub mod tokenize;
+
+pub mod collate;
+pub mod load;
+pub mod permutation;
+pub mod rng;
+pub mod row;
+pub mod sampler;
+pub mod views;
+
+pub mod actor;
 pub mod error;
+#[cfg(test)]
+mod testing;
 
+pub use collate::collate;
 pub use error::{Error, Result};

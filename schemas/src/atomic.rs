@@ -34,6 +34,7 @@ impl Folder {
         if let Some(parent) = target.parent() {
             fs::create_dir_all(parent).map_err(|error| at(parent, &error))?;
         }
+        #[expect(clippy::disallowed_methods, reason = "this is the place that the ban points to")]
         let file = File::create(&temporary).map_err(|error| at(&temporary, &error))?;
         Ok(Pending { file: BufWriter::with_capacity(1 << 18, file), temporary, target, written: 0, committed: false })
     }

@@ -120,7 +120,7 @@ impl Snapshot {
     /// The folder's name.
     #[must_use]
     pub fn name(&self) -> String {
-        format!("step-{:08}", self.state.step.0)
+        folder_name(self.state.step)
     }
 
     /// Writes `checkpoints/NAME` below `run`, points `latest` at it, and removes all but the `keep` newest.
@@ -172,6 +172,12 @@ impl Snapshot {
         let (main, optimizer) = (tensors(MAIN_FILE)?, tensors(OPTIMIZER_FILE)?);
         Ok(Self { state, main, optimizer })
     }
+}
+
+/// The folder of the checkpoint after `step`.
+#[must_use]
+pub fn folder_name(step: Step) -> String {
+    format!("step-{:08}", step.0)
 }
 
 /// The newest checkpoint of a run that verifies, with its folder.

@@ -17,6 +17,7 @@ pub mod combine;
 pub mod device;
 pub mod encoder;
 pub mod error;
+pub mod fill;
 pub mod forward;
 pub mod hf;
 pub mod identity;

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use schemas::columns::{ATTENTION_MASK, DOCUMENT, IGNORE, INPUT_IDS, LABELS, ORIGIN, POSITIVES};
 use schemas::column::{Column, ColumnSpec, ElementType};
+use schemas::columns::{ATTENTION_MASK, DOCUMENT, IGNORE, INPUT_IDS, LABELS, ORIGIN, POSITIVES};
 use schemas::ordinal::BatchIndex;
 use schemas::{Batch, BatchBuilder, SpecialIds};
 
@@ -72,40 +72,61 @@ fn words(row: u64) -> Vec<i32> {
 
 /// A micro-batch with all that the registered objectives read, and the view of `valid/mlm`. The last row is padded.
 pub(crate) fn batch(index: u64) -> Batch {
+    build(index, true)
+}
+
+/// The same rows with nothing to predict, nothing to align, and zeros for all other supervision.
+pub(crate) fn empty_batch(index: u64) -> Batch {
+    build(index, false)
+}
+
+fn build(index: u64, supervised: bool) -> Batch {
     let views: Vec<(String, ColumnSpec)> =
         AnyObjective::examples().iter().flat_map(|objective| objective.reads().columns).collect();
     let passes = AnyObjective::examples().into_iter().flat_map(|objective| objective.reads().passes);
-    let mut names: Vec<String> = passes.map(|pass| pass.view).chain([crate::validation::VALID_MLM.to_owned()]).collect();
+    let mut names: Vec<String> =
+        passes.map(|pass| pass.view).chain([crate::validation::VALID_MLM.to_owned()]).collect();
     names.extend(views.iter().map(|(view, _)| view.clone()));
     names.sort();
     names.dedup();
     let mut builder = BatchBuilder::new(BatchIndex(index), ROWS);
     for name in &names {
-        push_view(&mut builder, name, index);
+        push_view(&mut builder, name, index, supervised);
         for (_, spec) in views.iter().filter(|(view, spec)| view == name && !is_standard(spec)) {
-            push_other(&mut builder, name, spec);
+            push_other(&mut builder, name, spec, supervised);
         }
     }
     builder.finish()
 }
 
 fn is_standard(spec: &ColumnSpec) -> bool {
-    let known = [INPUT_IDS.name(), ATTENTION_MASK.name(), LABELS.name(), ORIGIN.name(), DOCUMENT.name(), POSITIVES.name()];
+    let known =
+        [INPUT_IDS.name(), ATTENTION_MASK.name(), LABELS.name(), ORIGIN.name(), DOCUMENT.name(), POSITIVES.name()];
     known.contains(&spec.name)
 }
 
 /// Every third word masked; positives are right neighbours; documents are rows.
-fn push_view(builder: &mut BatchBuilder, view: &str, index: u64) {
+fn push_view(builder: &mut BatchBuilder, view: &str, index: u64, supervised: bool) {
     let rows: Vec<Vec<i32>> = (0..ROWS as u64).map(|row| words(index * ROWS as u64 + row)).collect();
-    let cells = || rows.iter().enumerate().flat_map(|(row, ids)| ids.iter().enumerate().map(move |(at, &id)| (row, at, id)));
+    let cells =
+        || rows.iter().enumerate().flat_map(|(row, ids)| ids.iter().enumerate().map(move |(at, &id)| (row, at, id)));
     let is_padding = |row: usize, at: usize| row == ROWS - 1 && at >= WIDTH - 3;
-    let is_masked = |row: usize, at: usize| (row + at).is_multiple_of(3) && !is_padding(row, at);
-    let ids = cells().map(|(row, at, id)| if is_padding(row, at) { 0 } else if is_masked(row, at) { MASK } else { id });
+    let is_masked = |row: usize, at: usize| supervised && (row + at).is_multiple_of(3) && !is_padding(row, at);
+    let ids = cells().map(|(row, at, id)| {
+        if is_padding(row, at) {
+            0
+        } else if is_masked(row, at) {
+            MASK
+        } else {
+            id
+        }
+    });
     let labels = cells().map(|(row, at, id)| if is_masked(row, at) { id } else { IGNORE });
     let valid = cells().map(|(row, at, _)| u8::from(!is_padding(row, at)));
     let place = |at: usize| i16::try_from(at).expect("rows are narrow");
     let origin = cells().map(|(row, at, _)| if is_padding(row, at) { -1 } else { place(at) });
-    let positives = cells().map(|(row, at, _)| if is_padding(row, at) || at + 1 == WIDTH || is_padding(row, at + 1) { -1 } else { place(at + 1) });
+    let is_last = |row: usize, at: usize| at + 1 == WIDTH || is_padding(row, at + 1);
+    let positives = cells().map(|(row, at, _)| if supervised && !is_last(row, at) { place(at + 1) } else { -1 });
     let document = cells().map(|(row, ..)| i32::try_from(row).expect("few rows"));
     builder.push(view, INPUT_IDS, WIDTH, ids.collect());
     builder.push(view, LABELS, WIDTH, labels.collect());
@@ -116,31 +137,11 @@ fn push_view(builder: &mut BatchBuilder, view: &str, index: u64) {
 }
 
 /// Ones and zeros for a column that these tests know nothing of.
-fn push_other(builder: &mut BatchBuilder, view: &str, spec: &ColumnSpec) {
-    let flags = (0..ROWS * WIDTH).map(|at| u8::from(at % 4 == 0));
+fn push_other(builder: &mut BatchBuilder, view: &str, spec: &ColumnSpec, supervised: bool) {
+    let flags = (0..ROWS * WIDTH).map(|at| u8::from(supervised && at % 4 == 0));
     match spec.element {
         ElementType::I32 => builder.push(view, Column::<i32>::new(spec.name), WIDTH, flags.map(i32::from).collect()),
         ElementType::I16 => builder.push(view, Column::<i16>::new(spec.name), WIDTH, flags.map(i16::from).collect()),
         ElementType::U8 => builder.push(view, Column::<u8>::new(spec.name), WIDTH, flags.collect()),
     }
-}
-
-/// The same batch with nothing to predict and nothing to align.
-pub(crate) fn emptied(batch: &Batch) -> Batch {
-    let mut builder = BatchBuilder::new(batch.index(), batch.rows());
-    for name in batch.names() {
-        let (view, column) = name.split_once('.').expect("columns are named by view");
-        let count = batch.rows() * WIDTH;
-        match column {
-            "labels" => builder.push(view, LABELS, WIDTH, vec![IGNORE; count]),
-            "positives" => builder.push(view, POSITIVES, WIDTH, vec![-1; count]),
-            "input_ids" => copy(&mut builder, batch, view, INPUT_IDS),
-            "attention_mask" => copy(&mut builder, batch, view, ATTENTION_MASK),
-            "origin" => copy(&mut builder, batch, view, ORIGIN),
-            "document" => copy(&mut builder, batch, view, DOCUMENT),
-            // A column of some other supervision: present, and empty.
-            _ => builder.push(view, Column::<u8>::new(leak(column)), WIDTH, vec![0; count]),
-        }
-    }
-    builder.finish()
 }

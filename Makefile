@@ -1,0 +1,50 @@
+# Short verbs. Each line here is what you would type; scripts/ and cargo do the work.
+
+# nextest where it is installed: it kills what hangs, and ends with one summary for everything.
+TEST  := $(shell cargo nextest --version >/dev/null 2>&1 && echo nextest run || echo test)
+LIGHT := --no-default-features -p cloze -p cloze-schemas -p cloze-pipeline
+
+.PHONY: help setup demo test check fmt lint doc bench bench-load golden test-extension clean
+
+help:            ## these lines
+	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 16
+
+setup:           ## libtorch into .libtorch, once; SETUP=full adds Python references and CUDA
+	@scripts/setup
+
+demo:            ## from text files to a trained model that fills in blanks, about 5 minutes
+	@scripts/demo
+
+test: setup      ## every test: what needs no libtorch first, then all
+	cargo $(TEST) $(LIGHT)
+	cargo test --quiet --doc --workspace
+	cargo $(TEST) --workspace
+
+check: setup     ## what CI checks
+	@.ci/run
+
+fmt:             ## format by list: cargo fmt does not see modules that a macro declares
+	git ls-files '*.rs' | xargs rustfmt --edition 2024
+
+lint: setup      ## clippy, with and without the trainer
+	cargo clippy --all-targets $(LIGHT) -- -D warnings
+	cargo clippy --all-targets --workspace -- -D warnings
+
+doc: setup       ## the documentation of all four crates
+	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --workspace
+
+bench: setup     ## nanoseconds per token of each stage, tokens per second of a step
+	cargo bench --workspace
+
+bench-load: setup  ## the online half beside its rivals (RIVALS=script; skipped aloud where absent)
+	@scripts/bench-load
+
+golden: setup    ## rewrite tests/golden; look at the diff before you commit it
+	UPDATE_GOLDEN=1 cargo test --workspace golden
+
+test-extension: setup  ## the view and the objective of CONTRIBUTING.md, as written there
+	@scripts/test-extension
+
+clean:           ## build output and demo folders; .libtorch stays
+	cargo clean
+	rm -rf demo

@@ -1,0 +1,51 @@
+//! What the rest of the online half costs: `cargo bench -p cloze-pipeline --bench load`.
+//!
+//! Decoding a row group of 2048 × 510 tokens, the permutation, and the words of the generator, one thread.
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use pipeline::permutation::Permutation;
+use pipeline::rng::Key;
+use pipeline::shard::reader::{Promise, ShardReader};
+use pipeline::shard::synthetic::Synthetic;
+use schemas::atomic::Folder;
+use schemas::{Epoch, SampleIndex};
+
+fn decode(criterion: &mut Criterion) {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let folder = Folder::create(home.path()).expect("there");
+    let shape = Synthetic {
+        vocab_size: 30_522,
+        ids: 1000..30_000,
+        tokens_max: 512,
+        lengths: 510..511,
+        rows_per_group: 2048,
+        train_rows: 2048,
+        ..Synthetic::default()
+    };
+    let manifest = shape.write(&folder).expect("written");
+    let shard = &manifest.train.shards[0];
+    let promise = Promise { vocab_size: 30_522, content_max: 510 };
+    let path = home.path().join(&shard.path);
+    let mut group = criterion.benchmark_group("shards, per token");
+    group.throughput(Throughput::Elements(shard.tokens));
+    let reader = ShardReader::open(path.clone(), shard, promise).expect("as written");
+    group.bench_function("decode", |bencher| bencher.iter(|| reader.read(0).expect("good")));
+    group.bench_function("open and verify", |bencher| {
+        bencher.iter(|| ShardReader::open(path.clone(), shard, promise).expect("as written"));
+    });
+}
+
+fn arithmetic(criterion: &mut Criterion) {
+    let mut rng = Key::new(1, Epoch(0), "", "bench").row(SampleIndex(0), 0);
+    let permutation = Permutation::new(1_000_003, &mut rng);
+    let mut group = criterion.benchmark_group("arithmetic, per element");
+    group.throughput(Throughput::Elements(1024));
+    group.bench_function("permutation", |bencher| {
+        bencher.iter(|| (0..1024).map(|index| permutation.apply(index)).sum::<u64>());
+    });
+    let mut words = vec![0; 1024];
+    group.bench_function("philox words", |bencher| bencher.iter(|| rng.fill(&mut words)));
+}
+
+criterion_group!(benches, decode, arithmetic);
+criterion_main!(benches);

@@ -1,0 +1,178 @@
+//! Tokens per second from prepared shards on disk to batches of `mask` + `window`, and where the time goes.
+//!
+//! ```text
+//! bench_load make FOLDER [SAMPLES]                 random ids 1000..30000, rows of 512
+//! bench_load run FOLDER [LANES] [M_TOKENS]         streams at least M_TOKENS million tokens
+//! bench_load hash FOLDER [LANES] [M_TOKENS]        the same batches, hashed
+//! ```
+//!
+//! `run` reads the folder once beforehand, so that the page cache is warm, and keeps the clock from asking for the first
+//! batch to receiving the last. Its consumer reads every value of every batch. `hash` is kept apart, outside the clock:
+//! it prints a BLAKE3 over the digests of the same batches, which does not depend on the number of lanes.
+
+#![allow(clippy::print_stdout, reason = "a program for people")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::env;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use pipeline::actor::LaneOptions;
+use pipeline::load::{DataConfig, LoadPlan, LoadRequest, Rows, open, read_vocab};
+use pipeline::shard::synthetic::Synthetic;
+use pipeline::views::AnyView;
+use pipeline::{Error, Result};
+use schemas::atomic::Folder;
+use schemas::columns::{ATTENTION_MASK, INPUT_IDS, LABELS, POSITIVES};
+use schemas::{Batch, BatchIndex, ColumnSpec, Manifest};
+
+const ROWS_PER_BATCH: u64 = 256;
+
+/// The rivals' default: (60 + 16) batches of 256 rows.
+const RIVALS_SAMPLES: u64 = 256 * (60 + 16);
+
+fn main() -> Result<()> {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let number =
+        |place: usize, default: u64| arguments.get(place).and_then(|text| text.parse().ok()).unwrap_or(default);
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["make", folder, ..] => make(Path::new(folder), number(2, RIVALS_SAMPLES)),
+        ["run", folder, ..] => run(Path::new(folder), number(2, 4), number(3, 100)),
+        ["hash", folder, ..] => hash(Path::new(folder), number(2, 4), number(3, 100)),
+        _ => Err(Error::Config("usage: bench_load make|run|hash FOLDER [NUMBER [NUMBER]]".into())),
+    }
+}
+
+fn make(folder: &Path, samples: u64) -> Result<()> {
+    let shape = Synthetic {
+        vocab_size: 30_522,
+        ids: 1000..30_000,
+        tokens_max: 512,
+        lengths: 510..511,
+        documents: 1,
+        rows_per_group: 2048,
+        groups_per_shard: 16,
+        train_rows: samples,
+        valid_rows: 0,
+        seed: 0,
+    };
+    let manifest = shape.write(&Folder::create(folder)?)?;
+    let bytes: u64 = manifest.train.shards.iter().map(|shard| shard.bytes).sum();
+    let tokens = manifest.train.tokens();
+    println!("{} samples, {tokens} tokens, {:.3} bytes per token", manifest.train.rows(), bytes as f64 / tokens as f64);
+    Ok(())
+}
+
+/// A plan of `mask` and `window` at the folder's width.
+fn plan(folder: &Path, manifest: &Manifest, lanes: u64, columns: &[(&str, ColumnSpec)]) -> Result<Arc<LoadPlan>> {
+    let views: BTreeMap<String, AnyView> =
+        toml::from_str("masked = { kind = \"mask\" }\nneighbors = { kind = \"window\", of = \"masked\" }")
+            .map_err(|error| Error::Config(error.to_string()))?;
+    let wanted: BTreeSet<_> = columns.iter().map(|&(view, column)| (view.to_owned(), column)).collect();
+    let lanes = usize::try_from(lanes).map_err(|error| Error::Config(error.to_string()))?;
+    let data = DataConfig { lanes: Some(lanes), ..DataConfig::default() };
+    let request = LoadRequest {
+        folder,
+        manifest,
+        vocab: Arc::new(read_vocab(folder, manifest)?),
+        rows: Rows::Train,
+        data: &data,
+        views: &views,
+        wanted: &wanted,
+        seed: 1,
+        rows_per_batch: ROWS_PER_BATCH,
+    };
+    let text = |problems: Vec<_>| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+    LoadPlan::new(&request).map(Arc::new).map_err(|problems| Error::Config(text(problems)))
+}
+
+const COLUMNS: [(&str, ColumnSpec); 4] = [
+    ("masked", INPUT_IDS.spec()),
+    ("masked", ATTENTION_MASK.spec()),
+    ("masked", LABELS.spec()),
+    ("neighbors", POSITIVES.spec()),
+];
+
+fn run(folder: &Path, lanes: u64, m_tokens: u64) -> Result<()> {
+    let manifest = open(folder)?;
+    for shard in &manifest.train.shards {
+        std::fs::read(folder.join(&shard.path))?;
+    }
+    let plan = plan(folder, &manifest, lanes, &COLUMNS)?;
+    let facts = plan.facts();
+    let tokens_per_batch = ROWS_PER_BATCH * u64::from(manifest.tokens_max);
+    let batches = (m_tokens * 1_000_000).div_ceil(tokens_per_batch);
+    let tokens = batches * tokens_per_batch;
+    let LaneOptions { count, depth, .. } = facts.lanes;
+    println!("{count} lanes, depth {depth}, windows of {} blocks, resident: {}", facts.window_blocks, facts.resident);
+
+    let (began, mut sum) = (Instant::now(), 0_i64);
+    let mut stream = plan.stream(BatchIndex(0));
+    let gauges = stream.gauges();
+    for batch in stream.by_ref().take(usize::try_from(batches).unwrap_or(usize::MAX)) {
+        sum = sum.wrapping_add(touch(&batch?));
+    }
+    let (wall, reader, lanes) = (began.elapsed(), gauges.reader(), gauges.lanes());
+    let groups = Arc::clone(stream.groups());
+    drop(stream);
+    let total = |clock: fn(&pipeline::actor::Reading) -> Duration| lanes.iter().map(clock).sum::<Duration>();
+    let per_token = |spent: Duration| spent.as_secs_f64() * 1e9 / tokens as f64;
+    let made: u64 = lanes.iter().map(|lane| lane.items).sum();
+    let decode = Duration::from_nanos(groups.decode_ns());
+    println!(
+        "{:.1} M tokens/s ({:.1} M tokens in {:.2} s; checksum {sum:x})",
+        tokens as f64 / 1e6 / wall.as_secs_f64(),
+        tokens as f64 / 1e6,
+        wall.as_secs_f64()
+    );
+    println!("ns per token, lanes together:");
+    println!("  busy            {:6.2}  ({made} batches made)", per_token(total(|lane| lane.busy)));
+    println!("    decode        {:6.2}  ({} groups)", per_token(decode), groups.decoded());
+    println!("    the rest      {:6.2}", per_token(total(|lane| lane.busy).saturating_sub(decode)));
+    println!("  starved         {:6.2}  (waiting for another lane's decoding)", per_token(total(|lane| lane.starved)));
+    println!("  blocked         {:6.2}  (the consumer is the slower side)", per_token(total(|lane| lane.blocked)));
+    println!("consumer: busy {:.2}, starved {:.2}", per_token(reader.busy), per_token(reader.starved));
+    stages(folder, &manifest)
+}
+
+/// What each stage adds, alone on one thread with everything decoded.
+fn stages(folder: &Path, manifest: &Manifest) -> Result<()> {
+    let stages: [(&str, &[(&str, ColumnSpec)]); 3] =
+        [("frame, collate", &[("original", INPUT_IDS.spec())]), ("+ mask", &COLUMNS[..3]), ("+ window", &COLUMNS)];
+    println!("ns per token, one thread, decoded samples:");
+    for (name, columns) in stages {
+        let plan = plan(folder, manifest, 1, columns)?;
+        let groups = plan.groups();
+        let mut best = f64::INFINITY;
+        for index in 0..40 {
+            let began = Instant::now();
+            let batch = plan.batch(&groups, BatchIndex(index))?;
+            best =
+                best.min(began.elapsed().as_secs_f64() * 1e9 / (batch.rows() as f64 * f64::from(manifest.tokens_max)));
+        }
+        println!("  {name:<15} {best:6.2}");
+    }
+    Ok(())
+}
+
+/// Reads every value, as an upload would.
+fn touch(batch: &Batch) -> i64 {
+    let sum =
+        |column| batch.column("masked", column).map_or(0, |grid| grid.values().iter().map(|&id| i64::from(id)).sum());
+    let positives =
+        batch.column("neighbors", POSITIVES).map_or(0, |grid| grid.values().iter().map(|&at| i64::from(at)).sum());
+    sum(INPUT_IDS).wrapping_add(sum(LABELS)).wrapping_add(positives)
+}
+
+fn hash(folder: &Path, lanes: u64, m_tokens: u64) -> Result<()> {
+    let manifest = open(folder)?;
+    let plan = plan(folder, &manifest, lanes, &COLUMNS)?;
+    let batches = (m_tokens * 1_000_000).div_ceil(ROWS_PER_BATCH * u64::from(manifest.tokens_max));
+    let mut hasher = blake3::Hasher::new();
+    for batch in plan.stream(BatchIndex(0)).take(usize::try_from(batches).unwrap_or(usize::MAX)) {
+        hasher.update(batch?.digest().as_bytes());
+    }
+    println!("{batches} batches, {lanes} lanes: {}", hasher.finalize().to_hex());
+    Ok(())
+}

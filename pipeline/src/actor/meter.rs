@@ -1,0 +1,182 @@
+//! Where an actor's time goes.
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What an actor is doing. At any instant it does exactly one of these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    /// Its own work.
+    Busy,
+    /// Waiting for input.
+    Starved,
+    /// Waiting for room in its output queue.
+    Blocked,
+}
+
+/// An actor's three clocks, its item count and the fill of the queue that it writes to.
+///
+/// The clocks are behind one lock, because a reading must add up and three atomics read one after another need not.
+/// It is taken a few times per item (a batch, a part), so it costs nothing that can be measured.
+#[derive(Debug)]
+pub struct Meter {
+    name: String,
+    capacity: usize,
+    queued: AtomicUsize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    now: Option<Clock>,
+    since: Instant,
+    spent: [Duration; 3],
+    items: u64,
+}
+
+/// A snapshot of a [`Meter`]: `busy + starved + blocked == wall`, exactly.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// The thread's name.
+    pub name: String,
+    /// Time at work.
+    pub busy: Duration,
+    /// Time waiting for input.
+    pub starved: Duration,
+    /// Time waiting for room downstream.
+    pub blocked: Duration,
+    /// Time since the actor began, up to its end.
+    pub wall: Duration,
+    /// Items finished.
+    pub items: u64,
+    /// Items in its output queue now.
+    pub queued: usize,
+    /// Items that its output queue can hold; 0 for the last actor of a chain.
+    pub capacity: usize,
+}
+
+impl Meter {
+    /// A meter that starts now, busy. `capacity` is that of the queue that the actor writes to.
+    #[must_use]
+    pub fn new(name: impl Into<String>, capacity: usize) -> Arc<Self> {
+        let state = State { now: Some(Clock::Busy), since: Instant::now(), spent: [Duration::ZERO; 3], items: 0 };
+        Arc::new(Self { name: name.into(), capacity, queued: AtomicUsize::new(0), state: Mutex::new(state) })
+    }
+
+    /// Switches to `clock`; returns the one that ran until now.
+    pub fn enter(&self, clock: Clock) -> Option<Clock> {
+        self.switch(Some(clock), 0)
+    }
+
+    /// Counts one finished item.
+    pub fn finish_item(&self) {
+        let now = self.lock().now;
+        self.switch(now, 1);
+    }
+
+    /// Stops all clocks: the actor has ended.
+    pub fn end(&self) {
+        self.switch(None, 0);
+    }
+
+    /// The clocks up to this instant.
+    #[must_use]
+    pub fn read(&self) -> Reading {
+        let (spent, items) = {
+            let mut state = self.lock();
+            state.charge();
+            (state.spent, state.items)
+        };
+        let [busy, starved, blocked] = spent;
+        // A blocked sender has counted the item in its hands as well.
+        let queued = self.queued.load(Ordering::Relaxed).min(self.capacity);
+        let wall = spent.iter().sum();
+        Reading { name: self.name.clone(), busy, starved, blocked, wall, items, queued, capacity: self.capacity }
+    }
+
+    pub(super) fn queue(&self) -> &AtomicUsize {
+        &self.queued
+    }
+
+    fn switch(&self, clock: Option<Clock>, items: u64) -> Option<Clock> {
+        let mut state = self.lock();
+        state.charge();
+        state.items += items;
+        std::mem::replace(&mut state.now, clock)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        // A panic cannot leave durations half-written.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn charge(&mut self) {
+        let now = Instant::now();
+        if let Some(clock) = self.now {
+            self.spent[clock as usize] += now - self.since;
+        }
+        self.since = now;
+    }
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<Arc<Meter>>> = const { RefCell::new(None) };
+}
+
+/// Makes `meter` the one that [`starved`] charges on this thread.
+pub(super) fn adopt(meter: &Arc<Meter>) {
+    CURRENT.with(|current| *current.borrow_mut() = Some(Arc::clone(meter)));
+}
+
+/// Runs `wait`, charging its time to this thread's actor as waiting for input; on a thread without a meter, just runs it.
+pub fn starved<T>(wait: impl FnOnce() -> T) -> T {
+    let meter = CURRENT.with(|current| current.borrow().clone());
+    let before = meter.as_ref().and_then(|meter| meter.enter(Clock::Starved));
+    let value = wait();
+    if let (Some(meter), Some(clock)) = (meter, before) {
+        meter.enter(clock);
+    }
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread::sleep;
+
+    use super::*;
+
+    #[test]
+    fn clocks_add_up_to_wall_time_and_are_told_apart() {
+        let began = Instant::now();
+        let meter = Meter::new("x", 1);
+        sleep(Duration::from_millis(20));
+        meter.enter(Clock::Starved);
+        sleep(Duration::from_millis(40));
+        meter.enter(Clock::Blocked);
+        sleep(Duration::from_millis(60));
+        let live = meter.read();
+        meter.end();
+        let elapsed = began.elapsed();
+        sleep(Duration::from_millis(5));
+        let ended = meter.read();
+        assert_eq!(ended.busy + ended.starved + ended.blocked, ended.wall);
+        assert!(live.wall <= ended.wall && ended.wall <= elapsed, "an ended meter stands still");
+        assert!(ended.wall >= Duration::from_millis(120));
+        for (clock, least) in [(ended.busy, 20), (ended.starved, 40), (ended.blocked, 60)] {
+            assert!(clock >= Duration::from_millis(least), "{ended:?}");
+        }
+    }
+
+    #[test]
+    fn a_wait_is_charged_to_the_thread_that_waits() {
+        let meter = Meter::new("x", 1);
+        adopt(&meter);
+        starved(|| sleep(Duration::from_millis(30)));
+        let reading = meter.read();
+        assert!(reading.starved >= Duration::from_millis(30) && reading.busy < reading.starved, "{reading:?}");
+    }
+}

@@ -1,0 +1,168 @@
+//! Rows into columns: allocates what is read and lends each row to each view.
+
+use std::ops::Range;
+
+use schemas::columns::{ATTENTION_MASK, DOCUMENT, INPUT_IDS, ORIGIN};
+use schemas::{Batch, BatchBuilder, BatchIndex, ColumnSpec, Epoch, Sample, SampleIndex, Vocab};
+
+use crate::rng::{Keys, RowAddress};
+use crate::row::{Cells, Row, RowMut, Values};
+use crate::views::{AnyView, Source, ViewName};
+
+/// A view with its place in the plan.
+#[derive(Clone, Debug)]
+pub struct PlannedView {
+    /// Its name.
+    pub name: ViewName,
+    /// What it does.
+    pub view: AnyView,
+    /// The place of the view it edits; always an earlier one.
+    pub of: Option<usize>,
+    /// The place of its frame: itself, for a frame.
+    pub frame: usize,
+    /// The place of the view whose ids it shows: itself, unless it only annotates.
+    pub ids: usize,
+    /// Columns per row.
+    pub width: usize,
+    /// The columns of this view that somebody reads, sorted.
+    pub wanted: Vec<ColumnSpec>,
+}
+
+impl PlannedView {
+    /// Whether somebody reads `column` of this view.
+    #[must_use]
+    pub fn wants(&self, column: ColumnSpec) -> bool {
+        self.wanted.contains(&column)
+    }
+}
+
+/// The columns that an edit has from its frame, where somebody reads them.
+pub const INHERITED: [ColumnSpec; 2] = [ORIGIN.spec(), DOCUMENT.spec()];
+
+/// One row to be rendered.
+#[derive(Clone, Copy, Debug)]
+pub struct Item<'a> {
+    /// The stored sample or its piece.
+    pub sample: Sample<'a>,
+    /// Its number.
+    pub index: SampleIndex,
+    /// The pass over the data.
+    pub epoch: Epoch,
+    /// Copy and piece, as one number.
+    pub copy: u32,
+}
+
+/// Renders every item by every view. `views` are in an order in which none comes before the one it edits.
+#[must_use]
+pub fn collate(views: &[PlannedView], vocab: &Vocab, seed: u64, index: BatchIndex, items: &[Item<'_>]) -> Batch {
+    let mut drafts: Vec<Draft> = (0..views.len()).map(|place| Draft::new(views, place, items.len())).collect();
+    let mut keys: Vec<Keys> = Vec::new();
+    for (row, item) in items.iter().enumerate() {
+        if keys.first().is_none_or(|keys| keys.epoch() != item.epoch) {
+            keys = views.iter().map(|view| Keys::new(seed, item.epoch, &view.name)).collect();
+        }
+        for (place, keys) in keys.iter().enumerate() {
+            let at = RowAddress { keys, sample: item.index, copy: item.copy };
+            render(views, place, &mut drafts, vocab, (row, item), &at);
+        }
+    }
+    finish(views, drafts, index, items.len())
+}
+
+/// The columns of one view in the making.
+struct Draft {
+    /// Ids of all rows, or of the current row only where nobody reads them; empty for a view that only annotates.
+    ids: Vec<i32>,
+    keeps_ids: bool,
+    /// Real tokens of each row.
+    tokens: Vec<usize>,
+    columns: Vec<Values>,
+}
+
+impl Draft {
+    fn new(views: &[PlannedView], place: usize, rows: usize) -> Self {
+        let view = &views[place];
+        let keeps_ids = views.iter().any(|other| other.ids == place && other.wants(INPUT_IDS.spec()));
+        let rows_of_ids = match (view.ids == place, keeps_ids) {
+            (true, true) => rows,
+            (true, false) => 1,
+            (false, _) => 0,
+        };
+        let for_edits = INHERITED
+            .into_iter()
+            .filter(|&spec| view.of.is_none() && views.iter().any(|other| other.frame == place && other.wants(spec)));
+        let own = view.view.columns().iter().copied().filter(|&spec| spec != INPUT_IDS.spec() && view.wants(spec));
+        let columns = for_edits.chain(own).map(|spec| Values::zeros(spec, rows * view.width)).collect();
+        Self { ids: vec![0; rows_of_ids * view.width], keeps_ids, tokens: Vec::with_capacity(rows), columns }
+    }
+
+    fn cells_of(&self, row: usize, width: usize) -> Range<usize> {
+        if self.keeps_ids { row * width..(row + 1) * width } else { 0..width }
+    }
+}
+
+fn render(
+    views: &[PlannedView],
+    place: usize,
+    drafts: &mut [Draft],
+    vocab: &Vocab,
+    (row, item): (usize, &Item<'_>),
+    at: &RowAddress<'_>,
+) {
+    let view = &views[place];
+    let (earlier, rest) = drafts.split_at_mut(place);
+    let draft = &mut rest[0];
+    let cells_of = draft.cells_of(row, view.width);
+    let cells = Cells { columns: &mut draft.columns, row, width: view.width };
+    let input_ids = if view.ids == place { &mut draft.ids[cells_of] } else { &mut [] };
+    let Some(of) = view.of else {
+        let mut target = RowMut { input_ids, tokens: 0, cells };
+        view.view.render(Source::Sample(&item.sample), vocab, at, &mut target);
+        draft.tokens.push(target.tokens);
+        return;
+    };
+    let shown = &earlier[views[of].ids];
+    let tokens = earlier[of].tokens[row];
+    let source = Row { input_ids: &shown.ids[shown.cells_of(row, view.width)], tokens };
+    if view.ids == place {
+        input_ids.copy_from_slice(source.input_ids);
+    }
+    view.view.render(Source::Row(source), vocab, at, &mut RowMut { input_ids, tokens, cells });
+    draft.tokens.push(tokens);
+}
+
+/// Moves the columns into a batch, view by view: ids, attention mask, the others by name.
+fn finish(views: &[PlannedView], mut drafts: Vec<Draft>, index: BatchIndex, rows: usize) -> Batch {
+    let mut batch = BatchBuilder::new(index, rows);
+    for (place, view) in views.iter().enumerate() {
+        let later = &views[place + 1..];
+        if view.wants(INPUT_IDS.spec()) {
+            let last = !later.iter().any(|other| other.ids == view.ids && other.wants(INPUT_IDS.spec()));
+            let ids = &mut drafts[view.ids].ids;
+            let ids = if last { std::mem::take(ids) } else { ids.clone() };
+            batch.push(&view.name, INPUT_IDS, view.width, ids);
+        }
+        let full = drafts[place].tokens.iter().all(|&tokens| tokens == view.width);
+        if view.wants(ATTENTION_MASK.spec()) && !full {
+            batch.push(&view.name, ATTENTION_MASK, view.width, attention_mask(&drafts[place].tokens, view.width));
+        }
+        for &spec in &view.wanted {
+            let inherited = INHERITED.contains(&spec);
+            let columns = &mut drafts[if inherited { view.frame } else { place }].columns;
+            let last = !inherited || !later.iter().any(|other| other.frame == view.frame && other.wants(spec));
+            if let Some(found) = columns.iter().position(|values| values.spec() == spec) {
+                let values = if last { columns.swap_remove(found) } else { columns[found].clone() };
+                values.push(&mut batch, &view.name, view.width);
+            }
+        }
+    }
+    batch.finish()
+}
+
+fn attention_mask(tokens: &[usize], width: usize) -> Vec<u8> {
+    let mut mask = vec![0; tokens.len() * width];
+    for (row, &tokens) in mask.chunks_exact_mut(width).zip(tokens) {
+        row[..tokens].fill(1);
+    }
+    mask
+}

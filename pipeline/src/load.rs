@@ -1,0 +1,244 @@
+//! Index ↦ batch: the online half on one screen.
+//!
+//! A [`LoadPlan`] is a configuration checked against a manifest. [`LoadPlan::batch`] is the whole online half as a pure
+//! function: rows by arithmetic ([`sampler`](crate::sampler)), samples from decoded row groups
+//! ([`groups`](crate::shard::groups)), columns by views ([`collate`](crate::collate())). [`LoadPlan::stream`] is the same
+//! function, run ahead by lanes: the same batches for any number of them, from any start.
+
+mod folder;
+mod plan;
+mod stream;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use schemas::{Batch, BatchIndex, Epoch, RowIndex, Sample, SampleIndex, Split, Vocab};
+use serde::{Deserialize, Serialize};
+
+pub use self::folder::{open, read_vocab};
+pub use self::plan::{LoadFacts, LoadRequest, Problem, Rows, ViewFacts};
+pub use self::stream::{BatchStream, StreamOptions};
+use crate::actor::LaneOptions;
+use crate::collate::{Item, PlannedView, collate};
+use crate::error::Result;
+use crate::sampler::{Pick, Sampler, rows_of};
+use crate::shard::groups::{Groups, Held};
+use crate::shard::reader::Promise;
+
+/// The section `[data]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DataConfig {
+    /// The prepared folder.
+    pub folder: PathBuf,
+    /// Tokens of a row, frame included; the manifest's `tokens_max` if not given. A narrower row is a piece of a sample.
+    pub width: Option<u32>,
+    /// Adjacent rows made of every sample (or piece).
+    pub copies: u32,
+    /// Row groups whose rows are shuffled together.
+    pub shuffle_blocks: usize,
+    /// Threads that make batches: as many as there are cores, at most 4, if not given. They change no number.
+    pub lanes: Option<usize>,
+    /// Finished batches that wait in each lane's queue.
+    pub depth: usize,
+}
+
+impl Default for DataConfig {
+    fn default() -> Self {
+        Self { folder: PathBuf::from("data"), width: None, copies: 1, shuffle_blocks: 16, lanes: None, depth: 2 }
+    }
+}
+
+impl DataConfig {
+    /// Number of lanes. Four feed any accelerator several times over.
+    #[must_use]
+    pub fn lanes(&self) -> usize {
+        self.lanes.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(4))
+    }
+}
+
+/// The seed of validation, whatever the run's: its masks are the same for all runs on a folder.
+pub const VALIDATION_SEED: u64 = 0;
+
+/// A checked configuration: the only thing that can make batches.
+#[derive(Debug)]
+pub struct LoadPlan {
+    folder: PathBuf,
+    split: Split,
+    promise: Promise,
+    vocab: Arc<Vocab>,
+    views: Vec<PlannedView>,
+    sampler: Sampler,
+    seed: u64,
+    pieces: u32,
+    piece_tokens: usize,
+    rows_per_batch: u64,
+    end: Option<u64>,
+    lanes: LaneOptions,
+    shuffle_blocks: usize,
+}
+
+impl LoadPlan {
+    /// The batch at `index`: a function of the plan and of `index` alone. `groups` only remembers what was decoded.
+    ///
+    /// # Errors
+    /// [`Error::Shard`](crate::Error::Shard) if a row group is not what the manifest promises.
+    pub fn batch(&self, groups: &Groups, index: BatchIndex) -> Result<Batch> {
+        self.batch_by(groups, index, 0)
+    }
+
+    fn batch_by(&self, groups: &Groups, index: BatchIndex, lane: usize) -> Result<Batch> {
+        let picks = self.sampler.picks(self.rows_of(index));
+        let held = self.hold(groups, &picks, lane)?;
+        let items: Vec<Item<'_>> = picks.iter().map(|pick| self.item(pick, &held)).collect();
+        Ok(collate(&self.views, &self.vocab, self.seed, index, &items))
+    }
+
+    /// The batches from `start` on, made by the plan's lanes.
+    #[must_use]
+    pub fn stream(self: &Arc<Self>, start: BatchIndex) -> BatchStream {
+        BatchStream::new(self, start, StreamOptions::default())
+    }
+
+    /// What each row of a batch is made of.
+    ///
+    /// # Errors
+    /// As [`batch`](Self::batch).
+    pub fn explain(&self, groups: &Groups, index: BatchIndex) -> Result<Vec<RowFacts>> {
+        let rows = self.rows_of(index);
+        let picks = self.sampler.picks(rows.clone());
+        let held = self.hold(groups, &picks, 0)?;
+        Ok(rows.zip(&picks).map(|(row, pick)| self.row_facts(RowIndex(row), pick, &held)).collect())
+    }
+
+    /// An empty memory for decoded row groups.
+    #[must_use]
+    pub fn groups(&self) -> Groups {
+        Groups::new(self.folder.clone(), self.split.clone(), self.promise, self.is_resident())
+    }
+
+    /// Number of batches; training has no end.
+    #[must_use]
+    pub fn batches(&self) -> Option<u64> {
+        self.end.map(|rows| {
+            let full = rows / self.rows_per_batch;
+            // In-batch objectives need two rows, so a row left over joins the batch before it.
+            full + u64::from(rows % self.rows_per_batch > u64::from(full > 0))
+        })
+    }
+
+    /// The rows that a batch owns.
+    #[must_use]
+    pub fn rows_of(&self, index: BatchIndex) -> std::ops::Range<u64> {
+        let rows = rows_of(index, self.rows_per_batch);
+        match (self.end, self.batches()) {
+            (Some(end), Some(batches)) if index.0 + 1 >= batches => rows.start.min(end)..end,
+            _ => rows,
+        }
+    }
+
+    /// Rows of a batch (the last of a validation may differ).
+    #[must_use]
+    pub fn rows_per_batch(&self) -> u64 {
+        self.rows_per_batch
+    }
+
+    /// The vocabulary.
+    #[must_use]
+    pub fn vocab(&self) -> &Arc<Vocab> {
+        &self.vocab
+    }
+
+    fn is_resident(&self) -> bool {
+        self.sampler.windows_per_epoch() == 1
+    }
+
+    fn groups_alive_max(&self) -> u64 {
+        let blocks = self.sampler.blocks().len();
+        (if self.is_resident() { blocks } else { blocks.min(2 * self.sampler.window_blocks()) }) as u64
+    }
+
+    fn first_window(&self, index: BatchIndex) -> u64 {
+        self.sampler.pick(RowIndex(self.rows_of(index).start)).window
+    }
+
+    /// The groups that `picks` need, window by window.
+    fn hold(&self, groups: &Groups, picks: &[Pick], lane: usize) -> Result<BTreeMap<(u64, usize), Held>> {
+        let mut needed: BTreeMap<u64, BTreeSet<usize>> = BTreeMap::new();
+        for pick in picks {
+            needed.entry(pick.window).or_default().insert(pick.block);
+        }
+        let mut held = BTreeMap::new();
+        for (window, blocks) in needed {
+            let blocks: Vec<_> = blocks.into_iter().map(|block| (block, self.sampler.blocks()[block])).collect();
+            let found = groups.get(window, &blocks, (lane, self.lanes.count))?;
+            held.extend(found.into_iter().map(|(block, group)| ((window, block), group)));
+        }
+        Ok(held)
+    }
+
+    fn item<'a>(&self, pick: &Pick, held: &'a BTreeMap<(u64, usize), Held>) -> Item<'a> {
+        let stored = held[&(pick.window, pick.block)].sample(pick.row);
+        let copy = pick.copy * self.pieces + pick.piece;
+        Item { sample: self.piece(stored, pick.piece), index: self.sample_index(pick), epoch: pick.epoch, copy }
+    }
+
+    fn piece<'a>(&self, stored: Sample<'a>, piece: u32) -> Sample<'a> {
+        let length = stored.input_ids.len();
+        let start = piece as usize * self.piece_tokens;
+        stored.slice(start.min(length)..(start + self.piece_tokens).min(length))
+    }
+
+    fn sample_index(&self, pick: &Pick) -> SampleIndex {
+        SampleIndex(self.sampler.blocks()[pick.block].first.0 + pick.row as u64)
+    }
+
+    fn row_facts(&self, row: RowIndex, pick: &Pick, held: &BTreeMap<(u64, usize), Held>) -> RowFacts {
+        let block = self.sampler.blocks()[pick.block];
+        let item = self.item(pick, held);
+        let mut documents: Vec<u64> =
+            (0..item.sample.input_ids.len()).map(|token| item.sample.document(token)).collect();
+        documents.dedup();
+        RowFacts {
+            row,
+            epoch: pick.epoch,
+            sample: item.index,
+            piece: pick.piece,
+            copy: pick.copy,
+            shard: self.split.shards[block.shard as usize].path.clone(),
+            group: block.group,
+            row_in_group: pick.row,
+            source: item.sample.source,
+            documents,
+        }
+    }
+}
+
+/// Where a row comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowFacts {
+    /// Its number in the stream.
+    pub row: RowIndex,
+    /// The pass over the data.
+    pub epoch: Epoch,
+    /// The stored sample.
+    pub sample: SampleIndex,
+    /// Which piece of it.
+    pub piece: u32,
+    /// Which copy.
+    pub copy: u32,
+    /// The shard's path within the folder.
+    pub shard: String,
+    /// Row group within the shard.
+    pub group: u32,
+    /// Row within the group.
+    pub row_in_group: usize,
+    /// Source of the sample's first document.
+    pub source: u16,
+    /// The names of its documents, in order.
+    pub documents: Vec<u64>,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,92 @@
+//! The plan's batches, made ahead of time by lanes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use schemas::{Batch, BatchIndex};
+
+use super::LoadPlan;
+use crate::actor::{Gauges, Lanes, Next, Stop};
+use crate::error::Result;
+use crate::shard::groups::Groups;
+
+/// What a stream does besides streaming: for profiling, never for training.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamOptions {
+    /// Repeat the first so many batches for ever: the ceiling of a trainer that never waits for data.
+    pub replay: Option<u64>,
+    /// Makes one lane sleep before each of its batches: a bottleneck made on purpose.
+    pub lane_sleep: Option<(usize, Duration)>,
+}
+
+/// An iterator over batches in order. Dropping it ends its lanes.
+#[derive(Debug)]
+pub struct BatchStream {
+    lanes: Lanes<Batch>,
+    plan: Arc<LoadPlan>,
+    groups: Arc<Groups>,
+    next: BatchIndex,
+    replays: bool,
+}
+
+impl BatchStream {
+    /// Batches from `start` on.
+    #[must_use]
+    pub fn new(plan: &Arc<LoadPlan>, start: BatchIndex, options: StreamOptions) -> Self {
+        let groups = Arc::new(plan.groups());
+        let (maker, decoded) = (Arc::clone(plan), Arc::clone(&groups));
+        let make = move |index: u64| {
+            let lane = usize::try_from(index % maker.lanes.count as u64).expect("a lane");
+            if let Some((_, sleep)) = options.lane_sleep.filter(|&(slow, _)| slow == lane) {
+                std::thread::sleep(sleep);
+            }
+            let replayed = options.replay.map_or(index, |count| start.0 + (index - start.0) % count.max(1));
+            maker.batch_by(&decoded, BatchIndex(replayed), lane)
+        };
+        let end = plan.batches().unwrap_or(u64::MAX);
+        let lanes = Lanes::over(start.0.min(end)..end, plan.lanes, make);
+        Self { lanes, plan: Arc::clone(plan), groups, next: start, replays: options.replay.is_some() }
+    }
+
+    /// Like [`next`](Iterator::next), but returns as soon as `stop` is asked for, also in the middle of a wait.
+    pub fn next_or(&mut self, stop: &Stop) -> Next<Result<Batch>> {
+        let next = self.lanes.next_or(stop);
+        if let Next::Item(Ok(_)) = next {
+            self.received();
+        }
+        next
+    }
+
+    /// The clocks of the lanes and of whoever reads this.
+    #[must_use]
+    pub fn gauges(&self) -> Gauges {
+        self.lanes.gauges()
+    }
+
+    /// The decoded groups, for their counts.
+    #[must_use]
+    pub fn groups(&self) -> &Arc<Groups> {
+        &self.groups
+    }
+
+    /// Frees the windows that no later batch touches.
+    fn received(&mut self) {
+        self.next = self.next.next();
+        let more = self.plan.batches().is_none_or(|end| self.next.0 < end);
+        if !self.replays && more {
+            self.groups.release_before(self.plan.first_window(self.next));
+        }
+    }
+}
+
+impl Iterator for BatchStream {
+    type Item = Result<Batch>;
+
+    fn next(&mut self) -> Option<Result<Batch>> {
+        let item = self.lanes.next()?;
+        if item.is_ok() {
+            self.received();
+        }
+        Some(item)
+    }
+}

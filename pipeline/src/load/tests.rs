@@ -1,0 +1,343 @@
+//! The laws of the stream, on small folders of random ids.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+use schemas::atomic::Folder;
+use schemas::columns::{ATTENTION_MASK, DOCUMENT, INPUT_IDS, LABELS, ORIGIN, POSITIVES};
+use schemas::{ColumnSpec, Manifest};
+
+use super::*;
+use crate::shard::synthetic::Synthetic;
+use crate::views::{AnyView, ViewName};
+
+struct Home {
+    folder: tempfile::TempDir,
+    manifest: Manifest,
+    vocab: Arc<Vocab>,
+}
+
+fn home(synthetic: &Synthetic) -> Home {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let manifest = synthetic.write(&Folder::create(folder.path()).expect("there")).expect("written");
+    let vocab = Arc::new(read_vocab(folder.path(), &manifest).expect("as written"));
+    Home { folder, manifest, vocab }
+}
+
+fn taco() -> BTreeMap<ViewName, AnyView> {
+    let text = "masked = { kind = \"mask\" }\nneighbors = { kind = \"window\", of = \"masked\" }";
+    toml::from_str(text).expect("two views")
+}
+
+fn wanted() -> BTreeSet<(ViewName, ColumnSpec)> {
+    let masked = [INPUT_IDS.spec(), ATTENTION_MASK.spec(), LABELS.spec(), ORIGIN.spec(), DOCUMENT.spec()];
+    let mut wanted: BTreeSet<_> = masked.map(|spec| ("masked".to_owned(), spec)).into();
+    wanted.insert(("neighbors".into(), POSITIVES.spec()));
+    wanted
+}
+
+impl Home {
+    fn request<'a>(
+        &'a self,
+        data: &'a DataConfig,
+        views: &'a BTreeMap<ViewName, AnyView>,
+        wanted: &'a BTreeSet<(ViewName, ColumnSpec)>,
+    ) -> LoadRequest<'a> {
+        LoadRequest {
+            folder: self.folder.path(),
+            manifest: &self.manifest,
+            vocab: Arc::clone(&self.vocab),
+            rows: Rows::Train,
+            data,
+            views,
+            wanted,
+            seed: 7,
+            rows_per_batch: 8,
+        }
+    }
+
+    fn plan(&self, data: &DataConfig, rows: Rows) -> Arc<LoadPlan> {
+        let (views, wanted) = (taco(), wanted());
+        let request = LoadRequest { rows, ..self.request(data, &views, &wanted) };
+        Arc::new(LoadPlan::new(&request).expect("no problem"))
+    }
+}
+
+fn data(lanes: usize) -> DataConfig {
+    DataConfig { lanes: Some(lanes), shuffle_blocks: 2, ..DataConfig::default() }
+}
+
+#[test]
+fn order_is_independent_of_lane_count_and_start() {
+    let home = home(&Synthetic { lengths: 0..63, ..Synthetic::default() });
+    let plan = home.plan(&DataConfig { copies: 3, width: Some(24), ..data(1) }, Rows::Train);
+    let groups = plan.groups();
+    // More than an epoch of 230 · 2 · 3 rows.
+    let expected: Vec<_> =
+        (0..190).map(|index| plan.batch(&groups, BatchIndex(index)).expect("good").digest()).collect();
+    for lanes in [1, 2, 3, 7] {
+        let data = DataConfig { copies: 3, width: Some(24), shuffle_blocks: 2, ..data(lanes) };
+        let plan = home.plan(&data, Rows::Train);
+        for start in [0, 5, 170] {
+            let seen: Vec<_> =
+                plan.stream(BatchIndex(start)).take(20).map(|batch| batch.expect("good").digest()).collect();
+            let start = usize::try_from(start).expect("small");
+            assert_eq!(seen, expected[start..start + 20], "{lanes} lanes from {start}");
+        }
+    }
+}
+
+#[test]
+fn an_epoch_shows_every_token_once() {
+    let home = home(&Synthetic { lengths: 40..63, ..Synthetic::default() });
+    let plan = home.plan(&data(2), Rows::Train);
+    let mut seen = Vec::new();
+    for batch in plan.stream(BatchIndex(0)).take(30) {
+        let batch = batch.expect("good");
+        let (ids, labels) =
+            (batch.column("masked", INPUT_IDS).expect("made"), batch.column("masked", LABELS).expect("made"));
+        let origin = batch.column("masked", ORIGIN).expect("made");
+        for row in 0..batch.rows() {
+            let restored = (0..64).filter(|&at| origin.row(row)[at] >= 0);
+            let original = |at: usize| if labels.row(row)[at] >= 0 { labels.row(row)[at] } else { ids.row(row)[at] };
+            seen.push(restored.map(original).collect::<Vec<i32>>());
+        }
+    }
+    seen.truncate(230);
+    seen.sort();
+    let groups = plan.groups();
+    let block = |index: usize| (index, plan.sampler.blocks()[index]);
+    let all: Vec<_> = (0..plan.sampler.blocks().len()).map(block).collect();
+    let mut stored = Vec::new();
+    for group in groups.get(0, &all, (0, 1)).expect("good").values() {
+        for row in 0..group.rows() {
+            stored.push(group.sample(row).input_ids.iter().map(u32::cast_signed).collect::<Vec<i32>>());
+        }
+    }
+    stored.sort();
+    assert_eq!(seen, stored);
+}
+
+#[test]
+fn groups_are_decoded_once_per_window_and_two_windows_are_the_most() {
+    let home = home(&Synthetic { train_rows: 2000, ..Synthetic::default() });
+    for lanes in [1, 4] {
+        let data = DataConfig { shuffle_blocks: 5, ..data(lanes) };
+        let plan = home.plan(&data, Rows::Train);
+        let facts = plan.facts();
+        assert!(!facts.resident);
+        let mut stream = plan.stream(BatchIndex(0));
+        let epochs = 3;
+        for batch in stream.by_ref().take(epochs * 250) {
+            batch.expect("good");
+        }
+        let groups = Arc::clone(stream.groups());
+        drop(stream);
+        // Lanes may have gone ahead into the next window.
+        let decoded = usize::try_from(groups.decoded()).expect("small");
+        assert!((epochs * 100..=epochs * 100 + facts.window_blocks).contains(&decoded), "{decoded} with {lanes} lanes");
+        assert!(groups.alive_max() <= facts.groups_alive_max, "{} of {}", groups.alive_max(), facts.groups_alive_max);
+        assert_eq!(facts.groups_alive_max, 2 * facts.window_blocks as u64);
+    }
+}
+
+#[test]
+fn a_small_split_stays_decoded() {
+    let home = home(&Synthetic::default());
+    let plan = home.plan(&DataConfig { shuffle_blocks: 16, ..data(3) }, Rows::Train);
+    let mut stream = plan.stream(BatchIndex(0));
+    stream.by_ref().take(200).for_each(|batch| drop(batch.expect("good")));
+    assert_eq!((stream.groups().decoded(), plan.facts().resident), (12, true));
+}
+
+#[test]
+fn windows_grow_until_batches_in_flight_span_two_at_most() {
+    let home = home(&Synthetic { train_rows: 2000, ..Synthetic::default() });
+    let plan = home.plan(&DataConfig { depth: 6, shuffle_blocks: 1, ..data(4) }, Rows::Train);
+    let facts = plan.facts();
+    assert_eq!((facts.shuffle_blocks, facts.batches_alive_max), (1, 29));
+    assert!(facts.window_blocks * 20 >= 29 * 8 && plan.sampler.window_rows_min() >= 29 * 8);
+}
+
+#[test]
+fn validation_is_stored_order_and_ends_without_a_lone_row() {
+    let home = home(&Synthetic::default());
+    let check = |rows, expected: &[usize]| {
+        let plan = home.plan(&data(2), Rows::Valid { rows });
+        let batches: Vec<Batch> = plan.stream(BatchIndex(0)).map(|batch| batch.expect("good")).collect();
+        assert_eq!(batches.iter().map(Batch::rows).collect::<Vec<_>>(), expected, "{rows} rows");
+        let groups = plan.groups();
+        let facts = (0..plan.batches().expect("finite"))
+            .flat_map(|index| plan.explain(&groups, BatchIndex(index)).expect("good"));
+        let samples: Vec<u64> = facts.map(|row| row.sample.0).collect();
+        assert_eq!(samples, (0..expected.iter().sum::<usize>() as u64).collect::<Vec<_>>());
+    };
+    check(8, &[8]);
+    check(16, &[8, 8]);
+    check(18, &[8, 8, 2]);
+    check(17, &[8, 9]);
+    check(1, &[1]);
+    check(5, &[5]);
+    check(1000, &[8, 8, 8, 9]);
+}
+
+#[test]
+fn a_far_step_starts_at_once() {
+    let home = home(&Synthetic::default());
+    let plan = home.plan(&data(2), Rows::Train);
+    let began = Instant::now();
+    let batch = plan.stream(BatchIndex(1 << 40)).next().expect("endless").expect("good");
+    assert_eq!(batch.index(), BatchIndex(1 << 40));
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+}
+
+#[test]
+fn columns_that_nobody_reads_are_not_made() {
+    let home = home(&Synthetic::default());
+    let (views, data) = (taco(), data(1));
+    let wanted = BTreeSet::from([("neighbors".to_owned(), POSITIVES.spec())]);
+    let plan = LoadPlan::new(&home.request(&data, &views, &wanted)).expect("no problem");
+    let all = home.plan(&data, Rows::Train);
+    let (few, all) = [&plan, &*all].map(|plan| plan.batch(&plan.groups(), BatchIndex(3)).expect("good")).into();
+    assert_eq!(few.names().collect::<Vec<_>>(), ["neighbors.positives"]);
+    let positives = |batch: &Batch| batch.column("neighbors", POSITIVES).expect("made").values().to_vec();
+    assert_eq!(positives(&few), positives(&all), "what else is made changes nothing");
+    assert_eq!(
+        all.names().collect::<Vec<_>>(),
+        ["masked.input_ids", "masked.document", "masked.labels", "masked.origin", "neighbors.positives"]
+    );
+}
+
+#[test]
+fn all_problems_are_reported_at_once() {
+    let home = home(&Synthetic::default());
+    let views = toml::from_str(
+        "a = { kind = \"mask\", of = \"b\", rate = 1.5 }\nb = { kind = \"mask\", of = \"a\" }\nc = { kind = \"window\", of = \"x\" }",
+    )
+    .expect("three views");
+    let data = DataConfig { width: Some(65), copies: 0, ..data(1) };
+    let wanted = BTreeSet::from([("original".to_owned(), POSITIVES.spec()), ("y".to_owned(), INPUT_IDS.spec())]);
+    let problems = LoadPlan::new(&home.request(&data, &views, &wanted)).expect_err("many problems");
+    let keys: Vec<&str> = problems.iter().map(|problem| problem.key.as_str()).collect();
+    assert_eq!(
+        keys,
+        [
+            "data.width",
+            "data.copies",
+            "views.a.rate",
+            "views.a.of",
+            "views.b.of",
+            "views.c.of",
+            "views.original",
+            "views.y"
+        ],
+        "{problems:#?}"
+    );
+}
+
+fn damage(home: &Home, change: impl Fn(&mut Vec<u8>)) -> String {
+    let path = home.folder.path().join(&home.manifest.train.shards[1].path);
+    let good = std::fs::read(&path).expect("a shard");
+    let mut bad = good.clone();
+    change(&mut bad);
+    overwrite(&path, &bad);
+    let plan = home.plan(&data(2), Rows::Train);
+    let failed = plan.stream(BatchIndex(0)).take(60).find_map(Result::err).expect("the damage is noticed").to_string();
+    overwrite(&path, &good);
+    failed
+}
+
+fn overwrite(path: &Path, bytes: &[u8]) {
+    let folder = Folder::create(path.parent().expect("a folder")).expect("there");
+    folder.write(path.file_name().and_then(|name| name.to_str()).expect("a name"), bytes).expect("written");
+}
+
+#[test]
+fn a_damaged_shard_is_named() {
+    let home = home(&Synthetic::default());
+    let length = std::fs::metadata(home.folder.path().join(&home.manifest.train.shards[1].path)).expect("there").len();
+    let length = usize::try_from(length).expect("small");
+    for byte in [0, 4, 1000, length / 2, length - 100, length - 1] {
+        let error = damage(&home, |bytes| bytes[byte] ^= 1);
+        assert!(error.contains("train/part-00001-00.parquet"), "byte {byte}: {error}");
+    }
+    let in_data = damage(&home, |bytes| bytes[length / 3] ^= 0x55);
+    assert!(in_data.contains(", row group ") && in_data.contains("BLAKE3"), "{in_data}");
+    let cut = damage(&home, |bytes| bytes.truncate(length - 1));
+    assert!(cut.contains("bytes long, the manifest says"), "{cut}");
+}
+
+#[test]
+fn a_manifest_that_promises_something_else_is_refused() {
+    let mut home = home(&Synthetic::default());
+    let mut check = |change: &dyn Fn(&mut Manifest), expected: &str| {
+        let good = home.manifest.clone();
+        change(&mut home.manifest);
+        let plan = home.plan(&data(1), Rows::Train);
+        let error = plan.batch(&plan.groups(), BatchIndex(0)).expect_err("refused").to_string();
+        assert!(error.contains(expected), "{error}");
+        home.manifest = good;
+    };
+    check(&|manifest| manifest.tokenizer.vocab_size = 500, "in a vocabulary of 500");
+    check(&|manifest| manifest.tokenizer.vocab_size = 70_000, "its columns are");
+    check(&|manifest| manifest.tokens_max = 32, "tokens, the manifest allows 30");
+    check(
+        &|manifest| manifest.train.shards.iter_mut().for_each(|shard| shard.groups = vec![30, 30, 20]),
+        "row groups of",
+    );
+}
+
+#[test]
+fn large_vocabularies_are_stored_in_32_bits() {
+    let home = home(&Synthetic { vocab_size: 70_000, ids: 69_000..70_000, ..Synthetic::default() });
+    let plan = home.plan(&data(1), Rows::Train);
+    let batch = plan.batch(&plan.groups(), BatchIndex(0)).expect("good");
+    let labels = batch.column("masked", LABELS).expect("made");
+    assert!(labels.values().iter().any(|&label| label >= 69_000));
+}
+
+#[test]
+fn a_vocabulary_that_is_not_the_manifests_is_refused() {
+    let home = home(&Synthetic::default());
+    let path = home.folder.path().join("vocab.parquet");
+    let mut bytes = std::fs::read(&path).expect("there");
+    bytes[100] ^= 1;
+    overwrite(&path, &bytes);
+    let error = read_vocab(home.folder.path(), &home.manifest).expect_err("damaged").to_string();
+    assert!(error.contains("vocab.parquet"), "{error}");
+    let error = open(&home.folder.path().join("nowhere")).expect_err("missing").to_string();
+    assert!(error.contains("run `cloze prepare`"), "{error}");
+}
+
+#[test]
+fn replay_repeats_and_a_sleeping_lane_is_seen() {
+    let home = home(&Synthetic::default());
+    let plan = home.plan(&data(2), Rows::Train);
+    let options = StreamOptions { replay: Some(3), lane_sleep: Some((1, Duration::from_millis(20))) };
+    let mut stream = BatchStream::new(&plan, BatchIndex(5), options);
+    let gauges = stream.gauges();
+    let indices: Vec<u64> = stream.by_ref().take(7).map(|batch| batch.expect("good").index().0).collect();
+    assert_eq!(indices, [5, 6, 7, 5, 6, 7, 5]);
+    drop(stream);
+    let lanes = gauges.lanes();
+    assert!(lanes[1].busy >= Duration::from_millis(60), "{lanes:?}");
+    assert!(gauges.reader().starved >= Duration::from_millis(40), "{:?}", gauges.reader());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+    #[test]
+    fn a_batch_is_a_function_of_its_index(index in 0_u64..1000, width in 3_u32..=64, copies in 1_u32..4) {
+        let home = home(&Synthetic { lengths: 0..63, train_rows: 50, ..Synthetic::default() });
+        let data = DataConfig { width: Some(width), copies, ..data(1) };
+        let plan = home.plan(&data, Rows::Train);
+        let warm = plan.groups();
+        plan.batch(&warm, BatchIndex(index / 2)).expect("good");
+        let batch = plan.batch(&warm, BatchIndex(index)).expect("good");
+        prop_assert_eq!(batch.digest(), plan.batch(&plan.groups(), BatchIndex(index)).expect("good").digest());
+        let facts = plan.explain(&warm, BatchIndex(index)).expect("good");
+        prop_assert!(facts.iter().all(|row| row.copy < copies && row.piece < 62 / (width - 2)));
+    }
+}

@@ -1,0 +1,179 @@
+//! The `[prepare]` section.
+
+use std::path::PathBuf;
+
+use schemas::manifest::Pack;
+use serde::{Deserialize, Serialize};
+
+use crate::corpus::CorpusConfig;
+use crate::{Error, Result};
+
+/// How a corpus becomes a prepared folder: the `[prepare]` section of a configuration.
+///
+/// `inputs`, `tokenizer` and `folder` must be given; everything else has a default.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PrepareConfig {
+    /// Files, folders and globs. Folders are walked; hidden files and other extensions in them are passed over.
+    pub inputs: Vec<String>,
+    /// How documents lie in the files.
+    pub format: Format,
+    /// JSONL and Parquet: the field or column with the text.
+    pub text_field: String,
+    /// JSONL and Parquet: the field or column with the document's name; default: its position in the file.
+    pub id_field: Option<String>,
+    /// `tokenizer.json`, `vocab.txt`, or a folder with one of them or with `vocab.json` and `merges.txt`.
+    pub tokenizer: PathBuf,
+    /// Whether text is lowercased; required with `vocab.txt`, which cannot tell, and checked against the others.
+    pub lowercase: Option<bool>,
+    /// The prepared folder.
+    pub folder: PathBuf,
+    /// Longest row that training can ask for, frame tokens included; 4 to 32,767.
+    pub tokens_max: u32,
+    /// How documents become samples.
+    pub pack: Pack,
+    /// Share of documents that go to the validation split, chosen by their hash; 0 to 0.5.
+    pub valid_fraction: f64,
+    /// Size of a part on disk; default: 1/256 of the corpus, at least 1 MiB, at most 64 MiB.
+    pub part_bytes: Option<u64>,
+    /// Compression of the shards, 1 to 22.
+    pub zstd_level: i32,
+    /// Rejected or repaired lines after which the corpus is refused; default: 0.1 % of them, at least 10.
+    pub bad_lines_max: Option<u64>,
+    /// Threads; default: the number of cores.
+    pub lanes: Option<usize>,
+    /// Bound of all text in flight, in bytes; one document may take `memory_max / lanes`.
+    pub memory_max: u64,
+}
+
+impl Default for PrepareConfig {
+    fn default() -> Self {
+        Self {
+            inputs: Vec::new(),
+            format: Format::default(),
+            text_field: "text".into(),
+            id_field: None,
+            tokenizer: PathBuf::new(),
+            lowercase: None,
+            folder: PathBuf::new(),
+            tokens_max: 512,
+            pack: Pack::Block,
+            valid_fraction: 0.01,
+            part_bytes: None,
+            zstd_level: 1,
+            bad_lines_max: None,
+            lanes: None,
+            memory_max: 4 << 30,
+        }
+    }
+}
+
+/// How documents lie in a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Format {
+    /// A file is a document.
+    #[default]
+    #[serde(rename = "text")]
+    TextFile,
+    /// A document is a run of lines; blank lines lie between documents.
+    TextParagraphs,
+    /// A line is a document; blank lines are passed over.
+    TextLines,
+    /// A line is a JSON object with a field of text.
+    Jsonl,
+    /// A row is a document; Parquet with a column of text.
+    Parquet,
+}
+
+impl PrepareConfig {
+    /// Number of lanes.
+    #[must_use]
+    pub fn lanes(&self) -> usize {
+        self.lanes.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get)).max(1)
+    }
+
+    /// Longest document in bytes of text.
+    #[must_use]
+    pub fn document_bytes_max(&self) -> u64 {
+        self.memory_max / self.lanes() as u64
+    }
+
+    /// The part of the configuration that says what the corpus is.
+    #[must_use]
+    pub fn corpus(&self) -> CorpusConfig {
+        CorpusConfig {
+            inputs: self.inputs.clone(),
+            format: self.format,
+            text_field: self.text_field.clone(),
+            id_field: self.id_field.clone(),
+            part_bytes: self.part_bytes,
+            document_bytes_max: self.document_bytes_max(),
+        }
+    }
+
+    /// All that is wrong with the values themselves, at once; paths are looked at later.
+    #[must_use]
+    pub fn problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        let mut require = |holds: bool, problem: &str| {
+            if !holds {
+                problems.push(problem.to_owned());
+            }
+        };
+        require(!self.inputs.is_empty(), "`prepare.inputs` is empty; name files, folders or globs");
+        require(!self.tokenizer.as_os_str().is_empty(), "`prepare.tokenizer` is missing; name a `tokenizer.json`");
+        require(!self.folder.as_os_str().is_empty(), "`prepare.folder` is missing; name the folder to write");
+        require((4..=32_767).contains(&self.tokens_max), "`prepare.tokens_max` must lie in 4..=32767");
+        require((0.0..=0.5).contains(&self.valid_fraction), "`prepare.valid_fraction` must lie in 0.0..=0.5");
+        require((1..=22).contains(&self.zstd_level), "`prepare.zstd_level` must lie in 1..=22");
+        require(self.lanes != Some(0), "`prepare.lanes` must be at least 1");
+        require(self.part_bytes != Some(0), "`prepare.part_bytes` must be at least 1");
+        require(
+            self.document_bytes_max() >= 1 << 20,
+            "`prepare.memory_max` must be at least 1 MiB for each of `prepare.lanes`",
+        );
+        problems
+    }
+
+    /// Refuses values that make no sense, all of them at once.
+    pub fn check(&self) -> Result<()> {
+        let problems = self.problems();
+        if problems.is_empty() { Ok(()) } else { Err(Error::Config(problems.join("\n"))) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_mistake_is_named_at_once() {
+        let config = PrepareConfig {
+            tokens_max: 2,
+            valid_fraction: 0.9,
+            zstd_level: 0,
+            lanes: Some(0),
+            part_bytes: Some(0),
+            memory_max: 5,
+            ..PrepareConfig::default()
+        };
+        assert_eq!(config.problems().len(), 9, "{:#?}", config.problems());
+    }
+
+    #[test]
+    fn formats_have_plain_names() {
+        let names = [
+            ("text", Format::TextFile),
+            ("text_paragraphs", Format::TextParagraphs),
+            ("text_lines", Format::TextLines),
+            ("jsonl", Format::Jsonl),
+            ("parquet", Format::Parquet),
+        ];
+        for (name, format) in names {
+            let config: PrepareConfig = toml::from_str(&format!("format = \"{name}\"")).expect("a known format");
+            assert_eq!(config.format, format);
+        }
+        assert!(toml::from_str::<PrepareConfig>("typo = 1").is_err(), "unknown keys are refused");
+    }
+}

@@ -1,0 +1,295 @@
+//! Randomness with an address: nothing is drawn from a shared stream.
+//!
+//! # The format, version 1
+//!
+//! Philox4x32-10 (Salmon et al., *Parallel Random Numbers: As Easy as 1, 2, 3*, SC 2011). The key is the first 64 bits,
+//! little endian, of BLAKE3 over [`DOMAIN`], seed, epoch, the length of the view's name (three little-endian `u64`), the
+//! name and the purpose. The counter is (sample's low half, sample's high half, copy, block). The words of block 0, 1,
+//! … follow one another; a number below `n` is `(word · n) >> 32`. Keyed by the view's *name*, so that adding a view
+//! changes no other view's draws.
+
+use std::cell::RefCell;
+
+use schemas::{Epoch, SampleIndex};
+
+/// What separates these keys from any other use of BLAKE3; its digit is the version of the format.
+pub const DOMAIN: &[u8] = b"cloze rng 1";
+
+/// Everything that a draw depends on.
+#[derive(Clone, Copy, Debug)]
+pub struct Address<'a> {
+    /// The run's seed.
+    pub seed: u64,
+    /// The pass over the data.
+    pub epoch: Epoch,
+    /// The stored sample, or whatever is numbered instead of samples.
+    pub sample: SampleIndex,
+    /// The copy (and piece) of the sample.
+    pub copy: u32,
+    /// The name of the view, empty outside of views.
+    pub view: &'a str,
+    /// What is being drawn.
+    pub purpose: &'a str,
+}
+
+/// A Philox key: the part of an address that rows share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key([u32; 2]);
+
+impl Key {
+    /// The key of everything but the row.
+    #[must_use]
+    pub fn new(seed: u64, epoch: Epoch, view: &str, purpose: &str) -> Self {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(DOMAIN).update(&seed.to_le_bytes()).update(&epoch.0.to_le_bytes());
+        hasher.update(&(view.len() as u64).to_le_bytes()).update(view.as_bytes()).update(purpose.as_bytes());
+        let mut words = [0; 2];
+        for (word, bytes) in words.iter_mut().zip(hasher.finalize().as_bytes().chunks_exact(4)) {
+            *word = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+        }
+        Self(words)
+    }
+
+    /// The generator of one row.
+    #[must_use]
+    pub fn row(self, sample: SampleIndex, copy: u32) -> Rng {
+        Rng { key: self.0, row: [low(sample.0), low(sample.0 >> 32), copy], block: 0, words: [0; 4], used: 4 }
+    }
+}
+
+/// The keys of one view in one epoch, each derived when first asked for: a row pays nothing for BLAKE3.
+#[derive(Debug)]
+pub struct Keys {
+    seed: u64,
+    epoch: Epoch,
+    view: String,
+    known: RefCell<Vec<(&'static str, Key)>>,
+}
+
+impl Keys {
+    /// No keys yet.
+    #[must_use]
+    pub fn new(seed: u64, epoch: Epoch, view: &str) -> Self {
+        Self { seed, epoch, view: view.to_owned(), known: RefCell::default() }
+    }
+
+    /// The epoch that they are for.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    fn get(&self, purpose: &'static str) -> Key {
+        let mut known = self.known.borrow_mut();
+        if let Some(&(_, key)) = known.iter().find(|(name, _)| *name == purpose) {
+            return key;
+        }
+        let key = Key::new(self.seed, self.epoch, &self.view, purpose);
+        known.push((purpose, key));
+        key
+    }
+}
+
+/// Where a view draws for one row: an [`Address`] without its purpose.
+#[derive(Clone, Copy, Debug)]
+pub struct RowAddress<'a> {
+    /// Seed, epoch and view.
+    pub keys: &'a Keys,
+    /// The stored sample.
+    pub sample: SampleIndex,
+    /// The copy and piece, as one number.
+    pub copy: u32,
+}
+
+impl RowAddress<'_> {
+    /// The generator for one purpose: [`Rng::at`] the full address.
+    #[must_use]
+    pub fn rng(&self, purpose: &'static str) -> Rng {
+        self.keys.get(purpose).row(self.sample, self.copy)
+    }
+}
+
+/// A counter-based generator: its words are a function of its address.
+#[derive(Clone, Debug)]
+pub struct Rng {
+    key: [u32; 2],
+    row: [u32; 3],
+    block: u32,
+    words: [u32; 4],
+    used: usize,
+}
+
+impl Rng {
+    /// The generator at an address.
+    #[must_use]
+    pub fn at(address: &Address<'_>) -> Self {
+        Key::new(address.seed, address.epoch, address.view, address.purpose).row(address.sample, address.copy)
+    }
+
+    /// The next word.
+    #[inline]
+    pub fn next_u32(&mut self) -> u32 {
+        if self.used == 4 {
+            let [a, b, c] = self.row;
+            self.words = philox([a, b, c, self.block], self.key);
+            self.block += 1;
+            self.used = 0;
+        }
+        self.used += 1;
+        self.words[self.used - 1]
+    }
+
+    /// A number below `n`, uniform up to `n / 2^32`.
+    #[inline]
+    pub fn below(&mut self, n: u32) -> u32 {
+        scale(self.next_u32(), n)
+    }
+
+    /// The next whole blocks' words, for `words.len()` numbers at once: what [`next_u32`](Self::next_u32) would give if
+    /// it began at a block; the rest of a block begun is skipped.
+    pub fn fill(&mut self, words: &mut [u32]) {
+        self.used = 4;
+        let mut chunks = words.chunks_exact_mut(4 * WIDE);
+        for chunk in &mut chunks {
+            self.wide(chunk);
+        }
+        let rest = chunks.into_remainder();
+        for chunk in rest.chunks_mut(4) {
+            let [a, b, c] = self.row;
+            let block = philox([a, b, c, self.block], self.key);
+            self.block += 1;
+            chunk.copy_from_slice(&block[..chunk.len()]);
+        }
+    }
+
+    /// [`WIDE`] blocks side by side: the same arithmetic on arrays, which the compiler turns into vector instructions.
+    fn wide(&mut self, words: &mut [u32]) {
+        let mut counter = [[self.row[0]; WIDE], [self.row[1]; WIDE], [self.row[2]; WIDE], [self.block; WIDE]];
+        for (lane, offset) in counter[3].iter_mut().zip(0_u32..) {
+            *lane += offset;
+        }
+        let [mut key0, mut key1] = self.key;
+        for _ in 0..ROUNDS {
+            let [c0, c1, c2, c3] = counter;
+            for lane in 0..WIDE {
+                let (product0, product1) = (wide(MULTIPLIER_0, c0[lane]), wide(MULTIPLIER_1, c2[lane]));
+                counter[0][lane] = low(product1 >> 32) ^ c1[lane] ^ key0;
+                counter[1][lane] = low(product1);
+                counter[2][lane] = low(product0 >> 32) ^ c3[lane] ^ key1;
+                counter[3][lane] = low(product0);
+            }
+            (key0, key1) = (key0.wrapping_add(WEYL_0), key1.wrapping_add(WEYL_1));
+        }
+        for (lane, block) in words.chunks_exact_mut(4).enumerate() {
+            for (word, column) in block.iter_mut().zip(&counter) {
+                *word = column[lane];
+            }
+        }
+        self.block += u32::try_from(WIDE).expect("a small constant");
+    }
+}
+
+const ROUNDS: usize = 10;
+const MULTIPLIER_0: u32 = 0xD251_1F53;
+const MULTIPLIER_1: u32 = 0xCD9E_8D57;
+const WEYL_0: u32 = 0x9E37_79B9;
+const WEYL_1: u32 = 0xBB67_AE85;
+
+/// Blocks computed side by side by [`Rng::fill`].
+const WIDE: usize = 8;
+
+/// One block of Philox4x32-10.
+#[inline]
+fn philox(mut counter: [u32; 4], [mut key0, mut key1]: [u32; 2]) -> [u32; 4] {
+    for _ in 0..ROUNDS {
+        let (product0, product1) = (wide(MULTIPLIER_0, counter[0]), wide(MULTIPLIER_1, counter[2]));
+        let (high0, high1) = (low(product0 >> 32), low(product1 >> 32));
+        counter = [high1 ^ counter[1] ^ key0, low(product1), high0 ^ counter[3] ^ key1, low(product0)];
+        (key0, key1) = (key0.wrapping_add(WEYL_0), key1.wrapping_add(WEYL_1));
+    }
+    counter
+}
+
+/// Maps a word to `0..n`.
+#[inline]
+#[must_use]
+pub fn scale(word: u32, n: u32) -> u32 {
+    low(wide(word, n) >> 32)
+}
+
+#[inline]
+fn wide(a: u32, b: u32) -> u64 {
+    u64::from(a) * u64::from(b)
+}
+
+/// The low half.
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "taking the low half is what it is for")]
+fn low(wide: u64) -> u32 {
+    wide as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_known_answers_of_random123() {
+        let check = |counter, key, expected| assert_eq!(philox(counter, key), expected);
+        check([0; 4], [0; 2], [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
+        check([u32::MAX; 4], [u32::MAX; 2], [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]);
+        check(
+            [0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e, 0x0370_7344],
+            [0xa409_3822, 0x299f_31d0],
+            [0xd16c_fe09, 0x94fd_cceb, 0x5001_e420, 0x2412_6ea1],
+        );
+    }
+
+    fn address(purpose: &str) -> Address<'_> {
+        Address { seed: 7, epoch: Epoch(3), sample: SampleIndex(1 << 33 | 5), copy: 2, view: "masked", purpose }
+    }
+
+    #[test]
+    fn many_at_once_are_the_same_as_one_by_one() {
+        for count in [0, 1, 3, 4, 5, 31, 32, 33, 500] {
+            let mut words = vec![0; count];
+            let mut bulk = Rng::at(&address("x"));
+            bulk.fill(&mut words);
+            let mut single = Rng::at(&address("x"));
+            assert_eq!(words, (0..count).map(|_| single.next_u32()).collect::<Vec<_>>(), "{count} words");
+            let mut again = [0; 4];
+            bulk.fill(&mut again);
+            assert_ne!(again.as_slice(), &words[..count.min(4)], "the next fill goes on");
+        }
+    }
+
+    #[test]
+    fn every_part_of_an_address_counts() {
+        let first = |address: Address<'_>| Rng::at(&address).next_u32();
+        let base = address("x");
+        let mut seen = std::collections::BTreeSet::from([first(base)]);
+        for other in [
+            Address { seed: 8, ..base },
+            Address { epoch: Epoch(4), ..base },
+            Address { sample: SampleIndex(5), ..base },
+            Address { copy: 3, ..base },
+            Address { view: "maske", purpose: "dx", ..base },
+            Address { purpose: "y", ..base },
+        ] {
+            assert!(seen.insert(first(other)), "{other:?}");
+        }
+        // Format: these words may never change.
+        let mut rng = Rng::at(&base);
+        assert_eq!([(); 5].map(|()| rng.next_u32()), [0, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn cached_keys_are_the_addresses_keys() {
+        let keys = Keys::new(7, Epoch(3), "masked");
+        let row = RowAddress { keys: &keys, sample: SampleIndex(1 << 33 | 5), copy: 2 };
+        for purpose in ["x", "y", "x"] {
+            let expected = Rng::at(&Address { purpose, ..address("") }).next_u32();
+            assert_eq!(row.rng(purpose).next_u32(), expected);
+        }
+    }
+}

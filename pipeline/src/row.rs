@@ -1,0 +1,142 @@
+//! One row of one view, written straight into the batch's buffers.
+
+use std::any::Any;
+
+use schemas::columns::{DOCUMENT, ORIGIN};
+use schemas::{BatchBuilder, Column, ColumnSpec, Element, ElementType, Sample, Vocab};
+
+/// A column of a batch in the making: `rows × width` values.
+#[derive(Clone, Debug)]
+pub struct Values {
+    spec: ColumnSpec,
+    buffer: Buffer,
+}
+
+#[derive(Clone, Debug)]
+enum Buffer {
+    I32(Vec<i32>),
+    I16(Vec<i16>),
+    U8(Vec<u8>),
+}
+
+impl Values {
+    /// `count` zeros.
+    #[must_use]
+    pub fn zeros(spec: ColumnSpec, count: usize) -> Self {
+        let buffer = match spec.element {
+            ElementType::I32 => Buffer::I32(vec![0; count]),
+            ElementType::I16 => Buffer::I16(vec![0; count]),
+            ElementType::U8 => Buffer::U8(vec![0; count]),
+        };
+        Self { spec, buffer }
+    }
+
+    /// Which column it is.
+    #[must_use]
+    pub fn spec(&self) -> ColumnSpec {
+        self.spec
+    }
+
+    /// Its values, if they are those of `column`.
+    pub fn get<T: Element>(&mut self, column: Column<T>) -> Option<&mut [T]> {
+        if self.spec != column.spec() {
+            return None;
+        }
+        let buffer: &mut dyn Any = match &mut self.buffer {
+            Buffer::I32(values) => values,
+            Buffer::I16(values) => values,
+            Buffer::U8(values) => values,
+        };
+        buffer.downcast_mut::<Vec<T>>().map(Vec::as_mut_slice)
+    }
+
+    /// Moves the values into `batch`.
+    pub fn push(self, batch: &mut BatchBuilder, view: &str, width: usize) {
+        let name = self.spec.name;
+        match self.buffer {
+            Buffer::I32(values) => batch.push(view, Column::new(name), width, values),
+            Buffer::I16(values) => batch.push(view, Column::new(name), width, values),
+            Buffer::U8(values) => batch.push(view, Column::new(name), width, values),
+        }
+    }
+}
+
+/// A finished row that an edit starts from.
+#[derive(Clone, Copy, Debug)]
+pub struct Row<'a> {
+    /// Its ids, padding included.
+    pub input_ids: &'a [i32],
+    /// Real tokens, specials included; the rest is padding.
+    pub tokens: usize,
+}
+
+/// The columns that a row has besides its ids. A column that nobody reads is not there.
+#[derive(Debug)]
+pub struct Cells<'a> {
+    pub(crate) columns: &'a mut [Values],
+    pub(crate) row: usize,
+    pub(crate) width: usize,
+}
+
+impl Cells<'_> {
+    /// This row of `column`, or nothing if nobody reads it.
+    pub fn get<T: Element>(&mut self, column: Column<T>) -> Option<&mut [T]> {
+        let cells = self.row * self.width..(self.row + 1) * self.width;
+        self.columns.iter_mut().find_map(|values| values.get(column)).map(|values| &mut values[cells])
+    }
+}
+
+/// A row being rendered.
+#[derive(Debug)]
+pub struct RowMut<'a> {
+    /// Where the ids go. An edit that declares `INPUT_IDS` finds its source's ids here, to be patched; one that does not
+    /// finds nothing.
+    pub input_ids: &'a mut [i32],
+    /// Real tokens; an edit finds its source's.
+    pub tokens: usize,
+    /// The other columns.
+    pub cells: Cells<'a>,
+}
+
+impl RowMut<'_> {
+    /// The plain frame: `[CLS]`, the content, `[SEP]`, padding; with origin and document where they are read.
+    ///
+    /// # Panics
+    /// If the content does not fit.
+    pub fn frame(&mut self, sample: &Sample<'_>, vocab: &Vocab) {
+        let (content, special) = (sample.input_ids.len(), vocab.special());
+        let [cls, sep, pad] = [special.cls, special.sep, special.pad].map(u32::cast_signed);
+        self.input_ids[0] = cls;
+        sample.input_ids.copy_into(&mut self.input_ids[1..=content]);
+        self.input_ids[content + 1] = sep;
+        self.input_ids[content + 2..].fill(pad);
+        self.tokens = content + 2;
+        if let Some(origin) = self.cells.get(ORIGIN) {
+            origin.fill(-1);
+            for (slot, index) in origin[1..=content].iter_mut().zip(i16::try_from(sample.offset).unwrap_or(i16::MAX)..)
+            {
+                *slot = index;
+            }
+        }
+        if let Some(document) = self.cells.get(DOCUMENT) {
+            document.fill(-1);
+            write_documents(sample, &mut document[1..=content]);
+        }
+    }
+}
+
+/// The low 31 bits of each token's document, run by run.
+fn write_documents(sample: &Sample<'_>, target: &mut [i32]) {
+    let mut begin = 0;
+    while begin < target.len() {
+        let stored = usize::from(sample.offset) + begin;
+        let next = sample.document_starts.partition_point(|&start| usize::from(start) <= stored);
+        let end = sample
+            .document_starts
+            .get(next)
+            .map_or(target.len(), |&start| (usize::from(start) - usize::from(sample.offset)).min(target.len()));
+        let name = u32::try_from(sample.document(begin) & 0x7FFF_FFFF).expect("31 bits");
+        target[begin..end].fill(name.cast_signed());
+        begin = end;
+    }
+}

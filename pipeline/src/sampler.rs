@@ -1,0 +1,384 @@
+//! From a batch's number to the rows in it.
+//!
+//! The stream is an endless sequence of rows. Row `r` is copy `r mod K` of position `p = r div K`; `p div N` is the epoch
+//! and `p mod N` the offset in it, N being the number of pieces (samples × pieces per sample). In each epoch the blocks
+//! (row groups) are permuted and cut into windows, and the pieces of a window are permuted. Batch `b` owns rows
+//! `b·rows .. (b+1)·rows`: batches run over the ends of epochs, so none is partial and nothing is dropped.
+//!
+//! A position is found by two binary searches and a permutation of a few steps, whatever its number: resuming at step
+//! a million costs what starting costs.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use schemas::{BatchIndex, Epoch, RowIndex, SampleIndex, Split};
+
+use crate::permutation::Permutation;
+use crate::rng::Key;
+
+/// A row group: the unit of decoding and of the coarse shuffle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Index of the shard in its split.
+    pub shard: u32,
+    /// Row group within the shard.
+    pub group: u32,
+    /// The first sample, counted over the split.
+    pub first: SampleIndex,
+    /// Samples.
+    pub rows: u32,
+}
+
+/// How the stream visits the samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Shuffled anew in every epoch.
+    Shuffled,
+    /// As stored: validation.
+    Stored,
+}
+
+/// What shapes a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SamplerOptions {
+    /// Rows that are made of one stored sample.
+    pub pieces: u32,
+    /// Adjacent copies of each.
+    pub copies: u32,
+    /// The run's seed.
+    pub seed: u64,
+    /// How the samples are visited.
+    pub order: Order,
+    /// Blocks per window, at most.
+    pub window_blocks: usize,
+}
+
+/// Which row is to be rendered: the name of everything that it depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pick {
+    /// The pass over the data.
+    pub epoch: Epoch,
+    /// The window, counted over all epochs: what decoded groups are kept by.
+    pub window: u64,
+    /// Index into [`Sampler::blocks`].
+    pub block: usize,
+    /// The stored row within the block.
+    pub row: usize,
+    /// The piece of the stored sample.
+    pub piece: u32,
+    /// The copy.
+    pub copy: u32,
+}
+
+/// The arithmetic of the stream.
+#[derive(Debug)]
+pub struct Sampler {
+    blocks: Vec<Block>,
+    pieces: u64,
+    copies: u64,
+    seed: u64,
+    order: Order,
+    /// Blocks per window, the same in every epoch.
+    window_sizes: Vec<usize>,
+    /// The last epochs asked for: lanes work on one, or on two around a border.
+    epochs: Mutex<Vec<Arc<EpochOrder>>>,
+}
+
+/// One epoch: the blocks in their order and where each window begins.
+#[derive(Debug)]
+struct EpochOrder {
+    epoch: Epoch,
+    /// Block at each place.
+    order: Vec<usize>,
+    windows: Vec<Window>,
+}
+
+#[derive(Debug)]
+struct Window {
+    /// The places of its blocks.
+    places: Range<usize>,
+    /// Its first offset in the epoch.
+    start: u64,
+    /// Pieces up to and including each of its blocks.
+    ends: Vec<u64>,
+    rows: Option<Permutation>,
+}
+
+impl Sampler {
+    /// The stream over a split.
+    ///
+    /// # Panics
+    /// If the split has no rows, or `pieces` or `copies` is 0.
+    #[must_use]
+    pub fn new(split: &Split, options: SamplerOptions) -> Self {
+        let SamplerOptions { pieces, copies, seed, order, window_blocks } = options;
+        assert!(pieces > 0 && copies > 0 && split.rows() > 0, "a stream has rows");
+        let blocks = blocks(split);
+        let window_sizes = balanced(blocks.len(), window_blocks);
+        let (pieces, copies) = (u64::from(pieces), u64::from(copies));
+        Self { blocks, pieces, copies, seed, order, window_sizes, epochs: Mutex::default() }
+    }
+
+    /// The row groups in stored order.
+    #[must_use]
+    pub fn blocks(&self) -> &[Block] {
+        &self.blocks
+    }
+
+    /// Rows of one epoch, copies counted.
+    #[must_use]
+    pub fn rows_per_epoch(&self) -> u64 {
+        self.blocks.iter().map(|block| u64::from(block.rows)).sum::<u64>() * self.pieces * self.copies
+    }
+
+    /// Adjacent copies of each row.
+    #[must_use]
+    pub fn copies(&self) -> u64 {
+        self.copies
+    }
+
+    /// Windows of one epoch.
+    #[must_use]
+    pub fn windows_per_epoch(&self) -> u64 {
+        self.window_sizes.len() as u64
+    }
+
+    /// Blocks of the largest window.
+    #[must_use]
+    pub fn window_blocks(&self) -> usize {
+        self.window_sizes.iter().copied().max().unwrap_or(0)
+    }
+
+    /// The fewest rows that any window of any epoch can have.
+    #[must_use]
+    pub fn window_rows_min(&self) -> u64 {
+        let mut rows: Vec<u64> = self.blocks.iter().map(|block| u64::from(block.rows)).collect();
+        rows.sort_unstable();
+        let fewest = self.window_sizes.iter().copied().min().unwrap_or(0);
+        rows[..fewest].iter().sum::<u64>() * self.pieces * self.copies
+    }
+
+    /// The row at `index` of the stream.
+    #[must_use]
+    pub fn pick(&self, index: RowIndex) -> Pick {
+        let per_epoch = self.rows_per_epoch() / self.copies;
+        let position = index.0 / self.copies;
+        let epoch = self.epoch(Epoch(position / per_epoch));
+        let copy = u32::try_from(index.0 % self.copies).expect("copies are a u32");
+        self.pick_in(&epoch, position % per_epoch, copy)
+    }
+
+    /// The rows `rows`, with the epoch looked up once for each of its runs.
+    #[must_use]
+    pub fn picks(&self, rows: Range<u64>) -> Vec<Pick> {
+        let per_epoch = self.rows_per_epoch() / self.copies;
+        let mut current = self.epoch(Epoch(rows.start / self.copies / per_epoch));
+        rows.map(|row| {
+            let position = row / self.copies;
+            if position / per_epoch != current.epoch.0 {
+                current = self.epoch(Epoch(position / per_epoch));
+            }
+            self.pick_in(&current, position % per_epoch, u32::try_from(row % self.copies).expect("copies are a u32"))
+        })
+        .collect()
+    }
+
+    /// The blocks of a window, in the epoch's order.
+    #[must_use]
+    pub fn window(&self, window: u64) -> Vec<usize> {
+        let epoch = self.epoch(Epoch(window / self.windows_per_epoch()));
+        let window = &epoch.windows[to_usize(window % self.windows_per_epoch())];
+        epoch.order[window.places.clone()].to_vec()
+    }
+
+    fn pick_in(&self, epoch: &EpochOrder, offset: u64, copy: u32) -> Pick {
+        let index = epoch.windows.partition_point(|window| window.start <= offset) - 1;
+        let window = &epoch.windows[index];
+        let within = offset - window.start;
+        let permuted = window.rows.as_ref().map_or(within, |permutation| permutation.apply(within));
+        let place = window.ends.partition_point(|&end| end <= permuted);
+        let block = epoch.order[window.places.start + place];
+        let in_block = permuted - if place == 0 { 0 } else { window.ends[place - 1] };
+        Pick {
+            epoch: epoch.epoch,
+            window: epoch.epoch.0 * self.windows_per_epoch() + index as u64,
+            block,
+            row: to_usize(in_block / self.pieces),
+            piece: u32::try_from(in_block % self.pieces).expect("pieces are a u32"),
+            copy,
+        }
+    }
+
+    fn epoch(&self, epoch: Epoch) -> Arc<EpochOrder> {
+        let mut known = self.epochs.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(order) = known.iter().find(|order| order.epoch == epoch) {
+            return Arc::clone(order);
+        }
+        let order = Arc::new(self.arrange(epoch));
+        known.retain(|order| order.epoch.0 + 1 >= epoch.0 && order.epoch.0 <= epoch.0 + 1);
+        known.push(Arc::clone(&order));
+        order
+    }
+
+    fn arrange(&self, epoch: Epoch) -> EpochOrder {
+        let count = self.blocks.len() as u64;
+        let shuffled = self.order == Order::Shuffled;
+        let mut rng = Key::new(self.seed, epoch, "", "blocks").row(SampleIndex(0), 0);
+        let blocks = Permutation::new(count, &mut rng);
+        let order: Vec<usize> =
+            (0..count).map(|place| to_usize(if shuffled { blocks.apply(place) } else { place })).collect();
+        let rows_key = Key::new(self.seed, epoch, "", "rows");
+        let mut windows: Vec<Window> = Vec::with_capacity(self.window_sizes.len());
+        let (mut place, mut start) = (0, 0);
+        for (index, &size) in (0..).zip(&self.window_sizes) {
+            let ends = self.ends(&order, place..place + size);
+            let pieces = ends.last().copied().unwrap_or(0);
+            let rows = shuffled.then(|| Permutation::new(pieces, &mut rows_key.row(SampleIndex(index), 0)));
+            windows.push(Window { places: place..place + size, start, ends, rows });
+            (place, start) = (place + size, start + pieces);
+        }
+        EpochOrder { epoch, order, windows }
+    }
+
+    fn ends(&self, order: &[usize], places: Range<usize>) -> Vec<u64> {
+        let pieces = order[places].iter().map(|&block| u64::from(self.blocks[block].rows) * self.pieces);
+        pieces
+            .scan(0, |end, pieces| {
+                *end += pieces;
+                Some(*end)
+            })
+            .collect()
+    }
+}
+
+/// The rows that batch `index` owns.
+#[must_use]
+pub fn rows_of(index: BatchIndex, rows_per_batch: u64) -> Range<u64> {
+    index.0 * rows_per_batch..(index.0 + 1) * rows_per_batch
+}
+
+fn blocks(split: &Split) -> Vec<Block> {
+    let mut first = SampleIndex(0);
+    let mut blocks = Vec::new();
+    for (shard, entry) in (0..).zip(&split.shards) {
+        for (group, &rows) in (0..).zip(&entry.groups) {
+            if rows > 0 {
+                blocks.push(Block { shard, group, first, rows });
+            }
+            first.0 += u64::from(rows);
+        }
+    }
+    blocks
+}
+
+/// Cuts `count` blocks into the fewest windows of at most `window` each, of sizes that differ by at most one: a last
+/// window of a block or two could not be filled ahead of time.
+fn balanced(count: usize, window: usize) -> Vec<usize> {
+    let windows = count.div_ceil(window.max(1));
+    (0..windows).map(|index| (index + 1) * count / windows - index * count / windows).collect()
+}
+
+fn to_usize(number: u64) -> usize {
+    usize::try_from(number).expect("rows and blocks of a split are addressable")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+    use schemas::Shard;
+
+    use super::*;
+
+    fn split(groups: &[&[u32]]) -> Split {
+        let shard = |groups: &&[u32]| Shard {
+            path: String::new(),
+            rows: groups.iter().map(|&rows| u64::from(rows)).sum(),
+            tokens: 0,
+            groups: groups.to_vec(),
+            bytes: 0,
+            blake3: String::new(),
+            content: String::new(),
+        };
+        Split { shards: groups.iter().map(shard).collect() }
+    }
+
+    fn options(seed: u64, window_blocks: usize) -> SamplerOptions {
+        SamplerOptions { pieces: 1, copies: 1, seed, order: Order::Shuffled, window_blocks }
+    }
+
+    #[test]
+    fn windows_are_of_one_size_or_nearly() {
+        assert_eq!(balanced(17, 16), [8, 9]);
+        assert_eq!(balanced(16, 16), [16]);
+        assert_eq!(balanced(3, 16), [3]);
+        assert_eq!(balanced(5, 1), [1; 5]);
+    }
+
+    proptest! {
+        #[test]
+        fn an_epoch_visits_every_piece_once_and_copies_are_adjacent(
+            groups in prop::collection::vec(prop::collection::vec(0_u32..9, 1..5), 1..6),
+            window_blocks in 1_usize..6, pieces in 1_u32..4, copies in 1_u32..4, seed: u64, epoch in 0_u64..3,
+        ) {
+            let groups: Vec<&[u32]> = groups.iter().map(Vec::as_slice).collect();
+            let split = split(&groups);
+            prop_assume!(split.rows() > 0);
+            let sampler = Sampler::new(&split, SamplerOptions { pieces, copies, seed, window_blocks, order: Order::Shuffled });
+            let rows = sampler.rows_per_epoch();
+            prop_assert_eq!(rows, split.rows() * u64::from(pieces * copies));
+            let picks = sampler.picks(epoch * rows..(epoch + 1) * rows);
+            let mut seen = BTreeMap::new();
+            for (index, pick) in (epoch * rows..).zip(&picks) {
+                prop_assert_eq!(*pick, sampler.pick(RowIndex(index)));
+                prop_assert_eq!(pick.epoch, Epoch(epoch));
+                prop_assert_eq!(u64::from(pick.copy), index % u64::from(copies));
+                prop_assert!(sampler.window(pick.window).contains(&pick.block));
+                *seen.entry((pick.block, pick.row, pick.piece)).or_insert(0) += 1;
+            }
+            prop_assert_eq!(seen.len() as u64 * u64::from(copies), rows);
+            prop_assert!(seen.values().all(|&count| count == copies));
+            prop_assert!(picks.windows(2).all(|pair| pair[0].window <= pair[1].window), "windows follow one another");
+        }
+    }
+
+    #[test]
+    fn epochs_differ_and_seeds_differ() {
+        let split = split(&[&[50, 50], &[50, 50, 17]]);
+        let order = |seed, epoch: u64| {
+            let sampler = Sampler::new(&split, options(seed, 2));
+            let picks = sampler.picks(epoch * 217..(epoch + 1) * 217);
+            picks.iter().map(|pick| (pick.block, pick.row)).collect::<Vec<_>>()
+        };
+        assert_eq!(order(1, 0), order(1, 0));
+        assert_ne!(order(1, 0), order(1, 1));
+        assert_ne!(order(1, 0), order(2, 0));
+    }
+
+    #[test]
+    fn a_batch_runs_over_the_end_of_an_epoch() {
+        let sampler = Sampler::new(&split(&[&[3, 4]]), options(5, 1));
+        let epochs: Vec<u64> = sampler.picks(rows_of(BatchIndex(1), 5)).iter().map(|pick| pick.epoch.0).collect();
+        assert_eq!(epochs, [0, 0, 1, 1, 1]);
+        let many: Vec<u64> = sampler.picks(0..21).iter().map(|pick| pick.epoch.0).collect();
+        assert_eq!(many.iter().filter(|&&epoch| epoch == 2).count(), 7, "a batch may be longer than an epoch");
+    }
+
+    #[test]
+    fn stored_order_is_stored_order() {
+        let sampler =
+            Sampler::new(&split(&[&[2], &[0, 1]]), SamplerOptions { pieces: 2, order: Order::Stored, ..options(5, 2) });
+        let picks: Vec<_> = sampler.picks(0..6).iter().map(|pick| (pick.block, pick.row, pick.piece)).collect();
+        assert_eq!(picks, [(0, 0, 0), (0, 0, 1), (0, 1, 0), (0, 1, 1), (1, 0, 0), (1, 0, 1)]);
+    }
+
+    #[test]
+    fn any_step_is_found_at_once() {
+        let groups = vec![2048; 100_000];
+        let sampler = Sampler::new(&split(&[&groups]), options(5, 16));
+        let began = std::time::Instant::now();
+        assert_eq!(sampler.picks(1 << 50..(1 << 50) + 256).len(), 256);
+        assert!(began.elapsed() < std::time::Duration::from_secs(1), "{:?}", began.elapsed());
+    }
+}

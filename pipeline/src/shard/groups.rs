@@ -1,0 +1,169 @@
+//! Decoded row groups: each decoded once per pass through its window, shared by all lanes, freed by arithmetic.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use schemas::Split;
+
+use super::reader::{Damage, Group, Promise, ShardReader};
+use crate::actor::starved;
+use crate::sampler::Block;
+
+/// The decoded groups of the windows in flight.
+///
+/// A window's slots are filled by the lanes that work in it and freed when the *reader* of the stream has received the
+/// last batch that touches it ([`release_before`](Self::release_before)): reference counting by arithmetic, without
+/// eviction and without waiting for memory, hence without deadlock. Batches in flight span at most two windows, so at
+/// most `2·W` groups are alive.
+#[derive(Debug)]
+pub struct Groups {
+    folder: PathBuf,
+    split: Split,
+    promise: Promise,
+    /// Whether one window is the whole split, which then stays decoded for good.
+    resident: bool,
+    shards: Vec<OnceLock<Result<ShardReader, Damage>>>,
+    windows: Mutex<BTreeMap<u64, Arc<Window>>>,
+    counts: Arc<Counts>,
+}
+
+/// Slots by block.
+type Window = Mutex<BTreeMap<usize, Arc<Slot>>>;
+
+#[derive(Debug, Default)]
+struct Slot {
+    claimed: AtomicBool,
+    group: OnceLock<Result<Alive, Damage>>,
+}
+
+/// A group that is counted for as long as it lives.
+#[derive(Debug)]
+struct Alive {
+    group: Group,
+    counts: Arc<Counts>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    decoded: AtomicU64,
+    decode_ns: AtomicU64,
+    alive: AtomicU64,
+    alive_max: AtomicU64,
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        self.counts.alive.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A decoded group, kept alive while it is held.
+#[derive(Clone, Debug)]
+pub struct Held(Arc<Slot>);
+
+impl std::ops::Deref for Held {
+    type Target = Group;
+
+    fn deref(&self) -> &Group {
+        match self.0.group.get() {
+            Some(Ok(alive)) => &alive.group,
+            _ => unreachable!("a slot is held after it was filled"),
+        }
+    }
+}
+
+impl Groups {
+    /// No groups yet. `resident`: the split is one window and stays decoded.
+    #[must_use]
+    pub fn new(folder: PathBuf, split: Split, promise: Promise, resident: bool) -> Self {
+        let shards = split.shards.iter().map(|_| OnceLock::new()).collect();
+        Self { folder, split, promise, resident, shards, windows: Mutex::default(), counts: Arc::default() }
+    }
+
+    /// The groups of `blocks` in `window`, each decoded by the first that asks for it.
+    ///
+    /// `rank` of `ranks` is the asking lane: it begins at its own share of the blocks, so that lanes that enter a window
+    /// together share the decoding, and waits for another's work only when nothing is left to begin.
+    pub fn get(
+        &self,
+        window: u64,
+        blocks: &[(usize, Block)],
+        (rank, ranks): (usize, usize),
+    ) -> Result<BTreeMap<usize, Held>, Damage> {
+        let slots = self.slots(window, blocks);
+        let first = if slots.is_empty() { 0 } else { rank % ranks * slots.len() / ranks };
+        let (before, after) = slots.split_at(first);
+        for (_, block, slot) in after.iter().chain(before) {
+            if slot.group.get().is_none() && !slot.claimed.swap(true, Ordering::Relaxed) {
+                slot.group.get_or_init(|| self.decode(*block));
+            }
+        }
+        let held = |(index, block, slot): (usize, Block, Arc<Slot>)| {
+            if slot.group.get().is_none() {
+                starved(|| slot.group.get_or_init(|| self.decode(block)).is_ok());
+            }
+            match slot.group.get() {
+                Some(Err(damage)) => Err(damage.clone()),
+                _ => Ok((index, Held(slot))),
+            }
+        };
+        slots.into_iter().map(held).collect()
+    }
+
+    /// Frees all windows before `window`: nobody will ask for them again.
+    pub fn release_before(&self, window: u64) {
+        if !self.resident {
+            let mut windows = self.lock();
+            let kept = windows.split_off(&window);
+            let freed = std::mem::replace(&mut *windows, kept);
+            // The buffers go after the lock, so that no lane waits for the allocator.
+            drop(windows);
+            drop(freed);
+        }
+    }
+
+    /// Groups decoded so far.
+    pub fn decoded(&self) -> u64 {
+        self.counts.decoded.load(Ordering::Relaxed)
+    }
+
+    /// Nanoseconds spent decoding and verifying, over all lanes.
+    pub fn decode_ns(&self) -> u64 {
+        self.counts.decode_ns.load(Ordering::Relaxed)
+    }
+
+    /// The most groups that were alive at once.
+    pub fn alive_max(&self) -> u64 {
+        self.counts.alive_max.load(Ordering::Relaxed)
+    }
+
+    fn slots(&self, window: u64, blocks: &[(usize, Block)]) -> Vec<(usize, Block, Arc<Slot>)> {
+        // A resident split has one window per epoch, all of the same blocks.
+        let key = if self.resident { 0 } else { window };
+        let window = Arc::clone(self.lock().entry(key).or_default());
+        let mut slots = window.lock().unwrap_or_else(PoisonError::into_inner);
+        blocks.iter().map(|&(index, block)| (index, block, Arc::clone(slots.entry(index).or_default()))).collect()
+    }
+
+    fn decode(&self, block: Block) -> Result<Alive, Damage> {
+        let began = std::time::Instant::now();
+        let shard = block.shard as usize;
+        let reader = self.shards[shard].get_or_init(|| {
+            let entry = &self.split.shards[shard];
+            ShardReader::open(self.folder.join(&entry.path), entry, self.promise)
+        });
+        let group = reader.as_ref().map_err(Clone::clone)?.read(block.group as usize)?;
+        let alive = self.counts.alive.fetch_add(1, Ordering::Relaxed) + 1;
+        self.counts.alive_max.fetch_max(alive, Ordering::Relaxed);
+        self.counts.decoded.fetch_add(1, Ordering::Relaxed);
+        let spent = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.counts.decode_ns.fetch_add(spent, Ordering::Relaxed);
+        Ok(Alive { group, counts: Arc::clone(&self.counts) })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Window>>> {
+        self.windows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

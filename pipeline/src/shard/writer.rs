@@ -1,0 +1,237 @@
+//! Samples to shards.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::types::{ArrowPrimitiveType, UInt16Type, UInt32Type, UInt64Type};
+use arrow_array::{ArrayRef, ListArray, RecordBatch, UInt16Array};
+use arrow_buffer::{OffsetBuffer, ScalarBuffer};
+use arrow_schema::{DataType, Field, SchemaRef};
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, Encoding, ZstdLevel};
+use parquet::errors::ParquetError;
+use parquet::file::properties::WriterProperties;
+use parquet::schema::types::ColumnPath;
+use schemas::atomic::{Folder, Pending};
+use schemas::sample::{ROWS_PER_GROUP, id_type, shard_schema};
+use schemas::{Shard, TokenIds};
+
+use super::ContentHasher;
+use crate::pack::Packed;
+use crate::{Error, Result};
+
+/// Row groups per shard: about 270 M tokens of 510-token rows, a file of some 400 MB.
+const GROUPS_PER_SHARD: usize = 256;
+
+/// Writes one split of one part as `SPLIT/part-PPPPP-SS.parquet`, one file open at a time.
+#[derive(Debug)]
+pub struct ShardWriter {
+    folder: Folder,
+    prefix: String,
+    schema: SchemaRef,
+    properties: WriterProperties,
+    groups_per_shard: usize,
+    rows: Rows,
+    open: Option<OpenShard>,
+    shards: Vec<Shard>,
+}
+
+/// A row group's worth of rows.
+#[derive(Debug, Default)]
+struct Rows {
+    wide: bool,
+    narrow_ids: Vec<u16>,
+    wide_ids: Vec<u32>,
+    id_offsets: Vec<i32>,
+    document_starts: Vec<u16>,
+    documents: Vec<u64>,
+    document_offsets: Vec<i32>,
+    sources: Vec<u16>,
+}
+
+#[derive(Debug)]
+struct OpenShard {
+    writer: ArrowWriter<Hashing>,
+    content: ContentHasher,
+    tokens: u64,
+    groups: Vec<u32>,
+}
+
+impl ShardWriter {
+    /// A writer of shards named `prefix-00.parquet`, `prefix-01.parquet`, … in `folder`, compressed by `zstd_level`.
+    #[must_use]
+    pub fn new(folder: &Folder, prefix: String, vocab_size: u32, zstd_level: i32) -> Self {
+        Self {
+            folder: folder.clone(),
+            prefix,
+            schema: shard_schema(vocab_size),
+            properties: properties(zstd_level),
+            groups_per_shard: GROUPS_PER_SHARD,
+            rows: Rows { wide: id_type(vocab_size) == DataType::UInt32, ..Rows::default() },
+            open: None,
+            shards: Vec::new(),
+        }
+    }
+
+    /// Adds a sample.
+    pub fn write(&mut self, sample: Packed<'_>) -> Result<()> {
+        self.rows.push(sample);
+        if self.rows.len() == ROWS_PER_GROUP { self.flush_group() } else { Ok(()) }
+    }
+
+    /// Completes the last shard. Returns all of them, in order.
+    pub fn finish(mut self) -> Result<Vec<Shard>> {
+        if self.rows.len() > 0 {
+            self.flush_group()?;
+        }
+        self.close_shard()?;
+        Ok(self.shards)
+    }
+
+    fn flush_group(&mut self) -> Result<()> {
+        let name = self.shard_name();
+        let open = match &mut self.open {
+            Some(open) => open,
+            closed => closed.insert(OpenShard::begin(&self.folder, &name, &self.schema, &self.properties)?),
+        };
+        let batch = self.rows.hash(&mut open.content).take(&self.schema);
+        open.groups.push(u32::try_from(batch.num_rows()).expect("a row group is small"));
+        open.tokens += batch.column(0).as_any().downcast_ref::<ListArray>().map_or(0, |ids| ids.values().len() as u64);
+        let written = open.writer.write(&batch).and_then(|()| open.writer.flush());
+        written.map_err(|error| write_error(&self.folder.path().join(&name), error))?;
+        if open.groups.len() == self.groups_per_shard { self.close_shard() } else { Ok(()) }
+    }
+
+    fn shard_name(&self) -> String {
+        format!("{}-{:02}.parquet", self.prefix, self.shards.len())
+    }
+
+    fn close_shard(&mut self) -> Result<()> {
+        let Some(open) = self.open.take() else { return Ok(()) };
+        let path = self.shard_name();
+        let target = self.folder.path().join(&path);
+        let file = open.writer.into_inner().map_err(|error| write_error(&target, error))?;
+        let blake3 = file.hasher.finalize().to_hex().to_string();
+        let bytes = file.pending.commit()?;
+        let rows = open.groups.iter().map(|&rows| u64::from(rows)).sum();
+        let content = open.content.finish();
+        self.shards.push(Shard { path, rows, tokens: open.tokens, groups: open.groups, bytes, blake3, content });
+        Ok(())
+    }
+}
+
+/// What the format asks for, and nothing that varies between machines or versions of this program.
+fn properties(zstd_level: i32) -> WriterProperties {
+    WriterProperties::builder()
+        .set_created_by("cloze".into())
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(zstd_level).expect("checked by the configuration")))
+        .set_max_row_group_row_count(Some(ROWS_PER_GROUP))
+        // Ids of natural text fill a dictionary at once; split bytes compress better and decode faster.
+        .set_dictionary_enabled(false)
+        .set_column_encoding(ColumnPath::from("input_ids.list.item"), Encoding::BYTE_STREAM_SPLIT)
+        .build()
+}
+
+impl OpenShard {
+    fn begin(folder: &Folder, name: &str, schema: &SchemaRef, properties: &WriterProperties) -> Result<Self> {
+        let file = Hashing { pending: folder.begin(name)?, hasher: blake3::Hasher::new() };
+        let writer = ArrowWriter::try_new(file, schema.clone(), Some(properties.clone()))
+            .map_err(|error| write_error(&folder.path().join(name), error))?;
+        Ok(Self { writer, content: ContentHasher::default(), tokens: 0, groups: Vec::new() })
+    }
+}
+
+/// The disk's own words where there are any: they name the file and the way out.
+fn write_error(path: &Path, error: ParquetError) -> Error {
+    match error {
+        ParquetError::External(source) => match source.downcast::<io::Error>() {
+            Ok(error) => Error::Io(*error),
+            Err(source) => shard_error(path, source.to_string()),
+        },
+        other => shard_error(path, other.to_string()),
+    }
+}
+
+fn shard_error(path: &Path, message: String) -> Error {
+    Error::Shard { path: path.to_owned(), group: None, message }
+}
+
+impl Rows {
+    fn len(&self) -> usize {
+        self.sources.len()
+    }
+
+    fn push(&mut self, sample: Packed<'_>) {
+        let end = |length: usize| i32::try_from(length).expect("a row group has far fewer than 2^31 tokens");
+        if self.id_offsets.is_empty() {
+            self.id_offsets.push(0);
+            self.document_offsets.push(0);
+        }
+        if self.wide {
+            self.wide_ids.extend_from_slice(sample.input_ids);
+        } else {
+            let narrow = |&id: &u32| u16::try_from(id).expect("the vocabulary has at most 65,536 ids");
+            self.narrow_ids.extend(sample.input_ids.iter().map(narrow));
+        }
+        self.id_offsets.push(end(self.narrow_ids.len() + self.wide_ids.len()));
+        self.document_starts.extend_from_slice(sample.document_starts);
+        self.documents.extend_from_slice(sample.documents);
+        self.document_offsets.push(end(self.documents.len()));
+        self.sources.push(sample.source);
+    }
+
+    /// Adds all rows to the content hash.
+    fn hash(&mut self, content: &mut ContentHasher) -> &mut Self {
+        let range = |offsets: &[i32], row: usize| {
+            let at = |index: usize| usize::try_from(offsets[index]).expect("offsets grow from 0");
+            at(row)..at(row + 1)
+        };
+        for (row, &source) in self.sources.iter().enumerate() {
+            let (ids, documents) = (range(&self.id_offsets, row), range(&self.document_offsets, row));
+            let ids = if self.wide { TokenIds::U32(&self.wide_ids[ids]) } else { TokenIds::U16(&self.narrow_ids[ids]) };
+            content.row(ids, &self.document_starts[documents.clone()], &self.documents[documents], source);
+        }
+        self
+    }
+
+    /// The rows as a record batch, leaving none.
+    fn take(&mut self, schema: &SchemaRef) -> RecordBatch {
+        let Self { wide, narrow_ids, wide_ids, id_offsets, document_starts, documents, document_offsets, sources } =
+            std::mem::replace(self, Self { wide: self.wide, ..Self::default() });
+        let ids =
+            if wide { list::<UInt32Type>(wide_ids, id_offsets) } else { list::<UInt16Type>(narrow_ids, id_offsets) };
+        let columns: Vec<ArrayRef> = vec![
+            ids,
+            list::<UInt16Type>(document_starts, document_offsets.clone()),
+            list::<UInt64Type>(documents, document_offsets),
+            Arc::new(UInt16Array::from(sources)),
+        ];
+        RecordBatch::try_new(schema.clone(), columns).expect("the columns are those of the schema")
+    }
+}
+
+fn list<T: ArrowPrimitiveType>(values: Vec<T::Native>, offsets: Vec<i32>) -> ArrayRef {
+    let field = Arc::new(Field::new("item", T::DATA_TYPE, false));
+    let values = Arc::new(arrow_array::PrimitiveArray::<T>::new(ScalarBuffer::from(values), None));
+    Arc::new(ListArray::new(field, OffsetBuffer::new(ScalarBuffer::from(offsets)), values, None))
+}
+
+/// Hashes what it passes on.
+#[derive(Debug)]
+struct Hashing {
+    pending: Pending,
+    hasher: blake3::Hasher,
+}
+
+impl Write for Hashing {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = self.pending.write(bytes)?;
+        self.hasher.update(&bytes[..count]);
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.pending.flush()
+    }
+}

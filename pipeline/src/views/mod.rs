@@ -1,0 +1,84 @@
+//! Every way of seeing a sample: one file, one line each.
+//!
+//! A *frame* makes a row of a sample ([`original`]); an *edit* changes or annotates the row of another view ([`mask`],
+//! [`window`]). Either is a pure function of its address and of the sample.
+
+use schemas::{ColumnSpec, Sample, Vocab};
+
+use crate::rng::RowAddress;
+use crate::row::{Row, RowMut};
+
+schemas::registry! {
+    /// Every way a sample can be seen.
+    pub enum AnyView: View {
+        mask::Mask,
+        original::Original,
+        window::Window,
+    }
+}
+
+/// The key of a view in `[views]`, and the first half of its columns' names.
+pub type ViewName = String;
+
+/// The frame that edits start from unless they say otherwise. It need not be configured.
+pub const ORIGINAL: &str = "original";
+
+/// One way of seeing a sample. The struct *is* its configuration; its `Default` is the usual choice of the literature.
+pub trait View: Send + Sync {
+    /// The view that an edit starts from; a frame has none.
+    fn of(&self) -> Option<&ViewName>;
+
+    /// What it adds to or changes of the row. Attention mask, origin and document come with the frame.
+    fn columns(&self) -> &'static [ColumnSpec];
+
+    /// The width of its rows when the data's is `row_width`.
+    fn width(&self, row_width: u32) -> u32 {
+        row_width
+    }
+
+    /// What is wrong with its configuration: key and message.
+    fn problems(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+
+    /// Writes the row. Randomness comes from `at` alone.
+    fn render(&self, source: Source<'_>, vocab: &Vocab, at: &RowAddress<'_>, row: &mut RowMut<'_>);
+}
+
+/// What a row is made of.
+#[derive(Clone, Copy, Debug)]
+pub enum Source<'a> {
+    /// The stored sample, or a piece of it: for frames.
+    Sample(&'a Sample<'a>),
+    /// The row of the view that the edit is of.
+    Row(Row<'a>),
+}
+
+impl<'a> Source<'a> {
+    /// The sample, for a frame.
+    ///
+    /// # Panics
+    /// If it is a row: collation hands frames samples.
+    #[must_use]
+    pub fn sample(self) -> &'a Sample<'a> {
+        match self {
+            Self::Sample(sample) => sample,
+            Self::Row(_) => panic!("a frame is rendered from a sample"),
+        }
+    }
+
+    /// The row, for an edit.
+    ///
+    /// # Panics
+    /// If it is a sample: collation hands edits rows.
+    #[must_use]
+    pub fn row(self) -> Row<'a> {
+        match self {
+            Self::Row(row) => row,
+            Self::Sample(_) => panic!("an edit is rendered from a row"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod contract;

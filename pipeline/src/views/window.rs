@@ -1,0 +1,158 @@
+//! A near neighbour for every token.
+//!
+//! **What.** For each token of a row, the column of one other token near it.
+//!
+//! **Why.** TACO pulls the global part of neighbouring tokens together: these are its positives.
+//!
+//! **Definition.** Offsets `−m..=m` without 0, `m = offset_max`, uniformly. `edge = "window"`: only offsets that stay
+//! among the row's real tokens. `edge = "anywhere"`: an offset that leaves them is replaced by a uniform position of the
+//! row other than the anchor. Anchors and positives are any real tokens, special ones included. Padding, and the
+//! only token of a row, have none (−1).
+//!
+//! **Columns.** `positives`.
+//!
+//! **Reference.** Fu et al., *Contextual Representation Learning beyond Masked Language Modeling* (TACO), ACL 2022,
+//! section 3.2. Its window W = 5 is `offset_max = 2`; its released code treats borders as `"anywhere"`.
+
+use std::cell::RefCell;
+
+use schemas::columns::POSITIVES;
+use schemas::{ColumnSpec, Vocab};
+use serde::{Deserialize, Serialize};
+
+use super::{ORIGINAL, Source, View, ViewName};
+use crate::rng::{Rng, RowAddress};
+use crate::row::RowMut;
+
+/// Draws a neighbour for every token.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Window {
+    /// The view whose tokens are paired.
+    pub of: ViewName,
+    /// The largest distance.
+    pub offset_max: u16,
+    /// What happens where the window leaves the row.
+    pub edge: Edge,
+}
+
+/// What happens where the window leaves the row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Edge {
+    /// Draw among the offsets that stay inside.
+    #[default]
+    Window,
+    /// Draw among all offsets; one that leaves is replaced by any other position of the row.
+    Anywhere,
+}
+
+impl Default for Window {
+    fn default() -> Self {
+        Self { of: ORIGINAL.to_owned(), offset_max: 2, edge: Edge::Window }
+    }
+}
+
+impl View for Window {
+    fn of(&self) -> Option<&ViewName> {
+        Some(&self.of)
+    }
+
+    fn columns(&self) -> &'static [ColumnSpec] {
+        const { &[POSITIVES.spec()] }
+    }
+
+    fn problems(&self) -> Vec<(&'static str, String)> {
+        let valid = 1..=OFFSET_MAX;
+        let message = || format!("{} is not a distance; give a number from 1 to {OFFSET_MAX}", self.offset_max);
+        if valid.contains(&self.offset_max) { Vec::new() } else { vec![("offset_max", message())] }
+    }
+
+    fn render(&self, source: Source<'_>, _: &Vocab, at: &RowAddress<'_>, row: &mut RowMut<'_>) {
+        let Some(positives) = row.cells.get(POSITIVES) else { return };
+        let (positives, padding) = positives.split_at_mut(source.row().tokens);
+        padding.fill(-1);
+        if positives.len() < 2 {
+            positives.fill(-1);
+            return;
+        }
+        let reach = usize::from(self.offset_max);
+        let border = reach.min(positives.len());
+        let inner = border..positives.len().saturating_sub(reach).max(border);
+        let (head, tail) = (0..inner.start, inner.end..positives.len());
+        self.draw_inner(&mut positives[inner.clone()], inner.start, &mut at.rng("offsets"));
+        let mut rng = at.rng("border");
+        let tokens = positives.len();
+        for anchor in head.chain(tail) {
+            positives[anchor] = self.draw_border(anchor, tokens, &mut rng);
+        }
+    }
+}
+
+/// Wider windows than any row make no sense, and words are split into at least two digits.
+const OFFSET_MAX: u16 = 1 << 14;
+
+/// Words from which one chunk's digits are taken.
+const LANES: usize = 32;
+
+thread_local! {
+    static WORDS: RefCell<Vec<u32>> = RefCell::default();
+}
+
+impl Window {
+    /// Anchors whose whole window is inside. One word gives several draws: the integer part of `word · choices / 2^32`
+    /// is one, the fraction the word for the next, as long as 2^16 remains between the fraction's grain and a choice.
+    fn draw_inner(&self, positives: &mut [i16], first: usize, rng: &mut Rng) {
+        let choices = 2 * u32::from(self.offset_max);
+        let digits = (16 / (u32::BITS - (choices - 1).leading_zeros())).max(1) as usize;
+        let chunk_len = digits * LANES;
+        WORDS.with_borrow_mut(|words| {
+            words.resize(positives.len().div_ceil(chunk_len) * LANES, 0);
+            rng.fill(words);
+            for ((index, chunk), words) in
+                positives.chunks_mut(chunk_len).enumerate().zip(words.chunks_exact_mut(LANES))
+            {
+                self.spread(chunk, words, to_i16(first + index * chunk_len), choices);
+            }
+        });
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "the halves of a product; offsets are below 2^15")]
+    fn spread(&self, positives: &mut [i16], words: &mut [u32], first: i16, choices: u32) {
+        let reach = self.offset_max.cast_signed();
+        for (base, slots) in (first..).step_by(LANES).zip(positives.chunks_mut(LANES)) {
+            for ((slot, word), lane) in slots.iter_mut().zip(words.iter_mut()).zip(0_i16..) {
+                let product = u64::from(*word) * u64::from(choices);
+                *word = product as u32;
+                let draw = (product >> 32) as u16;
+                // 0, 1, …, 2m − 1 become −m, …, −1, 1, …, m.
+                let offset = draw.cast_signed() - reach + i16::from(draw >= self.offset_max);
+                *slot = base + lane + offset;
+            }
+        }
+    }
+
+    fn draw_border(&self, anchor: usize, tokens: usize, rng: &mut Rng) -> i16 {
+        let reach = usize::from(self.offset_max);
+        let (low, high) = (anchor.saturating_sub(reach), (anchor + reach).min(tokens - 1));
+        let drawn = match self.edge {
+            Edge::Window => other(low, high, anchor, rng),
+            Edge::Anywhere => {
+                // Around an anchor moved to `reach`, so that positions are not negative.
+                let moved = other(0, 2 * reach, reach, rng) + anchor;
+                if moved >= reach && moved - reach < tokens { moved - reach } else { other(0, tokens - 1, anchor, rng) }
+            }
+        };
+        to_i16(drawn)
+    }
+}
+
+/// A uniform position of `low..=high` other than `anchor`, which lies in it.
+fn other(low: usize, high: usize, anchor: usize, rng: &mut Rng) -> usize {
+    let drawn = low + rng.below(u32::try_from(high - low).expect("a row is short")) as usize;
+    drawn + usize::from(drawn >= anchor)
+}
+
+fn to_i16(position: usize) -> i16 {
+    i16::try_from(position).expect("the plan refuses rows of 2^15 tokens and more")
+}

@@ -1,0 +1,166 @@
+//! The verbs. A run is configured by its file (`--config`, `--set`), never by flags; flags say what to do with a run.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Pretrains BERT-style encoders: corpus preparation, a resumable trainer, a throughput profiler.
+#[derive(Debug, Parser)]
+#[command(name = "cloze", version, about, propagate_version = true, max_term_width = 100)]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+/// A configuration file with overrides.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ConfigArgs {
+    /// The run's configuration.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: PathBuf,
+    /// Override one key, as often as needed: `--set train.steps=100`.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+}
+
+/// One verb per file of `commands/`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Train a tokenizer on the corpus of `[prepare]`.
+    #[command(subcommand)]
+    Tokenizer(TokenizerVerb),
+    /// Turn the corpus of `[prepare]` into shards and a manifest. Run it again to continue.
+    Prepare(ConfigArgs),
+    /// Check a configuration against its data and print the run before it costs anything.
+    Plan {
+        #[command(flatten)]
+        config: ConfigArgs,
+        /// Print one JSON object instead.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Plan and run. The same command resumes.
+    #[cfg(feature = "train")]
+    Train {
+        #[command(flatten)]
+        config: ConfigArgs,
+        /// Repeat the first N micro-batches for ever: the speed of a loader that costs nothing. Saves nothing.
+        #[arg(long, value_name = "N")]
+        replay: Option<u64>,
+        /// Slow one phase on purpose, to rehearse a preemption: `data`, `step`, `validation` or `checkpoint`.
+        #[arg(long, value_name = "PHASE=MS")]
+        slow: Option<String>,
+    },
+    /// Find out which actor the others wait for.
+    Profile {
+        #[command(flatten)]
+        config: ConfigArgs,
+        /// Which half to run.
+        #[arg(long, value_enum, default_value_t = Half::Online)]
+        half: Half,
+        /// Micro-batches to run through the online half.
+        #[arg(long, default_value_t = 500)]
+        batches: u64,
+        /// Pretend that a training step takes this long; 0 takes batches as fast as they come.
+        #[arg(long, default_value_t = 0.0)]
+        step_ms: f64,
+        /// Slow one actor on purpose: `lane=5` makes every batch, `writer=20` every shard take so many ms longer.
+        #[arg(long, value_name = "ACTOR=MS")]
+        slow: Option<String>,
+        /// Print one JSON object instead.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Look at data.
+    #[command(subcommand)]
+    Inspect(InspectVerb),
+    /// Write a checkpoint as a folder that `transformers` loads.
+    #[cfg(feature = "train")]
+    Export {
+        /// The run folder.
+        #[arg(long)]
+        run: PathBuf,
+        /// The folder to write.
+        #[arg(long)]
+        out: PathBuf,
+        /// The step to export; the newest checkpoint if left out.
+        #[arg(long)]
+        step: Option<u64>,
+    },
+    /// Fill in the `[MASK]`s of a sentence.
+    #[cfg(feature = "train")]
+    Fill {
+        /// The run folder.
+        #[arg(long)]
+        run: PathBuf,
+        /// Words to show for each mask.
+        #[arg(long, default_value_t = 5)]
+        top: usize,
+        /// Sentences with `[MASK]` in them.
+        #[arg(required = true)]
+        texts: Vec<String>,
+    },
+    /// Compute losses and gradients of given tensors with the functions that training uses.
+    #[cfg(feature = "train")]
+    Parity {
+        /// The cases.
+        #[arg(long = "in", value_name = "FILE")]
+        input: PathBuf,
+        /// Where the results go.
+        #[arg(long = "out", value_name = "FILE")]
+        output: PathBuf,
+        /// Precision of the computation.
+        #[arg(long, value_enum, default_value_t = Dtype::F64)]
+        dtype: Dtype,
+    },
+}
+
+/// What to do about a tokenizer.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TokenizerVerb {
+    /// Train one on the training split of `[prepare] inputs`, as `[tokenizer]` says; the same bytes every time.
+    Train(ConfigArgs),
+}
+
+/// What to look at.
+#[derive(Debug, Subcommand)]
+pub(crate) enum InspectVerb {
+    /// The rows of a micro-batch: masked, replaced and kept tokens, positives, source documents.
+    Batch {
+        /// Its number in the stream.
+        index: u64,
+        #[command(flatten)]
+        config: ConfigArgs,
+        /// Rows to show.
+        #[arg(long, default_value_t = 4)]
+        rows: usize,
+    },
+    /// The samples of a shard, decoded.
+    Shard {
+        /// A shard of a prepared folder.
+        file: PathBuf,
+        /// Samples to show.
+        #[arg(long, default_value_t = 4)]
+        rows: usize,
+    },
+}
+
+/// A half of the pipeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Half {
+    /// Index to batch, against a null or a simulated trainer.
+    Online,
+    /// Part to shards, against a null writer.
+    Prepare,
+}
+
+/// The precision of `cloze parity`.
+#[cfg(feature = "train")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Dtype {
+    /// 32-bit.
+    F32,
+    /// 64-bit.
+    F64,
+}

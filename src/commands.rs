@@ -1,0 +1,42 @@
+//! One file per verb.
+
+#[cfg(feature = "train")]
+mod export;
+#[cfg(feature = "train")]
+mod fill;
+mod inspect;
+#[cfg(feature = "train")]
+mod parity;
+mod plan;
+mod prepare;
+mod profile;
+mod tokenizer;
+#[cfg(feature = "train")]
+mod train;
+
+use std::process::ExitCode;
+
+use crate::cli::{InspectVerb, TokenizerVerb, Verb};
+
+/// Runs a verb. The code is 0 but for a training that a signal stopped.
+pub(crate) fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
+    match verb {
+        Verb::Tokenizer(TokenizerVerb::Train(config)) => tokenizer::train(&config)?,
+        Verb::Prepare(config) => prepare::run(&config)?,
+        Verb::Plan { config, json } => plan::run(&config, json)?,
+        #[cfg(feature = "train")]
+        Verb::Train { config, replay, slow } => return train::run(&config, replay, slow.as_deref()),
+        Verb::Profile { config, half, batches, step_ms, slow, json } => {
+            profile::run(&config, &profile::Options { half, batches, step_ms, slow, json })?;
+        }
+        Verb::Inspect(InspectVerb::Batch { index, config, rows }) => inspect::batch(index, &config, rows)?,
+        Verb::Inspect(InspectVerb::Shard { file, rows }) => inspect::shard(&file, rows)?,
+        #[cfg(feature = "train")]
+        Verb::Export { run, out, step } => export::run(&run, &out, step)?,
+        #[cfg(feature = "train")]
+        Verb::Fill { run, top, texts } => fill::run(&run, top, &texts)?,
+        #[cfg(feature = "train")]
+        Verb::Parity { input, output, dtype } => parity::run(&input, &output, dtype)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,59 @@
+//! `cloze fill`: the best words for each `[MASK]`, beside what a model without context would say.
+
+use std::path::Path;
+
+use anyhow::Context as _;
+use pipeline::tokenize::{self, Tokenizer as _};
+use schemas::Vocab;
+use trainer::fill::{Filler, Guess};
+
+use crate::exit::Usage;
+use crate::plan::Plan;
+use crate::terminal::{Paint, line};
+
+/// Fills the masks of `texts` with the newest checkpoint of `run`.
+pub(crate) fn run(run: &Path, top: usize, texts: &[String]) -> anyhow::Result<()> {
+    let plan = Plan::of_run(run)?;
+    let tokenizer = tokenize::load(&plan.config().data.folder.join("tokenizer.json"), None)?;
+    let vocab = plan.vocab();
+    let rows = texts.iter().map(|text| encode(&tokenizer, vocab, text)).collect::<anyhow::Result<Vec<_>>>()?;
+    let filler = Filler::open(plan.train(), None)?;
+    let unigram = most_frequent(vocab, top);
+    for (text, row) in texts.iter().zip(&rows) {
+        line(Paint::stdout().bold(text));
+        for guesses in filler.predict(row, top)? {
+            line(format_args!("  {}", words(vocab, &guesses)));
+        }
+    }
+    line(Paint::stdout().dim(format_args!("  without context: {}", words(vocab, &unigram))));
+    Ok(())
+}
+
+/// `[CLS]`, the text, `[SEP]`.
+fn encode(tokenizer: &tokenize::HfTokenizer, vocab: &Vocab, text: &str) -> anyhow::Result<Vec<u32>> {
+    let special = vocab.special();
+    let mask = vocab.token(special.mask);
+    let mut ids = vec![special.cls];
+    // A tokenizer of another family may spell its mask in its own way; people write [MASK].
+    tokenizer.encode(&text.replace("[MASK]", mask), &mut |piece| {
+        ids.extend_from_slice(piece);
+        Ok(())
+    })?;
+    ids.push(special.sep);
+    ids.contains(&special.mask)
+        .then_some(ids)
+        .with_context(|| Usage(format!("there is nothing to fill in: write [MASK] somewhere in `{text}`")))
+}
+
+/// The ids that are most frequent in the training split.
+fn most_frequent(vocab: &Vocab, top: usize) -> Vec<Guess> {
+    let total: u64 = vocab.counts().iter().sum();
+    let mut ranked: Vec<(u64, u32)> = vocab.counts().iter().copied().zip(0..).collect();
+    ranked.sort_unstable_by(|a, b| b.cmp(a));
+    ranked.into_iter().take(top).map(|(count, id)| (id, count as f64 / total.max(1) as f64)).collect()
+}
+
+fn words(vocab: &Vocab, guesses: &[Guess]) -> String {
+    let word = |&(id, probability): &Guess| format!("{} {:.1} %", vocab.token(id), 100.0 * probability);
+    guesses.iter().map(word).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,21 @@
+//! `cloze tokenizer train`.
+
+use pipeline::tokenize;
+
+use crate::cli::ConfigArgs;
+use crate::config::Parsed;
+use crate::terminal::{count, line};
+
+/// Trains the tokenizer of `[tokenizer]` on the training split of `[prepare]`, and writes `prepare.tokenizer`.
+pub(crate) fn train(args: &ConfigArgs) -> anyhow::Result<()> {
+    let config = Parsed::read(&args.config, &args.set)?.into_config()?;
+    let trained = tokenize::train::train(&config.tokenizer, &config.prepare)?;
+    line(format_args!(
+        "{}: {} ids from {} different words of {} documents",
+        config.prepare.tokenizer.display(),
+        count(u64::from(trained.vocab_size)),
+        count(trained.words),
+        count(trained.documents),
+    ));
+    Ok(())
+}

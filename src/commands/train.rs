@@ -1,0 +1,249 @@
+//! `cloze train`: the composition of everything.
+//!
+//! A plan, a held folder, lanes that make batches, and the trainer on a thread of its own. [`Feed`] is what the trainer
+//! sees of the pipeline, [`Keeper`] what it sees of the run folder and of the signals.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use pipeline::actor;
+use pipeline::load::{BatchStream, LoadPlan};
+use schemas::{Batch, BatchIndex};
+use trainer::ForeignError;
+use trainer::actor::{Data, Host, Outcome, Stop};
+use trainer::checkpoint::Snapshot;
+use trainer::report::Report;
+
+use crate::cli::ConfigArgs;
+use crate::control::{Control, Pending, Phase, Signal};
+use crate::exit::Usage;
+use crate::plan::Plan;
+use crate::run_folder::RunFolder;
+use crate::terminal::{line, note};
+
+/// Plans and runs. The exit code tells a finished run from one that a signal stopped.
+pub(crate) fn run(args: &ConfigArgs, replay: Option<u64>, slow: Option<&str>) -> anyhow::Result<ExitCode> {
+    let plan = Plan::of(args)?;
+    let slow = slow.map(Slow::parse).transpose()?;
+    let control = Arc::new(Control::start()?);
+    let folder = if replay.is_some() { None } else { Some(hold(&plan)?) };
+    let folder = Arc::new(Mutex::new(folder));
+    let mut training = plan.train().clone();
+    if replay.is_some() {
+        // No checkpoint is read or written: this measures, it does not train.
+        training.folder = training.folder.join("replay");
+    }
+    let mut feed = Feed {
+        plan: Arc::clone(plan.load()),
+        valid: plan.valid().cloned(),
+        micro_batches: training.micro_batches(),
+        stream: None,
+        replay: replay.map(Replay::new),
+        control: Arc::clone(&control),
+        folder: Arc::clone(&folder),
+        slow,
+    };
+    let mut keeper = Keeper {
+        run: training.folder.clone(),
+        keep: training.checkpoints.keep,
+        writes: replay.is_none(),
+        pending: None,
+        control: Arc::clone(&control),
+        folder,
+        slow,
+    };
+    let thread = actor::spawn("trainer", move || trainer::actor::run(&training, &mut feed, &mut keeper))?;
+    Ok(match thread.join()?? {
+        Outcome::Finished(step) => {
+            note(format_args!("done: {step} steps; checkpoints are in {}", plan.train().folder.display()));
+            ExitCode::SUCCESS
+        }
+        Outcome::Stopped(step, stop) => {
+            note(format_args!("stopped and saved after step {step}; the same command continues"));
+            ExitCode::from(signal_of(stop).exit_code())
+        }
+    })
+}
+
+fn signal_of(stop: Stop) -> Signal {
+    match stop {
+        Stop::Interrupt => Signal::Interrupt,
+        Stop::Terminate => Signal::Terminate,
+    }
+}
+
+fn hold(plan: &Plan) -> anyhow::Result<RunFolder> {
+    let run = RunFolder::hold(&plan.train().folder)?;
+    run.folder.write("config.toml", plan.resolved_toml().as_bytes())?;
+    run.folder.write("plan.json", plan.to_json().as_bytes())?;
+    Ok(run)
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic while the log is held loses at most a line.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// `--slow PHASE=MS`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Slow {
+    phase: Phase,
+    pause: Duration,
+}
+
+impl Slow {
+    fn parse(text: &str) -> anyhow::Result<Self> {
+        let parsed = text.split_once('=').and_then(|(phase, ms)| Some((Phase::parse(phase)?, ms.parse::<u64>().ok()?)));
+        let (phase, ms) = parsed.with_context(|| {
+            Usage(format!(
+                "--slow {text}: expected a phase and milliseconds, like `validation=400`; the phases are {}",
+                Phase::NAMES.join(", ")
+            ))
+        })?;
+        Ok(Self { phase, pause: Duration::from_millis(ms) })
+    }
+}
+
+/// Enters `phase`, and stays in it for a while if that was asked for.
+fn enter(control: &Control, slow: Option<Slow>, phase: Phase) {
+    control.enter(phase);
+    if let Some(slow) = slow.filter(|slow| slow.phase == phase) {
+        std::thread::sleep(slow.pause);
+    }
+}
+
+/// The pipeline as the trainer sees it.
+struct Feed {
+    plan: Arc<LoadPlan>,
+    valid: Option<Arc<LoadPlan>>,
+    micro_batches: u64,
+    stream: Option<BatchStream>,
+    replay: Option<Replay>,
+    control: Arc<Control>,
+    folder: Arc<Mutex<Option<RunFolder>>>,
+    slow: Option<Slow>,
+}
+
+impl Data for Feed {
+    fn seek(&mut self, batch: BatchIndex) -> Result<(), ForeignError> {
+        let step = batch.0 / self.micro_batches;
+        if let Some(folder) = locked(&self.folder).as_mut() {
+            folder.rewind_log(step)?;
+        }
+        if step > 0 {
+            note(format_args!("continuing after step {step}"));
+        }
+        self.stream = Some(self.plan.stream(batch));
+        Ok(())
+    }
+
+    fn next(&mut self) -> Result<Option<Batch>, ForeignError> {
+        enter(&self.control, self.slow, Phase::Data);
+        let batch = match &mut self.replay {
+            Some(replay) if replay.is_full() => Some(replay.again()),
+            _ => self.wait()?,
+        };
+        enter(&self.control, self.slow, Phase::Step);
+        Ok(batch)
+    }
+
+    fn validation(&mut self) -> Result<Box<dyn Iterator<Item = Result<Batch, ForeignError>> + '_>, ForeignError> {
+        let Some(valid) = &self.valid else { return Ok(Box::new(std::iter::empty())) };
+        let batches = valid.stream(BatchIndex(0));
+        let (control, slow) = (Arc::clone(&self.control), self.slow);
+        Ok(Box::new(batches.map(move |batch| {
+            enter(&control, slow, Phase::Validation);
+            Ok(batch?)
+        })))
+    }
+}
+
+impl Feed {
+    fn wait(&mut self) -> Result<Option<Batch>, ForeignError> {
+        let stream = self.stream.as_mut().ok_or("the trainer seeks before it reads")?;
+        let batch = match stream.next_or(&self.control.stop()) {
+            actor::Next::Item(batch) => batch?,
+            actor::Next::Stopped => return Ok(None),
+            actor::Next::End => return Err("the endless stream ended".into()),
+        };
+        if let Some(replay) = &mut self.replay {
+            replay.batches.push(batch.clone());
+        }
+        Ok(Some(batch))
+    }
+}
+
+/// The first few batches, for ever.
+struct Replay {
+    count: u64,
+    batches: Vec<Batch>,
+    next: usize,
+}
+
+impl Replay {
+    fn new(count: u64) -> Self {
+        Self { count: count.max(1), batches: Vec::new(), next: 0 }
+    }
+
+    fn is_full(&self) -> bool {
+        self.batches.len() as u64 >= self.count
+    }
+
+    fn again(&mut self) -> Batch {
+        let batch = self.batches[self.next].clone();
+        self.next = (self.next + 1) % self.batches.len();
+        batch
+    }
+}
+
+/// The run folder and the signals as the trainer sees them.
+struct Keeper {
+    run: PathBuf,
+    keep: usize,
+    writes: bool,
+    pending: Option<Pending<Result<PathBuf, trainer::Error>>>,
+    control: Arc<Control>,
+    folder: Arc<Mutex<Option<RunFolder>>>,
+    slow: Option<Slow>,
+}
+
+impl Host for Keeper {
+    fn stop(&self) -> Option<Stop> {
+        self.control.signal().map(|signal| match signal {
+            Signal::Interrupt => Stop::Interrupt,
+            Signal::Terminate => Stop::Terminate,
+        })
+    }
+
+    fn report(&mut self, report: &Report) -> Result<(), ForeignError> {
+        line(report);
+        if let Some(folder) = locked(&self.folder).as_mut() {
+            folder.log(&serde_json::to_value(report)?)?;
+        }
+        // A failed write must not wait for the next checkpoint to be heard of.
+        if self.pending.as_ref().is_some_and(Pending::is_finished) { self.saved() } else { Ok(()) }
+    }
+
+    fn save(&mut self, snapshot: Snapshot) -> Result<(), ForeignError> {
+        self.saved()?;
+        if !self.writes {
+            return Ok(());
+        }
+        enter(&self.control, self.slow, Phase::Checkpoint);
+        let (run, keep) = (self.run.clone(), self.keep);
+        self.pending = Some(self.control.spawn(move || snapshot.write(&run, keep)));
+        self.control.enter(Phase::Step);
+        Ok(())
+    }
+
+    fn saved(&mut self) -> Result<(), ForeignError> {
+        if let Some(pending) = self.pending.take() {
+            let path = self.control.wait(pending)??;
+            tracing::info!(path = %path.display(), "saved checkpoint");
+        }
+        Ok(())
+    }
+}

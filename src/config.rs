@@ -1,0 +1,155 @@
+//! The configuration as one typed value.
+//!
+//! TOML → [`Config`] (typed, defaults filled, unknown keys refused) → [`Plan`](crate::plan::Plan) (checked against the
+//! data). Parsing goes in two steps, so that one report lists every mistake: the file as a table, then each section,
+//! view and objective into its own type, which its owner defines in the crate that uses it.
+
+mod problem;
+mod section;
+mod source;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use pipeline::load::DataConfig;
+use pipeline::prepare::PrepareConfig;
+use pipeline::tokenize::train::TokenizerConfig;
+use pipeline::views::AnyView;
+use serde::{Deserialize, Serialize};
+use toml::{Table, Value};
+
+pub(crate) use problem::{Problem, Problems, did_you_mean};
+pub(crate) use source::Source;
+
+/// Where a run lives.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct RunConfig {
+    /// The run folder: log, checkpoints, the resolved configuration. No default: a run must not land by accident.
+    pub(crate) folder: PathBuf,
+}
+
+/// What a preset takes for granted about the data; `plan` warns where it does not hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Expects {
+    /// Number of ids.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) vocab_size: Option<u32>,
+    /// Whether the tokenizer keeps capitals.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cased: Option<bool>,
+}
+
+/// All sections of a configuration file, defaults filled in.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct Config {
+    pub(crate) seed: u64,
+    pub(crate) expects: Expects,
+    pub(crate) tokenizer: TokenizerConfig,
+    pub(crate) prepare: PrepareConfig,
+    pub(crate) data: DataConfig,
+    pub(crate) views: BTreeMap<String, AnyView>,
+    #[cfg(feature = "train")]
+    #[serde(flatten)]
+    pub(crate) training: Training,
+    pub(crate) run: RunConfig,
+}
+
+/// The sections that only the trainer reads.
+#[cfg(feature = "train")]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct Training {
+    pub(crate) encoder: trainer::plan::EncoderConfig,
+    pub(crate) objectives: BTreeMap<String, trainer::objectives::AnyObjective>,
+    pub(crate) loss: BTreeMap<String, f64>,
+    pub(crate) train: trainer::plan::TrainConfig,
+    pub(crate) optimizer: trainer::optimizer::OptimizerConfig,
+    pub(crate) schedule: trainer::schedule::ScheduleConfig,
+    pub(crate) validation: trainer::plan::ValidationConfig,
+    pub(crate) checkpoints: trainer::plan::CheckpointConfig,
+    pub(crate) report: trainer::plan::ReportConfig,
+}
+
+/// A configuration and what was found wrong with it so far.
+pub(crate) struct Parsed {
+    pub(crate) config: Config,
+    pub(crate) source: Source,
+    pub(crate) problems: Problems,
+    /// Component names as written, broken components included.
+    names: BTreeMap<&'static str, Vec<String>>,
+}
+
+impl Parsed {
+    /// Reads a file. Fails at once only where no table can be had: a missing file, a syntax error.
+    pub(crate) fn read(file: &Path, overrides: &[String]) -> anyhow::Result<Self> {
+        let mut source = Source::read(file, overrides)?;
+        let mut sections = section::Sections::new(std::mem::take(&mut source.table), &source);
+        let config = Config {
+            seed: sections.value("seed", 1),
+            expects: sections.section("expects"),
+            tokenizer: sections.section("tokenizer"),
+            prepare: sections.section("prepare"),
+            data: sections.section("data"),
+            views: sections.components("views", AnyView::KINDS),
+            #[cfg(feature = "train")]
+            training: Training {
+                encoder: sections.section("encoder"),
+                objectives: sections.components("objectives", trainer::objectives::AnyObjective::KINDS),
+                loss: sections.value("loss", BTreeMap::new()),
+                train: sections.section("train"),
+                optimizer: sections.section("optimizer"),
+                schedule: sections.section("schedule"),
+                validation: sections.section("validation"),
+                checkpoints: sections.section("checkpoints"),
+                report: sections.section("report"),
+            },
+            run: sections.section("run"),
+        };
+        let names = sections.names();
+        let problems = sections.finish();
+        Ok(Self { config, source, problems, names })
+    }
+
+    /// Whether a component is there but could not be parsed: a reference to it is no second mistake.
+    pub(crate) fn is_broken(&self, table: &str, name: &str) -> bool {
+        let parsed = match table {
+            "views" => self.config.views.contains_key(name),
+            #[cfg(feature = "train")]
+            "objectives" => self.config.training.objectives.contains_key(name),
+            _ => false,
+        };
+        !parsed && self.names.get(table).into_iter().flatten().any(|known| known == name)
+    }
+
+    /// The names in a table of components.
+    #[cfg(feature = "train")]
+    pub(crate) fn names(&self, table: &str) -> Vec<&str> {
+        self.names.get(table).into_iter().flatten().map(String::as_str).collect()
+    }
+
+    /// The configuration, if nothing is wrong with it.
+    pub(crate) fn into_config(self) -> Result<Config, Problems> {
+        self.problems.into_result().map(|()| self.config)
+    }
+}
+
+impl Config {
+    /// Rows of a batch of the stream.
+    pub(crate) fn rows_per_micro_batch(&self) -> u64 {
+        #[cfg(feature = "train")]
+        let rows = self.training.train.rows_per_micro_batch;
+        // What the trainer defaults to; a build without it looks at the data only.
+        #[cfg(not(feature = "train"))]
+        let rows = 32;
+        rows
+    }
+
+    /// The same configuration with every default written out: what is saved with a run.
+    pub(crate) fn resolved(&self) -> Table {
+        match Value::try_from(self) {
+            Ok(Value::Table(table)) => table,
+            other => unreachable!("a configuration is a table of plain values: {other:?}"),
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Each table into its own type, every failure collected.
+
+use std::collections::BTreeMap;
+
+use serde::de::DeserializeOwned;
+use toml::{Table, Value};
+
+use super::problem::{Problem, Problems, did_you_mean};
+use super::source::Source;
+
+/// The keys of a file that other builds of this program read: left alone by one without the trainer.
+#[cfg(not(feature = "train"))]
+const ELSEWHERE: &[&str] =
+    &["encoder", "objectives", "loss", "train", "optimizer", "schedule", "validation", "checkpoints", "report"];
+#[cfg(feature = "train")]
+const ELSEWHERE: &[&str] = &[];
+
+/// A table that is taken apart section by section.
+pub(super) struct Sections<'a> {
+    table: Table,
+    known: Vec<&'static str>,
+    names: BTreeMap<&'static str, Vec<String>>,
+    source: &'a Source,
+    problems: Problems,
+}
+
+impl<'a> Sections<'a> {
+    pub(super) fn new(table: Table, source: &'a Source) -> Self {
+        Self { table, known: Vec::new(), names: BTreeMap::new(), source, problems: Problems::default() }
+    }
+
+    /// A top-level value.
+    pub(super) fn value<T: DeserializeOwned>(&mut self, key: &'static str, default: T) -> T {
+        self.known.push(key);
+        match self.table.remove(key).map(|value| self.parse(key, value)) {
+            None => default,
+            Some(parsed) => parsed.unwrap_or(default),
+        }
+    }
+
+    /// A section whose struct fills in what is absent.
+    pub(super) fn section<T: DeserializeOwned + Default>(&mut self, key: &'static str) -> T {
+        self.value(key, T::default())
+    }
+
+    /// A table of named components, each parsed on its own.
+    pub(super) fn components<T: DeserializeOwned>(&mut self, key: &'static str, kinds: &[&str]) -> BTreeMap<String, T> {
+        self.known.push(key);
+        let named = match self.table.remove(key) {
+            None => return BTreeMap::new(),
+            Some(Value::Table(named)) => named,
+            Some(_) => {
+                self.problems.push(self.source.problem(key, format!("`{key}` is a table of named components")));
+                return BTreeMap::new();
+            }
+        };
+        self.names.insert(key, named.keys().cloned().collect());
+        let mut components = BTreeMap::new();
+        for (name, value) in named {
+            let path = format!("{key}.{name}");
+            let lacks_kind = value.as_table().is_some_and(|table| !table.contains_key("kind"));
+            if lacks_kind {
+                let problem = self.source.problem(&path, format!("`{path}` does not say what it is"));
+                self.problems.push(problem.hint(format!("add `kind = …`, one of {}", kinds.join(", "))));
+            } else if let Some(component) = self.parse(&path, value) {
+                components.insert(name, component);
+            }
+        }
+        components
+    }
+
+    /// The component names of every table taken so far, as written.
+    pub(super) fn names(&self) -> BTreeMap<&'static str, Vec<String>> {
+        self.names.clone()
+    }
+
+    /// Everything found wrong, unknown sections included.
+    pub(super) fn finish(mut self) -> Problems {
+        for key in self.table.keys().filter(|key| !ELSEWHERE.contains(&key.as_str())) {
+            let problem = self.source.problem(key, format!("unknown section `{key}`"));
+            self.problems.push(suggest(problem, key, &self.known));
+        }
+        self.problems
+    }
+
+    /// Parses; where a key is at fault, notes it, leaves it out and tries again, so that its neighbours are checked too.
+    fn parse<T: DeserializeOwned>(&mut self, path: &str, mut value: Value) -> Option<T> {
+        loop {
+            let error = match serde_path_to_error::deserialize::<_, T>(value.clone()) {
+                Ok(parsed) => return Some(parsed),
+                Err(error) => error,
+            };
+            let inner = error.path().to_string();
+            let message = error.inner().message().to_owned();
+            let key =
+                quoted(&message, "unknown field").map_or(inner.clone(), |field| join(&parent(&inner, field), field));
+            let whole = if key == "." || key.is_empty() { path.to_owned() } else { join(path, &key) };
+            self.problems.push(explain(self.source, &whole, &message));
+            if !remove(&mut value, &key) {
+                return None;
+            }
+        }
+    }
+}
+
+/// The problem behind serde's words, with a suggestion where serde lists the choices.
+fn explain(source: &Source, path: &str, message: &str) -> Problem {
+    let first_line = message.lines().next().unwrap_or_default();
+    for kind in ["unknown field", "unknown variant"] {
+        if let Some(wrong) = quoted(message, kind) {
+            let choices: Vec<&str> = first_line.split('`').skip(3).step_by(2).collect();
+            let what = if kind == "unknown field" { "unknown key" } else { "unknown choice" };
+            return suggest(source.problem(path, format!("{what} `{wrong}`")), wrong, &choices);
+        }
+    }
+    source.problem(path, first_line)
+}
+
+fn suggest(problem: Problem, wrong: &str, choices: &[&str]) -> Problem {
+    if choices.is_empty() {
+        return problem;
+    }
+    match did_you_mean(wrong, choices.iter().copied()) {
+        Some(near) => problem.hint(format!("did you mean `{near}`? The choices are {}", choices.join(", "))),
+        None => problem.hint(format!("the choices are {}", choices.join(", "))),
+    }
+}
+
+/// The word in back quotes that follows `kind` at the start of serde's message.
+fn quoted<'a>(message: &'a str, kind: &str) -> Option<&'a str> {
+    message.strip_prefix(kind)?.split('`').nth(1)
+}
+
+/// serde names an unknown field in its path or only in its message; the table that holds it either way.
+fn parent(inner: &str, field: &str) -> String {
+    let inner = inner.trim_end_matches('.');
+    inner.strip_suffix(field).map_or(inner, |rest| rest.trim_end_matches('.')).to_owned()
+}
+
+fn join(path: &str, key: &str) -> String {
+    if path.is_empty() || path == "." { key.to_owned() } else { format!("{path}.{key}") }
+}
+
+/// Removes a dotted key below `value`. False if there is no such key.
+fn remove(value: &mut Value, key: &str) -> bool {
+    let mut keys: Vec<&str> = key.split('.').collect();
+    let Some(last) = keys.pop() else { return false };
+    let holder = keys.into_iter().try_fold(value, |value, key| value.as_table_mut()?.get_mut(key));
+    holder.and_then(Value::as_table_mut).and_then(|table| table.remove(last)).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Default, PartialEq, serde::Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    struct Example {
+        steps: u64,
+        lr: f64,
+    }
+
+    fn problems(text: &str) -> (Example, Vec<Problem>) {
+        let table: Table = toml::from_str(text).expect("the test writes TOML");
+        let source = Source::default();
+        let mut sections = Sections::new(table, &source);
+        let example = sections.section("example");
+        (example, sections.finish().0)
+    }
+
+    #[test]
+    fn every_mistake_of_a_section_is_found_and_the_rest_is_kept() {
+        let (example, problems) = problems("[example]\nstepps = 1\nlr = 'x'\nsteps = 7\nzzz = 1\n[exampel]\n");
+        assert_eq!(example, Example { steps: 7, lr: 0.0 });
+        let messages: Vec<&str> = problems.iter().map(|problem| problem.message.as_str()).collect();
+        assert_eq!(messages.len(), 4, "{messages:?}");
+        assert!(messages.contains(&"unknown key `stepps`") && messages.contains(&"unknown section `exampel`"));
+        let hint =
+            problems.iter().find(|problem| problem.message.contains("stepps")).and_then(|problem| problem.hint.clone());
+        assert_eq!(hint.as_deref(), Some("did you mean `steps`? The choices are steps, lr"));
+    }
+}

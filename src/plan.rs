@@ -1,0 +1,263 @@
+//! A configuration checked against its data: the only thing that can start a run.
+//!
+//! A [`Plan`] has a private constructor and every derived number. What is wrong with a configuration is found here, all
+//! of it at once, before anything is written or computed.
+
+#[cfg(feature = "train")]
+mod check;
+mod describe;
+#[cfg(feature = "train")]
+mod training;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use pipeline::load::{self, DataConfig, LoadPlan, LoadRequest, Rows};
+use pipeline::views::{AnyView, ORIGINAL};
+use schemas::columns::{ATTENTION_MASK, INPUT_IDS};
+use schemas::{ColumnSpec, Manifest, Vocab};
+
+use crate::cli::ConfigArgs;
+use crate::config::{Config, Parsed, Problem};
+
+/// Columns of views.
+type Wanted = BTreeSet<(String, ColumnSpec)>;
+
+/// A run that can start.
+pub(crate) struct Plan {
+    config: Config,
+    manifest: Manifest,
+    vocab: Arc<Vocab>,
+    load: Arc<LoadPlan>,
+    #[cfg(feature = "train")]
+    valid: Option<Arc<LoadPlan>>,
+    #[cfg(feature = "train")]
+    train: trainer::plan::TrainPlan,
+    warnings: Vec<String>,
+}
+
+impl Plan {
+    /// Parses and checks a configuration.
+    ///
+    /// # Errors
+    /// All that is wrong with it, as [`Problems`](crate::config::Problems).
+    pub(crate) fn of(args: &ConfigArgs) -> anyhow::Result<Self> {
+        let mut parsed = Parsed::read(&args.config, &args.set)?;
+        #[cfg(feature = "train")]
+        check::training(&mut parsed);
+        let Some((manifest, vocab)) = data(&mut parsed)? else {
+            return Err(parsed.problems.into_result().expect_err("opening the data left a problem").into());
+        };
+        let wanted = wanted(&parsed.config);
+        let views = parsed.config.views.clone();
+        let load = checked(&mut parsed, &manifest, &vocab, Rows::Train, &views, &wanted);
+        #[cfg(feature = "train")]
+        let valid = training::validation(&mut parsed, &manifest, &vocab, &wanted);
+        #[cfg(feature = "train")]
+        let train = training::plan(&mut parsed, &manifest, &vocab, load.as_ref());
+        let Parsed { config, problems, .. } = parsed;
+        problems.into_result()?;
+        let load = Arc::new(load.expect("a plan without problems loads"));
+        let mut plan = Self {
+            config,
+            manifest,
+            vocab,
+            load,
+            #[cfg(feature = "train")]
+            valid: valid.map(Arc::new),
+            #[cfg(feature = "train")]
+            train,
+            warnings: Vec::new(),
+        };
+        plan.warnings = describe::warnings(&plan);
+        Ok(plan)
+    }
+
+    /// The plan of a run that exists, from the configuration that was saved with it.
+    #[cfg(feature = "train")]
+    pub(crate) fn of_run(run: &Path) -> anyhow::Result<Self> {
+        let config = run.join("config.toml");
+        if !config.exists() {
+            let message =
+                format!("{}: no run is here (no `config.toml`); name the folder of `run.folder`", run.display());
+            return Err(crate::exit::Usage(message).into());
+        }
+        // The folder may have been moved or named another way since.
+        Self::of(&ConfigArgs { config, set: vec![format!("run.folder=\"{}\"", run.display())] })
+    }
+
+    /// The same data with every column of every view, for looking at.
+    pub(crate) fn everything(&self) -> Arc<LoadPlan> {
+        let names = self.config.views.iter();
+        let mut wanted: Wanted = names.flat_map(|(name, view)| columns(name, view)).collect();
+        if self.config.views.is_empty() {
+            wanted.insert((ORIGINAL.to_owned(), INPUT_IDS.spec()));
+        }
+        let request = request(&self.config, &self.manifest, &self.vocab, Rows::Train, &self.config.views, &wanted);
+        Arc::new(LoadPlan::new(&request).expect("more columns of a good plan are a good plan"))
+    }
+
+    /// The training stream.
+    pub(crate) fn load(&self) -> &Arc<LoadPlan> {
+        &self.load
+    }
+
+    /// The validation stream, where there is one.
+    #[cfg(feature = "train")]
+    pub(crate) fn valid(&self) -> Option<&Arc<LoadPlan>> {
+        self.valid.as_ref()
+    }
+
+    /// What the trainer does.
+    #[cfg(feature = "train")]
+    pub(crate) fn train(&self) -> &trainer::plan::TrainPlan {
+        &self.train
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    pub(crate) fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    pub(crate) fn vocab(&self) -> &Arc<Vocab> {
+        &self.vocab
+    }
+
+    /// What a user should know but need not mend.
+    pub(crate) fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Every key with its value, defaults included.
+    #[cfg(feature = "train")]
+    pub(crate) fn resolved_toml(&self) -> String {
+        toml::to_string(&self.config.resolved()).expect("a configuration is plain values")
+    }
+
+    /// The plan as one JSON object.
+    pub(crate) fn to_json(&self) -> String {
+        describe::json(self)
+    }
+
+    /// The plan as lines for people.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        describe::lines(self)
+    }
+}
+
+/// Opens a prepared folder.
+pub(crate) fn open(folder: &Path) -> pipeline::Result<(Manifest, Arc<Vocab>)> {
+    let manifest = load::open(folder)?;
+    let vocab = load::read_vocab(folder, &manifest)?;
+    Ok((manifest, Arc::new(vocab)))
+}
+
+/// The data of a configuration; a folder that is not there is one more problem of the configuration.
+fn data(parsed: &mut Parsed) -> anyhow::Result<Option<(Manifest, Arc<Vocab>)>> {
+    match open(&parsed.config.data.folder) {
+        Ok(data) => Ok(Some(data)),
+        Err(pipeline::Error::Config(message)) => {
+            let problem = parsed.source.problem("data.folder", message);
+            parsed.problems.push(problem);
+            Ok(None)
+        }
+        Err(other) => Err(other.into()),
+    }
+}
+
+/// All columns of a view that say something of their own.
+fn columns(name: &str, view: &AnyView) -> Vec<(String, ColumnSpec)> {
+    let mut columns = vec![ATTENTION_MASK.spec()];
+    columns.extend(view.columns());
+    if view.of().is_none() {
+        columns.push(INPUT_IDS.spec());
+    }
+    columns.into_iter().map(|column| (name.to_owned(), column)).collect()
+}
+
+/// What the objectives of the loss read.
+#[cfg(feature = "train")]
+fn wanted(config: &Config) -> Wanted {
+    let in_loss = |name: &String| config.training.loss.contains_key(name);
+    let mut wanted = Wanted::new();
+    for (_, objective) in config.training.objectives.iter().filter(|(name, _)| in_loss(name)) {
+        let reads = objective.reads();
+        for pass in reads.passes {
+            wanted.insert((pass.view.clone(), INPUT_IDS.spec()));
+            wanted.insert((pass.view, ATTENTION_MASK.spec()));
+        }
+        wanted.extend(reads.columns);
+    }
+    // A view or column that is not there was reported with the objective that reads it.
+    wanted.retain(|(view, column)| {
+        let known = config.views.get(view).cloned().or_else(|| (view == ORIGINAL).then(check::original));
+        known.is_some_and(|known| check::makes(&known, *column))
+    });
+    wanted
+}
+
+/// Without a trainer, everything.
+#[cfg(not(feature = "train"))]
+fn wanted(config: &Config) -> Wanted {
+    config.views.iter().flat_map(|(name, view)| columns(name, view)).collect()
+}
+
+fn request<'a>(
+    config: &'a Config,
+    manifest: &'a Manifest,
+    vocab: &Arc<Vocab>,
+    rows: Rows,
+    views: &'a BTreeMap<String, AnyView>,
+    wanted: &'a Wanted,
+) -> LoadRequest<'a> {
+    let data: &DataConfig = &config.data;
+    LoadRequest {
+        folder: &data.folder,
+        manifest,
+        vocab: Arc::clone(vocab),
+        rows,
+        data,
+        views,
+        wanted,
+        seed: config.seed,
+        rows_per_batch: config.rows_per_micro_batch(),
+    }
+}
+
+/// A load plan, or its problems among the others.
+fn checked(
+    parsed: &mut Parsed,
+    manifest: &Manifest,
+    vocab: &Arc<Vocab>,
+    rows: Rows,
+    views: &BTreeMap<String, AnyView>,
+    wanted: &Wanted,
+) -> Option<LoadPlan> {
+    let found = match LoadPlan::new(&request(&parsed.config, manifest, vocab, rows, views, wanted)) {
+        Ok(plan) => return Some(plan),
+        Err(found) => found,
+    };
+    for problem in found {
+        let broken = |name: &str| parsed.is_broken("views", name);
+        // A view that could not be parsed is not missing: its mistake is in the list already.
+        if problem.message.split('`').any(broken) {
+            continue;
+        }
+        let mended = parsed.source.problem(&problem.key, problem.message).hint(problem.hint);
+        parsed.add(mended);
+    }
+    None
+}
+
+impl Parsed {
+    /// Adds a problem once.
+    fn add(&mut self, problem: Problem) {
+        if !self.problems.0.contains(&problem) {
+            self.problems.push(problem);
+        }
+    }
+}

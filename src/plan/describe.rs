@@ -1,0 +1,221 @@
+//! A plan in words and in JSON.
+
+use pipeline::load::LoadFacts;
+use serde_json::{Value, json};
+
+use super::Plan;
+use crate::terminal::{bytes, count};
+
+/// What is worth knowing but need not be mended.
+pub(super) fn warnings(plan: &Plan) -> Vec<String> {
+    let (config, tokenizer) = (&plan.config, &plan.manifest.tokenizer);
+    let mut warnings = Vec::new();
+    if let Some(expected) = config.expects.vocab_size.filter(|size| *size != tokenizer.vocab_size) {
+        warnings.push(format!("this configuration expects {expected} ids, the data has {}", tokenizer.vocab_size));
+    }
+    if let Some(cased) = config.expects.cased.filter(|cased| *cased == tokenizer.lowercase) {
+        let words = |cased: bool| if cased { "cased" } else { "lowercased" };
+        warnings.push(format!(
+            "this configuration expects {} text, the data is {}",
+            words(cased),
+            words(!tokenizer.lowercase)
+        ));
+    }
+    let facts = plan.load.facts();
+    if facts.window_blocks > facts.shuffle_blocks && !facts.resident {
+        let (asked, raised) = (facts.shuffle_blocks, facts.window_blocks);
+        warnings.push(format!(
+            "`data.shuffle_blocks` is raised from {asked} to {raised}: batches in flight need a window this large"
+        ));
+    }
+    #[cfg(feature = "train")]
+    warnings.extend(training_warnings(plan, &facts));
+    warnings
+}
+
+#[cfg(feature = "train")]
+fn training_warnings(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
+    let train = &plan.train;
+    let mut warnings = Vec::new();
+    if facts.rows_per_epoch < train.train.rows_per_step {
+        let (epoch, step) = (count(facts.rows_per_epoch), count(train.train.rows_per_step));
+        warnings.push(format!("an epoch has {epoch} rows, fewer than the {step} of a step: rows repeat within a step"));
+    }
+    if plan.valid.is_none() && plan.config.training.validation.every_steps > 0 {
+        warnings.push("the data has no validation split: nothing is validated".to_owned());
+    }
+    for (name, _) in plan.config.training.objectives.iter().filter(|(name, _)| !train.loss.contains_key(*name)) {
+        warnings.push(format!("objective `{name}` is not in `[loss]`: it is not built"));
+    }
+    if train.train.steps > 0 && train.schedule.warmup_steps > train.train.steps {
+        let (warmup, steps) = (train.schedule.warmup_steps, train.train.steps);
+        warnings
+            .push(format!("{warmup} steps of warm-up in a run of {steps}: the learning rate never reaches its height"));
+    }
+    warnings
+}
+
+/// Lines for people: a word, then what it comes to.
+pub(super) fn lines(plan: &Plan) -> Vec<String> {
+    let facts = plan.load.facts();
+    let mut lines = data_lines(plan, &facts);
+    #[cfg(feature = "train")]
+    lines.extend(training_lines(plan, &facts));
+    lines.extend(plan.warnings.iter().map(|warning| format!("warning    {warning}")));
+    lines
+}
+
+fn data_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
+    let (manifest, tokenizer) = (&plan.manifest, &plan.manifest.tokenizer);
+    let mut lines = vec![format!(
+        "data       {}: {} samples, {} tokens to train on; {} samples to validate on; {} {} ids, {}",
+        plan.config.data.folder.display(),
+        count(facts.samples),
+        count(manifest.train.tokens()),
+        count(manifest.valid.rows()),
+        tokenizer.kind,
+        count(u64::from(tokenizer.vocab_size)),
+        if tokenizer.lowercase { "lowercased" } else { "cased" },
+    )];
+    if facts.pieces_per_sample > 1 {
+        lines.push(format!(
+            "           {} rows of each sample; {:.1} % of the tokens fall between them",
+            facts.pieces_per_sample,
+            100.0 * facts.content_lost
+        ));
+    }
+    for view in &facts.views {
+        let of = view.of.as_ref().map(|of| format!(" of {of}")).unwrap_or_default();
+        let columns: Vec<&str> = view.columns.iter().map(|column| column.name).collect();
+        let columns = if columns.is_empty() { "nothing of its own is kept".to_owned() } else { columns.join(", ") };
+        let shape = format!("{} × {}", plan.load.rows_per_batch(), view.width);
+        let size = bytes(view.bytes_per_row * plan.load.rows_per_batch());
+        lines.push(format!("view       {} ({}{of}): {shape}, {columns}, {size}", view.name, view.kind));
+    }
+    let resident = if facts.resident { ", all of them: the data stays decoded" } else { "" };
+    lines.push(format!(
+        "memory     at most {} batches = {} in flight from {} lanes; at most {} row groups = {} decoded{resident}",
+        facts.batches_alive_max,
+        bytes(facts.batches_bytes),
+        facts.lanes.count,
+        facts.groups_alive_max,
+        bytes(facts.groups_bytes),
+    ));
+    lines
+}
+
+#[cfg(feature = "train")]
+fn training_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
+    let train = &plan.train;
+    let (encoder, rows) = (&train.encoder, &train.train);
+    let tokens = rows.rows_per_step * u64::from(train.width);
+    let flops = train.flops_per_token();
+    let mut lines = vec![format!(
+        "stream     {} rows a step = {} micro-batches of {}; {} tokens a step; {:.1} steps per epoch; {} steps = {:.1} epochs",
+        rows.rows_per_step,
+        train.micro_batches(),
+        rows.rows_per_micro_batch,
+        count(tokens),
+        facts.rows_per_epoch as f64 / rows.rows_per_step as f64,
+        count(rows.steps),
+        (rows.steps * rows.rows_per_step) as f64 / facts.rows_per_epoch as f64,
+    )];
+    lines.push(format!("loss       L = {}", equation(plan)));
+    for (name, objective, _) in train.active() {
+        let reads = objective.reads();
+        let views: Vec<&str> = reads.passes.iter().map(|pass| pass.view.as_str()).collect();
+        let coupled =
+            if objective.batch_coupled() { "; contrasts the rows of a micro-batch with each other" } else { "" };
+        lines.push(format!("           {name}: {} on {}{coupled}", objective.kind(), views.join(", ")));
+    }
+    lines.push(format!(
+        "encoder    {} layers × {}, {} heads, feed-forward {}, dropout {}: {} parameters with heads",
+        encoder.layers,
+        encoder.hidden,
+        encoder.heads,
+        encoder.feed_forward,
+        encoder.dropout,
+        count(train.parameters()),
+    ));
+    lines.push(format!(
+        "cost       {:.1} MFLOP per token, {:.3} TFLOP per step, {:.3} PFLOP in all; about {} on the device",
+        flops / 1e6,
+        flops * tokens as f64 / 1e12,
+        flops * tokens as f64 * rows.steps as f64 / 1e15,
+        bytes(memory(plan)),
+    ));
+    let (optimizer, schedule) = (&train.optimizer, &train.schedule);
+    lines.push(format!(
+        "optimizer  AdamW, learning rate {:e} after {} steps of warm-up, weight decay {}, clipped at {}",
+        optimizer.lr, schedule.warmup_steps, optimizer.weight_decay, optimizer.clip_norm,
+    ));
+    lines.push(format!("run        {}, identity {}", train.folder.display(), &train.identity.hash()[..16]));
+    lines
+}
+
+/// `1 mlm + 1 tc`
+#[cfg(feature = "train")]
+fn equation(plan: &Plan) -> String {
+    plan.train.active().map(|(name, _, weight)| format!("{weight} {name}")).collect::<Vec<_>>().join(" + ")
+}
+
+#[cfg(feature = "train")]
+fn memory(plan: &Plan) -> u64 {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an estimate in bytes, positive")]
+    let bytes = plan.train.memory_bytes() as u64;
+    bytes
+}
+
+/// One JSON object.
+pub(super) fn json(plan: &Plan) -> String {
+    let facts = plan.load.facts();
+    let views: Vec<Value> = facts
+        .views
+        .iter()
+        .map(|view| {
+            let columns: Vec<&str> = view.columns.iter().map(|column| column.name).collect();
+            json!({ "name": view.name, "kind": view.kind, "of": view.of, "width": view.width, "columns": columns,
+                    "bytes_per_row": view.bytes_per_row })
+        })
+        .collect();
+    let mut object = json!({
+        "samples": facts.samples,
+        "tokens": plan.manifest.train.tokens(),
+        "vocab_size": plan.manifest.tokenizer.vocab_size,
+        "views": views,
+        "pieces_per_sample": facts.pieces_per_sample,
+        "rows_per_epoch": facts.rows_per_epoch,
+        "window_row_groups": facts.window_blocks,
+        "lanes": facts.lanes.count,
+        "batches_alive_max": facts.batches_alive_max,
+        "batches_bytes": facts.batches_bytes,
+        "row_groups_alive_max": facts.groups_alive_max,
+        "row_groups_bytes": facts.groups_bytes,
+        "warnings": plan.warnings,
+    });
+    #[cfg(feature = "train")]
+    object.as_object_mut().expect("it is an object").extend(training_json(plan));
+    format!("{object:#}\n")
+}
+
+#[cfg(feature = "train")]
+fn training_json(plan: &Plan) -> serde_json::Map<String, Value> {
+    let train = &plan.train;
+    let tokens = train.train.rows_per_step * u64::from(train.width);
+    let value = json!({
+        "rows_per_step": train.train.rows_per_step,
+        "micro_batches_per_step": train.micro_batches(),
+        "tokens_per_step": tokens,
+        "steps": train.train.steps,
+        "loss": equation(plan),
+        "parameters": train.parameters(),
+        "flops_per_token": train.flops_per_token(),
+        "memory_bytes": memory(plan),
+        "identity": train.identity.hash(),
+        "identity_keys": train.identity.keys(),
+    });
+    match value {
+        Value::Object(map) => map,
+        _ => unreachable!("it was written as an object"),
+    }
+}

@@ -1,0 +1,137 @@
+//! The trainer's half of a plan.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use pipeline::load::{LoadPlan, Rows};
+use pipeline::views::AnyView;
+use pipeline::views::mask::Mask;
+use schemas::columns::{ATTENTION_MASK, INPUT_IDS, LABELS};
+use schemas::{Manifest, Vocab};
+use toml::Value;
+use trainer::identity::Identity;
+use trainer::plan::{TrainPlan, VocabFacts};
+use trainer::schedule::ScheduleKind;
+use trainer::validation::VALID_MLM;
+
+use super::{Wanted, checked};
+use crate::config::{Config, Parsed};
+
+/// The validation stream: the run's views and, beside them, one fixed mask that is the same for every run on the data.
+/// None where the data has no validation split or the configuration wants none.
+pub(super) fn validation(
+    parsed: &mut Parsed,
+    manifest: &Manifest,
+    vocab: &Arc<Vocab>,
+    wanted: &Wanted,
+) -> Option<LoadPlan> {
+    let validation = &parsed.config.training.validation;
+    if validation.every_steps == 0 || manifest.valid.rows() == 0 {
+        return None;
+    }
+    let rows = Rows::Valid { rows: validation.rows };
+    let mut views = parsed.config.views.clone();
+    if views.insert(VALID_MLM.to_owned(), AnyView::Mask(Mask::default())).is_some() {
+        let message = format!("`{VALID_MLM}` is the view that every run is measured on");
+        let problem = parsed.source.problem(&format!("views.{VALID_MLM}"), message).hint("give your view another name");
+        parsed.add(problem);
+        return None;
+    }
+    let mut wanted = wanted.clone();
+    for column in [INPUT_IDS.spec(), ATTENTION_MASK.spec(), LABELS.spec()] {
+        wanted.insert((VALID_MLM.to_owned(), column));
+    }
+    checked(parsed, manifest, vocab, rows, &views, &wanted)
+}
+
+/// The trainer's plan; what is wrong with it goes to the other problems.
+pub(super) fn plan(parsed: &mut Parsed, manifest: &Manifest, vocab: &Arc<Vocab>, load: Option<&LoadPlan>) -> TrainPlan {
+    let config = &parsed.config;
+    let training = &config.training;
+    let mut validation = training.validation.clone();
+    if manifest.valid.rows() == 0 {
+        validation.every_steps = 0;
+    }
+    let plan = TrainPlan {
+        seed: config.seed,
+        width: config.data.width.unwrap_or(manifest.tokens_max),
+        encoder: training.encoder.clone(),
+        vocab: VocabFacts {
+            size: vocab.size(),
+            special: vocab.special(),
+            unigram_log_probabilities: vocab.unigram_log_probabilities(),
+        },
+        objectives: training.objectives.clone(),
+        loss: training.loss.clone(),
+        train: training.train.clone(),
+        optimizer: training.optimizer.clone(),
+        schedule: training.schedule.clone(),
+        validation,
+        checkpoints: training.checkpoints.clone(),
+        report: training.report.clone(),
+        identity: identity(config, manifest, load),
+        data_content: manifest.train.content(),
+        folder: config.run.folder.clone(),
+    };
+    let mut found: Vec<_> = plan.problems().into_iter().map(|problem| (problem.key, problem.message)).collect();
+    if config.run.folder.as_os_str().is_empty() {
+        found.push(("run.folder".to_owned(), "a run needs a folder: set `run.folder`".to_owned()));
+    }
+    for (key, message) in found {
+        let blamed = key.strip_prefix("loss.").is_some_and(|name| parsed.is_broken("objectives", name));
+        if !blamed {
+            let problem = parsed.source.problem(&key, message);
+            parsed.add(problem);
+        }
+    }
+    plan
+}
+
+/// All that changes a run's numbers. Lanes, depth, threads, intervals, paths and the device do not.
+fn identity(config: &Config, manifest: &Manifest, load: Option<&LoadPlan>) -> Identity {
+    let resolved = config.resolved();
+    let training = &config.training;
+    let mut keys = BTreeMap::new();
+    for section in ["seed", "encoder", "loss", "optimizer", "schedule"] {
+        if let Some(value) = resolved.get(section) {
+            flatten(section, value, &mut keys);
+        }
+    }
+    let facts = load.map(LoadPlan::facts);
+    let rendered = facts.iter().flat_map(|facts| &facts.views).map(|view| ("views", view.name.as_str()));
+    let trained = training.loss.keys().map(|name| ("objectives", name.as_str()));
+    for (section, name) in rendered.chain(trained) {
+        if let Some(value) = resolved.get(section).and_then(|section| section.get(name)) {
+            flatten(&format!("{section}.{name}"), value, &mut keys);
+        }
+    }
+    let coupled = training
+        .objectives
+        .iter()
+        .any(|(name, objective)| training.loss.contains_key(name) && objective.batch_coupled());
+    let constant = training.schedule.kind == ScheduleKind::Constant;
+    let mut train = vec!["rows_per_step", "normalize", "precision", "init"];
+    train.extend(coupled.then_some("rows_per_micro_batch"));
+    train.extend((!constant).then_some("steps"));
+    for key in train {
+        if let Some(value) = resolved.get("train").and_then(|train| train.get(key)) {
+            flatten(&format!("train.{key}"), value, &mut keys);
+        }
+    }
+    keys.insert("data.content".into(), manifest.train.content());
+    keys.insert("data.width".into(), config.data.width.unwrap_or(manifest.tokens_max).to_string());
+    keys.insert("data.copies".into(), config.data.copies.to_string());
+    if let Some(facts) = facts {
+        keys.insert("data.shuffle_blocks".into(), facts.window_blocks.to_string());
+    }
+    Identity::new(keys)
+}
+
+fn flatten(path: &str, value: &Value, keys: &mut BTreeMap<String, String>) {
+    match value {
+        Value::Table(table) => table.iter().for_each(|(key, value)| flatten(&format!("{path}.{key}"), value, keys)),
+        plain => {
+            keys.insert(path.to_owned(), plain.to_string());
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! What people see: results on stdout, progress on stderr, colour only where someone looks.
+
+use std::fmt::Display;
+use std::io::{self, IsTerminal, Write};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// Prints one line of result. A reader that has gone away (`| head`) ends the program quietly.
+pub(crate) fn line(text: impl Display) {
+    if let Err(error) = writeln!(io::stdout().lock(), "{text}") {
+        // 141 is what a shell shows for a program that SIGPIPE ended.
+        std::process::exit(if error.kind() == io::ErrorKind::BrokenPipe { 141 } else { 1 });
+    }
+}
+
+/// Prints one line for people, apart from results.
+pub(crate) fn note(text: impl Display) {
+    // Where stderr is gone there is nobody to tell.
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// Colours, as ANSI or as nothing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Paint(bool);
+
+impl Paint {
+    /// For stdout: on where it is a terminal and `NO_COLOR` is unset, or where `CLICOLOR_FORCE` is set.
+    pub(crate) fn stdout() -> Self {
+        let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0");
+        Self(set("CLICOLOR_FORCE") || (io::stdout().is_terminal() && !set("NO_COLOR")))
+    }
+
+    /// Whether there is colour.
+    pub(crate) fn is_on(self) -> bool {
+        self.0
+    }
+
+    fn wrap(self, code: &str, text: impl Display) -> String {
+        if self.0 { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_string() }
+    }
+
+    pub(crate) fn bold(self, text: impl Display) -> String {
+        self.wrap("1", text)
+    }
+
+    pub(crate) fn dim(self, text: impl Display) -> String {
+        self.wrap("2", text)
+    }
+
+    pub(crate) fn red(self, text: impl Display) -> String {
+        self.wrap("31", text)
+    }
+
+    pub(crate) fn green(self, text: impl Display) -> String {
+        self.wrap("32", text)
+    }
+
+    pub(crate) fn yellow(self, text: impl Display) -> String {
+        self.wrap("33", text)
+    }
+
+    pub(crate) fn cyan(self, text: impl Display) -> String {
+        self.wrap("36", text)
+    }
+}
+
+/// A progress bar on a terminal; elsewhere a plain line now and then.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    bar: ProgressBar,
+    plain: bool,
+    name: &'static str,
+    printed: std::time::Instant,
+}
+
+impl Progress {
+    /// Seconds between plain lines.
+    const PLAIN_EVERY_S: u64 = 10;
+
+    pub(crate) fn new(name: &'static str, total: u64) -> Self {
+        let plain = !io::stderr().is_terminal();
+        let target = if plain { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+        let bar = ProgressBar::with_draw_target(Some(total), target);
+        let style = ProgressStyle::with_template("{prefix} {wide_bar} {percent:>3} %  {msg}  ETA {eta}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.set_prefix(name);
+        Self { bar, plain, name, printed: std::time::Instant::now() }
+    }
+
+    /// `done` of the total, with a few words on the rate.
+    pub(crate) fn set(&mut self, done: u64, message: &str) {
+        self.bar.set_position(done);
+        self.bar.set_message(message.to_owned());
+        if self.plain && self.printed.elapsed().as_secs() >= Self::PLAIN_EVERY_S {
+            self.printed = std::time::Instant::now();
+            let percent = 100.0 * done as f64 / self.bar.length().unwrap_or(1).max(1) as f64;
+            note(format_args!("{}: {percent:.0} %  {message}  ETA {:.0} s", self.name, self.bar.eta().as_secs_f64()));
+        }
+    }
+
+    pub(crate) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// `12,345,678`.
+pub(crate) fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::with_capacity(digits.len() * 4 / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// `1.5 GiB`.
+pub(crate) fn bytes(bytes: u64) -> String {
+    let mut value = bytes as f64;
+    let mut units = ["B", "KiB", "MiB", "GiB", "TiB"].into_iter();
+    let mut unit = units.next().unwrap_or_default();
+    for next in units {
+        if value < 1024.0 {
+            break;
+        }
+        (value, unit) = (value / 1024.0, next);
+    }
+    if unit == "B" { format!("{bytes} B") } else { format!("{value:.1} {unit}") }
+}
+
+/// `745 k`, `1.2 M`: a rate at a glance.
+pub(crate) fn short(value: f64) -> String {
+    match value {
+        v if v >= 1e9 => format!("{:.2} G", v / 1e9),
+        v if v >= 1e6 => format!("{:.2} M", v / 1e6),
+        v if v >= 1e4 => format!("{:.0} k", v / 1e3),
+        v if v >= 1e3 => format!("{:.1} k", v / 1e3),
+        v => format!("{v:.0}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_at_a_glance() {
+        let counts = [0, 12, 123, 1234, 1_234_567].map(count);
+        assert_eq!(counts, ["0", "12", "123", "1,234", "1,234,567"]);
+        assert_eq!([0, 1023, 1024, 3 << 30].map(bytes), ["0 B", "1023 B", "1.0 KiB", "3.0 GiB"]);
+        assert_eq!([999.0, 1500.0, 745_000.0, 1.23e6].map(short), ["999", "1.5 k", "745 k", "1.23 M"]);
+    }
+}

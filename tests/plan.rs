@@ -1,0 +1,115 @@
+//! What stands between a file and a run: every mistake at once, and no start with any of them.
+
+use crate::support::Home;
+
+#[test]
+fn seven_mistakes_are_seven_reports() {
+    let home = Home::prepared(40);
+    home.write(
+        "wrong.toml",
+        r#"
+sede = 1
+[data]
+folder = "data"
+width = 63
+[encoder]
+layres = 2
+hidden = 32
+heads = 2
+feed_forward = 64
+positions = 64
+[views.masked]
+kind = "musk"
+[views.neighbors]
+kind = "window"
+of = "original"
+ofset_max = 2
+[objectives.mlm]
+kind = "masked_lm"
+view = "original"
+[objectives.tc]
+kind = "token_contrastive"
+view = "original"
+positives = "nowhere"
+[loss]
+mlm = 1.0
+tcc = 1.0
+[train]
+steps = "many"
+rows_per_step = 16
+rows_per_micro_batch = 5
+[run]
+folder = "run"
+"#,
+    );
+    let outcome = home.run(&["plan", "--config", "wrong.toml"]);
+    outcome.assert_fails(
+        2,
+        &[
+            "unknown section `sede`",
+            "did you mean `seed`?",
+            "unknown key `layres`",
+            "did you mean `layers`?",
+            "unknown choice `musk`",
+            "did you mean `mask`?",
+            "unknown key `ofset_max`",
+            "wrong.toml:17, [views.neighbors], `ofset_max`",
+            "reads column `labels` of view `original`, which it does not make",
+            "`tcc`",
+            "wrong.toml:31, [train], `steps`",
+        ],
+    );
+    let reports = outcome.stderr.matches("error: ").count();
+    assert!(reports >= 7, "{reports} reports\n{outcome}");
+    assert!(!home.join("run").exists(), "a plan with mistakes writes nothing");
+}
+
+#[test]
+fn a_plan_prints_the_run_before_it_costs_anything() {
+    let home = Home::prepared(40);
+    let outcome = home.run_ok(&["plan", "--set", "run.folder=run"]);
+    for word in ["masked", "neighbors", "loss", "parameters", "FLOP", "row groups", "steps per epoch", "tc", "mlm"] {
+        assert!(outcome.stdout.contains(word), "`{word}` is missing in\n{outcome}");
+    }
+    assert!(!home.join("run").exists(), "planning writes nothing");
+    let json = home.run_ok(&["plan", "--json", "--set", "run.folder=run"]);
+    let plan: serde_json::Value = serde_json::from_str(&json.stdout).expect("one JSON object");
+    assert_eq!(plan["rows_per_step"], 16);
+}
+
+#[test]
+fn every_file_in_configs_parses() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/configs");
+    let mut count = 0;
+    for entry in std::fs::read_dir(folder).expect("configs/ is there") {
+        let path = entry.expect("a readable entry").path();
+        if path.extension().is_some_and(|extension| extension == "toml") {
+            count += 1;
+            let home = Home::prepared(40);
+            let file = path.to_str().expect("UTF-8");
+            // Rows of 64 fit the data of this test; everything else is the file's own.
+            let outcome = home.run_ok(&[
+                "plan",
+                "--config",
+                file,
+                "--set",
+                "data.folder=data",
+                "--set",
+                "data.width=64",
+                "--set",
+                "run.folder=run",
+            ]);
+            assert!(outcome.stdout.contains("loss"), "{file}\n{outcome}");
+        }
+    }
+    assert!(count >= 5, "{count} files");
+}
+
+#[test]
+fn an_unknown_file_and_bad_syntax_are_one_clean_error() {
+    let home = Home::with_corpus(4);
+    home.run(&["plan", "--config", "nowhere.toml"]).assert_fails(1, &["nowhere.toml"]);
+    home.write("bad.toml", "seed = 1\n[train\nsteps = 3\n");
+    home.run(&["plan", "--config", "bad.toml"]).assert_fails(1, &["bad.toml:2"]);
+    home.run(&["plan"]).assert_fails(2, &["cloze prepare"]);
+}

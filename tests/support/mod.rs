@@ -1,0 +1,146 @@
+//! A home for each test, a corpus written for this project, and the program itself.
+
+pub(crate) mod corpus;
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use schemas::atomic::Folder;
+use tempfile::TempDir;
+
+/// A temporary folder with a corpus and, after [`Home::prepared`], a prepared folder.
+pub(crate) struct Home {
+    folder: TempDir,
+}
+
+impl Home {
+    /// `documents` generated documents in four files of one document a line, and a tokenizer trained on them.
+    pub(crate) fn with_corpus(documents: usize) -> Self {
+        let home = Self { folder: tempfile::tempdir().expect("a temporary folder") };
+        for (part, chunk) in corpus::documents(documents).chunks(documents.div_ceil(4)).enumerate() {
+            home.write(&format!("corpus/{part}.txt"), &(chunk.join("\n") + "\n"));
+        }
+        home
+    }
+
+    /// The same with a tokenizer of at most 400 ids, and prepared with 64-token rows.
+    pub(crate) fn prepared(documents: usize) -> Self {
+        let home = Self::with_corpus(documents);
+        home.run_ok(&["tokenizer", "train"]);
+        home.run_ok(&["prepare"]);
+        home
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn join(&self, name: &str) -> PathBuf {
+        self.path().join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        let folder = Folder::create(self.path()).expect("it is there");
+        folder.write(name, text.as_bytes()).expect("a test can write");
+    }
+
+    /// The program with `args` and, where the verb reads one, the tiny configuration pointed at this home.
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cloze"));
+        command.current_dir(self.path()).args(args).stdin(Stdio::null());
+        command.env("NO_COLOR", "1").env_remove("RUST_LOG").env_remove("CLOZE_LOG_FORMAT");
+        if !args.contains(&"--config") && reads_config(args) {
+            command.arg("--config").arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("configs/tiny.toml"));
+            for set in [
+                "tokenizer.vocab_size=400",
+                "prepare.inputs=[\"corpus\"]",
+                "prepare.format=text_lines",
+                "prepare.tokenizer=tokenizer.json",
+                "prepare.folder=data",
+                "data.folder=data",
+            ] {
+                command.args(["--set", set]);
+            }
+        }
+        command
+    }
+
+    pub(crate) fn run(&self, args: &[&str]) -> Outcome {
+        Outcome::of(self.command(args).output().expect("the program starts"))
+    }
+
+    pub(crate) fn run_ok(&self, args: &[&str]) -> Outcome {
+        let outcome = self.run(args);
+        assert_eq!(outcome.code, Some(0), "cloze {args:?}\n{outcome}");
+        outcome
+    }
+
+    pub(crate) fn spawn(&self, args: &[&str]) -> Child {
+        self.command(args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the program starts")
+    }
+}
+
+fn reads_config(args: &[&str]) -> bool {
+    matches!(args, ["tokenizer" | "prepare" | "plan" | "train" | "profile", ..] | ["inspect", "batch", ..])
+}
+
+/// How the program ended and what it said.
+pub(crate) struct Outcome {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Outcome {
+    pub(crate) fn of(output: Output) -> Self {
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("the program writes UTF-8");
+        Self { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+    }
+
+    /// Fails unless the program ended with `code` and one clean error that says all of `words`.
+    #[track_caller]
+    pub(crate) fn assert_fails(&self, code: i32, words: &[&str]) {
+        assert_eq!(self.code, Some(code), "{self}");
+        for word in words {
+            assert!(self.stderr.contains(word), "`{word}` is missing in\n{self}");
+        }
+        for word in ["panicked", "RUST_BACKTRACE", "stack backtrace"] {
+            assert!(!self.stderr.contains(word), "not a clean error:\n{self}");
+        }
+    }
+}
+
+impl std::fmt::Display for Outcome {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "exit {:?}\n--- stdout\n{}\n--- stderr\n{}", self.code, self.stdout, self.stderr)
+    }
+}
+
+/// One hash over names and bytes of every file below `folder`, nothing excluded.
+pub(crate) fn folder_hash(folder: &Path) -> String {
+    let mut listing = String::new();
+    for (name, bytes) in files(folder) {
+        writeln!(listing, "{name} {}", blake3::hash(&bytes)).expect("a string takes any text");
+    }
+    blake3::hash(listing.as_bytes()).to_string()
+}
+
+/// Every file below `folder` by its relative name.
+pub(crate) fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    let mut open = vec![folder.to_owned()];
+    while let Some(next) = open.pop() {
+        for entry in std::fs::read_dir(&next).expect("a readable folder") {
+            let path = entry.expect("a readable entry").path();
+            if path.is_dir() {
+                open.push(path);
+            } else {
+                let name = path.strip_prefix(folder).expect("it is below").to_string_lossy().into_owned();
+                found.insert(name, std::fs::read(&path).expect("a readable file"));
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,352 @@
+//! What reviewers would otherwise have to remember: directions between crates, the shape of component files, that the
+//! documents say what is there. Each failure lists every offender with its place and the way out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Direct dependencies that a package may have, for itself and for its build script. The arrows of ARCHITECTURE.md:
+/// nothing knows `cloze`; pipeline and trainer are strangers; tokenizers and channels live in the one, libtorch in the
+/// other, tokio and anyhow at the top; schemas stays plain data.
+const MAY_USE: &[(&str, &str)] = &[
+    ("cloze-schemas", "arrow-array arrow-buffer arrow-schema blake3 libc serde serde_json thiserror"),
+    (
+        "cloze-pipeline",
+        "cloze-schemas arrow-array arrow-buffer arrow-schema arrow-select blake3 bytes crossbeam-channel flate2 glob libc \
+         memchr memmap2 parquet serde serde_json thiserror tokenizers toml tracing zstd",
+    ),
+    ("cloze-trainer", "cloze-schemas blake3 cc libc safetensors serde serde_json tch thiserror torch-sys tracing"),
+    (
+        "cloze",
+        "cloze-schemas cloze-pipeline cloze-trainer anyhow blake3 clap fs4 indicatif libc serde serde_json \
+         serde_path_to_error strsim thiserror tokio toml tracing tracing-subscriber",
+    ),
+];
+
+/// What tests and benchmarks may use on top.
+const TESTS_MAY_USE: &str =
+    "arrow-array crc32fast criterion flate2 half libc parquet proptest tempfile toml zstd zstd-sys";
+
+/// The families of components: the crate folder of each registry and the word for a member.
+const REGISTRIES: &[(&str, &str)] = &[("pipeline/src/views", "view"), ("trainer/src/objectives", "objective")];
+
+const LINES_MAX: usize = 500;
+const ARCHITECTURE_LINES_MAX: usize = 300;
+
+#[test]
+fn packages_use_only_what_the_architecture_allows() {
+    let mut offences = Vec::new();
+    for package in workspace_packages() {
+        let name = text(&package, "name");
+        let Some((_, allowed)) = MAY_USE.iter().find(|(known, _)| *known == name) else {
+            offences.push(format!("package `{name}` has no line in MAY_USE"));
+            continue;
+        };
+        for dependency in package["dependencies"].as_array().expect("cargo metadata lists dependencies") {
+            let (used, for_tests) = (text(dependency, "name"), dependency["kind"] == "dev");
+            let mut allowed = allowed.split_whitespace().chain(TESTS_MAY_USE.split_whitespace().filter(|_| for_tests));
+            if !allowed.any(|allowed| allowed == used) {
+                offences.push(format!("`{name}` must not depend on `{used}`"));
+            }
+        }
+    }
+    report("dependencies against the direction of the architecture", "MAY_USE in tests/tidy.rs says why", &offences);
+}
+
+#[test]
+fn packages_carry_both_licences() {
+    let mut offences = Vec::new();
+    for (file, phrase) in [("LICENSE-MIT", "MIT License"), ("LICENSE-APACHE", "Version 2.0, January 2004")] {
+        if !fs::read_to_string(root().join(file)).is_ok_and(|licence| licence.contains(phrase)) {
+            offences.push(format!("{file} is missing, or is not that licence"));
+        }
+    }
+    for package in workspace_packages().iter().filter(|package| package["license"] != "MIT OR Apache-2.0") {
+        offences.push(format!("package `{}` does not say `license.workspace = true`", text(package, "name")));
+    }
+    report("licences", "both texts at the root, `MIT OR Apache-2.0` in each package", &offences);
+}
+
+#[test]
+fn bans_have_reasons() {
+    let bans: toml::Table = read("clippy.toml").parse().expect("clippy.toml is TOML");
+    let entries = ["disallowed-methods", "disallowed-types"].map(|list| bans[list].as_array().expect("a list of bans"));
+    let silent = entries.into_iter().flatten().filter(|ban| ban.get("reason").is_none());
+    let silent: Vec<_> = silent.map(|ban| format!("clippy.toml: {ban}")).collect();
+    report("bans without a reason", "add `reason = \"…\"`", &silent);
+}
+
+#[test]
+fn configs_are_toml() {
+    let configs: Vec<_> = files().into_iter().filter(|path| path.starts_with("configs/") && is(path, "toml")).collect();
+    assert!(!configs.is_empty(), "configs/ has no presets");
+    let broken = configs.iter().filter_map(|path| {
+        let error = read(path).parse::<toml::Table>().err()?;
+        Some(format!("{path}: {error}"))
+    });
+    report("configs that are not TOML", "see the message", &broken.collect::<Vec<_>>());
+}
+
+#[test]
+fn components_explain_themselves() {
+    let mut offences = Vec::new();
+    for component in components() {
+        let source = read(&component.file);
+        for section in ["What", "Why", "Definition", "Reference"] {
+            let heads = [format!("//! # {section}"), format!("//! **{section}.**")];
+            if !source.lines().any(|line| heads.iter().any(|head| line.starts_with(head))) {
+                offences.push(format!("{}: no section `{}`", component.file, heads[0]));
+            }
+        }
+    }
+    report("components without their sections", "CONTRIBUTING.md shows the shape of the module doc", &offences);
+}
+
+/// One file and one line add a component: so no other file may know its name.
+#[test]
+fn components_are_named_only_at_home() {
+    let sources: BTreeMap<_, _> =
+        files().into_iter().filter(|path| is(path, "rs")).map(|path| (path.clone(), code(&read(&path)))).collect();
+    let mut offences = Vec::new();
+    for component in components() {
+        let strangers = sources.iter().filter(|(path, _)| !component.is_home(path) && !is_test(path));
+        for (path, lines) in strangers {
+            for (number, line) in lines.iter().filter(|(_, line)| words(line).any(|word| word == component.name)) {
+                offences.push(format!(
+                    "{path}:{number}: names {} `{}`: {}",
+                    component.what,
+                    component.name,
+                    line.trim()
+                ));
+            }
+        }
+    }
+    report("components known by name outside their file, registry and tests", "ask through the trait", &offences);
+}
+
+#[test]
+fn files_are_short_enough_to_read() {
+    let mut offences = Vec::new();
+    for path in files() {
+        let lines_max = match path.as_str() {
+            "ARCHITECTURE.md" => ARCHITECTURE_LINES_MAX,
+            path if is(path, "rs") => LINES_MAX,
+            _ => continue,
+        };
+        let lines = read(&path).lines().count();
+        if lines > lines_max {
+            offences.push(format!("{path}: {lines} lines, at most {lines_max}"));
+        }
+    }
+    report("files too long", "one story per file; split where the story changes", &offences);
+}
+
+#[test]
+fn source_is_free_of_forbidden_words() {
+    let forbidden = [
+        ("unbounded", "every queue, cache and retry has a bound that `plan` prints"),
+        ("TODO", "do it, or describe it in an issue"),
+        ("FIXME", "do it, or describe it in an issue"),
+        ("todo!(", "a stub is worse than nothing"),
+        ("unimplemented!(", "a stub is worse than nothing"),
+        ("#[ignore", "a test that does not run is no test"),
+    ];
+    let found = lines_of(|path| is(path, "rs")).flat_map(|(place, line)| {
+        let words = forbidden.iter().filter(move |(word, _)| line.contains(word));
+        words.map(move |(word, reason)| format!("{place}: `{word}`: {reason}"))
+    });
+    report("forbidden words", "each has its reason", &found.collect::<Vec<_>>());
+}
+
+#[test]
+fn unsafe_code_stays_in_one_file() {
+    let elsewhere = |path: &str| is(path, "rs") && path != "trainer/src/native.rs" && !is_test(path);
+    let found = lines_of(elsewhere).filter(|(_, line)| words(line).any(|word| word == "unsafe_code"));
+    let found: Vec<_> = found.map(|(place, line)| format!("{place}: {}", line.trim())).collect();
+    report("the ban on unsafe code lifted", "trainer/src/native.rs is the place for it", &found);
+}
+
+#[test]
+fn nothing_names_a_folder_of_one_machine() {
+    let found = lines_of(|_| true).filter_map(|(place, line)| {
+        let folder = ["/work/", "/root/", "/home/", "/Users/"].into_iter().find(|folder| line.contains(folder))?;
+        Some(format!("{place}: `{folder}`"))
+    });
+    report("paths of one machine", "use a path relative to the repository", &found.collect::<Vec<_>>());
+}
+
+#[test]
+fn documents_name_only_what_exists() {
+    let makefile = read("Makefile");
+    let verbs: BTreeSet<&str> =
+        makefile.lines().filter_map(|line| line.split_once(':')).map(|(verb, _)| verb).collect();
+    let exists = |path: &str| root().join(path).exists();
+    let mut offences = Vec::new();
+    for page in ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"] {
+        let content = read(page);
+        for command in commands(&content) {
+            let verb = command.strip_prefix("make ").and_then(|rest| rest.split_whitespace().next());
+            if verb.is_some_and(|verb| !verbs.contains(verb)) {
+                offences.push(format!("{page}: `{command}`: the Makefile has no such verb"));
+            }
+            let paths = command.split_whitespace().filter(|word| is_path(word) && !is_example(&content, word));
+            offences.extend(paths.filter(|path| !exists(path)).map(|path| format!("{page}: `{path}` does not exist")));
+        }
+    }
+    report("documents that promise what is not there", "mend the page, or the tree", &offences);
+}
+
+#[test]
+fn golden_files_are_used() {
+    let all = files();
+    let readers = all.iter().filter(|path| !path.starts_with("tests/golden/") && (is(path, "rs") || is(path, "py")));
+    let readers: String = readers.map(|path| read(path)).collect();
+    let unused = all.iter().filter(|path| path.starts_with("tests/golden/")).filter(|path| {
+        let name = Path::new(path).file_name().expect("a file has a name").to_string_lossy();
+        !readers.contains(name.as_ref())
+    });
+    report(
+        "golden files that no test or script names",
+        "delete them, or check them",
+        &unused.cloned().collect::<Vec<_>>(),
+    );
+}
+
+/// A line of a registry.
+struct Component {
+    what: &'static str,
+    name: String,
+    file: String,
+    registry: String,
+}
+
+impl Component {
+    /// Its file, its folder if it has one, and the table that lists it.
+    fn is_home(&self, path: &str) -> bool {
+        let folder = self.file.trim_end_matches(".rs").trim_end_matches("/mod");
+        path == self.file || path == self.registry || path.starts_with(&format!("{folder}/"))
+    }
+}
+
+/// Every member of every registry, read from the tables themselves.
+fn components() -> Vec<Component> {
+    let mut members = Vec::new();
+    for (folder, what) in REGISTRIES {
+        let registry = format!("{folder}/mod.rs");
+        let source = read(&registry);
+        let table = source.lines().skip_while(|line| !line.contains("pub enum")).take_while(|line| *line != "}");
+        for (module, name) in table.filter_map(|line| line.trim().strip_suffix(',')?.split_once("::")) {
+            let candidates = [format!("{folder}/{module}.rs"), format!("{folder}/{module}/mod.rs")];
+            let file = candidates.into_iter().find(|file| root().join(file).exists());
+            let file = file.unwrap_or_else(|| panic!("{registry}: `{module}` has no file"));
+            members.push(Component { what, name: name.to_owned(), file, registry: registry.clone() });
+        }
+        assert!(members.iter().any(|member| member.what == *what), "{registry}: no `registry!` table found");
+    }
+    members
+}
+
+/// Lines with their numbers, up to the tests at the foot, without comments: prose may call a thing by its name.
+fn code(source: &str) -> Vec<(usize, String)> {
+    let lines = source.lines().enumerate().take_while(|(_, line)| line.trim() != "#[cfg(test)]");
+    lines.map(|(index, line)| (index + 1, line.split("//").next().unwrap_or_default().to_owned())).collect()
+}
+
+fn words(line: &str) -> impl Iterator<Item = &str> {
+    line.split(|letter: char| !letter.is_alphanumeric() && letter != '_')
+}
+
+/// What a page asks its reader to type or to open: lines of fenced blocks, and `spans` in backticks.
+fn commands(page: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    for (index, piece) in page.split("```").enumerate() {
+        if index % 2 == 1 {
+            found.extend(piece.lines().skip(1).map(|line| line.trim_start_matches("$ ").trim()));
+        } else {
+            found.extend(piece.lines().flat_map(|line| line.split('`').skip(1).step_by(2)));
+        }
+    }
+    found
+}
+
+/// A path into the source tree, without blanks to fill in.
+fn is_path(word: &str) -> bool {
+    let folders = ["src/", "schemas/", "pipeline/", "trainer/", "configs/", "tests/", "scripts/", "docs/", ".ci/"];
+    folders.iter().any(|folder| word.starts_with(folder)) && !word.contains(['<', '*', '{', '…', ':', '(', ','])
+}
+
+/// Whether the page itself holds that file: a code block whose first line is the path, as a comment.
+fn is_example(page: &str, path: &str) -> bool {
+    page.lines().any(|line| line == format!("// {path}") || line == format!("# {path}"))
+}
+
+/// Every line, with its `path:number`, of the text files that are wanted. This file is not: it names what it forbids.
+fn lines_of(wanted: impl Fn(&str) -> bool) -> impl Iterator<Item = (String, String)> {
+    let paths = files().into_iter().filter(move |path| wanted(path) && path != "tests/tidy.rs");
+    paths.flat_map(|path| {
+        // What is not text has no lines to read.
+        let content = fs::read_to_string(root().join(&path)).unwrap_or_default();
+        let lines = content.lines().enumerate().map(|(index, line)| (format!("{path}:{}", index + 1), line.to_owned()));
+        lines.collect::<Vec<_>>()
+    })
+}
+
+fn is_test(path: &str) -> bool {
+    path.starts_with("tests/")
+        || ["/tests.rs", "/contract.rs"].iter().any(|end| path.ends_with(end))
+        || path.contains("/tests/")
+        || path.contains("/benches/")
+}
+
+fn is(path: &str, extension: &str) -> bool {
+    Path::new(path).extension().is_some_and(|found| found == extension)
+}
+
+/// The four packages, as cargo sees them. `--no-deps` needs no network.
+fn workspace_packages() -> Vec<serde_json::Value> {
+    let command = ["metadata", "--offline", "--no-deps", "--format-version", "1"];
+    let output = Command::new(env!("CARGO")).args(command).current_dir(root()).stderr(Stdio::inherit()).output();
+    let metadata: serde_json::Value =
+        serde_json::from_slice(&output.expect("cargo runs").stdout).expect("cargo metadata answers in JSON");
+    metadata["packages"].as_array().expect("a list of packages").clone()
+}
+
+fn text<'a>(value: &'a serde_json::Value, key: &str) -> &'a str {
+    value[key].as_str().unwrap_or_else(|| panic!("cargo metadata has `{key}`"))
+}
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// Every file of the source tree, relative to its root, in order: what .gitignore leaves out is left out.
+fn files() -> Vec<String> {
+    let ignored: Vec<String> = read(".gitignore").lines().map(|line| line.trim_matches('/').to_owned()).collect();
+    let mut found = Vec::new();
+    let mut folders = vec![PathBuf::new()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(root().join(&folder)).expect("a folder of the tree is readable") {
+            let entry = entry.expect("an entry is readable");
+            let path = folder.join(entry.file_name());
+            let name = path.to_string_lossy().into_owned();
+            let kind = entry.file_type().expect("an entry has a type");
+            let foreign = name == ".git" || name.ends_with("__pycache__") || name.starts_with(".libtorch");
+            if foreign || ignored.contains(&name) || kind.is_symlink() {
+                continue;
+            }
+            if kind.is_dir() { folders.push(path) } else { found.push(name) }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn report(what: &str, hint: &str, offences: &[String]) {
+    let listed = offences.join("\n  ");
+    assert!(offences.is_empty(), "{what}:\n  {listed}\nhint: {hint}");
+}

@@ -1,0 +1,145 @@
+//! From text files to a folder that others load, and what the tools say on the way.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::support::{Home, files};
+
+const RUN: [&str; 3] = ["train", "--set", "run.folder=run"];
+
+fn log(home: &Home) -> Vec<Value> {
+    let text = std::fs::read_to_string(home.join("run/log.jsonl")).expect("a log");
+    text.lines().map(|line| serde_json::from_str(line).expect("one JSON object a line")).collect()
+}
+
+#[test]
+fn text_files_become_a_model_that_fills_in_blanks() {
+    let home = Home::prepared(200);
+    let outcome = home.run_ok(&RUN);
+    assert!(outcome.stdout.contains("step 60") && outcome.stdout.contains("tok/s"), "{outcome}");
+    let log = log(&home);
+    let valid: Vec<&Value> = log.iter().filter(|entry| entry["kind"] == "valid").collect();
+    assert_eq!(valid.len(), 3, "at steps 20, 40 and 60");
+    let loss = |entry: &Value| entry["mlm"]["loss"].as_f64().expect("a number");
+    assert!(loss(valid[2]) < loss(valid[0]), "{} then {}", loss(valid[0]), loss(valid[2]));
+    let ln_vocab = valid[2]["mlm"]["ln_vocab"].as_f64().expect("a number");
+    assert!((loss(valid[0]) - ln_vocab).abs() < 1.0, "it begins near ln V");
+
+    home.run_ok(&["export", "--run", "run", "--out", "model"]);
+    let exported: Vec<String> = files(&home.join("model")).into_keys().collect();
+    for name in ["config.json", "model.safetensors", "tokenizer.json"] {
+        assert!(exported.iter().any(|file| file == name), "{name} in {exported:?}");
+    }
+
+    let filled = home.run_ok(&["fill", "--run", "run", "Anna ate [MASK] and drank some water."]);
+    assert_eq!(filled.stdout.matches('%').count(), 10, "five words, each with the unigram's share\n{filled}");
+    home.run(&["fill", "--run", "run", "no blank here"]).assert_fails(2, &["[MASK]"]);
+}
+
+#[test]
+fn a_run_starts_from_an_exported_folder() {
+    let home = Home::prepared(100);
+    home.run_ok(&[RUN[0], RUN[1], RUN[2], "--set", "train.steps=20"]);
+    home.run_ok(&["export", "--run", "run", "--out", "model"]);
+    let more = ["train", "--set", "run.folder=second", "--set", "train.init=model", "--set", "train.steps=10"];
+    home.run_ok(&more);
+    let text = std::fs::read_to_string(home.join("second/log.jsonl")).expect("a log");
+    let first: Value = serde_json::from_str(text.lines().next().expect("a line")).expect("JSON");
+    let last = log(&home).into_iter().rfind(|entry| entry["kind"] == "train").expect("a report");
+    let (before, after) = (last["terms"]["mlm"].as_f64().expect("mlm"), first["terms"]["mlm"].as_f64().expect("mlm"));
+    assert!((before - after).abs() < 0.5, "it goes on from {before}, not from {after}");
+}
+
+#[test]
+fn a_non_finite_step_is_an_error_that_says_how_to_replay_it() {
+    let home = Home::prepared(60);
+    let outcome =
+        home.run(&[RUN[0], RUN[1], RUN[2], "--set", "optimizer.lr=1e30", "--set", "optimizer.clip_norm=1e30"]);
+    outcome.assert_fails(1, &["not finite", "cloze inspect batch"]);
+}
+
+#[test]
+fn inspect_shows_what_is_masked_and_where_it_comes_from() {
+    let home = Home::prepared(60);
+    let outcome = home.run_ok(&["inspect", "batch", "3", "--rows", "2", "--set", "run.folder=run"]);
+    for word in ["batch 3", "masked", "neighbors", "[MASK]‹", "train/part-"] {
+        assert!(outcome.stdout.contains(word), "`{word}` is missing in\n{outcome}");
+    }
+    let shard = files(&home.join("data")).into_keys().find(|name| name.starts_with("train/")).expect("a shard");
+    let outcome = home.run_ok(&["inspect", "shard", &format!("data/{shard}")]);
+    assert!(outcome.stdout.contains("sample 0") && outcome.stdout.contains("documents"), "{outcome}");
+}
+
+#[test]
+fn profile_names_the_stage_that_was_slowed() {
+    let home = Home::prepared(200);
+    let cases = [
+        (vec!["profile", "--batches", "60", "--slow", "lane=20"], "lane"),
+        (vec!["profile", "--batches", "60", "--step-ms", "10"], "trainer"),
+        (vec!["profile", "--half", "prepare", "--slow", "writer=50"], "write"),
+    ];
+    for (args, culprit) in cases {
+        let mut args = args;
+        args.extend(["--json", "--set", "run.folder=run", "--set", "data.lanes=2"]);
+        let outcome = home.run_ok(&args);
+        let profile: Value = serde_json::from_str(&outcome.stdout).expect("one JSON object");
+        let bottleneck = profile["bottleneck"].as_str().expect("a sentence");
+        assert!(bottleneck.contains(culprit), "{args:?}: {bottleneck}\n{outcome}");
+        for actor in profile["actors"].as_array().expect("a list") {
+            let part = |name: &str| actor[name].as_f64().expect("seconds");
+            let sum = part("busy_s") + part("starved_s") + part("blocked_s");
+            assert!((sum - part("wall_s")).abs() < 1e-6, "clocks add up: {actor}");
+        }
+    }
+}
+
+#[test]
+fn parity_reproduces_the_worked_example() {
+    let home = Home::with_corpus(4);
+    let case = |tau: f64| {
+        format!(
+            r#"{{"id":"tc-{tau}","objective":"tc","variant":{{"tau":{tau},"candidates":"detached"}},"inputs":{{
+            "h":{{"shape":[2,3,2],"data":[1,1,2,0,0,2,-1,0,0,-1,1,-1]}},
+            "e":{{"shape":[2,3,2],"data":[0,1,1,0,0,1,0,0,0,0,0,0]}},
+            "pos_col":{{"shape":[2,3],"data":[1,0,1,1,2,1]}},
+            "neg_row":{{"shape":[2,3,2],"data":[1,1,1,1,1,1,0,0,0,0,0,0]}},
+            "neg_col":{{"shape":[2,3,2],"data":[0,1,0,2,1,1,0,2,1,2,0,1]}},
+            "anchor":{{"shape":[2,3],"data":[1,1,1,1,1,1]}}}}}}"#
+        )
+    };
+    let cases: Vec<String> = [1.0, 0.5, 0.07].into_iter().map(case).collect();
+    let unknown = r#"{"id":"x","objective":"nothing","variant":{},"inputs":{}}"#;
+    home.write("in.json", &format!("{{\"cases\":[{},{unknown}]}}", cases.join(",")));
+    let outcome = home.run_ok(&["parity", "--in", "in.json", "--out", "out.json"]);
+    assert!(outcome.stdout.contains("nothing") || outcome.stderr.contains("nothing"), "skipped aloud\n{outcome}");
+    let results: Value = serde_json::from_slice(&std::fs::read(home.join("out.json")).expect("written")).expect("JSON");
+    for (tau, mean) in [("1", 0.677_863_918_354), ("0.5", 0.489_617_043_869), ("0.07", 0.301_153_725_070)] {
+        let loss = results["results"][format!("tc-{tau}")]["loss"].as_f64().expect("a loss");
+        assert!((loss - mean).abs() < 1e-9, "tau {tau}: {loss}");
+    }
+}
+
+/// The demo's own configuration on the demo's own corpus, a few steps of it.
+#[test]
+fn the_demo_runs_as_configured() {
+    let home = Home::with_corpus(1);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let made =
+        Command::new(root.join("scripts/demo-corpus")).arg(home.join("demo/corpus.jsonl")).current_dir(root).output();
+    let made = made.expect("the script starts");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let config = root.join("configs/demo.toml");
+    let config = config.to_str().expect("UTF-8");
+    let run = |args: &[&str]| {
+        let shorter = ["--config", config, "--set", "train.steps=20", "--set", "schedule.warmup_steps=5"];
+        home.run_ok(&[args, &shorter].concat())
+    };
+    run(&["tokenizer", "train"]);
+    run(&["prepare"]);
+    run(&["plan"]);
+    let trained = run(&["train"]);
+    assert!(trained.stdout.contains("step 20"), "{trained}");
+    home.run_ok(&["fill", "--run", "demo/run", "licensed under the [MASK] license"]);
+}
