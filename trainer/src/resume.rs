@@ -6,6 +6,7 @@ use tch::Device;
 
 use crate::checkpoint::{Snapshot, State, VERSION};
 use crate::error::Error;
+use crate::hf;
 use crate::optimizer::overwrite;
 use crate::step::{Trainer, threads};
 use crate::tensors::{self, HostTensor, HostTensors};

@@ -140,9 +140,8 @@ impl BertConfig {
             ("positions", self.max_position_embeddings, encoder.positions),
         ];
         let differs = sizes.into_iter().filter(|(_, theirs, ours)| theirs != ours);
-        let mut differences: Vec<String> = differs
-            .map(|(key, theirs, ours)| format!("`encoder.{key}` is {ours}, the model has {theirs}"))
-            .collect();
+        let mut differences: Vec<String> =
+            differs.map(|(key, theirs, ours)| format!("`encoder.{key}` is {ours}, the model has {theirs}")).collect();
         if gelu != Some(encoder.gelu) {
             differences.push(match gelu {
                 Some(Gelu::Erf) => "`encoder.gelu` is `tanh`, the model has `erf`".to_owned(),

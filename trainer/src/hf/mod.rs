@@ -126,7 +126,8 @@ impl<'a> Model<'a> {
         let found = names::spellings(name).into_iter().find_map(|spelling| self.weights.get(&spelling));
         let tensor = found.ok_or_else(|| self.refuse(&format!("`{WEIGHTS}` has no `{name}`")))?.to_tensor()?;
         if tensor.size() != shape {
-            let problem = format!("`{name}` is {:?}, its `{CONFIG}` says {shape:?}; the folder is damaged", tensor.size());
+            let problem =
+                format!("`{name}` is {:?}, its `{CONFIG}` says {shape:?}; the folder is damaged", tensor.size());
             return Err(self.refuse(&problem));
         }
         if !matches!(tensor.kind(), Kind::Float | Kind::Half | Kind::BFloat16 | Kind::Double) {
