@@ -236,7 +236,7 @@ fn a_full_disk_during_prepare_leaves_nothing_half_written() {
     home.run_ok(&["prepare"]);
 }
 
-/// The same on a real file system of one MiB, where the machine lets a user mount one.
+/// The same on a real file system of half a MiB, where the machine lets a user mount one.
 #[test]
 fn a_full_file_system_during_prepare_leaves_nothing_half_written() {
     let home = Home::with_corpus(12_000);
@@ -251,7 +251,7 @@ fn a_full_file_system_during_prepare_leaves_nothing_half_written() {
     let quote = |text: &std::ffi::OsStr| format!("'{}'", text.to_string_lossy());
     let words: Vec<String> = std::iter::once(inner.get_program()).chain(inner.get_args()).map(quote).collect();
     let script = format!(
-        "mount -t tmpfs -o size=1m tmpfs small || exit 99\n{}\necho code $?\nfind small -name '*.tmp' -o -name manifest.json",
+        "mount -t tmpfs -o size=512k tmpfs small || exit 99\n{}\necho code $?\nfind small -name '*.tmp' -o -name manifest.json",
         words.join(" ")
     );
     let output = Command::new("unshare").args(["-Urm", "sh", "-c", &script]).current_dir(home.path()).output();
