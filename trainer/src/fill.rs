@@ -3,7 +3,7 @@
 use schemas::ordinal::Step;
 use tch::{Kind, Tensor};
 
-use crate::checkpoint::{self, Snapshot};
+use crate::checkpoint;
 use crate::encoder::Mode;
 use crate::error::Error;
 use crate::forward::Forward;
@@ -27,7 +27,9 @@ impl Filler {
     /// # Errors
     /// If there is no such checkpoint, or no objective of the run predicts tokens.
     pub fn open(plan: &TrainPlan, step: Option<Step>) -> Result<Self, Error> {
-        let trainer = load(plan, step)?;
+        let (folder, snapshot) = checkpoint::pick(&plan.folder, step)?;
+        let mut trainer = Trainer::new(plan)?;
+        trainer.restore(&folder, &snapshot)?;
         let filler = Self { trainer };
         let none = Tensor::zeros([0, filler.trainer.networks().hidden()], (MASTER, filler.trainer.device()));
         match filler.logits(&none) {
@@ -65,24 +67,6 @@ impl Filler {
         let members = self.trainer.members().iter();
         members.filter_map(|member| member.loss.logits(hidden_nd, self.trainer.networks())).next()
     }
-}
-
-/// A trainer with the weights of a checkpoint.
-pub(crate) fn load(plan: &TrainPlan, step: Option<Step>) -> Result<Trainer, Error> {
-    let found = match step {
-        None => checkpoint::newest(&plan.folder)?,
-        Some(step) => {
-            let folder = plan.folder.join("checkpoints").join(checkpoint::folder_name(step));
-            Some((folder.clone(), Snapshot::read(&folder)?))
-        }
-    };
-    let Some((folder, snapshot)) = found else {
-        let message = format!("{}: there is no checkpoint yet; train first", plan.folder.display());
-        return Err(Error::Config(message));
-    };
-    let mut trainer = Trainer::new(plan)?;
-    trainer.restore(&folder, &snapshot)?;
-    Ok(trainer)
 }
 
 fn best(probabilities_v: &Tensor, top: usize) -> Result<Vec<Guess>, Error> {
