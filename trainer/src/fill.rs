@@ -9,7 +9,6 @@ use crate::error::Error;
 use crate::forward::Forward;
 use crate::networks::MAIN;
 use crate::plan::TrainPlan;
-use crate::precision::MASTER;
 use crate::step::Trainer;
 
 /// An id and its probability.
@@ -31,10 +30,10 @@ impl Filler {
         let mut trainer = Trainer::new(plan)?;
         trainer.restore(&folder, &snapshot)?;
         let filler = Self { trainer };
-        let none = Tensor::zeros([0, filler.trainer.networks().hidden()], (MASTER, filler.trainer.device()));
-        match filler.logits(&none) {
-            Some(_) => Ok(filler),
-            None => Err(Error::Config("no objective of this run predicts tokens; `masked_lm` does".to_owned())),
+        if filler.trainer.predicts_tokens() {
+            Ok(filler)
+        } else {
+            Err(Error::Config("no objective of this run predicts tokens; `masked_lm` does".to_owned()))
         }
     }
 
@@ -57,15 +56,9 @@ impl Filler {
         let ids_bt = Tensor::from_slice(&row).unsqueeze(0).to_device(self.trainer.device());
         let encoded = self.trainer.networks().get(MAIN).forward(&ids_bt, None, Mode::Eval);
         let hidden_nd = Forward::gather(&encoded.hidden_btd, &positions_n);
-        let logits_nv = self.logits(&hidden_nd).expect("a head was found when this was opened");
+        let logits_nv = self.trainer.token_logits(&hidden_nd).expect("a head was found when this was opened");
         let probabilities_nv = logits_nv.softmax(-1, Kind::Double);
         (0..positions_n.size()[0]).map(|mask| best(&probabilities_nv.get(mask), top)).collect()
-    }
-
-    fn logits(&self, hidden_nd: &Tensor) -> Option<Tensor> {
-        let _guard = tch::no_grad_guard();
-        let members = self.trainer.members().iter();
-        members.filter_map(|member| member.loss.logits(hidden_nd, self.trainer.networks())).next()
     }
 }
 

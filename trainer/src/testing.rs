@@ -1,6 +1,7 @@
 //! A tiny run for tests: two layers, 60 words, batches that are functions of their index.
 
 use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use schemas::column::{Column, ColumnSpec, ElementType};
 use schemas::columns::{ATTENTION_MASK, DOCUMENT, IGNORE, INPUT_IDS, LABELS, ORIGIN, POSITIVES};
@@ -9,7 +10,7 @@ use schemas::{Batch, BatchBuilder, SpecialIds};
 
 use crate::device::DeviceChoice;
 use crate::identity::Identity;
-use crate::objectives::{AnyObjective, Objective};
+use crate::objectives::AnyObjective;
 use crate::optimizer::OptimizerConfig;
 use crate::plan::{
     CheckpointConfig, EncoderConfig, ReportConfig, TrainConfig, TrainPlan, ValidationConfig, VocabFacts,
@@ -22,6 +23,12 @@ pub(crate) const ROWS: usize = 4;
 
 const MASK: i32 = 4;
 const FIRST_WORD: i32 = 5;
+
+/// Held by a test that draws from torch's generator, which is one for the whole process; a run has one thread that does.
+pub(crate) fn generator() -> MutexGuard<'static, ()> {
+    static GENERATOR: Mutex<()> = Mutex::new(());
+    GENERATOR.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// 12 steps of two micro-batches each, all objectives that there are.
 pub(crate) fn plan(folder: &Path) -> TrainPlan {
