@@ -136,6 +136,7 @@ mod tests {
 
     #[test]
     fn a_weight_depends_on_seed_and_name_alone() {
+        let _generator = crate::testing::generator();
         let draw = |seed, with_other: bool| {
             let mut parameters = Parameters::new(seed, Device::Cpu);
             if with_other {

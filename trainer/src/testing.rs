@@ -1,6 +1,7 @@
 //! A tiny run for tests: two layers, 60 words, batches that are functions of their index.
 
 use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use schemas::column::{Column, ColumnSpec, ElementType};
 use schemas::columns::{ATTENTION_MASK, DOCUMENT, IGNORE, INPUT_IDS, LABELS, ORIGIN, POSITIVES};
@@ -15,6 +16,12 @@ use crate::plan::{
     CheckpointConfig, EncoderConfig, ReportConfig, TrainConfig, TrainPlan, ValidationConfig, VocabFacts,
 };
 use crate::schedule::{ScheduleConfig, ScheduleKind};
+
+/// Torch's generator is one per process, and `cargo test` runs tests on threads: whoever draws holds this meanwhile.
+pub(crate) fn generator() -> MutexGuard<'static, ()> {
+    static GENERATOR: Mutex<()> = Mutex::new(());
+    GENERATOR.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 pub(crate) const WORDS: u32 = 60;
 pub(crate) const WIDTH: usize = 12;
