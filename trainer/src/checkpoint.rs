@@ -206,6 +206,22 @@ pub fn newest(run: &Path) -> Result<Option<(PathBuf, Snapshot)>, Error> {
     Ok(None)
 }
 
+/// The checkpoint after `step`, or the newest that verifies, for looking at: changes nothing, since the run may be
+/// under way.
+pub fn pick(run: &Path, step: Option<Step>) -> Result<(PathBuf, Snapshot), Error> {
+    let checkpoints = run.join("checkpoints");
+    if let Some(step) = step {
+        let folder = checkpoints.join(folder_name(step));
+        return Snapshot::read(&folder).map(|snapshot| (folder, snapshot));
+    }
+    let folders = if checkpoints.exists() { list(&checkpoints)? } else { Vec::new() };
+    let mut whole = folders.into_iter().filter_map(|(_, folder)| Some((Snapshot::read(&folder).ok()?, folder)));
+    match whole.next() {
+        Some((snapshot, folder)) => Ok((folder, snapshot)),
+        None => Err(Error::Config(format!("{}: there is no checkpoint here yet; train first", run.display()))),
+    }
+}
+
 /// Checkpoint folders, newest first, with their names.
 fn list(checkpoints: &Path) -> io::Result<Vec<(String, PathBuf)>> {
     let mut found = Vec::new();

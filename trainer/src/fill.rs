@@ -3,7 +3,7 @@
 use schemas::ordinal::Step;
 use tch::{Kind, Tensor};
 
-use crate::checkpoint::{self, Snapshot};
+use crate::checkpoint;
 use crate::encoder::Mode;
 use crate::error::Error;
 use crate::forward::Forward;
@@ -26,7 +26,9 @@ impl Filler {
     /// # Errors
     /// If there is no such checkpoint, or no objective of the run predicts tokens.
     pub fn open(plan: &TrainPlan, step: Option<Step>) -> Result<Self, Error> {
-        let trainer = load(plan, step)?;
+        let (folder, snapshot) = checkpoint::pick(&plan.folder, step)?;
+        let mut trainer = Trainer::new(plan)?;
+        trainer.restore(&folder, &snapshot)?;
         let filler = Self { trainer };
         if filler.trainer.predicts_tokens() {
             Ok(filler)
@@ -58,24 +60,6 @@ impl Filler {
         let probabilities_nv = logits_nv.softmax(-1, Kind::Double);
         (0..positions_n.size()[0]).map(|mask| best(&probabilities_nv.get(mask), top)).collect()
     }
-}
-
-/// A trainer with the weights of a checkpoint.
-pub(crate) fn load(plan: &TrainPlan, step: Option<Step>) -> Result<Trainer, Error> {
-    let found = match step {
-        None => checkpoint::newest(&plan.folder)?,
-        Some(step) => {
-            let folder = plan.folder.join("checkpoints").join(checkpoint::folder_name(step));
-            Some((folder.clone(), Snapshot::read(&folder)?))
-        }
-    };
-    let Some((folder, snapshot)) = found else {
-        let message = format!("{}: there is no checkpoint yet; train first", plan.folder.display());
-        return Err(Error::Config(message));
-    };
-    let mut trainer = Trainer::new(plan)?;
-    trainer.restore(&folder, &snapshot)?;
-    Ok(trainer)
 }
 
 fn best(probabilities_v: &Tensor, top: usize) -> Result<Vec<Guess>, Error> {

@@ -111,7 +111,7 @@ fn check_all(found: &BTreeMap<String, Tensor>, prefix: &str, tolerance: impl Fn(
 
 #[test]
 fn logits_loss_and_gradients_are_those_of_transformers() {
-    let _alone = crate::testing::generator();
+    let _generator = testing::generator();
     let (trainer, expected) = (trainer(), expected());
     let batch = batch(&expected);
     let forward = forward(&trainer, &batch);
@@ -128,7 +128,7 @@ fn logits_loss_and_gradients_are_those_of_transformers() {
 
 #[test]
 fn a_trained_step_is_that_of_torch() {
-    let _alone = crate::testing::generator();
+    let _generator = testing::generator();
     let mut trainer = trainer();
     let before = collect(&trainer, Tensor::detach);
     trainer.step(&[batch(&expected())]).expect("a step");
@@ -142,7 +142,6 @@ fn a_trained_step_is_that_of_torch() {
 
 #[test]
 fn a_round_trip_changes_no_bit() {
-    let _alone = crate::testing::generator();
     let home = tempfile::tempdir().expect("a temporary folder");
     let (plan, folder) = (plan(), Folder::create(home.path()).expect("there"));
     let heads = ["mlm".to_owned()];
@@ -170,7 +169,7 @@ fn pattern(trainer: &Trainer) {
 
 #[test]
 fn exports_are_those_that_transformers_read() {
-    let _alone = crate::testing::generator();
+    let _generator = testing::generator();
     let home = tempfile::tempdir().expect("a temporary folder");
     let target = std::env::var_os("HF_CHECK_FOLDER").map_or_else(|| home.path().to_owned(), PathBuf::from);
     let folder = Folder::create(&target).expect("made");
@@ -207,7 +206,6 @@ fn exports_are_those_that_transformers_read() {
 
 #[test]
 fn a_model_of_another_shape_is_explained_key_by_key() {
-    let _alone = crate::testing::generator();
     let plan = plan();
     let encoder = EncoderConfig { layers: 3, heads: 8, gelu: Gelu::Tanh, layer_norm_eps: 1e-5, ..plan.encoder };
     let vocab = VocabFacts { size: 301, ..plan.vocab };
@@ -286,7 +284,6 @@ fn damaged_and_foreign_folders_are_refused() {
 
 #[test]
 fn old_names_and_bare_encoders_are_read() {
-    let _alone = crate::testing::generator();
     let home = tempfile::tempdir().expect("a temporary folder");
     let (plan, folder, heads) = (plan(), copied(home.path()), ["mlm".to_owned()]);
     let weights = tensors::read(&golden().join("model.safetensors")).expect("stored");
