@@ -14,6 +14,8 @@ pub const MASTER: Kind = Kind::Float;
 pub const WIDE: Kind = Kind::Double;
 /// The type of indices into tensors.
 pub const INDEX: Kind = Kind::Int64;
+/// The type of a quarter of a 64-bit draw.
+pub const LANE: Kind = Kind::Int16;
 /// The type of masks.
 pub const FLAG: Kind = Kind::Bool;
 
