@@ -153,12 +153,23 @@ fn a_small_split_stays_decoded() {
 }
 
 #[test]
-fn windows_grow_until_batches_in_flight_span_two_at_most() {
-    let home = home(&Synthetic { train_rows: 2000, ..Synthetic::default() });
-    let plan = home.plan(&DataConfig { depth: 6, shuffle_blocks: 1, ..data(4) }, Rows::Train);
-    let facts = plan.facts();
-    assert_eq!((facts.shuffle_blocks, facts.batches_alive_max), (1, 29));
-    assert!(facts.window_blocks * 20 >= 29 * 8 && plan.sampler.window_rows_min() >= 29 * 8);
+fn lanes_yield_to_the_window_and_never_the_other_way() {
+    let home = home(&Synthetic::default());
+    let plan =
+        |lanes: usize, depth: usize| home.plan(&DataConfig { depth, shuffle_blocks: 1, ..data(lanes) }, Rows::Train);
+    let order = |plan: &Arc<LoadPlan>| -> Vec<_> {
+        let groups = plan.groups();
+        let rows = (0..40).flat_map(|batch| plan.explain(&groups, BatchIndex(batch)).expect("decodable"));
+        rows.map(|row| row.sample).collect()
+    };
+    let expected = order(&plan(1, 1));
+    for (lanes, depth) in [(1, 6), (2, 1), (4, 2), (8, 6)] {
+        let plan = plan(lanes, depth);
+        assert_eq!(order(&plan), expected, "{lanes} lanes of depth {depth} change no number");
+        let facts = plan.facts();
+        let in_flight = facts.batches_alive_max as u64 * plan.rows_per_batch();
+        assert!(facts.resident || in_flight <= plan.sampler.window_rows_min(), "{facts:?}");
+    }
 }
 
 #[test]
