@@ -143,6 +143,21 @@ fn shards_read_back_as_written() {
 }
 
 #[test]
+fn ids_are_stored_as_split_bytes() {
+    use parquet::basic::Encoding;
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    let home = home(&Synthetic::default());
+    let file = std::fs::File::open(home.folder.path().join(&home.manifest.train.shards[0].path)).expect("there");
+    let reader = SerializedFileReader::new(file).expect("Parquet");
+    for group in reader.metadata().row_groups() {
+        let ids = group.column(0);
+        let encodings: Vec<Encoding> = ids.encodings().collect();
+        assert!(encodings.contains(&Encoding::BYTE_STREAM_SPLIT), "{}: {encodings:?}", ids.column_path());
+        assert!(ids.dictionary_page_offset().is_none());
+    }
+}
+
+#[test]
 fn groups_are_decoded_once_per_window_and_two_windows_are_the_most() {
     let home = home(&Synthetic { train_rows: 2000, ..Synthetic::default() });
     for lanes in [1, 4] {
