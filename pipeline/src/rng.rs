@@ -190,7 +190,7 @@ impl Split<'_> {
     }
 }
 
-/// How many numbers below `n` are drawn from one word: together they take at most 18 of its bits, if it is more than one.
+/// How many numbers below `n` are drawn from one word. If more than one, they take at most 18 of its bits together.
 #[must_use]
 pub fn draws_per_word(n: u32) -> u32 {
     let bits = u32::BITS - n.saturating_sub(1).leading_zeros();

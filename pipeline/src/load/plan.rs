@@ -284,7 +284,7 @@ fn prune(views: Vec<PlannedView>) -> Vec<PlannedView> {
     .collect()
 }
 
-/// The sampler whose every window holds at least `rows_in_flight` rows, so that batches in flight span two windows at most.
+/// The sampler whose every window holds at least `rows_in_flight` rows: batches in flight then span two at most.
 fn wide_enough(split: &Split, mut options: SamplerOptions, rows_in_flight: u64) -> Sampler {
     loop {
         let sampler = Sampler::new(split, options);
