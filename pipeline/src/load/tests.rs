@@ -10,6 +10,8 @@ use schemas::columns::{ATTENTION_MASK, DOCUMENT, INPUT_IDS, LABELS, ORIGIN, POSI
 use schemas::{ColumnSpec, Manifest};
 
 use super::*;
+use crate::shard::ContentHasher;
+use crate::shard::reader::ShardReader;
 use crate::shard::synthetic::Synthetic;
 use crate::views::{AnyView, ViewName};
 
@@ -118,6 +120,41 @@ fn an_epoch_shows_every_token_once() {
     }
     stored.sort();
     assert_eq!(seen, stored);
+}
+
+#[test]
+fn shards_read_back_as_written() {
+    for vocab_size in [1000, 70_000] {
+        let home = home(&Synthetic { lengths: 0..63, vocab_size, ..Synthetic::default() });
+        let promise = Promise { vocab_size, content_max: 62 };
+        for shard in home.manifest.train.shards.iter().chain(&home.manifest.valid.shards) {
+            let reader = ShardReader::open(home.folder.path().join(&shard.path), shard, promise).expect("as written");
+            let mut content = ContentHasher::default();
+            let mut tokens = 0;
+            for group in (0..shard.groups.len()).map(|group| reader.read(group).expect("good")) {
+                for sample in (0..group.rows()).map(|row| group.sample(row)) {
+                    content.row(sample.input_ids, sample.document_starts, sample.documents, sample.source);
+                    tokens += sample.input_ids.len() as u64;
+                }
+            }
+            assert_eq!((content.finish(), tokens), (shard.content.clone(), shard.tokens));
+        }
+    }
+}
+
+#[test]
+fn ids_are_stored_as_split_bytes() {
+    use parquet::basic::Encoding;
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    let home = home(&Synthetic::default());
+    let file = std::fs::File::open(home.folder.path().join(&home.manifest.train.shards[0].path)).expect("there");
+    let reader = SerializedFileReader::new(file).expect("Parquet");
+    for group in reader.metadata().row_groups() {
+        let ids = group.column(0);
+        let encodings: Vec<Encoding> = ids.encodings().collect();
+        assert!(encodings.contains(&Encoding::BYTE_STREAM_SPLIT), "{}: {encodings:?}", ids.column_path());
+        assert!(ids.dictionary_page_offset().is_none());
+    }
 }
 
 #[test]
@@ -272,7 +309,7 @@ fn a_damaged_shard_is_named() {
     let length = usize::try_from(length).expect("small");
     for byte in [0, 4, 1000, length / 2, length - 100, length - 1] {
         let error = damage(&home, |bytes| bytes[byte] ^= 1);
-        assert!(error.contains("train/part-00001-00.parquet"), "byte {byte}: {error}");
+        assert!(error.contains("train/part-00000-01.parquet"), "byte {byte}: {error}");
     }
     let in_data = damage(&home, |bytes| bytes[length / 3] ^= 0x55);
     assert!(in_data.contains(", row group ") && in_data.contains("BLAKE3"), "{in_data}");
