@@ -362,7 +362,7 @@ fn a_vocabulary_that_is_not_the_manifests_is_refused() {
 #[test]
 fn replay_repeats_and_a_sleeping_lane_is_seen() {
     let home = home(&Synthetic::default());
-    let plan = home.plan(&data(2), Rows::Train);
+    let plan = home.plan(&DataConfig { shuffle_blocks: 1000, ..data(2) }, Rows::Train);
     let options = StreamOptions { replay: Some(3), lane_sleep: Some((1, Duration::from_millis(20))) };
     let mut stream = BatchStream::new(&plan, BatchIndex(5), options);
     let gauges = stream.gauges();
