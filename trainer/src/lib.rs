@@ -19,6 +19,7 @@ pub mod encoder;
 pub mod error;
 pub mod fill;
 pub mod forward;
+pub mod hf;
 pub mod identity;
 pub mod native;
 pub mod networks;

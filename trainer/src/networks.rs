@@ -100,7 +100,6 @@ impl Networks {
     }
 
     /// The word table of a network, `[padded_rows(vocab_size), hidden]`, for tying.
-    #[must_use]
     pub fn word_table(&self, network: &str) -> &Tensor {
         self.get(network).word_table()
     }
@@ -109,7 +108,6 @@ impl Networks {
     ///
     /// `bias_v` has one entry per id. The scores of padding rows are −inf: they take no probability and their rows
     /// get a gradient of exactly 0.
-    #[must_use]
     pub fn tied_logits(&self, network: &str, transformed_nd: &Tensor, bias_v: &Tensor) -> Tensor {
         let bias_p = Tensor::cat(&[bias_v, &self.padding_p], 0);
         let compute = |tensor: &Tensor| self.precision.compute(tensor);

@@ -6,6 +6,7 @@ use tch::Device;
 
 use crate::checkpoint::{Snapshot, State, VERSION};
 use crate::error::Error;
+use crate::hf;
 use crate::optimizer::overwrite;
 use crate::step::{Trainer, threads};
 use crate::tensors::{self, HostTensor, HostTensors};
@@ -95,9 +96,15 @@ impl Trainer {
         Err(Error::Identity { folder, checkpoint, keys: keys.join(", ") })
     }
 
-    /// Takes the first weights from a checkpoint of another run: the whole encoder, and the heads that it has.
+    /// Takes the first weights from a checkpoint of another run, or from a model that `transformers` saved: the whole
+    /// encoder, and the heads that it has.
     pub fn initialise(&mut self, folder: &Path) -> Result<(), Error> {
-        let saved = tensors::read(&folder.join("main.safetensors"))?;
+        let saved = if hf::is_model(folder) {
+            let heads = hf::prediction_heads(self.parameters.iter().map(|(name, _)| name));
+            hf::import(folder, &self.plan().encoder, &self.plan().vocab, &heads)?
+        } else {
+            tensors::read(&folder.join("main.safetensors"))?
+        };
         for (name, weight) in self.parameters.iter() {
             if name.starts_with("heads.") && !saved.contains_key(name) {
                 tracing::info!(name, "not among the first weights, drawn afresh");

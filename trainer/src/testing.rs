@@ -1,6 +1,7 @@
 //! A tiny run for tests: two layers, 60 words, batches that are functions of their index.
 
 use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use schemas::column::{Column, ColumnSpec, ElementType};
 use schemas::columns::{ATTENTION_MASK, DOCUMENT, IGNORE, INPUT_IDS, LABELS, ORIGIN, POSITIVES};
@@ -9,7 +10,7 @@ use schemas::{Batch, BatchBuilder, SpecialIds};
 
 use crate::device::DeviceChoice;
 use crate::identity::Identity;
-use crate::objectives::{AnyObjective, Objective};
+use crate::objectives::AnyObjective;
 use crate::optimizer::OptimizerConfig;
 use crate::plan::{
     CheckpointConfig, EncoderConfig, ReportConfig, TrainConfig, TrainPlan, ValidationConfig, VocabFacts,
@@ -22,6 +23,12 @@ pub(crate) const ROWS: usize = 4;
 
 const MASK: i32 = 4;
 const FIRST_WORD: i32 = 5;
+
+/// Held by a test that draws from torch's generator, which is one for the whole process; a run has one thread that does.
+pub(crate) fn generator() -> MutexGuard<'static, ()> {
+    static GENERATOR: Mutex<()> = Mutex::new(());
+    GENERATOR.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// 12 steps of two micro-batches each, all objectives that there are.
 pub(crate) fn plan(folder: &Path) -> TrainPlan {
@@ -72,6 +79,15 @@ fn words(row: u64) -> Vec<i32> {
 
 /// A micro-batch with all that the registered objectives read, and the view of `valid/mlm`. The last row is padded.
 pub(crate) fn batch(index: u64) -> Batch {
+    build(index, true)
+}
+
+/// The same rows with nothing to predict, nothing to align, and zeros for all other supervision.
+pub(crate) fn empty_batch(index: u64) -> Batch {
+    build(index, false)
+}
+
+fn build(index: u64, supervised: bool) -> Batch {
     let views: Vec<(String, ColumnSpec)> =
         AnyObjective::examples().iter().flat_map(|objective| objective.reads().columns).collect();
     let passes = AnyObjective::examples().into_iter().flat_map(|objective| objective.reads().passes);
@@ -82,9 +98,9 @@ pub(crate) fn batch(index: u64) -> Batch {
     names.dedup();
     let mut builder = BatchBuilder::new(BatchIndex(index), ROWS);
     for name in &names {
-        push_view(&mut builder, name, index);
+        push_view(&mut builder, name, index, supervised);
         for (_, spec) in views.iter().filter(|(view, spec)| view == name && !is_standard(spec)) {
-            push_other(&mut builder, name, spec);
+            push_other(&mut builder, name, spec, supervised);
         }
     }
     builder.finish()
@@ -97,12 +113,12 @@ fn is_standard(spec: &ColumnSpec) -> bool {
 }
 
 /// Every third word masked; positives are right neighbours; documents are rows.
-fn push_view(builder: &mut BatchBuilder, view: &str, index: u64) {
+fn push_view(builder: &mut BatchBuilder, view: &str, index: u64, supervised: bool) {
     let rows: Vec<Vec<i32>> = (0..ROWS as u64).map(|row| words(index * ROWS as u64 + row)).collect();
     let cells =
         || rows.iter().enumerate().flat_map(|(row, ids)| ids.iter().enumerate().map(move |(at, &id)| (row, at, id)));
     let is_padding = |row: usize, at: usize| row == ROWS - 1 && at >= WIDTH - 3;
-    let is_masked = |row: usize, at: usize| (row + at).is_multiple_of(3) && !is_padding(row, at);
+    let is_masked = |row: usize, at: usize| supervised && (row + at).is_multiple_of(3) && !is_padding(row, at);
     let ids = cells().map(|(row, at, id)| {
         if is_padding(row, at) {
             0
@@ -116,12 +132,8 @@ fn push_view(builder: &mut BatchBuilder, view: &str, index: u64) {
     let valid = cells().map(|(row, at, _)| u8::from(!is_padding(row, at)));
     let place = |at: usize| i16::try_from(at).expect("rows are narrow");
     let origin = cells().map(|(row, at, _)| if is_padding(row, at) { -1 } else { place(at) });
-    let positives =
-        cells().map(
-            |(row, at, _)| {
-                if is_padding(row, at) || at + 1 == WIDTH || is_padding(row, at + 1) { -1 } else { place(at + 1) }
-            },
-        );
+    let is_last = |row: usize, at: usize| at + 1 == WIDTH || is_padding(row, at + 1);
+    let positives = cells().map(|(row, at, _)| if supervised && !is_last(row, at) { place(at + 1) } else { -1 });
     let document = cells().map(|(row, ..)| i32::try_from(row).expect("few rows"));
     builder.push(view, INPUT_IDS, WIDTH, ids.collect());
     builder.push(view, LABELS, WIDTH, labels.collect());
@@ -132,36 +144,11 @@ fn push_view(builder: &mut BatchBuilder, view: &str, index: u64) {
 }
 
 /// Ones and zeros for a column that these tests know nothing of.
-fn push_other(builder: &mut BatchBuilder, view: &str, spec: &ColumnSpec) {
-    let flags = (0..ROWS * WIDTH).map(|at| u8::from(at % 4 == 0));
+fn push_other(builder: &mut BatchBuilder, view: &str, spec: &ColumnSpec, supervised: bool) {
+    let flags = (0..ROWS * WIDTH).map(|at| u8::from(supervised && at % 4 == 0));
     match spec.element {
         ElementType::I32 => builder.push(view, Column::<i32>::new(spec.name), WIDTH, flags.map(i32::from).collect()),
         ElementType::I16 => builder.push(view, Column::<i16>::new(spec.name), WIDTH, flags.map(i16::from).collect()),
         ElementType::U8 => builder.push(view, Column::<u8>::new(spec.name), WIDTH, flags.collect()),
     }
-}
-
-/// The same batch with nothing to predict and nothing to align.
-pub(crate) fn emptied(batch: &Batch) -> Batch {
-    let mut builder = BatchBuilder::new(batch.index(), batch.rows());
-    for name in batch.names() {
-        let (view, column) = name.split_once('.').expect("columns are named by view");
-        let count = batch.rows() * WIDTH;
-        match column {
-            "labels" => builder.push(view, LABELS, WIDTH, vec![IGNORE; count]),
-            "positives" => builder.push(view, POSITIVES, WIDTH, vec![-1; count]),
-            "input_ids" => copy(&mut builder, batch, view, INPUT_IDS),
-            "attention_mask" => copy(&mut builder, batch, view, ATTENTION_MASK),
-            "origin" => copy(&mut builder, batch, view, ORIGIN),
-            "document" => copy(&mut builder, batch, view, DOCUMENT),
-            // A column of some other supervision has no place here: no registered objective reads one.
-            other => unreachable!("column `{other}`"),
-        }
-    }
-    builder.finish()
-}
-
-fn copy<T: schemas::Element>(builder: &mut BatchBuilder, batch: &Batch, view: &str, column: Column<T>) {
-    let grid = batch.column(view, column).expect("it is listed");
-    builder.push(view, column, grid.width(), grid.values().to_vec());
 }

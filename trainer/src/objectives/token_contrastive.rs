@@ -371,6 +371,7 @@ mod tests {
 
     #[test]
     fn losses_are_those_worked_by_hand() {
+        let _alone = crate::testing::generator();
         // ln(e + 1/e + 1) − 1 for the first anchor, ln(1 + 2/e) for the third, ln 3 for the last.
         let at_one = [0.407_605_964, 0.632_035_894, 0.551_444_714, 0.861_994_804, 0.515_489_845, 1.098_612_289];
         let at_7_hundredths = [6.2488e-7, 0.015_119_678_0, 1.2497e-6, 0.693_147_493_0, 4.1016e-5, 1.098_612_288_7];
@@ -441,6 +442,7 @@ mod tests {
 
     #[test]
     fn gradients_are_those_of_the_plain_formula() {
+        let _alone = crate::testing::generator();
         for detach in [true, false] {
             let (drawn, hidden_btd, static_btd) = (drawn(Kind::Double), leaf(Kind::Double), leaf(Kind::Double));
             let found = loss(&hidden_btd, &static_btd, drawn.candidates(), 0.3, detach).sum;
@@ -458,6 +460,7 @@ mod tests {
     #[test]
     fn gradients_are_central_differences() {
         const STEP: f64 = 1e-6;
+        let _alone = crate::testing::generator();
         for detach in [true, false] {
             let (drawn, hidden_btd) = (drawn(Kind::Double), leaf(Kind::Double));
             let static_btd = leaf(Kind::Double).detach();
@@ -478,6 +481,7 @@ mod tests {
 
     #[test]
     fn single_precision_is_near_double() {
+        let _alone = crate::testing::generator();
         let (single, double) = (drawn(Kind::Float), drawn(Kind::Double));
         let hidden_btd = leaf(Kind::Double).detach();
         let static_btd = hidden_btd.roll([1], [0]);
@@ -490,6 +494,7 @@ mod tests {
 
     #[test]
     fn without_anchors_or_negatives_there_is_nothing() {
+        let _alone = crate::testing::generator();
         for (n, k) in [(0, 3), (0, 0), (2, 0)] {
             let hidden_btd = leaf(Kind::Float);
             let index = |shape: &[i64]| Tensor::zeros(shape, (Kind::Int64, Device::Cpu));
@@ -509,6 +514,7 @@ mod tests {
 
     #[test]
     fn a_vector_of_zeros_has_cosine_0_and_disturbs_nobody() {
+        let _alone = crate::testing::generator();
         let gap_btd =
             leaf(Kind::Double).detach().index_fill(0, &Tensor::from_slice(&[1_i64]), 0.0).set_requires_grad(true);
         let drawn = drawn(Kind::Double);

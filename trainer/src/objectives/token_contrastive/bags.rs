@@ -66,6 +66,7 @@ mod tests {
 
     #[test]
     fn bags_are_gathers_and_products() {
+        let _alone = crate::testing::generator();
         for kind in [Kind::Double, Kind::Float] {
             let options = (kind, Device::Cpu);
             let (query_nd, table_md) = (Tensor::randn([5, 4], options), Tensor::randn([7, 4], options));
