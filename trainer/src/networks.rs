@@ -8,7 +8,7 @@ use tch::{Device, Tensor};
 use crate::encoder::Encoder;
 use crate::parameters::Parameters;
 use crate::plan::{EncoderConfig, VocabFacts};
-use crate::precision::{MASTER, Precision};
+use crate::precision::Precision;
 
 /// The network that a run exports.
 pub const MAIN: &str = "main";
@@ -30,8 +30,7 @@ pub struct Networks {
     precision: Precision,
     vocab_size: i64,
     special: SpecialIds,
-    // −inf for each padding row of the word table.
-    padding_p: Tensor,
+    device: Device,
 }
 
 impl Networks {
@@ -43,8 +42,6 @@ impl Networks {
         precision: Precision,
         parameters: &mut Parameters,
     ) -> Self {
-        let padding = padded_rows(vocab.size) - i64::from(vocab.size);
-        let padding_p = Tensor::full([padding], f64::NEG_INFINITY, (MASTER, parameters.device()));
         let main = Encoder::build(config, vocab.size, precision, &mut parameters.path("encoder"));
         let by_name = BTreeMap::from([(MAIN.to_owned(), main)]);
         Self {
@@ -53,7 +50,7 @@ impl Networks {
             precision,
             vocab_size: i64::from(vocab.size),
             special: vocab.special,
-            padding_p,
+            device: parameters.device(),
         }
     }
 
@@ -78,7 +75,7 @@ impl Networks {
     /// Where the weights live.
     #[must_use]
     pub fn device(&self) -> Device {
-        self.padding_p.device()
+        self.device
     }
 
     /// How matrix products are computed.
@@ -100,18 +97,8 @@ impl Networks {
     }
 
     /// The word table of a network, `[padded_rows(vocab_size), hidden]`, for tying.
+    #[must_use]
     pub fn word_table(&self, network: &str) -> &Tensor {
         self.get(network).word_table()
-    }
-
-    /// Scores of all ids against a tied word table: `transformed_nd · Eᵀ + bias_v`, float32, `[n, padded rows]`.
-    ///
-    /// `bias_v` has one entry per id. The scores of padding rows are −inf: they take no probability and their rows
-    /// get a gradient of exactly 0.
-    pub fn tied_logits(&self, network: &str, transformed_nd: &Tensor, bias_v: &Tensor) -> Tensor {
-        let bias_p = Tensor::cat(&[bias_v, &self.padding_p], 0);
-        let compute = |tensor: &Tensor| self.precision.compute(tensor);
-        let table = compute(self.word_table(network));
-        self.precision.widen(&compute(transformed_nd).linear(&table, Some(&compute(&bias_p))))
     }
 }

@@ -17,18 +17,18 @@ use crate::plan::{
 };
 use crate::schedule::{ScheduleConfig, ScheduleKind};
 
+/// Torch's generator is one per process, and `cargo test` runs tests on threads: whoever draws holds this meanwhile.
+pub(crate) fn generator() -> MutexGuard<'static, ()> {
+    static GENERATOR: Mutex<()> = Mutex::new(());
+    GENERATOR.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 pub(crate) const WORDS: u32 = 60;
 pub(crate) const WIDTH: usize = 12;
 pub(crate) const ROWS: usize = 4;
 
 const MASK: i32 = 4;
 const FIRST_WORD: i32 = 5;
-
-/// Held by a test that draws from torch's generator, which is one for the whole process; a run has one thread that does.
-pub(crate) fn generator() -> MutexGuard<'static, ()> {
-    static GENERATOR: Mutex<()> = Mutex::new(());
-    GENERATOR.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// 12 steps of two micro-batches each, all objectives that there are.
 pub(crate) fn plan(folder: &Path) -> TrainPlan {

@@ -34,16 +34,16 @@ pub(super) fn entries(encoder: &EncoderConfig, vocab_size: u32, heads: &[String]
     let positions = i64::from(encoder.positions);
     table.add(format!("{ours}.position.weight"), [format!("{theirs}.position_embeddings.weight")], &[positions, d]);
     table.add(format!("{ours}.token_type.weight"), [format!("{theirs}.token_type_embeddings.weight")], &[2, d]);
-    table.affine(&format!("{ours}.norm"), [format!("{theirs}.LayerNorm")], &[d]);
+    table.affine(&format!("{ours}.norm"), &[format!("{theirs}.LayerNorm")], &[d]);
     for layer in 0..encoder.layers {
         let (ours, theirs) = (format!("encoder.layers.{layer}"), format!("bert.encoder.layer.{layer}"));
         let parts = ["query", "key", "value"].map(|part| format!("{theirs}.attention.self.{part}"));
-        table.affine(&format!("{ours}.attention.qkv"), parts, &[d, d]);
-        table.affine(&format!("{ours}.attention.output"), [format!("{theirs}.attention.output.dense")], &[d, d]);
-        table.affine(&format!("{ours}.attention.norm"), [format!("{theirs}.attention.output.LayerNorm")], &[d]);
-        table.affine(&format!("{ours}.feed_forward.input"), [format!("{theirs}.intermediate.dense")], &[f, d]);
-        table.affine(&format!("{ours}.feed_forward.output"), [format!("{theirs}.output.dense")], &[d, f]);
-        table.affine(&format!("{ours}.feed_forward.norm"), [format!("{theirs}.output.LayerNorm")], &[d]);
+        table.affine(&format!("{ours}.attention.qkv"), &parts, &[d, d]);
+        table.affine(&format!("{ours}.attention.output"), &[format!("{theirs}.attention.output.dense")], &[d, d]);
+        table.affine(&format!("{ours}.attention.norm"), &[format!("{theirs}.attention.output.LayerNorm")], &[d]);
+        table.affine(&format!("{ours}.feed_forward.input"), &[format!("{theirs}.intermediate.dense")], &[f, d]);
+        table.affine(&format!("{ours}.feed_forward.output"), &[format!("{theirs}.output.dense")], &[d, f]);
+        table.affine(&format!("{ours}.feed_forward.norm"), &[format!("{theirs}.output.LayerNorm")], &[d]);
     }
     for head in heads {
         for ((ours, theirs), shape) in HEAD.into_iter().zip([vec![d, d], vec![d], vec![d], vec![d], vec![v]]) {
@@ -62,7 +62,7 @@ impl Table {
     }
 
     /// `weight` of `shape` and `bias` of its rows.
-    fn affine<const N: usize>(&mut self, ours: &str, theirs: [String; N], shape: &[i64]) {
+    fn affine<const N: usize>(&mut self, ours: &str, theirs: &[String; N], shape: &[i64]) {
         let named = |kind: &str| theirs.each_ref().map(|name| format!("{name}.{kind}"));
         self.add(format!("{ours}.weight"), named("weight"), shape);
         self.add(format!("{ours}.bias"), named("bias"), &shape[..1]);

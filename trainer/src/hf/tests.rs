@@ -111,6 +111,7 @@ fn check_all(found: &BTreeMap<String, Tensor>, prefix: &str, tolerance: impl Fn(
 
 #[test]
 fn logits_loss_and_gradients_are_those_of_transformers() {
+    let _generator = testing::generator();
     let (trainer, expected) = (trainer(), expected());
     let batch = batch(&expected);
     let forward = forward(&trainer, &batch);
@@ -127,6 +128,7 @@ fn logits_loss_and_gradients_are_those_of_transformers() {
 
 #[test]
 fn a_trained_step_is_that_of_torch() {
+    let _generator = testing::generator();
     let mut trainer = trainer();
     let before = collect(&trainer, Tensor::detach);
     trainer.step(&[batch(&expected())]).expect("a step");
@@ -167,6 +169,7 @@ fn pattern(trainer: &Trainer) {
 
 #[test]
 fn exports_are_those_that_transformers_read() {
+    let _generator = testing::generator();
     let home = tempfile::tempdir().expect("a temporary folder");
     let target = std::env::var_os("HF_CHECK_FOLDER").map_or_else(|| home.path().to_owned(), PathBuf::from);
     let folder = Folder::create(&target).expect("made");
