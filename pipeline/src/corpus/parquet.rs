@@ -35,13 +35,13 @@ impl FileFormat for Parquet {
         for (key, name) in names.into_iter().filter_map(|(key, name)| Some((key, name?))) {
             let Ok(field) = schema.field_with_name(name) else {
                 let columns: Vec<_> = schema.fields().iter().map(|field| format!("`{}`", field.name())).collect();
-                let (path, columns) = (source.path.display(), columns.join(", "));
-                return Err(Error::Config(format!("{path}: no column `{name}`; it has {columns}; set `{key}`")));
+                let message = format!("no column `{name}`; it has {}; set `{key}`", columns.join(", "));
+                return Err(corpus_error(source, message));
             };
             let usable = is_text(field.data_type()) || (key == "prepare.id_field" && field.data_type().is_integer());
             if !usable {
-                let (path, found) = (source.path.display(), field.data_type());
-                return Err(Error::Config(format!("{path}: column `{name}` holds {found}, not text; set `{key}`")));
+                let message = format!("column `{name}` holds {}, not text; set `{key}`", field.data_type());
+                return Err(corpus_error(source, message));
             }
         }
         Ok(())
