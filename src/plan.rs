@@ -127,11 +127,6 @@ impl Plan {
         &self.vocab
     }
 
-    /// What a user should know but need not mend.
-    pub(crate) fn warnings(&self) -> &[String] {
-        &self.warnings
-    }
-
     /// Every key with its value, defaults included.
     #[cfg(feature = "train")]
     pub(crate) fn resolved_toml(&self) -> String {

@@ -30,11 +30,6 @@ impl Paint {
         Self(set("CLICOLOR_FORCE") || (io::stdout().is_terminal() && !set("NO_COLOR")))
     }
 
-    /// Whether there is colour.
-    pub(crate) fn is_on(self) -> bool {
-        self.0
-    }
-
     fn wrap(self, code: &str, text: impl Display) -> String {
         if self.0 { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_string() }
     }

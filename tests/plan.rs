@@ -56,7 +56,7 @@ folder = "run"
             "wrong.toml:17, [views.neighbors], `ofset_max`",
             "reads column `labels` of view `original`, which it does not make",
             "`tcc`",
-            "wrong.toml:31, [train], `steps`",
+            "wrong.toml:29, [train], `steps`",
         ],
     );
     let reports = outcome.stderr.matches("error: ").count();

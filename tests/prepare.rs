@@ -26,9 +26,12 @@ fn committed(folder: &Path) -> usize {
     entries.filter(|entry| !entry.file_name().to_string_lossy().starts_with('.')).count()
 }
 
+/// Names only: the program is at work, and a file may go while it is looked at.
 fn temporary_files(folder: &Path) -> Vec<String> {
-    let names = if folder.exists() { files(folder).into_keys().collect() } else { Vec::new() };
-    names.into_iter().filter(|name| name.ends_with(".tmp")).collect()
+    let below = ["", "parts", "train", "valid"].map(|name| folder.join(name));
+    let entries = below.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten();
+    let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.ends_with(".tmp")).collect()
 }
 
 #[test]

@@ -90,11 +90,11 @@ struct EpochOrder {
     epoch: Epoch,
     /// Block at each place.
     order: Vec<usize>,
-    windows: Vec<Window>,
+    windows: Vec<WindowOrder>,
 }
 
 #[derive(Debug)]
-struct Window {
+struct WindowOrder {
     /// The places of its blocks.
     places: Range<usize>,
     /// Its first offset in the epoch.
@@ -228,13 +228,13 @@ impl Sampler {
         let order: Vec<usize> =
             (0..count).map(|place| to_usize(if shuffled { blocks.apply(place) } else { place })).collect();
         let rows_key = Key::new(self.seed, epoch, "", "rows");
-        let mut windows: Vec<Window> = Vec::with_capacity(self.window_sizes.len());
+        let mut windows: Vec<WindowOrder> = Vec::with_capacity(self.window_sizes.len());
         let (mut place, mut start) = (0, 0);
         for (index, &size) in (0..).zip(&self.window_sizes) {
             let ends = self.ends(&order, place..place + size);
             let pieces = ends.last().copied().unwrap_or(0);
             let rows = shuffled.then(|| Permutation::new(pieces, &mut rows_key.row(SampleIndex(index), 0)));
-            windows.push(Window { places: place..place + size, start, ends, rows });
+            windows.push(WindowOrder { places: place..place + size, start, ends, rows });
             (place, start) = (place + size, start + pieces);
         }
         EpochOrder { epoch, order, windows }

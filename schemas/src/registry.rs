@@ -29,6 +29,12 @@ macro_rules! registry {
                 match self { $(Self::$Member(_) => stringify!($module),)+ }
             }
 
+            /// The member of that TOML name, with its default configuration.
+            #[must_use]
+            pub fn of_kind(kind: &str) -> Option<Self> {
+                Self::examples().into_iter().find(|member| member.kind() == kind)
+            }
+
             /// One of each, with its default configuration.
             #[must_use]
             pub fn examples() -> Vec<Self> {

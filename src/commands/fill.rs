@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use anyhow::Context as _;
 use pipeline::tokenize::{self, Tokenizer as _};
 use schemas::Vocab;
 use trainer::fill::{Filler, Guess};
@@ -40,9 +39,11 @@ fn encode(tokenizer: &tokenize::HfTokenizer, vocab: &Vocab, text: &str) -> anyho
         Ok(())
     })?;
     ids.push(special.sep);
-    ids.contains(&special.mask)
-        .then_some(ids)
-        .with_context(|| Usage(format!("there is nothing to fill in: write [MASK] somewhere in `{text}`")))
+    if ids.contains(&special.mask) {
+        Ok(ids)
+    } else {
+        Err(Usage(format!("there is nothing to fill in: write [MASK] somewhere in `{text}`")).into())
+    }
 }
 
 /// The ids that are most frequent in the training split.

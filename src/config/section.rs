@@ -96,7 +96,8 @@ impl<'a> Sections<'a> {
                 quoted(&message, "unknown field").map_or(inner.clone(), |field| join(&parent(&inner, field), field));
             let whole = if key == "." || key.is_empty() { path.to_owned() } else { join(path, &key) };
             self.problems.push(explain(self.source, &whole, &message));
-            if !remove(&mut value, &key) {
+            // Without its kind a component is nothing; what else is wrong with it cannot be known.
+            if key == "kind" || !remove(&mut value, &key) {
                 return None;
             }
         }

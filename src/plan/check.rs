@@ -57,7 +57,7 @@ fn objective_reads(parsed: &Parsed, name: &str, objective: &AnyObjective) -> Vec
 
 /// The frame that is there without being configured.
 pub(super) fn original() -> AnyView {
-    AnyView::Original(Default::default())
+    AnyView::of_kind(ORIGINAL).expect("`original` is registered")
 }
 
 fn is_view(views: &[&str], name: &str) -> bool {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use pipeline::load::{LoadPlan, Rows};
 use pipeline::views::AnyView;
-use pipeline::views::mask::Mask;
 use schemas::columns::{ATTENTION_MASK, INPUT_IDS, LABELS};
 use schemas::{Manifest, Vocab};
 use toml::Value;
@@ -31,7 +30,8 @@ pub(super) fn validation(
     }
     let rows = Rows::Valid { rows: validation.rows };
     let mut views = parsed.config.views.clone();
-    if views.insert(VALID_MLM.to_owned(), AnyView::Mask(Mask::default())).is_some() {
+    let mask = AnyView::of_kind("mask").expect("`mask` is registered");
+    if views.insert(VALID_MLM.to_owned(), mask).is_some() {
         let message = format!("`{VALID_MLM}` is the view that every run is measured on");
         let problem = parsed.source.problem(&format!("views.{VALID_MLM}"), message).hint("give your view another name");
         parsed.add(problem);

@@ -49,9 +49,12 @@ impl Home {
     /// The program with `args` and, where the verb reads one, the tiny configuration pointed at this home.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_cloze"));
-        command.current_dir(self.path()).args(args).stdin(Stdio::null());
+        command.current_dir(self.path()).stdin(Stdio::null());
         command.env("NO_COLOR", "1").env_remove("RUST_LOG").env_remove("CLOZE_LOG_FORMAT");
-        if !args.contains(&"--config") && reads_config(args) {
+        // The test's own `--set`s come last: the last one counts.
+        let verb = args.iter().position(|arg| arg.starts_with("--")).unwrap_or(args.len());
+        command.args(&args[..verb]);
+        if reads_config(args) && !args.contains(&"--config") {
             command.arg("--config").arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("configs/tiny.toml"));
             for set in [
                 "tokenizer.vocab_size=400",
@@ -64,6 +67,7 @@ impl Home {
                 command.args(["--set", set]);
             }
         }
+        command.args(&args[verb..]);
         command
     }
 

@@ -251,3 +251,209 @@ fn chain(hash: &str, batch: &Batch) -> String {
     hasher.update(hash.as_bytes()).update(batch.digest().as_bytes());
     hasher.finalize().to_hex().to_string()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::testing;
+
+    /// The stream of [`testing::batch`], which asks the host to stop at a chosen moment.
+    struct Stream<'a> {
+        next: u64,
+        stop_waiting_for: Option<u64>,
+        stop_validating: bool,
+        stop: &'a Cell<Option<Stop>>,
+    }
+
+    impl Data for Stream<'_> {
+        fn seek(&mut self, batch: BatchIndex) -> Result<(), ForeignError> {
+            self.next = batch.0;
+            Ok(())
+        }
+
+        fn next(&mut self) -> Result<Option<Batch>, ForeignError> {
+            if self.stop_waiting_for == Some(self.next) {
+                self.stop.set(Some(Stop::Terminate));
+                return Ok(None);
+            }
+            self.next += 1;
+            Ok(Some(testing::batch(self.next - 1)))
+        }
+
+        fn validation(&mut self) -> Result<Box<dyn Iterator<Item = Result<Batch, ForeignError>> + '_>, ForeignError> {
+            Ok(Box::new((1000..1002).map(|index| {
+                if self.stop_validating && index == 1001 {
+                    self.stop.set(Some(Stop::Interrupt));
+                }
+                Ok(testing::batch(index))
+            })))
+        }
+    }
+
+    struct Memory<'a> {
+        folder: std::path::PathBuf,
+        stop: &'a Cell<Option<Stop>>,
+        reports: Vec<Report>,
+        last: Option<Snapshot>,
+        // Behaves like a killed process after that many checkpoints.
+        dies_after: Option<usize>,
+    }
+
+    impl Host for Memory<'_> {
+        fn stop(&self) -> Option<Stop> {
+            self.stop.get()
+        }
+
+        fn report(&mut self, report: &Report) -> Result<(), ForeignError> {
+            self.reports.push(report.clone());
+            Ok(())
+        }
+
+        fn save(&mut self, snapshot: Snapshot) -> Result<(), ForeignError> {
+            if self.dies_after == Some(0) {
+                return Err("killed".into());
+            }
+            self.dies_after = self.dies_after.map(|left| left - 1);
+            snapshot.write(&self.folder, 2)?;
+            self.last = Some(snapshot);
+            Ok(())
+        }
+
+        fn saved(&mut self) -> Result<(), ForeignError> {
+            Ok(())
+        }
+    }
+
+    #[derive(Clone, Copy, Default)]
+    struct Trouble {
+        waiting_for: Option<u64>,
+        validating: bool,
+        dies_after: Option<usize>,
+    }
+
+    struct Ran {
+        outcome: Result<Outcome, Error>,
+        reports: Vec<Report>,
+        last: Option<Snapshot>,
+    }
+
+    fn train(folder: &Path, trouble: Trouble) -> Ran {
+        let stop = Cell::new(None);
+        let mut data =
+            Stream { next: 0, stop_waiting_for: trouble.waiting_for, stop_validating: trouble.validating, stop: &stop };
+        let (folder, dies_after) = (folder.to_owned(), trouble.dies_after);
+        let mut host = Memory { folder, stop: &stop, reports: Vec::new(), last: None, dies_after };
+        let outcome = run(&testing::plan(&host.folder), &mut data, &mut host);
+        Ran { outcome, reports: host.reports, last: host.last }
+    }
+
+    /// What two runs of one command must agree on.
+    fn figures(reports: &[Report]) -> Vec<String> {
+        let figures = |report: &Report| match report {
+            Report::Train(report) => format!("{:?} {}", report.figures, report.batch_hash),
+            Report::Valid(report) => format!("{:?}", crate::report::ValidReport { seconds: 0.0, ..report.clone() }),
+        };
+        reports.iter().map(figures).collect()
+    }
+
+    fn whole() -> (Vec<String>, Snapshot) {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        let ran = train(home.path(), Trouble::default());
+        assert!(matches!(ran.outcome, Ok(Outcome::Finished(Step(12)))), "{:?}", ran.outcome);
+        (figures(&ran.reports), ran.last.expect("the end makes a checkpoint"))
+    }
+
+    fn assert_resumes(trouble: Trouble, expected: &[Outcome]) {
+        let (reports, last) = whole();
+        let home = tempfile::tempdir().expect("a temporary folder");
+        let first = train(home.path(), trouble);
+        match first.outcome {
+            Ok(outcome) => assert_eq!([outcome], expected),
+            Err(error) => assert!(expected.is_empty() && error.to_string() == "killed", "{error}"),
+        }
+        let kept = newest_step(home.path());
+        let second = train(home.path(), Trouble::default());
+        assert!(matches!(second.outcome, Ok(Outcome::Finished(Step(12)))), "{:?}", second.outcome);
+        let snapshot = second.last.expect("the end makes a checkpoint");
+        assert_eq!(snapshot.main, last.main, "weights");
+        assert_eq!(snapshot.optimizer, last.optimizer, "optimizer");
+        assert_eq!(snapshot.state, last.state, "state");
+        // A killed run has reported more than it kept; what lies after the checkpoint is reported again.
+        let step = |report: &Report| match report {
+            Report::Train(report) => report.figures.step,
+            Report::Valid(report) => report.step,
+        };
+        let stopped = !expected.is_empty();
+        let before: Vec<Report> = first.reports.into_iter().filter(|report| stopped || step(report) <= kept).collect();
+        assert_eq!(figures(&[before, second.reports].concat()), reports);
+    }
+
+    fn newest_step(folder: &Path) -> Step {
+        checkpoint::newest(folder).expect("readable").expect("it saved").1.state.step
+    }
+
+    #[test]
+    fn a_run_stopped_while_it_waits_resumes_to_the_bit() {
+        let _alone = testing::generator();
+        // In the middle of step 7, of a report's interval and of the way to the next checkpoint.
+        let trouble = Trouble { waiting_for: Some(15), ..Trouble::default() };
+        assert_resumes(trouble, &[Outcome::Stopped(Step(7), Stop::Terminate)]);
+    }
+
+    #[test]
+    fn a_run_stopped_while_it_validates_resumes_to_the_bit() {
+        let _alone = testing::generator();
+        let trouble = Trouble { validating: true, ..Trouble::default() };
+        assert_resumes(trouble, &[Outcome::Stopped(Step(5), Stop::Interrupt)]);
+    }
+
+    #[test]
+    fn a_killed_run_resumes_to_the_bit() {
+        let _alone = testing::generator();
+        assert_resumes(Trouble { dies_after: Some(1), ..Trouble::default() }, &[]);
+    }
+
+    #[test]
+    fn a_finished_run_has_nothing_to_do() {
+        let _alone = testing::generator();
+        let home = tempfile::tempdir().expect("a temporary folder");
+        train(home.path(), Trouble::default());
+        let again = train(home.path(), Trouble::default());
+        assert!(matches!(again.outcome, Ok(Outcome::Finished(Step(12)))));
+        assert!(again.reports.is_empty() && again.last.is_none());
+    }
+
+    #[test]
+    fn another_run_is_refused_with_the_keys_that_differ() {
+        let _alone = testing::generator();
+        let home = tempfile::tempdir().expect("a temporary folder");
+        train(home.path(), Trouble::default());
+        let mut plan = testing::plan(home.path());
+        plan.identity = crate::identity::Identity::new([("seed".to_owned(), "8".to_owned())].into());
+        let stop = Cell::new(None);
+        let mut data = Stream { next: 0, stop_waiting_for: None, stop_validating: false, stop: &stop };
+        let folder = home.path().to_owned();
+        let mut host = Memory { folder, stop: &stop, reports: Vec::new(), last: None, dies_after: None };
+        let error = run(&plan, &mut data, &mut host).expect_err("another seed is another run");
+        assert!(error.is_usage() && error.to_string().contains("`seed`: 7 → 8"), "{error}");
+    }
+
+    #[test]
+    fn validation_reports_what_needs_no_context() {
+        let _alone = testing::generator();
+        let home = tempfile::tempdir().expect("a temporary folder");
+        let ran = train(home.path(), Trouble::default());
+        let valid = ran.reports.iter().find_map(|report| match report {
+            Report::Valid(report) => Some(report.clone()),
+            Report::Train(_) => None,
+        });
+        let valid = valid.expect("one after five steps");
+        let mlm = valid.mlm.expect("there is a head");
+        let uniform = f64::from(testing::WORDS).ln();
+        assert_eq!((valid.step, valid.rows), (Step(5), 8));
+        assert!((mlm.ln_vocab - uniform).abs() < 1e-12 && (mlm.unigram_cross_entropy - uniform).abs() < 1e-12);
+        assert!(mlm.loss > 0.0 && mlm.unigram_entropy > 1.0 && mlm.unigram_entropy < uniform);
+    }
+}

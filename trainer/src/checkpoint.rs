@@ -206,6 +206,22 @@ pub fn newest(run: &Path) -> Result<Option<(PathBuf, Snapshot)>, Error> {
     Ok(None)
 }
 
+/// The checkpoint after `step`, or the newest that verifies, for looking at: changes nothing, since the run may be
+/// under way.
+pub fn pick(run: &Path, step: Option<Step>) -> Result<(PathBuf, Snapshot), Error> {
+    let checkpoints = run.join("checkpoints");
+    if let Some(step) = step {
+        let folder = checkpoints.join(folder_name(step));
+        return Snapshot::read(&folder).map(|snapshot| (folder, snapshot));
+    }
+    let folders = if checkpoints.exists() { list(&checkpoints)? } else { Vec::new() };
+    let mut whole = folders.into_iter().filter_map(|(_, folder)| Some((Snapshot::read(&folder).ok()?, folder)));
+    match whole.next() {
+        Some((snapshot, folder)) => Ok((folder, snapshot)),
+        None => Err(Error::Config(format!("{}: there is no checkpoint here yet; train first", run.display()))),
+    }
+}
+
 /// Checkpoint folders, newest first, with their names.
 fn list(checkpoints: &Path) -> io::Result<Vec<(String, PathBuf)>> {
     let mut found = Vec::new();
@@ -217,7 +233,7 @@ fn list(checkpoints: &Path) -> io::Result<Vec<(String, PathBuf)>> {
             found.push((step, name, entry.path()));
         }
     }
-    found.sort_by(|one, other| other.0.cmp(&one.0));
+    found.sort_by_key(|&(step, ..)| std::cmp::Reverse(step));
     Ok(found.into_iter().map(|(_, name, path)| (name, path)).collect())
 }
 
@@ -305,9 +321,15 @@ mod tests {
         let home = tempfile::tempdir().expect("a temporary folder");
         snapshot(1).write(home.path(), 3).expect("written");
         let good = snapshot(2).write(home.path(), 3).expect("written");
+        let state = fs::read(good.join(STATE_FILE)).expect("there");
+        for at in 0..state.len() {
+            let mut flipped = state.clone();
+            flipped[at] ^= 4;
+            assert!(State::from_json(&flipped).is_err(), "byte {at} of `state.json` was changed");
+        }
         for name in [MAIN_FILE, OPTIMIZER_FILE, STATE_FILE] {
             let bytes = fs::read(good.join(name)).expect("there");
-            for at in 0..bytes.len() {
+            for at in (0..bytes.len()).step_by(23) {
                 let mut flipped = bytes.clone();
                 flipped[at] ^= 4;
                 assert_damaged(home.path(), &good, name, &flipped, &bytes);

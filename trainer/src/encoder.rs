@@ -74,7 +74,6 @@ impl Encoder {
     }
 
     /// The word table, `[padded rows, d]`.
-    #[must_use]
     pub fn word_table(&self) -> &Tensor {
         &self.word
     }
@@ -177,7 +176,6 @@ impl Linear {
     }
 
     /// Applies to the last axis. The result has the precision's compute type.
-    #[must_use]
     pub fn forward(&self, x: &Tensor) -> Tensor {
         let compute = |tensor: &Tensor| self.precision.compute(tensor);
         compute(x).linear(&compute(&self.weight), Some(&compute(&self.bias)))
@@ -199,7 +197,6 @@ impl LayerNorm {
     }
 
     /// Normalises the last axis.
-    #[must_use]
     pub fn forward(&self, x: &Tensor) -> Tensor {
         x.layer_norm(self.weight.size(), Some(&self.weight), Some(&self.bias), self.eps, true)
     }

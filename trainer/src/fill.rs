@@ -3,13 +3,12 @@
 use schemas::ordinal::Step;
 use tch::{Kind, Tensor};
 
-use crate::checkpoint::{self, Snapshot};
+use crate::checkpoint;
 use crate::encoder::Mode;
 use crate::error::Error;
 use crate::forward::Forward;
 use crate::networks::MAIN;
 use crate::plan::TrainPlan;
-use crate::precision::MASTER;
 use crate::step::Trainer;
 
 /// An id and its probability.
@@ -27,12 +26,14 @@ impl Filler {
     /// # Errors
     /// If there is no such checkpoint, or no objective of the run predicts tokens.
     pub fn open(plan: &TrainPlan, step: Option<Step>) -> Result<Self, Error> {
-        let trainer = load(plan, step)?;
+        let (folder, snapshot) = checkpoint::pick(&plan.folder, step)?;
+        let mut trainer = Trainer::new(plan)?;
+        trainer.restore(&folder, &snapshot)?;
         let filler = Self { trainer };
-        let none = Tensor::zeros([0, filler.trainer.networks().hidden()], (MASTER, filler.trainer.device()));
-        match filler.logits(&none) {
-            Some(_) => Ok(filler),
-            None => Err(Error::Config("no objective of this run predicts tokens; `masked_lm` does".to_owned())),
+        if filler.trainer.predicts_tokens() {
+            Ok(filler)
+        } else {
+            Err(Error::Config("no objective of this run predicts tokens; `masked_lm` does".to_owned()))
         }
     }
 
@@ -55,34 +56,10 @@ impl Filler {
         let ids_bt = Tensor::from_slice(&row).unsqueeze(0).to_device(self.trainer.device());
         let encoded = self.trainer.networks().get(MAIN).forward(&ids_bt, None, Mode::Eval);
         let hidden_nd = Forward::gather(&encoded.hidden_btd, &positions_n);
-        let logits_nv = self.logits(&hidden_nd).expect("a head was found when this was opened");
+        let logits_nv = self.trainer.token_logits(&hidden_nd).expect("a head was found when this was opened");
         let probabilities_nv = logits_nv.softmax(-1, Kind::Double);
         (0..positions_n.size()[0]).map(|mask| best(&probabilities_nv.get(mask), top)).collect()
     }
-
-    fn logits(&self, hidden_nd: &Tensor) -> Option<Tensor> {
-        let _guard = tch::no_grad_guard();
-        let members = self.trainer.members().iter();
-        members.filter_map(|member| member.loss.logits(hidden_nd, self.trainer.networks())).next()
-    }
-}
-
-/// A trainer with the weights of a checkpoint.
-pub(crate) fn load(plan: &TrainPlan, step: Option<Step>) -> Result<Trainer, Error> {
-    let found = match step {
-        None => checkpoint::newest(&plan.folder)?,
-        Some(step) => {
-            let folder = plan.folder.join("checkpoints").join(checkpoint::folder_name(step));
-            Some((folder.clone(), Snapshot::read(&folder)?))
-        }
-    };
-    let Some((folder, snapshot)) = found else {
-        let message = format!("{}: there is no checkpoint yet; train first", plan.folder.display());
-        return Err(Error::Config(message));
-    };
-    let mut trainer = Trainer::new(plan)?;
-    trainer.restore(&folder, &snapshot)?;
-    Ok(trainer)
 }
 
 fn best(probabilities_v: &Tensor, top: usize) -> Result<Vec<Guess>, Error> {

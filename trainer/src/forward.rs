@@ -126,14 +126,12 @@ impl<'a> Forward<'a> {
     }
 
     /// Any column of any view, int64, `[b, t]`.
-    #[must_use]
     pub fn column<T: Element + tch::kind::Element>(&self, view: &str, column: Column<T>) -> Tensor {
         let grid = self.batch.column(view, column).unwrap_or_else(|error| panic!("the plan checked columns: {error}"));
         upload(grid, self.networks.device()).unwrap_or_else(|error| panic!("an upload of a checked shape: {error}"))
     }
 
     /// Hidden states of flat positions, `[n, d]`.
-    #[must_use]
     pub fn gather(hidden_btd: &Tensor, positions_n: &Tensor) -> Tensor {
         let width = hidden_btd.size()[2];
         hidden_btd.view([-1, width]).index_select(0, positions_n)

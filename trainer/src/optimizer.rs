@@ -168,6 +168,7 @@ mod tests {
     use tch::nn::OptimizerConfig as _;
 
     use super::*;
+    use crate::testing;
 
     const CONFIG: OptimizerConfig =
         OptimizerConfig { lr: 0.1, betas: [0.8, 0.95], eps: 1e-6, weight_decay: 0.1, clip_norm: 0.0 };
@@ -211,6 +212,7 @@ mod tests {
 
     #[test]
     fn updates_follow_the_formula_and_spare_biases_from_decay() {
+        let _alone = testing::generator();
         let (parameters, matrix, gain) = parameters();
         let mut expected_matrix: Vec<f64> = values(&matrix).into_iter().map(f64::from).collect();
         let mut expected_gain = vec![1.0; 4];
@@ -229,6 +231,7 @@ mod tests {
 
     #[test]
     fn updates_equal_those_of_libtorch() {
+        let _alone = testing::generator();
         let (parameters, matrix, gain) = parameters();
         let config = OptimizerConfig { weight_decay: 0.0, ..CONFIG };
         let store = tch::nn::VarStore::new(Device::Cpu);
@@ -248,6 +251,7 @@ mod tests {
 
     #[test]
     fn a_long_gradient_is_cut_to_the_limit() {
+        let _alone = testing::generator();
         let (parameters, matrix, gain) = parameters();
         // Plain momentum-free Adam hides the length of a gradient; the second moment shows it.
         let mut optimizer = AdamW::new(OptimizerConfig { clip_norm: 0.5, ..CONFIG }, &parameters);
@@ -260,6 +264,7 @@ mod tests {
 
     #[test]
     fn a_gradient_that_is_not_finite_changes_nothing() {
+        let _alone = testing::generator();
         let (parameters, matrix, gain) = parameters();
         let mut optimizer = AdamW::new(CONFIG, &parameters);
         backward(&matrix, &gain, 1.0);

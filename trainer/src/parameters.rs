@@ -65,10 +65,10 @@ impl Parameters {
         self.by_name.values().map(|parameter| parameter.tensor.numel() as u64).sum()
     }
 
-    fn add(&mut self, name: String, initial: &Tensor, decays: bool) -> Tensor {
+    fn add(&mut self, name: &str, initial: &Tensor, decays: bool) -> Tensor {
         let tensor = initial.to_device(self.device).set_requires_grad(true);
         let handle = tensor.shallow_clone();
-        let former = self.by_name.insert(name.clone(), Parameter { tensor, decays });
+        let former = self.by_name.insert(name.to_owned(), Parameter { tensor, decays });
         assert!(former.is_none(), "weight `{name}` was made twice");
         handle
     }
@@ -101,19 +101,19 @@ impl Path<'_> {
         let mut initial = Tensor::zeros(shape, (MASTER, Device::Cpu));
         let _ = initial.narrow(0, 0, rows).normal_(0.0, INITIAL_DEVIATION);
         let _ = initial.requires_grad_(false);
-        self.parameters.add(name, &initial, true)
+        self.parameters.add(&name, &initial, true)
     }
 
     /// A vector of zeros. Does not decay.
     pub fn bias(&mut self, name: &str, length: i64) -> Tensor {
         let name = self.name(name);
-        self.parameters.add(name, &Tensor::zeros([length], (MASTER, Device::Cpu)), false)
+        self.parameters.add(&name, &Tensor::zeros([length], (MASTER, Device::Cpu)), false)
     }
 
     /// A vector of ones. Does not decay.
     pub fn gain(&mut self, name: &str, length: i64) -> Tensor {
         let name = self.name(name);
-        self.parameters.add(name, &Tensor::ones([length], (MASTER, Device::Cpu)), false)
+        self.parameters.add(&name, &Tensor::ones([length], (MASTER, Device::Cpu)), false)
     }
 
     fn name(&self, name: &str) -> String {
@@ -133,14 +133,15 @@ pub(crate) fn hash_i64(parts: &[&[u8]]) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing;
 
     #[test]
     fn a_weight_depends_on_seed_and_name_alone() {
-        let _generator = crate::testing::generator();
+        let _alone = testing::generator();
         let draw = |seed, with_other: bool| {
             let mut parameters = Parameters::new(seed, Device::Cpu);
             if with_other {
-                parameters.path("heads").matrix("other", &[3, 3]);
+                let _ = parameters.path("heads").matrix("other", &[3, 3]);
             }
             parameters.path("encoder").sub("layer").table("weight", &[4, 5], 3)
         };

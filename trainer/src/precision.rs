@@ -30,7 +30,6 @@ pub enum Precision {
 
 impl Precision {
     /// `tensor` as matrix products take it: itself, or a cast copy that passes gradients on.
-    #[must_use]
     pub fn compute(self, tensor: &Tensor) -> Tensor {
         match self {
             Self::F32 => tensor.shallow_clone(),
@@ -39,7 +38,6 @@ impl Precision {
     }
 
     /// `tensor` as sums, norms and losses take it: at least float32.
-    #[must_use]
     pub fn widen(self, tensor: &Tensor) -> Tensor {
         match self {
             Self::F32 => tensor.shallow_clone(),

@@ -16,7 +16,7 @@ use crate::objectives::{Computed, Loss, Pass};
 use crate::optimizer::{AdamW, Update};
 use crate::parameters::Parameters;
 use crate::plan::{Normalize, TrainPlan};
-use crate::precision::WIDE;
+use crate::precision::{MASTER, Precision, WIDE};
 use crate::report::{Figures, Tally};
 use crate::schedule;
 use crate::upload::valid_count;
@@ -95,7 +95,7 @@ impl Trainer {
     /// threads and switches, once.
     pub fn new(plan: &TrainPlan) -> Result<Self, Error> {
         let device = plan.train.device.resolve()?;
-        if plan.train.precision != crate::precision::Precision::F32 && device == Device::Cpu {
+        if plan.train.precision != Precision::F32 && device == Device::Cpu {
             return Err(Error::Config("`train.precision = \"bf16\"` needs CUDA, and this machine has none".to_owned()));
         }
         native::configure(plan.train.deterministic)?;
@@ -155,6 +155,20 @@ impl Trainer {
     #[must_use]
     pub fn members(&self) -> &[Member] {
         &self.members
+    }
+
+    /// Scores of all ids for hidden states `[n, d]` of the main network, by the first objective with a head that
+    /// predicts tokens; `None` without one.
+    #[must_use]
+    pub fn token_logits(&self, hidden_nd: &Tensor) -> Option<Tensor> {
+        let _guard = tch::no_grad_guard();
+        self.members.iter().find_map(|member| member.loss.logits(hidden_nd, &self.networks))
+    }
+
+    /// Whether there is such a head.
+    #[must_use]
+    pub fn predicts_tokens(&self) -> bool {
+        self.token_logits(&Tensor::zeros([0, self.networks.hidden()], (MASTER, self.device))).is_some()
     }
 
     /// Learning rate of a step.
@@ -222,16 +236,6 @@ impl Trainer {
         Ok(forward)
     }
 
-    /// The terms of a reading of a tally with the run's weights: the loss. Values by name, metrics apart.
-    pub(crate) fn split(&self, read: &BTreeMap<String, f64>) -> (f64, BTreeMap<String, f64>, BTreeMap<String, f64>) {
-        let below = |prefix: &str| -> BTreeMap<String, f64> {
-            let named = read.iter().filter_map(|(name, &value)| Some((name.strip_prefix(prefix)?.to_owned(), value)));
-            named.collect()
-        };
-        let loss = below("weighted/").values().sum();
-        (loss, below("term/"), below("metric/"))
-    }
-
     /// The numbers since the last call, fetched in one copy. Waits for the device.
     ///
     /// # Errors
@@ -239,7 +243,7 @@ impl Trainer {
     pub fn figures(&mut self) -> Result<Figures, Error> {
         let (read, skips) = self.tally.read(&[&self.skips.count, &self.skips.first])?;
         self.tally.clear();
-        let (loss, terms, metrics) = self.split(&read);
+        let (loss, terms, metrics) = split(&read);
         let [skipped, first] = [skips[0], skips[1]].map(whole);
         if skipped > self.plan.train.skipped_steps_max {
             let batch = BatchIndex(first * self.plan.micro_batches());
@@ -255,6 +259,16 @@ impl Trainer {
     pub fn tokens(&self, batch: &Batch) -> Result<u64, Error> {
         self.passes.first().map_or(Ok(0), |pass| Ok(valid_count(batch, &pass.view)? as u64))
     }
+}
+
+/// A reading of a tally as loss (the terms with their weights), terms and metrics.
+pub(crate) fn split(read: &BTreeMap<String, f64>) -> (f64, BTreeMap<String, f64>, BTreeMap<String, f64>) {
+    let below = |prefix: &str| -> BTreeMap<String, f64> {
+        let named = read.iter().filter_map(|(name, &value)| Some((name.strip_prefix(prefix)?.to_owned(), value)));
+        named.collect()
+    };
+    let loss = below("weighted/").values().sum();
+    (loss, below("term/"), below("metric/"))
 }
 
 fn compute(member: &Member, forward: &Forward<'_>) -> Computed {
@@ -307,5 +321,110 @@ pub fn threads(configured: usize) -> usize {
     match configured {
         0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
         count => count,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::TrainPlan;
+    use crate::testing;
+
+    fn plan() -> TrainPlan {
+        let mut plan = testing::plan(std::path::Path::new("unused"));
+        // Plain masked language modelling: its sums do not depend on how rows are cut into micro-batches.
+        plan.loss.retain(|name, _| name == "masked_lm");
+        plan.encoder.dropout = 0.0;
+        plan
+    }
+
+    fn gradients(plan: &TrainPlan, batches: &[Batch]) -> Vec<Option<Tensor>> {
+        let mut trainer = Trainer::new(plan).expect("a good plan");
+        trainer.accumulate(batches).expect("good batches");
+        let weights: Vec<&Tensor> = trainer.parameters.iter().map(|(_, weight)| &weight.tensor).collect();
+        native::take_gradients(&weights).expect("weights")
+    }
+
+    fn largest_difference(one: &[Option<Tensor>], other: &[Option<Tensor>]) -> f64 {
+        let of = |(one, other): (&Option<Tensor>, &Option<Tensor>)| match (one, other) {
+            (Some(one), Some(other)) => f64::try_from((one - other).abs().max()).expect("one number"),
+            (None, None) => 0.0,
+            _ => f64::INFINITY,
+        };
+        one.iter().zip(other).map(of).fold(0.0, f64::max)
+    }
+
+    #[test]
+    fn a_step_does_not_see_how_it_was_cut() {
+        let _alone = testing::generator();
+        let mut plan = plan();
+        let batch = testing::batch(0);
+        // Rows have unequal numbers of masked tokens: a mean of means would differ.
+        let cut = [batch.slice(0, 3), batch.slice(3, 1)];
+        let whole = gradients(&plan, std::slice::from_ref(&batch));
+        assert!(largest_difference(&whole, &gradients(&plan, &cut)) < 1e-6);
+        plan.train.normalize = Normalize::MicroBatch;
+        assert!(largest_difference(&whole, &gradients(&plan, &cut)) > 1e-4, "the released codes' mean of means");
+    }
+
+    #[test]
+    fn padding_rows_of_the_word_table_stay_zero() {
+        let _alone = testing::generator();
+        let mut trainer = Trainer::new(&plan()).expect("a good plan");
+        for index in 0..3 {
+            trainer.step(&[testing::batch(index)]).expect("good batches");
+        }
+        let word = trainer.parameters.get("encoder.embeddings.word.weight").expect("every encoder has one");
+        let padding = word.narrow(0, i64::from(testing::WORDS), 4);
+        assert_eq!(word.size()[0], 64);
+        assert!(f64::try_from(padding.abs().max()).expect("one number") < f64::MIN_POSITIVE);
+    }
+
+    #[test]
+    fn weight_zero_is_reported_and_teaches_nothing() {
+        let _alone = testing::generator();
+        let mut both = testing::plan(std::path::Path::new("unused"));
+        both.encoder.dropout = 0.0;
+        let quiet = both.loss.keys().find(|name| *name != "masked_lm").cloned().expect("a second objective");
+        both.loss = [("masked_lm".to_owned(), 1.0), (quiet.clone(), 0.0)].into();
+        let batches = [testing::batch(0)];
+        let encoder = |plan: &TrainPlan| -> Vec<Option<Tensor>> { gradients(plan, &batches).into_iter().collect() };
+        assert!(largest_difference(&encoder(&plan()), &encoder(&both)) < f64::MIN_POSITIVE);
+
+        let mut trainer = Trainer::new(&both).expect("a good plan");
+        trainer.step(&batches).expect("good batches");
+        let figures = trainer.figures().expect("finite");
+        assert!(figures.terms[&quiet] > 0.0 && (figures.loss - figures.terms["masked_lm"]).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_loss_falls_on_rows_that_repeat() {
+        let _alone = testing::generator();
+        let mut trainer = Trainer::new(&plan()).expect("a good plan");
+        let mut losses = Vec::new();
+        for _ in 0..12 {
+            trainer.step(&[testing::batch(0), testing::batch(1)]).expect("good batches");
+            losses.push(trainer.figures().expect("finite").loss);
+        }
+        assert!((losses[0] - f64::from(testing::WORDS).ln()).abs() < 0.2, "begins at ln V: {losses:?}");
+        assert!(losses[11] < 0.8 * losses[0], "{losses:?}");
+    }
+
+    #[test]
+    fn a_broken_step_is_skipped_and_named() {
+        let _alone = testing::generator();
+        let mut plan = plan();
+        plan.train.skipped_steps_max = 1;
+        let mut trainer = Trainer::new(&plan).expect("a good plan");
+        trainer.step(&[testing::batch(0)]).expect("good batches");
+        let before = trainer.weights().expect("copied");
+        plan.loss.insert("masked_lm".to_owned(), f64::MAX);
+        trainer.members[0].weight = f64::MAX;
+        trainer.step(&[testing::batch(1)]).expect("the step itself does not look");
+        assert_eq!(trainer.weights().expect("copied"), before, "a broken step changes no weight");
+        assert_eq!(trainer.figures().expect("one is allowed").skipped, 1);
+        trainer.step(&[testing::batch(2)]).expect("the step itself does not look");
+        let error = trainer.figures().expect_err("two are not");
+        assert!(matches!(error, Error::NonFinite { step: Step(1), skipped: 2, .. }), "{error}");
     }
 }

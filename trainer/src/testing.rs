@@ -10,7 +10,7 @@ use schemas::{Batch, BatchBuilder, SpecialIds};
 
 use crate::device::DeviceChoice;
 use crate::identity::Identity;
-use crate::objectives::{AnyObjective, Objective};
+use crate::objectives::AnyObjective;
 use crate::optimizer::OptimizerConfig;
 use crate::plan::{
     CheckpointConfig, EncoderConfig, ReportConfig, TrainConfig, TrainPlan, ValidationConfig, VocabFacts,

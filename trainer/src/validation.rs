@@ -18,18 +18,10 @@ use crate::networks::MAIN;
 use crate::objectives::Pass;
 use crate::precision::MASTER;
 use crate::report::{MlmReport, Tally, ValidReport};
-use crate::step::Trainer;
+use crate::step::{Trainer, split};
 
 /// The view of validation batches that `valid/mlm` is computed on: exactly 15 % masked, 80/10/10, under a fixed seed.
 pub const VALID_MLM: &str = "valid_mlm";
-
-/// Whether some objective of the run has a head that `valid/mlm` can use.
-#[must_use]
-pub fn has_mlm(trainer: &Trainer) -> bool {
-    let none = Tensor::zeros([0, trainer.networks().hidden()], (MASTER, trainer.device()));
-    let _guard = tch::no_grad_guard();
-    trainer.members().iter().any(|member| member.loss.logits(&none, trainer.networks()).is_some())
-}
 
 /// A validation under way.
 #[derive(Debug)]
@@ -46,7 +38,8 @@ impl Validation {
     /// Begins.
     #[must_use]
     pub fn new(trainer: &Trainer) -> Self {
-        let extra = if has_mlm(trainer) { BTreeSet::from([Pass::new(MAIN, VALID_MLM)]) } else { BTreeSet::new() };
+        let extra =
+            if trainer.predicts_tokens() { BTreeSet::from([Pass::new(MAIN, VALID_MLM)]) } else { BTreeSet::new() };
         let targets = vec![0; trainer.plan().vocab.size as usize];
         Self { tally: Tally::new(trainer.device()), extra, targets, rows: 0, begun: Instant::now() }
     }
@@ -66,9 +59,7 @@ impl Validation {
         let predicted = forward.predicted(VALID_MLM);
         let hidden_btd = &forward.encoded(MAIN, VALID_MLM).hidden_btd;
         let hidden_nd = Forward::gather(hidden_btd, &predicted.positions_n);
-        let mut heads =
-            trainer.members().iter().filter_map(|member| member.loss.logits(&hidden_nd, trainer.networks()));
-        let logits_nv = heads.next().expect("a head was found when the validation began");
+        let logits_nv = trainer.token_logits(&hidden_nd).expect("a head was found when the validation began");
         let sum = logits_nv.cross_entropy_loss::<&Tensor>(&predicted.targets_n, None, Reduction::Sum, -100, 0.0);
         let hits = logits_nv.argmax(-1, false).eq_tensor(&predicted.targets_n).sum(MASTER);
         self.tally.add("mlm/loss", &sum, predicted.count as f64);
@@ -82,7 +73,7 @@ impl Validation {
     /// The result. Waits for the device.
     pub fn finish(self, trainer: &Trainer) -> Result<ValidReport, Error> {
         let (read, _) = self.tally.read(&[])?;
-        let (loss, terms, metrics) = trainer.split(&read);
+        let (loss, terms, metrics) = split(&read);
         let mlm = read.get("mlm/loss").map(|&loss| MlmReport {
             loss,
             accuracy: read["mlm/accuracy"],

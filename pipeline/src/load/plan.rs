@@ -14,7 +14,7 @@ use crate::actor::LaneOptions;
 use crate::collate::PlannedView;
 use crate::sampler::{Order, Sampler, SamplerOptions};
 use crate::shard::reader::Promise;
-use crate::views::{AnyView, ORIGINAL, ViewName, original};
+use crate::views::{AnyView, ORIGINAL, ViewName};
 
 /// Something that a configuration has to mend, found while planning; all are reported at once.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -171,7 +171,7 @@ fn check_data(request: &LoadRequest<'_>, problems: &mut Vec<Problem>) {
 /// The views, each after the one it edits; those of a cycle or of an unknown view are left out, with a problem each.
 fn order_views(views: &BTreeMap<ViewName, AnyView>, width: u32, problems: &mut Vec<Problem>) -> Vec<PlannedView> {
     let mut left = views.clone();
-    left.entry(ORIGINAL.to_owned()).or_insert(AnyView::Original(original::Original::default()));
+    left.entry(ORIGINAL.to_owned()).or_insert_with(|| AnyView::of_kind(ORIGINAL).expect("`original` is registered"));
     let names: Vec<ViewName> = left.keys().cloned().collect();
     for (name, view) in &left {
         for (key, message) in view.problems() {

@@ -25,12 +25,12 @@ pub struct Groups {
     /// Whether one window is the whole split, which then stays decoded for good.
     resident: bool,
     shards: Vec<OnceLock<Result<ShardReader, Damage>>>,
-    windows: Mutex<BTreeMap<u64, Arc<Window>>>,
+    windows: Mutex<BTreeMap<u64, Arc<Slots>>>,
     counts: Arc<Counts>,
 }
 
 /// Slots by block.
-type Window = Mutex<BTreeMap<usize, Arc<Slot>>>;
+type Slots = Mutex<BTreeMap<usize, Arc<Slot>>>;
 
 #[derive(Debug, Default)]
 struct Slot {
@@ -163,7 +163,7 @@ impl Groups {
         Ok(Alive { group, counts: Arc::clone(&self.counts) })
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Window>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Slots>>> {
         self.windows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -151,7 +151,7 @@ fn split(config: &TokenizerConfig, text: &str) -> Result<Vec<String>> {
         Family::ByteBpe => ByteLevel::new(false, true, true).pre_tokenize(&mut words),
     }
     .map_err(failed)?;
-    let splits = words.get_splits(OffsetReferential::Original, OffsetType::Byte);
+    let splits = words.get_splits(OffsetReferential::Normalized, OffsetType::Byte);
     Ok(splits.into_iter().map(|(word, ..)| word.to_owned()).collect())
 }
 

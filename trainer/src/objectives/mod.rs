@@ -14,6 +14,9 @@ use crate::forward::Forward;
 use crate::networks::Networks;
 use crate::parameters::Path;
 
+#[cfg(test)]
+mod contract;
+
 schemas::registry! {
     /// Every objective that a model can be trained on.
     pub enum AnyObjective: Objective {

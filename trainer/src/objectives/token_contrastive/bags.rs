@@ -63,11 +63,10 @@ mod tests {
     use tch::{Device, Kind, Tensor};
 
     use super::{dots, scattered_sums, weighted_sums};
-    use crate::testing;
 
     #[test]
     fn bags_are_gathers_and_products() {
-        let _generator = testing::generator();
+        let _alone = crate::testing::generator();
         for kind in [Kind::Double, Kind::Float] {
             let options = (kind, Device::Cpu);
             let (query_nd, table_md) = (Tensor::randn([5, 4], options), Tensor::randn([7, 4], options));

@@ -1,0 +1,163 @@
+//! What every registered objective keeps, checked for each member of the table.
+
+use std::collections::BTreeSet;
+
+use schemas::Batch;
+use schemas::ordinal::Step;
+use tch::{Device, Tensor};
+
+use super::{AnyObjective, Computed, Loss, Pass};
+use crate::encoder::Mode;
+use crate::forward::{Forward, Moment};
+use crate::networks::Networks;
+use crate::parameters::Parameters;
+use crate::precision::Precision;
+use crate::testing;
+
+/// One objective alone on fresh weights.
+struct Bench {
+    objective: AnyObjective,
+    parameters: Parameters,
+    networks: Networks,
+    loss: Box<dyn Loss>,
+}
+
+impl Bench {
+    fn new(objective: AnyObjective, precision: Precision) -> Self {
+        let plan = testing::plan(std::path::Path::new("unused"));
+        let mut parameters = Parameters::new(plan.seed, Device::Cpu);
+        let networks = Networks::build(&plan.encoder, &plan.vocab, precision, &mut parameters);
+        let loss = objective.build(objective.kind(), &mut parameters.path("heads.it"), &networks);
+        Self { objective, parameters, networks, loss }
+    }
+
+    fn compute(&self, batch: &Batch, mode: Mode) -> Computed {
+        let passes: BTreeSet<Pass> = self.objective.reads().passes.into_iter().collect();
+        let views: BTreeSet<String> = self.objective.reads().columns.into_iter().map(|(view, _)| view).collect();
+        let moment = Moment { seed: 7, step: Step(3), mode };
+        let forward =
+            Forward::run(batch, &self.networks, &passes, &passes, &views, moment).expect("the batch has what it reads");
+        let computed = self.loss.compute(&forward);
+        assert_eq!(computed.sums.len(), self.loss.terms(batch).len(), "{}: one sum per term", self.objective.kind());
+        computed
+    }
+
+    fn sums(&self, batch: &Batch, mode: Mode) -> Vec<f64> {
+        self.compute(batch, mode).sums.iter().map(scalar).collect()
+    }
+
+    /// The largest gradient among the weights whose names begin so, after a backward pass.
+    fn largest_gradient(&self, prefix: &str) -> f64 {
+        let of = |(name, weight): (&str, &crate::parameters::Parameter)| {
+            let gradient = weight.tensor.grad();
+            if name.starts_with(prefix) && gradient.defined() { scalar(&gradient.abs().max()) } else { 0.0 }
+        };
+        self.parameters.iter().map(of).fold(0.0, f64::max)
+    }
+}
+
+fn scalar(tensor: &Tensor) -> f64 {
+    f64::try_from(tensor).expect("one number")
+}
+
+fn benches() -> impl Iterator<Item = (String, Bench)> {
+    AnyObjective::examples()
+        .into_iter()
+        .map(|objective| (objective.kind().to_owned(), Bench::new(objective, Precision::F32)))
+}
+
+#[test]
+fn sums_are_finite_and_counts_are_not_empty() {
+    let _alone = testing::generator();
+    for (kind, bench) in benches() {
+        let batch = testing::batch(0);
+        let computed = bench.compute(&batch, Mode::Train);
+        for (term, sum) in bench.loss.terms(&batch).iter().zip(&computed.sums) {
+            assert!(scalar(sum).is_finite() && term.count > 0.0, "{kind}: {term:?} has the sum {}", scalar(sum));
+        }
+        for metric in &computed.metrics {
+            assert!(scalar(&metric.numerator).is_finite(), "{kind}: metric `{}`", metric.name);
+            assert!(!metric.numerator.requires_grad(), "{kind}: metric `{}` keeps its graph alive", metric.name);
+        }
+    }
+}
+
+#[test]
+fn nothing_to_learn_from_teaches_nothing() {
+    let _alone = testing::generator();
+    for (kind, bench) in benches() {
+        let batch = testing::empty_batch(0);
+        let terms = bench.loss.terms(&batch);
+        let sums = bench.compute(&batch, Mode::Train).sums;
+        for (term, sum) in terms.iter().zip(&sums).filter(|(term, _)| term.count == 0.0) {
+            assert!(scalar(sum).abs() < f64::MIN_POSITIVE, "{kind}: {term:?} has the sum {}", scalar(sum));
+        }
+        let total = sums.into_iter().reduce(|a, b| a + b).expect("at least one term");
+        if terms.iter().all(|term| term.count == 0.0) && total.requires_grad() {
+            total.backward();
+            assert!(bench.largest_gradient("") < f64::MIN_POSITIVE, "{kind}: a gradient from nothing");
+        }
+    }
+}
+
+#[test]
+fn gradient_reaches_the_encoder() {
+    let _alone = testing::generator();
+    for (kind, bench) in benches() {
+        let sums = bench.compute(&testing::batch(0), Mode::Train).sums;
+        sums.into_iter().reduce(|a, b| a + b).expect("at least one term").backward();
+        for weight in ["encoder.embeddings.word", "encoder.layers.0.attention.qkv", "encoder.layers.1.feed_forward"] {
+            let largest = bench.largest_gradient(weight);
+            assert!(largest > 0.0 && largest.is_finite(), "{kind}: `{weight}` gets {largest}");
+        }
+    }
+}
+
+#[test]
+fn a_batch_is_the_sum_of_its_halves() {
+    let _alone = testing::generator();
+    for (kind, bench) in benches().filter(|(_, bench)| !bench.objective.batch_coupled()) {
+        let batch = testing::batch(0);
+        let half = testing::ROWS / 2;
+        let (one, two) = (batch.slice(0, half), batch.slice(half, testing::ROWS - half));
+        let whole = bench.sums(&batch, Mode::Eval);
+        let halves = bench.sums(&one, Mode::Eval).into_iter().zip(bench.sums(&two, Mode::Eval));
+        for (whole, (one, two)) in whole.into_iter().zip(halves) {
+            assert!((whole - one - two).abs() < 1e-4 * whole.abs().max(1.0), "{kind}: {whole} is not {one} + {two}");
+        }
+    }
+}
+
+#[test]
+fn draws_depend_on_the_address_alone() {
+    let _alone = testing::generator();
+    for (kind, bench) in benches() {
+        let first = bench.sums(&testing::batch(0), Mode::Train);
+        let _ = bench.sums(&testing::batch(1), Mode::Eval);
+        let again = bench.sums(&testing::batch(0), Mode::Train);
+        assert_eq!(first, again, "{kind}: a look at another batch in between changed the draws");
+    }
+}
+
+#[test]
+fn bfloat16_is_near_float32() {
+    let _alone = testing::generator();
+    for (kind, bench) in benches() {
+        let coarse = Bench::new(bench.objective.clone(), Precision::Bf16);
+        let pairs =
+            bench.sums(&testing::batch(0), Mode::Eval).into_iter().zip(coarse.sums(&testing::batch(0), Mode::Eval));
+        for (fine, coarse) in pairs {
+            assert!((fine - coarse).abs() < 0.02 * fine.abs(), "{kind}: {coarse} is not near {fine}");
+        }
+    }
+}
+
+#[test]
+fn configurations_survive_toml_and_refuse_unknown_keys() {
+    for objective in AnyObjective::examples() {
+        let text = toml::to_string(&objective).expect("a table");
+        assert_eq!(toml::from_str::<AnyObjective>(&text).expect("its own spelling"), objective);
+        let error = toml::from_str::<AnyObjective>(&format!("no_such_key = 1\n{text}")).expect_err("an unknown key");
+        assert!(error.to_string().contains("no_such_key"), "{error}");
+    }
+}
