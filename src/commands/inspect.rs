@@ -115,7 +115,7 @@ fn render(
 ) -> anyhow::Result<String> {
     let has = |name: &str| columns.iter().any(|column| column == name);
     let length = match batch.find(view, ATTENTION_MASK)? {
-        Some(mask) => mask.row(row).iter().filter(|&&valid| valid == 1).count(),
+        Some(mask) => mask.row(row).iter().map(|&valid| usize::from(valid)).sum(),
         None => usize::MAX,
     };
     if has(POSITIVES.name()) && !has(INPUT_IDS.name()) {

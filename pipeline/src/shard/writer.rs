@@ -141,7 +141,10 @@ fn properties(zstd_level: i32) -> WriterProperties {
         .set_max_row_group_row_count(Some(ROWS_PER_GROUP))
         // Ids of natural text fill a dictionary at once; split bytes compress better and decode faster.
         .set_dictionary_enabled(false)
-        .set_column_encoding(ColumnPath::new(["input_ids", "list", "item"].map(String::from).to_vec()), Encoding::BYTE_STREAM_SPLIT)
+        .set_column_encoding(
+            ColumnPath::new(["input_ids", "list", "item"].map(String::from).to_vec()),
+            Encoding::BYTE_STREAM_SPLIT,
+        )
         .build()
 }
 
