@@ -1,1 +1,110 @@
-fn main() {}
+//! What the offline half costs, stage by stage, one thread: `cargo bench -p cloze-pipeline --bench tokenize`.
+//!
+//! All figures are per token, so that they add up. The text is this project's own documentation, with tokenizers of 4 k
+//! ids trained on it; `CORPUS` names files, a folder or a glob of other text, `TOKENIZER` another tokenizer
+//! (lowercase, where it is a `vocab.txt`).
+
+use std::path::Path;
+
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use pipeline::corpus::{Corpus, Part};
+use pipeline::pack::{Packed, Packer};
+use pipeline::prepare::{Format, PrepareConfig};
+use pipeline::shard::ShardWriter;
+use pipeline::tokenize::train::{Family, train};
+use pipeline::tokenize::{self, HfTokenizer, Tokenizer as _, TokenizerConfig};
+use schemas::atomic::Folder;
+
+/// Content of a 512-token row.
+const CONTENT: u32 = 510;
+
+/// Text in memory and on disk.
+struct Text {
+    config: PrepareConfig,
+    corpus: Corpus,
+    parts: Vec<Part>,
+    documents: Vec<String>,
+}
+
+impl Text {
+    fn read() -> Self {
+        let project = concat!(env!("CARGO_MANIFEST_DIR"), "/../*.md");
+        let inputs = vec![std::env::var("CORPUS").unwrap_or_else(|_| project.into())];
+        let config =
+            PrepareConfig { inputs, format: Format::TextFile, valid_fraction: 0.0, ..PrepareConfig::default() };
+        let corpus = Corpus::open(&config.corpus()).expect("readable text");
+        let parts = corpus.parts().expect("readable text");
+        let found = parts.iter().flat_map(|part| corpus.documents(part));
+        let documents = found.filter_map(|found| found.expect("readable text").document);
+        let documents = documents.map(|(_, document)| document.text).collect();
+        Self { config, corpus, parts, documents }
+    }
+
+    /// The tokenizer that the environment names, or one of each family.
+    fn tokenizers(&self, home: &Path) -> Vec<HfTokenizer> {
+        if let Ok(path) = std::env::var("TOKENIZER") {
+            let path = Path::new(&path);
+            let lowercase = path.extension().is_some_and(|extension| extension == "txt").then_some(true);
+            return vec![tokenize::load(path, lowercase).expect("a tokenizer")];
+        }
+        let trained = |kind| {
+            let tokenizer = home.join(format!("{kind:?}.json"));
+            let config = TokenizerConfig { kind, vocab_size: 4096, ..TokenizerConfig::default() };
+            train(&config, &PrepareConfig { tokenizer: tokenizer.clone(), ..self.config.clone() }).expect("trainable");
+            tokenize::load(&tokenizer, None).expect("just written")
+        };
+        [Family::Wordpiece, Family::ByteBpe].map(trained).into()
+    }
+
+    fn ids(&self, tokenizer: &HfTokenizer) -> Vec<Vec<u32>> {
+        self.documents.iter().map(|text| tokenizer.ids(text).expect("encodable")).collect()
+    }
+}
+
+/// Packs all documents into `sink`.
+fn pack(documents: &[Vec<u32>], mut sink: impl FnMut(Packed<'_>) -> pipeline::Result<()>) {
+    let mut packer = Packer::new(CONTENT, 3);
+    for (name, ids) in (0..).zip(documents) {
+        packer.begin(name, 0);
+        packer.extend(ids, &mut sink).expect("nothing fails here");
+    }
+    packer.finish(&mut sink).expect("nothing fails here");
+}
+
+fn stages(criterion: &mut Criterion) {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let text = Text::read();
+    for tokenizer in text.tokenizers(home.path()) {
+        let facts = &tokenizer.facts().manifest;
+        let documents = text.ids(&tokenizer);
+        let mut group = criterion.benchmark_group("prepare, per token");
+        group.sample_size(10);
+        group.throughput(Throughput::Elements(documents.iter().map(|ids| ids.len() as u64).sum()));
+        let name = |stage: &str| BenchmarkId::new(stage, &facts.kind);
+        group.bench_function(name("read"), |bencher| {
+            bencher.iter(|| text.parts.iter().flat_map(|part| text.corpus.documents(part)).count());
+        });
+        group.bench_function(name("tokenize"), |bencher| bencher.iter(|| text.ids(&tokenizer)));
+        group.bench_function(name("pack"), |bencher| {
+            bencher.iter(|| {
+                let mut tokens = 0;
+                pack(&documents, |sample| {
+                    tokens += sample.input_ids.len();
+                    Ok(())
+                });
+                tokens
+            });
+        });
+        let folder = Folder::create(home.path()).expect("there");
+        group.bench_function(name("pack and write"), |bencher| {
+            bencher.iter(|| {
+                let mut writer = ShardWriter::new(&folder, "train/part".into(), facts.vocab_size, 1);
+                pack(&documents, |sample| writer.write(sample));
+                writer.finish().expect("there is room")
+            });
+        });
+    }
+}
+
+criterion_group!(benches, stages);
+criterion_main!(benches);

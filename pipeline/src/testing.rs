@@ -14,14 +14,14 @@ pub(crate) fn write_all(home: &Path, files: &[(&str, impl AsRef<[u8]>)]) {
 }
 
 fn compressed(name: &str, bytes: &[u8]) -> Vec<u8> {
-    if name.ends_with(".gz") {
-        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-        encoder.write_all(bytes).expect("in memory");
-        encoder.finish().expect("in memory")
-    } else if name.ends_with(".zst") {
-        zstd::encode_all(bytes, 1).expect("in memory")
-    } else {
-        bytes.to_vec()
+    match name.rsplit_once('.') {
+        Some((_, "gz")) => {
+            let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+            encoder.write_all(bytes).expect("in memory");
+            encoder.finish().expect("in memory")
+        }
+        Some((_, "zst")) => zstd::encode_all(bytes, 1).expect("in memory"),
+        _ => bytes.to_vec(),
     }
 }
 

@@ -136,7 +136,7 @@ fn offline(args: &ConfigArgs, options: &Options) -> anyhow::Result<Profile> {
     let write_delay = slow(options, "writer")?.unwrap_or_default();
     let mut watcher = Watcher::default();
     let began = Instant::now();
-    let run = PrepareOptions { null_writer: true, write_delay, ..PrepareOptions::default() };
+    let run = PrepareOptions { null_writer: true, write_delay };
     let summary = prepare::run(&config, run, &mut watcher)?;
     let wall = began.elapsed();
     let mut actors = watcher.gauges.as_ref().map(Gauges::lanes).unwrap_or_default();

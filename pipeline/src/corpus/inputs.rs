@@ -27,15 +27,15 @@ pub(super) fn find(inputs: &[String], extensions: &[&str]) -> Result<Vec<Source>
     for input in inputs {
         let found = expand(input, extensions)?;
         if found.is_empty() {
-            return Err(missing(input, &format!("no input here; looked for *.{}", extensions.join(", *."))));
+            return Err(unusable(input, format!("no input here; looked for *.{}", extensions.join(", *."))));
         }
         paths.extend(found);
     }
     name_all(paths)
 }
 
-fn missing(input: &str, message: &str) -> Error {
-    Error::Corpus { path: input.into(), line: None, message: message.to_owned() }
+fn unusable(path: impl Into<PathBuf>, message: String) -> Error {
+    Error::Corpus { path: path.into(), line: None, message }
 }
 
 /// The files of one input.
@@ -48,8 +48,8 @@ fn expand(input: &str, extensions: &[&str]) -> Result<BTreeSet<PathBuf>> {
         walk(path, extensions, &mut found)?;
     } else if input.contains(['*', '?', '[']) {
         let options = glob::MatchOptions { require_literal_leading_dot: true, ..Default::default() };
-        let matches =
-            glob::glob_with(input, options).map_err(|error| missing(input, &format!("not a glob: {error}")))?;
+        let matches = glob::glob_with(input, options)
+            .map_err(|error| unusable(input, format!("not a glob: {error}; check `prepare.inputs`")))?;
         for path in matches {
             let path = path.map_err(std::io::Error::from)?;
             if path.is_file() {
@@ -57,13 +57,13 @@ fn expand(input: &str, extensions: &[&str]) -> Result<BTreeSet<PathBuf>> {
             }
         }
     } else {
-        return Err(missing(input, "no such file or folder; check `prepare.inputs`"));
+        return Err(unusable(input, "no such file or folder; check `prepare.inputs`".into()));
     }
     Ok(found)
 }
 
 fn walk(folder: &Path, extensions: &[&str], found: &mut BTreeSet<PathBuf>) -> Result<()> {
-    let at = |error: std::io::Error| missing(&folder.display().to_string(), &error.to_string());
+    let at = |error: std::io::Error| unusable(folder, error.to_string());
     for entry in fs::read_dir(folder).map_err(at)? {
         let path = entry.map_err(at)?.path();
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -89,8 +89,7 @@ fn name_all(paths: BTreeSet<PathBuf>) -> Result<Vec<Source>> {
     let common = common_folder(&paths);
     let mut sources = Vec::with_capacity(paths.len());
     for path in paths {
-        let bytes =
-            fs::metadata(&path).map_err(|error| missing(&path.display().to_string(), &error.to_string()))?.len();
+        let bytes = fs::metadata(&path).map_err(|error| unusable(&path, error.to_string()))?.len();
         let relative = path.strip_prefix(&common).unwrap_or(&path);
         let parts: Vec<_> = relative.components().map(|part| part.as_os_str().to_string_lossy()).collect();
         sources.push(Source { name: parts.join("/"), bytes, path });

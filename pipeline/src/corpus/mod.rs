@@ -230,12 +230,23 @@ impl Corpus {
         })
     }
 
-    /// The file and the 1-based line of a complaint.
-    pub fn locate(&self, part: &Part, complaint: &Complaint) -> Result<(&Path, u64)> {
+    /// The 1-based line of a complaint in its file.
+    pub fn line(&self, part: &Part, complaint: &Complaint) -> Result<u64> {
         let piece = &part.pieces[complaint.piece];
-        let file = &self.sources[piece.source as usize];
-        let before = self.format.lines_before(file, &piece.range)?;
-        Ok((&file.path, before + complaint.line + 1))
+        let before = self.format.lines_before(&self.sources[piece.source as usize], &piece.range)?;
+        Ok(before + complaint.line + 1)
+    }
+
+    /// The file that a piece is of.
+    #[must_use]
+    pub fn path(&self, piece: &Piece) -> &Path {
+        &self.sources[piece.source as usize].path
+    }
+
+    /// The corpus in a line: two that differ in it are not the same.
+    #[must_use]
+    pub fn outline(&self) -> String {
+        format!("{} files, {} bytes", self.sources.len(), self.bytes())
     }
 }
 

@@ -4,7 +4,10 @@ use std::fs::File;
 use std::ops::Range;
 
 use ::parquet::arrow::ProjectionMask;
-use ::parquet::arrow::arrow_reader::{ArrowReaderMetadata, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
+use ::parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
+};
+use ::parquet::file::metadata::RowGroupMetaData;
 use ::parquet::file::reader::ChunkReader;
 use arrow_array::{Array, ArrayRef, LargeStringArray, RecordBatch, StringArray, StringViewArray};
 use arrow_schema::DataType;
@@ -85,14 +88,14 @@ impl FileFormat for Parquet {
     fn lines_before(&self, source: &Source, range: &Range<u64>) -> Result<u64> {
         let metadata = self.metadata(source)?;
         let before = usize::try_from(range.start).expect("row groups are few");
-        let rows = metadata.metadata().row_groups()[..before].iter().map(|group| group.num_rows());
+        let rows = metadata.metadata().row_groups()[..before].iter().map(RowGroupMetaData::num_rows);
         Ok(u64::try_from(rows.sum::<i64>()).expect("Parquet counts rows up from 0"))
     }
 }
 
 impl Parquet {
     fn metadata(&self, source: &Source) -> Result<ArrowReaderMetadata> {
-        let options = Default::default();
+        let options = ArrowReaderOptions::default();
         let metadata = if is_wrapped(source) {
             let bytes = text::read_whole(&source.path, &(0..source.bytes), self.limit)?;
             ArrowReaderMetadata::load(&bytes::Bytes::from(bytes), options)

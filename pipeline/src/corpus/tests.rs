@@ -28,7 +28,7 @@ fn read(config: &CorpusConfig) -> Result<(Vec<String>, Vec<String>)> {
         for found in corpus.documents(&part) {
             let found = found?;
             for complaint in &found.complaints {
-                let (path, line) = corpus.locate(&part, complaint)?;
+                let (path, line) = (corpus.path(&part.pieces[complaint.piece]), corpus.line(&part, complaint)?);
                 let name = path.file_name().and_then(|name| name.to_str()).expect("plain names");
                 complaints.push(format!("{}@{name}:{line}", complaint.reason));
             }
@@ -194,7 +194,7 @@ fn parquet_file(path: &Path, groups: usize) {
     let schema = Arc::new(Schema::new(fields));
     let mut bytes = Vec::new();
     let mut writer = ::parquet::arrow::ArrowWriter::try_new(&mut bytes, schema.clone(), None).expect("in memory");
-    for group in 0..groups as i64 {
+    for group in 0..i64::try_from(groups).expect("a few") {
         let texts = StringArray::from(vec![Some(format!("text {group}")), None, Some(String::new())]);
         let keys = Int64Array::from(vec![group * 10, group * 10 + 1, group * 10 + 2]);
         let batch = RecordBatch::try_new(schema.clone(), vec![Arc::new(texts), Arc::new(keys)]).expect("matches");

@@ -76,7 +76,10 @@ fn next_paragraph(lines: &mut LineReader) -> Result<Option<Record>> {
     let (mut text, mut start) = (Vec::new(), (0, 0));
     while let Some(line) = lines.next()? {
         if is_blank(line.bytes) {
-            if text.is_empty() { continue } else { break }
+            if text.is_empty() {
+                continue;
+            }
+            break;
         }
         if text.is_empty() {
             start = (line.offset, line.number);
@@ -233,16 +236,18 @@ fn next_border(path: &Path, from: u64, border: Border) -> std::io::Result<u64> {
     file.seek(SeekFrom::Start(from - 1))?;
     let mut bytes = std::io::BufReader::new(file);
     let mut at = from - 1 + bytes.skip_until(b'\n')? as u64;
+    if border == Border::Line {
+        return Ok(at);
+    }
     let mut line = Vec::new();
-    while border == Border::BlankLine {
+    loop {
         line.clear();
         let length = bytes.read_until(b'\n', &mut line)?;
         at += length as u64;
         if length == 0 || is_blank(&line) {
-            break;
+            return Ok(at);
         }
     }
-    Ok(at)
 }
 
 /// Newlines in a plain file before a range: needed for the few complaints that are logged, so counted only then.

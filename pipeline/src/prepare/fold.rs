@@ -10,6 +10,7 @@ use schemas::{Manifest, Split};
 use tracing::warn;
 
 use super::part::{Outcome, Stages};
+use super::record::Example;
 use super::{Preparation, record, vocab};
 use crate::{Error, Result};
 
@@ -75,7 +76,7 @@ impl Summary {
     /// Share of padding that rows of `tokens_max` would have.
     #[must_use]
     pub fn padding_share(&self) -> f64 {
-        1.0 - self.stored_tokens as f64 / self.tokens_capacity.max(1) as f64
+        (self.tokens_capacity - self.stored_tokens) as f64 / self.tokens_capacity.max(1) as f64
     }
 
     /// Bytes on disk per stored token.
@@ -118,12 +119,11 @@ impl<'a> Fold<'a> {
     }
 
     pub(super) fn add(&mut self, outcome: Outcome) -> Result<()> {
-        let Outcome { record, made, examples, stages, rows } = outcome;
-        for (reason, place) in examples {
-            if self.examples.len() < EXAMPLES {
-                warn!(%reason, place, "dirty text");
-                self.examples.push(format!("{place} ({reason})"));
-            }
+        let Outcome { record, made, stages, rows } = outcome;
+        for Example { reason, piece, line } in record.examples.iter().take(EXAMPLES - self.examples.len()) {
+            let place = format!("{}:{line}", self.preparation.corpus.path(&record.part.pieces[*piece]).display());
+            warn!(reason, place, "dirty text");
+            self.examples.push(format!("{place} ({reason})"));
         }
         record.add_counts(&mut self.counts);
         if record.train.is_empty() && record.valid.is_empty() {
@@ -174,11 +174,10 @@ impl<'a> Fold<'a> {
     }
 
     fn no_documents(&self) -> Error {
-        let path = self.preparation.corpus.sources().first().map(|source| source.path.clone()).unwrap_or_default();
         let reasons: Vec<_> = self.corpus.rejected.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
         let found = if reasons.is_empty() { "only emptiness".into() } else { reasons.join(", ") };
-        let message = format!("no valid document in this file nor in any other ({found}); check `prepare.format`");
-        Error::Corpus { path, line: None, message }
+        let inputs = self.preparation.config.inputs.join("`, `");
+        Error::Poison(format!("`{inputs}`: no valid document ({found}); check `prepare.format`"))
     }
 
     fn summary(&self, began: Instant) -> Summary {

@@ -9,7 +9,7 @@ use schemas::atomic::Folder;
 use schemas::manifest::CorpusReport;
 use tracing::warn;
 
-use super::record::{CommitRecord, sparse};
+use super::record::{CommitRecord, Example, Missing, sparse};
 use super::{Preparation, PrepareOptions, Progress};
 use crate::Result;
 use crate::corpus::{Complaint, Found, Part, Reason};
@@ -25,8 +25,6 @@ pub(super) struct Outcome {
     pub(super) record: CommitRecord,
     /// Whether it was made now, or found.
     pub(super) made: bool,
-    /// The first few complaints, as `reason` and `file:line`.
-    pub(super) examples: Vec<(Reason, String)>,
     pub(super) stages: Stages,
     /// Samples made now, when nothing was written that could be counted.
     pub(super) rows: u64,
@@ -129,15 +127,13 @@ pub(super) fn make(
     options: PrepareOptions,
     progress: &Progress,
 ) -> Result<Outcome> {
-    let outcome = match folder.map(|folder| CommitRecord::read(folder, part, options.verify)) {
-        Some(Ok(record)) => Outcome { record, made: false, examples: Vec::new(), stages: Stages::default(), rows: 0 },
-        missing => {
-            if let Some(Err(reason)) = missing.filter(|reason| reason.as_ref().is_err_and(|reason| !reason.is_empty()))
-            {
-                warn!(part = part.index, reason, "making this part again");
-            }
-            PartMaker::new(preparation, part, folder, options, progress).make()?
-        }
+    let found = folder.map_or(Err(Missing::Never), |folder| CommitRecord::read(folder, part));
+    if let Err(Missing::Damaged(reason)) = &found {
+        warn!(part = part.index, reason, "making this part again");
+    }
+    let outcome = match found {
+        Ok(record) => Outcome { record, made: false, stages: Stages::default(), rows: 0 },
+        Err(_) => PartMaker::new(preparation, part, folder, options, progress).make()?,
     };
     progress.finish_part(part);
     Ok(outcome)
@@ -239,7 +235,9 @@ impl<'a> PartMaker<'a> {
                     tokens += ids.len() as u64;
                     unknown += ids.iter().filter(|&&id| Some(id) == unknown_id).count() as u64;
                     if !is_valid {
-                        ids.iter().for_each(|&id| counts[id as usize] += 1);
+                        for &id in ids {
+                            counts[id as usize] += 1;
+                        }
                     }
                     packer.extend(ids, &mut sink)
                 })
@@ -272,6 +270,10 @@ impl<'a> PartMaker<'a> {
             })
         };
         let ((train, train_rows), (valid, valid_rows)) = (shards(self.train)?, shards(self.valid)?);
+        let example = |complaint: &Complaint| {
+            let line = preparation.corpus.line(part, complaint)?;
+            Ok(Example { reason: complaint.reason.to_string(), piece: complaint.piece, line })
+        };
         let record = CommitRecord {
             part: part.clone(),
             settings: preparation.settings.clone(),
@@ -279,6 +281,7 @@ impl<'a> PartMaker<'a> {
             valid,
             report: self.report,
             lines: self.lines,
+            examples: self.examples.iter().map(example).collect::<Result<_>>()?,
             counts: sparse(&self.counts),
             checksum: String::new(),
         };
@@ -286,12 +289,7 @@ impl<'a> PartMaker<'a> {
             sleep(options.write_delay);
             folder.map_or(Ok(()), |folder| record.write(folder))
         })?;
-        let locate = |complaint: &Complaint| {
-            let (path, line) = preparation.corpus.locate(part, complaint)?;
-            Ok((complaint.reason, format!("{}:{line}", path.display())))
-        };
-        let examples = self.examples.iter().map(locate).collect::<Result<_>>()?;
-        Ok(Outcome { record, made: true, examples, stages: watch.read(), rows: train_rows + valid_rows })
+        Ok(Outcome { record, made: true, stages: watch.read(), rows: train_rows + valid_rows })
     }
 }
 

@@ -1,15 +1,13 @@
 //! Commit records: `parts/part-00000.json`, written after a part's shards; what is not recorded does not exist.
 //!
 //! A record holds what the manifest is folded from, and what the part was made of: its entry of the part list, the
-//! settings and the tokenizer. It ends with a BLAKE3 of itself. A part that is recorded is not made again if the record
-//! is whole and its shards have the recorded lengths; a shard whose file changed *after* its record was written is
-//! hashed as well (all are with [`verify`](super::PrepareOptions::verify)).
+//! settings, the corpus in outline and the tokenizer. It ends with a BLAKE3 of itself. A part that is recorded is not
+//! made again if the record is whole and its shards have the recorded BLAKE3: a gigabyte a second and lane.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Read;
+use std::io::ErrorKind;
 use std::path::Path;
-use std::time::SystemTime;
 
 use schemas::Shard;
 use schemas::atomic::Folder;
@@ -18,7 +16,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Format, PrepareConfig};
-use crate::corpus::Part;
+use crate::corpus::{Corpus, Part};
+use crate::shard::reader::hash_file;
 use crate::{Error, Result};
 
 /// Everything besides the part itself that decides a part's bytes, by name.
@@ -27,11 +26,12 @@ use crate::{Error, Result};
 pub struct Settings(BTreeMap<String, Value>);
 
 impl Settings {
-    pub(super) fn of(config: &PrepareConfig, tokenizer: &manifest::Tokenizer) -> Self {
+    pub(super) fn of(config: &PrepareConfig, corpus: &Corpus, tokenizer: &manifest::Tokenizer) -> Self {
         let structured = matches!(config.format, Format::Jsonl | Format::Parquet);
         let field = |name: Option<&str>| name.filter(|_| structured).map_or(Value::Null, Value::from);
         let entries = [
             ("version", Value::from(manifest::VERSION)),
+            ("corpus", corpus.outline().into()),
             ("format", serde_json::to_value(config.format).expect("a name")),
             ("text_field", field(Some(&config.text_field))),
             ("id_field", field(config.id_field.as_deref())),
@@ -69,10 +69,24 @@ pub struct CommitRecord {
     pub report: CorpusReport,
     /// Lines or documents looked at, rejected ones among them.
     pub lines: u64,
+    /// The first few that were rejected or repaired.
+    pub examples: Vec<Example>,
     /// Occurrences in training documents: ids ascending, each as its distance from the one before, then its count.
     pub counts: Vec<u64>,
     /// BLAKE3 of this record with this field empty.
     pub checksum: String,
+}
+
+/// A place of the corpus where something was rejected or repaired.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Example {
+    /// What is wrong there.
+    pub reason: String,
+    /// Index of the piece within the part.
+    pub piece: usize,
+    /// 1-based line of the file.
+    pub line: u64,
 }
 
 impl CommitRecord {
@@ -94,18 +108,19 @@ impl CommitRecord {
     }
 
     /// The record of a part, if there is one and it can be relied upon; else why it must be made (again).
-    pub(super) fn read(folder: &Folder, part: &Part, verify: bool) -> Result<Self, String> {
+    pub(super) fn read(folder: &Folder, part: &Part) -> Result<Self, Missing> {
         let path = folder.path().join(file_name(part.index));
-        let committed = fs::metadata(&path).and_then(|data| data.modified()).map_err(|_| String::new())?;
-        let damaged = || format!("{}: damaged", path.display());
-        let bytes = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let damaged = || Missing::Damaged(format!("{}: damaged", path.display()));
+        let bytes = fs::read(&path).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => Missing::Never,
+            _ => Missing::Damaged(format!("{}: {error}", path.display())),
+        })?;
         let record: Self = serde_json::from_slice(&bytes).map_err(|_| damaged())?;
         if record.to_json() != bytes {
             return Err(damaged());
         }
-        for shard in record.train.iter().chain(&record.valid) {
-            check_shard(&folder.path().join(&shard.path), shard, committed, verify)?;
-        }
+        let mut shards = record.train.iter().chain(&record.valid);
+        shards.try_for_each(|shard| check_shard(&folder.path().join(&shard.path), shard))?;
         Ok(record)
     }
 
@@ -119,6 +134,15 @@ impl CommitRecord {
     }
 }
 
+/// Why a part must be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Missing {
+    /// It has not been made yet.
+    Never,
+    /// It was, and something happened to it since.
+    Damaged(String),
+}
+
 /// The compact form of `counts`.
 pub(super) fn sparse(counts: &[u64]) -> Vec<u64> {
     let mut last = 0;
@@ -130,29 +154,14 @@ fn file_name(index: u32) -> String {
     format!("parts/part-{index:05}.json")
 }
 
-fn check_shard(path: &Path, shard: &Shard, committed: SystemTime, verify: bool) -> Result<(), String> {
-    let data = fs::metadata(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    if data.len() != shard.bytes {
-        return Err(format!("{}: {} bytes, {} were written", path.display(), data.len(), shard.bytes));
+fn check_shard(path: &Path, shard: &Shard) -> Result<(), Missing> {
+    let damaged = |what: String| Missing::Damaged(format!("{}: {what}", path.display()));
+    let length = fs::metadata(path).map_err(|error| damaged(error.to_string()))?.len();
+    if length != shard.bytes {
+        return Err(damaged(format!("{length} bytes, {} were written", shard.bytes)));
     }
-    let untouched = data.modified().is_ok_and(|modified| modified <= committed);
-    if (untouched && !verify) || hash_file(path).is_ok_and(|hash| hash == shard.blake3) {
-        return Ok(());
-    }
-    Err(format!("{}: its content has changed", path.display()))
-}
-
-fn hash_file(path: &Path) -> std::io::Result<String> {
-    let mut file = fs::File::open(path)?;
-    let mut hasher = blake3::Hasher::new();
-    let mut buffer = vec![0; 1 << 20];
-    loop {
-        let count = file.read(&mut buffer)?;
-        if count == 0 {
-            return Ok(hasher.finalize().to_hex().to_string());
-        }
-        hasher.update(&buffer[..count]);
-    }
+    let hash = hash_file(path).map_err(|error| damaged(error.to_string()))?;
+    if hash.to_hex().as_str() == shard.blake3 { Ok(()) } else { Err(damaged("its content has changed".into())) }
 }
 
 /// What of a record tells folders apart; reading stops at nothing else.
@@ -229,6 +238,7 @@ mod tests {
                 valid: Vec::new(),
                 report: CorpusReport::default(),
                 lines: 0,
+                examples: Vec::new(),
                 counts: sparse(&counts),
                 checksum: String::new(),
             };

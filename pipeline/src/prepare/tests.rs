@@ -1,1 +1,301 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::PathBuf;
 
+use schemas::atomic::faults;
+
+use super::*;
+use crate::load;
+use crate::shard::reader::{Promise, ShardReader};
+use crate::testing::{self, write_all};
+
+/// A corpus of 240 short documents in three files, cut into a dozen parts, and a tokenizer.
+struct Home {
+    folder: tempfile::TempDir,
+    config: PrepareConfig,
+}
+
+impl Home {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let lines = ["the cat sat on the mat.", "it's a mat, a cat, 1 hat", "cats sat; the mats sat on 中文"];
+        for file in 0..3 {
+            let text: Vec<String> = (0..80).map(|line| format!("{} {}", lines[(file + line) % 3], line)).collect();
+            write_all(folder.path(), &[(format!("in/{file}.txt").as_str(), text.join("\n"))]);
+        }
+        write_all(folder.path(), &[("vocab.txt", testing::VOCAB.join("\n"))]);
+        let config = PrepareConfig {
+            inputs: vec![folder.path().join("in").display().to_string()],
+            format: Format::TextLines,
+            tokenizer: folder.path().join("vocab.txt"),
+            lowercase: Some(true),
+            folder: folder.path().join("data"),
+            tokens_max: 16,
+            valid_fraction: 0.3,
+            part_bytes: Some(500),
+            lanes: Some(2),
+            ..PrepareConfig::default()
+        };
+        Self { folder, config }
+    }
+
+    fn config(&self, folder: &str, lanes: usize) -> PrepareConfig {
+        PrepareConfig { folder: self.folder.path().join(folder), lanes: Some(lanes), ..self.config.clone() }
+    }
+
+    fn data(&self) -> BTreeMap<String, Vec<u8>> {
+        files(&self.config.folder)
+    }
+
+    fn run(&self) -> Result<Summary> {
+        prepare(&self.config)
+    }
+}
+
+fn prepare(config: &PrepareConfig) -> Result<Summary> {
+    run(config, PrepareOptions::default(), &mut Silent)
+}
+
+/// Every file below a folder, by its relative name.
+fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    let mut open: Vec<PathBuf> = vec![folder.to_owned()];
+    while let Some(next) = open.pop() {
+        for entry in fs::read_dir(&next).into_iter().flatten() {
+            let path = entry.expect("readable").path();
+            if path.is_dir() {
+                open.push(path);
+            } else {
+                let name = path.strip_prefix(folder).expect("below it").display().to_string();
+                found.insert(name, fs::read(&path).expect("readable"));
+            }
+        }
+    }
+    found
+}
+
+fn records(files: &BTreeMap<String, Vec<u8>>) -> usize {
+    files.keys().filter(|name| name.starts_with("parts/")).count()
+}
+
+#[test]
+fn the_bytes_do_not_depend_on_the_number_of_lanes() {
+    let home = Home::new();
+    let one = prepare(&home.config("one", 1)).expect("prepared");
+    let expected = files(&home.folder.path().join("one"));
+    assert!(records(&expected) >= 10, "too few parts to prove anything");
+    for lanes in [2, 4] {
+        let name = lanes.to_string();
+        let summary = prepare(&home.config(&name, lanes)).expect("prepared");
+        assert!(files(&home.folder.path().join(&name)) == expected, "{lanes} lanes");
+        assert_eq!((&summary.corpus, summary.rows), (&one.corpus, one.rows));
+    }
+}
+
+#[test]
+fn a_second_run_has_nothing_to_do() {
+    let home = Home::new();
+    let first = home.run().expect("prepared");
+    let before = home.data();
+    let second = home.run().expect("nothing to do");
+    assert!(!first.nothing_to_do && second.nothing_to_do);
+    assert_eq!((second.parts_made, second.parts_skipped), (0, first.parts_made));
+    assert_eq!((&second.corpus, second.train, second.valid), (&first.corpus, first.train, first.valid));
+    assert!(home.data() == before);
+}
+
+/// The disk fails after ever more writes; each run goes on where the one before ended.
+#[test]
+fn faults_cost_only_the_parts_in_hand() {
+    let home = Home::new();
+    prepare(&home.config("whole", 1)).expect("prepared");
+    let whole = files(&home.folder.path().join("whole"));
+    let (mut between, mut torn) = (0, 0);
+    for writes in (0..400).step_by(23) {
+        let before = home.data();
+        faults::fail_after(&home.config.folder, Some(writes));
+        let outcome = home.run();
+        faults::fail_after(&home.config.folder, None);
+        let after = home.data();
+        for (name, bytes) in &after {
+            assert!(whole.get(name) == Some(bytes), "{name} is half-written after {writes} writes");
+        }
+        assert!(before.keys().all(|name| after.contains_key(name)), "what was committed stays");
+        let Err(error) = outcome else { break };
+        assert!(error.to_string().contains(&home.config.folder.display().to_string()), "{error}");
+        between += usize::from((1..records(&whole)).contains(&records(&after)));
+        let shards = after.keys().filter(|name| name.contains(".parquet") && !name.starts_with("vocab")).count();
+        torn += usize::from(shards > 2 * records(&after) || shards % 2 == 1);
+    }
+    assert!(between >= 3 && torn >= 1, "{between} faults between the first and the last commit, {torn} within a part");
+    let committed = records(&home.data()) as u64;
+    let last = home.run().expect("the disk is well again");
+    assert_eq!(last.parts_skipped, committed, "no finished part is made twice");
+    assert!(home.data() == whole);
+}
+
+#[test]
+fn what_a_kill_leaves_is_swept() {
+    let home = Home::new();
+    home.run().expect("prepared");
+    let whole = home.data();
+    write_all(&home.config.folder, &[("train/.part-00003-00.parquet.tmp", "half"), (".manifest.json.tmp", "")]);
+    fs::remove_file(home.config.folder.join("parts/part-00003.json")).expect("there");
+    assert_eq!(home.run().expect("prepared").parts_made, 1);
+    assert!(home.data() == whole);
+}
+
+#[test]
+fn damage_is_repaired_by_running_again() {
+    let home = Home::new();
+    home.run().expect("prepared");
+    let whole = home.data();
+    let shard = "train/part-00002-00.parquet";
+    for (name, parts) in
+        [(shard, 1), ("parts/part-00002.json", 1), ("manifest.json", 0), ("vocab.parquet", 0), ("tokenizer.json", 0)]
+    {
+        let bytes = &whole[name];
+        let mut flipped = bytes.clone();
+        flipped[bytes.len() / 2] ^= 1;
+        for damaged in [Some(&flipped[..]), Some(&bytes[..bytes.len() - 7]), None] {
+            let path = home.config.folder.join(name);
+            let times = fs::metadata(&path).expect("there").modified().expect("kept by the file system");
+            fs::remove_file(&path).expect("there");
+            if let Some(damaged) = damaged {
+                write_all(&home.config.folder, &[(name, damaged)]);
+                // Decay does not touch the clock of a file.
+                File::options().append(true).open(&path).and_then(|file| file.set_modified(times)).expect("set");
+            }
+            let summary = home.run().expect("repaired");
+            assert_eq!((summary.parts_made, summary.nothing_to_do), (parts, false), "{name}");
+            assert!(home.data() == whole, "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_folder_prepared_otherwise_is_refused_with_what_differs() {
+    let home = Home::new();
+    home.run().expect("prepared");
+    let before = home.data();
+    let refused = |config: &PrepareConfig, expected: &[&str]| {
+        let Err(Error::Config(message)) = prepare(config) else { panic!("not refused: {expected:?}") };
+        let expected = expected.iter().chain(&["`prepare.folder`", "delete"]);
+        expected.for_each(|word| assert!(message.contains(word), "`{word}` is missing in {message}"));
+        assert!(home.data() == before, "nothing was touched");
+    };
+    let config = || home.config.clone();
+    refused(&PrepareConfig { tokens_max: 32, ..config() }, &["`tokens_max` = 16, now 32"]);
+    refused(
+        &PrepareConfig { valid_fraction: 0.1, zstd_level: 2, ..config() },
+        &["`valid_fraction` = 0.3, now 0.1", "`zstd_level`"],
+    );
+    refused(&PrepareConfig { lowercase: Some(false), ..config() }, &["`tokenizer`"]);
+    refused(&PrepareConfig { format: Format::TextParagraphs, ..config() }, &["`format`", "text_lines"]);
+    refused(&PrepareConfig { part_bytes: Some(700), ..config() }, &["part_bytes"]);
+    write_all(home.folder.path(), &[("in/9.txt", "the mat")]);
+    refused(&config(), &["`corpus`", "3 files", "4 files"]);
+    fs::remove_file(home.folder.path().join("in/9.txt")).expect("just written");
+    let elsewhere = PrepareConfig { lanes: Some(3), memory_max: 1 << 30, bad_lines_max: Some(5), ..config() };
+    assert!(prepare(&elsewhere).expect("these decide no byte").nothing_to_do);
+}
+
+#[test]
+fn a_held_folder_is_refused_until_it_is_free() {
+    let home = Home::new();
+    fs::create_dir(&home.config.folder).expect("made");
+    let held = lock(&home.config.folder).expect("free");
+    let error = home.run().expect_err("held").to_string();
+    assert!(error.contains("data: locked by another"), "{error}");
+    drop(held);
+    home.run().expect("free again");
+    assert!(home.data().keys().all(|name| !name.contains("lock")), "no lock among the data");
+}
+
+#[test]
+fn a_corpus_without_documents_leaves_nothing() {
+    let home = Home::new();
+    write_all(home.folder.path(), &[("empty/a.txt", "\n\n"), ("empty/b.txt", "")]);
+    let config =
+        PrepareConfig { inputs: vec![home.folder.path().join("empty").display().to_string()], ..home.config.clone() };
+    let error = prepare(&config).expect_err("nothing there");
+    assert!(matches!(&error, Error::Poison(message) if message.contains("no valid document")), "{error}");
+    assert!(!config.folder.exists());
+}
+
+#[test]
+fn too_much_dirt_is_poison_every_time() {
+    let home = Home::new();
+    let dirty = [&b"the cat\n".repeat(90)[..], &b"caf\xe9\n".repeat(11)].concat();
+    write_all(home.folder.path(), &[("in/dirty.txt", dirty)]);
+    // The second time the parts are there already, and say the same.
+    for bound in [None, None, Some(3)] {
+        let error = prepare(&PrepareConfig { bad_lines_max: bound, ..home.config.clone() }).expect_err("too dirty");
+        let Error::Poison(message) = &error else { panic!("{error}") };
+        for word in ["11 of 341 lines", "invalid_utf8 11", "in/dirty.txt:91", "`prepare.bad_lines_max`"] {
+            assert!(message.contains(word), "`{word}` is missing in {message}");
+        }
+        assert!(!home.config.folder.join("manifest.json").exists());
+    }
+    let summary = prepare(&PrepareConfig { bad_lines_max: Some(11), ..home.config.clone() }).expect("allowed");
+    assert_eq!(summary.corpus.rejected, BTreeMap::from([("invalid_utf8".to_owned(), 11)]));
+    assert_eq!(summary.corpus.documents, 341, "repaired, not thrown away");
+}
+
+/// What was written is the tokens of the documents, each on its side.
+#[test]
+fn shards_hold_the_tokens_of_their_split() {
+    let home = Home::new();
+    let summary = home.run().expect("prepared");
+    let manifest = load::open(&home.config.folder).expect("a manifest");
+    let vocab = load::read_vocab(&home.config.folder, &manifest).expect("a vocabulary");
+    let promise = Promise { vocab_size: vocab.size(), content_max: 14 };
+    let separator = manifest.tokenizer.special.sep;
+    let (mut counts, mut separators) = (vec![0; vocab.size() as usize], 0);
+    let mut sides = [BTreeSet::new(), BTreeSet::new()];
+    for (side, split) in [&manifest.train, &manifest.valid].into_iter().enumerate() {
+        for shard in &split.shards {
+            let reader = ShardReader::open(home.config.folder.join(&shard.path), shard, promise).expect("whole");
+            let group = reader.read(0).expect("one row group");
+            for row in 0..group.rows() {
+                let sample = group.sample(row);
+                sides[side].extend(sample.documents.iter().copied());
+                separators += sample.input_ids.iter().filter(|&id| id == separator).count() as u64;
+                if side == 0 {
+                    sample.input_ids.iter().filter(|&id| id != separator).for_each(|id| counts[id as usize] += 1);
+                }
+            }
+        }
+    }
+    assert_eq!(counts, vocab.counts(), "`vocab.parquet` counts the training split");
+    assert!(sides[0].is_disjoint(&sides[1]) && sides[1].iter().all(|&document| is_valid(document, 0.3)));
+    assert_eq!((sides[0].len() + sides[1].len()) as u64, summary.corpus.documents);
+    assert!((40..110).contains(&sides[1].len()), "about 30 % of 240 documents are held out: {}", sides[1].len());
+    assert_eq!(summary.stored_tokens, summary.corpus.tokens + separators, "tokens are conserved");
+    assert_eq!((summary.train.1, summary.valid.1), (manifest.train.tokens(), manifest.valid.tokens()));
+}
+
+#[test]
+fn the_report_adds_up() {
+    let home = Home::new();
+    let summary = home.run().expect("prepared");
+    assert_eq!((summary.corpus.documents, summary.lines), (240, 240));
+    assert!(summary.tokens_per_word() > 1.0 && summary.padding_share() > 0.0 && summary.padding_share() < 0.5);
+    let shards = home.data().into_iter().filter(|(name, _)| name.contains("/part-") && name.ends_with(".parquet"));
+    assert_eq!(summary.shard_bytes, shards.map(|(_, bytes)| bytes.len() as u64).sum::<u64>());
+    assert!(summary.unknown_rate() > 0.05, "hats and most numbers are not in the vocabulary");
+    assert!(summary.unknown_warning().expect("a warning").contains("cloze tokenizer train"));
+    let plan = Preparation::plan(&home.config).expect("valid").describe();
+    assert_eq!((plan.files, plan.parts as u64, plan.largest_compressed), (3, summary.parts_made, None));
+}
+
+#[test]
+fn a_null_writer_writes_nothing_and_a_slow_one_is_found_out() {
+    let home = Home::new();
+    let options = PrepareOptions { null_writer: true, write_delay: Duration::from_millis(20) };
+    let slow = run(&home.config, options, &mut Silent).expect("run");
+    assert!(!home.config.folder.exists());
+    assert_eq!(slow.stages.slowest(), Stage::Write, "{:?}", slow.stages);
+    let written = home.run().expect("prepared");
+    assert_eq!((slow.rows, &slow.corpus), (written.rows, &written.corpus), "the same work");
+}

@@ -28,14 +28,12 @@ impl ContentHasher {
         let count = |length: usize| u32::try_from(length).expect("a row has fewer than 65,536 tokens").to_le_bytes();
         self.buffer.extend_from_slice(&count(input_ids.len()));
         match input_ids {
-            TokenIds::U16(ids) => {
-                ids.iter().for_each(|&id| self.buffer.extend_from_slice(&u32::from(id).to_le_bytes()))
-            }
-            TokenIds::U32(ids) => ids.iter().for_each(|&id| self.buffer.extend_from_slice(&id.to_le_bytes())),
+            TokenIds::U16(ids) => self.buffer.extend(ids.iter().flat_map(|&id| u32::from(id).to_le_bytes())),
+            TokenIds::U32(ids) => self.buffer.extend(ids.iter().flat_map(|id| id.to_le_bytes())),
         }
         self.buffer.extend_from_slice(&count(documents.len()));
-        document_starts.iter().for_each(|start| self.buffer.extend_from_slice(&start.to_le_bytes()));
-        documents.iter().for_each(|document| self.buffer.extend_from_slice(&document.to_le_bytes()));
+        self.buffer.extend(document_starts.iter().flat_map(|start| start.to_le_bytes()));
+        self.buffer.extend(documents.iter().flat_map(|document| document.to_le_bytes()));
         self.buffer.extend_from_slice(&source.to_le_bytes());
         // BLAKE3 is several times faster on long inputs.
         if self.buffer.len() >= 1 << 16 {

@@ -126,16 +126,6 @@ mod tests {
     use super::*;
     use crate::testing;
 
-    fn encode(tokenizer: &HfTokenizer, text: &str) -> Vec<u32> {
-        let mut ids = Vec::new();
-        let mut extend = |piece: &[u32]| {
-            ids.extend_from_slice(piece);
-            Ok(())
-        };
-        tokenizer.encode(text, &mut extend).expect("encodable");
-        ids
-    }
-
     /// Characters around which normalizers, regular expressions and added tokens do something special.
     fn nasty_text() -> impl Strategy<Value = String> {
         let words = [
@@ -154,8 +144,17 @@ mod tests {
                 prop_assert_ne!(tokenizer.cuts, Cuts::Nowhere);
                 let whole = tokenizer.encode_piece(&text).expect("encodable").get_ids().to_vec();
                 tokenizer.piece_bytes = piece_bytes;
-                prop_assert_eq!(encode(&tokenizer, &text), whole, "{} in pieces of {}", name, piece_bytes);
+                prop_assert_eq!(tokenizer.ids(&text).expect("encodable"), whole, "{} in pieces of {}", name, piece_bytes);
             }
+        }
+    }
+
+    #[test]
+    fn a_mask_in_the_text_is_the_mask() {
+        for (name, mask) in testing::TOKENIZERS.into_iter().zip(["[MASK]", "<mask>"]) {
+            let tokenizer = testing::tokenizer(name);
+            let ids = tokenizer.ids(&format!("the {mask} sat.")).expect("encodable");
+            assert_eq!(ids.iter().filter(|&&id| id == tokenizer.facts().special().mask).count(), 1, "{name}: {ids:?}");
         }
     }
 

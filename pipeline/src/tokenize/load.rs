@@ -17,7 +17,7 @@ pub fn load(path: &Path, lowercase: Option<bool>) -> Result<HfTokenizer> {
     let refuse = |message: String| Error::Tokenizer { path: file.clone(), message };
     let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let text = read(&file)?;
-    if name.ends_with(".txt") {
+    if file.extension().is_some_and(|extension| extension == "txt") {
         let lowercase = lowercase.ok_or_else(|| {
             refuse("a vocabulary cannot tell whether text is lowercased; set `lowercase = true` or `false`".into())
         })?;

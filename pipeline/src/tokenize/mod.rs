@@ -17,7 +17,19 @@ pub trait Tokenizer: Send + Sync {
     fn facts(&self) -> &Facts;
 
     /// Hands over the ids of `text`, a piece at a time; the concatenation is that of the whole text.
+    ///
+    /// Special tokens that the text spells out (`[MASK]`) become their ids, as in the Python package.
     fn encode(&self, text: &str, pieces: &mut dyn FnMut(&[u32]) -> Result<()>) -> Result<()>;
+
+    /// The ids of `text`, without frame tokens.
+    fn ids(&self, text: &str) -> Result<Vec<u32>> {
+        let mut ids = Vec::new();
+        self.encode(text, &mut |piece| {
+            ids.extend_from_slice(piece);
+            Ok(())
+        })?;
+        Ok(ids)
+    }
 }
 
 /// All that is known of a tokenizer without running it.

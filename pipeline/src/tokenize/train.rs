@@ -75,6 +75,9 @@ impl Family {
     }
 }
 
+/// Copies of a word that are in memory at a time.
+const PORTION: usize = 1 << 13;
+
 /// What was trained on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trained {
@@ -201,10 +204,15 @@ fn merge_pairs(
         builder = builder.continuing_subword_prefix(config.kind.prefix().to_owned());
     }
     let mut trainer = builder.build();
-    // The crate counts words itself; each is handed over once and repeated as often as it occurs.
-    trainer.feed(counts.keys(), |word| {
-        let count = usize::try_from(counts[word]).expect("words are counted in memory");
-        Ok(vec![word.to_owned(); count])
+    // The crate counts words itself, so each is handed over as often as it occurs, some thousands at a time.
+    let portions = counts.iter().flat_map(|(word, &count)| {
+        let whole = std::iter::repeat_n(PORTION, usize::try_from(count / PORTION as u64).expect("fits"));
+        let rest = usize::try_from(count % PORTION as u64).expect("less than a portion");
+        whole.chain([rest]).map(move |times| format!("{times} {word}"))
+    });
+    trainer.feed(portions, |portion| {
+        let (times, word) = portion.split_once(' ').expect("written above");
+        Ok(vec![word.to_owned(); times.parse()?])
     })?;
     let mut bpe = BPE::default();
     trainer.train(&mut bpe)?;
@@ -233,8 +241,8 @@ mod tests {
     fn trained(config: &TokenizerConfig) -> (Trained, Vec<u8>, crate::tokenize::HfTokenizer) {
         let home = tempfile::tempdir().expect("a temporary folder");
         let lines = ["the cat sat on the mat", "the cats sat there", "a mat, a Café, a cat's mat"];
-        let text: String = (0..60).map(|line| format!("{} {line}\n", lines[line % 3])).collect();
-        write_all(home.path(), &[("a.txt", text)]);
+        let text: Vec<String> = (0..60).map(|line| format!("{} {line}", lines[line % 3])).collect();
+        write_all(home.path(), &[("a.txt", text.join("\n"))]);
         let prepare = PrepareConfig {
             inputs: vec![home.path().join("a.txt").to_string_lossy().into_owned()],
             tokenizer: home.path().join("tokenizer.json"),
@@ -264,13 +272,7 @@ mod tests {
         assert_eq!([0, 1, 2, 3, 4].map(|id: usize| facts.tokens[id].as_str()), Family::Wordpiece.specials());
         assert!(id("cat").is_some() && id("mat").is_some() && id("##t").is_some());
         assert_eq!(facts.manifest.specials, [0, 1, 2, 3, 4], "the alphabet is not special");
-        let mut ids = Vec::new();
-        tokenizer
-            .encode("The CAFÉ", &mut |piece| {
-                ids.extend_from_slice(piece);
-                Ok(())
-            })
-            .expect("encodable");
+        let ids = tokenizer.ids("The CAFÉ").expect("encodable");
         assert!(!ids.contains(&1), "lowercased and stripped of accents, it has no unknown token: {ids:?}");
     }
 

@@ -28,7 +28,7 @@ pub use self::fold::Summary;
 pub(crate) use self::part::is_valid;
 pub use self::part::{Stage, Stages};
 pub use self::progress::{Observer, Progress, Silent};
-pub use self::record::{CommitRecord, Settings};
+pub use self::record::{CommitRecord, Example, Settings};
 use crate::actor::{LaneOptions, Lanes};
 use crate::corpus::{Corpus, Part};
 use crate::tokenize::{self, Tokenizer};
@@ -44,8 +44,6 @@ pub struct PrepareOptions {
     pub null_writer: bool,
     /// Makes the writer sleep this long for each part: shows that a slow writer is found out.
     pub write_delay: Duration,
-    /// Hashes every shard that is already there, instead of those that changed after their commit.
-    pub verify: bool,
 }
 
 /// What `plan` prints about a preparation.
@@ -98,7 +96,7 @@ impl Preparation {
         let tokenizer = Box::new(tokenize::load(&config.tokenizer, config.lowercase)?);
         let corpus = Corpus::open(&config.corpus())?;
         let parts = corpus.parts()?;
-        let settings = Settings::of(config, &tokenizer.facts().manifest);
+        let settings = Settings::of(config, &corpus, &tokenizer.facts().manifest);
         Ok(Self { config: config.clone(), corpus, parts, tokenizer, settings })
     }
 
