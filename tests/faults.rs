@@ -8,7 +8,7 @@ use std::process::Command;
 
 use schemas::atomic::Folder;
 
-use crate::support::{Home, Outcome, files, folder_hash};
+use crate::support::{Home, Outcome, files, folder_hash, is_temporary, say};
 
 /// A home with a tokenizer, whose corpus each case replaces.
 fn home() -> Home {
@@ -232,7 +232,7 @@ fn a_full_disk_during_prepare_leaves_nothing_half_written() {
     let small = run_on_a_small_disk(&home, &["prepare"], 2048);
     small.assert_fails(1, &["data", "free some space"]);
     assert!(!home.join("data/manifest.json").exists());
-    assert!(files(&home.join("data")).keys().all(|name| !name.ends_with(".tmp")), "no temporary file is left");
+    assert!(files(&home.join("data")).keys().all(|name| !is_temporary(name)), "no temporary file is left");
     home.run_ok(&["prepare"]);
 }
 
@@ -244,7 +244,7 @@ fn a_full_file_system_during_prepare_leaves_nothing_half_written() {
     std::fs::create_dir(home.join("small")).expect("made");
     let allowed = Command::new("unshare").args(["-Urm", "true"]).output().is_ok_and(|output| output.status.success());
     if !allowed {
-        eprintln!("SKIPPED: `unshare -Urm` is not allowed here; RLIMIT_FSIZE stands in for it in the other tests");
+        say("SKIPPED: `unshare -Urm` is not allowed here; RLIMIT_FSIZE stands in for it in the other tests");
         return;
     }
     let inner = home.command(&["prepare", "--set", "prepare.folder=small/data", "--set", "prepare.part_bytes=100000"]);
@@ -257,7 +257,7 @@ fn a_full_file_system_during_prepare_leaves_nothing_half_written() {
     let output = Command::new("unshare").args(["-Urm", "sh", "-c", &script]).current_dir(home.path()).output();
     let outcome = Outcome::of(output.expect("unshare starts"));
     if outcome.code == Some(99) {
-        eprintln!("SKIPPED: no tmpfs can be mounted here; RLIMIT_FSIZE stands in for it in the other tests");
+        say("SKIPPED: no tmpfs can be mounted here; RLIMIT_FSIZE stands in for it in the other tests");
         return;
     }
     assert_eq!(outcome.stdout.trim_end(), "code 1", "{outcome}");

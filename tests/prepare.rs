@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::support::{Home, files, folder_hash};
+use crate::support::{Home, files, folder_hash, is_temporary, say};
 
 /// Small parts, so that there are many commits to be killed between.
 const SMALL_PARTS: [&str; 2] = ["--set", "prepare.part_bytes=6000"];
@@ -31,7 +31,7 @@ fn temporary_files(folder: &Path) -> Vec<String> {
     let below = ["", "parts", "train", "valid"].map(|name| folder.join(name));
     let entries = below.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten();
     let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
-    names.filter(|name| name.ends_with(".tmp")).collect()
+    names.filter(|name| is_temporary(name)).collect()
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn kills_change_nothing_and_no_finished_part_is_made_twice() {
         child.kill().expect("SIGKILL, or gone already");
         child.wait().expect("it ended");
         let (now, temporary) = (committed(&folder), temporary_files(&folder));
-        println!("kill {kill}: {now} of {parts} parts committed, temporary files {temporary:?}");
+        say(&format!("kill {kill}: {now} of {parts} parts committed, temporary files {temporary:?}"));
         for (name, bytes) in before {
             assert!(std::fs::read(folder.join(&name)).expect("still there") == bytes, "{name} was made twice");
         }

@@ -2,8 +2,8 @@
 //!
 //! A [`LoadPlan`] is a configuration checked against a manifest. [`LoadPlan::batch`] is the whole online half as a pure
 //! function: rows by arithmetic ([`sampler`](crate::sampler)), samples from decoded row groups
-//! ([`groups`](crate::shard::groups)), columns by views ([`collate`](crate::collate())). [`LoadPlan::stream`] is the same
-//! function, run ahead by lanes: the same batches for any number of them, from any start.
+//! ([`groups`](crate::shard::groups)), columns by views ([`collate`](crate::collate())). [`LoadPlan::stream`] is the
+//! same function, run ahead by lanes: the same batches for any number of them, from any start.
 
 mod folder;
 mod plan;

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use pipeline::load::RowFacts;
+use pipeline::shard::reader::{Promise, ShardReader};
 use schemas::columns::{ATTENTION_MASK, IGNORE, INPUT_IDS, LABELS, POSITIVES};
 use schemas::{Batch, BatchIndex, Vocab};
 
@@ -53,7 +54,18 @@ pub(crate) fn shard(file: &Path, rows: usize) -> anyhow::Result<()> {
         shard.groups,
         count(shard.bytes)
     ));
-    let _ = (rows, &vocab, paint);
+    let content_max = manifest.pack.content(manifest.tokens_max);
+    let promise = Promise { vocab_size: vocab.size(), content_max };
+    let reader = ShardReader::open(file.to_owned(), shard, promise).map_err(pipeline::Error::from)?;
+    let group = reader.read(0).map_err(pipeline::Error::from)?;
+    for row in 0..rows.min(group.rows()) {
+        let sample = group.sample(row);
+        let documents: Vec<String> = sample.documents.iter().map(|name| format!("{name:016x}")).collect();
+        let heading = format!("sample {row}: {} tokens, documents {}", sample.input_ids.len(), documents.join(" "));
+        line("");
+        line(paint.bold(heading));
+        line(sample.input_ids.iter().map(|id| vocab.token(id)).collect::<Vec<_>>().join(" "));
+    }
     Ok(())
 }
 
@@ -103,7 +115,7 @@ fn render(
 ) -> anyhow::Result<String> {
     let has = |name: &str| columns.iter().any(|column| column == name);
     let length = match batch.find(view, ATTENTION_MASK)? {
-        Some(mask) => mask.row(row).iter().filter(|&&valid| valid == 1).count(),
+        Some(mask) => mask.row(row).iter().map(|&valid| usize::from(valid)).sum(),
         None => usize::MAX,
     };
     if has(POSITIVES.name()) && !has(INPUT_IDS.name()) {

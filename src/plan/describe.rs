@@ -25,8 +25,13 @@ pub(super) fn warnings(plan: &Plan) -> Vec<String> {
     if facts.window_blocks > facts.shuffle_blocks && !facts.resident {
         let (asked, raised) = (facts.shuffle_blocks, facts.window_blocks);
         warnings.push(format!(
-            "`data.shuffle_blocks` is raised from {asked} to {raised}: batches in flight need a window this large"
+            "`data.shuffle_blocks` is raised from {asked} to {raised}: a window must hold three batches"
         ));
+    }
+    let data = &config.data;
+    if (facts.lanes.count, facts.lanes.depth) != (data.lanes(), data.depth) {
+        let (lanes, depth) = (facts.lanes.count, facts.lanes.depth);
+        warnings.push(format!("{lanes} lanes of depth {depth} are used: more would run past the shuffle window; raise `data.shuffle_blocks` for more"));
     }
     #[cfg(feature = "train")]
     warnings.extend(training_warnings(plan, &facts));

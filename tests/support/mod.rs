@@ -4,6 +4,7 @@ pub(crate) mod corpus;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -147,4 +148,15 @@ pub(crate) fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
         }
     }
     found
+}
+
+/// Whether a file is one that an interrupted write leaves.
+pub(crate) fn is_temporary(name: &str) -> bool {
+    Path::new(name).extension().is_some_and(|extension| extension == "tmp")
+}
+
+/// Says something aloud, past the capture of test output: a skip, or what a test has seen.
+pub(crate) fn say(text: &str) {
+    // Where stderr is gone there is nobody to tell.
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
 }

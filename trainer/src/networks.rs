@@ -97,7 +97,6 @@ impl Networks {
     }
 
     /// The word table of a network, `[padded_rows(vocab_size), hidden]`, for tying.
-    #[must_use]
     pub fn word_table(&self, network: &str) -> &Tensor {
         self.get(network).word_table()
     }

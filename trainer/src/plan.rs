@@ -375,3 +375,50 @@ impl TrainPlan {
         16.0 * self.parameters() as f64 + scale * tokens * f64::from(encoder.layers) * per_token + logits
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    #[test]
+    fn bert_base_needs_588_million_operations_per_token() {
+        let mut plan = testing::plan(std::path::Path::new("unused"));
+        plan.loss.retain(|name, _| name == "masked_lm");
+        (plan.encoder, plan.width, plan.vocab.size) = (EncoderConfig::default(), 512, 30_522);
+        let millions = plan.flops_per_token() / 1e6;
+        assert!((millions - 587.858_688).abs() < 1e-6, "{millions}");
+    }
+
+    #[test]
+    fn a_good_plan_has_no_problems_and_a_bad_one_shows_all() {
+        let mut plan = testing::plan(std::path::Path::new("unused"));
+        assert_eq!(plan.problems(), []);
+        (plan.encoder.heads, plan.encoder.dropout, plan.width) = (3, 1.0, 17);
+        (plan.train.rows_per_step, plan.optimizer.lr, plan.checkpoints.keep) = (9, 0.0, 0);
+        plan.loss.insert("nobody".to_owned(), 1.0);
+        let keys: Vec<String> = plan.problems().into_iter().map(|problem| problem.key).collect();
+        let expected = [
+            "encoder.hidden",
+            "encoder.dropout",
+            "encoder.positions",
+            "train.rows_per_step",
+            "optimizer.lr",
+            "checkpoints.keep",
+            "loss.nobody",
+        ];
+        assert_eq!(keys, expected);
+    }
+
+    #[test]
+    fn weights_are_counted_with_heads_and_padding() {
+        let _alone = testing::generator();
+        let mut plan = testing::plan(std::path::Path::new("unused"));
+        plan.loss.retain(|name, _| name == "masked_lm");
+        let (d, f) = (16, 32);
+        let embeddings = (64 + 16 + 2) * d + 2 * d;
+        let layer = 4 * (d * d + d) + (d * f + f) + (f * d + d) + 4 * d;
+        let head = d * d + d + 2 * d + 60;
+        assert_eq!(plan.parameters(), embeddings + 2 * layer + head);
+    }
+}

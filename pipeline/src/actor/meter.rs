@@ -132,7 +132,7 @@ pub(super) fn adopt(meter: &Arc<Meter>) {
     CURRENT.with(|current| *current.borrow_mut() = Some(Arc::clone(meter)));
 }
 
-/// Runs `wait`, charging its time to this thread's actor as waiting for input; on a thread without a meter, just runs it.
+/// Runs `wait`, charging its time to this thread's actor as waiting for input. A thread without a meter just runs it.
 pub fn starved<T>(wait: impl FnOnce() -> T) -> T {
     let meter = CURRENT.with(|current| current.borrow().clone());
     let before = meter.as_ref().and_then(|meter| meter.enter(Clock::Starved));

@@ -96,7 +96,8 @@ impl LoadPlan {
         let (copies, seed) = if validation { (1, VALIDATION_SEED) } else { (request.data.copies, request.seed) };
         let order = if validation { Order::Stored } else { Order::Shuffled };
         let options = SamplerOptions { pieces, copies, seed, order, window_blocks: request.data.shuffle_blocks };
-        let sampler = wide_enough(split, options, lanes.items_alive_max() as u64 * request.rows_per_batch);
+        let sampler = wide_enough(split, options, request.rows_per_batch);
+        let lanes = narrow_enough(lanes, &sampler, request.rows_per_batch);
         let promise = Promise { vocab_size: request.manifest.tokenizer.vocab_size, content_max: content };
         Ok(Self {
             folder: request.folder.to_owned(),
@@ -284,15 +285,31 @@ fn prune(views: Vec<PlannedView>) -> Vec<PlannedView> {
     .collect()
 }
 
-/// The sampler whose every window holds at least `rows_in_flight` rows, so that batches in flight span two windows at most.
-fn wide_enough(split: &Split, mut options: SamplerOptions, rows_in_flight: u64) -> Sampler {
+/// The sampler whose every window holds the batches that one lane of depth 1 keeps in flight.
+///
+/// The window shapes the order of the data, so it may depend on the size of a batch, never on lanes.
+fn wide_enough(split: &Split, mut options: SamplerOptions, rows_per_batch: u64) -> Sampler {
+    let least = LaneOptions { name: "batch", count: 1, depth: 1 }.items_alive_max() as u64;
     loop {
         let sampler = Sampler::new(split, options);
-        if sampler.windows_per_epoch() == 1 || sampler.window_rows_min() >= rows_in_flight {
+        if sampler.windows_per_epoch() == 1 || sampler.window_rows_min() >= least * rows_per_batch {
             return sampler;
         }
         options.window_blocks += options.window_blocks.div_ceil(4);
     }
+}
+
+/// As many lanes, as deep, as keep the batches in flight within two windows: shallower first, then fewer.
+fn narrow_enough(mut lanes: LaneOptions, sampler: &Sampler, rows_per_batch: u64) -> LaneOptions {
+    let fits = |lanes: LaneOptions| lanes.items_alive_max() as u64 * rows_per_batch <= sampler.window_rows_min();
+    while sampler.windows_per_epoch() > 1 && !fits(lanes) {
+        match (lanes.depth, lanes.count) {
+            (2.., _) => lanes.depth -= 1,
+            (_, 2..) => lanes.count -= 1,
+            _ => break,
+        }
+    }
+    lanes
 }
 
 /// What `cloze plan` prints of the online half.

@@ -3,20 +3,16 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow_array::builder::{ListBuilder, PrimitiveBuilder};
-use arrow_array::types::{ArrowPrimitiveType, UInt16Type, UInt32Type, UInt64Type};
-use arrow_array::{ArrayRef, BooleanArray, RecordBatch, StringArray, UInt16Array, UInt64Array};
+use arrow_array::{ArrayRef, BooleanArray, RecordBatch, StringArray, UInt64Array};
 use arrow_schema::{DataType, Field, Schema};
 use parquet::arrow::ArrowWriter;
-use parquet::basic::{Compression, Encoding, ZstdLevel};
-use parquet::file::properties::WriterProperties;
-use parquet::schema::types::ColumnPath;
 use schemas::atomic::Folder;
 use schemas::manifest::{CorpusReport, Pack, Tokenizer, VERSION};
-use schemas::sample::{id_type, shard_schema};
-use schemas::{Epoch, Manifest, SampleIndex, Shard, SpecialIds, Split};
+use schemas::{Document, Epoch, Manifest, SampleIndex, SpecialIds, Split};
 
+use super::ShardWriter;
 use crate::error::{Error, Result};
+use crate::pack::Packed;
 use crate::rng::{Key, Rng};
 
 /// What to make up.
@@ -95,51 +91,20 @@ impl Synthetic {
     }
 
     fn split(&self, folder: &Folder, name: &str, rows: u64) -> Result<Split> {
-        let shard_rows = u64::from(self.rows_per_group) * u64::from(self.groups_per_shard);
-        let shards = (0..rows.div_ceil(shard_rows)).map(|part| {
-            let end = rows.min((part + 1) * shard_rows);
-            self.shard(folder, &format!("{name}/part-{part:05}-00.parquet"), name, part * shard_rows..end)
-        });
-        Ok(Split { shards: shards.collect::<Result<_>>()? })
-    }
-
-    fn shard(&self, folder: &Folder, path: &str, split: &str, rows: Range<u64>) -> Result<Shard> {
-        let failed = |error: parquet::errors::ParquetError| Error::Shard {
-            path: folder.path().join(path),
-            group: None,
-            message: error.to_string(),
-        };
-        let mut bytes = Vec::new();
-        let mut hasher = blake3::Hasher::new();
-        let (mut groups, mut tokens) = (Vec::new(), 0);
-        let mut writer =
-            ArrowWriter::try_new(&mut bytes, shard_schema(self.vocab_size), Some(properties())).map_err(failed)?;
-        let key = Key::new(self.seed, Epoch(0), split, "synthetic");
-        for start in rows.clone().step_by(self.rows_per_group as usize) {
-            let end = rows.end.min(start + u64::from(self.rows_per_group));
-            let samples: Vec<Vec<u32>> =
-                (start..end).map(|row| self.sample(&mut key.row(SampleIndex(row), 0))).collect();
-            for sample in &samples {
-                tokens += sample.len() as u64;
-                for id in sample {
-                    hasher.update(&id.to_le_bytes());
-                }
-            }
-            writer.write(&self.record(&samples, start)).map_err(failed)?;
-            writer.flush().map_err(failed)?;
-            groups.push(u32::try_from(end - start).expect("at most `rows_per_group`"));
+        let prefix = format!("{name}/part-00000");
+        let mut writer = ShardWriter::new(folder, prefix, self.vocab_size, 1)
+            .sized(self.rows_per_group as usize, self.groups_per_shard as usize);
+        let key = Key::new(self.seed, Epoch(0), name, "synthetic");
+        for row in 0..rows {
+            let input_ids = self.sample(&mut key.row(SampleIndex(row), 0));
+            let document_starts = self.document_starts(input_ids.len());
+            let documents: Vec<u64> = (0..document_starts.len())
+                .map(|document| Document::hash("synthetic", &format!("{name}-{row}-{document}")))
+                .collect();
+            let (input_ids, document_starts, documents) = (&input_ids, &document_starts, &documents);
+            writer.write(Packed { input_ids, document_starts, documents, source: 0 })?;
         }
-        writer.close().map_err(failed)?;
-        folder.write(path, &bytes)?;
-        Ok(Shard {
-            path: path.to_owned(),
-            rows: rows.end - rows.start,
-            tokens,
-            groups,
-            bytes: bytes.len() as u64,
-            blake3: blake3::hash(&bytes).to_hex().to_string(),
-            content: hasher.finalize().to_hex().to_string(),
-        })
+        Ok(Split { shards: writer.finish()? })
     }
 
     fn sample(&self, rng: &mut Rng) -> Vec<u32> {
@@ -147,30 +112,10 @@ impl Synthetic {
         (0..length).map(|_| self.ids.start + rng.below(self.ids.end - self.ids.start)).collect()
     }
 
-    fn record(&self, samples: &[Vec<u32>], first: u64) -> RecordBatch {
-        let starts: Vec<Vec<u32>> = samples.iter().map(|sample| self.document_starts(sample.len())).collect();
-        let documents = starts.iter().zip(first..).map(|(starts, row)| {
-            (0..starts.len() as u64)
-                .map(move |document| schemas::Document::hash("synthetic", &format!("{row}-{document}")))
-        });
-        let narrow = |id: &u32| u16::try_from(*id).expect("a vocabulary of 16-bit ids, or a place in a sample");
-        let ids: ArrayRef = match id_type(self.vocab_size) {
-            DataType::UInt16 => list::<UInt16Type>(samples.iter().map(|sample| sample.iter().map(narrow))),
-            _ => list::<UInt32Type>(samples.iter().map(|sample| sample.iter().copied())),
-        };
-        let columns: Vec<ArrayRef> = vec![
-            ids,
-            list::<UInt16Type>(starts.iter().map(|starts| starts.iter().map(narrow))),
-            list::<UInt64Type>(documents),
-            Arc::new(UInt16Array::from(vec![0; samples.len()])),
-        ];
-        RecordBatch::try_new(shard_schema(self.vocab_size), columns).expect("columns of the schema's types")
-    }
-
-    fn document_starts(&self, length: usize) -> Vec<u32> {
-        let length = u32::try_from(length).expect("a sample is short");
-        let count = self.documents.min(length).max(1);
-        (0..count).map(|document| document * length / count).collect()
+    fn document_starts(&self, length: usize) -> Vec<u16> {
+        let count = (self.documents as usize).min(length).max(1);
+        let start = |document| u16::try_from(document * length / count).expect("a sample is short");
+        (0..count).map(start).collect()
     }
 
     fn vocab(&self) -> Result<Vec<u8>> {
@@ -202,25 +147,4 @@ impl Synthetic {
         writer.close().map_err(failed)?;
         Ok(bytes)
     }
-}
-
-fn list<T: ArrowPrimitiveType>(rows: impl Iterator<Item = impl Iterator<Item = T::Native>>) -> ArrayRef {
-    let item = Field::new("item", T::DATA_TYPE, false);
-    let mut builder = ListBuilder::new(PrimitiveBuilder::<T>::new()).with_field(item);
-    for row in rows {
-        row.for_each(|value| builder.values().append_value(value));
-        builder.append(true);
-    }
-    Arc::new(builder.finish())
-}
-
-/// The encodings of `schemas::sample`.
-fn properties() -> WriterProperties {
-    let ids = ColumnPath::new(["input_ids", "list", "item"].map(String::from).to_vec());
-    WriterProperties::builder()
-        .set_compression(Compression::ZSTD(ZstdLevel::try_new(1).expect("1 is a level")))
-        .set_column_encoding(ids.clone(), Encoding::BYTE_STREAM_SPLIT)
-        .set_column_dictionary_enabled(ids, false)
-        .set_created_by("cloze".into())
-        .build()
 }

@@ -31,6 +31,7 @@ pub struct ShardWriter {
     prefix: String,
     schema: SchemaRef,
     properties: WriterProperties,
+    rows_per_group: usize,
     groups_per_shard: usize,
     rows: Rows,
     open: Option<OpenShard>,
@@ -67,6 +68,7 @@ impl ShardWriter {
             prefix,
             schema: shard_schema(vocab_size),
             properties: properties(zstd_level),
+            rows_per_group: ROWS_PER_GROUP,
             groups_per_shard: GROUPS_PER_SHARD,
             rows: Rows { wide: id_type(vocab_size) == DataType::UInt32, ..Rows::default() },
             open: None,
@@ -74,10 +76,20 @@ impl ShardWriter {
         }
     }
 
+    /// The same with smaller row groups and shards, for tests and benchmarks.
+    ///
+    /// # Panics
+    /// If row groups would be empty, or larger than the format allows.
+    #[must_use]
+    pub fn sized(self, rows_per_group: usize, groups_per_shard: usize) -> Self {
+        assert!((1..=ROWS_PER_GROUP).contains(&rows_per_group) && groups_per_shard > 0, "row groups have rows");
+        Self { rows_per_group, groups_per_shard, ..self }
+    }
+
     /// Adds a sample.
     pub fn write(&mut self, sample: Packed<'_>) -> Result<()> {
         self.rows.push(sample);
-        if self.rows.len() == ROWS_PER_GROUP { self.flush_group() } else { Ok(()) }
+        if self.rows.len() == self.rows_per_group { self.flush_group() } else { Ok(()) }
     }
 
     /// Completes the last shard. Returns all of them, in order.
@@ -129,7 +141,10 @@ fn properties(zstd_level: i32) -> WriterProperties {
         .set_max_row_group_row_count(Some(ROWS_PER_GROUP))
         // Ids of natural text fill a dictionary at once; split bytes compress better and decode faster.
         .set_dictionary_enabled(false)
-        .set_column_encoding(ColumnPath::from("input_ids.list.item"), Encoding::BYTE_STREAM_SPLIT)
+        .set_column_encoding(
+            ColumnPath::new(["input_ids", "list", "item"].map(String::from).to_vec()),
+            Encoding::BYTE_STREAM_SPLIT,
+        )
         .build()
 }
 

@@ -24,7 +24,7 @@ use schemas::{ColumnSpec, Vocab};
 use serde::{Deserialize, Serialize};
 
 use super::{ORIGINAL, Source, View, ViewName};
-use crate::rng::{Rng, RowAddress, scale};
+use crate::rng::{Rng, RowAddress};
 use crate::row::RowMut;
 
 /// Chooses, hides and labels tokens.
@@ -101,26 +101,21 @@ impl View for Mask {
     }
 
     fn render(&self, source: Source<'_>, vocab: &Vocab, at: &RowAddress<'_>, row: &mut RowMut<'_>) {
-        SCRATCH.with_borrow_mut(|Scratch { positions, words }| {
+        POSITIONS.with_borrow_mut(|positions| {
             self.candidates(&row.input_ids[..source.row().tokens], vocab, positions);
             let count = match self.count {
-                Count::Exact => self.take_exact(row.tokens, positions, words, &mut at.rng("positions")),
-                Count::Bernoulli => self.take_bernoulli(positions, words, &mut at.rng("positions")),
+                Count::Exact => self.take_exact(row.tokens, positions, &mut at.rng("positions")),
+                Count::Bernoulli => self.take_bernoulli(positions, &mut at.rng("positions")),
             };
-            self.replace(&positions[..count], words, vocab, &mut at.rng("replacements"), row);
+            label(&positions[..count], row);
+            self.replace(positions, count, vocab, at, row.input_ids);
         });
     }
 }
 
-/// One row's worth of working memory, kept by each thread.
-#[derive(Default)]
-struct Scratch {
-    positions: Vec<u16>,
-    words: Vec<u32>,
-}
-
 thread_local! {
-    static SCRATCH: RefCell<Scratch> = RefCell::default();
+    /// One row's worth of working memory, kept by each thread.
+    static POSITIONS: RefCell<Vec<u16>> = RefCell::default();
 }
 
 impl Mask {
@@ -137,58 +132,63 @@ impl Mask {
     }
 
     /// Brings the chosen positions to the front: the first steps of a Fisher–Yates shuffle.
-    fn take_exact(&self, tokens: usize, positions: &mut [u16], words: &mut Vec<u32>, rng: &mut Rng) -> usize {
+    fn take_exact(&self, tokens: usize, positions: &mut [u16], rng: &mut Rng) -> usize {
         let base = match self.base {
             Base::Maskable => positions.len(),
             Base::All => tokens,
         };
         let count = share(self.rate, base).max(1).min(positions.len());
-        draw(words, count, rng);
         let len = u32::try_from(positions.len()).expect("a row has fewer than 65,536 tokens");
-        for (chosen, (&word, left)) in words.iter().zip((1..=len).rev()).enumerate() {
-            positions.swap(chosen, chosen + scale(word, left) as usize);
+        let mut draws = rng.split(len);
+        for (chosen, left) in (0..count).zip((1..=len).rev()) {
+            positions.swap(chosen, chosen + draws.below(left) as usize);
         }
         count
     }
 
-    fn take_bernoulli(&self, positions: &mut [u16], words: &mut Vec<u32>, rng: &mut Rng) -> usize {
-        draw(words, positions.len(), rng);
+    fn take_bernoulli(&self, positions: &mut [u16], rng: &mut Rng) -> usize {
         // In units of 2^-32, so that a rate of 1 takes every word.
         let bound = self.rate * 4_294_967_296.0;
         let mut count = 0;
-        for (index, &word) in words.iter().enumerate() {
+        for index in 0..positions.len() {
             positions[count] = positions[index];
-            count += usize::from(f64::from(word) < bound);
+            count += usize::from(f64::from(rng.next_u32()) < bound);
         }
         count
     }
 
-    fn replace(&self, chosen: &[u16], words: &mut Vec<u32>, vocab: &Vocab, rng: &mut Rng, row: &mut RowMut<'_>) {
-        if let Some(labels) = row.cells.get(LABELS) {
-            labels.fill(IGNORE);
-            for &position in chosen {
-                labels[usize::from(position)] = row.input_ids[usize::from(position)];
-            }
-        }
+    /// Replaces the ids of `positions[..count]`. The first pass is written without a branch, since none could be
+    /// predicted; it gathers the positions of random words behind the chosen ones.
+    fn replace(&self, positions: &mut Vec<u16>, count: usize, vocab: &Vocab, at: &RowAddress<'_>, ids: &mut [i32]) {
         let [masked, random, _] = self.replace;
-        let (mask, ordinary) = (vocab.special().mask.cast_signed(), vocab.ordinary());
-        let ordinary_len = u32::try_from(ordinary.len()).expect("ids are 32-bit");
-        draw(words, 2 * chosen.len(), rng);
-        for (&position, pair) in chosen.iter().zip(words.chunks_exact(2)) {
-            let percent = scale(pair[0], 100);
-            let id = &mut row.input_ids[usize::from(position)];
-            if percent < masked {
-                *id = mask;
-            } else if percent < masked + random {
-                *id = ordinary[scale(pair[1], ordinary_len) as usize].cast_signed();
-            }
+        let mask = vocab.special().mask.cast_signed();
+        positions.resize(2 * count + 1, 0);
+        let (chosen, randoms) = positions.split_at_mut(count);
+        let mut decisions = at.rng("decisions");
+        let mut decisions = decisions.split(100);
+        let mut random_count = 0;
+        for &mut position in chosen {
+            let percent = decisions.below(100);
+            let id = &mut ids[usize::from(position)];
+            *id = if percent < masked { mask } else { *id };
+            randoms[random_count] = position;
+            random_count += usize::from((masked..masked + random).contains(&percent));
+        }
+        let mut words = at.rng("words");
+        for &position in &randoms[..random_count] {
+            let word = words.below(u32::try_from(vocab.ordinary().len()).expect("ids are 32-bit"));
+            ids[usize::from(position)] = vocab.ordinary()[word as usize].cast_signed();
         }
     }
 }
 
-fn draw(words: &mut Vec<u32>, count: usize, rng: &mut Rng) {
-    words.resize(count, 0);
-    rng.fill(words);
+/// Notes the original ids of the chosen positions, where somebody reads labels.
+fn label(chosen: &[u16], row: &mut RowMut<'_>) {
+    let Some(labels) = row.cells.get(LABELS) else { return };
+    labels.fill(IGNORE);
+    for &position in chosen {
+        labels[usize::from(position)] = row.input_ids[usize::from(position)];
+    }
 }
 
 /// `rate · base`, rounded half up. The margin keeps a half a half where the product falls just below it in binary.

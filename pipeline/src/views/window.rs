@@ -14,14 +14,12 @@
 //! **Reference.** Fu et al., *Contextual Representation Learning beyond Masked Language Modeling* (TACO), ACL 2022,
 //! section 3.2. Its window W = 5 is `offset_max = 2`; its released code treats borders as `"anywhere"`.
 
-use std::cell::RefCell;
-
 use schemas::columns::POSITIVES;
 use schemas::{ColumnSpec, Vocab};
 use serde::{Deserialize, Serialize};
 
 use super::{ORIGINAL, Source, View, ViewName};
-use crate::rng::{Rng, RowAddress};
+use crate::rng::{Rng, RowAddress, digit, draws_per_word};
 use crate::row::RowMut;
 
 /// Draws a neighbour for every token.
@@ -89,46 +87,36 @@ impl View for Window {
     }
 }
 
-/// Wider windows than any row make no sense, and words are split into at least two digits.
+/// Wider windows than any row make no sense.
 const OFFSET_MAX: u16 = 1 << 14;
 
-/// Words from which one chunk's digits are taken.
+/// Words from which numbers are drawn side by side.
 const LANES: usize = 32;
 
-thread_local! {
-    static WORDS: RefCell<Vec<u32>> = RefCell::default();
-}
-
 impl Window {
-    /// Anchors whose whole window is inside. One word gives several draws: the integer part of `word · choices / 2^32`
-    /// is one, the fraction the word for the next, as long as 2^16 remains between the fraction's grain and a choice.
+    /// Anchors whose whole window is inside. The same words as [`Rng::split`] would use, in an order that vectorizes:
+    /// [`LANES`] of them side by side, first one number from each, then the next from each.
     fn draw_inner(&self, positives: &mut [i16], first: usize, rng: &mut Rng) {
         let choices = 2 * u32::from(self.offset_max);
-        let digits = (16 / (u32::BITS - (choices - 1).leading_zeros())).max(1) as usize;
-        let chunk_len = digits * LANES;
-        WORDS.with_borrow_mut(|words| {
-            words.resize(positives.len().div_ceil(chunk_len) * LANES, 0);
-            rng.fill(words);
-            for ((index, chunk), words) in
-                positives.chunks_mut(chunk_len).enumerate().zip(words.chunks_exact_mut(LANES))
-            {
-                self.spread(chunk, words, to_i16(first + index * chunk_len), choices);
+        let chunk_len = draws_per_word(choices) as usize * LANES;
+        let mut words = [0; LANES];
+        for (first, chunk) in (first..).step_by(chunk_len).zip(positives.chunks_mut(chunk_len)) {
+            rng.fill(&mut words);
+            for (base, slots) in (to_i16(first)..).step_by(LANES).zip(chunk.chunks_mut(LANES)) {
+                self.draw_each(slots, &mut words, base, choices);
             }
-        });
+        }
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "the halves of a product; offsets are below 2^15")]
-    fn spread(&self, positives: &mut [i16], words: &mut [u32], first: i16, choices: u32) {
+    #[expect(clippy::cast_possible_truncation, reason = "offsets are below 2^15; a checked cast would not vectorize")]
+    fn draw_each(&self, positives: &mut [i16], words: &mut [u32; LANES], base: i16, choices: u32) {
         let reach = self.offset_max.cast_signed();
-        for (base, slots) in (first..).step_by(LANES).zip(positives.chunks_mut(LANES)) {
-            for ((slot, word), lane) in slots.iter_mut().zip(words.iter_mut()).zip(0_i16..) {
-                let product = u64::from(*word) * u64::from(choices);
-                *word = product as u32;
-                let draw = (product >> 32) as u16;
-                // 0, 1, …, 2m − 1 become −m, …, −1, 1, …, m.
-                let offset = draw.cast_signed() - reach + i16::from(draw >= self.offset_max);
-                *slot = base + lane + offset;
-            }
+        for ((slot, word), lane) in positives.iter_mut().zip(words).zip(0_i16..) {
+            let (number, rest) = digit(*word, choices);
+            *word = rest;
+            let number = (number as u16).cast_signed();
+            // 0, 1, …, 2m − 1 become −m, …, −1, 1, …, m.
+            *slot = (base + lane + number - reach) + i16::from(number >= reach);
         }
     }
 

@@ -1,8 +1,8 @@
 //! Sums over rows named by index, without a copy of the rows.
 //!
 //! libtorch's embedding bag reads the rows of a table where they lie, and its gradient with respect to the weights is
-//! the row-by-row dot product. For 4,096 anchors × 50 rows of 256 floats on 4 cores the two take 46 and 16 ms;
-//! gathering by chunks of 256 anchors and `bmm` 800 ms, the dense 4,096² products 930 ms.
+//! the row-by-row dot product. For 4,096 queries × 50 rows of 256 floats the two take 14 and 5 ms of one core; copying
+//! the rows by chunks and `bmm` 120 to 140 ms, the dense 4,096² products 300 ms.
 //!
 //! Axes: `n` queries, `k` rows of each, `m` rows of the table, `d` features. Indices are int64, `[n, k]`, k ≥ 1.
 

@@ -1,0 +1,87 @@
+//! What objectives add to a step: `cargo bench -p cloze-trainer --bench objectives`.
+//!
+//! Whole steps of 4 layers × 256 over 32 rows of 128 tokens with BERT's vocabulary, 15 % of the tokens masked: masked
+//! language modelling alone, then with token contrast, detached and live.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use schemas::columns::{IGNORE, INPUT_IDS, LABELS, POSITIVES};
+use schemas::{Batch, BatchBuilder, BatchIndex, SpecialIds};
+use trainer::device::DeviceChoice;
+use trainer::identity::Identity;
+use trainer::objectives::AnyObjective;
+use trainer::optimizer::OptimizerConfig;
+use trainer::plan::{
+    CheckpointConfig, EncoderConfig, ReportConfig, TrainConfig, TrainPlan, ValidationConfig, VocabFacts,
+};
+use trainer::schedule::ScheduleConfig;
+use trainer::step::Trainer;
+
+const ROWS: usize = 32;
+const WIDTH: usize = 128;
+const VOCAB: u32 = 30_522;
+
+fn steps(criterion: &mut Criterion) {
+    let batch = [batch()];
+    let mut group = criterion.benchmark_group("step");
+    group.sample_size(10).throughput(Throughput::Elements((ROWS * WIDTH) as u64));
+    let contrast = "[tc]\nkind = \"token_contrastive\"\n";
+    for (name, contrast) in [
+        ("masked_lm", String::new()),
+        ("masked_lm + token_contrastive", contrast.to_owned()),
+        ("masked_lm + token_contrastive, live", format!("{contrast}detach = false\n")),
+    ] {
+        let objectives = toml::from_str(&format!("[mlm]\nkind = \"masked_lm\"\n{contrast}")).expect("two objectives");
+        let mut trainer = Trainer::new(&plan(objectives)).expect("a good plan");
+        group.bench_function(name, |bencher| bencher.iter(|| trainer.step(&batch).expect("a step")));
+    }
+    group.finish();
+}
+
+fn plan(objectives: BTreeMap<String, AnyObjective>) -> TrainPlan {
+    let rows = ROWS as u64;
+    TrainPlan {
+        seed: 1,
+        width: 128,
+        encoder: EncoderConfig { layers: 4, hidden: 256, heads: 4, feed_forward: 1024, ..EncoderConfig::default() },
+        vocab: VocabFacts {
+            size: VOCAB,
+            special: SpecialIds { pad: 0, unk: Some(100), cls: 101, sep: 102, mask: 103 },
+            unigram_log_probabilities: Vec::new(),
+        },
+        loss: objectives.keys().map(|name| (name.clone(), 1.0)).collect(),
+        objectives,
+        train: TrainConfig {
+            rows_per_step: rows,
+            rows_per_micro_batch: rows,
+            device: DeviceChoice::Cpu,
+            ..TrainConfig::default()
+        },
+        optimizer: OptimizerConfig::default(),
+        schedule: ScheduleConfig::default(),
+        validation: ValidationConfig::default(),
+        checkpoints: CheckpointConfig::default(),
+        report: ReportConfig::default(),
+        identity: Identity::new(BTreeMap::new()),
+        data_content: String::new(),
+        folder: PathBuf::from("unused"),
+    }
+}
+
+/// Full rows; every seventh token is to be predicted; the positive is the token beside.
+fn batch() -> Batch {
+    let ids: Vec<i32> = (0..ROWS * WIDTH).map(|at| 1000 + i32::try_from(at * 7919 % 29_000).expect("small")).collect();
+    let labels = ids.iter().enumerate().map(|(at, &id)| if at % 7 == 0 { id } else { IGNORE });
+    let positives = (0..ROWS * WIDTH).map(|at| i16::try_from((at % WIDTH) ^ 1).expect("narrow rows"));
+    let mut builder = BatchBuilder::new(BatchIndex(0), ROWS);
+    builder.push("masked", LABELS, WIDTH, labels.collect());
+    builder.push("neighbors", INPUT_IDS, WIDTH, ids.clone());
+    builder.push("neighbors", POSITIVES, WIDTH, positives.collect());
+    builder.push("masked", INPUT_IDS, WIDTH, ids);
+    builder.finish()
+}
+
+criterion_group!(benches, steps);
+criterion_main!(benches);
