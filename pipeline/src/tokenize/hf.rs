@@ -1,29 +1,32 @@
 //! Any `tokenizer.json`, by the `tokenizers` crate: the very code behind the Python package, hence exact by
 //! construction.
 //!
-//! # Long texts
+//! # Chunks
 //!
-//! The crate keeps some 40 bytes per byte of text while it works, so a document is handed over in pieces of about
-//! [`PIECE_BYTES`]. A piece ends only where the ids on both sides cannot notice, which [`Cuts`] proves for the two
-//! families that BERT-style models use; other tokenizers get their documents whole.
-//!
-//! The crate's cache of split words (byte-pair models only) holds at most 10,000 words of at most 256 bytes per thread.
+//! A document is handed over in chunks: words, roughly. A chunk ends only where the ids on both sides cannot notice,
+//! which [`Cuts`] proves for the two families that BERT-style models use; other tokenizers get their documents whole.
+//! So a chunk's ids depend on nothing but the chunk, and those of frequent ones are remembered ([`Memory`]): 8 times
+//! faster on English novels, and the 40 bytes that the crate keeps per byte of text are those of a word.
+
+use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
 use tokenizers::Tokenizer as Model;
 
+use super::memory::Memory;
 use super::{Facts, Tokenizer};
 use crate::{Error, Result};
 
-/// Small enough for the second-level cache, large enough that nothing is paid per piece.
-const PIECE_BYTES: usize = 16 << 10;
+/// Ids that are handed over at a time: few enough for the first-level cache, so many that a call costs nothing.
+const PIECE_TOKENS: usize = 4096;
 
 /// A tokenizer of the `tokenizers` crate.
 pub struct HfTokenizer {
     model: Model,
     facts: Facts,
     cuts: Cuts,
-    piece_bytes: usize,
+    /// One for each thread that is encoding; taken for a document, then put back.
+    memories: Mutex<Vec<Memory>>,
 }
 
 impl std::fmt::Debug for HfTokenizer {
@@ -38,13 +41,42 @@ impl HfTokenizer {
         tokenizers::utils::parallelism::set_parallelism(false);
         model.with_padding(None);
         model.with_truncation(None).expect("no truncation is always valid");
-        Self { model, facts, cuts: Cuts::of(json), piece_bytes: PIECE_BYTES }
+        Self { model, facts, cuts: Cuts::of(json), memories: Mutex::default() }
     }
 
-    fn encode_piece(&self, text: &str) -> Result<tokenizers::Encoding> {
-        self.model
+    /// Appends the ids of `text`, by the crate.
+    fn split(&self, text: &str, ids: &mut Vec<u32>) -> Result<()> {
+        let encoding = self
+            .model
             .encode_fast(text, false)
-            .map_err(|error| Error::Poison(format!("the tokenizer cannot split a text: {error}")))
+            .map_err(|error| Error::Poison(format!("the tokenizer cannot split a text: {error}")))?;
+        ids.extend_from_slice(encoding.get_ids());
+        Ok(())
+    }
+
+    fn encode_chunks(
+        &self,
+        text: &str,
+        memory: &mut Memory,
+        pieces: &mut dyn FnMut(&[u32]) -> Result<()>,
+    ) -> Result<()> {
+        let mut ids = Vec::with_capacity(PIECE_TOKENS);
+        let mut rest = text;
+        while !rest.is_empty() {
+            let (chunk, tail) = rest.split_at(self.cuts.first(rest));
+            memory.append(self.cuts.essence(chunk), &mut ids, |chunk, ids| self.split(chunk, ids))?;
+            if ids.len() >= PIECE_TOKENS || tail.is_empty() {
+                pieces(&ids)?;
+                ids.clear();
+            }
+            rest = tail;
+        }
+        Ok(())
+    }
+
+    /// The pool of memories. Nothing is done while it is locked that could panic.
+    fn memories(&self) -> std::sync::MutexGuard<'_, Vec<Memory>> {
+        self.memories.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -54,22 +86,21 @@ impl Tokenizer for HfTokenizer {
     }
 
     fn encode(&self, text: &str, pieces: &mut dyn FnMut(&[u32]) -> Result<()>) -> Result<()> {
-        let mut rest = text;
-        while !rest.is_empty() {
-            let (piece, tail) = rest.split_at(self.cuts.next(rest, self.piece_bytes));
-            pieces(self.encode_piece(piece)?.get_ids())?;
-            rest = tail;
-        }
-        Ok(())
+        let mut memory = self.memories().pop().unwrap_or_default();
+        let outcome = self.encode_chunks(text, &mut memory, pieces);
+        self.memories().push(memory);
+        outcome
     }
 }
 
 /// Where a text may be cut without a token noticing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cuts {
-    /// Before white space. BERT's pre-tokenizer drops white space and looks at nothing across it; its normalizer works
-    /// on single characters, and white space neither composes nor reorders under NFD.
-    WhiteSpace,
+    /// Before white space, and on both sides of ASCII punctuation. BERT's pre-tokenizer drops white space, makes every
+    /// punctuation mark a word and looks at nothing across them; its normalizer works on single characters, and none
+    /// of these composes or reorders under NFD. Marks that occur in added tokens (the brackets of `[MASK]`) are not
+    /// among the `marks`, a set of ASCII codes.
+    Words { marks: u128 },
     /// Before a space that an ASCII letter follows. Whatever precedes, the space begins a match of ` ?\p{L}+`: a run
     /// of white space before it ends by `\s+(?!\S)` one character early, at the end of the piece as well as there. As
     /// the right side begins with a space, `add_prefix_space` adds none.
@@ -89,7 +120,12 @@ impl Cuts {
         }
         let plain_normalizer = json["normalizer"].is_null() || kind("normalizer") == Some("BertNormalizer");
         if plain_normalizer && kind("pre_tokenizer") == Some("BertPreTokenizer") {
-            return Self::WhiteSpace;
+            // To an added token that must be a whole word, `_` is a part of words.
+            let taken =
+                |mark| added.iter().any(|t| content(t).contains(mark) || (mark == '_' && t["single_word"] == true));
+            let plain = ('!'..='~').filter(|&mark| mark.is_ascii_punctuation() && !taken(mark));
+            let marks = plain.fold(0, |marks, mark| marks | 1 << u32::from(mark));
+            return Self::Words { marks };
         }
         // `rstrip` would take the space from the right side; `lstrip` before a letter from the left one.
         let apart = added.iter().all(|token| {
@@ -100,51 +136,69 @@ impl Cuts {
         if apart && byte_level && json["normalizer"].is_null() { Self::SpaceAndLetter } else { Self::Nowhere }
     }
 
-    /// The length of the first piece: at most `limit` if a cut allows it, else up to the first cut behind it.
-    fn next(self, text: &str, limit: usize) -> usize {
-        if text.len() <= limit || self == Self::Nowhere {
-            return text.len();
-        }
+    /// The length of the first chunk.
+    fn first(self, text: &str) -> usize {
         let bytes = text.as_bytes();
-        let before = (1..=limit).rev().find(|&at| self.allows(bytes, at));
-        before.or_else(|| (limit + 1..bytes.len()).find(|&at| self.allows(bytes, at))).unwrap_or(bytes.len())
+        let cut = match self {
+            Self::Words { marks } if is_among(marks, bytes[0]) => return 1,
+            Self::Words { marks } => {
+                bytes.iter().skip(1).position(|&byte| is_white_space(byte) || is_among(marks, byte))
+            }
+            Self::SpaceAndLetter => {
+                bytes.windows(2).skip(1).position(|pair| pair[0] == b' ' && pair[1].is_ascii_alphabetic())
+            }
+            Self::Nowhere => None,
+        };
+        cut.map_or(bytes.len(), |behind_first| behind_first + 1)
     }
 
-    fn allows(self, bytes: &[u8], at: usize) -> bool {
+    /// What of a chunk decides its ids: without white space that is dropped, equal words are equal.
+    fn essence(self, chunk: &str) -> &str {
         match self {
-            Self::WhiteSpace => matches!(bytes[at], b' ' | b'\n' | b'\t' | b'\r'),
-            Self::SpaceAndLetter => bytes[at] == b' ' && bytes.get(at + 1).is_some_and(u8::is_ascii_alphabetic),
-            Self::Nowhere => false,
+            Self::Words { .. } if is_white_space(chunk.as_bytes()[0]) => &chunk[1..],
+            _ => chunk,
         }
     }
 }
 
+fn is_among(marks: u128, byte: u8) -> bool {
+    byte.is_ascii() && marks >> byte & 1 == 1
+}
+
+fn is_white_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\n' | b'\t' | b'\r')
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use proptest::prelude::*;
 
     use super::*;
     use crate::testing;
+
+    static FAMILIES: LazyLock<[HfTokenizer; 2]> = LazyLock::new(|| testing::TOKENIZERS.map(testing::tokenizer));
 
     /// Characters around which normalizers, regular expressions and added tokens do something special.
     fn nasty_text() -> impl Strategy<Value = String> {
         let words = [
             " ", " ", " ", "\n", "\t", "\r\n", "  ", "a", "the", "it's", "I'd", "'s", " s", "12", " 7", ".", "...",
             "é", "e\u{301}", "\u{301}", "ß", "İ", "中", "文", "\u{a0}", "\u{3000}", "\u{200d}", "\u{fffd}", "🙂",
-            "##s", "[MASK]", "<mask>", "[SEP]", "</s>", "Ω", "σς",
+            "##s", "[MASK]", "<mask>", "[SEP]", "</s>", ",", "(a)", "e.g.", "'", "<", "]", ",\u{301}", "Ω", "σς",
         ];
         prop::collection::vec(prop::sample::select(words.to_vec()), 0..40).prop_map(|words| words.concat())
     }
 
     proptest! {
         #[test]
-        fn cuts_change_no_token(text in nasty_text(), piece_bytes in 1_usize..12) {
-            for name in testing::TOKENIZERS {
-                let mut tokenizer = testing::tokenizer(name);
+        fn chunks_change_no_token(text in nasty_text()) {
+            for tokenizer in &*FAMILIES {
                 prop_assert_ne!(tokenizer.cuts, Cuts::Nowhere);
-                let whole = tokenizer.encode_piece(&text).expect("encodable").get_ids().to_vec();
-                tokenizer.piece_bytes = piece_bytes;
-                prop_assert_eq!(tokenizer.ids(&text).expect("encodable"), whole, "{} in pieces of {}", name, piece_bytes);
+                let mut whole = Vec::new();
+                tokenizer.split(&text, &mut whole).expect("encodable");
+                // The tokenizers are shared, so that most of it comes from memory.
+                prop_assert_eq!(tokenizer.ids(&text).expect("encodable"), whole, "{}", tokenizer.facts.manifest.kind);
             }
         }
     }
@@ -166,9 +220,9 @@ mod tests {
             ("pre_tokenizer", serde_json::json!({"type": "Metaspace"})),
         ] {
             let mut json = serde_json::json!({"pre_tokenizer": {"type": "BertPreTokenizer"}});
-            assert_eq!(Cuts::of(&json).next(&text, 10), 7);
+            assert_eq!(Cuts::of(&json).first(&text), 3);
             json[part] = value;
-            assert_eq!(Cuts::of(&json).next(&text, 10), text.len());
+            assert_eq!(Cuts::of(&json).first(&text), text.len());
         }
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod hf;
 mod load;
+mod memory;
 pub mod train;
 
 use schemas::{SpecialIds, Vocab, manifest};
