@@ -1,11 +1,11 @@
 //! From files and `--set` to one table that remembers where each key was written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use toml::de::{DeTable, DeValue};
-use toml::{Spanned, Table, Value};
+use toml::de::DeTable;
+use toml::{Table, Value};
 
 use super::problem::Problem;
 
@@ -18,6 +18,8 @@ pub(crate) struct Source {
     pub(crate) table: Table,
     /// Dotted key → `file:line` or `--set`.
     places: BTreeMap<String, String>,
+    /// Dotted keys of tables.
+    tables: BTreeSet<String>,
     /// The file that the user named.
     file: PathBuf,
 }
@@ -41,12 +43,20 @@ impl Source {
         let mut path = key;
         loop {
             if let Some(place) = self.places.get(path) {
-                return format!("{place}, {}", display_key(key));
+                return format!("{place}, {}", self.display_key(key));
             }
             match path.rfind('.') {
                 Some(end) => path = &path[..end],
-                None => return format!("{}, {}", self.file.display(), display_key(key)),
+                None => return format!("{}, {}", self.file.display(), self.display_key(key)),
             }
+        }
+    }
+
+    /// A key as a reader of TOML looks for it: `[a.b]` for a table, `` [a], `b` `` for a value in it.
+    fn display_key(&self, key: &str) -> String {
+        match key.rsplit_once('.') {
+            Some((table, leaf)) if !self.tables.contains(key) => format!("[{table}], `{leaf}`"),
+            _ => format!("[{key}]"),
         }
     }
 
@@ -60,7 +70,10 @@ impl Source {
         let table = parse(file, &text)?;
         let mut places = Vec::new();
         collect_places(&table, "", &mut places);
-        for (path, offset) in places {
+        for (path, offset, is_table) in places {
+            if is_table {
+                self.tables.insert(path.clone());
+            }
             let line = text[..offset].matches('\n').count() + 1;
             self.places.insert(path, format!("{}:{line}", file.display()));
         }
@@ -84,14 +97,6 @@ impl Source {
         table.insert(last.to_owned(), value);
         self.places.insert(path.trim().to_owned(), format!("--set {assignment}"));
         Ok(())
-    }
-}
-
-/// `a.b.c` as a reader of TOML looks for it: `[a.b], c`.
-fn display_key(key: &str) -> String {
-    match key.rsplit_once('.') {
-        Some((table, leaf)) => format!("[{table}], `{leaf}`"),
-        None => format!("[{key}]"),
     }
 }
 
@@ -129,11 +134,12 @@ fn parse<'a>(file: &Path, text: &'a str) -> anyhow::Result<DeTable<'a>> {
     }
 }
 
-fn collect_places(table: &DeTable<'_>, prefix: &str, places: &mut Vec<(String, usize)>) {
+fn collect_places(table: &DeTable<'_>, prefix: &str, places: &mut Vec<(String, usize, bool)>) {
     for (key, value) in table {
         let path = if prefix.is_empty() { key.get_ref().to_string() } else { format!("{prefix}.{}", key.get_ref()) };
-        places.push((path.clone(), key.span().start));
-        if let DeValue::Table(inner) = Spanned::get_ref(value) {
+        let inner = value.get_ref().as_table();
+        places.push((path.clone(), key.span().start, inner.is_some()));
+        if let Some(inner) = inner {
             collect_places(inner, &path, places);
         }
     }
