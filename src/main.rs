@@ -23,6 +23,10 @@ use clap::Parser as _;
 fn main() -> ExitCode {
     let cli = cli::Cli::parse();
     telemetry::install();
+    std::panic::set_hook(Box::new(|panic| {
+        // Actors' panics come back as errors with their item; this line says where in the program it was.
+        tracing::error!(defect = %panic, "internal error");
+    }));
     match commands::dispatch(cli.verb) {
         Ok(code) => code,
         Err(error) => {
