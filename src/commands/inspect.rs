@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use pipeline::load::RowFacts;
 use pipeline::shard::reader::{Promise, ShardReader};
 use schemas::columns::{ATTENTION_MASK, IGNORE, INPUT_IDS, LABELS, POSITIVES};
-use schemas::{Batch, BatchIndex, Vocab};
+use schemas::{Batch, BatchIndex, Sample, Vocab};
 
 use crate::cli::ConfigArgs;
 use crate::plan::{self, Plan};
@@ -57,14 +57,16 @@ pub(crate) fn shard(file: &Path, rows: usize) -> anyhow::Result<()> {
     let content_max = manifest.pack.content(manifest.tokens_max);
     let promise = Promise { vocab_size: vocab.size(), content_max };
     let reader = ShardReader::open(file.to_owned(), shard, promise).map_err(pipeline::Error::from)?;
-    let group = reader.read(0).map_err(pipeline::Error::from)?;
-    for row in 0..rows.min(group.rows()) {
-        let sample = group.sample(row);
-        let documents: Vec<String> = sample.documents.iter().map(|name| format!("{name:016x}")).collect();
-        let heading = format!("sample {row}: {} tokens, documents {}", sample.input_ids.len(), documents.join(" "));
-        line("");
-        line(paint.bold(heading));
-        line(sample.input_ids.iter().map(|id| vocab.token(id)).collect::<Vec<_>>().join(" "));
+    let mut shown = 0;
+    for group in 0..shard.groups.len() {
+        let group = reader.read(group).map_err(pipeline::Error::from)?;
+        for row in 0..group.rows().min(rows - shown) {
+            show(shown + row, &group.sample(row), &vocab, paint);
+        }
+        shown += group.rows().min(rows - shown);
+        if shown == rows {
+            break;
+        }
     }
     Ok(())
 }
@@ -84,6 +86,14 @@ fn place(row: &RowFacts) -> String {
         row.copy,
         documents.join(" ")
     )
+}
+
+fn show(number: usize, sample: &Sample<'_>, vocab: &Vocab, paint: Paint) {
+    let documents: Vec<String> = sample.documents.iter().map(|name| format!("{name:016x}")).collect();
+    let tokens: Vec<&str> = sample.input_ids.iter().map(|id| vocab.token(id)).collect();
+    line("");
+    line(paint.bold(format_args!("sample {number}: {} tokens, documents {}", tokens.len(), documents.join(" "))));
+    line(tokens.join(" "));
 }
 
 /// The columns that each view of a batch has.
