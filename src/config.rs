@@ -16,9 +16,12 @@ use pipeline::prepare::PrepareConfig;
 use pipeline::tokenize::train::TokenizerConfig;
 use pipeline::views::AnyView;
 use serde::{Deserialize, Serialize};
+#[cfg(feature = "train")]
 use toml::{Table, Value};
 
-pub(crate) use problem::{Problem, Problems, did_you_mean};
+#[cfg(feature = "train")]
+pub(crate) use problem::did_you_mean;
+pub(crate) use problem::{Problem, Problems};
 pub(crate) use source::Source;
 
 /// Where a run lives.
@@ -53,6 +56,10 @@ pub(crate) struct Config {
     #[cfg(feature = "train")]
     #[serde(flatten)]
     pub(crate) training: Training,
+    /// `train.rows_per_micro_batch`: all that a build without the trainer reads of these sections.
+    #[cfg(not(feature = "train"))]
+    #[serde(skip)]
+    rows_per_micro_batch: u64,
     pub(crate) run: RunConfig,
 }
 
@@ -104,6 +111,8 @@ impl Parsed {
                 checkpoints: sections.section("checkpoints"),
                 report: sections.section("report"),
             },
+            #[cfg(not(feature = "train"))]
+            rows_per_micro_batch: sections.peek("train", "rows_per_micro_batch").unwrap_or(32),
             run: sections.section("run"),
         };
         let names = sections.names();
@@ -139,13 +148,13 @@ impl Config {
     pub(crate) fn rows_per_micro_batch(&self) -> u64 {
         #[cfg(feature = "train")]
         let rows = self.training.train.rows_per_micro_batch;
-        // What the trainer defaults to; a build without it looks at the data only.
         #[cfg(not(feature = "train"))]
-        let rows = 32;
+        let rows = self.rows_per_micro_batch;
         rows
     }
 
     /// The same configuration with every default written out: what is saved with a run.
+    #[cfg(feature = "train")]
     pub(crate) fn resolved(&self) -> Table {
         match Value::try_from(self) {
             Ok(Value::Table(table)) => table,

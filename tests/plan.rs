@@ -2,6 +2,7 @@
 
 use crate::support::Home;
 
+#[cfg(feature = "train")]
 #[test]
 fn seven_mistakes_are_seven_reports() {
     let home = Home::prepared(40);
@@ -64,6 +65,7 @@ folder = "run"
     assert!(!home.join("run").exists(), "a plan with mistakes writes nothing");
 }
 
+#[cfg(feature = "train")]
 #[test]
 fn a_plan_prints_the_run_before_it_costs_anything() {
     let home = Home::prepared(40);
@@ -99,7 +101,7 @@ fn every_file_in_configs_parses() {
                 "--set",
                 "run.folder=run",
             ]);
-            assert!(outcome.stdout.contains("loss"), "{file}\n{outcome}");
+            assert!(outcome.stdout.contains("memory"), "{file}\n{outcome}");
         }
     }
     assert!(count >= 5, "{count} files");

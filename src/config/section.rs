@@ -69,6 +69,12 @@ impl<'a> Sections<'a> {
         components
     }
 
+    /// A number in a section that another build reads.
+    #[cfg(not(feature = "train"))]
+    pub(super) fn peek(&self, section: &str, key: &str) -> Option<u64> {
+        self.table.get(section)?.get(key)?.as_integer().and_then(|number| u64::try_from(number).ok())
+    }
+
     /// The component names of every table taken so far, as written.
     pub(super) fn names(&self) -> BTreeMap<&'static str, Vec<String>> {
         self.names.clone()

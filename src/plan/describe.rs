@@ -183,7 +183,7 @@ pub(super) fn json(plan: &Plan) -> String {
                     "bytes_per_row": view.bytes_per_row })
         })
         .collect();
-    let mut object = json!({
+    let object = json!({
         "samples": facts.samples,
         "tokens": plan.manifest.train.tokens(),
         "vocab_size": plan.manifest.tokenizer.vocab_size,
@@ -199,7 +199,11 @@ pub(super) fn json(plan: &Plan) -> String {
         "warnings": plan.warnings,
     });
     #[cfg(feature = "train")]
-    object.as_object_mut().expect("it is an object").extend(training_json(plan));
+    let object = {
+        let mut object = object;
+        object.as_object_mut().expect("it is an object").extend(training_json(plan));
+        object
+    };
     format!("{object:#}\n")
 }
 
