@@ -16,9 +16,12 @@ use pipeline::prepare::PrepareConfig;
 use pipeline::tokenize::train::TokenizerConfig;
 use pipeline::views::AnyView;
 use serde::{Deserialize, Serialize};
+#[cfg(feature = "train")]
 use toml::{Table, Value};
 
-pub(crate) use problem::{Problem, Problems, did_you_mean};
+#[cfg(feature = "train")]
+pub(crate) use problem::did_you_mean;
+pub(crate) use problem::{Problem, Problems};
 pub(crate) use source::Source;
 
 /// Where a run lives.
@@ -136,6 +139,7 @@ impl Parsed {
 
 impl Config {
     /// Rows of a batch of the stream.
+    #[cfg_attr(not(feature = "train"), expect(clippy::unused_self, reason = "only a build that trains has the key"))]
     pub(crate) fn rows_per_micro_batch(&self) -> u64 {
         #[cfg(feature = "train")]
         let rows = self.training.train.rows_per_micro_batch;
@@ -146,6 +150,7 @@ impl Config {
     }
 
     /// The same configuration with every default written out: what is saved with a run.
+    #[cfg(feature = "train")]
     pub(crate) fn resolved(&self) -> Table {
         match Value::try_from(self) {
             Ok(Value::Table(table)) => table,

@@ -115,10 +115,12 @@ impl Plan {
         &self.train
     }
 
+    #[cfg(feature = "train")]
     pub(crate) fn config(&self) -> &Config {
         &self.config
     }
 
+    #[cfg(feature = "train")]
     pub(crate) fn manifest(&self) -> &Manifest {
         &self.manifest
     }

@@ -4,8 +4,8 @@
 //! # Chunks
 //!
 //! A document is handed over in chunks: words, roughly. A chunk ends only where the ids on both sides cannot notice,
-//! which [`Cuts`] proves for the two families that BERT-style models use; other tokenizers get their documents whole.
-//! So a chunk's ids depend on nothing but the chunk, and those of frequent ones are remembered ([`Memory`]): 8 times
+//! which `Cuts` proves for the two families that BERT-style models use; other tokenizers get their documents whole.
+//! So a chunk's ids depend on nothing but the chunk, and those of frequent ones are remembered (`Memory`): 8 times
 //! faster on English novels, and the 40 bytes that the crate keeps per byte of text are those of a word.
 
 use std::sync::{Mutex, PoisonError};
