@@ -136,7 +136,7 @@ fn a_truncated_archive_is_named_and_earlier_parts_stay() {
         let home = home();
         put(&home, "in/a.txt", text.as_bytes());
         put(&home, &format!("in/{name}"), &whole[..whole.len() * 2 / 3]);
-        let part = ["prepare.part_bytes=100", "prepare.lanes=1"];
+        let part = ["prepare.part_bytes=100000", "prepare.lanes=1"];
         prepare(&home, "in", "text_lines", &part).assert_fails(1, &[name]);
         assert!(home.join("data/parts/part-00000.json").exists(), "the part before it is kept");
         assert!(!home.join("data/manifest.json").exists());
