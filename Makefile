@@ -39,8 +39,9 @@ bench: setup     ## nanoseconds per token of each stage, tokens per second of a 
 bench-load: setup  ## the online half beside its rivals (RIVALS=script; skipped aloud where absent)
 	@scripts/bench-load
 
-golden: setup    ## rewrite tests/golden; look at the diff before you commit it
-	UPDATE_GOLDEN=1 cargo test --workspace golden
+golden:          ## (after SETUP=full make setup) rewrite tests/golden; look at the diff before you commit it
+	.venv/bin/python tests/reference/parity_reference.py
+	.venv/bin/python tests/reference/hf_parity.py
 
 test-extension: setup  ## the view and the objective of CONTRIBUTING.md, as written there
 	@scripts/test-extension
