@@ -1,7 +1,7 @@
 # Short verbs. Each line here is what you would type; scripts/ and cargo do the work.
 
 # nextest where it is installed: it kills what hangs, and ends with one summary for everything.
-TEST  := $(shell cargo nextest --version >/dev/null 2>&1 && echo nextest run || echo test)
+TEST  := $(shell cargo nextest --version >/dev/null 2>&1 && echo nextest run || echo test --lib --bins --tests)
 LIGHT := --no-default-features -p cloze -p cloze-schemas -p cloze-pipeline
 
 .PHONY: help setup demo test check fmt lint doc bench bench-load golden test-extension clean
