@@ -27,7 +27,7 @@ use crate::shard::groups::{Groups, Held};
 use crate::shard::reader::Promise;
 
 /// The section `[data]`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DataConfig {
     /// The prepared folder.
@@ -36,6 +36,8 @@ pub struct DataConfig {
     pub width: Option<u32>,
     /// Adjacent rows made of every sample (or piece).
     pub copies: u32,
+    /// The share of the training split that is used: the first samples of every row group. Above 0, at most 1.
+    pub fraction: f64,
     /// Row groups whose rows are shuffled together.
     pub shuffle_blocks: usize,
     /// Threads that make batches: as many as there are cores, at most 4, if not given. They change no number.
@@ -46,7 +48,7 @@ pub struct DataConfig {
 
 impl Default for DataConfig {
     fn default() -> Self {
-        Self { folder: PathBuf::from("data"), width: None, copies: 1, shuffle_blocks: 16, lanes: None, depth: 2 }
+        Self { folder: PathBuf::from("data"), width: None, copies: 1, fraction: 1.0, shuffle_blocks: 16, lanes: None, depth: 2 }
     }
 }
 

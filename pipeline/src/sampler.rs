@@ -39,7 +39,7 @@ pub enum Order {
 }
 
 /// What shapes a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SamplerOptions {
     /// Rows that are made of one stored sample.
     pub pieces: u32,
@@ -51,6 +51,8 @@ pub struct SamplerOptions {
     pub order: Order,
     /// Blocks per window, at most.
     pub window_blocks: usize,
+    /// The share of each block's samples that is visited, from its beginning; above 0, at most 1.
+    pub fraction: f64,
 }
 
 /// Which row is to be rendered: the name of everything that it depends on.
@@ -111,9 +113,9 @@ impl Sampler {
     /// If the split has no rows, or `pieces` or `copies` is 0.
     #[must_use]
     pub fn new(split: &Split, options: SamplerOptions) -> Self {
-        let SamplerOptions { pieces, copies, seed, order, window_blocks } = options;
+        let SamplerOptions { pieces, copies, seed, order, window_blocks, fraction } = options;
         assert!(pieces > 0 && copies > 0 && split.rows() > 0, "a stream has rows");
-        let blocks = blocks(split);
+        let blocks = blocks(split, fraction);
         let window_sizes = balanced(blocks.len(), window_blocks);
         let (pieces, copies) = (u64::from(pieces), u64::from(copies));
         Self { blocks, pieces, copies, seed, order, window_sizes, epochs: Mutex::default() }
@@ -257,18 +259,25 @@ pub fn rows_of(index: BatchIndex, rows_per_batch: u64) -> Range<u64> {
     index.0 * rows_per_batch..(index.0 + 1) * rows_per_batch
 }
 
-fn blocks(split: &Split) -> Vec<Block> {
+/// The row groups, each with the first `fraction` of its samples: a part of the corpus that lies all over it.
+fn blocks(split: &Split, fraction: f64) -> Vec<Block> {
     let mut first = SampleIndex(0);
     let mut blocks = Vec::new();
     for (shard, entry) in (0..).zip(&split.shards) {
         for (group, &rows) in (0..).zip(&entry.groups) {
             if rows > 0 {
-                blocks.push(Block { shard, group, first, rows });
+                blocks.push(Block { shard, group, first, rows: share(fraction, rows) });
             }
             first.0 += u64::from(rows);
         }
     }
     blocks
+}
+
+/// `fraction` of `rows`, rounded up, so that no block is left without any.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most `rows`, and positive")]
+fn share(fraction: f64, rows: u32) -> u32 {
+    ((fraction * f64::from(rows)).ceil() as u32).clamp(1, rows)
 }
 
 /// Cuts `count` blocks into the fewest windows of at most `window` each, of sizes that differ by at most one: a last
@@ -305,7 +314,16 @@ mod tests {
     }
 
     fn options(seed: u64, window_blocks: usize) -> SamplerOptions {
-        SamplerOptions { pieces: 1, copies: 1, seed, order: Order::Shuffled, window_blocks }
+        SamplerOptions { pieces: 1, copies: 1, seed, order: Order::Shuffled, window_blocks, fraction: 1.0 }
+    }
+
+    #[test]
+    fn a_fraction_of_the_data_is_the_same_part_of_every_block() {
+        let split = split(&[&[8, 5], &[1]]);
+        let sampler = Sampler::new(&split, SamplerOptions { fraction: 0.25, ..options(1, 2) });
+        let kept: Vec<_> = sampler.blocks().iter().map(|block| (block.first.0, block.rows)).collect();
+        assert_eq!(kept, [(0, 2), (8, 2), (13, 1)]);
+        assert_eq!(sampler.rows_per_epoch(), 5);
     }
 
     #[test]
@@ -325,7 +343,7 @@ mod tests {
             let groups: Vec<&[u32]> = groups.iter().map(Vec::as_slice).collect();
             let split = split(&groups);
             prop_assume!(split.rows() > 0);
-            let sampler = Sampler::new(&split, SamplerOptions { pieces, copies, seed, window_blocks, order: Order::Shuffled });
+            let sampler = Sampler::new(&split, SamplerOptions { pieces, copies, seed, window_blocks, fraction: 1.0, order: Order::Shuffled });
             let rows = sampler.rows_per_epoch();
             prop_assert_eq!(rows, split.rows() * u64::from(pieces * copies));
             let picks = sampler.picks(epoch * rows..(epoch + 1) * rows);

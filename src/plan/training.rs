@@ -121,6 +121,7 @@ fn identity(config: &Config, manifest: &Manifest, load: Option<&LoadPlan>) -> Id
     keys.insert("data.content".into(), manifest.train.content());
     keys.insert("data.width".into(), config.data.width.unwrap_or(manifest.tokens_max).to_string());
     keys.insert("data.copies".into(), config.data.copies.to_string());
+    keys.insert("data.fraction".into(), config.data.fraction.to_string());
     if let Some(facts) = facts {
         keys.insert("data.shuffle_blocks".into(), facts.window_blocks.to_string());
     }

@@ -95,7 +95,9 @@ impl LoadPlan {
         let validation = request.rows != Rows::Train;
         let (copies, seed) = if validation { (1, VALIDATION_SEED) } else { (request.data.copies, request.seed) };
         let order = if validation { Order::Stored } else { Order::Shuffled };
-        let options = SamplerOptions { pieces, copies, seed, order, window_blocks: request.data.shuffle_blocks };
+        let fraction = if validation { 1.0 } else { request.data.fraction };
+        let window_blocks = request.data.shuffle_blocks;
+        let options = SamplerOptions { pieces, copies, seed, order, window_blocks, fraction };
         let sampler = wide_enough(split, options, request.rows_per_batch);
         let lanes = narrow_enough(lanes, &sampler, request.rows_per_batch);
         let promise = Promise { vocab_size: request.manifest.tokenizer.vocab_size, content_max: content };
@@ -166,6 +168,10 @@ fn check_data(request: &LoadRequest<'_>, problems: &mut Vec<Problem>) {
     ];
     for (key, _) in counts.iter().filter(|(_, count)| *count == 0) {
         problems.push(problem(*key, "0 is too few", "give 1 or more"));
+    }
+    if !(data.fraction > 0.0 && data.fraction <= 1.0) {
+        let message = format!("{} is not a part of the data", data.fraction);
+        problems.push(problem("data.fraction", message, "give a number above 0, at most 1"));
     }
 }
 
