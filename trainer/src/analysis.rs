@@ -5,6 +5,8 @@
 
 use tch::{Kind, Tensor};
 
+use crate::precision::WIDE;
+
 /// How alike positions of one row are, and of different rows, by one measure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Similarity {
@@ -39,12 +41,80 @@ pub fn contextual_score(hidden_md: &Tensor, token_n: &Tensor, intra_n: &Tensor, 
     ]
 }
 
+/// How alike positions of one row are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SelfSimilarity {
+    /// Mean cosine over all pairs of all rows: long rows weigh more.
+    pub pooled: f64,
+    /// Mean over rows of their mean cosines; rows with fewer than two positions have none.
+    pub row_mean: f64,
+}
+
+/// Mean cosine of each two valid positions of a row of hidden states `[b, t, d]`, frame tokens included. `valid_bt` is
+/// boolean. Not a number if no row has two valid positions.
+///
+/// Su et al. 2022 (TaCL), figure 2 (pooled).
+#[must_use]
+pub fn self_similarity(hidden_btd: &Tensor, valid_bt: &Tensor) -> SelfSimilarity {
+    let wide = |tensor: &Tensor| tensor.to_kind(WIDE);
+    // Padding counts as a vector of length 0; a valid position's cosine with itself is then taken off the sum.
+    let unit_btd = unit(&wide(hidden_btd)) * wide(valid_bt).unsqueeze(-1);
+    let whole_bd = unit_btd.sum_dim_intlist(1, false, WIDE);
+    let square_b = |rows_bd: &Tensor| rows_bd.square().sum_dim_intlist(-1, false, WIDE);
+    let own_b = square_b(&unit_btd).sum_dim_intlist(-1, false, WIDE);
+    let cosines_b = square_b(&whole_bd) - own_b;
+    let valid_b = wide(valid_bt).sum_dim_intlist(-1, false, WIDE);
+    let pairs_b = &valid_b * (&valid_b - 1.0);
+    let has_pairs_b = pairs_b.gt(0.0);
+    let ratio_b = (&cosines_b / pairs_b.clamp_min(1.0)).masked_fill(&has_pairs_b.logical_not(), 0.0);
+    let number = |tensor: &Tensor| f64::try_from(tensor).expect("one number");
+    SelfSimilarity {
+        pooled: number(&(cosines_b.sum(WIDE) / pairs_b.sum(WIDE))),
+        row_mean: number(&(ratio_b.sum(WIDE) / has_pairs_b.sum(WIDE))),
+    }
+}
+
+/// How well pairs agree and how evenly all vectors spread; lower is better for both. Scalars on the device.
+#[derive(Debug)]
+pub struct Spread {
+    /// Mean over pairs of `‖x − y‖^α`.
+    pub alignment: Tensor,
+    /// `ln` of the mean over unordered pairs of the `2n` vectors of `exp(−t ‖a − b‖²)`.
+    pub uniformity: Tensor,
+}
+
+/// Alignment and uniformity of the unit vectors of pairs `[n, d]`, `[n, d]`; usually `α = 2`, `t = 2`.
+///
+/// Wang & Isola 2020, "Understanding Contrastive Representation Learning through Alignment and Uniformity on the
+/// Hypersphere", section 4.
+#[must_use]
+pub fn alignment_uniformity(x_nd: &Tensor, y_nd: &Tensor, alpha: f64, t: f64) -> Spread {
+    let (x_nd, y_nd) = (unit(x_nd), unit(y_nd));
+    let kind = x_nd.kind();
+    let all_md = Tensor::cat(&[&x_nd, &y_nd], 0);
+    let vectors = all_md.size()[0];
+    // Differences, not 2 − 2 cos: that loses all digits where two vectors nearly agree.
+    let squared_mm = Tensor::cdist(&all_md, &all_md, 2.0, 2_i64).square();
+    let itself_mm = Tensor::eye(vectors, (Kind::Bool, all_md.device()));
+    let exponent_mm = (squared_mm * -t).masked_fill(&itself_mm, f64::NEG_INFINITY);
+    let pairs = (vectors * (vectors - 1)).max(1) as f64;
+    let gap_n = (x_nd - y_nd).norm_scalaropt_dim(2, [-1], false);
+    Spread {
+        alignment: gap_n.pow_tensor_scalar(alpha).mean(kind),
+        uniformity: exponent_mm.view([-1]).logsumexp([0], false) - pairs.ln(),
+    }
+}
+
+/// Rows divided by their lengths, which count as at least 1e-12 (`torch.nn.functional.normalize`).
+pub(crate) fn unit(rows: &Tensor) -> Tensor {
+    rows / rows.norm_scalaropt_dim(2, [-1], true).clamp_min(1e-12)
+}
+
 fn dots(a_nd: &Tensor, b_nd: &Tensor) -> Tensor {
     (a_nd * b_nd).sum_dim_intlist(-1, false, a_nd.kind())
 }
 
 fn cosines(a_nd: &Tensor, b_nd: &Tensor) -> Tensor {
-    let unit = |rows: &Tensor| rows / rows.norm_scalaropt_dim(2, [-1], true).clamp_min(1e-12);
     dots(&unit(a_nd), &unit(b_nd))
 }
 

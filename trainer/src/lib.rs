@@ -29,6 +29,7 @@ pub mod parameters;
 pub mod parity;
 pub mod plan;
 pub mod precision;
+pub mod relative_positions;
 pub mod report;
 pub mod resume;
 pub mod schedule;

@@ -26,12 +26,12 @@ use schemas::columns::LABELS;
 use serde::{Deserialize, Serialize};
 use tch::{Kind, Reduction, Tensor};
 
+use super::heads::{Decoder, Dense, Transform};
 use super::{Computed, Loss, Metric, Objective, Pass, Reads, Term};
 use crate::forward::Forward;
 use crate::networks::{MAIN, Networks};
 use crate::parameters::Path;
 use crate::plan::Gelu;
-use crate::precision::Precision;
 use crate::upload::predicted_count;
 
 /// See the [module](self).
@@ -48,57 +48,19 @@ impl Default for MaskedLm {
     }
 }
 
-/// The prediction head's weights, borrowed, and its two settings.
+/// The prediction head: a transform, then the tied word table.
 #[derive(Clone, Copy, Debug)]
 pub struct Head<'a> {
-    /// `W`, `[d, d]`, applied as `h Wᵀ`.
-    pub dense_dd: &'a Tensor,
-    /// `b`, `[d]`.
-    pub dense_bias_d: &'a Tensor,
-    /// γ of the norm, `[d]`.
-    pub norm_gain_d: &'a Tensor,
-    /// β of the norm, `[d]`.
-    pub norm_bias_d: &'a Tensor,
-    /// `E`, `[v, d]` or more rows: those past the bias are padding.
-    pub words_vd: &'a Tensor,
-    /// `c`, `[v]`.
-    pub bias_v: &'a Tensor,
-    /// Which gelu.
-    pub gelu: Gelu,
-    /// Added to the variance in the norm.
-    pub norm_eps: f64,
-    /// How matrix products are computed.
-    pub precision: Precision,
+    /// `LN(gelu(h Wᵀ + b))`.
+    pub transform: Transform<'a>,
+    /// `· Eᵀ + c`.
+    pub decoder: Decoder<'a>,
 }
 
 impl Head<'_> {
-    /// Scores `[n, rows of E]` of all ids for hidden states `[n, d]`, float32 or float64 as these are.
-    ///
-    /// Padding rows of `E` score −∞: they take no probability and their gradient is exactly 0.
+    /// Scores `[n, rows of E]` of all ids for hidden states `[n, d]`; padding rows of `E` score −∞.
     pub fn logits(&self, hidden_nd: &Tensor) -> Tensor {
-        let linear = |x: &Tensor, weight: &Tensor, bias: &Tensor| {
-            let compute = |tensor: &Tensor| self.precision.compute(tensor);
-            self.precision.widen(&compute(x).linear(&compute(weight), Some(&compute(bias))))
-        };
-        let width = hidden_nd.size()[1];
-        let transformed_nd = linear(hidden_nd, self.dense_dd, self.dense_bias_d).gelu(self.gelu.name()).layer_norm(
-            [width],
-            Some(self.norm_gain_d),
-            Some(self.norm_bias_d),
-            self.norm_eps,
-            true,
-        );
-        linear(&transformed_nd, self.words_vd, &self.padded_bias())
-    }
-
-    fn padded_bias(&self) -> Tensor {
-        let padding = self.words_vd.size()[0] - self.bias_v.size()[0];
-        assert!(padding >= 0, "the word table has a row for every id");
-        if padding == 0 {
-            return self.bias_v.shallow_clone();
-        }
-        let padding_p = Tensor::full([padding], f64::NEG_INFINITY, (self.bias_v.kind(), self.bias_v.device()));
-        Tensor::cat(&[self.bias_v, &padding_p], 0)
+        self.decoder.logits(&self.transform.apply(hidden_nd))
     }
 }
 
@@ -165,17 +127,17 @@ struct Weights {
 
 impl Weights {
     fn head<'a>(&'a self, networks: &'a Networks) -> Head<'a> {
-        Head {
-            dense_dd: &self.dense_dd,
-            dense_bias_d: &self.dense_bias_d,
+        let precision = networks.precision();
+        let transform = Transform {
+            dense: Dense { weight_oi: &self.dense_dd, bias_o: &self.dense_bias_d },
             norm_gain_d: &self.norm_gain_d,
             norm_bias_d: &self.norm_bias_d,
-            words_vd: networks.word_table(MAIN),
-            bias_v: &self.bias_v,
             gelu: self.gelu,
             norm_eps: self.norm_eps,
-            precision: networks.precision(),
-        }
+            precision,
+        };
+        let decoder = Decoder { words_vd: networks.word_table(MAIN), bias_v: &self.bias_v, precision };
+        Head { transform, decoder }
     }
 }
 

@@ -16,6 +16,7 @@ use crate::parameters::Path;
 
 #[cfg(test)]
 mod contract;
+pub mod heads;
 
 schemas::registry! {
     /// Every objective that a model can be trained on.
@@ -24,6 +25,13 @@ schemas::registry! {
         token_contrastive::TokenContrastive,
     }
 }
+
+pub mod corrective_lm;
+pub mod next_sentence;
+pub mod replaced_token;
+pub mod sequence_contrastive;
+pub mod teacher_contrastive;
+pub mod token_prediction;
 
 /// One pass of one network over one view.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -45,6 +45,7 @@ use tch::Tensor;
 
 use self::pairs::Anchored;
 use super::{Computed, Loss, Metric, Objective, Pass, Reads, Term};
+use crate::analysis::unit;
 use crate::forward::Forward;
 use crate::networks::{MAIN, Networks};
 use crate::parameters::Path;
@@ -176,11 +177,6 @@ pub fn loss(
     // Its value is 0 and its gradient at `unit` is `slope`.
     let carrier = (&unit_md * slope_md).sum(unit_md.kind());
     Contrast { sum: contrast.sum + (&carrier - carrier.detach()), ..contrast }
-}
-
-/// Rows divided by their lengths, which count as at least 1e-12 (`torch.nn.functional.normalize`).
-fn unit(rows_md: &Tensor) -> Tensor {
-    rows_md / rows_md.norm_scalaropt_dim(2, [-1], true).clamp_min(1e-12)
 }
 
 /// The contrast of constant unit vectors `[m, d]`, and the gradient of its sum with respect to each of them.

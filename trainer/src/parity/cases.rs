@@ -8,6 +8,7 @@ use super::Outcome;
 use super::inputs::Inputs;
 use crate::Error;
 use crate::analysis;
+use crate::objectives::heads::{Decoder, Dense, Transform};
 use crate::objectives::masked_lm::{self, Head};
 use crate::objectives::token_contrastive::{self, Candidates};
 use crate::plan::Gelu;
@@ -27,17 +28,19 @@ fn masked_lm(inputs: &mut Inputs<'_>) -> Result<Outcome, Error> {
     let gelu = inputs.choice("gelu", &[("erf", Gelu::Erf), ("tanh", Gelu::Tanh)])?;
     let norm_eps = inputs.number("ln_eps", 1e-12, 0.0)?;
     let hidden_btd = inputs.floats("h", "btd")?;
-    let head = Head {
-        dense_dd: &inputs.floats("W", "dd")?,
-        dense_bias_d: &inputs.floats("b", "d")?,
-        norm_gain_d: &inputs.floats("gamma", "d")?,
-        norm_bias_d: &inputs.floats("beta", "d")?,
-        words_vd: &inputs.floats("E", "vd")?,
-        bias_v: &inputs.floats("out_bias", "v")?,
+    let (dense_dd, dense_bias_d) = (inputs.floats("W", "dd")?, inputs.floats("b", "d")?);
+    let (norm_gain_d, norm_bias_d) = (inputs.floats("gamma", "d")?, inputs.floats("beta", "d")?);
+    let (words_vd, bias_v) = (inputs.floats("E", "vd")?, inputs.floats("out_bias", "v")?);
+    let precision = Precision::F32;
+    let transform = Transform {
+        dense: Dense { weight_oi: &dense_dd, bias_o: &dense_bias_d },
+        norm_gain_d: &norm_gain_d,
+        norm_bias_d: &norm_bias_d,
         gelu,
         norm_eps,
-        precision: Precision::F32,
+        precision,
     };
+    let head = Head { transform, decoder: Decoder { words_vd: &words_vd, bias_v: &bias_v, precision } };
     let positions_n = inputs.index("positions", "n", 0..inputs.size('b') * inputs.size('t'))?;
     let targets_n = inputs.index("targets", "n", 0..inputs.size('v'))?;
     let sum = masked_lm::loss(&hidden_btd, &head, &positions_n, &targets_n).sum;

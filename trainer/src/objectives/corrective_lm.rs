@@ -1,0 +1,291 @@
+//! Corrective language modelling (COCO-LM).
+//!
+//! # What
+//! Reads a text in which an auxiliary model has replaced tokens, says of every token whether it is the original, and
+//! restores those that were masked.
+//!
+//! # Why
+//! Detection alone never asks *which* token belongs there, so what ELECTRA learns has no language model; plain
+//! restoring of all tokens drowns in copying. A copy gate takes the copying away.
+//!
+//! # Definition
+//! With `z = w · h + b`, `p₁ = σ(z)`, `p₀ = 1 − p₁`, `q = softmax(h Eᵀ + c)` (the tied table and a bias, no transform),
+//! `x` the fed ids, `y` the originals and `P` the predicted positions:
+//!
+//! ```text
+//! S_copy = Σ_{i valid} BCE(z_i, [x_i = y_i])
+//! S_lm   = Σ_{i ∈ P} −ln( [x_i = y_i] p₁ + p₀ q_i(y_i) )      mixture
+//!          Σ_{i ∈ P} −p₀ ln q_i(y_i)                          weighted_ce
+//!          Σ_{i ∈ P} −ln q_i(y_i)                             softmax_only
+//! ```
+//!
+//! The mixture is added in log space, where `ln p₁` and `ln p₀` are `−softplus(∓z)`: in probability space it underflows
+//! as soon as `z` is sure of itself. With `stop_grad` the gates of `S_lm` are constants: it trains `E`, `c` and the
+//! encoder through `q` alone. Only positions of `P` meet the vocabulary.
+//!
+//! # Columns
+//! `input_ids`, `labels` and `attention_mask` of the view that the auxiliary model filled.
+//!
+//! # Reference
+//! Meng et al. 2021, "COCO-LM: Correcting and Contrasting Text Sequences for Language Model Pretraining", section 3.2
+//! and table 3; `weighted_ce` is the form of the released code's skeleton.
+//!
+//! Axes: `b` rows, `t` positions, `d` hidden, `n` predicted positions, `v` ids.
+
+use serde::{Deserialize, Serialize};
+use tch::{Kind, Reduction, Tensor};
+
+use super::heads::Decoder;
+use super::replaced_token::{self, Detection, LabelOne};
+use crate::forward::Forward;
+
+/// How the gate and the softmax make one loss.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Form {
+    /// The logarithm of the mixture: the paper.
+    #[default]
+    Mixture,
+    /// Cross-entropy weighted by the gate: the released skeleton. A replacement that the gate misses teaches little.
+    WeightedCe,
+    /// Plain cross-entropy, no gate ("CLM w/o copy").
+    SoftmaxOnly,
+}
+
+/// Both heads' weights, borrowed.
+#[derive(Clone, Copy, Debug)]
+pub struct Head<'a> {
+    /// `w` and `b`.
+    pub copy: replaced_token::Head<'a>,
+    /// `E` and `c`.
+    pub decoder: Decoder<'a>,
+}
+
+/// The tokens to restore, int64, `[n]` each.
+#[derive(Clone, Copy, Debug)]
+pub struct Predicted<'a> {
+    /// Flat positions `row · t + column`: the masked ones, or all valid ones.
+    pub positions_n: &'a Tensor,
+    /// The id that is fed at each.
+    pub fed_n: &'a Tensor,
+    /// The original id at each.
+    pub targets_n: &'a Tensor,
+}
+
+/// What [`loss`] gives: scalars on the device, counts as int64.
+#[derive(Debug)]
+pub struct Correction {
+    /// The copy loss, label 1 = original, summed over valid positions, and how often the gate was right.
+    pub copy: Detection,
+    /// Sum of the language model's losses in nats, with gradient.
+    pub lm_sum: Tensor,
+    /// How many predicted positions hold a replacement.
+    pub replaced: Tensor,
+    /// How many hold their original.
+    pub original: Tensor,
+    /// Replacements whose original is the likeliest of all ids in the mixture.
+    pub replaced_hits: Tensor,
+    /// Originals that are the likeliest of all ids in the mixture.
+    pub original_hits: Tensor,
+}
+
+/// Both losses for hidden states `[b, t, d]`.
+///
+/// `replaced_bt` (fed and original ids differ) and `valid_bt` are boolean; without `valid_bt` all positions are valid.
+#[must_use]
+pub fn loss(
+    hidden_btd: &Tensor,
+    head: &Head<'_>,
+    replaced_bt: &Tensor,
+    valid_bt: Option<&Tensor>,
+    predicted: Predicted<'_>,
+    form: Form,
+    stop_grad: bool,
+) -> Correction {
+    let Predicted { positions_n, fed_n, targets_n } = predicted;
+    let logits_bt = head.copy.logits(hidden_btd);
+    let copy = replaced_token::of_logits(&logits_bt, replaced_bt, valid_bt, LabelOne::Original);
+    let gate_n = logits_bt.reshape([-1]).index_select(0, positions_n);
+    let logits_nv = head.decoder.logits(&Forward::gather(hidden_btd, positions_n));
+    // No target is negative, so nothing is ignored.
+    let surprise_n = logits_nv.cross_entropy_loss::<&Tensor>(targets_n, None, Reduction::None, -100, 0.0);
+
+    let original_n = fed_n.eq_tensor(targets_n);
+    let lm_gate_n = if stop_grad { gate_n.detach() } else { gate_n.shallow_clone() };
+    let lm_sum = each(&lm_gate_n, &surprise_n, &original_n, form).sum(logits_nv.kind());
+    let hit_n = hits(&gate_n.detach(), &logits_nv.detach(), predicted);
+    let count = |flags_n: &Tensor| flags_n.sum(Kind::Int64);
+    Correction {
+        copy,
+        lm_sum,
+        replaced: count(&original_n.logical_not()),
+        original: count(&original_n),
+        replaced_hits: count(&hit_n.logical_and(&original_n.logical_not())),
+        original_hits: count(&hit_n.logical_and(&original_n)),
+    }
+}
+
+/// The language model's loss at each position, of `z` and `−ln q(y)`.
+fn each(gate_n: &Tensor, surprise_n: &Tensor, original_n: &Tensor, form: Form) -> Tensor {
+    match form {
+        Form::SoftmaxOnly => surprise_n.shallow_clone(),
+        Form::WeightedCe => (-gate_n).sigmoid() * surprise_n,
+        Form::Mixture => {
+            let restored_n = (-gate_n).log_sigmoid() - surprise_n;
+            let copied_or_restored_n = gate_n.log_sigmoid().logaddexp(&restored_n);
+            -copied_or_restored_n.where_self(original_n, &restored_n)
+        }
+    }
+}
+
+/// Whether the original is the likeliest id of the mixture `p₁ [v = x] + p₀ q(v)`, whichever form is trained.
+///
+/// Divided by `p₀`, the fed id leads by `exp(z)` and all others stand as in `q`; so no second `[n, v]` is made.
+fn hits(gate_n: &Tensor, logits_nv: &Tensor, predicted: Predicted<'_>) -> Tensor {
+    let Predicted { fed_n, targets_n, .. } = predicted;
+    if targets_n.numel() == 0 {
+        return targets_n.ne_tensor(targets_n);
+    }
+    let (best_n, at_n) = logits_nv.max_dim(-1, false);
+    let fed_logit_n = logits_nv.gather(1, &fed_n.unsqueeze(1), false).squeeze_dim(1);
+    let all_n = logits_nv.logsumexp([1], false);
+    let copying_wins_n = (gate_n + all_n).logaddexp(&fed_logit_n).ge_tensor(&best_n);
+    fed_n.where_self(&copying_wins_n, &at_n).eq_tensor(targets_n)
+}
+
+#[cfg(test)]
+mod tests {
+    use tch::{Kind, Tensor};
+
+    use super::{Correction, Form, Head, Predicted, loss};
+    use crate::objectives::heads::Decoder;
+    use crate::objectives::replaced_token;
+    use crate::precision::Precision;
+
+    /// Four ids, four positions, of which 1 and 3 are masked; 1 was filled with its own token.
+    struct Example {
+        hidden_btd: Tensor,
+        words_vd: Tensor,
+        bias_v: Tensor,
+        weight_d: Tensor,
+        bias_1: Tensor,
+    }
+
+    const FED: [i64; 4] = [3, 0, 1, 0];
+    const ORIGINAL: [i64; 4] = [3, 0, 1, 2];
+
+    fn example() -> Example {
+        let leaf = |values: &[f64]| Tensor::from_slice(values);
+        Example {
+            hidden_btd: leaf(&[0.0, 0.0, 1.0, 0.0, 0.0, 2.0, 1.0, 1.0]).view([1, 4, 2]).set_requires_grad(true),
+            words_vd: leaf(&[1.0, 0.0, 0.0, 1.0, -1.0, 0.0, 0.0, -1.0]).view([4, 2]).set_requires_grad(true),
+            bias_v: leaf(&[0.0; 4]).set_requires_grad(true),
+            weight_d: leaf(&[1.0, 0.0]).set_requires_grad(true),
+            bias_1: leaf(&[0.5]).set_requires_grad(true),
+        }
+    }
+
+    impl Example {
+        fn loss(&self, positions: &[i64], form: Form, stop_grad: bool) -> Correction {
+            let copy = replaced_token::Head {
+                dense: None,
+                weight_d: &self.weight_d,
+                bias_1: &self.bias_1,
+                precision: Precision::F32,
+            };
+            let decoder = Decoder { words_vd: &self.words_vd, bias_v: &self.bias_v, precision: Precision::F32 };
+            let positions_n = Tensor::from_slice(positions);
+            let at = |ids: &[i64]| Tensor::from_slice(ids).index_select(0, &positions_n);
+            let predicted = Predicted { positions_n: &positions_n, fed_n: &at(&FED), targets_n: &at(&ORIGINAL) };
+            let replaced_bt = Tensor::from_slice(&FED).ne_tensor(&Tensor::from_slice(&ORIGINAL)).view([1, 4]);
+            loss(&self.hidden_btd, &Head { copy, decoder }, &replaced_bt, None, predicted, form, stop_grad)
+        }
+    }
+
+    fn number(tensor: &Tensor) -> f64 {
+        f64::try_from(tensor.to_kind(Kind::Double)).expect("one number")
+    }
+
+    fn whole(tensor: &Tensor) -> i64 {
+        i64::try_from(tensor).expect("one count")
+    }
+
+    fn check(what: &str, found: f64, expected: f64) {
+        assert!((found - expected).abs() < 2e-11, "{what}: {found} is not {expected}");
+    }
+
+    #[test]
+    fn sums_are_those_of_the_worked_example() {
+        let example = example();
+        let mixture = example.loss(&[1, 3], Form::Mixture, true);
+        check("copy", number(&mixture.copy.sum), 2.850_980_524_326);
+        check("mixture", number(&mixture.lm_sum) / 2.0, 2.305_120_944_020);
+        let means = 50.0 * number(&mixture.copy.sum) / 4.0 + number(&mixture.lm_sum) / 2.0;
+        check("means", means, 37.942_377_498_091);
+        let sums = 50.0 * number(&mixture.copy.sum) + number(&mixture.lm_sum);
+        assert!((sums - 147.159_268_104_325).abs() < 1e-10, "{sums}");
+        let weighted = number(&example.loss(&[1, 3], Form::WeightedCe, true).lm_sum) / 2.0;
+        check("weighted", weighted, 0.314_373_774_435);
+        check("plain", number(&example.loss(&[1, 3], Form::SoftmaxOnly, true).lm_sum) / 2.0, 1.723_299_283_320);
+        let all = number(&example.loss(&[0, 1, 2, 3], Form::Mixture, false).lm_sum) / 4.0;
+        check("all tokens", all, 1.257_894_920_237);
+    }
+
+    #[test]
+    fn a_stopped_gate_learns_from_copying_alone() {
+        for (form, stop_grad, expected) in [
+            (Form::Mixture, true, false),
+            (Form::Mixture, false, true),
+            (Form::WeightedCe, true, false),
+            (Form::WeightedCe, false, true),
+            (Form::SoftmaxOnly, false, false),
+        ] {
+            let example = example();
+            example.loss(&[1, 3], form, stop_grad).lm_sum.backward();
+            let reached = example.weight_d.grad().defined() && number(&example.weight_d.grad().abs().max()) > 0.0;
+            assert_eq!(reached, expected, "{form:?} with stop_grad {stop_grad}");
+            assert!(number(&example.words_vd.grad().abs().max()) > 0.0, "{form:?}: the word table learns");
+        }
+    }
+
+    #[test]
+    fn a_sure_gate_keeps_the_loss_finite() {
+        let mut example = example();
+        for sure in [-2000.0, 2000.0] {
+            example.bias_1 = Tensor::from_slice(&[sure]).set_requires_grad(true);
+            let sum = example.loss(&[1, 3], Form::Mixture, false).lm_sum;
+            sum.backward();
+            let slope = number(&example.hidden_btd.grad().abs().max());
+            assert!(number(&sum).is_finite() && slope.is_finite(), "{sum:?} with a slope of {slope}");
+        }
+    }
+
+    #[test]
+    fn the_likeliest_id_is_that_of_the_mixture() {
+        let mut example = example();
+        let hits = |example: &Example| {
+            let found = example.loss(&[0, 1, 2, 3], Form::Mixture, true);
+            assert_eq!([whole(&found.replaced), whole(&found.original)], [1, 3]);
+            [whole(&found.replaced_hits), whole(&found.original_hits)]
+        };
+        // p₁ of 0.62 and 0.82 outdo any q.
+        assert_eq!(hits(&example), [0, 3]);
+        // A gate that says "replaced" of all leaves the argmax of q: position 0 ties, 1 and 2 are right, 3 is not.
+        example.bias_1 = Tensor::from_slice(&[-50.0]);
+        example.bias_v = Tensor::from_slice(&[0.01, 0.0, 0.0, 0.0]);
+        assert_eq!(hits(&example), [0, 2]);
+        // Id 2 raised: position 3 is restored, 1 and 2 are overruled.
+        example.bias_v = Tensor::from_slice(&[0.0, 0.0, 9.0, 0.0]);
+        assert_eq!(hits(&example), [1, 0]);
+    }
+
+    #[test]
+    fn nothing_to_restore_is_a_loss_of_0() {
+        let example = example();
+        let found = example.loss(&[], Form::Mixture, false);
+        (&found.copy.sum * 0.0 + &found.lm_sum).backward();
+        assert_eq!([whole(&found.replaced), whole(&found.original_hits)], [0; 2]);
+        let largest = number(&found.lm_sum).abs() + number(&example.words_vd.grad().abs().max());
+        assert!(largest < f64::MIN_POSITIVE, "{largest}");
+    }
+}

@@ -1,0 +1,97 @@
+//! Next sentence prediction (BERT).
+//!
+//! # What
+//! Says of two segments whether the second followed the first or was taken from elsewhere.
+//!
+//! # Why
+//! It trains the pooler, which fine-tuning and continual pretraining start from.
+//!
+//! # Definition
+//! `S = Σ_rows CE(tanh(h_0 Wᵀ + b) Uᵀ + c, y)` of the first position's hidden state; `y = 1` if the second segment is
+//! random, as in the released checkpoints.
+//!
+//! # Columns
+//! `is_random` of the pair view.
+//!
+//! # Reference
+//! Devlin et al. 2019, section 3.1; `BertForNextSentencePrediction` of Hugging Face (0 = follows, 1 = random).
+//!
+//! Axes: `b` rows, `t` positions, `d` hidden, `2` classes.
+
+use tch::{Kind, Reduction, Tensor};
+
+use super::heads::Dense;
+use crate::precision::Precision;
+
+/// The pooler's and the classifier's weights, borrowed.
+#[derive(Clone, Copy, Debug)]
+pub struct Head<'a> {
+    /// `W` and `b`, `[d, d]` and `[d]`.
+    pub pooler: Dense<'a>,
+    /// `U` and `c`, `[2, d]` and `[2]`.
+    pub classifier: Dense<'a>,
+    /// How matrix products are computed.
+    pub precision: Precision,
+}
+
+impl Head<'_> {
+    /// Scores `[b, 2]` of hidden states `[b, t, d]`, whose first position stands for the row.
+    pub fn logits(&self, hidden_btd: &Tensor) -> Tensor {
+        let pooled_bd = self.pooler.apply(&hidden_btd.select(1, 0), self.precision).tanh();
+        self.classifier.apply(&pooled_bd, self.precision)
+    }
+}
+
+/// What [`loss`] gives.
+#[derive(Debug)]
+pub struct Judgement {
+    /// Sum of the cross-entropies in nats, scalar.
+    pub sum: Tensor,
+    /// How many rows were judged rightly, scalar int64, without gradient.
+    pub hits: Tensor,
+}
+
+/// The loss of scores `[b, 2]`; `is_random_b` is int64, 1 where the second segment is random.
+#[must_use]
+pub fn loss(logits_b2: &Tensor, is_random_b: &Tensor) -> Judgement {
+    let sum = logits_b2.cross_entropy_loss::<&Tensor>(is_random_b, None, Reduction::Sum, -100, 0.0);
+    let hits = logits_b2.detach().argmax(-1, false).eq_tensor(is_random_b).sum(Kind::Int64);
+    Judgement { sum, hits }
+}
+
+#[cfg(test)]
+mod tests {
+    use tch::{Kind, Tensor};
+
+    use super::{Head, loss};
+    use crate::objectives::heads::Dense;
+    use crate::precision::Precision;
+
+    fn number(tensor: &Tensor) -> f64 {
+        f64::try_from(tensor.to_kind(Kind::Double)).expect("one number")
+    }
+
+    #[test]
+    fn random_is_class_one() {
+        let logits_b2 = Tensor::from_slice(&[2.0, 0.0, 2.0, 0.0]).view([2, 2]);
+        let found = loss(&logits_b2, &Tensor::from_slice(&[0_i64, 1]));
+        let expected = 2.0 * 2.0_f64.exp().ln_1p() - 2.0;
+        assert!((number(&found.sum) - expected).abs() < 1e-12, "{found:?}");
+        assert!((number(&found.hits) - 1.0).abs() < 0.5, "{found:?}");
+    }
+
+    #[test]
+    fn the_first_position_is_pooled() {
+        let tensor = |values: &[f64], shape: &[i64]| Tensor::from_slice(values).view(shape);
+        let (weight_oi, bias_o) = (tensor(&[0.5, 0.0, 0.0, 2.0], &[2, 2]), tensor(&[0.0, 0.1], &[2]));
+        let (out_oi, out_o) = (tensor(&[1.0, 0.0, 0.0, -1.0], &[2, 2]), tensor(&[0.0, 0.25], &[2]));
+        let head = Head {
+            pooler: Dense { weight_oi: &weight_oi, bias_o: &bias_o },
+            classifier: Dense { weight_oi: &out_oi, bias_o: &out_o },
+            precision: Precision::F32,
+        };
+        let found: Vec<f64> =
+            Vec::try_from(head.logits(&tensor(&[1.0, 0.2, 9.0, 9.0], &[1, 2, 2])).view([-1])).expect("a vector");
+        assert!((found[0] - 0.5_f64.tanh()).abs() < 1e-12 && (found[1] - 0.25 + 0.5_f64.tanh()).abs() < 1e-12);
+    }
+}
