@@ -68,6 +68,7 @@ pub(crate) struct Config {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Training {
     pub(crate) encoder: trainer::plan::EncoderConfig,
+    pub(crate) networks: BTreeMap<String, trainer::networks::AnyNetwork>,
     pub(crate) objectives: BTreeMap<String, trainer::objectives::AnyObjective>,
     pub(crate) loss: BTreeMap<String, f64>,
     pub(crate) train: trainer::plan::TrainConfig,
@@ -102,6 +103,7 @@ impl Parsed {
             #[cfg(feature = "train")]
             training: Training {
                 encoder: sections.section("encoder"),
+                networks: sections.components("networks", trainer::networks::AnyNetwork::KINDS),
                 objectives: sections.components("objectives", trainer::objectives::AnyObjective::KINDS),
                 loss: sections.value("loss", BTreeMap::new()),
                 train: sections.section("train"),
@@ -126,6 +128,8 @@ impl Parsed {
             "views" => self.config.views.contains_key(name),
             #[cfg(feature = "train")]
             "objectives" => self.config.training.objectives.contains_key(name),
+            #[cfg(feature = "train")]
+            "networks" => self.config.training.networks.contains_key(name),
             _ => false,
         };
         !parsed && self.names.get(table).into_iter().flatten().any(|known| known == name)

@@ -179,21 +179,12 @@ fn columns(name: &str, view: &AnyView) -> Vec<(String, ColumnSpec)> {
 /// What the objectives of the loss read.
 #[cfg(feature = "train")]
 fn wanted(config: &Config) -> Wanted {
-    let in_loss = |name: &String| config.training.loss.contains_key(name);
-    let mut wanted = Wanted::new();
-    for (_, objective) in config.training.objectives.iter().filter(|(name, _)| in_loss(name)) {
-        let reads = objective.reads();
-        for pass in reads.passes {
-            wanted.insert((pass.view.clone(), INPUT_IDS.spec()));
-            wanted.insert((pass.view, ATTENTION_MASK.spec()));
-        }
-        wanted.extend(reads.columns);
-    }
-    // A view or column that is not there was reported with the objective that reads it.
-    wanted.retain(|(view, column)| {
-        let known = config.views.get(view).cloned().or_else(|| (view == ORIGINAL).then(check::original));
-        known.is_some_and(|known| check::makes(&known, *column))
-    });
+    let training = &config.training;
+    let in_loss = training.objectives.iter().filter(|(name, _)| training.loss.contains_key(*name));
+    let read = in_loss.map(|(_, objective)| trainer::plan::columns_read(&training.networks, objective));
+    let mut wanted: Wanted = read.flat_map(|read| read.needed.into_iter().chain(read.taken)).collect();
+    // A view or column that is needed and not there was reported with the objective that reads it.
+    wanted.retain(|(view, column)| check::makes(&config.views, view, *column));
     wanted
 }
 

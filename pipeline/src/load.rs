@@ -48,7 +48,15 @@ pub struct DataConfig {
 
 impl Default for DataConfig {
     fn default() -> Self {
-        Self { folder: PathBuf::from("data"), width: None, copies: 1, fraction: 1.0, shuffle_blocks: 16, lanes: None, depth: 2 }
+        Self {
+            folder: PathBuf::from("data"),
+            width: None,
+            copies: 1,
+            fraction: 1.0,
+            shuffle_blocks: 16,
+            lanes: None,
+            depth: 2,
+        }
     }
 }
 

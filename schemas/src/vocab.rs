@@ -18,6 +18,13 @@ pub struct SpecialIds {
     pub mask: u32,
 }
 
+impl SpecialIds {
+    /// All of them.
+    pub fn iter(self) -> impl Iterator<Item = u32> {
+        [self.pad, self.cls, self.sep, self.mask].into_iter().chain(self.unk)
+    }
+}
+
 /// A vocabulary with its counts: one entry per id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vocab {
@@ -45,8 +52,7 @@ impl Vocab {
     ) -> Self {
         assert!(tokens.len() == word_starts.len() && tokens.len() == counts.len(), "one entry per id");
         let mut is_special = vec![false; tokens.len()];
-        let named = [special.pad, special.cls, special.sep, special.mask].into_iter().chain(special.unk);
-        for id in named.chain(specials.iter().copied()) {
+        for id in special.iter().chain(specials.iter().copied()) {
             is_special[id as usize] = true;
         }
         let is_unused = |token: &str| token.starts_with("[unused") && token.ends_with(']');

@@ -10,8 +10,18 @@ use super::source::Source;
 
 /// The keys of a file that other builds of this program read: left alone by one without the trainer.
 #[cfg(not(feature = "train"))]
-const ELSEWHERE: &[&str] =
-    &["encoder", "objectives", "loss", "train", "optimizer", "schedule", "validation", "checkpoints", "report"];
+const ELSEWHERE: &[&str] = &[
+    "encoder",
+    "networks",
+    "objectives",
+    "loss",
+    "train",
+    "optimizer",
+    "schedule",
+    "validation",
+    "checkpoints",
+    "report",
+];
 #[cfg(feature = "train")]
 const ELSEWHERE: &[&str] = &[];
 

@@ -1,18 +1,34 @@
 //! Everything that can be wrong with a training configuration before its data is opened, all of it at once.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pipeline::views::{AnyView, ORIGINAL};
 use schemas::ColumnSpec;
-use schemas::columns::{ATTENTION_MASK, DOCUMENT, INPUT_IDS, ORIGIN};
+use schemas::columns::{ATTENTION_MASK, DOCUMENT, INPUT_IDS, IS_RANDOM, ORIGIN, TOKEN_TYPES};
+use trainer::networks::{AnyNetwork, MAIN};
 use trainer::objectives::AnyObjective;
+use trainer::plan::columns_read;
 
 use crate::config::{Parsed, Problem, did_you_mean};
 
-/// Whether a view makes a column: one of its own, or one that comes with every frame.
-pub(super) fn makes(view: &AnyView, column: ColumnSpec) -> bool {
+/// Whether the view of that name makes a column: one of its own, one that comes with every frame, or one that its frame
+/// makes and that edits keep.
+pub(super) fn makes(views: &BTreeMap<String, AnyView>, name: &str, column: ColumnSpec) -> bool {
     let of_frames = [INPUT_IDS.spec(), ATTENTION_MASK.spec(), ORIGIN.spec(), DOCUMENT.spec()];
-    of_frames.contains(&column) || view.columns().contains(&column)
+    let Some(view) = view(views, name) else { return false };
+    // No chain of edits is longer than there are views; a circle is another problem.
+    let frame = (0..=views.len()).try_fold(view.clone(), |at, _| match at.of() {
+        Some(of) => self::view(views, of).ok_or(None),
+        None => Err(Some(at)),
+    });
+    let inherited = [TOKEN_TYPES.spec(), IS_RANDOM.spec()];
+    let frame_makes = || matches!(&frame, Err(Some(frame)) if frame.columns().contains(&column));
+    of_frames.contains(&column) || view.columns().contains(&column) || inherited.contains(&column) && frame_makes()
+}
+
+/// The view of that name; `original` need not be configured.
+fn view(views: &BTreeMap<String, AnyView>, name: &str) -> Option<AnyView> {
+    views.get(name).cloned().or_else(|| (name == ORIGINAL).then(original))
 }
 
 /// Checks what objectives read, and rows against copies; what is found goes to the other problems.
@@ -31,28 +47,53 @@ pub(super) fn training(parsed: &mut Parsed) {
 
 fn objective_reads(parsed: &Parsed, name: &str, objective: &AnyObjective) -> Vec<Problem> {
     let place = format!("objectives.{name}");
-    let reads = objective.reads();
+    let networks = &parsed.config.training.networks;
     let mut found = Vec::new();
-    let mut missing = BTreeSet::new();
-    let views: Vec<&str> = parsed.names("views");
-    for view in reads.passes.iter().map(|pass| &pass.view).chain(reads.columns.iter().map(|(view, _)| view)) {
-        if !is_view(&views, view) && missing.insert(view.clone()) {
-            let message = format!("objective `{name}` reads view `{view}`, which is not there");
-            let near = did_you_mean(view, views.iter().copied()).map(|near| format!("did you mean `{near}`?"));
-            let hint = near.unwrap_or_else(|| format!("the views are {}", views.join(", ")));
+    for pass in objective.reads().passes {
+        let known = pass.network == MAIN || networks.contains_key(&pass.network);
+        if !known && !parsed.is_broken("networks", &pass.network) {
+            let message = format!("objective `{name}` reads network `{}`, which is not there", pass.network);
+            let hint =
+                format!("add `[networks.{}]` with its `kind`, one of {}", pass.network, AnyNetwork::KINDS.join(", "));
             found.push(parsed.source.problem(&place, message).hint(hint));
+        } else if let Some(message) = objective.refuses(&pass.network, networks.get(&pass.network)) {
+            found.push(parsed.source.problem(&place, message));
         }
     }
-    for (view, column) in &reads.columns {
-        let of = parsed.config.views.get(view).cloned();
-        let of = of.or_else(|| (view == ORIGINAL).then(original));
-        if let Some(of) = of.filter(|of| !makes(of, *column)) {
-            let message =
-                format!("objective `{name}` reads column `{}` of view `{view}`, which it does not make", column.name);
-            found.push(parsed.source.problem(&place, message).hint(makers(view, &of, *column)));
+    let read = columns_read(networks, objective);
+    let views = &parsed.config.views;
+    let mut missing = BTreeSet::new();
+    for (view, column) in &read.needed {
+        if is_view(&parsed.names("views"), view) {
+            let makes = makes(views, view, *column) || parsed.is_broken("views", view);
+            found.extend((!makes).then(|| lacks(parsed, name, view, *column)));
+        } else if missing.insert(view) {
+            found.push(no_view(parsed, name, view));
         }
     }
     found
+}
+
+/// An objective's view is not there.
+fn no_view(parsed: &Parsed, objective: &str, view: &str) -> Problem {
+    let networks = parsed.config.training.networks.values().filter_map(AnyNetwork::generator);
+    let made: Vec<&str> = networks.map(|generator| generator.makes.as_str()).collect();
+    let views: Vec<&str> = parsed.names("views").into_iter().chain(made).collect();
+    let message = format!("objective `{objective}` reads view `{view}`, which is not there");
+    let near = did_you_mean(view, views.iter().copied()).map(|near| format!("did you mean `{near}`?"));
+    let hint = near.unwrap_or_else(|| format!("the views are {}", views.join(", ")));
+    parsed.source.problem(&format!("objectives.{objective}"), message).hint(hint)
+}
+
+/// An objective's view is there, but not the column.
+fn lacks(parsed: &Parsed, objective: &str, name: &str, column: ColumnSpec) -> Problem {
+    let message =
+        format!("objective `{objective}` reads column `{}` of view `{name}`, which it does not make", column.name);
+    let problem = parsed.source.problem(&format!("objectives.{objective}"), message);
+    match view(&parsed.config.views, name) {
+        Some(view) => problem.hint(makers(name, &view, column)),
+        None => problem,
+    }
 }
 
 /// The frame that is there without being configured.
@@ -67,8 +108,8 @@ fn is_view(views: &[&str], name: &str) -> bool {
 /// `` `neighbors` is a `mask` view; `window` views make `positives` ``
 fn makers(name: &str, view: &AnyView, column: ColumnSpec) -> String {
     let examples = AnyView::examples();
-    let kinds: Vec<String> =
-        examples.iter().filter(|kind| makes(kind, column)).map(|kind| format!("`{}`", kind.kind())).collect();
+    let own = examples.iter().filter(|kind| kind.columns().contains(&column));
+    let kinds: Vec<String> = own.map(|kind| format!("`{}`", kind.kind())).collect();
     format!(
         "`{name}` is {} `{}` view; {} views make `{}`",
         article(view.kind()),

@@ -2,6 +2,10 @@
 
 use pipeline::load::LoadFacts;
 use serde_json::{Value, json};
+#[cfg(feature = "train")]
+use trainer::networks::AnyNetwork;
+#[cfg(feature = "train")]
+use trainer::plan::EncoderConfig;
 
 use super::Plan;
 use crate::terminal::{bytes, count};
@@ -133,21 +137,28 @@ fn training_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
             if objective.batch_coupled() { "; contrasts the rows of a micro-batch with each other" } else { "" };
         lines.push(format!("           {name}: {} on {}{coupled}", objective.kind(), views.join(", ")));
     }
+    lines.push(format!("encoder    {}, dropout {}{}", shape(encoder), encoder.dropout, extras(encoder)));
+    for (name, network) in train.used_networks() {
+        lines.push(format!("network    {name}: {}", network_line(&network, encoder)));
+    }
+    let (learning, frozen) = train.parameters();
+    let frozen = if frozen == 0 { String::new() } else { format!("; {} more do not learn", count(frozen)) };
+    lines.push(format!("weights    {} parameters with heads{frozen}", count(learning)));
     lines.push(format!(
-        "encoder    {} layers × {}, {} heads, feed-forward {}, dropout {}: {} parameters with heads",
-        encoder.layers,
-        encoder.hidden,
-        encoder.heads,
-        encoder.feed_forward,
-        encoder.dropout,
-        count(train.parameters()),
-    ));
-    lines.push(format!(
-        "cost       {:.1} MFLOP per token, {:.3} TFLOP per step, {:.3} PFLOP in all; about {} on the device",
+        "cost       {:.1} MFLOP per token, {:.2} times plain masked language modelling; {:.3} TFLOP per step, {:.3} PFLOP in all",
         flops / 1e6,
+        train.flops_ratio(),
         flops * tokens as f64 / 1e12,
         flops * tokens as f64 * rows.steps as f64 / 1e15,
-        bytes(memory(plan)),
+    ));
+    let memory = train.memory();
+    lines.push(format!(
+        "device     about {}: weights {}, gradients and moments {}, activations {}, scores over the vocabulary {}",
+        estimate(memory.total()),
+        estimate(memory.weights),
+        estimate(memory.optimizer),
+        estimate(memory.activations),
+        estimate(memory.logits),
     ));
     let (optimizer, schedule) = (&train.optimizer, &train.schedule);
     lines.push(format!(
@@ -164,11 +175,45 @@ fn equation(plan: &Plan) -> String {
     plan.train.active().map(|(name, _, weight)| format!("{weight} {name}")).collect::<Vec<_>>().join(" + ")
 }
 
+/// `12 layers × 768, 12 heads, feed-forward 3072`
 #[cfg(feature = "train")]
-fn memory(plan: &Plan) -> u64 {
+fn shape(encoder: &EncoderConfig) -> String {
+    let EncoderConfig { layers, hidden, heads, feed_forward, .. } = encoder;
+    format!("{layers} layers × {hidden}, {heads} heads, feed-forward {feed_forward}")
+}
+
+/// What is not BERT's.
+#[cfg(feature = "train")]
+fn extras(encoder: &EncoderConfig) -> String {
+    let mut extras = String::new();
+    if let Some(width) = encoder.embedding {
+        extras += &format!(", embeddings of {width}");
+    }
+    if let Some(relative) = encoder.relative_positions.buckets() {
+        extras += &format!(", {} buckets of distance up to {}", relative.buckets, relative.distance_max);
+    }
+    if !encoder.frozen.is_empty() {
+        extras += ", its word table frozen";
+    }
+    extras
+}
+
+#[cfg(feature = "train")]
+fn network_line(network: &AnyNetwork, main: &EncoderConfig) -> String {
+    match network {
+        AnyNetwork::Teacher(_) => "a frozen copy of the first weights".to_owned(),
+        AnyNetwork::Generator(generator) => {
+            let what = network.encoder(main).map_or("every id alike".to_owned(), |encoder| shape(&encoder));
+            let frozen = if generator.frozen { ", frozen" } else { "" };
+            format!("{what}{frozen}; fills `{}`, makes `{}`", generator.fills, generator.makes)
+        }
+    }
+}
+
+#[cfg(feature = "train")]
+fn estimate(size: f64) -> String {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an estimate in bytes, positive")]
-    let bytes = plan.train.memory_bytes() as u64;
-    bytes
+    bytes(size as u64)
 }
 
 /// One JSON object.
@@ -211,15 +256,20 @@ pub(super) fn json(plan: &Plan) -> String {
 fn training_json(plan: &Plan) -> serde_json::Map<String, Value> {
     let train = &plan.train;
     let tokens = train.train.rows_per_step * u64::from(train.width);
+    let ((learning, frozen), memory) = (train.parameters(), train.memory());
     let value = json!({
         "rows_per_step": train.train.rows_per_step,
         "micro_batches_per_step": train.micro_batches(),
         "tokens_per_step": tokens,
         "steps": train.train.steps,
         "loss": equation(plan),
-        "parameters": train.parameters(),
+        "parameters": learning,
+        "parameters_frozen": frozen,
         "flops_per_token": train.flops_per_token(),
-        "memory_bytes": memory(plan),
+        "flops_ratio": train.flops_ratio(),
+        "memory_bytes": memory.total(),
+        "memory": { "weights": memory.weights, "optimizer": memory.optimizer, "activations": memory.activations,
+                    "logits": memory.logits },
         "identity": train.identity.hash(),
         "identity_keys": train.identity.keys(),
     });

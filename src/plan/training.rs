@@ -9,7 +9,7 @@ use schemas::columns::{ATTENTION_MASK, INPUT_IDS, LABELS};
 use schemas::{Manifest, Vocab};
 use toml::Value;
 use trainer::identity::Identity;
-use trainer::plan::{TrainPlan, VocabFacts};
+use trainer::plan::{TrainPlan, VocabFacts, used_networks};
 use trainer::schedule::ScheduleKind;
 use trainer::validation::VALID_MLM;
 
@@ -55,7 +55,9 @@ pub(super) fn plan(parsed: &mut Parsed, manifest: &Manifest, vocab: &Arc<Vocab>,
     let plan = TrainPlan {
         seed: config.seed,
         width: config.data.width.unwrap_or(manifest.tokens_max),
+        view_widths: view_widths(load),
         encoder: training.encoder.clone(),
+        networks: training.networks.clone(),
         vocab: VocabFacts {
             size: vocab.size(),
             special: vocab.special(),
@@ -87,6 +89,12 @@ pub(super) fn plan(parsed: &mut Parsed, manifest: &Manifest, vocab: &Arc<Vocab>,
     plan
 }
 
+/// Tokens of a row of each view.
+fn view_widths(load: Option<&LoadPlan>) -> BTreeMap<String, u32> {
+    let views = load.into_iter().flat_map(|load| load.facts().views);
+    views.map(|view| (view.name, u32::try_from(view.width).expect("a width of a 32-bit plan"))).collect()
+}
+
 /// All that changes a run's numbers. Lanes, depth, threads, intervals, paths and the device do not.
 fn identity(config: &Config, manifest: &Manifest, load: Option<&LoadPlan>) -> Identity {
     let resolved = config.resolved();
@@ -100,7 +108,10 @@ fn identity(config: &Config, manifest: &Manifest, load: Option<&LoadPlan>) -> Id
     let facts = load.map(LoadPlan::facts);
     let rendered = facts.iter().flat_map(|facts| &facts.views).map(|view| ("views", view.name.as_str()));
     let trained = training.loss.keys().map(|name| ("objectives", name.as_str()));
-    for (section, name) in rendered.chain(trained) {
+    let active = training.objectives.iter().filter(|(name, _)| training.loss.contains_key(*name));
+    let networks = used_networks(&training.networks, active.map(|(_, objective)| objective));
+    let built = networks.keys().map(|name| ("networks", name.as_str()));
+    for (section, name) in rendered.chain(trained).chain(built) {
         if let Some(value) = resolved.get(section).and_then(|section| section.get(name)) {
             flatten(&format!("{section}.{name}"), value, &mut keys);
         }

@@ -135,10 +135,9 @@ impl Run {
             peak_rate: peak.map(|peak| peak / plan.flops_per_token()),
             trainer,
         };
-        match (checkpoint::newest(&plan.folder)?, &plan.train.init) {
-            (Some((folder, snapshot)), _) => run.resume(&folder, snapshot)?,
-            (None, Some(init)) => run.trainer.initialise(init)?,
-            (None, None) => {}
+        match checkpoint::newest(&plan.folder)? {
+            Some((folder, snapshot)) => run.resume(&folder, snapshot)?,
+            None => run.trainer.begin()?,
         }
         Ok(run)
     }

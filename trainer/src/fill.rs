@@ -4,7 +4,7 @@ use schemas::ordinal::Step;
 use tch::{Kind, Tensor};
 
 use crate::checkpoint;
-use crate::encoder::Mode;
+use crate::encoder::{Input, Mode};
 use crate::error::Error;
 use crate::forward::Forward;
 use crate::networks::MAIN;
@@ -54,7 +54,8 @@ impl Filler {
         let masks = (0_i64..).zip(ids).filter(|&(_, &id)| id == plan.vocab.special.mask).map(|(at, _)| at);
         let positions_n = Tensor::from_slice(&masks.collect::<Vec<_>>()).to_device(self.trainer.device());
         let ids_bt = Tensor::from_slice(&row).unsqueeze(0).to_device(self.trainer.device());
-        let encoded = self.trainer.networks().get(MAIN).forward(&ids_bt, None, Mode::Eval);
+        let input = Input { ids_bt: &ids_bt, token_types_bt: None, valid_bt: None };
+        let encoded = self.trainer.networks().get(MAIN).encoder().forward(input, Mode::Eval);
         let hidden_nd = Forward::gather(&encoded.hidden_btd, &positions_n);
         let logits_nv = self.trainer.token_logits(&hidden_nd).expect("a head was found when this was opened");
         let probabilities_nv = logits_nv.softmax(-1, Kind::Double);

@@ -1,7 +1,7 @@
 //! What the objectives share while they look at one micro-batch.
 //!
 //! Every (network, view) that any of them reads is encoded once, in the order of names, before the first objective
-//! runs. Nothing here waits for the device.
+//! runs; views that a generator makes come after those that the batch holds. Nothing here waits for the device.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::networks::Networks;
 use crate::objectives::Pass;
 use crate::parameters::hash_i64;
-use crate::upload::{Predicted, UploadedView, upload};
+use crate::upload::{Predicted, UploadedView, draws, upload};
 
 /// Where in a run a micro-batch is looked at: the address of all randomness of the device.
 #[derive(Clone, Copy, Debug)]
@@ -59,33 +59,65 @@ impl<'a> Forward<'a> {
         views: &BTreeSet<String>,
         moment: Moment,
     ) -> Result<Self, Error> {
-        let device = networks.device();
-        let names = views.iter().chain(passes.iter().map(|pass| &pass.view));
-        let mut uploaded = BTreeMap::new();
-        for name in names {
-            if !uploaded.contains_key(name) {
-                uploaded.insert(name.clone(), UploadedView::new(batch, name, device)?);
+        let needed: BTreeSet<&String> = views.iter().chain(passes.iter().map(|pass| &pass.view)).collect();
+        let (made, stored): (BTreeSet<&str>, BTreeSet<&str>) =
+            needed.into_iter().map(String::as_str).partition(|name| networks.maker(name).is_some());
+        let filled = made.iter().map(|name| networks.host_view(name));
+        let mut forward = Self { batch, networks, moment, views: BTreeMap::new(), encoded: BTreeMap::new() };
+        for name in stored.iter().copied().chain(filled) {
+            if !forward.views.contains_key(name) {
+                let uploaded = UploadedView::new(batch, name, networks.device())?;
+                forward.views.insert(name.to_owned(), uploaded);
             }
         }
-        let mut forward = Self { batch, networks, moment, views: uploaded, encoded: BTreeMap::new() };
-        for pass in passes {
-            let encoded = forward.encode(pass, learning.contains(pass));
-            forward.encoded.insert(pass.clone(), encoded);
+        forward.encode_all(passes.iter().filter(|pass| stored.contains(pass.view.as_str())), learning);
+        for name in &made {
+            let view = forward.fill(name)?;
+            forward.views.insert((*name).to_owned(), view);
         }
+        forward.encode_all(passes.iter().filter(|pass| made.contains(pass.view.as_str())), learning);
         Ok(forward)
     }
 
-    fn encode(&self, pass: &Pass, learns: bool) -> Encoded {
-        let view = self.view(&pass.view);
-        self.moment.seed(self.batch, &[&pass.network, &pass.view]);
-        let encode =
-            || self.networks.get(&pass.network).forward(&view.ids_bt, view.valid_bt.as_ref(), self.moment.mode);
-        if learns {
-            encode()
-        } else {
-            let _guard = tch::no_grad_guard();
-            encode()
+    fn encode_all<'p>(&mut self, passes: impl Iterator<Item = &'p Pass>, learning: &BTreeSet<Pass>) {
+        for pass in passes {
+            let mode = self.networks.get(&pass.network).mode(self.moment.mode);
+            let encoded = self.encode(pass, mode, learning.contains(pass));
+            self.encoded.insert(pass.clone(), encoded);
         }
+    }
+
+    fn encode(&self, pass: &Pass, mode: Mode, learns: bool) -> Encoded {
+        let view = self.view(&pass.view);
+        Moment { mode, ..self.moment }.seed(self.batch, &[&pass.network, &pass.view]);
+        let encode = || self.networks.get(&pass.network).encoder().forward(view.input(), mode);
+        if learns { encode() } else { tch::no_grad(encode) }
+    }
+
+    /// The rows of the filled view with the generator's samples at the positions to predict.
+    fn fill(&self, view: &str) -> Result<UploadedView, Error> {
+        let (name, generator) = self.networks.maker(view).expect("made views have a maker");
+        let filled = self.view(generator.fills());
+        let predicted = filled.predicted.as_ref().expect("the plan checked that a mask is filled");
+        let _guard = tch::no_grad_guard();
+        let logits_nv = generator.head().map(|head| {
+            let pass = Pass::new(name, generator.fills());
+            let mode = generator.sampling_mode(self.moment.mode);
+            let fresh;
+            let encoded = match self.encoded.get(&pass) {
+                Some(encoded) if mode == self.networks.get(name).mode(self.moment.mode) => encoded,
+                _ => {
+                    fresh = self.encode(&pass, mode, false);
+                    &fresh
+                }
+            };
+            let hidden_nd = Self::gather(&encoded.hidden_btd.detach(), &predicted.positions_n);
+            head.logits(&hidden_nd, self.networks.precision())
+        });
+        self.seed(name);
+        let draws_n = || draws(self.batch, generator.fills(), self.networks.device());
+        let ids_n = generator.sample(logits_nv.as_ref(), predicted.count, self.networks, draws_n)?;
+        Ok(filled.filled_with(&ids_n))
     }
 
     /// The batch, on the host.
@@ -125,7 +157,7 @@ impl<'a> Forward<'a> {
         self.view(view).predicted.as_ref().unwrap_or_else(|| panic!("view `{view}` has no labels"))
     }
 
-    /// Any column of any view, int64, `[b, t]`.
+    /// Any column of any stored view, int64, `[b, t]`.
     pub fn column<T: Element + tch::kind::Element>(&self, view: &str, column: Column<T>) -> Tensor {
         let grid = self.batch.column(view, column).unwrap_or_else(|error| panic!("the plan checked columns: {error}"));
         upload(grid, self.networks.device()).unwrap_or_else(|error| panic!("an upload of a checked shape: {error}"))

@@ -14,6 +14,7 @@ pub mod actor;
 pub mod analysis;
 pub mod checkpoint;
 pub mod combine;
+pub mod cost;
 pub mod device;
 pub mod encoder;
 pub mod error;

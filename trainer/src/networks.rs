@@ -1,11 +1,22 @@
-//! The encoders of a run, by name, and the tables that objectives share with them.
+//! The networks of a run, by name, and the tables that they and the objectives share.
+//!
+//! [`MAIN`] is the one that is trained and exported. Beside it a run may have a [`generator`], which fills a masked view
+//! with its own guesses and so makes a new view on the device, and a [`teacher`], which stays as the run began. A network
+//! that no objective of the loss reads is not built.
+
+pub mod generator;
+pub mod teacher;
 
 use std::collections::BTreeMap;
 
 use schemas::SpecialIds;
+use serde::{Deserialize, Serialize};
 use tch::{Device, Tensor};
 
-use crate::encoder::Encoder;
+use self::generator::{BuiltGenerator, Generator};
+use self::teacher::Teacher;
+use crate::encoder::{Encoder, Mode, Shared};
+use crate::objectives::weights::HeadWeights;
 use crate::parameters::Parameters;
 use crate::plan::{EncoderConfig, VocabFacts};
 use crate::precision::Precision;
@@ -22,10 +33,66 @@ pub fn padded_rows(size: u32) -> i64 {
     i64::from(size.next_multiple_of(ROWS_MULTIPLE))
 }
 
+/// `[networks.NAME]`: a network beside the main one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum AnyNetwork {
+    /// Fills a masked view with samples.
+    Generator(Generator),
+    /// A frozen copy of the first weights.
+    Teacher(Teacher),
+}
+
+impl AnyNetwork {
+    /// The kinds, as they are written.
+    pub const KINDS: &'static [&'static str] = &["generator", "teacher"];
+
+    /// The generator, if it is one.
+    #[must_use]
+    pub fn generator(&self) -> Option<&Generator> {
+        match self {
+            Self::Generator(generator) => Some(generator),
+            Self::Teacher(_) => None,
+        }
+    }
+
+    /// The shape of its encoder beside a main network of shape `main`; `None` where it needs none.
+    #[must_use]
+    pub fn encoder(&self, main: &EncoderConfig) -> Option<EncoderConfig> {
+        match self {
+            Self::Generator(generator) => generator.encoder(main),
+            Self::Teacher(_) => Some(main.clone()),
+        }
+    }
+}
+
+/// One network, built.
+#[derive(Debug)]
+pub struct Network {
+    encoder: Encoder,
+    // Always in eval mode.
+    is_still: bool,
+}
+
+impl Network {
+    /// Its encoder.
+    #[must_use]
+    pub fn encoder(&self) -> &Encoder {
+        &self.encoder
+    }
+
+    /// How it is run when the run is in `mode`.
+    #[must_use]
+    pub fn mode(&self, mode: Mode) -> Mode {
+        if self.is_still { Mode::Eval } else { mode }
+    }
+}
+
 /// Every network of the run.
 #[derive(Debug)]
 pub struct Networks {
-    by_name: BTreeMap<String, Encoder>,
+    by_name: BTreeMap<String, Network>,
+    generators: BTreeMap<String, BuiltGenerator>,
     config: EncoderConfig,
     precision: Precision,
     vocab_size: i64,
@@ -34,30 +101,73 @@ pub struct Networks {
 }
 
 impl Networks {
-    /// Makes the main encoder and its weights, under `encoder`.
+    /// Makes the main encoder, under `encoder`, and the others, each under its name.
     #[must_use]
     pub fn build(
         config: &EncoderConfig,
+        others: &BTreeMap<String, AnyNetwork>,
         vocab: &VocabFacts,
         precision: Precision,
         parameters: &mut Parameters,
     ) -> Self {
-        let main = Encoder::build(config, vocab.size, precision, &mut parameters.path("encoder"));
-        let by_name = BTreeMap::from([(MAIN.to_owned(), main)]);
-        Self {
-            by_name,
+        let main = Encoder::build(config, vocab.size, precision, &Shared::default(), &mut parameters.path("encoder"));
+        let mut networks = Self {
+            by_name: BTreeMap::new(),
+            generators: BTreeMap::new(),
             config: config.clone(),
             precision,
             vocab_size: i64::from(vocab.size),
             special: vocab.special,
             device: parameters.device(),
+        };
+        for (name, network) in others {
+            match network {
+                AnyNetwork::Teacher(teacher) => {
+                    let mut path = parameters.path(name);
+                    let mut path = path.frozen(true);
+                    let encoder =
+                        Encoder::build(config, vocab.size, precision, &Shared::default(), &mut path.sub("encoder"));
+                    networks.by_name.insert(name.clone(), Network { encoder, is_still: !teacher.dropout });
+                }
+                AnyNetwork::Generator(generator) => {
+                    let (network, built) = generator.build(name, &main, config, vocab, precision, parameters);
+                    networks.by_name.extend(network.map(|network| (name.clone(), network)));
+                    networks.generators.insert(name.clone(), built);
+                }
+            }
         }
+        networks.by_name.insert(MAIN.to_owned(), Network { encoder: main, is_still: false });
+        networks
     }
 
     /// The network of that name; plans make a wrong one impossible.
     #[must_use]
-    pub fn get(&self, network: &str) -> &Encoder {
+    pub fn get(&self, network: &str) -> &Network {
         self.by_name.get(network).unwrap_or_else(|| panic!("the plan knows every network, not `{network}`"))
+    }
+
+    /// The generator that makes `view`, with its name; `None` for a view of the batch.
+    #[must_use]
+    pub fn maker(&self, view: &str) -> Option<(&str, &BuiltGenerator)> {
+        let mut generators = self.generators.iter();
+        generators.find(|(_, generator)| generator.makes() == view).map(|(name, generator)| (name.as_str(), generator))
+    }
+
+    /// The view of the batch that has the same tokens to predict and the same real tokens as `view`: itself, or the one
+    /// that a generator fills to make it. What is counted on the host is counted there.
+    #[must_use]
+    pub fn host_view<'a>(&'a self, view: &'a str) -> &'a str {
+        self.maker(view).map_or(view, |(_, generator)| generator.fills())
+    }
+
+    /// The head that predicts tokens from hidden states of a generator.
+    ///
+    /// # Panics
+    /// If it has none; plans make that impossible.
+    #[must_use]
+    pub fn head(&self, generator: &str) -> &HeadWeights {
+        let head = self.generators.get(generator).and_then(BuiltGenerator::head);
+        head.unwrap_or_else(|| panic!("the plan knows which networks predict, `{generator}` does not"))
     }
 
     /// The shape of the main network.
@@ -90,14 +200,20 @@ impl Networks {
         self.vocab_size
     }
 
+    /// The same, as ids are counted.
+    #[must_use]
+    pub fn vocab_ids(&self) -> u32 {
+        u32::try_from(self.vocab_size).expect("it came from 32 bits")
+    }
+
     /// The ids of frames and masks.
     #[must_use]
     pub fn special(&self) -> SpecialIds {
         self.special
     }
 
-    /// The word table of a network, `[padded_rows(vocab_size), hidden]`, for tying.
+    /// The word table of a network, `[padded_rows(vocab_size), e]`, for tying.
     pub fn word_table(&self, network: &str) -> &Tensor {
-        self.get(network).word_table()
+        self.get(network).encoder.word_table()
     }
 }

@@ -12,6 +12,8 @@
 //! twice, like the word table, counts once. A weight without gradient is left alone. An update whose `‖g‖` is not
 //! finite changes nothing: the flag goes to the kernel on the device, and nobody waits for it.
 //!
+//! With `bias_correction = false` both `1 − βⁿ` are 1.
+//!
 //! Reference: Loshchilov & Hutter 2019, algorithm 2; `torch.optim.AdamW` and `clip_grad_norm_`.
 
 use serde::{Deserialize, Serialize};
@@ -35,15 +37,20 @@ pub struct OptimizerConfig {
     pub eps: f64,
     /// Decoupled weight decay of matrices.
     pub weight_decay: f64,
+    /// Whether the moments are divided by `1 − βⁿ`. ELECTRA's Adam does not.
+    pub bias_correction: bool,
     /// Largest global norm of the gradient; 0 for no clipping.
     pub clip_norm: f64,
 }
 
 impl Default for OptimizerConfig {
     fn default() -> Self {
-        Self { lr: 1e-4, betas: [0.9, 0.999], eps: 1e-8, weight_decay: 0.01, clip_norm: 1.0 }
+        Self { lr: 1e-4, betas: [0.9, 0.999], eps: 1e-8, weight_decay: 0.01, bias_correction: true, clip_norm: 1.0 }
     }
 }
+
+/// A step of which `1 − βⁿ` is 1 in float32 for every β that is used.
+const UNCORRECTED: f64 = 1e8;
 
 /// The optimizer of one run.
 #[derive(Debug)]
@@ -84,7 +91,8 @@ impl AdamW {
             variance: parameter.tensor.detach().zeros_like(),
         };
         let updates = Tensor::zeros([1], (MASTER, parameters.device()));
-        Self { config, slots: parameters.iter().map(slot).collect(), updates }
+        let learning = parameters.iter().filter(|(_, parameter)| parameter.trains);
+        Self { config, slots: learning.map(slot).collect(), updates }
     }
 
     /// Takes the gradients out of the weights, clips them and updates with learning rate `lr`.
@@ -97,10 +105,13 @@ impl AdamW {
         let scale = self.scale(&norm);
 
         let _ = self.updates.g_add_scalar_(1.0);
+        // The kernel always corrects; of so late a step nothing is left to correct.
+        let late = (!self.config.bias_correction).then(|| self.updates.full_like(UNCORRECTED));
+        let step = late.as_ref().unwrap_or(&self.updates);
         for decays in [true, false] {
             let weight_decay = if decays { self.config.weight_decay } else { 0.0 };
             let (betas, eps) = (self.config.betas, self.config.eps);
-            let update = AdamWUpdate { step: &self.updates, lr, betas, weight_decay, eps, scale: &scale, skip: &skip };
+            let update = AdamWUpdate { step, lr, betas, weight_decay, eps, scale: &scale, skip: &skip };
             fused_adamw(&self.lists(&gradients, decays), update)?;
         }
         self.updates -= &skip;
@@ -170,8 +181,14 @@ mod tests {
     use super::*;
     use crate::testing;
 
-    const CONFIG: OptimizerConfig =
-        OptimizerConfig { lr: 0.1, betas: [0.8, 0.95], eps: 1e-6, weight_decay: 0.1, clip_norm: 0.0 };
+    const CONFIG: OptimizerConfig = OptimizerConfig {
+        lr: 0.1,
+        betas: [0.8, 0.95],
+        eps: 1e-6,
+        weight_decay: 0.1,
+        bias_correction: true,
+        clip_norm: 0.0,
+    };
 
     // One matrix and one bias whose gradients are their own values times `slope`.
     fn parameters() -> (Parameters, Tensor, Tensor) {
@@ -197,8 +214,9 @@ mod tests {
                 *weight -= config.lr * decay * *weight;
                 means[i] = config.betas[0] * means[i] + (1.0 - config.betas[0]) * gradient;
                 variances[i] = config.betas[1] * variances[i] + (1.0 - config.betas[1]) * gradient * gradient;
-                let mean = means[i] / (1.0 - config.betas[0].powi(n));
-                let variance: f64 = variances[i] / (1.0 - config.betas[1].powi(n));
+                let corrected = |beta: f64| if config.bias_correction { 1.0 - beta.powi(n) } else { 1.0 };
+                let mean = means[i] / corrected(config.betas[0]);
+                let variance: f64 = variances[i] / corrected(config.betas[1]);
                 *weight -= config.lr * mean / (variance.sqrt() + config.eps);
             }
         }
@@ -213,20 +231,23 @@ mod tests {
     #[test]
     fn updates_follow_the_formula_and_spare_biases_from_decay() {
         let _alone = testing::generator();
-        let (parameters, matrix, gain) = parameters();
-        let mut expected_matrix: Vec<f64> = values(&matrix).into_iter().map(f64::from).collect();
-        let mut expected_gain = vec![1.0; 4];
-        let slopes = [1.0, -0.5, 2.0, 0.25];
-        by_formula(&mut expected_matrix, &slopes, &CONFIG, CONFIG.weight_decay);
-        by_formula(&mut expected_gain, &slopes, &CONFIG, 0.0);
+        for bias_correction in [true, false] {
+            let config = OptimizerConfig { bias_correction, ..CONFIG };
+            let (parameters, matrix, gain) = parameters();
+            let mut expected_matrix: Vec<f64> = values(&matrix).into_iter().map(f64::from).collect();
+            let mut expected_gain = vec![1.0; 4];
+            let slopes = [1.0, -0.5, 2.0, 0.25];
+            by_formula(&mut expected_matrix, &slopes, &config, config.weight_decay);
+            by_formula(&mut expected_gain, &slopes, &config, 0.0);
 
-        let mut optimizer = AdamW::new(CONFIG, &parameters);
-        for slope in slopes {
-            backward(&matrix, &gain, slope);
-            optimizer.update(CONFIG.lr).expect("shapes agree");
+            let mut optimizer = AdamW::new(config.clone(), &parameters);
+            for slope in slopes {
+                backward(&matrix, &gain, slope);
+                optimizer.update(config.lr).expect("shapes agree");
+            }
+            assert_near(&values(&matrix), &expected_matrix, 1e-5);
+            assert_near(&values(&gain), &expected_gain, 1e-5);
         }
-        assert_near(&values(&matrix), &expected_matrix, 1e-5);
-        assert_near(&values(&gain), &expected_gain, 1e-5);
     }
 
     #[test]

@@ -20,6 +20,8 @@ pub struct Parameter {
     pub tensor: Tensor,
     /// Whether weight decay applies.
     pub decays: bool,
+    /// Whether the optimizer moves it.
+    pub trains: bool,
 }
 
 /// All weights of a run, in the order of their names.
@@ -28,18 +30,26 @@ pub struct Parameters {
     by_name: BTreeMap<String, Parameter>,
     seed: u64,
     device: Device,
+    // Shapes without values: what a plan counts.
+    outline: bool,
 }
 
 impl Parameters {
     /// An empty set whose weights will be drawn under `seed` and live on `device`.
     #[must_use]
     pub fn new(seed: u64, device: Device) -> Self {
-        Self { by_name: BTreeMap::new(), seed, device }
+        Self { by_name: BTreeMap::new(), seed, device, outline: false }
+    }
+
+    /// An empty set whose weights have shapes and no memory: for counting, not for computing.
+    #[must_use]
+    pub fn outline() -> Self {
+        Self { by_name: BTreeMap::new(), seed: 0, device: Device::Cpu, outline: true }
     }
 
     /// The place below which a component keeps its weights.
     pub fn path(&mut self, prefix: &str) -> Path<'_> {
-        Path { parameters: self, prefix: prefix.to_owned() }
+        Path { parameters: self, prefix: prefix.to_owned(), trains: true }
     }
 
     /// Names and weights, in order.
@@ -59,18 +69,60 @@ impl Parameters {
         self.device
     }
 
-    /// Numbers in all weights together.
+    /// Numbers in all weights that learn.
     #[must_use]
     pub fn count(&self) -> u64 {
-        self.by_name.values().map(|parameter| parameter.tensor.numel() as u64).sum()
+        self.by_name
+            .values()
+            .filter(|parameter| parameter.trains)
+            .map(|parameter| parameter.tensor.numel() as u64)
+            .sum()
     }
 
-    fn add(&mut self, name: &str, initial: &Tensor, decays: bool) -> Tensor {
-        let tensor = initial.to_device(self.device).set_requires_grad(true);
+    /// Numbers in all weights that stay as they are.
+    #[must_use]
+    pub fn frozen_count(&self) -> u64 {
+        let frozen = self.by_name.values().filter(|parameter| !parameter.trains);
+        frozen.map(|parameter| parameter.tensor.numel() as u64).sum()
+    }
+
+    fn add(&mut self, name: &str, shape: &[i64], initial: Initial, (decays, trains): (bool, bool)) -> Tensor {
+        let values = if self.outline {
+            Tensor::zeros([1], (MASTER, Device::Cpu)).expand(shape, false)
+        } else {
+            initial.values(self.seed, name, shape).to_device(self.device)
+        };
+        let tensor = values.set_requires_grad(trains && !self.outline);
         let handle = tensor.shallow_clone();
-        let former = self.by_name.insert(name.to_owned(), Parameter { tensor, decays });
+        let former = self.by_name.insert(name.to_owned(), Parameter { tensor, decays, trains });
         assert!(former.is_none(), "weight `{name}` was made twice");
         handle
+    }
+}
+
+/// What a weight starts from.
+#[derive(Clone, Copy, Debug)]
+enum Initial {
+    /// N(0, 0.02²) in the first rows; the others, padding, are 0.
+    Normal {
+        /// How many.
+        rows: i64,
+    },
+    Constant(f64),
+}
+
+impl Initial {
+    /// Drawn on the CPU, so that a run starts from the same weights on every device.
+    fn values(self, seed: u64, name: &str, shape: &[i64]) -> Tensor {
+        match self {
+            Self::Constant(value) => Tensor::full(shape, value, (MASTER, Device::Cpu)),
+            Self::Normal { rows } => {
+                tch::manual_seed(hash_i64(&[&seed.to_le_bytes(), b"initial", name.as_bytes()]));
+                let initial = Tensor::zeros(shape, (MASTER, Device::Cpu));
+                let _ = initial.narrow(0, 0, rows).normal_(0.0, INITIAL_DEVIATION);
+                initial
+            }
+        }
     }
 }
 
@@ -79,13 +131,19 @@ impl Parameters {
 pub struct Path<'a> {
     parameters: &'a mut Parameters,
     prefix: String,
+    trains: bool,
 }
 
 impl Path<'_> {
     /// A place below this one.
     pub fn sub(&mut self, name: &str) -> Path<'_> {
         let prefix = self.name(name);
-        Path { parameters: self.parameters, prefix }
+        Path { parameters: self.parameters, prefix, trains: self.trains }
+    }
+
+    /// The same place; what is made there does not learn if `frozen`.
+    pub fn frozen(&mut self, frozen: bool) -> Path<'_> {
+        Path { parameters: self.parameters, prefix: self.prefix.clone(), trains: self.trains && !frozen }
     }
 
     /// A matrix drawn from N(0, 0.02²). Decays.
@@ -95,25 +153,22 @@ impl Path<'_> {
 
     /// A matrix of which only the first `rows` rows are drawn; the others, padding, are 0. Decays.
     pub fn table(&mut self, name: &str, shape: &[i64], rows: i64) -> Tensor {
-        let name = self.name(name);
-        // Drawn on the CPU, so that a run starts from the same weights on every device.
-        tch::manual_seed(hash_i64(&[&self.parameters.seed.to_le_bytes(), b"initial", name.as_bytes()]));
-        let mut initial = Tensor::zeros(shape, (MASTER, Device::Cpu));
-        let _ = initial.narrow(0, 0, rows).normal_(0.0, INITIAL_DEVIATION);
-        let _ = initial.requires_grad_(false);
-        self.parameters.add(&name, &initial, true)
+        self.add(name, shape, Initial::Normal { rows }, true)
     }
 
     /// A vector of zeros. Does not decay.
     pub fn bias(&mut self, name: &str, length: i64) -> Tensor {
-        let name = self.name(name);
-        self.parameters.add(&name, &Tensor::zeros([length], (MASTER, Device::Cpu)), false)
+        self.add(name, &[length], Initial::Constant(0.0), false)
     }
 
     /// A vector of ones. Does not decay.
     pub fn gain(&mut self, name: &str, length: i64) -> Tensor {
+        self.add(name, &[length], Initial::Constant(1.0), false)
+    }
+
+    fn add(&mut self, name: &str, shape: &[i64], initial: Initial, decays: bool) -> Tensor {
         let name = self.name(name);
-        self.parameters.add(&name, &Tensor::ones([length], (MASTER, Device::Cpu)), false)
+        self.parameters.add(&name, shape, initial, (decays, self.trains))
     }
 
     fn name(&self, name: &str) -> String {

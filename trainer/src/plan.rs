@@ -3,17 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use schemas::SpecialIds;
-use schemas::columns::LABELS;
+use schemas::columns::{ATTENTION_MASK, DRAWS, INPUT_IDS, LABELS, TOKEN_TYPES};
+use schemas::{ColumnSpec, SpecialIds};
 use serde::{Deserialize, Serialize};
-use tch::Device;
 
 use crate::device::DeviceChoice;
 use crate::identity::Identity;
-use crate::objectives::{AnyObjective, Pass, Reads};
+use crate::networks::{AnyNetwork, MAIN};
+use crate::objectives::{AnyObjective, Pass};
 use crate::optimizer::OptimizerConfig;
 use crate::parameters::Parameters;
 use crate::precision::Precision;
+use crate::relative_positions::{Buckets, Form};
 use crate::schedule::ScheduleConfig;
 
 /// `[encoder]`: the shape of the network. The default is BERT-base.
@@ -36,6 +37,77 @@ pub struct EncoderConfig {
     pub layer_norm_eps: f64,
     /// Longest row.
     pub positions: u32,
+    /// Width of the embedding tables where it is not that of the hidden states: a matrix leads from one to the other.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub embedding: Option<u32>,
+    /// What attention is told about distances, beside the position table.
+    pub relative_positions: RelativePositions,
+    /// Weights that do not learn.
+    pub frozen: Vec<Frozen>,
+    /// A run, checkpoint or Hugging Face folder whose word table this run starts from, where `train.init` gives none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub word_init: Option<PathBuf>,
+}
+
+/// `encoder.relative_positions`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RelativePositions {
+    /// Whose function of distance, if any.
+    pub form: RelativeForm,
+    /// Buckets, both directions together.
+    pub buckets: u16,
+    /// From where on all distances are alike.
+    pub distance_max: u16,
+}
+
+/// The functions of distance that a configuration can name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RelativeForm {
+    /// No relative positions.
+    #[default]
+    None,
+    /// COCO-LM's.
+    CocoLm,
+    /// T5's.
+    T5,
+}
+
+impl Default for RelativePositions {
+    fn default() -> Self {
+        let Buckets { buckets, distance_max, .. } = Buckets::default();
+        Self { form: RelativeForm::None, buckets, distance_max }
+    }
+}
+
+impl RelativePositions {
+    /// The buckets, if there are any.
+    #[must_use]
+    pub fn buckets(self) -> Option<Buckets> {
+        let form = match self.form {
+            RelativeForm::None => return None,
+            RelativeForm::CocoLm => Form::CocoLm,
+            RelativeForm::T5 => Form::T5,
+        };
+        Some(Buckets { form, buckets: self.buckets, distance_max: self.distance_max })
+    }
+}
+
+/// A part of the encoder that can be kept from learning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Frozen {
+    /// The word table, and with it a decoder that is tied to it. Positions, norms and the decoder's bias learn.
+    Word,
+}
+
+impl EncoderConfig {
+    /// Width of the embedding tables.
+    #[must_use]
+    pub fn embedding_width(&self) -> i64 {
+        i64::from(self.embedding.unwrap_or(self.hidden))
+    }
 }
 
 impl Default for EncoderConfig {
@@ -49,6 +121,10 @@ impl Default for EncoderConfig {
             gelu: Gelu::Erf,
             layer_norm_eps: 1e-12,
             positions: 512,
+            embedding: None,
+            relative_positions: RelativePositions::default(),
+            frozen: Vec::new(),
+            word_init: None,
         }
     }
 }
@@ -193,8 +269,12 @@ pub struct TrainPlan {
     pub seed: u64,
     /// Tokens of a row of the views that are encoded.
     pub width: u32,
-    /// The network.
+    /// Tokens of a row of each view that is encoded, where it is not `width`.
+    pub view_widths: BTreeMap<String, u32>,
+    /// The main network.
     pub encoder: EncoderConfig,
+    /// The networks beside it; one that no objective of the loss reads is not built.
+    pub networks: BTreeMap<String, AnyNetwork>,
     /// The vocabulary.
     pub vocab: VocabFacts,
     /// Objectives by name; one that `loss` does not list is not built.
@@ -256,6 +336,12 @@ impl TrainPlan {
                 "encoder.positions",
                 format!("rows have {} tokens, the network {} positions", self.width, encoder.positions),
             ),
+            (encoder.embedding != Some(0), "encoder.embedding", "a width of at least 1 is needed".to_owned()),
+            (
+                u16::try_from(encoder.positions).is_ok(),
+                "encoder.positions",
+                format!("{} is more than the 65,535 that a row can have", encoder.positions),
+            ),
             (train.steps > 0, "train.steps", "at least one step is needed".to_owned()),
             (
                 whole(train.rows_per_step, train.rows_per_micro_batch),
@@ -285,7 +371,36 @@ impl TrainPlan {
         ];
         let broken = rules.into_iter().filter(|(holds, ..)| !holds);
         let problems = broken.map(|(_, key, message)| Problem { key: key.to_owned(), message });
-        problems.chain(self.loss_problems()).collect()
+        problems.chain(self.network_problems()).chain(self.loss_problems()).collect()
+    }
+
+    fn network_problems(&self) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        let mut add = |key: String, message: String| problems.push(Problem { key, message });
+        for message in self.encoder.relative_positions.buckets().map(Buckets::problems).unwrap_or_default() {
+            add("encoder.relative_positions".to_owned(), message);
+        }
+        for (name, network) in &self.networks {
+            if name == MAIN || name == "heads" || name == "encoder" {
+                add(format!("networks.{name}"), format!("`{name}` is taken; give this network another name"));
+            }
+            let shape = network.generator().and_then(|generator| generator.encoder(&self.encoder));
+            let Some(shape) = shape else { continue };
+            if shape.layers == 0 {
+                add(format!("networks.{name}.layers"), "at least one layer is needed".to_owned());
+            }
+            if shape.heads == 0 || shape.hidden == 0 || !shape.hidden.is_multiple_of(shape.heads) {
+                let message = format!("{} is not a multiple of {} heads", shape.hidden, shape.heads);
+                add(format!("networks.{name}.hidden"), message);
+            }
+        }
+        let made: Vec<&str> =
+            self.networks.values().filter_map(|network| Some(network.generator()?.makes.as_str())).collect();
+        for (at, view) in made.iter().enumerate().filter(|(at, view)| made[..*at].contains(view)) {
+            let name = self.networks.keys().nth(at).map_or("", String::as_str);
+            add(format!("networks.{name}.makes"), format!("two networks make `{view}`"));
+        }
+        problems
     }
 
     fn loss_problems(&self) -> Vec<Problem> {
@@ -322,10 +437,21 @@ impl TrainPlan {
             .filter_map(|(name, &weight)| self.objectives.get(name).map(|objective| (name.as_str(), objective, weight)))
     }
 
-    /// Everything that the objectives of the loss read, by objective.
+    /// Every pass that the objectives of the loss read, and whether one of them learns from it.
+    pub(crate) fn passes(&self) -> BTreeMap<Pass, bool> {
+        let mut passes = BTreeMap::new();
+        for (_, objective, weight) in self.active() {
+            for pass in objective.reads().passes {
+                *passes.entry(pass).or_default() |= weight != 0.0;
+            }
+        }
+        passes
+    }
+
+    /// The networks beside the main one that are built: those that an objective of the loss reads, or a view of theirs.
     #[must_use]
-    pub fn reads(&self) -> BTreeMap<String, Reads> {
-        self.active().map(|(name, objective, _)| (name.to_owned(), objective.reads())).collect()
+    pub fn used_networks(&self) -> BTreeMap<String, AnyNetwork> {
+        used_networks(&self.networks, self.active().map(|(_, objective, _)| objective))
     }
 
     /// Micro-batches of one step.
@@ -334,46 +460,62 @@ impl TrainPlan {
         self.train.rows_per_step / self.train.rows_per_micro_batch
     }
 
-    /// Numbers in all weights, heads included; padding rows of the word table count, since they take memory.
-    ///
-    /// Builds the weights on the CPU to count them: about a second for BERT-base.
+    /// Numbers in all weights that learn, heads included, and in those that do not. Padding rows of the word table count,
+    /// since they take memory.
     #[must_use]
-    pub fn parameters(&self) -> u64 {
-        let mut parameters = Parameters::new(self.seed, Device::Cpu);
+    pub fn parameters(&self) -> (u64, u64) {
+        let mut parameters = Parameters::outline();
         let _ = crate::step::build(self, &mut parameters);
-        parameters.count()
+        (parameters.count(), parameters.frozen_count())
     }
+}
 
-    /// Floating-point operations that learning from one token needs: 6 per weight of the layers' matrices and
-    /// `12 · layers · hidden · width` for attention, for each pass that learns; and for each objective that learns
-    /// from labels 6 per weight of a vocabulary head at 15 % of the positions, whatever share is masked.
-    ///
-    /// That is what the loss needs, not what an implementation happens to compute. BERT-base at 512: 588 M.
-    #[must_use]
-    pub fn flops_per_token(&self) -> f64 {
-        let encoder = &self.encoder;
-        let (layers, d, f) = (f64::from(encoder.layers), f64::from(encoder.hidden), f64::from(encoder.feed_forward));
-        let body = 6.0 * layers * (4.0 * d * d + 2.0 * d * f) + 12.0 * layers * d * f64::from(self.width);
-        let head = 0.15 * 6.0 * (f64::from(self.vocab.size) * d + d * d);
-        let learning =
-            || self.active().filter(|(_, _, weight)| *weight != 0.0).map(|(_, objective, _)| objective.reads());
-        let passes: BTreeSet<Pass> = learning().flat_map(|reads| reads.passes).collect();
-        let labelled = |reads: &Reads| reads.columns.iter().any(|(_, column)| *column == LABELS.spec());
-        let heads = learning().filter(labelled).count();
-        body * passes.len() as f64 + head * heads as f64
+/// The columns of the batch's own views that an objective needs, and those that it takes where there are any
+/// (attention masks, segments). For a view that a generator makes, these are columns of the view that it fills.
+#[must_use]
+pub fn columns_read(networks: &BTreeMap<String, AnyNetwork>, objective: &AnyObjective) -> ColumnsRead {
+    let mut read = ColumnsRead::default();
+    let reads = objective.reads();
+    let made_by = |view: &str| networks.values().filter_map(AnyNetwork::generator).find(|made| made.makes == view);
+    for view in reads.passes.iter().map(|pass| &pass.view).chain(reads.columns.iter().map(|(view, _)| view)) {
+        let maker = made_by(view);
+        let stored = maker.map_or(view, |generator| &generator.fills);
+        let mut needs = |column| read.needed.insert((stored.clone(), column));
+        needs(INPUT_IDS.spec());
+        if let Some(generator) = maker {
+            needs(LABELS.spec());
+            if generator.reads_draws() {
+                needs(DRAWS.spec());
+            }
+        }
+        read.taken.extend([ATTENTION_MASK.spec(), TOKEN_TYPES.spec()].map(|column| (stored.clone(), column)));
     }
+    let own = reads.columns.into_iter().filter(|(view, _)| made_by(view).is_none());
+    read.needed.extend(own);
+    read
+}
 
-    /// Bytes on the device, roughly: weights, gradients and two moments in float32, and the activations of one
-    /// micro-batch (Korthikanti et al. 2022, section 4.1, for 16-bit numbers; twice that for float32).
-    #[must_use]
-    pub fn memory_bytes(&self) -> f64 {
-        let encoder = &self.encoder;
-        let tokens = self.train.rows_per_micro_batch as f64 * f64::from(self.width);
-        let scale = if self.train.precision == Precision::Bf16 { 1.0 } else { 2.0 };
-        let per_token = 34.0 * f64::from(encoder.hidden) + 5.0 * f64::from(encoder.heads) * f64::from(self.width);
-        let logits = 0.15 * 12.0 * tokens * f64::from(self.vocab.size);
-        16.0 * self.parameters() as f64 + scale * tokens * f64::from(encoder.layers) * per_token + logits
-    }
+/// See [`columns_read`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ColumnsRead {
+    /// Without these there is nothing to compute.
+    pub needed: BTreeSet<(String, ColumnSpec)>,
+    /// These only where their view makes them.
+    pub taken: BTreeSet<(String, ColumnSpec)>,
+}
+
+/// Those of `networks` that an objective reads, or whose view it reads.
+pub fn used_networks<'a>(
+    networks: &BTreeMap<String, AnyNetwork>,
+    objectives: impl Iterator<Item = &'a AnyObjective>,
+) -> BTreeMap<String, AnyNetwork> {
+    let passes: BTreeSet<Pass> = objectives.flat_map(|objective| objective.reads().passes).collect();
+    let is_used = |name: &String, network: &AnyNetwork| {
+        let makes = network.generator().map(|generator| generator.makes.as_str());
+        passes.iter().any(|pass| pass.network == *name || makes == Some(pass.view.as_str()))
+    };
+    let used = networks.iter().filter(|(name, network)| is_used(name, network));
+    used.map(|(name, network)| (name.clone(), network.clone())).collect()
 }
 
 #[cfg(test)]
@@ -419,6 +561,6 @@ mod tests {
         let embeddings = (64 + 16 + 2) * d + 2 * d;
         let layer = 4 * (d * d + d) + (d * f + f) + (f * d + d) + 4 * d;
         let head = d * d + d + 2 * d + 60;
-        assert_eq!(plan.parameters(), embeddings + 2 * layer + head);
+        assert_eq!(plan.parameters(), (embeddings + 2 * layer + head, 0));
     }
 }

@@ -4,12 +4,17 @@ use std::path::Path;
 
 use tch::Device;
 
-use crate::checkpoint::{Snapshot, State, VERSION};
+use crate::checkpoint::{self, Snapshot, State, VERSION};
 use crate::error::Error;
 use crate::hf;
+use crate::networks::AnyNetwork;
+use crate::networks::teacher::teach;
 use crate::optimizer::overwrite;
 use crate::step::{Trainer, threads};
 use crate::tensors::{self, HostTensor, HostTensors};
+
+/// The word table's name.
+const WORD_TABLE: &str = "encoder.embeddings.word.weight";
 
 /// The part of the state that the loop keeps.
 #[derive(Clone, Debug)]
@@ -96,21 +101,59 @@ impl Trainer {
         Err(Error::Identity { folder, checkpoint, keys: keys.join(", ") })
     }
 
-    /// Takes the first weights from a checkpoint of another run, or from a model that `transformers` saved: the whole
-    /// encoder, and the heads that it has.
-    pub fn initialise(&mut self, folder: &Path) -> Result<(), Error> {
-        let saved = if hf::is_model(folder) {
+    /// Gives a run that begins the weights that its plan names: `train.init` for the main encoder and for the heads and
+    /// generators that the folder has, `networks.NAME.init` for a generator, `encoder.word_init` for the word table. What
+    /// they leave out stays as it was drawn. Teachers are copies of what results.
+    pub fn begin(&mut self) -> Result<(), Error> {
+        let plan = self.plan().clone();
+        let networks = plan.used_networks();
+        if let Some(folder) = &plan.train.init {
+            let saved = self.saved(folder)?;
+            let teacher = |name: &str| {
+                let of = name.split('.').next().and_then(|network| networks.get(network));
+                matches!(of, Some(AnyNetwork::Teacher(_)))
+            };
+            self.take(folder, &saved, |name| !teacher(name))?;
+        }
+        for (name, network) in &networks {
+            if let Some(folder) = network.generator().and_then(|generator| generator.init.as_ref()) {
+                let saved = self.saved(folder)?;
+                let prefix = format!("{name}.");
+                if !saved.keys().any(|weight| weight.starts_with(&prefix)) {
+                    let problem = format!("it has no network `{name}` that `networks.{name}.init` could start from");
+                    return Err(Error::Checkpoint { path: folder.clone(), problem });
+                }
+                self.take(folder, &saved, |weight| weight.starts_with(&prefix))?;
+            }
+        }
+        if let Some(folder) = &plan.encoder.word_init {
+            let saved = self.saved(folder)?;
+            self.take(folder, &saved, |weight| weight == WORD_TABLE)?;
+        }
+        teach(&networks, self.parameters());
+        Ok(())
+    }
+
+    /// The weights of a model that `transformers` saved, of a checkpoint, or of a run's newest checkpoint.
+    fn saved(&self, folder: &Path) -> Result<HostTensors, Error> {
+        if hf::is_model(folder) {
             let heads = hf::prediction_heads(self.parameters.iter().map(|(name, _)| name));
-            hf::import(folder, &self.plan().encoder, &self.plan().vocab, &heads)?
+            hf::import(folder, &self.plan().encoder, &self.plan().vocab, &heads)
+        } else if folder.join("checkpoints").is_dir() {
+            checkpoint::pick(folder, None).map(|(_, snapshot)| snapshot.main)
         } else {
-            tensors::read(&folder.join("main.safetensors"))?
-        };
-        for (name, weight) in self.parameters.iter() {
-            if name.starts_with("heads.") && !saved.contains_key(name) {
+            tensors::read(&folder.join("main.safetensors"))
+        }
+    }
+
+    /// Overwrites the weights that `wants` names. Only heads and other networks may be missing among the `saved`.
+    fn take(&self, folder: &Path, saved: &HostTensors, wants: impl Fn(&str) -> bool) -> Result<(), Error> {
+        for (name, weight) in self.parameters.iter().filter(|(name, _)| wants(name)) {
+            if !name.starts_with("encoder.") && !saved.contains_key(name) {
                 tracing::info!(name, "not among the first weights, drawn afresh");
                 continue;
             }
-            overwrite(&weight.tensor, &saved, name, self.device())
+            overwrite(&weight.tensor, saved, name, self.device())
                 .map_err(|problem| Error::Checkpoint { path: folder.to_owned(), problem })?;
         }
         Ok(())

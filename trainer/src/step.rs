@@ -12,7 +12,8 @@ use crate::error::Error;
 use crate::forward::{Forward, Moment};
 use crate::native;
 use crate::networks::Networks;
-use crate::objectives::{Computed, Loss, Pass};
+use crate::networks::teacher::teach;
+use crate::objectives::{Computed, Denominator, Loss, Pass};
 use crate::optimizer::{AdamW, Update};
 use crate::parameters::Parameters;
 use crate::plan::{Normalize, TrainPlan};
@@ -42,7 +43,8 @@ impl std::fmt::Debug for Member {
 /// Makes the networks and heads of a run and all their weights.
 #[must_use]
 pub fn build(plan: &TrainPlan, parameters: &mut Parameters) -> (Networks, Vec<Member>) {
-    let networks = Networks::build(&plan.encoder, &plan.vocab, plan.train.precision, parameters);
+    let others = plan.used_networks();
+    let networks = Networks::build(&plan.encoder, &others, &plan.vocab, plan.train.precision, parameters);
     let members = plan.active().map(|(name, objective, weight)| Member {
         name: name.to_owned(),
         weight,
@@ -102,6 +104,7 @@ impl Trainer {
         tch::set_num_threads(i32::try_from(threads(plan.train.threads)).unwrap_or(i32::MAX));
         let mut parameters = Parameters::new(plan.seed, device);
         let (networks, members) = build(plan, &mut parameters);
+        teach(&plan.used_networks(), &parameters);
         let passes = |members: &[Member], learning: bool| -> BTreeSet<Pass> {
             let members = members.iter().filter(|member| !learning || member.weight != 0.0);
             members.flat_map(|member| member.passes.iter().cloned()).collect()
@@ -257,7 +260,7 @@ impl Trainer {
 
     /// Real tokens of a batch: those of the first view that is encoded.
     pub fn tokens(&self, batch: &Batch) -> Result<u64, Error> {
-        self.passes.first().map_or(Ok(0), |pass| Ok(valid_count(batch, &pass.view)? as u64))
+        self.passes.first().map_or(Ok(0), |pass| Ok(valid_count(batch, self.networks.host_view(&pass.view))? as u64))
     }
 }
 
@@ -290,7 +293,11 @@ fn tally(into: &mut Tally, member: &Member, counts: &Counts, at: usize, computed
     }
     for metric in &computed.metrics {
         let name = dotted(&member.name, metric.name);
-        into.add(&format!("metric/{name}"), &metric.numerator, metric.denominator);
+        let (name, numerator) = (format!("metric/{name}"), &metric.numerator);
+        match &metric.denominator {
+            Denominator::Host(count) => into.add(&name, numerator, *count),
+            Denominator::Device(count) => into.add_counted(&name, numerator, count),
+        }
     }
 }
 
@@ -385,7 +392,8 @@ mod tests {
         let _alone = testing::generator();
         let mut both = testing::plan(std::path::Path::new("unused"));
         both.encoder.dropout = 0.0;
-        let quiet = both.loss.keys().find(|name| *name != "masked_lm").cloned().expect("a second objective");
+        // It has no weights of its own: the two lists of gradients are of the same weights.
+        let quiet = "token_contrastive".to_owned();
         both.loss = [("masked_lm".to_owned(), 1.0), (quiet.clone(), 0.0)].into();
         let batches = [testing::batch(0)];
         let encoder = |plan: &TrainPlan| -> Vec<Option<Tensor>> { gradients(plan, &batches).into_iter().collect() };

@@ -1,5 +1,6 @@
 //! A tiny run for tests: two layers, 60 words, batches that are functions of their index.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -10,10 +11,13 @@ use schemas::{Batch, BatchBuilder, SpecialIds};
 
 use crate::device::DeviceChoice;
 use crate::identity::Identity;
+use crate::networks::AnyNetwork;
+use crate::networks::generator::Generator;
+use crate::networks::teacher::Teacher;
 use crate::objectives::AnyObjective;
 use crate::optimizer::OptimizerConfig;
 use crate::plan::{
-    CheckpointConfig, EncoderConfig, ReportConfig, TrainConfig, TrainPlan, ValidationConfig, VocabFacts,
+    CheckpointConfig, EncoderConfig, ReportConfig, TrainConfig, TrainPlan, ValidationConfig, VocabFacts, columns_read,
 };
 use crate::schedule::{ScheduleConfig, ScheduleKind};
 
@@ -36,6 +40,7 @@ pub(crate) fn plan(folder: &Path) -> TrainPlan {
     TrainPlan {
         seed: 7,
         width: 12,
+        view_widths: BTreeMap::new(),
         encoder: EncoderConfig {
             layers: 2,
             hidden: 16,
@@ -44,6 +49,7 @@ pub(crate) fn plan(folder: &Path) -> TrainPlan {
             positions: 16,
             ..EncoderConfig::default()
         },
+        networks: networks(),
         vocab: VocabFacts {
             size: WORDS,
             special: SpecialIds { pad: 0, unk: Some(1), cls: 2, sep: 3, mask: 4 },
@@ -70,6 +76,17 @@ pub(crate) fn plan(folder: &Path) -> TrainPlan {
     }
 }
 
+/// A generator and a teacher, as objectives expect them unless told otherwise.
+pub(crate) fn networks() -> BTreeMap<String, AnyNetwork> {
+    let generator =
+        Generator { layers: 1, hidden: Some(8), heads: Some(1), feed_forward: Some(16), ..Generator::default() };
+    [
+        ("generator".to_owned(), AnyNetwork::Generator(generator)),
+        ("teacher".to_owned(), AnyNetwork::Teacher(Teacher::default())),
+    ]
+    .into()
+}
+
 /// The words of one row: each follows from the one before, so that masks can be filled in.
 fn words(row: u64) -> Vec<i32> {
     let step = 1 + i32::try_from(row % 3).expect("below 3");
@@ -88,14 +105,11 @@ pub(crate) fn empty_batch(index: u64) -> Batch {
 }
 
 fn build(index: u64, supervised: bool) -> Batch {
-    let views: Vec<(String, ColumnSpec)> =
-        AnyObjective::examples().iter().flat_map(|objective| objective.reads().columns).collect();
-    let passes = AnyObjective::examples().into_iter().flat_map(|objective| objective.reads().passes);
-    let mut names: Vec<String> =
-        passes.map(|pass| pass.view).chain([crate::validation::VALID_MLM.to_owned()]).collect();
-    names.extend(views.iter().map(|(view, _)| view.clone()));
-    names.sort();
-    names.dedup();
+    let (objectives, networks) = (AnyObjective::examples(), networks());
+    let views: BTreeSet<(String, ColumnSpec)> =
+        objectives.iter().flat_map(|objective| columns_read(&networks, objective).needed).collect();
+    let mut names: BTreeSet<String> = views.iter().map(|(view, _)| view.clone()).collect();
+    names.insert(crate::validation::VALID_MLM.to_owned());
     let mut builder = BatchBuilder::new(BatchIndex(index), ROWS);
     for name in &names {
         push_view(&mut builder, name, index, supervised);

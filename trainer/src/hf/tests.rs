@@ -51,15 +51,17 @@ fn plan() -> TrainPlan {
         objectives: [("mlm".to_owned(), mlm.expect("registered"))].into(),
         loss: [("mlm".to_owned(), 1.0)].into(),
         train: TrainConfig { rows_per_step: 3, rows_per_micro_batch: 3, ..plan.train },
-        optimizer: OptimizerConfig { lr: 1e-3, betas: [0.9, 0.999], eps: 1e-6, weight_decay: 0.01, clip_norm: 1.0 },
+        optimizer: OptimizerConfig { lr: 1e-3, eps: 1e-6, ..OptimizerConfig::default() },
         schedule: ScheduleConfig { kind: ScheduleKind::Constant, warmup_steps: 0 },
         ..plan
     }
 }
 
 fn trainer() -> Trainer {
-    let mut trainer = Trainer::new(&plan()).expect("a good plan");
-    trainer.initialise(&golden()).expect("the stored model");
+    let mut plan = plan();
+    plan.train.init = Some(golden());
+    let mut trainer = Trainer::new(&plan).expect("a good plan");
+    trainer.begin().expect("the stored model");
     trainer
 }
 

@@ -11,6 +11,7 @@ use crate::encoder::Mode;
 use crate::forward::{Forward, Moment};
 use crate::networks::Networks;
 use crate::parameters::Parameters;
+use crate::plan::used_networks;
 use crate::precision::Precision;
 use crate::testing;
 
@@ -26,7 +27,8 @@ impl Bench {
     fn new(objective: AnyObjective, precision: Precision) -> Self {
         let plan = testing::plan(std::path::Path::new("unused"));
         let mut parameters = Parameters::new(plan.seed, Device::Cpu);
-        let networks = Networks::build(&plan.encoder, &plan.vocab, precision, &mut parameters);
+        let others = used_networks(&plan.networks, std::iter::once(&objective));
+        let networks = Networks::build(&plan.encoder, &others, &plan.vocab, precision, &mut parameters);
         let loss = objective.build(objective.kind(), &mut parameters.path("heads.it"), &networks);
         Self { objective, parameters, networks, loss }
     }

@@ -32,12 +32,20 @@
 //!
 //! Axes: `b` rows, `t` positions, `d` hidden, `n` predicted positions, `v` ids.
 
+use schemas::Batch;
+use schemas::columns::LABELS;
 use serde::{Deserialize, Serialize};
 use tch::{Kind, Reduction, Tensor};
 
 use super::heads::Decoder;
-use super::replaced_token::{self, Detection, LabelOne};
+use super::replaced_token::{self, Detection, HeadForm, LabelOne};
+use super::weights::DecoderWeights;
+use super::{Computed, Loss, Metric, Objective, Pass, Reads, SCORED, Scores, Term};
 use crate::forward::Forward;
+use crate::networks::{MAIN, Networks};
+use crate::parameters::Path;
+use crate::precision::Precision;
+use crate::upload::{predicted_count, valid_count, valid_positions};
 
 /// How the gate and the softmax make one loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -151,6 +159,147 @@ fn hits(gate_n: &Tensor, logits_nv: &Tensor, predicted: Predicted<'_>) -> Tensor
     let all_n = logits_nv.logsumexp([1], false);
     let copying_wins_n = (gate_n + all_n).logaddexp(&fed_logit_n).ge_tensor(&best_n);
     fed_n.where_self(&copying_wins_n, &at_n).eq_tensor(targets_n)
+}
+
+/// See the [module](self).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CorrectiveLm {
+    /// The view with replacements.
+    pub view: String,
+    /// `λ` of the copy term; 0 leaves the gate to the mixture.
+    pub copy_weight: f64,
+    /// The language model's loss.
+    pub lm_form: Form,
+    /// Which positions are predicted.
+    pub lm_scope: Scope,
+    /// Whether the gates of the language model's loss are constants.
+    pub stop_grad: bool,
+    /// What the two sums are divided by.
+    pub norm: Norm,
+}
+
+impl Default for CorrectiveLm {
+    fn default() -> Self {
+        Self {
+            view: "corrupted".to_owned(),
+            copy_weight: 50.0,
+            lm_form: Form::Mixture,
+            lm_scope: Scope::Masked,
+            stop_grad: true,
+            norm: Norm::Mean,
+        }
+    }
+}
+
+/// Which positions the language model predicts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// Those that were masked.
+    #[default]
+    Masked,
+    /// All valid ones: ELECTRA's All-Token MLM.
+    All,
+}
+
+/// What the sums are divided by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Norm {
+    /// Each by its own number of positions.
+    #[default]
+    Mean,
+    /// By the number of rows: the literal sums of equation 2, with which `λ` weighs some seven times as much.
+    Sum,
+}
+
+impl Objective for CorrectiveLm {
+    fn reads(&self) -> Reads {
+        Reads { passes: vec![Pass::new(MAIN, &self.view)], columns: vec![(self.view.clone(), LABELS.spec())] }
+    }
+
+    fn problems(&self) -> Vec<String> {
+        let bad = !(self.copy_weight.is_finite() && self.copy_weight >= 0.0);
+        let message = format!("`copy_weight` is {}: write 0 or more, usually 50", self.copy_weight);
+        bad.then_some(message).into_iter().collect()
+    }
+
+    fn scores(&self) -> Option<Scores> {
+        let share = if self.lm_scope == Scope::All { 1.0 } else { SCORED };
+        Some(Scores { share, transformed: false })
+    }
+
+    fn build(&self, _name: &str, head: &mut Path<'_>, networks: &Networks) -> Box<dyn Loss> {
+        Box::new(Correcting {
+            config: self.clone(),
+            host_view: networks.host_view(&self.view).to_owned(),
+            copy: replaced_token::Weights::build(HeadForm::Linear, &mut head.sub("copy"), networks),
+            decoder: DecoderWeights::tied(networks.word_table(MAIN), networks.vocab_size(), &mut head.sub("lm")),
+        })
+    }
+}
+
+struct Correcting {
+    config: CorrectiveLm,
+    // Where its tokens are counted.
+    host_view: String,
+    copy: replaced_token::Weights,
+    decoder: DecoderWeights,
+}
+
+impl Correcting {
+    fn head(&self, precision: Precision) -> Head<'_> {
+        Head { copy: self.copy.lend(precision), decoder: self.decoder.lend(precision) }
+    }
+
+    fn valid(&self, batch: &Batch) -> f64 {
+        valid_count(batch, &self.host_view).expect("the plan checked columns") as f64
+    }
+
+    fn predicted(&self, batch: &Batch) -> f64 {
+        match self.config.lm_scope {
+            Scope::Masked => predicted_count(batch, &self.host_view).expect("the plan checked columns") as f64,
+            Scope::All => self.valid(batch),
+        }
+    }
+}
+
+impl Loss for Correcting {
+    fn terms(&self, batch: &Batch) -> Vec<Term> {
+        let (mut copy, mut lm) = (self.valid(batch), self.predicted(batch));
+        if self.config.norm == Norm::Sum {
+            let rows = |count: f64| if count > 0.0 { batch.rows() as f64 } else { 0.0 };
+            (copy, lm) = (rows(copy), rows(lm));
+        }
+        vec![
+            Term { name: "copy", weight: self.config.copy_weight, count: copy },
+            Term { name: "lm", weight: 1.0, count: lm },
+        ]
+    }
+
+    fn compute(&self, forward: &Forward<'_>) -> Computed {
+        let config = &self.config;
+        let (view, hidden_btd) = (forward.view(&config.view), &forward.encoded(MAIN, &config.view).hidden_btd);
+        let positions_n = match config.lm_scope {
+            Scope::Masked => forward.predicted(&config.view).positions_n.shallow_clone(),
+            Scope::All => valid_positions(forward.batch(), &self.host_view, forward.networks().device()),
+        };
+        let at = |ids_bt: &Tensor| ids_bt.reshape([-1]).index_select(0, &positions_n);
+        let (fed_n, targets_n) = (at(&view.ids_bt), at(&view.originals_bt()));
+        let predicted = Predicted { positions_n: &positions_n, fed_n: &fed_n, targets_n: &targets_n };
+        let (head, replaced_bt) = (self.head(forward.networks().precision()), view.replaced_bt());
+        let (form, stop_grad) = (config.lm_form, config.stop_grad);
+        let found = loss(hidden_btd, &head, &replaced_bt, view.valid_bt.as_ref(), predicted, form, stop_grad);
+        let mut metrics = found.copy.metrics(self.valid(forward.batch()));
+        metrics.push(Metric::ratio("lm_accuracy_replaced", found.replaced_hits, found.replaced));
+        metrics.push(Metric::ratio("lm_accuracy_original", found.original_hits, found.original));
+        Computed { sums: vec![found.copy.sum, found.lm_sum], metrics }
+    }
+
+    fn logits(&self, hidden_nd: &Tensor, networks: &Networks) -> Option<Tensor> {
+        Some(self.decoder.lend(networks.precision()).logits(hidden_nd))
+    }
 }
 
 #[cfg(test)]

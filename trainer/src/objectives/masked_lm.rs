@@ -24,15 +24,17 @@
 use schemas::Batch;
 use schemas::columns::LABELS;
 use serde::{Deserialize, Serialize};
-use tch::{Kind, Reduction, Tensor};
+use tch::{Device, Kind, Reduction, Tensor};
 
-use super::heads::{Decoder, Dense, Transform};
-use super::{Computed, Loss, Metric, Objective, Pass, Reads, Term};
+use super::heads::{Decoder, Transform};
+use super::weights::HeadWeights;
+use super::{Computed, Loss, Metric, Objective, Pass, Reads, SCORED, Scores, Term};
 use crate::forward::Forward;
-use crate::networks::{MAIN, Networks};
+use crate::networks::generator::Sampling;
+use crate::networks::{AnyNetwork, MAIN, Networks};
 use crate::parameters::Path;
-use crate::plan::Gelu;
-use crate::upload::predicted_count;
+use crate::precision::MASTER;
+use crate::upload::{predicted_count, predicted_per_row};
 
 /// See the [module](self).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -40,12 +42,28 @@ use crate::upload::predicted_count;
 pub struct MaskedLm {
     /// The masked view.
     pub view: String,
+    /// Whose loss: the main network's, or a generator's, which has a head of its own.
+    pub network: String,
+    /// Whether the decoder is the word table. Otherwise it is a matrix of its own (TACO, table 10).
+    pub tied: bool,
+    /// What weighs the same.
+    pub weigh: Weigh,
 }
 
 impl Default for MaskedLm {
     fn default() -> Self {
-        Self { view: "masked".to_owned() }
+        Self { view: "masked".to_owned(), network: MAIN.to_owned(), tied: true, weigh: Weigh::Tokens }
     }
+}
+
+/// What weighs the same in the mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Weigh {
+    /// Every predicted token. For fully-explored masks that is equation 4 of the paper, up to a constant of the batch.
+    Tokens,
+    /// Every row that has any: the mean over rows of the row's own mean.
+    Rows,
 }
 
 /// The prediction head: a transform, then the tied word table.
@@ -75,12 +93,24 @@ pub struct Prediction {
 
 /// The loss over flat positions `row · t + column`, which may repeat, of hidden states `[b, t, d]`.
 ///
-/// `positions_n` and `targets_n` are int64. The float type is that of `hidden_btd`.
+/// `positions_n` and `targets_n` are int64, `weights_n` is what each loss is multiplied by, `None` for 1. The float type
+/// is that of `hidden_btd`.
 #[must_use]
-pub fn loss(hidden_btd: &Tensor, head: &Head<'_>, positions_n: &Tensor, targets_n: &Tensor) -> Prediction {
+pub fn loss(
+    hidden_btd: &Tensor,
+    head: &Head<'_>,
+    positions_n: &Tensor,
+    targets_n: &Tensor,
+    weights_n: Option<&Tensor>,
+) -> Prediction {
     let logits_nv = head.logits(&Forward::gather(hidden_btd, positions_n));
     // No target is negative, so nothing is ignored.
-    let sum = logits_nv.cross_entropy_loss::<&Tensor>(targets_n, None, Reduction::Sum, -100, 0.0);
+    let sum = match weights_n {
+        None => logits_nv.cross_entropy_loss::<&Tensor>(targets_n, None, Reduction::Sum, -100, 0.0),
+        Some(weights_n) => {
+            logits_nv.cross_entropy_loss::<&Tensor>(targets_n, None, Reduction::None, -100, 0.0).dot(weights_n)
+        }
+    };
     let hits = if targets_n.numel() == 0 {
         targets_n.sum(Kind::Int64)
     } else {
@@ -91,72 +121,83 @@ pub fn loss(hidden_btd: &Tensor, head: &Head<'_>, positions_n: &Tensor, targets_
 
 impl Objective for MaskedLm {
     fn reads(&self) -> Reads {
-        Reads { passes: vec![Pass::new(MAIN, &self.view)], columns: vec![(self.view.clone(), LABELS.spec())] }
+        Reads { passes: vec![Pass::new(&self.network, &self.view)], columns: vec![(self.view.clone(), LABELS.spec())] }
+    }
+
+    fn problems(&self) -> Vec<String> {
+        let untied = !self.tied && self.network != MAIN;
+        let message = "`tied = false` is for the main network; a generator's head is always tied".to_owned();
+        untied.then_some(message).into_iter().collect()
+    }
+
+    fn refuses(&self, name: &str, network: Option<&AnyNetwork>) -> Option<String> {
+        let predicts = match network {
+            None => true,
+            Some(AnyNetwork::Generator(generator)) => generator.sampling != Sampling::Uniform,
+            Some(AnyNetwork::Teacher(_)) => false,
+        };
+        (!predicts).then(|| format!("network `{name}` has no head that predicts tokens; a `generator` that learns has"))
+    }
+
+    fn scores(&self) -> Option<Scores> {
+        Some(Scores { share: SCORED, transformed: true })
     }
 
     fn build(&self, _name: &str, head: &mut Path<'_>, networks: &Networks) -> Box<dyn Loss> {
-        let width = networks.hidden();
-        let encoder = networks.config();
-        let mut dense = head.sub("dense");
-        let (dense_dd, dense_bias_d) = (dense.matrix("weight", &[width, width]), dense.bias("bias", width));
-        let mut norm = head.sub("norm");
-        let (norm_gain_d, norm_bias_d) = (norm.gain("weight", width), norm.bias("bias", width));
-        Box::new(Weights {
-            view: self.view.clone(),
-            dense_dd,
-            dense_bias_d,
-            norm_gain_d,
-            norm_bias_d,
-            bias_v: head.bias("bias", networks.vocab_size()),
-            gelu: encoder.gelu,
-            norm_eps: encoder.layer_norm_eps,
-        })
+        let own = (self.network == MAIN).then(|| {
+            let words = self.tied.then(|| networks.word_table(MAIN));
+            HeadWeights::build(networks.config(), networks.vocab_ids(), words, head)
+        });
+        Box::new(Predicting { config: self.clone(), host_view: networks.host_view(&self.view).to_owned(), own })
     }
 }
 
-struct Weights {
-    view: String,
-    dense_dd: Tensor,
-    dense_bias_d: Tensor,
-    norm_gain_d: Tensor,
-    norm_bias_d: Tensor,
-    bias_v: Tensor,
-    gelu: Gelu,
-    norm_eps: f64,
+struct Predicting {
+    config: MaskedLm,
+    // Where its positions are counted.
+    host_view: String,
+    // None for a generator, which keeps its head itself.
+    own: Option<HeadWeights>,
 }
 
-impl Weights {
+impl Predicting {
     fn head<'a>(&'a self, networks: &'a Networks) -> Head<'a> {
-        let precision = networks.precision();
-        let transform = Transform {
-            dense: Dense { weight_oi: &self.dense_dd, bias_o: &self.dense_bias_d },
-            norm_gain_d: &self.norm_gain_d,
-            norm_bias_d: &self.norm_bias_d,
-            gelu: self.gelu,
-            norm_eps: self.norm_eps,
-            precision,
-        };
-        let decoder = Decoder { words_vd: networks.word_table(MAIN), bias_v: &self.bias_v, precision };
-        Head { transform, decoder }
+        let weights = self.own.as_ref().unwrap_or_else(|| networks.head(&self.config.network));
+        weights.lend(networks.precision())
     }
 }
 
-impl Loss for Weights {
+impl Loss for Predicting {
     fn terms(&self, batch: &Batch) -> Vec<Term> {
-        let count = predicted_count(batch, &self.view).expect("the plan checked columns");
-        vec![Term { name: "", weight: 1.0, count: count as f64 }]
+        let count = match self.config.weigh {
+            Weigh::Tokens => predicted_count(batch, &self.host_view),
+            Weigh::Rows => predicted_per_row(batch, &self.host_view).map(|rows| rows.len()),
+        };
+        vec![Term { name: "", weight: 1.0, count: count.expect("the plan checked columns") as f64 }]
     }
 
     fn compute(&self, forward: &Forward<'_>) -> Computed {
-        let predicted = forward.predicted(&self.view);
-        let hidden_btd = &forward.encoded(MAIN, &self.view).hidden_btd;
+        let predicted = forward.predicted(&self.config.view);
+        let hidden_btd = &forward.encoded(&self.config.network, &self.config.view).hidden_btd;
         let head = self.head(forward.networks());
-        let Prediction { sum, hits } = loss(hidden_btd, &head, &predicted.positions_n, &predicted.targets_n);
-        let accuracy = Metric { name: "accuracy", numerator: hits, denominator: predicted.count as f64 };
-        Computed { sums: vec![sum], metrics: vec![accuracy] }
+        let weights_n = match self.config.weigh {
+            Weigh::Tokens => None,
+            Weigh::Rows => Some(row_weights(forward.batch(), &self.host_view, forward.networks().device())),
+        };
+        let Prediction { sum, hits } =
+            loss(hidden_btd, &head, &predicted.positions_n, &predicted.targets_n, weights_n.as_ref());
+        Computed { sums: vec![sum], metrics: vec![Metric::of("accuracy", hits, predicted.count as f64)] }
     }
 
     fn logits(&self, hidden_nd: &Tensor, networks: &Networks) -> Option<Tensor> {
-        Some(self.head(networks).logits(hidden_nd))
+        self.own.as_ref().map(|head| head.logits(hidden_nd, networks.precision()))
     }
+}
+
+/// One over the number of predicted tokens of its row, for each predicted token, `[n]`, float32.
+pub(super) fn row_weights(batch: &Batch, view: &str, device: Device) -> Tensor {
+    let counts = predicted_per_row(batch, view).expect("the plan checked columns");
+    let each = |count: usize| std::iter::repeat_n(1.0 / count as f64, count);
+    let weights: Vec<f64> = counts.into_iter().flat_map(each).collect();
+    Tensor::from_slice(&weights).to_kind(MASTER).to_device(device)
 }

@@ -11,27 +11,27 @@ use schemas::{Batch, ColumnSpec};
 use tch::Tensor;
 
 use crate::forward::Forward;
-use crate::networks::Networks;
+use crate::networks::{AnyNetwork, Networks};
 use crate::parameters::Path;
 
 #[cfg(test)]
 mod contract;
 pub mod heads;
+pub mod weights;
 
 schemas::registry! {
     /// Every objective that a model can be trained on.
     pub enum AnyObjective: Objective {
+        corrective_lm::CorrectiveLm,
         masked_lm::MaskedLm,
+        next_sentence::NextSentence,
+        replaced_token::ReplacedToken,
+        sequence_contrastive::SequenceContrastive,
+        teacher_contrastive::TeacherContrastive,
         token_contrastive::TokenContrastive,
+        token_prediction::TokenPrediction,
     }
 }
-
-pub mod corrective_lm;
-pub mod next_sentence;
-pub mod replaced_token;
-pub mod sequence_contrastive;
-pub mod teacher_contrastive;
-pub mod token_prediction;
 
 /// One pass of one network over one view.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,6 +69,16 @@ pub trait Objective: Send + Sync {
         Vec::new()
     }
 
+    /// Why it cannot read a network of the plan; `None` if it can. `None` for `network` is the main one.
+    fn refuses(&self, _name: &str, network: Option<&AnyNetwork>) -> Option<String> {
+        network.map(|_| "it reads the main network only".to_owned())
+    }
+
+    /// Where it scores the whole vocabulary, for the count of operations; `None` if nowhere.
+    fn scores(&self) -> Option<Scores> {
+        None
+    }
+
     /// Whether rows of a micro-batch serve as each other's negatives: then a batch is not the sum of its halves, at
     /// least two rows are needed, and the micro-batch size belongs to the run's identity.
     fn batch_coupled(&self) -> bool {
@@ -78,6 +88,18 @@ pub trait Objective: Send + Sync {
     /// Makes the head's weights below `head` (`heads.NAME`) and what training calls. `name` is the objective's key in
     /// the config; draws are seeded with it.
     fn build(&self, name: &str, head: &mut Path<'_>, networks: &Networks) -> Box<dyn Loss>;
+}
+
+/// The share of positions that a mask is taken to choose where operations are counted.
+pub const SCORED: f64 = 0.15;
+
+/// Scores over the vocabulary that an objective needs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scores {
+    /// The share of the positions of its first pass.
+    pub share: f64,
+    /// Whether a dense layer comes before the word table.
+    pub transformed: bool,
 }
 
 /// An objective with its weights.
@@ -122,6 +144,35 @@ pub struct Metric {
     pub name: &'static str,
     /// Scalar on the device.
     pub numerator: Tensor,
+    /// What it is divided by.
+    pub denominator: Denominator,
+}
+
+/// How many things a metric counts.
+#[derive(Debug)]
+pub enum Denominator {
     /// Known on the host.
-    pub denominator: f64,
+    Host(f64),
+    /// Scalar on the device, because it depends on what a generator sampled.
+    Device(Tensor),
+}
+
+impl Metric {
+    /// A ratio of a sum on the device to a number of the host.
+    #[must_use]
+    pub fn of(name: &'static str, numerator: Tensor, count: f64) -> Self {
+        Self { name, numerator, denominator: Denominator::Host(count) }
+    }
+
+    /// A ratio of two numbers of the device.
+    #[must_use]
+    pub fn ratio(name: &'static str, numerator: Tensor, denominator: Tensor) -> Self {
+        Self { name, numerator, denominator: Denominator::Device(denominator) }
+    }
+
+    /// A mean of the device over `count` things of the host.
+    #[must_use]
+    pub fn mean(name: &'static str, mean: &Tensor, count: f64) -> Self {
+        Self::of(name, mean * count, count)
+    }
 }

@@ -18,9 +18,17 @@
 //!
 //! Axes: `b` rows, `t` positions, `d` hidden, `2` classes.
 
+use schemas::Batch;
+use schemas::columns::IS_RANDOM;
+use serde::{Deserialize, Serialize};
 use tch::{Kind, Reduction, Tensor};
 
 use super::heads::Dense;
+use super::weights::DenseWeights;
+use super::{Computed, Loss, Metric, Objective, Pass, Reads, Term};
+use crate::forward::Forward;
+use crate::networks::{MAIN, Networks};
+use crate::parameters::Path;
 use crate::precision::Precision;
 
 /// The pooler's and the classifier's weights, borrowed.
@@ -57,6 +65,60 @@ pub fn loss(logits_b2: &Tensor, is_random_b: &Tensor) -> Judgement {
     let sum = logits_b2.cross_entropy_loss::<&Tensor>(is_random_b, None, Reduction::Sum, -100, 0.0);
     let hits = logits_b2.detach().argmax(-1, false).eq_tensor(is_random_b).sum(Kind::Int64);
     Judgement { sum, hits }
+}
+
+/// See the [module](self).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct NextSentence {
+    /// A view of pairs, or a mask of one.
+    pub view: String,
+}
+
+impl Default for NextSentence {
+    fn default() -> Self {
+        Self { view: "masked".to_owned() }
+    }
+}
+
+impl Objective for NextSentence {
+    fn reads(&self) -> Reads {
+        Reads { passes: vec![Pass::new(MAIN, &self.view)], columns: vec![(self.view.clone(), IS_RANDOM.spec())] }
+    }
+
+    fn build(&self, _name: &str, head: &mut Path<'_>, networks: &Networks) -> Box<dyn Loss> {
+        let width = networks.hidden();
+        Box::new(Judging {
+            view: self.view.clone(),
+            pooler: DenseWeights::build(&mut head.sub("pooler"), width, width),
+            classifier: DenseWeights::build(&mut head.sub("classifier"), width, 2),
+        })
+    }
+}
+
+struct Judging {
+    view: String,
+    pooler: DenseWeights,
+    classifier: DenseWeights,
+}
+
+impl Loss for Judging {
+    fn terms(&self, batch: &Batch) -> Vec<Term> {
+        vec![Term { name: "", weight: 1.0, count: batch.rows() as f64 }]
+    }
+
+    fn compute(&self, forward: &Forward<'_>) -> Computed {
+        let (pooler, classifier) = (self.pooler.lend(), self.classifier.lend());
+        let head = Head { pooler, classifier, precision: forward.networks().precision() };
+        let logits_b2 = head.logits(&forward.encoded(MAIN, &self.view).hidden_btd);
+        // The column repeats the row's label in every cell.
+        let is_random_b = forward.column(&self.view, IS_RANDOM).select(1, 0);
+        let found = loss(&logits_b2, &is_random_b);
+        let rows = forward.batch().rows() as f64;
+        let random = is_random_b.sum(Kind::Int64);
+        let metrics = vec![Metric::of("accuracy", found.hits, rows), Metric::of("random_rate", random, rows)];
+        Computed { sums: vec![found.sum], metrics }
+    }
 }
 
 #[cfg(test)]

@@ -26,12 +26,20 @@
 //!
 //! Axes: `b` rows, `t` positions, `d` hidden.
 
+use schemas::Batch;
+use schemas::columns::LABELS;
 use serde::{Deserialize, Serialize};
 use tch::{Kind, Reduction, Tensor};
 
 use super::heads::Dense;
+use super::weights::DenseWeights;
+use super::{Computed, Loss, Metric, Objective, Pass, Reads, Term};
+use crate::forward::Forward;
+use crate::networks::{MAIN, Networks};
+use crate::parameters::Path;
 use crate::plan::Gelu;
 use crate::precision::Precision;
+use crate::upload::valid_count;
 
 /// What label 1, and so a positive `z`, means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -129,6 +137,108 @@ pub fn of_logits(
         original: count(&original_bt),
         replaced_hits: count(&replaced_bt.logical_and(&hit_bt)),
         original_hits: count(&original_bt.logical_and(&hit_bt)),
+    }
+}
+
+/// See the [module](self).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ReplacedToken {
+    /// The view with replacements.
+    pub view: String,
+    /// What is between hidden states and `z`.
+    pub head: HeadForm,
+    /// What a label of 1 means.
+    pub label_one: LabelOne,
+}
+
+impl Default for ReplacedToken {
+    fn default() -> Self {
+        Self { view: "corrupted".to_owned(), head: HeadForm::DenseGelu, label_one: LabelOne::Replaced }
+    }
+}
+
+/// What is between hidden states and `z`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HeadForm {
+    /// A dense layer with gelu: ELECTRA.
+    DenseGelu,
+    /// Nothing: COCO-LM.
+    Linear,
+}
+
+/// The head's weights.
+#[derive(Debug)]
+pub(super) struct Weights {
+    dense: Option<(DenseWeights, Gelu)>,
+    weight_d: Tensor,
+    bias_1: Tensor,
+}
+
+impl Weights {
+    pub(super) fn build(form: HeadForm, head: &mut Path<'_>, networks: &Networks) -> Self {
+        let width = networks.hidden();
+        let dense = (form == HeadForm::DenseGelu)
+            .then(|| (DenseWeights::build(&mut head.sub("dense"), width, width), networks.config().gelu));
+        // One row of a matrix: it decays as matrices do.
+        let weight_d = head.matrix("weight", &[1, width]).squeeze_dim(0);
+        Self { dense, weight_d, bias_1: head.bias("bias", 1) }
+    }
+
+    pub(super) fn lend(&self, precision: Precision) -> Head<'_> {
+        let dense = self.dense.as_ref().map(|(dense, gelu)| (dense.lend(), *gelu));
+        Head { dense, weight_d: &self.weight_d, bias_1: &self.bias_1, precision }
+    }
+}
+
+impl Objective for ReplacedToken {
+    fn reads(&self) -> Reads {
+        Reads { passes: vec![Pass::new(MAIN, &self.view)], columns: vec![(self.view.clone(), LABELS.spec())] }
+    }
+
+    fn build(&self, _name: &str, head: &mut Path<'_>, networks: &Networks) -> Box<dyn Loss> {
+        Box::new(Detecting {
+            config: self.clone(),
+            host_view: networks.host_view(&self.view).to_owned(),
+            weights: Weights::build(self.head, head, networks),
+        })
+    }
+}
+
+struct Detecting {
+    config: ReplacedToken,
+    // Where valid tokens are counted.
+    host_view: String,
+    weights: Weights,
+}
+
+impl Loss for Detecting {
+    fn terms(&self, batch: &Batch) -> Vec<Term> {
+        let count = valid_count(batch, &self.host_view).expect("the plan checked columns");
+        vec![Term { name: "", weight: 1.0, count: count as f64 }]
+    }
+
+    fn compute(&self, forward: &Forward<'_>) -> Computed {
+        let ReplacedToken { view, label_one, .. } = &self.config;
+        let (uploaded, hidden_btd) = (forward.view(view), &forward.encoded(MAIN, view).hidden_btd);
+        let head = self.weights.lend(forward.networks().precision());
+        let detection = loss(hidden_btd, &head, &uploaded.replaced_bt(), uploaded.valid_bt.as_ref(), *label_one);
+        let count = valid_count(forward.batch(), &self.host_view).expect("the plan checked columns") as f64;
+        Computed { metrics: detection.metrics(count), sums: vec![detection.sum] }
+    }
+}
+
+impl Detection {
+    /// How many of `count` valid tokens are replaced, how many of all and of either kind are judged rightly.
+    pub(super) fn metrics(&self, count: f64) -> Vec<Metric> {
+        let handle = Tensor::shallow_clone;
+        vec![
+            Metric::of("replaced_rate", handle(&self.replaced), count),
+            Metric::of("accuracy", &self.replaced_hits + &self.original_hits, count),
+            Metric::ratio("accuracy_replaced", handle(&self.replaced_hits), handle(&self.replaced)),
+            Metric::ratio("accuracy_original", handle(&self.original_hits), handle(&self.original)),
+        ]
     }
 }
 

@@ -27,10 +27,16 @@
 //!
 //! Axes: `n` rows, `m` = 2n vectors, `d` hidden.
 
+use schemas::Batch;
 use serde::{Deserialize, Serialize};
 use tch::{Kind, Tensor};
 
+use super::weights::TransformWeights;
+use super::{Computed, Loss, Metric, Objective, Pass, Reads, Term};
 use crate::analysis;
+use crate::forward::Forward;
+use crate::networks::{MAIN, Networks};
+use crate::parameters::Path;
 
 /// Which vectors an anchor is compared with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -87,6 +93,108 @@ pub fn loss(one_nd: &Tensor, two_nd: &Tensor, temperature: f64, negatives: Negat
         positive: positive.mean(kind),
         alignment: spread.alignment,
         uniformity: spread.uniformity,
+    }
+}
+
+/// See the [module](self).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SequenceContrastive {
+    /// One view of a row.
+    pub view: String,
+    /// Another view of the same row.
+    pub positive: String,
+    /// What is between hidden states and the contrast.
+    pub head: HeadForm,
+    /// Which vectors an anchor is told apart from.
+    pub negatives: Negatives,
+    /// `τ`.
+    pub temperature: f64,
+}
+
+impl Default for SequenceContrastive {
+    fn default() -> Self {
+        Self {
+            view: "corrupted".to_owned(),
+            positive: "cropped".to_owned(),
+            head: HeadForm::Transform,
+            negatives: Negatives::Both,
+            temperature: 1.0,
+        }
+    }
+}
+
+/// What is between the first position's hidden state and the contrast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HeadForm {
+    /// A dense layer, gelu and a norm: the released checkpoints.
+    Transform,
+    /// Nothing: the paper.
+    None,
+}
+
+impl Objective for SequenceContrastive {
+    fn reads(&self) -> Reads {
+        Reads { passes: vec![Pass::new(MAIN, &self.view), Pass::new(MAIN, &self.positive)], columns: Vec::new() }
+    }
+
+    fn problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        if !(self.temperature > 0.0 && self.temperature.is_finite()) {
+            let message =
+                format!("`temperature` is {}: it divides, so it must be above 0; usually 1", self.temperature);
+            problems.push(message);
+        }
+        if self.view == self.positive {
+            problems.push(format!("`view` and `positive` are both `{}`: a row agrees with itself", self.view));
+        }
+        problems
+    }
+
+    fn batch_coupled(&self) -> bool {
+        true
+    }
+
+    fn build(&self, _name: &str, head: &mut Path<'_>, networks: &Networks) -> Box<dyn Loss> {
+        let shape = networks.config();
+        let transform =
+            (self.head == HeadForm::Transform).then(|| TransformWeights::build(shape, networks.hidden(), head));
+        Box::new(Agreeing { config: self.clone(), transform })
+    }
+}
+
+struct Agreeing {
+    config: SequenceContrastive,
+    transform: Option<TransformWeights>,
+}
+
+impl Agreeing {
+    /// `[n, d]` of a pass.
+    fn vectors(&self, forward: &Forward<'_>, view: &str) -> Tensor {
+        let first_nd = forward.encoded(MAIN, view).hidden_btd.select(1, 0);
+        let precision = forward.networks().precision();
+        self.transform.as_ref().map_or_else(|| first_nd.shallow_clone(), |head| head.lend(precision).apply(&first_nd))
+    }
+}
+
+impl Loss for Agreeing {
+    fn terms(&self, batch: &Batch) -> Vec<Term> {
+        vec![Term { name: "", weight: 1.0, count: 2.0 * batch.rows() as f64 }]
+    }
+
+    fn compute(&self, forward: &Forward<'_>) -> Computed {
+        let config = &self.config;
+        let [one_nd, two_nd] = [&config.view, &config.positive].map(|view| self.vectors(forward, view));
+        let found = loss(&one_nd, &two_nd, config.temperature, config.negatives);
+        let rows = forward.batch().rows() as f64;
+        let metrics = vec![
+            Metric::mean("positive_cosine", &found.positive, rows),
+            Metric::mean("negative_cosine", &found.negative, rows),
+            Metric::mean("alignment", &found.alignment, rows),
+            Metric::mean("uniformity", &found.uniformity, rows),
+        ];
+        Computed { sums: vec![found.sum], metrics }
     }
 }
 

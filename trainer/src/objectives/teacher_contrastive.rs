@@ -27,10 +27,18 @@
 //!
 //! Axes: `b` rows, `t` positions, `m` = b · t, `n` selected positions, `d` hidden.
 
+use schemas::Batch;
+use schemas::columns::LABELS;
 use serde::{Deserialize, Serialize};
 use tch::{Kind, Tensor};
 
+use super::masked_lm::row_weights;
+use super::{Computed, Loss, Metric, Objective, Pass, Reads, Term};
 use crate::analysis;
+use crate::forward::Forward;
+use crate::networks::{AnyNetwork, MAIN, Networks};
+use crate::parameters::Path;
+use crate::upload::{predicted_count, predicted_per_row};
 
 /// Whether teacher vectors at padding are among the keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,6 +108,92 @@ pub fn loss(
     let sum = weights_n.map_or_else(|| each_n.sum(kind), |weights_n| each_n.dot(weights_n));
     let hits = score_nt.detach().argmax(1, false).eq_tensor(&column_n).sum(Kind::Int64);
     Alignment { sum, hits }
+}
+
+/// See the [module](self).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TeacherContrastive {
+    /// The masked view, which the student reads.
+    pub view: String,
+    /// The view that it is a mask of, which the teacher reads.
+    pub clean: String,
+    /// The network of kind `teacher`.
+    pub teacher: String,
+    /// `τ`.
+    pub temperature: f64,
+    /// Whether padding is among the keys.
+    pub pad_keys: PadKeys,
+    /// What is averaged.
+    pub reduction: Averaged,
+}
+
+impl Default for TeacherContrastive {
+    fn default() -> Self {
+        Self {
+            view: "masked".to_owned(),
+            clean: "original".to_owned(),
+            teacher: "teacher".to_owned(),
+            temperature: 0.01,
+            pad_keys: PadKeys::Exclude,
+            reduction: Averaged::Tokens,
+        }
+    }
+}
+
+impl Objective for TeacherContrastive {
+    fn reads(&self) -> Reads {
+        let passes = vec![Pass::new(MAIN, &self.view), Pass::new(&self.teacher, &self.clean)];
+        Reads { passes, columns: vec![(self.view.clone(), LABELS.spec())] }
+    }
+
+    fn problems(&self) -> Vec<String> {
+        let bad = !(self.temperature > 0.0 && self.temperature.is_finite());
+        let message = format!("`temperature` is {}: it divides, so it must be above 0; usually 0.01", self.temperature);
+        bad.then_some(message).into_iter().collect()
+    }
+
+    fn refuses(&self, name: &str, network: Option<&AnyNetwork>) -> Option<String> {
+        let is_right = match network {
+            None => name == MAIN && self.teacher != MAIN,
+            Some(network) => matches!(network, AnyNetwork::Teacher(_)),
+        };
+        (!is_right).then(|| format!("network `{name}` is no teacher; name one of kind `teacher`"))
+    }
+
+    fn build(&self, _name: &str, _head: &mut Path<'_>, _networks: &Networks) -> Box<dyn Loss> {
+        Box::new(Aligning { config: self.clone() })
+    }
+}
+
+struct Aligning {
+    config: TeacherContrastive,
+}
+
+impl Loss for Aligning {
+    fn terms(&self, batch: &Batch) -> Vec<Term> {
+        let count = match self.config.reduction {
+            Averaged::Tokens => predicted_count(batch, &self.config.view),
+            Averaged::Sequences => predicted_per_row(batch, &self.config.view).map(|rows| rows.len()),
+        };
+        vec![Term { name: "", weight: 1.0, count: count.expect("the plan checked columns") as f64 }]
+    }
+
+    fn compute(&self, forward: &Forward<'_>) -> Computed {
+        let config = &self.config;
+        let student_btd = &forward.encoded(MAIN, &config.view).hidden_btd;
+        let teacher_btd = &forward.encoded(&config.teacher, &config.clean).hidden_btd;
+        let predicted = forward.predicted(&config.view);
+        let weights_n = match config.reduction {
+            Averaged::Tokens => None,
+            Averaged::Sequences => Some(row_weights(forward.batch(), &config.view, forward.networks().device())),
+        };
+        let selected = Selected { positions_n: &predicted.positions_n, weights_n: weights_n.as_ref() };
+        let valid_bt = forward.view(&config.view).valid_bt.as_ref();
+        let keys_bt = valid_bt.filter(|_| config.pad_keys == PadKeys::Exclude);
+        let found = loss(student_btd, teacher_btd, selected, keys_bt, config.temperature);
+        Computed { sums: vec![found.sum], metrics: vec![Metric::of("accuracy", found.hits, predicted.count as f64)] }
+    }
 }
 
 #[cfg(test)]

@@ -308,8 +308,10 @@ impl Loss for Contrasting {
         let contrast =
             loss(hidden_btd, &self.static_btd(forward), drawn.candidates(), config.temperature, config.detach);
         let share = anchored.len() as f64;
-        let metric = |name, mean: Tensor| Metric { name, numerator: mean * share, denominator: share };
-        let metrics = vec![metric("positive_cosine", contrast.positive), metric("negative_cosine", contrast.negative)];
+        let metrics = vec![
+            Metric::mean("positive_cosine", &contrast.positive, share),
+            Metric::mean("negative_cosine", &contrast.negative, share),
+        ];
         Computed { sums: vec![contrast.sum], metrics }
     }
 }

@@ -19,10 +19,18 @@
 //!
 //! Axes: `b` rows, `t` positions, `d` hidden, `n` positions of one part.
 
+use schemas::Batch;
+use schemas::columns::LABELS;
 use serde::{Deserialize, Serialize};
 use tch::Tensor;
 
 use super::masked_lm::{self, Head, Prediction};
+use super::weights::HeadWeights;
+use super::{Computed, Loss, Metric, Objective, Pass, Reads, Scores, Term};
+use crate::forward::Forward;
+use crate::networks::{MAIN, Networks};
+use crate::parameters::Path;
+use crate::upload::{predicted_count, unmasked_positions, valid_count};
 
 /// How the two parts are averaged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,6 +64,83 @@ pub struct Predictions {
 /// Both sums for hidden states `[b, t, d]`. The vocabulary meets one part at a time.
 #[must_use]
 pub fn loss(hidden_btd: &Tensor, head: &Head<'_>, masked: Part<'_>, unmasked: Part<'_>) -> Predictions {
-    let of = |part: Part<'_>| masked_lm::loss(hidden_btd, head, part.positions_n, part.targets_n);
+    let of = |part: Part<'_>| masked_lm::loss(hidden_btd, head, part.positions_n, part.targets_n, None);
     Predictions { masked: of(masked), unmasked: of(unmasked) }
+}
+
+/// See the [module](self).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TokenPrediction {
+    /// The masked view.
+    pub view: String,
+    /// How the two parts are averaged.
+    pub pool: Pool,
+}
+
+impl Default for TokenPrediction {
+    fn default() -> Self {
+        Self { view: "masked".to_owned(), pool: Pool::Separate }
+    }
+}
+
+impl Objective for TokenPrediction {
+    fn reads(&self) -> Reads {
+        Reads { passes: vec![Pass::new(MAIN, &self.view)], columns: vec![(self.view.clone(), LABELS.spec())] }
+    }
+
+    fn scores(&self) -> Option<Scores> {
+        Some(Scores { share: 1.0, transformed: true })
+    }
+
+    fn build(&self, _name: &str, head: &mut Path<'_>, networks: &Networks) -> Box<dyn Loss> {
+        let words = Some(networks.word_table(MAIN));
+        let weights = HeadWeights::build(networks.config(), networks.vocab_ids(), words, head);
+        Box::new(Predicting { config: self.clone(), weights })
+    }
+}
+
+struct Predicting {
+    config: TokenPrediction,
+    weights: HeadWeights,
+}
+
+impl Loss for Predicting {
+    fn terms(&self, batch: &Batch) -> Vec<Term> {
+        let view = &self.config.view;
+        let masked = predicted_count(batch, view).expect("the plan checked columns") as f64;
+        let valid = valid_count(batch, view).expect("the plan checked columns") as f64;
+        match self.config.pool {
+            Pool::Joint => vec![Term { name: "", weight: 1.0, count: valid }],
+            Pool::Separate => vec![
+                Term { name: "masked", weight: 1.0, count: masked },
+                Term { name: "unmasked", weight: 1.0, count: valid - masked },
+            ],
+        }
+    }
+
+    fn compute(&self, forward: &Forward<'_>) -> Computed {
+        let view = &self.config.view;
+        let (uploaded, predicted) = (forward.view(view), forward.predicted(view));
+        let positions_n = unmasked_positions(forward.batch(), view, forward.networks().device());
+        let targets_n = uploaded.ids_bt.reshape([-1]).index_select(0, &positions_n);
+        let head = self.weights.lend(forward.networks().precision());
+        let masked = Part { positions_n: &predicted.positions_n, targets_n: &predicted.targets_n };
+        let unmasked = Part { positions_n: &positions_n, targets_n: &targets_n };
+        let found = loss(&forward.encoded(MAIN, view).hidden_btd, &head, masked, unmasked);
+        let count = positions_n.size()[0] as f64;
+        let metrics = vec![
+            Metric::of("accuracy_masked", found.masked.hits, predicted.count as f64),
+            Metric::of("accuracy_unmasked", found.unmasked.hits, count),
+        ];
+        let sums = match self.config.pool {
+            Pool::Joint => vec![found.masked.sum + found.unmasked.sum],
+            Pool::Separate => vec![found.masked.sum, found.unmasked.sum],
+        };
+        Computed { sums, metrics }
+    }
+
+    fn logits(&self, hidden_nd: &Tensor, networks: &Networks) -> Option<Tensor> {
+        Some(self.weights.logits(hidden_nd, networks.precision()))
+    }
 }

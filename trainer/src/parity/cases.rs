@@ -43,7 +43,7 @@ fn masked_lm(inputs: &mut Inputs<'_>) -> Result<Outcome, Error> {
     let head = Head { transform, decoder: Decoder { words_vd: &words_vd, bias_v: &bias_v, precision } };
     let positions_n = inputs.index("positions", "n", 0..inputs.size('b') * inputs.size('t'))?;
     let targets_n = inputs.index("targets", "n", 0..inputs.size('v'))?;
-    let sum = masked_lm::loss(&hidden_btd, &head, &positions_n, &targets_n).sum;
+    let sum = masked_lm::loss(&hidden_btd, &head, &positions_n, &targets_n, None).sum;
     Ok(mean(&sum, targets_n.numel(), inputs))
 }
 

@@ -308,7 +308,8 @@ mod tests {
         let _generator = testing::generator();
         let plan = testing::plan(std::path::Path::new("unused"));
         let mut parameters = Parameters::new(1, Device::Cpu);
-        let networks = Networks::build(&plan.encoder, &plan.vocab, plan.train.precision, &mut parameters);
+        let networks =
+            Networks::build(&plan.encoder, &BTreeMap::new(), &plan.vocab, plan.train.precision, &mut parameters);
         let views = BTreeSet::from([config.view.clone()]);
         let moment = Moment { seed, step: Step(3), mode: Mode::Train };
         let none = BTreeSet::new();
