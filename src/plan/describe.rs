@@ -185,17 +185,11 @@ fn shape(encoder: &EncoderConfig) -> String {
 /// What is not BERT's.
 #[cfg(feature = "train")]
 fn extras(encoder: &EncoderConfig) -> String {
-    let mut extras = String::new();
-    if let Some(width) = encoder.embedding {
-        extras += &format!(", embeddings of {width}");
-    }
-    if let Some(relative) = encoder.relative_positions.buckets() {
-        extras += &format!(", {} buckets of distance up to {}", relative.buckets, relative.distance_max);
-    }
-    if !encoder.frozen.is_empty() {
-        extras += ", its word table frozen";
-    }
-    extras
+    let embedding = encoder.embedding.map(|width| format!(", embeddings of {width}"));
+    let relative = encoder.relative_positions.buckets();
+    let relative = relative.map(|it| format!(", {} buckets of distance up to {}", it.buckets, it.distance_max));
+    let frozen = (!encoder.frozen.is_empty()).then(|| ", its word table frozen".to_owned());
+    [embedding, relative, frozen].into_iter().flatten().collect()
 }
 
 #[cfg(feature = "train")]
