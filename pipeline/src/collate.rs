@@ -48,8 +48,12 @@ pub struct Item<'a> {
     pub index: SampleIndex,
     /// The pass over the data.
     pub epoch: Epoch,
-    /// Copy and piece, as one number.
+    /// Copy and piece, as one number: `copy · pieces + piece`.
     pub copy: u32,
+    /// How many copies there are of the row.
+    pub copies: u32,
+    /// How many pieces there are of the sample.
+    pub pieces: u32,
 }
 
 /// Renders every item by every view. `views` are in an order in which none comes before the one it edits.
@@ -62,7 +66,8 @@ pub fn collate(views: &[PlannedView], vocab: &Vocab, seed: u64, index: BatchInde
             keys = views.iter().map(|view| Keys::new(seed, item.epoch, &view.name)).collect();
         }
         for (place, keys) in keys.iter().enumerate() {
-            let at = RowAddress { keys, sample: item.index, copy: item.copy };
+            let Item { index: sample, copy, copies, pieces, .. } = *item;
+            let at = RowAddress { keys, sample, copy, copies, pieces };
             render(views, place, &mut drafts, vocab, (row, item), &at);
         }
     }

@@ -81,6 +81,7 @@ pub struct LoadPlan {
     views: Vec<PlannedView>,
     sampler: Sampler,
     seed: u64,
+    copies: u32,
     pieces: u32,
     piece_tokens: usize,
     rows_per_batch: u64,
@@ -190,8 +191,14 @@ impl LoadPlan {
 
     fn item<'a>(&self, pick: &Pick, held: &'a BTreeMap<(u64, usize), Held>) -> Item<'a> {
         let stored = held[&(pick.window, pick.block)].sample(pick.row);
-        let copy = pick.copy * self.pieces + pick.piece;
-        Item { sample: self.piece(stored, pick.piece), index: self.sample_index(pick), epoch: pick.epoch, copy }
+        Item {
+            sample: self.piece(stored, pick.piece),
+            index: self.sample_index(pick),
+            epoch: pick.epoch,
+            copy: pick.copy * self.pieces + pick.piece,
+            copies: self.copies,
+            pieces: self.pieces,
+        }
     }
 
     fn piece<'a>(&self, stored: Sample<'a>, piece: u32) -> Sample<'a> {

@@ -98,11 +98,27 @@ pub struct RowAddress<'a> {
     pub keys: &'a Keys,
     /// The stored sample.
     pub sample: SampleIndex,
-    /// The copy and piece, as one number.
+    /// The copy and piece, as one number: `copy · pieces + piece`.
     pub copy: u32,
+    /// How many copies there are of the row.
+    pub copies: u32,
+    /// How many pieces there are of the sample.
+    pub pieces: u32,
 }
 
 impl RowAddress<'_> {
+    /// What all copies of the row share: the address of the first. What is drawn here, each copy can take its part of.
+    #[must_use]
+    pub fn shared(&self) -> Self {
+        Self { copy: self.copy % self.pieces, ..*self }
+    }
+
+    /// Which of its [`copies`](Self::copies) the row is.
+    #[must_use]
+    pub fn copy_number(&self) -> u32 {
+        self.copy / self.pieces
+    }
+
     /// The generator for one purpose: [`Rng::at`] the full address.
     #[must_use]
     pub fn rng(&self, purpose: &'static str) -> Rng {
@@ -312,7 +328,7 @@ mod tests {
     #[test]
     fn cached_keys_are_the_addresses_keys() {
         let keys = Keys::new(7, Epoch(3), "masked");
-        let row = RowAddress { keys: &keys, sample: SampleIndex(1 << 33 | 5), copy: 2 };
+        let row = RowAddress { keys: &keys, sample: SampleIndex(1 << 33 | 5), copy: 2, copies: 3, pieces: 1 };
         for purpose in ["x", "y", "x"] {
             let expected = Rng::at(&Address { purpose, ..address("") }).next_u32();
             assert_eq!(row.rng(purpose).next_u32(), expected);

@@ -104,23 +104,35 @@ impl RowMut<'_> {
     /// # Panics
     /// If the content does not fit.
     pub fn frame(&mut self, sample: &Sample<'_>, vocab: &Vocab) {
-        let (content, special) = (sample.input_ids.len(), vocab.special());
-        let [cls, sep, pad] = [special.cls, special.sep, special.pad].map(u32::cast_signed);
-        self.input_ids[0] = cls;
-        sample.input_ids.copy_into(&mut self.input_ids[1..=content]);
-        self.input_ids[content + 1] = sep;
-        self.input_ids[content + 2..].fill(pad);
-        self.tokens = content + 2;
+        let special = vocab.special();
+        self.enclose(&[special.cls], sample, &[special.sep], vocab);
+    }
+
+    /// `before`, the content, `after`, padding; with origin and document where they are read.
+    ///
+    /// # Panics
+    /// If they do not fit.
+    pub fn enclose(&mut self, before: &[u32], sample: &Sample<'_>, after: &[u32], vocab: &Vocab) {
+        let content = before.len()..before.len() + sample.input_ids.len();
+        self.tokens = content.end + after.len();
+        let (ids, padding) = self.input_ids.split_at_mut(self.tokens);
+        padding.fill(vocab.special().pad.cast_signed());
+        let (ids, last) = ids.split_at_mut(content.end);
+        let (first, ids) = ids.split_at_mut(content.start);
+        for (slot, &id) in first.iter_mut().zip(before).chain(last.iter_mut().zip(after)) {
+            *slot = id.cast_signed();
+        }
+        sample.input_ids.copy_into(ids);
         if let Some(origin) = self.cells.get(ORIGIN) {
             origin.fill(-1);
-            for (slot, index) in origin[1..=content].iter_mut().zip(i16::try_from(sample.offset).unwrap_or(i16::MAX)..)
-            {
+            let first = i16::try_from(sample.offset).unwrap_or(i16::MAX);
+            for (slot, index) in origin[content.clone()].iter_mut().zip(first..) {
                 *slot = index;
             }
         }
         if let Some(document) = self.cells.get(DOCUMENT) {
             document.fill(-1);
-            write_documents(sample, &mut document[1..=content]);
+            write_documents(sample, &mut document[content]);
         }
     }
 }

@@ -16,20 +16,23 @@ pub const ORIGIN: Column<i16> = Column::new("origin");
 /// Low 31 bits of the name of the document that owns each token; −1 for frame tokens and padding.
 pub const DOCUMENT: Column<i32> = Column::new("document");
 
+/// 32 random bits for each token to predict, 0 elsewhere: what a network that fills masks samples from.
+pub const DRAWS: Column<i32> = Column::new("draws");
+
 /// The original id where the model must predict, −100 elsewhere.
 pub const LABELS: Column<i32> = Column::new("labels");
 
 /// The column (position in the row) of each anchor's positive, −1 where a position has none.
 pub const POSITIVES: Column<i16> = Column::new("positives");
 
-/// 32 random bits at each position to predict, 0 elsewhere: what a generator samples with.
-pub const DRAWS: Column<i32> = Column::new("draws");
-
 /// Segment of each token: 0 for the first and for padding, 1 for the second. Views of single segments do not make it.
 pub const TOKEN_TYPES: Column<u8> = Column::new("token_types");
 
 /// 1 in every cell of a row whose second segment is from elsewhere, 0 where it follows the first.
 pub const IS_RANDOM: Column<u8> = Column::new("is_random");
+
+/// 1 where the id differs from the original, 0 elsewhere.
+pub const REPLACED: Column<u8> = Column::new("replaced");
 
 /// What [`LABELS`] holds where nothing is predicted (the field's convention).
 pub const IGNORE: i32 = -100;

@@ -7,6 +7,7 @@
 //!
 //! Plain data only: nothing here starts a thread, opens a socket or links a C library.
 
+mod alias;
 pub mod atomic;
 pub mod batch;
 pub mod column;

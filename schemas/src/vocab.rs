@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::alias::AliasTable;
+
 /// The ids that frames and maskers put into rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -34,6 +36,7 @@ pub struct Vocab {
     special: SpecialIds,
     is_special: Vec<bool>,
     ordinary: Vec<u32>,
+    unigram: AliasTable,
 }
 
 impl Vocab {
@@ -62,7 +65,8 @@ impl Vocab {
             .map(|(id, _)| id)
             .collect();
         assert!(!ordinary.is_empty(), "a vocabulary has ordinary tokens");
-        Self { tokens, word_starts, counts, special, is_special, ordinary }
+        let unigram = AliasTable::new(ordinary.iter().map(|&id| counts[id as usize]));
+        Self { tokens, word_starts, counts, special, is_special, ordinary, unigram }
     }
 
     /// Number of ids.
@@ -106,6 +110,14 @@ impl Vocab {
     #[must_use]
     pub fn ordinary(&self) -> &[u32] {
         &self.ordinary
+    }
+
+    /// An ordinary id in proportion to its count (uniform if nothing was counted), from a uniform number below
+    /// `ordinary().len()` and 32 random bits.
+    #[inline]
+    #[must_use]
+    pub fn unigram(&self, number: u32, coin: u32) -> u32 {
+        self.ordinary[self.unigram.pick(number, coin) as usize]
     }
 
     /// The id of a token.

@@ -109,6 +109,7 @@ impl LoadPlan {
             views,
             sampler,
             seed,
+            copies,
             pieces,
             piece_tokens: width as usize - 2,
             rows_per_batch: request.rows_per_batch,

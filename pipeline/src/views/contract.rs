@@ -36,7 +36,7 @@ fn sample(ids: &[u16]) -> Sample<'_> {
 }
 
 fn item(sample: Sample<'_>, index: u64) -> Item<'_> {
-    Item { sample, index: SampleIndex(index), epoch: Epoch(2), copy: 0 }
+    Item { sample, index: SampleIndex(index), epoch: Epoch(2), copy: 0, copies: 1, pieces: 1 }
 }
 
 /// `original`, and `view` under the name `view`, with every column that either has.
@@ -61,6 +61,7 @@ fn planned(view: AnyView, width: usize) -> Vec<PlannedView> {
     };
     let name = "view".to_owned();
     let (of, frame) = if is_frame { (None, 1) } else { (Some(0), 0) };
+    let width = view.width(u32::try_from(width).expect("a row is short")) as usize;
     vec![original, PlannedView { name, wanted: columns(&view), view, of, frame, ids, width }]
 }
 
@@ -114,7 +115,7 @@ fn toml_round_trip_and_unknown_keys_are_refused() {
 fn columns_and_widths_are_as_declared() {
     for view in AnyView::examples() {
         let width = view.width(64);
-        let batch = render(&view, width as usize, &samples());
+        let batch = render(&view, 64, &samples());
         for spec in view.columns() {
             let array = batch.record().column_by_name(&format!("view.{}", spec.name)).expect("declared, so made");
             let list = arrow_array::cast::AsArray::as_fixed_size_list(array);
@@ -128,15 +129,23 @@ fn columns_and_widths_are_as_declared() {
 fn every_view_keeps_origins_and_padding() {
     for view in AnyView::examples() {
         let batch = render(&view, 64, &samples());
+        let width = view.width(64) as usize;
         let (ids, origin) = (column(&batch, INPUT_IDS), column(&batch, ORIGIN));
         let (mask, document) = (column(&batch, ATTENTION_MASK), column(&batch, DOCUMENT));
         let labels = batch.find("view", LABELS).expect("no type clash").map(|grid| grid.values().to_vec());
         for (row, content) in samples().iter().enumerate() {
-            for at in 0..64 {
-                let cell = row * 64 + at;
+            let cells = row * width..(row + 1) * width;
+            let tokens = mask[cells.clone()].iter().filter(|&&real| real == 1).count();
+            if view.of().is_some() {
+                assert_eq!(tokens, content.len() + 2, "{view:?}, row {row}: an edit has its frame's tokens");
+            }
+            let origins: Vec<i16> = origin[cells].iter().copied().filter(|&origin| origin >= 0).collect();
+            assert!(origins.is_sorted_by(|left, right| left + 1 == *right), "{view:?}, row {row}: {origins:?}");
+            for at in 0..width {
+                let cell = row * width + at;
                 let where_ = format!("{view:?}, row {row}, column {at}");
                 let label = labels.as_ref().map_or(IGNORE, |labels| labels[cell]);
-                assert_eq!(mask[cell], u8::from(at < content.len() + 2), "{where_}");
+                assert_eq!(mask[cell], u8::from(at < tokens), "{where_}");
                 if mask[cell] == 0 {
                     assert_eq!((ids[cell], origin[cell], document[cell], label), (0, -1, -1, IGNORE), "{where_}");
                 } else if let Ok(origin) = usize::try_from(origin[cell]) {
@@ -153,7 +162,8 @@ fn every_view_keeps_origins_and_padding() {
 fn full_rows_have_no_attention_mask() {
     for view in AnyView::examples() {
         let batch = render(&view, 64, &[ids(62, 1), ids(62, 2)]);
-        assert!(batch.find("view", ATTENTION_MASK).expect("no type clash").is_none(), "{view:?}");
+        let cropped = view.kind() == "crop";
+        assert_eq!(batch.find("view", ATTENTION_MASK).expect("no type clash").is_some(), cropped, "{view:?}");
     }
 }
 
@@ -188,14 +198,16 @@ proptest! {
     #[test]
     fn special_tokens_are_never_masked_unless_asked(
         content in prop::collection::vec(0_u16..12, 0..62), rate in 0.0_f64..=1.0, bernoulli: bool, specials: bool,
+        cls: bool,
     ) {
         let count = if bernoulli { Count::Bernoulli } else { Count::Exact };
-        let view = AnyView::Mask(Mask { rate, count, specials, ..Mask::default() });
+        let view = AnyView::Mask(Mask { rate, count, specials, cls, ..Mask::default() });
         let batch = render(&view, 64, std::slice::from_ref(&content));
         let ids = std::iter::once(2).chain(content.iter().copied()).chain([3]).collect::<Vec<_>>();
         let masked = masked_positions(&batch).remove(0);
-        prop_assert!(masked.iter().all(|&at| at < ids.len() && (specials || ids[at] > 4)));
-        let candidates = ids.iter().filter(|&&id| specials || id > 4).count();
+        let candidate = |id: u16| id > 4 || specials && (cls || id != 2);
+        prop_assert!(masked.iter().all(|&at| at < ids.len() && candidate(ids[at])));
+        let candidates = ids.iter().filter(|&&id| candidate(id)).count();
         if !bernoulli {
             let exact = (rate * candidates as f64 + 0.5).floor().max(1.0).min(candidates as f64);
             prop_assert!((masked.len() as f64 - exact).abs() < 0.5, "{} for {}", masked.len(), exact);
@@ -304,7 +316,7 @@ fn a_row_of_one_token_has_no_positive() {
     // A frame always has two tokens; a view of another frame may not.
     let mut columns = vec![crate::row::Values::zeros(POSITIVES.spec(), 4)];
     let keys = crate::rng::Keys::new(1, Epoch(0), "w");
-    let at = crate::rng::RowAddress { keys: &keys, sample: SampleIndex(0), copy: 0 };
+    let at = crate::rng::RowAddress { keys: &keys, sample: SampleIndex(0), copy: 0, copies: 1, pieces: 1 };
     for tokens in [0, 1] {
         let cells = crate::row::Cells { columns: &mut columns, row: 0, width: 4 };
         let mut row = crate::row::RowMut { input_ids: &mut [], tokens, cells };

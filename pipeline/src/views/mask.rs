@@ -5,27 +5,64 @@
 //! **Why.** Masked language modelling; the row that TACO, TaCL's student and the generators of ELECTRA and COCO-LM read.
 //!
 //! **Definition.** `M ⊆ candidates`, the candidates being the tokens that are not special (`[UNK]` counts as special), or
-//! all tokens with `specials = true`. `count = "exact"`: `|M| = ⌊rate · base + ½⌋`, at least 1 and at most the number of
-//! candidates, uniformly without replacement, `base` counting candidates (`"maskable"`) or all tokens of the row
-//! (`"all"`). `count = "bernoulli"`: each candidate by itself with probability `rate`. Each token of M becomes `[MASK]`,
-//! a random ordinary token (perhaps the same), or stays, with the percentages of `replace`; all three are predicted.
+//! all tokens with `specials = true`, `[CLS]` still excepted unless `cls = true`.
 //!
-//! **Columns.** `input_ids`; `labels` (the original id on M, −100 elsewhere).
+//! `count` gives the size of M, with `base` counting candidates (`"maskable"`) or all tokens of the row (`"all"`).
+//! `"exact"`: `⌊rate · base + ½⌋`, at least 1. `"stochastic_round"`: `⌊rate · base + U⌋`, `U` uniform in `[0, 1)`.
+//! `"bernoulli"`: each candidate by itself with probability `rate`. Never more than the candidates.
+//!
+//! `unit` says what M is made of. `"subword"`: candidates, uniformly without replacement. `"word"`: whole words in random
+//! order. `word_budget = "skip"` takes words until M has its size, skipping those that would overshoot (a row of nothing
+//! but longer words stays unmasked); `"words"` lets `count` and `rate` speak of words, a quarter of them at most.
+//! `"span"`: runs of words, `span = "tiles"` or `"spanbert"` (lengths and both samplers: [`SpanSampler`]). A word begins
+//! at a token without `##` (`WordPiece`) or with the mark of a space (byte-level BPE), and beside any token that is no
+//! candidate.
+//!
+//! `disjoint = true` gives the copies of a row (`data.copies = K`) masks that do not overlap: candidates (or words, or
+//! tiles) are put in random order once for all copies, and copy `k` takes the `k`-th slice of the size `τ = |M|`. If
+//! `K · τ` exceeds the `n` candidates, `τ = ⌊n / K⌋`; if even `K > n`, the slices have one candidate each, and copy `k`
+//! takes slice `k mod n`. Each mask by itself is distributed as without `disjoint`.
+//!
+//! Each token of M becomes `[MASK]`, a random ordinary token (perhaps the same), or stays, with the percentages of
+//! `replace`; all three are predicted. With `unit = "span"` one such decision holds for a whole run of adjacent tokens
+//! of M, so that spans which overlap or touch count as one. Random tokens are uniform, or as frequent as in the training
+//! split (`words = "unigram"`). Replacements are drawn for each copy by itself.
+//!
+//! **Columns.** `input_ids`; `labels` (the original id on M, −100 elsewhere); `draws` (32 random bits on M, 0 elsewhere:
+//! what a generator samples its replacements with).
 //!
 //! **Reference.** Devlin et al., *BERT*, NAACL 2019, section 3.1. Exact counts over the tokens that may be masked are
-//! those of the TensorFlow release up to its base; Bernoulli counts those of `DataCollatorForLanguageModeling` in
-//! Hugging Face `transformers`, which draws random words from the whole vocabulary where we leave out special and
-//! `[unusedN]` tokens.
+//! those of the TensorFlow release up to its base; Bernoulli counts and the skipping of words those of the collators of
+//! Hugging Face `transformers`, which draw random words from the whole vocabulary where we leave out special and
+//! `[unusedN]` tokens; stochastic rounding over all tokens that of fairseq (Liu et al., *RoBERTa*, 2019), as in COCO-LM
+//! (Meng et al., NeurIPS 2021), which spares `[CLS]`; counting words that of the released code of TaCL (Su et al., 2022).
+//! Disjoint masks: Zheng et al., *Fully-Explored Masked Language Model*, 2020. Random words by frequency: Joshi et al.,
+//! *SpanBERT*, TACL 2020. `replace = [85, 0, 15]` is ELECTRA's, `[100, 0, 0]` COCO-LM's.
 
 use std::cell::RefCell;
 
-use schemas::columns::{IGNORE, INPUT_IDS, LABELS};
+use schemas::columns::{DRAWS, IGNORE, INPUT_IDS, LABELS};
 use schemas::{ColumnSpec, Vocab};
 use serde::{Deserialize, Serialize};
 
 use super::{ORIGINAL, Source, View, ViewName};
-use crate::rng::{Rng, RowAddress};
+use crate::rng::RowAddress;
 use crate::row::RowMut;
+
+mod explored;
+pub(super) mod positions;
+pub(super) mod replace;
+mod spans;
+#[cfg(test)]
+mod tests;
+mod words;
+
+pub use positions::{Base, Count};
+pub use replace::RandomWords;
+pub use spans::SpanSampler;
+pub use words::WordBudget;
+
+use positions::{Budget, Candidates, bring_to_front, shuffle};
 
 /// Chooses, hides and labels tokens.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -41,30 +78,33 @@ pub struct Mask {
     pub base: Base,
     /// Percentages of `[MASK]`, random and unchanged; they add up to 100.
     pub replace: [u32; 3],
+    /// Where random tokens come from.
+    pub words: RandomWords,
     /// Whether special tokens (frame, separators, `[UNK]`) may be masked.
     pub specials: bool,
+    /// Whether, of these, `[CLS]` may be masked too.
+    pub cls: bool,
+    /// What is masked as a whole.
+    pub unit: Unit,
+    /// How many words are masked, where `unit` is `"word"`.
+    pub word_budget: WordBudget,
+    /// How spans are drawn, where `unit` is `"span"`.
+    pub span: SpanSampler,
+    /// Whether the masks of a row's copies are disjoint.
+    pub disjoint: bool,
 }
 
-/// How the number of masked tokens comes about.
+/// What is masked as a whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Count {
-    /// The same number in every row of a length: rounded half up, at least 1.
+pub enum Unit {
+    /// Each token for itself.
     #[default]
-    Exact,
-    /// Each token by itself.
-    Bernoulli,
-}
-
-/// What the rate is a share of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Base {
-    /// The tokens that may be masked.
-    #[default]
-    Maskable,
-    /// All tokens of the row, specials included, padding not.
-    All,
+    Subword,
+    /// The pieces of a word together.
+    Word,
+    /// Runs of whole words.
+    Span,
 }
 
 impl Default for Mask {
@@ -75,7 +115,13 @@ impl Default for Mask {
             count: Count::Exact,
             base: Base::Maskable,
             replace: [80, 10, 10],
+            words: RandomWords::Uniform,
             specials: false,
+            cls: false,
+            unit: Unit::Subword,
+            word_budget: WordBudget::Skip,
+            span: SpanSampler::Tiles,
+            disjoint: false,
         }
     }
 }
@@ -86,29 +132,42 @@ impl View for Mask {
     }
 
     fn columns(&self) -> &'static [ColumnSpec] {
-        const { &[INPUT_IDS.spec(), LABELS.spec()] }
+        const { &[INPUT_IDS.spec(), LABELS.spec(), DRAWS.spec()] }
     }
 
     fn problems(&self) -> Vec<(&'static str, String)> {
-        let mut problems = Vec::new();
-        if !(0.0..=1.0).contains(&self.rate) {
-            problems.push(("rate", format!("{} is not a share; give a number from 0 to 1", self.rate)));
-        }
+        let mut problems = self.budget().problems();
+        problems.extend(self.candidates().problems());
         if self.replace.iter().map(|&percent| u64::from(percent)).sum::<u64>() != 100 {
             problems.push(("replace", format!("{:?} must add up to 100 percent", self.replace)));
+        }
+        let counts_words = self.unit == Unit::Word && self.word_budget == WordBudget::Words;
+        if counts_words && self.rate > words::SHARE_MAX {
+            let message = format!("{} is above {}, the largest share of words masked", self.rate, words::SHARE_MAX);
+            problems.push(("rate", message));
+        }
+        if self.disjoint && self.unit == Unit::Word && self.word_budget == WordBudget::Skip {
+            let message = "words skipped by one copy would be likelier in the next; give `word_budget = \"words\"`";
+            problems.push(("disjoint", message.into()));
+        }
+        if self.disjoint && self.unit == Unit::Span && self.span == SpanSampler::Spanbert {
+            problems.push(("disjoint", "SpanBERT's spans overlap; give `span = \"tiles\"`".into()));
         }
         problems
     }
 
     fn render(&self, source: Source<'_>, vocab: &Vocab, at: &RowAddress<'_>, row: &mut RowMut<'_>) {
         POSITIONS.with_borrow_mut(|positions| {
-            self.candidates(&row.input_ids[..source.row().tokens], vocab, positions);
-            let count = match self.count {
-                Count::Exact => self.take_exact(row.tokens, positions, &mut at.rng("positions")),
-                Count::Bernoulli => self.take_bernoulli(positions, &mut at.rng("positions")),
-            };
+            let ids = &row.input_ids[..source.row().tokens];
+            self.candidates().find(ids, vocab, positions);
+            let count = self.choose(ids, vocab, at, positions);
             label(&positions[..count], row);
-            self.replace(positions, count, vocab, at, row.input_ids);
+            write_draws(&positions[..count], row, at);
+            let randoms = match self.unit {
+                Unit::Subword | Unit::Word => replace::each(positions, count, self.replace, vocab, at, row.input_ids),
+                Unit::Span => replace::runs(positions, count, self.replace, vocab, at, row.input_ids),
+            };
+            self.words.write(randoms, vocab, at, row.input_ids);
         });
     }
 }
@@ -119,71 +178,45 @@ thread_local! {
 }
 
 impl Mask {
-    /// The positions that may be masked, ascending. Written without a branch: which tokens are special is unpredictable.
-    fn candidates(&self, ids: &[i32], vocab: &Vocab, positions: &mut Vec<u16>) {
-        positions.clear();
-        positions.resize(ids.len() + 1, 0);
-        let mut count = 0;
-        for (position, &id) in (0..).zip(ids) {
-            positions[count] = position;
-            count += usize::from(self.specials | !vocab.is_special(id.cast_unsigned()));
-        }
-        positions.truncate(count);
+    fn candidates(&self) -> Candidates {
+        Candidates { specials: self.specials, cls: self.cls }
     }
 
-    /// Brings the chosen positions to the front: the first steps of a Fisher–Yates shuffle.
-    fn take_exact(&self, tokens: usize, positions: &mut [u16], rng: &mut Rng) -> usize {
-        let base = match self.base {
-            Base::Maskable => positions.len(),
-            Base::All => tokens,
-        };
-        let count = share(self.rate, base).max(1).min(positions.len());
-        let len = u32::try_from(positions.len()).expect("a row has fewer than 65,536 tokens");
-        let mut draws = rng.split(len);
-        for (chosen, left) in (0..count).zip((1..=len).rev()) {
-            positions.swap(chosen, chosen + draws.below(left) as usize);
-        }
-        count
+    fn budget(&self) -> Budget {
+        Budget { rate: self.rate, count: self.count, base: self.base }
     }
 
-    fn take_bernoulli(&self, positions: &mut [u16], rng: &mut Rng) -> usize {
-        // In units of 2^-32, so that a rate of 1 takes every word.
-        let bound = self.rate * 4_294_967_296.0;
-        let mut count = 0;
-        for index in 0..positions.len() {
-            positions[count] = positions[index];
-            count += usize::from(f64::from(rng.next_u32()) < bound);
+    /// Brings the chosen of the candidates `positions` to the front; says how many they are.
+    fn choose(&self, ids: &[i32], vocab: &Vocab, at: &RowAddress<'_>, positions: &mut Vec<u16>) -> usize {
+        // What is dealt out to the copies is drawn where all of them find it.
+        let shared = if self.disjoint { &at.shared() } else { at };
+        let part = |size, of| if self.disjoint { explored::part(size, of, at) } else { 0..size };
+        let (budget, tokens) = (self.budget(), ids.len());
+        if self.unit == Unit::Subword {
+            if self.count == Count::Bernoulli && !self.disjoint {
+                return budget.take_each(positions, at);
+            }
+            let chosen = part(budget.size(tokens, positions.len(), shared), positions.len());
+            shuffle(positions, chosen.end, &mut shared.rng("positions"));
+            return bring_to_front(positions, chosen);
         }
-        count
-    }
-
-    /// Replaces the ids of `positions[..count]`. The first pass is written without a branch, since none could be
-    /// predicted; it gathers the positions of random words behind the chosen ones.
-    fn replace(&self, positions: &mut Vec<u16>, count: usize, vocab: &Vocab, at: &RowAddress<'_>, ids: &mut [i32]) {
-        let [masked, random, _] = self.replace;
-        let mask = vocab.special().mask.cast_signed();
-        positions.resize(2 * count + 1, 0);
-        let (chosen, randoms) = positions.split_at_mut(count);
-        let mut decisions = at.rng("decisions");
-        let mut decisions = decisions.split(100);
-        let mut random_count = 0;
-        for &mut position in chosen {
-            let percent = decisions.below(100);
-            let id = &mut ids[usize::from(position)];
-            *id = if percent < masked { mask } else { *id };
-            randoms[random_count] = position;
-            random_count += usize::from((masked..masked + random).contains(&percent));
-        }
-        let mut words = at.rng("words");
-        for &position in &randoms[..random_count] {
-            let word = words.below(u32::try_from(vocab.ordinary().len()).expect("ids are 32-bit"));
-            ids[usize::from(position)] = vocab.ordinary()[word as usize].cast_signed();
+        let borders = words::borders(ids, positions, vocab);
+        let words = borders.len() - 1;
+        let size = || budget.size(tokens, positions.len(), shared);
+        match (self.unit, self.word_budget, self.span) {
+            (Unit::Word, WordBudget::Words, _) => {
+                let size = budget.size(words, words, shared).min(words::share_max(words));
+                words::take(part(size, words), &borders, positions, shared)
+            }
+            (Unit::Word, WordBudget::Skip, _) => words::fill(size(), &borders, positions, shared),
+            (_, _, SpanSampler::Tiles) => spans::take_tiles(part(size(), positions.len()), &borders, positions, shared),
+            (_, _, SpanSampler::Spanbert) => spans::fill(size(), &borders, positions, shared),
         }
     }
 }
 
 /// Notes the original ids of the chosen positions, where somebody reads labels.
-fn label(chosen: &[u16], row: &mut RowMut<'_>) {
+pub(super) fn label(chosen: &[u16], row: &mut RowMut<'_>) {
     let Some(labels) = row.cells.get(LABELS) else { return };
     labels.fill(IGNORE);
     for &position in chosen {
@@ -191,8 +224,13 @@ fn label(chosen: &[u16], row: &mut RowMut<'_>) {
     }
 }
 
-/// `rate · base`, rounded half up. The margin keeps a half a half where the product falls just below it in binary.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a row's length, and positive")]
-fn share(rate: f64, base: usize) -> usize {
-    (rate * base as f64 + 0.5 + 1e-9).floor() as usize
+/// Gives each chosen position the word of its own number, where somebody reads draws.
+fn write_draws(chosen: &[u16], row: &mut RowMut<'_>, at: &RowAddress<'_>) {
+    let Some(draws) = row.cells.get(DRAWS) else { return };
+    let mut words = vec![0; draws.len()];
+    at.rng("draws").fill(&mut words);
+    draws.fill(0);
+    for &position in chosen {
+        draws[usize::from(position)] = words[usize::from(position)].cast_signed();
+    }
 }

@@ -1,7 +1,7 @@
 //! Every way of seeing a sample: one file, one line each.
 //!
-//! A *frame* makes a row of a sample ([`original`]); an *edit* changes or annotates the row of another view ([`mask`],
-//! [`window`]). Either is a pure function of its address and of the sample.
+//! A *frame* makes a row of a sample ([`original`], [`crop`]); an *edit* changes or annotates the row of another view
+//! ([`mask`], [`corrupt`], [`window`]). Either is a pure function of its address and of the sample.
 
 use schemas::{ColumnSpec, Sample, Vocab};
 
@@ -11,6 +11,8 @@ use crate::row::{Row, RowMut};
 schemas::registry! {
     /// Every way a sample can be seen.
     pub enum AnyView: View {
+        corrupt::Corrupt,
+        crop::Crop,
         mask::Mask,
         original::Original,
         window::Window,

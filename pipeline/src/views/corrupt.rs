@@ -1,0 +1,103 @@
+//! Some tokens replaced by others, drawn blindly.
+//!
+//! **What.** Chooses positions of a row and writes a random token to each.
+//!
+//! **Why.** The control of objectives that detect or correct replacements: what is left of them without a network that
+//! makes the replacements plausible (COCO-LM's Table 3, "w. Random Replacements").
+//!
+//! **Definition.** Positions as `mask` chooses subwords, with `rate`, `count`, `base`, `specials` and `cls` of the same
+//! meaning. Each becomes an ordinary token (neither special nor `[unusedN]`), uniformly, perhaps the same.
+//!
+//! **Columns.** `input_ids`; `labels` (the original id at the chosen positions, −100 elsewhere); `replaced` (1 where the
+//! id differs from the original's, 0 elsewhere).
+//!
+//! **Reference.** Meng et al., *COCO-LM*, NeurIPS 2021, section 5.3.
+
+use std::cell::RefCell;
+
+use schemas::columns::{INPUT_IDS, LABELS, REPLACED};
+use schemas::{ColumnSpec, Vocab};
+use serde::{Deserialize, Serialize};
+
+use super::mask::positions::{Budget, Candidates};
+use super::mask::{Base, Count, RandomWords, label};
+use super::{ORIGINAL, Source, View, ViewName};
+use crate::rng::RowAddress;
+use crate::row::RowMut;
+
+/// Replaces tokens.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Corrupt {
+    /// The view whose rows are corrupted.
+    pub of: ViewName,
+    /// Share of `base` that is replaced, in `0..=1`.
+    pub rate: f64,
+    /// How the number of replaced tokens comes about.
+    pub count: Count,
+    /// What `rate` is a share of.
+    pub base: Base,
+    /// Whether special tokens may be replaced.
+    pub specials: bool,
+    /// Whether, of these, `[CLS]` may be replaced too.
+    pub cls: bool,
+}
+
+impl Default for Corrupt {
+    fn default() -> Self {
+        Self {
+            of: ORIGINAL.to_owned(),
+            rate: 0.15,
+            count: Count::Exact,
+            base: Base::Maskable,
+            specials: false,
+            cls: false,
+        }
+    }
+}
+
+impl View for Corrupt {
+    fn of(&self) -> Option<&ViewName> {
+        Some(&self.of)
+    }
+
+    fn columns(&self) -> &'static [ColumnSpec] {
+        const { &[INPUT_IDS.spec(), LABELS.spec(), REPLACED.spec()] }
+    }
+
+    fn problems(&self) -> Vec<(&'static str, String)> {
+        let mut problems = self.budget().problems();
+        problems.extend(self.candidates().problems());
+        problems
+    }
+
+    fn render(&self, source: Source<'_>, vocab: &Vocab, at: &RowAddress<'_>, row: &mut RowMut<'_>) {
+        let tokens = source.row().tokens;
+        POSITIONS.with_borrow_mut(|positions| {
+            self.candidates().find(&row.input_ids[..tokens], vocab, positions);
+            let count = self.budget().take(tokens, positions, at);
+            label(&positions[..count], row);
+            RandomWords::Uniform.write(&positions[..count], vocab, at, row.input_ids);
+        });
+        if let Some(replaced) = row.cells.get(REPLACED) {
+            for (slot, (new, old)) in replaced.iter_mut().zip(row.input_ids.iter().zip(source.row().input_ids)) {
+                *slot = u8::from(new != old);
+            }
+        }
+    }
+}
+
+thread_local! {
+    /// One row's worth of working memory, kept by each thread.
+    static POSITIONS: RefCell<Vec<u16>> = RefCell::default();
+}
+
+impl Corrupt {
+    fn candidates(&self) -> Candidates {
+        Candidates { specials: self.specials, cls: self.cls }
+    }
+
+    fn budget(&self) -> Budget {
+        Budget { rate: self.rate, count: self.count, base: self.base }
+    }
+}

@@ -1,0 +1,118 @@
+//! Spans: runs of whole words.
+//!
+//! A span has `l` words with probability `P(l) ∝ 0.8^(l − 1)`, `l` from 1 to 10: a geometric law cut off and normalized
+//! again, of mean 3.797 (Joshi et al., *SpanBERT*, TACL 2020, section 3.1).
+
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+use super::positions::shuffle;
+use crate::rng::{Rng, RowAddress};
+
+/// How spans are drawn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SpanSampler {
+    /// The candidates are cut into spans from end to end; the spans are taken in random order, the last one in part, and
+    /// its rest is the first of the next copy's where copies are disjoint. The first span is one that began before the
+    /// row and is seen from somewhere within it: borders are equally likely everywhere.
+    #[default]
+    Tiles,
+    /// A uniform candidate not chosen yet, from the start of its word `l` words to the right, until there are enough
+    /// tokens; the last span is cut. Spans may run over one another. It is how SpanBERT's released code draws; only the
+    /// number of tokens, which it rounds up, is here as `count` says.
+    Spanbert,
+}
+
+const WORDS_MAX: usize = 10;
+
+/// The law of a span's words: where, in units of 2^-32, the random words of each length but the last end.
+const LENGTHS: [u32; WORDS_MAX - 1] = ends(weights());
+
+/// The law of the words that are left of a span from one of its own words on: `P(r) ∝ Σ_{l ≥ r} P(l)`.
+const RESTS: [u32; WORDS_MAX - 1] = ends(tails(weights()));
+
+const fn weights() -> [f64; WORDS_MAX] {
+    let mut weights = [1.0; WORDS_MAX];
+    let mut at = 1;
+    while at < WORDS_MAX {
+        weights[at] = weights[at - 1] * 0.8;
+        at += 1;
+    }
+    weights
+}
+
+const fn tails(mut weights: [f64; WORDS_MAX]) -> [f64; WORDS_MAX] {
+    let mut at = WORDS_MAX - 1;
+    while at > 0 {
+        weights[at - 1] += weights[at];
+        at -= 1;
+    }
+    weights
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of 2^32 below 1")]
+const fn ends(weights: [f64; WORDS_MAX]) -> [u32; WORDS_MAX - 1] {
+    let total = tails(weights)[0];
+    let (mut ends, mut sum, mut at) = ([0; WORDS_MAX - 1], 0.0, 0);
+    while at < WORDS_MAX - 1 {
+        sum += weights[at];
+        ends[at] = (sum / total * 4_294_967_296.0) as u32;
+        at += 1;
+    }
+    ends
+}
+
+fn draw(law: &[u32; WORDS_MAX - 1], rng: &mut Rng) -> usize {
+    let word = rng.next_u32();
+    1 + law.iter().filter(|&&end| end <= word).count()
+}
+
+/// Chooses the tokens of the numbers `part` among tiles in random order.
+pub(super) fn take_tiles(part: Range<usize>, borders: &[u16], positions: &mut Vec<u16>, at: &RowAddress<'_>) -> usize {
+    let mut tiles = cut(borders, &mut at.rng("spans"));
+    let tile_count = tiles.len();
+    shuffle(&mut tiles, tile_count, &mut at.rng("positions"));
+    let dealt = tiles.into_iter().flat_map(|tile| &positions[tile]).copied();
+    *positions = dealt.skip(part.start).take(part.len()).collect();
+    positions.len()
+}
+
+/// Cuts the words into tiles: ranges of candidates.
+fn cut(borders: &[u16], rng: &mut Rng) -> Vec<Range<usize>> {
+    let words = borders.len() - 1;
+    let mut tiles = Vec::with_capacity(words);
+    let (mut begin, mut law) = (0, &RESTS);
+    while begin < words {
+        let end = (begin + draw(law, rng)).min(words);
+        tiles.push(usize::from(borders[begin])..usize::from(borders[end]));
+        (begin, law) = (end, &LENGTHS);
+    }
+    tiles
+}
+
+/// Draws spans until they cover `size` candidates.
+pub(super) fn fill(size: usize, borders: &[u16], positions: &mut Vec<u16>, at: &RowAddress<'_>) -> usize {
+    let mut rng = at.rng("spans");
+    let len = u32::try_from(positions.len()).expect("a row has fewer than 65,536 tokens");
+    let mut chosen = vec![false; positions.len()];
+    let mut count = 0;
+    while count < size {
+        let words = draw(&LENGTHS, &mut rng);
+        let anchor = rng.below(len) as usize;
+        if chosen[anchor] {
+            continue;
+        }
+        let first = borders.partition_point(|&border| usize::from(border) <= anchor) - 1;
+        let last = (first + words).min(borders.len() - 1);
+        for slot in &mut chosen[usize::from(borders[first])..usize::from(borders[last])] {
+            let new = !*slot && count < size;
+            *slot |= new;
+            count += usize::from(new);
+        }
+    }
+    let mut chosen = chosen.into_iter();
+    positions.retain(|_| chosen.next().expect("one flag for each candidate"));
+    count
+}
