@@ -3,6 +3,7 @@
 use std::any::Any;
 
 use schemas::columns::{DOCUMENT, ORIGIN};
+use schemas::manifest::Frame;
 use schemas::{BatchBuilder, Column, ColumnSpec, Element, ElementType, Sample, Vocab};
 
 /// A column of a batch in the making: `rows × width` values.
@@ -99,28 +100,31 @@ pub struct RowMut<'a> {
 }
 
 impl RowMut<'_> {
-    /// The plain frame: `[CLS]`, the content, `[SEP]`, padding; with origin and document where they are read.
+    /// The plain frame: `[CLS]`, the content, `[SEP]`, padding; with origin and document where they are read. A sample
+    /// that has these tokens inside is only padded.
     ///
     /// # Panics
     /// If the content does not fit.
     pub fn frame(&mut self, sample: &Sample<'_>, vocab: &Vocab) {
         let (content, special) = (sample.input_ids.len(), vocab.special());
         let [cls, sep, pad] = [special.cls, special.sep, special.pad].map(u32::cast_signed);
-        self.input_ids[0] = cls;
-        sample.input_ids.copy_into(&mut self.input_ids[1..=content]);
-        self.input_ids[content + 1] = sep;
-        self.input_ids[content + 2..].fill(pad);
-        self.tokens = content + 2;
+        let edge = usize::from(sample.frame == Frame::ClsSep);
+        let cells = edge..edge + content;
+        self.tokens = content + 2 * edge;
+        self.input_ids[..edge].fill(cls);
+        sample.input_ids.copy_into(&mut self.input_ids[cells.clone()]);
+        self.input_ids[cells.end..self.tokens].fill(sep);
+        self.input_ids[self.tokens..].fill(pad);
         if let Some(origin) = self.cells.get(ORIGIN) {
             origin.fill(-1);
-            for (slot, index) in origin[1..=content].iter_mut().zip(i16::try_from(sample.offset).unwrap_or(i16::MAX)..)
-            {
+            let first = i16::try_from(sample.offset).unwrap_or(i16::MAX);
+            for (slot, index) in origin[cells.clone()].iter_mut().zip(first..) {
                 *slot = index;
             }
         }
         if let Some(document) = self.cells.get(DOCUMENT) {
             document.fill(-1);
-            write_documents(sample, &mut document[1..=content]);
+            write_documents(sample, &mut document[cells]);
         }
     }
 }
