@@ -24,7 +24,7 @@ fn decode(criterion: &mut Criterion) {
     };
     let manifest = shape.write(&folder).expect("written");
     let shard = &manifest.train.shards[0];
-    let promise = Promise { vocab_size: 30_522, content_max: 510 };
+    let promise = Promise::of(&manifest);
     let path = home.path().join(&shard.path);
     let mut group = criterion.benchmark_group("shards, per token");
     group.throughput(Throughput::Elements(shard.tokens));

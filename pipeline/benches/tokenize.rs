@@ -14,10 +14,12 @@ use pipeline::prepare::{Format, PrepareConfig};
 use pipeline::shard::ShardWriter;
 use pipeline::tokenize::train::{Family, train};
 use pipeline::tokenize::{self, HfTokenizer, Tokenizer as _, TokenizerConfig};
+use schemas::SpecialIds;
 use schemas::atomic::Folder;
+use schemas::manifest::Pack;
 
-/// Content of a 512-token row.
-const CONTENT: u32 = 510;
+/// Tokens of a row.
+const ROW: u32 = 512;
 
 /// Text in memory and on disk.
 struct Text {
@@ -74,11 +76,12 @@ fn documentation(home: &Path) -> String {
 }
 
 /// Packs all documents into `sink`.
-fn pack(documents: &[Vec<u32>], mut sink: impl FnMut(Packed<'_>) -> pipeline::Result<()>) {
-    let mut packer = Packer::new(CONTENT, 3);
+fn pack(documents: &[Vec<u32>], special: SpecialIds, mut sink: impl FnMut(Packed<'_>) -> pipeline::Result<()>) {
+    let mut packer = Packer::new(Pack::Block, ROW, special);
     for (name, ids) in (0..).zip(documents) {
         packer.begin(name, 0);
         packer.extend(ids, &mut sink).expect("nothing fails here");
+        packer.end(&mut sink).expect("nothing fails here");
     }
     packer.finish(&mut sink).expect("nothing fails here");
 }
@@ -100,7 +103,7 @@ fn stages(criterion: &mut Criterion) {
         group.bench_function(name("pack"), |bencher| {
             bencher.iter(|| {
                 let mut tokens = 0;
-                pack(&documents, |sample| {
+                pack(&documents, facts.special, |sample| {
                     tokens += sample.input_ids.len();
                     Ok(())
                 });
@@ -110,8 +113,8 @@ fn stages(criterion: &mut Criterion) {
         let folder = Folder::create(home.path()).expect("there");
         group.bench_function(name("pack and write"), |bencher| {
             bencher.iter(|| {
-                let mut writer = ShardWriter::new(&folder, "train/part".into(), facts.vocab_size, 1);
-                pack(&documents, |sample| writer.write(sample));
+                let mut writer = ShardWriter::new(&folder, "train/part".into(), facts.vocab_size, Pack::Block, 1);
+                pack(&documents, facts.special, |sample| writer.write(sample));
                 writer.finish().expect("there is room")
             });
         });

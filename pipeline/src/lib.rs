@@ -11,6 +11,7 @@
 pub mod corpus;
 pub mod pack;
 pub mod prepare;
+pub mod sentences;
 pub mod shard;
 pub mod tokenize;
 

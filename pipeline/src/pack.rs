@@ -1,8 +1,18 @@
 //! Token ids to samples, within a part and never across.
 //!
-//! `block` packing (objectives.md 1.1): documents in order, a separator between two of them, cut into runs of
-//! `tokens_max − 2`; the frame adds the outer tokens. Only the last run may be shorter. A document that begins where a
-//! run begins has no separator before it: the frame already ends the row before.
+//! Four styles (objectives.md 1.1), each between [`begin`](Packer::begin) and [`end`](Packer::end) of its documents:
+//!
+//! - `block`: documents in order, a separator between two of them, cut into runs of `tokens_max − 2`; the frame adds
+//!   the outer tokens. Only the last run may be shorter. A document that begins where a run begins has no separator
+//!   before it: the frame already ends the row before.
+//! - `taco`: documents in order, each as `[CLS]` … `[SEP]`, cut into runs of exactly `tokens_max`, wherever that falls;
+//!   the rest at the end of a part is dropped. The frame adds nothing.
+//! - `document`: a run is the first `tokens_max − 2` tokens of a document; what is cut is counted.
+//! - `sentences`: a run is as many whole sentences of one document as fit `tokens_max − 3`. A longer sentence is cut
+//!   there; its last piece goes on like a sentence.
+
+use schemas::SpecialIds;
+use schemas::manifest::{Pack, PackReport};
 
 use crate::Result;
 
@@ -15,6 +25,8 @@ pub struct Packed<'a> {
     pub document_starts: &'a [u16],
     /// The documents' names.
     pub documents: &'a [u64],
+    /// Where each sentence begins; nothing unless the style keeps sentences.
+    pub sentence_starts: &'a [u16],
     /// Source of the first document.
     pub source: u16,
 }
@@ -25,33 +37,44 @@ pub type Sink<'a> = &'a mut dyn FnMut(Packed<'_>) -> Result<()>;
 /// The one open sample of a split.
 #[derive(Clone, Debug)]
 pub struct Packer {
+    pack: Pack,
     content_max: usize,
-    separator: u32,
+    special: SpecialIds,
     document: Option<(u64, u16)>,
+    /// Whether no token of the document has come yet.
     fresh: bool,
+    /// Whether some token of the document was thrown away.
+    cut: bool,
     input_ids: Vec<u32>,
     document_starts: Vec<u16>,
     documents: Vec<u64>,
+    sentence_starts: Vec<u16>,
     source: u16,
+    report: PackReport,
 }
 
 impl Packer {
-    /// A packer of samples of `content_max` tokens.
+    /// A packer of samples for rows of `tokens_max`.
     ///
     /// # Panics
-    /// If `content_max` is 0 or above 65,535.
+    /// If these have room for no content token, or for more than 65,535.
     #[must_use]
-    pub fn new(content_max: u32, separator: u32) -> Self {
+    pub fn new(pack: Pack, tokens_max: u32, special: SpecialIds) -> Self {
+        let content_max = pack.content(tokens_max);
         assert!((1..=65_535).contains(&content_max), "starts are 16-bit");
         Self {
+            pack,
             content_max: content_max as usize,
-            separator,
+            special,
             document: None,
             fresh: false,
+            cut: false,
             input_ids: Vec::with_capacity(content_max as usize),
             document_starts: Vec::new(),
             documents: Vec::new(),
+            sentence_starts: Vec::new(),
             source: 0,
+            report: PackReport::default(),
         }
     }
 
@@ -59,18 +82,72 @@ impl Packer {
     pub fn begin(&mut self, document: u64, source: u16) {
         self.document = Some((document, source));
         self.fresh = true;
+        self.cut = false;
     }
 
-    /// Appends tokens of the current document, handing over every sample that becomes full.
+    /// Appends tokens of the current document, handing over every sample that becomes full. If the style keeps
+    /// sentences, `ids` are those of one sentence; otherwise it does not matter where they are cut.
     ///
     /// # Panics
     /// If no document was begun.
-    pub fn extend(&mut self, mut ids: &[u32], sink: Sink<'_>) -> Result<()> {
-        while !ids.is_empty() {
-            if self.fresh && !self.input_ids.is_empty() {
-                self.input_ids.push(self.separator);
-                self.flush_full(sink)?;
+    pub fn extend(&mut self, ids: &[u32], sink: Sink<'_>) -> Result<()> {
+        if ids.is_empty() {
+            return Ok(());
+        }
+        match self.pack {
+            Pack::Block => {
+                if self.fresh && !self.input_ids.is_empty() {
+                    self.input_ids.push(self.special.sep);
+                    self.flush_full(sink)?;
+                }
+                self.fill(ids, sink)
             }
+            Pack::Taco => {
+                if self.fresh {
+                    self.fill(&[self.special.cls], sink)?;
+                }
+                self.fill(ids, sink)
+            }
+            Pack::Document => {
+                let room = self.content_max - self.input_ids.len();
+                let (kept, cut) = ids.split_at(room.min(ids.len()));
+                self.note_document();
+                self.input_ids.extend_from_slice(kept);
+                self.cut |= !cut.is_empty();
+                self.report.cut_tokens += cut.len() as u64;
+                Ok(())
+            }
+            Pack::Sentences => self.sentence(ids, sink),
+        }
+    }
+
+    /// Ends the document.
+    pub fn end(&mut self, sink: Sink<'_>) -> Result<()> {
+        match self.pack {
+            Pack::Block => Ok(()),
+            // A document without tokens has no frame either.
+            Pack::Taco if self.fresh => Ok(()),
+            Pack::Taco => self.fill(&[self.special.sep], sink),
+            Pack::Document | Pack::Sentences => {
+                self.report.cut_documents += u64::from(self.cut);
+                self.flush_rest(sink)
+            }
+        }
+    }
+
+    /// Hands over what is left, or drops it, as the style says. Returns what was found and cut.
+    pub fn finish(mut self, sink: Sink<'_>) -> Result<PackReport> {
+        if self.pack == Pack::Taco {
+            self.report.cut_tokens += self.input_ids.len() as u64;
+        } else {
+            self.flush_rest(sink)?;
+        }
+        Ok(self.report)
+    }
+
+    /// Appends tokens, from one sample to the next.
+    fn fill(&mut self, mut ids: &[u32], sink: Sink<'_>) -> Result<()> {
+        while !ids.is_empty() {
             self.note_document();
             let room = self.content_max - self.input_ids.len();
             let (now, later) = ids.split_at(room.min(ids.len()));
@@ -81,9 +158,19 @@ impl Packer {
         Ok(())
     }
 
-    /// Hands over what is left.
-    pub fn finish(&mut self, sink: Sink<'_>) -> Result<()> {
-        if self.input_ids.is_empty() { Ok(()) } else { self.flush(sink) }
+    /// Appends a sentence, to a sample of its own if it does not fit the open one.
+    fn sentence(&mut self, ids: &[u32], sink: Sink<'_>) -> Result<()> {
+        self.report.sentences += 1;
+        self.report.cut_sentences += u64::from(ids.len() > self.content_max);
+        for piece in ids.chunks(self.content_max) {
+            if self.input_ids.len() + piece.len() > self.content_max {
+                self.flush_rest(sink)?;
+            }
+            self.note_document();
+            self.sentence_starts.push(start(self.input_ids.len()));
+            self.input_ids.extend_from_slice(piece);
+        }
+        Ok(())
     }
 
     /// Writes down where the current document begins in the open sample, once.
@@ -95,7 +182,7 @@ impl Packer {
             return;
         }
         self.fresh = false;
-        self.document_starts.push(u16::try_from(self.input_ids.len()).expect("checked by `new`"));
+        self.document_starts.push(start(self.input_ids.len()));
         self.documents.push(document);
     }
 
@@ -103,100 +190,24 @@ impl Packer {
         if self.input_ids.len() == self.content_max { self.flush(sink) } else { Ok(()) }
     }
 
+    fn flush_rest(&mut self, sink: Sink<'_>) -> Result<()> {
+        if self.input_ids.is_empty() { Ok(()) } else { self.flush(sink) }
+    }
+
     fn flush(&mut self, sink: Sink<'_>) -> Result<()> {
-        let Self { input_ids, document_starts, documents, source, .. } = self;
-        sink(Packed { input_ids, document_starts, documents, source: *source })?;
+        let Self { input_ids, document_starts, documents, sentence_starts, source, .. } = self;
+        sink(Packed { input_ids, document_starts, documents, sentence_starts, source: *source })?;
         input_ids.clear();
         document_starts.clear();
         documents.clear();
+        sentence_starts.clear();
         Ok(())
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    const SEPARATOR: u32 = 0;
-
-    type Owned = (Vec<u32>, Vec<u16>, Vec<u64>);
-
-    /// Document `d` (from 1) of length n has tokens `100 d + 1 ..= 100 d + n`; each is handed over in pieces.
-    fn pack(lengths: &[usize], content_max: u32, piece: usize) -> Vec<Owned> {
-        let mut samples = Vec::new();
-        let mut sink = |sample: Packed<'_>| {
-            assert_eq!(u64::from(sample.source), sample.documents[0], "the source of the first document");
-            samples.push((sample.input_ids.to_vec(), sample.document_starts.to_vec(), sample.documents.to_vec()));
-            Ok(())
-        };
-        let mut packer = Packer::new(content_max, SEPARATOR);
-        for (document, &length) in (1_u16..).zip(lengths) {
-            packer.begin(u64::from(document), document);
-            let ids: Vec<u32> =
-                (1..=u32::try_from(length).expect("short")).map(|i| u32::from(document) * 100 + i).collect();
-            for ids in ids.chunks(piece) {
-                packer.extend(ids, &mut sink).expect("the sink never fails");
-            }
-        }
-        packer.finish(&mut sink).expect("the sink never fails");
-        samples
-    }
-
-    /// The laws of packing; `lengths` in, samples out.
-    fn check(lengths: &[usize], content_max: u32, samples: &[Owned]) {
-        let context = || format!("{lengths:?} into {content_max}: {samples:?}");
-        let tokens: Vec<u32> = samples.iter().flat_map(|(ids, ..)| ids.iter().copied()).collect();
-        let content: Vec<u32> = tokens.iter().copied().filter(|&id| id != SEPARATOR).collect();
-        let expected: Vec<u32> =
-            (1..).zip(lengths).flat_map(|(d, &n)| (1..).take(n).map(move |i| d * 100 + i)).collect();
-        assert_eq!(content, expected, "tokens are conserved and in order: {}", context());
-        for (index, (ids, starts, documents)) in samples.iter().enumerate() {
-            let full = ids.len() == content_max as usize;
-            assert!(full || (index + 1 == samples.len() && !ids.is_empty()), "only the last is short: {}", context());
-            assert_eq!((starts.len(), starts[0]), (documents.len(), 0), "{}", context());
-            assert_ne!(ids[0], SEPARATOR, "no row begins with a separator: {}", context());
-            for (at, &id) in ids.iter().enumerate().filter(|&(_, &id)| id != SEPARATOR) {
-                let owner = starts.partition_point(|&start| usize::from(start) <= at) - 1;
-                assert_eq!(u64::from(id / 100), documents[owner], "every token knows its document: {}", context());
-            }
-            for &start in &starts[1..] {
-                assert_eq!(ids[usize::from(start) - 1], SEPARATOR, "separators stand between documents: {}", context());
-            }
-            let last = index + 1 == samples.len() || ids[ids.len() - 1] != SEPARATOR;
-            let separators = ids.iter().filter(|&&id| id == SEPARATOR).count();
-            assert_eq!(separators, starts.len() - usize::from(last), "{}", context());
-        }
-    }
-
-    #[test]
-    fn every_packing_of_six_documents_of_four_tokens() {
-        for count in 0..=6_u32 {
-            for code in 0..5_usize.pow(count) {
-                let lengths: Vec<usize> = (0..count).map(|digit| code / 5_usize.pow(digit) % 5).collect();
-                for content_max in [1, 2, 3, 4, 5, 7] {
-                    let samples = pack(&lengths, content_max, 4);
-                    check(&lengths, content_max, &samples);
-                }
-            }
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn packing_conserves_tokens(lengths in prop::collection::vec(0_usize..60, 0..30), content_max in 1_u32..90, piece in 1_usize..40) {
-            let samples = pack(&lengths, content_max, piece);
-            check(&lengths, content_max, &samples);
-            prop_assert_eq!(samples, pack(&lengths, content_max, 1000), "pieces leave no trace");
-        }
-    }
-
-    #[test]
-    fn a_separator_stands_between_two_documents_of_a_row() {
-        let samples = pack(&[2, 3, 1], 4, 10);
-        let expected =
-            [(vec![101, 102, 0, 201], vec![0, 3], vec![1, 2]), (vec![202, 203, 0, 301], vec![0, 3], vec![2, 3])];
-        assert_eq!(samples, expected);
-    }
+fn start(index: usize) -> u16 {
+    u16::try_from(index).expect("checked by `new`")
 }
+
+#[cfg(test)]
+mod tests;

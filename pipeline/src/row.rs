@@ -3,6 +3,7 @@
 use std::any::Any;
 
 use schemas::columns::{DOCUMENT, ORIGIN};
+use schemas::manifest::Frame;
 use schemas::{BatchBuilder, Column, ColumnSpec, Element, ElementType, Sample, Vocab};
 
 /// A column of a batch in the making: `rows × width` values.
@@ -99,13 +100,17 @@ pub struct RowMut<'a> {
 }
 
 impl RowMut<'_> {
-    /// The plain frame: `[CLS]`, the content, `[SEP]`, padding; with origin and document where they are read.
+    /// The plain frame: `[CLS]`, the content, `[SEP]`, padding; with origin and document where they are read. A sample
+    /// that has these tokens inside is only padded.
     ///
     /// # Panics
     /// If the content does not fit.
     pub fn frame(&mut self, sample: &Sample<'_>, vocab: &Vocab) {
         let special = vocab.special();
-        self.enclose(&[special.cls], sample, &[special.sep], vocab);
+        match sample.frame {
+            Frame::ClsSep => self.enclose(&[special.cls], sample, &[special.sep], vocab),
+            Frame::None => self.enclose(&[], sample, &[], vocab),
+        }
     }
 
     /// `before`, the content, `after`, padding; with origin and document where they are read.

@@ -19,6 +19,10 @@ pub const DOCUMENT: Column<i32> = Column::new("document");
 /// 32 random bits for each token to predict, 0 elsewhere: what a network that fills masks samples from.
 pub const DRAWS: Column<i32> = Column::new("draws");
 
+/// Whether the second segment of a pair is a random one: 1 if it is, 0 if it follows the first. The same value in every
+/// cell of a row, padding included, so that the column has the shape of all others; readers use column 0.
+pub const IS_RANDOM: Column<u8> = Column::new("is_random");
+
 /// The original id where the model must predict, −100 elsewhere.
 pub const LABELS: Column<i32> = Column::new("labels");
 
@@ -27,9 +31,6 @@ pub const POSITIVES: Column<i16> = Column::new("positives");
 
 /// Segment of each token: 0 for the first and for padding, 1 for the second. Views of single segments do not make it.
 pub const TOKEN_TYPES: Column<u8> = Column::new("token_types");
-
-/// 1 in every cell of a row whose second segment is from elsewhere, 0 where it follows the first.
-pub const IS_RANDOM: Column<u8> = Column::new("is_random");
 
 /// 1 where the id differs from the original, 0 elsewhere.
 pub const REPLACED: Column<u8> = Column::new("replaced");

@@ -55,6 +55,9 @@ pub struct Manifest {
     pub tokens_max: u32,
     /// How documents were packed.
     pub pack: Pack,
+    /// Whether frames add tokens of their own; absent where they do.
+    #[serde(default, skip_serializing_if = "Frame::is_default")]
+    pub frame: Frame,
     /// The training split.
     pub train: Split,
     /// The validation split; may be empty.
@@ -92,15 +95,66 @@ pub enum Pack {
     /// Content cut to `tokens_max − 2`, a separator between documents, no frame tokens.
     #[default]
     Block,
+    /// Every document with its own `[CLS]` and `[SEP]`, one after another, cut into exactly `tokens_max`; what is left at
+    /// the end of a part is dropped. As TACO's released code does.
+    Taco,
+    /// A sample is the first `tokens_max − 2` tokens of a document.
+    Document,
+    /// A sample is a run of whole sentences of one document, of `tokens_max − 3` tokens at most, and says where each
+    /// begins: what segments and pairs are made of.
+    Sentences,
 }
 
 impl Pack {
-    /// Content tokens of a full sample.
+    /// Content tokens of a full sample. 0 if `tokens_max` has no room for any.
     #[must_use]
     pub fn content(self, tokens_max: u32) -> u32 {
         match self {
-            Self::Block => tokens_max - 2,
+            Self::Block | Self::Document => tokens_max.saturating_sub(2),
+            Self::Taco => tokens_max,
+            Self::Sentences => tokens_max.saturating_sub(3),
         }
+    }
+
+    /// What a frame adds to such samples.
+    #[must_use]
+    pub fn frame(self) -> Frame {
+        if self == Self::Taco { Frame::None } else { Frame::ClsSep }
+    }
+
+    /// Whether samples say where their sentences begin.
+    #[must_use]
+    pub fn keeps_sentences(self) -> bool {
+        self == Self::Sentences
+    }
+
+    /// The name in configurations.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Block => "block",
+            Self::Taco => "taco",
+            Self::Document => "document",
+            Self::Sentences => "sentences",
+        }
+    }
+}
+
+/// What a frame adds around the content of a sample.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Frame {
+    /// `[CLS]` before and `[SEP]` behind.
+    #[default]
+    ClsSep,
+    /// Nothing: these tokens are inside the sample already.
+    None,
+}
+
+impl Frame {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+    fn is_default(&self) -> bool {
+        *self == Self::default()
     }
 }
 
@@ -172,6 +226,37 @@ pub struct CorpusReport {
     pub unknown: u64,
     /// Lines or documents rejected or repaired, by reason.
     pub rejected: BTreeMap<String, u64>,
+    /// What packing found and cut; absent where there is nothing to tell.
+    #[serde(default, skip_serializing_if = "PackReport::is_empty")]
+    pub packing: PackReport,
+}
+
+/// What packing found and cut, over both splits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PackReport {
+    /// Sentences, where they are kept.
+    pub sentences: u64,
+    /// Sentences that were longer than a sample, hence cut.
+    pub cut_sentences: u64,
+    /// Documents that were longer than a sample, hence truncated.
+    pub cut_documents: u64,
+    /// Tokens that no sample holds: those of truncated documents, or those left at the end of a part.
+    pub cut_tokens: u64,
+}
+
+impl PackReport {
+    /// Adds another's counts.
+    pub fn add(&mut self, other: &Self) {
+        self.sentences += other.sentences;
+        self.cut_sentences += other.cut_sentences;
+        self.cut_documents += other.cut_documents;
+        self.cut_tokens += other.cut_tokens;
+    }
+
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl CorpusReport {
@@ -185,6 +270,7 @@ impl CorpusReport {
         for (reason, count) in &other.rejected {
             *self.rejected.entry(reason.clone()).or_default() += count;
         }
+        self.packing.add(&other.packing);
     }
 }
 
@@ -233,6 +319,7 @@ mod tests {
             },
             tokens_max: 128,
             pack: Pack::Block,
+            frame: Frame::ClsSep,
             train: Split {
                 shards: vec![Shard {
                     path: "train/part-00000-00.parquet".into(),
@@ -262,6 +349,26 @@ mod tests {
             assert!(Manifest::from_json(&damaged).is_err(), "byte {index} of {}", bytes.len());
         }
         assert!(Manifest::from_json(&bytes[..bytes.len() - 1]).is_err(), "a cut tail");
+    }
+
+    #[test]
+    fn what_is_usual_is_not_written() {
+        let plain = String::from_utf8(example().to_json()).expect("JSON is UTF-8");
+        assert!(!plain.contains("frame") && !plain.contains("packing"), "{plain}");
+        let packing = PackReport { cut_tokens: 5, ..PackReport::default() };
+        let corpus = CorpusReport { packing, ..CorpusReport::default() };
+        let taco = Manifest { pack: Pack::Taco, frame: Pack::Taco.frame(), corpus, ..example() };
+        let bytes = taco.to_json();
+        assert!(String::from_utf8_lossy(&bytes).contains("\"frame\": \"none\""));
+        let back = Manifest::from_json(&bytes).expect("as written");
+        assert_eq!((back.pack, back.frame, back.corpus), (taco.pack, taco.frame, taco.corpus));
+    }
+
+    #[test]
+    fn packs_have_the_names_of_configurations() {
+        for pack in [Pack::Block, Pack::Taco, Pack::Document, Pack::Sentences] {
+            assert_eq!(serde_json::to_value(pack).expect("a name"), pack.name());
+        }
     }
 
     #[test]

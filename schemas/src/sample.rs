@@ -10,6 +10,10 @@
 //! | `document_starts` | `list<uint16>` | where each document's tokens begin within the row; the first is 0, also for a continued document |
 //! | `documents` | `list<uint64>` | [`Document::hash`](crate::Document::hash) of each, as many as `document_starts` |
 //! | `source` | `uint16` | the source of the row's first document |
+//! | `sentence_starts` | `list<uint16>` | where each sentence begins within the row; the first is 0, also for a continued sentence |
+//!
+//! The last column is there only if the manifest's `pack` is `sentences`. If the manifest's `frame` is `none` (pack
+//! `taco`), `input_ids` are whole rows, every document with its own `[CLS]` and `[SEP]`.
 //!
 //! All items are non-null. Row groups hold at most [`ROWS_PER_GROUP`] rows. `input_ids` is written
 //! `BYTE_STREAM_SPLIT` without dictionary, zstd level 1. A reader must refuse another schema, an id outside the
@@ -20,20 +24,24 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
+use crate::manifest::Frame;
+
 /// Rows per row group: the unit of shuffling and of decoding. 2048 rows of 510 `uint16` are 2 MiB, about 5 ms to decode.
 pub const ROWS_PER_GROUP: usize = 2048;
 
-/// The Arrow schema of a shard for a vocabulary of `vocab_size` ids.
+/// The Arrow schema of a shard for a vocabulary of `vocab_size` ids, with sentences or without.
 #[must_use]
-pub fn shard_schema(vocab_size: u32) -> SchemaRef {
+pub fn shard_schema(vocab_size: u32, sentences: bool) -> SchemaRef {
     let list =
         |name: &str, item: DataType| Field::new(name, DataType::List(Arc::new(Field::new("item", item, false))), false);
-    Arc::new(Schema::new(vec![
+    let mut fields = vec![
         list("input_ids", id_type(vocab_size)),
         list("document_starts", DataType::UInt16),
         list("documents", DataType::UInt64),
         Field::new("source", DataType::UInt16, false),
-    ]))
+    ];
+    fields.extend(sentences.then(|| list("sentence_starts", DataType::UInt16)));
+    Arc::new(Schema::new(fields))
 }
 
 /// The narrowest type that holds every id of the vocabulary.
@@ -118,6 +126,10 @@ pub struct Sample<'a> {
     pub document_starts: &'a [u16],
     /// The documents' 64-bit names, as many as `document_starts`.
     pub documents: &'a [u64],
+    /// Where each sentence begins, counted from the *stored* sample's first token; nothing where they are not kept.
+    pub sentence_starts: &'a [u16],
+    /// What a frame adds around the tokens.
+    pub frame: Frame,
     /// Source of the stored sample's first document.
     pub source: u16,
     /// Offset of this piece within the stored sample; 0 for a whole sample.
@@ -152,6 +164,8 @@ mod tests {
             input_ids: TokenIds::U16(&ids),
             document_starts: &[0, 3],
             documents: &[100, 200],
+            sentence_starts: &[],
+            frame: Frame::ClsSep,
             source: 0,
             offset: 0,
         };

@@ -54,9 +54,7 @@ pub(crate) fn shard(file: &Path, rows: usize) -> anyhow::Result<()> {
         shard.groups,
         count(shard.bytes)
     ));
-    let content_max = manifest.pack.content(manifest.tokens_max);
-    let promise = Promise { vocab_size: vocab.size(), content_max };
-    let reader = ShardReader::open(file.to_owned(), shard, promise).map_err(pipeline::Error::from)?;
+    let reader = ShardReader::open(file.to_owned(), shard, Promise::of(&manifest)).map_err(pipeline::Error::from)?;
     let mut shown = 0;
     for group in 0..shard.groups.len() {
         let group = reader.read(group).map_err(pipeline::Error::from)?;

@@ -22,6 +22,22 @@ pub(crate) fn run(args: &ConfigArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// How documents became samples, in words.
+fn packing(summary: &Summary) -> String {
+    let report = &summary.corpus.packing;
+    let mut text = format!("packed as `{}`", summary.pack.name());
+    let counts = [
+        (report.sentences, "sentences"),
+        (report.cut_sentences, "of them longer than a sample, cut"),
+        (report.cut_documents, "documents longer than a sample, truncated"),
+        (report.cut_tokens, "tokens in no sample"),
+    ];
+    for (number, what) in counts.iter().filter(|(number, _)| *number > 0) {
+        text.push_str(&format!(", {} {what}", count(*number)));
+    }
+    text
+}
+
 /// Draws the progress after each part.
 struct Watcher {
     bar: Option<Progress>,
@@ -76,6 +92,7 @@ fn report(summary: &Summary, folder: &str) {
         summary.tokens_per_word(),
         100.0 * summary.unknown_rate(),
     ));
+    line(format_args!("  {}", packing(summary)));
     line(format_args!(
         "  {} samples to train on, {} to validate on; {:.2} % of their rows would be padding",
         count(summary.train.0),

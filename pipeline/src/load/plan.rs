@@ -100,7 +100,7 @@ impl LoadPlan {
         let options = SamplerOptions { pieces, copies, seed, order, window_blocks, fraction };
         let sampler = wide_enough(split, options, request.rows_per_batch);
         let lanes = narrow_enough(lanes, &sampler, request.rows_per_batch);
-        let promise = Promise { vocab_size: request.manifest.tokenizer.vocab_size, content_max: content };
+        let promise = Promise::of(request.manifest);
         Ok(Self {
             folder: request.folder.to_owned(),
             split: split.clone(),

@@ -126,14 +126,14 @@ fn an_epoch_shows_every_token_once() {
 fn shards_read_back_as_written() {
     for vocab_size in [1000, 70_000] {
         let home = home(&Synthetic { lengths: 0..63, vocab_size, ..Synthetic::default() });
-        let promise = Promise { vocab_size, content_max: 62 };
+        let promise = Promise::of(&home.manifest);
         for shard in home.manifest.train.shards.iter().chain(&home.manifest.valid.shards) {
             let reader = ShardReader::open(home.folder.path().join(&shard.path), shard, promise).expect("as written");
             let mut content = ContentHasher::default();
             let mut tokens = 0;
             for group in (0..shard.groups.len()).map(|group| reader.read(group).expect("good")) {
                 for sample in (0..group.rows()).map(|row| group.sample(row)) {
-                    content.row(sample.input_ids, sample.document_starts, sample.documents, sample.source);
+                    content.row(&sample);
                     tokens += sample.input_ids.len() as u64;
                 }
             }

@@ -5,7 +5,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use schemas::atomic::Folder;
-use schemas::manifest::{CorpusReport, VERSION};
+use schemas::manifest::{CorpusReport, Pack, VERSION};
 use schemas::{Manifest, Split};
 use tracing::warn;
 
@@ -23,7 +23,9 @@ const UNKNOWN_RATE_MAX: f64 = 0.05;
 /// What a run found and did.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
-    /// Documents, words, tokens, and rejected lines by reason.
+    /// How documents became samples.
+    pub pack: Pack,
+    /// Documents, words, tokens, what packing cut, and rejected lines by reason.
     pub corpus: CorpusReport,
     /// Lines or documents looked at.
     pub lines: u64,
@@ -186,6 +188,7 @@ impl<'a> Fold<'a> {
         let rows = train.0 + valid.0 + self.rows_thrown_away;
         let shards = self.train.shards.iter().chain(&self.valid.shards);
         Summary {
+            pack: self.preparation.config.pack,
             corpus: self.corpus.clone(),
             lines: self.lines,
             parts_made: self.made,
@@ -215,6 +218,7 @@ impl<'a> Fold<'a> {
             tokenizer: facts.manifest.clone(),
             tokens_max: self.preparation.config.tokens_max,
             pack: self.preparation.config.pack,
+            frame: self.preparation.config.pack.frame(),
             train: std::mem::take(&mut self.train),
             valid: std::mem::take(&mut self.valid),
             corpus: std::mem::take(&mut self.corpus),

@@ -14,6 +14,7 @@ use super::{Preparation, PrepareOptions, Progress};
 use crate::Result;
 use crate::corpus::{Complaint, Found, Part, Reason};
 use crate::pack::{Packed, Packer};
+use crate::sentences;
 use crate::shard::ShardWriter;
 
 /// Complaints that are worth a line in the log.
@@ -173,9 +174,10 @@ impl<'a> PartMaker<'a> {
         let facts = preparation.tokenizer.facts();
         let (config, size) = (&preparation.config, facts.manifest.vocab_size);
         let split = |name: &str| Split {
-            packer: Packer::new(config.pack.content(config.tokens_max), facts.special().sep),
+            packer: Packer::new(config.pack, config.tokens_max, facts.special()),
             writer: folder.map(|folder| {
-                ShardWriter::new(folder, format!("{name}/part-{:05}", part.index), size, config.zstd_level)
+                let prefix = format!("{name}/part-{:05}", part.index);
+                ShardWriter::new(folder, prefix, size, config.pack, config.zstd_level)
             }),
             rows: 0,
         };
@@ -229,20 +231,27 @@ impl<'a> PartMaker<'a> {
             writer.as_mut().map_or(Ok(()), |writer| watch.during(Stage::Write, || writer.write(sample)))
         };
         packer.begin(hash, document.source);
-        watch.during(Stage::Tokenize, || {
-            preparation.tokenizer.encode(&document.text, &mut |ids| {
-                watch.during(Stage::Pack, || {
-                    tokens += ids.len() as u64;
-                    unknown += ids.iter().filter(|&&id| Some(id) == unknown_id).count() as u64;
-                    if !is_valid {
-                        for &id in ids {
-                            counts[id as usize] += 1;
-                        }
+        let mut take = |ids: &[u32]| {
+            watch.during(Stage::Pack, || {
+                tokens += ids.len() as u64;
+                unknown += ids.iter().filter(|&&id| Some(id) == unknown_id).count() as u64;
+                if !is_valid {
+                    for &id in ids {
+                        counts[id as usize] += 1;
                     }
-                    packer.extend(ids, &mut sink)
-                })
+                }
+                packer.extend(ids, &mut sink)
             })
+        };
+        watch.during(Stage::Tokenize, || {
+            if preparation.config.pack.keeps_sentences() {
+                let starts = sentences::starts(&document.text);
+                preparation.tokenizer.encode_runs(&document.text, &starts, &mut take)
+            } else {
+                preparation.tokenizer.encode(&document.text, &mut take)
+            }
         })?;
+        watch.during(Stage::Pack, || packer.end(&mut sink))?;
         self.progress.add_text(document.text.len(), tokens);
         if tokens == 0 {
             *self.report.rejected.entry(Reason::EmptyDocument.to_string()).or_default() += 1;
@@ -259,13 +268,15 @@ impl<'a> PartMaker<'a> {
     /// Completes the shards, then writes the record.
     fn commit(self) -> Result<Outcome> {
         let Self { preparation, part, folder, options, watch, .. } = self;
-        let shards = |split: Split| {
-            let Split { mut packer, mut writer, mut rows } = split;
+        let mut report = self.report;
+        let mut shards = |split: Split| {
+            let Split { packer, mut writer, mut rows } = split;
             watch.during(Stage::Write, || {
-                packer.finish(&mut |sample| {
+                let packing = packer.finish(&mut |sample| {
                     rows += 1;
                     writer.as_mut().map_or(Ok(()), |writer| writer.write(sample))
                 })?;
+                report.packing.add(&packing);
                 Ok::<_, crate::Error>((writer.map_or(Ok(Vec::new()), ShardWriter::finish)?, rows))
             })
         };
@@ -279,7 +290,7 @@ impl<'a> PartMaker<'a> {
             settings: preparation.settings.clone(),
             train,
             valid,
-            report: self.report,
+            report,
             lines: self.lines,
             examples: self.examples.iter().map(example).collect::<Result<_>>()?,
             counts: sparse(&self.counts),

@@ -3,6 +3,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use schemas::atomic::faults;
+use schemas::manifest::Pack;
+use schemas::{Manifest, Sample};
 
 use super::*;
 use crate::load;
@@ -37,6 +39,17 @@ impl Home {
             ..PrepareConfig::default()
         };
         Self { folder, config }
+    }
+
+    /// The same, packed otherwise, and with a document of many sentences in each file.
+    fn packed(pack: Pack) -> Self {
+        let mut home = Self::new();
+        home.config.pack = pack;
+        for file in 0..3 {
+            let text = "The cat sat on the mat. It's 中文。A cat? The mat! ".repeat(3 + file);
+            write_all(home.folder.path(), &[(format!("in/many-{file}.txt").as_str(), text)]);
+        }
+        home
     }
 
     fn config(&self, folder: &str, lanes: usize) -> PrepareConfig {
@@ -78,17 +91,21 @@ fn records(files: &BTreeMap<String, Vec<u8>>) -> usize {
     files.keys().filter(|name| name.starts_with("parts/")).count()
 }
 
+const PACKS: [Pack; 4] = [Pack::Block, Pack::Taco, Pack::Document, Pack::Sentences];
+
 #[test]
 fn the_bytes_do_not_depend_on_the_number_of_lanes() {
-    let home = Home::new();
-    let one = prepare(&home.config("one", 1)).expect("prepared");
-    let expected = files(&home.folder.path().join("one"));
-    assert!(records(&expected) >= 10, "too few parts to prove anything");
-    for lanes in [2, 4] {
-        let name = lanes.to_string();
-        let summary = prepare(&home.config(&name, lanes)).expect("prepared");
-        assert!(files(&home.folder.path().join(&name)) == expected, "{lanes} lanes");
-        assert_eq!((&summary.corpus, summary.rows), (&one.corpus, one.rows));
+    for pack in PACKS {
+        let home = Home::packed(pack);
+        let one = prepare(&home.config("one", 1)).expect("prepared");
+        let expected = files(&home.folder.path().join("one"));
+        assert!(records(&expected) >= 10, "too few parts to prove anything");
+        for lanes in [2, 4] {
+            let name = lanes.to_string();
+            let summary = prepare(&home.config(&name, lanes)).expect("prepared");
+            assert!(files(&home.folder.path().join(&name)) == expected, "{lanes} lanes");
+            assert_eq!((&summary.corpus, summary.rows), (&one.corpus, one.rows));
+        }
     }
 }
 
@@ -107,7 +124,12 @@ fn a_second_run_has_nothing_to_do() {
 /// The disk fails after ever more writes; each run goes on where the one before ended.
 #[test]
 fn faults_cost_only_the_parts_in_hand() {
-    let home = Home::new();
+    for pack in [Pack::Block, Pack::Sentences] {
+        faults_cost_only_the_parts_in_hand_of(&Home::packed(pack));
+    }
+}
+
+fn faults_cost_only_the_parts_in_hand_of(home: &Home) {
     prepare(&home.config("whole", 1)).expect("prepared");
     let whole = files(&home.folder.path().join("whole"));
     let (mut between, mut torn) = (0, 0);
@@ -249,7 +271,7 @@ fn shards_hold_the_tokens_of_their_split() {
     let summary = home.run().expect("prepared");
     let manifest = load::open(&home.config.folder).expect("a manifest");
     let vocab = load::read_vocab(&home.config.folder, &manifest).expect("a vocabulary");
-    let promise = Promise { vocab_size: vocab.size(), content_max: 14 };
+    let promise = Promise::of(&manifest);
     let separator = manifest.tokenizer.special.sep;
     let (mut counts, mut separators) = (vec![0; vocab.size() as usize], 0);
     let mut sides = [BTreeSet::new(), BTreeSet::new()];
@@ -273,6 +295,63 @@ fn shards_hold_the_tokens_of_their_split() {
     assert!((40..110).contains(&sides[1].len()), "about 30 % of 240 documents are held out: {}", sides[1].len());
     assert_eq!(summary.stored_tokens, summary.corpus.tokens + separators, "tokens are conserved");
     assert_eq!((summary.train.1, summary.valid.1), (manifest.train.tokens(), manifest.valid.tokens()));
+}
+
+/// Hands every sample of the prepared folder to `see`.
+fn see_samples(home: &Home, mut see: impl FnMut(&Sample<'_>)) -> Manifest {
+    let manifest = load::open(&home.config.folder).expect("a manifest");
+    for shard in manifest.train.shards.iter().chain(&manifest.valid.shards) {
+        let path = home.config.folder.join(&shard.path);
+        let reader = ShardReader::open(path, shard, Promise::of(&manifest)).expect("whole");
+        let group = reader.read(0).expect("one row group");
+        (0..group.rows()).for_each(|row| see(&group.sample(row)));
+    }
+    manifest
+}
+
+#[test]
+fn every_style_keeps_its_shape_and_its_tokens() {
+    for pack in PACKS {
+        let home = Home::packed(pack);
+        let summary = home.run().expect("prepared");
+        let (mut tokens, mut specials, mut sentences) = (0, 0, 0);
+        let manifest = see_samples(&home, |sample| {
+            let length = sample.input_ids.len() as u64;
+            tokens += length;
+            specials += sample.input_ids.iter().filter(|&id| id == 2 || id == 3).count() as u64;
+            sentences += sample.sentence_starts.len() as u64;
+            assert_eq!(sample.frame, pack.frame());
+            assert_eq!(sample.sentence_starts.is_empty(), pack != Pack::Sentences);
+            assert!(sample.documents.len() == 1 || matches!(pack, Pack::Block | Pack::Taco), "{sample:?}");
+            assert!(length == 16 || pack != Pack::Taco, "{sample:?}");
+        });
+        let packing = summary.corpus.packing;
+        assert_eq!((manifest.pack, manifest.frame, manifest.corpus.packing), (pack, pack.frame(), packing));
+        let dropped_specials = if pack == Pack::Taco { 2 * summary.corpus.documents - specials } else { 0 };
+        assert_eq!(tokens - specials + packing.cut_tokens - dropped_specials, summary.corpus.tokens, "{pack:?}");
+        assert_eq!(packing.cut_documents > 0, pack == Pack::Document);
+        assert_eq!(packing.cut_tokens > 0, matches!(pack, Pack::Document | Pack::Taco));
+        // A document of many: four sentences, repeated; the others are a sentence each, a few of two.
+        assert_eq!(packing.sentences, if pack == Pack::Sentences { sentences } else { 0 });
+    }
+}
+
+#[test]
+fn sentences_begin_where_the_splitter_says() {
+    let home = Home::packed(Pack::Sentences);
+    home.run().expect("prepared");
+    let mut many = Vec::new();
+    see_samples(&home, |sample| {
+        let ends = sample.sentence_starts.iter().copied().skip(1).map(usize::from).chain([sample.input_ids.len()]);
+        let runs = sample.sentence_starts.iter().map(|&start| usize::from(start)).zip(ends);
+        if sample.sentence_starts.len() >= 3 {
+            many.extend(runs.map(|(start, end)| sample.input_ids.slice(start..end).iter().collect::<Vec<u32>>()));
+        }
+    });
+    let tokenizer = testing::tokenizer("wordpiece");
+    let known = ["The cat sat on the mat.", "It's 中文。", "A cat?", "The mat!"].map(|text| tokenizer.ids(text));
+    let known = known.map(|ids| ids.expect("encodable"));
+    assert!(many.len() > 20 && many.iter().all(|sentence| known.contains(sentence)), "{many:?}");
 }
 
 #[test]

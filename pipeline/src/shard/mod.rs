@@ -4,7 +4,8 @@
 //!
 //! BLAKE3 over the decoded rows, whatever their compression. Each row contributes, as little-endian integers: the
 //! number of its ids (`u32`), the ids (`u32` each, also where the file stores `uint16`), the number of its documents
-//! (`u32`), their starts (`u16` each), their names (`u64` each), and its source (`u16`).
+//! (`u32`), their starts (`u16` each), their names (`u64` each), and its source (`u16`); and, where sentences are kept,
+//! their number (`u32`) and their starts (`u16` each).
 
 pub mod groups;
 pub mod reader;
@@ -13,7 +14,7 @@ pub mod writer;
 
 pub use writer::ShardWriter;
 
-use schemas::TokenIds;
+use schemas::{Sample, TokenIds};
 
 /// The content hash in the making.
 #[derive(Clone, Debug, Default)]
@@ -24,7 +25,8 @@ pub struct ContentHasher {
 
 impl ContentHasher {
     /// Adds a row.
-    pub fn row(&mut self, input_ids: TokenIds<'_>, document_starts: &[u16], documents: &[u64], source: u16) {
+    pub fn row(&mut self, sample: &Sample<'_>) {
+        let Sample { input_ids, document_starts, documents, sentence_starts, source, .. } = sample;
         let count = |length: usize| u32::try_from(length).expect("a row has fewer than 65,536 tokens").to_le_bytes();
         self.buffer.extend_from_slice(&count(input_ids.len()));
         match input_ids {
@@ -35,6 +37,11 @@ impl ContentHasher {
         self.buffer.extend(document_starts.iter().flat_map(|start| start.to_le_bytes()));
         self.buffer.extend(documents.iter().flat_map(|document| document.to_le_bytes()));
         self.buffer.extend_from_slice(&source.to_le_bytes());
+        // A row that keeps sentences has at least one.
+        if !sentence_starts.is_empty() {
+            self.buffer.extend_from_slice(&count(sentence_starts.len()));
+            self.buffer.extend(sentence_starts.iter().flat_map(|start| start.to_le_bytes()));
+        }
         // BLAKE3 is several times faster on long inputs.
         if self.buffer.len() >= 1 << 16 {
             self.hasher.update(&self.buffer);

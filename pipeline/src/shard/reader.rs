@@ -12,7 +12,8 @@ use arrow_schema::SchemaRef;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 use parquet::file::metadata::RowGroupMetaData;
 use schemas::sample::shard_schema;
-use schemas::{Sample, Shard, TokenIds};
+use schemas::manifest::Frame;
+use schemas::{Manifest, Sample, Shard, TokenIds};
 
 use crate::error::Error;
 
@@ -37,6 +38,23 @@ pub struct Promise {
     pub vocab_size: u32,
     /// Content tokens of a sample, at most.
     pub content_max: u32,
+    /// What a frame adds around them.
+    pub frame: Frame,
+    /// Whether samples say where their sentences begin.
+    pub sentences: bool,
+}
+
+impl Promise {
+    /// The promise of a manifest.
+    #[must_use]
+    pub fn of(manifest: &Manifest) -> Self {
+        Self {
+            vocab_size: manifest.tokenizer.vocab_size,
+            content_max: manifest.pack.content(manifest.tokens_max),
+            frame: manifest.frame,
+            sentences: manifest.pack.keeps_sentences(),
+        }
+    }
 }
 
 /// A shard whose file is the one that the manifest names: its length, its BLAKE3, its schema and its row groups agree.
@@ -59,7 +77,7 @@ impl ShardReader {
                 reader.damage(None, format!("row groups of {found:?} rows, the manifest says {:?}", shard.groups))
             );
         }
-        let expected = shard_schema(promise.vocab_size);
+        let expected = shard_schema(promise.vocab_size, promise.sentences);
         if !same_columns(reader.metadata.schema(), &expected) {
             let found = reader.metadata.schema().to_string();
             return Err(reader.damage(None, format!("its columns are {found}, a shard has {expected}")));
@@ -152,6 +170,9 @@ pub struct Group {
     documents: ScalarBuffer<u64>,
     document_offsets: ScalarBuffer<i32>,
     sources: ScalarBuffer<u16>,
+    /// Starts and offsets, where they are kept.
+    sentences: Option<(ScalarBuffer<u16>, ScalarBuffer<i32>)>,
+    frame: Frame,
 }
 
 #[derive(Debug)]
@@ -174,6 +195,11 @@ impl Group {
             documents: documents.values().as_primitive::<UInt64Type>().values().clone(),
             document_offsets: offsets(documents),
             sources: record.column(3).as_primitive::<UInt16Type>().values().clone(),
+            sentences: promise.sentences.then(|| {
+                let sentences = list(4);
+                (sentences.values().as_primitive::<UInt16Type>().values().clone(), offsets(sentences))
+            }),
+            frame: promise.frame,
         };
         if offsets(starts) != group.document_offsets {
             return Err("`document_starts` and `documents` have different lengths".into());
@@ -199,6 +225,9 @@ impl Group {
             if sample.document_starts.first() != Some(&0) {
                 return Err(format!("row {row} belongs to no document"));
             }
+            if promise.sentences && !are_starts(sample.sentence_starts, sample.input_ids.len()) {
+                return Err(format!("the sentences of row {row} do not ascend from 0 to its end"));
+            }
         }
         Ok(())
     }
@@ -221,6 +250,11 @@ impl Group {
             },
             document_starts: &self.starts[documents.clone()],
             documents: &self.documents[documents],
+            sentence_starts: match &self.sentences {
+                Some((starts, offsets)) => &starts[range(offsets, row)],
+                None => &[],
+            },
+            frame: self.frame,
             source: self.sources[row],
             offset: 0,
         }
@@ -235,8 +269,17 @@ impl Group {
         };
         let offsets = self.id_offsets.inner().capacity() + self.document_offsets.inner().capacity();
         let documents = self.documents.inner().capacity() + self.starts.inner().capacity();
-        ids + offsets + documents + self.sources.inner().capacity()
+        let sentences = self.sentences.as_ref();
+        let sentences = sentences.map_or(0, |(a, b)| a.inner().capacity() + b.inner().capacity());
+        ids + offsets + documents + self.sources.inner().capacity() + sentences
     }
+}
+
+/// Whether `starts` are where the runs of a row of `length` tokens begin, none of them empty.
+fn are_starts(starts: &[u16], length: usize) -> bool {
+    starts.first() == Some(&0)
+        && starts.is_sorted_by(|a, b| a < b)
+        && starts.last().is_some_and(|&last| usize::from(last) < length)
 }
 
 fn offsets(list: &ListArray) -> ScalarBuffer<i32> {

@@ -79,6 +79,7 @@ impl Synthetic {
             },
             tokens_max: self.tokens_max,
             pack: Pack::Block,
+            frame: Pack::Block.frame(),
             train: self.split(folder, "train", self.train_rows)?,
             valid: self.split(folder, "valid", self.valid_rows)?,
             corpus: CorpusReport::default(),
@@ -92,7 +93,7 @@ impl Synthetic {
 
     fn split(&self, folder: &Folder, name: &str, rows: u64) -> Result<Split> {
         let prefix = format!("{name}/part-00000");
-        let mut writer = ShardWriter::new(folder, prefix, self.vocab_size, 1)
+        let mut writer = ShardWriter::new(folder, prefix, self.vocab_size, Pack::Block, 1)
             .sized(self.rows_per_group as usize, self.groups_per_shard as usize);
         let key = Key::new(self.seed, Epoch(0), name, "synthetic");
         for row in 0..rows {
@@ -102,7 +103,7 @@ impl Synthetic {
                 .map(|document| Document::hash("synthetic", &format!("{name}-{row}-{document}")))
                 .collect();
             let (input_ids, document_starts, documents) = (&input_ids, &document_starts, &documents);
-            writer.write(Packed { input_ids, document_starts, documents, source: 0 })?;
+            writer.write(Packed { input_ids, document_starts, documents, sentence_starts: &[], source: 0 })?;
         }
         Ok(Split { shards: writer.finish()? })
     }

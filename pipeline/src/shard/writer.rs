@@ -15,7 +15,8 @@ use parquet::file::properties::WriterProperties;
 use parquet::schema::types::ColumnPath;
 use schemas::atomic::{Folder, Pending};
 use schemas::sample::{ROWS_PER_GROUP, id_type, shard_schema};
-use schemas::{Shard, TokenIds};
+use schemas::manifest::{Frame, Pack};
+use schemas::{Sample, Shard, TokenIds};
 
 use super::ContentHasher;
 use crate::pack::Packed;
@@ -49,6 +50,9 @@ struct Rows {
     documents: Vec<u64>,
     document_offsets: Vec<i32>,
     sources: Vec<u16>,
+    keeps_sentences: bool,
+    sentence_starts: Vec<u16>,
+    sentence_offsets: Vec<i32>,
 }
 
 #[derive(Debug)]
@@ -60,17 +64,19 @@ struct OpenShard {
 }
 
 impl ShardWriter {
-    /// A writer of shards named `prefix-00.parquet`, `prefix-01.parquet`, … in `folder`, compressed by `zstd_level`.
+    /// A writer of shards named `prefix-00.parquet`, `prefix-01.parquet`, … in `folder`, compressed by `zstd_level`, with
+    /// the columns that `pack` asks for.
     #[must_use]
-    pub fn new(folder: &Folder, prefix: String, vocab_size: u32, zstd_level: i32) -> Self {
+    pub fn new(folder: &Folder, prefix: String, vocab_size: u32, pack: Pack, zstd_level: i32) -> Self {
+        let keeps_sentences = pack.keeps_sentences();
         Self {
             folder: folder.clone(),
             prefix,
-            schema: shard_schema(vocab_size),
+            schema: shard_schema(vocab_size, keeps_sentences),
             properties: properties(zstd_level),
             rows_per_group: ROWS_PER_GROUP,
             groups_per_shard: GROUPS_PER_SHARD,
-            rows: Rows { wide: id_type(vocab_size) == DataType::UInt32, ..Rows::default() },
+            rows: Rows { wide: id_type(vocab_size) == DataType::UInt32, keeps_sentences, ..Rows::default() },
             open: None,
             shards: Vec::new(),
         }
@@ -182,6 +188,7 @@ impl Rows {
         if self.id_offsets.is_empty() {
             self.id_offsets.push(0);
             self.document_offsets.push(0);
+            self.sentence_offsets.push(0);
         }
         if self.wide {
             self.wide_ids.extend_from_slice(sample.input_ids);
@@ -194,6 +201,8 @@ impl Rows {
         self.documents.extend_from_slice(sample.documents);
         self.document_offsets.push(end(self.documents.len()));
         self.sources.push(sample.source);
+        self.sentence_starts.extend_from_slice(sample.sentence_starts);
+        self.sentence_offsets.push(end(self.sentence_starts.len()));
     }
 
     /// Adds all rows to the content hash.
@@ -205,23 +214,38 @@ impl Rows {
         for (row, &source) in self.sources.iter().enumerate() {
             let (ids, documents) = (range(&self.id_offsets, row), range(&self.document_offsets, row));
             let ids = if self.wide { TokenIds::U32(&self.wide_ids[ids]) } else { TokenIds::U16(&self.narrow_ids[ids]) };
-            content.row(ids, &self.document_starts[documents.clone()], &self.documents[documents], source);
+            content.row(&Sample {
+                input_ids: ids,
+                document_starts: &self.document_starts[documents.clone()],
+                documents: &self.documents[documents],
+                sentence_starts: &self.sentence_starts[range(&self.sentence_offsets, row)],
+                // Of all rows of the folder alike, so not part of their content.
+                frame: Frame::default(),
+                source,
+                offset: 0,
+            });
         }
         self
     }
 
     /// The rows as a record batch, leaving none.
     fn take(&mut self, schema: &SchemaRef) -> RecordBatch {
-        let Self { wide, narrow_ids, wide_ids, id_offsets, document_starts, documents, document_offsets, sources } =
-            std::mem::replace(self, Self { wide: self.wide, ..Self::default() });
-        let ids =
-            if wide { list::<UInt32Type>(wide_ids, id_offsets) } else { list::<UInt16Type>(narrow_ids, id_offsets) };
-        let columns: Vec<ArrayRef> = vec![
+        let empty = Self { wide: self.wide, keeps_sentences: self.keeps_sentences, ..Self::default() };
+        let rows = std::mem::replace(self, empty);
+        let ids = if rows.wide {
+            list::<UInt32Type>(rows.wide_ids, rows.id_offsets)
+        } else {
+            list::<UInt16Type>(rows.narrow_ids, rows.id_offsets)
+        };
+        let mut columns: Vec<ArrayRef> = vec![
             ids,
-            list::<UInt16Type>(document_starts, document_offsets.clone()),
-            list::<UInt64Type>(documents, document_offsets),
-            Arc::new(UInt16Array::from(sources)),
+            list::<UInt16Type>(rows.document_starts, rows.document_offsets.clone()),
+            list::<UInt64Type>(rows.documents, rows.document_offsets),
+            Arc::new(UInt16Array::from(rows.sources)),
         ];
+        if rows.keeps_sentences {
+            columns.push(list::<UInt16Type>(rows.sentence_starts, rows.sentence_offsets));
+        }
         RecordBatch::try_new(schema.clone(), columns).expect("the columns are those of the schema")
     }
 }

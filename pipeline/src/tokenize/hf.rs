@@ -49,7 +49,7 @@ impl HfTokenizer {
         let encoding = self
             .model
             .encode_fast(text, false)
-            .map_err(|error| Error::Poison(format!("the tokenizer cannot split a text: {error}")))?;
+            .map_err(|error| unsplittable(&*error))?;
         ids.extend_from_slice(encoding.get_ids());
         Ok(())
     }
@@ -74,6 +74,40 @@ impl HfTokenizer {
         Ok(())
     }
 
+    /// As [`encode_chunks`](Self::encode_chunks), but run by run. A start lies between two chunks, as good as always:
+    /// only a chunk that has one inside is asked where each of its tokens begins.
+    fn encode_chunks_in_runs(
+        &self,
+        text: &str,
+        mut starts: &[usize],
+        memory: &mut Memory,
+        runs: &mut dyn FnMut(&[u32]) -> Result<()>,
+    ) -> Result<()> {
+        let mut ids = Vec::new();
+        let mut at = 0;
+        while at < text.len() {
+            end_runs(&mut starts, at, &mut ids, runs)?;
+            let chunk = &text[at..at + self.cuts.first(&text[at..])];
+            if starts.first().is_some_and(|&start| start < at + chunk.len()) {
+                for (begin, id) in self.tokens(chunk)? {
+                    end_runs(&mut starts, at + begin, &mut ids, runs)?;
+                    ids.push(id);
+                }
+            } else {
+                memory.append(self.cuts.essence(chunk), &mut ids, |chunk, ids| self.split(chunk, ids))?;
+            }
+            at += chunk.len();
+        }
+        end_runs(&mut starts, text.len(), &mut ids, runs)?;
+        runs(&ids)
+    }
+
+    /// The ids of `text`, each with the byte at which it begins.
+    fn tokens(&self, text: &str) -> Result<Vec<(usize, u32)>> {
+        let encoding = self.model.encode(text, false).map_err(|error| unsplittable(&*error))?;
+        Ok(encoding.get_offsets().iter().map(|&(begin, _)| begin).zip(encoding.get_ids().iter().copied()).collect())
+    }
+
     /// The pool of memories. Nothing is done while it is locked that could panic.
     fn memories(&self) -> std::sync::MutexGuard<'_, Vec<Memory>> {
         self.memories.lock().unwrap_or_else(PoisonError::into_inner)
@@ -91,6 +125,32 @@ impl Tokenizer for HfTokenizer {
         self.memories().push(memory);
         outcome
     }
+
+    fn encode_runs(&self, text: &str, starts: &[usize], runs: &mut dyn FnMut(&[u32]) -> Result<()>) -> Result<()> {
+        let mut memory = self.memories().pop().unwrap_or_default();
+        let outcome = self.encode_chunks_in_runs(text, starts, &mut memory, runs);
+        self.memories().push(memory);
+        outcome
+    }
+}
+
+/// Ends a run for every start that is not behind `at`.
+fn end_runs(
+    starts: &mut &[usize],
+    at: usize,
+    ids: &mut Vec<u32>,
+    runs: &mut dyn FnMut(&[u32]) -> Result<()>,
+) -> Result<()> {
+    while let Some((_, later)) = starts.split_first().filter(|(start, _)| **start <= at) {
+        *starts = later;
+        runs(ids)?;
+        ids.clear();
+    }
+    Ok(())
+}
+
+fn unsplittable(error: &dyn std::fmt::Display) -> Error {
+    Error::Poison(format!("the tokenizer cannot split a text: {error}"))
 }
 
 /// Where a text may be cut without a token noticing.
@@ -200,6 +260,51 @@ mod tests {
                 // The tokenizers are shared, so that most of it comes from memory.
                 prop_assert_eq!(tokenizer.ids(&text).expect("encodable"), whole, "{}", tokenizer.facts.manifest.kind);
             }
+        }
+    }
+
+    /// Where sentences end. (A token of blanks says that it begins where it ends.)
+    fn is_behind_a_word(text: &str, at: usize) -> bool {
+        text.is_char_boundary(at) && !text[..at].ends_with(char::is_whitespace)
+    }
+
+    proptest! {
+        #[test]
+        fn runs_change_no_token_and_begin_where_they_are_told(text in nasty_text(), cuts in prop::collection::vec(0_usize..80, 0..6)) {
+            let mut starts: Vec<usize> = cuts.into_iter().filter(|&at| is_behind_a_word(&text, at)).collect();
+            starts.sort_unstable();
+            starts.dedup();
+            for tokenizer in &*FAMILIES {
+                let mut runs: Vec<Vec<u32>> = Vec::new();
+                let take = &mut |ids: &[u32]| {
+                    runs.push(ids.to_vec());
+                    Ok(())
+                };
+                tokenizer.encode_runs(&text, &starts, take).expect("encodable");
+                prop_assert_eq!(runs.len(), starts.len() + 1);
+                prop_assert_eq!(runs.concat(), tokenizer.ids(&text).expect("encodable"));
+                let whole: Vec<(usize, u32)> = tokenizer.tokens(&text).expect("encodable");
+                let mut before = 0;
+                for (run, &start) in runs.iter().zip(&starts) {
+                    before += run.len();
+                    prop_assert!(whole[..before].iter().all(|&(begin, _)| begin < start.max(1)), "{:?}", starts);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_blank_goes_with_the_sentence_behind_it() {
+        for tokenizer in &*FAMILIES {
+            let mut runs = Vec::new();
+            let take = &mut |ids: &[u32]| {
+                let tokens: Vec<&str> = ids.iter().map(|&id| tokenizer.facts().tokens[id as usize].as_str()).collect();
+                runs.push(tokens.concat());
+                Ok(())
+            };
+            tokenizer.encode_runs("the cat. the mat.", &[8], take).expect("encodable");
+            let expected = if tokenizer.facts().manifest.kind == "byte_bpe" { "ĠtheĠmat." } else { "themat." };
+            assert_eq!(runs[1], expected, "{runs:?}");
         }
     }
 

@@ -22,6 +22,11 @@ pub trait Tokenizer: Send + Sync {
     /// Special tokens that the text spells out (`[MASK]`) become their ids, as in the Python package.
     fn encode(&self, text: &str, pieces: &mut dyn FnMut(&[u32]) -> Result<()>) -> Result<()>;
 
+    /// Hands over the ids of `text`, run by run: a run begins with the text, and at each of `starts`, which are byte
+    /// offsets in ascending order. The concatenation is that of the whole text: a token that reaches across a start
+    /// belongs to the run before it. A run without tokens is handed over empty.
+    fn encode_runs(&self, text: &str, starts: &[usize], runs: &mut dyn FnMut(&[u32]) -> Result<()>) -> Result<()>;
+
     /// The ids of `text`, without frame tokens.
     fn ids(&self, text: &str) -> Result<Vec<u32>> {
         let mut ids = Vec::new();

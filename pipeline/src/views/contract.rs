@@ -1,6 +1,7 @@
 //! What every view must keep, run over every registered one.
 
 use proptest::prelude::*;
+use schemas::manifest::Frame;
 use schemas::columns::{ATTENTION_MASK, DOCUMENT, IGNORE, INPUT_IDS, LABELS, ORIGIN, POSITIVES};
 use schemas::{
     Batch, BatchIndex, Column, ColumnSpec, Element, Epoch, Sample, SampleIndex, SpecialIds, TokenIds, Vocab,
@@ -30,6 +31,8 @@ fn sample(ids: &[u16]) -> Sample<'_> {
         input_ids: TokenIds::U16(ids),
         document_starts: &[0, 8],
         documents: &[7 << 40 | 5, 6],
+        sentence_starts: &[0],
+        frame: Frame::ClsSep,
         source: 0,
         offset: 0,
     }
