@@ -15,18 +15,18 @@ use crate::collate::{Item, PlannedView, collate};
 const VOCAB: u32 = 200;
 const SPECIAL: SpecialIds = SpecialIds { pad: 0, unk: Some(1), cls: 2, sep: 3, mask: 4 };
 
-fn vocab() -> Vocab {
+pub(super) fn vocab() -> Vocab {
     let tokens = (0..VOCAB).map(|id| format!("w{id}")).collect();
     Vocab::new(tokens, vec![true; VOCAB as usize], vec![1; VOCAB as usize], SPECIAL, &[])
 }
 
 /// Ids that look random; every eighth is a separator.
-fn ids(count: usize, seed: u16) -> Vec<u16> {
+pub(super) fn ids(count: usize, seed: u16) -> Vec<u16> {
     let id = |i: u16| if i % 8 == 7 { 3 } else { 5 + i.wrapping_mul(31).wrapping_add(seed.wrapping_mul(97)) % 190 };
     (0..).take(count).map(id).collect()
 }
 
-fn sample(ids: &[u16]) -> Sample<'_> {
+pub(super) fn sample(ids: &[u16]) -> Sample<'_> {
     Sample {
         input_ids: TokenIds::U16(ids),
         document_starts: &[0, 8],
@@ -38,12 +38,12 @@ fn sample(ids: &[u16]) -> Sample<'_> {
     }
 }
 
-fn item(sample: Sample<'_>, index: u64) -> Item<'_> {
+pub(super) fn item(sample: Sample<'_>, index: u64) -> Item<'_> {
     Item { sample, index: SampleIndex(index), epoch: Epoch(2), copy: 0, copies: 1, pieces: 1 }
 }
 
 /// `original`, and `view` under the name `view`, with every column that either has.
-fn planned(view: AnyView, width: usize) -> Vec<PlannedView> {
+pub(super) fn planned(view: AnyView, width: usize) -> Vec<PlannedView> {
     let columns = |view: &AnyView| {
         let mut columns: Vec<ColumnSpec> =
             vec![INPUT_IDS.spec(), ATTENTION_MASK.spec(), ORIGIN.spec(), DOCUMENT.spec()];
@@ -68,17 +68,17 @@ fn planned(view: AnyView, width: usize) -> Vec<PlannedView> {
     vec![original, PlannedView { name, wanted: columns(&view), view, of, frame, ids, width }]
 }
 
-fn render(view: &AnyView, width: usize, samples: &[Vec<u16>]) -> Batch {
+pub(super) fn render(view: &AnyView, width: usize, samples: &[Vec<u16>]) -> Batch {
     let items: Vec<Item<'_>> = samples.iter().zip(0..).map(|(ids, index)| item(sample(ids), index)).collect();
     collate(&planned(view.clone(), width), &vocab(), 1, BatchIndex(0), &items)
 }
 
-fn column<T: Element>(batch: &Batch, column: Column<T>) -> Vec<T> {
+pub(super) fn column<T: Element>(batch: &Batch, column: Column<T>) -> Vec<T> {
     batch.column("view", column).expect("the view makes it").values().to_vec()
 }
 
 /// Rows of 0, 1, some and all tokens that fit a width of 64.
-fn samples() -> Vec<Vec<u16>> {
+pub(super) fn samples() -> Vec<Vec<u16>> {
     [0, 1, 2, 3, 17, 61, 62].map(|count| ids(count, 3)).to_vec()
 }
 
@@ -271,7 +271,7 @@ fn masked_positions_are_uniform_and_replaced_80_10_10() {
 }
 
 /// Chi-square against the uniform distribution, five standard deviations above its mean.
-fn assert_uniform(counts: &[f64], expected: f64) {
+pub(super) fn assert_uniform(counts: &[f64], expected: f64) {
     let chi_square: f64 = counts.iter().map(|count| (count - expected).powi(2) / expected).sum();
     let freedom = counts.len() as f64;
     assert!(chi_square < freedom + 5.0 * (2.0 * freedom).sqrt(), "{chi_square} for {freedom}: {counts:?}");

@@ -101,3 +101,46 @@ impl Corrupt {
         Budget { rate: self.rate, count: self.count, base: self.base }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use schemas::columns::IGNORE;
+
+    use super::*;
+    use crate::views::AnyView;
+    use crate::views::contract::{assert_uniform, column, render};
+
+    #[test]
+    fn chosen_tokens_become_any_ordinary_one_and_the_rest_stays() {
+        let view = Corrupt { specials: true, base: Base::All, ..Corrupt::default() };
+        let batch = render(&AnyView::Corrupt(view), 502, &vec![vec![150; 498]; 400]);
+        let (ids, labels, replaced) = (column(&batch, INPUT_IDS), column(&batch, LABELS), column(&batch, REPLACED));
+        let mut words = vec![0.0; 200];
+        for ((row, labels), replaced) in ids.chunks(502).zip(labels.chunks(502)).zip(replaced.chunks(502)) {
+            assert_eq!(labels.iter().filter(|&&label| label != IGNORE).count(), 75);
+            for (at, &label) in labels.iter().enumerate() {
+                let original = match at {
+                    0 => 2,
+                    499 => 3,
+                    500.. => 0,
+                    _ => 150,
+                };
+                assert_eq!(replaced[at], u8::from(row[at] != original));
+                if label == IGNORE {
+                    assert_eq!(row[at], original);
+                } else {
+                    assert_eq!((label, at > 0), (original, true), "`[CLS]` is spared");
+                    words[usize::try_from(row[at]).expect("an id")] += 1.0;
+                }
+            }
+        }
+        assert!(words[..5].iter().all(|&count| count == 0.0), "no special is drawn");
+        assert_uniform(&words[5..], 400.0 * 75.0 / 195.0);
+    }
+
+    #[test]
+    fn a_share_is_a_share() {
+        let keys = |view: Corrupt| view.problems().into_iter().map(|(key, _)| key).collect::<Vec<_>>();
+        assert_eq!(keys(Corrupt { rate: 1.5, cls: true, ..Corrupt::default() }), ["rate", "cls"]);
+    }
+}

@@ -136,3 +136,123 @@ impl Crop {
 fn length(sample: &Sample<'_>) -> u32 {
     u32::try_from(sample.input_ids.len()).expect("a sample is short")
 }
+
+#[cfg(test)]
+mod tests {
+    use schemas::columns::{ATTENTION_MASK, DOCUMENT, ORIGIN};
+    use schemas::{Batch, Column, Element};
+
+    use super::*;
+    use crate::views::AnyView;
+    use crate::views::contract::{assert_uniform, column, ids, render, samples};
+
+    fn crop(frac: f64, style: Style, keep_cls: bool) -> Crop {
+        Crop { frac, style, keep_cls }
+    }
+
+    fn rows(crop: &Crop, width: usize, samples: &[Vec<u16>]) -> (Batch, Vec<Vec<i32>>) {
+        let batch = render(&AnyView::Crop(crop.clone()), width, samples);
+        let (ids, mask) = (column(&batch, INPUT_IDS), column(&batch, ATTENTION_MASK));
+        let width = ids.len() / samples.len();
+        let real = |row: usize| (row * width..(row + 1) * width).filter(|&cell| mask[cell] == 1).map(|cell| ids[cell]);
+        let rows = (0..samples.len()).map(|row| real(row).collect()).collect();
+        (batch, rows)
+    }
+
+    #[test]
+    fn all_of_a_sample_is_the_original() {
+        fn check<T: Element + std::fmt::Debug + PartialEq>(batch: &Batch, what: Column<T>, view: &Crop) {
+            let original = batch.find("original", what).expect("no type clash").expect("made").values().to_vec();
+            assert_eq!(column(batch, what), original, "{view:?}");
+        }
+        for view in [crop(1.0, Style::Content, false), crop(1.0, Style::Raw, false), crop(1.0, Style::Raw, true)] {
+            for width in [64, 67] {
+                assert_eq!(view.width(width), width, "{view:?}");
+                let batch = render(&AnyView::Crop(view.clone()), width as usize, &samples());
+                check(&batch, INPUT_IDS, &view);
+                check(&batch, ATTENTION_MASK, &view);
+                check(&batch, ORIGIN, &view);
+                check(&batch, DOCUMENT, &view);
+            }
+        }
+    }
+
+    #[test]
+    fn a_crop_is_a_part_of_the_right_length_that_begins_anywhere() {
+        // Row widths 64 and 40; the contract's samples have 0, 1, 2, 3, 17, 61 and 62 tokens.
+        let content = |frac: f64, expected: [usize; 7]| (crop(frac, Style::Content, false), expected);
+        let raw = |frac: f64, expected: [usize; 7]| (crop(frac, Style::Raw, false), expected);
+        for (view, expected) in [
+            content(0.9, [2, 3, 3, 4, 17, 56, 57]),
+            content(0.1, [2, 3, 3, 3, 3, 8, 8]),
+            content(9.0, [2, 3, 4, 5, 11, 11, 11]),
+            raw(0.9, [1, 2, 3, 4, 17, 56, 57]),
+            raw(9.0, [2, 3, 4, 5, 9, 9, 9]),
+        ] {
+            let (_, rows) = rows(&view, 64, &samples());
+            for ((row, sample), expected) in rows.iter().zip(samples()).zip(expected) {
+                let sample: Vec<i32> = sample.iter().map(|&id| id.into()).collect();
+                let framed = [&[2], sample.as_slice(), &[3]].concat();
+                let (part, whole) = match view.style {
+                    Style::Content => (&row[1..row.len() - 1], &sample),
+                    Style::Raw => (row.as_slice(), &framed),
+                };
+                assert_eq!(row.len(), expected, "{view:?}");
+                assert!(part.is_empty() || whole.windows(part.len()).any(|window| window == part), "{view:?}: {row:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn starts_are_uniform_and_origins_name_them() {
+        // 31 tokens keep 27, which begin at 0 to 4; of a raw row of 33, 29 stay and also begin at 0 to 4.
+        for (style, count) in [(Style::Content, 5), (Style::Raw, 5)] {
+            let samples = vec![ids(31, 1); 2000];
+            let (batch, rows) = rows(&crop(0.9, style, false), 40, &samples);
+            let origin = column(&batch, ORIGIN);
+            let mut counts = vec![0.0; count];
+            for (row, origin) in rows.iter().zip(origin.chunks(origin.len() / 2000)) {
+                let first = origin.iter().position(|&at| at >= 0).expect("a crop has content");
+                let start = usize::try_from(origin[first]).expect("found") + usize::from(style == Style::Raw && first == 0);
+                counts[start] += 1.0;
+                for (id, &at) in row.iter().zip(origin).filter(|(_, at)| **at >= 0) {
+                    assert_eq!(*id, i32::from(samples[0][usize::try_from(at).expect("filtered")]));
+                }
+            }
+            assert_uniform(&counts, 2000.0 / counts.len() as f64);
+        }
+    }
+
+    #[test]
+    fn a_raw_crop_keeps_its_cls_where_asked() {
+        let samples = vec![ids(31, 1); 200];
+        let (_, plain) = rows(&crop(0.9, Style::Raw, false), 40, &samples);
+        let (_, kept) = rows(&crop(0.9, Style::Raw, true), 40, &samples);
+        for (plain, kept) in plain.iter().zip(&kept) {
+            assert_eq!((kept[0], &kept[1..]), (2, plain.as_slice()), "the same crop behind it");
+        }
+        assert!(plain.iter().any(|row| row[0] == 2) && plain.iter().any(|row| row[0] != 2));
+    }
+
+    #[test]
+    fn rows_are_as_wide_as_they_must_be() {
+        let check = |view: Crop, row_width, expected| assert_eq!(view.width(row_width), expected, "{view:?}");
+        check(Crop::default(), 512, 464);
+        check(Crop::default(), 64, 64);
+        check(crop(0.5, Style::Content, false), 128, 72);
+        check(crop(0.5, Style::Raw, false), 128, 64);
+        check(crop(0.5, Style::Raw, true), 128, 72);
+        check(crop(100.0, Style::Content, false), 128, 104);
+        check(crop(1000.0, Style::Content, false), 101, 101);
+    }
+
+    #[test]
+    fn what_keeps_nothing_is_refused() {
+        let keys = |view: Crop| view.problems().into_iter().map(|(key, _)| key).collect::<Vec<_>>();
+        for frac in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            assert_eq!(keys(crop(frac, Style::Raw, false)), ["frac"]);
+        }
+        assert_eq!(keys(crop(0.5, Style::Content, true)), ["keep_cls"]);
+        assert_eq!(keys(crop(64.0, Style::Raw, true)), [""; 0]);
+    }
+}

@@ -116,3 +116,69 @@ pub(super) fn fill(size: usize, borders: &[u16], positions: &mut Vec<u16>, at: &
     positions.retain(|_| chosen.next().expect("one flag for each candidate"));
     count
 }
+
+#[cfg(test)]
+mod tests {
+    use schemas::{Epoch, SampleIndex};
+
+    use super::*;
+    use crate::rng::Key;
+    use crate::views::contract::assert_uniform;
+
+    /// The published law to ten digits.
+    const LAW: [f64; WORDS_MAX] = [
+        0.224_058_049_9,
+        0.179_246_439_9,
+        0.143_397_151_9,
+        0.114_717_721_6,
+        0.091_774_177_2,
+        0.073_419_341_8,
+        0.058_735_473_4,
+        0.046_988_378_8,
+        0.037_590_703_0,
+        0.030_072_562_4,
+    ];
+    const MEAN: f64 = 3.797_097_504;
+
+    fn rng(sample: u64) -> Rng {
+        Key::new(5, Epoch(0), "spans", "test").row(SampleIndex(sample), 0)
+    }
+
+    #[test]
+    fn lengths_follow_the_published_law() {
+        let share = |word: u32| f64::from(word) / 4_294_967_296.0;
+        let begins = std::iter::once(0).chain(LENGTHS);
+        let ends = LENGTHS.iter().map(|&end| share(end)).chain([1.0]);
+        for ((begin, end), expected) in begins.zip(ends).zip(LAW) {
+            assert!((end - share(begin) - expected).abs() < 1e-9, "{begin}");
+        }
+        let mut rng = rng(0);
+        let mut scaled = [0.0; WORDS_MAX];
+        let mut total = 0;
+        for _ in 0..100_000 {
+            let length = draw(&LENGTHS, &mut rng);
+            scaled[length - 1] += 1.0;
+            total += length;
+        }
+        assert!((total as f64 / 100_000.0 - MEAN).abs() < 5.0 * (2.6 / 100_000_f64.sqrt()), "{total}");
+        let pairs = scaled.iter().zip(LAW.map(|share| share * 100_000.0));
+        let chi_square: f64 = pairs.map(|(count, expected)| (count - expected).powi(2) / expected).sum();
+        assert!(chi_square < 9.0 + 5.0 * 18_f64.sqrt(), "{chi_square}: {scaled:?}");
+    }
+
+    #[test]
+    fn tiles_cover_all_words_and_end_anywhere_equally_often() {
+        // Words of two tokens.
+        let borders: Vec<u16> = (0..=40).map(|word| 2 * word).collect();
+        let mut ends = vec![0.0; 39];
+        for row in 0..20_000 {
+            let tiles = cut(&borders, &mut rng(row));
+            assert_eq!((tiles[0].start, tiles[tiles.len() - 1].end), (0, 80));
+            assert!(tiles.windows(2).all(|pair| pair[0].end == pair[1].start));
+            assert!(tiles.iter().all(|tile| (1..=10).contains(&(tile.len() / 2)) && tile.start % 2 == 0));
+            tiles[1..].iter().for_each(|tile| ends[tile.start / 2 - 1] += 1.0);
+        }
+        assert_uniform(&ends, 20_000.0 / MEAN);
+        assert!(cut(&[0], &mut rng(0)).is_empty(), "no words, no tiles");
+    }
+}
