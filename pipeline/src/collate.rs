@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use schemas::columns::{ATTENTION_MASK, DOCUMENT, INPUT_IDS, ORIGIN};
+use schemas::columns::{ATTENTION_MASK, DOCUMENT, INPUT_IDS, IS_RANDOM, ORIGIN, TOKEN_TYPES};
 use schemas::{Batch, BatchBuilder, BatchIndex, ColumnSpec, Epoch, Sample, SampleIndex, Vocab};
 
 use crate::rng::{Keys, RowAddress};
@@ -36,14 +36,16 @@ impl PlannedView {
     }
 }
 
-/// The columns that an edit has from its frame, where somebody reads them.
-pub const INHERITED: [ColumnSpec; 2] = [ORIGIN.spec(), DOCUMENT.spec()];
+/// The columns that an edit has from its frame, where the frame makes them and somebody reads them.
+pub const INHERITED: [ColumnSpec; 4] = [ORIGIN.spec(), DOCUMENT.spec(), TOKEN_TYPES.spec(), IS_RANDOM.spec()];
 
 /// One row to be rendered.
 #[derive(Clone, Copy, Debug)]
 pub struct Item<'a> {
     /// The stored sample or its piece.
     pub sample: Sample<'a>,
+    /// A sample of another document, for the views that are made of two; none if no view is, or none was found.
+    pub partner: Option<Sample<'a>>,
     /// Its number.
     pub index: SampleIndex,
     /// The pass over the data.
@@ -96,7 +98,8 @@ impl Draft {
         let for_edits = INHERITED
             .into_iter()
             .filter(|&spec| view.of.is_none() && views.iter().any(|other| other.frame == place && other.wants(spec)));
-        let own = view.view.columns().iter().copied().filter(|&spec| spec != INPUT_IDS.spec() && view.wants(spec));
+        let is_own = |spec: &ColumnSpec| *spec != INPUT_IDS.spec() && !INHERITED.contains(spec) && view.wants(*spec);
+        let own = view.view.columns().iter().copied().filter(is_own);
         let columns = for_edits.chain(own).map(|spec| Values::zeros(spec, rows * view.width)).collect();
         Self { ids: vec![0; rows_of_ids * view.width], keeps_ids, tokens: Vec::with_capacity(rows), columns }
     }
@@ -122,7 +125,11 @@ fn render(
     let input_ids = if view.ids == place { &mut draft.ids[cells_of] } else { &mut [] };
     let Some(of) = view.of else {
         let mut target = RowMut { input_ids, tokens: 0, cells };
-        view.view.render(Source::Sample(&item.sample), vocab, at, &mut target);
+        let source = match view.view.samples() {
+            1 => Source::Sample(&item.sample),
+            _ => Source::Pair(&item.sample, item.partner.as_ref()),
+        };
+        view.view.render(source, vocab, at, &mut target);
         draft.tokens.push(target.tokens);
         return;
     };

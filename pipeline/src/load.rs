@@ -22,6 +22,7 @@ pub use self::stream::{BatchStream, StreamOptions};
 use crate::actor::LaneOptions;
 use crate::collate::{Item, PlannedView, collate};
 use crate::error::Result;
+use crate::rng::Key;
 use crate::sampler::{Pick, Sampler, rows_of};
 use crate::shard::groups::{Groups, Held};
 use crate::shard::reader::Promise;
@@ -68,6 +69,9 @@ impl DataConfig {
     }
 }
 
+/// How often a partner is drawn before a row goes without.
+const PARTNER_DRAWS: usize = 10;
+
 /// The seed of validation, whatever the run's: its masks are the same for all runs on a folder.
 pub const VALIDATION_SEED: u64 = 0;
 
@@ -79,6 +83,8 @@ pub struct LoadPlan {
     promise: Promise,
     vocab: Arc<Vocab>,
     views: Vec<PlannedView>,
+    /// Whether a view is made of two samples.
+    pairs: bool,
     sampler: Sampler,
     seed: u64,
     copies: u32,
@@ -174,11 +180,14 @@ impl LoadPlan {
         self.sampler.pick(RowIndex(self.rows_of(index).start)).window
     }
 
-    /// The groups that `picks` need, window by window.
+    /// The groups that `picks` need, window by window: all of a window where partners are drawn from it.
     fn hold(&self, groups: &Groups, picks: &[Pick], lane: usize) -> Result<BTreeMap<(u64, usize), Held>> {
         let mut needed: BTreeMap<u64, BTreeSet<usize>> = BTreeMap::new();
         for pick in picks {
             needed.entry(pick.window).or_default().insert(pick.block);
+        }
+        if self.pairs {
+            needed.iter_mut().for_each(|(&window, blocks)| blocks.extend(self.sampler.window(window)));
         }
         let mut held = BTreeMap::new();
         for (window, blocks) in needed {
@@ -191,14 +200,24 @@ impl LoadPlan {
 
     fn item<'a>(&self, pick: &Pick, held: &'a BTreeMap<(u64, usize), Held>) -> Item<'a> {
         let stored = held[&(pick.window, pick.block)].sample(pick.row);
-        Item {
-            sample: self.piece(stored, pick.piece),
-            index: self.sample_index(pick),
-            epoch: pick.epoch,
-            copy: pick.copy * self.pieces + pick.piece,
-            copies: self.copies,
-            pieces: self.pieces,
-        }
+        let copy = pick.copy * self.pieces + pick.piece;
+        let (sample, index) = (self.piece(stored, pick.piece), self.sample_index(pick));
+        let partner = if self.pairs { self.partner(pick, index, copy, stored.documents, held) } else { None };
+        Item { sample, partner, index, epoch: pick.epoch, copy, copies: self.copies, pieces: self.pieces }
+    }
+
+    /// A sample of another document from the same window, drawn at the row's address: the window is decoded anyway.
+    fn partner<'a>(
+        &self,
+        pick: &Pick,
+        index: SampleIndex,
+        copy: u32,
+        documents: &[u64],
+        held: &'a BTreeMap<(u64, usize), Held>,
+    ) -> Option<Sample<'a>> {
+        let rng = Key::new(self.seed, pick.epoch, "", "partner").row(index, copy);
+        let drawn = self.sampler.draws(pick.window, rng).take(PARTNER_DRAWS);
+        drawn.map(|(block, row)| held[&(pick.window, block)].sample(row)).find(|other| other.documents != documents)
     }
 
     fn piece<'a>(&self, stored: Sample<'a>, piece: u32) -> Sample<'a> {

@@ -143,7 +143,7 @@ impl RowMut<'_> {
 }
 
 /// The low 31 bits of each token's document, run by run.
-fn write_documents(sample: &Sample<'_>, target: &mut [i32]) {
+pub(crate) fn write_documents(sample: &Sample<'_>, target: &mut [i32]) {
     let mut begin = 0;
     while begin < target.len() {
         let stored = usize::from(sample.offset) + begin;

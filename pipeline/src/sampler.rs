@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use schemas::{BatchIndex, Epoch, RowIndex, SampleIndex, Split};
 
 use crate::permutation::Permutation;
-use crate::rng::Key;
+use crate::rng::{Key, Rng};
 
 /// A row group: the unit of decoding and of the coarse shuffle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +106,15 @@ struct WindowOrder {
     rows: Option<Permutation>,
 }
 
+impl WindowOrder {
+    /// The block of a piece of the window, and the piece's number there. `order` is the epoch's.
+    fn find(&self, order: &[usize], piece: u64) -> (usize, u64) {
+        let place = self.ends.partition_point(|&end| end <= piece);
+        let before = if place == 0 { 0 } else { self.ends[place - 1] };
+        (order[self.places.start + place], piece - before)
+    }
+}
+
 impl Sampler {
     /// The stream over a split.
     ///
@@ -193,14 +202,25 @@ impl Sampler {
         epoch.order[window.places.clone()].to_vec()
     }
 
+    /// Stored rows of a window, drawn one by one with replacement, without end: the block of each, and its row there.
+    pub fn draws(&self, window: u64, mut rng: Rng) -> impl Iterator<Item = (usize, usize)> {
+        let epoch = self.epoch(Epoch(window / self.windows_per_epoch()));
+        let index = to_usize(window % self.windows_per_epoch());
+        std::iter::repeat_with(move || {
+            let window = &epoch.windows[index];
+            let rows = window.ends.last().map_or(0, |end| end / self.pieces);
+            let drawn = rng.below(u32::try_from(rows).unwrap_or(u32::MAX));
+            let (block, in_block) = window.find(&epoch.order, u64::from(drawn) * self.pieces);
+            (block, to_usize(in_block / self.pieces))
+        })
+    }
+
     fn pick_in(&self, epoch: &EpochOrder, offset: u64, copy: u32) -> Pick {
         let index = epoch.windows.partition_point(|window| window.start <= offset) - 1;
         let window = &epoch.windows[index];
         let within = offset - window.start;
         let permuted = window.rows.as_ref().map_or(within, |permutation| permutation.apply(within));
-        let place = window.ends.partition_point(|&end| end <= permuted);
-        let block = epoch.order[window.places.start + place];
-        let in_block = permuted - if place == 0 { 0 } else { window.ends[place - 1] };
+        let (block, in_block) = window.find(&epoch.order, permuted);
         Pick {
             epoch: epoch.epoch,
             window: epoch.epoch.0 * self.windows_per_epoch() + index as u64,
@@ -372,6 +392,27 @@ mod tests {
         assert_eq!(order(1, 0), order(1, 0));
         assert_ne!(order(1, 0), order(1, 1));
         assert_ne!(order(1, 0), order(2, 0));
+    }
+
+    #[test]
+    fn rows_of_a_window_are_drawn_alike() {
+        let split = split(&[&[30, 50], &[20, 7]]);
+        for pieces in [1, 3] {
+            let sampler = Sampler::new(&split, SamplerOptions { pieces, ..options(1, 2) });
+            for window in 0..4 {
+                let blocks = sampler.window(window);
+                let rows: u32 = blocks.iter().map(|&block| sampler.blocks()[block].rows).sum();
+                let mut counts = BTreeMap::new();
+                let rng = Key::new(1, Epoch(0), "", "test").row(SampleIndex(window), 0);
+                for (block, row) in sampler.draws(window, rng).take(100 * rows as usize) {
+                    assert!(blocks.contains(&block) && row < sampler.blocks()[block].rows as usize);
+                    *counts.entry((block, row)).or_insert(0_u32) += 1;
+                }
+                assert_eq!(counts.len(), rows as usize, "every row is drawn");
+                // 100 draws a row, within five standard deviations.
+                assert!(counts.values().all(|count| (50..=150).contains(count)), "{counts:?}");
+            }
+        }
     }
 
     #[test]

@@ -6,12 +6,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use schemas::columns::{ATTENTION_MASK, DOCUMENT, INPUT_IDS, ORIGIN};
+use schemas::manifest::Pack;
 use schemas::sample::id_type;
 use schemas::{ColumnSpec, Manifest, Split, Vocab};
 
 use super::{DataConfig, LoadPlan, VALIDATION_SEED};
 use crate::actor::LaneOptions;
-use crate::collate::PlannedView;
+use crate::collate::{INHERITED, PlannedView};
 use crate::sampler::{Order, Sampler, SamplerOptions};
 use crate::shard::reader::Promise;
 use crate::views::{AnyView, ORIGINAL, ViewName};
@@ -82,6 +83,7 @@ impl LoadPlan {
         let (split, end) = check_rows(request, &mut problems);
         let width = check_width(request, &mut problems);
         check_data(request, &mut problems);
+        check_sentences(request, &mut problems);
         let mut views = order_views(request.views, width, &mut problems);
         assign_columns(&mut views, request.wanted, &mut problems);
         if !problems.is_empty() {
@@ -90,8 +92,10 @@ impl LoadPlan {
         // A view that nobody reads, not even through another, is not rendered.
         let views = prune(views);
         let lanes = LaneOptions { name: "batch", count: request.data.lanes(), depth: request.data.depth };
-        let content = request.manifest.pack.content(request.manifest.tokens_max);
-        let pieces = (content / (width - 2)).max(1);
+        let promise = Promise::of(request.manifest);
+        let cuts = request.manifest.pack == Pack::Block;
+        let piece_tokens = if cuts { width - 2 } else { promise.content_max };
+        let pieces = (promise.content_max / piece_tokens).max(1);
         let validation = request.rows != Rows::Train;
         let (copies, seed) = if validation { (1, VALIDATION_SEED) } else { (request.data.copies, request.seed) };
         let order = if validation { Order::Stored } else { Order::Shuffled };
@@ -100,18 +104,18 @@ impl LoadPlan {
         let options = SamplerOptions { pieces, copies, seed, order, window_blocks, fraction };
         let sampler = wide_enough(split, options, request.rows_per_batch);
         let lanes = narrow_enough(lanes, &sampler, request.rows_per_batch);
-        let promise = Promise::of(request.manifest);
         Ok(Self {
             folder: request.folder.to_owned(),
             split: split.clone(),
             promise,
             vocab: Arc::clone(&request.vocab),
+            pairs: views.iter().any(|view| view.view.samples() > 1),
             views,
             sampler,
             seed,
             copies,
             pieces,
-            piece_tokens: width as usize - 2,
+            piece_tokens: piece_tokens as usize,
             rows_per_batch: request.rows_per_batch,
             end: end.map(|rows| rows.min(split.rows() * u64::from(pieces))),
             lanes,
@@ -148,6 +152,14 @@ fn check_rows<'a>(request: &LoadRequest<'a>, problems: &mut Vec<Problem>) -> (&'
 fn check_width(request: &LoadRequest<'_>, problems: &mut Vec<Problem>) -> u32 {
     let max = request.manifest.tokens_max;
     let width = request.data.width.unwrap_or(max);
+    let pack = request.manifest.pack;
+    if pack != Pack::Block && width < max {
+        let message =
+            format!("rows of {width} are pieces of samples for rows of {max}, and `{}` is not cut", pack.name());
+        let hint = format!("leave it out, or prepare with `prepare.tokens_max = {width}` into another folder");
+        problems.push(problem("data.width", message, hint));
+        return max.clamp(3, WIDTH_MAX);
+    }
     if (3..=max.min(WIDTH_MAX)).contains(&width) {
         return width;
     }
@@ -156,7 +168,18 @@ fn check_width(request: &LoadRequest<'_>, problems: &mut Vec<Problem>) -> u32 {
     max.clamp(3, WIDTH_MAX)
 }
 
-/// Positions within a row are stored as `i16`.
+/// Views of sentences need a folder that has them.
+fn check_sentences(request: &LoadRequest<'_>, problems: &mut Vec<Problem>) {
+    let pack = request.manifest.pack;
+    for (name, view) in request.views.iter().filter(|(_, view)| view.needs_sentences() && !pack.keeps_sentences()) {
+        let message =
+            format!("a `{}` is made of sentences, and the folder is packed as `{}`", view.kind(), pack.name());
+        let hint = "prepare with `prepare.pack = \"sentences\"` into another folder, and name it in `data.folder`";
+        problems.push(problem(format!("views.{name}"), message, hint));
+    }
+}
+
+/// Positions within a row are stored as `i16`; so are those within two samples.
 const WIDTH_MAX: u32 = 1 << 14;
 
 fn check_data(request: &LoadRequest<'_>, problems: &mut Vec<Problem>) {
@@ -230,18 +253,18 @@ fn place_view(name: ViewName, view: AnyView, of: Option<usize>, earlier: &[Plann
     }
 }
 
-/// The columns that a view has: those of every frame and its own.
-fn columns_of(view: &AnyView) -> Vec<ColumnSpec> {
-    let mut columns = vec![INPUT_IDS.spec(), ATTENTION_MASK.spec(), ORIGIN.spec(), DOCUMENT.spec()];
-    columns.extend(view.columns().iter().filter(|spec| **spec != INPUT_IDS.spec()));
-    columns
+/// The columns that a view has: those of every frame, what its own frame adds, and its own.
+fn columns_of(views: &[PlannedView], view: &PlannedView) -> BTreeSet<ColumnSpec> {
+    let framed = views[view.frame].view.columns().iter().filter(|spec| INHERITED.contains(spec));
+    let every = [INPUT_IDS.spec(), ATTENTION_MASK.spec(), ORIGIN.spec(), DOCUMENT.spec()];
+    every.into_iter().chain(framed.copied()).chain(view.view.columns().iter().copied()).collect()
 }
 
 fn assign_columns(views: &mut [PlannedView], wanted: &BTreeSet<(ViewName, ColumnSpec)>, problems: &mut Vec<Problem>) {
     for (name, column) in wanted {
         let makers: Vec<&str> = views
             .iter()
-            .filter(|view| columns_of(&view.view).contains(column))
+            .filter(|view| columns_of(views, view).contains(column))
             .map(|view| view.name.as_str())
             .collect();
         let makers = if makers.is_empty() {
@@ -249,9 +272,10 @@ fn assign_columns(views: &mut [PlannedView], wanted: &BTreeSet<(ViewName, Column
         } else {
             format!("`{}` has it", makers.join("`, `"))
         };
-        match views.iter_mut().find(|view| view.name == *name) {
-            Some(view) if columns_of(&view.view).contains(column) => view.wanted.push(*column),
-            Some(view) => {
+        match views.iter().position(|view| view.name == *name) {
+            Some(place) if columns_of(views, &views[place]).contains(column) => views[place].wanted.push(*column),
+            Some(place) => {
+                let view = &views[place];
                 let message =
                     format!("column `{}` is read, which a `{}` view does not make", column.name, view.view.kind());
                 problems.push(problem(format!("views.{name}"), message, makers));

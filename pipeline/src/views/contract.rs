@@ -1,8 +1,10 @@
 //! What every view must keep, run over every registered one.
 
 use proptest::prelude::*;
+use schemas::columns::{
+    ATTENTION_MASK, DOCUMENT, IGNORE, INPUT_IDS, IS_RANDOM, LABELS, ORIGIN, POSITIVES, TOKEN_TYPES,
+};
 use schemas::manifest::Frame;
-use schemas::columns::{ATTENTION_MASK, DOCUMENT, IGNORE, INPUT_IDS, LABELS, ORIGIN, POSITIVES};
 use schemas::{
     Batch, BatchIndex, Column, ColumnSpec, Element, Epoch, Sample, SampleIndex, SpecialIds, TokenIds, Vocab,
 };
@@ -22,24 +24,36 @@ pub(super) fn vocab() -> Vocab {
 
 /// Ids that look random; every eighth is a separator.
 pub(super) fn ids(count: usize, seed: u16) -> Vec<u16> {
-    let id = |i: u16| if i % 8 == 7 { 3 } else { 5 + i.wrapping_mul(31).wrapping_add(seed.wrapping_mul(97)) % 190 };
+    let id = |i: u16| if i % 8 == 7 { 3 } else { 5 + i.wrapping_mul(31).wrapping_add(seed.wrapping_mul(97)) % 186 };
     (0..).take(count).map(id).collect()
 }
 
+/// Where sentences begin in the samples here, as far as they go.
+const SENTENCES: [u16; 6] = [0, 3, 7, 20, 22, 45];
+
 pub(super) fn sample(ids: &[u16]) -> Sample<'_> {
+    let sentences = SENTENCES.partition_point(|&start| usize::from(start) < ids.len().max(1));
     Sample {
         input_ids: TokenIds::U16(ids),
         document_starts: &[0, 8],
         documents: &[7 << 40 | 5, 6],
-        sentence_starts: &[0],
+        sentence_starts: &SENTENCES[..sentences],
         frame: Frame::ClsSep,
         source: 0,
         offset: 0,
     }
 }
 
+/// The partner of every sample: its ids are those above 190.
+const PARTNER: [u16; 9] = [191, 192, 193, 194, 195, 196, 197, 198, 199];
+
+fn partner() -> Sample<'static> {
+    Sample { document_starts: &[0], documents: &[7], sentence_starts: &[0, 2, 8], ..sample(&PARTNER) }
+}
+
 pub(super) fn item(sample: Sample<'_>, index: u64) -> Item<'_> {
-    Item { sample, index: SampleIndex(index), epoch: Epoch(2), copy: 0, copies: 1, pieces: 1 }
+    let (partner, index) = (Some(partner()), SampleIndex(index));
+    Item { sample, partner, index, epoch: Epoch(2), copy: 0, copies: 1, pieces: 1 }
 }
 
 /// `original`, and `view` under the name `view`, with every column that either has.
@@ -139,11 +153,13 @@ fn every_view_keeps_origins_and_padding() {
         for (row, content) in samples().iter().enumerate() {
             let cells = row * width..(row + 1) * width;
             let tokens = mask[cells.clone()].iter().filter(|&&real| real == 1).count();
-            if view.of().is_some() {
-                assert_eq!(tokens, content.len() + 2, "{view:?}, row {row}: an edit has its frame's tokens");
-            }
+            // Frames of sentences choose from the sample, and a crop leaves some out; all others show it whole.
+            let is_whole = !view.needs_sentences() && view.kind() != "crop";
+            assert!(!is_whole || tokens == content.len() + 2, "{view:?}, row {row}: {tokens} tokens");
             let origins: Vec<i16> = origin[cells].iter().copied().filter(|&origin| origin >= 0).collect();
-            assert!(origins.is_sorted_by(|left, right| left + 1 == *right), "{view:?}, row {row}: {origins:?}");
+            let is_run = origins.is_sorted_by(|left, right| left + 1 == *right);
+            assert!(view.needs_sentences() || is_run, "{view:?}, row {row}: {origins:?}");
+            let concatenation = [content, &PARTNER[..]].concat();
             for at in 0..width {
                 let cell = row * width + at;
                 let where_ = format!("{view:?}, row {row}, column {at}");
@@ -152,9 +168,13 @@ fn every_view_keeps_origins_and_padding() {
                 if mask[cell] == 0 {
                     assert_eq!((ids[cell], origin[cell], document[cell], label), (0, -1, -1, IGNORE), "{where_}");
                 } else if let Ok(origin) = usize::try_from(origin[cell]) {
-                    let original = i32::from(content[origin]);
+                    let original = i32::from(concatenation[origin]);
                     assert_eq!(if label == IGNORE { ids[cell] } else { label }, original, "{where_}");
-                    assert_eq!(document[cell], if origin < 8 { 5 } else { 6 }, "{where_}");
+                    let owner = if origin >= content.len() { 7 } else { 5 + i32::from(origin >= 8) };
+                    assert_eq!(document[cell], owner, "{where_}");
+                } else {
+                    assert!(label != IGNORE || [2, 3].contains(&ids[cell]), "{where_}: the frame's tokens are special");
+                    assert_eq!(document[cell], -1, "{where_}");
                 }
             }
         }
@@ -163,7 +183,7 @@ fn every_view_keeps_origins_and_padding() {
 
 #[test]
 fn full_rows_have_no_attention_mask() {
-    for view in AnyView::examples() {
+    for view in AnyView::examples().into_iter().filter(|view| !view.needs_sentences()) {
         let batch = render(&view, 64, &[ids(62, 1), ids(62, 2)]);
         let cropped = view.kind() == "crop";
         assert_eq!(batch.find("view", ATTENTION_MASK).expect("no type clash").is_some(), cropped, "{view:?}");
@@ -351,4 +371,58 @@ fn pieces_and_offsets_keep_origins() {
     let origin = column(&batch, ORIGIN);
     assert_eq!(origin[..17], (0..17).map(|at| if (1..16).contains(&at) { at + 4 } else { -1 }).collect::<Vec<i16>>());
     assert_eq!(column(&batch, DOCUMENT)[1..16], [[5; 3].as_slice(), &[6; 12]].concat());
+}
+
+#[test]
+fn a_sample_with_its_frame_inside_is_only_padded() {
+    let content: Vec<u16> = [2, 9, 10, 3, 2, 11, 3].to_vec();
+    let framed = Sample { frame: Frame::None, ..sample(&content) };
+    for (view, width) in
+        [(AnyView::Mask(Mask::default()), 9), (AnyView::Original(super::original::Original::default()), 7)]
+    {
+        let batch = collate(&planned(view, width), &vocab(), 1, BatchIndex(0), &[item(framed, 0)]);
+        let original: Vec<i32> = batch.column("original", INPUT_IDS).expect("made").values().to_vec();
+        assert_eq!(original[..7], content.iter().map(|&id| i32::from(id)).collect::<Vec<_>>());
+        assert_eq!(column(&batch, ORIGIN)[..7], [0, 1, 2, 3, 4, 5, 6]);
+        assert_eq!(column(&batch, DOCUMENT)[..7], [5; 7]);
+        if let Some(labels) = batch.find("view", LABELS).expect("no type clash") {
+            assert_eq!(original[7..], [0, 0]);
+            let special = content.iter().zip(labels.values()).filter(|(id, _)| **id < 5);
+            assert!(special.clone().count() == 4 && special.into_iter().all(|(_, &label)| label == IGNORE));
+        }
+    }
+}
+
+#[test]
+fn edits_have_the_segments_of_their_frame() {
+    let mut views = planned(AnyView::Pair(super::pair::Pair::default()), 64);
+    let columns = [INPUT_IDS.spec(), ATTENTION_MASK.spec(), TOKEN_TYPES.spec(), IS_RANDOM.spec(), LABELS.spec()];
+    let edit = PlannedView {
+        name: "masked".into(),
+        view: AnyView::Mask(Mask::default()),
+        of: Some(1),
+        frame: 1,
+        ids: 2,
+        wanted: columns.to_vec(),
+        ..views[1].clone()
+    };
+    views.push(edit);
+    let contents = samples();
+    let items: Vec<Item<'_>> = contents.iter().zip(0..).map(|(ids, index)| item(sample(ids), index)).collect();
+    let batch = collate(&views, &vocab(), 1, BatchIndex(0), &items);
+    let masked = |name| batch.column("masked", name).expect("inherited").values();
+    assert_eq!(masked(TOKEN_TYPES), column(&batch, TOKEN_TYPES));
+    assert_eq!(masked(IS_RANDOM), column(&batch, IS_RANDOM));
+    assert!(masked(TOKEN_TYPES).contains(&1) && masked(IS_RANDOM).contains(&1));
+    views.retain(|view| view.name != "original");
+    views.iter_mut().for_each(|view| view.frame = 0);
+    views[0].ids = 0;
+    (views[1].of, views[1].ids) = (Some(0), 1);
+    views[0].wanted.clear();
+    let alone = collate(&views, &vocab(), 1, BatchIndex(0), &items);
+    assert_eq!(
+        alone.column("masked", TOKEN_TYPES).expect("inherited").values(),
+        masked(TOKEN_TYPES),
+        "unread by itself"
+    );
 }

@@ -1,7 +1,8 @@
 //! Every way of seeing a sample: one file, one line each.
 //!
-//! A *frame* makes a row of a sample ([`original`], [`crop`]); an *edit* changes or annotates the row of another view
-//! ([`mask`], [`corrupt`], [`window`]). Either is a pure function of its address and of the sample.
+//! A *frame* makes a row of a sample ([`original`], [`crop`], [`segments`]) or of two ([`pair`]); an *edit* changes or
+//! annotates the row of another view ([`mask`], [`corrupt`], [`window`]). Either is a pure function of its address and of
+//! the samples that the address names.
 
 use schemas::{ColumnSpec, Sample, Vocab};
 
@@ -15,6 +16,8 @@ schemas::registry! {
         crop::Crop,
         mask::Mask,
         original::Original,
+        pair::Pair,
+        segments::Segments,
         window::Window,
     }
 }
@@ -38,6 +41,16 @@ pub trait View: Send + Sync {
         row_width
     }
 
+    /// How many samples a row is made of: 1, or 2 if a frame asks for a partner of another document.
+    fn samples(&self) -> usize {
+        1
+    }
+
+    /// Whether the samples must say where their sentences begin: the folder is then one of `pack = "sentences"`.
+    fn needs_sentences(&self) -> bool {
+        false
+    }
+
     /// What is wrong with its configuration: key and message.
     fn problems(&self) -> Vec<(&'static str, String)> {
         Vec::new()
@@ -52,6 +65,8 @@ pub trait View: Send + Sync {
 pub enum Source<'a> {
     /// The stored sample, or a piece of it: for frames.
     Sample(&'a Sample<'a>),
+    /// The stored sample, and a partner of another document unless none was found: for frames of two samples.
+    Pair(&'a Sample<'a>, Option<&'a Sample<'a>>),
     /// The row of the view that the edit is of.
     Row(Row<'a>),
 }
@@ -64,8 +79,17 @@ impl<'a> Source<'a> {
     #[must_use]
     pub fn sample(self) -> &'a Sample<'a> {
         match self {
-            Self::Sample(sample) => sample,
+            Self::Sample(sample) | Self::Pair(sample, _) => sample,
             Self::Row(_) => panic!("a frame is rendered from a sample"),
+        }
+    }
+
+    /// The partner of the sample, if the frame asked for one and there is one.
+    #[must_use]
+    pub fn partner(self) -> Option<&'a Sample<'a>> {
+        match self {
+            Self::Pair(_, partner) => partner,
+            Self::Sample(_) | Self::Row(_) => None,
         }
     }
 
@@ -77,10 +101,12 @@ impl<'a> Source<'a> {
     pub fn row(self) -> Row<'a> {
         match self {
             Self::Row(row) => row,
-            Self::Sample(_) => panic!("an edit is rendered from a row"),
+            Self::Sample(_) | Self::Pair(..) => panic!("an edit is rendered from a row"),
         }
     }
 }
+
+mod spans;
 
 #[cfg(test)]
 mod contract;

@@ -1,0 +1,106 @@
+//! One or two segments of one document.
+//!
+//! **What.** `[CLS] A [SEP] B [SEP]` or `[CLS] A [SEP]`, padded to the width, of the sentences of one sample.
+//!
+//! **Why.** The rows of ELECTRA: short and long segments, as fine-tuning will bring them, without a task on pairs.
+//!
+//! **Definition.** In rows of width `L`, the *target* is `L`, or, with probability `short_rate`, uniform in `5..=L`. The
+//! fewest sentences of the sample from the first on that have so many tokens, or all, are dealt out in order. With
+//! probability `single_rate` all go to A. Otherwise A's target is `(target − 3) div 2`, and a sentence joins A if A is
+//! empty; or if A then stays below its target; or if B is empty, A is below its target, and a fair coin says so. All
+//! others join B. (So A may go on behind a long sentence of B.) A is cut to its first `L − 2` tokens, B to its first
+//! `L − |A| − 3`.
+//!
+//! A sample holds `L − 3` tokens at most where the script reads on to `L`, so fewer rows are cut at the end, and some are
+//! shorter by a few tokens.
+//!
+//! **Columns.** `input_ids`, `token_types` (0 for `[CLS] A [SEP]`, 1 for `B [SEP]`); on demand `attention_mask`, `origin`,
+//! `document`.
+//!
+//! **Reference.** Clark et al., *ELECTRA*, ICLR 2020, `build_pretraining_dataset.py`.
+
+use schemas::columns::{INPUT_IDS, TOKEN_TYPES};
+use schemas::{ColumnSpec, Sample, Vocab};
+use serde::{Deserialize, Serialize};
+
+use super::spans::{Sentences, Span, below, chance, length, rate_problems, write};
+use super::{Source, View, ViewName};
+use crate::rng::{Rng, RowAddress};
+use crate::row::RowMut;
+
+/// One or two segments of one document.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Segments {
+    /// Share of rows with a shorter target.
+    pub short_rate: f64,
+    /// Share of rows of one segment, whatever their length.
+    pub single_rate: f64,
+}
+
+impl Default for Segments {
+    fn default() -> Self {
+        Self { short_rate: 0.05, single_rate: 0.1 }
+    }
+}
+
+impl View for Segments {
+    fn of(&self) -> Option<&ViewName> {
+        None
+    }
+
+    fn columns(&self) -> &'static [ColumnSpec] {
+        const { &[INPUT_IDS.spec(), TOKEN_TYPES.spec()] }
+    }
+
+    fn needs_sentences(&self) -> bool {
+        true
+    }
+
+    fn problems(&self) -> Vec<(&'static str, String)> {
+        rate_problems(&[("short_rate", self.short_rate), ("single_rate", self.single_rate)])
+    }
+
+    fn render(&self, source: Source<'_>, vocab: &Vocab, at: &RowAddress<'_>, row: &mut RowMut<'_>) {
+        let width = row.input_ids.len();
+        let [a, b] = self.deal(source.sample(), width, &mut at.rng("segments"));
+        let a = trim(&a, width - 2);
+        let b = trim(&b, (width - 2).saturating_sub(length(&a) + 1));
+        write(row, vocab, &a, &b);
+    }
+}
+
+impl Segments {
+    /// The sentences of A and of B.
+    fn deal<'a>(&self, sample: &Sample<'a>, width: usize, rng: &mut Rng) -> [Vec<Span<'a>>; 2] {
+        let short = chance(rng, self.short_rate);
+        let target = if short { 5 + below(rng, width - 4) } else { width };
+        let single = chance(rng, self.single_rate);
+        let target_a = if single { usize::MAX } else { (target - 3) / 2 };
+        let sentences = Sentences::of(sample);
+        let [mut a, mut b] = [Vec::new(), Vec::new()];
+        let mut length_a = 0;
+        for index in 0..sentences.until(0, target) {
+            let span = Span::new(sample, sentences.bound(index)..sentences.bound(index + 1), 0);
+            let fits = length_a + span.len() < target_a;
+            if length_a == 0 || fits || (b.is_empty() && length_a < target_a && chance(rng, 0.5)) {
+                length_a += span.len();
+                a.push(span);
+            } else {
+                b.push(span);
+            }
+        }
+        [a, b]
+    }
+}
+
+/// The first `max` tokens.
+fn trim<'a>(spans: &[Span<'a>], max: usize) -> Vec<Span<'a>> {
+    let mut left = max;
+    let cut = spans.iter().map(|span| {
+        let kept = span.first(left);
+        left -= kept.len();
+        kept
+    });
+    cut.collect()
+}

@@ -1,0 +1,125 @@
+//! Rows of two segments: what [`pair`](super::pair) and [`segments`](super::segments) share.
+
+use std::ops::Range;
+
+use schemas::columns::{DOCUMENT, ORIGIN, TOKEN_TYPES};
+use schemas::{Sample, Vocab};
+
+use crate::rng::Rng;
+use crate::row::{RowMut, write_documents};
+
+/// A run of a sample's tokens, with what is added to their places to make origins.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span<'a> {
+    sample: Sample<'a>,
+    base: usize,
+}
+
+impl<'a> Span<'a> {
+    /// The tokens `range` of `sample`, which `base` tokens of other samples precede in the row's list of samples.
+    pub(super) fn new(sample: &Sample<'a>, range: Range<usize>, base: usize) -> Self {
+        Self { sample: sample.slice(range), base }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.sample.input_ids.len()
+    }
+
+    /// Its first `length` tokens, or all if there are fewer.
+    pub(super) fn first(&self, length: usize) -> Self {
+        Self { sample: self.sample.slice(0..length.min(self.len())), base: self.base }
+    }
+}
+
+/// Tokens of all spans.
+pub(super) fn length(spans: &[Span<'_>]) -> usize {
+    spans.iter().map(Span::len).sum()
+}
+
+/// Writes `[CLS] A [SEP] B [SEP]` and padding; `[CLS] A [SEP]` if B is empty. Origin, document and token types where
+/// they are read.
+pub(super) fn write(row: &mut RowMut<'_>, vocab: &Vocab, a: &[Span<'_>], b: &[Span<'_>]) {
+    let special = vocab.special();
+    let [cls, sep, pad] = [special.cls, special.sep, special.pad].map(u32::cast_signed);
+    let (second, length_b) = (length(a) + 2, length(b));
+    row.tokens = if length_b == 0 { second } else { second + length_b + 1 };
+    let placed = place(1, a).chain(place(second, b));
+
+    row.input_ids.fill(pad);
+    row.input_ids[0] = cls;
+    [second - 1, row.tokens - 1].into_iter().for_each(|end| row.input_ids[end] = sep);
+    placed.clone().for_each(|(cells, span)| span.sample.input_ids.copy_into(&mut row.input_ids[cells]));
+    if let Some(origin) = row.cells.get(ORIGIN) {
+        origin.fill(-1);
+        for (cells, span) in placed.clone() {
+            let first = i16::try_from(span.base + usize::from(span.sample.offset)).unwrap_or(i16::MAX);
+            origin[cells].iter_mut().zip(first..).for_each(|(slot, index)| *slot = index);
+        }
+    }
+    if let Some(document) = row.cells.get(DOCUMENT) {
+        document.fill(-1);
+        placed.for_each(|(cells, span)| write_documents(&span.sample, &mut document[cells]));
+    }
+    if let Some(token_types) = row.cells.get(TOKEN_TYPES) {
+        token_types.fill(0);
+        token_types[second..row.tokens].fill(1);
+    }
+}
+
+/// The cells of each span, one after another from `first` on.
+fn place<'s, 'a>(
+    first: usize,
+    spans: &'s [Span<'a>],
+) -> impl Iterator<Item = (Range<usize>, &'s Span<'a>)> + Clone + use<'s, 'a> {
+    spans.iter().scan(first, |end, span| {
+        let begin = *end;
+        *end += span.len();
+        Some((begin..*end, span))
+    })
+}
+
+/// The sentences of a sample; a sample that does not say where they are is one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sentences<'a> {
+    starts: &'a [u16],
+    tokens: usize,
+}
+
+impl<'a> Sentences<'a> {
+    pub(super) fn of(sample: &Sample<'a>) -> Self {
+        Self { starts: sample.sentence_starts, tokens: sample.input_ids.len() }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.starts.len().max(1)
+    }
+
+    /// Where sentence `index` begins; the end of the sample for `index = count`.
+    pub(super) fn bound(&self, index: usize) -> usize {
+        if index == 0 { 0 } else { self.starts.get(index).map_or(self.tokens, |&start| usize::from(start)) }
+    }
+
+    /// The fewest sentences from `first` on that have `target` tokens, at least one, or all that are left: the end of
+    /// their range.
+    pub(super) fn until(&self, first: usize, target: usize) -> usize {
+        let begin = self.bound(first);
+        (first + 1..self.count()).find(|&end| self.bound(end) - begin >= target).unwrap_or(self.count())
+    }
+}
+
+/// Whether something of probability `rate` happens.
+pub(super) fn chance(rng: &mut Rng, rate: f64) -> bool {
+    // In units of 2^-32, so that a rate of 1 takes every word.
+    f64::from(rng.next_u32()) < rate * 4_294_967_296.0
+}
+
+/// A number of `0..count`.
+pub(super) fn below(rng: &mut Rng, count: usize) -> usize {
+    rng.below(u32::try_from(count).expect("a row has fewer than 2^32 tokens")) as usize
+}
+
+/// What is wrong with shares, by key.
+pub(super) fn rate_problems(rates: &[(&'static str, f64)]) -> Vec<(&'static str, String)> {
+    let wrong = rates.iter().filter(|(_, rate)| !(0.0..=1.0).contains(rate));
+    wrong.map(|(key, rate)| (*key, format!("{rate} is not a share; give a number from 0 to 1"))).collect()
+}
