@@ -57,6 +57,11 @@ fn number(tensor: &Tensor) -> f64 {
     f64::try_from(tensor.to_kind(Kind::Double)).expect("one number")
 }
 
+/// What share of `count` were hit; 0 if there are none.
+fn share(hits: &Tensor, count: usize) -> f64 {
+    number(hits) / count.max(1) as f64
+}
+
 /// Flat positions where all of the flags, `[b, t]` each and row by row, are set.
 fn positions_where(flags: &[&[bool]]) -> Vec<i64> {
     let length = flags.first().map_or(0, |flags| flags.len());

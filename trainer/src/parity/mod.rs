@@ -15,19 +15,19 @@
 //!
 //! | objective | inputs | variant | gradients |
 //! |---|---|---|---|
-//! | `mlm` | `h` btd, `W` dd, `b` `gamma` `beta` d, `E` vd, `out_bias` v, `positions` `targets` n | `gelu` erf or tanh, `ln_eps` (1e-12) | of all floats |
-//! | `tp` | those of `mlm`, `other_positions` `other_targets` m | those of `mlm`, `pool` separate or joint | of all floats |
+//! | `mlm` | `h` btd, `W` dd, `b` `gamma` `beta` d, `E` vd, `out_bias` v, `positions` `targets` n | `gelu` `erf` or `tanh`, `ln_eps` (1e-12) | of all floats |
+//! | `tp` | those of `mlm`, `other_positions` `other_targets` m | those of `mlm`, `pool` `separate` or `joint` | of all floats |
 //! | `nsp` | `h` btd, `W` dd, `b` d, `U` 2d, `c` 2, `is_random` b | | of all floats |
-//! | `rtd` | `h` btd, `w` d, `b` 1, `orig` `corrupt` `valid` bt, with `head = dense_gelu` also `W` dd, `bW` d | `label_one` replaced or original, `head` linear or dense_gelu | of all floats |
-//! | `clm` | `h` btd, `E` vd, `out_bias` v, `w` d, `b` 1, `orig` `corrupt` `valid` `masked` bt | `lm_form` mixture, weighted_ce or softmax_only, `lm_scope` masked or all, `stop_grad` (true), `copy_weight` (50), `norm` mean or sum | of all floats |
-//! | `scl` | `view_mlm` `view_crop` nd | `tau` (1), `negatives` both or cross | of all floats |
-//! | `tacl` | `student` `teacher` btd, `valid` `selected` bt | `tau` (0.01), `pad_keys` exclude or include, `reduction` tokens or sequences | of `student` |
-//! | `tc` | `h` `e` btd, `pos_col` `anchor` bt, `neg_row` `neg_col` btk | `tau` (0.07), `candidates` detached or live | of `h` and `e` |
+//! | `rtd` | `h` btd, `w` d, `b` 1, `orig` `corrupt` `valid` bt, with `head = dense_gelu` also `W` dd, `bW` d | `label_one` `replaced` or `original`, `head` `linear` or `dense_gelu` | of all floats |
+//! | `clm` | `h` btd, `E` vd, `out_bias` v, `w` d, `b` 1, `orig` `corrupt` `valid` `masked` bt | `lm_form` `mixture`, `weighted_ce` or `softmax_only`, `lm_scope` `masked` or `all`, `stop_grad` (true), `copy_weight` (50), `norm` `mean` or `sum` | of all floats |
+//! | `scl` | `view_mlm` `view_crop` nd | `tau` (1), `negatives` `both` or `cross` | of all floats |
+//! | `tacl` | `student` `teacher` btd, `valid` `selected` bt | `tau` (0.01), `pad_keys` `exclude` or `include`, `reduction` `tokens` or `sequences` | of `student` |
+//! | `tc` | `h` `e` btd, `pos_col` `anchor` bt, `neg_row` `neg_col` btk | `tau` (0.07), `candidates` `detached` or `live` | of `h` and `e` |
 //! | `contextual_score` | `hidden` btd, `token` `intra` `inter` n | | |
 //! | `self_similarity` | `hidden` btd, `valid` bt | | |
 //! | `alignment_uniformity` | `x` `y` nd | `alpha` (2), `t` (2) | |
-//! | `relpos_bucket` | `distance` n, key minus query | `form` cocolm or t5, `buckets` (32), `max_distance` (128) | |
-//! | `metric` | `pred` `gold` n | `metric` accuracy, f1, mcc, macro_f1, pearson or spearman, `classes` (the largest + 1) | |
+//! | `relpos_bucket` | `distance` n, key minus query | `form` `cocolm` or `t5`, `buckets` (32), `max_distance` (128) | |
+//! | `metric` | `pred` `gold` n | `metric` `accuracy`, `f1`, `mcc`, `macro_f1`, `pearson` or `spearman`, `classes` (the largest + 1) | |
 //!
 //! `loss` and the parts of it are means over positions, rows or anchors, 0 if there are none.
 //!

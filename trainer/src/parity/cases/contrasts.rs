@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use tch::{Kind, Tensor};
+use tch::Tensor;
 
 use super::super::Outcome;
 use super::super::inputs::Inputs;
-use super::{learned, mean, number, parts, positions_where};
+use super::{learned, mean, parts, positions_where, share};
 use crate::Error;
 use crate::objectives::sequence_contrastive::{self, Negatives};
 use crate::objectives::teacher_contrastive::{self, Averaged, PadKeys, Selected};
@@ -84,7 +84,7 @@ pub(super) fn teacher(inputs: &mut Inputs<'_>) -> Result<Outcome, Error> {
     let keys_bt = (pad_keys == PadKeys::Exclude).then(|| inputs.grid(&valid));
     let chosen = Selected { positions_n: &Tensor::from_slice(&positions), weights_n: weights_n.as_ref() };
     let found = teacher_contrastive::loss(&student_btd, &teacher_btd, chosen, keys_bt.as_ref(), temperature);
-    let accuracy = number(&mean(&found.hits.to_kind(Kind::Double), positions.len()));
+    let accuracy = share(&found.hits, positions.len());
     Ok(learned(&mean(&found.sum, count), parts([("accuracy", accuracy)]), inputs))
 }
 

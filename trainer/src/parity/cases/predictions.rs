@@ -6,7 +6,7 @@ use tch::Tensor;
 
 use super::super::Outcome;
 use super::super::inputs::Inputs;
-use super::{learned, mean, number, parts, positions_where};
+use super::{learned, mean, number, parts, positions_where, share};
 use crate::Error;
 use crate::objectives::corrective_lm::{self, Form, Predicted};
 use crate::objectives::heads::{Decoder, Dense, Transform};
@@ -57,7 +57,7 @@ pub(super) fn next_sentence(inputs: &mut Inputs<'_>) -> Result<Outcome, Error> {
     };
     let found = next_sentence::loss(&head.logits(&hidden_btd), &is_random_b);
     let rows = is_random_b.numel();
-    let parts = parts([("accuracy", number(&mean(&found.hits, rows)))]);
+    let parts = parts([("accuracy", share(&found.hits, rows))]);
     Ok(learned(&mean(&found.sum, rows), parts, inputs))
 }
 
@@ -75,8 +75,8 @@ pub(super) fn replaced_token(inputs: &mut Inputs<'_>) -> Result<Outcome, Error> 
     let valid_bt = inputs.grid(&tokens.valid);
     let found = replaced_token::loss(&hidden_btd, &head, &replaced_bt, Some(&valid_bt), label_one);
     let count = positions_where(&[&tokens.valid]).len();
-    let accuracy = mean(&(found.replaced_hits + found.original_hits), count);
-    Ok(learned(&mean(&found.sum, count), parts([("accuracy", number(&accuracy))]), inputs))
+    let accuracy = share(&(found.replaced_hits + found.original_hits), count);
+    Ok(learned(&mean(&found.sum, count), parts([("accuracy", accuracy)]), inputs))
 }
 
 pub(super) fn corrective_lm(inputs: &mut Inputs<'_>) -> Result<Outcome, Error> {
