@@ -103,10 +103,10 @@ impl<'a> Inputs<'a> {
     /// A whole number of the variant within `range`.
     pub(super) fn whole<T: TryFrom<i64>>(&mut self, name: &str, default: i64, range: Range<i64>) -> Result<T, Error> {
         self.read.insert(format!("variant.{name}"));
-        let value = self.case.variant.get(name).map_or(Some(default), whole);
-        let number = value.filter(|value| range.contains(value)).and_then(|value| T::try_from(value).ok());
+        let value = self.case.variant.get(name).cloned().unwrap_or_else(|| default.into());
+        let number = whole(&value).filter(|number| range.contains(number)).and_then(|number| T::try_from(number).ok());
         number.ok_or_else(|| {
-            let problem = format!("it is not a whole number within {}..{}", range.start, range.end);
+            let problem = format!("{value} is not a whole number within {}..{}", range.start, range.end);
             self.variant_error(name, &problem)
         })
     }
