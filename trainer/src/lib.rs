@@ -22,6 +22,7 @@ pub mod fill;
 pub mod forward;
 pub mod hf;
 pub mod identity;
+pub mod metrics;
 pub mod native;
 pub mod networks;
 pub mod objectives;

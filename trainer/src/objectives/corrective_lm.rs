@@ -121,7 +121,7 @@ pub fn loss(
     let original_n = fed_n.eq_tensor(targets_n);
     let lm_gate_n = if stop_grad { gate_n.detach() } else { gate_n.shallow_clone() };
     let lm_sum = each(&lm_gate_n, &surprise_n, &original_n, form).sum(logits_nv.kind());
-    let hit_n = hits(&gate_n.detach(), &logits_nv.detach(), predicted);
+    let hit_n = hits(&gate_n.detach(), &logits_nv.detach(), &surprise_n.detach(), predicted);
     let count = |flags_n: &Tensor| flags_n.sum(Kind::Int64);
     Correction {
         copy,
@@ -148,16 +148,17 @@ fn each(gate_n: &Tensor, surprise_n: &Tensor, original_n: &Tensor, form: Form) -
 
 /// Whether the original is the likeliest id of the mixture `p₁ [v = x] + p₀ q(v)`, whichever form is trained.
 ///
-/// Divided by `p₀`, the fed id leads by `exp(z)` and all others stand as in `q`; so no second `[n, v]` is made.
-fn hits(gate_n: &Tensor, logits_nv: &Tensor, predicted: Predicted<'_>) -> Tensor {
+/// Divided by `p₀`, the fed id leads by `exp(z)` and all others stand as in `q`. The softmax's normaliser is taken back
+/// from `−ln q(y)`; so no second `[n, v]` is made.
+fn hits(gate_n: &Tensor, logits_nv: &Tensor, surprise_n: &Tensor, predicted: Predicted<'_>) -> Tensor {
     let Predicted { fed_n, targets_n, .. } = predicted;
     if targets_n.numel() == 0 {
         return targets_n.ne_tensor(targets_n);
     }
     let (best_n, at_n) = logits_nv.max_dim(-1, false);
-    let fed_logit_n = logits_nv.gather(1, &fed_n.unsqueeze(1), false).squeeze_dim(1);
-    let all_n = logits_nv.logsumexp([1], false);
-    let copying_wins_n = (gate_n + all_n).logaddexp(&fed_logit_n).ge_tensor(&best_n);
+    let logit_n = |ids_n: &Tensor| logits_nv.gather(1, &ids_n.unsqueeze(1), false).squeeze_dim(1);
+    let all_n = surprise_n + logit_n(targets_n);
+    let copying_wins_n = (gate_n + all_n).logaddexp(&logit_n(fed_n)).ge_tensor(&best_n);
     fed_n.where_self(&copying_wins_n, &at_n).eq_tensor(targets_n)
 }
 

@@ -235,6 +235,16 @@ mod tests {
     }
 
     #[test]
+    fn the_bound_grows_with_the_batch() {
+        // Partners agree fully and all negatives are as far apart as a simplex of 8 allows.
+        let simplex_nd = Tensor::eye(8, (Kind::Double, tch::Device::Cpu)) - 0.125;
+        let found = loss(&simplex_nd, &(&simplex_nd * 3.0), 1.0, Negatives::Both);
+        check("mean", number(&found.sum) / 16.0, 1.698, 5e-4);
+        check("positive", number(&found.positive), 1.0, 1e-12);
+        check("negative", number(&found.negative), -1.0 / 7.0, 1e-12);
+    }
+
+    #[test]
     fn cross_is_the_mean_of_two_retrievals() {
         let one_nd = Tensor::randn([5, 3], (Kind::Double, tch::Device::Cpu));
         let two_nd = &one_nd * 0.5 + 1.0;

@@ -233,6 +233,14 @@ mod tests {
     }
 
     #[test]
+    fn a_collapsed_row_costs_the_logarithm_of_its_length() {
+        let same_btd = Tensor::ones([2, 7, 3], (Kind::Double, tch::Device::Cpu));
+        let positions_n = Tensor::from_slice(&[0_i64, 6, 9]);
+        let selected = Selected { positions_n: &positions_n, weights_n: None };
+        check("sum", number(&loss(&same_btd, &same_btd, selected, None, 0.01).sum), 3.0 * 7.0_f64.ln());
+    }
+
+    #[test]
     fn hits_are_positions_that_are_nearest_to_themselves() {
         assert_eq!([&[0_i64][..], &[1], &[2], &[0, 1, 2]].map(|at| of(at, false, 1.0).1), [1, 0, 0, 1]);
     }

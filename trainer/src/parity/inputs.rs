@@ -24,24 +24,43 @@ impl<'a> Inputs<'a> {
     }
 
     /// An array of floats that gathers a gradient. `axes` has one letter per axis; equal letters are equal sizes,
-    /// within an array and between arrays.
+    /// within an array and between arrays, and a digit is a size.
     pub(super) fn floats(&mut self, name: &str, axes: &str) -> Result<Tensor, Error> {
-        let array = self.array(name, axes)?;
-        let leaf = Tensor::from_slice(&array.data).to_kind(self.kind).reshape(&array.shape).set_requires_grad(true);
+        let leaf = self.constants(name, axes)?.set_requires_grad(true);
         self.leaves.insert(name.to_owned(), leaf.shallow_clone());
         Ok(leaf)
+    }
+
+    /// An array of floats without a gradient.
+    pub(super) fn constants(&mut self, name: &str, axes: &str) -> Result<Tensor, Error> {
+        let array = self.array(name, axes)?;
+        Ok(Tensor::from_slice(&array.data).to_kind(self.kind).reshape(&array.shape))
+    }
+
+    /// An array of floats in double precision, whatever was asked for.
+    pub(super) fn numbers(&mut self, name: &str, axes: &str) -> Result<Vec<f64>, Error> {
+        Ok(self.array(name, axes)?.data)
+    }
+
+    /// An array of booleans, 0 and 1.
+    pub(super) fn flags(&mut self, name: &str, axes: &str) -> Result<Vec<bool>, Error> {
+        let values = self.integers(name, axes)?;
+        values.iter().enumerate().try_for_each(|(at, &value)| self.check(name, at, value, &(0..2)))?;
+        Ok(values.into_iter().map(|value| value == 1).collect())
+    }
+
+    /// Flags as a tensor of rows and positions.
+    pub(super) fn grid(&self, flags_bt: &[bool]) -> Tensor {
+        Tensor::from_slice(flags_bt).view([self.size('b'), self.size('t')])
     }
 
     /// An array of whole numbers.
     pub(super) fn integers(&mut self, name: &str, axes: &str) -> Result<Vec<i64>, Error> {
         let array = self.array(name, axes)?;
-        let whole = |(at, &value): (usize, &f64)| {
-            // Below 2⁵³ every whole f64 is an i64.
-            #[expect(clippy::cast_possible_truncation, reason = "checked on the same line")]
-            let integer = (value.fract() == 0.0 && value.abs() < 9e15).then_some(value as i64);
-            integer.ok_or_else(|| self.input_error(name, format!("entry {at} is {value}, not a whole number")))
+        let entry = |(at, &value): (usize, &f64)| {
+            integer(value).ok_or_else(|| self.input_error(name, format!("entry {at} is {value}, not a whole number")))
         };
-        array.data.iter().enumerate().map(whole).collect()
+        array.data.iter().enumerate().map(entry).collect()
     }
 
     /// Whole numbers within `range`, as an index.
@@ -78,7 +97,27 @@ impl<'a> Inputs<'a> {
         value
             .as_f64()
             .filter(|&number| number > above)
-            .ok_or_else(|| self.error(format!("variant.{name}"), format!("{value} is not a number above {above}")))
+            .ok_or_else(|| self.variant_error(name, &format!("{value} is not a number above {above}")))
+    }
+
+    /// A whole number of the variant within `range`.
+    pub(super) fn whole<T: TryFrom<i64>>(&mut self, name: &str, default: i64, range: Range<i64>) -> Result<T, Error> {
+        self.read.insert(format!("variant.{name}"));
+        let value = self.case.variant.get(name).cloned().unwrap_or_else(|| default.into());
+        let number = whole(&value).filter(|number| range.contains(number)).and_then(|number| T::try_from(number).ok());
+        number.ok_or_else(|| {
+            let problem = format!("{value} is not a whole number within {}..{}", range.start, range.end);
+            self.variant_error(name, &problem)
+        })
+    }
+
+    /// A boolean of the variant, also as 0 or 1.
+    pub(super) fn flag(&mut self, name: &str, default: bool) -> Result<bool, Error> {
+        self.read.insert(format!("variant.{name}"));
+        let Some(value) = self.case.variant.get(name) else { return Ok(default) };
+        let flag =
+            value.as_bool().or_else(|| whole(value).filter(|number| (0..2).contains(number)).map(|one| one == 1));
+        flag.ok_or_else(|| self.variant_error(name, &format!("{value} is not one of true, false")))
     }
 
     /// One of the `choices` of the variant; the first is the default.
@@ -88,7 +127,7 @@ impl<'a> Inputs<'a> {
         let chosen = choices.iter().find(|(choice, _)| value.as_str() == Some(choice));
         chosen.map(|&(_, chosen)| chosen).ok_or_else(|| {
             let known: Vec<_> = choices.iter().map(|(choice, _)| format!("`{choice}`")).collect();
-            self.error(format!("variant.{name}"), format!("{value} is not one of {}", known.join(", ")))
+            self.variant_error(name, &format!("{value} is not one of {}", known.join(", ")))
         })
     }
 
@@ -127,8 +166,10 @@ impl<'a> Inputs<'a> {
 
     fn bind(&mut self, name: &str, axes: &str, shape: &[i64]) -> Result<(), Error> {
         let mut known = self.axes.clone();
+        let mut known_size =
+            |axis: char, size| axis.to_digit(10).map_or_else(|| *known.entry(axis).or_insert(size), i64::from);
         let fits = axes.chars().count() == shape.len()
-            && axes.chars().zip(shape).all(|(axis, &size)| size >= 0 && *known.entry(axis).or_insert(size) == size);
+            && axes.chars().zip(shape).all(|(axis, &size)| size >= 0 && known_size(axis, size) == size);
         if fits {
             self.axes = known;
             return Ok(());
@@ -138,6 +179,11 @@ impl<'a> Inputs<'a> {
         Err(self.input_error(name, format!("its shape is {shape:?}, not [{}]", wanted.join(", "))))
     }
 
+    /// A problem with a value of the variant.
+    pub(super) fn variant_error(&self, name: &str, problem: &str) -> Error {
+        self.error(format!("variant.{name}"), problem.to_owned())
+    }
+
     fn input_error(&self, name: &str, problem: String) -> Error {
         self.error(format!("inputs.{name}"), problem)
     }
@@ -145,4 +191,15 @@ impl<'a> Inputs<'a> {
     fn error(&self, field: String, problem: String) -> Error {
         Error::Case { case: self.case.id.clone(), field, problem }
     }
+}
+
+/// A JSON number that is whole.
+fn whole(value: &Value) -> Option<i64> {
+    value.as_f64().and_then(integer)
+}
+
+fn integer(value: f64) -> Option<i64> {
+    // Below 2⁵³ every whole f64 is an i64.
+    #[expect(clippy::cast_possible_truncation, reason = "checked on the same line")]
+    (value.fract() == 0.0 && value.abs() < 9e15).then_some(value as i64)
 }

@@ -10,16 +10,37 @@
 //! ```
 //!
 //! Booleans are 0 and 1. A number that is not finite is written as `null`. Axes, by letter: `b` rows, `t` positions,
-//! `d` hidden, `v` ids, `k` negatives, `n` any number of flat positions `row · t + column`.
+//! `d` hidden, `v` ids, `k` negatives, `n` and `m` any numbers, of flat positions `row · t + column` or of vectors.
+//! A variant's first choice is what holds if it is left out; other defaults are in brackets.
 //!
 //! | objective | inputs | variant | gradients |
 //! |---|---|---|---|
-//! | `mlm` | `h` btd, `W` dd, `b` `gamma` `beta` d, `E` vd, `out_bias` v, `positions` `targets` n | `gelu` erf or tanh, `ln_eps` | of all floats |
-//! | `tc` | `h` `e` btd, `pos_col` `anchor` bt, `neg_row` `neg_col` btk | `tau`, `candidates` detached or live | of `h` and `e` |
+//! | `mlm` | `h` btd, `W` dd, `b` `gamma` `beta` d, `E` vd, `out_bias` v, `positions` `targets` n | `gelu` `erf` or `tanh`, `ln_eps` (1e-12) | of all floats |
+//! | `tp` | those of `mlm`, `other_positions` `other_targets` m | those of `mlm`, `pool` `separate` or `joint` | of all floats |
+//! | `nsp` | `h` btd, `W` dd, `b` d, `U` 2d, `c` 2, `is_random` b | | of all floats |
+//! | `rtd` | `h` btd, `w` d, `b` 1, `orig` `corrupt` `valid` bt, with `head = dense_gelu` also `W` dd, `bW` d | `label_one` `replaced` or `original`, `head` `linear` or `dense_gelu` | of all floats |
+//! | `clm` | `h` btd, `E` vd, `out_bias` v, `w` d, `b` 1, `orig` `corrupt` `valid` `masked` bt | `lm_form` `mixture`, `weighted_ce` or `softmax_only`, `lm_scope` `masked` or `all`, `stop_grad` (true), `copy_weight` (50), `norm` `mean` or `sum` | of all floats |
+//! | `scl` | `view_mlm` `view_crop` nd | `tau` (1), `negatives` `both` or `cross` | of all floats |
+//! | `tacl` | `student` `teacher` btd, `valid` `selected` bt | `tau` (0.01), `pad_keys` `exclude` or `include`, `reduction` `tokens` or `sequences` | of `student` |
+//! | `tc` | `h` `e` btd, `pos_col` `anchor` bt, `neg_row` `neg_col` btk | `tau` (0.07), `candidates` `detached` or `live` | of `h` and `e` |
 //! | `contextual_score` | `hidden` btd, `token` `intra` `inter` n | | |
+//! | `self_similarity` | `hidden` btd, `valid` bt | | |
+//! | `alignment_uniformity` | `x` `y` nd | `alpha` (2), `t` (2) | |
+//! | `relpos_bucket` | `distance` n, key minus query | `form` `cocolm` or `t5`, `buckets` (32), `max_distance` (128) | |
+//! | `metric` | `pred` `gold` n | `metric` `accuracy`, `f1`, `mcc`, `macro_f1`, `pearson` or `spearman`, `classes` (the largest + 1) | |
 //!
-//! `anchor` may be left out: then every position is one. `loss` is a mean over positions or anchors, 0 if there are
-//! none; for `contextual_score` it is the cosine score, and `parts` hold the rest.
+//! `loss` and the parts of it are means over positions, rows or anchors, 0 if there are none.
+//!
+//! - `tc`: `anchor` may be left out; then every position is one.
+//! - `clm`: `copy_weight · copy_loss + lm_loss`, of which `parts` hold the two; `norm = sum` divides neither.
+//! - `scl`: a mean over the `2n` anchors, with either choice of `negatives`.
+//! - `tacl`: with `reduction = sequences` each row that has selected positions is averaged first.
+//! - `rtd`, `tacl`, `nsp`: `parts.accuracy` is over valid or selected positions, or rows.
+//! - `contextual_score`: the cosine score; `parts` hold the rest.
+//! - `self_similarity`: pooled over pairs; `parts.sentence_mean` is the mean of rows.
+//! - `alignment_uniformity`: the alignment; both are in `parts`.
+//! - `relpos_bucket`: 0; `parts.bucket` lists the buckets.
+//! - `metric`: the value.
 
 mod cases;
 mod inputs;
@@ -106,11 +127,19 @@ struct Response {
     results: BTreeMap<String, Outcome>,
 }
 
+/// A number beside the loss, or several.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+enum Part {
+    Number(f64),
+    List(Vec<i64>),
+}
+
 /// What one case gives.
 #[derive(Debug, Serialize)]
 struct Outcome {
     loss: f64,
-    parts: BTreeMap<String, f64>,
+    parts: BTreeMap<String, Part>,
     grads: BTreeMap<String, Array>,
 }
 
