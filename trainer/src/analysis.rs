@@ -1,7 +1,8 @@
 //! What representations show of context, without any fine-tuning.
 //!
 //! # Reference
-//! Fu, Zhou, Zhang, Zhou & Huang 2022 (TACO), figures 3b, 4, 6a and table 9.
+//! Fu, Zhou, Zhang, Zhou & Huang 2022 (TACO), figures 3b, 4, 6a and table 9; Su et al. 2022 (TaCL), figure 2; Wang &
+//! Isola 2020.
 
 use tch::{Kind, Tensor};
 
@@ -128,4 +129,37 @@ fn distances(a_nd: &Tensor, b_nd: &Tensor, p: i64) -> Tensor {
 
 fn mean(each_n: &Tensor) -> f64 {
     f64::try_from(each_n.mean(Kind::Double)).expect("a mean is one number")
+}
+
+#[cfg(test)]
+mod tests {
+    use tch::Tensor;
+
+    use super::{alignment_uniformity, self_similarity};
+
+    fn check(what: &str, found: f64, expected: f64) {
+        assert!((found - expected).abs() < 1e-12, "{what}: {found} is not {expected}");
+    }
+
+    #[test]
+    fn long_rows_weigh_more_unless_rows_are_averaged() {
+        // Row 0: cosines 1, 0, 0; row 1: one pair of −1 and padding; row 2: a single position.
+        let hidden = [1.0, 0.0, 3.0, 0.0, 0.0, 2.0, 0.0, 1.0, 0.0, -4.0, 5.0, 5.0, 1.0, 1.0, 7.0, 7.0, 8.0, 8.0_f64];
+        let valid = [true, true, true, true, true, false, true, false, false];
+        let (hidden_btd, valid_bt) =
+            (Tensor::from_slice(&hidden).view([3, 3, 2]), Tensor::from_slice(&valid).view([3, 3]));
+        let found = self_similarity(&hidden_btd, &valid_bt);
+        check("pooled", found.pooled, (1.0 - 1.0) / 4.0);
+        check("mean of rows", found.row_mean, f64::midpoint(1.0 / 3.0, -1.0));
+    }
+
+    #[test]
+    fn a_square_is_as_even_as_a_circle_allows_four_points() {
+        let x_nd = Tensor::from_slice(&[1.0, 0.0, 0.0, 2.0]).view([2, 2]);
+        let found = alignment_uniformity(&x_nd, &-&x_nd, 2.0, 2.0);
+        check("alignment", f64::try_from(found.alignment).expect("one number"), 4.0);
+        // Four sides of squared length 2 and two diagonals of 4.
+        let mean = (4.0 * (-4.0_f64).exp() + 2.0 * (-8.0_f64).exp()) / 6.0;
+        check("uniformity", f64::try_from(found.uniformity).expect("one number"), mean.ln());
+    }
 }

@@ -81,3 +81,31 @@ impl Decoder<'_> {
         Tensor::cat(&[self.bias_v, &padding_p], 0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tch::{Device, Kind, Tensor};
+
+    use super::Decoder;
+    use crate::precision::Precision;
+
+    const F64: (Kind, Device) = (Kind::Double, Device::Cpu);
+
+    #[test]
+    fn padding_rows_of_the_table_are_as_if_they_were_not_there() {
+        let hidden_nd = Tensor::arange(6, F64).view([2, 3]);
+        let (words_vd, bias_v) = (Tensor::arange(12, F64).view([4, 3]) / 10.0, Tensor::arange(4, F64));
+        let padded_vd = Tensor::cat(&[words_vd.shallow_clone(), Tensor::ones([2, 3], F64)], 0).set_requires_grad(true);
+        let words_vd = words_vd.set_requires_grad(true);
+        let normaliser = |words_vd: &Tensor| {
+            let logits_nv = Decoder { words_vd, bias_v: &bias_v, precision: Precision::F32 }.logits(&hidden_nd);
+            let sum = logits_nv.logsumexp([1], false).sum(Kind::Double);
+            sum.backward();
+            f64::try_from(sum).expect("one number")
+        };
+        assert!((normaliser(&words_vd) - normaliser(&padded_vd)).abs() < 1e-12);
+        let slope_vd = padded_vd.grad();
+        assert!(slope_vd.narrow(0, 0, 4).allclose(&words_vd.grad(), 1e-12, 1e-12, false));
+        assert_eq!(i64::try_from(slope_vd.narrow(0, 4, 2).count_nonzero(None)).expect("a count"), 0);
+    }
+}

@@ -19,7 +19,8 @@
 //! lower bound; the mean cosines say more.
 //!
 //! # Columns
-//! None but what the encoder reads; the vector is that of the first position, through a transform or as it is.
+//! None but what the encoder reads; the vector is that of the first position, through a
+//! [`Transform`](super::heads::Transform) or as it is.
 //!
 //! # Reference
 //! Meng et al. 2021, "COCO-LM", section 3.2, equation 5; Chen et al. 2020, `SimCLR`, for the form. Alignment and
