@@ -135,7 +135,7 @@ fn every_view_keeps_origins_and_padding() {
         let labels = batch.find("view", LABELS).expect("no type clash").map(|grid| grid.values().to_vec());
         for (row, content) in samples().iter().enumerate() {
             let cells = row * width..(row + 1) * width;
-            let tokens = mask[cells.clone()].iter().filter(|&&real| real == 1).count();
+            let tokens: usize = mask[cells.clone()].iter().map(|&real| usize::from(real)).sum();
             if view.of().is_some() {
                 assert_eq!(tokens, content.len() + 2, "{view:?}, row {row}: an edit has its frame's tokens");
             }
