@@ -11,7 +11,7 @@
 //! **Columns.** `input_ids`; `labels` (the original id at the chosen positions, −100 elsewhere); `replaced` (1 where the
 //! id differs from the original's, 0 elsewhere).
 //!
-//! **Reference.** Meng et al., *COCO-LM*, `NeurIPS` 2021, section 5.3.
+//! **Reference.** Meng et al., *COCO-LM*, NeurIPS 2021, section 5.3.
 
 use std::cell::RefCell;
 

@@ -14,7 +14,7 @@
 //!
 //! **Columns.** `input_ids`; on demand `attention_mask`, `origin`, `document`.
 //!
-//! **Reference.** Meng et al., *COCO-LM*, `NeurIPS` 2021, section 3.2: 90 percent of the original. The released code crops
+//! **Reference.** Meng et al., *COCO-LM*, NeurIPS 2021, section 3.2: 90 percent of the original. The released code crops
 //! raw.
 
 use schemas::columns::INPUT_IDS;

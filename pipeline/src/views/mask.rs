@@ -35,7 +35,7 @@
 //! those of the TensorFlow release up to its base; Bernoulli counts and the skipping of words those of the collators of
 //! Hugging Face `transformers`, which draw random words from the whole vocabulary where we leave out special and
 //! `[unusedN]` tokens; stochastic rounding over all tokens that of fairseq (Liu et al., *RoBERTa*, 2019), as in COCO-LM
-//! (Meng et al., `NeurIPS` 2021), which spares `[CLS]`; counting words that of the released code of TaCL (Su et al., 2022).
+//! (Meng et al., NeurIPS 2021), which spares `[CLS]`; counting words that of the released code of TaCL (Su et al., 2022).
 //! Disjoint masks: Zheng et al., *Fully-Explored Masked Language Model*, 2020. Random words by frequency: Joshi et al.,
 //! *SpanBERT*, TACL 2020. `replace = [85, 0, 15]` is ELECTRA's, `[100, 0, 0]` COCO-LM's.
 
