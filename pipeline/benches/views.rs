@@ -10,7 +10,7 @@ use pipeline::load::{DataConfig, LoadPlan, LoadRequest, Rows, read_vocab};
 use pipeline::shard::synthetic::Synthetic;
 use pipeline::views::AnyView;
 use schemas::atomic::Folder;
-use schemas::columns::{INPUT_IDS, LABELS, POSITIVES};
+use schemas::columns::{DRAWS, INPUT_IDS, LABELS, POSITIVES};
 use schemas::{BatchIndex, ColumnSpec};
 
 const WIDTH: u32 = 512;
@@ -34,21 +34,33 @@ fn views(criterion: &mut Criterion) {
     let views: BTreeMap<String, AnyView> = toml::from_str(
         "masked = { kind = \"mask\" }\n\
          bernoulli = { kind = \"mask\", count = \"bernoulli\" }\n\
+         words = { kind = \"mask\", unit = \"word\" }\n\
+         spans = { kind = \"mask\", unit = \"span\" }\n\
+         disjoint = { kind = \"mask\", disjoint = true }\n\
+         random = { kind = \"corrupt\" }\n\
+         cropped = { kind = \"crop\" }\n\
          neighbors = { kind = \"window\" }",
     )
-    .expect("three views");
-    let data = DataConfig::default();
+    .expect("eight views");
     let mut group = criterion.benchmark_group("views, per token");
     group.throughput(Throughput::Elements(u64::from(WIDTH * ROWS)));
-    let cases: [(&str, &[(&str, ColumnSpec)]); 5] = [
+    let cases: [(&str, &[(&str, ColumnSpec)]); 11] = [
         ("original", &[("original", INPUT_IDS.spec())]),
         ("mask, exact", &[("masked", INPUT_IDS.spec()), ("masked", LABELS.spec())]),
         ("mask, bernoulli", &[("bernoulli", INPUT_IDS.spec()), ("bernoulli", LABELS.spec())]),
+        ("mask, words", &[("words", INPUT_IDS.spec()), ("words", LABELS.spec())]),
+        ("mask, spans", &[("spans", INPUT_IDS.spec()), ("spans", LABELS.spec())]),
+        ("mask, disjoint", &[("disjoint", INPUT_IDS.spec()), ("disjoint", LABELS.spec())]),
+        ("mask, with draws", &[("masked", INPUT_IDS.spec()), ("masked", LABELS.spec()), ("masked", DRAWS.spec())]),
+        ("corrupt", &[("random", INPUT_IDS.spec()), ("random", LABELS.spec())]),
+        ("crop", &[("cropped", INPUT_IDS.spec())]),
         ("window", &[("neighbors", POSITIVES.spec())]),
         ("mask + window", &[("masked", INPUT_IDS.spec()), ("masked", LABELS.spec()), ("neighbors", POSITIVES.spec())]),
     ];
     for (name, wanted) in cases {
         let wanted: BTreeSet<_> = wanted.iter().map(|&(view, column)| (view.to_owned(), column)).collect();
+        let copies = if name == "mask, disjoint" { 4 } else { 1 };
+        let data = DataConfig { copies, ..DataConfig::default() };
         let request = LoadRequest {
             folder: home.path(),
             manifest: &manifest,

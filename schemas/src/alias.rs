@@ -25,7 +25,9 @@ impl AliasTable {
         let columns = u32::try_from(left.len()).expect("choices are numbered in 32 bits");
         // A column holds `total`, after each weight is scaled by the number of columns.
         let total: u128 = left.iter().sum();
-        left.iter_mut().for_each(|weight| *weight *= u128::from(columns));
+        for weight in &mut left {
+            *weight *= u128::from(columns);
+        }
         let (mut small, mut large): (Vec<u32>, Vec<u32>) = (0..columns).partition(|&at| left[at as usize] < total);
         let mut table = Self { keep: vec![u32::MAX; left.len()], alias: (0..columns).collect() };
         while let (Some(&poor), Some(&rich)) = (small.last(), large.last()) {

@@ -147,7 +147,7 @@ fn collect_places(table: &DeTable<'_>, prefix: &str, places: &mut Vec<(String, u
 
 /// Tables merge key by key. Two things are replaced whole: `[loss]`, since an equation is not patched, and a component
 /// that changes its `kind`, since the old kind's keys mean nothing to the new one.
-fn merge(base: &mut Table, over: Table, depth: usize) {
+pub(crate) fn merge(base: &mut Table, over: Table, depth: usize) {
     for (key, value) in over {
         match (base.get_mut(&key), value) {
             (Some(Value::Table(old)), Value::Table(new))

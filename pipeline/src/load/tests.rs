@@ -33,6 +33,26 @@ fn taco() -> BTreeMap<ViewName, AnyView> {
     toml::from_str(text).expect("two views")
 }
 
+/// All views that draw, those of COCO-LM and FE-MLM among them.
+fn all_views() -> (BTreeMap<ViewName, AnyView>, BTreeSet<(ViewName, ColumnSpec)>) {
+    let text = r#"
+        masked = { kind = "mask", disjoint = true }
+        neighbors = { kind = "window", of = "masked" }
+        spans = { kind = "mask", unit = "span", disjoint = true, words = "unigram" }
+        words = { kind = "mask", unit = "word", count = "stochastic_round" }
+        random = { kind = "corrupt", of = "cropped" }
+        cropped = { kind = "crop", frac = 0.5 }
+    "#;
+    let columns = |(name, view): (&ViewName, &AnyView)| {
+        let of_frame = [INPUT_IDS.spec(), ATTENTION_MASK.spec(), ORIGIN.spec()];
+        let columns: BTreeSet<_> = of_frame.iter().chain(view.columns()).copied().collect();
+        columns.into_iter().map(|spec| (name.clone(), spec)).collect::<Vec<_>>()
+    };
+    let views: BTreeMap<ViewName, AnyView> = toml::from_str(text).expect("views");
+    let wanted = views.iter().flat_map(columns).collect();
+    (views, wanted)
+}
+
 fn wanted() -> BTreeSet<(ViewName, ColumnSpec)> {
     let masked = [INPUT_IDS.spec(), ATTENTION_MASK.spec(), LABELS.spec(), ORIGIN.spec(), DOCUMENT.spec()];
     let mut wanted: BTreeSet<_> = masked.map(|spec| ("masked".to_owned(), spec)).into();
@@ -74,19 +94,47 @@ fn data(lanes: usize) -> DataConfig {
 #[test]
 fn order_is_independent_of_lane_count_and_start() {
     let home = home(&Synthetic { lengths: 0..63, ..Synthetic::default() });
-    let plan = home.plan(&DataConfig { copies: 3, width: Some(24), ..data(1) }, Rows::Train);
+    let (views, wanted) = all_views();
+    let plan = |data: &DataConfig| Arc::new(LoadPlan::new(&home.request(data, &views, &wanted)).expect("no problem"));
+    let of_lanes = |lanes: usize| plan(&DataConfig { copies: 3, width: Some(24), ..data(lanes) });
+    let plan = of_lanes(1);
     let groups = plan.groups();
     // More than an epoch of 230 · 2 · 3 rows.
     let expected: Vec<_> =
         (0..190).map(|index| plan.batch(&groups, BatchIndex(index)).expect("good").digest()).collect();
     for lanes in [1, 2, 3, 7] {
-        let data = DataConfig { copies: 3, width: Some(24), shuffle_blocks: 2, ..data(lanes) };
-        let plan = home.plan(&data, Rows::Train);
+        let plan = of_lanes(lanes);
         for start in [0, 5, 170] {
             let seen: Vec<_> =
                 plan.stream(BatchIndex(start)).take(20).map(|batch| batch.expect("good").digest()).collect();
             let start = usize::try_from(start).expect("small");
             assert_eq!(seen, expected[start..start + 20], "{lanes} lanes from {start}");
+        }
+    }
+}
+
+#[test]
+fn the_copies_of_a_row_are_masked_apart() {
+    let home = home(&Synthetic { lengths: 0..63, ..Synthetic::default() });
+    let (views, wanted) = all_views();
+    let data = DataConfig { copies: 4, width: Some(24), ..data(1) };
+    let plan = LoadPlan::new(&home.request(&data, &views, &wanted)).expect("no problem");
+    let groups = plan.groups();
+    for index in 0..60 {
+        // Eight rows: two pieces with their four copies each.
+        let batch = plan.batch(&groups, BatchIndex(index)).expect("good");
+        for name in ["masked", "spans"] {
+            let labels = batch.column(name, LABELS).expect("made");
+            for first in [0, 4] {
+                let masks = |at: usize| (first..first + 4).filter(|&row| labels.row(row)[at] >= 0).count();
+                let tokens = labels.row(first).iter().filter(|&&label| label >= 0).count();
+                let overlap = (0..24).map(masks).max().expect("a row has positions");
+                // One token to predict in each copy, unless there are fewer tokens than copies.
+                assert!(overlap <= 1 || tokens == 1, "{name}, batch {index}");
+                assert!(
+                    (first..first + 4).all(|row| labels.row(row).iter().filter(|&&label| label >= 0).count() == tokens)
+                );
+            }
         }
     }
 }

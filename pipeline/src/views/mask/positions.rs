@@ -52,7 +52,7 @@ impl Candidates {
         let mut count = 0;
         for (position, &id) in (0..).zip(ids) {
             positions[count] = position;
-            count += usize::from((self.specials & (id != spared)) | !vocab.is_special(id.cast_unsigned()));
+            count += usize::from((self.specials && id != spared) | !vocab.is_special(id.cast_unsigned()));
         }
         positions.truncate(count);
     }

@@ -60,7 +60,7 @@ fn assert_mean(values: &[f64], expected: f64, what: &str) {
 }
 
 fn mask(unit: Unit, rate: f64) -> Mask {
-    Mask { unit, rate, ..Mask::default() }
+    Mask { rate, unit, ..Mask::default() }
 }
 
 #[test]
@@ -256,7 +256,7 @@ fn spans_fill_their_budget_and_share_one_decision() {
             }
         }
         if rate < 1.0 {
-            assert_uniform(&decisions, (decisions[0] + decisions[1]) / 2.0);
+            assert_uniform(&decisions, decisions.iter().sum::<f64>() / 2.0);
         }
     }
 }
@@ -270,6 +270,23 @@ fn spanberts_spans_begin_with_a_word() {
         // A span that was cut short can only be followed by the rest of its word, never begin with it.
         assert!(row.iter().all(|&at| !begins(at) || content[at] < PIECES), "{row:?}");
     }
+}
+
+#[test]
+fn contradictions_are_refused() {
+    let check = |text: &str, expected: &[&str]| {
+        let mask: Mask = toml::from_str(text).expect("a mask");
+        let keys: Vec<_> = mask.problems().into_iter().map(|(key, _)| key).collect();
+        assert_eq!(keys, expected, "{text}");
+    };
+    check("rate = 1.5\nreplace = [80, 10, 11]", &["rate", "replace"]);
+    check("cls = true", &["cls"]);
+    check("unit = \"word\"\nword_budget = \"words\"\nrate = 0.3", &["rate"]);
+    check("unit = \"word\"\ndisjoint = true", &["disjoint"]);
+    check("unit = \"span\"\nspan = \"spanbert\"\ndisjoint = true", &["disjoint"]);
+    check("unit = \"word\"\nword_budget = \"words\"\ndisjoint = true", &[]);
+    check("unit = \"span\"\ndisjoint = true\ncount = \"stochastic_round\"\nwords = \"unigram\"", &[]);
+    check("specials = true\ncls = true\nreplace = [0, 0, 100]\ncount = \"bernoulli\"\ndisjoint = true", &[]);
 }
 
 fn at(keys: &Keys, copy: u32, copies: u32) -> RowAddress<'_> {
