@@ -208,7 +208,9 @@ mod tests {
         // A short target is the longest in one of 59 cases.
         assert_share(usual.iter().filter(|row| length(row) < 60).count(), 4000, 0.1 * 58.0 / 59.0);
         let mut targets = [0; 59];
-        rows(pair(1.0), 63, &sample, Some(&partner)).iter().for_each(|row| targets[length(row) - 2] += 1);
+        for row in rows(pair(1.0), 63, &sample, Some(&partner)) {
+            targets[length(&row) - 2] += 1;
+        }
         assert_uniform(&targets);
     }
 

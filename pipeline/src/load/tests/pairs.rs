@@ -8,7 +8,7 @@ use super::*;
 /// A folder of sentences: documents of `rows_per_document` samples.
 fn sentences(rows_per_document: u64) -> Synthetic {
     let pack = Pack::Sentences;
-    Synthetic { pack, documents: 1, lengths: 30..62, rows_per_document, ..Synthetic::default() }
+    Synthetic { lengths: 30..62, documents: 1, rows_per_document, pack, ..Synthetic::default() }
 }
 
 impl Home {
@@ -56,7 +56,7 @@ fn a_random_second_segment_is_of_another_document() {
     for rows in [Rows::Train, Rows::Valid { rows: 33 }] {
         let home = home(&sentences(3));
         let plan = home.pairs(&data(2), rows);
-        let (mut random, mut all) = (0, 0);
+        let (mut random, mut all) = (0_u32, 0_u32);
         for batch in plan.stream(BatchIndex(0)).take(80) {
             let batch = batch.expect("good");
             let [ids, document] = [INPUT_IDS, DOCUMENT].map(|column| batch.column("pair", column).expect("made"));
@@ -72,12 +72,12 @@ fn a_random_second_segment_is_of_another_document() {
                 let is_random = label.row(row)[0];
                 assert_eq!(label.row(row), [is_random; 64]);
                 assert_eq!(a == b, is_random == 0);
-                random += usize::from(is_random);
+                random += u32::from(is_random);
                 all += 1;
             }
         }
         // 0.5 within five standard errors of the labels, and the few chunks of one sentence, always random.
-        let (share, error) = (random as f64 / all as f64, 0.5 / (all as f64).sqrt());
+        let (share, error) = (f64::from(random) / f64::from(all), 0.5 / f64::from(all).sqrt());
         assert!(share > 0.5 - 5.0 * error && share < 0.56 + 5.0 * error, "{share} of {all}");
     }
 }
@@ -108,7 +108,7 @@ fn styles_that_do_not_fit_are_refused() {
     let narrow = DataConfig { width: Some(32), ..data.clone() };
     for pack in [Pack::Taco, Pack::Document, Pack::Sentences] {
         let lengths = if pack == Pack::Taco { 64..65 } else { 20..62 };
-        let home = home(&Synthetic { pack, lengths, ..Synthetic::default() });
+        let home = home(&Synthetic { lengths, pack, ..Synthetic::default() });
         let (views, wanted) = (taco(), wanted());
         let problems = LoadPlan::new(&home.request(&narrow, &views, &wanted)).expect_err("not cut");
         assert_eq!(problems.len(), 1, "{problems:?}");
