@@ -187,7 +187,9 @@ impl LoadPlan {
             needed.entry(pick.window).or_default().insert(pick.block);
         }
         if self.pairs {
-            needed.iter_mut().for_each(|(&window, blocks)| blocks.extend(self.sampler.window(window)));
+            for (&window, blocks) in &mut needed {
+                blocks.extend(self.sampler.window(window));
+            }
         }
         let mut held = BTreeMap::new();
         for (window, blocks) in needed {

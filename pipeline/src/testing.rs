@@ -4,6 +4,12 @@ use std::io::Write;
 use std::path::Path;
 
 use schemas::atomic::Folder;
+use schemas::columns::{ATTENTION_MASK, ORIGIN, TOKEN_TYPES};
+use schemas::manifest::Frame;
+use schemas::{Batch, BatchIndex, Epoch, Sample, SampleIndex, SpecialIds, TokenIds, Vocab};
+
+use crate::collate::{Item, PlannedView, collate};
+use crate::views::AnyView;
 
 /// Writes files, with their folders, below `home`; contents ending in `.gz` or `.zst` names are compressed.
 pub(crate) fn write_all(home: &Path, files: &[(&str, impl AsRef<[u8]>)]) {
@@ -23,6 +29,77 @@ fn compressed(name: &str, bytes: &[u8]) -> Vec<u8> {
         Some((_, "zst")) => zstd::encode_all(bytes, 1).expect("in memory"),
         _ => bytes.to_vec(),
     }
+}
+
+/// The rows that a frame makes, with all its columns: a batch of one view, `view`.
+pub(crate) fn frame_rows(view: AnyView, width: usize, items: &[Item<'_>]) -> Batch {
+    let tokens = (0..200).map(|id| format!("w{id}")).collect();
+    let special = SpecialIds { pad: 0, unk: Some(1), cls: 2, sep: 3, mask: 4 };
+    let vocab = Vocab::new(tokens, vec![true; 200], vec![1; 200], special, &[]);
+    let wanted = [ATTENTION_MASK.spec(), ORIGIN.spec()].into_iter().chain(view.columns().iter().copied()).collect();
+    let planned = PlannedView { name: "view".into(), view, of: None, frame: 0, ids: 0, width, wanted };
+    collate(&[planned], &vocab, 1, BatchIndex(0), items)
+}
+
+/// A sample of sentences of these lengths, all in one document.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    ids: Vec<u16>,
+    starts: Vec<u16>,
+}
+
+impl Stored {
+    /// Token `i` has the id `first_id + i mod 40`.
+    pub(crate) fn new(lengths: &[usize], first_id: u16) -> Self {
+        let ids = (0..lengths.iter().sum()).map(|at| first_id + u16::try_from(at % 40).expect("small")).collect();
+        let start = |index| u16::try_from(lengths[..index].iter().sum::<usize>()).expect("short");
+        Self { ids, starts: (0..lengths.len()).map(start).collect() }
+    }
+
+    pub(crate) fn sample(&self) -> Sample<'_> {
+        Sample {
+            input_ids: TokenIds::U16(&self.ids),
+            document_starts: &[0],
+            documents: &[1],
+            sentence_starts: &self.starts,
+            frame: Frame::ClsSep,
+            source: 0,
+            offset: 0,
+        }
+    }
+
+    /// Rows of this sample at `count` addresses.
+    pub(crate) fn items<'a>(&'a self, partner: Option<&'a Self>, count: u64) -> Vec<Item<'a>> {
+        let partner = partner.map(Self::sample);
+        let item =
+            |index| Item { sample: self.sample(), partner, index: SampleIndex(index), epoch: Epoch(0), copy: 0 };
+        (0..count).map(item).collect()
+    }
+}
+
+/// The origins of the first and of the second segment of each row of [`frame_rows`].
+pub(crate) fn segments(batch: &Batch) -> Vec<[Vec<usize>; 2]> {
+    let (origins, types) =
+        (batch.column("view", ORIGIN).expect("made"), batch.column("view", TOKEN_TYPES).expect("made"));
+    let segment = |row, segment| {
+        let cells = origins.row(row).iter().zip(types.row(row)).filter(|&(_, &of)| of == segment);
+        cells.filter_map(|(&origin, _)| usize::try_from(origin).ok()).collect()
+    };
+    (0..batch.rows()).map(|row| [segment(row, 0), segment(row, 1)]).collect()
+}
+
+/// Chi-square against the uniform distribution, five standard deviations above its mean.
+pub(crate) fn assert_uniform(counts: &[u32]) {
+    let expected = f64::from(counts.iter().sum::<u32>()) / counts.len() as f64;
+    let chi_square: f64 = counts.iter().map(|&count| (f64::from(count) - expected).powi(2) / expected).sum();
+    let freedom = counts.len() as f64 - 1.0;
+    assert!(chi_square < freedom + 5.0 * (2.0 * freedom).sqrt(), "{chi_square} for {freedom}: {counts:?}");
+}
+
+/// A share of `count` draws, within five standard errors.
+pub(crate) fn assert_share(hits: usize, count: usize, share: f64) {
+    let (found, error) = (hits as f64 / count as f64, (share * (1.0 - share) / count as f64).sqrt());
+    assert!((found - share).abs() < 5.0 * error, "{found} of {count}, {share} expected");
 }
 
 /// The tokenizers that [`tokenizer`] knows.

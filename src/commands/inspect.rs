@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Context as _;
 use pipeline::load::RowFacts;
 use pipeline::shard::reader::{Promise, ShardReader};
-use schemas::columns::{ATTENTION_MASK, IGNORE, INPUT_IDS, LABELS, POSITIVES};
+use schemas::columns::{ATTENTION_MASK, IGNORE, INPUT_IDS, IS_RANDOM, LABELS, POSITIVES};
 use schemas::{Batch, BatchIndex, Sample, Vocab};
 
 use crate::cli::ConfigArgs;
@@ -131,13 +131,21 @@ fn render(
         let offsets = (0_i16..).zip(positives).filter(|&(_, &positive)| positive >= 0);
         return Ok(offsets.map(|(anchor, positive)| format!("{:+}", positive - anchor)).collect::<Vec<_>>().join(" "));
     }
+    let pair = match batch.find(view, IS_RANDOM)? {
+        Some(labels) if labels.row(row)[0] == 1 => "(not the next) ",
+        Some(_) => "(the next) ",
+        None => "",
+    };
+    if !has(INPUT_IDS.name()) {
+        return Ok(pair.to_owned());
+    }
     let ids = batch.column(view, INPUT_IDS)?;
     let labels = if has(LABELS.name()) { Some(batch.column(view, LABELS)?) } else { None };
     let tokens = ids.row(row).iter().take(length).enumerate().map(|(column, &id)| {
         let label = labels.map_or(IGNORE, |labels| labels.row(row)[column]);
         token(id.cast_unsigned(), label, vocab, paint)
     });
-    Ok(tokens.collect::<Vec<_>>().join(" "))
+    Ok(format!("{pair}{}", tokens.collect::<Vec<_>>().join(" ")))
 }
 
 /// One token, with what it stands for where it is predicted.

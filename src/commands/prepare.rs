@@ -25,17 +25,15 @@ pub(crate) fn run(args: &ConfigArgs) -> anyhow::Result<()> {
 /// How documents became samples, in words.
 fn packing(summary: &Summary) -> String {
     let report = &summary.corpus.packing;
-    let mut text = format!("packed as `{}`", summary.pack.name());
     let counts = [
         (report.sentences, "sentences"),
         (report.cut_sentences, "of them longer than a sample, cut"),
         (report.cut_documents, "documents longer than a sample, truncated"),
         (report.cut_tokens, "tokens in no sample"),
     ];
-    for (number, what) in counts.iter().filter(|(number, _)| *number > 0) {
-        text.push_str(&format!(", {} {what}", count(*number)));
-    }
-    text
+    let found = counts.iter().filter(|(number, _)| *number > 0);
+    let found: String = found.map(|(number, what)| format!(", {} {what}", count(*number))).collect();
+    format!("packed as `{}`{found}", summary.pack.name())
 }
 
 /// Draws the progress after each part.

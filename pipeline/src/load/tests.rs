@@ -15,6 +15,8 @@ use crate::shard::reader::ShardReader;
 use crate::shard::synthetic::Synthetic;
 use crate::views::{AnyView, ViewName};
 
+mod pairs;
+
 struct Home {
     folder: tempfile::TempDir,
     manifest: Manifest,

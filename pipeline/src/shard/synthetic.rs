@@ -28,6 +28,12 @@ pub struct Synthetic {
     pub lengths: Range<u32>,
     /// Documents of a sample, at most; cut at equal distances.
     pub documents: u32,
+    /// Adjacent samples that belong to the same documents.
+    pub rows_per_document: u64,
+    /// How the manifest says it is packed.
+    pub pack: Pack,
+    /// Tokens of a sentence, at most and mostly, where the style keeps sentences.
+    pub sentence_tokens: u16,
     /// Samples per row group.
     pub rows_per_group: u32,
     /// Row groups per shard.
@@ -49,6 +55,9 @@ impl Default for Synthetic {
             tokens_max: 64,
             lengths: 62..63,
             documents: 3,
+            rows_per_document: 1,
+            pack: Pack::Block,
+            sentence_tokens: 9,
             rows_per_group: 20,
             groups_per_shard: 4,
             train_rows: 230,
@@ -78,8 +87,8 @@ impl Synthetic {
                 specials: vec![0, 100, 101, 102, 103],
             },
             tokens_max: self.tokens_max,
-            pack: Pack::Block,
-            frame: Pack::Block.frame(),
+            pack: self.pack,
+            frame: self.pack.frame(),
             train: self.split(folder, "train", self.train_rows)?,
             valid: self.split(folder, "valid", self.valid_rows)?,
             corpus: CorpusReport::default(),
@@ -93,17 +102,23 @@ impl Synthetic {
 
     fn split(&self, folder: &Folder, name: &str, rows: u64) -> Result<Split> {
         let prefix = format!("{name}/part-00000");
-        let mut writer = ShardWriter::new(folder, prefix, self.vocab_size, Pack::Block, 1)
+        let mut writer = ShardWriter::new(folder, prefix, self.vocab_size, self.pack, 1)
             .sized(self.rows_per_group as usize, self.groups_per_shard as usize);
         let key = Key::new(self.seed, Epoch(0), name, "synthetic");
         for row in 0..rows {
             let input_ids = self.sample(&mut key.row(SampleIndex(row), 0));
             let document_starts = self.document_starts(input_ids.len());
             let documents: Vec<u64> = (0..document_starts.len())
-                .map(|document| Document::hash("synthetic", &format!("{name}-{row}-{document}")))
+                .map(|document| Document::hash("synthetic", &format!("{name}-{}-{document}", row / self.rows_per_document)))
                 .collect();
-            let (input_ids, document_starts, documents) = (&input_ids, &document_starts, &documents);
-            writer.write(Packed { input_ids, document_starts, documents, sentence_starts: &[], source: 0 })?;
+            let sentence_starts = self.sentence_starts(input_ids.len());
+            writer.write(Packed {
+                input_ids: &input_ids,
+                document_starts: &document_starts,
+                documents: &documents,
+                sentence_starts: &sentence_starts,
+                source: 0,
+            })?;
         }
         Ok(Split { shards: writer.finish()? })
     }
@@ -117,6 +132,11 @@ impl Synthetic {
         let count = (self.documents as usize).min(length).max(1);
         let start = |document| u16::try_from(document * length / count).expect("a sample is short");
         (0..count).map(start).collect()
+    }
+
+    fn sentence_starts(&self, length: usize) -> Vec<u16> {
+        let kept = if self.pack.keeps_sentences() { length } else { 0 };
+        (0..kept).step_by(usize::from(self.sentence_tokens)).map(|at| u16::try_from(at).expect("short")).collect()
     }
 
     fn vocab(&self) -> Result<Vec<u8>> {

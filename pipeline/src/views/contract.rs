@@ -152,7 +152,7 @@ fn every_view_keeps_origins_and_padding() {
         let labels = batch.find("view", LABELS).expect("no type clash").map(|grid| grid.values().to_vec());
         for (row, content) in samples().iter().enumerate() {
             let cells = row * width..(row + 1) * width;
-            let tokens = mask[cells.clone()].iter().filter(|&&real| real == 1).count();
+            let tokens = mask[cells.clone()].iter().map(|&real| usize::from(real)).sum::<usize>();
             // Frames of sentences choose from the sample, and a crop leaves some out; all others show it whole.
             let is_whole = !view.needs_sentences() && view.kind() != "crop";
             assert!(!is_whole || tokens == content.len() + 2, "{view:?}, row {row}: {tokens} tokens");
@@ -415,9 +415,8 @@ fn edits_have_the_segments_of_their_frame() {
     assert_eq!(masked(IS_RANDOM), column(&batch, IS_RANDOM));
     assert!(masked(TOKEN_TYPES).contains(&1) && masked(IS_RANDOM).contains(&1));
     views.retain(|view| view.name != "original");
-    views.iter_mut().for_each(|view| view.frame = 0);
-    views[0].ids = 0;
-    (views[1].of, views[1].ids) = (Some(0), 1);
+    (views[0].frame, views[0].ids) = (0, 0);
+    (views[1].of, views[1].frame, views[1].ids) = (Some(0), 0, 1);
     views[0].wanted.clear();
     let alone = collate(&views, &vocab(), 1, BatchIndex(0), &items);
     assert_eq!(

@@ -132,3 +132,109 @@ fn truncate(a: &mut Range<usize>, b: &mut Range<usize>, max: usize, rng: &mut Rn
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::testing::{Stored, assert_share, assert_uniform, frame_rows, segments};
+    use crate::views::AnyView;
+
+    fn rows(pair: Pair, width: usize, sample: &Stored, partner: Option<&Stored>) -> Vec<([Vec<usize>; 2], u8)> {
+        let batch = frame_rows(AnyView::Pair(pair), width, &sample.items(partner, 4000));
+        let labels = batch.column("view", IS_RANDOM).expect("made");
+        (0..).zip(segments(&batch)).map(|(row, segments)| (segments, labels.row(row)[0])).collect()
+    }
+
+    fn is_run(origins: &[usize]) -> bool {
+        origins.windows(2).all(|pair| pair[0] + 1 == pair[1])
+    }
+
+    proptest! {
+        #[test]
+        fn segments_are_runs_that_fit(
+            lengths in prop::collection::vec(1_usize..12, 1..9), others in prop::collection::vec(1_usize..12, 1..9), room in 2_usize..60, lonely: bool,
+        ) {
+            let width = room.max(lengths.iter().sum()) + 3;
+            let (sample, partner) = (Stored::new(&lengths, 10), Stored::new(&others, 100));
+            let length: usize = lengths.iter().sum();
+            let batch = frame_rows(AnyView::Pair(Pair { short_rate: 0.4, ..Pair::default() }), width, &sample.items((!lonely).then_some(&partner), 30));
+            let ids = batch.column("view", INPUT_IDS).expect("made");
+            let labels = batch.column("view", IS_RANDOM).expect("made");
+            for (row, [a, b]) in segments(&batch).into_iter().enumerate() {
+                let label = labels.row(row)[0];
+                prop_assert!(!a.is_empty() && a.len() + b.len() <= width - 3, "{a:?} {b:?}");
+                prop_assert!(is_run(&a) && is_run(&b) && a[a.len() - 1] < length);
+                prop_assert!(!b.is_empty() || length == 1 && label == 0);
+                let expected = [&[2][..], &vec![0; a.len()], &[3], &vec![0; b.len()], if b.is_empty() { &[] } else { &[3] }].concat();
+                let specials: Vec<i32> = ids.row(row).iter().map(|&id| if id < 5 { id } else { 0 }).collect();
+                prop_assert_eq!(&specials[..expected.len()], &expected[..]);
+                prop_assert!(specials[expected.len()..].iter().all(|&id| id == 0));
+                if label == 1 {
+                    prop_assert!(!lonely && b.iter().all(|&origin| origin >= length));
+                } else {
+                    prop_assert!(a[0] == 0 && b.first().is_none_or(|&first| first == a.len()), "B follows A");
+                    prop_assert!(lonely || lengths.len() > 1, "a single sentence has a random partner");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn half_of_the_pairs_are_random_and_borders_are_uniform() {
+        let (sample, partner) = (Stored::new(&[10; 6], 10), Stored::new(&[10; 6], 100));
+        let rows = rows(Pair { short_rate: 0.0, ..Pair::default() }, 63, &sample, Some(&partner));
+        assert_share(rows.iter().filter(|(_, label)| *label == 1).count(), 4000, 0.5);
+        let (mut borders, mut firsts) = ([0; 5], [0; 6]);
+        for ([a, b], label) in &rows {
+            assert_eq!(a.len() % 10, 0, "whole sentences fill the row");
+            borders[a.len() / 10 - 1] += 1;
+            if *label == 1 {
+                firsts[(b[0] - 60) / 10] += 1;
+                assert!(a.len() + b.len() == 60 || b.last() == Some(&119), "up to the target, or to the end");
+            }
+        }
+        assert_uniform(&borders);
+        assert_uniform(&firsts);
+    }
+
+    #[test]
+    fn some_targets_are_short() {
+        let (sample, partner) = (Stored::new(&[1; 60], 10), Stored::new(&[1; 60], 100));
+        let pair = |short_rate| Pair { short_rate, random_rate: 0.0 };
+        let length = |([a, b], _): &([Vec<usize>; 2], u8)| a.len() + b.len();
+        let usual = rows(pair(0.1), 63, &sample, Some(&partner));
+        // A short target is the longest in one of 59 cases.
+        assert_share(usual.iter().filter(|row| length(row) < 60).count(), 4000, 0.1 * 58.0 / 59.0);
+        let mut targets = [0; 59];
+        for row in rows(pair(1.0), 63, &sample, Some(&partner)) {
+            targets[length(&row) - 2] += 1;
+        }
+        assert_uniform(&targets);
+    }
+
+    #[test]
+    fn the_longer_segment_is_cut_at_both_ends_alike() {
+        let (sample, partner) = (Stored::new(&[20, 20], 10), Stored::new(&[61], 100));
+        let rows = rows(Pair { short_rate: 0.0, random_rate: 1.0 }, 43, &sample, Some(&partner));
+        let mut fronts = 0;
+        for ([a, b], label) in &rows {
+            assert_eq!((a.len(), b.len(), *label), (20, 20, 1));
+            assert_eq!(a[0], 0, "B was longer, then as long");
+            fronts += b[0] - 40;
+        }
+        assert_share(fronts, 41 * 4000, 0.5);
+    }
+
+    #[test]
+    fn a_lonely_sentence_is_cut_anywhere() {
+        let sample = Stored::new(&[30], 10);
+        let mut borders = [0; 29];
+        for ([a, b], label) in rows(Pair::default(), 63, &sample, None) {
+            assert_eq!((a.len() + b.len(), label), (30, 0));
+            borders[a.len() - 1] += 1;
+        }
+        assert_uniform(&borders);
+    }
+}

@@ -104,3 +104,71 @@ fn trim<'a>(spans: &[Span<'a>], max: usize) -> Vec<Span<'a>> {
     });
     cut.collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::testing::{Stored, assert_share, assert_uniform, frame_rows, segments};
+    use crate::views::AnyView;
+
+    fn rows(view: Segments, width: usize, lengths: &[usize], count: u64) -> Vec<[Vec<usize>; 2]> {
+        let sample = Stored::new(lengths, 10);
+        segments(&frame_rows(AnyView::Segments(view), width, &sample.items(None, count)))
+    }
+
+    proptest! {
+        #[test]
+        fn every_token_is_dealt_once_in_order(lengths in prop::collection::vec(1_usize..12, 1..9), room in 2_usize..60) {
+            let length: usize = lengths.iter().sum();
+            let width = room.max(length) + 3;
+            for [a, b] in rows(Segments { short_rate: 0.0, ..Segments::default() }, width, &lengths, 50) {
+                prop_assert!(!a.is_empty() && a.is_sorted() && b.is_sorted());
+                let mut all = [a, b].concat();
+                all.sort_unstable();
+                prop_assert_eq!(all, (0..length).collect::<Vec<_>>(), "nothing is cut where all fits");
+            }
+        }
+
+        #[test]
+        fn what_does_not_fit_is_cut(lengths in prop::collection::vec(1_usize..40, 1..6), width in 5_usize..40) {
+            for [a, b] in rows(Segments::default(), width, &lengths, 50) {
+                let frame = if b.is_empty() { 2 } else { 3 };
+                prop_assert!(!a.is_empty() && a.len() + b.len() + frame <= width);
+            }
+        }
+    }
+
+    #[test]
+    fn one_in_ten_has_one_segment() {
+        let rows = rows(Segments { short_rate: 0.0, ..Segments::default() }, 63, &[10; 6], 4000);
+        assert_share(rows.iter().filter(|[_, b]| b.is_empty()).count(), 4000, 0.1);
+        // A's target is 30: two sentences fit, the third makes it full and joins by a coin.
+        let double: Vec<usize> = rows.iter().filter(|[_, b]| !b.is_empty()).map(|[a, _]| a.len()).collect();
+        assert!(double.iter().all(|length| [20, 30].contains(length)));
+        assert_share(double.iter().filter(|&&length| length == 30).count(), double.len(), 0.5);
+    }
+
+    #[test]
+    fn a_short_sentence_may_join_behind_a_long_one() {
+        let rows = rows(Segments { short_rate: 0.0, single_rate: 0.0 }, 20, &[4, 10, 3], 4000);
+        // A's target is 8. The coin decides of the ten tokens; if they join B, the last three still fit A.
+        let (first, second) = ((0..4).chain(14..17).collect::<Vec<_>>(), (0..14).collect::<Vec<_>>());
+        assert!(rows.iter().all(|[a, _]| *a == first || *a == second), "{:?}", rows[0]);
+        assert_share(rows.iter().filter(|[a, _]| *a == first).count(), 4000, 0.5);
+    }
+
+    #[test]
+    fn short_targets_are_uniform() {
+        let rows = rows(Segments { short_rate: 1.0, single_rate: 1.0 }, 20, &[1; 17], 4000);
+        let mut targets = [0; 16];
+        for [a, _] in rows {
+            targets[a.len() - 5] += 1;
+        }
+        // All targets from the sample's 17 tokens on show them all.
+        assert_eq!(targets[13..], [0; 3]);
+        assert_uniform(&targets[..12]);
+        assert_share(targets[12] as usize, 4000, 4.0 / 16.0);
+    }
+}

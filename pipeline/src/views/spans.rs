@@ -47,7 +47,8 @@ pub(super) fn write(row: &mut RowMut<'_>, vocab: &Vocab, a: &[Span<'_>], b: &[Sp
 
     row.input_ids.fill(pad);
     row.input_ids[0] = cls;
-    [second - 1, row.tokens - 1].into_iter().for_each(|end| row.input_ids[end] = sep);
+    row.input_ids[second - 1] = sep;
+    row.input_ids[row.tokens - 1] = sep;
     placed.clone().for_each(|(cells, span)| span.sample.input_ids.copy_into(&mut row.input_ids[cells]));
     if let Some(origin) = row.cells.get(ORIGIN) {
         origin.fill(-1);

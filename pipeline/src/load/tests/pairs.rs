@@ -1,0 +1,123 @@
+//! Rows of sentences: partners, and which folders and views go together.
+
+use schemas::columns::{IS_RANDOM, TOKEN_TYPES};
+use schemas::manifest::Pack;
+
+use super::*;
+
+/// A folder of sentences: documents of `rows_per_document` samples.
+fn sentences(rows_per_document: u64) -> Synthetic {
+    let pack = Pack::Sentences;
+    Synthetic { lengths: 30..62, documents: 1, rows_per_document, pack, ..Synthetic::default() }
+}
+
+impl Home {
+    /// A `pair` and a mask of it, with all that they have.
+    fn pairs(&self, data: &DataConfig, rows: Rows) -> Arc<LoadPlan> {
+        let views = "pair = { kind = \"pair\" }\nmasked = { kind = \"mask\", of = \"pair\" }";
+        let views: BTreeMap<ViewName, AnyView> = toml::from_str(views).expect("two views");
+        let columns = [
+            INPUT_IDS.spec(),
+            TOKEN_TYPES.spec(),
+            IS_RANDOM.spec(),
+            ORIGIN.spec(),
+            DOCUMENT.spec(),
+            ATTENTION_MASK.spec(),
+        ];
+        let both = columns.into_iter().flat_map(|spec| ["pair", "masked"].map(|view| (view.to_owned(), spec)));
+        let wanted: BTreeSet<_> = both.chain([("masked".to_owned(), LABELS.spec())]).collect();
+        Arc::new(LoadPlan::new(&LoadRequest { rows, ..self.request(data, &views, &wanted) }).expect("no problem"))
+    }
+}
+
+#[test]
+fn pairs_are_independent_of_lane_count_and_start() {
+    let home = home(&sentences(3));
+    let plan = home.pairs(&DataConfig { copies: 2, ..data(1) }, Rows::Train);
+    assert!(plan.sampler.windows_per_epoch() > 2, "windows come and go");
+    let groups = plan.groups();
+    // More than an epoch of 230 · 2 rows.
+    let expected: Vec<_> =
+        (0..70).map(|index| plan.batch(&groups, BatchIndex(index)).expect("good").digest()).collect();
+    for lanes in [1, 2, 3, 7] {
+        let plan = home.pairs(&DataConfig { copies: 2, ..data(lanes) }, Rows::Train);
+        for start in [0, 5, 50] {
+            let mut stream = plan.stream(BatchIndex(start));
+            let seen: Vec<_> = stream.by_ref().take(20).map(|batch| batch.expect("good").digest()).collect();
+            let start = usize::try_from(start).expect("small");
+            assert_eq!(seen, expected[start..start + 20], "{lanes} lanes from {start}");
+            assert!(stream.groups().alive_max() <= plan.groups_alive_max(), "windows are freed");
+        }
+    }
+}
+
+#[test]
+fn a_random_second_segment_is_of_another_document() {
+    for rows in [Rows::Train, Rows::Valid { rows: 33 }] {
+        let home = home(&sentences(3));
+        let plan = home.pairs(&data(2), rows);
+        let (mut random, mut all) = (0_u32, 0_u32);
+        for batch in plan.stream(BatchIndex(0)).take(80) {
+            let batch = batch.expect("good");
+            let [ids, document] = [INPUT_IDS, DOCUMENT].map(|column| batch.column("pair", column).expect("made"));
+            let (types, label) =
+                (batch.column("pair", TOKEN_TYPES).expect("made"), batch.column("pair", IS_RANDOM).expect("made"));
+            for row in 0..batch.rows() {
+                let names = |segment: u8| {
+                    let cells = (0..64).filter(|&at| types.row(row)[at] == segment && document.row(row)[at] >= 0);
+                    cells.map(|at| document.row(row)[at]).collect::<BTreeSet<i32>>()
+                };
+                let (a, b) = (names(0), names(1));
+                assert_eq!((a.len(), b.len()), (1, 1), "{:?}", ids.row(row));
+                let is_random = label.row(row)[0];
+                assert_eq!(label.row(row), [is_random; 64]);
+                assert_eq!(a == b, is_random == 0);
+                random += u32::from(is_random);
+                all += 1;
+            }
+        }
+        // 0.5 within five standard errors of the labels, and the few chunks of one sentence, always random.
+        let (share, error) = (f64::from(random) / f64::from(all), 0.5 / f64::from(all).sqrt());
+        assert!(share > 0.5 - 5.0 * error && share < 0.56 + 5.0 * error, "{share} of {all}");
+    }
+}
+
+#[test]
+fn without_another_document_all_pairs_follow() {
+    let home = home(&Synthetic { train_rows: 40, ..sentences(1000) });
+    let plan = home.pairs(&data(1), Rows::Train);
+    for batch in plan.stream(BatchIndex(0)).take(10) {
+        let batch = batch.expect("good");
+        assert!(batch.column("pair", IS_RANDOM).expect("made").values().iter().all(|&label| label == 0));
+        assert!(batch.column("pair", TOKEN_TYPES).expect("made").values().contains(&1));
+    }
+}
+
+#[test]
+fn styles_that_do_not_fit_are_refused() {
+    let views: BTreeMap<ViewName, AnyView> =
+        toml::from_str("pair = { kind = \"pair\" }\nsegments = { kind = \"segments\" }").expect("two views");
+    let random = [("pair".to_owned(), IS_RANDOM.spec()), ("segments".to_owned(), IS_RANDOM.spec())].into();
+    let (block, data) = (home(&Synthetic::default()), data(1));
+    let problems = LoadPlan::new(&block.request(&data, &views, &random)).expect_err("no sentences");
+    let shown: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    for (key, word) in [("views.pair: a `pair`", "`prepare.pack = \"sentences\"`"), ("views.segments: a", "`block`")] {
+        assert!(shown.iter().any(|text| text.starts_with(key) && text.contains(word)), "{shown:#?}");
+    }
+    assert!(shown.iter().any(|text| text.contains("`is_random` is read, which a `segments`")), "{shown:#?}");
+    let narrow = DataConfig { width: Some(32), ..data.clone() };
+    for pack in [Pack::Taco, Pack::Document, Pack::Sentences] {
+        let lengths = if pack == Pack::Taco { 64..65 } else { 20..62 };
+        let home = home(&Synthetic { lengths, pack, ..Synthetic::default() });
+        let (views, wanted) = (taco(), wanted());
+        let problems = LoadPlan::new(&home.request(&narrow, &views, &wanted)).expect_err("not cut");
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert!(problems[0].to_string().contains("data.width: rows of 32 are pieces"), "{problems:?}");
+        let plan = LoadPlan::new(&home.request(&data, &views, &wanted)).expect("whole rows");
+        let batch = plan.batch(&plan.groups(), BatchIndex(0)).expect("good");
+        let origin = batch.column("masked", ORIGIN).expect("made");
+        let longest = (0..batch.rows()).map(|row| origin.row(row).iter().filter(|&&index| index >= 0).count()).max();
+        assert_eq!(longest == Some(64), pack == Pack::Taco, "{pack:?}: {longest:?}");
+        assert!(longest > Some(40), "whole samples");
+    }
+}
