@@ -9,6 +9,8 @@ mod inspect;
 mod parity;
 mod plan;
 mod prepare;
+#[cfg(all(test, feature = "train"))]
+mod presets;
 mod profile;
 mod tokenizer;
 #[cfg(feature = "train")]

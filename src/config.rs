@@ -23,6 +23,8 @@ use toml::{Table, Value};
 pub(crate) use problem::did_you_mean;
 pub(crate) use problem::{Problem, Problems};
 pub(crate) use source::Source;
+#[cfg(all(test, feature = "train"))]
+pub(crate) use source::merge;
 
 /// Where a run lives.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
