@@ -129,6 +129,12 @@ impl Plan {
         &self.vocab
     }
 
+    /// What is worth knowing but need not be mended.
+    #[cfg(all(test, feature = "train"))]
+    pub(crate) fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
     /// Every key with its value, defaults included.
     #[cfg(feature = "train")]
     pub(crate) fn resolved_toml(&self) -> String {

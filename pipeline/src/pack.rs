@@ -1,6 +1,6 @@
 //! Token ids to samples, within a part and never across.
 //!
-//! Four styles (objectives.md 1.1), each between [`begin`](Packer::begin) and [`end`](Packer::end) of its documents:
+//! Four styles, each between [`begin`](Packer::begin) and [`end`](Packer::end) of its documents:
 //!
 //! - `block`: documents in order, a separator between two of them, cut into runs of `tokens_max − 2`; the frame adds
 //!   the outer tokens. Only the last run may be shorter. A document that begins where a run begins has no separator

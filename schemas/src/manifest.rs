@@ -88,7 +88,7 @@ pub struct Tokenizer {
     pub specials: Vec<u32>,
 }
 
-/// How documents become samples (objectives.md 1.1).
+/// How documents become samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pack {
