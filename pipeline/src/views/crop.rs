@@ -81,7 +81,8 @@ impl View for Crop {
             problems.push(("frac", message));
         }
         if self.keep_cls && self.style == Style::Content {
-            problems.push(("keep_cls", "a framed crop has its `[CLS]`; give `style = \"raw\"`, or leave it out".into()));
+            problems
+                .push(("keep_cls", "a framed crop has its `[CLS]`; give `style = \"raw\"`, or leave it out".into()));
         }
         problems
     }
@@ -126,7 +127,11 @@ impl Crop {
     }
 
     /// How many of `tokens` are kept. The margin keeps a whole number whole where the product falls just below it.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, and cut to the row's length")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "positive, and cut to the row's length"
+    )]
     fn kept(&self, tokens: u32) -> u32 {
         let wanted = if self.frac > 1.0 { self.frac } else { self.frac * f64::from(tokens) + 1e-9 };
         (wanted.floor() as u32).max(1).min(tokens)
@@ -213,7 +218,8 @@ mod tests {
             let mut counts = vec![0.0; count];
             for (row, origin) in rows.iter().zip(origin.chunks(origin.len() / 2000)) {
                 let first = origin.iter().position(|&at| at >= 0).expect("a crop has content");
-                let start = usize::try_from(origin[first]).expect("found") + usize::from(style == Style::Raw && first == 0);
+                let start =
+                    usize::try_from(origin[first]).expect("found") + usize::from(style == Style::Raw && first == 0);
                 counts[start] += 1.0;
                 for (id, &at) in row.iter().zip(origin).filter(|(_, at)| **at >= 0) {
                     assert_eq!(*id, i32::from(samples[0][usize::try_from(at).expect("filtered")]));

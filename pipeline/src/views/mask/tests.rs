@@ -87,8 +87,7 @@ fn stochastic_rounding_is_right_on_average() {
             let view = Mask { count: Count::StochasticRound, base, ..mask(Unit::Subword, rate) };
             let all = if base == Base::All { tokens + 2 } else { tokens };
             let expected = (rate * all as f64).min(tokens as f64);
-            let counts: Vec<f64> =
-                masks(&view, &vec![9; tokens], 2000, 1).iter().map(|row| row.len() as f64).collect();
+            let counts: Vec<f64> = masks(&view, &vec![9; tokens], 2000, 1).iter().map(|row| row.len() as f64).collect();
             assert!(counts.iter().all(|count| (count - expected).abs() < 1.0), "{rate} of {tokens}");
             assert_mean(&counts, expected, &format!("{rate} of {tokens}, {base:?}"));
         }
@@ -141,10 +140,13 @@ fn unigram_words_are_as_likely_as_they_are_frequent() {
     }
     assert!(counts[..5].iter().all(|&count| count == 0.0), "no special is drawn");
     let total: f64 = (5..200).map(f64::from).sum();
-    let chi_square: f64 = (5_u32..200).zip(&counts[5..]).map(|(id, count)| {
-        let expected = 50_000.0 * f64::from(id) / total;
-        (count - expected).powi(2) / expected
-    }).sum();
+    let chi_square: f64 = (5_u32..200)
+        .zip(&counts[5..])
+        .map(|(id, count)| {
+            let expected = 50_000.0 * f64::from(id) / total;
+            (count - expected).powi(2) / expected
+        })
+        .sum();
     assert!(chi_square < 194.0 + 5.0 * (2.0_f64 * 194.0).sqrt(), "{chi_square}");
 }
 
@@ -201,8 +203,7 @@ fn a_number_of_words_is_at_most_a_quarter() {
     for (words, expected) in [(0, 0), (1, 0), (3, 0), (4, 1), (7, 1), (9, 1), (10, 2), (40, 6), (127, 19)] {
         let content = words_of(&[3], 3 * words);
         for copies in [1, 3] {
-            let view =
-                Mask { word_budget: WordBudget::Words, disjoint: copies > 1, ..mask(Unit::Word, 0.15) };
+            let view = Mask { word_budget: WordBudget::Words, disjoint: copies > 1, ..mask(Unit::Word, 0.15) };
             for row in masks(&view, &content, 5, copies) {
                 assert_eq!(row.len(), 3 * expected, "{words} words");
                 assert!(row.iter().all(|&at| row.contains(&(at - at % 3))), "{row:?}");
@@ -218,7 +219,8 @@ fn words_begin_where_both_tokenizers_say_so() {
         let vocab = tokenizer.facts().vocab(vec![1; tokenizer.facts().tokens.len()]);
         let special = vocab.special();
         let ids = tokenizer.ids(text).expect("encoded");
-        let row: Vec<i32> = [&[special.cls], ids.as_slice(), &[special.sep]].concat().iter().map(|id| id.cast_signed()).collect();
+        let row: Vec<i32> =
+            [&[special.cls], ids.as_slice(), &[special.sep]].concat().iter().map(|id| id.cast_signed()).collect();
         let mut positions = Vec::new();
         Candidates { specials: false, cls: false }.find(&row, &vocab, &mut positions);
         let borders = words::borders(&row, &positions, &vocab);
@@ -227,10 +229,19 @@ fn words_begin_where_both_tokenizers_say_so() {
     };
     check("wordpiece", "the cats sat", &[1, 2, 1]);
     check("wordpiece", "cats[SEP]12", &[2, 2]);
+    check("wordpiece", "", &[]);
     // A first word has no space before it; a mark after a word belongs to it.
     check("byte_bpe", "the a the", &[2, 1, 1]);
     check("byte_bpe", "a the's", &[1, 2]);
     assert_eq!(TOKENIZERS.len(), 2, "another family needs its own cases");
+}
+
+#[test]
+fn words_begin_a_row_that_lost_its_first_token() {
+    // A raw crop may begin within a word.
+    let positions: Vec<u16> = (0..5).collect();
+    assert_eq!(words::borders(&[150, 150, 50, 150, 50], &positions, &pieces()), [0, 2, 4, 5]);
+    assert_eq!(words::borders(&[], &[], &pieces()), [0]);
 }
 
 #[test]
@@ -242,7 +253,10 @@ fn spans_fill_their_budget_and_share_one_decision() {
         let ids = batch.column("view", INPUT_IDS).expect("made");
         let mut decisions = vec![0.0; 2];
         for (row, chosen) in chosen(&batch).into_iter().enumerate() {
-            assert_eq!(chosen.len(), Budget { rate, ..view.budget() }.size(152, 150, &at(&Keys::new(0, Epoch(0), "v"), 0, 1)));
+            assert_eq!(
+                chosen.len(),
+                Budget { rate, ..view.budget() }.size(152, 150, &at(&Keys::new(0, Epoch(0), "v"), 0, 1))
+            );
             let chosen: Vec<usize> = chosen.into_iter().collect();
             for run in chosen.chunk_by(|left, right| left + 1 == *right) {
                 let hidden = run.iter().filter(|&&at| ids.row(row)[at + 1] == 4).count();
