@@ -131,6 +131,16 @@ pub(crate) fn shuffle<T>(things: &mut [T], count: usize, rng: &mut Rng) {
     }
 }
 
+/// The things in random order, each drawn when it is asked for: what [`shuffle`] brings to the front.
+pub(super) fn shuffled<T: Clone>(mut things: Vec<T>, rng: &mut Rng) -> impl Iterator<Item = T> {
+    let len = u32::try_from(things.len()).expect("a row has fewer than 65,536 tokens");
+    let mut draws = rng.split(len);
+    (0..things.len()).zip((1..=len).rev()).map(move |(next, left)| {
+        things.swap(next, next + draws.below(left) as usize);
+        things[next].clone()
+    })
+}
+
 /// Moves a part of `positions` to their front; says how long it is.
 pub(super) fn bring_to_front(positions: &mut [u16], part: Range<usize>) -> usize {
     let len = part.len();

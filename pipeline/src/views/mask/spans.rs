@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::positions::shuffle;
+use super::positions::shuffled;
 use crate::rng::{Rng, RowAddress};
 
 /// How spans are drawn.
@@ -71,10 +71,9 @@ fn draw(law: &[u32; WORDS_MAX - 1], rng: &mut Rng) -> usize {
 
 /// Chooses the tokens of the numbers `part` among tiles in random order.
 pub(super) fn take_tiles(part: Range<usize>, borders: &[u16], positions: &mut Vec<u16>, at: &RowAddress<'_>) -> usize {
-    let mut tiles = cut(borders, &mut at.rng("spans"));
-    let tile_count = tiles.len();
-    shuffle(&mut tiles, tile_count, &mut at.rng("positions"));
-    let dealt = tiles.into_iter().flat_map(|tile| &positions[tile]).copied();
+    let mut rng = at.rng("positions");
+    let tiles = shuffled(cut(borders, &mut at.rng("spans")), &mut rng);
+    let dealt = tiles.flat_map(|tile| &positions[tile]).copied();
     *positions = dealt.skip(part.start).take(part.len()).collect();
     positions.len()
 }

@@ -229,10 +229,19 @@ fn words_begin_where_both_tokenizers_say_so() {
     };
     check("wordpiece", "the cats sat", &[1, 2, 1]);
     check("wordpiece", "cats[SEP]12", &[2, 2]);
+    check("wordpiece", "", &[]);
     // A first word has no space before it; a mark after a word belongs to it.
     check("byte_bpe", "the a the", &[2, 1, 1]);
     check("byte_bpe", "a the's", &[1, 2]);
     assert_eq!(TOKENIZERS.len(), 2, "another family needs its own cases");
+}
+
+#[test]
+fn words_begin_a_row_that_lost_its_first_token() {
+    // A raw crop may begin within a word.
+    let positions: Vec<u16> = (0..5).collect();
+    assert_eq!(words::borders(&[150, 150, 50, 150, 50], &positions, &pieces()), [0, 2, 4, 5]);
+    assert_eq!(words::borders(&[], &[], &pieces()), [0]);
 }
 
 #[test]

@@ -5,8 +5,8 @@ use std::ops::Range;
 use schemas::Vocab;
 use serde::{Deserialize, Serialize};
 
-use super::positions::shuffle;
-use crate::rng::RowAddress;
+use super::positions::shuffled;
+use crate::rng::{Rng, RowAddress};
 
 /// How many words are masked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,28 +30,32 @@ pub(super) fn share_max(words: usize) -> usize {
 /// Where the words of a row begin among the candidates `positions`, and behind the last one where it ends: word `w` is
 /// `positions[borders[w]..borders[w + 1]]`. A special token is a word by itself.
 pub(super) fn borders(ids: &[i32], positions: &[u16], vocab: &Vocab) -> Vec<u16> {
-    let id = |position: u16| ids[usize::from(position)].cast_unsigned();
-    let continues = |before: u16, position: u16| {
-        let specials = vocab.is_special(id(before)) || vocab.is_special(id(position));
-        before + 1 == position && !specials && !vocab.is_word_start(id(position))
-    };
-    let mut borders = Vec::with_capacity(positions.len() + 1);
-    let mut before = None;
+    let mut borders = vec![0; positions.len() + 1];
+    let mut count = 0;
+    // No row is so long that a token could come right after this one.
+    let mut before = (u16::MAX - 1, false);
     for (index, &position) in (0..).zip(positions) {
-        if !before.is_some_and(|before| continues(before, position)) {
-            borders.push(index);
-        }
-        before = Some(position);
+        let id = ids[usize::from(position)].cast_unsigned();
+        let special = vocab.is_special(id);
+        let apart = position != before.0 + 1;
+        // Written without a branch: where words begin is unpredictable.
+        borders[count] = index;
+        count += usize::from(apart | special | before.1 | vocab.is_word_start(id));
+        before = (position, special);
     }
+    borders.truncate(count);
     borders.push(u16::try_from(positions.len()).expect("positions are numbered in 16 bits"));
     borders
 }
 
 /// Takes words in random order until they have `size` tokens, skipping those that would overshoot.
 pub(super) fn fill(size: usize, borders: &[u16], positions: &mut Vec<u16>, at: &RowAddress<'_>) -> usize {
-    let words = in_random_order(borders, borders.len() - 1, at);
+    let mut rng = at.rng("positions");
+    let mut words = in_random_order(borders, &mut rng);
     let mut chosen = Vec::with_capacity(size);
-    for word in words {
+    while chosen.len() < size
+        && let Some(word) = words.next()
+    {
         if chosen.len() + word.len() <= size {
             chosen.extend_from_slice(&positions[word]);
         }
@@ -62,14 +66,13 @@ pub(super) fn fill(size: usize, borders: &[u16], positions: &mut Vec<u16>, at: &
 
 /// Takes the words of the numbers `part` in random order.
 pub(super) fn take(part: Range<usize>, borders: &[u16], positions: &mut Vec<u16>, at: &RowAddress<'_>) -> usize {
-    let words = in_random_order(borders, part.end, at);
-    *positions = words[part].iter().flat_map(|word| &positions[word.clone()]).copied().collect();
+    let mut rng = at.rng("positions");
+    let words = in_random_order(borders, &mut rng).skip(part.start).take(part.len());
+    *positions = words.flat_map(|word| &positions[word]).copied().collect();
     positions.len()
 }
 
-/// The words, the first `count` of which are a uniform choice in random order.
-fn in_random_order(borders: &[u16], count: usize, at: &RowAddress<'_>) -> Vec<Range<usize>> {
-    let mut words: Vec<_> = borders.windows(2).map(|word| usize::from(word[0])..usize::from(word[1])).collect();
-    shuffle(&mut words, count, &mut at.rng("positions"));
-    words
+fn in_random_order(borders: &[u16], rng: &mut Rng) -> impl Iterator<Item = Range<usize>> {
+    let words = borders.windows(2).map(|word| usize::from(word[0])..usize::from(word[1])).collect();
+    shuffled(words, rng)
 }

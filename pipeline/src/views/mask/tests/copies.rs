@@ -54,6 +54,17 @@ fn disjoint_masks_of_any_unit_have_one_size_and_do_not_overlap() {
 }
 
 #[test]
+fn copies_share_a_size_that_is_drawn() {
+    for count in [Count::Bernoulli, Count::StochasticRound] {
+        let rows = masks(&Mask { count, ..disjoint(Unit::Subword, 0.155) }, &[9; 100], 50, 4);
+        let sizes: Vec<usize> = rows.iter().map(BTreeSet::len).collect();
+        assert!(sizes.chunks(4).all(|sizes| sizes.iter().all(|size| size == &sizes[0])), "{count:?}: {sizes:?}");
+        assert!(sizes.iter().any(|size| size != &sizes[0]), "{count:?} varies from row to row");
+        assert!(rows.chunks(4).all(|row| row[0].is_disjoint(&row[3])));
+    }
+}
+
+#[test]
 fn more_copies_than_tokens_cycle() {
     let rows = masks(&disjoint(Unit::Subword, 0.15), &[9; 3], 50, 5);
     for copies in rows.chunks(5) {
