@@ -88,7 +88,10 @@ fn place(row: &RowFacts) -> String {
 
 fn show(number: usize, sample: &Sample<'_>, vocab: &Vocab, paint: Paint) {
     let documents: Vec<String> = sample.documents.iter().map(|name| format!("{name:016x}")).collect();
-    let tokens: Vec<&str> = sample.input_ids.iter().map(|id| vocab.token(id)).collect();
+    let begins = |at: usize| at > 0 && sample.sentence_starts.iter().any(|&start| usize::from(start) == at);
+    let token =
+        |(at, id): (usize, u32)| if begins(at) { format!("| {}", vocab.token(id)) } else { vocab.token(id).into() };
+    let tokens: Vec<String> = sample.input_ids.iter().enumerate().map(token).collect();
     line("");
     line(paint.bold(format_args!("sample {number}: {} tokens, documents {}", tokens.len(), documents.join(" "))));
     line(tokens.join(" "));
