@@ -71,8 +71,7 @@ impl Stored {
     /// Rows of this sample at `count` addresses.
     pub(crate) fn items<'a>(&'a self, partner: Option<&'a Self>, count: u64) -> Vec<Item<'a>> {
         let partner = partner.map(Self::sample);
-        let item =
-            |index| Item { sample: self.sample(), partner, index: SampleIndex(index), epoch: Epoch(0), copy: 0 };
+        let item = |index| Item { sample: self.sample(), partner, index: SampleIndex(index), epoch: Epoch(0), copy: 0 };
         (0..count).map(item).collect()
     }
 }

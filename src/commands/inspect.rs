@@ -28,6 +28,12 @@ pub(crate) fn batch(index: u64, args: &ConfigArgs, rows: usize) -> anyhow::Resul
         views.keys().cloned().collect::<Vec<_>>().join(", "),
         legend(paint)
     ));
+    for view in views.keys() {
+        if let Some(labels) = batch.find(view, IS_RANDOM)? {
+            let random = (0..batch.rows()).filter(|&row| labels.row(row)[0] == 1).count();
+            line(format_args!("{view}: {random} of {} second segments are not the next", batch.rows()));
+        }
+    }
     for (row, source) in load.explain(&groups, index)?.iter().enumerate().take(rows.min(batch.rows())) {
         line("");
         line(paint.bold(format_args!("row {row}: {}", place(source))));

@@ -151,7 +151,8 @@ fn check_width(request: &LoadRequest<'_>, problems: &mut Vec<Problem>) -> u32 {
     let width = request.data.width.unwrap_or(max);
     let pack = request.manifest.pack;
     if pack != Pack::Block && width < max {
-        let message = format!("rows of {width} are pieces of samples for rows of {max}, and `{}` is not cut", pack.name());
+        let message =
+            format!("rows of {width} are pieces of samples for rows of {max}, and `{}` is not cut", pack.name());
         let hint = format!("leave it out, or prepare with `prepare.tokens_max = {width}` into another folder");
         problems.push(problem("data.width", message, hint));
         return max.clamp(3, WIDTH_MAX);
@@ -168,7 +169,8 @@ fn check_width(request: &LoadRequest<'_>, problems: &mut Vec<Problem>) -> u32 {
 fn check_sentences(request: &LoadRequest<'_>, problems: &mut Vec<Problem>) {
     let pack = request.manifest.pack;
     for (name, view) in request.views.iter().filter(|(_, view)| view.needs_sentences() && !pack.keeps_sentences()) {
-        let message = format!("a `{}` is made of sentences, and the folder is packed as `{}`", view.kind(), pack.name());
+        let message =
+            format!("a `{}` is made of sentences, and the folder is packed as `{}`", view.kind(), pack.name());
         let hint = "prepare with `prepare.pack = \"sentences\"` into another folder, and name it in `data.folder`";
         problems.push(problem(format!("views.{name}"), message, hint));
     }

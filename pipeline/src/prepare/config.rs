@@ -126,7 +126,10 @@ impl PrepareConfig {
         require(!self.folder.as_os_str().is_empty(), "`prepare.folder` is missing; name the folder to write");
         require((4..=32_767).contains(&self.tokens_max), "`prepare.tokens_max` must lie in 4..=32767");
         let room = self.pack != Pack::Sentences || self.tokens_max >= 5;
-        require(room, "`prepare.tokens_max` must be at least 5 with `pack = \"sentences\"`: two segments and their frame");
+        require(
+            room,
+            "`prepare.tokens_max` must be at least 5 with `pack = \"sentences\"`: two segments and their frame",
+        );
         require((0.0..=0.5).contains(&self.valid_fraction), "`prepare.valid_fraction` must lie in 0.0..=0.5");
         require((1..=22).contains(&self.zstd_level), "`prepare.zstd_level` must lie in 1..=22");
         require(self.lanes != Some(0), "`prepare.lanes` must be at least 1");

@@ -11,8 +11,8 @@ use arrow_buffer::ScalarBuffer;
 use arrow_schema::SchemaRef;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 use parquet::file::metadata::RowGroupMetaData;
-use schemas::sample::shard_schema;
 use schemas::manifest::Frame;
+use schemas::sample::shard_schema;
 use schemas::{Manifest, Sample, Shard, TokenIds};
 
 use crate::error::Error;

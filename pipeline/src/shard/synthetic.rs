@@ -109,7 +109,9 @@ impl Synthetic {
             let input_ids = self.sample(&mut key.row(SampleIndex(row), 0));
             let document_starts = self.document_starts(input_ids.len());
             let documents: Vec<u64> = (0..document_starts.len())
-                .map(|document| Document::hash("synthetic", &format!("{name}-{}-{document}", row / self.rows_per_document)))
+                .map(|document| {
+                    Document::hash("synthetic", &format!("{name}-{}-{document}", row / self.rows_per_document))
+                })
                 .collect();
             let sentence_starts = self.sentence_starts(input_ids.len());
             writer.write(Packed {

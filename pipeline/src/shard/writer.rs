@@ -14,8 +14,8 @@ use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use parquet::schema::types::ColumnPath;
 use schemas::atomic::{Folder, Pending};
-use schemas::sample::{ROWS_PER_GROUP, id_type, shard_schema};
 use schemas::manifest::{Frame, Pack};
+use schemas::sample::{ROWS_PER_GROUP, id_type, shard_schema};
 use schemas::{Sample, Shard, TokenIds};
 
 use super::ContentHasher;

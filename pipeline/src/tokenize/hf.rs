@@ -46,10 +46,7 @@ impl HfTokenizer {
 
     /// Appends the ids of `text`, by the crate.
     fn split(&self, text: &str, ids: &mut Vec<u32>) -> Result<()> {
-        let encoding = self
-            .model
-            .encode_fast(text, false)
-            .map_err(|error| unsplittable(&*error))?;
+        let encoding = self.model.encode_fast(text, false).map_err(|error| unsplittable(&*error))?;
         ids.extend_from_slice(encoding.get_ids());
         Ok(())
     }

@@ -1,10 +1,10 @@
 //! What every view must keep, run over every registered one.
 
 use proptest::prelude::*;
-use schemas::manifest::Frame;
 use schemas::columns::{
     ATTENTION_MASK, DOCUMENT, IGNORE, INPUT_IDS, IS_RANDOM, LABELS, ORIGIN, POSITIVES, TOKEN_TYPES,
 };
+use schemas::manifest::Frame;
 use schemas::{
     Batch, BatchIndex, Column, ColumnSpec, Element, Epoch, Sample, SampleIndex, SpecialIds, TokenIds, Vocab,
 };
@@ -366,7 +366,9 @@ fn pieces_and_offsets_keep_origins() {
 fn a_sample_with_its_frame_inside_is_only_padded() {
     let content: Vec<u16> = [2, 9, 10, 3, 2, 11, 3].to_vec();
     let framed = Sample { frame: Frame::None, ..sample(&content) };
-    for (view, width) in [(AnyView::Mask(Mask::default()), 9), (AnyView::Original(super::original::Original::default()), 7)] {
+    for (view, width) in
+        [(AnyView::Mask(Mask::default()), 9), (AnyView::Original(super::original::Original::default()), 7)]
+    {
         let batch = collate(&planned(view, width), &vocab(), 1, BatchIndex(0), &[item(framed, 0)]);
         let original: Vec<i32> = batch.column("original", INPUT_IDS).expect("made").values().to_vec();
         assert_eq!(original[..7], content.iter().map(|&id| i32::from(id)).collect::<Vec<_>>());
@@ -406,5 +408,9 @@ fn edits_have_the_segments_of_their_frame() {
     (views[1].of, views[1].frame, views[1].ids) = (Some(0), 0, 1);
     views[0].wanted.clear();
     let alone = collate(&views, &vocab(), 1, BatchIndex(0), &items);
-    assert_eq!(alone.column("masked", TOKEN_TYPES).expect("inherited").values(), masked(TOKEN_TYPES), "unread by itself");
+    assert_eq!(
+        alone.column("masked", TOKEN_TYPES).expect("inherited").values(),
+        masked(TOKEN_TYPES),
+        "unread by itself"
+    );
 }
