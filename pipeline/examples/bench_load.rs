@@ -63,6 +63,7 @@ fn make(folder: &Path, samples: u64) -> Result<()> {
         train_rows: samples,
         valid_rows: 0,
         seed: 0,
+        ..Synthetic::default()
     };
     let manifest = shape.write(&Folder::create(folder)?)?;
     let bytes: u64 = manifest.train.shards.iter().map(|shard| shard.bytes).sum();

@@ -28,6 +28,12 @@ pub(crate) fn batch(index: u64, args: &ConfigArgs, rows: usize) -> anyhow::Resul
         views.keys().cloned().collect::<Vec<_>>().join(", "),
         legend(paint)
     ));
+    for view in views.keys() {
+        if let Some(labels) = batch.find(view, IS_RANDOM)? {
+            let random = (0..batch.rows()).filter(|&row| labels.row(row)[0] == 1).count();
+            line(format_args!("{view}: {random} of {} second segments are not the next", batch.rows()));
+        }
+    }
     for (row, source) in load.explain(&groups, index)?.iter().enumerate().take(rows.min(batch.rows())) {
         line("");
         line(paint.bold(format_args!("row {row}: {}", place(source))));
@@ -88,7 +94,10 @@ fn place(row: &RowFacts) -> String {
 
 fn show(number: usize, sample: &Sample<'_>, vocab: &Vocab, paint: Paint) {
     let documents: Vec<String> = sample.documents.iter().map(|name| format!("{name:016x}")).collect();
-    let tokens: Vec<&str> = sample.input_ids.iter().map(|id| vocab.token(id)).collect();
+    let begins = |at: usize| at > 0 && sample.sentence_starts.iter().any(|&start| usize::from(start) == at);
+    let token =
+        |(at, id): (usize, u32)| if begins(at) { format!("| {}", vocab.token(id)) } else { vocab.token(id).into() };
+    let tokens: Vec<String> = sample.input_ids.iter().enumerate().map(token).collect();
     line("");
     line(paint.bold(format_args!("sample {number}: {} tokens, documents {}", tokens.len(), documents.join(" "))));
     line(tokens.join(" "));
