@@ -81,6 +81,34 @@ fn resume_is_bit_exact_after_sigkill_for_any_number_of_lanes() {
     }
 }
 
+/// The same, for the run of `fixtures/every-objective.toml`: dropout, a generator that samples, a teacher, pairs and crops.
+#[test]
+fn resume_is_bit_exact_for_every_objective() {
+    let home = Home::with_corpus(120);
+    let config = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/every-objective.toml");
+    let with = |verb: &[&'static str], more: &[&'static str]| -> Vec<&'static str> {
+        let mut args = verb.to_vec();
+        args.extend(["--config", config, "--set", "tokenizer.vocab_size=400", "--set", "prepare.inputs=[\"corpus\"]"]);
+        args.extend(["--set", "prepare.format=text_lines", "--set", "prepare.tokenizer=tokenizer.json"]);
+        args.extend(["--set", "prepare.folder=data", "--set", "data.folder=data", "--set", "report.every_steps=1"]);
+        args.extend(more);
+        args
+    };
+    home.run_ok(&with(&["tokenizer", "train"], &[]));
+    home.run_ok(&with(&["prepare"], &[]));
+    home.run_ok(&with(&["train"], &["--set", "run.folder=whole", "--set", "data.lanes=1"]));
+    let again = with(&["train"], &["--set", "run.folder=killed", "--set", "data.lanes=3"]);
+    let mut child = home.spawn(&again);
+    wait_for_step(&home, "killed", 37, &mut child);
+    child.kill().expect("SIGKILL");
+    child.wait().expect("it ended");
+    assert!(last_step(&home, "killed") < 60, "the kill came too late to prove anything");
+    home.run_ok(&again);
+    assert_equal_runs(&home, "whole", "killed");
+    let terms = values(&home, "whole").last().expect("a log")["terms"].as_object().expect("terms").len();
+    assert_eq!(terms, 11, "nine objectives, of which two have two terms");
+}
+
 /// Sends SIGTERM while the run is in `phase`, sees it saved, and resumes it.
 fn terminate_in(phase: &str, at_step: u64) {
     let home = Home::prepared(120);
