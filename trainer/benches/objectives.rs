@@ -46,6 +46,8 @@ fn plan(objectives: BTreeMap<String, AnyObjective>) -> TrainPlan {
         seed: 1,
         width: 128,
         encoder: EncoderConfig { layers: 4, hidden: 256, heads: 4, feed_forward: 1024, ..EncoderConfig::default() },
+        networks: BTreeMap::new(),
+        view_widths: BTreeMap::new(),
         vocab: VocabFacts {
             size: VOCAB,
             special: SpecialIds { pad: 0, unk: Some(100), cls: 101, sep: 102, mask: 103 },

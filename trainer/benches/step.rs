@@ -1,47 +1,144 @@
-//! One optimizer step on the CPU: 4 layers × 256, rows of 128, 32 rows, the vocabulary of BERT.
+//! One optimizer step of every method against plain masked language modelling with the same encoder.
 //!
-//! `cargo bench -p cloze-trainer --bench step`; per token, since that is what runs are counted in. `CLOZE_THREADS`
-//! sets libtorch's threads (all cores otherwise).
+//! `cargo bench -p cloze-trainer --bench step`. Methods take turns step by step, so that a busy machine slows all of
+//! them; the figures are medians. `CLOZE_SHAPE` is `small` (4 × 512, 8 rows of 128, the default) or `base` (12 × 768, 8
+//! rows of 512), `CLOZE_THREADS` libtorch's threads (0 for all cores), `CLOZE_STEPS` the steps of each method,
+//! `CLOZE_DEVICE` `cpu` or `cuda`.
+#![allow(clippy::print_stdout, reason = "its output is its result")]
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
-use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use schemas::columns::{IGNORE, INPUT_IDS, LABELS, POSITIVES};
+use schemas::columns::{ATTENTION_MASK, DRAWS, IGNORE, INPUT_IDS, LABELS, POSITIVES};
 use schemas::{Batch, BatchBuilder, BatchIndex, SpecialIds};
 use trainer::device::DeviceChoice;
 use trainer::identity::Identity;
-use trainer::objectives::AnyObjective;
+use trainer::native;
 use trainer::optimizer::OptimizerConfig;
 use trainer::plan::{
-    CheckpointConfig, EncoderConfig, ReportConfig, TrainConfig, TrainPlan, ValidationConfig, VocabFacts,
+    CheckpointConfig, EncoderConfig, RelativeForm, RelativePositions, ReportConfig, TrainConfig, TrainPlan,
+    ValidationConfig, VocabFacts,
 };
+use trainer::precision::Precision;
 use trainer::schedule::ScheduleConfig;
 use trainer::step::Trainer;
 
 const WORDS: u32 = 30_522;
-const WIDTH: usize = 128;
-const ROWS: usize = 32;
+const ROWS: usize = 8;
 
-fn plan(objectives: &[&str]) -> TrainPlan {
-    let known: BTreeMap<String, AnyObjective> =
-        AnyObjective::examples().into_iter().map(|objective| (objective.kind().to_owned(), objective)).collect();
-    let threads = std::env::var("CLOZE_THREADS").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+/// A method: the plain one that it is measured against, the networks beside the main one, the objectives, the loss.
+struct Method {
+    name: &'static str,
+    relative: bool,
+    toml: &'static str,
+}
+
+const METHODS: [Method; 8] = [
+    Method { name: "mlm", relative: false, toml: "objectives = { mlm = { kind = 'masked_lm' } }\nloss = { mlm = 1.0 }" },
+    Method {
+        name: "mlm, relative",
+        relative: true,
+        toml: "objectives = { mlm = { kind = 'masked_lm' } }\nloss = { mlm = 1.0 }",
+    },
+    Method {
+        name: "mlm + tp",
+        relative: false,
+        toml: "objectives = { mlm = { kind = 'masked_lm' }, tp = { kind = 'token_prediction' } }\n\
+               loss = { mlm = 1.0, tp = 1.0 }",
+    },
+    Method {
+        name: "taco",
+        relative: false,
+        toml: "objectives = { mlm = { kind = 'masked_lm' }, tc = { kind = 'token_contrastive' } }\n\
+               loss = { mlm = 1.0, tc = 1.0 }",
+    },
+    Method {
+        name: "tacl",
+        relative: false,
+        toml: "networks = { teacher = { kind = 'teacher' } }\n\
+               objectives = { mlm = { kind = 'masked_lm' }, tacl = { kind = 'teacher_contrastive' } }\n\
+               loss = { mlm = 1.0, tacl = 1.0 }",
+    },
+    Method {
+        name: "electra",
+        relative: false,
+        toml: "networks = { generator = { kind = 'generator', layers = 4, hidden = 128, heads = 2, \
+               feed_forward = 512, sampling = 'train' } }\n\
+               objectives = { generator = { kind = 'masked_lm', network = 'generator' }, \
+               rtd = { kind = 'replaced_token' } }\nloss = { generator = 1.0, rtd = 50.0 }",
+    },
+    Method {
+        name: "coco-lm",
+        relative: true,
+        toml: "networks = { generator = { kind = 'generator', layers = 1 } }\n\
+               objectives = { generator = { kind = 'masked_lm', network = 'generator' }, \
+               clm = { kind = 'corrective_lm' }, scl = { kind = 'sequence_contrastive' } }\n\
+               loss = { generator = 1.0, clm = 1.0, scl = 1.0 }",
+    },
+    Method {
+        name: "coco-lm, no scl",
+        relative: true,
+        toml: "networks = { generator = { kind = 'generator', layers = 1 } }\n\
+               objectives = { generator = { kind = 'masked_lm', network = 'generator' }, \
+               clm = { kind = 'corrective_lm' } }\nloss = { generator = 1.0, clm = 1.0 }",
+    },
+];
+
+/// The tables of a method.
+#[derive(serde::Deserialize)]
+struct Tables {
+    #[serde(default)]
+    networks: BTreeMap<String, trainer::networks::AnyNetwork>,
+    objectives: BTreeMap<String, trainer::objectives::AnyObjective>,
+    loss: BTreeMap<String, f64>,
+}
+
+fn setting(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// Shape of the encoder and tokens of a row.
+fn shape(relative: bool) -> (EncoderConfig, usize) {
+    let base = std::env::var("CLOZE_SHAPE").is_ok_and(|name| name == "base");
+    let form = if relative { RelativeForm::CocoLm } else { RelativeForm::None };
+    let relative_positions = RelativePositions { form, ..RelativePositions::default() };
+    let common = EncoderConfig { relative_positions, ..EncoderConfig::default() };
+    if base {
+        (common, 512)
+    } else {
+        (EncoderConfig { layers: 4, hidden: 512, heads: 8, feed_forward: 2048, positions: 128, ..common }, 128)
+    }
+}
+
+/// Columns of a crop of nine tenths.
+fn cropped(width: usize) -> usize {
+    ((width - 2) * 9 / 10 + 2).next_multiple_of(8)
+}
+
+fn plan(method: &Method) -> TrainPlan {
+    let tables: Tables = toml::from_str(method.toml).expect("tables of this program");
+    let (encoder, width) = shape(method.relative);
+    let cuda = std::env::var("CLOZE_DEVICE").is_ok_and(|name| name == "cuda");
+    let columns = |width: usize| u32::try_from(width).expect("a row is short");
     TrainPlan {
         seed: 1,
-        width: 128,
-        encoder: EncoderConfig { layers: 4, hidden: 256, heads: 4, feed_forward: 1024, ..EncoderConfig::default() },
+        width: columns(width),
+        view_widths: [("cropped".to_owned(), columns(cropped(width)))].into(),
+        encoder,
+        networks: tables.networks,
         vocab: VocabFacts {
             size: WORDS,
             special: SpecialIds { pad: 0, unk: Some(100), cls: 101, sep: 102, mask: 103 },
             unigram_log_probabilities: vec![-f64::from(WORDS).ln(); WORDS as usize],
         },
-        loss: objectives.iter().map(|name| ((*name).to_owned(), 1.0)).collect(),
-        objectives: known,
+        objectives: tables.objectives,
+        loss: tables.loss,
         train: TrainConfig {
             rows_per_step: ROWS as u64,
             rows_per_micro_batch: ROWS as u64,
-            device: DeviceChoice::Cpu,
-            threads,
+            device: if cuda { DeviceChoice::Cuda } else { DeviceChoice::Cpu },
+            precision: if cuda { Precision::Bf16 } else { Precision::F32 },
+            threads: usize::try_from(setting("CLOZE_THREADS").unwrap_or(0)).expect("a machine has few cores"),
             ..TrainConfig::default()
         },
         optimizer: OptimizerConfig::default(),
@@ -56,47 +153,73 @@ fn plan(objectives: &[&str]) -> TrainPlan {
 }
 
 /// Ids with the frequencies of a language, roughly: few common, many rare. Every seventh is masked.
-fn batch(index: u64) -> Batch {
+fn batch(index: u64, width: usize) -> Batch {
     let mut state = index + 1;
     let mut id = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let rank = 1000 + (29_000_u64 >> (state >> 60)) * ((state >> 32) & 0xffff) / 0xffff;
         i32::try_from(rank).expect("below the vocabulary's size")
     };
-    let words: Vec<i32> = (0..ROWS * WIDTH).map(|_| id()).collect();
+    let cells = ROWS * width;
+    let words: Vec<i32> = (0..cells).map(|_| id()).collect();
     let masked = |at: usize| at.is_multiple_of(7);
-    let ids = words.iter().enumerate().map(|(at, &id)| if masked(at) { 103 } else { id }).collect();
-    let labels = words.iter().enumerate().map(|(at, &id)| if masked(at) { id } else { IGNORE }).collect();
+    let each = |of: &dyn Fn(usize) -> i32| (0..cells).map(of).collect::<Vec<i32>>();
     let neighbour = |at: usize| i16::try_from(if at == 0 { 1 } else { at - 1 }).expect("rows are narrow");
-    let positives = (0..ROWS * WIDTH).map(|at| neighbour(at % WIDTH)).collect();
     let mut builder = BatchBuilder::new(BatchIndex(index), ROWS);
-    builder.push("masked", INPUT_IDS, WIDTH, ids);
-    builder.push("masked", LABELS, WIDTH, labels);
-    builder.push("neighbors", INPUT_IDS, WIDTH, words);
-    builder.push("neighbors", POSITIVES, WIDTH, positives);
+    builder.push("masked", INPUT_IDS, width, each(&|at| if masked(at) { 103 } else { words[at] }));
+    builder.push("masked", LABELS, width, each(&|at| if masked(at) { words[at] } else { IGNORE }));
+    builder.push("masked", DRAWS, width, each(&|at| words[at].wrapping_mul(1_664_525)));
+    builder.push("neighbors", POSITIVES, width, (0..cells).map(|at| neighbour(at % width)).collect());
+    let crop = cropped(width);
+    let crop_ids = (0..ROWS * crop).map(|at| words[at / crop * width + at % crop]).collect();
+    builder.push("cropped", INPUT_IDS, crop, crop_ids);
+    // The last columns of a crop are padding.
+    let real = (0..ROWS * crop).map(|at| u8::from(at % crop < (width - 2) * 9 / 10 + 2)).collect();
+    builder.push("cropped", ATTENTION_MASK, crop, real);
+    builder.push("original", INPUT_IDS, width, words);
     builder.finish()
 }
 
-fn steps(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("step");
-    group.sample_size(20).throughput(Throughput::Elements((ROWS * WIDTH) as u64));
-    for objectives in [&["masked_lm"][..], &["masked_lm", "token_contrastive"]] {
-        let mut trainer = Trainer::new(&plan(objectives)).expect("a good plan");
-        let batches: Vec<Batch> = (0..8).map(batch).collect();
-        let mut next = 0;
-        group.bench_function(objectives.join(" + "), |bencher| {
-            bencher.iter(|| {
-                trainer.step(std::slice::from_ref(&batches[next % batches.len()])).expect("good batches");
-                next += 1;
-            });
-        });
-    }
-    group.finish();
+fn median(mut seconds: Vec<f64>) -> f64 {
+    seconds.sort_by(f64::total_cmp);
+    seconds[seconds.len() / 2]
 }
 
-criterion_group! {
-    name = step;
-    config = Criterion::default();
-    targets = steps
+fn main() {
+    let steps = setting("CLOZE_STEPS").unwrap_or(12);
+    let (encoder, width) = shape(false);
+    println!(
+        "{} layers × {}, {ROWS} rows of {width}, {WORDS} ids, {} steps each",
+        encoder.layers, encoder.hidden, steps
+    );
+    let batches: Vec<Batch> = (0..steps + 2).map(|index| batch(index, width)).collect();
+    let plans: Vec<TrainPlan> = METHODS.iter().map(plan).collect();
+    let mut trainers: Vec<Trainer> = plans.iter().map(|plan| Trainer::new(plan).expect("a good plan")).collect();
+    let mut seconds = vec![Vec::new(); METHODS.len()];
+    for (index, batch) in batches.iter().enumerate() {
+        for (trainer, seconds) in trainers.iter_mut().zip(&mut seconds) {
+            let begun = Instant::now();
+            trainer.step(std::slice::from_ref(batch)).expect("good batches");
+            native::synchronize(trainer.device()).expect("the device answers");
+            // The first steps make the optimizer's state and warm caches.
+            if index >= 2 {
+                seconds.push(begun.elapsed().as_secs_f64());
+            }
+        }
+    }
+    let medians: Vec<f64> = seconds.into_iter().map(median).collect();
+    println!("| method | ms/step | µs/token | × plain | FLOP × plain | quotient | estimated memory |");
+    println!("|---|---|---|---|---|---|---|");
+    for (method, (plan, seconds)) in METHODS.iter().zip(plans.iter().zip(&medians)) {
+        let plain = medians[usize::from(method.relative)];
+        let (ratio, flops) = (seconds / plain, plan.flops_ratio());
+        println!(
+            "| {} | {:.1} | {:.2} | {ratio:.2} | {flops:.2} | {:.2} | {:.0} MB |",
+            method.name,
+            seconds * 1e3,
+            seconds * 1e6 / (ROWS * width) as f64,
+            ratio / flops,
+            plan.memory().total() / 1e6
+        );
+    }
 }
-criterion_main!(step);
