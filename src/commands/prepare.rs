@@ -32,8 +32,9 @@ fn packing(summary: &Summary) -> String {
         (report.cut_tokens, "tokens in no sample"),
     ];
     let found = counts.iter().filter(|(number, _)| *number > 0);
-    let found: String = found.map(|(number, what)| format!(", {} {what}", count(*number))).collect();
-    format!("packed as `{}`{found}", summary.pack.name())
+    let found = found.map(|(number, what)| format!("{} {what}", count(*number)));
+    let parts: Vec<String> = std::iter::once(format!("packed as `{}`", summary.pack.name())).chain(found).collect();
+    parts.join(", ")
 }
 
 /// Draws the progress after each part.

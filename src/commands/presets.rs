@@ -112,7 +112,7 @@ fn every_preset_and_ablation_trains_in_small() {
             assert!(tensors.contains_key(*frozen), "{name} lacks `{frozen}`");
             assert!(!run.optimizer().contains_key(&format!("mean.{frozen}")), "{name}: the optimizer moves `{frozen}`");
         }
-        let digest = format!("{:?}", tensors);
+        let digest = format!("{tensors:?}");
         let digest = blake3::hash(digest.as_bytes()).to_hex().to_string();
         if let Some(twin) = weights.insert(digest, name.clone()) {
             panic!("`{twin}` and `{name}` have equal weights after three steps");
@@ -373,7 +373,7 @@ impl Home {
     }
 
     fn write(&self, folder: &str, name: &str, text: &str) {
-        let folder = Folder::create(&self.path(folder)).expect("a folder");
+        let folder = Folder::create(self.path(folder)).expect("a folder");
         folder.write(name, text.as_bytes()).expect("written");
     }
 }

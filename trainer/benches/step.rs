@@ -34,7 +34,11 @@ struct Method {
 }
 
 const METHODS: [Method; 8] = [
-    Method { name: "mlm", relative: false, toml: "objectives = { mlm = { kind = 'masked_lm' } }\nloss = { mlm = 1.0 }" },
+    Method {
+        name: "mlm",
+        relative: false,
+        toml: "objectives = { mlm = { kind = 'masked_lm' } }\nloss = { mlm = 1.0 }",
+    },
     Method {
         name: "mlm, relative",
         relative: true,
