@@ -14,7 +14,7 @@ const MAY_USE: &[(&str, &str)] = &[
     (
         "cloze-pipeline",
         "cloze-schemas arrow-array arrow-buffer arrow-schema arrow-select blake3 bytes crossbeam-channel flate2 glob libc \
-         memchr memmap2 parquet serde serde_json thiserror tokenizers toml tracing zstd",
+         memchr memmap2 parquet serde serde_json thiserror tokenizers toml tracing unicode-segmentation zstd",
     ),
     ("cloze-trainer", "cloze-schemas blake3 cc libc safetensors serde serde_json tch thiserror torch-sys tracing"),
     (

@@ -127,7 +127,7 @@ fn render(
         let mut target = RowMut { input_ids, tokens: 0, cells };
         let source = match view.view.samples() {
             1 => Source::Sample(&item.sample),
-            _ => Source::Pair(&item.sample, item.partner.as_ref()),
+            _ => Source::TwoSamples(&item.sample, item.partner.as_ref()),
         };
         view.view.render(source, vocab, at, &mut target);
         draft.tokens.push(target.tokens);

@@ -73,10 +73,10 @@ const FROZEN: [(&str, &str); 4] = [
 ];
 
 #[test]
-fn every_preset_and_ablation_plans_at_full_size() {
+fn every_file_in_configs_plans_at_full_size() {
     let home = Home::new();
     let mut ratios = BTreeMap::new();
-    for name in presets() {
+    for name in files(|_| true) {
         let plan = home.plan_in_full(&name);
         let warnings: Vec<&String> = plan
             .warnings()
@@ -122,8 +122,13 @@ fn every_preset_and_ablation_trains_in_small() {
     assert!(weights.len() >= 35, "{} presets and ablations", weights.len());
 }
 
-/// The names of all presets, then of all ablations: paths below `configs/` without `.toml`.
+/// The presets and their ablations.
 fn presets() -> Vec<String> {
+    files(|name| !OWN.contains(&name))
+}
+
+/// Names of files, then of ablations: paths below `configs/` without `.toml`. Files and folders are asked for by name.
+fn files(wanted: impl Fn(&str) -> bool) -> Vec<String> {
     let root = Path::new(ROOT).join("configs");
     let mut found = BTreeSet::new();
     let mut open = vec![root.clone()];
@@ -131,11 +136,10 @@ fn presets() -> Vec<String> {
         for entry in std::fs::read_dir(&folder).expect("configs/ is there") {
             let path = entry.expect("a readable entry").path();
             let name = path.strip_prefix(&root).expect("it is below").to_str().expect("UTF-8").to_owned();
-            if OWN.contains(&name.as_str()) {
-            } else if path.is_dir() {
+            if path.is_dir() && wanted(&name) {
                 open.push(path);
-            } else if let Some(name) = name.strip_suffix(".toml") {
-                found.insert((name.starts_with("ablations"), name.to_owned()));
+            } else if let Some(stem) = name.strip_suffix(".toml").filter(|_| wanted(&name)) {
+                found.insert((stem.starts_with("ablations"), stem.to_owned()));
             }
         }
     }
@@ -323,18 +327,18 @@ impl Home {
     fn plan_in_full(&self, name: &str) -> Plan {
         let file = Path::new(ROOT).join(format!("configs/{name}.toml"));
         let table = Source::read(&file, &[]).unwrap_or_else(|error| panic!("{name}: {error}")).table;
-        let vocab_size =
-            u32::try_from(table["expects"]["vocab_size"].as_integer().expect("a number")).expect("32 bits");
-        let cased = table["expects"]["cased"].as_bool().expect("yes or no");
-        let tokens_max =
-            u32::try_from(table["prepare"]["tokens_max"].as_integer().expect("a number")).expect("32 bits");
+        let value = |section: &str, key: &str| table.get(section).and_then(|section| section.get(key)).cloned();
+        let number = |value: Value| u32::try_from(value.as_integer().expect("a number")).expect("32 bits");
+        let vocab_size = value("expects", "vocab_size").map_or(1000, number);
+        let cased = value("expects", "cased").is_some_and(|cased| cased.as_bool().expect("yes or no"));
+        let tokens_max = value("prepare", "tokens_max").map_or(512, number);
         let pack: Pack =
-            table["prepare"].get("pack").cloned().map_or(Pack::Block, |pack| pack.try_into().expect("a style"));
+            value("prepare", "pack").map_or(Pack::Block, |pack| pack.try_into().expect("a style of packing"));
         let folder = self.path(&format!("promised/{vocab_size}-{cased}-{tokens_max}-{}", pack.name()));
         if !folder.exists() {
             promise(&folder, vocab_size, cased, tokens_max, pack);
         }
-        let set = vec![format!("data.folder=\"{}\"", folder.display())];
+        let set = vec![format!("data.folder=\"{}\"", folder.display()), "run.folder=run".to_owned()];
         Plan::of(&ConfigArgs { config: file, set }).unwrap_or_else(|error| panic!("{name}: {error:#}"))
     }
 

@@ -66,7 +66,7 @@ pub enum Source<'a> {
     /// The stored sample, or a piece of it: for frames.
     Sample(&'a Sample<'a>),
     /// The stored sample, and a partner of another document unless none was found: for frames of two samples.
-    Pair(&'a Sample<'a>, Option<&'a Sample<'a>>),
+    TwoSamples(&'a Sample<'a>, Option<&'a Sample<'a>>),
     /// The row of the view that the edit is of.
     Row(Row<'a>),
 }
@@ -79,7 +79,7 @@ impl<'a> Source<'a> {
     #[must_use]
     pub fn sample(self) -> &'a Sample<'a> {
         match self {
-            Self::Sample(sample) | Self::Pair(sample, _) => sample,
+            Self::Sample(sample) | Self::TwoSamples(sample, _) => sample,
             Self::Row(_) => panic!("a frame is rendered from a sample"),
         }
     }
@@ -88,7 +88,7 @@ impl<'a> Source<'a> {
     #[must_use]
     pub fn partner(self) -> Option<&'a Sample<'a>> {
         match self {
-            Self::Pair(_, partner) => partner,
+            Self::TwoSamples(_, partner) => partner,
             Self::Sample(_) | Self::Row(_) => None,
         }
     }
@@ -101,7 +101,7 @@ impl<'a> Source<'a> {
     pub fn row(self) -> Row<'a> {
         match self {
             Self::Row(row) => row,
-            Self::Sample(_) | Self::Pair(..) => panic!("an edit is rendered from a row"),
+            Self::Sample(_) | Self::TwoSamples(..) => panic!("an edit is rendered from a row"),
         }
     }
 }

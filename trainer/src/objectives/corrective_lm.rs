@@ -112,7 +112,7 @@ pub fn loss(
 ) -> Correction {
     let Predicted { positions_n, fed_n, targets_n } = predicted;
     let logits_bt = head.copy.logits(hidden_btd);
-    let copy = replaced_token::of_logits(&logits_bt, replaced_bt, valid_bt, LabelOne::Original);
+    let copy = replaced_token::of_logits(&logits_bt, replaced_bt, valid_bt, LabelOne::IsOriginal);
     let gate_n = logits_bt.reshape([-1]).index_select(0, positions_n);
     let logits_nv = head.decoder.logits(&Forward::gather(hidden_btd, positions_n));
     // No target is negative, so nothing is ignored.

@@ -43,13 +43,14 @@ use crate::upload::valid_count;
 
 /// What label 1, and so a positive `z`, means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
 pub enum LabelOne {
     /// The token was replaced: ELECTRA.
     #[default]
-    Replaced,
+    #[serde(rename = "replaced")]
+    IsReplaced,
     /// The token is the original: COCO-LM.
-    Original,
+    #[serde(rename = "original")]
+    IsOriginal,
 }
 
 /// The detection head's weights, borrowed.
@@ -118,8 +119,8 @@ pub fn of_logits(
         Some(valid_bt) => flags_bt.logical_and(valid_bt),
     };
     let label_bt = match label_one {
-        LabelOne::Replaced => replaced_bt.shallow_clone(),
-        LabelOne::Original => replaced_bt.logical_not(),
+        LabelOne::IsReplaced => replaced_bt.shallow_clone(),
+        LabelOne::IsOriginal => replaced_bt.logical_not(),
     };
     let kind = logits_bt.kind();
     let each_bt =
@@ -154,7 +155,7 @@ pub struct ReplacedToken {
 
 impl Default for ReplacedToken {
     fn default() -> Self {
-        Self { view: "corrupted".to_owned(), head: HeadForm::DenseGelu, label_one: LabelOne::Replaced }
+        Self { view: "corrupted".to_owned(), head: HeadForm::DenseGelu, label_one: LabelOne::IsReplaced }
     }
 }
 
@@ -267,7 +268,7 @@ mod tests {
     #[test]
     fn the_two_labellings_are_mirrors() {
         let (z_bt, replaced_bt) = example();
-        for (logits_bt, label_one) in [(z_bt.shallow_clone(), LabelOne::Original), (-z_bt, LabelOne::Replaced)] {
+        for (logits_bt, label_one) in [(z_bt.shallow_clone(), LabelOne::IsOriginal), (-z_bt, LabelOne::IsReplaced)] {
             let found = of_logits(&logits_bt, &replaced_bt, None, label_one);
             assert!((number(&found.sum) / 4.0 - 0.712_745_131_081).abs() < 1e-11, "{found:?}");
             let counts = [&found.replaced, &found.original, &found.replaced_hits, &found.original_hits].map(whole);
@@ -280,7 +281,7 @@ mod tests {
         let (z_bt, replaced_bt) = example();
         let z_bt = z_bt.set_requires_grad(true);
         let valid_bt = Tensor::from_slice(&[true, true, false, false]).view([1, 4]);
-        let found = of_logits(&z_bt, &replaced_bt, Some(&valid_bt), LabelOne::Original);
+        let found = of_logits(&z_bt, &replaced_bt, Some(&valid_bt), LabelOne::IsOriginal);
         found.sum.backward();
         assert!((number(&found.sum) - 0.474_076_984 - 0.201_413_278).abs() < 1e-8);
         assert_eq!([whole(&found.replaced), whole(&found.original)], [0, 2]);
@@ -293,7 +294,7 @@ mod tests {
     fn huge_logits_keep_their_slope() {
         let z_bt = Tensor::from_slice(&[-800.0_f32, 800.0]).view([1, 2]).set_requires_grad(true);
         let replaced_bt = Tensor::from_slice(&[true, false]).view([1, 2]);
-        let sum = of_logits(&z_bt, &replaced_bt, None, LabelOne::Replaced).sum;
+        let sum = of_logits(&z_bt, &replaced_bt, None, LabelOne::IsReplaced).sum;
         sum.backward();
         assert!((number(&sum) - 1600.0).abs() < 1e-3, "{sum:?}");
         let slope: Vec<f32> = Vec::try_from(z_bt.grad().view([-1])).expect("a vector");

@@ -63,7 +63,7 @@ pub(super) fn next_sentence(inputs: &mut Inputs<'_>) -> Result<Outcome, Error> {
 
 pub(super) fn replaced_token(inputs: &mut Inputs<'_>) -> Result<Outcome, Error> {
     let label_one =
-        inputs.choice("label_one", &[("replaced", LabelOne::Replaced), ("original", LabelOne::Original)])?;
+        inputs.choice("label_one", &[("replaced", LabelOne::IsReplaced), ("original", LabelOne::IsOriginal)])?;
     let is_dense = inputs.choice("head", &[("linear", false), ("dense_gelu", true)])?;
     let hidden_btd = inputs.floats("h", "btd")?;
     let (weight_d, bias_1) = (inputs.floats("w", "d")?, inputs.floats("b", "1")?);

@@ -1,0 +1,57 @@
+//! What objectives need of the batch and of the networks.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use schemas::ColumnSpec;
+use schemas::columns::{ATTENTION_MASK, DRAWS, INPUT_IDS, LABELS, TOKEN_TYPES};
+
+use crate::networks::AnyNetwork;
+use crate::objectives::{AnyObjective, Pass};
+
+/// The columns of the batch's own views that an objective needs, and those that it takes where there are any
+/// (attention masks, segments). For a view that a generator makes, these are columns of the view that it fills.
+#[must_use]
+pub fn columns_read(networks: &BTreeMap<String, AnyNetwork>, objective: &AnyObjective) -> ColumnsRead {
+    let mut read = ColumnsRead::default();
+    let reads = objective.reads();
+    let made_by = |view: &str| networks.values().filter_map(AnyNetwork::generator).find(|made| made.makes == view);
+    for view in reads.passes.iter().map(|pass| &pass.view).chain(reads.columns.iter().map(|(view, _)| view)) {
+        let maker = made_by(view);
+        let stored = maker.map_or(view, |generator| &generator.fills);
+        let mut needs = |column| read.needed.insert((stored.clone(), column));
+        needs(INPUT_IDS.spec());
+        if let Some(generator) = maker {
+            needs(LABELS.spec());
+            if generator.reads_draws() {
+                needs(DRAWS.spec());
+            }
+        }
+        read.taken.extend([ATTENTION_MASK.spec(), TOKEN_TYPES.spec()].map(|column| (stored.clone(), column)));
+    }
+    let own = reads.columns.into_iter().filter(|(view, _)| made_by(view).is_none());
+    read.needed.extend(own);
+    read
+}
+
+/// See [`columns_read`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ColumnsRead {
+    /// Without these there is nothing to compute.
+    pub needed: BTreeSet<(String, ColumnSpec)>,
+    /// These only where their view makes them.
+    pub taken: BTreeSet<(String, ColumnSpec)>,
+}
+
+/// Those of `networks` that an objective reads, or whose view it reads.
+pub fn used_networks<'a>(
+    networks: &BTreeMap<String, AnyNetwork>,
+    objectives: impl Iterator<Item = &'a AnyObjective>,
+) -> BTreeMap<String, AnyNetwork> {
+    let passes: BTreeSet<Pass> = objectives.flat_map(|objective| objective.reads().passes).collect();
+    let is_used = |name: &String, network: &AnyNetwork| {
+        let makes = network.generator().map(|generator| generator.makes.as_str());
+        passes.iter().any(|pass| pass.network == *name || makes == Some(pass.view.as_str()))
+    };
+    let used = networks.iter().filter(|(name, network)| is_used(name, network));
+    used.map(|(name, network)| (name.clone(), network.clone())).collect()
+}
