@@ -22,7 +22,7 @@
 //! `n · K · d` floats of the candidates, and no copy of them is ever made. Beyond a few `[b · t, d]` tensors it
 //! costs about 50 bytes for each of the `n · K` pairs, all released before the backward pass.
 //!
-//! Negatives are drawn on the device, afresh for each anchor, with replacement: a row uniformly among the other rows,
+//! Negatives are drawn on the device, afresh for each anchor unless `shared_negatives`, with replacement: a row uniformly among the other rows,
 //! then a real column of it uniformly. Rows of the micro-batch are each other's negatives, so the micro-batch size
 //! changes the objective.
 //!
@@ -75,6 +75,9 @@ pub struct TokenContrastive {
     pub offset_max: u16,
     /// Negatives of each anchor, `K`.
     pub negatives: u16,
+    /// Whether all anchors of a micro-batch share one draw of negatives: cheaper noise that is not averaged out. Each
+    /// anchor still skips its own row.
+    pub shared_negatives: bool,
     /// `τ`.
     pub temperature: f64,
     /// Whether each row is averaged by itself before the rows are.
@@ -94,6 +97,7 @@ impl Default for TokenContrastive {
             neg_cols: NegativeColumns::Uniform,
             offset_max: 2,
             negatives: 50,
+            shared_negatives: false,
             temperature: 0.07,
             per_sequence: false,
         }

@@ -236,8 +236,10 @@ impl Drawing<'_> {
     }
 
     fn integers(&self) -> Tensor {
-        let shape = [self.anchors_n.size()[0], i64::from(self.config.negatives)];
-        Tensor::randint(DRAW_MAX, shape, (Kind::Int64, self.anchors_n.device()))
+        let (anchors, negatives) = (self.anchors_n.size()[0], i64::from(self.config.negatives));
+        let draws = if self.config.shared_negatives { 1 } else { anchors };
+        let drawn = Tensor::randint(DRAW_MAX, [draws, negatives], (Kind::Int64, self.anchors_n.device()));
+        drawn.expand([anchors, negatives], false)
     }
 }
 
@@ -343,6 +345,22 @@ mod tests {
         let share = |row: usize| 1400.0 / LENGTHS[row] as f64;
         let chi_square: f64 = times.iter().map(|(&(row, _), &seen)| (seen - share(row)).powi(2) / share(row)).sum();
         assert!(chi_square < 24.3, "7 degrees of freedom exceed that once in a thousand: {chi_square} for seed 1");
+    }
+
+    #[test]
+    fn anchors_of_a_row_can_share_one_draw() {
+        let distinct = |shared_negatives| {
+            let config = TokenContrastive { shared_negatives, ..TokenContrastive::default() };
+            let mut of_row: BTreeMap<usize, BTreeSet<Vec<i64>>> = BTreeMap::new();
+            for of_anchor in draw(&config, &batch(0, &LENGTHS), 1).chunks(50) {
+                let own = row_and_column(of_anchor[0].0).0;
+                assert!(of_anchor.iter().all(|&(_, negative, counts)| counts && row_and_column(negative).0 != own));
+                of_row.entry(own).or_default().insert(of_anchor.iter().map(|pair| pair.1).collect());
+            }
+            of_row.into_values().map(|draws| draws.len()).collect::<Vec<_>>()
+        };
+        assert_eq!(distinct(true), [1, 1, 1]);
+        assert_eq!(distinct(false), [7, 4, 2]);
     }
 
     #[test]
