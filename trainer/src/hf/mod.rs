@@ -7,7 +7,7 @@
 //! | architecture | read, with the heads that the run has too | written |
 //! |---|---|---|
 //! | BERT | `BertModel`, `BertForMaskedLM`, `BertForPreTraining`: prediction head, pooler and classifier | `BertForMaskedLM` |
-//! | RoBERTa | `RobertaModel`, `RobertaForMaskedLM` (also XLM-R's and CamemBERT's): prediction head | `RobertaForMaskedLM` |
+//! | RoBERTa | `RobertaModel`, `RobertaForMaskedLM` (also of XLM-R): prediction head | `RobertaForMaskedLM` |
 //! | ELECTRA | `ElectraModel`, `ElectraForPreTraining`, `ElectraForMaskedLM`: detection or prediction head | `ElectraForPreTraining`, or `ElectraForMaskedLM` of a run that detects nothing |
 //!
 //! RoBERTa's positions begin at `pad_token_id + 1`: the rows before have no place here and are zeros in what is
