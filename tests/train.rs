@@ -64,7 +64,7 @@ fn another_vocabulary_of_the_same_size_is_noticed() {
     let home = Home::prepared(60);
     std::fs::create_dir(home.join("model")).expect("made");
     home.write("model/vocab.txt", "[PAD]\n[unused0]\n");
-    let outcome = home.run_ok(&["plan", "--set", "train.init=model"]);
+    let outcome = home.run_ok(&["plan", "--set", "run.folder=run", "--set", "train.init=model"]);
     assert!(outcome.stdout.contains("has other tokens for 1 of the data"), "{outcome}");
 }
 

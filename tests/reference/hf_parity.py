@@ -1,6 +1,6 @@
 """What `transformers` makes of small random models, for the suite to compare with (trainer/src/hf/tests.rs).
 
-    python tests/reference/hf_parity.py                     # writes tests/golden/hf_{bert,roberta,electra}/
+    python tests/reference/hf_parity.py                     # writes tests/golden/hf_*/
     python tests/reference/hf_parity.py --check FOLDER ...  # the other direction: loads what we exported
 
 The first form writes folders as `save_pretrained` does, each with expected.safetensors: a batch with padded rows, logits,
@@ -13,8 +13,8 @@ from FOLDER, and keeps the result in exported.json of that golden folder, togeth
 read (FOLDER/check.json). The suite exports the same weights and compares hashes: what was accepted then is what is
 written now.
 
-The FOLDERs are HOME/bert, HOME/roberta and HOME/electra after
-HF_CHECK_FOLDER=HOME cargo test -p cloze-trainer exports_are_those_that_transformers_read
+The FOLDERs are those in HOME, named like the golden ones, after
+HF_CHECK_FOLDER=HOME cargo test -p cloze-trainer are_those_that_transformers_read
 """
 
 import json
@@ -182,8 +182,7 @@ def check(folder):
         "largest_difference_of_logits": difference,
         "blake3": json.loads((folder / "check.json").read_text()),
     }
-    golden = GOLDEN / f"hf_{config['model_type']}"
-    (golden / "exported.json").write_text(json.dumps(kept, indent=2) + "\n")
+    (GOLDEN / folder.name / "exported.json").write_text(json.dumps(kept, indent=2) + "\n")
     print(f"{folder}: logits differ by {difference:.1e} at most")
 
 

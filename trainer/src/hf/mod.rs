@@ -28,9 +28,8 @@ use self::config::ModelConfig;
 use self::names::{Entry, Layout};
 use crate::error::Error;
 use crate::networks::AnyNetwork;
-use crate::objectives::AnyObjective;
-use crate::objectives::replaced_token::{LabelOne, ReplacedToken};
-use crate::plan::{EncoderConfig, TrainPlan, VocabFacts};
+use crate::objectives::Objective as _;
+use crate::plan::{EncoderConfig, Gelu, TrainPlan, VocabFacts};
 use crate::precision::MASTER;
 use crate::tensors::{self, HostTensor, HostTensors};
 
@@ -63,7 +62,7 @@ impl<'a> Target<'a> {
     pub fn main<'n>(plan: &'a TrainPlan, weights: impl Iterator<Item = &'n str>) -> Self {
         let detects = |path: &str| {
             let objective = path.strip_prefix("heads.").and_then(|name| plan.objectives.get(name));
-            matches!(objective, Some(AnyObjective::ReplacedToken(ReplacedToken { label_one: LabelOne::Replaced, .. })))
+            objective.is_some_and(|objective| objective.flags_replaced())
         };
         let mut heads = architecture::heads(weights);
         heads.retain(|head| head.form != Form::Detect || detects(&head.path));
@@ -163,9 +162,13 @@ pub fn import(folder: &Path, target: &Target<'_>) -> Result<HostTensors, Error> 
     let mut entries = layout.encoder(&target.path);
     for head in &target.heads {
         let weights = layout.head(head);
-        if weights.iter().flat_map(|entry| &entry.theirs).any(|name| model.find(&layout, name).is_some()) {
-            entries.extend(weights);
+        if !weights.iter().flat_map(|entry| &entry.theirs).any(|name| model.find(&layout, name).is_some()) {
+            continue;
         }
+        if target.encoder.gelu == Gelu::Tanh && layout.architecture.has_fixed_gelu(head.form) {
+            return Err(model.refuse("the gelu of its head is `erf`, that of its layers `tanh`; here they are one"));
+        }
+        entries.extend(weights);
     }
     entries
         .into_iter()

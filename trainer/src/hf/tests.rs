@@ -155,14 +155,14 @@ fn pattern(trainer: &Trainer) {
 
 /// Exports a run of patterned weights, and checks that they are the bytes that `hf_parity.py --check` accepted.
 fn check_export(
+    model: &str,
     plan: &TrainPlan,
     architecture: Architecture,
     view: &str,
     logits: impl Fn(&Trainer, &Forward<'_>) -> Tensor,
 ) {
     let home = tempfile::tempdir().expect("a temporary folder");
-    let kind = architecture.model_types()[0];
-    let target = std::env::var_os("HF_CHECK_FOLDER").map_or_else(|| home.path().to_owned(), PathBuf::from).join(kind);
+    let target = std::env::var_os("HF_CHECK_FOLDER").map_or_else(|| home.path().to_owned(), PathBuf::from).join(model);
     let folder = Folder::create(&target).expect("made");
     let trainer = Trainer::new(plan).expect("a good plan");
     pattern(&trainer);
@@ -171,8 +171,7 @@ fn check_export(
     let hash = |name: &str| blake3::hash(&std::fs::read(target.join(name)).expect("written")).to_hex().to_string();
     let hashes: BTreeMap<&str, String> =
         ["config.json", "model.safetensors"].into_iter().map(|name| (name, hash(name))).collect();
-    let model = format!("hf_{kind}");
-    let mut inputs = expected(&model);
+    let mut inputs = expected(model);
     // What transformers are given when they check: one segment.
     inputs.remove("token_type_ids");
     let batch = batch(&inputs, view);
@@ -189,7 +188,7 @@ fn check_export(
     folder.write("check.json", &serde_json::to_vec(&hashes).expect("strings")).expect("written");
 
     let stored: serde_json::Value = serde_json::from_slice(
-        &std::fs::read(golden(&model).join("exported.json")).expect("written by `hf_parity.py --check`"),
+        &std::fs::read(golden(model).join("exported.json")).expect("written by `hf_parity.py --check`"),
     )
     .expect("JSON");
     assert_eq!(serde_json::to_value(&hashes).expect("strings"), stored["blake3"]);

@@ -17,7 +17,7 @@ use crate::networks::generator::{Generator, Share};
 use crate::objectives::AnyObjective;
 use crate::objectives::heads::Dense;
 use crate::objectives::replaced_token::{Head, LabelOne};
-use crate::plan::{EncoderConfig, Gelu, TrainPlan};
+use crate::plan::{EncoderConfig, Gelu, TrainConfig, TrainPlan};
 use crate::precision::Precision;
 use crate::step::Trainer;
 use crate::testing;
@@ -185,13 +185,19 @@ fn begun_at(plan: &TrainPlan, folder: &Path) -> Trainer {
 #[test]
 fn roberta_exports_are_those_that_transformers_read() {
     let _generator = testing::generator();
-    check_export(&roberta(), Architecture::Roberta, VIEW, logits);
+    check_export("hf_roberta", &roberta(), Architecture::Roberta, VIEW, logits);
 }
 
 #[test]
 fn electra_exports_are_those_that_transformers_read() {
     let _generator = testing::generator();
-    check_export(&discriminator(), Architecture::Electra, DETECTED, detection_logits);
+    check_export("hf_electra", &discriminator(), Architecture::Electra, DETECTED, detection_logits);
+}
+
+#[test]
+fn electra_generators_are_those_that_transformers_read() {
+    let _generator = testing::generator();
+    check_export("hf_electra_generator", &electra(12, 20), Architecture::Electra, VIEW, logits);
 }
 
 /// A discriminator with a generator that starts from the stored one.
@@ -251,12 +257,21 @@ fn sisters_of_roberta_are_read_and_a_missing_row_is_not_invented() {
     let expected = begun(&roberta(), "hf_roberta").weights().expect("on the host");
     assert_eq!(begun_at(&roberta(), home.path()).weights().expect("on the host"), expected);
 
+    let refused = |plan: TrainPlan, init: &Path| {
+        let train = TrainConfig { init: Some(init.to_owned()), ..plan.train.clone() };
+        let mut trainer = Trainer::new(&TrainPlan { train, ..plan }).expect("a good plan");
+        trainer.begin().expect_err("refused").to_string()
+    };
     let mut plan = roberta();
     plan.encoder.positions = 18;
-    plan.train.init = Some(golden("hf_roberta"));
-    let mut trainer = Trainer::new(&plan).expect("a good plan");
-    let error = trainer.begin().expect_err("two rows too many").to_string();
+    let error = refused(plan, &golden("hf_roberta"));
     assert!(error.contains("`encoder.positions` is 18, the model has 16"), "{error}");
+
+    folder.write("config.json", text.replace("\"gelu\"", "\"gelu_new\"").as_bytes()).expect("written");
+    let mut plan = roberta();
+    plan.encoder.gelu = Gelu::Tanh;
+    let error = refused(plan, home.path());
+    assert!(error.contains("the gelu of its head is `erf`"), "{error}");
 }
 
 #[test]
