@@ -28,7 +28,6 @@ use self::config::ModelConfig;
 use self::names::{Entry, Layout};
 use crate::error::Error;
 use crate::networks::AnyNetwork;
-use crate::objectives::Objective as _;
 use crate::plan::{EncoderConfig, Gelu, TrainPlan, VocabFacts};
 use crate::precision::MASTER;
 use crate::tensors::{self, HostTensor, HostTensors};

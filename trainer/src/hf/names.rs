@@ -1,4 +1,4 @@
-//! The tables of an [`Architecture`](super::Architecture) written out for one model.
+//! The tables of an [`Architecture`] written out for one model.
 
 use super::architecture::{Architecture, Axis, EMBEDDINGS, Head, LAYER, Line, PROJECTION, join};
 use crate::networks::padded_rows;
