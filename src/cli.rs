@@ -87,6 +87,9 @@ pub(crate) enum Verb {
         /// The step to export; the newest checkpoint if left out.
         #[arg(long)]
         step: Option<u64>,
+        /// The architecture to write it as.
+        #[arg(long = "as", value_enum, default_value_t = Family::Bert)]
+        family: Family,
     },
     /// Fill in the `[MASK]`s of a sentence.
     #[cfg(feature = "train")]
@@ -153,6 +156,18 @@ pub(crate) enum Half {
     Online,
     /// Part to shards, against a null writer.
     Prepare,
+}
+
+/// What `cloze export` writes.
+#[cfg(feature = "train")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Family {
+    /// `BertForMaskedLM`.
+    Bert,
+    /// `RobertaForMaskedLM`: its positions begin after the id of padding, and it has one token type.
+    Roberta,
+    /// `ElectraForPreTraining`, or `ElectraForMaskedLM` of a run without `replaced_token`.
+    Electra,
 }
 
 /// The precision of `cloze parity`.

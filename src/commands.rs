@@ -34,7 +34,7 @@ pub(crate) fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Inspect(InspectVerb::Batch { index, config, rows }) => inspect::batch(index, &config, rows)?,
         Verb::Inspect(InspectVerb::Shard { file, rows }) => inspect::shard(&file, rows)?,
         #[cfg(feature = "train")]
-        Verb::Export { run, out, step } => export::run(&run, &out, step)?,
+        Verb::Export { run, out, step, family } => export::run(&run, &out, step, family)?,
         #[cfg(feature = "train")]
         Verb::Fill { run, top, texts } => fill::run(&run, top, &texts)?,
         #[cfg(feature = "train")]

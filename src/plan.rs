@@ -8,6 +8,8 @@ mod check;
 mod describe;
 #[cfg(feature = "train")]
 mod training;
+#[cfg(feature = "train")]
+mod vocabulary;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

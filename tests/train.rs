@@ -42,14 +42,30 @@ fn text_files_become_a_model_that_fills_in_blanks() {
 fn a_run_starts_from_an_exported_folder() {
     let home = Home::prepared(100);
     home.run_ok(&[RUN[0], RUN[1], RUN[2], "--set", "train.steps=20"]);
-    home.run_ok(&["export", "--run", "run", "--out", "model"]);
-    let more = ["train", "--set", "run.folder=second", "--set", "train.init=model", "--set", "train.steps=10"];
-    home.run_ok(&more);
-    let text = std::fs::read_to_string(home.join("second/log.jsonl")).expect("a log");
-    let first: Value = serde_json::from_str(text.lines().next().expect("a line")).expect("JSON");
     let last = log(&home).into_iter().rfind(|entry| entry["kind"] == "train").expect("a report");
-    let (before, after) = (last["terms"]["mlm"].as_f64().expect("mlm"), first["terms"]["mlm"].as_f64().expect("mlm"));
-    assert!((before - after).abs() < 0.5, "it goes on from {before}, not from {after}");
+    for family in ["bert", "roberta", "electra"] {
+        let wrote = home.run_ok(&["export", "--run", "run", "--out", family, "--as", family]);
+        assert!(wrote.stdout.to_lowercase().contains(&format!("{family}formaskedlm.from_pretrained")), "{wrote}");
+        let (folder, init) = (format!("run.folder=on-{family}"), format!("train.init={family}"));
+        let outcome = home.run_ok(&["train", "--set", &folder, "--set", &init, "--set", "train.steps=10"]);
+        assert!(!outcome.stdout.contains("other tokens"), "{outcome}");
+        let text = std::fs::read_to_string(home.join(&format!("on-{family}/log.jsonl"))).expect("a log");
+        let first: Value = serde_json::from_str(text.lines().next().expect("a line")).expect("JSON");
+        let loss = |entry: &Value| entry["terms"]["mlm"].as_f64().expect("mlm");
+        let (before, after) = (loss(&last), loss(&first));
+        assert!((before - after).abs() < 0.5, "{family}: it goes on from {before}, not from {after}");
+    }
+    let tokenizer = std::fs::read_to_string(home.join("roberta/tokenizer_config.json")).expect("written");
+    assert!(tokenizer.contains("model_input_names") && !tokenizer.contains("token_type_ids"), "{tokenizer}");
+}
+
+#[test]
+fn another_vocabulary_of_the_same_size_is_noticed() {
+    let home = Home::prepared(60);
+    std::fs::create_dir(home.join("model")).expect("made");
+    home.write("model/vocab.txt", "[PAD]\n[unused0]\n");
+    let outcome = home.run_ok(&["plan", "--set", "run.folder=run", "--set", "train.init=model"]);
+    assert!(outcome.stdout.contains("has other tokens for 1 of the data"), "{outcome}");
 }
 
 #[test]

@@ -3,26 +3,37 @@
 use std::path::Path;
 
 use anyhow::Context as _;
+use pipeline::views::AnyView;
 use schemas::Step;
 use schemas::atomic::Folder;
+use schemas::columns::TOKEN_TYPES;
 use serde_json::json;
-use trainer::{checkpoint, hf};
+use trainer::checkpoint;
+use trainer::hf::{self, Architecture};
 
+use crate::cli::Family;
+use crate::exit::Usage;
 use crate::plan::Plan;
 use crate::terminal::line;
 
 /// Writes the weights after `step` (the newest, if left out) of `run` to `out`, with the tokenizer.
-pub(crate) fn run(run: &Path, out: &Path, step: Option<u64>) -> anyhow::Result<()> {
+pub(crate) fn run(run: &Path, out: &Path, step: Option<u64>, family: Family) -> anyhow::Result<()> {
     let plan = Plan::of_run(run)?;
+    let architecture = match family {
+        Family::Bert => Architecture::Bert,
+        Family::Roberta => Architecture::Roberta,
+        Family::Electra => Architecture::Electra,
+    };
+    check_segments(&plan, family)?;
     let (from, snapshot) = checkpoint::pick(run, step.map(Step))?;
     let source = plan.config().data.folder.join("tokenizer.json");
     let tokenizer = std::fs::read(&source).with_context(|| format!("cannot read {}", source.display()))?;
     let folder = Folder::create(out)?;
     folder.write("tokenizer.json", &tokenizer)?;
-    folder.write("tokenizer_config.json", tokenizer_config(&plan).as_bytes())?;
-    hf::export(&snapshot.main, &plan.train().encoder, &plan.train().vocab, &folder)?;
+    folder.write("tokenizer_config.json", tokenizer_config(&plan, family).as_bytes())?;
+    let class = hf::export(&snapshot.main, plan.train(), architecture, &folder)?;
     line(format_args!(
-        "{}: step {} of {}; load it with `BertForMaskedLM.from_pretrained(\"{}\")`",
+        "{}: step {} of {}; load it with `{class}.from_pretrained(\"{}\")`",
         out.display(),
         snapshot.state.step,
         from.display(),
@@ -31,8 +42,21 @@ pub(crate) fn run(run: &Path, out: &Path, step: Option<u64>) -> anyhow::Result<(
     Ok(())
 }
 
+/// A model with one token type cannot say what one that was trained on two says.
+fn check_segments(plan: &Plan, family: Family) -> anyhow::Result<()> {
+    let makes_segments = |view: &AnyView| view.columns().contains(&TOKEN_TYPES.spec());
+    let view = plan.config().views.iter().find(|(_, view)| makes_segments(view));
+    if let (Family::Roberta, Some((name, _))) = (family, view) {
+        return Err(Usage(format!(
+            "rows of view `{name}` have two segments, a RoBERTa knows one: export the run `--as bert`"
+        ))
+        .into());
+    }
+    Ok(())
+}
+
 /// What `AutoTokenizer` needs beside `tokenizer.json`.
-fn tokenizer_config(plan: &Plan) -> String {
+fn tokenizer_config(plan: &Plan, family: Family) -> String {
     let (vocab, special) = (plan.vocab(), plan.vocab().special());
     let mut config = json!({
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -45,6 +69,10 @@ fn tokenizer_config(plan: &Plan) -> String {
     });
     if let Some(unk) = special.unk {
         config["unk_token"] = vocab.token(unk).into();
+    }
+    if family == Family::Roberta {
+        // Without this, `token_type_ids` of pairs point past its table.
+        config["model_input_names"] = json!(["input_ids", "attention_mask"]);
     }
     format!("{config:#}\n")
 }

@@ -14,7 +14,7 @@ use toml::{Table, Value};
 use trainer::tensors;
 
 use super::{export, prepare, tokenizer, train};
-use crate::cli::ConfigArgs;
+use crate::cli::{ConfigArgs, Family};
 use crate::config::{Source, merge};
 use crate::plan::Plan;
 
@@ -359,7 +359,7 @@ impl Home {
         table["run"]["folder"] = self.path(&format!("before/{name}")).display().to_string().into();
         let run = self.run(name, table);
         let model = self.path(&format!("models/{name}"));
-        export::run(&run.folder, &model, None).expect("an exported folder");
+        export::run(&run.folder, &model, None, Family::Bert).expect("an exported folder");
         model.display().to_string()
     }
 

@@ -61,6 +61,7 @@ fn training_warnings(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
         warnings
             .push(format!("{warmup} steps of warm-up in a run of {steps}: the learning rate never reaches its height"));
     }
+    warnings.extend(super::vocabulary::warnings(train, &plan.vocab));
     warnings
 }
 

@@ -12,7 +12,7 @@
 //! Axes: `b` rows, `t` positions, `d` hidden, `e` embedding (= d unless configured), `h` heads, `k` = d / h,
 //! `f` feed-forward, `v` words, `u` buckets.
 //!
-//! | weight, below `encoder.` | shape | Hugging Face, below `bert.` |
+//! | weight, below `encoder.` | shape | Hugging Face, below `bert.`, `roberta.` or `electra.` ([`hf`](crate::hf)) |
 //! |---|---|---|
 //! | `embeddings.word.weight` | padded `v`, e | `embeddings.word_embeddings.weight` (`v` rows) |
 //! | `embeddings.position.weight` | positions, e | `embeddings.position_embeddings.weight` |

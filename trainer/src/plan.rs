@@ -183,7 +183,7 @@ pub struct Problem {
 
 impl TrainPlan {
     /// Everything about this plan that the trainer cannot run; empty for a good one. Whether the views make what the
-    /// objectives read is not known here: compare [`reads`](Self::reads) with them.
+    /// objectives read is not known here: compare [`columns_read`] with them.
     #[must_use]
     pub fn problems(&self) -> Vec<Problem> {
         let (encoder, train, optimizer) = (&self.encoder, &self.train, &self.optimizer);

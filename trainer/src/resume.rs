@@ -108,7 +108,7 @@ impl Trainer {
         let plan = self.plan().clone();
         let networks = plan.used_networks();
         if let Some(folder) = &plan.train.init {
-            let saved = self.saved(folder)?;
+            let saved = saved(folder, &self.main_target())?;
             let teacher = |name: &str| {
                 let of = name.split('.').next().and_then(|network| networks.get(network));
                 matches!(of, Some(AnyNetwork::Teacher(_)))
@@ -117,33 +117,30 @@ impl Trainer {
         }
         for (name, network) in &networks {
             if let Some(folder) = network.generator().and_then(|generator| generator.init.as_ref()) {
-                let saved = self.saved(folder)?;
+                let refuse = |problem| Err(Error::Checkpoint { path: folder.clone(), problem });
+                let Some(target) = hf::Target::generator(&plan, name) else {
+                    return refuse(format!(
+                        "network `{name}` is uniform and has no weights; drop `networks.{name}.init`"
+                    ));
+                };
+                let saved = saved(folder, &target)?;
                 let prefix = format!("{name}.");
                 if !saved.keys().any(|weight| weight.starts_with(&prefix)) {
-                    let problem = format!("it has no network `{name}` that `networks.{name}.init` could start from");
-                    return Err(Error::Checkpoint { path: folder.clone(), problem });
+                    return refuse(format!("it has no network `{name}` that `networks.{name}.init` could start from"));
                 }
                 self.take(folder, &saved, |weight| weight.starts_with(&prefix))?;
             }
         }
         if let Some(folder) = &plan.encoder.word_init {
-            let saved = self.saved(folder)?;
+            let saved = saved(folder, &self.main_target())?;
             self.take(folder, &saved, |weight| weight == WORD_TABLE)?;
         }
         teach(&networks, self.parameters());
         Ok(())
     }
 
-    /// The weights of a model that `transformers` saved, of a checkpoint, or of a run's newest checkpoint.
-    fn saved(&self, folder: &Path) -> Result<HostTensors, Error> {
-        if hf::is_model(folder) {
-            let heads = hf::prediction_heads(self.parameters.iter().map(|(name, _)| name));
-            hf::import(folder, &self.plan().encoder, &self.plan().vocab, &heads)
-        } else if folder.join("checkpoints").is_dir() {
-            checkpoint::pick(folder, None).map(|(_, snapshot)| snapshot.main)
-        } else {
-            tensors::read(&folder.join("main.safetensors"))
-        }
+    fn main_target(&self) -> hf::Target<'_> {
+        hf::Target::main(self.plan(), self.parameters.iter().map(|(name, _)| name))
     }
 
     /// Overwrites the weights that `wants` names. Only heads and other networks may be missing among the `saved`.
@@ -157,5 +154,16 @@ impl Trainer {
                 .map_err(|problem| Error::Checkpoint { path: folder.to_owned(), problem })?;
         }
         Ok(())
+    }
+}
+
+/// The weights of a model that `transformers` saved, for that target, of a checkpoint, or of a run's newest checkpoint.
+fn saved(folder: &Path, target: &hf::Target<'_>) -> Result<HostTensors, Error> {
+    if hf::is_model(folder) {
+        hf::import(folder, target)
+    } else if folder.join("checkpoints").is_dir() {
+        checkpoint::pick(folder, None).map(|(_, snapshot)| snapshot.main)
+    } else {
+        tensors::read(&folder.join("main.safetensors"))
     }
 }

@@ -1,17 +1,22 @@
-//! `config.json` of a BERT.
+//! `config.json` of a model.
 
 use serde::{Deserialize, Serialize};
 
+use super::Target;
+use super::architecture::{Architecture, Form};
+use super::names::Layout;
 use crate::parameters::INITIAL_DEVIATION;
 use crate::plan::{EncoderConfig, Gelu, VocabFacts};
 
-/// The keys that matter; defaults are those of `BertConfig` in `transformers`.
+/// The keys that matter; defaults are those of `transformers`.
 #[derive(Serialize, Deserialize)]
-pub(super) struct BertConfig {
+pub(super) struct ModelConfig {
     #[serde(default)]
     architectures: Vec<String>,
     model_type: String,
     vocab_size: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    embedding_size: Option<u32>,
     hidden_size: u32,
     num_hidden_layers: u32,
     num_attention_heads: u32,
@@ -31,6 +36,10 @@ pub(super) struct BertConfig {
     layer_norm_eps: f64,
     #[serde(default)]
     pad_token_id: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    bos_token_id: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    eos_token_id: Option<u32>,
     #[serde(default = "absolute")]
     position_embedding_type: String,
     #[serde(default = "yes")]
@@ -65,16 +74,22 @@ fn yes() -> bool {
     true
 }
 
-impl BertConfig {
-    pub(super) fn of(encoder: &EncoderConfig, vocab: &VocabFacts) -> Self {
+impl ModelConfig {
+    /// The config of a model that is written.
+    pub(super) fn of(layout: &Layout<'_>, class: &str, vocab: &VocabFacts) -> Self {
+        let (architecture, encoder, special) = (layout.architecture, layout.encoder, vocab.special);
         let hidden_act = match encoder.gelu {
             Gelu::Erf => "gelu",
             Gelu::Tanh => "gelu_new",
         };
+        // RoBERTa's defaults are the ids of its own vocabulary.
+        let framed = architecture == Architecture::Roberta;
+        let has_width = architecture == Architecture::Electra;
         Self {
-            architectures: vec!["BertForMaskedLM".to_owned()],
-            model_type: "bert".to_owned(),
+            architectures: vec![class.to_owned()],
+            model_type: architecture.model_types()[0].to_owned(),
             vocab_size: vocab.size,
+            embedding_size: has_width.then(|| encoder.embedding.unwrap_or(encoder.hidden)),
             hidden_size: encoder.hidden,
             num_hidden_layers: encoder.layers,
             num_attention_heads: encoder.heads,
@@ -82,11 +97,13 @@ impl BertConfig {
             hidden_act: hidden_act.to_owned(),
             hidden_dropout_prob: encoder.dropout,
             attention_probs_dropout_prob: encoder.dropout,
-            max_position_embeddings: encoder.positions,
-            type_vocab_size: two(),
+            max_position_embeddings: encoder.positions + layout.first_position,
+            type_vocab_size: layout.token_types,
             initializer_range: INITIAL_DEVIATION,
             layer_norm_eps: encoder.layer_norm_eps,
-            pad_token_id: Some(vocab.special.pad),
+            pad_token_id: Some(special.pad),
+            bos_token_id: framed.then_some(special.cls),
+            eos_token_id: framed.then_some(special.sep),
             position_embedding_type: absolute(),
             tie_word_embeddings: true,
             is_decoder: false,
@@ -109,50 +126,59 @@ impl BertConfig {
         }
         let syntax = |error: serde_json::Error| format!("`config.json`: {error}");
         let kind: Kind = serde_json::from_slice(json).map_err(syntax)?;
-        if kind.model_type != "bert" {
-            return Err(format!("it is a `{}` model; `bert` models can be read", kind.model_type));
-        }
+        Architecture::of(&kind.model_type)?;
         let config: Self = serde_json::from_slice(json).map_err(syntax)?;
         let rules = [
             (config.position_embedding_type == "absolute", "its positions are relative"),
             (config.tie_word_embeddings, "its decoder is not tied to its word table"),
             (!config.is_decoder, "it is a decoder"),
-            (config.type_vocab_size == 2, "it does not have two token types"),
+            ((1..=2).contains(&config.type_vocab_size), "it does not have one or two token types"),
         ];
         match rules.into_iter().find(|(holds, _)| !holds) {
-            Some((_, problem)) => Err(format!("{problem}; only the original form of BERT can be read")),
+            Some((_, problem)) => Err(format!("{problem}; only the original form of the architecture can be read")),
             None => Ok(config),
         }
     }
 
-    /// How a run must change to start from this model, one sentence for each key.
-    pub(super) fn differences(&self, encoder: &EncoderConfig, vocab: &VocabFacts) -> Vec<String> {
-        let gelu = match self.hidden_act.as_str() {
-            "gelu" => Some(Gelu::Erf),
-            "gelu_new" | "gelu_pytorch_tanh" => Some(Gelu::Tanh),
-            _ => None,
-        };
-        let sizes = [
-            ("layers", self.num_hidden_layers, encoder.layers),
-            ("hidden", self.hidden_size, encoder.hidden),
-            ("heads", self.num_attention_heads, encoder.heads),
-            ("feed_forward", self.intermediate_size, encoder.feed_forward),
-            ("positions", self.max_position_embeddings, encoder.positions),
-        ];
-        let differs = sizes.into_iter().filter(|(_, theirs, ours)| theirs != ours);
-        let mut differences: Vec<String> =
-            differs.map(|(key, theirs, ours)| format!("`encoder.{key}` is {ours}, the model has {theirs}")).collect();
-        if gelu != Some(encoder.gelu) {
-            differences.push(match gelu {
-                Some(Gelu::Erf) => "`encoder.gelu` is `tanh`, the model has `erf`".to_owned(),
-                Some(Gelu::Tanh) => "`encoder.gelu` is `erf`, the model has `tanh`".to_owned(),
-                None => format!("the model's activation is `{}`, an encoder here has a gelu", self.hidden_act),
-            });
+    pub(super) fn architecture(&self) -> Architecture {
+        Architecture::of(&self.model_type).expect("parsed")
+    }
+
+    /// Where the positions of rows begin.
+    pub(super) fn first_position(&self) -> u32 {
+        const PAD: u32 = 1;
+        self.architecture().first_position(self.pad_token_id.unwrap_or(PAD))
+    }
+
+    pub(super) fn token_types(&self) -> u32 {
+        self.type_vocab_size
+    }
+
+    /// The class that was saved, if the file says so.
+    pub(super) fn class(&self) -> Option<&str> {
+        self.architectures.first().map(String::as_str)
+    }
+
+    fn embedding_width(&self) -> u32 {
+        const ELECTRA: u32 = 128;
+        match self.architecture() {
+            Architecture::Electra => self.embedding_size.unwrap_or(ELECTRA),
+            Architecture::Bert | Architecture::Roberta => self.hidden_size,
         }
+    }
+
+    /// How a run must change to start from this model, one sentence for each key.
+    pub(super) fn differences(&self, target: &Target<'_>) -> Vec<String> {
+        let (encoder, vocab) = (&target.encoder, target.vocab);
+        let mut differences = self.size_differences(&target.section, encoder);
+        differences.extend(self.gelu_difference(encoder));
         // Written and read as decimal text: equal or meant to be different.
         if (self.layer_norm_eps - encoder.layer_norm_eps).abs() > 1e-6 * encoder.layer_norm_eps {
             let (ours, theirs) = (encoder.layer_norm_eps, self.layer_norm_eps);
             differences.push(format!("`encoder.layer_norm_eps` is {ours:e}, the model has {theirs:e}"));
+        }
+        if encoder.relative_positions.buckets().is_some() {
+            differences.push("`encoder.relative_positions` is set, the model has none".to_owned());
         }
         if self.vocab_size != vocab.size {
             differences.push(format!(
@@ -162,5 +188,50 @@ impl BertConfig {
             ));
         }
         differences
+    }
+
+    fn size_differences(&self, section: &str, encoder: &EncoderConfig) -> Vec<String> {
+        let positions = self.max_position_embeddings.saturating_sub(self.first_position());
+        let sizes = [
+            (section, "layers", self.num_hidden_layers, encoder.layers),
+            (section, "hidden", self.hidden_size, encoder.hidden),
+            (section, "heads", self.num_attention_heads, encoder.heads),
+            (section, "feed_forward", self.intermediate_size, encoder.feed_forward),
+            ("encoder", "positions", positions, encoder.positions),
+            ("encoder", "embedding", self.embedding_width(), encoder.embedding.unwrap_or(encoder.hidden)),
+        ];
+        let differs = sizes.into_iter().filter(|(_, _, theirs, ours)| theirs != ours);
+        differs
+            .map(|(section, key, theirs, ours)| format!("`{section}.{key}` is {ours}, the model has {theirs}"))
+            .collect()
+    }
+
+    fn gelu_difference(&self, encoder: &EncoderConfig) -> Option<String> {
+        let gelu = match self.hidden_act.as_str() {
+            "gelu" => Some(Gelu::Erf),
+            "gelu_new" | "gelu_pytorch_tanh" => Some(Gelu::Tanh),
+            _ => None,
+        };
+        let difference = match gelu {
+            Some(gelu) if gelu == encoder.gelu => return None,
+            Some(Gelu::Erf) => "`encoder.gelu` is `tanh`, the model has `erf`".to_owned(),
+            Some(Gelu::Tanh) => "`encoder.gelu` is `erf`, the model has `tanh`".to_owned(),
+            None => format!("the model's activation is `{}`, an encoder here has a gelu", self.hidden_act),
+        };
+        Some(difference)
+    }
+}
+
+/// Why a run of this shape cannot be written as that architecture, if it cannot.
+pub(super) fn refusal(architecture: Architecture, form: Form, encoder: &EncoderConfig) -> Option<&'static str> {
+    let is_narrow = encoder.embedding_width() != i64::from(encoder.hidden);
+    if encoder.relative_positions.buckets().is_some() {
+        Some("no model of `transformers` has its relative positions")
+    } else if is_narrow && architecture != Architecture::Electra {
+        Some("its embedding tables are not as wide as its hidden states; export it as `electra`")
+    } else if encoder.gelu == Gelu::Tanh && architecture.has_fixed_gelu(form) {
+        Some("its head's gelu is `tanh`, that architecture's is always `erf`; export it as `bert`")
+    } else {
+        None
     }
 }

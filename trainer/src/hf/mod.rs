@@ -1,9 +1,19 @@
 //! Models as Hugging Face keeps them: write one that `transformers` loads, read one to continue from.
 //!
-//! A folder has `config.json` and `model.safetensors` of a `BertForMaskedLM`; the tokenizer's files beside them are
-//! the command line's business. Padding rows of the word table stay here, and the decoder, which is the word table, is
-//! not written twice. Values pass through unchanged, to the bit.
+//! A folder has `config.json` and `model.safetensors` of a BERT, RoBERTa or ELECTRA; the tokenizer's files beside them
+//! are the command line's business. Padding rows of the word table stay here, and a decoder, which is the word table,
+//! is not written twice. Values pass through unchanged, to the bit.
+//!
+//! | architecture | read, with the heads that the run has too | written |
+//! |---|---|---|
+//! | BERT | `BertModel`, `BertForMaskedLM`, `BertForPreTraining`: prediction head, pooler and classifier | `BertForMaskedLM` |
+//! | RoBERTa | `RobertaModel`, `RobertaForMaskedLM` (also of XLM-R): prediction head | `RobertaForMaskedLM` |
+//! | ELECTRA | `ElectraModel`, `ElectraForPreTraining`, `ElectraForMaskedLM`: detection or prediction head | `ElectraForPreTraining`, or `ElectraForMaskedLM` of a run that detects nothing |
+//!
+//! RoBERTa's positions begin at `pad_token_id + 1`: the rows before have no place here and are zeros in what is
+//! written. It has one token type; ours has two, of which the second starts as zeros and is not written.
 
+mod architecture;
 mod config;
 mod names;
 
@@ -12,11 +22,13 @@ use std::path::Path;
 use schemas::atomic::Folder;
 use tch::{Kind, Tensor};
 
-use self::config::BertConfig;
-use self::names::Entry;
+pub use self::architecture::Architecture;
+use self::architecture::{Form, Head};
+use self::config::ModelConfig;
+use self::names::{Entry, Layout};
 use crate::error::Error;
-use crate::networks::padded_rows;
-use crate::plan::{EncoderConfig, VocabFacts};
+use crate::networks::AnyNetwork;
+use crate::plan::{EncoderConfig, Gelu, TrainPlan, VocabFacts};
 use crate::precision::MASTER;
 use crate::tensors::{self, HostTensor, HostTensors};
 
@@ -29,74 +41,147 @@ pub fn is_model(folder: &Path) -> bool {
     folder.join(CONFIG).is_file()
 }
 
+/// A network of a run that a model's weights are for.
+#[derive(Debug)]
+pub struct Target<'a> {
+    /// The table of the configuration that says its shape.
+    section: String,
+    /// What its encoder's weights are below.
+    path: String,
+    encoder: EncoderConfig,
+    vocab: &'a VocabFacts,
+    heads: Vec<Head>,
+}
+
+impl<'a> Target<'a> {
+    /// The main network and the heads on it; `weights` are the names of all that the run has.
+    ///
+    /// A detection head whose label 1 is "original" is not ELECTRA's: the same numbers mean the opposite.
+    #[must_use]
+    pub fn main<'n>(plan: &'a TrainPlan, weights: impl Iterator<Item = &'n str>) -> Self {
+        let detects = |path: &str| {
+            let objective = path.strip_prefix("heads.").and_then(|name| plan.objectives.get(name));
+            objective.is_some_and(|objective| objective.flags_replaced())
+        };
+        let mut heads = architecture::heads(weights);
+        heads.retain(|head| head.form != Form::Detect || detects(&head.path));
+        let (section, path) = ("encoder".to_owned(), "encoder".to_owned());
+        Self { section, path, encoder: plan.encoder.clone(), vocab: &plan.vocab, heads }
+    }
+
+    /// A generator of the run; `None` if `name` is none or has no weights.
+    #[must_use]
+    pub fn generator(plan: &'a TrainPlan, name: &str) -> Option<Self> {
+        let encoder = plan.networks.get(name).and_then(AnyNetwork::generator)?.encoder(&plan.encoder)?;
+        let heads = vec![Head { form: Form::Predict, path: format!("{name}.head") }];
+        let (section, path) = (format!("networks.{name}"), format!("{name}.encoder"));
+        Some(Self { section, path, encoder, vocab: &plan.vocab, heads })
+    }
+
+    fn layout(&self, architecture: Architecture, first_position: u32, token_types: u32) -> Layout<'_> {
+        Layout { architecture, first_position, token_types, encoder: &self.encoder, vocab_size: self.vocab.size }
+    }
+}
+
 /// Writes `config.json` and `model.safetensors`, the latter first: a folder with a config is whole.
 ///
 /// `weights` are those of a checkpoint's `main.safetensors`. The head is the first, by name, that has the weights of
-/// BERT's prediction head; without one there is nothing that `BertForMaskedLM` could predict with.
+/// the architecture's.
+///
+/// # Errors
+/// [`Error::Config`] if there is no such head, or if the architecture lacks something that the run's encoder has.
 pub fn export(
     weights: &HostTensors,
-    encoder: &EncoderConfig,
-    vocab: &VocabFacts,
+    plan: &TrainPlan,
+    architecture: Architecture,
     folder: &Folder,
-) -> Result<(), Error> {
-    let head = names::prediction_heads(weights.keys().map(String::as_str)).into_iter().next().ok_or_else(|| {
-        Error::Config("this run has no `masked_lm` objective, hence no head to export; train one with it".to_owned())
-    })?;
+) -> Result<&'static str, Error> {
+    let target = Target::main(plan, weights.keys().map(String::as_str));
+    let is_tied = |head: &Head| !weights.contains_key(&format!("{}.decoder.weight", head.path));
+    let find = |form: Form| target.heads.iter().find(|head| head.form == form && is_tied(head));
+    let (class, head) = architecture
+        .classes()
+        .iter()
+        .find_map(|&(form, class)| Some((class, find(form)?)))
+        .ok_or_else(|| Error::Config(no_head(architecture).to_owned()))?;
+    if let Some(problem) = config::refusal(architecture, head.form, &plan.encoder) {
+        return Err(Error::Config(format!("this run cannot be a `{class}`: {problem}")));
+    }
+    let first_position = architecture.first_position(plan.vocab.special.pad);
+    let layout = target.layout(architecture, first_position, architecture.token_types());
     let mut file = folder.begin(WEIGHTS)?;
-    tensors::write(&theirs(weights, &head, encoder, vocab)?, &mut file)?;
+    tensors::write(&theirs(weights, &layout, &target.path, head)?, &mut file)?;
     file.commit()?;
-    folder.write(CONFIG, &BertConfig::of(encoder, vocab).to_json())?;
-    Ok(())
+    folder.write(CONFIG, &ModelConfig::of(&layout, class, &plan.vocab).to_json())?;
+    Ok(class)
 }
 
-/// Our tensors under Hugging Face's names: values, or gradients.
-fn theirs(ours: &HostTensors, head: &str, encoder: &EncoderConfig, vocab: &VocabFacts) -> Result<HostTensors, Error> {
+fn no_head(architecture: Architecture) -> &'static str {
+    match architecture {
+        Architecture::Bert | Architecture::Roberta => {
+            "this run has no `masked_lm` objective, hence no head to export; train one with it, tied"
+        }
+        Architecture::Electra => {
+            "this run has no head that an ELECTRA has; a `replaced_token` objective with `head = \"dense_gelu\"` and \
+             `label_one = \"replaced\"` makes one"
+        }
+    }
+}
+
+/// Our tensors under their names: values, or gradients.
+fn theirs(ours: &HostTensors, layout: &Layout<'_>, path: &str, head: &Head) -> Result<HostTensors, Error> {
     let mut renamed = HostTensors::new();
-    for entry in names::entries(encoder, vocab.size, &[head.to_owned()]) {
+    for entry in layout.encoder(path).into_iter().chain(layout.head(head)) {
         let tensor = ours
             .get(&entry.ours)
             .ok_or_else(|| Error::Config(format!("the weights have no `{}`: they belong to another run", entry.ours)))?
             .to_tensor()?;
+        let rows = entry.shape[0] - entry.skipped;
         for (part, name) in (0..).zip(entry.theirs) {
-            let rows = entry.shape[0];
-            renamed.insert(name, HostTensor::copy_of(&tensor.f_narrow(0, part * rows, rows)?)?);
+            let part = tensor.f_narrow(0, part * rows, rows)?;
+            let part = if entry.skipped == 0 { part } else { part.f_constant_pad_nd([0, 0, entry.skipped, 0])? };
+            renamed.insert(name, HostTensor::copy_of(&part)?);
         }
     }
     Ok(renamed)
 }
 
-/// Reads a `BertForMaskedLM` or `BertModel` as weights of ours, float32, for a run of this shape.
+/// Reads a model as weights of ours, float32, under the names of the target; it may lack any of the target's heads.
 ///
-/// `heads` are the run's heads that have BERT's form: each gets the model's, if the model has one.
-pub fn import(
-    folder: &Path,
-    encoder: &EncoderConfig,
-    vocab: &VocabFacts,
-    heads: &[String],
-) -> Result<HostTensors, Error> {
+/// # Errors
+/// [`Error::Checkpoint`] for a model of another shape or vocabulary, of an unknown kind, or a damaged one.
+pub fn import(folder: &Path, target: &Target<'_>) -> Result<HostTensors, Error> {
     let model = Model::open(folder)?;
-    let differences = model.config.differences(encoder, vocab);
+    let differences = model.config.differences(target);
     if !differences.is_empty() {
         return Err(model.refuse(&format!("this run has another shape: {}", differences.join("; "))));
     }
-    let has_head = model.weights.contains_key("cls.predictions.transform.dense.weight");
-    let mut ours = HostTensors::new();
-    for entry in names::entries(encoder, vocab.size, if has_head { heads } else { &[] }) {
-        ours.insert(entry.ours.clone(), HostTensor::copy_of(&model.read(&entry, vocab)?)?);
+    let config = &model.config;
+    let layout = target.layout(config.architecture(), config.first_position(), config.token_types());
+    let mut entries = layout.encoder(&target.path);
+    for head in &target.heads {
+        let weights = layout.head(head);
+        if !weights.iter().flat_map(|entry| &entry.theirs).any(|name| model.find(&layout, name).is_some()) {
+            continue;
+        }
+        if target.encoder.gelu == Gelu::Tanh && layout.architecture.has_fixed_gelu(head.form) {
+            return Err(model.refuse("the gelu of its head is `erf`, that of its layers `tanh`; here they are one"));
+        }
+        entries.extend(weights);
     }
-    Ok(ours)
-}
-
-/// The heads among weights of ours, by their names in the config, that have the form of BERT's prediction head.
-#[must_use]
-pub fn prediction_heads<'a>(weights: impl Iterator<Item = &'a str>) -> Vec<String> {
-    names::prediction_heads(weights)
+    entries
+        .into_iter()
+        .map(|entry| {
+            let tensor = HostTensor::copy_of(&model.read(&layout, &entry)?)?;
+            Ok((entry.ours, tensor))
+        })
+        .collect()
 }
 
 /// A folder as it is.
 struct Model<'a> {
     folder: &'a Path,
-    config: BertConfig,
+    config: ModelConfig,
     weights: HostTensors,
 }
 
@@ -104,27 +189,31 @@ impl<'a> Model<'a> {
     fn open(folder: &'a Path) -> Result<Self, Error> {
         let refuse = |problem: String| Error::Checkpoint { path: folder.to_owned(), problem };
         let json = std::fs::read(folder.join(CONFIG)).map_err(|error| refuse(format!("`{CONFIG}`: {error}")))?;
-        let config = BertConfig::parse(&json).map_err(&refuse)?;
+        let config = ModelConfig::parse(&json).map_err(&refuse)?;
         if !folder.join(WEIGHTS).is_file() {
-            return Err(refuse(missing_weights(folder)));
+            return Err(refuse(missing_weights(folder, config.class().unwrap_or("AutoModelForPreTraining"))));
         }
         Ok(Self { folder, config, weights: tensors::read(&folder.join(WEIGHTS))? })
     }
 
-    /// One weight of ours: the model's parts on top of each other, then rows of padding.
-    fn read(&self, entry: &Entry, vocab: &VocabFacts) -> Result<Tensor, Error> {
-        let parts = entry.theirs.iter().map(|name| self.part(name, &entry.shape)).collect::<Result<Vec<_>, _>>()?;
-        let joined = Tensor::f_cat(&parts, 0)?;
-        if !entry.is_padded {
-            return Ok(joined);
-        }
-        let padding = padded_rows(vocab.size) - i64::from(vocab.size);
-        Ok(joined.f_constant_pad_nd([0, 0, 0, padding])?)
+    fn find(&self, layout: &Layout<'_>, name: &str) -> Option<&HostTensor> {
+        layout.spellings(name).iter().find_map(|spelling| self.weights.get(spelling))
     }
 
-    fn part(&self, name: &str, shape: &[i64]) -> Result<Tensor, Error> {
-        let found = names::spellings(name).into_iter().find_map(|spelling| self.weights.get(&spelling));
-        let tensor = found.ok_or_else(|| self.refuse(&format!("`{WEIGHTS}` has no `{name}`")))?.to_tensor()?;
+    /// One weight of ours: the model's parts on top of each other, without the rows that we lack, then rows of padding.
+    fn read(&self, layout: &Layout<'_>, entry: &Entry) -> Result<Tensor, Error> {
+        let part = |name: &String| {
+            let found = self.find(layout, name);
+            self.checked(name, found.ok_or_else(|| self.refuse(&format!("`{WEIGHTS}` has no `{name}`")))?, &entry.shape)
+        };
+        let parts = entry.theirs.iter().map(part).collect::<Result<Vec<_>, _>>()?;
+        let joined = Tensor::f_cat(&parts, 0)?;
+        let joined = joined.f_narrow(0, entry.skipped, joined.size()[0] - entry.skipped)?;
+        Ok(if entry.padding == 0 { joined } else { joined.f_constant_pad_nd([0, 0, 0, entry.padding])? })
+    }
+
+    fn checked(&self, name: &str, found: &HostTensor, shape: &[i64]) -> Result<Tensor, Error> {
+        let tensor = found.to_tensor()?;
         if tensor.size() != shape {
             let problem =
                 format!("`{name}` is {:?}, its `{CONFIG}` says {shape:?}; the folder is damaged", tensor.size());
@@ -141,10 +230,11 @@ impl<'a> Model<'a> {
     }
 }
 
-fn missing_weights(folder: &Path) -> String {
+/// What to do about a folder whose weights are in another file; `class` is what saved them.
+fn missing_weights(folder: &Path, class: &str) -> String {
     let convert = format!(
-        "python -c \"from transformers import AutoModelForMaskedLM as M; \
-         M.from_pretrained('{0}').save_pretrained('{0}-converted', max_shard_size='100GB')\"",
+        "python -c \"from transformers import {class} as M; M.from_pretrained('{0}').save_pretrained('{0}-converted', \
+         safe_serialization=True, max_shard_size='100GB')\"",
         folder.display()
     );
     let other = ["pytorch_model.bin", "model.safetensors.index.json", "tf_model.h5", "flax_model.msgpack"];

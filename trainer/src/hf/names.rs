@@ -1,91 +1,114 @@
-//! Which weight of ours is which of `BertForMaskedLM`.
+//! The tables of an [`Architecture`] written out for one model.
 
-use std::collections::BTreeSet;
-
+use super::architecture::{Architecture, Axis, EMBEDDINGS, Head, LAYER, Line, PROJECTION, join};
+use crate::networks::padded_rows;
 use crate::plan::EncoderConfig;
 
 /// One weight of ours and the ones that it is made of, one below the other.
 pub(super) struct Entry {
     /// Our name.
     pub(super) ours: String,
-    /// Hugging Face's: one, or query, key and value.
+    /// Theirs: one, or query, key and value.
     pub(super) theirs: Vec<String>,
     /// The shape of each of theirs.
     pub(super) shape: Vec<i64>,
-    /// Whether rows of padding follow in ours.
-    pub(super) is_padded: bool,
+    /// First rows of theirs that ours lacks.
+    pub(super) skipped: i64,
+    /// Rows of zeros at the end that only ours has.
+    pub(super) padding: i64,
 }
 
-/// The weights of a head, below `heads.NAME.` and below `cls.predictions.`.
-const HEAD: [(&str, &str); 5] = [
-    ("dense.weight", "transform.dense.weight"),
-    ("dense.bias", "transform.dense.bias"),
-    ("norm.weight", "transform.LayerNorm.weight"),
-    ("norm.bias", "transform.LayerNorm.bias"),
-    ("bias", "bias"),
-];
+/// What decides about names and shapes of a model's weights.
+pub(super) struct Layout<'a> {
+    pub(super) architecture: Architecture,
+    /// The row of their position table that is our first.
+    pub(super) first_position: u32,
+    /// Rows of their table of segments, 1 or 2.
+    pub(super) token_types: u32,
+    pub(super) encoder: &'a EncoderConfig,
+    pub(super) vocab_size: u32,
+}
 
-/// All weights of an encoder, and of the heads of those names.
-pub(super) fn entries(encoder: &EncoderConfig, vocab_size: u32, heads: &[String]) -> Vec<Entry> {
-    let (d, f, v) = (i64::from(encoder.hidden), i64::from(encoder.feed_forward), i64::from(vocab_size));
-    let mut table = Table(Vec::new());
-    let (ours, theirs) = ("encoder.embeddings", "bert.embeddings");
-    table.add(format!("{ours}.word.weight"), [format!("{theirs}.word_embeddings.weight")], &[v, d]).is_padded = true;
-    let positions = i64::from(encoder.positions);
-    table.add(format!("{ours}.position.weight"), [format!("{theirs}.position_embeddings.weight")], &[positions, d]);
-    table.add(format!("{ours}.token_type.weight"), [format!("{theirs}.token_type_embeddings.weight")], &[2, d]);
-    table.affine(&format!("{ours}.norm"), &[format!("{theirs}.LayerNorm")], &[d]);
-    for layer in 0..encoder.layers {
-        let (ours, theirs) = (format!("encoder.layers.{layer}"), format!("bert.encoder.layer.{layer}"));
-        let parts = ["query", "key", "value"].map(|part| format!("{theirs}.attention.self.{part}"));
-        table.affine(&format!("{ours}.attention.qkv"), &parts, &[d, d]);
-        table.affine(&format!("{ours}.attention.output"), &[format!("{theirs}.attention.output.dense")], &[d, d]);
-        table.affine(&format!("{ours}.attention.norm"), &[format!("{theirs}.attention.output.LayerNorm")], &[d]);
-        table.affine(&format!("{ours}.feed_forward.input"), &[format!("{theirs}.intermediate.dense")], &[f, d]);
-        table.affine(&format!("{ours}.feed_forward.output"), &[format!("{theirs}.output.dense")], &[d, f]);
-        table.affine(&format!("{ours}.feed_forward.norm"), &[format!("{theirs}.output.LayerNorm")], &[d]);
+impl Layout<'_> {
+    /// All weights of the encoder, ours below `path`.
+    pub(super) fn encoder(&self, path: &str) -> Vec<Entry> {
+        let prefix = self.architecture.prefix();
+        let mut entries = Vec::new();
+        self.expand(EMBEDDINGS, path, prefix, &mut entries);
+        if self.encoder.embedding_width() != i64::from(self.encoder.hidden) {
+            self.expand(PROJECTION, path, prefix, &mut entries);
+        }
+        for layer in 0..self.encoder.layers {
+            let (ours, theirs) = (format!("{path}.layers.{layer}"), format!("{prefix}encoder.layer.{layer}."));
+            self.expand(LAYER, &ours, &theirs, &mut entries);
+        }
+        entries
     }
-    for head in heads {
-        for ((ours, theirs), shape) in HEAD.into_iter().zip([vec![d, d], vec![d], vec![d], vec![d], vec![v]]) {
-            table.add(format!("heads.{head}.{ours}"), [format!("cls.predictions.{theirs}")], &shape);
+
+    /// All weights of a head; none if the architecture has no such head.
+    pub(super) fn head(&self, head: &Head) -> Vec<Entry> {
+        let mut entries = Vec::new();
+        for table in self.architecture.heads().iter().filter(|table| table.form == head.form) {
+            self.expand(table.lines, &head.path, "", &mut entries);
+        }
+        entries
+    }
+
+    fn expand(&self, lines: &[Line], ours: &str, theirs: &str, entries: &mut Vec<Entry>) {
+        for line in lines {
+            let suffixes: &[&str] = if line.is_affine { &[".weight", ".bias"] } else { &[""] };
+            for ((name, suffix), rank) in line.ours().into_iter().zip(suffixes).zip([line.shape.len(), 1]) {
+                let (skipped, padding) = self.margins(line.shape[0]);
+                entries.push(Entry {
+                    ours: join(ours, &name),
+                    theirs: line.theirs.iter().map(|part| format!("{theirs}{part}{suffix}")).collect(),
+                    shape: line.shape[..rank].iter().map(|axis| self.length(*axis)).collect(),
+                    skipped,
+                    padding,
+                });
+            }
         }
     }
-    table.0
-}
 
-struct Table(Vec<Entry>);
-
-impl Table {
-    fn add<const N: usize>(&mut self, ours: String, theirs: [String; N], shape: &[i64]) -> &mut Entry {
-        self.0.push(Entry { ours, theirs: theirs.into(), shape: shape.to_vec(), is_padded: false });
-        self.0.last_mut().expect("just pushed")
+    /// The length of an axis of theirs.
+    fn length(&self, axis: Axis) -> i64 {
+        match axis {
+            Axis::Word | Axis::Vocabulary => self.vocab_size.into(),
+            Axis::Position => i64::from(self.encoder.positions) + i64::from(self.first_position),
+            Axis::Segment => self.token_types.into(),
+            Axis::Embedding => self.encoder.embedding_width(),
+            Axis::Hidden => self.encoder.hidden.into(),
+            Axis::FeedForward => self.encoder.feed_forward.into(),
+            Axis::One => 1,
+            Axis::Two => 2,
+        }
     }
 
-    /// `weight` of `shape` and `bias` of its rows.
-    fn affine<const N: usize>(&mut self, ours: &str, theirs: &[String; N], shape: &[i64]) {
-        let named = |kind: &str| theirs.each_ref().map(|name| format!("{name}.{kind}"));
-        self.add(format!("{ours}.weight"), named("weight"), shape);
-        self.add(format!("{ours}.bias"), named("bias"), &shape[..1]);
+    /// First rows that only theirs has, last rows that only ours has.
+    fn margins(&self, rows: Axis) -> (i64, i64) {
+        match rows {
+            Axis::Word => (0, padded_rows(self.vocab_size) - i64::from(self.vocab_size)),
+            Axis::Position => (self.first_position.into(), 0),
+            Axis::Segment => (0, 2 - i64::from(self.token_types)),
+            _ => (0, 0),
+        }
     }
-}
 
-/// The names under which a weight is found in folders of different ages: with and without `bert.` (`BertModel` alone),
-/// and with the norms' gain and bias as TensorFlow called them.
-pub(super) fn spellings(name: &str) -> Vec<String> {
-    let short = name.strip_prefix("bert.").unwrap_or(name);
-    let mut spellings = vec![name.to_owned(), short.to_owned()];
-    if let Some(norm) = name.strip_suffix("LayerNorm.weight") {
-        spellings.push(format!("{norm}LayerNorm.gamma"));
-    } else if let Some(norm) = name.strip_suffix("LayerNorm.bias") {
-        spellings.push(format!("{norm}LayerNorm.beta"));
+    /// The names under which a weight is found in folders of different ages: with and without the prefix (an encoder
+    /// alone), the norms' gain and bias as TensorFlow called them, a decoder's bias as its own or as its layer's.
+    pub(super) fn spellings(&self, name: &str) -> Vec<String> {
+        let short = name.strip_prefix(self.architecture.prefix()).unwrap_or(name);
+        let mut spellings = vec![name.to_owned()];
+        if short != name {
+            spellings.push(short.to_owned());
+        }
+        if let Some(norm) = name.strip_suffix("LayerNorm.weight") {
+            spellings.push(format!("{norm}LayerNorm.gamma"));
+        } else if let Some(norm) = name.strip_suffix("LayerNorm.bias") {
+            spellings.push(format!("{norm}LayerNorm.beta"));
+        } else if let Some(head @ ("cls.predictions" | "lm_head")) = name.strip_suffix(".bias") {
+            spellings.push(format!("{head}.decoder.bias"));
+        }
+        spellings
     }
-    spellings
-}
-
-/// The heads among weights of ours that have all weights of BERT's, by name.
-pub(super) fn prediction_heads<'a>(weights: impl Iterator<Item = &'a str>) -> Vec<String> {
-    let below: BTreeSet<&str> = weights.filter_map(|name| name.strip_prefix("heads.")).collect();
-    let heads: BTreeSet<&str> = below.iter().filter_map(|name| name.split_once('.')).map(|(head, _)| head).collect();
-    let is_whole = |head: &&str| HEAD.iter().all(|(weight, _)| below.contains(format!("{head}.{weight}").as_str()));
-    heads.into_iter().filter(is_whole).map(str::to_owned).collect()
 }

@@ -60,7 +60,7 @@ pub struct Generator {
     pub ban_specials: bool,
     /// Whether it does not learn.
     pub frozen: bool,
-    /// A run whose generator of the same name this one starts from.
+    /// A run whose generator of the same name this one starts from, or a Hugging Face folder of an ELECTRA's or BERT's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub init: Option<PathBuf>,
 }

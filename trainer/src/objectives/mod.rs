@@ -85,6 +85,12 @@ pub trait Objective: Send + Sync {
         false
     }
 
+    /// Whether its head scores tokens as ELECTRA's discriminator does: high where one was replaced. Models of others
+    /// then fit it, and it fits them.
+    fn flags_replaced(&self) -> bool {
+        false
+    }
+
     /// Makes the head's weights below `head` (`heads.NAME`) and what training calls. `name` is the objective's key in
     /// the config; draws are seeded with it.
     fn build(&self, name: &str, head: &mut Path<'_>, networks: &Networks) -> Box<dyn Loss>;

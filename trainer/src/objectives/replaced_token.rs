@@ -198,6 +198,10 @@ impl Objective for ReplacedToken {
         Reads { passes: vec![Pass::new(MAIN, &self.view)], columns: vec![(self.view.clone(), LABELS.spec())] }
     }
 
+    fn flags_replaced(&self) -> bool {
+        self.label_one == LabelOne::IsReplaced
+    }
+
     fn build(&self, _name: &str, head: &mut Path<'_>, networks: &Networks) -> Box<dyn Loss> {
         Box::new(Detecting {
             config: self.clone(),
