@@ -1,5 +1,6 @@
 //! What stands between a file and a run: every mistake at once, and no start with any of them.
 
+#[cfg(feature = "train")]
 use crate::support::Home;
 
 #[cfg(feature = "train")]
