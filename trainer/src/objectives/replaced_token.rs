@@ -39,6 +39,7 @@ use crate::networks::{MAIN, Networks};
 use crate::parameters::Path;
 use crate::plan::Gelu;
 use crate::precision::Precision;
+use crate::start::{Expectation, StartFacts};
 use crate::upload::valid_count;
 
 /// What label 1, and so a positive `z`, means.
@@ -140,6 +141,10 @@ pub fn of_logits(
     }
 }
 
+/// What usually makes a first value other than `ln 2`.
+pub(super) const NEUTRAL: &str = "a head that knows nothing says 1/2, which costs ln 2; usually the label's polarity is \
+    that of another head (see `label_one`), or the head is not drawn around 0";
+
 /// See the [module](self).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -195,6 +200,10 @@ impl Weights {
 impl Objective for ReplacedToken {
     fn reads(&self) -> Reads {
         Reads { passes: vec![Pass::new(MAIN, &self.view)], columns: vec![(self.view.clone(), LABELS.spec())] }
+    }
+
+    fn expected_start(&self, _: StartFacts) -> Vec<Expectation> {
+        vec![Expectation::near("", std::f64::consts::LN_2, 0.1, NEUTRAL)]
     }
 
     fn build(&self, _name: &str, head: &mut Path<'_>, networks: &Networks) -> Box<dyn Loss> {
