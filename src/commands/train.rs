@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use pipeline::actor;
+use pipeline::audit::{Audit, Count};
 use pipeline::load::{BatchStream, LoadPlan};
 use schemas::{Batch, BatchIndex};
 use trainer::ForeignError;
@@ -41,6 +42,8 @@ pub(crate) fn run(args: &ConfigArgs, replay: Option<u64>, slow: Option<&str>) ->
         valid: plan.valid().cloned(),
         micro_batches: training.micro_batches(),
         stream: None,
+        audit: plan.load().audit(),
+        received: 0,
         replay: replay.map(Replay::new),
         control: Arc::clone(&control),
         folder: Arc::clone(&folder),
@@ -121,6 +124,8 @@ struct Feed {
     valid: Option<Arc<LoadPlan>>,
     micro_batches: u64,
     stream: Option<BatchStream>,
+    audit: Audit,
+    received: u64,
     replay: Option<Replay>,
     control: Arc<Control>,
     folder: Arc<Mutex<Option<RunFolder>>>,
@@ -169,12 +174,35 @@ impl Feed {
             actor::Next::Stopped => return Ok(None),
             actor::Next::End => return Err("the endless stream ended".into()),
         };
+        self.count(&batch)?;
         if let Some(replay) = &mut self.replay {
             replay.batches.push(batch.clone());
         }
         Ok(Some(batch))
     }
+
+    /// Counts on some of the batches whether the views do as they promise.
+    fn count(&mut self, batch: &Batch) -> pipeline::Result<()> {
+        self.received += 1;
+        if self.received > AUDITED_FIRST && !self.received.is_multiple_of(AUDITED_EVERY) {
+            return Ok(());
+        }
+        self.audit.add(batch);
+        self.audit.check()?;
+        if self.received == AUDITED_FIRST {
+            for (view, Count { what, law }) in self.audit.counts() {
+                let [found, promised, error] = [law.found, law.expected, law.variance.sqrt()].map(|sum| sum / law.of);
+                tracing::info!(view, what, found, promised, error, of = law.of, "audited");
+            }
+        }
+        Ok(())
+    }
 }
+
+/// The first batches that a process learns from are all audited: that settles a share of 15 % to a thousandth. Then
+/// some are, so that what goes wrong later is seen and nobody waits for it.
+const AUDITED_FIRST: u64 = 64;
+const AUDITED_EVERY: u64 = 100;
 
 /// The first few batches, for ever.
 struct Replay {

@@ -252,11 +252,7 @@ impl fmt::Display for Report {
 impl fmt::Display for StartReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let how = if self.random { "at random" } else { "from weights it was given" };
-        write!(f, "step {}  began {how} with {}", self.step, list(&self.terms))?;
-        for Surprise { term, value, expected: Expectation { low, high, .. }, hint } in &self.surprises {
-            write!(f, "\nwarning: {term} begins at {value:.4}, not within {low:.4} to {high:.4}: {hint}")?;
-        }
-        Ok(())
+        write!(f, "step {}  began {how} with {}", self.step, list(&self.terms))
     }
 }
 
