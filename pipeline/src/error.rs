@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use schemas::ManifestError;
+use schemas::{BatchIndex, ManifestError};
 
 /// The result of everything in this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -57,6 +57,22 @@ pub enum Error {
         path: PathBuf,
         /// Why.
         source: ManifestError,
+    },
+
+    /// A view does not do what it promises: a defect of ours, found before it is trained on for long. Exit code 1.
+    #[error(
+        "view `{view}` does not do what it promises, in {batches} batches: {drifts}; look at `cloze inspect batch \
+         {batch}`, go on with the release that began the run, and report it"
+    )]
+    Drift {
+        /// The view's name.
+        view: String,
+        /// What was counted.
+        drifts: String,
+        /// A batch that shows it.
+        batch: BatchIndex,
+        /// Batches counted.
+        batches: u64,
     },
 
     /// Another process works on the folder. Exit code 1.

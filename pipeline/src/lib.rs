@@ -6,6 +6,7 @@
 //!
 //! The online half, in the order in which a batch is asked for: the [`sampler`] names its rows, [`shard`] decodes them,
 //! [`views`] render them into [rows](row), [`collate()`] makes columns of them; [`load`] is all of it on one screen.
+//! [`audit`] counts whether views do as they say.
 //! Randomness comes from [`rng`] and [`permutation`]; both halves run on the threads of [`actor`].
 
 pub mod corpus;
@@ -15,6 +16,7 @@ pub mod sentences;
 pub mod shard;
 pub mod tokenize;
 
+pub mod audit;
 pub mod collate;
 pub mod load;
 pub mod permutation;

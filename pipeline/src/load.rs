@@ -20,6 +20,7 @@ pub use self::folder::{open, read_vocab};
 pub use self::plan::{LoadFacts, LoadRequest, Problem, Rows, ViewFacts};
 pub use self::stream::{BatchStream, StreamOptions};
 use crate::actor::LaneOptions;
+use crate::audit::{Audit, AuditFacts};
 use crate::collate::{Item, PlannedView, collate};
 use crate::error::Result;
 use crate::rng::Key;
@@ -133,6 +134,13 @@ impl LoadPlan {
     #[must_use]
     pub fn groups(&self) -> Groups {
         Groups::new(self.folder.clone(), self.split.clone(), self.promise, self.is_resident())
+    }
+
+    /// An audit of the plan's batches, which has seen none.
+    #[must_use]
+    pub fn audit(&self) -> Audit {
+        let (copies, rows_per_batch, frame) = (self.copies, self.rows_per_batch, self.promise.frame);
+        Audit::new(&self.views, &self.vocab, AuditFacts { copies, rows_per_batch, frame })
     }
 
     /// Number of batches; training has no end.

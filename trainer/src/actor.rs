@@ -84,6 +84,7 @@ pub fn run(plan: &TrainPlan, data: &mut dyn Data, host: &mut dyn Host) -> Result
         }
         let Some(batches) = run.gather(data, host)? else { return run.stopped(host) };
         run.step(&batches)?;
+        run.start_if_first(host)?;
         run.report_if_due(host)?;
     }
 }
@@ -184,6 +185,14 @@ impl Run {
         let plan = self.plan();
         self.validation_pending = is_due(self.trainer.done(), plan.validation.every_steps, plan.train.steps);
         Ok(())
+    }
+
+    /// Says what the first step found. A run resumes behind it, so it is said once.
+    fn start_if_first(&mut self, host: &mut dyn Host) -> Result<(), Error> {
+        if self.trainer.done() != Step(1) {
+            return Ok(());
+        }
+        host.report(&Report::Start(self.trainer.start()?)).map_err(Error::Foreign)
     }
 
     fn report_if_due(&mut self, host: &mut dyn Host) -> Result<(), Error> {
@@ -352,6 +361,7 @@ mod tests {
     fn figures(reports: &[Report]) -> Vec<String> {
         let figures = |report: &Report| match report {
             Report::Train(report) => format!("{:?} {}", report.figures, report.batch_hash),
+            Report::Start(report) => format!("{report:?}"),
             Report::Valid(report) => format!("{:?}", crate::report::ValidReport { seconds: 0.0, ..report.clone() }),
         };
         reports.iter().map(figures).collect()
@@ -381,6 +391,7 @@ mod tests {
         assert_eq!(snapshot.state, last.state, "state");
         // A killed run has reported more than it kept; what lies after the checkpoint is reported again.
         let step = |report: &Report| match report {
+            Report::Start(report) => report.step,
             Report::Train(report) => report.figures.step,
             Report::Valid(report) => report.step,
         };
@@ -446,7 +457,7 @@ mod tests {
         let ran = train(home.path(), Trouble::default());
         let valid = ran.reports.iter().find_map(|report| match report {
             Report::Valid(report) => Some(report.clone()),
-            Report::Train(_) => None,
+            Report::Start(_) | Report::Train(_) => None,
         });
         let valid = valid.expect("one after five steps");
         let mlm = valid.mlm.expect("there is a head");

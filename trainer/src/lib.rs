@@ -35,6 +35,7 @@ pub mod relative_positions;
 pub mod report;
 pub mod resume;
 pub mod schedule;
+pub mod start;
 pub mod step;
 pub mod tensors;
 #[cfg(test)]

@@ -13,6 +13,7 @@ use tch::{Device, Tensor};
 use crate::error::Error;
 use crate::optimizer::overwrite;
 use crate::precision::WIDE;
+use crate::start::{Expectation, Surprise};
 use crate::tensors::{HostTensor, HostTensors};
 
 /// Numbers that are added up on the device.
@@ -87,6 +88,12 @@ impl Tally {
         Ok((named, rest.to_vec()))
     }
 
+    /// Whether anything was counted under a name whose count the host knows.
+    #[must_use]
+    pub fn counted(&self, name: &str) -> bool {
+        self.entries.get(name).is_some_and(|entry| entry.count > 0.0)
+    }
+
     /// Begins the next interval.
     pub fn clear(&mut self) {
         self.entries.clear();
@@ -132,10 +139,27 @@ fn count_name(name: &str) -> String {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Report {
+    /// After the first step of a run.
+    Start(StartReport),
     /// After some steps.
     Train(StepReport),
     /// After a look at the valid split.
     Valid(ValidReport),
+}
+
+/// What a run began with.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StartReport {
+    /// Steps done: one.
+    pub step: Step,
+    /// Whether all weights were drawn. Otherwise nothing is expected.
+    pub random: bool,
+    /// Each term over the first step, by `objective` or `objective.term`.
+    pub terms: BTreeMap<String, f64>,
+    /// What those that have a law should be.
+    pub expected: BTreeMap<String, Expectation>,
+    /// Those that are not.
+    pub surprises: Vec<Surprise>,
 }
 
 /// Training since the last report.
@@ -218,9 +242,17 @@ pub struct MlmReport {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Start(report) => report.fmt(f),
             Self::Train(report) => report.fmt(f),
             Self::Valid(report) => report.fmt(f),
         }
+    }
+}
+
+impl fmt::Display for StartReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let how = if self.random { "at random" } else { "from weights it was given" };
+        write!(f, "step {}  began {how} with {}", self.step, list(&self.terms))
     }
 }
 

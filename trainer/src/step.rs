@@ -318,7 +318,8 @@ fn whole(count: f64) -> u64 {
     count.max(0.0) as u64
 }
 
-fn dotted(objective: &str, part: &str) -> String {
+/// `objective` or `objective.part`.
+pub(crate) fn dotted(objective: &str, part: &str) -> String {
     if part.is_empty() { objective.to_owned() } else { format!("{objective}.{part}") }
 }
 

@@ -20,8 +20,9 @@ use schemas::{ColumnSpec, Vocab};
 use serde::{Deserialize, Serialize};
 
 use super::mask::positions::{Budget, Candidates};
-use super::mask::{Base, Count, RandomWords, label};
+use super::mask::{Base, Count, Mask, RandomWords, label, promise};
 use super::{ORIGINAL, Source, View, ViewName};
+use crate::audit::{Seen, Tally};
 use crate::rng::RowAddress;
 use crate::row::RowMut;
 
@@ -84,6 +85,13 @@ impl View for Corrupt {
                 *slot = u8::from(new != old);
             }
         }
+    }
+
+    fn audit(&self, seen: &Seen<'_>, tally: &mut Tally) {
+        let Self { of, rate, count, base, specials, cls } = self.clone();
+        // What it does is what a mask of random words does.
+        let mask = Mask { of, rate, count, base, specials, cls, replace: [0, 100, 0], ..Mask::default() };
+        promise::audit(&mask, seen, tally);
     }
 }
 

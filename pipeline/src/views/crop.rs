@@ -22,6 +22,7 @@ use schemas::{ColumnSpec, Sample, Vocab};
 use serde::{Deserialize, Serialize};
 
 use super::{Source, View, ViewName};
+use crate::audit::{Seen, Tally};
 use crate::rng::{Rng, RowAddress};
 use crate::row::RowMut;
 
@@ -64,14 +65,7 @@ impl View for Crop {
     }
 
     fn width(&self, row_width: u32) -> u32 {
-        let tokens = match self.style {
-            Style::Content => self.kept(row_width.saturating_sub(FRAME)) + FRAME,
-            Style::Raw => {
-                let kept = self.kept(row_width);
-                kept + u32::from(self.adds_cls(kept, row_width))
-            }
-        };
-        tokens.next_multiple_of(8).min(row_width)
+        self.tokens(row_width).next_multiple_of(8).min(row_width)
     }
 
     fn problems(&self) -> Vec<(&'static str, String)> {
@@ -98,12 +92,32 @@ impl View for Crop {
             Style::Raw => self.render_raw(sample, vocab, &mut rng, row),
         }
     }
+
+    fn audit(&self, seen: &Seen<'_>, tally: &mut Tally) {
+        let (Some(tokens), Some(framed)) = (seen.tokens(), seen.framed()) else { return };
+        for (row, (&tokens, &framed)) in tokens.iter().zip(framed).enumerate() {
+            if tokens != self.tokens(u32::try_from(framed).expect("a row is short")) as usize {
+                tally.forbid("a crop has another length than it should", row, tokens);
+            }
+        }
+    }
 }
 
 /// Tokens of the frame.
 const FRAME: u32 = 2;
 
 impl Crop {
+    /// Tokens of the crop of a sample that has `framed` in its frame.
+    fn tokens(&self, framed: u32) -> u32 {
+        match self.style {
+            Style::Content => self.kept(framed.saturating_sub(FRAME)) + FRAME,
+            Style::Raw => {
+                let kept = self.kept(framed);
+                kept + u32::from(self.adds_cls(kept, framed))
+            }
+        }
+    }
+
     fn render_raw(&self, sample: &Sample<'_>, vocab: &Vocab, rng: &mut Rng, row: &mut RowMut<'_>) {
         let tokens = length(sample) + FRAME;
         let (start, kept) = self.place(tokens, rng);

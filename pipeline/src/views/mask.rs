@@ -46,11 +46,13 @@ use schemas::{ColumnSpec, Vocab};
 use serde::{Deserialize, Serialize};
 
 use super::{ORIGINAL, Source, View, ViewName};
+use crate::audit::{Seen, Tally};
 use crate::rng::RowAddress;
 use crate::row::RowMut;
 
 mod explored;
 pub(super) mod positions;
+pub(super) mod promise;
 pub(super) mod replace;
 mod spans;
 #[cfg(test)]
@@ -169,6 +171,10 @@ impl View for Mask {
             };
             self.words.write(randoms, vocab, at, row.input_ids);
         });
+    }
+
+    fn audit(&self, seen: &Seen<'_>, tally: &mut Tally) {
+        promise::audit(self, seen, tally);
     }
 }
 

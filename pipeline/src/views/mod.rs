@@ -6,6 +6,7 @@
 
 use schemas::{ColumnSpec, Sample, Vocab};
 
+use crate::audit::{Seen, Tally};
 use crate::rng::RowAddress;
 use crate::row::{Row, RowMut};
 
@@ -58,6 +59,9 @@ pub trait View: Send + Sync {
 
     /// Writes the row. Randomness comes from `at` alone.
     fn render(&self, source: Source<'_>, vocab: &Vocab, at: &RowAddress<'_>, row: &mut RowMut<'_>);
+
+    /// Counts what it finds of itself in a batch, where it promises something that can be counted.
+    fn audit(&self, _seen: &Seen<'_>, _tally: &mut Tally) {}
 }
 
 /// What a row is made of.

@@ -19,6 +19,7 @@ use schemas::{ColumnSpec, Vocab};
 use serde::{Deserialize, Serialize};
 
 use super::{ORIGINAL, Source, View, ViewName};
+use crate::audit::{Law, Seen, Tally};
 use crate::rng::{Rng, RowAddress, digit, draws_per_word};
 use crate::row::RowMut;
 
@@ -85,6 +86,13 @@ impl View for Window {
             positives[anchor] = self.draw_border(anchor, tokens, &mut rng);
         }
     }
+
+    fn audit(&self, seen: &Seen<'_>, tally: &mut Tally) {
+        let (Some(positives), Some(tokens)) = (seen.column(POSITIVES), seen.tokens()) else { return };
+        for (row, &tokens) in tokens.iter().enumerate() {
+            self.audit_row(row, positives.row(row).split_at(tokens), tally);
+        }
+    }
 }
 
 /// Wider windows than any row make no sense.
@@ -94,6 +102,27 @@ const OFFSET_MAX: u16 = 1 << 14;
 const LANES: usize = 32;
 
 impl Window {
+    /// Counts one row: the positives of its tokens and of its padding.
+    fn audit_row(&self, row: usize, (positives, padding): (&[i16], &[i16]), tally: &mut Tally) {
+        let (tokens, reach) = (to_i16(positives.len()), self.offset_max.cast_signed());
+        let (mut right, mut inner) = (0_u32, 0_u32);
+        for (anchor, &positive) in (0..).zip(positives) {
+            let is_inner = anchor >= reach && anchor + reach < tokens;
+            let is_near = (positive - anchor).abs() <= reach || (self.edge == Edge::Anywhere && !is_inner);
+            let is_right = (0..tokens).contains(&positive) && positive != anchor && is_near;
+            if !(is_right || (tokens == 1 && positive == -1)) {
+                tally.forbid("a positive is not another token within the window", row, anchor.cast_unsigned().into());
+            }
+            inner += u32::from(is_inner);
+            right += u32::from(is_inner && positive > anchor);
+        }
+        if let Some(at) = padding.iter().position(|&positive| positive != -1) {
+            tally.forbid("padding has a positive", row, positives.len() + at);
+        }
+        let (found, of) = (f64::from(right), f64::from(inner));
+        tally.count("positives to the right", Law::events(found, 0.5, of, 1.0));
+    }
+
     /// Anchors whose whole window is inside. The same words as [`Rng::split`] would use, in an order that vectorizes:
     /// [`LANES`] of them side by side, first one number from each, then the next from each.
     fn draw_inner(&self, positives: &mut [i16], first: usize, rng: &mut Rng) {

@@ -45,6 +45,7 @@ use crate::forward::Forward;
 use crate::networks::{MAIN, Networks};
 use crate::parameters::Path;
 use crate::precision::Precision;
+use crate::start::{Expectation, StartFacts};
 use crate::upload::{predicted_count, valid_count, valid_positions};
 
 /// How the gate and the softmax make one loss.
@@ -229,6 +230,13 @@ impl Objective for CorrectiveLm {
     fn scores(&self) -> Option<Scores> {
         let share = if self.lm_scope == Scope::All { 1.0 } else { SCORED };
         Some(Scores { share, transformed: false })
+    }
+
+    fn expected_start(&self, _: StartFacts) -> Vec<Expectation> {
+        // A sum over positions, divided by rows, has no value of its own.
+        let is_mean = self.norm == Norm::Mean;
+        let copy = Expectation::near("copy", std::f64::consts::LN_2, 0.1, replaced_token::NEUTRAL);
+        is_mean.then_some(copy).into_iter().collect()
     }
 
     fn build(&self, _name: &str, head: &mut Path<'_>, networks: &Networks) -> Box<dyn Loss> {

@@ -34,7 +34,12 @@ use crate::networks::generator::Sampling;
 use crate::networks::{AnyNetwork, MAIN, Networks};
 use crate::parameters::Path;
 use crate::precision::MASTER;
+use crate::start::{Expectation, StartFacts};
 use crate::upload::{predicted_count, predicted_per_row};
+
+/// What usually makes a first value other than `ln V`.
+pub(super) const GUESSING: &str = "all ids score alike at first, which costs ln V; usually the word table is not tied to \
+    the head or not drawn as small numbers, or the data have another vocabulary";
 
 /// See the [module](self).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -141,6 +146,10 @@ impl Objective for MaskedLm {
 
     fn scores(&self) -> Option<Scores> {
         Some(Scores { share: SCORED, transformed: true })
+    }
+
+    fn expected_start(&self, facts: StartFacts) -> Vec<Expectation> {
+        vec![Expectation::near("", facts.vocab_size.ln(), 0.05, GUESSING)]
     }
 
     fn build(&self, _name: &str, head: &mut Path<'_>, networks: &Networks) -> Box<dyn Loss> {

@@ -13,6 +13,7 @@ use tch::Tensor;
 use crate::forward::Forward;
 use crate::networks::{AnyNetwork, Networks};
 use crate::parameters::Path;
+use crate::start::{Expectation, StartFacts};
 
 #[cfg(test)]
 mod contract;
@@ -89,6 +90,11 @@ pub trait Objective: Send + Sync {
     /// then fit it, and it fits them.
     fn flags_replaced(&self) -> bool {
         false
+    }
+
+    /// What its terms begin with where all weights are drawn, as far as there is a law.
+    fn expected_start(&self, _facts: StartFacts) -> Vec<Expectation> {
+        Vec::new()
     }
 
     /// Makes the head's weights below `head` (`heads.NAME`) and what training calls. `name` is the objective's key in

@@ -30,6 +30,7 @@ use crate::forward::Forward;
 use crate::networks::{MAIN, Networks};
 use crate::parameters::Path;
 use crate::precision::Precision;
+use crate::start::{Expectation, StartFacts};
 
 /// The pooler's and the classifier's weights, borrowed.
 #[derive(Clone, Copy, Debug)]
@@ -84,6 +85,12 @@ impl Default for NextSentence {
 impl Objective for NextSentence {
     fn reads(&self) -> Reads {
         Reads { passes: vec![Pass::new(MAIN, &self.view)], columns: vec![(self.view.clone(), IS_RANDOM.spec())] }
+    }
+
+    fn expected_start(&self, _: StartFacts) -> Vec<Expectation> {
+        let hint = "two classes that are not told apart cost ln 2; usually the label column is not that of the rows, or \
+            the classifier is not drawn around 0";
+        vec![Expectation::near("", std::f64::consts::LN_2, 0.2, hint)]
     }
 
     fn build(&self, _name: &str, head: &mut Path<'_>, networks: &Networks) -> Box<dyn Loss> {

@@ -39,6 +39,7 @@ use crate::networks::{MAIN, Networks};
 use crate::parameters::Path;
 use crate::plan::Gelu;
 use crate::precision::Precision;
+use crate::start::{Expectation, StartFacts};
 use crate::upload::valid_count;
 
 /// What label 1, and so a positive `z`, means.
@@ -141,6 +142,10 @@ pub fn of_logits(
     }
 }
 
+/// What usually makes a first value other than `ln 2`.
+pub(super) const NEUTRAL: &str = "a head that knows nothing says 1/2, which costs ln 2; usually the label's polarity is \
+    that of another head (see `label_one`), or the head is not drawn around 0";
+
 /// See the [module](self).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -200,6 +205,10 @@ impl Objective for ReplacedToken {
 
     fn flags_replaced(&self) -> bool {
         self.label_one == LabelOne::IsReplaced
+    }
+
+    fn expected_start(&self, _: StartFacts) -> Vec<Expectation> {
+        vec![Expectation::near("", std::f64::consts::LN_2, 0.1, NEUTRAL)]
     }
 
     fn build(&self, _name: &str, head: &mut Path<'_>, networks: &Networks) -> Box<dyn Loss> {

@@ -38,6 +38,7 @@ use crate::analysis;
 use crate::forward::Forward;
 use crate::networks::{MAIN, Networks};
 use crate::parameters::Path;
+use crate::start::{Expectation, StartFacts};
 
 /// Which vectors an anchor is compared with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -155,6 +156,20 @@ impl Objective for SequenceContrastive {
 
     fn batch_coupled(&self) -> bool {
         true
+    }
+
+    fn expected_start(&self, facts: StartFacts) -> Vec<Expectation> {
+        // A lower temperature magnifies what the first vectors happen to be.
+        if (self.temperature - 1.0).abs() > 1e-6 {
+            return Vec::new();
+        }
+        let candidates = match self.negatives {
+            Negatives::Both => 2.0 * facts.rows - 1.0,
+            Negatives::Cross => facts.rows,
+        };
+        let hint = "rows that are not told apart cost ln of the number of candidates; usually the micro-batch is not the \
+            one planned, or a vector is not normalised";
+        vec![Expectation::near("", candidates.ln(), 0.2, hint)]
     }
 
     fn build(&self, _name: &str, head: &mut Path<'_>, networks: &Networks) -> Box<dyn Loss> {

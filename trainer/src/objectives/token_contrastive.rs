@@ -41,7 +41,7 @@ mod pairs;
 use schemas::columns::{DOCUMENT, LABELS, POSITIVES};
 use schemas::{Batch, SpecialIds};
 use serde::{Deserialize, Serialize};
-use tch::Tensor;
+use tch::{Kind, Tensor};
 
 use self::pairs::Anchored;
 use super::{Computed, Loss, Metric, Objective, Pass, Reads, Term};
@@ -49,6 +49,7 @@ use crate::analysis::unit;
 use crate::forward::Forward;
 use crate::networks::{MAIN, Networks};
 use crate::parameters::Path;
+use crate::start::{Expectation, StartFacts};
 
 /// See the [module](self).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -162,6 +163,8 @@ pub struct Contrast {
     pub positive: Tensor,
     /// Mean cosine of anchors with those negatives that count.
     pub negative: Tensor,
+    /// How many anchors are nearer to their positive than to any of those, int64.
+    pub hits: Tensor,
 }
 
 /// The loss for hidden states and static vectors `[b, t, d]`, in their float type.
@@ -191,7 +194,8 @@ fn value_and_slope(unit_md: &Tensor, candidates: Candidates<'_>, temperature: f6
     if negatives_nk.numel() == 0 {
         // Nothing to contrast with: softmax over the positive alone.
         let zero = || unit_md.narrow(0, 0, 0).sum(kind);
-        return (Contrast { sum: zero(), positive: zero(), negative: zero() }, slope_md);
+        let hits = anchors_n.narrow(0, 0, 0).sum(Kind::Int64);
+        return (Contrast { sum: zero(), positive: zero(), negative: zero(), hits }, slope_md);
     }
     let anchor_nd = unit_md.index_select(0, anchors_n);
     let candidate_nd = unit_md.index_select(0, positives_n);
@@ -200,6 +204,8 @@ fn value_and_slope(unit_md: &Tensor, candidates: Candidates<'_>, temperature: f6
 
     let logits_nc = Tensor::cat(&[positive_n.unsqueeze(1), excluding(&negative_nk, excluded_nk)], 1) / temperature;
     let each_n = logits_nc.logsumexp([1], false) - logits_nc.select(1, 0);
+    let nearest_n = logits_nc.slice(1, 1, None, 1).amax([1], false);
+    let hits = logits_nc.select(1, 0).gt_tensor(&nearest_n).sum(Kind::Int64);
     let mut slope_nc = logits_nc.softmax(-1, kind) / temperature;
     let _ = slope_nc.select(1, 0).g_sub_scalar_(1.0 / temperature);
     if let Some(weights_n) = weights_n {
@@ -214,7 +220,8 @@ fn value_and_slope(unit_md: &Tensor, candidates: Candidates<'_>, temperature: f6
         slope_md += bags::scattered_sums(&slope_nk, negatives_nk, &anchor_nd, unit_md.size()[0]);
     }
     let sum = weights_n.map_or_else(|| each_n.sum(kind), |weights_n| each_n.dot(weights_n));
-    (Contrast { sum, positive: positive_n.mean(kind), negative: mean_of_counted(&negative_nk, excluded_nk) }, slope_md)
+    let (positive, negative) = (positive_n.mean(kind), mean_of_counted(&negative_nk, excluded_nk));
+    (Contrast { sum, positive, negative, hits }, slope_md)
 }
 
 fn excluding(negative_nk: &Tensor, excluded_nk: Option<&Tensor>) -> Tensor {
@@ -268,6 +275,17 @@ impl Objective for TokenContrastive {
         true
     }
 
+    fn expected_start(&self, facts: StartFacts) -> Vec<Expectation> {
+        // Cosines of narrower vectors are far from alike by chance: at 32 numbers the value is 3 times ln(1 + K).
+        if facts.hidden < 128 {
+            return Vec::new();
+        }
+        let guess = f64::from(self.negatives).ln_1p();
+        let hint = "candidates that are not told apart cost ln(1 + K); usually the temperature is far from 0.07, which \
+            magnifies chance, or negatives are drawn from the anchor's own row";
+        vec![Expectation::between("", 0.3 * guess, 1.3 * guess, hint)]
+    }
+
     fn build(&self, name: &str, _head: &mut Path<'_>, networks: &Networks) -> Box<dyn Loss> {
         Box::new(Contrasting { name: name.to_owned(), config: self.clone(), special: networks.special() })
     }
@@ -315,6 +333,7 @@ impl Loss for Contrasting {
         let metrics = vec![
             Metric::mean("positive_cosine", &contrast.positive, share),
             Metric::mean("negative_cosine", &contrast.negative, share),
+            Metric::of("accuracy", contrast.hits, share),
         ];
         Computed { sums: vec![contrast.sum], metrics }
     }

@@ -30,6 +30,7 @@ use super::{Computed, Loss, Metric, Objective, Pass, Reads, Scores, Term};
 use crate::forward::Forward;
 use crate::networks::{MAIN, Networks};
 use crate::parameters::Path;
+use crate::start::{Expectation, StartFacts};
 use crate::upload::{predicted_count, unmasked_positions, valid_count};
 
 /// How the two parts are averaged.
@@ -91,6 +92,12 @@ impl Objective for TokenPrediction {
 
     fn scores(&self) -> Option<Scores> {
         Some(Scores { share: 1.0, transformed: true })
+    }
+
+    fn expected_start(&self, facts: StartFacts) -> Vec<Expectation> {
+        let terms: &[_] = if self.pool == Pool::Joint { &[""] } else { &["masked", "unmasked"] };
+        let ln_vocab = facts.vocab_size.ln();
+        terms.iter().map(|term| Expectation::near(term, ln_vocab, 0.05, masked_lm::GUESSING)).collect()
     }
 
     fn build(&self, _name: &str, head: &mut Path<'_>, networks: &Networks) -> Box<dyn Loss> {

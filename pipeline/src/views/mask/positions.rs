@@ -44,6 +44,13 @@ impl Candidates {
         (self.cls && !self.specials).then(|| ("cls", message.into()))
     }
 
+    /// Whether one is.
+    #[inline]
+    pub(super) fn admit(self, id: i32, vocab: &Vocab) -> bool {
+        (self.specials && (self.cls || id != vocab.special().cls.cast_signed()))
+            || !vocab.is_special(id.cast_unsigned())
+    }
+
     /// Their positions, ascending. Written without a branch: which tokens are special is unpredictable.
     pub(crate) fn find(self, ids: &[i32], vocab: &Vocab, positions: &mut Vec<u16>) {
         let spared = if self.cls { -1 } else { vocab.special().cls.cast_signed() };
@@ -87,12 +94,9 @@ impl Budget {
 
     /// How many of `candidates` are chosen in a row of `tokens`.
     pub(crate) fn size(self, tokens: usize, candidates: usize, at: &RowAddress<'_>) -> usize {
-        let base = match self.base {
-            Base::Maskable => candidates,
-            Base::All => tokens,
-        };
+        let base = self.base(tokens, candidates);
         let wanted = match self.count {
-            Count::Exact => share(self.rate, base, 0.5 + 1e-9).max(1),
+            Count::Exact => share(self.rate, base, HALF).max(1),
             Count::StochasticRound => share(self.rate, base, f64::from(at.rng("count").next_u32()) / WORDS),
             Count::Bernoulli => {
                 let mut rng = at.rng("count");
@@ -100,6 +104,14 @@ impl Budget {
             }
         };
         wanted.min(candidates)
+    }
+
+    /// What the rate is a share of in a row of `tokens`.
+    pub(super) fn base(self, tokens: usize, candidates: usize) -> usize {
+        match self.base {
+            Base::Maskable => candidates,
+            Base::All => tokens,
+        }
     }
 
     /// Each of `positions` by itself, whatever `count` says.
@@ -115,10 +127,12 @@ impl Budget {
     }
 }
 
-/// `⌊rate · base + up⌋`. Half a unit up is given with a margin that keeps a half a half where the product falls just
-/// below it in binary.
+/// Half a unit, with a margin that keeps a half a half where a product falls just below it in binary.
+pub(super) const HALF: f64 = 0.5 + 1e-9;
+
+/// `⌊rate · base + up⌋`.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a row's length, and positive")]
-fn share(rate: f64, base: usize, up: f64) -> usize {
+pub(super) fn share(rate: f64, base: usize, up: f64) -> usize {
     (rate * base as f64 + up).floor() as usize
 }
 

@@ -1,0 +1,312 @@
+//! A clean run is clean whatever its views, and each broken promise is seen.
+//!
+//! A view that does something else than it says is made of two configurations: one renders, the other audits.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use schemas::atomic::Folder;
+use schemas::columns::{IGNORE, INPUT_IDS, LABELS, POSITIVES};
+use schemas::{BatchBuilder, ColumnSpec, Manifest};
+
+use super::*;
+use crate::load::{DataConfig, LoadPlan, LoadRequest, Rows, read_vocab};
+use crate::shard::synthetic::Synthetic;
+use crate::views::AnyView;
+
+struct Home {
+    folder: tempfile::TempDir,
+    manifest: Manifest,
+    vocab: Arc<Vocab>,
+}
+
+/// Rows of 3 to 64 tokens, among them the five special ones; a third of all ids continue words, with frequencies of
+/// their own.
+fn home() -> Home {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let synthetic = Synthetic { ids: 98..1000, lengths: 1..63, train_rows: 1000, ..Synthetic::default() };
+    let manifest = synthetic.write(&Folder::create(folder.path()).expect("there")).expect("written");
+    let plain = read_vocab(folder.path(), &manifest).expect("as written");
+    let tokens = (0..1000).map(|id| if id < 98 { format!("[unused{id}]") } else { format!("w{id}") }).collect();
+    let starts = (0..1000).map(|id| id % 3 > 0).collect();
+    let counts = (0..1000).map(|id| 1 + id % 7).collect();
+    let vocab = Arc::new(Vocab::new(tokens, starts, counts, plain.special(), &[0, 100, 101, 102, 103]));
+    Home { folder, manifest, vocab }
+}
+
+impl Home {
+    /// A plan of `views` with all columns that runs read.
+    fn plan(&self, views: &str, copies: u32) -> LoadPlan {
+        let views: BTreeMap<String, AnyView> = toml::from_str(views).expect("views");
+        let data = DataConfig { copies, ..DataConfig::default() };
+        let standard = [INPUT_IDS.spec(), ATTENTION_MASK.spec()];
+        let of = |(name, view): (&String, &AnyView)| {
+            let columns: BTreeSet<ColumnSpec> = standard.into_iter().chain(view.columns().iter().copied()).collect();
+            columns.into_iter().map(|column| (name.clone(), column)).collect::<Vec<_>>()
+        };
+        let mut wanted: BTreeSet<_> = views.iter().flat_map(of).collect();
+        wanted.extend(standard.map(|column| ("original".to_owned(), column)));
+        let request = LoadRequest {
+            folder: self.folder.path(),
+            manifest: &self.manifest,
+            vocab: Arc::clone(&self.vocab),
+            rows: Rows::Train,
+            data: &data,
+            views: &views,
+            wanted: &wanted,
+            seed: 7,
+            rows_per_batch: 30,
+        };
+        LoadPlan::new(&request).expect("no problem")
+    }
+}
+
+/// What an audit by `audits` says of the first `batches` of `renders`, each changed by `change`.
+fn said(renders: &LoadPlan, audits: &LoadPlan, batches: u64, change: impl Fn(Batch) -> Batch) -> Result<()> {
+    let (groups, mut audit) = (renders.groups(), audits.audit());
+    for index in 0..batches {
+        audit.add(&change(renders.batch(&groups, BatchIndex(index)).expect("good")));
+    }
+    for (view, count) in audit.counts() {
+        assert!(count.law.of > 0.0, "{view}: {count}");
+    }
+    audit.check()
+}
+
+const CLEAN: [&str; 22] = [
+    "it = { kind = \"mask\" }",
+    "it = { kind = \"mask\", replace = [100, 0, 0], rate = 1.0 }",
+    "it = { kind = \"mask\", replace = [85, 0, 15], rate = 0.0 }",
+    "it = { kind = \"mask\", replace = [40, 60, 0], words = \"unigram\" }",
+    "it = { kind = \"mask\", base = \"all\", specials = true, rate = 0.3 }",
+    "it = { kind = \"mask\", base = \"all\", specials = true, cls = true, rate = 0.97, count = \"stochastic_round\" }",
+    "it = { kind = \"mask\", count = \"bernoulli\" }",
+    "it = { kind = \"mask\", count = \"bernoulli\", specials = true, rate = 0.01 }",
+    "it = { kind = \"mask\", count = \"stochastic_round\" }",
+    "it = { kind = \"mask\", count = \"stochastic_round\", base = \"all\" }",
+    "it = { kind = \"mask\", unit = \"word\" }",
+    "it = { kind = \"mask\", unit = \"word\", count = \"stochastic_round\", specials = true }",
+    "it = { kind = \"mask\", unit = \"word\", count = \"bernoulli\" }",
+    "it = { kind = \"mask\", unit = \"word\", word_budget = \"words\" }",
+    "it = { kind = \"mask\", unit = \"word\", word_budget = \"words\", count = \"stochastic_round\" }",
+    "it = { kind = \"mask\", unit = \"span\" }",
+    "it = { kind = \"mask\", unit = \"span\", span = \"spanbert\", count = \"bernoulli\", rate = 0.4 }",
+    "it = { kind = \"corrupt\" }",
+    "it = { kind = \"corrupt\", count = \"bernoulli\", rate = 0.5 }",
+    "cut = { kind = \"crop\" }\nit = { kind = \"mask\", of = \"cut\" }\nnear = { kind = \"window\", of = \"it\" }",
+    "cut = { kind = \"crop\", style = \"raw\", keep_cls = true, frac = 0.5 }\nnear = { kind = \"window\", of = \"cut\" }",
+    "it = { kind = \"window\", offset_max = 5, edge = \"anywhere\" }",
+];
+
+const DISJOINT: [&str; 8] = [
+    "it = { kind = \"mask\", disjoint = true }",
+    "it = { kind = \"mask\", disjoint = true, rate = 0.4 }",
+    "it = { kind = \"mask\", disjoint = true, count = \"bernoulli\" }",
+    "it = { kind = \"mask\", disjoint = true, count = \"stochastic_round\", specials = true, base = \"all\" }",
+    "it = { kind = \"mask\", disjoint = true, unit = \"word\", word_budget = \"words\", rate = 0.2 }",
+    "it = { kind = \"mask\", disjoint = true, unit = \"span\" }",
+    "it = { kind = \"mask\", disjoint = true, unit = \"span\", rate = 0.3, count = \"stochastic_round\" }",
+    "cut = { kind = \"crop\", frac = 0.6 }\nit = { kind = \"mask\", of = \"cut\", disjoint = true }",
+];
+
+#[test]
+fn a_clean_run_is_clean() {
+    let home = home();
+    let views = CLEAN.iter().map(|views| (views, 1)).chain(CLEAN.iter().map(|views| (views, 4)));
+    for (views, copies) in views.chain(DISJOINT.iter().flat_map(|views| [(views, 1), (views, 2), (views, 7)])) {
+        let plan = home.plan(views, copies);
+        said(&plan, &plan, 300, |batch| batch).unwrap_or_else(|error| panic!("{views}, {copies} copies: {error}"));
+    }
+}
+
+/// The batches of `renders`, audited as if `audits` had made them, are told apart by `what`.
+#[track_caller]
+fn assert_seen(renders: &str, audits: &str, what: &str) {
+    let home = home();
+    let (renders, audits) = (home.plan(renders, 3), home.plan(audits, 3));
+    let error = said(&renders, &audits, 64, |batch| batch).expect_err("another configuration").to_string();
+    assert!(error.contains(what) && error.contains("view `it`") && error.contains("inspect batch"), "{error}");
+}
+
+#[test]
+fn another_rate_is_seen() {
+    let views = |more: &str| format!("it = {{ kind = \"mask\", {more} }}");
+    for (count, what) in [
+        ("exact", "another number of masked tokens"),
+        ("bernoulli", "masked tokens: "),
+        ("stochastic_round", "masked tokens: "),
+    ] {
+        let of = |rate: &str| views(&format!("rate = {rate}, count = \"{count}\""));
+        assert_seen(&of("0.17"), &of("0.15"), what);
+    }
+    assert_seen(&views("base = \"all\""), &views("base = \"maskable\""), "another number of masked tokens");
+    let words = |rate: &str| views(&format!("unit = \"word\", rate = {rate}"));
+    assert_seen(&words("0.15"), &words("0.25"), "another number of masked tokens");
+    assert_seen(&words("0.25"), &words("0.15"), "another number of masked tokens");
+    assert_seen("it = { kind = \"corrupt\", rate = 0.1 }", "it = { kind = \"corrupt\" }", "another number");
+}
+
+#[test]
+fn other_replacements_are_seen() {
+    let views =
+        |replace: &str, more: &str| format!("it = {{ kind = \"mask\", replace = {replace}, rate = 0.4{more} }}");
+    for (replace, what) in
+        [("[90, 5, 5]", "become `[MASK]`: "), ("[80, 20, 0]", "that stay: "), ("[100, 0, 0]", "become `[MASK]`: ")]
+    {
+        assert_seen(&views(replace, ""), &views("[80, 10, 10]", ""), what);
+        assert_seen(&views(replace, ", unit = \"word\""), &views("[80, 10, 10]", ", unit = \"word\""), what);
+        assert_seen(&views(replace, ", unit = \"span\""), &views("[80, 10, 10]", ", unit = \"span\""), what);
+    }
+    let one_of_all = |batch: Batch| {
+        edited(&batch, |cells| {
+            if let Some(label) =
+                cells.labels.iter_mut().find(|label| **label != IGNORE).filter(|_| batch.index().0 == 9)
+            {
+                *label = 500;
+            }
+        })
+    };
+    let home = home();
+    let plan = home.plan("it = { kind = \"mask\", replace = [0, 0, 100] }", 1);
+    let error = said(&plan, &plan, 32, one_of_all).expect_err("a share of 100 % has no exception").to_string();
+    assert!(error.contains("that stay"), "{error}");
+}
+
+#[test]
+fn other_units_are_seen() {
+    let subwords = "it = { kind = \"mask\" }";
+    assert_seen(subwords, "it = { kind = \"mask\", unit = \"word\" }", "a word is masked in part");
+    assert_seen("it = { kind = \"mask\", specials = true }", subwords, "a special token is masked");
+    let cls = "it = { kind = \"mask\", specials = true, cls = true, rate = 0.5 }";
+    assert_seen(cls, "it = { kind = \"mask\", specials = true, rate = 0.5 }", "a special token is masked");
+}
+
+#[test]
+fn overlapping_copies_are_seen() {
+    for unit in ["subword", "span"] {
+        let apart = format!("it = {{ kind = \"mask\", unit = \"{unit}\", disjoint = true }}");
+        let alone = format!("it = {{ kind = \"mask\", unit = \"{unit}\" }}");
+        assert_seen(&alone, &apart, "two copies of a row predict the same token");
+    }
+}
+
+#[test]
+fn another_window_is_seen() {
+    let window =
+        |reach: u32, edge: &str| format!("it = {{ kind = \"window\", offset_max = {reach}, edge = \"{edge}\" }}");
+    for edge in ["window", "anywhere"] {
+        assert_seen(&window(3, edge), &window(2, edge), "not another token within the window");
+    }
+    assert_seen(&window(2, "anywhere"), &window(2, "window"), "not another token within the window");
+}
+
+#[test]
+fn another_crop_is_seen() {
+    for style in ["content", "raw"] {
+        let crop = |share: &str| format!("it = {{ kind = \"crop\", frac = {share}, style = \"{style}\" }}");
+        assert_seen(&crop("0.92"), &crop("0.9"), "a crop has another length");
+    }
+}
+
+/// The columns of the view `it` that some test changes.
+struct Cells {
+    width: usize,
+    ids: Vec<i32>,
+    labels: Vec<i32>,
+    positives: Vec<i16>,
+}
+
+/// A batch of `it` that was tampered with after it was rendered.
+fn edited(batch: &Batch, change: impl Fn(&mut Cells)) -> Batch {
+    fn copy<T: Element>(batch: &Batch, column: Column<T>) -> Option<Vec<T>> {
+        batch.find("it", column).expect("no type clash").map(|grid| grid.values().to_vec())
+    }
+    let ids = batch.column("it", INPUT_IDS).expect("made");
+    let (labels, positives) = (copy(batch, LABELS), copy(batch, POSITIVES));
+    let (has_labels, has_positives) = (labels.is_some(), positives.is_some());
+    let (labels, positives) = (labels.unwrap_or_default(), positives.unwrap_or_default());
+    let mut cells = Cells { width: ids.width(), ids: ids.values().to_vec(), labels, positives };
+    change(&mut cells);
+    let mut builder = BatchBuilder::new(batch.index(), batch.rows());
+    builder.push("it", INPUT_IDS, cells.width, cells.ids);
+    if has_labels {
+        builder.push("it", LABELS, cells.width, cells.labels);
+    }
+    if has_positives {
+        builder.push("it", POSITIVES, cells.width, cells.positives);
+    }
+    if let Some(mask) = copy(batch, ATTENTION_MASK) {
+        builder.push("original", ATTENTION_MASK, cells.width, mask.clone());
+        builder.push("it", ATTENTION_MASK, cells.width, mask);
+    }
+    builder.finish()
+}
+
+/// What is said of a run in whose batch 5 something is changed in the first row that ends in padding, which begins at
+/// the cell that `change` is given.
+#[track_caller]
+fn assert_found(views: &str, change: impl Fn(&mut Cells, usize), rule: &str, column: usize) {
+    let home = home();
+    let plan = home.plan(views, 1);
+    let batch = plan.batch(&plan.groups(), BatchIndex(5)).expect("good");
+    let ids = batch.column("it", INPUT_IDS).expect("made");
+    let row = (0..ids.rows()).find(|&row| ids.row(row).ends_with(&[0])).expect("most rows");
+    let change = |batch: Batch| {
+        if batch.index() == BatchIndex(5) { edited(&batch, |cells| change(cells, row * cells.width)) } else { batch }
+    };
+    let error = said(&plan, &plan, 8, change).expect_err("one cell is enough").to_string();
+    let place = format!("{rule} (1 times, first in batch 5, row {row}, column {column})");
+    assert!(error.contains(&place) && error.contains("cloze inspect batch 5"), "{place}: {error}");
+}
+
+#[test]
+fn a_single_broken_cell_is_found_where_it_is() {
+    let mask = "it = { kind = \"mask\" }";
+    assert_found(mask, |cells, row| cells.labels[row + 63] = 500, "padding is masked", 63);
+    assert_found(mask, |cells, row| (cells.labels[row], cells.ids[row]) = (101, 103), "a special token is masked", 0);
+    let all = "it = { kind = \"mask\", rate = 1.0, specials = true, cls = true }";
+    assert_found(all, |cells, row| cells.ids[row] = 7, "a token is replaced by a special or unused one", 0);
+    let window = "it = { kind = \"window\" }";
+    for positive in [0, 3, -1, 63] {
+        let rule = "a positive is not another token within the window";
+        assert_found(window, |cells, row| cells.positives[row] = positive, rule, 0);
+    }
+    assert_found(window, |cells, row| cells.positives[row + 63] = 0, "padding has a positive", 63);
+}
+
+#[test]
+fn positives_of_one_side_are_seen() {
+    let home = home();
+    let plan = home.plan("it = { kind = \"window\" }", 1);
+    let backward = |batch: Batch| {
+        edited(&batch, |cells| {
+            let anchors = (0..).zip(&mut cells.positives).filter(|(_, positive)| **positive >= 0);
+            for (cell, positive) in anchors.filter(|(cell, _)| cell % cells.width > 0) {
+                *positive = i16::try_from(cell % cells.width - 1).expect("a row is short");
+            }
+        })
+    };
+    let error = said(&plan, &plan, 8, backward).expect_err("none").to_string();
+    assert!(error.contains("positives to the right"), "{error}");
+}
+
+#[test]
+fn what_is_not_in_the_batch_is_not_judged() {
+    let home = home();
+    let plan = home.plan("it = { kind = \"mask\" }", 1);
+    let without_labels = |batch: Batch| {
+        let mut builder = BatchBuilder::new(batch.index(), batch.rows());
+        let ids = batch.column("it", INPUT_IDS).expect("made");
+        builder.push("it", INPUT_IDS, ids.width(), ids.values().to_vec());
+        builder.finish()
+    };
+    said(&plan, &plan, 2, without_labels).expect("nothing is known");
+}
+
+#[test]
+fn rare_events_are_no_drift_and_impossible_ones_are() {
+    let law = |found, expected, variance| Law { found, expected, variance, of: 1000.0, largest: 1.0 };
+    assert!(!law(2.0, 0.01, 0.01).has_drifted());
+    assert!(law(1.0, 0.0, 0.0).has_drifted());
+    assert!(!law(1000.0, 1000.0, 0.0).has_drifted());
+    assert!(law(15_900.0, 15_000.0, 12_750.0).has_drifted() && !law(15_600.0, 15_000.0, 12_750.0).has_drifted());
+}

@@ -1,0 +1,236 @@
+//! What a mask promises of the rows that it made, counted for the [audit](crate::audit).
+
+use schemas::columns::{IGNORE, INPUT_IDS, LABELS};
+
+use super::positions::{Budget, Count, HALF, share};
+use super::replace::RandomWords;
+use super::words::{self, WordBudget};
+use super::{Mask, Unit};
+use crate::audit::{Law, Seen, Tally};
+
+/// Counts one batch. Without ids, labels and the number of real tokens nothing can be said.
+pub(in crate::views) fn audit(mask: &Mask, seen: &Seen<'_>, tally: &mut Tally) {
+    let columns = (seen.column(INPUT_IDS), seen.column(LABELS), seen.tokens());
+    let (Some(ids), Some(labels), Some(tokens)) = columns else { return };
+    let mut look = Look { mask, seen, tally, masked: Law::default(), kept: Law::default(), memory: Memory::default() };
+    for (row, &tokens) in tokens.iter().enumerate() {
+        let (labels, padding) = labels.row(row).split_at(tokens);
+        if let Some(past) = padding.iter().position(|&label| label != IGNORE) {
+            look.tally.forbid("padding is masked", row, tokens + past);
+        }
+        look.row(row, &ids.row(row)[..tokens], labels);
+    }
+    let Look { masked, kept, .. } = look;
+    tally.count("masked tokens that become `[MASK]`", masked);
+    tally.count("masked tokens that stay", kept);
+}
+
+struct Look<'a> {
+    mask: &'a Mask,
+    seen: &'a Seen<'a>,
+    tally: &'a mut Tally,
+    masked: Law,
+    kept: Law,
+    memory: Memory,
+}
+
+/// What is kept from row to row, mostly to be overwritten.
+#[derive(Default)]
+struct Memory {
+    /// The row before it was masked, and the one before that row.
+    original: Vec<i32>,
+    before: Vec<i32>,
+    /// Positions that are chosen, ascending.
+    chosen: Vec<u16>,
+    /// Those that may be, where words are looked at.
+    candidates: Vec<u16>,
+    /// What the copies of the row so far predict.
+    claimed: Vec<bool>,
+}
+
+impl Look<'_> {
+    fn row(&mut self, row: usize, ids: &[i32], labels: &[i32]) {
+        let Memory { original, before, chosen, .. } = &mut self.memory;
+        std::mem::swap(original, before);
+        original.clear();
+        original.extend(ids.iter().zip(labels).map(|(&id, &label)| if label == IGNORE { id } else { label }));
+        positions_of(labels, chosen);
+        let (rule, vocab) = (self.mask.candidates(), self.seen.vocab());
+        let is_other = |position: &&u16| !rule.admit(labels[usize::from(**position)], vocab);
+        if let Some(&position) = chosen.iter().find(is_other) {
+            self.tally.forbid("a special token is masked", row, position.into());
+        }
+        let units = if self.mask.unit == Unit::Word { self.words(row, labels) } else { self.tokens(row, labels.len()) };
+        if self.mask.disjoint {
+            self.disjoint(row, labels, units);
+        }
+        self.replacements(row, ids, labels);
+    }
+
+    /// Compares the number of chosen tokens with the promise; gives that of candidates.
+    fn tokens(&mut self, row: usize, tokens: usize) -> usize {
+        let (rule, vocab) = (self.mask.candidates(), self.seen.vocab());
+        let candidates = self.memory.original.iter().filter(|&&id| rule.admit(id, vocab)).count();
+        let chosen = self.memory.chosen.len();
+        let law = self.mask.budget().law(tokens, candidates, self.share(candidates));
+        self.amount(row, chosen, law, candidates);
+        candidates
+    }
+
+    /// Sees that words are chosen whole, and enough of them; gives the number of words.
+    fn words(&mut self, row: usize, labels: &[i32]) -> usize {
+        let Memory { original, candidates, chosen, .. } = &mut self.memory;
+        self.mask.candidates().find(original, self.seen.vocab(), candidates);
+        let borders = words::borders(original, candidates, self.seen.vocab());
+        let (words, mut whole, mut shortest) = (borders.len() - 1, 0, usize::MAX);
+        for border in borders.windows(2) {
+            let word = &candidates[usize::from(border[0])..usize::from(border[1])];
+            match word.iter().filter(|&&position| labels[usize::from(position)] != IGNORE).count() {
+                0 => shortest = shortest.min(word.len()),
+                count if count == word.len() => whole += 1,
+                _ => self.tally.forbid("a word is masked in part", row, word[0].into()),
+            }
+        }
+        let (budget, chosen, candidates) = (self.mask.budget(), chosen.len(), candidates.len());
+        if self.mask.word_budget == WordBudget::Words {
+            let most = self.share(words).min(words::share_max(words));
+            self.amount(row, whole, budget.law(words, words, most), words);
+        } else if let Some((least, most)) = budget.bounds(labels.len(), candidates) {
+            // Only a word that would overshoot is skipped.
+            let skipped = chosen < least && shortest <= least - chosen;
+            if chosen > most || skipped {
+                self.tally.forbid(AMOUNT, row, 0);
+            }
+        }
+        words
+    }
+
+    /// The largest part of `of` things that one copy may take.
+    fn share(&self, of: usize) -> usize {
+        if self.mask.disjoint { (of / self.seen.copies() as usize).max(1).min(of) } else { of }
+    }
+
+    fn amount(&mut self, row: usize, chosen: usize, law: Option<(f64, f64)>, of: usize) {
+        let Some((expected, variance)) = law else { return };
+        let found = chosen as f64;
+        if self.mask.count == Count::Exact && (found - expected).abs() > 0.5 {
+            self.tally.forbid(AMOUNT, row, 0);
+        }
+        // The copies of a row share one draw of their number where they share one order.
+        let variance = if self.mask.disjoint { variance * f64::from(self.seen.copies()) } else { variance };
+        let what = if self.mask.unit == Unit::Word { "masked words" } else { "masked tokens" };
+        self.tally.count(what, Law { found, expected, variance, of: of as f64, largest: variance.sqrt().max(1.0) });
+    }
+
+    /// No two copies predict the same token where there are enough `units` for all. Copies of a frame that draws, such
+    /// as a crop, are different rows, of which nothing is promised.
+    fn disjoint(&mut self, row: usize, labels: &[i32], units: usize) {
+        let Memory { original, before, chosen, claimed, .. } = &mut self.memory;
+        if !(self.seen.is_next_copy(row) && original == before) {
+            claimed.clear();
+            claimed.resize(labels.len(), false);
+        }
+        let enough = self.seen.copies() as usize <= units;
+        for &position in chosen.iter() {
+            let claimed = &mut claimed[usize::from(position)];
+            if *claimed && enough {
+                self.tally.forbid("two copies of a row predict the same token", row, position.into());
+            }
+            *claimed = true;
+        }
+    }
+
+    /// What the chosen tokens became: decided for each by itself, or once for each run of them.
+    fn replacements(&mut self, row: usize, ids: &[i32], labels: &[i32]) {
+        let chosen = std::mem::take(&mut self.memory.chosen);
+        if self.mask.unit == Unit::Span {
+            for run in chosen.chunk_by(|left, right| left + 1 == *right) {
+                self.decisions(row, run, ids, labels);
+            }
+        } else {
+            self.decisions(row, &chosen, ids, labels);
+        }
+        self.memory.chosen = chosen;
+    }
+
+    fn decisions(&mut self, row: usize, positions: &[u16], ids: &[i32], labels: &[i32]) {
+        let (vocab, [masked, random, kept]) =
+            (self.seen.vocab(), self.mask.replace.map(|part| f64::from(part) / 100.0));
+        let mask_id = vocab.special().mask.cast_signed();
+        let (mut count, mut hidden, mut same, mut chance) = (0_u32, 0_u32, 0_u32, 0.0);
+        for &position in positions {
+            let (id, label) = (ids[usize::from(position)], labels[usize::from(position)]);
+            // A `[MASK]` of the text itself cannot be told from one of ours.
+            if label == mask_id {
+                continue;
+            }
+            count += 1;
+            hidden += u32::from(id == mask_id);
+            same += u32::from(id == label);
+            chance += self.chance(label);
+            if id != mask_id && id != label && vocab.ordinary().binary_search(&id.cast_unsigned()).is_err() {
+                self.tally.forbid("a token is replaced by a special or unused one", row, position.into());
+            }
+        }
+        if count > 0 {
+            let of = f64::from(count);
+            let size = if self.mask.unit == Unit::Span { of } else { 1.0 };
+            self.masked.add(Law::events(f64::from(hidden), masked, of, size));
+            // At least the variance of events whose chances differ.
+            self.kept.add(Law::events(f64::from(same), kept + random * chance / of, of, size));
+        }
+    }
+
+    /// The probability that a random word is this one.
+    fn chance(&self, id: i32) -> f64 {
+        let (vocab, id, occurrences) = (self.seen.vocab(), id.cast_unsigned(), self.seen.occurrences());
+        match self.mask.words {
+            _ if vocab.is_special(id) => 0.0,
+            RandomWords::Unigram if occurrences > 0 => vocab.counts()[id as usize] as f64 / occurrences as f64,
+            _ => 1.0 / vocab.ordinary().len() as f64,
+        }
+    }
+}
+
+const AMOUNT: &str = "a row has another number of masked tokens than it should";
+
+/// Where labels are. Written without a branch, as masks are unpredictable.
+fn positions_of(labels: &[i32], positions: &mut Vec<u16>) {
+    positions.clear();
+    positions.resize(labels.len() + 1, 0);
+    let mut count = 0;
+    for (position, &label) in (0..).zip(labels) {
+        positions[count] = position;
+        count += usize::from(label != IGNORE);
+    }
+    positions.truncate(count);
+}
+
+impl Budget {
+    /// Mean and variance of how many of `candidates` are chosen, `most` at most; `None` where that bound is felt in a
+    /// law that it would bend.
+    fn law(self, tokens: usize, candidates: usize, most: usize) -> Option<(f64, f64)> {
+        if self.count == Count::Bernoulli {
+            let mean = self.rate * candidates as f64;
+            let variance = mean * (1.0 - self.rate);
+            let is_free = most == candidates || mean + 6.0 * variance.sqrt() < most as f64;
+            return is_free.then_some((mean, variance));
+        }
+        let (least, next) = self.bounds(tokens, candidates)?;
+        let (least, next) = (least.min(most) as f64, next.min(most) as f64);
+        let up =
+            if self.count == Count::Exact { 0.0 } else { (self.rate * self.base(tokens, candidates) as f64).fract() };
+        Some((least + up * (next - least), up * (1.0 - up) * (next - least)))
+    }
+
+    /// The two numbers, or the one, between which a rounded number of chosen tokens lies.
+    fn bounds(self, tokens: usize, candidates: usize) -> Option<(usize, usize)> {
+        let base = self.base(tokens, candidates);
+        let (least, most) = match self.count {
+            Count::Bernoulli => return None,
+            Count::Exact => (share(self.rate, base, HALF).max(1), share(self.rate, base, HALF).max(1)),
+            Count::StochasticRound => (share(self.rate, base, 0.0), share(self.rate, base, 1.0)),
+        };
+        Some((least.min(candidates), most.min(candidates)))
+    }
+}
