@@ -27,6 +27,17 @@ fn text_files_become_a_model_that_fills_in_blanks() {
     let ln_vocab = valid[2]["mlm"]["ln_vocab"].as_f64().expect("a number");
     assert!((loss(valid[0]) - ln_vocab).abs() < 1.0, "it begins near ln V");
 
+    let start = &log[0];
+    assert_eq!((&start["kind"], &start["random"], &start["step"]), (&"start".into(), &true.into(), &1.into()));
+    assert_eq!(
+        (&start["surprises"], outcome.stdout.matches("began at random").count()),
+        (&Value::Array(Vec::new()), 1)
+    );
+    let [low, high] = ["low", "high"].map(|bound| start["expected"]["mlm"][bound].as_f64().expect("a bound"));
+    let first = start["terms"]["mlm"].as_f64().expect("a number");
+    assert!(low < first && first < high && (low + high - 2.0 * ln_vocab).abs() < 1e-9, "{start}");
+    assert!(outcome.stderr.contains("audited") && outcome.stderr.contains("become `[MASK]`"), "{outcome}");
+
     home.run_ok(&["export", "--run", "run", "--out", "model"]);
     let exported: Vec<String> = files(&home.join("model")).into_keys().collect();
     for name in ["config.json", "model.safetensors", "tokenizer.json"] {
@@ -50,6 +61,19 @@ fn a_run_starts_from_an_exported_folder() {
     let last = log(&home).into_iter().rfind(|entry| entry["kind"] == "train").expect("a report");
     let (before, after) = (last["terms"]["mlm"].as_f64().expect("mlm"), first["terms"]["mlm"].as_f64().expect("mlm"));
     assert!((before - after).abs() < 0.5, "it goes on from {before}, not from {after}");
+    let expects_nothing = first["expected"].as_object().is_some_and(serde_json::Map::is_empty);
+    assert!(first["kind"] == "start" && first["random"] == false && expects_nothing, "{first}");
+}
+
+#[test]
+fn a_first_value_that_is_not_a_guess_is_warned_of() {
+    let home = Home::prepared(60);
+    // As wide as the contrast must be to have a law.
+    let set = ["--set", "encoder.hidden=128", "--set", "objectives.tc.temperature=0.001", "--set", "train.steps=2"];
+    let outcome = home.run_ok(&[&RUN[..], &set].concat());
+    assert!(outcome.stderr.contains("WARN") && outcome.stderr.contains("temperature"), "{outcome}");
+    let surprise = &log(&home)[0]["surprises"][0];
+    assert!(surprise["term"] == "tc" && surprise["hint"].as_str().is_some_and(|hint| !hint.is_empty()), "{surprise}");
 }
 
 #[test]

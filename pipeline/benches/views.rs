@@ -10,7 +10,7 @@ use pipeline::load::{DataConfig, LoadPlan, LoadRequest, Rows, read_vocab};
 use pipeline::shard::synthetic::Synthetic;
 use pipeline::views::AnyView;
 use schemas::atomic::Folder;
-use schemas::columns::{INPUT_IDS, LABELS, POSITIVES};
+use schemas::columns::{ATTENTION_MASK, INPUT_IDS, LABELS, POSITIVES};
 use schemas::{BatchIndex, ColumnSpec};
 
 const WIDTH: u32 = 512;
@@ -47,7 +47,7 @@ fn views(criterion: &mut Criterion) {
         ("window", &[("neighbors", POSITIVES.spec())]),
         ("mask + window", &[("masked", INPUT_IDS.spec()), ("masked", LABELS.spec()), ("neighbors", POSITIVES.spec())]),
     ];
-    for (name, wanted) in cases {
+    let plan = |wanted: &[(&str, ColumnSpec)]| {
         let wanted: BTreeSet<_> = wanted.iter().map(|&(view, column)| (view.to_owned(), column)).collect();
         let request = LoadRequest {
             folder: home.path(),
@@ -60,7 +60,10 @@ fn views(criterion: &mut Criterion) {
             seed: 1,
             rows_per_batch: u64::from(ROWS),
         };
-        let plan = LoadPlan::new(&request).expect("no problem");
+        LoadPlan::new(&request).expect("no problem")
+    };
+    for (name, wanted) in cases {
+        let plan = plan(wanted);
         let groups = plan.groups();
         let mut index = 0;
         group.bench_function(name, |bencher| {
@@ -69,6 +72,13 @@ fn views(criterion: &mut Criterion) {
                 plan.batch(&groups, BatchIndex(index)).expect("good")
             });
         });
+    }
+    // The audit looks at batches that are there, and needs to know where padding begins.
+    for (name, wanted) in &cases[1..] {
+        let lengths = wanted.iter().map(|&(view, _)| (view, ATTENTION_MASK.spec()));
+        let plan = plan(&wanted.iter().copied().chain(lengths).collect::<Vec<_>>());
+        let (batch, mut audit) = (plan.batch(&plan.groups(), BatchIndex(1)).expect("good"), plan.audit());
+        group.bench_function(format!("audit of {name}"), |bencher| bencher.iter(|| audit.add(&batch)));
     }
 }
 

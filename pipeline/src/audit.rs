@@ -15,7 +15,7 @@ use schemas::{Batch, BatchIndex, Column, Element, Grid, Vocab};
 
 use crate::collate::PlannedView;
 use crate::error::{Error, Result};
-use crate::views::{AnyView, ViewName};
+use crate::views::{ORIGINAL, ViewName};
 
 /// Counts over the batches of one plan.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ impl Audit {
     pub fn add(&mut self, batch: &Batch) {
         self.batches += 1;
         let tokens: Vec<Option<Vec<usize>>> = (0..self.views.len()).map(|place| self.tokens(batch, place)).collect();
-        let plain = self.views.iter().position(|view| matches!(view.view, AnyView::Original(_)));
+        let plain = self.views.iter().position(|view| view.view.kind() == ORIGINAL);
         let framed = (self.facts.frame == Frame::ClsSep).then_some(plain).flatten();
         for (view, tally) in self.views.iter().zip(&mut self.tallies) {
             tally.batch = batch.index();
@@ -240,11 +240,10 @@ pub struct Law {
 const STANDARD_ERRORS: f64 = 6.0;
 
 impl Law {
-    /// One event of the probability `chance`, which adds `size`; `found` is what it added.
+    /// Events of the probability `chance`, each of which adds `size` to a sum of at most `of`; `found` is that sum.
     #[must_use]
-    pub fn event(found: f64, chance: f64, size: f64) -> Self {
-        let variance = chance * (1.0 - chance) * size * size;
-        Self { found, expected: chance * size, variance, of: size, largest: size }
+    pub fn events(found: f64, chance: f64, of: f64, size: f64) -> Self {
+        Self { found, expected: chance * of, variance: chance * (1.0 - chance) * of * size, of, largest: size }
     }
 
     /// Adds what was found elsewhere.

@@ -42,8 +42,7 @@ pub(crate) fn run(args: &ConfigArgs, replay: Option<u64>, slow: Option<&str>) ->
         valid: plan.valid().cloned(),
         micro_batches: training.micro_batches(),
         stream: None,
-        audit: plan.load().audit(),
-        received: 0,
+        watch: Watch::new(plan.load()),
         replay: replay.map(Replay::new),
         control: Arc::clone(&control),
         folder: Arc::clone(&folder),
@@ -124,8 +123,7 @@ struct Feed {
     valid: Option<Arc<LoadPlan>>,
     micro_batches: u64,
     stream: Option<BatchStream>,
-    audit: Audit,
-    received: u64,
+    watch: Watch,
     replay: Option<Replay>,
     control: Arc<Control>,
     folder: Arc<Mutex<Option<RunFolder>>>,
@@ -174,22 +172,40 @@ impl Feed {
             actor::Next::Stopped => return Ok(None),
             actor::Next::End => return Err("the endless stream ended".into()),
         };
-        self.count(&batch)?;
+        self.watch.look(&batch)?;
         if let Some(replay) = &mut self.replay {
             replay.batches.push(batch.clone());
         }
         Ok(Some(batch))
     }
+}
 
-    /// Counts on some of the batches whether the views do as they promise.
-    fn count(&mut self, batch: &Batch) -> pipeline::Result<()> {
+/// Counts whether the views do as they promise, on some of the batches.
+struct Watch {
+    audit: Audit,
+    received: u64,
+}
+
+impl Watch {
+    /// The first batches that a process learns from are all audited: that settles a share of 15 % to a thousandth.
+    const FIRST: u64 = 64;
+
+    /// Then one of so many is: what goes wrong later is seen, and nobody waits for it.
+    const EVERY: u64 = 100;
+
+    fn new(plan: &LoadPlan) -> Self {
+        Self { audit: plan.audit(), received: 0 }
+    }
+
+    /// One more batch. The error is that of a view that breaks its promise.
+    fn look(&mut self, batch: &Batch) -> pipeline::Result<()> {
         self.received += 1;
-        if self.received > AUDITED_FIRST && !self.received.is_multiple_of(AUDITED_EVERY) {
+        if self.received > Self::FIRST && !self.received.is_multiple_of(Self::EVERY) {
             return Ok(());
         }
         self.audit.add(batch);
         self.audit.check()?;
-        if self.received == AUDITED_FIRST {
+        if self.received == Self::FIRST {
             for (view, Count { what, law }) in self.audit.counts() {
                 let [found, promised, error] = [law.found, law.expected, law.variance.sqrt()].map(|sum| sum / law.of);
                 tracing::info!(view, what, found, promised, error, of = law.of, "audited");
@@ -198,11 +214,6 @@ impl Feed {
         Ok(())
     }
 }
-
-/// The first batches that a process learns from are all audited: that settles a share of 15 % to a thousandth. Then
-/// some are, so that what goes wrong later is seen and nobody waits for it.
-const AUDITED_FIRST: u64 = 64;
-const AUDITED_EVERY: u64 = 100;
 
 /// The first few batches, for ever.
 struct Replay {
@@ -273,5 +284,61 @@ impl Host for Keeper {
             tracing::info!(path = %path.display(), "saved checkpoint");
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use pipeline::load::{DataConfig, LoadRequest, Rows, read_vocab};
+    use pipeline::shard::synthetic::Synthetic;
+    use pipeline::views::AnyView;
+    use schemas::atomic::Folder;
+    use schemas::columns::{ATTENTION_MASK, INPUT_IDS, LABELS};
+
+    use super::*;
+
+    /// A plan over a made-up folder whose view `masked` is a mask of this rate.
+    fn plan(home: &std::path::Path, rate: f64) -> LoadPlan {
+        let manifest = Synthetic::default().write(&Folder::create(home).expect("there")).expect("written");
+        let view = toml::from_str::<AnyView>(&format!("kind = \"mask\"\nrate = {rate}")).expect("a view");
+        let wanted: BTreeSet<_> =
+            [INPUT_IDS.spec(), ATTENTION_MASK.spec(), LABELS.spec()].map(|column| ("masked".to_owned(), column)).into();
+        let request = LoadRequest {
+            folder: home,
+            manifest: &manifest,
+            vocab: Arc::new(read_vocab(home, &manifest).expect("as written")),
+            rows: Rows::Train,
+            data: &DataConfig::default(),
+            views: &BTreeMap::from([("masked".to_owned(), view)]),
+            wanted: &wanted,
+            seed: 7,
+            rows_per_batch: 4,
+        };
+        LoadPlan::new(&request).expect("no problem")
+    }
+
+    #[test]
+    fn the_first_batches_and_then_some_are_audited() {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        let plan = plan(home.path(), 0.15);
+        let (groups, mut watch) = (plan.groups(), Watch::new(&plan));
+        for index in 0..250 {
+            watch.look(&plan.batch(&groups, BatchIndex(index)).expect("good")).expect("as promised");
+        }
+        assert_eq!(watch.audit.batches(), Watch::FIRST + 2, "the 100th and the 200th too");
+    }
+
+    #[test]
+    fn a_broken_promise_fails_the_run_before_the_batch_is_learnt_from() {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        let (promised, rendered) = (plan(home.path(), 0.15), plan(home.path(), 0.2));
+        let batch = rendered.batch(&rendered.groups(), BatchIndex(0)).expect("good");
+        let error = Watch::new(&promised).look(&batch).expect_err("another rate");
+        assert!(error.to_string().contains("view `masked` does not do what it promises"), "{error}");
+        // As the trainer hands it on.
+        let error = anyhow::Error::from(trainer::Error::Foreign(error.into()));
+        assert_eq!(format!("{:?}", crate::exit::code(&error)), format!("{:?}", ExitCode::FAILURE));
     }
 }

@@ -11,6 +11,7 @@ use schemas::{BatchBuilder, ColumnSpec, Manifest};
 use super::*;
 use crate::load::{DataConfig, LoadPlan, LoadRequest, Rows, read_vocab};
 use crate::shard::synthetic::Synthetic;
+use crate::views::AnyView;
 
 struct Home {
     folder: tempfile::TempDir,

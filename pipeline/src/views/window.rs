@@ -120,8 +120,7 @@ impl Window {
             tally.forbid("padding has a positive", row, positives.len() + at);
         }
         let (found, of) = (f64::from(right), f64::from(inner));
-        let law = Law { found, of, expected: of / 2.0, variance: of / 4.0, largest: 1.0 };
-        tally.count("positives to the right", law);
+        tally.count("positives to the right", Law::events(found, 0.5, of, 1.0));
     }
 
     /// Anchors whose whole window is inside. The same words as [`Rng::split`] would use, in an order that vectorizes:

@@ -44,6 +44,13 @@ impl Candidates {
         (self.cls && !self.specials).then(|| ("cls", message.into()))
     }
 
+    /// Whether one is.
+    #[inline]
+    pub(super) fn admit(self, id: i32, vocab: &Vocab) -> bool {
+        (self.specials && (self.cls || id != vocab.special().cls.cast_signed()))
+            || !vocab.is_special(id.cast_unsigned())
+    }
+
     /// Their positions, ascending. Written without a branch: which tokens are special is unpredictable.
     pub(crate) fn find(self, ids: &[i32], vocab: &Vocab, positions: &mut Vec<u16>) {
         let spared = if self.cls { -1 } else { vocab.special().cls.cast_signed() };

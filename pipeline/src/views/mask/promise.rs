@@ -40,25 +40,25 @@ struct Memory {
     /// The row before it was masked, and the one before that row.
     original: Vec<i32>,
     before: Vec<i32>,
-    /// Positions that may be chosen, and those that are, ascending.
-    candidates: Vec<u16>,
+    /// Positions that are chosen, ascending.
     chosen: Vec<u16>,
+    /// Those that may be, where words are looked at.
+    candidates: Vec<u16>,
     /// What the copies of the row so far predict.
     claimed: Vec<bool>,
 }
 
 impl Look<'_> {
     fn row(&mut self, row: usize, ids: &[i32], labels: &[i32]) {
-        let Memory { original, before, candidates, chosen, .. } = &mut self.memory;
+        let Memory { original, before, chosen, .. } = &mut self.memory;
         std::mem::swap(original, before);
         original.clear();
         original.extend(ids.iter().zip(labels).map(|(&id, &label)| if label == IGNORE { id } else { label }));
-        self.mask.candidates().find(original, self.seen.vocab(), candidates);
         positions_of(labels, chosen);
-        let may_be = candidates.iter().filter(|&&position| labels[usize::from(position)] != IGNORE).count();
-        if may_be < chosen.len() {
-            let other = chosen.iter().find(|position| candidates.binary_search(position).is_err());
-            self.tally.forbid("a special token is masked", row, other.map_or(0, |&position| position.into()));
+        let (rule, vocab) = (self.mask.candidates(), self.seen.vocab());
+        let is_other = |position: &&u16| !rule.admit(labels[usize::from(**position)], vocab);
+        if let Some(&position) = chosen.iter().find(is_other) {
+            self.tally.forbid("a special token is masked", row, position.into());
         }
         let units = if self.mask.unit == Unit::Word { self.words(row, labels) } else { self.tokens(row, labels.len()) };
         if self.mask.disjoint {
@@ -69,7 +69,9 @@ impl Look<'_> {
 
     /// Compares the number of chosen tokens with the promise; gives that of candidates.
     fn tokens(&mut self, row: usize, tokens: usize) -> usize {
-        let (chosen, candidates) = (self.memory.chosen.len(), self.memory.candidates.len());
+        let (rule, vocab) = (self.mask.candidates(), self.seen.vocab());
+        let candidates = self.memory.original.iter().filter(|&&id| rule.admit(id, vocab)).count();
+        let chosen = self.memory.chosen.len();
         let law = self.mask.budget().law(tokens, candidates, self.share(candidates));
         self.amount(row, chosen, law, candidates);
         candidates
@@ -77,7 +79,8 @@ impl Look<'_> {
 
     /// Sees that words are chosen whole, and enough of them; gives the number of words.
     fn words(&mut self, row: usize, labels: &[i32]) -> usize {
-        let Memory { original, candidates, chosen, .. } = &self.memory;
+        let Memory { original, candidates, chosen, .. } = &mut self.memory;
+        self.mask.candidates().find(original, self.seen.vocab(), candidates);
         let borders = words::borders(original, candidates, self.seen.vocab());
         let (words, mut whole, mut shortest) = (borders.len() - 1, 0, usize::MAX);
         for border in borders.windows(2) {
@@ -137,28 +140,44 @@ impl Look<'_> {
         }
     }
 
-    /// What the chosen tokens became.
+    /// What the chosen tokens became: decided for each by itself, or once for each run of them.
     fn replacements(&mut self, row: usize, ids: &[i32], labels: &[i32]) {
-        let (vocab, of_span) = (self.seen.vocab(), self.mask.unit == Unit::Span);
+        let chosen = std::mem::take(&mut self.memory.chosen);
+        if self.mask.unit == Unit::Span {
+            for run in chosen.chunk_by(|left, right| left + 1 == *right) {
+                self.decisions(row, run, ids, labels);
+            }
+        } else {
+            self.decisions(row, &chosen, ids, labels);
+        }
+        self.memory.chosen = chosen;
+    }
+
+    fn decisions(&mut self, row: usize, positions: &[u16], ids: &[i32], labels: &[i32]) {
+        let (vocab, [masked, random, kept]) =
+            (self.seen.vocab(), self.mask.replace.map(|part| f64::from(part) / 100.0));
         let mask_id = vocab.special().mask.cast_signed();
-        let [masked, random, kept] = self.mask.replace.map(|percent| f64::from(percent) / 100.0);
-        for run in self.memory.chosen.chunk_by(|&left, &right| of_span && left + 1 == right) {
-            let cells = || run.iter().map(|&position| (ids[usize::from(position)], labels[usize::from(position)]));
+        let (mut count, mut hidden, mut same, mut chance) = (0_u32, 0_u32, 0_u32, 0.0);
+        for &position in positions {
+            let (id, label) = (ids[usize::from(position)], labels[usize::from(position)]);
             // A `[MASK]` of the text itself cannot be told from one of ours.
-            if cells().any(|(_, label)| label == mask_id) {
+            if label == mask_id {
                 continue;
             }
-            let size = run.len() as f64;
-            let count = |is: &dyn Fn(i32, i32) -> bool| cells().filter(|&(id, label)| is(id, label)).count() as f64;
-            let again = cells().map(|(_, label)| self.chance(label)).sum::<f64>() / size;
-            self.masked.add(Law::event(count(&|id, _| id == mask_id), masked, size));
-            self.kept.add(Law::event(count(&|id, label| id == label), kept + random * again, size));
-            for (&position, (id, label)) in run.iter().zip(cells()) {
-                let is_new = id != mask_id && id != label;
-                if is_new && vocab.ordinary().binary_search(&id.cast_unsigned()).is_err() {
-                    self.tally.forbid("a token is replaced by a special or unused one", row, position.into());
-                }
+            count += 1;
+            hidden += u32::from(id == mask_id);
+            same += u32::from(id == label);
+            chance += self.chance(label);
+            if id != mask_id && id != label && vocab.ordinary().binary_search(&id.cast_unsigned()).is_err() {
+                self.tally.forbid("a token is replaced by a special or unused one", row, position.into());
             }
+        }
+        if count > 0 {
+            let of = f64::from(count);
+            let size = if self.mask.unit == Unit::Span { of } else { 1.0 };
+            self.masked.add(Law::events(f64::from(hidden), masked, of, size));
+            // At least the variance of events whose chances differ.
+            self.kept.add(Law::events(f64::from(same), kept + random * chance / of, of, size));
         }
     }
 
