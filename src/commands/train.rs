@@ -207,7 +207,9 @@ impl Watch {
         self.audit.check()?;
         if self.received == Self::FIRST {
             for (view, Count { what, law }) in self.audit.counts() {
-                let [found, promised, error] = [law.found, law.expected, law.variance.sqrt()].map(|sum| sum / law.of);
+                // Shares, to a millionth.
+                let share = |sum: f64| (1e6 * sum / law.of.max(1.0)).round() / 1e6;
+                let [found, promised, error] = [law.found, law.expected, law.variance.sqrt()].map(share);
                 tracing::info!(view, what, found, promised, error, of = law.of, "audited");
             }
         }

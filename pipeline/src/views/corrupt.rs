@@ -20,7 +20,8 @@ use schemas::{ColumnSpec, Vocab};
 use serde::{Deserialize, Serialize};
 
 use super::mask::positions::{Budget, Candidates};
-use super::mask::{Base, Count, Mask, RandomWords, label, promise};
+use super::mask::promise::{self, Promise};
+use super::mask::{Base, Count, RandomWords, Unit, WordBudget, label};
 use super::{ORIGINAL, Source, View, ViewName};
 use crate::audit::{Seen, Tally};
 use crate::rng::RowAddress;
@@ -88,10 +89,16 @@ impl View for Corrupt {
     }
 
     fn audit(&self, seen: &Seen<'_>, tally: &mut Tally) {
-        let Self { of, rate, count, base, specials, cls } = self.clone();
-        // What it does is what a mask of random words does.
-        let mask = Mask { of, rate, count, base, specials, cls, replace: [0, 100, 0], ..Mask::default() };
-        promise::audit(&mask, seen, tally);
+        let random = Promise {
+            candidates: self.candidates(),
+            budget: self.budget(),
+            replace: [0, 100, 0],
+            words: RandomWords::Uniform,
+            unit: Unit::Subword,
+            word_budget: WordBudget::Skip,
+            disjoint: false,
+        };
+        promise::audit(random, seen, tally);
     }
 }
 

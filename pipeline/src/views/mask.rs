@@ -65,6 +65,7 @@ pub use spans::SpanSampler;
 pub use words::WordBudget;
 
 use positions::{Budget, Candidates, bring_to_front, shuffle};
+use promise::Promise;
 
 /// Chooses, hides and labels tokens.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -174,7 +175,9 @@ impl View for Mask {
     }
 
     fn audit(&self, seen: &Seen<'_>, tally: &mut Tally) {
-        promise::audit(self, seen, tally);
+        let (candidates, budget) = (self.candidates(), self.budget());
+        let Self { replace, words, unit, word_budget, disjoint, .. } = *self;
+        promise::audit(Promise { candidates, budget, replace, words, unit, word_budget, disjoint }, seen, tally);
     }
 }
 

@@ -2,17 +2,30 @@
 
 use schemas::columns::{IGNORE, INPUT_IDS, LABELS};
 
-use super::positions::{Budget, Count, HALF, share};
+use super::Unit;
+use super::positions::{Budget, Candidates, Count, HALF, share};
 use super::replace::RandomWords;
 use super::words::{self, WordBudget};
-use super::{Mask, Unit};
 use crate::audit::{Law, Seen, Tally};
 
+/// Which tokens are chosen and what they become. The names are those of the view's configuration.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::views) struct Promise {
+    pub(in crate::views) candidates: Candidates,
+    pub(in crate::views) budget: Budget,
+    pub(in crate::views) replace: [u32; 3],
+    pub(in crate::views) words: RandomWords,
+    pub(in crate::views) unit: Unit,
+    pub(in crate::views) word_budget: WordBudget,
+    pub(in crate::views) disjoint: bool,
+}
+
 /// Counts one batch. Without ids, labels and the number of real tokens nothing can be said.
-pub(in crate::views) fn audit(mask: &Mask, seen: &Seen<'_>, tally: &mut Tally) {
+pub(in crate::views) fn audit(promise: Promise, seen: &Seen<'_>, tally: &mut Tally) {
     let columns = (seen.column(INPUT_IDS), seen.column(LABELS), seen.tokens());
     let (Some(ids), Some(labels), Some(tokens)) = columns else { return };
-    let mut look = Look { mask, seen, tally, masked: Law::default(), kept: Law::default(), memory: Memory::default() };
+    let mut look =
+        Look { promise, seen, tally, masked: Law::default(), kept: Law::default(), memory: Memory::default() };
     for (row, &tokens) in tokens.iter().enumerate() {
         let (labels, padding) = labels.row(row).split_at(tokens);
         if let Some(past) = padding.iter().position(|&label| label != IGNORE) {
@@ -26,7 +39,7 @@ pub(in crate::views) fn audit(mask: &Mask, seen: &Seen<'_>, tally: &mut Tally) {
 }
 
 struct Look<'a> {
-    mask: &'a Mask,
+    promise: Promise,
     seen: &'a Seen<'a>,
     tally: &'a mut Tally,
     masked: Law,
@@ -55,13 +68,14 @@ impl Look<'_> {
         original.clear();
         original.extend(ids.iter().zip(labels).map(|(&id, &label)| if label == IGNORE { id } else { label }));
         positions_of(labels, chosen);
-        let (rule, vocab) = (self.mask.candidates(), self.seen.vocab());
+        let (rule, vocab) = (self.promise.candidates, self.seen.vocab());
         let is_other = |position: &&u16| !rule.admit(labels[usize::from(**position)], vocab);
         if let Some(&position) = chosen.iter().find(is_other) {
             self.tally.forbid("a special token is masked", row, position.into());
         }
-        let units = if self.mask.unit == Unit::Word { self.words(row, labels) } else { self.tokens(row, labels.len()) };
-        if self.mask.disjoint {
+        let units =
+            if self.promise.unit == Unit::Word { self.words(row, labels) } else { self.tokens(row, labels.len()) };
+        if self.promise.disjoint {
             self.disjoint(row, labels, units);
         }
         self.replacements(row, ids, labels);
@@ -69,10 +83,10 @@ impl Look<'_> {
 
     /// Compares the number of chosen tokens with the promise; gives that of candidates.
     fn tokens(&mut self, row: usize, tokens: usize) -> usize {
-        let (rule, vocab) = (self.mask.candidates(), self.seen.vocab());
+        let (rule, vocab) = (self.promise.candidates, self.seen.vocab());
         let candidates = self.memory.original.iter().filter(|&&id| rule.admit(id, vocab)).count();
         let chosen = self.memory.chosen.len();
-        let law = self.mask.budget().law(tokens, candidates, self.share(candidates));
+        let law = self.promise.budget.law(tokens, candidates, self.share(candidates));
         self.amount(row, chosen, law, candidates);
         candidates
     }
@@ -80,7 +94,7 @@ impl Look<'_> {
     /// Sees that words are chosen whole, and enough of them; gives the number of words.
     fn words(&mut self, row: usize, labels: &[i32]) -> usize {
         let Memory { original, candidates, chosen, .. } = &mut self.memory;
-        self.mask.candidates().find(original, self.seen.vocab(), candidates);
+        self.promise.candidates.find(original, self.seen.vocab(), candidates);
         let borders = words::borders(original, candidates, self.seen.vocab());
         let (words, mut whole, mut shortest) = (borders.len() - 1, 0, usize::MAX);
         for border in borders.windows(2) {
@@ -91,8 +105,8 @@ impl Look<'_> {
                 _ => self.tally.forbid("a word is masked in part", row, word[0].into()),
             }
         }
-        let (budget, chosen, candidates) = (self.mask.budget(), chosen.len(), candidates.len());
-        if self.mask.word_budget == WordBudget::Words {
+        let (budget, chosen, candidates) = (self.promise.budget, chosen.len(), candidates.len());
+        if self.promise.word_budget == WordBudget::Words {
             let most = self.share(words).min(words::share_max(words));
             self.amount(row, whole, budget.law(words, words, most), words);
         } else if let Some((least, most)) = budget.bounds(labels.len(), candidates) {
@@ -107,18 +121,18 @@ impl Look<'_> {
 
     /// The largest part of `of` things that one copy may take.
     fn share(&self, of: usize) -> usize {
-        if self.mask.disjoint { (of / self.seen.copies() as usize).max(1).min(of) } else { of }
+        if self.promise.disjoint { (of / self.seen.copies() as usize).max(1).min(of) } else { of }
     }
 
     fn amount(&mut self, row: usize, chosen: usize, law: Option<(f64, f64)>, of: usize) {
         let Some((expected, variance)) = law else { return };
         let found = chosen as f64;
-        if self.mask.count == Count::Exact && (found - expected).abs() > 0.5 {
+        if self.promise.budget.count == Count::Exact && (found - expected).abs() > 0.5 {
             self.tally.forbid(AMOUNT, row, 0);
         }
         // The copies of a row share one draw of their number where they share one order.
-        let variance = if self.mask.disjoint { variance * f64::from(self.seen.copies()) } else { variance };
-        let what = if self.mask.unit == Unit::Word { "masked words" } else { "masked tokens" };
+        let variance = if self.promise.disjoint { variance * f64::from(self.seen.copies()) } else { variance };
+        let what = if self.promise.unit == Unit::Word { "masked words" } else { "masked tokens" };
         self.tally.count(what, Law { found, expected, variance, of: of as f64, largest: variance.sqrt().max(1.0) });
     }
 
@@ -143,7 +157,7 @@ impl Look<'_> {
     /// What the chosen tokens became: decided for each by itself, or once for each run of them.
     fn replacements(&mut self, row: usize, ids: &[i32], labels: &[i32]) {
         let chosen = std::mem::take(&mut self.memory.chosen);
-        if self.mask.unit == Unit::Span {
+        if self.promise.unit == Unit::Span {
             for run in chosen.chunk_by(|left, right| left + 1 == *right) {
                 self.decisions(row, run, ids, labels);
             }
@@ -155,7 +169,7 @@ impl Look<'_> {
 
     fn decisions(&mut self, row: usize, positions: &[u16], ids: &[i32], labels: &[i32]) {
         let (vocab, [masked, random, kept]) =
-            (self.seen.vocab(), self.mask.replace.map(|part| f64::from(part) / 100.0));
+            (self.seen.vocab(), self.promise.replace.map(|part| f64::from(part) / 100.0));
         let mask_id = vocab.special().mask.cast_signed();
         let (mut count, mut hidden, mut same, mut chance) = (0_u32, 0_u32, 0_u32, 0.0);
         for &position in positions {
@@ -174,7 +188,7 @@ impl Look<'_> {
         }
         if count > 0 {
             let of = f64::from(count);
-            let size = if self.mask.unit == Unit::Span { of } else { 1.0 };
+            let size = if self.promise.unit == Unit::Span { of } else { 1.0 };
             self.masked.add(Law::events(f64::from(hidden), masked, of, size));
             // At least the variance of events whose chances differ.
             self.kept.add(Law::events(f64::from(same), kept + random * chance / of, of, size));
@@ -184,7 +198,7 @@ impl Look<'_> {
     /// The probability that a random word is this one.
     fn chance(&self, id: i32) -> f64 {
         let (vocab, id, occurrences) = (self.seen.vocab(), id.cast_unsigned(), self.seen.occurrences());
-        match self.mask.words {
+        match self.promise.words {
             _ if vocab.is_special(id) => 0.0,
             RandomWords::Unigram if occurrences > 0 => vocab.counts()[id as usize] as f64 / occurrences as f64,
             _ => 1.0 / vocab.ordinary().len() as f64,
