@@ -70,6 +70,8 @@ pub fn collate(views: &[PlannedView], vocab: &Vocab, seed: u64, index: BatchInde
         for (place, keys) in keys.iter().enumerate() {
             let Item { index: sample, copy, copies, pieces, .. } = *item;
             let at = RowAddress { keys, sample, copy, copies, pieces };
+            // Copies are copies of one row: what its frame draws, they share.
+            let at = if views[place].of.is_none() { at.shared() } else { at };
             render(views, place, &mut drafts, vocab, (row, item), &at);
         }
     }

@@ -212,20 +212,20 @@ impl LoadPlan {
         let stored = held[&(pick.window, pick.block)].sample(pick.row);
         let copy = pick.copy * self.pieces + pick.piece;
         let (sample, index) = (self.piece(stored, pick.piece), self.sample_index(pick));
-        let partner = if self.pairs { self.partner(pick, index, copy, stored.documents, held) } else { None };
+        let partner = if self.pairs { self.partner(pick, index, stored.documents, held) } else { None };
         Item { sample, partner, index, epoch: pick.epoch, copy, copies: self.copies, pieces: self.pieces }
     }
 
-    /// A sample of another document from the same window, drawn at the row's address: the window is decoded anyway.
+    /// A sample of another document from the same window, drawn at the address that a row's copies share: the window is
+    /// decoded anyway.
     fn partner<'a>(
         &self,
         pick: &Pick,
         index: SampleIndex,
-        copy: u32,
         documents: &[u64],
         held: &'a BTreeMap<(u64, usize), Held>,
     ) -> Option<Sample<'a>> {
-        let rng = Key::new(self.seed, pick.epoch, "", "partner").row(index, copy);
+        let rng = Key::new(self.seed, pick.epoch, "", "partner").row(index, pick.piece);
         let drawn = self.sampler.draws(pick.window, rng).take(PARTNER_DRAWS);
         drawn.map(|(block, row)| held[&(pick.window, block)].sample(row)).find(|other| other.documents != documents)
     }

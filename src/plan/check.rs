@@ -8,6 +8,7 @@ use schemas::columns::{ATTENTION_MASK, DOCUMENT, INPUT_IDS, IS_RANDOM, ORIGIN, T
 use trainer::networks::{AnyNetwork, MAIN};
 use trainer::objectives::AnyObjective;
 use trainer::plan::columns_read;
+use trainer::validation::VALID_MLM;
 
 use crate::config::{Parsed, Problem, did_you_mean};
 
@@ -16,14 +17,25 @@ use crate::config::{Parsed, Problem, did_you_mean};
 pub(super) fn makes(views: &BTreeMap<String, AnyView>, name: &str, column: ColumnSpec) -> bool {
     let of_frames = [INPUT_IDS.spec(), ATTENTION_MASK.spec(), ORIGIN.spec(), DOCUMENT.spec()];
     let Some(view) = view(views, name) else { return false };
-    // No chain of edits is longer than there are views; a circle is another problem.
-    let frame = (0..=views.len()).try_fold(view.clone(), |at, _| match at.of() {
-        Some(of) => self::view(views, of).ok_or(None),
-        None => Err(Some(at)),
-    });
     let inherited = [TOKEN_TYPES.spec(), IS_RANDOM.spec()];
-    let frame_makes = || matches!(&frame, Err(Some(frame)) if frame.columns().contains(&column));
+    let frame_makes = || {
+        let frame = frame(views, name).and_then(|frame| self::view(views, &frame));
+        frame.is_some_and(|frame| frame.columns().contains(&column))
+    };
     of_frames.contains(&column) || view.columns().contains(&column) || inherited.contains(&column) && frame_makes()
+}
+
+/// The name of the frame that a view starts from; `None` where the chain ends nowhere or in a circle, another problem.
+fn frame(views: &BTreeMap<String, AnyView>, name: &str) -> Option<String> {
+    let mut name = name.to_owned();
+    // No chain of edits is longer than there are views.
+    for _ in 0..=views.len() {
+        match view(views, &name)?.of() {
+            Some(of) => name.clone_from(of),
+            None => return Some(name),
+        }
+    }
+    None
 }
 
 /// The view of that name; `original` need not be configured.
@@ -42,7 +54,23 @@ pub(super) fn training(parsed: &mut Parsed) {
         let message = format!("{rows} rows a step do not hold whole groups of {copies} copies");
         found.push(parsed.source.problem("data.copies", message).hint("all copies of a sample land in one step"));
     }
+    for (name, objective) in &parsed.config.training.objectives {
+        if copies > 1 && objective.batch_coupled() && parsed.config.training.loss.contains_key(name) {
+            let message = format!("objective `{name}` would contrast a row with its own copies");
+            let problem = parsed.source.problem("data.copies", message);
+            found.push(problem.hint("set `data.copies = 1`, or leave the objective out of `[loss]`"));
+        }
+    }
+    found.extend(parsed.config.training.networks.iter().filter_map(|(name, network)| made_view(parsed, name, network)));
     parsed.problems.0.extend(found);
+}
+
+/// A generator whose view is there already.
+fn made_view(parsed: &Parsed, name: &str, network: &AnyNetwork) -> Option<Problem> {
+    let made = &network.generator()?.makes;
+    let is_taken = is_view(&parsed.names("views"), made) || made == VALID_MLM;
+    let message = format!("`{made}` is a view of the data; name what network `{name}` makes otherwise");
+    is_taken.then(|| parsed.source.problem(&format!("networks.{name}.makes"), message))
 }
 
 fn objective_reads(parsed: &Parsed, name: &str, objective: &AnyObjective) -> Vec<Problem> {
@@ -71,7 +99,23 @@ fn objective_reads(parsed: &Parsed, name: &str, objective: &AnyObjective) -> Vec
             found.push(no_view(parsed, name, view));
         }
     }
+    found.extend(objective.aligned().and_then(|pair| not_aligned(parsed, name, &pair)));
     found
+}
+
+/// Two views that an objective takes for the same tokens, of two frames.
+fn not_aligned(parsed: &Parsed, objective: &str, pair: &[String; 2]) -> Option<Problem> {
+    let networks = &parsed.config.training.networks;
+    let frames = pair.each_ref().map(|name| {
+        let maker = networks.values().filter_map(AnyNetwork::generator).find(|generator| generator.makes == *name);
+        frame(&parsed.config.views, maker.map_or(name, |generator| &generator.fills))
+    });
+    let [Some(one), Some(other)] = frames else { return None };
+    let message = format!(
+        "objective `{objective}` takes `{}` and `{}` for the same tokens, but they are of `{one}` and `{other}`",
+        pair[0], pair[1]
+    );
+    (one != other).then(|| parsed.source.problem(&format!("objectives.{objective}"), message))
 }
 
 /// An objective's view is not there.

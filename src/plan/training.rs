@@ -9,7 +9,8 @@ use schemas::columns::{ATTENTION_MASK, INPUT_IDS, LABELS};
 use schemas::{Manifest, Vocab};
 use toml::Value;
 use trainer::identity::Identity;
-use trainer::plan::{TrainPlan, VocabFacts, used_networks};
+use trainer::networks::AnyNetwork;
+use trainer::plan::{Normalize, TrainPlan, VocabFacts, used_networks};
 use trainer::schedule::ScheduleKind;
 use trainer::validation::VALID_MLM;
 
@@ -95,7 +96,8 @@ fn view_widths(load: Option<&LoadPlan>) -> BTreeMap<String, u32> {
     views.map(|view| (view.name, u32::try_from(view.width).expect("a width of a 32-bit plan"))).collect()
 }
 
-/// All that changes a run's numbers. Lanes, depth, threads, intervals, paths and the device do not.
+/// All that changes a run's numbers, what it starts from as it is written there. Lanes, depth, threads, intervals, other
+/// paths and the device do not.
 fn identity(config: &Config, manifest: &Manifest, load: Option<&LoadPlan>) -> Identity {
     let resolved = config.resolved();
     let training = &config.training;
@@ -122,7 +124,9 @@ fn identity(config: &Config, manifest: &Manifest, load: Option<&LoadPlan>) -> Id
         .any(|(name, objective)| training.loss.contains_key(name) && objective.batch_coupled());
     let constant = training.schedule.kind == ScheduleKind::Constant;
     let mut train = vec!["rows_per_step", "normalize", "precision", "init"];
-    train.extend(coupled.then_some("rows_per_micro_batch"));
+    let draws_by_batch = networks.values().filter_map(AnyNetwork::generator).any(|generator| !generator.reads_draws());
+    let by_micro_batch = coupled || draws_by_batch || training.train.normalize == Normalize::MicroBatch;
+    train.extend(by_micro_batch.then_some("rows_per_micro_batch"));
     train.extend((!constant).then_some("steps"));
     for key in train {
         if let Some(value) = resolved.get("train").and_then(|train| train.get(key)) {

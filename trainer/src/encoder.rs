@@ -4,7 +4,6 @@
 //! and token-type rows, normalised and dropped out; a layer is `x = LN(x + drop(attention(x)))`, then
 //! `x = LN(x + drop(W₂ gelu(W₁ x)))`. Dropout applies to attention probabilities and to both sublayers' outputs.
 //!
-//!
 //! Three switches: tables narrower than the hidden states, with one matrix between (Clark et al. 2020); tables that
 //! belong to another network of the run (ELECTRA, COCO-LM); and a learnt number for each head and bucket of relative
 //! positions, added to the scaled products of queries and keys ([`relative_positions`](crate::relative_positions)).

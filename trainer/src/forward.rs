@@ -46,6 +46,8 @@ pub struct Forward<'a> {
     moment: Moment,
     views: BTreeMap<String, UploadedView>,
     encoded: BTreeMap<Pass, Encoded>,
+    // Scores over the vocabulary at the positions to predict, where sampling needed those that a loss needs too.
+    scores: BTreeMap<Pass, Tensor>,
 }
 
 impl<'a> Forward<'a> {
@@ -63,7 +65,8 @@ impl<'a> Forward<'a> {
         let (made, stored): (BTreeSet<&str>, BTreeSet<&str>) =
             needed.into_iter().map(String::as_str).partition(|name| networks.maker(name).is_some());
         let filled = made.iter().map(|name| networks.host_view(name));
-        let mut forward = Self { batch, networks, moment, views: BTreeMap::new(), encoded: BTreeMap::new() };
+        let mut forward =
+            Self { batch, networks, moment, views: BTreeMap::new(), encoded: BTreeMap::new(), scores: BTreeMap::new() };
         for name in stored.iter().copied().chain(filled) {
             if !forward.views.contains_key(name) {
                 let uploaded = UploadedView::new(batch, name, networks.device())?;
@@ -71,6 +74,7 @@ impl<'a> Forward<'a> {
             }
         }
         forward.encode_all(passes.iter().filter(|pass| stored.contains(pass.view.as_str())), learning);
+        forward.score_all(&made, learning);
         for name in &made {
             let view = forward.fill(name)?;
             forward.views.insert((*name).to_owned(), view);
@@ -84,6 +88,21 @@ impl<'a> Forward<'a> {
             let mode = self.networks.get(&pass.network).mode(self.moment.mode);
             let encoded = self.encode(pass, mode, learning.contains(pass));
             self.encoded.insert(pass.clone(), encoded);
+        }
+    }
+
+    /// Scores with gradient what a generator both learns from and samples from.
+    fn score_all(&mut self, made: &BTreeSet<&str>, learning: &BTreeSet<Pass>) {
+        for (name, generator) in made.iter().filter_map(|view| self.networks.maker(view)) {
+            let pass = Pass::new(name, generator.fills());
+            let mode = self.moment.mode;
+            let is_sampled = generator.sampling_mode(mode) == mode;
+            if let (true, Some(head), Some(encoded)) = (is_sampled, generator.head(), self.encoded.get(&pass)) {
+                let positions_n = &self.predicted(&pass.view).positions_n;
+                let score = || head.logits(&Self::gather(&encoded.hidden_btd, positions_n), self.networks.precision());
+                let logits_nv = if learning.contains(&pass) { score() } else { tch::no_grad(score) };
+                self.scores.insert(pass, logits_nv);
+            }
         }
     }
 
@@ -102,17 +121,13 @@ impl<'a> Forward<'a> {
         let _guard = tch::no_grad_guard();
         let logits_nv = generator.head().map(|head| {
             let pass = Pass::new(name, generator.fills());
-            let mode = generator.sampling_mode(self.moment.mode);
-            let fresh;
-            let encoded = match self.encoded.get(&pass) {
-                Some(encoded) if mode == self.networks.get(name).mode(self.moment.mode) => encoded,
-                _ => {
-                    fresh = self.encode(&pass, mode, false);
-                    &fresh
-                }
-            };
-            let hidden_nd = Self::gather(&encoded.hidden_btd.detach(), &predicted.positions_n);
-            head.logits(&hidden_nd, self.networks.precision())
+            self.scores.get(&pass).map_or_else(
+                || {
+                    let encoded = self.encode(&pass, generator.sampling_mode(self.moment.mode), false);
+                    head.logits(&Self::gather(&encoded.hidden_btd, &predicted.positions_n), self.networks.precision())
+                },
+                Tensor::detach,
+            )
         });
         self.seed(name);
         let draws_n = || draws(self.batch, generator.fills(), self.networks.device());
@@ -143,6 +158,12 @@ impl<'a> Forward<'a> {
     pub fn encoded(&self, network: &str, view: &str) -> &Encoded {
         let pass = Pass::new(network, view);
         self.encoded.get(&pass).unwrap_or_else(|| panic!("`{view}` by `{network}` is read but not declared"))
+    }
+
+    /// Scores `[n, v]` of all ids at the positions that a generator predicts, if sampling has made them with gradient.
+    #[must_use]
+    pub fn scores(&self, network: &str, view: &str) -> Option<&Tensor> {
+        self.scores.get(&Pass::new(network, view))
     }
 
     /// The view's ids `[b, t]` and which of them are real tokens.

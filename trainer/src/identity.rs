@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 /// Everything that changes a run's numbers, as sorted `path = value` pairs, with one hash over them.
 ///
 /// The command line fills it: seed, data content, views, networks, objectives, loss, encoder, optimizer, schedule, row
-/// counts, precision, and the micro-batch size if an objective is batch-coupled. Lanes, depths, threads, intervals,
-/// paths and the device stay outside.
+/// counts, precision, what it starts from as it is written there, and the micro-batch size where it matters. Lanes,
+/// depths, threads, intervals, other paths and the device stay outside.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     keys: BTreeMap<String, String>,

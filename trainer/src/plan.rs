@@ -257,6 +257,19 @@ impl TrainPlan {
             }
             let shape = network.generator().and_then(|generator| generator.encoder(&self.encoder));
             let Some(shape) = shape else { continue };
+            let generator = network.generator().expect("it has a shape");
+            if generator.makes == generator.fills {
+                add(format!("networks.{name}.makes"), format!("`{}` is what it fills; name another", generator.makes));
+            }
+            if generator.frozen && !generator.share.is_empty() {
+                let message = "it is frozen, and the tables that it shares go on learning: set `share = []`".to_owned();
+                add(format!("networks.{name}.share"), message);
+            }
+            if self.train.deterministic && self.train.device != DeviceChoice::Cpu && generator.reads_draws() {
+                let message =
+                    "CUDA adds up probabilities in no fixed order: with `train.deterministic` set `draw = \"gumbel\"`";
+                add(format!("networks.{name}.draw"), message.to_owned());
+            }
             if shape.layers == 0 {
                 add(format!("networks.{name}.layers"), "at least one layer is needed".to_owned());
             }
@@ -291,6 +304,11 @@ impl TrainPlan {
             };
             for message in objective.problems() {
                 add(format!("objectives.{name}"), message);
+            }
+            if self.encoder.embedding_width() != i64::from(self.encoder.hidden) && objective.meets_word_table() {
+                let message =
+                    format!("`{name}` holds hidden states against the word table: `encoder.embedding` must be as wide");
+                add("encoder.embedding".to_owned(), message);
             }
             if objective.batch_coupled() && self.train.rows_per_micro_batch < 2 {
                 let message =

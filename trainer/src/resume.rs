@@ -102,8 +102,8 @@ impl Trainer {
     }
 
     /// Gives a run that begins the weights that its plan names: `train.init` for the main encoder and for the heads and
-    /// generators that the folder has, `networks.NAME.init` for a generator, `encoder.word_init` for the word table. What
-    /// they leave out stays as it was drawn. Teachers are copies of what results.
+    /// generators that the folder has, `networks.NAME.init` for a generator, all of it, and last `encoder.word_init` for
+    /// the word table. What they leave out stays as it was drawn. Teachers are copies of what results.
     pub fn begin(&mut self) -> Result<(), Error> {
         let plan = self.plan().clone();
         let networks = plan.used_networks();
@@ -123,10 +123,13 @@ impl Trainer {
                         "network `{name}` is uniform and has no weights; drop `networks.{name}.init`"
                     ));
                 };
-                let saved = saved(folder, &target)?;
+                let mut saved = saved(folder, &target)?;
                 let prefix = format!("{name}.");
-                if !saved.keys().any(|weight| weight.starts_with(&prefix)) {
-                    return refuse(format!("it has no network `{name}` that `networks.{name}.init` could start from"));
+                let own =
+                    || self.parameters.iter().map(|(weight, _)| weight).filter(|weight| weight.starts_with(&prefix));
+                share_back(&mut saved, own());
+                if let Some(missing) = own().find(|weight| !saved.contains_key(*weight)) {
+                    return refuse(format!("it has no `{missing}`, which `networks.{name}.init` must give"));
                 }
                 self.take(folder, &saved, |weight| weight.starts_with(&prefix))?;
             }
@@ -154,6 +157,17 @@ impl Trainer {
                 .map_err(|problem| Error::Checkpoint { path: folder.to_owned(), problem })?;
         }
         Ok(())
+    }
+}
+
+/// Where a finished generator shared a table with the main network, it has no copy of its own: this makes one of the main
+/// network's for each weight of `own` that needs it.
+fn share_back<'a>(saved: &mut HostTensors, own: impl Iterator<Item = &'a str>) {
+    for weight in own.filter(|weight| weight.contains(".encoder.embeddings.")) {
+        let shared = weight.split_once('.').and_then(|(_, rest)| saved.get(rest)).cloned();
+        if let Some(table) = shared.filter(|_| !saved.contains_key(weight)) {
+            saved.insert(weight.to_owned(), table);
+        }
     }
 }
 

@@ -21,7 +21,7 @@
 //! `disjoint = true` gives the copies of a row (`data.copies = K`) masks that do not overlap: candidates (or words, or
 //! tiles) are put in random order once for all copies, and copy `k` takes the `k`-th slice of the size `τ = |M|`. If
 //! `K · τ` exceeds the `n` candidates, `τ = ⌊n / K⌋`; if even `K > n`, the slices have one candidate each, and copy `k`
-//! takes slice `k mod n`. Each mask by itself is distributed as without `disjoint`.
+//! takes slice `k mod n`. Each mask by itself is distributed as without `disjoint` where `K · τ ≤ n`.
 //!
 //! Each token of M becomes `[MASK]`, a random ordinary token (perhaps the same), or stays, with the percentages of
 //! `replace`; all three are predicted. With `unit = "span"` one such decision holds for a whole run of adjacent tokens

@@ -106,7 +106,8 @@ pub enum Sampling {
     Eval,
     /// On: the pass that its loss is computed from.
     Train,
-    /// The generator has none at all.
+    /// The generator has none at all. The released mode also has positions and an embedding norm of its own: leave them
+    /// out of `share` for that.
     ZeroDropout,
     /// There is no generator: every id is equally likely.
     Uniform,
@@ -132,7 +133,8 @@ impl Generator {
             return None;
         }
         let hidden = self.hidden.unwrap_or(main.hidden);
-        let embedding = if self.share.is_empty() { hidden } else { main.embedding.unwrap_or(main.hidden) };
+        // Its tables are as wide as the main network's, whether they are shared or not.
+        let embedding = main.embedding.unwrap_or(main.hidden);
         Some(EncoderConfig {
             layers: self.layers,
             hidden,

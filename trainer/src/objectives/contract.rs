@@ -131,6 +131,26 @@ fn a_batch_is_the_sum_of_its_halves() {
 }
 
 #[test]
+fn every_objective_can_read_what_a_generator_made() {
+    let _alone = testing::generator();
+    let on_made = AnyObjective::examples().into_iter().map(|objective| {
+        let mut table = toml::Table::try_from(&objective).expect("a table");
+        table.insert("view".to_owned(), "corrupted".into());
+        table.remove("network");
+        table.try_into::<AnyObjective>().expect("the same with another view")
+    });
+    for objective in on_made {
+        let kind = objective.kind().to_owned();
+        let bench = Bench::new(objective, Precision::F32);
+        let batch = testing::batch(0);
+        let computed = bench.compute(&batch, Mode::Train);
+        for (term, sum) in bench.loss.terms(&batch).iter().zip(&computed.sums) {
+            assert!(scalar(sum).is_finite() && term.count > 0.0, "{kind}: {term:?} has the sum {}", scalar(sum));
+        }
+    }
+}
+
+#[test]
 fn draws_depend_on_the_address_alone() {
     let _alone = testing::generator();
     for (kind, bench) in benches() {

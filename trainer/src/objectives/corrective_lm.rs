@@ -227,6 +227,10 @@ impl Objective for CorrectiveLm {
         bad.then_some(message).into_iter().collect()
     }
 
+    fn meets_word_table(&self) -> bool {
+        true
+    }
+
     fn scores(&self) -> Option<Scores> {
         let share = if self.lm_scope == Scope::All { 1.0 } else { SCORED };
         Some(Scores { share, transformed: false })

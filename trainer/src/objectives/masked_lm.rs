@@ -108,7 +108,12 @@ pub fn loss(
     targets_n: &Tensor,
     weights_n: Option<&Tensor>,
 ) -> Prediction {
-    let logits_nv = head.logits(&Forward::gather(hidden_btd, positions_n));
+    of_logits(&head.logits(&Forward::gather(hidden_btd, positions_n)), targets_n, weights_n)
+}
+
+/// The same of the scores themselves, `[n, v]`.
+#[must_use]
+pub fn of_logits(logits_nv: &Tensor, targets_n: &Tensor, weights_n: Option<&Tensor>) -> Prediction {
     // No target is negative, so nothing is ignored.
     let sum = match weights_n {
         None => logits_nv.cross_entropy_loss::<&Tensor>(targets_n, None, Reduction::Sum, -100, 0.0),
@@ -193,8 +198,10 @@ impl Loss for Predicting {
             Weigh::Tokens => None,
             Weigh::Rows => Some(row_weights(forward.batch(), &self.host_view, forward.networks().device())),
         };
-        let Prediction { sum, hits } =
-            loss(hidden_btd, &head, &predicted.positions_n, &predicted.targets_n, weights_n.as_ref());
+        let Prediction { sum, hits } = match forward.scores(&self.config.network, &self.config.view) {
+            Some(logits_nv) => of_logits(logits_nv, &predicted.targets_n, weights_n.as_ref()),
+            None => loss(hidden_btd, &head, &predicted.positions_n, &predicted.targets_n, weights_n.as_ref()),
+        };
         Computed { sums: vec![sum], metrics: vec![Metric::of("accuracy", hits, predicted.count as f64)] }
     }
 

@@ -80,6 +80,16 @@ pub trait Objective: Send + Sync {
         None
     }
 
+    /// Whether it multiplies hidden states with the word table or compares the two: they must be of one width.
+    fn meets_word_table(&self) -> bool {
+        false
+    }
+
+    /// Two views whose columns it takes for the same tokens: the plan checks that they are of one frame.
+    fn aligned(&self) -> Option<[String; 2]> {
+        None
+    }
+
     /// Whether rows of a micro-batch serve as each other's negatives: then a batch is not the sum of its halves, at
     /// least two rows are needed, and the micro-batch size belongs to the run's identity.
     fn batch_coupled(&self) -> bool {

@@ -97,6 +97,7 @@ impl Objective for NextSentence {
         let width = networks.hidden();
         Box::new(Judging {
             view: self.view.clone(),
+            host_view: networks.host_view(&self.view).to_owned(),
             pooler: DenseWeights::build(&mut head.sub("pooler"), width, width),
             classifier: DenseWeights::build(&mut head.sub("classifier"), width, 2),
         })
@@ -105,6 +106,8 @@ impl Objective for NextSentence {
 
 struct Judging {
     view: String,
+    // The view of the batch that has the labels.
+    host_view: String,
     pooler: DenseWeights,
     classifier: DenseWeights,
 }
@@ -119,7 +122,7 @@ impl Loss for Judging {
         let head = Head { pooler, classifier, precision: forward.networks().precision() };
         let logits_b2 = head.logits(&forward.encoded(MAIN, &self.view).hidden_btd);
         // The column repeats the row's label in every cell.
-        let is_random_b = forward.column(&self.view, IS_RANDOM).select(1, 0);
+        let is_random_b = forward.column(&self.host_view, IS_RANDOM).select(1, 0);
         let found = loss(&logits_b2, &is_random_b);
         let rows = forward.batch().rows() as f64;
         let random = is_random_b.sum(Kind::Int64);

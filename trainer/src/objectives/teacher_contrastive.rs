@@ -153,6 +153,10 @@ impl Objective for TeacherContrastive {
         bad.then_some(message).into_iter().collect()
     }
 
+    fn aligned(&self) -> Option<[String; 2]> {
+        Some([self.view.clone(), self.clean.clone()])
+    }
+
     fn refuses(&self, name: &str, network: Option<&AnyNetwork>) -> Option<String> {
         let is_right = match network {
             None => name == MAIN && self.teacher != MAIN,
@@ -161,20 +165,22 @@ impl Objective for TeacherContrastive {
         (!is_right).then(|| format!("network `{name}` is no teacher; name one of kind `teacher`"))
     }
 
-    fn build(&self, _name: &str, _head: &mut Path<'_>, _networks: &Networks) -> Box<dyn Loss> {
-        Box::new(Aligning { config: self.clone() })
+    fn build(&self, _name: &str, _head: &mut Path<'_>, networks: &Networks) -> Box<dyn Loss> {
+        Box::new(Aligning { config: self.clone(), host_view: networks.host_view(&self.view).to_owned() })
     }
 }
 
 struct Aligning {
     config: TeacherContrastive,
+    // Where predicted positions are counted.
+    host_view: String,
 }
 
 impl Loss for Aligning {
     fn terms(&self, batch: &Batch) -> Vec<Term> {
         let count = match self.config.reduction {
-            Averaged::Tokens => predicted_count(batch, &self.config.view),
-            Averaged::Sequences => predicted_per_row(batch, &self.config.view).map(|rows| rows.len()),
+            Averaged::Tokens => predicted_count(batch, &self.host_view),
+            Averaged::Sequences => predicted_per_row(batch, &self.host_view).map(|rows| rows.len()),
         };
         vec![Term { name: "", weight: 1.0, count: count.expect("the plan checked columns") as f64 }]
     }
@@ -186,7 +192,7 @@ impl Loss for Aligning {
         let predicted = forward.predicted(&config.view);
         let weights_n = match config.reduction {
             Averaged::Tokens => None,
-            Averaged::Sequences => Some(row_weights(forward.batch(), &config.view, forward.networks().device())),
+            Averaged::Sequences => Some(row_weights(forward.batch(), &self.host_view, forward.networks().device())),
         };
         let selected = Selected { positions_n: &predicted.positions_n, weights_n: weights_n.as_ref() };
         let valid_bt = forward.view(&config.view).valid_bt.as_ref();

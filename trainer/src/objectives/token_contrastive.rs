@@ -22,9 +22,9 @@
 //! `n · K · d` floats of the candidates, and no copy of them is ever made. Beyond a few `[b · t, d]` tensors it
 //! costs about 50 bytes for each of the `n · K` pairs, all released before the backward pass.
 //!
-//! Negatives are drawn on the device, afresh for each anchor unless `shared_negatives`, with replacement: a row uniformly among the other rows,
-//! then a real column of it uniformly. Rows of the micro-batch are each other's negatives, so the micro-batch size
-//! changes the objective.
+//! Negatives are drawn on the device, afresh for each anchor unless `shared_negatives`, with replacement: a row
+//! uniformly among the other rows, then a real column of it uniformly. Rows of the micro-batch are each other's
+//! negatives, so the micro-batch size changes the objective.
 //!
 //! # Columns
 //! `positives` of the window view; `attention_mask`, `labels` and `document` of the view where a switch needs them.
@@ -271,6 +271,14 @@ impl Objective for TokenContrastive {
         problems
     }
 
+    fn meets_word_table(&self) -> bool {
+        self.e != Static::EmbedBlock
+    }
+
+    fn aligned(&self) -> Option<[String; 2]> {
+        Some([self.view.clone(), self.positives.clone()])
+    }
+
     fn batch_coupled(&self) -> bool {
         true
     }
@@ -289,32 +297,32 @@ impl Objective for TokenContrastive {
     }
 
     fn build(&self, name: &str, _head: &mut Path<'_>, networks: &Networks) -> Box<dyn Loss> {
-        Box::new(Contrasting { name: name.to_owned(), config: self.clone(), special: networks.special() })
+        let stored = Self { view: networks.host_view(&self.view).to_owned(), ..self.clone() };
+        Box::new(Contrasting { name: name.to_owned(), config: self.clone(), stored, special: networks.special() })
     }
 }
 
 struct Contrasting {
     name: String,
     config: TokenContrastive,
+    // The same on the view of the batch that has the columns.
+    stored: TokenContrastive,
     special: SpecialIds,
 }
 
 impl Contrasting {
     fn anchored(&self, batch: &Batch) -> Anchored {
-        Anchored::of(batch, &self.config, self.special).expect("the plan checked columns")
+        Anchored::of(batch, &self.stored, self.special).expect("the plan checked columns")
     }
 
     fn static_btd(&self, forward: &Forward<'_>) -> Tensor {
         let view = &self.config.view;
-        let ids_bt = &forward.view(view).ids_bt;
+        let uploaded = forward.view(view);
         let rows = |ids_bt: &Tensor| Tensor::embedding(forward.networks().word_table(MAIN), ids_bt, -1, false, false);
         match self.config.e {
             Static::EmbedBlock => forward.encoded(MAIN, view).embeddings_btd.shallow_clone(),
-            Static::Word => rows(ids_bt),
-            Static::WordOriginal => {
-                let labels_bt = forward.column(view, LABELS);
-                rows(&labels_bt.where_self(&labels_bt.ge(0), ids_bt))
-            }
+            Static::Word => rows(&uploaded.ids_bt),
+            Static::WordOriginal => rows(&uploaded.originals_bt()),
         }
     }
 }
@@ -327,7 +335,7 @@ impl Loss for Contrasting {
     fn compute(&self, forward: &Forward<'_>) -> Computed {
         let config = &self.config;
         let anchored = self.anchored(forward.batch());
-        let drawn = anchored.draw(forward, config, &self.name);
+        let drawn = anchored.draw(forward, &self.stored, &self.name);
         let hidden_btd = &forward.encoded(MAIN, &config.view).hidden_btd;
         let contrast =
             loss(hidden_btd, &self.static_btd(forward), drawn.candidates(), config.temperature, config.detach);

@@ -103,18 +103,21 @@ impl Objective for TokenPrediction {
     fn build(&self, _name: &str, head: &mut Path<'_>, networks: &Networks) -> Box<dyn Loss> {
         let words = Some(networks.word_table(MAIN));
         let weights = HeadWeights::build(networks.config(), networks.vocab_ids(), words, head);
-        Box::new(Predicting { config: self.clone(), weights })
+        let host_view = networks.host_view(&self.view).to_owned();
+        Box::new(Predicting { config: self.clone(), host_view, weights })
     }
 }
 
 struct Predicting {
     config: TokenPrediction,
+    // Where its positions are counted.
+    host_view: String,
     weights: HeadWeights,
 }
 
 impl Loss for Predicting {
     fn terms(&self, batch: &Batch) -> Vec<Term> {
-        let view = &self.config.view;
+        let view = &self.host_view;
         let masked = predicted_count(batch, view).expect("the plan checked columns") as f64;
         let valid = valid_count(batch, view).expect("the plan checked columns") as f64;
         match self.config.pool {
@@ -129,7 +132,7 @@ impl Loss for Predicting {
     fn compute(&self, forward: &Forward<'_>) -> Computed {
         let view = &self.config.view;
         let (uploaded, predicted) = (forward.view(view), forward.predicted(view));
-        let positions_n = unmasked_positions(forward.batch(), view, forward.networks().device());
+        let positions_n = unmasked_positions(forward.batch(), &self.host_view, forward.networks().device());
         let targets_n = uploaded.ids_bt.reshape([-1]).index_select(0, &positions_n);
         let head = self.weights.lend(forward.networks().precision());
         let masked = Part { positions_n: &predicted.positions_n, targets_n: &predicted.targets_n };

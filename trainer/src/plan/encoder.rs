@@ -33,7 +33,7 @@ pub struct EncoderConfig {
     pub relative_positions: RelativePositions,
     /// Weights that do not learn.
     pub frozen: Vec<Frozen>,
-    /// A run, checkpoint or Hugging Face folder whose word table this run starts from, where `train.init` gives none.
+    /// A run, checkpoint or Hugging Face folder whose word table this run starts from, whatever `train.init` says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub word_init: Option<PathBuf>,
 }

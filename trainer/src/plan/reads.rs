@@ -28,8 +28,9 @@ pub fn columns_read(networks: &BTreeMap<String, AnyNetwork>, objective: &AnyObje
         }
         read.taken.extend([ATTENTION_MASK.spec(), TOKEN_TYPES.spec()].map(|column| (stored.clone(), column)));
     }
-    let own = reads.columns.into_iter().filter(|(view, _)| made_by(view).is_none());
-    read.needed.extend(own);
+    // Whatever a made view has beside its ids, it has from the view that is filled.
+    let stored = |view: String| made_by(&view).map_or(view.clone(), |generator| generator.fills.clone());
+    read.needed.extend(reads.columns.into_iter().map(|(view, column)| (stored(view), column)));
     read
 }
 
