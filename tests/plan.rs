@@ -79,3 +79,29 @@ fn a_plan_prints_the_run_before_it_costs_anything() {
     let plan: serde_json::Value = serde_json::from_str(&json.stdout).expect("one JSON object");
     assert_eq!(plan["rows_per_step"], 16);
 }
+
+/// Settings that would run and mean something else than they say.
+#[cfg(feature = "train")]
+#[test]
+fn what_would_go_wrong_in_silence_is_refused() {
+    let home = Home::prepared(40);
+    let generator = "networks.generator={kind=\"generator\", layers=1, makes=\"MADE\"}";
+    let check = |settings: &[&str], words: &[&str]| {
+        let mut args = vec!["plan", "--set", "run.folder=run"];
+        args.extend(settings.iter().flat_map(|setting| ["--set", setting]));
+        home.run(&args).assert_fails(2, words);
+    };
+    let rtd = "objectives.rtd={kind=\"replaced_token\", view=\"masked\"}";
+    check(&[rtd, &generator.replace("MADE", "masked")], &["networks.generator", "`masked` is a view of the data"]);
+    check(&["data.copies=2"], &["data.copies", "`tc` would contrast a row with its own copies"]);
+    check(&["objectives.tc.neg_cols=matched", "views.neighbors.offset_max=5"], &["offset_max", "up to 5 away"]);
+    let tacl = "objectives.tacl={kind=\"teacher_contrastive\", clean=\"cropped\"}";
+    let others = ["networks.teacher={kind=\"teacher\"}", "views.cropped={kind=\"crop\"}"];
+    check(&[tacl, others[0], others[1]], &["objectives.tacl", "`masked` and `cropped` for the same tokens"]);
+    check(&["networks.tutor={kind=\"teacher\"}", "objectives.mlm.network=tutor"], &["`tutor` has no head"]);
+    let clm = "objectives.clm={kind=\"corrective_lm\", view=\"masked\"}";
+    let loss = "loss={clm=1.0}";
+    check(&[clm, loss, "encoder.embedding=16"], &["encoder.embedding", "against the word table"]);
+    let warned = home.run_ok(&["plan", "--set", "run.folder=run", "--set", "views.masked.disjoint=true"]);
+    assert!(warned.stdout.contains("`data.copies` is 1"), "{warned}");
+}

@@ -100,6 +100,16 @@ fn objective_reads(parsed: &Parsed, name: &str, objective: &AnyObjective) -> Vec
         }
     }
     found.extend(objective.aligned().and_then(|pair| not_aligned(parsed, name, &pair)));
+    if let Some((window, taken)) = objective.reach() {
+        let reach = view(views, &window).and_then(|view| view.reach()).filter(|&reach| reach != taken);
+        found.extend(reach.map(|reach| {
+            let message = format!("`offset_max` is {taken}, but positives of `{window}` lie up to {reach} away");
+            parsed
+                .source
+                .problem(&format!("{place}.offset_max"), message)
+                .hint("negatives match only at the same reach")
+        }));
+    }
     found
 }
 

@@ -53,6 +53,10 @@ fn training_warnings(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
     if plan.valid.is_none() && plan.config.training.validation.every_steps > 0 {
         warnings.push("the data has no validation split: nothing is validated".to_owned());
     }
+    let single = plan.config.data.copies < 2;
+    for (name, _) in plan.config.views.iter().filter(|(_, view)| single && view.needs_copies()) {
+        warnings.push(format!("view `{name}` shares out what a row's copies get, and `data.copies` is 1: set it to K"));
+    }
     let has_teacher = train.used_networks().values().any(|network| matches!(network, AnyNetwork::Teacher(_)));
     if has_teacher && train.train.init.is_none() {
         warnings.push("the teacher is what the run starts from, and that is random: set `train.init`".to_owned());

@@ -138,6 +138,10 @@ impl View for Mask {
         const { &[INPUT_IDS.spec(), LABELS.spec(), DRAWS.spec()] }
     }
 
+    fn needs_copies(&self) -> bool {
+        self.disjoint
+    }
+
     fn problems(&self) -> Vec<(&'static str, String)> {
         let mut problems = self.budget().problems();
         problems.extend(self.candidates().problems());

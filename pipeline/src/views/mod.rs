@@ -52,6 +52,16 @@ pub trait View: Send + Sync {
         false
     }
 
+    /// How far from an anchor its positives lie at most, where it names any.
+    fn reach(&self) -> Option<u16> {
+        None
+    }
+
+    /// Whether it shares something out among the copies of a row, and so does nothing of its own for a single one.
+    fn needs_copies(&self) -> bool {
+        false
+    }
+
     /// What is wrong with its configuration: key and message.
     fn problems(&self) -> Vec<(&'static str, String)> {
         Vec::new()

@@ -61,6 +61,10 @@ impl View for Window {
         const { &[POSITIVES.spec()] }
     }
 
+    fn reach(&self) -> Option<u16> {
+        Some(self.offset_max)
+    }
+
     fn problems(&self) -> Vec<(&'static str, String)> {
         let valid = 1..=OFFSET_MAX;
         let message = || format!("{} is not a distance; give a number from 1 to {OFFSET_MAX}", self.offset_max);

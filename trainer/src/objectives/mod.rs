@@ -90,6 +90,11 @@ pub trait Objective: Send + Sync {
         None
     }
 
+    /// A window view and how far it is taken to reach: the plan checks that it does.
+    fn reach(&self) -> Option<(String, u16)> {
+        None
+    }
+
     /// Whether rows of a micro-batch serve as each other's negatives: then a batch is not the sum of its halves, at
     /// least two rows are needed, and the micro-batch size belongs to the run's identity.
     fn batch_coupled(&self) -> bool {

@@ -279,6 +279,10 @@ impl Objective for TokenContrastive {
         Some([self.view.clone(), self.positives.clone()])
     }
 
+    fn reach(&self) -> Option<(String, u16)> {
+        (self.neg_cols == NegativeColumns::Matched).then(|| (self.positives.clone(), self.offset_max))
+    }
+
     fn batch_coupled(&self) -> bool {
         true
     }
