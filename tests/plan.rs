@@ -102,6 +102,7 @@ fn what_would_go_wrong_in_silence_is_refused() {
     let clm = "objectives.clm={kind=\"corrective_lm\", view=\"masked\"}";
     let loss = "loss={clm=1.0}";
     check(&[clm, loss, "encoder.embedding=16"], &["encoder.embedding", "against the word table"]);
+    check(&["views.masked.span=spanbert"], &["views.masked", "only with `unit = \"span\"`"]);
     let warned = home.run_ok(&["plan", "--set", "run.folder=run", "--set", "views.masked.disjoint=true"]);
     assert!(warned.stdout.contains("`data.copies` is 1"), "{warned}");
 }

@@ -160,6 +160,7 @@ impl View for Mask {
         if self.disjoint && self.unit == Unit::Span && self.span == SpanSampler::Spanbert {
             problems.push(("disjoint", "SpanBERT's spans overlap; give `span = \"tiles\"`".into()));
         }
+        problems.extend(self.idle_keys());
         problems
     }
 
@@ -182,6 +183,20 @@ impl View for Mask {
         let (candidates, budget) = (self.candidates(), self.budget());
         let Self { replace, words, unit, word_budget, disjoint, .. } = *self;
         promise::audit(Promise { candidates, budget, replace, words, unit, word_budget, disjoint }, seen, tally);
+    }
+}
+
+impl Mask {
+    /// Keys that were given and say nothing beside the others.
+    fn idle_keys(&self) -> Vec<(&'static str, String)> {
+        let usual = Self::default();
+        let rules = [
+            (self.unit != Unit::Word && self.word_budget != usual.word_budget, "word_budget", "`unit = \"word\"`"),
+            (self.unit != Unit::Span && self.span != usual.span, "span", "`unit = \"span\"`"),
+            (self.count == Count::Bernoulli && self.base != usual.base, "base", "a count other than `bernoulli`"),
+        ];
+        let idle = rules.into_iter().filter(|(is_idle, ..)| *is_idle);
+        idle.map(|(_, key, needs)| (key, format!("it means something only with {needs}"))).collect()
     }
 }
 
