@@ -196,3 +196,54 @@ impl<'a> Forward<'a> {
         self.moment.seed(self.batch, &["objective", objective]);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tch::Kind;
+
+    use super::*;
+    use crate::networks::MAIN;
+    use crate::step::build;
+    use crate::testing;
+
+    /// The networks of the tests' run, fed with what the generator makes.
+    fn networks() -> Networks {
+        let plan = testing::plan(std::path::Path::new("unused"));
+        build(&plan, &mut crate::parameters::Parameters::new(plan.seed, tch::Device::Cpu)).0
+    }
+
+    fn forward<'a>(batch: &'a Batch, networks: &'a Networks, mode: Mode) -> Forward<'a> {
+        let passes = BTreeSet::from([Pass::new(MAIN, "corrupted")]);
+        let moment = Moment { seed: 7, step: Step(3), mode };
+        Forward::run(batch, networks, &passes, &passes, &BTreeSet::new(), moment).expect("all columns are there")
+    }
+
+    fn ids(tensor: &Tensor) -> Vec<i64> {
+        Vec::try_from(tensor.reshape([-1])).expect("ids")
+    }
+
+    #[test]
+    fn a_made_view_is_the_original_but_where_tokens_were_masked() {
+        let _alone = testing::generator();
+        let (batch, networks) = (testing::batch(0), networks());
+        let forward = forward(&batch, &networks, Mode::Train);
+        let (masked, made) = (forward.view("masked"), forward.view("corrupted"));
+        assert_eq!(ids(&masked.originals_bt()), ids(&made.originals_bt()));
+        let predicted = forward.predicted("corrupted");
+        let replaced = i64::try_from(made.replaced_bt().sum(Kind::Int64)).expect("one count");
+        assert!((1..=predicted.positions_n.size()[0]).contains(&replaced), "some masked ones differ, and no others");
+        let at = |tensor: &Tensor| ids(&tensor.reshape([-1]).index_select(0, &predicted.positions_n));
+        assert!(at(&made.ids_bt).iter().all(|id| (0..i64::from(testing::WORDS)).contains(id)), "no padding row");
+        assert_ne!(at(&made.ids_bt), at(&masked.ids_bt), "the masks are filled");
+    }
+
+    #[test]
+    fn samples_do_not_depend_on_the_micro_batch() {
+        let _alone = testing::generator();
+        let (batch, networks) = (testing::batch(0), networks());
+        let made = |batch: &Batch| ids(&forward(batch, &networks, Mode::Eval).view("corrupted").ids_bt);
+        let half = testing::ROWS / 2;
+        let halves = [made(&batch.slice(0, half)), made(&batch.slice(half, testing::ROWS - half))].concat();
+        assert_eq!(made(&batch), halves);
+    }
+}

@@ -161,7 +161,13 @@ fn push_view(builder: &mut BatchBuilder, view: &str, index: u64, supervised: boo
 fn push_other(builder: &mut BatchBuilder, view: &str, spec: &ColumnSpec, supervised: bool) {
     let flags = (0..ROWS * WIDTH).map(|at| u8::from(supervised && at % 4 == 0));
     match spec.element {
-        ElementType::I32 => builder.push(view, Column::<i32>::new(spec.name), WIDTH, flags.map(i32::from).collect()),
+        // Random bits are all that has 32 of them.
+        ElementType::I32 => {
+            let bits = |at: usize| {
+                if supervised { i32::try_from(at).expect("few cells").wrapping_mul(-1_640_531_535) } else { 0 }
+            };
+            builder.push(view, Column::<i32>::new(spec.name), WIDTH, (0..ROWS * WIDTH).map(bits).collect());
+        }
         ElementType::I16 => builder.push(view, Column::<i16>::new(spec.name), WIDTH, flags.map(i16::from).collect()),
         ElementType::U8 => builder.push(view, Column::<u8>::new(spec.name), WIDTH, flags.collect()),
     }
