@@ -167,6 +167,14 @@ mod tests {
     }
 
     #[test]
+    fn two_segments_need_room() {
+        for (tokens_max, refused) in [(4, true), (5, false)] {
+            let config = PrepareConfig { pack: Pack::Sentences, tokens_max, ..PrepareConfig::default() };
+            assert_eq!(config.problems().iter().any(|problem| problem.contains("two segments")), refused);
+        }
+    }
+
+    #[test]
     fn formats_have_plain_names() {
         let names = [
             ("text", Format::TextFile),
