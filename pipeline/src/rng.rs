@@ -126,6 +126,9 @@ impl RowAddress<'_> {
     }
 }
 
+/// Random words, as a number: rates in units of 2⁻³² compare with words, and a rate of 1 takes all of them.
+const WORDS: f64 = 4_294_967_296.0;
+
 /// A counter-based generator: its words are a function of its address.
 #[derive(Clone, Debug)]
 pub struct Rng {
@@ -160,6 +163,24 @@ impl Rng {
     #[inline]
     pub fn below(&mut self, n: u32) -> u32 {
         digit(self.next_u32(), n).0
+    }
+
+    /// Whether something of probability `rate` happens.
+    #[inline]
+    pub fn chance(&mut self, rate: f64) -> bool {
+        f64::from(self.next_u32()) < rate * WORDS
+    }
+
+    /// A number of `[0, 1)` in steps of 2⁻³².
+    pub fn fraction(&mut self) -> f64 {
+        f64::from(self.next_u32()) / WORDS
+    }
+
+    /// The word of that number, counted from the address on, whatever was drawn before.
+    #[must_use]
+    pub fn word(&self, number: u32) -> u32 {
+        let [a, b, c] = self.row;
+        philox([a, b, c, number / 4], self.key)[number as usize % 4]
     }
 
     /// The next whole blocks' words, for `words.len()` numbers at once: what [`next_u32`](Self::next_u32) would give if

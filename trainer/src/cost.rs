@@ -31,8 +31,7 @@ impl TrainPlan {
     #[must_use]
     pub fn flops_ratio(&self) -> f64 {
         let encoder = &self.encoder;
-        let head = transform(encoder) + decoder(encoder, self.vocab.size);
-        let plain = 3.0 * (body(encoder, self.width) + SCORED * head);
+        let plain = 3.0 * (body(encoder, self.width) + SCORED * head(encoder, self.vocab.size));
         self.flops_per_token() / plain
     }
 
@@ -67,8 +66,8 @@ impl TrainPlan {
         let (reads, scores) = (objective.reads(), objective.scores());
         let shape = reads.passes.first().and_then(|pass| self.shape(&pass.network));
         let cost = |(shape, scores): (EncoderConfig, Scores)| {
-            let transform = if scores.transformed { transform(&shape) } else { 0.0 };
-            3.0 * scores.share * (transform + decoder(&shape, self.vocab.size))
+            let cost = if scores.transformed { head } else { decoder };
+            3.0 * scores.share * cost(&shape, self.vocab.size)
         };
         shape.zip(scores).map_or(0.0, cost)
     }
@@ -81,9 +80,8 @@ impl TrainPlan {
             let shape = network.encoder(&self.encoder)?;
             let learns = passes.contains_key(&Pass::new(name, &generator.fills));
             let extra = generator.sampling_passes(learns);
-            let head = transform(&shape) + decoder(&shape, self.vocab.size);
             // A pass that learns is scored once for its loss, and those scores are sampled from.
-            Some(extra * (body(&shape, self.view_width(&generator.fills)) + SCORED * head))
+            Some(extra * (body(&shape, self.view_width(&generator.fills)) + SCORED * head(&shape, self.vocab.size)))
         };
         self.used_networks().iter().filter_map(|(name, network)| cost(name, network)).sum()
     }
@@ -143,12 +141,12 @@ fn body(shape: &EncoderConfig, width: u32) -> f64 {
     2.0 * layers * (4.0 * d * d + 2.0 * d * f) + 4.0 * layers * d * f64::from(width)
 }
 
-/// From a hidden state to what meets the word table, at one position.
-fn transform(shape: &EncoderConfig) -> f64 {
-    2.0 * f64::from(shape.hidden) * shape.embedding_width() as f64
+/// Scoring all ids at one position, with the dense layer before the word table.
+fn head(shape: &EncoderConfig, vocab_size: u32) -> f64 {
+    2.0 * f64::from(shape.hidden) * shape.embedding_width() as f64 + decoder(shape, vocab_size)
 }
 
-/// Scoring all ids at one position.
+/// The word table's part of it.
 fn decoder(shape: &EncoderConfig, vocab_size: u32) -> f64 {
     2.0 * f64::from(vocab_size) * shape.embedding_width() as f64
 }

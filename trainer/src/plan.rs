@@ -255,9 +255,8 @@ impl TrainPlan {
             if name == MAIN || name == "heads" || name == "encoder" {
                 add(format!("networks.{name}"), format!("`{name}` is taken; give this network another name"));
             }
-            let shape = network.generator().and_then(|generator| generator.encoder(&self.encoder));
-            let Some(shape) = shape else { continue };
-            let generator = network.generator().expect("it has a shape");
+            let Some(generator) = network.generator() else { continue };
+            let Some(shape) = generator.encoder(&self.encoder) else { continue };
             if generator.makes == generator.fills {
                 add(format!("networks.{name}.makes"), format!("`{}` is what it fills; name another", generator.makes));
             }

@@ -117,21 +117,7 @@ impl Trainer {
         }
         for (name, network) in &networks {
             if let Some(folder) = network.generator().and_then(|generator| generator.init.as_ref()) {
-                let refuse = |problem| Err(Error::Checkpoint { path: folder.clone(), problem });
-                let Some(target) = hf::Target::generator(&plan, name) else {
-                    return refuse(format!(
-                        "network `{name}` is uniform and has no weights; drop `networks.{name}.init`"
-                    ));
-                };
-                let mut saved = saved(folder, &target)?;
-                let prefix = format!("{name}.");
-                let own =
-                    || self.parameters.iter().map(|(weight, _)| weight).filter(|weight| weight.starts_with(&prefix));
-                share_back(&mut saved, own());
-                if let Some(missing) = own().find(|weight| !saved.contains_key(*weight)) {
-                    return refuse(format!("it has no `{missing}`, which `networks.{name}.init` must give"));
-                }
-                self.take(folder, &saved, |weight| weight.starts_with(&prefix))?;
+                self.begin_generator(name, folder)?;
             }
         }
         if let Some(folder) = &plan.encoder.word_init {
@@ -140,6 +126,22 @@ impl Trainer {
         }
         teach(&networks, self.parameters());
         Ok(())
+    }
+
+    /// Gives a generator all its weights from a folder that has it.
+    fn begin_generator(&self, name: &str, folder: &Path) -> Result<(), Error> {
+        let refuse = |problem| Err(Error::Checkpoint { path: folder.to_owned(), problem });
+        let Some(target) = hf::Target::generator(self.plan(), name) else {
+            return refuse(format!("network `{name}` is uniform and has no weights; drop `networks.{name}.init`"));
+        };
+        let mut saved = saved(folder, &target)?;
+        let prefix = format!("{name}.");
+        let own = || self.parameters.iter().map(|(weight, _)| weight).filter(|weight| weight.starts_with(&prefix));
+        share_back(&mut saved, own());
+        if let Some(missing) = own().find(|weight| !saved.contains_key(*weight)) {
+            return refuse(format!("it has no `{missing}`, which `networks.{name}.init` must give"));
+        }
+        self.take(folder, &saved, |weight| weight.starts_with(&prefix))
     }
 
     fn main_target(&self) -> hf::Target<'_> {

@@ -11,13 +11,12 @@ use std::time::Instant;
 use schemas::Batch;
 use schemas::columns::{IGNORE, LABELS};
 use schemas::vocab::entropy;
-use tch::{Reduction, Tensor};
 
 use crate::error::Error;
 use crate::forward::Forward;
 use crate::networks::MAIN;
 use crate::objectives::Pass;
-use crate::precision::MASTER;
+use crate::objectives::masked_lm::{self, Prediction};
 use crate::report::{MlmReport, Tally, ValidReport};
 use crate::step::{Trainer, split};
 
@@ -61,8 +60,7 @@ impl Validation {
         let hidden_btd = &forward.encoded(MAIN, VALID_MLM).hidden_btd;
         let hidden_nd = Forward::gather(hidden_btd, &predicted.positions_n);
         let logits_nv = trainer.token_logits(&hidden_nd).expect("a head was found when the validation began");
-        let sum = logits_nv.cross_entropy_loss::<&Tensor>(&predicted.targets_n, None, Reduction::Sum, -100, 0.0);
-        let hits = logits_nv.argmax(-1, false).eq_tensor(&predicted.targets_n).sum(MASTER);
+        let Prediction { sum, hits } = masked_lm::of_logits(&logits_nv, &predicted.targets_n, None);
         self.tally.add("mlm/loss", &sum, predicted.count as f64);
         self.tally.add("mlm/accuracy", &hits, predicted.count as f64);
         for &label in forward.batch().column(VALID_MLM, LABELS)?.values().iter().filter(|&&label| label != IGNORE) {

@@ -142,7 +142,7 @@ fn facts(model: &tokenizers::Tokenizer, json: &Value, bytes: &[u8]) -> Result<Fa
     let special = special_ids(model)?;
     let added = model.get_added_tokens_decoder();
     let mut specials: Vec<u32> = added.iter().filter(|(_, token)| token.special).map(|(&id, _)| id).collect();
-    specials.extend([special.pad, special.cls, special.sep, special.mask].into_iter().chain(special.unk));
+    specials.extend(special.iter());
     specials.sort_unstable();
     specials.dedup();
     let starts = |(id, token): (u32, &String)| specials.binary_search(&id).is_ok() || starts_word(json, token);

@@ -13,13 +13,11 @@
 //!
 //! **Reference.** Meng et al., *COCO-LM*, NeurIPS 2021, section 5.3.
 
-use std::cell::RefCell;
-
 use schemas::columns::{INPUT_IDS, LABELS, REPLACED};
 use schemas::{ColumnSpec, Vocab};
 use serde::{Deserialize, Serialize};
 
-use super::mask::positions::{Budget, Candidates};
+use super::mask::positions::{Budget, Candidates, with_memory};
 use super::mask::promise::{self, Promise};
 use super::mask::{Base, Count, RandomWords, Unit, WordBudget, label};
 use super::{ORIGINAL, Source, View, ViewName};
@@ -75,7 +73,7 @@ impl View for Corrupt {
 
     fn render(&self, source: Source<'_>, vocab: &Vocab, at: &RowAddress<'_>, row: &mut RowMut<'_>) {
         let tokens = source.row().tokens;
-        POSITIONS.with_borrow_mut(|positions| {
+        with_memory(|positions| {
             self.candidates().find(&row.input_ids[..tokens], vocab, positions);
             let count = self.budget().take(tokens, positions, at);
             label(&positions[..count], row);
@@ -100,11 +98,6 @@ impl View for Corrupt {
         };
         promise::audit(random, seen, tally);
     }
-}
-
-thread_local! {
-    /// One row's worth of working memory, kept by each thread.
-    static POSITIONS: RefCell<Vec<u16>> = RefCell::default();
 }
 
 impl Corrupt {

@@ -39,8 +39,6 @@
 //! Disjoint masks: Zheng et al., *Fully-Explored Masked Language Model*, 2020. Random words by frequency: Joshi et al.,
 //! *SpanBERT*, TACL 2020. `replace = [85, 0, 15]` is ELECTRA's, `[100, 0, 0]` COCO-LM's.
 
-use std::cell::RefCell;
-
 use schemas::columns::{DRAWS, IGNORE, INPUT_IDS, LABELS};
 use schemas::{ColumnSpec, Vocab};
 use serde::{Deserialize, Serialize};
@@ -165,7 +163,7 @@ impl View for Mask {
     }
 
     fn render(&self, source: Source<'_>, vocab: &Vocab, at: &RowAddress<'_>, row: &mut RowMut<'_>) {
-        POSITIONS.with_borrow_mut(|positions| {
+        positions::with_memory(|positions| {
             let ids = &row.input_ids[..source.row().tokens];
             self.candidates().find(ids, vocab, positions);
             let count = self.choose(ids, vocab, at, positions);
@@ -200,11 +198,6 @@ impl Mask {
     }
 }
 
-thread_local! {
-    /// One row's worth of working memory, kept by each thread.
-    static POSITIONS: RefCell<Vec<u16>> = RefCell::default();
-}
-
 impl Mask {
     fn candidates(&self) -> Candidates {
         Candidates { specials: self.specials, cls: self.cls }
@@ -221,8 +214,8 @@ impl Mask {
         let part = |size, of| if self.disjoint { explored::part(size, of, at) } else { 0..size };
         let (budget, tokens) = (self.budget(), ids.len());
         if self.unit == Unit::Subword {
-            if self.count == Count::Bernoulli && !self.disjoint {
-                return budget.take_each(positions, at);
+            if !self.disjoint {
+                return budget.take(tokens, positions, at);
             }
             let chosen = part(budget.size(tokens, positions.len(), shared), positions.len());
             shuffle(positions, chosen.end, &mut shared.rng("positions"));
@@ -255,10 +248,9 @@ pub(super) fn label(chosen: &[u16], row: &mut RowMut<'_>) {
 /// Gives each chosen position the word of its own number, where somebody reads draws.
 fn write_draws(chosen: &[u16], row: &mut RowMut<'_>, at: &RowAddress<'_>) {
     let Some(draws) = row.cells.get(DRAWS) else { return };
-    let mut words = vec![0; draws.len()];
-    at.rng("draws").fill(&mut words);
+    let rng = at.rng("draws");
     draws.fill(0);
     for &position in chosen {
-        draws[usize::from(position)] = words[usize::from(position)].cast_signed();
+        draws[usize::from(position)] = rng.word(position.into()).cast_signed();
     }
 }

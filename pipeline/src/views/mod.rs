@@ -122,5 +122,11 @@ impl<'a> Source<'a> {
 
 mod spans;
 
+/// What is wrong with shares, by key.
+fn share_problems(rates: &[(&'static str, f64)]) -> Vec<(&'static str, String)> {
+    let wrong = rates.iter().filter(|(_, rate)| !(0.0..=1.0).contains(rate));
+    wrong.map(|(key, rate)| (*key, format!("{rate} is not a share; give a number from 0 to 1"))).collect()
+}
+
 #[cfg(test)]
 mod contract;

@@ -35,8 +35,8 @@ use schemas::columns::{INPUT_IDS, IS_RANDOM, TOKEN_TYPES};
 use schemas::{ColumnSpec, Sample, Vocab};
 use serde::{Deserialize, Serialize};
 
-use super::spans::{Sentences, Span, below, chance, rate_problems, write};
-use super::{Source, View, ViewName};
+use super::spans::{Sentences, Span, below, write};
+use super::{Source, View, ViewName, share_problems};
 use crate::rng::{Rng, RowAddress};
 use crate::row::RowMut;
 
@@ -74,7 +74,7 @@ impl View for Pair {
     }
 
     fn problems(&self) -> Vec<(&'static str, String)> {
-        rate_problems(&[("short_rate", self.short_rate), ("random_rate", self.random_rate)])
+        share_problems(&[("short_rate", self.short_rate), ("random_rate", self.random_rate)])
     }
 
     fn render(&self, source: Source<'_>, vocab: &Vocab, at: &RowAddress<'_>, row: &mut RowMut<'_>) {
@@ -103,12 +103,12 @@ impl Pair {
         max: usize,
         rng: &mut Rng,
     ) -> (Range<usize>, Range<usize>, Option<&'a Sample<'a>>) {
-        let target = if chance(rng, self.short_rate) { 2 + below(rng, max - 1) } else { max };
+        let target = if rng.chance(self.short_rate) { 2 + below(rng, max - 1) } else { max };
         let sentences = Sentences::of(sample);
         let chunk = sentences.until(0, target);
         let border = if chunk == 1 { 1 } else { 1 + below(rng, chunk - 1) };
         let a = 0..sentences.bound(border);
-        let is_random = chance(rng, self.random_rate) || chunk == 1;
+        let is_random = rng.chance(self.random_rate) || chunk == 1;
         if let Some(partner) = partner.filter(|_| is_random) {
             let others = Sentences::of(partner);
             let first = below(rng, others.count());

@@ -23,8 +23,8 @@ use schemas::columns::{INPUT_IDS, TOKEN_TYPES};
 use schemas::{ColumnSpec, Sample, Vocab};
 use serde::{Deserialize, Serialize};
 
-use super::spans::{Sentences, Span, below, chance, length, rate_problems, write};
-use super::{Source, View, ViewName};
+use super::spans::{Sentences, Span, below, length, write};
+use super::{Source, View, ViewName, share_problems};
 use crate::rng::{Rng, RowAddress};
 use crate::row::RowMut;
 
@@ -58,7 +58,7 @@ impl View for Segments {
     }
 
     fn problems(&self) -> Vec<(&'static str, String)> {
-        rate_problems(&[("short_rate", self.short_rate), ("single_rate", self.single_rate)])
+        share_problems(&[("short_rate", self.short_rate), ("single_rate", self.single_rate)])
     }
 
     fn render(&self, source: Source<'_>, vocab: &Vocab, at: &RowAddress<'_>, row: &mut RowMut<'_>) {
@@ -73,9 +73,9 @@ impl View for Segments {
 impl Segments {
     /// The sentences of A and of B.
     fn deal<'a>(&self, sample: &Sample<'a>, width: usize, rng: &mut Rng) -> [Vec<Span<'a>>; 2] {
-        let short = chance(rng, self.short_rate);
+        let short = rng.chance(self.short_rate);
         let target = if short { 5 + below(rng, width - 4) } else { width };
-        let single = chance(rng, self.single_rate);
+        let single = rng.chance(self.single_rate);
         let target_a = if single { usize::MAX } else { (target - 3) / 2 };
         let sentences = Sentences::of(sample);
         let [mut a, mut b] = [Vec::new(), Vec::new()];
@@ -83,7 +83,7 @@ impl Segments {
         for index in 0..sentences.until(0, target) {
             let span = Span::new(sample, sentences.bound(index)..sentences.bound(index + 1), 0);
             let fits = length_a + span.len() < target_a;
-            if length_a == 0 || fits || (b.is_empty() && length_a < target_a && chance(rng, 0.5)) {
+            if length_a == 0 || fits || (b.is_empty() && length_a < target_a && rng.chance(0.5)) {
                 length_a += span.len();
                 a.push(span);
             } else {

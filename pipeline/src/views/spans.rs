@@ -108,19 +108,7 @@ impl<'a> Sentences<'a> {
     }
 }
 
-/// Whether something of probability `rate` happens.
-pub(super) fn chance(rng: &mut Rng, rate: f64) -> bool {
-    // In units of 2^-32, so that a rate of 1 takes every word.
-    f64::from(rng.next_u32()) < rate * 4_294_967_296.0
-}
-
 /// A number of `0..count`.
 pub(super) fn below(rng: &mut Rng, count: usize) -> usize {
     rng.below(u32::try_from(count).expect("a row has fewer than 2^32 tokens")) as usize
-}
-
-/// What is wrong with shares, by key.
-pub(super) fn rate_problems(rates: &[(&'static str, f64)]) -> Vec<(&'static str, String)> {
-    let wrong = rates.iter().filter(|(_, rate)| !(0.0..=1.0).contains(rate));
-    wrong.map(|(key, rate)| (*key, format!("{rate} is not a share; give a number from 0 to 1"))).collect()
 }

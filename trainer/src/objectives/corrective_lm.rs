@@ -299,9 +299,10 @@ impl Loss for Correcting {
             Scope::All => valid_positions(forward.batch(), &self.host_view, forward.networks().device()),
         };
         let at = |ids_bt: &Tensor| ids_bt.reshape([-1]).index_select(0, &positions_n);
-        let (fed_n, targets_n) = (at(&view.ids_bt), at(&view.originals_bt()));
+        let originals_bt = view.originals_bt();
+        let (fed_n, targets_n) = (at(&view.ids_bt), at(&originals_bt));
         let predicted = Predicted { positions_n: &positions_n, fed_n: &fed_n, targets_n: &targets_n };
-        let (head, replaced_bt) = (self.head(forward.networks().precision()), view.replaced_bt());
+        let (head, replaced_bt) = (self.head(forward.networks().precision()), view.ids_bt.ne_tensor(&originals_bt));
         let (form, stop_grad) = (config.lm_form, config.stop_grad);
         let found = loss(hidden_btd, &head, &replaced_bt, view.valid_bt.as_ref(), predicted, form, stop_grad);
         let mut metrics = found.copy.metrics(self.valid(forward.batch()));

@@ -71,6 +71,27 @@ pub enum Weigh {
     Rows,
 }
 
+impl Weigh {
+    /// What the sum over the predicted tokens of a view is divided by.
+    pub(super) fn count(self, batch: &Batch, view: &str) -> f64 {
+        let count = match self {
+            Self::Tokens => predicted_count(batch, view),
+            Self::Rows => predicted_per_row(batch, view).map(|rows| rows.len()),
+        };
+        count.expect("the plan checked columns") as f64
+    }
+
+    /// What the loss of each predicted token is multiplied by, `[n]`, float32; `None` for 1.
+    pub(super) fn weights(self, batch: &Batch, view: &str, device: Device) -> Option<Tensor> {
+        (self == Self::Rows).then(|| {
+            let counts = predicted_per_row(batch, view).expect("the plan checked columns");
+            let each = |count: usize| std::iter::repeat_n(1.0 / count as f64, count);
+            let weights: Vec<f64> = counts.into_iter().flat_map(each).collect();
+            Tensor::from_slice(&weights).to_kind(MASTER).to_device(device)
+        })
+    }
+}
+
 /// The prediction head: a transform, then the tied word table.
 #[derive(Clone, Copy, Debug)]
 pub struct Head<'a> {
@@ -183,21 +204,15 @@ impl Predicting {
 
 impl Loss for Predicting {
     fn terms(&self, batch: &Batch) -> Vec<Term> {
-        let count = match self.config.weigh {
-            Weigh::Tokens => predicted_count(batch, &self.host_view),
-            Weigh::Rows => predicted_per_row(batch, &self.host_view).map(|rows| rows.len()),
-        };
-        vec![Term { name: "", weight: 1.0, count: count.expect("the plan checked columns") as f64 }]
+        vec![Term { name: "", weight: 1.0, count: self.config.weigh.count(batch, &self.host_view) }]
     }
 
     fn compute(&self, forward: &Forward<'_>) -> Computed {
         let predicted = forward.predicted(&self.config.view);
         let hidden_btd = &forward.encoded(&self.config.network, &self.config.view).hidden_btd;
         let head = self.head(forward.networks());
-        let weights_n = match self.config.weigh {
-            Weigh::Tokens => None,
-            Weigh::Rows => Some(row_weights(forward.batch(), &self.host_view, forward.networks().device())),
-        };
+        let device = forward.networks().device();
+        let weights_n = self.config.weigh.weights(forward.batch(), &self.host_view, device);
         let Prediction { sum, hits } = match forward.scores(&self.config.network, &self.config.view) {
             Some(logits_nv) => of_logits(logits_nv, &predicted.targets_n, weights_n.as_ref()),
             None => loss(hidden_btd, &head, &predicted.positions_n, &predicted.targets_n, weights_n.as_ref()),
@@ -208,12 +223,4 @@ impl Loss for Predicting {
     fn logits(&self, hidden_nd: &Tensor, networks: &Networks) -> Option<Tensor> {
         self.own.as_ref().map(|head| head.logits(hidden_nd, networks.precision()))
     }
-}
-
-/// One over the number of predicted tokens of its row, for each predicted token, `[n]`, float32.
-pub(super) fn row_weights(batch: &Batch, view: &str, device: Device) -> Tensor {
-    let counts = predicted_per_row(batch, view).expect("the plan checked columns");
-    let each = |count: usize| std::iter::repeat_n(1.0 / count as f64, count);
-    let weights: Vec<f64> = counts.into_iter().flat_map(each).collect();
-    Tensor::from_slice(&weights).to_kind(MASTER).to_device(device)
 }

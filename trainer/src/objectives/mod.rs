@@ -117,6 +117,12 @@ pub trait Objective: Send + Sync {
     fn build(&self, name: &str, head: &mut Path<'_>, networks: &Networks) -> Box<dyn Loss>;
 }
 
+/// What is wrong with a contrast's temperature; `usual` says what it is otherwise.
+fn temperature_problem(temperature: f64, usual: &str) -> Option<String> {
+    let divides = temperature > 0.0 && temperature.is_finite();
+    (!divides).then(|| format!("`temperature` is {temperature}: it divides, so it must be above 0; {usual}"))
+}
+
 /// The share of positions that a mask is taken to choose where operations are counted.
 pub const SCORED: f64 = 0.15;
 

@@ -33,7 +33,7 @@ use serde::{Deserialize, Serialize};
 use tch::{Kind, Tensor};
 
 use super::weights::TransformWeights;
-use super::{Computed, Loss, Metric, Objective, Pass, Reads, Term};
+use super::{Computed, Loss, Metric, Objective, Pass, Reads, Term, temperature_problem};
 use crate::analysis;
 use crate::forward::Forward;
 use crate::networks::{MAIN, Networks};
@@ -142,12 +142,7 @@ impl Objective for SequenceContrastive {
     }
 
     fn problems(&self) -> Vec<String> {
-        let mut problems = Vec::new();
-        if !(self.temperature > 0.0 && self.temperature.is_finite()) {
-            let message =
-                format!("`temperature` is {}: it divides, so it must be above 0; usually 1", self.temperature);
-            problems.push(message);
-        }
+        let mut problems = Vec::from_iter(temperature_problem(self.temperature, "usually 1"));
         if self.view == self.positive {
             problems.push(format!("`view` and `positive` are both `{}`: a row agrees with itself", self.view));
         }

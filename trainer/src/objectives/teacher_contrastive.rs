@@ -32,13 +32,12 @@ use schemas::columns::LABELS;
 use serde::{Deserialize, Serialize};
 use tch::{Kind, Tensor};
 
-use super::masked_lm::row_weights;
-use super::{Computed, Loss, Metric, Objective, Pass, Reads, Term};
+use super::masked_lm::Weigh;
+use super::{Computed, Loss, Metric, Objective, Pass, Reads, Term, temperature_problem};
 use crate::analysis;
 use crate::forward::Forward;
 use crate::networks::{AnyNetwork, MAIN, Networks};
 use crate::parameters::Path;
-use crate::upload::{predicted_count, predicted_per_row};
 
 /// Whether teacher vectors at padding are among the keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,6 +59,16 @@ pub enum Averaged {
     Tokens,
     /// Each sequence that has any by itself, then the sequences.
     Sequences,
+}
+
+impl Averaged {
+    /// The same in the words of masked language modelling.
+    fn weigh(self) -> Weigh {
+        match self {
+            Self::Tokens => Weigh::Tokens,
+            Self::Sequences => Weigh::Rows,
+        }
+    }
 }
 
 /// The positions that learn.
@@ -148,9 +157,7 @@ impl Objective for TeacherContrastive {
     }
 
     fn problems(&self) -> Vec<String> {
-        let bad = !(self.temperature > 0.0 && self.temperature.is_finite());
-        let message = format!("`temperature` is {}: it divides, so it must be above 0; usually 0.01", self.temperature);
-        bad.then_some(message).into_iter().collect()
+        temperature_problem(self.temperature, "usually 0.01").into_iter().collect()
     }
 
     fn aligned(&self) -> Option<[String; 2]> {
@@ -178,11 +185,7 @@ struct Aligning {
 
 impl Loss for Aligning {
     fn terms(&self, batch: &Batch) -> Vec<Term> {
-        let count = match self.config.reduction {
-            Averaged::Tokens => predicted_count(batch, &self.host_view),
-            Averaged::Sequences => predicted_per_row(batch, &self.host_view).map(|rows| rows.len()),
-        };
-        vec![Term { name: "", weight: 1.0, count: count.expect("the plan checked columns") as f64 }]
+        vec![Term { name: "", weight: 1.0, count: self.config.reduction.weigh().count(batch, &self.host_view) }]
     }
 
     fn compute(&self, forward: &Forward<'_>) -> Computed {
@@ -190,10 +193,8 @@ impl Loss for Aligning {
         let student_btd = &forward.encoded(MAIN, &config.view).hidden_btd;
         let teacher_btd = &forward.encoded(&config.teacher, &config.clean).hidden_btd;
         let predicted = forward.predicted(&config.view);
-        let weights_n = match config.reduction {
-            Averaged::Tokens => None,
-            Averaged::Sequences => Some(row_weights(forward.batch(), &self.host_view, forward.networks().device())),
-        };
+        let device = forward.networks().device();
+        let weights_n = config.reduction.weigh().weights(forward.batch(), &self.host_view, device);
         let selected = Selected { positions_n: &predicted.positions_n, weights_n: weights_n.as_ref() };
         let valid_bt = forward.view(&config.view).valid_bt.as_ref();
         let keys_bt = valid_bt.filter(|_| config.pad_keys == PadKeys::Exclude);

@@ -44,7 +44,7 @@ use serde::{Deserialize, Serialize};
 use tch::{Kind, Tensor};
 
 use self::pairs::Anchored;
-use super::{Computed, Loss, Metric, Objective, Pass, Reads, Term};
+use super::{Computed, Loss, Metric, Objective, Pass, Reads, Term, temperature_problem};
 use crate::analysis::unit;
 use crate::forward::Forward;
 use crate::networks::{MAIN, Networks};
@@ -259,12 +259,7 @@ impl Objective for TokenContrastive {
         if self.negatives == 0 {
             problems.push("`negatives` is 0: nothing would be learnt; the paper uses 50".to_owned());
         }
-        if !(self.temperature > 0.0 && self.temperature.is_finite()) {
-            problems.push(format!(
-                "`temperature` is {}: it divides, so it must be above 0; the paper uses 0.07",
-                self.temperature
-            ));
-        }
+        problems.extend(temperature_problem(self.temperature, "the paper uses 0.07"));
         if self.neg_cols == NegativeColumns::Matched && self.offset_max == 0 {
             problems.push("`offset_max` is 0: write the window's, 2 by default".to_owned());
         }

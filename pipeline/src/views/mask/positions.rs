@@ -1,11 +1,13 @@
 //! Which tokens may be chosen, how many are, and choosing one by one.
 
+use std::cell::RefCell;
 use std::ops::Range;
 
 use schemas::Vocab;
 use serde::{Deserialize, Serialize};
 
 use crate::rng::{Rng, RowAddress};
+use crate::views::share_problems;
 
 /// How the number of chosen tokens comes about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,6 +31,16 @@ pub enum Base {
     Maskable,
     /// All tokens of the row, specials included, padding not.
     All,
+}
+
+thread_local! {
+    /// One row's worth of working memory, kept by each thread.
+    static POSITIONS: RefCell<Vec<u16>> = RefCell::default();
+}
+
+/// Lends the thread's working memory: what the row before left in it is overwritten.
+pub(crate) fn with_memory<R>(work: impl FnOnce(&mut Vec<u16>) -> R) -> R {
+    POSITIONS.with_borrow_mut(work)
 }
 
 /// Which tokens may be chosen.
@@ -73,13 +85,9 @@ pub(crate) struct Budget {
     pub(crate) base: Base,
 }
 
-/// 2^32: rates in units of 2^-32 compare with random words, and a rate of 1 takes all of them.
-const WORDS: f64 = 4_294_967_296.0;
-
 impl Budget {
     pub(crate) fn problems(self) -> Vec<(&'static str, String)> {
-        let message = || format!("{} is not a share; give a number from 0 to 1", self.rate);
-        if (0.0..=1.0).contains(&self.rate) { Vec::new() } else { vec![("rate", message())] }
+        share_problems(&[("rate", self.rate)])
     }
 
     /// Brings the chosen of `positions`, of a row of `tokens`, to the front; says how many they are.
@@ -97,10 +105,10 @@ impl Budget {
         let base = self.base(tokens, candidates);
         let wanted = match self.count {
             Count::Exact => share(self.rate, base, HALF).max(1),
-            Count::StochasticRound => share(self.rate, base, f64::from(at.rng("count").next_u32()) / WORDS),
+            Count::StochasticRound => share(self.rate, base, at.rng("count").fraction()),
             Count::Bernoulli => {
                 let mut rng = at.rng("count");
-                (0..candidates).filter(|_| f64::from(rng.next_u32()) < self.rate * WORDS).count()
+                (0..candidates).filter(|_| rng.chance(self.rate)).count()
             }
         };
         wanted.min(candidates)
@@ -117,11 +125,10 @@ impl Budget {
     /// Each of `positions` by itself, whatever `count` says.
     pub(crate) fn take_each(self, positions: &mut [u16], at: &RowAddress<'_>) -> usize {
         let mut rng = at.rng("positions");
-        let bound = self.rate * WORDS;
         let mut count = 0;
         for index in 0..positions.len() {
             positions[count] = positions[index];
-            count += usize::from(f64::from(rng.next_u32()) < bound);
+            count += usize::from(rng.chance(self.rate));
         }
         count
     }

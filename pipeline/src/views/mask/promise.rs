@@ -136,8 +136,8 @@ impl Look<'_> {
         self.tally.count(what, Law { found, expected, variance, of: of as f64, largest: variance.sqrt().max(1.0) });
     }
 
-    /// No two copies predict the same token where there are enough `units` for all. Copies of a frame that draws, such
-    /// as a crop, are different rows, of which nothing is promised.
+    /// No two copies predict the same token where there are enough `units` for all. Copies that
+    /// an edit in between has made different rows are promised nothing.
     fn disjoint(&mut self, row: usize, labels: &[i32], units: usize) {
         let Memory { original, before, chosen, claimed, .. } = &mut self.memory;
         if !(self.seen.is_next_copy(row) && original == before) {

@@ -43,10 +43,7 @@ impl Anchored {
         let positives = batch.column(&config.positives, POSITIVES)?;
         let labels = batch.find(&config.view, LABELS)?;
         let rows = Rows::of(batch, &config.view)?;
-        let is_special = |id: i32| {
-            let named = [special.pad, special.cls, special.sep, special.mask].into_iter().chain(special.unk);
-            named.into_iter().any(|special| id.cast_unsigned() == special)
-        };
+        let is_special = |id: i32| special.iter().any(|special| id.cast_unsigned() == special);
         let chosen = |at: usize| {
             let label = labels.as_ref().map_or(IGNORE, |labels| labels.values()[at]);
             let original = if label == IGNORE { ids.values()[at] } else { label };
