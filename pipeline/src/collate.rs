@@ -1,5 +1,6 @@
 //! Rows into columns: allocates what is read and lends each row to each view.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use schemas::columns::{ATTENTION_MASK, DOCUMENT, INPUT_IDS, IS_RANDOM, ORIGIN, TOKEN_TYPES};
@@ -38,6 +39,14 @@ impl PlannedView {
 
 /// The columns that an edit has from its frame, where the frame makes them and somebody reads them.
 pub const INHERITED: [ColumnSpec; 4] = [ORIGIN.spec(), DOCUMENT.spec(), TOKEN_TYPES.spec(), IS_RANDOM.spec()];
+
+/// The columns that a view has: those of every frame, what its own frame adds, and its own.
+#[must_use]
+pub fn columns(view: &AnyView, frame: &AnyView) -> BTreeSet<ColumnSpec> {
+    let framed = frame.columns().iter().filter(|spec| INHERITED.contains(spec));
+    let every = [INPUT_IDS.spec(), ATTENTION_MASK.spec(), ORIGIN.spec(), DOCUMENT.spec()];
+    every.into_iter().chain(framed.copied()).chain(view.columns().iter().copied()).collect()
+}
 
 /// One row to be rendered.
 #[derive(Clone, Copy, Debug)]

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use pipeline::collate;
 use pipeline::views::{AnyView, ORIGINAL};
 use schemas::ColumnSpec;
-use schemas::columns::{ATTENTION_MASK, DOCUMENT, INPUT_IDS, IS_RANDOM, ORIGIN, TOKEN_TYPES};
 use trainer::networks::{AnyNetwork, MAIN};
 use trainer::objectives::AnyObjective;
 use trainer::plan::columns_read;
@@ -15,14 +15,10 @@ use crate::config::{Parsed, Problem, did_you_mean};
 /// Whether the view of that name makes a column: one of its own, one that comes with every frame, or one that its frame
 /// makes and that edits keep.
 pub(super) fn makes(views: &BTreeMap<String, AnyView>, name: &str, column: ColumnSpec) -> bool {
-    let of_frames = [INPUT_IDS.spec(), ATTENTION_MASK.spec(), ORIGIN.spec(), DOCUMENT.spec()];
     let Some(view) = view(views, name) else { return false };
-    let inherited = [TOKEN_TYPES.spec(), IS_RANDOM.spec()];
-    let frame_makes = || {
-        let frame = frame(views, name).and_then(|frame| self::view(views, &frame));
-        frame.is_some_and(|frame| frame.columns().contains(&column))
-    };
-    of_frames.contains(&column) || view.columns().contains(&column) || inherited.contains(&column) && frame_makes()
+    // A chain without an end is another problem; what the view makes itself is still known.
+    let frame = frame(views, name).and_then(|frame| self::view(views, &frame));
+    collate::columns(&view, frame.as_ref().unwrap_or(&view)).contains(&column)
 }
 
 /// The name of the frame that a view starts from; `None` where the chain ends nowhere or in a circle, another problem.

@@ -5,14 +5,14 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use schemas::columns::{ATTENTION_MASK, DOCUMENT, INPUT_IDS, ORIGIN};
+use schemas::columns::INPUT_IDS;
 use schemas::manifest::Pack;
 use schemas::sample::id_type;
 use schemas::{ColumnSpec, Manifest, Split, Vocab};
 
 use super::{DataConfig, LoadPlan, VALIDATION_SEED};
 use crate::actor::LaneOptions;
-use crate::collate::{INHERITED, PlannedView};
+use crate::collate::{self, PlannedView};
 use crate::sampler::{Order, Sampler, SamplerOptions};
 use crate::shard::reader::Promise;
 use crate::views::{AnyView, ORIGINAL, ViewName};
@@ -253,11 +253,8 @@ fn place_view(name: ViewName, view: AnyView, of: Option<usize>, earlier: &[Plann
     }
 }
 
-/// The columns that a view has: those of every frame, what its own frame adds, and its own.
 fn columns_of(views: &[PlannedView], view: &PlannedView) -> BTreeSet<ColumnSpec> {
-    let framed = views[view.frame].view.columns().iter().filter(|spec| INHERITED.contains(spec));
-    let every = [INPUT_IDS.spec(), ATTENTION_MASK.spec(), ORIGIN.spec(), DOCUMENT.spec()];
-    every.into_iter().chain(framed.copied()).chain(view.view.columns().iter().copied()).collect()
+    collate::columns(&view.view, &views[view.frame].view)
 }
 
 fn assign_columns(views: &mut [PlannedView], wanted: &BTreeSet<(ViewName, ColumnSpec)>, problems: &mut Vec<Problem>) {

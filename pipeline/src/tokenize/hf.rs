@@ -71,6 +71,14 @@ impl HfTokenizer {
         Ok(())
     }
 
+    /// Lends a memory that nobody else has at the moment.
+    fn with_memory<R>(&self, work: impl FnOnce(&mut Memory) -> R) -> R {
+        let mut memory = self.memories().pop().unwrap_or_default();
+        let outcome = work(&mut memory);
+        self.memories().push(memory);
+        outcome
+    }
+
     /// As [`encode_chunks`](Self::encode_chunks), but run by run. A start lies between two chunks, as good as always:
     /// only a chunk that has one inside is asked where each of its tokens begins.
     fn encode_chunks_in_runs(
@@ -117,17 +125,11 @@ impl Tokenizer for HfTokenizer {
     }
 
     fn encode(&self, text: &str, pieces: &mut dyn FnMut(&[u32]) -> Result<()>) -> Result<()> {
-        let mut memory = self.memories().pop().unwrap_or_default();
-        let outcome = self.encode_chunks(text, &mut memory, pieces);
-        self.memories().push(memory);
-        outcome
+        self.with_memory(|memory| self.encode_chunks(text, memory, pieces))
     }
 
     fn encode_runs(&self, text: &str, starts: &[usize], runs: &mut dyn FnMut(&[u32]) -> Result<()>) -> Result<()> {
-        let mut memory = self.memories().pop().unwrap_or_default();
-        let outcome = self.encode_chunks_in_runs(text, starts, &mut memory, runs);
-        self.memories().push(memory);
-        outcome
+        self.with_memory(|memory| self.encode_chunks_in_runs(text, starts, memory, runs))
     }
 }
 

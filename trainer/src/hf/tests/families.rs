@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use schemas::Batch;
 use schemas::atomic::Folder;
 use schemas::columns::IGNORE;
 use tch::{Kind, Tensor};
@@ -62,19 +63,30 @@ fn gap(found: &Tensor, expected: &BTreeMap<String, Tensor>, name: &str) -> f64 {
     largest(&(tokens(found) - tokens(&expected[name])))
 }
 
+/// Hidden states, scores, loss and all gradients are those that `transformers` computed.
+fn assert_equal_models(
+    trainer: &Trainer,
+    expected: &BTreeMap<String, Tensor>,
+    (batch, view): (&Batch, &str),
+    logits: impl Fn(&Trainer, &Forward<'_>) -> Tensor,
+    architecture: Architecture,
+) {
+    let forward = forward(trainer, batch);
+    assert!(gap(&forward.encoded("main", view).hidden_btd, expected, "hidden") <= 1e-5);
+    assert!(gap(&logits(trainer, &forward), expected, "logits") <= 1e-5);
+    let loss = loss(trainer, batch, &forward);
+    assert!(largest(&(&loss - &expected["loss"])) <= 1e-5);
+    loss.backward();
+    let gradients = collect(trainer, architecture, Tensor::grad);
+    check_all(&gradients, expected, "gradient.", gradient_tolerance);
+}
+
 #[test]
 fn a_roberta_begins_two_rows_later() {
     let _generator = testing::generator();
     let (trainer, expected) = (begun(&roberta(), "hf_roberta"), expected("hf_roberta"));
     let batch = batch(&expected, VIEW);
-    let forward = forward(&trainer, &batch);
-    assert!(gap(&forward.encoded("main", VIEW).hidden_btd, &expected, "hidden") <= 1e-5);
-    assert!(gap(&logits(&trainer, &forward), &expected, "logits") <= 1e-5);
-    let loss = loss(&trainer, &batch, &forward);
-    assert!(largest(&(&loss - &expected["loss"])) <= 1e-5);
-    loss.backward();
-    let gradients = collect(&trainer, Architecture::Roberta, Tensor::grad);
-    check_all(&gradients, &expected, "gradient.", gradient_tolerance);
+    assert_equal_models(&trainer, &expected, (&batch, VIEW), logits, Architecture::Roberta);
 
     let token_types = trainer.parameters().get("encoder.embeddings.token_type.weight").expect("there");
     assert!(largest(&token_types.get(0)) > 0.0 && largest(&token_types.get(1)) < f64::MIN_POSITIVE);
@@ -107,14 +119,7 @@ fn an_electra_detects_what_transformers_detect() {
     let _generator = testing::generator();
     let (trainer, expected) = (begun(&discriminator(), "hf_electra"), expected("hf_electra"));
     let batch = batch(&detection_inputs(), DETECTED);
-    let forward = forward(&trainer, &batch);
-    assert!(gap(&forward.encoded("main", DETECTED).hidden_btd, &expected, "hidden") <= 1e-5);
-    assert!(gap(&detection_logits(&trainer, &forward), &expected, "logits") <= 1e-5);
-    let loss = loss(&trainer, &batch, &forward);
-    assert!(largest(&(&loss - &expected["loss"])) <= 1e-5);
-    loss.backward();
-    let gradients = collect(&trainer, Architecture::Electra, Tensor::grad);
-    check_all(&gradients, &expected, "gradient.", gradient_tolerance);
+    assert_equal_models(&trainer, &expected, (&batch, DETECTED), detection_logits, Architecture::Electra);
 }
 
 #[test]
@@ -122,14 +127,7 @@ fn an_electra_generator_predicts_what_transformers_predict() {
     let _generator = testing::generator();
     let (trainer, expected) = (begun(&electra(12, 20), "hf_electra_generator"), expected("hf_electra_generator"));
     let batch = batch(&expected, VIEW);
-    let forward = forward(&trainer, &batch);
-    assert!(gap(&forward.encoded("main", VIEW).hidden_btd, &expected, "hidden") <= 1e-5);
-    assert!(gap(&logits(&trainer, &forward), &expected, "logits") <= 1e-5);
-    let loss = loss(&trainer, &batch, &forward);
-    assert!(largest(&(&loss - &expected["loss"])) <= 1e-5);
-    loss.backward();
-    let gradients = collect(&trainer, Architecture::Electra, Tensor::grad);
-    check_all(&gradients, &expected, "gradient.", gradient_tolerance);
+    assert_equal_models(&trainer, &expected, (&batch, VIEW), logits, Architecture::Electra);
 }
 
 #[test]
