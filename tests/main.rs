@@ -1,6 +1,8 @@
 //! End to end: the program as a user runs it. One binary, since each one that trains links libtorch.
 
 mod faults;
+#[cfg(feature = "train")]
+mod golden;
 mod plan;
 mod prepare;
 #[cfg(feature = "train")]

@@ -1,0 +1,64 @@
+//! What a rearrangement of the pipeline must not change: the prepared bytes, the batches, and what a model makes of them.
+//!
+//! `UPDATE_GOLDEN=1` writes `tests/golden/pipeline.json` anew; a commit that does so says what it changed by design.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::support::{Home, folder_hash};
+
+/// Of the larger of the two numbers: what other vector instructions may change in twenty steps.
+const TOLERANCE: f64 = 1e-4;
+
+/// `configs/tiny.toml` on the corpus of `support`, one thread.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Golden {
+    /// Over names and bytes of all files of the prepared folder.
+    folder: String,
+    /// The running hash after each of twenty steps.
+    batches: Vec<String>,
+    losses: Vec<f64>,
+    norms: Vec<f64>,
+}
+
+fn run() -> Golden {
+    let home = Home::prepared(120);
+    let folder = folder_hash(&home.join("data"));
+    let set = |pair: &'static str| ["--set", pair];
+    let mut args = vec!["train"];
+    for pair in ["run.folder=run", "train.steps=20", "report.every_steps=1", "data.lanes=1", "validation.every_steps=0"]
+    {
+        args.extend(set(pair));
+    }
+    home.run_ok(&args);
+    let log = std::fs::read_to_string(home.join("run/log.jsonl")).expect("a log");
+    let reports: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let reports: Vec<&Value> = reports.iter().filter(|report| report["kind"] == "train").collect();
+    let number = |key: &str| reports.iter().map(|report| report[key].as_f64().expect("a number")).collect();
+    let batches = reports.iter().map(|report| report["batch_hash"].as_str().expect("a hash").to_owned()).collect();
+    Golden { folder, batches, losses: number("loss"), norms: number("grad_norm") }
+}
+
+#[test]
+fn a_prepared_folder_its_batches_and_their_losses_are_what_they_were() {
+    let found = run();
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        let mut json = serde_json::to_vec_pretty(&found).expect("finite numbers");
+        json.push(b'\n');
+        let folder = schemas::atomic::Folder::create(path).expect("there");
+        folder.write("pipeline.json", &json).expect("written");
+        return;
+    }
+    let bytes = std::fs::read(path.join("pipeline.json")).expect("a golden file");
+    let expected: Golden = serde_json::from_slice(&bytes).expect("as written");
+    assert_eq!(found.folder, expected.folder, "the prepared folder");
+    assert_eq!(found.batches, expected.batches, "the batches");
+    for (what, found, expected) in [("loss", found.losses, expected.losses), ("norm", found.norms, expected.norms)] {
+        assert_eq!(found.len(), expected.len(), "steps");
+        for (step, (found, expected)) in found.iter().zip(&expected).enumerate() {
+            let bound = TOLERANCE * found.abs().max(expected.abs());
+            assert!((found - expected).abs() <= bound, "{what} of step {step}: {found}, was {expected}");
+        }
+    }
+}
