@@ -58,8 +58,8 @@ fn inputs_that_cannot_be_read_are_fatal_before_anything_is_written() {
 #[test]
 fn parquet_without_the_column_names_those_it_has() {
     let home = Home::prepared(40);
-    let outcome = prepare(&home, "data/vocab.parquet", "parquet", &["prepare.folder=other"]);
-    outcome.assert_fails(1, &["vocab.parquet", "`text`", "token"]);
+    let outcome = prepare(&home, "data/vocab/00000.parquet", "parquet", &["prepare.folder=other"]);
+    outcome.assert_fails(1, &["00000.parquet", "`text`", "token"]);
     assert!(!home.join("other").exists() || files(&home.join("other")).is_empty());
 }
 
@@ -72,7 +72,7 @@ fn check_counted(name: &str, format: &str, bytes: &[u8], reason: &str, place: &s
     assert_eq!(outcome.code, Some(0), "{outcome}");
     let manifest = std::fs::read_to_string(home.join("data/manifest.json")).expect("prepared");
     let manifest: serde_json::Value = serde_json::from_str(&manifest).expect("JSON");
-    let rejected = manifest["corpus"]["rejected"].as_object().expect("counts by reason");
+    let rejected = manifest["content"]["generations"][0]["corpus"]["rejected"].as_object().expect("counts by reason");
     assert!(rejected.keys().any(|key| key.contains(reason)), "{reason} in {rejected:?}");
     assert!(outcome.stderr.contains(place), "`{place}` in\n{outcome}");
     assert!(outcome.stdout.contains(reason), "the report counts it\n{outcome}");
@@ -117,7 +117,7 @@ fn marks_line_ends_long_lines_and_empty_files_are_silent_and_right() {
     let content = |folder: &str| {
         let text = std::fs::read_to_string(home.join(folder).join("manifest.json")).expect("prepared");
         let manifest = schemas::Manifest::from_json(text.as_bytes()).expect("valid");
-        (manifest.train.tokens(), manifest.corpus.documents)
+        (manifest.now().train.tokens(), manifest.generations[0].corpus.documents)
     };
     assert_eq!(content("one"), content("two"));
     put(&home, "long.txt", &[b"bread and ".repeat(200_000), b"\n".to_vec()].concat());
@@ -193,7 +193,7 @@ fn a_damaged_manifest_shard_or_vocabulary_is_named() {
     let data = home.join("data");
     let inspect = ["inspect", "batch", "0", "--set", "run.folder=run"];
     check_damage(&home, &data.join("manifest.json"), &inspect, 1, &["manifest.json"]);
-    check_damage(&home, &data.join("vocab.parquet"), &inspect, 1, &["vocab.parquet"]);
+    check_damage(&home, &data.join("vocab/00000.parquet"), &inspect, 1, &["00000.parquet"]);
     let shard = files(&data).into_keys().find(|name| name.starts_with("train/")).expect("a shard");
     check_damage(&home, &data.join(&shard), &inspect, 1, &[&shard]);
     let before = folder_hash(&data);

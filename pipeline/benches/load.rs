@@ -8,7 +8,7 @@ use pipeline::rng::Key;
 use pipeline::shard::reader::{Promise, ShardReader};
 use pipeline::shard::synthetic::Synthetic;
 use schemas::atomic::Folder;
-use schemas::{Epoch, SampleIndex};
+use schemas::{Epoch, SampleAddress};
 
 fn decode(criterion: &mut Criterion) {
     let home = tempfile::tempdir().expect("a temporary folder");
@@ -23,7 +23,7 @@ fn decode(criterion: &mut Criterion) {
         ..Synthetic::default()
     };
     let manifest = shape.write(&folder).expect("written");
-    let shard = &manifest.train.shards[0];
+    let shard = &manifest.now().train.shards[0];
     let promise = Promise::of(&manifest);
     let path = home.path().join(&shard.path);
     let mut group = criterion.benchmark_group("shards, per token");
@@ -36,7 +36,7 @@ fn decode(criterion: &mut Criterion) {
 }
 
 fn arithmetic(criterion: &mut Criterion) {
-    let mut rng = Key::new(1, Epoch(0), "", "bench").row(SampleIndex(0), 0);
+    let mut rng = Key::new(1, Epoch(0), "", "bench").row(SampleAddress::numbered(0), 0);
     let permutation = Permutation::new(1_000_003, &mut rng);
     let mut group = criterion.benchmark_group("arithmetic, per element");
     group.throughput(Throughput::Elements(1024));

@@ -113,7 +113,14 @@ fn stages(criterion: &mut Criterion) {
         let folder = Folder::create(home.path()).expect("there");
         group.bench_function(name("pack and write"), |bencher| {
             bencher.iter(|| {
-                let mut writer = ShardWriter::new(&folder, "train/part".into(), facts.vocab_size, Pack::Block, 1);
+                let mut writer = ShardWriter::new(
+                    &folder,
+                    schemas::PartId(0),
+                    "train/part".into(),
+                    facts.vocab_size,
+                    Pack::Block,
+                    1,
+                );
                 pack(&documents, facts.special, |sample| writer.write(sample));
                 writer.finish().expect("there is room")
             });

@@ -66,9 +66,13 @@ fn make(folder: &Path, samples: u64) -> Result<()> {
         ..Synthetic::default()
     };
     let manifest = shape.write(&Folder::create(folder)?)?;
-    let bytes: u64 = manifest.train.shards.iter().map(|shard| shard.bytes).sum();
-    let tokens = manifest.train.tokens();
-    println!("{} samples, {tokens} tokens, {:.3} bytes per token", manifest.train.rows(), bytes as f64 / tokens as f64);
+    let bytes: u64 = manifest.now().train.shards.iter().map(|shard| shard.bytes).sum();
+    let tokens = manifest.now().train.tokens();
+    println!(
+        "{} samples, {tokens} tokens, {:.3} bytes per token",
+        manifest.now().train.rows(),
+        bytes as f64 / tokens as f64
+    );
     Ok(())
 }
 
@@ -104,7 +108,7 @@ const COLUMNS: [(&str, ColumnSpec); 4] = [
 
 fn run(folder: &Path, lanes: u64, m_tokens: u64) -> Result<()> {
     let manifest = open(folder)?;
-    for shard in &manifest.train.shards {
+    for shard in &manifest.now().train.shards {
         std::fs::read(folder.join(&shard.path))?;
     }
     let plan = plan(folder, &manifest, lanes, &COLUMNS)?;

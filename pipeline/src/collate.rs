@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use schemas::columns::{ATTENTION_MASK, DOCUMENT, INPUT_IDS, IS_RANDOM, ORIGIN, TOKEN_TYPES};
-use schemas::{Batch, BatchBuilder, BatchIndex, ColumnSpec, Epoch, Sample, SampleIndex, Vocab};
+use schemas::{Batch, BatchBuilder, BatchIndex, ColumnSpec, Epoch, Sample, SampleAddress, Vocab};
 
 use crate::rng::{Keys, RowAddress};
 use crate::row::{Cells, Row, RowMut, Values};
@@ -56,7 +56,7 @@ pub struct Item<'a> {
     /// A sample of another document, for the views that are made of two; none if no view is, or none was found.
     pub partner: Option<Sample<'a>>,
     /// Its number.
-    pub index: SampleIndex,
+    pub index: SampleAddress,
     /// The pass over the data.
     pub epoch: Epoch,
     /// Copy and piece, as one number: `copy · pieces + piece`.

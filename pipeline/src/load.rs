@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use schemas::{Batch, BatchIndex, Epoch, RowIndex, Sample, SampleIndex, Split, Vocab};
+use schemas::{Batch, BatchIndex, Epoch, RowIndex, Sample, SampleAddress, Split, Vocab};
 use serde::{Deserialize, Serialize};
 
 pub use self::folder::{open, read_vocab};
@@ -221,7 +221,7 @@ impl LoadPlan {
     fn partner<'a>(
         &self,
         pick: &Pick,
-        index: SampleIndex,
+        index: SampleAddress,
         documents: &[u64],
         held: &'a BTreeMap<(u64, usize), Held>,
     ) -> Option<Sample<'a>> {
@@ -236,8 +236,10 @@ impl LoadPlan {
         stored.slice(start.min(length)..(start + self.piece_tokens).min(length))
     }
 
-    fn sample_index(&self, pick: &Pick) -> SampleIndex {
-        SampleIndex(self.sampler.blocks()[pick.block].first.0 + pick.row as u64)
+    fn sample_index(&self, pick: &Pick) -> SampleAddress {
+        let first = self.sampler.blocks()[pick.block].first;
+        let row = u32::try_from(pick.row).expect("a row group is small");
+        SampleAddress { row: first.row + row, ..first }
     }
 
     fn row_facts(&self, row: RowIndex, pick: &Pick, held: &BTreeMap<(u64, usize), Held>) -> RowFacts {
@@ -269,7 +271,7 @@ pub struct RowFacts {
     /// The pass over the data.
     pub epoch: Epoch,
     /// The stored sample.
-    pub sample: SampleIndex,
+    pub sample: SampleAddress,
     /// Which piece of it.
     pub piece: u32,
     /// Which copy.

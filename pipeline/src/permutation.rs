@@ -62,7 +62,7 @@ mod tests {
     use crate::rng::Key;
 
     fn permutation(len: u64, seed: u64) -> Permutation {
-        Permutation::new(len, &mut Key::new(seed, Epoch(0), "", "test").row(schemas::SampleIndex(0), 0))
+        Permutation::new(len, &mut Key::new(seed, Epoch(0), "", "test").row(schemas::SampleAddress::numbered(0), 0))
     }
 
     #[test]

@@ -4,14 +4,14 @@
 //!
 //! Philox4x32-10 (Salmon et al., *Parallel Random Numbers: As Easy as 1, 2, 3*, SC 2011). The key is the first 64 bits,
 //! little endian, of BLAKE3 over [`DOMAIN`], seed, epoch, the length of the view's name (three little-endian `u64`), the
-//! name and the purpose. The counter is (sample's low half, sample's high half, copy, block). The words of block 0, 1,
+//! name and the purpose. The counter is (row, part, copy, block). The words of block 0, 1,
 //! … follow one another; a number below `n` is `(word · n) >> 32`,
 //! and small numbers are drawn several to a word ([`Split`]). Keyed by the view's *name*, so that adding a view
 //! changes no other view's draws.
 
 use std::cell::RefCell;
 
-use schemas::{Epoch, SampleIndex};
+use schemas::{Epoch, SampleAddress};
 
 /// What separates these keys from any other use of BLAKE3; its digit is the version of the format.
 pub const DOMAIN: &[u8] = b"cloze rng 1";
@@ -24,7 +24,7 @@ pub struct Address<'a> {
     /// The pass over the data.
     pub epoch: Epoch,
     /// The stored sample, or whatever is numbered instead of samples.
-    pub sample: SampleIndex,
+    pub sample: SampleAddress,
     /// The copy (and piece) of the sample.
     pub copy: u32,
     /// The name of the view, empty outside of views.
@@ -53,8 +53,8 @@ impl Key {
 
     /// The generator of one row.
     #[must_use]
-    pub fn row(self, sample: SampleIndex, copy: u32) -> Rng {
-        Rng { key: self.0, row: [low(sample.0), low(sample.0 >> 32), copy], block: 0, words: [0; 4], used: 4 }
+    pub fn row(self, sample: SampleAddress, copy: u32) -> Rng {
+        Rng { key: self.0, row: [sample.row, sample.part.0, copy], block: 0, words: [0; 4], used: 4 }
     }
 }
 
@@ -97,7 +97,7 @@ pub struct RowAddress<'a> {
     /// Seed, epoch and view.
     pub keys: &'a Keys,
     /// The stored sample.
-    pub sample: SampleIndex,
+    pub sample: SampleAddress,
     /// The copy and piece, as one number: `copy · pieces + piece`.
     pub copy: u32,
     /// How many copies there are of the row.
@@ -289,7 +289,14 @@ mod tests {
     }
 
     fn address(purpose: &str) -> Address<'_> {
-        Address { seed: 7, epoch: Epoch(3), sample: SampleIndex(1 << 33 | 5), copy: 2, view: "masked", purpose }
+        Address {
+            seed: 7,
+            epoch: Epoch(3),
+            sample: SampleAddress::numbered(1 << 33 | 5),
+            copy: 2,
+            view: "masked",
+            purpose,
+        }
     }
 
     #[test]
@@ -331,7 +338,7 @@ mod tests {
         for other in [
             Address { seed: 8, ..base },
             Address { epoch: Epoch(4), ..base },
-            Address { sample: SampleIndex(5), ..base },
+            Address { sample: SampleAddress::numbered(5), ..base },
             Address { copy: 3, ..base },
             Address { view: "maske", purpose: "dx", ..base },
             Address { purpose: "y", ..base },
@@ -349,7 +356,8 @@ mod tests {
     #[test]
     fn cached_keys_are_the_addresses_keys() {
         let keys = Keys::new(7, Epoch(3), "masked");
-        let row = RowAddress { keys: &keys, sample: SampleIndex(1 << 33 | 5), copy: 2, copies: 3, pieces: 1 };
+        let row =
+            RowAddress { keys: &keys, sample: SampleAddress::numbered(1 << 33 | 5), copy: 2, copies: 3, pieces: 1 };
         for purpose in ["x", "y", "x"] {
             let expected = Rng::at(&Address { purpose, ..address("") }).next_u32();
             assert_eq!(row.rng(purpose).next_u32(), expected);

@@ -11,7 +11,7 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use schemas::{BatchIndex, Epoch, RowIndex, SampleIndex, Split};
+use schemas::{BatchIndex, Epoch, RowIndex, SampleAddress, Split};
 
 use crate::permutation::Permutation;
 use crate::rng::{Key, Rng};
@@ -23,8 +23,8 @@ pub struct Block {
     pub shard: u32,
     /// Row group within the shard.
     pub group: u32,
-    /// The first sample, counted over the split.
-    pub first: SampleIndex,
+    /// The first sample.
+    pub first: SampleAddress,
     /// Samples.
     pub rows: u32,
 }
@@ -245,7 +245,7 @@ impl Sampler {
     fn arrange(&self, epoch: Epoch) -> EpochOrder {
         let count = self.blocks.len() as u64;
         let shuffled = self.order == Order::Shuffled;
-        let mut rng = Key::new(self.seed, epoch, "", "blocks").row(SampleIndex(0), 0);
+        let mut rng = Key::new(self.seed, epoch, "", "blocks").row(SampleAddress::numbered(0), 0);
         let blocks = Permutation::new(count, &mut rng);
         let order: Vec<usize> =
             (0..count).map(|place| to_usize(if shuffled { blocks.apply(place) } else { place })).collect();
@@ -255,7 +255,7 @@ impl Sampler {
         for (index, &size) in (0..).zip(&self.window_sizes) {
             let ends = self.ends(&order, place..place + size);
             let pieces = ends.last().copied().unwrap_or(0);
-            let rows = shuffled.then(|| Permutation::new(pieces, &mut rows_key.row(SampleIndex(index), 0)));
+            let rows = shuffled.then(|| Permutation::new(pieces, &mut rows_key.row(SampleAddress::numbered(index), 0)));
             windows.push(WindowOrder { places: place..place + size, start, ends, rows });
             (place, start) = (place + size, start + pieces);
         }
@@ -281,14 +281,14 @@ pub fn rows_of(index: BatchIndex, rows_per_batch: u64) -> Range<u64> {
 
 /// The row groups, each with the first `fraction` of its samples: a part of the corpus that lies all over it.
 fn blocks(split: &Split, fraction: f64) -> Vec<Block> {
-    let mut first = SampleIndex(0);
     let mut blocks = Vec::new();
     for (shard, entry) in (0..).zip(&split.shards) {
+        let mut first = SampleAddress { part: entry.part, row: entry.first_row };
         for (group, &rows) in (0..).zip(&entry.groups) {
             if rows > 0 {
                 blocks.push(Block { shard, group, first, rows: share(fraction, rows) });
             }
-            first.0 += u64::from(rows);
+            first.row += rows;
         }
     }
     blocks
@@ -316,13 +316,15 @@ mod tests {
     use std::collections::BTreeMap;
 
     use proptest::prelude::*;
-    use schemas::Shard;
+    use schemas::{PartId, Shard};
 
     use super::*;
 
     fn split(groups: &[&[u32]]) -> Split {
         let shard = |groups: &&[u32]| Shard {
             path: String::new(),
+            part: PartId(0),
+            first_row: 0,
             rows: groups.iter().map(|&rows| u64::from(rows)).sum(),
             tokens: 0,
             groups: groups.to_vec(),
@@ -341,8 +343,8 @@ mod tests {
     fn a_fraction_of_the_data_is_the_same_part_of_every_block() {
         let split = split(&[&[8, 5], &[1]]);
         let sampler = Sampler::new(&split, SamplerOptions { fraction: 0.25, ..options(1, 2) });
-        let kept: Vec<_> = sampler.blocks().iter().map(|block| (block.first.0, block.rows)).collect();
-        assert_eq!(kept, [(0, 2), (8, 2), (13, 1)]);
+        let kept: Vec<_> = sampler.blocks().iter().map(|block| (block.first.row, block.rows)).collect();
+        assert_eq!(kept, [(0, 2), (8, 2), (0, 1)], "rows are counted over their part");
         assert_eq!(sampler.rows_per_epoch(), 5);
     }
 
@@ -403,7 +405,7 @@ mod tests {
                 let blocks = sampler.window(window);
                 let rows: u32 = blocks.iter().map(|&block| sampler.blocks()[block].rows).sum();
                 let mut counts = BTreeMap::new();
-                let rng = Key::new(1, Epoch(0), "", "test").row(SampleIndex(window), 0);
+                let rng = Key::new(1, Epoch(0), "", "test").row(SampleAddress::numbered(window), 0);
                 for (block, row) in sampler.draws(window, rng).take(100 * rows as usize) {
                     assert!(blocks.contains(&block) && row < sampler.blocks()[block].rows as usize);
                     *counts.entry((block, row)).or_insert(0_u32) += 1;

@@ -6,7 +6,7 @@ use std::path::Path;
 use schemas::atomic::Folder;
 use schemas::columns::{ATTENTION_MASK, ORIGIN, TOKEN_TYPES};
 use schemas::manifest::Frame;
-use schemas::{Batch, BatchIndex, Epoch, Sample, SampleIndex, SpecialIds, TokenIds, Vocab};
+use schemas::{Batch, BatchIndex, Epoch, Sample, SampleAddress, SpecialIds, TokenIds, Vocab};
 
 use crate::collate::{Item, PlannedView, collate};
 use crate::views::AnyView;
@@ -74,7 +74,7 @@ impl Stored {
         let item = |index| Item {
             sample: self.sample(),
             partner,
-            index: SampleIndex(index),
+            index: SampleAddress::numbered(index),
             epoch: Epoch(0),
             copy: 0,
             copies: 1,

@@ -3,7 +3,7 @@
 //! In the order in which data meets them: a [`Document`] is read from a corpus; its tokens become a [`Sample`], a row
 //! of a shard; shards are listed in a [`Manifest`], beside the [`Vocab`] they were made with; online, samples are
 //! rendered into the columns of a [`Batch`]. [`ordinal`] numbers all of them, [`atomic`] writes all of their files,
-//! and [`registry!`] makes a closed family of components out of one line each.
+//! [`sealed`] makes the small ones notice a changed byte, and [`registry!`] makes a closed family of components out of one line each.
 //!
 //! Plain data only: nothing here starts a thread, opens a socket or links a C library.
 
@@ -17,14 +17,16 @@ pub mod manifest;
 pub mod ordinal;
 mod registry;
 pub mod sample;
+pub mod sealed;
 pub mod vocab;
 
 pub use batch::{Batch, BatchBuilder, BatchError, Grid};
 pub use column::{Column, ColumnSpec, Element, ElementType};
 pub use document::Document;
-pub use manifest::{Manifest, ManifestError, Shard, Split};
-pub use ordinal::{BatchIndex, Epoch, PartIndex, RowIndex, SampleIndex, Step};
+pub use manifest::{Effective, Manifest, ManifestError, Shard, Split};
+pub use ordinal::{BatchIndex, Epoch, Generation, PartId, RowIndex, SampleAddress, Step};
 pub use sample::{Sample, TokenIds};
+pub use sealed::{SealError, Sealed};
 pub use vocab::{SpecialIds, Vocab};
 
 // `registry!` expands to serde derives in other crates; they find serde here.

@@ -1,54 +1,66 @@
 //! What `prepare` promises and `train` believes.
 //!
-//! # The prepared folder, version 1
+//! # The prepared folder, version 2
 //!
 //! ```text
-//! manifest.json                    this file: written last
-//! tokenizer.json                   the tokenizer, as used
-//! vocab.parquet                    token, word_start, count: one row per id
-//! train/part-00000-00.parquet …    shards (see `sample`)
-//! valid/part-00000-00.parquet …
-//! parts/part-00000.json …          commit records, one per part, from which the manifest is folded
+//! manifest.json                       this file, sealed (see `sealed`): written last
+//! tokenizer.json                      the tokenizer, as used
+//! vocab/00000.parquet …               token, word_start, count: one row per id; counts of what is in effect
+//! train/part-00000-00-00.parquet …    shards (see `sample`)
+//! valid/part-00000-00-00.parquet …
+//! parts/part-00000-00.json …          commit records, from which the manifest is folded
 //! ```
 //!
-//! Nothing in it depends on time, host, absolute paths or the number of actors. `manifest.json` is strict JSON in
-//! exactly the form that [`Manifest::to_json`] writes; it ends with a BLAKE3 of itself, so that any changed byte is
-//! noticed. A reader must refuse another `version`.
+//! A folder is a list of **generations**. The first holds the parts of the corpus as it was; each later one adds parts,
+//! drops parts, or both. What is *in effect* in a generation is what it and those before it added and none of them
+//! dropped. A part's number is never used again, so that a sample is known for ever by (part, row): see
+//! [`SampleAddress`](crate::SampleAddress).
+//!
+//! Nothing in it depends on time, host, absolute paths or the number of actors. A reader must refuse another version.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use crate::ordinal::{Generation, PartId};
+use crate::sealed::{SealError, Sealed};
 use crate::vocab::SpecialIds;
 
 /// The version of the prepared folder's format.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Why a manifest is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
-    /// Not a manifest at all, or a cut one.
-    #[error("not a manifest: {0}; run `cloze prepare` again, it rebuilds the manifest from `parts/`")]
-    Syntax(#[from] serde_json::Error),
     /// Made by another version.
-    #[error("format version {found}, this program reads {VERSION}; prepare the corpus again with this version")]
+    #[error(
+        "format version {found}, this program reads {VERSION}; prepare the corpus again with this version, into another folder"
+    )]
     Version {
         /// The version found.
         found: u64,
     },
-    /// Some byte was changed.
-    #[error(
-        "damaged: it does not match its own checksum; run `cloze prepare` again, it rebuilds the manifest from `parts/`"
-    )]
-    Checksum,
+    /// Not a manifest at all, a cut one, or some byte was changed.
+    #[error("{0}; run `cloze prepare` again, it makes it anew from `parts/`")]
+    Damaged(SealError),
+    /// A sealed manifest that contradicts itself.
+    #[error("{0}; it was not written by this program: prepare the corpus again, into another folder")]
+    Contradiction(String),
+}
+
+impl From<SealError> for ManifestError {
+    fn from(error: SealError) -> Self {
+        match error {
+            SealError::Version { found, .. } => Self::Version { found },
+            other => Self::Damaged(other),
+        }
+    }
 }
 
 /// The manifest of a prepared folder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
-    /// [`VERSION`].
-    pub version: u32,
     /// The tokenizer in a few words.
     pub tokenizer: Tokenizer,
     /// Longest row that a frame may make of a sample, frame tokens included.
@@ -58,16 +70,58 @@ pub struct Manifest {
     /// Whether frames add tokens of their own; absent where they do.
     #[serde(default, skip_serializing_if = "Frame::is_default")]
     pub frame: Frame,
+    /// BLAKE3 of files that all generations share, by name: `tokenizer.json`.
+    pub files: BTreeMap<String, String>,
+    /// What was prepared, and what was added and dropped since; at least one.
+    pub generations: Vec<GenerationEntry>,
+}
+
+/// One generation of a prepared folder.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GenerationEntry {
+    /// Parts of earlier generations that it drops, ascending.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dropped: Vec<PartId>,
+    /// Parts that it adds, in order.
+    pub parts: Vec<PartEntry>,
+    /// The vocabulary with the counts of what is in effect.
+    pub vocab: FileEntry,
+    /// What was read and rejected of what is in effect.
+    pub corpus: CorpusReport,
+    /// One name for the training data in effect, whatever its compression: see [`Split::content`].
+    pub content: String,
+}
+
+/// A file of the folder.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileEntry {
+    /// Path within the folder, `/` separated.
+    pub path: String,
+    /// BLAKE3 of it.
+    pub blake3: String,
+}
+
+/// One part of a generation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PartEntry {
+    /// Its number, never used for another.
+    pub id: PartId,
+    /// Its training shards, in order.
+    pub train: Vec<Shard>,
+    /// Its validation shards, in order.
+    pub valid: Vec<Shard>,
+}
+
+/// What is in effect in a generation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Effective {
     /// The training split.
     pub train: Split,
     /// The validation split; may be empty.
     pub valid: Split,
-    /// What was read, and what was rejected.
-    pub corpus: CorpusReport,
-    /// BLAKE3 of every other file beside this one, by name: `tokenizer.json`, `vocab.parquet`.
-    pub files: BTreeMap<String, String>,
-    /// BLAKE3 of this manifest with this field empty.
-    pub checksum: String,
 }
 
 /// What training needs to know of the tokenizer.
@@ -196,6 +250,10 @@ impl Split {
 pub struct Shard {
     /// Path within the folder, `/` separated.
     pub path: String,
+    /// The part that it is of.
+    pub part: PartId,
+    /// Rows of the part and split before its first.
+    pub first_row: u32,
     /// Samples.
     pub rows: u64,
     /// Content tokens.
@@ -274,41 +332,159 @@ impl CorpusReport {
     }
 }
 
+impl Sealed for Manifest {
+    const FORMAT: &'static str = "cloze manifest";
+    const VERSION: u32 = VERSION;
+    const PRETTY: bool = true;
+}
+
 impl Manifest {
-    /// The bytes of `manifest.json`, checksum filled in.
+    /// The bytes of `manifest.json`.
     #[must_use]
     pub fn to_json(&self) -> Vec<u8> {
-        let mut sealed = Self { checksum: String::new(), ..self.clone() };
-        sealed.checksum = blake3::hash(&sealed.render()).to_hex().to_string();
-        sealed.render()
+        self.seal()
     }
 
     /// Reads `manifest.json`.
     pub fn from_json(bytes: &[u8]) -> Result<Self, ManifestError> {
-        let value: serde_json::Value = serde_json::from_slice(bytes)?;
-        match value.get("version").and_then(serde_json::Value::as_u64) {
-            Some(found) if found != u64::from(VERSION) => return Err(ManifestError::Version { found }),
-            _ => {}
-        }
-        let manifest: Self = serde_json::from_slice(bytes)?;
-        if manifest.to_json() == bytes { Ok(manifest) } else { Err(ManifestError::Checksum) }
+        let manifest = Self::unseal(bytes)?;
+        manifest.check().map_err(ManifestError::Contradiction)?;
+        Ok(manifest)
     }
 
-    fn render(&self) -> Vec<u8> {
-        let mut bytes = serde_json::to_vec_pretty(self).expect("a manifest has string keys and finite numbers");
-        bytes.push(b'\n');
-        bytes
+    /// The generation that was added last.
+    ///
+    /// # Panics
+    /// If there is none: a manifest that was read has one.
+    #[must_use]
+    pub fn newest(&self) -> Generation {
+        Generation(
+            u32::try_from(self.generations.len()).expect("generations are few").checked_sub(1).expect("there is one"),
+        )
     }
+
+    /// What a generation adds and drops.
+    ///
+    /// # Panics
+    /// If it is not there.
+    #[must_use]
+    pub fn generation(&self, generation: Generation) -> &GenerationEntry {
+        &self.generations[generation.0 as usize]
+    }
+
+    /// The shards in effect in a generation: those of its parts and of the parts before, in order, without what was dropped
+    /// up to then.
+    ///
+    /// # Panics
+    /// If it is not there.
+    #[must_use]
+    pub fn effective(&self, generation: Generation) -> Effective {
+        let so_far = &self.generations[..=generation.0 as usize];
+        let dropped: BTreeSet<PartId> = so_far.iter().flat_map(|entry| &entry.dropped).copied().collect();
+        let mut effective = Effective::default();
+        for part in so_far.iter().flat_map(|entry| &entry.parts).filter(|part| !dropped.contains(&part.id)) {
+            effective.train.shards.extend_from_slice(&part.train);
+            effective.valid.shards.extend_from_slice(&part.valid);
+        }
+        effective
+    }
+
+    /// The shards in effect in the newest generation.
+    #[must_use]
+    pub fn now(&self) -> Effective {
+        self.effective(self.newest())
+    }
+
+    /// The parts that a later generation dropped though they are in effect in this one, each with the generation that did.
+    #[must_use]
+    pub fn dropped_since(&self, generation: Generation) -> BTreeMap<PartId, Generation> {
+        let (so_far, later) = self.generations.split_at(generation.0 as usize + 1);
+        let known: BTreeSet<PartId> = so_far.iter().flat_map(|entry| &entry.parts).map(|part| part.id).collect();
+        let mut dropped = BTreeMap::new();
+        for (number, entry) in (generation.0 + 1..).zip(later) {
+            dropped.extend(entry.dropped.iter().filter(|id| known.contains(id)).map(|&id| (id, Generation(number))));
+        }
+        dropped
+    }
+
+    /// What the checksum does not know: that the lists fit one another.
+    fn check(&self) -> Result<(), String> {
+        if self.generations.is_empty() {
+            return Err("it has no generation".into());
+        }
+        let mut known = BTreeSet::new();
+        let mut gone = BTreeSet::new();
+        for (number, entry) in self.generations.iter().enumerate() {
+            for id in &entry.dropped {
+                if !known.contains(id) || !gone.insert(*id) {
+                    return Err(format!("generation {number} drops part {id}, which is not there"));
+                }
+            }
+            for part in &entry.parts {
+                if !known.insert(part.id) {
+                    return Err(format!("part {} is there twice", part.id));
+                }
+                part.check()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl PartEntry {
+    fn check(&self) -> Result<(), String> {
+        for shards in [&self.train, &self.valid] {
+            let mut rows = 0;
+            for shard in shards {
+                let counted: u64 = shard.groups.iter().map(|&rows| u64::from(rows)).sum();
+                let fits = shard.part == self.id && u64::from(shard.first_row) == rows && counted == shard.rows;
+                if !fits || !is_inside(&shard.path) {
+                    return Err(format!("shard `{}` does not fit part {}", shard.path.escape_debug(), self.id));
+                }
+                rows += shard.rows;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a path stays below the folder that it is relative to.
+fn is_inside(path: &str) -> bool {
+    !path.is_empty() && path.split('/').all(|piece| !piece.is_empty() && piece != "." && piece != "..")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A small manifest for tests.
+    fn part(id: u32, rows: u32) -> PartEntry {
+        let shard = Shard {
+            path: format!("train/part-{id:05}-00-00.parquet"),
+            part: PartId(id),
+            first_row: 0,
+            rows: u64::from(rows),
+            tokens: 300,
+            groups: vec![rows],
+            bytes: 1000,
+            blake3: "a".into(),
+            content: format!("{id}"),
+        };
+        PartEntry { id: PartId(id), train: vec![shard], valid: Vec::new() }
+    }
+
+    fn generation(dropped: &[u32], parts: &[u32]) -> GenerationEntry {
+        GenerationEntry {
+            dropped: dropped.iter().copied().map(PartId).collect(),
+            parts: parts.iter().map(|&id| part(id, 3)).collect(),
+            vocab: FileEntry::default(),
+            corpus: CorpusReport::default(),
+            content: String::new(),
+        }
+    }
+
+    /// A small manifest for tests: a part is added, then one replaced by two.
     fn example() -> Manifest {
         Manifest {
-            version: VERSION,
             tokenizer: Tokenizer {
                 fingerprint: "f".into(),
                 kind: "wordpiece".into(),
@@ -320,48 +496,56 @@ mod tests {
             tokens_max: 128,
             pack: Pack::Block,
             frame: Frame::ClsSep,
-            train: Split {
-                shards: vec![Shard {
-                    path: "train/part-00000-00.parquet".into(),
-                    rows: 3,
-                    tokens: 300,
-                    groups: vec![3],
-                    bytes: 1000,
-                    blake3: "a".into(),
-                    content: "b".into(),
-                }],
-            },
-            valid: Split::default(),
-            corpus: CorpusReport::default(),
             files: BTreeMap::new(),
-            checksum: String::new(),
+            generations: vec![generation(&[], &[1, 0]), generation(&[], &[2]), generation(&[1], &[4, 3])],
         }
     }
 
     #[test]
-    fn any_changed_byte_is_noticed() {
-        let bytes = example().to_json();
-        let back = Manifest::from_json(&bytes).expect("as written");
-        assert_eq!(back.train, example().train);
-        for index in 0..bytes.len() {
-            let mut damaged = bytes.clone();
-            damaged[index] ^= 1;
-            assert!(Manifest::from_json(&damaged).is_err(), "byte {index} of {}", bytes.len());
+    fn what_was_sealed_comes_back() {
+        assert_eq!(Manifest::from_json(&example().to_json()).expect("as written"), example());
+    }
+
+    #[test]
+    fn a_generation_adds_to_those_before_and_drops_from_them() {
+        let ids = |generation| {
+            let effective = example().effective(Generation(generation));
+            effective.train.shards.iter().map(|shard| shard.part.0).collect::<Vec<_>>()
+        };
+        assert_eq!([ids(0), ids(1), ids(2)], [vec![1, 0], vec![1, 0, 2], vec![0, 2, 4, 3]]);
+        assert_eq!(example().newest(), Generation(2));
+        assert_eq!(example().dropped_since(Generation(0)), [(PartId(1), Generation(2))].into());
+        assert!(example().dropped_since(Generation(2)).is_empty());
+    }
+
+    #[test]
+    fn a_sealed_contradiction_is_refused() {
+        let refuse = |damage: &dyn Fn(&mut Manifest), word: &str| {
+            let mut manifest = example();
+            damage(&mut manifest);
+            let error = Manifest::from_json(&manifest.to_json()).expect_err("it contradicts itself").to_string();
+            assert!(error.contains(word), "{error}");
+        };
+        refuse(&|manifest| manifest.generations.clear(), "no generation");
+        refuse(&|manifest| manifest.generations[2].parts.push(part(1, 2)), "part 1 is there twice");
+        refuse(&|manifest| manifest.generations[1].dropped = vec![PartId(9)], "drops part 9");
+        for path in ["../x", "/etc/x", "", "train/./x"] {
+            refuse(&|manifest| manifest.generations[0].parts[0].train[0].path = path.into(), "does not fit part 1");
         }
-        assert!(Manifest::from_json(&bytes[..bytes.len() - 1]).is_err(), "a cut tail");
+        refuse(&|manifest| manifest.generations[0].parts[0].train[0].first_row = 1, "does not fit");
+        refuse(&|manifest| manifest.generations[0].parts[0].train[0].part = PartId(0), "does not fit");
+        refuse(&|manifest| manifest.generations[0].parts[0].train[0].rows = 9, "does not fit");
     }
 
     #[test]
     fn what_is_usual_is_not_written() {
         let plain = String::from_utf8(example().to_json()).expect("JSON is UTF-8");
         assert!(!plain.contains("frame") && !plain.contains("packing"), "{plain}");
-        let packing = PackReport { cut_tokens: 5, ..PackReport::default() };
-        let corpus = CorpusReport { packing, ..CorpusReport::default() };
-        let taco = Manifest { pack: Pack::Taco, frame: Pack::Taco.frame(), corpus, ..example() };
+        let mut taco = Manifest { pack: Pack::Taco, frame: Pack::Taco.frame(), ..example() };
+        taco.generations[0].corpus.packing.cut_tokens = 5;
         let bytes = taco.to_json();
         assert!(String::from_utf8_lossy(&bytes).contains("\"frame\": \"none\""));
-        let back = Manifest::from_json(&bytes).expect("as written");
-        assert_eq!((back.pack, back.frame, back.corpus), (taco.pack, taco.frame, taco.corpus));
+        assert_eq!(Manifest::from_json(&bytes).expect("as written"), taco);
     }
 
     #[test]
@@ -372,9 +556,10 @@ mod tests {
     }
 
     #[test]
-    fn another_version_says_so() {
-        let text = String::from_utf8(example().to_json()).expect("JSON is UTF-8");
-        let newer = text.replacen("\"version\": 1", "\"version\": 9", 1);
-        assert!(matches!(Manifest::from_json(newer.as_bytes()), Err(ManifestError::Version { found: 9 })));
+    fn the_first_version_is_refused_by_its_number() {
+        let first = b"{\n  \"version\": 1,\n  \"tokens_max\": 128\n}\n";
+        let error = Manifest::from_json(first).expect_err("another version");
+        assert!(matches!(error, ManifestError::Version { found: 1 }), "{error}");
+        assert!(error.to_string().contains("prepare the corpus again"), "{error}");
     }
 }

@@ -50,7 +50,8 @@ pub(crate) fn shard(file: &Path, rows: usize) -> anyhow::Result<()> {
     let (manifest, vocab) = plan::open(folder)?;
     let paint = Paint::stdout();
     let name = file.strip_prefix(folder).context("a shard lies in its prepared folder")?.to_string_lossy();
-    let known = manifest.train.shards.iter().chain(&manifest.valid.shards);
+    let now = manifest.now();
+    let known = now.train.shards.iter().chain(&now.valid.shards);
     let shard = known.clone().find(|shard| shard.path == name);
     let shard = shard.with_context(|| format!("{}: not a shard of {}", file.display(), folder.display()))?;
     line(format_args!(

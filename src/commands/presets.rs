@@ -201,16 +201,18 @@ fn promise(folder: &Path, vocab_size: u32, cased: bool, tokens_max: u32, pack: P
     };
     let mut manifest = synthetic.write(&folder).expect("written");
     manifest.tokenizer.lowercase = !cased;
-    for (split, shards) in [(&mut manifest.train, 500), (&mut manifest.valid, 1)] {
-        let shard = split.shards.remove(0);
-        let of = |number| Shard {
+    let part = &mut manifest.generations[0].parts[0];
+    for (shards, count) in [(&mut part.train, 500), (&mut part.valid, 1)] {
+        let shard = shards.remove(0);
+        let of = |number: u16| Shard {
             path: format!("{number}-{}", shard.path),
+            first_row: u32::from(number) * 8 * 2048,
             rows: 8 * 2048,
             tokens: 8 * 2048 * u64::from(content),
             groups: vec![2048; 8],
             ..shard.clone()
         };
-        split.shards = (0..shards).map(of).collect();
+        *shards = (0..count).map(of).collect();
     }
     folder.write("manifest.json", &manifest.to_json()).expect("written");
 }

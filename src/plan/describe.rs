@@ -89,8 +89,8 @@ fn data_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
         "data       {}: {} samples, {} tokens to train on; {} samples to validate on; {} {} ids, {}",
         plan.config.data.folder.display(),
         count(facts.samples),
-        count(manifest.train.tokens()),
-        count(manifest.valid.rows()),
+        count(manifest.now().train.tokens()),
+        count(manifest.now().valid.rows()),
         tokenizer.kind,
         count(u64::from(tokenizer.vocab_size)),
         if tokenizer.lowercase { "lowercased" } else { "cased" },
@@ -233,7 +233,7 @@ pub(super) fn json(plan: &Plan) -> String {
         .collect();
     let object = json!({
         "samples": facts.samples,
-        "tokens": plan.manifest.train.tokens(),
+        "tokens": plan.manifest.now().train.tokens(),
         "vocab_size": plan.manifest.tokenizer.vocab_size,
         "views": views,
         "pieces_per_sample": facts.pieces_per_sample,

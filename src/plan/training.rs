@@ -26,7 +26,7 @@ pub(super) fn validation(
     wanted: &Wanted,
 ) -> Option<LoadPlan> {
     let validation = &parsed.config.training.validation;
-    if validation.every_steps == 0 || manifest.valid.rows() == 0 {
+    if validation.every_steps == 0 || manifest.now().valid.rows() == 0 {
         return None;
     }
     let rows = Rows::Valid { rows: validation.rows };
@@ -50,7 +50,7 @@ pub(super) fn plan(parsed: &mut Parsed, manifest: &Manifest, vocab: &Arc<Vocab>,
     let config = &parsed.config;
     let training = &config.training;
     let mut validation = training.validation.clone();
-    if manifest.valid.rows() == 0 {
+    if manifest.now().valid.rows() == 0 {
         validation.every_steps = 0;
     }
     let plan = TrainPlan {
@@ -73,7 +73,7 @@ pub(super) fn plan(parsed: &mut Parsed, manifest: &Manifest, vocab: &Arc<Vocab>,
         checkpoints: training.checkpoints.clone(),
         report: training.report.clone(),
         identity: identity(config, manifest, load),
-        data_content: manifest.train.content(),
+        data_content: manifest.generation(manifest.newest()).content.clone(),
         folder: config.run.folder.clone(),
     };
     let mut found: Vec<_> = plan.problems().into_iter().map(|problem| (problem.key, problem.message)).collect();
@@ -133,7 +133,7 @@ fn identity(config: &Config, manifest: &Manifest, load: Option<&LoadPlan>) -> Id
             flatten(&format!("train.{key}"), value, &mut keys);
         }
     }
-    keys.insert("data.content".into(), manifest.train.content());
+    keys.insert("data.content".into(), manifest.generation(manifest.newest()).content.clone());
     keys.insert("data.width".into(), config.data.width.unwrap_or(manifest.tokens_max).to_string());
     keys.insert("data.copies".into(), config.data.copies.to_string());
     keys.insert("data.fraction".into(), config.data.fraction.to_string());

@@ -6,7 +6,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::UInt64Type;
 use arrow_array::{Array, RecordBatch};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use schemas::{Manifest, ManifestError, Vocab};
+use schemas::{Manifest, ManifestError, SealError, Vocab};
 
 use crate::error::{Error, Result};
 use crate::shard::reader::hash_file;
@@ -32,14 +32,15 @@ pub fn open(folder: &Path) -> Result<Manifest> {
 /// # Errors
 /// [`Error::Manifest`] if the file is not the one that the manifest names, [`Error::Config`] if it cannot be read.
 pub fn read_vocab(folder: &Path, manifest: &Manifest) -> Result<Vocab> {
-    let path = folder.join("vocab.parquet");
+    let entry = &manifest.generation(manifest.newest()).vocab;
+    let path = folder.join(&entry.path);
     let failed = |message: &str| {
         let advice = "run `cloze prepare` again, it writes the file anew";
         Error::Config(format!("{}: {message}; {advice}", path.display()))
     };
     let hash = hash_file(&path).map_err(|error| failed(&error.to_string()))?;
-    if manifest.files.get("vocab.parquet").map(String::as_str) != Some(hash.to_hex().as_str()) {
-        return Err(Error::Manifest { path, source: ManifestError::Checksum });
+    if hash.to_hex().as_str() != entry.blake3 {
+        return Err(Error::Manifest { path, source: ManifestError::Damaged(SealError::Checksum) });
     }
     let file = std::fs::File::open(&path).map_err(|error| failed(&error.to_string()))?;
     let size = manifest.tokenizer.vocab_size as usize;

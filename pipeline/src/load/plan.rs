@@ -8,7 +8,7 @@ use std::sync::Arc;
 use schemas::columns::INPUT_IDS;
 use schemas::manifest::Pack;
 use schemas::sample::id_type;
-use schemas::{ColumnSpec, Manifest, Split, Vocab};
+use schemas::{ColumnSpec, Effective, Manifest, Split, Vocab};
 
 use super::{DataConfig, LoadPlan, VALIDATION_SEED};
 use crate::actor::LaneOptions;
@@ -80,7 +80,9 @@ impl LoadPlan {
     /// All that is wrong with it.
     pub fn new(request: &LoadRequest<'_>) -> Result<Self, Vec<Problem>> {
         let mut problems = Vec::new();
-        let (split, end) = check_rows(request, &mut problems);
+        let Effective { train, valid } = request.manifest.now();
+        let split = if request.rows == Rows::Train { train } else { valid };
+        let end = check_rows(request, &split, &mut problems);
         let width = check_width(request, &mut problems);
         check_data(request, &mut problems);
         check_sentences(request, &mut problems);
@@ -102,11 +104,10 @@ impl LoadPlan {
         let fraction = if validation { 1.0 } else { request.data.fraction };
         let window_blocks = request.data.shuffle_blocks;
         let options = SamplerOptions { pieces, copies, seed, order, window_blocks, fraction };
-        let sampler = wide_enough(split, options, request.rows_per_batch);
+        let sampler = wide_enough(&split, options, request.rows_per_batch);
         let lanes = narrow_enough(lanes, &sampler, request.rows_per_batch);
         Ok(Self {
             folder: request.folder.to_owned(),
-            split: split.clone(),
             promise,
             vocab: Arc::clone(&request.vocab),
             pairs: views.iter().any(|view| view.view.samples() > 1),
@@ -118,19 +119,20 @@ impl LoadPlan {
             piece_tokens: piece_tokens as usize,
             rows_per_batch: request.rows_per_batch,
             end: end.map(|rows| rows.min(split.rows() * u64::from(pieces))),
+            split,
             lanes,
             shuffle_blocks: request.data.shuffle_blocks,
         })
     }
 }
 
-fn check_rows<'a>(request: &LoadRequest<'a>, problems: &mut Vec<Problem>) -> (&'a Split, Option<u64>) {
+fn check_rows(request: &LoadRequest<'_>, split: &Split, problems: &mut Vec<Problem>) -> Option<u64> {
     if request.rows_per_batch == 0 {
         problems.push(problem("train.rows_per_micro_batch", "0 rows are no batch", "give 1 or more"));
     }
-    let (split, end) = match request.rows {
-        Rows::Train => (&request.manifest.train, None),
-        Rows::Valid { rows } => (&request.manifest.valid, Some(rows)),
+    let end = match request.rows {
+        Rows::Train => None,
+        Rows::Valid { rows } => Some(rows),
     };
     if split.rows() == 0 && end.is_none() {
         problems.push(problem("data.folder", "its training split is empty", "prepare a larger corpus"));
@@ -145,7 +147,7 @@ fn check_rows<'a>(request: &LoadRequest<'a>, problems: &mut Vec<Problem>) -> (&'
         let hint = "prepare with a larger `prepare.valid_fraction`, or leave out `[validation]`";
         problems.push(problem("validation.rows", "the validation split is empty", hint));
     }
-    (split, end)
+    end
 }
 
 /// The width of the frame; a valid one even if the configured one is not, so that checking can go on.

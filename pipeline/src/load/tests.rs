@@ -177,7 +177,8 @@ fn shards_read_back_as_written() {
     for vocab_size in [1000, 70_000] {
         let home = home(&Synthetic { lengths: 0..63, vocab_size, ..Synthetic::default() });
         let promise = Promise::of(&home.manifest);
-        for shard in home.manifest.train.shards.iter().chain(&home.manifest.valid.shards) {
+        let now = home.manifest.now();
+        for shard in now.train.shards.iter().chain(&now.valid.shards) {
             let reader = ShardReader::open(home.folder.path().join(&shard.path), shard, promise).expect("as written");
             let mut content = ContentHasher::default();
             let mut tokens = 0;
@@ -197,7 +198,7 @@ fn ids_are_stored_as_split_bytes() {
     use parquet::basic::Encoding;
     use parquet::file::reader::{FileReader, SerializedFileReader};
     let home = home(&Synthetic::default());
-    let file = std::fs::File::open(home.folder.path().join(&home.manifest.train.shards[0].path)).expect("there");
+    let file = std::fs::File::open(home.folder.path().join(&home.manifest.now().train.shards[0].path)).expect("there");
     let reader = SerializedFileReader::new(file).expect("Parquet");
     for group in reader.metadata().row_groups() {
         let ids = group.column(0);
@@ -269,7 +270,7 @@ fn validation_is_stored_order_and_ends_without_a_lone_row() {
         let groups = plan.groups();
         let facts = (0..plan.batches().expect("finite"))
             .flat_map(|index| plan.explain(&groups, BatchIndex(index)).expect("good"));
-        let samples: Vec<u64> = facts.map(|row| row.sample.0).collect();
+        let samples: Vec<u64> = facts.map(|row| row.sample.packed()).collect();
         assert_eq!(samples, (0..expected.iter().sum::<usize>() as u64).collect::<Vec<_>>());
     };
     check(8, &[8]);
@@ -336,7 +337,7 @@ fn all_problems_are_reported_at_once() {
 }
 
 fn damage(home: &Home, change: impl Fn(&mut Vec<u8>)) -> String {
-    let path = home.folder.path().join(&home.manifest.train.shards[1].path);
+    let path = home.folder.path().join(&home.manifest.now().train.shards[1].path);
     let good = std::fs::read(&path).expect("a shard");
     let mut bad = good.clone();
     change(&mut bad);
@@ -355,7 +356,8 @@ fn overwrite(path: &Path, bytes: &[u8]) {
 #[test]
 fn a_damaged_shard_is_named() {
     let home = home(&Synthetic::default());
-    let length = std::fs::metadata(home.folder.path().join(&home.manifest.train.shards[1].path)).expect("there").len();
+    let length =
+        std::fs::metadata(home.folder.path().join(&home.manifest.now().train.shards[1].path)).expect("there").len();
     let length = usize::try_from(length).expect("small");
     for byte in [0, 4, 1000, length / 2, length - 100, length - 1] {
         let error = damage(&home, |bytes| bytes[byte] ^= 1);
@@ -382,7 +384,7 @@ fn a_manifest_that_promises_something_else_is_refused() {
     check(&|manifest| manifest.tokenizer.vocab_size = 70_000, "its columns are");
     check(&|manifest| manifest.tokens_max = 32, "tokens, the manifest allows 30");
     check(
-        &|manifest| manifest.train.shards.iter_mut().for_each(|shard| shard.groups = vec![30, 30, 20]),
+        &|manifest| manifest.generations[0].parts[0].train.iter_mut().for_each(|shard| shard.groups = vec![30, 30, 20]),
         "row groups of",
     );
 }
@@ -399,12 +401,12 @@ fn large_vocabularies_are_stored_in_32_bits() {
 #[test]
 fn a_vocabulary_that_is_not_the_manifests_is_refused() {
     let home = home(&Synthetic::default());
-    let path = home.folder.path().join("vocab.parquet");
+    let path = home.folder.path().join("vocab/00000.parquet");
     let mut bytes = std::fs::read(&path).expect("there");
     bytes[100] ^= 1;
     overwrite(&path, &bytes);
     let error = read_vocab(home.folder.path(), &home.manifest).expect_err("damaged").to_string();
-    assert!(error.contains("vocab.parquet"), "{error}");
+    assert!(error.contains("vocab/00000.parquet"), "{error}");
     let error = open(&home.folder.path().join("nowhere")).expect_err("missing").to_string();
     assert!(error.contains("run `cloze prepare`"), "{error}");
 }

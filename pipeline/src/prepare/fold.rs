@@ -1,12 +1,11 @@
 //! Commit records ↦ manifest: the fold at the end, in order.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::time::{Duration, Instant};
 
 use schemas::atomic::Folder;
-use schemas::manifest::{CorpusReport, Pack, VERSION};
-use schemas::{Manifest, Split};
+use schemas::manifest::{CorpusReport, FileEntry, GenerationEntry, Pack, PartEntry};
+use schemas::{Manifest, PartId, Shard, Split};
 use tracing::warn;
 
 use super::part::{Outcome, Stages};
@@ -91,8 +90,7 @@ impl Summary {
 /// The state of the fold.
 pub(super) struct Fold<'a> {
     preparation: &'a Preparation,
-    train: Split,
-    valid: Split,
+    parts: Vec<PartEntry>,
     corpus: CorpusReport,
     counts: Vec<u64>,
     lines: u64,
@@ -107,8 +105,7 @@ impl<'a> Fold<'a> {
     pub(super) fn new(preparation: &'a Preparation) -> Self {
         Self {
             preparation,
-            train: Split::default(),
-            valid: Split::default(),
+            parts: Vec::new(),
             corpus: CorpusReport::default(),
             counts: vec![0; preparation.tokenizer.facts().tokens.len()],
             lines: 0,
@@ -131,8 +128,7 @@ impl<'a> Fold<'a> {
         if record.train.is_empty() && record.valid.is_empty() {
             self.rows_thrown_away += rows;
         }
-        self.train.shards.extend(record.train);
-        self.valid.shards.extend(record.valid);
+        self.parts.push(PartEntry { id: PartId(record.part.index), train: record.train, valid: record.valid });
         self.corpus.add(&record.report);
         self.lines += record.lines;
         self.stages.add(&stages);
@@ -184,9 +180,13 @@ impl<'a> Fold<'a> {
 
     fn summary(&self, began: Instant) -> Summary {
         let content = u64::from(self.preparation.config.pack.content(self.preparation.config.tokens_max));
-        let (train, valid) = ((self.train.rows(), self.train.tokens()), (self.valid.rows(), self.valid.tokens()));
+        let split = |shards: fn(&PartEntry) -> &[Shard]| Split {
+            shards: self.parts.iter().flat_map(shards).cloned().collect(),
+        };
+        let splits = [split(|part| &part.train), split(|part| &part.valid)];
+        let [train, valid] = splits.each_ref().map(|split| (split.rows(), split.tokens()));
         let rows = train.0 + valid.0 + self.rows_thrown_away;
-        let shards = self.train.shards.iter().chain(&self.valid.shards);
+        let shards = splits.iter().flat_map(|split| &split.shards);
         Summary {
             pack: self.preparation.config.pack,
             corpus: self.corpus.clone(),
@@ -210,20 +210,27 @@ impl<'a> Fold<'a> {
         let facts = self.preparation.tokenizer.facts();
         let files = [
             ("tokenizer.json", facts.json.clone()),
-            ("vocab.parquet", vocab::to_parquet(&facts.vocab(std::mem::take(&mut self.counts)))),
+            ("vocab/00000.parquet", vocab::to_parquet(&facts.vocab(std::mem::take(&mut self.counts)))),
         ];
-        let hashes = files.iter().map(|(name, bytes)| ((*name).to_owned(), blake3::hash(bytes).to_hex().to_string()));
+        let [tokenizer, vocab] = files.each_ref().map(|(path, bytes)| FileEntry {
+            path: (*path).to_owned(),
+            blake3: blake3::hash(bytes).to_hex().to_string(),
+        });
+        let train = Split { shards: self.parts.iter().flat_map(|part| part.train.clone()).collect() };
+        let generation = GenerationEntry {
+            dropped: Vec::new(),
+            parts: std::mem::take(&mut self.parts),
+            vocab,
+            corpus: std::mem::take(&mut self.corpus),
+            content: train.content(),
+        };
         let manifest = Manifest {
-            version: VERSION,
             tokenizer: facts.manifest.clone(),
             tokens_max: self.preparation.config.tokens_max,
             pack: self.preparation.config.pack,
             frame: self.preparation.config.pack.frame(),
-            train: std::mem::take(&mut self.train),
-            valid: std::mem::take(&mut self.valid),
-            corpus: std::mem::take(&mut self.corpus),
-            files: hashes.collect::<BTreeMap<_, _>>(),
-            checksum: String::new(),
+            files: [(tokenizer.path, tokenizer.blake3)].into(),
+            generations: vec![generation],
         };
         let mut written = false;
         for (name, bytes) in files.into_iter().chain([("manifest.json", manifest.to_json())]) {

@@ -4,9 +4,9 @@ use std::cell::Cell;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use schemas::Document;
 use schemas::atomic::Folder;
 use schemas::manifest::CorpusReport;
+use schemas::{Document, PartId};
 use tracing::warn;
 
 use super::record::{CommitRecord, Example, Missing, sparse};
@@ -177,7 +177,7 @@ impl<'a> PartMaker<'a> {
             packer: Packer::new(config.pack, config.tokens_max, facts.special()),
             writer: folder.map(|folder| {
                 let prefix = format!("{name}/part-{:05}", part.index);
-                ShardWriter::new(folder, prefix, size, config.pack, config.zstd_level)
+                ShardWriter::new(folder, PartId(part.index), prefix, size, config.pack, config.zstd_level)
             }),
             rows: 0,
         };

@@ -173,9 +173,13 @@ fn damage_is_repaired_by_running_again() {
     home.run().expect("prepared");
     let whole = home.data();
     let shard = "train/part-00002-00.parquet";
-    for (name, parts) in
-        [(shard, 1), ("parts/part-00002.json", 1), ("manifest.json", 0), ("vocab.parquet", 0), ("tokenizer.json", 0)]
-    {
+    for (name, parts) in [
+        (shard, 1),
+        ("parts/part-00002.json", 1),
+        ("manifest.json", 0),
+        ("vocab/00000.parquet", 0),
+        ("tokenizer.json", 0),
+    ] {
         let bytes = &whole[name];
         let mut flipped = bytes.clone();
         flipped[bytes.len() / 2] ^= 1;
@@ -276,7 +280,7 @@ fn shards_hold_the_tokens_of_their_split() {
     let separator = manifest.tokenizer.special.sep;
     let (mut counts, mut separators) = (vec![0; vocab.size() as usize], 0);
     let mut sides = [BTreeSet::new(), BTreeSet::new()];
-    for (side, split) in [&manifest.train, &manifest.valid].into_iter().enumerate() {
+    for (side, split) in [manifest.now().train, manifest.now().valid].into_iter().enumerate() {
         for shard in &split.shards {
             let reader = ShardReader::open(home.config.folder.join(&shard.path), shard, promise).expect("whole");
             let group = reader.read(0).expect("one row group");
@@ -290,18 +294,19 @@ fn shards_hold_the_tokens_of_their_split() {
             }
         }
     }
-    assert_eq!(counts, vocab.counts(), "`vocab.parquet` counts the training split");
+    assert_eq!(counts, vocab.counts(), "the vocabulary counts the training split");
     assert!(sides[0].is_disjoint(&sides[1]) && sides[1].iter().all(|&document| is_valid(document, 0.3)));
     assert_eq!((sides[0].len() + sides[1].len()) as u64, summary.corpus.documents);
     assert!((40..110).contains(&sides[1].len()), "about 30 % of 240 documents are held out: {}", sides[1].len());
     assert_eq!(summary.stored_tokens, summary.corpus.tokens + separators, "tokens are conserved");
-    assert_eq!((summary.train.1, summary.valid.1), (manifest.train.tokens(), manifest.valid.tokens()));
+    assert_eq!((summary.train.1, summary.valid.1), (manifest.now().train.tokens(), manifest.now().valid.tokens()));
 }
 
 /// Hands every sample of the prepared folder to `see`.
 fn see_samples(home: &Home, mut see: impl FnMut(&Sample<'_>)) -> Manifest {
     let manifest = load::open(&home.config.folder).expect("a manifest");
-    for shard in manifest.train.shards.iter().chain(&manifest.valid.shards) {
+    let now = manifest.now();
+    for shard in now.train.shards.iter().chain(&now.valid.shards) {
         let path = home.config.folder.join(&shard.path);
         let reader = ShardReader::open(path, shard, Promise::of(&manifest)).expect("whole");
         let group = reader.read(0).expect("one row group");
@@ -327,7 +332,10 @@ fn every_style_keeps_its_shape_and_its_tokens() {
             assert!(length == 16 || pack != Pack::Taco, "{sample:?}");
         });
         let packing = summary.corpus.packing;
-        assert_eq!((manifest.pack, manifest.frame, manifest.corpus.packing), (pack, pack.frame(), packing));
+        assert_eq!(
+            (manifest.pack, manifest.frame, manifest.generations[0].corpus.packing),
+            (pack, pack.frame(), packing)
+        );
         let dropped_specials = if pack == Pack::Taco { 2 * summary.corpus.documents - specials } else { 0 };
         assert_eq!(tokens - specials + packing.cut_tokens - dropped_specials, summary.corpus.tokens, "{pack:?}");
         assert_eq!(packing.cut_documents > 0, pack == Pack::Document);

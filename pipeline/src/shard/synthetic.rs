@@ -7,8 +7,8 @@ use arrow_array::{ArrayRef, BooleanArray, RecordBatch, StringArray, UInt64Array}
 use arrow_schema::{DataType, Field, Schema};
 use parquet::arrow::ArrowWriter;
 use schemas::atomic::Folder;
-use schemas::manifest::{CorpusReport, Pack, Tokenizer, VERSION};
-use schemas::{Document, Epoch, Manifest, SampleIndex, SpecialIds, Split};
+use schemas::manifest::{CorpusReport, FileEntry, GenerationEntry, Pack, PartEntry, Tokenizer};
+use schemas::{Document, Epoch, Manifest, PartId, SampleAddress, Shard, SpecialIds, Split};
 
 use super::ShardWriter;
 use crate::error::{Error, Result};
@@ -70,14 +70,23 @@ impl Default for Synthetic {
 impl Synthetic {
     /// Writes the folder and returns its manifest.
     pub fn write(&self, folder: &Folder) -> Result<Manifest> {
-        let mut files = std::collections::BTreeMap::new();
-        for (name, bytes) in [("vocab.parquet", self.vocab()?), ("tokenizer.json", b"{}\n".to_vec())] {
-            folder.write(name, &bytes)?;
-            files.insert(name.to_owned(), blake3::hash(&bytes).to_hex().to_string());
-        }
+        let write = |path: &str, bytes: &[u8]| -> Result<FileEntry> {
+            folder.write(path, bytes)?;
+            Ok(FileEntry { path: path.to_owned(), blake3: blake3::hash(bytes).to_hex().to_string() })
+        };
+        let tokenizer = write("tokenizer.json", b"{}\n")?;
+        let vocab = write("vocab/00000.parquet", &self.vocab()?)?;
+        let (train, valid) =
+            (self.shards(folder, "train", self.train_rows)?, self.shards(folder, "valid", self.valid_rows)?);
+        let generation = GenerationEntry {
+            dropped: Vec::new(),
+            vocab,
+            corpus: CorpusReport::default(),
+            content: Split { shards: train.clone() }.content(),
+            parts: vec![PartEntry { id: PartId(0), train, valid }],
+        };
         let special = SpecialIds { pad: 0, unk: Some(100), cls: 101, sep: 102, mask: 103 };
         let manifest = Manifest {
-            version: VERSION,
             tokenizer: Tokenizer {
                 fingerprint: String::new(),
                 kind: "synthetic".into(),
@@ -89,24 +98,21 @@ impl Synthetic {
             tokens_max: self.tokens_max,
             pack: self.pack,
             frame: self.pack.frame(),
-            train: self.split(folder, "train", self.train_rows)?,
-            valid: self.split(folder, "valid", self.valid_rows)?,
-            corpus: CorpusReport::default(),
-            files,
-            checksum: String::new(),
+            files: [(tokenizer.path, tokenizer.blake3)].into(),
+            generations: vec![generation],
         };
         let bytes = manifest.to_json();
         folder.write("manifest.json", &bytes)?;
         crate::load::open(folder.path())
     }
 
-    fn split(&self, folder: &Folder, name: &str, rows: u64) -> Result<Split> {
+    fn shards(&self, folder: &Folder, name: &str, rows: u64) -> Result<Vec<Shard>> {
         let prefix = format!("{name}/part-00000");
-        let mut writer = ShardWriter::new(folder, prefix, self.vocab_size, self.pack, 1)
+        let mut writer = ShardWriter::new(folder, PartId(0), prefix, self.vocab_size, self.pack, 1)
             .sized(self.rows_per_group as usize, self.groups_per_shard as usize);
         let key = Key::new(self.seed, Epoch(0), name, "synthetic");
         for row in 0..rows {
-            let input_ids = self.sample(&mut key.row(SampleIndex(row), 0));
+            let input_ids = self.sample(&mut key.row(SampleAddress::numbered(row), 0));
             let document_starts = self.document_starts(input_ids.len());
             let documents: Vec<u64> = (0..document_starts.len())
                 .map(|document| {
@@ -122,7 +128,7 @@ impl Synthetic {
                 source: 0,
             })?;
         }
-        Ok(Split { shards: writer.finish()? })
+        writer.finish()
     }
 
     fn sample(&self, rng: &mut Rng) -> Vec<u32> {

@@ -16,7 +16,7 @@ use parquet::schema::types::ColumnPath;
 use schemas::atomic::{Folder, Pending};
 use schemas::manifest::{Frame, Pack};
 use schemas::sample::{ROWS_PER_GROUP, id_type, shard_schema};
-use schemas::{Sample, Shard, TokenIds};
+use schemas::{PartId, Sample, Shard, TokenIds};
 
 use super::ContentHasher;
 use crate::pack::Packed;
@@ -29,6 +29,7 @@ const GROUPS_PER_SHARD: usize = 256;
 #[derive(Debug)]
 pub struct ShardWriter {
     folder: Folder,
+    part: PartId,
     prefix: String,
     schema: SchemaRef,
     properties: WriterProperties,
@@ -64,13 +65,14 @@ struct OpenShard {
 }
 
 impl ShardWriter {
-    /// A writer of shards named `prefix-00.parquet`, `prefix-01.parquet`, … in `folder`, compressed by `zstd_level`, with
+    /// A writer of the shards of `part`, named `prefix-00.parquet`, `prefix-01.parquet`, … in `folder`, compressed by `zstd_level`, with
     /// the columns that `pack` asks for.
     #[must_use]
-    pub fn new(folder: &Folder, prefix: String, vocab_size: u32, pack: Pack, zstd_level: i32) -> Self {
+    pub fn new(folder: &Folder, part: PartId, prefix: String, vocab_size: u32, pack: Pack, zstd_level: i32) -> Self {
         let keeps_sentences = pack.keeps_sentences();
         Self {
             folder: folder.clone(),
+            part,
             prefix,
             schema: shard_schema(vocab_size, keeps_sentences),
             properties: properties(zstd_level),
@@ -133,8 +135,11 @@ impl ShardWriter {
         let blake3 = file.hasher.finalize().to_hex().to_string();
         let bytes = file.pending.commit()?;
         let rows = open.groups.iter().map(|&rows| u64::from(rows)).sum();
+        let before: u64 = self.shards.iter().map(|shard| shard.rows).sum();
+        let first_row = u32::try_from(before).expect("a part has fewer than 2^32 rows");
         let content = open.content.finish();
-        self.shards.push(Shard { path, rows, tokens: open.tokens, groups: open.groups, bytes, blake3, content });
+        let OpenShard { tokens, groups, .. } = open;
+        self.shards.push(Shard { path, part: self.part, first_row, rows, tokens, groups, bytes, blake3, content });
         Ok(())
     }
 }

@@ -6,7 +6,7 @@ use schemas::columns::{
 };
 use schemas::manifest::Frame;
 use schemas::{
-    Batch, BatchIndex, Column, ColumnSpec, Element, Epoch, Sample, SampleIndex, SpecialIds, TokenIds, Vocab,
+    Batch, BatchIndex, Column, ColumnSpec, Element, Epoch, Sample, SampleAddress, SpecialIds, TokenIds, Vocab,
 };
 
 use super::AnyView;
@@ -52,7 +52,7 @@ fn partner() -> Sample<'static> {
 }
 
 pub(super) fn item(sample: Sample<'_>, index: u64) -> Item<'_> {
-    let (partner, index) = (Some(partner()), SampleIndex(index));
+    let (partner, index) = (Some(partner()), SampleAddress::numbered(index));
     Item { sample, partner, index, epoch: Epoch(2), copy: 0, copies: 1, pieces: 1 }
 }
 
@@ -336,7 +336,7 @@ fn a_row_of_one_token_has_no_positive() {
     // A frame always has two tokens; a view of another frame may not.
     let mut columns = vec![crate::row::Values::zeros(POSITIVES.spec(), 4)];
     let keys = crate::rng::Keys::new(1, Epoch(0), "w");
-    let at = crate::rng::RowAddress { keys: &keys, sample: SampleIndex(0), copy: 0, copies: 1, pieces: 1 };
+    let at = crate::rng::RowAddress { keys: &keys, sample: SampleAddress::numbered(0), copy: 0, copies: 1, pieces: 1 };
     for tokens in [0, 1] {
         let cells = crate::row::Cells { columns: &mut columns, row: 0, width: 4 };
         let mut row = crate::row::RowMut { input_ids: &mut [], tokens, cells };

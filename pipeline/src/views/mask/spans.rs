@@ -118,7 +118,7 @@ pub(super) fn fill(size: usize, borders: &[u16], positions: &mut Vec<u16>, at: &
 
 #[cfg(test)]
 mod tests {
-    use schemas::{Epoch, SampleIndex};
+    use schemas::{Epoch, SampleAddress};
 
     use super::*;
     use crate::rng::Key;
@@ -140,7 +140,7 @@ mod tests {
     const MEAN: f64 = 3.797_097_504;
 
     fn rng(sample: u64) -> Rng {
-        Key::new(5, Epoch(0), "spans", "test").row(SampleIndex(sample), 0)
+        Key::new(5, Epoch(0), "spans", "test").row(SampleAddress::numbered(sample), 0)
     }
 
     #[test]

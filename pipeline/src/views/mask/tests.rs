@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use schemas::columns::{DRAWS, IGNORE, INPUT_IDS, LABELS};
-use schemas::{Batch, BatchIndex, Epoch, SampleIndex, Vocab};
+use schemas::{Batch, BatchIndex, Epoch, SampleAddress, Vocab};
 
 use super::*;
 use crate::collate::{Item, collate};
@@ -32,7 +32,7 @@ fn words_of(words: &[usize], tokens: usize) -> Vec<u16> {
 /// Copies 0 to `copies` of rows 0 to `rows`, all of one content.
 fn render(mask: &Mask, content: &[u16], rows: u64, copies: u32) -> Batch {
     let item = |index, copy| {
-        let index = SampleIndex(index);
+        let index = SampleAddress::numbered(index);
         Item { sample: sample(content), partner: None, index, epoch: Epoch(0), copy, copies, pieces: 1 }
     };
     let items: Vec<Item<'_>> = (0..rows).flat_map(|row| (0..copies).map(move |copy| item(row, copy))).collect();
@@ -299,7 +299,7 @@ fn contradictions_are_refused() {
 }
 
 fn at(keys: &Keys, copy: u32, copies: u32) -> RowAddress<'_> {
-    RowAddress { keys, sample: SampleIndex(0), copy, copies, pieces: 1 }
+    RowAddress { keys, sample: SampleAddress::numbered(0), copy, copies, pieces: 1 }
 }
 
 mod copies;

@@ -1,0 +1,149 @@
+//! JSON that notices a changed byte: how every small file of ours that must not be half believed is written.
+//!
+//! ```json
+//! { "format": "cloze manifest", "version": 2, "content": { … }, "checksum": "…" }
+//! ```
+//!
+//! `checksum` is the BLAKE3 of `content` as it is written here. A file is believed only if it is, byte for byte, what its
+//! own content would be written as: then no byte was changed, added or lost. Another `version` is refused by its number
+//! before anything else is looked at.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// What can be sealed: plain data with string keys and finite numbers.
+pub trait Sealed: Serialize + DeserializeOwned {
+    /// What the file calls itself.
+    const FORMAT: &'static str;
+    /// The version that is written, and the only one that is read.
+    const VERSION: u32;
+    /// Whether people read it: one value a line.
+    const PRETTY: bool;
+
+    /// The bytes of the file.
+    #[must_use]
+    fn seal(&self) -> Vec<u8> {
+        let checksum = blake3::hash(&render(self, false)).to_hex().to_string();
+        let envelope = Envelope { format: Self::FORMAT, version: Self::VERSION, content: self, checksum };
+        let mut bytes = render(&envelope, Self::PRETTY);
+        bytes.push(b'\n');
+        bytes
+    }
+
+    /// Reads what [`seal`](Self::seal) wrote, and nothing else.
+    ///
+    /// # Errors
+    /// [`SealError`]: another version, not such a file at all, or a changed byte.
+    fn unseal(bytes: &[u8]) -> Result<Self, SealError> {
+        let value: Value = serde_json::from_slice(bytes)?;
+        let version = value.get("version").or_else(|| value.get("state")?.get("version")).and_then(Value::as_u64);
+        if let Some(found) = version.filter(|&found| found != u64::from(Self::VERSION)) {
+            return Err(SealError::Version { found, reads: Self::VERSION });
+        }
+        let found: Opened<Self> = serde_json::from_value(value)?;
+        if found.format != Self::FORMAT {
+            return Err(SealError::Format { found: found.format, expected: Self::FORMAT });
+        }
+        if found.content.seal() == bytes { Ok(found.content) } else { Err(SealError::Checksum) }
+    }
+}
+
+/// Why a sealed file is not believed.
+#[derive(Debug, thiserror::Error)]
+pub enum SealError {
+    /// No JSON, or not the fields that it should have.
+    #[error("not readable: {0}")]
+    Syntax(#[from] serde_json::Error),
+    /// Something else.
+    #[error("it is a `{found}`, not a `{expected}`")]
+    Format {
+        /// What it calls itself.
+        found: String,
+        /// What was looked for.
+        expected: &'static str,
+    },
+    /// Made by another version.
+    #[error("format version {found}, this program reads {reads}")]
+    Version {
+        /// The version found.
+        found: u64,
+        /// The version that is read.
+        reads: u32,
+    },
+    /// Some byte was changed.
+    #[error("damaged: it does not match its own checksum")]
+    Checksum,
+}
+
+#[derive(Serialize)]
+struct Envelope<'a, T> {
+    format: &'a str,
+    version: u32,
+    content: &'a T,
+    checksum: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Opened<T> {
+    format: String,
+    #[serde(rename = "version")]
+    _version: u32,
+    content: T,
+    #[serde(rename = "checksum")]
+    _checksum: String,
+}
+
+fn render(value: &impl Serialize, pretty: bool) -> Vec<u8> {
+    let bytes = if pretty { serde_json::to_vec_pretty(value) } else { serde_json::to_vec(value) };
+    bytes.expect("plain data with string keys and finite numbers")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Note {
+        text: String,
+        numbers: Vec<f64>,
+    }
+
+    impl Sealed for Note {
+        const FORMAT: &'static str = "note";
+        const VERSION: u32 = 3;
+        const PRETTY: bool = true;
+    }
+
+    fn note() -> Note {
+        Note { text: "a\n\"b\"".into(), numbers: vec![0.1, -3.0, 1e300] }
+    }
+
+    #[test]
+    fn any_changed_byte_is_noticed() {
+        let bytes = note().seal();
+        assert_eq!(Note::unseal(&bytes).expect("as written"), note());
+        for index in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[index] ^= 1;
+            assert!(Note::unseal(&damaged).is_err(), "byte {index} of {}", bytes.len());
+        }
+        assert!(Note::unseal(&bytes[..bytes.len() - 1]).is_err(), "a cut tail");
+        assert!(Note::unseal(&[&bytes[..], b"\n"].concat()).is_err(), "a longer tail");
+    }
+
+    #[test]
+    fn another_version_or_another_kind_says_so() {
+        let text = String::from_utf8(note().seal()).expect("JSON is UTF-8");
+        let unseal = |text: &str| Note::unseal(text.as_bytes()).expect_err("another");
+        assert!(matches!(
+            unseal(&text.replacen("\"version\": 3", "\"version\": 9", 1)),
+            SealError::Version { found: 9, reads: 3 }
+        ));
+        assert!(matches!(unseal("{\"state\": {\"version\": 1}}"), SealError::Version { found: 1, .. }));
+        assert!(matches!(unseal(&text.replacen("\"note\"", "\"list\"", 1)), SealError::Format { .. }));
+        assert!(matches!(unseal("[]"), SealError::Syntax(_)));
+    }
+}
