@@ -2,7 +2,7 @@
 
 # nextest where it is installed: it kills what hangs, and ends with one summary for everything.
 TEST  := $(shell cargo nextest --version >/dev/null 2>&1 && echo nextest run || echo test --lib --bins --tests)
-LIGHT := --no-default-features -p cloze -p cloze-schemas -p cloze-pipeline
+LIGHT := --no-default-features -p cloze -p cloze-schemas -p cloze-observe -p cloze-pipeline
 
 .PHONY: help setup demo test check fmt lint doc bench bench-load golden test-extension clean
 
@@ -30,7 +30,7 @@ lint: setup      ## clippy, with and without the trainer
 	cargo clippy --all-targets $(LIGHT) -- -D warnings
 	cargo clippy --all-targets --workspace -- -D warnings
 
-doc: setup       ## the documentation of all four crates
+doc: setup       ## the documentation of all crates
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --workspace
 
 bench: setup     ## nanoseconds per token of each stage, tokens per second of a step

@@ -11,16 +11,21 @@ use std::process::{Command, Stdio};
 /// other, tokio and anyhow at the top; schemas stays plain data.
 const MAY_USE: &[(&str, &str)] = &[
     ("cloze-schemas", "arrow-array arrow-buffer arrow-schema blake3 libc serde serde_json thiserror"),
+    ("cloze-observe", "cloze-schemas serde serde_json"),
     (
         "cloze-pipeline",
-        "cloze-schemas arrow-array arrow-buffer arrow-schema arrow-select blake3 bytes crossbeam-channel flate2 glob libc \
-         memchr memmap2 parquet serde serde_json thiserror tokenizers toml tracing unicode-segmentation zstd",
+        "cloze-schemas cloze-observe arrow-array arrow-buffer arrow-schema arrow-select blake3 bytes crossbeam-channel \
+         flate2 glob libc memchr memmap2 parquet serde serde_json thiserror tokenizers toml tracing \
+         unicode-segmentation zstd",
     ),
-    ("cloze-trainer", "cloze-schemas blake3 cc libc safetensors serde serde_json tch thiserror torch-sys tracing"),
+    (
+        "cloze-trainer",
+        "cloze-schemas cloze-observe blake3 cc libc safetensors serde serde_json tch thiserror torch-sys tracing",
+    ),
     (
         "cloze",
-        "cloze-schemas cloze-pipeline cloze-trainer anyhow blake3 clap fs4 indicatif libc serde serde_json \
-         serde_path_to_error strsim thiserror tokio toml tracing tracing-subscriber",
+        "cloze-schemas cloze-observe cloze-pipeline cloze-trainer anyhow blake3 clap fs4 indicatif libc serde \
+         serde_json serde_path_to_error strsim thiserror tokio toml tracing tracing-subscriber",
     ),
 ];
 
@@ -272,7 +277,8 @@ fn commands(page: &str) -> Vec<&str> {
 
 /// A path into the source tree, without blanks to fill in.
 fn is_path(word: &str) -> bool {
-    let folders = ["src/", "schemas/", "pipeline/", "trainer/", "configs/", "tests/", "scripts/", "docs/", ".ci/"];
+    let folders =
+        ["src/", "schemas/", "observe/", "pipeline/", "trainer/", "configs/", "tests/", "scripts/", "docs/", ".ci/"];
     folders.iter().any(|folder| word.starts_with(folder)) && !word.contains(['<', '*', '{', '…', ':', '(', ','])
 }
 
@@ -303,7 +309,7 @@ fn is(path: &str, extension: &str) -> bool {
     Path::new(path).extension().is_some_and(|found| found == extension)
 }
 
-/// The four packages, as cargo sees them. `--no-deps` needs no network.
+/// The packages, as cargo sees them. `--no-deps` needs no network.
 fn workspace_packages() -> Vec<serde_json::Value> {
     let command = ["metadata", "--offline", "--no-deps", "--format-version", "1"];
     let output = Command::new(env!("CARGO")).args(command).current_dir(root()).stderr(Stdio::inherit()).output();

@@ -1,0 +1,138 @@
+//! Floating-point numbers in JSON, those that are not finite among them.
+//!
+//! JSON has no word for them, and `null` would not tell a loss that became infinite from one that was never a number.
+//! They are written as the strings `"NaN"`, `"Infinity"` and `"-Infinity"`, as in the JSON form of Protocol Buffers:
+//! `float(…)` of Python and `Number(…)` of JavaScript read all three. Every `f64` of an event goes through here.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::de::{Error, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+const NAN: &str = "NaN";
+const INFINITY: &str = "Infinity";
+const MINUS_INFINITY: &str = "-Infinity";
+
+/// A number as it stands in JSON.
+struct Number(f64);
+
+impl Serialize for Number {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            value if value.is_nan() => serializer.serialize_str(NAN),
+            f64::INFINITY => serializer.serialize_str(INFINITY),
+            f64::NEG_INFINITY => serializer.serialize_str(MINUS_INFINITY),
+            value => serializer.serialize_f64(value),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Number {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Reader)
+    }
+}
+
+struct Reader;
+
+impl Visitor<'_> for Reader {
+    type Value = Number;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a number, \"{NAN}\", \"{INFINITY}\" or \"{MINUS_INFINITY}\"")
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Number, E> {
+        Ok(Number(value))
+    }
+
+    // Other writers leave the `.0` of a whole number out.
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Number, E> {
+        Ok(Number(value as f64))
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Number, E> {
+        Ok(Number(value as f64))
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<Number, E> {
+        match value {
+            NAN => Ok(Number(f64::NAN)),
+            INFINITY => Ok(Number(f64::INFINITY)),
+            MINUS_INFINITY => Ok(Number(f64::NEG_INFINITY)),
+            other => Err(E::invalid_value(serde::de::Unexpected::Str(other), &self)),
+        }
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+pub(crate) fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    Number(*value).serialize(serializer)
+}
+
+pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Ok(Number::deserialize(deserializer)?.0)
+}
+
+/// A number that may be missing: `null`.
+pub(crate) mod option {
+    use super::{Deserialize, Deserializer, Number, Serialize, Serializer};
+
+    #[expect(clippy::ref_option, reason = "serde hands over a reference")]
+    pub(crate) fn serialize<S: Serializer>(value: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
+        value.map(Number).serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+        Ok(Option::<Number>::deserialize(deserializer)?.map(|number| number.0))
+    }
+}
+
+/// Numbers by name.
+pub(crate) mod map {
+    use super::{BTreeMap, Deserialize, Deserializer, Number, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(map: &BTreeMap<String, f64>, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(map.iter().map(|(name, &value)| (name, Number(value))))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, f64>, D::Error> {
+        let map = BTreeMap::<String, Number>::deserialize(deserializer)?;
+        Ok(map.into_iter().map(|(name, number)| (name, number.0)).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Number;
+
+    fn written(value: f64) -> String {
+        serde_json::to_string(&Number(value)).expect("plain data")
+    }
+
+    #[test]
+    fn every_number_survives_to_the_bit() {
+        let finite = [0.0, -0.0, 0.1, 1.0 / 3.0, 1e-4, f64::MAX, f64::MIN_POSITIVE, 5e-324];
+        for value in finite.into_iter().chain([f64::NAN, f64::INFINITY, f64::NEG_INFINITY]) {
+            let Number(read) = serde_json::from_str(&written(value)).expect("as written");
+            assert!(read.to_bits() == value.to_bits() || (read.is_nan() && value.is_nan()), "{value}: {read}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_finite_has_a_name() {
+        let names = [f64::NAN, -f64::NAN, f64::INFINITY, f64::NEG_INFINITY].map(written);
+        assert_eq!(names, ["\"NaN\"", "\"NaN\"", "\"Infinity\"", "\"-Infinity\""]);
+    }
+
+    #[test]
+    fn whole_numbers_of_other_writers_are_read_and_other_words_refused() {
+        let read = |text: &str| serde_json::from_str::<Number>(text).map(|number| number.0);
+        assert!(matches!((read("3"), read("-3")), (Ok(3.0), Ok(-3.0))));
+        for wrong in ["\"nan\"", "\"3\"", "null", "[]"] {
+            let error = read(wrong).expect_err("not a number").to_string();
+            assert!(error.contains("expected a number, \"NaN\", \"Infinity\" or \"-Infinity\""), "{error}");
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Events for people: plain lines, as few as can be.
+
+mod preparation;
+mod quantities;
+
+use std::collections::BTreeMap;
+
+use crate::event::{At, Event, What};
+use crate::training::{AuditReport, Figures, StartReport, StepReport, StopReport, ValidReport, Warning, Why};
+
+pub use preparation::progress;
+pub use quantities::{bytes, count};
+
+/// What people see of an event, without the newline that ends it; a preparation begins and ends with several lines.
+/// Nothing for events that only programs care about.
+#[must_use]
+pub fn line(event: &Event) -> Option<String> {
+    let at = &event.at;
+    Some(match &event.what {
+        What::Start(report) => start(at, report),
+        What::Report(report) => step(at, report),
+        What::Validation(report) => validation(at, report),
+        What::Checkpoint(report) => format!("saved checkpoint {}", report.place),
+        What::Resume(_) => format!("continuing after {}", steps(at)),
+        What::Warning(warning) => warn(warning),
+        What::Audit(report) => audit(report),
+        What::Stop(report) => return stop(at, report),
+        What::PrepareStart(start) => preparation::start(start),
+        What::PrepareProgress(progress) => preparation::line(progress),
+        What::PrepareEnd(end) => preparation::end(end),
+        What::PartDone(_) | What::Unknown(_) => return None,
+    })
+}
+
+/// Whether the line is a result, for stdout. The others tell how the work goes, for stderr.
+#[must_use]
+pub fn is_result(event: &Event) -> bool {
+    matches!(event.what, What::Start(_) | What::Report(_) | What::Validation(_) | What::PrepareEnd(_))
+}
+
+/// `step 1200`; a run always says where it stands.
+fn steps(at: &At) -> String {
+    format!("step {}", at.step.unwrap_or_default())
+}
+
+fn start(at: &At, report: &StartReport) -> String {
+    let how = if report.random { "at random" } else { "from weights it was given" };
+    format!("{}  began {how} with {}", steps(at), list(&report.terms))
+}
+
+fn step(at: &At, report: &StepReport) -> String {
+    let StepReport { figures: Figures { loss, terms, lr, grad_norm, skipped, .. }, speed, .. } = report;
+    let learned = format!("{}  loss {loss:.4} ({})  lr {lr:.1e}  norm {grad_norm:.2}", steps(at), list(terms));
+    let rate = quantities::tokens_per_s(speed.tokens_per_s);
+    let mfu = speed.mfu.map_or(String::new(), |mfu| format!("  mfu {:.0} %", 100.0 * mfu));
+    let wait = 100.0 * speed.wait;
+    let skipped = if *skipped > 0 { format!("  skipped {skipped}") } else { String::new() };
+    format!("{learned}  {rate}{mfu}  wait {wait:.1} %{skipped}")
+}
+
+fn validation(at: &At, report: &ValidReport) -> String {
+    let line = format!("{}  valid loss {:.4} ({})", steps(at), report.loss, list(&report.terms));
+    let Some(mlm) = &report.mlm else { return line };
+    format!("{line}  valid/mlm {:.4} (ln V {:.2}, unigram {:.2})", mlm.loss, mlm.ln_vocab, mlm.unigram_entropy)
+}
+
+fn warn(warning: &Warning) -> String {
+    let hint = warning.hint.as_ref().map_or(String::new(), |hint| format!("; {hint}"));
+    format!("warning: {}{hint}", warning.message)
+}
+
+fn audit(report: &AuditReport) -> String {
+    let AuditReport { view, what, found, promised, error, of } = report;
+    format!("audited `{view}`: {what}: {found}, promised {promised}, error {error}, of {of}")
+}
+
+fn stop(at: &At, report: &StopReport) -> Option<String> {
+    let done = at.step.unwrap_or_default();
+    match report.why {
+        Why::Finished => Some(format!("done: {done} steps; checkpoints are in {}", report.place)),
+        // Whoever meets an error prints it.
+        Why::Failed => None,
+        Why::Interrupt | Why::Terminate | Why::Other if report.saved => {
+            Some(format!("stopped and saved after step {done}; the same command continues"))
+        }
+        Why::Interrupt | Why::Terminate | Why::Other => {
+            Some(format!("stopped after step {done}; the same command continues from the newest checkpoint"))
+        }
+    }
+}
+
+fn list(terms: &BTreeMap<String, f64>) -> String {
+    terms.iter().map(|(name, value)| format!("{name} {value:.4}")).collect::<Vec<_>>().join(", ")
+}

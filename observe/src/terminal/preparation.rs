@@ -1,0 +1,79 @@
+//! A preparation in words.
+
+use super::quantities::{bytes, count};
+use crate::preparation::{PrepareEnd, PrepareProgress, PrepareStart};
+
+pub(super) fn start(start: &PrepareStart) -> String {
+    let plan = format!(
+        "{} files, {} in {} parts for {} lanes; at most {} of text in memory",
+        count(start.files),
+        bytes(start.bytes),
+        count(start.parts),
+        start.lanes,
+        bytes(start.text_bytes_max),
+    );
+    let Some(largest) = &start.largest_compressed else { return plan };
+    let (name, size) = (&largest.name, bytes(largest.bytes));
+    format!("{plan}\nthe largest compressed file takes one lane from end to end: {name}, {size}")
+}
+
+/// What stands beside a progress bar: parts and rates.
+#[must_use]
+pub fn progress(progress: &PrepareProgress) -> String {
+    let PrepareProgress { parts, parts_total, text_bytes_per_s, tokens_per_s, .. } = progress;
+    let (text, tokens) = (text_bytes_per_s / 1e6, tokens_per_s / 1e6);
+    format!("{parts}/{parts_total} parts  {text:.1} MB/s  {tokens:.2} M tokens/s")
+}
+
+pub(super) fn line(now: &PrepareProgress) -> String {
+    let eta = now.eta_s.map_or(String::new(), |eta| format!("  ETA {eta:.0} s"));
+    format!("prepare: {:.0} %  {}{eta}", 100.0 * now.share(), progress(now))
+}
+
+pub(super) fn end(end: &PrepareEnd) -> String {
+    let place = &end.place;
+    if end.nothing_to_do {
+        return format!("{place}: nothing to do, all {} parts are there", end.parts_kept);
+    }
+    let text_per_s = end.text_bytes as f64 / 1e6 / end.seconds.max(1e-9);
+    let mut lines = vec![
+        format!(
+            "{place}: {} parts made, {} kept from before, in {:.1} s ({text_per_s:.1} MB/s of text)",
+            end.parts_made, end.parts_kept, end.seconds,
+        ),
+        format!(
+            "  {} documents, {} words, {} tokens: {:.2} tokens per word, {:.2} % unknown",
+            count(end.documents),
+            count(end.words),
+            count(end.tokens),
+            end.tokens_per_word(),
+            100.0 * end.unknown_rate(),
+        ),
+        format!("  {}", packing(end)),
+        format!(
+            "  {} samples to train on, {} to validate on; {:.2} % of their rows would be padding",
+            count(end.train.samples),
+            count(end.valid.samples),
+            100.0 * end.padding_share(),
+        ),
+        format!("  {} on disk, {:.2} bytes per token", bytes(end.shard_bytes), end.bytes_per_token()),
+    ];
+    let rejected = end.rejected.iter();
+    lines.extend(rejected.map(|(reason, number)| format!("  rejected or repaired: {} × {reason}", count(*number))));
+    lines.extend(end.warnings.iter().map(|warning| format!("  warning: {warning}")));
+    lines.join("\n")
+}
+
+/// How documents became samples.
+fn packing(end: &PrepareEnd) -> String {
+    let counts = [
+        (end.sentences, "sentences"),
+        (end.cut_sentences, "of them longer than a sample, cut"),
+        (end.cut_documents, "documents longer than a sample, truncated"),
+        (end.cut_tokens, "tokens in no sample"),
+    ];
+    let found = counts.iter().filter(|(number, _)| *number > 0);
+    let found = found.map(|(number, what)| format!("{} {what}", count(*number)));
+    let parts: Vec<String> = std::iter::once(format!("packed as `{}`", end.pack)).chain(found).collect();
+    parts.join(", ")
+}

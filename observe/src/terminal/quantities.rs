@@ -1,0 +1,55 @@
+//! Numbers that read at a glance.
+
+/// `12,345,678`.
+#[must_use]
+pub fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::with_capacity(digits.len() * 4 / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// `1.5 GiB`.
+#[must_use]
+pub fn bytes(bytes: u64) -> String {
+    let mut value = bytes as f64;
+    let mut units = ["B", "KiB", "MiB", "GiB", "TiB"].into_iter();
+    let mut unit = units.next().unwrap_or_default();
+    for next in units {
+        if value < 1024.0 {
+            break;
+        }
+        (value, unit) = (value / 1024.0, next);
+    }
+    if unit == "B" { format!("{bytes} B") } else { format!("{value:.1} {unit}") }
+}
+
+/// `745 k tok/s`.
+pub(super) fn tokens_per_s(rate: f64) -> String {
+    if rate >= 1e6 {
+        format!("{:.2} M tok/s", rate / 1e6)
+    } else if rate >= 1e4 {
+        format!("{:.0} k tok/s", rate / 1e3)
+    } else {
+        format!("{rate:.0} tok/s")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_at_a_glance() {
+        let counts = [0, 12, 123, 1234, 1_234_567].map(count);
+        assert_eq!(counts, ["0", "12", "123", "1,234", "1,234,567"]);
+        assert_eq!([0, 1023, 1024, 3 << 30].map(bytes), ["0 B", "1023 B", "1.0 KiB", "3.0 GiB"]);
+        let rates = [999.4, 9_999.0, 10_000.0, 745_000.0, 1.234e6].map(tokens_per_s);
+        assert_eq!(rates, ["999 tok/s", "9999 tok/s", "10 k tok/s", "745 k tok/s", "1.23 M tok/s"]);
+    }
+}

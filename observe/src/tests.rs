@@ -1,0 +1,197 @@
+//! The laws of the format, each over one example of every kind.
+
+mod examples;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use schemas::ordinal::Step;
+use serde_json::{Map, Value};
+
+use self::examples::{PLACE, STAMP, event, golden, golden_line, named, prepare_end, step_report, valid_report};
+use crate::preparation::PrepareEnd;
+use crate::training::{Speed, StartReport, StopReport, ValidReport, Warning, Why};
+use crate::{At, Event, Many, Observer, Recorder, Silent, Unknown, What, jsonl, terminal};
+
+const ENVELOPE: &[&str] = &["version", "time", "elapsed_s", "kind", "step", "epoch", "rows_seen", "tokens_seen"];
+
+#[test]
+fn every_kind_has_an_example() {
+    let found: Vec<String> = golden().iter().map(|(what, ..)| what.kind().to_owned()).collect();
+    assert_eq!(found, What::KINDS);
+}
+
+#[test]
+fn every_kind_is_written_as_ever() {
+    for (what, line, _) in golden() {
+        assert_eq!(jsonl::line(&event(&what)), golden_line(&what, line));
+    }
+}
+
+#[test]
+fn every_line_of_version_1_stays_readable() {
+    for (what, line, _) in golden() {
+        let read = jsonl::parse(golden_line(&what, line).as_bytes()).expect(line);
+        assert_eq!(read, event(&what));
+    }
+}
+
+#[test]
+fn people_see_what_they_always_saw() {
+    for (what, _, line) in golden() {
+        assert_eq!(terminal::line(&event(&what)).as_deref(), line);
+    }
+    let results: Vec<&str> = ["start", "report", "validation", "prepare_end"].into();
+    let found = golden().into_iter().filter(|(what, ..)| terminal::is_result(&event(what)));
+    assert_eq!(found.map(|(what, ..)| what.kind().to_owned()).collect::<Vec<_>>(), results);
+}
+
+#[test]
+fn what_a_line_shows_depends_on_what_there_is_to_show() {
+    let seen = |what: What| terminal::line(&event(&what));
+    let shown = |what: What| seen(what).expect("a line");
+    let mut report = step_report();
+    report.figures.skipped = 2;
+    report.speed = Speed { tokens_per_s: 950.0, mfu: None, wait: 0.0 };
+    let line = "step 1200  loss 3.4100 (mlm 2.9000, tc 0.5100)  lr 1.0e-4  norm 0.80  950 tok/s  wait 0.0 %  skipped 2";
+    assert_eq!(shown(What::Report(report)), line);
+    let valid = What::Validation(ValidReport { mlm: None, ..valid_report() });
+    assert_eq!(shown(valid), "step 1200  valid loss 5.1859 (mlm 5.1559, tc 0.0300)");
+    let given =
+        StartReport { random: false, terms: named(&[("mlm", 2.5)]), expected: BTreeMap::new(), surprises: Vec::new() };
+    assert_eq!(shown(What::Start(given)), "step 1200  began from weights it was given with mlm 2.5000");
+    let stop = |why, saved| What::Stop(StopReport { why, saved, place: "runs/a".to_owned(), error: None });
+    assert_eq!(shown(stop(Why::Finished, true)), "done: 1200 steps; checkpoints are in runs/a");
+    assert_eq!(
+        shown(stop(Why::Interrupt, false)),
+        "stopped after step 1200; the same command continues from the newest checkpoint"
+    );
+    assert_eq!(seen(stop(Why::Failed, false)), None, "whoever meets the error prints it");
+    let nothing = PrepareEnd { nothing_to_do: true, parts_kept: 4, ..prepare_end() };
+    assert_eq!(shown(What::PrepareEnd(nothing)), "corpus: nothing to do, all 4 parts are there");
+}
+
+/// Every number that is not whole, put to `value`.
+fn overwrite_floats(json: &mut Value, value: &str, changed: &mut usize) {
+    match json {
+        Value::Number(number) if number.is_f64() => {
+            *json = Value::String(value.to_owned());
+            *changed += 1;
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| overwrite_floats(item, value, changed)),
+        Value::Object(fields) => fields.values_mut().for_each(|field| overwrite_floats(field, value, changed)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_number_of_every_kind_may_be_infinite_or_none() {
+    for (what, line, _) in golden() {
+        for value in ["NaN", "Infinity", "-Infinity"] {
+            let mut json: Value = serde_json::from_str(&golden_line(&what, line)).expect("JSON");
+            let mut changed = 0;
+            overwrite_floats(&mut json, value, &mut changed);
+            assert!(changed > 0, "elapsed time at least");
+            let read = jsonl::parse(json.to_string().as_bytes()).expect(line);
+            let written: Value = serde_json::from_str(&jsonl::line(&read)).expect("JSON");
+            assert_eq!(written, json, "{}", what.kind());
+            // People are shown it too, and nothing panics.
+            let _ = terminal::line(&read);
+        }
+    }
+}
+
+#[test]
+fn a_diverged_loss_is_not_lost() {
+    let mut report = step_report();
+    report.figures.loss = f64::NAN;
+    report.figures.grad_norm = f64::INFINITY;
+    let line = jsonl::line(&event(&What::Report(report)));
+    assert!(line.contains(r#""loss":"NaN""#) && line.contains(r#""grad_norm":"Infinity""#), "{line}");
+    let What::Report(read) = jsonl::parse(line.as_bytes()).expect("readable").what else { panic!("another kind") };
+    assert!(read.figures.loss.is_nan() && read.figures.grad_norm == f64::INFINITY);
+}
+
+#[test]
+fn no_kind_takes_a_key_of_the_envelope() {
+    for (what, ..) in golden() {
+        let json = serde_json::to_value(&what).expect("plain data");
+        let keys: BTreeSet<&str> = json.as_object().expect("an object").keys().map(String::as_str).collect();
+        let taken: Vec<_> = ENVELOPE.iter().filter(|&&key| key != "kind" && keys.contains(key)).collect();
+        assert!(taken.is_empty(), "{}: {taken:?}", what.kind());
+    }
+}
+
+#[test]
+fn a_kind_of_a_later_program_is_kept_whole() {
+    let line = format!(r#"{STAMP}"step":7,"kind":"temperature","celsius":81.5,"of":{{"gpu":[0,1]}}}}"#);
+    let event = jsonl::parse(line.as_bytes()).expect("an old reader goes on");
+    let fields: Map<String, Value> = serde_json::from_str(r#"{"celsius":81.5,"of":{"gpu":[0,1]}}"#).expect("an object");
+    assert_eq!(event.what, What::Unknown(Unknown { kind: "temperature".to_owned(), fields }));
+    assert_eq!((event.what.kind(), event.at.step), ("temperature", Some(Step(7))));
+    assert_eq!((jsonl::line(&event), terminal::line(&event)), (line, None));
+}
+
+#[test]
+fn an_event_of_a_later_version_is_not_misread() {
+    // Perhaps its loss is in bits.
+    let line = r#"{"version":2,"time":1,"elapsed_s":0.5,"step":7,"kind":"report","loss":4.5}"#;
+    let event = jsonl::parse(line.as_bytes()).expect("an old reader goes on");
+    assert!(matches!(&event.what, What::Unknown(unknown) if unknown.kind == "report"), "{event:?}");
+    assert_eq!(jsonl::line(&event), line);
+}
+
+#[test]
+fn new_keys_and_new_reasons_are_passed_over() {
+    let line = format!(r#"{STAMP}{PLACE}"kind":"stop","why":"budget","saved":true,"place":"runs/a","joules":5}}"#);
+    let What::Stop(stop) = jsonl::parse(line.as_bytes()).expect("readable").what else { panic!("another kind") };
+    assert_eq!((stop.why, stop.saved), (Why::Other, true));
+}
+
+#[test]
+fn what_may_be_missing_may_be_missing() {
+    let line = format!(r#"{STAMP}"kind":"warning","topic":"t","message":"m"}}"#);
+    let event = jsonl::parse(line.as_bytes()).expect("no place, no hint");
+    assert_eq!((event.at, jsonl::line(&event)), (At::default(), line));
+    assert_eq!(terminal::line(&event).as_deref(), Some("warning: m"));
+}
+
+#[test]
+fn a_line_that_is_no_event_says_why() {
+    let error = |line: &[u8]| jsonl::parse(line).expect_err("no event").to_string();
+    let cases: [(&[u8], &str); 7] = [
+        (b"", "cut or damaged"),
+        (b"{\"version\": 1, \"ti", "cut or damaged"),
+        (b"{\"version\xff\": 1}", "cut or damaged"),
+        (b"[]", "another program wrote it"),
+        (b"{\"step\": 10}", "missing field `version`"),
+        (br#"{"version":1,"time":1,"elapsed_s":0.5,"step":7,"kind":"resume"}"#, "kind `resume`: missing field `place`"),
+        (br#"{"version":1,"time":1,"elapsed_s":0.5,"step":-7,"kind":"resume","place":""}"#, "invalid value"),
+    ];
+    for (line, expected) in cases {
+        let found = error(line);
+        assert!(found.starts_with("not an event: ") && found.contains(expected), "{found}");
+    }
+}
+
+#[test]
+fn a_text_of_many_lines_is_one_line_of_a_log() {
+    let warning = Warning { topic: "t".to_owned(), message: "one\ntwo\r\u{2028}".to_owned(), hint: None };
+    let event = event(&What::Warning(warning));
+    let line = jsonl::line(&event);
+    assert!(!line.contains(['\n', '\r']), "{line}");
+    assert_eq!(jsonl::parse(format!("{line}\n").as_bytes()).expect("with its newline"), event);
+}
+
+#[test]
+fn all_observers_hear_all_events_in_order() {
+    let [one, two] = [Recorder::default(), Recorder::default()];
+    let inner = Many(vec![Box::new(two.clone())]);
+    let mut many = Many(vec![Box::new(one.clone()), Box::new(Silent), Box::new(inner)]);
+    let said: Vec<Event> = golden().iter().map(|(what, ..)| event(what)).collect();
+    // Observers go to the thread that speaks.
+    let heard = std::thread::scope(|scope| {
+        scope.spawn(|| said.iter().for_each(|event| many.observe(event))).join().expect("no panic");
+        one.events()
+    });
+    assert_eq!((heard, two.events()), (said.clone(), said));
+}

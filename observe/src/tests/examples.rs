@@ -1,0 +1,231 @@
+//! One example of every kind, as data, as the line of a log and as people see it. The lines are written by hand: they
+//! are the format. Where one has to change, readers of old logs break, and `VERSION` has to rise.
+
+use std::collections::BTreeMap;
+
+use schemas::ordinal::Step;
+
+use crate::preparation::{
+    LargestFile, PartDone, PrepareEnd, PrepareProgress, PrepareStart, SplitFigures, StageSeconds,
+};
+use crate::training::{
+    AuditReport, Bounds, CheckpointReport, Figures, MlmReport, ResumeReport, Speed, StartReport, StepReport,
+    StopReport, Surprise, ValidReport, Warning, Why,
+};
+use crate::{At, Event, What};
+
+/// An event, its line in a log behind [`STAMP`], and what people see.
+pub(super) type Golden = (What, &'static str, Option<&'static str>);
+
+pub(super) const STAMP: &str = r#"{"version":1,"time":1700000000123,"elapsed_s":12.5,"#;
+pub(super) const PLACE: &str = r#""step":1200,"epoch":1.25,"rows_seen":38400,"tokens_seen":4900000,"#;
+
+fn at(what: &What) -> At {
+    if what.kind().starts_with("prep") || what.kind() == "part_done" {
+        return At::default();
+    }
+    At { step: Some(Step(1200)), epoch: Some(1.25), rows_seen: Some(38_400), tokens_seen: Some(4_900_000) }
+}
+
+pub(super) fn event(what: &What) -> Event {
+    Event { version: 1, time: 1_700_000_000_123, elapsed_s: 12.5, at: at(what), what: what.clone() }
+}
+
+pub(super) fn golden_line(what: &What, rest: &str) -> String {
+    let place = if at(what) == At::default() { "" } else { PLACE };
+    format!("{STAMP}{place}{rest}")
+}
+
+pub(super) fn named(values: &[(&str, f64)]) -> BTreeMap<String, f64> {
+    values.iter().map(|&(name, value)| (name.to_owned(), value)).collect()
+}
+
+pub(super) fn step_report() -> StepReport {
+    StepReport {
+        figures: Figures {
+            loss: 3.41,
+            terms: named(&[("mlm", 2.9), ("tc", 0.51)]),
+            metrics: named(&[("mlm.accuracy", 0.4)]),
+            lr: 1e-4,
+            grad_norm: 0.8,
+            skipped: 0,
+        },
+        batch_hash: "ab".to_owned(),
+        speed: Speed { tokens_per_s: 745_000.0, mfu: Some(0.44), wait: 0.003 },
+    }
+}
+
+pub(super) fn valid_report() -> ValidReport {
+    ValidReport {
+        rows: 64,
+        loss: 5.1859,
+        terms: named(&[("mlm", 5.1559), ("tc", 0.03)]),
+        metrics: named(&[("mlm.accuracy", 0.2)]),
+        mlm: Some(MlmReport {
+            loss: 5.2881,
+            accuracy: 0.19,
+            ln_vocab: 8.3178,
+            unigram_entropy: 5.7512,
+            unigram_cross_entropy: 6.7701,
+        }),
+        seconds: 0.75,
+    }
+}
+
+fn training() -> Vec<Golden> {
+    let expected = Bounds { low: 9.8, high: 10.8 };
+    let start = StartReport {
+        random: true,
+        terms: named(&[("mlm", 12.5), ("tc", 3.3939)]),
+        expected: [("mlm".to_owned(), expected)].into(),
+        surprises: vec![Surprise { term: "mlm".to_owned(), value: 12.5, expected, hint: "tied?".to_owned() }],
+    };
+    let audit = AuditReport {
+        view: "masked".to_owned(),
+        what: "masked tokens that become `[MASK]`".to_owned(),
+        found: 0.791_667,
+        promised: 0.8,
+        error: 0.005_893,
+        of: 4608.0,
+    };
+    let warning = Warning {
+        topic: "device".to_owned(),
+        message: "another device: results will differ in the last bits".to_owned(),
+        hint: Some("`cpu` then, `cuda:0` now".to_owned()),
+    };
+    let stop = StopReport { why: Why::Terminate, saved: true, place: "runs/a".to_owned(), error: None };
+    vec![
+        (
+            What::Start(start),
+            r#""kind":"start","random":true,"terms":{"mlm":12.5,"tc":3.3939},"expected":{"mlm":{"low":9.8,"high":10.8}},"surprises":[{"term":"mlm","value":12.5,"low":9.8,"high":10.8,"hint":"tied?"}]}"#,
+            Some("step 1200  began at random with mlm 12.5000, tc 3.3939"),
+        ),
+        (
+            What::Report(step_report()),
+            r#""kind":"report","loss":3.41,"terms":{"mlm":2.9,"tc":0.51},"metrics":{"mlm.accuracy":0.4},"lr":0.0001,"grad_norm":0.8,"skipped":0,"batch_hash":"ab","tokens_per_s":745000.0,"mfu":0.44,"wait":0.003}"#,
+            Some(
+                "step 1200  loss 3.4100 (mlm 2.9000, tc 0.5100)  lr 1.0e-4  norm 0.80  745 k tok/s  mfu 44 %  wait 0.3 %",
+            ),
+        ),
+        (
+            What::Validation(valid_report()),
+            r#""kind":"validation","rows":64,"loss":5.1859,"terms":{"mlm":5.1559,"tc":0.03},"metrics":{"mlm.accuracy":0.2},"mlm":{"loss":5.2881,"accuracy":0.19,"ln_vocab":8.3178,"unigram_entropy":5.7512,"unigram_cross_entropy":6.7701},"seconds":0.75}"#,
+            Some("step 1200  valid loss 5.1859 (mlm 5.1559, tc 0.0300)  valid/mlm 5.2881 (ln V 8.32, unigram 5.75)"),
+        ),
+        (
+            What::Checkpoint(CheckpointReport { place: "runs/a/checkpoints/1200".to_owned(), seconds: 1.5 }),
+            r#""kind":"checkpoint","place":"runs/a/checkpoints/1200","seconds":1.5}"#,
+            Some("saved checkpoint runs/a/checkpoints/1200"),
+        ),
+        (
+            What::Resume(ResumeReport { place: "runs/a/checkpoints/1200".to_owned() }),
+            r#""kind":"resume","place":"runs/a/checkpoints/1200"}"#,
+            Some("continuing after step 1200"),
+        ),
+        (
+            What::Warning(warning),
+            r#""kind":"warning","topic":"device","message":"another device: results will differ in the last bits","hint":"`cpu` then, `cuda:0` now"}"#,
+            Some("warning: another device: results will differ in the last bits; `cpu` then, `cuda:0` now"),
+        ),
+        (
+            What::Audit(audit),
+            r#""kind":"audit","view":"masked","what":"masked tokens that become `[MASK]`","found":0.791667,"promised":0.8,"error":0.005893,"of":4608.0}"#,
+            Some(
+                "audited `masked`: masked tokens that become `[MASK]`: 0.791667, promised 0.8, error 0.005893, of 4608",
+            ),
+        ),
+        (
+            What::Stop(stop),
+            r#""kind":"stop","why":"terminate","saved":true,"place":"runs/a"}"#,
+            Some("stopped and saved after step 1200; the same command continues"),
+        ),
+    ]
+}
+
+pub(super) fn prepare_end() -> PrepareEnd {
+    PrepareEnd {
+        place: "corpus".to_owned(),
+        pack: "sentences".to_owned(),
+        parts_made: 3,
+        parts_kept: 1,
+        nothing_to_do: false,
+        lines: 341,
+        documents: 339,
+        text_bytes: 1_300_000,
+        words: 161_633,
+        tokens: 385_031,
+        unknown: 0,
+        rejected: [("empty".to_owned(), 2)].into(),
+        sentences: 9000,
+        cut_sentences: 0,
+        cut_documents: 0,
+        cut_tokens: 17,
+        train: SplitFigures { samples: 3000, tokens: 375_000 },
+        valid: SplitFigures { samples: 0, tokens: 0 },
+        samples: 3000,
+        stored_tokens: 375_000,
+        tokens_capacity: 378_000,
+        shard_bytes: 750_000,
+        stages: StageSeconds { read: 0.25, tokenize: 1.5, pack: 0.125, write: 0.5 },
+        warnings: vec!["no document fell into the validation split".to_owned()],
+        seconds: 0.65,
+    }
+}
+
+fn preparation() -> Vec<Golden> {
+    let start = PrepareStart {
+        files: 1234,
+        bytes: 3 << 30,
+        parts: 40,
+        lanes: 4,
+        text_bytes_max: 64 << 20,
+        largest_compressed: Some(LargestFile { name: "big.jsonl.gz".to_owned(), bytes: 1 << 20 }),
+    };
+    let progress = PrepareProgress {
+        bytes: 450,
+        bytes_kept: 50,
+        bytes_total: 1000,
+        parts: 12,
+        parts_total: 40,
+        text_bytes: 31_000_000,
+        tokens: 5_200_000,
+        ..PrepareProgress::default()
+    };
+    let part = PartDone { part: 7, bytes: 1000, documents: 30, tokens: 5000, samples: 40, kept: false };
+    vec![
+        (
+            What::PrepareStart(start),
+            r#""kind":"prepare_start","files":1234,"bytes":3221225472,"parts":40,"lanes":4,"text_bytes_max":67108864,"largest_compressed":{"name":"big.jsonl.gz","bytes":1048576}}"#,
+            Some(
+                "1,234 files, 3.0 GiB in 40 parts for 4 lanes; at most 64.0 MiB of text in memory\nthe largest compressed file takes one lane from end to end: big.jsonl.gz, 1.0 MiB",
+            ),
+        ),
+        (
+            What::PrepareProgress(progress.after(10.0)),
+            r#""kind":"prepare_progress","bytes":450,"bytes_kept":50,"bytes_total":1000,"parts":12,"parts_total":40,"text_bytes":31000000,"tokens":5200000,"text_bytes_per_s":3100000.0,"tokens_per_s":520000.0,"eta_s":13.75}"#,
+            Some("prepare: 45 %  12/40 parts  3.1 MB/s  0.52 M tokens/s  ETA 14 s"),
+        ),
+        (
+            What::PartDone(part),
+            r#""kind":"part_done","part":7,"bytes":1000,"documents":30,"tokens":5000,"samples":40,"kept":false}"#,
+            None,
+        ),
+        (
+            What::PrepareEnd(prepare_end()),
+            r#""kind":"prepare_end","place":"corpus","pack":"sentences","parts_made":3,"parts_kept":1,"nothing_to_do":false,"lines":341,"documents":339,"text_bytes":1300000,"words":161633,"tokens":385031,"unknown":0,"rejected":{"empty":2},"sentences":9000,"cut_sentences":0,"cut_documents":0,"cut_tokens":17,"train":{"samples":3000,"tokens":375000},"valid":{"samples":0,"tokens":0},"samples":3000,"stored_tokens":375000,"tokens_capacity":378000,"shard_bytes":750000,"stages":{"read":0.25,"tokenize":1.5,"pack":0.125,"write":0.5},"warnings":["no document fell into the validation split"],"seconds":0.65}"#,
+            Some(
+                "corpus: 3 parts made, 1 kept from before, in 0.7 s (2.0 MB/s of text)
+  339 documents, 161,633 words, 385,031 tokens: 2.38 tokens per word, 0.00 % unknown
+  packed as `sentences`, 9,000 sentences, 17 tokens in no sample
+  3,000 samples to train on, 0 to validate on; 0.79 % of their rows would be padding
+  732.4 KiB on disk, 2.00 bytes per token
+  rejected or repaired: 2 × empty
+  warning: no document fell into the validation split",
+            ),
+        ),
+    ]
+}
+
+pub(super) fn golden() -> Vec<Golden> {
+    [training(), preparation()].concat()
+}

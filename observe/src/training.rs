@@ -1,0 +1,226 @@
+//! What a run says. Where it stands, its step among it, is the event's [`At`](crate::At).
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::number;
+
+/// What a run began with.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StartReport {
+    /// Whether all weights were drawn. Otherwise nothing is expected.
+    pub random: bool,
+    /// Each term over the first step, by `objective` or `objective.term`.
+    #[serde(with = "number::map")]
+    pub terms: BTreeMap<String, f64>,
+    /// What those that have a law should be.
+    pub expected: BTreeMap<String, Bounds>,
+    /// Those that are not.
+    pub surprises: Vec<Surprise>,
+}
+
+/// Where a value should lie.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Bounds {
+    /// At least.
+    #[serde(with = "number")]
+    pub low: f64,
+    /// At most.
+    #[serde(with = "number")]
+    pub high: f64,
+}
+
+impl Bounds {
+    /// Whether a value lies there. What is not a number lies nowhere.
+    #[must_use]
+    pub fn admit(&self, value: f64) -> bool {
+        (self.low..=self.high).contains(&value)
+    }
+}
+
+/// A first value that is not what guessing costs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Surprise {
+    /// `objective` or `objective.term`.
+    pub term: String,
+    /// What it is.
+    #[serde(with = "number")]
+    pub value: f64,
+    /// What it should be.
+    #[serde(flatten)]
+    pub expected: Bounds,
+    /// What usually causes it.
+    pub hint: String,
+}
+
+/// Training since the last report.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepReport {
+    /// What was learned. The same command reports the same, to the bit, on an equal number of threads.
+    #[serde(flatten)]
+    pub figures: Figures,
+    /// Running BLAKE3 over the digests of all rows consumed.
+    pub batch_hash: String,
+    /// How fast: no two runs agree.
+    #[serde(flatten)]
+    pub speed: Speed,
+}
+
+/// The numbers of the steps since the last report.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Figures {
+    /// The sum of the terms with their weights.
+    #[serde(with = "number")]
+    pub loss: f64,
+    /// Each term in nats or its own unit, by `objective` or `objective.term`.
+    #[serde(with = "number::map")]
+    pub terms: BTreeMap<String, f64>,
+    /// By `objective.metric`.
+    #[serde(with = "number::map")]
+    pub metrics: BTreeMap<String, f64>,
+    /// Learning rate of the last step.
+    #[serde(with = "number")]
+    pub lr: f64,
+    /// Mean norm of the gradient before clipping; a skipped step counts as 0.
+    #[serde(with = "number")]
+    pub grad_norm: f64,
+    /// Steps skipped since the run began.
+    pub skipped: u64,
+}
+
+/// Numbers that depend on the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Speed {
+    /// Real tokens (no padding) per second of wall time.
+    #[serde(with = "number")]
+    pub tokens_per_s: f64,
+    /// Share of the device's peak that the model needed; CUDA only.
+    #[serde(default, with = "number::option")]
+    pub mfu: Option<f64>,
+    /// Share of wall time spent waiting for batches.
+    #[serde(with = "number")]
+    pub wait: f64,
+}
+
+/// The valid split, in eval mode.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ValidReport {
+    /// Rows of the valid split that were looked at.
+    pub rows: u64,
+    /// The sum of the terms with their weights.
+    #[serde(with = "number")]
+    pub loss: f64,
+    /// Each term, by `objective` or `objective.term`.
+    #[serde(with = "number::map")]
+    pub terms: BTreeMap<String, f64>,
+    /// By `objective.metric`.
+    #[serde(with = "number::map")]
+    pub metrics: BTreeMap<String, f64>,
+    /// Plain masked language modelling on the fixed mask; none without a head that predicts tokens.
+    pub mlm: Option<MlmReport>,
+    /// Seconds it took.
+    #[serde(with = "number")]
+    pub seconds: f64,
+}
+
+/// The yardstick: one fixed mask for all runs on the same data, beside what needs no context at all.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MlmReport {
+    /// Mean cross-entropy in nats.
+    #[serde(with = "number")]
+    pub loss: f64,
+    /// Share of masked tokens whose best guess is right.
+    #[serde(with = "number")]
+    pub accuracy: f64,
+    /// ln of the vocabulary's size: where an untrained model begins.
+    #[serde(with = "number")]
+    pub ln_vocab: f64,
+    /// Entropy of the masked targets' own distribution: what no model without context can beat.
+    #[serde(with = "number")]
+    pub unigram_entropy: f64,
+    /// Their cross-entropy under the training split's unigram distribution: what a model without context reaches.
+    #[serde(with = "number")]
+    pub unigram_cross_entropy: f64,
+}
+
+/// A checkpoint that is on disk.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CheckpointReport {
+    /// Where it is.
+    pub place: String,
+    /// Seconds that writing it took, beside training.
+    #[serde(with = "number")]
+    pub seconds: f64,
+}
+
+/// The checkpoint that a run goes on from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ResumeReport {
+    /// Where it is.
+    pub place: String,
+}
+
+/// Something that is not as it should be, and that work goes on with.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Warning {
+    /// One name for all warnings of its sort, like `first_value`: what a program counts them by.
+    pub topic: String,
+    /// What, and where.
+    pub message: String,
+    /// The usual cause, or the way out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+/// What an audit counted of one law of one view.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AuditReport {
+    /// The view.
+    pub view: String,
+    /// What was counted.
+    pub what: String,
+    /// The share that was found.
+    #[serde(with = "number")]
+    pub found: f64,
+    /// The share that the view promises.
+    #[serde(with = "number")]
+    pub promised: f64,
+    /// Standard error of the share.
+    #[serde(with = "number")]
+    pub error: f64,
+    /// Of how many.
+    #[serde(with = "number")]
+    pub of: f64,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StopReport {
+    /// Why.
+    pub why: Why,
+    /// Whether a checkpoint holds every step done.
+    pub saved: bool,
+    /// The run's folder.
+    pub place: String,
+    /// What went wrong, where something did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// Why a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Why {
+    /// All steps are done.
+    Finished,
+    /// Somebody at the terminal asked for it: SIGINT.
+    Interrupt,
+    /// The system asked for it: SIGTERM.
+    Terminate,
+    /// An error.
+    Failed,
+    /// For a reason that only a later program knows.
+    #[serde(other)]
+    Other,
+}
