@@ -1,10 +1,17 @@
 //! What reviewers would otherwise have to remember: directions between crates, the shape of component files, that the
 //! documents say what is there. Each failure lists every offender with its place and the way out.
 
+mod circles;
+mod imports;
+mod tree;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
+
+use self::circles::circles;
+use self::tree::{is, is_test, root};
 
 /// Direct dependencies that a package may have, for itself and for its build script. The arrows of ARCHITECTURE.md:
 /// nothing knows `cloze`; pipeline and trainer are strangers; tokenizers and channels live in the one, libtorch in the
@@ -31,7 +38,7 @@ const MAY_USE: &[(&str, &str)] = &[
 
 /// What tests and benchmarks may use on top.
 const TESTS_MAY_USE: &str =
-    "arrow-array crc32fast criterion flate2 half libc parquet proptest tempfile toml zstd zstd-sys";
+    "arrow-array crc32fast criterion flate2 half libc parquet proc-macro2 proptest syn tempfile toml zstd zstd-sys";
 
 /// The families of components: the crate folder of each registry and the word for a member.
 const REGISTRIES: &[(&str, &str)] = &[("pipeline/src/views", "view"), ("trainer/src/objectives", "objective")];
@@ -57,6 +64,28 @@ fn packages_use_only_what_the_architecture_allows() {
         }
     }
     report("dependencies against the direction of the architecture", "MAY_USE in tests/tidy.rs says why", &offences);
+}
+
+/// The files of a package can be read from the bottom up, and taken out one by one. `tests/tidy/imports.rs` says what an
+/// import is. Circles older than this law are known by their files; what is mended is taken off that list.
+#[test]
+fn no_package_has_an_import_circle() {
+    let known = read("tests/tidy/known-circles.txt");
+    let known = known.split("\n\n").map(|files| files.split_whitespace().map(str::to_owned).collect::<BTreeSet<_>>());
+    let mut known: BTreeSet<_> = known.filter(|files| !files.is_empty()).collect();
+    let mut offences = Vec::new();
+    for folder in tree::packages(&files()) {
+        for circle in circles(&imports::of_package(&root(), &folder)) {
+            if !known.remove(&circle.iter().map(|import| import.from.clone()).collect::<BTreeSet<_>>()) {
+                let lines =
+                    circle.iter().map(|import| format!("{}:{} imports {}", import.from, import.line, import.to));
+                offences.push(format!("circle:\n    {}", lines.collect::<Vec<_>>().join("\n    ")));
+            }
+        }
+    }
+    offences.extend(known.iter().map(|files| format!("known, but no circle any more: {files:?}")));
+    let hint = "move what several need into a file below all of them; take what is mended out of known-circles.txt";
+    report("import circles", hint, &offences);
 }
 
 #[test]
@@ -298,17 +327,6 @@ fn lines_of(wanted: impl Fn(&str) -> bool) -> impl Iterator<Item = (String, Stri
     })
 }
 
-fn is_test(path: &str) -> bool {
-    path.starts_with("tests/")
-        || ["/tests.rs", "/contract.rs"].iter().any(|end| path.ends_with(end))
-        || path.contains("/tests/")
-        || path.contains("/benches/")
-}
-
-fn is(path: &str, extension: &str) -> bool {
-    Path::new(path).extension().is_some_and(|found| found == extension)
-}
-
 /// The packages, as cargo sees them. `--no-deps` needs no network.
 fn workspace_packages() -> Vec<serde_json::Value> {
     let command = ["metadata", "--offline", "--no-deps", "--format-version", "1"];
@@ -322,34 +340,12 @@ fn text<'a>(value: &'a serde_json::Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or_else(|| panic!("cargo metadata has `{key}`"))
 }
 
-fn root() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+fn files() -> Vec<String> {
+    tree::files(&root())
 }
 
 fn read(path: &str) -> String {
-    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
-}
-
-/// Every file of the source tree, relative to its root, in order: what .gitignore leaves out is left out.
-fn files() -> Vec<String> {
-    let ignored: Vec<String> = read(".gitignore").lines().map(|line| line.trim_matches('/').to_owned()).collect();
-    let mut found = Vec::new();
-    let mut folders = vec![PathBuf::new()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(root().join(&folder)).expect("a folder of the tree is readable") {
-            let entry = entry.expect("an entry is readable");
-            let path = folder.join(entry.file_name());
-            let name = path.to_string_lossy().into_owned();
-            let kind = entry.file_type().expect("an entry has a type");
-            let foreign = name == ".git" || name.ends_with("__pycache__") || name.starts_with(".libtorch");
-            if foreign || ignored.contains(&name) || kind.is_symlink() {
-                continue;
-            }
-            if kind.is_dir() { folders.push(path) } else { found.push(name) }
-        }
-    }
-    found.sort();
-    found
+    tree::read(&root(), path)
 }
 
 fn report(what: &str, hint: &str, offences: &[String]) {
