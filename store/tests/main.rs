@@ -1,0 +1,4 @@
+//! The promises of a store, kept by every kind.
+
+mod contract;
+mod kill;
