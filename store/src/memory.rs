@@ -97,6 +97,12 @@ impl Memory {
         Self { weather, state: Arc::default() }
     }
 
+    /// The same store, in other weather from now on.
+    #[must_use]
+    pub fn under(&self, weather: Weather) -> Self {
+        Self { weather, ..self.clone() }
+    }
+
     /// What it went through so far.
     pub fn tally(&self) -> Tally {
         self.state().tally

@@ -2,3 +2,4 @@
 
 mod contract;
 mod kill;
+mod lock;
