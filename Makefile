@@ -2,7 +2,7 @@
 
 # nextest where it is installed: it kills what hangs, and ends with one summary for everything.
 TEST  := $(shell cargo nextest --version >/dev/null 2>&1 && echo nextest run || echo test --lib --bins --tests)
-LIGHT := --no-default-features -p cloze -p cloze-schemas -p cloze-observe -p cloze-pipeline
+LIGHT := --no-default-features -p cloze -p cloze-schemas -p cloze-store -p cloze-observe -p cloze-pipeline
 
 .PHONY: help setup demo test check fmt lint doc bench bench-load golden test-extension house clean
 

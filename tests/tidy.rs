@@ -17,6 +17,7 @@ use self::tree::{is, is_test, root};
 /// nothing knows `cloze`; pipeline and trainer are strangers; tokenizers and channels live in the one, libtorch in the
 /// other, tokio and anyhow at the top; schemas stays plain data.
 const MAY_USE: &[(&str, &str)] = &[
+    ("cloze-store", "blake3 libc serde serde_json tracing"),
     ("cloze-schemas", "arrow-array arrow-buffer arrow-schema blake3 libc serde serde_json thiserror"),
     ("cloze-observe", "cloze-schemas serde serde_json"),
     (

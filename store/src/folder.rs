@@ -1,0 +1,332 @@
+//! A folder of this machine, or of a network file system, as a store.
+//!
+//! # What
+//! An object is a file. What is not yet an object is a file whose name begins with a dot and says who writes it.
+//!
+//! # Why
+//! A kill or a power cut at any instant leaves the old file, the new one or none; beside it at most a temporary one,
+//! which nobody lists and [`sweep`](Kind::sweep) removes.
+//!
+//! # Definition
+//! *Put*: write a temporary file, flush it, rename it, flush its folder. *Create*: the same with a hard link, which
+//! fails where there is a file. *Replace*: see `replace.rs`. The *version* of a file is its inode, modification time
+//! in nanoseconds (set by its writer, since the kernel's own moves only every few milliseconds) and length, and up to
+//! 64 KiB the BLAKE3 of its content: what is replaced by version is small, and so no coarse clock can hide a change.
+//! Links to files are objects, links to folders and names that no object may have are passed over.
+//!
+//! Files are opened before they are asked what they are, because that is when a network file system asks its server.
+//!
+//! # Reference
+//! Linux `open(2)`, on `O_EXCL`: hard links exclude on network file systems too, and how to tell success after an
+//! answer got lost.
+
+pub mod faults;
+mod replace;
+mod temporary;
+#[cfg(test)]
+mod tests;
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
+use std::ops::Range;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use self::temporary::Temporary;
+use crate::error::at;
+use crate::kind::{Created, Entry, Kind, Replaced, Stat, Upload, Version};
+use crate::name;
+
+/// Files up to here have their content in their version: a read of that is no dearer than opening.
+const HASHED_BYTES_MAX: u64 = 1 << 16;
+
+/// Times that a temporary file is made anew: another process may sweep it or its empty folder away, but not for ever.
+const MAKES_MAX: usize = 16;
+
+/// A folder.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    root: PathBuf,
+    #[cfg(test)]
+    pub(crate) on_step: tests::OnStep,
+}
+
+impl Folder {
+    /// The folder at `path`, made with its parents if it is missing.
+    pub(crate) fn make(path: PathBuf) -> io::Result<Self> {
+        make_folder(&path).map_err(|error| at(path.display(), &error))?;
+        Ok(Self::at(path))
+    }
+
+    /// The folder at `path`, which has to be there.
+    pub(crate) fn find(path: PathBuf) -> io::Result<Self> {
+        let metadata = fs::metadata(&path).map_err(|error| at(path.display(), &error))?;
+        if metadata.is_dir() { Ok(Self::at(path)) } else { Err(at(path.display(), &ErrorKind::NotADirectory.into())) }
+    }
+
+    fn at(root: PathBuf) -> Self {
+        Self {
+            root,
+            #[cfg(test)]
+            on_step: tests::OnStep::default(),
+        }
+    }
+
+    /// Where tests stop a process, by the name of the step that comes next.
+    #[cfg(test)]
+    fn step(&self, name: &'static str) {
+        self.on_step.call(name);
+    }
+
+    #[cfg(not(test))]
+    #[expect(clippy::unused_self, reason = "nothing stops here outside tests")]
+    fn step(&self, _: &'static str) {}
+
+    fn path(&self, name: &str) -> PathBuf {
+        if name.is_empty() { self.root.clone() } else { self.root.join(name) }
+    }
+
+    /// Removes folders that are empty, from `folder` up to the root.
+    fn prune(&self, mut folder: &Path) {
+        // A folder that is not empty refuses; one that is gone is what we want. Neither is worth a word.
+        while folder != self.root && folder.starts_with(&self.root) && fs::remove_dir(folder).is_ok() {
+            folder = folder.parent().expect("a folder below the root has a parent");
+        }
+    }
+}
+
+impl Kind for Folder {
+    fn read(&self, name: &str) -> io::Result<Option<(Vec<u8>, Stat)>> {
+        let Some(mut file) = open(&self.path(name))? else { return Ok(None) };
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        Ok(Some((bytes, stat_of(&file)?)))
+    }
+
+    fn read_range(&self, name: &str, range: Range<u64>) -> io::Result<Vec<u8>> {
+        let mut file = open(&self.path(name))?.ok_or(ErrorKind::NotFound)?;
+        let there = file.metadata()?.len();
+        let length = range.end.min(there).saturating_sub(range.start);
+        let mut bytes = Vec::with_capacity(usize::try_from(length).map_err(|_| ErrorKind::FileTooLarge)?);
+        file.seek(SeekFrom::Start(range.start))?;
+        file.take(length).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn stat(&self, name: &str) -> io::Result<Option<Stat>> {
+        match fs::metadata(self.path(name)) {
+            // A folder is not an object.
+            Ok(metadata) if metadata.is_dir() => Ok(None),
+            Err(error) if is_absent(&error) => Ok(None),
+            _ => stat_at(&self.path(name)),
+        }
+    }
+
+    fn list(&self, folder: &str) -> io::Result<Vec<Entry>> {
+        let mut entries = Vec::new();
+        self.walk(folder, &mut |name, part| {
+            if name::check(part).is_ok() && fs::metadata(self.path(&name)).is_ok_and(|metadata| metadata.is_file()) {
+                // What was removed since is not there.
+                entries.extend(stat_at(&self.path(&name))?.map(|stat| Entry { name, stat }));
+            }
+            Ok(())
+        })?;
+        Ok(entries)
+    }
+
+    fn begin(&self, name: &str) -> io::Result<Box<dyn Upload>> {
+        let target = self.path(name);
+        Ok(Box::new(Beside { temporary: Temporary::beside(&target)?, target, published: None }))
+    }
+
+    fn create(&self, name: &str, bytes: &[u8]) -> io::Result<Created> {
+        let target = self.path(name);
+        for _ in 0..MAKES_MAX {
+            let mut temporary = Temporary::beside(&target)?;
+            temporary.write_at(0, bytes)?;
+            temporary.sync()?;
+            let stat = stat_of(&temporary.file)?;
+            match fs::hard_link(&temporary.path, &target) {
+                Ok(()) => {}
+                // An answer that got lost on the way comes back as "exists": the second name of our file is ours.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                    let found = fs::metadata(&target).ok().map(|found| (found.dev(), found.ino()));
+                    let own = temporary.file.metadata()?;
+                    if found != Some((own.dev(), own.ino())) {
+                        return Ok(Created::Exists);
+                    }
+                }
+                // Swept away by another process.
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            }
+            sync_parent(&target)?;
+            return Ok(Created::Made(stat));
+        }
+        Err(swept())
+    }
+
+    fn replace(&self, name: &str, bytes: &[u8], expected: &Version) -> io::Result<Replaced> {
+        self.replace_version(&self.path(name), bytes, expected)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        let target = self.path(name);
+        match fs::remove_file(&target) {
+            Ok(()) => sync_parent(&target)?,
+            Err(error) if is_absent(&error) => {}
+            Err(error) => return Err(error),
+        }
+        self.prune(target.parent().expect("an object lies in a folder"));
+        Ok(())
+    }
+
+    fn sweep(&self, folder: &str) -> io::Result<Vec<String>> {
+        let mut found = Vec::new();
+        self.walk(folder, &mut |name, part| {
+            found.extend(name::is_temporary(part).then_some(name));
+            Ok(())
+        })?;
+        let mut removed = Vec::new();
+        for name in found {
+            let path = self.path(&name);
+            if self.sweep_file(&path)? {
+                self.prune(path.parent().expect("a file lies in a folder"));
+                removed.push(name);
+            }
+        }
+        Ok(removed)
+    }
+
+    fn place(&self, name: &str) -> String {
+        self.path(name).display().to_string()
+    }
+
+    fn local(&self, folder: &str) -> Option<PathBuf> {
+        Some(self.path(folder))
+    }
+}
+
+impl Folder {
+    /// Visits all that is not a folder below `folder`: its name and the last part of it.
+    fn walk(&self, folder: &str, visit: &mut impl FnMut(String, &str) -> io::Result<()>) -> io::Result<()> {
+        let entries = match fs::read_dir(self.path(folder)) {
+            Ok(entries) => entries,
+            // No object lies there; but without a root there is no store to say so.
+            Err(error) if is_absent(&error) && fs::metadata(&self.root).is_ok_and(|root| root.is_dir()) => {
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        for entry in entries {
+            let entry = entry?;
+            let file_name = entry.file_name();
+            // A name that is not UTF-8 cannot be an object's.
+            let Some(part) = file_name.to_str() else { continue };
+            let name = if folder.is_empty() { part.to_owned() } else { format!("{folder}/{part}") };
+            if entry.file_type()?.is_dir() { self.walk(&name, visit)? } else { visit(name, part)? }
+        }
+        Ok(())
+    }
+}
+
+/// A streamed put.
+#[derive(Debug)]
+struct Beside {
+    temporary: Temporary,
+    target: PathBuf,
+    published: Option<Stat>,
+}
+
+impl Upload for Beside {
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.temporary.write_at(offset, bytes)
+    }
+
+    fn commit(&mut self) -> io::Result<Stat> {
+        if self.published.is_none() {
+            self.temporary.sync()?;
+            let stat = stat_of(&self.temporary.file)?;
+            let outcome = fs::rename(&self.temporary.path, &self.target);
+            outcome.map_err(|error| if error.kind() == ErrorKind::NotFound { swept() } else { error })?;
+            self.published = Some(stat);
+        }
+        sync_parent(&self.target)?;
+        Ok(self.published.clone().expect("it was published above"))
+    }
+}
+
+/// What became of a temporary file that is gone.
+fn swept() -> io::Error {
+    io::Error::new(
+        ErrorKind::NotFound,
+        "what was written is gone: another process works in this folder and swept it away; let one of them end",
+    )
+}
+
+/// Whether an error says that no such file is there.
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+}
+
+/// The file at `path`, open for reading; `None` if there is none. What is no file is not opened: a pipe would wait.
+fn open(path: &Path) -> io::Result<Option<File>> {
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.is_file() => {}
+        Ok(_) => return Err(io::Error::new(ErrorKind::InvalidInput, "it is not a file")),
+        Err(error) if is_absent(&error) => return Ok(None),
+        Err(error) => return Err(error),
+    }
+    match File::open(path) {
+        Err(error) if is_absent(&error) => Ok(None),
+        outcome => outcome.map(Some),
+    }
+}
+
+/// What the file at `path` is.
+fn stat_at(path: &Path) -> io::Result<Option<Stat>> {
+    open(path)?.map(|file| stat_of(&file)).transpose()
+}
+
+/// What an open file is.
+fn stat_of(file: &File) -> io::Result<Stat> {
+    let metadata = file.metadata()?;
+    let (bytes, inode, modified_s, modified_ns) =
+        (metadata.len(), metadata.ino(), metadata.mtime(), metadata.mtime_nsec());
+    let mut version = format!("{inode:x}-{modified_s:x}.{modified_ns:09}-{bytes:x}");
+    if bytes <= HASHED_BYTES_MAX {
+        let mut content = vec![0; usize::try_from(bytes).expect("at most 64 KiB")];
+        file.read_exact_at(&mut content, 0)?;
+        version.push('-');
+        version.push_str(&blake3::hash(&content).to_hex()[..32]);
+    }
+    Ok(Stat { bytes, version: Version::new(version), modified: metadata.modified()? })
+}
+
+/// The version of the file at `path`; `None` if there is none.
+fn version_at(path: &Path) -> io::Result<Option<Version>> {
+    Ok(stat_at(path)?.map(|stat| stat.version))
+}
+
+/// Makes a folder with its parents, each flushed into the one above it.
+fn make_folder(path: &Path) -> io::Result<()> {
+    match fs::create_dir(path) {
+        Ok(()) => sync_parent(path),
+        Err(_) if path.is_dir() => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => {
+                make_folder(parent)?;
+                make_folder(path)
+            }
+            _ => Err(error),
+        },
+        Err(error) => Err(error),
+    }
+}
+
+/// Flushes the entries of the folder that `path` lies in, so that what was done to them survives a power cut.
+fn sync_parent(path: &Path) -> io::Result<()> {
+    let parent = path.parent().expect("what was written lies in a folder");
+    let folder = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+    File::open(folder)?.sync_all()
+}

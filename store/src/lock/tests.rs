@@ -1,0 +1,271 @@
+//! Locks on a clock that stands still unless somebody waits: no test takes the time that it is about.
+
+use std::sync::Mutex;
+use std::thread;
+
+use super::claim::Clock;
+use super::*;
+use crate::kind::Created;
+use crate::memory::{Memory, Weather};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A clock that moves when its owner waits, or when it is moved.
+struct Hand {
+    now: Mutex<Duration>,
+    /// What the others do meanwhile.
+    meanwhile: Box<dyn Fn(Duration) + Send + Sync>,
+}
+
+impl fmt::Debug for Hand {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.now())
+    }
+}
+
+impl Hand {
+    fn new() -> Arc<Self> {
+        Self::with(|_| ())
+    }
+
+    fn with(meanwhile: impl Fn(Duration) + Send + Sync + 'static) -> Arc<Self> {
+        // Monotonic clocks begin anywhere.
+        Arc::new(Self { now: Mutex::new(SECOND * 1000), meanwhile: Box::new(meanwhile) })
+    }
+
+    fn passed(&self) -> Duration {
+        self.now().checked_sub(SECOND * 1000).expect("it only goes forward")
+    }
+}
+
+impl Clock for Hand {
+    fn now(&self) -> Duration {
+        *self.now.lock().expect("no holder of this lock panics")
+    }
+
+    fn pause(&self, duration: Duration) {
+        let now = {
+            let mut now = self.now.lock().expect("no holder of this lock panics");
+            *now += duration;
+            *now
+        };
+        (self.meanwhile)(now);
+    }
+}
+
+fn take(store: &Store, holder: Holder, clock: &Arc<Hand>) -> Result<Claim, LockError> {
+    Claim::take(store, "lock", holder, Terms::default(), Arc::clone(clock) as Arc<dyn Clock>)
+}
+
+/// Takes a lock that is free.
+fn hold(store: &Store, clock: &Arc<Hand>) -> Claim {
+    take(store, Holder::this_process(), clock).expect("free")
+}
+
+/// Runs over every kind of store. The weather is bad enough to be met, and seldom enough for the time to be told.
+fn over_every_kind(law: impl Fn(&Store)) {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    law(&Store::folder(home.path()).expect("made"));
+    law(&Store::memory(Weather::calm()));
+    law(&Store::memory(Weather { seed: 3, failures: 0.2, lost: 0.2, ..Weather::calm() }));
+}
+
+fn content(store: &Store) -> serde_json::Value {
+    serde_json::from_slice(&store.read("lock").expect("there")).expect("JSON")
+}
+
+#[test]
+fn a_lock_that_was_released_is_free() {
+    over_every_kind(|store| {
+        let clock = Hand::new();
+        for _ in 0..3 {
+            let claim = hold(store, &clock);
+            claim.check().expect("ours");
+            assert_eq!(content(store)["released"], false);
+            claim.release().expect("released");
+            assert_eq!(content(store)["released"], true);
+        }
+        assert_eq!(clock.passed(), Duration::ZERO, "nobody waits for a lock that is free");
+    });
+}
+
+#[test]
+fn who_finds_a_living_holder_is_refused_within_a_beat_with_its_name() {
+    over_every_kind(|store| {
+        let holder = Arc::new(hold(store, &Hand::new()));
+        let beating = Arc::clone(&holder);
+        let clock = Hand::with(move |now| {
+            if now.subsec_nanos() == 0 {
+                beating.beat().expect("it beats every second");
+            }
+        });
+        let Err(LockError::Held { holder: found, .. }) = take(store, Holder::this_process(), &clock) else {
+            panic!("it is held")
+        };
+        assert!(found.is_same(holder.holder()));
+        assert_eq!(clock.passed(), SECOND);
+        holder.check().expect("still ours");
+    });
+}
+
+#[test]
+fn a_lock_that_stands_still_is_taken_over_and_its_late_holder_notices() {
+    over_every_kind(|store| {
+        let late = hold(store, &Hand::new());
+        let clock = Hand::new();
+        let next = take(store, Holder::this_process(), &clock).expect("it stands still");
+        assert_eq!(clock.passed(), SECOND * 10, "patience is neither cut short nor drawn out");
+        next.check().expect("ours");
+        // Its clock stood still with it: it believes that it has just beaten.
+        let error = late.check().expect_err("it is no longer its own");
+        assert_eq!(error.kind(), ErrorKind::ResourceBusy);
+        assert!(error.to_string().contains(&format!("{} has it", next.holder())), "{error}");
+        late.beat().expect_err("a lost lock stays lost");
+        assert!(late.is_lost());
+        late.release().expect("it has nothing to release");
+        assert_eq!(content(store)["released"], false, "nobody releases the lock of another");
+        next.beat().expect("ours");
+        next.check().expect("ours");
+    });
+}
+
+#[test]
+fn a_late_beat_is_a_lost_lock() {
+    over_every_kind(|store| {
+        let late = hold(store, &Hand::new());
+        let next = take(store, Holder::this_process(), &Hand::new()).expect("it stands still");
+        next.release().expect("released");
+        let error = late.beat().expect_err("it was taken over");
+        assert!(late.is_lost() && error.to_string().contains("released it"), "{error}");
+    });
+}
+
+#[test]
+fn the_longer_patience_counts() {
+    let store = Store::memory(Weather::calm());
+    let terms = Terms { patience: SECOND * 100, ..Terms::default() };
+    Claim::take(&store, "lock", Holder::this_process(), terms, Hand::new()).expect("free");
+    let clock = Hand::new();
+    take(&store, Holder::this_process(), &clock).expect("it stands still");
+    assert_eq!(clock.passed(), SECOND * 100);
+}
+
+#[test]
+fn the_lock_of_a_process_that_is_gone_is_taken_at_once() {
+    over_every_kind(|store| {
+        let late = take(store, Holder::gone(), &Hand::new()).expect("free");
+        let clock = Hand::new();
+        take(store, Holder::this_process(), &clock).expect("its holder is gone");
+        assert_eq!(clock.passed(), Duration::ZERO);
+        late.check().expect_err("taken over");
+    });
+}
+
+#[test]
+fn what_nobody_can_read_is_taken_over_when_it_stands_still() {
+    over_every_kind(|store| {
+        let Created::Made(_) = store.create("lock", b"pid 12 on host\n").expect("answered") else { panic!("free") };
+        let clock = Hand::new();
+        take(store, Holder::this_process(), &clock).expect("it stands still");
+        assert_eq!(clock.passed(), SECOND * 10);
+    });
+}
+
+#[test]
+fn a_lock_that_somebody_removed_is_lost() {
+    over_every_kind(|store| {
+        let claim = hold(store, &Hand::new());
+        store.remove("lock").expect("removed");
+        let error = claim.check().expect_err("it is not there");
+        assert!(error.to_string().contains("removed"), "{error}");
+        let other = hold(store, &Hand::new());
+        claim.release().expect("nothing to release");
+        other.check().expect("ours");
+    });
+}
+
+#[test]
+fn a_check_renews_what_is_older_than_a_third_of_the_patience() {
+    let store = Store::memory(Weather::calm());
+    let clock = Hand::new();
+    let claim = hold(&store, &clock);
+    let counter = || content(&store)["counter"].as_u64().expect("a number");
+    clock.pause(Duration::from_millis(3333));
+    claim.check().expect("ours");
+    assert_eq!(counter(), 0);
+    clock.pause(Duration::from_millis(1));
+    claim.check().expect("ours");
+    assert_eq!(counter(), 1);
+    claim.check().expect("ours");
+    assert_eq!(counter(), 1, "it is fresh again");
+}
+
+/// No answer is no beat; an answer that got lost was one, as everybody else saw.
+#[test]
+fn a_store_that_does_not_answer_for_a_while_costs_no_lock() {
+    let memory = Memory::new(Weather::calm());
+    for (failures, lost, arrived) in [(1.0, 0.0, 0), (0.0, 1.0, 1)] {
+        let calm = Store::of_memory(&memory);
+        let clock = Hand::new();
+        let mut claim = hold(&calm, &clock);
+        claim.store = Store::of_memory(&memory.under(Weather { failures, lost, ..Weather::calm() }));
+        clock.pause(SECOND * 4);
+        assert_eq!(claim.beat().expect_err("no answer").kind(), ErrorKind::TimedOut);
+        assert_eq!(claim.check().expect_err("not known to be ours").kind(), ErrorKind::TimedOut);
+        assert!(!claim.is_lost());
+        claim.store = calm.clone();
+        let before = content(&calm)["counter"].as_u64();
+        assert_eq!(before, Some(arrived), "a beat arrived if its answer was lost");
+        claim.check().expect("ours");
+        assert_eq!(content(&calm)["counter"].as_u64(), before.map(|counter| counter + 1), "an old beat is renewed");
+        claim.release().expect("released");
+    }
+}
+
+#[test]
+fn of_many_contenders_for_a_dead_lock_one_wins() {
+    over_every_kind(|store| {
+        let terms = Terms { beat: SECOND / 50, patience: SECOND * 3600 };
+        take(store, Holder::gone(), &Hand::new()).expect("free");
+        let contend = || Lock::take(store, "lock", Holder::this_process(), terms);
+        let outcomes: Vec<_> = thread::scope(|scope| {
+            let threads: Vec<_> = (0..6).map(|_| scope.spawn(contend)).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+        });
+        let (won, refused): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(Result::is_ok);
+        let [Ok(lock)] = &won[..] else { panic!("{} hold one lock", won.len()) };
+        lock.check().expect("ours");
+        for outcome in refused {
+            let Err(LockError::Held { holder, .. }) = outcome else { panic!("{outcome:?}") };
+            assert!(holder.is_same(lock.holder()));
+        }
+    });
+}
+
+#[test]
+fn a_lock_beats_until_it_is_dropped() {
+    let store = Store::memory(Weather::calm());
+    let terms = Terms { beat: Duration::from_millis(1), patience: SECOND };
+    let lock = Lock::take(&store, "lock", Holder::this_process(), terms).expect("free");
+    let counter = || content(&store)["counter"].as_u64().expect("a number");
+    while counter() < 5 {
+        thread::yield_now();
+    }
+    lock.check().expect("ours");
+    drop(lock);
+    assert_eq!(content(&store)["released"], true);
+    let last = counter();
+    let _next = hold(&store, &Hand::new());
+    assert!(counter() < last, "the next begins at 0, and nobody disturbs it");
+}
+
+#[test]
+fn terms_that_cannot_hold_are_refused() {
+    let store = Store::memory(Weather::calm());
+    for terms in [Terms { beat: Duration::ZERO, ..Terms::default() }, Terms { beat: SECOND * 3, ..Terms::default() }] {
+        let Err(LockError::Io(error)) = Lock::take(&store, "lock", Holder::this_process(), terms) else {
+            panic!("{terms:?}")
+        };
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    }
+}

@@ -1,0 +1,140 @@
+//! Two processes that fight for one folder.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use store::{Holder, Lock, LockError, Store, Terms};
+
+/// Set for a copy of this program that takes a lock: the folder that it lies in.
+const FOLDER: &str = "STORE_TEST_LOCK_FOLDER";
+
+/// Short, so that nobody waits for long; long enough for a busy machine to beat in.
+const TERMS: Terms = Terms { beat: Duration::from_millis(50), patience: Duration::from_secs(2) };
+
+/// Not a test on its own: what the other process does. It takes the lock, and then, for each line that it reads, checks
+/// and writes as a run would.
+#[test]
+fn holding_child() {
+    let Some(folder) = std::env::var_os(FOLDER) else { return };
+    let store = Store::existing(Path::new(&folder)).expect("it is there");
+    let lock = Lock::take(&store, "lock", Holder::this_process(), TERMS).expect("free");
+    let mut output = std::io::stdout();
+    writeln!(output, "\nchild: took").expect("somebody reads");
+    for line in std::io::stdin().lines() {
+        let outcome = lock.check().and_then(|()| store.put("written", line?.as_bytes()));
+        match outcome {
+            Ok(_) => writeln!(output, "child: wrote"),
+            Err(error) => writeln!(output, "child: {error}"),
+        }
+        .expect("somebody reads");
+    }
+}
+
+struct Other {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: Lines<BufReader<ChildStdout>>,
+}
+
+impl Other {
+    /// Another process that holds the lock.
+    fn start(folder: &Path) -> Self {
+        let program = std::env::current_exe().expect("this program");
+        let mut child = Command::new(program)
+            .args(["--exact", "lock::holding_child", "--nocapture"])
+            .env(FOLDER, folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("started");
+        let output = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        let mut other = Self { input: child.stdin.take(), child, output };
+        assert_eq!(other.says(), "took");
+        other
+    }
+
+    /// What it says next. The test harness around it speaks too.
+    fn says(&mut self) -> String {
+        let mut lines = self.output.by_ref().map(|line| line.expect("readable"));
+        lines.find_map(|line| line.strip_prefix("child: ").map(str::to_owned)).expect("it goes on")
+    }
+
+    /// Lets it write, and hears what came of it.
+    fn writes(&mut self, text: &str) -> String {
+        writeln!(self.input.as_mut().expect("open"), "{text}").expect("it reads");
+        self.says()
+    }
+
+    fn signal(&self, signal: &str) {
+        let status = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
+        assert!(status.expect("started").success());
+    }
+
+    /// The letter of its state, as the kernel tells it.
+    fn state(&self) -> char {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("it is there");
+        stat.rsplit_once(") ").expect("a name in parentheses").1.chars().next().expect("a state")
+    }
+
+    fn end(mut self) {
+        drop(self.input.take());
+        let rest: Vec<_> = self.output.by_ref().map(|line| line.expect("readable")).collect();
+        assert!(self.child.wait().expect("ended").success(), "{rest:?}");
+    }
+}
+
+#[test]
+fn a_process_that_is_stopped_loses_its_lock_and_notices_when_it_is_woken() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let store = Store::folder(home.path()).expect("made");
+    let mut other = Other::start(home.path());
+    assert_eq!(other.writes("first"), "wrote");
+    let Err(LockError::Held { holder, .. }) = Lock::take(&store, "lock", Holder::this_process(), TERMS) else {
+        panic!("the other holds it")
+    };
+    assert!(holder.to_string().contains(&format!("pid {} ", other.child.id())), "{holder}");
+
+    other.signal("-STOP");
+    while other.state() != 'T' {
+        std::thread::yield_now();
+    }
+    let lock = Lock::take(&store, "lock", Holder::this_process(), TERMS).expect("it stands still");
+    lock.check().expect("ours");
+    store.put("written", b"second").expect("put");
+
+    other.signal("-CONT");
+    let refused = other.writes("late");
+    assert!(
+        refused.contains("no longer ours") && refused.contains(&format!("pid {} ", std::process::id())),
+        "{refused}"
+    );
+    assert_eq!(store.read("written").expect("there"), b"second", "the late one wrote");
+    other.end();
+    lock.check().expect("the end of the late one changed nothing");
+}
+
+#[test]
+fn a_process_that_is_killed_is_in_nobodys_way() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let store = Store::folder(home.path()).expect("made");
+    let mut other = Other::start(home.path());
+    other.child.kill().expect("killed");
+    other.child.wait().expect("ended");
+    // Who waited for such a patience would not come back.
+    let terms = Terms { patience: Duration::from_secs(1 << 20), ..TERMS };
+    let lock = Lock::take(&store, "lock", Holder::this_process(), terms).expect("its holder is gone");
+    lock.check().expect("ours");
+}
+
+#[test]
+fn a_process_that_ends_leaves_the_lock_to_the_next() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    for text in ["first", "second"] {
+        let mut other = Other::start(home.path());
+        assert_eq!(other.writes(text), "wrote");
+        other.end();
+    }
+}

@@ -1,0 +1,5 @@
+//! The promises of a store, kept by every kind.
+
+mod contract;
+mod kill;
+mod lock;
