@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use pipeline::collate;
 use pipeline::views::{AnyView, ORIGINAL};
 use schemas::ColumnSpec;
-use trainer::networks::{AnyNetwork, MAIN};
+use trainer::model::{AnyNetwork, MAIN};
 use trainer::objectives::AnyObjective;
 use trainer::plan::columns_read;
-use trainer::validation::VALID_MLM;
+use trainer::training::VALID_MLM;
 
 use crate::config::{Parsed, Problem, did_you_mean};
 

@@ -3,9 +3,9 @@
 use pipeline::load::LoadFacts;
 use serde_json::{Value, json};
 #[cfg(feature = "train")]
-use trainer::networks::AnyNetwork;
+use trainer::model::AnyNetwork;
 #[cfg(feature = "train")]
-use trainer::plan::EncoderConfig;
+use trainer::model::EncoderConfig;
 
 use super::Plan;
 use crate::terminal::{bytes, count};

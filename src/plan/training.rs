@@ -8,11 +8,11 @@ use pipeline::views::AnyView;
 use schemas::columns::{ATTENTION_MASK, INPUT_IDS, LABELS};
 use schemas::{Manifest, Vocab};
 use toml::Value;
-use trainer::identity::Identity;
-use trainer::networks::AnyNetwork;
-use trainer::plan::{Normalize, TrainPlan, VocabFacts, used_networks};
-use trainer::schedule::ScheduleKind;
-use trainer::validation::VALID_MLM;
+use trainer::model::{AnyNetwork, VocabFacts};
+use trainer::objectives::Normalize;
+use trainer::optimizer::ScheduleKind;
+use trainer::plan::{Identity, TrainPlan, used_networks};
+use trainer::training::VALID_MLM;
 
 use super::{Wanted, checked};
 use crate::config::{Config, Parsed};

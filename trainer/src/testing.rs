@@ -9,17 +9,18 @@ use schemas::columns::{ATTENTION_MASK, DOCUMENT, IGNORE, INPUT_IDS, LABELS, ORIG
 use schemas::ordinal::BatchIndex;
 use schemas::{Batch, BatchBuilder, SpecialIds};
 
-use crate::device::DeviceChoice;
-use crate::identity::Identity;
-use crate::networks::AnyNetwork;
-use crate::networks::generator::Generator;
-use crate::networks::teacher::Teacher;
+use crate::device::choice::DeviceChoice;
+use crate::model::networks::AnyNetwork;
+use crate::model::networks::generator::Generator;
+use crate::model::networks::teacher::Teacher;
+use crate::model::shape::{EncoderConfig, VocabFacts};
 use crate::objectives::AnyObjective;
-use crate::optimizer::OptimizerConfig;
-use crate::plan::{
-    CheckpointConfig, EncoderConfig, ReportConfig, TrainConfig, TrainPlan, ValidationConfig, VocabFacts, columns_read,
-};
-use crate::schedule::{ScheduleConfig, ScheduleKind};
+use crate::optimizer::adamw::OptimizerConfig;
+use crate::optimizer::schedule::{ScheduleConfig, ScheduleKind};
+use crate::plan::config::{CheckpointConfig, ReportConfig, TrainConfig, ValidationConfig};
+use crate::plan::identity::Identity;
+use crate::plan::reads::columns_read;
+use crate::plan::train_plan::TrainPlan;
 
 /// Torch's generator is one per process, and `cargo test` runs tests on threads: whoever draws holds this meanwhile.
 pub(crate) fn generator() -> MutexGuard<'static, ()> {
@@ -109,7 +110,7 @@ fn build(index: u64, supervised: bool) -> Batch {
     let views: BTreeSet<(String, ColumnSpec)> =
         objectives.iter().flat_map(|objective| columns_read(&networks, objective).needed).collect();
     let mut names: BTreeSet<String> = views.iter().map(|(view, _)| view.clone()).collect();
-    names.insert(crate::validation::VALID_MLM.to_owned());
+    names.insert(crate::training::validation::VALID_MLM.to_owned());
     let mut builder = BatchBuilder::new(BatchIndex(index), ROWS);
     for name in &names {
         push_view(&mut builder, name, index, supervised);

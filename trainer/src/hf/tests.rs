@@ -13,15 +13,18 @@ use schemas::{Batch, BatchBuilder};
 use tch::{Kind, Tensor};
 
 use super::{Architecture, Target, export, import, theirs};
-use crate::encoder::Mode;
-use crate::forward::{Forward, Moment};
+use crate::device::tensors;
+use crate::device::tensors::{HostTensor, HostTensors};
+use crate::model::forward::{Forward, Moment};
+use crate::model::layers::Mode;
+use crate::model::shape::{EncoderConfig, VocabFacts};
 use crate::objectives::AnyObjective;
-use crate::optimizer::OptimizerConfig;
-use crate::plan::{EncoderConfig, TrainConfig, TrainPlan, VocabFacts};
-use crate::schedule::{ScheduleConfig, ScheduleKind};
-use crate::step::Trainer;
-use crate::tensors::{self, HostTensor, HostTensors};
+use crate::optimizer::adamw::OptimizerConfig;
+use crate::optimizer::schedule::{ScheduleConfig, ScheduleKind};
+use crate::plan::config::TrainConfig;
+use crate::plan::train_plan::TrainPlan;
 use crate::testing;
+use crate::training::step::Trainer;
 
 const VIEW: &str = "masked";
 

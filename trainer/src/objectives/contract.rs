@@ -6,13 +6,13 @@ use schemas::Batch;
 use schemas::ordinal::Step;
 use tch::{Device, Tensor};
 
-use super::{AnyObjective, Computed, Loss, Pass};
-use crate::encoder::Mode;
-use crate::forward::{Forward, Moment};
-use crate::networks::Networks;
-use crate::parameters::Parameters;
-use crate::plan::used_networks;
-use crate::precision::Precision;
+use super::{AnyObjective, Computed, Loss};
+use crate::device::precision::Precision;
+use crate::model::forward::{Forward, Moment, Pass};
+use crate::model::layers::Mode;
+use crate::model::networks::built::Networks;
+use crate::model::parameters::Parameters;
+use crate::plan::reads::used_networks;
 use crate::testing;
 
 /// One objective alone on fresh weights.
@@ -50,7 +50,7 @@ impl Bench {
 
     /// The largest gradient among the weights whose names begin so, after a backward pass.
     fn largest_gradient(&self, prefix: &str) -> f64 {
-        let of = |(name, weight): (&str, &crate::parameters::Parameter)| {
+        let of = |(name, weight): (&str, &crate::model::parameters::Parameter)| {
             let gradient = weight.tensor.grad();
             if name.starts_with(prefix) && gradient.defined() { scalar(&gradient.abs().max()) } else { 0.0 }
         };

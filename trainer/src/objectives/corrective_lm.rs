@@ -37,16 +37,17 @@ use schemas::columns::LABELS;
 use serde::{Deserialize, Serialize};
 use tch::{Kind, Reduction, Tensor};
 
-use super::heads::Decoder;
 use super::replaced_token::{self, Detection, HeadForm, LabelOne};
-use super::weights::DecoderWeights;
-use super::{Computed, Loss, Metric, Objective, Pass, Reads, SCORED, Scores, Term};
-use crate::forward::Forward;
-use crate::networks::{MAIN, Networks};
-use crate::parameters::Path;
-use crate::precision::Precision;
-use crate::start::{Expectation, StartFacts};
-use crate::upload::{predicted_count, valid_count, valid_positions};
+use super::{Computed, Loss, Metric, Objective, Reads, SCORED, Scores, Term};
+use crate::device::precision::Precision;
+use crate::model::forward::{Forward, Pass};
+use crate::model::heads::Decoder;
+use crate::model::networks::MAIN;
+use crate::model::networks::built::Networks;
+use crate::model::parameters::Path;
+use crate::model::upload::{predicted_count, valid_count, valid_positions};
+use crate::model::weights::DecoderWeights;
+use crate::objectives::expectation::{Expectation, StartFacts};
 
 /// How the gate and the softmax make one loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -321,9 +322,9 @@ mod tests {
     use tch::{Kind, Tensor};
 
     use super::{Correction, Form, Head, Predicted, loss};
-    use crate::objectives::heads::Decoder;
+    use crate::device::precision::Precision;
+    use crate::model::heads::Decoder;
     use crate::objectives::replaced_token;
-    use crate::precision::Precision;
 
     /// Four ids, four positions, of which 1 and 3 are masked; 1 was filled with its own token.
     struct Example {

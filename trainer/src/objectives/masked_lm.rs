@@ -26,16 +26,17 @@ use schemas::columns::LABELS;
 use serde::{Deserialize, Serialize};
 use tch::{Device, Kind, Reduction, Tensor};
 
-use super::heads::{Decoder, Transform};
-use super::weights::HeadWeights;
-use super::{Computed, Loss, Metric, Objective, Pass, Reads, SCORED, Scores, Term};
-use crate::forward::Forward;
-use crate::networks::generator::Sampling;
-use crate::networks::{AnyNetwork, MAIN, Networks};
-use crate::parameters::Path;
-use crate::precision::MASTER;
-use crate::start::{Expectation, StartFacts};
-use crate::upload::{predicted_count, predicted_per_row};
+use super::{Computed, Loss, Metric, Objective, Reads, SCORED, Scores, Term};
+use crate::device::precision::MASTER;
+use crate::model::forward::{Forward, Pass};
+use crate::model::heads::TokenHead;
+use crate::model::networks::built::Networks;
+use crate::model::networks::sampler::Sampling;
+use crate::model::networks::{AnyNetwork, MAIN};
+use crate::model::parameters::Path;
+use crate::model::upload::{predicted_count, predicted_per_row};
+use crate::model::weights::HeadWeights;
+use crate::objectives::expectation::{Expectation, StartFacts};
 
 /// What usually makes a first value other than `ln V`.
 pub(super) const GUESSING: &str = "all ids score alike at first, which costs ln V; usually the word table is not tied to \
@@ -92,22 +93,6 @@ impl Weigh {
     }
 }
 
-/// The prediction head: a transform, then the tied word table.
-#[derive(Clone, Copy, Debug)]
-pub struct Head<'a> {
-    /// `LN(gelu(h Wᵀ + b))`.
-    pub transform: Transform<'a>,
-    /// `· Eᵀ + c`.
-    pub decoder: Decoder<'a>,
-}
-
-impl Head<'_> {
-    /// Scores `[n, rows of E]` of all ids for hidden states `[n, d]`; padding rows of `E` score −∞.
-    pub fn logits(&self, hidden_nd: &Tensor) -> Tensor {
-        self.decoder.logits(&self.transform.apply(hidden_nd))
-    }
-}
-
 /// What [`loss`] gives.
 #[derive(Debug)]
 pub struct Prediction {
@@ -124,7 +109,7 @@ pub struct Prediction {
 #[must_use]
 pub fn loss(
     hidden_btd: &Tensor,
-    head: &Head<'_>,
+    head: &TokenHead<'_>,
     positions_n: &Tensor,
     targets_n: &Tensor,
     weights_n: Option<&Tensor>,
@@ -196,7 +181,7 @@ struct Predicting {
 }
 
 impl Predicting {
-    fn head<'a>(&'a self, networks: &'a Networks) -> Head<'a> {
+    fn head<'a>(&'a self, networks: &'a Networks) -> TokenHead<'a> {
         let weights = self.own.as_ref().unwrap_or_else(|| networks.head(&self.config.network));
         weights.lend(networks.precision())
     }

@@ -23,14 +23,15 @@ use schemas::columns::IS_RANDOM;
 use serde::{Deserialize, Serialize};
 use tch::{Kind, Reduction, Tensor};
 
-use super::heads::Dense;
-use super::weights::DenseWeights;
-use super::{Computed, Loss, Metric, Objective, Pass, Reads, Term};
-use crate::forward::Forward;
-use crate::networks::{MAIN, Networks};
-use crate::parameters::Path;
-use crate::precision::Precision;
-use crate::start::{Expectation, StartFacts};
+use super::{Computed, Loss, Metric, Objective, Reads, Term};
+use crate::device::precision::Precision;
+use crate::model::forward::{Forward, Pass};
+use crate::model::heads::Dense;
+use crate::model::networks::MAIN;
+use crate::model::networks::built::Networks;
+use crate::model::parameters::Path;
+use crate::model::weights::DenseWeights;
+use crate::objectives::expectation::{Expectation, StartFacts};
 
 /// The pooler's and the classifier's weights, borrowed.
 #[derive(Clone, Copy, Debug)]
@@ -136,8 +137,8 @@ mod tests {
     use tch::{Kind, Tensor};
 
     use super::{Head, loss};
-    use crate::objectives::heads::Dense;
-    use crate::precision::Precision;
+    use crate::device::precision::Precision;
+    use crate::model::heads::Dense;
 
     fn number(tensor: &Tensor) -> f64 {
         f64::try_from(tensor.to_kind(Kind::Double)).expect("one number")

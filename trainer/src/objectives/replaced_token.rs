@@ -31,16 +31,17 @@ use schemas::columns::LABELS;
 use serde::{Deserialize, Serialize};
 use tch::{Kind, Reduction, Tensor};
 
-use super::heads::Dense;
-use super::weights::DenseWeights;
-use super::{Computed, Loss, Metric, Objective, Pass, Reads, Term};
-use crate::forward::Forward;
-use crate::networks::{MAIN, Networks};
-use crate::parameters::Path;
-use crate::plan::Gelu;
-use crate::precision::Precision;
-use crate::start::{Expectation, StartFacts};
-use crate::upload::valid_count;
+use super::{Computed, Loss, Metric, Objective, Reads, Term};
+use crate::device::precision::Precision;
+use crate::model::forward::{Forward, Pass};
+use crate::model::heads::Dense;
+use crate::model::networks::MAIN;
+use crate::model::networks::built::Networks;
+use crate::model::parameters::Path;
+use crate::model::shape::Gelu;
+use crate::model::upload::valid_count;
+use crate::model::weights::DenseWeights;
+use crate::objectives::expectation::{Expectation, StartFacts};
 
 /// What label 1, and so a positive `z`, means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

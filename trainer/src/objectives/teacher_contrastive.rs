@@ -33,11 +33,12 @@ use serde::{Deserialize, Serialize};
 use tch::{Kind, Tensor};
 
 use super::masked_lm::Weigh;
-use super::{Computed, Loss, Metric, Objective, Pass, Reads, Term, temperature_problem};
-use crate::analysis;
-use crate::forward::Forward;
-use crate::networks::{AnyNetwork, MAIN, Networks};
-use crate::parameters::Path;
+use super::{Computed, Loss, Metric, Objective, Reads, Term, temperature_problem};
+use crate::model::forward::{Forward, Pass};
+use crate::model::networks::built::Networks;
+use crate::model::networks::{AnyNetwork, MAIN};
+use crate::model::parameters::Path;
+use crate::objectives::similarity;
 
 /// Whether teacher vectors at padding are among the keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -104,8 +105,8 @@ pub fn loss(
 ) -> Alignment {
     let Selected { positions_n, weights_n } = selected;
     let (kind, width) = (student_btd.kind(), student_btd.size()[1]);
-    let key_bdt = analysis::unit(&teacher_btd.detach()).transpose(1, 2);
-    let score_btt = analysis::unit(student_btd).bmm(&key_bdt) / temperature;
+    let key_bdt = similarity::unit(&teacher_btd.detach()).transpose(1, 2);
+    let score_btt = similarity::unit(student_btd).bmm(&key_bdt) / temperature;
     let score_btt = match keys_bt {
         None => score_btt,
         Some(keys_bt) => score_btt.masked_fill(&keys_bt.logical_not().unsqueeze(1), f64::NEG_INFINITY),

@@ -24,14 +24,16 @@ use schemas::columns::LABELS;
 use serde::{Deserialize, Serialize};
 use tch::Tensor;
 
-use super::masked_lm::{self, Head, Prediction};
-use super::weights::HeadWeights;
-use super::{Computed, Loss, Metric, Objective, Pass, Reads, Scores, Term};
-use crate::forward::Forward;
-use crate::networks::{MAIN, Networks};
-use crate::parameters::Path;
-use crate::start::{Expectation, StartFacts};
-use crate::upload::{predicted_count, unmasked_positions, valid_count};
+use super::masked_lm::{self, Prediction};
+use super::{Computed, Loss, Metric, Objective, Reads, Scores, Term};
+use crate::model::forward::{Forward, Pass};
+use crate::model::heads::TokenHead;
+use crate::model::networks::MAIN;
+use crate::model::networks::built::Networks;
+use crate::model::parameters::Path;
+use crate::model::upload::{predicted_count, unmasked_positions, valid_count};
+use crate::model::weights::HeadWeights;
+use crate::objectives::expectation::{Expectation, StartFacts};
 
 /// How the two parts are averaged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,7 +66,7 @@ pub struct Predictions {
 
 /// Both sums for hidden states `[b, t, d]`. The vocabulary meets one part at a time.
 #[must_use]
-pub fn loss(hidden_btd: &Tensor, head: &Head<'_>, masked: Part<'_>, unmasked: Part<'_>) -> Predictions {
+pub fn loss(hidden_btd: &Tensor, head: &TokenHead<'_>, masked: Part<'_>, unmasked: Part<'_>) -> Predictions {
     let of = |part: Part<'_>| masked_lm::loss(hidden_btd, head, part.positions_n, part.targets_n, None);
     Predictions { masked: of(masked), unmasked: of(unmasked) }
 }

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemas::ColumnSpec;
 use schemas::columns::{ATTENTION_MASK, DRAWS, INPUT_IDS, LABELS, TOKEN_TYPES};
 
-use crate::networks::AnyNetwork;
-use crate::objectives::{AnyObjective, Pass};
+use crate::model::forward::Pass;
+use crate::model::networks::AnyNetwork;
+use crate::objectives::AnyObjective;
 
 /// The columns of the batch's own views that an objective needs, and those that it takes where there are any
 /// (attention masks, segments). For a view that a generator makes, these are columns of the view that it fills.

@@ -9,10 +9,12 @@ use super::{
     Architecture, Target, VIEW, batch, begun, check_all, check_export, collect, copied, expected, export, forward,
     golden, gradient_tolerance, import, largest, logits, loss, plan, weights,
 };
+use crate::device::tensors;
+use crate::device::tensors::{HostTensor, HostTensors};
 use crate::error::Error;
 use crate::hf::is_model;
-use crate::plan::{EncoderConfig, Gelu, RelativeForm, TrainPlan, VocabFacts};
-use crate::tensors::{self, HostTensor, HostTensors};
+use crate::model::shape::{EncoderConfig, Gelu, RelativeForm, VocabFacts};
+use crate::plan::train_plan::TrainPlan;
 use crate::testing;
 
 const MODEL: &str = "hf_bert";

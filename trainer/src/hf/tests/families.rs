@@ -12,16 +12,18 @@ use super::{
     Architecture, Target, VIEW, batch, begun, check_all, check_export, collect, copied, expected, export, forward,
     golden, gradient_tolerance, import, largest, logits, loss, objective, plan, weights,
 };
-use crate::forward::Forward;
-use crate::networks::AnyNetwork;
-use crate::networks::generator::{Generator, Share};
+use crate::device::precision::Precision;
+use crate::model::forward::Forward;
+use crate::model::heads::Dense;
+use crate::model::networks::AnyNetwork;
+use crate::model::networks::generator::{Generator, Share};
+use crate::model::shape::{EncoderConfig, Gelu};
 use crate::objectives::AnyObjective;
-use crate::objectives::heads::Dense;
 use crate::objectives::replaced_token::{Head, LabelOne};
-use crate::plan::{EncoderConfig, Gelu, TrainConfig, TrainPlan};
-use crate::precision::Precision;
-use crate::step::Trainer;
+use crate::plan::config::TrainConfig;
+use crate::plan::train_plan::TrainPlan;
 use crate::testing;
+use crate::training::step::Trainer;
 
 const DETECTED: &str = "corrupted";
 

@@ -9,14 +9,29 @@ use schemas::columns::{ATTENTION_MASK, DOCUMENT, IGNORE, INPUT_IDS, LABELS, POSI
 use schemas::{Batch, BatchError, SpecialIds};
 use tch::{Device, Kind, Tensor};
 
-use super::{Anchors, Candidates, NegativeColumns, TokenContrastive};
-use crate::forward::Forward;
+use super::config::{Anchors, NegativeColumns, TokenContrastive};
+use crate::model::forward::Forward;
 
 /// How often a negative that may not be used is drawn anew before it is left out.
 const REDRAWS: usize = 4;
 
 /// Draws are integers below this, taken modulo what they choose from: for 4,096 choices the bias is 2⁻¹⁹.
 const DRAW_MAX: i64 = 1 << 31;
+
+/// Anchors and their candidates, as flat positions `row · t + column`, int64.
+#[derive(Clone, Copy, Debug)]
+pub struct Candidates<'a> {
+    /// The anchors, `[n]`.
+    pub anchors_n: &'a Tensor,
+    /// The positive of each, `[n]`.
+    pub positives_n: &'a Tensor,
+    /// The negatives of each, `[n, k]`.
+    pub negatives_nk: &'a Tensor,
+    /// True where a negative must not count, `[n, k]`; `None` where all count.
+    pub excluded_nk: Option<&'a Tensor>,
+    /// What each anchor's loss is multiplied by, `[n]`; `None` for 1.
+    pub weights_n: Option<&'a Tensor>,
+}
 
 /// The anchors of a batch, on the host.
 pub(super) struct Anchored {
@@ -259,10 +274,10 @@ mod tests {
     use schemas::ordinal::{BatchIndex, Step};
 
     use super::*;
-    use crate::encoder::Mode;
-    use crate::forward::Moment;
-    use crate::networks::Networks;
-    use crate::parameters::Parameters;
+    use crate::model::forward::Moment;
+    use crate::model::layers::Mode;
+    use crate::model::networks::built::Networks;
+    use crate::model::parameters::Parameters;
     use crate::testing;
 
     const WIDTH: usize = 8;
