@@ -29,7 +29,11 @@ const TESTS_MAY_USE: &str =
     "arrow-array crc32fast criterion flate2 half libc parquet proptest tempfile toml zstd zstd-sys";
 
 /// The families of components: the crate folder of each registry and the word for a member.
-const REGISTRIES: &[(&str, &str)] = &[("pipeline/src/views", "view"), ("trainer/src/objectives", "objective")];
+const REGISTRIES: &[(&str, &str)] = &[
+    ("pipeline/src/views", "view"),
+    ("trainer/src/objectives", "objective"),
+    ("trainer/src/model/networks", "network"),
+];
 
 const LINES_MAX: usize = 500;
 const ARCHITECTURE_LINES_MAX: usize = 300;

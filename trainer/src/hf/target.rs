@@ -2,7 +2,6 @@
 
 use super::architecture::{self, Architecture, Form, HeadPlace};
 use super::names::Layout;
-use crate::model::networks::AnyNetwork;
 use crate::model::shape::{EncoderConfig, VocabFacts};
 use crate::plan::train_plan::TrainPlan;
 
@@ -34,10 +33,10 @@ impl<'a> Target<'a> {
         Self { section, path, encoder: plan.encoder.clone(), vocab: &plan.vocab, heads }
     }
 
-    /// A generator of the run; `None` if `name` is none or has no weights.
+    /// A network beside the main one, with its head; `None` if `name` is none that predicts tokens.
     #[must_use]
-    pub fn generator(plan: &'a TrainPlan, name: &str) -> Option<Self> {
-        let encoder = plan.networks.get(name).and_then(AnyNetwork::generator)?.encoder(&plan.encoder)?;
+    pub fn beside(plan: &'a TrainPlan, name: &str) -> Option<Self> {
+        let encoder = plan.networks.get(name).filter(|network| network.predicts_tokens())?.shape(&plan.encoder)?;
         let heads = vec![HeadPlace { form: Form::Predict, path: format!("{name}.head") }];
         let (section, path) = (format!("networks.{name}"), format!("{name}.encoder"));
         Some(Self { section, path, encoder, vocab: &plan.vocab, heads })

@@ -102,7 +102,7 @@ impl<'a> Forward<'a> {
 
     fn encode_all<'p>(&mut self, passes: impl Iterator<Item = &'p Pass>, learning: &BTreeSet<Pass>) {
         for pass in passes {
-            let mode = self.networks.get(&pass.network).mode(self.moment.mode);
+            let mode = self.networks.mode(&pass.network, self.moment.mode);
             let encoded = self.encode(pass, mode, learning.contains(pass));
             self.encoded.insert(pass.clone(), encoded);
         }
@@ -126,7 +126,7 @@ impl<'a> Forward<'a> {
     fn encode(&self, pass: &Pass, mode: Mode, learns: bool) -> Encoded {
         let view = self.view(&pass.view);
         Moment { mode, ..self.moment }.seed(self.batch, &[&pass.network, &pass.view]);
-        let encode = || self.networks.get(&pass.network).encoder().forward(view.input(), mode);
+        let encode = || self.networks.encoder(&pass.network).forward(view.input(), mode);
         if learns { encode() } else { tch::no_grad(encode) }
     }
 

@@ -30,12 +30,12 @@ use super::{Computed, Loss, Metric, Objective, Reads, SCORED, Scores, Term};
 use crate::device::precision::MASTER;
 use crate::model::forward::{Forward, Pass};
 use crate::model::heads::TokenHead;
+use crate::model::networks::MAIN;
 use crate::model::networks::built::Networks;
-use crate::model::networks::sampler::Sampling;
-use crate::model::networks::{AnyNetwork, MAIN};
 use crate::model::parameters::Path;
 use crate::model::upload::{predicted_count, predicted_per_row};
 use crate::model::weights::HeadWeights;
+use crate::objectives::Network;
 use crate::objectives::expectation::{Expectation, StartFacts};
 
 /// What usually makes a first value other than `ln V`.
@@ -146,12 +146,8 @@ impl Objective for MaskedLm {
         untied.then_some(message).into_iter().collect()
     }
 
-    fn refuses(&self, name: &str, network: Option<&AnyNetwork>) -> Option<String> {
-        let predicts = match network {
-            None => true,
-            Some(AnyNetwork::Generator(generator)) => generator.sampling != Sampling::Uniform,
-            Some(AnyNetwork::Teacher(_)) => false,
-        };
+    fn refuses(&self, name: &str, network: Option<&dyn Network>) -> Option<String> {
+        let predicts = network.is_none_or(|network| network.predicts_tokens());
         (!predicts).then(|| format!("network `{name}` has no head that predicts tokens; a `generator` that learns has"))
     }
 

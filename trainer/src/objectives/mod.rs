@@ -11,7 +11,7 @@ use schemas::{Batch, ColumnSpec};
 use tch::Tensor;
 
 use crate::model::forward::{Forward, Pass};
-use crate::model::networks::AnyNetwork;
+use crate::model::networks::Network;
 use crate::model::networks::built::Networks;
 use crate::model::parameters::Path;
 use crate::objectives::expectation::{Expectation, StartFacts};
@@ -58,7 +58,7 @@ pub trait Objective: Send + Sync {
     }
 
     /// Why it cannot read a network of the plan; `None` if it can. `None` for `network` is the main one.
-    fn refuses(&self, _name: &str, network: Option<&AnyNetwork>) -> Option<String> {
+    fn refuses(&self, _name: &str, network: Option<&dyn Network>) -> Option<String> {
         network.map(|_| "it reads the main network only".to_owned())
     }
 

@@ -35,10 +35,10 @@ use tch::{Kind, Tensor};
 use super::masked_lm::Weigh;
 use super::{Computed, Loss, Metric, Objective, Reads, Term, temperature_problem};
 use crate::model::forward::{Forward, Pass};
+use crate::model::networks::MAIN;
 use crate::model::networks::built::Networks;
-use crate::model::networks::{AnyNetwork, MAIN};
 use crate::model::parameters::Path;
-use crate::objectives::similarity;
+use crate::objectives::{Network, similarity};
 
 /// Whether teacher vectors at padding are among the keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -165,10 +165,10 @@ impl Objective for TeacherContrastive {
         Some([self.view.clone(), self.clean.clone()])
     }
 
-    fn refuses(&self, name: &str, network: Option<&AnyNetwork>) -> Option<String> {
+    fn refuses(&self, name: &str, network: Option<&dyn Network>) -> Option<String> {
         let is_right = match network {
             None => name == MAIN && self.teacher != MAIN,
-            Some(network) => matches!(network, AnyNetwork::Teacher(_)),
+            Some(network) => network.copies_main(),
         };
         (!is_right).then(|| format!("network `{name}` is no teacher; name one of kind `teacher`"))
     }

@@ -49,16 +49,12 @@ impl TrainPlan {
     }
 
     fn shape(&self, network: &str) -> Option<EncoderConfig> {
-        if network == MAIN { Some(self.encoder.clone()) } else { self.networks.get(network)?.encoder(&self.encoder) }
+        if network == MAIN { Some(self.encoder.clone()) } else { self.networks.get(network)?.shape(&self.encoder) }
     }
 
     /// Whether a network moves at all.
     fn learns(&self, network: &str) -> bool {
-        match self.networks.get(network) {
-            None => true,
-            Some(AnyNetwork::Teacher(_)) => false,
-            Some(AnyNetwork::Generator(generator)) => !generator.frozen,
-        }
+        self.networks.get(network).is_none_or(|network| network.learns())
     }
 
     fn heads(&self) -> f64 {
@@ -80,12 +76,11 @@ impl TrainPlan {
     fn sampling(&self) -> f64 {
         let passes = self.passes();
         let cost = |name: &String, network: &AnyNetwork| {
-            let generator = network.generator()?;
-            let shape = network.encoder(&self.encoder)?;
-            let learns = passes.contains_key(&Pass::new(name, &generator.fills));
-            let extra = generator.sampling_passes(learns);
+            let (made, shape) = (network.makes()?, network.shape(&self.encoder)?);
+            let learnt = passes.contains_key(&Pass::new(name, made.fills));
+            let extra = network.passes_beside(learnt);
             // A pass that learns is scored once for its loss, and those scores are sampled from.
-            Some(extra * (body(&shape, self.view_width(&generator.fills)) + SCORED * head(&shape, self.vocab.size)))
+            Some(extra * (body(&shape, self.view_width(made.fills)) + SCORED * head(&shape, self.vocab.size)))
         };
         self.used_networks().iter().filter_map(|(name, network)| cost(name, network)).sum()
     }

@@ -1,9 +1,11 @@
 //! What makes a plan one that the trainer cannot run.
 
+use std::collections::BTreeSet;
+
 use super::train_plan::{Problem, TrainPlan};
 use crate::device::choice::DeviceChoice;
 use crate::device::precision::Precision;
-use crate::model::networks::MAIN;
+use crate::model::networks::{Beside, MAIN};
 use crate::model::relative_positions::Buckets;
 
 impl TrainPlan {
@@ -76,37 +78,20 @@ impl TrainPlan {
         for message in self.encoder.relative_positions.buckets().map(Buckets::problems).unwrap_or_default() {
             add("encoder.relative_positions".to_owned(), message);
         }
+        let in_order = self.train.deterministic && self.train.device != DeviceChoice::Cpu;
         for (name, network) in &self.networks {
             if name == MAIN || name == "heads" || name == "encoder" {
                 add(format!("networks.{name}"), format!("`{name}` is taken; give this network another name"));
             }
-            let Some(generator) = network.generator() else { continue };
-            let Some(shape) = generator.encoder(&self.encoder) else { continue };
-            if generator.makes == generator.fills {
-                add(format!("networks.{name}.makes"), format!("`{}` is what it fills; name another", generator.makes));
-            }
-            if generator.frozen && !generator.share.is_empty() {
-                let message = "it is frozen, and the tables that it shares go on learning: set `share = []`".to_owned();
-                add(format!("networks.{name}.share"), message);
-            }
-            if self.train.deterministic && self.train.device != DeviceChoice::Cpu && generator.reads_draws() {
-                let message =
-                    "CUDA adds up probabilities in no fixed order: with `train.deterministic` set `draw = \"gumbel\"`";
-                add(format!("networks.{name}.draw"), message.to_owned());
-            }
-            if shape.layers == 0 {
-                add(format!("networks.{name}.layers"), "at least one layer is needed".to_owned());
-            }
-            if shape.heads == 0 || shape.hidden == 0 || !shape.hidden.is_multiple_of(shape.heads) {
-                let message = format!("{} is not a multiple of {} heads", shape.hidden, shape.heads);
-                add(format!("networks.{name}.hidden"), message);
+            for (key, message) in network.problems(Beside { main: &self.encoder, in_order }) {
+                add(format!("networks.{name}.{key}"), message);
             }
         }
-        let made: Vec<&str> =
-            self.networks.values().filter_map(|network| Some(network.generator()?.makes.as_str())).collect();
-        for (at, view) in made.iter().enumerate().filter(|(at, view)| made[..*at].contains(view)) {
-            let name = self.networks.keys().nth(at).map_or("", String::as_str);
-            add(format!("networks.{name}.makes"), format!("two networks make `{view}`"));
+        let mut made = BTreeSet::new();
+        for (name, view) in self.networks.iter().filter_map(|(name, network)| Some((name, network.makes()?.view))) {
+            if !made.insert(view) {
+                add(format!("networks.{name}.makes"), format!("two networks make `{view}`"));
+            }
         }
         problems
     }

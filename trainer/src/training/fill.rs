@@ -56,7 +56,7 @@ impl Filler {
         let positions_n = Tensor::from_slice(&masks.collect::<Vec<_>>()).to_device(self.trainer.device());
         let ids_bt = Tensor::from_slice(&row).unsqueeze(0).to_device(self.trainer.device());
         let input = Input { ids_bt: &ids_bt, token_types_bt: None, valid_bt: None };
-        let encoded = self.trainer.networks().get(MAIN).encoder().forward(input, Mode::Eval);
+        let encoded = self.trainer.networks().encoder(MAIN).forward(input, Mode::Eval);
         let hidden_nd = Forward::gather(&encoded.hidden_btd, &positions_n);
         let logits_nv = self.trainer.token_logits(&hidden_nd).expect("a head was found when this was opened");
         let probabilities_nv = logits_nv.softmax(-1, Kind::Double);

@@ -8,7 +8,6 @@ use crate::device::tensors;
 use crate::device::tensors::{HostTensor, HostTensors, overwrite};
 use crate::error::Error;
 use crate::hf;
-use crate::model::networks::AnyNetwork;
 use crate::model::networks::built::teach;
 use crate::training::checkpoint;
 use crate::training::checkpoint::{Snapshot, State, VERSION};
@@ -110,15 +109,15 @@ impl Trainer {
         let networks = plan.used_networks();
         if let Some(folder) = &plan.train.init {
             let saved = saved(folder, &self.main_target())?;
-            let teacher = |name: &str| {
+            let is_copy = |name: &str| {
                 let of = name.split('.').next().and_then(|network| networks.get(network));
-                matches!(of, Some(AnyNetwork::Teacher(_)))
+                of.is_some_and(|network| network.copies_main())
             };
-            self.take(folder, &saved, |name| !teacher(name))?;
+            self.take(folder, &saved, |name| !is_copy(name))?;
         }
         for (name, network) in &networks {
-            if let Some(folder) = network.generator().and_then(|generator| generator.init.as_ref()) {
-                self.begin_generator(name, folder)?;
+            if let Some(folder) = network.init() {
+                self.begin_network(name, folder)?;
             }
         }
         if let Some(folder) = &plan.encoder.word_init {
@@ -129,11 +128,11 @@ impl Trainer {
         Ok(())
     }
 
-    /// Gives a generator all its weights from a folder that has it.
-    fn begin_generator(&self, name: &str, folder: &Path) -> Result<(), Error> {
+    /// Gives a network beside the main one all its weights from a folder that has it.
+    fn begin_network(&self, name: &str, folder: &Path) -> Result<(), Error> {
         let refuse = |problem| Err(Error::Checkpoint { path: folder.to_owned(), problem });
-        let Some(target) = hf::Target::generator(self.plan(), name) else {
-            return refuse(format!("network `{name}` is uniform and has no weights; drop `networks.{name}.init`"));
+        let Some(target) = hf::Target::beside(self.plan(), name) else {
+            return refuse(format!("network `{name}` has no weights; drop `networks.{name}.init`"));
         };
         let mut saved = saved(folder, &target)?;
         let prefix = format!("{name}.");

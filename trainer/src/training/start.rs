@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::networks::AnyNetwork;
 use crate::objectives::expectation::{Expectation, StartFacts};
 use crate::plan::train_plan::TrainPlan;
 use crate::training::report::{StartReport, Surprise};
@@ -22,9 +21,10 @@ fn facts(plan: &TrainPlan) -> StartFacts {
 /// Whether all weights are drawn: no file gives any.
 #[must_use]
 pub fn is_random(plan: &TrainPlan) -> bool {
-    let generator = |network: &AnyNetwork| network.generator().is_some_and(|generator| generator.init.is_some());
     let networks = plan.used_networks();
-    plan.train.init.is_none() && plan.encoder.word_init.is_none() && !networks.values().any(generator)
+    plan.train.init.is_none()
+        && plan.encoder.word_init.is_none()
+        && !networks.values().any(|network| network.init().is_some())
 }
 
 /// What the terms of a plan begin with, by `objective` or `objective.term`; of a run that goes on, nothing.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schemas::SpecialIds;
 use tch::{Device, Tensor};
 
+use super::network::{BuiltNetwork, Site};
 use super::sampler::Sampler;
 use super::{AnyNetwork, MAIN};
 use crate::device::precision::Precision;
@@ -14,33 +15,11 @@ use crate::model::parameters::Parameters;
 use crate::model::shape::{EncoderConfig, VocabFacts};
 use crate::model::weights::HeadWeights;
 
-/// One network, built.
-#[derive(Debug)]
-pub struct Network {
-    encoder: Encoder,
-    // Always in eval mode.
-    is_still: bool,
-}
-
-impl Network {
-    /// Its encoder.
-    #[must_use]
-    pub fn encoder(&self) -> &Encoder {
-        &self.encoder
-    }
-
-    /// How it is run when the run is in `mode`.
-    #[must_use]
-    pub fn mode(&self, mode: Mode) -> Mode {
-        if self.is_still { Mode::Eval } else { mode }
-    }
-}
-
 /// Every network of the run.
 #[derive(Debug)]
 pub struct Networks {
-    by_name: BTreeMap<String, Network>,
-    generators: BTreeMap<String, Sampler>,
+    main: Encoder,
+    others: BTreeMap<String, BuiltNetwork>,
     config: EncoderConfig,
     precision: Precision,
     vocab_size: i64,
@@ -59,47 +38,43 @@ impl Networks {
         parameters: &mut Parameters,
     ) -> Self {
         let main = Encoder::build(config, vocab.size, precision, &Shared::default(), &mut parameters.path("encoder"));
-        let mut networks = Self {
-            by_name: BTreeMap::new(),
-            generators: BTreeMap::new(),
+        let site = Site { main: &main, shape: config, vocab, precision };
+        let build =
+            |(name, network): (&String, &AnyNetwork)| (name.clone(), network.build(&site, &mut parameters.path(name)));
+        let others = others.iter().map(build).collect();
+        Self {
+            main,
+            others,
             config: config.clone(),
             precision,
             vocab_size: i64::from(vocab.size),
             special: vocab.special,
             device: parameters.device(),
-        };
-        for (name, network) in others {
-            match network {
-                AnyNetwork::Teacher(teacher) => {
-                    let mut path = parameters.path(name);
-                    let mut path = path.frozen(true);
-                    let encoder =
-                        Encoder::build(config, vocab.size, precision, &Shared::default(), &mut path.sub("encoder"));
-                    networks.by_name.insert(name.clone(), Network { encoder, is_still: !teacher.dropout });
-                }
-                AnyNetwork::Generator(generator) => {
-                    let (encoder, sampler) = generator.build(name, &main, config, vocab, precision, parameters);
-                    let is_still = generator.is_still();
-                    networks.by_name.extend(encoder.map(|encoder| (name.clone(), Network { encoder, is_still })));
-                    networks.generators.insert(name.clone(), sampler);
-                }
-            }
         }
-        networks.by_name.insert(MAIN.to_owned(), Network { encoder: main, is_still: false });
-        networks
     }
 
-    /// The network of that name; plans make a wrong one impossible.
+    /// The encoder of the network of that name; plans make a wrong one impossible.
     #[must_use]
-    pub fn get(&self, network: &str) -> &Network {
-        self.by_name.get(network).unwrap_or_else(|| panic!("the plan knows every network, not `{network}`"))
+    pub fn encoder(&self, network: &str) -> &Encoder {
+        let other = || self.others.get(network).and_then(|other| other.encoder.as_ref());
+        let found = if network == MAIN { Some(&self.main) } else { other() };
+        found.unwrap_or_else(|| panic!("the plan knows every network that encodes, not `{network}`"))
     }
 
-    /// The generator that makes `view`, with its name; `None` for a view of the batch.
+    /// How a network is run when the run is in `mode`.
+    #[must_use]
+    pub fn mode(&self, network: &str, mode: Mode) -> Mode {
+        if self.others.get(network).is_some_and(|other| other.is_still) { Mode::Eval } else { mode }
+    }
+
+    fn samplers(&self) -> impl Iterator<Item = (&str, &Sampler)> {
+        self.others.iter().filter_map(|(name, other)| Some((name.as_str(), other.sampler.as_ref()?)))
+    }
+
+    /// What makes `view`, with the name of its network; `None` for a view of the batch.
     #[must_use]
     pub fn maker(&self, view: &str) -> Option<(&str, &Sampler)> {
-        let mut generators = self.generators.iter();
-        generators.find(|(_, generator)| generator.makes() == view).map(|(name, generator)| (name.as_str(), generator))
+        self.samplers().find(|(_, sampler)| sampler.makes() == view)
     }
 
     /// The view of the batch that has the same tokens to predict and the same real tokens as `view`: itself, or the one
@@ -115,7 +90,8 @@ impl Networks {
     /// If it has none; plans make that impossible.
     #[must_use]
     pub fn head(&self, generator: &str) -> &HeadWeights {
-        let head = self.generators.get(generator).and_then(Sampler::head);
+        let found = self.samplers().find(|(name, _)| *name == generator);
+        let head = found.and_then(|(_, sampler)| sampler.head());
         head.unwrap_or_else(|| panic!("the plan knows which networks predict, `{generator}` does not"))
     }
 
@@ -163,17 +139,17 @@ impl Networks {
 
     /// The word table of a network, `[padded_rows(vocab_size), e]`, for tying.
     pub fn word_table(&self, network: &str) -> &Tensor {
-        self.get(network).encoder.word_table()
+        self.encoder(network).word_table()
     }
 }
 
-/// Copies the main encoder's weights to every teacher: once, when a run begins.
+/// Copies the main encoder's weights to every network that is a copy of it: once, when a run begins.
 pub fn teach(networks: &BTreeMap<String, AnyNetwork>, parameters: &Parameters) {
-    let teachers = networks.iter().filter(|(_, network)| matches!(network, AnyNetwork::Teacher(_)));
-    for prefix in teachers.map(|(name, _)| format!("{name}.")) {
+    let copies = networks.iter().filter(|(_, network)| network.copies_main());
+    for prefix in copies.map(|(name, _)| format!("{name}.")) {
         let copies = parameters.iter().filter_map(|(name, weight)| Some((name.strip_prefix(&prefix)?, &weight.tensor)));
         for (name, copy) in copies {
-            let main = parameters.get(name).expect("a teacher has the main network's weights");
+            let main = parameters.get(name).expect("a copy has the main network's weights");
             let copy_from = |copy: &Tensor| copy.shallow_clone().copy_(&main.detach());
             tch::no_grad(|| copy_from(copy));
         }

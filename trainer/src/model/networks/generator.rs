@@ -5,6 +5,10 @@
 //! position to predict, and so makes a view (`makes`) in which some tokens are replaced: what ELECTRA's discriminator
 //! and COCO-LM's main network read. No gradient passes through the samples.
 //!
+//! # Why
+//! A token that a small model found likely is harder to tell from the original than `[MASK]` or a random one, and every
+//! token of the row has something to teach.
+//!
 //! # Definition
 //! `x̃_i ~ softmax(logits_i)` at temperature 1 for `i ∈ M`, original ids elsewhere. By default the sample is the inverse
 //! of the cumulative distribution at a number that the row brings along (column `draws`), drawn at the row's address:
@@ -19,11 +23,12 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::network::{BuiltNetwork, Site};
 use super::sampler::{Draw, Sampler, Sampling};
-use crate::device::precision::Precision;
+use super::{Beside, MadeView, Network};
 use crate::model::encoder::{Encoder, Shared};
-use crate::model::parameters::Parameters;
-use crate::model::shape::{EncoderConfig, VocabFacts};
+use crate::model::parameters::Path;
+use crate::model::shape::EncoderConfig;
 use crate::model::weights::HeadWeights;
 
 /// See the [module](self).
@@ -93,10 +98,9 @@ pub enum Share {
     EmbeddingNorm,
 }
 
-impl Generator {
-    /// The shape of its encoder; `None` for a uniform one.
-    #[must_use]
-    pub fn encoder(&self, main: &EncoderConfig) -> Option<EncoderConfig> {
+impl Network for Generator {
+    /// `None` for a uniform one.
+    fn shape(&self, main: &EncoderConfig) -> Option<EncoderConfig> {
         if self.sampling == Sampling::Uniform {
             return None;
         }
@@ -116,36 +120,60 @@ impl Generator {
         })
     }
 
-    /// Whether the rows of the filled view must bring random bits along.
-    #[must_use]
-    pub fn reads_draws(&self) -> bool {
-        self.draw == Draw::InverseCdf
+    fn problems(&self, beside: Beside<'_>) -> Vec<(&'static str, String)> {
+        let mut problems = Vec::new();
+        let Some(shape) = self.shape(beside.main) else { return problems };
+        if self.makes == self.fills {
+            problems.push(("makes", format!("`{}` is what it fills; name another", self.makes)));
+        }
+        if self.frozen && !self.share.is_empty() {
+            let message = "it is frozen, and the tables that it shares go on learning: set `share = []`".to_owned();
+            problems.push(("share", message));
+        }
+        if beside.in_order && self.draw == Draw::InverseCdf {
+            let message =
+                "CUDA adds up probabilities in no fixed order: with `train.deterministic` set `draw = \"gumbel\"`";
+            problems.push(("draw", message.to_owned()));
+        }
+        if shape.layers == 0 {
+            problems.push(("layers", "at least one layer is needed".to_owned()));
+        }
+        if shape.heads == 0 || shape.hidden == 0 || !shape.hidden.is_multiple_of(shape.heads) {
+            problems.push(("hidden", format!("{} is not a multiple of {} heads", shape.hidden, shape.heads)));
+        }
+        problems
     }
 
-    /// Passes of its encoder without gradient that sampling takes, beside the one that it learns from, if it learns.
-    #[must_use]
-    pub fn sampling_passes(&self, learns: bool) -> f64 {
+    fn makes(&self) -> Option<MadeView<'_>> {
+        let reads_draws = self.draw == Draw::InverseCdf;
+        Some(MadeView { view: &self.makes, fills: &self.fills, reads_draws })
+    }
+
+    fn learns(&self) -> bool {
+        !self.frozen
+    }
+
+    fn predicts_tokens(&self) -> bool {
+        self.sampling != Sampling::Uniform
+    }
+
+    fn init(&self) -> Option<&std::path::Path> {
+        self.init.as_deref()
+    }
+
+    fn passes_beside(&self, learnt: bool) -> f64 {
         match self.sampling {
             Sampling::Uniform => 0.0,
             Sampling::Eval => 1.0,
-            Sampling::Train | Sampling::ZeroDropout => f64::from(u8::from(!learns)),
+            Sampling::Train | Sampling::ZeroDropout => f64::from(u8::from(!learnt)),
         }
     }
 
     /// The encoder, unless it is uniform, and what samples.
-    pub(super) fn build(
-        &self,
-        name: &str,
-        main: &Encoder,
-        config: &EncoderConfig,
-        vocab: &VocabFacts,
-        precision: Precision,
-        parameters: &mut Parameters,
-    ) -> (Option<Encoder>, Sampler) {
-        let mut path = parameters.path(name);
+    fn build(&self, site: &Site<'_>, path: &mut Path<'_>) -> BuiltNetwork {
         let mut path = path.frozen(self.frozen);
-        let parts = self.encoder(config).map(|shape| {
-            let block = main.embedding_block();
+        let parts = self.shape(site.shape).map(|shape| {
+            let block = site.main.embedding_block();
             let shares = |part| self.share.contains(&part);
             let shared = Shared {
                 word: block.word.filter(|_| shares(Share::Word)),
@@ -153,8 +181,9 @@ impl Generator {
                 token_type: block.token_type.filter(|_| shares(Share::TokenType)),
                 norm: block.norm.filter(|_| shares(Share::EmbeddingNorm)),
             };
-            let encoder = Encoder::build(&shape, vocab.size, precision, &shared, &mut path.sub("encoder"));
-            let head = HeadWeights::build(&shape, vocab.size, Some(encoder.word_table()), &mut path.sub("head"));
+            let size = site.vocab.size;
+            let encoder = Encoder::build(&shape, size, site.precision, &shared, &mut path.sub("encoder"));
+            let head = HeadWeights::build(&shape, size, Some(encoder.word_table()), &mut path.sub("head"));
             (encoder, head)
         });
         let (encoder, head) = parts.unzip();
@@ -165,14 +194,10 @@ impl Generator {
             draw: self.draw,
             ban_specials: self.ban_specials,
             head,
-            vocab_size: i64::from(vocab.size),
-            special: vocab.special,
+            vocab_size: i64::from(site.vocab.size),
+            special: site.vocab.special,
         };
-        (encoder, sampler)
-    }
-
-    /// Whether it is always in eval mode.
-    pub(super) fn is_still(&self) -> bool {
-        self.frozen && self.sampling != Sampling::Train
+        let is_still = self.frozen && self.sampling != Sampling::Train;
+        BuiltNetwork { encoder, is_still, sampler: Some(sampler) }
     }
 }
