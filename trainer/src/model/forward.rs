@@ -6,11 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use schemas::ordinal::Step;
-use schemas::{Batch, Column, Element};
+use schemas::{Column, Element};
 use tch::Tensor;
 
 use crate::error::Error;
 use crate::model::encoder::Encoded;
+use crate::model::host_batch::HostBatch;
 use crate::model::layers::Mode;
 use crate::model::networks::built::Networks;
 use crate::model::parameters::hash_i64;
@@ -29,7 +30,7 @@ pub struct Moment {
 
 impl Moment {
     /// Seeds torch's generator for one encoder pass or one device-side draw of one micro-batch.
-    fn seed(self, batch: &Batch, what: &[&str]) {
+    fn seed(self, batch: &HostBatch<'_>, what: &[&str]) {
         let mode: &[u8] = if self.mode == Mode::Train { b"train" } else { b"eval" };
         let (seed, step, index) = (self.seed.to_le_bytes(), self.step.0.to_le_bytes(), batch.index().0.to_le_bytes());
         let mut parts: Vec<&[u8]> = vec![&seed, &step, &index, mode];
@@ -58,7 +59,7 @@ impl Pass {
 /// One micro-batch, uploaded and encoded, lent to every objective.
 #[derive(Debug)]
 pub struct Forward<'a> {
-    batch: &'a Batch,
+    batch: &'a HostBatch<'a>,
     networks: &'a Networks,
     moment: Moment,
     views: BTreeMap<String, UploadedView>,
@@ -68,20 +69,18 @@ pub struct Forward<'a> {
 }
 
 impl<'a> Forward<'a> {
-    /// Uploads the `views` and the views of all `passes`, then encodes. Passes outside `learning` are run without
-    /// gradient: only objectives of weight 0 read them.
+    /// Uploads the views of all `passes`, then encodes. Passes outside `learning` are run without gradient: only
+    /// objectives of weight 0 read them.
     pub fn run(
-        batch: &'a Batch,
-        networks: &'a Networks,
+        batch: &'a HostBatch<'a>,
         passes: &BTreeSet<Pass>,
         learning: &BTreeSet<Pass>,
-        views: &BTreeSet<String>,
         moment: Moment,
     ) -> Result<Self, Error> {
-        let needed: BTreeSet<&String> = views.iter().chain(passes.iter().map(|pass| &pass.view)).collect();
+        let networks = batch.networks();
         let (made, stored): (BTreeSet<&str>, BTreeSet<&str>) =
-            needed.into_iter().map(String::as_str).partition(|name| networks.maker(name).is_some());
-        let filled = made.iter().map(|name| networks.host_view(name));
+            passes.iter().map(|pass| pass.view.as_str()).partition(|name| networks.maker(name).is_some());
+        let filled = made.iter().map(|name| networks.stored_view(name));
         let mut forward =
             Self { batch, networks, moment, views: BTreeMap::new(), encoded: BTreeMap::new(), scores: BTreeMap::new() };
         for name in stored.iter().copied().chain(filled) {
@@ -154,7 +153,7 @@ impl<'a> Forward<'a> {
 
     /// The batch, on the host.
     #[must_use]
-    pub fn batch(&self) -> &'a Batch {
+    pub fn batch(&self) -> &'a HostBatch<'a> {
         self.batch
     }
 
@@ -195,10 +194,20 @@ impl<'a> Forward<'a> {
         self.view(view).predicted.as_ref().unwrap_or_else(|| panic!("view `{view}` has no labels"))
     }
 
-    /// Any column of any stored view, int64, `[b, t]`.
+    /// Any column of any view, int64, `[b, t]`.
     pub fn column<T: Element + tch::kind::Element>(&self, view: &str, column: Column<T>) -> Tensor {
-        let grid = self.batch.column(view, column).unwrap_or_else(|error| panic!("the plan checked columns: {error}"));
-        upload(grid, self.networks.device()).unwrap_or_else(|error| panic!("an upload of a checked shape: {error}"))
+        upload(self.batch.column(view, column), self.networks.device())
+            .unwrap_or_else(|error| panic!("an upload of a checked shape: {error}"))
+    }
+
+    /// Flat positions of all real tokens of a view, `[n]`, int64.
+    pub fn valid_positions(&self, view: &str) -> Tensor {
+        Tensor::from_slice(&self.batch.valid_positions(view)).to_device(self.networks.device())
+    }
+
+    /// Flat positions of the real tokens of a view that it does not predict, `[n]`, int64.
+    pub fn unmasked_positions(&self, view: &str) -> Tensor {
+        Tensor::from_slice(&self.batch.unmasked_positions(view)).to_device(self.networks.device())
     }
 
     /// Hidden states of flat positions, `[n, d]`.
@@ -216,6 +225,7 @@ impl<'a> Forward<'a> {
 
 #[cfg(test)]
 mod tests {
+    use schemas::Batch;
     use tch::Kind;
 
     use super::*;
@@ -229,10 +239,10 @@ mod tests {
         build(&plan, &mut crate::model::parameters::Parameters::new(plan.seed, tch::Device::Cpu)).0
     }
 
-    fn forward<'a>(batch: &'a Batch, networks: &'a Networks, mode: Mode) -> Forward<'a> {
+    fn forward<'a>(batch: &'a HostBatch<'a>, mode: Mode) -> Forward<'a> {
         let passes = BTreeSet::from([Pass::new(MAIN, "corrupted")]);
         let moment = Moment { seed: 7, step: Step(3), mode };
-        Forward::run(batch, networks, &passes, &passes, &BTreeSet::new(), moment).expect("all columns are there")
+        Forward::run(batch, &passes, &passes, moment).expect("all columns are there")
     }
 
     fn ids(tensor: &Tensor) -> Vec<i64> {
@@ -243,7 +253,8 @@ mod tests {
     fn a_made_view_is_the_original_but_where_tokens_were_masked() {
         let _alone = testing::generator();
         let (batch, networks) = (testing::batch(0), networks());
-        let forward = forward(&batch, &networks, Mode::Train);
+        let host = HostBatch::new(&batch, &networks).expect("a good batch");
+        let forward = forward(&host, Mode::Train);
         let (masked, made) = (forward.view("masked"), forward.view("corrupted"));
         assert_eq!(ids(&masked.originals_bt()), ids(&made.originals_bt()));
         let predicted = forward.predicted("corrupted");
@@ -258,7 +269,10 @@ mod tests {
     fn samples_do_not_depend_on_the_micro_batch() {
         let _alone = testing::generator();
         let (batch, networks) = (testing::batch(0), networks());
-        let made = |batch: &Batch| ids(&forward(batch, &networks, Mode::Eval).view("corrupted").ids_bt);
+        let made = |batch: &Batch| {
+            let host = HostBatch::new(batch, &networks).expect("a good batch");
+            ids(&forward(&host, Mode::Eval).view("corrupted").ids_bt)
+        };
         let half = testing::ROWS / 2;
         let halves = [made(&batch.slice(0, half)), made(&batch.slice(half, testing::ROWS - half))].concat();
         assert_eq!(made(&batch), halves);

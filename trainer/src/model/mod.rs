@@ -1,12 +1,13 @@
 //! Networks: their shapes and weights, and what they make of a batch.
 //!
-//! A micro-batch is copied to the device ([`upload`]); each view that somebody reads is encoded once ([`forward`],
+//! A micro-batch is counted on the host ([`host_batch`]) and copied to the device ([`upload`]); each view that somebody reads is encoded once ([`forward`],
 //! [`encoder`]), by the main network or another ([`networks`]). Heads ([`heads`], [`weights`]) belong to objectives and to
 //! generators.
 
 pub mod encoder;
 pub mod forward;
 pub mod heads;
+pub mod host_batch;
 pub mod layers;
 pub mod networks;
 pub mod parameters;

@@ -1,16 +1,17 @@
 //! Batch ↦ tensors: the only host-to-device copy.
 //!
-//! Ids travel as the batch holds them (32, 16 or 8 bits) and are widened on the device. Lists of positions are made
-//! here, on the host, where their length is known without asking the device.
+//! Ids travel as the batch holds them (32, 16 or 8 bits) and are widened on the device. Lists of positions are the
+//! host's, which knows their length without asking the device.
 
-use schemas::columns::{ATTENTION_MASK, DRAWS, IGNORE, INPUT_IDS, LABELS, POSITIVES, TOKEN_TYPES};
-use schemas::{Batch, Column, Element, Grid};
+use schemas::columns::{ATTENTION_MASK, DRAWS, INPUT_IDS, TOKEN_TYPES};
+use schemas::{Element, Grid};
 use tch::{Device, Tensor};
 
 use crate::device::precision::{FLAG, INDEX};
 use crate::device::tensors::as_i64;
 use crate::error::Error;
 use crate::model::encoder::Input;
+use crate::model::host_batch::HostBatch;
 
 /// The positions of a view that the model must predict.
 #[derive(Debug)]
@@ -38,13 +39,28 @@ pub struct UploadedView {
 
 impl UploadedView {
     /// Copies what every view may have.
-    pub fn new(batch: &Batch, view: &str, device: Device) -> Result<Self, Error> {
-        let ids_bt = upload(batch.column(view, INPUT_IDS)?, device)?;
-        let mask = batch.find(view, ATTENTION_MASK)?.filter(|mask| mask.values().contains(&0));
-        let valid_bt = mask.map(|mask| upload(mask, device)).transpose()?.map(|mask| mask.to_kind(FLAG));
-        let token_types_bt = batch.find(view, TOKEN_TYPES)?.map(|types| upload(types, device)).transpose()?;
-        let predicted = batch.find(view, LABELS)?.map(|labels| predicted(labels, device)).transpose()?;
-        Ok(Self { ids_bt, valid_bt, token_types_bt, predicted })
+    pub fn new(batch: &HostBatch<'_>, view: &str, device: Device) -> Result<Self, Error> {
+        let ids = batch.column(view, INPUT_IDS);
+        let mask = batch.find(view, ATTENTION_MASK).filter(|_| batch.has_padding(view));
+        let token_types = batch.find(view, TOKEN_TYPES);
+        let same = |rows: usize, width: usize| (rows, width) == (ids.rows(), ids.width());
+        let shapes = mask.map(|it| same(it.rows(), it.width())).into_iter();
+        let shapes = shapes.chain(token_types.map(|it| same(it.rows(), it.width())));
+        assert!(
+            shapes.fold(true, |all, fits| all && fits),
+            "columns of `{view}` in batch {} differ in shape",
+            batch.index()
+        );
+        let list = |values: &[i64]| -> Result<Tensor, Error> { Ok(Tensor::f_from_slice(values)?.f_to_device(device)?) };
+        let predicted = |(positions, targets): (&[i64], &[i64])| -> Result<Predicted, Error> {
+            Ok(Predicted { positions_n: list(positions)?, targets_n: list(targets)?, count: positions.len() })
+        };
+        Ok(Self {
+            ids_bt: upload(ids, device)?,
+            valid_bt: mask.map(|mask| upload(mask, device)).transpose()?.map(|mask| mask.to_kind(FLAG)),
+            token_types_bt: token_types.map(|types| upload(types, device)).transpose()?,
+            predicted: batch.targets(view).map(predicted).transpose()?,
+        })
     }
 
     /// What an encoder reads.
@@ -96,76 +112,12 @@ pub fn upload<T: Element + tch::kind::Element>(grid: Grid<'_, T>, device: Device
     Ok(host.f_to_device(device)?.f_to_kind(INDEX)?)
 }
 
-/// How many positions of a view the model must predict; 0 where the view has no labels.
-pub fn predicted_count(batch: &Batch, view: &str) -> Result<usize, Error> {
-    Ok(count(batch, view, LABELS, |label| label != IGNORE)?)
-}
-
-/// How many positions each row of a view must predict, of the rows that must predict any.
-pub fn predicted_per_row(batch: &Batch, view: &str) -> Result<Vec<usize>, Error> {
-    let labels = batch.column(view, LABELS)?;
-    let rows = labels.values().chunks_exact(labels.width());
-    let counts = rows.map(|row| row.iter().filter(|&&label| label != IGNORE).count());
-    Ok(counts.filter(|&count| count > 0).collect())
-}
-
-/// How many positions of a view have a positive; 0 where the view has none.
-pub fn positives_count(batch: &Batch, view: &str) -> Result<usize, Error> {
-    Ok(count(batch, view, POSITIVES, |column| column >= 0)?)
-}
-
-/// Flat positions of all real tokens of a view, `[n]`, int64.
-pub fn valid_positions(batch: &Batch, view: &str, device: Device) -> Tensor {
-    positions(batch, view, device, |_| true)
-}
-
-/// Flat positions of the real tokens of a view that it does not predict, `[n]`, int64.
-pub fn unmasked_positions(batch: &Batch, view: &str, device: Device) -> Tensor {
-    let labels = batch.column(view, LABELS).expect("the plan checked columns");
-    positions(batch, view, device, |at| labels.values()[at] == IGNORE)
-}
-
-fn positions(batch: &Batch, view: &str, device: Device, wanted: impl Fn(usize) -> bool) -> Tensor {
-    let mask = batch.find(view, ATTENTION_MASK).expect("the plan checked columns");
-    let cells = batch.column(view, INPUT_IDS).expect("the plan checked columns").values().len();
-    let is_valid = |at: usize| mask.as_ref().is_none_or(|mask| mask.values()[at] != 0);
-    let at: Vec<i64> = (0..cells).filter(|&at| is_valid(at) && wanted(at)).map(as_i64).collect();
-    Tensor::from_slice(&at).to_device(device)
-}
-
-/// How many real tokens a view has, specials included.
-pub fn valid_count(batch: &Batch, view: &str) -> Result<usize, Error> {
-    match batch.find(view, ATTENTION_MASK)? {
-        Some(mask) => Ok(mask.values().iter().filter(|&&flag| flag != 0).count()),
-        None => Ok(batch.column(view, INPUT_IDS)?.values().len()),
-    }
-}
-
-fn count<T: Element>(
-    batch: &Batch,
-    view: &str,
-    column: Column<T>,
-    counts: impl Fn(T) -> bool,
-) -> Result<usize, schemas::BatchError> {
-    let grid = batch.find(view, column)?;
-    Ok(grid.map_or(0, |grid| grid.values().iter().filter(|&&value| counts(value)).count()))
-}
-
-fn predicted(labels: Grid<'_, i32>, device: Device) -> Result<Predicted, Error> {
-    let (positions, targets): (Vec<i64>, Vec<i64>) =
-        (0..).zip(labels.values()).filter(|&(_, &label)| label != IGNORE).map(|(at, &id)| (at, i64::from(id))).unzip();
-    Ok(Predicted {
-        positions_n: Tensor::f_from_slice(&positions)?.f_to_device(device)?,
-        targets_n: Tensor::f_from_slice(&targets)?.f_to_device(device)?,
-        count: positions.len(),
-    })
-}
-
 /// One number in (0, 1) for each position to predict, `[n]`, float32, from the bits that the view's rows carry.
-pub fn draws(batch: &Batch, view: &str, device: Device) -> Result<Tensor, Error> {
-    let (labels, bits) = (batch.column(view, LABELS)?, batch.column(view, DRAWS)?);
-    let chosen = labels.values().iter().zip(bits.values()).filter(|&(&label, _)| label != IGNORE);
-    let draws: Vec<f32> = chosen.map(|(_, &bits)| open_unit(bits)).collect();
+pub fn draws(batch: &HostBatch<'_>, view: &str, device: Device) -> Result<Tensor, Error> {
+    let bits = batch.column(view, DRAWS);
+    let (positions, _) = batch.targets(view).expect("the plan checked that a mask is filled");
+    let at = |&position: &i64| open_unit(bits.values()[usize::try_from(position).expect("not negative")]);
+    let draws: Vec<f32> = positions.iter().map(at).collect();
     Ok(Tensor::f_from_slice(&draws)?.f_to_device(device)?)
 }
 

@@ -7,10 +7,11 @@
 //! An objective file has two layers: a pure function on tensors, which `cloze parity` calls, and a thin [`Loss`] that
 //! feeds it from a [`Forward`], which training calls.
 
-use schemas::{Batch, ColumnSpec};
+use schemas::ColumnSpec;
 use tch::Tensor;
 
 use crate::model::forward::{Forward, Pass};
+use crate::model::host_batch::HostBatch;
 use crate::model::networks::Network;
 use crate::model::networks::built::Networks;
 use crate::model::parameters::Path;
@@ -125,7 +126,7 @@ pub struct Scores {
 /// An objective with its weights.
 pub trait Loss: Send {
     /// Names, inner weights and counts of this batch's terms. Host only; always the same names in the same order.
-    fn terms(&self, batch: &Batch) -> Vec<Term>;
+    fn terms(&self, batch: &HostBatch<'_>) -> Vec<Term>;
 
     /// The terms' sums and the metrics.
     fn compute(&self, forward: &Forward<'_>) -> Computed;

@@ -28,12 +28,12 @@
 //!
 //! Axes: `n` rows, `m` = 2n vectors, `d` hidden.
 
-use schemas::Batch;
 use serde::{Deserialize, Serialize};
 use tch::{Kind, Tensor};
 
 use super::{Computed, Loss, Metric, Objective, Reads, Term, temperature_problem};
 use crate::model::forward::{Forward, Pass};
+use crate::model::host_batch::HostBatch;
 use crate::model::networks::MAIN;
 use crate::model::networks::built::Networks;
 use crate::model::parameters::Path;
@@ -191,7 +191,7 @@ impl Agreeing {
 }
 
 impl Loss for Agreeing {
-    fn terms(&self, batch: &Batch) -> Vec<Term> {
+    fn terms(&self, batch: &HostBatch<'_>) -> Vec<Term> {
         vec![Term { name: "", weight: 1.0, count: 2.0 * batch.rows() as f64 }]
     }
 

@@ -27,7 +27,6 @@
 //!
 //! Axes: `b` rows, `t` positions, `m` = b · t, `n` selected positions, `d` hidden.
 
-use schemas::Batch;
 use schemas::columns::LABELS;
 use serde::{Deserialize, Serialize};
 use tch::{Kind, Tensor};
@@ -35,6 +34,7 @@ use tch::{Kind, Tensor};
 use super::masked_lm::Weigh;
 use super::{Computed, Loss, Metric, Objective, Reads, Term, temperature_problem};
 use crate::model::forward::{Forward, Pass};
+use crate::model::host_batch::HostBatch;
 use crate::model::networks::MAIN;
 use crate::model::networks::built::Networks;
 use crate::model::parameters::Path;
@@ -173,20 +173,18 @@ impl Objective for TeacherContrastive {
         (!is_right).then(|| format!("network `{name}` is no teacher; name one of kind `teacher`"))
     }
 
-    fn build(&self, _name: &str, _head: &mut Path<'_>, networks: &Networks) -> Box<dyn Loss> {
-        Box::new(Aligning { config: self.clone(), host_view: networks.host_view(&self.view).to_owned() })
+    fn build(&self, _name: &str, _head: &mut Path<'_>, _networks: &Networks) -> Box<dyn Loss> {
+        Box::new(Aligning { config: self.clone() })
     }
 }
 
 struct Aligning {
     config: TeacherContrastive,
-    // Where predicted positions are counted.
-    host_view: String,
 }
 
 impl Loss for Aligning {
-    fn terms(&self, batch: &Batch) -> Vec<Term> {
-        vec![Term { name: "", weight: 1.0, count: self.config.reduction.weigh().count(batch, &self.host_view) }]
+    fn terms(&self, batch: &HostBatch<'_>) -> Vec<Term> {
+        vec![Term { name: "", weight: 1.0, count: self.config.reduction.weigh().count(batch, &self.config.view) }]
     }
 
     fn compute(&self, forward: &Forward<'_>) -> Computed {
@@ -194,8 +192,7 @@ impl Loss for Aligning {
         let student_btd = &forward.encoded(MAIN, &config.view).hidden_btd;
         let teacher_btd = &forward.encoded(&config.teacher, &config.clean).hidden_btd;
         let predicted = forward.predicted(&config.view);
-        let device = forward.networks().device();
-        let weights_n = config.reduction.weigh().weights(forward.batch(), &self.host_view, device);
+        let weights_n = config.reduction.weigh().weights(forward.batch(), &self.config.view);
         let selected = Selected { positions_n: &predicted.positions_n, weights_n: weights_n.as_ref() };
         let valid_bt = forward.view(&config.view).valid_bt.as_ref();
         let keys_bt = valid_bt.filter(|_| config.pad_keys == PadKeys::Exclude);

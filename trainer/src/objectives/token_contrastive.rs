@@ -39,8 +39,10 @@ mod bags;
 mod config;
 mod pairs;
 
+use std::rc::Rc;
+
+use schemas::SpecialIds;
 use schemas::columns::{DOCUMENT, LABELS, POSITIVES};
-use schemas::{Batch, SpecialIds};
 use tch::{Kind, Tensor};
 
 pub use self::config::{Anchors, NegativeColumns, Static, TokenContrastive};
@@ -48,6 +50,7 @@ use self::pairs::Anchored;
 pub use self::pairs::Candidates;
 use super::{Computed, Loss, Metric, Objective, Reads, Term, temperature_problem};
 use crate::model::forward::{Forward, Pass};
+use crate::model::host_batch::HostBatch;
 use crate::model::networks::MAIN;
 use crate::model::networks::built::Networks;
 use crate::model::parameters::Path;
@@ -196,22 +199,19 @@ impl Objective for TokenContrastive {
     }
 
     fn build(&self, name: &str, _head: &mut Path<'_>, networks: &Networks) -> Box<dyn Loss> {
-        let stored = Self { view: networks.host_view(&self.view).to_owned(), ..self.clone() };
-        Box::new(Contrasting { name: name.to_owned(), config: self.clone(), stored, special: networks.special() })
+        Box::new(Contrasting { name: name.to_owned(), config: self.clone(), special: networks.special() })
     }
 }
 
 struct Contrasting {
     name: String,
     config: TokenContrastive,
-    // The same on the view of the batch that has the columns.
-    stored: TokenContrastive,
     special: SpecialIds,
 }
 
 impl Contrasting {
-    fn anchored(&self, batch: &Batch) -> Anchored {
-        Anchored::of(batch, &self.stored, self.special).expect("the plan checked columns")
+    fn anchored(&self, batch: &HostBatch<'_>) -> Rc<Anchored> {
+        batch.keep(&self.name, || Anchored::of(batch, &self.config, self.special))
     }
 
     fn static_btd(&self, forward: &Forward<'_>) -> Tensor {
@@ -227,14 +227,14 @@ impl Contrasting {
 }
 
 impl Loss for Contrasting {
-    fn terms(&self, batch: &Batch) -> Vec<Term> {
+    fn terms(&self, batch: &HostBatch<'_>) -> Vec<Term> {
         vec![Term { name: "", weight: 1.0, count: self.anchored(batch).count() }]
     }
 
     fn compute(&self, forward: &Forward<'_>) -> Computed {
         let config = &self.config;
         let anchored = self.anchored(forward.batch());
-        let drawn = anchored.draw(forward, &self.stored, &self.name);
+        let drawn = anchored.draw(forward, config, &self.name);
         let hidden_btd = &forward.encoded(MAIN, &config.view).hidden_btd;
         let contrast =
             loss(hidden_btd, &self.static_btd(forward), drawn.candidates(), config.temperature, config.detach);

@@ -10,10 +10,10 @@ use crate::device::native;
 use crate::device::precision::{MASTER, Precision, WIDE};
 use crate::error::Error;
 use crate::model::forward::{Forward, Moment, Pass};
+use crate::model::host_batch::HostBatch;
 use crate::model::layers::Mode;
 use crate::model::networks::built::{Networks, teach};
 use crate::model::parameters::Parameters;
-use crate::model::upload::valid_count;
 use crate::objectives::combine::{Counts, Normalize};
 use crate::objectives::{Computed, Denominator};
 use crate::optimizer::adamw::{AdamW, Update};
@@ -161,10 +161,12 @@ impl Trainer {
 
     /// Adds the gradients of the whole step to the weights', micro-batch by micro-batch.
     pub fn accumulate(&mut self, batches: &[Batch]) -> Result<(), Error> {
-        let counts = self.counts(batches, self.plan.train.normalize);
+        let batches = batches.iter().map(|batch| HostBatch::new(batch, &self.networks));
+        let batches = batches.collect::<Result<Vec<_>, _>>()?;
+        let counts = self.counts(&batches, self.plan.train.normalize);
         let moment = Moment { seed: self.plan.seed, step: self.done, mode: Mode::Train };
         for (at, batch) in batches.iter().enumerate() {
-            let forward = Forward::run(batch, &self.networks, &self.passes, &self.learning, &BTreeSet::new(), moment)?;
+            let forward = Forward::run(batch, &self.passes, &self.learning, moment)?;
             let mut loss: Option<Tensor> = None;
             for (member, counts) in self.members.iter().zip(&counts) {
                 let computed = compute(member, &forward);
@@ -183,23 +185,23 @@ impl Trainer {
     }
 
     /// Every objective's terms for these micro-batches.
-    fn counts(&self, batches: &[Batch], normalize: Normalize) -> Vec<Counts> {
+    fn counts(&self, batches: &[HostBatch<'_>], normalize: Normalize) -> Vec<Counts> {
         let terms = |member: &Member| batches.iter().map(|batch| member.loss.terms(batch)).collect();
         self.members.iter().map(|member| Counts::new(terms(member), normalize, member.weight)).collect()
     }
 
-    /// Adds one batch of the valid split to `tally`, in eval mode and without gradient. `views` are those that the
+    /// Adds one batch of the valid split to a tally, in eval mode and without gradient. `extra` are the passes that the
     /// caller reads beyond the objectives'.
     pub(crate) fn evaluate<'a>(
         &'a self,
-        batch: &'a Batch,
+        batch: &'a HostBatch<'a>,
         extra: &BTreeSet<Pass>,
         into: &mut Tally,
     ) -> Result<Forward<'a>, Error> {
         let _guard = tch::no_grad_guard();
         let passes: BTreeSet<Pass> = self.passes.union(extra).cloned().collect();
         let moment = Moment { seed: self.plan.seed, step: Step(0), mode: Mode::Eval };
-        let forward = Forward::run(batch, &self.networks, &passes, &BTreeSet::new(), &BTreeSet::new(), moment)?;
+        let forward = Forward::run(batch, &passes, &BTreeSet::new(), moment)?;
         let counts = self.counts(std::slice::from_ref(batch), Normalize::Step);
         for (member, counts) in self.members.iter().zip(&counts) {
             tally(into, member, counts, 0, &compute(member, &forward));
@@ -228,7 +230,8 @@ impl Trainer {
 
     /// Real tokens of a batch: those of the first view that is encoded.
     pub fn tokens(&self, batch: &Batch) -> Result<u64, Error> {
-        self.passes.first().map_or(Ok(0), |pass| Ok(valid_count(batch, self.networks.host_view(&pass.view))? as u64))
+        let Some(pass) = self.passes.first() else { return Ok(0) };
+        Ok(HostBatch::new(batch, &self.networks)?.valid(&pass.view) as u64)
     }
 }
 

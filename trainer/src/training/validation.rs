@@ -14,6 +14,7 @@ use schemas::vocab::entropy;
 
 use crate::error::Error;
 use crate::model::forward::{Forward, Pass};
+use crate::model::host_batch::HostBatch;
 use crate::model::networks::MAIN;
 use crate::objectives::masked_lm;
 use crate::objectives::masked_lm::Prediction;
@@ -47,7 +48,8 @@ impl Validation {
 
     /// Adds one batch.
     pub fn add(&mut self, trainer: &Trainer, batch: &Batch) -> Result<(), Error> {
-        let forward = trainer.evaluate(batch, &self.extra, &mut self.tally)?;
+        let batch = HostBatch::new(batch, trainer.networks())?;
+        let forward = trainer.evaluate(&batch, &self.extra, &mut self.tally)?;
         self.rows += batch.rows() as u64;
         if !self.extra.is_empty() {
             self.add_mlm(trainer, &forward)?;
@@ -64,7 +66,7 @@ impl Validation {
         let Prediction { sum, hits } = masked_lm::of_logits(&logits_nv, &predicted.targets_n, None);
         self.tally.add("mlm/loss", &sum, predicted.count as f64);
         self.tally.add("mlm/accuracy", &hits, predicted.count as f64);
-        for &label in forward.batch().column(VALID_MLM, LABELS)?.values().iter().filter(|&&label| label != IGNORE) {
+        for &label in forward.batch().column(VALID_MLM, LABELS).values().iter().filter(|&&label| label != IGNORE) {
             self.targets[usize::try_from(label).expect("labels are ids")] += 1;
         }
         Ok(())

@@ -10,7 +10,7 @@ use tch::{Kind, Tensor};
 
 use super::{
     Architecture, Target, VIEW, batch, begun, check_all, check_export, collect, copied, expected, export, forward,
-    golden, gradient_tolerance, import, largest, logits, loss, objective, plan, weights,
+    golden, gradient_tolerance, host, import, largest, logits, loss, objective, plan, weights,
 };
 use crate::device::precision::Precision;
 use crate::model::forward::Forward;
@@ -73,10 +73,11 @@ fn assert_equal_models(
     logits: impl Fn(&Trainer, &Forward<'_>) -> Tensor,
     architecture: Architecture,
 ) {
-    let forward = forward(trainer, batch);
+    let host = host(trainer, batch);
+    let forward = forward(trainer, &host);
     assert!(gap(&forward.encoded("main", view).hidden_btd, expected, "hidden") <= 1e-5);
     assert!(gap(&logits(trainer, &forward), expected, "logits") <= 1e-5);
-    let loss = loss(trainer, batch, &forward);
+    let loss = loss(trainer, &forward);
     assert!(largest(&(&loss - &expected["loss"])) <= 1e-5);
     loss.backward();
     let gradients = collect(trainer, architecture, Tensor::grad);
@@ -142,7 +143,8 @@ fn a_next_sentence_head_gets_pooler_and_classifier() {
     plan.loss.insert("nsp".to_owned(), 1.0);
     let (trainer, expected) = (begun(&plan, "hf_bert_pretraining"), expected("hf_bert_pretraining"));
     let batch = batch(&expected, VIEW);
-    let forward = forward(&trainer, &batch);
+    let host = host(&trainer, &batch);
+    let forward = forward(&trainer, &host);
     assert!(gap(&logits(&trainer, &forward), &expected, "logits") <= 1e-5);
     let weight = |name: &str| trainer.parameters().get(&format!("heads.nsp.{name}")).expect("a head");
     let dense =

@@ -80,7 +80,7 @@ impl Networks {
     /// The view of the batch that has the same tokens to predict and the same real tokens as `view`: itself, or the one
     /// that a generator fills to make it. What is counted on the host is counted there.
     #[must_use]
-    pub fn host_view<'a>(&'a self, view: &'a str) -> &'a str {
+    pub fn stored_view<'a>(&'a self, view: &'a str) -> &'a str {
         self.maker(view).map_or(view, |(_, generator)| generator.fills())
     }
 
