@@ -21,6 +21,7 @@ pub mod combine;
 #[cfg(test)]
 mod contract;
 pub mod expectation;
+pub mod figure;
 pub mod similarity;
 
 pub use self::combine::Normalize;

@@ -1,12 +1,12 @@
 //! What a run keeps, complete or absent.
 //!
-//! # The checkpoint format, version 1
+//! # The checkpoint format, version 2
 //!
 //! `RUN/checkpoints/step-00001200/` holds
 //!
 //! - `main.safetensors`: every weight by its name in [`Parameters`](crate::model::parameters::Parameters), float32;
-//! - `optimizer.safetensors`: `mean.NAME`, `variance.NAME`, `updates`; `report.*`, the sums of the report under way;
-//!   `skipped.count`, `skipped.first`;
+//! - `optimizer.safetensors`: `mean.NAME`, `variance.NAME`, `updates`; `report.N.sum` and, where the device counts,
+//!   `report.N.count`, of the N-th mean of the report under way; `skipped.count`, `skipped.first`;
 //! - `state.json`, written last: [`State`] and its checksum.
 //!
 //! `RUN/checkpoints/latest` is a file that holds the newest folder's name, for people and scripts. A checkpoint is
@@ -29,9 +29,10 @@ use crate::device::tensors;
 use crate::device::tensors::HostTensors;
 use crate::error::Error;
 use crate::plan::identity::Identity;
+use crate::training::tally::SavedMean;
 
 /// The version that is written, and the only one that is read.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The tensor files, in the order in which they are written.
 const MAIN_FILE: &str = "main.safetensors";
@@ -58,8 +59,8 @@ pub struct State {
     pub threads: usize,
     /// Where it was trained.
     pub device: String,
-    /// Counts of the report under way; the sums are in `optimizer.safetensors`.
-    pub report_counts: BTreeMap<String, f64>,
+    /// The means of the report under way, in order; their sums are in `optimizer.safetensors`.
+    pub report: Vec<SavedMean>,
     /// What makes it this run.
     pub identity: Identity,
     /// BLAKE3 of every file beside this one.
@@ -83,8 +84,8 @@ impl State {
         bytes
     }
 
-    /// Reads what [`to_json`](Self::to_json) wrote, and nothing else. The error says what is wrong.
-    pub fn from_json(bytes: &[u8]) -> Result<Self, String> {
+    /// Reads what [`to_json`](Self::to_json) wrote, and nothing else.
+    pub fn from_json(bytes: &[u8]) -> Result<Self, Unreadable> {
         #[derive(Deserialize)]
         struct Peek {
             state: PeekState,
@@ -93,13 +94,26 @@ impl State {
         struct PeekState {
             version: u32,
         }
-        let peek: Peek = serde_json::from_slice(bytes).map_err(|error| format!("no checkpoint state: {error}"))?;
+        let damaged = |error| Unreadable::Damaged(format!("no checkpoint state: {error}"));
+        let peek: Peek = serde_json::from_slice(bytes).map_err(damaged)?;
         if peek.state.version != VERSION {
-            return Err(format!("format version {}, this program reads {VERSION}", peek.state.version));
+            return Err(Unreadable::Version(peek.state.version));
         }
-        let sealed: Sealed = serde_json::from_slice(bytes).map_err(|error| format!("no checkpoint state: {error}"))?;
-        if sealed.state.to_json() == bytes { Ok(sealed.state) } else { Err("its checksum does not match".to_owned()) }
+        let sealed: Sealed = serde_json::from_slice(bytes).map_err(damaged)?;
+        if sealed.state.to_json() != bytes {
+            return Err(Unreadable::Damaged("its checksum does not match".to_owned()));
+        }
+        Ok(sealed.state)
     }
+}
+
+/// Why a `state.json` is not read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unreadable {
+    /// It is not as it was written.
+    Damaged(String),
+    /// It is whole, and of another version of the format.
+    Version(u32),
 }
 
 fn json(value: &impl Serialize) -> String {
@@ -162,7 +176,10 @@ impl Snapshot {
     pub fn read(folder: &Path) -> Result<Self, Error> {
         let at = |name: &str, problem: String| Error::Checkpoint { path: folder.join(name), problem };
         let bytes = |name: &str| fs::read(folder.join(name)).map_err(|error| at(name, error.to_string()));
-        let state = State::from_json(&bytes(STATE_FILE)?).map_err(|problem| at(STATE_FILE, problem))?;
+        let state = State::from_json(&bytes(STATE_FILE)?).map_err(|unreadable| match unreadable {
+            Unreadable::Damaged(problem) => at(STATE_FILE, problem),
+            Unreadable::Version(version) => Error::CheckpointVersion { folder: folder.to_owned(), version },
+        })?;
         let tensors = |name: &str| {
             let bytes = bytes(name)?;
             if state.files.get(name).map(String::as_str) != Some(blake3::hash(&bytes).to_hex().as_str()) {
@@ -184,7 +201,7 @@ pub fn folder_name(step: Step) -> String {
 /// The newest checkpoint of a run that verifies, with its folder.
 ///
 /// What a kill left unfinished is removed. A damaged checkpoint is named aloud, renamed to `NAME.damaged` so that
-/// somebody can look at it, and passed over.
+/// somebody can look at it, and passed over; one of another version of the format is no damage, and refused.
 pub fn newest(run: &Path) -> Result<Option<(PathBuf, Snapshot)>, Error> {
     let checkpoints = run.join("checkpoints");
     if !checkpoints.exists() {
@@ -216,11 +233,14 @@ pub fn pick(run: &Path, step: Option<Step>) -> Result<(PathBuf, Snapshot), Error
         return Snapshot::read(&folder).map(|snapshot| (folder, snapshot));
     }
     let folders = if checkpoints.exists() { list(&checkpoints)? } else { Vec::new() };
-    let mut whole = folders.into_iter().filter_map(|(_, folder)| Some((Snapshot::read(&folder).ok()?, folder)));
-    match whole.next() {
-        Some((snapshot, folder)) => Ok((folder, snapshot)),
-        None => Err(Error::Config(format!("{}: there is no checkpoint here yet; train first", run.display()))),
+    for (_, folder) in folders {
+        match Snapshot::read(&folder) {
+            // The run itself will name it aloud.
+            Err(Error::Checkpoint { .. }) => {}
+            read => return read.map(|snapshot| (folder, snapshot)),
+        }
     }
+    Err(Error::Config(format!("{}: there is no checkpoint here yet; train first", run.display())))
 }
 
 /// Checkpoint folders, newest first, with their names.
@@ -295,7 +315,7 @@ mod tests {
             data_content: "cd".to_owned(),
             threads: 2,
             device: "cpu".to_owned(),
-            report_counts: [("term/mlm".to_owned(), 3.0)].into(),
+            report: vec![SavedMean::Norm { count: 3.0 }],
             identity: Identity::new([("seed".to_owned(), "1".to_owned())].into()),
             files: BTreeMap::new(),
         };
@@ -338,6 +358,22 @@ mod tests {
             assert_damaged(home.path(), &good, name, &bytes[..bytes.len() - 1], &bytes);
         }
         assert_eq!(newest(home.path()).expect("readable").expect("mended").1.state.step, Step(2));
+    }
+
+    #[test]
+    fn another_version_is_refused_by_name_and_left_where_it_is() {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        snapshot(1).write(home.path(), 3).expect("written");
+        let folder = snapshot(2).write(home.path(), 3).expect("written");
+        let mut old = snapshot(2);
+        old.state.version = 1;
+        Folder::create(&folder).and_then(|folder| folder.write(STATE_FILE, &old.state.to_json())).expect("written");
+        for error in [newest(home.path()).expect_err("refused"), pick(home.path(), None).expect_err("refused")] {
+            let message = error.to_string();
+            assert!(error.is_usage() && message.contains("made by version 1 of the format"), "{message}");
+            assert!(message.contains(&format!("`train.init = \"{}\"`", folder.display())), "{message}");
+        }
+        assert!(folder.join(STATE_FILE).exists(), "it is not set aside as damaged");
     }
 
     // Writes `bad` into a file of the newest checkpoint, expects the older one, and mends the file.

@@ -1,7 +1,4 @@
-//! What a run says of itself. The only file that reads numbers back from the device.
-//!
-//! Sums, counts and metrics are added up where they are made; a report fetches all of them in one copy, and between
-//! reports nobody waits for the device. Loss terms are `Σ S / Σ N` over the steps since the last report.
+//! What a run says of itself.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,6 +7,7 @@ use schemas::ordinal::Step;
 use serde::Serialize;
 
 use crate::objectives::expectation::Expectation;
+use crate::objectives::figure::FigureName;
 
 /// What a run reports: one line for people ([`Display`](fmt::Display)), one JSON object for machines.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -170,6 +168,11 @@ impl fmt::Display for ValidReport {
         }
         Ok(())
     }
+}
+
+/// Figures as reports name them.
+pub(crate) fn written(figures: BTreeMap<FigureName, f64>) -> BTreeMap<String, f64> {
+    figures.into_iter().map(|(name, value)| (name.to_string(), value)).collect()
 }
 
 fn list(terms: &BTreeMap<String, f64>) -> String {

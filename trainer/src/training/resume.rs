@@ -31,8 +31,8 @@ impl Trainer {
     /// Copies everything that the next step depends on to the host. Waits for the device.
     pub fn snapshot(&self, position: Position) -> Result<Snapshot, Error> {
         let mut optimizer = self.optimizer.save()?;
-        let (report_sums, report_counts) = self.tally.save()?;
-        optimizer.extend(report_sums);
+        let (report_tensors, report) = self.tally.save()?;
+        optimizer.extend(report_tensors);
         optimizer.insert("skipped.count".to_owned(), HostTensor::copy_of(&self.skips.count)?);
         optimizer.insert("skipped.first".to_owned(), HostTensor::copy_of(&self.skips.first)?);
         let state = State {
@@ -44,7 +44,7 @@ impl Trainer {
             data_content: self.plan().data_content.clone(),
             threads: threads(self.plan().train.threads),
             device: format!("{:?}", self.device()),
-            report_counts,
+            report,
             identity: self.plan().identity.clone(),
             files: std::collections::BTreeMap::new(),
         };
@@ -82,7 +82,7 @@ impl Trainer {
             overwrite(&weight.tensor, &snapshot.main, name, device).map_err(refuse)?;
         }
         self.optimizer.load(&snapshot.optimizer, device).map_err(refuse)?;
-        self.tally.load(&snapshot.optimizer, &state.report_counts).map_err(refuse)?;
+        self.tally.load(&snapshot.optimizer, &state.report).map_err(refuse)?;
         overwrite(&self.skips.count, &snapshot.optimizer, "skipped.count", device).map_err(refuse)?;
         overwrite(&self.skips.first, &snapshot.optimizer, "skipped.first", device).map_err(refuse)?;
         self.done = state.step;

@@ -7,10 +7,11 @@
 use std::collections::BTreeMap;
 
 use crate::objectives::expectation::{Expectation, StartFacts};
+use crate::objectives::figure::FigureName;
 use crate::plan::train_plan::TrainPlan;
-use crate::training::report::{StartReport, Surprise};
-use crate::training::step::{Trainer, dotted, split};
-use crate::training::tally::Tally;
+use crate::training::report::{StartReport, Surprise, written};
+use crate::training::step::Trainer;
+use crate::training::tally::Reading;
 
 /// What the first values of a plan depend on.
 fn facts(plan: &TrainPlan) -> StartFacts {
@@ -29,27 +30,27 @@ pub fn is_random(plan: &TrainPlan) -> bool {
 
 /// What the terms of a plan begin with, by `objective` or `objective.term`; of a run that goes on, nothing.
 #[must_use]
-pub fn expected(plan: &TrainPlan, facts: StartFacts) -> BTreeMap<String, Expectation> {
+pub fn expected(plan: &TrainPlan, facts: StartFacts) -> BTreeMap<FigureName, Expectation> {
     if !is_random(plan) {
         return BTreeMap::new();
     }
     let of = |(name, objective, _): (&str, &crate::objectives::AnyObjective, f64)| {
         let expected = objective.expected_start(facts).into_iter();
-        expected.map(|expected| (dotted(name, expected.term), expected)).collect::<Vec<_>>()
+        expected.map(|expected| (FigureName::new(name, expected.term), expected)).collect::<Vec<_>>()
     };
     plan.active().flat_map(of).collect()
 }
 
 /// The terms that are not as expected; one that counted nothing surprises nobody.
 fn surprises(
-    terms: &BTreeMap<String, f64>,
-    expected: &BTreeMap<String, Expectation>,
-    counted: impl Fn(&str) -> bool,
+    terms: &BTreeMap<FigureName, f64>,
+    expected: &BTreeMap<FigureName, Expectation>,
+    counted: impl Fn(&FigureName) -> bool,
 ) -> Vec<Surprise> {
-    let surprise = |(term, &expected): (&String, &Expectation)| {
+    let surprise = |(term, &expected): (&FigureName, &Expectation)| {
         let value = *terms.get(term).filter(|_| counted(term))?;
         let hint = expected.hint;
-        (!expected.admits(value)).then(|| Surprise { term: term.clone(), value, expected, hint })
+        (!expected.admits(value)).then(|| Surprise { term: term.to_string(), value, expected, hint })
     };
     expected.iter().filter_map(surprise).collect()
 }
@@ -58,20 +59,21 @@ impl Trainer {
     /// The terms of the first step, looked at once it is done and before anything is reported. Waits for the device; the
     /// tally stays as it is.
     pub fn start(&self) -> Result<StartReport, crate::Error> {
-        let terms = first_terms(&self.tally)?;
+        let (Reading { terms, .. }, _) = self.tally.read(&[])?;
         let expected = expected(self.plan(), facts(self.plan()));
-        let surprises = surprises(&terms, &expected, |term| self.tally.counted(&format!("term/{term}")));
+        let surprises = surprises(&terms, &expected, |term| self.tally.counted(term));
         for Surprise { term, value, expected: Expectation { low, high, .. }, hint } in &surprises {
             tracing::warn!(term, value, low, high, hint, "a first value is not that of a model that guesses");
         }
-        Ok(StartReport { step: self.done(), random: is_random(self.plan()), terms, expected, surprises })
+        let expected = expected.into_iter().map(|(name, expected)| (name.to_string(), expected)).collect();
+        Ok(StartReport {
+            step: self.done(),
+            random: is_random(self.plan()),
+            terms: written(terms),
+            expected,
+            surprises,
+        })
     }
-}
-
-fn first_terms(tally: &Tally) -> Result<BTreeMap<String, f64>, crate::Error> {
-    let (read, _) = tally.read(&[])?;
-    let (_, terms, _) = split(&read);
-    Ok(terms)
 }
 
 #[cfg(test)]
@@ -160,9 +162,10 @@ mod tests {
         let right = facts(&plan);
         assert_eq!(right, FACTS);
         let surprised = |report: &StartReport, facts| {
-            let term = report.terms.keys().next().expect("one term").clone();
-            let expected = expected(&plan, facts).into_iter().filter(|(name, _)| *name == term).collect();
-            !surprises(&report.terms, &expected, |_| true).is_empty()
+            let (objective, &value) = report.terms.first_key_value().expect("one term");
+            let name = FigureName::new(objective, "");
+            let expected = expected(&plan, facts).into_iter().filter(|(known, _)| *known == name).collect();
+            !surprises(&[(name, value)].into(), &expected, |_| true).is_empty()
         };
         let report = start("masked_lm", "", |_, _| {});
         assert!(!surprised(&report, right));
@@ -184,8 +187,9 @@ mod tests {
 
     #[test]
     fn a_first_value_that_is_no_number_is_a_surprise_and_nothing_counted_is_none() {
-        let expected = [("it".to_owned(), Expectation::near("", 1.0, 0.1, "a cause"))].into();
-        let terms = |value: f64| [("it".to_owned(), value)].into();
+        let name = FigureName::new("it", "");
+        let expected = [(name.clone(), Expectation::near("", 1.0, 0.1, "a cause"))].into();
+        let terms = |value: f64| [(name.clone(), value)].into();
         assert_eq!(surprises(&terms(f64::NAN), &expected, |_| true).len(), 1);
         assert_eq!(surprises(&terms(0.0), &expected, |_| false).len(), 0);
         assert_eq!(surprises(&terms(1.05), &expected, |_| true).len(), 0);

@@ -14,14 +14,15 @@ use crate::model::host_batch::HostBatch;
 use crate::model::layers::Mode;
 use crate::model::networks::built::{Networks, teach};
 use crate::model::parameters::Parameters;
+use crate::objectives::Computed;
 use crate::objectives::combine::{Counts, Normalize};
-use crate::objectives::{Computed, Denominator};
+use crate::objectives::figure::FigureName;
 use crate::optimizer::adamw::{AdamW, Update};
 use crate::optimizer::schedule;
 use crate::plan::members::{Member, build};
 use crate::plan::train_plan::TrainPlan;
-use crate::training::report::Figures;
-use crate::training::tally::Tally;
+use crate::training::report::{Figures, written};
+use crate::training::tally::{Reading, Tally};
 
 /// Weights, optimizer and the numbers that the next report will show.
 #[derive(Debug)]
@@ -154,7 +155,7 @@ impl Trainer {
         let Update { norm, skipped } = self.optimizer.update(self.lr(self.done))?;
         self.skips.note(self.done, &skipped);
         let norm = norm.where_self(&skipped.lt(0.5), &norm.zeros_like());
-        self.tally.add("norm", &norm, 1.0);
+        self.tally.add_norm(&norm);
         self.done = self.done.next();
         Ok(())
     }
@@ -214,9 +215,9 @@ impl Trainer {
     /// # Errors
     /// [`Error::NonFinite`] if more steps were skipped than the plan allows.
     pub fn figures(&mut self) -> Result<Figures, Error> {
-        let (read, skips) = self.tally.read(&[&self.skips.count, &self.skips.first])?;
+        let (Reading { loss, terms, metrics, norm }, skips) =
+            self.tally.read(&[&self.skips.count, &self.skips.first])?;
         self.tally.clear();
-        let (loss, terms, metrics) = split(&read);
         let [skipped, first] = [skips[0], skips[1]].map(whole);
         if skipped > self.plan.train.skipped_steps_max {
             let batch = BatchIndex(first * self.plan.micro_batches());
@@ -224,8 +225,8 @@ impl Trainer {
             return Err(Error::NonFinite { step: Step(first), objective: blame(&terms), skipped, allowed, batch });
         }
         let lr = self.lr(Step(self.done.0.saturating_sub(1)));
-        let grad_norm = read.get("norm").copied().unwrap_or_default();
-        Ok(Figures { step: self.done, loss, terms, metrics, lr, grad_norm, skipped })
+        let (terms, metrics) = (written(terms), written(metrics));
+        Ok(Figures { step: self.done, loss, terms, metrics, lr, grad_norm: norm, skipped })
     }
 
     /// Real tokens of a batch: those of the first view that is encoded.
@@ -233,16 +234,6 @@ impl Trainer {
         let Some(pass) = self.passes.first() else { return Ok(0) };
         Ok(HostBatch::new(batch, &self.networks)?.valid(&pass.view) as u64)
     }
-}
-
-/// A reading of a tally as loss (the terms with their weights), terms and metrics.
-pub(crate) fn split(read: &BTreeMap<String, f64>) -> (f64, BTreeMap<String, f64>, BTreeMap<String, f64>) {
-    let below = |prefix: &str| -> BTreeMap<String, f64> {
-        let named = read.iter().filter_map(|(name, &value)| Some((name.strip_prefix(prefix)?.to_owned(), value)));
-        named.collect()
-    };
-    let loss = below("weighted/").values().sum();
-    (loss, below("term/"), below("metric/"))
 }
 
 fn compute(member: &Member, forward: &Forward<'_>) -> Computed {
@@ -258,22 +249,15 @@ fn compute(member: &Member, forward: &Forward<'_>) -> Computed {
 fn tally(into: &mut Tally, member: &Member, counts: &Counts, at: usize, computed: &Computed) {
     let _guard = tch::no_grad_guard();
     for (term, sum) in counts.terms(at).iter().zip(&computed.sums) {
-        let name = dotted(&member.name, term.name);
-        into.add(&format!("term/{name}"), sum, term.count);
-        into.add(&format!("weighted/{name}"), &(sum * (member.weight * term.weight)), term.count);
+        into.add_term(FigureName::new(&member.name, term.name), member.weight * term.weight, sum, term.count);
     }
     for metric in &computed.metrics {
-        let name = dotted(&member.name, metric.name);
-        let (name, numerator) = (format!("metric/{name}"), &metric.numerator);
-        match &metric.denominator {
-            Denominator::Host(count) => into.add(&name, numerator, *count),
-            Denominator::Device(count) => into.add_counted(&name, numerator, count),
-        }
+        into.add_metric(&member.name, metric);
     }
 }
 
 /// The objectives whose sums went wrong too, or that none did.
-fn blame(terms: &BTreeMap<String, f64>) -> String {
+fn blame(terms: &BTreeMap<FigureName, f64>) -> String {
     let broken: Vec<String> =
         terms.iter().filter(|(_, value)| !value.is_finite()).map(|(name, _)| format!("`{name}`")).collect();
     if broken.is_empty() {
@@ -287,11 +271,6 @@ fn blame(terms: &BTreeMap<String, f64>) -> String {
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole, and within 0 .. 2^53")]
 fn whole(count: f64) -> u64 {
     count.max(0.0) as u64
-}
-
-/// `objective` or `objective.part`.
-pub(crate) fn dotted(objective: &str, part: &str) -> String {
-    if part.is_empty() { objective.to_owned() } else { format!("{objective}.{part}") }
 }
 
 /// Threads that libtorch shall use where the config says `threads`.

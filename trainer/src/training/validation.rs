@@ -18,9 +18,9 @@ use crate::model::host_batch::HostBatch;
 use crate::model::networks::MAIN;
 use crate::objectives::masked_lm;
 use crate::objectives::masked_lm::Prediction;
-use crate::training::report::{MlmReport, ValidReport};
-use crate::training::step::{Trainer, split};
-use crate::training::tally::Tally;
+use crate::training::report::{MlmReport, ValidReport, written};
+use crate::training::step::Trainer;
+use crate::training::tally::{Mean, Reading, Tally, fetch};
 
 /// The view of validation batches that `valid/mlm` is computed on: exactly 15 % masked, 80/10/10, under a fixed seed.
 pub const VALID_MLM: &str = "valid_mlm";
@@ -29,7 +29,10 @@ pub const VALID_MLM: &str = "valid_mlm";
 #[derive(Debug)]
 pub struct Validation {
     tally: Tally,
+    // None without a head that predicts tokens.
     extra: BTreeSet<Pass>,
+    loss: Mean,
+    accuracy: Mean,
     // Occurrences of each id among the masked targets.
     targets: Vec<u64>,
     rows: u64,
@@ -43,7 +46,9 @@ impl Validation {
         let extra =
             if trainer.predicts_tokens() { BTreeSet::from([Pass::new(MAIN, VALID_MLM)]) } else { BTreeSet::new() };
         let targets = vec![0; trainer.plan().vocab.size as usize];
-        Self { tally: Tally::new(trainer.device()), extra, targets, rows: 0, begun: Instant::now() }
+        let device = trainer.device();
+        let (loss, accuracy) = (Mean::new(device), Mean::new(device));
+        Self { tally: Tally::new(device), extra, loss, accuracy, targets, rows: 0, begun: Instant::now() }
     }
 
     /// Adds one batch.
@@ -64,8 +69,8 @@ impl Validation {
         let hidden_nd = Forward::gather(hidden_btd, &predicted.positions_n);
         let logits_nv = trainer.token_logits(&hidden_nd).expect("a head was found when the validation began");
         let Prediction { sum, hits } = masked_lm::of_logits(&logits_nv, &predicted.targets_n, None);
-        self.tally.add("mlm/loss", &sum, predicted.count as f64);
-        self.tally.add("mlm/accuracy", &hits, predicted.count as f64);
+        self.loss.add(&sum, predicted.count as f64);
+        self.accuracy.add(&hits, predicted.count as f64);
         for &label in forward.batch().column(VALID_MLM, LABELS).values().iter().filter(|&&label| label != IGNORE) {
             self.targets[usize::try_from(label).expect("labels are ids")] += 1;
         }
@@ -74,17 +79,22 @@ impl Validation {
 
     /// The result. Waits for the device.
     pub fn finish(self, trainer: &Trainer) -> Result<ValidReport, Error> {
-        let (read, _) = self.tally.read(&[])?;
-        let (loss, terms, metrics) = split(&read);
-        let mlm = read.get("mlm/loss").map(|&loss| MlmReport {
-            loss,
-            accuracy: read["mlm/accuracy"],
+        let (Reading { loss, terms, metrics, .. }, _) = self.tally.read(&[])?;
+        let mlm = if self.extra.is_empty() || self.rows == 0 { None } else { Some(self.mlm(trainer)?) };
+        let (terms, metrics, seconds) = (written(terms), written(metrics), self.begun.elapsed().as_secs_f64());
+        Ok(ValidReport { step: trainer.done(), rows: self.rows, loss, terms, metrics, mlm, seconds })
+    }
+
+    fn mlm(&self, trainer: &Trainer) -> Result<MlmReport, Error> {
+        let (mut read, _) = fetch([&self.loss, &self.accuracy], &[])?;
+        let mut next = || read.next().expect("as many come back as were asked for");
+        Ok(MlmReport {
+            loss: next(),
+            accuracy: next(),
             ln_vocab: f64::from(trainer.plan().vocab.size).ln(),
             unigram_entropy: entropy(&self.targets),
             unigram_cross_entropy: cross_entropy(&self.targets, &trainer.plan().vocab.unigram_log_probabilities),
-        });
-        let seconds = self.begun.elapsed().as_secs_f64();
-        Ok(ValidReport { step: trainer.done(), rows: self.rows, loss, terms, metrics, mlm, seconds })
+        })
     }
 }
 
