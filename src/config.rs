@@ -69,13 +69,13 @@ pub(crate) struct Config {
 #[cfg(feature = "train")]
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Training {
-    pub(crate) encoder: trainer::plan::EncoderConfig,
-    pub(crate) networks: BTreeMap<String, trainer::networks::AnyNetwork>,
+    pub(crate) encoder: trainer::model::EncoderConfig,
+    pub(crate) networks: BTreeMap<String, trainer::model::AnyNetwork>,
     pub(crate) objectives: BTreeMap<String, trainer::objectives::AnyObjective>,
     pub(crate) loss: BTreeMap<String, f64>,
     pub(crate) train: trainer::plan::TrainConfig,
     pub(crate) optimizer: trainer::optimizer::OptimizerConfig,
-    pub(crate) schedule: trainer::schedule::ScheduleConfig,
+    pub(crate) schedule: trainer::optimizer::ScheduleConfig,
     pub(crate) validation: trainer::plan::ValidationConfig,
     pub(crate) checkpoints: trainer::plan::CheckpointConfig,
     pub(crate) report: trainer::plan::ReportConfig,
@@ -105,7 +105,7 @@ impl Parsed {
             #[cfg(feature = "train")]
             training: Training {
                 encoder: sections.section("encoder"),
-                networks: sections.components("networks", trainer::networks::AnyNetwork::KINDS),
+                networks: sections.components("networks", trainer::model::AnyNetwork::KINDS),
                 objectives: sections.components("objectives", trainer::objectives::AnyObjective::KINDS),
                 loss: sections.value("loss", BTreeMap::new()),
                 train: sections.section("train"),

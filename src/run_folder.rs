@@ -6,7 +6,7 @@
 //!   plan.json       the plan that was printed
 //!   lock            held (flock) while a process trains here; names it
 //!   log.jsonl       one JSON object per report
-//!   checkpoints/    see `trainer::checkpoint`
+//!   checkpoints/    see `trainer::training::checkpoint`
 //! ```
 
 use std::fs::{File, TryLockError};

@@ -8,8 +8,9 @@ use schemas::Step;
 use schemas::atomic::Folder;
 use schemas::columns::TOKEN_TYPES;
 use serde_json::json;
-use trainer::checkpoint;
-use trainer::hf::{self, Architecture};
+use trainer::hf;
+use trainer::hf::Architecture;
+use trainer::training::checkpoint;
 
 use crate::cli::Family;
 use crate::exit::Usage;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use pipeline::tokenize::{self, Tokenizer as _};
 use schemas::Vocab;
-use trainer::fill::{Filler, Guess};
+use trainer::training::{Filler, Guess};
 
 use crate::exit::Usage;
 use crate::plan::Plan;

@@ -11,7 +11,7 @@ use schemas::atomic::Folder;
 use schemas::manifest::{Pack, Shard};
 use serde_json::Value as Json;
 use toml::{Table, Value};
-use trainer::tensors;
+use trainer::device::tensors;
 
 use super::{export, prepare, tokenizer, train};
 use crate::cli::{ConfigArgs, Family};

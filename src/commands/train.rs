@@ -14,9 +14,7 @@ use pipeline::audit::{Audit, Count};
 use pipeline::load::{BatchStream, LoadPlan};
 use schemas::{Batch, BatchIndex};
 use trainer::ForeignError;
-use trainer::actor::{Data, Host, Outcome, Stop};
-use trainer::checkpoint::Snapshot;
-use trainer::report::Report;
+use trainer::training::{Data, Host, Outcome, Report, Snapshot, Stop};
 
 use crate::cli::ConfigArgs;
 use crate::control::{Control, Pending, Phase, Signal};
@@ -57,7 +55,7 @@ pub(crate) fn run(args: &ConfigArgs, replay: Option<u64>, slow: Option<&str>) ->
         folder,
         slow,
     };
-    let thread = actor::spawn("trainer", move || trainer::actor::run(&training, &mut feed, &mut keeper))?;
+    let thread = actor::spawn("trainer", move || trainer::training::run(&training, &mut feed, &mut keeper))?;
     Ok(match thread.join()?? {
         Outcome::Finished(step) => {
             note(format_args!("done: {step} steps; checkpoints are in {}", plan.train().folder.display()));

@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use pipeline::collate;
 use pipeline::views::{AnyView, ORIGINAL};
 use schemas::ColumnSpec;
-use trainer::networks::{AnyNetwork, MAIN};
+use trainer::model::networks::made;
+use trainer::model::{AnyNetwork, MAIN};
 use trainer::objectives::AnyObjective;
 use trainer::plan::columns_read;
-use trainer::validation::VALID_MLM;
+use trainer::training::VALID_MLM;
 
 use crate::config::{Parsed, Problem, did_you_mean};
 
@@ -63,7 +64,7 @@ pub(super) fn training(parsed: &mut Parsed) {
 
 /// A generator whose view is there already.
 fn made_view(parsed: &Parsed, name: &str, network: &AnyNetwork) -> Option<Problem> {
-    let made = &network.generator()?.makes;
+    let made = network.makes()?.view;
     let is_taken = is_view(&parsed.names("views"), made) || made == VALID_MLM;
     let message = format!("`{made}` is a view of the data; name what network `{name}` makes otherwise");
     is_taken.then(|| parsed.source.problem(&format!("networks.{name}.makes"), message))
@@ -80,7 +81,9 @@ fn objective_reads(parsed: &Parsed, name: &str, objective: &AnyObjective) -> Vec
             let hint =
                 format!("add `[networks.{}]` with its `kind`, one of {}", pass.network, AnyNetwork::KINDS.join(", "));
             found.push(parsed.source.problem(&place, message).hint(hint));
-        } else if let Some(message) = objective.refuses(&pass.network, networks.get(&pass.network)) {
+        } else if let Some(message) =
+            objective.refuses(&pass.network, networks.get(&pass.network).map(|network| &**network))
+        {
             found.push(parsed.source.problem(&place, message));
         }
     }
@@ -112,10 +115,9 @@ fn objective_reads(parsed: &Parsed, name: &str, objective: &AnyObjective) -> Vec
 /// Two views that an objective takes for the same tokens, of two frames.
 fn not_aligned(parsed: &Parsed, objective: &str, pair: &[String; 2]) -> Option<Problem> {
     let networks = &parsed.config.training.networks;
-    let frames = pair.each_ref().map(|name| {
-        let maker = networks.values().filter_map(AnyNetwork::generator).find(|generator| generator.makes == *name);
-        frame(&parsed.config.views, maker.map_or(name, |generator| &generator.fills))
-    });
+    let frames = pair
+        .each_ref()
+        .map(|name| frame(&parsed.config.views, made(networks.values(), name).map_or(name, |made| made.fills)));
     let [Some(one), Some(other)] = frames else { return None };
     let message = format!(
         "objective `{objective}` takes `{}` and `{}` for the same tokens, but they are of `{one}` and `{other}`",
@@ -126,8 +128,8 @@ fn not_aligned(parsed: &Parsed, objective: &str, pair: &[String; 2]) -> Option<P
 
 /// An objective's view is not there.
 fn no_view(parsed: &Parsed, objective: &str, view: &str) -> Problem {
-    let networks = parsed.config.training.networks.values().filter_map(AnyNetwork::generator);
-    let made: Vec<&str> = networks.map(|generator| generator.makes.as_str()).collect();
+    let networks = parsed.config.training.networks.values();
+    let made: Vec<&str> = networks.filter_map(|network| network.makes()).map(|made| made.view).collect();
     let views: Vec<&str> = parsed.names("views").into_iter().chain(made).collect();
     let message = format!("objective `{objective}` reads view `{view}`, which is not there");
     let near = did_you_mean(view, views.iter().copied()).map(|near| format!("did you mean `{near}`?"));

@@ -3,9 +3,9 @@
 use pipeline::load::LoadFacts;
 use serde_json::{Value, json};
 #[cfg(feature = "train")]
-use trainer::networks::AnyNetwork;
+use trainer::model::AnyNetwork;
 #[cfg(feature = "train")]
-use trainer::plan::EncoderConfig;
+use trainer::model::EncoderConfig;
 
 use super::Plan;
 use crate::terminal::{bytes, count};
@@ -57,7 +57,7 @@ fn training_warnings(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
     for (name, _) in plan.config.views.iter().filter(|(_, view)| single && view.needs_copies()) {
         warnings.push(format!("view `{name}` shares out what a row's copies get, and `data.copies` is 1: set it to K"));
     }
-    let has_teacher = train.used_networks().values().any(|network| matches!(network, AnyNetwork::Teacher(_)));
+    let has_teacher = train.used_networks().values().any(|network| network.copies_main());
     if has_teacher && train.train.init.is_none() {
         warnings.push("the teacher is what the run starts from, and that is random: set `train.init`".to_owned());
     }
@@ -203,14 +203,13 @@ fn extras(encoder: &EncoderConfig) -> String {
 
 #[cfg(feature = "train")]
 fn network_line(network: &AnyNetwork, main: &EncoderConfig) -> String {
-    match network {
-        AnyNetwork::Teacher(_) => "a frozen copy of the first weights".to_owned(),
-        AnyNetwork::Generator(generator) => {
-            let what = network.encoder(main).map_or("every id alike".to_owned(), |encoder| shape(&encoder));
-            let frozen = if generator.frozen { ", frozen" } else { "" };
-            format!("{what}{frozen}; fills `{}`, makes `{}`", generator.fills, generator.makes)
-        }
+    if network.copies_main() {
+        return "a frozen copy of the first weights".to_owned();
     }
+    let what = network.shape(main).map_or("every id alike".to_owned(), |encoder| shape(&encoder));
+    let frozen = if network.learns() { "" } else { ", frozen" };
+    let made = network.makes().map(|made| format!("; fills `{}`, makes `{}`", made.fills, made.view));
+    format!("{what}{frozen}{}", made.unwrap_or_default())
 }
 
 #[cfg(feature = "train")]

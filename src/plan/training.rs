@@ -8,11 +8,11 @@ use pipeline::views::AnyView;
 use schemas::columns::{ATTENTION_MASK, INPUT_IDS, LABELS};
 use schemas::{Manifest, Vocab};
 use toml::Value;
-use trainer::identity::Identity;
-use trainer::networks::AnyNetwork;
-use trainer::plan::{Normalize, TrainPlan, VocabFacts, used_networks};
-use trainer::schedule::ScheduleKind;
-use trainer::validation::VALID_MLM;
+use trainer::model::VocabFacts;
+use trainer::objectives::Normalize;
+use trainer::optimizer::ScheduleKind;
+use trainer::plan::{Identity, TrainPlan, used_networks};
+use trainer::training::VALID_MLM;
 
 use super::{Wanted, checked};
 use crate::config::{Config, Parsed};
@@ -124,7 +124,7 @@ fn identity(config: &Config, manifest: &Manifest, load: Option<&LoadPlan>) -> Id
         .any(|(name, objective)| training.loss.contains_key(name) && objective.batch_coupled());
     let constant = training.schedule.kind == ScheduleKind::Constant;
     let mut train = vec!["rows_per_step", "normalize", "precision", "init"];
-    let draws_by_batch = networks.values().filter_map(AnyNetwork::generator).any(|generator| !generator.reads_draws());
+    let draws_by_batch = networks.values().filter_map(|network| network.makes()).any(|made| !made.reads_draws);
     let by_micro_batch = coupled || draws_by_batch || training.train.normalize == Normalize::MicroBatch;
     train.extend(by_micro_batch.then_some("rows_per_micro_batch"));
     train.extend((!constant).then_some("steps"));

@@ -10,14 +10,11 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use schemas::columns::{IGNORE, INPUT_IDS, LABELS, POSITIVES};
 use schemas::{Batch, BatchBuilder, BatchIndex, SpecialIds};
 use trainer::device::DeviceChoice;
-use trainer::identity::Identity;
+use trainer::model::{EncoderConfig, VocabFacts};
 use trainer::objectives::AnyObjective;
-use trainer::optimizer::OptimizerConfig;
-use trainer::plan::{
-    CheckpointConfig, EncoderConfig, ReportConfig, TrainConfig, TrainPlan, ValidationConfig, VocabFacts,
-};
-use trainer::schedule::ScheduleConfig;
-use trainer::step::Trainer;
+use trainer::optimizer::{OptimizerConfig, ScheduleConfig};
+use trainer::plan::{CheckpointConfig, Identity, ReportConfig, TrainConfig, TrainPlan, ValidationConfig};
+use trainer::training::Trainer;
 
 const ROWS: usize = 32;
 const WIDTH: usize = 128;

@@ -11,17 +11,11 @@ use std::time::Instant;
 
 use schemas::columns::{ATTENTION_MASK, DRAWS, IGNORE, INPUT_IDS, LABELS, POSITIVES};
 use schemas::{Batch, BatchBuilder, BatchIndex, SpecialIds};
-use trainer::device::DeviceChoice;
-use trainer::identity::Identity;
-use trainer::native;
-use trainer::optimizer::OptimizerConfig;
-use trainer::plan::{
-    CheckpointConfig, EncoderConfig, RelativeForm, RelativePositions, ReportConfig, TrainConfig, TrainPlan,
-    ValidationConfig, VocabFacts,
-};
-use trainer::precision::Precision;
-use trainer::schedule::ScheduleConfig;
-use trainer::step::Trainer;
+use trainer::device::{DeviceChoice, Precision, native};
+use trainer::model::{EncoderConfig, RelativeForm, RelativePositions, VocabFacts};
+use trainer::optimizer::{OptimizerConfig, ScheduleConfig};
+use trainer::plan::{CheckpointConfig, Identity, ReportConfig, TrainConfig, TrainPlan, ValidationConfig};
+use trainer::training::Trainer;
 
 const WORDS: u32 = 30_522;
 const ROWS: usize = 8;
@@ -92,7 +86,7 @@ const METHODS: [Method; 8] = [
 #[derive(serde::Deserialize)]
 struct Tables {
     #[serde(default)]
-    networks: BTreeMap<String, trainer::networks::AnyNetwork>,
+    networks: BTreeMap<String, trainer::model::AnyNetwork>,
     objectives: BTreeMap<String, trainer::objectives::AnyObjective>,
     loss: BTreeMap<String, f64>,
 }

@@ -36,6 +36,18 @@ pub enum Error {
         /// What is wrong, and the way out.
         problem: String,
     },
+    /// A checkpoint that another version of this program made.
+    #[error(
+        "checkpoint {}: made by version {version} of the format; finish it with the program that began it, or begin a \
+         new run with its weights, `train.init = \"{}\"` (its `main.safetensors`)",
+        folder.display(), folder.display()
+    )]
+    CheckpointVersion {
+        /// Its folder.
+        folder: PathBuf,
+        /// The version that it was made by.
+        version: u32,
+    },
     /// The gradient of a step was not finite; the step did not update the weights.
     #[error(
         "the gradient of step {step} is not finite ({objective}); the step was skipped, {skipped} in all, \
@@ -92,6 +104,13 @@ impl Error {
     /// Whether the config or the command must change before another try can succeed (exit code 2).
     #[must_use]
     pub fn is_usage(&self) -> bool {
-        matches!(self, Self::Config(_) | Self::Case { .. } | Self::Identity { .. } | Self::Device(_))
+        matches!(
+            self,
+            Self::Config(_)
+                | Self::Case { .. }
+                | Self::Identity { .. }
+                | Self::CheckpointVersion { .. }
+                | Self::Device(_)
+        )
     }
 }

@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use schemas::atomic::Folder;
 use serde::{Deserialize, Serialize};
 
-use crate::plan::TrainPlan;
-use crate::schedule::{ScheduleConfig, ScheduleKind};
-use crate::step::Trainer;
+use crate::optimizer::schedule::{ScheduleConfig, ScheduleKind};
+use crate::plan::train_plan::TrainPlan;
 use crate::testing;
+use crate::training::step::Trainer;
 
 const STEPS: u64 = 20;
 

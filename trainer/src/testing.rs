@@ -8,23 +8,35 @@ use schemas::column::{Column, ColumnSpec, ElementType};
 use schemas::columns::{ATTENTION_MASK, DOCUMENT, IGNORE, INPUT_IDS, LABELS, ORIGIN, POSITIVES};
 use schemas::ordinal::BatchIndex;
 use schemas::{Batch, BatchBuilder, SpecialIds};
+use tch::Device;
 
-use crate::device::DeviceChoice;
-use crate::identity::Identity;
-use crate::networks::AnyNetwork;
-use crate::networks::generator::Generator;
-use crate::networks::teacher::Teacher;
+use crate::device::choice::DeviceChoice;
+use crate::model::networks::AnyNetwork;
+use crate::model::shape::{EncoderConfig, VocabFacts};
 use crate::objectives::AnyObjective;
-use crate::optimizer::OptimizerConfig;
-use crate::plan::{
-    CheckpointConfig, EncoderConfig, ReportConfig, TrainConfig, TrainPlan, ValidationConfig, VocabFacts, columns_read,
-};
-use crate::schedule::{ScheduleConfig, ScheduleKind};
+use crate::optimizer::adamw::OptimizerConfig;
+use crate::optimizer::schedule::{ScheduleConfig, ScheduleKind};
+use crate::plan::config::{CheckpointConfig, ReportConfig, TrainConfig, ValidationConfig};
+use crate::plan::identity::Identity;
+use crate::plan::reads::columns_read;
+use crate::plan::train_plan::TrainPlan;
 
 /// Torch's generator is one per process, and `cargo test` runs tests on threads: whoever draws holds this meanwhile.
 pub(crate) fn generator() -> MutexGuard<'static, ()> {
     static GENERATOR: Mutex<()> = Mutex::new(());
     GENERATOR.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Where contracts are kept: on the CPU, and on CUDA where it is; `CLOZE_TEST_DEVICE` names one of the two.
+pub(crate) fn devices() -> Vec<Device> {
+    let choice = match std::env::var("CLOZE_TEST_DEVICE").as_deref() {
+        Ok("cpu") => [Some(DeviceChoice::Cpu), None],
+        Ok("cuda") => [Some(DeviceChoice::Cuda), None],
+        Ok(other) => panic!("CLOZE_TEST_DEVICE is `{other}`: write `cpu` or `cuda`"),
+        Err(_) => [Some(DeviceChoice::Cpu), tch::Cuda::is_available().then_some(DeviceChoice::Cuda)],
+    };
+    let there = |choice: DeviceChoice| choice.resolve().expect("the device that the tests were asked to run on");
+    choice.into_iter().flatten().map(there).collect()
 }
 
 pub(crate) const WORDS: u32 = 60;
@@ -78,13 +90,9 @@ pub(crate) fn plan(folder: &Path) -> TrainPlan {
 
 /// A generator and a teacher, as objectives expect them unless told otherwise.
 pub(crate) fn networks() -> BTreeMap<String, AnyNetwork> {
-    let generator =
-        Generator { layers: 1, hidden: Some(8), heads: Some(1), feed_forward: Some(16), ..Generator::default() };
-    [
-        ("generator".to_owned(), AnyNetwork::Generator(generator)),
-        ("teacher".to_owned(), AnyNetwork::Teacher(Teacher::default())),
-    ]
-    .into()
+    let text = "generator = { kind = 'generator', layers = 1, hidden = 8, heads = 1, feed_forward = 16 }\n\
+                teacher = { kind = 'teacher' }";
+    toml::from_str(text).expect("two networks")
 }
 
 /// The words of one row: each follows from the one before, so that masks can be filled in.
@@ -109,7 +117,7 @@ fn build(index: u64, supervised: bool) -> Batch {
     let views: BTreeSet<(String, ColumnSpec)> =
         objectives.iter().flat_map(|objective| columns_read(&networks, objective).needed).collect();
     let mut names: BTreeSet<String> = views.iter().map(|(view, _)| view.clone()).collect();
-    names.insert(crate::validation::VALID_MLM.to_owned());
+    names.insert(crate::training::validation::VALID_MLM.to_owned());
     let mut builder = BatchBuilder::new(BatchIndex(index), ROWS);
     for name in &names {
         push_view(&mut builder, name, index, supervised);

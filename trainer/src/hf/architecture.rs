@@ -204,13 +204,13 @@ impl Architecture {
 
 /// A head of ours: what it does, and the path of its weights, `heads.NAME`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Head {
+pub(super) struct HeadPlace {
     pub(super) form: Form,
     pub(super) path: String,
 }
 
 /// The heads below `heads.` among weights of ours, by name: all weights of the form are there.
-pub(super) fn heads<'a>(weights: impl Iterator<Item = &'a str>) -> Vec<Head> {
+pub(super) fn heads<'a>(weights: impl Iterator<Item = &'a str>) -> Vec<HeadPlace> {
     let weights: BTreeSet<&str> = weights.filter(|name| name.starts_with("heads.")).collect();
     let path = |name: &&str| name.match_indices('.').nth(1).map(|(end, _)| name[..end].to_owned());
     let paths: BTreeSet<String> = weights.iter().filter_map(path).collect();
@@ -220,7 +220,7 @@ pub(super) fn heads<'a>(weights: impl Iterator<Item = &'a str>) -> Vec<Head> {
     };
     let of = |path: String| {
         let tables = tables.iter().filter(|table| is_whole(&path, table));
-        tables.map(|table| Head { form: table.form, path: path.clone() }).collect::<Vec<_>>()
+        tables.map(|table| HeadPlace { form: table.form, path: path.clone() }).collect::<Vec<_>>()
     };
     paths.into_iter().flat_map(of).collect()
 }

@@ -2,11 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Target;
 use super::architecture::{Architecture, Form};
 use super::names::Layout;
-use crate::parameters::INITIAL_DEVIATION;
-use crate::plan::{EncoderConfig, Gelu, VocabFacts};
+use super::target::Target;
+use crate::model::parameters::INITIAL_DEVIATION;
+use crate::model::shape::{EncoderConfig, Gelu, VocabFacts};
 
 /// The keys that matter; defaults are those of `transformers`.
 #[derive(Serialize, Deserialize)]

@@ -16,6 +16,7 @@
 mod architecture;
 mod config;
 mod names;
+mod target;
 
 use std::path::Path;
 
@@ -23,14 +24,16 @@ use schemas::atomic::Folder;
 use tch::{Kind, Tensor};
 
 pub use self::architecture::Architecture;
-use self::architecture::{Form, Head};
+use self::architecture::{Form, HeadPlace};
 use self::config::ModelConfig;
 use self::names::{Entry, Layout};
+pub use self::target::Target;
+use crate::device::precision::MASTER;
+use crate::device::tensors;
+use crate::device::tensors::{HostTensor, HostTensors};
 use crate::error::Error;
-use crate::networks::AnyNetwork;
-use crate::plan::{EncoderConfig, Gelu, TrainPlan, VocabFacts};
-use crate::precision::MASTER;
-use crate::tensors::{self, HostTensor, HostTensors};
+use crate::model::shape::Gelu;
+use crate::plan::train_plan::TrainPlan;
 
 const CONFIG: &str = "config.json";
 const WEIGHTS: &str = "model.safetensors";
@@ -39,48 +42,6 @@ const WEIGHTS: &str = "model.safetensors";
 #[must_use]
 pub fn is_model(folder: &Path) -> bool {
     folder.join(CONFIG).is_file()
-}
-
-/// A network of a run that a model's weights are for.
-#[derive(Debug)]
-pub struct Target<'a> {
-    /// The table of the configuration that says its shape.
-    section: String,
-    /// What its encoder's weights are below.
-    path: String,
-    encoder: EncoderConfig,
-    vocab: &'a VocabFacts,
-    heads: Vec<Head>,
-}
-
-impl<'a> Target<'a> {
-    /// The main network and the heads on it; `weights` are the names of all that the run has.
-    ///
-    /// A detection head whose label 1 is "original" is not ELECTRA's: the same numbers mean the opposite.
-    #[must_use]
-    pub fn main<'n>(plan: &'a TrainPlan, weights: impl Iterator<Item = &'n str>) -> Self {
-        let detects = |path: &str| {
-            let objective = path.strip_prefix("heads.").and_then(|name| plan.objectives.get(name));
-            objective.is_some_and(|objective| objective.flags_replaced())
-        };
-        let mut heads = architecture::heads(weights);
-        heads.retain(|head| head.form != Form::Detect || detects(&head.path));
-        let (section, path) = ("encoder".to_owned(), "encoder".to_owned());
-        Self { section, path, encoder: plan.encoder.clone(), vocab: &plan.vocab, heads }
-    }
-
-    /// A generator of the run; `None` if `name` is none or has no weights.
-    #[must_use]
-    pub fn generator(plan: &'a TrainPlan, name: &str) -> Option<Self> {
-        let encoder = plan.networks.get(name).and_then(AnyNetwork::generator)?.encoder(&plan.encoder)?;
-        let heads = vec![Head { form: Form::Predict, path: format!("{name}.head") }];
-        let (section, path) = (format!("networks.{name}"), format!("{name}.encoder"));
-        Some(Self { section, path, encoder, vocab: &plan.vocab, heads })
-    }
-
-    fn layout(&self, architecture: Architecture, first_position: u32, token_types: u32) -> Layout<'_> {
-        Layout { architecture, first_position, token_types, encoder: &self.encoder, vocab_size: self.vocab.size }
-    }
 }
 
 /// Writes `config.json` and `model.safetensors`, the latter first: a folder with a config is whole.
@@ -97,7 +58,7 @@ pub fn export(
     folder: &Folder,
 ) -> Result<&'static str, Error> {
     let target = Target::main(plan, weights.keys().map(String::as_str));
-    let is_tied = |head: &Head| !weights.contains_key(&format!("{}.decoder.weight", head.path));
+    let is_tied = |head: &HeadPlace| !weights.contains_key(&format!("{}.decoder.weight", head.path));
     let find = |form: Form| target.heads.iter().find(|head| head.form == form && is_tied(head));
     let (class, head) = architecture
         .classes()
@@ -129,7 +90,7 @@ fn no_head(architecture: Architecture) -> &'static str {
 }
 
 /// Our tensors under their names: values, or gradients.
-fn theirs(ours: &HostTensors, layout: &Layout<'_>, path: &str, head: &Head) -> Result<HostTensors, Error> {
+fn theirs(ours: &HostTensors, layout: &Layout<'_>, path: &str, head: &HeadPlace) -> Result<HostTensors, Error> {
     let mut renamed = HostTensors::new();
     for entry in layout.encoder(path).into_iter().chain(layout.head(head)) {
         let tensor = ours

@@ -1,8 +1,7 @@
 //! The tables of an [`Architecture`] written out for one model.
 
-use super::architecture::{Architecture, Axis, EMBEDDINGS, Head, LAYER, Line, PROJECTION, join};
-use crate::networks::padded_rows;
-use crate::plan::EncoderConfig;
+use super::architecture::{Architecture, Axis, EMBEDDINGS, HeadPlace, LAYER, Line, PROJECTION, join};
+use crate::model::shape::{EncoderConfig, padded_rows};
 
 /// One weight of ours and the ones that it is made of, one below the other.
 pub(super) struct Entry {
@@ -46,7 +45,7 @@ impl Layout<'_> {
     }
 
     /// All weights of a head; none if the architecture has no such head.
-    pub(super) fn head(&self, head: &Head) -> Vec<Entry> {
+    pub(super) fn head(&self, head: &HeadPlace) -> Vec<Entry> {
         let mut entries = Vec::new();
         for table in self.architecture.heads().iter().filter(|table| table.form == head.form) {
             self.expand(table.lines, &head.path, "", &mut entries);

@@ -3,7 +3,7 @@
 mod bert;
 mod families;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use schemas::atomic::Folder;
@@ -13,15 +13,19 @@ use schemas::{Batch, BatchBuilder};
 use tch::{Kind, Tensor};
 
 use super::{Architecture, Target, export, import, theirs};
-use crate::encoder::Mode;
-use crate::forward::{Forward, Moment};
+use crate::device::tensors;
+use crate::device::tensors::{HostTensor, HostTensors};
+use crate::model::forward::{Forward, Moment};
+use crate::model::host_batch::HostBatch;
+use crate::model::layers::Mode;
+use crate::model::shape::{EncoderConfig, VocabFacts};
 use crate::objectives::AnyObjective;
-use crate::optimizer::OptimizerConfig;
-use crate::plan::{EncoderConfig, TrainConfig, TrainPlan, VocabFacts};
-use crate::schedule::{ScheduleConfig, ScheduleKind};
-use crate::step::Trainer;
-use crate::tensors::{self, HostTensor, HostTensors};
+use crate::optimizer::adamw::OptimizerConfig;
+use crate::optimizer::schedule::{ScheduleConfig, ScheduleKind};
+use crate::plan::config::TrainConfig;
+use crate::plan::train_plan::TrainPlan;
 use crate::testing;
+use crate::training::step::Trainer;
 
 const VIEW: &str = "masked";
 
@@ -83,10 +87,14 @@ fn batch(inputs: &BTreeMap<String, Tensor>, view: &str) -> Batch {
     builder.finish()
 }
 
-fn forward<'a>(trainer: &'a Trainer, batch: &'a Batch) -> Forward<'a> {
+fn forward<'a>(trainer: &Trainer, batch: &'a HostBatch<'a>) -> Forward<'a> {
     let passes = trainer.members()[0].passes.iter().cloned().collect();
     let moment = Moment { seed: 1, step: Step(0), mode: Mode::Train };
-    Forward::run(batch, trainer.networks(), &passes, &passes, &BTreeSet::new(), moment).expect("all columns are there")
+    Forward::run(batch, &passes, &passes, moment).expect("all columns are there")
+}
+
+fn host<'a>(trainer: &'a Trainer, batch: &'a Batch) -> HostBatch<'a> {
+    HostBatch::new(batch, trainer.networks()).expect("a good batch")
 }
 
 /// `[3, 14, v]`, without the padding of the vocabulary.
@@ -98,9 +106,9 @@ fn logits(trainer: &Trainer, forward: &Forward<'_>) -> Tensor {
 }
 
 /// The loss of the first objective, of a term of it.
-fn loss(trainer: &Trainer, batch: &Batch, forward: &Forward<'_>) -> Tensor {
+fn loss(trainer: &Trainer, forward: &Forward<'_>) -> Tensor {
     let member = &trainer.members()[0];
-    &member.loss.compute(forward).sums[0] / member.loss.terms(batch)[0].count
+    &member.loss.compute(forward).sums[0] / member.loss.terms(forward.batch())[0].count
 }
 
 fn largest(tensor: &Tensor) -> f64 {
@@ -178,7 +186,7 @@ fn check_export(
     let check: HostTensors = [
         ("input_ids", inputs["input_ids"].shallow_clone()),
         ("attention_mask", inputs["attention_mask"].shallow_clone()),
-        ("logits", logits(&trainer, &forward(&trainer, &batch)).detach()),
+        ("logits", logits(&trainer, &forward(&trainer, &host(&trainer, &batch))).detach()),
     ]
     .into_iter()
     .map(|(name, tensor)| (name.to_owned(), HostTensor::copy_of(&tensor).expect("a known type")))

@@ -6,13 +6,14 @@ use schemas::Batch;
 use schemas::ordinal::Step;
 use tch::{Device, Tensor};
 
-use super::{AnyObjective, Computed, Loss, Pass};
-use crate::encoder::Mode;
-use crate::forward::{Forward, Moment};
-use crate::networks::Networks;
-use crate::parameters::Parameters;
-use crate::plan::used_networks;
-use crate::precision::Precision;
+use super::{AnyObjective, Computed, Loss, Term};
+use crate::device::precision::Precision;
+use crate::model::forward::{Forward, Moment, Pass};
+use crate::model::host_batch::HostBatch;
+use crate::model::layers::Mode;
+use crate::model::networks::built::Networks;
+use crate::model::parameters::Parameters;
+use crate::plan::reads::used_networks;
 use crate::testing;
 
 /// One objective alone on fresh weights.
@@ -35,13 +36,20 @@ impl Bench {
 
     fn compute(&self, batch: &Batch, mode: Mode) -> Computed {
         let passes: BTreeSet<Pass> = self.objective.reads().passes.into_iter().collect();
-        let views: BTreeSet<String> = self.objective.reads().columns.into_iter().map(|(view, _)| view).collect();
         let moment = Moment { seed: 7, step: Step(3), mode };
-        let forward =
-            Forward::run(batch, &self.networks, &passes, &passes, &views, moment).expect("the batch has what it reads");
+        let host = self.host(batch);
+        let forward = Forward::run(&host, &passes, &passes, moment).expect("the batch has what it reads");
         let computed = self.loss.compute(&forward);
-        assert_eq!(computed.sums.len(), self.loss.terms(batch).len(), "{}: one sum per term", self.objective.kind());
+        assert_eq!(computed.sums.len(), self.loss.terms(&host).len(), "{}: one sum per term", self.objective.kind());
         computed
+    }
+
+    fn host<'a>(&'a self, batch: &'a Batch) -> HostBatch<'a> {
+        HostBatch::new(batch, &self.networks).expect("the batch has what it reads")
+    }
+
+    fn terms(&self, batch: &Batch) -> Vec<Term> {
+        self.loss.terms(&self.host(batch))
     }
 
     fn sums(&self, batch: &Batch, mode: Mode) -> Vec<f64> {
@@ -50,7 +58,7 @@ impl Bench {
 
     /// The largest gradient among the weights whose names begin so, after a backward pass.
     fn largest_gradient(&self, prefix: &str) -> f64 {
-        let of = |(name, weight): (&str, &crate::parameters::Parameter)| {
+        let of = |(name, weight): (&str, &crate::model::parameters::Parameter)| {
             let gradient = weight.tensor.grad();
             if name.starts_with(prefix) && gradient.defined() { scalar(&gradient.abs().max()) } else { 0.0 }
         };
@@ -74,7 +82,7 @@ fn sums_are_finite_and_counts_are_not_empty() {
     for (kind, bench) in benches() {
         let batch = testing::batch(0);
         let computed = bench.compute(&batch, Mode::Train);
-        for (term, sum) in bench.loss.terms(&batch).iter().zip(&computed.sums) {
+        for (term, sum) in bench.terms(&batch).iter().zip(&computed.sums) {
             assert!(scalar(sum).is_finite() && term.count > 0.0, "{kind}: {term:?} has the sum {}", scalar(sum));
         }
         for metric in &computed.metrics {
@@ -89,7 +97,7 @@ fn nothing_to_learn_from_teaches_nothing() {
     let _alone = testing::generator();
     for (kind, bench) in benches() {
         let batch = testing::empty_batch(0);
-        let terms = bench.loss.terms(&batch);
+        let terms = bench.terms(&batch);
         let sums = bench.compute(&batch, Mode::Train).sums;
         for (term, sum) in terms.iter().zip(&sums).filter(|(term, _)| term.count == 0.0) {
             assert!(scalar(sum).abs() < f64::MIN_POSITIVE, "{kind}: {term:?} has the sum {}", scalar(sum));
@@ -144,7 +152,7 @@ fn every_objective_can_read_what_a_generator_made() {
         let bench = Bench::new(objective, Precision::F32);
         let batch = testing::batch(0);
         let computed = bench.compute(&batch, Mode::Train);
-        for (term, sum) in bench.loss.terms(&batch).iter().zip(&computed.sums) {
+        for (term, sum) in bench.terms(&batch).iter().zip(&computed.sums) {
             assert!(scalar(sum).is_finite() && term.count > 0.0, "{kind}: {term:?} has the sum {}", scalar(sum));
         }
     }

@@ -32,21 +32,21 @@
 //!
 //! Axes: `b` rows, `t` positions, `d` hidden, `n` predicted positions, `v` ids.
 
-use schemas::Batch;
 use schemas::columns::LABELS;
 use serde::{Deserialize, Serialize};
 use tch::{Kind, Reduction, Tensor};
 
-use super::heads::Decoder;
 use super::replaced_token::{self, Detection, HeadForm, LabelOne};
-use super::weights::DecoderWeights;
-use super::{Computed, Loss, Metric, Objective, Pass, Reads, SCORED, Scores, Term};
-use crate::forward::Forward;
-use crate::networks::{MAIN, Networks};
-use crate::parameters::Path;
-use crate::precision::Precision;
-use crate::start::{Expectation, StartFacts};
-use crate::upload::{predicted_count, valid_count, valid_positions};
+use super::{Computed, Loss, Metric, Objective, Reads, SCORED, Scores, Term};
+use crate::device::precision::Precision;
+use crate::model::forward::{Forward, Pass};
+use crate::model::heads::Decoder;
+use crate::model::host_batch::HostBatch;
+use crate::model::networks::MAIN;
+use crate::model::networks::built::Networks;
+use crate::model::parameters::Path;
+use crate::model::weights::DecoderWeights;
+use crate::objectives::expectation::{Expectation, StartFacts};
 
 /// How the gate and the softmax make one loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -246,7 +246,6 @@ impl Objective for CorrectiveLm {
     fn build(&self, _name: &str, head: &mut Path<'_>, networks: &Networks) -> Box<dyn Loss> {
         Box::new(Correcting {
             config: self.clone(),
-            host_view: networks.host_view(&self.view).to_owned(),
             copy: replaced_token::Weights::build(HeadForm::Linear, &mut head.sub("copy"), networks),
             decoder: DecoderWeights::tied(networks.word_table(MAIN), networks.vocab_size(), &mut head.sub("lm")),
         })
@@ -255,8 +254,6 @@ impl Objective for CorrectiveLm {
 
 struct Correcting {
     config: CorrectiveLm,
-    // Where its tokens are counted.
-    host_view: String,
     copy: replaced_token::Weights,
     decoder: DecoderWeights,
 }
@@ -266,21 +263,18 @@ impl Correcting {
         Head { copy: self.copy.lend(precision), decoder: self.decoder.lend(precision) }
     }
 
-    fn valid(&self, batch: &Batch) -> f64 {
-        valid_count(batch, &self.host_view).expect("the plan checked columns") as f64
-    }
-
-    fn predicted(&self, batch: &Batch) -> f64 {
+    /// How many positions the language model predicts.
+    fn predicted(&self, batch: &HostBatch<'_>) -> usize {
         match self.config.lm_scope {
-            Scope::Masked => predicted_count(batch, &self.host_view).expect("the plan checked columns") as f64,
-            Scope::All => self.valid(batch),
+            Scope::Masked => batch.predicted(&self.config.view),
+            Scope::All => batch.valid(&self.config.view),
         }
     }
 }
 
 impl Loss for Correcting {
-    fn terms(&self, batch: &Batch) -> Vec<Term> {
-        let (mut copy, mut lm) = (self.valid(batch), self.predicted(batch));
+    fn terms(&self, batch: &HostBatch<'_>) -> Vec<Term> {
+        let (mut copy, mut lm) = (batch.valid(&self.config.view) as f64, self.predicted(batch) as f64);
         if self.config.norm == Norm::Sum {
             let rows = |count: f64| if count > 0.0 { batch.rows() as f64 } else { 0.0 };
             (copy, lm) = (rows(copy), rows(lm));
@@ -296,7 +290,7 @@ impl Loss for Correcting {
         let (view, hidden_btd) = (forward.view(&config.view), &forward.encoded(MAIN, &config.view).hidden_btd);
         let positions_n = match config.lm_scope {
             Scope::Masked => forward.predicted(&config.view).positions_n.shallow_clone(),
-            Scope::All => valid_positions(forward.batch(), &self.host_view, forward.networks().device()),
+            Scope::All => forward.valid_positions(&config.view),
         };
         let at = |ids_bt: &Tensor| ids_bt.reshape([-1]).index_select(0, &positions_n);
         let originals_bt = view.originals_bt();
@@ -305,7 +299,7 @@ impl Loss for Correcting {
         let (head, replaced_bt) = (self.head(forward.networks().precision()), view.ids_bt.ne_tensor(&originals_bt));
         let (form, stop_grad) = (config.lm_form, config.stop_grad);
         let found = loss(hidden_btd, &head, &replaced_bt, view.valid_bt.as_ref(), predicted, form, stop_grad);
-        let mut metrics = found.copy.metrics(self.valid(forward.batch()));
+        let mut metrics = found.copy.metrics(forward.batch().valid(&config.view) as f64);
         metrics.push(Metric::ratio("lm_accuracy_replaced", found.replaced_hits, found.replaced));
         metrics.push(Metric::ratio("lm_accuracy_original", found.original_hits, found.original));
         Computed { sums: vec![found.copy.sum, found.lm_sum], metrics }
@@ -321,9 +315,9 @@ mod tests {
     use tch::{Kind, Tensor};
 
     use super::{Correction, Form, Head, Predicted, loss};
-    use crate::objectives::heads::Decoder;
+    use crate::device::precision::Precision;
+    use crate::model::heads::Decoder;
     use crate::objectives::replaced_token;
-    use crate::precision::Precision;
 
     /// Four ids, four positions, of which 1 and 3 are masked; 1 was filled with its own token.
     struct Example {

@@ -21,21 +21,21 @@
 //!
 //! Axes: `b` rows, `t` positions, `d` hidden, `n` predicted positions, `v` ids.
 
-use schemas::Batch;
 use schemas::columns::LABELS;
 use serde::{Deserialize, Serialize};
-use tch::{Device, Kind, Reduction, Tensor};
+use tch::{Kind, Reduction, Tensor};
 
-use super::heads::{Decoder, Transform};
-use super::weights::HeadWeights;
-use super::{Computed, Loss, Metric, Objective, Pass, Reads, SCORED, Scores, Term};
-use crate::forward::Forward;
-use crate::networks::generator::Sampling;
-use crate::networks::{AnyNetwork, MAIN, Networks};
-use crate::parameters::Path;
-use crate::precision::MASTER;
-use crate::start::{Expectation, StartFacts};
-use crate::upload::{predicted_count, predicted_per_row};
+use super::{Computed, Loss, Metric, Objective, Reads, SCORED, Scores, Term};
+use crate::device::precision::MASTER;
+use crate::model::forward::{Forward, Pass};
+use crate::model::heads::TokenHead;
+use crate::model::host_batch::HostBatch;
+use crate::model::networks::MAIN;
+use crate::model::networks::built::Networks;
+use crate::model::parameters::Path;
+use crate::model::weights::HeadWeights;
+use crate::objectives::Network;
+use crate::objectives::expectation::{Expectation, StartFacts};
 
 /// What usually makes a first value other than `ln V`.
 pub(super) const GUESSING: &str = "all ids score alike at first, which costs ln V; usually the word table is not tied to \
@@ -73,38 +73,21 @@ pub enum Weigh {
 
 impl Weigh {
     /// What the sum over the predicted tokens of a view is divided by.
-    pub(super) fn count(self, batch: &Batch, view: &str) -> f64 {
+    pub(super) fn count(self, batch: &HostBatch<'_>, view: &str) -> f64 {
         let count = match self {
-            Self::Tokens => predicted_count(batch, view),
-            Self::Rows => predicted_per_row(batch, view).map(|rows| rows.len()),
+            Self::Tokens => batch.predicted(view),
+            Self::Rows => batch.predicted_per_row(view).count(),
         };
-        count.expect("the plan checked columns") as f64
+        count as f64
     }
 
     /// What the loss of each predicted token is multiplied by, `[n]`, float32; `None` for 1.
-    pub(super) fn weights(self, batch: &Batch, view: &str, device: Device) -> Option<Tensor> {
+    pub(super) fn weights(self, batch: &HostBatch<'_>, view: &str) -> Option<Tensor> {
         (self == Self::Rows).then(|| {
-            let counts = predicted_per_row(batch, view).expect("the plan checked columns");
             let each = |count: usize| std::iter::repeat_n(1.0 / count as f64, count);
-            let weights: Vec<f64> = counts.into_iter().flat_map(each).collect();
-            Tensor::from_slice(&weights).to_kind(MASTER).to_device(device)
+            let weights: Vec<f64> = batch.predicted_per_row(view).flat_map(each).collect();
+            Tensor::from_slice(&weights).to_kind(MASTER).to_device(batch.networks().device())
         })
-    }
-}
-
-/// The prediction head: a transform, then the tied word table.
-#[derive(Clone, Copy, Debug)]
-pub struct Head<'a> {
-    /// `LN(gelu(h Wᵀ + b))`.
-    pub transform: Transform<'a>,
-    /// `· Eᵀ + c`.
-    pub decoder: Decoder<'a>,
-}
-
-impl Head<'_> {
-    /// Scores `[n, rows of E]` of all ids for hidden states `[n, d]`; padding rows of `E` score −∞.
-    pub fn logits(&self, hidden_nd: &Tensor) -> Tensor {
-        self.decoder.logits(&self.transform.apply(hidden_nd))
     }
 }
 
@@ -124,7 +107,7 @@ pub struct Prediction {
 #[must_use]
 pub fn loss(
     hidden_btd: &Tensor,
-    head: &Head<'_>,
+    head: &TokenHead<'_>,
     positions_n: &Tensor,
     targets_n: &Tensor,
     weights_n: Option<&Tensor>,
@@ -161,12 +144,8 @@ impl Objective for MaskedLm {
         untied.then_some(message).into_iter().collect()
     }
 
-    fn refuses(&self, name: &str, network: Option<&AnyNetwork>) -> Option<String> {
-        let predicts = match network {
-            None => true,
-            Some(AnyNetwork::Generator(generator)) => generator.sampling != Sampling::Uniform,
-            Some(AnyNetwork::Teacher(_)) => false,
-        };
+    fn refuses(&self, name: &str, network: Option<&dyn Network>) -> Option<String> {
+        let predicts = network.is_none_or(|network| network.predicts_tokens());
         (!predicts).then(|| format!("network `{name}` has no head that predicts tokens; a `generator` that learns has"))
     }
 
@@ -183,36 +162,33 @@ impl Objective for MaskedLm {
             let words = self.tied.then(|| networks.word_table(MAIN));
             HeadWeights::build(networks.config(), networks.vocab_ids(), words, head)
         });
-        Box::new(Predicting { config: self.clone(), host_view: networks.host_view(&self.view).to_owned(), own })
+        Box::new(Predicting { config: self.clone(), own })
     }
 }
 
 struct Predicting {
     config: MaskedLm,
-    // Where its positions are counted.
-    host_view: String,
     // None for a generator, which keeps its head itself.
     own: Option<HeadWeights>,
 }
 
 impl Predicting {
-    fn head<'a>(&'a self, networks: &'a Networks) -> Head<'a> {
+    fn head<'a>(&'a self, networks: &'a Networks) -> TokenHead<'a> {
         let weights = self.own.as_ref().unwrap_or_else(|| networks.head(&self.config.network));
         weights.lend(networks.precision())
     }
 }
 
 impl Loss for Predicting {
-    fn terms(&self, batch: &Batch) -> Vec<Term> {
-        vec![Term { name: "", weight: 1.0, count: self.config.weigh.count(batch, &self.host_view) }]
+    fn terms(&self, batch: &HostBatch<'_>) -> Vec<Term> {
+        vec![Term { name: "", weight: 1.0, count: self.config.weigh.count(batch, &self.config.view) }]
     }
 
     fn compute(&self, forward: &Forward<'_>) -> Computed {
         let predicted = forward.predicted(&self.config.view);
         let hidden_btd = &forward.encoded(&self.config.network, &self.config.view).hidden_btd;
         let head = self.head(forward.networks());
-        let device = forward.networks().device();
-        let weights_n = self.config.weigh.weights(forward.batch(), &self.host_view, device);
+        let weights_n = self.config.weigh.weights(forward.batch(), &self.config.view);
         let Prediction { sum, hits } = match forward.scores(&self.config.network, &self.config.view) {
             Some(logits_nv) => of_logits(logits_nv, &predicted.targets_n, weights_n.as_ref()),
             None => loss(hidden_btd, &head, &predicted.positions_n, &predicted.targets_n, weights_n.as_ref()),

@@ -2,23 +2,29 @@
 //!
 //! An objective is a list of **terms**; a term is a sum over its own positions, and how many they are is known on the
 //! host before any kernel runs. The loss of a step is `Σ_objective w · Σ_term λ · S / N`, where `N` adds the term's
-//! counts over all micro-batches of the step, and a term with `N = 0` is 0 ([`combine`](crate::combine)).
+//! counts over all micro-batches of the step, and a term with `N = 0` is 0 ([`combine`](crate::objectives::combine)).
 //!
 //! An objective file has two layers: a pure function on tensors, which `cloze parity` calls, and a thin [`Loss`] that
 //! feeds it from a [`Forward`], which training calls.
 
-use schemas::{Batch, ColumnSpec};
+use schemas::ColumnSpec;
 use tch::Tensor;
 
-use crate::forward::Forward;
-use crate::networks::{AnyNetwork, Networks};
-use crate::parameters::Path;
-use crate::start::{Expectation, StartFacts};
+use crate::model::forward::{Forward, Pass};
+use crate::model::host_batch::HostBatch;
+use crate::model::networks::Network;
+use crate::model::networks::built::Networks;
+use crate::model::parameters::Path;
+use crate::objectives::expectation::{Expectation, StartFacts};
 
+pub mod combine;
 #[cfg(test)]
 mod contract;
-pub mod heads;
-pub mod weights;
+pub mod expectation;
+pub mod figure;
+pub mod similarity;
+
+pub use self::combine::Normalize;
 
 schemas::registry! {
     /// Every objective that a model can be trained on.
@@ -34,27 +40,10 @@ schemas::registry! {
     }
 }
 
-/// One pass of one network over one view.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Pass {
-    /// Which network encodes.
-    pub network: String,
-    /// Which view it reads.
-    pub view: String,
-}
-
-impl Pass {
-    /// `view` read by `network`.
-    #[must_use]
-    pub fn new(network: &str, view: &str) -> Self {
-        Self { network: network.to_owned(), view: view.to_owned() }
-    }
-}
-
 /// What an objective needs of a run; the plan checks it against the views.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reads {
-    /// Passes whose [`Encoded`](crate::encoder::Encoded) it asks for.
+    /// Passes whose [`Encoded`](crate::model::encoder::Encoded) it asks for.
     pub passes: Vec<Pass>,
     /// Columns, with the view that must make them.
     pub columns: Vec<(String, ColumnSpec)>,
@@ -71,7 +60,7 @@ pub trait Objective: Send + Sync {
     }
 
     /// Why it cannot read a network of the plan; `None` if it can. `None` for `network` is the main one.
-    fn refuses(&self, _name: &str, network: Option<&AnyNetwork>) -> Option<String> {
+    fn refuses(&self, _name: &str, network: Option<&dyn Network>) -> Option<String> {
         network.map(|_| "it reads the main network only".to_owned())
     }
 
@@ -138,7 +127,7 @@ pub struct Scores {
 /// An objective with its weights.
 pub trait Loss: Send {
     /// Names, inner weights and counts of this batch's terms. Host only; always the same names in the same order.
-    fn terms(&self, batch: &Batch) -> Vec<Term>;
+    fn terms(&self, batch: &HostBatch<'_>) -> Vec<Term>;
 
     /// The terms' sums and the metrics.
     fn compute(&self, forward: &Forward<'_>) -> Computed;

@@ -18,19 +18,20 @@
 //!
 //! Axes: `b` rows, `t` positions, `d` hidden, `2` classes.
 
-use schemas::Batch;
 use schemas::columns::IS_RANDOM;
 use serde::{Deserialize, Serialize};
 use tch::{Kind, Reduction, Tensor};
 
-use super::heads::Dense;
-use super::weights::DenseWeights;
-use super::{Computed, Loss, Metric, Objective, Pass, Reads, Term};
-use crate::forward::Forward;
-use crate::networks::{MAIN, Networks};
-use crate::parameters::Path;
-use crate::precision::Precision;
-use crate::start::{Expectation, StartFacts};
+use super::{Computed, Loss, Metric, Objective, Reads, Term};
+use crate::device::precision::Precision;
+use crate::model::forward::{Forward, Pass};
+use crate::model::heads::Dense;
+use crate::model::host_batch::HostBatch;
+use crate::model::networks::MAIN;
+use crate::model::networks::built::Networks;
+use crate::model::parameters::Path;
+use crate::model::weights::DenseWeights;
+use crate::objectives::expectation::{Expectation, StartFacts};
 
 /// The pooler's and the classifier's weights, borrowed.
 #[derive(Clone, Copy, Debug)]
@@ -97,7 +98,6 @@ impl Objective for NextSentence {
         let width = networks.hidden();
         Box::new(Judging {
             view: self.view.clone(),
-            host_view: networks.host_view(&self.view).to_owned(),
             pooler: DenseWeights::build(&mut head.sub("pooler"), width, width),
             classifier: DenseWeights::build(&mut head.sub("classifier"), width, 2),
         })
@@ -106,14 +106,12 @@ impl Objective for NextSentence {
 
 struct Judging {
     view: String,
-    // The view of the batch that has the labels.
-    host_view: String,
     pooler: DenseWeights,
     classifier: DenseWeights,
 }
 
 impl Loss for Judging {
-    fn terms(&self, batch: &Batch) -> Vec<Term> {
+    fn terms(&self, batch: &HostBatch<'_>) -> Vec<Term> {
         vec![Term { name: "", weight: 1.0, count: batch.rows() as f64 }]
     }
 
@@ -122,7 +120,7 @@ impl Loss for Judging {
         let head = Head { pooler, classifier, precision: forward.networks().precision() };
         let logits_b2 = head.logits(&forward.encoded(MAIN, &self.view).hidden_btd);
         // The column repeats the row's label in every cell.
-        let is_random_b = forward.column(&self.host_view, IS_RANDOM).select(1, 0);
+        let is_random_b = forward.column(&self.view, IS_RANDOM).select(1, 0);
         let found = loss(&logits_b2, &is_random_b);
         let rows = forward.batch().rows() as f64;
         let random = is_random_b.sum(Kind::Int64);
@@ -136,8 +134,8 @@ mod tests {
     use tch::{Kind, Tensor};
 
     use super::{Head, loss};
-    use crate::objectives::heads::Dense;
-    use crate::precision::Precision;
+    use crate::device::precision::Precision;
+    use crate::model::heads::Dense;
 
     fn number(tensor: &Tensor) -> f64 {
         f64::try_from(tensor.to_kind(Kind::Double)).expect("one number")

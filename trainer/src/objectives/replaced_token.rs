@@ -26,21 +26,21 @@
 //!
 //! Axes: `b` rows, `t` positions, `d` hidden.
 
-use schemas::Batch;
 use schemas::columns::LABELS;
 use serde::{Deserialize, Serialize};
 use tch::{Kind, Reduction, Tensor};
 
-use super::heads::Dense;
-use super::weights::DenseWeights;
-use super::{Computed, Loss, Metric, Objective, Pass, Reads, Term};
-use crate::forward::Forward;
-use crate::networks::{MAIN, Networks};
-use crate::parameters::Path;
-use crate::plan::Gelu;
-use crate::precision::Precision;
-use crate::start::{Expectation, StartFacts};
-use crate::upload::valid_count;
+use super::{Computed, Loss, Metric, Objective, Reads, Term};
+use crate::device::precision::Precision;
+use crate::model::forward::{Forward, Pass};
+use crate::model::heads::Dense;
+use crate::model::host_batch::HostBatch;
+use crate::model::networks::MAIN;
+use crate::model::networks::built::Networks;
+use crate::model::parameters::Path;
+use crate::model::shape::Gelu;
+use crate::model::weights::DenseWeights;
+use crate::objectives::expectation::{Expectation, StartFacts};
 
 /// What label 1, and so a positive `z`, means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -212,25 +212,18 @@ impl Objective for ReplacedToken {
     }
 
     fn build(&self, _name: &str, head: &mut Path<'_>, networks: &Networks) -> Box<dyn Loss> {
-        Box::new(Detecting {
-            config: self.clone(),
-            host_view: networks.host_view(&self.view).to_owned(),
-            weights: Weights::build(self.head, head, networks),
-        })
+        Box::new(Detecting { config: self.clone(), weights: Weights::build(self.head, head, networks) })
     }
 }
 
 struct Detecting {
     config: ReplacedToken,
-    // Where valid tokens are counted.
-    host_view: String,
     weights: Weights,
 }
 
 impl Loss for Detecting {
-    fn terms(&self, batch: &Batch) -> Vec<Term> {
-        let count = valid_count(batch, &self.host_view).expect("the plan checked columns");
-        vec![Term { name: "", weight: 1.0, count: count as f64 }]
+    fn terms(&self, batch: &HostBatch<'_>) -> Vec<Term> {
+        vec![Term { name: "", weight: 1.0, count: batch.valid(&self.config.view) as f64 }]
     }
 
     fn compute(&self, forward: &Forward<'_>) -> Computed {
@@ -238,7 +231,7 @@ impl Loss for Detecting {
         let (uploaded, hidden_btd) = (forward.view(view), &forward.encoded(MAIN, view).hidden_btd);
         let head = self.weights.lend(forward.networks().precision());
         let detection = loss(hidden_btd, &head, &uploaded.replaced_bt(), uploaded.valid_bt.as_ref(), *label_one);
-        let count = valid_count(forward.batch(), &self.host_view).expect("the plan checked columns") as f64;
+        let count = forward.batch().valid(view) as f64;
         Computed { metrics: detection.metrics(count), sums: vec![detection.sum] }
     }
 }

@@ -20,7 +20,7 @@
 //!
 //! # Columns
 //! None but what the encoder reads; the vector is that of the first position, through a
-//! [`Transform`](super::heads::Transform) or as it is.
+//! [`Transform`](crate::model::heads::Transform) or as it is.
 //!
 //! # Reference
 //! Meng et al. 2021, "COCO-LM", section 3.2, equation 5; Chen et al. 2020, `SimCLR`, for the form. Alignment and
@@ -28,17 +28,18 @@
 //!
 //! Axes: `n` rows, `m` = 2n vectors, `d` hidden.
 
-use schemas::Batch;
 use serde::{Deserialize, Serialize};
 use tch::{Kind, Tensor};
 
-use super::weights::TransformWeights;
-use super::{Computed, Loss, Metric, Objective, Pass, Reads, Term, temperature_problem};
-use crate::analysis;
-use crate::forward::Forward;
-use crate::networks::{MAIN, Networks};
-use crate::parameters::Path;
-use crate::start::{Expectation, StartFacts};
+use super::{Computed, Loss, Metric, Objective, Reads, Term, temperature_problem};
+use crate::model::forward::{Forward, Pass};
+use crate::model::host_batch::HostBatch;
+use crate::model::networks::MAIN;
+use crate::model::networks::built::Networks;
+use crate::model::parameters::Path;
+use crate::model::weights::TransformWeights;
+use crate::objectives::expectation::{Expectation, StartFacts};
+use crate::objectives::similarity;
 
 /// Which vectors an anchor is compared with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,7 +71,7 @@ pub struct Agreement {
 #[must_use]
 pub fn loss(one_nd: &Tensor, two_nd: &Tensor, temperature: f64, negatives: Negatives) -> Agreement {
     let rows = one_nd.size()[0];
-    let unit_md = analysis::unit(&Tensor::cat(&[one_nd, two_nd], 0));
+    let unit_md = similarity::unit(&Tensor::cat(&[one_nd, two_nd], 0));
     let (kind, device) = (unit_md.kind(), unit_md.device());
     let cosine_mm = unit_md.matmul(&unit_md.tr());
     let partner_m = Tensor::arange(2 * rows, (Kind::Int64, device)).roll([rows], [0]);
@@ -88,7 +89,7 @@ pub fn loss(one_nd: &Tensor, two_nd: &Tensor, temperature: f64, negatives: Negat
     let negatives_of_each = if negatives == Negatives::Both { 2 * rows - 2 } else { rows - 1 };
     let pairs = (2 * rows * negatives_of_each).max(1) as f64;
     let positive = positive_m.detach();
-    let spread = analysis::alignment_uniformity(&one_nd.detach(), &two_nd.detach(), 2.0, 2.0);
+    let spread = similarity::alignment_uniformity(&one_nd.detach(), &two_nd.detach(), 2.0, 2.0);
     Agreement {
         sum,
         negative: (constant_mm.sum(kind) - positive.sum(kind)) / pairs,
@@ -190,7 +191,7 @@ impl Agreeing {
 }
 
 impl Loss for Agreeing {
-    fn terms(&self, batch: &Batch) -> Vec<Term> {
+    fn terms(&self, batch: &HostBatch<'_>) -> Vec<Term> {
         vec![Term { name: "", weight: 1.0, count: 2.0 * batch.rows() as f64 }]
     }
 

@@ -27,17 +27,18 @@
 //!
 //! Axes: `b` rows, `t` positions, `m` = b · t, `n` selected positions, `d` hidden.
 
-use schemas::Batch;
 use schemas::columns::LABELS;
 use serde::{Deserialize, Serialize};
 use tch::{Kind, Tensor};
 
 use super::masked_lm::Weigh;
-use super::{Computed, Loss, Metric, Objective, Pass, Reads, Term, temperature_problem};
-use crate::analysis;
-use crate::forward::Forward;
-use crate::networks::{AnyNetwork, MAIN, Networks};
-use crate::parameters::Path;
+use super::{Computed, Loss, Metric, Objective, Reads, Term, temperature_problem};
+use crate::model::forward::{Forward, Pass};
+use crate::model::host_batch::HostBatch;
+use crate::model::networks::MAIN;
+use crate::model::networks::built::Networks;
+use crate::model::parameters::Path;
+use crate::objectives::{Network, similarity};
 
 /// Whether teacher vectors at padding are among the keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -104,8 +105,8 @@ pub fn loss(
 ) -> Alignment {
     let Selected { positions_n, weights_n } = selected;
     let (kind, width) = (student_btd.kind(), student_btd.size()[1]);
-    let key_bdt = analysis::unit(&teacher_btd.detach()).transpose(1, 2);
-    let score_btt = analysis::unit(student_btd).bmm(&key_bdt) / temperature;
+    let key_bdt = similarity::unit(&teacher_btd.detach()).transpose(1, 2);
+    let score_btt = similarity::unit(student_btd).bmm(&key_bdt) / temperature;
     let score_btt = match keys_bt {
         None => score_btt,
         Some(keys_bt) => score_btt.masked_fill(&keys_bt.logical_not().unsqueeze(1), f64::NEG_INFINITY),
@@ -164,28 +165,26 @@ impl Objective for TeacherContrastive {
         Some([self.view.clone(), self.clean.clone()])
     }
 
-    fn refuses(&self, name: &str, network: Option<&AnyNetwork>) -> Option<String> {
+    fn refuses(&self, name: &str, network: Option<&dyn Network>) -> Option<String> {
         let is_right = match network {
             None => name == MAIN && self.teacher != MAIN,
-            Some(network) => matches!(network, AnyNetwork::Teacher(_)),
+            Some(network) => network.copies_main(),
         };
         (!is_right).then(|| format!("network `{name}` is no teacher; name one of kind `teacher`"))
     }
 
-    fn build(&self, _name: &str, _head: &mut Path<'_>, networks: &Networks) -> Box<dyn Loss> {
-        Box::new(Aligning { config: self.clone(), host_view: networks.host_view(&self.view).to_owned() })
+    fn build(&self, _name: &str, _head: &mut Path<'_>, _networks: &Networks) -> Box<dyn Loss> {
+        Box::new(Aligning { config: self.clone() })
     }
 }
 
 struct Aligning {
     config: TeacherContrastive,
-    // Where predicted positions are counted.
-    host_view: String,
 }
 
 impl Loss for Aligning {
-    fn terms(&self, batch: &Batch) -> Vec<Term> {
-        vec![Term { name: "", weight: 1.0, count: self.config.reduction.weigh().count(batch, &self.host_view) }]
+    fn terms(&self, batch: &HostBatch<'_>) -> Vec<Term> {
+        vec![Term { name: "", weight: 1.0, count: self.config.reduction.weigh().count(batch, &self.config.view) }]
     }
 
     fn compute(&self, forward: &Forward<'_>) -> Computed {
@@ -193,8 +192,7 @@ impl Loss for Aligning {
         let student_btd = &forward.encoded(MAIN, &config.view).hidden_btd;
         let teacher_btd = &forward.encoded(&config.teacher, &config.clean).hidden_btd;
         let predicted = forward.predicted(&config.view);
-        let device = forward.networks().device();
-        let weights_n = config.reduction.weigh().weights(forward.batch(), &self.host_view, device);
+        let weights_n = config.reduction.weigh().weights(forward.batch(), &self.config.view);
         let selected = Selected { positions_n: &predicted.positions_n, weights_n: weights_n.as_ref() };
         let valid_bt = forward.view(&config.view).valid_bt.as_ref();
         let keys_bt = valid_bt.filter(|_| config.pad_keys == PadKeys::Exclude);

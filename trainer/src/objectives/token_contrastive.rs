@@ -36,123 +36,26 @@
 //! Axes: `b` rows, `t` positions, `m` = b · t, `n` anchors, `k` negatives of each, `d` hidden.
 
 mod bags;
+mod config;
 mod pairs;
 
+use std::rc::Rc;
+
+use schemas::SpecialIds;
 use schemas::columns::{DOCUMENT, LABELS, POSITIVES};
-use schemas::{Batch, SpecialIds};
-use serde::{Deserialize, Serialize};
 use tch::{Kind, Tensor};
 
+pub use self::config::{Anchors, NegativeColumns, Static, TokenContrastive};
 use self::pairs::Anchored;
-use super::{Computed, Loss, Metric, Objective, Pass, Reads, Term, temperature_problem};
-use crate::analysis::unit;
-use crate::forward::Forward;
-use crate::networks::{MAIN, Networks};
-use crate::parameters::Path;
-use crate::start::{Expectation, StartFacts};
-
-/// See the [module](self).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[expect(clippy::struct_excessive_bools, reason = "independent switches, each with a name in the config")]
-#[serde(default, deny_unknown_fields)]
-pub struct TokenContrastive {
-    /// The view that is encoded.
-    pub view: String,
-    /// The window view that names each anchor's positive.
-    pub positives: String,
-    /// What is subtracted from the last layer.
-    pub e: Static,
-    /// Whether candidates are constants (the released code; better on masked language modelling than live ones).
-    pub detach: bool,
-    /// Which positions are anchors.
-    pub anchors: Anchors,
-    /// Whether frame and separator tokens are anchors too.
-    pub specials: bool,
-    /// Whether a negative may not come from the anchor's document.
-    pub avoid_same_doc: bool,
-    /// Where in the other rows negatives lie.
-    pub neg_cols: NegativeColumns,
-    /// For `neg_cols = "matched"`: the window's `offset_max`.
-    pub offset_max: u16,
-    /// Negatives of each anchor, `K`.
-    pub negatives: u16,
-    /// Whether all anchors of a micro-batch share one draw of negatives: cheaper noise that is not averaged out. Each
-    /// anchor still skips its own row.
-    pub shared_negatives: bool,
-    /// `τ`.
-    pub temperature: f64,
-    /// Whether each row is averaged by itself before the rows are.
-    pub per_sequence: bool,
-}
-
-impl Default for TokenContrastive {
-    fn default() -> Self {
-        Self {
-            view: "masked".to_owned(),
-            positives: "neighbors".to_owned(),
-            e: Static::EmbedBlock,
-            detach: true,
-            anchors: Anchors::All,
-            specials: true,
-            avoid_same_doc: false,
-            neg_cols: NegativeColumns::Uniform,
-            offset_max: 2,
-            negatives: 50,
-            shared_negatives: false,
-            temperature: 0.07,
-            per_sequence: false,
-        }
-    }
-}
-
-/// The context-free vector that is subtracted from a hidden state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Static {
-    /// Output of the embedding block in the same pass, same dropout: the released code.
-    EmbedBlock,
-    /// The word's row of the table alone, of the id that is fed. Its scale at the start is far below that of `h`.
-    Word,
-    /// The same for the original id: the reading of the paper's equation 1.
-    WordOriginal,
-}
-
-/// Which positions are anchors, among those that have a positive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Anchors {
-    /// All.
-    All,
-    /// Those that masked language modelling predicts ("concentrated" in the paper).
-    Masked,
-    /// The others.
-    Unmasked,
-}
-
-/// Where in the other rows negatives lie.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum NegativeColumns {
-    /// Anywhere.
-    Uniform,
-    /// As far from the anchor's column as positives do: the control for what position alone explains.
-    Matched,
-}
-
-/// Anchors and their candidates, as flat positions `row · t + column`, int64.
-#[derive(Clone, Copy, Debug)]
-pub struct Candidates<'a> {
-    /// The anchors, `[n]`.
-    pub anchors_n: &'a Tensor,
-    /// The positive of each, `[n]`.
-    pub positives_n: &'a Tensor,
-    /// The negatives of each, `[n, k]`.
-    pub negatives_nk: &'a Tensor,
-    /// True where a negative must not count, `[n, k]`; `None` where all count.
-    pub excluded_nk: Option<&'a Tensor>,
-    /// What each anchor's loss is multiplied by, `[n]`; `None` for 1.
-    pub weights_n: Option<&'a Tensor>,
-}
+pub use self::pairs::Candidates;
+use super::{Computed, Loss, Metric, Objective, Reads, Term, temperature_problem};
+use crate::model::forward::{Forward, Pass};
+use crate::model::host_batch::HostBatch;
+use crate::model::networks::MAIN;
+use crate::model::networks::built::Networks;
+use crate::model::parameters::Path;
+use crate::objectives::expectation::{Expectation, StartFacts};
+use crate::objectives::similarity::unit;
 
 /// What [`loss`] gives: scalars on the device.
 #[derive(Debug)]
@@ -296,22 +199,19 @@ impl Objective for TokenContrastive {
     }
 
     fn build(&self, name: &str, _head: &mut Path<'_>, networks: &Networks) -> Box<dyn Loss> {
-        let stored = Self { view: networks.host_view(&self.view).to_owned(), ..self.clone() };
-        Box::new(Contrasting { name: name.to_owned(), config: self.clone(), stored, special: networks.special() })
+        Box::new(Contrasting { name: name.to_owned(), config: self.clone(), special: networks.special() })
     }
 }
 
 struct Contrasting {
     name: String,
     config: TokenContrastive,
-    // The same on the view of the batch that has the columns.
-    stored: TokenContrastive,
     special: SpecialIds,
 }
 
 impl Contrasting {
-    fn anchored(&self, batch: &Batch) -> Anchored {
-        Anchored::of(batch, &self.stored, self.special).expect("the plan checked columns")
+    fn anchored(&self, batch: &HostBatch<'_>) -> Rc<Anchored> {
+        batch.keep(&self.name, || Anchored::of(batch, &self.config, self.special))
     }
 
     fn static_btd(&self, forward: &Forward<'_>) -> Tensor {
@@ -327,14 +227,14 @@ impl Contrasting {
 }
 
 impl Loss for Contrasting {
-    fn terms(&self, batch: &Batch) -> Vec<Term> {
+    fn terms(&self, batch: &HostBatch<'_>) -> Vec<Term> {
         vec![Term { name: "", weight: 1.0, count: self.anchored(batch).count() }]
     }
 
     fn compute(&self, forward: &Forward<'_>) -> Computed {
         let config = &self.config;
         let anchored = self.anchored(forward.batch());
-        let drawn = anchored.draw(forward, &self.stored, &self.name);
+        let drawn = anchored.draw(forward, config, &self.name);
         let hidden_btd = &forward.encoded(MAIN, &config.view).hidden_btd;
         let contrast =
             loss(hidden_btd, &self.static_btd(forward), drawn.candidates(), config.temperature, config.detach);

@@ -19,19 +19,20 @@
 //!
 //! Axes: `b` rows, `t` positions, `d` hidden, `n` positions of one part.
 
-use schemas::Batch;
 use schemas::columns::LABELS;
 use serde::{Deserialize, Serialize};
 use tch::Tensor;
 
-use super::masked_lm::{self, Head, Prediction};
-use super::weights::HeadWeights;
-use super::{Computed, Loss, Metric, Objective, Pass, Reads, Scores, Term};
-use crate::forward::Forward;
-use crate::networks::{MAIN, Networks};
-use crate::parameters::Path;
-use crate::start::{Expectation, StartFacts};
-use crate::upload::{predicted_count, unmasked_positions, valid_count};
+use super::masked_lm::{self, Prediction};
+use super::{Computed, Loss, Metric, Objective, Reads, Scores, Term};
+use crate::model::forward::{Forward, Pass};
+use crate::model::heads::TokenHead;
+use crate::model::host_batch::HostBatch;
+use crate::model::networks::MAIN;
+use crate::model::networks::built::Networks;
+use crate::model::parameters::Path;
+use crate::model::weights::HeadWeights;
+use crate::objectives::expectation::{Expectation, StartFacts};
 
 /// How the two parts are averaged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,7 +65,7 @@ pub struct Predictions {
 
 /// Both sums for hidden states `[b, t, d]`. The vocabulary meets one part at a time.
 #[must_use]
-pub fn loss(hidden_btd: &Tensor, head: &Head<'_>, masked: Part<'_>, unmasked: Part<'_>) -> Predictions {
+pub fn loss(hidden_btd: &Tensor, head: &TokenHead<'_>, masked: Part<'_>, unmasked: Part<'_>) -> Predictions {
     let of = |part: Part<'_>| masked_lm::loss(hidden_btd, head, part.positions_n, part.targets_n, None);
     Predictions { masked: of(masked), unmasked: of(unmasked) }
 }
@@ -103,23 +104,19 @@ impl Objective for TokenPrediction {
     fn build(&self, _name: &str, head: &mut Path<'_>, networks: &Networks) -> Box<dyn Loss> {
         let words = Some(networks.word_table(MAIN));
         let weights = HeadWeights::build(networks.config(), networks.vocab_ids(), words, head);
-        let host_view = networks.host_view(&self.view).to_owned();
-        Box::new(Predicting { config: self.clone(), host_view, weights })
+        Box::new(Predicting { config: self.clone(), weights })
     }
 }
 
 struct Predicting {
     config: TokenPrediction,
-    // Where its positions are counted.
-    host_view: String,
     weights: HeadWeights,
 }
 
 impl Loss for Predicting {
-    fn terms(&self, batch: &Batch) -> Vec<Term> {
-        let view = &self.host_view;
-        let masked = predicted_count(batch, view).expect("the plan checked columns") as f64;
-        let valid = valid_count(batch, view).expect("the plan checked columns") as f64;
+    fn terms(&self, batch: &HostBatch<'_>) -> Vec<Term> {
+        let view = &self.config.view;
+        let (masked, valid) = (batch.predicted(view) as f64, batch.valid(view) as f64);
         match self.config.pool {
             Pool::Joint => vec![Term { name: "", weight: 1.0, count: valid }],
             Pool::Separate => vec![
@@ -132,7 +129,7 @@ impl Loss for Predicting {
     fn compute(&self, forward: &Forward<'_>) -> Computed {
         let view = &self.config.view;
         let (uploaded, predicted) = (forward.view(view), forward.predicted(view));
-        let positions_n = unmasked_positions(forward.batch(), &self.host_view, forward.networks().device());
+        let positions_n = forward.unmasked_positions(view);
         let targets_n = uploaded.ids_bt.reshape([-1]).index_select(0, &positions_n);
         let head = self.weights.lend(forward.networks().precision());
         let masked = Part { positions_n: &predicted.positions_n, targets_n: &predicted.targets_n };

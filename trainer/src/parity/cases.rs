@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use tch::{Kind, Tensor};
 
+use super::files::{Outcome, Part};
 use super::inputs::Inputs;
-use super::{Outcome, Part};
 use crate::Error;
 
 /// The outcome of a case; `None` where the objective is unknown.

@@ -6,7 +6,7 @@ use std::ops::Range;
 use serde_json::Value;
 use tch::{Kind, Tensor};
 
-use super::{Array, Case};
+use super::files::{Array, Case};
 use crate::Error;
 
 /// The inputs of one case, with what is known of their axes so far.

@@ -43,6 +43,8 @@
 //! - `metric`: the value.
 
 mod cases;
+mod files;
+mod glue;
 mod inputs;
 
 use std::collections::BTreeMap;
@@ -51,9 +53,9 @@ use std::str::FromStr;
 use std::{fs, io};
 
 use schemas::atomic::Folder;
-use serde::{Deserialize, Serialize};
 use tch::Kind;
 
+use self::files::{Case, Request, Response};
 use self::inputs::Inputs;
 use crate::Error;
 
@@ -97,50 +99,6 @@ pub struct Summary {
     pub skipped: Vec<(String, String)>,
     /// `case: field` of what no objective of that name reads.
     pub ignored: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct Request {
-    cases: Vec<Case>,
-}
-
-/// One case. Inputs are parsed when they are asked for: those of unknown objectives may have any form.
-#[derive(Deserialize)]
-struct Case {
-    id: String,
-    objective: String,
-    #[serde(default)]
-    variant: BTreeMap<String, serde_json::Value>,
-    #[serde(default)]
-    inputs: BTreeMap<String, serde_json::Value>,
-}
-
-/// An array as the files hold it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Array {
-    shape: Vec<i64>,
-    data: Vec<f64>,
-}
-
-#[derive(Debug, Serialize)]
-struct Response {
-    results: BTreeMap<String, Outcome>,
-}
-
-/// A number beside the loss, or several.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
-enum Part {
-    Number(f64),
-    List(Vec<i64>),
-}
-
-/// What one case gives.
-#[derive(Debug, Serialize)]
-struct Outcome {
-    loss: f64,
-    parts: BTreeMap<String, Part>,
-    grads: BTreeMap<String, Array>,
 }
 
 /// Computes every case of `input` whose objective is known and writes `output`, complete or not at all.

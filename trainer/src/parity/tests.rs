@@ -5,7 +5,8 @@ use schemas::atomic::Folder;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Array, Case, Dtype, Outcome, Part, compute, run};
+use super::files::{Array, Case, Outcome, Part};
+use super::{Dtype, compute, run};
 use crate::Error;
 
 /// Examples small enough for a pocket calculator.

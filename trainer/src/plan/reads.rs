@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemas::ColumnSpec;
 use schemas::columns::{ATTENTION_MASK, DRAWS, INPUT_IDS, LABELS, TOKEN_TYPES};
 
-use crate::networks::AnyNetwork;
-use crate::objectives::{AnyObjective, Pass};
+use crate::model::forward::Pass;
+use crate::model::networks::{AnyNetwork, made};
+use crate::objectives::AnyObjective;
 
 /// The columns of the batch's own views that an objective needs, and those that it takes where there are any
 /// (attention masks, segments). For a view that a generator makes, these are columns of the view that it fills.
@@ -14,22 +15,22 @@ use crate::objectives::{AnyObjective, Pass};
 pub fn columns_read(networks: &BTreeMap<String, AnyNetwork>, objective: &AnyObjective) -> ColumnsRead {
     let mut read = ColumnsRead::default();
     let reads = objective.reads();
-    let made_by = |view: &str| networks.values().filter_map(AnyNetwork::generator).find(|made| made.makes == view);
+    let made_by = |view: &str| made(networks.values(), view);
     for view in reads.passes.iter().map(|pass| &pass.view).chain(reads.columns.iter().map(|(view, _)| view)) {
         let maker = made_by(view);
-        let stored = maker.map_or(view, |generator| &generator.fills);
+        let stored = maker.map_or(view.as_str(), |made| made.fills).to_owned();
         let mut needs = |column| read.needed.insert((stored.clone(), column));
         needs(INPUT_IDS.spec());
-        if let Some(generator) = maker {
+        if let Some(made) = maker {
             needs(LABELS.spec());
-            if generator.reads_draws() {
+            if made.reads_draws {
                 needs(DRAWS.spec());
             }
         }
         read.taken.extend([ATTENTION_MASK.spec(), TOKEN_TYPES.spec()].map(|column| (stored.clone(), column)));
     }
     // Whatever a made view has beside its ids, it has from the view that is filled.
-    let stored = |view: String| made_by(&view).map_or(view.clone(), |generator| generator.fills.clone());
+    let stored = |view: String| made_by(&view).map_or(view.clone(), |made| made.fills.to_owned());
     read.needed.extend(reads.columns.into_iter().map(|(view, column)| (stored(view), column)));
     read
 }
@@ -50,7 +51,7 @@ pub fn used_networks<'a>(
 ) -> BTreeMap<String, AnyNetwork> {
     let passes: BTreeSet<Pass> = objectives.flat_map(|objective| objective.reads().passes).collect();
     let is_used = |name: &String, network: &AnyNetwork| {
-        let makes = network.generator().map(|generator| generator.makes.as_str());
+        let makes = network.makes().map(|made| made.view);
         passes.iter().any(|pass| pass.network == *name || makes == Some(pass.view.as_str()))
     };
     let used = networks.iter().filter(|(name, network)| is_used(name, network));

@@ -7,12 +7,14 @@ use tch::Tensor;
 
 use super::{
     Architecture, Target, VIEW, batch, begun, check_all, check_export, collect, copied, expected, export, forward,
-    golden, gradient_tolerance, import, largest, logits, loss, plan, weights,
+    golden, gradient_tolerance, host, import, largest, logits, loss, plan, weights,
 };
+use crate::device::tensors;
+use crate::device::tensors::{HostTensor, HostTensors};
 use crate::error::Error;
 use crate::hf::is_model;
-use crate::plan::{EncoderConfig, Gelu, RelativeForm, TrainPlan, VocabFacts};
-use crate::tensors::{self, HostTensor, HostTensors};
+use crate::model::shape::{EncoderConfig, Gelu, RelativeForm, VocabFacts};
+use crate::plan::train_plan::TrainPlan;
 use crate::testing;
 
 const MODEL: &str = "hf_bert";
@@ -35,9 +37,10 @@ fn logits_loss_and_gradients_are_those_of_transformers() {
     let _generator = testing::generator();
     let (trainer, expected) = (begun(&run(), MODEL), expected(MODEL));
     let batch = batch(&expected, VIEW);
-    let forward = forward(&trainer, &batch);
+    let host = host(&trainer, &batch);
+    let forward = forward(&trainer, &host);
     assert!(largest(&(logits(&trainer, &forward) - &expected["logits"])) <= 1e-4);
-    let loss = loss(&trainer, &batch, &forward);
+    let loss = loss(&trainer, &forward);
     assert!(largest(&(&loss - &expected["loss"])) <= 1e-5);
     loss.backward();
     let gradients = collect(&trainer, Architecture::Bert, Tensor::grad);

@@ -10,18 +10,20 @@ use tch::{Kind, Tensor};
 
 use super::{
     Architecture, Target, VIEW, batch, begun, check_all, check_export, collect, copied, expected, export, forward,
-    golden, gradient_tolerance, import, largest, logits, loss, objective, plan, weights,
+    golden, gradient_tolerance, host, import, largest, logits, loss, objective, plan, weights,
 };
-use crate::forward::Forward;
-use crate::networks::AnyNetwork;
-use crate::networks::generator::{Generator, Share};
+use crate::device::precision::Precision;
+use crate::model::forward::Forward;
+use crate::model::heads::Dense;
+use crate::model::networks::AnyNetwork;
+use crate::model::networks::generator::{Generator, Share};
+use crate::model::shape::{EncoderConfig, Gelu};
 use crate::objectives::AnyObjective;
-use crate::objectives::heads::Dense;
 use crate::objectives::replaced_token::{Head, LabelOne};
-use crate::plan::{EncoderConfig, Gelu, TrainConfig, TrainPlan};
-use crate::precision::Precision;
-use crate::step::Trainer;
+use crate::plan::config::TrainConfig;
+use crate::plan::train_plan::TrainPlan;
 use crate::testing;
+use crate::training::step::Trainer;
 
 const DETECTED: &str = "corrupted";
 
@@ -71,10 +73,11 @@ fn assert_equal_models(
     logits: impl Fn(&Trainer, &Forward<'_>) -> Tensor,
     architecture: Architecture,
 ) {
-    let forward = forward(trainer, batch);
+    let host = host(trainer, batch);
+    let forward = forward(trainer, &host);
     assert!(gap(&forward.encoded("main", view).hidden_btd, expected, "hidden") <= 1e-5);
     assert!(gap(&logits(trainer, &forward), expected, "logits") <= 1e-5);
-    let loss = loss(trainer, batch, &forward);
+    let loss = loss(trainer, &forward);
     assert!(largest(&(&loss - &expected["loss"])) <= 1e-5);
     loss.backward();
     let gradients = collect(trainer, architecture, Tensor::grad);
@@ -140,7 +143,8 @@ fn a_next_sentence_head_gets_pooler_and_classifier() {
     plan.loss.insert("nsp".to_owned(), 1.0);
     let (trainer, expected) = (begun(&plan, "hf_bert_pretraining"), expected("hf_bert_pretraining"));
     let batch = batch(&expected, VIEW);
-    let forward = forward(&trainer, &batch);
+    let host = host(&trainer, &batch);
+    let forward = forward(&trainer, &host);
     assert!(gap(&logits(&trainer, &forward), &expected, "logits") <= 1e-5);
     let weight = |name: &str| trainer.parameters().get(&format!("heads.nsp.{name}")).expect("a head");
     let dense =

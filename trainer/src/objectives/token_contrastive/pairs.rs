@@ -5,18 +5,35 @@
 
 use std::ops::Range;
 
+use schemas::SpecialIds;
 use schemas::columns::{ATTENTION_MASK, DOCUMENT, IGNORE, INPUT_IDS, LABELS, POSITIVES};
-use schemas::{Batch, BatchError, SpecialIds};
 use tch::{Device, Kind, Tensor};
 
-use super::{Anchors, Candidates, NegativeColumns, TokenContrastive};
-use crate::forward::Forward;
+use super::config::{Anchors, NegativeColumns, TokenContrastive};
+use crate::device::tensors::as_i64;
+use crate::model::forward::Forward;
+use crate::model::host_batch::HostBatch;
 
 /// How often a negative that may not be used is drawn anew before it is left out.
 const REDRAWS: usize = 4;
 
 /// Draws are integers below this, taken modulo what they choose from: for 4,096 choices the bias is 2⁻¹⁹.
 const DRAW_MAX: i64 = 1 << 31;
+
+/// Anchors and their candidates, as flat positions `row · t + column`, int64.
+#[derive(Clone, Copy, Debug)]
+pub struct Candidates<'a> {
+    /// The anchors, `[n]`.
+    pub anchors_n: &'a Tensor,
+    /// The positive of each, `[n]`.
+    pub positives_n: &'a Tensor,
+    /// The negatives of each, `[n, k]`.
+    pub negatives_nk: &'a Tensor,
+    /// True where a negative must not count, `[n, k]`; `None` where all count.
+    pub excluded_nk: Option<&'a Tensor>,
+    /// What each anchor's loss is multiplied by, `[n]`; `None` for 1.
+    pub weights_n: Option<&'a Tensor>,
+}
 
 /// The anchors of a batch, on the host.
 pub(super) struct Anchored {
@@ -38,11 +55,11 @@ struct Rows {
 
 impl Anchored {
     /// Reads anchors off the columns of `batch`. Fewer than two rows with tokens have no negatives, hence no anchors.
-    pub(super) fn of(batch: &Batch, config: &TokenContrastive, special: SpecialIds) -> Result<Self, BatchError> {
-        let ids = batch.column(&config.view, INPUT_IDS)?;
-        let positives = batch.column(&config.positives, POSITIVES)?;
-        let labels = batch.find(&config.view, LABELS)?;
-        let rows = Rows::of(batch, &config.view)?;
+    pub(super) fn of(batch: &HostBatch<'_>, config: &TokenContrastive, special: SpecialIds) -> Self {
+        let ids = batch.column(&config.view, INPUT_IDS);
+        let positives = batch.column(&config.positives, POSITIVES);
+        let labels = batch.find(&config.view, LABELS);
+        let rows = Rows::of(batch, &config.view);
         let is_special = |id: i32| special.iter().any(|special| id.cast_unsigned() == special);
         let chosen = |at: usize| {
             let label = labels.as_ref().map_or(IGNORE, |labels| labels.values()[at]);
@@ -66,7 +83,7 @@ impl Anchored {
             }
         }
         found.weights = config.per_sequence.then_some(weights);
-        Ok(found)
+        found
     }
 
     fn add_row(&mut self, positives: &[i16], flat: Range<usize>, chosen: impl Fn(usize) -> bool) {
@@ -132,9 +149,9 @@ impl Drawn {
 }
 
 impl Rows {
-    fn of(batch: &Batch, view: &str) -> Result<Self, BatchError> {
-        let width = batch.column(view, INPUT_IDS)?.width();
-        let mask = batch.find(view, ATTENTION_MASK)?;
+    fn of(batch: &HostBatch<'_>, view: &str) -> Self {
+        let width = batch.column(view, INPUT_IDS).width();
+        let mask = batch.find(view, ATTENTION_MASK);
         let length = |row: usize| {
             mask.as_ref().map_or(width, |mask| {
                 let flags = mask.row(row);
@@ -145,7 +162,7 @@ impl Rows {
         };
         let (numbers, lengths) =
             (0..batch.rows()).map(|row| (as_i64(row), as_i64(length(row)))).filter(|&(_, length)| length > 0).unzip();
-        Ok(Self { width: as_i64(width), numbers, lengths })
+        Self { width: as_i64(width), numbers, lengths }
     }
 
     fn upload(&self, device: Device) -> UploadedRows {
@@ -247,22 +264,18 @@ fn same_document(document_m: &Tensor, anchors_n: &Tensor, flat_nk: &Tensor) -> T
     other_nk.eq_tensor(&own_n1).logical_and(&own_n1.ge(0))
 }
 
-fn as_i64(size: usize) -> i64 {
-    i64::try_from(size).expect("sizes of memory fit 63 bits")
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
-    use schemas::BatchBuilder;
     use schemas::ordinal::{BatchIndex, Step};
+    use schemas::{Batch, BatchBuilder};
 
     use super::*;
-    use crate::encoder::Mode;
-    use crate::forward::Moment;
-    use crate::networks::Networks;
-    use crate::parameters::Parameters;
+    use crate::model::forward::Moment;
+    use crate::model::layers::Mode;
+    use crate::model::networks::built::Networks;
+    use crate::model::parameters::Parameters;
     use crate::testing;
 
     const WIDTH: usize = 8;
@@ -302,18 +315,27 @@ mod tests {
         Vec::try_from(tensor.reshape([-1])).expect("whole numbers")
     }
 
+    fn networks() -> Networks {
+        let plan = testing::plan(std::path::Path::new("unused"));
+        let mut parameters = Parameters::new(1, Device::Cpu);
+        Networks::build(&plan.encoder, &BTreeMap::new(), &plan.vocab, plan.train.precision, &mut parameters)
+    }
+
+    fn anchored(batch: &Batch, config: &TokenContrastive) -> Anchored {
+        let _generator = testing::generator();
+        let networks = networks();
+        Anchored::of(&HostBatch::new(batch, &networks).expect("a good batch"), config, SPECIAL)
+    }
+
     /// Anchor, negative, and whether that counts, of every pair drawn for a batch.
     fn draw(config: &TokenContrastive, batch: &Batch, seed: u64) -> Vec<(i64, i64, bool)> {
         let _generator = testing::generator();
-        let plan = testing::plan(std::path::Path::new("unused"));
-        let mut parameters = Parameters::new(1, Device::Cpu);
-        let networks =
-            Networks::build(&plan.encoder, &BTreeMap::new(), &plan.vocab, plan.train.precision, &mut parameters);
-        let views = BTreeSet::from([config.view.clone()]);
+        let networks = networks();
         let moment = Moment { seed, step: Step(3), mode: Mode::Train };
         let none = BTreeSet::new();
-        let forward = Forward::run(batch, &networks, &none, &none, &views, moment).expect("all columns are there");
-        let drawn = Anchored::of(batch, config, SPECIAL).expect("all columns").draw(&forward, config, "tc");
+        let batch = HostBatch::new(batch, &networks).expect("a good batch");
+        let forward = Forward::run(&batch, &none, &none, moment).expect("all columns are there");
+        let drawn = Anchored::of(&batch, config, SPECIAL).draw(&forward, config, "tc");
         let anchors = drawn.anchors_n.unsqueeze(1).expand_as(&drawn.negatives_nk);
         let counts =
             drawn.excluded_nk.map_or_else(|| anchors.ones_like(), |excluded| 1 - excluded.to_kind(Kind::Int64));
@@ -406,7 +428,7 @@ mod tests {
     #[test]
     fn switches_choose_anchors() {
         let check = |config: TokenContrastive, expected: &[i64], count: f64| {
-            let found = Anchored::of(&batch(0, &LENGTHS), &config, SPECIAL).expect("all columns");
+            let found = anchored(&batch(0, &LENGTHS), &config);
             assert_eq!(found.anchors, expected, "{config:?}");
             assert!(found.positives.iter().zip(expected).all(|(positive, anchor)| *positive == anchor + 1));
             assert!((found.count() - count).abs() < 1e-9, "{config:?}: {}", found.count());
@@ -424,7 +446,7 @@ mod tests {
 
     #[test]
     fn one_row_with_tokens_has_no_anchors() {
-        let found = Anchored::of(&batch(0, &[8, 0, 0]), &TokenContrastive::default(), SPECIAL).expect("all columns");
+        let found = anchored(&batch(0, &[8, 0, 0]), &TokenContrastive::default());
         assert_eq!(found.len(), 0);
         assert_eq!(draw(&TokenContrastive::default(), &batch(0, &[8, 0, 0]), 1), []);
     }

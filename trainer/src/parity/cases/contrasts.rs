@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use tch::Tensor;
 
-use super::super::Outcome;
+use super::super::files::Outcome;
 use super::super::inputs::Inputs;
 use super::{learned, mean, parts, positions_where, share};
 use crate::Error;
-use crate::objectives::sequence_contrastive::{self, Negatives};
-use crate::objectives::teacher_contrastive::{self, Averaged, PadKeys, Selected};
-use crate::objectives::token_contrastive::{self, Candidates};
+use crate::objectives::sequence_contrastive::Negatives;
+use crate::objectives::teacher_contrastive::{Averaged, PadKeys, Selected};
+use crate::objectives::token_contrastive::Candidates;
+use crate::objectives::{sequence_contrastive, teacher_contrastive, token_contrastive};
 
 pub(super) fn token(inputs: &mut Inputs<'_>) -> Result<Outcome, Error> {
     let temperature = inputs.number("tau", 0.07, 0.0)?;

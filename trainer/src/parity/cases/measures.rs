@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use super::super::files::{Outcome, Part};
+use super::super::glue;
 use super::super::inputs::Inputs;
-use super::super::{Outcome, Part};
 use super::{measured, number, parts};
-use crate::relative_positions::{Buckets, Form};
-use crate::{Error, analysis, metrics};
+use crate::Error;
+use crate::model::relative_positions::{Buckets, Form};
+use crate::objectives::similarity;
 
 pub(super) fn contextual_score(inputs: &mut Inputs<'_>) -> Result<Outcome, Error> {
     let hidden_btd = inputs.constants("hidden", "btd")?;
@@ -15,7 +17,7 @@ pub(super) fn contextual_score(inputs: &mut Inputs<'_>) -> Result<Outcome, Error
     let token_n = inputs.index("token", "n", positions.clone())?;
     let intra_n = inputs.index("intra", "n", positions.clone())?;
     let inter_n = inputs.index("inter", "n", positions)?;
-    let score = analysis::contextual_score(&hidden_md, &token_n, &intra_n, &inter_n);
+    let score = similarity::contextual_score(&hidden_md, &token_n, &intra_n, &inter_n);
     let parts = score.iter().flat_map(|similarity| {
         let part = |of: &str, value: f64| (format!("{of}_{}", similarity.measure), Part::Number(value));
         [
@@ -30,14 +32,14 @@ pub(super) fn contextual_score(inputs: &mut Inputs<'_>) -> Result<Outcome, Error
 pub(super) fn self_similarity(inputs: &mut Inputs<'_>) -> Result<Outcome, Error> {
     let hidden_btd = inputs.constants("hidden", "btd")?;
     let valid = inputs.flags("valid", "bt")?;
-    let found = analysis::self_similarity(&hidden_btd, &inputs.grid(&valid));
+    let found = similarity::self_similarity(&hidden_btd, &inputs.grid(&valid));
     Ok(measured(found.pooled, parts([("sentence_mean", found.row_mean)])))
 }
 
 pub(super) fn alignment_uniformity(inputs: &mut Inputs<'_>) -> Result<Outcome, Error> {
     let (alpha, t) = (inputs.number("alpha", 2.0, 0.0)?, inputs.number("t", 2.0, 0.0)?);
     let (x_nd, y_nd) = (inputs.constants("x", "nd")?, inputs.constants("y", "nd")?);
-    let found = analysis::alignment_uniformity(&x_nd, &y_nd, alpha, t);
+    let found = similarity::alignment_uniformity(&x_nd, &y_nd, alpha, t);
     let (alignment, uniformity) = (number(&found.alignment), number(&found.uniformity));
     Ok(measured(alignment, parts([("alignment", alignment), ("uniformity", uniformity)])))
 }
@@ -57,12 +59,12 @@ pub(super) fn relative_bucket(inputs: &mut Inputs<'_>) -> Result<Outcome, Error>
 
 pub(super) fn metric(inputs: &mut Inputs<'_>) -> Result<Outcome, Error> {
     let judges = [
-        ("accuracy", Judge::Classes(|predicted, truth, _| metrics::accuracy(predicted, truth))),
-        ("f1", Judge::Classes(|predicted, truth, _| metrics::f1(predicted, truth, 1))),
-        ("mcc", Judge::Classes(|predicted, truth, _| metrics::matthews(predicted, truth))),
-        ("macro_f1", Judge::Classes(metrics::macro_f1)),
-        ("pearson", Judge::Values(metrics::pearson)),
-        ("spearman", Judge::Values(metrics::spearman)),
+        ("accuracy", Judge::Classes(|predicted, truth, _| glue::accuracy(predicted, truth))),
+        ("f1", Judge::Classes(|predicted, truth, _| glue::f1(predicted, truth, 1))),
+        ("mcc", Judge::Classes(|predicted, truth, _| glue::matthews(predicted, truth))),
+        ("macro_f1", Judge::Classes(glue::macro_f1)),
+        ("pearson", Judge::Values(glue::pearson)),
+        ("spearman", Judge::Values(glue::spearman)),
     ];
     let value = match inputs.choice("metric", &judges)? {
         Judge::Values(judge) => judge(&inputs.numbers("pred", "n")?, &inputs.numbers("gold", "n")?),

@@ -4,18 +4,17 @@ use std::collections::BTreeMap;
 
 use tch::Tensor;
 
-use super::super::Outcome;
+use super::super::files::Outcome;
 use super::super::inputs::Inputs;
 use super::{learned, mean, number, parts, positions_where, share};
 use crate::Error;
-use crate::objectives::corrective_lm::{self, Form, Predicted};
-use crate::objectives::heads::{Decoder, Dense, Transform};
-use crate::objectives::masked_lm::{self, Head};
-use crate::objectives::next_sentence;
-use crate::objectives::replaced_token::{self, LabelOne};
-use crate::objectives::token_prediction::{self, Part, Pool};
-use crate::plan::Gelu;
-use crate::precision::Precision;
+use crate::device::precision::Precision;
+use crate::model::heads::{Decoder, Dense, TokenHead, Transform};
+use crate::model::shape::Gelu;
+use crate::objectives::corrective_lm::{Form, Predicted};
+use crate::objectives::replaced_token::LabelOne;
+use crate::objectives::token_prediction::{Part, Pool};
+use crate::objectives::{corrective_lm, masked_lm, next_sentence, replaced_token, token_prediction};
 
 /// Cases are computed in the float type that was asked for: nothing is cast.
 const PRECISION: Precision = Precision::F32;
@@ -146,7 +145,7 @@ impl HeadWeights {
         })
     }
 
-    fn head(&self) -> Head<'_> {
+    fn head(&self) -> TokenHead<'_> {
         let transform = Transform {
             dense: Dense { weight_oi: &self.dense_dd, bias_o: &self.dense_bias_d },
             norm_gain_d: &self.norm_gain_d,
@@ -155,7 +154,10 @@ impl HeadWeights {
             norm_eps: self.norm_eps,
             precision: PRECISION,
         };
-        Head { transform, decoder: Decoder { words_vd: &self.words_vd, bias_v: &self.bias_v, precision: PRECISION } }
+        TokenHead {
+            transform,
+            decoder: Decoder { words_vd: &self.words_vd, bias_v: &self.bias_v, precision: PRECISION },
+        }
     }
 }
 

@@ -1,0 +1,202 @@
+//! The safe face of `native/native.cpp`; the only `unsafe` of the project.
+#![allow(unsafe_code, reason = "calls into C++; every pointer is borrowed for the call, every result is owned once")]
+
+use std::ffi::{CStr, c_char, c_double, c_int, c_void};
+
+use tch::{Device, Tensor};
+
+use crate::error::Error;
+
+type RawTensor = *const c_void;
+
+unsafe extern "C" {
+    fn cloze_last_error() -> *const c_char;
+    fn cloze_cuda_problem() -> *const c_char;
+    fn cloze_configure(deterministic: c_int) -> c_int;
+    fn cloze_take_gradients(weights: *const RawTensor, count: usize, gradients: *mut *mut c_void) -> c_int;
+    fn cloze_global_norm(tensors: *const RawTensor, count: usize, norm: *mut *mut c_void) -> c_int;
+    fn cloze_fused_adamw(
+        weights: *const RawTensor,
+        gradients: *const RawTensor,
+        means: *const RawTensor,
+        variances: *const RawTensor,
+        count: usize,
+        step: RawTensor,
+        lr: c_double,
+        beta1: c_double,
+        beta2: c_double,
+        weight_decay: c_double,
+        eps: c_double,
+        scale: RawTensor,
+        skip: RawTensor,
+    ) -> c_int;
+    fn cloze_synchronize(index: c_int) -> c_int;
+    fn cloze_peak_bytes(index: c_int, bytes: *mut i64) -> c_int;
+}
+
+/// Why CUDA is not there; `None` where its libraries are loaded.
+#[must_use]
+pub fn cuda_problem() -> Option<String> {
+    // SAFETY: a static C string, written before main.
+    let problem = unsafe { CStr::from_ptr(cloze_cuda_problem()) }.to_string_lossy().into_owned();
+    (!problem.is_empty()).then_some(problem)
+}
+
+/// Sets libtorch's process-wide switches. Call it on the thread that will compute, before it computes: denormals are
+/// flushed to zero on that thread and on the helpers that it starts later.
+pub fn configure(deterministic: bool) -> Result<(), Error> {
+    // SAFETY: no pointers.
+    check(unsafe { cloze_configure(c_int::from(deterministic)) })
+}
+
+/// Moves the gradients out of `weights`: the next backward pass starts from none.
+pub fn take_gradients(weights: &[&Tensor]) -> Result<Vec<Option<Tensor>>, Error> {
+    let mut raw = vec![std::ptr::null_mut(); weights.len()];
+    // SAFETY: as many slots as weights; each non-null result is a new handle that the returned tensor owns.
+    unsafe {
+        check(cloze_take_gradients(pointers(weights).as_ptr(), weights.len(), raw.as_mut_ptr()))?;
+        Ok(raw.into_iter().map(|raw| (!raw.is_null()).then(|| Tensor::from_ptr(raw.cast()))).collect())
+    }
+}
+
+/// The L2 norm over all numbers of all `tensors` (at least one), a scalar on their device.
+pub fn global_norm(tensors: &[&Tensor]) -> Result<Tensor, Error> {
+    let mut norm = std::ptr::null_mut();
+    // SAFETY: on success `norm` is a new handle that the returned tensor owns.
+    unsafe {
+        check(cloze_global_norm(pointers(tensors).as_ptr(), tensors.len(), &raw mut norm))?;
+        Ok(Tensor::from_ptr(norm.cast()))
+    }
+}
+
+/// The lists of one fused update, index by index.
+#[derive(Debug, Default)]
+pub struct AdamWLists<'a> {
+    /// Weights, changed in place.
+    pub weights: Vec<&'a Tensor>,
+    /// Their gradients, divided by the scale in place.
+    pub gradients: Vec<&'a Tensor>,
+    /// First moments, changed in place.
+    pub means: Vec<&'a Tensor>,
+    /// Second moments, changed in place.
+    pub variances: Vec<&'a Tensor>,
+}
+
+/// The numbers of one fused update.
+#[derive(Clone, Copy, Debug)]
+pub struct AdamWUpdate<'a> {
+    /// Number of this update, counted from 1, a float32 scalar.
+    pub step: &'a Tensor,
+    /// Learning rate.
+    pub lr: f64,
+    /// Decay rates of the two moments.
+    pub betas: [f64; 2],
+    /// Decoupled weight decay.
+    pub weight_decay: f64,
+    /// Added to the denominator.
+    pub eps: f64,
+    /// Gradients are divided by it first, a float32 scalar.
+    pub scale: &'a Tensor,
+    /// 1 where nothing shall change, else 0, a float32 scalar.
+    pub skip: &'a Tensor,
+}
+
+/// One AdamW update with libtorch's fused kernel (Loshchilov & Hutter 2019), without a look at the device.
+pub fn fused_adamw(lists: &AdamWLists<'_>, update: AdamWUpdate<'_>) -> Result<(), Error> {
+    let count = lists.weights.len();
+    let same = [&lists.gradients, &lists.means, &lists.variances].iter().all(|list| list.len() == count);
+    assert!(same, "fused AdamW takes lists of one length");
+    // SAFETY: four lists of `count` borrowed handles each; shapes, types and devices are checked on the other side.
+    check(unsafe {
+        cloze_fused_adamw(
+            pointers(&lists.weights).as_ptr(),
+            pointers(&lists.gradients).as_ptr(),
+            pointers(&lists.means).as_ptr(),
+            pointers(&lists.variances).as_ptr(),
+            count,
+            update.step.as_ptr().cast(),
+            update.lr,
+            update.betas[0],
+            update.betas[1],
+            update.weight_decay,
+            update.eps,
+            update.scale.as_ptr().cast(),
+            update.skip.as_ptr().cast(),
+        )
+    })
+}
+
+/// Waits for the device; at once on the CPU.
+pub fn synchronize(device: Device) -> Result<(), Error> {
+    // SAFETY: no pointers.
+    cuda_index(device).map_or(Ok(()), |index| check(unsafe { cloze_synchronize(index) }))
+}
+
+/// The most bytes that tensors have held on the device; `None` on the CPU.
+pub fn peak_bytes(device: Device) -> Result<Option<i64>, Error> {
+    let Some(index) = cuda_index(device) else { return Ok(None) };
+    let mut bytes = 0;
+    // SAFETY: one number to write to.
+    check(unsafe { cloze_peak_bytes(index, &raw mut bytes) }).map(|()| Some(bytes))
+}
+
+fn cuda_index(device: Device) -> Option<c_int> {
+    match device {
+        Device::Cuda(index) => Some(c_int::try_from(index).expect("a machine has few devices")),
+        _ => None,
+    }
+}
+
+fn pointers(tensors: &[&Tensor]) -> Vec<RawTensor> {
+    tensors.iter().map(|tensor| tensor.as_ptr().cast()).collect()
+}
+
+fn check(status: c_int) -> Result<(), Error> {
+    if status == 0 {
+        return Ok(());
+    }
+    // SAFETY: this thread's message, valid until its next failure.
+    let message = unsafe { CStr::from_ptr(cloze_last_error()) }.to_string_lossy();
+    Err(Error::Native(message.lines().next().unwrap_or_default().to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::precision::MASTER;
+
+    #[test]
+    fn an_exception_becomes_an_error_with_its_message() {
+        let cpu = (MASTER, Device::Cpu);
+        let (weight, moment, short) =
+            (Tensor::zeros([64, 64], cpu), Tensor::zeros([64, 64], cpu), Tensor::zeros([16, 64], cpu));
+        let one = Tensor::ones([1], cpu);
+        let lists = AdamWLists {
+            weights: vec![&weight],
+            gradients: vec![&short],
+            means: vec![&moment],
+            variances: vec![&moment],
+        };
+        let update = AdamWUpdate {
+            step: &one,
+            lr: 1.0,
+            betas: [0.9, 0.999],
+            weight_decay: 0.0,
+            eps: 1e-8,
+            scale: &one,
+            skip: &one,
+        };
+        let error = fused_adamw(&lists, update).expect_err("a gradient of another shape is refused").to_string();
+        assert!(error.contains("the gradient of weight 0 differs"), "{error}");
+    }
+
+    #[test]
+    fn gradients_move_out_of_the_weights() {
+        let weight = Tensor::ones([3], (MASTER, Device::Cpu)).set_requires_grad(true);
+        let idle = Tensor::ones([1], (MASTER, Device::Cpu)).set_requires_grad(true);
+        (&weight * 2.0).sum(MASTER).backward();
+        let taken = take_gradients(&[&weight, &idle]).expect("both are weights");
+        assert_eq!(taken[0], Some(Tensor::from_slice(&[2_f32, 2.0, 2.0])));
+        assert!(taken[1].is_none() && !weight.grad().defined());
+    }
+}

@@ -1,0 +1,351 @@
+//! The BERT encoder, all of it.
+//!
+//! Post-LayerNorm, as in Devlin et al. 2019 and Hugging Face's `BertModel`: embeddings are the sum of word, position
+//! and token-type rows, normalised and dropped out; a layer is `x = LN(x + drop(attention(x)))`, then
+//! `x = LN(x + drop(W₂ gelu(W₁ x)))`. Dropout applies to attention probabilities and to both sublayers' outputs.
+//!
+//! Three switches: tables narrower than the hidden states, with one matrix between (Clark et al. 2020); tables that
+//! belong to another network of the run (ELECTRA, COCO-LM); and a learnt number for each head and bucket of relative
+//! positions, added to the scaled products of queries and keys ([`relative_positions`](crate::model::relative_positions)).
+//!
+//! Axes: `b` rows, `t` positions, `d` hidden, `e` embedding (= d unless configured), `h` heads, `k` = d / h,
+//! `f` feed-forward, `v` words, `u` buckets.
+//!
+//! | weight, below `encoder.` | shape | Hugging Face, below `bert.`, `roberta.` or `electra.` ([`hf`](crate::hf)) |
+//! |---|---|---|
+//! | `embeddings.word.weight` | padded `v`, e | `embeddings.word_embeddings.weight` (`v` rows) |
+//! | `embeddings.position.weight` | positions, e | `embeddings.position_embeddings.weight` |
+//! | `embeddings.token_type.weight` | 2, e | `embeddings.token_type_embeddings.weight` |
+//! | `embeddings.norm.{weight,bias}` | e | `embeddings.LayerNorm.*` |
+//! | `embeddings.project.{weight,bias}` where e ≠ d | d, e | `embeddings_project.*` (ELECTRA) |
+//! | `relative.weight` where configured | u, h | |
+//! | `layers.N.attention.qkv.{weight,bias}` | 3d, d | `encoder.layer.N.attention.self.{query,key,value}.*`, in that order |
+//! | `layers.N.attention.output.{weight,bias}` | d, d | `encoder.layer.N.attention.output.dense.*` |
+//! | `layers.N.attention.norm.{weight,bias}` | d | `encoder.layer.N.attention.output.LayerNorm.*` |
+//! | `layers.N.feed_forward.input.{weight,bias}` | f, d | `encoder.layer.N.intermediate.dense.*` |
+//! | `layers.N.feed_forward.output.{weight,bias}` | d, f | `encoder.layer.N.output.dense.*` |
+//! | `layers.N.feed_forward.norm.{weight,bias}` | d | `encoder.layer.N.output.LayerNorm.*` |
+
+use tch::{Device, Tensor};
+
+use crate::device::precision::{MASTER, Precision};
+use crate::model::layers::{LayerNorm, Linear, Mode, dropout};
+use crate::model::parameters::Path;
+use crate::model::relative_positions::Buckets;
+use crate::model::shape::{EncoderConfig, Frozen, Gelu, padded_rows};
+
+/// What one pass over one view gives.
+#[derive(Debug)]
+pub struct Encoded {
+    /// Output of the last layer, float32.
+    pub hidden_btd: Tensor,
+    /// Output of the embedding block, after norm, dropout and projection, of the same pass ("hidden state 0"), float32.
+    pub embeddings_btd: Tensor,
+}
+
+/// What an encoder reads.
+#[derive(Clone, Copy, Debug)]
+pub struct Input<'a> {
+    /// Ids, int64, `[b, t]`.
+    pub ids_bt: &'a Tensor,
+    /// Segments, 0 or 1, int64, `[b, t]`; `None` where all are 0.
+    pub token_types_bt: Option<&'a Tensor>,
+    /// True on real tokens, `[b, t]`; `None` where all are, which is faster.
+    pub valid_bt: Option<&'a Tensor>,
+}
+
+/// Weights of the embedding block that another network of the run owns.
+#[derive(Debug, Default)]
+pub struct Shared<'a> {
+    /// The word table.
+    pub word: Option<&'a Tensor>,
+    /// The position table.
+    pub position: Option<&'a Tensor>,
+    /// The table of segments.
+    pub token_type: Option<&'a Tensor>,
+    /// The norm.
+    pub norm: Option<&'a LayerNorm>,
+}
+
+/// The encoder.
+#[derive(Debug)]
+pub struct Encoder {
+    word: Tensor,
+    position: Tensor,
+    token_type: Tensor,
+    norm: LayerNorm,
+    project: Option<Linear>,
+    relative: Option<Relative>,
+    layers: Vec<Layer>,
+    dropout: f64,
+    precision: Precision,
+}
+
+impl Encoder {
+    /// Makes the weights below `path`, but for those that are `shared`.
+    #[must_use]
+    pub fn build(
+        config: &EncoderConfig,
+        vocab_size: u32,
+        precision: Precision,
+        shared: &Shared<'_>,
+        path: &mut Path<'_>,
+    ) -> Self {
+        let (width, hidden) = (config.embedding_width(), i64::from(config.hidden));
+        let mut embeddings = path.sub("embeddings");
+        let shape = [padded_rows(vocab_size), width];
+        let fixed = config.frozen.contains(&Frozen::Word);
+        let own =
+            |shared: Option<&Tensor>, make: &mut dyn FnMut() -> Tensor| shared.map_or_else(make, Tensor::shallow_clone);
+        let word = own(shared.word, &mut || {
+            embeddings.sub("word").frozen(fixed).table("weight", &shape, i64::from(vocab_size))
+        });
+        let position = own(shared.position, &mut || {
+            embeddings.sub("position").matrix("weight", &[i64::from(config.positions), width])
+        });
+        // Where rows are single segments, all are of type 0; the second row is kept for the checkpoints of others.
+        let token_type = own(shared.token_type, &mut || embeddings.sub("token_type").matrix("weight", &[2, width]));
+        let norm = shared.norm.map_or_else(
+            || LayerNorm::build(&mut embeddings.sub("norm"), width, config.layer_norm_eps),
+            LayerNorm::handle,
+        );
+        let project =
+            (width != hidden).then(|| Linear::build(&mut embeddings.sub("project"), width, hidden, precision));
+        let relative = config.relative_positions.buckets().map(|buckets| Relative::build(buckets, config, path));
+        let mut layers = path.sub("layers");
+        let layers =
+            (0..config.layers).map(|n| Layer::build(&mut layers.sub(&n.to_string()), config, precision)).collect();
+        Self { word, position, token_type, norm, project, relative, layers, dropout: config.dropout, precision }
+    }
+
+    /// The word table, `[padded rows, e]`.
+    pub fn word_table(&self) -> &Tensor {
+        &self.word
+    }
+
+    /// The parts of the embedding block, to be lent to another network.
+    #[must_use]
+    pub fn embedding_block(&self) -> Shared<'_> {
+        Shared {
+            word: Some(&self.word),
+            position: Some(&self.position),
+            token_type: Some(&self.token_type),
+            norm: Some(&self.norm),
+        }
+    }
+
+    /// Encodes rows.
+    #[must_use]
+    pub fn forward(&self, input: Input<'_>, mode: Mode) -> Encoded {
+        let embeddings_btd = self.embed(input, mode);
+        let bias = self.attention_bias(input);
+        let mut hidden_btd = embeddings_btd.shallow_clone();
+        for layer in &self.layers {
+            hidden_btd = layer.forward(&hidden_btd, bias.as_ref(), mode);
+        }
+        Encoded { hidden_btd, embeddings_btd }
+    }
+
+    fn embed(&self, input: Input<'_>, mode: Mode) -> Tensor {
+        let position_te = self.position.narrow(0, 0, input.ids_bt.size()[1]);
+        let place = match input.token_types_bt {
+            None => position_te + self.token_type.get(0),
+            Some(types_bt) => Tensor::embedding(&self.token_type, types_bt, -1, false, false) + position_te,
+        };
+        let sum_bte = Tensor::embedding(&self.word, input.ids_bt, -1, false, false) + place;
+        let normed_bte = dropout(&self.norm.forward(&sum_bte), self.dropout, mode);
+        self.project
+            .as_ref()
+            .map_or_else(|| normed_bte.shallow_clone(), |project| self.precision.widen(&project.forward(&normed_bte)))
+    }
+
+    /// What is added to the products of queries and keys of every layer.
+    fn attention_bias(&self, input: Input<'_>) -> Option<Bias> {
+        let valid_b11t = input.valid_bt.map(|valid| valid.unsqueeze(1).unsqueeze(1));
+        let Some(relative) = &self.relative else { return valid_b11t.map(Bias::Valid) };
+        let bias_htt = relative.bias(input.ids_bt.size()[1]);
+        let bias_1htt = bias_htt.unsqueeze(0);
+        Some(Bias::Added(match valid_b11t {
+            None => bias_1htt,
+            Some(valid) => bias_1htt.masked_fill(&valid.logical_not(), f64::NEG_INFINITY),
+        }))
+    }
+}
+
+/// What attention is told about pairs of positions.
+#[derive(Debug)]
+enum Bias {
+    /// True where a key is a real token, `[b, 1, 1, t]`.
+    Valid(Tensor),
+    /// Numbers to add, float32, `[1 or b, h, t, t]`; −∞ at keys that are padding.
+    Added(Tensor),
+}
+
+/// A number for each bucket of distances and each head, shared by all layers.
+#[derive(Debug)]
+struct Relative {
+    weight_uh: Tensor,
+    // Bucket of every (query, key), `[positions, positions]`, int64.
+    buckets_pp: Tensor,
+}
+
+impl Relative {
+    fn build(buckets: Buckets, encoder: &EncoderConfig, path: &mut Path<'_>) -> Self {
+        let shape = [i64::from(buckets.buckets), i64::from(encoder.heads)];
+        let weight_uh = path.sub("relative").matrix("weight", &shape);
+        let positions = u16::try_from(encoder.positions).expect("the plan checked that rows are that short");
+        let table = Tensor::from_slice(&buckets.table(positions));
+        let size = i64::from(positions);
+        Self { buckets_pp: table.view([size, size]).to_device(weight_uh.device()), weight_uh }
+    }
+
+    /// `[h, t, t]`: query, then key.
+    fn bias(&self, width: i64) -> Tensor {
+        let buckets_tt = self.buckets_pp.narrow(0, 0, width).narrow(1, 0, width);
+        Tensor::embedding(&self.weight_uh, &buckets_tt, -1, false, false).permute([2, 0, 1]).contiguous()
+    }
+}
+
+#[derive(Debug)]
+struct Layer {
+    qkv: Linear,
+    attention_output: Linear,
+    attention_norm: LayerNorm,
+    input: Linear,
+    output: Linear,
+    norm: LayerNorm,
+    heads: i64,
+    gelu: Gelu,
+    dropout: f64,
+    precision: Precision,
+}
+
+impl Layer {
+    fn build(path: &mut Path<'_>, config: &EncoderConfig, precision: Precision) -> Self {
+        let (d, f) = (i64::from(config.hidden), i64::from(config.feed_forward));
+        let mut attention = path.sub("attention");
+        let qkv = Linear::build(&mut attention.sub("qkv"), d, 3 * d, precision);
+        let attention_output = Linear::build(&mut attention.sub("output"), d, d, precision);
+        let attention_norm = LayerNorm::build(&mut attention.sub("norm"), d, config.layer_norm_eps);
+        let mut feed_forward = path.sub("feed_forward");
+        Self {
+            qkv,
+            attention_output,
+            attention_norm,
+            input: Linear::build(&mut feed_forward.sub("input"), d, f, precision),
+            output: Linear::build(&mut feed_forward.sub("output"), f, d, precision),
+            norm: LayerNorm::build(&mut feed_forward.sub("norm"), d, config.layer_norm_eps),
+            heads: i64::from(config.heads),
+            gelu: config.gelu,
+            dropout: config.dropout,
+            precision,
+        }
+    }
+
+    fn forward(&self, x_btd: &Tensor, bias: Option<&Bias>, mode: Mode) -> Tensor {
+        let attended_btd = self.attend(x_btd, bias, mode);
+        let x_btd = self.attention_norm.forward(&(x_btd + dropout(&attended_btd, self.dropout, mode)));
+        let inner_btf = self.input.forward(&x_btd).gelu(self.gelu.name());
+        let outer_btd = self.precision.widen(&self.output.forward(&inner_btf));
+        self.norm.forward(&(x_btd + dropout(&outer_btd, self.dropout, mode)))
+    }
+
+    fn attend(&self, x_btd: &Tensor, bias: Option<&Bias>, mode: Mode) -> Tensor {
+        let (b, t, d) = x_btd.size3().expect("hidden states have three axes");
+        let qkv = self.qkv.forward(x_btd).view([b, t, 3, self.heads, d / self.heads]).permute([2, 0, 3, 1, 4]);
+        let (q, k, v) = (qkv.get(0), qkv.get(1), qkv.get(2));
+        let dropped = if mode == Mode::Train { self.dropout } else { 0.0 };
+        let mixed_bhtk = if dropped > 0.0 && x_btd.device() == Device::Cpu {
+            self.attend_in_steps(&q, &k, &v, bias, mode)
+        } else {
+            let mask = bias.map(|bias| match bias {
+                Bias::Valid(valid) => valid.shallow_clone(),
+                Bias::Added(added) => self.precision.compute(added),
+            });
+            Tensor::scaled_dot_product_attention(&q, &k, &v, mask, dropped, false, None, false)
+        };
+        let mixed_btd = mixed_bhtk.transpose(1, 2).reshape([b, t, d]);
+        self.precision.widen(&self.attention_output.forward(&mixed_btd))
+    }
+
+    /// What libtorch's attention does on the CPU where there is dropout, with our [`dropout`].
+    fn attend_in_steps(&self, q: &Tensor, k: &Tensor, v: &Tensor, bias: Option<&Bias>, mode: Mode) -> Tensor {
+        let scale = 1.0 / (q.size()[3] as f64).sqrt();
+        let scores_bhtt = self.precision.widen(&(q * scale).matmul(&k.transpose(-2, -1)));
+        let scores_bhtt = match bias {
+            None => scores_bhtt,
+            Some(Bias::Valid(valid)) => scores_bhtt.masked_fill(&valid.logical_not(), f64::NEG_INFINITY),
+            Some(Bias::Added(added)) => scores_bhtt + added,
+        };
+        let weights_bhtt = dropout(&scores_bhtt.softmax(-1, MASTER), self.dropout, mode);
+        self.precision.compute(&weights_bhtt).matmul(v)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::precision::INDEX;
+    use crate::model::shape::{RelativeForm, RelativePositions};
+    use crate::testing;
+
+    fn encoder(config: &EncoderConfig) -> Encoder {
+        let mut parameters = crate::model::parameters::Parameters::new(1, Device::Cpu);
+        let path = &mut parameters.path("encoder");
+        Encoder::build(config, testing::WORDS, Precision::F32, &Shared::default(), path)
+    }
+
+    #[test]
+    fn attention_in_steps_is_attention() {
+        let _alone = testing::generator();
+        let mut config = testing::plan(std::path::Path::new("unused")).encoder;
+        // So little that nothing is dropped, but enough for the other path.
+        config.dropout = 1e-9;
+        let ids_bt = Tensor::arange(24, (INDEX, Device::Cpu)).view([3, 8]);
+        let valid_bt = Tensor::arange(8, (INDEX, Device::Cpu)).lt(6).expand([3, 8], false);
+        for form in [RelativeForm::None, RelativeForm::CocoLm, RelativeForm::T5] {
+            config.relative_positions = RelativePositions { form, buckets: 8, distance_max: 12 };
+            let encoder = encoder(&config);
+            let input = Input { ids_bt: &ids_bt, token_types_bt: None, valid_bt: Some(&valid_bt) };
+            let [train, eval] = [Mode::Train, Mode::Eval].map(|mode| encoder.forward(input, mode).hidden_btd);
+            assert!(train.allclose(&eval, 1e-5, 1e-6, false), "{form:?}");
+        }
+    }
+
+    #[test]
+    fn relative_positions_tell_orders_apart() {
+        let _alone = testing::generator();
+        let mut config = testing::plan(std::path::Path::new("unused")).encoder;
+        config.relative_positions = RelativePositions { form: RelativeForm::CocoLm, buckets: 8, distance_max: 12 };
+        let encoder = encoder(&config);
+        let relative = encoder.relative.as_ref().expect("configured");
+        let _ = tch::no_grad(|| encoder.position.shallow_clone().zero_());
+        let ids_bt = Tensor::from_slice(&[5_i64, 6, 7, 8, 8, 7, 6, 5]).view([2, 4]);
+        let input = Input { ids_bt: &ids_bt, token_types_bt: None, valid_bt: None };
+        let mirrored = |encoder: &Encoder| {
+            let hidden_btd = encoder.forward(input, Mode::Eval).hidden_btd;
+            hidden_btd.get(0).allclose(&hidden_btd.get(1).flip([0]), 1e-4, 1e-5, false)
+        };
+        assert!(!mirrored(&encoder), "a learnt number for each distance sees the order");
+        let _ = tch::no_grad(|| relative.weight_uh.shallow_clone().zero_());
+        assert!(mirrored(&encoder), "without it, and without position rows, a row is a set");
+    }
+
+    #[test]
+    fn segments_and_narrow_tables_reach_the_hidden_states() {
+        let _alone = testing::generator();
+        let mut config = testing::plan(std::path::Path::new("unused")).encoder;
+        config.embedding = Some(8);
+        let encoder = encoder(&config);
+        let ids_bt = Tensor::arange(8, (INDEX, Device::Cpu)).view([1, 8]);
+        let types_bt = Tensor::from_slice(&[0_i64, 0, 0, 0, 1, 1, 1, 1]).view([1, 8]);
+        let forward = |token_types_bt| {
+            encoder.forward(Input { ids_bt: &ids_bt, token_types_bt, valid_bt: None }, Mode::Eval).hidden_btd
+        };
+        assert_eq!(encoder.word.size()[1], 8);
+        assert_eq!(forward(None).size(), [1, 8, i64::from(config.hidden)]);
+        let first_bt = types_bt.zeros_like();
+        assert!(forward(None).allclose(&forward(Some(&first_bt)), 1e-6, 1e-7, false));
+        assert!(!forward(None).allclose(&forward(Some(&types_bt)), 1e-6, 1e-7, false));
+    }
+}

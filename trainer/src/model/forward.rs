@@ -1,0 +1,280 @@
+//! What the objectives share while they look at one micro-batch.
+//!
+//! Every (network, view) that any of them reads is encoded once, in the order of names, before the first objective
+//! runs; views that a generator makes come after those that the batch holds. Nothing here waits for the device.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use schemas::ordinal::Step;
+use schemas::{Column, Element};
+use tch::Tensor;
+
+use crate::error::Error;
+use crate::model::encoder::Encoded;
+use crate::model::host_batch::HostBatch;
+use crate::model::layers::Mode;
+use crate::model::networks::built::Networks;
+use crate::model::parameters::hash_i64;
+use crate::model::upload::{Predicted, UploadedView, draws, upload};
+
+/// Where in a run a micro-batch is looked at: the address of all randomness of the device.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    /// The run's seed.
+    pub seed: u64,
+    /// The optimizer step; always 0 in validation, so that every validation draws the same.
+    pub step: Step,
+    /// Dropout on or off.
+    pub mode: Mode,
+}
+
+impl Moment {
+    /// Seeds torch's generator for one encoder pass or one device-side draw of one micro-batch.
+    fn seed(self, batch: &HostBatch<'_>, what: &[&str]) {
+        let mode: &[u8] = if self.mode == Mode::Train { b"train" } else { b"eval" };
+        let (seed, step, index) = (self.seed.to_le_bytes(), self.step.0.to_le_bytes(), batch.index().0.to_le_bytes());
+        let mut parts: Vec<&[u8]> = vec![&seed, &step, &index, mode];
+        parts.extend(what.iter().map(|name| name.as_bytes()));
+        tch::manual_seed(hash_i64(&parts));
+    }
+}
+
+/// One pass of one network over one view.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Pass {
+    /// Which network encodes.
+    pub network: String,
+    /// Which view it reads.
+    pub view: String,
+}
+
+impl Pass {
+    /// `view` read by `network`.
+    #[must_use]
+    pub fn new(network: &str, view: &str) -> Self {
+        Self { network: network.to_owned(), view: view.to_owned() }
+    }
+}
+
+/// One micro-batch, uploaded and encoded, lent to every objective.
+#[derive(Debug)]
+pub struct Forward<'a> {
+    batch: &'a HostBatch<'a>,
+    networks: &'a Networks,
+    moment: Moment,
+    views: BTreeMap<String, UploadedView>,
+    encoded: BTreeMap<Pass, Encoded>,
+    // Scores over the vocabulary at the positions to predict, where sampling needed those that a loss needs too.
+    scores: BTreeMap<Pass, Tensor>,
+}
+
+impl<'a> Forward<'a> {
+    /// Uploads the views of all `passes`, then encodes. Passes outside `learning` are run without gradient: only
+    /// objectives of weight 0 read them.
+    pub fn run(
+        batch: &'a HostBatch<'a>,
+        passes: &BTreeSet<Pass>,
+        learning: &BTreeSet<Pass>,
+        moment: Moment,
+    ) -> Result<Self, Error> {
+        let networks = batch.networks();
+        let (made, stored): (BTreeSet<&str>, BTreeSet<&str>) =
+            passes.iter().map(|pass| pass.view.as_str()).partition(|name| networks.maker(name).is_some());
+        let filled = made.iter().map(|name| networks.stored_view(name));
+        let mut forward =
+            Self { batch, networks, moment, views: BTreeMap::new(), encoded: BTreeMap::new(), scores: BTreeMap::new() };
+        for name in stored.iter().copied().chain(filled) {
+            if !forward.views.contains_key(name) {
+                let uploaded = UploadedView::new(batch, name, networks.device())?;
+                forward.views.insert(name.to_owned(), uploaded);
+            }
+        }
+        forward.encode_all(passes.iter().filter(|pass| stored.contains(pass.view.as_str())), learning);
+        forward.score_all(&made, learning);
+        for name in &made {
+            let view = forward.fill(name)?;
+            forward.views.insert((*name).to_owned(), view);
+        }
+        forward.encode_all(passes.iter().filter(|pass| made.contains(pass.view.as_str())), learning);
+        Ok(forward)
+    }
+
+    fn encode_all<'p>(&mut self, passes: impl Iterator<Item = &'p Pass>, learning: &BTreeSet<Pass>) {
+        for pass in passes {
+            let mode = self.networks.mode(&pass.network, self.moment.mode);
+            let encoded = self.encode(pass, mode, learning.contains(pass));
+            self.encoded.insert(pass.clone(), encoded);
+        }
+    }
+
+    /// Scores with gradient what a generator both learns from and samples from.
+    fn score_all(&mut self, made: &BTreeSet<&str>, learning: &BTreeSet<Pass>) {
+        for (name, generator) in made.iter().filter_map(|view| self.networks.maker(view)) {
+            let pass = Pass::new(name, generator.fills());
+            let mode = self.moment.mode;
+            let is_sampled = generator.sampling_mode(mode) == mode;
+            if let (true, Some(head), Some(encoded)) = (is_sampled, generator.head(), self.encoded.get(&pass)) {
+                let positions_n = &self.predicted(&pass.view).positions_n;
+                let score = || head.logits(&Self::gather(&encoded.hidden_btd, positions_n), self.networks.precision());
+                let logits_nv = if learning.contains(&pass) { score() } else { tch::no_grad(score) };
+                self.scores.insert(pass, logits_nv);
+            }
+        }
+    }
+
+    fn encode(&self, pass: &Pass, mode: Mode, learns: bool) -> Encoded {
+        let view = self.view(&pass.view);
+        Moment { mode, ..self.moment }.seed(self.batch, &[&pass.network, &pass.view]);
+        let encode = || self.networks.encoder(&pass.network).forward(view.input(), mode);
+        if learns { encode() } else { tch::no_grad(encode) }
+    }
+
+    /// The rows of the filled view with the generator's samples at the positions to predict.
+    fn fill(&self, view: &str) -> Result<UploadedView, Error> {
+        let (name, generator) = self.networks.maker(view).expect("made views have a maker");
+        let filled = self.view(generator.fills());
+        let predicted = filled.predicted.as_ref().expect("the plan checked that a mask is filled");
+        let _guard = tch::no_grad_guard();
+        let logits_nv = generator.head().map(|head| {
+            let pass = Pass::new(name, generator.fills());
+            self.scores.get(&pass).map_or_else(
+                || {
+                    let encoded = self.encode(&pass, generator.sampling_mode(self.moment.mode), false);
+                    head.logits(&Self::gather(&encoded.hidden_btd, &predicted.positions_n), self.networks.precision())
+                },
+                Tensor::detach,
+            )
+        });
+        self.seed(name);
+        let draws_n = || draws(self.batch, generator.fills(), self.networks.device());
+        let ids_n = generator.sample(logits_nv.as_ref(), predicted.count, self.networks.device(), draws_n)?;
+        Ok(filled.filled_with(&ids_n))
+    }
+
+    /// The batch, on the host.
+    #[must_use]
+    pub fn batch(&self) -> &'a HostBatch<'a> {
+        self.batch
+    }
+
+    /// The networks, for tied tables.
+    #[must_use]
+    pub fn networks(&self) -> &'a Networks {
+        self.networks
+    }
+
+    /// Whether this is training or validation.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        self.moment.mode
+    }
+
+    /// One pass over one view; the objective that asks has declared it in [`Reads`](crate::objectives::Reads).
+    #[must_use]
+    pub fn encoded(&self, network: &str, view: &str) -> &Encoded {
+        let pass = Pass::new(network, view);
+        self.encoded.get(&pass).unwrap_or_else(|| panic!("`{view}` by `{network}` is read but not declared"))
+    }
+
+    /// Scores `[n, v]` of all ids at the positions that a generator predicts, if sampling has made them with gradient.
+    #[must_use]
+    pub fn scores(&self, network: &str, view: &str) -> Option<&Tensor> {
+        self.scores.get(&Pass::new(network, view))
+    }
+
+    /// The view's ids `[b, t]` and which of them are real tokens.
+    #[must_use]
+    pub fn view(&self, view: &str) -> &UploadedView {
+        self.views.get(view).unwrap_or_else(|| panic!("view `{view}` is read but not declared"))
+    }
+
+    /// The positions to predict in a view and their targets.
+    #[must_use]
+    pub fn predicted(&self, view: &str) -> &Predicted {
+        self.view(view).predicted.as_ref().unwrap_or_else(|| panic!("view `{view}` has no labels"))
+    }
+
+    /// Any column of any view, int64, `[b, t]`.
+    pub fn column<T: Element + tch::kind::Element>(&self, view: &str, column: Column<T>) -> Tensor {
+        upload(self.batch.column(view, column), self.networks.device())
+            .unwrap_or_else(|error| panic!("an upload of a checked shape: {error}"))
+    }
+
+    /// Flat positions of all real tokens of a view, `[n]`, int64.
+    pub fn valid_positions(&self, view: &str) -> Tensor {
+        Tensor::from_slice(&self.batch.valid_positions(view)).to_device(self.networks.device())
+    }
+
+    /// Flat positions of the real tokens of a view that it does not predict, `[n]`, int64.
+    pub fn unmasked_positions(&self, view: &str) -> Tensor {
+        Tensor::from_slice(&self.batch.unmasked_positions(view)).to_device(self.networks.device())
+    }
+
+    /// Hidden states of flat positions, `[n, d]`.
+    pub fn gather(hidden_btd: &Tensor, positions_n: &Tensor) -> Tensor {
+        let width = hidden_btd.size()[2];
+        hidden_btd.view([-1, width]).index_select(0, positions_n)
+    }
+
+    /// Seeds torch's generator for a draw by the objective of that name: call it right before, and draw nothing
+    /// without it. The same (seed, step, micro-batch, name) draws the same, whatever ran before.
+    pub fn seed(&self, objective: &str) {
+        self.moment.seed(self.batch, &["objective", objective]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use schemas::Batch;
+    use tch::Kind;
+
+    use super::*;
+    use crate::model::networks::MAIN;
+    use crate::plan::members::build;
+    use crate::testing;
+
+    /// The networks of the tests' run, fed with what the generator makes.
+    fn networks() -> Networks {
+        let plan = testing::plan(std::path::Path::new("unused"));
+        build(&plan, &mut crate::model::parameters::Parameters::new(plan.seed, tch::Device::Cpu)).0
+    }
+
+    fn forward<'a>(batch: &'a HostBatch<'a>, mode: Mode) -> Forward<'a> {
+        let passes = BTreeSet::from([Pass::new(MAIN, "corrupted")]);
+        let moment = Moment { seed: 7, step: Step(3), mode };
+        Forward::run(batch, &passes, &passes, moment).expect("all columns are there")
+    }
+
+    fn ids(tensor: &Tensor) -> Vec<i64> {
+        Vec::try_from(tensor.reshape([-1])).expect("ids")
+    }
+
+    #[test]
+    fn a_made_view_is_the_original_but_where_tokens_were_masked() {
+        let _alone = testing::generator();
+        let (batch, networks) = (testing::batch(0), networks());
+        let host = HostBatch::new(&batch, &networks).expect("a good batch");
+        let forward = forward(&host, Mode::Train);
+        let (masked, made) = (forward.view("masked"), forward.view("corrupted"));
+        assert_eq!(ids(&masked.originals_bt()), ids(&made.originals_bt()));
+        let predicted = forward.predicted("corrupted");
+        let replaced = i64::try_from(made.replaced_bt().sum(Kind::Int64)).expect("one count");
+        assert!((1..=predicted.positions_n.size()[0]).contains(&replaced), "some masked ones differ, and no others");
+        let at = |tensor: &Tensor| ids(&tensor.reshape([-1]).index_select(0, &predicted.positions_n));
+        assert!(at(&made.ids_bt).iter().all(|id| (0..i64::from(testing::WORDS)).contains(id)), "no padding row");
+        assert_ne!(at(&made.ids_bt), at(&masked.ids_bt), "the masks are filled");
+    }
+
+    #[test]
+    fn samples_do_not_depend_on_the_micro_batch() {
+        let _alone = testing::generator();
+        let (batch, networks) = (testing::batch(0), networks());
+        let made = |batch: &Batch| {
+            let host = HostBatch::new(batch, &networks).expect("a good batch");
+            ids(&forward(&host, Mode::Eval).view("corrupted").ids_bt)
+        };
+        let half = testing::ROWS / 2;
+        let halves = [made(&batch.slice(0, half)), made(&batch.slice(half, testing::ROWS - half))].concat();
+        assert_eq!(made(&batch), halves);
+    }
+}

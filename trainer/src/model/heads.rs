@@ -1,0 +1,127 @@
+//! The parts that prediction heads are made of. Weights are borrowed: who owns them is the objective's business.
+//!
+//! Axes: `n` positions, `i` inputs, `o` outputs, `d` hidden, `v` ids.
+
+use tch::Tensor;
+
+use crate::device::precision::Precision;
+use crate::model::shape::Gelu;
+
+/// `x Wᵀ + b`.
+#[derive(Clone, Copy, Debug)]
+pub struct Dense<'a> {
+    /// `W`, `[o, i]`.
+    pub weight_oi: &'a Tensor,
+    /// `b`, `[o]`.
+    pub bias_o: &'a Tensor,
+}
+
+impl Dense<'_> {
+    /// `[…, o]` of `[…, i]`, the product computed in `precision`, the result at least float32.
+    pub fn apply(&self, x: &Tensor, precision: Precision) -> Tensor {
+        let compute = |tensor: &Tensor| precision.compute(tensor);
+        precision.widen(&compute(x).linear(&compute(self.weight_oi), Some(&compute(self.bias_o))))
+    }
+}
+
+/// `LN(gelu(x Wᵀ + b))`: what BERT puts between the encoder and the word table, and COCO-LM before its sequence
+/// contrast.
+#[derive(Clone, Copy, Debug)]
+pub struct Transform<'a> {
+    /// `W` and `b`, `[d, d]` and `[d]`.
+    pub dense: Dense<'a>,
+    /// γ of the norm, `[d]`.
+    pub norm_gain_d: &'a Tensor,
+    /// β of the norm, `[d]`.
+    pub norm_bias_d: &'a Tensor,
+    /// Which gelu.
+    pub gelu: Gelu,
+    /// Added to the variance in the norm.
+    pub norm_eps: f64,
+    /// How the matrix product is computed.
+    pub precision: Precision,
+}
+
+impl Transform<'_> {
+    /// `[n, d]` of `[n, d]`.
+    pub fn apply(&self, hidden_nd: &Tensor) -> Tensor {
+        let width = self.norm_gain_d.size()[0];
+        let (gain, bias) = (Some(self.norm_gain_d), Some(self.norm_bias_d));
+        let gelu_nd = self.dense.apply(hidden_nd, self.precision).gelu(self.gelu.name());
+        gelu_nd.layer_norm([width], gain, bias, self.norm_eps, true)
+    }
+}
+
+/// `x Eᵀ + c` over the tied word table.
+#[derive(Clone, Copy, Debug)]
+pub struct Decoder<'a> {
+    /// `E`, `[v, d]` or more rows: those past the bias are padding.
+    pub words_vd: &'a Tensor,
+    /// `c`, `[v]`.
+    pub bias_v: &'a Tensor,
+    /// How the matrix product is computed.
+    pub precision: Precision,
+}
+
+impl Decoder<'_> {
+    /// Scores `[n, rows of E]` of all ids for `[n, d]`, float32 or float64 as these are.
+    ///
+    /// Padding rows of `E` score −∞: they take no probability and their gradient is exactly 0.
+    pub fn logits(&self, hidden_nd: &Tensor) -> Tensor {
+        Dense { weight_oi: self.words_vd, bias_o: &self.padded_bias() }.apply(hidden_nd, self.precision)
+    }
+
+    fn padded_bias(&self) -> Tensor {
+        let padding = self.words_vd.size()[0] - self.bias_v.size()[0];
+        assert!(padding >= 0, "the word table has a row for every id");
+        if padding == 0 {
+            return self.bias_v.shallow_clone();
+        }
+        let padding_p = Tensor::full([padding], f64::NEG_INFINITY, (self.bias_v.kind(), self.bias_v.device()));
+        Tensor::cat(&[self.bias_v, &padding_p], 0)
+    }
+}
+
+/// The prediction head: a transform, then the tied word table.
+#[derive(Clone, Copy, Debug)]
+pub struct TokenHead<'a> {
+    /// `LN(gelu(h Wᵀ + b))`.
+    pub transform: Transform<'a>,
+    /// `· Eᵀ + c`.
+    pub decoder: Decoder<'a>,
+}
+
+impl TokenHead<'_> {
+    /// Scores `[n, rows of E]` of all ids for hidden states `[n, d]`; padding rows of `E` score −∞.
+    pub fn logits(&self, hidden_nd: &Tensor) -> Tensor {
+        self.decoder.logits(&self.transform.apply(hidden_nd))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tch::{Device, Kind, Tensor};
+
+    use super::Decoder;
+    use crate::device::precision::Precision;
+
+    const F64: (Kind, Device) = (Kind::Double, Device::Cpu);
+
+    #[test]
+    fn padding_rows_of_the_table_are_as_if_they_were_not_there() {
+        let hidden_nd = Tensor::arange(6, F64).view([2, 3]);
+        let (words_vd, bias_v) = (Tensor::arange(12, F64).view([4, 3]) / 10.0, Tensor::arange(4, F64));
+        let padded_vd = Tensor::cat(&[words_vd.shallow_clone(), Tensor::ones([2, 3], F64)], 0).set_requires_grad(true);
+        let words_vd = words_vd.set_requires_grad(true);
+        let normaliser = |words_vd: &Tensor| {
+            let logits_nv = Decoder { words_vd, bias_v: &bias_v, precision: Precision::F32 }.logits(&hidden_nd);
+            let sum = logits_nv.logsumexp([1], false).sum(Kind::Double);
+            sum.backward();
+            f64::try_from(sum).expect("one number")
+        };
+        assert!((normaliser(&words_vd) - normaliser(&padded_vd)).abs() < 1e-12);
+        let slope_vd = padded_vd.grad();
+        assert!(slope_vd.narrow(0, 0, 4).allclose(&words_vd.grad(), 1e-12, 1e-12, false));
+        assert_eq!(i64::try_from(slope_vd.narrow(0, 4, 2).count_nonzero(None)).expect("a count"), 0);
+    }
+}

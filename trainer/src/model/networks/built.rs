@@ -1,0 +1,157 @@
+//! The networks of a run, built, and the tables that they and the objectives share.
+
+use std::collections::BTreeMap;
+
+use schemas::SpecialIds;
+use tch::{Device, Tensor};
+
+use super::network::{BuiltNetwork, Site};
+use super::sampler::Sampler;
+use super::{AnyNetwork, MAIN};
+use crate::device::precision::Precision;
+use crate::model::encoder::{Encoder, Shared};
+use crate::model::layers::Mode;
+use crate::model::parameters::Parameters;
+use crate::model::shape::{EncoderConfig, VocabFacts};
+use crate::model::weights::HeadWeights;
+
+/// Every network of the run.
+#[derive(Debug)]
+pub struct Networks {
+    main: Encoder,
+    others: BTreeMap<String, BuiltNetwork>,
+    config: EncoderConfig,
+    precision: Precision,
+    vocab_size: i64,
+    special: SpecialIds,
+    device: Device,
+}
+
+impl Networks {
+    /// Makes the main encoder, under `encoder`, and the others, each under its name.
+    #[must_use]
+    pub fn build(
+        config: &EncoderConfig,
+        others: &BTreeMap<String, AnyNetwork>,
+        vocab: &VocabFacts,
+        precision: Precision,
+        parameters: &mut Parameters,
+    ) -> Self {
+        let main = Encoder::build(config, vocab.size, precision, &Shared::default(), &mut parameters.path("encoder"));
+        let site = Site { main: &main, shape: config, vocab, precision };
+        let build =
+            |(name, network): (&String, &AnyNetwork)| (name.clone(), network.build(&site, &mut parameters.path(name)));
+        let others = others.iter().map(build).collect();
+        Self {
+            main,
+            others,
+            config: config.clone(),
+            precision,
+            vocab_size: i64::from(vocab.size),
+            special: vocab.special,
+            device: parameters.device(),
+        }
+    }
+
+    /// The encoder of the network of that name; plans make a wrong one impossible.
+    #[must_use]
+    pub fn encoder(&self, network: &str) -> &Encoder {
+        let other = || self.others.get(network).and_then(|other| other.encoder.as_ref());
+        let found = if network == MAIN { Some(&self.main) } else { other() };
+        found.unwrap_or_else(|| panic!("the plan knows every network that encodes, not `{network}`"))
+    }
+
+    /// How a network is run when the run is in `mode`.
+    #[must_use]
+    pub fn mode(&self, network: &str, mode: Mode) -> Mode {
+        if self.others.get(network).is_some_and(|other| other.is_still) { Mode::Eval } else { mode }
+    }
+
+    fn samplers(&self) -> impl Iterator<Item = (&str, &Sampler)> {
+        self.others.iter().filter_map(|(name, other)| Some((name.as_str(), other.sampler.as_ref()?)))
+    }
+
+    /// What makes `view`, with the name of its network; `None` for a view of the batch.
+    #[must_use]
+    pub fn maker(&self, view: &str) -> Option<(&str, &Sampler)> {
+        self.samplers().find(|(_, sampler)| sampler.makes() == view)
+    }
+
+    /// The view of the batch that has the same tokens to predict and the same real tokens as `view`: itself, or the one
+    /// that a generator fills to make it. What is counted on the host is counted there.
+    #[must_use]
+    pub fn stored_view<'a>(&'a self, view: &'a str) -> &'a str {
+        self.maker(view).map_or(view, |(_, generator)| generator.fills())
+    }
+
+    /// The head that predicts tokens from hidden states of a generator.
+    ///
+    /// # Panics
+    /// If it has none; plans make that impossible.
+    #[must_use]
+    pub fn head(&self, generator: &str) -> &HeadWeights {
+        let found = self.samplers().find(|(name, _)| *name == generator);
+        let head = found.and_then(|(_, sampler)| sampler.head());
+        head.unwrap_or_else(|| panic!("the plan knows which networks predict, `{generator}` does not"))
+    }
+
+    /// The shape of the main network.
+    #[must_use]
+    pub fn config(&self) -> &EncoderConfig {
+        &self.config
+    }
+
+    /// Width of the main network's hidden states.
+    #[must_use]
+    pub fn hidden(&self) -> i64 {
+        i64::from(self.config.hidden)
+    }
+
+    /// Where the weights live.
+    #[must_use]
+    pub fn device(&self) -> Device {
+        self.device
+    }
+
+    /// How matrix products are computed.
+    #[must_use]
+    pub fn precision(&self) -> Precision {
+        self.precision
+    }
+
+    /// Number of ids, without padding.
+    #[must_use]
+    pub fn vocab_size(&self) -> i64 {
+        self.vocab_size
+    }
+
+    /// The same, as ids are counted.
+    #[must_use]
+    pub fn vocab_ids(&self) -> u32 {
+        u32::try_from(self.vocab_size).expect("it came from 32 bits")
+    }
+
+    /// The ids of frames and masks.
+    #[must_use]
+    pub fn special(&self) -> SpecialIds {
+        self.special
+    }
+
+    /// The word table of a network, `[padded_rows(vocab_size), e]`, for tying.
+    pub fn word_table(&self, network: &str) -> &Tensor {
+        self.encoder(network).word_table()
+    }
+}
+
+/// Copies the main encoder's weights to every network that is a copy of it: once, when a run begins.
+pub fn teach(networks: &BTreeMap<String, AnyNetwork>, parameters: &Parameters) {
+    let copies = networks.iter().filter(|(_, network)| network.copies_main());
+    for prefix in copies.map(|(name, _)| format!("{name}.")) {
+        let copies = parameters.iter().filter_map(|(name, weight)| Some((name.strip_prefix(&prefix)?, &weight.tensor)));
+        for (name, copy) in copies {
+            let main = parameters.get(name).expect("a copy has the main network's weights");
+            let copy_from = |copy: &Tensor| copy.shallow_clone().copy_(&main.detach());
+            tch::no_grad(|| copy_from(copy));
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! A network beside the main one, built.
+
+use crate::device::precision::Precision;
+use crate::model::encoder::Encoder;
+use crate::model::networks::sampler::Sampler;
+use crate::model::shape::{EncoderConfig, VocabFacts};
+
+/// Where a network is built.
+#[derive(Debug)]
+pub struct Site<'a> {
+    /// The main network, whose tables may be shared.
+    pub main: &'a Encoder,
+    /// Its shape.
+    pub shape: &'a EncoderConfig,
+    /// The run's vocabulary.
+    pub vocab: &'a VocabFacts,
+    /// How matrix products are computed.
+    pub precision: Precision,
+}
+
+/// What a network has.
+#[derive(Debug)]
+pub struct BuiltNetwork {
+    /// Its encoder, if it has one.
+    pub encoder: Option<Encoder>,
+    /// Whether it is in eval mode always.
+    pub is_still: bool,
+    /// What makes its view, if it makes one.
+    pub sampler: Option<Sampler>,
+}

@@ -1,0 +1,165 @@
+//! Samples: how the ids that fill a view come about.
+//!
+//! Axes: `n` positions to predict, `v` ids.
+
+use schemas::SpecialIds;
+use serde::{Deserialize, Serialize};
+use tch::{Device, Kind, Tensor};
+
+use crate::device::precision::{INDEX, MASTER};
+use crate::device::tensors::as_i64;
+use crate::error::Error;
+use crate::model::layers::Mode;
+use crate::model::weights::HeadWeights;
+
+/// Dropout while a generator samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Sampling {
+    /// Off, by a pass of its own.
+    Eval,
+    /// On: the pass that its loss is computed from.
+    Train,
+    /// The generator has none at all. The released mode also has positions and an embedding norm of its own: leave them
+    /// out of `share` for that.
+    ZeroDropout,
+    /// There is no generator: every id is equally likely.
+    Uniform,
+}
+
+/// How a sample comes about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Draw {
+    /// From the row's own random bits.
+    InverseCdf,
+    /// `argmax(logits − ln(−ln u))`, from the device's generator.
+    Gumbel,
+    /// libtorch's sampler, from the device's generator.
+    Multinomial,
+}
+
+/// What fills a view: a generator with its head.
+#[derive(Debug)]
+pub struct Sampler {
+    pub(super) fills: String,
+    pub(super) makes: String,
+    pub(super) sampling: Sampling,
+    pub(super) draw: Draw,
+    pub(super) ban_specials: bool,
+    pub(super) head: Option<HeadWeights>,
+    pub(super) vocab_size: i64,
+    pub(super) special: SpecialIds,
+}
+
+impl Sampler {
+    /// The view that it reads.
+    #[must_use]
+    pub fn fills(&self) -> &str {
+        &self.fills
+    }
+
+    /// The view that it makes.
+    #[must_use]
+    pub fn makes(&self) -> &str {
+        &self.makes
+    }
+
+    /// The head, unless it is uniform.
+    #[must_use]
+    pub fn head(&self) -> Option<&HeadWeights> {
+        self.head.as_ref()
+    }
+
+    /// How its encoder is run to sample when the run is in `mode`.
+    #[must_use]
+    pub fn sampling_mode(&self, mode: Mode) -> Mode {
+        if self.sampling == Sampling::Eval { Mode::Eval } else { mode }
+    }
+
+    /// An id for each of `count` positions, `[n]`, int64, from logits `[n, v]` (`None`: uniform) without gradient.
+    /// `draws_n` gives a number in (0, 1) for each.
+    pub fn sample(
+        &self,
+        logits_nv: Option<&Tensor>,
+        count: usize,
+        device: Device,
+        draws_n: impl FnOnce() -> Result<Tensor, Error>,
+    ) -> Result<Tensor, Error> {
+        if count == 0 {
+            return Ok(Tensor::zeros([0], (INDEX, device)));
+        }
+        let shape = [as_i64(count), self.vocab_size];
+        let logits_nv = match logits_nv {
+            Some(logits_nv) => logits_nv.narrow(1, 0, self.vocab_size).to_kind(MASTER),
+            None => Tensor::zeros(shape, (MASTER, device)),
+        };
+        let logits_nv = if self.ban_specials { without(&logits_nv, self.special) } else { logits_nv };
+        Ok(match self.draw {
+            Draw::InverseCdf => inverse_cdf(&logits_nv, &draws_n()?),
+            Draw::Gumbel => gumbel(&logits_nv),
+            Draw::Multinomial => logits_nv.softmax(-1, MASTER).multinomial(1, true).squeeze_dim(-1),
+        })
+    }
+}
+
+fn without(logits_nv: &Tensor, special: SpecialIds) -> Tensor {
+    let ids: Vec<i64> = special.iter().map(i64::from).collect();
+    logits_nv.index_fill(1, &Tensor::from_slice(&ids).to_device(logits_nv.device()), f64::NEG_INFINITY)
+}
+
+/// The first id up to which the probabilities add up to more than `draws_n` of their whole. An id without probability
+/// is never the first.
+pub fn inverse_cdf(logits_nv: &Tensor, draws_n: &Tensor) -> Tensor {
+    let cumulative_nv = logits_nv.softmax(-1, MASTER).cumsum(-1, MASTER);
+    let last = logits_nv.size()[1] - 1;
+    // A little less than the whole, so that rounding cannot pass it: 2⁻²² of the draws move.
+    let whole_n1 = cumulative_nv.narrow(1, last, 1) * (1.0 - 2_f64.powi(-22));
+    let target_n1 = draws_n.unsqueeze(1) * whole_n1;
+    target_n1.searchsorted(&cumulative_nv, false, true, "right", None::<&Tensor>).squeeze_dim(-1)
+}
+
+fn gumbel(logits_nv: &Tensor) -> Tensor {
+    let uniform_nv = Tensor::rand(logits_nv.size(), (Kind::Float, logits_nv.device())).clamp(1e-20, 1.0 - 1e-7);
+    (logits_nv - uniform_nv.log().neg().log()).argmax(-1, false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    /// Shares of each id among samples, and the probabilities that they should have.
+    fn check(sample: impl Fn(&Tensor, i64) -> Tensor) {
+        let rows = 40_000;
+        let logits_v = Tensor::from_slice(&[0.0_f32, 1.0, f32::NEG_INFINITY, -1.0, 2.0, 0.5]);
+        let ids_n = sample(&logits_v.unsqueeze(0).expand([rows, 6], false), rows);
+        let counts = ids_n.bincount(None::<&Tensor>, 6).to_kind(Kind::Double);
+        let expected = logits_v.softmax(-1, Kind::Double) * rows as f64;
+        assert!(f64::try_from(counts.get(2)).expect("one number") < 0.5, "an id without probability was drawn");
+        let rest = Tensor::from_slice(&[0_i64, 1, 3, 4, 5]);
+        let (counts, expected) = (counts.index_select(0, &rest), expected.index_select(0, &rest));
+        let chi_square = f64::try_from(((&counts - &expected).square() / &expected).sum(Kind::Double)).expect("one");
+        // 4 degrees of freedom: 18.5 is passed once in a thousand.
+        assert!(chi_square < 18.5, "{chi_square}: {counts:?} against {expected:?}");
+    }
+
+    #[test]
+    fn samples_follow_the_softmax() {
+        let _alone = testing::generator();
+        tch::manual_seed(11);
+        check(|logits_nv, rows| {
+            let draws_n = (Tensor::randperm(rows, (Kind::Float, tch::Device::Cpu)) + 0.5) / rows as f64;
+            inverse_cdf(logits_nv, &draws_n)
+        });
+        check(|logits_nv, _| gumbel(logits_nv));
+        check(|logits_nv, _| logits_nv.softmax(-1, MASTER).multinomial(1, true).squeeze_dim(-1));
+    }
+
+    #[test]
+    fn the_ends_of_the_unit_interval_are_ids() {
+        let logits_nv = Tensor::from_slice(&[f32::NEG_INFINITY, 0.0, 0.0, f32::NEG_INFINITY]).expand([2, 4], false);
+        let draws_n = Tensor::from_slice(&[1.0 / 16_777_216.0, 16_777_215.0 / 16_777_216.0_f32]);
+        assert_eq!(Vec::<i64>::try_from(inverse_cdf(&logits_nv, &draws_n)).expect("ids"), [1, 2]);
+    }
+}

@@ -1,0 +1,126 @@
+//! The weights of prediction heads, owned; lent in the forms of [`heads`](super::heads).
+//!
+//! Axes: `i` inputs, `o` outputs, `d` hidden, `e` embedding, `v` ids.
+
+use tch::Tensor;
+
+use super::heads::{Decoder, Dense, TokenHead, Transform};
+use crate::device::precision::Precision;
+use crate::model::parameters::Path;
+use crate::model::shape::{EncoderConfig, Gelu, padded_rows};
+
+/// `x Wᵀ + b`.
+#[derive(Debug)]
+pub struct DenseWeights {
+    weight_oi: Tensor,
+    bias_o: Tensor,
+}
+
+impl DenseWeights {
+    /// `weight` `[to, from]` and `bias` `[to]` below `path`.
+    #[must_use]
+    pub fn build(path: &mut Path<'_>, from: i64, to: i64) -> Self {
+        Self { weight_oi: path.matrix("weight", &[to, from]), bias_o: path.bias("bias", to) }
+    }
+
+    /// Lends them.
+    #[must_use]
+    pub fn lend(&self) -> Dense<'_> {
+        Dense { weight_oi: &self.weight_oi, bias_o: &self.bias_o }
+    }
+}
+
+/// `LN(gelu(x Wᵀ + b))`.
+#[derive(Debug)]
+pub struct TransformWeights {
+    dense: DenseWeights,
+    norm_gain_d: Tensor,
+    norm_bias_d: Tensor,
+    gelu: Gelu,
+    norm_eps: f64,
+}
+
+impl TransformWeights {
+    /// `dense` and `norm` below `path`: from the hidden states of an encoder of that shape to `to` numbers.
+    #[must_use]
+    pub fn build(shape: &EncoderConfig, to: i64, path: &mut Path<'_>) -> Self {
+        let dense = DenseWeights::build(&mut path.sub("dense"), i64::from(shape.hidden), to);
+        let mut norm = path.sub("norm");
+        let (norm_gain_d, norm_bias_d) = (norm.gain("weight", to), norm.bias("bias", to));
+        Self { dense, norm_gain_d, norm_bias_d, gelu: shape.gelu, norm_eps: shape.layer_norm_eps }
+    }
+
+    /// Lends them.
+    #[must_use]
+    pub fn lend(&self, precision: Precision) -> Transform<'_> {
+        Transform {
+            dense: self.dense.lend(),
+            norm_gain_d: &self.norm_gain_d,
+            norm_bias_d: &self.norm_bias_d,
+            gelu: self.gelu,
+            norm_eps: self.norm_eps,
+            precision,
+        }
+    }
+}
+
+/// A word table, tied or not, with a number for each id.
+#[derive(Debug)]
+pub struct DecoderWeights {
+    words_ve: Tensor,
+    bias_v: Tensor,
+}
+
+impl DecoderWeights {
+    /// `bias` below `path`; the table is that of `words`.
+    #[must_use]
+    pub fn tied(words: &Tensor, vocab_size: i64, path: &mut Path<'_>) -> Self {
+        Self { words_ve: words.shallow_clone(), bias_v: path.bias("bias", vocab_size) }
+    }
+
+    /// `bias` and a table of its own, `decoder.weight`, below `path`.
+    #[must_use]
+    pub fn own(shape: &EncoderConfig, vocab_size: u32, path: &mut Path<'_>) -> Self {
+        let table = [padded_rows(vocab_size), shape.embedding_width()];
+        Self {
+            words_ve: path.sub("decoder").table("weight", &table, i64::from(vocab_size)),
+            bias_v: path.bias("bias", i64::from(vocab_size)),
+        }
+    }
+
+    /// Lends them.
+    #[must_use]
+    pub fn lend(&self, precision: Precision) -> Decoder<'_> {
+        Decoder { words_vd: &self.words_ve, bias_v: &self.bias_v, precision }
+    }
+}
+
+/// The head of masked language modelling.
+#[derive(Debug)]
+pub struct HeadWeights {
+    transform: TransformWeights,
+    decoder: DecoderWeights,
+}
+
+impl HeadWeights {
+    /// The head of an encoder of that shape, below `path`; it is tied to `words` unless `None`.
+    #[must_use]
+    pub fn build(shape: &EncoderConfig, vocab_size: u32, words: Option<&Tensor>, path: &mut Path<'_>) -> Self {
+        let decoder = match words {
+            Some(words) => DecoderWeights::tied(words, i64::from(vocab_size), path),
+            None => DecoderWeights::own(shape, vocab_size, path),
+        };
+        Self { transform: TransformWeights::build(shape, shape.embedding_width(), path), decoder }
+    }
+
+    /// Lends it.
+    #[must_use]
+    pub fn lend(&self, precision: Precision) -> TokenHead<'_> {
+        TokenHead { transform: self.transform.lend(precision), decoder: self.decoder.lend(precision) }
+    }
+
+    /// Scores `[n, rows of the table]` for hidden states `[n, d]`.
+    pub fn logits(&self, hidden_nd: &Tensor, precision: Precision) -> Tensor {
+        self.lend(precision).logits(hidden_nd)
+    }
+}

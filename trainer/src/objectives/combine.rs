@@ -1,0 +1,95 @@
+//! The loss of a step: `Σ_objective w · Σ_term λ · S / N`.
+//!
+//! `N` adds a term's counts over all micro-batches of the step, on the host, before the first kernel runs. So every
+//! position of a step weighs the same, however the step was cut into micro-batches; a mean of means would favour the
+//! positions of micro-batches that have few.
+
+use serde::{Deserialize, Serialize};
+use tch::Tensor;
+
+use crate::objectives::Term;
+
+/// The denominators of a step's loss.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Normalize {
+    /// One count over the whole step: every position weighs the same.
+    #[default]
+    Step,
+    /// Each micro-batch by its own count, then the mean over micro-batches, as the released codes do.
+    MicroBatch,
+}
+
+/// One objective's terms for each micro-batch of a step, and what their sums are multiplied by.
+#[derive(Debug)]
+pub struct Counts {
+    // [micro-batch][term]
+    terms: Vec<Vec<Term>>,
+    normalize: Normalize,
+    weight: f64,
+}
+
+impl Counts {
+    /// Terms of one objective of weight `weight`, micro-batch by micro-batch.
+    #[must_use]
+    pub fn new(terms: Vec<Vec<Term>>, normalize: Normalize, weight: f64) -> Self {
+        Self { terms, normalize, weight }
+    }
+
+    /// The terms of one micro-batch.
+    #[must_use]
+    pub fn terms(&self, micro_batch: usize) -> &[Term] {
+        &self.terms[micro_batch]
+    }
+
+    /// What the sum of term `term` of micro-batch `micro_batch` is multiplied by; 0 where there is nothing to add up.
+    #[must_use]
+    pub fn factor(&self, micro_batch: usize, term: usize) -> f64 {
+        let this = &self.terms[micro_batch][term];
+        let count = match self.normalize {
+            Normalize::Step => self.terms.iter().map(|terms| terms[term].count).sum(),
+            Normalize::MicroBatch => this.count * self.terms.len() as f64,
+        };
+        if this.count > 0.0 { self.weight * this.weight / count } else { 0.0 }
+    }
+
+    /// The share of the step's loss that micro-batch `micro_batch` brings; `None` where it brings nothing.
+    #[must_use]
+    pub fn loss(&self, micro_batch: usize, sums: &[Tensor]) -> Option<Tensor> {
+        assert_eq!(sums.len(), self.terms[micro_batch].len(), "an objective gives one sum per term");
+        let factors = (0..sums.len()).map(|term| self.factor(micro_batch, term));
+        sums.iter()
+            .zip(factors)
+            .filter(|(_, factor)| *factor != 0.0)
+            .map(|(sum, factor)| sum * factor)
+            .reduce(|a, b| a + b)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(normalize: Normalize, counts: &[f64]) -> Counts {
+        let terms = |&count: &f64| vec![Term { name: "", weight: 2.0, count }];
+        Counts::new(counts.iter().map(terms).collect(), normalize, 0.5)
+    }
+
+    fn assert_near(got: [f64; 2], expected: [f64; 2]) {
+        assert!(got.iter().zip(expected).all(|(got, expected)| (got - expected).abs() < 1e-12), "{got:?}");
+    }
+
+    #[test]
+    fn positions_weigh_the_same_whatever_micro_batch_they_are_in() {
+        let step = counts(Normalize::Step, &[1.0, 3.0]);
+        assert_near([step.factor(0, 0), step.factor(1, 0)], [0.25, 0.25]);
+        let micro = counts(Normalize::MicroBatch, &[1.0, 3.0]);
+        assert_near([micro.factor(0, 0), micro.factor(1, 0)], [0.5, 1.0 / 6.0]);
+    }
+
+    #[test]
+    fn nothing_to_add_up_is_zero_and_not_a_division() {
+        let step = counts(Normalize::Step, &[0.0, 0.0]);
+        assert!(step.loss(0, &[Tensor::from(f32::NAN)]).is_none());
+    }
+}

@@ -1,0 +1,47 @@
+//! What a term begins with where a model has learnt nothing yet.
+
+use serde::Serialize;
+
+/// What the first values depend on beside an objective's configuration.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StartFacts {
+    /// Ids of the vocabulary.
+    pub vocab_size: f64,
+    /// Rows that are on the device at once.
+    pub rows: f64,
+    /// Numbers in a hidden state.
+    pub hidden: u32,
+}
+
+/// Where the first value of a term lies, in nats.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Expectation {
+    /// The term's name within its objective.
+    #[serde(skip)]
+    pub term: &'static str,
+    /// At least.
+    pub low: f64,
+    /// At most.
+    pub high: f64,
+    /// What usually causes another value.
+    #[serde(skip)]
+    pub hint: &'static str,
+}
+
+impl Expectation {
+    /// Within `tolerance`, a share, of `value`.
+    #[must_use]
+    pub fn near(term: &'static str, value: f64, tolerance: f64, hint: &'static str) -> Self {
+        Self::between(term, value * (1.0 - tolerance), value * (1.0 + tolerance), hint)
+    }
+
+    /// Within bounds.
+    #[must_use]
+    pub fn between(term: &'static str, low: f64, high: f64, hint: &'static str) -> Self {
+        Self { term, low, high, hint }
+    }
+
+    pub(crate) fn admits(&self, value: f64) -> bool {
+        (self.low..=self.high).contains(&value)
+    }
+}

@@ -1,0 +1,49 @@
+//! What the files of cases and of results hold.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+#[derive(Deserialize)]
+pub(super) struct Request {
+    pub(super) cases: Vec<Case>,
+}
+
+/// One case. Inputs are parsed when they are asked for: those of unknown objectives may have any form.
+#[derive(Deserialize)]
+pub(super) struct Case {
+    pub(super) id: String,
+    pub(super) objective: String,
+    #[serde(default)]
+    pub(super) variant: BTreeMap<String, serde_json::Value>,
+    #[serde(default)]
+    pub(super) inputs: BTreeMap<String, serde_json::Value>,
+}
+
+/// An array as the files hold it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Array {
+    pub(super) shape: Vec<i64>,
+    pub(super) data: Vec<f64>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Response {
+    pub(super) results: BTreeMap<String, Outcome>,
+}
+
+/// A number beside the loss, or several.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Part {
+    Number(f64),
+    List(Vec<i64>),
+}
+
+/// What one case gives.
+#[derive(Debug, Serialize)]
+pub(super) struct Outcome {
+    pub(super) loss: f64,
+    pub(super) parts: BTreeMap<String, Part>,
+    pub(super) grads: BTreeMap<String, Array>,
+}

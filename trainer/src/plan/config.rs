@@ -1,0 +1,98 @@
+//! The sections of a configuration that say how long, how often and where to train.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::device::choice::DeviceChoice;
+use crate::device::precision::Precision;
+use crate::objectives::combine::Normalize;
+
+/// `[train]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TrainConfig {
+    /// Optimizer steps of the whole run.
+    pub steps: u64,
+    /// Rows that one step learns from.
+    pub rows_per_step: u64,
+    /// Rows that are on the device at once; divides `rows_per_step`.
+    pub rows_per_micro_batch: u64,
+    /// What a sum over positions is divided by.
+    pub normalize: Normalize,
+    /// The type of matrix products.
+    pub precision: Precision,
+    /// Where to compute.
+    pub device: DeviceChoice,
+    /// Threads of libtorch on the CPU; 0 for one per core. Equal numbers give equal bits.
+    pub threads: usize,
+    /// Reproducible kernels on CUDA, at a price; the CPU's always are.
+    pub deterministic: bool,
+    /// A folder to take the first weights from: a checkpoint of another run, or a model that `transformers` saved.
+    pub init: Option<PathBuf>,
+    /// Steps with a non-finite gradient that a run may skip before it fails.
+    pub skipped_steps_max: u64,
+}
+
+impl Default for TrainConfig {
+    fn default() -> Self {
+        Self {
+            steps: 100_000,
+            rows_per_step: 256,
+            rows_per_micro_batch: 32,
+            normalize: Normalize::Step,
+            precision: Precision::F32,
+            device: DeviceChoice::Auto,
+            threads: 0,
+            deterministic: false,
+            init: None,
+            skipped_steps_max: 0,
+        }
+    }
+}
+
+/// `[validation]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ValidationConfig {
+    /// Steps between validations; 0 for none.
+    pub every_steps: u64,
+    /// Rows of the valid split, from its beginning.
+    pub rows: u64,
+}
+
+impl Default for ValidationConfig {
+    fn default() -> Self {
+        Self { every_steps: 1000, rows: 1024 }
+    }
+}
+
+/// `[checkpoints]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CheckpointConfig {
+    /// Steps between checkpoints; the end of a run and a stop make one too.
+    pub every_steps: u64,
+    /// How many of the newest stay; at least 1.
+    pub keep: usize,
+}
+
+impl Default for CheckpointConfig {
+    fn default() -> Self {
+        Self { every_steps: 1000, keep: 3 }
+    }
+}
+
+/// `[report]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ReportConfig {
+    /// Steps between reports.
+    pub every_steps: u64,
+}
+
+impl Default for ReportConfig {
+    fn default() -> Self {
+        Self { every_steps: 50 }
+    }
+}

@@ -1,0 +1,187 @@
+//! What a run costs, before it costs anything: operations and memory.
+//!
+//! Operations are those that the loss needs, whatever an implementation computes besides: 2 for each weight of the
+//! layers' matrices and `4 · layers · hidden · width` for attention, for a token that is encoded; three times that where
+//! the pass learns (Kaplan et al. 2020, section 2.1). A vocabulary head costs 2 for each of its weights at a position
+//! that it scores, three times that where it learns; 15 % of the positions are scored, whatever share is masked.
+
+use crate::device::precision::Precision;
+use crate::model::forward::Pass;
+use crate::model::networks::{AnyNetwork, MAIN};
+use crate::model::parameters::Parameters;
+use crate::model::shape::EncoderConfig;
+use crate::objectives::{AnyObjective, SCORED, Scores};
+use crate::plan::members::build;
+use crate::plan::train_plan::TrainPlan;
+
+impl TrainPlan {
+    /// Floating-point operations for each token of the rows. BERT-base at 512 by masked language modelling: 588 M.
+    #[must_use]
+    pub fn flops_per_token(&self) -> f64 {
+        let passes: f64 = self
+            .passes()
+            .iter()
+            .map(|(pass, &learns)| {
+                let share = f64::from(self.view_width(&pass.view)) / f64::from(self.width);
+                let times = if learns && self.learns(&pass.network) { 3.0 } else { 1.0 };
+                share * times * self.encoding(&pass.network, &pass.view)
+            })
+            .sum();
+        passes + self.heads() + self.sampling()
+    }
+
+    /// Operations of [`flops_per_token`](Self::flops_per_token) relative to plain masked language modelling with the
+    /// same encoder.
+    #[must_use]
+    pub fn flops_ratio(&self) -> f64 {
+        let encoder = &self.encoder;
+        let plain = 3.0 * (body(encoder, self.width) + SCORED * head(encoder, self.vocab.size));
+        self.flops_per_token() / plain
+    }
+
+    /// Tokens of a row of that view.
+    fn view_width(&self, view: &str) -> u32 {
+        self.view_widths.get(view).copied().unwrap_or(self.width)
+    }
+
+    fn encoding(&self, network: &str, view: &str) -> f64 {
+        self.shape(network).map_or(0.0, |shape| body(&shape, self.view_width(view)))
+    }
+
+    fn shape(&self, network: &str) -> Option<EncoderConfig> {
+        if network == MAIN { Some(self.encoder.clone()) } else { self.networks.get(network)?.shape(&self.encoder) }
+    }
+
+    /// Whether a network moves at all.
+    fn learns(&self, network: &str) -> bool {
+        self.networks.get(network).is_none_or(|network| network.learns())
+    }
+
+    fn heads(&self) -> f64 {
+        let learning = self.active().filter(|(_, _, weight)| *weight != 0.0);
+        learning.map(|(_, objective, _)| self.head(objective)).sum()
+    }
+
+    fn head(&self, objective: &AnyObjective) -> f64 {
+        let (reads, scores) = (objective.reads(), objective.scores());
+        let shape = reads.passes.first().and_then(|pass| self.shape(&pass.network));
+        let cost = |(shape, scores): (EncoderConfig, Scores)| {
+            let cost = if scores.transformed { head } else { decoder };
+            3.0 * scores.share * cost(&shape, self.vocab.size)
+        };
+        shape.zip(scores).map_or(0.0, cost)
+    }
+
+    /// The passes without gradient in which generators sample, with their heads.
+    fn sampling(&self) -> f64 {
+        let passes = self.passes();
+        let cost = |name: &String, network: &AnyNetwork| {
+            let (made, shape) = (network.makes()?, network.shape(&self.encoder)?);
+            let learnt = passes.contains_key(&Pass::new(name, made.fills));
+            let extra = network.passes_beside(learnt);
+            // A pass that learns is scored once for its loss, and those scores are sampled from.
+            Some(extra * (body(&shape, self.view_width(made.fills)) + SCORED * head(&shape, self.vocab.size)))
+        };
+        self.used_networks().iter().filter_map(|(name, network)| cost(name, network)).sum()
+    }
+
+    /// Numbers in all weights that learn, heads included, and in those that do not. Padding rows of the word table count,
+    /// since they take memory.
+    #[must_use]
+    pub fn parameters(&self) -> (u64, u64) {
+        let mut parameters = Parameters::outline();
+        let _ = build(self, &mut parameters);
+        (parameters.count(), parameters.frozen_count())
+    }
+
+    /// Bytes on the device, roughly, by owner.
+    #[must_use]
+    pub fn memory(&self) -> Memory {
+        let (learning, frozen) = self.parameters();
+        let rows = self.train.rows_per_micro_batch as f64;
+        let scale = if self.train.precision == Precision::Bf16 { 1.0 } else { 2.0 };
+        let passes = self.passes();
+        let activations =
+            passes.iter().filter(|(pass, learns)| **learns && self.learns(&pass.network)).map(|(pass, _)| {
+                let width = f64::from(self.view_width(&pass.view));
+                let shape = self.shape(&pass.network).unwrap_or_else(|| self.encoder.clone());
+                let per_token = 34.0 * f64::from(shape.hidden) + 5.0 * f64::from(shape.heads) * width;
+                scale * rows * width * f64::from(shape.layers) * per_token
+            });
+        let scored = self.active().filter_map(|(_, objective, _)| objective.scores());
+        let scored = scored.map(|scores| scores.share * rows * f64::from(self.width));
+        let logits = scored.map(|positions| 12.0 * positions * f64::from(self.vocab.size));
+        Memory {
+            weights: 4.0 * (learning + frozen) as f64,
+            optimizer: 12.0 * learning as f64,
+            activations: activations.sum(),
+            // Objectives run one after the other, but every graph stays until the backward pass.
+            logits: logits.sum(),
+        }
+    }
+}
+
+/// Bytes by owner.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Memory {
+    /// All weights, float32.
+    pub weights: f64,
+    /// Gradients and two moments, float32.
+    pub optimizer: f64,
+    /// What the backward passes of a micro-batch keep (Korthikanti et al. 2022, section 4.1, for 16-bit numbers; twice
+    /// that for float32).
+    pub activations: f64,
+    /// Scores over the vocabulary with their softmax and gradient.
+    pub logits: f64,
+}
+
+impl Memory {
+    /// All of it.
+    #[must_use]
+    pub fn total(&self) -> f64 {
+        self.weights + self.optimizer + self.activations + self.logits
+    }
+}
+
+/// Encoding one token of a row of `width`.
+fn body(shape: &EncoderConfig, width: u32) -> f64 {
+    let (layers, d, f) = (f64::from(shape.layers), f64::from(shape.hidden), f64::from(shape.feed_forward));
+    2.0 * layers * (4.0 * d * d + 2.0 * d * f) + 4.0 * layers * d * f64::from(width)
+}
+
+/// Scoring all ids at one position, with the dense layer before the word table.
+fn head(shape: &EncoderConfig, vocab_size: u32) -> f64 {
+    2.0 * f64::from(shape.hidden) * shape.embedding_width() as f64 + decoder(shape, vocab_size)
+}
+
+/// The word table's part of it.
+fn decoder(shape: &EncoderConfig, vocab_size: u32) -> f64 {
+    2.0 * f64::from(vocab_size) * shape.embedding_width() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    #[test]
+    fn bert_base_needs_588_million_operations_per_token() {
+        let mut plan = testing::plan(std::path::Path::new("unused"));
+        plan.loss.retain(|name, _| name == "masked_lm");
+        (plan.encoder, plan.width, plan.vocab.size) = (EncoderConfig::default(), 512, 30_522);
+        let millions = plan.flops_per_token() / 1e6;
+        assert!((millions - 587.858_688).abs() < 1e-6, "{millions}");
+    }
+
+    #[test]
+    fn weights_are_counted_with_heads_and_padding() {
+        let _alone = testing::generator();
+        let mut plan = testing::plan(std::path::Path::new("unused"));
+        plan.loss.retain(|name, _| name == "masked_lm");
+        let (d, f) = (16, 32);
+        let embeddings = (64 + 16 + 2) * d + 2 * d;
+        let layer = 4 * (d * d + d) + (d * f + f) + (f * d + d) + 4 * d;
+        let head = d * d + d + 2 * d + 60;
+        assert_eq!(plan.parameters(), (embeddings + 2 * layer + head, 0));
+    }
+}

@@ -1,0 +1,40 @@
+//! A plan's networks and objectives, made.
+
+use super::train_plan::TrainPlan;
+use crate::model::forward::Pass;
+use crate::model::networks::built::Networks;
+use crate::model::parameters::Parameters;
+use crate::objectives::Loss;
+
+/// An objective of the loss, built.
+pub struct Member {
+    /// Its key in the config.
+    pub name: String,
+    /// Its weight in the loss.
+    pub weight: f64,
+    /// What it computes.
+    pub loss: Box<dyn Loss>,
+    /// What it has to be given.
+    pub passes: Vec<Pass>,
+}
+
+impl std::fmt::Debug for Member {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Member").field("name", &self.name).field("weight", &self.weight).finish_non_exhaustive()
+    }
+}
+
+/// Makes the networks and heads of a run and all their weights.
+#[must_use]
+pub fn build(plan: &TrainPlan, parameters: &mut Parameters) -> (Networks, Vec<Member>) {
+    let others = plan.used_networks();
+    let networks = Networks::build(&plan.encoder, &others, &plan.vocab, plan.train.precision, parameters);
+    let members = plan.active().map(|(name, objective, weight)| Member {
+        name: name.to_owned(),
+        weight,
+        loss: objective.build(name, &mut parameters.path(&format!("heads.{name}")), &networks),
+        passes: objective.reads().passes,
+    });
+    let members = members.collect();
+    (networks, members)
+}

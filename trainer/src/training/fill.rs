@@ -1,0 +1,73 @@
+//! Words for blanks: what `cloze fill` asks a checkpoint.
+
+use schemas::ordinal::Step;
+use tch::{Kind, Tensor};
+
+use crate::error::Error;
+use crate::model::encoder::Input;
+use crate::model::forward::Forward;
+use crate::model::layers::Mode;
+use crate::model::networks::MAIN;
+use crate::plan::train_plan::TrainPlan;
+use crate::training::checkpoint;
+use crate::training::step::Trainer;
+
+/// An id and its probability.
+pub type Guess = (u32, f64);
+
+/// A checkpoint's weights, in eval mode.
+#[derive(Debug)]
+pub struct Filler {
+    trainer: Trainer,
+}
+
+impl Filler {
+    /// The weights after `step`, or those of the newest checkpoint.
+    ///
+    /// # Errors
+    /// If there is no such checkpoint, or no objective of the run predicts tokens.
+    pub fn open(plan: &TrainPlan, step: Option<Step>) -> Result<Self, Error> {
+        let (folder, snapshot) = checkpoint::pick(&plan.folder, step)?;
+        let mut trainer = Trainer::new(plan)?;
+        trainer.restore(&folder, &snapshot)?;
+        let filler = Self { trainer };
+        if filler.trainer.predicts_tokens() {
+            Ok(filler)
+        } else {
+            Err(Error::Config("no objective of this run predicts tokens; `masked_lm` does".to_owned()))
+        }
+    }
+
+    /// The `top` best ids for each mask of a row (frame included), best first, with probabilities over all ids.
+    ///
+    /// # Errors
+    /// If the row is longer than the network has positions.
+    pub fn predict(&self, ids: &[u32], top: usize) -> Result<Vec<Vec<Guess>>, Error> {
+        let plan = self.trainer.plan();
+        if ids.len() > plan.encoder.positions as usize {
+            let (tokens, most) = (ids.len(), plan.encoder.positions);
+            return Err(Error::Config(format!(
+                "the text has {tokens} tokens, the network {most} positions; shorten it"
+            )));
+        }
+        let _guard = tch::no_grad_guard();
+        let row: Vec<i64> = ids.iter().map(|&id| i64::from(id)).collect();
+        let masks = (0_i64..).zip(ids).filter(|&(_, &id)| id == plan.vocab.special.mask).map(|(at, _)| at);
+        let positions_n = Tensor::from_slice(&masks.collect::<Vec<_>>()).to_device(self.trainer.device());
+        let ids_bt = Tensor::from_slice(&row).unsqueeze(0).to_device(self.trainer.device());
+        let input = Input { ids_bt: &ids_bt, token_types_bt: None, valid_bt: None };
+        let encoded = self.trainer.networks().encoder(MAIN).forward(input, Mode::Eval);
+        let hidden_nd = Forward::gather(&encoded.hidden_btd, &positions_n);
+        let logits_nv = self.trainer.token_logits(&hidden_nd).expect("a head was found when this was opened");
+        let probabilities_nv = logits_nv.softmax(-1, Kind::Double);
+        (0..positions_n.size()[0]).map(|mask| best(&probabilities_nv.get(mask), top)).collect()
+    }
+}
+
+fn best(probabilities_v: &Tensor, top: usize) -> Result<Vec<Guess>, Error> {
+    let ids = probabilities_v.size()[0];
+    let (values, indices) = probabilities_v.f_topk(i64::try_from(top).unwrap_or(ids).min(ids), -1, true, true)?;
+    let values = Vec::<f64>::try_from(&values)?;
+    let indices = Vec::<i64>::try_from(&indices)?;
+    Ok(indices.into_iter().zip(values).map(|(id, p)| (u32::try_from(id).expect("ids are 32-bit"), p)).collect())
+}

@@ -1,0 +1,18 @@
+//! A run from its first step to its last: the loop, one step of it, what it reports and what it keeps.
+
+pub mod checkpoint;
+pub mod fill;
+pub mod report;
+pub mod resume;
+pub mod run;
+pub mod start;
+pub mod step;
+pub mod tally;
+pub mod validation;
+
+pub use self::checkpoint::Snapshot;
+pub use self::fill::{Filler, Guess};
+pub use self::report::Report;
+pub use self::run::{Data, Host, Outcome, Stop, run};
+pub use self::step::Trainer;
+pub use self::validation::VALID_MLM;

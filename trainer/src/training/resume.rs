@@ -1,0 +1,185 @@
+//! A trainer to a snapshot and back.
+
+use std::path::Path;
+
+use tch::Device;
+
+use crate::device::tensors;
+use crate::device::tensors::{HostTensor, HostTensors, overwrite};
+use crate::error::Error;
+use crate::hf;
+use crate::model::networks::built::teach;
+use crate::training::checkpoint;
+use crate::training::checkpoint::{Snapshot, State, VERSION};
+use crate::training::step::{Trainer, threads};
+
+/// The word table's name.
+const WORD_TABLE: &str = "encoder.embeddings.word.weight";
+
+/// The part of the state that the loop keeps.
+#[derive(Clone, Debug)]
+pub struct Position {
+    /// Rows of the stream consumed.
+    pub rows_consumed: u64,
+    /// Whether this step's validation is still to be done.
+    pub validation_pending: bool,
+    /// Running hash of the batches consumed.
+    pub batch_hash: String,
+}
+
+impl Trainer {
+    /// Copies everything that the next step depends on to the host. Waits for the device.
+    pub fn snapshot(&self, position: Position) -> Result<Snapshot, Error> {
+        let mut optimizer = self.optimizer.save()?;
+        let (report_tensors, report) = self.tally.save()?;
+        optimizer.extend(report_tensors);
+        optimizer.insert("skipped.count".to_owned(), HostTensor::copy_of(&self.skips.count)?);
+        optimizer.insert("skipped.first".to_owned(), HostTensor::copy_of(&self.skips.first)?);
+        let state = State {
+            version: VERSION,
+            step: self.done,
+            rows_consumed: position.rows_consumed,
+            validation_pending: position.validation_pending,
+            batch_hash: position.batch_hash,
+            data_content: self.plan().data_content.clone(),
+            threads: threads(self.plan().train.threads),
+            device: format!("{:?}", self.device()),
+            report,
+            identity: self.plan().identity.clone(),
+            files: std::collections::BTreeMap::new(),
+        };
+        Ok(Snapshot { state, main: self.weights()?, optimizer })
+    }
+
+    /// All weights on the host, by name.
+    pub fn weights(&self) -> Result<HostTensors, Error> {
+        self.parameters()
+            .iter()
+            .map(|(name, weight)| Ok((name.to_owned(), HostTensor::copy_of(&weight.tensor)?)))
+            .collect()
+    }
+
+    /// Goes on where a snapshot of this very run was taken.
+    ///
+    /// # Errors
+    /// [`Error::Identity`] if it was another run's.
+    pub fn restore(&mut self, folder: &Path, snapshot: &Snapshot) -> Result<(), Error> {
+        self.check_identity(folder, &snapshot.state)?;
+        let state = &snapshot.state;
+        let (now, device) = (threads(self.plan().train.threads), self.device());
+        if device == Device::Cpu && state.threads != now {
+            tracing::warn!(
+                then = state.threads,
+                now,
+                "another number of threads: results will differ in the last bits"
+            );
+        }
+        if state.device != format!("{device:?}") {
+            tracing::warn!(then = %state.device, now = ?device, "another device: results will differ in the last bits");
+        }
+        let refuse = |problem| Error::Checkpoint { path: folder.to_owned(), problem };
+        for (name, weight) in self.parameters.iter() {
+            overwrite(&weight.tensor, &snapshot.main, name, device).map_err(refuse)?;
+        }
+        self.optimizer.load(&snapshot.optimizer, device).map_err(refuse)?;
+        self.tally.load(&snapshot.optimizer, &state.report).map_err(refuse)?;
+        overwrite(&self.skips.count, &snapshot.optimizer, "skipped.count", device).map_err(refuse)?;
+        overwrite(&self.skips.first, &snapshot.optimizer, "skipped.first", device).map_err(refuse)?;
+        self.done = state.step;
+        Ok(())
+    }
+
+    fn check_identity(&self, folder: &Path, state: &State) -> Result<(), Error> {
+        let mut keys = self.plan().identity.differences(&state.identity);
+        if state.data_content != self.plan().data_content {
+            keys.push(format!("data content: {} → {}", state.data_content, self.plan().data_content));
+        }
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let (folder, checkpoint) = (self.plan().folder.clone(), folder.to_owned());
+        Err(Error::Identity { folder, checkpoint, keys: keys.join(", ") })
+    }
+
+    /// Gives a run that begins the weights that its plan names: `train.init` for the main encoder and for the heads and
+    /// generators that the folder has, `networks.NAME.init` for a generator, all of it, and last `encoder.word_init` for
+    /// the word table. What they leave out stays as it was drawn. Teachers are copies of what results.
+    pub fn begin(&mut self) -> Result<(), Error> {
+        let plan = self.plan().clone();
+        let networks = plan.used_networks();
+        if let Some(folder) = &plan.train.init {
+            let saved = saved(folder, &self.main_target())?;
+            let is_copy = |name: &str| {
+                let of = name.split('.').next().and_then(|network| networks.get(network));
+                of.is_some_and(|network| network.copies_main())
+            };
+            self.take(folder, &saved, |name| !is_copy(name))?;
+        }
+        for (name, network) in &networks {
+            if let Some(folder) = network.init() {
+                self.begin_network(name, folder)?;
+            }
+        }
+        if let Some(folder) = &plan.encoder.word_init {
+            let saved = saved(folder, &self.main_target())?;
+            self.take(folder, &saved, |weight| weight == WORD_TABLE)?;
+        }
+        teach(&networks, self.parameters());
+        Ok(())
+    }
+
+    /// Gives a network beside the main one all its weights from a folder that has it.
+    fn begin_network(&self, name: &str, folder: &Path) -> Result<(), Error> {
+        let refuse = |problem| Err(Error::Checkpoint { path: folder.to_owned(), problem });
+        let Some(target) = hf::Target::beside(self.plan(), name) else {
+            return refuse(format!("network `{name}` has no weights; drop `networks.{name}.init`"));
+        };
+        let mut saved = saved(folder, &target)?;
+        let prefix = format!("{name}.");
+        let own = || self.parameters.iter().map(|(weight, _)| weight).filter(|weight| weight.starts_with(&prefix));
+        share_back(&mut saved, own());
+        if let Some(missing) = own().find(|weight| !saved.contains_key(*weight)) {
+            return refuse(format!("it has no `{missing}`, which `networks.{name}.init` must give"));
+        }
+        self.take(folder, &saved, |weight| weight.starts_with(&prefix))
+    }
+
+    fn main_target(&self) -> hf::Target<'_> {
+        hf::Target::main(self.plan(), self.parameters.iter().map(|(name, _)| name))
+    }
+
+    /// Overwrites the weights that `wants` names. Only heads and other networks may be missing among the `saved`.
+    fn take(&self, folder: &Path, saved: &HostTensors, wants: impl Fn(&str) -> bool) -> Result<(), Error> {
+        for (name, weight) in self.parameters.iter().filter(|(name, _)| wants(name)) {
+            if !name.starts_with("encoder.") && !saved.contains_key(name) {
+                tracing::info!(name, "not among the first weights, drawn afresh");
+                continue;
+            }
+            overwrite(&weight.tensor, saved, name, self.device())
+                .map_err(|problem| Error::Checkpoint { path: folder.to_owned(), problem })?;
+        }
+        Ok(())
+    }
+}
+
+/// Where a finished generator shared a table with the main network, it has no copy of its own: this makes one of the main
+/// network's for each weight of `own` that needs it.
+fn share_back<'a>(saved: &mut HostTensors, own: impl Iterator<Item = &'a str>) {
+    for weight in own.filter(|weight| weight.contains(".encoder.embeddings.")) {
+        let shared = weight.split_once('.').and_then(|(_, rest)| saved.get(rest)).cloned();
+        if let Some(table) = shared.filter(|_| !saved.contains_key(weight)) {
+            saved.insert(weight.to_owned(), table);
+        }
+    }
+}
+
+/// The weights of a model that `transformers` saved, for that target, of a checkpoint, or of a run's newest checkpoint.
+fn saved(folder: &Path, target: &hf::Target<'_>) -> Result<HostTensors, Error> {
+    if hf::is_model(folder) {
+        hf::import(folder, target)
+    } else if folder.join("checkpoints").is_dir() {
+        checkpoint::pick(folder, None).map(|(_, snapshot)| snapshot.main)
+    } else {
+        tensors::read(&folder.join("main.safetensors"))
+    }
+}

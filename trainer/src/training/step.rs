@@ -1,0 +1,389 @@
+//! One optimizer step: upload, encode each view once, combine, backward, clip, update.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use schemas::Batch;
+use schemas::ordinal::{BatchIndex, Step};
+use tch::{Device, Tensor};
+
+use crate::device::native;
+use crate::device::precision::{MASTER, Precision, WIDE};
+use crate::error::Error;
+use crate::model::forward::{Forward, Moment, Pass};
+use crate::model::host_batch::HostBatch;
+use crate::model::layers::Mode;
+use crate::model::networks::built::{Networks, teach};
+use crate::model::parameters::Parameters;
+use crate::objectives::Computed;
+use crate::objectives::combine::{Counts, Normalize};
+use crate::objectives::figure::FigureName;
+use crate::optimizer::adamw::{AdamW, Update};
+use crate::optimizer::schedule;
+use crate::plan::members::{Member, build};
+use crate::plan::train_plan::TrainPlan;
+use crate::training::report::{Figures, written};
+use crate::training::tally::{Reading, Tally};
+
+/// Weights, optimizer and the numbers that the next report will show.
+#[derive(Debug)]
+pub struct Trainer {
+    plan: TrainPlan,
+    device: Device,
+    pub(crate) parameters: Parameters,
+    pub(crate) networks: Networks,
+    pub(crate) members: Vec<Member>,
+    pub(crate) optimizer: AdamW,
+    pub(crate) tally: Tally,
+    pub(crate) skips: Skips,
+    pub(crate) done: Step,
+    passes: BTreeSet<Pass>,
+    learning: BTreeSet<Pass>,
+}
+
+/// Steps whose gradient was not finite, counted on the device.
+#[derive(Debug)]
+pub(crate) struct Skips {
+    /// How many, float64.
+    pub(crate) count: Tensor,
+    /// The first of them; −1 for none, float64.
+    pub(crate) first: Tensor,
+}
+
+impl Skips {
+    fn new(device: Device) -> Self {
+        Self { count: Tensor::zeros([0_i64; 0], (WIDE, device)), first: Tensor::full([0_i64; 0], -1.0, (WIDE, device)) }
+    }
+
+    fn note(&mut self, step: Step, skipped: &Tensor) {
+        self.count += skipped;
+        let is_first = self.first.lt(0.0).logical_and(&skipped.gt(0.0));
+        self.first = self.first.where_self(&is_first.logical_not(), &Tensor::full_like(&self.first, step.0 as f64));
+    }
+}
+
+impl Trainer {
+    /// Fresh weights, drawn under the plan's seed. Call it on the thread that will train: it sets libtorch's number of
+    /// threads and switches, once.
+    pub fn new(plan: &TrainPlan) -> Result<Self, Error> {
+        let device = plan.train.device.resolve()?;
+        if plan.train.precision != Precision::F32 && device == Device::Cpu {
+            return Err(Error::Config("`train.precision = \"bf16\"` needs CUDA, and this machine has none".to_owned()));
+        }
+        native::configure(plan.train.deterministic)?;
+        tch::set_num_threads(i32::try_from(threads(plan.train.threads)).unwrap_or(i32::MAX));
+        let mut parameters = Parameters::new(plan.seed, device);
+        let (networks, members) = build(plan, &mut parameters);
+        teach(&plan.used_networks(), &parameters);
+        let passes = |members: &[Member], learning: bool| -> BTreeSet<Pass> {
+            let members = members.iter().filter(|member| !learning || member.weight != 0.0);
+            members.flat_map(|member| member.passes.iter().cloned()).collect()
+        };
+        Ok(Self {
+            device,
+            optimizer: AdamW::new(plan.optimizer.clone(), &parameters),
+            tally: Tally::new(device),
+            skips: Skips::new(device),
+            done: Step(0),
+            passes: passes(&members, false),
+            learning: passes(&members, true),
+            plan: plan.clone(),
+            parameters,
+            networks,
+            members,
+        })
+    }
+
+    /// The plan.
+    #[must_use]
+    pub fn plan(&self) -> &TrainPlan {
+        &self.plan
+    }
+
+    /// Where it computes.
+    #[must_use]
+    pub fn device(&self) -> Device {
+        self.device
+    }
+
+    /// Steps done.
+    #[must_use]
+    pub fn done(&self) -> Step {
+        self.done
+    }
+
+    /// The weights by name.
+    #[must_use]
+    pub fn parameters(&self) -> &Parameters {
+        &self.parameters
+    }
+
+    /// The networks.
+    #[must_use]
+    pub fn networks(&self) -> &Networks {
+        &self.networks
+    }
+
+    /// The built objectives, by name.
+    #[must_use]
+    pub fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    /// Scores of all ids for hidden states `[n, d]` of the main network, by the first objective with a head that
+    /// predicts tokens; `None` without one.
+    #[must_use]
+    pub fn token_logits(&self, hidden_nd: &Tensor) -> Option<Tensor> {
+        let _guard = tch::no_grad_guard();
+        self.members.iter().find_map(|member| member.loss.logits(hidden_nd, &self.networks))
+    }
+
+    /// Whether there is such a head.
+    #[must_use]
+    pub fn predicts_tokens(&self) -> bool {
+        self.token_logits(&Tensor::zeros([0, self.networks.hidden()], (MASTER, self.device))).is_some()
+    }
+
+    /// Learning rate of a step.
+    #[must_use]
+    pub fn lr(&self, step: Step) -> f64 {
+        self.plan.optimizer.lr * schedule::rate(&self.plan.schedule, self.plan.train.steps, step)
+    }
+
+    /// Learns from the micro-batches of one step. Waits for the device only as far as its queue is full.
+    pub fn step(&mut self, batches: &[Batch]) -> Result<(), Error> {
+        self.accumulate(batches)?;
+        let Update { norm, skipped } = self.optimizer.update(self.lr(self.done))?;
+        self.skips.note(self.done, &skipped);
+        let norm = norm.where_self(&skipped.lt(0.5), &norm.zeros_like());
+        self.tally.add_norm(&norm);
+        self.done = self.done.next();
+        Ok(())
+    }
+
+    /// Adds the gradients of the whole step to the weights', micro-batch by micro-batch.
+    pub fn accumulate(&mut self, batches: &[Batch]) -> Result<(), Error> {
+        let batches = batches.iter().map(|batch| HostBatch::new(batch, &self.networks));
+        let batches = batches.collect::<Result<Vec<_>, _>>()?;
+        let counts = self.counts(&batches, self.plan.train.normalize);
+        let moment = Moment { seed: self.plan.seed, step: self.done, mode: Mode::Train };
+        for (at, batch) in batches.iter().enumerate() {
+            let forward = Forward::run(batch, &self.passes, &self.learning, moment)?;
+            let mut loss: Option<Tensor> = None;
+            for (member, counts) in self.members.iter().zip(&counts) {
+                let computed = compute(member, &forward);
+                tally(&mut self.tally, member, counts, at, &computed);
+                let share = if member.weight == 0.0 { None } else { counts.loss(at, &computed.sums) };
+                loss = match (loss, share) {
+                    (Some(loss), Some(share)) => Some(loss + share),
+                    (loss, share) => loss.or(share),
+                };
+            }
+            if let Some(loss) = loss {
+                loss.f_backward()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Every objective's terms for these micro-batches.
+    fn counts(&self, batches: &[HostBatch<'_>], normalize: Normalize) -> Vec<Counts> {
+        let terms = |member: &Member| batches.iter().map(|batch| member.loss.terms(batch)).collect();
+        self.members.iter().map(|member| Counts::new(terms(member), normalize, member.weight)).collect()
+    }
+
+    /// Adds one batch of the valid split to a tally, in eval mode and without gradient. `extra` are the passes that the
+    /// caller reads beyond the objectives'.
+    pub(crate) fn evaluate<'a>(
+        &'a self,
+        batch: &'a HostBatch<'a>,
+        extra: &BTreeSet<Pass>,
+        into: &mut Tally,
+    ) -> Result<Forward<'a>, Error> {
+        let _guard = tch::no_grad_guard();
+        let passes: BTreeSet<Pass> = self.passes.union(extra).cloned().collect();
+        let moment = Moment { seed: self.plan.seed, step: Step(0), mode: Mode::Eval };
+        let forward = Forward::run(batch, &passes, &BTreeSet::new(), moment)?;
+        let counts = self.counts(std::slice::from_ref(batch), Normalize::Step);
+        for (member, counts) in self.members.iter().zip(&counts) {
+            tally(into, member, counts, 0, &compute(member, &forward));
+        }
+        Ok(forward)
+    }
+
+    /// The numbers since the last call, fetched in one copy. Waits for the device.
+    ///
+    /// # Errors
+    /// [`Error::NonFinite`] if more steps were skipped than the plan allows.
+    pub fn figures(&mut self) -> Result<Figures, Error> {
+        let (Reading { loss, terms, metrics, norm }, skips) =
+            self.tally.read(&[&self.skips.count, &self.skips.first])?;
+        self.tally.clear();
+        let [skipped, first] = [skips[0], skips[1]].map(whole);
+        if skipped > self.plan.train.skipped_steps_max {
+            let batch = BatchIndex(first * self.plan.micro_batches());
+            let allowed = self.plan.train.skipped_steps_max;
+            return Err(Error::NonFinite { step: Step(first), objective: blame(&terms), skipped, allowed, batch });
+        }
+        let lr = self.lr(Step(self.done.0.saturating_sub(1)));
+        let (terms, metrics) = (written(terms), written(metrics));
+        Ok(Figures { step: self.done, loss, terms, metrics, lr, grad_norm: norm, skipped })
+    }
+
+    /// Real tokens of a batch: those of the first view that is encoded.
+    pub fn tokens(&self, batch: &Batch) -> Result<u64, Error> {
+        let Some(pass) = self.passes.first() else { return Ok(0) };
+        Ok(HostBatch::new(batch, &self.networks)?.valid(&pass.view) as u64)
+    }
+}
+
+fn compute(member: &Member, forward: &Forward<'_>) -> Computed {
+    if member.weight == 0.0 {
+        let _guard = tch::no_grad_guard();
+        member.loss.compute(forward)
+    } else {
+        member.loss.compute(forward)
+    }
+}
+
+/// Notes an objective's sums and metrics for the next report.
+fn tally(into: &mut Tally, member: &Member, counts: &Counts, at: usize, computed: &Computed) {
+    let _guard = tch::no_grad_guard();
+    for (term, sum) in counts.terms(at).iter().zip(&computed.sums) {
+        into.add_term(FigureName::new(&member.name, term.name), member.weight * term.weight, sum, term.count);
+    }
+    for metric in &computed.metrics {
+        into.add_metric(&member.name, metric);
+    }
+}
+
+/// The objectives whose sums went wrong too, or that none did.
+fn blame(terms: &BTreeMap<FigureName, f64>) -> String {
+    let broken: Vec<String> =
+        terms.iter().filter(|(_, value)| !value.is_finite()).map(|(name, _)| format!("`{name}`")).collect();
+    if broken.is_empty() {
+        "every objective's loss is finite".to_owned()
+    } else {
+        format!("so is the loss of {}", broken.join(", "))
+    }
+}
+
+/// A count that was added up in float64.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole, and within 0 .. 2^53")]
+fn whole(count: f64) -> u64 {
+    count.max(0.0) as u64
+}
+
+/// Threads that libtorch shall use where the config says `threads`.
+#[must_use]
+pub fn threads(configured: usize) -> usize {
+    match configured {
+        0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+        count => count,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::train_plan::TrainPlan;
+    use crate::testing;
+
+    fn plan() -> TrainPlan {
+        let mut plan = testing::plan(std::path::Path::new("unused"));
+        // Plain masked language modelling: its sums do not depend on how rows are cut into micro-batches.
+        plan.loss.retain(|name, _| name == "masked_lm");
+        plan.encoder.dropout = 0.0;
+        plan
+    }
+
+    fn gradients(plan: &TrainPlan, batches: &[Batch]) -> Vec<Option<Tensor>> {
+        let mut trainer = Trainer::new(plan).expect("a good plan");
+        trainer.accumulate(batches).expect("good batches");
+        let weights: Vec<&Tensor> = trainer.parameters.iter().map(|(_, weight)| &weight.tensor).collect();
+        native::take_gradients(&weights).expect("weights")
+    }
+
+    fn largest_difference(one: &[Option<Tensor>], other: &[Option<Tensor>]) -> f64 {
+        let of = |(one, other): (&Option<Tensor>, &Option<Tensor>)| match (one, other) {
+            (Some(one), Some(other)) => f64::try_from((one - other).abs().max()).expect("one number"),
+            (None, None) => 0.0,
+            _ => f64::INFINITY,
+        };
+        one.iter().zip(other).map(of).fold(0.0, f64::max)
+    }
+
+    #[test]
+    fn a_step_does_not_see_how_it_was_cut() {
+        let _alone = testing::generator();
+        let mut plan = plan();
+        let batch = testing::batch(0);
+        // Rows have unequal numbers of masked tokens: a mean of means would differ.
+        let cut = [batch.slice(0, 3), batch.slice(3, 1)];
+        let whole = gradients(&plan, std::slice::from_ref(&batch));
+        assert!(largest_difference(&whole, &gradients(&plan, &cut)) < 1e-6);
+        plan.train.normalize = Normalize::MicroBatch;
+        assert!(largest_difference(&whole, &gradients(&plan, &cut)) > 1e-4, "the released codes' mean of means");
+    }
+
+    #[test]
+    fn padding_rows_of_the_word_table_stay_zero() {
+        let _alone = testing::generator();
+        let mut trainer = Trainer::new(&plan()).expect("a good plan");
+        for index in 0..3 {
+            trainer.step(&[testing::batch(index)]).expect("good batches");
+        }
+        let word = trainer.parameters.get("encoder.embeddings.word.weight").expect("every encoder has one");
+        let padding = word.narrow(0, i64::from(testing::WORDS), 4);
+        assert_eq!(word.size()[0], 64);
+        assert!(f64::try_from(padding.abs().max()).expect("one number") < f64::MIN_POSITIVE);
+    }
+
+    #[test]
+    fn weight_zero_is_reported_and_teaches_nothing() {
+        let _alone = testing::generator();
+        let mut both = testing::plan(std::path::Path::new("unused"));
+        both.encoder.dropout = 0.0;
+        // It has no weights of its own: the two lists of gradients are of the same weights.
+        let quiet = "token_contrastive".to_owned();
+        both.loss = [("masked_lm".to_owned(), 1.0), (quiet.clone(), 0.0)].into();
+        let batches = [testing::batch(0)];
+        let encoder = |plan: &TrainPlan| -> Vec<Option<Tensor>> { gradients(plan, &batches).into_iter().collect() };
+        assert!(largest_difference(&encoder(&plan()), &encoder(&both)) < f64::MIN_POSITIVE);
+
+        let mut trainer = Trainer::new(&both).expect("a good plan");
+        trainer.step(&batches).expect("good batches");
+        let figures = trainer.figures().expect("finite");
+        assert!(figures.terms[&quiet] > 0.0 && (figures.loss - figures.terms["masked_lm"]).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_loss_falls_on_rows_that_repeat() {
+        let _alone = testing::generator();
+        let mut trainer = Trainer::new(&plan()).expect("a good plan");
+        let mut losses = Vec::new();
+        for _ in 0..12 {
+            trainer.step(&[testing::batch(0), testing::batch(1)]).expect("good batches");
+            losses.push(trainer.figures().expect("finite").loss);
+        }
+        assert!((losses[0] - f64::from(testing::WORDS).ln()).abs() < 0.2, "begins at ln V: {losses:?}");
+        assert!(losses[11] < 0.8 * losses[0], "{losses:?}");
+    }
+
+    #[test]
+    fn a_broken_step_is_skipped_and_named() {
+        let _alone = testing::generator();
+        let mut plan = plan();
+        plan.train.skipped_steps_max = 1;
+        let mut trainer = Trainer::new(&plan).expect("a good plan");
+        trainer.step(&[testing::batch(0)]).expect("good batches");
+        let before = trainer.weights().expect("copied");
+        plan.loss.insert("masked_lm".to_owned(), f64::MAX);
+        trainer.members[0].weight = f64::MAX;
+        trainer.step(&[testing::batch(1)]).expect("the step itself does not look");
+        assert_eq!(trainer.weights().expect("copied"), before, "a broken step changes no weight");
+        assert_eq!(trainer.figures().expect("one is allowed").skipped, 1);
+        trainer.step(&[testing::batch(2)]).expect("the step itself does not look");
+        let error = trainer.figures().expect_err("two are not");
+        assert!(matches!(error, Error::NonFinite { step: Step(1), skipped: 2, .. }), "{error}");
+    }
+}

@@ -1,0 +1,322 @@
+//! Numbers that are added up on the device. The only file that reads them back.
+//!
+//! Sums, counts and metrics are added up where they are made; a report fetches all of them in one copy, and between
+//! reports nobody waits for the device. A term is `Σ S / Σ N` over the steps since the last report, and the loss is the
+//! sum of the terms with their weights.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use tch::{Device, Tensor};
+
+use crate::device::precision::WIDE;
+use crate::device::tensors::{HostTensor, HostTensors, overwrite};
+use crate::error::Error;
+use crate::objectives::figure::FigureName;
+use crate::objectives::{Denominator, Metric};
+
+/// A mean under way, on the device.
+#[derive(Debug)]
+pub struct Mean {
+    // float64 scalar on the device.
+    sum: Tensor,
+    count: Count,
+}
+
+/// What a sum is divided by.
+#[derive(Debug)]
+enum Count {
+    Host(f64),
+    /// float64 scalar, where only the device knows it.
+    Device(Tensor),
+}
+
+fn zero(device: Device) -> Tensor {
+    Tensor::zeros([0_i64; 0], (WIDE, device))
+}
+
+fn wide(scalar: &Tensor) -> Tensor {
+    scalar.detach().to_kind(WIDE).squeeze()
+}
+
+impl Mean {
+    /// Of nothing yet, counted by the host.
+    #[must_use]
+    pub fn new(device: Device) -> Self {
+        Self { sum: zero(device), count: Count::Host(0.0) }
+    }
+
+    fn counted_there(device: Device) -> Self {
+        Self { sum: zero(device), count: Count::Device(zero(device)) }
+    }
+
+    /// Adds a scalar of the device and how many things it sums over.
+    ///
+    /// # Panics
+    /// If the count is none, or the device counts.
+    pub fn add(&mut self, sum: &Tensor, count: f64) {
+        assert!(count.is_finite() && count >= 0.0, "{count} is no count");
+        let Count::Host(so_far) = &mut self.count else { panic!("a mean is counted in one place") };
+        *so_far += count;
+        self.sum += wide(sum);
+    }
+
+    fn add_counted(&mut self, sum: &Tensor, count: &Tensor) {
+        let Count::Device(so_far) = &mut self.count else { panic!("a mean is counted in one place") };
+        *so_far += wide(count);
+        self.sum += wide(sum);
+    }
+
+    fn has_any(&self) -> bool {
+        matches!(self.count, Count::Host(count) if count > 0.0)
+    }
+}
+
+/// Fetches means (0 where nothing was counted), and `extra` scalars as they are: one copy.
+pub fn fetch<'a>(
+    means: impl IntoIterator<Item = &'a Mean>,
+    extra: &[&Tensor],
+) -> Result<(std::vec::IntoIter<f64>, Vec<f64>), Error> {
+    let means: Vec<&Mean> = means.into_iter().collect();
+    let mut scalars: Vec<Tensor> = Vec::new();
+    for mean in &means {
+        scalars.push(mean.sum.view([1]));
+        if let Count::Device(count) = &mean.count {
+            scalars.push(count.view([1]));
+        }
+    }
+    scalars.extend(extra.iter().map(|scalar| scalar.view([1])));
+    if scalars.is_empty() {
+        return Ok((Vec::new().into_iter(), Vec::new()));
+    }
+    let mut read = Vec::<f64>::try_from(&Tensor::f_cat(&scalars, 0)?.f_to_device(Device::Cpu)?)?.into_iter();
+    let mut next = || read.next().expect("as many numbers come back as were asked for");
+    let mut found = Vec::new();
+    for mean in means {
+        let sum = next();
+        let count = match &mean.count {
+            Count::Host(count) => *count,
+            Count::Device(_) => next(),
+        };
+        found.push(if count > 0.0 { sum / count } else { 0.0 });
+    }
+    Ok((found.into_iter(), read.collect()))
+}
+
+/// A term under way, and its weight in the loss.
+#[derive(Debug)]
+struct Weighted {
+    mean: Mean,
+    weight: f64,
+}
+
+/// What happened since the last report.
+#[derive(Debug)]
+pub struct Tally {
+    terms: BTreeMap<FigureName, Weighted>,
+    metrics: BTreeMap<FigureName, Mean>,
+    norm: Mean,
+    device: Device,
+}
+
+/// A tally, read.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Reading {
+    /// The sum of the terms with their weights.
+    pub loss: f64,
+    /// Each term.
+    pub terms: BTreeMap<FigureName, f64>,
+    /// Each metric.
+    pub metrics: BTreeMap<FigureName, f64>,
+    /// Mean norm of the gradients.
+    pub norm: f64,
+}
+
+/// One mean of a tally as `state.json` keeps it; its sum is a tensor, and so is a count of the device.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum SavedMean {
+    /// A term.
+    Term {
+        /// Whose, and which.
+        name: FigureName,
+        /// Its weight in the loss.
+        weight: f64,
+        /// How many things were added up.
+        count: f64,
+    },
+    /// A metric.
+    Metric {
+        /// Whose, and which.
+        name: FigureName,
+        /// How many things were added up; none where the device counts.
+        count: Option<f64>,
+    },
+    /// The norm of the gradient.
+    Norm {
+        /// How many steps were added up.
+        count: f64,
+    },
+}
+
+impl Tally {
+    /// An empty one.
+    #[must_use]
+    pub fn new(device: Device) -> Self {
+        Self { terms: BTreeMap::new(), metrics: BTreeMap::new(), norm: Mean::new(device), device }
+    }
+
+    /// Adds a sum of a term that has that weight in the loss.
+    pub fn add_term(&mut self, name: FigureName, weight: f64, sum: &Tensor, count: f64) {
+        let fresh = || Weighted { mean: Mean::new(self.device), weight };
+        let term = self.terms.entry(name).or_insert_with(fresh);
+        term.weight = weight;
+        term.mean.add(sum, count);
+    }
+
+    /// Adds a metric of an objective.
+    pub fn add_metric(&mut self, objective: &str, metric: &Metric) {
+        let (name, device) = (FigureName::new(objective, metric.name), self.device);
+        match &metric.denominator {
+            Denominator::Host(count) => {
+                self.metrics.entry(name).or_insert_with(|| Mean::new(device)).add(&metric.numerator, *count);
+            }
+            Denominator::Device(count) => {
+                let mean = self.metrics.entry(name).or_insert_with(|| Mean::counted_there(device));
+                mean.add_counted(&metric.numerator, count);
+            }
+        }
+    }
+
+    /// Adds the norm of a step's gradient.
+    pub fn add_norm(&mut self, norm: &Tensor) {
+        self.norm.add(norm, 1.0);
+    }
+
+    /// Reads all of it, and `extra` scalars as they are, in one copy. Waits for the device.
+    pub fn read(&self, extra: &[&Tensor]) -> Result<(Reading, Vec<f64>), Error> {
+        let terms = self.terms.values().map(|term| &term.mean);
+        let all = terms.chain(self.metrics.values()).chain([&self.norm]);
+        let (mut read, rest) = fetch(all, extra)?;
+        let terms: BTreeMap<_, _> = self.terms.keys().cloned().zip(read.by_ref()).collect();
+        let metrics: BTreeMap<_, _> = self.metrics.keys().cloned().zip(read.by_ref()).collect();
+        let loss = self.terms.values().zip(terms.values()).map(|(term, value)| term.weight * value).sum();
+        let norm = read.next().expect("the norm is always read");
+        Ok((Reading { loss, terms, metrics, norm }, rest))
+    }
+
+    /// Whether anything was counted for a term.
+    #[must_use]
+    pub fn counted(&self, term: &FigureName) -> bool {
+        self.terms.get(term).is_some_and(|term| term.mean.has_any())
+    }
+
+    /// Begins the next interval.
+    pub fn clear(&mut self) {
+        *self = Self::new(self.device);
+    }
+
+    /// The sums as tensors and what they are, for a checkpoint in the middle of an interval.
+    pub fn save(&self) -> Result<(HostTensors, Vec<SavedMean>), Error> {
+        let (mut tensors, mut saved) = (HostTensors::new(), Vec::new());
+        let mut keep = |mean: &Mean, what: &dyn Fn(Option<f64>) -> SavedMean| -> Result<(), Error> {
+            tensors.insert(sum_name(saved.len()), HostTensor::copy_of(&mean.sum)?);
+            let count = match &mean.count {
+                Count::Host(count) => Some(*count),
+                Count::Device(count) => {
+                    tensors.insert(count_name(saved.len()), HostTensor::copy_of(count)?);
+                    None
+                }
+            };
+            saved.push(what(count));
+            Ok(())
+        };
+        let host = |count: Option<f64>| count.expect("the host counts terms and steps");
+        for (name, Weighted { mean, weight }) in &self.terms {
+            keep(mean, &|count| SavedMean::Term { name: name.clone(), weight: *weight, count: host(count) })?;
+        }
+        for (name, mean) in &self.metrics {
+            keep(mean, &|count| SavedMean::Metric { name: name.clone(), count })?;
+        }
+        keep(&self.norm, &|count| SavedMean::Norm { count: host(count) })?;
+        Ok((tensors, saved))
+    }
+
+    /// Takes a saved interval over. The problem, if there is one, names the tensor.
+    pub fn load(&mut self, tensors: &HostTensors, saved: &[SavedMean]) -> Result<(), String> {
+        self.clear();
+        let device = self.device;
+        let scalar = |name: &str| {
+            let scalar = zero(device);
+            overwrite(&scalar, tensors, name, device).map(|()| scalar)
+        };
+        for (at, what) in saved.iter().enumerate() {
+            let sum = scalar(&sum_name(at))?;
+            match what {
+                SavedMean::Term { name, weight, count } => {
+                    let mean = Mean { sum, count: Count::Host(*count) };
+                    self.terms.insert(name.clone(), Weighted { mean, weight: *weight });
+                }
+                SavedMean::Metric { name, count } => {
+                    let there = || scalar(&count_name(at)).map(Count::Device);
+                    let count = count.map_or_else(there, |count| Ok(Count::Host(count)))?;
+                    self.metrics.insert(name.clone(), Mean { sum, count });
+                }
+                SavedMean::Norm { count } => self.norm = Mean { sum, count: Count::Host(*count) },
+            }
+        }
+        Ok(())
+    }
+}
+
+fn sum_name(at: usize) -> String {
+    format!("report.{at}.sum")
+}
+
+fn count_name(at: usize) -> String {
+    format!("report.{at}.count")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(objective: &str, part: &str) -> FigureName {
+        FigureName::new(objective, part)
+    }
+
+    #[test]
+    fn an_interval_survives_a_checkpoint() {
+        let mut tally = Tally::new(Device::Cpu);
+        let (mlm, copy) = (name("mlm", ""), name("clm", "copy"));
+        tally.add_term(mlm.clone(), 2.0, &Tensor::from(3_f32), 2.0);
+        tally.add_term(mlm.clone(), 2.0, &Tensor::from(4_f32), 5.0);
+        tally.add_term(copy.clone(), 1.0, &Tensor::from(0_f32), 0.0);
+        tally.add_metric("mlm", &Metric::ratio("hits", Tensor::from(1_i64), Tensor::from(3_i64)));
+        tally.add_metric("mlm", &Metric::of("accuracy", Tensor::from(1_i64), 8.0));
+        tally.add_norm(&Tensor::from(3_f64));
+        let (tensors, saved) = tally.save().expect("copied");
+        let json = serde_json::to_string(&saved).expect("plain data");
+        let saved: Vec<SavedMean> = serde_json::from_str(&json).expect("as written");
+        let mut other = Tally::new(Device::Cpu);
+        other.load(&tensors, &saved).expect("complete");
+        other.add_term(mlm.clone(), 2.0, &Tensor::from(1_f32), 1.0);
+        other.add_metric("mlm", &Metric::ratio("hits", Tensor::from(1_i64), Tensor::from(1_i64)));
+        other.add_norm(&Tensor::from(5_f64));
+        assert!(other.counted(&mlm) && !other.counted(&copy) && !other.counted(&name("nobody", "")));
+        let (reading, extra) = other.read(&[&Tensor::from(9_f64)]).expect("read");
+        let expected = Reading {
+            loss: 2.0,
+            terms: [(mlm, 1.0), (copy, 0.0)].into(),
+            metrics: [(name("mlm", "accuracy"), 0.125), (name("mlm", "hits"), 0.5)].into(),
+            norm: 4.0,
+        };
+        assert_eq!((reading, extra), (expected, vec![9.0]));
+    }
+
+    #[test]
+    #[should_panic(expected = "NaN is no count")]
+    fn a_count_that_is_no_number_ends_the_run() {
+        Tally::new(Device::Cpu).add_term(name("mlm", ""), 1.0, &Tensor::from(1_f32), f64::NAN);
+    }
+}
