@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use tracing::info;
 
-use super::{Holder, LockError, Terms};
+use super::holder::Holder;
+use super::terms::{LockError, Terms};
 use crate::error::at;
 use crate::handle::Store;
 use crate::kind::{Created, Replaced, Version};
@@ -149,9 +150,6 @@ impl Claim {
     /// Leaves the lock to others. One that was lost is theirs already.
     pub(super) fn release(&self) -> io::Result<()> {
         let mut state = self.state();
-        if state.lost.is_some() {
-            return Ok(());
-        }
         let outcome = self.move_on(&mut state, |content| content.released = true);
         if state.lost.is_some() { Ok(()) } else { outcome }
     }
