@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use pipeline::actor;
 use pipeline::audit::{Audit, Count};
-use pipeline::load::{BatchStream, LoadPlan};
+use pipeline::load::{BatchStream, LoadPlan, StreamOptions};
 use schemas::{Batch, BatchIndex};
 use trainer::ForeignError;
 use trainer::training::{Data, Host, Outcome, Report, Snapshot, Stop};
@@ -137,7 +137,8 @@ impl Data for Feed {
         if step > 0 {
             note(format_args!("continuing after step {step}"));
         }
-        self.stream = Some(self.plan.stream(batch));
+        let options = StreamOptions { digests: true, ..StreamOptions::default() };
+        self.stream = Some(BatchStream::new(&self.plan, batch, options));
         Ok(())
     }
 

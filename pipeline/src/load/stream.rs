@@ -10,12 +10,14 @@ use crate::actor::{Gauges, Lanes, Next, Stop};
 use crate::error::Result;
 use crate::shard::groups::Groups;
 
-/// What a stream does besides streaming: for profiling, never for training.
+/// What a stream does besides streaming. None of it changes a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamOptions {
-    /// Repeat the first so many batches for ever: the ceiling of a trainer that never waits for data.
+    /// Digest the rows on the lanes, for a reader that will ask for it: it then costs that reader nothing.
+    pub digests: bool,
+    /// Repeat the first so many batches for ever: for profiling, the ceiling of a trainer that never waits for data.
     pub replay: Option<u64>,
-    /// Makes one lane sleep before each of its batches: a bottleneck made on purpose.
+    /// Makes one lane sleep before each of its batches: for profiling, a bottleneck made on purpose.
     pub lane_sleep: Option<(usize, Duration)>,
 }
 
@@ -41,7 +43,11 @@ impl BatchStream {
                 std::thread::sleep(sleep);
             }
             let replayed = options.replay.map_or(index, |count| start.0 + (index - start.0) % count.max(1));
-            maker.batch_by(&decoded, BatchIndex(replayed), lane)
+            let batch = maker.batch_by(&decoded, BatchIndex(replayed), lane)?;
+            if options.digests {
+                batch.row_digests();
+            }
+            Ok(batch)
         };
         let end = plan.batches().unwrap_or(u64::MAX);
         let lanes = Lanes::over(start.0.min(end)..end, plan.lanes, make);

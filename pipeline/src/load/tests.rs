@@ -103,12 +103,15 @@ fn order_is_independent_of_lane_count_and_start() {
     let groups = plan.groups();
     // More than an epoch of 230 · 2 · 3 rows.
     let expected: Vec<_> =
-        (0..190).map(|index| plan.batch(&groups, BatchIndex(index)).expect("good").digest()).collect();
+        (0..190).map(|index| plan.batch(&groups, BatchIndex(index)).expect("good").row_digests().to_vec()).collect();
     for lanes in [1, 2, 3, 7] {
         let plan = of_lanes(lanes);
         for start in [0, 5, 170] {
-            let seen: Vec<_> =
-                plan.stream(BatchIndex(start)).take(20).map(|batch| batch.expect("good").digest()).collect();
+            let seen: Vec<_> = plan
+                .stream(BatchIndex(start))
+                .take(20)
+                .map(|batch| batch.expect("good").row_digests().to_vec())
+                .collect();
             let start = usize::try_from(start).expect("small");
             assert_eq!(seen, expected[start..start + 20], "{lanes} lanes from {start}");
         }
@@ -415,7 +418,7 @@ fn a_vocabulary_that_is_not_the_manifests_is_refused() {
 fn replay_repeats_and_a_sleeping_lane_is_seen() {
     let home = home(&Synthetic::default());
     let plan = home.plan(&DataConfig { shuffle_blocks: 1000, ..data(2) }, Rows::Train);
-    let options = StreamOptions { replay: Some(3), lane_sleep: Some((1, Duration::from_millis(20))) };
+    let options = StreamOptions { digests: true, replay: Some(3), lane_sleep: Some((1, Duration::from_millis(20))) };
     let mut stream = BatchStream::new(&plan, BatchIndex(5), options);
     let gauges = stream.gauges();
     let indices: Vec<u64> = stream.by_ref().take(7).map(|batch| batch.expect("good").index().0).collect();
@@ -436,7 +439,7 @@ proptest! {
         let warm = plan.groups();
         plan.batch(&warm, BatchIndex(index / 2)).expect("good");
         let batch = plan.batch(&warm, BatchIndex(index)).expect("good");
-        prop_assert_eq!(batch.digest(), plan.batch(&plan.groups(), BatchIndex(index)).expect("good").digest());
+        prop_assert_eq!(batch.row_digests().to_vec(), plan.batch(&plan.groups(), BatchIndex(index)).expect("good").row_digests().to_vec());
         let facts = plan.explain(&warm, BatchIndex(index)).expect("good");
         prop_assert!(facts.iter().all(|row| row.copy < copies && row.piece < 62 / (width - 2)));
     }

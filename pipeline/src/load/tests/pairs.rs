@@ -38,12 +38,13 @@ fn pairs_are_independent_of_lane_count_and_start() {
     let groups = plan.groups();
     // More than an epoch of 230 · 2 rows.
     let expected: Vec<_> =
-        (0..70).map(|index| plan.batch(&groups, BatchIndex(index)).expect("good").digest()).collect();
+        (0..70).map(|index| plan.batch(&groups, BatchIndex(index)).expect("good").row_digests().to_vec()).collect();
     for lanes in [1, 2, 3, 7] {
         let plan = home.pairs(&DataConfig { copies: 2, ..data(lanes) }, Rows::Train);
         for start in [0, 5, 50] {
             let mut stream = plan.stream(BatchIndex(start));
-            let seen: Vec<_> = stream.by_ref().take(20).map(|batch| batch.expect("good").digest()).collect();
+            let seen: Vec<_> =
+                stream.by_ref().take(20).map(|batch| batch.expect("good").row_digests().to_vec()).collect();
             let start = usize::try_from(start).expect("small");
             assert_eq!(seen, expected[start..start + 20], "{lanes} lanes from {start}");
             assert!(stream.groups().alive_max() <= plan.groups_alive_max(), "windows are freed");
