@@ -25,7 +25,7 @@ use pipeline::views::AnyView;
 use pipeline::{Error, Result};
 use schemas::atomic::Folder;
 use schemas::columns::{ATTENTION_MASK, INPUT_IDS, LABELS, POSITIVES};
-use schemas::{Batch, BatchIndex, ColumnSpec, Manifest, StreamHash};
+use schemas::{Batch, BatchIndex, ColumnSpec, Manifest, RowIndex, Share, StreamHash};
 
 const ROWS_PER_BATCH: u64 = 256;
 
@@ -121,7 +121,7 @@ fn run(folder: &Path, lanes: u64, m_tokens: u64) -> Result<()> {
     println!("{count} lanes, depth {depth}, windows of {} blocks, {residence}", facts.window_blocks);
 
     let (began, mut sum) = (Instant::now(), 0_i64);
-    let mut stream = plan.stream(BatchIndex(0));
+    let mut stream = plan.stream(RowIndex(0), Share::ALONE);
     let gauges = stream.gauges();
     for batch in stream.by_ref().take(usize::try_from(batches).unwrap_or(usize::MAX)) {
         sum = sum.wrapping_add(touch(&batch?));
@@ -183,7 +183,7 @@ fn hash(folder: &Path, lanes: u64, m_tokens: u64) -> Result<()> {
     let plan = plan(folder, &manifest, lanes, &COLUMNS)?;
     let batches = (m_tokens * 1_000_000).div_ceil(ROWS_PER_BATCH * u64::from(manifest.tokens_max));
     let mut hash = StreamHash::new();
-    for batch in plan.stream(BatchIndex(0)).take(usize::try_from(batches).unwrap_or(usize::MAX)) {
+    for batch in plan.stream(RowIndex(0), Share::ALONE).take(usize::try_from(batches).unwrap_or(usize::MAX)) {
         hash.step(batch?.row_digests().iter().copied());
     }
     println!("{batches} batches, {lanes} lanes: {hash}");

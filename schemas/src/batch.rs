@@ -8,7 +8,7 @@ use arrow_schema::extension::FixedShapeTensor;
 use arrow_schema::{Field, Schema};
 
 use crate::column::{Column, Element};
-use crate::ordinal::BatchIndex;
+use crate::ordinal::{BatchIndex, RowIndex};
 use crate::stream_hash;
 
 /// What can be wrong with a batch, seen from the side that reads it. Plans make these impossible in a run.
@@ -38,19 +38,32 @@ pub enum BatchError {
 
 /// One micro-batch: an Arrow record batch of fixed-shape-tensor columns named `view.column`, each `rows × width`.
 ///
-/// A batch is a pure function of its index (and of the plan): see `pipeline::load`.
+/// A batch is a pure function of its rows (and of the plan): see `pipeline::load`.
 #[derive(Clone, Debug)]
 pub struct Batch {
     index: BatchIndex,
+    first_row: RowIndex,
     record: RecordBatch,
     digests: OnceLock<Vec<blake3::Hash>>,
 }
 
 impl Batch {
-    /// Its position in the stream.
+    /// Its number in the stream: micro-batches of all ranks before it.
     #[must_use]
     pub fn index(&self) -> BatchIndex {
         self.index
+    }
+
+    /// The stream's number of its first row; the others follow it.
+    #[must_use]
+    pub fn first_row(&self) -> RowIndex {
+        self.first_row
+    }
+
+    /// The same batch, its rows being those from `first_row` on.
+    #[must_use]
+    pub fn starting_at(self, first_row: RowIndex) -> Self {
+        Self { first_row, ..self }
     }
 
     /// Number of rows.
@@ -69,7 +82,12 @@ impl Batch {
     #[must_use]
     pub fn slice(&self, start: usize, rows: usize) -> Self {
         let digests = self.digests.get().map(|digests| OnceLock::from(digests[start..start + rows].to_vec()));
-        Self { index: self.index, record: self.record.slice(start, rows), digests: digests.unwrap_or_default() }
+        Self {
+            index: self.index,
+            first_row: RowIndex(self.first_row.0 + start as u64),
+            record: self.record.slice(start, rows),
+            digests: digests.unwrap_or_default(),
+        }
     }
 
     /// The values of one column of one view.
@@ -196,7 +214,9 @@ impl BatchBuilder {
         let options = RecordBatchOptions::new().with_row_count(Some(self.rows));
         let record =
             RecordBatch::try_new_with_options(schema, self.arrays, &options).expect("shapes were checked by push");
-        Batch { index: self.index, record, digests: OnceLock::new() }
+        // That of a stream of such batches; [`Batch::starting_at`] says another.
+        let first_row = RowIndex(self.index.0 * self.rows as u64);
+        Batch { index: self.index, first_row, record, digests: OnceLock::new() }
     }
 }
 
@@ -228,5 +248,6 @@ mod tests {
         let tail = batch().slice(1, 2);
         assert_eq!(tail.column("masked", INPUT_IDS).expect("still there").values(), [3, 4, 5, 6]);
         assert_eq!(tail.column("masked", ATTENTION_MASK).expect("still there").values(), [1, 1, 1, 0]);
+        assert_eq!((batch().first_row(), tail.first_row()), (RowIndex(21), RowIndex(22)));
     }
 }
