@@ -33,8 +33,6 @@ pub struct Audit {
 pub struct AuditFacts {
     /// Adjacent rows made of every sample or piece.
     pub copies: u32,
-    /// Rows of a batch.
-    pub rows_per_batch: u64,
     /// What stands around the content of a plain row.
     pub frame: Frame,
 }
@@ -69,7 +67,7 @@ impl Audit {
                 tokens: tokens[view.frame].as_deref(),
                 framed: framed.and_then(|place| tokens[place].as_deref()),
                 copies: self.facts.copies,
-                first_row: batch.index().0 * self.facts.rows_per_batch,
+                first_row: batch.first_row().0,
             };
             view.view.audit(&seen, tally);
         }
