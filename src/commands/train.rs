@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use pipeline::actor;
-use pipeline::audit::{Audit, Count};
+use pipeline::audit::Audit;
 use pipeline::load::{BatchStream, LoadPlan, StreamOptions};
+use pipeline::tally::Count;
 use schemas::{Batch, BatchIndex, RowIndex, Share};
 use trainer::ForeignError;
 use trainer::training::{Data, Host, Outcome, Report, Snapshot, Stop};
