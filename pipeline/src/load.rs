@@ -17,7 +17,7 @@ use schemas::{Batch, BatchIndex, Epoch, RowIndex, Sample, SampleIndex, Split, Vo
 use serde::{Deserialize, Serialize};
 
 pub use self::folder::{open, read_vocab};
-pub use self::plan::{LoadFacts, LoadRequest, Problem, Rows, ViewFacts};
+pub use self::plan::{LoadFacts, LoadRequest, Rows, ViewFacts};
 pub use self::stream::{BatchStream, StreamOptions};
 use crate::actor::LaneOptions;
 use crate::audit::{Audit, AuditFacts};

@@ -15,6 +15,7 @@ pub mod columns;
 pub mod document;
 pub mod manifest;
 pub mod ordinal;
+pub mod problem;
 mod registry;
 pub mod sample;
 pub mod vocab;
@@ -24,6 +25,7 @@ pub use column::{Column, ColumnSpec, Element, ElementType};
 pub use document::Document;
 pub use manifest::{Manifest, ManifestError, Shard, Split};
 pub use ordinal::{BatchIndex, Epoch, PartIndex, RowIndex, SampleIndex, Step};
+pub use problem::{Component, Problem};
 pub use sample::{Sample, TokenIds};
 pub use vocab::{SpecialIds, Vocab};
 
