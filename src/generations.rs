@@ -124,7 +124,7 @@ impl RunGenerations {
     ///
     /// # Errors
     /// [`Error::Config`] if another process has written a list meanwhile.
-    #[cfg(feature = "train")]
+    #[cfg(any(test, feature = "train"))]
     pub(crate) fn keep_in(&self, run: Store) -> Result<()> {
         let mut state = self.lock();
         match read(&run)? {

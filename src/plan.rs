@@ -14,6 +14,7 @@ mod training;
 mod vocabulary;
 
 use std::collections::{BTreeMap, BTreeSet};
+#[cfg(feature = "train")]
 use std::path::Path;
 use std::sync::Arc;
 

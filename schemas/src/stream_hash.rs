@@ -197,7 +197,9 @@ mod tests {
         let digests = rows(0..6).row_digests().to_vec();
         let of = |steps: &[&[usize]]| {
             let mut hash = StreamHash::new();
-            steps.iter().for_each(|rows| hash.step(rows.iter().map(|&row| digests[row])));
+            for rows in steps {
+                hash.step(rows.iter().map(|&row| digests[row]));
+            }
             hash
         };
         let all = [of(&[]), of(&[&[]]), of(&[&[0, 1]]), of(&[&[1, 0]]), of(&[&[0], &[1]]), of(&[&[0, 1], &[2]])];

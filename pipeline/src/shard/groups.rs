@@ -22,10 +22,13 @@ pub struct Groups {
     folder: PathBuf,
     promise: Promise,
     /// Open shards by path: a later generation's are mostly the same, and are not verified anew.
-    shards: Mutex<BTreeMap<String, Arc<OnceLock<Result<ShardReader, Damage>>>>>,
+    shards: Mutex<BTreeMap<String, Arc<Opened>>>,
     windows: Mutex<BTreeMap<u64, Arc<Slots>>>,
     counts: Arc<Counts>,
 }
+
+/// A shard that somebody asked for.
+type Opened = OnceLock<Result<ShardReader, Damage>>;
 
 /// Slots by block.
 type Slots = Mutex<BTreeMap<usize, Arc<Slot>>>;
