@@ -13,9 +13,9 @@ use pipeline::actor;
 use pipeline::audit::Audit;
 use pipeline::load::{BatchStream, LoadPlan, StreamOptions};
 use pipeline::tally::Count;
-use schemas::{Batch, BatchIndex, RowIndex, Share};
+use schemas::{Batch, RowIndex, Share};
 use trainer::ForeignError;
-use trainer::training::{Data, Host, Outcome, Report, Snapshot, Stop};
+use trainer::training::{Alone, Data, Host, Outcome, Report, Snapshot, Stop};
 
 use crate::cli::ConfigArgs;
 use crate::control::{Control, Pending, Phase, Signal};
@@ -40,8 +40,9 @@ pub(crate) fn run(args: &ConfigArgs, replay: Option<u64>, slow: Option<&str>) ->
     let mut feed = Feed {
         plan: Arc::clone(plan.load()),
         valid: plan.valid().cloned(),
-        micro_batches: training.micro_batches(),
+        rows_per_step: training.train.rows_per_step,
         share: Share::ALONE,
+        row: RowIndex(0),
         stream: None,
         watch: Watch::new(plan.load()),
         replay: replay.map(Replay::new),
@@ -58,7 +59,8 @@ pub(crate) fn run(args: &ConfigArgs, replay: Option<u64>, slow: Option<&str>) ->
         folder,
         slow,
     };
-    let thread = actor::spawn("trainer", move || trainer::training::run(&training, &mut feed, &mut keeper))?;
+    let thread =
+        actor::spawn("trainer", move || trainer::training::run(&training, Box::new(Alone), &mut feed, &mut keeper))?;
     Ok(match thread.join()?? {
         Outcome::Finished(step) => {
             note(format_args!("done: {step} steps; checkpoints are in {}", plan.train().folder.display()));
@@ -122,8 +124,10 @@ fn enter(control: &Control, slow: Option<Slow>, phase: Phase) {
 struct Feed {
     plan: Arc<LoadPlan>,
     valid: Option<Arc<LoadPlan>>,
-    micro_batches: u64,
+    rows_per_step: u64,
     share: Share,
+    // Where the next batch begins.
+    row: RowIndex,
     stream: Option<BatchStream>,
     watch: Watch,
     replay: Option<Replay>,
@@ -133,26 +137,28 @@ struct Feed {
 }
 
 impl Data for Feed {
-    fn seek(&mut self, batch: BatchIndex) -> Result<(), ForeignError> {
-        let step = batch.0 / self.micro_batches;
+    fn seek(&mut self, rows: RowIndex) -> Result<(), ForeignError> {
+        let step = rows.0 / self.rows_per_step;
         if let Some(folder) = locked(&self.folder).as_mut() {
             folder.rewind_log(step)?;
         }
         if step > 0 {
             note(format_args!("continuing after step {step}"));
         }
-        let row = RowIndex(batch.0 * self.plan.rows_per_batch());
+        self.row = rows;
         let options = StreamOptions { digests: true, ..StreamOptions::default() };
-        self.stream = Some(BatchStream::new(&self.plan, row, self.share, options));
+        self.stream = Some(BatchStream::new(&self.plan, rows, self.share, options));
         Ok(())
     }
 
     fn next(&mut self) -> Result<Option<Batch>, ForeignError> {
         enter(&self.control, self.slow, Phase::Data);
         let batch = match &mut self.replay {
-            Some(replay) if replay.is_full() => Some(replay.again()),
+            // Where it would stand in the stream: what it holds is what is repeated.
+            Some(replay) if replay.is_full() => Some(replay.again().starting_at(self.row)),
             _ => self.wait()?,
         };
+        self.row.0 += batch.as_ref().map_or(0, |batch| batch.rows() as u64);
         enter(&self.control, self.slow, Phase::Step);
         Ok(batch)
     }
@@ -300,6 +306,7 @@ mod tests {
     use pipeline::load::{DataConfig, LoadRequest, Rows, read_vocab};
     use pipeline::shard::synthetic::Synthetic;
     use pipeline::views::AnyView;
+    use schemas::BatchIndex;
     use schemas::atomic::Folder;
     use schemas::columns::{ATTENTION_MASK, INPUT_IDS, LABELS};
 

@@ -2,6 +2,7 @@
 
 pub mod checkpoint;
 pub mod fill;
+pub mod ranks;
 pub mod report;
 pub mod resume;
 pub mod run;
@@ -12,7 +13,8 @@ pub mod validation;
 
 pub use self::checkpoint::Snapshot;
 pub use self::fill::{Filler, Guess};
+pub use self::ranks::{Alone, Ranks, Stop};
 pub use self::report::Report;
-pub use self::run::{Data, Host, Outcome, Stop, run};
+pub use self::run::{Data, Host, Outcome, run};
 pub use self::step::Trainer;
 pub use self::validation::VALID_MLM;

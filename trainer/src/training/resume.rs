@@ -19,7 +19,7 @@ const WORD_TABLE: &str = "encoder.embeddings.word.weight";
 /// The part of the state that the loop keeps.
 #[derive(Clone, Debug)]
 pub struct Position {
-    /// Rows of the stream consumed.
+    /// Rows of the stream consumed, over all ranks: where the next step begins.
     pub rows_consumed: u64,
     /// Whether this step's validation is still to be done.
     pub validation_pending: bool,
@@ -66,6 +66,14 @@ impl Trainer {
     pub fn restore(&mut self, folder: &Path, snapshot: &Snapshot) -> Result<(), Error> {
         self.check_identity(folder, &snapshot.state)?;
         let state = &snapshot.state;
+        let (steps, rows, each) = (state.step.0, state.rows_consumed, self.plan().train.rows_per_step);
+        if steps.checked_mul(each) != Some(rows) {
+            let problem = format!(
+                "{steps} steps took {rows} rows, and {each} rows a step make {}: it does not say where in the data it is",
+                steps.saturating_mul(each)
+            );
+            return Err(Error::Checkpoint { path: folder.to_owned(), problem });
+        }
         let (now, device) = (threads(self.plan().train.threads), self.device());
         if device == Device::Cpu && state.threads != now {
             tracing::warn!(

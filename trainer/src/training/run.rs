@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use schemas::ordinal::{BatchIndex, Step};
+use schemas::ordinal::{RowIndex, Step};
 use schemas::{Batch, StreamHash};
 
 use crate::device::choice;
@@ -14,17 +14,18 @@ use crate::error::{Error, ForeignError};
 use crate::plan::train_plan::TrainPlan;
 use crate::training::checkpoint;
 use crate::training::checkpoint::Snapshot;
+use crate::training::ranks::{Ranks, Stop};
 use crate::training::report::{Report, Speed, StepReport};
 use crate::training::resume::Position;
-use crate::training::step::Trainer;
+use crate::training::step::{Seen, Trainer};
 use crate::training::validation::Validation;
 
 /// Where batches come from.
 pub trait Data {
-    /// Makes `batch` the next one of the training stream.
-    fn seek(&mut self, batch: BatchIndex) -> Result<(), ForeignError>;
+    /// Makes the micro-batches that follow the first `rows` of the training stream the next ones.
+    fn seek(&mut self, rows: RowIndex) -> Result<(), ForeignError>;
 
-    /// The next micro-batch of the training stream, which has no end; `None` if a stop was asked for while waiting.
+    /// The next micro-batch of the share of this rank in the training stream, which has no end; `None` if a stop was asked for while waiting.
     fn next(&mut self) -> Result<Option<Batch>, ForeignError>;
 
     /// The batches of the valid split, with the view [`VALID_MLM`](crate::training::validation::VALID_MLM) beside the run's own,
@@ -47,15 +48,6 @@ pub trait Host {
     fn saved(&mut self) -> Result<(), ForeignError>;
 }
 
-/// Who asked for the stop; decides the exit code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stop {
-    /// SIGINT: 130.
-    Interrupt,
-    /// SIGTERM: 143.
-    Terminate,
-}
-
 /// How a run ended, its checkpoint on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -65,12 +57,17 @@ pub enum Outcome {
     Stopped(Step, Stop),
 }
 
-/// Trains from the newest checkpoint, or from the beginning, to the plan's last step or the first stop.
+/// Trains from the newest checkpoint, or from the beginning, to the plan's last step or the first stop, as one of `ranks`.
 ///
 /// Call it on a thread of its own: libtorch keeps its helpers per thread.
-pub fn run(plan: &TrainPlan, data: &mut dyn Data, host: &mut dyn Host) -> Result<Outcome, Error> {
-    let mut run = Run::start(plan)?;
-    data.seek(run.next_batch()).map_err(Error::Foreign)?;
+pub fn run(
+    plan: &TrainPlan,
+    ranks: Box<dyn Ranks>,
+    data: &mut dyn Data,
+    host: &mut dyn Host,
+) -> Result<Outcome, Error> {
+    let mut run = Run::start(plan, ranks)?;
+    data.seek(run.rows_consumed).map_err(Error::Foreign)?;
     loop {
         if run.validation_pending && !run.validate(data, host)? {
             return run.stopped(host);
@@ -98,6 +95,8 @@ fn is_due(done: Step, every: u64, steps: u64) -> bool {
 /// The loop's state.
 struct Run {
     trainer: Trainer,
+    // The position in the stream, over all ranks: what `resume` reads.
+    rows_consumed: RowIndex,
     batch_hash: StreamHash,
     validation_pending: bool,
     // Steps done at the newest checkpoint.
@@ -121,10 +120,11 @@ impl Clock {
 }
 
 impl Run {
-    fn start(plan: &TrainPlan) -> Result<Self, Error> {
-        let trainer = Trainer::new(plan)?;
+    fn start(plan: &TrainPlan, ranks: Box<dyn Ranks>) -> Result<Self, Error> {
+        let trainer = Trainer::new(plan, ranks)?;
         let peak = choice::name(trainer.device()).and_then(|name| plan.train.precision.peak_flops(&name));
         let mut run = Self {
+            rows_consumed: RowIndex(0),
             batch_hash: StreamHash::new(),
             validation_pending: false,
             saved: None,
@@ -141,6 +141,7 @@ impl Run {
 
     fn resume(&mut self, folder: &Path, snapshot: Snapshot) -> Result<(), Error> {
         self.trainer.restore(folder, &snapshot)?;
+        self.rows_consumed = RowIndex(snapshot.state.rows_consumed);
         tracing::info!(step = snapshot.state.step.0, folder = %folder.display(), "resuming");
         self.saved = Some(snapshot.state.step);
         self.batch_hash = StreamHash::parse(&snapshot.state.batch_hash)
@@ -153,32 +154,38 @@ impl Run {
         self.trainer.plan()
     }
 
-    fn next_batch(&self) -> BatchIndex {
-        BatchIndex(self.trainer.done().0 * self.plan().micro_batches())
+    /// Whether anybody asked anywhere.
+    fn stop(&self, host: &dyn Host) -> Option<Stop> {
+        self.trainer.ranks().stop(host.stop())
     }
 
     /// The micro-batches of the next step; `None` for a stop. What was gathered before a stop was not consumed.
     fn gather(&mut self, data: &mut dyn Data, host: &dyn Host) -> Result<Option<Vec<Batch>>, Error> {
         let mut batches = Vec::new();
-        for _ in 0..self.plan().micro_batches() {
-            if host.stop().is_some() {
+        let (share, rows) = (self.trainer.ranks().share(), self.plan().train.rows_per_micro_batch);
+        for own in 0..self.trainer.micro_batches() {
+            if self.stop(host).is_some() {
                 return Ok(None);
             }
             let asked = Instant::now();
             let batch = data.next().map_err(Error::Foreign)?;
             self.clock.waited += asked.elapsed();
             let Some(batch) = batch else { return Ok(None) };
+            let (found, due) = (batch.first_row().0, share.rows(self.rows_consumed.0, own, rows));
+            assert_eq!(found..found + batch.rows() as u64, due, "batch {} is not the one that is due", batch.index());
             batches.push(batch);
         }
         Ok(Some(batches))
     }
 
     fn step(&mut self, batches: &[Batch]) -> Result<(), Error> {
-        self.trainer.step(batches)?;
-        self.batch_hash.step(batches.iter().flat_map(Batch::row_digests).copied());
-        for batch in batches {
-            self.clock.tokens += self.trainer.tokens(batch)?;
-        }
+        let before = self.trainer.done();
+        let Seen { rows, tokens } = self.trainer.step(batches)?;
+        assert_eq!(self.trainer.done(), before.next(), "a step is one step");
+        let digests = batches.iter().flat_map(Batch::row_digests).copied().collect();
+        self.batch_hash.step(self.trainer.ranks().rows(digests));
+        self.rows_consumed.0 += rows;
+        self.clock.tokens += tokens;
         let plan = self.plan();
         self.validation_pending = is_due(self.trainer.done(), plan.validation.every_steps, plan.train.steps);
         Ok(())
@@ -215,7 +222,7 @@ impl Run {
         let begun = Instant::now();
         let mut validation = Validation::new(&self.trainer);
         for batch in data.validation().map_err(Error::Foreign)? {
-            if host.stop().is_some() {
+            if self.stop(host).is_some() {
                 return Ok(false);
             }
             validation.add(&self.trainer, &batch.map_err(Error::Foreign)?)?;
@@ -228,20 +235,23 @@ impl Run {
         Ok(true)
     }
 
+    /// One rank saves for all: weights, optimizer and position are the same everywhere.
     fn save(&mut self, host: &mut dyn Host) -> Result<(), Error> {
-        let rows_consumed = self.trainer.done().0 * self.plan().train.rows_per_step;
-        let position = Position {
-            rows_consumed,
-            validation_pending: self.validation_pending,
-            batch_hash: self.batch_hash.to_hex(),
-        };
-        host.save(self.trainer.snapshot(position)?).map_err(Error::Foreign)?;
+        if self.trainer.ranks().share().is_first() {
+            let position = Position {
+                rows_consumed: self.rows_consumed.0,
+                validation_pending: self.validation_pending,
+                batch_hash: self.batch_hash.to_hex(),
+            };
+            host.save(self.trainer.snapshot(position)?).map_err(Error::Foreign)?;
+        }
         self.saved = Some(self.trainer.done());
         Ok(())
     }
 
     fn stopped(mut self, host: &mut dyn Host) -> Result<Outcome, Error> {
-        let stop = host.stop().ok_or_else(|| Error::Foreign("the stream of batches ended; it has no end".into()))?;
+        let stop =
+            self.stop(host).ok_or_else(|| Error::Foreign("the stream of batches ended; it has no end".into()))?;
         if self.saved != Some(self.trainer.done()) {
             self.save(host)?;
         }
@@ -256,6 +266,7 @@ mod tests {
 
     use super::*;
     use crate::testing;
+    use crate::training::ranks::Alone;
 
     /// The stream of [`testing::batch`], which asks the host to stop at a chosen moment.
     struct Stream<'a> {
@@ -266,8 +277,8 @@ mod tests {
     }
 
     impl Data for Stream<'_> {
-        fn seek(&mut self, batch: BatchIndex) -> Result<(), ForeignError> {
-            self.next = batch.0;
+        fn seek(&mut self, rows: RowIndex) -> Result<(), ForeignError> {
+            self.next = rows.0 / testing::ROWS as u64;
             Ok(())
         }
 
@@ -343,7 +354,7 @@ mod tests {
             Stream { next: 0, stop_waiting_for: trouble.waiting_for, stop_validating: trouble.validating, stop: &stop };
         let (folder, dies_after) = (folder.to_owned(), trouble.dies_after);
         let mut host = Memory { folder, stop: &stop, reports: Vec::new(), last: None, dies_after };
-        let outcome = run(&testing::plan(&host.folder), &mut data, &mut host);
+        let outcome = run(&testing::plan(&host.folder), Box::new(Alone), &mut data, &mut host);
         Ran { outcome, reports: host.reports, last: host.last }
     }
 
@@ -438,7 +449,8 @@ mod tests {
         let mut data = Stream { next: 0, stop_waiting_for: None, stop_validating: false, stop: &stop };
         let folder = home.path().to_owned();
         let mut host = Memory { folder, stop: &stop, reports: Vec::new(), last: None, dies_after: None };
-        let error = run(&testing::checked(plan), &mut data, &mut host).expect_err("another seed is another run");
+        let error = run(&testing::checked(plan), Box::new(Alone), &mut data, &mut host)
+            .expect_err("another seed is another run");
         assert!(error.is_usage() && error.to_string().contains("`seed`: 7 → 8"), "{error}");
     }
 
@@ -457,5 +469,45 @@ mod tests {
         assert_eq!((valid.step, valid.rows), (Step(5), 8));
         assert!((mlm.ln_vocab - uniform).abs() < 1e-12 && (mlm.unigram_cross_entropy - uniform).abs() < 1e-12);
         assert!(mlm.loss > 0.0 && mlm.unigram_entropy > 1.0 && mlm.unigram_entropy < uniform);
+    }
+
+    #[test]
+    fn a_checkpoint_whose_rows_are_not_those_of_its_steps_is_refused() {
+        let _alone = testing::generator();
+        let home = tempfile::tempdir().expect("a temporary folder");
+        let mut last = train(home.path(), Trouble { waiting_for: Some(15), ..Trouble::default() }).last.expect("saved");
+        last.state.rows_consumed -= 4;
+        last.write(home.path(), 2).expect("written");
+        let error = train(home.path(), Trouble::default()).outcome.expect_err("half a step").to_string();
+        assert!(error.contains("7 steps took 52 rows, and 8 rows a step make 56"), "{error}");
+    }
+
+    /// Begins one batch late.
+    struct Late<'a>(Stream<'a>);
+
+    impl Data for Late<'_> {
+        fn seek(&mut self, rows: RowIndex) -> Result<(), ForeignError> {
+            self.0.seek(RowIndex(rows.0 + testing::ROWS as u64))
+        }
+
+        fn next(&mut self) -> Result<Option<Batch>, ForeignError> {
+            self.0.next()
+        }
+
+        fn validation(&mut self) -> Result<Box<dyn Iterator<Item = Result<Batch, ForeignError>> + '_>, ForeignError> {
+            self.0.validation()
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "is not the one that is due")]
+    fn another_batch_than_the_one_that_is_due_ends_the_run() {
+        let _alone = testing::generator();
+        let home = tempfile::tempdir().expect("a temporary folder");
+        let stop = Cell::new(None);
+        let mut data = Late(Stream { next: 0, stop_waiting_for: None, stop_validating: false, stop: &stop });
+        let folder = home.path().to_owned();
+        let mut host = Memory { folder, stop: &stop, reports: Vec::new(), last: None, dies_after: None };
+        let _ = run(&testing::plan(home.path()), Box::new(Alone), &mut data, &mut host);
     }
 }
