@@ -4,6 +4,7 @@
 //! runs/<name>/
 //!   config.toml     the resolved configuration
 //!   plan.json       the plan that was printed
+//!   generations.json which generations of the data it reads: see `generations`
 //!   lock            held (flock) while a process trains here; names it
 //!   log.jsonl       one JSON object per report
 //!   checkpoints/    see `trainer::training::checkpoint`

@@ -2,6 +2,8 @@
 
 mod faults;
 #[cfg(feature = "train")]
+mod generations;
+#[cfg(feature = "train")]
 mod golden;
 mod plan;
 mod prepare;

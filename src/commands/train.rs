@@ -14,6 +14,7 @@ use pipeline::audit::Audit;
 use pipeline::load::{BatchStream, LoadPlan, StreamOptions};
 use pipeline::tally::Count;
 use schemas::{Batch, RowIndex, Share};
+use store::Store;
 use trainer::ForeignError;
 use trainer::training::{Alone, Data, Host, Outcome, Report, Snapshot, Stop};
 
@@ -83,6 +84,8 @@ fn signal_of(stop: Stop) -> Signal {
 fn hold(plan: &Plan) -> anyhow::Result<RunFolder> {
     let run = RunFolder::hold(&plan.train().folder)?;
     run.folder.write("config.toml", plan.resolved_toml().as_bytes())?;
+    // Before any batch is made of it.
+    plan.data().generations().keep_in(Store::existing(run.folder.path())?)?;
     run.folder.write("plan.json", plan.to_json().as_bytes())?;
     Ok(run)
 }
@@ -321,7 +324,9 @@ mod tests {
         let request = LoadRequest {
             folder: home,
             manifest: &manifest,
-            vocab: Arc::new(read_vocab(home, &manifest).expect("as written")),
+            generation: manifest.newest(),
+            follow: None,
+            vocab: Arc::new(read_vocab(home, &manifest, manifest.newest()).expect("as written")),
             rows: Rows::Train,
             data: &DataConfig::default(),
             views: &BTreeMap::from([("masked".to_owned(), view)]),
