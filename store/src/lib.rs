@@ -3,7 +3,7 @@
 //! # What
 //! A [`Store`] is a flat set of named objects: read whole or in ranges, listed, put whole or not at all, created if
 //! absent, replaced if still of a version, removed. There is no rename, no append and no lock in it. What needs those
-//! is built on it: a log is closed segments, a [`Lock`] an object with a counter that beats.
+//! is built on it: a [`Log`] is closed segments, a [`Lock`] an object with a counter that beats.
 //!
 //! # Why
 //! That is what folders, network file systems and object stores all can do, and what a program can keep its promises
@@ -28,6 +28,7 @@ mod folder;
 mod handle;
 mod kind;
 mod lock;
+mod log;
 mod memory;
 mod name;
 mod put;
@@ -38,6 +39,7 @@ pub use self::handle::Store;
 pub use self::kind::{Created, Entry, Kind, Replaced, Stat, Upload, Version};
 
 pub use self::lock::{Holder, Lock, LockError, Terms};
+pub use self::log::{Lines, Log, LogTerms};
 pub use self::memory::{Memory, Tally, Weather};
 pub use self::put::Put;
 pub use self::retry::Retries;

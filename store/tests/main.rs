@@ -3,3 +3,4 @@
 mod contract;
 mod kill;
 mod lock;
+mod log;

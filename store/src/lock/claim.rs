@@ -149,9 +149,6 @@ impl Claim {
     /// Leaves the lock to others. One that was lost is theirs already.
     pub(super) fn release(&self) -> io::Result<()> {
         let mut state = self.state();
-        if state.lost.is_some() {
-            return Ok(());
-        }
         let outcome = self.move_on(&mut state, |content| content.released = true);
         if state.lost.is_some() { Ok(()) } else { outcome }
     }

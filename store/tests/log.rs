@@ -1,0 +1,193 @@
+//! A log keeps every line that was put, whole, through kills, rewinds and storms.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use proptest::prelude::*;
+use store::{Lines, Log, LogTerms, Memory, Store, Weather};
+
+/// Puts when it has to, and not because time has passed.
+const LAZY: LogTerms = LogTerms { put_every: Duration::MAX, segment_bytes: 64 };
+
+fn lines(store: &Store) -> Vec<String> {
+    let lines = Lines::of(store, "log").expect("listed");
+    lines.map(|line| String::from_utf8_lossy(&line.expect("readable")).into_owned()).collect()
+}
+
+fn names(store: &Store) -> Vec<String> {
+    store.list("").expect("listed").into_iter().map(|entry| entry.name).collect()
+}
+
+#[derive(Clone, Debug)]
+enum Deed {
+    Push(String),
+    Flush,
+    /// The process is killed, and another goes on.
+    Kill,
+    /// Forgets the lines longer than this.
+    Rewind(usize),
+}
+
+fn deeds() -> impl Strategy<Value = Vec<Deed>> {
+    let deed = prop_oneof![
+        6 => "[a-z]{0,40}".prop_map(Deed::Push),
+        1 => Just(Deed::Flush),
+        1 => Just(Deed::Kill),
+        1 => (0_usize..40).prop_map(Deed::Rewind),
+    ];
+    prop::collection::vec(deed, 0..60)
+}
+
+/// Runs the deeds beside a plain list of lines. After a kill the lines of the store are those of the list, but for some
+/// at its end that were not flushed.
+fn check(store: &Store, deeds: &[Deed]) {
+    let open = || Log::open_with(store, "log", LAZY).expect("opened");
+    let (mut log, mut expected, mut flushed) = (open(), Vec::new(), 0);
+    for deed in deeds {
+        match deed {
+            Deed::Push(line) => {
+                log.push(line).expect("pushed");
+                expected.push(line.clone());
+            }
+            Deed::Flush => {
+                log.flush().expect("flushed");
+                flushed = expected.len();
+            }
+            Deed::Kill => {
+                let found = lines(store);
+                assert!(found.len() >= flushed && expected.starts_with(&found), "{found:?} of {expected:?}");
+                expected = found;
+                flushed = expected.len();
+                log = open();
+            }
+            Deed::Rewind(length) => {
+                log.rewind(|line| line.len() <= *length).expect("rewound");
+                expected.retain(|line| line.len() <= *length);
+                flushed = expected.len();
+                assert_eq!(lines(store), expected);
+            }
+        }
+    }
+    let found: Vec<_> = log.lines().expect("listed").map(|line| line.expect("readable")).collect();
+    assert_eq!(found, expected.iter().map(|line| line.as_bytes().to_vec()).collect::<Vec<_>>());
+    assert_eq!(lines(store), expected, "what its writer sees, everybody sees");
+    for entry in store.list("log").expect("listed") {
+        assert!(entry.stat.bytes <= 64 + 40, "{entry:?} should have been closed");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_log_is_a_list_of_lines(deeds in deeds()) {
+        check(&Store::memory(Weather::calm()), &deeds);
+        check(&Store::memory(Weather { seed: 5, failures: 0.2, lost: 0.2, ..Weather::calm() }), &deeds);
+    }
+}
+
+#[test]
+fn a_log_in_a_folder_is_a_list_of_lines() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let push = |at: usize| Deed::Push("x".repeat(at * 7 % 41));
+    let mut deeds: Vec<_> = (0..20).map(push).collect();
+    deeds.extend([Deed::Flush, push(1), Deed::Kill, push(2), Deed::Rewind(20), push(3), Deed::Kill, push(5)]);
+    check(&Store::folder(home.path()).expect("made"), &deeds);
+}
+
+#[test]
+fn segments_close_at_their_size_and_are_named_in_order() {
+    let store = Store::memory(Weather::calm());
+    let mut log = Log::open_with(&store, "log", LAZY).expect("opened");
+    for _ in 0..5 {
+        log.push(&"x".repeat(40)).expect("pushed");
+    }
+    log.flush().expect("flushed");
+    assert_eq!(names(&store), ["log/00000000.jsonl", "log/00000001.jsonl", "log/00000002.jsonl"]);
+    let last = store.read("log/00000002.jsonl").expect("there");
+    assert_eq!(last, ["x".repeat(40), "\n".to_owned()].concat().as_bytes());
+    let calls = |memory: &Memory| memory.tally().calls;
+    let memory = Memory::new(Weather::calm());
+    let mut log = Log::open(&Store::of_memory(&memory), "log").expect("opened");
+    log.push("the first is seen at once").expect("pushed");
+    log.flush().expect("flushed");
+    let before = calls(&memory);
+    log.flush().expect("flushed");
+    assert_eq!(calls(&memory), before, "there was nothing to put");
+}
+
+#[test]
+fn a_rewind_reads_bytes_and_forgets_what_nobody_can_read() {
+    let store = Store::memory(Weather::calm());
+    store.put("log/00000000.jsonl", b"{\"step\":1}\n\xff\xfe\n\n{\"step\":2}\n{\"st").expect("put");
+    store.put("log/notes.txt", b"of somebody").expect("put");
+    store.put("log/1.jsonl", b"of somebody").expect("put");
+    let mut log = Log::open(&store, "log").expect("bytes are enough");
+    log.push("{\"step\":3}").expect("pushed");
+    log.rewind(|line| std::str::from_utf8(line).is_ok_and(|line| line.ends_with('}'))).expect("rewound");
+    assert_eq!(lines(&store), ["{\"step\":1}", "{\"step\":2}", "{\"step\":3}"]);
+    assert_eq!(names(&store), ["log/00000000.jsonl", "log/1.jsonl", "log/notes.txt"]);
+    log.rewind(|_| false).expect("rewound");
+    assert_eq!(lines(&store), Vec::<String>::new());
+    log.push("anew").and_then(|()| log.flush()).expect("pushed");
+    assert_eq!(lines(&store), ["anew"]);
+}
+
+#[test]
+#[should_panic(expected = "a line ends where it ends")]
+fn a_line_has_no_line_feed() {
+    let mut log = Log::open(&Store::memory(Weather::calm()), "log").expect("opened");
+    let _ = log.push("a\nb");
+}
+
+#[test]
+fn a_log_that_was_dropped_writes_no_more() {
+    let store = Store::memory(Weather::calm());
+    let mut log = Log::open_with(&store, "log", LAZY).expect("opened");
+    for line in ["a", "b"] {
+        log.push(line).expect("pushed");
+    }
+    drop(log);
+    assert_eq!(lines(&store), ["a"], "only the first was due");
+}
+
+/// Set for a copy of this program that is to be killed: the folder that it writes to.
+const FOLDER: &str = "STORE_TEST_LOG_FOLDER";
+
+/// Not a test on its own: what the process that is killed does.
+#[test]
+fn logging_child() {
+    let Some(folder) = std::env::var_os(FOLDER) else { return };
+    let store = Store::existing(Path::new(&folder)).expect("it is there");
+    let terms = LogTerms { put_every: Duration::ZERO, segment_bytes: 2000 };
+    let mut log = Log::open_with(&store, "log", terms).expect("opened");
+    for time in 0_u64.. {
+        log.push(&line(time)).expect("pushed");
+        writeln!(std::io::stdout(), "pushed {time}").expect("somebody reads");
+    }
+}
+
+fn line(time: u64) -> String {
+    format!("{time} {}", "x".repeat(300))
+}
+
+#[test]
+fn a_kill_tears_no_line_and_loses_none_that_was_put() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let store = Store::folder(home.path()).expect("made");
+    let mut child = Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", "log::logging_child", "--nocapture"])
+        .env(FOLDER, home.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("started");
+    let output = BufReader::new(child.stdout.take().expect("a pipe")).lines().map(|line| line.expect("readable"));
+    assert_eq!(output.filter(|line| line.contains("pushed")).take(20).count(), 20, "the child ended by itself");
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    let found = lines(&store);
+    assert!(found.len() >= 20, "{} lines of 20", found.len());
+    assert_eq!(found, (0..found.len() as u64).map(line).collect::<Vec<_>>());
+}
