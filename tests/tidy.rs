@@ -43,6 +43,8 @@ const TESTS_MAY_USE: &str =
 
 /// The families of components: the crate folder of each registry and the word for a member.
 const REGISTRIES: &[(&str, &str)] = &[
+    ("pipeline/src/corpus", "corpus format"),
+    ("pipeline/src/pack", "way of packing"),
     ("pipeline/src/views", "view"),
     ("trainer/src/objectives", "objective"),
     ("trainer/src/model/networks", "network"),

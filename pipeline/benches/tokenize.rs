@@ -9,14 +9,13 @@ use std::path::Path;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use pipeline::corpus::{Corpus, Part};
-use pipeline::pack::{Packed, Packer};
-use pipeline::prepare::{Format, PrepareConfig};
+use pipeline::pack::{AnyPacking, Packed, Packer};
+use pipeline::prepare::PrepareConfig;
 use pipeline::shard::ShardWriter;
 use pipeline::tokenize::train::{Family, train};
 use pipeline::tokenize::{self, HfTokenizer, Tokenizer as _, TokenizerConfig};
 use schemas::SpecialIds;
 use schemas::atomic::Folder;
-use schemas::manifest::Pack;
 
 /// Tokens of a row.
 const ROW: u32 = 512;
@@ -32,8 +31,7 @@ struct Text {
 impl Text {
     fn read(home: &Path) -> Self {
         let inputs = vec![std::env::var("CORPUS").unwrap_or_else(|_| documentation(home))];
-        let config =
-            PrepareConfig { inputs, format: Format::TextFile, valid_fraction: 0.0, ..PrepareConfig::default() };
+        let config = PrepareConfig { inputs, valid_fraction: 0.0, ..PrepareConfig::default() };
         let corpus = Corpus::open(&config.corpus()).expect("readable text");
         let parts = corpus.parts().expect("readable text");
         let found = parts.iter().flat_map(|part| corpus.documents(part));
@@ -77,7 +75,7 @@ fn documentation(home: &Path) -> String {
 
 /// Packs all documents into `sink`.
 fn pack(documents: &[Vec<u32>], special: SpecialIds, mut sink: impl FnMut(Packed<'_>) -> pipeline::Result<()>) {
-    let mut packer = Packer::new(Pack::Block, ROW, special);
+    let mut packer = Packer::new(&AnyPacking::default(), ROW, special);
     for (name, ids) in (0..).zip(documents) {
         packer.begin(name, 0);
         packer.extend(ids, &mut sink).expect("nothing fails here");
@@ -113,14 +111,8 @@ fn stages(criterion: &mut Criterion) {
         let folder = Folder::create(home.path()).expect("there");
         group.bench_function(name("pack and write"), |bencher| {
             bencher.iter(|| {
-                let mut writer = ShardWriter::new(
-                    &folder,
-                    schemas::PartId(0),
-                    "train/part".into(),
-                    facts.vocab_size,
-                    Pack::Block,
-                    1,
-                );
+                let part = schemas::PartId(0);
+                let mut writer = ShardWriter::new(&folder, part, "train/part".into(), facts.vocab_size, false, 1);
                 pack(&documents, facts.special, |sample| writer.write(sample));
                 writer.finish().expect("there is room")
             });

@@ -92,6 +92,16 @@ fn views(criterion: &mut Criterion) {
         let (batch, mut audit) = (plan.batch(&plan.groups(), BatchIndex(1)).expect("good"), plan.audit());
         group.bench_function(format!("audit of {name}"), |bencher| bencher.iter(|| audit.add(&batch)));
     }
+    // What a training run pays for its hash, on the lanes.
+    for (name, wanted) in &cases {
+        let plan = plan(name, wanted);
+        let batch = plan.batch(&plan.groups(), BatchIndex(1)).expect("good");
+        // A slice is a batch that was not asked yet.
+        let rows = batch.rows();
+        group.bench_function(format!("digests of {name}"), |bencher| {
+            bencher.iter(|| batch.slice(0, rows).row_digests().len());
+        });
+    }
 }
 
 criterion_group!(benches, views);

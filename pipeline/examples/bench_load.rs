@@ -8,7 +8,7 @@
 //!
 //! `run` reads the folder once beforehand, so that the page cache is warm, and keeps the clock from asking for the first
 //! batch to receiving the last. Its consumer reads every value of every batch. `hash` is kept apart, outside the clock:
-//! it prints a BLAKE3 over the digests of the same batches, which does not depend on the number of lanes.
+//! it prints the hash of the same stream, a batch being a step, which does not depend on the number of lanes.
 
 #![allow(clippy::print_stdout, reason = "a program for people")]
 
@@ -25,7 +25,7 @@ use pipeline::views::AnyView;
 use pipeline::{Error, Result};
 use schemas::atomic::Folder;
 use schemas::columns::{ATTENTION_MASK, INPUT_IDS, LABELS, POSITIVES};
-use schemas::{Batch, BatchIndex, ColumnSpec, Manifest};
+use schemas::{Batch, BatchIndex, ColumnSpec, Manifest, RowIndex, Share, StreamHash};
 
 const ROWS_PER_BATCH: u64 = 256;
 
@@ -121,7 +121,7 @@ fn run(folder: &Path, lanes: u64, m_tokens: u64) -> Result<()> {
     println!("{count} lanes, depth {depth}, windows of {} blocks, {residence}", facts.window_blocks);
 
     let (began, mut sum) = (Instant::now(), 0_i64);
-    let mut stream = plan.stream(BatchIndex(0));
+    let mut stream = plan.stream(RowIndex(0), Share::ALONE);
     let gauges = stream.gauges();
     for batch in stream.by_ref().take(usize::try_from(batches).unwrap_or(usize::MAX)) {
         sum = sum.wrapping_add(touch(&batch?));
@@ -182,10 +182,10 @@ fn hash(folder: &Path, lanes: u64, m_tokens: u64) -> Result<()> {
     let manifest = open(folder)?;
     let plan = plan(folder, &manifest, lanes, &COLUMNS)?;
     let batches = (m_tokens * 1_000_000).div_ceil(ROWS_PER_BATCH * u64::from(manifest.tokens_max));
-    let mut hasher = blake3::Hasher::new();
-    for batch in plan.stream(BatchIndex(0)).take(usize::try_from(batches).unwrap_or(usize::MAX)) {
-        hasher.update(batch?.digest().as_bytes());
+    let mut hash = StreamHash::new();
+    for batch in plan.stream(RowIndex(0), Share::ALONE).take(usize::try_from(batches).unwrap_or(usize::MAX)) {
+        hash.step(batch?.row_digests().iter().copied());
     }
-    println!("{batches} batches, {lanes} lanes: {}", hasher.finalize().to_hex());
+    println!("{batches} batches, {lanes} lanes: {hash}");
     Ok(())
 }

@@ -6,7 +6,7 @@
 //!
 //! The online half, in the order in which a batch is asked for: the [`sampler`] names its rows, [`shard`] decodes them,
 //! [`views`] render them into [rows](row), [`collate()`] makes columns of them; [`load`] is all of it on one screen.
-//! [`audit`] counts whether views do as they say.
+//! [`audit`] judges whether views do as they say, by a [`tally`] of each.
 //! Randomness comes from [`rng`] and [`permutation`]; both halves run on the threads of [`actor`].
 
 pub mod corpus;
@@ -23,6 +23,7 @@ pub mod permutation;
 pub mod rng;
 pub mod row;
 pub mod sampler;
+pub mod tally;
 pub mod views;
 
 pub mod actor;

@@ -1,10 +1,11 @@
 //! Index ↦ batch: the online half on one screen.
 //!
 //! A [`LoadPlan`] is a configuration checked against a manifest. [`LoadPlan::batch`] is the whole online half as a pure
-//! function: rows by arithmetic ([`sampler`](crate::sampler)), samples from decoded row groups
+//! function of rows: which they are by arithmetic ([`sampler`](crate::sampler)), samples from decoded row groups
 //! ([`groups`](crate::shard::groups)), columns by views ([`collate`](crate::collate())). [`LoadPlan::stream`] is the
-//! same function, run ahead by lanes: the same batches for any number of them, from any start.
+//! same function, run ahead by lanes from any row, for any [`Share`] of the rows: the same batches for any number of lanes.
 
+mod cut;
 mod folder;
 mod plan;
 mod stream;
@@ -13,9 +14,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use schemas::{Batch, BatchIndex, Epoch, RowIndex, Sample, SampleAddress, Split, Vocab};
+use schemas::{Batch, BatchIndex, Epoch, RowIndex, Sample, SampleAddress, Share, Split, Vocab};
 use serde::{Deserialize, Serialize};
 
+use self::cut::Cut;
 pub use self::folder::{open, read_vocab};
 pub use self::plan::{LoadFacts, LoadRequest, Problem, Rows, ViewFacts};
 pub use self::stream::{BatchStream, StreamOptions};
@@ -24,7 +26,7 @@ use crate::audit::{Audit, AuditFacts};
 use crate::collate::{Item, PlannedView, collate};
 use crate::error::Result;
 use crate::rng::Key;
-use crate::sampler::{Pick, Sampler, rows_of};
+use crate::sampler::{Pick, Sampler};
 use crate::shard::groups::{Groups, Held};
 use crate::shard::reader::Promise;
 
@@ -98,25 +100,34 @@ pub struct LoadPlan {
 }
 
 impl LoadPlan {
-    /// The batch at `index`: a function of the plan and of `index` alone. `groups` only remembers what was decoded.
+    /// The batch at `index` of the stream from its first row: a function of the plan and of `index` alone. `groups` only
+    /// remembers what was decoded.
     ///
     /// # Errors
     /// [`Error::Shard`](crate::Error::Shard) if a row group is not what the manifest promises.
     pub fn batch(&self, groups: &Groups, index: BatchIndex) -> Result<Batch> {
-        self.batch_by(groups, index, 0)
+        self.batch_by(groups, index, self.rows_of(index), (0, 1))
     }
 
-    fn batch_by(&self, groups: &Groups, index: BatchIndex, lane: usize) -> Result<Batch> {
-        let picks = self.sampler.picks(self.rows_of(index));
+    /// The rows `rows` as batch `index`, made by one of so many lanes.
+    fn batch_by(
+        &self,
+        groups: &Groups,
+        index: BatchIndex,
+        rows: std::ops::Range<u64>,
+        lane: (usize, usize),
+    ) -> Result<Batch> {
+        let first_row = RowIndex(rows.start);
+        let picks = self.sampler.picks(rows);
         let held = self.hold(groups, &picks, lane)?;
         let items: Vec<Item<'_>> = picks.iter().map(|pick| self.item(pick, &held)).collect();
-        Ok(collate(&self.views, &self.vocab, self.seed, index, &items))
+        Ok(collate(&self.views, &self.vocab, self.seed, index, &items).starting_at(first_row))
     }
 
-    /// The batches from `start` on, made by the plan's lanes.
+    /// The batches of a share of the stream from row `from` on, made by the plan's lanes.
     #[must_use]
-    pub fn stream(self: &Arc<Self>, start: BatchIndex) -> BatchStream {
-        BatchStream::new(self, start, StreamOptions::default())
+    pub fn stream(self: &Arc<Self>, from: RowIndex, share: Share) -> BatchStream {
+        BatchStream::new(self, from, share, StreamOptions::default())
     }
 
     /// What each row of a batch is made of.
@@ -126,7 +137,7 @@ impl LoadPlan {
     pub fn explain(&self, groups: &Groups, index: BatchIndex) -> Result<Vec<RowFacts>> {
         let rows = self.rows_of(index);
         let picks = self.sampler.picks(rows.clone());
-        let held = self.hold(groups, &picks, 0)?;
+        let held = self.hold(groups, &picks, (0, 1))?;
         Ok(rows.zip(&picks).map(|(row, pick)| self.row_facts(RowIndex(row), pick, &held)).collect())
     }
 
@@ -139,28 +150,28 @@ impl LoadPlan {
     /// An audit of the plan's batches, which has seen none.
     #[must_use]
     pub fn audit(&self) -> Audit {
-        let (copies, rows_per_batch, frame) = (self.copies, self.rows_per_batch, self.promise.frame);
-        Audit::new(&self.views, &self.vocab, AuditFacts { copies, rows_per_batch, frame })
+        Audit::new(&self.views, &self.vocab, AuditFacts { copies: self.copies, frame: self.promise.frame })
     }
 
     /// Number of batches; training has no end.
     #[must_use]
     pub fn batches(&self) -> Option<u64> {
-        self.end.map(|rows| {
-            let full = rows / self.rows_per_batch;
-            // In-batch objectives need two rows, so a row left over joins the batch before it.
-            full + u64::from(rows % self.rows_per_batch > u64::from(full > 0))
-        })
+        self.whole().count()
     }
 
     /// The rows that a batch owns.
     #[must_use]
     pub fn rows_of(&self, index: BatchIndex) -> std::ops::Range<u64> {
-        let rows = rows_of(index, self.rows_per_batch);
-        match (self.end, self.batches()) {
-            (Some(end), Some(batches)) if index.0 + 1 >= batches => rows.start.min(end)..end,
-            _ => rows,
-        }
+        self.whole().rows(index.0)
+    }
+
+    /// The stream from its first row, all of it.
+    fn whole(&self) -> Cut {
+        self.cut(RowIndex(0), Share::ALONE)
+    }
+
+    fn cut(&self, from: RowIndex, share: Share) -> Cut {
+        Cut { from, end: self.end, rows_per_batch: self.rows_per_batch, share }
     }
 
     /// Rows of a batch (the last of a validation may differ).
@@ -184,12 +195,12 @@ impl LoadPlan {
         (if self.is_resident() { blocks } else { blocks.min(2 * self.sampler.window_blocks()) }) as u64
     }
 
-    fn first_window(&self, index: BatchIndex) -> u64 {
-        self.sampler.pick(RowIndex(self.rows_of(index).start)).window
+    fn window_of(&self, row: u64) -> u64 {
+        self.sampler.pick(RowIndex(row)).window
     }
 
     /// The groups that `picks` need, window by window: all of a window where partners are drawn from it.
-    fn hold(&self, groups: &Groups, picks: &[Pick], lane: usize) -> Result<BTreeMap<(u64, usize), Held>> {
+    fn hold(&self, groups: &Groups, picks: &[Pick], lane: (usize, usize)) -> Result<BTreeMap<(u64, usize), Held>> {
         let mut needed: BTreeMap<u64, BTreeSet<usize>> = BTreeMap::new();
         for pick in picks {
             needed.entry(pick.window).or_default().insert(pick.block);
@@ -202,7 +213,7 @@ impl LoadPlan {
         let mut held = BTreeMap::new();
         for (window, blocks) in needed {
             let blocks: Vec<_> = blocks.into_iter().map(|block| (block, self.sampler.blocks()[block])).collect();
-            let found = groups.get(window, &blocks, (lane, self.lanes.count))?;
+            let found = groups.get(window, &blocks, lane)?;
             held.extend(found.into_iter().map(|(block, group)| ((window, block), group)));
         }
         Ok(held)

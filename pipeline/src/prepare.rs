@@ -23,9 +23,8 @@ use schemas::atomic::Folder;
 use schemas::manifest;
 use tracing::info;
 
-pub use self::config::{Format, PrepareConfig};
+pub use self::config::PrepareConfig;
 pub use self::fold::Summary;
-pub(crate) use self::part::is_valid;
 pub use self::part::{Stage, Stages};
 pub use self::progress::{Observer, Progress, Silent};
 pub use self::record::{CommitRecord, Example, Settings};
@@ -106,7 +105,7 @@ impl Preparation {
         let lanes = self.config.lanes();
         let document_bytes_max = self.config.document_bytes_max();
         PreparePlan {
-            files: self.corpus.sources().len(),
+            files: self.corpus.files().len(),
             bytes: self.corpus.bytes(),
             parts: self.parts.len(),
             largest_part_bytes: self.parts.iter().map(|part| part.bytes).max().unwrap_or(0),

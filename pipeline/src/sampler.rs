@@ -1,9 +1,9 @@
-//! From a batch's number to the rows in it.
+//! From a row's number to what it is made of.
 //!
 //! The stream is an endless sequence of rows. Row `r` is copy `r mod K` of position `p = r div K`; `p div N` is the epoch
 //! and `p mod N` the offset in it, N being the number of pieces (samples × pieces per sample). In each epoch the blocks
-//! (row groups) are permuted and cut into windows, and the pieces of a window are permuted. Batch `b` owns rows
-//! `b·rows .. (b+1)·rows`: batches run over the ends of epochs, so none is partial and nothing is dropped.
+//! (row groups) are permuted and cut into windows, and the pieces of a window are permuted. A batch is any
+//! run of rows: batches go over the ends of epochs, so none is partial and nothing is dropped.
 //!
 //! A position is found by two binary searches and a permutation of a few steps, whatever its number: resuming at step
 //! a million costs what starting costs.
@@ -11,7 +11,7 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use schemas::{BatchIndex, Epoch, RowIndex, SampleAddress, Split};
+use schemas::{Epoch, RowIndex, SampleAddress, Split};
 
 use crate::permutation::Permutation;
 use crate::rng::{Key, Rng};
@@ -273,12 +273,6 @@ impl Sampler {
     }
 }
 
-/// The rows that batch `index` owns.
-#[must_use]
-pub fn rows_of(index: BatchIndex, rows_per_batch: u64) -> Range<u64> {
-    index.0 * rows_per_batch..(index.0 + 1) * rows_per_batch
-}
-
 /// The row groups, each with the first `fraction` of its samples: a part of the corpus that lies all over it.
 fn blocks(split: &Split, fraction: f64) -> Vec<Block> {
     let mut blocks = Vec::new();
@@ -420,7 +414,7 @@ mod tests {
     #[test]
     fn a_batch_runs_over_the_end_of_an_epoch() {
         let sampler = Sampler::new(&split(&[&[3, 4]]), options(5, 1));
-        let epochs: Vec<u64> = sampler.picks(rows_of(BatchIndex(1), 5)).iter().map(|pick| pick.epoch.0).collect();
+        let epochs: Vec<u64> = sampler.picks(5..10).iter().map(|pick| pick.epoch.0).collect();
         assert_eq!(epochs, [0, 0, 1, 1, 1]);
         let many: Vec<u64> = sampler.picks(0..21).iter().map(|pick| pick.epoch.0).collect();
         assert_eq!(many.iter().filter(|&&epoch| epoch == 2).count(), 7, "a batch may be longer than an epoch");

@@ -1,6 +1,14 @@
 //! Where the sentences of a text begin.
 //!
-//! **Definition.** The sentence bounds of Unicode Standard Annex 29 (Unicode 16, section 5), of the text with its line
+//! # What
+//! The byte offsets at which sentences begin, for `pack = "sentences"`.
+//!
+//! # Why
+//! Segments and pairs that begin and end where sentences do. The corpus has no lines to go by, and a splitter that learns
+//! would be part of the format.
+//!
+//! # Definition
+//! The sentence bounds of Unicode Standard Annex 29 (Unicode 16, section 5), of the text with its line
 //! wraps undone: white space with a single line break is a blank, white space with two is the end of a paragraph, hence
 //! of a sentence. A bound lies before the white space, so that the blank goes with the sentence behind it, as in
 //! byte-level tokens. Then, in this order:
@@ -18,6 +26,9 @@
 //!
 //! The abbreviations are English; the rest holds for any script that the annex covers. It does not know scripts without
 //! stops (Thai).
+//!
+//! # Reference
+//! Unicode Standard Annex 29; Kiss and Strunk 2006.
 
 use std::borrow::Cow;
 

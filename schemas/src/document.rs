@@ -21,4 +21,11 @@ impl Document {
         prefix.copy_from_slice(&hasher.finalize().as_bytes()[..8]);
         u64::from_le_bytes(prefix)
     }
+
+    /// Whether the document of that 64-bit name goes to the validation split, if that is to get such a fraction: by its
+    /// name alone, so that it does so in every corpus that has it.
+    #[must_use]
+    pub fn is_valid(hash: u64, fraction: f64) -> bool {
+        (hash as f64) < fraction * 2_f64.powi(64)
+    }
 }

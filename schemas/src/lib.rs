@@ -2,8 +2,9 @@
 //!
 //! In the order in which data meets them: a [`Document`] is read from a corpus; its tokens become a [`Sample`], a row
 //! of a shard; shards are listed in a [`Manifest`], beside the [`Vocab`] they were made with; online, samples are
-//! rendered into the columns of a [`Batch`]. [`ordinal`] numbers all of them, [`atomic`] writes all of their files,
-//! [`sealed`] makes the small ones notice a changed byte, and [`registry!`] makes a closed family of components out of one line each.
+//! rendered into the columns of a [`Batch`], whose rows a [`StreamHash`] remembers. [`ordinal`] numbers all of them,
+//! a [`Share`] says which of a stream a process takes, [`atomic`] writes all of their files, [`sealed`] makes the small
+//! ones notice a changed byte, and [`registry!`] makes a closed family of components out of one line each.
 //!
 //! Plain data only: nothing here starts a thread, opens a socket or links a C library.
 
@@ -18,6 +19,8 @@ pub mod ordinal;
 mod registry;
 pub mod sample;
 pub mod sealed;
+mod share;
+pub mod stream_hash;
 pub mod vocab;
 
 pub use batch::{Batch, BatchBuilder, BatchError, Grid};
@@ -27,6 +30,8 @@ pub use manifest::{Effective, Manifest, ManifestError, Shard, Split};
 pub use ordinal::{BatchIndex, Epoch, Generation, PartId, RowIndex, SampleAddress, Step};
 pub use sample::{Sample, TokenIds};
 pub use sealed::{SealError, Sealed};
+pub use share::Share;
+pub use stream_hash::StreamHash;
 pub use vocab::{SpecialIds, Vocab};
 
 // `registry!` expands to serde derives in other crates; they find serde here.

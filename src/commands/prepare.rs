@@ -33,7 +33,7 @@ fn packing(summary: &Summary) -> String {
     ];
     let found = counts.iter().filter(|(number, _)| *number > 0);
     let found = found.map(|(number, what)| format!("{} {what}", count(*number)));
-    let parts: Vec<String> = std::iter::once(format!("packed as `{}`", summary.pack.name())).chain(found).collect();
+    let parts: Vec<String> = std::iter::once(format!("packed as `{}`", summary.pack)).chain(found).collect();
     parts.join(", ")
 }
 

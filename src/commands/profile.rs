@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use pipeline::actor::{Gauges, Meter, Reading};
 use pipeline::load::{BatchStream, StreamOptions};
 use pipeline::prepare::{self, Observer, PrepareOptions, PreparePlan, Stage, Stages};
-use schemas::BatchIndex;
+use schemas::{RowIndex, Share};
 use serde_json::json;
 
 use crate::cli::{ConfigArgs, Half};
@@ -64,7 +64,9 @@ fn online(args: &ConfigArgs, options: &Options) -> anyhow::Result<Profile> {
     let plan = Plan::of(args)?;
     let sleep = slow(options, "lane")?.map(|sleep| (0, sleep));
     let step = Duration::from_secs_f64(options.step_ms.max(0.0) / 1e3);
-    let mut stream = BatchStream::new(plan.load(), BatchIndex(0), StreamOptions { lane_sleep: sleep, replay: None });
+    // As in training, where lanes digest the rows as well.
+    let training = StreamOptions { digests: true, lane_sleep: sleep, replay: None };
+    let mut stream = BatchStream::new(plan.load(), RowIndex(0), Share::ALONE, training);
     let gauges = stream.gauges();
     let width = plan.load().facts().views.iter().map(|view| view.width).max().unwrap_or(0) as u64;
     let (mut tokens, mut queued) = (0, 0);

@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use pipeline::actor;
-use pipeline::audit::{Audit, Count};
-use pipeline::load::{BatchStream, LoadPlan};
-use schemas::{Batch, BatchIndex};
+use pipeline::audit::Audit;
+use pipeline::load::{BatchStream, LoadPlan, StreamOptions};
+use pipeline::tally::Count;
+use schemas::{Batch, BatchIndex, RowIndex, Share};
 use trainer::ForeignError;
 use trainer::training::{Data, Host, Outcome, Report, Snapshot, Stop};
 
@@ -39,6 +40,7 @@ pub(crate) fn run(args: &ConfigArgs, replay: Option<u64>, slow: Option<&str>) ->
         plan: Arc::clone(plan.load()),
         valid: plan.valid().cloned(),
         micro_batches: training.micro_batches(),
+        share: Share::ALONE,
         stream: None,
         watch: Watch::new(plan.load()),
         replay: replay.map(Replay::new),
@@ -120,6 +122,7 @@ struct Feed {
     plan: Arc<LoadPlan>,
     valid: Option<Arc<LoadPlan>>,
     micro_batches: u64,
+    share: Share,
     stream: Option<BatchStream>,
     watch: Watch,
     replay: Option<Replay>,
@@ -137,7 +140,9 @@ impl Data for Feed {
         if step > 0 {
             note(format_args!("continuing after step {step}"));
         }
-        self.stream = Some(self.plan.stream(batch));
+        let row = RowIndex(batch.0 * self.plan.rows_per_batch());
+        let options = StreamOptions { digests: true, ..StreamOptions::default() };
+        self.stream = Some(BatchStream::new(&self.plan, row, self.share, options));
         Ok(())
     }
 
@@ -153,7 +158,7 @@ impl Data for Feed {
 
     fn validation(&mut self) -> Result<Box<dyn Iterator<Item = Result<Batch, ForeignError>> + '_>, ForeignError> {
         let Some(valid) = &self.valid else { return Ok(Box::new(std::iter::empty())) };
-        let batches = valid.stream(BatchIndex(0));
+        let batches = valid.stream(RowIndex(0), self.share);
         let (control, slow) = (Arc::clone(&self.control), self.slow);
         Ok(Box::new(batches.map(move |batch| {
             enter(&control, slow, Phase::Validation);

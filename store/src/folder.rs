@@ -21,34 +21,31 @@
 //! answer got lost.
 
 pub mod faults;
+mod files;
 mod replace;
+mod steps;
 mod temporary;
 #[cfg(test)]
 mod tests;
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use self::files::{MAKES_MAX, is_absent, make_folder, open, stat_at, stat_of, swept, sync_parent};
+use self::steps::Steps;
 use self::temporary::Temporary;
 use crate::error::at;
 use crate::kind::{Created, Entry, Kind, Replaced, Stat, Upload, Version};
 use crate::name;
 
-/// Files up to here have their content in their version: a read of that is no dearer than opening.
-const HASHED_BYTES_MAX: u64 = 1 << 16;
-
-/// Times that a temporary file is made anew: another process may sweep it or its empty folder away, but not for ever.
-const MAKES_MAX: usize = 16;
-
 /// A folder.
 #[derive(Debug)]
 pub(crate) struct Folder {
     root: PathBuf,
-    #[cfg(test)]
-    pub(crate) on_step: tests::OnStep,
+    steps: Steps,
 }
 
 impl Folder {
@@ -65,22 +62,8 @@ impl Folder {
     }
 
     fn at(root: PathBuf) -> Self {
-        Self {
-            root,
-            #[cfg(test)]
-            on_step: tests::OnStep::default(),
-        }
+        Self { root, steps: Steps::default() }
     }
-
-    /// Where tests stop a process, by the name of the step that comes next.
-    #[cfg(test)]
-    fn step(&self, name: &'static str) {
-        self.on_step.call(name);
-    }
-
-    #[cfg(not(test))]
-    #[expect(clippy::unused_self, reason = "nothing stops here outside tests")]
-    fn step(&self, _: &'static str) {}
 
     fn path(&self, name: &str) -> PathBuf {
         if name.is_empty() { self.root.clone() } else { self.root.join(name) }
@@ -126,8 +109,10 @@ impl Kind for Folder {
         let mut entries = Vec::new();
         self.walk(folder, &mut |name, part| {
             if name::check(part).is_ok() && fs::metadata(self.path(&name)).is_ok_and(|metadata| metadata.is_file()) {
+                let path = self.path(&name);
+                let stat = stat_at(&path).map_err(|error| at(path.display(), &error))?;
                 // What was removed since is not there.
-                entries.extend(stat_at(&self.path(&name))?.map(|stat| Entry { name, stat }));
+                entries.extend(stat.map(|stat| Entry { name, stat }));
             }
             Ok(())
         })?;
@@ -167,7 +152,7 @@ impl Kind for Folder {
     }
 
     fn replace(&self, name: &str, bytes: &[u8], expected: &Version) -> io::Result<Replaced> {
-        self.replace_version(&self.path(name), bytes, expected)
+        replace::replace(&self.path(name), bytes, expected, &self.steps)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
@@ -190,7 +175,7 @@ impl Kind for Folder {
         let mut removed = Vec::new();
         for name in found {
             let path = self.path(&name);
-            if self.sweep_file(&path)? {
+            if replace::sweep(&path, &self.steps)? {
                 self.prune(path.parent().expect("a file lies in a folder"));
                 removed.push(name);
             }
@@ -254,79 +239,4 @@ impl Upload for Beside {
         sync_parent(&self.target)?;
         Ok(self.published.clone().expect("it was published above"))
     }
-}
-
-/// What became of a temporary file that is gone.
-fn swept() -> io::Error {
-    io::Error::new(
-        ErrorKind::NotFound,
-        "what was written is gone: another process works in this folder and swept it away; let one of them end",
-    )
-}
-
-/// Whether an error says that no such file is there.
-fn is_absent(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
-}
-
-/// The file at `path`, open for reading; `None` if there is none. What is no file is not opened: a pipe would wait.
-fn open(path: &Path) -> io::Result<Option<File>> {
-    match fs::metadata(path) {
-        Ok(metadata) if metadata.is_file() => {}
-        Ok(_) => return Err(io::Error::new(ErrorKind::InvalidInput, "it is not a file")),
-        Err(error) if is_absent(&error) => return Ok(None),
-        Err(error) => return Err(error),
-    }
-    match File::open(path) {
-        Err(error) if is_absent(&error) => Ok(None),
-        outcome => outcome.map(Some),
-    }
-}
-
-/// What the file at `path` is.
-fn stat_at(path: &Path) -> io::Result<Option<Stat>> {
-    open(path)?.map(|file| stat_of(&file)).transpose()
-}
-
-/// What an open file is.
-fn stat_of(file: &File) -> io::Result<Stat> {
-    let metadata = file.metadata()?;
-    let (bytes, inode, modified_s, modified_ns) =
-        (metadata.len(), metadata.ino(), metadata.mtime(), metadata.mtime_nsec());
-    let mut version = format!("{inode:x}-{modified_s:x}.{modified_ns:09}-{bytes:x}");
-    if bytes <= HASHED_BYTES_MAX {
-        let mut content = vec![0; usize::try_from(bytes).expect("at most 64 KiB")];
-        file.read_exact_at(&mut content, 0)?;
-        version.push('-');
-        version.push_str(&blake3::hash(&content).to_hex()[..32]);
-    }
-    Ok(Stat { bytes, version: Version::new(version), modified: metadata.modified()? })
-}
-
-/// The version of the file at `path`; `None` if there is none.
-fn version_at(path: &Path) -> io::Result<Option<Version>> {
-    Ok(stat_at(path)?.map(|stat| stat.version))
-}
-
-/// Makes a folder with its parents, each flushed into the one above it.
-fn make_folder(path: &Path) -> io::Result<()> {
-    match fs::create_dir(path) {
-        Ok(()) => sync_parent(path),
-        Err(_) if path.is_dir() => Ok(()),
-        Err(error) if error.kind() == ErrorKind::NotFound => match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => {
-                make_folder(parent)?;
-                make_folder(path)
-            }
-            _ => Err(error),
-        },
-        Err(error) => Err(error),
-    }
-}
-
-/// Flushes the entries of the folder that `path` lies in, so that what was done to them survives a power cut.
-fn sync_parent(path: &Path) -> io::Result<()> {
-    let parent = path.parent().expect("what was written lies in a folder");
-    let folder = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-    File::open(folder)?.sync_all()
 }

@@ -14,7 +14,7 @@ use crate::name;
 use crate::put::Put;
 use crate::retry::Retries;
 
-/// Named objects, each whole or absent; see the [crate](crate).
+/// Named objects, each whole or absent; see the [crate].
 ///
 /// Cheap to clone. Names are relative, with `/` between their parts. Every error says where; one that passes by itself
 /// is met by asking again, a bounded number of times, before anybody hears of it.

@@ -36,7 +36,8 @@ impl LaneOptions {
 pub struct Lanes<T> {
     next: u64,
     end: u64,
-    queues: Vec<MeteredReceiver<Result<T>>>,
+    /// Items travel with their index, so that none is ever taken for another.
+    queues: Vec<MeteredReceiver<(u64, Result<T>)>>,
     threads: Vec<Actor<()>>,
     gauges: Gauges,
 }
@@ -77,7 +78,7 @@ impl<T: Send + 'static> Lanes<T> {
     /// Starts `options.count` threads over the indices of `range`.
     ///
     /// # Panics
-    /// If `count` or `depth` is 0.
+    /// If `count` or `depth` is 0. Whoever reads panics if a lane ends before its last item.
     pub fn over(
         range: Range<u64>,
         options: LaneOptions,
@@ -99,26 +100,27 @@ impl<T: Send + 'static> Lanes<T> {
             let (sender, receiver) = metered(options.depth, &meter);
             lanes.queues.push(receiver);
             lanes.gauges.lanes.push(Arc::clone(&meter));
-            let indices = first_of(lane, options.count as u64, range.start)..range.end;
+            let first = first_of(lane, options.count as u64, range.start);
+            let indices = first..range.end;
             let (make, step) = (Arc::clone(&make), options.count);
             let body = move || {
                 adopt(&meter);
                 run(&name, indices.step_by(step), &sender, &*make);
                 meter.end();
             };
-            lanes.start(format!("{}-{lane}", options.name), body);
+            lanes.start(first, format!("{}-{lane}", options.name), body);
         }
         lanes
     }
 
-    fn start(&mut self, name: String, body: impl FnOnce() + Send + 'static) {
+    fn start(&mut self, first: u64, name: String, body: impl FnOnce() + Send + 'static) {
         match spawn(name, body) {
             Ok(thread) => self.threads.push(thread),
             Err(error) => {
                 // The reader meets this error when it comes to the lane.
                 let meter = self.gauges.lanes.last().expect("its meter was just made");
                 let (sender, receiver) = metered(1, meter);
-                sender.send(Err(error));
+                sender.send((first, Err(error)));
                 *self.queues.last_mut().expect("its queue was just made") = receiver;
             }
         }
@@ -142,8 +144,10 @@ impl<T: Send + 'static> Lanes<T> {
         let lane = usize::try_from(self.next % self.queues.len() as u64).expect("below the number of lanes");
         match self.queues[lane].receive(&self.gauges.reader, stop) {
             Received::Stopped => Next::Stopped,
-            Received::End => Next::End,
-            Received::Item(item) => {
+            // A lane ends with its last item or with an error; an order that has a hole must not pass for one that ended.
+            Received::End => panic!("lane {lane} ended before item {} of {}", self.next, self.end),
+            Received::Item((index, item)) => {
+                assert_eq!(index, self.next, "lane {lane} is out of step");
                 self.next += 1;
                 self.gauges.reader.finish_item();
                 if item.is_err() {
@@ -191,13 +195,13 @@ fn first_of(lane: u64, count: u64, start: u64) -> u64 {
 fn run<T>(
     name: &str,
     indices: impl Iterator<Item = u64>,
-    sender: &MeteredSender<Result<T>>,
+    sender: &MeteredSender<(u64, Result<T>)>,
     make: &(impl Fn(u64) -> Result<T> + ?Sized),
 ) {
     for index in indices {
         let item = guard(name, index, || make(index));
         let failed = item.is_err();
-        if !sender.send(item) || failed {
+        if !sender.send((index, item)) || failed {
             return;
         }
     }

@@ -11,7 +11,7 @@ use crate::{Error, Result};
 
 /// One file of a corpus.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Source {
+pub struct InputFile {
     /// Where it is.
     pub path: PathBuf,
     /// Its name within the corpus, `/` separated.
@@ -22,7 +22,7 @@ pub struct Source {
 
 /// The files that `inputs` name, sorted, each once. In folders only files with one of the `extensions` count, before
 /// an optional `.gz` or `.zst`; a file or glob that names one exactly is taken at its word.
-pub(super) fn find(inputs: &[String], extensions: &[&str]) -> Result<Vec<Source>> {
+pub(super) fn find(inputs: &[String], extensions: &[&str]) -> Result<Vec<InputFile>> {
     let mut paths = BTreeSet::new();
     for input in inputs {
         let found = expand(input, extensions)?;
@@ -85,14 +85,14 @@ fn plain_extension(name: &str) -> &str {
     plain.rsplit_once('.').map_or("", |(_, extension)| extension)
 }
 
-fn name_all(paths: BTreeSet<PathBuf>) -> Result<Vec<Source>> {
+fn name_all(paths: BTreeSet<PathBuf>) -> Result<Vec<InputFile>> {
     let common = common_folder(&paths);
     let mut sources = Vec::with_capacity(paths.len());
     for path in paths {
         let bytes = fs::metadata(&path).map_err(|error| unusable(&path, error.to_string()))?.len();
         let relative = path.strip_prefix(&common).unwrap_or(&path);
         let parts: Vec<_> = relative.components().map(|part| part.as_os_str().to_string_lossy()).collect();
-        sources.push(Source { name: parts.join("/"), bytes, path });
+        sources.push(InputFile { name: parts.join("/"), bytes, path });
     }
     sources.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(sources)

@@ -1,53 +1,98 @@
-//! JSONL: a line is a JSON object with a field of text, and perhaps one with a name.
+//! JSONL: a line is a JSON object.
+//!
+//! # What
+//! One field holds the text, and perhaps another one the document's name; all other fields are passed over unread.
+//!
+//! # Why
+//! What most published corpora come in.
+//!
+//! # Definition
+//! `prepare.text_field` is a string, `prepare.id_field` a string or a number. A line that is no object, or lacks one of
+//! them, is passed over and counted. Plain files are cut behind line feeds, which JSON never has within a line.
+//!
+//! # Reference
+//! JSON Lines, <https://jsonlines.org>; RFC 8259.
 
 use std::fmt;
 use std::ops::Range;
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 
-use super::text::{self, Border, Line};
-use super::{Fields, FileFormat, PieceRange, Reason, Record, Records, Source, from_text, open};
+use super::Format;
+use super::bytes::refuse_binary;
+use super::inputs::InputFile;
+use super::lines::{Border, Line, LineRecords, cut, newlines_before};
+use super::piece::{PieceRange, PieceReader, Reading};
+use super::record::{Reason, Record};
 use crate::Result;
 
-pub(super) struct Jsonl {
-    pub(super) fields: Fields,
-    pub(super) limit: u64,
-}
+/// A line is a JSON object with a field of text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JsonLines;
 
-impl FileFormat for Jsonl {
+impl Format for JsonLines {
     fn extensions(&self) -> &'static [&'static str] {
         &["jsonl", "ndjson", "json"]
     }
 
-    fn check(&self, source: &Source) -> Result<()> {
-        open::refuse_binary(&source.path, source.bytes)
+    fn has_fields(&self) -> bool {
+        true
     }
 
-    fn pieces(&self, source: &Source, stride: u64) -> Result<Vec<PieceRange>> {
-        text::cut(source, stride, Border::Line)
+    fn check(&self, file: &InputFile, _reading: &Reading) -> Result<()> {
+        refuse_binary(&file.path, file.bytes)
     }
 
-    fn records(&self, source: &Source, range: &Range<u64>) -> Result<Records> {
-        let fields = self.fields.clone();
-        text::line_records(source, range, self.limit, move |line| parse(&fields, line))
+    fn pieces(&self, file: &InputFile, stride: u64, _reading: &Reading) -> Result<Vec<PieceRange>> {
+        cut(file, stride, Border::Line)
     }
 
-    fn lines_before(&self, source: &Source, range: &Range<u64>) -> Result<u64> {
-        text::newlines_before(source, range)
+    fn open(&self, file: &InputFile, range: &Range<u64>, reading: &Reading) -> Result<Box<dyn PieceReader>> {
+        let fields = Fields { text: reading.text_field.clone(), id: reading.id_field.clone() };
+        let records = LineRecords::open(file, range, reading.document_bytes_max, move |line| parse(&fields, line))?;
+        Ok(Box::new(records))
     }
+
+    fn lines_before(&self, file: &InputFile, range: &Range<u64>, _reading: &Reading) -> Result<u64> {
+        newlines_before(file, range)
+    }
+
+    #[cfg(test)]
+    fn example(&self) -> super::contract::Example {
+        super::contract::Example {
+            write: |texts| {
+                let line = |(number, text)| format!("{{\"key\": {number}, \"text\": \"{text}\"}}\n");
+                texts.iter().enumerate().map(line).collect::<String>().into_bytes()
+            },
+            dirty: b"{\"text\": \"a\"}\n[1]\n{\"text\": \"b\"} x\n\n{\"text\": \" \"}\n{\"text\": \"\xff\"}".to_vec(),
+            texts: &["a", "\u{fffd}"],
+            complaints: &["broken_json:2", "broken_json:3", "empty_document:5", "invalid_utf8:6"],
+        }
+    }
+}
+
+/// Where an object keeps what we need.
+#[derive(Clone, Debug)]
+struct Fields {
+    text: String,
+    id: Option<String>,
 }
 
 fn parse(fields: &Fields, line: &Line<'_>) -> Record {
     let json = String::from_utf8_lossy(line.bytes);
     let repaired = matches!(json, std::borrow::Cow::Owned(_));
     let mut record = match read(fields, &json) {
-        Err(_) => Record::rejected(Reason::BrokenJson, line.number),
+        Err(_) => rejected(Reason::BrokenJson, line),
         Ok((text, id)) => assemble(fields, text, id, line),
     };
     if repaired {
         record.complaints.insert(0, (Reason::InvalidUtf8, line.number));
     }
     record
+}
+
+fn rejected(reason: Reason, line: &Line<'_>) -> Record {
+    Record::rejected(reason, line.range.clone(), line.number)
 }
 
 fn read(fields: &Fields, json: &str) -> serde_json::Result<(Field, Field)> {
@@ -59,21 +104,21 @@ fn read(fields: &Fields, json: &str) -> serde_json::Result<(Field, Field)> {
 
 fn assemble(fields: &Fields, text: Field, id: Field, line: &Line<'_>) -> Record {
     let id = match (&fields.id, id) {
-        (None, _) => line.offset.to_string(),
-        (Some(_), Field::Text(id) | Field::Number(id)) => id,
-        (Some(_), Field::Missing) => return Record::rejected(Reason::MissingField, line.number),
-        (Some(_), Field::Other) => return Record::rejected(Reason::NonStringField, line.number),
+        (None, _) => None,
+        (Some(_), Field::Text(id) | Field::Number(id)) => Some(id),
+        (Some(_), Field::Missing) => return rejected(Reason::MissingField, line),
+        (Some(_), Field::Other) => return rejected(Reason::NonStringField, line),
     };
     match text {
-        Field::Text(text) => from_text(id, text, line.number),
-        Field::Missing => Record::rejected(Reason::MissingField, line.number),
-        Field::Number(_) | Field::Other => Record::rejected(Reason::NonStringField, line.number),
+        Field::Text(text) => Record::of_text(id, text, line.range.clone(), line.number),
+        Field::Missing => rejected(Reason::MissingField, line),
+        Field::Number(_) | Field::Other => rejected(Reason::NonStringField, line),
     }
 }
 
 /// What a field of a line holds.
 #[derive(Debug, Default, PartialEq)]
-pub(super) enum Field {
+enum Field {
     #[default]
     Missing,
     Text(String),

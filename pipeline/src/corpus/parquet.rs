@@ -1,6 +1,19 @@
-//! Parquet: a row is a document; a column holds the text, and perhaps another one the name.
+//! Parquet: a row is a document.
+//!
+//! # What
+//! One column holds the text, and perhaps another one the document's name; no other column is read.
+//!
+//! # Why
+//! What `datasets` and most dumps of today keep their corpora in.
+//!
+//! # Definition
+//! `prepare.text_field` names a column of strings, `prepare.id_field` one of strings or integers; a row that lacks one of
+//! them is passed over and counted. Files are cut between row groups. A file that is compressed as a whole is
+//! decompressed as a whole, into memory.
+//!
+//! # Reference
+//! The Apache Parquet format, <https://parquet.apache.org/docs/file-format/>.
 
-use std::fs::File;
 use std::ops::Range;
 
 use ::parquet::arrow::ProjectionMask;
@@ -8,54 +21,63 @@ use ::parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
 };
 use ::parquet::file::metadata::RowGroupMetaData;
-use ::parquet::file::reader::ChunkReader;
-use arrow_array::{Array, ArrayRef, LargeStringArray, RecordBatch, StringArray, StringViewArray};
-use arrow_schema::DataType;
+use arrow_array::RecordBatch;
 
-use super::open::Compression;
-use super::{Fields, FileFormat, PieceRange, Reason, Record, Records, Source, from_text, text};
+use super::Format;
+use super::inputs::InputFile;
+use super::piece::{PieceRange, PieceReader, Reached, Reading};
+use super::record::{Reason, Record};
 use crate::{Error, Result};
+
+mod cells;
+mod raw;
+
+use self::cells::{integer_or_text, is_text};
+use self::raw::Raw;
+use super::bytes::ReadHash;
 
 /// Rows decoded at a time.
 const ROWS: usize = 256;
 
-pub(super) struct Parquet {
-    pub(super) fields: Fields,
-    pub(super) limit: u64,
-}
+/// A row is a document.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ParquetRows;
 
-impl FileFormat for Parquet {
+impl Format for ParquetRows {
     fn extensions(&self) -> &'static [&'static str] {
         &["parquet"]
     }
 
-    fn check(&self, source: &Source) -> Result<()> {
-        let schema = self.metadata(source)?.schema().clone();
-        let names = [("prepare.text_field", Some(&self.fields.text)), ("prepare.id_field", self.fields.id.as_ref())];
-        for (key, name) in names.into_iter().filter_map(|(key, name)| Some((key, name?))) {
+    fn has_fields(&self) -> bool {
+        true
+    }
+
+    fn check(&self, file: &InputFile, reading: &Reading) -> Result<()> {
+        let schema = load(file, &Raw::open(file, reading)?)?.schema().clone();
+        for (key, name) in fields(reading) {
             let Ok(field) = schema.field_with_name(name) else {
                 let columns: Vec<_> = schema.fields().iter().map(|field| format!("`{}`", field.name())).collect();
                 let message = format!("no column `{name}`; it has {}; set `{key}`", columns.join(", "));
-                return Err(corpus_error(source, message));
+                return Err(raw::error(file, message));
             };
             let usable = is_text(field.data_type()) || (key == "prepare.id_field" && field.data_type().is_integer());
             if !usable {
                 let message = format!("column `{name}` holds {}, not text; set `{key}`", field.data_type());
-                return Err(corpus_error(source, message));
+                return Err(raw::error(file, message));
             }
         }
         Ok(())
     }
 
-    fn pieces(&self, source: &Source, stride: u64) -> Result<Vec<PieceRange>> {
-        let metadata = self.metadata(source)?;
+    fn pieces(&self, file: &InputFile, stride: u64, reading: &Reading) -> Result<Vec<PieceRange>> {
+        let metadata = load(file, &Raw::open(file, reading)?)?;
         let groups = metadata.metadata().row_groups();
         let mut pieces: Vec<PieceRange> = Vec::new();
         for (index, group) in (0_u64..).zip(groups) {
             let bytes = u64::try_from(group.compressed_size()).unwrap_or(0);
             match pieces.last_mut() {
                 // Compressed as a whole, it is one piece: it is decompressed as a whole.
-                Some((range, sum)) if *sum + bytes <= stride || is_wrapped(source) => {
+                Some((range, sum)) if *sum + bytes <= stride || Raw::is_wrapped(file) => {
                     range.end = index + 1;
                     *sum += bytes;
                 }
@@ -65,123 +87,151 @@ impl FileFormat for Parquet {
         Ok(pieces)
     }
 
-    fn records(&self, source: &Source, range: &Range<u64>) -> Result<Records> {
-        let batches = if is_wrapped(source) {
-            let bytes = text::read_whole(&source.path, &(0..source.bytes), self.limit)?;
-            self.batches(source, bytes::Bytes::from(bytes), range)?
-        } else {
-            self.batches(source, open_file(source)?, range)?
-        };
-        let (fields, source) = (self.fields.clone(), source.clone());
-        let mut row = self.lines_before(&source, range)?;
-        let first = row;
-        Ok(Box::new(batches.flat_map(move |batch| {
-            let records = match batch {
-                Ok(batch) => batch_records(&fields, &batch, row, first),
-                Err(error) => vec![Err(damaged(&source, &error))],
-            };
-            row += records.len() as u64;
-            records
-        })))
+    fn open(&self, file: &InputFile, range: &Range<u64>, reading: &Reading) -> Result<Box<dyn PieceReader>> {
+        Ok(Box::new(Rows::open(file, range, reading)?))
     }
 
-    fn lines_before(&self, source: &Source, range: &Range<u64>) -> Result<u64> {
-        let metadata = self.metadata(source)?;
-        let before = usize::try_from(range.start).expect("row groups are few");
-        let rows = metadata.metadata().row_groups()[..before].iter().map(RowGroupMetaData::num_rows);
-        Ok(u64::try_from(rows.sum::<i64>()).expect("Parquet counts rows up from 0"))
-    }
-}
-
-impl Parquet {
-    fn metadata(&self, source: &Source) -> Result<ArrowReaderMetadata> {
-        let options = ArrowReaderOptions::default();
-        let metadata = if is_wrapped(source) {
-            let bytes = text::read_whole(&source.path, &(0..source.bytes), self.limit)?;
-            ArrowReaderMetadata::load(&bytes::Bytes::from(bytes), options)
-        } else {
-            ArrowReaderMetadata::load(&open_file(source)?, options)
-        };
-        metadata.map_err(|error| damaged(source, &error))
+    fn lines_before(&self, file: &InputFile, range: &Range<u64>, reading: &Reading) -> Result<u64> {
+        Ok(rows_before(&load(file, &Raw::open(file, reading)?)?, range))
     }
 
-    fn batches<R: ChunkReader + 'static>(
-        &self,
-        source: &Source,
-        reader: R,
-        range: &Range<u64>,
-    ) -> Result<ParquetRecordBatchReader> {
-        let builder = ParquetRecordBatchReaderBuilder::try_new(reader).map_err(|error| damaged(source, &error))?;
-        let columns = [Some(self.fields.text.as_str()), self.fields.id.as_deref()].into_iter().flatten();
-        let mask = ProjectionMask::columns(builder.parquet_schema(), columns);
-        let groups = range.clone().map(|group| usize::try_from(group).expect("row groups are few")).collect();
-        let reader = builder.with_projection(mask).with_row_groups(groups).with_batch_size(ROWS).build();
-        reader.map_err(|error| damaged(source, &error))
-    }
-}
-
-fn is_wrapped(source: &Source) -> bool {
-    Compression::of(&source.path) != Compression::Plain
-}
-
-fn open_file(source: &Source) -> Result<File> {
-    File::open(&source.path).map_err(|error| corpus_error(source, error.to_string()))
-}
-
-fn corpus_error(source: &Source, message: String) -> Error {
-    Error::Corpus { path: source.path.clone(), line: None, message }
-}
-
-fn damaged(source: &Source, error: &dyn std::fmt::Display) -> Error {
-    corpus_error(source, format!("not a readable Parquet file ({error}); replace it"))
-}
-
-fn is_text(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
-}
-
-/// The records of a batch whose first row has number `row`; complaints count from the piece's `first` row.
-fn batch_records(fields: &Fields, batch: &RecordBatch, row: u64, first: u64) -> Vec<Result<Record>> {
-    let texts = batch.column_by_name(&fields.text).expect("checked before the first part");
-    let ids = fields.id.as_ref().map(|id| batch.column_by_name(id).expect("checked before the first part"));
-    let record = |(index, number): (usize, u64)| {
-        let id = match ids {
-            None => Some(number.to_string()),
-            Some(ids) => value(ids, index),
-        };
-        match (id, value(texts, index)) {
-            (Some(id), Some(text)) => from_text(id, text, number - first),
-            _ => Record::rejected(Reason::MissingField, number - first),
+    #[cfg(test)]
+    fn example(&self) -> super::contract::Example {
+        super::contract::Example {
+            write: |texts| super::contract::parquet_file(&texts.iter().copied().map(Some).collect::<Vec<_>>(), 3),
+            dirty: super::contract::parquet_file(&[Some("one"), None, Some(""), Some("two")], 2),
+            texts: &["one", "two"],
+            complaints: &["missing_field:2", "empty_document:3"],
         }
-    };
-    (0..batch.num_rows()).zip(row..).map(record).map(Ok).collect()
+    }
 }
 
-/// A cell as text; `None` for null.
-fn value(column: &ArrayRef, index: usize) -> Option<String> {
-    if column.is_null(index) {
-        return None;
-    }
-    let any = column.as_any();
-    any.downcast_ref::<StringArray>()
-        .map(|texts| texts.value(index))
-        .or_else(|| any.downcast_ref::<LargeStringArray>().map(|texts| texts.value(index)))
-        .or_else(|| any.downcast_ref::<StringViewArray>().map(|texts| texts.value(index)))
-        .map(str::to_owned)
-        .or_else(|| integer(column, index))
+/// The columns that are read, with the key of each.
+fn fields(reading: &Reading) -> impl Iterator<Item = (&'static str, &str)> {
+    let id = reading.id_field.as_deref().map(|name| ("prepare.id_field", name));
+    [("prepare.text_field", reading.text_field.as_str())].into_iter().chain(id)
 }
 
-fn integer(column: &ArrayRef, index: usize) -> Option<String> {
-    use arrow_array::types::{
-        Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
-    };
-    macro_rules! first_of {
-        ($($kind:ty),*) => {
-            None$(.or_else(|| {
-                let numbers = column.as_any().downcast_ref::<arrow_array::PrimitiveArray<$kind>>()?;
-                Some(numbers.value(index).to_string())
-            }))*
-        };
+fn load(file: &InputFile, raw: &Raw) -> Result<ArrowReaderMetadata> {
+    ArrowReaderMetadata::load(raw, ArrowReaderOptions::default()).map_err(|error| damaged(file, &error))
+}
+
+fn rows_before(metadata: &ArrowReaderMetadata, range: &Range<u64>) -> u64 {
+    let before = usize::try_from(range.start).expect("row groups are few");
+    let rows = metadata.metadata().row_groups()[..before].iter().map(RowGroupMetaData::num_rows);
+    u64::try_from(rows.sum::<i64>()).expect("Parquet counts rows up from 0")
+}
+
+fn damaged(file: &InputFile, error: &dyn std::fmt::Display) -> Error {
+    raw::error(file, format!("not a readable Parquet file ({error}); replace it"))
+}
+
+/// The rows of some row groups, decoded one row group after another.
+struct Rows {
+    file: InputFile,
+    raw: Raw,
+    metadata: ArrowReaderMetadata,
+    columns: ProjectionMask,
+    reading: Reading,
+    /// Row groups that are still to come.
+    groups: Range<usize>,
+    batches: Option<ParquetRecordBatchReader>,
+    batch: Option<(RecordBatch, usize)>,
+    first: u64,
+    row: u64,
+    read: ReadHash,
+}
+
+impl Rows {
+    fn open(file: &InputFile, range: &Range<u64>, reading: &Reading) -> Result<Self> {
+        let raw = Raw::open(file, reading)?;
+        let metadata = load(file, &raw)?;
+        let group = |index| usize::try_from(index).expect("row groups are few");
+        if group(range.end) > metadata.metadata().num_row_groups() {
+            return Err(raw::error(file, "it has fewer row groups than it had: it was changed meanwhile".into()));
+        }
+        let schema = metadata.schema();
+        let roots = fields(reading).filter_map(|(_, name)| schema.index_of(name).ok()).collect::<Vec<_>>();
+        let first = rows_before(&metadata, range);
+        Ok(Self {
+            columns: ProjectionMask::roots(metadata.parquet_schema(), roots),
+            file: file.clone(),
+            raw,
+            metadata,
+            reading: reading.clone(),
+            groups: group(range.start)..group(range.end),
+            batches: None,
+            batch: None,
+            first,
+            row: first,
+            read: ReadHash::default(),
+        })
     }
-    first_of!(Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type)
+
+    /// Begins the next row group behind its first `offset` rows. False if there is none.
+    fn begin_group(&mut self, offset: usize) -> Result<bool> {
+        let Some(group) = self.groups.next() else { return Ok(false) };
+        let chunks = self.metadata.metadata().row_group(group).columns().iter().enumerate();
+        for (_, chunk) in chunks.filter(|&(leaf, _)| self.columns.leaf_included(leaf)) {
+            let (start, length) = chunk.byte_range();
+            self.raw.each(start..start + length, |bytes| self.read.push(bytes)).map_err(|error| {
+                raw::error(&self.file, format!("row group {group} cannot be read ({error}); replace the file"))
+            })?;
+        }
+        let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(self.raw.clone(), self.metadata.clone())
+            .with_projection(self.columns.clone())
+            .with_row_groups(vec![group])
+            .with_offset(offset)
+            .with_batch_size(ROWS)
+            .build();
+        self.batches = Some(reader.map_err(|error| damaged(&self.file, &error))?);
+        Ok(true)
+    }
+
+    fn record(&self, batch: &RecordBatch, index: usize) -> Record {
+        let column = |name| batch.column_by_name(name).expect("checked before the first part");
+        let (row, line) = (self.row, self.row - self.first);
+        let id = self.reading.id_field.as_ref().map(|id| integer_or_text(column(id), index));
+        match (id, integer_or_text(column(&self.reading.text_field), index)) {
+            (None, Some(text)) => Record::of_text(None, text, row..row + 1, line),
+            (Some(Some(id)), Some(text)) => Record::of_text(Some(id), text, row..row + 1, line),
+            _ => Record::rejected(Reason::MissingField, row..row + 1, line),
+        }
+    }
+}
+
+impl PieceReader for Rows {
+    fn next(&mut self) -> Result<Option<Record>> {
+        loop {
+            if let Some((batch, index)) = self.batch.take_if(|(batch, index)| *index < batch.num_rows()) {
+                let record = self.record(&batch, index);
+                self.batch = Some((batch, index + 1));
+                self.row += 1;
+                return Ok(Some(record));
+            }
+            match self.batches.as_mut().and_then(Iterator::next) {
+                Some(Ok(batch)) => self.batch = Some((batch, 0)),
+                Some(Err(error)) => return Err(damaged(&self.file, &error)),
+                None if self.begin_group(0)? => {}
+                None => return Ok(None),
+            }
+        }
+    }
+
+    fn skip(&mut self, to: u64) -> Result<()> {
+        while self.row < to {
+            let Some(group) = self.groups.clone().next() else {
+                return Err(raw::error(&self.file, format!("it ends before row {to}, which was read before")));
+            };
+            let rows = u64::try_from(self.metadata.metadata().row_group(group).num_rows()).unwrap_or(0);
+            let passed = rows.min(to - self.row);
+            self.begin_group(usize::try_from(passed).expect("a row group is in memory"))?;
+            self.row += passed;
+        }
+        Ok(())
+    }
+
+    fn reached(&self) -> Reached {
+        Reached { to: self.row, lines: self.row - self.first, blake3: self.read.hex() }
+    }
 }

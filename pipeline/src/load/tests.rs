@@ -16,6 +16,7 @@ use crate::shard::synthetic::Synthetic;
 use crate::views::{AnyView, ViewName};
 
 mod pairs;
+mod shares;
 
 struct Home {
     folder: tempfile::TempDir,
@@ -103,12 +104,15 @@ fn order_is_independent_of_lane_count_and_start() {
     let groups = plan.groups();
     // More than an epoch of 230 · 2 · 3 rows.
     let expected: Vec<_> =
-        (0..190).map(|index| plan.batch(&groups, BatchIndex(index)).expect("good").digest()).collect();
+        (0..190).map(|index| plan.batch(&groups, BatchIndex(index)).expect("good").row_digests().to_vec()).collect();
     for lanes in [1, 2, 3, 7] {
         let plan = of_lanes(lanes);
         for start in [0, 5, 170] {
-            let seen: Vec<_> =
-                plan.stream(BatchIndex(start)).take(20).map(|batch| batch.expect("good").digest()).collect();
+            let seen: Vec<_> = plan
+                .stream(RowIndex(8 * start), Share::ALONE)
+                .take(20)
+                .map(|batch| batch.expect("good").row_digests().to_vec())
+                .collect();
             let start = usize::try_from(start).expect("small");
             assert_eq!(seen, expected[start..start + 20], "{lanes} lanes from {start}");
         }
@@ -146,7 +150,7 @@ fn an_epoch_shows_every_token_once() {
     let home = home(&Synthetic { lengths: 40..63, ..Synthetic::default() });
     let plan = home.plan(&data(2), Rows::Train);
     let mut seen = Vec::new();
-    for batch in plan.stream(BatchIndex(0)).take(30) {
+    for batch in plan.stream(RowIndex(0), Share::ALONE).take(30) {
         let batch = batch.expect("good");
         let (ids, labels) =
             (batch.column("masked", INPUT_IDS).expect("made"), batch.column("masked", LABELS).expect("made"));
@@ -216,7 +220,7 @@ fn groups_are_decoded_once_per_window_and_two_windows_are_the_most() {
         let plan = home.plan(&data, Rows::Train);
         let facts = plan.facts();
         assert!(!facts.resident);
-        let mut stream = plan.stream(BatchIndex(0));
+        let mut stream = plan.stream(RowIndex(0), Share::ALONE);
         let epochs = 3;
         for batch in stream.by_ref().take(epochs * 250) {
             batch.expect("good");
@@ -235,7 +239,7 @@ fn groups_are_decoded_once_per_window_and_two_windows_are_the_most() {
 fn a_small_split_stays_decoded() {
     let home = home(&Synthetic::default());
     let plan = home.plan(&DataConfig { shuffle_blocks: 16, ..data(3) }, Rows::Train);
-    let mut stream = plan.stream(BatchIndex(0));
+    let mut stream = plan.stream(RowIndex(0), Share::ALONE);
     stream.by_ref().take(200).for_each(|batch| drop(batch.expect("good")));
     assert_eq!((stream.groups().decoded(), plan.facts().resident), (12, true));
 }
@@ -265,7 +269,7 @@ fn validation_is_stored_order_and_ends_without_a_lone_row() {
     let home = home(&Synthetic::default());
     let check = |rows, expected: &[usize]| {
         let plan = home.plan(&data(2), Rows::Valid { rows });
-        let batches: Vec<Batch> = plan.stream(BatchIndex(0)).map(|batch| batch.expect("good")).collect();
+        let batches: Vec<Batch> = plan.stream(RowIndex(0), Share::ALONE).map(|batch| batch.expect("good")).collect();
         assert_eq!(batches.iter().map(Batch::rows).collect::<Vec<_>>(), expected, "{rows} rows");
         let groups = plan.groups();
         let facts = (0..plan.batches().expect("finite"))
@@ -287,7 +291,7 @@ fn a_far_step_starts_at_once() {
     let home = home(&Synthetic::default());
     let plan = home.plan(&data(2), Rows::Train);
     let began = Instant::now();
-    let batch = plan.stream(BatchIndex(1 << 40)).next().expect("endless").expect("good");
+    let batch = plan.stream(RowIndex(1 << 43), Share::ALONE).next().expect("endless").expect("good");
     assert_eq!(batch.index(), BatchIndex(1 << 40));
     assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
 }
@@ -343,7 +347,12 @@ fn damage(home: &Home, change: impl Fn(&mut Vec<u8>)) -> String {
     change(&mut bad);
     overwrite(&path, &bad);
     let plan = home.plan(&data(2), Rows::Train);
-    let failed = plan.stream(BatchIndex(0)).take(60).find_map(Result::err).expect("the damage is noticed").to_string();
+    let failed = plan
+        .stream(RowIndex(0), Share::ALONE)
+        .take(60)
+        .find_map(Result::err)
+        .expect("the damage is noticed")
+        .to_string();
     overwrite(&path, &good);
     failed
 }
@@ -415,8 +424,8 @@ fn a_vocabulary_that_is_not_the_manifests_is_refused() {
 fn replay_repeats_and_a_sleeping_lane_is_seen() {
     let home = home(&Synthetic::default());
     let plan = home.plan(&DataConfig { shuffle_blocks: 1000, ..data(2) }, Rows::Train);
-    let options = StreamOptions { replay: Some(3), lane_sleep: Some((1, Duration::from_millis(20))) };
-    let mut stream = BatchStream::new(&plan, BatchIndex(5), options);
+    let options = StreamOptions { digests: true, replay: Some(3), lane_sleep: Some((1, Duration::from_millis(20))) };
+    let mut stream = BatchStream::new(&plan, RowIndex(40), Share::ALONE, options);
     let gauges = stream.gauges();
     let indices: Vec<u64> = stream.by_ref().take(7).map(|batch| batch.expect("good").index().0).collect();
     assert_eq!(indices, [5, 6, 7, 5, 6, 7, 5]);
@@ -436,7 +445,7 @@ proptest! {
         let warm = plan.groups();
         plan.batch(&warm, BatchIndex(index / 2)).expect("good");
         let batch = plan.batch(&warm, BatchIndex(index)).expect("good");
-        prop_assert_eq!(batch.digest(), plan.batch(&plan.groups(), BatchIndex(index)).expect("good").digest());
+        prop_assert_eq!(batch.row_digests().to_vec(), plan.batch(&plan.groups(), BatchIndex(index)).expect("good").row_digests().to_vec());
         let facts = plan.explain(&warm, BatchIndex(index)).expect("good");
         prop_assert!(facts.iter().all(|row| row.copy < copies && row.piece < 62 / (width - 2)));
     }

@@ -1,4 +1,6 @@
 use proptest::prelude::*;
+use schemas::SpecialIds;
+use schemas::manifest::PackReport;
 
 use super::*;
 
@@ -7,6 +9,10 @@ const SEPARATOR: u32 = SPECIAL.sep;
 
 type Owned = (Vec<u32>, Vec<u16>, Vec<u64>);
 
+fn packing(name: &str) -> AnyPacking {
+    AnyPacking::of_kind(name).expect("a known packing")
+}
+
 /// Document `d` (from 1) of length n: `100 d + 1 ..= 100 d + n`.
 fn document(document: u32, length: usize) -> Vec<u32> {
     (1..).take(length).map(|i| document * 100 + i).collect()
@@ -14,7 +20,7 @@ fn document(document: u32, length: usize) -> Vec<u32> {
 
 /// What a style makes of such documents, each handed over in pieces (or sentences) of a length: samples, the starts of
 /// their sentences, and the report.
-fn pack_as(pack: Pack, lengths: &[usize], tokens_max: u32, piece: usize) -> (Vec<Owned>, Vec<Vec<u16>>, PackReport) {
+fn pack_as(pack: &str, lengths: &[usize], tokens_max: u32, piece: usize) -> (Vec<Owned>, Vec<Vec<u16>>, PackReport) {
     let (mut samples, mut sentences) = (Vec::new(), Vec::new());
     let mut sink = |sample: Packed<'_>| {
         assert_eq!(u64::from(sample.source), sample.documents[0], "the source of the first document");
@@ -22,7 +28,7 @@ fn pack_as(pack: Pack, lengths: &[usize], tokens_max: u32, piece: usize) -> (Vec
         sentences.push(sample.sentence_starts.to_vec());
         Ok(())
     };
-    let mut packer = Packer::new(pack, tokens_max, SPECIAL);
+    let mut packer = Packer::new(&packing(pack), tokens_max, SPECIAL);
     for (name, &length) in (1_u16..).zip(lengths) {
         packer.begin(u64::from(name), name);
         for ids in document(u32::from(name), length).chunks(piece) {
@@ -35,7 +41,7 @@ fn pack_as(pack: Pack, lengths: &[usize], tokens_max: u32, piece: usize) -> (Vec
 }
 
 fn pack(lengths: &[usize], content_max: u32, piece: usize) -> Vec<Owned> {
-    pack_as(Pack::Block, lengths, content_max + 2, piece).0
+    pack_as("block", lengths, content_max + 2, piece).0
 }
 
 /// The laws of packing; `lengths` in, samples out.
@@ -103,7 +109,7 @@ fn small_corpora() -> impl Iterator<Item = Vec<usize>> {
 fn taco_cuts_framed_documents_into_full_rows() {
     for lengths in small_corpora() {
         for (tokens_max, piece) in [(3, 4), (4, 1), (5, 2), (7, 4)] {
-            let (samples, _, report) = pack_as(Pack::Taco, &lengths, tokens_max, piece);
+            let (samples, _, report) = pack_as("taco", &lengths, tokens_max, piece);
             let framed = |(d, &n): (u32, &usize)| [&[SPECIAL.cls], &document(d, n)[..], &[SPECIAL.sep]].concat();
             let stream: Vec<u32> = (1..).zip(&lengths).filter(|(_, n)| **n > 0).flat_map(framed).collect();
             let kept = stream.len() / tokens_max as usize * tokens_max as usize;
@@ -126,7 +132,7 @@ fn taco_cuts_framed_documents_into_full_rows() {
 fn a_document_is_a_sample_and_what_is_cut_is_counted() {
     for lengths in small_corpora() {
         for (content_max, piece) in [(1, 4), (2, 1), (3, 2), (4, 4)] {
-            let (samples, _, report) = pack_as(Pack::Document, &lengths, content_max + 2, piece);
+            let (samples, _, report) = pack_as("document", &lengths, content_max + 2, piece);
             let kept = (1..).zip(&lengths).filter(|(_, n)| **n > 0);
             let expected: Vec<Owned> =
                 kept.map(|(d, &n)| (document(d, n.min(content_max as usize)), vec![0], vec![u64::from(d)])).collect();
@@ -143,7 +149,7 @@ fn a_document_is_a_sample_and_what_is_cut_is_counted() {
 fn whole_sentences_of_one_document_fill_a_sample() {
     for lengths in small_corpora() {
         for (content_max, sentence) in [(1, 1), (2, 1), (2, 2), (3, 2), (3, 4), (4, 3)] {
-            let (samples, sentences, report) = pack_as(Pack::Sentences, &lengths, content_max + 3, sentence);
+            let (samples, sentences, report) = pack_as("sentences", &lengths, content_max + 3, sentence);
             let context = format!("{lengths:?} into {content_max}: {samples:?} {sentences:?}");
             let packed: Vec<u32> = samples.iter().flat_map(|(ids, ..)| ids.iter().copied()).collect();
             let all: Vec<u32> = (1..).zip(&lengths).flat_map(|(d, &n)| document(d, n)).collect();
@@ -182,11 +188,11 @@ fn whole_sentences_of_one_document_fill_a_sample() {
 
 #[test]
 fn a_sentence_that_is_too_long_goes_on_in_the_next_sample() {
-    let (samples, sentences, _) = pack_as(Pack::Sentences, &[12], 6, 5);
+    let (samples, sentences, _) = pack_as("sentences", &[12], 6, 5);
     let lengths: Vec<usize> = samples.iter().map(|(ids, ..)| ids.len()).collect();
     assert_eq!(lengths, [3, 2, 3, 2, 2]);
     assert_eq!(sentences, [[0]; 5]);
-    let (samples, sentences, _) = pack_as(Pack::Sentences, &[7], 7, 5);
+    let (samples, sentences, _) = pack_as("sentences", &[7], 7, 5);
     assert_eq!(samples.iter().map(|(ids, ..)| ids.len()).collect::<Vec<_>>(), [4, 3]);
     assert_eq!(sentences, [vec![0], vec![0, 1]], "the rest of one, then the next");
 }

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use schemas::manifest::Pack;
 use serde::{Deserialize, Serialize};
 
-use crate::corpus::CorpusConfig;
+use crate::corpus::{AnyFormat, CorpusConfig, Reading};
+use crate::pack::AnyPacking;
 use crate::{Error, Result};
 
 /// How a corpus becomes a prepared folder: the `[prepare]` section of a configuration.
@@ -17,7 +17,7 @@ pub struct PrepareConfig {
     /// Files, folders and globs. Folders are walked; hidden files and other extensions in them are passed over.
     pub inputs: Vec<String>,
     /// How documents lie in the files.
-    pub format: Format,
+    pub format: AnyFormat,
     /// JSONL and Parquet: the field or column with the text.
     pub text_field: String,
     /// JSONL and Parquet: the field or column with the document's name; default: its position in the file.
@@ -31,7 +31,7 @@ pub struct PrepareConfig {
     /// Longest row that training can ask for, frame tokens included; 4 to 32,767.
     pub tokens_max: u32,
     /// How documents become samples.
-    pub pack: Pack,
+    pub pack: AnyPacking,
     /// Share of documents that go to the validation split, chosen by their hash; 0 to 0.5.
     pub valid_fraction: f64,
     /// Size of a part on disk; default: 1/256 of the corpus, at least 1 MiB, at most 64 MiB.
@@ -50,14 +50,14 @@ impl Default for PrepareConfig {
     fn default() -> Self {
         Self {
             inputs: Vec::new(),
-            format: Format::default(),
+            format: AnyFormat::default(),
             text_field: "text".into(),
             id_field: None,
             tokenizer: PathBuf::new(),
             lowercase: None,
             folder: PathBuf::new(),
             tokens_max: 512,
-            pack: Pack::Block,
+            pack: AnyPacking::default(),
             valid_fraction: 0.01,
             part_bytes: None,
             zstd_level: 1,
@@ -66,24 +66,6 @@ impl Default for PrepareConfig {
             memory_max: 4 << 30,
         }
     }
-}
-
-/// How documents lie in a file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Format {
-    /// A file is a document.
-    #[default]
-    #[serde(rename = "text")]
-    TextFile,
-    /// A document is a run of lines; blank lines lie between documents.
-    TextParagraphs,
-    /// A line is a document; blank lines are passed over.
-    TextLines,
-    /// A line is a JSON object with a field of text.
-    Jsonl,
-    /// A row is a document; Parquet with a column of text.
-    Parquet,
 }
 
 impl PrepareConfig {
@@ -104,11 +86,13 @@ impl PrepareConfig {
     pub fn corpus(&self) -> CorpusConfig {
         CorpusConfig {
             inputs: self.inputs.clone(),
-            format: self.format,
-            text_field: self.text_field.clone(),
-            id_field: self.id_field.clone(),
+            format: self.format.clone(),
+            reading: Reading {
+                text_field: self.text_field.clone(),
+                id_field: self.id_field.clone(),
+                document_bytes_max: self.document_bytes_max(),
+            },
             part_bytes: self.part_bytes,
-            document_bytes_max: self.document_bytes_max(),
         }
     }
 
@@ -125,11 +109,9 @@ impl PrepareConfig {
         require(!self.tokenizer.as_os_str().is_empty(), "`prepare.tokenizer` is missing; name a `tokenizer.json`");
         require(!self.folder.as_os_str().is_empty(), "`prepare.folder` is missing; name the folder to write");
         require((4..=32_767).contains(&self.tokens_max), "`prepare.tokens_max` must lie in 4..=32767");
-        let room = self.pack != Pack::Sentences || self.tokens_max >= 5;
-        require(
-            room,
-            "`prepare.tokens_max` must be at least 5 with `pack = \"sentences\"`: two segments and their frame",
-        );
+        let (least, name) = (self.pack.tokens_min(), self.pack.kind());
+        let room = format!("`prepare.tokens_max` must be at least {least} with `pack = \"{name}\"`");
+        require(self.tokens_max < 4 || self.tokens_max >= least, &room);
         require((0.0..=0.5).contains(&self.valid_fraction), "`prepare.valid_fraction` must lie in 0.0..=0.5");
         require((1..=22).contains(&self.zstd_level), "`prepare.zstd_level` must lie in 1..=22");
         require(self.lanes != Some(0), "`prepare.lanes` must be at least 1");
@@ -169,24 +151,23 @@ mod tests {
     #[test]
     fn two_segments_need_room() {
         for (tokens_max, refused) in [(4, true), (5, false)] {
-            let config = PrepareConfig { pack: Pack::Sentences, tokens_max, ..PrepareConfig::default() };
-            assert_eq!(config.problems().iter().any(|problem| problem.contains("two segments")), refused);
+            let pack = AnyPacking::of_kind("sentences").expect("known");
+            let config = PrepareConfig { pack, tokens_max, ..PrepareConfig::default() };
+            assert_eq!(config.problems().iter().any(|problem| problem.contains("at least 5")), refused);
         }
     }
 
     #[test]
     fn formats_have_plain_names() {
-        let names = [
-            ("text", Format::TextFile),
-            ("text_paragraphs", Format::TextParagraphs),
-            ("text_lines", Format::TextLines),
-            ("jsonl", Format::Jsonl),
-            ("parquet", Format::Parquet),
-        ];
-        for (name, format) in names {
-            let config: PrepareConfig = toml::from_str(&format!("format = \"{name}\"")).expect("a known format");
+        assert_eq!(AnyFormat::KINDS, ["text", "text_paragraphs", "text_lines", "jsonl", "parquet"]);
+        for format in AnyFormat::examples() {
+            let config: PrepareConfig =
+                toml::from_str(&format!("format = \"{}\"", format.kind())).expect("a known format");
             assert_eq!(config.format, format);
+            assert!(toml::to_string(&config).expect("TOML").contains(&format!("format = \"{}\"", format.kind())));
         }
+        let error = toml::from_str::<PrepareConfig>("format = \"text_line\"").expect_err("unknown").to_string();
+        assert!(error.contains("unknown variant `text_line`") && error.contains("`text_lines`"), "{error}");
         assert!(toml::from_str::<PrepareConfig>("typo = 1").is_err(), "unknown keys are refused");
     }
 }

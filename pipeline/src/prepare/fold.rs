@@ -11,6 +11,7 @@ use tracing::warn;
 use super::part::{Outcome, Stages};
 use super::record::Example;
 use super::{Preparation, record, vocab};
+use crate::pack::AnyPacking;
 use crate::{Error, Result};
 
 /// Complaints that are logged, over the whole corpus.
@@ -23,7 +24,7 @@ const UNKNOWN_RATE_MAX: f64 = 0.05;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
     /// How documents became samples.
-    pub pack: Pack,
+    pub pack: &'static str,
     /// Documents, words, tokens, what packing cut, and rejected lines by reason.
     pub corpus: CorpusReport,
     /// Lines or documents looked at.
@@ -188,7 +189,7 @@ impl<'a> Fold<'a> {
         let rows = train.0 + valid.0 + self.rows_thrown_away;
         let shards = splits.iter().flat_map(|split| &split.shards);
         Summary {
-            pack: self.preparation.config.pack,
+            pack: self.preparation.config.pack.kind(),
             corpus: self.corpus.clone(),
             lines: self.lines,
             parts_made: self.made,
@@ -227,7 +228,7 @@ impl<'a> Fold<'a> {
         let manifest = Manifest {
             tokenizer: facts.manifest.clone(),
             tokens_max: self.preparation.config.tokens_max,
-            pack: self.preparation.config.pack,
+            pack: pack_of(&self.preparation.config.pack),
             frame: self.preparation.config.pack.frame(),
             files: [(tokenizer.path, tokenizer.blake3)].into(),
             generations: vec![generation],
@@ -242,6 +243,11 @@ impl<'a> Fold<'a> {
         }
         Ok(written)
     }
+}
+
+/// The manifest's word for a packing.
+fn pack_of(packing: &AnyPacking) -> Pack {
+    serde_json::from_value(packing.kind().into()).expect("the manifest knows every packing")
 }
 
 /// Removes the records of a corpus without documents: they are all that was written.

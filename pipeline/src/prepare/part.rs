@@ -148,8 +148,8 @@ struct PartMaker<'a> {
     options: PrepareOptions,
     progress: &'a Progress,
     watch: Stopwatch,
-    train: Split,
-    valid: Split,
+    train: Side,
+    valid: Side,
     report: CorpusReport,
     lines: u64,
     examples: Vec<Complaint>,
@@ -157,7 +157,7 @@ struct PartMaker<'a> {
 }
 
 /// One side: its open sample and its shards.
-struct Split {
+struct Side {
     packer: Packer,
     writer: Option<ShardWriter>,
     rows: u64,
@@ -173,11 +173,12 @@ impl<'a> PartMaker<'a> {
     ) -> Self {
         let facts = preparation.tokenizer.facts();
         let (config, size) = (&preparation.config, facts.manifest.vocab_size);
-        let split = |name: &str| Split {
-            packer: Packer::new(config.pack, config.tokens_max, facts.special()),
+        let split = |name: &str| Side {
+            packer: Packer::new(&config.pack, config.tokens_max, facts.special()),
             writer: folder.map(|folder| {
                 let prefix = format!("{name}/part-{:05}", part.index);
-                ShardWriter::new(folder, PartId(part.index), prefix, size, config.pack, config.zstd_level)
+                let (part, sentences) = (PartId(part.index), config.pack.keeps_sentences());
+                ShardWriter::new(folder, part, prefix, size, sentences, config.zstd_level)
             }),
             rows: 0,
         };
@@ -221,8 +222,8 @@ impl<'a> PartMaker<'a> {
     /// Tokenizes a document and packs it on its side.
     fn take(&mut self, hash: u64, document: &Document) -> Result<()> {
         let Self { preparation, watch, counts, .. } = self;
-        let is_valid = is_valid(hash, preparation.config.valid_fraction);
-        let Split { packer, writer, rows } = if is_valid { &mut self.valid } else { &mut self.train };
+        let is_valid = Document::is_valid(hash, preparation.config.valid_fraction);
+        let Side { packer, writer, rows } = if is_valid { &mut self.valid } else { &mut self.train };
         let unknown_id = preparation.tokenizer.facts().special().unk;
         let (mut tokens, mut unknown) = (0, 0);
 
@@ -269,8 +270,8 @@ impl<'a> PartMaker<'a> {
     fn commit(self) -> Result<Outcome> {
         let Self { preparation, part, folder, options, watch, .. } = self;
         let mut report = self.report;
-        let mut shards = |split: Split| {
-            let Split { packer, mut writer, mut rows } = split;
+        let mut shards = |split: Side| {
+            let Side { packer, mut writer, mut rows } = split;
             watch.during(Stage::Write, || {
                 let packing = packer.finish(&mut |sample| {
                     rows += 1;
@@ -302,9 +303,4 @@ impl<'a> PartMaker<'a> {
         })?;
         Ok(Outcome { record, made: true, stages: watch.read(), rows: train_rows + valid_rows })
     }
-}
-
-/// Whether a document goes to the validation split: by its name, so that it does so in every corpus that has it.
-pub(crate) fn is_valid(hash: u64, fraction: f64) -> bool {
-    (hash as f64) < fraction * 2_f64.powi(64)
 }

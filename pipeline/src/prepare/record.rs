@@ -15,7 +15,7 @@ use schemas::manifest::{self, CorpusReport};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Format, PrepareConfig};
+use super::PrepareConfig;
 use crate::corpus::{Corpus, Part};
 use crate::shard::reader::hash_file;
 use crate::{Error, Result};
@@ -27,17 +27,17 @@ pub struct Settings(BTreeMap<String, Value>);
 
 impl Settings {
     pub(super) fn of(config: &PrepareConfig, corpus: &Corpus, tokenizer: &manifest::Tokenizer) -> Self {
-        let structured = matches!(config.format, Format::Jsonl | Format::Parquet);
+        let structured = config.format.has_fields();
         let field = |name: Option<&str>| name.filter(|_| structured).map_or(Value::Null, Value::from);
         let entries = [
             ("version", Value::from(manifest::VERSION)),
             ("corpus", corpus.outline().into()),
-            ("format", serde_json::to_value(config.format).expect("a name")),
+            ("format", serde_json::to_value(&config.format).expect("a name")),
             ("text_field", field(Some(&config.text_field))),
             ("id_field", field(config.id_field.as_deref())),
             ("tokenizer", tokenizer.fingerprint.as_str().into()),
             ("tokens_max", config.tokens_max.into()),
-            ("pack", serde_json::to_value(config.pack).expect("a name")),
+            ("pack", serde_json::to_value(&config.pack).expect("a name")),
             ("valid_fraction", config.valid_fraction.into()),
             ("zstd_level", config.zstd_level.into()),
         ];

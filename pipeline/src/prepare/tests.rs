@@ -3,11 +3,12 @@ use std::fs;
 use std::path::PathBuf;
 
 use schemas::atomic::faults;
-use schemas::manifest::Pack;
-use schemas::{Manifest, Sample};
+use schemas::{Document, Manifest, Sample};
 
 use super::*;
+use crate::corpus::AnyFormat;
 use crate::load;
+use crate::pack::AnyPacking;
 use crate::shard::reader::{Promise, ShardReader};
 use crate::testing::{self, write_all};
 
@@ -28,7 +29,7 @@ impl Home {
         write_all(folder.path(), &[("vocab.txt", testing::VOCAB.join("\n"))]);
         let config = PrepareConfig {
             inputs: vec![folder.path().join("in").display().to_string()],
-            format: Format::TextLines,
+            format: format("text_lines"),
             tokenizer: folder.path().join("vocab.txt"),
             lowercase: Some(true),
             folder: folder.path().join("data"),
@@ -42,9 +43,9 @@ impl Home {
     }
 
     /// The same, packed otherwise, and with a document of many sentences in each file.
-    fn packed(pack: Pack) -> Self {
+    fn packed(pack: &str) -> Self {
         let mut home = Self::new();
-        home.config.pack = pack;
+        home.config.pack = packing(pack);
         for file in 0..3 {
             let text = "The cat sat on the mat. It's 中文。A cat? The mat! ".repeat(3 + file);
             write_all(home.folder.path(), &[(format!("in/many-{file}.txt").as_str(), text)]);
@@ -63,6 +64,10 @@ impl Home {
     fn run(&self) -> Result<Summary> {
         prepare(&self.config)
     }
+}
+
+fn format(name: &str) -> AnyFormat {
+    AnyFormat::of_kind(name).expect("a known format")
 }
 
 fn prepare(config: &PrepareConfig) -> Result<Summary> {
@@ -91,11 +96,13 @@ fn records(files: &BTreeMap<String, Vec<u8>>) -> usize {
     files.keys().filter(|name| name.starts_with("parts/")).count()
 }
 
-const PACKS: [Pack; 4] = [Pack::Block, Pack::Taco, Pack::Document, Pack::Sentences];
+fn packing(name: &str) -> AnyPacking {
+    AnyPacking::of_kind(name).expect("a known packing")
+}
 
 #[test]
 fn the_bytes_do_not_depend_on_the_number_of_lanes() {
-    for pack in PACKS {
+    for &pack in AnyPacking::KINDS {
         let home = Home::packed(pack);
         let one = prepare(&home.config("one", 1)).expect("prepared");
         let expected = files(&home.folder.path().join("one"));
@@ -124,7 +131,7 @@ fn a_second_run_has_nothing_to_do() {
 /// The disk fails after ever more writes; each run goes on where the one before ended.
 #[test]
 fn faults_cost_only_the_parts_in_hand() {
-    for pack in [Pack::Block, Pack::Sentences] {
+    for pack in ["block", "sentences"] {
         faults_cost_only_the_parts_in_hand_of(&Home::packed(pack));
     }
 }
@@ -216,9 +223,9 @@ fn a_folder_prepared_otherwise_is_refused_with_what_differs() {
         &PrepareConfig { valid_fraction: 0.1, zstd_level: 2, ..config() },
         &["`valid_fraction` = 0.3, now 0.1", "`zstd_level`"],
     );
-    refused(&PrepareConfig { pack: Pack::Taco, ..config() }, &["`pack` = \"block\", now \"taco\""]);
+    refused(&PrepareConfig { pack: packing("taco"), ..config() }, &["`pack` = \"block\", now \"taco\""]);
     refused(&PrepareConfig { lowercase: Some(false), ..config() }, &["`tokenizer`"]);
-    refused(&PrepareConfig { format: Format::TextParagraphs, ..config() }, &["`format`", "text_lines"]);
+    refused(&PrepareConfig { format: format("text_paragraphs"), ..config() }, &["`format`", "text_lines"]);
     refused(&PrepareConfig { part_bytes: Some(700), ..config() }, &["part_bytes"]);
     write_all(home.folder.path(), &[("in/9.txt", "the mat")]);
     refused(&config(), &["`corpus`", "3 files", "4 files"]);
@@ -295,7 +302,7 @@ fn shards_hold_the_tokens_of_their_split() {
         }
     }
     assert_eq!(counts, vocab.counts(), "the vocabulary counts the training split");
-    assert!(sides[0].is_disjoint(&sides[1]) && sides[1].iter().all(|&document| is_valid(document, 0.3)));
+    assert!(sides[0].is_disjoint(&sides[1]) && sides[1].iter().all(|&document| Document::is_valid(document, 0.3)));
     assert_eq!((sides[0].len() + sides[1].len()) as u64, summary.corpus.documents);
     assert!((40..110).contains(&sides[1].len()), "about 30 % of 240 documents are held out: {}", sides[1].len());
     assert_eq!(summary.stored_tokens, summary.corpus.tokens + separators, "tokens are conserved");
@@ -317,7 +324,7 @@ fn see_samples(home: &Home, mut see: impl FnMut(&Sample<'_>)) -> Manifest {
 
 #[test]
 fn every_style_keeps_its_shape_and_its_tokens() {
-    for pack in PACKS {
+    for &pack in AnyPacking::KINDS {
         let home = Home::packed(pack);
         let summary = home.run().expect("prepared");
         let (mut tokens, mut specials, mut sentences) = (0, 0, 0);
@@ -326,28 +333,28 @@ fn every_style_keeps_its_shape_and_its_tokens() {
             tokens += length;
             specials += sample.input_ids.iter().filter(|&id| id == 2 || id == 3).count() as u64;
             sentences += sample.sentence_starts.len() as u64;
-            assert_eq!(sample.frame, pack.frame());
-            assert_eq!(sample.sentence_starts.is_empty(), pack != Pack::Sentences);
-            assert!(sample.documents.len() == 1 || matches!(pack, Pack::Block | Pack::Taco), "{sample:?}");
-            assert!(length == 16 || pack != Pack::Taco, "{sample:?}");
+            assert_eq!(sample.frame, packing(pack).frame());
+            assert_eq!(sample.sentence_starts.is_empty(), pack != "sentences");
+            assert!(sample.documents.len() == 1 || matches!(pack, "block" | "taco"), "{sample:?}");
+            assert!(length == 16 || pack != "taco", "{sample:?}");
         });
-        let packing = summary.corpus.packing;
+        let report = summary.corpus.packing;
         assert_eq!(
-            (manifest.pack, manifest.frame, manifest.generations[0].corpus.packing),
-            (pack, pack.frame(), packing)
+            (manifest.pack.name(), manifest.frame, manifest.generations[0].corpus.packing),
+            (pack, packing(pack).frame(), report)
         );
-        let dropped_specials = if pack == Pack::Taco { 2 * summary.corpus.documents - specials } else { 0 };
-        assert_eq!(tokens - specials + packing.cut_tokens - dropped_specials, summary.corpus.tokens, "{pack:?}");
-        assert_eq!(packing.cut_documents > 0, pack == Pack::Document);
-        assert_eq!(packing.cut_tokens > 0, matches!(pack, Pack::Document | Pack::Taco));
+        let dropped_specials = if pack == "taco" { 2 * summary.corpus.documents - specials } else { 0 };
+        assert_eq!(tokens - specials + report.cut_tokens - dropped_specials, summary.corpus.tokens, "{pack:?}");
+        assert_eq!(report.cut_documents > 0, pack == "document");
+        assert_eq!(report.cut_tokens > 0, matches!(pack, "document" | "taco"));
         // A document of many: four sentences, repeated; the others are a sentence each, a few of two.
-        assert_eq!(packing.sentences, if pack == Pack::Sentences { sentences } else { 0 });
+        assert_eq!(report.sentences, if pack == "sentences" { sentences } else { 0 });
     }
 }
 
 #[test]
 fn sentences_begin_where_the_splitter_says() {
-    let home = Home::packed(Pack::Sentences);
+    let home = Home::packed("sentences");
     home.run().expect("prepared");
     let mut many = Vec::new();
     see_samples(&home, |sample| {

@@ -155,6 +155,8 @@ impl Groups {
             ShardReader::open(self.folder.join(&entry.path), entry, self.promise)
         });
         let group = reader.as_ref().map_err(Clone::clone)?.read(block.group as usize)?;
+        let rows = self.split.shards[shard].groups[block.group as usize];
+        assert_eq!(group.rows(), rows as usize, "a decoded group has the rows that its block counts with");
         let alive = self.counts.alive.fetch_add(1, Ordering::Relaxed) + 1;
         self.counts.alive_max.fetch_max(alive, Ordering::Relaxed);
         self.counts.decoded.fetch_add(1, Ordering::Relaxed);

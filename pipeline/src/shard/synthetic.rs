@@ -108,7 +108,8 @@ impl Synthetic {
 
     fn shards(&self, folder: &Folder, name: &str, rows: u64) -> Result<Vec<Shard>> {
         let prefix = format!("{name}/part-00000");
-        let mut writer = ShardWriter::new(folder, PartId(0), prefix, self.vocab_size, self.pack, 1)
+        let sentences = self.pack.keeps_sentences();
+        let mut writer = ShardWriter::new(folder, PartId(0), prefix, self.vocab_size, sentences, 1)
             .sized(self.rows_per_group as usize, self.groups_per_shard as usize);
         let key = Key::new(self.seed, Epoch(0), name, "synthetic");
         for row in 0..rows {

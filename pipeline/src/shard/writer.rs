@@ -14,7 +14,7 @@ use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use parquet::schema::types::ColumnPath;
 use schemas::atomic::{Folder, Pending};
-use schemas::manifest::{Frame, Pack};
+use schemas::manifest::Frame;
 use schemas::sample::{ROWS_PER_GROUP, id_type, shard_schema};
 use schemas::{PartId, Sample, Shard, TokenIds};
 
@@ -65,11 +65,17 @@ struct OpenShard {
 }
 
 impl ShardWriter {
-    /// A writer of the shards of `part`, named `prefix-00.parquet`, `prefix-01.parquet`, … in `folder`, compressed by `zstd_level`, with
-    /// the columns that `pack` asks for.
+    /// A writer of the shards of `part`, named `prefix-00.parquet`, `prefix-01.parquet`, … in `folder`, compressed by
+    /// `zstd_level`, with sentences or without.
     #[must_use]
-    pub fn new(folder: &Folder, part: PartId, prefix: String, vocab_size: u32, pack: Pack, zstd_level: i32) -> Self {
-        let keeps_sentences = pack.keeps_sentences();
+    pub fn new(
+        folder: &Folder,
+        part: PartId,
+        prefix: String,
+        vocab_size: u32,
+        keeps_sentences: bool,
+        zstd_level: i32,
+    ) -> Self {
         Self {
             folder: folder.clone(),
             part,

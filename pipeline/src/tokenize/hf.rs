@@ -13,8 +13,9 @@ use std::sync::{Mutex, PoisonError};
 use serde_json::Value;
 use tokenizers::Tokenizer as Model;
 
+use super::Tokenizer;
+use super::facts::Facts;
 use super::memory::Memory;
-use super::{Facts, Tokenizer};
 use crate::{Error, Result};
 
 /// Ids that are handed over at a time: few enough for the first-level cache, so many that a call costs nothing.

@@ -1,12 +1,14 @@
 //! Text to token ids.
 
+mod describe;
+mod facts;
+mod fingerprint;
 pub mod hf;
 mod load;
 mod memory;
 pub mod train;
 
-use schemas::{SpecialIds, Vocab, manifest};
-
+pub use self::facts::Facts;
 pub use self::hf::HfTokenizer;
 pub use self::load::load;
 pub use self::train::TokenizerConfig;
@@ -35,33 +37,5 @@ pub trait Tokenizer: Send + Sync {
             Ok(())
         })?;
         Ok(ids)
-    }
-}
-
-/// All that is known of a tokenizer without running it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Facts {
-    /// The file, as it goes into the prepared folder.
-    pub json: Vec<u8>,
-    /// The text of each id.
-    pub tokens: Vec<String>,
-    /// Whether a word begins at this id.
-    pub word_starts: Vec<bool>,
-    /// The short form for the manifest.
-    pub manifest: manifest::Tokenizer,
-}
-
-impl Facts {
-    /// The special ids.
-    #[must_use]
-    pub fn special(&self) -> SpecialIds {
-        self.manifest.special
-    }
-
-    /// With counts, the vocabulary that views see.
-    #[must_use]
-    pub fn vocab(&self, counts: Vec<u64>) -> Vocab {
-        let specials = &self.manifest.specials;
-        Vocab::new(self.tokens.clone(), self.word_starts.clone(), counts, self.special(), specials)
     }
 }

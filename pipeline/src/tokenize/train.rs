@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use schemas::Document;
 use schemas::atomic::Folder;
 use serde::{Deserialize, Serialize};
 use tokenizers::models::bpe::{BPE, BpeTrainer};
@@ -20,9 +21,9 @@ use tokenizers::{
     PreTokenizer as _, Trainer as _,
 };
 
-use super::load::{byte_level_json, render, word_piece_json};
+use super::describe::{byte_level_json, render, word_piece_json};
 use crate::corpus::Corpus;
-use crate::prepare::{PrepareConfig, is_valid};
+use crate::prepare::PrepareConfig;
 use crate::{Error, Result};
 
 /// Which tokenizer to train: the `[tokenizer]` section of a configuration.
@@ -123,7 +124,7 @@ fn count_words(config: &TokenizerConfig, prepare: &PrepareConfig) -> Result<(u64
     for part in &parts {
         for found in corpus.documents(part) {
             let Some((hash, document)) = found?.document else { continue };
-            if is_valid(hash, prepare.valid_fraction) {
+            if Document::is_valid(hash, prepare.valid_fraction) {
                 continue;
             }
             documents += 1;

@@ -100,7 +100,7 @@ pub(super) fn samples() -> Vec<Vec<u16>> {
 fn same_inputs_same_bytes_and_rows_do_not_depend_on_their_batch() {
     for view in AnyView::examples() {
         let whole = render(&view, 64, &samples());
-        assert_eq!(whole.digest(), render(&view, 64, &samples()).digest(), "{view:?}");
+        assert_eq!(whole.row_digests().to_vec(), render(&view, 64, &samples()).row_digests().to_vec(), "{view:?}");
         for (row, ids) in samples().iter().enumerate() {
             let items = [item(sample(ids), row as u64)];
             let alone = collate(&planned(view.clone(), 64), &vocab(), 1, BatchIndex(0), &items);

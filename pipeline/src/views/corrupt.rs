@@ -21,9 +21,9 @@ use super::mask::positions::{Budget, Candidates, with_memory};
 use super::mask::promise::{self, Promise};
 use super::mask::{Base, Count, RandomWords, Unit, WordBudget, label};
 use super::{ORIGINAL, Source, View, ViewName};
-use crate::audit::{Seen, Tally};
 use crate::rng::RowAddress;
 use crate::row::RowMut;
+use crate::tally::{Seen, Tally};
 
 /// Replaces tokens.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -22,9 +22,9 @@ use schemas::{ColumnSpec, Sample, Vocab};
 use serde::{Deserialize, Serialize};
 
 use super::{Source, View, ViewName};
-use crate::audit::{Seen, Tally};
 use crate::rng::{Rng, RowAddress};
 use crate::row::RowMut;
+use crate::tally::{Seen, Tally};
 
 /// Cuts a part out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

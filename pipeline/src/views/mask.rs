@@ -44,9 +44,9 @@ use schemas::{ColumnSpec, Vocab};
 use serde::{Deserialize, Serialize};
 
 use super::{ORIGINAL, Source, View, ViewName};
-use crate::audit::{Seen, Tally};
 use crate::rng::RowAddress;
 use crate::row::RowMut;
+use crate::tally::{Seen, Tally};
 
 mod explored;
 pub(super) mod positions;

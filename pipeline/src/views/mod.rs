@@ -6,9 +6,9 @@
 
 use schemas::{ColumnSpec, Sample, Vocab};
 
-use crate::audit::{Seen, Tally};
 use crate::rng::RowAddress;
 use crate::row::{Row, RowMut};
+use crate::tally::{Seen, Tally};
 
 schemas::registry! {
     /// Every way a sample can be seen.

@@ -19,9 +19,9 @@ use schemas::{ColumnSpec, Vocab};
 use serde::{Deserialize, Serialize};
 
 use super::{ORIGINAL, Source, View, ViewName};
-use crate::audit::{Law, Seen, Tally};
 use crate::rng::{Rng, RowAddress, digit, draws_per_word};
 use crate::row::RowMut;
+use crate::tally::{Law, Seen, Tally};
 
 /// Draws a neighbour for every token.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -9,7 +9,8 @@ use std::process;
 use std::sync::LazyLock;
 use std::time::SystemTime;
 
-use super::{MAKES_MAX, faults, make_folder, swept};
+use super::faults;
+use super::files::{MAKES_MAX, make_folder, swept};
 use crate::kind::Version;
 use crate::name::{GUARD, PUTTING, REPLACING};
 

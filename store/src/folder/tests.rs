@@ -1,35 +1,12 @@
 //! Replacements in every order: each process is stopped before each of its steps, and a seed says who goes on.
 
-use std::fmt::{self, Debug, Formatter};
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex};
 use std::thread;
 
 use proptest::prelude::*;
 
 use super::*;
-
-/// What is called before each step of a replacement or a sweep.
-#[derive(Clone)]
-pub(crate) struct OnStep(Arc<dyn Fn(&'static str) + Send + Sync>);
-
-impl OnStep {
-    pub(crate) fn call(&self, step: &'static str) {
-        (self.0)(step);
-    }
-}
-
-impl Default for OnStep {
-    fn default() -> Self {
-        Self(Arc::new(|_| ()))
-    }
-}
-
-impl Debug for OnStep {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str("OnStep")
-    }
-}
 
 /// A process of the play: stopped before each of its steps until it is let go on.
 struct Actor<R> {
@@ -45,12 +22,12 @@ impl<R: Send + 'static> Actor<R> {
         let (go, wait) = sync_channel(0);
         let mut folder = Folder::at(root.to_owned());
         let wait = Mutex::new(wait);
-        folder.on_step = OnStep(Arc::new(move |name| {
+        folder.steps = Steps::with(move |name| {
             // Nobody listens any more where the test has failed: end without a word.
             if announce.send(name).is_ok() {
                 let _ = wait.lock().expect("no holder of this lock panics").recv();
             }
-        }));
+        });
         let thread = thread::Builder::new().name("actor".to_owned()).spawn(move || act(&folder)).expect("spawned");
         Self { step, go, thread }
     }
@@ -210,7 +187,7 @@ fn what_a_dead_process_decided_is_carried_out_by_the_next() {
     let (home, folder) = home();
     let expected = version(&folder);
     let mut dying = Folder::at(home.path().to_owned());
-    dying.on_step = OnStep(Arc::new(|step| assert_ne!(step, "look", "it has decided, and dies")));
+    dying.steps = Steps::with(|step| assert_ne!(step, "look", "it has decided, and dies"));
     thread::Builder::new().spawn(move || replacer(0, 1)(&dying)).expect("spawned").join().expect_err("it dies");
     assert_eq!(folder.replace("x", b"mine", &expected).expect("answered"), Replaced::Changed);
     assert_eq!(folder.read("x").expect("readable").expect("there").0, b"0 0");

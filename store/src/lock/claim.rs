@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use tracing::info;
 
-use super::{Holder, LockError, Terms};
+use super::holder::Holder;
+use super::terms::{LockError, Terms};
 use crate::error::at;
 use crate::handle::Store;
 use crate::kind::{Created, Replaced, Version};

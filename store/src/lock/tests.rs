@@ -1,6 +1,7 @@
 //! Locks on a clock that stands still unless somebody waits: no test takes the time that it is about.
 
-use std::io::Write;
+use std::fmt::{self, Formatter};
+use std::io::{ErrorKind, Write};
 use std::sync::Mutex;
 use std::thread;
 

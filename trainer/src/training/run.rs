@@ -6,8 +6,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use schemas::Batch;
 use schemas::ordinal::{BatchIndex, Step};
+use schemas::{Batch, StreamHash};
 
 use crate::device::choice;
 use crate::error::{Error, ForeignError};
@@ -98,7 +98,7 @@ fn is_due(done: Step, every: u64, steps: u64) -> bool {
 /// The loop's state.
 struct Run {
     trainer: Trainer,
-    batch_hash: String,
+    batch_hash: StreamHash,
     validation_pending: bool,
     // Steps done at the newest checkpoint.
     saved: Option<Step>,
@@ -130,7 +130,7 @@ impl Run {
         let trainer = Trainer::new(plan)?;
         let peak = choice::name(trainer.device()).and_then(|name| plan.train.precision.peak_flops(&name));
         let mut run = Self {
-            batch_hash: blake3::hash(b"").to_hex().to_string(),
+            batch_hash: StreamHash::new(),
             validation_pending: false,
             saved: None,
             clock: Clock::start(),
@@ -148,7 +148,8 @@ impl Run {
         self.trainer.restore(folder, &snapshot)?;
         tracing::info!(step = snapshot.state.step.0, folder = %folder.display(), "resuming");
         self.saved = Some(snapshot.state.step);
-        self.batch_hash = snapshot.state.batch_hash;
+        self.batch_hash = StreamHash::parse(&snapshot.state.batch_hash)
+            .map_err(|error| Error::Checkpoint { path: folder.to_owned(), problem: error.to_string() })?;
         self.validation_pending = snapshot.state.validation_pending;
         Ok(())
     }
@@ -179,8 +180,8 @@ impl Run {
 
     fn step(&mut self, batches: &[Batch]) -> Result<(), Error> {
         self.trainer.step(batches)?;
+        self.batch_hash.step(batches.iter().flat_map(Batch::row_digests).copied());
         for batch in batches {
-            self.batch_hash = chain(&self.batch_hash, batch);
             self.clock.tokens += self.trainer.tokens(batch)?;
         }
         let plan = self.plan();
@@ -210,7 +211,7 @@ impl Run {
             wait: self.clock.waited.as_secs_f64() / seconds,
         };
         self.clock = Clock::start();
-        let report = Report::Train(StepReport { figures, batch_hash: self.batch_hash.clone(), speed });
+        let report = Report::Train(StepReport { figures, batch_hash: self.batch_hash.to_hex(), speed });
         host.report(&report).map_err(Error::Foreign)
     }
 
@@ -237,7 +238,7 @@ impl Run {
         let position = Position {
             rows_consumed,
             validation_pending: self.validation_pending,
-            batch_hash: self.batch_hash.clone(),
+            batch_hash: self.batch_hash.to_hex(),
         };
         host.save(self.trainer.snapshot(position)?).map_err(Error::Foreign)?;
         self.saved = Some(self.trainer.done());
@@ -252,13 +253,6 @@ impl Run {
         host.saved().map_err(Error::Foreign)?;
         Ok(Outcome::Stopped(self.trainer.done(), stop))
     }
-}
-
-/// The running hash after one more batch.
-fn chain(hash: &str, batch: &Batch) -> String {
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(hash.as_bytes()).update(batch.digest().as_bytes());
-    hasher.finalize().to_hex().to_string()
 }
 
 #[cfg(test)]

@@ -38,12 +38,13 @@ fn pairs_are_independent_of_lane_count_and_start() {
     let groups = plan.groups();
     // More than an epoch of 230 · 2 rows.
     let expected: Vec<_> =
-        (0..70).map(|index| plan.batch(&groups, BatchIndex(index)).expect("good").digest()).collect();
+        (0..70).map(|index| plan.batch(&groups, BatchIndex(index)).expect("good").row_digests().to_vec()).collect();
     for lanes in [1, 2, 3, 7] {
         let plan = home.pairs(&DataConfig { copies: 2, ..data(lanes) }, Rows::Train);
         for start in [0, 5, 50] {
-            let mut stream = plan.stream(BatchIndex(start));
-            let seen: Vec<_> = stream.by_ref().take(20).map(|batch| batch.expect("good").digest()).collect();
+            let mut stream = plan.stream(RowIndex(8 * start), Share::ALONE);
+            let seen: Vec<_> =
+                stream.by_ref().take(20).map(|batch| batch.expect("good").row_digests().to_vec()).collect();
             let start = usize::try_from(start).expect("small");
             assert_eq!(seen, expected[start..start + 20], "{lanes} lanes from {start}");
             assert!(stream.groups().alive_max() <= plan.groups_alive_max(), "windows are freed");
@@ -57,7 +58,7 @@ fn a_random_second_segment_is_of_another_document() {
         let home = home(&sentences(3));
         let plan = home.pairs(&data(2), rows);
         let (mut random, mut all) = (0_u32, 0_u32);
-        for batch in plan.stream(BatchIndex(0)).take(80) {
+        for batch in plan.stream(RowIndex(0), Share::ALONE).take(80) {
             let batch = batch.expect("good");
             let [ids, document] = [INPUT_IDS, DOCUMENT].map(|column| batch.column("pair", column).expect("made"));
             let (types, label) =
@@ -86,7 +87,7 @@ fn a_random_second_segment_is_of_another_document() {
 fn without_another_document_all_pairs_follow() {
     let home = home(&Synthetic { train_rows: 40, ..sentences(1000) });
     let plan = home.pairs(&data(1), Rows::Train);
-    for batch in plan.stream(BatchIndex(0)).take(10) {
+    for batch in plan.stream(RowIndex(0), Share::ALONE).take(10) {
         let batch = batch.expect("good");
         assert!(batch.column("pair", IS_RANDOM).expect("made").values().iter().all(|&label| label == 0));
         assert!(batch.column("pair", TOKEN_TYPES).expect("made").values().contains(&1));

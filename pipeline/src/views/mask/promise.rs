@@ -6,7 +6,7 @@ use super::Unit;
 use super::positions::{Budget, Candidates, Count, HALF, share};
 use super::replace::RandomWords;
 use super::words::{self, WordBudget};
-use crate::audit::{Law, Seen, Tally};
+use crate::tally::{Law, Seen, Tally};
 
 /// Which tokens are chosen and what they become. The names are those of the view's configuration.
 #[derive(Clone, Copy, Debug)]

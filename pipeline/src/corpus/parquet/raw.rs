@@ -1,0 +1,115 @@
+//! The bytes of a Parquet file: on disk, or in memory where the whole file was compressed.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use ::parquet::errors::Result as ParquetResult;
+use ::parquet::file::reader::{ChunkReader, Length};
+use bytes::Bytes;
+
+use crate::corpus::bytes::{Compression, read_whole};
+use crate::corpus::inputs::InputFile;
+use crate::corpus::piece::Reading;
+use crate::{Error, Result};
+
+/// Bytes read at a time: BLAKE3 hashes many of its chunks side by side.
+const CHUNK_BYTES: u64 = 1 << 18;
+
+#[derive(Clone, Debug)]
+pub(super) enum Raw {
+    File(Arc<File>, u64),
+    Memory(Bytes),
+}
+
+pub(super) fn error(file: &InputFile, message: String) -> Error {
+    Error::Corpus { path: file.path.clone(), line: None, message }
+}
+
+impl Raw {
+    pub(super) fn is_wrapped(file: &InputFile) -> bool {
+        Compression::of(&file.path) != Compression::Plain
+    }
+
+    pub(super) fn open(file: &InputFile, reading: &Reading) -> Result<Self> {
+        if Self::is_wrapped(file) {
+            let bytes = read_whole(&file.path, &(0..file.bytes), reading.document_bytes_max)?;
+            return Ok(Self::Memory(Bytes::from(bytes)));
+        }
+        let handle = File::open(&file.path).map_err(|refused| error(file, refused.to_string()))?;
+        let bytes = handle.metadata().map_err(|refused| error(file, refused.to_string()))?.len();
+        Ok(Self::File(Arc::new(handle), bytes))
+    }
+
+    /// Hands over the bytes of a range, some at a time.
+    pub(super) fn each(&self, range: Range<u64>, mut take: impl FnMut(&[u8])) -> io::Result<()> {
+        let mut at = range.start;
+        while at < range.end {
+            let length = (range.end - at).min(CHUNK_BYTES);
+            take(&self.exactly(at, usize::try_from(length).expect("a chunk"))?);
+            at += length;
+        }
+        Ok(())
+    }
+
+    fn exactly(&self, start: u64, length: usize) -> io::Result<Bytes> {
+        match self {
+            Self::File(file, _) => {
+                let mut bytes = vec![0; length];
+                file.read_exact_at(&mut bytes, start)?;
+                Ok(bytes.into())
+            }
+            Self::Memory(bytes) => {
+                let range = usize::try_from(start).ok().and_then(|start| Some(start..start.checked_add(length)?));
+                let inside = range.filter(|range| range.end <= bytes.len());
+                inside.map(|range| bytes.slice(range)).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+            }
+        }
+    }
+}
+
+impl Length for Raw {
+    fn len(&self) -> u64 {
+        match self {
+            Self::File(_, bytes) => *bytes,
+            Self::Memory(bytes) => bytes.len() as u64,
+        }
+    }
+}
+
+impl ChunkReader for Raw {
+    type T = BufReader<From>;
+
+    fn get_read(&self, start: u64) -> ParquetResult<Self::T> {
+        Ok(BufReader::new(From { raw: self.clone(), at: start }))
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> ParquetResult<Bytes> {
+        Ok(self.exactly(start, length)?)
+    }
+}
+
+/// All bytes from a place on.
+#[derive(Debug)]
+pub(super) struct From {
+    raw: Raw,
+    at: u64,
+}
+
+impl Read for From {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = match &self.raw {
+            Raw::File(file, _) => file.read_at(buffer, self.at)?,
+            Raw::Memory(bytes) => {
+                let rest = usize::try_from(self.at).ok().and_then(|at| bytes.get(at..)).unwrap_or_default();
+                let count = rest.len().min(buffer.len());
+                buffer[..count].copy_from_slice(&rest[..count]);
+                count
+            }
+        };
+        self.at += count as u64;
+        Ok(count)
+    }
+}

@@ -1,0 +1,102 @@
+//! What is found at one place of a file: a document, complaints, or both.
+//!
+//! Dirty text is data, not an error: it is repaired or passed over, and counted by [`Reason`].
+
+use std::fmt;
+use std::ops::Range;
+
+/// What was found at one place of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// The text, if it is fit for use.
+    pub document: Option<RawDocument>,
+    /// Where it was found: bytes of the decompressed file, or rows of a Parquet file.
+    pub range: Range<u64>,
+    /// What is wrong with it, with lines counted from the start of the piece, 0-based.
+    pub complaints: Vec<(Reason, u64)>,
+}
+
+/// A document as a file has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RawDocument {
+    /// The file's own name for it, if it was asked for.
+    pub id: Option<String>,
+    /// Its text, cleaned.
+    pub text: String,
+}
+
+impl Record {
+    /// A place of which nothing can be used.
+    #[must_use]
+    pub fn rejected(reason: Reason, range: Range<u64>, line: u64) -> Self {
+        Self { document: None, range, complaints: vec![(reason, line)] }
+    }
+
+    /// A document of these bytes: replaces what is not UTF-8, then as [`of_text`](Self::of_text).
+    #[must_use]
+    pub fn of_bytes(bytes: Vec<u8>, range: Range<u64>, line: u64) -> Self {
+        match String::from_utf8(bytes) {
+            Ok(text) => Self::of_text(None, text, range, line),
+            Err(error) => {
+                let valid = error.utf8_error().valid_up_to();
+                let at = line + count_newlines(&error.as_bytes()[..valid]);
+                let text = String::from_utf8_lossy(error.as_bytes()).into_owned();
+                let mut record = Self::of_text(None, text, range, line);
+                record.complaints.insert(0, (Reason::InvalidUtf8, at));
+                record
+            }
+        }
+    }
+
+    /// A document of this text: removes NULs, ends lines with a line feed, refuses the empty.
+    #[must_use]
+    pub fn of_text(id: Option<String>, mut text: String, range: Range<u64>, line: u64) -> Self {
+        let mut complaints = Vec::new();
+        if let Some(at) = memchr::memchr(0, text.as_bytes()) {
+            complaints.push((Reason::Nul, line + count_newlines(&text.as_bytes()[..at])));
+            text.retain(|character| character != '\0');
+        }
+        if memchr::memmem::find(text.as_bytes(), b"\r\n").is_some() {
+            text = text.replace("\r\n", "\n");
+        }
+        if text.trim().is_empty() {
+            complaints.push((Reason::EmptyDocument, line));
+            return Self { document: None, range, complaints };
+        }
+        Self { document: Some(RawDocument { id, text }), range, complaints }
+    }
+}
+
+/// Why a line or a document was repaired or passed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reason {
+    /// Bytes that are not UTF-8, replaced by U+FFFD.
+    InvalidUtf8,
+    /// NUL characters, removed.
+    Nul,
+    /// A line that is no JSON object; passed over.
+    BrokenJson,
+    /// The text or the name is missing; passed over.
+    MissingField,
+    /// The text is not a string, or the name neither a string nor a number; passed over.
+    NonStringField,
+    /// No text, or none that the tokenizer keeps; passed over.
+    EmptyDocument,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::InvalidUtf8 => "invalid_utf8",
+            Self::Nul => "nul",
+            Self::BrokenJson => "broken_json",
+            Self::MissingField => "missing_field",
+            Self::NonStringField => "non_string_field",
+            Self::EmptyDocument => "empty_document",
+        })
+    }
+}
+
+pub(super) fn count_newlines(bytes: &[u8]) -> u64 {
+    memchr::memchr_iter(b'\n', bytes).count() as u64
+}

@@ -1,0 +1,63 @@
+//! Plain text: a line is a document.
+//!
+//! # What
+//! Every line that is not blank is one document. Byte-order marks, CRLF and very long lines are silent and right.
+//!
+//! # Why
+//! The plainest form of a collection: what `grep`, `shuf` and `wc -l` work on.
+//!
+//! # Definition
+//! Lines end with a line feed or with the file. A blank line is a separator and not an empty document: it is passed over
+//! without a complaint. Plain files are cut behind line feeds.
+//!
+//! # Reference
+//! POSIX.1-2024, section 3.185, "line".
+
+use std::ops::Range;
+
+use super::bytes::refuse_binary;
+use super::inputs::InputFile;
+use super::lines::{Border, LineRecords, cut, newlines_before};
+use super::piece::{PieceRange, PieceReader, Reading};
+use super::record::Record;
+use super::{Format, text};
+use crate::Result;
+
+/// A line is a document.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PlainLines;
+
+impl Format for PlainLines {
+    fn extensions(&self) -> &'static [&'static str] {
+        text::EXTENSIONS
+    }
+
+    fn check(&self, file: &InputFile, _reading: &Reading) -> Result<()> {
+        refuse_binary(&file.path, file.bytes)
+    }
+
+    fn pieces(&self, file: &InputFile, stride: u64, _reading: &Reading) -> Result<Vec<PieceRange>> {
+        cut(file, stride, Border::Line)
+    }
+
+    fn open(&self, file: &InputFile, range: &Range<u64>, reading: &Reading) -> Result<Box<dyn PieceReader>> {
+        let records = LineRecords::open(file, range, reading.document_bytes_max, |line| {
+            Record::of_bytes(line.bytes.to_vec(), line.range.clone(), line.number)
+        })?;
+        Ok(Box::new(records))
+    }
+
+    fn lines_before(&self, file: &InputFile, range: &Range<u64>, _reading: &Reading) -> Result<u64> {
+        newlines_before(file, range)
+    }
+
+    #[cfg(test)]
+    fn example(&self) -> super::contract::Example {
+        super::contract::Example {
+            write: |texts| (texts.join("\n") + "\n").into_bytes(),
+            dirty: b"one\n\n\xc3\x28\nthree\n".to_vec(),
+            texts: &["one", "\u{fffd}(", "three"],
+            complaints: &["invalid_utf8:3"],
+        }
+    }
+}

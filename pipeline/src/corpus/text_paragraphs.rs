@@ -1,0 +1,100 @@
+//! Plain text: a document is a run of lines.
+//!
+//! # What
+//! Blank lines lie between documents; line breaks within one stay.
+//!
+//! # Why
+//! BERT's released code takes its text so: documents apart by blank lines, within them one sentence a line.
+//!
+//! # Definition
+//! A document begins at the first line that is not blank and ends before the next blank one, or with the file. Plain
+//! files are cut behind blank lines.
+//!
+//! # Reference
+//! Devlin et al. 2019, `create_pretraining_data.py`: "Blank lines between documents".
+
+use std::ops::Range;
+
+use super::bytes::refuse_binary;
+use super::inputs::InputFile;
+use super::lines::{Border, LineReader, cut, is_blank, newlines_before};
+use super::piece::{PieceRange, PieceReader, Reached, Reading};
+use super::record::Record;
+use super::{Format, text};
+use crate::Result;
+
+/// Documents lie between blank lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Paragraphs;
+
+impl Format for Paragraphs {
+    fn extensions(&self) -> &'static [&'static str] {
+        text::EXTENSIONS
+    }
+
+    fn check(&self, file: &InputFile, _reading: &Reading) -> Result<()> {
+        refuse_binary(&file.path, file.bytes)
+    }
+
+    fn pieces(&self, file: &InputFile, stride: u64, _reading: &Reading) -> Result<Vec<PieceRange>> {
+        cut(file, stride, Border::BlankLine)
+    }
+
+    fn open(&self, file: &InputFile, range: &Range<u64>, reading: &Reading) -> Result<Box<dyn PieceReader>> {
+        Ok(Box::new(ParagraphReader(LineReader::open(file, range, reading.document_bytes_max)?)))
+    }
+
+    fn lines_before(&self, file: &InputFile, range: &Range<u64>, _reading: &Reading) -> Result<u64> {
+        newlines_before(file, range)
+    }
+
+    #[cfg(test)]
+    fn example(&self) -> super::contract::Example {
+        super::contract::Example {
+            write: |texts| {
+                texts.iter().flat_map(|text| [text.replace(' ', "\n").as_str(), "\n\n"].concat().into_bytes()).collect()
+            },
+            dirty: b"\n\na\nb\n \nc\xff\n\n\n".to_vec(),
+            texts: &["a\nb", "c\u{fffd}"],
+            complaints: &["invalid_utf8:6"],
+        }
+    }
+}
+
+struct ParagraphReader(LineReader);
+
+impl PieceReader for ParagraphReader {
+    fn next(&mut self) -> Result<Option<Record>> {
+        let (mut text, mut range, mut first) = (Vec::new(), 0..0, 0);
+        while let Some(line) = self.0.next()? {
+            if is_blank(line.bytes) {
+                if text.is_empty() {
+                    continue;
+                }
+                break;
+            }
+            if text.is_empty() {
+                (range.start, first) = (line.range.start, line.number);
+            }
+            range.end = line.range.end;
+            text.extend_from_slice(line.bytes);
+            text.push(b'\n');
+            if text.len() as u64 > self.0.limit() {
+                return Err(self.0.too_long(first));
+            }
+        }
+        if text.is_empty() {
+            return Ok(None);
+        }
+        text.pop();
+        Ok(Some(Record::of_bytes(text, range, first)))
+    }
+
+    fn skip(&mut self, to: u64) -> Result<()> {
+        self.0.skip(to)
+    }
+
+    fn reached(&self) -> Reached {
+        self.0.reached()
+    }
+}

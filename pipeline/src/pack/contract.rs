@@ -1,0 +1,102 @@
+//! What every way of packing keeps.
+
+use schemas::SpecialIds;
+use schemas::manifest::{Frame, PackReport};
+
+use super::*;
+
+const SPECIAL: SpecialIds = SpecialIds { pad: 4, unk: None, cls: 1, sep: 0, mask: 3 };
+
+/// A sample as it was handed over.
+struct Sample {
+    input_ids: Vec<u32>,
+    document_starts: Vec<u16>,
+    documents: Vec<u64>,
+    sentence_starts: Vec<u16>,
+}
+
+/// Document `d` (from 1) is `100 d + 1 ..= 100 d + n`, handed over in pieces (or sentences) of a length.
+fn pack(packing: &AnyPacking, lengths: &[usize], tokens_max: u32, piece: usize) -> (Vec<Sample>, PackReport) {
+    let mut samples = Vec::new();
+    let mut sink = |packed: Packed<'_>| {
+        samples.push(Sample {
+            input_ids: packed.input_ids.to_vec(),
+            document_starts: packed.document_starts.to_vec(),
+            documents: packed.documents.to_vec(),
+            sentence_starts: packed.sentence_starts.to_vec(),
+        });
+        Ok(())
+    };
+    let mut packer = Packer::new(packing, tokens_max, SPECIAL);
+    for (name, &length) in (1..).zip(lengths) {
+        packer.begin(u64::from(name), 7);
+        let ids: Vec<u32> = (1..).take(length).map(|token| name * 100 + token).collect();
+        ids.chunks(piece).for_each(|ids| packer.extend(ids, &mut sink).expect("the sink never fails"));
+        packer.end(&mut sink).expect("the sink never fails");
+    }
+    let report = packer.finish(&mut sink).expect("the sink never fails");
+    (samples, report)
+}
+
+/// Empty, one, full, over-full; many at a time.
+const CORPORA: [&[usize]; 8] =
+    [&[], &[0], &[1], &[9], &[10], &[11], &[40, 0, 1, 10], &[3, 9, 27, 1, 0, 8, 99, 5, 5, 5]];
+
+fn every(check: impl Fn(&AnyPacking, &[usize], u32, usize)) {
+    for packing in AnyPacking::examples() {
+        for tokens_max in [packing.tokens_min(), 12, 13, 64] {
+            for lengths in CORPORA {
+                [1, 4, 100].into_iter().for_each(|piece| check(&packing, lengths, tokens_max, piece));
+            }
+        }
+    }
+}
+
+#[test]
+fn every_packing_conserves_tokens_or_counts_what_it_cuts() {
+    every(|packing, lengths, tokens_max, piece| {
+        let (samples, report) = pack(packing, lengths, tokens_max, piece);
+        let ordinary = |sample: &Sample| sample.input_ids.iter().filter(|&&id| id >= 100).copied().collect::<Vec<_>>();
+        let packed: Vec<u32> = samples.iter().flat_map(ordinary).collect();
+        let context = format!("{} of {lengths:?} in pieces of {piece} into {tokens_max}", packing.kind());
+        assert!(packed.is_sorted_by(|a, b| a < b), "{context}: {packed:?}");
+        let lost = lengths.iter().sum::<usize>() - packed.len();
+        let framed = if packing.frame() == Frame::None { 2 * lengths.len() } else { 0 };
+        let cut = usize::try_from(report.cut_tokens).expect("few");
+        assert!((lost..=lost + framed).contains(&cut), "{context}: {lost} lost, {report:?}");
+    });
+}
+
+#[test]
+fn every_packing_keeps_to_its_length_and_knows_its_documents() {
+    every(|packing, lengths, tokens_max, piece| {
+        let content = packing.content(tokens_max) as usize;
+        let inside = if packing.frame() == Frame::None { content } else { content + 2 };
+        assert!((1..=tokens_max as usize).contains(&inside), "{}", packing.kind());
+        for sample in pack(packing, lengths, tokens_max, piece).0 {
+            let Sample { input_ids, document_starts, documents, sentence_starts } = sample;
+            let context = format!("{} of {lengths:?} into {tokens_max}: {input_ids:?}", packing.kind());
+            assert!((1..=content).contains(&input_ids.len()), "{context}");
+            let ascend = |starts: &[u16]| starts[0] == 0 && starts.is_sorted_by(|a, b| a < b);
+            assert!(ascend(&document_starts) && document_starts.len() == documents.len(), "{context}");
+            assert_eq!(!sentence_starts.is_empty(), packing.keeps_sentences(), "{context}");
+            assert!(sentence_starts.is_empty() || ascend(&sentence_starts), "{context}");
+            for (at, &id) in input_ids.iter().enumerate().filter(|&(_, &id)| id >= 100) {
+                let owner = document_starts.partition_point(|&start| usize::from(start) <= at) - 1;
+                assert_eq!(u64::from(id / 100), documents[owner], "{context}");
+            }
+        }
+    });
+}
+
+#[test]
+fn every_packing_that_takes_pieces_forgets_where_they_were_cut() {
+    let keeps_none = |packing: &AnyPacking| !packing.keeps_sentences();
+    for packing in AnyPacking::examples().into_iter().filter(keeps_none) {
+        for lengths in CORPORA {
+            let ids = |piece| pack(&packing, lengths, 12, piece).0.into_iter().map(|sample| sample.input_ids).collect();
+            let whole: Vec<Vec<u32>> = ids(100);
+            [1, 3, 10].into_iter().for_each(|piece| assert_eq!(ids(piece), whole, "{} in {piece}s", packing.kind()));
+        }
+    }
+}

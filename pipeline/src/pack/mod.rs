@@ -1,0 +1,71 @@
+//! Token ids to samples, within a part and never across.
+//!
+//! A [`Packer`] takes documents one after another and fills the one open sample of a split; when it hands a sample over,
+//! and what it puts between documents, is the [`Packing`]: one file, one line each.
+
+mod open;
+mod packer;
+
+use schemas::manifest::Frame;
+
+pub use self::open::{OpenSample, Packed, Sink};
+pub use self::packer::Packer;
+use crate::Result;
+
+schemas::registry! {
+    /// Every way in which documents become samples.
+    pub enum AnyPacking: Packing by name {
+        block::Blocks,
+        taco::FramedBlocks,
+        document::FirstTokens,
+        sentences::WholeSentences,
+    }
+}
+
+impl Default for AnyPacking {
+    fn default() -> Self {
+        Self::Blocks(block::Blocks)
+    }
+}
+
+/// A way in which documents become samples.
+pub trait Packing: Send + Sync {
+    /// Content tokens of a full sample for rows of `tokens_max`. 0 if they have no room for any.
+    fn content(&self, tokens_max: u32) -> u32;
+
+    /// What a frame adds around them.
+    fn frame(&self) -> Frame {
+        Frame::ClsSep
+    }
+
+    /// Whether samples say where their sentences begin. Tokens then come sentence by sentence.
+    fn keeps_sentences(&self) -> bool {
+        false
+    }
+
+    /// Whether a sample may be cut anywhere, so that narrower rows may be made of its pieces.
+    fn cuts(&self) -> bool {
+        false
+    }
+
+    /// The least `prepare.tokens_max` that it can do with.
+    fn tokens_min(&self) -> u32 {
+        4
+    }
+
+    /// Appends tokens of the current document, at least one, handing over every sample that becomes full.
+    fn extend(&self, open: &mut OpenSample, ids: &[u32], sink: Sink<'_>) -> Result<()>;
+
+    /// Ends the document.
+    fn end(&self, open: &mut OpenSample, sink: Sink<'_>) -> Result<()>;
+
+    /// Hands over what is left.
+    fn finish(&self, open: &mut OpenSample, sink: Sink<'_>) -> Result<()> {
+        open.flush_rest(sink)
+    }
+}
+
+#[cfg(test)]
+mod contract;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,180 @@
+//! The one open sample of a split.
+
+use schemas::SpecialIds;
+use schemas::manifest::PackReport;
+
+use crate::Result;
+
+/// One packed sample, borrowed from the packer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packed<'a> {
+    /// Content tokens, at least one.
+    pub input_ids: &'a [u32],
+    /// Where each document begins; the first is 0.
+    pub document_starts: &'a [u16],
+    /// The documents' names.
+    pub documents: &'a [u64],
+    /// Where each sentence begins; nothing unless the packing keeps sentences.
+    pub sentence_starts: &'a [u16],
+    /// Source of the first document.
+    pub source: u16,
+}
+
+/// Where samples go.
+pub type Sink<'a> = &'a mut dyn FnMut(Packed<'_>) -> Result<()>;
+
+/// A sample in the making, and what a way of packing may do with it.
+#[derive(Clone, Debug)]
+pub struct OpenSample {
+    content_max: usize,
+    special: SpecialIds,
+    document: Option<(u64, u16)>,
+    /// Whether no token of the document has come yet.
+    fresh: bool,
+    /// Whether some token of the document was thrown away.
+    cut: bool,
+    input_ids: Vec<u32>,
+    document_starts: Vec<u16>,
+    documents: Vec<u64>,
+    sentence_starts: Vec<u16>,
+    source: u16,
+    /// What was found and cut.
+    pub report: PackReport,
+}
+
+impl OpenSample {
+    /// # Panics
+    /// If a sample has room for no content token, or for more than 65,535.
+    pub(super) fn new(content_max: u32, special: SpecialIds) -> Self {
+        assert!((1..=65_535).contains(&content_max), "starts are 16-bit");
+        Self {
+            content_max: content_max as usize,
+            special,
+            document: None,
+            fresh: false,
+            cut: false,
+            input_ids: Vec::with_capacity(content_max as usize),
+            document_starts: Vec::new(),
+            documents: Vec::new(),
+            sentence_starts: Vec::new(),
+            source: 0,
+            report: PackReport::default(),
+        }
+    }
+
+    pub(super) fn begin(&mut self, document: u64, source: u16) {
+        self.document = Some((document, source));
+        self.fresh = true;
+        self.cut = false;
+    }
+
+    /// The special ids.
+    #[must_use]
+    pub fn special(&self) -> SpecialIds {
+        self.special
+    }
+
+    /// Whether no token of the current document has come yet.
+    #[must_use]
+    pub fn is_fresh(&self) -> bool {
+        self.fresh
+    }
+
+    /// Its tokens.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.input_ids.len()
+    }
+
+    /// Whether it has none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.input_ids.is_empty()
+    }
+
+    /// Tokens that it can hold.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.content_max
+    }
+
+    /// Appends a token between documents.
+    pub fn separate(&mut self, id: u32, sink: Sink<'_>) -> Result<()> {
+        self.input_ids.push(id);
+        self.flush_full(sink)
+    }
+
+    /// Appends tokens of the current document, from one sample to the next.
+    pub fn fill(&mut self, mut ids: &[u32], sink: Sink<'_>) -> Result<()> {
+        while !ids.is_empty() {
+            let room = self.content_max - self.input_ids.len();
+            let (now, later) = ids.split_at(room.min(ids.len()));
+            self.append(now);
+            ids = later;
+            self.flush_full(sink)?;
+        }
+        Ok(())
+    }
+
+    /// Appends tokens of the current document for which there is room.
+    pub fn append(&mut self, ids: &[u32]) {
+        self.note_document();
+        self.input_ids.extend_from_slice(ids);
+    }
+
+    /// Appends a sentence of the current document, for which there is room.
+    pub fn append_sentence(&mut self, ids: &[u32]) {
+        self.sentence_starts.push(start(self.input_ids.len()));
+        self.append(ids);
+    }
+
+    /// Counts tokens of the current document that no sample holds, and the document once.
+    pub fn cut(&mut self, tokens: usize) {
+        if tokens > 0 {
+            self.report.cut_documents += u64::from(!self.cut);
+            self.report.cut_tokens += tokens as u64;
+            self.cut = true;
+        }
+    }
+
+    /// Writes down where the current document begins in the open sample, once.
+    fn note_document(&mut self) {
+        let (document, source) = self.document.expect("`begin` comes first");
+        if self.input_ids.is_empty() {
+            self.source = source;
+        } else if !self.fresh {
+            return;
+        }
+        self.fresh = false;
+        self.document_starts.push(start(self.input_ids.len()));
+        self.documents.push(document);
+    }
+
+    fn flush_full(&mut self, sink: Sink<'_>) -> Result<()> {
+        if self.input_ids.len() == self.content_max { self.flush(sink) } else { Ok(()) }
+    }
+
+    /// Hands over the sample if it has tokens.
+    pub fn flush_rest(&mut self, sink: Sink<'_>) -> Result<()> {
+        if self.input_ids.is_empty() { Ok(()) } else { self.flush(sink) }
+    }
+
+    fn flush(&mut self, sink: Sink<'_>) -> Result<()> {
+        let Self { input_ids, document_starts, documents, sentence_starts, source, .. } = self;
+        sink(Packed { input_ids, document_starts, documents, sentence_starts, source: *source })?;
+        self.clear();
+        Ok(())
+    }
+
+    /// Throws its tokens away.
+    pub fn clear(&mut self) {
+        self.input_ids.clear();
+        self.document_starts.clear();
+        self.documents.clear();
+        self.sentence_starts.clear();
+    }
+}
+
+fn start(index: usize) -> u16 {
+    u16::try_from(index).expect("checked by `new`")
+}

@@ -1,0 +1,52 @@
+//! Rows of whole sentences of one document.
+//!
+//! # What
+//! A sample is as many whole sentences of one document as fit `tokens_max − 3`, and says where each begins: what segments
+//! and pairs are made of.
+//!
+//! # Why
+//! Next-sentence prediction and its kin want segments that begin and end where sentences do.
+//!
+//! # Definition
+//! Greedy: a sentence that does not fit the open sample begins the next one. A sentence longer than a sample is cut
+//! there; its last piece goes on like a sentence. Two segments and their frame need `tokens_max` of at least 5.
+//!
+//! # Reference
+//! Devlin et al. 2019, section 3.1, and `create_pretraining_data.py`.
+
+use super::{OpenSample, Packing, Sink};
+use crate::Result;
+
+/// Whole sentences of one document.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WholeSentences;
+
+impl Packing for WholeSentences {
+    fn content(&self, tokens_max: u32) -> u32 {
+        tokens_max.saturating_sub(3)
+    }
+
+    fn keeps_sentences(&self) -> bool {
+        true
+    }
+
+    fn tokens_min(&self) -> u32 {
+        5
+    }
+
+    fn extend(&self, open: &mut OpenSample, ids: &[u32], sink: Sink<'_>) -> Result<()> {
+        open.report.sentences += 1;
+        open.report.cut_sentences += u64::from(ids.len() > open.capacity());
+        for piece in ids.chunks(open.capacity()) {
+            if open.len() + piece.len() > open.capacity() {
+                open.flush_rest(sink)?;
+            }
+            open.append_sentence(piece);
+        }
+        Ok(())
+    }
+
+    fn end(&self, open: &mut OpenSample, sink: Sink<'_>) -> Result<()> {
+        open.flush_rest(sink)
+    }
+}

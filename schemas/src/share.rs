@@ -1,0 +1,122 @@
+//! Which part of the stream a process takes: its rank of ranks.
+//!
+//! # What
+//! Micro-batches are dealt in turn: the `n`-th of rank `q` of `W` is number `n·W + q` of the whole stream.
+//!
+//! # Why
+//! A step of `R` rows has `A·W` micro-batches of `b` rows, whoever makes them. Micro-batch `m` of rank `q` in step `s` owns
+//! rows from `s·R + (m·W + q)·b`, so any number of ranks with micro-batches of one size makes the same micro-batches, and
+//! together they see the stream that one would see alone.
+
+use std::fmt;
+use std::ops::Range;
+
+/// The rank of a process among those that train one model together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    rank: u32,
+    ranks: u32,
+}
+
+impl Default for Share {
+    fn default() -> Self {
+        Self::ALONE
+    }
+}
+
+impl Share {
+    /// All of the stream.
+    pub const ALONE: Self = Self { rank: 0, ranks: 1 };
+
+    /// Rank `rank` of `ranks`, counted from 0; none if there is no such rank.
+    #[must_use]
+    pub fn new(rank: u32, ranks: u32) -> Option<Self> {
+        (rank < ranks).then_some(Self { rank, ranks })
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn rank(self) -> u32 {
+        self.rank
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn ranks(self) -> u32 {
+        self.ranks
+    }
+
+    /// Whether it speaks for all: logs, saves and says when to stop.
+    #[must_use]
+    pub fn is_first(self) -> bool {
+        self.rank == 0
+    }
+
+    /// The number in the whole stream of its `own`-th micro-batch.
+    #[must_use]
+    pub fn in_stream(self, own: u64) -> u64 {
+        own * u64::from(self.ranks) + u64::from(self.rank)
+    }
+
+    /// How many of the stream's first `all` micro-batches are its own.
+    #[must_use]
+    pub fn of(self, all: u64) -> u64 {
+        all.saturating_sub(u64::from(self.rank)).div_ceil(u64::from(self.ranks))
+    }
+
+    /// The rows of its `own`-th micro-batch of a stream that begins at row `from`.
+    #[must_use]
+    pub fn rows(self, from: u64, own: u64, rows_per_micro_batch: u64) -> Range<u64> {
+        let start = from + self.in_stream(own) * rows_per_micro_batch;
+        start..start + rows_per_micro_batch
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rank {} of {}", self.rank, self.ranks)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn ranks(count: u32) -> impl Iterator<Item = Share> {
+        (0..count).map(move |rank| Share::new(rank, count).expect("a rank"))
+    }
+
+    proptest! {
+        #[test]
+        fn ranks_together_take_every_row_of_a_step_once(
+            count in 1_u32..5, micro_batches in 1_u64..5, rows in 1_u64..6, step in 0_u64..4,
+        ) {
+            let per_step = micro_batches * u64::from(count) * rows;
+            let mut seen: Vec<u64> = ranks(count)
+                .flat_map(|share| {
+                    let own = step * micro_batches..(step + 1) * micro_batches;
+                    own.flat_map(move |own| share.rows(0, own, rows))
+                })
+                .collect();
+            seen.sort_unstable();
+            prop_assert_eq!(seen, (step * per_step..(step + 1) * per_step).collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn a_finite_stream_is_dealt_whole(count in 1_u32..6, all in 0_u64..40) {
+            let mut seen: Vec<u64> =
+                ranks(count).flat_map(|share| (0..share.of(all)).map(move |own| share.in_stream(own))).collect();
+            seen.sort_unstable();
+            prop_assert_eq!(seen, (0..all).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn a_rank_is_one_of_its_ranks() {
+        assert_eq!((Share::new(0, 1), Share::new(1, 1), Share::new(0, 0)), (Some(Share::ALONE), None, None));
+        assert_eq!(Share::new(2, 3).expect("the last").to_string(), "rank 2 of 3");
+        assert!(Share::ALONE.is_first() && !Share::new(1, 2).expect("the last").is_first());
+    }
+}

@@ -1,0 +1,89 @@
+//! Questions to a file system, with the answers that a store needs.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+
+use crate::kind::{Stat, Version};
+
+/// Files up to here have their content in their version: a read of that is no dearer than opening.
+const HASHED_BYTES_MAX: u64 = 1 << 16;
+
+/// Times that a temporary file is made anew: another process may sweep it or its empty folder away, but not for ever.
+pub(super) const MAKES_MAX: usize = 16;
+
+/// What became of a temporary file that is gone.
+pub(super) fn swept() -> io::Error {
+    io::Error::new(
+        ErrorKind::NotFound,
+        "what was written is gone: another process works in this folder and swept it away; let one of them end",
+    )
+}
+
+/// Whether an error says that no such file is there.
+pub(super) fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+}
+
+/// The file at `path`, open for reading; `None` if there is none. What is no file is not opened: a pipe would wait.
+pub(super) fn open(path: &Path) -> io::Result<Option<File>> {
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.is_file() => {}
+        Ok(_) => return Err(io::Error::new(ErrorKind::InvalidInput, "it is not a file")),
+        Err(error) if is_absent(&error) => return Ok(None),
+        Err(error) => return Err(error),
+    }
+    match File::open(path) {
+        Err(error) if is_absent(&error) => Ok(None),
+        outcome => outcome.map(Some),
+    }
+}
+
+/// What the file at `path` is.
+pub(super) fn stat_at(path: &Path) -> io::Result<Option<Stat>> {
+    open(path)?.map(|file| stat_of(&file)).transpose()
+}
+
+/// What an open file is.
+pub(super) fn stat_of(file: &File) -> io::Result<Stat> {
+    let metadata = file.metadata()?;
+    let (bytes, inode, modified_s, modified_ns) =
+        (metadata.len(), metadata.ino(), metadata.mtime(), metadata.mtime_nsec());
+    let mut version = format!("{inode:x}-{modified_s:x}.{modified_ns:09}-{bytes:x}");
+    if bytes <= HASHED_BYTES_MAX {
+        let mut content = vec![0; usize::try_from(bytes).expect("at most 64 KiB")];
+        file.read_exact_at(&mut content, 0)?;
+        version.push('-');
+        version.push_str(&blake3::hash(&content).to_hex()[..32]);
+    }
+    Ok(Stat { bytes, version: Version::new(version), modified: metadata.modified()? })
+}
+
+/// The version of the file at `path`; `None` if there is none.
+pub(super) fn version_at(path: &Path) -> io::Result<Option<Version>> {
+    Ok(stat_at(path)?.map(|stat| stat.version))
+}
+
+/// Makes a folder with its parents, each flushed into the one above it.
+pub(super) fn make_folder(path: &Path) -> io::Result<()> {
+    match fs::create_dir(path) {
+        Ok(()) => sync_parent(path),
+        Err(_) if path.is_dir() => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => {
+                make_folder(parent)?;
+                make_folder(path)
+            }
+            _ => Err(error),
+        },
+        Err(error) => Err(error),
+    }
+}
+
+/// Flushes the entries of the folder that `path` lies in, so that what was done to them survives a power cut.
+pub(super) fn sync_parent(path: &Path) -> io::Result<()> {
+    let parent = path.parent().expect("what was written lies in a folder");
+    let folder = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+    File::open(folder)?.sync_all()
+}
