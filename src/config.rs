@@ -4,7 +4,7 @@
 //! data). Parsing goes in two steps, so that one report lists every mistake: the file as a table, then each section,
 //! view and objective into its own type, which its owner defines in the crate that uses it.
 
-mod problem;
+mod mistake;
 mod section;
 mod source;
 
@@ -20,8 +20,8 @@ use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
 #[cfg(feature = "train")]
-pub(crate) use problem::did_you_mean;
-pub(crate) use problem::{Problem, Problems};
+pub(crate) use mistake::did_you_mean;
+pub(crate) use mistake::{Mistake, Mistakes};
 pub(crate) use source::Source;
 #[cfg(all(test, feature = "train"))]
 pub(crate) use source::merge;
@@ -85,7 +85,7 @@ pub(crate) struct Training {
 pub(crate) struct Parsed {
     pub(crate) config: Config,
     pub(crate) source: Source,
-    pub(crate) problems: Problems,
+    pub(crate) problems: Mistakes,
     /// Component names as written, broken components included.
     names: BTreeMap<&'static str, Vec<String>>,
 }
@@ -144,7 +144,7 @@ impl Parsed {
     }
 
     /// The configuration, if nothing is wrong with it.
-    pub(crate) fn into_config(self) -> Result<Config, Problems> {
+    pub(crate) fn into_config(self) -> Result<Config, Mistakes> {
         self.problems.into_result().map(|()| self.config)
     }
 }

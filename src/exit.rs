@@ -11,7 +11,7 @@
 
 use std::process::ExitCode;
 
-use crate::config::Problems;
+use crate::config::Mistakes;
 
 const FAILED: u8 = 1;
 const CONFIGURATION: u8 = 2;
@@ -28,7 +28,7 @@ pub(crate) fn code(error: &anyhow::Error) -> ExitCode {
 }
 
 fn code_of(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
-    if cause.is::<Problems>() || cause.is::<Usage>() {
+    if cause.is::<Mistakes>() || cause.is::<Usage>() {
         return Some(CONFIGURATION);
     }
     #[cfg(feature = "train")]

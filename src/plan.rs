@@ -7,6 +7,8 @@
 mod check;
 mod describe;
 #[cfg(feature = "train")]
+mod identity;
+#[cfg(feature = "train")]
 mod training;
 #[cfg(feature = "train")]
 mod vocabulary;
@@ -18,10 +20,10 @@ use std::sync::Arc;
 use pipeline::load::{self, DataConfig, LoadPlan, LoadRequest, Rows};
 use pipeline::views::{AnyView, ORIGINAL};
 use schemas::columns::{ATTENTION_MASK, INPUT_IDS};
-use schemas::{ColumnSpec, Manifest, Vocab};
+use schemas::{ColumnSpec, Manifest, Problem, Vocab};
 
 use crate::cli::ConfigArgs;
-use crate::config::{Config, Parsed, Problem};
+use crate::config::{Config, Mistake, Parsed};
 
 /// Columns of views.
 type Wanted = BTreeSet<(String, ColumnSpec)>;
@@ -43,7 +45,7 @@ impl Plan {
     /// Parses and checks a configuration.
     ///
     /// # Errors
-    /// All that is wrong with it, as [`Problems`](crate::config::Problems).
+    /// All that is wrong with it, as [`Mistakes`](crate::config::Mistakes).
     pub(crate) fn of(args: &ConfigArgs) -> anyhow::Result<Self> {
         let mut parsed = Parsed::read(&args.config, &args.set)?;
         #[cfg(feature = "train")]
@@ -69,7 +71,7 @@ impl Plan {
             #[cfg(feature = "train")]
             valid: valid.map(Arc::new),
             #[cfg(feature = "train")]
-            train,
+            train: train.expect("a plan without problems trains"),
             warnings: Vec::new(),
         };
         plan.warnings = describe::warnings(&plan);
@@ -166,7 +168,7 @@ fn data(parsed: &mut Parsed) -> anyhow::Result<Option<(Manifest, Arc<Vocab>)>> {
     match open(&parsed.config.data.folder) {
         Ok(data) => Ok(Some(data)),
         Err(pipeline::Error::Config(message)) => {
-            let problem = parsed.source.problem("data.folder", message);
+            let problem = parsed.source.mistake("data.folder", message);
             parsed.problems.push(problem);
             Ok(None)
         }
@@ -237,21 +239,25 @@ fn checked(
         Ok(plan) => return Some(plan),
         Err(found) => found,
     };
-    for problem in found {
-        let broken = |name: &str| parsed.is_broken("views", name);
-        // A view that could not be parsed is not missing: its mistake is in the list already.
-        if problem.message.split('`').any(broken) {
-            continue;
-        }
-        let mended = parsed.source.problem(&problem.key, problem.message).hint(problem.hint);
-        parsed.add(mended);
-    }
+    parsed.report(found);
     None
 }
 
 impl Parsed {
-    /// Adds a problem once.
-    fn add(&mut self, problem: Problem) {
+    /// Adds what planning found, but for what only follows from a component that could not be read: it is not missing,
+    /// and its mistake is in the list already.
+    fn report(&mut self, found: Vec<Problem>) {
+        for problem in found {
+            let follows = problem.about.iter().any(|it| self.is_broken(it.section, &it.name));
+            if !follows {
+                let mistake = self.source.locate(problem);
+                self.add(mistake);
+            }
+        }
+    }
+
+    /// Adds a mistake once.
+    fn add(&mut self, problem: Mistake) {
         if !self.problems.0.contains(&problem) {
             self.problems.push(problem);
         }

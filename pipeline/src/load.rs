@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use self::cut::Cut;
 pub use self::folder::{open, read_vocab};
-pub use self::plan::{LoadFacts, LoadRequest, Problem, Rows, ViewFacts};
+pub use self::plan::{LoadFacts, LoadRequest, Rows, ViewFacts};
 pub use self::stream::{BatchStream, StreamOptions};
 use crate::actor::LaneOptions;
 use crate::audit::{Audit, AuditFacts};

@@ -34,7 +34,8 @@ pub(crate) fn run(args: &ConfigArgs, replay: Option<u64>, slow: Option<&str>) ->
     let mut training = plan.train().clone();
     if replay.is_some() {
         // No checkpoint is read or written: this measures, it does not train.
-        training.folder = training.folder.join("replay");
+        let aside = training.folder.join("replay");
+        training = training.within(aside);
     }
     let mut feed = Feed {
         plan: Arc::clone(plan.load()),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
-use super::problem::{Problem, Problems, did_you_mean};
+use super::mistake::{Mistake, Mistakes, did_you_mean};
 use super::source::Source;
 
 /// The keys of a file that other builds of this program read: left alone by one without the trainer.
@@ -31,12 +31,12 @@ pub(super) struct Sections<'a> {
     known: Vec<&'static str>,
     names: BTreeMap<&'static str, Vec<String>>,
     source: &'a Source,
-    problems: Problems,
+    problems: Mistakes,
 }
 
 impl<'a> Sections<'a> {
     pub(super) fn new(table: Table, source: &'a Source) -> Self {
-        Self { table, known: Vec::new(), names: BTreeMap::new(), source, problems: Problems::default() }
+        Self { table, known: Vec::new(), names: BTreeMap::new(), source, problems: Mistakes::default() }
     }
 
     /// A top-level value.
@@ -60,7 +60,7 @@ impl<'a> Sections<'a> {
             None => return BTreeMap::new(),
             Some(Value::Table(named)) => named,
             Some(_) => {
-                self.problems.push(self.source.problem(key, format!("`{key}` is a table of named components")));
+                self.problems.push(self.source.mistake(key, format!("`{key}` is a table of named components")));
                 return BTreeMap::new();
             }
         };
@@ -70,7 +70,7 @@ impl<'a> Sections<'a> {
             let path = format!("{key}.{name}");
             let lacks_kind = value.as_table().is_some_and(|table| !table.contains_key("kind"));
             if lacks_kind {
-                let problem = self.source.problem(&path, format!("`{path}` does not say what it is"));
+                let problem = self.source.mistake(&path, format!("`{path}` does not say what it is"));
                 self.problems.push(problem.hint(format!("add `kind = …`, one of {}", kinds.join(", "))));
             } else if let Some(component) = self.parse(&path, value) {
                 components.insert(name, component);
@@ -91,9 +91,9 @@ impl<'a> Sections<'a> {
     }
 
     /// Everything found wrong, unknown sections included.
-    pub(super) fn finish(mut self) -> Problems {
+    pub(super) fn finish(mut self) -> Mistakes {
         for key in self.table.keys().filter(|key| !ELSEWHERE.contains(&key.as_str())) {
-            let problem = self.source.problem(key, format!("unknown section `{key}`"));
+            let problem = self.source.mistake(key, format!("unknown section `{key}`"));
             self.problems.push(suggest(problem, key, &self.known));
         }
         self.problems
@@ -121,19 +121,19 @@ impl<'a> Sections<'a> {
 }
 
 /// The problem behind serde's words, with a suggestion where serde lists the choices.
-fn explain(source: &Source, path: &str, message: &str) -> Problem {
+fn explain(source: &Source, path: &str, message: &str) -> Mistake {
     let first_line = message.lines().next().unwrap_or_default();
     for kind in ["unknown field", "unknown variant"] {
         if let Some(wrong) = quoted(message, kind) {
             let choices: Vec<&str> = first_line.split('`').skip(3).step_by(2).collect();
             let what = if kind == "unknown field" { "unknown key" } else { "unknown choice" };
-            return suggest(source.problem(path, format!("{what} `{wrong}`")), wrong, &choices);
+            return suggest(source.mistake(path, format!("{what} `{wrong}`")), wrong, &choices);
         }
     }
-    source.problem(path, first_line)
+    source.mistake(path, first_line)
 }
 
-fn suggest(problem: Problem, wrong: &str, choices: &[&str]) -> Problem {
+fn suggest(problem: Mistake, wrong: &str, choices: &[&str]) -> Mistake {
     if choices.is_empty() {
         return problem;
     }
@@ -177,7 +177,7 @@ mod tests {
         lr: f64,
     }
 
-    fn problems(text: &str) -> (Example, Vec<Problem>) {
+    fn problems(text: &str) -> (Example, Vec<Mistake>) {
         let table: Table = toml::from_str(text).expect("the test writes TOML");
         let source = Source::default();
         let mut sections = Sections::new(table, &source);

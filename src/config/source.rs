@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use toml::de::DeTable;
 use toml::{Table, Value};
 
-use super::problem::Problem;
+use super::mistake::Mistake;
 
 /// How deep `extends` may go: a chain longer than this is a circle.
 const PARENTS_MAX: usize = 8;
@@ -60,9 +60,14 @@ impl Source {
         }
     }
 
-    /// A problem with the key at `path`.
-    pub(crate) fn problem(&self, path: &str, message: impl Into<String>) -> Problem {
-        Problem::new(self.place(path), message)
+    /// A problem, with the place of its key.
+    pub(crate) fn locate(&self, problem: schemas::Problem) -> Mistake {
+        Mistake { place: self.place(&problem.key), message: problem.message, hint: problem.hint }
+    }
+
+    /// A mistake about the key at `path`.
+    pub(crate) fn mistake(&self, path: &str, message: impl Into<String>) -> Mistake {
+        Mistake::new(self.place(path), message)
     }
 
     fn add_file(&mut self, file: &Path) -> anyhow::Result<()> {

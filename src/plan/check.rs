@@ -11,7 +11,7 @@ use trainer::objectives::AnyObjective;
 use trainer::plan::columns_read;
 use trainer::training::VALID_MLM;
 
-use crate::config::{Parsed, Problem, did_you_mean};
+use crate::config::{Mistake, Parsed, did_you_mean};
 
 /// Whether the view of that name makes a column: one of its own, one that comes with every frame, or one that its frame
 /// makes and that edits keep.
@@ -49,12 +49,12 @@ pub(super) fn training(parsed: &mut Parsed) {
     let (copies, rows) = (u64::from(parsed.config.data.copies), parsed.config.training.train.rows_per_step);
     if copies > 0 && !rows.is_multiple_of(copies) {
         let message = format!("{rows} rows a step do not hold whole groups of {copies} copies");
-        found.push(parsed.source.problem("data.copies", message).hint("all copies of a sample land in one step"));
+        found.push(parsed.source.mistake("data.copies", message).hint("all copies of a sample land in one step"));
     }
     for (name, objective) in &parsed.config.training.objectives {
         if copies > 1 && objective.batch_coupled() && parsed.config.training.loss.contains_key(name) {
             let message = format!("objective `{name}` would contrast a row with its own copies");
-            let problem = parsed.source.problem("data.copies", message);
+            let problem = parsed.source.mistake("data.copies", message);
             found.push(problem.hint("set `data.copies = 1`, or leave the objective out of `[loss]`"));
         }
     }
@@ -63,14 +63,14 @@ pub(super) fn training(parsed: &mut Parsed) {
 }
 
 /// A generator whose view is there already.
-fn made_view(parsed: &Parsed, name: &str, network: &AnyNetwork) -> Option<Problem> {
+fn made_view(parsed: &Parsed, name: &str, network: &AnyNetwork) -> Option<Mistake> {
     let made = network.makes()?.view;
     let is_taken = is_view(&parsed.names("views"), made) || made == VALID_MLM;
     let message = format!("`{made}` is a view of the data; name what network `{name}` makes otherwise");
-    is_taken.then(|| parsed.source.problem(&format!("networks.{name}.makes"), message))
+    is_taken.then(|| parsed.source.mistake(&format!("networks.{name}.makes"), message))
 }
 
-fn objective_reads(parsed: &Parsed, name: &str, objective: &AnyObjective) -> Vec<Problem> {
+fn objective_reads(parsed: &Parsed, name: &str, objective: &AnyObjective) -> Vec<Mistake> {
     let place = format!("objectives.{name}");
     let networks = &parsed.config.training.networks;
     let mut found = Vec::new();
@@ -80,11 +80,11 @@ fn objective_reads(parsed: &Parsed, name: &str, objective: &AnyObjective) -> Vec
             let message = format!("objective `{name}` reads network `{}`, which is not there", pass.network);
             let hint =
                 format!("add `[networks.{}]` with its `kind`, one of {}", pass.network, AnyNetwork::KINDS.join(", "));
-            found.push(parsed.source.problem(&place, message).hint(hint));
+            found.push(parsed.source.mistake(&place, message).hint(hint));
         } else if let Some(message) =
             objective.refuses(&pass.network, networks.get(&pass.network).map(|network| &**network))
         {
-            found.push(parsed.source.problem(&place, message));
+            found.push(parsed.source.mistake(&place, message));
         }
     }
     let read = columns_read(networks, objective);
@@ -105,7 +105,7 @@ fn objective_reads(parsed: &Parsed, name: &str, objective: &AnyObjective) -> Vec
             let message = format!("`offset_max` is {taken}, but positives of `{window}` lie up to {reach} away");
             parsed
                 .source
-                .problem(&format!("{place}.offset_max"), message)
+                .mistake(&format!("{place}.offset_max"), message)
                 .hint("negatives match only at the same reach")
         }));
     }
@@ -113,7 +113,7 @@ fn objective_reads(parsed: &Parsed, name: &str, objective: &AnyObjective) -> Vec
 }
 
 /// Two views that an objective takes for the same tokens, of two frames.
-fn not_aligned(parsed: &Parsed, objective: &str, pair: &[String; 2]) -> Option<Problem> {
+fn not_aligned(parsed: &Parsed, objective: &str, pair: &[String; 2]) -> Option<Mistake> {
     let networks = &parsed.config.training.networks;
     let frames = pair
         .each_ref()
@@ -123,25 +123,25 @@ fn not_aligned(parsed: &Parsed, objective: &str, pair: &[String; 2]) -> Option<P
         "objective `{objective}` takes `{}` and `{}` for the same tokens, but they are of `{one}` and `{other}`",
         pair[0], pair[1]
     );
-    (one != other).then(|| parsed.source.problem(&format!("objectives.{objective}"), message))
+    (one != other).then(|| parsed.source.mistake(&format!("objectives.{objective}"), message))
 }
 
 /// An objective's view is not there.
-fn no_view(parsed: &Parsed, objective: &str, view: &str) -> Problem {
+fn no_view(parsed: &Parsed, objective: &str, view: &str) -> Mistake {
     let networks = parsed.config.training.networks.values();
     let made: Vec<&str> = networks.filter_map(|network| network.makes()).map(|made| made.view).collect();
     let views: Vec<&str> = parsed.names("views").into_iter().chain(made).collect();
     let message = format!("objective `{objective}` reads view `{view}`, which is not there");
     let near = did_you_mean(view, views.iter().copied()).map(|near| format!("did you mean `{near}`?"));
     let hint = near.unwrap_or_else(|| format!("the views are {}", views.join(", ")));
-    parsed.source.problem(&format!("objectives.{objective}"), message).hint(hint)
+    parsed.source.mistake(&format!("objectives.{objective}"), message).hint(hint)
 }
 
 /// An objective's view is there, but not the column.
-fn lacks(parsed: &Parsed, objective: &str, name: &str, column: ColumnSpec) -> Problem {
+fn lacks(parsed: &Parsed, objective: &str, name: &str, column: ColumnSpec) -> Mistake {
     let message =
         format!("objective `{objective}` reads column `{}` of view `{name}`, which it does not make", column.name);
-    let problem = parsed.source.problem(&format!("objectives.{objective}"), message);
+    let problem = parsed.source.mistake(&format!("objectives.{objective}"), message);
     match view(&parsed.config.views, name) {
         Some(view) => problem.hint(makers(name, &view, column)),
         None => problem,

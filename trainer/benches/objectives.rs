@@ -13,7 +13,7 @@ use trainer::device::DeviceChoice;
 use trainer::model::{EncoderConfig, VocabFacts};
 use trainer::objectives::AnyObjective;
 use trainer::optimizer::{OptimizerConfig, ScheduleConfig};
-use trainer::plan::{CheckpointConfig, Identity, ReportConfig, TrainConfig, TrainPlan, ValidationConfig};
+use trainer::plan::{CheckpointConfig, Identity, ReportConfig, TrainConfig, TrainPlan, TrainRequest, ValidationConfig};
 use trainer::training::Trainer;
 
 const ROWS: usize = 32;
@@ -39,7 +39,7 @@ fn steps(criterion: &mut Criterion) {
 
 fn plan(objectives: BTreeMap<String, AnyObjective>) -> TrainPlan {
     let rows = ROWS as u64;
-    TrainPlan {
+    let request = TrainRequest {
         seed: 1,
         width: 128,
         encoder: EncoderConfig { layers: 4, hidden: 256, heads: 4, feed_forward: 1024, ..EncoderConfig::default() },
@@ -66,7 +66,8 @@ fn plan(objectives: BTreeMap<String, AnyObjective>) -> TrainPlan {
         identity: Identity::new(BTreeMap::new()),
         data_content: String::new(),
         folder: PathBuf::from("unused"),
-    }
+    };
+    TrainPlan::new(request).expect("a good plan")
 }
 
 /// Full rows; every seventh token is to be predicted; the positive is the token beside.

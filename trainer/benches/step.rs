@@ -14,7 +14,7 @@ use schemas::{Batch, BatchBuilder, BatchIndex, SpecialIds};
 use trainer::device::{DeviceChoice, Precision, native};
 use trainer::model::{EncoderConfig, RelativeForm, RelativePositions, VocabFacts};
 use trainer::optimizer::{OptimizerConfig, ScheduleConfig};
-use trainer::plan::{CheckpointConfig, Identity, ReportConfig, TrainConfig, TrainPlan, ValidationConfig};
+use trainer::plan::{CheckpointConfig, Identity, ReportConfig, TrainConfig, TrainPlan, TrainRequest, ValidationConfig};
 use trainer::training::Trainer;
 
 const WORDS: u32 = 30_522;
@@ -118,7 +118,7 @@ fn plan(method: &Method) -> TrainPlan {
     let (encoder, width) = shape(method.relative);
     let cuda = std::env::var("CLOZE_DEVICE").is_ok_and(|name| name == "cuda");
     let columns = |width: usize| u32::try_from(width).expect("a row is short");
-    TrainPlan {
+    let request = TrainRequest {
         seed: 1,
         width: columns(width),
         view_widths: [("cropped".to_owned(), columns(cropped(width)))].into(),
@@ -147,7 +147,8 @@ fn plan(method: &Method) -> TrainPlan {
         identity: Identity::new(BTreeMap::new()),
         data_content: String::new(),
         folder: "unused".into(),
-    }
+    };
+    TrainPlan::new(request).expect("a good plan")
 }
 
 /// Ids with the frequencies of a language, roughly: few common, many rare. Every seventh is masked.

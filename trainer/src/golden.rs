@@ -36,7 +36,7 @@ struct Golden {
 
 /// Dropout, decay, warm-up and decline all have a part in it.
 fn plan(objectives: &[&str]) -> TrainPlan {
-    let mut plan = testing::plan(Path::new("unused"));
+    let mut plan = testing::request(Path::new("unused"));
     plan.train.steps = STEPS;
     plan.optimizer.lr = 2e-3;
     plan.optimizer.weight_decay = 0.1;
@@ -46,7 +46,7 @@ fn plan(objectives: &[&str]) -> TrainPlan {
     if !objectives.is_empty() {
         plan.loss.retain(|name, _| objectives.contains(&name.as_str()));
     }
-    plan
+    testing::checked(plan)
 }
 
 fn train(plan: &TrainPlan) -> Golden {

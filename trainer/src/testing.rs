@@ -19,7 +19,9 @@ use crate::optimizer::schedule::{ScheduleConfig, ScheduleKind};
 use crate::plan::config::{CheckpointConfig, ReportConfig, TrainConfig, ValidationConfig};
 use crate::plan::identity::Identity;
 use crate::plan::reads::columns_read;
+use crate::plan::request::TrainRequest;
 use crate::plan::train_plan::TrainPlan;
+use crate::training::step::Trainer;
 
 /// Torch's generator is one per process, and `cargo test` runs tests on threads: whoever draws holds this meanwhile.
 pub(crate) fn generator() -> MutexGuard<'static, ()> {
@@ -47,9 +49,9 @@ const MASK: i32 = 4;
 const FIRST_WORD: i32 = 5;
 
 /// 12 steps of two micro-batches each, all objectives that there are.
-pub(crate) fn plan(folder: &Path) -> TrainPlan {
+pub(crate) fn request(folder: &Path) -> TrainRequest {
     let objectives: Vec<AnyObjective> = AnyObjective::examples();
-    TrainPlan {
+    TrainRequest {
         seed: 7,
         width: 12,
         view_widths: BTreeMap::new(),
@@ -86,6 +88,21 @@ pub(crate) fn plan(folder: &Path) -> TrainPlan {
         data_content: "data".to_owned(),
         folder: folder.to_owned(),
     }
+}
+
+/// The same, checked.
+pub(crate) fn plan(folder: &Path) -> TrainPlan {
+    checked(request(folder))
+}
+
+/// A request without problems.
+pub(crate) fn checked(request: TrainRequest) -> TrainPlan {
+    TrainPlan::new(request).unwrap_or_else(|problems| panic!("{problems:?}"))
+}
+
+/// A trainer on fresh weights.
+pub(crate) fn trainer(request: &TrainRequest) -> Trainer {
+    Trainer::new(&checked(request.clone())).expect("a good plan")
 }
 
 /// A generator and a teacher, as objectives expect them unless told otherwise.

@@ -1,14 +1,13 @@
 //! From a configuration to a [`LoadPlan`], or to everything that is wrong with it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
 use schemas::columns::INPUT_IDS;
 use schemas::manifest::Pack;
 use schemas::sample::id_type;
-use schemas::{ColumnSpec, Effective, Manifest, Share, Split, Vocab};
+use schemas::{ColumnSpec, Effective, Manifest, Problem, Share, Split, Vocab};
 
 use super::{DataConfig, LoadPlan, VALIDATION_SEED};
 use crate::actor::LaneOptions;
@@ -17,25 +16,8 @@ use crate::sampler::{Order, Sampler, SamplerOptions};
 use crate::shard::reader::Promise;
 use crate::views::{AnyView, ORIGINAL, ViewName};
 
-/// Something that a configuration has to mend, found while planning; all are reported at once.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Problem {
-    /// The key, like `views.neighbors.of`.
-    pub key: String,
-    /// What is wrong.
-    pub message: String,
-    /// What would satisfy it.
-    pub hint: String,
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}; {}", self.key, self.message, self.hint)
-    }
-}
-
 fn problem(key: impl Into<String>, message: impl Into<String>, hint: impl Into<String>) -> Problem {
-    Problem { key: key.into(), message: message.into(), hint: hint.into() }
+    Problem::new(key, message).hint(hint)
 }
 
 /// Which rows a stream has.
@@ -177,7 +159,7 @@ fn check_sentences(request: &LoadRequest<'_>, problems: &mut Vec<Problem>) {
         let message =
             format!("a `{}` is made of sentences, and the folder is packed as `{}`", view.kind(), pack.name());
         let hint = "prepare with `prepare.pack = \"sentences\"` into another folder, and name it in `data.folder`";
-        problems.push(problem(format!("views.{name}"), message, hint));
+        problems.push(problem(format!("views.{name}"), message, hint).about("views", name));
     }
 }
 
@@ -208,7 +190,8 @@ fn order_views(views: &BTreeMap<ViewName, AnyView>, width: u32, problems: &mut V
     let names: Vec<ViewName> = left.keys().cloned().collect();
     for (name, view) in &left {
         for (key, message) in view.problems() {
-            problems.push(problem(format!("views.{name}.{key}"), message, format!("see the `{}` view", view.kind())));
+            let hint = format!("see the `{}` view", view.kind());
+            problems.push(problem(format!("views.{name}.{key}"), message, hint).about("views", name));
         }
     }
     let mut ordered: Vec<PlannedView> = Vec::new();
@@ -226,7 +209,7 @@ fn order_views(views: &BTreeMap<ViewName, AnyView>, width: u32, problems: &mut V
     for (name, view) in &left {
         let of = view.of().expect("a frame is always ordered");
         let known = names.join("`, `");
-        problems.push(if names.contains(of) {
+        let found = if names.contains(of) {
             problem(
                 format!("views.{name}.of"),
                 format!("`{of}` is, over some views, an edit of `{name}` itself"),
@@ -234,7 +217,8 @@ fn order_views(views: &BTreeMap<ViewName, AnyView>, width: u32, problems: &mut V
             )
         } else {
             problem(format!("views.{name}.of"), format!("there is no view `{of}`"), format!("there are `{known}`"))
-        });
+        };
+        problems.push(found.about("views", name).about("views", of));
     }
     ordered
 }
@@ -277,13 +261,13 @@ fn assign_columns(views: &mut [PlannedView], wanted: &BTreeSet<(ViewName, Column
                 let view = &views[place];
                 let message =
                     format!("column `{}` is read, which a `{}` view does not make", column.name, view.view.kind());
-                problems.push(problem(format!("views.{name}"), message, makers));
+                problems.push(problem(format!("views.{name}"), message, makers).about("views", name));
             }
             // A view left out above has its problem already.
-            None if problems.iter().any(|known| known.key.starts_with(&format!("views.{name}."))) => {}
+            None if problems.iter().any(|known| known.about.iter().any(|view| view.name == *name)) => {}
             None => {
                 let message = format!("column `{}` of a view `{name}` is read, and there is no such view", column.name);
-                problems.push(problem(format!("views.{name}"), message, makers));
+                problems.push(problem(format!("views.{name}"), message, makers).about("views", name));
             }
         }
     }

@@ -22,8 +22,8 @@ use crate::model::shape::{EncoderConfig, VocabFacts};
 use crate::objectives::AnyObjective;
 use crate::optimizer::adamw::OptimizerConfig;
 use crate::optimizer::schedule::{ScheduleConfig, ScheduleKind};
+use crate::plan::TrainRequest;
 use crate::plan::config::TrainConfig;
-use crate::plan::train_plan::TrainPlan;
 use crate::testing;
 use crate::training::step::Trainer;
 
@@ -48,10 +48,10 @@ fn objective(kind: &str) -> AnyObjective {
 }
 
 /// A run of that shape that learns by plain masked language modelling, with the script's optimizer.
-fn plan(encoder: EncoderConfig, vocab_size: u32) -> TrainPlan {
-    let plan = testing::plan(Path::new("unused"));
+fn plan(encoder: EncoderConfig, vocab_size: u32) -> TrainRequest {
+    let plan = testing::request(Path::new("unused"));
     let unigram_log_probabilities = vec![-f64::from(vocab_size).ln(); vocab_size as usize];
-    TrainPlan {
+    TrainRequest {
         width: 14,
         encoder: EncoderConfig { dropout: 0.0, ..encoder },
         vocab: VocabFacts { size: vocab_size, unigram_log_probabilities, ..plan.vocab },
@@ -65,10 +65,10 @@ fn plan(encoder: EncoderConfig, vocab_size: u32) -> TrainPlan {
 }
 
 /// The run, begun with the stored model.
-fn begun(plan: &TrainPlan, model: &str) -> Trainer {
+fn begun(plan: &TrainRequest, model: &str) -> Trainer {
     let mut plan = plan.clone();
     plan.train.init = Some(golden(model));
-    let mut trainer = Trainer::new(&plan).expect("a good plan");
+    let mut trainer = testing::trainer(&plan);
     trainer.begin().expect("the stored model");
     trainer
 }
@@ -164,7 +164,7 @@ fn pattern(trainer: &Trainer) {
 /// Exports a run of patterned weights, and checks that they are the bytes that `hf_parity.py --check` accepted.
 fn check_export(
     model: &str,
-    plan: &TrainPlan,
+    plan: &TrainRequest,
     architecture: Architecture,
     view: &str,
     logits: impl Fn(&Trainer, &Forward<'_>) -> Tensor,
@@ -172,9 +172,10 @@ fn check_export(
     let home = tempfile::tempdir().expect("a temporary folder");
     let target = std::env::var_os("HF_CHECK_FOLDER").map_or_else(|| home.path().to_owned(), PathBuf::from).join(model);
     let folder = Folder::create(&target).expect("made");
-    let trainer = Trainer::new(plan).expect("a good plan");
+    let trainer = testing::trainer(&plan);
     pattern(&trainer);
-    export(&trainer.weights().expect("on the host"), plan, architecture, &folder).expect("written");
+    export(&trainer.weights().expect("on the host"), &testing::checked(plan.clone()), architecture, &folder)
+        .expect("written");
 
     let hash = |name: &str| blake3::hash(&std::fs::read(target.join(name)).expect("written")).to_hex().to_string();
     let hashes: BTreeMap<&str, String> =

@@ -11,8 +11,8 @@ use crate::model::networks::{AnyNetwork, MAIN};
 use crate::model::parameters::Parameters;
 use crate::model::shape::EncoderConfig;
 use crate::objectives::{AnyObjective, SCORED, Scores};
+use crate::plan::TrainPlan;
 use crate::plan::members::build;
-use crate::plan::train_plan::TrainPlan;
 
 impl TrainPlan {
     /// Floating-point operations for each token of the rows. BERT-base at 512 by masked language modelling: 588 M.
@@ -166,22 +166,22 @@ mod tests {
 
     #[test]
     fn bert_base_needs_588_million_operations_per_token() {
-        let mut plan = testing::plan(std::path::Path::new("unused"));
+        let mut plan = testing::request(std::path::Path::new("unused"));
         plan.loss.retain(|name, _| name == "masked_lm");
         (plan.encoder, plan.width, plan.vocab.size) = (EncoderConfig::default(), 512, 30_522);
-        let millions = plan.flops_per_token() / 1e6;
+        let millions = testing::checked(plan).flops_per_token() / 1e6;
         assert!((millions - 587.858_688).abs() < 1e-6, "{millions}");
     }
 
     #[test]
     fn weights_are_counted_with_heads_and_padding() {
         let _alone = testing::generator();
-        let mut plan = testing::plan(std::path::Path::new("unused"));
+        let mut plan = testing::request(std::path::Path::new("unused"));
         plan.loss.retain(|name, _| name == "masked_lm");
         let (d, f) = (16, 32);
         let embeddings = (64 + 16 + 2) * d + 2 * d;
         let layer = 4 * (d * d + d) + (d * f + f) + (f * d + d) + 4 * d;
         let head = d * d + d + 2 * d + 60;
-        assert_eq!(plan.parameters(), (embeddings + 2 * layer + head, 0));
+        assert_eq!(testing::checked(plan).parameters(), (embeddings + 2 * layer + head, 0));
     }
 }

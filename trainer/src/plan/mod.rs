@@ -5,10 +5,12 @@ pub mod cost;
 pub mod identity;
 pub mod members;
 pub mod reads;
+pub mod request;
 mod rules;
 pub mod train_plan;
 
 pub use self::config::{CheckpointConfig, ReportConfig, TrainConfig, ValidationConfig};
 pub use self::identity::Identity;
 pub use self::reads::{ColumnsRead, columns_read, used_networks};
-pub use self::train_plan::{Problem, TrainPlan};
+pub use self::request::TrainRequest;
+pub use self::train_plan::TrainPlan;

@@ -1,94 +1,43 @@
-//! Everything a run needs, already checked. The command line makes it; nothing here is checked twice.
+//! Everything a run needs, checked once and for all.
 
-use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::path::PathBuf;
 
-use super::config::{CheckpointConfig, ReportConfig, TrainConfig, ValidationConfig};
-use super::identity::Identity;
-use super::reads::used_networks;
-use crate::model::forward::Pass;
-use crate::model::networks::AnyNetwork;
-use crate::model::shape::{EncoderConfig, VocabFacts};
-use crate::objectives::AnyObjective;
-use crate::optimizer::adamw::OptimizerConfig;
-use crate::optimizer::schedule::ScheduleConfig;
+use schemas::Problem;
 
-/// A run, whole.
+use super::request::TrainRequest;
+use super::rules;
+
+/// A run that can start: a [`TrainRequest`] without problems, which it reads as.
+///
+/// There is no other way to make one, and none to change it.
 #[derive(Clone, Debug)]
 pub struct TrainPlan {
-    /// Seed of weights, dropout and device-side draws.
-    pub seed: u64,
-    /// Tokens of a row of the views that are encoded.
-    pub width: u32,
-    /// Tokens of a row of each view that is encoded, where it is not `width`.
-    pub view_widths: BTreeMap<String, u32>,
-    /// The main network.
-    pub encoder: EncoderConfig,
-    /// The networks beside it; one that no objective of the loss reads is not built.
-    pub networks: BTreeMap<String, AnyNetwork>,
-    /// The vocabulary.
-    pub vocab: VocabFacts,
-    /// Objectives by name; one that `loss` does not list is not built.
-    pub objectives: BTreeMap<String, AnyObjective>,
-    /// Weight of each objective; with 0 it is reported and teaches nothing.
-    pub loss: BTreeMap<String, f64>,
-    /// Steps, rows, device.
-    pub train: TrainConfig,
-    /// The optimizer.
-    pub optimizer: OptimizerConfig,
-    /// The learning rate's course.
-    pub schedule: ScheduleConfig,
-    /// When to validate.
-    pub validation: ValidationConfig,
-    /// When to save.
-    pub checkpoints: CheckpointConfig,
-    /// When to report.
-    pub report: ReportConfig,
-    /// What makes it this run and no other.
-    pub identity: Identity,
-    /// Content hash of the data, from the manifest.
-    pub data_content: String,
-    /// The run folder.
-    pub folder: PathBuf,
+    request: TrainRequest,
 }
 
-/// One thing wrong with a plan.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// The key in the config, such as `encoder.heads`.
-    pub key: String,
-    /// What is wrong, with the values.
-    pub message: String,
+impl Deref for TrainPlan {
+    type Target = TrainRequest;
+
+    fn deref(&self) -> &TrainRequest {
+        &self.request
+    }
 }
 
 impl TrainPlan {
-    /// The objectives of the loss with their weights, by name.
-    pub fn active(&self) -> impl Iterator<Item = (&str, &AnyObjective, f64)> {
-        self.loss
-            .iter()
-            .filter_map(|(name, &weight)| self.objectives.get(name).map(|objective| (name.as_str(), objective, weight)))
+    /// Checks a request.
+    ///
+    /// # Errors
+    /// All that is wrong with it.
+    pub fn new(request: TrainRequest) -> Result<Self, Vec<Problem>> {
+        let problems = rules::problems(&request);
+        if problems.is_empty() { Ok(Self { request }) } else { Err(problems) }
     }
 
-    /// Every pass that the objectives of the loss read, and whether one of them learns from it.
-    pub(crate) fn passes(&self) -> BTreeMap<Pass, bool> {
-        let mut passes = BTreeMap::new();
-        for (_, objective, weight) in self.active() {
-            for pass in objective.reads().passes {
-                *passes.entry(pass).or_default() |= weight != 0.0;
-            }
-        }
-        passes
-    }
-
-    /// The networks beside the main one that are built: those that an objective of the loss reads, or a view of theirs.
+    /// The same run in another folder.
     #[must_use]
-    pub fn used_networks(&self) -> BTreeMap<String, AnyNetwork> {
-        used_networks(&self.networks, self.active().map(|(_, objective, _)| objective))
-    }
-
-    /// Micro-batches of one step.
-    #[must_use]
-    pub fn micro_batches(&self) -> u64 {
-        self.train.rows_per_step / self.train.rows_per_micro_batch
+    pub fn within(mut self, folder: PathBuf) -> Self {
+        self.request.folder = folder;
+        self
     }
 }

@@ -122,11 +122,6 @@ impl Clock {
 
 impl Run {
     fn start(plan: &TrainPlan) -> Result<Self, Error> {
-        let problems: Vec<String> =
-            plan.problems().into_iter().map(|problem| format!("`{}`: {}", problem.key, problem.message)).collect();
-        if !problems.is_empty() {
-            return Err(Error::Config(problems.join("; ")));
-        }
         let trainer = Trainer::new(plan)?;
         let peak = choice::name(trainer.device()).and_then(|name| plan.train.precision.peak_flops(&name));
         let mut run = Self {
@@ -437,13 +432,13 @@ mod tests {
         let _alone = testing::generator();
         let home = tempfile::tempdir().expect("a temporary folder");
         train(home.path(), Trouble::default());
-        let mut plan = testing::plan(home.path());
+        let mut plan = testing::request(home.path());
         plan.identity = crate::plan::identity::Identity::new([("seed".to_owned(), "8".to_owned())].into());
         let stop = Cell::new(None);
         let mut data = Stream { next: 0, stop_waiting_for: None, stop_validating: false, stop: &stop };
         let folder = home.path().to_owned();
         let mut host = Memory { folder, stop: &stop, reports: Vec::new(), last: None, dies_after: None };
-        let error = run(&plan, &mut data, &mut host).expect_err("another seed is another run");
+        let error = run(&testing::checked(plan), &mut data, &mut host).expect_err("another seed is another run");
         assert!(error.is_usage() && error.to_string().contains("`seed`: 7 → 8"), "{error}");
     }
 

@@ -80,19 +80,20 @@ impl Trainer {
 mod tests {
     use super::*;
     use crate::objectives::AnyObjective;
+    use crate::plan::request::TrainRequest;
     use crate::testing;
 
     const FACTS: StartFacts = StartFacts { vocab_size: 60.0, rows: 4.0, hidden: 128 };
 
     /// One objective alone, of a network wide enough to guess well, after a step; `damage` is done before.
-    fn start(kind: &str, configure: &str, damage: impl Fn(&mut TrainPlan, &mut Trainer)) -> StartReport {
-        let mut plan = testing::plan(std::path::Path::new("unused"));
+    fn start(kind: &str, configure: &str, damage: impl Fn(&mut TrainRequest, &mut Trainer)) -> StartReport {
+        let mut plan = testing::request(std::path::Path::new("unused"));
         plan.encoder.hidden = FACTS.hidden;
         plan.encoder.dropout = 0.0;
         let text = format!("kind = \"{kind}\"\n{configure}");
         plan.objectives = [(kind.to_owned(), toml::from_str(&text).expect("a configuration"))].into();
         plan.loss = [(kind.to_owned(), 1.0)].into();
-        let mut trainer = Trainer::new(&plan).expect("a good plan");
+        let mut trainer = testing::trainer(&plan);
         damage(&mut plan, &mut trainer);
         trainer.step(&[testing::batch(0), testing::batch(1)]).expect("good batches");
         trainer.start().expect("read")
@@ -157,14 +158,17 @@ mod tests {
     #[test]
     fn another_vocabulary_batch_or_temperature_is_seen() {
         let _alone = testing::generator();
-        let mut plan = testing::plan(std::path::Path::new("unused"));
+        let mut plan = testing::request(std::path::Path::new("unused"));
         plan.encoder.hidden = FACTS.hidden;
-        let right = facts(&plan);
+        let right = facts(&testing::checked(plan.clone()));
         assert_eq!(right, FACTS);
         let surprised = |report: &StartReport, facts| {
             let (objective, &value) = report.terms.first_key_value().expect("one term");
             let name = FigureName::new(objective, "");
-            let expected = expected(&plan, facts).into_iter().filter(|(known, _)| *known == name).collect();
+            let expected = expected(&testing::checked(plan.clone()), facts)
+                .into_iter()
+                .filter(|(known, _)| *known == name)
+                .collect();
             !surprises(&[(name, value)].into(), &expected, |_| true).is_empty()
         };
         let report = start("masked_lm", "", |_, _| {});
@@ -179,10 +183,16 @@ mod tests {
 
     #[test]
     fn a_run_that_goes_on_expects_nothing() {
-        let mut plan = testing::plan(std::path::Path::new("unused"));
-        assert!(is_random(&plan) && !expected(&plan, facts(&plan)).is_empty());
+        let mut plan = testing::request(std::path::Path::new("unused"));
+        assert!(
+            is_random(&testing::checked(plan.clone()))
+                && !expected(&testing::checked(plan.clone()), facts(&testing::checked(plan.clone()))).is_empty()
+        );
         plan.train.init = Some("somewhere".into());
-        assert!(!is_random(&plan) && expected(&plan, facts(&plan)).is_empty());
+        assert!(
+            !is_random(&testing::checked(plan.clone()))
+                && expected(&testing::checked(plan.clone()), facts(&testing::checked(plan.clone()))).is_empty()
+        );
     }
 
     #[test]
@@ -199,7 +209,7 @@ mod tests {
     fn looking_at_the_start_disturbs_nothing() {
         let _alone = testing::generator();
         let run = |look: bool| {
-            let mut trainer = Trainer::new(&testing::plan(std::path::Path::new("unused"))).expect("a good plan");
+            let mut trainer = testing::trainer(&testing::request(std::path::Path::new("unused")));
             trainer.step(&[testing::batch(0), testing::batch(1)]).expect("good batches");
             if look {
                 trainer.start().expect("read");

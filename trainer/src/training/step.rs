@@ -285,19 +285,19 @@ pub fn threads(configured: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::train_plan::TrainPlan;
+    use crate::plan::request::TrainRequest;
     use crate::testing;
 
-    fn plan() -> TrainPlan {
-        let mut plan = testing::plan(std::path::Path::new("unused"));
+    fn plan() -> TrainRequest {
+        let mut plan = testing::request(std::path::Path::new("unused"));
         // Plain masked language modelling: its sums do not depend on how rows are cut into micro-batches.
         plan.loss.retain(|name, _| name == "masked_lm");
         plan.encoder.dropout = 0.0;
         plan
     }
 
-    fn gradients(plan: &TrainPlan, batches: &[Batch]) -> Vec<Option<Tensor>> {
-        let mut trainer = Trainer::new(plan).expect("a good plan");
+    fn gradients(plan: &TrainRequest, batches: &[Batch]) -> Vec<Option<Tensor>> {
+        let mut trainer = testing::trainer(plan);
         trainer.accumulate(batches).expect("good batches");
         let weights: Vec<&Tensor> = trainer.parameters.iter().map(|(_, weight)| &weight.tensor).collect();
         native::take_gradients(&weights).expect("weights")
@@ -328,7 +328,7 @@ mod tests {
     #[test]
     fn padding_rows_of_the_word_table_stay_zero() {
         let _alone = testing::generator();
-        let mut trainer = Trainer::new(&plan()).expect("a good plan");
+        let mut trainer = testing::trainer(&plan());
         for index in 0..3 {
             trainer.step(&[testing::batch(index)]).expect("good batches");
         }
@@ -341,16 +341,16 @@ mod tests {
     #[test]
     fn weight_zero_is_reported_and_teaches_nothing() {
         let _alone = testing::generator();
-        let mut both = testing::plan(std::path::Path::new("unused"));
+        let mut both = testing::request(std::path::Path::new("unused"));
         both.encoder.dropout = 0.0;
         // It has no weights of its own: the two lists of gradients are of the same weights.
         let quiet = "token_contrastive".to_owned();
         both.loss = [("masked_lm".to_owned(), 1.0), (quiet.clone(), 0.0)].into();
         let batches = [testing::batch(0)];
-        let encoder = |plan: &TrainPlan| -> Vec<Option<Tensor>> { gradients(plan, &batches).into_iter().collect() };
+        let encoder = |plan: &TrainRequest| -> Vec<Option<Tensor>> { gradients(plan, &batches).into_iter().collect() };
         assert!(largest_difference(&encoder(&plan()), &encoder(&both)) < f64::MIN_POSITIVE);
 
-        let mut trainer = Trainer::new(&both).expect("a good plan");
+        let mut trainer = testing::trainer(&both);
         trainer.step(&batches).expect("good batches");
         let figures = trainer.figures().expect("finite");
         assert!(figures.terms[&quiet] > 0.0 && (figures.loss - figures.terms["masked_lm"]).abs() < 1e-12);
@@ -359,7 +359,7 @@ mod tests {
     #[test]
     fn a_loss_falls_on_rows_that_repeat() {
         let _alone = testing::generator();
-        let mut trainer = Trainer::new(&plan()).expect("a good plan");
+        let mut trainer = testing::trainer(&plan());
         let mut losses = Vec::new();
         for _ in 0..12 {
             trainer.step(&[testing::batch(0), testing::batch(1)]).expect("good batches");
@@ -374,10 +374,9 @@ mod tests {
         let _alone = testing::generator();
         let mut plan = plan();
         plan.train.skipped_steps_max = 1;
-        let mut trainer = Trainer::new(&plan).expect("a good plan");
+        let mut trainer = testing::trainer(&plan);
         trainer.step(&[testing::batch(0)]).expect("good batches");
         let before = trainer.weights().expect("copied");
-        plan.loss.insert("masked_lm".to_owned(), f64::MAX);
         trainer.members[0].weight = f64::MAX;
         trainer.step(&[testing::batch(1)]).expect("the step itself does not look");
         assert_eq!(trainer.weights().expect("copied"), before, "a broken step changes no weight");

@@ -14,22 +14,22 @@ use crate::device::tensors::{HostTensor, HostTensors};
 use crate::error::Error;
 use crate::hf::is_model;
 use crate::model::shape::{EncoderConfig, Gelu, RelativeForm, VocabFacts};
-use crate::plan::train_plan::TrainPlan;
+use crate::plan::TrainRequest;
 use crate::testing;
 
 const MODEL: &str = "hf_bert";
 const HEAD: [&str; 5] = ["dense.weight", "dense.bias", "norm.weight", "norm.bias", "bias"];
 
-fn run() -> TrainPlan {
+fn run() -> TrainRequest {
     let encoder =
         EncoderConfig { layers: 2, hidden: 64, heads: 4, feed_forward: 96, positions: 20, ..EncoderConfig::default() };
     plan(encoder, 300)
 }
 
 /// The model as the run would read it.
-fn read(folder: &Path, plan: &TrainPlan) -> Result<HostTensors, Error> {
+fn read(folder: &Path, plan: &TrainRequest) -> Result<HostTensors, Error> {
     let names = HEAD.map(|weight| format!("heads.mlm.{weight}"));
-    import(folder, &Target::main(plan, names.iter().map(String::as_str)))
+    import(folder, &Target::main(&testing::checked(plan.clone()), names.iter().map(String::as_str)))
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn a_round_trip_changes_no_bit() {
     let home = tempfile::tempdir().expect("a temporary folder");
     let (plan, folder) = (run(), Folder::create(home.path()).expect("there"));
     let ours = read(&golden(MODEL), &plan).expect("the stored model");
-    export(&ours, &plan, Architecture::Bert, &folder).expect("written");
+    export(&ours, &testing::checked(plan.clone()), Architecture::Bert, &folder).expect("written");
     assert!(is_model(home.path()));
     assert_eq!(weights(home.path()), weights(&golden(MODEL)), "names, shapes and values");
     assert_eq!(read(home.path(), &plan).expect("just written"), ours);

@@ -20,14 +20,14 @@ use crate::model::networks::generator::{Generator, Share};
 use crate::model::shape::{EncoderConfig, Gelu};
 use crate::objectives::AnyObjective;
 use crate::objectives::replaced_token::{Head, LabelOne};
+use crate::plan::TrainRequest;
 use crate::plan::config::TrainConfig;
-use crate::plan::train_plan::TrainPlan;
 use crate::testing;
 use crate::training::step::Trainer;
 
 const DETECTED: &str = "corrupted";
 
-fn roberta() -> TrainPlan {
+fn roberta() -> TrainRequest {
     let encoder = EncoderConfig {
         layers: 2,
         hidden: 24,
@@ -44,13 +44,13 @@ fn roberta() -> TrainPlan {
 }
 
 /// The small model's shape: a discriminator's of 24, a generator's of 12.
-fn electra(hidden: u32, feed_forward: u32) -> TrainPlan {
+fn electra(hidden: u32, feed_forward: u32) -> TrainRequest {
     let shape = EncoderConfig { layers: 2, heads: 2, positions: 16, embedding: Some(16), ..EncoderConfig::default() };
     plan(EncoderConfig { hidden, feed_forward, ..shape }, 90)
 }
 
-fn discriminator() -> TrainPlan {
-    TrainPlan {
+fn discriminator() -> TrainRequest {
+    TrainRequest {
         objectives: [("rtd".to_owned(), objective("replaced_token"))].into(),
         loss: [("rtd".to_owned(), 1.0)].into(),
         networks: BTreeMap::new(),
@@ -170,16 +170,16 @@ fn round_trips_change_no_bit() {
         let home = tempfile::tempdir().expect("a temporary folder");
         let folder = Folder::create(home.path()).expect("there");
         let ours = begun(&plan, model).weights().expect("on the host");
-        export(&ours, &plan, architecture, &folder).expect("written");
+        export(&ours, &testing::checked(plan.clone()), architecture, &folder).expect("written");
         assert_eq!(weights(home.path()), weights(&golden(model)), "{model}: names, shapes and values");
         assert_eq!(begun_at(&plan, home.path()).weights().expect("on the host"), ours, "{model}");
     }
 }
 
-fn begun_at(plan: &TrainPlan, folder: &Path) -> Trainer {
+fn begun_at(plan: &TrainRequest, folder: &Path) -> Trainer {
     let mut plan = plan.clone();
     plan.train.init = Some(folder.to_owned());
-    let mut trainer = Trainer::new(&plan).expect("a good plan");
+    let mut trainer = testing::trainer(&plan);
     trainer.begin().expect("just written");
     trainer
 }
@@ -203,7 +203,7 @@ fn electra_generators_are_those_that_transformers_read() {
 }
 
 /// A discriminator with a generator that starts from the stored one.
-fn with_generator() -> TrainPlan {
+fn with_generator() -> TrainRequest {
     let mut plan = discriminator();
     let generator = Generator {
         layers: 2,
@@ -222,7 +222,7 @@ fn with_generator() -> TrainPlan {
 fn a_generator_starts_from_its_own_folder() {
     let _generator = testing::generator();
     let plan = with_generator();
-    let mut trainer = Trainer::new(&plan).expect("a good plan");
+    let mut trainer = testing::trainer(&plan);
     let drawn = trainer.weights().expect("on the host");
     trainer.begin().expect("the stored model");
     let (begun, stored) = (trainer.weights().expect("on the host"), weights(&golden("hf_electra_generator")));
@@ -242,7 +242,7 @@ fn a_generator_starts_from_its_own_folder() {
     let mut wide = plan;
     let Some(AnyNetwork::Generator(generator)) = wide.networks.get_mut("generator") else { panic!("just put there") };
     generator.hidden = Some(8);
-    let mut trainer = Trainer::new(&wide).expect("a good plan");
+    let mut trainer = testing::trainer(&wide);
     let error = trainer.begin().expect_err("another shape").to_string();
     assert!(error.contains("`networks.generator.hidden` is 8, the model has 12"), "{error}");
 }
@@ -259,9 +259,9 @@ fn sisters_of_roberta_are_read_and_a_missing_row_is_not_invented() {
     let expected = begun(&roberta(), "hf_roberta").weights().expect("on the host");
     assert_eq!(begun_at(&roberta(), home.path()).weights().expect("on the host"), expected);
 
-    let refused = |plan: TrainPlan, init: &Path| {
+    let refused = |plan: TrainRequest, init: &Path| {
         let train = TrainConfig { init: Some(init.to_owned()), ..plan.train.clone() };
-        let mut trainer = Trainer::new(&TrainPlan { train, ..plan }).expect("a good plan");
+        let mut trainer = testing::trainer(&TrainRequest { train, ..plan });
         trainer.begin().expect_err("refused").to_string()
     };
     let mut plan = roberta();
@@ -281,9 +281,9 @@ fn what_an_architecture_lacks_is_not_written() {
     let _generator = testing::generator();
     let home = tempfile::tempdir().expect("a temporary folder");
     let folder = Folder::create(home.path()).expect("there");
-    let refused = |plan: &TrainPlan, architecture| {
-        let weights = Trainer::new(plan).expect("a good plan").weights().expect("on the host");
-        export(&weights, plan, architecture, &folder).expect_err("refused").to_string()
+    let refused = |plan: &TrainRequest, architecture| {
+        let weights = testing::trainer(&plan).weights().expect("on the host");
+        export(&weights, &testing::checked(plan.clone()), architecture, &folder).expect_err("refused").to_string()
     };
     let narrow = refused(&electra(24, 40), Architecture::Bert);
     assert!(narrow.contains("not as wide as its hidden states; export it as `electra`"), "{narrow}");
@@ -311,6 +311,7 @@ fn what_an_architecture_lacks_is_not_written() {
     let error = refused(&mirrored, Architecture::Electra);
     assert!(error.contains("`label_one = \"replaced\"`"), "{error}");
     let names = ["dense.weight", "dense.bias", "weight", "bias"].map(|name| format!("heads.rtd.{name}"));
-    let read = import(&golden("hf_electra"), &Target::main(&mirrored, names.iter().map(String::as_str)));
+    let read =
+        import(&golden("hf_electra"), &Target::main(&testing::checked(mirrored), names.iter().map(String::as_str)));
     assert!(read.expect("the stored model").keys().all(|name| name.starts_with("encoder.")), "nor is its head read");
 }

@@ -26,7 +26,7 @@ struct Bench {
 
 impl Bench {
     fn new(network: AnyNetwork, mut parameters: Parameters) -> Self {
-        let plan = testing::plan(std::path::Path::new("unused"));
+        let plan = testing::request(std::path::Path::new("unused"));
         let others = BTreeMap::from([(NAME.to_owned(), network.clone())]);
         let networks = Networks::build(&plan.encoder, &others, &plan.vocab, Precision::F32, &mut parameters);
         Self { network, encoder: plan.encoder, vocab: plan.vocab, parameters, networks }

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-/// One mistake.
+/// A [`Problem`](schemas::Problem) with its place, or what could not be read at all.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Problem {
+pub(crate) struct Mistake {
     /// What is wrong.
     pub(crate) message: String,
     /// Where: `configs/taco.toml:12, [objectives.tc]`, or `--set train.steps`.
@@ -13,7 +13,7 @@ pub(crate) struct Problem {
     pub(crate) hint: Option<String>,
 }
 
-impl Problem {
+impl Mistake {
     pub(crate) fn new(place: impl Into<String>, message: impl Into<String>) -> Self {
         Self { message: message.into(), place: place.into(), hint: None }
     }
@@ -25,7 +25,7 @@ impl Problem {
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for Mistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}\n   in: {}", self.message, self.place)?;
         self.hint.as_ref().map_or(Ok(()), |hint| write!(f, "\n hint: {hint}"))
@@ -34,10 +34,10 @@ impl fmt::Display for Problem {
 
 /// Every mistake of one configuration. Never empty when it travels as an error.
 #[derive(Debug, Default)]
-pub(crate) struct Problems(pub(crate) Vec<Problem>);
+pub(crate) struct Mistakes(pub(crate) Vec<Mistake>);
 
-impl Problems {
-    pub(crate) fn push(&mut self, problem: Problem) {
+impl Mistakes {
+    pub(crate) fn push(&mut self, problem: Mistake) {
         self.0.push(problem);
     }
 
@@ -47,7 +47,7 @@ impl Problems {
     }
 }
 
-impl fmt::Display for Problems {
+impl fmt::Display for Mistakes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let separator = |index: usize| if index == 0 { "" } else { "\nerror: " };
         self.0.iter().enumerate().try_for_each(|(index, problem)| write!(f, "{}{problem}", separator(index)))?;
@@ -55,7 +55,7 @@ impl fmt::Display for Problems {
     }
 }
 
-impl std::error::Error for Problems {}
+impl std::error::Error for Mistakes {}
 
 /// The member of `known` that `wrong` was probably meant to be.
 pub(crate) fn did_you_mean<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
