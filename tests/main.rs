@@ -3,6 +3,8 @@
 mod faults;
 #[cfg(feature = "train")]
 mod golden;
+#[cfg(feature = "train")]
+mod locks;
 mod plan;
 mod prepare;
 #[cfg(feature = "train")]

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use observe::training::Figures;
 use schemas::Batch;
 use schemas::ordinal::{BatchIndex, Step};
 use tch::{Device, Tensor};
@@ -21,8 +22,7 @@ use crate::optimizer::adamw::{AdamW, Update};
 use crate::optimizer::schedule;
 use crate::plan::members::{Member, build};
 use crate::plan::train_plan::TrainPlan;
-use crate::training::report::{Figures, written};
-use crate::training::tally::{Reading, Tally};
+use crate::training::tally::{Reading, Tally, written};
 
 /// Weights, optimizer and the numbers that the next report will show.
 #[derive(Debug)]
@@ -226,7 +226,7 @@ impl Trainer {
         }
         let lr = self.lr(Step(self.done.0.saturating_sub(1)));
         let (terms, metrics) = (written(terms), written(metrics));
-        Ok(Figures { step: self.done, loss, terms, metrics, lr, grad_norm: norm, skipped })
+        Ok(Figures { loss, terms, metrics, lr, grad_norm: norm, skipped })
     }
 
     /// Real tokens of a batch: those of the first view that is encoded.
