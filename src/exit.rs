@@ -33,7 +33,12 @@ fn code_of(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
     }
     #[cfg(feature = "train")]
     if let Some(error) = cause.downcast_ref::<trainer::Error>() {
-        return Some(if error.is_usage() { CONFIGURATION } else { FAILED });
+        return Some(match error {
+            // It came through the trainer from where batches are made.
+            trainer::Error::Foreign(error) => code_of(&**error).unwrap_or(FAILED),
+            error if error.is_usage() => CONFIGURATION,
+            _ => FAILED,
+        });
     }
     match cause.downcast_ref::<pipeline::Error>()? {
         pipeline::Error::Config(_) | pipeline::Error::Tokenizer { .. } => Some(CONFIGURATION),

@@ -9,7 +9,9 @@ mod commands;
 mod config;
 #[cfg(feature = "train")]
 mod control;
+mod data;
 mod exit;
+mod generations;
 mod plan;
 #[cfg(feature = "train")]
 mod run_folder;

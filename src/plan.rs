@@ -17,13 +17,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use pipeline::load::{self, DataConfig, LoadPlan, LoadRequest, Rows};
+use pipeline::load::{LoadPlan, LoadRequest, Rows};
 use pipeline::views::{AnyView, ORIGINAL};
 use schemas::columns::{ATTENTION_MASK, INPUT_IDS};
-use schemas::{ColumnSpec, Manifest, Problem, Vocab};
+use schemas::{ColumnSpec, Problem, Vocab};
 
 use crate::cli::ConfigArgs;
 use crate::config::{Config, Mistake, Parsed};
+use crate::data::PreparedData;
 
 /// Columns of views.
 type Wanted = BTreeSet<(String, ColumnSpec)>;
@@ -31,8 +32,7 @@ type Wanted = BTreeSet<(String, ColumnSpec)>;
 /// A run that can start.
 pub(crate) struct Plan {
     config: Config,
-    manifest: Manifest,
-    vocab: Arc<Vocab>,
+    data: PreparedData,
     load: Arc<LoadPlan>,
     #[cfg(feature = "train")]
     valid: Option<Arc<LoadPlan>>,
@@ -50,23 +50,22 @@ impl Plan {
         let mut parsed = Parsed::read(&args.config, &args.set)?;
         #[cfg(feature = "train")]
         check::training(&mut parsed);
-        let Some((manifest, vocab)) = data(&mut parsed)? else {
+        let Some(data) = data(&mut parsed)? else {
             return Err(parsed.problems.into_result().expect_err("opening the data left a problem").into());
         };
         let wanted = wanted(&parsed.config);
         let views = parsed.config.views.clone();
-        let load = checked(&mut parsed, &manifest, &vocab, Rows::Train, &views, &wanted);
+        let load = checked(&mut parsed, &data, Rows::Train, &views, &wanted);
         #[cfg(feature = "train")]
-        let valid = training::validation(&mut parsed, &manifest, &vocab, &wanted);
+        let valid = training::validation(&mut parsed, &data, &wanted);
         #[cfg(feature = "train")]
-        let train = training::plan(&mut parsed, &manifest, &vocab, load.as_ref());
+        let train = training::plan(&mut parsed, &data, load.as_ref());
         let Parsed { config, problems, .. } = parsed;
         problems.into_result()?;
         let load = Arc::new(load.expect("a plan without problems loads"));
         let mut plan = Self {
             config,
-            manifest,
-            vocab,
+            data,
             load,
             #[cfg(feature = "train")]
             valid: valid.map(Arc::new),
@@ -98,7 +97,7 @@ impl Plan {
         if self.config.views.is_empty() {
             wanted.insert((ORIGINAL.to_owned(), INPUT_IDS.spec()));
         }
-        let request = request(&self.config, &self.manifest, &self.vocab, Rows::Train, &self.config.views, &wanted);
+        let request = request(&self.config, &self.data, Rows::Train, &self.config.views, &wanted);
         Arc::new(LoadPlan::new(&request).expect("more columns of a good plan are a good plan"))
     }
 
@@ -124,13 +123,14 @@ impl Plan {
         &self.config
     }
 
+    /// What it reads.
     #[cfg(feature = "train")]
-    pub(crate) fn manifest(&self) -> &Manifest {
-        &self.manifest
+    pub(crate) fn data(&self) -> &PreparedData {
+        &self.data
     }
 
     pub(crate) fn vocab(&self) -> &Arc<Vocab> {
-        &self.vocab
+        &self.data.vocab
     }
 
     /// What is worth knowing but need not be mended.
@@ -156,16 +156,9 @@ impl Plan {
     }
 }
 
-/// Opens a prepared folder.
-pub(crate) fn open(folder: &Path) -> pipeline::Result<(Manifest, Arc<Vocab>)> {
-    let manifest = load::open(folder)?;
-    let vocab = load::read_vocab(folder, &manifest)?;
-    Ok((manifest, Arc::new(vocab)))
-}
-
 /// The data of a configuration; a folder that is not there is one more problem of the configuration.
-fn data(parsed: &mut Parsed) -> anyhow::Result<Option<(Manifest, Arc<Vocab>)>> {
-    match open(&parsed.config.data.folder) {
+fn data(parsed: &mut Parsed) -> anyhow::Result<Option<PreparedData>> {
+    match PreparedData::open(&parsed.config.data, &parsed.config.run.folder) {
         Ok(data) => Ok(Some(data)),
         Err(pipeline::Error::Config(message)) => {
             let problem = parsed.source.mistake("data.folder", message);
@@ -206,19 +199,20 @@ fn wanted(config: &Config) -> Wanted {
 
 fn request<'a>(
     config: &'a Config,
-    manifest: &'a Manifest,
-    vocab: &Arc<Vocab>,
+    data: &'a PreparedData,
     rows: Rows,
     views: &'a BTreeMap<String, AnyView>,
     wanted: &'a Wanted,
 ) -> LoadRequest<'a> {
-    let data: &DataConfig = &config.data;
     LoadRequest {
-        folder: &data.folder,
-        manifest,
-        vocab: Arc::clone(vocab),
+        folder: &config.data.folder,
+        manifest: &data.manifest,
+        generation: data.generation,
+        // Validation stays with the generation that the run began with, so that its figures compare.
+        follow: (rows == Rows::Train).then(|| data.follow()).flatten(),
+        vocab: Arc::clone(&data.vocab),
         rows,
-        data,
+        data: &config.data,
         views,
         wanted,
         seed: config.seed,
@@ -229,13 +223,12 @@ fn request<'a>(
 /// A load plan, or its problems among the others.
 fn checked(
     parsed: &mut Parsed,
-    manifest: &Manifest,
-    vocab: &Arc<Vocab>,
+    data: &PreparedData,
     rows: Rows,
     views: &BTreeMap<String, AnyView>,
     wanted: &Wanted,
 ) -> Option<LoadPlan> {
-    let found = match LoadPlan::new(&request(&parsed.config, manifest, vocab, rows, views, wanted)) {
+    let found = match LoadPlan::new(&request(&parsed.config, data, rows, views, wanted)) {
         Ok(plan) => return Some(plan),
         Err(found) => found,
     };

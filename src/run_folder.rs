@@ -4,6 +4,7 @@
 //! runs/<name>/
 //!   config.toml     the resolved configuration
 //!   plan.json       the plan that was printed
+//!   generations.json which generations of the data it reads: see `generations`
 //!   lock            who trains here, with a counter that beats (`store::Lock`)
 //!   log/            one JSON object per event, in closed segments (`store::Log`)
 //!   checkpoints/    see `trainer::training::checkpoint`

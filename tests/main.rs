@@ -2,6 +2,8 @@
 
 mod faults;
 #[cfg(feature = "train")]
+mod generations;
+#[cfg(feature = "train")]
 mod golden;
 #[cfg(feature = "train")]
 mod locks;

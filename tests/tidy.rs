@@ -313,8 +313,19 @@ fn commands(page: &str) -> Vec<&str> {
 
 /// A path into the source tree, without blanks to fill in.
 fn is_path(word: &str) -> bool {
-    let folders =
-        ["src/", "schemas/", "observe/", "pipeline/", "trainer/", "configs/", "tests/", "scripts/", "docs/", ".ci/"];
+    let folders = [
+        "src/",
+        "schemas/",
+        "store/",
+        "observe/",
+        "pipeline/",
+        "trainer/",
+        "configs/",
+        "tests/",
+        "scripts/",
+        "docs/",
+        ".ci/",
+    ];
     folders.iter().any(|folder| word.starts_with(folder)) && !word.contains(['<', '*', '{', '…', ':', '(', ','])
 }
 

@@ -30,7 +30,7 @@ fn views(criterion: &mut Criterion) {
     }
     .write(&folder)
     .expect("written");
-    let vocab = Arc::new(read_vocab(home.path(), &manifest).expect("as written"));
+    let vocab = Arc::new(read_vocab(home.path(), &manifest, manifest.newest()).expect("as written"));
     let views: BTreeMap<String, AnyView> = toml::from_str(
         "masked = { kind = \"mask\" }\n\
          bernoulli = { kind = \"mask\", count = \"bernoulli\" }\n\
@@ -64,6 +64,8 @@ fn views(criterion: &mut Criterion) {
         let request = LoadRequest {
             folder: home.path(),
             manifest: &manifest,
+            generation: manifest.newest(),
+            follow: None,
             vocab: Arc::clone(&vocab),
             rows: Rows::Train,
             data: &data,

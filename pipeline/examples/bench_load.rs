@@ -87,7 +87,9 @@ fn plan(folder: &Path, manifest: &Manifest, lanes: u64, columns: &[(&str, Column
     let request = LoadRequest {
         folder,
         manifest,
-        vocab: Arc::new(read_vocab(folder, manifest)?),
+        generation: manifest.newest(),
+        follow: None,
+        vocab: Arc::new(read_vocab(folder, manifest, manifest.newest())?),
         rows: Rows::Train,
         data: &data,
         views: &views,

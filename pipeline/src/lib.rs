@@ -4,8 +4,9 @@
 //! are [tokenized](tokenize), [packed](pack) into samples and written as [shards](shard); [`prepare`] is all of it on
 //! one screen.
 //!
-//! The online half, in the order in which a batch is asked for: the [`sampler`] names its rows, [`shard`] decodes them,
-//! [`views`] render them into [rows](row), [`collate()`] makes columns of them; [`load`] is all of it on one screen.
+//! The online half, in the order in which a batch is asked for: the [`course`] and its [`sampler`]s name its rows,
+//! [`shard`] decodes them, [`views`] render them into [rows](row), [`collate()`] makes columns of them; [`load`] is all
+//! of it on one screen.
 //! [`audit`] judges whether views do as they say, by a [`tally`] of each.
 //! Randomness comes from [`rng`] and [`permutation`]; both halves run on the threads of [`actor`].
 
@@ -18,6 +19,7 @@ pub mod tokenize;
 
 pub mod audit;
 pub mod collate;
+pub mod course;
 pub mod load;
 pub mod permutation;
 pub mod rng;

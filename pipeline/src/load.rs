@@ -1,32 +1,36 @@
 //! Index ↦ batch: the online half on one screen.
 //!
 //! A [`LoadPlan`] is a configuration checked against a manifest. [`LoadPlan::batch`] is the whole online half as a pure
-//! function of rows: which they are by arithmetic ([`sampler`](crate::sampler)), samples from decoded row groups
+//! function of rows: which they are by arithmetic ([`course`](crate::course), [`sampler`](crate::sampler)), samples from decoded row groups
 //! ([`groups`](crate::shard::groups)), columns by views ([`collate`](crate::collate())). [`LoadPlan::stream`] is the
 //! same function, run ahead by lanes from any row, for any [`Share`] of the rows: the same batches for any number of lanes.
 
 mod cut;
+mod facts;
 mod folder;
 mod plan;
 mod stream;
+mod views;
+mod windows;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use schemas::{Batch, BatchIndex, Epoch, RowIndex, Sample, SampleAddress, Share, Split, Vocab};
+use schemas::{Batch, BatchIndex, Epoch, Generation, RowIndex, Sample, SampleAddress, Share, Vocab};
 use serde::{Deserialize, Serialize};
 
 use self::cut::Cut;
+pub use self::facts::{LoadFacts, ViewFacts};
 pub use self::folder::{open, read_vocab};
-pub use self::plan::{LoadFacts, LoadRequest, Rows, ViewFacts};
+pub use self::plan::{LoadRequest, Rows};
 pub use self::stream::{BatchStream, StreamOptions};
 use crate::actor::LaneOptions;
 use crate::audit::{Audit, AuditFacts};
 use crate::collate::{Item, PlannedView, collate};
+use crate::course::{Course, Placed, Run, Stretch};
 use crate::error::Result;
 use crate::rng::Key;
-use crate::sampler::{Pick, Sampler};
 use crate::shard::groups::{Groups, Held};
 use crate::shard::reader::Promise;
 
@@ -42,12 +46,25 @@ pub struct DataConfig {
     pub copies: u32,
     /// The share of the training split that is used: the first samples of every row group. Above 0, at most 1.
     pub fraction: f64,
+    /// What a run reads of a folder that grows: the generation that it began with, or in each epoch the newest.
+    pub generations: GenerationChoice,
     /// Row groups whose rows are shuffled together.
     pub shuffle_blocks: usize,
     /// Threads that make batches: as many as there are cores, at most 4, if not given. They change no number.
     pub lanes: Option<usize>,
     /// Finished batches that wait in each lane's queue.
     pub depth: usize,
+}
+
+/// Which generations of a prepared folder a run reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GenerationChoice {
+    /// The one that was the newest when the run began, in all epochs.
+    #[default]
+    First,
+    /// In each epoch the one that is the newest when the epoch begins; it is written down with the run.
+    Newest,
 }
 
 impl Default for DataConfig {
@@ -57,6 +74,7 @@ impl Default for DataConfig {
             width: None,
             copies: 1,
             fraction: 1.0,
+            generations: GenerationChoice::First,
             shuffle_blocks: 16,
             lanes: None,
             depth: 2,
@@ -82,13 +100,12 @@ pub const VALIDATION_SEED: u64 = 0;
 #[derive(Debug)]
 pub struct LoadPlan {
     folder: PathBuf,
-    split: Split,
     promise: Promise,
     vocab: Arc<Vocab>,
     views: Vec<PlannedView>,
     /// Whether a view is made of two samples.
     pairs: bool,
-    sampler: Sampler,
+    course: Course,
     seed: u64,
     copies: u32,
     pieces: u32,
@@ -118,9 +135,9 @@ impl LoadPlan {
         lane: (usize, usize),
     ) -> Result<Batch> {
         let first_row = RowIndex(rows.start);
-        let picks = self.sampler.picks(rows);
-        let held = self.hold(groups, &picks, lane)?;
-        let items: Vec<Item<'_>> = picks.iter().map(|pick| self.item(pick, &held)).collect();
+        let runs = self.course.runs(rows)?;
+        let held = self.hold(groups, &runs, lane)?;
+        let items: Vec<Item<'_>> = runs.iter().flat_map(Run::rows).map(|row| self.item(&row, &held)).collect();
         Ok(collate(&self.views, &self.vocab, self.seed, index, &items).starting_at(first_row))
     }
 
@@ -136,21 +153,32 @@ impl LoadPlan {
     /// As [`batch`](Self::batch).
     pub fn explain(&self, groups: &Groups, index: BatchIndex) -> Result<Vec<RowFacts>> {
         let rows = self.rows_of(index);
-        let picks = self.sampler.picks(rows.clone());
-        let held = self.hold(groups, &picks, (0, 1))?;
-        Ok(rows.zip(&picks).map(|(row, pick)| self.row_facts(RowIndex(row), pick, &held)).collect())
+        let runs = self.course.runs(rows.clone())?;
+        let held = self.hold(groups, &runs, (0, 1))?;
+        Ok(rows
+            .zip(runs.iter().flat_map(Run::rows))
+            .map(|(row, of)| self.row_facts(RowIndex(row), &of, &held))
+            .collect())
     }
 
     /// An empty memory for decoded row groups.
     #[must_use]
     pub fn groups(&self) -> Groups {
-        Groups::new(self.folder.clone(), self.split.clone(), self.promise, self.is_resident())
+        Groups::new(self.folder.clone(), self.promise)
     }
 
     /// An audit of the plan's batches, which has seen none.
     #[must_use]
     pub fn audit(&self) -> Audit {
         Audit::new(&self.views, &self.vocab, AuditFacts { copies: self.copies, frame: self.promise.frame })
+    }
+
+    /// How many passes over the data the first `rows` rows of the stream are.
+    ///
+    /// # Errors
+    /// If the generation of an epoch is not told, or can no longer be read.
+    pub fn epochs(&self, rows: RowIndex) -> Result<f64> {
+        self.course.epochs(rows.0)
     }
 
     /// Number of batches; training has no end.
@@ -186,59 +214,41 @@ impl LoadPlan {
         &self.vocab
     }
 
-    fn is_resident(&self) -> bool {
-        self.sampler.windows_per_epoch() == 1
-    }
-
-    fn groups_alive_max(&self) -> u64 {
-        let blocks = self.sampler.blocks().len();
-        (if self.is_resident() { blocks } else { blocks.min(2 * self.sampler.window_blocks()) }) as u64
-    }
-
-    fn window_of(&self, row: u64) -> u64 {
-        self.sampler.pick(RowIndex(row)).window
-    }
-
-    /// The groups that `picks` need, window by window: all of a window where partners are drawn from it.
-    fn hold(&self, groups: &Groups, picks: &[Pick], lane: (usize, usize)) -> Result<BTreeMap<(u64, usize), Held>> {
-        let mut needed: BTreeMap<u64, BTreeSet<usize>> = BTreeMap::new();
-        for pick in picks {
-            needed.entry(pick.window).or_default().insert(pick.block);
-        }
-        if self.pairs {
-            for (&window, blocks) in &mut needed {
-                blocks.extend(self.sampler.window(window));
+    /// The groups that the rows need, window by window: all of a window where partners are drawn from it.
+    fn hold(&self, groups: &Groups, runs: &[Run], lane: (usize, usize)) -> Result<HeldGroups> {
+        let mut needed: BTreeMap<u64, (&Stretch, BTreeSet<usize>)> = BTreeMap::new();
+        for row in runs.iter().flat_map(Run::rows) {
+            let (stretch, blocks) = needed.entry(row.window()).or_insert_with(|| (row.stretch, BTreeSet::new()));
+            if self.pairs && blocks.is_empty() {
+                blocks.extend(stretch.sampler().window(row.epoch, row.pick.window));
             }
+            blocks.insert(row.pick.block);
         }
         let mut held = BTreeMap::new();
-        for (window, blocks) in needed {
-            let blocks: Vec<_> = blocks.into_iter().map(|block| (block, self.sampler.blocks()[block])).collect();
-            let found = groups.get(window, &blocks, lane)?;
+        for (window, (stretch, blocks)) in needed {
+            let blocks: Vec<_> = blocks.into_iter().map(|block| (block, stretch.sampler().blocks()[block])).collect();
+            let found = groups.get(&stretch.edition().split, window, &blocks, lane)?;
             held.extend(found.into_iter().map(|(block, group)| ((window, block), group)));
         }
         Ok(held)
     }
 
-    fn item<'a>(&self, pick: &Pick, held: &'a BTreeMap<(u64, usize), Held>) -> Item<'a> {
-        let stored = held[&(pick.window, pick.block)].sample(pick.row);
+    fn item<'a>(&self, row: &Placed<'_>, held: &'a HeldGroups) -> Item<'a> {
+        let pick = row.pick;
+        let stored = held[&(row.window(), pick.block)].sample(pick.row);
+        let (sample, index) = (self.piece(stored, pick.piece), row.address());
+        let partner = if self.pairs { self.partner(row, stored.documents, held) } else { None };
         let copy = pick.copy * self.pieces + pick.piece;
-        let (sample, index) = (self.piece(stored, pick.piece), self.sample_index(pick));
-        let partner = if self.pairs { self.partner(pick, index, stored.documents, held) } else { None };
-        Item { sample, partner, index, epoch: pick.epoch, copy, copies: self.copies, pieces: self.pieces }
+        Item { sample, partner, index, epoch: row.epoch, copy, copies: self.copies, pieces: self.pieces }
     }
 
     /// A sample of another document from the same window, drawn at the address that a row's copies share: the window is
     /// decoded anyway.
-    fn partner<'a>(
-        &self,
-        pick: &Pick,
-        index: SampleAddress,
-        documents: &[u64],
-        held: &'a BTreeMap<(u64, usize), Held>,
-    ) -> Option<Sample<'a>> {
-        let rng = Key::new(self.seed, pick.epoch, "", "partner").row(index, pick.piece);
-        let drawn = self.sampler.draws(pick.window, rng).take(PARTNER_DRAWS);
-        drawn.map(|(block, row)| held[&(pick.window, block)].sample(row)).find(|other| other.documents != documents)
+    fn partner<'a>(&self, row: &Placed<'_>, documents: &[u64], held: &'a HeldGroups) -> Option<Sample<'a>> {
+        let (pick, window) = (row.pick, row.window());
+        let rng = Key::new(self.seed, row.epoch, "", "partner").row(row.address(), pick.piece);
+        let drawn = row.stretch.sampler().draws(row.epoch, pick.window, rng).take(PARTNER_DRAWS);
+        drawn.map(|(block, row)| held[&(window, block)].sample(row)).find(|other| other.documents != documents)
     }
 
     fn piece<'a>(&self, stored: Sample<'a>, piece: u32) -> Sample<'a> {
@@ -247,25 +257,21 @@ impl LoadPlan {
         stored.slice(start.min(length)..(start + self.piece_tokens).min(length))
     }
 
-    fn sample_index(&self, pick: &Pick) -> SampleAddress {
-        let first = self.sampler.blocks()[pick.block].first;
-        let row = u32::try_from(pick.row).expect("a row group is small");
-        SampleAddress { row: first.row + row, ..first }
-    }
-
-    fn row_facts(&self, row: RowIndex, pick: &Pick, held: &BTreeMap<(u64, usize), Held>) -> RowFacts {
-        let block = self.sampler.blocks()[pick.block];
-        let item = self.item(pick, held);
+    fn row_facts(&self, row: RowIndex, placed: &Placed<'_>, held: &HeldGroups) -> RowFacts {
+        let (edition, pick) = (placed.stretch.edition(), placed.pick);
+        let block = placed.stretch.sampler().blocks()[pick.block];
+        let item = self.item(placed, held);
         let mut documents: Vec<u64> =
             (0..item.sample.input_ids.len()).map(|token| item.sample.document(token)).collect();
         documents.dedup();
         RowFacts {
             row,
-            epoch: pick.epoch,
+            epoch: placed.epoch,
+            generation: edition.generation,
             sample: item.index,
             piece: pick.piece,
             copy: pick.copy,
-            shard: self.split.shards[block.shard as usize].path.clone(),
+            shard: edition.split.shards[block.shard as usize].path.clone(),
             group: block.group,
             row_in_group: pick.row,
             source: item.sample.source,
@@ -274,6 +280,9 @@ impl LoadPlan {
     }
 }
 
+/// Decoded groups by window and block.
+type HeldGroups = BTreeMap<(u64, usize), Held>;
+
 /// Where a row comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowFacts {
@@ -281,6 +290,8 @@ pub struct RowFacts {
     pub row: RowIndex,
     /// The pass over the data.
     pub epoch: Epoch,
+    /// The generation of the folder that the epoch is over.
+    pub generation: Generation,
     /// The stored sample.
     pub sample: SampleAddress,
     /// Which piece of it.

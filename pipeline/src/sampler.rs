@@ -1,17 +1,17 @@
-//! From a row's number to what it is made of.
+//! From a row's number in an epoch to what it is made of.
 //!
-//! The stream is an endless sequence of rows. Row `r` is copy `r mod K` of position `p = r div K`; `p div N` is the epoch
-//! and `p mod N` the offset in it, N being the number of pieces (samples × pieces per sample). In each epoch the blocks
-//! (row groups) are permuted and cut into windows, and the pieces of a window are permuted. A batch is any
-//! run of rows: batches go over the ends of epochs, so none is partial and nothing is dropped.
+//! Row `r` of an epoch is copy `r mod K` of position `r div K`, one for each of N pieces (samples × pieces per sample). In
+//! each epoch the blocks (row groups) are permuted and cut into windows, and the pieces of a window are permuted. A batch
+//! is any run of rows: batches go over the ends of windows and epochs, so none is partial and nothing is dropped.
 //!
-//! A position is found by two binary searches and a permutation of a few steps, whatever its number: resuming at step
-//! a million costs what starting costs.
+//! A position is found by a binary search and a permutation of a few steps, whatever its number: resuming at step a
+//! million costs what starting costs. Which epoch a row of the stream is in, and over which data, is said by the
+//! [`course`](crate::course).
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use schemas::{Epoch, RowIndex, SampleAddress, Split};
+use schemas::{Epoch, SampleAddress, Split};
 
 use crate::permutation::Permutation;
 use crate::rng::{Key, Rng};
@@ -55,12 +55,10 @@ pub struct SamplerOptions {
     pub fraction: f64,
 }
 
-/// Which row is to be rendered: the name of everything that it depends on.
+/// Which row of an epoch is to be rendered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pick {
-    /// The pass over the data.
-    pub epoch: Epoch,
-    /// The window, counted over all epochs: what decoded groups are kept by.
+    /// The window, counted over the epoch.
     pub window: u64,
     /// Index into [`Sampler::blocks`].
     pub block: usize,
@@ -72,12 +70,13 @@ pub struct Pick {
     pub copy: u32,
 }
 
-/// The arithmetic of the stream.
+/// The arithmetic of the epochs over one set of shards.
 #[derive(Debug)]
 pub struct Sampler {
     blocks: Vec<Block>,
     pieces: u64,
     copies: u64,
+    rows_per_epoch: u64,
     seed: u64,
     order: Order,
     /// Blocks per window, the same in every epoch.
@@ -116,18 +115,19 @@ impl WindowOrder {
 }
 
 impl Sampler {
-    /// The stream over a split.
+    /// The epochs over a split.
     ///
     /// # Panics
     /// If the split has no rows, or `pieces` or `copies` is 0.
     #[must_use]
     pub fn new(split: &Split, options: SamplerOptions) -> Self {
         let SamplerOptions { pieces, copies, seed, order, window_blocks, fraction } = options;
-        assert!(pieces > 0 && copies > 0 && split.rows() > 0, "a stream has rows");
+        assert!(pieces > 0 && copies > 0 && split.rows() > 0, "an epoch has rows");
         let blocks = blocks(split, fraction);
         let window_sizes = balanced(blocks.len(), window_blocks);
         let (pieces, copies) = (u64::from(pieces), u64::from(copies));
-        Self { blocks, pieces, copies, seed, order, window_sizes, epochs: Mutex::default() }
+        let rows_per_epoch = blocks.iter().map(|block| u64::from(block.rows)).sum::<u64>() * pieces * copies;
+        Self { blocks, pieces, copies, rows_per_epoch, seed, order, window_sizes, epochs: Mutex::default() }
     }
 
     /// The row groups in stored order.
@@ -139,13 +139,19 @@ impl Sampler {
     /// Rows of one epoch, copies counted.
     #[must_use]
     pub fn rows_per_epoch(&self) -> u64 {
-        self.blocks.iter().map(|block| u64::from(block.rows)).sum::<u64>() * self.pieces * self.copies
+        self.rows_per_epoch
     }
 
     /// Adjacent copies of each row.
     #[must_use]
     pub fn copies(&self) -> u64 {
         self.copies
+    }
+
+    /// Whether an epoch is one window: the split then stays decoded.
+    #[must_use]
+    pub fn is_resident(&self) -> bool {
+        self.window_sizes.len() == 1
     }
 
     /// Windows of one epoch.
@@ -169,43 +175,28 @@ impl Sampler {
         rows[..fewest].iter().sum::<u64>() * self.pieces * self.copies
     }
 
-    /// The row at `index` of the stream.
+    /// The rows `rows` of an epoch, counted from its first.
+    ///
+    /// # Panics
+    /// If the epoch has fewer.
     #[must_use]
-    pub fn pick(&self, index: RowIndex) -> Pick {
-        let per_epoch = self.rows_per_epoch() / self.copies;
-        let position = index.0 / self.copies;
-        let epoch = self.epoch(Epoch(position / per_epoch));
-        let copy = u32::try_from(index.0 % self.copies).expect("copies are a u32");
-        self.pick_in(&epoch, position % per_epoch, copy)
+    pub fn picks(&self, epoch: Epoch, rows: Range<u64>) -> Vec<Pick> {
+        let order = self.epoch(epoch);
+        let copy = |row: u64| u32::try_from(row % self.copies).expect("copies are a u32");
+        rows.map(|row| self.pick(&order, row / self.copies, copy(row))).collect()
     }
 
-    /// The rows `rows`, with the epoch looked up once for each of its runs.
+    /// The blocks of a window of an epoch, in the epoch's order.
     #[must_use]
-    pub fn picks(&self, rows: Range<u64>) -> Vec<Pick> {
-        let per_epoch = self.rows_per_epoch() / self.copies;
-        let mut current = self.epoch(Epoch(rows.start / self.copies / per_epoch));
-        rows.map(|row| {
-            let position = row / self.copies;
-            if position / per_epoch != current.epoch.0 {
-                current = self.epoch(Epoch(position / per_epoch));
-            }
-            self.pick_in(&current, position % per_epoch, u32::try_from(row % self.copies).expect("copies are a u32"))
-        })
-        .collect()
-    }
-
-    /// The blocks of a window, in the epoch's order.
-    #[must_use]
-    pub fn window(&self, window: u64) -> Vec<usize> {
-        let epoch = self.epoch(Epoch(window / self.windows_per_epoch()));
-        let window = &epoch.windows[to_usize(window % self.windows_per_epoch())];
+    pub fn window(&self, epoch: Epoch, window: u64) -> Vec<usize> {
+        let epoch = self.epoch(epoch);
+        let window = &epoch.windows[to_usize(window)];
         epoch.order[window.places.clone()].to_vec()
     }
 
     /// Stored rows of a window, drawn one by one with replacement, without end: the block of each, and its row there.
-    pub fn draws(&self, window: u64, mut rng: Rng) -> impl Iterator<Item = (usize, usize)> {
-        let epoch = self.epoch(Epoch(window / self.windows_per_epoch()));
-        let index = to_usize(window % self.windows_per_epoch());
+    pub fn draws(&self, epoch: Epoch, window: u64, mut rng: Rng) -> impl Iterator<Item = (usize, usize)> {
+        let (epoch, index) = (self.epoch(epoch), to_usize(window));
         std::iter::repeat_with(move || {
             let window = &epoch.windows[index];
             let rows = window.ends.last().map_or(0, |end| end / self.pieces);
@@ -215,15 +206,14 @@ impl Sampler {
         })
     }
 
-    fn pick_in(&self, epoch: &EpochOrder, offset: u64, copy: u32) -> Pick {
+    fn pick(&self, epoch: &EpochOrder, offset: u64, copy: u32) -> Pick {
         let index = epoch.windows.partition_point(|window| window.start <= offset) - 1;
         let window = &epoch.windows[index];
         let within = offset - window.start;
         let permuted = window.rows.as_ref().map_or(within, |permutation| permutation.apply(within));
         let (block, in_block) = window.find(&epoch.order, permuted);
         Pick {
-            epoch: epoch.epoch,
-            window: epoch.epoch.0 * self.windows_per_epoch() + index as u64,
+            window: index as u64,
             block,
             row: to_usize(in_block / self.pieces),
             piece: u32::try_from(in_block % self.pieces).expect("pieces are a u32"),
@@ -259,6 +249,7 @@ impl Sampler {
             windows.push(WindowOrder { places: place..place + size, start, ends, rows });
             (place, start) = (place + size, start + pieces);
         }
+        assert_eq!(start * self.copies, self.rows_per_epoch, "the windows of epoch {epoch} are all of it");
         EpochOrder { epoch, order, windows }
     }
 
@@ -362,13 +353,13 @@ mod tests {
             let sampler = Sampler::new(&split, SamplerOptions { pieces, copies, seed, window_blocks, fraction: 1.0, order: Order::Shuffled });
             let rows = sampler.rows_per_epoch();
             prop_assert_eq!(rows, split.rows() * u64::from(pieces * copies));
-            let picks = sampler.picks(epoch * rows..(epoch + 1) * rows);
+            let epoch = Epoch(epoch);
+            let picks = sampler.picks(epoch, 0..rows);
             let mut seen = BTreeMap::new();
-            for (index, pick) in (epoch * rows..).zip(&picks) {
-                prop_assert_eq!(*pick, sampler.pick(RowIndex(index)));
-                prop_assert_eq!(pick.epoch, Epoch(epoch));
+            for (index, pick) in (0..).zip(&picks) {
+                prop_assert_eq!(&[*pick][..], &sampler.picks(epoch, index..index + 1));
                 prop_assert_eq!(u64::from(pick.copy), index % u64::from(copies));
-                prop_assert!(sampler.window(pick.window).contains(&pick.block));
+                prop_assert!(sampler.window(epoch, pick.window).contains(&pick.block));
                 *seen.entry((pick.block, pick.row, pick.piece)).or_insert(0) += 1;
             }
             prop_assert_eq!(seen.len() as u64 * u64::from(copies), rows);
@@ -382,7 +373,7 @@ mod tests {
         let split = split(&[&[50, 50], &[50, 50, 17]]);
         let order = |seed, epoch: u64| {
             let sampler = Sampler::new(&split, options(seed, 2));
-            let picks = sampler.picks(epoch * 217..(epoch + 1) * 217);
+            let picks = sampler.picks(Epoch(epoch), 0..217);
             picks.iter().map(|pick| (pick.block, pick.row)).collect::<Vec<_>>()
         };
         assert_eq!(order(1, 0), order(1, 0));
@@ -395,12 +386,13 @@ mod tests {
         let split = split(&[&[30, 50], &[20, 7]]);
         for pieces in [1, 3] {
             let sampler = Sampler::new(&split, SamplerOptions { pieces, ..options(1, 2) });
-            for window in 0..4 {
-                let blocks = sampler.window(window);
+            for (epoch, window) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+                let epoch = Epoch(epoch);
+                let blocks = sampler.window(epoch, window);
                 let rows: u32 = blocks.iter().map(|&block| sampler.blocks()[block].rows).sum();
                 let mut counts = BTreeMap::new();
                 let rng = Key::new(1, Epoch(0), "", "test").row(SampleAddress::numbered(window), 0);
-                for (block, row) in sampler.draws(window, rng).take(100 * rows as usize) {
+                for (block, row) in sampler.draws(epoch, window, rng).take(100 * rows as usize) {
                     assert!(blocks.contains(&block) && row < sampler.blocks()[block].rows as usize);
                     *counts.entry((block, row)).or_insert(0_u32) += 1;
                 }
@@ -412,19 +404,11 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_runs_over_the_end_of_an_epoch() {
-        let sampler = Sampler::new(&split(&[&[3, 4]]), options(5, 1));
-        let epochs: Vec<u64> = sampler.picks(5..10).iter().map(|pick| pick.epoch.0).collect();
-        assert_eq!(epochs, [0, 0, 1, 1, 1]);
-        let many: Vec<u64> = sampler.picks(0..21).iter().map(|pick| pick.epoch.0).collect();
-        assert_eq!(many.iter().filter(|&&epoch| epoch == 2).count(), 7, "a batch may be longer than an epoch");
-    }
-
-    #[test]
     fn stored_order_is_stored_order() {
         let sampler =
             Sampler::new(&split(&[&[2], &[0, 1]]), SamplerOptions { pieces: 2, order: Order::Stored, ..options(5, 2) });
-        let picks: Vec<_> = sampler.picks(0..6).iter().map(|pick| (pick.block, pick.row, pick.piece)).collect();
+        let picks: Vec<_> =
+            sampler.picks(Epoch(0), 0..6).iter().map(|pick| (pick.block, pick.row, pick.piece)).collect();
         assert_eq!(picks, [(0, 0, 0), (0, 0, 1), (0, 1, 0), (0, 1, 1), (1, 0, 0), (1, 0, 1)]);
     }
 
@@ -433,7 +417,7 @@ mod tests {
         let groups = vec![2048; 100_000];
         let sampler = Sampler::new(&split(&[&groups]), options(5, 16));
         let began = std::time::Instant::now();
-        assert_eq!(sampler.picks(1 << 50..(1 << 50) + 256).len(), 256);
+        assert_eq!(sampler.picks(Epoch(1 << 40), 1 << 25..(1 << 25) + 256).len(), 256);
         assert!(began.elapsed() < std::time::Duration::from_secs(1), "{:?}", began.elapsed());
     }
 }

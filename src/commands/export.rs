@@ -61,7 +61,7 @@ fn tokenizer_config(plan: &Plan, family: Family) -> String {
     let mut config = json!({
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": plan.train().encoder.positions,
-        "do_lower_case": plan.manifest().tokenizer.lowercase,
+        "do_lower_case": plan.data().manifest.tokenizer.lowercase,
         "pad_token": vocab.token(special.pad),
         "cls_token": vocab.token(special.cls),
         "sep_token": vocab.token(special.sep),

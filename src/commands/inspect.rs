@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Context as _;
-use pipeline::load::RowFacts;
+use pipeline::load::{self, RowFacts};
 use pipeline::shard::reader::{Promise, ShardReader};
 use schemas::columns::{ATTENTION_MASK, IGNORE, INPUT_IDS, IS_RANDOM, LABELS, POSITIVES};
 use schemas::{Batch, BatchIndex, Sample, Vocab};
 
 use crate::cli::ConfigArgs;
-use crate::plan::{self, Plan};
+use crate::plan::Plan;
 use crate::terminal::{Paint, count, line};
 
 /// The rows of micro-batch `index`, every view of it.
@@ -47,7 +47,8 @@ pub(crate) fn batch(index: u64, args: &ConfigArgs, rows: usize) -> anyhow::Resul
 /// The samples of one shard, with their documents.
 pub(crate) fn shard(file: &Path, rows: usize) -> anyhow::Result<()> {
     let folder = file.parent().and_then(Path::parent).context("a shard lies in `<prepared folder>/train/`")?;
-    let (manifest, vocab) = plan::open(folder)?;
+    let manifest = load::open(folder)?;
+    let vocab = load::read_vocab(folder, &manifest, manifest.newest())?;
     let paint = Paint::stdout();
     let name = file.strip_prefix(folder).context("a shard lies in its prepared folder")?.to_string_lossy();
     let now = manifest.now();

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use observe::{Clock, Many};
 use pipeline::actor;
 use store::{Store, Weather};
-use trainer::training::{Outcome, Stop};
+use trainer::training::{Alone, Outcome, Stop};
 
 use self::feed::Feed;
 use self::keeper::Keeper;
@@ -63,6 +63,7 @@ fn train(
     let mut keeper = Keeper {
         readers: Many(vec![Box::new(Lines { ends: run.is_some() })]),
         run,
+        generations: Arc::clone(plan.data().generations()),
         papers: vec![("config.toml", plan.resolved_toml()), ("plan.json", plan.to_json())],
         keep: plan.train().checkpoints.keep,
         phases,
@@ -70,7 +71,8 @@ fn train(
     };
     let (training, store) = (plan.train().clone(), store.clone());
     let thread = actor::spawn("trainer", move || {
-        let outcome = trainer::training::run(&training, &store, &Clock::system(), &mut feed, &mut keeper);
+        let outcome =
+            trainer::training::run(&training, Box::new(Alone), &store, &Clock::system(), &mut feed, &mut keeper);
         // What went wrong first is what to say.
         (outcome, keeper.close())
     })?;

@@ -12,7 +12,7 @@ use crate::terminal::{bytes, count};
 
 /// What is worth knowing but need not be mended.
 pub(super) fn warnings(plan: &Plan) -> Vec<String> {
-    let (config, tokenizer) = (&plan.config, &plan.manifest.tokenizer);
+    let (config, tokenizer) = (&plan.config, &plan.data.manifest.tokenizer);
     let mut warnings = Vec::new();
     if let Some(expected) = config.expects.vocab_size.filter(|size| *size != tokenizer.vocab_size) {
         warnings.push(format!("this configuration expects {expected} ids, the data has {}", tokenizer.vocab_size));
@@ -69,7 +69,7 @@ fn training_warnings(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
         warnings
             .push(format!("{warmup} steps of warm-up in a run of {steps}: the learning rate never reaches its height"));
     }
-    warnings.extend(super::vocabulary::warnings(train, &plan.vocab));
+    warnings.extend(super::vocabulary::warnings(train, plan.vocab()));
     warnings
 }
 
@@ -84,17 +84,18 @@ pub(super) fn lines(plan: &Plan) -> Vec<String> {
 }
 
 fn data_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
-    let (manifest, tokenizer) = (&plan.manifest, &plan.manifest.tokenizer);
+    let (effective, tokenizer) = (&plan.data.effective, &plan.data.manifest.tokenizer);
     let mut lines = vec![format!(
         "data       {}: {} samples, {} tokens to train on; {} samples to validate on; {} {} ids, {}",
         plan.config.data.folder.display(),
         count(facts.samples),
-        count(manifest.now().train.tokens()),
-        count(manifest.now().valid.rows()),
+        count(effective.train.tokens()),
+        count(effective.valid.rows()),
         tokenizer.kind,
         count(u64::from(tokenizer.vocab_size)),
         if tokenizer.lowercase { "lowercased" } else { "cased" },
     )];
+    lines.extend(plan.data.growth().map(|growth| format!("           {growth}")));
     if facts.pieces_per_sample > 1 {
         lines.push(format!(
             "           {} rows of each sample; {:.1} % of the tokens fall between them",
@@ -231,9 +232,10 @@ pub(super) fn json(plan: &Plan) -> String {
         })
         .collect();
     let object = json!({
+        "generation": plan.data.generation,
         "samples": facts.samples,
-        "tokens": plan.manifest.now().train.tokens(),
-        "vocab_size": plan.manifest.tokenizer.vocab_size,
+        "tokens": plan.data.effective.train.tokens(),
+        "vocab_size": plan.data.manifest.tokenizer.vocab_size,
         "views": views,
         "pieces_per_sample": facts.pieces_per_sample,
         "rows_per_epoch": facts.rows_per_epoch,

@@ -6,13 +6,13 @@
 use std::collections::BTreeMap;
 
 use pipeline::load::LoadPlan;
-use schemas::Manifest;
 use toml::{Table, Value};
 use trainer::objectives::Normalize;
 use trainer::optimizer::ScheduleKind;
 use trainer::plan::{Identity, used_networks};
 
 use crate::config::{Config, Training};
+use crate::data::PreparedData;
 
 macro_rules! left_out {
     ($($key:literal: $why:literal,)+) => {
@@ -46,14 +46,14 @@ left_out! {
 }
 
 /// All that changes a run's numbers; what it starts from as it is written there.
-pub(super) fn identity(config: &Config, manifest: &Manifest, load: Option<&LoadPlan>) -> Identity {
+pub(super) fn identity(config: &Config, data: &PreparedData, load: Option<&LoadPlan>) -> Identity {
     let facts = load.map(LoadPlan::facts);
     let rendered: Vec<&str> = facts.iter().flat_map(|facts| &facts.views).map(|view| view.name.as_str()).collect();
     let always = LEFT_OUT.iter().map(|(key, _)| (*key).to_owned());
     let mut keys = kept(&config.resolved(), &always.chain(unused(config, &rendered)).collect::<Vec<_>>());
     // As they work out, whether they are written or not.
-    keys.insert("data.content".into(), manifest.generation(manifest.newest()).content.clone());
-    keys.insert("data.width".into(), config.data.width.unwrap_or(manifest.tokens_max).to_string());
+    keys.insert("data.content".into(), data.content());
+    keys.insert("data.width".into(), config.data.width.unwrap_or(data.manifest.tokens_max).to_string());
     if let Some(facts) = facts {
         keys.insert("data.shuffle_blocks".into(), facts.window_blocks.to_string());
     }

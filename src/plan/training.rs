@@ -1,12 +1,11 @@
 //! The trainer's half of a plan.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use pipeline::load::{LoadPlan, Rows};
 use pipeline::views::AnyView;
+use schemas::Problem;
 use schemas::columns::{ATTENTION_MASK, INPUT_IDS, LABELS};
-use schemas::{Manifest, Problem, Vocab};
 use trainer::model::VocabFacts;
 use trainer::plan::{TrainPlan, TrainRequest};
 use trainer::training::VALID_MLM;
@@ -14,17 +13,13 @@ use trainer::training::VALID_MLM;
 use super::identity::identity;
 use super::{Wanted, checked};
 use crate::config::Parsed;
+use crate::data::PreparedData;
 
 /// The validation stream: the run's views and, beside them, one fixed mask that is the same for every run on the data.
 /// None where the data has no validation split or the configuration wants none.
-pub(super) fn validation(
-    parsed: &mut Parsed,
-    manifest: &Manifest,
-    vocab: &Arc<Vocab>,
-    wanted: &Wanted,
-) -> Option<LoadPlan> {
+pub(super) fn validation(parsed: &mut Parsed, data: &PreparedData, wanted: &Wanted) -> Option<LoadPlan> {
     let validation = &parsed.config.training.validation;
-    if validation.every_steps == 0 || manifest.now().valid.rows() == 0 {
+    if validation.every_steps == 0 || data.effective.valid.rows() == 0 {
         return None;
     }
     let rows = Rows::Valid { rows: validation.rows };
@@ -40,32 +35,27 @@ pub(super) fn validation(
     for column in [INPUT_IDS.spec(), ATTENTION_MASK.spec(), LABELS.spec()] {
         wanted.insert((VALID_MLM.to_owned(), column));
     }
-    checked(parsed, manifest, vocab, rows, &views, &wanted)
+    checked(parsed, data, rows, &views, &wanted)
 }
 
 /// The trainer's plan; what is wrong with it goes to the other problems.
-pub(super) fn plan(
-    parsed: &mut Parsed,
-    manifest: &Manifest,
-    vocab: &Arc<Vocab>,
-    load: Option<&LoadPlan>,
-) -> Option<TrainPlan> {
+pub(super) fn plan(parsed: &mut Parsed, data: &PreparedData, load: Option<&LoadPlan>) -> Option<TrainPlan> {
     let config = &parsed.config;
     let training = &config.training;
     let mut validation = training.validation.clone();
-    if manifest.now().valid.rows() == 0 {
+    if data.effective.valid.rows() == 0 {
         validation.every_steps = 0;
     }
     let request = TrainRequest {
         seed: config.seed,
-        width: config.data.width.unwrap_or(manifest.tokens_max),
+        width: config.data.width.unwrap_or(data.manifest.tokens_max),
         view_widths: view_widths(load),
         encoder: training.encoder.clone(),
         networks: training.networks.clone(),
         vocab: VocabFacts {
-            size: vocab.size(),
-            special: vocab.special(),
-            unigram_log_probabilities: vocab.unigram_log_probabilities(),
+            size: data.vocab.size(),
+            special: data.vocab.special(),
+            unigram_log_probabilities: data.vocab.unigram_log_probabilities(),
         },
         objectives: training.objectives.clone(),
         loss: training.loss.clone(),
@@ -75,8 +65,8 @@ pub(super) fn plan(
         validation,
         checkpoints: training.checkpoints.clone(),
         report: training.report.clone(),
-        identity: identity(config, manifest, load),
-        data_content: manifest.generation(manifest.newest()).content.clone(),
+        identity: identity(config, data, load),
+        data_content: data.content(),
         folder: config.run.folder.clone(),
     };
     let mut found = Vec::new();

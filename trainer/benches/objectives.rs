@@ -14,7 +14,7 @@ use trainer::model::{EncoderConfig, VocabFacts};
 use trainer::objectives::AnyObjective;
 use trainer::optimizer::{OptimizerConfig, ScheduleConfig};
 use trainer::plan::{CheckpointConfig, Identity, ReportConfig, TrainConfig, TrainPlan, TrainRequest, ValidationConfig};
-use trainer::training::Trainer;
+use trainer::training::{Alone, Trainer};
 
 const ROWS: usize = 32;
 const WIDTH: usize = 128;
@@ -31,7 +31,7 @@ fn steps(criterion: &mut Criterion) {
         ("masked_lm + token_contrastive, live", format!("{contrast}detach = false\n")),
     ] {
         let objectives = toml::from_str(&format!("[mlm]\nkind = \"masked_lm\"\n{contrast}")).expect("two objectives");
-        let mut trainer = Trainer::new(&plan(objectives)).expect("a good plan");
+        let mut trainer = Trainer::new(&plan(objectives), Box::new(Alone)).expect("a good plan");
         group.bench_function(name, |bencher| bencher.iter(|| trainer.step(&batch).expect("a step")));
     }
     group.finish();

@@ -15,7 +15,7 @@ use trainer::device::{DeviceChoice, Precision, native};
 use trainer::model::{EncoderConfig, RelativeForm, RelativePositions, VocabFacts};
 use trainer::optimizer::{OptimizerConfig, ScheduleConfig};
 use trainer::plan::{CheckpointConfig, Identity, ReportConfig, TrainConfig, TrainPlan, TrainRequest, ValidationConfig};
-use trainer::training::Trainer;
+use trainer::training::{Alone, Trainer};
 
 const WORDS: u32 = 30_522;
 const ROWS: usize = 8;
@@ -193,7 +193,8 @@ fn main() {
     );
     let batches: Vec<Batch> = (0..steps + 2).map(|index| batch(index, width)).collect();
     let plans: Vec<TrainPlan> = METHODS.iter().map(plan).collect();
-    let mut trainers: Vec<Trainer> = plans.iter().map(|plan| Trainer::new(plan).expect("a good plan")).collect();
+    let mut trainers: Vec<Trainer> =
+        plans.iter().map(|plan| Trainer::new(plan, Box::new(Alone)).expect("a good plan")).collect();
     let mut seconds = vec![Vec::new(); METHODS.len()];
     for (index, batch) in batches.iter().enumerate() {
         for (trainer, seconds) in trainers.iter_mut().zip(&mut seconds) {

@@ -13,6 +13,7 @@ use store::Store;
 use crate::optimizer::schedule::{ScheduleConfig, ScheduleKind};
 use crate::plan::train_plan::TrainPlan;
 use crate::testing;
+use crate::training::ranks::Alone;
 use crate::training::step::Trainer;
 
 const STEPS: u64 = 20;
@@ -50,7 +51,7 @@ fn plan(objectives: &[&str]) -> TrainPlan {
 }
 
 fn train(plan: &TrainPlan) -> Golden {
-    let mut trainer = Trainer::new(plan).expect("a good plan");
+    let mut trainer = Trainer::new(plan, Box::new(Alone)).expect("a good plan");
     trainer.begin().expect("fresh weights");
     let mut golden = Golden { losses: Vec::new(), norms: Vec::new(), weights: BTreeMap::new() };
     for step in 0..STEPS {

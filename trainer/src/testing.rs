@@ -21,6 +21,7 @@ use crate::plan::identity::Identity;
 use crate::plan::reads::columns_read;
 use crate::plan::request::TrainRequest;
 use crate::plan::train_plan::TrainPlan;
+use crate::training::ranks::Alone;
 use crate::training::step::Trainer;
 
 /// Torch's generator is one per process, and `cargo test` runs tests on threads: whoever draws holds this meanwhile.
@@ -102,7 +103,7 @@ pub(crate) fn checked(request: TrainRequest) -> TrainPlan {
 
 /// A trainer on fresh weights.
 pub(crate) fn trainer(request: &TrainRequest) -> Trainer {
-    Trainer::new(&checked(request.clone())).expect("a good plan")
+    Trainer::new(&checked(request.clone()), Box::new(Alone)).expect("a good plan")
 }
 
 /// A generator and a teacher, as objectives expect them unless told otherwise.

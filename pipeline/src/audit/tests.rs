@@ -25,7 +25,7 @@ fn home() -> Home {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let synthetic = Synthetic { ids: 98..1000, lengths: 1..63, train_rows: 1000, ..Synthetic::default() };
     let manifest = synthetic.write(&Folder::create(folder.path()).expect("there")).expect("written");
-    let plain = read_vocab(folder.path(), &manifest).expect("as written");
+    let plain = read_vocab(folder.path(), &manifest, manifest.newest()).expect("as written");
     let tokens = (0..1000).map(|id| if id < 98 { format!("[unused{id}]") } else { format!("w{id}") }).collect();
     let starts = (0..1000).map(|id| id % 3 > 0).collect();
     let counts = (0..1000).map(|id| 1 + id % 7).collect();
@@ -48,6 +48,8 @@ impl Home {
         let request = LoadRequest {
             folder: self.folder.path(),
             manifest: &self.manifest,
+            generation: self.manifest.newest(),
+            follow: None,
             vocab: Arc::clone(&self.vocab),
             rows: Rows::Train,
             data: &data,

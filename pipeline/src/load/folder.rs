@@ -6,7 +6,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::UInt64Type;
 use arrow_array::{Array, RecordBatch};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use schemas::{Manifest, ManifestError, SealError, Vocab};
+use schemas::{Generation, Manifest, ManifestError, SealError, Vocab};
 
 use crate::error::{Error, Result};
 use crate::shard::reader::hash_file;
@@ -27,12 +27,12 @@ pub fn open(folder: &Path) -> Result<Manifest> {
     Manifest::from_json(&bytes).map_err(|source| Error::Manifest { path, source })
 }
 
-/// Reads the vocabulary beside a manifest and verifies it.
+/// Reads the vocabulary of a generation and verifies it.
 ///
 /// # Errors
 /// [`Error::Manifest`] if the file is not the one that the manifest names, [`Error::Config`] if it cannot be read.
-pub fn read_vocab(folder: &Path, manifest: &Manifest) -> Result<Vocab> {
-    let entry = &manifest.generation(manifest.newest()).vocab;
+pub fn read_vocab(folder: &Path, manifest: &Manifest, generation: Generation) -> Result<Vocab> {
+    let entry = &manifest.generation(generation).vocab;
     let path = folder.join(&entry.path);
     let failed = |message: &str| {
         let advice = "run `cloze prepare` again, it writes the file anew";

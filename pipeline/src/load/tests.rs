@@ -15,6 +15,7 @@ use crate::shard::reader::ShardReader;
 use crate::shard::synthetic::Synthetic;
 use crate::views::{AnyView, ViewName};
 
+mod generations;
 mod pairs;
 mod shares;
 
@@ -27,7 +28,7 @@ struct Home {
 fn home(synthetic: &Synthetic) -> Home {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let manifest = synthetic.write(&Folder::create(folder.path()).expect("there")).expect("written");
-    let vocab = Arc::new(read_vocab(folder.path(), &manifest).expect("as written"));
+    let vocab = Arc::new(read_vocab(folder.path(), &manifest, manifest.newest()).expect("as written"));
     Home { folder, manifest, vocab }
 }
 
@@ -73,6 +74,8 @@ impl Home {
         LoadRequest {
             folder: self.folder.path(),
             manifest: &self.manifest,
+            generation: self.manifest.newest(),
+            follow: None,
             vocab: Arc::clone(&self.vocab),
             rows: Rows::Train,
             data,
@@ -164,10 +167,10 @@ fn an_epoch_shows_every_token_once() {
     seen.truncate(230);
     seen.sort();
     let groups = plan.groups();
-    let block = |index: usize| (index, plan.sampler.blocks()[index]);
-    let all: Vec<_> = (0..plan.sampler.blocks().len()).map(block).collect();
+    let block = |index: usize| (index, plan.course.first().sampler().blocks()[index]);
+    let all: Vec<_> = (0..plan.course.first().sampler().blocks().len()).map(block).collect();
     let mut stored = Vec::new();
-    for group in groups.get(0, &all, (0, 1)).expect("good").values() {
+    for group in groups.get(&plan.course.first().edition().split, 0, &all, (0, 1)).expect("good").values() {
         for row in 0..group.rows() {
             stored.push(group.sample(row).input_ids.iter().map(u32::cast_signed).collect::<Vec<i32>>());
         }
@@ -260,7 +263,7 @@ fn lanes_yield_to_the_window_and_never_the_other_way() {
         assert_eq!(order(&plan), expected, "{lanes} lanes of depth {depth} change no number");
         let facts = plan.facts();
         let in_flight = facts.batches_alive_max as u64 * plan.rows_per_batch();
-        assert!(facts.resident || in_flight <= plan.sampler.window_rows_min(), "{facts:?}");
+        assert!(facts.resident || in_flight <= plan.course.first().sampler().window_rows_min(), "{facts:?}");
     }
 }
 
@@ -414,7 +417,8 @@ fn a_vocabulary_that_is_not_the_manifests_is_refused() {
     let mut bytes = std::fs::read(&path).expect("there");
     bytes[100] ^= 1;
     overwrite(&path, &bytes);
-    let error = read_vocab(home.folder.path(), &home.manifest).expect_err("damaged").to_string();
+    let error =
+        read_vocab(home.folder.path(), &home.manifest, home.manifest.newest()).expect_err("damaged").to_string();
     assert!(error.contains("vocab/00000.parquet"), "{error}");
     let error = open(&home.folder.path().join("nowhere")).expect_err("missing").to_string();
     assert!(error.contains("run `cloze prepare`"), "{error}");

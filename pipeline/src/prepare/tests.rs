@@ -282,7 +282,7 @@ fn shards_hold_the_tokens_of_their_split() {
     let home = Home::new();
     let summary = home.run().expect("prepared");
     let manifest = load::open(&home.config.folder).expect("a manifest");
-    let vocab = load::read_vocab(&home.config.folder, &manifest).expect("a vocabulary");
+    let vocab = load::read_vocab(&home.config.folder, &manifest, manifest.newest()).expect("a vocabulary");
     let promise = Promise::of(&manifest);
     let separator = manifest.tokenizer.special.sep;
     let (mut counts, mut separators) = (vec![0; vocab.size() as usize], 0);

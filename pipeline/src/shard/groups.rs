@@ -20,11 +20,9 @@ use crate::sampler::Block;
 #[derive(Debug)]
 pub struct Groups {
     folder: PathBuf,
-    split: Split,
     promise: Promise,
-    /// Whether one window is the whole split, which then stays decoded for good.
-    resident: bool,
-    shards: Vec<OnceLock<Result<ShardReader, Damage>>>,
+    /// Open shards by path: a later generation's are mostly the same, and are not verified anew.
+    shards: Mutex<BTreeMap<String, Arc<OnceLock<Result<ShardReader, Damage>>>>>,
     windows: Mutex<BTreeMap<u64, Arc<Slots>>>,
     counts: Arc<Counts>,
 }
@@ -75,19 +73,19 @@ impl std::ops::Deref for Held {
 }
 
 impl Groups {
-    /// No groups yet. `resident`: the split is one window and stays decoded.
+    /// No groups yet.
     #[must_use]
-    pub fn new(folder: PathBuf, split: Split, promise: Promise, resident: bool) -> Self {
-        let shards = split.shards.iter().map(|_| OnceLock::new()).collect();
-        Self { folder, split, promise, resident, shards, windows: Mutex::default(), counts: Arc::default() }
+    pub fn new(folder: PathBuf, promise: Promise) -> Self {
+        Self { folder, promise, shards: Mutex::default(), windows: Mutex::default(), counts: Arc::default() }
     }
 
-    /// The groups of `blocks` in `window`, each decoded by the first that asks for it.
+    /// The groups of `blocks` of `split` in `window`, which is always of one split, each decoded by the first that asks for it.
     ///
     /// `rank` of `ranks` is the asking lane: it begins at its own share of the blocks, so that lanes that enter a window
     /// together share the decoding, and waits for another's work only when nothing is left to begin.
     pub fn get(
         &self,
+        split: &Split,
         window: u64,
         blocks: &[(usize, Block)],
         (rank, ranks): (usize, usize),
@@ -97,12 +95,12 @@ impl Groups {
         let (before, after) = slots.split_at(first);
         for (_, block, slot) in after.iter().chain(before) {
             if slot.group.get().is_none() && !slot.claimed.swap(true, Ordering::Relaxed) {
-                slot.group.get_or_init(|| self.decode(*block));
+                slot.group.get_or_init(|| self.decode(split, *block));
             }
         }
         let held = |(index, block, slot): (usize, Block, Arc<Slot>)| {
             if slot.group.get().is_none() {
-                starved(|| slot.group.get_or_init(|| self.decode(block)).is_ok());
+                starved(|| slot.group.get_or_init(|| self.decode(split, block)).is_ok());
             }
             match slot.group.get() {
                 Some(Err(damage)) => Err(damage.clone()),
@@ -114,14 +112,12 @@ impl Groups {
 
     /// Frees all windows before `window`: nobody will ask for them again.
     pub fn release_before(&self, window: u64) {
-        if !self.resident {
-            let mut windows = self.lock();
-            let kept = windows.split_off(&window);
-            let freed = std::mem::replace(&mut *windows, kept);
-            // The buffers go after the lock, so that no lane waits for the allocator.
-            drop(windows);
-            drop(freed);
-        }
+        let mut windows = self.lock();
+        let kept = windows.split_off(&window);
+        let freed = std::mem::replace(&mut *windows, kept);
+        // The buffers go after the lock, so that no lane waits for the allocator.
+        drop(windows);
+        drop(freed);
     }
 
     /// Groups decoded so far.
@@ -134,28 +130,32 @@ impl Groups {
         self.counts.decode_ns.load(Ordering::Relaxed)
     }
 
+    /// Groups that are alive.
+    pub fn alive(&self) -> u64 {
+        self.counts.alive.load(Ordering::Relaxed)
+    }
+
     /// The most groups that were alive at once.
     pub fn alive_max(&self) -> u64 {
         self.counts.alive_max.load(Ordering::Relaxed)
     }
 
     fn slots(&self, window: u64, blocks: &[(usize, Block)]) -> Vec<(usize, Block, Arc<Slot>)> {
-        // A resident split has one window per epoch, all of the same blocks.
-        let key = if self.resident { 0 } else { window };
-        let window = Arc::clone(self.lock().entry(key).or_default());
+        let window = Arc::clone(self.lock().entry(window).or_default());
         let mut slots = window.lock().unwrap_or_else(PoisonError::into_inner);
         blocks.iter().map(|&(index, block)| (index, block, Arc::clone(slots.entry(index).or_default()))).collect()
     }
 
-    fn decode(&self, block: Block) -> Result<Alive, Damage> {
+    fn decode(&self, split: &Split, block: Block) -> Result<Alive, Damage> {
         let began = std::time::Instant::now();
-        let shard = block.shard as usize;
-        let reader = self.shards[shard].get_or_init(|| {
-            let entry = &self.split.shards[shard];
-            ShardReader::open(self.folder.join(&entry.path), entry, self.promise)
-        });
+        let entry = &split.shards[block.shard as usize];
+        let shard = {
+            let mut shards = self.shards.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(shards.entry(entry.path.clone()).or_default())
+        };
+        let reader = shard.get_or_init(|| ShardReader::open(self.folder.join(&entry.path), entry, self.promise));
         let group = reader.as_ref().map_err(Clone::clone)?.read(block.group as usize)?;
-        let rows = self.split.shards[shard].groups[block.group as usize];
+        let rows = entry.groups[block.group as usize];
         assert_eq!(group.rows(), rows as usize, "a decoded group has the rows that its block counts with");
         let alive = self.counts.alive.fetch_add(1, Ordering::Relaxed) + 1;
         self.counts.alive_max.fetch_max(alive, Ordering::Relaxed);

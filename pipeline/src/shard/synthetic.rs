@@ -8,7 +8,7 @@ use arrow_schema::{DataType, Field, Schema};
 use parquet::arrow::ArrowWriter;
 use schemas::atomic::Folder;
 use schemas::manifest::{CorpusReport, FileEntry, GenerationEntry, Pack, PartEntry, Tokenizer};
-use schemas::{Document, Epoch, Manifest, PartId, SampleAddress, Shard, SpecialIds, Split};
+use schemas::{Document, Epoch, Manifest, PartId, SampleAddress, Shard, SpecialIds};
 
 use super::ShardWriter;
 use crate::error::{Error, Result};
@@ -67,24 +67,13 @@ impl Default for Synthetic {
     }
 }
 
+/// What stands for a tokenizer: nobody asks it anything.
+const TOKENIZER: &[u8] = b"{}\n";
+
 impl Synthetic {
-    /// Writes the folder and returns its manifest.
+    /// Writes the folder, of one part, and returns its manifest.
     pub fn write(&self, folder: &Folder) -> Result<Manifest> {
-        let write = |path: &str, bytes: &[u8]| -> Result<FileEntry> {
-            folder.write(path, bytes)?;
-            Ok(FileEntry { path: path.to_owned(), blake3: blake3::hash(bytes).to_hex().to_string() })
-        };
-        let tokenizer = write("tokenizer.json", b"{}\n")?;
-        let vocab = write("vocab/00000.parquet", &self.vocab()?)?;
-        let (train, valid) =
-            (self.shards(folder, "train", self.train_rows)?, self.shards(folder, "valid", self.valid_rows)?);
-        let generation = GenerationEntry {
-            dropped: Vec::new(),
-            vocab,
-            corpus: CorpusReport::default(),
-            content: Split { shards: train.clone() }.content(),
-            parts: vec![PartEntry { id: PartId(0), train, valid }],
-        };
+        folder.write("tokenizer.json", TOKENIZER)?;
         let special = SpecialIds { pad: 0, unk: Some(100), cls: 101, sep: 102, mask: 103 };
         let manifest = Manifest {
             tokenizer: Tokenizer {
@@ -98,21 +87,48 @@ impl Synthetic {
             tokens_max: self.tokens_max,
             pack: self.pack,
             frame: self.pack.frame(),
-            files: [(tokenizer.path, tokenizer.blake3)].into(),
-            generations: vec![generation],
+            files: [("tokenizer.json".to_owned(), blake3::hash(TOKENIZER).to_hex().to_string())].into(),
+            generations: Vec::new(),
         };
-        let bytes = manifest.to_json();
-        folder.write("manifest.json", &bytes)?;
+        self.generation(folder, manifest, &[0], &[])
+    }
+
+    /// Adds a generation to a folder, which has these parts more and the `dropped` less. Returns its manifest.
+    pub fn add(&self, folder: &Folder, parts: &[u32], dropped: &[u32]) -> Result<Manifest> {
+        self.generation(folder, crate::load::open(folder.path())?, parts, dropped)
+    }
+
+    fn generation(&self, folder: &Folder, mut manifest: Manifest, parts: &[u32], dropped: &[u32]) -> Result<Manifest> {
+        let entry = |&id: &u32| {
+            let (train, valid) = (
+                self.shards(folder, id, "train", self.train_rows)?,
+                self.shards(folder, id, "valid", self.valid_rows)?,
+            );
+            Ok(PartEntry { id: PartId(id), train, valid })
+        };
+        let parts = parts.iter().map(entry).collect::<Result<Vec<_>>>()?;
+        let (path, vocab) = (format!("vocab/{:05}.parquet", manifest.generations.len()), self.vocab()?);
+        folder.write(&path, &vocab)?;
+        manifest.generations.push(GenerationEntry {
+            dropped: dropped.iter().copied().map(PartId).collect(),
+            parts,
+            vocab: FileEntry { path, blake3: blake3::hash(&vocab).to_hex().to_string() },
+            corpus: CorpusReport::default(),
+            content: String::new(),
+        });
+        let content = manifest.now().train.content();
+        manifest.generations.last_mut().expect("it was just added").content = content;
+        folder.write("manifest.json", &manifest.to_json())?;
         crate::load::open(folder.path())
     }
 
-    fn shards(&self, folder: &Folder, name: &str, rows: u64) -> Result<Vec<Shard>> {
-        let prefix = format!("{name}/part-00000");
+    fn shards(&self, folder: &Folder, part: u32, name: &str, rows: u64) -> Result<Vec<Shard>> {
+        let prefix = format!("{name}/part-{part:05}");
         let sentences = self.pack.keeps_sentences();
-        let mut writer = ShardWriter::new(folder, PartId(0), prefix, self.vocab_size, sentences, 1)
+        let mut writer = ShardWriter::new(folder, PartId(part), prefix, self.vocab_size, sentences, 1)
             .sized(self.rows_per_group as usize, self.groups_per_shard as usize);
         let key = Key::new(self.seed, Epoch(0), name, "synthetic");
-        for row in 0..rows {
+        for row in (0..rows).map(|row| u64::from(part) << 32 | row) {
             let input_ids = self.sample(&mut key.row(SampleAddress::numbered(row), 0));
             let document_starts = self.document_starts(input_ids.len());
             let documents: Vec<u64> = (0..document_starts.len())

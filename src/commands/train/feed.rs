@@ -7,7 +7,7 @@ use observe::training::AuditReport;
 use pipeline::actor;
 use pipeline::audit::{Audit, Watch};
 use pipeline::load::{BatchStream, LoadPlan, StreamOptions};
-use schemas::{Batch, BatchIndex, RowIndex, Share};
+use schemas::{Batch, RowIndex, Share};
 use trainer::ForeignError;
 use trainer::training::Data;
 
@@ -20,7 +20,8 @@ pub(super) struct Feed {
     plan: Arc<LoadPlan>,
     valid: Option<Arc<LoadPlan>>,
     share: Share,
-    rows_per_epoch: f64,
+    /// Where the next batch begins.
+    row: RowIndex,
     stream: Option<BatchStream>,
     /// None where batches come again and again: counted twice, they would seem surer than they are.
     watch: Option<Watch>,
@@ -37,7 +38,7 @@ impl Feed {
             plan: Arc::clone(load),
             valid: plan.valid().cloned(),
             share: Share::ALONE,
-            rows_per_epoch: load.facts().rows_per_epoch as f64,
+            row: RowIndex(0),
             stream: None,
             watch: replay.is_none().then(|| Watch::new(load.audit())),
             remarks: Vec::new(),
@@ -48,10 +49,10 @@ impl Feed {
 }
 
 impl Data for Feed {
-    fn seek(&mut self, batch: BatchIndex) -> Result<(), ForeignError> {
-        let row = RowIndex(batch.0 * self.plan.rows_per_batch());
+    fn seek(&mut self, rows: RowIndex) -> Result<(), ForeignError> {
+        self.row = rows;
         let options = StreamOptions { digests: true, replay: self.replay, ..StreamOptions::default() };
-        self.stream = Some(BatchStream::new(&self.plan, row, self.share, options));
+        self.stream = Some(BatchStream::new(&self.plan, rows, self.share, options));
         Ok(())
     }
 
@@ -59,6 +60,8 @@ impl Data for Feed {
         self.phases.enter(Phase::Data);
         let stream = self.stream.as_mut().ok_or("the trainer seeks before it reads")?;
         let batch = match stream.next_or(&self.phases.control.stop()) {
+            // What is repeated says where it would stand in the stream.
+            actor::Next::Item(batch) if self.replay.is_some() => batch?.starting_at(self.row),
             actor::Next::Item(batch) => batch?,
             actor::Next::Stopped => return Ok(None),
             actor::Next::End => return Err("the endless stream ended".into()),
@@ -66,6 +69,7 @@ impl Data for Feed {
         if let Some(audit) = self.watch.as_mut().map(|watch| watch.look(&batch)).transpose()?.flatten() {
             self.remarks.extend(remarks(audit));
         }
+        self.row.0 += batch.rows() as u64;
         self.phases.enter(Phase::Step);
         Ok(Some(batch))
     }
@@ -79,8 +83,8 @@ impl Data for Feed {
         })))
     }
 
-    fn epochs(&self, rows: u64) -> f64 {
-        rows as f64 / self.rows_per_epoch
+    fn epochs(&self, rows: RowIndex) -> Result<f64, ForeignError> {
+        Ok(self.plan.epochs(rows)?)
     }
 
     fn remarks(&mut self) -> Vec<What> {

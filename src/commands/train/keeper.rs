@@ -1,5 +1,6 @@
 //! The run folder, the signals and those who watch, as the trainer sees them.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use observe::training::CheckpointReport;
@@ -9,13 +10,16 @@ use trainer::training::{Host, Snapshot, State, Stop};
 
 use super::phases::Phases;
 use crate::control::{Pending, Phase, Signal};
+use crate::generations::RunGenerations;
 use crate::run_folder::RunFolder;
 
 /// Keeps what a run makes and says.
 pub(super) struct Keeper {
     /// None for a run of which nothing is kept.
     pub(super) run: Option<RunFolder>,
-    /// What goes into the folder when the run begins, by name.
+    /// Which generations of the data it reads: written down before any batch is made of them.
+    pub(super) generations: Arc<RunGenerations>,
+    /// What else goes into the folder when the run begins, by name.
     pub(super) papers: Vec<(&'static str, String)>,
     /// Checkpoints that stay.
     pub(super) keep: usize,
@@ -50,7 +54,9 @@ impl Host for Keeper {
     }
 
     fn begin(&mut self, from: Option<&State>) -> Result<(), ForeignError> {
-        Ok(self.run.as_mut().map_or(Ok(()), |run| run.begin(&self.papers, from))?)
+        let Some(run) = &mut self.run else { return Ok(()) };
+        self.generations.keep_in(run.store().clone())?;
+        Ok(run.begin(&self.papers, from)?)
     }
 
     fn save(&mut self, snapshot: Snapshot) -> Result<Option<CheckpointReport>, ForeignError> {

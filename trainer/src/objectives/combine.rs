@@ -23,17 +23,37 @@ pub enum Normalize {
 /// One objective's terms for each micro-batch of a step, and what their sums are multiplied by.
 #[derive(Debug)]
 pub struct Counts {
-    // [micro-batch][term]
+    // [micro-batch][term], of this rank.
     terms: Vec<Vec<Term>>,
+    // [term], over all micro-batches of all ranks.
+    totals: Vec<f64>,
+    micro_batches: f64,
     normalize: Normalize,
     weight: f64,
 }
 
 impl Counts {
     /// Terms of one objective of weight `weight`, micro-batch by micro-batch.
+    ///
+    /// # Panics
+    /// If a count is none.
     #[must_use]
     pub fn new(terms: Vec<Vec<Term>>, normalize: Normalize, weight: f64) -> Self {
-        Self { terms, normalize, weight }
+        let mut totals = vec![0.0; terms.first().map_or(0, Vec::len)];
+        for terms in &terms {
+            assert_eq!(terms.len(), totals.len(), "an objective has the same terms in every micro-batch");
+            for (total, Term { name, count, .. }) in totals.iter_mut().zip(terms) {
+                assert!(count.is_finite() && *count >= 0.0, "{count} is no count of term `{name}`");
+                *total += count;
+            }
+        }
+        let micro_batches = terms.len() as f64;
+        Self { terms, totals, micro_batches, normalize, weight }
+    }
+
+    /// What ranks have to add up: how much each term counts, and the number of micro-batches.
+    pub fn totals(&mut self) -> impl Iterator<Item = &mut f64> {
+        self.totals.iter_mut().chain([&mut self.micro_batches])
     }
 
     /// The terms of one micro-batch.
@@ -47,8 +67,8 @@ impl Counts {
     pub fn factor(&self, micro_batch: usize, term: usize) -> f64 {
         let this = &self.terms[micro_batch][term];
         let count = match self.normalize {
-            Normalize::Step => self.terms.iter().map(|terms| terms[term].count).sum(),
-            Normalize::MicroBatch => this.count * self.terms.len() as f64,
+            Normalize::Step => self.totals[term],
+            Normalize::MicroBatch => this.count * self.micro_batches,
         };
         if this.count > 0.0 { self.weight * this.weight / count } else { 0.0 }
     }
@@ -85,6 +105,17 @@ mod tests {
         assert_near([step.factor(0, 0), step.factor(1, 0)], [0.25, 0.25]);
         let micro = counts(Normalize::MicroBatch, &[1.0, 3.0]);
         assert_near([micro.factor(0, 0), micro.factor(1, 0)], [0.5, 1.0 / 6.0]);
+    }
+
+    #[test]
+    fn what_other_ranks_count_is_divided_by_too() {
+        let mut step = counts(Normalize::Step, &[1.0, 3.0]);
+        let mut micro = counts(Normalize::MicroBatch, &[1.0, 3.0]);
+        for counts in [&mut step, &mut micro] {
+            counts.totals().for_each(|total| *total *= 2.0);
+        }
+        assert_near([step.factor(0, 0), step.factor(1, 0)], [0.125, 0.125]);
+        assert_near([micro.factor(0, 0), micro.factor(1, 0)], [0.25, 0.5 / 6.0]);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::model::layers::Mode;
 use crate::model::networks::MAIN;
 use crate::plan::train_plan::TrainPlan;
 use crate::training::checkpoint;
+use crate::training::ranks::Alone;
 use crate::training::step::Trainer;
 
 /// An id and its probability.
@@ -29,7 +30,7 @@ impl Filler {
     /// If there is no such checkpoint, or no objective of the run predicts tokens.
     pub fn open(plan: &TrainPlan, run: &Store, step: Option<Step>) -> Result<Self, Error> {
         let (place, snapshot) = checkpoint::pick(run, step)?;
-        let mut trainer = Trainer::new(plan)?;
+        let mut trainer = Trainer::new(plan, Box::new(Alone))?;
         trainer.restore(&place, &snapshot)?;
         let filler = Self { trainer };
         if filler.trainer.predicts_tokens() {

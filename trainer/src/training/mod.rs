@@ -2,6 +2,7 @@
 
 pub mod checkpoint;
 pub mod fill;
+pub mod ranks;
 pub mod resume;
 pub mod run;
 pub mod start;
@@ -11,6 +12,7 @@ pub mod validation;
 
 pub use self::checkpoint::{Snapshot, State};
 pub use self::fill::{Filler, Guess};
-pub use self::run::{Data, Host, Outcome, Stop, run};
+pub use self::ranks::{Alone, Ranks, Stop};
+pub use self::run::{Data, Host, Outcome, run};
 pub use self::step::Trainer;
 pub use self::validation::VALID_MLM;

@@ -21,7 +21,7 @@ const WORD_TABLE: &str = "encoder.embeddings.word.weight";
 /// The part of the state that the loop keeps.
 #[derive(Clone, Debug)]
 pub struct Position {
-    /// Rows of the stream consumed.
+    /// Rows of the stream consumed, over all ranks: where the next step begins.
     pub rows_consumed: u64,
     /// Real tokens of these rows.
     pub tokens_consumed: u64,
@@ -71,6 +71,13 @@ impl Trainer {
         self.check_identity(place, &snapshot.state)?;
         let (state, device) = (&snapshot.state, self.device());
         let refuse = |problem| Error::Checkpoint { path: place.into(), problem };
+        let (steps, rows, each) = (state.step.0, state.rows_consumed, self.plan().train.rows_per_step);
+        if steps.checked_mul(each) != Some(rows) {
+            return Err(refuse(format!(
+                "{steps} steps took {rows} rows, and {each} rows a step make {}: it does not say where in the data it is",
+                steps.saturating_mul(each)
+            )));
+        }
         for (name, weight) in self.parameters.iter() {
             overwrite(&weight.tensor, &snapshot.main, name, device).map_err(refuse)?;
         }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use observe::training::{CheckpointReport, ResumeReport, Speed, StepReport, StopReport, Warning, Why};
 use observe::{At, Clock, Observer, What};
-use schemas::ordinal::{BatchIndex, Step};
+use schemas::ordinal::{RowIndex, Step};
 use schemas::{Batch, StreamHash};
 use store::Store;
 
@@ -20,17 +20,19 @@ use crate::error::{Error, ForeignError};
 use crate::plan::train_plan::TrainPlan;
 use crate::training::checkpoint;
 use crate::training::checkpoint::{Snapshot, State};
+use crate::training::ranks::{Ranks, Stop};
 use crate::training::resume::Position;
 use crate::training::start;
-use crate::training::step::Trainer;
+use crate::training::step::{Seen, Trainer};
 use crate::training::validation::Validation;
 
 /// Where batches come from.
 pub trait Data {
-    /// Makes `batch` the next one of the training stream.
-    fn seek(&mut self, batch: BatchIndex) -> Result<(), ForeignError>;
+    /// Makes the micro-batches that follow the first `rows` of the training stream the next ones.
+    fn seek(&mut self, rows: RowIndex) -> Result<(), ForeignError>;
 
-    /// The next micro-batch of the training stream, which has no end; `None` if a stop was asked for while waiting.
+    /// The next micro-batch of the share of this rank in the training stream, which has no end; `None` if a stop was
+    /// asked for while waiting.
     fn next(&mut self) -> Result<Option<Batch>, ForeignError>;
 
     /// The batches of the valid split, with the view [`VALID_MLM`](crate::training::validation::VALID_MLM) beside the run's own,
@@ -38,7 +40,7 @@ pub trait Data {
     fn validation(&mut self) -> Result<Box<dyn Iterator<Item = Result<Batch, ForeignError>> + '_>, ForeignError>;
 
     /// How many passes over the training split the first `rows` rows of the stream are.
-    fn epochs(&self, rows: u64) -> f64;
+    fn epochs(&self, rows: RowIndex) -> Result<f64, ForeignError>;
 
     /// What is to be said of the batches that were given since this was last asked.
     fn remarks(&mut self) -> Vec<What> {
@@ -66,15 +68,6 @@ pub trait Host: Observer {
     fn check(&mut self) -> Result<Option<CheckpointReport>, ForeignError>;
 }
 
-/// Who asked for the stop; decides the exit code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stop {
-    /// SIGINT: 130.
-    Interrupt,
-    /// SIGTERM: 143.
-    Terminate,
-}
-
 /// How a run ended, its checkpoint kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -84,17 +77,19 @@ pub enum Outcome {
     Stopped(Step, Stop),
 }
 
-/// Trains from the newest checkpoint in `store`, or from the beginning, to the plan's last step or the first stop.
+/// Trains from the newest checkpoint in `store`, or from the beginning, to the plan's last step or the first stop, as one
+/// of `ranks`.
 ///
 /// Call it on a thread of its own: libtorch keeps its helpers per thread.
 pub fn run(
     plan: &TrainPlan,
+    ranks: Box<dyn Ranks>,
     store: &Store,
     clock: &Clock,
     data: &mut dyn Data,
     host: &mut dyn Host,
 ) -> Result<Outcome, Error> {
-    let mut run = Run::start(plan, store, clock)?;
+    let mut run = Run::start(plan, ranks, store, clock)?;
     let outcome = run.to_the_end(data, host);
     run.say_how_it_ended(&outcome, host);
     outcome
@@ -110,8 +105,10 @@ struct Run<'a> {
     trainer: Trainer,
     store: &'a Store,
     clock: &'a Clock,
-    batch_hash: StreamHash,
+    // The position in the stream, over all ranks: what `resume` reads.
+    rows_consumed: RowIndex,
     tokens_consumed: u64,
+    batch_hash: StreamHash,
     // Passes over the training split.
     epochs: f64,
     validation_pending: bool,
@@ -147,14 +144,15 @@ impl Pace {
 }
 
 impl<'a> Run<'a> {
-    fn start(plan: &TrainPlan, store: &'a Store, clock: &'a Clock) -> Result<Self, Error> {
-        let trainer = Trainer::new(plan)?;
+    fn start(plan: &TrainPlan, ranks: Box<dyn Ranks>, store: &'a Store, clock: &'a Clock) -> Result<Self, Error> {
+        let trainer = Trainer::new(plan, ranks)?;
         let peak = choice::name(trainer.device()).and_then(|name| plan.train.precision.peak_flops(&name));
         let mut run = Self {
             store,
             clock,
-            batch_hash: StreamHash::new(),
+            rows_consumed: RowIndex(0),
             tokens_consumed: 0,
+            batch_hash: StreamHash::new(),
             epochs: 0.0,
             validation_pending: false,
             resumed: None,
@@ -177,6 +175,7 @@ impl<'a> Run<'a> {
         self.saved = Some(state.step);
         self.batch_hash = StreamHash::parse(&state.batch_hash)
             .map_err(|error| Error::Checkpoint { path: (&place).into(), problem: error.to_string() })?;
+        self.rows_consumed = RowIndex(state.rows_consumed);
         self.tokens_consumed = state.tokens_consumed;
         self.validation_pending = state.validation_pending;
         self.resumed = Some(Resumed { place, state, warnings });
@@ -184,7 +183,7 @@ impl<'a> Run<'a> {
     }
 
     fn to_the_end(&mut self, data: &mut dyn Data, host: &mut dyn Host) -> Result<Outcome, Error> {
-        self.epochs = data.epochs(self.rows_consumed());
+        self.count_epochs(data)?;
         let steps = self.plan().train.steps;
         if self.trainer.done().0 >= steps && !self.validation_pending {
             return Ok(Outcome::Finished(self.trainer.done()));
@@ -216,26 +215,28 @@ impl<'a> Run<'a> {
             self.say(host, What::Resume(ResumeReport { place }));
             warnings.into_iter().for_each(|warning| self.say(host, What::Warning(warning)));
         }
-        data.seek(self.next_batch()).map_err(Error::Foreign)
+        data.seek(self.rows_consumed).map_err(Error::Foreign)
     }
 
     fn plan(&self) -> &TrainPlan {
         self.trainer.plan()
     }
 
-    fn next_batch(&self) -> BatchIndex {
-        BatchIndex(self.trainer.done().0 * self.plan().micro_batches())
+    fn count_epochs(&mut self, data: &dyn Data) -> Result<(), Error> {
+        self.epochs = data.epochs(self.rows_consumed).map_err(Error::Foreign)?;
+        Ok(())
     }
 
-    fn rows_consumed(&self) -> u64 {
-        self.trainer.done().0 * self.plan().train.rows_per_step
+    /// Whether anybody asked anywhere.
+    fn stop(&self, host: &dyn Host) -> Option<Stop> {
+        self.trainer.ranks().stop(host.stop())
     }
 
     fn at(&self) -> At {
         At {
             step: Some(self.trainer.done()),
             epoch: Some(self.epochs),
-            rows_seen: Some(self.rows_consumed()),
+            rows_seen: Some(self.rows_consumed.0),
             tokens_seen: Some(self.tokens_consumed),
         }
     }
@@ -247,14 +248,17 @@ impl<'a> Run<'a> {
     /// The micro-batches of the next step; `None` for a stop. What was gathered before a stop was not consumed.
     fn gather(&mut self, data: &mut dyn Data, host: &mut dyn Host) -> Result<Option<Vec<Batch>>, Error> {
         let mut batches = Vec::new();
-        for _ in 0..self.plan().micro_batches() {
-            if host.stop().is_some() {
+        let (share, rows) = (self.trainer.ranks().share(), self.plan().train.rows_per_micro_batch);
+        for own in 0..self.trainer.micro_batches() {
+            if self.stop(host).is_some() {
                 return Ok(None);
             }
             let asked = Instant::now();
             let batch = data.next().map_err(Error::Foreign)?;
             self.pace.waited += asked.elapsed();
             let Some(batch) = batch else { return Ok(None) };
+            let (found, due) = (batch.first_row().0, share.rows(self.rows_consumed.0, own, rows));
+            assert_eq!(found..found + batch.rows() as u64, due, "batch {} is not the one that is due", batch.index());
             batches.push(batch);
             data.remarks().into_iter().for_each(|remark| self.say(host, remark));
         }
@@ -262,14 +266,15 @@ impl<'a> Run<'a> {
     }
 
     fn step(&mut self, batches: &[Batch], data: &dyn Data) -> Result<(), Error> {
-        self.trainer.step(batches)?;
-        self.batch_hash.step(batches.iter().flat_map(Batch::row_digests).copied());
-        for batch in batches {
-            let tokens = self.trainer.tokens(batch)?;
-            self.pace.tokens += tokens;
-            self.tokens_consumed += tokens;
-        }
-        self.epochs = data.epochs(self.rows_consumed());
+        let before = self.trainer.done();
+        let Seen { rows, tokens } = self.trainer.step(batches)?;
+        assert_eq!(self.trainer.done(), before.next(), "a step is one step");
+        let digests = batches.iter().flat_map(Batch::row_digests).copied().collect();
+        self.batch_hash.step(self.trainer.ranks().rows(digests));
+        self.rows_consumed.0 += rows;
+        self.tokens_consumed += tokens;
+        self.pace.tokens += tokens;
+        self.count_epochs(data)?;
         let plan = self.plan();
         self.validation_pending = is_due(self.trainer.done(), plan.validation.every_steps, plan.train.steps);
         Ok(())
@@ -310,7 +315,7 @@ impl<'a> Run<'a> {
         let begun = Instant::now();
         let mut validation = Validation::new(&self.trainer);
         for batch in data.validation().map_err(Error::Foreign)? {
-            if host.stop().is_some() {
+            if self.stop(host).is_some() {
                 return Ok(false);
             }
             validation.add(&self.trainer, &batch.map_err(Error::Foreign)?)?;
@@ -323,17 +328,20 @@ impl<'a> Run<'a> {
         Ok(true)
     }
 
+    /// One rank saves for all: weights, optimizer and position are the same everywhere.
     fn save(&mut self, host: &mut dyn Host) -> Result<(), Error> {
-        let position = Position {
-            rows_consumed: self.rows_consumed(),
-            tokens_consumed: self.tokens_consumed,
-            validation_pending: self.validation_pending,
-            batch_hash: self.batch_hash.to_hex(),
-        };
-        let before = host.save(self.trainer.snapshot(position)?).map_err(Error::Foreign)?;
-        self.confirm(before, host);
+        if self.trainer.ranks().share().is_first() {
+            let position = Position {
+                rows_consumed: self.rows_consumed.0,
+                tokens_consumed: self.tokens_consumed,
+                validation_pending: self.validation_pending,
+                batch_hash: self.batch_hash.to_hex(),
+            };
+            let before = host.save(self.trainer.snapshot(position)?).map_err(Error::Foreign)?;
+            self.confirm(before, host);
+            self.saving = Some(self.at());
+        }
         self.saved = Some(self.trainer.done());
-        self.saving = Some(self.at());
         Ok(())
     }
 
@@ -359,7 +367,8 @@ impl<'a> Run<'a> {
     }
 
     fn stopped(&mut self, host: &mut dyn Host) -> Result<Outcome, Error> {
-        let stop = host.stop().ok_or_else(|| Error::Foreign("the stream of batches ended; it has no end".into()))?;
+        let stop =
+            self.stop(host).ok_or_else(|| Error::Foreign("the stream of batches ended; it has no end".into()))?;
         if self.saved != Some(self.trainer.done()) {
             self.save(host)?;
         }

@@ -74,7 +74,7 @@ impl Trainer {
     /// The terms of the first step, looked at once it is done and before anything is reported. Waits for the device; the
     /// tally stays as it is.
     pub fn start(&self) -> Result<StartReport, crate::Error> {
-        let (Reading { terms, .. }, _) = self.tally.read(&[])?;
+        let (Reading { terms, .. }, _) = self.tally.read(self.ranks(), &[])?;
         let expected = expected(self.plan(), facts(self.plan()));
         let surprises = surprises(&terms, &expected, |term| self.tally.counted(term));
         let expected = expected.iter().map(|(name, expectation)| (name.to_string(), bounds(expectation))).collect();

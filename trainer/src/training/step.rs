@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use observe::training::Figures;
-use schemas::Batch;
 use schemas::ordinal::{BatchIndex, Step};
+use schemas::{Batch, Share};
 use tch::{Device, Tensor};
 
 use crate::device::native;
@@ -15,19 +15,30 @@ use crate::model::host_batch::HostBatch;
 use crate::model::layers::Mode;
 use crate::model::networks::built::{Networks, teach};
 use crate::model::parameters::Parameters;
-use crate::objectives::Computed;
-use crate::objectives::combine::{Counts, Normalize};
+use crate::objectives::combine::Counts;
 use crate::objectives::figure::FigureName;
+use crate::objectives::{Computed, Term};
 use crate::optimizer::adamw::{AdamW, Update};
 use crate::optimizer::schedule;
 use crate::plan::members::{Member, build};
 use crate::plan::train_plan::TrainPlan;
+use crate::training::ranks::Ranks;
 use crate::training::tally::{Reading, Tally, written};
+
+/// What a step has seen, on all ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Rows of the stream.
+    pub rows: u64,
+    /// Real tokens: those of the first view that is encoded.
+    pub tokens: u64,
+}
 
 /// Weights, optimizer and the numbers that the next report will show.
 #[derive(Debug)]
 pub struct Trainer {
     plan: TrainPlan,
+    ranks: Box<dyn Ranks>,
     device: Device,
     pub(crate) parameters: Parameters,
     pub(crate) networks: Networks,
@@ -62,9 +73,12 @@ impl Skips {
 }
 
 impl Trainer {
-    /// Fresh weights, drawn under the plan's seed. Call it on the thread that will train: it sets libtorch's number of
+    /// Fresh weights, drawn under the plan's seed, as one of `ranks`. Call it on the thread that will train: it sets libtorch's number of
     /// threads and switches, once.
-    pub fn new(plan: &TrainPlan) -> Result<Self, Error> {
+    pub fn new(plan: &TrainPlan, ranks: Box<dyn Ranks>) -> Result<Self, Error> {
+        if ranks.share() != Share::ALONE {
+            return Err(Error::Config(format!("{}: a run has one rank in this version", ranks.share())));
+        }
         let device = plan.train.device.resolve()?;
         if plan.train.precision != Precision::F32 && device == Device::Cpu {
             return Err(Error::Config("`train.precision = \"bf16\"` needs CUDA, and this machine has none".to_owned()));
@@ -79,6 +93,7 @@ impl Trainer {
             members.flat_map(|member| member.passes.iter().cloned()).collect()
         };
         Ok(Self {
+            ranks,
             device,
             optimizer: AdamW::new(plan.optimizer.clone(), &parameters),
             tally: Tally::new(device),
@@ -97,6 +112,18 @@ impl Trainer {
     #[must_use]
     pub fn plan(&self) -> &TrainPlan {
         &self.plan
+    }
+
+    /// Who trains with it.
+    #[must_use]
+    pub fn ranks(&self) -> &dyn Ranks {
+        self.ranks.as_ref()
+    }
+
+    /// Micro-batches of one step that are this rank's.
+    #[must_use]
+    pub fn micro_batches(&self) -> u64 {
+        self.ranks.share().of(self.plan.micro_batches())
     }
 
     /// Where it computes.
@@ -150,28 +177,28 @@ impl Trainer {
     }
 
     /// Learns from the micro-batches of one step. Waits for the device only as far as its queue is full.
-    pub fn step(&mut self, batches: &[Batch]) -> Result<(), Error> {
-        self.accumulate(batches)?;
+    pub fn step(&mut self, batches: &[Batch]) -> Result<Seen, Error> {
+        let seen = self.accumulate(batches)?;
         let Update { norm, skipped } = self.optimizer.update(self.lr(self.done))?;
         self.skips.note(self.done, &skipped);
         let norm = norm.where_self(&skipped.lt(0.5), &norm.zeros_like());
         self.tally.add_norm(&norm);
         self.done = self.done.next();
-        Ok(())
+        Ok(seen)
     }
 
     /// Adds the gradients of the whole step to the weights', micro-batch by micro-batch.
-    pub fn accumulate(&mut self, batches: &[Batch]) -> Result<(), Error> {
+    pub fn accumulate(&mut self, batches: &[Batch]) -> Result<Seen, Error> {
         let batches = batches.iter().map(|batch| HostBatch::new(batch, &self.networks));
         let batches = batches.collect::<Result<Vec<_>, _>>()?;
-        let counts = self.counts(&batches, self.plan.train.normalize);
+        let (counts, seen) = self.counts(&batches);
         let moment = Moment { seed: self.plan.seed, step: self.done, mode: Mode::Train };
         for (at, batch) in batches.iter().enumerate() {
             let forward = Forward::run(batch, &self.passes, &self.learning, moment)?;
             let mut loss: Option<Tensor> = None;
             for (member, counts) in self.members.iter().zip(&counts) {
                 let computed = compute(member, &forward);
-                tally(&mut self.tally, member, counts, at, &computed);
+                tally(&mut self.tally, member, counts.terms(at), &computed);
                 let share = if member.weight == 0.0 { None } else { counts.loss(at, &computed.sums) };
                 loss = match (loss, share) {
                     (Some(loss), Some(share)) => Some(loss + share),
@@ -182,13 +209,23 @@ impl Trainer {
                 loss.f_backward()?;
             }
         }
-        Ok(())
+        Ok(seen)
     }
 
-    /// Every objective's terms for these micro-batches.
-    fn counts(&self, batches: &[HostBatch<'_>], normalize: Normalize) -> Vec<Counts> {
+    /// Every objective's terms for these micro-batches, counted over all ranks, and what the step has seen.
+    fn counts(&self, batches: &[HostBatch<'_>]) -> (Vec<Counts>, Seen) {
         let terms = |member: &Member| batches.iter().map(|batch| member.loss.terms(batch)).collect();
-        self.members.iter().map(|member| Counts::new(terms(member), normalize, member.weight)).collect()
+        let of = |member: &Member| Counts::new(terms(member), self.plan.train.normalize, member.weight);
+        let mut counts: Vec<Counts> = self.members.iter().map(of).collect();
+        let tokens = |batch: &HostBatch<'_>| self.passes.first().map_or(0, |pass| batch.valid(&pass.view));
+        let rows = batches.iter().map(HostBatch::rows).sum::<usize>() as f64;
+        let mut seen = [rows, batches.iter().map(tokens).sum::<usize>() as f64];
+        let mut own: Vec<&mut f64> = counts.iter_mut().flat_map(Counts::totals).chain(&mut seen).collect();
+        let mut sums: Vec<f64> = own.iter().map(|count| **count).collect();
+        self.ranks.sum(&mut sums);
+        own.iter_mut().zip(sums).for_each(|(count, sum)| **count = sum);
+        let [rows, tokens] = seen.map(whole);
+        (counts, Seen { rows, tokens })
     }
 
     /// Adds one batch of the valid split to a tally, in eval mode and without gradient. `extra` are the passes that the
@@ -203,9 +240,8 @@ impl Trainer {
         let passes: BTreeSet<Pass> = self.passes.union(extra).cloned().collect();
         let moment = Moment { seed: self.plan.seed, step: Step(0), mode: Mode::Eval };
         let forward = Forward::run(batch, &passes, &BTreeSet::new(), moment)?;
-        let counts = self.counts(std::slice::from_ref(batch), Normalize::Step);
-        for (member, counts) in self.members.iter().zip(&counts) {
-            tally(into, member, counts, 0, &compute(member, &forward));
+        for member in &self.members {
+            tally(into, member, &member.loss.terms(batch), &compute(member, &forward));
         }
         Ok(forward)
     }
@@ -216,7 +252,7 @@ impl Trainer {
     /// [`Error::NonFinite`] if more steps were skipped than the plan allows.
     pub fn figures(&mut self) -> Result<Figures, Error> {
         let (Reading { loss, terms, metrics, norm }, skips) =
-            self.tally.read(&[&self.skips.count, &self.skips.first])?;
+            self.tally.read(self.ranks(), &[&self.skips.count, &self.skips.first])?;
         self.tally.clear();
         let [skipped, first] = [skips[0], skips[1]].map(whole);
         if skipped > self.plan.train.skipped_steps_max {
@@ -227,12 +263,6 @@ impl Trainer {
         let lr = self.lr(Step(self.done.0.saturating_sub(1)));
         let (terms, metrics) = (written(terms), written(metrics));
         Ok(Figures { loss, terms, metrics, lr, grad_norm: norm, skipped })
-    }
-
-    /// Real tokens of a batch: those of the first view that is encoded.
-    pub fn tokens(&self, batch: &Batch) -> Result<u64, Error> {
-        let Some(pass) = self.passes.first() else { return Ok(0) };
-        Ok(HostBatch::new(batch, &self.networks)?.valid(&pass.view) as u64)
     }
 }
 
@@ -246,9 +276,9 @@ fn compute(member: &Member, forward: &Forward<'_>) -> Computed {
 }
 
 /// Notes an objective's sums and metrics for the next report.
-fn tally(into: &mut Tally, member: &Member, counts: &Counts, at: usize, computed: &Computed) {
+fn tally(into: &mut Tally, member: &Member, terms: &[Term], computed: &Computed) {
     let _guard = tch::no_grad_guard();
-    for (term, sum) in counts.terms(at).iter().zip(&computed.sums) {
+    for (term, sum) in terms.iter().zip(&computed.sums) {
         into.add_term(FigureName::new(&member.name, term.name), member.weight * term.weight, sum, term.count);
     }
     for metric in &computed.metrics {
@@ -285,6 +315,7 @@ pub fn threads(configured: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::objectives::combine::Normalize;
     use crate::plan::request::TrainRequest;
     use crate::testing;
 

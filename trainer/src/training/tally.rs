@@ -14,6 +14,7 @@ use crate::device::tensors::{HostTensor, HostTensors, overwrite};
 use crate::error::Error;
 use crate::objectives::figure::FigureName;
 use crate::objectives::{Denominator, Metric};
+use crate::training::ranks::Ranks;
 
 /// A mean under way, on the device.
 #[derive(Debug)]
@@ -72,8 +73,9 @@ impl Mean {
     }
 }
 
-/// Fetches means (0 where nothing was counted), and `extra` scalars as they are: one copy.
+/// Fetches means over all ranks (0 where nothing was counted), and `extra` scalars as they are here: one copy.
 pub fn fetch<'a>(
+    ranks: &dyn Ranks,
     means: impl IntoIterator<Item = &'a Mean>,
     extra: &[&Tensor],
 ) -> Result<(std::vec::IntoIter<f64>, Vec<f64>), Error> {
@@ -91,16 +93,17 @@ pub fn fetch<'a>(
     }
     let mut read = Vec::<f64>::try_from(&Tensor::f_cat(&scalars, 0)?.f_to_device(Device::Cpu)?)?.into_iter();
     let mut next = || read.next().expect("as many numbers come back as were asked for");
-    let mut found = Vec::new();
+    let mut sums_and_counts = Vec::new();
     for mean in means {
-        let sum = next();
-        let count = match &mean.count {
+        sums_and_counts.push(next());
+        sums_and_counts.push(match &mean.count {
             Count::Host(count) => *count,
             Count::Device(_) => next(),
-        };
-        found.push(if count > 0.0 { sum / count } else { 0.0 });
+        });
     }
-    Ok((found.into_iter(), read.collect()))
+    ranks.sum(&mut sums_and_counts);
+    let mean = |both: &[f64]| if both[1] > 0.0 { both[0] / both[1] } else { 0.0 };
+    Ok((sums_and_counts.chunks_exact(2).map(mean).collect::<Vec<_>>().into_iter(), read.collect()))
 }
 
 /// A term under way, and its weight in the loss.
@@ -193,11 +196,11 @@ impl Tally {
         self.norm.add(norm, 1.0);
     }
 
-    /// Reads all of it, and `extra` scalars as they are, in one copy. Waits for the device.
-    pub fn read(&self, extra: &[&Tensor]) -> Result<(Reading, Vec<f64>), Error> {
+    /// Reads all of it over all ranks, and `extra` scalars as they are here, in one copy. Waits for the device.
+    pub fn read(&self, ranks: &dyn Ranks, extra: &[&Tensor]) -> Result<(Reading, Vec<f64>), Error> {
         let terms = self.terms.values().map(|term| &term.mean);
         let all = terms.chain(self.metrics.values()).chain([&self.norm]);
-        let (mut read, rest) = fetch(all, extra)?;
+        let (mut read, rest) = fetch(ranks, all, extra)?;
         let terms: BTreeMap<_, _> = self.terms.keys().cloned().zip(read.by_ref()).collect();
         let metrics: BTreeMap<_, _> = self.metrics.keys().cloned().zip(read.by_ref()).collect();
         let loss = self.terms.values().zip(terms.values()).map(|(term, value)| term.weight * value).sum();
@@ -285,6 +288,7 @@ pub(crate) fn written(figures: BTreeMap<FigureName, f64>) -> BTreeMap<String, f6
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::training::ranks::Alone;
 
     fn name(objective: &str, part: &str) -> FigureName {
         FigureName::new(objective, part)
@@ -309,7 +313,7 @@ mod tests {
         other.add_metric("mlm", &Metric::ratio("hits", Tensor::from(1_i64), Tensor::from(1_i64)));
         other.add_norm(&Tensor::from(5_f64));
         assert!(other.counted(&mlm) && !other.counted(&copy) && !other.counted(&name("nobody", "")));
-        let (reading, extra) = other.read(&[&Tensor::from(9_f64)]).expect("read");
+        let (reading, extra) = other.read(&Alone, &[&Tensor::from(9_f64)]).expect("read");
         let expected = Reading {
             loss: 2.0,
             terms: [(mlm, 1.0), (copy, 0.0)].into(),

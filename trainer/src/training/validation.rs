@@ -79,14 +79,14 @@ impl Validation {
 
     /// The result. Waits for the device.
     pub fn finish(self, trainer: &Trainer) -> Result<ValidReport, Error> {
-        let (Reading { loss, terms, metrics, .. }, _) = self.tally.read(&[])?;
+        let (Reading { loss, terms, metrics, .. }, _) = self.tally.read(trainer.ranks(), &[])?;
         let mlm = if self.extra.is_empty() || self.rows == 0 { None } else { Some(self.mlm(trainer)?) };
         let (terms, metrics, seconds) = (written(terms), written(metrics), self.begun.elapsed().as_secs_f64());
         Ok(ValidReport { rows: self.rows, loss, terms, metrics, mlm, seconds })
     }
 
     fn mlm(&self, trainer: &Trainer) -> Result<MlmReport, Error> {
-        let (mut read, _) = fetch([&self.loss, &self.accuracy], &[])?;
+        let (mut read, _) = fetch(trainer.ranks(), [&self.loss, &self.accuracy], &[])?;
         let mut next = || read.next().expect("as many come back as were asked for");
         Ok(MlmReport {
             loss: next(),

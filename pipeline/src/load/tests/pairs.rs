@@ -34,7 +34,7 @@ impl Home {
 fn pairs_are_independent_of_lane_count_and_start() {
     let home = home(&sentences(3));
     let plan = home.pairs(&DataConfig { copies: 2, ..data(1) }, Rows::Train);
-    assert!(plan.sampler.windows_per_epoch() > 2, "windows come and go");
+    assert!(plan.course.first().sampler().windows_per_epoch() > 2, "windows come and go");
     let groups = plan.groups();
     // More than an epoch of 230 · 2 rows.
     let expected: Vec<_> =
@@ -102,7 +102,9 @@ fn styles_that_do_not_fit_are_refused() {
     let (block, data) = (home(&Synthetic::default()), data(1));
     let problems = LoadPlan::new(&block.request(&data, &views, &random)).expect_err("no sentences");
     let shown: Vec<String> = problems.iter().map(ToString::to_string).collect();
-    for (key, word) in [("views.pair: a `pair`", "`prepare.pack = \"sentences\"`"), ("views.segments: a", "`block`")] {
+    for (key, word) in
+        [("`views.pair`: a `pair`", "`prepare.pack = \"sentences\"`"), ("`views.segments`: a", "`block`")]
+    {
         assert!(shown.iter().any(|text| text.starts_with(key) && text.contains(word)), "{shown:#?}");
     }
     assert!(shown.iter().any(|text| text.contains("`is_random` is read, which a `segments`")), "{shown:#?}");
@@ -113,7 +115,7 @@ fn styles_that_do_not_fit_are_refused() {
         let (views, wanted) = (taco(), wanted());
         let problems = LoadPlan::new(&home.request(&narrow, &views, &wanted)).expect_err("not cut");
         assert_eq!(problems.len(), 1, "{problems:?}");
-        assert!(problems[0].to_string().contains("data.width: rows of 32 are pieces"), "{problems:?}");
+        assert!(problems[0].to_string().contains("`data.width`: rows of 32 are pieces"), "{problems:?}");
         let plan = LoadPlan::new(&home.request(&data, &views, &wanted)).expect("whole rows");
         let batch = plan.batch(&plan.groups(), BatchIndex(0)).expect("good");
         let origin = batch.column("masked", ORIGIN).expect("made");

@@ -7,6 +7,7 @@ use store::{Log, Memory, Weather};
 
 use super::*;
 use crate::testing;
+use crate::training::ranks::Alone;
 
 /// Where a test asks for a stop.
 type Asked = Mutex<Option<Stop>>;
@@ -25,8 +26,8 @@ impl Stream<'_> {
 }
 
 impl Data for Stream<'_> {
-    fn seek(&mut self, batch: BatchIndex) -> Result<(), ForeignError> {
-        self.next = batch.0;
+    fn seek(&mut self, rows: RowIndex) -> Result<(), ForeignError> {
+        self.next = rows.0 / testing::ROWS as u64 + u64::from(self.trouble.late);
         Ok(())
     }
 
@@ -48,8 +49,8 @@ impl Data for Stream<'_> {
         })))
     }
 
-    fn epochs(&self, rows: u64) -> f64 {
-        rows as f64 / 64.0
+    fn epochs(&self, rows: RowIndex) -> Result<f64, ForeignError> {
+        Ok(rows.0 as f64 / 64.0)
     }
 
     fn remarks(&mut self) -> Vec<What> {
@@ -115,6 +116,8 @@ impl Host for Keeper<'_> {
 struct Trouble {
     waiting_for: Option<u64>,
     validating: bool,
+    // Its stream begins one batch late.
+    late: bool,
     dies_after: Option<usize>,
 }
 
@@ -142,7 +145,7 @@ fn train_with(store: &Store, plan: &TrainPlan, trouble: Trouble) -> Ran {
         kept: None,
         dies_after: trouble.dies_after,
     };
-    let outcome = run(plan, store, &Clock::still(), &mut data, &mut host);
+    let outcome = run(plan, Box::new(Alone), store, &Clock::still(), &mut data, &mut host);
     host.log.flush().expect("the store answers in the end");
     Ran { outcome, events: host.events, from: host.from, last: host.last }
 }
@@ -352,4 +355,22 @@ fn a_run_over_a_failing_store_ends_as_over_a_folder() {
         assert!(stormy[name] == *bytes, "{name} differs");
     }
     assert!(calm.keys().any(|name| name == "checkpoints/step-00000012/state.json"), "{:?}", calm.keys());
+}
+
+#[test]
+fn a_checkpoint_whose_rows_are_not_those_of_its_steps_is_refused() {
+    let _alone = testing::generator();
+    let store = calm();
+    let mut last = train(&store, Trouble { waiting_for: Some(15), ..Trouble::default() }).last.expect("saved");
+    last.state.rows_consumed -= 4;
+    last.write(&store, 2).expect("written");
+    let error = train(&store, Trouble::default()).outcome.expect_err("half a step").to_string();
+    assert!(error.contains("7 steps took 52 rows, and 8 rows a step make 56"), "{error}");
+}
+
+#[test]
+#[should_panic(expected = "is not the one that is due")]
+fn another_batch_than_the_one_that_is_due_ends_the_run() {
+    let _alone = testing::generator();
+    train(&calm(), Trouble { late: true, ..Trouble::default() });
 }

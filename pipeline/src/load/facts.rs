@@ -1,0 +1,103 @@
+//! What is derived, for people to read.
+
+use schemas::ColumnSpec;
+use schemas::sample::id_type;
+
+use super::LoadPlan;
+use crate::actor::LaneOptions;
+use crate::collate::PlannedView;
+use crate::views::ViewName;
+
+/// What `cloze plan` prints of the online half.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoadFacts {
+    /// The views that are rendered, in order.
+    pub views: Vec<ViewFacts>,
+    /// Stored samples.
+    pub samples: u64,
+    /// Rows that are made of one sample.
+    pub pieces_per_sample: u32,
+    /// Share of a full sample's content that its pieces leave out.
+    pub content_lost: f64,
+    /// Copies of each row.
+    pub copies: u64,
+    /// Rows of an epoch, copies counted.
+    pub rows_per_epoch: u64,
+    /// Blocks per shuffle window: `data.shuffle_blocks`, raised if batches in flight need more.
+    pub window_blocks: usize,
+    /// What was asked for.
+    pub shuffle_blocks: usize,
+    /// Whether the split is one window, and stays decoded.
+    pub resident: bool,
+    /// Threads and their queues.
+    pub lanes: LaneOptions,
+    /// Batches alive at once, at most.
+    pub batches_alive_max: usize,
+    /// Bytes of these.
+    pub batches_bytes: u64,
+    /// Decoded row groups alive at once, at most.
+    pub groups_alive_max: u64,
+    /// Bytes of these, for full samples.
+    pub groups_bytes: u64,
+}
+
+/// One rendered view.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ViewFacts {
+    /// Its name.
+    pub name: ViewName,
+    /// What it is.
+    pub kind: &'static str,
+    /// The view it edits.
+    pub of: Option<ViewName>,
+    /// Columns per row.
+    pub width: usize,
+    /// What is made of it.
+    pub columns: Vec<ColumnSpec>,
+    /// Bytes of one row, attention mask included.
+    pub bytes_per_row: u64,
+}
+
+impl LoadPlan {
+    /// Everything derived, for people to read.
+    #[must_use]
+    pub fn facts(&self) -> LoadFacts {
+        let views: Vec<ViewFacts> = self.views.iter().map(|view| self.view_facts(view)).collect();
+        let row_bytes: u64 = views.iter().map(|view| view.bytes_per_row).sum();
+        let content = u64::from(self.promise.content_max);
+        let groups_alive_max = self.groups_alive_max();
+        let mut rows: Vec<u64> =
+            self.course.first().sampler().blocks().iter().map(|block| u64::from(block.rows)).collect();
+        rows.sort_unstable_by(|a, b| b.cmp(a));
+        let largest: u64 = rows.iter().take(usize::try_from(groups_alive_max).unwrap_or(usize::MAX)).sum();
+        let id_bytes = id_type(self.promise.vocab_size).primitive_width().unwrap_or(4) as u64;
+        LoadFacts {
+            samples: self.course.first().edition().split.rows(),
+            pieces_per_sample: self.pieces,
+            content_lost: 1.0 - (u64::from(self.pieces) * self.piece_tokens as u64) as f64 / content as f64,
+            copies: self.course.first().sampler().copies(),
+            rows_per_epoch: self.course.first().sampler().rows_per_epoch(),
+            window_blocks: self.course.first().sampler().window_blocks(),
+            shuffle_blocks: self.shuffle_blocks,
+            resident: self.course.first().sampler().is_resident(),
+            lanes: self.lanes,
+            batches_alive_max: self.lanes.items_alive_max(),
+            batches_bytes: self.lanes.items_alive_max() as u64 * self.rows_per_batch * row_bytes,
+            groups_alive_max,
+            // Beside the ids: two offsets, a source, and about two documents of 10 bytes.
+            groups_bytes: largest * (content * id_bytes + 30),
+            views,
+        }
+    }
+
+    fn view_facts(&self, view: &PlannedView) -> ViewFacts {
+        ViewFacts {
+            name: view.name.clone(),
+            kind: view.view.kind(),
+            of: view.of.map(|of| self.views[of].name.clone()),
+            width: view.width,
+            columns: view.wanted.clone(),
+            bytes_per_row: view.wanted.iter().map(|spec| (spec.element.bytes() * view.width) as u64).sum(),
+        }
+    }
+}

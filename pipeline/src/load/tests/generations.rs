@@ -1,0 +1,205 @@
+//! Folders that grow while a run reads them.
+
+use std::sync::{Mutex, PoisonError};
+
+use schemas::{Generation, PartId, SampleAddress};
+
+use super::*;
+use crate::course::{Edition, Generations};
+
+/// Answers with what it was told, epoch by epoch from the second on, and writes down what it was asked.
+#[derive(Debug)]
+struct Told {
+    manifest: Manifest,
+    /// The generation of each epoch; the last one's goes on.
+    epochs: Vec<u32>,
+    asked: Mutex<Vec<u64>>,
+}
+
+impl Told {
+    fn of(home: &Home, epochs: &[u32]) -> Arc<Self> {
+        Arc::new(Self { manifest: home.manifest.clone(), epochs: epochs.to_vec(), asked: Mutex::default() })
+    }
+
+    fn asked(&self) -> Vec<u64> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Generations for Told {
+    fn of(&self, epoch: Epoch) -> Result<Arc<Edition>> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).push(epoch.0);
+        let at = usize::try_from(epoch.0).expect("small").min(self.epochs.len() - 1);
+        Ok(Arc::new(Edition::train(&self.manifest, Generation(self.epochs[at]))))
+    }
+}
+
+/// A folder of 230 rows, to which 230 more were added, and then 60 small parts of 3.
+fn grown() -> Home {
+    let shape = Synthetic { lengths: 0..63, ..Synthetic::default() };
+    let mut home = home(&shape);
+    let folder = Folder::create(home.folder.path()).expect("there");
+    shape.add(&folder, &[1], &[]).expect("written");
+    let small = Synthetic { train_rows: 3, valid_rows: 0, ..shape };
+    home.manifest = small.add(&folder, &(2..62).collect::<Vec<u32>>(), &[]).expect("written");
+    home
+}
+
+impl Home {
+    fn following(&self, data: &DataConfig, generation: u32, follow: Option<&Arc<Told>>) -> Arc<LoadPlan> {
+        let (views, wanted) = all_views();
+        let follow = follow.map(|told| Arc::clone(told) as Arc<dyn Generations>);
+        let request = self.request(data, &views, &wanted);
+        let request = LoadRequest { generation: Generation(generation), follow, ..request };
+        Arc::new(LoadPlan::new(&request).expect("no problem"))
+    }
+}
+
+/// The digests of rows, by what they were made of.
+fn rendered(plan: &Arc<LoadPlan>, batches: u64) -> BTreeMap<(u64, SampleAddress, u32), blake3::Hash> {
+    let groups = plan.groups();
+    let mut rows = BTreeMap::new();
+    for index in (0..batches).map(BatchIndex) {
+        let batch = plan.batch(&groups, index).expect("good");
+        for (facts, digest) in plan.explain(&groups, index).expect("good").into_iter().zip(batch.row_digests()) {
+            rows.insert((facts.epoch.0, facts.sample, facts.copy), *digest);
+        }
+    }
+    rows
+}
+
+#[test]
+fn the_rows_of_a_part_do_not_depend_on_the_parts_around_it() {
+    let home = grown();
+    let copies = DataConfig { copies: 2, ..data(1) };
+    // Two epochs of 460 rows, and one of 1280.
+    let alone = rendered(&home.following(&copies, 0, None), 115);
+    let among = rendered(&home.following(&copies, 2, None), 160);
+    let common: Vec<_> = alone.keys().filter(|key| among.contains_key(key)).collect();
+    assert!(common.len() >= 460 && common.iter().all(|key| key.1.part == PartId(0)), "{}", common.len());
+    assert!(common.iter().all(|key| alone[key] == among[key]));
+    let (first, second) = (SampleAddress { part: PartId(0), row: 5 }, SampleAddress { part: PartId(1), row: 5 });
+    assert_ne!(among[&(0, first, 0)], among[&(0, second, 0)], "parts have rows of their own");
+}
+
+#[test]
+fn a_run_that_stays_with_its_first_generation_sees_no_other() {
+    let mut home = grown();
+    let expected = rendered(&home.following(&data(1), 0, None), 60);
+    home.manifest.generations.truncate(1);
+    assert_eq!(rendered(&home.following(&data(1), 0, None), 60), expected);
+}
+
+#[test]
+fn an_epoch_is_over_the_generation_that_it_was_told_and_rows_count_on() {
+    let home = grown();
+    let told = Told::of(&home, &[0, 0, 1, 2]);
+    let plan = home.following(&data(3), 0, Some(&told));
+    let groups = plan.groups();
+    let facts: Vec<RowFacts> =
+        (0..220).flat_map(|index| plan.explain(&groups, BatchIndex(index)).expect("good")).collect();
+    let mut row = 0;
+    for (epoch, (generation, rows)) in [(0, 230), (0, 230), (1, 460), (2, 640)].into_iter().enumerate() {
+        let part = &facts[row..row + rows];
+        let samples: BTreeSet<SampleAddress> = part.iter().map(|row| row.sample).collect();
+        assert_eq!(samples.len(), rows, "epoch {epoch} has every sample once");
+        assert!(part.iter().all(|row| row.epoch.0 == epoch as u64 && row.generation.0 == generation), "{epoch}");
+        row += rows;
+    }
+    assert_eq!(told.asked(), [1, 2, 3, 4], "once for each epoch, in order");
+}
+
+#[test]
+fn a_stream_over_a_border_is_the_same_from_any_row_for_any_lanes_and_ranks() {
+    let home = grown();
+    let epochs = [0, 1, 1, 2, 0];
+    let expected: Vec<blake3::Hash> = {
+        let plan = home.following(&data(1), 0, Some(&Told::of(&home, &epochs)));
+        let groups = plan.groups();
+        (0..290)
+            .flat_map(|index| plan.batch(&groups, BatchIndex(index)).expect("good").row_digests().to_vec())
+            .collect()
+    };
+    for (lanes, ranks) in [(1, 1), (2, 3), (5, 1), (7, 2)] {
+        for from in [0, 3, 226, 689, 1150, 1790, 2020] {
+            let told = Told::of(&home, &epochs);
+            let plan = home.following(&data(lanes), 0, Some(&told));
+            for rank in 0..ranks {
+                let share = Share::new(rank, ranks).expect("a rank");
+                for batch in plan.stream(RowIndex(from), share).take(30) {
+                    let batch = batch.expect("good");
+                    let at = usize::try_from(batch.first_row().0).expect("small");
+                    let rows = batch.rows().min(expected.len().saturating_sub(at));
+                    assert_eq!(
+                        &batch.row_digests()[..rows],
+                        &expected[at.min(expected.len())..][..rows],
+                        "from {from}"
+                    );
+                }
+            }
+            // Whatever the lanes, an epoch is asked for once, after those before it.
+            let asked = told.asked();
+            assert_eq!(asked, (1..=asked.len() as u64).collect::<Vec<_>>());
+        }
+    }
+}
+
+#[test]
+fn two_windows_are_the_most_over_a_border_too() {
+    let shape = Synthetic { train_rows: 1000, ..Synthetic::default() };
+    let mut home = home(&shape);
+    let folder = Folder::create(home.folder.path()).expect("there");
+    home.manifest = shape.add(&folder, &[1], &[]).expect("written");
+    for lanes in [1, 4] {
+        let data = DataConfig { shuffle_blocks: 5, ..data(lanes) };
+        let plan = home.following(&data, 0, Some(&Told::of(&home, &[0, 1, 0, 1])));
+        let mut stream = plan.stream(RowIndex(0), Share::ALONE);
+        // Three epochs and a half: of 1000, 2000, 1000 rows and half of 2000.
+        stream.by_ref().take(625).for_each(|batch| drop(batch.expect("good")));
+        let groups = Arc::clone(stream.groups());
+        drop(stream);
+        let decoded = usize::try_from(groups.decoded()).expect("small");
+        assert!((250..=250 + plan.facts().window_blocks).contains(&decoded), "{decoded} with {lanes} lanes");
+        assert!(groups.alive_max() <= plan.facts().groups_alive_max, "{} with {lanes} lanes", groups.alive_max());
+    }
+}
+
+#[test]
+fn a_split_that_stays_decoded_goes_when_the_stream_has_left_it() {
+    let home = grown();
+    let plan = home.following(&DataConfig { shuffle_blocks: 100, ..data(2) }, 0, Some(&Told::of(&home, &[0, 0, 1])));
+    assert!(plan.facts().resident);
+    let mut stream = plan.stream(RowIndex(0), Share::ALONE);
+    stream.by_ref().take(100).for_each(|batch| drop(batch.expect("good")));
+    let groups = Arc::clone(stream.groups());
+    assert_eq!(groups.decoded(), 12 + 24, "each generation's once");
+    stream.by_ref().take(100).for_each(|batch| drop(batch.expect("good")));
+    assert_eq!((groups.decoded(), groups.alive()), (12 + 24, 24), "none is left of the one that was left");
+}
+
+#[test]
+fn a_generation_whose_parts_were_dropped_is_refused_by_name() {
+    let shape = Synthetic::default();
+    let mut home = home(&shape);
+    let folder = Folder::create(home.folder.path()).expect("there");
+    shape.add(&folder, &[1, 2], &[]).expect("written");
+    home.manifest = shape.add(&folder, &[3], &[0, 2]).expect("written");
+    let (views, wanted, data) = (taco(), wanted(), data(2));
+    let request = LoadRequest { generation: Generation(1), ..home.request(&data, &views, &wanted) };
+    for rows in [Rows::Train, Rows::Valid { rows: 8 }] {
+        let problems = LoadPlan::new(&LoadRequest { rows, ..request.clone() }).expect_err("parts are gone");
+        let text = problems[0].to_string();
+        let expected = "the run reads generation 1 of the folder, and generation 2 dropped parts 0, 2 of it";
+        assert!(problems.len() == 1 && text.contains(expected) && text.contains("begin a new run"), "{text}");
+    }
+    // What follows the folder may have passed them: it is refused where it has not, and goes on where it has.
+    let plan = home.following(&data, 1, Some(&Told::of(&home, &[1, 2])));
+    let error = plan.stream(RowIndex(100), Share::ALONE).next().expect("an item").expect_err("refused").to_string();
+    assert!(error.contains("generation 2 dropped parts 0, 2 of it; begin a new run"), "{error}");
+    // Behind an epoch of 690 rows.
+    let plan = home.following(&data, 1, Some(&Told::of(&home, &[1, 2])));
+    assert!(plan.stream(RowIndex(690), Share::ALONE).take(20).all(|batch| batch.is_ok()));
+    // A generation that only adds is no reason.
+    let plan = home.following(&data, 2, None);
+    assert!(plan.stream(RowIndex(0), Share::ALONE).take(20).all(|batch| batch.is_ok()));
+}

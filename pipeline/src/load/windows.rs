@@ -1,0 +1,51 @@
+//! Windows and lanes that fit one another.
+
+use schemas::{Share, Split};
+
+use super::LoadPlan;
+use crate::actor::LaneOptions;
+use crate::sampler::{Sampler, SamplerOptions};
+
+/// The sampler whose every window holds the batches that one lane of depth 1 keeps in flight.
+///
+/// The window shapes the order of the data, so it may depend on the size of a batch, never on lanes.
+pub(super) fn wide_enough(split: &Split, mut options: SamplerOptions, rows_per_batch: u64) -> Sampler {
+    let least = LaneOptions { name: "batch", count: 1, depth: 1 }.items_alive_max() as u64;
+    loop {
+        let sampler = Sampler::new(split, options);
+        if sampler.windows_per_epoch() == 1 || sampler.window_rows_min() >= least * rows_per_batch {
+            return sampler;
+        }
+        options.window_blocks += options.window_blocks.div_ceil(4);
+    }
+}
+
+/// As many lanes, as deep, as keep the batches in flight within two windows: shallower first, then fewer.
+pub(super) fn narrow_enough(mut lanes: LaneOptions, sampler: &Sampler, rows_per_batch: u64) -> LaneOptions {
+    let fits = |lanes: LaneOptions| lanes.items_alive_max() as u64 * rows_per_batch <= sampler.window_rows_min();
+    while sampler.windows_per_epoch() > 1 && !fits(lanes) {
+        match (lanes.depth, lanes.count) {
+            (2.., _) => lanes.depth -= 1,
+            (_, 2..) => lanes.count -= 1,
+            _ => break,
+        }
+    }
+    lanes
+}
+
+impl LoadPlan {
+    /// The lanes of a share: batches of all shares lie between two of its own, and windows pass so much faster.
+    pub(super) fn lanes_of(&self, share: Share) -> LaneOptions {
+        let rows = self.rows_per_batch * u64::from(share.ranks());
+        narrow_enough(self.lanes, self.course.first().sampler(), rows)
+    }
+
+    /// Decoded row groups alive at once, at most, in epochs over the generation that the stream begins with and where it
+    /// passes to one with windows of as many rows. A later generation of smaller windows may have three alive, which then
+    /// hold less: batches in flight are never of more rows than a window that the stream begins with.
+    pub(super) fn groups_alive_max(&self) -> u64 {
+        let sampler = self.course.first().sampler();
+        let blocks = sampler.blocks().len();
+        (if sampler.is_resident() { blocks } else { blocks.min(2 * sampler.window_blocks()) }) as u64
+    }
+}

@@ -1,0 +1,107 @@
+use super::*;
+
+fn part(id: u32, rows: u32) -> PartEntry {
+    let shard = Shard {
+        path: format!("train/part-{id:05}-00-00.parquet"),
+        part: PartId(id),
+        first_row: 0,
+        rows: u64::from(rows),
+        tokens: 300,
+        groups: vec![rows],
+        bytes: 1000,
+        blake3: "a".into(),
+        content: format!("{id}"),
+    };
+    PartEntry { id: PartId(id), train: vec![shard], valid: Vec::new() }
+}
+
+fn generation(dropped: &[u32], parts: &[u32]) -> GenerationEntry {
+    GenerationEntry {
+        dropped: dropped.iter().copied().map(PartId).collect(),
+        parts: parts.iter().map(|&id| part(id, 3)).collect(),
+        vocab: FileEntry::default(),
+        corpus: CorpusReport::default(),
+        content: String::new(),
+    }
+}
+
+/// A small manifest for tests: a part is added, then one replaced by two.
+fn example() -> Manifest {
+    Manifest {
+        tokenizer: Tokenizer {
+            fingerprint: "f".into(),
+            kind: "wordpiece".into(),
+            vocab_size: 100,
+            lowercase: true,
+            special: SpecialIds { pad: 0, unk: Some(1), cls: 2, sep: 3, mask: 4 },
+            specials: vec![0, 1, 2, 3, 4],
+        },
+        tokens_max: 128,
+        pack: Pack::Block,
+        frame: Frame::ClsSep,
+        files: BTreeMap::new(),
+        generations: vec![generation(&[], &[1, 0]), generation(&[], &[2]), generation(&[1], &[4, 3])],
+    }
+}
+
+#[test]
+fn what_was_sealed_comes_back() {
+    assert_eq!(Manifest::from_json(&example().to_json()).expect("as written"), example());
+}
+
+#[test]
+fn a_generation_adds_to_those_before_and_drops_from_them() {
+    let ids = |generation| {
+        let effective = example().effective(Generation(generation));
+        effective.train.shards.iter().map(|shard| shard.part.0).collect::<Vec<_>>()
+    };
+    assert_eq!([ids(0), ids(1), ids(2)], [vec![1, 0], vec![1, 0, 2], vec![0, 2, 4, 3]]);
+    assert_eq!(example().newest(), Generation(2));
+    assert_eq!(example().dropped_since(Generation(0)), [(PartId(1), Generation(2))].into());
+    assert!(example().dropped_since(Generation(2)).is_empty());
+}
+
+#[test]
+fn a_sealed_contradiction_is_refused() {
+    let refuse = |damage: &dyn Fn(&mut Manifest), word: &str| {
+        let mut manifest = example();
+        damage(&mut manifest);
+        let error = Manifest::from_json(&manifest.to_json()).expect_err("it contradicts itself").to_string();
+        assert!(error.contains(word), "{error}");
+    };
+    refuse(&|manifest| manifest.generations.clear(), "no generation");
+    refuse(&|manifest| manifest.generations[2].parts.push(part(1, 2)), "part 1 is there twice");
+    refuse(&|manifest| manifest.generations[1].dropped = vec![PartId(9)], "drops part 9");
+    for path in ["../x", "/etc/x", "", "train/./x"] {
+        refuse(&|manifest| manifest.generations[0].parts[0].train[0].path = path.into(), "does not fit part 1");
+    }
+    refuse(&|manifest| manifest.generations[0].parts[0].train[0].first_row = 1, "does not fit");
+    refuse(&|manifest| manifest.generations[0].parts[0].train[0].part = PartId(0), "does not fit");
+    refuse(&|manifest| manifest.generations[0].parts[0].train[0].rows = 9, "does not fit");
+}
+
+#[test]
+fn what_is_usual_is_not_written() {
+    let plain = String::from_utf8(example().to_json()).expect("JSON is UTF-8");
+    assert!(!plain.contains("frame") && !plain.contains("packing"), "{plain}");
+    let mut taco = Manifest { pack: Pack::Taco, frame: Pack::Taco.frame(), ..example() };
+    taco.generations[0].corpus.packing.cut_tokens = 5;
+    let bytes = taco.to_json();
+    assert!(String::from_utf8_lossy(&bytes).contains("\"frame\": \"none\""));
+    assert_eq!(Manifest::from_json(&bytes).expect("as written"), taco);
+}
+
+#[test]
+fn packs_have_the_names_of_configurations() {
+    for pack in [Pack::Block, Pack::Taco, Pack::Document, Pack::Sentences] {
+        assert_eq!(serde_json::to_value(pack).expect("a name"), pack.name());
+    }
+}
+
+#[test]
+fn the_first_version_is_refused_by_its_number() {
+    let first = b"{\n  \"version\": 1,\n  \"tokens_max\": 128\n}\n";
+    let error = Manifest::from_json(first).expect_err("another version");
+    assert!(matches!(error, ManifestError::Version { found: 1 }), "{error}");
+    assert!(error.to_string().contains("prepare the corpus again"), "{error}");
+}

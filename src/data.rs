@@ -1,0 +1,61 @@
+//! The prepared folder of a run: what it promises, and which of it the run reads.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use pipeline::course::Generations;
+use pipeline::load::{self, DataConfig, GenerationChoice};
+use schemas::{Effective, Generation, Manifest, Vocab};
+
+use crate::generations::RunGenerations;
+
+/// A prepared folder as one run sees it.
+pub(crate) struct PreparedData {
+    pub(crate) manifest: Manifest,
+    /// Of the generation that the run began with, like all below.
+    pub(crate) vocab: Arc<Vocab>,
+    pub(crate) generation: Generation,
+    pub(crate) effective: Effective,
+    generations: Arc<RunGenerations>,
+    choice: GenerationChoice,
+}
+
+impl PreparedData {
+    /// Opens the folder for the run in the folder `run`, which need not be there yet.
+    pub(crate) fn open(config: &DataConfig, run: &Path) -> pipeline::Result<Self> {
+        let manifest = load::open(&config.folder)?;
+        let generations = RunGenerations::of(run, &config.folder, &manifest)?;
+        let generation = generations.first();
+        let vocab = Arc::new(load::read_vocab(&config.folder, &manifest, generation)?);
+        let effective = manifest.effective(generation);
+        let (generations, choice) = (Arc::new(generations), config.generations);
+        Ok(Self { manifest, vocab, generation, effective, generations, choice })
+    }
+
+    /// One name for the training data that the run began with.
+    #[cfg(feature = "train")]
+    pub(crate) fn content(&self) -> String {
+        self.manifest.generation(self.generation).content.clone()
+    }
+
+    /// Who says what later epochs are over, if they are not all over the first generation.
+    pub(crate) fn follow(&self) -> Option<Arc<dyn Generations>> {
+        (self.choice == GenerationChoice::Newest).then(|| Arc::clone(&self.generations) as Arc<dyn Generations>)
+    }
+
+    /// Which generations the run reads, to be written down with it.
+    #[cfg(feature = "train")]
+    pub(crate) fn generations(&self) -> &Arc<RunGenerations> {
+        &self.generations
+    }
+
+    /// What a run makes of a folder that has grown since it began, in words.
+    pub(crate) fn growth(&self) -> Option<String> {
+        let (first, newest) = (self.generation, self.manifest.newest());
+        let reads = match self.choice {
+            GenerationChoice::First => "the run stays with it (`data.generations = \"first\"`)",
+            GenerationChoice::Newest => "epochs that begin from now on are over the newest",
+        };
+        (newest > first).then(|| format!("these are of generation {first} of the folder; {newest} is there, {reads}"))
+    }
+}

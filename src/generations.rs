@@ -1,0 +1,310 @@
+//! Which generations of the prepared folder a run reads: `generations.json` of its folder.
+//!
+//! # What
+//! The generation that the run began with, and for each epoch so far the one that it is over. A list, sealed, written
+//! before anything of an epoch is rendered.
+//!
+//! # Why
+//! A prepared folder grows while runs read it, and a run that is killed must go on with what it had. With
+//! `data.generations = "first"` that is the generation that it began with; with `"newest"`, for each epoch, the one that was
+//! the newest when the epoch's first row was asked for.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pipeline::course::{Edition, Generations};
+use pipeline::{Error, Result, load};
+use schemas::{Epoch, Generation, Manifest, Sealed};
+use serde::{Deserialize, Serialize};
+use store::Store;
+
+/// Its name in the run's folder.
+const NAME: &str = "generations.json";
+
+/// What is written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct List {
+    /// Epochs that are decided.
+    epochs: u64,
+    /// Where another generation began; the first is that of epoch 0.
+    stretches: Vec<Stretch>,
+}
+
+/// Epochs over one generation that follow one another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Stretch {
+    /// The first of them.
+    epoch: Epoch,
+    /// What they are over.
+    generation: Generation,
+    /// The hash of its training data: another folder has another.
+    content: String,
+}
+
+impl Sealed for List {
+    const FORMAT: &'static str = "cloze generations of a run";
+    const VERSION: u32 = 1;
+    const PRETTY: bool = true;
+}
+
+impl List {
+    fn begun_with(manifest: &Manifest, generation: Generation) -> Self {
+        let content = manifest.generation(generation).content.clone();
+        Self { epochs: 1, stretches: vec![Stretch { epoch: Epoch(0), generation, content }] }
+    }
+
+    fn at(&self, epoch: Epoch) -> Option<Generation> {
+        let behind = self.stretches.partition_point(|stretch| stretch.epoch <= epoch);
+        (epoch.0 < self.epochs).then(|| self.stretches[behind - 1].generation)
+    }
+
+    /// Decides one more epoch.
+    fn push(&mut self, manifest: &Manifest, generation: Generation) {
+        if self.stretches.last().is_none_or(|last| last.generation != generation) {
+            let content = manifest.generation(generation).content.clone();
+            self.stretches.push(Stretch { epoch: Epoch(self.epochs), generation, content });
+        }
+        self.epochs += 1;
+    }
+
+    /// Whether the folder is the one that the run read before.
+    fn check(&self, manifest: &Manifest, data: &Path) -> Result<()> {
+        let is_known = |stretch: &&Stretch| {
+            stretch.generation <= manifest.newest()
+                && manifest.generation(stretch.generation).content == stretch.content
+        };
+        let Some(other) = self.stretches.iter().find(|stretch| !is_known(stretch)) else { return Ok(()) };
+        Err(Error::Config(format!(
+            "{}: the run read generation {} with other data than is here now; name the folder that it read, or begin a \
+             new run (another `run.folder`)",
+            data.display(),
+            other.generation
+        )))
+    }
+}
+
+/// The generations of one run.
+#[derive(Debug)]
+pub(crate) struct RunGenerations {
+    data: PathBuf,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    list: List,
+    manifest: Manifest,
+    /// What was asked for last.
+    edition: Option<Arc<Edition>>,
+    /// Where the list is written; nowhere by those who only look.
+    store: Option<Store>,
+}
+
+impl RunGenerations {
+    /// Those of the run in the folder `run`, which read the folder `data`; of a run that is not there yet, the newest.
+    ///
+    /// # Errors
+    /// [`Error::Config`] if the list is damaged or of another folder, [`Error::Io`] if it cannot be read.
+    pub(crate) fn of(run: &Path, data: &Path, manifest: &Manifest) -> Result<Self> {
+        let list = if run.as_os_str().is_empty() || !run.is_dir() { None } else { read(&Store::existing(run)?)? };
+        let list = list.unwrap_or_else(|| List::begun_with(manifest, manifest.newest()));
+        list.check(manifest, data)?;
+        let state = State { list, manifest: manifest.clone(), edition: None, store: None };
+        Ok(Self { data: data.to_owned(), state: Mutex::new(state) })
+    }
+
+    /// The generation that the run began with.
+    pub(crate) fn first(&self) -> Generation {
+        self.lock().list.stretches[0].generation
+    }
+
+    /// From now on every answer is written down. Call it when the run's folder is held.
+    ///
+    /// # Errors
+    /// [`Error::Config`] if another process has written a list meanwhile.
+    #[cfg(feature = "train")]
+    pub(crate) fn keep_in(&self, run: Store) -> Result<()> {
+        let mut state = self.lock();
+        match read(&run)? {
+            None => state.list.write(&run)?,
+            Some(found) if found == state.list => {}
+            Some(_) => {
+                let place = run.place(NAME);
+                let message =
+                    "another process has trained here since this one began to plan; run the same command again";
+                return Err(Error::Config(format!("{place}: {message}")));
+            }
+        }
+        state.store = Some(run);
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl List {
+    fn write(&self, store: &Store) -> Result<()> {
+        store.put(NAME, &self.seal())?;
+        Ok(())
+    }
+}
+
+/// The list of a run, if it has one.
+fn read(store: &Store) -> Result<Option<List>> {
+    let Some((bytes, _)) = store.read_with_stat(NAME)? else { return Ok(None) };
+    let refuse = |error: &dyn std::fmt::Display| {
+        let way_on = "it says which data the run reads: restore it, or begin a new run (another `run.folder`)";
+        Error::Config(format!("{}: {error}; {way_on}", store.place(NAME)))
+    };
+    let list = List::unseal(&bytes).map_err(|error| refuse(&error))?;
+    let is_whole = list.epochs > 0 && list.stretches.first().is_some_and(|first| first.epoch == Epoch(0));
+    if is_whole { Ok(Some(list)) } else { Err(refuse(&"it does not begin with epoch 0")) }
+}
+
+impl Generations for RunGenerations {
+    fn of(&self, epoch: Epoch) -> Result<Arc<Edition>> {
+        let mut state = self.lock();
+        if state.list.at(epoch).is_none() {
+            assert_eq!(epoch.0, state.list.epochs, "epochs are decided one after another");
+            let manifest = load::open(&self.data)?;
+            state.list.check(&manifest, &self.data)?;
+            let mut list = state.list.clone();
+            list.push(&manifest, manifest.newest());
+            // Written before it is believed: what was rendered must be known after a kill.
+            if let Some(store) = &state.store {
+                list.write(store)?;
+            }
+            (state.list, state.manifest, state.edition) = (list, manifest, None);
+        }
+        let generation = state.list.at(epoch).expect("it was just decided");
+        let known = state.edition.take().filter(|edition| edition.generation == generation);
+        let edition = known.unwrap_or_else(|| Arc::new(Edition::train(&state.manifest, generation)));
+        state.edition = Some(Arc::clone(&edition));
+        Ok(edition)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pipeline::shard::synthetic::Synthetic;
+    use schemas::atomic::Folder;
+
+    use super::*;
+
+    struct Home {
+        folder: tempfile::TempDir,
+        shape: Synthetic,
+    }
+
+    impl Home {
+        fn new() -> Self {
+            let home = Self { folder: tempfile::tempdir().expect("a temporary folder"), shape: Synthetic::default() };
+            home.shape.write(&home.data()).expect("written");
+            home
+        }
+
+        fn data(&self) -> Folder {
+            Folder::create(self.folder.path().join("data")).expect("there")
+        }
+
+        fn add(&self, part: u32) {
+            self.shape.add(&self.data(), &[part], &[]).expect("written");
+        }
+
+        fn run(&self) -> PathBuf {
+            self.folder.path().join("run")
+        }
+
+        fn open(&self) -> Result<RunGenerations> {
+            let data = self.folder.path().join("data");
+            RunGenerations::of(&self.run(), &data, &load::open(&data).expect("as written"))
+        }
+
+        fn kept(&self) -> RunGenerations {
+            let generations = self.open().expect("a list");
+            generations.keep_in(Store::folder(self.run()).expect("there")).expect("the only one");
+            generations
+        }
+    }
+
+    fn told(generations: &RunGenerations, epochs: std::ops::Range<u64>) -> Vec<u32> {
+        epochs.map(|epoch| generations.of(Epoch(epoch)).expect("an answer").generation.0).collect()
+    }
+
+    #[test]
+    fn an_epoch_keeps_its_generation_after_a_kill() {
+        let home = Home::new();
+        let generations = home.kept();
+        assert_eq!((generations.first(), told(&generations, 1..2)), (Generation(0), vec![0]));
+        home.add(1);
+        assert_eq!(told(&generations, 2..4), [1, 1]);
+        home.add(2);
+        drop(generations);
+        let again = home.kept();
+        assert_eq!((again.first(), told(&again, 0..4)), (Generation(0), vec![0, 0, 1, 1]), "as it was written down");
+        assert_eq!(told(&again, 4..6), [2, 2]);
+    }
+
+    #[test]
+    fn a_run_that_is_not_there_yet_begins_with_the_newest_and_looking_writes_nothing() {
+        let home = Home::new();
+        home.add(1);
+        let generations = home.open().expect("none is there");
+        assert_eq!((generations.first(), told(&generations, 1..3)), (Generation(1), vec![1, 1]));
+        assert!(!home.run().exists());
+    }
+
+    #[test]
+    fn a_list_that_cannot_be_believed_is_refused() {
+        let home = Home::new();
+        drop(home.kept());
+        let store = Store::folder(home.run()).expect("there");
+        let good = store.read(NAME).expect("written");
+        let refused = |bytes: &[u8], words: &[&str]| {
+            store.put(NAME, bytes).expect("written");
+            let error = home.open().expect_err("refused").to_string();
+            assert!(words.iter().all(|word| error.contains(word)), "{error}");
+        };
+        let mut damaged = good.clone();
+        damaged[good.len() / 2] ^= 1;
+        refused(&damaged, &["generations.json", "begin a new run"]);
+        let no_epoch = List { epochs: 0, stretches: Vec::new() };
+        refused(&no_epoch.seal(), &["does not begin with epoch 0"]);
+        let stretch = |generation, content: &str| Stretch { epoch: Epoch(0), generation, content: content.to_owned() };
+        for other in [stretch(Generation(0), "other"), stretch(Generation(7), "")] {
+            let list = List { epochs: 1, stretches: vec![other] };
+            refused(&list.seal(), &["with other data than is here now", "name the folder"]);
+        }
+    }
+
+    #[test]
+    fn two_processes_that_plan_at_once_do_not_both_write() {
+        let home = Home::new();
+        let (early, late) = (home.open().expect("none"), home.open().expect("none"));
+        early.keep_in(Store::folder(home.run()).expect("there")).expect("the first");
+        assert_eq!(told(&early, 1..2), [0]);
+        let error = late.keep_in(Store::folder(home.run()).expect("there")).expect_err("it planned before").to_string();
+        assert!(error.contains("run the same command again"), "{error}");
+    }
+
+    #[test]
+    fn an_answer_that_could_not_be_written_is_not_given() {
+        let home = Home::new();
+        let generations = home.kept();
+        home.add(1);
+        // A file where the run's folder was.
+        std::fs::remove_dir_all(home.run()).expect("ours");
+        Folder::create(home.folder.path()).expect("there").write("run", b"").expect("written");
+        assert!(generations.of(Epoch(1)).is_err());
+        std::fs::remove_file(home.run()).expect("ours");
+        Folder::create(home.run()).expect("free");
+        home.add(2);
+        assert_eq!(told(&generations, 1..2), [2], "nothing was decided before");
+        let list = read(&Store::existing(home.run()).expect("there")).expect("readable").expect("written");
+        assert_eq!((list.epochs, list.at(Epoch(1))), (2, Some(Generation(2))));
+    }
+}
