@@ -45,7 +45,7 @@ impl PreparedData {
 
     /// Which generations the run reads, to be written down with it.
     #[cfg(feature = "train")]
-    pub(crate) fn generations(&self) -> &RunGenerations {
+    pub(crate) fn generations(&self) -> &Arc<RunGenerations> {
         &self.generations
     }
 

@@ -5,109 +5,206 @@
 //!   config.toml     the resolved configuration
 //!   plan.json       the plan that was printed
 //!   generations.json which generations of the data it reads: see `generations`
-//!   lock            held (flock) while a process trains here; names it
-//!   log.jsonl       one JSON object per report
+//!   lock            who trains here, with a counter that beats (`store::Lock`)
+//!   log/            one JSON object per event, in closed segments (`store::Log`)
 //!   checkpoints/    see `trainer::training::checkpoint`
 //! ```
+//!
+//! Everything is written through the lock: a process that has lost it, because it was stopped for longer than others
+//! wait, learns so from the next thing that it tries to write, and writes nothing.
 
-use std::fs::{File, TryLockError};
-use std::io::{Read as _, Seek as _, Write as _};
-use std::path::Path;
+use std::io;
 
-use anyhow::Context as _;
-use schemas::atomic::{self, Folder};
-use serde_json::Value;
+use observe::{Event, Observer, What, jsonl};
+use store::{Holder, Lock, LockError, Log, Store, Terms};
+use trainer::training::State;
 
 /// The folder of a run, held by this process.
 pub(crate) struct RunFolder {
-    pub(crate) folder: Folder,
-    log: File,
-    // Released when the process ends, however it ends.
-    _lock: File,
+    /// Changed only as long as the lock is ours.
+    store: Store,
+    /// Open once the run has begun.
+    log: Option<Log>,
+    /// Why an event was not logged.
+    failure: Option<io::Error>,
+    // Released when this is dropped, or found without a process when there was no time for that.
+    _lock: Lock,
 }
 
 impl RunFolder {
-    /// Takes the folder, made if missing.
-    pub(crate) fn hold(path: &Path) -> anyhow::Result<Self> {
-        let folder = Folder::create(path)?;
-        let lock = lock(&path.join("lock"))?;
-        let log = atomic::append(&path.join("log.jsonl"))?;
-        Ok(Self { folder, log, _lock: lock })
+    /// Takes a folder, and removes what a killed process left half written.
+    pub(crate) fn hold(folder: &Store) -> anyhow::Result<Self> {
+        let lock = Lock::take(folder, "lock", Holder::this_process(), Terms::default());
+        let lock = lock.map_err(|error| match error {
+            LockError::Held { place, holder } => anyhow::anyhow!(
+                "{place}: another process trains in this folder ({holder}); wait for it, or set another `run.folder`"
+            ),
+            LockError::Io(error) => error.into(),
+        })?;
+        let store = lock.guard(folder);
+        store.sweep()?;
+        Ok(Self { store, log: None, failure: None, _lock: lock })
     }
 
-    /// Forgets the log's lines beyond `step`: a run that was killed after its last checkpoint does those steps again.
-    /// A line that the kill cut is forgotten too.
-    pub(crate) fn rewind_log(&mut self, step: u64) -> anyhow::Result<()> {
-        let path = self.folder.path().join("log.jsonl");
-        let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        let at = |line: &str| serde_json::from_str::<Value>(line).ok().and_then(|value| value["step"].as_u64());
-        let kept: String =
-            text.split_inclusive('\n').filter(|line| at(line).is_some_and(|line_step| line_step <= step)).collect();
-        if kept.len() < text.len() {
-            self.folder.write("log.jsonl", kept.as_bytes())?;
-            self.log = atomic::append(&path)?;
+    /// What the run keeps goes in here.
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// The run is good, and goes on from this state, or begins: keeps what it was started with, and forgets the lines of
+    /// the log that it will write again.
+    pub(crate) fn begin(&mut self, papers: &[(&str, String)], from: Option<&State>) -> io::Result<()> {
+        for (name, text) in papers {
+            self.store.put(name, text.as_bytes())?;
         }
+        let mut log = Log::open(&self.store, "log")?;
+        log.rewind(|line| from.is_some_and(|state| stays(line, state)))?;
+        self.log = Some(log);
         Ok(())
     }
 
-    /// Adds one line to the log.
-    pub(crate) fn log(&mut self, entry: &Value) -> anyhow::Result<()> {
-        let mut line = entry.to_string();
-        line.push('\n');
-        // One write call per line: a kill cuts a line at most, and `rewind_log` forgets it.
-        self.log.write_all(line.as_bytes()).with_context(|| self.folder.path().join("log.jsonl").display().to_string())
+    /// Keeps every line that was said.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        self.check()?;
+        self.log.as_mut().map_or(Ok(()), Log::flush)
+    }
+
+    /// Whether all events were logged so far.
+    pub(crate) fn check(&mut self) -> io::Result<()> {
+        self.failure.take().map_or(Ok(()), Err)
     }
 }
 
-fn lock(path: &Path) -> anyhow::Result<File> {
-    let mut file = atomic::lock_file(path)?;
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            let mut holder = String::new();
-            file.read_to_string(&mut holder).context("cannot read who holds the lock")?;
-            anyhow::bail!(
-                "{}: another process trains in this folder ({}); wait for it, or set another `run.folder`",
-                path.display(),
-                holder.trim()
-            );
+impl Observer for RunFolder {
+    fn observe(&mut self, event: &Event) {
+        let Some(log) = &mut self.log else { return };
+        if let Err(error) = log.push(&jsonl::line(event)) {
+            // The first is the cause of the others.
+            self.failure.get_or_insert(error);
         }
-        Err(TryLockError::Error(error)) => return Err(error).with_context(|| path.display().to_string()),
     }
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    file.set_len(0)?;
-    file.rewind()?;
-    writeln!(file, "pid {} on {}", std::process::id(), host.trim())?;
-    Ok(file)
+}
+
+/// Whether a line of the log was said before that state was. Later steps are done again, and so is a validation that was
+/// still to be done. What nobody can read is forgotten.
+fn stays(line: &[u8], state: &State) -> bool {
+    let Ok(event) = jsonl::parse(line) else { return false };
+    let again = state.validation_pending && event.at.step == Some(state.step);
+    event.at.step.is_none_or(|step| step <= state.step) && !(again && matches!(event.what, What::Validation(_)))
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use std::collections::BTreeMap;
+
+    use observe::training::{MlmReport, StopReport, ValidReport, Why};
+    use observe::{At, Clock};
+    use schemas::Step;
+    use store::{Lines, Weather};
 
     use super::*;
+
+    fn state(step: u64, validation_pending: bool) -> State {
+        State {
+            step: Step(step),
+            rows_consumed: 8 * step,
+            tokens_consumed: 90 * step,
+            validation_pending,
+            batch_hash: "ab".to_owned(),
+            data_content: "cd".to_owned(),
+            threads: 1,
+            device: "Cpu".to_owned(),
+            report: Vec::new(),
+            identity: trainer::plan::Identity::new(BTreeMap::new()),
+            files: BTreeMap::new(),
+        }
+    }
+
+    fn say(run: &mut RunFolder, step: u64, what: What) {
+        let at = At { step: Some(Step(step)), ..At::default() };
+        run.observe(&Clock::still().event(at, what));
+    }
+
+    fn stop() -> What {
+        What::Stop(StopReport { why: Why::Terminate, saved: true, place: String::new(), error: None })
+    }
+
+    fn validation() -> What {
+        let mlm: Option<MlmReport> = None;
+        let (terms, metrics) = (BTreeMap::new(), BTreeMap::new());
+        What::Validation(ValidReport { rows: 8, loss: 1.0, terms, metrics, mlm, seconds: 0.0 })
+    }
+
+    fn logged(store: &Store) -> Vec<(String, u64)> {
+        let lines = Lines::of(store, "log").expect("a log").map(|line| line.expect("readable"));
+        let events = lines.map(|line| jsonl::parse(&line).expect("an event"));
+        events.map(|event| (event.what.kind().to_owned(), event.at.step.expect("a step").0)).collect()
+    }
+
+    fn holds(kind: &str, step: u64) -> (String, u64) {
+        (kind.to_owned(), step)
+    }
 
     #[test]
     fn a_folder_has_one_holder() {
         let home = tempfile::tempdir().expect("a temporary folder");
-        let held = RunFolder::hold(home.path()).expect("free");
-        let Err(error) = RunFolder::hold(home.path()) else { panic!("it is held") };
-        assert!(error.to_string().contains(&format!("pid {}", std::process::id())), "{error}");
+        let store = Store::folder(home.path()).expect("made");
+        let held = RunFolder::hold(&store).expect("free");
+        let Err(error) = RunFolder::hold(&store) else { panic!("it is held") };
+        let error = error.to_string();
+        assert!(error.contains(&format!("pid {}", std::process::id())) && error.contains("`run.folder`"), "{error}");
         drop(held);
-        RunFolder::hold(home.path()).expect("free again");
+        RunFolder::hold(&store).expect("free again");
     }
 
     #[test]
-    fn rewinding_forgets_later_and_cut_lines() {
-        let home = tempfile::tempdir().expect("a temporary folder");
-        let mut run = RunFolder::hold(home.path()).expect("free");
+    fn a_run_that_goes_on_forgets_what_it_will_say_again() {
+        let store = Store::memory(Weather::calm());
+        let mut run = RunFolder::hold(&store).expect("free");
+        run.begin(&[("config.toml", "seed = 1".to_owned())], None).expect("begun");
         for step in [10, 20, 30] {
-            run.log(&json!({ "step": step })).expect("written");
+            say(&mut run, step, validation());
+            say(&mut run, step, stop());
         }
-        run.log.write_all(b"{\"step\": 3").expect("a cut line");
-        run.rewind_log(20).expect("rewound");
-        run.log(&json!({ "step": 30 })).expect("written");
-        let text = std::fs::read_to_string(home.path().join("log.jsonl")).expect("there");
-        assert_eq!(text, "{\"step\":10}\n{\"step\":20}\n{\"step\":30}\n");
+        run.flush().expect("kept");
+        let names: Vec<_> = store.list("").expect("listed").into_iter().map(|entry| entry.name).collect();
+        assert_eq!(names, ["config.toml", "lock", "log/00000000.jsonl"]);
+        // What a disk or another program leaves: not UTF-8, half a line, no event.
+        let mut log = store.read("log/00000000.jsonl").expect("there");
+        log.extend(b"\xff\xfe\n{\"version\":1,\"ti\n[]\n");
+        store.put("log/00000000.jsonl", &log).expect("put");
+        drop(run);
+
+        let mut run = RunFolder::hold(&store).expect("free");
+        run.begin(&[], Some(&state(20, false))).expect("begun");
+        say(&mut run, 30, validation());
+        run.flush().expect("kept");
+        let kept = [holds("validation", 10), holds("stop", 10), holds("validation", 20), holds("stop", 20)];
+        assert_eq!(logged(&store), [&kept[..], &[holds("validation", 30)]].concat());
+        // The validation of step 20 is still to be done, and was said by a process that did not live to save it.
+        run.begin(&[], Some(&state(20, true))).expect("begun");
+        assert_eq!(logged(&store), [holds("validation", 10), holds("stop", 10), holds("stop", 20)]);
+        run.begin(&[], None).expect("begun");
+        assert_eq!(logged(&store), []);
+    }
+
+    #[test]
+    fn who_lost_the_lock_writes_nothing_and_says_who_has_it() {
+        let store = Store::memory(Weather::calm());
+        let mut run = RunFolder::hold(&store).expect("free");
+        run.begin(&[], None).expect("begun");
+        say(&mut run, 10, stop());
+        run.flush().expect("kept");
+        let lock = String::from_utf8(store.read("lock").expect("there")).expect("JSON");
+        let pid = format!("pid {} on", std::process::id());
+        let lock = lock.replace(&pid, "pid 0 on").replace("\"nonce\": \"", "\"nonce\": \"another");
+        store.put("lock", lock.as_bytes()).expect("taken over");
+        say(&mut run, 20, stop());
+        let error = run.flush().expect_err("it is no longer ours").to_string();
+        assert!(error.contains("pid 0 on"), "{error}");
+        run.store().put("checkpoints/latest", b"mine").expect_err("it is no longer ours");
+        drop(run);
+        assert_eq!(logged(&store), [holds("stop", 10)]);
+        assert_eq!(store.read("lock").expect("there"), lock.as_bytes(), "nobody releases the lock of another");
     }
 }

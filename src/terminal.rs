@@ -4,12 +4,36 @@ use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+#[cfg(feature = "train")]
+use observe::{Event, Observer, What};
 
 /// Prints one line of result. A reader that has gone away (`| head`) ends the program quietly.
 pub(crate) fn line(text: impl Display) {
     if let Err(error) = writeln!(io::stdout().lock(), "{text}") {
         // 141 is what a shell shows for a program that SIGPIPE ended.
         std::process::exit(if error.kind() == io::ErrorKind::BrokenPipe { 141 } else { 1 });
+    }
+}
+
+/// Prints what people see of events.
+#[cfg(feature = "train")]
+#[derive(Debug)]
+pub(crate) struct Lines {
+    /// Whether the end of a run is worth a line.
+    pub(crate) ends: bool,
+}
+
+#[cfg(feature = "train")]
+impl Observer for Lines {
+    fn observe(&mut self, event: &Event) {
+        if matches!(event.what, What::Stop(_)) && !self.ends {
+            return;
+        }
+        match observe::terminal::line(event) {
+            Some(text) if observe::terminal::is_result(event) => line(text),
+            Some(text) => note(text),
+            None => {}
+        }
     }
 }
 

@@ -297,8 +297,9 @@ mod runs {
                 bytes.truncate(if cut { middle } else { bytes.len() });
                 put(&home, &format!("run/checkpoints/step-00000020/{file}"), &bytes);
                 let outcome = home.run_ok(&SHORT);
-                assert!(outcome.stderr.contains("step-00000020"), "it is named\n{outcome}");
-                assert!(outcome.stderr.contains("step-00000010") || outcome.stdout.contains("10"), "{outcome}");
+                let named = format!("step-00000020/{file}");
+                assert!(outcome.stderr.contains(&named) && outcome.stderr.contains("damaged"), "{outcome}");
+                assert!(outcome.stderr.contains("continuing after step 10"), "{outcome}");
                 let again = std::fs::read(newest.join("main.safetensors")).expect("trained again");
                 assert!(again == expected, "the same weights, after {file} was damaged");
             }
@@ -306,13 +307,16 @@ mod runs {
     }
 
     #[test]
-    fn a_held_run_folder_names_its_holder() {
+    fn a_run_without_a_whole_checkpoint_does_not_begin_anew() {
         let home = Home::prepared(60);
-        std::fs::create_dir(home.join("run")).expect("made");
-        let lock = schemas::atomic::lock_file(&home.join("run/lock")).expect("made");
-        lock.lock().expect("free");
-        put(&home, "unused", b"");
-        (&lock).write_all(b"pid 1 on elsewhere\n").expect("written");
-        home.run(&SHORT).assert_fails(1, &["run/lock", "pid 1 on elsewhere", "run.folder"]);
+        home.run_ok(&SHORT);
+        for step in ["10", "20"] {
+            put(&home, &format!("run/checkpoints/step-000000{step}/main.safetensors"), b"garbage");
+        }
+        let before = files(&home.join("run"));
+        home.run(&SHORT).assert_fails(1, &["no checkpoint of it is whole", "step-00000010/main", "run.folder"]);
+        let mut after = files(&home.join("run"));
+        after.insert("lock".to_owned(), before["lock"].clone());
+        assert!(after == before, "the log and the checkpoints are what they were");
     }
 }

@@ -27,8 +27,7 @@ fn train<'a>(run: &'a str, rule: &'a str, steps: &'a str, more: &[&'a str]) -> V
 
 /// The hash of the batches after each step.
 fn hashes(home: &Home, run: &str) -> Vec<String> {
-    let log = std::fs::read_to_string(home.join(run).join("log.jsonl")).expect("a log");
-    let entries = log.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let entries = home.log(run).into_iter();
     entries.filter_map(|entry| entry["batch_hash"].as_str().map(str::to_owned)).collect()
 }
 

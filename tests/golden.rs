@@ -32,9 +32,8 @@ fn run() -> Golden {
         args.extend(set(pair));
     }
     home.run_ok(&args);
-    let log = std::fs::read_to_string(home.join("run/log.jsonl")).expect("a log");
-    let reports: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-    let reports: Vec<&Value> = reports.iter().filter(|report| report["kind"] == "train").collect();
+    let log = home.log("run");
+    let reports: Vec<&Value> = log.iter().filter(|event| event["kind"] == "report").collect();
     let number = |key: &str| reports.iter().map(|report| report[key].as_f64().expect("a number")).collect();
     let batches = reports.iter().map(|report| report["batch_hash"].as_str().expect("a hash").to_owned()).collect();
     Golden { folder, batches, losses: number("loss"), norms: number("grad_norm") }

@@ -5,6 +5,8 @@ mod faults;
 mod generations;
 #[cfg(feature = "train")]
 mod golden;
+#[cfg(feature = "train")]
+mod locks;
 mod plan;
 mod prepare;
 #[cfg(feature = "train")]

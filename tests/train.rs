@@ -9,18 +9,13 @@ use crate::support::{Home, files};
 
 const RUN: [&str; 3] = ["train", "--set", "run.folder=run"];
 
-fn log(home: &Home) -> Vec<Value> {
-    let text = std::fs::read_to_string(home.join("run/log.jsonl")).expect("a log");
-    text.lines().map(|line| serde_json::from_str(line).expect("one JSON object a line")).collect()
-}
-
 #[test]
 fn text_files_become_a_model_that_fills_in_blanks() {
     let home = Home::prepared(200);
     let outcome = home.run_ok(&RUN);
     assert!(outcome.stdout.contains("step 60") && outcome.stdout.contains("tok/s"), "{outcome}");
-    let log = log(&home);
-    let valid: Vec<&Value> = log.iter().filter(|entry| entry["kind"] == "valid").collect();
+    let log = home.log("run");
+    let valid: Vec<&Value> = log.iter().filter(|entry| entry["kind"] == "validation").collect();
     assert_eq!(valid.len(), 3, "at steps 20, 40 and 60");
     let loss = |entry: &Value| entry["mlm"]["loss"].as_f64().expect("a number");
     assert!(loss(valid[2]) < loss(valid[0]), "{} then {}", loss(valid[0]), loss(valid[2]));
@@ -37,6 +32,12 @@ fn text_files_become_a_model_that_fills_in_blanks() {
     let first = start["terms"]["mlm"].as_f64().expect("a number");
     assert!(low < first && first < high && (low + high - 2.0 * ln_vocab).abs() < 1e-9, "{start}");
     assert!(outcome.stderr.contains("audited") && outcome.stderr.contains("become `[MASK]`"), "{outcome}");
+    let kinds = |kind: &str| log.iter().filter(|entry| entry["kind"] == kind).count();
+    assert!(kinds("audit") > 2 && kinds("checkpoint") == 6, "every 10 steps");
+    let end = log.last().expect("it ended");
+    let (rows, epoch) = (end["rows_seen"].as_u64(), end["epoch"].as_f64());
+    assert_eq!((&end["kind"], &end["why"], &end["saved"]), (&"stop".into(), &"finished".into(), &true.into()));
+    assert!(rows == Some(60 * 16) && epoch.is_some_and(|epoch| epoch > 1.0), "{end}");
 
     home.run_ok(&["export", "--run", "run", "--out", "model"]);
     let exported: Vec<String> = files(&home.join("model")).into_keys().collect();
@@ -53,15 +54,14 @@ fn text_files_become_a_model_that_fills_in_blanks() {
 fn a_run_starts_from_an_exported_folder() {
     let home = Home::prepared(100);
     home.run_ok(&[RUN[0], RUN[1], RUN[2], "--set", "train.steps=20"]);
-    let last = log(&home).into_iter().rfind(|entry| entry["kind"] == "train").expect("a report");
+    let last = home.log("run").into_iter().rfind(|entry| entry["kind"] == "report").expect("a report");
     for family in ["bert", "roberta", "electra"] {
         let wrote = home.run_ok(&["export", "--run", "run", "--out", family, "--as", family]);
         assert!(wrote.stdout.to_lowercase().contains(&format!("{family}formaskedlm.from_pretrained")), "{wrote}");
         let (folder, init) = (format!("run.folder=on-{family}"), format!("train.init={family}"));
         let outcome = home.run_ok(&["train", "--set", &folder, "--set", &init, "--set", "train.steps=10"]);
         assert!(!outcome.stdout.contains("other tokens"), "{outcome}");
-        let text = std::fs::read_to_string(home.join(&format!("on-{family}/log.jsonl"))).expect("a log");
-        let first: Value = serde_json::from_str(text.lines().next().expect("a line")).expect("JSON");
+        let first = home.log(&format!("on-{family}")).remove(0);
         let expects_nothing = first["expected"].as_object().is_some_and(serde_json::Map::is_empty);
         assert!(first["kind"] == "start" && first["random"] == false && expects_nothing, "{first}");
         let loss = |entry: &Value| entry["terms"]["mlm"].as_f64().expect("mlm");
@@ -87,9 +87,11 @@ fn a_first_value_that_is_not_a_guess_is_warned_of() {
     // As wide as the contrast must be to have a law.
     let set = ["--set", "encoder.hidden=128", "--set", "objectives.tc.temperature=0.001", "--set", "train.steps=2"];
     let outcome = home.run_ok(&[&RUN[..], &set].concat());
-    assert!(outcome.stderr.contains("WARN") && outcome.stderr.contains("temperature"), "{outcome}");
-    let surprise = &log(&home)[0]["surprises"][0];
+    assert!(outcome.stderr.contains("warning: `tc` begins at") && outcome.stderr.contains("temperature"), "{outcome}");
+    let log = home.log("run");
+    let surprise = &log[0]["surprises"][0];
     assert!(surprise["term"] == "tc" && surprise["hint"].as_str().is_some_and(|hint| !hint.is_empty()), "{surprise}");
+    assert_eq!((&log[1]["kind"], &log[1]["topic"]), (&"warning".into(), &"first_value".into()));
 }
 
 #[test]

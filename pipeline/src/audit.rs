@@ -5,12 +5,15 @@
 //! window) and laws of chance (80 % become `[MASK]`) alike. A broken rule, or a sum six standard errors from its law, is
 //! an error that names the view. Only columns that are in the batch are looked at: a promise about others is not checked.
 
+mod watch;
+
 use std::sync::Arc;
 
 use schemas::columns::ATTENTION_MASK;
 use schemas::manifest::Frame;
 use schemas::{Batch, Vocab};
 
+pub use self::watch::Watch;
 use crate::collate::PlannedView;
 use crate::error::{Error, Result};
 use crate::tally::{Count, Seen, Tally};

@@ -262,6 +262,18 @@ impl Course {
         Ok(stretch.window(epoch, picked[0].window))
     }
 
+    /// How many passes over the data the first `rows` rows are, which somebody has seen already.
+    ///
+    /// # Errors
+    /// As [`runs`](Self::runs).
+    pub fn epochs(&self, rows: u64) -> Result<f64> {
+        // The last of them: whether the next row begins another stretch is decided when it is needed.
+        let Some(last) = rows.checked_sub(1) else { return Ok(0.0) };
+        let stretch = self.stretch(last)?;
+        let since = (rows - stretch.first_row) as f64 / stretch.sampler.rows_per_epoch() as f64;
+        Ok(stretch.first_epoch.0 as f64 + since)
+    }
+
     /// The stretch that a row is in. Whoever comes first to an epoch that is not decided asks for it.
     fn stretch(&self, row: u64) -> Result<Arc<Stretch>> {
         let mut found = self.known().find(row).cloned();

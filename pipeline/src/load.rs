@@ -173,6 +173,14 @@ impl LoadPlan {
         Audit::new(&self.views, &self.vocab, AuditFacts { copies: self.copies, frame: self.promise.frame })
     }
 
+    /// How many passes over the data the first `rows` rows of the stream are.
+    ///
+    /// # Errors
+    /// If the generation of an epoch is not told, or can no longer be read.
+    pub fn epochs(&self, rows: RowIndex) -> Result<f64> {
+        self.course.epochs(rows.0)
+    }
+
     /// Number of batches; training has no end.
     #[must_use]
     pub fn batches(&self) -> Option<u64> {

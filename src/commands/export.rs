@@ -5,9 +5,9 @@ use std::path::Path;
 use anyhow::Context as _;
 use pipeline::views::AnyView;
 use schemas::Step;
-use schemas::atomic::Folder;
 use schemas::columns::TOKEN_TYPES;
 use serde_json::json;
+use store::Store;
 use trainer::hf;
 use trainer::hf::Architecture;
 use trainer::training::checkpoint;
@@ -26,18 +26,17 @@ pub(crate) fn run(run: &Path, out: &Path, step: Option<u64>, family: Family) -> 
         Family::Electra => Architecture::Electra,
     };
     check_segments(&plan, family)?;
-    let (from, snapshot) = checkpoint::pick(run, step.map(Step))?;
+    let (from, snapshot) = checkpoint::pick(&Store::existing(run)?, step.map(Step))?;
     let source = plan.config().data.folder.join("tokenizer.json");
     let tokenizer = std::fs::read(&source).with_context(|| format!("cannot read {}", source.display()))?;
-    let folder = Folder::create(out)?;
-    folder.write("tokenizer.json", &tokenizer)?;
-    folder.write("tokenizer_config.json", tokenizer_config(&plan, family).as_bytes())?;
-    let class = hf::export(&snapshot.main, plan.train(), architecture, &folder)?;
+    let model = Store::folder(out)?;
+    model.put("tokenizer.json", &tokenizer)?;
+    model.put("tokenizer_config.json", tokenizer_config(&plan, family).as_bytes())?;
+    let class = hf::export(&snapshot.main, plan.train(), architecture, &model)?;
     line(format_args!(
-        "{}: step {} of {}; load it with `{class}.from_pretrained(\"{}\")`",
+        "{}: step {} of {from}; load it with `{class}.from_pretrained(\"{}\")`",
         out.display(),
         snapshot.state.step,
-        from.display(),
         out.display()
     ));
     Ok(())

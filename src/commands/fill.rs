@@ -4,6 +4,7 @@ use std::path::Path;
 
 use pipeline::tokenize::{self, Tokenizer as _};
 use schemas::Vocab;
+use store::Store;
 use trainer::training::{Filler, Guess};
 
 use crate::exit::Usage;
@@ -16,7 +17,7 @@ pub(crate) fn run(run: &Path, top: usize, texts: &[String]) -> anyhow::Result<()
     let tokenizer = tokenize::load(&plan.config().data.folder.join("tokenizer.json"), None)?;
     let vocab = plan.vocab();
     let rows = texts.iter().map(|text| encode(&tokenizer, vocab, text)).collect::<anyhow::Result<Vec<_>>>()?;
-    let filler = Filler::open(plan.train(), None)?;
+    let filler = Filler::open(plan.train(), &Store::existing(run)?, None)?;
     let unigram = most_frequent(vocab, top);
     for (text, row) in texts.iter().zip(&rows) {
         line(Paint::stdout().bold(text));

@@ -10,6 +10,7 @@ use pipeline::shard::synthetic::Synthetic;
 use schemas::atomic::Folder;
 use schemas::manifest::{Pack, Shard};
 use serde_json::Value as Json;
+use store::{Lines, Store};
 use toml::{Table, Value};
 use trainer::device::tensors;
 
@@ -160,8 +161,9 @@ fn shrink_generator(table: &mut Table) {
 
 /// Every term that `[loss]` names is in the log, finite and not 0.
 fn assert_terms(name: &str, run: &Run) {
-    let log = std::fs::read_to_string(run.folder.join("log.jsonl")).expect("a log");
-    let report: Json = serde_json::from_str(log.lines().last().expect("a report")).expect("JSON");
+    let log = Lines::of(&Store::existing(&run.folder).expect("a run"), "log").expect("a log");
+    let events = log.map(|line| serde_json::from_slice::<Json>(&line.expect("readable")).expect("JSON"));
+    let report = events.filter(|event| event["kind"] == "report").last().expect("a report");
     let terms = report["terms"].as_object().unwrap_or_else(|| panic!("{name}: {report}"));
     for (objective, _) in run.table["loss"].as_table().expect("an equation") {
         let below = |term: &&String| *term == objective || term.starts_with(&format!("{objective}."));

@@ -62,6 +62,11 @@ impl Store {
         self
     }
 
+    /// The same store, beneath something that looks at what is asked of it.
+    pub(crate) fn beneath(&self, wrap: impl FnOnce(Arc<dyn Kind>) -> Arc<dyn Kind>) -> Self {
+        Self { kind: wrap(Arc::clone(&self.kind)), ..self.clone() }
+    }
+
     /// How patiently it is asked.
     pub fn retries(&self) -> Retries {
         self.retries

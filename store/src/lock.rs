@@ -25,6 +25,7 @@
 //! Gray and Cheriton, "Leases: An Efficient Fault-Tolerant Mechanism for Distributed File Cache Consistency" (1989).
 
 mod claim;
+mod guard;
 mod holder;
 mod terms;
 #[cfg(test)]
@@ -39,6 +40,7 @@ use std::time::Duration;
 use tracing::warn;
 
 use self::claim::{Claim, Monotonic};
+use self::guard::Guarded;
 pub use self::holder::Holder;
 pub use self::terms::{LockError, Terms};
 use crate::handle::Store;
@@ -70,6 +72,13 @@ impl Lock {
     /// `ResourceBusy`, that names who has it now.
     pub fn check(&self) -> io::Result<()> {
         self.claim.check()
+    }
+
+    /// A store, the one that the lock lies in or another, that is changed only as long as the lock is ours: every change
+    /// is [checked](Self::check) before it is made, and a put again before it becomes visible.
+    #[must_use]
+    pub fn guard(&self, store: &Store) -> Store {
+        store.beneath(|kind| Arc::new(Guarded { kind, claim: Arc::clone(&self.claim) }))
     }
 
     /// Who we are.

@@ -1,6 +1,8 @@
 //! A home for each test, a corpus written for this project, and the program itself.
 
 pub(crate) mod corpus;
+#[cfg(feature = "train")]
+pub(crate) mod running;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -84,6 +86,21 @@ impl Home {
 
     pub(crate) fn spawn(&self, args: &[&str]) -> Child {
         self.command(args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the program starts")
+    }
+
+    /// A training that is watched.
+    #[cfg(feature = "train")]
+    pub(crate) fn watch(&self, args: &[&str]) -> running::Running {
+        let child = self.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        running::Running::of(child.expect("the program starts"))
+    }
+
+    /// The log of a run, every event of it.
+    #[cfg(feature = "train")]
+    pub(crate) fn log(&self, run: &str) -> Vec<serde_json::Value> {
+        let store = store::Store::existing(self.join(run)).expect("a run");
+        let lines = store::Lines::of(&store, "log").expect("a log").map(|line| line.expect("readable"));
+        lines.map(|line| serde_json::from_slice(&line).expect("one JSON object a line")).collect()
     }
 }
 

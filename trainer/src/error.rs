@@ -16,14 +16,12 @@ pub enum Error {
     Config(String),
     /// The run folder holds checkpoints of another run.
     #[error(
-        "{} belongs to another run; these differ: {keys}; choose a new `run.folder`, or start from these weights with \
-         `train.init = \"{}\"`",
-        folder.display(), checkpoint.display()
+        "{} is a checkpoint of another run; these differ: {keys}; choose a new `run.folder`, or start from these weights \
+         with `train.init = \"{}\"`",
+        checkpoint.display(), checkpoint.display()
     )]
     Identity {
-        /// The run folder.
-        folder: PathBuf,
-        /// Its newest checkpoint.
+        /// The newest checkpoint.
         checkpoint: PathBuf,
         /// `key: then → now`, one after another.
         keys: String,
@@ -46,7 +44,7 @@ pub enum Error {
         /// Its folder.
         folder: PathBuf,
         /// The version that it was made by.
-        version: u32,
+        version: u64,
     },
     /// The gradient of a step was not finite; the step did not update the weights.
     #[error(

@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use schemas::atomic::Folder;
 use serde::{Deserialize, Serialize};
+use store::Store;
 
 use crate::optimizer::schedule::{ScheduleConfig, ScheduleKind};
 use crate::plan::train_plan::TrainPlan;
@@ -112,7 +112,7 @@ fn twenty_steps_are_what_they_were() {
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         let mut json = serde_json::to_vec_pretty(&found).expect("finite numbers");
         json.push(b'\n');
-        Folder::create(path()).and_then(|folder| folder.write("training.json", &json)).expect("written");
+        Store::folder(path()).and_then(|folder| folder.put("training.json", &json)).expect("written");
         return;
     }
     let bytes = std::fs::read(path().join("training.json")).expect("a golden file");

@@ -303,3 +303,38 @@ fn what_is_not_in_the_batch_is_not_judged() {
     };
     said(&plan, &plan, 2, without_labels).expect("nothing is known");
 }
+
+#[test]
+fn the_first_batches_and_then_some_are_watched() {
+    let home = home();
+    let plan = home.plan("masked = { kind = 'mask' }", 1);
+    let (groups, mut watch) = (plan.groups(), Watch::new(plan.audit()));
+    for index in 0..250 {
+        let batch = plan.batch(&groups, BatchIndex(index)).expect("good");
+        let said = watch.look(&batch).expect("as promised").map(Audit::batches);
+        let expected = match index + 1 {
+            64 => Some(64),
+            // The 100th and the 200th are counted too, and nobody hears of it.
+            _ => None,
+        };
+        assert_eq!(said, expected, "batch {index}");
+    }
+    let broken = home.plan("masked = { kind = 'mask', rate = 0.9 }", 1);
+    let batch = broken.batch(&broken.groups(), BatchIndex(0)).expect("good");
+    for more in 251..300 {
+        watch.look(&batch).unwrap_or_else(|error| panic!("batch {more} is not looked at: {error}"));
+    }
+    let error = watch.look(&batch).expect_err("the 300th is").to_string();
+    assert!(error.contains("view `masked` does not do what it promises"), "{error}");
+}
+
+#[test]
+fn a_broken_promise_is_seen_before_the_batch_is_learnt_from() {
+    let home = home();
+    let [promised, rendered] =
+        ["0.15", "0.2"].map(|rate| home.plan(&format!("masked = {{ kind = 'mask', rate = {rate} }}"), 1));
+    let batches = (0..4).map(|index| rendered.batch(&rendered.groups(), BatchIndex(index)).expect("good"));
+    let mut watch = Watch::new(promised.audit());
+    let error = batches.map(|batch| watch.look(&batch).map(|_| ())).find_map(Result::err).expect("another rate");
+    assert!(error.to_string().contains("view `masked` does not do what it promises"), "{error}");
+}

@@ -16,7 +16,8 @@ use crate::shard::groups::Groups;
 pub struct StreamOptions {
     /// Digest the rows on the lanes, for a reader that will ask for it: it then costs that reader nothing.
     pub digests: bool,
-    /// Repeat the first so many batches for ever: for profiling, the ceiling of a trainer that never waits for data.
+    /// Make so many batches, keep them, and give them again for ever: for profiling, the ceiling of a trainer that never
+    /// waits for data.
     pub replay: Option<u64>,
     /// Makes one lane sleep before each of its batches: for profiling, a bottleneck made on purpose.
     pub lane_sleep: Option<(usize, Duration)>,
@@ -31,7 +32,7 @@ pub struct BatchStream {
     cut: Cut,
     /// Batches received.
     received: u64,
-    replays: bool,
+    replay: Option<Replay>,
 }
 
 impl BatchStream {
@@ -45,22 +46,26 @@ impl BatchStream {
             if let Some((_, sleep)) = options.lane_sleep.filter(|&(slow, _)| slow == lane) {
                 std::thread::sleep(sleep);
             }
-            let own = options.replay.map_or(own, |count| own % count.max(1));
             let batch = maker.batch_by(&decoded, cut.index(own), cut.rows(own), (lane, lanes.count))?;
             if options.digests {
                 let _ = batch.row_digests();
             }
             Ok(batch)
         };
-        let lanes = Lanes::over(0..cut.count().unwrap_or(u64::MAX), lanes, make);
-        Self { lanes, plan: Arc::clone(plan), groups, cut, received: 0, replays: options.replay.is_some() }
+        let replay = options.replay.map(Replay::of);
+        let made = cut.count().unwrap_or(u64::MAX).min(replay.as_ref().map_or(u64::MAX, |replay| replay.count));
+        let lanes = Lanes::over(0..made, lanes, make);
+        Self { lanes, plan: Arc::clone(plan), groups, cut, received: 0, replay }
     }
 
     /// Like [`next`](Iterator::next), but returns as soon as `stop` is asked for, also in the middle of a wait.
     pub fn next_or(&mut self, stop: &Stop) -> Next<Result<Batch>> {
+        if let Some(batch) = self.replay.as_mut().and_then(Replay::again) {
+            return Next::Item(Ok(batch));
+        }
         let next = self.lanes.next_or(stop);
-        if let Next::Item(Ok(_)) = next {
-            self.received();
+        if let Next::Item(Ok(batch)) = &next {
+            self.received(batch);
         }
         next
     }
@@ -78,10 +83,12 @@ impl BatchStream {
     }
 
     /// Frees the windows that no later batch touches.
-    fn received(&mut self) {
+    fn received(&mut self, batch: &Batch) {
         self.received += 1;
-        let more = self.cut.count().is_none_or(|count| self.received < count);
-        if !self.replays && more {
+        if let Some(replay) = &mut self.replay {
+            replay.batches.push(batch.clone());
+        }
+        if self.cut.count().is_none_or(|count| self.received < count) {
             // If its window is not known, the lane that makes it fails in the same way.
             if let Ok(window) = self.plan.course.window(self.cut.rows(self.received).start) {
                 self.groups.release_before(window);
@@ -94,10 +101,37 @@ impl Iterator for BatchStream {
     type Item = Result<Batch>;
 
     fn next(&mut self) -> Option<Result<Batch>> {
+        if let Some(batch) = self.replay.as_mut().and_then(Replay::again) {
+            return Some(Ok(batch));
+        }
         let item = self.lanes.next()?;
-        if item.is_ok() {
-            self.received();
+        if let Ok(batch) = &item {
+            self.received(batch);
         }
         Some(item)
+    }
+}
+
+/// The first batches, for ever.
+#[derive(Debug)]
+struct Replay {
+    count: u64,
+    batches: Vec<Batch>,
+    next: usize,
+}
+
+impl Replay {
+    fn of(count: u64) -> Self {
+        Self { count: count.max(1), batches: Vec::new(), next: 0 }
+    }
+
+    /// The next one, once all of them are here.
+    fn again(&mut self) -> Option<Batch> {
+        if (self.batches.len() as u64) < self.count {
+            return None;
+        }
+        let batch = self.batches[self.next].clone();
+        self.next = (self.next + 1) % self.batches.len();
+        Some(batch)
     }
 }

@@ -1,7 +1,7 @@
 //! Locks on a clock that stands still unless somebody waits: no test takes the time that it is about.
 
 use std::fmt::{self, Formatter};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
 use std::sync::Mutex;
 use std::thread;
 
@@ -270,4 +270,38 @@ fn terms_that_cannot_hold_are_refused() {
         };
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
     }
+}
+
+#[test]
+fn what_is_guarded_is_changed_by_the_holder_alone() {
+    over_every_kind(|store| {
+        let terms = Terms { beat: SECOND / 50, patience: SECOND * 3600 };
+        let lock = Lock::take(store, "lock", Holder::this_process(), terms).expect("free");
+        let guarded = lock.guard(store).within("run");
+        let version = guarded.put("kept", b"kept").expect("ours").version;
+        let mut begun = guarded.begin("begun").expect("ours");
+        begun.write_all(b"begun").expect("written");
+        // Somebody finds it standing still.
+        let mut content = content(store);
+        content["holder"]["words"] = "pid 7 on elsewhere".into();
+        content["holder"]["nonce"] = "another".into();
+        store.put("lock", content.to_string().as_bytes()).expect("put");
+        let refused = [
+            guarded.put("new", b"late").map(|_| ()),
+            guarded.create("new", b"late").map(|_| ()),
+            guarded.replace("kept", b"late", &version).map(|_| ()),
+            guarded.remove("kept"),
+            guarded.remove_all(""),
+            guarded.sweep().map(|_| ()),
+            begun.commit().map(|_| ()),
+        ];
+        for outcome in refused {
+            let error = outcome.expect_err("it is no longer ours");
+            assert_eq!(error.kind(), ErrorKind::ResourceBusy);
+            assert!(error.to_string().contains("pid 7 on elsewhere"), "{error}");
+        }
+        assert_eq!(guarded.read("kept").expect("readers need no lock"), b"kept");
+        let names: Vec<_> = store.list("run").expect("listed").into_iter().map(|entry| entry.name).collect();
+        assert_eq!(names, ["run/kept"]);
+    });
 }

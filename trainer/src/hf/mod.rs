@@ -20,7 +20,7 @@ mod target;
 
 use std::path::Path;
 
-use schemas::atomic::Folder;
+use store::Store;
 use tch::{Kind, Tensor};
 
 pub use self::architecture::Architecture;
@@ -44,7 +44,7 @@ pub fn is_model(folder: &Path) -> bool {
     folder.join(CONFIG).is_file()
 }
 
-/// Writes `config.json` and `model.safetensors`, the latter first: a folder with a config is whole.
+/// Puts `config.json` and `model.safetensors`, the latter first: where there is a config, the model is whole.
 ///
 /// `weights` are those of a checkpoint's `main.safetensors`. The head is the first, by name, that has the weights of
 /// the architecture's.
@@ -55,7 +55,7 @@ pub fn export(
     weights: &HostTensors,
     plan: &TrainPlan,
     architecture: Architecture,
-    folder: &Folder,
+    out: &Store,
 ) -> Result<&'static str, Error> {
     let target = Target::main(plan, weights.keys().map(String::as_str));
     let is_tied = |head: &HeadPlace| !weights.contains_key(&format!("{}.decoder.weight", head.path));
@@ -70,10 +70,12 @@ pub fn export(
     }
     let first_position = architecture.first_position(plan.vocab.special.pad);
     let layout = target.layout(architecture, first_position, architecture.token_types());
-    let mut file = folder.begin(WEIGHTS)?;
+    // Beside the config of a model that was there before, half of this one would look whole.
+    out.remove(CONFIG)?;
+    let mut file = out.begin(WEIGHTS)?;
     tensors::write(&theirs(weights, &layout, &target.path, head)?, &mut file)?;
     file.commit()?;
-    folder.write(CONFIG, &ModelConfig::of(&layout, class, &plan.vocab).to_json())?;
+    out.put(CONFIG, &ModelConfig::of(&layout, class, &plan.vocab).to_json())?;
     Ok(class)
 }
 

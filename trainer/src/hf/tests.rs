@@ -6,10 +6,10 @@ mod families;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use schemas::atomic::Folder;
 use schemas::columns::{ATTENTION_MASK, INPUT_IDS, LABELS, TOKEN_TYPES};
 use schemas::ordinal::{BatchIndex, Step};
 use schemas::{Batch, BatchBuilder};
+use store::Store;
 use tch::{Kind, Tensor};
 
 use super::{Architecture, Target, export, import, theirs};
@@ -171,7 +171,7 @@ fn check_export(
 ) {
     let home = tempfile::tempdir().expect("a temporary folder");
     let target = std::env::var_os("HF_CHECK_FOLDER").map_or_else(|| home.path().to_owned(), PathBuf::from).join(model);
-    let folder = Folder::create(&target).expect("made");
+    let folder = Store::folder(&target).expect("made");
     let trainer = testing::trainer(&plan);
     pattern(&trainer);
     export(&trainer.weights().expect("on the host"), &testing::checked(plan.clone()), architecture, &folder)
@@ -194,7 +194,7 @@ fn check_export(
     .collect();
     let mut file = folder.begin("check.safetensors").expect("begun");
     tensors::write(&check, &mut file).and_then(|()| file.commit()).expect("written");
-    folder.write("check.json", &serde_json::to_vec(&hashes).expect("strings")).expect("written");
+    folder.put("check.json", &serde_json::to_vec(&hashes).expect("strings")).expect("written");
 
     let stored: serde_json::Value = serde_json::from_slice(
         &std::fs::read(golden(model).join("exported.json")).expect("written by `hf_parity.py --check`"),
@@ -205,10 +205,10 @@ fn check_export(
 }
 
 /// A copy of a stored model that a test may spoil.
-fn copied(model: &str, home: &Path) -> Folder {
-    let folder = Folder::create(home).expect("there");
+fn copied(model: &str, home: &Path) -> Store {
+    let folder = Store::folder(home).expect("there");
     for name in ["config.json", "model.safetensors"] {
-        folder.write(name, &std::fs::read(golden(model).join(name)).expect("stored")).expect("copied");
+        folder.put(name, &std::fs::read(golden(model).join(name)).expect("stored")).expect("copied");
     }
     folder
 }

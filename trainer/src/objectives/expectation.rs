@@ -1,7 +1,5 @@
 //! What a term begins with where a model has learnt nothing yet.
 
-use serde::Serialize;
-
 /// What the first values depend on beside an objective's configuration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StartFacts {
@@ -14,17 +12,15 @@ pub struct StartFacts {
 }
 
 /// Where the first value of a term lies, in nats.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Expectation {
     /// The term's name within its objective.
-    #[serde(skip)]
     pub term: &'static str,
     /// At least.
     pub low: f64,
     /// At most.
     pub high: f64,
     /// What usually causes another value.
-    #[serde(skip)]
     pub hint: &'static str,
 }
 
@@ -39,9 +35,5 @@ impl Expectation {
     #[must_use]
     pub fn between(term: &'static str, low: f64, high: f64, hint: &'static str) -> Self {
         Self { term, low, high, hint }
-    }
-
-    pub(crate) fn admits(&self, value: f64) -> bool {
-        (self.low..=self.high).contains(&value)
     }
 }

@@ -52,7 +52,7 @@ use std::path::Path;
 use std::str::FromStr;
 use std::{fs, io};
 
-use schemas::atomic::Folder;
+use store::Store;
 use tch::Kind;
 
 use self::files::{Case, Request, Response};
@@ -113,7 +113,7 @@ pub fn run(input: &Path, output: &Path, dtype: Dtype) -> Result<Summary, Error> 
     let json = serde_json::to_vec(&response).expect("results have string keys");
     let folder = output.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = output.file_name().and_then(|name| name.to_str()).unwrap_or("parity.json");
-    Folder::create(folder)?.write(name, &json)?;
+    Store::folder(folder)?.put(name, &json)?;
     Ok(summary)
 }
 

@@ -1,9 +1,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use schemas::atomic::Folder;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use store::Store;
 
 use super::files::{Array, Case, Outcome, Part};
 use super::{Dtype, compute, run};
@@ -220,5 +220,5 @@ fn case_error(variant: &Value, inputs: &Value) -> Error {
 }
 
 fn write(folder: &Path, cases: &str) {
-    Folder::create(folder).and_then(|folder| folder.write("in.json", cases.as_bytes())).expect("written");
+    Store::folder(folder).and_then(|folder| folder.put("in.json", cases.as_bytes())).expect("written");
 }

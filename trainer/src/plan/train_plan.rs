@@ -1,7 +1,6 @@
 //! Everything a run needs, checked once and for all.
 
 use std::ops::Deref;
-use std::path::PathBuf;
 
 use schemas::Problem;
 
@@ -32,12 +31,5 @@ impl TrainPlan {
     pub fn new(request: TrainRequest) -> Result<Self, Vec<Problem>> {
         let problems = rules::problems(&request);
         if problems.is_empty() { Ok(Self { request }) } else { Err(problems) }
-    }
-
-    /// The same run in another folder.
-    #[must_use]
-    pub fn within(mut self, folder: PathBuf) -> Self {
-        self.request.folder = folder;
-        self
     }
 }

@@ -1,6 +1,7 @@
 //! Words for blanks: what `cloze fill` asks a checkpoint.
 
 use schemas::ordinal::Step;
+use store::Store;
 use tch::{Kind, Tensor};
 
 use crate::error::Error;
@@ -23,14 +24,14 @@ pub struct Filler {
 }
 
 impl Filler {
-    /// The weights after `step`, or those of the newest checkpoint.
+    /// The weights of `run` after `step`, or those of its newest checkpoint.
     ///
     /// # Errors
     /// If there is no such checkpoint, or no objective of the run predicts tokens.
-    pub fn open(plan: &TrainPlan, step: Option<Step>) -> Result<Self, Error> {
-        let (folder, snapshot) = checkpoint::pick(&plan.folder, step)?;
+    pub fn open(plan: &TrainPlan, run: &Store, step: Option<Step>) -> Result<Self, Error> {
+        let (place, snapshot) = checkpoint::pick(run, step)?;
         let mut trainer = Trainer::new(plan, Box::new(Alone))?;
-        trainer.restore(&folder, &snapshot)?;
+        trainer.restore(&place, &snapshot)?;
         let filler = Self { trainer };
         if filler.trainer.predicts_tokens() {
             Ok(filler)

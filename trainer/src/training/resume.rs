@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use observe::training::Warning;
+use store::Store;
 use tch::Device;
 
 use crate::device::tensors;
@@ -10,7 +12,7 @@ use crate::error::Error;
 use crate::hf;
 use crate::model::networks::built::teach;
 use crate::training::checkpoint;
-use crate::training::checkpoint::{Snapshot, State, VERSION};
+use crate::training::checkpoint::{Snapshot, State};
 use crate::training::step::{Trainer, threads};
 
 /// The word table's name.
@@ -21,9 +23,11 @@ const WORD_TABLE: &str = "encoder.embeddings.word.weight";
 pub struct Position {
     /// Rows of the stream consumed, over all ranks: where the next step begins.
     pub rows_consumed: u64,
+    /// Real tokens of these rows.
+    pub tokens_consumed: u64,
     /// Whether this step's validation is still to be done.
     pub validation_pending: bool,
-    /// Running hash of the batches consumed.
+    /// Running hash of the rows consumed.
     pub batch_hash: String,
 }
 
@@ -36,9 +40,9 @@ impl Trainer {
         optimizer.insert("skipped.count".to_owned(), HostTensor::copy_of(&self.skips.count)?);
         optimizer.insert("skipped.first".to_owned(), HostTensor::copy_of(&self.skips.first)?);
         let state = State {
-            version: VERSION,
             step: self.done,
             rows_consumed: position.rows_consumed,
+            tokens_consumed: position.tokens_consumed,
             validation_pending: position.validation_pending,
             batch_hash: position.batch_hash,
             data_content: self.plan().data_content.clone(),
@@ -59,33 +63,21 @@ impl Trainer {
             .collect()
     }
 
-    /// Goes on where a snapshot of this very run was taken.
+    /// Goes on where a snapshot of this very run was taken. Returns what is not as it was then.
     ///
     /// # Errors
     /// [`Error::Identity`] if it was another run's.
-    pub fn restore(&mut self, folder: &Path, snapshot: &Snapshot) -> Result<(), Error> {
-        self.check_identity(folder, &snapshot.state)?;
-        let state = &snapshot.state;
+    pub fn restore(&mut self, place: &str, snapshot: &Snapshot) -> Result<Vec<Warning>, Error> {
+        self.check_identity(place, &snapshot.state)?;
+        let (state, device) = (&snapshot.state, self.device());
+        let refuse = |problem| Error::Checkpoint { path: place.into(), problem };
         let (steps, rows, each) = (state.step.0, state.rows_consumed, self.plan().train.rows_per_step);
         if steps.checked_mul(each) != Some(rows) {
-            let problem = format!(
+            return Err(refuse(format!(
                 "{steps} steps took {rows} rows, and {each} rows a step make {}: it does not say where in the data it is",
                 steps.saturating_mul(each)
-            );
-            return Err(Error::Checkpoint { path: folder.to_owned(), problem });
+            )));
         }
-        let (now, device) = (threads(self.plan().train.threads), self.device());
-        if device == Device::Cpu && state.threads != now {
-            tracing::warn!(
-                then = state.threads,
-                now,
-                "another number of threads: results will differ in the last bits"
-            );
-        }
-        if state.device != format!("{device:?}") {
-            tracing::warn!(then = %state.device, now = ?device, "another device: results will differ in the last bits");
-        }
-        let refuse = |problem| Error::Checkpoint { path: folder.to_owned(), problem };
         for (name, weight) in self.parameters.iter() {
             overwrite(&weight.tensor, &snapshot.main, name, device).map_err(refuse)?;
         }
@@ -94,10 +86,29 @@ impl Trainer {
         overwrite(&self.skips.count, &snapshot.optimizer, "skipped.count", device).map_err(refuse)?;
         overwrite(&self.skips.first, &snapshot.optimizer, "skipped.first", device).map_err(refuse)?;
         self.done = state.step;
-        Ok(())
+        Ok(self.changes_since(state))
     }
 
-    fn check_identity(&self, folder: &Path, state: &State) -> Result<(), Error> {
+    /// What has changed around a run, and changes the last bits of its numbers.
+    fn changes_since(&self, state: &State) -> Vec<Warning> {
+        let (now, device) = (threads(self.plan().train.threads), format!("{:?}", self.device()));
+        let warning = |topic: &str, what: &str, then: &str, now: &str| Warning {
+            topic: topic.to_owned(),
+            message: format!("{what}: results will differ in the last bits"),
+            hint: Some(format!("`{then}` then, `{now}` now")),
+        };
+        let mut warnings = Vec::new();
+        if self.device() == Device::Cpu && state.threads != now {
+            let (then, now) = (state.threads.to_string(), now.to_string());
+            warnings.push(warning("threads", "another number of threads", &then, &now));
+        }
+        if state.device != device {
+            warnings.push(warning("device", "another device", &state.device, &device));
+        }
+        warnings
+    }
+
+    fn check_identity(&self, place: &str, state: &State) -> Result<(), Error> {
         let mut keys = self.plan().identity.differences(&state.identity);
         if state.data_content != self.plan().data_content {
             keys.push(format!("data content: {} → {}", state.data_content, self.plan().data_content));
@@ -105,8 +116,7 @@ impl Trainer {
         if keys.is_empty() {
             return Ok(());
         }
-        let (folder, checkpoint) = (self.plan().folder.clone(), folder.to_owned());
-        Err(Error::Identity { folder, checkpoint, keys: keys.join(", ") })
+        Err(Error::Identity { checkpoint: place.into(), keys: keys.join(", ") })
     }
 
     /// Gives a run that begins the weights that its plan names: `train.init` for the main encoder and for the heads and
@@ -186,7 +196,7 @@ fn saved(folder: &Path, target: &hf::Target<'_>) -> Result<HostTensors, Error> {
     if hf::is_model(folder) {
         hf::import(folder, target)
     } else if folder.join("checkpoints").is_dir() {
-        checkpoint::pick(folder, None).map(|(_, snapshot)| snapshot.main)
+        checkpoint::pick(&Store::existing(folder)?, None).map(|(_, snapshot)| snapshot.main)
     } else {
         tensors::read(&folder.join("main.safetensors"))
     }

@@ -1,22 +1,28 @@
 //! The training loop on one screen.
 //!
 //! The trainer is an actor because a thread owns it; as code it is a loop over batches. What is around it comes in
-//! through two traits: [`Data`] gives batches, [`Host`] takes what the run has to say and knows when to stop.
+//! through two traits: [`Data`] gives batches, [`Host`] hears what the run has to say, keeps its checkpoints and knows
+//! when to stop.
 
-use std::path::Path;
+#[cfg(test)]
+mod tests;
+
 use std::time::{Duration, Instant};
 
+use observe::training::{CheckpointReport, ResumeReport, Speed, StepReport, StopReport, Warning, Why};
+use observe::{At, Clock, Observer, What};
 use schemas::ordinal::{RowIndex, Step};
 use schemas::{Batch, StreamHash};
+use store::Store;
 
 use crate::device::choice;
 use crate::error::{Error, ForeignError};
 use crate::plan::train_plan::TrainPlan;
 use crate::training::checkpoint;
-use crate::training::checkpoint::Snapshot;
+use crate::training::checkpoint::{Snapshot, State};
 use crate::training::ranks::{Ranks, Stop};
-use crate::training::report::{Report, Speed, StepReport};
 use crate::training::resume::Position;
+use crate::training::start;
 use crate::training::step::{Seen, Trainer};
 use crate::training::validation::Validation;
 
@@ -25,30 +31,44 @@ pub trait Data {
     /// Makes the micro-batches that follow the first `rows` of the training stream the next ones.
     fn seek(&mut self, rows: RowIndex) -> Result<(), ForeignError>;
 
-    /// The next micro-batch of the share of this rank in the training stream, which has no end; `None` if a stop was asked for while waiting.
+    /// The next micro-batch of the share of this rank in the training stream, which has no end; `None` if a stop was
+    /// asked for while waiting.
     fn next(&mut self) -> Result<Option<Batch>, ForeignError>;
 
     /// The batches of the valid split, with the view [`VALID_MLM`](crate::training::validation::VALID_MLM) beside the run's own,
     /// from the first.
     fn validation(&mut self) -> Result<Box<dyn Iterator<Item = Result<Batch, ForeignError>> + '_>, ForeignError>;
+
+    /// How many passes over the training split the first `rows` rows of the stream are.
+    fn epochs(&self, rows: RowIndex) -> Result<f64, ForeignError>;
+
+    /// What is to be said of the batches that were given since this was last asked.
+    fn remarks(&mut self) -> Vec<What> {
+        Vec::new()
+    }
 }
 
-/// Where results go to, and where a stop comes from.
-pub trait Host {
+/// Who keeps what a run makes, hears what it says, and may stop it.
+///
+/// Events are heard, and nobody fails over one; what went wrong while they were kept is said by [`check`](Self::check).
+pub trait Host: Observer {
     /// Whether somebody asked the run to stop.
     fn stop(&self) -> Option<Stop>;
 
-    /// Shows and logs a report.
-    fn report(&mut self, report: &Report) -> Result<(), ForeignError>;
+    /// The run is good, and goes on from this state, or begins. Nothing was said or saved before.
+    fn begin(&mut self, from: Option<&State>) -> Result<(), ForeignError>;
 
-    /// Takes a checkpoint to write ([`Snapshot::write`]); returns once the one before is on disk.
-    fn save(&mut self, snapshot: Snapshot) -> Result<(), ForeignError>;
+    /// Takes a checkpoint to write ([`Snapshot::write`]); returns once the one before is kept, with where it is.
+    fn save(&mut self, snapshot: Snapshot) -> Result<Option<CheckpointReport>, ForeignError>;
 
-    /// Returns once the last checkpoint is on disk.
-    fn saved(&mut self) -> Result<(), ForeignError>;
+    /// Returns once the last checkpoint is kept, with where it is.
+    fn saved(&mut self) -> Result<Option<CheckpointReport>, ForeignError>;
+
+    /// Says without waiting whether something could not be kept, or whether the last checkpoint is by now.
+    fn check(&mut self) -> Result<Option<CheckpointReport>, ForeignError>;
 }
 
-/// How a run ended, its checkpoint on disk.
+/// How a run ended, its checkpoint kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// All steps are done.
@@ -57,34 +77,22 @@ pub enum Outcome {
     Stopped(Step, Stop),
 }
 
-/// Trains from the newest checkpoint, or from the beginning, to the plan's last step or the first stop, as one of `ranks`.
+/// Trains from the newest checkpoint in `store`, or from the beginning, to the plan's last step or the first stop, as one
+/// of `ranks`.
 ///
 /// Call it on a thread of its own: libtorch keeps its helpers per thread.
 pub fn run(
     plan: &TrainPlan,
     ranks: Box<dyn Ranks>,
+    store: &Store,
+    clock: &Clock,
     data: &mut dyn Data,
     host: &mut dyn Host,
 ) -> Result<Outcome, Error> {
-    let mut run = Run::start(plan, ranks)?;
-    data.seek(run.rows_consumed).map_err(Error::Foreign)?;
-    loop {
-        if run.validation_pending && !run.validate(data, host)? {
-            return run.stopped(host);
-        }
-        let done = run.trainer.done();
-        if run.saved != Some(done) && is_due(done, plan.checkpoints.every_steps, plan.train.steps) {
-            run.save(host)?;
-        }
-        if done.0 >= plan.train.steps {
-            host.saved().map_err(Error::Foreign)?;
-            return Ok(Outcome::Finished(done));
-        }
-        let Some(batches) = run.gather(data, host)? else { return run.stopped(host) };
-        run.step(&batches)?;
-        run.start_if_first(host)?;
-        run.report_if_due(host)?;
-    }
+    let mut run = Run::start(plan, ranks, store, clock)?;
+    let outcome = run.to_the_end(data, host);
+    run.say_how_it_ended(&outcome, host);
+    outcome
 }
 
 /// Whether something that happens `every` so many steps, and at the end, happens after `done` steps.
@@ -93,65 +101,130 @@ fn is_due(done: Step, every: u64, steps: u64) -> bool {
 }
 
 /// The loop's state.
-struct Run {
+struct Run<'a> {
     trainer: Trainer,
+    store: &'a Store,
+    clock: &'a Clock,
     // The position in the stream, over all ranks: what `resume` reads.
     rows_consumed: RowIndex,
+    tokens_consumed: u64,
     batch_hash: StreamHash,
+    // Passes over the training split.
+    epochs: f64,
     validation_pending: bool,
+    // What it goes on from, until it has begun.
+    resumed: Option<Resumed>,
     // Steps done at the newest checkpoint.
     saved: Option<Step>,
-    clock: Clock,
+    // Where that stood, while nobody knows yet whether it is kept.
+    saving: Option<At>,
+    pace: Pace,
     // Tokens per second at the device's peak.
     peak_rate: Option<f64>,
 }
 
+/// A checkpoint that was read.
+struct Resumed {
+    place: String,
+    state: State,
+    warnings: Vec<Warning>,
+}
+
 /// Wall time since the last report.
-struct Clock {
+struct Pace {
     begun: Instant,
     waited: Duration,
     tokens: u64,
 }
 
-impl Clock {
+impl Pace {
     fn start() -> Self {
         Self { begun: Instant::now(), waited: Duration::ZERO, tokens: 0 }
     }
 }
 
-impl Run {
-    fn start(plan: &TrainPlan, ranks: Box<dyn Ranks>) -> Result<Self, Error> {
+impl<'a> Run<'a> {
+    fn start(plan: &TrainPlan, ranks: Box<dyn Ranks>, store: &'a Store, clock: &'a Clock) -> Result<Self, Error> {
         let trainer = Trainer::new(plan, ranks)?;
         let peak = choice::name(trainer.device()).and_then(|name| plan.train.precision.peak_flops(&name));
         let mut run = Self {
+            store,
+            clock,
             rows_consumed: RowIndex(0),
+            tokens_consumed: 0,
             batch_hash: StreamHash::new(),
+            epochs: 0.0,
             validation_pending: false,
+            resumed: None,
             saved: None,
-            clock: Clock::start(),
+            saving: None,
+            pace: Pace::start(),
             peak_rate: peak.map(|peak| peak / plan.flops_per_token()),
             trainer,
         };
-        match checkpoint::newest(&plan.folder)? {
-            Some((folder, snapshot)) => run.resume(&folder, snapshot)?,
+        match checkpoint::newest(store)? {
+            Some((place, snapshot)) => run.resume(place, snapshot)?,
             None => run.trainer.begin()?,
         }
         Ok(run)
     }
 
-    fn resume(&mut self, folder: &Path, snapshot: Snapshot) -> Result<(), Error> {
-        self.trainer.restore(folder, &snapshot)?;
-        self.rows_consumed = RowIndex(snapshot.state.rows_consumed);
-        tracing::info!(step = snapshot.state.step.0, folder = %folder.display(), "resuming");
-        self.saved = Some(snapshot.state.step);
-        self.batch_hash = StreamHash::parse(&snapshot.state.batch_hash)
-            .map_err(|error| Error::Checkpoint { path: folder.to_owned(), problem: error.to_string() })?;
-        self.validation_pending = snapshot.state.validation_pending;
+    fn resume(&mut self, place: String, snapshot: Snapshot) -> Result<(), Error> {
+        let warnings = self.trainer.restore(&place, &snapshot)?;
+        let state = snapshot.state;
+        self.saved = Some(state.step);
+        self.batch_hash = StreamHash::parse(&state.batch_hash)
+            .map_err(|error| Error::Checkpoint { path: (&place).into(), problem: error.to_string() })?;
+        self.rows_consumed = RowIndex(state.rows_consumed);
+        self.tokens_consumed = state.tokens_consumed;
+        self.validation_pending = state.validation_pending;
+        self.resumed = Some(Resumed { place, state, warnings });
         Ok(())
+    }
+
+    fn to_the_end(&mut self, data: &mut dyn Data, host: &mut dyn Host) -> Result<Outcome, Error> {
+        self.count_epochs(data)?;
+        let steps = self.plan().train.steps;
+        if self.trainer.done().0 >= steps && !self.validation_pending {
+            return Ok(Outcome::Finished(self.trainer.done()));
+        }
+        self.begin(data, host)?;
+        loop {
+            if self.validation_pending && !self.validate(data, host)? {
+                return self.stopped(host);
+            }
+            let done = self.trainer.done();
+            if self.saved != Some(done) && is_due(done, self.plan().checkpoints.every_steps, steps) {
+                self.save(host)?;
+            }
+            if done.0 >= steps {
+                self.wait_until_saved(host)?;
+                return Ok(Outcome::Finished(done));
+            }
+            let Some(batches) = self.gather(data, host)? else { return self.stopped(host) };
+            self.step(&batches, data)?;
+            self.start_if_first(host)?;
+            self.report_if_due(host)?;
+        }
+    }
+
+    fn begin(&mut self, data: &mut dyn Data, host: &mut dyn Host) -> Result<(), Error> {
+        let resumed = self.resumed.take();
+        host.begin(resumed.as_ref().map(|resumed| &resumed.state)).map_err(Error::Foreign)?;
+        if let Some(Resumed { place, warnings, .. }) = resumed {
+            self.say(host, What::Resume(ResumeReport { place }));
+            warnings.into_iter().for_each(|warning| self.say(host, What::Warning(warning)));
+        }
+        data.seek(self.rows_consumed).map_err(Error::Foreign)
     }
 
     fn plan(&self) -> &TrainPlan {
         self.trainer.plan()
+    }
+
+    fn count_epochs(&mut self, data: &dyn Data) -> Result<(), Error> {
+        self.epochs = data.epochs(self.rows_consumed).map_err(Error::Foreign)?;
+        Ok(())
     }
 
     /// Whether anybody asked anywhere.
@@ -159,8 +232,21 @@ impl Run {
         self.trainer.ranks().stop(host.stop())
     }
 
+    fn at(&self) -> At {
+        At {
+            step: Some(self.trainer.done()),
+            epoch: Some(self.epochs),
+            rows_seen: Some(self.rows_consumed.0),
+            tokens_seen: Some(self.tokens_consumed),
+        }
+    }
+
+    fn say(&self, host: &mut dyn Host, what: What) {
+        host.observe(&self.clock.event(self.at(), what));
+    }
+
     /// The micro-batches of the next step; `None` for a stop. What was gathered before a stop was not consumed.
-    fn gather(&mut self, data: &mut dyn Data, host: &dyn Host) -> Result<Option<Vec<Batch>>, Error> {
+    fn gather(&mut self, data: &mut dyn Data, host: &mut dyn Host) -> Result<Option<Vec<Batch>>, Error> {
         let mut batches = Vec::new();
         let (share, rows) = (self.trainer.ranks().share(), self.plan().train.rows_per_micro_batch);
         for own in 0..self.trainer.micro_batches() {
@@ -169,23 +255,26 @@ impl Run {
             }
             let asked = Instant::now();
             let batch = data.next().map_err(Error::Foreign)?;
-            self.clock.waited += asked.elapsed();
+            self.pace.waited += asked.elapsed();
             let Some(batch) = batch else { return Ok(None) };
             let (found, due) = (batch.first_row().0, share.rows(self.rows_consumed.0, own, rows));
             assert_eq!(found..found + batch.rows() as u64, due, "batch {} is not the one that is due", batch.index());
             batches.push(batch);
+            data.remarks().into_iter().for_each(|remark| self.say(host, remark));
         }
         Ok(Some(batches))
     }
 
-    fn step(&mut self, batches: &[Batch]) -> Result<(), Error> {
+    fn step(&mut self, batches: &[Batch], data: &dyn Data) -> Result<(), Error> {
         let before = self.trainer.done();
         let Seen { rows, tokens } = self.trainer.step(batches)?;
         assert_eq!(self.trainer.done(), before.next(), "a step is one step");
         let digests = batches.iter().flat_map(Batch::row_digests).copied().collect();
         self.batch_hash.step(self.trainer.ranks().rows(digests));
         self.rows_consumed.0 += rows;
-        self.clock.tokens += tokens;
+        self.tokens_consumed += tokens;
+        self.pace.tokens += tokens;
+        self.count_epochs(data)?;
         let plan = self.plan();
         self.validation_pending = is_due(self.trainer.done(), plan.validation.every_steps, plan.train.steps);
         Ok(())
@@ -196,7 +285,11 @@ impl Run {
         if self.trainer.done() != Step(1) {
             return Ok(());
         }
-        host.report(&Report::Start(self.trainer.start()?)).map_err(Error::Foreign)
+        let start = self.trainer.start()?;
+        let warnings: Vec<Warning> = start.surprises.iter().map(start::warning).collect();
+        self.say(host, What::Start(start));
+        warnings.into_iter().for_each(|warning| self.say(host, What::Warning(warning)));
+        self.check(host)
     }
 
     fn report_if_due(&mut self, host: &mut dyn Host) -> Result<(), Error> {
@@ -205,16 +298,16 @@ impl Run {
             return Ok(());
         }
         let figures = self.trainer.figures()?;
-        let seconds = self.clock.begun.elapsed().as_secs_f64();
-        let tokens_per_s = self.clock.tokens as f64 / seconds;
+        let seconds = self.pace.begun.elapsed().as_secs_f64();
+        let tokens_per_s = self.pace.tokens as f64 / seconds;
         let speed = Speed {
             tokens_per_s,
             mfu: self.peak_rate.map(|peak| tokens_per_s / peak),
-            wait: self.clock.waited.as_secs_f64() / seconds,
+            wait: self.pace.waited.as_secs_f64() / seconds,
         };
-        self.clock = Clock::start();
-        let report = Report::Train(StepReport { figures, batch_hash: self.batch_hash.to_hex(), speed });
-        host.report(&report).map_err(Error::Foreign)
+        self.pace = Pace::start();
+        self.say(host, What::Report(StepReport { figures, batch_hash: self.batch_hash.to_hex(), speed }));
+        self.check(host)
     }
 
     /// Validates and reports. False if a stop came first: the validation is then still pending.
@@ -227,11 +320,11 @@ impl Run {
             }
             validation.add(&self.trainer, &batch.map_err(Error::Foreign)?)?;
         }
-        let report = Report::Valid(validation.finish(&self.trainer)?);
-        host.report(&report).map_err(Error::Foreign)?;
+        self.say(host, What::Validation(validation.finish(&self.trainer)?));
         self.validation_pending = false;
         // The next report's speed is that of training.
-        self.clock.begun += begun.elapsed();
+        self.pace.begun += begun.elapsed();
+        self.check(host)?;
         Ok(true)
     }
 
@@ -240,274 +333,58 @@ impl Run {
         if self.trainer.ranks().share().is_first() {
             let position = Position {
                 rows_consumed: self.rows_consumed.0,
+                tokens_consumed: self.tokens_consumed,
                 validation_pending: self.validation_pending,
                 batch_hash: self.batch_hash.to_hex(),
             };
-            host.save(self.trainer.snapshot(position)?).map_err(Error::Foreign)?;
+            let before = host.save(self.trainer.snapshot(position)?).map_err(Error::Foreign)?;
+            self.confirm(before, host);
+            self.saving = Some(self.at());
         }
         self.saved = Some(self.trainer.done());
         Ok(())
     }
 
-    fn stopped(mut self, host: &mut dyn Host) -> Result<Outcome, Error> {
+    /// A failed write must not wait for the next checkpoint to be heard of.
+    fn check(&mut self, host: &mut dyn Host) -> Result<(), Error> {
+        let kept = host.check().map_err(Error::Foreign)?;
+        self.confirm(kept, host);
+        Ok(())
+    }
+
+    fn wait_until_saved(&mut self, host: &mut dyn Host) -> Result<(), Error> {
+        let kept = host.saved().map_err(Error::Foreign)?;
+        self.confirm(kept, host);
+        Ok(())
+    }
+
+    /// Says that a checkpoint is kept, with where it stood.
+    fn confirm(&mut self, kept: Option<CheckpointReport>, host: &mut dyn Host) {
+        let Some(kept) = kept else { return };
+        if let Some(at) = self.saving.take() {
+            host.observe(&self.clock.event(at, What::Checkpoint(kept)));
+        }
+    }
+
+    fn stopped(&mut self, host: &mut dyn Host) -> Result<Outcome, Error> {
         let stop =
             self.stop(host).ok_or_else(|| Error::Foreign("the stream of batches ended; it has no end".into()))?;
         if self.saved != Some(self.trainer.done()) {
             self.save(host)?;
         }
-        host.saved().map_err(Error::Foreign)?;
+        self.wait_until_saved(host)?;
         Ok(Outcome::Stopped(self.trainer.done(), stop))
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use std::cell::Cell;
-
-    use super::*;
-    use crate::testing;
-    use crate::training::ranks::Alone;
-
-    /// The stream of [`testing::batch`], which asks the host to stop at a chosen moment.
-    struct Stream<'a> {
-        next: u64,
-        stop_waiting_for: Option<u64>,
-        stop_validating: bool,
-        stop: &'a Cell<Option<Stop>>,
-    }
-
-    impl Data for Stream<'_> {
-        fn seek(&mut self, rows: RowIndex) -> Result<(), ForeignError> {
-            self.next = rows.0 / testing::ROWS as u64;
-            Ok(())
-        }
-
-        fn next(&mut self) -> Result<Option<Batch>, ForeignError> {
-            if self.stop_waiting_for == Some(self.next) {
-                self.stop.set(Some(Stop::Terminate));
-                return Ok(None);
-            }
-            self.next += 1;
-            Ok(Some(testing::batch(self.next - 1)))
-        }
-
-        fn validation(&mut self) -> Result<Box<dyn Iterator<Item = Result<Batch, ForeignError>> + '_>, ForeignError> {
-            Ok(Box::new((1000..1002).map(|index| {
-                if self.stop_validating && index == 1001 {
-                    self.stop.set(Some(Stop::Interrupt));
-                }
-                Ok(testing::batch(index))
-            })))
-        }
-    }
-
-    struct Memory<'a> {
-        folder: std::path::PathBuf,
-        stop: &'a Cell<Option<Stop>>,
-        reports: Vec<Report>,
-        last: Option<Snapshot>,
-        // Behaves like a killed process after that many checkpoints.
-        dies_after: Option<usize>,
-    }
-
-    impl Host for Memory<'_> {
-        fn stop(&self) -> Option<Stop> {
-            self.stop.get()
-        }
-
-        fn report(&mut self, report: &Report) -> Result<(), ForeignError> {
-            self.reports.push(report.clone());
-            Ok(())
-        }
-
-        fn save(&mut self, snapshot: Snapshot) -> Result<(), ForeignError> {
-            if self.dies_after == Some(0) {
-                return Err("killed".into());
-            }
-            self.dies_after = self.dies_after.map(|left| left - 1);
-            snapshot.write(&self.folder, 2)?;
-            self.last = Some(snapshot);
-            Ok(())
-        }
-
-        fn saved(&mut self) -> Result<(), ForeignError> {
-            Ok(())
-        }
-    }
-
-    #[derive(Clone, Copy, Default)]
-    struct Trouble {
-        waiting_for: Option<u64>,
-        validating: bool,
-        dies_after: Option<usize>,
-    }
-
-    struct Ran {
-        outcome: Result<Outcome, Error>,
-        reports: Vec<Report>,
-        last: Option<Snapshot>,
-    }
-
-    fn train(folder: &Path, trouble: Trouble) -> Ran {
-        let stop = Cell::new(None);
-        let mut data =
-            Stream { next: 0, stop_waiting_for: trouble.waiting_for, stop_validating: trouble.validating, stop: &stop };
-        let (folder, dies_after) = (folder.to_owned(), trouble.dies_after);
-        let mut host = Memory { folder, stop: &stop, reports: Vec::new(), last: None, dies_after };
-        let outcome = run(&testing::plan(&host.folder), Box::new(Alone), &mut data, &mut host);
-        Ran { outcome, reports: host.reports, last: host.last }
-    }
-
-    /// What two runs of one command must agree on.
-    fn figures(reports: &[Report]) -> Vec<String> {
-        let figures = |report: &Report| match report {
-            Report::Train(report) => format!("{:?} {}", report.figures, report.batch_hash),
-            Report::Start(report) => format!("{report:?}"),
-            Report::Valid(report) => {
-                format!("{:?}", crate::training::report::ValidReport { seconds: 0.0, ..report.clone() })
-            }
+    fn say_how_it_ended(&self, outcome: &Result<Outcome, Error>, host: &mut dyn Host) {
+        let why = match outcome {
+            Ok(Outcome::Finished(_)) => Why::Finished,
+            Ok(Outcome::Stopped(_, Stop::Interrupt)) => Why::Interrupt,
+            Ok(Outcome::Stopped(_, Stop::Terminate)) => Why::Terminate,
+            Err(_) => Why::Failed,
         };
-        reports.iter().map(figures).collect()
-    }
-
-    fn whole() -> (Vec<String>, Snapshot) {
-        let home = tempfile::tempdir().expect("a temporary folder");
-        let ran = train(home.path(), Trouble::default());
-        assert!(matches!(ran.outcome, Ok(Outcome::Finished(Step(12)))), "{:?}", ran.outcome);
-        (figures(&ran.reports), ran.last.expect("the end makes a checkpoint"))
-    }
-
-    fn assert_resumes(trouble: Trouble, expected: &[Outcome]) {
-        let (reports, last) = whole();
-        let home = tempfile::tempdir().expect("a temporary folder");
-        let first = train(home.path(), trouble);
-        match first.outcome {
-            Ok(outcome) => assert_eq!([outcome], expected),
-            Err(error) => assert!(expected.is_empty() && error.to_string() == "killed", "{error}"),
-        }
-        let kept = newest_step(home.path());
-        let second = train(home.path(), Trouble::default());
-        assert!(matches!(second.outcome, Ok(Outcome::Finished(Step(12)))), "{:?}", second.outcome);
-        let snapshot = second.last.expect("the end makes a checkpoint");
-        assert_eq!(snapshot.main, last.main, "weights");
-        assert_eq!(snapshot.optimizer, last.optimizer, "optimizer");
-        assert_eq!(snapshot.state, last.state, "state");
-        // A killed run has reported more than it kept; what lies after the checkpoint is reported again.
-        let step = |report: &Report| match report {
-            Report::Start(report) => report.step,
-            Report::Train(report) => report.figures.step,
-            Report::Valid(report) => report.step,
-        };
-        let stopped = !expected.is_empty();
-        let before: Vec<Report> = first.reports.into_iter().filter(|report| stopped || step(report) <= kept).collect();
-        assert_eq!(figures(&[before, second.reports].concat()), reports);
-    }
-
-    fn newest_step(folder: &Path) -> Step {
-        checkpoint::newest(folder).expect("readable").expect("it saved").1.state.step
-    }
-
-    #[test]
-    fn a_run_stopped_while_it_waits_resumes_to_the_bit() {
-        let _alone = testing::generator();
-        // In the middle of step 7, of a report's interval and of the way to the next checkpoint.
-        let trouble = Trouble { waiting_for: Some(15), ..Trouble::default() };
-        assert_resumes(trouble, &[Outcome::Stopped(Step(7), Stop::Terminate)]);
-    }
-
-    #[test]
-    fn a_run_stopped_while_it_validates_resumes_to_the_bit() {
-        let _alone = testing::generator();
-        let trouble = Trouble { validating: true, ..Trouble::default() };
-        assert_resumes(trouble, &[Outcome::Stopped(Step(5), Stop::Interrupt)]);
-    }
-
-    #[test]
-    fn a_killed_run_resumes_to_the_bit() {
-        let _alone = testing::generator();
-        assert_resumes(Trouble { dies_after: Some(1), ..Trouble::default() }, &[]);
-    }
-
-    #[test]
-    fn a_finished_run_has_nothing_to_do() {
-        let _alone = testing::generator();
-        let home = tempfile::tempdir().expect("a temporary folder");
-        train(home.path(), Trouble::default());
-        let again = train(home.path(), Trouble::default());
-        assert!(matches!(again.outcome, Ok(Outcome::Finished(Step(12)))));
-        assert!(again.reports.is_empty() && again.last.is_none());
-    }
-
-    #[test]
-    fn another_run_is_refused_with_the_keys_that_differ() {
-        let _alone = testing::generator();
-        let home = tempfile::tempdir().expect("a temporary folder");
-        train(home.path(), Trouble::default());
-        let mut plan = testing::request(home.path());
-        plan.identity = crate::plan::identity::Identity::new([("seed".to_owned(), "8".to_owned())].into());
-        let stop = Cell::new(None);
-        let mut data = Stream { next: 0, stop_waiting_for: None, stop_validating: false, stop: &stop };
-        let folder = home.path().to_owned();
-        let mut host = Memory { folder, stop: &stop, reports: Vec::new(), last: None, dies_after: None };
-        let error = run(&testing::checked(plan), Box::new(Alone), &mut data, &mut host)
-            .expect_err("another seed is another run");
-        assert!(error.is_usage() && error.to_string().contains("`seed`: 7 → 8"), "{error}");
-    }
-
-    #[test]
-    fn validation_reports_what_needs_no_context() {
-        let _alone = testing::generator();
-        let home = tempfile::tempdir().expect("a temporary folder");
-        let ran = train(home.path(), Trouble::default());
-        let valid = ran.reports.iter().find_map(|report| match report {
-            Report::Valid(report) => Some(report.clone()),
-            Report::Start(_) | Report::Train(_) => None,
-        });
-        let valid = valid.expect("one after five steps");
-        let mlm = valid.mlm.expect("there is a head");
-        let uniform = f64::from(testing::WORDS).ln();
-        assert_eq!((valid.step, valid.rows), (Step(5), 8));
-        assert!((mlm.ln_vocab - uniform).abs() < 1e-12 && (mlm.unigram_cross_entropy - uniform).abs() < 1e-12);
-        assert!(mlm.loss > 0.0 && mlm.unigram_entropy > 1.0 && mlm.unigram_entropy < uniform);
-    }
-
-    #[test]
-    fn a_checkpoint_whose_rows_are_not_those_of_its_steps_is_refused() {
-        let _alone = testing::generator();
-        let home = tempfile::tempdir().expect("a temporary folder");
-        let mut last = train(home.path(), Trouble { waiting_for: Some(15), ..Trouble::default() }).last.expect("saved");
-        last.state.rows_consumed -= 4;
-        last.write(home.path(), 2).expect("written");
-        let error = train(home.path(), Trouble::default()).outcome.expect_err("half a step").to_string();
-        assert!(error.contains("7 steps took 52 rows, and 8 rows a step make 56"), "{error}");
-    }
-
-    /// Begins one batch late.
-    struct Late<'a>(Stream<'a>);
-
-    impl Data for Late<'_> {
-        fn seek(&mut self, rows: RowIndex) -> Result<(), ForeignError> {
-            self.0.seek(RowIndex(rows.0 + testing::ROWS as u64))
-        }
-
-        fn next(&mut self) -> Result<Option<Batch>, ForeignError> {
-            self.0.next()
-        }
-
-        fn validation(&mut self) -> Result<Box<dyn Iterator<Item = Result<Batch, ForeignError>> + '_>, ForeignError> {
-            self.0.validation()
-        }
-    }
-
-    #[test]
-    #[should_panic(expected = "is not the one that is due")]
-    fn another_batch_than_the_one_that_is_due_ends_the_run() {
-        let _alone = testing::generator();
-        let home = tempfile::tempdir().expect("a temporary folder");
-        let stop = Cell::new(None);
-        let mut data = Late(Stream { next: 0, stop_waiting_for: None, stop_validating: false, stop: &stop });
-        let folder = home.path().to_owned();
-        let mut host = Memory { folder, stop: &stop, reports: Vec::new(), last: None, dies_after: None };
-        let _ = run(&testing::plan(home.path()), Box::new(Alone), &mut data, &mut host);
+        let saved = self.saved == Some(self.trainer.done()) && self.saving.is_none();
+        let error = outcome.as_ref().err().map(Error::to_string);
+        self.say(host, What::Stop(StopReport { why, saved, place: self.store.place(""), error }));
     }
 }

@@ -6,12 +6,13 @@
 
 use std::collections::BTreeMap;
 
+use observe::training::{Bounds, StartReport, Surprise, Warning};
+
 use crate::objectives::expectation::{Expectation, StartFacts};
 use crate::objectives::figure::FigureName;
 use crate::plan::train_plan::TrainPlan;
-use crate::training::report::{StartReport, Surprise, written};
 use crate::training::step::Trainer;
-use crate::training::tally::Reading;
+use crate::training::tally::{Reading, written};
 
 /// What the first values of a plan depend on.
 fn facts(plan: &TrainPlan) -> StartFacts {
@@ -47,12 +48,26 @@ fn surprises(
     expected: &BTreeMap<FigureName, Expectation>,
     counted: impl Fn(&FigureName) -> bool,
 ) -> Vec<Surprise> {
-    let surprise = |(term, &expected): (&FigureName, &Expectation)| {
+    let surprise = |(term, expectation): (&FigureName, &Expectation)| {
         let value = *terms.get(term).filter(|_| counted(term))?;
-        let hint = expected.hint;
-        (!expected.admits(value)).then(|| Surprise { term: term.to_string(), value, expected, hint })
+        let (expected, hint) = (bounds(expectation), expectation.hint.to_owned());
+        (!expected.admit(value)).then(|| Surprise { term: term.to_string(), value, expected, hint })
     };
     expected.iter().filter_map(surprise).collect()
+}
+
+fn bounds(expectation: &Expectation) -> Bounds {
+    Bounds { low: expectation.low, high: expectation.high }
+}
+
+/// What people are told of a surprise.
+pub(crate) fn warning(surprise: &Surprise) -> Warning {
+    let Surprise { term, value, expected: Bounds { low, high }, hint } = surprise;
+    Warning {
+        topic: "first_value".to_owned(),
+        message: format!("`{term}` begins at {value:.4}, a model that guesses between {low:.4} and {high:.4}"),
+        hint: Some(hint.clone()),
+    }
 }
 
 impl Trainer {
@@ -62,17 +77,8 @@ impl Trainer {
         let (Reading { terms, .. }, _) = self.tally.read(self.ranks(), &[])?;
         let expected = expected(self.plan(), facts(self.plan()));
         let surprises = surprises(&terms, &expected, |term| self.tally.counted(term));
-        for Surprise { term, value, expected: Expectation { low, high, .. }, hint } in &surprises {
-            tracing::warn!(term, value, low, high, hint, "a first value is not that of a model that guesses");
-        }
-        let expected = expected.into_iter().map(|(name, expected)| (name.to_string(), expected)).collect();
-        Ok(StartReport {
-            step: self.done(),
-            random: is_random(self.plan()),
-            terms: written(terms),
-            expected,
-            surprises,
-        })
+        let expected = expected.iter().map(|(name, expectation)| (name.to_string(), bounds(expectation))).collect();
+        Ok(StartReport { random: is_random(self.plan()), terms: written(terms), expected, surprises })
     }
 }
 

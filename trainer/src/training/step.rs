@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use observe::training::Figures;
 use schemas::ordinal::{BatchIndex, Step};
 use schemas::{Batch, Share};
 use tch::{Device, Tensor};
@@ -22,8 +23,7 @@ use crate::optimizer::schedule;
 use crate::plan::members::{Member, build};
 use crate::plan::train_plan::TrainPlan;
 use crate::training::ranks::Ranks;
-use crate::training::report::{Figures, written};
-use crate::training::tally::{Reading, Tally};
+use crate::training::tally::{Reading, Tally, written};
 
 /// What a step has seen, on all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -262,7 +262,7 @@ impl Trainer {
         }
         let lr = self.lr(Step(self.done.0.saturating_sub(1)));
         let (terms, metrics) = (written(terms), written(metrics));
-        Ok(Figures { step: self.done, loss, terms, metrics, lr, grad_norm: norm, skipped })
+        Ok(Figures { loss, terms, metrics, lr, grad_norm: norm, skipped })
     }
 }
 

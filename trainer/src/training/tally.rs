@@ -280,6 +280,11 @@ fn count_name(at: usize) -> String {
     format!("report.{at}.count")
 }
 
+/// Figures as events name them.
+pub(crate) fn written(figures: BTreeMap<FigureName, f64>) -> BTreeMap<String, f64> {
+    figures.into_iter().map(|(name, value)| (name.to_string(), value)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
+use observe::training::{MlmReport, ValidReport};
 use schemas::Batch;
 use schemas::columns::{IGNORE, LABELS};
 use schemas::vocab::entropy;
@@ -18,9 +19,8 @@ use crate::model::host_batch::HostBatch;
 use crate::model::networks::MAIN;
 use crate::objectives::masked_lm;
 use crate::objectives::masked_lm::Prediction;
-use crate::training::report::{MlmReport, ValidReport, written};
 use crate::training::step::Trainer;
-use crate::training::tally::{Mean, Reading, Tally, fetch};
+use crate::training::tally::{Mean, Reading, Tally, fetch, written};
 
 /// The view of validation batches that `valid/mlm` is computed on: exactly 15 % masked, 80/10/10, under a fixed seed.
 pub const VALID_MLM: &str = "valid_mlm";
@@ -82,7 +82,7 @@ impl Validation {
         let (Reading { loss, terms, metrics, .. }, _) = self.tally.read(trainer.ranks(), &[])?;
         let mlm = if self.extra.is_empty() || self.rows == 0 { None } else { Some(self.mlm(trainer)?) };
         let (terms, metrics, seconds) = (written(terms), written(metrics), self.begun.elapsed().as_secs_f64());
-        Ok(ValidReport { step: trainer.done(), rows: self.rows, loss, terms, metrics, mlm, seconds })
+        Ok(ValidReport { rows: self.rows, loss, terms, metrics, mlm, seconds })
     }
 
     fn mlm(&self, trainer: &Trainer) -> Result<MlmReport, Error> {

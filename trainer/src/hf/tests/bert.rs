@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use schemas::atomic::Folder;
+use store::Store;
 use tch::Tensor;
 
 use super::{
@@ -67,7 +67,7 @@ fn a_trained_step_is_that_of_torch() {
 #[test]
 fn a_round_trip_changes_no_bit() {
     let home = tempfile::tempdir().expect("a temporary folder");
-    let (plan, folder) = (run(), Folder::create(home.path()).expect("there"));
+    let (plan, folder) = (run(), Store::folder(home.path()).expect("there"));
     let ours = read(&golden(MODEL), &plan).expect("the stored model");
     export(&ours, &testing::checked(plan.clone()), Architecture::Bert, &folder).expect("written");
     assert!(is_model(home.path()));
@@ -122,7 +122,7 @@ fn pickled_weights_get_the_command_that_converts_them() {
     let folder = copied(MODEL, home.path());
     std::fs::remove_file(home.path().join("model.safetensors")).expect("there");
     assert!(refused(home.path()).contains("there is no `model.safetensors`"));
-    folder.write("pytorch_model.bin", b"pickle").expect("written");
+    folder.put("pytorch_model.bin", b"pickle").expect("written");
     let error = refused(home.path());
     assert!(error.contains("`pytorch_model.bin`") && error.contains("import BertForMaskedLM as M"), "{error}");
     assert!(error.contains("safe_serialization=True"), "{error}");
@@ -144,11 +144,11 @@ fn damaged_and_foreign_folders_are_refused() {
         ("\"hidden_act\": \"gelu\"", "\"hidden_act\": \"relu\"", "activation is `relu`"),
     ] {
         assert!(text.contains(from), "{from}");
-        folder.write("config.json", text.replace(from, to).as_bytes()).expect("written");
+        folder.put("config.json", text.replace(from, to).as_bytes()).expect("written");
         let error = refused(home.path());
         assert!(error.contains(told), "{error}");
     }
-    folder.write("config.json", text.as_bytes()).expect("written");
+    folder.put("config.json", text.as_bytes()).expect("written");
     let weights = weights(&golden(MODEL));
     let spoil = |change: &dyn Fn(&mut HostTensors)| {
         let mut weights = weights.clone();

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use schemas::Batch;
-use schemas::atomic::Folder;
 use schemas::columns::IGNORE;
+use store::Store;
 use tch::{Kind, Tensor};
 
 use super::{
@@ -168,7 +168,7 @@ fn round_trips_change_no_bit() {
         ("hf_electra_generator", Architecture::Electra, electra(12, 20)),
     ] {
         let home = tempfile::tempdir().expect("a temporary folder");
-        let folder = Folder::create(home.path()).expect("there");
+        let folder = Store::folder(home.path()).expect("there");
         let ours = begun(&plan, model).weights().expect("on the host");
         export(&ours, &testing::checked(plan.clone()), architecture, &folder).expect("written");
         assert_eq!(weights(home.path()), weights(&golden(model)), "{model}: names, shapes and values");
@@ -255,7 +255,7 @@ fn sisters_of_roberta_are_read_and_a_missing_row_is_not_invented() {
     let text = std::fs::read_to_string(golden("hf_roberta").join("config.json")).expect("stored");
     let sister = text.replace("\"model_type\": \"roberta\"", "\"model_type\": \"xlm-roberta\"");
     assert_ne!(sister, text);
-    folder.write("config.json", sister.as_bytes()).expect("written");
+    folder.put("config.json", sister.as_bytes()).expect("written");
     let expected = begun(&roberta(), "hf_roberta").weights().expect("on the host");
     assert_eq!(begun_at(&roberta(), home.path()).weights().expect("on the host"), expected);
 
@@ -269,7 +269,7 @@ fn sisters_of_roberta_are_read_and_a_missing_row_is_not_invented() {
     let error = refused(plan, &golden("hf_roberta"));
     assert!(error.contains("`encoder.positions` is 18, the model has 16"), "{error}");
 
-    folder.write("config.json", text.replace("\"gelu\"", "\"gelu_new\"").as_bytes()).expect("written");
+    folder.put("config.json", text.replace("\"gelu\"", "\"gelu_new\"").as_bytes()).expect("written");
     let mut plan = roberta();
     plan.encoder.gelu = Gelu::Tanh;
     let error = refused(plan, home.path());
@@ -280,7 +280,7 @@ fn sisters_of_roberta_are_read_and_a_missing_row_is_not_invented() {
 fn what_an_architecture_lacks_is_not_written() {
     let _generator = testing::generator();
     let home = tempfile::tempdir().expect("a temporary folder");
-    let folder = Folder::create(home.path()).expect("there");
+    let folder = Store::folder(home.path()).expect("there");
     let refused = |plan: &TrainRequest, architecture| {
         let weights = testing::trainer(&plan).weights().expect("on the host");
         export(&weights, &testing::checked(plan.clone()), architecture, &folder).expect_err("refused").to_string()

@@ -1,0 +1,110 @@
+//! The pipeline as the trainer sees it.
+
+use std::sync::Arc;
+
+use observe::What;
+use observe::training::AuditReport;
+use pipeline::actor;
+use pipeline::audit::{Audit, Watch};
+use pipeline::load::{BatchStream, LoadPlan, StreamOptions};
+use schemas::{Batch, RowIndex, Share};
+use trainer::ForeignError;
+use trainer::training::Data;
+
+use super::phases::Phases;
+use crate::control::Phase;
+use crate::plan::Plan;
+
+/// Batches that lanes make, audited before they are learnt from.
+pub(super) struct Feed {
+    plan: Arc<LoadPlan>,
+    valid: Option<Arc<LoadPlan>>,
+    share: Share,
+    /// Where the next batch begins.
+    row: RowIndex,
+    stream: Option<BatchStream>,
+    /// None where batches come again and again: counted twice, they would seem surer than they are.
+    watch: Option<Watch>,
+    remarks: Vec<What>,
+    replay: Option<u64>,
+    phases: Phases,
+}
+
+impl Feed {
+    /// The batches of a plan; the first `replay` of them for ever, if that is asked for.
+    pub(super) fn new(plan: &Plan, replay: Option<u64>, phases: Phases) -> Self {
+        let load = plan.load();
+        Self {
+            plan: Arc::clone(load),
+            valid: plan.valid().cloned(),
+            share: Share::ALONE,
+            row: RowIndex(0),
+            stream: None,
+            watch: replay.is_none().then(|| Watch::new(load.audit())),
+            remarks: Vec::new(),
+            replay,
+            phases,
+        }
+    }
+}
+
+impl Data for Feed {
+    fn seek(&mut self, rows: RowIndex) -> Result<(), ForeignError> {
+        self.row = rows;
+        let options = StreamOptions { digests: true, replay: self.replay, ..StreamOptions::default() };
+        self.stream = Some(BatchStream::new(&self.plan, rows, self.share, options));
+        Ok(())
+    }
+
+    fn next(&mut self) -> Result<Option<Batch>, ForeignError> {
+        self.phases.enter(Phase::Data);
+        let stream = self.stream.as_mut().ok_or("the trainer seeks before it reads")?;
+        let batch = match stream.next_or(&self.phases.control.stop()) {
+            // What is repeated says where it would stand in the stream.
+            actor::Next::Item(batch) if self.replay.is_some() => batch?.starting_at(self.row),
+            actor::Next::Item(batch) => batch?,
+            actor::Next::Stopped => return Ok(None),
+            actor::Next::End => return Err("the endless stream ended".into()),
+        };
+        if let Some(audit) = self.watch.as_mut().map(|watch| watch.look(&batch)).transpose()?.flatten() {
+            self.remarks.extend(remarks(audit));
+        }
+        self.row.0 += batch.rows() as u64;
+        self.phases.enter(Phase::Step);
+        Ok(Some(batch))
+    }
+
+    fn validation(&mut self) -> Result<Box<dyn Iterator<Item = Result<Batch, ForeignError>> + '_>, ForeignError> {
+        let Some(valid) = &self.valid else { return Ok(Box::new(std::iter::empty())) };
+        let (batches, phases) = (valid.stream(RowIndex(0), self.share), self.phases.clone());
+        Ok(Box::new(batches.map(move |batch| {
+            phases.enter(Phase::Validation);
+            Ok(batch?)
+        })))
+    }
+
+    fn epochs(&self, rows: RowIndex) -> Result<f64, ForeignError> {
+        Ok(self.plan.epochs(rows)?)
+    }
+
+    fn remarks(&mut self) -> Vec<What> {
+        std::mem::take(&mut self.remarks)
+    }
+}
+
+/// An audit's laws with what was counted, as events.
+fn remarks(audit: &Audit) -> impl Iterator<Item = What> {
+    audit.counts().map(|(view, count)| {
+        let law = count.law;
+        // Shares, to a millionth.
+        let share = |sum: f64| (1e6 * sum / law.of.max(1.0)).round() / 1e6;
+        What::Audit(AuditReport {
+            view: view.clone(),
+            what: count.what.to_owned(),
+            found: share(law.found),
+            promised: share(law.expected),
+            error: share(law.variance.sqrt()),
+            of: law.of,
+        })
+    })
+}

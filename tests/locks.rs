@@ -1,0 +1,47 @@
+//! Two processes that want one run.
+
+use crate::support::{Home, files};
+
+fn train<'a>(run: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let mut args = vec!["train", "--set", run, "--set", "report.every_steps=1", "--set", "train.threads=1"];
+    args.extend_from_slice(more);
+    args
+}
+
+#[test]
+fn a_held_run_names_its_holder_and_is_left_alone() {
+    let home = Home::prepared(60);
+    let mut first = home.watch(&train("run.folder=run", &["--slow", "data=100"]));
+    first.reach(1);
+    let pid = format!("pid {} on", first.pid());
+    home.run(&train("run.folder=run", &[])).assert_fails(1, &["run/lock", &pid, "run.folder"]);
+    first.reach(3);
+    first.kill();
+}
+
+/// The first is stopped in the middle of its work, as by a machine that sleeps, for longer than anybody waits.
+#[test]
+fn a_process_that_wakes_too_late_writes_nothing_and_names_who_has_its_run() {
+    let home = Home::prepared(120);
+    home.run_ok(&train("run.folder=whole", &[]));
+    let mut first = home.watch(&train("run.folder=run", &["--slow", "data=20"]));
+    first.reach(13);
+    first.freeze();
+
+    let mut second = home.watch(&train("run.folder=run", &[]));
+    second.reach(34);
+    // Both stand still: whatever changes is the work of the one that is woken.
+    second.freeze();
+    let before = files(&home.join("run"));
+    first.wake();
+    let late = first.end();
+    let holder = format!("pid {} on", second.pid());
+    late.assert_fails(1, &["no longer ours", &holder, "run/lock"]);
+    assert!(files(&home.join("run")) == before, "the late one wrote\n{late}");
+
+    second.wake();
+    let outcome = second.end();
+    assert_eq!(outcome.code, Some(0), "{outcome}");
+    let weights = |run: &str| std::fs::read(home.join(run).join("checkpoints/step-00000060/main.safetensors"));
+    assert!(weights("run").expect("saved") == weights("whole").expect("saved"), "it ends as if it had been alone");
+}

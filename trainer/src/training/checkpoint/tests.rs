@@ -1,0 +1,196 @@
+use std::io::ErrorKind;
+
+use store::{Memory, Weather, faults};
+use tch::Tensor;
+
+use super::*;
+use crate::device::tensors::HostTensor;
+
+fn snapshot(step: u64) -> Snapshot {
+    let tensors = |value: f32| -> HostTensors {
+        [("w".to_owned(), HostTensor::copy_of(&Tensor::from_slice(&[value; 5])).expect("float32"))].into()
+    };
+    let state = State {
+        step: Step(step),
+        rows_consumed: 8 * step,
+        tokens_consumed: 90 * step,
+        validation_pending: false,
+        batch_hash: "ab".to_owned(),
+        data_content: "cd".to_owned(),
+        threads: 2,
+        device: "cpu".to_owned(),
+        report: vec![SavedMean::Norm { count: 3.0 }],
+        identity: Identity::new([("seed".to_owned(), "1".to_owned())].into()),
+        files: BTreeMap::new(),
+    };
+    Snapshot { state, main: tensors(1.0), optimizer: tensors(2.0) }
+}
+
+/// A run in memory with checkpoints after these steps.
+fn run_with(steps: &[u64]) -> Store {
+    let run = Store::memory(Weather::calm());
+    steps.iter().for_each(|&step| drop(snapshot(step).write(&run, 9).expect("written")));
+    run
+}
+
+fn names(run: &Store) -> Vec<String> {
+    run.list("checkpoints").expect("listed").into_iter().map(|entry| entry.name).collect()
+}
+
+fn newest_step(run: &Store) -> Option<Step> {
+    newest(run).expect("readable").map(|(_, found)| found.state.step)
+}
+
+#[test]
+fn the_newest_checkpoints_stay() {
+    let run = Store::memory(Weather::calm());
+    for step in 1..=4 {
+        snapshot(step).write(&run, 2).expect("written");
+    }
+    let of = |step: &str| {
+        [MAIN_FILE, OPTIMIZER_FILE, STATE_FILE].map(|file| format!("checkpoints/step-0000000{step}/{file}"))
+    };
+    assert_eq!(names(&run), [&["checkpoints/latest".to_owned()], &of("3")[..], &of("4")].concat());
+    assert_eq!(run.read("checkpoints/latest").expect("written"), b"step-00000004\n");
+    let (place, newest) = newest(&run).expect("readable").expect("there are two");
+    assert!(place.ends_with("step-00000004"), "{place}");
+    assert_eq!((newest.state.step, &newest.main), (Step(4), &snapshot(4).main));
+    let picked = pick(&run, Some(Step(3))).expect("there").1;
+    assert_eq!(picked.state.step, Step(3));
+    let error = pick(&run, Some(Step(2))).expect_err("gone");
+    assert!(error.is_usage() && error.to_string().ends_with("no checkpoint after step 2; there are 3, 4"), "{error}");
+}
+
+#[test]
+fn any_flipped_byte_is_noticed_and_the_older_checkpoint_taken() {
+    let whole = run_with(&[1, 2]);
+    for name in [MAIN_FILE, OPTIMIZER_FILE, STATE_FILE] {
+        let name = format!("checkpoints/step-00000002/{name}");
+        let bytes = whole.read(&name).expect("there");
+        for at in 0..=bytes.len() {
+            let mut bad = bytes.clone();
+            match bad.get_mut(at) {
+                Some(byte) => *byte ^= 4,
+                None => bad.truncate(at - 1),
+            }
+            assert_passed_over(&name, &bad);
+        }
+    }
+}
+
+/// With `bad` as an object of the newest checkpoint, the older one is taken and the damaged one kept aside, for good.
+#[track_caller]
+fn assert_passed_over(name: &str, bad: &[u8]) {
+    let run = run_with(&[1, 2]);
+    run.put(name, bad).expect("put");
+    let state = run.read("checkpoints/step-00000002/state.json").expect("there");
+    match newest(&run) {
+        Ok(found) => assert_eq!(found.expect("the older one is whole").1.state.step, Step(1), "{name} was changed"),
+        // The byte that says the version.
+        Err(error) => {
+            assert!(matches!(error, Error::CheckpointVersion { version: 6, .. }), "{name}: {error}");
+            return;
+        }
+    }
+    let kept = run.read("checkpoints/step-00000002/damaged.json").expect("it is kept aside");
+    assert_eq!(kept, state);
+    assert!(!names(&run).contains(&"checkpoints/step-00000002/state.json".to_owned()));
+    assert_eq!(newest_step(&run), Some(Step(1)));
+    // The run comes there again.
+    snapshot(2).write(&run, 2).expect("written");
+    assert_eq!(newest_step(&run), Some(Step(2)));
+    assert!(!names(&run).iter().any(|name| name.ends_with("damaged.json")));
+}
+
+#[test]
+fn a_run_that_saved_never_begins_again_by_itself() {
+    let run = run_with(&[1, 2]);
+    for step in [1, 2] {
+        run.put(&format!("checkpoints/step-0000000{step}/{MAIN_FILE}"), b"garbage").expect("put");
+    }
+    let before = names(&run);
+    let error = newest(&run).expect_err("nothing is whole").to_string();
+    assert!(error.contains("no checkpoint of it is whole") && error.contains("step-00000001/main"), "{error}");
+    assert!(error.contains("`run.folder`"), "{error}");
+    assert_eq!(names(&run), before, "nothing is set aside where there is nothing to go on from");
+    assert!(matches!(pick(&run, None), Err(Error::Config(_))));
+    // One that was set aside before, and no other.
+    let run = run_with(&[1, 2]);
+    run.put(&format!("checkpoints/step-00000002/{MAIN_FILE}"), b"garbage").expect("put");
+    assert_eq!(newest_step(&run), Some(Step(1)));
+    run.remove_all("checkpoints/step-00000001").expect("removed");
+    let error = newest(&run).expect_err("nothing is whole").to_string();
+    assert!(error.contains("no checkpoint of it is whole"), "{error}");
+}
+
+#[test]
+fn what_cannot_be_read_just_now_is_not_damaged() {
+    let memory = Memory::new(Weather::calm());
+    for step in [1, 2] {
+        snapshot(step).write(&Store::of_memory(&memory), 9).expect("written");
+    }
+    let before = names(&Store::of_memory(&memory));
+    let silent = Store::of_memory(&memory.under(Weather { failures: 1.0, ..Weather::calm() }));
+    let Err(Error::Io(error)) = newest(&silent) else { panic!("an error") };
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
+    assert_eq!(names(&Store::of_memory(&memory)), before);
+    assert_eq!(newest_step(&Store::of_memory(&memory)), Some(Step(2)));
+}
+
+#[test]
+fn another_version_is_refused_by_name_and_left_where_it_is() {
+    let run = run_with(&[1, 2]);
+    let name = "checkpoints/step-00000002/state.json";
+    let state = String::from_utf8(run.read(name).expect("there")).expect("JSON");
+    // As version 1 wrote it, and as a later one may.
+    let old = r#"{"state": {"version": 1, "step": 2}, "checksum": "00"}"#.to_owned();
+    for (text, version) in [(old, 1), (state.replace("\"version\": 2", "\"version\": 3"), 3)] {
+        run.put(name, text.as_bytes()).expect("put");
+        for error in [newest(&run).expect_err("refused"), pick(&run, None).expect_err("refused")] {
+            let message = error.to_string();
+            assert!(error.is_usage() && message.contains(&format!("version {version} of the format")), "{message}");
+            assert!(message.contains("step-00000002\"` (its `main.safetensors`)"), "{message}");
+        }
+        assert_eq!(run.read(name).expect("it is not set aside as damaged"), text.as_bytes());
+    }
+}
+
+#[test]
+fn a_checkpoint_under_another_name_is_damaged() {
+    let run = run_with(&[1, 2]);
+    for name in [MAIN_FILE, OPTIMIZER_FILE, STATE_FILE] {
+        let bytes = run.read(&format!("checkpoints/step-00000002/{name}")).expect("there");
+        run.put(&format!("checkpoints/step-00000099/{name}"), &bytes).expect("put");
+    }
+    assert_eq!(newest_step(&run), Some(Step(2)));
+    snapshot(3).write(&run, 1).expect("written");
+    assert_eq!(newest_step(&run), Some(Step(3)), "it is not kept in the place of the newest");
+}
+
+#[test]
+fn a_failing_disk_leaves_the_older_checkpoint_and_no_debris() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let run = Store::folder(home.path()).expect("made");
+    snapshot(1).write(&run, 1).expect("written");
+    let before = names(&run);
+    for writes in 0..3 {
+        faults::fail_after(home.path(), Some(writes));
+        let outcome = snapshot(2).write(&run, 1);
+        faults::fail_after(home.path(), None);
+        assert!(matches!(outcome, Err(Error::Io(_))), "{writes} writes are not enough");
+        assert_eq!(names(&run), before);
+        let left = std::fs::read_dir(home.path().join("checkpoints/step-00000002"));
+        assert_eq!(left.map_or(0, Iterator::count), 0, "no file, and no unfinished one");
+    }
+    snapshot(2).write(&run, 1).expect("the disk is well again");
+    assert_eq!(newest_step(&run), Some(Step(2)));
+}
+
+#[test]
+fn what_a_kill_left_is_removed() {
+    let run = Store::memory(Weather::calm());
+    run.put("checkpoints/step-00000003/main.safetensors", b"half").expect("put");
+    run.put("checkpoints/notes.txt", b"of mine").expect("put");
+    assert!(newest(&run).expect("readable").is_none(), "nothing was saved yet");
+    assert_eq!(names(&run), ["checkpoints/notes.txt"]);
+}
