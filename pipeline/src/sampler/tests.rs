@@ -1,0 +1,124 @@
+//! The laws of an epoch.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use schemas::{PartId, Shard};
+
+use super::*;
+
+fn split(groups: &[&[u32]]) -> Split {
+    let shard = |groups: &&[u32]| Shard {
+        path: String::new(),
+        part: PartId(0),
+        first_row: 0,
+        rows: groups.iter().map(|&rows| u64::from(rows)).sum(),
+        tokens: 0,
+        groups: groups.to_vec(),
+        bytes: 0,
+        blake3: String::new(),
+        content: String::new(),
+    };
+    Split { shards: groups.iter().map(shard).collect() }
+}
+
+fn options(seed: u64, window_blocks: usize) -> SamplerOptions {
+    SamplerOptions { pieces: 1, copies: 1, seed, order: Order::Shuffled, window_blocks, fraction: 1.0 }
+}
+
+#[test]
+fn a_fraction_of_the_data_is_the_same_part_of_every_block() {
+    let split = split(&[&[8, 5], &[1]]);
+    let sampler = Sampler::new(&split, SamplerOptions { fraction: 0.25, ..options(1, 2) });
+    let kept: Vec<_> = sampler.blocks().iter().map(|block| (block.first.row, block.rows)).collect();
+    assert_eq!(kept, [(0, 2), (8, 2), (0, 1)], "rows are counted over their part");
+    assert_eq!(sampler.rows_per_epoch(), 5);
+}
+
+#[test]
+fn windows_are_of_one_size_or_nearly() {
+    assert_eq!(balanced(17, 16), [8, 9]);
+    assert_eq!(balanced(16, 16), [16]);
+    assert_eq!(balanced(3, 16), [3]);
+    assert_eq!(balanced(5, 1), [1; 5]);
+}
+
+proptest! {
+    #[test]
+    fn an_epoch_visits_every_piece_once_and_copies_are_adjacent(
+        groups in prop::collection::vec(prop::collection::vec(0_u32..9, 1..5), 1..6),
+        window_blocks in 1_usize..6, pieces in 1_u32..4, copies in 1_u32..4, seed: u64, epoch in 0_u64..3,
+    ) {
+        let groups: Vec<&[u32]> = groups.iter().map(Vec::as_slice).collect();
+        let split = split(&groups);
+        prop_assume!(split.rows() > 0);
+        let sampler = Sampler::new(&split, SamplerOptions { pieces, copies, seed, window_blocks, fraction: 1.0, order: Order::Shuffled });
+        let rows = sampler.rows_per_epoch();
+        prop_assert_eq!(rows, split.rows() * u64::from(pieces * copies));
+        let epoch = Epoch(epoch);
+        let picks = sampler.picks(epoch, 0..rows);
+        let mut seen = BTreeMap::new();
+        for (index, pick) in (0..).zip(&picks) {
+            prop_assert_eq!(&[*pick][..], &sampler.picks(epoch, index..index + 1));
+            prop_assert_eq!(u64::from(pick.copy), index % u64::from(copies));
+            prop_assert!(sampler.window(epoch, pick.window).contains(&pick.block));
+            *seen.entry((pick.block, pick.row, pick.piece)).or_insert(0) += 1;
+        }
+        prop_assert_eq!(seen.len() as u64 * u64::from(copies), rows);
+        prop_assert!(seen.values().all(|&count| count == copies));
+        prop_assert!(picks.windows(2).all(|pair| pair[0].window <= pair[1].window), "windows follow one another");
+    }
+}
+
+#[test]
+fn epochs_differ_and_seeds_differ() {
+    let split = split(&[&[50, 50], &[50, 50, 17]]);
+    let order = |seed, epoch: u64| {
+        let sampler = Sampler::new(&split, options(seed, 2));
+        let picks = sampler.picks(Epoch(epoch), 0..217);
+        picks.iter().map(|pick| (pick.block, pick.row)).collect::<Vec<_>>()
+    };
+    assert_eq!(order(1, 0), order(1, 0));
+    assert_ne!(order(1, 0), order(1, 1));
+    assert_ne!(order(1, 0), order(2, 0));
+}
+
+#[test]
+fn rows_of_a_window_are_drawn_alike() {
+    let split = split(&[&[30, 50], &[20, 7]]);
+    for pieces in [1, 3] {
+        let sampler = Sampler::new(&split, SamplerOptions { pieces, ..options(1, 2) });
+        for (epoch, window) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+            let epoch = Epoch(epoch);
+            let blocks = sampler.window(epoch, window);
+            let rows: u32 = blocks.iter().map(|&block| sampler.blocks()[block].rows).sum();
+            let mut counts = BTreeMap::new();
+            let rng = Key::new(1, Epoch(0), "", "test").row(SampleAddress::numbered(window), 0);
+            for (block, row) in sampler.draws(epoch, window, rng).take(100 * rows as usize) {
+                assert!(blocks.contains(&block) && row < sampler.blocks()[block].rows as usize);
+                *counts.entry((block, row)).or_insert(0_u32) += 1;
+            }
+            assert_eq!(counts.len(), rows as usize, "every row is drawn");
+            // 100 draws a row, within five standard deviations.
+            assert!(counts.values().all(|count| (50..=150).contains(count)), "{counts:?}");
+        }
+    }
+}
+
+#[test]
+fn stored_order_is_stored_order() {
+    let sampler =
+        Sampler::new(&split(&[&[2], &[0, 1]]), SamplerOptions { pieces: 2, order: Order::Stored, ..options(5, 2) });
+    let picks: Vec<_> =
+        sampler.picks(Epoch(0), 0..6).iter().map(|pick| (pick.block, pick.row, pick.piece)).collect();
+    assert_eq!(picks, [(0, 0, 0), (0, 0, 1), (0, 1, 0), (0, 1, 1), (1, 0, 0), (1, 0, 1)]);
+}
+
+#[test]
+fn any_step_is_found_at_once() {
+    let groups = vec![2048; 100_000];
+    let sampler = Sampler::new(&split(&[&groups]), options(5, 16));
+    let began = std::time::Instant::now();
+    assert_eq!(sampler.picks(Epoch(1 << 40), 1 << 25..(1 << 25) + 256).len(), 256);
+    assert!(began.elapsed() < std::time::Duration::from_secs(1), "{:?}", began.elapsed());
+}
