@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use schemas::columns::{ATTENTION_MASK, DRAWS, IGNORE, INPUT_IDS, LABELS, POSITIVES};
 use schemas::{Batch, BatchBuilder, BatchIndex, SpecialIds};
-use trainer::device::{DeviceChoice, Precision, native};
+use trainer::device::{DeviceChoice, Precision, synchronize};
 use trainer::model::{EncoderConfig, RelativeForm, RelativePositions, VocabFacts};
 use trainer::optimizer::{OptimizerConfig, ScheduleConfig};
 use trainer::plan::{CheckpointConfig, Identity, ReportConfig, TrainConfig, TrainPlan, TrainRequest, ValidationConfig};
@@ -200,7 +200,7 @@ fn main() {
         for (trainer, seconds) in trainers.iter_mut().zip(&mut seconds) {
             let begun = Instant::now();
             trainer.step(std::slice::from_ref(batch)).expect("good batches");
-            native::synchronize(trainer.device()).expect("the device answers");
+            synchronize(trainer.device()).expect("the device answers");
             // The first steps make the optimizer's state and warm caches.
             if index >= 2 {
                 seconds.push(begun.elapsed().as_secs_f64());

@@ -156,12 +156,4 @@ int cloze_fused_adamw(at::Tensor* const* weights, at::Tensor* const* gradients, 
 int cloze_synchronize(int index) {
   return guarded([&] { at::accelerator::synchronizeDevice(static_cast<c10::DeviceIndex>(index)); });
 }
-
-// The most bytes that tensors have held on the device so far.
-int cloze_peak_bytes(int index, int64_t* bytes) {
-  return guarded([&] {
-    const auto stats = at::accelerator::getDeviceStats(static_cast<c10::DeviceIndex>(index));
-    *bytes = stats.allocated_bytes[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)].peak;
-  });
-}
 }

@@ -9,6 +9,12 @@
 //! Strangers here: threads, tokenizers, the files of a corpus. Batches come in through [`training::Data`], results go out
 //! through [`training::Host`].
 
+#![allow(clippy::struct_field_names, reason = "the end of a tensor's name is its axes")]
+#![expect(
+    private_interfaces,
+    reason = "objectives and networks are written here and only asked outside: what they are built from and lent stays in"
+)]
+
 pub mod device;
 pub mod error;
 #[cfg(test)]

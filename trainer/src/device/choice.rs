@@ -38,7 +38,7 @@ impl DeviceChoice {
 
 /// The name of the first GPU as its driver spells it (`NVIDIA H100 80GB HBM3`); `None` on the CPU or where unknown.
 #[must_use]
-pub fn name(device: Device) -> Option<String> {
+pub(crate) fn name(device: Device) -> Option<String> {
     if device == Device::Cpu {
         return None;
     }

@@ -1,9 +1,10 @@
 //! What everything is computed on: the device, the number types, libtorch beyond `tch`, tensors on the host.
 
-pub mod choice;
-pub mod native;
-pub mod precision;
+pub(crate) mod choice;
+pub(crate) mod native;
+pub(crate) mod precision;
 pub mod tensors;
 
 pub use self::choice::DeviceChoice;
+pub use self::native::synchronize;
 pub use self::precision::Precision;

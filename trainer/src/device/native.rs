@@ -31,12 +31,11 @@ unsafe extern "C" {
         skip: RawTensor,
     ) -> c_int;
     fn cloze_synchronize(index: c_int) -> c_int;
-    fn cloze_peak_bytes(index: c_int, bytes: *mut i64) -> c_int;
 }
 
 /// Why CUDA is not there; `None` where its libraries are loaded.
 #[must_use]
-pub fn cuda_problem() -> Option<String> {
+pub(crate) fn cuda_problem() -> Option<String> {
     // SAFETY: a static C string, written before main.
     let problem = unsafe { CStr::from_ptr(cloze_cuda_problem()) }.to_string_lossy().into_owned();
     (!problem.is_empty()).then_some(problem)
@@ -44,13 +43,13 @@ pub fn cuda_problem() -> Option<String> {
 
 /// Sets libtorch's process-wide switches. Call it on the thread that will compute, before it computes: denormals are
 /// flushed to zero on that thread and on the helpers that it starts later.
-pub fn configure(deterministic: bool) -> Result<(), Error> {
+pub(crate) fn configure(deterministic: bool) -> Result<(), Error> {
     // SAFETY: no pointers.
     check(unsafe { cloze_configure(c_int::from(deterministic)) })
 }
 
 /// Moves the gradients out of `weights`: the next backward pass starts from none.
-pub fn take_gradients(weights: &[&Tensor]) -> Result<Vec<Option<Tensor>>, Error> {
+pub(crate) fn take_gradients(weights: &[&Tensor]) -> Result<Vec<Option<Tensor>>, Error> {
     let mut raw = vec![std::ptr::null_mut(); weights.len()];
     // SAFETY: as many slots as weights; each non-null result is a new handle that the returned tensor owns.
     unsafe {
@@ -60,7 +59,7 @@ pub fn take_gradients(weights: &[&Tensor]) -> Result<Vec<Option<Tensor>>, Error>
 }
 
 /// The L2 norm over all numbers of all `tensors` (at least one), a scalar on their device.
-pub fn global_norm(tensors: &[&Tensor]) -> Result<Tensor, Error> {
+pub(crate) fn global_norm(tensors: &[&Tensor]) -> Result<Tensor, Error> {
     let mut norm = std::ptr::null_mut();
     // SAFETY: on success `norm` is a new handle that the returned tensor owns.
     unsafe {
@@ -71,7 +70,7 @@ pub fn global_norm(tensors: &[&Tensor]) -> Result<Tensor, Error> {
 
 /// The lists of one fused update, index by index.
 #[derive(Debug, Default)]
-pub struct AdamWLists<'a> {
+pub(crate) struct AdamWLists<'a> {
     /// Weights, changed in place.
     pub weights: Vec<&'a Tensor>,
     /// Their gradients, divided by the scale in place.
@@ -84,7 +83,7 @@ pub struct AdamWLists<'a> {
 
 /// The numbers of one fused update.
 #[derive(Clone, Copy, Debug)]
-pub struct AdamWUpdate<'a> {
+pub(crate) struct AdamWUpdate<'a> {
     /// Number of this update, counted from 1, a float32 scalar.
     pub step: &'a Tensor,
     /// Learning rate.
@@ -102,7 +101,7 @@ pub struct AdamWUpdate<'a> {
 }
 
 /// One AdamW update with libtorch's fused kernel (Loshchilov & Hutter 2019), without a look at the device.
-pub fn fused_adamw(lists: &AdamWLists<'_>, update: AdamWUpdate<'_>) -> Result<(), Error> {
+pub(crate) fn fused_adamw(lists: &AdamWLists<'_>, update: AdamWUpdate<'_>) -> Result<(), Error> {
     let count = lists.weights.len();
     let same = [&lists.gradients, &lists.means, &lists.variances].iter().all(|list| list.len() == count);
     assert!(same, "fused AdamW takes lists of one length");
@@ -130,14 +129,6 @@ pub fn fused_adamw(lists: &AdamWLists<'_>, update: AdamWUpdate<'_>) -> Result<()
 pub fn synchronize(device: Device) -> Result<(), Error> {
     // SAFETY: no pointers.
     cuda_index(device).map_or(Ok(()), |index| check(unsafe { cloze_synchronize(index) }))
-}
-
-/// The most bytes that tensors have held on the device; `None` on the CPU.
-pub fn peak_bytes(device: Device) -> Result<Option<i64>, Error> {
-    let Some(index) = cuda_index(device) else { return Ok(None) };
-    let mut bytes = 0;
-    // SAFETY: one number to write to.
-    check(unsafe { cloze_peak_bytes(index, &raw mut bytes) }).map(|()| Some(bytes))
 }
 
 fn cuda_index(device: Device) -> Option<c_int> {

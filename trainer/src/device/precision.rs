@@ -9,15 +9,15 @@ use serde::{Deserialize, Serialize};
 use tch::{Kind, Tensor};
 
 /// The type of weights, sums and losses.
-pub const MASTER: Kind = Kind::Float;
+pub(crate) const MASTER: Kind = Kind::Float;
 /// The type in which numbers for reports are added up.
-pub const WIDE: Kind = Kind::Double;
+pub(crate) const WIDE: Kind = Kind::Double;
 /// The type of indices into tensors.
-pub const INDEX: Kind = Kind::Int64;
+pub(crate) const INDEX: Kind = Kind::Int64;
 /// The type of a quarter of a 64-bit draw.
-pub const LANE: Kind = Kind::Int16;
+pub(crate) const LANE: Kind = Kind::Int16;
 /// The type of masks.
-pub const FLAG: Kind = Kind::Bool;
+pub(crate) const FLAG: Kind = Kind::Bool;
 
 /// The type in which matrix products are computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -53,7 +53,7 @@ impl HostTensor {
 }
 
 /// Writes a safetensors file, in order of names, marked as PyTorch's so that `transformers` takes it.
-pub fn write(tensors: &HostTensors, target: &mut impl Write) -> std::io::Result<()> {
+pub(crate) fn write(tensors: &HostTensors, target: &mut impl Write) -> std::io::Result<()> {
     let mut end = 0;
     let infos = tensors.iter().map(|(name, tensor)| {
         let start = end;
@@ -78,7 +78,7 @@ pub fn read(path: &Path) -> Result<HostTensors, Error> {
 }
 
 /// The tensors of a file that is in memory already; `path` is for messages.
-pub fn parse(path: &Path, bytes: &[u8]) -> Result<HostTensors, Error> {
+pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<HostTensors, Error> {
     let damaged = |error| Error::Checkpoint { path: path.to_owned(), problem: format!("no safetensors file: {error}") };
     let file = SafeTensors::deserialize(bytes).map_err(damaged)?;
     let host = |(name, view): (&str, safetensors::tensor::TensorView<'_>)| {

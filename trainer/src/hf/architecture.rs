@@ -20,7 +20,7 @@ pub enum Architecture {
 
 /// What a head does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum HeadRole {
     /// Scores all ids.
     Predict,
     /// Says which tokens were replaced.
@@ -94,25 +94,25 @@ pub(super) const LAYER: &[Line] = &[
 
 /// The weights of a head, below the head's name; theirs are whole names.
 pub(super) struct HeadTable {
-    pub(super) form: Form,
+    pub(super) form: HeadRole,
     pub(super) lines: &'static [Line],
 }
 
 const BERT_HEADS: &[HeadTable] = &[
     HeadTable {
-        form: Form::Predict,
+        form: HeadRole::Predict,
         lines: &[
             affine("dense", &["cls.predictions.transform.dense"], &[Hidden, Hidden]),
             affine("norm", &["cls.predictions.transform.LayerNorm"], &[Hidden]),
             single("bias", &["cls.predictions.bias"], &[Vocabulary]),
         ],
     },
-    HeadTable { form: Form::Pool, lines: &[affine("pooler", &["bert.pooler.dense"], &[Hidden, Hidden])] },
-    HeadTable { form: Form::Classify, lines: &[affine("classifier", &["cls.seq_relationship"], &[Two, Hidden])] },
+    HeadTable { form: HeadRole::Pool, lines: &[affine("pooler", &["bert.pooler.dense"], &[Hidden, Hidden])] },
+    HeadTable { form: HeadRole::Classify, lines: &[affine("classifier", &["cls.seq_relationship"], &[Two, Hidden])] },
 ];
 
 const ROBERTA_HEADS: &[HeadTable] = &[HeadTable {
-    form: Form::Predict,
+    form: HeadRole::Predict,
     lines: &[
         affine("dense", &["lm_head.dense"], &[Hidden, Hidden]),
         affine("norm", &["lm_head.layer_norm"], &[Hidden]),
@@ -122,14 +122,14 @@ const ROBERTA_HEADS: &[HeadTable] = &[HeadTable {
 
 const ELECTRA_HEADS: &[HeadTable] = &[
     HeadTable {
-        form: Form::Detect,
+        form: HeadRole::Detect,
         lines: &[
             affine("dense", &["discriminator_predictions.dense"], &[Hidden, Hidden]),
             affine("", &["discriminator_predictions.dense_prediction"], &[One, Hidden]),
         ],
     },
     HeadTable {
-        form: Form::Predict,
+        form: HeadRole::Predict,
         lines: &[
             affine("dense", &["generator_predictions.dense"], &[Embedding, Hidden]),
             affine("norm", &["generator_predictions.LayerNorm"], &[Embedding]),
@@ -178,11 +178,11 @@ impl Architecture {
     }
 
     /// The class that is written for a head, the preferred one first.
-    pub(super) fn classes(self) -> &'static [(Form, &'static str)] {
+    pub(super) fn classes(self) -> &'static [(HeadRole, &'static str)] {
         match self {
-            Self::Bert => &[(Form::Predict, "BertForMaskedLM")],
-            Self::Roberta => &[(Form::Predict, "RobertaForMaskedLM")],
-            Self::Electra => &[(Form::Detect, "ElectraForPreTraining"), (Form::Predict, "ElectraForMaskedLM")],
+            Self::Bert => &[(HeadRole::Predict, "BertForMaskedLM")],
+            Self::Roberta => &[(HeadRole::Predict, "RobertaForMaskedLM")],
+            Self::Electra => &[(HeadRole::Detect, "ElectraForPreTraining"), (HeadRole::Predict, "ElectraForMaskedLM")],
         }
     }
 
@@ -197,15 +197,15 @@ impl Architecture {
     }
 
     /// Whether a class's head has the error function's gelu whatever `hidden_act` says.
-    pub(super) fn has_fixed_gelu(self, form: Form) -> bool {
-        self != Self::Bert && form == Form::Predict
+    pub(super) fn has_fixed_gelu(self, form: HeadRole) -> bool {
+        self != Self::Bert && form == HeadRole::Predict
     }
 }
 
 /// A head of ours: what it does, and the path of its weights, `heads.NAME`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct HeadPlace {
-    pub(super) form: Form,
+    pub(super) form: HeadRole,
     pub(super) path: String,
 }
 

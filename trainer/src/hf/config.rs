@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::architecture::{Architecture, Form};
+use super::architecture::{Architecture, HeadRole};
 use super::names::Layout;
 use super::target::Target;
 use crate::model::parameters::INITIAL_DEVIATION;
@@ -223,7 +223,7 @@ impl ModelConfig {
 }
 
 /// Why a run of this shape cannot be written as that architecture, if it cannot.
-pub(super) fn refusal(architecture: Architecture, form: Form, encoder: &EncoderConfig) -> Option<&'static str> {
+pub(super) fn refusal(architecture: Architecture, form: HeadRole, encoder: &EncoderConfig) -> Option<&'static str> {
     let is_narrow = encoder.embedding_width() != i64::from(encoder.hidden);
     if encoder.relative_positions.buckets().is_some() {
         Some("no model of `transformers` has its relative positions")

@@ -24,10 +24,10 @@ use store::Store;
 use tch::{Kind, Tensor};
 
 pub use self::architecture::Architecture;
-use self::architecture::{Form, HeadPlace};
+use self::architecture::{HeadPlace, HeadRole};
 use self::config::ModelConfig;
 use self::names::{Entry, Layout};
-pub use self::target::Target;
+pub(crate) use self::target::Target;
 use crate::device::precision::MASTER;
 use crate::device::tensors;
 use crate::device::tensors::{HostTensor, HostTensors};
@@ -40,7 +40,7 @@ const WEIGHTS: &str = "model.safetensors";
 
 /// Whether `folder` looks like a model of `transformers` rather than a checkpoint of ours.
 #[must_use]
-pub fn is_model(folder: &Path) -> bool {
+pub(crate) fn is_model(folder: &Path) -> bool {
     folder.join(CONFIG).is_file()
 }
 
@@ -59,7 +59,7 @@ pub fn export(
 ) -> Result<&'static str, Error> {
     let target = Target::main(plan, weights.keys().map(String::as_str));
     let is_tied = |head: &HeadPlace| !weights.contains_key(&format!("{}.decoder.weight", head.path));
-    let find = |form: Form| target.heads.iter().find(|head| head.form == form && is_tied(head));
+    let find = |form: HeadRole| target.heads.iter().find(|head| head.form == form && is_tied(head));
     let (class, head) = architecture
         .classes()
         .iter()

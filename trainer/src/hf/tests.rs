@@ -172,7 +172,7 @@ fn check_export(
     let home = tempfile::tempdir().expect("a temporary folder");
     let target = std::env::var_os("HF_CHECK_FOLDER").map_or_else(|| home.path().to_owned(), PathBuf::from).join(model);
     let folder = Store::folder(&target).expect("made");
-    let trainer = testing::trainer(&plan);
+    let trainer = testing::trainer(plan);
     pattern(&trainer);
     export(&trainer.weights().expect("on the host"), &testing::checked(plan.clone()), architecture, &folder)
         .expect("written");

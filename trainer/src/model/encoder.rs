@@ -31,12 +31,12 @@ use tch::{Device, Tensor};
 use crate::device::precision::{MASTER, Precision};
 use crate::model::layers::{LayerNorm, Linear, Mode, dropout};
 use crate::model::parameters::Path;
-use crate::model::relative_positions::Buckets;
+use crate::model::relative_positions::PositionBias;
 use crate::model::shape::{EncoderConfig, Frozen, Gelu, padded_rows};
 
 /// What one pass over one view gives.
 #[derive(Debug)]
-pub struct Encoded {
+pub(crate) struct Encoded {
     /// Output of the last layer, float32.
     pub hidden_btd: Tensor,
     /// Output of the embedding block, after norm, dropout and projection, of the same pass ("hidden state 0"), float32.
@@ -45,7 +45,7 @@ pub struct Encoded {
 
 /// What an encoder reads.
 #[derive(Clone, Copy, Debug)]
-pub struct Input<'a> {
+pub(crate) struct Input<'a> {
     /// Ids, int64, `[b, t]`.
     pub ids_bt: &'a Tensor,
     /// Segments, 0 or 1, int64, `[b, t]`; `None` where all are 0.
@@ -56,7 +56,7 @@ pub struct Input<'a> {
 
 /// Weights of the embedding block that another network of the run owns.
 #[derive(Debug, Default)]
-pub struct Shared<'a> {
+pub(crate) struct Shared<'a> {
     /// The word table.
     pub word: Option<&'a Tensor>,
     /// The position table.
@@ -69,13 +69,13 @@ pub struct Shared<'a> {
 
 /// The encoder.
 #[derive(Debug)]
-pub struct Encoder {
+pub(crate) struct Encoder {
     word: Tensor,
     position: Tensor,
     token_type: Tensor,
     norm: LayerNorm,
     project: Option<Linear>,
-    relative: Option<Relative>,
+    relative: Option<PositionBias>,
     layers: Vec<Layer>,
     dropout: f64,
     precision: Precision,
@@ -84,7 +84,7 @@ pub struct Encoder {
 impl Encoder {
     /// Makes the weights below `path`, but for those that are `shared`.
     #[must_use]
-    pub fn build(
+    pub(crate) fn build(
         config: &EncoderConfig,
         vocab_size: u32,
         precision: Precision,
@@ -111,7 +111,10 @@ impl Encoder {
         );
         let project =
             (width != hidden).then(|| Linear::build(&mut embeddings.sub("project"), width, hidden, precision));
-        let relative = config.relative_positions.buckets().map(|buckets| Relative::build(buckets, config, path));
+        let relative = config
+            .relative_positions
+            .buckets()
+            .map(|buckets| PositionBias::build(buckets, config.heads, config.positions, path));
         let mut layers = path.sub("layers");
         let layers =
             (0..config.layers).map(|n| Layer::build(&mut layers.sub(&n.to_string()), config, precision)).collect();
@@ -119,13 +122,13 @@ impl Encoder {
     }
 
     /// The word table, `[padded rows, e]`.
-    pub fn word_table(&self) -> &Tensor {
+    pub(crate) fn word_table(&self) -> &Tensor {
         &self.word
     }
 
     /// The parts of the embedding block, to be lent to another network.
     #[must_use]
-    pub fn embedding_block(&self) -> Shared<'_> {
+    pub(crate) fn embedding_block(&self) -> Shared<'_> {
         Shared {
             word: Some(&self.word),
             position: Some(&self.position),
@@ -136,7 +139,7 @@ impl Encoder {
 
     /// Encodes rows.
     #[must_use]
-    pub fn forward(&self, input: Input<'_>, mode: Mode) -> Encoded {
+    pub(crate) fn forward(&self, input: Input<'_>, mode: Mode) -> Encoded {
         let embeddings_btd = self.embed(input, mode);
         let bias = self.attention_bias(input);
         let mut hidden_btd = embeddings_btd.shallow_clone();
@@ -179,31 +182,6 @@ enum Bias {
     Valid(Tensor),
     /// Numbers to add, float32, `[1 or b, h, t, t]`; −∞ at keys that are padding.
     Added(Tensor),
-}
-
-/// A number for each bucket of distances and each head, shared by all layers.
-#[derive(Debug)]
-struct Relative {
-    weight_uh: Tensor,
-    // Bucket of every (query, key), `[positions, positions]`, int64.
-    buckets_pp: Tensor,
-}
-
-impl Relative {
-    fn build(buckets: Buckets, encoder: &EncoderConfig, path: &mut Path<'_>) -> Self {
-        let shape = [i64::from(buckets.buckets), i64::from(encoder.heads)];
-        let weight_uh = path.sub("relative").matrix("weight", &shape);
-        let positions = u16::try_from(encoder.positions).expect("the plan checked that rows are that short");
-        let table = Tensor::from_slice(&buckets.table(positions));
-        let size = i64::from(positions);
-        Self { buckets_pp: table.view([size, size]).to_device(weight_uh.device()), weight_uh }
-    }
-
-    /// `[h, t, t]`: query, then key.
-    fn bias(&self, width: i64) -> Tensor {
-        let buckets_tt = self.buckets_pp.narrow(0, 0, width).narrow(1, 0, width);
-        Tensor::embedding(&self.weight_uh, &buckets_tt, -1, false, false).permute([2, 0, 1]).contiguous()
-    }
 }
 
 #[derive(Debug)]

@@ -19,7 +19,7 @@ use crate::model::upload::{Predicted, UploadedView, draws, upload};
 
 /// Where in a run a micro-batch is looked at: the address of all randomness of the device.
 #[derive(Clone, Copy, Debug)]
-pub struct Moment {
+pub(crate) struct Moment {
     /// The run's seed.
     pub seed: u64,
     /// The optimizer step; always 0 in validation, so that every validation draws the same.
@@ -58,7 +58,7 @@ impl Pass {
 
 /// One micro-batch, uploaded and encoded, lent to every objective.
 #[derive(Debug)]
-pub struct Forward<'a> {
+pub(crate) struct Forward<'a> {
     batch: &'a HostBatch<'a>,
     networks: &'a Networks,
     moment: Moment,
@@ -71,7 +71,7 @@ pub struct Forward<'a> {
 impl<'a> Forward<'a> {
     /// Uploads the views of all `passes`, then encodes. Passes outside `learning` are run without gradient: only
     /// objectives of weight 0 read them.
-    pub fn run(
+    pub(crate) fn run(
         batch: &'a HostBatch<'a>,
         passes: &BTreeSet<Pass>,
         learning: &BTreeSet<Pass>,
@@ -153,72 +153,66 @@ impl<'a> Forward<'a> {
 
     /// The batch, on the host.
     #[must_use]
-    pub fn batch(&self) -> &'a HostBatch<'a> {
+    pub(crate) fn batch(&self) -> &'a HostBatch<'a> {
         self.batch
     }
 
     /// The networks, for tied tables.
     #[must_use]
-    pub fn networks(&self) -> &'a Networks {
+    pub(crate) fn networks(&self) -> &'a Networks {
         self.networks
-    }
-
-    /// Whether this is training or validation.
-    #[must_use]
-    pub fn mode(&self) -> Mode {
-        self.moment.mode
     }
 
     /// One pass over one view; the objective that asks has declared it in [`Reads`](crate::objectives::Reads).
     #[must_use]
-    pub fn encoded(&self, network: &str, view: &str) -> &Encoded {
+    pub(crate) fn encoded(&self, network: &str, view: &str) -> &Encoded {
         let pass = Pass::new(network, view);
         self.encoded.get(&pass).unwrap_or_else(|| panic!("`{view}` by `{network}` is read but not declared"))
     }
 
     /// Scores `[n, v]` of all ids at the positions that a generator predicts, if sampling has made them with gradient.
     #[must_use]
-    pub fn scores(&self, network: &str, view: &str) -> Option<&Tensor> {
+    pub(crate) fn scores(&self, network: &str, view: &str) -> Option<&Tensor> {
         self.scores.get(&Pass::new(network, view))
     }
 
     /// The view's ids `[b, t]` and which of them are real tokens.
     #[must_use]
-    pub fn view(&self, view: &str) -> &UploadedView {
+    pub(crate) fn view(&self, view: &str) -> &UploadedView {
         self.views.get(view).unwrap_or_else(|| panic!("view `{view}` is read but not declared"))
     }
 
     /// The positions to predict in a view and their targets.
     #[must_use]
-    pub fn predicted(&self, view: &str) -> &Predicted {
+    pub(crate) fn predicted(&self, view: &str) -> &Predicted {
         self.view(view).predicted.as_ref().unwrap_or_else(|| panic!("view `{view}` has no labels"))
     }
 
     /// Any column of any view, int64, `[b, t]`.
-    pub fn column<T: Element + tch::kind::Element>(&self, view: &str, column: Column<T>) -> Tensor {
+    pub(crate) fn column<T: Element + tch::kind::Element>(&self, view: &str, column: Column<T>) -> Tensor {
         upload(self.batch.column(view, column), self.networks.device())
             .unwrap_or_else(|error| panic!("an upload of a checked shape: {error}"))
     }
 
     /// Flat positions of all real tokens of a view, `[n]`, int64.
-    pub fn valid_positions(&self, view: &str) -> Tensor {
+    pub(crate) fn valid_positions(&self, view: &str) -> Tensor {
         Tensor::from_slice(&self.batch.valid_positions(view)).to_device(self.networks.device())
     }
 
     /// Flat positions of the real tokens of a view that it does not predict, `[n]`, int64.
-    pub fn unmasked_positions(&self, view: &str) -> Tensor {
+    pub(crate) fn unmasked_positions(&self, view: &str) -> Tensor {
         Tensor::from_slice(&self.batch.unmasked_positions(view)).to_device(self.networks.device())
     }
 
     /// Hidden states of flat positions, `[n, d]`.
-    pub fn gather(hidden_btd: &Tensor, positions_n: &Tensor) -> Tensor {
+    pub(crate) fn gather(hidden_btd: &Tensor, positions_n: &Tensor) -> Tensor {
         let width = hidden_btd.size()[2];
         hidden_btd.view([-1, width]).index_select(0, positions_n)
     }
 
     /// Seeds torch's generator for a draw by the objective of that name: call it right before, and draw nothing
     /// without it. The same (seed, step, micro-batch, name) draws the same, whatever ran before.
-    pub fn seed(&self, objective: &str) {
+    pub(crate) fn seed(&self, objective: &str) {
         self.moment.seed(self.batch, &["objective", objective]);
     }
 }

@@ -9,7 +9,7 @@ use crate::model::shape::Gelu;
 
 /// `x Wᵀ + b`.
 #[derive(Clone, Copy, Debug)]
-pub struct Dense<'a> {
+pub(crate) struct Dense<'a> {
     /// `W`, `[o, i]`.
     pub weight_oi: &'a Tensor,
     /// `b`, `[o]`.
@@ -18,7 +18,7 @@ pub struct Dense<'a> {
 
 impl Dense<'_> {
     /// `[…, o]` of `[…, i]`, the product computed in `precision`, the result at least float32.
-    pub fn apply(&self, x: &Tensor, precision: Precision) -> Tensor {
+    pub(crate) fn apply(&self, x: &Tensor, precision: Precision) -> Tensor {
         let compute = |tensor: &Tensor| precision.compute(tensor);
         precision.widen(&compute(x).linear(&compute(self.weight_oi), Some(&compute(self.bias_o))))
     }
@@ -27,7 +27,7 @@ impl Dense<'_> {
 /// `LN(gelu(x Wᵀ + b))`: what BERT puts between the encoder and the word table, and COCO-LM before its sequence
 /// contrast.
 #[derive(Clone, Copy, Debug)]
-pub struct Transform<'a> {
+pub(crate) struct Transform<'a> {
     /// `W` and `b`, `[d, d]` and `[d]`.
     pub dense: Dense<'a>,
     /// γ of the norm, `[d]`.
@@ -44,7 +44,7 @@ pub struct Transform<'a> {
 
 impl Transform<'_> {
     /// `[n, d]` of `[n, d]`.
-    pub fn apply(&self, hidden_nd: &Tensor) -> Tensor {
+    pub(crate) fn apply(&self, hidden_nd: &Tensor) -> Tensor {
         let width = self.norm_gain_d.size()[0];
         let (gain, bias) = (Some(self.norm_gain_d), Some(self.norm_bias_d));
         let gelu_nd = self.dense.apply(hidden_nd, self.precision).gelu(self.gelu.name());
@@ -54,7 +54,7 @@ impl Transform<'_> {
 
 /// `x Eᵀ + c` over the tied word table.
 #[derive(Clone, Copy, Debug)]
-pub struct Decoder<'a> {
+pub(crate) struct Decoder<'a> {
     /// `E`, `[v, d]` or more rows: those past the bias are padding.
     pub words_vd: &'a Tensor,
     /// `c`, `[v]`.
@@ -67,7 +67,7 @@ impl Decoder<'_> {
     /// Scores `[n, rows of E]` of all ids for `[n, d]`, float32 or float64 as these are.
     ///
     /// Padding rows of `E` score −∞: they take no probability and their gradient is exactly 0.
-    pub fn logits(&self, hidden_nd: &Tensor) -> Tensor {
+    pub(crate) fn logits(&self, hidden_nd: &Tensor) -> Tensor {
         Dense { weight_oi: self.words_vd, bias_o: &self.padded_bias() }.apply(hidden_nd, self.precision)
     }
 
@@ -84,7 +84,7 @@ impl Decoder<'_> {
 
 /// The prediction head: a transform, then the tied word table.
 #[derive(Clone, Copy, Debug)]
-pub struct TokenHead<'a> {
+pub(crate) struct TokenHead<'a> {
     /// `LN(gelu(h Wᵀ + b))`.
     pub transform: Transform<'a>,
     /// `· Eᵀ + c`.
@@ -93,7 +93,7 @@ pub struct TokenHead<'a> {
 
 impl TokenHead<'_> {
     /// Scores `[n, rows of E]` of all ids for hidden states `[n, d]`; padding rows of `E` score −∞.
-    pub fn logits(&self, hidden_nd: &Tensor) -> Tensor {
+    pub(crate) fn logits(&self, hidden_nd: &Tensor) -> Tensor {
         self.decoder.logits(&self.transform.apply(hidden_nd))
     }
 }

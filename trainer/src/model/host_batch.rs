@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use schemas::columns::{ATTENTION_MASK, IGNORE, INPUT_IDS, LABELS, POSITIVES};
+use schemas::columns::{ATTENTION_MASK, IGNORE, INPUT_IDS, LABELS};
 use schemas::ordinal::BatchIndex;
 use schemas::{Batch, BatchError, Column, Element, Grid};
 
@@ -18,7 +18,7 @@ use crate::model::networks::built::Networks;
 
 /// A micro-batch as objectives are lent it.
 #[derive(Debug)]
-pub struct HostBatch<'a> {
+pub(crate) struct HostBatch<'a> {
     batch: &'a Batch,
     networks: &'a Networks,
     views: BTreeMap<String, HostView>,
@@ -36,8 +36,6 @@ struct HostView {
     /// Flat positions `row · width + column` to predict, ascending, and the original id at each.
     positions: Vec<i64>,
     targets: Vec<i64>,
-    /// Positions that have a positive.
-    positives: usize,
     has_padding: bool,
     has_labels: bool,
 }
@@ -47,7 +45,7 @@ impl<'a> HostBatch<'a> {
     ///
     /// # Panics
     /// If an id lies outside the vocabulary, which would be a row of some other table.
-    pub fn new(batch: &'a Batch, networks: &'a Networks) -> Result<Self, BatchError> {
+    pub(crate) fn new(batch: &'a Batch, networks: &'a Networks) -> Result<Self, BatchError> {
         let mut views = BTreeMap::new();
         for name in batch.names().filter_map(|name| Some(name.rsplit_once('.')?.0)) {
             if !views.contains_key(name) {
@@ -59,49 +57,37 @@ impl<'a> HostBatch<'a> {
 
     /// Its position in the stream.
     #[must_use]
-    pub fn index(&self) -> BatchIndex {
+    pub(crate) fn index(&self) -> BatchIndex {
         self.batch.index()
     }
 
     /// Number of rows.
     #[must_use]
-    pub fn rows(&self) -> usize {
+    pub(crate) fn rows(&self) -> usize {
         self.batch.rows()
     }
 
     /// The networks that it is for.
     #[must_use]
-    pub fn networks(&self) -> &'a Networks {
+    pub(crate) fn networks(&self) -> &'a Networks {
         self.networks
     }
 
     /// Positions of a view to predict; 0 where it has no labels.
     #[must_use]
-    pub fn predicted(&self, view: &str) -> usize {
+    pub(crate) fn predicted(&self, view: &str) -> usize {
         self.view(view).positions.len()
     }
 
     /// The same for each row that has any.
-    pub fn predicted_per_row(&self, view: &str) -> impl Iterator<Item = usize> {
+    pub(crate) fn predicted_per_row(&self, view: &str) -> impl Iterator<Item = usize> {
         self.view(view).predicted.iter().copied().filter(|&count| count > 0)
     }
 
     /// Real tokens of a view, specials included.
     #[must_use]
-    pub fn valid(&self, view: &str) -> usize {
+    pub(crate) fn valid(&self, view: &str) -> usize {
         self.view(view).valid.iter().sum()
-    }
-
-    /// The same for each row.
-    #[must_use]
-    pub fn valid_per_row(&self, view: &str) -> &[usize] {
-        &self.view(view).valid
-    }
-
-    /// Positions of a view that have a positive; 0 where it names none.
-    #[must_use]
-    pub fn positives(&self, view: &str) -> usize {
-        self.view(view).positives
     }
 
     /// The values of a column that the plan knows to be there.
@@ -109,7 +95,7 @@ impl<'a> HostBatch<'a> {
     /// # Panics
     /// If it is not.
     #[must_use]
-    pub fn column<T: Element>(&self, view: &str, column: Column<T>) -> Grid<'_, T> {
+    pub(crate) fn column<T: Element>(&self, view: &str, column: Column<T>) -> Grid<'_, T> {
         let found = self.batch.column(self.networks.stored_view(view), column);
         found.unwrap_or_else(|error| panic!("the plan checked columns: {error}"))
     }
@@ -119,7 +105,7 @@ impl<'a> HostBatch<'a> {
     /// # Panics
     /// If it holds another type.
     #[must_use]
-    pub fn find<T: Element>(&self, view: &str, column: Column<T>) -> Option<Grid<'_, T>> {
+    pub(crate) fn find<T: Element>(&self, view: &str, column: Column<T>) -> Option<Grid<'_, T>> {
         let found = self.batch.find(self.networks.stored_view(view), column);
         found.unwrap_or_else(|error| panic!("the plan checked columns: {error}"))
     }
@@ -128,7 +114,7 @@ impl<'a> HostBatch<'a> {
     ///
     /// # Panics
     /// If it asks for two types of things.
-    pub fn keep<T: 'static>(&self, objective: &str, make: impl FnOnce() -> T) -> Rc<T> {
+    pub(crate) fn keep<T: 'static>(&self, objective: &str, make: impl FnOnce() -> T) -> Rc<T> {
         let known = self.kept.borrow().get(objective).cloned();
         let kept = known.unwrap_or_else(|| {
             let made: Rc<dyn Any> = Rc::new(make());
@@ -177,16 +163,16 @@ impl<'a> HostBatch<'a> {
 
 impl HostView {
     fn scan(batch: &Batch, view: &str, vocab_size: u32) -> Result<Self, BatchError> {
-        let check = |ids: &[i32], what: &str| {
-            let is_id = |id: i32| u32::try_from(id).is_ok_and(|id| id < vocab_size);
-            if let Some(wrong) = ids.iter().find(|&&id| !is_id(id) && !(id == IGNORE && what == "label")) {
-                let place = format!("batch {}, view `{view}`", batch.index());
-                panic!("{place}: the {what} {wrong} is outside the vocabulary of {vocab_size}");
-            }
+        let is_id = |id: i32| u32::try_from(id).is_ok_and(|id| id < vocab_size);
+        let refuse = |wrong: i32, what: &str| {
+            let place = format!("batch {}, view `{view}`", batch.index());
+            panic!("{place}: the {what} {wrong} is outside the vocabulary of {vocab_size}");
         };
         let mut found = Self::default();
         if let Some(ids) = batch.find(view, INPUT_IDS)? {
-            check(ids.values(), "id");
+            if let Some(&wrong) = ids.values().iter().find(|&&id| !is_id(id)) {
+                refuse(wrong, "id");
+            }
             found.valid = vec![ids.width(); ids.rows()];
         }
         if let Some(mask) = batch.find(view, ATTENTION_MASK)? {
@@ -195,15 +181,14 @@ impl HostView {
             found.has_padding = found.valid.iter().any(|&count| count < mask.width());
         }
         if let Some(labels) = batch.find(view, LABELS)? {
-            check(labels.values(), "label");
+            if let Some(&wrong) = labels.values().iter().find(|&&label| label != IGNORE && !is_id(label)) {
+                refuse(wrong, "label");
+            }
             found.has_labels = true;
             let rows = (0..labels.rows()).map(|row| labels.row(row).iter().filter(|&&label| label != IGNORE).count());
             found.predicted = rows.collect();
             let chosen = (0..).zip(labels.values()).filter(|&(_, &label)| label != IGNORE);
             (found.positions, found.targets) = chosen.map(|(at, &id)| (at, i64::from(id))).unzip();
-        }
-        if let Some(positives) = batch.find(view, POSITIVES)? {
-            found.positives = positives.values().iter().filter(|&&column| column >= 0).count();
         }
         Ok(found)
     }
@@ -231,7 +216,7 @@ mod tests {
         let _alone = testing::generator();
         let (networks, batch) = (networks(), testing::batch(0));
         let host = HostBatch::new(&batch, &networks).expect("a good batch");
-        let counts = |view: &str| (host.predicted(view), host.valid(view), host.positives(view));
+        let counts = |view: &str| (host.predicted(view), host.valid(view));
         assert_eq!(counts("corrupted"), counts("masked"));
         // Rows of 12, three columns of the last are padding; every third cell is masked, shifted by one in each row.
         assert_eq!((host.predicted("masked"), host.valid("masked")), (15, 45));

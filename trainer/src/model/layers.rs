@@ -7,7 +7,7 @@ use crate::device::precision::{INDEX, LANE, MASTER, Precision};
 
 /// Whether dropout applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Mode {
+pub(crate) enum Mode {
     /// Dropout on.
     Train,
     /// Dropout off.
@@ -16,7 +16,7 @@ pub enum Mode {
 
 /// `x Wᵀ + b` in the run's precision.
 #[derive(Debug)]
-pub struct Linear {
+pub(crate) struct Linear {
     weight: Tensor,
     bias: Tensor,
     precision: Precision,
@@ -24,12 +24,12 @@ pub struct Linear {
 
 impl Linear {
     /// `weight` `[to, from]` and `bias` `[to]` below `path`.
-    pub fn build(path: &mut Path<'_>, from: i64, to: i64, precision: Precision) -> Self {
+    pub(crate) fn build(path: &mut Path<'_>, from: i64, to: i64, precision: Precision) -> Self {
         Self { weight: path.matrix("weight", &[to, from]), bias: path.bias("bias", to), precision }
     }
 
     /// Applies to the last axis. The result has the precision's compute type.
-    pub fn forward(&self, x: &Tensor) -> Tensor {
+    pub(crate) fn forward(&self, x: &Tensor) -> Tensor {
         let compute = |tensor: &Tensor| self.precision.compute(tensor);
         compute(x).linear(&compute(&self.weight), Some(&compute(&self.bias)))
     }
@@ -37,7 +37,7 @@ impl Linear {
 
 /// Normalisation over the last axis with a gain and a bias (Ba et al. 2016), in float32.
 #[derive(Debug)]
-pub struct LayerNorm {
+pub(crate) struct LayerNorm {
     weight: Tensor,
     bias: Tensor,
     eps: f64,
@@ -45,7 +45,7 @@ pub struct LayerNorm {
 
 impl LayerNorm {
     /// `weight` and `bias`, `[d]` each, below `path`.
-    pub fn build(path: &mut Path<'_>, d: i64, eps: f64) -> Self {
+    pub(crate) fn build(path: &mut Path<'_>, d: i64, eps: f64) -> Self {
         Self { weight: path.gain("weight", d), bias: path.bias("bias", d), eps }
     }
 
@@ -55,7 +55,7 @@ impl LayerNorm {
     }
 
     /// Normalises the last axis.
-    pub fn forward(&self, x: &Tensor) -> Tensor {
+    pub(crate) fn forward(&self, x: &Tensor) -> Tensor {
         x.layer_norm(self.weight.size(), Some(&self.weight), Some(&self.bias), self.eps, true)
     }
 }

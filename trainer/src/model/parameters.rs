@@ -11,11 +11,11 @@ use tch::{Device, Tensor};
 use crate::device::precision::MASTER;
 
 /// Standard deviation of initial matrices (Devlin et al. 2019; `initializer_range` of Hugging Face).
-pub const INITIAL_DEVIATION: f64 = 0.02;
+pub(crate) const INITIAL_DEVIATION: f64 = 0.02;
 
 /// One named weight.
 #[derive(Debug)]
-pub struct Parameter {
+pub(crate) struct Parameter {
     /// The value, a float32 leaf that gathers gradients.
     pub tensor: Tensor,
     /// Whether weight decay applies.
@@ -26,7 +26,7 @@ pub struct Parameter {
 
 /// All weights of a run, in the order of their names.
 #[derive(Debug)]
-pub struct Parameters {
+pub(crate) struct Parameters {
     by_name: BTreeMap<String, Parameter>,
     seed: u64,
     device: Device,
@@ -37,41 +37,41 @@ pub struct Parameters {
 impl Parameters {
     /// An empty set whose weights will be drawn under `seed` and live on `device`.
     #[must_use]
-    pub fn new(seed: u64, device: Device) -> Self {
+    pub(crate) fn new(seed: u64, device: Device) -> Self {
         Self { by_name: BTreeMap::new(), seed, device, outline: false }
     }
 
     /// An empty set whose weights have shapes and no memory: for counting, not for computing.
     #[must_use]
-    pub fn outline() -> Self {
+    pub(crate) fn outline() -> Self {
         Self { by_name: BTreeMap::new(), seed: 0, device: Device::Cpu, outline: true }
     }
 
     /// The place below which a component keeps its weights.
-    pub fn path(&mut self, prefix: &str) -> Path<'_> {
+    pub(crate) fn path(&mut self, prefix: &str) -> Path<'_> {
         Path { parameters: self, prefix: prefix.to_owned(), trains: true }
     }
 
     /// Names and weights, in order.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &Parameter)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &Parameter)> {
         self.by_name.iter().map(|(name, parameter)| (name.as_str(), parameter))
     }
 
     /// The weight of that name.
     #[must_use]
-    pub fn get(&self, name: &str) -> Option<&Tensor> {
+    pub(crate) fn get(&self, name: &str) -> Option<&Tensor> {
         self.by_name.get(name).map(|parameter| &parameter.tensor)
     }
 
     /// Where they live.
     #[must_use]
-    pub fn device(&self) -> Device {
+    pub(crate) fn device(&self) -> Device {
         self.device
     }
 
     /// Numbers in all weights that learn.
     #[must_use]
-    pub fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.by_name
             .values()
             .filter(|parameter| parameter.trains)
@@ -81,7 +81,7 @@ impl Parameters {
 
     /// Numbers in all weights that stay as they are.
     #[must_use]
-    pub fn frozen_count(&self) -> u64 {
+    pub(crate) fn frozen_count(&self) -> u64 {
         let frozen = self.by_name.values().filter(|parameter| !parameter.trains);
         frozen.map(|parameter| parameter.tensor.numel() as u64).sum()
     }
@@ -128,7 +128,7 @@ impl Initial {
 
 /// A prefix of names, lent to a component while it makes its weights.
 #[derive(Debug)]
-pub struct Path<'a> {
+pub(crate) struct Path<'a> {
     parameters: &'a mut Parameters,
     prefix: String,
     trains: bool,
@@ -136,33 +136,33 @@ pub struct Path<'a> {
 
 impl Path<'_> {
     /// A place below this one.
-    pub fn sub(&mut self, name: &str) -> Path<'_> {
+    pub(crate) fn sub(&mut self, name: &str) -> Path<'_> {
         let prefix = self.name(name);
         Path { parameters: self.parameters, prefix, trains: self.trains }
     }
 
     /// The same place; what is made there does not learn if `frozen`.
-    pub fn frozen(&mut self, frozen: bool) -> Path<'_> {
+    pub(crate) fn frozen(&mut self, frozen: bool) -> Path<'_> {
         Path { parameters: self.parameters, prefix: self.prefix.clone(), trains: self.trains && !frozen }
     }
 
     /// A matrix drawn from N(0, 0.02²). Decays.
-    pub fn matrix(&mut self, name: &str, shape: &[i64]) -> Tensor {
+    pub(crate) fn matrix(&mut self, name: &str, shape: &[i64]) -> Tensor {
         self.table(name, shape, shape[0])
     }
 
     /// A matrix of which only the first `rows` rows are drawn; the others, padding, are 0. Decays.
-    pub fn table(&mut self, name: &str, shape: &[i64], rows: i64) -> Tensor {
+    pub(crate) fn table(&mut self, name: &str, shape: &[i64], rows: i64) -> Tensor {
         self.add(name, shape, Initial::Normal { rows }, true)
     }
 
     /// A vector of zeros. Does not decay.
-    pub fn bias(&mut self, name: &str, length: i64) -> Tensor {
+    pub(crate) fn bias(&mut self, name: &str, length: i64) -> Tensor {
         self.add(name, &[length], Initial::Constant(0.0), false)
     }
 
     /// A vector of ones. Does not decay.
-    pub fn gain(&mut self, name: &str, length: i64) -> Tensor {
+    pub(crate) fn gain(&mut self, name: &str, length: i64) -> Tensor {
         self.add(name, &[length], Initial::Constant(1.0), false)
     }
 

@@ -21,11 +21,14 @@
 //! whose offset, taken from the table of its longest row, is always `half − 1` here.
 
 use serde::{Deserialize, Serialize};
+use tch::Tensor;
+
+use super::parameters::Path;
 
 /// Whose buckets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Form {
+pub(crate) enum BucketForm {
     /// Centred: left of the query below `half − 1`, right of it above.
     #[default]
     CocoLm,
@@ -38,7 +41,7 @@ pub enum Form {
 #[serde(default, deny_unknown_fields)]
 pub struct Buckets {
     /// Whose.
-    pub form: Form,
+    pub form: BucketForm,
     /// How many; even and at least 4.
     pub buckets: u16,
     /// From where on all distances are alike; above `buckets / 4`, for COCO-LM by 2 or more.
@@ -47,7 +50,7 @@ pub struct Buckets {
 
 impl Default for Buckets {
     fn default() -> Self {
-        Self { form: Form::CocoLm, buckets: 32, distance_max: 128 }
+        Self { form: BucketForm::CocoLm, buckets: 32, distance_max: 128 }
     }
 }
 
@@ -60,7 +63,7 @@ impl Buckets {
             problems.push(format!("`buckets` is {}: write an even number from 4 on, usually 32", self.buckets));
         }
         // The logarithm that divides must be above 0.
-        let least = self.buckets / 4 + if self.form == Form::CocoLm { 2 } else { 1 };
+        let least = self.buckets / 4 + if self.form == BucketForm::CocoLm { 2 } else { 1 };
         if self.distance_max < least {
             problems.push(format!(
                 "`distance_max` is {}: {} buckets need at least {least}, usually 128",
@@ -76,8 +79,8 @@ impl Buckets {
         let half = i64::from(self.buckets / 2);
         let far = self.magnitude(distance.unsigned_abs());
         match self.form {
-            Form::CocoLm => half - 1 + distance.signum() * far,
-            Form::T5 => far + if distance > 0 { half } else { 0 },
+            BucketForm::CocoLm => half - 1 + distance.signum() * far,
+            BucketForm::T5 => far + if distance > 0 { half } else { 0 },
         }
     }
 
@@ -98,8 +101,8 @@ impl Buckets {
         let [half, near, distance_max] = [half, near, self.distance_max].map(f64::from);
         let growth = (n as f64 / near).ln();
         let steps = match self.form {
-            Form::CocoLm => (growth / ((distance_max - 1.0) / near).ln() * (half - 1.0 - near)).ceil(),
-            Form::T5 => (growth / (distance_max / near).ln() * (half - near)).floor(),
+            BucketForm::CocoLm => (growth / ((distance_max - 1.0) / near).ln() * (half - 1.0 - near)).ceil(),
+            BucketForm::T5 => (growth / (distance_max / near).ln() * (half - near)).floor(),
         };
         #[expect(clippy::cast_possible_truncation, reason = "between 0 and 2¹⁵")]
         let bucket = (near + steps).min(half - 1.0) as i64;
@@ -107,11 +110,36 @@ impl Buckets {
     }
 }
 
+/// A learnt number for each bucket and each head, shared by all layers.
+#[derive(Debug)]
+pub(super) struct PositionBias {
+    pub(super) weight_uh: Tensor,
+    // Bucket of every (query, key), `[positions, positions]`, int64.
+    buckets_pp: Tensor,
+}
+
+impl PositionBias {
+    /// `relative.weight` below `path`, for rows of at most `positions`.
+    pub(super) fn build(buckets: Buckets, heads: u32, positions: u32, path: &mut Path<'_>) -> Self {
+        let weight_uh = path.sub("relative").matrix("weight", &[i64::from(buckets.buckets), i64::from(heads)]);
+        let positions = u16::try_from(positions).expect("the plan checked that rows are that short");
+        let table = Tensor::from_slice(&buckets.table(positions));
+        let size = i64::from(positions);
+        Self { buckets_pp: table.view([size, size]).to_device(weight_uh.device()), weight_uh }
+    }
+
+    /// `[h, t, t]`: query, then key.
+    pub(super) fn bias(&self, width: i64) -> Tensor {
+        let buckets_tt = self.buckets_pp.narrow(0, 0, width).narrow(1, 0, width);
+        Tensor::embedding(&self.weight_uh, &buckets_tt, -1, false, false).permute([2, 0, 1]).contiguous()
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Buckets, Form};
+    use super::{BucketForm, Buckets};
 
-    fn buckets(form: Form, buckets: u16, distance_max: u16) -> Buckets {
+    fn buckets(form: BucketForm, buckets: u16, distance_max: u16) -> Buckets {
         Buckets { form, buckets, distance_max }
     }
 
@@ -119,17 +147,17 @@ mod tests {
     fn distances_fall_into_the_published_buckets() {
         let distances = [-511, -110, -17, -8, -1, 0, 1, 8, 9, 17, 110, 111, 511];
         let check = |of: Buckets, expected: [i64; 13]| assert_eq!(distances.map(|distance| of.of(distance)), expected);
-        check(buckets(Form::CocoLm, 32, 128), [0, 0, 5, 7, 14, 15, 16, 23, 24, 25, 30, 30, 30]);
-        check(buckets(Form::T5, 32, 128), [15, 15, 10, 8, 1, 0, 17, 24, 24, 26, 31, 31, 31]);
-        check(buckets(Form::CocoLm, 64, 128), [0, 1, 14, 23, 30, 31, 32, 39, 40, 48, 61, 62, 62]);
-        check(buckets(Form::CocoLm, 128, 256), [0, 12, 46, 55, 62, 63, 64, 71, 72, 80, 114, 114, 126]);
+        check(buckets(BucketForm::CocoLm, 32, 128), [0, 0, 5, 7, 14, 15, 16, 23, 24, 25, 30, 30, 30]);
+        check(buckets(BucketForm::T5, 32, 128), [15, 15, 10, 8, 1, 0, 17, 24, 24, 26, 31, 31, 31]);
+        check(buckets(BucketForm::CocoLm, 64, 128), [0, 1, 14, 23, 30, 31, 32, 39, 40, 48, 61, 62, 62]);
+        check(buckets(BucketForm::CocoLm, 128, 256), [0, 12, 46, 55, 62, 63, 64, 71, 72, 80, 114, 114, 126]);
     }
 
     #[test]
     fn ranges_grow_from_one_each_to_all_the_rest() {
         /// Where each bucket begins, right of the query.
         fn check(of: Buckets, alone: i64, starts: &[i64]) {
-            let zero = if of.form == Form::T5 { 16 } else { of.of(0) };
+            let zero = if of.form == BucketForm::T5 { 16 } else { of.of(0) };
             let expected: Vec<i64> = (1..=alone).chain(starts.iter().copied()).collect();
             let found: Vec<i64> = (1..1000).filter(|&n| of.of(n) != of.of(n - 1)).collect();
             assert_eq!(found, expected, "{of:?}");
@@ -137,17 +165,19 @@ mod tests {
                 assert_eq!(of.of(start), zero + bucket, "{of:?}");
             }
         }
-        check(buckets(Form::CocoLm, 32, 128), 8, &[9, 12, 18, 27, 39, 58, 86]);
-        check(buckets(Form::T5, 32, 128), 7, &[8, 12, 16, 23, 32, 46, 64, 91]);
+        check(buckets(BucketForm::CocoLm, 32, 128), 8, &[9, 12, 18, 27, 39, 58, 86]);
+        check(buckets(BucketForm::T5, 32, 128), 7, &[8, 12, 16, 23, 32, 46, 64, 91]);
         let far = [17, 19, 22, 25, 28, 32, 37, 43, 49, 56, 64, 74, 84, 97, 111];
-        check(buckets(Form::CocoLm, 64, 128), 16, &far);
+        check(buckets(BucketForm::CocoLm, 64, 128), 16, &far);
         let last = |form| (1..1000).rfind(|&n| buckets(form, 128, 256).of(n) != buckets(form, 128, 256).of(n - 1));
-        assert_eq!((last(Form::CocoLm), last(Form::T5)), (Some(239), Some(240)));
+        assert_eq!((last(BucketForm::CocoLm), last(BucketForm::T5)), (Some(239), Some(240)));
     }
 
     #[test]
     fn every_bucket_but_one_is_used_and_none_beyond() {
-        for of in [buckets(Form::CocoLm, 32, 128), buckets(Form::T5, 32, 128), buckets(Form::CocoLm, 4, 3)] {
+        for of in
+            [buckets(BucketForm::CocoLm, 32, 128), buckets(BucketForm::T5, 32, 128), buckets(BucketForm::CocoLm, 4, 3)]
+        {
             assert_eq!(of.problems(), [""; 0]);
             let found: std::collections::BTreeSet<i64> = (-70_000..70_000).map(|distance| of.of(distance)).collect();
             assert_eq!(found.len(), usize::from(of.buckets) - 1, "{of:?}");
@@ -163,9 +193,9 @@ mod tests {
 
     #[test]
     fn what_makes_no_buckets_is_said() {
-        let told = buckets(Form::CocoLm, 31, 8).problems().join("; ");
+        let told = buckets(BucketForm::CocoLm, 31, 8).problems().join("; ");
         assert!(told.contains("`buckets` is 31") && told.contains("`distance_max` is 8"), "{told}");
-        assert_eq!(buckets(Form::CocoLm, 32, 9).problems().len(), 1);
-        assert_eq!(buckets(Form::T5, 32, 9).problems().len(), 0);
+        assert_eq!(buckets(BucketForm::CocoLm, 32, 9).problems().len(), 1);
+        assert_eq!(buckets(BucketForm::T5, 32, 9).problems().len(), 0);
     }
 }

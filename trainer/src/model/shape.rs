@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use schemas::SpecialIds;
 use serde::{Deserialize, Serialize};
 
-use crate::model::relative_positions::{Buckets, Form};
+use crate::model::relative_positions::{BucketForm, Buckets};
 
 /// `[encoder]`: the shape of the network. The default is BERT-base.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -77,8 +77,8 @@ impl RelativePositions {
     pub fn buckets(self) -> Option<Buckets> {
         let form = match self.form {
             RelativeForm::None => return None,
-            RelativeForm::CocoLm => Form::CocoLm,
-            RelativeForm::T5 => Form::T5,
+            RelativeForm::CocoLm => BucketForm::CocoLm,
+            RelativeForm::T5 => BucketForm::T5,
         };
         Some(Buckets { form, buckets: self.buckets, distance_max: self.distance_max })
     }
@@ -122,7 +122,7 @@ impl Default for EncoderConfig {
 /// The two gelus of the field (Hendrycks & Gimpel 2016).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Gelu {
+pub(crate) enum Gelu {
     /// Exact, by the error function: BERT, `"gelu"` of Hugging Face.
     #[default]
     Erf,
@@ -133,7 +133,7 @@ pub enum Gelu {
 impl Gelu {
     /// libtorch's name of the approximation.
     #[must_use]
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Erf => "none",
             Self::Tanh => "tanh",
@@ -157,6 +157,6 @@ const ROWS_MULTIPLE: u32 = 64;
 
 /// Rows of a word table for a vocabulary of `size` ids.
 #[must_use]
-pub fn padded_rows(size: u32) -> i64 {
+pub(crate) fn padded_rows(size: u32) -> i64 {
     i64::from(size.next_multiple_of(ROWS_MULTIPLE))
 }

@@ -15,7 +15,7 @@ use crate::model::host_batch::HostBatch;
 
 /// The positions of a view that the model must predict.
 #[derive(Debug)]
-pub struct Predicted {
+pub(crate) struct Predicted {
     /// Flat positions `row · width + column`, ascending, int64.
     pub positions_n: Tensor,
     /// The original id at each, int64.
@@ -26,7 +26,7 @@ pub struct Predicted {
 
 /// One view of a batch on the device.
 #[derive(Debug)]
-pub struct UploadedView {
+pub(crate) struct UploadedView {
     /// Ids fed to the model, int64, `[rows, width]`.
     pub ids_bt: Tensor,
     /// True on real tokens, `[rows, width]`; `None` where all are.
@@ -39,18 +39,13 @@ pub struct UploadedView {
 
 impl UploadedView {
     /// Copies what every view may have.
-    pub fn new(batch: &HostBatch<'_>, view: &str, device: Device) -> Result<Self, Error> {
+    pub(crate) fn new(batch: &HostBatch<'_>, view: &str, device: Device) -> Result<Self, Error> {
         let ids = batch.column(view, INPUT_IDS);
         let mask = batch.find(view, ATTENTION_MASK).filter(|_| batch.has_padding(view));
         let token_types = batch.find(view, TOKEN_TYPES);
-        let same = |rows: usize, width: usize| (rows, width) == (ids.rows(), ids.width());
-        let shapes = mask.map(|it| same(it.rows(), it.width())).into_iter();
-        let shapes = shapes.chain(token_types.map(|it| same(it.rows(), it.width())));
-        assert!(
-            shapes.fold(true, |all, fits| all && fits),
-            "columns of `{view}` in batch {} differ in shape",
-            batch.index()
-        );
+        let shapes = [mask.map(|it| (it.rows(), it.width())), token_types.map(|it| (it.rows(), it.width()))];
+        let fits = shapes.into_iter().flatten().all(|shape| shape == (ids.rows(), ids.width()));
+        assert!(fits, "columns of `{view}` in batch {} differ in shape", batch.index());
         let list = |values: &[i64]| -> Result<Tensor, Error> { Ok(Tensor::f_from_slice(values)?.f_to_device(device)?) };
         let predicted = |(positions, targets): (&[i64], &[i64])| -> Result<Predicted, Error> {
             Ok(Predicted { positions_n: list(positions)?, targets_n: list(targets)?, count: positions.len() })
@@ -65,7 +60,7 @@ impl UploadedView {
 
     /// What an encoder reads.
     #[must_use]
-    pub fn input(&self) -> Input<'_> {
+    pub(crate) fn input(&self) -> Input<'_> {
         Input { ids_bt: &self.ids_bt, token_types_bt: self.token_types_bt.as_ref(), valid_bt: self.valid_bt.as_ref() }
     }
 
@@ -74,7 +69,7 @@ impl UploadedView {
     /// # Panics
     /// If the view has no labels.
     #[must_use]
-    pub fn filled_with(&self, ids_n: &Tensor) -> Self {
+    pub(crate) fn filled_with(&self, ids_n: &Tensor) -> Self {
         let predicted = self.predicted.as_ref().expect("only a view with labels can be filled");
         Self {
             ids_bt: self.with(ids_n),
@@ -96,24 +91,24 @@ impl UploadedView {
     }
 
     /// The original ids of all positions, `[rows, width]`.
-    pub fn originals_bt(&self) -> Tensor {
+    pub(crate) fn originals_bt(&self) -> Tensor {
         self.predicted.as_ref().map_or_else(|| self.ids_bt.shallow_clone(), |predicted| self.with(&predicted.targets_n))
     }
 
     /// True where an id is not the original one, `[rows, width]`.
-    pub fn replaced_bt(&self) -> Tensor {
+    pub(crate) fn replaced_bt(&self) -> Tensor {
         self.ids_bt.ne_tensor(&self.originals_bt())
     }
 }
 
 /// One column on the device, widened to int64, `[rows, width]`.
-pub fn upload<T: Element + tch::kind::Element>(grid: Grid<'_, T>, device: Device) -> Result<Tensor, Error> {
+pub(crate) fn upload<T: Element + tch::kind::Element>(grid: Grid<'_, T>, device: Device) -> Result<Tensor, Error> {
     let host = Tensor::f_from_slice(grid.values())?.f_view([as_i64(grid.rows()), as_i64(grid.width())])?;
     Ok(host.f_to_device(device)?.f_to_kind(INDEX)?)
 }
 
 /// One number in (0, 1) for each position to predict, `[n]`, float32, from the bits that the view's rows carry.
-pub fn draws(batch: &HostBatch<'_>, view: &str, device: Device) -> Result<Tensor, Error> {
+pub(crate) fn draws(batch: &HostBatch<'_>, view: &str, device: Device) -> Result<Tensor, Error> {
     let bits = batch.column(view, DRAWS);
     let (positions, _) = batch.targets(view).expect("the plan checked that a mask is filled");
     let at = |&position: &i64| open_unit(bits.values()[usize::try_from(position).expect("not negative")]);

@@ -11,7 +11,7 @@ use crate::model::shape::{EncoderConfig, Gelu, padded_rows};
 
 /// `x Wᵀ + b`.
 #[derive(Debug)]
-pub struct DenseWeights {
+pub(crate) struct DenseWeights {
     weight_oi: Tensor,
     bias_o: Tensor,
 }
@@ -19,20 +19,20 @@ pub struct DenseWeights {
 impl DenseWeights {
     /// `weight` `[to, from]` and `bias` `[to]` below `path`.
     #[must_use]
-    pub fn build(path: &mut Path<'_>, from: i64, to: i64) -> Self {
+    pub(crate) fn build(path: &mut Path<'_>, from: i64, to: i64) -> Self {
         Self { weight_oi: path.matrix("weight", &[to, from]), bias_o: path.bias("bias", to) }
     }
 
     /// Lends them.
     #[must_use]
-    pub fn lend(&self) -> Dense<'_> {
+    pub(crate) fn lend(&self) -> Dense<'_> {
         Dense { weight_oi: &self.weight_oi, bias_o: &self.bias_o }
     }
 }
 
 /// `LN(gelu(x Wᵀ + b))`.
 #[derive(Debug)]
-pub struct TransformWeights {
+pub(crate) struct TransformWeights {
     dense: DenseWeights,
     norm_gain_d: Tensor,
     norm_bias_d: Tensor,
@@ -43,7 +43,7 @@ pub struct TransformWeights {
 impl TransformWeights {
     /// `dense` and `norm` below `path`: from the hidden states of an encoder of that shape to `to` numbers.
     #[must_use]
-    pub fn build(shape: &EncoderConfig, to: i64, path: &mut Path<'_>) -> Self {
+    pub(crate) fn build(shape: &EncoderConfig, to: i64, path: &mut Path<'_>) -> Self {
         let dense = DenseWeights::build(&mut path.sub("dense"), i64::from(shape.hidden), to);
         let mut norm = path.sub("norm");
         let (norm_gain_d, norm_bias_d) = (norm.gain("weight", to), norm.bias("bias", to));
@@ -52,7 +52,7 @@ impl TransformWeights {
 
     /// Lends them.
     #[must_use]
-    pub fn lend(&self, precision: Precision) -> Transform<'_> {
+    pub(crate) fn lend(&self, precision: Precision) -> Transform<'_> {
         Transform {
             dense: self.dense.lend(),
             norm_gain_d: &self.norm_gain_d,
@@ -66,7 +66,7 @@ impl TransformWeights {
 
 /// A word table, tied or not, with a number for each id.
 #[derive(Debug)]
-pub struct DecoderWeights {
+pub(crate) struct DecoderWeights {
     words_ve: Tensor,
     bias_v: Tensor,
 }
@@ -74,13 +74,13 @@ pub struct DecoderWeights {
 impl DecoderWeights {
     /// `bias` below `path`; the table is that of `words`.
     #[must_use]
-    pub fn tied(words: &Tensor, vocab_size: i64, path: &mut Path<'_>) -> Self {
+    pub(crate) fn tied(words: &Tensor, vocab_size: i64, path: &mut Path<'_>) -> Self {
         Self { words_ve: words.shallow_clone(), bias_v: path.bias("bias", vocab_size) }
     }
 
     /// `bias` and a table of its own, `decoder.weight`, below `path`.
     #[must_use]
-    pub fn own(shape: &EncoderConfig, vocab_size: u32, path: &mut Path<'_>) -> Self {
+    pub(crate) fn own(shape: &EncoderConfig, vocab_size: u32, path: &mut Path<'_>) -> Self {
         let table = [padded_rows(vocab_size), shape.embedding_width()];
         Self {
             words_ve: path.sub("decoder").table("weight", &table, i64::from(vocab_size)),
@@ -90,22 +90,22 @@ impl DecoderWeights {
 
     /// Lends them.
     #[must_use]
-    pub fn lend(&self, precision: Precision) -> Decoder<'_> {
+    pub(crate) fn lend(&self, precision: Precision) -> Decoder<'_> {
         Decoder { words_vd: &self.words_ve, bias_v: &self.bias_v, precision }
     }
 }
 
 /// The head of masked language modelling.
 #[derive(Debug)]
-pub struct HeadWeights {
+pub(crate) struct TokenHeadWeights {
     transform: TransformWeights,
     decoder: DecoderWeights,
 }
 
-impl HeadWeights {
+impl TokenHeadWeights {
     /// The head of an encoder of that shape, below `path`; it is tied to `words` unless `None`.
     #[must_use]
-    pub fn build(shape: &EncoderConfig, vocab_size: u32, words: Option<&Tensor>, path: &mut Path<'_>) -> Self {
+    pub(crate) fn build(shape: &EncoderConfig, vocab_size: u32, words: Option<&Tensor>, path: &mut Path<'_>) -> Self {
         let decoder = match words {
             Some(words) => DecoderWeights::tied(words, i64::from(vocab_size), path),
             None => DecoderWeights::own(shape, vocab_size, path),
@@ -115,12 +115,12 @@ impl HeadWeights {
 
     /// Lends it.
     #[must_use]
-    pub fn lend(&self, precision: Precision) -> TokenHead<'_> {
+    pub(crate) fn lend(&self, precision: Precision) -> TokenHead<'_> {
         TokenHead { transform: self.transform.lend(precision), decoder: self.decoder.lend(precision) }
     }
 
     /// Scores `[n, rows of the table]` for hidden states `[n, d]`.
-    pub fn logits(&self, hidden_nd: &Tensor, precision: Precision) -> Tensor {
+    pub(crate) fn logits(&self, hidden_nd: &Tensor, precision: Precision) -> Tensor {
         self.lend(precision).logits(hidden_nd)
     }
 }

@@ -22,7 +22,7 @@ pub enum Normalize {
 
 /// One objective's terms for each micro-batch of a step, and what their sums are multiplied by.
 #[derive(Debug)]
-pub struct Counts {
+pub(crate) struct Counts {
     // [micro-batch][term], of this rank.
     terms: Vec<Vec<Term>>,
     // [term], over all micro-batches of all ranks.
@@ -38,7 +38,7 @@ impl Counts {
     /// # Panics
     /// If a count is none.
     #[must_use]
-    pub fn new(terms: Vec<Vec<Term>>, normalize: Normalize, weight: f64) -> Self {
+    pub(crate) fn new(terms: Vec<Vec<Term>>, normalize: Normalize, weight: f64) -> Self {
         let mut totals = vec![0.0; terms.first().map_or(0, Vec::len)];
         for terms in &terms {
             assert_eq!(terms.len(), totals.len(), "an objective has the same terms in every micro-batch");
@@ -52,19 +52,19 @@ impl Counts {
     }
 
     /// What ranks have to add up: how much each term counts, and the number of micro-batches.
-    pub fn totals(&mut self) -> impl Iterator<Item = &mut f64> {
+    pub(crate) fn totals(&mut self) -> impl Iterator<Item = &mut f64> {
         self.totals.iter_mut().chain([&mut self.micro_batches])
     }
 
     /// The terms of one micro-batch.
     #[must_use]
-    pub fn terms(&self, micro_batch: usize) -> &[Term] {
+    pub(crate) fn terms(&self, micro_batch: usize) -> &[Term] {
         &self.terms[micro_batch]
     }
 
     /// What the sum of term `term` of micro-batch `micro_batch` is multiplied by; 0 where there is nothing to add up.
     #[must_use]
-    pub fn factor(&self, micro_batch: usize, term: usize) -> f64 {
+    pub(crate) fn factor(&self, micro_batch: usize, term: usize) -> f64 {
         let this = &self.terms[micro_batch][term];
         let count = match self.normalize {
             Normalize::Step => self.totals[term],
@@ -75,7 +75,7 @@ impl Counts {
 
     /// The share of the step's loss that micro-batch `micro_batch` brings; `None` where it brings nothing.
     #[must_use]
-    pub fn loss(&self, micro_batch: usize, sums: &[Tensor]) -> Option<Tensor> {
+    pub(crate) fn loss(&self, micro_batch: usize, sums: &[Tensor]) -> Option<Tensor> {
         assert_eq!(sums.len(), self.terms[micro_batch].len(), "an objective gives one sum per term");
         let factors = (0..sums.len()).map(|term| self.factor(micro_batch, term));
         sums.iter()

@@ -36,7 +36,7 @@ use schemas::columns::LABELS;
 use serde::{Deserialize, Serialize};
 use tch::{Kind, Reduction, Tensor};
 
-use super::replaced_token::{self, Detection, HeadForm, LabelOne};
+use super::replaced_token::{self, Detection, DetectionForm, LabelOne};
 use super::{Computed, Loss, Metric, Objective, Reads, SCORED, Scores, Term};
 use crate::device::precision::Precision;
 use crate::model::forward::{Forward, Pass};
@@ -51,7 +51,7 @@ use crate::objectives::expectation::{Expectation, StartFacts};
 /// How the gate and the softmax make one loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Form {
+pub(crate) enum LmForm {
     /// The logarithm of the mixture: the paper.
     #[default]
     Mixture,
@@ -63,16 +63,16 @@ pub enum Form {
 
 /// Both heads' weights, borrowed.
 #[derive(Clone, Copy, Debug)]
-pub struct Head<'a> {
+pub(crate) struct CorrectionHead<'a> {
     /// `w` and `b`.
-    pub copy: replaced_token::Head<'a>,
+    pub copy: replaced_token::DetectionHead<'a>,
     /// `E` and `c`.
     pub decoder: Decoder<'a>,
 }
 
 /// The tokens to restore, int64, `[n]` each.
 #[derive(Clone, Copy, Debug)]
-pub struct Predicted<'a> {
+pub(crate) struct Blanks<'a> {
     /// Flat positions `row · t + column`: the masked ones, or all valid ones.
     pub positions_n: &'a Tensor,
     /// The id that is fed at each.
@@ -83,7 +83,7 @@ pub struct Predicted<'a> {
 
 /// What [`loss`] gives: scalars on the device, counts as int64.
 #[derive(Debug)]
-pub struct Correction {
+pub(crate) struct Correction {
     /// The copy loss, label 1 = original, summed over valid positions, and how often the gate was right.
     pub copy: Detection,
     /// Sum of the language model's losses in nats, with gradient.
@@ -102,16 +102,16 @@ pub struct Correction {
 ///
 /// `replaced_bt` (fed and original ids differ) and `valid_bt` are boolean; without `valid_bt` all positions are valid.
 #[must_use]
-pub fn loss(
+pub(crate) fn loss(
     hidden_btd: &Tensor,
-    head: &Head<'_>,
+    head: &CorrectionHead<'_>,
     replaced_bt: &Tensor,
     valid_bt: Option<&Tensor>,
-    predicted: Predicted<'_>,
-    form: Form,
+    predicted: Blanks<'_>,
+    form: LmForm,
     stop_grad: bool,
 ) -> Correction {
-    let Predicted { positions_n, fed_n, targets_n } = predicted;
+    let Blanks { positions_n, fed_n, targets_n } = predicted;
     let logits_bt = head.copy.logits(hidden_btd);
     let copy = replaced_token::of_logits(&logits_bt, replaced_bt, valid_bt, LabelOne::IsOriginal);
     let gate_n = logits_bt.reshape([-1]).index_select(0, positions_n);
@@ -135,11 +135,11 @@ pub fn loss(
 }
 
 /// The language model's loss at each position, of `z` and `−ln q(y)`.
-fn each(gate_n: &Tensor, surprise_n: &Tensor, original_n: &Tensor, form: Form) -> Tensor {
+fn each(gate_n: &Tensor, surprise_n: &Tensor, original_n: &Tensor, form: LmForm) -> Tensor {
     match form {
-        Form::SoftmaxOnly => surprise_n.shallow_clone(),
-        Form::WeightedCe => (-gate_n).sigmoid() * surprise_n,
-        Form::Mixture => {
+        LmForm::SoftmaxOnly => surprise_n.shallow_clone(),
+        LmForm::WeightedCe => (-gate_n).sigmoid() * surprise_n,
+        LmForm::Mixture => {
             let restored_n = (-gate_n).log_sigmoid() - surprise_n;
             let copied_or_restored_n = gate_n.log_sigmoid().logaddexp(&restored_n);
             -copied_or_restored_n.where_self(original_n, &restored_n)
@@ -151,8 +151,8 @@ fn each(gate_n: &Tensor, surprise_n: &Tensor, original_n: &Tensor, form: Form) -
 ///
 /// Divided by `p₀`, the fed id leads by `exp(z)` and all others stand as in `q`. The softmax's normaliser is taken back
 /// from `−ln q(y)`; so no second `[n, v]` is made.
-fn hits(gate_n: &Tensor, logits_nv: &Tensor, surprise_n: &Tensor, predicted: Predicted<'_>) -> Tensor {
-    let Predicted { fed_n, targets_n, .. } = predicted;
+fn hits(gate_n: &Tensor, logits_nv: &Tensor, surprise_n: &Tensor, predicted: Blanks<'_>) -> Tensor {
+    let Blanks { fed_n, targets_n, .. } = predicted;
     if targets_n.numel() == 0 {
         return targets_n.ne_tensor(targets_n);
     }
@@ -166,13 +166,13 @@ fn hits(gate_n: &Tensor, logits_nv: &Tensor, surprise_n: &Tensor, predicted: Pre
 /// See the [module](self).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct CorrectiveLm {
+pub(crate) struct CorrectiveLm {
     /// The view with replacements.
     pub view: String,
     /// `λ` of the copy term; 0 leaves the gate to the mixture.
     pub copy_weight: f64,
     /// The language model's loss.
-    pub lm_form: Form,
+    pub lm_form: LmForm,
     /// Which positions are predicted.
     pub lm_scope: Scope,
     /// Whether the gates of the language model's loss are constants.
@@ -186,7 +186,7 @@ impl Default for CorrectiveLm {
         Self {
             view: "corrupted".to_owned(),
             copy_weight: 50.0,
-            lm_form: Form::Mixture,
+            lm_form: LmForm::Mixture,
             lm_scope: Scope::Masked,
             stop_grad: true,
             norm: Norm::Mean,
@@ -197,7 +197,7 @@ impl Default for CorrectiveLm {
 /// Which positions the language model predicts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Scope {
+pub(crate) enum Scope {
     /// Those that were masked.
     #[default]
     Masked,
@@ -208,7 +208,7 @@ pub enum Scope {
 /// What the sums are divided by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Norm {
+pub(crate) enum Norm {
     /// Each by its own number of positions.
     #[default]
     Mean,
@@ -246,7 +246,7 @@ impl Objective for CorrectiveLm {
     fn build(&self, _name: &str, head: &mut Path<'_>, networks: &Networks) -> Box<dyn Loss> {
         Box::new(Correcting {
             config: self.clone(),
-            copy: replaced_token::Weights::build(HeadForm::Linear, &mut head.sub("copy"), networks),
+            copy: replaced_token::Weights::build(DetectionForm::Linear, &mut head.sub("copy"), networks),
             decoder: DecoderWeights::tied(networks.word_table(MAIN), networks.vocab_size(), &mut head.sub("lm")),
         })
     }
@@ -259,8 +259,8 @@ struct Correcting {
 }
 
 impl Correcting {
-    fn head(&self, precision: Precision) -> Head<'_> {
-        Head { copy: self.copy.lend(precision), decoder: self.decoder.lend(precision) }
+    fn head(&self, precision: Precision) -> CorrectionHead<'_> {
+        CorrectionHead { copy: self.copy.lend(precision), decoder: self.decoder.lend(precision) }
     }
 
     /// How many positions the language model predicts.
@@ -295,7 +295,7 @@ impl Loss for Correcting {
         let at = |ids_bt: &Tensor| ids_bt.reshape([-1]).index_select(0, &positions_n);
         let originals_bt = view.originals_bt();
         let (fed_n, targets_n) = (at(&view.ids_bt), at(&originals_bt));
-        let predicted = Predicted { positions_n: &positions_n, fed_n: &fed_n, targets_n: &targets_n };
+        let predicted = Blanks { positions_n: &positions_n, fed_n: &fed_n, targets_n: &targets_n };
         let (head, replaced_bt) = (self.head(forward.networks().precision()), view.ids_bt.ne_tensor(&originals_bt));
         let (form, stop_grad) = (config.lm_form, config.stop_grad);
         let found = loss(hidden_btd, &head, &replaced_bt, view.valid_bt.as_ref(), predicted, form, stop_grad);
@@ -311,138 +311,4 @@ impl Loss for Correcting {
 }
 
 #[cfg(test)]
-mod tests {
-    use tch::{Kind, Tensor};
-
-    use super::{Correction, Form, Head, Predicted, loss};
-    use crate::device::precision::Precision;
-    use crate::model::heads::Decoder;
-    use crate::objectives::replaced_token;
-
-    /// Four ids, four positions, of which 1 and 3 are masked; 1 was filled with its own token.
-    struct Example {
-        hidden_btd: Tensor,
-        words_vd: Tensor,
-        bias_v: Tensor,
-        weight_d: Tensor,
-        bias_1: Tensor,
-    }
-
-    const FED: [i64; 4] = [3, 0, 1, 0];
-    const ORIGINAL: [i64; 4] = [3, 0, 1, 2];
-
-    fn example() -> Example {
-        let leaf = |values: &[f64]| Tensor::from_slice(values);
-        Example {
-            hidden_btd: leaf(&[0.0, 0.0, 1.0, 0.0, 0.0, 2.0, 1.0, 1.0]).view([1, 4, 2]).set_requires_grad(true),
-            words_vd: leaf(&[1.0, 0.0, 0.0, 1.0, -1.0, 0.0, 0.0, -1.0]).view([4, 2]).set_requires_grad(true),
-            bias_v: leaf(&[0.0; 4]).set_requires_grad(true),
-            weight_d: leaf(&[1.0, 0.0]).set_requires_grad(true),
-            bias_1: leaf(&[0.5]).set_requires_grad(true),
-        }
-    }
-
-    impl Example {
-        fn loss(&self, positions: &[i64], form: Form, stop_grad: bool) -> Correction {
-            let copy = replaced_token::Head {
-                dense: None,
-                weight_d: &self.weight_d,
-                bias_1: &self.bias_1,
-                precision: Precision::F32,
-            };
-            let decoder = Decoder { words_vd: &self.words_vd, bias_v: &self.bias_v, precision: Precision::F32 };
-            let positions_n = Tensor::from_slice(positions);
-            let at = |ids: &[i64]| Tensor::from_slice(ids).index_select(0, &positions_n);
-            let predicted = Predicted { positions_n: &positions_n, fed_n: &at(&FED), targets_n: &at(&ORIGINAL) };
-            let replaced_bt = Tensor::from_slice(&FED).ne_tensor(&Tensor::from_slice(&ORIGINAL)).view([1, 4]);
-            loss(&self.hidden_btd, &Head { copy, decoder }, &replaced_bt, None, predicted, form, stop_grad)
-        }
-    }
-
-    fn number(tensor: &Tensor) -> f64 {
-        f64::try_from(tensor.to_kind(Kind::Double)).expect("one number")
-    }
-
-    fn whole(tensor: &Tensor) -> i64 {
-        i64::try_from(tensor).expect("one count")
-    }
-
-    fn check(what: &str, found: f64, expected: f64) {
-        assert!((found - expected).abs() < 2e-11, "{what}: {found} is not {expected}");
-    }
-
-    #[test]
-    fn sums_are_those_of_the_worked_example() {
-        let example = example();
-        let mixture = example.loss(&[1, 3], Form::Mixture, true);
-        check("copy", number(&mixture.copy.sum), 2.850_980_524_326);
-        check("mixture", number(&mixture.lm_sum) / 2.0, 2.305_120_944_020);
-        let means = 50.0 * number(&mixture.copy.sum) / 4.0 + number(&mixture.lm_sum) / 2.0;
-        check("means", means, 37.942_377_498_091);
-        let sums = 50.0 * number(&mixture.copy.sum) + number(&mixture.lm_sum);
-        assert!((sums - 147.159_268_104_325).abs() < 1e-10, "{sums}");
-        let weighted = number(&example.loss(&[1, 3], Form::WeightedCe, true).lm_sum) / 2.0;
-        check("weighted", weighted, 0.314_373_774_435);
-        check("plain", number(&example.loss(&[1, 3], Form::SoftmaxOnly, true).lm_sum) / 2.0, 1.723_299_283_320);
-        let all = number(&example.loss(&[0, 1, 2, 3], Form::Mixture, false).lm_sum) / 4.0;
-        check("all tokens", all, 1.257_894_920_237);
-    }
-
-    #[test]
-    fn a_stopped_gate_learns_from_copying_alone() {
-        for (form, stop_grad, expected) in [
-            (Form::Mixture, true, false),
-            (Form::Mixture, false, true),
-            (Form::WeightedCe, true, false),
-            (Form::WeightedCe, false, true),
-            (Form::SoftmaxOnly, false, false),
-        ] {
-            let example = example();
-            example.loss(&[1, 3], form, stop_grad).lm_sum.backward();
-            let reached = example.weight_d.grad().defined() && number(&example.weight_d.grad().abs().max()) > 0.0;
-            assert_eq!(reached, expected, "{form:?} with stop_grad {stop_grad}");
-            assert!(number(&example.words_vd.grad().abs().max()) > 0.0, "{form:?}: the word table learns");
-        }
-    }
-
-    #[test]
-    fn a_sure_gate_keeps_the_loss_finite() {
-        let mut example = example();
-        for sure in [-2000.0, 2000.0] {
-            example.bias_1 = Tensor::from_slice(&[sure]).set_requires_grad(true);
-            let sum = example.loss(&[1, 3], Form::Mixture, false).lm_sum;
-            sum.backward();
-            let slope = number(&example.hidden_btd.grad().abs().max());
-            assert!(number(&sum).is_finite() && slope.is_finite(), "{sum:?} with a slope of {slope}");
-        }
-    }
-
-    #[test]
-    fn the_likeliest_id_is_that_of_the_mixture() {
-        let mut example = example();
-        let hits = |example: &Example| {
-            let found = example.loss(&[0, 1, 2, 3], Form::Mixture, true);
-            assert_eq!([whole(&found.replaced), whole(&found.original)], [1, 3]);
-            [whole(&found.replaced_hits), whole(&found.original_hits)]
-        };
-        // p₁ of 0.62 and 0.82 outdo any q.
-        assert_eq!(hits(&example), [0, 3]);
-        // A gate that says "replaced" of all leaves the argmax of q: position 0 ties, 1 and 2 are right, 3 is not.
-        example.bias_1 = Tensor::from_slice(&[-50.0]);
-        example.bias_v = Tensor::from_slice(&[0.01, 0.0, 0.0, 0.0]);
-        assert_eq!(hits(&example), [0, 2]);
-        // Id 2 raised: position 3 is restored, 1 and 2 are overruled.
-        example.bias_v = Tensor::from_slice(&[0.0, 0.0, 9.0, 0.0]);
-        assert_eq!(hits(&example), [1, 0]);
-    }
-
-    #[test]
-    fn nothing_to_restore_is_a_loss_of_0() {
-        let example = example();
-        let found = example.loss(&[], Form::Mixture, false);
-        (&found.copy.sum * 0.0 + &found.lm_sum).backward();
-        assert_eq!([whole(&found.replaced), whole(&found.original_hits)], [0; 2]);
-        let largest = number(&found.lm_sum).abs() + number(&example.words_vd.grad().abs().max());
-        assert!(largest < f64::MIN_POSITIVE, "{largest}");
-    }
-}
+mod tests;

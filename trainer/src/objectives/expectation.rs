@@ -2,7 +2,7 @@
 
 /// What the first values depend on beside an objective's configuration.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct StartFacts {
+pub(crate) struct StartFacts {
     /// Ids of the vocabulary.
     pub vocab_size: f64,
     /// Rows that are on the device at once.
@@ -13,7 +13,7 @@ pub struct StartFacts {
 
 /// Where the first value of a term lies, in nats.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Expectation {
+pub(crate) struct Expectation {
     /// The term's name within its objective.
     pub term: &'static str,
     /// At least.
@@ -27,13 +27,13 @@ pub struct Expectation {
 impl Expectation {
     /// Within `tolerance`, a share, of `value`.
     #[must_use]
-    pub fn near(term: &'static str, value: f64, tolerance: f64, hint: &'static str) -> Self {
+    pub(crate) fn near(term: &'static str, value: f64, tolerance: f64, hint: &'static str) -> Self {
         Self::between(term, value * (1.0 - tolerance), value * (1.0 + tolerance), hint)
     }
 
     /// Within bounds.
     #[must_use]
-    pub fn between(term: &'static str, low: f64, high: f64, hint: &'static str) -> Self {
+    pub(crate) fn between(term: &'static str, low: f64, high: f64, hint: &'static str) -> Self {
         Self { term, low, high, hint }
     }
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// A term or a metric of an objective. Written as `objective.part`, or `objective` where there is one part only.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct FigureName {
+pub(crate) struct FigureName {
     /// The objective's key in the configuration.
     pub objective: String,
     /// The name within the objective; empty if there is only one.
@@ -17,7 +17,7 @@ pub struct FigureName {
 impl FigureName {
     /// `part` of `objective`.
     #[must_use]
-    pub fn new(objective: &str, part: &str) -> Self {
+    pub(crate) fn new(objective: &str, part: &str) -> Self {
         Self { objective: objective.to_owned(), part: part.to_owned() }
     }
 }

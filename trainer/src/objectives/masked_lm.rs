@@ -33,7 +33,7 @@ use crate::model::host_batch::HostBatch;
 use crate::model::networks::MAIN;
 use crate::model::networks::built::Networks;
 use crate::model::parameters::Path;
-use crate::model::weights::HeadWeights;
+use crate::model::weights::TokenHeadWeights;
 use crate::objectives::Network;
 use crate::objectives::expectation::{Expectation, StartFacts};
 
@@ -44,7 +44,7 @@ pub(super) const GUESSING: &str = "all ids score alike at first, which costs ln 
 /// See the [module](self).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct MaskedLm {
+pub(crate) struct MaskedLm {
     /// The masked view.
     pub view: String,
     /// Whose loss: the main network's, or a generator's, which has a head of its own.
@@ -64,7 +64,7 @@ impl Default for MaskedLm {
 /// What weighs the same in the mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Weigh {
+pub(crate) enum Weigh {
     /// Every predicted token. For fully-explored masks that is equation 4 of the paper, up to a constant of the batch.
     Tokens,
     /// Every row that has any: the mean over rows of the row's own mean.
@@ -93,7 +93,7 @@ impl Weigh {
 
 /// What [`loss`] gives.
 #[derive(Debug)]
-pub struct Prediction {
+pub(crate) struct Prediction {
     /// Sum of the cross-entropies in nats, scalar.
     pub sum: Tensor,
     /// How many targets score highest, scalar int64, without gradient.
@@ -105,7 +105,7 @@ pub struct Prediction {
 /// `positions_n` and `targets_n` are int64, `weights_n` is what each loss is multiplied by, `None` for 1. The float type
 /// is that of `hidden_btd`.
 #[must_use]
-pub fn loss(
+pub(crate) fn loss(
     hidden_btd: &Tensor,
     head: &TokenHead<'_>,
     positions_n: &Tensor,
@@ -117,7 +117,7 @@ pub fn loss(
 
 /// The same of the scores themselves, `[n, v]`.
 #[must_use]
-pub fn of_logits(logits_nv: &Tensor, targets_n: &Tensor, weights_n: Option<&Tensor>) -> Prediction {
+pub(crate) fn of_logits(logits_nv: &Tensor, targets_n: &Tensor, weights_n: Option<&Tensor>) -> Prediction {
     // No target is negative, so nothing is ignored.
     let sum = match weights_n {
         None => logits_nv.cross_entropy_loss::<&Tensor>(targets_n, None, Reduction::Sum, -100, 0.0),
@@ -145,7 +145,7 @@ impl Objective for MaskedLm {
     }
 
     fn refuses(&self, name: &str, network: Option<&dyn Network>) -> Option<String> {
-        let predicts = network.is_none_or(|network| network.predicts_tokens());
+        let predicts = network.is_none_or(Network::predicts_tokens);
         (!predicts).then(|| format!("network `{name}` has no head that predicts tokens; a `generator` that learns has"))
     }
 
@@ -160,7 +160,7 @@ impl Objective for MaskedLm {
     fn build(&self, _name: &str, head: &mut Path<'_>, networks: &Networks) -> Box<dyn Loss> {
         let own = (self.network == MAIN).then(|| {
             let words = self.tied.then(|| networks.word_table(MAIN));
-            HeadWeights::build(networks.config(), networks.vocab_ids(), words, head)
+            TokenHeadWeights::build(networks.config(), networks.vocab_ids(), words, head)
         });
         Box::new(Predicting { config: self.clone(), own })
     }
@@ -169,7 +169,7 @@ impl Objective for MaskedLm {
 struct Predicting {
     config: MaskedLm,
     // None for a generator, which keeps its head itself.
-    own: Option<HeadWeights>,
+    own: Option<TokenHeadWeights>,
 }
 
 impl Predicting {

@@ -2,10 +2,10 @@
 //!
 //! An objective is a list of **terms**; a term is a sum over its own positions, and how many they are is known on the
 //! host before any kernel runs. The loss of a step is `Σ_objective w · Σ_term λ · S / N`, where `N` adds the term's
-//! counts over all micro-batches of the step, and a term with `N = 0` is 0 ([`combine`](crate::objectives::combine)).
+//! counts over all micro-batches of the step, and a term with `N = 0` is 0 (`combine`).
 //!
-//! An objective file has two layers: a pure function on tensors, which `cloze parity` calls, and a thin [`Loss`] that
-//! feeds it from a [`Forward`], which training calls.
+//! An objective file has two layers: a pure function on tensors, which `cloze parity` calls, and a thin `Loss` that
+//! feeds it from a `Forward`, which training calls.
 
 use schemas::ColumnSpec;
 use tch::Tensor;
@@ -17,12 +17,12 @@ use crate::model::networks::built::Networks;
 use crate::model::parameters::Path;
 use crate::objectives::expectation::{Expectation, StartFacts};
 
-pub mod combine;
+pub(crate) mod combine;
 #[cfg(test)]
 mod contract;
-pub mod expectation;
-pub mod figure;
-pub mod similarity;
+pub(crate) mod expectation;
+pub(crate) mod figure;
+pub(crate) mod similarity;
 
 pub use self::combine::Normalize;
 
@@ -43,7 +43,7 @@ schemas::registry! {
 /// What an objective needs of a run; the plan checks it against the views.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reads {
-    /// Passes whose [`Encoded`](crate::model::encoder::Encoded) it asks for.
+    /// Passes whose `Encoded` it asks for.
     pub passes: Vec<Pass>,
     /// Columns, with the view that must make them.
     pub columns: Vec<(String, ColumnSpec)>,
@@ -113,11 +113,11 @@ fn temperature_problem(temperature: f64, usual: &str) -> Option<String> {
 }
 
 /// The share of positions that a mask is taken to choose where operations are counted.
-pub const SCORED: f64 = 0.15;
+pub(crate) const SCORED: f64 = 0.15;
 
 /// Scores over the vocabulary that an objective needs.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Scores {
+pub(crate) struct Scores {
     /// The share of the positions of its first pass.
     pub share: f64,
     /// Whether a dense layer comes before the word table.
@@ -125,7 +125,7 @@ pub struct Scores {
 }
 
 /// An objective with its weights.
-pub trait Loss: Send {
+pub(crate) trait Loss: Send {
     /// Names, inner weights and counts of this batch's terms. Host only; always the same names in the same order.
     fn terms(&self, batch: &HostBatch<'_>) -> Vec<Term>;
 
@@ -141,7 +141,7 @@ pub trait Loss: Send {
 
 /// One summand of an objective.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Term {
+pub(crate) struct Term {
     /// Its name within the objective; empty if there is only one.
     pub name: &'static str,
     /// Its weight within the objective.
@@ -152,7 +152,7 @@ pub struct Term {
 
 /// What an objective makes of a micro-batch.
 #[derive(Debug)]
-pub struct Computed {
+pub(crate) struct Computed {
     /// float32 scalars on the device, one per [`Term`], in their order.
     pub sums: Vec<Tensor>,
     /// Numbers for people, without gradient.
@@ -161,7 +161,7 @@ pub struct Computed {
 
 /// A ratio for reports, such as an accuracy. Both parts are added up between reports, then divided.
 #[derive(Debug)]
-pub struct Metric {
+pub(crate) struct Metric {
     /// Its name within the objective.
     pub name: &'static str,
     /// Scalar on the device.
@@ -172,7 +172,7 @@ pub struct Metric {
 
 /// How many things a metric counts.
 #[derive(Debug)]
-pub enum Denominator {
+pub(crate) enum Denominator {
     /// Known on the host.
     Host(f64),
     /// Scalar on the device, because it depends on what a generator sampled.
@@ -182,19 +182,19 @@ pub enum Denominator {
 impl Metric {
     /// A ratio of a sum on the device to a number of the host.
     #[must_use]
-    pub fn of(name: &'static str, numerator: Tensor, count: f64) -> Self {
+    pub(crate) fn of(name: &'static str, numerator: Tensor, count: f64) -> Self {
         Self { name, numerator, denominator: Denominator::Host(count) }
     }
 
     /// A ratio of two numbers of the device.
     #[must_use]
-    pub fn ratio(name: &'static str, numerator: Tensor, denominator: Tensor) -> Self {
+    pub(crate) fn ratio(name: &'static str, numerator: Tensor, denominator: Tensor) -> Self {
         Self { name, numerator, denominator: Denominator::Device(denominator) }
     }
 
     /// A mean of the device over `count` things of the host.
     #[must_use]
-    pub fn mean(name: &'static str, mean: &Tensor, count: f64) -> Self {
+    pub(crate) fn mean(name: &'static str, mean: &Tensor, count: f64) -> Self {
         Self::of(name, mean * count, count)
     }
 }

@@ -35,7 +35,7 @@ use crate::objectives::expectation::{Expectation, StartFacts};
 
 /// The pooler's and the classifier's weights, borrowed.
 #[derive(Clone, Copy, Debug)]
-pub struct Head<'a> {
+pub(crate) struct PairHead<'a> {
     /// `W` and `b`, `[d, d]` and `[d]`.
     pub pooler: Dense<'a>,
     /// `U` and `c`, `[2, d]` and `[2]`.
@@ -44,9 +44,9 @@ pub struct Head<'a> {
     pub precision: Precision,
 }
 
-impl Head<'_> {
+impl PairHead<'_> {
     /// Scores `[b, 2]` of hidden states `[b, t, d]`, whose first position stands for the row.
-    pub fn logits(&self, hidden_btd: &Tensor) -> Tensor {
+    pub(crate) fn logits(&self, hidden_btd: &Tensor) -> Tensor {
         let pooled_bd = self.pooler.apply(&hidden_btd.select(1, 0), self.precision).tanh();
         self.classifier.apply(&pooled_bd, self.precision)
     }
@@ -54,7 +54,7 @@ impl Head<'_> {
 
 /// What [`loss`] gives.
 #[derive(Debug)]
-pub struct Judgement {
+pub(crate) struct Judgement {
     /// Sum of the cross-entropies in nats, scalar.
     pub sum: Tensor,
     /// How many rows were judged rightly, scalar int64, without gradient.
@@ -63,7 +63,7 @@ pub struct Judgement {
 
 /// The loss of scores `[b, 2]`; `is_random_b` is int64, 1 where the second segment is random.
 #[must_use]
-pub fn loss(logits_b2: &Tensor, is_random_b: &Tensor) -> Judgement {
+pub(crate) fn loss(logits_b2: &Tensor, is_random_b: &Tensor) -> Judgement {
     let sum = logits_b2.cross_entropy_loss::<&Tensor>(is_random_b, None, Reduction::Sum, -100, 0.0);
     let hits = logits_b2.detach().argmax(-1, false).eq_tensor(is_random_b).sum(Kind::Int64);
     Judgement { sum, hits }
@@ -72,7 +72,7 @@ pub fn loss(logits_b2: &Tensor, is_random_b: &Tensor) -> Judgement {
 /// See the [module](self).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct NextSentence {
+pub(crate) struct NextSentence {
     /// A view of pairs, or a mask of one.
     pub view: String,
 }
@@ -117,7 +117,7 @@ impl Loss for Judging {
 
     fn compute(&self, forward: &Forward<'_>) -> Computed {
         let (pooler, classifier) = (self.pooler.lend(), self.classifier.lend());
-        let head = Head { pooler, classifier, precision: forward.networks().precision() };
+        let head = PairHead { pooler, classifier, precision: forward.networks().precision() };
         let logits_b2 = head.logits(&forward.encoded(MAIN, &self.view).hidden_btd);
         // The column repeats the row's label in every cell.
         let is_random_b = forward.column(&self.view, IS_RANDOM).select(1, 0);
@@ -133,7 +133,7 @@ impl Loss for Judging {
 mod tests {
     use tch::{Kind, Tensor};
 
-    use super::{Head, loss};
+    use super::{PairHead, loss};
     use crate::device::precision::Precision;
     use crate::model::heads::Dense;
 
@@ -155,7 +155,7 @@ mod tests {
         let tensor = |values: &[f64], shape: &[i64]| Tensor::from_slice(values).view(shape);
         let (weight_oi, bias_o) = (tensor(&[0.5, 0.0, 0.0, 2.0], &[2, 2]), tensor(&[0.0, 0.1], &[2]));
         let (out_oi, out_o) = (tensor(&[1.0, 0.0, 0.0, -1.0], &[2, 2]), tensor(&[0.0, 0.25], &[2]));
-        let head = Head {
+        let head = PairHead {
             pooler: Dense { weight_oi: &weight_oi, bias_o: &bias_o },
             classifier: Dense { weight_oi: &out_oi, bias_o: &out_o },
             precision: Precision::F32,

@@ -44,7 +44,7 @@ use crate::objectives::expectation::{Expectation, StartFacts};
 
 /// What label 1, and so a positive `z`, means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum LabelOne {
+pub(crate) enum LabelOne {
     /// The token was replaced: ELECTRA.
     #[default]
     #[serde(rename = "replaced")]
@@ -56,7 +56,7 @@ pub enum LabelOne {
 
 /// The detection head's weights, borrowed.
 #[derive(Clone, Copy, Debug)]
-pub struct Head<'a> {
+pub(crate) struct DetectionHead<'a> {
     /// `W` and `b_W` with their gelu; `None` for the linear head.
     pub dense: Option<(Dense<'a>, Gelu)>,
     /// `w`, `[d]`.
@@ -67,9 +67,9 @@ pub struct Head<'a> {
     pub precision: Precision,
 }
 
-impl Head<'_> {
+impl DetectionHead<'_> {
     /// `z`, `[b, t]` of hidden states `[b, t, d]`, or `[n]` of `[n, d]`.
-    pub fn logits(&self, hidden: &Tensor) -> Tensor {
+    pub(crate) fn logits(&self, hidden: &Tensor) -> Tensor {
         let of = |features: &Tensor| features.matmul(self.weight_d) + self.bias_1;
         match &self.dense {
             None => of(hidden),
@@ -80,7 +80,7 @@ impl Head<'_> {
 
 /// What [`loss`] gives: scalars on the device, counts as int64.
 #[derive(Debug)]
-pub struct Detection {
+pub(crate) struct Detection {
     /// Sum of the cross-entropies of valid positions in nats, with gradient.
     pub sum: Tensor,
     /// How many valid tokens were replaced.
@@ -97,9 +97,9 @@ pub struct Detection {
 ///
 /// `replaced_bt` and `valid_bt` are boolean; without `valid_bt` all positions are valid.
 #[must_use]
-pub fn loss(
+pub(crate) fn loss(
     hidden_btd: &Tensor,
-    head: &Head<'_>,
+    head: &DetectionHead<'_>,
     replaced_bt: &Tensor,
     valid_bt: Option<&Tensor>,
     label_one: LabelOne,
@@ -109,7 +109,7 @@ pub fn loss(
 
 /// The same of `z` itself, `[b, t]`.
 #[must_use]
-pub fn of_logits(
+pub(crate) fn of_logits(
     logits_bt: &Tensor,
     replaced_bt: &Tensor,
     valid_bt: Option<&Tensor>,
@@ -149,25 +149,25 @@ pub(super) const NEUTRAL: &str = "a head that knows nothing says 1/2, which cost
 /// See the [module](self).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct ReplacedToken {
+pub(crate) struct ReplacedToken {
     /// The view with replacements.
     pub view: String,
     /// What is between hidden states and `z`.
-    pub head: HeadForm,
+    pub head: DetectionForm,
     /// What a label of 1 means.
     pub label_one: LabelOne,
 }
 
 impl Default for ReplacedToken {
     fn default() -> Self {
-        Self { view: "corrupted".to_owned(), head: HeadForm::DenseGelu, label_one: LabelOne::IsReplaced }
+        Self { view: "corrupted".to_owned(), head: DetectionForm::DenseGelu, label_one: LabelOne::IsReplaced }
     }
 }
 
 /// What is between hidden states and `z`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum HeadForm {
+pub(crate) enum DetectionForm {
     /// A dense layer with gelu: ELECTRA.
     DenseGelu,
     /// Nothing: COCO-LM.
@@ -183,18 +183,18 @@ pub(super) struct Weights {
 }
 
 impl Weights {
-    pub(super) fn build(form: HeadForm, head: &mut Path<'_>, networks: &Networks) -> Self {
+    pub(super) fn build(form: DetectionForm, head: &mut Path<'_>, networks: &Networks) -> Self {
         let width = networks.hidden();
-        let dense = (form == HeadForm::DenseGelu)
+        let dense = (form == DetectionForm::DenseGelu)
             .then(|| (DenseWeights::build(&mut head.sub("dense"), width, width), networks.config().gelu));
         // One row of a matrix: it decays as matrices do.
         let weight_d = head.matrix("weight", &[1, width]).squeeze_dim(0);
         Self { dense, weight_d, bias_1: head.bias("bias", 1) }
     }
 
-    pub(super) fn lend(&self, precision: Precision) -> Head<'_> {
+    pub(super) fn lend(&self, precision: Precision) -> DetectionHead<'_> {
         let dense = self.dense.as_ref().map(|(dense, gelu)| (dense.lend(), *gelu));
-        Head { dense, weight_d: &self.weight_d, bias_1: &self.bias_1, precision }
+        DetectionHead { dense, weight_d: &self.weight_d, bias_1: &self.bias_1, precision }
     }
 }
 

@@ -20,7 +20,7 @@
 //!
 //! # Columns
 //! None but what the encoder reads; the vector is that of the first position, through a
-//! [`Transform`](crate::model::heads::Transform) or as it is.
+//! `Transform` or as it is.
 //!
 //! # Reference
 //! Meng et al. 2021, "COCO-LM", section 3.2, equation 5; Chen et al. 2020, `SimCLR`, for the form. Alignment and
@@ -44,7 +44,7 @@ use crate::objectives::similarity;
 /// Which vectors an anchor is compared with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Negatives {
+pub(crate) enum Negatives {
     /// All others, of either view: the paper.
     #[default]
     Both,
@@ -54,7 +54,7 @@ pub enum Negatives {
 
 /// What [`loss`] gives: scalars on the device.
 #[derive(Debug)]
-pub struct Agreement {
+pub(crate) struct Agreement {
     /// Sum of the `2n` anchors' losses in nats, with gradient.
     pub sum: Tensor,
     /// Mean cosine of the two views of a row.
@@ -69,7 +69,7 @@ pub struct Agreement {
 
 /// The loss of two views `[n, d]` of the same rows, before they are normalised; float32 or float64.
 #[must_use]
-pub fn loss(one_nd: &Tensor, two_nd: &Tensor, temperature: f64, negatives: Negatives) -> Agreement {
+pub(crate) fn loss(one_nd: &Tensor, two_nd: &Tensor, temperature: f64, negatives: Negatives) -> Agreement {
     let rows = one_nd.size()[0];
     let unit_md = similarity::unit(&Tensor::cat(&[one_nd, two_nd], 0));
     let (kind, device) = (unit_md.kind(), unit_md.device());
@@ -102,13 +102,13 @@ pub fn loss(one_nd: &Tensor, two_nd: &Tensor, temperature: f64, negatives: Negat
 /// See the [module](self).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct SequenceContrastive {
+pub(crate) struct SequenceContrastive {
     /// One view of a row.
     pub view: String,
     /// Another view of the same row.
     pub positive: String,
     /// What is between hidden states and the contrast.
-    pub head: HeadForm,
+    pub head: VectorForm,
     /// Which vectors an anchor is told apart from.
     pub negatives: Negatives,
     /// `τ`.
@@ -120,7 +120,7 @@ impl Default for SequenceContrastive {
         Self {
             view: "corrupted".to_owned(),
             positive: "cropped".to_owned(),
-            head: HeadForm::Transform,
+            head: VectorForm::Transform,
             negatives: Negatives::Both,
             temperature: 1.0,
         }
@@ -130,7 +130,7 @@ impl Default for SequenceContrastive {
 /// What is between the first position's hidden state and the contrast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum HeadForm {
+pub(crate) enum VectorForm {
     /// A dense layer, gelu and a norm: the released checkpoints.
     Transform,
     /// Nothing: the paper.
@@ -171,7 +171,7 @@ impl Objective for SequenceContrastive {
     fn build(&self, _name: &str, head: &mut Path<'_>, networks: &Networks) -> Box<dyn Loss> {
         let shape = networks.config();
         let transform =
-            (self.head == HeadForm::Transform).then(|| TransformWeights::build(shape, networks.hidden(), head));
+            (self.head == VectorForm::Transform).then(|| TransformWeights::build(shape, networks.hidden(), head));
         Box::new(Agreeing { config: self.clone(), transform })
     }
 }

@@ -10,7 +10,7 @@ use crate::device::precision::WIDE;
 
 /// How alike positions of one row are, and of different rows, by one measure.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Similarity {
+pub(crate) struct Similarity {
     /// `cosine`, `dot`, `l1`, `l2` or `l10`.
     pub measure: &'static str,
     /// Mean over pairs within a row.
@@ -25,7 +25,12 @@ pub struct Similarity {
 /// `cosine` and `dot` grow with likeness; the distances `L_p = (Σ |a − b|^p)^(1/p)` shrink. Means over no token are
 /// not a number.
 #[must_use]
-pub fn contextual_score(hidden_md: &Tensor, token_n: &Tensor, intra_n: &Tensor, inter_n: &Tensor) -> [Similarity; 5] {
+pub(crate) fn contextual_score(
+    hidden_md: &Tensor,
+    token_n: &Tensor,
+    intra_n: &Tensor,
+    inter_n: &Tensor,
+) -> [Similarity; 5] {
     let rows = |index_n: &Tensor| hidden_md.index_select(0, index_n);
     let (token_nd, intra_nd, inter_nd) = (rows(token_n), rows(intra_n), rows(inter_n));
     let by = |measure, each: &dyn Fn(&Tensor, &Tensor) -> Tensor| Similarity {
@@ -44,7 +49,7 @@ pub fn contextual_score(hidden_md: &Tensor, token_n: &Tensor, intra_n: &Tensor, 
 
 /// How alike positions of one row are.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SelfSimilarity {
+pub(crate) struct SelfSimilarity {
     /// Mean cosine over all pairs of all rows: long rows weigh more.
     pub pooled: f64,
     /// Mean over rows of their mean cosines; rows with fewer than two positions have none.
@@ -56,7 +61,7 @@ pub struct SelfSimilarity {
 ///
 /// Su et al. 2022 (TaCL), figure 2 (pooled).
 #[must_use]
-pub fn self_similarity(hidden_btd: &Tensor, valid_bt: &Tensor) -> SelfSimilarity {
+pub(crate) fn self_similarity(hidden_btd: &Tensor, valid_bt: &Tensor) -> SelfSimilarity {
     let wide = |tensor: &Tensor| tensor.to_kind(WIDE);
     // Padding counts as a vector of length 0; a valid position's cosine with itself is then taken off the sum.
     let unit_btd = unit(&wide(hidden_btd)) * wide(valid_bt).unsqueeze(-1);
@@ -77,7 +82,7 @@ pub fn self_similarity(hidden_btd: &Tensor, valid_bt: &Tensor) -> SelfSimilarity
 
 /// How well pairs agree and how evenly all vectors spread; lower is better for both. Scalars on the device.
 #[derive(Debug)]
-pub struct Spread {
+pub(crate) struct Spread {
     /// Mean over pairs of `‖x − y‖^α`.
     pub alignment: Tensor,
     /// `ln` of the mean over unordered pairs of the `2n` vectors of `exp(−t ‖a − b‖²)`.
@@ -89,7 +94,7 @@ pub struct Spread {
 /// Wang & Isola 2020, "Understanding Contrastive Representation Learning through Alignment and Uniformity on the
 /// Hypersphere", section 4.
 #[must_use]
-pub fn alignment_uniformity(x_nd: &Tensor, y_nd: &Tensor, alpha: f64, t: f64) -> Spread {
+pub(crate) fn alignment_uniformity(x_nd: &Tensor, y_nd: &Tensor, alpha: f64, t: f64) -> Spread {
     let (x_nd, y_nd) = (unit(x_nd), unit(y_nd));
     let kind = x_nd.kind();
     let all_md = Tensor::cat(&[&x_nd, &y_nd], 0);

@@ -43,7 +43,7 @@ use crate::objectives::{Network, similarity};
 /// Whether teacher vectors at padding are among the keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum PadKeys {
+pub(crate) enum PadKeys {
     /// No.
     #[default]
     Exclude,
@@ -54,7 +54,7 @@ pub enum PadKeys {
 /// What is averaged over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Averaged {
+pub(crate) enum Averaged {
     /// All selected tokens alike: the released code.
     #[default]
     Tokens,
@@ -74,7 +74,7 @@ impl Averaged {
 
 /// The positions that learn.
 #[derive(Clone, Copy, Debug)]
-pub struct Selected<'a> {
+pub(crate) struct Selected<'a> {
     /// Flat positions `row · t + column`, `[n]`, int64; each must be a key of its own row.
     pub positions_n: &'a Tensor,
     /// What each loss is multiplied by, `[n]`; `None` for 1.
@@ -83,7 +83,7 @@ pub struct Selected<'a> {
 
 /// What [`loss`] gives: scalars on the device.
 #[derive(Debug)]
-pub struct Alignment {
+pub(crate) struct Alignment {
     /// Weighted sum of the positions' losses in nats, with gradient.
     pub sum: Tensor,
     /// How many positions are nearest to their own key, int64.
@@ -96,7 +96,7 @@ pub struct Alignment {
 /// selected positions taken: as many numbers as one attention head has, where a copy of the row's keys for each
 /// selected position would be `n · t · d`.
 #[must_use]
-pub fn loss(
+pub(crate) fn loss(
     student_btd: &Tensor,
     teacher_btd: &Tensor,
     selected: Selected<'_>,
@@ -123,7 +123,7 @@ pub fn loss(
 /// See the [module](self).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct TeacherContrastive {
+pub(crate) struct TeacherContrastive {
     /// The masked view, which the student reads.
     pub view: String,
     /// The view that it is a mask of, which the teacher reads.

@@ -45,9 +45,9 @@ use schemas::SpecialIds;
 use schemas::columns::{DOCUMENT, LABELS, POSITIVES};
 use tch::{Kind, Tensor};
 
-pub use self::config::{Anchors, NegativeColumns, Static, TokenContrastive};
+pub(crate) use self::config::{Anchors, NegativeColumns, Static, TokenContrastive};
 use self::pairs::Anchored;
-pub use self::pairs::Candidates;
+pub(crate) use self::pairs::Candidates;
 use super::{Computed, Loss, Metric, Objective, Reads, Term, temperature_problem};
 use crate::model::forward::{Forward, Pass};
 use crate::model::host_batch::HostBatch;
@@ -59,7 +59,7 @@ use crate::objectives::similarity::unit;
 
 /// What [`loss`] gives: scalars on the device.
 #[derive(Debug)]
-pub struct Contrast {
+pub(crate) struct Contrast {
     /// Weighted sum of the anchors' losses in nats, with gradient.
     pub sum: Tensor,
     /// Mean cosine of anchors with their positives; 0 without anchors.
@@ -74,7 +74,7 @@ pub struct Contrast {
 ///
 /// Its value and first gradient are exact; a second derivative is not available.
 #[must_use]
-pub fn loss(
+pub(crate) fn loss(
     hidden_btd: &Tensor,
     static_btd: &Tensor,
     candidates: Candidates<'_>,

@@ -31,13 +31,13 @@ use crate::model::host_batch::HostBatch;
 use crate::model::networks::MAIN;
 use crate::model::networks::built::Networks;
 use crate::model::parameters::Path;
-use crate::model::weights::HeadWeights;
+use crate::model::weights::TokenHeadWeights;
 use crate::objectives::expectation::{Expectation, StartFacts};
 
 /// How the two parts are averaged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Pool {
+pub(crate) enum Pool {
     /// Each by itself.
     #[default]
     Separate,
@@ -47,7 +47,7 @@ pub enum Pool {
 
 /// Flat positions `row · t + column` and the ids that belong there, int64, `[n]`.
 #[derive(Clone, Copy, Debug)]
-pub struct Part<'a> {
+pub(crate) struct Targets<'a> {
     /// Where.
     pub positions_n: &'a Tensor,
     /// What.
@@ -56,7 +56,7 @@ pub struct Part<'a> {
 
 /// What [`loss`] gives.
 #[derive(Debug)]
-pub struct Predictions {
+pub(crate) struct Predictions {
     /// Over the masked positions.
     pub masked: Prediction,
     /// Over the others.
@@ -65,15 +65,20 @@ pub struct Predictions {
 
 /// Both sums for hidden states `[b, t, d]`. The vocabulary meets one part at a time.
 #[must_use]
-pub fn loss(hidden_btd: &Tensor, head: &TokenHead<'_>, masked: Part<'_>, unmasked: Part<'_>) -> Predictions {
-    let of = |part: Part<'_>| masked_lm::loss(hidden_btd, head, part.positions_n, part.targets_n, None);
+pub(crate) fn loss(
+    hidden_btd: &Tensor,
+    head: &TokenHead<'_>,
+    masked: Targets<'_>,
+    unmasked: Targets<'_>,
+) -> Predictions {
+    let of = |part: Targets<'_>| masked_lm::loss(hidden_btd, head, part.positions_n, part.targets_n, None);
     Predictions { masked: of(masked), unmasked: of(unmasked) }
 }
 
 /// See the [module](self).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct TokenPrediction {
+pub(crate) struct TokenPrediction {
     /// The masked view.
     pub view: String,
     /// How the two parts are averaged.
@@ -103,17 +108,17 @@ impl Objective for TokenPrediction {
 
     fn build(&self, _name: &str, head: &mut Path<'_>, networks: &Networks) -> Box<dyn Loss> {
         let words = Some(networks.word_table(MAIN));
-        let weights = HeadWeights::build(networks.config(), networks.vocab_ids(), words, head);
-        Box::new(Predicting { config: self.clone(), weights })
+        let weights = TokenHeadWeights::build(networks.config(), networks.vocab_ids(), words, head);
+        Box::new(PredictingAll { config: self.clone(), weights })
     }
 }
 
-struct Predicting {
+struct PredictingAll {
     config: TokenPrediction,
-    weights: HeadWeights,
+    weights: TokenHeadWeights,
 }
 
-impl Loss for Predicting {
+impl Loss for PredictingAll {
     fn terms(&self, batch: &HostBatch<'_>) -> Vec<Term> {
         let view = &self.config.view;
         let (masked, valid) = (batch.predicted(view) as f64, batch.valid(view) as f64);
@@ -132,8 +137,8 @@ impl Loss for Predicting {
         let positions_n = forward.unmasked_positions(view);
         let targets_n = uploaded.ids_bt.reshape([-1]).index_select(0, &positions_n);
         let head = self.weights.lend(forward.networks().precision());
-        let masked = Part { positions_n: &predicted.positions_n, targets_n: &predicted.targets_n };
-        let unmasked = Part { positions_n: &positions_n, targets_n: &targets_n };
+        let masked = Targets { positions_n: &predicted.positions_n, targets_n: &predicted.targets_n };
+        let unmasked = Targets { positions_n: &positions_n, targets_n: &targets_n };
         let found = loss(&forward.encoded(MAIN, view).hidden_btd, &head, masked, unmasked);
         let count = positions_n.size()[0] as f64;
         let metrics = vec![

@@ -54,7 +54,7 @@ const UNCORRECTED: f64 = 1e8;
 
 /// The optimizer of one run.
 #[derive(Debug)]
-pub struct AdamW {
+pub(crate) struct AdamW {
     config: OptimizerConfig,
     slots: Vec<Slot>,
     // Updates so far, float32, on the device: a skipped one does not count.
@@ -72,7 +72,7 @@ struct Slot {
 
 /// What one update saw, on the device.
 #[derive(Debug)]
-pub struct Update {
+pub(crate) struct Update {
     /// The global norm of the gradient before clipping, float64.
     pub norm: Tensor,
     /// 1 where the norm was not finite and nothing was changed, else 0, float64.
@@ -82,7 +82,7 @@ pub struct Update {
 impl AdamW {
     /// An optimizer without history.
     #[must_use]
-    pub fn new(config: OptimizerConfig, parameters: &Parameters) -> Self {
+    pub(crate) fn new(config: OptimizerConfig, parameters: &Parameters) -> Self {
         let slot = |(name, parameter): (&str, &crate::model::parameters::Parameter)| Slot {
             name: name.to_owned(),
             weight: parameter.tensor.shallow_clone(),
@@ -96,7 +96,7 @@ impl AdamW {
     }
 
     /// Takes the gradients out of the weights, clips them and updates with learning rate `lr`.
-    pub fn update(&mut self, lr: f64) -> Result<Update, Error> {
+    pub(crate) fn update(&mut self, lr: f64) -> Result<Update, Error> {
         let weights: Vec<&Tensor> = self.slots.iter().map(|slot| &slot.weight).collect();
         let gradients = take_gradients(&weights)?;
         let present: Vec<&Tensor> = gradients.iter().flatten().collect();
@@ -140,7 +140,7 @@ impl AdamW {
     }
 
     /// The state, copied to the host: `mean.NAME`, `variance.NAME`, `updates`.
-    pub fn save(&self) -> Result<HostTensors, Error> {
+    pub(crate) fn save(&self) -> Result<HostTensors, Error> {
         let mut tensors = HostTensors::new();
         for (name, tensor) in self.state() {
             tensors.insert(name, HostTensor::copy_of(tensor)?);
@@ -149,7 +149,7 @@ impl AdamW {
     }
 
     /// Takes a saved state over. The problem, if there is one, names the tensor.
-    pub fn load(&mut self, saved: &HostTensors, device: Device) -> Result<(), String> {
+    pub(crate) fn load(&mut self, saved: &HostTensors, device: Device) -> Result<(), String> {
         for (name, tensor) in self.state() {
             overwrite(tensor, saved, &name, device)?;
         }

@@ -39,7 +39,7 @@ pub enum ScheduleKind {
 /// off-by-one spend it on a rate of 0. The decay is 1 at `s = warmup_steps` and would be 0 at `s = steps`, which is
 /// never run: every step of the run learns.
 #[must_use]
-pub fn rate(schedule: &ScheduleConfig, steps: u64, step: Step) -> f64 {
+pub(crate) fn rate(schedule: &ScheduleConfig, steps: u64, step: Step) -> f64 {
     let warmup = schedule.warmup_steps;
     if step.0 < warmup {
         return (step.0 + 1) as f64 / warmup as f64;

@@ -29,21 +29,21 @@ pub(super) struct Array {
 
 #[derive(Debug, Serialize)]
 pub(super) struct Response {
-    pub(super) results: BTreeMap<String, Outcome>,
+    pub(super) results: BTreeMap<String, CaseOutcome>,
 }
 
 /// A number beside the loss, or several.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub(super) enum Part {
+pub(super) enum PartValue {
     Number(f64),
     List(Vec<i64>),
 }
 
 /// What one case gives.
 #[derive(Debug, Serialize)]
-pub(super) struct Outcome {
+pub(super) struct CaseOutcome {
     pub(super) loss: f64,
-    pub(super) parts: BTreeMap<String, Part>,
+    pub(super) parts: BTreeMap<String, PartValue>,
     pub(super) grads: BTreeMap<String, Array>,
 }

@@ -46,6 +46,7 @@ mod cases;
 mod files;
 mod glue;
 mod inputs;
+mod outcomes;
 
 use std::collections::BTreeMap;
 use std::path::Path;

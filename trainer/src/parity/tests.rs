@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use store::Store;
 
-use super::files::{Array, Case, Outcome, Part};
+use super::files::{Array, Case, CaseOutcome, PartValue};
 use super::{Dtype, compute, run};
 use crate::Error;
 
@@ -23,7 +23,7 @@ struct Golden {
 #[derive(Deserialize)]
 struct Expected {
     loss: f64,
-    parts: BTreeMap<String, Part>,
+    parts: BTreeMap<String, PartValue>,
     /// Of examples worked by hand there are none.
     #[serde(default)]
     grads: BTreeMap<String, Array>,
@@ -38,12 +38,12 @@ fn check_number(what: &str, found: f64, expected: f64, tolerance: f64) {
     assert!((found - expected).abs() <= tolerance * expected.abs().max(1.0), "{what}: {found} is not {expected}");
 }
 
-fn check_loss_and_parts(id: &str, found: &Outcome, expected: &Expected, tolerance: f64) {
+fn check_loss_and_parts(id: &str, found: &CaseOutcome, expected: &Expected, tolerance: f64) {
     check_number(id, found.loss, expected.loss, tolerance);
     assert!(found.parts.keys().eq(expected.parts.keys()), "{id}: {:?}", found.parts.keys());
     for (name, part) in &expected.parts {
         match (&found.parts[name], part) {
-            (&Part::Number(found), &Part::Number(part)) => {
+            (&PartValue::Number(found), &PartValue::Number(part)) => {
                 check_number(&format!("{id}.{name}"), found, part, tolerance);
             }
             (found, part) => assert_eq!(found, part, "{id}.{name}"),
@@ -51,7 +51,7 @@ fn check_loss_and_parts(id: &str, found: &Outcome, expected: &Expected, toleranc
     }
 }
 
-fn check_gradients(id: &str, found: &Outcome, expected: &Expected, tolerance: f64) {
+fn check_gradients(id: &str, found: &CaseOutcome, expected: &Expected, tolerance: f64) {
     assert!(found.grads.keys().eq(expected.grads.keys()), "{id}: {:?}", found.grads.keys());
     for (name, expected) in &expected.grads {
         let found = &found.grads[name];

@@ -96,7 +96,7 @@ impl TrainPlan {
 
     /// Bytes on the device, roughly, by owner.
     #[must_use]
-    pub fn memory(&self) -> Memory {
+    pub fn memory(&self) -> MemoryEstimate {
         let (learning, frozen) = self.parameters();
         let rows = self.train.rows_per_micro_batch as f64;
         let scale = if self.train.precision == Precision::Bf16 { 1.0 } else { 2.0 };
@@ -111,7 +111,7 @@ impl TrainPlan {
         let scored = self.active().filter_map(|(_, objective, _)| objective.scores());
         let scored = scored.map(|scores| scores.share * rows * f64::from(self.width));
         let logits = scored.map(|positions| 12.0 * positions * f64::from(self.vocab.size));
-        Memory {
+        MemoryEstimate {
             weights: 4.0 * (learning + frozen) as f64,
             optimizer: 12.0 * learning as f64,
             activations: activations.sum(),
@@ -123,7 +123,7 @@ impl TrainPlan {
 
 /// Bytes by owner.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Memory {
+pub struct MemoryEstimate {
     /// All weights, float32.
     pub weights: f64,
     /// Gradients and two moments, float32.
@@ -135,7 +135,7 @@ pub struct Memory {
     pub logits: f64,
 }
 
-impl Memory {
+impl MemoryEstimate {
     /// All of it.
     #[must_use]
     pub fn total(&self) -> f64 {

@@ -7,7 +7,7 @@ use crate::model::parameters::Parameters;
 use crate::objectives::Loss;
 
 /// An objective of the loss, built.
-pub struct Member {
+pub(crate) struct Member {
     /// Its key in the config.
     pub name: String,
     /// Its weight in the loss.
@@ -26,7 +26,7 @@ impl std::fmt::Debug for Member {
 
 /// Makes the networks and heads of a run and all their weights.
 #[must_use]
-pub fn build(plan: &TrainPlan, parameters: &mut Parameters) -> (Networks, Vec<Member>) {
+pub(crate) fn build(plan: &TrainPlan, parameters: &mut Parameters) -> (Networks, Vec<Member>) {
     let others = plan.used_networks();
     let networks = Networks::build(&plan.encoder, &others, &plan.vocab, plan.train.precision, parameters);
     let members = plan.active().map(|(name, objective, weight)| Member {

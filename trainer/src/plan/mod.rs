@@ -1,16 +1,16 @@
 //! What a run is: its sections, the plan that they make, what it costs, and what makes it this run and no other.
 
-pub mod config;
-pub mod cost;
-pub mod identity;
-pub mod members;
-pub mod reads;
-pub mod request;
+pub(crate) mod config;
+pub(crate) mod cost;
+pub(crate) mod identity;
+pub(crate) mod members;
+pub(crate) mod reads;
+pub(crate) mod request;
 mod rules;
-pub mod train_plan;
+pub(crate) mod train_plan;
 
 pub use self::config::{CheckpointConfig, ReportConfig, TrainConfig, ValidationConfig};
 pub use self::identity::Identity;
-pub use self::reads::{ColumnsRead, columns_read, used_networks};
+pub use self::reads::{columns_read, used_networks};
 pub use self::request::TrainRequest;
 pub use self::train_plan::TrainPlan;

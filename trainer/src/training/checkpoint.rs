@@ -4,7 +4,7 @@
 //!
 //! Below `RUN/checkpoints/step-00001200/` lie
 //!
-//! - `main.safetensors`: every weight by its name in [`Parameters`](crate::model::parameters::Parameters), float32;
+//! - `main.safetensors`: every weight by its name in `Parameters`, float32;
 //! - `optimizer.safetensors`: `mean.NAME`, `variance.NAME`, `updates`; `report.N.sum` and, where the device counts,
 //!   `report.N.count`, of the N-th mean of the report under way; `skipped.count`, `skipped.first`;
 //! - `state.json`, put last and removed first: [`State`], [sealed](schemas::sealed).

@@ -1,14 +1,14 @@
 //! A run from its first step to its last: the loop, one step of it, what it says and what it keeps.
 
 pub mod checkpoint;
-pub mod fill;
-pub mod ranks;
-pub mod resume;
-pub mod run;
-pub mod start;
-pub mod step;
-pub mod tally;
-pub mod validation;
+pub(crate) mod fill;
+pub(crate) mod ranks;
+pub(crate) mod resume;
+pub(crate) mod run;
+pub(crate) mod start;
+pub(crate) mod step;
+pub(crate) mod tally;
+pub(crate) mod validation;
 
 pub use self::checkpoint::{Snapshot, State};
 pub use self::fill::{Filler, Guess};

@@ -20,7 +20,7 @@ const WORD_TABLE: &str = "encoder.embeddings.word.weight";
 
 /// The part of the state that the loop keeps.
 #[derive(Clone, Debug)]
-pub struct Position {
+pub(crate) struct Position {
     /// Rows of the stream consumed, over all ranks: where the next step begins.
     pub rows_consumed: u64,
     /// Real tokens of these rows.

@@ -18,13 +18,12 @@ use store::Store;
 use crate::device::choice;
 use crate::error::{Error, ForeignError};
 use crate::plan::train_plan::TrainPlan;
-use crate::training::checkpoint;
 use crate::training::checkpoint::{Snapshot, State};
 use crate::training::ranks::{Ranks, Stop};
 use crate::training::resume::Position;
-use crate::training::start;
 use crate::training::step::{Seen, Trainer};
 use crate::training::validation::Validation;
+use crate::training::{checkpoint, start};
 
 /// Where batches come from.
 pub trait Data {
@@ -90,7 +89,7 @@ pub fn run(
     host: &mut dyn Host,
 ) -> Result<Outcome, Error> {
     let mut run = Run::start(plan, ranks, store, clock)?;
-    let outcome = run.to_the_end(data, host);
+    let outcome = run.until_it_ends(data, host);
     run.say_how_it_ended(&outcome, host);
     outcome
 }
@@ -182,7 +181,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    fn to_the_end(&mut self, data: &mut dyn Data, host: &mut dyn Host) -> Result<Outcome, Error> {
+    fn until_it_ends(&mut self, data: &mut dyn Data, host: &mut dyn Host) -> Result<Outcome, Error> {
         self.count_epochs(data)?;
         let steps = self.plan().train.steps;
         if self.trainer.done().0 >= steps && !self.validation_pending {
@@ -213,7 +212,9 @@ impl<'a> Run<'a> {
         host.begin(resumed.as_ref().map(|resumed| &resumed.state)).map_err(Error::Foreign)?;
         if let Some(Resumed { place, warnings, .. }) = resumed {
             self.say(host, What::Resume(ResumeReport { place }));
-            warnings.into_iter().for_each(|warning| self.say(host, What::Warning(warning)));
+            for warning in warnings {
+                self.say(host, What::Warning(warning));
+            }
         }
         data.seek(self.rows_consumed).map_err(Error::Foreign)
     }
@@ -288,7 +289,9 @@ impl<'a> Run<'a> {
         let start = self.trainer.start()?;
         let warnings: Vec<Warning> = start.surprises.iter().map(start::warning).collect();
         self.say(host, What::Start(start));
-        warnings.into_iter().for_each(|warning| self.say(host, What::Warning(warning)));
+        for warning in warnings {
+            self.say(host, What::Warning(warning));
+        }
         self.check(host)
     }
 

@@ -22,7 +22,7 @@ fn facts(plan: &TrainPlan) -> StartFacts {
 
 /// Whether all weights are drawn: no file gives any.
 #[must_use]
-pub fn is_random(plan: &TrainPlan) -> bool {
+pub(crate) fn is_random(plan: &TrainPlan) -> bool {
     let networks = plan.used_networks();
     plan.train.init.is_none()
         && plan.encoder.word_init.is_none()
@@ -31,7 +31,7 @@ pub fn is_random(plan: &TrainPlan) -> bool {
 
 /// What the terms of a plan begin with, by `objective` or `objective.term`; of a run that goes on, nothing.
 #[must_use]
-pub fn expected(plan: &TrainPlan, facts: StartFacts) -> BTreeMap<FigureName, Expectation> {
+pub(crate) fn expected(plan: &TrainPlan, facts: StartFacts) -> BTreeMap<FigureName, Expectation> {
     if !is_random(plan) {
         return BTreeMap::new();
     }

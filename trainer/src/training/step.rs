@@ -305,7 +305,7 @@ fn whole(count: f64) -> u64 {
 
 /// Threads that libtorch shall use where the config says `threads`.
 #[must_use]
-pub fn threads(configured: usize) -> usize {
+pub(crate) fn threads(configured: usize) -> usize {
     match configured {
         0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
         count => count,
@@ -313,107 +313,4 @@ pub fn threads(configured: usize) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::objectives::combine::Normalize;
-    use crate::plan::request::TrainRequest;
-    use crate::testing;
-
-    fn plan() -> TrainRequest {
-        let mut plan = testing::request(std::path::Path::new("unused"));
-        // Plain masked language modelling: its sums do not depend on how rows are cut into micro-batches.
-        plan.loss.retain(|name, _| name == "masked_lm");
-        plan.encoder.dropout = 0.0;
-        plan
-    }
-
-    fn gradients(plan: &TrainRequest, batches: &[Batch]) -> Vec<Option<Tensor>> {
-        let mut trainer = testing::trainer(plan);
-        trainer.accumulate(batches).expect("good batches");
-        let weights: Vec<&Tensor> = trainer.parameters.iter().map(|(_, weight)| &weight.tensor).collect();
-        native::take_gradients(&weights).expect("weights")
-    }
-
-    fn largest_difference(one: &[Option<Tensor>], other: &[Option<Tensor>]) -> f64 {
-        let of = |(one, other): (&Option<Tensor>, &Option<Tensor>)| match (one, other) {
-            (Some(one), Some(other)) => f64::try_from((one - other).abs().max()).expect("one number"),
-            (None, None) => 0.0,
-            _ => f64::INFINITY,
-        };
-        one.iter().zip(other).map(of).fold(0.0, f64::max)
-    }
-
-    #[test]
-    fn a_step_does_not_see_how_it_was_cut() {
-        let _alone = testing::generator();
-        let mut plan = plan();
-        let batch = testing::batch(0);
-        // Rows have unequal numbers of masked tokens: a mean of means would differ.
-        let cut = [batch.slice(0, 3), batch.slice(3, 1)];
-        let whole = gradients(&plan, std::slice::from_ref(&batch));
-        assert!(largest_difference(&whole, &gradients(&plan, &cut)) < 1e-6);
-        plan.train.normalize = Normalize::MicroBatch;
-        assert!(largest_difference(&whole, &gradients(&plan, &cut)) > 1e-4, "the released codes' mean of means");
-    }
-
-    #[test]
-    fn padding_rows_of_the_word_table_stay_zero() {
-        let _alone = testing::generator();
-        let mut trainer = testing::trainer(&plan());
-        for index in 0..3 {
-            trainer.step(&[testing::batch(index)]).expect("good batches");
-        }
-        let word = trainer.parameters.get("encoder.embeddings.word.weight").expect("every encoder has one");
-        let padding = word.narrow(0, i64::from(testing::WORDS), 4);
-        assert_eq!(word.size()[0], 64);
-        assert!(f64::try_from(padding.abs().max()).expect("one number") < f64::MIN_POSITIVE);
-    }
-
-    #[test]
-    fn weight_zero_is_reported_and_teaches_nothing() {
-        let _alone = testing::generator();
-        let mut both = testing::request(std::path::Path::new("unused"));
-        both.encoder.dropout = 0.0;
-        // It has no weights of its own: the two lists of gradients are of the same weights.
-        let quiet = "token_contrastive".to_owned();
-        both.loss = [("masked_lm".to_owned(), 1.0), (quiet.clone(), 0.0)].into();
-        let batches = [testing::batch(0)];
-        let encoder = |plan: &TrainRequest| -> Vec<Option<Tensor>> { gradients(plan, &batches).into_iter().collect() };
-        assert!(largest_difference(&encoder(&plan()), &encoder(&both)) < f64::MIN_POSITIVE);
-
-        let mut trainer = testing::trainer(&both);
-        trainer.step(&batches).expect("good batches");
-        let figures = trainer.figures().expect("finite");
-        assert!(figures.terms[&quiet] > 0.0 && (figures.loss - figures.terms["masked_lm"]).abs() < 1e-12);
-    }
-
-    #[test]
-    fn a_loss_falls_on_rows_that_repeat() {
-        let _alone = testing::generator();
-        let mut trainer = testing::trainer(&plan());
-        let mut losses = Vec::new();
-        for _ in 0..12 {
-            trainer.step(&[testing::batch(0), testing::batch(1)]).expect("good batches");
-            losses.push(trainer.figures().expect("finite").loss);
-        }
-        assert!((losses[0] - f64::from(testing::WORDS).ln()).abs() < 0.2, "begins at ln V: {losses:?}");
-        assert!(losses[11] < 0.8 * losses[0], "{losses:?}");
-    }
-
-    #[test]
-    fn a_broken_step_is_skipped_and_named() {
-        let _alone = testing::generator();
-        let mut plan = plan();
-        plan.train.skipped_steps_max = 1;
-        let mut trainer = testing::trainer(&plan);
-        trainer.step(&[testing::batch(0)]).expect("good batches");
-        let before = trainer.weights().expect("copied");
-        trainer.members[0].weight = f64::MAX;
-        trainer.step(&[testing::batch(1)]).expect("the step itself does not look");
-        assert_eq!(trainer.weights().expect("copied"), before, "a broken step changes no weight");
-        assert_eq!(trainer.figures().expect("one is allowed").skipped, 1);
-        trainer.step(&[testing::batch(2)]).expect("the step itself does not look");
-        let error = trainer.figures().expect_err("two are not");
-        assert!(matches!(error, Error::NonFinite { step: Step(1), skipped: 2, .. }), "{error}");
-    }
-}
+mod tests;

@@ -18,7 +18,7 @@ use crate::training::ranks::Ranks;
 
 /// A mean under way, on the device.
 #[derive(Debug)]
-pub struct Mean {
+pub(crate) struct Mean {
     // float64 scalar on the device.
     sum: Tensor,
     count: Count,
@@ -43,7 +43,7 @@ fn wide(scalar: &Tensor) -> Tensor {
 impl Mean {
     /// Of nothing yet, counted by the host.
     #[must_use]
-    pub fn new(device: Device) -> Self {
+    pub(crate) fn new(device: Device) -> Self {
         Self { sum: zero(device), count: Count::Host(0.0) }
     }
 
@@ -55,7 +55,7 @@ impl Mean {
     ///
     /// # Panics
     /// If the count is none, or the device counts.
-    pub fn add(&mut self, sum: &Tensor, count: f64) {
+    pub(crate) fn add(&mut self, sum: &Tensor, count: f64) {
         assert!(count.is_finite() && count >= 0.0, "{count} is no count");
         let Count::Host(so_far) = &mut self.count else { panic!("a mean is counted in one place") };
         *so_far += count;
@@ -74,7 +74,7 @@ impl Mean {
 }
 
 /// Fetches means over all ranks (0 where nothing was counted), and `extra` scalars as they are here: one copy.
-pub fn fetch<'a>(
+pub(crate) fn fetch<'a>(
     ranks: &dyn Ranks,
     means: impl IntoIterator<Item = &'a Mean>,
     extra: &[&Tensor],
@@ -115,7 +115,7 @@ struct Weighted {
 
 /// What happened since the last report.
 #[derive(Debug)]
-pub struct Tally {
+pub(crate) struct Tally {
     terms: BTreeMap<FigureName, Weighted>,
     metrics: BTreeMap<FigureName, Mean>,
     norm: Mean,
@@ -124,7 +124,7 @@ pub struct Tally {
 
 /// A tally, read.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Reading {
+pub(crate) struct Reading {
     /// The sum of the terms with their weights.
     pub loss: f64,
     /// Each term.
@@ -165,12 +165,12 @@ pub enum SavedMean {
 impl Tally {
     /// An empty one.
     #[must_use]
-    pub fn new(device: Device) -> Self {
+    pub(crate) fn new(device: Device) -> Self {
         Self { terms: BTreeMap::new(), metrics: BTreeMap::new(), norm: Mean::new(device), device }
     }
 
     /// Adds a sum of a term that has that weight in the loss.
-    pub fn add_term(&mut self, name: FigureName, weight: f64, sum: &Tensor, count: f64) {
+    pub(crate) fn add_term(&mut self, name: FigureName, weight: f64, sum: &Tensor, count: f64) {
         let fresh = || Weighted { mean: Mean::new(self.device), weight };
         let term = self.terms.entry(name).or_insert_with(fresh);
         term.weight = weight;
@@ -178,7 +178,7 @@ impl Tally {
     }
 
     /// Adds a metric of an objective.
-    pub fn add_metric(&mut self, objective: &str, metric: &Metric) {
+    pub(crate) fn add_metric(&mut self, objective: &str, metric: &Metric) {
         let (name, device) = (FigureName::new(objective, metric.name), self.device);
         match &metric.denominator {
             Denominator::Host(count) => {
@@ -192,12 +192,12 @@ impl Tally {
     }
 
     /// Adds the norm of a step's gradient.
-    pub fn add_norm(&mut self, norm: &Tensor) {
+    pub(crate) fn add_norm(&mut self, norm: &Tensor) {
         self.norm.add(norm, 1.0);
     }
 
     /// Reads all of it over all ranks, and `extra` scalars as they are here, in one copy. Waits for the device.
-    pub fn read(&self, ranks: &dyn Ranks, extra: &[&Tensor]) -> Result<(Reading, Vec<f64>), Error> {
+    pub(crate) fn read(&self, ranks: &dyn Ranks, extra: &[&Tensor]) -> Result<(Reading, Vec<f64>), Error> {
         let terms = self.terms.values().map(|term| &term.mean);
         let all = terms.chain(self.metrics.values()).chain([&self.norm]);
         let (mut read, rest) = fetch(ranks, all, extra)?;
@@ -210,17 +210,17 @@ impl Tally {
 
     /// Whether anything was counted for a term.
     #[must_use]
-    pub fn counted(&self, term: &FigureName) -> bool {
+    pub(crate) fn counted(&self, term: &FigureName) -> bool {
         self.terms.get(term).is_some_and(|term| term.mean.has_any())
     }
 
     /// Begins the next interval.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         *self = Self::new(self.device);
     }
 
     /// The sums as tensors and what they are, for a checkpoint in the middle of an interval.
-    pub fn save(&self) -> Result<(HostTensors, Vec<SavedMean>), Error> {
+    pub(crate) fn save(&self) -> Result<(HostTensors, Vec<SavedMean>), Error> {
         let (mut tensors, mut saved) = (HostTensors::new(), Vec::new());
         let mut keep = |mean: &Mean, what: &dyn Fn(Option<f64>) -> SavedMean| -> Result<(), Error> {
             tensors.insert(sum_name(saved.len()), HostTensor::copy_of(&mean.sum)?);
@@ -246,7 +246,7 @@ impl Tally {
     }
 
     /// Takes a saved interval over. The problem, if there is one, names the tensor.
-    pub fn load(&mut self, tensors: &HostTensors, saved: &[SavedMean]) -> Result<(), String> {
+    pub(crate) fn load(&mut self, tensors: &HostTensors, saved: &[SavedMean]) -> Result<(), String> {
         self.clear();
         let device = self.device;
         let scalar = |name: &str| {

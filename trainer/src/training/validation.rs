@@ -27,7 +27,7 @@ pub const VALID_MLM: &str = "valid_mlm";
 
 /// A validation under way.
 #[derive(Debug)]
-pub struct Validation {
+pub(crate) struct Validation {
     tally: Tally,
     // None without a head that predicts tokens.
     extra: BTreeSet<Pass>,
@@ -42,7 +42,7 @@ pub struct Validation {
 impl Validation {
     /// Begins.
     #[must_use]
-    pub fn new(trainer: &Trainer) -> Self {
+    pub(crate) fn new(trainer: &Trainer) -> Self {
         let extra =
             if trainer.predicts_tokens() { BTreeSet::from([Pass::new(MAIN, VALID_MLM)]) } else { BTreeSet::new() };
         let targets = vec![0; trainer.plan().vocab.size as usize];
@@ -52,17 +52,17 @@ impl Validation {
     }
 
     /// Adds one batch.
-    pub fn add(&mut self, trainer: &Trainer, batch: &Batch) -> Result<(), Error> {
+    pub(crate) fn add(&mut self, trainer: &Trainer, batch: &Batch) -> Result<(), Error> {
         let batch = HostBatch::new(batch, trainer.networks())?;
         let forward = trainer.evaluate(&batch, &self.extra, &mut self.tally)?;
         self.rows += batch.rows() as u64;
         if !self.extra.is_empty() {
-            self.add_mlm(trainer, &forward)?;
+            self.add_mlm(trainer, &forward);
         }
         Ok(())
     }
 
-    fn add_mlm(&mut self, trainer: &Trainer, forward: &Forward<'_>) -> Result<(), Error> {
+    fn add_mlm(&mut self, trainer: &Trainer, forward: &Forward<'_>) {
         let _guard = tch::no_grad_guard();
         let predicted = forward.predicted(VALID_MLM);
         let hidden_btd = &forward.encoded(MAIN, VALID_MLM).hidden_btd;
@@ -74,11 +74,10 @@ impl Validation {
         for &label in forward.batch().column(VALID_MLM, LABELS).values().iter().filter(|&&label| label != IGNORE) {
             self.targets[usize::try_from(label).expect("labels are ids")] += 1;
         }
-        Ok(())
     }
 
     /// The result. Waits for the device.
-    pub fn finish(self, trainer: &Trainer) -> Result<ValidReport, Error> {
+    pub(crate) fn finish(self, trainer: &Trainer) -> Result<ValidReport, Error> {
         let (Reading { loss, terms, metrics, .. }, _) = self.tally.read(trainer.ranks(), &[])?;
         let mlm = if self.extra.is_empty() || self.rows == 0 { None } else { Some(self.mlm(trainer)?) };
         let (terms, metrics, seconds) = (written(terms), written(metrics), self.begun.elapsed().as_secs_f64());

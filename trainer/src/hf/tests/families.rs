@@ -16,10 +16,10 @@ use crate::device::precision::Precision;
 use crate::model::forward::Forward;
 use crate::model::heads::Dense;
 use crate::model::networks::AnyNetwork;
-use crate::model::networks::generator::{Generator, Share};
+use crate::model::networks::generator::{Generator, SharedTable};
 use crate::model::shape::{EncoderConfig, Gelu};
 use crate::objectives::AnyObjective;
-use crate::objectives::replaced_token::{Head, LabelOne};
+use crate::objectives::replaced_token::{DetectionHead, LabelOne};
 use crate::plan::TrainRequest;
 use crate::plan::config::TrainConfig;
 use crate::testing;
@@ -108,7 +108,7 @@ fn detection_logits(trainer: &Trainer, forward: &Forward<'_>) -> Tensor {
     let weight = |name: &str| trainer.parameters().get(&format!("heads.rtd.{name}")).expect("a head");
     let dense = Dense { weight_oi: weight("dense.weight"), bias_o: weight("dense.bias") };
     let weight_d = weight("weight").squeeze_dim(0);
-    let head = Head {
+    let head = DetectionHead {
         dense: Some((dense, Gelu::Erf)),
         weight_d: &weight_d,
         bias_1: weight("bias"),
@@ -149,7 +149,7 @@ fn a_next_sentence_head_gets_pooler_and_classifier() {
     let weight = |name: &str| trainer.parameters().get(&format!("heads.nsp.{name}")).expect("a head");
     let dense =
         |name: &str| Dense { weight_oi: weight(&format!("{name}.weight")), bias_o: weight(&format!("{name}.bias")) };
-    let head = crate::objectives::next_sentence::Head {
+    let head = crate::objectives::next_sentence::PairHead {
         pooler: dense("pooler"),
         classifier: dense("classifier"),
         precision: Precision::F32,
@@ -210,7 +210,7 @@ fn with_generator() -> TrainRequest {
         hidden: Some(12),
         heads: Some(2),
         feed_forward: Some(20),
-        share: vec![Share::Word],
+        share: vec![SharedTable::Word],
         init: Some(golden("hf_electra_generator")),
         ..Generator::default()
     };
@@ -282,7 +282,7 @@ fn what_an_architecture_lacks_is_not_written() {
     let home = tempfile::tempdir().expect("a temporary folder");
     let folder = Store::folder(home.path()).expect("there");
     let refused = |plan: &TrainRequest, architecture| {
-        let weights = testing::trainer(&plan).weights().expect("on the host");
+        let weights = testing::trainer(plan).weights().expect("on the host");
         export(&weights, &testing::checked(plan.clone()), architecture, &folder).expect_err("refused").to_string()
     };
     let narrow = refused(&electra(24, 40), Architecture::Bert);

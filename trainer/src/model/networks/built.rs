@@ -6,18 +6,18 @@ use schemas::SpecialIds;
 use tch::{Device, Tensor};
 
 use super::network::{BuiltNetwork, Site};
-use super::sampler::Sampler;
+use super::sampler::TokenSampler;
 use super::{AnyNetwork, MAIN};
 use crate::device::precision::Precision;
 use crate::model::encoder::{Encoder, Shared};
 use crate::model::layers::Mode;
 use crate::model::parameters::Parameters;
 use crate::model::shape::{EncoderConfig, VocabFacts};
-use crate::model::weights::HeadWeights;
+use crate::model::weights::TokenHeadWeights;
 
 /// Every network of the run.
 #[derive(Debug)]
-pub struct Networks {
+pub(crate) struct Networks {
     main: Encoder,
     others: BTreeMap<String, BuiltNetwork>,
     config: EncoderConfig,
@@ -30,7 +30,7 @@ pub struct Networks {
 impl Networks {
     /// Makes the main encoder, under `encoder`, and the others, each under its name.
     #[must_use]
-    pub fn build(
+    pub(crate) fn build(
         config: &EncoderConfig,
         others: &BTreeMap<String, AnyNetwork>,
         vocab: &VocabFacts,
@@ -55,7 +55,7 @@ impl Networks {
 
     /// The encoder of the network of that name; plans make a wrong one impossible.
     #[must_use]
-    pub fn encoder(&self, network: &str) -> &Encoder {
+    pub(crate) fn encoder(&self, network: &str) -> &Encoder {
         let other = || self.others.get(network).and_then(|other| other.encoder.as_ref());
         let found = if network == MAIN { Some(&self.main) } else { other() };
         found.unwrap_or_else(|| panic!("the plan knows every network that encodes, not `{network}`"))
@@ -63,24 +63,24 @@ impl Networks {
 
     /// How a network is run when the run is in `mode`.
     #[must_use]
-    pub fn mode(&self, network: &str, mode: Mode) -> Mode {
+    pub(crate) fn mode(&self, network: &str, mode: Mode) -> Mode {
         if self.others.get(network).is_some_and(|other| other.is_still) { Mode::Eval } else { mode }
     }
 
-    fn samplers(&self) -> impl Iterator<Item = (&str, &Sampler)> {
+    fn samplers(&self) -> impl Iterator<Item = (&str, &TokenSampler)> {
         self.others.iter().filter_map(|(name, other)| Some((name.as_str(), other.sampler.as_ref()?)))
     }
 
     /// What makes `view`, with the name of its network; `None` for a view of the batch.
     #[must_use]
-    pub fn maker(&self, view: &str) -> Option<(&str, &Sampler)> {
+    pub(crate) fn maker(&self, view: &str) -> Option<(&str, &TokenSampler)> {
         self.samplers().find(|(_, sampler)| sampler.makes() == view)
     }
 
     /// The view of the batch that has the same tokens to predict and the same real tokens as `view`: itself, or the one
     /// that a generator fills to make it. What is counted on the host is counted there.
     #[must_use]
-    pub fn stored_view<'a>(&'a self, view: &'a str) -> &'a str {
+    pub(crate) fn stored_view<'a>(&'a self, view: &'a str) -> &'a str {
         self.maker(view).map_or(view, |(_, generator)| generator.fills())
     }
 
@@ -89,7 +89,7 @@ impl Networks {
     /// # Panics
     /// If it has none; plans make that impossible.
     #[must_use]
-    pub fn head(&self, generator: &str) -> &HeadWeights {
+    pub(crate) fn head(&self, generator: &str) -> &TokenHeadWeights {
         let found = self.samplers().find(|(name, _)| *name == generator);
         let head = found.and_then(|(_, sampler)| sampler.head());
         head.unwrap_or_else(|| panic!("the plan knows which networks predict, `{generator}` does not"))
@@ -97,54 +97,54 @@ impl Networks {
 
     /// The shape of the main network.
     #[must_use]
-    pub fn config(&self) -> &EncoderConfig {
+    pub(crate) fn config(&self) -> &EncoderConfig {
         &self.config
     }
 
     /// Width of the main network's hidden states.
     #[must_use]
-    pub fn hidden(&self) -> i64 {
+    pub(crate) fn hidden(&self) -> i64 {
         i64::from(self.config.hidden)
     }
 
     /// Where the weights live.
     #[must_use]
-    pub fn device(&self) -> Device {
+    pub(crate) fn device(&self) -> Device {
         self.device
     }
 
     /// How matrix products are computed.
     #[must_use]
-    pub fn precision(&self) -> Precision {
+    pub(crate) fn precision(&self) -> Precision {
         self.precision
     }
 
     /// Number of ids, without padding.
     #[must_use]
-    pub fn vocab_size(&self) -> i64 {
+    pub(crate) fn vocab_size(&self) -> i64 {
         self.vocab_size
     }
 
     /// The same, as ids are counted.
     #[must_use]
-    pub fn vocab_ids(&self) -> u32 {
+    pub(crate) fn vocab_ids(&self) -> u32 {
         u32::try_from(self.vocab_size).expect("it came from 32 bits")
     }
 
     /// The ids of frames and masks.
     #[must_use]
-    pub fn special(&self) -> SpecialIds {
+    pub(crate) fn special(&self) -> SpecialIds {
         self.special
     }
 
     /// The word table of a network, `[padded_rows(vocab_size), e]`, for tying.
-    pub fn word_table(&self, network: &str) -> &Tensor {
+    pub(crate) fn word_table(&self, network: &str) -> &Tensor {
         self.encoder(network).word_table()
     }
 }
 
 /// Copies the main encoder's weights to every network that is a copy of it: once, when a run begins.
-pub fn teach(networks: &BTreeMap<String, AnyNetwork>, parameters: &Parameters) {
+pub(crate) fn teach(networks: &BTreeMap<String, AnyNetwork>, parameters: &Parameters) {
     let copies = networks.iter().filter(|(_, network)| network.copies_main());
     for prefix in copies.map(|(name, _)| format!("{name}.")) {
         let copies = parameters.iter().filter_map(|(name, weight)| Some((name.strip_prefix(&prefix)?, &weight.tensor)));

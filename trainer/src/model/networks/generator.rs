@@ -24,17 +24,17 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::network::{BuiltNetwork, Site};
-use super::sampler::{Draw, Sampler, Sampling};
+use super::sampler::{Draw, Sampling, TokenSampler};
 use super::{Beside, MadeView, Network};
 use crate::model::encoder::{Encoder, Shared};
 use crate::model::parameters::Path;
 use crate::model::shape::EncoderConfig;
-use crate::model::weights::HeadWeights;
+use crate::model::weights::TokenHeadWeights;
 
 /// See the [module](self).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Generator {
+pub(crate) struct Generator {
     /// The masked view that it reads.
     pub fills: String,
     /// The name of the view that it makes.
@@ -51,7 +51,7 @@ pub struct Generator {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub feed_forward: Option<u32>,
     /// Tables that are the main network's.
-    pub share: Vec<Share>,
+    pub share: Vec<SharedTable>,
     /// Dropout while it samples.
     pub sampling: Sampling,
     /// How a sample comes about.
@@ -74,7 +74,7 @@ impl Default for Generator {
             hidden: None,
             heads: None,
             feed_forward: None,
-            share: vec![Share::Word, Share::Position, Share::EmbeddingNorm],
+            share: vec![SharedTable::Word, SharedTable::Position, SharedTable::EmbeddingNorm],
             sampling: Sampling::Eval,
             draw: Draw::InverseCdf,
             ban_specials: false,
@@ -87,7 +87,7 @@ impl Default for Generator {
 /// A part of the embedding block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Share {
+pub(crate) enum SharedTable {
     /// The word table, which the head's decoder is tied to.
     Word,
     /// The position table.
@@ -176,18 +176,18 @@ impl Network for Generator {
             let block = site.main.embedding_block();
             let shares = |part| self.share.contains(&part);
             let shared = Shared {
-                word: block.word.filter(|_| shares(Share::Word)),
-                position: block.position.filter(|_| shares(Share::Position)),
-                token_type: block.token_type.filter(|_| shares(Share::TokenType)),
-                norm: block.norm.filter(|_| shares(Share::EmbeddingNorm)),
+                word: block.word.filter(|_| shares(SharedTable::Word)),
+                position: block.position.filter(|_| shares(SharedTable::Position)),
+                token_type: block.token_type.filter(|_| shares(SharedTable::TokenType)),
+                norm: block.norm.filter(|_| shares(SharedTable::EmbeddingNorm)),
             };
             let size = site.vocab.size;
             let encoder = Encoder::build(&shape, size, site.precision, &shared, &mut path.sub("encoder"));
-            let head = HeadWeights::build(&shape, size, Some(encoder.word_table()), &mut path.sub("head"));
+            let head = TokenHeadWeights::build(&shape, size, Some(encoder.word_table()), &mut path.sub("head"));
             (encoder, head)
         });
         let (encoder, head) = parts.unzip();
-        let sampler = Sampler {
+        let sampler = TokenSampler {
             fills: self.fills.clone(),
             makes: self.makes.clone(),
             sampling: self.sampling,

@@ -6,11 +6,11 @@
 //! A network file holds its configuration and how it is built. Others ask it through [`Network`]: which view it makes,
 //! whether it learns, what it begins from.
 
-pub mod built;
+pub(crate) mod built;
 #[cfg(test)]
 mod contract;
-pub mod network;
-pub mod sampler;
+pub(crate) mod network;
+pub(crate) mod sampler;
 
 use std::path::Path;
 
@@ -77,7 +77,7 @@ pub trait Network: Send + Sync {
 
 /// What a network's values are checked against.
 #[derive(Clone, Copy, Debug)]
-pub struct Beside<'a> {
+pub(crate) struct Beside<'a> {
     /// The shape of the main network.
     pub main: &'a EncoderConfig,
     /// Whether sums must come in a fixed order on a device that has none by itself.

@@ -2,12 +2,12 @@
 
 use crate::device::precision::Precision;
 use crate::model::encoder::Encoder;
-use crate::model::networks::sampler::Sampler;
+use crate::model::networks::sampler::TokenSampler;
 use crate::model::shape::{EncoderConfig, VocabFacts};
 
 /// Where a network is built.
 #[derive(Debug)]
-pub struct Site<'a> {
+pub(crate) struct Site<'a> {
     /// The main network, whose tables may be shared.
     pub main: &'a Encoder,
     /// Its shape.
@@ -20,11 +20,11 @@ pub struct Site<'a> {
 
 /// What a network has.
 #[derive(Debug)]
-pub struct BuiltNetwork {
+pub(crate) struct BuiltNetwork {
     /// Its encoder, if it has one.
     pub encoder: Option<Encoder>,
     /// Whether it is in eval mode always.
     pub is_still: bool,
     /// What makes its view, if it makes one.
-    pub sampler: Option<Sampler>,
+    pub sampler: Option<TokenSampler>,
 }

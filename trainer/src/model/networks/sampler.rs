@@ -10,12 +10,12 @@ use crate::device::precision::{INDEX, MASTER};
 use crate::device::tensors::as_i64;
 use crate::error::Error;
 use crate::model::layers::Mode;
-use crate::model::weights::HeadWeights;
+use crate::model::weights::TokenHeadWeights;
 
 /// Dropout while a generator samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Sampling {
+pub(crate) enum Sampling {
     /// Off, by a pass of its own.
     Eval,
     /// On: the pass that its loss is computed from.
@@ -30,7 +30,7 @@ pub enum Sampling {
 /// How a sample comes about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Draw {
+pub(crate) enum Draw {
     /// From the row's own random bits.
     InverseCdf,
     /// `argmax(logits − ln(−ln u))`, from the device's generator.
@@ -41,45 +41,45 @@ pub enum Draw {
 
 /// What fills a view: a generator with its head.
 #[derive(Debug)]
-pub struct Sampler {
+pub(crate) struct TokenSampler {
     pub(super) fills: String,
     pub(super) makes: String,
     pub(super) sampling: Sampling,
     pub(super) draw: Draw,
     pub(super) ban_specials: bool,
-    pub(super) head: Option<HeadWeights>,
+    pub(super) head: Option<TokenHeadWeights>,
     pub(super) vocab_size: i64,
     pub(super) special: SpecialIds,
 }
 
-impl Sampler {
+impl TokenSampler {
     /// The view that it reads.
     #[must_use]
-    pub fn fills(&self) -> &str {
+    pub(crate) fn fills(&self) -> &str {
         &self.fills
     }
 
     /// The view that it makes.
     #[must_use]
-    pub fn makes(&self) -> &str {
+    pub(crate) fn makes(&self) -> &str {
         &self.makes
     }
 
     /// The head, unless it is uniform.
     #[must_use]
-    pub fn head(&self) -> Option<&HeadWeights> {
+    pub(crate) fn head(&self) -> Option<&TokenHeadWeights> {
         self.head.as_ref()
     }
 
     /// How its encoder is run to sample when the run is in `mode`.
     #[must_use]
-    pub fn sampling_mode(&self, mode: Mode) -> Mode {
+    pub(crate) fn sampling_mode(&self, mode: Mode) -> Mode {
         if self.sampling == Sampling::Eval { Mode::Eval } else { mode }
     }
 
     /// An id for each of `count` positions, `[n]`, int64, from logits `[n, v]` (`None`: uniform) without gradient.
     /// `draws_n` gives a number in (0, 1) for each.
-    pub fn sample(
+    pub(crate) fn sample(
         &self,
         logits_nv: Option<&Tensor>,
         count: usize,
@@ -110,7 +110,7 @@ fn without(logits_nv: &Tensor, special: SpecialIds) -> Tensor {
 
 /// The first id up to which the probabilities add up to more than `draws_n` of their whole. An id without probability
 /// is never the first.
-pub fn inverse_cdf(logits_nv: &Tensor, draws_n: &Tensor) -> Tensor {
+pub(crate) fn inverse_cdf(logits_nv: &Tensor, draws_n: &Tensor) -> Tensor {
     let cumulative_nv = logits_nv.softmax(-1, MASTER).cumsum(-1, MASTER);
     let last = logits_nv.size()[1] - 1;
     // A little less than the whole, so that rounding cannot pass it: 2⁻²² of the draws move.

@@ -25,7 +25,7 @@ use crate::model::shape::EncoderConfig;
 /// See the [module](self).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Teacher {
+pub(crate) struct Teacher {
     /// Whether dropout stays on.
     pub dropout: bool,
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[expect(clippy::struct_excessive_bools, reason = "independent switches, each with a name in the config")]
 #[serde(default, deny_unknown_fields)]
-pub struct TokenContrastive {
+pub(crate) struct TokenContrastive {
     /// The view that is encoded.
     pub view: String,
     /// The window view that names each anchor's positive.
@@ -59,7 +59,7 @@ impl Default for TokenContrastive {
 /// The context-free vector that is subtracted from a hidden state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Static {
+pub(crate) enum Static {
     /// Output of the embedding block in the same pass, same dropout: the released code.
     EmbedBlock,
     /// The word's row of the table alone, of the id that is fed. Its scale at the start is far below that of `h`.
@@ -71,7 +71,7 @@ pub enum Static {
 /// Which positions are anchors, among those that have a positive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Anchors {
+pub(crate) enum Anchors {
     /// All.
     All,
     /// Those that masked language modelling predicts ("concentrated" in the paper).
@@ -83,7 +83,7 @@ pub enum Anchors {
 /// Where in the other rows negatives lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum NegativeColumns {
+pub(crate) enum NegativeColumns {
     /// Anywhere.
     Uniform,
     /// As far from the anchor's column as positives do: the control for what position alone explains.

@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 
 use tch::Tensor;
 
-use super::super::files::Outcome;
-use super::super::inputs::Inputs;
-use super::{learned, mean, parts, positions_where, share};
 use crate::Error;
 use crate::objectives::sequence_contrastive::Negatives;
 use crate::objectives::teacher_contrastive::{Averaged, PadKeys, Selected};
 use crate::objectives::token_contrastive::Candidates;
 use crate::objectives::{sequence_contrastive, teacher_contrastive, token_contrastive};
+use crate::parity::files::CaseOutcome;
+use crate::parity::inputs::Inputs;
+use crate::parity::outcomes::{learned, mean, parts, positions_where, share};
 
-pub(super) fn token(inputs: &mut Inputs<'_>) -> Result<Outcome, Error> {
+pub(super) fn token(inputs: &mut Inputs<'_>) -> Result<CaseOutcome, Error> {
     let temperature = inputs.number("tau", 0.07, 0.0)?;
     let detach = inputs.choice("candidates", &[("detached", true), ("live", false)])?;
     let (hidden_btd, static_btd) = (inputs.floats("h", "btd")?, inputs.floats("e", "btd")?);
@@ -61,7 +61,7 @@ impl FlatCandidates {
     }
 }
 
-pub(super) fn sequence(inputs: &mut Inputs<'_>) -> Result<Outcome, Error> {
+pub(super) fn sequence(inputs: &mut Inputs<'_>) -> Result<CaseOutcome, Error> {
     let temperature = inputs.number("tau", 1.0, 0.0)?;
     let negatives = inputs.choice("negatives", &[("both", Negatives::Both), ("cross", Negatives::Cross)])?;
     let (masked_nd, crop_nd) = (inputs.floats("view_mlm", "nd")?, inputs.floats("view_crop", "nd")?);
@@ -70,7 +70,7 @@ pub(super) fn sequence(inputs: &mut Inputs<'_>) -> Result<Outcome, Error> {
     Ok(learned(&mean(&sum, anchors), BTreeMap::new(), inputs))
 }
 
-pub(super) fn teacher(inputs: &mut Inputs<'_>) -> Result<Outcome, Error> {
+pub(super) fn teacher(inputs: &mut Inputs<'_>) -> Result<CaseOutcome, Error> {
     let temperature = inputs.number("tau", 0.01, 0.0)?;
     let pad_keys = inputs.choice("pad_keys", &[("exclude", PadKeys::Exclude), ("include", PadKeys::Include)])?;
     let averaged = inputs.choice("reduction", &[("tokens", Averaged::Tokens), ("sequences", Averaged::Sequences)])?;

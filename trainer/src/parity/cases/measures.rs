@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use super::super::files::{Outcome, Part};
-use super::super::glue;
-use super::super::inputs::Inputs;
-use super::{measured, number, parts};
 use crate::Error;
-use crate::model::relative_positions::{Buckets, Form};
+use crate::model::relative_positions::{BucketForm, Buckets};
 use crate::objectives::similarity;
+use crate::parity::files::{CaseOutcome, PartValue};
+use crate::parity::glue;
+use crate::parity::inputs::Inputs;
+use crate::parity::outcomes::{measured, number, parts};
 
-pub(super) fn contextual_score(inputs: &mut Inputs<'_>) -> Result<Outcome, Error> {
+pub(super) fn contextual_score(inputs: &mut Inputs<'_>) -> Result<CaseOutcome, Error> {
     let hidden_btd = inputs.constants("hidden", "btd")?;
     let hidden_md = hidden_btd.view([-1, inputs.size('d')]);
     let positions = 0..inputs.size('b') * inputs.size('t');
@@ -19,7 +19,7 @@ pub(super) fn contextual_score(inputs: &mut Inputs<'_>) -> Result<Outcome, Error
     let inter_n = inputs.index("inter", "n", positions)?;
     let score = similarity::contextual_score(&hidden_md, &token_n, &intra_n, &inter_n);
     let parts = score.iter().flat_map(|similarity| {
-        let part = |of: &str, value: f64| (format!("{of}_{}", similarity.measure), Part::Number(value));
+        let part = |of: &str, value: f64| (format!("{of}_{}", similarity.measure), PartValue::Number(value));
         [
             part("intra", similarity.intra),
             part("inter", similarity.inter),
@@ -29,14 +29,14 @@ pub(super) fn contextual_score(inputs: &mut Inputs<'_>) -> Result<Outcome, Error
     Ok(measured(score[0].intra - score[0].inter, parts.collect()))
 }
 
-pub(super) fn self_similarity(inputs: &mut Inputs<'_>) -> Result<Outcome, Error> {
+pub(super) fn self_similarity(inputs: &mut Inputs<'_>) -> Result<CaseOutcome, Error> {
     let hidden_btd = inputs.constants("hidden", "btd")?;
     let valid = inputs.flags("valid", "bt")?;
     let found = similarity::self_similarity(&hidden_btd, &inputs.grid(&valid));
     Ok(measured(found.pooled, parts([("sentence_mean", found.row_mean)])))
 }
 
-pub(super) fn alignment_uniformity(inputs: &mut Inputs<'_>) -> Result<Outcome, Error> {
+pub(super) fn alignment_uniformity(inputs: &mut Inputs<'_>) -> Result<CaseOutcome, Error> {
     let (alpha, t) = (inputs.number("alpha", 2.0, 0.0)?, inputs.number("t", 2.0, 0.0)?);
     let (x_nd, y_nd) = (inputs.constants("x", "nd")?, inputs.constants("y", "nd")?);
     let found = similarity::alignment_uniformity(&x_nd, &y_nd, alpha, t);
@@ -44,8 +44,8 @@ pub(super) fn alignment_uniformity(inputs: &mut Inputs<'_>) -> Result<Outcome, E
     Ok(measured(alignment, parts([("alignment", alignment), ("uniformity", uniformity)])))
 }
 
-pub(super) fn relative_bucket(inputs: &mut Inputs<'_>) -> Result<Outcome, Error> {
-    let form = inputs.choice("form", &[("cocolm", Form::CocoLm), ("t5", Form::T5)])?;
+pub(super) fn relative_bucket(inputs: &mut Inputs<'_>) -> Result<CaseOutcome, Error> {
+    let form = inputs.choice("form", &[("cocolm", BucketForm::CocoLm), ("t5", BucketForm::T5)])?;
     let (buckets, distance_max) =
         (inputs.whole("buckets", 32, 0..1 << 16)?, inputs.whole("max_distance", 128, 0..1 << 16)?);
     let buckets = Buckets { form, buckets, distance_max };
@@ -54,10 +54,10 @@ pub(super) fn relative_bucket(inputs: &mut Inputs<'_>) -> Result<Outcome, Error>
     }
     let distances = inputs.integers("distance", "n")?;
     let found = distances.into_iter().map(|distance| buckets.of(distance)).collect();
-    Ok(measured(0.0, BTreeMap::from([("bucket".to_owned(), Part::List(found))])))
+    Ok(measured(0.0, BTreeMap::from([("bucket".to_owned(), PartValue::List(found))])))
 }
 
-pub(super) fn metric(inputs: &mut Inputs<'_>) -> Result<Outcome, Error> {
+pub(super) fn metric(inputs: &mut Inputs<'_>) -> Result<CaseOutcome, Error> {
     let judges = [
         ("accuracy", Judge::Classes(|predicted, truth, _| glue::accuracy(predicted, truth))),
         ("f1", Judge::Classes(|predicted, truth, _| glue::f1(predicted, truth, 1))),

@@ -4,37 +4,37 @@ use std::collections::BTreeMap;
 
 use tch::Tensor;
 
-use super::super::files::Outcome;
-use super::super::inputs::Inputs;
-use super::{learned, mean, number, parts, positions_where, share};
 use crate::Error;
 use crate::device::precision::Precision;
 use crate::model::heads::{Decoder, Dense, TokenHead, Transform};
 use crate::model::shape::Gelu;
-use crate::objectives::corrective_lm::{Form, Predicted};
+use crate::objectives::corrective_lm::{Blanks, LmForm};
 use crate::objectives::replaced_token::LabelOne;
-use crate::objectives::token_prediction::{Part, Pool};
+use crate::objectives::token_prediction::{Pool, Targets};
 use crate::objectives::{corrective_lm, masked_lm, next_sentence, replaced_token, token_prediction};
+use crate::parity::files::CaseOutcome;
+use crate::parity::inputs::Inputs;
+use crate::parity::outcomes::{learned, mean, number, parts, positions_where, share};
 
 /// Cases are computed in the float type that was asked for: nothing is cast.
 const PRECISION: Precision = Precision::F32;
 
-pub(super) fn masked_lm(inputs: &mut Inputs<'_>) -> Result<Outcome, Error> {
+pub(super) fn masked_lm(inputs: &mut Inputs<'_>) -> Result<CaseOutcome, Error> {
     let hidden_btd = inputs.floats("h", "btd")?;
-    let weights = HeadWeights::read(inputs)?;
+    let weights = TokenHeadInputs::read(inputs)?;
     let (positions_n, targets_n) = part(inputs, "positions", "targets", "n")?;
     let sum = masked_lm::loss(&hidden_btd, &weights.head(), &positions_n, &targets_n, None).sum;
     Ok(learned(&mean(&sum, targets_n.numel()), BTreeMap::new(), inputs))
 }
 
-pub(super) fn token_prediction(inputs: &mut Inputs<'_>) -> Result<Outcome, Error> {
+pub(super) fn token_prediction(inputs: &mut Inputs<'_>) -> Result<CaseOutcome, Error> {
     let pool = inputs.choice("pool", &[("separate", Pool::Separate), ("joint", Pool::Joint)])?;
     let hidden_btd = inputs.floats("h", "btd")?;
-    let weights = HeadWeights::read(inputs)?;
+    let weights = TokenHeadInputs::read(inputs)?;
     let (masked_n, masked_targets_n) = part(inputs, "positions", "targets", "n")?;
     let (others_m, other_targets_m) = part(inputs, "other_positions", "other_targets", "m")?;
-    let masked = Part { positions_n: &masked_n, targets_n: &masked_targets_n };
-    let unmasked = Part { positions_n: &others_m, targets_n: &other_targets_m };
+    let masked = Targets { positions_n: &masked_n, targets_n: &masked_targets_n };
+    let unmasked = Targets { positions_n: &others_m, targets_n: &other_targets_m };
     let found = token_prediction::loss(&hidden_btd, &weights.head(), masked, unmasked);
     let (masked, unmasked) = (found.masked.sum, found.unmasked.sum);
     let loss = match pool {
@@ -44,12 +44,12 @@ pub(super) fn token_prediction(inputs: &mut Inputs<'_>) -> Result<Outcome, Error
     Ok(learned(&loss, BTreeMap::new(), inputs))
 }
 
-pub(super) fn next_sentence(inputs: &mut Inputs<'_>) -> Result<Outcome, Error> {
+pub(super) fn next_sentence(inputs: &mut Inputs<'_>) -> Result<CaseOutcome, Error> {
     let hidden_btd = inputs.floats("h", "btd")?;
     let (pooler_dd, pooler_bias_d) = (inputs.floats("W", "dd")?, inputs.floats("b", "d")?);
     let (classifier_2d, classifier_bias_2) = (inputs.floats("U", "2d")?, inputs.floats("c", "2")?);
     let is_random_b = inputs.index("is_random", "b", 0..2)?;
-    let head = next_sentence::Head {
+    let head = next_sentence::PairHead {
         pooler: Dense { weight_oi: &pooler_dd, bias_o: &pooler_bias_d },
         classifier: Dense { weight_oi: &classifier_2d, bias_o: &classifier_bias_2 },
         precision: PRECISION,
@@ -60,7 +60,7 @@ pub(super) fn next_sentence(inputs: &mut Inputs<'_>) -> Result<Outcome, Error> {
     Ok(learned(&mean(&found.sum, rows), parts, inputs))
 }
 
-pub(super) fn replaced_token(inputs: &mut Inputs<'_>) -> Result<Outcome, Error> {
+pub(super) fn replaced_token(inputs: &mut Inputs<'_>) -> Result<CaseOutcome, Error> {
     let label_one =
         inputs.choice("label_one", &[("replaced", LabelOne::IsReplaced), ("original", LabelOne::IsOriginal)])?;
     let is_dense = inputs.choice("head", &[("linear", false), ("dense_gelu", true)])?;
@@ -68,7 +68,7 @@ pub(super) fn replaced_token(inputs: &mut Inputs<'_>) -> Result<Outcome, Error> 
     let (weight_d, bias_1) = (inputs.floats("w", "d")?, inputs.floats("b", "1")?);
     let dense = if is_dense { Some((inputs.floats("W", "dd")?, inputs.floats("bW", "d")?)) } else { None };
     let dense = dense.as_ref().map(|(weight_oi, bias_o)| (Dense { weight_oi, bias_o }, Gelu::Erf));
-    let head = replaced_token::Head { dense, weight_d: &weight_d, bias_1: &bias_1, precision: PRECISION };
+    let head = replaced_token::DetectionHead { dense, weight_d: &weight_d, bias_1: &bias_1, precision: PRECISION };
     let tokens = Tokens::read(inputs, i64::MAX)?;
     let replaced_bt = tokens.replaced_bt(inputs);
     let valid_bt = inputs.grid(&tokens.valid);
@@ -78,8 +78,9 @@ pub(super) fn replaced_token(inputs: &mut Inputs<'_>) -> Result<Outcome, Error> 
     Ok(learned(&mean(&found.sum, count), parts([("accuracy", accuracy)]), inputs))
 }
 
-pub(super) fn corrective_lm(inputs: &mut Inputs<'_>) -> Result<Outcome, Error> {
-    let forms = [("mixture", Form::Mixture), ("weighted_ce", Form::WeightedCe), ("softmax_only", Form::SoftmaxOnly)];
+pub(super) fn corrective_lm(inputs: &mut Inputs<'_>) -> Result<CaseOutcome, Error> {
+    let forms =
+        [("mixture", LmForm::Mixture), ("weighted_ce", LmForm::WeightedCe), ("softmax_only", LmForm::SoftmaxOnly)];
     let form = inputs.choice("lm_form", &forms)?;
     let only_masked = inputs.choice("lm_scope", &[("masked", true), ("all", false)])?;
     let stop_grad = inputs.flag("stop_grad", true)?;
@@ -89,7 +90,8 @@ pub(super) fn corrective_lm(inputs: &mut Inputs<'_>) -> Result<Outcome, Error> {
     let hidden_btd = inputs.floats("h", "btd")?;
     let (words_vd, bias_v) = (inputs.floats("E", "vd")?, inputs.floats("out_bias", "v")?);
     let (weight_d, bias_1) = (inputs.floats("w", "d")?, inputs.floats("b", "1")?);
-    let copy = replaced_token::Head { dense: None, weight_d: &weight_d, bias_1: &bias_1, precision: PRECISION };
+    let copy =
+        replaced_token::DetectionHead { dense: None, weight_d: &weight_d, bias_1: &bias_1, precision: PRECISION };
     let decoder = Decoder { words_vd: &words_vd, bias_v: &bias_v, precision: PRECISION };
     let vocab = inputs.size('v');
     let tokens = Tokens::read(inputs, vocab)?;
@@ -101,10 +103,10 @@ pub(super) fn corrective_lm(inputs: &mut Inputs<'_>) -> Result<Outcome, Error> {
     let (fed_n, targets_n) = (at(&tokens.corrupt), at(&tokens.orig));
     let found = corrective_lm::loss(
         &hidden_btd,
-        &corrective_lm::Head { copy, decoder },
+        &corrective_lm::CorrectionHead { copy, decoder },
         &tokens.replaced_bt(inputs),
         Some(&inputs.grid(&tokens.valid)),
-        Predicted { positions_n: &positions_n, fed_n: &fed_n, targets_n: &targets_n },
+        Blanks { positions_n: &positions_n, fed_n: &fed_n, targets_n: &targets_n },
         form,
         stop_grad,
     );
@@ -120,7 +122,7 @@ fn part(inputs: &mut Inputs<'_>, at: &str, what: &str, axis: &str) -> Result<(Te
 }
 
 /// The weights of a masked language modelling head.
-struct HeadWeights {
+struct TokenHeadInputs {
     dense_dd: Tensor,
     dense_bias_d: Tensor,
     norm_gain_d: Tensor,
@@ -131,7 +133,7 @@ struct HeadWeights {
     norm_eps: f64,
 }
 
-impl HeadWeights {
+impl TokenHeadInputs {
     fn read(inputs: &mut Inputs<'_>) -> Result<Self, Error> {
         Ok(Self {
             dense_dd: inputs.floats("W", "dd")?,

@@ -29,7 +29,9 @@ fn snapshot(step: u64) -> Snapshot {
 /// A run in memory with checkpoints after these steps.
 fn run_with(steps: &[u64]) -> Store {
     let run = Store::memory(Weather::calm());
-    steps.iter().for_each(|&step| drop(snapshot(step).write(&run, 9).expect("written")));
+    for &step in steps {
+        snapshot(step).write(&run, 9).expect("written");
+    }
     run
 }
 

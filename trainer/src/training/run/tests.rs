@@ -66,8 +66,8 @@ struct Keeper<'a> {
     log: Log,
     stop: &'a Asked,
     events: Vec<Event>,
-    /// The state that the run said it goes on from.
-    from: Option<Option<State>>,
+    /// The states that the run said it goes on from: one, which is none where it begins.
+    from: Vec<Option<State>>,
     last: Option<Snapshot>,
     kept: Option<CheckpointReport>,
     // Behaves like a killed process after that many checkpoints.
@@ -76,7 +76,7 @@ struct Keeper<'a> {
 
 impl Observer for Keeper<'_> {
     fn observe(&mut self, event: &Event) {
-        assert!(self.from.is_some() || matches!(event.what, What::Stop(_)), "it speaks before it begins: {event:?}");
+        assert!(!self.from.is_empty() || matches!(event.what, What::Stop(_)), "it speaks before it begins: {event:?}");
         self.events.push(event.clone());
         self.log.push(&jsonl::line(event)).expect("the store answers in the end");
     }
@@ -88,8 +88,8 @@ impl Host for Keeper<'_> {
     }
 
     fn begin(&mut self, from: Option<&State>) -> Result<(), ForeignError> {
-        assert!(self.from.is_none(), "a run begins once");
-        self.from = Some(from.cloned());
+        assert!(self.from.is_empty(), "a run begins once");
+        self.from.push(from.cloned());
         Ok(())
     }
 
@@ -124,7 +124,7 @@ struct Trouble {
 struct Ran {
     outcome: Result<Outcome, Error>,
     events: Vec<Event>,
-    from: Option<Option<State>>,
+    from: Vec<Option<State>>,
     last: Option<Snapshot>,
 }
 
@@ -140,7 +140,7 @@ fn train_with(store: &Store, plan: &TrainPlan, trouble: Trouble) -> Ran {
         log: Log::open(store, "log").expect("readable"),
         stop: &stop,
         events: Vec::new(),
-        from: None,
+        from: Vec::new(),
         last: None,
         kept: None,
         dies_after: trouble.dies_after,
@@ -187,7 +187,7 @@ fn assert_resumes(trouble: Trouble, expected: &[Outcome]) {
     let kept = checkpoint::newest(&store).expect("readable").expect("it saved").1.state;
     let second = train(&store, Trouble::default());
     assert!(matches!(second.outcome, Ok(Outcome::Finished(Step(12)))), "{:?}", second.outcome);
-    assert_eq!(second.from, Some(Some(kept.clone())));
+    assert_eq!(second.from, [Some(kept.clone())]);
     let resume = &second.events[0];
     assert!(matches!(resume.what, What::Resume(_)) && resume.at.step == Some(kept.step), "{resume:?}");
     assert_eq!(resume.at.tokens_seen, Some(kept.tokens_consumed));
@@ -229,7 +229,7 @@ fn a_finished_run_has_nothing_to_do() {
     let again = train(&store, Trouble::default());
     assert!(matches!(again.outcome, Ok(Outcome::Finished(Step(12)))));
     let kinds: Vec<&str> = again.events.iter().map(|event| event.what.kind()).collect();
-    assert!(again.from.is_none() && again.last.is_none(), "it does not even begin");
+    assert!(again.from.is_empty() && again.last.is_none(), "it does not even begin");
     assert_eq!(kinds, ["stop"]);
 }
 
@@ -243,7 +243,7 @@ fn another_run_is_refused_with_the_keys_that_differ() {
     let ran = train_with(&store, &testing::checked(request), Trouble::default());
     let error = ran.outcome.expect_err("another seed is another run");
     assert!(error.is_usage() && error.to_string().contains("`seed`: 7 → 8"), "{error}");
-    assert!(ran.from.is_none() && ran.events.is_empty(), "a run that is refused has not begun");
+    assert!(ran.from.is_empty() && ran.events.is_empty(), "a run that is refused has not begun");
 }
 
 #[test]
