@@ -1,7 +1,7 @@
 //! `cloze train`: the composition of everything.
 //!
-//! A plan, a held folder, lanes that make batches, and the trainer on a thread of its own. [`Feed`](feed::Feed) is what
-//! the trainer sees of the pipeline, [`Keeper`](keeper::Keeper) what it sees of the run folder, of the signals and of
+//! A plan, a held folder, lanes that make batches, and the trainer on a thread of its own. [`Feed`] is what
+//! the trainer sees of the pipeline, [`Keeper`] what it sees of the run folder, of the signals and of
 //! those who watch.
 
 mod feed;

@@ -33,8 +33,8 @@ impl Running {
 
     /// The newest step that it has reported, as far as anybody has read.
     fn newest_step(&self) -> u64 {
-        let steps = self.said.lines().filter(|line| line.contains("  loss "));
-        let step = steps.last().and_then(|line| line.strip_prefix("step ")?.split_once(' ')?.0.parse().ok());
+        let mut steps = self.said.lines().filter(|line| line.contains("  loss "));
+        let step = steps.next_back().and_then(|line| line.strip_prefix("step ")?.split_once(' ')?.0.parse().ok());
         step.unwrap_or(0)
     }
 

@@ -48,7 +48,8 @@ impl Format for WholeFiles {
         let ends = count_newlines(&bytes);
         let lines = ends + u64::from(bytes.last().is_some_and(|&last| last != b'\n'));
         let reached = Reached { to: bytes.len() as u64, lines, blake3: read.hex() };
-        Ok(Box::new(OneRecord { bytes: Some(bytes), reached }))
+        let nothing = Reached { to: 0, lines: 0, blake3: ReadHash::default().hex() };
+        Ok(Box::new(OneRecord { bytes: Some(bytes), nothing, whole: reached }))
     }
 
     fn lines_before(&self, _file: &InputFile, _range: &Range<u64>, _reading: &Reading) -> Result<u64> {
@@ -69,7 +70,9 @@ impl Format for WholeFiles {
 /// The only record of a file.
 struct OneRecord {
     bytes: Option<Vec<u8>>,
-    reached: Reached,
+    /// What is reached before it and behind it.
+    nothing: Reached,
+    whole: Reached,
 }
 
 impl PieceReader for OneRecord {
@@ -78,7 +81,7 @@ impl PieceReader for OneRecord {
             Some(text) => text.to_vec(),
             None => bytes,
         });
-        Ok(text.filter(|text| !text.is_empty()).map(|text| Record::of_bytes(text, 0..self.reached.to, 0)))
+        Ok(text.filter(|text| !text.is_empty()).map(|text| Record::of_bytes(text, 0..self.whole.to, 0)))
     }
 
     fn skip(&mut self, to: u64) -> Result<()> {
@@ -89,6 +92,6 @@ impl PieceReader for OneRecord {
     }
 
     fn reached(&self) -> Reached {
-        self.reached.clone()
+        if self.bytes.is_some() { self.nothing.clone() } else { self.whole.clone() }
     }
 }

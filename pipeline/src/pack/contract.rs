@@ -46,7 +46,9 @@ fn every(check: impl Fn(&AnyPacking, &[usize], u32, usize)) {
     for packing in AnyPacking::examples() {
         for tokens_max in [packing.tokens_min(), 12, 13, 64] {
             for lengths in CORPORA {
-                [1, 4, 100].into_iter().for_each(|piece| check(&packing, lengths, tokens_max, piece));
+                for piece in [1, 4, 100] {
+                    check(&packing, lengths, tokens_max, piece);
+                }
             }
         }
     }
@@ -96,7 +98,9 @@ fn every_packing_that_takes_pieces_forgets_where_they_were_cut() {
         for lengths in CORPORA {
             let ids = |piece| pack(&packing, lengths, 12, piece).0.into_iter().map(|sample| sample.input_ids).collect();
             let whole: Vec<Vec<u32>> = ids(100);
-            [1, 3, 10].into_iter().for_each(|piece| assert_eq!(ids(piece), whole, "{} in {piece}s", packing.kind()));
+            for piece in [1, 3, 10] {
+                assert_eq!(ids(piece), whole, "{} in {piece}s", packing.kind());
+            }
         }
     }
 }

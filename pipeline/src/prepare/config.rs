@@ -152,7 +152,7 @@ mod tests {
     fn two_segments_need_room() {
         for (tokens_max, refused) in [(4, true), (5, false)] {
             let pack = AnyPacking::of_kind("sentences").expect("known");
-            let config = PrepareConfig { pack, tokens_max, ..PrepareConfig::default() };
+            let config = PrepareConfig { tokens_max, pack, ..PrepareConfig::default() };
             assert_eq!(config.problems().iter().any(|problem| problem.contains("at least 5")), refused);
         }
     }

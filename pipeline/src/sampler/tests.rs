@@ -109,8 +109,7 @@ fn rows_of_a_window_are_drawn_alike() {
 fn stored_order_is_stored_order() {
     let sampler =
         Sampler::new(&split(&[&[2], &[0, 1]]), SamplerOptions { pieces: 2, order: Order::Stored, ..options(5, 2) });
-    let picks: Vec<_> =
-        sampler.picks(Epoch(0), 0..6).iter().map(|pick| (pick.block, pick.row, pick.piece)).collect();
+    let picks: Vec<_> = sampler.picks(Epoch(0), 0..6).iter().map(|pick| (pick.block, pick.row, pick.piece)).collect();
     assert_eq!(picks, [(0, 0, 0), (0, 0, 1), (0, 1, 0), (0, 1, 1), (1, 0, 0), (1, 0, 1)]);
 }
 
