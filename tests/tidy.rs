@@ -24,6 +24,7 @@ const MAY_USE: &[(&str, &str)] = &[
          memchr memmap2 parquet serde serde_json thiserror tokenizers toml tracing unicode-segmentation zstd",
     ),
     ("cloze-trainer", "cloze-schemas blake3 cc libc safetensors serde serde_json tch thiserror torch-sys tracing"),
+    ("cloze-fuzz", "bolero tempfile"),
     (
         "cloze",
         "cloze-schemas cloze-pipeline cloze-trainer anyhow blake3 clap fs4 indicatif libc serde serde_json \
@@ -32,8 +33,8 @@ const MAY_USE: &[(&str, &str)] = &[
 ];
 
 /// What tests and benchmarks may use on top.
-const TESTS_MAY_USE: &str =
-    "arrow-array crc32fast criterion flate2 half libc parquet proc-macro2 proptest syn tempfile toml zstd zstd-sys";
+const TESTS_MAY_USE: &str = "arrow-array cloze-fuzz crc32fast criterion flate2 half libc parquet proc-macro2 proptest \
+                             syn tempfile toml zstd zstd-sys";
 
 /// The families of components: the crate folder of each registry and the word for a member.
 const REGISTRIES: &[(&str, &str)] = &[("pipeline/src/views", "view"), ("trainer/src/objectives", "objective")];

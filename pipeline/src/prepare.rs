@@ -175,4 +175,6 @@ fn lock(path: &Path) -> Result<File> {
 }
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests;

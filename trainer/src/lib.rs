@@ -20,6 +20,8 @@ pub mod encoder;
 pub mod error;
 pub mod fill;
 pub mod forward;
+#[cfg(test)]
+mod fuzz;
 pub mod hf;
 pub mod identity;
 pub mod metrics;

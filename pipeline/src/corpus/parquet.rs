@@ -14,6 +14,7 @@ use arrow_schema::DataType;
 
 use super::open::Compression;
 use super::{Fields, FileFormat, PieceRange, Reason, Record, Records, Source, from_text, text};
+use crate::foreign::decoded;
 use crate::{Error, Result};
 
 /// Rows decoded at a time.
@@ -73,6 +74,14 @@ impl FileFormat for Parquet {
             self.batches(source, open_file(source)?, range)?
         };
         let (fields, source) = (self.fields.clone(), source.clone());
+        // Kept as long as it can be relied upon.
+        let mut whole = Some(batches);
+        let batches = std::iter::from_fn(move || {
+            let mut reader = whole.take()?;
+            let batch = decoded(|| reader.next().transpose()).transpose()?;
+            whole = batch.is_ok().then_some(reader);
+            Some(batch)
+        });
         let mut row = self.lines_before(&source, range)?;
         let first = row;
         Ok(Box::new(batches.flat_map(move |batch| {
@@ -97,10 +106,11 @@ impl Parquet {
     fn metadata(&self, source: &Source) -> Result<ArrowReaderMetadata> {
         let options = ArrowReaderOptions::default();
         let metadata = if is_wrapped(source) {
-            let bytes = text::read_whole(&source.path, &(0..source.bytes), self.limit)?;
-            ArrowReaderMetadata::load(&bytes::Bytes::from(bytes), options)
+            let bytes = bytes::Bytes::from(text::read_whole(&source.path, &(0..source.bytes), self.limit)?);
+            decoded(|| ArrowReaderMetadata::load(&bytes, options))
         } else {
-            ArrowReaderMetadata::load(&open_file(source)?, options)
+            let file = open_file(source)?;
+            decoded(|| ArrowReaderMetadata::load(&file, options))
         };
         metadata.map_err(|error| damaged(source, &error))
     }
@@ -111,11 +121,12 @@ impl Parquet {
         reader: R,
         range: &Range<u64>,
     ) -> Result<ParquetRecordBatchReader> {
-        let builder = ParquetRecordBatchReaderBuilder::try_new(reader).map_err(|error| damaged(source, &error))?;
+        let builder = decoded(|| ParquetRecordBatchReaderBuilder::try_new(reader));
+        let builder = builder.map_err(|error| damaged(source, &error))?;
         let columns = [Some(self.fields.text.as_str()), self.fields.id.as_deref()].into_iter().flatten();
         let mask = ProjectionMask::columns(builder.parquet_schema(), columns);
         let groups = range.clone().map(|group| usize::try_from(group).expect("row groups are few")).collect();
-        let reader = builder.with_projection(mask).with_row_groups(groups).with_batch_size(ROWS).build();
+        let reader = decoded(|| builder.with_projection(mask).with_row_groups(groups).with_batch_size(ROWS).build());
         reader.map_err(|error| damaged(source, &error))
     }
 }

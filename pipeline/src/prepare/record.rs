@@ -90,7 +90,7 @@ pub struct Example {
 }
 
 impl CommitRecord {
-    fn to_json(&self) -> Vec<u8> {
+    pub(super) fn to_json(&self) -> Vec<u8> {
         let mut sealed = Self { checksum: String::new(), ..self.clone() };
         sealed.checksum = blake3::hash(&sealed.render()).to_hex().to_string();
         sealed.render()
