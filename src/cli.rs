@@ -30,8 +30,15 @@ pub(crate) enum Verb {
     /// Train a tokenizer on the corpus of `[prepare]`.
     #[command(subcommand)]
     Tokenizer(TokenizerVerb),
-    /// Turn the corpus of `[prepare]` into shards and a manifest. Run it again to continue.
-    Prepare(ConfigArgs),
+    /// Turn the corpus of `[prepare]` into shards and a manifest. Run it again to continue, or when files have changed.
+    #[command(args_conflicts_with_subcommands = true)]
+    Prepare {
+        #[command(flatten)]
+        config: Option<ConfigArgs>,
+        /// What to do instead.
+        #[command(subcommand)]
+        verb: Option<PrepareVerb>,
+    },
     /// Check a configuration against its data and print the run before it costs anything.
     Plan {
         #[command(flatten)]
@@ -124,6 +131,19 @@ pub(crate) enum Verb {
 pub(crate) enum TokenizerVerb {
     /// Train one on the training split of `[prepare] inputs`, as `[tokenizer]` says; the same bytes every time.
     Train(ConfigArgs),
+}
+
+/// What to do with a prepared corpus.
+#[derive(Debug, Subcommand)]
+pub(crate) enum PrepareVerb {
+    /// Leave a document out for ever: the parts that hold it are made anew without it.
+    Forget {
+        #[command(flatten)]
+        config: ConfigArgs,
+        /// Its id: what `prepare.id_field` holds, or the BLAKE3 of its text (column `id` of `documents/`).
+        #[arg(long, value_name = "ID")]
+        document: String,
+    },
 }
 
 /// What to look at.

@@ -18,13 +18,20 @@ mod train;
 
 use std::process::ExitCode;
 
-use crate::cli::{InspectVerb, TokenizerVerb, Verb};
+use crate::cli::{InspectVerb, PrepareVerb, TokenizerVerb, Verb};
+use crate::exit::Usage;
 
 /// Runs a verb. The code is 0 but for a training that a signal stopped.
 pub(crate) fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
     match verb {
         Verb::Tokenizer(TokenizerVerb::Train(config)) => tokenizer::train(&config)?,
-        Verb::Prepare(config) => prepare::run(&config)?,
+        Verb::Prepare { config: _, verb: Some(PrepareVerb::Forget { config, document }) } => {
+            prepare::forget(&config, &document)?;
+        }
+        Verb::Prepare { config, verb: None } => {
+            let missing = || Usage("`cloze prepare` needs `--config FILE`".to_owned());
+            prepare::run(&config.ok_or_else(missing)?)?;
+        }
         Verb::Plan { config, json } => plan::run(&config, json)?,
         #[cfg(feature = "train")]
         Verb::Train { config, replay, slow } => return train::run(&config, replay, slow.as_deref()),

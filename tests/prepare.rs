@@ -1,5 +1,6 @@
 //! Preparing ends with the same bytes, for any number of actors and whatever stops it on the way.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -97,9 +98,168 @@ fn files_of_commits(folder: &Path) -> Vec<(String, Vec<u8>)> {
         return Vec::new();
     }
     let all = files(folder);
-    let record = |name: &str| name.split('-').nth(1).map(|number| format!("parts/part-{}.json", &number[..5]));
+    let record = |name: &str| {
+        let stem = name.split_once("/part-")?.1.get(.."00000-00".len())?;
+        Some(format!("parts/part-{stem}.json"))
+    };
     let vouched = |name: &String| record(name).is_some_and(|record| all.contains_key(&record));
     all.iter().filter(|(name, _)| vouched(name)).map(|(name, bytes)| (name.clone(), bytes.clone())).collect()
+}
+
+/// Kills `args` at ever later counts of commits, until it ends by itself. Returns how often it was killed at work.
+fn kill_at_every_commit(home: &Home, folder: &str, args: &[&str]) -> usize {
+    let folder = home.join(folder);
+    let mut kills = 0;
+    for _ in 0..60 {
+        let before = committed(&folder);
+        let mut child = home.spawn(args);
+        let began = Instant::now();
+        let ended = loop {
+            if child.try_wait().expect("a child").is_some() {
+                break true;
+            }
+            if committed(&folder) != before {
+                break false;
+            }
+            assert!(began.elapsed() < Duration::from_secs(120), "nothing happens");
+        };
+        child.kill().expect("SIGKILL, or gone already");
+        child.wait().expect("it ended");
+        if ended {
+            break;
+        }
+        kills += 1;
+    }
+    kills
+}
+
+/// Two hundred files, and one compressed, of which the text is committed every few kilobytes.
+fn many() -> Home {
+    let home = Home::with_corpus(10);
+    for (file, text) in crate::support::corpus::documents(800).chunks(4).enumerate() {
+        home.write(&format!("many/{file:03}.txt"), &(text.join("\n") + "\n"));
+    }
+    let text = crate::support::corpus::documents(1000)[800..].join("\n");
+    let zstd = zstd::encode_all(text.as_bytes(), 1).expect("memory");
+    store::Store::folder(home.path()).and_then(|store| store.put("many/z.txt.zst", &zstd)).expect("written");
+    home.run_ok(&["tokenizer", "train", "--set", "prepare.inputs=[\"many\"]"]);
+    home
+}
+
+const MANY: [&str; 6] =
+    ["--set", "prepare.inputs=[\"many\"]", "--set", "prepare.part_bytes=10000", "--set", "prepare.segment_bytes=20000"];
+
+/// What a change of one file among two hundred costs: the counts are the program's own.
+#[test]
+fn a_change_of_one_file_costs_its_part_and_every_other_stays() {
+    let home = many();
+    let prepare = || home.run_ok(&[&["prepare"][..], &MANY].concat());
+    prepare();
+    let objects = || -> BTreeMap<String, Vec<u8>> {
+        let is_part =
+            |name: &String| ["train/", "valid/", "documents/", "parts/"].iter().any(|at| name.starts_with(at));
+        files(&home.join("data")).into_iter().filter(|(name, _)| is_part(name)).collect()
+    };
+    let said = |outcome: &crate::support::Outcome| -> (u64, String) {
+        let line = outcome.stdout.lines().find(|line| line.contains("parts made")).expect("a report").to_owned();
+        let made = line.split_once(": ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
+        let read = line.split(", ").find(|part| part.contains("of input read")).expect("bytes").to_owned();
+        (made.expect("a number"), read)
+    };
+    let mut before = objects();
+    let mut change = |name: &str, generation: usize, words: &[&str], outcome: &crate::support::Outcome| {
+        for word in words {
+            assert!(outcome.stderr.contains(word), "`{word}` is missing in\n{outcome}");
+        }
+        let (made, read) = said(outcome);
+        let after = objects();
+        let kept = before.iter().filter(|(name, bytes)| after.get(*name) == Some(bytes)).count();
+        let gone = before.len() - kept;
+        say(&format!("{name}: {made} parts made, {read}, {kept} objects of parts kept, {gone} gone"));
+        assert!((1..=2).contains(&made) && gone <= 4, "{name}: {gone} objects changed");
+        assert!(home.join(&format!("data/generations/{generation:05}.json")).exists());
+        before = after;
+    };
+    let documents = crate::support::corpus::documents(1100);
+    home.write("many/new.txt", &documents[1000..1004].join("\n"));
+    change("add", 1, &["1 file added: generation 1 drops 0 parts and makes 1 part"], &prepare());
+    home.write("many/050.txt", &documents[1010..1015].join("\n"));
+    change("replace", 2, &["1 file replaced: generation 2 drops 1 part"], &prepare());
+    std::fs::remove_file(home.join("many/051.txt")).expect("there");
+    change("remove", 3, &["1 file removed: generation 3 drops 1 part"], &prepare());
+    let id = blake3::hash(documents[4 * 120].as_bytes()).to_hex().to_string();
+    let forget = [&["prepare", "forget", "--document", &id][..], &MANY].concat();
+    let outcome = home.run_ok(&forget);
+    assert!(outcome.stdout.contains("forgotten; runs that read"), "{outcome}");
+    change("forget", 4, &["1 document to forget: generation 4 drops 1 part"], &outcome);
+    let again = home.run_ok(&forget);
+    assert!(
+        again.stdout.contains("forgotten already, in generation 4") && again.stdout.contains("nothing to do"),
+        "{again}"
+    );
+    let nobody = [&["prepare", "forget", "--document", "nobody"][..], &MANY].concat();
+    home.run(&nobody).assert_fails(2, &["no document `nobody`"]);
+    home.run(&["prepare", "forget", "--document", "x", "--set", "prepare.folder=elsewhere"])
+        .assert_fails(2, &["no prepared corpus"]);
+}
+
+/// Kills at every commit, of the first preparation and of a change of each kind: in the end no byte tells.
+#[test]
+fn kills_during_a_change_end_as_a_calm_change() {
+    let home = many();
+    let documents = crate::support::corpus::documents(1100);
+    let id = blake3::hash(documents[4 * 120].as_bytes()).to_hex().to_string();
+    let changes: [(&str, &dyn Fn()); 5] = [
+        ("begin", &|| {}),
+        ("add", &|| home.write("many/new.txt", &documents[1000..1080].join("\n"))),
+        ("replace", &|| home.write("many/050.txt", &documents[1010..1090].join("\n"))),
+        ("remove", &|| std::fs::remove_file(home.join("many/051.txt")).expect("there")),
+        ("forget", &|| {}),
+    ];
+    for (name, change) in changes {
+        change();
+        let verb: &[&str] = if name == "forget" { &["prepare", "forget", "--document", &id] } else { &["prepare"] };
+        let args = |folder: &'static str| [verb, &MANY, &["--set", folder]].concat();
+        home.run_ok(&args("prepare.folder=calm"));
+        let kills = kill_at_every_commit(&home, "killed", &args("prepare.folder=killed"));
+        say(&format!("{name}: killed {kills} times"));
+        home.run_ok(&args("prepare.folder=killed"));
+        assert!(kills >= if name == "begin" { 8 } else { 1 }, "{name}: {kills} kills");
+        assert_eq!(folder_hash(&home.join("killed")), folder_hash(&home.join("calm")), "{name}");
+    }
+}
+
+/// While one compressed file is far from done, every other part is.
+#[test]
+fn one_large_compressed_file_holds_up_no_other_part() {
+    let home = many();
+    let text = crate::support::corpus::documents(6000).join("\n").repeat(8);
+    let zstd = zstd::encode_all(text.as_bytes(), 1).expect("memory");
+    store::Store::folder(home.path()).and_then(|store| store.put("many/z.txt.zst", &zstd)).expect("written");
+    let args =
+        [&["prepare"][..], &MANY, &["--set", "prepare.lanes=2", "--set", "prepare.segment_bytes=400000"]].concat();
+    let mut child = home.spawn(&args);
+    let records = || -> Vec<serde_json::Value> {
+        let parts = std::fs::read_dir(home.join("data/parts")).into_iter().flatten().flatten();
+        let bytes = parts.filter_map(|entry| std::fs::read(entry.path()).ok());
+        bytes.filter_map(|bytes| serde_json::from_slice(&bytes).ok()).collect()
+    };
+    let began = Instant::now();
+    loop {
+        let list = std::fs::read(home.join("data/generations/00000.json")).ok();
+        let list: Option<serde_json::Value> = list.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let parts = list.and_then(|list| list["content"]["parts"].as_array().map(Vec::len));
+        let done = records().iter().filter(|record| record["content"]["next"].is_null()).count();
+        if parts.is_some_and(|parts| done == parts - 1) {
+            break;
+        }
+        assert!(child.try_wait().expect("a child").is_none(), "{done} of {parts:?} parts, and it has ended");
+        assert!(began.elapsed() < Duration::from_secs(240), "nothing happens");
+    }
+    let large = records().iter().filter(|record| record["content"]["part"]["pieces"][0]["name"] == "z.txt.zst").count();
+    say(&format!("every other part is done while the compressed file has {large} segments"));
+    child.kill().expect("SIGKILL");
+    child.wait().expect("it ended");
 }
 
 #[test]

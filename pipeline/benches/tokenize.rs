@@ -11,11 +11,12 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use pipeline::corpus::{Corpus, Part};
 use pipeline::pack::{AnyPacking, Packed, Packer};
 use pipeline::prepare::PrepareConfig;
-use pipeline::shard::ShardWriter;
+use pipeline::shard::{ShardOptions, ShardWriter};
 use pipeline::tokenize::train::{Family, train};
 use pipeline::tokenize::{self, HfTokenizer, Tokenizer as _, TokenizerConfig};
 use schemas::SpecialIds;
 use schemas::atomic::Folder;
+use store::Store;
 
 /// Tokens of a row.
 const ROW: u32 = 512;
@@ -34,9 +35,9 @@ impl Text {
         let config = PrepareConfig { inputs, valid_fraction: 0.0, ..PrepareConfig::default() };
         let corpus = Corpus::open(&config.corpus()).expect("readable text");
         let parts = corpus.parts().expect("readable text");
-        let found = parts.iter().flat_map(|part| corpus.documents(part));
+        let found = parts.iter().flat_map(|part| corpus.read(part).expect("readable text"));
         let documents = found.filter_map(|found| found.expect("readable text").document);
-        let documents = documents.map(|(_, document)| document.text).collect();
+        let documents = documents.map(|document| document.text).collect();
         Self { config, corpus, parts, documents }
     }
 
@@ -95,7 +96,7 @@ fn stages(criterion: &mut Criterion) {
         group.throughput(Throughput::Elements(documents.iter().map(|ids| ids.len() as u64).sum()));
         let name = |stage: &str| BenchmarkId::new(stage, &facts.kind);
         group.bench_function(name("read"), |bencher| {
-            bencher.iter(|| text.parts.iter().flat_map(|part| text.corpus.documents(part)).count());
+            bencher.iter(|| text.parts.iter().flat_map(|part| text.corpus.read(part).expect("readable text")).count());
         });
         group.bench_function(name("tokenize"), |bencher| bencher.iter(|| text.ids(&tokenizer)));
         group.bench_function(name("pack"), |bencher| {
@@ -108,11 +109,11 @@ fn stages(criterion: &mut Criterion) {
                 tokens
             });
         });
-        let folder = Folder::create(home.path()).expect("there");
+        let store = Store::folder(home.path()).expect("there");
         group.bench_function(name("pack and write"), |bencher| {
             bencher.iter(|| {
-                let part = schemas::PartId(0);
-                let mut writer = ShardWriter::new(&folder, part, "train/part".into(), facts.vocab_size, false, 1);
+                let options = ShardOptions { vocab_size: facts.vocab_size, ..ShardOptions::default() };
+                let mut writer = ShardWriter::new(&store, options);
                 pack(&documents, facts.special, |sample| writer.write(sample));
                 writer.finish().expect("there is room")
             });

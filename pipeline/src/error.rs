@@ -76,10 +76,12 @@ pub enum Error {
     },
 
     /// Another process works on the folder. Exit code 1.
-    #[error("{}: locked by another `cloze` process; wait for it, or name another folder", path.display())]
+    #[error("{}: locked by {holder}; wait for it, or name another folder", path.display())]
     Locked {
-        /// The folder.
+        /// The lock.
         path: PathBuf,
+        /// Who holds it.
+        holder: String,
     },
 
     /// The operating system refused; the message names the path. Exit code 1.

@@ -1,85 +1,76 @@
 //! The offline half: part ↦ shards, then a fold into the manifest.
 //!
-//! [`Preparation::plan`] reads and checks everything without writing; [`Preparation::run`] makes the parts that are not
-//! there yet, each by one lane, and folds their commit records, in order, into the manifest. A part's record is
-//! written after its shards and the manifest after all records, so that a kill at any instant costs at most the parts
-//! in the lanes' hands. Nothing in the folder depends on the number of lanes, on time or on the machine.
+//! [`Preparation::plan`] reads and checks everything without writing: what the corpus is now, what the folder was made of,
+//! and the *part list* that follows. [`Preparation::run`] writes that list, makes the parts that are not there yet, each
+//! by one lane, and folds their commit records into the manifest. A part is made of *segments*, each with a record that is
+//! written after its shards; the manifest is written after all records. So a kill at any instant costs at most the
+//! segments in the lanes' hands. But for the lock, nothing in the folder depends on the number of lanes, on time or on the
+//! machine.
 //!
-//! The folder itself carries the lock (`flock` on its handle): no lock file ever lies among the data.
+//! When files were added, replaced or removed, one more list drops the parts that are no longer true and adds what is new:
+//! a *generation*. [`Preparation::forget`] begins one that leaves out a document.
 
+mod change;
 mod config;
 mod fold;
+mod forget;
+mod list;
 mod part;
+mod plan;
 mod progress;
+mod publish;
 mod record;
+mod segment;
+mod settings;
+mod stages;
+mod summary;
+mod sweep;
+mod table;
 mod vocab;
+mod work;
 
-use std::fs::{File, TryLockError};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use schemas::atomic::Folder;
-use schemas::manifest;
+use schemas::manifest::PartEntry;
+use schemas::{Generation, Shard};
+use store::{Holder, Lock, LockError, Store, Terms};
 use tracing::info;
 
+pub use self::change::Change;
 pub use self::config::PrepareConfig;
-pub use self::fold::Summary;
-pub use self::part::{Stage, Stages};
+use self::fold::Fold;
+use self::forget::Forgetting;
+use self::list::Lists;
+use self::plan::Planned;
+pub use self::plan::PreparePlan;
 pub use self::progress::{Observer, Progress, Silent};
-pub use self::record::{CommitRecord, Example, Settings};
-use crate::actor::{LaneOptions, Lanes};
-use crate::corpus::{Corpus, Part};
-use crate::tokenize::{self, Tokenizer};
+pub use self::stages::{Stage, Stages};
+pub use self::summary::Summary;
+pub use self::work::PrepareOptions;
+use self::work::{Work, tasks};
+use crate::actor::{Demand, LaneOptions, Ready};
 use crate::{Error, Result};
 
-/// Finished parts that wait for the fold, per lane: small reports, so that one slow part holds nobody up.
+/// Finished parts that wait for the fold, per lane: small reports, so that the fold holds nobody up.
 const DEPTH: usize = 4;
 
-/// How a run differs from the plain one. Not part of any configuration.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct PrepareOptions {
-    /// Throws samples away instead of writing them: shows what the other stages can do.
-    pub null_writer: bool,
-    /// Makes the writer sleep this long for each part: shows that a slow writer is found out.
-    pub write_delay: Duration,
-}
+/// How often an observer hears of progress when no part is finished.
+const PULSE: Duration = Duration::from_millis(500);
 
-/// What `plan` prints about a preparation.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PreparePlan {
-    /// Files.
-    pub files: usize,
-    /// Bytes on disk.
-    pub bytes: u64,
-    /// Parts, and the bytes on disk of the largest.
-    pub parts: usize,
-    /// Bytes on disk of the largest part.
-    pub largest_part_bytes: u64,
-    /// Threads.
-    pub lanes: usize,
-    /// Longest document that is accepted, in bytes of text.
-    pub document_bytes_max: u64,
-    /// Bound of all text in flight: lanes times the longest document.
-    pub text_bytes_max: u64,
-    /// The largest compressed file, by name and bytes: nobody can cut it, so it is the critical path.
-    pub largest_compressed: Option<(String, u64)>,
-    /// The tokenizer.
-    pub tokenizer: manifest::Tokenizer,
-}
+/// The object that says who works on a folder.
+const LOCK: &str = "lock";
 
-/// A preparation that can be started: configuration, corpus and tokenizer read and checked.
+/// A preparation that can be started: configuration, corpus, tokenizer and folder read and checked.
 pub struct Preparation {
-    config: PrepareConfig,
-    corpus: Corpus,
-    parts: Vec<Part>,
-    tokenizer: Box<dyn Tokenizer>,
-    settings: Settings,
+    planned: Planned,
+    /// The folder that was looked at, if it was there; or another store to prepare into.
+    store: Option<Store>,
 }
 
 impl std::fmt::Debug for Preparation {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Preparation").field("config", &self.config).finish_non_exhaustive()
+        formatter.debug_struct("Preparation").field("config", &self.planned.config).finish_non_exhaustive()
     }
 }
 
@@ -89,57 +80,135 @@ pub fn run(config: &PrepareConfig, options: PrepareOptions, observer: &mut dyn O
 }
 
 impl Preparation {
-    /// Reads the corpus' outline and the tokenizer, and refuses what cannot work. Writes nothing.
+    /// Reads the corpus' outline, the tokenizer and the folder, and refuses what cannot work. Writes nothing.
     pub fn plan(config: &PrepareConfig) -> Result<Self> {
-        config.check()?;
-        let tokenizer = Box::new(tokenize::load(&config.tokenizer, config.lowercase)?);
-        let corpus = Corpus::open(&config.corpus())?;
-        let parts = corpus.parts()?;
-        let settings = Settings::of(config, &corpus, &tokenizer.facts().manifest);
-        Ok(Self { config: config.clone(), corpus, parts, tokenizer, settings })
+        let store = plan::existing(config)?;
+        Ok(Self { planned: Planned::of(config, store.as_ref())?, store })
+    }
+
+    /// The same for a store that is not the configuration's folder.
+    pub fn plan_in(config: &PrepareConfig, store: &Store) -> Result<Self> {
+        Ok(Self { planned: Planned::of(config, Some(store))?, store: Some(store.clone()) })
     }
 
     /// The numbers of the plan.
     #[must_use]
     pub fn describe(&self) -> PreparePlan {
-        let lanes = self.config.lanes();
-        let document_bytes_max = self.config.document_bytes_max();
-        PreparePlan {
-            files: self.corpus.files().len(),
-            bytes: self.corpus.bytes(),
-            parts: self.parts.len(),
-            largest_part_bytes: self.parts.iter().map(|part| part.bytes).max().unwrap_or(0),
-            lanes,
-            document_bytes_max,
-            text_bytes_max: document_bytes_max * lanes as u64,
-            largest_compressed: self.corpus.largest_compressed().map(|file| (file.name.clone(), file.bytes)),
-            tokenizer: self.tokenizer.facts().manifest.clone(),
-        }
+        self.planned.describe()
     }
 
     /// Makes what is missing. Returns what was found and done.
-    pub fn run(self, options: PrepareOptions, observer: &mut dyn Observer) -> Result<Summary> {
-        let began = Instant::now();
-        let locked = if options.null_writer { None } else { Some(self.enter_folder()?) };
-        let folder = locked.as_ref().map(|(folder, _lock)| folder.clone());
-        let preparation = Arc::new(self);
-        let progress = Arc::new(Progress::new(&preparation.parts));
+    pub fn run(mut self, options: PrepareOptions, observer: &mut dyn Observer) -> Result<Summary> {
+        if options.null_writer {
+            return self.make(None, options, observer);
+        }
+        let (store, lock) = self.enter()?;
+        self.write_list(&store)?;
+        self.make(Some((store, lock)), options, observer)
+    }
 
-        let lanes = {
-            let (preparation, progress, folder) = (preparation.clone(), progress.clone(), folder.clone());
-            let options_of_lanes = LaneOptions { name: "prepare", count: preparation.config.lanes(), depth: DEPTH };
-            Lanes::over(0..preparation.parts.len() as u64, options_of_lanes, move |index| {
-                let part = &preparation.parts[usize::try_from(index).expect("parts are in memory")];
-                part::make(&preparation, part, folder.as_ref(), options, &progress)
+    /// Leaves a document out of the corpus for ever, and makes the parts that hold it anew without it. If it is forgotten
+    /// already, makes what is missing; the generation that says so comes back beside what was done.
+    pub fn forget(mut self, document: &str, observer: &mut dyn Observer) -> Result<(Summary, Option<Generation>)> {
+        let nothing = "there is no prepared corpus here; run `cloze prepare`, then forget";
+        let nothing = || Error::Config(format!("{}: {nothing}", self.planned.config.folder.display()));
+        let store = self.store.clone().ok_or_else(nothing)?;
+        // Looked for before the folder is taken: a wrong name changes nothing.
+        forget::forget(&self.planned, &store, document)?;
+        let (store, lock) = self.enter()?;
+        let before = match forget::forget(&self.planned, &store, document)? {
+            Forgetting::Before(generation) => Some(generation),
+            Forgetting::Now(next) => {
+                self.planned.next = Some(*next);
+                None
+            }
+        };
+        self.write_list(&store)?;
+        Ok((self.make(Some((store, lock)), PrepareOptions::default(), observer)?, before))
+    }
+
+    /// Takes the folder for this process, removes what a kill left, and plans anew if somebody has written meanwhile.
+    fn enter(&mut self) -> Result<(Store, Lock)> {
+        let store = match &self.store {
+            Some(store) => store.clone(),
+            None => Store::folder(&self.planned.config.folder)?,
+        };
+        let lock = Lock::take(&store, LOCK, Holder::this_process(), Terms::default()).map_err(|error| match error {
+            LockError::Held { place, holder } => Error::Locked { path: place.into(), holder: holder.to_string() },
+            LockError::Io(error) => error.into(),
+        })?;
+        for name in store.sweep()? {
+            info!(name, "removed the remains of an interrupted run");
+        }
+        if Lists::read(&store)? != self.planned.lists {
+            self.planned = Planned::of(&self.planned.config, Some(&store))?;
+        }
+        Ok((store, lock))
+    }
+
+    /// Writes the list that the corpus asks for, before any part of it.
+    fn write_list(&mut self, store: &Store) -> Result<()> {
+        if let Some((list, change)) = &self.planned.next {
+            self.planned.lists.append(store, list.clone())?;
+            if change.generation.0 > 0 {
+                info!(%change, "the corpus has changed");
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the parts that are not there, then publishes all that are in effect.
+    fn make(
+        self,
+        target: Option<(Store, Lock)>,
+        options: PrepareOptions,
+        observer: &mut dyn Observer,
+    ) -> Result<Summary> {
+        let began = Instant::now();
+        let description = self.planned.describe();
+        let lists = if target.is_some() { self.planned.lists.clone() } else { self.planned.coming() };
+        let Planned { config, corpus, tokenizer, settings, part_bytes, .. } = self.planned;
+        let (settings, tasks) = (settings.digest(), tasks(&lists, part_bytes));
+        let progress = Arc::new(Progress::new(tasks.iter().map(|task| &task.part)));
+        let work = Arc::new(Work { config, corpus, tokenizer, settings, tasks, options, target });
+        let lanes = work.config.lanes();
+        let mut results = {
+            let (work, progress) = (Arc::clone(&work), Arc::clone(&progress));
+            let lanes = LaneOptions { name: "prepare", count: lanes, depth: DEPTH * lanes };
+            Demand::over(work.tasks.len() as u64, lanes, move |index, stop| {
+                let task = &work.tasks[usize::try_from(index).expect("parts are in memory")];
+                part::make(&work, task, &progress, stop)
             })
         };
-        observer.began(&preparation.describe(), &progress, lanes.gauges());
-        let mut fold = fold::Fold::new(&preparation);
-        for outcome in lanes {
-            fold.add(outcome?)?;
-            observer.part_done(&progress);
+        observer.began(&description, &progress, results.gauges());
+        let vocab_size = work.tokenizer.facts().tokens.len();
+        let mut fold = Fold::new(&work.corpus, work.config.bad_lines_max, vocab_size);
+        loop {
+            match results.next_within(PULSE)? {
+                Ready::Item(_, outcome) => fold.add(outcome)?,
+                Ready::NotYet => {}
+                Ready::End => break,
+            }
+            observer.progressed(&progress);
         }
-        let summary = fold.finish(folder.as_ref(), began)?;
+        drop(results);
+        assert_eq!(fold.parts.len(), work.tasks.len(), "every part in effect is folded");
+        if let Err(error) = fold.judge(&work.config.inputs) {
+            if let Some(store) = work.store().filter(|_| fold.report().documents == 0) {
+                sweep::withdraw(store)?;
+            }
+            return Err(error);
+        }
+        let published = publish::publish(&work, &lists, &fold)?;
+        let removed = match &work.target {
+            Some((store, lock)) => {
+                lock.check()?;
+                sweep::remove_others(store, &fold.objects)?
+            }
+            None => 0,
+        };
+        let done = Done { change: description.change, lists: &lists, progress: &progress, published, removed };
+        let summary = summarize(&work, &fold, &done, began);
         info!(
             documents = summary.corpus.documents,
             made = summary.parts_made,
@@ -148,28 +217,42 @@ impl Preparation {
         );
         Ok(summary)
     }
-
-    /// Makes and locks the folder, removes what a kill left, and refuses a folder that was prepared otherwise.
-    fn enter_folder(&self) -> Result<(Folder, File)> {
-        if self.config.folder.is_dir() {
-            record::refuse_others(&self.config.folder, &self.settings, &self.parts)?;
-        }
-        let folder = Folder::create(&self.config.folder)?;
-        let lock = lock(folder.path())?;
-        for name in folder.sweep()? {
-            info!(name, "removed the remains of an interrupted run");
-        }
-        Ok((folder, lock))
-    }
 }
 
-/// Takes the folder for this process; released when the handle is dropped or the process ends, however it ends.
-fn lock(path: &Path) -> Result<File> {
-    let handle = File::open(path)?;
-    match handle.try_lock() {
-        Ok(()) => Ok(handle),
-        Err(TryLockError::WouldBlock) => Err(Error::Locked { path: path.to_owned() }),
-        Err(TryLockError::Error(error)) => Err(error.into()),
+/// What a run did beside its fold.
+struct Done<'a> {
+    change: Option<Change>,
+    lists: &'a Lists,
+    progress: &'a Progress,
+    published: bool,
+    removed: u64,
+}
+
+fn summarize(work: &Work, fold: &Fold<'_>, done: &Done<'_>, began: Instant) -> Summary {
+    let sum = |split: fn(&PartEntry) -> &[Shard]| {
+        fold.shards(split).fold((0, 0), |(rows, tokens), shard| (rows + shard.rows, tokens + shard.tokens))
+    };
+    let (train, valid) = (sum(|part| &part.train), sum(|part| &part.valid));
+    let content = u64::from(work.config.pack.content(work.config.tokens_max));
+    let shards = fold.shards(|part| &part.train).chain(fold.shards(|part| &part.valid));
+    Summary {
+        generation: Generation(done.lists.next().0.0.saturating_sub(1)),
+        change: done.change,
+        pack: work.config.pack.kind(),
+        corpus: fold.report(),
+        lines: fold.lines,
+        parts_made: fold.made,
+        parts_skipped: fold.skipped,
+        nothing_to_do: work.target.is_some() && fold.made == 0 && !done.published && done.removed == 0,
+        bytes_read: done.progress.bytes_read() + work.corpus.reading().bytes_read.get(),
+        rows: if work.target.is_some() { train.0 + valid.0 } else { fold.rows_made },
+        stored_tokens: train.1 + valid.1,
+        shard_bytes: shards.map(|shard| shard.bytes).sum(),
+        train,
+        valid,
+        tokens_capacity: (train.0 + valid.0) * content,
+        stages: fold.stages,
+        elapsed: began.elapsed(),
     }
 }
 

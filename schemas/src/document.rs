@@ -3,22 +3,30 @@
 /// One document: the unit that is never joined with another without a separator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document {
-    /// The corpus' own name for it, or `file:line` where it has none; unique within a source.
+    /// The corpus' own name for it, or the BLAKE3 of its text, as hexadecimal digits.
     pub id: String,
-    /// Index of its source (file of the corpus, in sorted order) for reports and provenance.
-    pub source: u16,
     /// UTF-8 text, already cleaned of byte-order marks and NULs.
     pub text: String,
 }
 
 impl Document {
-    /// The 64-bit name that shards store: the first 8 bytes of BLAKE3 over `source`, a NUL and `id`, little endian.
+    /// A document under its own name, or under that of its text: two of one text are then one.
     #[must_use]
-    pub fn hash(source: &str, id: &str) -> u64 {
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(source.as_bytes()).update(&[0]).update(id.as_bytes());
+    pub fn new(id: Option<String>, text: String) -> Self {
+        Self { id: id.unwrap_or_else(|| Self::digest(&text)), text }
+    }
+
+    /// BLAKE3, as hexadecimal digits: what stands for an id where it must not be read.
+    #[must_use]
+    pub fn digest(id: &str) -> String {
+        blake3::hash(id.as_bytes()).to_hex().to_string()
+    }
+
+    /// The 64-bit name that shards store: the first 8 bytes of the BLAKE3 of its id, little endian.
+    #[must_use]
+    pub fn hash(id: &str) -> u64 {
         let mut prefix = [0; 8];
-        prefix.copy_from_slice(&hasher.finalize().as_bytes()[..8]);
+        prefix.copy_from_slice(&blake3::hash(id.as_bytes()).as_bytes()[..8]);
         u64::from_le_bytes(prefix)
     }
 

@@ -5,10 +5,13 @@
 //! ```text
 //! manifest.json                       this file, sealed (see `sealed`): written last
 //! tokenizer.json                      the tokenizer, as used
+//! generations/00000.json …            part lists, each sealed and written before its first part; never changed
 //! vocab/00000.parquet …               token, word_start, count: one row per id; counts of what is in effect
 //! train/part-00000-00-00.parquet …    shards (see `sample`)
 //! valid/part-00000-00-00.parquet …
-//! parts/part-00000-00.json …          commit records, from which the manifest is folded
+//! documents/part-00000-00.parquet …   which documents are where, one row each, in the order of their source
+//! parts/part-00000-00.json …          commit records, one per segment of a part, sealed: what is folded into the manifest
+//! lock                                who works on the folder, or did
 //! ```
 //!
 //! A folder is a list of **generations**. The first holds the parts of the corpus as it was; each later one adds parts,
@@ -16,7 +19,16 @@
 //! dropped. A part's number is never used again, so that a sample is known for ever by (part, row): see
 //! [`SampleAddress`](crate::SampleAddress).
 //!
-//! Nothing in it depends on time, host, absolute paths or the number of actors. A reader must refuse another version.
+//! A part that is long (a large file that cannot be entered) is made of **segments**, each with shards and a record of its
+//! own; its rows count on over them. `documents/` has the columns `id` (string), `document` (uint64, as in the shards),
+//! `source` (string, the name of the file), `start` and `end` (uint64: bytes of the decompressed file, or rows of a Parquet
+//! file), `valid` (bool), `row` (uint64: where it begins among the part's rows of that split; a row that packing dropped is
+//! not there) and `tokens` (uint32).
+//!
+//! A generation that was superseded before it was whole, or whose parts are gone from a manifest that had to be made anew,
+//! has an empty `content`, no vocabulary, and no shards of the parts that are gone: nothing can begin with it.
+//!
+//! But for the lock, nothing in it depends on time, host, absolute paths or the number of actors. A reader must refuse another version.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -67,9 +79,6 @@ pub struct Manifest {
     pub tokens_max: u32,
     /// How documents were packed.
     pub pack: Pack,
-    /// Whether frames add tokens of their own; absent where they do.
-    #[serde(default, skip_serializing_if = "Frame::is_default")]
-    pub frame: Frame,
     /// BLAKE3 of files that all generations share, by name: `tokenizer.json`.
     pub files: BTreeMap<String, String>,
     /// What was prepared, and what was added and dropped since; at least one.
@@ -89,7 +98,8 @@ pub struct GenerationEntry {
     pub vocab: FileEntry,
     /// What was read and rejected of what is in effect.
     pub corpus: CorpusReport,
-    /// One name for the training data in effect, whatever its compression: see [`Split::content`].
+    /// One name for the training data in effect, whatever its compression: see [`Split::content`]. Empty if it was never
+    /// whole, or is no longer known.
     pub content: String,
 }
 
@@ -142,56 +152,21 @@ pub struct Tokenizer {
     pub specials: Vec<u32>,
 }
 
-/// How documents become samples.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Pack {
-    /// Content cut to `tokens_max − 2`, a separator between documents, no frame tokens.
-    #[default]
-    Block,
-    /// Every document with its own `[CLS]` and `[SEP]`, one after another, cut into exactly `tokens_max`; what is left at
-    /// the end of a part is dropped. As TACO's released code does.
-    Taco,
-    /// A sample is the first `tokens_max − 2` tokens of a document.
-    Document,
-    /// A sample is a run of whole sentences of one document, of `tokens_max − 3` tokens at most, and says where each
-    /// begins: what segments and pairs are made of.
-    Sentences,
-}
-
-impl Pack {
-    /// Content tokens of a full sample. 0 if `tokens_max` has no room for any.
-    #[must_use]
-    pub fn content(self, tokens_max: u32) -> u32 {
-        match self {
-            Self::Block | Self::Document => tokens_max.saturating_sub(2),
-            Self::Taco => tokens_max,
-            Self::Sentences => tokens_max.saturating_sub(3),
-        }
-    }
-
-    /// What a frame adds to such samples.
-    #[must_use]
-    pub fn frame(self) -> Frame {
-        if self == Self::Taco { Frame::None } else { Frame::ClsSep }
-    }
-
-    /// Whether samples say where their sentences begin.
-    #[must_use]
-    pub fn keeps_sentences(self) -> bool {
-        self == Self::Sentences
-    }
-
+/// How documents became samples: all that training has to know of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pack {
     /// The name in configurations.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Block => "block",
-            Self::Taco => "taco",
-            Self::Document => "document",
-            Self::Sentences => "sentences",
-        }
-    }
+    pub name: String,
+    /// Content tokens of a full sample.
+    pub content: u32,
+    /// What a frame adds around them.
+    #[serde(default, skip_serializing_if = "Frame::is_default")]
+    pub frame: Frame,
+    /// Whether samples say where their sentences begin.
+    pub keeps_sentences: bool,
+    /// Whether a sample may be cut anywhere, so that narrower rows are made of its pieces.
+    pub cuts: bool,
 }
 
 /// What a frame adds around the content of a sample.
@@ -282,6 +257,9 @@ pub struct CorpusReport {
     pub tokens: u64,
     /// Unknown tokens among these.
     pub unknown: u64,
+    /// Documents that were left out because they are to be forgotten; absent where there are none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub forgotten: u64,
     /// Lines or documents rejected or repaired, by reason.
     pub rejected: BTreeMap<String, u64>,
     /// What packing found and cut; absent where there is nothing to tell.
@@ -301,6 +279,11 @@ pub struct PackReport {
     pub cut_documents: u64,
     /// Tokens that no sample holds: those of truncated documents, or those left at the end of a part.
     pub cut_tokens: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl PackReport {
@@ -325,6 +308,7 @@ impl CorpusReport {
         self.words += other.words;
         self.tokens += other.tokens;
         self.unknown += other.unknown;
+        self.forgotten += other.forgotten;
         for (reason, count) in &other.rejected {
             *self.rejected.entry(reason.clone()).or_default() += count;
         }

@@ -9,7 +9,7 @@
 //! | `input_ids` | `list<uint16>`, or `list<uint32>` above 65,536 ids | content: separators between documents yes, the outer `[CLS]` and `[SEP]` never (frames add them) |
 //! | `document_starts` | `list<uint16>` | where each document's tokens begin within the row; the first is 0, also for a continued document |
 //! | `documents` | `list<uint64>` | [`Document::hash`](crate::Document::hash) of each, as many as `document_starts` |
-//! | `source` | `uint16` | the source of the row's first document |
+//! | `source` | `uint16` | the place of the file of the row's first document in the part list: the index of its piece |
 //! | `sentence_starts` | `list<uint16>` | where each sentence begins within the row; the first is 0, also for a continued sentence |
 //!
 //! The last column is there only if the manifest's `pack` is `sentences`. If the manifest's `frame` is `none` (pack
@@ -130,7 +130,7 @@ pub struct Sample<'a> {
     pub sentence_starts: &'a [u16],
     /// What a frame adds around the tokens.
     pub frame: Frame,
-    /// Source of the stored sample's first document.
+    /// Index, within its part, of the piece that the stored sample's first document is of.
     pub source: u16,
     /// Offset of this piece within the stored sample; 0 for a whole sample.
     pub offset: u16,

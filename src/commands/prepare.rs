@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use pipeline::actor::Gauges;
-use pipeline::prepare::{self, Observer, PrepareOptions, PreparePlan, Summary};
+use pipeline::prepare::{self, Observer, Preparation, PrepareOptions, PreparePlan, Summary};
 
 use crate::cli::ConfigArgs;
 use crate::config::Parsed;
@@ -14,11 +14,25 @@ use crate::terminal::{Progress, bytes, count, line, note};
 pub(crate) fn run(args: &ConfigArgs) -> anyhow::Result<()> {
     let config = Parsed::read(&args.config, &args.set)?.into_config()?.prepare;
     let mut watcher = Watcher { bar: None, began: Instant::now() };
-    let summary = prepare::run(&config, PrepareOptions::default(), &mut watcher)?;
-    if let Some(bar) = &watcher.bar {
-        bar.finish();
-    }
-    report(&summary, &config.folder.display().to_string());
+    let summary = prepare::run(&config, PrepareOptions::default(), &mut watcher);
+    watcher.finish();
+    report(&summary?, &config.folder.display().to_string());
+    Ok(())
+}
+
+/// Leaves a document out of the corpus.
+pub(crate) fn forget(args: &ConfigArgs, document: &str) -> anyhow::Result<()> {
+    let config = Parsed::read(&args.config, &args.set)?.into_config()?.prepare;
+    let mut watcher = Watcher { bar: None, began: Instant::now() };
+    let done = Preparation::plan(&config).and_then(|preparation| preparation.forget(document, &mut watcher));
+    watcher.finish();
+    let (summary, before) = done?;
+    let folder = config.folder.display().to_string();
+    line(match before {
+        Some(generation) => format!("{folder}: forgotten already, in generation {generation}"),
+        None => format!("{folder}: forgotten; runs that read the parts that held it are refused from now on"),
+    });
+    report(&summary, &folder);
     Ok(())
 }
 
@@ -37,7 +51,7 @@ fn packing(summary: &Summary) -> String {
     parts.join(", ")
 }
 
-/// Draws the progress after each part.
+/// Draws the progress.
 struct Watcher {
     bar: Option<Progress>,
     began: Instant,
@@ -53,19 +67,30 @@ impl Observer for Watcher {
             plan.lanes,
             bytes(plan.text_bytes_max),
         ));
+        if let Some(change) = &plan.change {
+            note(change);
+        }
         if let Some((name, size)) = &plan.largest_compressed {
             note(format_args!("the largest compressed file takes one lane from end to end: {name}, {}", bytes(*size)));
         }
         self.bar = Some(Progress::new("prepare", progress.bytes_total));
     }
 
-    fn part_done(&mut self, progress: &prepare::Progress) {
+    fn progressed(&mut self, progress: &prepare::Progress) {
         let seconds = self.began.elapsed().as_secs_f64().max(1e-9);
         let (text, tokens) = (progress.text_bytes() as f64 / 1e6 / seconds, progress.tokens() as f64 / 1e6 / seconds);
         let message =
             format!("{}/{} parts  {text:.1} MB/s  {tokens:.2} M tokens/s", progress.parts(), progress.parts_total);
         if let Some(bar) = &mut self.bar {
             bar.set(progress.bytes(), &message);
+        }
+    }
+}
+
+impl Watcher {
+    fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish();
         }
     }
 }
@@ -78,9 +103,10 @@ fn report(summary: &Summary, folder: &str) {
     let corpus = &summary.corpus;
     let per_second = corpus.text_bytes as f64 / 1e6 / summary.elapsed.as_secs_f64().max(1e-9);
     line(format_args!(
-        "{folder}: {} parts made, {} kept from before, in {:.1} s ({per_second:.1} MB/s of text)",
+        "{folder}: {} parts made, {} kept from before, {} of input read, in {:.1} s ({per_second:.1} MB/s of text)",
         summary.parts_made,
         summary.parts_skipped,
+        bytes(summary.bytes_read),
         summary.elapsed.as_secs_f64(),
     ));
     line(format_args!(
@@ -99,6 +125,9 @@ fn report(summary: &Summary, folder: &str) {
         100.0 * summary.padding_share(),
     ));
     line(format_args!("  {} on disk, {:.2} bytes per token", bytes(summary.shard_bytes), summary.bytes_per_token()));
+    if corpus.forgotten > 0 {
+        line(format_args!("  forgotten: {} documents left out", count(corpus.forgotten)));
+    }
     for (reason, number) in &corpus.rejected {
         line(format_args!("  rejected or repaired: {} × {reason}", count(*number)));
     }

@@ -6,9 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use pipeline::pack::AnyPacking;
 use pipeline::shard::synthetic::Synthetic;
 use schemas::atomic::Folder;
-use schemas::manifest::{Pack, Shard};
+use schemas::manifest::Shard;
 use serde_json::Value as Json;
 use store::{Lines, Store};
 use toml::{Table, Value};
@@ -188,7 +189,7 @@ fn assert_unmoved(name: &str, part: &str, before: &tensors::HostTensors, after: 
 }
 
 /// A prepared folder whose manifest speaks of shards that are not there: a plan reads no more of it.
-fn promise(folder: &Path, vocab_size: u32, cased: bool, tokens_max: u32, pack: Pack) {
+fn promise(folder: &Path, vocab_size: u32, cased: bool, tokens_max: u32, pack: AnyPacking) {
     let folder = Folder::create(folder).expect("a folder");
     let content = pack.content(tokens_max);
     let synthetic = Synthetic {
@@ -338,9 +339,9 @@ impl Home {
         let vocab_size = value("expects", "vocab_size").map_or(1000, number);
         let cased = value("expects", "cased").is_some_and(|cased| cased.as_bool().expect("yes or no"));
         let tokens_max = value("prepare", "tokens_max").map_or(512, number);
-        let pack: Pack =
-            value("prepare", "pack").map_or(Pack::Block, |pack| pack.try_into().expect("a style of packing"));
-        let folder = self.path(&format!("promised/{vocab_size}-{cased}-{tokens_max}-{}", pack.name()));
+        let pack: AnyPacking = value("prepare", "pack")
+            .map_or_else(AnyPacking::default, |pack| pack.try_into().expect("a way of packing"));
+        let folder = self.path(&format!("promised/{vocab_size}-{cased}-{tokens_max}-{}", pack.kind()));
         if !folder.exists() {
             promise(&folder, vocab_size, cased, tokens_max, pack);
         }

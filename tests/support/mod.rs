@@ -140,7 +140,7 @@ impl std::fmt::Display for Outcome {
     }
 }
 
-/// One hash over names and bytes of every file below `folder`, nothing excluded.
+/// One hash over names and bytes of every file below `folder` but its lock, which says who worked there.
 pub(crate) fn folder_hash(folder: &Path) -> String {
     let mut listing = String::new();
     for (name, bytes) in files(folder) {
@@ -149,7 +149,7 @@ pub(crate) fn folder_hash(folder: &Path) -> String {
     blake3::hash(listing.as_bytes()).to_string()
 }
 
-/// Every file below `folder` by its relative name.
+/// Every file below `folder` by its relative name; but its lock, which says who worked there.
 pub(crate) fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut open = vec![folder.to_owned()];
@@ -160,7 +160,9 @@ pub(crate) fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
                 open.push(path);
             } else {
                 let name = path.strip_prefix(folder).expect("it is below").to_string_lossy().into_owned();
-                found.insert(name, std::fs::read(&path).expect("a readable file"));
+                if name != "lock" {
+                    found.insert(name, std::fs::read(&path).expect("a readable file"));
+                }
             }
         }
     }

@@ -56,8 +56,8 @@ pub enum Next<T> {
 /// The clocks of some lanes and of their reader, for another thread to look at while they run.
 #[derive(Clone, Debug)]
 pub struct Gauges {
-    lanes: Vec<Arc<Meter>>,
-    reader: Arc<Meter>,
+    pub(super) lanes: Vec<Arc<Meter>>,
+    pub(super) reader: Arc<Meter>,
 }
 
 impl Gauges {

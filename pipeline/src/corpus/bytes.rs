@@ -7,6 +7,7 @@ use std::path::Path;
 
 use flate2::bufread::MultiGzDecoder;
 
+use super::piece::{BytesRead, Reading};
 use crate::{Error, Result};
 
 const BUFFER_BYTES: usize = 1 << 17;
@@ -34,14 +35,15 @@ impl Compression {
 
 /// Opens the bytes `range` of a file; ranges of compressed files are always whole. A file that ends before its range
 /// does is an error when that is found out, never a shorter text.
-pub(super) fn open(path: &Path, range: &Range<u64>) -> Result<Bytes> {
+pub(super) fn open(path: &Path, range: &Range<u64>, count: &BytesRead) -> Result<Bytes> {
     if range.is_empty() {
         return Ok(Box::new(io::empty()));
     }
     let refused = |error: io::Error| read_error(path, &error);
     let mut file = File::open(path).map_err(refused)?;
     file.seek(SeekFrom::Start(range.start)).map_err(refused)?;
-    let raw = BufReader::with_capacity(BUFFER_BYTES, Exactly { file, left: range.end - range.start });
+    let raw =
+        BufReader::with_capacity(BUFFER_BYTES, Exactly { file, left: range.end - range.start, count: count.clone() });
     Ok(match Compression::of(path) {
         Compression::Plain => Box::new(raw),
         // Several members or frames in one file are one text: `cat a.gz b.gz > c.gz`.
@@ -57,6 +59,7 @@ pub(super) fn open(path: &Path, range: &Range<u64>) -> Result<Bytes> {
 struct Exactly {
     file: File,
     left: u64,
+    count: BytesRead,
 }
 
 impl Read for Exactly {
@@ -68,6 +71,7 @@ impl Read for Exactly {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, message));
         }
         self.left -= count as u64;
+        self.count.add(count as u64);
         Ok(count)
     }
 }
@@ -87,9 +91,12 @@ pub(super) fn read_error(path: &Path, error: &io::Error) -> Error {
 }
 
 /// All bytes of a file, decompressed.
-pub(super) fn read_whole(path: &Path, range: &Range<u64>, limit: u64) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    open(path, range)?.take(limit + 1).read_to_end(&mut bytes).map_err(|error| read_error(path, &error))?;
+pub(super) fn read_whole(path: &Path, range: &Range<u64>, reading: &Reading) -> Result<Vec<u8>> {
+    let (mut bytes, limit) = (Vec::new(), reading.document_bytes_max);
+    open(path, range, &reading.bytes_read)?
+        .take(limit + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| read_error(path, &error))?;
     if bytes.len() as u64 > limit { Err(too_long(path, 0, limit)) } else { Ok(bytes) }
 }
 
@@ -105,7 +112,7 @@ pub(super) fn too_long(path: &Path, line: u64, limit: u64) -> Error {
 pub(super) fn refuse_binary(path: &Path, bytes: u64) -> Result<()> {
     let mut head = Vec::with_capacity(8 << 10);
     // A file that cannot be read to here is reported by the part that it belongs to.
-    let _ = open(path, &(0..bytes))?.take(8 << 10).read_to_end(&mut head);
+    let _ = open(path, &(0..bytes), &BytesRead::default())?.take(8 << 10).read_to_end(&mut head);
     if memchr::memchr(0, &head).is_none() {
         return Ok(());
     }

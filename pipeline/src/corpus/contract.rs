@@ -53,7 +53,7 @@ fn members() -> Vec<Member> {
 }
 
 impl Member {
-    fn config(&self, home: &Path, part_bytes: Option<u64>) -> CorpusConfig {
+    fn config(&self, home: &Path, part_bytes: Option<u64>) -> super::tests::Cut {
         super::tests::config(home, self.format.clone(), part_bytes)
     }
 
@@ -119,7 +119,7 @@ fn every_format_reads_none_and_one_and_refuses_a_document_that_is_too_long() {
         let long = (member.example.write)(&[&"word ".repeat(100)]);
         write_all(home.path(), &[(names[1].as_str(), &long)]);
         let mut config = member.config(home.path(), None);
-        config.reading.document_bytes_max = 200;
+        config.config.reading.document_bytes_max = 200;
         // Parquet decodes some rows at a time, whatever their bytes.
         if member.extension != "parquet" {
             let error = super::tests::read(&config).expect_err("too long").to_string();
@@ -135,9 +135,9 @@ fn every_format_covers_its_files_with_ranges_that_ascend() {
         let name = format!("a.{}", member.extension);
         write_all(home.path(), &[(name.as_str(), member.written(60))]);
         for part_bytes in [1, 64, 1 << 20] {
-            let corpus = Corpus::open(&member.config(home.path(), Some(part_bytes))).expect("readable");
+            let corpus = Corpus::open(&member.config(home.path(), Some(part_bytes)).config).expect("readable");
             let (mut end, mut last) = (0, 0);
-            for part in corpus.parts().expect("cut") {
+            for part in super::tests::parts(&corpus, part_bytes).expect("cut") {
                 let range = &part.pieces[0].range;
                 assert_eq!((range.start, part.pieces.len()), (end, 1), "{name}: pieces without gaps");
                 end = range.end;
@@ -158,8 +158,8 @@ fn every_format_goes_on_behind_any_record_as_if_it_had_read_it() {
         let home = tempfile::tempdir().expect("a temporary folder");
         let name = format!("a.{}.zst", member.extension);
         write_all(home.path(), &[(name.as_str(), member.written(40))]);
-        let corpus = Corpus::open(&member.config(home.path(), None)).expect("readable");
-        let parts = corpus.parts().expect("cut");
+        let corpus = Corpus::open(&member.config(home.path(), None).config).expect("readable");
+        let parts = super::tests::parts(&corpus, 1 << 20).expect("cut");
         let open = || {
             let range = &parts[0].pieces[0].range;
             corpus.format().open(&corpus.files()[0], range, corpus.reading()).expect("opened")
@@ -199,12 +199,32 @@ fn every_format_names_a_file_that_was_cut_short() {
         let name = format!("a.{}", member.extension);
         let home = tempfile::tempdir().expect("a temporary folder");
         write_all(home.path(), &[(name.as_str(), &bytes)]);
-        let corpus = Corpus::open(&member.config(home.path(), Some(4000))).expect("readable");
-        let parts = corpus.parts().expect("cut");
+        let corpus = Corpus::open(&member.config(home.path(), Some(4000)).config).expect("readable");
+        let parts = super::tests::parts(&corpus, 4000).expect("cut");
         write_all(home.path(), &[(name.as_str(), &bytes[..bytes.len() - 9])]);
         for part in &parts {
-            let error = corpus.documents(part).find_map(Result::err).expect("half of it is gone").to_string();
+            let mut documents = super::tests::documents(&corpus, part).expect("nothing is opened yet");
+            let error = documents.find_map(Result::err).expect("half of it is gone").to_string();
             assert!(error.contains(&name), "{error}");
         }
+    }
+}
+
+/// An id is a document's own name, or that of its text: it does not depend on where the text lies.
+#[test]
+fn every_format_gives_equal_texts_one_id_and_others_another() {
+    for member in members() {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        let [one, two] = ["one", "two"].map(|name| format!("{name}.{}", member.extension));
+        write_all(home.path(), &[(one.as_str(), member.written(20)), (&two, member.written(20))]);
+        let corpus = Corpus::open(&member.config(home.path(), None).config).expect("readable");
+        let ids = |part: &Part| -> Vec<String> {
+            let documents = super::tests::documents(&corpus, part).expect("opened");
+            documents.filter_map(|found| found.expect("readable").document).map(|document| document.id).collect()
+        };
+        let parts = super::tests::parts(&corpus, 1 << 20).expect("cut");
+        let (first, second) = (ids(&parts[0]), ids(&parts[1]));
+        assert_eq!(first, second, "{one}");
+        assert_eq!(first.iter().collect::<std::collections::BTreeSet<_>>().len(), first.len(), "{one}");
     }
 }

@@ -1,9 +1,9 @@
 //! The documents of a part, in order, and what was read to find them.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::ops::Range;
 
 use schemas::Document;
+use serde::{Deserialize, Serialize};
 
 use super::AnyFormat;
 use super::inputs::InputFile;
@@ -14,8 +14,12 @@ use crate::{Error, Result};
 /// A document of a part, or what took its place.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// The document's 64-bit name and itself.
-    pub document: Option<(u64, Document)>,
+    /// Index of the piece within the part.
+    pub piece: usize,
+    /// Bytes of the decompressed file, or rows of a Parquet file.
+    pub range: Range<u64>,
+    /// The document.
+    pub document: Option<Document>,
     /// What is wrong with it.
     pub complaints: Vec<Complaint>,
 }
@@ -31,73 +35,96 @@ pub struct Complaint {
     pub line: u64,
 }
 
-/// A piece that was read to its end.
-pub type PieceRead = Reached;
+/// A place of a part behind which reading goes on: where a document of a piece ended, or the beginning of a piece.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Place {
+    /// Index of the piece within the part.
+    pub piece: usize,
+    /// How far it was read; nothing yet, if it is absent.
+    pub reached: Option<Reached>,
+}
 
 /// The documents of a part, in order.
 pub struct Documents<'a> {
     part: &'a Part,
     files: Vec<&'a InputFile>,
     format: &'a AnyFormat,
-    reading: &'a Reading,
-    read: Vec<PieceRead>,
-    open: Option<Open>,
-}
-
-/// The piece in hand.
-struct Open {
-    reader: Box<dyn PieceReader>,
-    identity: Identity,
+    reading: Reading,
+    /// The piece in hand, and those before it that were read to their ends, by this reader.
+    piece: usize,
+    read: Vec<(usize, Reached)>,
+    open: Option<Box<dyn PieceReader>>,
 }
 
 impl<'a> Documents<'a> {
-    pub(super) fn new(part: &'a Part, files: Vec<&'a InputFile>, format: &'a AnyFormat, reading: &'a Reading) -> Self {
-        Self { part, files, format, reading, read: Vec::new(), open: None }
-    }
-
-    fn advance(&mut self) -> Result<Option<Found>> {
-        loop {
-            let piece = self.read.len();
-            let Some(&file) = self.files.get(piece) else { return Ok(None) };
-            let open = match &mut self.open {
-                Some(open) => open,
-                closed => {
-                    let identity = Identity::of(file)?;
-                    let reader = self.format.open(file, &self.part.pieces[piece].range, self.reading)?;
-                    closed.insert(Open { reader, identity })
-                }
-            };
-            if let Some(record) = open.reader.next()? {
-                return Ok(Some(self.found(record)));
+    pub(super) fn open(
+        part: &'a Part,
+        files: Vec<&'a InputFile>,
+        format: &'a AnyFormat,
+        reading: Reading,
+        from: Place,
+    ) -> Result<Self> {
+        let mut documents = Self { part, files, format, reading, piece: from.piece, read: Vec::new(), open: None };
+        if let (Some(reached), Some(&file)) = (from.reached, documents.files.get(from.piece)) {
+            let mut open = documents.begin(file)?;
+            open.skip(reached.to)?;
+            if open.reached() != reached {
+                return Err(changed(file, "not what it was when its first segments were made"));
             }
-            open.identity.refuse_another(file)?;
-            self.read.push(open.reader.reached());
-            self.open = None;
+            documents.open = Some(open);
         }
+        Ok(documents)
     }
 
-    /// The pieces that were read to their ends.
+    /// Where the next document is looked for.
     #[must_use]
-    pub fn read(&self) -> &[PieceRead] {
+    pub fn place(&self) -> Place {
+        Place { piece: self.piece, reached: self.open.as_ref().map(|reader| reader.reached()) }
+    }
+
+    /// The pieces that this reader read to their ends, by index, and what they came to.
+    #[must_use]
+    pub fn read(&self) -> &[(usize, Reached)] {
         &self.read
     }
 
-    fn found(&self, record: Record) -> Found {
-        let index = self.read.len();
-        let piece = &self.part.pieces[index];
-        // A `u16` in the format: files past the 65,535th share a number, their documents still differ by hash.
-        let source = u16::try_from(piece.source).unwrap_or(u16::MAX);
-        let (range, complaints) = (record.range, record.complaints);
-        let document = record.document.map(|document| {
-            let id = document.id.unwrap_or_else(|| range.start.to_string());
-            (Document::hash(&piece.name, &id), Document { id, source, text: document.text })
-        });
-        let complain = |(reason, line)| Complaint { reason, piece: index, line };
-        Found { document, complaints: complaints.into_iter().map(complain).collect() }
+    fn begin(&self, file: &InputFile) -> Result<Box<dyn PieceReader>> {
+        file.refuse_another()?;
+        self.format.open(file, &self.part.pieces[self.piece].range, &self.reading)
+    }
+
+    fn advance(&mut self) -> Result<Option<Found>> {
+        while let Some(&file) = self.files.get(self.piece) {
+            let mut open = match self.open.take() {
+                Some(open) => open,
+                None => self.begin(file)?,
+            };
+            if let Some(record) = open.next()? {
+                self.open = Some(open);
+                return Ok(Some(found(record, self.piece)));
+            }
+            file.refuse_another()?;
+            self.read.push((self.piece, open.reached()));
+            self.piece += 1;
+        }
+        Ok(None)
     }
 }
 
-/// Each document or complaint. A file that is another at its end than at its beginning is an error.
+fn found(record: Record, piece: usize) -> Found {
+    let Record { document, range, complaints } = record;
+    let complain = |(reason, line)| Complaint { reason, piece, line };
+    Found {
+        piece,
+        range,
+        document: document.map(|document| Document::new(document.id, document.text)),
+        complaints: complaints.into_iter().map(complain).collect(),
+    }
+}
+
+/// Each document or complaint. A file that is another at a piece's beginning or end than it was when it was found is an
+/// error.
 impl Iterator for Documents<'_> {
     type Item = Result<Found>;
 
@@ -106,34 +133,6 @@ impl Iterator for Documents<'_> {
     }
 }
 
-/// What tells a file from one that took its place, or from itself before it was written to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Identity {
-    bytes: u64,
-    modified: (i64, i64),
-    inode: (u64, u64),
-}
-
-impl Identity {
-    fn of(file: &InputFile) -> Result<Self> {
-        let metadata = fs::metadata(&file.path).map_err(|error| changed(file, &error.to_string()))?;
-        let identity = Self {
-            bytes: metadata.len(),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
-            inode: (metadata.dev(), metadata.ino()),
-        };
-        if identity.bytes == file.bytes {
-            return Ok(identity);
-        }
-        Err(changed(file, &format!("{} bytes long, it was {} when the parts were planned", identity.bytes, file.bytes)))
-    }
-
-    fn refuse_another(self, file: &InputFile) -> Result<()> {
-        if Self::of(file)? == self { Ok(()) } else { Err(changed(file, "changed while it was read")) }
-    }
-}
-
 fn changed(file: &InputFile, message: &str) -> Error {
-    let hint = "; run the same command again when it stands still, finished parts are kept";
-    Error::Corpus { path: file.path.clone(), line: None, message: format!("{message}{hint}") }
+    Error::Corpus { path: file.path.clone(), line: None, message: message.to_owned() }
 }

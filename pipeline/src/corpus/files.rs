@@ -1,16 +1,19 @@
-//! The files of a corpus and how they are cut into parts.
+//! The files of a corpus and the way to read them.
 
 use std::fmt;
 use std::path::Path;
 
-use super::documents::{Complaint, Documents};
+use schemas::PartId;
+
+use super::cut::group;
+use super::documents::{Documents, Place};
 use super::inputs::{self, InputFile};
-use super::piece::{Part, Piece, Reading};
+use super::piece::{BytesRead, Part, Piece, Reading};
 use super::{AnyFormat, bytes};
-use crate::Result;
+use crate::{Error, Result};
 
 /// What makes a corpus out of files; the `[prepare]` section's share of it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct CorpusConfig {
     /// Files, folders and globs.
     pub inputs: Vec<String>,
@@ -18,8 +21,6 @@ pub struct CorpusConfig {
     pub format: AnyFormat,
     /// What they are read by.
     pub reading: Reading,
-    /// Size of a part on disk; `None` chooses by the corpus' size.
-    pub part_bytes: Option<u64>,
 }
 
 /// Sorted files and the way to read them.
@@ -27,7 +28,6 @@ pub struct Corpus {
     files: Vec<InputFile>,
     format: AnyFormat,
     reading: Reading,
-    part_bytes: u64,
 }
 
 impl fmt::Debug for Corpus {
@@ -37,15 +37,10 @@ impl fmt::Debug for Corpus {
 }
 
 impl Corpus {
-    /// Finds the files and refuses those that cannot be used; opens each for a moment, writes nothing.
+    /// Finds the files; opens none of them.
     pub fn open(config: &CorpusConfig) -> Result<Self> {
-        let CorpusConfig { inputs, format, reading, part_bytes } = config.clone();
-        let files = inputs::find(&inputs, format.extensions())?;
-        files.iter().try_for_each(|file| format.check(file, &reading))?;
-        let bytes: u64 = files.iter().map(|file| file.bytes).sum();
-        // 256 parts keep 64 lanes busy to the end; 64 MiB bounds what a kill costs to a minute or so.
-        let part_bytes = part_bytes.unwrap_or_else(|| (bytes / 256).clamp(1 << 20, 64 << 20));
-        Ok(Self { files, format, reading, part_bytes })
+        let CorpusConfig { inputs, format, reading } = config.clone();
+        Ok(Self { files: inputs::find(&inputs, format.extensions())?, format, reading })
     }
 
     /// The files, sorted by name.
@@ -54,7 +49,79 @@ impl Corpus {
         &self.files
     }
 
-    /// How documents lie in them.
+    /// The file of that name.
+    #[must_use]
+    pub fn file(&self, name: &str) -> Option<&InputFile> {
+        self.files.binary_search_by(|file| file.name.as_str().cmp(name)).ok().map(|index| &self.files[index])
+    }
+
+    /// Where the file of a piece is; its name alone, if it is no longer there.
+    #[must_use]
+    pub fn place<'a>(&'a self, piece: &'a Piece) -> &'a Path {
+        self.file(&piece.name).map_or_else(|| Path::new(&piece.name), |file| &file.path)
+    }
+
+    /// Bytes on disk.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.bytes).sum()
+    }
+
+    /// The size of parts where none is asked for.
+    #[must_use]
+    pub fn usual_part_bytes(&self) -> u64 {
+        // 256 parts keep 64 lanes busy to the end; 64 MiB bounds what a kill costs to a minute or so.
+        (self.bytes() / 256).clamp(1 << 20, 64 << 20)
+    }
+
+    /// The largest compressed file: nobody can enter it, so no number of lanes is faster than it.
+    #[must_use]
+    pub fn largest_compressed(&self) -> Option<&InputFile> {
+        let compressed = |file: &&InputFile| bytes::Compression::of(&file.path) != bytes::Compression::Plain;
+        self.files.iter().filter(compressed).max_by_key(|file| file.bytes)
+    }
+
+    /// Refuses a file that cannot be used; opens it for a moment.
+    pub fn check(&self, file: &InputFile) -> Result<()> {
+        self.format.check(file, &self.reading)
+    }
+
+    /// Cuts a file into pieces of about `stride`, with their weights in bytes on disk.
+    pub fn pieces(&self, file: &InputFile, stride: u64) -> Result<Vec<(Piece, u64)>> {
+        let piece = |range| Piece { name: file.name.clone(), bytes: file.bytes, range };
+        let ranges = self.format.pieces(file, stride, &self.reading)?;
+        Ok(ranges.into_iter().map(|(range, weight)| (piece(range), weight)).collect())
+    }
+
+    /// The whole corpus in parts of the usual size, for those who count.
+    pub fn parts(&self) -> Result<Vec<Part>> {
+        let size = self.usual_part_bytes();
+        let mut pieces = Vec::new();
+        for file in &self.files {
+            self.check(file)?;
+            pieces.extend(self.pieces(file, size)?);
+        }
+        Ok(group(pieces, size, 0, PartId(0)))
+    }
+
+    /// The documents of a part, in order.
+    pub fn read<'a>(&'a self, part: &'a Part) -> Result<Documents<'a>> {
+        self.documents(part, Place::default(), &BytesRead::default())
+    }
+
+    /// The documents of a part from a place on, in order. `count` counts what is read of its files.
+    pub fn documents<'a>(&'a self, part: &'a Part, from: Place, count: &BytesRead) -> Result<Documents<'a>> {
+        let file = |piece: &Piece| {
+            let gone = || "no longer what the part list says; run the same command again".to_owned();
+            let gone = || Error::Corpus { path: piece.name.clone().into(), line: None, message: gone() };
+            self.file(&piece.name).filter(|file| file.bytes == piece.bytes).ok_or_else(gone)
+        };
+        let files = part.pieces.iter().map(file).collect::<Result<_>>()?;
+        let reading = Reading { bytes_read: count.clone(), ..self.reading.clone() };
+        Documents::open(part, files, &self.format, reading, from)
+    }
+
+    /// How documents lie in the files.
     #[must_use]
     pub fn format(&self) -> &AnyFormat {
         &self.format
@@ -64,64 +131,5 @@ impl Corpus {
     #[must_use]
     pub fn reading(&self) -> &Reading {
         &self.reading
-    }
-
-    /// Bytes on disk.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        self.files.iter().map(|file| file.bytes).sum()
-    }
-
-    /// The largest compressed file: nobody can cut it, so no number of lanes is faster than it.
-    #[must_use]
-    pub fn largest_compressed(&self) -> Option<&InputFile> {
-        let compressed = |file: &&InputFile| bytes::Compression::of(&file.path) != bytes::Compression::Plain;
-        self.files.iter().filter(compressed).max_by_key(|file| file.bytes)
-    }
-
-    /// The parts, in order.
-    pub fn parts(&self) -> Result<Vec<Part>> {
-        let mut parts = Vec::new();
-        let mut open = Part { index: 0, bytes: 0, pieces: Vec::new() };
-        for (source, file) in (0_u32..).zip(&self.files) {
-            for (range, bytes) in self.format.pieces(file, self.part_bytes, &self.reading)? {
-                if open.bytes + bytes > self.part_bytes && !open.pieces.is_empty() {
-                    let index = open.index + 1;
-                    parts.push(std::mem::replace(&mut open, Part { index, bytes: 0, pieces: Vec::new() }));
-                }
-                open.bytes += bytes;
-                open.pieces.push(Piece { source, name: file.name.clone(), range });
-            }
-        }
-        if !open.pieces.is_empty() {
-            parts.push(open);
-        }
-        Ok(parts)
-    }
-
-    /// The documents of a part, in order.
-    #[must_use]
-    pub fn documents<'a>(&'a self, part: &'a Part) -> Documents<'a> {
-        let files = part.pieces.iter().map(|piece| &self.files[piece.source as usize]).collect();
-        Documents::new(part, files, &self.format, &self.reading)
-    }
-
-    /// The 1-based line of a complaint in its file.
-    pub fn line(&self, part: &Part, complaint: &Complaint) -> Result<u64> {
-        let piece = &part.pieces[complaint.piece];
-        let before = self.format.lines_before(&self.files[piece.source as usize], &piece.range, &self.reading)?;
-        Ok(before + complaint.line + 1)
-    }
-
-    /// The file that a piece is of.
-    #[must_use]
-    pub fn path(&self, piece: &Piece) -> &Path {
-        &self.files[piece.source as usize].path
-    }
-
-    /// The corpus in a line: two that differ in it are not the same.
-    #[must_use]
-    pub fn outline(&self) -> String {
-        format!("{} files, {} bytes", self.files.len(), self.bytes())
     }
 }

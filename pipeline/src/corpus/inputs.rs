@@ -1,11 +1,17 @@
 //! Which files a corpus has, and what they are called.
 //!
-//! A file's name is its path below the folder that all files have in common, so that it depends neither on where the
-//! corpus lies nor on how the inputs were spelled. Files are sorted by name.
+//! # Names
+//!
+//! A file's name is its path below the input that it was found by: below the folder, below the part of a glob that has no
+//! wildcard, or its file name alone. So it depends neither on where the corpus lies nor on what other inputs there are. A
+//! file that is found by several inputs has the longest of these names. Where two files have one name, both take the name
+//! of one more parent folder each, until all names differ. Files are sorted by name.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use crate::{Error, Result};
 
@@ -18,18 +24,71 @@ pub struct InputFile {
     pub name: String,
     /// Its length on disk.
     pub bytes: u64,
+    /// When it was last written to, renamed or given away, by the clock of its file system.
+    pub touched: SystemTime,
+    /// What tells it from one that takes its place, or from itself before it is written to.
+    pub identity: Identity,
+}
+
+/// What a file is, as far as it can be seen without reading it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    bytes: u64,
+    modified: (i64, i64),
+    inode: (u64, u64),
+}
+
+impl InputFile {
+    /// Looks at the file.
+    pub fn new(path: PathBuf, name: String) -> Result<Self> {
+        let metadata = fs::metadata(&path).map_err(|error| unusable(&path, error.to_string()))?;
+        let since = |seconds: i64, nanoseconds: i64| {
+            let whole = u64::try_from(seconds).ok().map(Duration::from_secs);
+            whole.map(|whole| whole + Duration::from_nanos(nanoseconds.unsigned_abs()))
+        };
+        let clocks = [(metadata.mtime(), metadata.mtime_nsec()), (metadata.ctime(), metadata.ctime_nsec())];
+        let newest = clocks.into_iter().filter_map(|(seconds, rest)| since(seconds, rest)).max();
+        let identity = Identity {
+            bytes: metadata.len(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            inode: (metadata.dev(), metadata.ino()),
+        };
+        // A file from before 1970 is as old as files are.
+        let touched = SystemTime::UNIX_EPOCH + newest.unwrap_or_default();
+        Ok(Self { path, name, bytes: identity.bytes, touched, identity })
+    }
+
+    /// An error if the file is no longer the one that was found.
+    pub fn refuse_another(&self) -> Result<()> {
+        let now = Self::new(self.path.clone(), self.name.clone())?.identity;
+        if now == self.identity {
+            return Ok(());
+        }
+        let message = if now.bytes == self.bytes {
+            "it was changed meanwhile".to_owned()
+        } else {
+            format!("it was changed meanwhile: {} bytes, {} when the run began", now.bytes, self.bytes)
+        };
+        let hint = "; run the same command again when it stands still, what is still true is kept";
+        Err(unusable(&self.path, message + hint))
+    }
 }
 
 /// The files that `inputs` name, sorted, each once. In folders only files with one of the `extensions` count, before
 /// an optional `.gz` or `.zst`; a file or glob that names one exactly is taken at its word.
 pub(super) fn find(inputs: &[String], extensions: &[&str]) -> Result<Vec<InputFile>> {
-    let mut paths = BTreeSet::new();
+    // Components of each path that are its name.
+    let mut paths = BTreeMap::<PathBuf, usize>::new();
     for input in inputs {
-        let found = expand(input, extensions)?;
+        let (found, base) = expand(input, extensions)?;
         if found.is_empty() {
             return Err(unusable(input, format!("no input here; looked for *.{}", extensions.join(", *."))));
         }
-        paths.extend(found);
+        for path in found {
+            let below = path.strip_prefix(&base).map_or(1, |name| name.components().count()).max(1);
+            let longest = paths.entry(path).or_default();
+            *longest = below.max(*longest);
+        }
     }
     name_all(paths)
 }
@@ -38,41 +97,61 @@ fn unusable(path: impl Into<PathBuf>, message: String) -> Error {
     Error::Corpus { path: path.into(), line: None, message }
 }
 
-/// The files of one input.
-fn expand(input: &str, extensions: &[&str]) -> Result<BTreeSet<PathBuf>> {
+/// The files of one input, and the folder below which they have their names.
+fn expand(input: &str, extensions: &[&str]) -> Result<(BTreeSet<PathBuf>, PathBuf)> {
     let path = Path::new(input);
+    let absolute = std::path::absolute(path)?;
+    let parent = || absolute.parent().map(Path::to_path_buf).unwrap_or_default();
     let mut found = BTreeSet::new();
     if path.is_file() {
-        found.insert(std::path::absolute(path)?);
-    } else if path.is_dir() {
-        walk(path, extensions, &mut found)?;
-    } else if input.contains(['*', '?', '[']) {
-        let options = glob::MatchOptions { require_literal_leading_dot: true, ..Default::default() };
-        let matches = glob::glob_with(input, options)
-            .map_err(|error| unusable(input, format!("not a glob: {error}; check `prepare.inputs`")))?;
-        for path in matches {
-            let path = path.map_err(std::io::Error::from)?;
-            if path.is_file() {
-                found.insert(std::path::absolute(path)?);
-            }
-        }
-    } else {
-        return Err(unusable(input, "no such file or folder; check `prepare.inputs`".into()));
+        let base = parent();
+        found.insert(absolute);
+        return Ok((found, base));
     }
-    Ok(found)
+    if path.is_dir() {
+        walk(path, extensions, &mut BTreeSet::new(), &mut found)?;
+        return Ok((found, absolute));
+    }
+    if !input.contains(['*', '?', '[']) {
+        let hint = if input.contains("://") { "a store of that kind cannot be read" } else { "no such file or folder" };
+        return Err(unusable(input, format!("{hint}; check `prepare.inputs`")));
+    }
+    let options = glob::MatchOptions { require_literal_leading_dot: true, ..Default::default() };
+    let matches = glob::glob_with(input, options)
+        .map_err(|error| unusable(input, format!("not a glob: {error}; check `prepare.inputs`")))?;
+    for path in matches {
+        let path = path.map_err(std::io::Error::from)?;
+        if path.is_file() {
+            found.insert(std::path::absolute(path)?);
+        }
+    }
+    let is_plain = |part: &&std::path::Component<'_>| !part.as_os_str().to_string_lossy().contains(['*', '?', '[']);
+    let plain: PathBuf = absolute.components().take_while(|part| is_plain(&part)).collect();
+    Ok((found, plain))
 }
 
-fn walk(folder: &Path, extensions: &[&str], found: &mut BTreeSet<PathBuf>) -> Result<()> {
+/// Walks a folder; a folder that is linked into itself is walked once.
+fn walk(
+    folder: &Path,
+    extensions: &[&str],
+    walked: &mut BTreeSet<PathBuf>,
+    found: &mut BTreeSet<PathBuf>,
+) -> Result<()> {
     let at = |error: std::io::Error| unusable(folder, error.to_string());
-    for entry in fs::read_dir(folder).map_err(at)? {
-        let path = entry.map_err(at)?.path();
+    if !walked.insert(folder.canonicalize().map_err(at)?) {
+        return Ok(());
+    }
+    let mut entries = fs::read_dir(folder).map_err(at)?.collect::<Result<Vec<_>, _>>().map_err(at)?;
+    // Links last: what lies in the folder itself has its own name, not that of a link to it.
+    entries.sort_by_key(|entry| (entry.path().is_symlink(), entry.file_name()));
+    for path in entries.into_iter().map(|entry| entry.path()) {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         if name.starts_with('.') {
             continue;
         }
         if path.is_dir() {
-            walk(&path, extensions, found)?;
-        } else if extensions.contains(&plain_extension(name)) {
+            walk(&path, extensions, walked, found)?;
+        } else if extensions.contains(&plain_extension(name)) && path.is_file() {
             found.insert(std::path::absolute(&path)?);
         }
     }
@@ -85,27 +164,42 @@ fn plain_extension(name: &str) -> &str {
     plain.rsplit_once('.').map_or("", |(_, extension)| extension)
 }
 
-fn name_all(paths: BTreeSet<PathBuf>) -> Result<Vec<InputFile>> {
-    let common = common_folder(&paths);
-    let mut sources = Vec::with_capacity(paths.len());
-    for path in paths {
-        let bytes = fs::metadata(&path).map_err(|error| unusable(&path, error.to_string()))?.len();
-        let relative = path.strip_prefix(&common).unwrap_or(&path);
-        let parts: Vec<_> = relative.components().map(|part| part.as_os_str().to_string_lossy()).collect();
-        sources.push(InputFile { name: parts.join("/"), bytes, path });
+/// Names files by that many of their last components, and more of them where names meet.
+fn name_all(mut paths: BTreeMap<PathBuf, usize>) -> Result<Vec<InputFile>> {
+    loop {
+        let mut takers = BTreeMap::<String, u32>::new();
+        for (path, &components) in &paths {
+            *takers.entry(last_components(path, components)?).or_default() += 1;
+        }
+        let meets = |path: &Path, components| -> Result<bool> {
+            Ok(takers[&last_components(path, components)?] > 1 && components < path.components().count())
+        };
+        let mut grown = false;
+        for (path, components) in &mut paths {
+            if meets(path, *components)? {
+                *components += 1;
+                grown = true;
+            }
+        }
+        if !grown {
+            break;
+        }
     }
-    sources.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(sources)
+    let named = |(path, components): (PathBuf, usize)| {
+        let name = last_components(&path, components)?;
+        InputFile::new(path, name)
+    };
+    let mut files = paths.into_iter().map(named).collect::<Result<Vec<_>>>()?;
+    files.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(files)
 }
 
-/// The deepest folder that holds all files.
-fn common_folder(paths: &BTreeSet<PathBuf>) -> PathBuf {
-    let mut folders = paths.iter().filter_map(|path| path.parent());
-    let mut common = folders.next().map(Path::to_path_buf).unwrap_or_default();
-    for folder in folders {
-        while !folder.starts_with(&common) && common.pop() {}
-    }
-    common
+fn last_components(path: &Path, count: usize) -> Result<String> {
+    let all: Vec<_> = path.components().collect();
+    let last = &all[all.len().saturating_sub(count)..];
+    let names: Option<Vec<&str>> = last.iter().map(|part| part.as_os_str().to_str()).collect();
+    let names = names.ok_or_else(|| unusable(path, "a name that is not UTF-8; rename it".into()))?;
+    Ok(names.join("/"))
 }
 
 #[cfg(test)]
@@ -113,18 +207,44 @@ mod tests {
     use super::*;
     use crate::testing::write_all;
 
+    fn names(home: &Path, inputs: &[&str]) -> Vec<String> {
+        let inputs: Vec<_> = inputs.iter().map(|input| home.join(input).display().to_string()).collect();
+        find(&inputs, &["txt"]).expect("found").into_iter().map(|file| file.name).collect()
+    }
+
     #[test]
-    fn names_depend_neither_on_the_place_nor_on_the_spelling() {
+    fn names_depend_neither_on_the_place_nor_on_other_inputs() {
         let home = tempfile::tempdir().expect("a temporary folder");
-        let files = [("a/x.txt", "1"), ("a/b/y.txt.gz", "2"), ("a/.hidden.txt", "3"), ("a/z.bin", "4")];
+        let files =
+            [("a/x.txt", "1"), ("a/b/y.txt.gz", "2"), ("a/.hidden.txt", "3"), ("a/z.bin", "4"), ("c/w.txt", "5")];
         write_all(home.path(), &files);
-        let names = |inputs: &[&str]| {
-            let inputs: Vec<_> = inputs.iter().map(|input| home.path().join(input).display().to_string()).collect();
-            find(&inputs, &["txt"]).expect("found").into_iter().map(|source| source.name).collect::<Vec<_>>()
-        };
+        let names = |inputs: &[&str]| names(home.path(), inputs);
         assert_eq!(names(&["a"]), ["b/y.txt.gz", "x.txt"]);
-        assert_eq!(names(&["a/x.txt", "a/b", "a/*.txt"]), ["b/y.txt.gz", "x.txt"]);
+        assert_eq!(names(&["a", "c"]), ["b/y.txt.gz", "w.txt", "x.txt"], "one more input changes no name");
+        assert_eq!(names(&["a/x.txt", "a/b", "a/*.txt"]), ["x.txt", "y.txt.gz"]);
+        assert_eq!(names(&["a/b", "a"]), ["b/y.txt.gz", "x.txt"], "the longest, in whatever order");
+        assert_eq!(names(&["*/*.txt"]), ["a/x.txt", "c/w.txt"]);
         assert_eq!(names(&["a/z.bin"]), ["z.bin"]);
+    }
+
+    #[test]
+    fn names_that_meet_take_a_parent_each() {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        let files = [("p/a/x.txt", "1"), ("p/b/x.txt", "2"), ("p/b/y.txt", "3"), ("q/b/x.txt", "4")];
+        write_all(home.path(), &files);
+        let expected = ["a/x.txt", "b/x.txt", "y.txt"];
+        assert_eq!(names(home.path(), &["p/a", "p/b"]), expected);
+        assert_eq!(names(home.path(), &["p/b", "p/a"]), expected, "in whatever order");
+        assert_eq!(names(home.path(), &["p/a", "p/b", "q/b"]), ["a/x.txt", "p/b/x.txt", "q/b/x.txt", "y.txt"]);
+    }
+
+    #[test]
+    fn a_link_into_itself_is_no_second_corpus_and_a_pipe_no_file() {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        write_all(home.path(), &[("a/x.txt", "1"), ("a/b/y.txt", "2")]);
+        std::os::unix::fs::symlink(".", home.path().join("a/loop")).expect("linked");
+        std::os::unix::fs::symlink("/dev/null", home.path().join("a/device.txt")).expect("linked");
+        assert_eq!(names(home.path(), &["a"]), ["b/y.txt", "x.txt"]);
     }
 
     #[test]

@@ -21,7 +21,7 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use super::Format;
 use super::bytes::refuse_binary;
 use super::inputs::InputFile;
-use super::lines::{Border, Line, LineRecords, cut, newlines_before};
+use super::lines::{Border, Line, LineRecords, cut};
 use super::piece::{PieceRange, PieceReader, Reading};
 use super::record::{Reason, Record};
 use crate::Result;
@@ -49,12 +49,8 @@ impl Format for JsonLines {
 
     fn open(&self, file: &InputFile, range: &Range<u64>, reading: &Reading) -> Result<Box<dyn PieceReader>> {
         let fields = Fields { text: reading.text_field.clone(), id: reading.id_field.clone() };
-        let records = LineRecords::open(file, range, reading.document_bytes_max, move |line| parse(&fields, line))?;
+        let records = LineRecords::open(file, range, reading, move |line| parse(&fields, line))?;
         Ok(Box::new(records))
-    }
-
-    fn lines_before(&self, file: &InputFile, range: &Range<u64>, _reading: &Reading) -> Result<u64> {
-        newlines_before(file, range)
     }
 
     #[cfg(test)]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::bytes::{Bytes, Compression, ReadHash, open, read_error, too_long};
 use super::inputs::InputFile;
-use super::piece::{PieceRange, PieceReader, Reached};
+use super::piece::{PieceRange, PieceReader, Reached, Reading};
 use super::record::{Record, count_newlines};
 use crate::{Error, Result};
 
@@ -33,8 +33,8 @@ pub(super) struct LineReader {
 }
 
 impl LineReader {
-    pub(super) fn open(file: &InputFile, range: &Range<u64>, limit: u64) -> Result<Self> {
-        let bytes = open(&file.path, range)?;
+    pub(super) fn open(file: &InputFile, range: &Range<u64>, reading: &Reading) -> Result<Self> {
+        let (bytes, limit) = (open(&file.path, range, &reading.bytes_read)?, reading.document_bytes_max);
         let (path, buffer, read) = (file.path.clone(), Vec::new(), ReadHash::default());
         Ok(Self { bytes, path, limit, buffer, offset: range.start, number: 0, read })
     }
@@ -103,8 +103,8 @@ pub(super) struct LineRecords<F> {
 }
 
 impl<F: Fn(&Line<'_>) -> Record + Send> LineRecords<F> {
-    pub(super) fn open(file: &InputFile, range: &Range<u64>, limit: u64, record: F) -> Result<Self> {
-        Ok(Self { lines: LineReader::open(file, range, limit)?, record })
+    pub(super) fn open(file: &InputFile, range: &Range<u64>, reading: &Reading, record: F) -> Result<Self> {
+        Ok(Self { lines: LineReader::open(file, range, reading)?, record })
     }
 }
 
@@ -178,20 +178,5 @@ fn next_border(path: &Path, from: u64, border: Border) -> std::io::Result<u64> {
         if length == 0 || is_blank(&line) {
             return Ok(at);
         }
-    }
-}
-
-/// Newlines in a plain file before a range: needed for the few complaints that are logged, so counted only then.
-pub(super) fn newlines_before(file: &InputFile, range: &Range<u64>) -> Result<u64> {
-    let mut bytes = open(&file.path, &(0..range.start))?;
-    let mut count = 0;
-    loop {
-        let buffer = bytes.fill_buf().map_err(|error| read_error(&file.path, &error))?;
-        if buffer.is_empty() {
-            return Ok(count);
-        }
-        count += count_newlines(buffer);
-        let length = buffer.len();
-        bytes.consume(length);
     }
 }

@@ -6,6 +6,7 @@
 //! Dirty text is data, not an error: it is repaired or passed over, and counted by [`Reason`].
 
 mod bytes;
+mod cut;
 mod documents;
 mod files;
 mod inputs;
@@ -15,10 +16,11 @@ mod record;
 
 use std::ops::Range;
 
-pub use self::documents::{Complaint, Documents, Found, PieceRead};
+pub use self::cut::group;
+pub use self::documents::{Complaint, Documents, Found, Place};
 pub use self::files::{Corpus, CorpusConfig};
 pub use self::inputs::InputFile;
-pub use self::piece::{Part, Piece, PieceRange, PieceReader, Reached, Reading};
+pub use self::piece::{BytesRead, Part, Piece, PieceRange, PieceReader, Reached, Reading};
 pub use self::record::{RawDocument, Reason, Record};
 use crate::Result;
 
@@ -35,7 +37,7 @@ schemas::registry! {
 
 impl Default for AnyFormat {
     fn default() -> Self {
-        Self::WholeFiles(text::WholeFiles)
+        Self::of_kind("text").expect("it is in the table")
     }
 }
 
@@ -58,9 +60,6 @@ pub trait Format: Send + Sync {
 
     /// The records of a range that it cut.
     fn open(&self, file: &InputFile, range: &Range<u64>, reading: &Reading) -> Result<Box<dyn PieceReader>>;
-
-    /// Lines (or rows) before a range, so that a complaint can name its line.
-    fn lines_before(&self, file: &InputFile, range: &Range<u64>, reading: &Reading) -> Result<u64>;
 
     /// Files for the contract of this family.
     #[cfg(test)]

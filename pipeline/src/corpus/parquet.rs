@@ -91,10 +91,6 @@ impl Format for ParquetRows {
         Ok(Box::new(Rows::open(file, range, reading)?))
     }
 
-    fn lines_before(&self, file: &InputFile, range: &Range<u64>, reading: &Reading) -> Result<u64> {
-        Ok(rows_before(&load(file, &Raw::open(file, reading)?)?, range))
-    }
-
     #[cfg(test)]
     fn example(&self) -> super::contract::Example {
         super::contract::Example {
@@ -174,7 +170,14 @@ impl Rows {
         let chunks = self.metadata.metadata().row_group(group).columns().iter().enumerate();
         for (_, chunk) in chunks.filter(|&(leaf, _)| self.columns.leaf_included(leaf)) {
             let (start, length) = chunk.byte_range();
-            self.raw.each(start..start + length, |bytes| self.read.push(bytes)).map_err(|error| {
+            let (read, count) = (&mut self.read, self.reading.bytes_read.clone());
+            let take = |bytes: &[u8]| {
+                read.push(bytes);
+                if !Raw::is_wrapped(&self.file) {
+                    count.add(bytes.len() as u64);
+                }
+            };
+            self.raw.each(start..start + length, take).map_err(|error| {
                 raw::error(&self.file, format!("row group {group} cannot be read ({error}); replace the file"))
             })?;
         }

@@ -1,7 +1,11 @@
 //! Parts and pieces: the nouns, and what reading one comes to.
 
+use std::cmp::Ordering;
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{self, AtomicU64};
 
+use schemas::PartId;
 use serde::{Deserialize, Serialize};
 
 use super::record::Record;
@@ -14,20 +18,35 @@ pub type PieceRange = (Range<u64>, u64);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Piece {
-    /// Index of the file among [`Corpus::files`](super::Corpus::files).
-    pub source: u32,
     /// The file's name.
     pub name: String,
+    /// The length of the whole file.
+    pub bytes: u64,
     /// Bytes, or row groups of a Parquet file.
+    #[serde(with = "range")]
     pub range: Range<u64>,
+}
+
+/// By file, then from its beginning on.
+impl Ord for Piece {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let key = |piece: &Self| (piece.range.start, piece.range.end, piece.bytes);
+        self.name.cmp(&other.name).then_with(|| key(self).cmp(&key(other)))
+    }
+}
+
+impl PartialOrd for Piece {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 /// The unit of preparing: what one lane turns into shards at a time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Part {
-    /// Its number.
-    pub index: u32,
+    /// Its number, never used for another.
+    pub id: PartId,
     /// Bytes on disk.
     pub bytes: u64,
     /// What it consists of, in order.
@@ -35,7 +54,7 @@ pub struct Part {
 }
 
 /// What the records of a piece are read by: the `[prepare]` section's share of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Reading {
     /// Where a structured record has its text.
     pub text_field: String,
@@ -43,6 +62,38 @@ pub struct Reading {
     pub id_field: Option<String>,
     /// Longest document.
     pub document_bytes_max: u64,
+    /// Who counts.
+    pub bytes_read: BytesRead,
+}
+
+/// Bytes of files that were read, while they are read; clones count together.
+#[derive(Clone, Debug, Default)]
+pub struct BytesRead {
+    own: Arc<AtomicU64>,
+    /// Who counts the same and more.
+    whole: Option<Arc<AtomicU64>>,
+}
+
+impl BytesRead {
+    /// A counter of its own, whose bytes are counted here too.
+    #[must_use]
+    pub fn part(&self) -> Self {
+        Self { own: Arc::default(), whole: Some(Arc::clone(&self.own)) }
+    }
+
+    /// Counts more.
+    pub fn add(&self, bytes: u64) {
+        self.own.fetch_add(bytes, atomic::Ordering::Relaxed);
+        if let Some(whole) = &self.whole {
+            whole.fetch_add(bytes, atomic::Ordering::Relaxed);
+        }
+    }
+
+    /// All until now.
+    #[must_use]
+    pub fn get(&self) -> u64 {
+        self.own.load(atomic::Ordering::Relaxed)
+    }
 }
 
 /// The records of a piece, in order.
@@ -69,4 +120,20 @@ pub struct Reached {
     /// BLAKE3 of what was read of the piece: decompressed text; of a Parquet file the raw bytes of the columns that are
     /// read, of every row group that was begun.
     pub blake3: String,
+}
+
+/// Ranges as pairs: `[0, 4096]`.
+mod range {
+    use std::ops::Range;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(range: &Range<u64>, serializer: S) -> Result<S::Ok, S::Error> {
+        [range.start, range.end].serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Range<u64>, D::Error> {
+        let [start, end] = <[u64; 2]>::deserialize(deserializer)?;
+        Ok(start..end)
+    }
 }

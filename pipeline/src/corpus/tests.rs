@@ -1,33 +1,63 @@
 //! What single formats keep beside the contract of all: nothing lost at the cuts, silence where it is due.
 
+use std::collections::BTreeMap;
 use std::path::Path;
+
+use schemas::PartId;
 
 use super::*;
 use crate::testing::write_all;
 
-pub(super) fn config(home: &Path, format: AnyFormat, part_bytes: Option<u64>) -> CorpusConfig {
-    let reading = Reading { text_field: "text".into(), id_field: None, document_bytes_max: 4 << 20 };
-    CorpusConfig { inputs: vec![home.display().to_string()], format, reading, part_bytes }
+/// A corpus and the size of its pieces.
+pub(super) struct Cut {
+    pub(super) config: CorpusConfig,
+    pub(super) part_bytes: u64,
+}
+
+pub(super) fn config(home: &Path, format: AnyFormat, part_bytes: Option<u64>) -> Cut {
+    let bytes_read = BytesRead::default();
+    let reading = Reading { text_field: "text".into(), id_field: None, document_bytes_max: 4 << 20, bytes_read };
+    let config = CorpusConfig { inputs: vec![home.display().to_string()], format, reading };
+    Cut { config, part_bytes: part_bytes.unwrap_or(1 << 20) }
 }
 
 fn format(name: &str) -> AnyFormat {
     AnyFormat::of_kind(name).expect("a known format")
 }
 
+/// Each piece as a part, in the order of the files.
+pub(super) fn parts(corpus: &Corpus, part_bytes: u64) -> Result<Vec<Part>> {
+    let mut parts = Vec::new();
+    for file in corpus.files() {
+        corpus.check(file)?;
+        for (piece, bytes) in corpus.pieces(file, part_bytes)? {
+            parts.push(Part { id: PartId(u32::try_from(parts.len()).expect("a few")), bytes, pieces: vec![piece] });
+        }
+    }
+    Ok(parts)
+}
+
+pub(super) fn documents<'a>(corpus: &'a Corpus, part: &'a Part) -> Result<Documents<'a>> {
+    corpus.read(part)
+}
+
 /// Texts in order, and complaints as `reason@line`.
-pub(super) fn read(config: &CorpusConfig) -> Result<(Vec<String>, Vec<String>)> {
-    let corpus = Corpus::open(config)?;
+pub(super) fn read(cut: &Cut) -> Result<(Vec<String>, Vec<String>)> {
+    let corpus = Corpus::open(&cut.config)?;
     let (mut texts, mut complaints) = (Vec::new(), Vec::new());
-    for part in corpus.parts()? {
-        for found in corpus.documents(&part) {
+    let mut lines = BTreeMap::<String, u64>::new();
+    for part in parts(&corpus, cut.part_bytes)? {
+        let name = &part.pieces[0].name;
+        let mut documents = documents(&corpus, &part)?;
+        for found in documents.by_ref() {
             let found = found?;
             for complaint in &found.complaints {
-                let (path, line) = (corpus.path(&part.pieces[complaint.piece]), corpus.line(&part, complaint)?);
-                let name = path.file_name().and_then(|name| name.to_str()).expect("plain names");
-                complaints.push(format!("{}@{name}:{line}", complaint.reason));
+                let before = lines.get(name).copied().unwrap_or(0);
+                complaints.push(format!("{}@{name}:{}", complaint.reason, before + complaint.line + 1));
             }
-            texts.extend(found.document.map(|(_, document)| document.text));
+            texts.extend(found.document.map(|document| document.text));
         }
+        *lines.entry(name.clone()).or_default() += documents.read()[0].1.lines;
     }
     Ok((texts, complaints))
 }
@@ -89,7 +119,7 @@ fn a_document_past_the_memory_bound_is_named() {
     write_all(home.path(), &[("a.txt", format!("ok\n{}", "x".repeat(100)))]);
     for name in ["text", "text_lines", "text_paragraphs"] {
         let mut config = config(home.path(), format(name), None);
-        config.reading.document_bytes_max = 50;
+        config.config.reading.document_bytes_max = 50;
         let error = read(&config).expect_err("too long");
         assert!(error.to_string().contains("a.txt:") && error.to_string().contains("memory_max"), "{error}");
     }
@@ -132,23 +162,53 @@ fn compression_changes_nothing_but_the_name() {
 }
 
 #[test]
-fn small_files_are_grouped_and_large_ones_are_cut() {
+fn large_files_are_cut_where_lines_end() {
     let home = tempfile::tempdir().expect("a temporary folder");
     let large = "line\n".repeat(100);
-    write_all(home.path(), &[("a.txt", "1\n"), ("b.txt", "2\n"), ("c.txt", &large), ("d.txt", "3\n")]);
-    let config = config(home.path(), format("text_lines"), Some(200));
-    let parts = Corpus::open(&config).and_then(|corpus| corpus.parts()).expect("readable");
-    let shape = |part: &Part| part.pieces.iter().map(|piece| format!("{}{:?}", piece.name, piece.range)).collect();
-    let shapes: Vec<Vec<String>> = parts.iter().map(shape).collect();
-    assert_eq!(
-        shapes,
-        [
-            vec!["a.txt0..2", "b.txt0..2"],
-            vec!["c.txt0..200"],
-            vec!["c.txt200..400"],
-            vec!["c.txt400..500", "d.txt0..2"]
-        ]
-    );
+    write_all(home.path(), &[("a.txt", "1\n"), ("b.txt", &large)]);
+    let cut = config(home.path(), format("text_lines"), Some(200));
+    let corpus = Corpus::open(&cut.config).expect("readable");
+    let shape = |part: &Part| format!("{}{:?}", part.pieces[0].name, part.pieces[0].range);
+    let shapes: Vec<String> = parts(&corpus, 200).expect("cut").iter().map(shape).collect();
+    assert_eq!(shapes, ["a.txt0..2", "b.txt0..200", "b.txt200..400", "b.txt400..500"]);
+}
+
+/// What is read of a file is never the half of it that was left.
+#[test]
+fn a_file_that_is_cut_short_while_it_is_read_fails_its_part() {
+    for name in ["a.txt", "a.txt.zst"] {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        let lines: Vec<String> = (0..200_000_u32).map(|i| i.wrapping_mul(2_654_435_761).to_string()).collect();
+        let text = lines.join("\n");
+        write_all(home.path(), &[(name, &text)]);
+        let cut = config(home.path(), format("text_lines"), Some(1 << 30));
+        let corpus = Corpus::open(&cut.config).expect("readable");
+        let parts = parts(&corpus, cut.part_bytes).expect("cut");
+        let mut documents = documents(&corpus, &parts[0]).expect("opened");
+        documents.next().expect("a document").expect("readable");
+        let path = home.path().join(name);
+        let file = std::fs::File::options().write(true).open(&path).expect("there");
+        file.set_len(std::fs::metadata(&path).expect("there").len() / 2).expect("cut");
+        let error = documents.find_map(Result::err).expect("half of it is gone").to_string();
+        assert!(error.contains(name) && error.contains("earlier"), "{error}");
+    }
+}
+
+/// Whatever happened to a file between its pieces, it is another file.
+#[test]
+fn a_file_that_is_replaced_or_grows_fails_its_part() {
+    for change in ["x\ny\n", "x\ny\nz\n"] {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        write_all(home.path(), &[("a.txt", "a\nb\n")]);
+        let cut = config(home.path(), format("text_lines"), None);
+        let corpus = Corpus::open(&cut.config).expect("readable");
+        let parts = parts(&corpus, cut.part_bytes).expect("cut");
+        let mut documents = documents(&corpus, &parts[0]).expect("opened");
+        documents.next().expect("a document").expect("readable");
+        write_all(home.path(), &[("a.txt", change)]);
+        let error = documents.find_map(Result::err).expect("another file").to_string();
+        assert!(error.contains("a.txt") && error.contains("meanwhile"), "{error}");
+    }
 }
 
 #[test]
@@ -157,7 +217,7 @@ fn unusable_files_are_refused_before_the_first_part() {
     let refuse = |name: &str, bytes: &[u8], of: &str, expected: &str| {
         let folder = home.path().join(name);
         write_all(&folder, &[(name, bytes)]);
-        let error = Corpus::open(&config(&folder, format(of), None)).expect_err("refused");
+        let error = read(&config(&folder, format(of), None)).expect_err("refused");
         assert!(error.to_string().contains(expected) && error.to_string().contains(name), "{error}");
     };
     refuse("a.txt", b"ELF\0\x01", "text", "a binary file");
@@ -179,7 +239,7 @@ fn parquet_rows_are_documents_however_they_are_cut_or_wrapped() {
         for part_bytes in [1, 1 << 20] {
             for id_field in [None, Some("key".to_owned())] {
                 let mut config = config(&folder, format("parquet"), Some(part_bytes));
-                config.reading.id_field = id_field;
+                config.config.reading.id_field = id_field;
                 let (texts, complaints) = read(&config).expect("readable");
                 assert_eq!(texts, ["text 0", "text 1", "text 2"]);
                 let expected: Vec<String> = (0..3)
@@ -192,7 +252,7 @@ fn parquet_rows_are_documents_however_they_are_cut_or_wrapped() {
         }
     }
     let mut absent = config(&home.path().join("0"), format("parquet"), None);
-    absent.reading.text_field = "body".into();
-    let error = Corpus::open(&absent).expect_err("no such column").to_string();
+    absent.config.reading.text_field = "body".into();
+    let error = read(&absent).expect_err("no such column").to_string();
     assert!(error.contains("no column `body`") && error.contains("`text`"), "{error}");
 }

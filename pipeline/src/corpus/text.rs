@@ -42,7 +42,7 @@ impl Format for WholeFiles {
     }
 
     fn open(&self, file: &InputFile, range: &Range<u64>, reading: &Reading) -> Result<Box<dyn PieceReader>> {
-        let bytes = read_whole(&file.path, range, reading.document_bytes_max)?;
+        let bytes = read_whole(&file.path, range, reading)?;
         let mut read = ReadHash::default();
         read.push(&bytes);
         let ends = count_newlines(&bytes);
@@ -50,10 +50,6 @@ impl Format for WholeFiles {
         let reached = Reached { to: bytes.len() as u64, lines, blake3: read.hex() };
         let nothing = Reached { to: 0, lines: 0, blake3: ReadHash::default().hex() };
         Ok(Box::new(OneRecord { bytes: Some(bytes), nothing, whole: reached }))
-    }
-
-    fn lines_before(&self, _file: &InputFile, _range: &Range<u64>, _reading: &Reading) -> Result<u64> {
-        Ok(0)
     }
 
     #[cfg(test)]

@@ -17,7 +17,7 @@ use std::ops::Range;
 
 use super::bytes::refuse_binary;
 use super::inputs::InputFile;
-use super::lines::{Border, LineRecords, cut, newlines_before};
+use super::lines::{Border, LineRecords, cut};
 use super::piece::{PieceRange, PieceReader, Reading};
 use super::record::Record;
 use super::{Format, text};
@@ -41,14 +41,10 @@ impl Format for PlainLines {
     }
 
     fn open(&self, file: &InputFile, range: &Range<u64>, reading: &Reading) -> Result<Box<dyn PieceReader>> {
-        let records = LineRecords::open(file, range, reading.document_bytes_max, |line| {
+        let records = LineRecords::open(file, range, reading, |line| {
             Record::of_bytes(line.bytes.to_vec(), line.range.clone(), line.number)
         })?;
         Ok(Box::new(records))
-    }
-
-    fn lines_before(&self, file: &InputFile, range: &Range<u64>, _reading: &Reading) -> Result<u64> {
-        newlines_before(file, range)
     }
 
     #[cfg(test)]

@@ -17,7 +17,7 @@ use std::ops::Range;
 
 use super::bytes::refuse_binary;
 use super::inputs::InputFile;
-use super::lines::{Border, LineReader, cut, is_blank, newlines_before};
+use super::lines::{Border, LineReader, cut, is_blank};
 use super::piece::{PieceRange, PieceReader, Reached, Reading};
 use super::record::Record;
 use super::{Format, text};
@@ -41,11 +41,7 @@ impl Format for Paragraphs {
     }
 
     fn open(&self, file: &InputFile, range: &Range<u64>, reading: &Reading) -> Result<Box<dyn PieceReader>> {
-        Ok(Box::new(ParagraphReader(LineReader::open(file, range, reading.document_bytes_max)?)))
-    }
-
-    fn lines_before(&self, file: &InputFile, range: &Range<u64>, _reading: &Reading) -> Result<u64> {
-        newlines_before(file, range)
+        Ok(Box::new(ParagraphReader(LineReader::open(file, range, reading)?)))
     }
 
     #[cfg(test)]

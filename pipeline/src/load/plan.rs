@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use schemas::manifest::Pack;
 use schemas::{ColumnSpec, Generation, Manifest, Problem, Vocab};
 
 use super::views::{assign_columns, order, prune};
@@ -80,7 +79,7 @@ impl LoadPlan {
         let views = prune(views);
         let lanes = LaneOptions { name: "batch", count: request.data.lanes(), depth: request.data.depth };
         let promise = Promise::of(request.manifest);
-        let cuts = request.manifest.pack == Pack::Block;
+        let cuts = request.manifest.pack.cuts;
         let piece_tokens = if cuts { width - 2 } else { promise.content_max };
         let pieces = (promise.content_max / piece_tokens).max(1);
         let validation = request.rows != Rows::Train;
@@ -145,10 +144,10 @@ fn check_rows(request: &LoadRequest<'_>, edition: &Edition, problems: &mut Vec<P
 fn check_width(request: &LoadRequest<'_>, problems: &mut Vec<Problem>) -> u32 {
     let max = request.manifest.tokens_max;
     let width = request.data.width.unwrap_or(max);
-    let pack = request.manifest.pack;
-    if pack != Pack::Block && width < max {
+    let pack = &request.manifest.pack;
+    if !pack.cuts && width < max {
         let message =
-            format!("rows of {width} are pieces of samples for rows of {max}, and `{}` is not cut", pack.name());
+            format!("rows of {width} are pieces of samples for rows of {max}, and `{}` is not cut", pack.name);
         let hint = format!("leave it out, or prepare with `prepare.tokens_max = {width}` into another folder");
         problems.push(Problem::new("data.width", message).hint(hint));
         return max.clamp(3, WIDTH_MAX);
@@ -165,10 +164,9 @@ fn check_width(request: &LoadRequest<'_>, problems: &mut Vec<Problem>) -> u32 {
 
 /// Views of sentences need a folder that has them.
 fn check_sentences(request: &LoadRequest<'_>, problems: &mut Vec<Problem>) {
-    let pack = request.manifest.pack;
-    for (name, view) in request.views.iter().filter(|(_, view)| view.needs_sentences() && !pack.keeps_sentences()) {
-        let message =
-            format!("a `{}` is made of sentences, and the folder is packed as `{}`", view.kind(), pack.name());
+    let pack = &request.manifest.pack;
+    for (name, view) in request.views.iter().filter(|(_, view)| view.needs_sentences() && !pack.keeps_sentences) {
+        let message = format!("a `{}` is made of sentences, and the folder is packed as `{}`", view.kind(), pack.name);
         let hint = "prepare with `prepare.pack = \"sentences\"` into another folder, and name it in `data.folder`";
         problems.push(Problem::new(format!("views.{name}"), message).hint(hint).about("views", name));
     }

@@ -373,7 +373,7 @@ fn a_damaged_shard_is_named() {
     let length = usize::try_from(length).expect("small");
     for byte in [0, 4, 1000, length / 2, length - 100, length - 1] {
         let error = damage(&home, |bytes| bytes[byte] ^= 1);
-        assert!(error.contains("train/part-00000-01.parquet"), "byte {byte}: {error}");
+        assert!(error.contains("train/part-00000-00-01.parquet"), "byte {byte}: {error}");
     }
     let in_data = damage(&home, |bytes| bytes[length / 3] ^= 0x55);
     assert!(in_data.contains(", row group ") && in_data.contains("BLAKE3"), "{in_data}");
@@ -394,7 +394,7 @@ fn a_manifest_that_promises_something_else_is_refused() {
     };
     check(&|manifest| manifest.tokenizer.vocab_size = 500, "in a vocabulary of 500");
     check(&|manifest| manifest.tokenizer.vocab_size = 70_000, "its columns are");
-    check(&|manifest| manifest.tokens_max = 32, "tokens, the manifest allows 30");
+    check(&|manifest| manifest.pack.content = 30, "tokens, the manifest allows 30");
     check(
         &|manifest| manifest.generations[0].parts[0].train.iter_mut().for_each(|shard| shard.groups = vec![30, 30, 20]),
         "row groups of",

@@ -6,7 +6,7 @@
 mod open;
 mod packer;
 
-use schemas::manifest::Frame;
+use schemas::manifest::{Frame, Pack};
 
 pub use self::open::{OpenSample, Packed, Sink};
 pub use self::packer::Packer;
@@ -22,9 +22,23 @@ schemas::registry! {
     }
 }
 
+impl AnyPacking {
+    /// What a manifest says of it.
+    #[must_use]
+    pub fn facts(&self, tokens_max: u32) -> Pack {
+        Pack {
+            name: self.kind().to_owned(),
+            content: self.content(tokens_max),
+            frame: self.frame(),
+            keeps_sentences: self.keeps_sentences(),
+            cuts: self.cuts(),
+        }
+    }
+}
+
 impl Default for AnyPacking {
     fn default() -> Self {
-        Self::Blocks(block::Blocks)
+        Self::of_kind("block").expect("it is in the table")
     }
 }
 

@@ -38,6 +38,10 @@ pub struct OpenSample {
     documents: Vec<u64>,
     sentence_starts: Vec<u16>,
     source: u16,
+    /// Samples handed over.
+    handed: u64,
+    /// The sample in which the current document begins.
+    began: u64,
     /// What was found and cut.
     pub report: PackReport,
 }
@@ -58,6 +62,8 @@ impl OpenSample {
             documents: Vec::new(),
             sentence_starts: Vec::new(),
             source: 0,
+            handed: 0,
+            began: 0,
             report: PackReport::default(),
         }
     }
@@ -66,6 +72,11 @@ impl OpenSample {
         self.document = Some((document, source));
         self.fresh = true;
         self.cut = false;
+    }
+
+    /// The number of the sample in which the current document begins.
+    pub(super) fn began(&self) -> u64 {
+        self.began
     }
 
     /// The special ids.
@@ -145,6 +156,9 @@ impl OpenSample {
         } else if !self.fresh {
             return;
         }
+        if self.fresh {
+            self.began = self.handed;
+        }
         self.fresh = false;
         self.document_starts.push(start(self.input_ids.len()));
         self.documents.push(document);
@@ -162,6 +176,7 @@ impl OpenSample {
     fn flush(&mut self, sink: Sink<'_>) -> Result<()> {
         let Self { input_ids, document_starts, documents, sentence_starts, source, .. } = self;
         sink(Packed { input_ids, document_starts, documents, sentence_starts, source: *source })?;
+        self.handed += 1;
         self.clear();
         Ok(())
     }

@@ -29,6 +29,13 @@ impl Packer {
         self.open.begin(document, source);
     }
 
+    /// The number of the sample, of all that this packer hands over, in which the current document begins; of no meaning
+    /// before its first token.
+    #[must_use]
+    pub fn began(&self) -> u64 {
+        self.open.began()
+    }
+
     /// Appends tokens of the current document, handing over every sample that becomes full. If the packing keeps
     /// sentences, `ids` are those of one sentence; otherwise it does not matter where they are cut.
     ///

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::corpus::{AnyFormat, CorpusConfig, Reading};
+use crate::corpus::{AnyFormat, BytesRead, CorpusConfig, Reading};
 use crate::pack::AnyPacking;
 use crate::{Error, Result};
 
@@ -20,7 +20,7 @@ pub struct PrepareConfig {
     pub format: AnyFormat,
     /// JSONL and Parquet: the field or column with the text.
     pub text_field: String,
-    /// JSONL and Parquet: the field or column with the document's name; default: its position in the file.
+    /// JSONL and Parquet: the field or column with the document's name; default: the BLAKE3 of its text.
     pub id_field: Option<String>,
     /// `tokenizer.json`, `vocab.txt`, or a folder with one of them or with `vocab.json` and `merges.txt`.
     pub tokenizer: PathBuf,
@@ -34,8 +34,13 @@ pub struct PrepareConfig {
     pub pack: AnyPacking,
     /// Share of documents that go to the validation split, chosen by their hash; 0 to 0.5.
     pub valid_fraction: f64,
-    /// Size of a part on disk; default: 1/256 of the corpus, at least 1 MiB, at most 64 MiB.
+    /// Size of a part on disk; default: 1/256 of the corpus, at least 1 MiB, at most 64 MiB, as it was when the folder was
+    /// begun.
     pub part_bytes: Option<u64>,
+    /// Text of a part after which what was made of it is committed: what a kill costs of a file that cannot be entered.
+    pub segment_bytes: u64,
+    /// Draws the order of the parts.
+    pub seed: u64,
     /// Compression of the shards, 1 to 22.
     pub zstd_level: i32,
     /// Rejected or repaired lines after which the corpus is refused; default: 0.1 % of them, at least 10.
@@ -60,6 +65,8 @@ impl Default for PrepareConfig {
             pack: AnyPacking::default(),
             valid_fraction: 0.01,
             part_bytes: None,
+            segment_bytes: 256 << 20,
+            seed: 0,
             zstd_level: 1,
             bad_lines_max: None,
             lanes: None,
@@ -91,8 +98,8 @@ impl PrepareConfig {
                 text_field: self.text_field.clone(),
                 id_field: self.id_field.clone(),
                 document_bytes_max: self.document_bytes_max(),
+                bytes_read: BytesRead::default(),
             },
-            part_bytes: self.part_bytes,
         }
     }
 
@@ -116,6 +123,7 @@ impl PrepareConfig {
         require((1..=22).contains(&self.zstd_level), "`prepare.zstd_level` must lie in 1..=22");
         require(self.lanes != Some(0), "`prepare.lanes` must be at least 1");
         require(self.part_bytes != Some(0), "`prepare.part_bytes` must be at least 1");
+        require(self.segment_bytes != 0, "`prepare.segment_bytes` must be at least 1");
         require(
             self.document_bytes_max() >= 1 << 20,
             "`prepare.memory_max` must be at least 1 MiB for each of `prepare.lanes`",
@@ -142,10 +150,11 @@ mod tests {
             zstd_level: 0,
             lanes: Some(0),
             part_bytes: Some(0),
+            segment_bytes: 0,
             memory_max: 5,
             ..PrepareConfig::default()
         };
-        assert_eq!(config.problems().len(), 9, "{:#?}", config.problems());
+        assert_eq!(config.problems().len(), 10, "{:#?}", config.problems());
     }
 
     #[test]

@@ -1,306 +1,148 @@
-//! Part ↦ shards: read, tokenize, pack, write, in one thread.
+//! Part ↦ segments: read, tokenize, pack, write, in one thread.
 
-use std::cell::Cell;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
-
-use schemas::atomic::Folder;
-use schemas::manifest::CorpusReport;
-use schemas::{Document, PartId};
+use schemas::Generation;
 use tracing::warn;
 
-use super::record::{CommitRecord, Example, Missing, sparse};
-use super::{Preparation, PrepareOptions, Progress};
-use crate::Result;
-use crate::corpus::{Complaint, Found, Part, Reason};
-use crate::pack::{Packed, Packer};
-use crate::sentences;
-use crate::shard::ShardWriter;
+use super::progress::Progress;
+use super::record::{CommitRecord, FoundPart};
+use super::segment::Segment;
+use super::stages::{Stage, Stages, Stopwatch};
+use super::work::{Task, Work};
+use crate::actor::Stop;
+use crate::corpus::{Documents, Place, Reached};
+use crate::{Error, Result};
 
-/// Complaints that are worth a line in the log.
-const EXAMPLES: usize = 5;
-
-/// What a part came to: its record, and what is not for the record.
+/// What a part came to: its records, and what is not for them.
 #[derive(Debug)]
 pub(super) struct Outcome {
-    pub(super) record: CommitRecord,
-    /// Whether it was made now, or found.
+    pub(super) generation: Generation,
+    /// One for each segment, in order.
+    pub(super) records: Vec<CommitRecord>,
+    /// Whether any of them was made now.
     pub(super) made: bool,
     pub(super) stages: Stages,
-    /// Samples made now, when nothing was written that could be counted.
+    /// Samples made now.
     pub(super) rows: u64,
 }
 
-/// The stages of a part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
-    /// Reading, decompressing, cleaning and counting words.
-    Read,
-    /// Text to ids.
-    Tokenize,
-    /// Ids to samples.
-    Pack,
-    /// Samples to Parquet on disk.
-    Write,
+/// Finds the part's segments and makes those that are missing. None if it was asked to stop.
+pub(super) fn make(work: &Work, task: &Task, progress: &Progress, stop: &Stop) -> Result<Option<Outcome>> {
+    let mut found = FoundPart::default();
+    if let Some(store) = work.store() {
+        found = FoundPart::read(store, work.bound(task));
+        found.verify(store);
+    }
+    if let Some(reason) = &found.damage {
+        warn!(part = task.part.id.0, reason, "making again what is missing");
+    }
+    let part = PartMaker { work, task, progress, stop, watch: Stopwatch::start(Stage::Read), count: progress.part() };
+    let made = !found.is_whole();
+    let records = if made { part.go_on(found)? } else { Some((found.records, 0)) };
+    let Some((records, rows)) = records else { return Ok(None) };
+    progress.finish_part(&task.part, &part.count);
+    let stages = if made { part.watch.read() } else { Stages::default() };
+    Ok(Some(Outcome { generation: task.generation, records, made, stages, rows }))
 }
 
-/// Busy time of each stage.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stages {
-    /// In [`Stage::Read`].
-    pub read: Duration,
-    /// In [`Stage::Tokenize`].
-    pub tokenize: Duration,
-    /// In [`Stage::Pack`].
-    pub pack: Duration,
-    /// In [`Stage::Write`].
-    pub write: Duration,
-}
-
-impl Stages {
-    /// Adds another part's times.
-    pub fn add(&mut self, other: &Self) {
-        self.read += other.read;
-        self.tokenize += other.tokenize;
-        self.pack += other.pack;
-        self.write += other.write;
-    }
-
-    /// The stage that takes most of the time.
-    #[must_use]
-    pub fn slowest(&self) -> Stage {
-        let stages = [
-            (self.read, Stage::Read),
-            (self.tokenize, Stage::Tokenize),
-            (self.pack, Stage::Pack),
-            (self.write, Stage::Write),
-        ];
-        stages.into_iter().max_by_key(|&(time, _)| time).map_or(Stage::Read, |(_, stage)| stage)
-    }
-}
-
-/// A clock that always runs for one stage.
-#[derive(Debug)]
-struct Stopwatch {
-    now: Cell<Stage>,
-    since: Cell<Instant>,
-    stages: Cell<Stages>,
-}
-
-impl Stopwatch {
-    fn start(stage: Stage) -> Self {
-        Self { now: Cell::new(stage), since: Cell::new(Instant::now()), stages: Cell::default() }
-    }
-
-    /// Runs `work` on the clock of `stage`, then goes back to the one before.
-    fn during<T>(&self, stage: Stage, work: impl FnOnce() -> T) -> T {
-        let before = self.switch(stage);
-        let value = work();
-        self.switch(before);
-        value
-    }
-
-    fn switch(&self, stage: Stage) -> Stage {
-        let now = Instant::now();
-        let mut stages = self.stages.get();
-        let clock = match self.now.get() {
-            Stage::Read => &mut stages.read,
-            Stage::Tokenize => &mut stages.tokenize,
-            Stage::Pack => &mut stages.pack,
-            Stage::Write => &mut stages.write,
-        };
-        *clock += now - self.since.replace(now);
-        self.stages.set(stages);
-        self.now.replace(stage)
-    }
-
-    fn read(&self) -> Stages {
-        self.switch(self.now.get());
-        self.stages.get()
-    }
-}
-
-/// Finds the part's record, or makes the part and commits it. Without a folder, throws the samples away.
-pub(super) fn make(
-    preparation: &Preparation,
-    part: &Part,
-    folder: Option<&Folder>,
-    options: PrepareOptions,
-    progress: &Progress,
-) -> Result<Outcome> {
-    let found = folder.map_or(Err(Missing::Never), |folder| CommitRecord::read(folder, part));
-    if let Err(Missing::Damaged(reason)) = &found {
-        warn!(part = part.index, reason, "making this part again");
-    }
-    let outcome = match found {
-        Ok(record) => Outcome { record, made: false, stages: Stages::default(), rows: 0 },
-        Err(_) => PartMaker::new(preparation, part, folder, options, progress).make()?,
-    };
-    progress.finish_part(part);
-    Ok(outcome)
-}
-
-/// The state of one part in the making.
+/// One part in the making.
 struct PartMaker<'a> {
-    preparation: &'a Preparation,
-    part: &'a Part,
-    folder: Option<&'a Folder>,
-    options: PrepareOptions,
+    work: &'a Work,
+    task: &'a Task,
     progress: &'a Progress,
+    stop: &'a Stop,
     watch: Stopwatch,
-    train: Side,
-    valid: Side,
-    report: CorpusReport,
-    lines: u64,
-    examples: Vec<Complaint>,
-    counts: Vec<u64>,
+    count: crate::corpus::BytesRead,
 }
 
-/// One side: its open sample and its shards.
-struct Side {
-    packer: Packer,
-    writer: Option<ShardWriter>,
-    rows: u64,
+impl PartMaker<'_> {
+    /// Makes the segments behind those that were found. Returns all records, and the rows made now.
+    fn go_on(&self, found: FoundPart) -> Result<Option<(Vec<CommitRecord>, u64)>> {
+        let (from, documents) = (found.next(), self.documents(found.next()));
+        match documents {
+            Ok(documents) => self.segments(found, from, documents),
+            // What was read of it is no longer there: its first segments are of another text.
+            Err(error) if !found.records.is_empty() => {
+                warn!(part = self.task.part.id.0, %error, "making this part from its beginning");
+                let documents = self.documents(Place::default())?;
+                self.segments(FoundPart::default(), Place::default(), documents)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn documents(&self, from: Place) -> Result<Documents<'_>> {
+        self.work.corpus.documents(&self.task.part, from, &self.count)
+    }
+
+    fn segments(
+        &self,
+        found: FoundPart,
+        from: Place,
+        mut documents: Documents<'_>,
+    ) -> Result<Option<(Vec<CommitRecord>, u64)>> {
+        let (mut rows, mut made) = (self.rows(found.rows())?, 0);
+        let mut records = found.records;
+        let mut segment = self.begin(&records, from, rows);
+        // Where the segment ends if anything follows.
+        let mut full: Option<Place> = None;
+        while let Some(next) = documents.next() {
+            let next = next?;
+            if self.stop.is_asked() {
+                return Ok(None);
+            }
+            if let Some(place) = full.take() {
+                let read = new(&records, documents.read(), place.piece);
+                let (record, more) = segment.commit(read, Some(place.clone()))?;
+                records.push(record);
+                (rows, made) = (self.more(rows, more)?, made + more.iter().sum::<u64>());
+                segment = self.begin(&records, place, rows);
+            }
+            segment.take(&next)?;
+            if segment.is_full() {
+                full = Some(documents.place());
+            }
+        }
+        let read = new(&records, documents.read(), self.task.part.pieces.len());
+        let (record, more) = segment.commit(read, None)?;
+        records.push(record);
+        Ok(Some((records, made + more.iter().sum::<u64>())))
+    }
+
+    fn begin(&self, records: &[CommitRecord], from: Place, rows: [u32; 2]) -> Segment<'_> {
+        let number = u32::try_from(records.len()).expect("segments are few");
+        Segment::begin((self.work, self.task), (self.progress, &self.watch), (number, from, rows))
+    }
+
+    fn more(&self, rows: [u32; 2], more: [u64; 2]) -> Result<[u32; 2]> {
+        self.rows([u64::from(rows[0]) + more[0], u64::from(rows[1]) + more[1]])
+    }
+
+    fn rows(&self, rows: [u64; 2]) -> Result<[u32; 2]> {
+        if let [Ok(train), Ok(valid)] = rows.map(u32::try_from) {
+            return Ok([train, valid]);
+        }
+        let id = self.task.part.id;
+        Err(Error::Config(format!("part {id} has more than 2^32 samples; lower `prepare.part_bytes`")))
+    }
 }
 
-impl<'a> PartMaker<'a> {
-    fn new(
-        preparation: &'a Preparation,
-        part: &'a Part,
-        folder: Option<&'a Folder>,
-        options: PrepareOptions,
-        progress: &'a Progress,
-    ) -> Self {
-        let facts = preparation.tokenizer.facts();
-        let (config, size) = (&preparation.config, facts.manifest.vocab_size);
-        let split = |name: &str| Side {
-            packer: Packer::new(&config.pack, config.tokens_max, facts.special()),
-            writer: folder.map(|folder| {
-                let prefix = format!("{name}/part-{:05}", part.index);
-                let (part, sentences) = (PartId(part.index), config.pack.keeps_sentences());
-                ShardWriter::new(folder, part, prefix, size, sentences, config.zstd_level)
-            }),
-            rows: 0,
-        };
-        Self {
-            preparation,
-            part,
-            folder,
-            options,
-            progress,
-            watch: Stopwatch::start(Stage::Read),
-            train: split("train"),
-            valid: split("valid"),
-            report: CorpusReport::default(),
-            lines: 0,
-            examples: Vec::new(),
-            counts: vec![0; size as usize],
-        }
-    }
+/// The pieces before `end` that were read to their ends and are in no record yet.
+fn new(records: &[CommitRecord], read: &[(usize, Reached)], end: usize) -> Vec<(usize, Reached)> {
+    let first = records.iter().flat_map(|record| &record.read).map(|(piece, _)| piece + 1).max().unwrap_or(0);
+    read.iter().filter(|(piece, _)| (first..end).contains(piece)).cloned().collect()
+}
 
-    fn make(mut self) -> Result<Outcome> {
-        for found in self.preparation.corpus.documents(self.part) {
-            let Found { document, complaints } = found?;
-            self.lines += 1;
-            for complaint in complaints {
-                self.complain(complaint);
-            }
-            if let Some((hash, document)) = document {
-                self.take(hash, &document)?;
-            }
-        }
-        self.commit()
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    fn complain(&mut self, complaint: Complaint) {
-        *self.report.rejected.entry(complaint.reason.to_string()).or_default() += 1;
-        if self.examples.len() < EXAMPLES {
-            self.examples.push(complaint);
-        }
-    }
-
-    /// Tokenizes a document and packs it on its side.
-    fn take(&mut self, hash: u64, document: &Document) -> Result<()> {
-        let Self { preparation, watch, counts, .. } = self;
-        let is_valid = Document::is_valid(hash, preparation.config.valid_fraction);
-        let Side { packer, writer, rows } = if is_valid { &mut self.valid } else { &mut self.train };
-        let unknown_id = preparation.tokenizer.facts().special().unk;
-        let (mut tokens, mut unknown) = (0, 0);
-
-        let mut sink = |sample: Packed<'_>| {
-            *rows += 1;
-            writer.as_mut().map_or(Ok(()), |writer| watch.during(Stage::Write, || writer.write(sample)))
-        };
-        packer.begin(hash, document.source);
-        let mut take = |ids: &[u32]| {
-            watch.during(Stage::Pack, || {
-                tokens += ids.len() as u64;
-                unknown += ids.iter().filter(|&&id| Some(id) == unknown_id).count() as u64;
-                if !is_valid {
-                    for &id in ids {
-                        counts[id as usize] += 1;
-                    }
-                }
-                packer.extend(ids, &mut sink)
-            })
-        };
-        watch.during(Stage::Tokenize, || {
-            if preparation.config.pack.keeps_sentences() {
-                let starts = sentences::starts(&document.text);
-                preparation.tokenizer.encode_runs(&document.text, &starts, &mut take)
-            } else {
-                preparation.tokenizer.encode(&document.text, &mut take)
-            }
-        })?;
-        watch.during(Stage::Pack, || packer.end(&mut sink))?;
-        self.progress.add_text(document.text.len(), tokens);
-        if tokens == 0 {
-            *self.report.rejected.entry(Reason::EmptyDocument.to_string()).or_default() += 1;
-            return Ok(());
-        }
-        self.report.documents += 1;
-        self.report.text_bytes += document.text.len() as u64;
-        self.report.words += document.text.split_whitespace().count() as u64;
-        self.report.tokens += tokens;
-        self.report.unknown += unknown;
-        Ok(())
-    }
-
-    /// Completes the shards, then writes the record.
-    fn commit(self) -> Result<Outcome> {
-        let Self { preparation, part, folder, options, watch, .. } = self;
-        let mut report = self.report;
-        let mut shards = |split: Side| {
-            let Side { packer, mut writer, mut rows } = split;
-            watch.during(Stage::Write, || {
-                let packing = packer.finish(&mut |sample| {
-                    rows += 1;
-                    writer.as_mut().map_or(Ok(()), |writer| writer.write(sample))
-                })?;
-                report.packing.add(&packing);
-                Ok::<_, crate::Error>((writer.map_or(Ok(Vec::new()), ShardWriter::finish)?, rows))
-            })
-        };
-        let ((train, train_rows), (valid, valid_rows)) = (shards(self.train)?, shards(self.valid)?);
-        let example = |complaint: &Complaint| {
-            let line = preparation.corpus.line(part, complaint)?;
-            Ok(Example { reason: complaint.reason.to_string(), piece: complaint.piece, line })
-        };
-        let record = CommitRecord {
-            part: part.clone(),
-            settings: preparation.settings.clone(),
-            train,
-            valid,
-            report,
-            lines: self.lines,
-            examples: self.examples.iter().map(example).collect::<Result<_>>()?,
-            counts: sparse(&self.counts),
-            checksum: String::new(),
-        };
-        watch.during(Stage::Write, || {
-            sleep(options.write_delay);
-            folder.map_or(Ok(()), |folder| record.write(folder))
-        })?;
-        Ok(Outcome { record, made: true, stages: watch.read(), rows: train_rows + valid_rows })
+    #[test]
+    fn a_piece_is_in_the_record_of_the_segment_in_which_it_ended() {
+        let reached = || Reached { to: 1, lines: 1, blake3: String::new() };
+        let read: Vec<(usize, Reached)> = (0..4).map(|piece| (piece, reached())).collect();
+        let pieces = |end| new(&[], &read, end).into_iter().map(|(piece, _)| piece).collect::<Vec<_>>();
+        assert_eq!(pieces(0), [0; 0]);
+        assert_eq!(pieces(2), [0, 1]);
+        assert_eq!(pieces(9), [0, 1, 2, 3]);
     }
 }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::PreparePlan;
+use super::plan::PreparePlan;
 use crate::actor::Gauges;
-use crate::corpus::Part;
+use crate::corpus::{BytesRead, Part};
 
 /// Counters that grow while lanes work; any thread may look.
 #[derive(Debug)]
@@ -14,27 +14,34 @@ pub struct Progress {
     pub bytes_total: u64,
     /// Number of parts.
     pub parts_total: u64,
-    bytes: AtomicU64,
+    read: BytesRead,
+    kept: AtomicU64,
     text_bytes: AtomicU64,
     tokens: AtomicU64,
     parts: AtomicU64,
 }
 
 impl Progress {
-    pub(super) fn new(parts: &[Part]) -> Self {
+    pub(super) fn new<'a>(parts: impl Iterator<Item = &'a Part> + Clone) -> Self {
         Self {
-            bytes_total: parts.iter().map(|part| part.bytes).sum(),
-            parts_total: parts.len() as u64,
-            bytes: AtomicU64::new(0),
+            bytes_total: parts.clone().map(|part| part.bytes).sum(),
+            parts_total: parts.count() as u64,
+            read: BytesRead::default(),
+            kept: AtomicU64::new(0),
             text_bytes: AtomicU64::new(0),
             tokens: AtomicU64::new(0),
             parts: AtomicU64::new(0),
         }
     }
 
-    /// Bytes on disk of the finished parts: what an estimate of the end goes by.
+    /// Bytes on disk that are done with: read, or of parts that were there. What an estimate of the end goes by.
     pub fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
+        (self.read.get() + self.kept.load(Ordering::Relaxed)).min(self.bytes_total)
+    }
+
+    /// Bytes of files that were read in this run.
+    pub fn bytes_read(&self) -> u64 {
+        self.read.get()
     }
 
     /// Bytes of text tokenized in this run.
@@ -52,13 +59,19 @@ impl Progress {
         self.parts.load(Ordering::Relaxed)
     }
 
+    /// A counter for one part, which counts here too.
+    pub(super) fn part(&self) -> BytesRead {
+        self.read.part()
+    }
+
     pub(super) fn add_text(&self, bytes: usize, tokens: u64) {
         self.text_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         self.tokens.fetch_add(tokens, Ordering::Relaxed);
     }
 
-    pub(super) fn finish_part(&self, part: &Part) {
-        self.bytes.fetch_add(part.bytes, Ordering::Relaxed);
+    /// What was not read of a part that is finished counts as done.
+    pub(super) fn finish_part(&self, part: &Part, read: &BytesRead) {
+        self.kept.fetch_add(part.bytes.saturating_sub(read.get()), Ordering::Relaxed);
         self.parts.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -70,8 +83,8 @@ pub trait Observer {
         let _ = (plan, progress, gauges);
     }
 
-    /// One more part was folded, in order.
-    fn part_done(&mut self, progress: &Progress) {
+    /// A part was finished, or some time has passed.
+    fn progressed(&mut self, progress: &Progress) {
         let _ = progress;
     }
 }

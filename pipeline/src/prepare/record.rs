@@ -1,130 +1,205 @@
-//! Commit records: `parts/part-00000.json`, written after a part's shards; what is not recorded does not exist.
+//! Commit records: `parts/part-00000-00.json`, sealed, one for each segment of a part, written after its shards and its
+//! table of documents; what is not recorded does not exist.
 //!
-//! A record holds what the manifest is folded from, and what the part was made of: its entry of the part list, the
-//! settings, the corpus in outline and the tokenizer. It ends with a BLAKE3 of itself. A part that is recorded is not
-//! made again if the record is whole and its shards have the recorded BLAKE3: a gigabyte a second and lane.
+//! A record holds what the manifest is folded from, and what it is bound to: the settings, the part with its files, the
+//! segment, the place where it begins and what was read. A record of anything else is no evidence, wherever it lies. A
+//! segment that is recorded is not made again if the record is whole and its objects have the recorded BLAKE3: a gigabyte
+//! a second and lane.
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::io::ErrorKind;
-use std::path::Path;
+use std::time::SystemTime;
 
-use schemas::Shard;
-use schemas::atomic::Folder;
-use schemas::manifest::{self, CorpusReport};
+use schemas::manifest::{CorpusReport, FileEntry};
+use schemas::{Sealed, Shard};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use store::Store;
 
-use super::PrepareConfig;
-use crate::corpus::{Corpus, Part};
-use crate::shard::reader::hash_file;
-use crate::{Error, Result};
+use crate::corpus::{Part, Place, Reached};
 
-/// Everything besides the part itself that decides a part's bytes, by name.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Settings(BTreeMap<String, Value>);
-
-impl Settings {
-    pub(super) fn of(config: &PrepareConfig, corpus: &Corpus, tokenizer: &manifest::Tokenizer) -> Self {
-        let structured = config.format.has_fields();
-        let field = |name: Option<&str>| name.filter(|_| structured).map_or(Value::Null, Value::from);
-        let entries = [
-            ("version", Value::from(manifest::VERSION)),
-            ("corpus", corpus.outline().into()),
-            ("format", serde_json::to_value(&config.format).expect("a name")),
-            ("text_field", field(Some(&config.text_field))),
-            ("id_field", field(config.id_field.as_deref())),
-            ("tokenizer", tokenizer.fingerprint.as_str().into()),
-            ("tokens_max", config.tokens_max.into()),
-            ("pack", serde_json::to_value(&config.pack).expect("a name")),
-            ("valid_fraction", config.valid_fraction.into()),
-            ("zstd_level", config.zstd_level.into()),
-        ];
-        Self(entries.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
-    }
-
-    /// `tokens_max = 128, now 512` for each that differs.
-    fn differences(&self, now: &Self) -> Vec<String> {
-        let absent = Value::Null;
-        let changed = now.0.iter().map(|(name, value)| (name, self.0.get(name).unwrap_or(&absent), value));
-        let shown = changed.filter(|(_, was, now)| was != now);
-        shown.map(|(name, was, now)| format!("`{name}` = {was}, now {now}")).collect()
-    }
-}
-
-/// What one part came to.
+/// What one segment of a part came to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct CommitRecord {
-    /// The part, as in the part list.
-    pub part: Part,
-    /// What it was made with.
-    pub settings: Settings,
+pub(super) struct CommitRecord {
+    /// BLAKE3 of the settings that it was made with.
+    pub(super) settings: String,
+    /// The part, as in its list.
+    pub(super) part: Part,
+    /// Its number within the part.
+    pub(super) segment: u32,
+    /// BLAKE3 of the ids that were left out, joined: those of the part's list.
+    pub(super) forgotten: String,
+    /// Where it begins, and rows of the part before it: of the training split, of the validation split.
+    pub(super) from: Place,
+    pub(super) first_rows: [u32; 2],
+    /// Pieces that were read to their ends in it, by index.
+    pub(super) read: Vec<(usize, Reached)>,
+    /// Where the next segment begins; absent from the last one.
+    pub(super) next: Option<Place>,
     /// Its training shards.
-    pub train: Vec<Shard>,
+    pub(super) train: Vec<Shard>,
     /// Its validation shards.
-    pub valid: Vec<Shard>,
+    pub(super) valid: Vec<Shard>,
+    /// Its table of documents; absent where there are none.
+    pub(super) documents: Option<FileEntry>,
     /// What was read and rejected.
-    pub report: CorpusReport,
+    pub(super) report: CorpusReport,
     /// Lines or documents looked at, rejected ones among them.
-    pub lines: u64,
+    pub(super) lines: u64,
     /// The first few that were rejected or repaired.
-    pub examples: Vec<Example>,
+    pub(super) examples: Vec<Example>,
     /// Occurrences in training documents: ids ascending, each as its distance from the one before, then its count.
-    pub counts: Vec<u64>,
-    /// BLAKE3 of this record with this field empty.
-    pub checksum: String,
+    pub(super) counts: Vec<u64>,
 }
 
 /// A place of the corpus where something was rejected or repaired.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Example {
+pub(super) struct Example {
     /// What is wrong there.
-    pub reason: String,
+    pub(super) reason: String,
     /// Index of the piece within the part.
-    pub piece: usize,
-    /// 1-based line of the file.
-    pub line: u64,
+    pub(super) piece: usize,
+    /// 0-based line within the piece.
+    pub(super) line: u64,
+}
+
+impl Sealed for CommitRecord {
+    const FORMAT: &'static str = "cloze commit record";
+    const VERSION: u32 = 2;
+    const PRETTY: bool = false;
+}
+
+/// What a record of a part's segment must be of.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bound<'a> {
+    pub(super) settings: &'a str,
+    pub(super) forgotten: &'a str,
+    pub(super) part: &'a Part,
+}
+
+/// What was found of a part.
+#[derive(Clone, Debug, Default)]
+pub(super) struct FoundPart {
+    /// Its first segments, in order.
+    pub(super) records: Vec<CommitRecord>,
+    /// When the oldest of them was written.
+    pub(super) since: Option<SystemTime>,
+    /// Why there are not more, unless they were never written.
+    pub(super) damage: Option<String>,
+}
+
+impl FoundPart {
+    /// Whether nothing is missing.
+    pub(super) fn is_whole(&self) -> bool {
+        self.records.last().is_some_and(|record| record.next.is_none())
+    }
+
+    /// Rows before what is missing: of the training split, of the validation split.
+    pub(super) fn rows(&self) -> [u64; 2] {
+        let rows =
+            |split: fn(&CommitRecord) -> &[Shard]| self.records.iter().flat_map(split).map(|shard| shard.rows).sum();
+        [rows(|record| &record.train), rows(|record| &record.valid)]
+    }
+
+    /// Where what is missing begins.
+    pub(super) fn next(&self) -> Place {
+        self.records.last().and_then(|record| record.next.clone()).unwrap_or_default()
+    }
+
+    /// The records of a part that can be relied upon, as far as their own bytes say: up to the first that is not there.
+    pub(super) fn read(store: &Store, bound: Bound<'_>) -> Self {
+        let mut found = Self::default();
+        while !found.is_whole() {
+            let name = file_name(bound.part, found.records.len());
+            let (bytes, stat) = match store.read_with_stat(&name) {
+                Ok(Some(object)) => object,
+                Ok(None) => break,
+                Err(error) => {
+                    found.damage = Some(error.to_string());
+                    break;
+                }
+            };
+            let record = CommitRecord::unseal(&bytes).map_err(|error| error.to_string());
+            match record.and_then(|record| found.check(bound, &record).map(|()| record)) {
+                Ok(record) => found.records.push(record),
+                Err(message) => {
+                    found.damage = Some(format!("{}: {message}", store.place(&name)));
+                    break;
+                }
+            }
+            found.since = Some(found.since.map_or(stat.modified, |since| since.min(stat.modified)));
+        }
+        found
+    }
+
+    /// That a record is the next one of this part.
+    fn check(&self, bound: Bound<'_>, record: &CommitRecord) -> Result<(), String> {
+        let rows = record.first_rows.map(u64::from);
+        let wrong = [
+            (record.part != *bound.part, "of another part"),
+            (record.segment as usize != self.records.len(), "of another segment"),
+            (record.settings != bound.settings, "made with other settings"),
+            (record.forgotten != bound.forgotten, "made without other documents"),
+            (record.from != self.next() || rows != self.rows(), "it does not go on where the one before it ends"),
+            (!record.names_its_own(), "it names objects of others"),
+        ];
+        wrong.into_iter().find(|(is, _)| *is).map_or(Ok(()), |(_, message)| Err(message.to_owned()))
+    }
+
+    /// Drops the records from the first on whose objects are not what they were.
+    pub(super) fn verify(&mut self, store: &Store) {
+        for (index, record) in self.records.iter().enumerate() {
+            if let Err(message) = record.verify(store) {
+                self.damage = Some(message);
+                self.records.truncate(index);
+                return;
+            }
+        }
+    }
 }
 
 impl CommitRecord {
-    fn to_json(&self) -> Vec<u8> {
-        let mut sealed = Self { checksum: String::new(), ..self.clone() };
-        sealed.checksum = blake3::hash(&sealed.render()).to_hex().to_string();
-        sealed.render()
+    /// The name under which it is kept.
+    pub(super) fn file_name(&self) -> String {
+        file_name(&self.part, self.segment as usize)
     }
 
-    fn render(&self) -> Vec<u8> {
-        let mut bytes = serde_json::to_vec(self).expect("a record has string keys and finite numbers");
-        bytes.push(b'\n');
-        bytes
+    /// Every object that it vouches for, with its BLAKE3 and its length, where that is known.
+    pub(super) fn objects(&self) -> impl Iterator<Item = (&str, &str, Option<u64>)> {
+        let shards = self.train.iter().chain(&self.valid);
+        let shards = shards.map(|shard| (shard.path.as_str(), shard.blake3.as_str(), Some(shard.bytes)));
+        shards.chain(self.documents.iter().map(|file| (file.path.as_str(), file.blake3.as_str(), None)))
     }
 
-    /// Writes the record: from here on the part is done.
-    pub(super) fn write(&self, folder: &Folder) -> Result<()> {
-        Ok(folder.write(&file_name(self.part.index), &self.to_json())?)
+    /// Whether all that it vouches for has the names of this segment: nothing outside, nothing of another part.
+    fn names_its_own(&self) -> bool {
+        let stem = stem(&self.part, self.segment as usize);
+        let own = |name: &str, folder: &str| {
+            let rest = name.strip_prefix(folder).and_then(|rest| rest.strip_prefix(&stem));
+            rest.is_some_and(|rest| rest.strip_suffix(".parquet").is_some_and(is_number_or_nothing))
+        };
+        self.train.iter().all(|shard| own(&shard.path, "train/") && shard.part == self.part.id)
+            && self.valid.iter().all(|shard| own(&shard.path, "valid/") && shard.part == self.part.id)
+            && self.documents.iter().all(|file| own(&file.path, "documents/"))
     }
 
-    /// The record of a part, if there is one and it can be relied upon; else why it must be made (again).
-    pub(super) fn read(folder: &Folder, part: &Part) -> Result<Self, Missing> {
-        let path = folder.path().join(file_name(part.index));
-        let damaged = || Missing::Damaged(format!("{}: damaged", path.display()));
-        let bytes = fs::read(&path).map_err(|error| match error.kind() {
-            ErrorKind::NotFound => Missing::Never,
-            _ => Missing::Damaged(format!("{}: {error}", path.display())),
-        })?;
-        let record: Self = serde_json::from_slice(&bytes).map_err(|_| damaged())?;
-        if record.to_json() != bytes {
-            return Err(damaged());
+    /// That its objects are what they were.
+    fn verify(&self, store: &Store) -> Result<(), String> {
+        for (name, blake3, bytes) in self.objects() {
+            let damaged = |what: String| format!("{}: {what}", store.place(name));
+            let found = store.stat(name).map_err(|error| error.to_string())?;
+            let found = found.ok_or_else(|| damaged("it is gone".into()))?;
+            if let Some(bytes) = bytes.filter(|bytes| *bytes != found.bytes) {
+                return Err(damaged(format!("{} bytes, {bytes} were written", found.bytes)));
+            }
+            let hash = hash_object(store, name, found.bytes).map_err(|error| error.to_string())?;
+            if hash.to_hex().as_str() != blake3 {
+                return Err(damaged("its content has changed".into()));
+            }
         }
-        let mut shards = record.train.iter().chain(&record.valid);
-        shards.try_for_each(|shard| check_shard(&folder.path().join(&shard.path), shard))?;
-        Ok(record)
+        Ok(())
     }
 
-    /// Adds the counts to those of the other parts.
+    /// Adds the counts to those of the other segments.
     pub(super) fn add_counts(&self, sums: &mut [u64]) {
         let mut id = 0;
         for pair in self.counts.chunks_exact(2) {
@@ -134,15 +209,6 @@ impl CommitRecord {
     }
 }
 
-/// Why a part must be made.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Missing {
-    /// It has not been made yet.
-    Never,
-    /// It was, and something happened to it since.
-    Damaged(String),
-}
-
 /// The compact form of `counts`.
 pub(super) fn sparse(counts: &[u64]) -> Vec<u64> {
     let mut last = 0;
@@ -150,98 +216,144 @@ pub(super) fn sparse(counts: &[u64]) -> Vec<u64> {
     present.flat_map(|(id, &count)| [id - std::mem::replace(&mut last, id), count]).collect()
 }
 
-fn file_name(index: u32) -> String {
-    format!("parts/part-{index:05}.json")
+/// What the objects of a segment have in their names.
+pub(super) fn stem(part: &Part, segment: usize) -> String {
+    format!("part-{:05}-{segment:02}", part.id.0)
 }
 
-fn check_shard(path: &Path, shard: &Shard) -> Result<(), Missing> {
-    let damaged = |what: String| Missing::Damaged(format!("{}: {what}", path.display()));
-    let length = fs::metadata(path).map_err(|error| damaged(error.to_string()))?.len();
-    if length != shard.bytes {
-        return Err(damaged(format!("{length} bytes, {} were written", shard.bytes)));
+fn file_name(part: &Part, segment: usize) -> String {
+    format!("parts/{}.json", stem(part, segment))
+}
+
+/// What follows the stem: `-07` of a shard, nothing of a table.
+fn is_number_or_nothing(rest: &str) -> bool {
+    rest.is_empty() || rest.strip_prefix('-').is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// BLAKE3 of an object, read some megabytes at a time.
+pub(super) fn hash_object(store: &Store, name: &str, bytes: u64) -> std::io::Result<blake3::Hash> {
+    const CHUNK: u64 = 4 << 20;
+    let mut hasher = blake3::Hasher::new();
+    for start in (0..bytes).step_by(usize::try_from(CHUNK).expect("megabytes")) {
+        hasher.update(&store.read_range(name, start..(start + CHUNK).min(bytes))?);
     }
-    let hash = hash_file(path).map_err(|error| damaged(error.to_string()))?;
-    if hash.to_hex().as_str() == shard.blake3 { Ok(()) } else { Err(damaged("its content has changed".into())) }
-}
-
-/// What of a record tells folders apart; reading stops at nothing else.
-#[derive(Deserialize)]
-struct Identity {
-    part: Part,
-    settings: Settings,
-}
-
-/// Refuses a folder in which a part was made of another corpus, or with other settings. Damaged records are not
-/// evidence of anything: their parts are made again.
-pub(super) fn refuse_others(folder: &Path, settings: &Settings, parts: &[Part]) -> Result<()> {
-    for path in record_files(folder)? {
-        let Some(found) = fs::read(&path).ok().and_then(|bytes| serde_json::from_slice::<Identity>(&bytes).ok()) else {
-            continue;
-        };
-        let mut differences = found.settings.differences(settings);
-        match parts.get(found.part.index as usize) {
-            None => differences.push(format!(
-                "the corpus had a part {}, now it has {} parts",
-                found.part.index,
-                parts.len()
-            )),
-            Some(part) if *part != found.part => differences.push(corpus_difference(&found.part, part)),
-            Some(_) => {}
-        }
-        if !differences.is_empty() {
-            return Err(Error::Config(format!(
-                "{}: prepared differently: {}; name another `prepare.folder`, or delete this one to prepare it anew",
-                folder.display(),
-                differences.join("; ")
-            )));
-        }
-    }
-    Ok(())
-}
-
-fn corpus_difference(was: &Part, now: &Part) -> String {
-    let show = |piece: &crate::corpus::Piece| format!("{} {:?}", piece.name, piece.range);
-    let pieces = was.pieces.iter().map(Some).chain(std::iter::repeat(None));
-    let others = now.pieces.iter().map(Some).chain(std::iter::repeat(None));
-    let first = pieces.zip(others).take(was.pieces.len().max(now.pieces.len())).find(|(was, now)| was != now);
-    let (was, now) = first.map_or((None, None), |(was, now)| (was.map(show), now.map(show)));
-    let text = |piece: Option<String>| piece.unwrap_or_else(|| "nothing".into());
-    format!("the corpus (or `part_bytes`) changed: `{}`, now `{}`", text(was), text(now))
-}
-
-/// All commit records of a folder, sorted.
-pub(super) fn record_files(folder: &Path) -> Result<Vec<std::path::PathBuf>> {
-    let Ok(entries) = fs::read_dir(folder.join("parts")) else { return Ok(Vec::new()) };
-    let mut paths = Vec::new();
-    for entry in entries {
-        let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "json") {
-            paths.push(path);
-        }
-    }
-    paths.sort();
-    Ok(paths)
+    Ok(hasher.finalize())
 }
 
 #[cfg(test)]
 mod tests {
+    use store::Weather;
+
     use super::*;
+
+    fn part(id: u32) -> Part {
+        Part { id: schemas::PartId(id), bytes: 9, pieces: Vec::new() }
+    }
+
+    /// A record of a segment whose only shard has ten rows and is kept under its name.
+    fn record(part: &Part, segment: u32, last: bool) -> CommitRecord {
+        let path = format!("train/{}-00.parquet", stem(part, segment as usize));
+        let shard = Shard {
+            path,
+            part: part.id,
+            first_row: segment * 10,
+            rows: 10,
+            tokens: 10,
+            groups: vec![10],
+            bytes: 5,
+            blake3: blake3::hash(b"shard").to_hex().to_string(),
+            content: String::new(),
+        };
+        let place = |segment| Place { piece: segment, reached: None };
+        CommitRecord {
+            settings: "s".into(),
+            part: part.clone(),
+            segment,
+            forgotten: "f".into(),
+            from: place(segment as usize),
+            first_rows: [segment * 10, 0],
+            read: Vec::new(),
+            next: (!last).then(|| place(segment as usize + 1)),
+            train: vec![shard],
+            valid: Vec::new(),
+            documents: None,
+            report: CorpusReport::default(),
+            lines: 0,
+            examples: Vec::new(),
+            counts: Vec::new(),
+        }
+    }
+
+    fn keep(store: &Store, record: &CommitRecord) {
+        store.put(&record.train[0].path, b"shard").expect("kept");
+        store.put(&record.file_name(), &record.seal()).expect("kept");
+    }
+
+    fn found(store: &Store, part: &Part) -> FoundPart {
+        let mut found = FoundPart::read(store, Bound { settings: "s", forgotten: "f", part });
+        found.verify(store);
+        found
+    }
+
+    #[test]
+    fn segments_count_up_to_the_first_that_is_not_there() {
+        let (store, part) = (Store::memory(Weather::calm()), part(3));
+        for (segment, last) in [(0, false), (1, false), (2, true)] {
+            let before = found(&store, &part);
+            assert_eq!(
+                (before.records.len(), before.is_whole(), before.rows()),
+                (segment, false, [10 * segment as u64, 0])
+            );
+            keep(&store, &record(&part, u32::try_from(segment).expect("small"), last));
+        }
+        assert!(found(&store, &part).is_whole());
+        store.remove("parts/part-00003-01.json").expect("gone");
+        assert_eq!(found(&store, &part).records.len(), 1);
+    }
+
+    #[test]
+    fn a_record_of_anything_else_is_no_evidence() {
+        let (here, other) = (part(3), part(4));
+        let alien = |change: fn(&mut CommitRecord)| {
+            let mut record = record(&here, 0, true);
+            change(&mut record);
+            record
+        };
+        let cases = [
+            (record(&other, 0, true), "another part"),
+            (record(&here, 1, true), "another segment"),
+            (alien(|record| record.settings.push('x')), "other settings"),
+            (alien(|record| record.forgotten.push('x')), "other documents"),
+            (alien(|record| record.first_rows[0] = 1), "go on"),
+            (alien(|record| record.train[0].path = "../../etc/passwd".into()), "objects of others"),
+            (alien(|record| record.train[0].path = "train/part-00004-00-00.parquet".into()), "objects of others"),
+        ];
+        for (record, word) in cases {
+            let store = Store::memory(Weather::calm());
+            store.put("parts/part-00003-00.json", &record.seal()).expect("kept");
+            let found = found(&store, &here);
+            assert!(found.records.is_empty() && found.damage.as_ref().expect("told").contains(word), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn a_changed_object_is_noticed_and_what_comes_before_it_stays() {
+        let part = part(3);
+        for damage in [&b"shaRd"[..], b"shard."] {
+            let store = Store::memory(Weather::calm());
+            for (segment, last) in [(0, false), (1, true)] {
+                keep(&store, &record(&part, segment, last));
+            }
+            store.put("train/part-00003-01-00.parquet", damage).expect("kept");
+            let found = found(&store, &part);
+            assert!(found.records.len() == 1 && found.damage.expect("told").contains("part-00003-01-00"));
+        }
+    }
 
     #[test]
     fn sparse_counts_come_back() {
         for counts in [vec![], vec![0, 0], vec![3], vec![0, 5, 0, 0, 7, 1]] {
-            let part = Part { index: 0, bytes: 0, pieces: Vec::new() };
-            let record = CommitRecord {
-                part,
-                settings: Settings(BTreeMap::new()),
-                train: Vec::new(),
-                valid: Vec::new(),
-                report: CorpusReport::default(),
-                lines: 0,
-                examples: Vec::new(),
-                counts: sparse(&counts),
-                checksum: String::new(),
-            };
+            let record = CommitRecord { counts: sparse(&counts), ..record(&part(0), 0, true) };
             let mut sums = vec![1; counts.len()];
             record.add_counts(&mut sums);
             assert_eq!(sums, counts.iter().map(|count| count + 1).collect::<Vec<_>>());

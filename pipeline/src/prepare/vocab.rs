@@ -1,4 +1,4 @@
-//! `vocab/00000.parquet`: `token` (string), `word_start` (bool) and `count` (uint64), one row per id, ascending.
+//! `vocab/00000.parquet` …: `token` (string), `word_start` (bool) and `count` (uint64), one row per id, ascending.
 
 use std::sync::Arc;
 

@@ -12,7 +12,7 @@ pub mod reader;
 pub mod synthetic;
 pub mod writer;
 
-pub use writer::ShardWriter;
+pub use writer::{ShardOptions, ShardWriter};
 
 use schemas::{Sample, TokenIds};
 

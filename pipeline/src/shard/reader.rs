@@ -50,9 +50,9 @@ impl Promise {
     pub fn of(manifest: &Manifest) -> Self {
         Self {
             vocab_size: manifest.tokenizer.vocab_size,
-            content_max: manifest.pack.content(manifest.tokens_max),
-            frame: manifest.frame,
-            sentences: manifest.pack.keeps_sentences(),
+            content_max: manifest.pack.content,
+            frame: manifest.pack.frame,
+            sentences: manifest.pack.keeps_sentences,
         }
     }
 }

@@ -7,12 +7,13 @@ use arrow_array::{ArrayRef, BooleanArray, RecordBatch, StringArray, UInt64Array}
 use arrow_schema::{DataType, Field, Schema};
 use parquet::arrow::ArrowWriter;
 use schemas::atomic::Folder;
-use schemas::manifest::{CorpusReport, FileEntry, GenerationEntry, Pack, PartEntry, Tokenizer};
+use schemas::manifest::{CorpusReport, FileEntry, GenerationEntry, PartEntry, Tokenizer};
 use schemas::{Document, Epoch, Manifest, PartId, SampleAddress, Shard, SpecialIds};
+use store::Store;
 
-use super::ShardWriter;
+use super::{ShardOptions, ShardWriter};
 use crate::error::{Error, Result};
-use crate::pack::Packed;
+use crate::pack::{AnyPacking, Packed};
 use crate::rng::{Key, Rng};
 
 /// What to make up.
@@ -31,7 +32,7 @@ pub struct Synthetic {
     /// Adjacent samples that belong to the same documents.
     pub rows_per_document: u64,
     /// How the manifest says it is packed.
-    pub pack: Pack,
+    pub pack: AnyPacking,
     /// Tokens of a sentence, at most and mostly, where the style keeps sentences.
     pub sentence_tokens: u16,
     /// Samples per row group.
@@ -56,7 +57,7 @@ impl Default for Synthetic {
             lengths: 62..63,
             documents: 3,
             rows_per_document: 1,
-            pack: Pack::Block,
+            pack: AnyPacking::default(),
             sentence_tokens: 9,
             rows_per_group: 20,
             groups_per_shard: 4,
@@ -85,8 +86,7 @@ impl Synthetic {
                 specials: vec![0, 100, 101, 102, 103],
             },
             tokens_max: self.tokens_max,
-            pack: self.pack,
-            frame: self.pack.frame(),
+            pack: self.pack.facts(self.tokens_max),
             files: [("tokenizer.json".to_owned(), blake3::hash(TOKENIZER).to_hex().to_string())].into(),
             generations: Vec::new(),
         };
@@ -123,17 +123,23 @@ impl Synthetic {
     }
 
     fn shards(&self, folder: &Folder, part: u32, name: &str, rows: u64) -> Result<Vec<Shard>> {
-        let prefix = format!("{name}/part-{part:05}");
-        let sentences = self.pack.keeps_sentences();
-        let mut writer = ShardWriter::new(folder, PartId(part), prefix, self.vocab_size, sentences, 1)
-            .sized(self.rows_per_group as usize, self.groups_per_shard as usize);
+        let options = ShardOptions {
+            part: PartId(part),
+            prefix: format!("{name}/part-{part:05}-00"),
+            vocab_size: self.vocab_size,
+            keeps_sentences: self.pack.keeps_sentences(),
+            ..ShardOptions::default()
+        };
+        let store = Store::existing(folder.path())?;
+        let mut writer =
+            ShardWriter::new(&store, options).sized(self.rows_per_group as usize, self.groups_per_shard as usize);
         let key = Key::new(self.seed, Epoch(0), name, "synthetic");
         for row in (0..rows).map(|row| u64::from(part) << 32 | row) {
             let input_ids = self.sample(&mut key.row(SampleAddress::numbered(row), 0));
             let document_starts = self.document_starts(input_ids.len());
             let documents: Vec<u64> = (0..document_starts.len())
                 .map(|document| {
-                    Document::hash("synthetic", &format!("{name}-{}-{document}", row / self.rows_per_document))
+                    Document::hash(&format!("synthetic {name}-{}-{document}", row / self.rows_per_document))
                 })
                 .collect();
             let sentence_starts = self.sentence_starts(input_ids.len());

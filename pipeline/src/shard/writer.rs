@@ -1,7 +1,6 @@
 //! Samples to shards.
 
 use std::io::{self, Write};
-use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::types::{ArrowPrimitiveType, UInt16Type, UInt32Type, UInt64Type};
@@ -13,10 +12,10 @@ use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use parquet::schema::types::ColumnPath;
-use schemas::atomic::{Folder, Pending};
 use schemas::manifest::Frame;
 use schemas::sample::{ROWS_PER_GROUP, id_type, shard_schema};
 use schemas::{PartId, Sample, Shard, TokenIds};
+use store::{Put, Store};
 
 use super::ContentHasher;
 use crate::pack::Packed;
@@ -25,12 +24,35 @@ use crate::{Error, Result};
 /// Row groups per shard: about 270 M tokens of 510-token rows, a file of some 400 MB.
 const GROUPS_PER_SHARD: usize = 256;
 
-/// Writes one split of one part as `SPLIT/part-PPPPP-SS.parquet`, one file open at a time.
+/// Which shards to write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShardOptions {
+    /// The part that they are of.
+    pub part: PartId,
+    /// Rows of the part and split before the first.
+    pub first_row: u32,
+    /// They are named `PREFIX-00.parquet`, `PREFIX-01.parquet`, …
+    pub prefix: String,
+    /// Number of ids.
+    pub vocab_size: u32,
+    /// Whether samples say where their sentences begin.
+    pub keeps_sentences: bool,
+    /// Their compression, 1 to 22.
+    pub zstd_level: i32,
+}
+
+impl Default for ShardOptions {
+    fn default() -> Self {
+        let (part, prefix) = (PartId(0), "train/part-00000-00".to_owned());
+        Self { part, first_row: 0, prefix, vocab_size: 1 << 16, keeps_sentences: false, zstd_level: 1 }
+    }
+}
+
+/// Writes the shards of one split of one segment, one object at a time.
 #[derive(Debug)]
 pub struct ShardWriter {
-    folder: Folder,
-    part: PartId,
-    prefix: String,
+    store: Store,
+    options: ShardOptions,
     schema: SchemaRef,
     properties: WriterProperties,
     rows_per_group: usize,
@@ -65,21 +87,13 @@ struct OpenShard {
 }
 
 impl ShardWriter {
-    /// A writer of the shards of `part`, named `prefix-00.parquet`, `prefix-01.parquet`, … in `folder`, compressed by
-    /// `zstd_level`, with sentences or without.
+    /// A writer of such shards.
     #[must_use]
-    pub fn new(
-        folder: &Folder,
-        part: PartId,
-        prefix: String,
-        vocab_size: u32,
-        keeps_sentences: bool,
-        zstd_level: i32,
-    ) -> Self {
+    pub fn new(store: &Store, options: ShardOptions) -> Self {
+        let ShardOptions { vocab_size, keeps_sentences, zstd_level, .. } = options;
         Self {
-            folder: folder.clone(),
-            part,
-            prefix,
+            store: store.clone(),
+            options,
             schema: shard_schema(vocab_size, keeps_sentences),
             properties: properties(zstd_level),
             rows_per_group: ROWS_PER_GROUP,
@@ -119,33 +133,39 @@ impl ShardWriter {
         let name = self.shard_name();
         let open = match &mut self.open {
             Some(open) => open,
-            closed => closed.insert(OpenShard::begin(&self.folder, &name, &self.schema, &self.properties)?),
+            closed => closed.insert(OpenShard::begin(&self.store, &name, &self.schema, &self.properties)?),
         };
         let batch = self.rows.hash(&mut open.content).take(&self.schema);
         open.groups.push(u32::try_from(batch.num_rows()).expect("a row group is small"));
         open.tokens += batch.column(0).as_any().downcast_ref::<ListArray>().map_or(0, |ids| ids.values().len() as u64);
         let written = open.writer.write(&batch).and_then(|()| open.writer.flush());
-        written.map_err(|error| write_error(&self.folder.path().join(&name), error))?;
+        written.map_err(|error| write_error(&self.store, &name, error))?;
         if open.groups.len() == self.groups_per_shard { self.close_shard() } else { Ok(()) }
     }
 
     fn shard_name(&self) -> String {
-        format!("{}-{:02}.parquet", self.prefix, self.shards.len())
+        format!("{}-{:02}.parquet", self.options.prefix, self.shards.len())
     }
 
     fn close_shard(&mut self) -> Result<()> {
         let Some(open) = self.open.take() else { return Ok(()) };
         let path = self.shard_name();
-        let target = self.folder.path().join(&path);
-        let file = open.writer.into_inner().map_err(|error| write_error(&target, error))?;
-        let blake3 = file.hasher.finalize().to_hex().to_string();
-        let bytes = file.pending.commit()?;
+        let object = open.writer.into_inner().map_err(|error| write_error(&self.store, &path, error))?;
+        let blake3 = object.hasher.finalize().to_hex().to_string();
+        let bytes = object.put.commit()?.bytes;
         let rows = open.groups.iter().map(|&rows| u64::from(rows)).sum();
         let before: u64 = self.shards.iter().map(|shard| shard.rows).sum();
-        let first_row = u32::try_from(before).expect("a part has fewer than 2^32 rows");
+        let part = self.options.part;
+        let Ok(first_row) = u32::try_from(u64::from(self.options.first_row) + before) else {
+            return Err(shard_error(
+                &self.store,
+                &path,
+                format!("part {part} has 2^32 rows; lower `prepare.part_bytes`"),
+            ));
+        };
         let content = open.content.finish();
         let OpenShard { tokens, groups, .. } = open;
-        self.shards.push(Shard { path, part: self.part, first_row, rows, tokens, groups, bytes, blake3, content });
+        self.shards.push(Shard { path, part, first_row, rows, tokens, groups, bytes, blake3, content });
         Ok(())
     }
 }
@@ -166,27 +186,27 @@ fn properties(zstd_level: i32) -> WriterProperties {
 }
 
 impl OpenShard {
-    fn begin(folder: &Folder, name: &str, schema: &SchemaRef, properties: &WriterProperties) -> Result<Self> {
-        let file = Hashing { pending: folder.begin(name)?, hasher: blake3::Hasher::new() };
-        let writer = ArrowWriter::try_new(file, schema.clone(), Some(properties.clone()))
-            .map_err(|error| write_error(&folder.path().join(name), error))?;
+    fn begin(store: &Store, name: &str, schema: &SchemaRef, properties: &WriterProperties) -> Result<Self> {
+        let object = Hashing { put: store.begin(name)?, hasher: blake3::Hasher::new() };
+        let writer = ArrowWriter::try_new(object, schema.clone(), Some(properties.clone()))
+            .map_err(|error| write_error(store, name, error))?;
         Ok(Self { writer, content: ContentHasher::default(), tokens: 0, groups: Vec::new() })
     }
 }
 
 /// The disk's own words where there are any: they name the file and the way out.
-fn write_error(path: &Path, error: ParquetError) -> Error {
+pub(crate) fn write_error(store: &Store, name: &str, error: ParquetError) -> Error {
     match error {
         ParquetError::External(source) => match source.downcast::<io::Error>() {
             Ok(error) => Error::Io(*error),
-            Err(source) => shard_error(path, source.to_string()),
+            Err(source) => shard_error(store, name, source.to_string()),
         },
-        other => shard_error(path, other.to_string()),
+        other => shard_error(store, name, other.to_string()),
     }
 }
 
-fn shard_error(path: &Path, message: String) -> Error {
-    Error::Shard { path: path.to_owned(), group: None, message }
+fn shard_error(store: &Store, name: &str, message: String) -> Error {
+    Error::Shard { path: store.place(name).into(), group: None, message }
 }
 
 impl Rows {
@@ -269,19 +289,19 @@ fn list<T: ArrowPrimitiveType>(values: Vec<T::Native>, offsets: Vec<i32>) -> Arr
 
 /// Hashes what it passes on.
 #[derive(Debug)]
-struct Hashing {
-    pending: Pending,
-    hasher: blake3::Hasher,
+pub(crate) struct Hashing {
+    pub(crate) put: Put,
+    pub(crate) hasher: blake3::Hasher,
 }
 
 impl Write for Hashing {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let count = self.pending.write(bytes)?;
+        let count = self.put.write(bytes)?;
         self.hasher.update(&bytes[..count]);
         Ok(count)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.pending.flush()
+        self.put.flush()
     }
 }

@@ -122,9 +122,9 @@ fn count_words(config: &TokenizerConfig, prepare: &PrepareConfig) -> Result<(u64
     let mut counts = BTreeMap::new();
     let mut documents = 0;
     for part in &parts {
-        for found in corpus.documents(part) {
-            let Some((hash, document)) = found?.document else { continue };
-            if Document::is_valid(hash, prepare.valid_fraction) {
+        for found in corpus.read(part)? {
+            let Some(document) = found?.document else { continue };
+            if Document::is_valid(Document::hash(&document.id), prepare.valid_fraction) {
                 continue;
             }
             documents += 1;

@@ -35,7 +35,7 @@ impl Raw {
 
     pub(super) fn open(file: &InputFile, reading: &Reading) -> Result<Self> {
         if Self::is_wrapped(file) {
-            let bytes = read_whole(&file.path, &(0..file.bytes), reading.document_bytes_max)?;
+            let bytes = read_whole(&file.path, &(0..file.bytes), reading)?;
             return Ok(Self::Memory(Bytes::from(bytes)));
         }
         let handle = File::open(&file.path).map_err(|refused| error(file, refused.to_string()))?;

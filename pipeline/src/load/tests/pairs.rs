@@ -1,13 +1,17 @@
 //! Rows of sentences: partners, and which folders and views go together.
 
 use schemas::columns::{IS_RANDOM, TOKEN_TYPES};
-use schemas::manifest::Pack;
 
 use super::*;
+use crate::pack::AnyPacking;
+
+fn packing(name: &str) -> AnyPacking {
+    AnyPacking::of_kind(name).expect("a known packing")
+}
 
 /// A folder of sentences: documents of `rows_per_document` samples.
 fn sentences(rows_per_document: u64) -> Synthetic {
-    let pack = Pack::Sentences;
+    let pack = packing("sentences");
     Synthetic { lengths: 30..62, documents: 1, rows_per_document, pack, ..Synthetic::default() }
 }
 
@@ -109,9 +113,9 @@ fn styles_that_do_not_fit_are_refused() {
     }
     assert!(shown.iter().any(|text| text.contains("`is_random` is read, which a `segments`")), "{shown:#?}");
     let narrow = DataConfig { width: Some(32), ..data.clone() };
-    for pack in [Pack::Taco, Pack::Document, Pack::Sentences] {
-        let lengths = if pack == Pack::Taco { 64..65 } else { 20..62 };
-        let home = home(&Synthetic { lengths, pack, ..Synthetic::default() });
+    for pack in ["taco", "document", "sentences"] {
+        let lengths = if pack == "taco" { 64..65 } else { 20..62 };
+        let home = home(&Synthetic { lengths, pack: packing(pack), ..Synthetic::default() });
         let (views, wanted) = (taco(), wanted());
         let problems = LoadPlan::new(&home.request(&narrow, &views, &wanted)).expect_err("not cut");
         assert_eq!(problems.len(), 1, "{problems:?}");
@@ -120,7 +124,7 @@ fn styles_that_do_not_fit_are_refused() {
         let batch = plan.batch(&plan.groups(), BatchIndex(0)).expect("good");
         let origin = batch.column("masked", ORIGIN).expect("made");
         let longest = (0..batch.rows()).map(|row| origin.row(row).iter().filter(|&&index| index >= 0).count()).max();
-        assert_eq!(longest == Some(64), pack == Pack::Taco, "{pack:?}: {longest:?}");
+        assert_eq!(longest == Some(64), pack == "taco", "{pack:?}: {longest:?}");
         assert!(longest > Some(40), "whole samples");
     }
 }

@@ -1,0 +1,236 @@
+//! What happened to the corpus since its parts were listed, and the list that follows from it.
+//!
+//! A file is the one that it was if it has the same name and the same length, and either was not touched since the parts
+//! that hold it were recorded, or reads the same when it is read again. Clocks are those of the files' and the folder's
+//! file systems; where these are machines of their own, they must agree to within the age of the newest file.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::SystemTime;
+
+use schemas::{Generation, PartId};
+use store::Store;
+
+use super::list::{self, Lists, PartList};
+use super::record::{Bound, FoundPart};
+use super::settings::Settings;
+use super::work::Omit;
+use crate::corpus::{Corpus, InputFile, Part, Piece, Reached, group};
+use crate::{Error, Result};
+
+/// What a new list is about, in numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The number of the list.
+    pub generation: Generation,
+    /// Files that are new.
+    pub added: u64,
+    /// Files that are not what they were.
+    pub replaced: u64,
+    /// Files that are gone.
+    pub removed: u64,
+    /// Documents that are to be forgotten.
+    pub forgotten: u64,
+    /// Parts that go.
+    pub dropped: u64,
+    /// Parts that come.
+    pub parts: u64,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counts = [
+            (self.added, "added"),
+            (self.replaced, "replaced"),
+            (self.removed, "removed"),
+            (self.forgotten, "to forget"),
+        ];
+        let noun = |number: u64, what: &str| match (number, what) {
+            (1, "to forget") => "1 document to forget".to_owned(),
+            (_, "to forget") => format!("{number} documents to forget"),
+            (1, _) => format!("1 file {what}"),
+            _ => format!("{number} files {what}"),
+        };
+        let said: Vec<String> =
+            counts.iter().filter(|(number, _)| *number > 0).map(|&(number, what)| noun(number, what)).collect();
+        let parts = |number: u64| if number == 1 { "1 part".to_owned() } else { format!("{number} parts") };
+        let (said, dropped, made) = (said.join(", "), parts(self.dropped), parts(self.parts));
+        write!(f, "{said}: generation {} drops {dropped} and makes {made}", self.generation)
+    }
+}
+
+/// A folder and the corpus that it is of, side by side.
+pub(super) struct Comparison<'a> {
+    pub(super) store: Option<&'a Store>,
+    pub(super) lists: &'a Lists,
+    pub(super) corpus: &'a Corpus,
+    pub(super) settings: &'a Settings,
+    pub(super) part_bytes: u64,
+    pub(super) seed: u64,
+}
+
+/// The pieces of a file that are in parts in effect, each with its part.
+type Holders<'a> = Vec<(Generation, &'a Part, &'a Piece)>;
+
+impl Comparison<'_> {
+    /// The list that the corpus asks for; none if nothing has changed.
+    pub(super) fn next(&self) -> Result<Option<(PartList, Change)>> {
+        let in_effect = self.lists.in_effect();
+        let mut known = BTreeMap::<&str, Holders<'_>>::new();
+        for &(generation, part) in in_effect.values() {
+            for piece in &part.pieces {
+                known.entry(&piece.name).or_default().push((generation, part, piece));
+            }
+        }
+        let removed: BTreeSet<&str> = known.keys().copied().filter(|name| self.corpus.file(name).is_none()).collect();
+        if !known.is_empty() && removed.len() == known.len() {
+            return Err(Error::Config(format!(
+                "`prepare.folder` was prepared of other files: none of its {} ({}, …) is among `prepare.inputs`; name another \
+                 `prepare.folder`, or delete this one to prepare it anew",
+                known.len(),
+                removed.first().copied().unwrap_or_default()
+            )));
+        }
+        let clocks = self.clocks()?;
+        let (mut added, mut replaced) = (BTreeSet::new(), BTreeSet::new());
+        for file in self.corpus.files() {
+            match known.get(file.name.as_str()) {
+                None => drop(added.insert(file.name.as_str())),
+                Some(holders) if self.is_other(file, holders, &clocks)? => drop(replaced.insert(file.name.as_str())),
+                Some(_) => {}
+            }
+        }
+        let gone = |piece: &Piece| removed.contains(piece.name.as_str()) || replaced.contains(piece.name.as_str());
+        let dropped: BTreeMap<PartId, &Part> = in_effect
+            .iter()
+            .filter(|(_, (_, part))| part.pieces.iter().any(gone))
+            .map(|(&id, &(_, part))| (id, part))
+            .collect();
+        let mut pieces = self.pieces(added.iter().chain(&replaced).copied())?;
+        // Files without a piece are nothing: an added one would be added again and again.
+        added.retain(|name| pieces.iter().any(|(piece, _)| piece.name == *name));
+        let kept = dropped.values().flat_map(|part| &part.pieces).filter(|piece| !gone(piece));
+        pieces.extend(self.weigh(kept)?);
+        if pieces.is_empty() && dropped.is_empty() && !self.lists.is_empty() {
+            return Ok(None);
+        }
+        let list = self.list(dropped.into_keys().collect(), Vec::new(), pieces);
+        let change = Change {
+            generation: list.generation,
+            added: added.len() as u64,
+            replaced: replaced.len() as u64,
+            removed: removed.len() as u64,
+            forgotten: 0,
+            dropped: list.dropped.len() as u64,
+            parts: list.parts.len() as u64,
+        };
+        Ok(Some((list, change)))
+    }
+
+    /// The list that drops these parts and makes them anew without a document.
+    pub(super) fn without(&self, digest: String, dropped: &[&Part]) -> Result<(PartList, Change)> {
+        let pieces = self.weigh(dropped.iter().flat_map(|part| &part.pieces))?;
+        let list = self.list(dropped.iter().map(|part| part.id).collect(), vec![digest], pieces);
+        let change = Change {
+            generation: list.generation,
+            added: 0,
+            replaced: 0,
+            removed: 0,
+            forgotten: 1,
+            dropped: list.dropped.len() as u64,
+            parts: list.parts.len() as u64,
+        };
+        Ok((list, change))
+    }
+
+    fn list(&self, dropped: Vec<PartId>, forgotten: Vec<String>, pieces: Vec<(Piece, u64)>) -> PartList {
+        let (generation, first) = self.lists.next();
+        let parts = group(pieces, self.part_bytes, self.seed, first);
+        PartList { generation, settings: self.settings.clone(), dropped, forgotten, parts }
+    }
+
+    /// Checks and cuts files.
+    fn pieces<'n>(&self, names: impl Iterator<Item = &'n str>) -> Result<Vec<(Piece, u64)>> {
+        let mut pieces = Vec::new();
+        for file in names.filter_map(|name| self.corpus.file(name)) {
+            self.corpus.check(file)?;
+            pieces.extend(self.corpus.pieces(file, self.part_bytes)?);
+        }
+        Ok(pieces)
+    }
+
+    /// Pieces that were cut before, with their weights.
+    fn weigh<'p>(&self, pieces: impl Iterator<Item = &'p Piece>) -> Result<Vec<(Piece, u64)>> {
+        let mut weights = BTreeMap::<&str, BTreeMap<Piece, u64>>::new();
+        let mut weighed = Vec::new();
+        for piece in pieces {
+            if !weights.contains_key(piece.name.as_str()) {
+                let file = self.corpus.file(&piece.name).expect("pieces of files that are there");
+                let cut = self.corpus.pieces(file, self.part_bytes)?;
+                weights.insert(&piece.name, cut.into_iter().collect());
+            }
+            let weight = weights[piece.name.as_str()].get(piece).copied();
+            weighed.push((piece.clone(), weight.unwrap_or(piece.range.end - piece.range.start)));
+        }
+        Ok(weighed)
+    }
+
+    /// When the oldest record of each part was written, and each list.
+    fn clocks(&self) -> Result<Clocks> {
+        let mut clocks = Clocks::default();
+        let Some(store) = self.store else { return Ok(clocks) };
+        for entry in store.list("parts")? {
+            let id = entry.name.strip_prefix("parts/part-").and_then(|rest| rest.split('-').next()?.parse().ok());
+            if let Some(id) = id {
+                let clock = clocks.parts.entry(PartId(id)).or_insert(entry.stat.modified);
+                *clock = entry.stat.modified.min(*clock);
+            }
+        }
+        for list in self.lists.iter() {
+            let stat = store.stat(&list::file_name(list.generation.0 as usize))?;
+            clocks.lists.insert(list.generation, stat.map_or(SystemTime::UNIX_EPOCH, |stat| stat.modified));
+        }
+        Ok(clocks)
+    }
+
+    /// Whether a file is not what it was when parts of it were listed, or made.
+    fn is_other(&self, file: &InputFile, holders: &Holders<'_>, clocks: &Clocks) -> Result<bool> {
+        if holders.iter().any(|(_, _, piece)| piece.bytes != file.bytes) {
+            return Ok(true);
+        }
+        for (generation, part, piece) in holders {
+            let recorded = clocks.parts.get(&part.id);
+            let since = recorded.or_else(|| clocks.lists.get(generation)).copied().unwrap_or(SystemTime::UNIX_EPOCH);
+            if file.touched >= since && !self.reads_the_same(file, (*generation, part, piece))? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether a piece is what its part's records say, or, where they say nothing yet, would be cut as it was.
+    fn reads_the_same(&self, file: &InputFile, (generation, part, piece): (Generation, &Part, &Piece)) -> Result<bool> {
+        let (settings, omit) = (self.settings.digest(), Omit::of(self.lists, generation));
+        let bound = Bound { settings: &settings, forgotten: omit.name(), part };
+        let found = self.store.map(|store| FoundPart::read(store, bound)).unwrap_or_default();
+        let index = part.pieces.iter().position(|other| other == piece);
+        let mut read = found.records.iter().flat_map(|record| &record.read);
+        match read.find(|(piece, _)| Some(*piece) == index) {
+            Some((_, reached)) => Ok(self.reads(file, piece, reached).unwrap_or(false)),
+            None => Ok(self.corpus.pieces(file, self.part_bytes)?.iter().any(|(cut, _)| cut == piece)),
+        }
+    }
+
+    /// Whether reading a piece again comes to the same. One that cannot be read is another.
+    fn reads(&self, file: &InputFile, piece: &Piece, reached: &Reached) -> Result<bool> {
+        let mut reader = self.corpus.format().open(file, &piece.range, self.corpus.reading())?;
+        reader.skip(reached.to)?;
+        Ok(reader.reached() == *reached && reader.next()?.is_none())
+    }
+}
+
+#[derive(Default)]
+struct Clocks {
+    parts: BTreeMap<PartId, SystemTime>,
+    lists: BTreeMap<Generation, SystemTime>,
+}

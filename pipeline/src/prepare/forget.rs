@@ -1,0 +1,58 @@
+//! Documents that are to be forgotten.
+
+use schemas::{Document, Generation};
+
+use super::change::Change;
+use super::list::PartList;
+use super::plan::Planned;
+use super::record::{Bound, FoundPart};
+use super::table;
+use super::work::Omit;
+use crate::corpus::Part;
+use crate::{Error, Result};
+use store::Store;
+
+/// What forgetting a document asks for.
+pub(super) enum Forgetting {
+    /// A list said so before.
+    Before(Generation),
+    /// The list that says so.
+    Now(Box<(PartList, Change)>),
+}
+
+/// Finds the parts that hold a document, and the list that drops them and makes them anew without it.
+pub(super) fn forget(planned: &Planned, store: &Store, id: &str) -> Result<Forgetting> {
+    let digest = Document::digest(id);
+    let newest = Generation(planned.lists.next().0.0.saturating_sub(1));
+    if let Some(&generation) = planned.lists.forgotten(newest).get(digest.as_str()) {
+        return Ok(Forgetting::Before(generation));
+    }
+    let refused = |why: String| Error::Config(format!("{}: {why}", store.place("")));
+    if let Some((_, change)) = &planned.next {
+        let what = if change.generation.0 == 0 {
+            "nothing is prepared".into()
+        } else {
+            format!("the corpus has changed ({change})")
+        };
+        return Err(refused(format!("{what}; run `cloze prepare`, then forget")));
+    }
+    let (settings, mut holders) = (planned.settings.digest(), Vec::<&Part>::new());
+    for (generation, part) in planned.lists.in_effect().into_values() {
+        let omit = Omit::of(&planned.lists, generation);
+        let found = FoundPart::read(store, Bound { settings: &settings, forgotten: omit.name(), part });
+        if !found.is_whole() {
+            return Err(refused(format!("part {} is not there; run `cloze prepare` to its end, then forget", part.id)));
+        }
+        let mut tables = found.records.iter().filter_map(|record| record.documents.as_ref());
+        if tables.try_fold(false, |has, table| Ok::<_, Error>(has || table::has(store, table, id)?))? {
+            holders.push(part);
+        }
+    }
+    if holders.is_empty() {
+        return Err(refused(format!(
+            "no document `{}`; `documents/` lists the ids that there are (column `id`)",
+            id.escape_debug()
+        )));
+    }
+    Ok(Forgetting::Now(Box::new(planned.comparison(Some(store)).without(digest, &holders)?)))
+}

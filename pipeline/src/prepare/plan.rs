@@ -1,0 +1,151 @@
+//! What a preparation comes to, before anything is written.
+
+use std::io::ErrorKind;
+
+use schemas::{Manifest, ManifestError, manifest};
+use store::Store;
+
+use super::change::{Change, Comparison};
+use super::config::PrepareConfig;
+use super::list::{Lists, PartList};
+use super::settings::Settings;
+use crate::corpus::Corpus;
+use crate::tokenize::{self, Tokenizer};
+use crate::{Error, Result};
+
+/// What `plan` prints about a preparation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PreparePlan {
+    /// Files.
+    pub files: usize,
+    /// Bytes on disk.
+    pub bytes: u64,
+    /// Parts in effect, those that are there among them.
+    pub parts: usize,
+    /// Bytes on disk of the largest part.
+    pub largest_part_bytes: u64,
+    /// Threads.
+    pub lanes: usize,
+    /// Longest document that is accepted, in bytes of text.
+    pub document_bytes_max: u64,
+    /// Bound of all text in flight: lanes times the longest document.
+    pub text_bytes_max: u64,
+    /// The largest compressed file, by name and bytes: nobody can enter it, so it is the critical path.
+    pub largest_compressed: Option<(String, u64)>,
+    /// What has changed since the folder was prepared, if anything.
+    pub change: Option<Change>,
+    /// The tokenizer.
+    pub tokenizer: manifest::Tokenizer,
+}
+
+/// A configuration, its corpus and its folder, read and checked.
+pub(super) struct Planned {
+    pub(super) config: PrepareConfig,
+    pub(super) corpus: Corpus,
+    pub(super) tokenizer: Box<dyn Tokenizer>,
+    pub(super) settings: Settings,
+    pub(super) part_bytes: u64,
+    /// The lists that are there.
+    pub(super) lists: Lists,
+    /// The one that the corpus asks for.
+    pub(super) next: Option<(PartList, Change)>,
+}
+
+impl Planned {
+    /// Reads the outline of the corpus, the tokenizer and the folder, if there is one, and refuses what cannot work.
+    /// Writes nothing.
+    pub(super) fn of(config: &PrepareConfig, store: Option<&Store>) -> Result<Self> {
+        config.check()?;
+        let tokenizer = Box::new(tokenize::load(&config.tokenizer, config.lowercase)?);
+        let corpus = Corpus::open(&config.corpus())?;
+        let lists = store.map_or_else(|| Ok(Lists::default()), Lists::read)?;
+        if let Some(store) = store.filter(|_| lists.is_empty()) {
+            refuse_other_formats(store)?;
+        }
+        let known = lists.settings().and_then(Settings::part_bytes);
+        let part_bytes = config.part_bytes.or(known).unwrap_or_else(|| corpus.usual_part_bytes());
+        let settings = Settings::of(config, part_bytes, &tokenizer.facts().manifest);
+        if let (Some(found), Some(store)) = (lists.settings(), store) {
+            refuse_others(found, &settings, store)?;
+        }
+        let mut planned = Self { config: config.clone(), corpus, tokenizer, settings, part_bytes, lists, next: None };
+        planned.next = planned.comparison(store).next()?;
+        Ok(planned)
+    }
+
+    pub(super) fn comparison<'a>(&'a self, store: Option<&'a Store>) -> Comparison<'a> {
+        Comparison {
+            store,
+            lists: &self.lists,
+            corpus: &self.corpus,
+            settings: &self.settings,
+            part_bytes: self.part_bytes,
+            seed: self.config.seed,
+        }
+    }
+
+    /// The lists with the one that is to come.
+    pub(super) fn coming(&self) -> Lists {
+        match &self.next {
+            Some((list, _)) => self.lists.with(list.clone()),
+            None => self.lists.clone(),
+        }
+    }
+
+    /// The numbers.
+    pub(super) fn describe(&self) -> PreparePlan {
+        let (coming, lanes) = (self.coming(), self.config.lanes());
+        let parts = coming.in_effect();
+        let document_bytes_max = self.config.document_bytes_max();
+        PreparePlan {
+            files: self.corpus.files().len(),
+            bytes: self.corpus.bytes(),
+            parts: parts.len(),
+            largest_part_bytes: parts.values().map(|(_, part)| part.bytes).max().unwrap_or(0),
+            lanes,
+            document_bytes_max,
+            text_bytes_max: document_bytes_max * lanes as u64,
+            largest_compressed: self.corpus.largest_compressed().map(|file| (file.name.clone(), file.bytes)),
+            change: self.next.as_ref().map(|(_, change)| *change).filter(|change| change.generation.0 > 0),
+            tokenizer: self.tokenizer.facts().manifest.clone(),
+        }
+    }
+}
+
+/// The folder of a configuration, if it is there.
+pub(super) fn existing(config: &PrepareConfig) -> Result<Option<Store>> {
+    match Store::existing(&config.folder) {
+        Ok(store) => Ok(Some(store)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+const WAY_ON: &str = "name another `prepare.folder`, or delete this one to prepare it anew";
+
+/// Refuses a folder that was prepared with other settings.
+fn refuse_others(found: &Settings, now: &Settings, store: &Store) -> Result<()> {
+    let differences = found.differences(now);
+    if differences.is_empty() {
+        return Ok(());
+    }
+    let (place, differences) = (store.place(""), differences.join("; "));
+    Err(Error::Config(format!("{place}: prepared differently: {differences}; {WAY_ON}")))
+}
+
+/// Refuses a folder without a part list that somebody has prepared nevertheless.
+fn refuse_other_formats(store: &Store) -> Result<()> {
+    let refused = |why: String| Err(Error::Config(format!("{}: {why}; {WAY_ON}", store.place(""))));
+    if let Some((bytes, _)) = store.read_with_stat("manifest.json")? {
+        return match Manifest::from_json(&bytes) {
+            Err(ManifestError::Version { found }) => {
+                refused(format!("prepared in format {found}, this program writes format {}", manifest::VERSION))
+            }
+            _ => refused("it has a manifest and no part list".into()),
+        };
+    }
+    if store.list("parts")?.is_empty() {
+        return Ok(());
+    }
+    refused(format!("it has parts and no part list: begun in a format before {}", manifest::VERSION))
+}

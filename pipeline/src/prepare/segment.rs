@@ -1,0 +1,242 @@
+//! One segment of a part in the making: two open samples, their shards and the table of documents.
+
+use std::thread::sleep;
+
+use schemas::manifest::{CorpusReport, PackReport};
+use schemas::{Document, Shard};
+
+use super::progress::Progress;
+use super::record::{CommitRecord, Example, sparse, stem};
+use super::stages::{Stage, Stopwatch};
+use super::table::{Entry, TableWriter};
+use super::work::{Task, Work};
+use crate::Result;
+use crate::corpus::{Complaint, Found, Place, Reached, Reason};
+use crate::pack::{Packed, Packer};
+use crate::sentences;
+use crate::shard::{ShardOptions, ShardWriter};
+
+/// Complaints of a segment that may be worth a line in the log.
+pub(super) const EXAMPLES: usize = 5;
+
+/// The state of one segment.
+pub(super) struct Segment<'a> {
+    work: &'a Work,
+    task: &'a Task,
+    progress: &'a Progress,
+    watch: &'a Stopwatch,
+    number: u32,
+    from: Place,
+    sides: [Side; 2],
+    table: Option<TableWriter>,
+    report: CorpusReport,
+    text_bytes: u64,
+    lines: u64,
+    examples: Vec<Complaint>,
+    counts: Vec<u64>,
+}
+
+/// One side of the split: its open sample and its shards.
+struct Side {
+    packer: Packer,
+    writer: Option<ShardWriter>,
+    first_row: u32,
+    rows: u64,
+}
+
+impl<'a> Segment<'a> {
+    /// Begins the segment of that number at that place, behind so many rows of either side.
+    pub(super) fn begin(
+        (work, task): (&'a Work, &'a Task),
+        (progress, watch): (&'a Progress, &'a Stopwatch),
+        (number, from, first_rows): (u32, Place, [u32; 2]),
+    ) -> Self {
+        let facts = work.tokenizer.facts();
+        let (config, vocab_size) = (&work.config, facts.manifest.vocab_size);
+        let stem = stem(&task.part, number as usize);
+        let side = |name: &str, first_row| Side {
+            packer: Packer::new(&config.pack, config.tokens_max, facts.special()),
+            writer: work.store().map(|store| {
+                let options = ShardOptions {
+                    part: task.part.id,
+                    first_row,
+                    prefix: format!("{name}/{stem}"),
+                    vocab_size,
+                    keeps_sentences: config.pack.keeps_sentences(),
+                    zstd_level: config.zstd_level,
+                };
+                ShardWriter::new(store, options)
+            }),
+            first_row,
+            rows: 0,
+        };
+        Self {
+            work,
+            task,
+            progress,
+            watch,
+            number,
+            from,
+            sides: [side("train", first_rows[0]), side("valid", first_rows[1])],
+            table: work.store().map(|store| TableWriter::new(store, format!("documents/{stem}.parquet"))),
+            report: CorpusReport::default(),
+            text_bytes: 0,
+            lines: 0,
+            examples: Vec::new(),
+            counts: vec![0; vocab_size as usize],
+        }
+    }
+
+    /// Whether so much text was read that what was made of it is worth keeping.
+    pub(super) fn is_full(&self) -> bool {
+        self.text_bytes >= self.work.config.segment_bytes
+    }
+
+    /// Takes in a document, or what took its place.
+    pub(super) fn take(&mut self, found: &Found) -> Result<()> {
+        self.lines += 1;
+        for complaint in &found.complaints {
+            self.reject(complaint.reason);
+            if self.examples.len() < EXAMPLES {
+                self.examples.push(*complaint);
+            }
+        }
+        match &found.document {
+            Some(document) if self.task.omit.has(&document.id) => self.report.forgotten += 1,
+            Some(document) => self.pack(found, document)?,
+            None => {}
+        }
+        Ok(())
+    }
+
+    fn reject(&mut self, reason: Reason) {
+        *self.report.rejected.entry(reason.to_string()).or_default() += 1;
+    }
+
+    /// Tokenizes a document and packs it on its side.
+    fn pack(&mut self, found: &Found, document: &Document) -> Result<()> {
+        let Self { work, watch, counts, sides, .. } = self;
+        let hash = Document::hash(&document.id);
+        let valid = Document::is_valid(hash, work.config.valid_fraction);
+        let Side { packer, writer, rows, first_row } = &mut sides[usize::from(valid)];
+        let unknown_id = work.tokenizer.facts().special().unk;
+        let (mut tokens, mut unknown) = (0_u64, 0);
+
+        let mut sink = |sample: Packed<'_>| {
+            *rows += 1;
+            writer.as_mut().map_or(Ok(()), |writer| watch.during(Stage::Write, || writer.write(sample)))
+        };
+        // A `u16` in the format: pieces past the 65,535th share a number; the table knows them by name.
+        packer.begin(hash, u16::try_from(found.piece).unwrap_or(u16::MAX));
+        let mut take = |ids: &[u32]| {
+            watch.during(Stage::Pack, || {
+                tokens += ids.len() as u64;
+                unknown += ids.iter().filter(|&&id| Some(id) == unknown_id).count() as u64;
+                if !valid {
+                    for &id in ids {
+                        counts[id as usize] += 1;
+                    }
+                }
+                packer.extend(ids, &mut sink)
+            })
+        };
+        watch.during(Stage::Tokenize, || {
+            if work.config.pack.keeps_sentences() {
+                let starts = sentences::starts(&document.text);
+                work.tokenizer.encode_runs(&document.text, &starts, &mut take)
+            } else {
+                work.tokenizer.encode(&document.text, &mut take)
+            }
+        })?;
+        let row = u64::from(*first_row) + packer.began();
+        watch.during(Stage::Pack, || packer.end(&mut sink))?;
+        self.progress.add_text(document.text.len(), tokens);
+        self.text_bytes += document.text.len() as u64;
+        if tokens == 0 {
+            self.reject(Reason::EmptyDocument);
+            return Ok(());
+        }
+        self.report.documents += 1;
+        self.report.text_bytes += document.text.len() as u64;
+        self.report.words += document.text.split_whitespace().count() as u64;
+        self.report.tokens += tokens;
+        self.report.unknown += unknown;
+        self.enter(found, document, (hash, valid, row, tokens))
+    }
+
+    /// Writes the document into the table.
+    fn enter(
+        &mut self,
+        found: &Found,
+        document: &Document,
+        (hash, valid, row, tokens): (u64, bool, u64, u64),
+    ) -> Result<()> {
+        let Some(table) = &mut self.table else { return Ok(()) };
+        let entry = Entry {
+            id: &document.id,
+            document: hash,
+            source: &self.task.part.pieces[found.piece].name,
+            range: found.range.clone(),
+            valid,
+            row,
+            tokens: u32::try_from(tokens).unwrap_or(u32::MAX),
+        };
+        self.watch.during(Stage::Write, || table.write(&entry))
+    }
+
+    /// Completes shards and table, then writes the record: from here on the segment is done. `read` are the pieces that
+    /// were read to their ends in it, `next` is where the next segment begins. Returns the record, and the rows made.
+    pub(super) fn commit(self, read: Vec<(usize, Reached)>, next: Option<Place>) -> Result<(CommitRecord, [u64; 2])> {
+        let Self { work, task, watch, .. } = self;
+        let mut report = self.report;
+        let first_rows = self.sides.each_ref().map(|side| side.first_row);
+        let [train, valid] = self.sides;
+        let finish = |side: Side| watch.during(Stage::Write, || side.finish());
+        let ((train, train_rows, train_report), (valid, valid_rows, valid_report)) = (finish(train)?, finish(valid)?);
+        report.packing.add(&train_report);
+        report.packing.add(&valid_report);
+        let documents = match self.table {
+            Some(table) => watch.during(Stage::Write, || table.finish())?,
+            None => None,
+        };
+        let example = |complaint: Complaint| Example {
+            reason: complaint.reason.to_string(),
+            piece: complaint.piece,
+            line: complaint.line,
+        };
+        let record = CommitRecord {
+            settings: work.settings.clone(),
+            part: task.part.clone(),
+            segment: self.number,
+            forgotten: task.omit.name().to_owned(),
+            from: self.from,
+            first_rows,
+            read,
+            next,
+            train,
+            valid,
+            documents,
+            report,
+            lines: self.lines,
+            examples: self.examples.into_iter().map(example).collect(),
+            counts: sparse(&self.counts),
+        };
+        watch.during(Stage::Write, || {
+            sleep(work.options.write_delay);
+            work.publish(&record.file_name(), &schemas::Sealed::seal(&record))
+        })?;
+        Ok((record, [train_rows, valid_rows]))
+    }
+}
+
+impl Side {
+    /// Ends the open sample and the last shard. Returns the shards, the samples handed over and what packing cut.
+    fn finish(self) -> Result<(Vec<Shard>, u64, PackReport)> {
+        let Self { packer, mut writer, mut rows, .. } = self;
+        let report = packer.finish(&mut |sample| {
+            rows += 1;
+            writer.as_mut().map_or(Ok(()), |writer| writer.write(sample))
+        })?;
+        Ok((writer.map_or(Ok(Vec::new()), ShardWriter::finish)?, rows, report))
+    }
+}

@@ -1,0 +1,203 @@
+//! The table of documents: `documents/part-00000-00.parquet`, one row per document of a segment.
+
+use std::sync::Arc;
+
+use arrow_array::builder::{StringBuilder, StringDictionaryBuilder};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int32Type, UInt64Type};
+use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt32Array, UInt64Array};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::properties::WriterProperties;
+use schemas::Document;
+use schemas::manifest::FileEntry;
+use store::Store;
+
+use crate::shard::writer::{Hashing, write_error};
+use crate::{Error, Result};
+
+/// Documents held in memory: some 6 MB.
+const ROWS_PER_GROUP: usize = 1 << 16;
+
+/// Where a document is and what it came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry<'a> {
+    pub(super) id: &'a str,
+    pub(super) document: u64,
+    /// The name of its file.
+    pub(super) source: &'a str,
+    /// Bytes of the decompressed file, or rows of a Parquet file.
+    pub(super) range: std::ops::Range<u64>,
+    pub(super) valid: bool,
+    /// Where it begins, among the part's rows of that split.
+    pub(super) row: u64,
+    pub(super) tokens: u32,
+}
+
+/// Writes a table; an object appears with the first document.
+pub(super) struct TableWriter {
+    store: Store,
+    name: String,
+    schema: SchemaRef,
+    open: Option<ArrowWriter<Hashing>>,
+    columns: Columns,
+}
+
+#[derive(Default)]
+struct Columns {
+    id: StringBuilder,
+    document: Vec<u64>,
+    source: StringDictionaryBuilder<Int32Type>,
+    start: Vec<u64>,
+    end: Vec<u64>,
+    valid: Vec<bool>,
+    row: Vec<u64>,
+    tokens: Vec<u32>,
+}
+
+fn schema() -> SchemaRef {
+    let field = |name, data_type| Field::new(name, data_type, false);
+    let names = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
+    Arc::new(Schema::new(vec![
+        field("id", DataType::Utf8),
+        field("document", DataType::UInt64),
+        field("source", names),
+        field("start", DataType::UInt64),
+        field("end", DataType::UInt64),
+        field("valid", DataType::Boolean),
+        field("row", DataType::UInt64),
+        field("tokens", DataType::UInt32),
+    ]))
+}
+
+impl TableWriter {
+    pub(super) fn new(store: &Store, name: String) -> Self {
+        Self { store: store.clone(), name, schema: schema(), open: None, columns: Columns::default() }
+    }
+
+    pub(super) fn write(&mut self, entry: &Entry<'_>) -> Result<()> {
+        let columns = &mut self.columns;
+        columns.id.append_value(entry.id);
+        columns.document.push(entry.document);
+        columns.source.append_value(entry.source);
+        columns.start.push(entry.range.start);
+        columns.end.push(entry.range.end);
+        columns.valid.push(entry.valid);
+        columns.row.push(entry.row);
+        columns.tokens.push(entry.tokens);
+        if columns.document.len() == ROWS_PER_GROUP { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let Self { store, name, schema, open, columns } = self;
+        let writer = match open {
+            Some(writer) => writer,
+            closed => {
+                let object = Hashing { put: store.begin(name)?, hasher: blake3::Hasher::new() };
+                let writer = ArrowWriter::try_new(object, schema.clone(), Some(properties()));
+                closed.insert(writer.map_err(|error| write_error(store, name, error))?)
+            }
+        };
+        let batch = std::mem::take(columns).into_batch(schema);
+        writer.write(&batch).and_then(|()| writer.flush()).map_err(|error| write_error(store, name, error))
+    }
+
+    /// Completes the table. None if there is no document.
+    pub(super) fn finish(mut self) -> Result<Option<FileEntry>> {
+        if !self.columns.document.is_empty() {
+            self.flush()?;
+        }
+        let Some(writer) = self.open else { return Ok(None) };
+        let object = writer.into_inner().map_err(|error| write_error(&self.store, &self.name, error))?;
+        let blake3 = object.hasher.finalize().to_hex().to_string();
+        object.put.commit()?;
+        Ok(Some(FileEntry { path: self.name, blake3 }))
+    }
+}
+
+impl Columns {
+    fn into_batch(mut self, schema: &SchemaRef) -> RecordBatch {
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(self.id.finish()),
+            Arc::new(UInt64Array::from(self.document)),
+            Arc::new(self.source.finish()),
+            Arc::new(UInt64Array::from(self.start)),
+            Arc::new(UInt64Array::from(self.end)),
+            Arc::new(BooleanArray::from(self.valid)),
+            Arc::new(UInt64Array::from(self.row)),
+            Arc::new(UInt32Array::from(self.tokens)),
+        ];
+        RecordBatch::try_new(schema.clone(), columns).expect("the columns are those of the schema")
+    }
+}
+
+fn properties() -> WriterProperties {
+    let level = ZstdLevel::try_new(1).expect("a zstd level");
+    let ids = parquet::schema::types::ColumnPath::from("id");
+    WriterProperties::builder()
+        .set_created_by("cloze".into())
+        .set_compression(Compression::ZSTD(level))
+        .set_max_row_group_row_count(Some(ROWS_PER_GROUP))
+        // Ids are all different.
+        .set_column_dictionary_enabled(ids, false)
+        .build()
+}
+
+/// Whether a table has a document of that id.
+pub(super) fn has(store: &Store, table: &FileEntry, id: &str) -> Result<bool> {
+    let bytes = store.read(&table.path)?;
+    let damaged = |message: String| Error::Shard { path: store.place(&table.path).into(), group: None, message };
+    if blake3::hash(&bytes).to_hex().as_str() != table.blake3 {
+        return Err(damaged(
+            "damaged: its BLAKE3 is not its record's; run `cloze prepare`, it makes the part anew".into(),
+        ));
+    }
+    let unreadable = |error: &dyn std::fmt::Display| damaged(error.to_string());
+    let builder = ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(bytes));
+    let builder = builder.map_err(|error| unreadable(&error))?;
+    let mask = ProjectionMask::columns(builder.parquet_schema(), ["id", "document"]);
+    let batches = builder.with_projection(mask).build().map_err(|error| unreadable(&error))?;
+    let document = Document::hash(id);
+    for batch in batches {
+        let batch = batch.map_err(|error| unreadable(&error))?;
+        let (ids, documents) = (batch.column_by_name("id"), batch.column_by_name("document"));
+        let ids = ids.and_then(|ids| ids.as_string_opt::<i32>()).ok_or_else(|| damaged("no column `id`".into()))?;
+        let documents = documents.and_then(|documents| documents.as_primitive_opt::<UInt64Type>());
+        let documents = documents.ok_or_else(|| damaged("no column `document`".into()))?;
+        let mut rows = documents.values().iter().enumerate().filter(|(_, found)| **found == document);
+        if rows.any(|(row, _)| ids.is_valid(row) && ids.value(row) == id) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use store::Weather;
+
+    use super::*;
+
+    #[test]
+    fn a_document_is_found_by_its_id_and_a_table_of_none_is_no_object() {
+        let store = Store::memory(Weather::calm());
+        assert_eq!(TableWriter::new(&store, "documents/none.parquet".into()).finish().expect("written"), None);
+        assert!(store.list("").expect("listed").is_empty());
+        let mut writer = TableWriter::new(&store, "documents/some.parquet".into());
+        for index in 0..ROWS_PER_GROUP + 2 {
+            let id = format!("id {index}");
+            let (document, range) = (Document::hash(&id), 0..7);
+            let entry = Entry { id: &id, document, source: "a.txt", range, valid: false, row: 3, tokens: 5 };
+            writer.write(&entry).expect("written");
+        }
+        let table = writer.finish().expect("written").expect("an object");
+        for (id, there) in [("id 0", true), ("id 65537", true), ("id 65538", false), ("", false)] {
+            assert_eq!(has(&store, &table, id).expect("readable"), there, "{id}");
+        }
+        store.put(&table.path, b"PAR1").expect("put");
+        assert!(has(&store, &table, "id 0").expect_err("damaged").to_string().contains("BLAKE3"));
+    }
+}

@@ -1,0 +1,108 @@
+//! What every lane of a preparation shares: what to make, of what, and where to put it.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use schemas::{Generation, PartId};
+use store::{Lock, Store};
+
+use super::config::PrepareConfig;
+use super::list::Lists;
+use super::record::Bound;
+use crate::Result;
+use crate::corpus::{Corpus, Part};
+use crate::tokenize::Tokenizer;
+
+/// How a run differs from the plain one. Not part of any configuration.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PrepareOptions {
+    /// Throws samples away instead of writing them: shows what the other stages can do.
+    pub null_writer: bool,
+    /// Makes the writer sleep this long for each segment: shows that a slow writer is found out.
+    pub write_delay: Duration,
+}
+
+/// A part in effect.
+pub(super) struct Task {
+    pub(super) generation: Generation,
+    pub(super) part: Part,
+    pub(super) omit: Omit,
+}
+
+/// The documents that a part must not have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Omit {
+    /// BLAKE3 of their ids.
+    digests: BTreeSet<String>,
+    /// BLAKE3 over those.
+    name: String,
+}
+
+impl Omit {
+    /// What parts of that list leave out.
+    pub(super) fn of(lists: &Lists, generation: Generation) -> Self {
+        let digests: BTreeSet<String> = lists.forgotten(generation).into_keys().map(str::to_owned).collect();
+        let mut hasher = blake3::Hasher::new();
+        for digest in &digests {
+            hasher.update(digest.as_bytes());
+        }
+        Self { digests, name: hasher.finalize().to_hex().to_string() }
+    }
+
+    /// Whether a document of that id is left out.
+    pub(super) fn has(&self, id: &str) -> bool {
+        !self.digests.is_empty() && self.digests.contains(&schemas::Document::digest(id))
+    }
+
+    /// What a commit record is bound to.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+/// What every lane shares.
+pub(super) struct Work {
+    pub(super) config: PrepareConfig,
+    pub(super) corpus: Corpus,
+    pub(super) tokenizer: Box<dyn Tokenizer>,
+    /// BLAKE3 of the settings.
+    pub(super) settings: String,
+    /// Long ones first, so that none begins when the others end.
+    pub(super) tasks: Vec<Task>,
+    pub(super) options: PrepareOptions,
+    /// Where to put it, and the right to; none if it is thrown away.
+    pub(super) target: Option<(Store, Lock)>,
+}
+
+impl Work {
+    pub(super) fn store(&self) -> Option<&Store> {
+        self.target.as_ref().map(|(store, _)| store)
+    }
+
+    /// Publishes an object, if the folder is still ours.
+    pub(super) fn publish(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        if let Some((store, lock)) = &self.target {
+            lock.check()?;
+            store.put(name, bytes)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn bound<'a>(&'a self, task: &'a Task) -> Bound<'a> {
+        Bound { settings: &self.settings, forgotten: task.omit.name(), part: &task.part }
+    }
+}
+
+/// The parts in effect, in the order in which they are dealt.
+pub(super) fn tasks(lists: &Lists, part_bytes: u64) -> Vec<Task> {
+    let omits: Vec<Omit> = lists.iter().map(|list| Omit::of(lists, list.generation)).collect();
+    let task = |(generation, part): (Generation, &Part)| {
+        let omit = omits[generation.0 as usize].clone();
+        Task { generation, part: part.clone(), omit }
+    };
+    let mut tasks: Vec<Task> = lists.in_effect().into_values().map(task).collect();
+    let length = |task: &Task| if task.part.bytes > part_bytes { task.part.bytes } else { 0 };
+    let order = |task: &Task| -> (std::cmp::Reverse<u64>, PartId) { (std::cmp::Reverse(length(task)), task.part.id) };
+    tasks.sort_by_key(order);
+    tasks
+}
