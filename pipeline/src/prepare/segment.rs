@@ -181,7 +181,8 @@ impl<'a> Segment<'a> {
             row,
             tokens: u32::try_from(tokens).unwrap_or(u32::MAX),
         };
-        self.watch.during(Stage::Write, || table.write(&entry))
+        table.add(&entry);
+        if table.is_full() { self.watch.during(Stage::Write, || table.flush()) } else { Ok(()) }
     }
 
     /// Completes shards and table, then writes the record: from here on the segment is done. `read` are the pieces that

@@ -78,7 +78,8 @@ impl TableWriter {
         Self { store: store.clone(), name, schema: schema(), open: None, columns: Columns::default() }
     }
 
-    pub(super) fn write(&mut self, entry: &Entry<'_>) -> Result<()> {
+    /// Adds a document. What is [full](Self::is_full) then wants to be written.
+    pub(super) fn add(&mut self, entry: &Entry<'_>) {
         let columns = &mut self.columns;
         columns.id.append_value(entry.id);
         columns.document.push(entry.document);
@@ -88,10 +89,15 @@ impl TableWriter {
         columns.valid.push(entry.valid);
         columns.row.push(entry.row);
         columns.tokens.push(entry.tokens);
-        if columns.document.len() == ROWS_PER_GROUP { self.flush() } else { Ok(()) }
     }
 
-    fn flush(&mut self) -> Result<()> {
+    /// Whether a row group of documents is in memory.
+    pub(super) fn is_full(&self) -> bool {
+        self.columns.document.len() >= ROWS_PER_GROUP
+    }
+
+    /// Writes what is in memory.
+    pub(super) fn flush(&mut self) -> Result<()> {
         let Self { store, name, schema, open, columns } = self;
         let writer = match open {
             Some(writer) => writer,
@@ -191,7 +197,10 @@ mod tests {
             let id = format!("id {index}");
             let (document, range) = (Document::hash(&id), 0..7);
             let entry = Entry { id: &id, document, source: "a.txt", range, valid: false, row: 3, tokens: 5 };
-            writer.write(&entry).expect("written");
+            writer.add(&entry);
+            if writer.is_full() {
+                writer.flush().expect("written");
+            }
         }
         let table = writer.finish().expect("written").expect("an object");
         for (id, there) in [("id 0", true), ("id 65537", true), ("id 65538", false), ("", false)] {
