@@ -1,5 +1,6 @@
 //! A run from its first step to its last: the loop, one step of it, what it says and what it keeps.
 
+pub(crate) mod around;
 pub mod checkpoint;
 pub(crate) mod fill;
 pub(crate) mod ranks;
@@ -10,9 +11,10 @@ pub(crate) mod step;
 pub(crate) mod tally;
 pub(crate) mod validation;
 
+pub use self::around::{Data, Host, Outcome};
 pub use self::checkpoint::{Snapshot, State};
 pub use self::fill::{Filler, Guess};
 pub use self::ranks::{Alone, Ranks, Stop};
-pub use self::run::{Data, Host, Outcome, run};
+pub use self::run::run;
 pub use self::step::Trainer;
 pub use self::validation::VALID_MLM;

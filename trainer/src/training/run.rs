@@ -10,71 +10,21 @@ mod tests;
 use std::time::{Duration, Instant};
 
 use observe::training::{CheckpointReport, ResumeReport, Speed, StepReport, StopReport, Warning, Why};
-use observe::{At, Clock, Observer, What};
+use observe::{At, Clock, What};
 use schemas::ordinal::{RowIndex, Step};
 use schemas::{Batch, StreamHash};
 use store::Store;
 
 use crate::device::choice;
-use crate::error::{Error, ForeignError};
+use crate::error::Error;
 use crate::plan::train_plan::TrainPlan;
+use crate::training::around::{Data, Host, Outcome};
 use crate::training::checkpoint::{Snapshot, State};
 use crate::training::ranks::{Ranks, Stop};
 use crate::training::resume::Position;
 use crate::training::step::{Seen, Trainer};
 use crate::training::validation::Validation;
 use crate::training::{checkpoint, start};
-
-/// Where batches come from.
-pub trait Data {
-    /// Makes the micro-batches that follow the first `rows` of the training stream the next ones.
-    fn seek(&mut self, rows: RowIndex) -> Result<(), ForeignError>;
-
-    /// The next micro-batch of the share of this rank in the training stream, which has no end; `None` if a stop was
-    /// asked for while waiting.
-    fn next(&mut self) -> Result<Option<Batch>, ForeignError>;
-
-    /// The batches of the valid split, with the view [`VALID_MLM`](crate::training::validation::VALID_MLM) beside the run's own,
-    /// from the first.
-    fn validation(&mut self) -> Result<Box<dyn Iterator<Item = Result<Batch, ForeignError>> + '_>, ForeignError>;
-
-    /// How many passes over the training split the first `rows` rows of the stream are.
-    fn epochs(&self, rows: RowIndex) -> Result<f64, ForeignError>;
-
-    /// What is to be said of the batches that were given since this was last asked.
-    fn remarks(&mut self) -> Vec<What> {
-        Vec::new()
-    }
-}
-
-/// Who keeps what a run makes, hears what it says, and may stop it.
-///
-/// Events are heard, and nobody fails over one; what went wrong while they were kept is said by [`check`](Self::check).
-pub trait Host: Observer {
-    /// Whether somebody asked the run to stop.
-    fn stop(&self) -> Option<Stop>;
-
-    /// The run is good, and goes on from this state, or begins. Nothing was said or saved before.
-    fn begin(&mut self, from: Option<&State>) -> Result<(), ForeignError>;
-
-    /// Takes a checkpoint to write ([`Snapshot::write`]); returns once the one before is kept, with where it is.
-    fn save(&mut self, snapshot: Snapshot) -> Result<Option<CheckpointReport>, ForeignError>;
-
-    /// Returns once the last checkpoint is kept, with where it is.
-    fn saved(&mut self) -> Result<Option<CheckpointReport>, ForeignError>;
-
-    /// Says without waiting whether something could not be kept, or whether the last checkpoint is by now.
-    fn check(&mut self) -> Result<Option<CheckpointReport>, ForeignError>;
-}
-
-/// How a run ended, its checkpoint kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// All steps are done.
-    Finished(Step),
-    /// A stop came after this many steps; the same command goes on.
-    Stopped(Step, Stop),
-}
 
 /// Trains from the newest checkpoint in `store`, or from the beginning, to the plan's last step or the first stop, as one
 /// of `ranks`.

@@ -2,12 +2,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Mutex;
 
-use observe::{Event, jsonl};
+use observe::{Event, Observer, jsonl};
 use store::{Log, Memory, Weather};
 
 use super::*;
-use crate::testing;
 use crate::training::ranks::Alone;
+use crate::{ForeignError, testing};
 
 /// Where a test asks for a stop.
 type Asked = Mutex<Option<Stop>>;
