@@ -4,7 +4,7 @@
 TEST  := $(shell cargo nextest --version >/dev/null 2>&1 && echo nextest run || echo test --lib --bins --tests)
 LIGHT := --no-default-features -p cloze -p cloze-schemas -p cloze-store -p cloze-observe -p cloze-pipeline
 
-.PHONY: help setup demo test check fmt lint doc bench bench-load golden test-extension house clean
+.PHONY: help setup demo test check fmt lint doc bench bench-load golden test-extension house fuzz clean
 
 help:            ## these lines
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 16
@@ -45,6 +45,9 @@ golden:          ## (after SETUP=full make setup) rewrite tests/golden; look at 
 
 test-extension: setup  ## the view and the objective of CONTRIBUTING.md, as written there
 	@scripts/test-extension
+
+fuzz: setup      ## every parser of foreign bytes on broken files, a minute each (FOR=seconds)
+	@scripts/fuzz
 
 house:           ## circles, public items, lengths of files, here or in another checkout (FOLDER=path)
 	@cargo run --quiet --no-default-features --example house -- $(FOLDER)

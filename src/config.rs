@@ -4,6 +4,8 @@
 //! data). Parsing goes in two steps, so that one report lists every mistake: the file as a table, then each section,
 //! view and objective into its own type, which its owner defines in the crate that uses it.
 
+#[cfg(test)]
+mod fuzz;
 mod mistake;
 mod section;
 mod source;

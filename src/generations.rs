@@ -189,6 +189,8 @@ impl Generations for RunGenerations {
 }
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests {
     use pipeline::shard::synthetic::Synthetic;
     use schemas::atomic::Folder;

@@ -30,6 +30,7 @@ const MAY_USE: &[(&str, &str)] = &[
         "cloze-trainer",
         "cloze-schemas cloze-store cloze-observe blake3 cc libc safetensors serde serde_json tch thiserror torch-sys tracing",
     ),
+    ("cloze-fuzz", "bolero tempfile"),
     (
         "cloze",
         "cloze-schemas cloze-store cloze-observe cloze-pipeline cloze-trainer anyhow blake3 clap fs4 indicatif libc serde \
@@ -38,8 +39,8 @@ const MAY_USE: &[(&str, &str)] = &[
 ];
 
 /// What tests and benchmarks may use on top.
-const TESTS_MAY_USE: &str =
-    "arrow-array crc32fast criterion flate2 half libc parquet proc-macro2 proptest syn tempfile toml zstd zstd-sys";
+const TESTS_MAY_USE: &str = "arrow-array cloze-fuzz crc32fast criterion flate2 half libc parquet proc-macro2 proptest \
+                             syn tempfile toml zstd zstd-sys";
 
 /// The families of components: the crate folder of each registry and the word for a member.
 const REGISTRIES: &[(&str, &str)] = &[

@@ -30,6 +30,9 @@ pub mod views;
 
 pub mod actor;
 pub mod error;
+mod foreign;
+#[cfg(test)]
+mod fuzz;
 #[cfg(test)]
 mod testing;
 

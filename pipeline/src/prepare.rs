@@ -257,4 +257,6 @@ fn summarize(work: &Work, fold: &Fold<'_>, done: &Done<'_>, began: Instant) -> S
 }
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests;

@@ -19,7 +19,8 @@ pub(crate) fn write_all(home: &Path, files: &[(&str, impl AsRef<[u8]>)]) {
     }
 }
 
-fn compressed(name: &str, bytes: &[u8]) -> Vec<u8> {
+/// As a file of that name holds it.
+pub(crate) fn compressed(name: &str, bytes: &[u8]) -> Vec<u8> {
     match name.rsplit_once('.') {
         Some((_, "gz")) => {
             let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());

@@ -14,6 +14,8 @@ pub mod batch;
 pub mod column;
 pub mod columns;
 pub mod document;
+#[cfg(test)]
+mod fuzz;
 pub mod manifest;
 pub mod ordinal;
 pub mod problem;

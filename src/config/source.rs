@@ -12,6 +12,9 @@ use super::mistake::Mistake;
 /// How deep `extends` may go: a chain longer than this is a circle.
 const PARENTS_MAX: usize = 8;
 
+/// How deep the path of a `--set` may go: no section goes half as deep, and each table of a path is one in another.
+const KEYS_MAX: usize = 16;
+
 /// The merged table and the place of every key in it.
 #[derive(Debug, Default)]
 pub(crate) struct Source {
@@ -93,6 +96,7 @@ impl Source {
             .with_context(|| format!("--set {assignment}: expected `path=value`, like `train.steps=100`"))?;
         let value = parse_value(text.trim());
         let mut keys: Vec<&str> = path.trim().split('.').collect();
+        anyhow::ensure!(keys.len() <= KEYS_MAX, "--set {assignment}: no key has more than {KEYS_MAX} names");
         let last = keys.pop().filter(|key| !key.is_empty()).with_context(|| format!("--set {assignment}: no key"))?;
         let mut table = &mut self.table;
         for key in keys {
@@ -196,6 +200,8 @@ mod tests {
         assert_eq!(parse_value("1e-4"), Value::Float(1e-4));
         assert_eq!(parse_value("[1, 2]"), Value::Array(vec![Value::Integer(1), Value::Integer(2)]));
         assert_eq!(parse_value("runs/a b"), Value::String("runs/a b".into()));
+        let error = Source::default().set(&format!("{}=1", "a.".repeat(10_000))).expect_err("too deep");
+        assert!(error.to_string().contains("no key has more than 16 names"));
     }
 
     #[test]

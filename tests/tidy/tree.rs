@@ -46,7 +46,7 @@ pub(crate) fn is(path: &str, extension: &str) -> bool {
 
 pub(crate) fn is_test(path: &str) -> bool {
     path.starts_with("tests/")
-        || ["/tests.rs", "/contract.rs"].iter().any(|end| path.ends_with(end))
+        || ["/tests.rs", "/contract.rs", "/fuzz.rs"].iter().any(|end| path.ends_with(end))
         || path.contains("/tests/")
         || path.contains("/benches/")
 }

@@ -18,6 +18,8 @@
 pub mod device;
 pub mod error;
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod golden;
 pub mod hf;
 pub mod model;

@@ -69,4 +69,4 @@ pub trait Format: Send + Sync {
 #[cfg(test)]
 mod contract;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

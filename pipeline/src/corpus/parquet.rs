@@ -14,6 +14,7 @@
 //! # Reference
 //! The Apache Parquet format, <https://parquet.apache.org/docs/file-format/>.
 
+use std::convert::Infallible;
 use std::ops::Range;
 
 use ::parquet::arrow::ProjectionMask;
@@ -27,6 +28,7 @@ use super::Format;
 use super::inputs::InputFile;
 use super::piece::{PieceRange, PieceReader, Reached, Reading};
 use super::record::{Reason, Record};
+use crate::foreign::decoded;
 use crate::{Error, Result};
 
 mod cells;
@@ -109,13 +111,15 @@ fn fields(reading: &Reading) -> impl Iterator<Item = (&'static str, &str)> {
 }
 
 fn load(file: &InputFile, raw: &Raw) -> Result<ArrowReaderMetadata> {
-    ArrowReaderMetadata::load(raw, ArrowReaderOptions::default()).map_err(|error| damaged(file, &error))
+    let metadata = decoded(|| ArrowReaderMetadata::load(raw, ArrowReaderOptions::default()));
+    metadata.map_err(|error| damaged(file, &error))
 }
 
-fn rows_before(metadata: &ArrowReaderMetadata, range: &Range<u64>) -> u64 {
+fn rows_before(file: &InputFile, metadata: &ArrowReaderMetadata, range: &Range<u64>) -> Result<u64> {
     let before = usize::try_from(range.start).expect("row groups are few");
     let rows = metadata.metadata().row_groups()[..before].iter().map(RowGroupMetaData::num_rows);
-    u64::try_from(rows.sum::<i64>()).expect("Parquet counts rows up from 0")
+    let sum = rows.map(|rows| u64::try_from(rows).ok()).try_fold(0, |sum: u64, rows| sum.checked_add(rows?));
+    sum.ok_or_else(|| damaged(file, &"a row group of less than no rows"))
 }
 
 fn damaged(file: &InputFile, error: &dyn std::fmt::Display) -> Error {
@@ -148,7 +152,7 @@ impl Rows {
         }
         let schema = metadata.schema();
         let roots = fields(reading).filter_map(|(_, name)| schema.index_of(name).ok()).collect::<Vec<_>>();
-        let first = rows_before(&metadata, range);
+        let first = rows_before(file, &metadata, range)?;
         Ok(Self {
             columns: ProjectionMask::roots(metadata.parquet_schema(), roots),
             file: file.clone(),
@@ -169,7 +173,8 @@ impl Rows {
         let Some(group) = self.groups.next() else { return Ok(false) };
         let chunks = self.metadata.metadata().row_group(group).columns().iter().enumerate();
         for (_, chunk) in chunks.filter(|&(leaf, _)| self.columns.leaf_included(leaf)) {
-            let (start, length) = chunk.byte_range();
+            let place = decoded(|| Ok::<_, Infallible>(chunk.byte_range()));
+            let (start, length) = place.map_err(|error| damaged(&self.file, &error))?;
             let (read, count) = (&mut self.read, self.reading.bytes_read.clone());
             let take = |bytes: &[u8]| {
                 read.push(bytes);
@@ -181,12 +186,12 @@ impl Rows {
                 raw::error(&self.file, format!("row group {group} cannot be read ({error}); replace the file"))
             })?;
         }
-        let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(self.raw.clone(), self.metadata.clone())
+        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(self.raw.clone(), self.metadata.clone())
             .with_projection(self.columns.clone())
             .with_row_groups(vec![group])
             .with_offset(offset)
-            .with_batch_size(ROWS)
-            .build();
+            .with_batch_size(ROWS);
+        let reader = decoded(|| builder.build());
         self.batches = Some(reader.map_err(|error| damaged(&self.file, &error))?);
         Ok(true)
     }
@@ -212,9 +217,10 @@ impl PieceReader for Rows {
                 self.row += 1;
                 return Ok(Some(record));
             }
-            match self.batches.as_mut().and_then(Iterator::next) {
-                Some(Ok(batch)) => self.batch = Some((batch, 0)),
-                Some(Err(error)) => return Err(damaged(&self.file, &error)),
+            let batches = self.batches.as_mut();
+            let batch = decoded(|| batches.and_then(Iterator::next).transpose());
+            match batch.map_err(|error| damaged(&self.file, &error))? {
+                Some(batch) => self.batch = Some((batch, 0)),
                 None if self.begin_group(0)? => {}
                 None => return Ok(None),
             }

@@ -9,12 +9,12 @@ use super::*;
 use crate::testing::write_all;
 
 /// A corpus and the size of its pieces.
-pub(super) struct Cut {
-    pub(super) config: CorpusConfig,
-    pub(super) part_bytes: u64,
+pub(crate) struct Cut {
+    pub(crate) config: CorpusConfig,
+    pub(crate) part_bytes: u64,
 }
 
-pub(super) fn config(home: &Path, format: AnyFormat, part_bytes: Option<u64>) -> Cut {
+pub(crate) fn config(home: &Path, format: AnyFormat, part_bytes: Option<u64>) -> Cut {
     let bytes_read = BytesRead::default();
     let reading = Reading { text_field: "text".into(), id_field: None, document_bytes_max: 4 << 20, bytes_read };
     let config = CorpusConfig { inputs: vec![home.display().to_string()], format, reading };
@@ -26,7 +26,7 @@ fn format(name: &str) -> AnyFormat {
 }
 
 /// Each piece as a part, in the order of the files.
-pub(super) fn parts(corpus: &Corpus, part_bytes: u64) -> Result<Vec<Part>> {
+pub(crate) fn parts(corpus: &Corpus, part_bytes: u64) -> Result<Vec<Part>> {
     let mut parts = Vec::new();
     for file in corpus.files() {
         corpus.check(file)?;
@@ -42,7 +42,7 @@ pub(super) fn documents<'a>(corpus: &'a Corpus, part: &'a Part) -> Result<Docume
 }
 
 /// Texts in order, and complaints as `reason@line`.
-pub(super) fn read(cut: &Cut) -> Result<(Vec<String>, Vec<String>)> {
+pub(crate) fn read(cut: &Cut) -> Result<(Vec<String>, Vec<String>)> {
     let corpus = Corpus::open(&cut.config)?;
     let (mut texts, mut complaints) = (Vec::new(), Vec::new());
     let mut lines = BTreeMap::<String, u64>::new();

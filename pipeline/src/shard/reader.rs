@@ -10,12 +10,14 @@ use arrow_array::{ListArray, RecordBatch};
 use arrow_buffer::ScalarBuffer;
 use arrow_schema::SchemaRef;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
+use parquet::errors::ParquetError;
 use parquet::file::metadata::RowGroupMetaData;
 use schemas::manifest::Frame;
 use schemas::sample::shard_schema;
 use schemas::{Manifest, Sample, Shard, TokenIds};
 
 use crate::error::Error;
+use crate::foreign::decoded;
 
 /// Why a shard is refused: what [`Error::Shard`] says, in a form that several lanes may be told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,14 +92,11 @@ impl ShardReader {
         let damage = |message: String| self.damage(Some(group), message);
         let file = File::open(&self.path).map_err(|error| damage(error.to_string()))?;
         let rows = usize::try_from(self.metadata.metadata().row_group(group).num_rows()).unwrap_or(0);
-        let record = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
+        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
             .with_row_groups(vec![group])
-            .with_batch_size(rows.max(1))
-            .build()
-            .map_err(|error| damage(error.to_string()))?
-            .next()
-            .transpose()
-            .map_err(|error| damage(error.to_string()))?
+            .with_batch_size(rows.max(1));
+        let record = decoded(|| builder.build()?.next().transpose().map_err(ParquetError::from))
+            .map_err(damage)?
             .ok_or_else(|| damage("no rows".into()))?;
         if record.num_rows() != rows {
             return Err(damage(format!("{} rows decoded, {rows} expected", record.num_rows())));
@@ -114,7 +113,8 @@ impl ShardReader {
             return Err(damage(format!("{length} bytes long, the manifest says {}{hint}", shard.bytes)));
         }
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-        let metadata = ArrowReaderMetadata::load(&file, options).map_err(|error| damage(format!("{error}{hint}")))?;
+        let metadata = decoded(|| ArrowReaderMetadata::load(&file, options))
+            .map_err(|message| damage(format!("{message}{hint}")))?;
         Ok(Self { path, promise, metadata })
     }
 

@@ -193,7 +193,7 @@ impl Architecture {
 
     /// The row of the position table that the first token of a row gets.
     pub(super) fn first_position(self, pad: u32) -> u32 {
-        if self == Self::Roberta { pad + 1 } else { 0 }
+        if self == Self::Roberta { pad.saturating_add(1) } else { 0 }
     }
 
     /// Whether a class's head has the error function's gelu whatever `hidden_act` says.

@@ -208,4 +208,6 @@ fn missing_weights(folder: &Path, class: &str) -> String {
 }
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests;

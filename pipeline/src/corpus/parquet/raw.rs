@@ -55,6 +55,9 @@ impl Raw {
     }
 
     fn exactly(&self, start: u64, length: usize) -> io::Result<Bytes> {
+        // No memory for more than there is: lengths come from the file.
+        let end = start.checked_add(length as u64).filter(|&end| end <= self.len());
+        let end = end.ok_or(io::ErrorKind::UnexpectedEof)?;
         match self {
             Self::File(file, _) => {
                 let mut bytes = vec![0; length];
@@ -62,9 +65,8 @@ impl Raw {
                 Ok(bytes.into())
             }
             Self::Memory(bytes) => {
-                let range = usize::try_from(start).ok().and_then(|start| Some(start..start.checked_add(length)?));
-                let inside = range.filter(|range| range.end <= bytes.len());
-                inside.map(|range| bytes.slice(range)).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+                let at = |offset| usize::try_from(offset).expect("it is in memory");
+                Ok(bytes.slice(at(start)..at(end)))
             }
         }
     }

@@ -1,0 +1,197 @@
+//! Corpora, shards and tokenizers as they come: whole, broken, or made to break.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use parquet::arrow::ArrowWriter;
+use schemas::Shard;
+use schemas::atomic::Folder;
+
+use crate::corpus::tests::{Cut, parts, read};
+use crate::corpus::{self, AnyFormat, BytesRead, Corpus, Place};
+use crate::shard::reader::{Promise, ShardReader};
+use crate::shard::synthetic::Synthetic;
+use crate::tokenize::{self, Tokenizer as _};
+use crate::{sentences, testing};
+
+/// Longest document of a target: some inputs decompress to a thousand times their length.
+const DOCUMENT_BYTES_MAX: u64 = 1 << 20;
+
+/// What the Parquet decoder may reserve, though it touches none of it: 2^31 values of 8 bytes, if a page says that it has so
+/// many.
+const DECODER_RESERVES: usize = 16 << 30;
+
+fn cut(file: &Path, format: &str, part_bytes: u64) -> Cut {
+    let mut cut = corpus::tests::config(file, AnyFormat::of_kind(format).expect("a known format"), Some(part_bytes));
+    cut.config.reading.document_bytes_max = DOCUMENT_BYTES_MAX;
+    cut
+}
+
+/// Whatever the file holds: the same documents and complaints, however small the parts.
+fn cuts_lose_nothing(suffix: &'static str, format: &'static str) -> impl Fn(&[u8]) {
+    move |bytes| {
+        let file = fuzz::on_disk(suffix, bytes);
+        let Ok(whole) = read(&cut(file.path(), format, u64::MAX)) else { return };
+        for part_bytes in [1, 64] {
+            let parts = read(&cut(file.path(), format, part_bytes)).expect("as readable as the whole");
+            assert_eq!(parts, whole, "in parts of {part_bytes} bytes");
+        }
+        segments_lose_nothing(&cut(file.path(), format, u64::MAX), &whole.0);
+    }
+}
+
+/// A reader that begins where another one was, behind any document, gives the rest of them.
+fn segments_lose_nothing(cut: &Cut, whole: &[String]) {
+    let corpus = Corpus::open(&cut.config).expect("it was read before");
+    let (mut place, mut texts) = (Place::default(), Vec::new());
+    for part in parts(&corpus, cut.part_bytes).expect("it was read before") {
+        loop {
+            let mut documents = corpus.documents(&part, place, &BytesRead::default()).expect("it was read before");
+            let Some(found) = documents.next() else { break };
+            texts.extend(found.expect("it was read before").document.map(|document| document.text));
+            place = documents.place();
+        }
+        place = Place::default();
+    }
+    assert_eq!(texts, whole, "one document at a time");
+}
+
+#[test]
+fn lines_are_the_same_in_any_parts() {
+    fuzz::target!("text", cuts_lose_nothing(".txt", "text_lines"));
+}
+
+#[test]
+fn paragraphs_are_the_same_in_any_parts() {
+    fuzz::target!("text", cuts_lose_nothing(".txt", "text_paragraphs"));
+}
+
+#[test]
+fn files_are_read_or_refused() {
+    fuzz::target!("text", cuts_lose_nothing(".txt", "text"));
+}
+
+#[test]
+fn jsonl_is_the_same_in_any_parts() {
+    fuzz::target!("jsonl", cuts_lose_nothing(".jsonl", "jsonl"));
+}
+
+#[test]
+fn compressed_text_is_read_or_refused() {
+    let text = "a line\nanother one\n\nthe third\n".repeat(3);
+    let gzip = testing::compressed("a.gz", text.as_bytes());
+    let zstd = testing::compressed("a.zst", text.as_bytes());
+    let both = [gzip.clone(), gzip.clone()].concat();
+    fuzz::target!("compressed", vec![gzip, zstd, both], |bytes: &[u8]| {
+        for suffix in [".txt.gz", ".txt.zst"] {
+            let file = fuzz::on_disk(suffix, bytes);
+            // To the end, or to the first thing that cannot be read.
+            let _ = read(&cut(file.path(), "text_lines", 64));
+        }
+    });
+}
+
+fn parquet_file() -> Vec<u8> {
+    let texts: ArrayRef = Arc::new(StringArray::from(vec![Some("one text"), None, Some("")]));
+    let keys: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 3]));
+    let batch = RecordBatch::try_from_iter([("text", texts), ("key", keys)]).expect("of one length");
+    let mut bytes = Vec::new();
+    let mut writer = ArrowWriter::try_new(&mut bytes, batch.schema(), None).expect("in memory");
+    for _ in 0..2 {
+        writer.write(&batch).expect("in memory");
+        writer.flush().expect("in memory");
+    }
+    writer.close().expect("in memory");
+    bytes
+}
+
+#[test]
+fn parquet_is_read_or_refused() {
+    fuzz::target!("parquet", vec![parquet_file()], |bytes: &[u8]| {
+        fuzz::memory::grant(DECODER_RESERVES);
+        let file = fuzz::on_disk(".parquet", bytes);
+        for id_field in [None, Some("key".to_owned())] {
+            let mut cut = cut(file.path(), "parquet", 1);
+            cut.config.reading.id_field = id_field;
+            let _ = read(&cut);
+        }
+    });
+}
+
+#[test]
+fn a_shard_is_read_as_promised_or_refused() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let folder = Folder::create(home.path()).expect("writable");
+    let few = Synthetic { train_rows: 5, valid_rows: 1, rows_per_group: 3, ..Synthetic::default() };
+    let manifest = few.write(&folder).expect("room for it");
+    let shard = manifest.now().train.shards[0].clone();
+    let seed = std::fs::read(home.path().join(&shard.path)).expect("just written");
+    let promise = Promise::of(&manifest);
+    fuzz::target!("shard", vec![seed], |bytes: &[u8]| {
+        let file = fuzz::on_disk(".parquet", bytes);
+        // Somebody has sealed the manifest around it: only what the file itself says can be wrong.
+        let sealed =
+            Shard { bytes: bytes.len() as u64, blake3: blake3::hash(bytes).to_hex().to_string(), ..shard.clone() };
+        fuzz::memory::grant(DECODER_RESERVES);
+        let Ok(reader) = ShardReader::open(file.path().to_owned(), &sealed, promise) else { return };
+        for (group, &rows) in sealed.groups.iter().enumerate() {
+            let Ok(group) = reader.read(group) else { continue };
+            assert_eq!(group.rows(), rows as usize);
+            for row in 0..group.rows() {
+                let sample = group.sample(row);
+                assert!(sample.input_ids.len() <= promise.content_max as usize);
+                assert!((0..sample.input_ids.len()).all(|at| sample.input_ids.get(at) < promise.vocab_size));
+            }
+        }
+    });
+}
+
+#[test]
+fn sentences_begin_between_characters_in_order() {
+    fuzz::target!("text", |bytes: &[u8]| {
+        let text = String::from_utf8_lossy(bytes);
+        let starts = sentences::starts(&text);
+        assert!(starts.is_sorted_by(|a, b| a < b), "{starts:?}");
+        assert!(starts.iter().all(|&start| start > 0 && text.is_char_boundary(start)), "{starts:?}");
+    });
+}
+
+/// Whether a number in it is that of a vocabulary of more than a hundred thousand ids: memory grows with the largest id,
+/// by some 80 bytes each, however few tokens there are.
+fn has_huge_number(bytes: &[u8]) -> bool {
+    bytes.split(|byte| !byte.is_ascii_digit()).any(|digits| digits.len() > 5)
+}
+
+/// A tokenizer that is taken gives ids of its own vocabulary for any text, and is the same after being written.
+fn is_usable(file: &Path, lowercase: Option<bool>) {
+    let Ok(tokenizer) = tokenize::load(file, lowercase) else { return };
+    let facts = tokenizer.facts();
+    assert_eq!(facts.tokens.len(), facts.manifest.vocab_size as usize);
+    for text in ["", "the cat sat on the mat.", "[MASK] <mask> x\u{301} 中文\n\n\t it's\u{0}", "é İß 1,000.5 '' ##s"]
+    {
+        if let Ok(ids) = tokenizer.ids(text) {
+            assert!(ids.iter().all(|&id| id < facts.manifest.vocab_size), "{ids:?} of {text:?}");
+        }
+    }
+    let copy = fuzz::on_disk(".json", &facts.json);
+    let again = tokenize::load(copy.path(), None).expect("it was read before");
+    assert_eq!(again.facts().manifest, facts.manifest);
+}
+
+#[test]
+fn a_tokenizer_is_usable_or_refused() {
+    let seeds = testing::TOKENIZERS.map(|name| testing::tokenizer(name).facts().json.clone());
+    fuzz::target!("tokenizer", seeds.to_vec(), |bytes: &[u8]| {
+        if !has_huge_number(bytes) {
+            is_usable(fuzz::on_disk(".json", bytes).path(), None);
+        }
+    });
+}
+
+#[test]
+fn a_vocabulary_is_usable_or_refused() {
+    fuzz::target!("vocab", vec![testing::VOCAB.join("\n").into_bytes()], |bytes: &[u8]| {
+        is_usable(fuzz::on_disk(".txt", bytes).path(), Some(true));
+    });
+}

@@ -1,0 +1,99 @@
+//! Commit records and part lists that a disk, or somebody, has changed.
+
+use std::collections::BTreeMap;
+
+use schemas::manifest::{CorpusReport, FileEntry};
+use schemas::{Generation, PartId, Sealed, Shard};
+use store::{Store, Weather};
+
+use super::list::{Lists, PartList};
+use super::record::{Bound, CommitRecord, Example, FoundPart, sparse};
+use crate::corpus::{Part, Piece, Place, Reached};
+
+fn part() -> Part {
+    Part { id: PartId(0), bytes: 7, pieces: vec![Piece { name: "a.txt".into(), bytes: 7, range: 0..7 }] }
+}
+
+fn record() -> CommitRecord {
+    let reached = Reached { to: 7, lines: 3, blake3: "b".into() };
+    let shard = Shard {
+        path: "train/part-00000-00-00.parquet".into(),
+        part: PartId(0),
+        first_row: 0,
+        rows: 3,
+        tokens: 30,
+        groups: vec![3],
+        bytes: 5,
+        blake3: "c".into(),
+        content: "d".into(),
+    };
+    CommitRecord {
+        settings: "s".into(),
+        part: part(),
+        segment: 0,
+        forgotten: "f".into(),
+        from: Place::default(),
+        first_rows: [0, 0],
+        read: vec![(0, reached.clone())],
+        next: Some(Place { piece: 0, reached: Some(reached) }),
+        train: vec![shard],
+        valid: Vec::new(),
+        documents: Some(FileEntry { path: "documents/part-00000-00.parquet".into(), blake3: "e".into() }),
+        report: CorpusReport { rejected: BTreeMap::from([("nul".to_owned(), 1)]), ..CorpusReport::default() },
+        lines: 3,
+        examples: vec![Example { reason: "nul".into(), piece: 0, line: 1 }],
+        counts: sparse(&[0, 5, 0, 7]),
+    }
+}
+
+/// What a sealed file would hold if its seal were right: the seal turns nearly everything away, and what lies behind it is
+/// tried without.
+fn content<T: Sealed>(bytes: &[u8]) -> Option<T> {
+    let mut file = serde_json::from_slice::<serde_json::Value>(bytes).ok()?;
+    serde_json::from_value(file.get_mut("content")?.take()).ok()
+}
+
+#[test]
+fn a_record_is_read_as_written_or_refused() {
+    fuzz::target!("record", vec![record().seal()], |bytes: &[u8]| {
+        let Some(record) = content::<CommitRecord>(bytes) else { return };
+        let store = Store::memory(Weather::calm());
+        store.put("parts/part-00000-00.json", &record.seal()).expect("memory takes all");
+        let part = part();
+        let mut found = FoundPart::read(&store, Bound { settings: "s", forgotten: "f", part: &part });
+        assert!(found.records.iter().all(|read| *read == record));
+        found.verify(&store);
+        assert!(found.records.is_empty() || record.objects().count() == 0, "nothing that it vouches for is there");
+    });
+}
+
+#[test]
+fn part_lists_are_usable_or_refused() {
+    let settings = serde_json::from_str(r#"{"seed":1}"#).expect("settings");
+    let list = |generation, dropped, parts| PartList {
+        generation: Generation(generation),
+        settings: settings_of(&settings),
+        dropped,
+        forgotten: vec!["x".into()],
+        parts,
+    };
+    let first = list(0, Vec::new(), vec![part()]).seal();
+    let second = list(1, vec![PartId(0)], vec![Part { id: PartId(1), ..part() }]).seal();
+    fuzz::target!("part-list", vec![first.clone(), second], |bytes: &[u8]| {
+        let Some(list) = content::<PartList>(bytes) else { return };
+        let store = Store::memory(Weather::calm());
+        let number = list.generation.0.min(1);
+        store.put("generations/00000.json", &first).expect("memory takes all");
+        store.put(&format!("generations/{number:05}.json"), &list.seal()).expect("memory takes all");
+        let Ok(lists) = Lists::read(&store) else { return };
+        assert!(lists.iter().any(|read| *read == list));
+        let (generation, next) = lists.next();
+        assert!(lists.in_effect().keys().all(|id| *id < next), "a number that comes is used already");
+        assert!(lists.forgotten(generation).len() >= usize::from(!list.forgotten.is_empty()));
+    });
+}
+
+/// The same settings again.
+fn settings_of(settings: &serde_json::Value) -> super::settings::Settings {
+    serde_json::from_value(settings.clone()).expect("names and values")
+}

@@ -1,0 +1,26 @@
+//! A list of generations that a disk, or somebody, has changed.
+
+use schemas::{Epoch, Generation, Sealed as _};
+use store::{Store, Weather};
+
+use super::{List, Stretch, read};
+
+#[test]
+fn a_list_of_generations_is_usable_or_refused() {
+    let stretch =
+        |epoch, generation| Stretch { epoch: Epoch(epoch), generation: Generation(generation), content: "a".into() };
+    let seed = List { epochs: 5, stretches: vec![stretch(0, 0), stretch(2, 1)] }.seal();
+    fuzz::target!("generations", vec![seed], |bytes: &[u8]| {
+        let file = serde_json::from_slice::<serde_json::Value>(bytes).ok();
+        let content = file.and_then(|mut file| serde_json::from_value::<List>(file.get_mut("content")?.take()).ok());
+        let Some(list) = content else { return };
+        let store = Store::memory(Weather::calm());
+        list.write(&store).expect("memory takes all");
+        if let Ok(Some(read)) = read(&store) {
+            assert_eq!(read, list);
+            for epoch in [0, 1, 2, 4, 5, u64::MAX] {
+                assert_eq!(read.at(Epoch(epoch)).is_some(), epoch < read.epochs);
+            }
+        }
+    });
+}
