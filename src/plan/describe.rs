@@ -175,7 +175,7 @@ fn training_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
         "optimizer  AdamW, learning rate {:e} after {} steps of warm-up, weight decay {}, clipped at {}",
         optimizer.lr, schedule.warmup_steps, optimizer.weight_decay, optimizer.clip_norm,
     ));
-    lines.push(format!("run        {}, identity {}", train.folder.display(), &train.identity.hash()[..16]));
+    lines.push(format!("run        {}, identity {}", plan.config.run.folder.display(), &train.identity.hash()[..16]));
     lines
 }
 

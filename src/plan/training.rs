@@ -67,7 +67,6 @@ pub(super) fn plan(parsed: &mut Parsed, data: &PreparedData, load: Option<&LoadP
         report: training.report.clone(),
         identity: identity(config, data, load),
         data_content: data.content(),
-        folder: config.run.folder.clone(),
     };
     let mut found = Vec::new();
     let plan = TrainPlan::new(request).map_err(|problems| found.extend(problems)).ok();

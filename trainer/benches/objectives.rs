@@ -4,7 +4,6 @@
 //! language modelling alone, then with token contrast, detached and live.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use schemas::columns::{IGNORE, INPUT_IDS, LABELS, POSITIVES};
@@ -65,7 +64,6 @@ fn plan(objectives: BTreeMap<String, AnyObjective>) -> TrainPlan {
         report: ReportConfig::default(),
         identity: Identity::new(BTreeMap::new()),
         data_content: String::new(),
-        folder: PathBuf::from("unused"),
     };
     TrainPlan::new(request).expect("a good plan")
 }

@@ -146,7 +146,6 @@ fn plan(method: &Method) -> TrainPlan {
         report: ReportConfig::default(),
         identity: Identity::new(BTreeMap::new()),
         data_content: String::new(),
-        folder: "unused".into(),
     };
     TrainPlan::new(request).expect("a good plan")
 }

@@ -37,7 +37,7 @@ struct Golden {
 
 /// Dropout, decay, warm-up and decline all have a part in it.
 fn plan(objectives: &[&str]) -> TrainPlan {
-    let mut plan = testing::request(Path::new("unused"));
+    let mut plan = testing::request();
     plan.train.steps = STEPS;
     plan.optimizer.lr = 2e-3;
     plan.optimizer.weight_decay = 0.1;

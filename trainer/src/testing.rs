@@ -1,7 +1,6 @@
 //! A tiny run for tests: two layers, 60 words, batches that are functions of their index.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use schemas::column::{Column, ColumnSpec, ElementType};
@@ -50,7 +49,7 @@ const MASK: i32 = 4;
 const FIRST_WORD: i32 = 5;
 
 /// 12 steps of two micro-batches each, all objectives that there are.
-pub(crate) fn request(folder: &Path) -> TrainRequest {
+pub(crate) fn request() -> TrainRequest {
     let objectives: Vec<AnyObjective> = AnyObjective::examples();
     TrainRequest {
         seed: 7,
@@ -87,13 +86,12 @@ pub(crate) fn request(folder: &Path) -> TrainRequest {
         report: ReportConfig { every_steps: 3 },
         identity: Identity::new([("seed".to_owned(), "7".to_owned())].into()),
         data_content: "data".to_owned(),
-        folder: folder.to_owned(),
     }
 }
 
 /// The same, checked.
-pub(crate) fn plan(folder: &Path) -> TrainPlan {
-    checked(request(folder))
+pub(crate) fn plan() -> TrainPlan {
+    checked(request())
 }
 
 /// A request without problems.

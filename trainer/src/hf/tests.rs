@@ -49,7 +49,7 @@ fn objective(kind: &str) -> AnyObjective {
 
 /// A run of that shape that learns by plain masked language modelling, with the script's optimizer.
 fn plan(encoder: EncoderConfig, vocab_size: u32) -> TrainRequest {
-    let plan = testing::request(Path::new("unused"));
+    let plan = testing::request();
     let unigram_log_probabilities = vec![-f64::from(vocab_size).ln(); vocab_size as usize];
     TrainRequest {
         width: 14,

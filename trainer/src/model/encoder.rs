@@ -276,7 +276,7 @@ mod tests {
     #[test]
     fn attention_in_steps_is_attention() {
         let _alone = testing::generator();
-        let mut config = testing::request(std::path::Path::new("unused")).encoder;
+        let mut config = testing::request().encoder;
         // So little that nothing is dropped, but enough for the other path.
         config.dropout = 1e-9;
         let ids_bt = Tensor::arange(24, (INDEX, Device::Cpu)).view([3, 8]);
@@ -293,7 +293,7 @@ mod tests {
     #[test]
     fn relative_positions_tell_orders_apart() {
         let _alone = testing::generator();
-        let mut config = testing::request(std::path::Path::new("unused")).encoder;
+        let mut config = testing::request().encoder;
         config.relative_positions = RelativePositions { form: RelativeForm::CocoLm, buckets: 8, distance_max: 12 };
         let encoder = encoder(&config);
         let relative = encoder.relative.as_ref().expect("configured");
@@ -312,7 +312,7 @@ mod tests {
     #[test]
     fn segments_and_narrow_tables_reach_the_hidden_states() {
         let _alone = testing::generator();
-        let mut config = testing::request(std::path::Path::new("unused")).encoder;
+        let mut config = testing::request().encoder;
         config.embedding = Some(8);
         let encoder = encoder(&config);
         let ids_bt = Tensor::arange(8, (INDEX, Device::Cpu)).view([1, 8]);

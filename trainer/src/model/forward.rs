@@ -229,7 +229,7 @@ mod tests {
 
     /// The networks of the tests' run, fed with what the generator makes.
     fn networks() -> Networks {
-        let plan = testing::plan(std::path::Path::new("unused"));
+        let plan = testing::plan();
         build(&plan, &mut crate::model::parameters::Parameters::new(plan.seed, tch::Device::Cpu)).0
     }
 

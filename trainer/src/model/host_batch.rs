@@ -207,7 +207,7 @@ mod tests {
     use crate::testing;
 
     fn networks() -> Networks {
-        let plan = testing::plan(std::path::Path::new("unused"));
+        let plan = testing::plan();
         build(&plan, &mut Parameters::new(plan.seed, Device::Cpu)).0
     }
 

@@ -26,7 +26,7 @@ struct Bench {
 
 impl Bench {
     fn new(objective: AnyObjective, precision: Precision, device: Device) -> Self {
-        let plan = testing::plan(std::path::Path::new("unused"));
+        let plan = testing::plan();
         let mut parameters = Parameters::new(plan.seed, device);
         let others = used_networks(&plan.networks, std::iter::once(&objective));
         let networks = Networks::build(&plan.encoder, &others, &plan.vocab, precision, &mut parameters);

@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn bert_base_needs_588_million_operations_per_token() {
-        let mut plan = testing::request(std::path::Path::new("unused"));
+        let mut plan = testing::request();
         plan.loss.retain(|name, _| name == "masked_lm");
         (plan.encoder, plan.width, plan.vocab.size) = (EncoderConfig::default(), 512, 30_522);
         let millions = testing::checked(plan).flops_per_token() / 1e6;
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn weights_are_counted_with_heads_and_padding() {
         let _alone = testing::generator();
-        let mut plan = testing::request(std::path::Path::new("unused"));
+        let mut plan = testing::request();
         plan.loss.retain(|name, _| name == "masked_lm");
         let (d, f) = (16, 32);
         let embeddings = (64 + 16 + 2) * d + 2 * d;

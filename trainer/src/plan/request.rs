@@ -1,7 +1,6 @@
 //! What a run is asked to be, not checked yet.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use super::config::{CheckpointConfig, ReportConfig, TrainConfig, ValidationConfig};
 use super::identity::Identity;
@@ -48,8 +47,6 @@ pub struct TrainRequest {
     pub identity: Identity,
     /// Content hash of the data, from the manifest.
     pub data_content: String,
-    /// The run folder.
-    pub folder: PathBuf,
 }
 
 impl TrainRequest {

@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn a_good_plan_has_no_problems_and_a_bad_one_shows_all() {
-        let mut request = testing::request(std::path::Path::new("unused"));
+        let mut request = testing::request();
         assert!(TrainPlan::new(request.clone()).is_ok());
         (request.encoder.heads, request.encoder.dropout, request.width) = (3, 1.0, 17);
         (request.train.rows_per_step, request.optimizer.lr, request.checkpoints.keep) = (9, 0.0, 0);

@@ -93,7 +93,7 @@ mod tests {
 
     /// One objective alone, of a network wide enough to guess well, after a step; `damage` is done before.
     fn start(kind: &str, configure: &str, damage: impl Fn(&mut TrainRequest, &mut Trainer)) -> StartReport {
-        let mut plan = testing::request(std::path::Path::new("unused"));
+        let mut plan = testing::request();
         plan.encoder.hidden = FACTS.hidden;
         plan.encoder.dropout = 0.0;
         let text = format!("kind = \"{kind}\"\n{configure}");
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn another_vocabulary_batch_or_temperature_is_seen() {
         let _alone = testing::generator();
-        let mut plan = testing::request(std::path::Path::new("unused"));
+        let mut plan = testing::request();
         plan.encoder.hidden = FACTS.hidden;
         let right = facts(&testing::checked(plan.clone()));
         assert_eq!(right, FACTS);
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn a_run_that_goes_on_expects_nothing() {
-        let mut plan = testing::request(std::path::Path::new("unused"));
+        let mut plan = testing::request();
         assert!(
             is_random(&testing::checked(plan.clone()))
                 && !expected(&testing::checked(plan.clone()), facts(&testing::checked(plan.clone()))).is_empty()
@@ -215,7 +215,7 @@ mod tests {
     fn looking_at_the_start_disturbs_nothing() {
         let _alone = testing::generator();
         let run = |look: bool| {
-            let mut trainer = testing::trainer(&testing::request(std::path::Path::new("unused")));
+            let mut trainer = testing::trainer(&testing::request());
             trainer.step(&[testing::batch(0), testing::batch(1)]).expect("good batches");
             if look {
                 trainer.start().expect("read");

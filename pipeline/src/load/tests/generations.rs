@@ -114,7 +114,9 @@ fn passes_are_counted_over_borders_and_decide_nothing() {
     let home = grown();
     let told = Told::of(&home, &[0, 0, 1, 2]);
     let plan = home.following(&data(1), 0, Some(&told));
-    for (rows, epochs) in [(0, 0.0), (115, 0.5), (230, 1.0), (345, 1.5), (460, 2.0), (690, 2.5), (920, 3.0), (1240, 3.5)] {
+    for (rows, epochs) in
+        [(0, 0.0), (115, 0.5), (230, 1.0), (345, 1.5), (460, 2.0), (690, 2.5), (920, 3.0), (1240, 3.5)]
+    {
         let found = plan.epochs(RowIndex(rows)).expect("told");
         assert!((found - epochs).abs() < 1e-12, "{rows} rows are {found} epochs, not {epochs}");
         // The epoch of the row that comes next is not asked for.

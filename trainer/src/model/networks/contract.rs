@@ -26,7 +26,7 @@ struct Bench {
 
 impl Bench {
     fn new(network: AnyNetwork, mut parameters: Parameters) -> Self {
-        let plan = testing::request(std::path::Path::new("unused"));
+        let plan = testing::request();
         let others = BTreeMap::from([(NAME.to_owned(), network.clone())]);
         let networks = Networks::build(&plan.encoder, &others, &plan.vocab, Precision::F32, &mut parameters);
         Self { network, encoder: plan.encoder, vocab: plan.vocab, parameters, networks }
@@ -65,7 +65,7 @@ fn configurations_survive_toml_and_refuse_unknown_keys() {
 
 #[test]
 fn the_usual_choice_has_no_problems() {
-    let plan = testing::plan(std::path::Path::new("unused"));
+    let plan = testing::plan();
     for network in kinds() {
         let problems = network.problems(Beside { main: &plan.encoder, in_order: false });
         assert!(problems.is_empty(), "{}: {problems:?}", network.kind());

@@ -1,5 +1,4 @@
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Mutex;
 
 use observe::{Event, Observer, jsonl};
@@ -129,7 +128,7 @@ struct Ran {
 }
 
 fn train(store: &Store, trouble: Trouble) -> Ran {
-    train_with(store, &testing::plan(Path::new("unused")), trouble)
+    train_with(store, &testing::plan(), trouble)
 }
 
 fn train_with(store: &Store, plan: &TrainPlan, trouble: Trouble) -> Ran {
@@ -238,7 +237,7 @@ fn another_run_is_refused_with_the_keys_that_differ() {
     let _alone = testing::generator();
     let store = calm();
     train(&store, Trouble::default());
-    let mut request = testing::request(Path::new("unused"));
+    let mut request = testing::request();
     request.identity = crate::plan::identity::Identity::new([("seed".to_owned(), "8".to_owned())].into());
     let ran = train_with(&store, &testing::checked(request), Trouble::default());
     let error = ran.outcome.expect_err("another seed is another run");

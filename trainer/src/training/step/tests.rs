@@ -4,7 +4,7 @@ use crate::plan::request::TrainRequest;
 use crate::testing;
 
 fn plan() -> TrainRequest {
-    let mut plan = testing::request(std::path::Path::new("unused"));
+    let mut plan = testing::request();
     // Plain masked language modelling: its sums do not depend on how rows are cut into micro-batches.
     plan.loss.retain(|name, _| name == "masked_lm");
     plan.encoder.dropout = 0.0;
@@ -56,7 +56,7 @@ fn padding_rows_of_the_word_table_stay_zero() {
 #[test]
 fn weight_zero_is_reported_and_teaches_nothing() {
     let _alone = testing::generator();
-    let mut both = testing::request(std::path::Path::new("unused"));
+    let mut both = testing::request();
     both.encoder.dropout = 0.0;
     // It has no weights of its own: the two lists of gradients are of the same weights.
     let quiet = "token_contrastive".to_owned();

@@ -48,7 +48,7 @@ fn flats(tensor: &Tensor) -> Vec<i64> {
 }
 
 fn networks() -> Networks {
-    let plan = testing::plan(std::path::Path::new("unused"));
+    let plan = testing::plan();
     let mut parameters = Parameters::new(1, Device::Cpu);
     Networks::build(&plan.encoder, &BTreeMap::new(), &plan.vocab, plan.train.precision, &mut parameters)
 }
