@@ -277,6 +277,7 @@ fn a_full_file_system_during_prepare_leaves_nothing_half_written() {
 #[cfg(feature = "train")]
 mod runs {
     use super::*;
+    use crate::support::unlocked;
 
     const SHORT: [&str; 5] = ["train", "--set", "run.folder=run", "--set", "train.steps=20"];
 
@@ -323,8 +324,8 @@ mod runs {
         for step in ["10", "20"] {
             put(&home, &format!("run/checkpoints/step-000000{step}/main.safetensors"), b"garbage");
         }
-        let before = files(&home.join("run"));
+        let before = unlocked(&home.join("run"));
         home.run(&SHORT).assert_fails(1, &["no checkpoint of it is whole", "step-00000010/main", "run.folder"]);
-        assert!(files(&home.join("run")) == before, "the log and the checkpoints are what they were");
+        assert!(unlocked(&home.join("run")) == before, "the log and the checkpoints are what they were");
     }
 }

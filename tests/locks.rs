@@ -32,12 +32,13 @@ fn a_process_that_wakes_too_late_writes_nothing_and_names_who_has_its_run() {
     second.reach(34);
     // Both stand still: whatever changes is the work of the one that is woken.
     second.freeze();
-    let before = files(&home.join("run"));
+    let lock = || std::fs::read(home.join("run/lock")).expect("a lock");
+    let before = (files(&home.join("run")), lock());
     first.wake();
     let late = first.end();
     let holder = format!("pid {} on", second.pid());
     late.assert_fails(1, &["no longer ours", &holder, "run/lock"]);
-    assert!(files(&home.join("run")) == before, "the late one wrote\n{late}");
+    assert!((files(&home.join("run")), lock()) == before, "the late one wrote\n{late}");
 
     second.wake();
     let outcome = second.end();

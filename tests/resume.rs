@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::support::{Home, files};
+use crate::support::{Home, files, unlocked};
 
 /// Dropout 0.1, two terms, two micro-batches a step, a validation at 20, 40 and 60, checkpoints every 10 steps, and
 /// few enough rows that several epochs go by (`tiny.toml` and these overrides).
@@ -126,10 +126,10 @@ fn sigterm_in_a_checkpoint_saves_and_resumes() {
 fn another_identity_is_refused_with_the_keys_that_differ() {
     let home = Home::prepared(60);
     home.run_ok(&train("run.folder=run", "data.lanes=1", &["--set", "train.steps=10"]));
-    let before = unlocked(&home);
+    let before = unlocked(&home.join("run"));
     let changed = train("run.folder=run", "data.lanes=1", &["--set", "optimizer.lr=2e-3", "--set", "train.steps=10"]);
     home.run(&changed).assert_fails(2, &["optimizer.lr", "0.001", "0.002", "run.folder", "train.init"]);
-    assert_eq!(unlocked(&home), before, "a run that is refused changes nothing, its `config.toml` neither");
+    assert_eq!(unlocked(&home.join("run")), before, "a run that is refused changes nothing, its `config.toml` neither");
 }
 
 #[test]
@@ -137,15 +137,8 @@ fn a_finished_run_says_so_and_ends_well() {
     let home = Home::prepared(60);
     let args = train("run.folder=run", "data.lanes=1", &["--set", "train.steps=10"]);
     home.run_ok(&args);
-    let before = unlocked(&home);
+    let before = unlocked(&home.join("run"));
     let again = home.run_ok(&args);
     assert!(again.stderr.contains("done: 10 steps; checkpoints are in run"), "{again}");
-    assert_eq!(unlocked(&home), before, "there is nothing to write");
-}
-
-/// All files of the run but its lock.
-fn unlocked(home: &Home) -> BTreeMap<String, Vec<u8>> {
-    let mut files = files(&home.join("run"));
-    files.remove("lock").expect("a lock");
-    files
+    assert_eq!(unlocked(&home.join("run")), before, "there is nothing to write");
 }

@@ -15,6 +15,10 @@ const PARENTS_MAX: usize = 8;
 /// How deep the path of a `--set` may go: no section goes half as deep, and each table of a path is one in another.
 const KEYS_MAX: usize = 16;
 
+/// How many brackets may be open in a text: no value of a configuration is nested a tenth as deep. The parser of TOML bounds
+/// itself, but not while it looks for a way on after a mistake, and its stack is then the program's.
+const BRACKETS_MAX: usize = 64;
+
 /// The merged table and the place of every key in it.
 #[derive(Debug, Default)]
 pub(crate) struct Source {
@@ -128,7 +132,23 @@ fn lineage(file: &Path) -> anyhow::Result<Vec<PathBuf>> {
 }
 
 fn read(file: &Path) -> anyhow::Result<String> {
-    std::fs::read_to_string(file).with_context(|| format!("cannot read the configuration {}", file.display()))
+    let text = std::fs::read_to_string(file);
+    let text = text.with_context(|| format!("cannot read the configuration {}", file.display()))?;
+    anyhow::ensure!(!is_deep(&text), "{}: more than {BRACKETS_MAX} brackets are open at a time", file.display());
+    Ok(text)
+}
+
+/// Whether too many brackets are open at some place; those of strings and comments count, and are few.
+fn is_deep(text: &str) -> bool {
+    let mut open = 0_usize;
+    text.bytes().any(|byte| {
+        match byte {
+            b'[' | b'{' => open += 1,
+            b']' | b'}' => open = open.saturating_sub(1),
+            _ => {}
+        }
+        open > BRACKETS_MAX
+    })
 }
 
 /// Parses with positions; a syntax error carries `file:line:column` and the line itself.
@@ -174,6 +194,9 @@ pub(crate) fn merge(base: &mut Table, over: Table, depth: usize) {
 
 /// A TOML value, or else the text itself: `--set run.folder=runs/a` needs no quotes.
 fn parse_value(text: &str) -> Value {
+    if is_deep(text) {
+        return Value::String(text.to_owned());
+    }
     let wrapped = format!("v = {text}");
     let parsed = toml::from_str::<Table>(&wrapped).ok().and_then(|mut table| table.remove("v"));
     parsed.unwrap_or_else(|| Value::String(text.to_owned()))

@@ -169,6 +169,14 @@ pub(crate) fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     found
 }
 
+/// The same but its lock, which says who worked there last.
+#[cfg(feature = "train")]
+pub(crate) fn unlocked(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut found = files(folder);
+    found.remove("lock");
+    found
+}
+
 /// Whether a file is one that an interrupted write leaves.
 pub(crate) fn is_temporary(name: &str) -> bool {
     Path::new(name).extension().is_some_and(|extension| extension == "tmp")

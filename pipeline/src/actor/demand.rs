@@ -223,6 +223,7 @@ impl<T> Lane<T> {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::sync::Barrier;
     use std::sync::atomic::AtomicUsize;
 
     use super::*;
@@ -283,7 +284,9 @@ mod tests {
     fn an_error_is_told_while_others_work_and_asks_them_to_stop() {
         let stopped = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&stopped);
+        let all_began = Barrier::new(3);
         let mut demand = Demand::<u64>::over(10, options(3, 2), move |index, stop| {
+            all_began.wait();
             if index == 1 {
                 return Err(Error::Config("one".into()));
             }

@@ -74,6 +74,9 @@ impl Lists {
             if let Some(part) = list.parts.iter().find(|part| !known.insert(part.id)) {
                 return wrong(format!("part {} is there twice", part.id));
             }
+            if known.contains(&PartId(u32::MAX)) {
+                return wrong("no number is left for a next part".into());
+            }
         }
         Ok(())
     }

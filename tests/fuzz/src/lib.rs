@@ -18,8 +18,9 @@
 //!
 //! # Definition
 //! Seeds are the files of `tests/fuzz/seeds/TARGET/`, and what the target adds. Each is tried as it is, then
-//! [`INPUTS`] mutated ones are; `BOLERO_RANDOM_ITERATIONS` and `BOLERO_RANDOM_TEST_TIME_MS` say otherwise
-//! (`make fuzz`). An input that failed is made smaller and printed as the line of shell that puts it among the seeds,
+//! [`INPUTS`] mutated ones are, the same each time: a test that fails today failed yesterday. Where
+//! `BOLERO_RANDOM_TEST_TIME_MS` is set (`make fuzz`), inputs are drawn anew for as long as is said, by what watches
+//! coverage under `cargo bolero`, and one that failed is made smaller. Either way it is printed as the line of shell that puts it among the seeds,
 //! where `make test` tries it for ever. One that ended the whole program, by a stack that overflowed, lies in the folder
 //! that `CLOZE_FUZZ_LAST` names.
 //!
@@ -30,13 +31,15 @@ mod input;
 pub mod memory;
 pub mod mutation;
 
-pub use bolero;
-
-pub use self::input::Input;
-
 use std::io::Write as _;
 use std::path::Path;
 
+use bolero::generator::bolero_generator::ValueGenerator as _;
+use bolero::generator::bolero_generator::driver::{ByteSliceDriver, Options};
+
+pub use bolero;
+
+pub use self::input::Input;
 use self::mutation::Mutated;
 
 /// Mutated inputs of a target in an ordinary run of the tests.
@@ -71,10 +74,49 @@ impl Seeds {
         self.inputs.iter().for_each(|input| guarded(input, &law));
     }
 
+    /// Tries [`INPUTS`] inputs that are nearly seeds, the same in every run.
+    pub fn vary(&self, law: impl Fn(&[u8])) {
+        let mutated = self.mutated();
+        for number in 0..INPUTS {
+            let draws = draws(self.target, number);
+            let mut driver = ByteSliceDriver::new(&draws, &Options::default());
+            if let Some(input) = mutated.generate(&mut driver) {
+                guarded(&input, &law);
+            }
+        }
+    }
+
     /// Inputs that are nearly seeds.
     #[must_use]
     pub fn mutated(&self) -> Mutated {
         Mutated::new(self.target, self.inputs.iter().map(|input| input.bytes.clone()).collect())
+    }
+}
+
+/// What the changes of one input are drawn from.
+fn draws(target: &str, number: usize) -> Vec<u8> {
+    let mut draws = vec![0; 4096];
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(target.as_bytes()).update(&(number as u64).to_le_bytes());
+    hasher.finalize_xof().fill(&mut draws);
+    draws
+}
+
+/// Whether somebody asks for new inputs.
+#[must_use]
+pub fn searches() -> bool {
+    std::env::var_os("BOLERO_RANDOM_TEST_TIME_MS").is_some()
+}
+
+/// Says which input it was, if the test ends here.
+struct Named<'a>(&'a Input);
+
+impl Drop for Named<'_> {
+    #[expect(clippy::print_stderr, reason = "what a failed test says")]
+    fn drop(&mut self) {
+        if std::thread::panicking() && !searches() {
+            eprintln!("the input that failed: {:?}", self.0);
+        }
     }
 }
 
@@ -86,9 +128,11 @@ pub fn guarded(input: &Input, law: impl Fn(&[u8])) {
     if let Some(folder) = std::env::var_os("CLOZE_FUZZ_LAST") {
         keep(&Path::new(&folder).join(input.target), &input.bytes).expect("the folder of CLOZE_FUZZ_LAST is writable");
     }
+    let named = Named(input);
     let peak = memory::peak(input, || law(&input.bytes));
     let most = memory::allowed(input.bytes.len());
     assert!(peak <= most, "{peak} bytes of memory for an input of {}, {most} are enough", input.bytes.len());
+    drop(named);
 }
 
 /// Shortened behind the bytes, not before: a file that is emptied and filled is flushed to disk each time by ext4.
@@ -120,10 +164,12 @@ macro_rules! target {
         let law = $law;
         let seeds = $crate::Seeds::of($target, $made);
         seeds.replay(&law);
-        $crate::bolero::check!()
-            .with_generator(seeds.mutated())
-            .with_iterations($crate::INPUTS)
-            .for_each(|input| $crate::guarded(input, &law));
+        if $crate::searches() {
+            let check = $crate::bolero::check!().with_generator(seeds.mutated());
+            check.for_each(|input| $crate::guarded(input, &law));
+        } else {
+            seeds.vary(&law);
+        }
     }};
 }
 
