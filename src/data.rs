@@ -6,11 +6,13 @@ use std::sync::Arc;
 use pipeline::course::Generations;
 use pipeline::load::{self, DataConfig, GenerationChoice};
 use schemas::{Effective, Generation, Manifest, Vocab};
+use store::Store;
 
 use crate::generations::RunGenerations;
 
 /// A prepared folder as one run sees it.
 pub(crate) struct PreparedData {
+    pub(crate) store: Store,
     pub(crate) manifest: Manifest,
     /// Of the generation that the run began with, like all below.
     pub(crate) vocab: Arc<Vocab>,
@@ -21,15 +23,15 @@ pub(crate) struct PreparedData {
 }
 
 impl PreparedData {
-    /// Opens the folder for the run in the folder `run`, which need not be there yet.
-    pub(crate) fn open(config: &DataConfig, run: &Path) -> pipeline::Result<Self> {
-        let manifest = load::open(&config.folder)?;
-        let generations = RunGenerations::of(run, &config.folder, &manifest)?;
+    /// Opens a prepared folder for the run in the folder `run`, which need not be there yet.
+    pub(crate) fn open(store: Store, config: &DataConfig, run: &Path) -> pipeline::Result<Self> {
+        let manifest = load::open(&store)?;
+        let generations = RunGenerations::of(run, &store, &manifest)?;
         let generation = generations.first();
-        let vocab = Arc::new(load::read_vocab(&config.folder, &manifest, generation)?);
+        let vocab = Arc::new(load::read_vocab(&store, &manifest, generation)?);
         let effective = manifest.effective(generation);
         let (generations, choice) = (Arc::new(generations), config.generations);
-        Ok(Self { manifest, vocab, generation, effective, generations, choice })
+        Ok(Self { store, manifest, vocab, generation, effective, generations, choice })
     }
 
     /// One name for the training data that the run began with.

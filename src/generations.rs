@@ -9,7 +9,7 @@
 //! `data.generations = "first"` that is the generation that it began with; with `"newest"`, for each epoch, the one that was
 //! the newest when the epoch's first row was asked for.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pipeline::course::{Edition, Generations};
@@ -70,7 +70,7 @@ impl List {
     }
 
     /// Whether the folder is the one that the run read before.
-    fn check(&self, manifest: &Manifest, data: &Path) -> Result<()> {
+    fn check(&self, manifest: &Manifest, data: &Store) -> Result<()> {
         let is_known = |stretch: &&Stretch| {
             stretch.generation <= manifest.newest()
                 && manifest.generation(stretch.generation).content == stretch.content
@@ -79,7 +79,7 @@ impl List {
         Err(Error::Config(format!(
             "{}: the run read generation {} with other data than is here now; name the folder that it read, or begin a \
              new run (another `run.folder`)",
-            data.display(),
+            data.place(""),
             other.generation
         )))
     }
@@ -88,7 +88,7 @@ impl List {
 /// The generations of one run.
 #[derive(Debug)]
 pub(crate) struct RunGenerations {
-    data: PathBuf,
+    data: Store,
     state: Mutex<State>,
 }
 
@@ -103,16 +103,16 @@ struct State {
 }
 
 impl RunGenerations {
-    /// Those of the run in the folder `run`, which read the folder `data`; of a run that is not there yet, the newest.
+    /// Those of the run in the folder `run`, which read the prepared folder `data`; of a run that is not there yet, the newest.
     ///
     /// # Errors
     /// [`Error::Config`] if the list is damaged or of another folder, [`Error::Io`] if it cannot be read.
-    pub(crate) fn of(run: &Path, data: &Path, manifest: &Manifest) -> Result<Self> {
+    pub(crate) fn of(run: &Path, data: &Store, manifest: &Manifest) -> Result<Self> {
         let list = if run.as_os_str().is_empty() || !run.is_dir() { None } else { read(&Store::existing(run)?)? };
         let list = list.unwrap_or_else(|| List::begun_with(manifest, manifest.newest()));
         list.check(manifest, data)?;
         let state = State { list, manifest: manifest.clone(), edition: None, store: None };
-        Ok(Self { data: data.to_owned(), state: Mutex::new(state) })
+        Ok(Self { data: data.clone(), state: Mutex::new(state) })
     }
 
     /// The generation that the run began with.
@@ -193,7 +193,7 @@ mod fuzz;
 #[cfg(test)]
 mod tests {
     use pipeline::shard::synthetic::Synthetic;
-    use schemas::atomic::Folder;
+    use store::Store;
 
     use super::*;
 
@@ -209,21 +209,20 @@ mod tests {
             home
         }
 
-        fn data(&self) -> Folder {
-            Folder::create(self.folder.path().join("data")).expect("there")
+        fn data(&self) -> Store {
+            Store::folder(self.folder.path().join("data")).expect("there")
         }
 
         fn add(&self, part: u32) {
             self.shape.add(&self.data(), &[part], &[]).expect("written");
         }
 
-        fn run(&self) -> PathBuf {
+        fn run(&self) -> std::path::PathBuf {
             self.folder.path().join("run")
         }
 
         fn open(&self) -> Result<RunGenerations> {
-            let data = self.folder.path().join("data");
-            RunGenerations::of(&self.run(), &data, &load::open(&data).expect("as written"))
+            RunGenerations::of(&self.run(), &self.data(), &load::open(&self.data()).expect("as written"))
         }
 
         fn kept(&self) -> RunGenerations {
@@ -300,10 +299,10 @@ mod tests {
         home.add(1);
         // A file where the run's folder was.
         std::fs::remove_dir_all(home.run()).expect("ours");
-        Folder::create(home.folder.path()).expect("there").write("run", b"").expect("written");
+        Store::folder(home.folder.path()).expect("there").put("run", b"").expect("written");
         assert!(generations.of(Epoch(1)).is_err());
         std::fs::remove_file(home.run()).expect("ours");
-        Folder::create(home.run()).expect("free");
+        Store::folder(home.run()).expect("free");
         home.add(2);
         assert_eq!(told(&generations, 1..2), [2], "nothing was decided before");
         let list = read(&Store::existing(home.run()).expect("there")).expect("readable").expect("written");

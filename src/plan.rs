@@ -14,14 +14,14 @@ mod training;
 mod vocabulary;
 
 use std::collections::{BTreeMap, BTreeSet};
-#[cfg(feature = "train")]
 use std::path::Path;
 use std::sync::Arc;
 
-use pipeline::load::{LoadPlan, LoadRequest, Rows};
+use pipeline::load::{self, LoadPlan, LoadRequest, Rows};
 use pipeline::views::{AnyView, ORIGINAL};
 use schemas::columns::{ATTENTION_MASK, INPUT_IDS};
 use schemas::{ColumnSpec, Problem, Vocab};
+use store::Store;
 
 use crate::cli::ConfigArgs;
 use crate::config::{Config, Mistake, Parsed};
@@ -48,10 +48,15 @@ impl Plan {
     /// # Errors
     /// All that is wrong with it, as [`Mistakes`](crate::config::Mistakes).
     pub(crate) fn of(args: &ConfigArgs) -> anyhow::Result<Self> {
+        Self::over(args, load::find)
+    }
+
+    /// The same over data that `find` finds for `data.folder`.
+    pub(crate) fn over(args: &ConfigArgs, find: impl Fn(&Path) -> pipeline::Result<Store>) -> anyhow::Result<Self> {
         let mut parsed = Parsed::read(&args.config, &args.set)?;
         #[cfg(feature = "train")]
         check::training(&mut parsed);
-        let Some(data) = data(&mut parsed)? else {
+        let Some(data) = data(&mut parsed, find)? else {
             return Err(parsed.problems.into_result().expect_err("opening the data left a problem").into());
         };
         let wanted = wanted(&parsed.config);
@@ -158,8 +163,9 @@ impl Plan {
 }
 
 /// The data of a configuration; a folder that is not there is one more problem of the configuration.
-fn data(parsed: &mut Parsed) -> anyhow::Result<Option<PreparedData>> {
-    match PreparedData::open(&parsed.config.data, &parsed.config.run.folder) {
+fn data(parsed: &mut Parsed, find: impl Fn(&Path) -> pipeline::Result<Store>) -> anyhow::Result<Option<PreparedData>> {
+    let config = &parsed.config;
+    match find(&config.data.folder).and_then(|store| PreparedData::open(store, &config.data, &config.run.folder)) {
         Ok(data) => Ok(Some(data)),
         Err(pipeline::Error::Config(message)) => {
             let problem = parsed.source.mistake("data.folder", message);
@@ -206,7 +212,7 @@ fn request<'a>(
     wanted: &'a Wanted,
 ) -> LoadRequest<'a> {
     LoadRequest {
-        folder: &config.data.folder,
+        store: &data.store,
         manifest: &data.manifest,
         generation: data.generation,
         // Validation stays with the generation that the run began with, so that its figures compare.

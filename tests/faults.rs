@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
 
-use schemas::atomic::Folder;
+use store::Store;
 
 use crate::support::{Home, Outcome, files, folder_hash, is_temporary, say};
 
@@ -18,7 +18,7 @@ fn home() -> Home {
 }
 
 fn put(home: &Home, name: &str, bytes: &[u8]) {
-    Folder::create(home.path()).and_then(|folder| folder.write(name, bytes)).expect("a test can write");
+    Store::folder(home.path()).and_then(|folder| folder.put(name, bytes)).expect("a test can write");
 }
 
 fn prepare(home: &Home, input: &str, format: &str, more: &[&str]) -> Outcome {

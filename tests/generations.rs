@@ -1,8 +1,8 @@
 //! Prepared folders that grow or shrink while runs read them.
 
 use pipeline::shard::synthetic::Synthetic;
-use schemas::atomic::Folder;
 use serde_json::Value;
+use store::Store;
 
 use crate::support::Home;
 
@@ -13,8 +13,8 @@ fn home() -> Home {
     home
 }
 
-fn data(home: &Home) -> Folder {
-    Folder::create(home.join("data")).expect("there")
+fn data(home: &Home) -> Store {
+    Store::folder(home.join("data")).expect("there")
 }
 
 /// At a constant rate a run that stopped after fewer steps goes on to more.
@@ -92,10 +92,10 @@ fn a_run_whose_list_was_lost_or_changed_is_refused() {
     let home = home();
     let args = train("run.folder=run", "data.generations=newest", "train.steps=10", &[]);
     home.run_ok(&args);
-    let folder = Folder::create(home.join("run")).expect("there");
+    let folder = Store::folder(home.join("run")).expect("there");
     let list = std::fs::read(home.join("run/generations.json")).expect("a list");
     let changed = String::from_utf8(list.clone()).expect("JSON").replace("\"epochs\": ", "\"epochs\": 1");
-    folder.write("generations.json", changed.as_bytes()).expect("written");
+    folder.put("generations.json", changed.as_bytes()).expect("written");
     home.run(&args).assert_fails(2, &["generations.json", "damaged", "restore it"]);
     // Without it the run would begin with another generation than it did.
     Synthetic::default().add(&data(&home), &[1], &[]).expect("added");

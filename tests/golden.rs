@@ -46,8 +46,8 @@ fn a_prepared_folder_its_batches_and_their_losses_are_what_they_were() {
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         let mut json = serde_json::to_vec_pretty(&found).expect("finite numbers");
         json.push(b'\n');
-        let folder = schemas::atomic::Folder::create(path).expect("there");
-        folder.write("pipeline.json", &json).expect("written");
+        let folder = store::Store::folder(path).expect("there");
+        folder.put("pipeline.json", &json).expect("written");
         return;
     }
     let bytes = std::fs::read(path.join("pipeline.json")).expect("a golden file");

@@ -7,12 +7,12 @@ use pipeline::permutation::Permutation;
 use pipeline::rng::Key;
 use pipeline::shard::reader::{Promise, ShardReader};
 use pipeline::shard::synthetic::Synthetic;
-use schemas::atomic::Folder;
 use schemas::{Epoch, SampleAddress};
+use store::Store;
 
 fn decode(criterion: &mut Criterion) {
     let home = tempfile::tempdir().expect("a temporary folder");
-    let folder = Folder::create(home.path()).expect("there");
+    let folder = Store::folder(home.path()).expect("there");
     let shape = Synthetic {
         vocab_size: 30_522,
         ids: 1000..30_000,
@@ -25,13 +25,12 @@ fn decode(criterion: &mut Criterion) {
     let manifest = shape.write(&folder).expect("written");
     let shard = &manifest.now().train.shards[0];
     let promise = Promise::of(&manifest);
-    let path = home.path().join(&shard.path);
     let mut group = criterion.benchmark_group("shards, per token");
     group.throughput(Throughput::Elements(shard.tokens));
-    let reader = ShardReader::open(path.clone(), shard, promise).expect("as written");
+    let reader = ShardReader::open(&folder, shard, promise).expect("as written");
     group.bench_function("decode", |bencher| bencher.iter(|| reader.read(0).expect("good")));
     group.bench_function("open and verify", |bencher| {
-        bencher.iter(|| ShardReader::open(path.clone(), shard, promise).expect("as written"));
+        bencher.iter(|| ShardReader::open(&folder, shard, promise).expect("as written"));
     });
 }
 

@@ -15,7 +15,6 @@ use pipeline::shard::{ShardOptions, ShardWriter};
 use pipeline::tokenize::train::{Family, train};
 use pipeline::tokenize::{self, HfTokenizer, Tokenizer as _, TokenizerConfig};
 use schemas::SpecialIds;
-use schemas::atomic::Folder;
 use store::Store;
 
 /// Tokens of a row.
@@ -67,11 +66,11 @@ fn documentation(home: &Path) -> String {
     let files = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"];
     let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let text = files.map(|name| std::fs::read_to_string(project.join(name)).expect("part of the project")).concat();
-    let folder = Folder::create(home.join("text")).expect("a writable folder");
+    let folder = Store::folder(home.join("text")).expect("a writable folder");
     for copy in 0..(4 << 20) / text.len() {
-        folder.write(&format!("{copy}.md"), text.as_bytes()).expect("written");
+        folder.put(&format!("{copy}.md"), text.as_bytes()).expect("written");
     }
-    folder.path().display().to_string()
+    home.join("text").display().to_string()
 }
 
 /// Packs all documents into `sink`.

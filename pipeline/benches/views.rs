@@ -9,16 +9,16 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use pipeline::load::{DataConfig, LoadPlan, LoadRequest, Rows, read_vocab};
 use pipeline::shard::synthetic::Synthetic;
 use pipeline::views::AnyView;
-use schemas::atomic::Folder;
 use schemas::columns::{ATTENTION_MASK, DRAWS, INPUT_IDS, LABELS, POSITIVES};
 use schemas::{BatchIndex, ColumnSpec};
+use store::Store;
 
 const WIDTH: u32 = 512;
 const ROWS: u32 = 256;
 
 fn views(criterion: &mut Criterion) {
     let home = tempfile::tempdir().expect("a temporary folder");
-    let folder = Folder::create(home.path()).expect("there");
+    let folder = Store::folder(home.path()).expect("there");
     let manifest = Synthetic {
         vocab_size: 30_522,
         ids: 1000..30_000,
@@ -30,7 +30,7 @@ fn views(criterion: &mut Criterion) {
     }
     .write(&folder)
     .expect("written");
-    let vocab = Arc::new(read_vocab(home.path(), &manifest, manifest.newest()).expect("as written"));
+    let vocab = Arc::new(read_vocab(&folder, &manifest, manifest.newest()).expect("as written"));
     let views: BTreeMap<String, AnyView> = toml::from_str(
         "masked = { kind = \"mask\" }\n\
          bernoulli = { kind = \"mask\", count = \"bernoulli\" }\n\
@@ -62,7 +62,7 @@ fn views(criterion: &mut Criterion) {
         let copies = if name == "mask, disjoint" { 4 } else { 1 };
         let data = DataConfig { copies, ..DataConfig::default() };
         let request = LoadRequest {
-            folder: home.path(),
+            store: &folder,
             manifest: &manifest,
             generation: manifest.newest(),
             follow: None,

@@ -19,13 +19,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pipeline::actor::LaneOptions;
-use pipeline::load::{DataConfig, LoadPlan, LoadRequest, Rows, open, read_vocab};
+use pipeline::load::{DataConfig, LoadPlan, LoadRequest, Rows, find, open, read_vocab};
 use pipeline::shard::synthetic::Synthetic;
 use pipeline::views::AnyView;
 use pipeline::{Error, Result};
-use schemas::atomic::Folder;
 use schemas::columns::{ATTENTION_MASK, INPUT_IDS, LABELS, POSITIVES};
 use schemas::{Batch, BatchIndex, ColumnSpec, Manifest, RowIndex, Share, StreamHash};
+use store::Store;
 
 const ROWS_PER_BATCH: u64 = 256;
 
@@ -65,7 +65,7 @@ fn make(folder: &Path, samples: u64) -> Result<()> {
         seed: 0,
         ..Synthetic::default()
     };
-    let manifest = shape.write(&Folder::create(folder)?)?;
+    let manifest = shape.write(&Store::folder(folder)?)?;
     let bytes: u64 = manifest.now().train.shards.iter().map(|shard| shard.bytes).sum();
     let tokens = manifest.now().train.tokens();
     println!(
@@ -77,7 +77,7 @@ fn make(folder: &Path, samples: u64) -> Result<()> {
 }
 
 /// A plan of `mask` and `window` at the folder's width.
-fn plan(folder: &Path, manifest: &Manifest, lanes: u64, columns: &[(&str, ColumnSpec)]) -> Result<Arc<LoadPlan>> {
+fn plan(store: &Store, manifest: &Manifest, lanes: u64, columns: &[(&str, ColumnSpec)]) -> Result<Arc<LoadPlan>> {
     let views: BTreeMap<String, AnyView> =
         toml::from_str("masked = { kind = \"mask\" }\nneighbors = { kind = \"window\", of = \"masked\" }")
             .map_err(|error| Error::Config(error.to_string()))?;
@@ -85,11 +85,11 @@ fn plan(folder: &Path, manifest: &Manifest, lanes: u64, columns: &[(&str, Column
     let lanes = usize::try_from(lanes).map_err(|error| Error::Config(error.to_string()))?;
     let data = DataConfig { lanes: Some(lanes), ..DataConfig::default() };
     let request = LoadRequest {
-        folder,
+        store,
         manifest,
         generation: manifest.newest(),
         follow: None,
-        vocab: Arc::new(read_vocab(folder, manifest, manifest.newest())?),
+        vocab: Arc::new(read_vocab(store, manifest, manifest.newest())?),
         rows: Rows::Train,
         data: &data,
         views: &views,
@@ -109,11 +109,12 @@ const COLUMNS: [(&str, ColumnSpec); 4] = [
 ];
 
 fn run(folder: &Path, lanes: u64, m_tokens: u64) -> Result<()> {
-    let manifest = open(folder)?;
+    let store = find(folder)?;
+    let manifest = open(&store)?;
     for shard in &manifest.now().train.shards {
-        std::fs::read(folder.join(&shard.path))?;
+        store.read(&shard.path)?;
     }
-    let plan = plan(folder, &manifest, lanes, &COLUMNS)?;
+    let plan = plan(&store, &manifest, lanes, &COLUMNS)?;
     let facts = plan.facts();
     let tokens_per_batch = ROWS_PER_BATCH * u64::from(manifest.tokens_max);
     let batches = (m_tokens * 1_000_000).div_ceil(tokens_per_batch);
@@ -148,16 +149,16 @@ fn run(folder: &Path, lanes: u64, m_tokens: u64) -> Result<()> {
     println!("  starved         {:6.2}  (waiting for another lane's decoding)", per_token(total(|lane| lane.starved)));
     println!("  blocked         {:6.2}  (the consumer is the slower side)", per_token(total(|lane| lane.blocked)));
     println!("consumer: busy {:.2}, starved {:.2}", per_token(reader.busy), per_token(reader.starved));
-    stages(folder, &manifest)
+    stages(&store, &manifest)
 }
 
 /// What each stage adds, alone on one thread with everything decoded.
-fn stages(folder: &Path, manifest: &Manifest) -> Result<()> {
+fn stages(store: &Store, manifest: &Manifest) -> Result<()> {
     let stages: [(&str, &[(&str, ColumnSpec)]); 3] =
         [("frame, collate", &[("original", INPUT_IDS.spec())]), ("+ mask", &COLUMNS[..3]), ("+ window", &COLUMNS)];
     println!("ns per token, one thread, decoded samples:");
     for (name, columns) in stages {
-        let plan = plan(folder, manifest, 1, columns)?;
+        let plan = plan(store, manifest, 1, columns)?;
         let groups = plan.groups();
         let mut best = f64::INFINITY;
         for index in 0..40 {
@@ -181,8 +182,9 @@ fn touch(batch: &Batch) -> i64 {
 }
 
 fn hash(folder: &Path, lanes: u64, m_tokens: u64) -> Result<()> {
-    let manifest = open(folder)?;
-    let plan = plan(folder, &manifest, lanes, &COLUMNS)?;
+    let store = find(folder)?;
+    let manifest = open(&store)?;
+    let plan = plan(&store, &manifest, lanes, &COLUMNS)?;
     let batches = (m_tokens * 1_000_000).div_ceil(ROWS_PER_BATCH * u64::from(manifest.tokens_max));
     let mut hash = StreamHash::new();
     for batch in plan.stream(RowIndex(0), Share::ALONE).take(usize::try_from(batches).unwrap_or(usize::MAX)) {

@@ -40,10 +40,10 @@ pub enum Error {
     },
 
     /// A shard is not what the manifest promises. Exit code 1.
-    #[error("shard {}{}: {message}", path.display(), group.map(|group| format!(", row group {group}")).unwrap_or_default())]
+    #[error("shard {place}{}: {message}", group.map(|group| format!(", row group {group}")).unwrap_or_default())]
     Shard {
         /// The shard.
-        path: PathBuf,
+        place: String,
         /// 0-based row group, where there is one.
         group: Option<usize>,
         /// What is wrong and what to do.
@@ -51,10 +51,10 @@ pub enum Error {
     },
 
     /// The manifest, or a file that it names, is missing or damaged. Exit code 1.
-    #[error("{}: {source}", path.display())]
+    #[error("{place}: {source}")]
     Manifest {
-        /// The manifest.
-        path: PathBuf,
+        /// The manifest, or the file.
+        place: String,
         /// Why.
         source: ManifestError,
     },

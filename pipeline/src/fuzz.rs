@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use parquet::arrow::ArrowWriter;
 use schemas::Shard;
-use schemas::atomic::Folder;
+use store::{Store, Weather};
 
 use crate::corpus::tests::{Cut, parts, read};
 use crate::corpus::{self, AnyFormat, BytesRead, Corpus, Place};
@@ -121,20 +121,20 @@ fn parquet_is_read_or_refused() {
 
 #[test]
 fn a_shard_is_read_as_promised_or_refused() {
-    let home = tempfile::tempdir().expect("a temporary folder");
-    let folder = Folder::create(home.path()).expect("writable");
+    let folder = Store::memory(Weather::calm());
     let few = Synthetic { train_rows: 5, valid_rows: 1, rows_per_group: 3, ..Synthetic::default() };
     let manifest = few.write(&folder).expect("room for it");
     let shard = manifest.now().train.shards[0].clone();
-    let seed = std::fs::read(home.path().join(&shard.path)).expect("just written");
+    let seed = folder.read(&shard.path).expect("just written");
     let promise = Promise::of(&manifest);
     fuzz::target!("shard", vec![seed], |bytes: &[u8]| {
-        let file = fuzz::on_disk(".parquet", bytes);
+        let store = Store::memory(Weather::calm());
+        store.put(&shard.path, bytes).expect("memory takes all");
         // Somebody has sealed the manifest around it: only what the file itself says can be wrong.
         let sealed =
             Shard { bytes: bytes.len() as u64, blake3: blake3::hash(bytes).to_hex().to_string(), ..shard.clone() };
         fuzz::memory::grant(DECODER_RESERVES);
-        let Ok(reader) = ShardReader::open(file.path().to_owned(), &sealed, promise) else { return };
+        let Ok(reader) = ShardReader::open(&store, &sealed, promise) else { return };
         for (group, &rows) in sealed.groups.iter().enumerate() {
             let Ok(group) = reader.read(group) else { continue };
             assert_eq!(group.rows(), rows as usize);

@@ -19,10 +19,11 @@ use std::sync::Arc;
 
 use schemas::{Batch, BatchIndex, Epoch, Generation, RowIndex, Sample, SampleAddress, Share, Vocab};
 use serde::{Deserialize, Serialize};
+use store::Store;
 
 use self::cut::Cut;
 pub use self::facts::{LoadFacts, ViewFacts};
-pub use self::folder::{open, read_vocab};
+pub use self::folder::{find, open, read_vocab};
 pub use self::plan::{LoadRequest, Rows};
 pub use self::stream::{BatchStream, StreamOptions};
 use crate::actor::LaneOptions;
@@ -99,7 +100,7 @@ pub const VALIDATION_SEED: u64 = 0;
 /// A checked configuration: the only thing that can make batches.
 #[derive(Debug)]
 pub struct LoadPlan {
-    folder: PathBuf,
+    store: Store,
     promise: Promise,
     vocab: Arc<Vocab>,
     views: Vec<PlannedView>,
@@ -141,12 +142,6 @@ impl LoadPlan {
         Ok(collate(&self.views, &self.vocab, self.seed, index, &items).starting_at(first_row))
     }
 
-    /// The batches of a share of the stream from row `from` on, made by the plan's lanes.
-    #[must_use]
-    pub fn stream(self: &Arc<Self>, from: RowIndex, share: Share) -> BatchStream {
-        BatchStream::new(self, from, share, StreamOptions::default())
-    }
-
     /// What each row of a batch is made of.
     ///
     /// # Errors
@@ -164,7 +159,7 @@ impl LoadPlan {
     /// An empty memory for decoded row groups.
     #[must_use]
     pub fn groups(&self) -> Groups {
-        Groups::new(self.folder.clone(), self.promise)
+        Groups::new(self.store.clone(), self.promise)
     }
 
     /// An audit of the plan's batches, which has seen none.

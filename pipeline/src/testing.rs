@@ -3,19 +3,19 @@
 use std::io::Write;
 use std::path::Path;
 
-use schemas::atomic::Folder;
 use schemas::columns::{ATTENTION_MASK, ORIGIN, TOKEN_TYPES};
 use schemas::manifest::Frame;
 use schemas::{Batch, BatchIndex, Epoch, Sample, SampleAddress, SpecialIds, TokenIds, Vocab};
+use store::Store;
 
 use crate::collate::{Item, PlannedView, collate};
 use crate::views::AnyView;
 
 /// Writes files, with their folders, below `home`; contents ending in `.gz` or `.zst` names are compressed.
 pub(crate) fn write_all(home: &Path, files: &[(&str, impl AsRef<[u8]>)]) {
-    let folder = Folder::create(home).expect("a writable folder");
+    let folder = Store::folder(home).expect("a writable folder");
     for (name, bytes) in files {
-        folder.write(name, &compressed(name, bytes.as_ref())).expect("written");
+        folder.put(name, &compressed(name, bytes.as_ref())).expect("written");
     }
 }
 

@@ -47,8 +47,9 @@ pub(crate) fn batch(index: u64, args: &ConfigArgs, rows: usize) -> anyhow::Resul
 /// The samples of one shard, with their documents.
 pub(crate) fn shard(file: &Path, rows: usize) -> anyhow::Result<()> {
     let folder = file.parent().and_then(Path::parent).context("a shard lies in `<prepared folder>/train/`")?;
-    let manifest = load::open(folder)?;
-    let vocab = load::read_vocab(folder, &manifest, manifest.newest())?;
+    let store = load::find(folder)?;
+    let manifest = load::open(&store)?;
+    let vocab = load::read_vocab(&store, &manifest, manifest.newest())?;
     let paint = Paint::stdout();
     let name = file.strip_prefix(folder).context("a shard lies in its prepared folder")?.to_string_lossy();
     let now = manifest.now();
@@ -62,7 +63,7 @@ pub(crate) fn shard(file: &Path, rows: usize) -> anyhow::Result<()> {
         shard.groups,
         count(shard.bytes)
     ));
-    let reader = ShardReader::open(file.to_owned(), shard, Promise::of(&manifest)).map_err(pipeline::Error::from)?;
+    let reader = ShardReader::open(&store, shard, Promise::of(&manifest)).map_err(pipeline::Error::from)?;
     let mut shown = 0;
     for group in 0..shard.groups.len() {
         let group = reader.read(group).map_err(pipeline::Error::from)?;

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 
 use pipeline::pack::AnyPacking;
 use pipeline::shard::synthetic::Synthetic;
-use schemas::atomic::Folder;
 use schemas::manifest::Shard;
 use serde_json::Value as Json;
 use store::{Lines, Store};
@@ -190,7 +189,7 @@ fn assert_unmoved(name: &str, part: &str, before: &tensors::HostTensors, after: 
 
 /// A prepared folder whose manifest speaks of shards that are not there: a plan reads no more of it.
 fn promise(folder: &Path, vocab_size: u32, cased: bool, tokens_max: u32, pack: AnyPacking) {
-    let folder = Folder::create(folder).expect("a folder");
+    let folder = Store::folder(folder).expect("a folder");
     let content = pack.content(tokens_max);
     let synthetic = Synthetic {
         vocab_size,
@@ -217,7 +216,7 @@ fn promise(folder: &Path, vocab_size: u32, cased: bool, tokens_max: u32, pack: A
         };
         *shards = (0..count).map(of).collect();
     }
-    folder.write("manifest.json", &manifest.to_json()).expect("written");
+    folder.put("manifest.json", &manifest.to_json()).expect("written");
 }
 
 /// A finished small run.
@@ -384,7 +383,7 @@ impl Home {
     }
 
     fn write(&self, folder: &str, name: &str, text: &str) {
-        let folder = Folder::create(self.path(folder)).expect("a folder");
-        folder.write(name, text.as_bytes()).expect("written");
+        let folder = Store::folder(self.path(folder)).expect("a folder");
+        folder.put(name, text.as_bytes()).expect("written");
     }
 }

@@ -230,9 +230,9 @@ mod tests {
     #[test]
     fn every_key_knows_its_line() {
         let home = tempfile::tempdir().expect("a temporary folder");
-        let folder = schemas::atomic::Folder::create(home.path()).expect("there");
-        folder.write("base.toml", b"seed = 1\n[train]\nsteps = 1\n").expect("written");
-        folder.write("child.toml", b"extends = \"base.toml\"\n\n[train]\nthreads = 2\n").expect("written");
+        let folder = store::Store::folder(home.path()).expect("there");
+        folder.put("base.toml", b"seed = 1\n[train]\nsteps = 1\n").expect("written");
+        folder.put("child.toml", b"extends = \"base.toml\"\n\n[train]\nthreads = 2\n").expect("written");
         let child = home.path().join("child.toml");
         let source = Source::read(&child, &["train.rows = 3".into()]).expect("all is well");
         assert!(

@@ -73,7 +73,7 @@ fn id(value: &Value) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use schemas::SpecialIds;
-    use schemas::atomic::Folder;
+    use store::Store;
 
     use super::*;
 
@@ -87,7 +87,7 @@ mod tests {
     /// What is told of a folder with that file.
     fn told(name: &str, text: &str) -> Option<String> {
         let home = tempfile::tempdir().expect("a temporary folder");
-        Folder::create(home.path()).expect("there").write(name, text.as_bytes()).expect("written");
+        Store::folder(home.path()).expect("there").put(name, text.as_bytes()).expect("written");
         difference(&tokens(home.path()).expect("a vocabulary"), &data())
     }
 
@@ -124,7 +124,7 @@ mod tests {
     fn folders_without_a_tokenizer_tell_nothing() {
         let home = tempfile::tempdir().expect("a temporary folder");
         assert!(tokens(home.path()).is_none());
-        Folder::create(home.path()).expect("there").write("tokenizer.json", b"{").expect("written");
+        Store::folder(home.path()).expect("there").put("tokenizer.json", b"{").expect("written");
         assert!(tokens(home.path()).is_none());
     }
 }

@@ -10,7 +10,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use schemas::atomic::Folder;
+use store::Store;
 use tempfile::TempDir;
 
 /// A temporary folder with a corpus and, after [`Home::prepared`], a prepared folder.
@@ -45,8 +45,8 @@ impl Home {
     }
 
     pub(crate) fn write(&self, name: &str, text: &str) {
-        let folder = Folder::create(self.path()).expect("it is there");
-        folder.write(name, text.as_bytes()).expect("a test can write");
+        let folder = Store::folder(self.path()).expect("it is there");
+        folder.put(name, text.as_bytes()).expect("a test can write");
     }
 
     /// The program with `args` and, where the verb reads one, the tiny configuration pointed at this home.

@@ -4,9 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use schemas::atomic::Folder;
 use schemas::columns::{IGNORE, INPUT_IDS, LABELS, POSITIVES};
 use schemas::{BatchBuilder, BatchIndex, Column, ColumnSpec, Element, Manifest};
+use store::{Store, Weather};
 
 use super::*;
 use crate::load::{DataConfig, LoadPlan, LoadRequest, Rows, read_vocab};
@@ -14,7 +14,7 @@ use crate::shard::synthetic::Synthetic;
 use crate::views::AnyView;
 
 struct Home {
-    folder: tempfile::TempDir,
+    store: Store,
     manifest: Manifest,
     vocab: Arc<Vocab>,
 }
@@ -22,15 +22,15 @@ struct Home {
 /// Rows of 3 to 64 tokens, among them the five special ones; a third of all ids continue words, with frequencies of
 /// their own.
 fn home() -> Home {
-    let folder = tempfile::tempdir().expect("a temporary folder");
     let synthetic = Synthetic { ids: 98..1000, lengths: 1..63, train_rows: 1000, ..Synthetic::default() };
-    let manifest = synthetic.write(&Folder::create(folder.path()).expect("there")).expect("written");
-    let plain = read_vocab(folder.path(), &manifest, manifest.newest()).expect("as written");
+    let store = Store::memory(Weather::calm());
+    let manifest = synthetic.write(&store).expect("written");
+    let plain = read_vocab(&store, &manifest, manifest.newest()).expect("as written");
     let tokens = (0..1000).map(|id| if id < 98 { format!("[unused{id}]") } else { format!("w{id}") }).collect();
     let starts = (0..1000).map(|id| id % 3 > 0).collect();
     let counts = (0..1000).map(|id| 1 + id % 7).collect();
     let vocab = Arc::new(Vocab::new(tokens, starts, counts, plain.special(), &[0, 100, 101, 102, 103]));
-    Home { folder, manifest, vocab }
+    Home { store, manifest, vocab }
 }
 
 impl Home {
@@ -46,7 +46,7 @@ impl Home {
         let mut wanted: BTreeSet<_> = views.iter().flat_map(of).collect();
         wanted.extend(standard.map(|column| ("original".to_owned(), column)));
         let request = LoadRequest {
-            folder: self.folder.path(),
+            store: &self.store,
             manifest: &self.manifest,
             generation: self.manifest.newest(),
             follow: None,

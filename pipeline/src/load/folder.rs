@@ -1,50 +1,64 @@
 //! Opening a prepared folder.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt64Type;
 use arrow_array::{Array, RecordBatch};
+use bytes::Bytes;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use schemas::{Generation, Manifest, ManifestError, SealError, Vocab};
+use store::Store;
 
 use crate::error::{Error, Result};
-use crate::shard::reader::hash_file;
+
+/// The manifest's name.
+const MANIFEST: &str = "manifest.json";
+
+/// The store in which a prepared folder of this machine is.
+///
+/// # Errors
+/// [`Error::Config`] if there is no such folder, [`Error::Io`] if it cannot be read.
+pub fn find(folder: &Path) -> Result<Store> {
+    Store::existing(folder).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => nothing_at(&folder.display()),
+        _ => Error::Io(error),
+    })
+}
 
 /// Reads and verifies the manifest of a prepared folder.
 ///
 /// # Errors
 /// [`Error::Config`] if there is none, [`Error::Manifest`] if it is damaged or of another version.
-pub fn open(folder: &Path) -> Result<Manifest> {
-    let path = folder.join("manifest.json");
-    let bytes = std::fs::read(&path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => Error::Config(format!(
-            "{}: there is no prepared corpus here (no `manifest.json`); run `cloze prepare`, or change `data.folder`",
-            folder.display()
-        )),
-        _ => Error::Io(std::io::Error::new(error.kind(), format!("{}: {error}", path.display()))),
-    })?;
-    Manifest::from_json(&bytes).map_err(|source| Error::Manifest { path, source })
+pub fn open(store: &Store) -> Result<Manifest> {
+    let Some((bytes, _)) = store.read_with_stat(MANIFEST)? else { return Err(nothing_at(&store.place(""))) };
+    Manifest::from_json(&bytes).map_err(|source| Error::Manifest { place: store.place(MANIFEST), source })
+}
+
+fn nothing_at(place: &dyn std::fmt::Display) -> Error {
+    Error::Config(format!(
+        "{place}: there is no prepared corpus here (no `{MANIFEST}`); run `cloze prepare`, or change `data.folder`"
+    ))
 }
 
 /// Reads the vocabulary of a generation and verifies it.
 ///
 /// # Errors
 /// [`Error::Manifest`] if the file is not the one that the manifest names, [`Error::Config`] if it cannot be read.
-pub fn read_vocab(folder: &Path, manifest: &Manifest, generation: Generation) -> Result<Vocab> {
+pub fn read_vocab(store: &Store, manifest: &Manifest, generation: Generation) -> Result<Vocab> {
     let entry = &manifest.generation(generation).vocab;
-    let path = folder.join(&entry.path);
+    let place = store.place(&entry.path);
     let failed = |message: &str| {
         let advice = "run `cloze prepare` again, it writes the file anew";
-        Error::Config(format!("{}: {message}; {advice}", path.display()))
+        Error::Config(format!("{place}: {message}; {advice}"))
     };
-    let hash = hash_file(&path).map_err(|error| failed(&error.to_string()))?;
-    if hash.to_hex().as_str() != entry.blake3 {
-        return Err(Error::Manifest { path, source: ManifestError::Damaged(SealError::Checksum) });
+    let bytes = store.read(&entry.path).map_err(|error| failed(&error.to_string()))?;
+    if blake3::hash(&bytes).to_hex().as_str() != entry.blake3 {
+        return Err(Error::Manifest { place, source: ManifestError::Damaged(SealError::Checksum) });
     }
-    let file = std::fs::File::open(&path).map_err(|error| failed(&error.to_string()))?;
     let size = manifest.tokenizer.vocab_size as usize;
-    let record = ParquetRecordBatchReaderBuilder::try_new(file)
+    let record = ParquetRecordBatchReaderBuilder::try_new(Bytes::from(bytes))
         .and_then(|builder| builder.with_batch_size(size.max(1)).build())
         .map_err(|error| failed(&error.to_string()))?
         .next()

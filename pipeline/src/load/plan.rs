@@ -1,10 +1,10 @@
 //! From a configuration to a [`LoadPlan`], or to everything that is wrong with it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::sync::Arc;
 
 use schemas::{ColumnSpec, Generation, Manifest, Problem, Vocab};
+use store::Store;
 
 use super::views::{assign_columns, order, prune};
 use super::windows::{narrow_enough, wide_enough};
@@ -31,7 +31,7 @@ pub enum Rows {
 #[derive(Clone, Debug)]
 pub struct LoadRequest<'a> {
     /// The prepared folder.
-    pub folder: &'a Path,
+    pub store: &'a Store,
     /// Its manifest.
     pub manifest: &'a Manifest,
     /// Its vocabulary.
@@ -93,7 +93,7 @@ impl LoadPlan {
             Course::new(edition, request.follow.clone(), move |split| wide_enough(split, options, rows_per_batch));
         let lanes = narrow_enough(lanes, course.first().sampler(), rows_per_batch);
         Ok(Self {
-            folder: request.folder.to_owned(),
+            store: request.store.clone(),
             promise,
             vocab: Arc::clone(&request.vocab),
             pairs: views.iter().any(|view| view.view.samples() > 1),

@@ -35,6 +35,14 @@ pub struct BatchStream {
     replay: Option<Replay>,
 }
 
+impl LoadPlan {
+    /// The batches of a share of the stream from row `from` on, made by the plan's lanes.
+    #[must_use]
+    pub fn stream(self: &Arc<Self>, from: RowIndex, share: Share) -> BatchStream {
+        BatchStream::new(self, from, share, StreamOptions::default())
+    }
+}
+
 impl BatchStream {
     /// The batches of `share`'s rows from row `from` of the stream on.
     #[must_use]

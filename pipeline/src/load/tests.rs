@@ -5,9 +5,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
-use schemas::atomic::Folder;
 use schemas::columns::{ATTENTION_MASK, DOCUMENT, INPUT_IDS, LABELS, ORIGIN, POSITIVES};
 use schemas::{ColumnSpec, Manifest};
+use store::Store;
 
 use super::*;
 use crate::shard::ContentHasher;
@@ -21,15 +21,17 @@ mod shares;
 
 struct Home {
     folder: tempfile::TempDir,
+    store: Store,
     manifest: Manifest,
     vocab: Arc<Vocab>,
 }
 
 fn home(synthetic: &Synthetic) -> Home {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let manifest = synthetic.write(&Folder::create(folder.path()).expect("there")).expect("written");
-    let vocab = Arc::new(read_vocab(folder.path(), &manifest, manifest.newest()).expect("as written"));
-    Home { folder, manifest, vocab }
+    let store = Store::folder(folder.path()).expect("there");
+    let manifest = synthetic.write(&store).expect("written");
+    let vocab = Arc::new(read_vocab(&store, &manifest, manifest.newest()).expect("as written"));
+    Home { folder, store, manifest, vocab }
 }
 
 fn taco() -> BTreeMap<ViewName, AnyView> {
@@ -72,7 +74,7 @@ impl Home {
         wanted: &'a BTreeSet<(ViewName, ColumnSpec)>,
     ) -> LoadRequest<'a> {
         LoadRequest {
-            folder: self.folder.path(),
+            store: &self.store,
             manifest: &self.manifest,
             generation: self.manifest.newest(),
             follow: None,
@@ -186,7 +188,7 @@ fn shards_read_back_as_written() {
         let promise = Promise::of(&home.manifest);
         let now = home.manifest.now();
         for shard in now.train.shards.iter().chain(&now.valid.shards) {
-            let reader = ShardReader::open(home.folder.path().join(&shard.path), shard, promise).expect("as written");
+            let reader = ShardReader::open(&home.store, shard, promise).expect("as written");
             let mut content = ContentHasher::default();
             let mut tokens = 0;
             for group in (0..shard.groups.len()).map(|group| reader.read(group).expect("good")) {
@@ -361,8 +363,8 @@ fn damage(home: &Home, change: impl Fn(&mut Vec<u8>)) -> String {
 }
 
 fn overwrite(path: &Path, bytes: &[u8]) {
-    let folder = Folder::create(path.parent().expect("a folder")).expect("there");
-    folder.write(path.file_name().and_then(|name| name.to_str()).expect("a name"), bytes).expect("written");
+    let folder = Store::folder(path.parent().expect("a folder")).expect("there");
+    folder.put(path.file_name().and_then(|name| name.to_str()).expect("a name"), bytes).expect("written");
 }
 
 #[test]
@@ -417,10 +419,9 @@ fn a_vocabulary_that_is_not_the_manifests_is_refused() {
     let mut bytes = std::fs::read(&path).expect("there");
     bytes[100] ^= 1;
     overwrite(&path, &bytes);
-    let error =
-        read_vocab(home.folder.path(), &home.manifest, home.manifest.newest()).expect_err("damaged").to_string();
+    let error = read_vocab(&home.store, &home.manifest, home.manifest.newest()).expect_err("damaged").to_string();
     assert!(error.contains("vocab/00000.parquet"), "{error}");
-    let error = open(&home.folder.path().join("nowhere")).expect_err("missing").to_string();
+    let error = find(&home.folder.path().join("nowhere")).expect_err("missing").to_string();
     assert!(error.contains("run `cloze prepare`"), "{error}");
 }
 

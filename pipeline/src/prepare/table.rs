@@ -155,7 +155,7 @@ fn properties() -> WriterProperties {
 /// Whether a table has a document of that id.
 pub(super) fn has(store: &Store, table: &FileEntry, id: &str) -> Result<bool> {
     let bytes = store.read(&table.path)?;
-    let damaged = |message: String| Error::Shard { path: store.place(&table.path).into(), group: None, message };
+    let damaged = |message: String| Error::Shard { place: store.place(&table.path), group: None, message };
     if blake3::hash(&bytes).to_hex().as_str() != table.blake3 {
         return Err(damaged(
             "damaged: its BLAKE3 is not its record's; run `cloze prepare`, it makes the part anew".into(),

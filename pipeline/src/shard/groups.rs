@@ -1,11 +1,11 @@
 //! Decoded row groups: each decoded once per pass through its window, shared by all lanes, freed by arithmetic.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use schemas::Split;
+use store::Store;
 
 use super::reader::{Damage, Group, Promise, ShardReader};
 use crate::actor::starved;
@@ -19,7 +19,7 @@ use crate::sampler::Block;
 /// most `2·W` groups are alive.
 #[derive(Debug)]
 pub struct Groups {
-    folder: PathBuf,
+    store: Store,
     promise: Promise,
     /// Open shards by path: a later generation's are mostly the same, and are not verified anew.
     shards: Mutex<BTreeMap<String, Arc<Opened>>>,
@@ -78,8 +78,8 @@ impl std::ops::Deref for Held {
 impl Groups {
     /// No groups yet.
     #[must_use]
-    pub fn new(folder: PathBuf, promise: Promise) -> Self {
-        Self { folder, promise, shards: Mutex::default(), windows: Mutex::default(), counts: Arc::default() }
+    pub fn new(store: Store, promise: Promise) -> Self {
+        Self { store, promise, shards: Mutex::default(), windows: Mutex::default(), counts: Arc::default() }
     }
 
     /// The groups of `blocks` of `split` in `window`, which is always of one split, each decoded by the first that asks for it.
@@ -156,7 +156,7 @@ impl Groups {
             let mut shards = self.shards.lock().unwrap_or_else(PoisonError::into_inner);
             Arc::clone(shards.entry(entry.path.clone()).or_default())
         };
-        let reader = shard.get_or_init(|| ShardReader::open(self.folder.join(&entry.path), entry, self.promise));
+        let reader = shard.get_or_init(|| ShardReader::open(&self.store, entry, self.promise));
         let group = reader.as_ref().map_err(Clone::clone)?.read(block.group as usize)?;
         let rows = entry.groups[block.group as usize];
         assert_eq!(group.rows(), rows as usize, "a decoded group has the rows that its block counts with");

@@ -8,6 +8,7 @@
 //! their number (`u32`) and their starts (`u16` each).
 
 pub mod groups;
+pub(crate) mod object;
 pub mod reader;
 pub mod synthetic;
 pub mod writer;

@@ -1,8 +1,6 @@
 //! A shard's row groups, decoded into flat buffers and checked against the manifest.
 
-use std::fs::File;
-use std::io::Read;
-use std::path::PathBuf;
+use std::ops::Range;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{UInt16Type, UInt32Type, UInt64Type};
@@ -11,25 +9,27 @@ use arrow_buffer::ScalarBuffer;
 use arrow_schema::SchemaRef;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 use parquet::errors::ParquetError;
-use parquet::file::metadata::RowGroupMetaData;
+use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 use schemas::manifest::Frame;
 use schemas::sample::shard_schema;
 use schemas::{Manifest, Sample, Shard, TokenIds};
+use store::Store;
 
+use super::object::{self, Excerpt};
 use crate::error::Error;
 use crate::foreign::decoded;
 
 /// Why a shard is refused: what [`Error::Shard`] says, in a form that several lanes may be told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    path: PathBuf,
+    place: String,
     group: Option<usize>,
     message: String,
 }
 
 impl From<Damage> for Error {
     fn from(damage: Damage) -> Self {
-        Self::Shard { path: damage.path, group: damage.group, message: damage.message }
+        Self::Shard { place: damage.place, group: damage.group, message: damage.message }
     }
 }
 
@@ -59,18 +59,20 @@ impl Promise {
     }
 }
 
-/// A shard whose file is the one that the manifest names: its length, its BLAKE3, its schema and its row groups agree.
+/// A shard whose object is the one that the manifest names: its length, its BLAKE3, its schema and its row groups agree.
 #[derive(Debug)]
 pub struct ShardReader {
-    path: PathBuf,
+    store: Store,
+    name: String,
+    length: u64,
     promise: Promise,
     metadata: ArrowReaderMetadata,
 }
 
 impl ShardReader {
-    /// Opens and verifies the shard at `path`. Reads the whole file once, at the speed of BLAKE3 (a few GB/s).
-    pub fn open(path: PathBuf, shard: &Shard, promise: Promise) -> Result<Self, Damage> {
-        let reader = Self::parse(path, shard, promise)?;
+    /// Opens and verifies a shard. Reads all of it once, at the speed of BLAKE3 (a few GB/s).
+    pub fn open(store: &Store, shard: &Shard, promise: Promise) -> Result<Self, Damage> {
+        let reader = Self::parse(store, shard, promise)?;
         reader.verify_hash(shard)?;
         let groups = reader.metadata.metadata().row_groups();
         let found: Vec<i64> = groups.iter().map(RowGroupMetaData::num_rows).collect();
@@ -87,12 +89,15 @@ impl ShardReader {
         Ok(reader)
     }
 
-    /// Decodes row group `group`.
+    /// Reads row group `group` at once, and decodes it.
     pub fn read(&self, group: usize) -> Result<Group, Damage> {
         let damage = |message: String| self.damage(Some(group), message);
-        let file = File::open(&self.path).map_err(|error| damage(error.to_string()))?;
-        let rows = usize::try_from(self.metadata.metadata().row_group(group).num_rows()).unwrap_or(0);
-        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
+        let row_group = self.metadata.metadata().row_group(group);
+        let rows = usize::try_from(row_group.num_rows()).unwrap_or(0);
+        let range = decoded(|| extent(row_group)).map_err(damage)?;
+        let bytes = Excerpt::read(&self.store, &self.name, self.length, range);
+        let bytes = bytes.map_err(|error| damage(error.to_string()))?;
+        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(bytes, self.metadata.clone())
             .with_row_groups(vec![group])
             .with_batch_size(rows.max(1));
         let record = decoded(|| builder.build()?.next().transpose().map_err(ParquetError::from))
@@ -104,22 +109,25 @@ impl ShardReader {
         Group::new(&record, self.promise).map_err(damage)
     }
 
-    fn parse(path: PathBuf, shard: &Shard, promise: Promise) -> Result<Self, Damage> {
-        let damage = |message: String| Damage { path: path.clone(), group: None, message };
+    fn parse(store: &Store, shard: &Shard, promise: Promise) -> Result<Self, Damage> {
+        let name = &shard.path;
+        let damage = |message: String| Damage { place: store.place(name), group: None, message };
         let hint = "; run `cloze prepare` again, it makes the part anew";
-        let file = File::open(&path).map_err(|error| damage(format!("{error}{hint}")))?;
-        let length = file.metadata().map_err(|error| damage(error.to_string()))?.len();
+        let found = store.stat(name).map_err(|error| damage(error.to_string()))?;
+        let length = found.ok_or_else(|| damage(format!("it is gone{hint}")))?.bytes;
         if length != shard.bytes {
             return Err(damage(format!("{length} bytes long, the manifest says {}{hint}", shard.bytes)));
         }
+        let bytes = Excerpt::metadata(store, name, length).map_err(|error| damage(error.to_string()))?;
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-        let metadata = decoded(|| ArrowReaderMetadata::load(&file, options))
+        let metadata = decoded(|| ArrowReaderMetadata::load(&bytes, options))
             .map_err(|message| damage(format!("{message}{hint}")))?;
-        Ok(Self { path, promise, metadata })
+        Ok(Self { store: store.clone(), name: name.clone(), length, promise, metadata })
     }
 
     fn verify_hash(&self, shard: &Shard) -> Result<(), Damage> {
-        let hash = hash_file(&self.path).map_err(|error| self.damage(None, error.to_string()))?;
+        let hash = object::hash(&self.store, &self.name, self.length);
+        let hash = hash.map_err(|error| self.damage(None, error.to_string()))?;
         if hash.to_hex().as_str() == shard.blake3 {
             return Ok(());
         }
@@ -130,8 +138,17 @@ impl ShardReader {
     }
 
     fn damage(&self, group: Option<usize>, message: String) -> Damage {
-        Damage { path: self.path.clone(), group, message }
+        Damage { place: self.store.place(&self.name), group, message }
     }
+}
+
+/// The bytes of the file in which a row group lies.
+fn extent(group: &RowGroupMetaData) -> Result<Range<u64>, ParquetError> {
+    let ranges = group.columns().iter().map(ColumnChunkMetaData::byte_range);
+    let ends = ranges.map(|(start, length)| Some((start, start.checked_add(length)?)));
+    let extent = ends.reduce(|a, b| a.zip(b).map(|(a, b)| (a.0.min(b.0), a.1.max(b.1))));
+    let (start, end) = extent.flatten().ok_or_else(|| ParquetError::General("columns past any file".into()))?;
+    Ok(start..end)
 }
 
 /// Columns by name and type; what a writer calls the items of a list is its own business.
@@ -145,20 +162,6 @@ fn same_columns(found: &SchemaRef, expected: &SchemaRef) -> bool {
             };
             a.name() == b.name() && a.is_nullable() == b.is_nullable() && types
         })
-}
-
-/// BLAKE3 of a file's bytes.
-pub fn hash_file(path: &std::path::Path) -> std::io::Result<blake3::Hash> {
-    let mut file = File::open(path)?;
-    let mut hasher = blake3::Hasher::new();
-    // Large enough that BLAKE3 hashes many chunks side by side.
-    let mut buffer = vec![0; 1 << 18];
-    loop {
-        match file.read(&mut buffer)? {
-            0 => return Ok(hasher.finalize()),
-            count => hasher.update(&buffer[..count]),
-        };
-    }
 }
 
 /// A decoded row group: flat buffers, as Parquet's reader left them.

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch, StringArray, UInt64Array};
 use arrow_schema::{DataType, Field, Schema};
 use parquet::arrow::ArrowWriter;
-use schemas::atomic::Folder;
 use schemas::manifest::{CorpusReport, FileEntry, GenerationEntry, PartEntry, Tokenizer};
 use schemas::{Document, Epoch, Manifest, PartId, SampleAddress, Shard, SpecialIds};
 use store::Store;
@@ -73,8 +72,8 @@ const TOKENIZER: &[u8] = b"{}\n";
 
 impl Synthetic {
     /// Writes the folder, of one part, and returns its manifest.
-    pub fn write(&self, folder: &Folder) -> Result<Manifest> {
-        folder.write("tokenizer.json", TOKENIZER)?;
+    pub fn write(&self, store: &Store) -> Result<Manifest> {
+        store.put("tokenizer.json", TOKENIZER)?;
         let special = SpecialIds { pad: 0, unk: Some(100), cls: 101, sep: 102, mask: 103 };
         let manifest = Manifest {
             tokenizer: Tokenizer {
@@ -90,25 +89,23 @@ impl Synthetic {
             files: [("tokenizer.json".to_owned(), blake3::hash(TOKENIZER).to_hex().to_string())].into(),
             generations: Vec::new(),
         };
-        self.generation(folder, manifest, &[0], &[])
+        self.generation(store, manifest, &[0], &[])
     }
 
     /// Adds a generation to a folder, which has these parts more and the `dropped` less. Returns its manifest.
-    pub fn add(&self, folder: &Folder, parts: &[u32], dropped: &[u32]) -> Result<Manifest> {
-        self.generation(folder, crate::load::open(folder.path())?, parts, dropped)
+    pub fn add(&self, store: &Store, parts: &[u32], dropped: &[u32]) -> Result<Manifest> {
+        self.generation(store, crate::load::open(store)?, parts, dropped)
     }
 
-    fn generation(&self, folder: &Folder, mut manifest: Manifest, parts: &[u32], dropped: &[u32]) -> Result<Manifest> {
+    fn generation(&self, store: &Store, mut manifest: Manifest, parts: &[u32], dropped: &[u32]) -> Result<Manifest> {
         let entry = |&id: &u32| {
-            let (train, valid) = (
-                self.shards(folder, id, "train", self.train_rows)?,
-                self.shards(folder, id, "valid", self.valid_rows)?,
-            );
+            let (train, valid) =
+                (self.shards(store, id, "train", self.train_rows)?, self.shards(store, id, "valid", self.valid_rows)?);
             Ok(PartEntry { id: PartId(id), train, valid })
         };
         let parts = parts.iter().map(entry).collect::<Result<Vec<_>>>()?;
         let (path, vocab) = (format!("vocab/{:05}.parquet", manifest.generations.len()), self.vocab()?);
-        folder.write(&path, &vocab)?;
+        store.put(&path, &vocab)?;
         manifest.generations.push(GenerationEntry {
             dropped: dropped.iter().copied().map(PartId).collect(),
             parts,
@@ -118,11 +115,11 @@ impl Synthetic {
         });
         let content = manifest.now().train.content();
         manifest.generations.last_mut().expect("it was just added").content = content;
-        folder.write("manifest.json", &manifest.to_json())?;
-        crate::load::open(folder.path())
+        store.put("manifest.json", &manifest.to_json())?;
+        crate::load::open(store)
     }
 
-    fn shards(&self, folder: &Folder, part: u32, name: &str, rows: u64) -> Result<Vec<Shard>> {
+    fn shards(&self, store: &Store, part: u32, name: &str, rows: u64) -> Result<Vec<Shard>> {
         let options = ShardOptions {
             part: PartId(part),
             prefix: format!("{name}/part-{part:05}-00"),
@@ -130,9 +127,8 @@ impl Synthetic {
             keeps_sentences: self.pack.keeps_sentences(),
             ..ShardOptions::default()
         };
-        let store = Store::existing(folder.path())?;
         let mut writer =
-            ShardWriter::new(&store, options).sized(self.rows_per_group as usize, self.groups_per_shard as usize);
+            ShardWriter::new(store, options).sized(self.rows_per_group as usize, self.groups_per_shard as usize);
         let key = Key::new(self.seed, Epoch(0), name, "synthetic");
         for row in (0..rows).map(|row| u64::from(part) << 32 | row) {
             let input_ids = self.sample(&mut key.row(SampleAddress::numbered(row), 0));

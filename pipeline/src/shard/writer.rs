@@ -206,7 +206,7 @@ pub(crate) fn write_error(store: &Store, name: &str, error: ParquetError) -> Err
 }
 
 fn shard_error(store: &Store, name: &str, message: String) -> Error {
-    Error::Shard { path: store.place(name).into(), group: None, message }
+    Error::Shard { place: store.place(name), group: None, message }
 }
 
 impl Rows {

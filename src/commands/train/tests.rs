@@ -5,9 +5,8 @@ use std::path::Path;
 
 use pipeline::shard::synthetic::Synthetic;
 use schemas::Step;
-use schemas::atomic::Folder;
 use serde_json::Value;
-use store::Memory;
+use store::{Memory, Store};
 
 use super::*;
 
@@ -46,13 +45,18 @@ folder = "run"
 
 /// A run of so many steps on random ids.
 fn plan(home: &Path, steps: u64) -> Plan {
-    let folder = Folder::create(home).expect("there");
-    if !home.join("manifest.json").exists() {
-        Synthetic::default().write(&folder).expect("written");
+    plan_over(home, &Store::folder(home).expect("there"), steps)
+}
+
+/// The same over data that are kept in a store.
+fn plan_over(home: &Path, data: &Store, steps: u64) -> Plan {
+    if data.stat("manifest.json").expect("asked").is_none() {
+        Synthetic::default().write(data).expect("written");
     }
-    folder.write("run.toml", CONFIG.as_bytes()).expect("written");
+    Store::folder(home).expect("there").put("run.toml", CONFIG.as_bytes()).expect("written");
     let set = vec![format!("data.folder=\"{}\"", home.display()), format!("train.steps={steps}")];
-    Plan::of(&ConfigArgs { config: home.join("run.toml"), set }).unwrap_or_else(|error| panic!("{error:#}"))
+    let args = ConfigArgs { config: home.join("run.toml"), set };
+    Plan::over(&args, |_| Ok(data.clone())).unwrap_or_else(|error| panic!("{error:#}"))
 }
 
 fn run_over(store: &Store, plan: &Plan) -> Outcome {
@@ -93,15 +97,16 @@ fn a_run_over_a_failing_store_ends_as_over_a_folder() {
     let folder = Store::folder(runs.path()).expect("made");
     let memory = Memory::new(Weather { seed: 5, failures: 0.25, lost: 0.25, ..Weather::calm() });
     let stormy = Store::of_memory(&memory);
+    let data = Memory::new(Weather { seed: 6, failures: 0.25, lost: 0.25, ..Weather::calm() });
     for steps in [5, 8] {
         // The second goes on from the first.
-        let plan = plan(home.path(), steps);
-        for store in [&folder, &stormy] {
-            assert_eq!(run_over(store, &plan), Outcome::Finished(Step(steps)));
-        }
+        assert_eq!(run_over(&folder, &plan(home.path(), steps)), Outcome::Finished(Step(steps)));
+        let plan = plan_over(home.path(), &Store::of_memory(&data), steps);
+        assert_eq!(run_over(&stormy, &plan), Outcome::Finished(Step(steps)));
     }
-    let tally = memory.tally();
-    assert!(tally.failed > 10 && tally.lost > 10, "{tally:?}");
+    for tally in [memory.tally(), data.tally()] {
+        assert!(tally.failed > 10 && tally.lost > 5, "{tally:?}");
+    }
     let (calm, stormy) = (objects(&folder), objects(&stormy));
     assert_eq!(calm.keys().collect::<Vec<_>>(), stormy.keys().collect::<Vec<_>>());
     for name in ["config.toml", "plan.json", "log/00000000.jsonl", "checkpoints/step-00000008/state.json"] {

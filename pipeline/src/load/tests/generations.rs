@@ -38,10 +38,9 @@ impl Generations for Told {
 fn grown() -> Home {
     let shape = Synthetic { lengths: 0..63, ..Synthetic::default() };
     let mut home = home(&shape);
-    let folder = Folder::create(home.folder.path()).expect("there");
-    shape.add(&folder, &[1], &[]).expect("written");
+    shape.add(&home.store, &[1], &[]).expect("written");
     let small = Synthetic { train_rows: 3, valid_rows: 0, ..shape };
-    home.manifest = small.add(&folder, &(2..62).collect::<Vec<u32>>(), &[]).expect("written");
+    home.manifest = small.add(&home.store, &(2..62).collect::<Vec<u32>>(), &[]).expect("written");
     home
 }
 
@@ -164,8 +163,7 @@ fn a_stream_over_a_border_is_the_same_from_any_row_for_any_lanes_and_ranks() {
 fn two_windows_are_the_most_over_a_border_too() {
     let shape = Synthetic { train_rows: 1000, ..Synthetic::default() };
     let mut home = home(&shape);
-    let folder = Folder::create(home.folder.path()).expect("there");
-    home.manifest = shape.add(&folder, &[1], &[]).expect("written");
+    home.manifest = shape.add(&home.store, &[1], &[]).expect("written");
     for lanes in [1, 4] {
         let data = DataConfig { shuffle_blocks: 5, ..data(lanes) };
         let plan = home.following(&data, 0, Some(&Told::of(&home, &[0, 1, 0, 1])));
@@ -197,9 +195,8 @@ fn a_split_that_stays_decoded_goes_when_the_stream_has_left_it() {
 fn a_generation_whose_parts_were_dropped_is_refused_by_name() {
     let shape = Synthetic::default();
     let mut home = home(&shape);
-    let folder = Folder::create(home.folder.path()).expect("there");
-    shape.add(&folder, &[1, 2], &[]).expect("written");
-    home.manifest = shape.add(&folder, &[3], &[0, 2]).expect("written");
+    shape.add(&home.store, &[1, 2], &[]).expect("written");
+    home.manifest = shape.add(&home.store, &[3], &[0, 2]).expect("written");
     let (views, wanted, data) = (taco(), wanted(), data(2));
     let request = LoadRequest { generation: Generation(1), ..home.request(&data, &views, &wanted) };
     for rows in [Rows::Train, Rows::Valid { rows: 8 }] {

@@ -85,13 +85,13 @@ fn check_fresh(home: &Home) {
     let fresh = home.copy();
     fs::remove_dir_all(&fresh.config.folder).expect("there");
     let expected = fresh.run().expect("prepared").corpus;
-    let manifest = load::open(&home.config.folder).expect("a manifest");
+    let manifest = load::open(&home.store()).expect("a manifest");
     let newest = manifest.generation(manifest.newest());
     let found = &newest.corpus;
     assert_eq!((found.documents, found.tokens, found.words), (expected.documents, expected.tokens, expected.words));
     let vocab = |home: &Home| {
-        let manifest = load::open(&home.config.folder).expect("a manifest");
-        load::read_vocab(&home.config.folder, &manifest, manifest.newest()).expect("a vocabulary").counts().to_vec()
+        let manifest = load::open(&home.store()).expect("a manifest");
+        load::read_vocab(&home.store(), &manifest, manifest.newest()).expect("a vocabulary").counts().to_vec()
     };
     assert_eq!(vocab(home), vocab(&fresh), "tokens of the training split");
     assert_eq!(newest.content, manifest.now().train.content());
@@ -115,7 +115,7 @@ fn an_added_file_is_a_part_more() {
     assert_eq!(second.change.expect("one").to_string(), "1 file added: generation 1 drops 0 parts and makes 1 part");
     check_others(&before, &after, &BTreeSet::new());
     check_fresh(&home);
-    let manifest = load::open(&home.config.folder).expect("a manifest");
+    let manifest = load::open(&home.store()).expect("a manifest");
     let old = Manifest::from_json(&before["manifest.json"]).expect("a manifest");
     assert_eq!(manifest.generations.len(), 2);
     assert_eq!(manifest.generations[0], old.generations[0], "what was published stays");
@@ -172,7 +172,7 @@ fn a_removed_file_takes_its_part_with_it() {
     assert!(summary.bytes_read < 800, "what is left of a part: {summary:?}");
     check_others(&before, &home.data(), &gone);
     check_fresh(&home);
-    let manifest = load::open(&home.config.folder).expect("a manifest");
+    let manifest = load::open(&home.store()).expect("a manifest");
     assert_eq!(manifest.dropped_since(Generation(0)).len(), gone.len(), "a run that had it is told");
 }
 
@@ -283,7 +283,7 @@ fn a_change_before_the_first_is_finished_is_one_more_list() {
     assert_eq!(summary.generation, Generation(1));
     check_fresh(&home);
     assert!(gone.iter().all(|stem| home.data().keys().all(|name| !name.contains(stem.as_str()))));
-    let manifest = load::open(&home.config.folder).expect("a manifest");
+    let manifest = load::open(&home.store()).expect("a manifest");
     assert_eq!((manifest.generations.len(), manifest.generations[0].content.as_str()), (2, ""), "it never was whole");
 }
 
@@ -300,10 +300,10 @@ fn a_lost_manifest_comes_back_as_far_as_parts_are_there() {
     assert!(home.data() == before, "both generations are computed again");
     fs::remove_file(home.folder.path().join("in/13.txt")).expect("there");
     home.run().expect("prepared");
-    let published = load::open(&home.config.folder).expect("a manifest");
+    let published = load::open(&home.store()).expect("a manifest");
     fs::remove_file(home.config.folder.join("manifest.json")).expect("there");
     home.run().expect("prepared");
-    let again = load::open(&home.config.folder).expect("a manifest");
+    let again = load::open(&home.store()).expect("a manifest");
     assert_eq!(again.generations[2], published.generations[2]);
     assert_eq!(again.generations[0].content, "", "a part of it is gone");
     assert_eq!(again.dropped_since(Generation(0)), published.dropped_since(Generation(0)));

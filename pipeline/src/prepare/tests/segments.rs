@@ -27,7 +27,7 @@ fn segments_are_the_same_for_any_number_of_lanes_and_rows_count_on_over_them() {
         prepare(&home.config("data", 4)).expect("prepared");
         assert!(home.data() == expected);
         // A manifest whose rows do not count on is refused.
-        let manifest = load::open(&home.config.folder).expect("a manifest");
+        let manifest = load::open(&home.store()).expect("a manifest");
         let now = manifest.now();
         assert_eq!((now.train.rows(), now.valid.rows()), (summary.train.0, summary.valid.0));
     }
@@ -40,12 +40,12 @@ fn documents_begin_in_the_rows_that_their_table_names() {
         let mut home = compressed();
         home.config.pack = packing(pack);
         home.run().expect("prepared");
-        let manifest = load::open(&home.config.folder).expect("a manifest");
+        let manifest = load::open(&home.store()).expect("a manifest");
         let (promise, now) = (Promise::of(&manifest), manifest.now());
         let mut rows = BTreeMap::<(u32, bool, u64), Vec<u64>>::new();
         for (valid, split) in [(false, &now.train), (true, &now.valid)] {
             for shard in &split.shards {
-                let reader = ShardReader::open(home.config.folder.join(&shard.path), shard, promise).expect("whole");
+                let reader = ShardReader::open(&home.store(), shard, promise).expect("whole");
                 let group = reader.read(0).expect("one row group");
                 for row in 0..group.rows() {
                     let at = u64::from(shard.first_row) + row as u64;
@@ -117,8 +117,9 @@ fn a_file_that_changed_between_its_segments_is_made_from_its_beginning() {
     let expected = prepare(&fresh).expect("prepared").corpus;
     assert_eq!((summary.corpus.tokens, summary.corpus.documents), (expected.tokens, expected.documents));
     let counts = |folder: &Path| {
-        let manifest = load::open(folder).expect("a manifest");
-        load::read_vocab(folder, &manifest, manifest.newest()).expect("a vocabulary").counts().to_vec()
+        let store = Store::existing(folder).expect("it is there");
+        let manifest = load::open(&store).expect("a manifest");
+        load::read_vocab(&store, &manifest, manifest.newest()).expect("a vocabulary").counts().to_vec()
     };
     assert_eq!(counts(&home.config.folder), counts(&fresh.folder), "no half of it is of the old text");
 }

@@ -1,0 +1,81 @@
+//! Objects of a prepared folder, as hashes and Parquet's decoder want them.
+
+use std::io;
+use std::ops::Range;
+
+use bytes::{Buf, Bytes};
+use parquet::errors::{ParquetError, Result as ParquetResult};
+use parquet::file::reader::{ChunkReader, Length};
+use store::Store;
+
+/// What ends a Parquet file: the length of its metadata, and a magic word.
+const FOOTER_BYTES: u64 = 8;
+
+/// BLAKE3 of an object of that many bytes, of which one chunk is in memory at a time.
+pub(crate) fn hash(store: &Store, name: &str, bytes: u64) -> io::Result<blake3::Hash> {
+    // Large enough that BLAKE3 hashes many of its own chunks side by side.
+    const CHUNK: u64 = 1 << 20;
+    let mut hasher = blake3::Hasher::new();
+    let mut at = 0;
+    while at < bytes {
+        let end = bytes.min(at + CHUNK);
+        hasher.update(&store.read_range(name, at..end)?);
+        at = end;
+    }
+    Ok(hasher.finalize())
+}
+
+/// The part of a Parquet file that is in memory. Whoever asks for another part is told that it is not there.
+#[derive(Clone, Debug)]
+pub(crate) struct Excerpt {
+    /// Bytes of the whole file.
+    length: u64,
+    first: u64,
+    bytes: Bytes,
+}
+
+impl Excerpt {
+    /// Reads some bytes of a file of that length, at once.
+    pub(crate) fn read(store: &Store, name: &str, length: u64, range: Range<u64>) -> io::Result<Self> {
+        let bytes = store.read_range(name, range.clone())?;
+        Ok(Self { length, first: range.start, bytes: bytes.into() })
+    }
+
+    /// Reads a file's metadata, for which its last bytes say how long it is.
+    pub(crate) fn metadata(store: &Store, name: &str, length: u64) -> io::Result<Self> {
+        let footer = store.read_range(name, length.saturating_sub(FOOTER_BYTES)..length)?;
+        // Nonsense is found by who decodes it.
+        let metadata = footer.get(..4).map_or(0, |mut bytes| u64::from(bytes.get_u32_le()));
+        let range = length.saturating_sub(metadata + FOOTER_BYTES)..length;
+        Self::read(store, name, length, range)
+    }
+
+    fn at(&self, start: u64) -> ParquetResult<Bytes> {
+        let offset = start.checked_sub(self.first).and_then(|offset| usize::try_from(offset).ok());
+        let rest = offset.filter(|&offset| offset <= self.bytes.len()).map(|offset| self.bytes.slice(offset..));
+        rest.ok_or_else(|| ParquetError::EOF(format!("byte {start} is not where the metadata says")))
+    }
+}
+
+impl Length for Excerpt {
+    fn len(&self) -> u64 {
+        self.length
+    }
+}
+
+impl ChunkReader for Excerpt {
+    type T = bytes::buf::Reader<Bytes>;
+
+    fn get_read(&self, start: u64) -> ParquetResult<Self::T> {
+        Ok(self.at(start)?.reader())
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> ParquetResult<Bytes> {
+        let mut rest = self.at(start)?;
+        if length > rest.len() {
+            return Err(ParquetError::EOF(format!("{length} bytes from byte {start} on are not there")));
+        }
+        rest.truncate(length);
+        Ok(rest)
+    }
+}
