@@ -35,7 +35,9 @@ pub(super) fn publish(work: &Work, lists: &Lists, fold: &Fold<'_>) -> Result<boo
         let known = before.as_ref().filter(|_| number < newest).and_then(|before| before.generations.get(number));
         let known = known.filter(|entry| is_of(entry, list)).filter(|entry| !entry.content.is_empty());
         let mut entry = bare(fold, list);
-        if let Some((corpus, counts)) = whole(lists, fold, list.generation) {
+        let sums = whole(lists, fold, list.generation);
+        assert!(sums.is_some() || number < newest, "a generation is published after the last of its parts");
+        if let Some((corpus, counts)) = sums {
             let (path, bytes) = (format!("vocab/{number:05}.parquet"), vocab::to_parquet(&facts.vocab(counts)));
             write(&path, &bytes)?;
             let blake3 = blake3::hash(&bytes).to_hex().to_string();
