@@ -23,7 +23,7 @@ use self::keeper::Keeper;
 use self::phases::{Phases, Slow};
 use crate::cli::ConfigArgs;
 use crate::control::{Control, Signal};
-use crate::plan::Plan;
+use crate::plan::{Plan, describe};
 use crate::run_folder::RunFolder;
 use crate::terminal::{Lines, note};
 
@@ -64,7 +64,7 @@ fn train(
         readers: Many(vec![Box::new(Lines { ends: run.is_some() })]),
         run,
         generations: Arc::clone(plan.data().generations()),
-        papers: vec![("config.toml", plan.resolved_toml()), ("plan.json", plan.to_json())],
+        papers: vec![("config.toml", plan.resolved_toml()), ("plan.json", describe::json(plan))],
         keep: plan.train().checkpoints.keep,
         phases,
         pending: None,

@@ -55,11 +55,13 @@ pub(super) mod replace;
 mod spans;
 #[cfg(test)]
 mod tests;
+mod unit;
 mod words;
 
 pub use positions::{Base, Count};
 pub use replace::RandomWords;
 pub use spans::SpanSampler;
+pub use unit::Unit;
 pub use words::WordBudget;
 
 use positions::{Budget, Candidates, bring_to_front, shuffle};
@@ -93,19 +95,6 @@ pub struct Mask {
     pub span: SpanSampler,
     /// Whether the masks of a row's copies are disjoint.
     pub disjoint: bool,
-}
-
-/// What is masked as a whole.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Unit {
-    /// Each token for itself.
-    #[default]
-    Subword,
-    /// The pieces of a word together.
-    Word,
-    /// Runs of whole words.
-    Span,
 }
 
 impl Default for Mask {
