@@ -3,7 +3,7 @@
 //! In the order in which data meets them: a [`Document`] is read from a corpus; its tokens become a [`Sample`], a row
 //! of a shard; shards are listed in a [`Manifest`], beside the [`Vocab`] they were made with; online, samples are
 //! rendered into the columns of a [`Batch`], whose rows a [`StreamHash`] remembers. [`ordinal`] numbers all of them,
-//! a [`Share`] says which of a stream a process takes, [`atomic`] writes all of their files, [`sealed`] makes the small
+//! a [`Share`] says which of a stream a process takes, [`sealed`] makes the small
 //! ones notice a changed byte, and [`registry!`] makes a closed family of components out of one line each.
 //!
 //! Plain data only: nothing here starts a thread, opens a socket or links a C library.

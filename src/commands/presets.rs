@@ -16,7 +16,7 @@ use toml::{Table, Value};
 use trainer::device::tensors;
 
 use super::{export, prepare, tokenizer, train};
-use crate::cli::{ConfigArgs, Family};
+use crate::cli::{ConfigArgs, ModelFamily};
 use crate::config::{Source, merge};
 use crate::plan::{Plan, describe};
 
@@ -363,7 +363,7 @@ impl Home {
         table["run"]["folder"] = self.path(&format!("before/{name}")).display().to_string().into();
         let run = self.run(name, table);
         let model = self.path(&format!("models/{name}"));
-        export::run(&run.folder, &model, None, Family::Bert).expect("an exported folder");
+        export::run(&run.folder, &model, None, ModelFamily::Bert).expect("an exported folder");
         model.display().to_string()
     }
 

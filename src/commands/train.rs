@@ -16,7 +16,7 @@ use std::sync::Arc;
 use observe::{Clock, Many};
 use pipeline::actor;
 use store::{Store, Weather};
-use trainer::training::{Alone, Outcome, Stop};
+use trainer::training::{Alone, Outcome, StopRequest};
 
 use self::feed::Feed;
 use self::keeper::Keeper;
@@ -25,7 +25,7 @@ use crate::cli::ConfigArgs;
 use crate::control::{Control, Signal};
 use crate::plan::{Plan, describe};
 use crate::run_folder::RunFolder;
-use crate::terminal::{Lines, note};
+use crate::terminal::{Printer, note};
 
 /// Plans and runs. The exit code tells a finished run from one that a signal stopped.
 pub(crate) fn run(args: &ConfigArgs, replay: Option<u64>, slow: Option<&str>) -> anyhow::Result<ExitCode> {
@@ -46,8 +46,8 @@ pub(crate) fn run(args: &ConfigArgs, replay: Option<u64>, slow: Option<&str>) ->
             }
             ExitCode::SUCCESS
         }
-        Outcome::Stopped(_, Stop::Interrupt) => ExitCode::from(Signal::Interrupt.exit_code()),
-        Outcome::Stopped(_, Stop::Terminate) => ExitCode::from(Signal::Terminate.exit_code()),
+        Outcome::Stopped(_, StopRequest::Interrupt) => ExitCode::from(Signal::Interrupt.exit_code()),
+        Outcome::Stopped(_, StopRequest::Terminate) => ExitCode::from(Signal::Terminate.exit_code()),
     })
 }
 
@@ -61,7 +61,7 @@ fn train(
 ) -> anyhow::Result<Outcome> {
     let mut feed = Feed::new(plan, replay, phases.clone());
     let mut keeper = Keeper {
-        readers: Many(vec![Box::new(Lines { ends: run.is_some() })]),
+        readers: Many(vec![Box::new(Printer { ends: run.is_some() })]),
         run,
         generations: Arc::clone(plan.data().generations()),
         papers: vec![("config.toml", plan.resolved_toml()), ("plan.json", describe::json(plan))],

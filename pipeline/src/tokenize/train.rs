@@ -10,8 +10,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use schemas::Document;
-use schemas::atomic::Folder;
 use serde::{Deserialize, Serialize};
+use store::Store;
 use tokenizers::models::bpe::{BPE, BpeTrainer};
 use tokenizers::normalizers::BertNormalizer;
 use tokenizers::pre_tokenizers::bert::BertPreTokenizer;
@@ -109,7 +109,7 @@ pub fn train(config: &TokenizerConfig, prepare: &PrepareConfig) -> Result<Traine
     let json = describe(config, &bpe).map_err(&refuse)?;
     let bytes = render(&json, refuse)?;
     let folder = prepare.tokenizer.parent().filter(|parent| !parent.as_os_str().is_empty());
-    Folder::create(folder.unwrap_or(std::path::Path::new(".")))?.write(name, &bytes)?;
+    Store::folder(folder.unwrap_or(std::path::Path::new(".")))?.put(name, &bytes)?;
     let vocab_size = u32::try_from(bpe.get_vocab_size()).expect("ids are 32-bit");
     Ok(Trained { documents, words: counts.len() as u64, vocab_size })
 }
