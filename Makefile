@@ -49,8 +49,8 @@ test-extension: setup  ## the view and the objective of CONTRIBUTING.md, as writ
 fuzz: setup      ## every parser of foreign bytes on broken files, a minute each (FOR=seconds)
 	@scripts/fuzz
 
-house:           ## circles, public items, lengths of files, here or in another checkout (FOLDER=path)
-	@cargo run --quiet --no-default-features --example house -- $(FOLDER)
+house:           ## circles, public items, lengths of files, here or elsewhere (FOLDER=path, LIST=yes)
+	@cargo run --quiet --no-default-features --example house -- $(if $(LIST),--unused) $(FOLDER)
 
 clean:           ## build output and demo folders; .libtorch stays
 	cargo clean

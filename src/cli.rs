@@ -95,8 +95,8 @@ pub(crate) enum Verb {
         #[arg(long)]
         step: Option<u64>,
         /// The architecture to write it as.
-        #[arg(long = "as", value_enum, default_value_t = Family::Bert)]
-        family: Family,
+        #[arg(long = "as", value_enum, default_value_t = ModelFamily::Bert)]
+        family: ModelFamily,
     },
     /// Fill in the `[MASK]`s of a sentence.
     #[cfg(feature = "train")]
@@ -181,7 +181,7 @@ pub(crate) enum Half {
 /// What `cloze export` writes.
 #[cfg(feature = "train")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Family {
+pub(crate) enum ModelFamily {
     /// `BertForMaskedLM`.
     Bert,
     /// `RobertaForMaskedLM`: its positions begin after the id of padding, and it has one token type.

@@ -17,6 +17,7 @@ use pipeline::load::DataConfig;
 use pipeline::prepare::PrepareConfig;
 use pipeline::tokenize::train::TokenizerConfig;
 use pipeline::views::AnyView;
+use schemas::Problem;
 use serde::{Deserialize, Serialize};
 #[cfg(feature = "train")]
 use toml::{Table, Value};
@@ -137,6 +138,25 @@ impl Parsed {
             _ => false,
         };
         !parsed && self.names.get(table).into_iter().flatten().any(|known| known == name)
+    }
+
+    /// Adds what planning found, but for what only follows from a component that could not be read: it is not missing,
+    /// and its mistake is in the list already.
+    pub(crate) fn report(&mut self, found: Vec<Problem>) {
+        for problem in found {
+            let follows = problem.about.iter().any(|it| self.is_broken(it.section, &it.name));
+            if !follows {
+                let mistake = self.source.locate(problem);
+                self.add(mistake);
+            }
+        }
+    }
+
+    /// Adds a mistake once.
+    pub(crate) fn add(&mut self, problem: Mistake) {
+        if !self.problems.0.contains(&problem) {
+            self.problems.push(problem);
+        }
     }
 
     /// The names in a table of components.

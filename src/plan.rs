@@ -5,30 +5,28 @@
 
 #[cfg(feature = "train")]
 mod check;
-mod describe;
+pub(crate) mod describe;
 #[cfg(feature = "train")]
 mod identity;
+mod stream;
 #[cfg(feature = "train")]
 mod training;
 #[cfg(feature = "train")]
 mod vocabulary;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use pipeline::load::{self, LoadPlan, LoadRequest, Rows};
-use pipeline::views::{AnyView, ORIGINAL};
-use schemas::columns::{ATTENTION_MASK, INPUT_IDS};
-use schemas::{ColumnSpec, Problem, Vocab};
+use pipeline::load::{self, LoadPlan, Rows};
+use pipeline::views::ORIGINAL;
+use schemas::Vocab;
+use schemas::columns::INPUT_IDS;
 use store::Store;
 
+use self::stream::{Wanted, checked, columns, request, wanted};
 use crate::cli::ConfigArgs;
-use crate::config::{Config, Mistake, Parsed};
+use crate::config::{Config, Parsed};
 use crate::data::PreparedData;
-
-/// Columns of views.
-type Wanted = BTreeSet<(String, ColumnSpec)>;
 
 /// A run that can start.
 pub(crate) struct Plan {
@@ -39,7 +37,6 @@ pub(crate) struct Plan {
     valid: Option<Arc<LoadPlan>>,
     #[cfg(feature = "train")]
     train: trainer::plan::TrainPlan,
-    warnings: Vec<String>,
 }
 
 impl Plan {
@@ -69,7 +66,7 @@ impl Plan {
         let Parsed { config, problems, .. } = parsed;
         problems.into_result()?;
         let load = Arc::new(load.expect("a plan without problems loads"));
-        let mut plan = Self {
+        Ok(Self {
             config,
             data,
             load,
@@ -77,10 +74,7 @@ impl Plan {
             valid: valid.map(Arc::new),
             #[cfg(feature = "train")]
             train: train.expect("a plan without problems trains"),
-            warnings: Vec::new(),
-        };
-        plan.warnings = describe::warnings(&plan);
-        Ok(plan)
+        })
     }
 
     /// The plan of a run that exists, from the configuration that was saved with it.
@@ -139,26 +133,10 @@ impl Plan {
         &self.data.vocab
     }
 
-    /// What is worth knowing but need not be mended.
-    #[cfg(all(test, feature = "train"))]
-    pub(crate) fn warnings(&self) -> &[String] {
-        &self.warnings
-    }
-
     /// Every key with its value, defaults included.
     #[cfg(feature = "train")]
     pub(crate) fn resolved_toml(&self) -> String {
         toml::to_string(&self.config.resolved()).expect("a configuration is plain values")
-    }
-
-    /// The plan as one JSON object.
-    pub(crate) fn to_json(&self) -> String {
-        describe::json(self)
-    }
-
-    /// The plan as lines for people.
-    pub(crate) fn lines(&self) -> Vec<String> {
-        describe::lines(self)
     }
 }
 
@@ -173,93 +151,5 @@ fn data(parsed: &mut Parsed, find: impl Fn(&Path) -> pipeline::Result<Store>) ->
             Ok(None)
         }
         Err(other) => Err(other.into()),
-    }
-}
-
-/// All columns of a view that say something of their own.
-fn columns(name: &str, view: &AnyView) -> Vec<(String, ColumnSpec)> {
-    let mut columns = vec![ATTENTION_MASK.spec()];
-    columns.extend(view.columns());
-    if view.of().is_none() {
-        columns.push(INPUT_IDS.spec());
-    }
-    columns.into_iter().map(|column| (name.to_owned(), column)).collect()
-}
-
-/// What the objectives of the loss read.
-#[cfg(feature = "train")]
-fn wanted(config: &Config) -> Wanted {
-    let training = &config.training;
-    let in_loss = training.objectives.iter().filter(|(name, _)| training.loss.contains_key(*name));
-    let read = in_loss.map(|(_, objective)| trainer::plan::columns_read(&training.networks, objective));
-    let mut wanted: Wanted = read.flat_map(|read| read.needed.into_iter().chain(read.taken)).collect();
-    // A view or column that is needed and not there was reported with the objective that reads it.
-    wanted.retain(|(view, column)| check::makes(&config.views, view, *column));
-    wanted
-}
-
-/// Without a trainer, everything.
-#[cfg(not(feature = "train"))]
-fn wanted(config: &Config) -> Wanted {
-    config.views.iter().flat_map(|(name, view)| columns(name, view)).collect()
-}
-
-fn request<'a>(
-    config: &'a Config,
-    data: &'a PreparedData,
-    rows: Rows,
-    views: &'a BTreeMap<String, AnyView>,
-    wanted: &'a Wanted,
-) -> LoadRequest<'a> {
-    LoadRequest {
-        store: &data.store,
-        manifest: &data.manifest,
-        generation: data.generation,
-        // Validation stays with the generation that the run began with, so that its figures compare.
-        follow: (rows == Rows::Train).then(|| data.follow()).flatten(),
-        vocab: Arc::clone(&data.vocab),
-        rows,
-        data: &config.data,
-        views,
-        wanted,
-        seed: config.seed,
-        rows_per_batch: config.rows_per_micro_batch(),
-    }
-}
-
-/// A load plan, or its problems among the others.
-fn checked(
-    parsed: &mut Parsed,
-    data: &PreparedData,
-    rows: Rows,
-    views: &BTreeMap<String, AnyView>,
-    wanted: &Wanted,
-) -> Option<LoadPlan> {
-    let found = match LoadPlan::new(&request(&parsed.config, data, rows, views, wanted)) {
-        Ok(plan) => return Some(plan),
-        Err(found) => found,
-    };
-    parsed.report(found);
-    None
-}
-
-impl Parsed {
-    /// Adds what planning found, but for what only follows from a component that could not be read: it is not missing,
-    /// and its mistake is in the list already.
-    fn report(&mut self, found: Vec<Problem>) {
-        for problem in found {
-            let follows = problem.about.iter().any(|it| self.is_broken(it.section, &it.name));
-            if !follows {
-                let mistake = self.source.locate(problem);
-                self.add(mistake);
-            }
-        }
-    }
-
-    /// Adds a mistake once.
-    fn add(&mut self, problem: Mistake) {
-        if !self.problems.0.contains(&problem) {
-            self.problems.push(problem);
-        }
     }
 }

@@ -18,13 +18,13 @@ pub(crate) fn line(text: impl Display) {
 /// Prints what people see of events.
 #[cfg(feature = "train")]
 #[derive(Debug)]
-pub(crate) struct Lines {
+pub(crate) struct Printer {
     /// Whether the end of a run is worth a line.
     pub(crate) ends: bool,
 }
 
 #[cfg(feature = "train")]
-impl Observer for Lines {
+impl Observer for Printer {
     fn observe(&mut self, event: &Event) {
         if matches!(event.what, What::Stop(_)) && !self.ends {
             return;

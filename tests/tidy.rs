@@ -3,6 +3,7 @@
 
 mod circles;
 mod imports;
+mod public;
 mod tree;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +19,7 @@ use self::tree::{is, is_test, root};
 /// other, tokio and anyhow at the top; schemas stays plain data.
 const MAY_USE: &[(&str, &str)] = &[
     ("cloze-store", "blake3 libc serde serde_json tracing"),
-    ("cloze-schemas", "arrow-array arrow-buffer arrow-schema blake3 libc serde serde_json thiserror"),
+    ("cloze-schemas", "arrow-array arrow-buffer arrow-schema blake3 serde serde_json thiserror"),
     ("cloze-observe", "cloze-schemas serde serde_json"),
     (
         "cloze-pipeline",
@@ -33,7 +34,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("cloze-fuzz", "blake3 bolero tempfile"),
     (
         "cloze",
-        "cloze-schemas cloze-store cloze-observe cloze-pipeline cloze-trainer anyhow blake3 clap fs4 indicatif libc serde \
+        "cloze-schemas cloze-store cloze-observe cloze-pipeline cloze-trainer anyhow blake3 clap indicatif serde \
          serde_json serde_path_to_error strsim thiserror tokio toml tracing tracing-subscriber",
     ),
 ];
@@ -50,6 +51,9 @@ const REGISTRIES: &[(&str, &str)] = &[
     ("trainer/src/objectives", "objective"),
     ("trainer/src/model/networks", "network"),
 ];
+
+/// Packages that keep more public than others use.
+const IDLE_STILL: &[&str] = &["pipeline/src"];
 
 const LINES_MAX: usize = 500;
 const ARCHITECTURE_LINES_MAX: usize = 300;
@@ -75,25 +79,40 @@ fn packages_use_only_what_the_architecture_allows() {
 }
 
 /// The files of a package can be read from the bottom up, and taken out one by one. `tests/tidy/imports.rs` says what an
-/// import is. Circles older than this law are known by their files; what is mended is taken off that list.
+/// import is.
 #[test]
 fn no_package_has_an_import_circle() {
-    let known = read("tests/tidy/known-circles.txt");
-    let known = known.split("\n\n").map(|files| files.split_whitespace().map(str::to_owned).collect::<BTreeSet<_>>());
-    let mut known: BTreeSet<_> = known.filter(|files| !files.is_empty()).collect();
     let mut offences = Vec::new();
     for folder in tree::packages(&files()) {
         for circle in circles(&imports::of_package(&root(), &folder)) {
-            if !known.remove(&circle.iter().map(|import| import.from.clone()).collect::<BTreeSet<_>>()) {
-                let lines =
-                    circle.iter().map(|import| format!("{}:{} imports {}", import.from, import.line, import.to));
-                offences.push(format!("circle:\n    {}", lines.collect::<Vec<_>>().join("\n    ")));
-            }
+            let lines = circle.iter().map(|import| format!("{}:{} imports {}", import.from, import.line, import.to));
+            offences.push(format!("circle:\n    {}", lines.collect::<Vec<_>>().join("\n    ")));
         }
     }
-    offences.extend(known.iter().map(|files| format!("known, but no circle any more: {files:?}")));
-    let hint = "move what several need into a file below all of them; take what is mended out of known-circles.txt";
+    let hint = "move what several need into a file below all of them";
     report("import circles", hint, &offences);
+}
+
+/// What is public is kept for others: at most a tenth of it may lie idle. `tests/tidy/public.rs` says what counts.
+#[test]
+fn public_items_are_used_outside_their_package() {
+    let files: Vec<_> = files().into_iter().filter(|path| is(path, "rs")).collect();
+    let sources: public::Sources = files.iter().map(|path| (path.clone(), read(path))).collect();
+    let words = public::words(&sources);
+    let mut offences = Vec::new();
+    for folder in tree::packages(&files).iter().filter(|folder| !IDLE_STILL.contains(&folder.as_str())) {
+        let found = public::Public::of_package(folder, &sources, &words);
+        if found.unused.len() * 10 > found.all.len() {
+            let names = found.unused.iter().map(|(path, name)| format!("\n    {path}: {name}"));
+            offences.push(format!(
+                "{folder}: {} of {}{}",
+                found.unused.len(),
+                found.all.len(),
+                names.collect::<String>()
+            ));
+        }
+    }
+    report("public items that nobody uses", "make them `pub(crate)`, or delete them", &offences);
 }
 
 #[test]

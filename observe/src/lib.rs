@@ -22,4 +22,4 @@ pub mod training;
 
 pub use clock::Clock;
 pub use event::{At, Event, Unknown, VERSION, What};
-pub use observer::{Many, Observer, Recorder, Silent};
+pub use observer::{Many, Observer};

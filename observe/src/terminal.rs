@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use crate::event::{At, Event, What};
 use crate::training::{AuditReport, Figures, StartReport, StepReport, StopReport, ValidReport, Warning, Why};
 
-pub use preparation::progress;
 pub use quantities::{bytes, count};
 
 /// What people see of an event, without the newline that ends it; a preparation begins and ends with several lines.

@@ -16,7 +16,7 @@ use schemas::{Batch, Vocab};
 pub use self::watch::Watch;
 use crate::collate::PlannedView;
 use crate::error::{Error, Result};
-use crate::tally::{Count, Seen, Tally};
+use crate::tally::{NamedLaw, Seen, Tally};
 use crate::views::{ORIGINAL, ViewName};
 
 /// Counts over the batches of one plan.
@@ -92,7 +92,7 @@ impl Audit {
     }
 
     /// Every law with what was counted, by view.
-    pub fn counts(&self) -> impl Iterator<Item = (&ViewName, Count)> {
+    pub fn counts(&self) -> impl Iterator<Item = (&ViewName, NamedLaw)> {
         let views = self.views.iter().map(|view| &view.name).zip(&self.tallies);
         views.flat_map(|(view, tally)| tally.counts().map(move |count| (view, count)))
     }

@@ -6,7 +6,7 @@
 //! little endian, of BLAKE3 over [`DOMAIN`], seed, epoch, the length of the view's name (three little-endian `u64`), the
 //! name and the purpose. The counter is (row, part, copy, block). The words of block 0, 1,
 //! … follow one another; a number below `n` is `(word · n) >> 32`,
-//! and small numbers are drawn several to a word ([`Split`]). Keyed by the view's *name*, so that adding a view
+//! and small numbers are drawn several to a word ([`SmallDraws`]). Keyed by the view's *name*, so that adding a view
 //! changes no other view's draws.
 
 use std::cell::RefCell;
@@ -197,22 +197,22 @@ impl Rng {
     }
 
     /// A drawer of many numbers below `n` or less, several from each word.
-    pub fn split(&mut self, n: u32) -> Split<'_> {
-        Split { rng: self, word: 0, left: 0, per_word: draws_per_word(n) }
+    pub fn split(&mut self, n: u32) -> SmallDraws<'_> {
+        SmallDraws { rng: self, word: 0, left: 0, per_word: draws_per_word(n) }
     }
 }
 
 /// Draws small numbers, several from a word: the integer part of `word · n / 2^32` is one, the fraction is the word for
 /// the next. No number is more or less likely than another by more than 2^-14 of its probability.
 #[derive(Debug)]
-pub struct Split<'a> {
+pub struct SmallDraws<'a> {
     rng: &'a mut Rng,
     word: u32,
     left: u32,
     per_word: u32,
 }
 
-impl Split<'_> {
+impl SmallDraws<'_> {
     /// A number below `n`, which is at most the `n` that the drawer was made for.
     #[inline]
     pub fn below(&mut self, n: u32) -> u32 {

@@ -96,8 +96,8 @@ impl Tally {
     }
 
     /// Every law with what was counted.
-    pub(crate) fn counts(&self) -> impl Iterator<Item = Count> {
-        self.laws.iter().map(|(&what, &law)| Count { what, law })
+    pub(crate) fn counts(&self) -> impl Iterator<Item = NamedLaw> {
+        self.laws.iter().map(|(&what, &law)| NamedLaw { what, law })
     }
 
     /// What is not as promised: broken rules, then laws that have drifted.
@@ -107,7 +107,7 @@ impl Tally {
     }
 
     fn drifted(&self) -> impl Iterator<Item = String> {
-        self.laws.iter().filter(|(_, law)| law.has_drifted()).map(|(&what, &law)| Count { what, law }.to_string())
+        self.laws.iter().filter(|(_, law)| law.has_drifted()).map(|(&what, &law)| NamedLaw { what, law }.to_string())
     }
 
     /// A batch to look at: that of the first broken rule, or the last one counted.
@@ -176,14 +176,14 @@ impl Law {
 
 /// A law by its name.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Count {
+pub struct NamedLaw {
     /// Whose share it is.
     pub what: &'static str,
     /// The sums.
     pub law: Law,
 }
 
-impl fmt::Display for Count {
+impl fmt::Display for NamedLaw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Law { found, expected, variance, of, .. } = self.law;
         let percent = |sum: f64| 100.0 * sum / of.max(1.0);

@@ -12,18 +12,18 @@ use trainer::hf;
 use trainer::hf::Architecture;
 use trainer::training::checkpoint;
 
-use crate::cli::Family;
+use crate::cli::ModelFamily;
 use crate::exit::Usage;
 use crate::plan::Plan;
 use crate::terminal::line;
 
 /// Writes the weights after `step` (the newest, if left out) of `run` to `out`, with the tokenizer.
-pub(crate) fn run(run: &Path, out: &Path, step: Option<u64>, family: Family) -> anyhow::Result<()> {
+pub(crate) fn run(run: &Path, out: &Path, step: Option<u64>, family: ModelFamily) -> anyhow::Result<()> {
     let plan = Plan::of_run(run)?;
     let architecture = match family {
-        Family::Bert => Architecture::Bert,
-        Family::Roberta => Architecture::Roberta,
-        Family::Electra => Architecture::Electra,
+        ModelFamily::Bert => Architecture::Bert,
+        ModelFamily::Roberta => Architecture::Roberta,
+        ModelFamily::Electra => Architecture::Electra,
     };
     check_segments(&plan, family)?;
     let (from, snapshot) = checkpoint::pick(&Store::existing(run)?, step.map(Step))?;
@@ -43,10 +43,10 @@ pub(crate) fn run(run: &Path, out: &Path, step: Option<u64>, family: Family) -> 
 }
 
 /// A model with one token type cannot say what one that was trained on two says.
-fn check_segments(plan: &Plan, family: Family) -> anyhow::Result<()> {
+fn check_segments(plan: &Plan, family: ModelFamily) -> anyhow::Result<()> {
     let makes_segments = |view: &AnyView| view.columns().contains(&TOKEN_TYPES.spec());
     let view = plan.config().views.iter().find(|(_, view)| makes_segments(view));
-    if let (Family::Roberta, Some((name, _))) = (family, view) {
+    if let (ModelFamily::Roberta, Some((name, _))) = (family, view) {
         return Err(Usage(format!(
             "rows of view `{name}` have two segments, a RoBERTa knows one: export the run `--as bert`"
         ))
@@ -56,7 +56,7 @@ fn check_segments(plan: &Plan, family: Family) -> anyhow::Result<()> {
 }
 
 /// What `AutoTokenizer` needs beside `tokenizer.json`.
-fn tokenizer_config(plan: &Plan, family: Family) -> String {
+fn tokenizer_config(plan: &Plan, family: ModelFamily) -> String {
     let (vocab, special) = (plan.vocab(), plan.vocab().special());
     let mut config = json!({
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -70,7 +70,7 @@ fn tokenizer_config(plan: &Plan, family: Family) -> String {
     if let Some(unk) = special.unk {
         config["unk_token"] = vocab.token(unk).into();
     }
-    if family == Family::Roberta {
+    if family == ModelFamily::Roberta {
         // Without this, `token_type_ids` of pairs point past its table.
         config["model_input_names"] = json!(["input_ids", "attention_mask"]);
     }

@@ -15,9 +15,9 @@ use toml::{Table, Value};
 use trainer::device::tensors;
 
 use super::{export, prepare, tokenizer, train};
-use crate::cli::{ConfigArgs, Family};
+use crate::cli::{ConfigArgs, ModelFamily};
 use crate::config::{Source, merge};
-use crate::plan::Plan;
+use crate::plan::{Plan, describe};
 
 #[path = "../../tests/support/corpus.rs"]
 mod corpus;
@@ -79,11 +79,8 @@ fn every_file_in_configs_plans_at_full_size() {
     let mut ratios = BTreeMap::new();
     for name in files(|_| true) {
         let plan = home.plan_in_full(&name);
-        let warnings: Vec<&String> = plan
-            .warnings()
-            .iter()
-            .filter(|warning| !warning.ends_with("is not in `[loss]`: it is not built"))
-            .collect();
+        let mut warnings = describe::warnings(&plan);
+        warnings.retain(|warning| !warning.ends_with("is not in `[loss]`: it is not built"));
         assert!(warnings.is_empty(), "{name}: {warnings:?}");
         ratios.insert(name, plan.train().flops_ratio());
     }
@@ -365,7 +362,7 @@ impl Home {
         table["run"]["folder"] = self.path(&format!("before/{name}")).display().to_string().into();
         let run = self.run(name, table);
         let model = self.path(&format!("models/{name}"));
-        export::run(&run.folder, &model, None, Family::Bert).expect("an exported folder");
+        export::run(&run.folder, &model, None, ModelFamily::Bert).expect("an exported folder");
         model.display().to_string()
     }
 

@@ -16,16 +16,16 @@ use std::sync::Arc;
 use observe::{Clock, Many};
 use pipeline::actor;
 use store::{Store, Weather};
-use trainer::training::{Alone, Outcome, Stop};
+use trainer::training::{Alone, Outcome, StopRequest};
 
 use self::feed::Feed;
 use self::keeper::Keeper;
 use self::phases::{Phases, Slow};
 use crate::cli::ConfigArgs;
 use crate::control::{Control, Signal};
-use crate::plan::Plan;
+use crate::plan::{Plan, describe};
 use crate::run_folder::RunFolder;
-use crate::terminal::{Lines, note};
+use crate::terminal::{Printer, note};
 
 /// Plans and runs. The exit code tells a finished run from one that a signal stopped.
 pub(crate) fn run(args: &ConfigArgs, replay: Option<u64>, slow: Option<&str>) -> anyhow::Result<ExitCode> {
@@ -46,8 +46,8 @@ pub(crate) fn run(args: &ConfigArgs, replay: Option<u64>, slow: Option<&str>) ->
             }
             ExitCode::SUCCESS
         }
-        Outcome::Stopped(_, Stop::Interrupt) => ExitCode::from(Signal::Interrupt.exit_code()),
-        Outcome::Stopped(_, Stop::Terminate) => ExitCode::from(Signal::Terminate.exit_code()),
+        Outcome::Stopped(_, StopRequest::Interrupt) => ExitCode::from(Signal::Interrupt.exit_code()),
+        Outcome::Stopped(_, StopRequest::Terminate) => ExitCode::from(Signal::Terminate.exit_code()),
     })
 }
 
@@ -61,10 +61,10 @@ fn train(
 ) -> anyhow::Result<Outcome> {
     let mut feed = Feed::new(plan, replay, phases.clone());
     let mut keeper = Keeper {
-        readers: Many(vec![Box::new(Lines { ends: run.is_some() })]),
+        readers: Many(vec![Box::new(Printer { ends: run.is_some() })]),
         run,
         generations: Arc::clone(plan.data().generations()),
-        papers: vec![("config.toml", plan.resolved_toml()), ("plan.json", plan.to_json())],
+        papers: vec![("config.toml", plan.resolved_toml()), ("plan.json", describe::json(plan))],
         keep: plan.train().checkpoints.keep,
         phases,
         pending: None,

@@ -11,7 +11,7 @@ use super::Plan;
 use crate::terminal::{bytes, count};
 
 /// What is worth knowing but need not be mended.
-pub(super) fn warnings(plan: &Plan) -> Vec<String> {
+pub(crate) fn warnings(plan: &Plan) -> Vec<String> {
     let (config, tokenizer) = (&plan.config, &plan.data.manifest.tokenizer);
     let mut warnings = Vec::new();
     if let Some(expected) = config.expects.vocab_size.filter(|size| *size != tokenizer.vocab_size) {
@@ -74,12 +74,12 @@ fn training_warnings(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
 }
 
 /// Lines for people: a word, then what it comes to.
-pub(super) fn lines(plan: &Plan) -> Vec<String> {
+pub(crate) fn lines(plan: &Plan) -> Vec<String> {
     let facts = plan.load.facts();
     let mut lines = data_lines(plan, &facts);
     #[cfg(feature = "train")]
     lines.extend(training_lines(plan, &facts));
-    lines.extend(plan.warnings.iter().map(|warning| format!("warning    {warning}")));
+    lines.extend(warnings(plan).iter().map(|warning| format!("warning    {warning}")));
     lines
 }
 
@@ -220,7 +220,7 @@ fn estimate(size: f64) -> String {
 }
 
 /// One JSON object.
-pub(super) fn json(plan: &Plan) -> String {
+pub(crate) fn json(plan: &Plan) -> String {
     let facts = plan.load.facts();
     let views: Vec<Value> = facts
         .views
@@ -245,7 +245,7 @@ pub(super) fn json(plan: &Plan) -> String {
         "batches_bytes": facts.batches_bytes,
         "row_groups_alive_max": facts.groups_alive_max,
         "row_groups_bytes": facts.groups_bytes,
-        "warnings": plan.warnings,
+        "warnings": warnings(plan),
     });
     #[cfg(feature = "train")]
     let object = {

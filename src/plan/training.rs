@@ -11,7 +11,7 @@ use trainer::plan::{TrainPlan, TrainRequest};
 use trainer::training::VALID_MLM;
 
 use super::identity::identity;
-use super::{Wanted, checked};
+use super::stream::{Wanted, checked};
 use crate::config::Parsed;
 use crate::data::PreparedData;
 

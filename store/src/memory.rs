@@ -67,7 +67,7 @@ enum Strike {
 
 /// What a store in memory went through.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct Calls {
     /// Calls of any operation.
     pub calls: u64,
     /// Those that failed without an effect.
@@ -88,7 +88,7 @@ struct State {
     objects: BTreeMap<String, (Arc<[u8]>, Stat)>,
     writings: u64,
     attempts: BTreeMap<(&'static str, String), u64>,
-    tally: Tally,
+    tally: Calls,
 }
 
 impl Memory {
@@ -104,7 +104,7 @@ impl Memory {
     }
 
     /// What it went through so far.
-    pub fn tally(&self) -> Tally {
+    pub fn tally(&self) -> Calls {
         self.state().tally
     }
 

@@ -1,31 +1,35 @@
 //! `make house`: the house in numbers, for this checkout or for the folder that is given.
 //!
+//! With `--unused` before the folder (`LIST=yes make house`), the public items that nobody uses are listed below.
+//!
 //! # Definition
-//! Below a package's sources: import circles (`imports.rs` says what those are); items that are `pub` at module level,
-//! and how many of them are *unused*: no file outside these sources that names the package has their name among its
-//! words; calls of `expect`, panics and assertions by macro, `unsafe`, tests aside. For all `.rs` files, tests among
-//! them: their lines.
+//! Below a package's sources: import circles (`imports.rs` says what those are); public items, and how many of them are
+//! unused (`public.rs`); calls of `expect`, panics and assertions by macro, `unsafe`, tests aside. For all `.rs` files,
+//! tests among them: their lines.
 
 #![expect(clippy::print_stdout, reason = "a report for people")]
 
 mod circles;
 mod imports;
+mod public;
 mod tree;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
+
+use self::public::{Public, Sources, Words, is_below, parsed};
 
 /// Files above this are worth a second look.
 const LINES_GOOD: usize = 350;
 
 fn main() {
-    let root = std::env::args_os().nth(1).map_or_else(tree::root, PathBuf::from);
+    let mut arguments = std::env::args_os().skip(1).peekable();
+    let lists = arguments.next_if(|first| first == "--unused").is_some();
+    let root = arguments.next().map_or_else(tree::root, PathBuf::from);
     let files: Vec<_> = tree::files(&root).into_iter().filter(|path| tree::is(path, "rs")).collect();
-    let sources: Sources = files.iter().map(|path| (path.as_str(), tree::read(&root, path))).collect();
-    let words = sources.iter().map(|(path, source)| (*path, words_of(path, source))).collect();
+    let sources: Sources = files.iter().map(|path| (path.clone(), tree::read(&root, path))).collect();
+    let words = public::words(&sources);
     println!("{:<14}{}{}", "", Lengths::HEAD, Census::HEAD);
     let packages = tree::packages(&files);
     let censuses: Vec<_> = packages.iter().map(|folder| Census::take(&root, folder, &sources, &words)).collect();
@@ -33,31 +37,11 @@ fn main() {
         let own = sources.iter().filter(|(path, _)| is_below(path, folder)).map(|(_, source)| source);
         println!("{folder:<14}{}{}", Lengths::of(own), census.row());
     }
-    println!("{:<14}{}{}", "all, tests too", Lengths::of(sources.values()), Census::sum(&censuses).row());
-}
-
-type Sources<'a> = BTreeMap<&'a str, String>;
-
-/// The identifiers of each file.
-type Words<'a> = BTreeMap<&'a str, BTreeSet<String>>;
-
-fn is_below(path: &str, folder: &str) -> bool {
-    path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
-}
-
-fn words_of(path: &str, source: &str) -> BTreeSet<String> {
-    fn collect(tokens: TokenStream, words: &mut BTreeSet<String>) {
-        for token in tokens {
-            match token {
-                TokenTree::Ident(word) => drop(words.insert(word.to_string())),
-                TokenTree::Group(group) => collect(group.stream(), words),
-                TokenTree::Punct(_) | TokenTree::Literal(_) => {}
-            }
-        }
+    let sum = Census::sum(censuses);
+    println!("{:<14}{}{}", "all, tests too", Lengths::of(sources.values()), sum.row());
+    for (path, name) in sum.public.unused.iter().filter(|_| lists) {
+        println!("unused: {path}: {name}");
     }
-    let mut words = BTreeSet::new();
-    collect(source.parse().unwrap_or_else(|error| panic!("{path}: {error}")), &mut words);
-    words
 }
 
 struct Lengths;
@@ -79,8 +63,7 @@ impl Lengths {
 #[derive(Default)]
 struct Census {
     circles: usize,
-    public: BTreeSet<(String, String)>,
-    unused: usize,
+    public: Public,
     expects: usize,
     panics: usize,
     asserts: usize,
@@ -90,26 +73,20 @@ struct Census {
 impl Census {
     const HEAD: &str = " circles  public  unused  expect   panic  assert  unsafe";
 
-    fn take(root: &Path, folder: &str, sources: &Sources<'_>, words: &Words<'_>) -> Self {
-        let mut census =
-            Self { circles: circles::circles(&imports::of_package(root, folder)).len(), ..Self::default() };
+    fn take(root: &Path, folder: &str, sources: &Sources, words: &Words) -> Self {
+        let circles = circles::circles(&imports::of_package(root, folder)).len();
+        let mut census = Self { circles, public: Public::of_package(folder, sources, words), ..Self::default() };
         for (path, source) in sources.iter().filter(|(path, _)| is_below(path, folder) && !tree::is_test(path)) {
-            let file = syn::parse_file(source).unwrap_or_else(|error| panic!("{path}: {error}"));
-            Counter { census: &mut census, path }.visit_file(&file);
+            census.visit_file(&parsed(path, source));
         }
-        // `pipeline/src` is known to others as `pipeline`; nobody can know a program's `src`.
-        let name = folder.strip_suffix("/src").unwrap_or_default();
-        let outside = words.iter().filter(|(path, words)| !is_below(path, folder) && words.contains(name));
-        let outside: BTreeSet<&String> = outside.flat_map(|(_, words)| words).collect();
-        census.unused = census.public.iter().filter(|(_, item)| !outside.contains(item)).count();
         census
     }
 
-    fn sum(censuses: &[Self]) -> Self {
-        censuses.iter().fold(Self::default(), |mut sum, one| {
+    fn sum(censuses: Vec<Self>) -> Self {
+        censuses.into_iter().fold(Self::default(), |mut sum, one| {
             sum.circles += one.circles;
-            sum.public.extend(one.public.iter().cloned());
-            sum.unused += one.unused;
+            sum.public.all.extend(one.public.all);
+            sum.public.unused.extend(one.public.unused);
             sum.expects += one.expects;
             sum.panics += one.panics;
             sum.asserts += one.asserts;
@@ -119,58 +96,33 @@ impl Census {
     }
 
     fn row(&self) -> String {
-        let public = self.public.len();
-        let counts = [self.circles, public, self.unused, self.expects, self.panics, self.asserts, self.unsafes];
+        let (public, unused) = (self.public.all.len(), self.public.unused.len());
+        let counts = [self.circles, public, unused, self.expects, self.panics, self.asserts, self.unsafes];
         counts.map(|count| format!("{count:>8}")).concat()
     }
 }
 
-struct Counter<'a> {
-    census: &'a mut Census,
-    path: &'a str,
-}
-
-impl<'ast> Visit<'ast> for Counter<'_> {
+impl<'ast> Visit<'ast> for Census {
     fn visit_item(&mut self, item: &'ast syn::Item) {
-        if imports::is_for_tests(imports::attributes(item)) {
-            return;
+        if !imports::is_for_tests(imports::attributes(item)) {
+            visit::visit_item(self, item);
         }
-        if let Some(name) = public_name(item) {
-            self.census.public.insert((self.path.to_owned(), name));
-        }
-        visit::visit_item(self, item);
     }
 
     fn visit_expr_method_call(&mut self, call: &'ast syn::ExprMethodCall) {
-        self.census.expects += usize::from(call.method == "expect" || call.method == "expect_err");
+        self.expects += usize::from(call.method == "expect" || call.method == "expect_err");
         visit::visit_expr_method_call(self, call);
     }
 
     fn visit_macro(&mut self, called: &'ast syn::Macro) {
         let name = called.path.segments.last().map(|last| last.ident.to_string()).unwrap_or_default();
-        self.census.panics += usize::from(name == "panic" || name.starts_with("unreachable"));
-        self.census.asserts += usize::from(name.starts_with("assert") || name.starts_with("debug_assert"));
+        self.panics += usize::from(name == "panic" || name.starts_with("unreachable"));
+        self.asserts += usize::from(name.starts_with("assert") || name.starts_with("debug_assert"));
         visit::visit_macro(self, called);
     }
 
     fn visit_expr_unsafe(&mut self, block: &'ast syn::ExprUnsafe) {
-        self.census.unsafes += 1;
+        self.unsafes += 1;
         visit::visit_expr_unsafe(self, block);
     }
-}
-
-/// The name of an item that any other package may use.
-fn public_name(item: &syn::Item) -> Option<String> {
-    let (visibility, name) = match item {
-        syn::Item::Const(item) => (&item.vis, &item.ident),
-        syn::Item::Enum(item) => (&item.vis, &item.ident),
-        syn::Item::Fn(item) => (&item.vis, &item.sig.ident),
-        syn::Item::Static(item) => (&item.vis, &item.ident),
-        syn::Item::Struct(item) => (&item.vis, &item.ident),
-        syn::Item::Trait(item) => (&item.vis, &item.ident),
-        syn::Item::Type(item) => (&item.vis, &item.ident),
-        syn::Item::Union(item) => (&item.vis, &item.ident),
-        _ => return None,
-    };
-    matches!(visibility, syn::Visibility::Public(_)).then(|| name.to_string())
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError, bounded, select_biased};
 
-use super::meter::{Clock, Meter};
+use super::meter::{Activity, Meter};
 
 /// The writing end, owned by one actor.
 #[derive(Debug)]
@@ -38,9 +38,9 @@ impl<T> MeteredSender<T> {
             Ok(()) => true,
             Err(TrySendError::Disconnected(_)) => false,
             Err(TrySendError::Full(item)) => {
-                self.meter.enter(Clock::Blocked);
+                self.meter.enter(Activity::Blocked);
                 let sent = self.queue.send(item).is_ok();
-                self.meter.enter(Clock::Busy);
+                self.meter.enter(Activity::Busy);
                 sent
             }
         };
@@ -70,9 +70,9 @@ impl<T> MeteredReceiver<T> {
             Ok(item) => Received::Item(item),
             Err(TryRecvError::Disconnected) => Received::End,
             Err(TryRecvError::Empty) => {
-                meter.enter(Clock::Starved);
+                meter.enter(Activity::Starved);
                 let received = self.wait(stop);
-                meter.enter(Clock::Busy);
+                meter.enter(Activity::Busy);
                 received
             }
         };

@@ -8,7 +8,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounde
 
 use super::channel::{Stop, Stopper, stopper};
 use super::lanes::{Gauges, LaneOptions};
-use super::meter::{Clock, Meter, adopt};
+use super::meter::{Activity, Meter, adopt};
 use super::supervisor::{Actor, guard, spawn};
 use crate::error::{Error, Result};
 
@@ -110,9 +110,9 @@ impl<T: Send + 'static> Demand<T> {
         }
         let left = self.left;
         let Some(results) = self.results.as_ref().filter(|_| left > 0) else { return Ok(Ready::End) };
-        self.gauges.reader.enter(Clock::Starved);
+        self.gauges.reader.enter(Activity::Starved);
         let received = results.recv_timeout(patience);
-        self.gauges.reader.enter(Clock::Busy);
+        self.gauges.reader.enter(Activity::Busy);
         let made = match received {
             Ok(made) => made,
             Err(RecvTimeoutError::Timeout) => return Ok(Ready::NotYet),
@@ -209,9 +209,9 @@ impl<T> Lane<T> {
             Ok(()) => true,
             Err(TrySendError::Disconnected(_)) => false,
             Err(TrySendError::Full(made)) => {
-                self.meter.enter(Clock::Blocked);
+                self.meter.enter(Activity::Blocked);
                 let sent = self.results.send(made).is_ok();
-                self.meter.enter(Clock::Busy);
+                self.meter.enter(Activity::Busy);
                 sent
             }
         };

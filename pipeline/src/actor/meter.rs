@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 /// What an actor is doing. At any instant it does exactly one of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Clock {
+pub enum Activity {
     /// Its own work.
     Busy,
     /// Waiting for input.
@@ -30,7 +30,7 @@ pub struct Meter {
 
 #[derive(Debug)]
 struct State {
-    now: Option<Clock>,
+    now: Option<Activity>,
     since: Instant,
     spent: [Duration; 3],
     items: u64,
@@ -61,12 +61,12 @@ impl Meter {
     /// A meter that starts now, busy. `capacity` is that of the queue that the actor writes to.
     #[must_use]
     pub fn new(name: impl Into<String>, capacity: usize) -> Arc<Self> {
-        let state = State { now: Some(Clock::Busy), since: Instant::now(), spent: [Duration::ZERO; 3], items: 0 };
+        let state = State { now: Some(Activity::Busy), since: Instant::now(), spent: [Duration::ZERO; 3], items: 0 };
         Arc::new(Self { name: name.into(), capacity, queued: AtomicUsize::new(0), state: Mutex::new(state) })
     }
 
     /// Switches to `clock`; returns the one that ran until now.
-    pub fn enter(&self, clock: Clock) -> Option<Clock> {
+    pub fn enter(&self, clock: Activity) -> Option<Activity> {
         self.switch(Some(clock), 0)
     }
 
@@ -100,7 +100,7 @@ impl Meter {
         &self.queued
     }
 
-    fn switch(&self, clock: Option<Clock>, items: u64) -> Option<Clock> {
+    fn switch(&self, clock: Option<Activity>, items: u64) -> Option<Activity> {
         let mut state = self.lock();
         state.charge();
         state.items += items;
@@ -135,7 +135,7 @@ pub(super) fn adopt(meter: &Arc<Meter>) {
 /// Runs `wait`, charging its time to this thread's actor as waiting for input. A thread without a meter just runs it.
 pub fn starved<T>(wait: impl FnOnce() -> T) -> T {
     let meter = CURRENT.with(|current| current.borrow().clone());
-    let before = meter.as_ref().and_then(|meter| meter.enter(Clock::Starved));
+    let before = meter.as_ref().and_then(|meter| meter.enter(Activity::Starved));
     let value = wait();
     if let (Some(meter), Some(clock)) = (meter, before) {
         meter.enter(clock);
@@ -154,9 +154,9 @@ mod tests {
         let began = Instant::now();
         let meter = Meter::new("x", 1);
         sleep(Duration::from_millis(20));
-        meter.enter(Clock::Starved);
+        meter.enter(Activity::Starved);
         sleep(Duration::from_millis(40));
-        meter.enter(Clock::Blocked);
+        meter.enter(Activity::Blocked);
         sleep(Duration::from_millis(60));
         let live = meter.read();
         meter.end();

@@ -18,5 +18,5 @@ pub mod supervisor;
 pub use channel::{Stop, Stopper, stopper};
 pub use demand::{Demand, Ready};
 pub use lanes::{Gauges, LaneOptions, Lanes, Next};
-pub use meter::{Clock, Meter, Reading, starved};
+pub use meter::{Activity, Meter, Reading, starved};
 pub use supervisor::{Actor, spawn};

@@ -27,12 +27,12 @@ pub struct InputFile {
     /// When it was last written to, renamed or given away, by the clock of its file system.
     pub touched: SystemTime,
     /// What tells it from one that takes its place, or from itself before it is written to.
-    pub identity: Identity,
+    pub identity: FileIdentity,
 }
 
 /// What a file is, as far as it can be seen without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Identity {
+pub struct FileIdentity {
     bytes: u64,
     modified: (i64, i64),
     inode: (u64, u64),
@@ -48,7 +48,7 @@ impl InputFile {
         };
         let clocks = [(metadata.mtime(), metadata.mtime_nsec()), (metadata.ctime(), metadata.ctime_nsec())];
         let newest = clocks.into_iter().filter_map(|(seconds, rest)| since(seconds, rest)).max();
-        let identity = Identity {
+        let identity = FileIdentity {
             bytes: metadata.len(),
             modified: (metadata.mtime(), metadata.mtime_nsec()),
             inode: (metadata.dev(), metadata.ino()),

@@ -1,17 +1,22 @@
 //! Some tokens replaced by others, drawn blindly.
 //!
-//! **What.** Chooses positions of a row and writes a random token to each.
+//! # What
+//! Chooses positions of a row and writes a random token to each.
 //!
-//! **Why.** The control of objectives that detect or correct replacements: what is left of them without a network that
+//! # Why
+//! The control of objectives that detect or correct replacements: what is left of them without a network that
 //! makes the replacements plausible (COCO-LM's Table 3, "w. Random Replacements").
 //!
-//! **Definition.** Positions as `mask` chooses subwords, with `rate`, `count`, `base`, `specials` and `cls` of the same
+//! # Definition
+//! Positions as `mask` chooses subwords, with `rate`, `count`, `base`, `specials` and `cls` of the same
 //! meaning. Each becomes an ordinary token (neither special nor `[unusedN]`), uniformly, perhaps the same.
 //!
-//! **Columns.** `input_ids`; `labels` (the original id at the chosen positions, −100 elsewhere); `replaced` (1 where the
+//! # Columns
+//! `input_ids`; `labels` (the original id at the chosen positions, −100 elsewhere); `replaced` (1 where the
 //! id differs from the original's, 0 elsewhere).
 //!
-//! **Reference.** Meng et al., *COCO-LM*, NeurIPS 2021, section 5.3.
+//! # Reference
+//! Meng et al., *COCO-LM*, NeurIPS 2021, section 5.3.
 
 use schemas::columns::{INPUT_IDS, LABELS, REPLACED};
 use schemas::{ColumnSpec, Vocab};

@@ -1,10 +1,13 @@
 //! Most of a sample, in one piece.
 //!
-//! **What.** A row of a contiguous part of the sample.
+//! # What
+//! A row of a contiguous part of the sample.
 //!
-//! **Why.** The second view of a sequence: COCO-LM's sequence contrast pulls it to the row that its main network reads.
+//! # Why
+//! The second view of a sequence: COCO-LM's sequence contrast pulls it to the row that its main network reads.
 //!
-//! **Definition.** Of `n` tokens a crop keeps `l = max(1, ⌊frac · n⌋)`, or `min(frac, n)` where `frac > 1` is a number of
+//! # Definition
+//! Of `n` tokens a crop keeps `l = max(1, ⌊frac · n⌋)`, or `min(frac, n)` where `frac > 1` is a number of
 //! tokens (none of none); it begins at a uniform place of the `n − l + 1`. `style = "content"`: `n` counts the content,
 //! and the crop is framed, `[CLS]` … `[SEP]`. `style = "raw"`: `n` counts the whole row, frame included, and the crop is
 //! what is left of it, with or without its ends; `keep_cls = true` puts a `[CLS]` before a crop that is not the whole
@@ -12,9 +15,11 @@
 //!
 //! Rows are as wide as the longest crop, rounded up to a multiple of 8, and no wider than the data's.
 //!
-//! **Columns.** `input_ids`; on demand `attention_mask`, `origin`, `document`.
+//! # Columns
+//! `input_ids`; on demand `attention_mask`, `origin`, `document`.
 //!
-//! **Reference.** Meng et al., *COCO-LM*, NeurIPS 2021, section 3.2: 90 percent of the original. The released code crops
+//! # Reference
+//! Meng et al., *COCO-LM*, NeurIPS 2021, section 3.2: 90 percent of the original. The released code crops
 //! raw.
 
 use schemas::columns::INPUT_IDS;

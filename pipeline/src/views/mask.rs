@@ -1,10 +1,13 @@
 //! Masked tokens to predict.
 //!
-//! **What.** Chooses positions of a row, hides most of them and remembers what was there.
+//! # What
+//! Chooses positions of a row, hides most of them and remembers what was there.
 //!
-//! **Why.** Masked language modelling; the row that TACO, TaCL's student and the generators of ELECTRA and COCO-LM read.
+//! # Why
+//! Masked language modelling; the row that TACO, TaCL's student and the generators of ELECTRA and COCO-LM read.
 //!
-//! **Definition.** `M ⊆ candidates`, the candidates being the tokens that are not special (`[UNK]` counts as special), or
+//! # Definition
+//! `M ⊆ candidates`, the candidates being the tokens that are not special (`[UNK]` counts as special), or
 //! all tokens with `specials = true`, `[CLS]` still excepted unless `cls = true`.
 //!
 //! `count` gives the size of M, with `base` counting candidates (`"maskable"`) or all tokens of the row (`"all"`).
@@ -28,10 +31,12 @@
 //! of M, so that spans which overlap or touch count as one. Random tokens are uniform, or as frequent as in the training
 //! split (`words = "unigram"`). Replacements are drawn for each copy by itself.
 //!
-//! **Columns.** `input_ids`; `labels` (the original id on M, −100 elsewhere); `draws` (32 random bits on M, 0 elsewhere:
+//! # Columns
+//! `input_ids`; `labels` (the original id on M, −100 elsewhere); `draws` (32 random bits on M, 0 elsewhere:
 //! what a generator samples its replacements with).
 //!
-//! **Reference.** Devlin et al., *BERT*, NAACL 2019, section 3.1. Exact counts over the tokens that may be masked are
+//! # Reference
+//! Devlin et al., *BERT*, NAACL 2019, section 3.1. Exact counts over the tokens that may be masked are
 //! those of the TensorFlow release up to its base; Bernoulli counts and the skipping of words those of the collators of
 //! Hugging Face `transformers`, which draw random words from the whole vocabulary where we leave out special and
 //! `[unusedN]` tokens; stochastic rounding over all tokens that of fairseq (Liu et al., *RoBERTa*, 2019), as in COCO-LM
@@ -55,11 +60,13 @@ pub(super) mod replace;
 mod spans;
 #[cfg(test)]
 mod tests;
+mod unit;
 mod words;
 
 pub use positions::{Base, Count};
 pub use replace::RandomWords;
 pub use spans::SpanSampler;
+pub use unit::Unit;
 pub use words::WordBudget;
 
 use positions::{Budget, Candidates, bring_to_front, shuffle};
@@ -93,19 +100,6 @@ pub struct Mask {
     pub span: SpanSampler,
     /// Whether the masks of a row's copies are disjoint.
     pub disjoint: bool,
-}
-
-/// What is masked as a whole.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Unit {
-    /// Each token for itself.
-    #[default]
-    Subword,
-    /// The pieces of a word together.
-    Word,
-    /// Runs of whole words.
-    Span,
 }
 
 impl Default for Mask {

@@ -1,16 +1,21 @@
 //! The sample as it is stored, framed.
 //!
-//! **What.** `[CLS]` content `[SEP]`, padded to the width.
+//! # What
+//! `[CLS]` content `[SEP]`, padded to the width.
 //!
-//! **Why.** What every edit starts from, and the clean copy that teachers and analyses read.
+//! # Why
+//! What every edit starts from, and the clean copy that teachers and analyses read.
 //!
-//! **Definition.** Content of `n` tokens in a row of width `w ≥ n + 2`: column 0 is `[CLS]`, columns `1..=n` the content,
+//! # Definition
+//! Content of `n` tokens in a row of width `w ≥ n + 2`: column 0 is `[CLS]`, columns `1..=n` the content,
 //! column `n + 1` `[SEP]`, the rest `[PAD]`. A row without content (the empty last pieces of a short sample) is
 //! `[CLS] [SEP]`: nothing in it can be masked, so it counts for nothing, and attention over it is defined.
 //!
-//! **Columns.** `input_ids`; on demand `attention_mask`, `origin`, `document`.
+//! # Columns
+//! `input_ids`; on demand `attention_mask`, `origin`, `document`.
 //!
-//! **Reference.** Devlin et al., *BERT*, NAACL 2019, section 3, with one segment, as in RoBERTa (Liu et al. 2019).
+//! # Reference
+//! Devlin et al., *BERT*, NAACL 2019, section 3, with one segment, as in RoBERTa (Liu et al. 2019).
 
 use schemas::columns::INPUT_IDS;
 use schemas::{ColumnSpec, Vocab};

@@ -1,11 +1,14 @@
 //! Two segments that follow one another, or do not.
 //!
-//! **What.** `[CLS] A [SEP] B [SEP]`, padded to the width, and whether B is random. A is of the sample; B follows it there
+//! # What
+//! `[CLS] A [SEP] B [SEP]`, padded to the width, and whether B is random. A is of the sample; B follows it there
 //! or comes from another document.
 //!
-//! **Why.** What next-sentence prediction reads, and the rows of BERT and of TaCL's continued training.
+//! # Why
+//! What next-sentence prediction reads, and the rows of BERT and of TaCL's continued training.
 //!
-//! **Definition.** A sample is a run of whole sentences of one document, of `L − 3` tokens at most in rows of width `L`.
+//! # Definition
+//! A sample is a run of whole sentences of one document, of `L − 3` tokens at most in rows of width `L`.
 //! The *target* is `L − 3`, or, with probability `short_rate`, uniform in `2..=L − 3`. The *chunk* is the fewest sentences
 //! from the first on that have so many tokens, or all. It is cut at a uniformly drawn border between two of its
 //! sentences: A, of one sentence at least, and the rest.
@@ -22,11 +25,13 @@
 //! This departs from BERT's script in one place: the script gives the unused rest of a chunk back, to be the beginning
 //! of the next one. Here it is unused in this epoch and returns in the next, with other draws.
 //!
-//! **Columns.** `input_ids`, `token_types` (0 for `[CLS] A [SEP]`, 1 for `B [SEP]`), `is_random` (the label in every cell of
+//! # Columns
+//! `input_ids`, `token_types` (0 for `[CLS] A [SEP]`, 1 for `B [SEP]`), `is_random` (the label in every cell of
 //! the row); on demand `attention_mask`, `origin`, `document`. `origin` counts through the sample, then through the
 //! partner.
 //!
-//! **Reference.** Devlin et al., *BERT*, NAACL 2019, section 3.1 and appendix A.2, `create_pretraining_data.py`; as used by
+//! # Reference
+//! Devlin et al., *BERT*, NAACL 2019, section 3.1 and appendix A.2, `create_pretraining_data.py`; as used by
 //! Su et al., *TaCL*, Findings of NAACL 2022.
 
 use std::ops::Range;

@@ -1,10 +1,13 @@
 //! One or two segments of one document.
 //!
-//! **What.** `[CLS] A [SEP] B [SEP]` or `[CLS] A [SEP]`, padded to the width, of the sentences of one sample.
+//! # What
+//! `[CLS] A [SEP] B [SEP]` or `[CLS] A [SEP]`, padded to the width, of the sentences of one sample.
 //!
-//! **Why.** The rows of ELECTRA: short and long segments, as fine-tuning will bring them, without a task on pairs.
+//! # Why
+//! The rows of ELECTRA: short and long segments, as fine-tuning will bring them, without a task on pairs.
 //!
-//! **Definition.** In rows of width `L`, the *target* is `L`, or, with probability `short_rate`, uniform in `5..=L`. The
+//! # Definition
+//! In rows of width `L`, the *target* is `L`, or, with probability `short_rate`, uniform in `5..=L`. The
 //! fewest sentences of the sample from the first on that have so many tokens, or all, are dealt out in order. With
 //! probability `single_rate` all go to A. Otherwise A's target is `(target − 3) div 2`, and a sentence joins A if A is
 //! empty; or if A then stays below its target; or if B is empty, A is below its target, and a fair coin says so. All
@@ -14,10 +17,12 @@
 //! A sample holds `L − 3` tokens at most where the script reads on to `L`, so fewer rows are cut at the end, and some are
 //! shorter by a few tokens.
 //!
-//! **Columns.** `input_ids`, `token_types` (0 for `[CLS] A [SEP]`, 1 for `B [SEP]`); on demand `attention_mask`, `origin`,
+//! # Columns
+//! `input_ids`, `token_types` (0 for `[CLS] A [SEP]`, 1 for `B [SEP]`); on demand `attention_mask`, `origin`,
 //! `document`.
 //!
-//! **Reference.** Clark et al., *ELECTRA*, ICLR 2020, `build_pretraining_dataset.py`.
+//! # Reference
+//! Clark et al., *ELECTRA*, ICLR 2020, `build_pretraining_dataset.py`.
 
 use schemas::columns::{INPUT_IDS, TOKEN_TYPES};
 use schemas::{ColumnSpec, Sample, Vocab};

@@ -1,17 +1,22 @@
 //! A near neighbour for every token.
 //!
-//! **What.** For each token of a row, the column of one other token near it.
+//! # What
+//! For each token of a row, the column of one other token near it.
 //!
-//! **Why.** TACO pulls the global part of neighbouring tokens together: these are its positives.
+//! # Why
+//! TACO pulls the global part of neighbouring tokens together: these are its positives.
 //!
-//! **Definition.** Offsets `−m..=m` without 0, `m = offset_max`, uniformly. `edge = "window"`: only offsets that stay
+//! # Definition
+//! Offsets `−m..=m` without 0, `m = offset_max`, uniformly. `edge = "window"`: only offsets that stay
 //! among the row's real tokens. `edge = "anywhere"`: an offset that leaves them is replaced by a uniform position of the
 //! row other than the anchor. Anchors and positives are any real tokens, special ones included. Padding, and the
 //! only token of a row, have none (−1).
 //!
-//! **Columns.** `positives`.
+//! # Columns
+//! `positives`.
 //!
-//! **Reference.** Fu et al., *Contextual Representation Learning beyond Masked Language Modeling* (TACO), ACL 2022,
+//! # Reference
+//! Fu et al., *Contextual Representation Learning beyond Masked Language Modeling* (TACO), ACL 2022,
 //! section 3.2. Its window W = 5 is `offset_max = 2`; its released code treats borders as `"anywhere"`.
 
 use schemas::columns::POSITIVES;

@@ -6,7 +6,7 @@ use std::time::Instant;
 use observe::training::CheckpointReport;
 use observe::{Event, Observer};
 use trainer::ForeignError;
-use trainer::training::{Host, Snapshot, State, Stop};
+use trainer::training::{Host, Snapshot, State, StopRequest};
 
 use super::phases::Phases;
 use crate::control::{Pending, Phase, Signal};
@@ -46,10 +46,10 @@ impl Observer for Keeper {
 }
 
 impl Host for Keeper {
-    fn stop(&self) -> Option<Stop> {
+    fn stop(&self) -> Option<StopRequest> {
         self.phases.control.signal().map(|signal| match signal {
-            Signal::Interrupt => Stop::Interrupt,
-            Signal::Terminate => Stop::Terminate,
+            Signal::Interrupt => StopRequest::Interrupt,
+            Signal::Terminate => StopRequest::Terminate,
         })
     }
 

@@ -113,7 +113,7 @@ fn theirs(ours: &HostTensors, layout: &Layout<'_>, path: &str, head: &HeadPlace)
 ///
 /// # Errors
 /// [`Error::Checkpoint`] for a model of another shape or vocabulary, of an unknown kind, or a damaged one.
-pub fn import(folder: &Path, target: &Target<'_>) -> Result<HostTensors, Error> {
+pub(crate) fn import(folder: &Path, target: &Target<'_>) -> Result<HostTensors, Error> {
     let model = Model::open(folder)?;
     let differences = model.config.differences(target);
     if !differences.is_empty() {

@@ -50,7 +50,6 @@ mod outcomes;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::str::FromStr;
 use std::{fs, io};
 
 use store::Store;
@@ -75,18 +74,6 @@ impl Dtype {
         match self {
             Self::F64 => Kind::Double,
             Self::F32 => Kind::Float,
-        }
-    }
-}
-
-impl FromStr for Dtype {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        match name {
-            "f64" => Ok(Self::F64),
-            "f32" => Ok(Self::F32),
-            _ => Err(format!("unknown float type `{name}`; known are `f64` and `f32`")),
         }
     }
 }

@@ -7,7 +7,7 @@ use schemas::ordinal::{RowIndex, Step};
 
 use crate::error::ForeignError;
 use crate::training::checkpoint::{Snapshot, State};
-use crate::training::ranks::Stop;
+use crate::training::ranks::StopRequest;
 
 /// Where batches come from.
 pub trait Data {
@@ -35,7 +35,7 @@ pub trait Data {
 /// Events are heard, and nobody fails over one; what went wrong while they were kept is said by [`check`](Self::check).
 pub trait Host: Observer {
     /// Whether somebody asked the run to stop.
-    fn stop(&self) -> Option<Stop>;
+    fn stop(&self) -> Option<StopRequest>;
 
     /// The run is good, and goes on from this state, or begins. Nothing was said or saved before.
     fn begin(&mut self, from: Option<&State>) -> Result<(), ForeignError>;
@@ -56,5 +56,5 @@ pub enum Outcome {
     /// All steps are done.
     Finished(Step),
     /// A stop came after this many steps; the same command goes on.
-    Stopped(Step, Stop),
+    Stopped(Step, StopRequest),
 }

@@ -14,7 +14,7 @@ pub(crate) mod validation;
 pub use self::around::{Data, Host, Outcome};
 pub use self::checkpoint::{Snapshot, State};
 pub use self::fill::{Filler, Guess};
-pub use self::ranks::{Alone, Ranks, Stop};
+pub use self::ranks::{Alone, Ranks, StopRequest};
 pub use self::run::run;
 pub use self::step::Trainer;
 pub use self::validation::VALID_MLM;

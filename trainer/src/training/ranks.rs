@@ -8,9 +8,9 @@ use std::fmt;
 
 use schemas::Share;
 
-/// Who asked for the stop; decides the exit code.
+/// Who asked for a stop; decides the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stop {
+pub enum StopRequest {
     /// SIGINT: 130.
     Interrupt,
     /// SIGTERM: 143.
@@ -29,7 +29,7 @@ pub trait Ranks: fmt::Debug + Send {
     fn rows(&self, own: Vec<blake3::Hash>) -> Vec<blake3::Hash>;
 
     /// Whether one of them was asked to stop.
-    fn stop(&self, own: Option<Stop>) -> Option<Stop>;
+    fn stop(&self, own: Option<StopRequest>) -> Option<StopRequest>;
 }
 
 /// One process that does it all.
@@ -47,7 +47,7 @@ impl Ranks for Alone {
         own
     }
 
-    fn stop(&self, own: Option<Stop>) -> Option<Stop> {
+    fn stop(&self, own: Option<StopRequest>) -> Option<StopRequest> {
         own
     }
 }

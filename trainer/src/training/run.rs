@@ -20,9 +20,9 @@ use crate::error::Error;
 use crate::plan::train_plan::TrainPlan;
 use crate::training::around::{Data, Host, Outcome};
 use crate::training::checkpoint::{Snapshot, State};
-use crate::training::ranks::{Ranks, Stop};
+use crate::training::ranks::{Ranks, StopRequest};
 use crate::training::resume::Position;
-use crate::training::step::{Seen, Trainer};
+use crate::training::step::{StepSeen, Trainer};
 use crate::training::validation::Validation;
 use crate::training::{checkpoint, start};
 
@@ -179,7 +179,7 @@ impl<'a> Run<'a> {
     }
 
     /// Whether anybody asked anywhere.
-    fn stop(&self, host: &dyn Host) -> Option<Stop> {
+    fn stop(&self, host: &dyn Host) -> Option<StopRequest> {
         self.trainer.ranks().stop(host.stop())
     }
 
@@ -218,7 +218,7 @@ impl<'a> Run<'a> {
 
     fn step(&mut self, batches: &[Batch], data: &dyn Data) -> Result<(), Error> {
         let before = self.trainer.done();
-        let Seen { rows, tokens } = self.trainer.step(batches)?;
+        let StepSeen { rows, tokens } = self.trainer.step(batches)?;
         assert_eq!(self.trainer.done(), before.next(), "a step is one step");
         let digests = batches.iter().flat_map(Batch::row_digests).copied().collect();
         self.batch_hash.step(self.trainer.ranks().rows(digests));
@@ -332,8 +332,8 @@ impl<'a> Run<'a> {
     fn say_how_it_ended(&self, outcome: &Result<Outcome, Error>, host: &mut dyn Host) {
         let why = match outcome {
             Ok(Outcome::Finished(_)) => Why::Finished,
-            Ok(Outcome::Stopped(_, Stop::Interrupt)) => Why::Interrupt,
-            Ok(Outcome::Stopped(_, Stop::Terminate)) => Why::Terminate,
+            Ok(Outcome::Stopped(_, StopRequest::Interrupt)) => Why::Interrupt,
+            Ok(Outcome::Stopped(_, StopRequest::Terminate)) => Why::Terminate,
             Err(_) => Why::Failed,
         };
         let saved = self.saved == Some(self.trainer.done()) && self.saving.is_none();

@@ -27,7 +27,7 @@ use crate::training::tally::{Reading, Tally, written};
 
 /// What a step has seen, on all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct StepSeen {
     /// Rows of the stream.
     pub rows: u64,
     /// Real tokens: those of the first view that is encoded.
@@ -177,7 +177,7 @@ impl Trainer {
     }
 
     /// Learns from the micro-batches of one step. Waits for the device only as far as its queue is full.
-    pub fn step(&mut self, batches: &[Batch]) -> Result<Seen, Error> {
+    pub fn step(&mut self, batches: &[Batch]) -> Result<StepSeen, Error> {
         let seen = self.accumulate(batches)?;
         let Update { norm, skipped } = self.optimizer.update(self.lr(self.done))?;
         self.skips.note(self.done, &skipped);
@@ -188,7 +188,7 @@ impl Trainer {
     }
 
     /// Adds the gradients of the whole step to the weights', micro-batch by micro-batch.
-    pub fn accumulate(&mut self, batches: &[Batch]) -> Result<Seen, Error> {
+    pub fn accumulate(&mut self, batches: &[Batch]) -> Result<StepSeen, Error> {
         let batches = batches.iter().map(|batch| HostBatch::new(batch, &self.networks));
         let batches = batches.collect::<Result<Vec<_>, _>>()?;
         let (counts, seen) = self.counts(&batches);
@@ -213,7 +213,7 @@ impl Trainer {
     }
 
     /// Every objective's terms for these micro-batches, counted over all ranks, and what the step has seen.
-    fn counts(&self, batches: &[HostBatch<'_>]) -> (Vec<Counts>, Seen) {
+    fn counts(&self, batches: &[HostBatch<'_>]) -> (Vec<Counts>, StepSeen) {
         let terms = |member: &Member| batches.iter().map(|batch| member.loss.terms(batch)).collect();
         let of = |member: &Member| Counts::new(terms(member), self.plan.train.normalize, member.weight);
         let mut counts: Vec<Counts> = self.members.iter().map(of).collect();
@@ -225,7 +225,7 @@ impl Trainer {
         self.ranks.sum(&mut sums);
         own.iter_mut().zip(sums).for_each(|(count, sum)| **count = sum);
         let [rows, tokens] = seen.map(whole);
-        (counts, Seen { rows, tokens })
+        (counts, StepSeen { rows, tokens })
     }
 
     /// Adds one batch of the valid split to a tally, in eval mode and without gradient. `extra` are the passes that the

@@ -2,9 +2,9 @@
 
 use schemas::columns::{IGNORE, INPUT_IDS, LABELS};
 
-use super::Unit;
 use super::positions::{Budget, Candidates, Count, HALF, share};
 use super::replace::RandomWords;
+use super::unit::Unit;
 use super::words::{self, WordBudget};
 use crate::tally::{Law, Seen, Tally};
 

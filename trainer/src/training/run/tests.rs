@@ -9,7 +9,7 @@ use crate::training::ranks::Alone;
 use crate::{ForeignError, testing};
 
 /// Where a test asks for a stop.
-type Asked = Mutex<Option<Stop>>;
+type Asked = Mutex<Option<StopRequest>>;
 
 /// The stream of [`testing::batch`], which asks for a stop at a chosen moment.
 struct Stream<'a> {
@@ -19,7 +19,7 @@ struct Stream<'a> {
 }
 
 impl Stream<'_> {
-    fn ask(&self, stop: Stop) {
+    fn ask(&self, stop: StopRequest) {
         *self.stop.lock().expect("nobody panics with it") = Some(stop);
     }
 }
@@ -32,7 +32,7 @@ impl Data for Stream<'_> {
 
     fn next(&mut self) -> Result<Option<Batch>, ForeignError> {
         if self.trouble.waiting_for == Some(self.next) {
-            self.ask(Stop::Terminate);
+            self.ask(StopRequest::Terminate);
             return Ok(None);
         }
         self.next += 1;
@@ -42,7 +42,7 @@ impl Data for Stream<'_> {
     fn validation(&mut self) -> Result<Box<dyn Iterator<Item = Result<Batch, ForeignError>> + '_>, ForeignError> {
         Ok(Box::new((1000..1002).map(|index| {
             if self.trouble.validating && index == 1001 {
-                self.ask(Stop::Interrupt);
+                self.ask(StopRequest::Interrupt);
             }
             Ok(testing::batch(index))
         })))
@@ -82,7 +82,7 @@ impl Observer for Keeper<'_> {
 }
 
 impl Host for Keeper<'_> {
-    fn stop(&self) -> Option<Stop> {
+    fn stop(&self) -> Option<StopRequest> {
         *self.stop.lock().expect("nobody panics with it")
     }
 
@@ -204,14 +204,14 @@ fn a_run_stopped_while_it_waits_resumes_to_the_bit() {
     let _alone = testing::generator();
     // In the middle of step 7, of a report's interval and of the way to the next checkpoint.
     let trouble = Trouble { waiting_for: Some(15), ..Trouble::default() };
-    assert_resumes(trouble, &[Outcome::Stopped(Step(7), Stop::Terminate)]);
+    assert_resumes(trouble, &[Outcome::Stopped(Step(7), StopRequest::Terminate)]);
 }
 
 #[test]
 fn a_run_stopped_while_it_validates_resumes_to_the_bit() {
     let _alone = testing::generator();
     let trouble = Trouble { validating: true, ..Trouble::default() };
-    assert_resumes(trouble, &[Outcome::Stopped(Step(5), Stop::Interrupt)]);
+    assert_resumes(trouble, &[Outcome::Stopped(Step(5), StopRequest::Interrupt)]);
 }
 
 #[test]

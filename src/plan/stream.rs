@@ -1,0 +1,85 @@
+//! What a run asks of the loader: which columns of which views, as a stream of which rows.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use pipeline::load::{LoadPlan, LoadRequest, Rows};
+use pipeline::views::AnyView;
+use schemas::ColumnSpec;
+use schemas::columns::{ATTENTION_MASK, INPUT_IDS};
+
+#[cfg(feature = "train")]
+use super::check;
+use crate::config::{Config, Parsed};
+use crate::data::PreparedData;
+
+/// Columns of views.
+pub(super) type Wanted = BTreeSet<(String, ColumnSpec)>;
+
+/// All columns of a view that say something of their own.
+pub(super) fn columns(name: &str, view: &AnyView) -> Vec<(String, ColumnSpec)> {
+    let mut columns = vec![ATTENTION_MASK.spec()];
+    columns.extend(view.columns());
+    if view.of().is_none() {
+        columns.push(INPUT_IDS.spec());
+    }
+    columns.into_iter().map(|column| (name.to_owned(), column)).collect()
+}
+
+/// What the objectives of the loss read.
+#[cfg(feature = "train")]
+pub(super) fn wanted(config: &Config) -> Wanted {
+    let training = &config.training;
+    let in_loss = training.objectives.iter().filter(|(name, _)| training.loss.contains_key(*name));
+    let read = in_loss.map(|(_, objective)| trainer::plan::columns_read(&training.networks, objective));
+    let mut wanted: Wanted = read.flat_map(|read| read.needed.into_iter().chain(read.taken)).collect();
+    // A view or column that is needed and not there was reported with the objective that reads it.
+    wanted.retain(|(view, column)| check::makes(&config.views, view, *column));
+    wanted
+}
+
+/// Without a trainer, everything.
+#[cfg(not(feature = "train"))]
+pub(super) fn wanted(config: &Config) -> Wanted {
+    config.views.iter().flat_map(|(name, view)| columns(name, view)).collect()
+}
+
+/// What a stream of `rows` is asked for.
+pub(super) fn request<'a>(
+    config: &'a Config,
+    data: &'a PreparedData,
+    rows: Rows,
+    views: &'a BTreeMap<String, AnyView>,
+    wanted: &'a Wanted,
+) -> LoadRequest<'a> {
+    LoadRequest {
+        store: &data.store,
+        manifest: &data.manifest,
+        generation: data.generation,
+        // Validation stays with the generation that the run began with, so that its figures compare.
+        follow: (rows == Rows::Train).then(|| data.follow()).flatten(),
+        vocab: Arc::clone(&data.vocab),
+        rows,
+        data: &config.data,
+        views,
+        wanted,
+        seed: config.seed,
+        rows_per_batch: config.rows_per_micro_batch(),
+    }
+}
+
+/// A load plan, or its problems among the others.
+pub(super) fn checked(
+    parsed: &mut Parsed,
+    data: &PreparedData,
+    rows: Rows,
+    views: &BTreeMap<String, AnyView>,
+    wanted: &Wanted,
+) -> Option<LoadPlan> {
+    let found = match LoadPlan::new(&request(&parsed.config, data, rows, views, wanted)) {
+        Ok(plan) => return Some(plan),
+        Err(found) => found,
+    };
+    parsed.report(found);
+    None
+}
