@@ -52,9 +52,6 @@ const REGISTRIES: &[(&str, &str)] = &[
     ("trainer/src/model/networks", "network"),
 ];
 
-/// Packages that keep more public than others use.
-const IDLE_STILL: &[&str] = &["pipeline/src"];
-
 const LINES_MAX: usize = 500;
 const ARCHITECTURE_LINES_MAX: usize = 300;
 
@@ -100,8 +97,8 @@ fn public_items_are_used_outside_their_package() {
     let sources: public::Sources = files.iter().map(|path| (path.clone(), read(path))).collect();
     let words = public::words(&sources);
     let mut offences = Vec::new();
-    for folder in tree::packages(&files).iter().filter(|folder| !IDLE_STILL.contains(&folder.as_str())) {
-        let found = public::Public::of_package(folder, &sources, &words);
+    for folder in tree::packages(&files) {
+        let found = public::Public::of_package(&folder, &sources, &words);
         if found.unused.len() * 10 > found.all.len() {
             let names = found.unused.iter().map(|(path, name)| format!("\n    {path}: {name}"));
             offences.push(format!(

@@ -38,7 +38,7 @@ impl PlannedView {
 }
 
 /// The columns that an edit has from its frame, where the frame makes them and somebody reads them.
-pub const INHERITED: [ColumnSpec; 4] = [ORIGIN.spec(), DOCUMENT.spec(), TOKEN_TYPES.spec(), IS_RANDOM.spec()];
+pub(crate) const INHERITED: [ColumnSpec; 4] = [ORIGIN.spec(), DOCUMENT.spec(), TOKEN_TYPES.spec(), IS_RANDOM.spec()];
 
 /// The columns that a view has: those of every frame, what its own frame adds, and its own.
 #[must_use]

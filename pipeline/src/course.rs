@@ -170,7 +170,7 @@ impl Placed<'_> {
 type Arrange = dyn Fn(&Split) -> Sampler + Send + Sync;
 
 /// The epochs of a stream.
-pub struct Course {
+pub(crate) struct Course {
     first: Arc<Stretch>,
     known: RwLock<Known>,
     /// Held while the next epoch's generation is asked for.
@@ -216,7 +216,7 @@ impl Debug for Course {
 
 impl Course {
     /// The epochs over `first`; without `generations`, for ever.
-    pub fn new(
+    pub(crate) fn new(
         first: Arc<Edition>,
         generations: Option<Arc<dyn Generations>>,
         arrange: impl Fn(&Split) -> Sampler + Send + Sync + 'static,
@@ -229,7 +229,7 @@ impl Course {
 
     /// The stretch that it begins with.
     #[must_use]
-    pub fn first(&self) -> &Stretch {
+    pub(crate) fn first(&self) -> &Stretch {
         &self.first
     }
 
@@ -237,7 +237,7 @@ impl Course {
     ///
     /// # Errors
     /// If a generation is not told, or can no longer be read.
-    pub fn runs(&self, rows: Range<u64>) -> Result<Vec<Run>> {
+    pub(crate) fn runs(&self, rows: Range<u64>) -> Result<Vec<Run>> {
         let mut runs = Vec::new();
         let mut row = rows.start;
         while row < rows.end {
@@ -255,7 +255,7 @@ impl Course {
     ///
     /// # Errors
     /// As [`runs`](Self::runs).
-    pub fn window(&self, row: u64) -> Result<u64> {
+    pub(crate) fn window(&self, row: u64) -> Result<u64> {
         let stretch = self.stretch(row)?;
         let (epoch, start) = stretch.locate(row);
         let picked = stretch.sampler.picks(epoch, start..start + 1);
@@ -266,7 +266,7 @@ impl Course {
     ///
     /// # Errors
     /// As [`runs`](Self::runs).
-    pub fn epochs(&self, rows: u64) -> Result<f64> {
+    pub(crate) fn epochs(&self, rows: u64) -> Result<f64> {
         // The last of them: whether the next row begins another stretch is decided when it is needed.
         let Some(last) = rows.checked_sub(1) else { return Ok(0.0) };
         let stretch = self.stretch(last)?;

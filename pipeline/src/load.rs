@@ -95,7 +95,7 @@ impl DataConfig {
 const PARTNER_DRAWS: usize = 10;
 
 /// The seed of validation, whatever the run's: its masks are the same for all runs on a folder.
-pub const VALIDATION_SEED: u64 = 0;
+pub(crate) const VALIDATION_SEED: u64 = 0;
 
 /// A checked configuration: the only thing that can make batches.
 #[derive(Debug)]

@@ -185,7 +185,7 @@ impl Preparation {
         let mut fold = Fold::new(&work.corpus, work.config.bad_lines_max, vocab_size);
         loop {
             match results.next_within(PULSE)? {
-                Ready::Item(_, outcome) => fold.add(outcome)?,
+                Ready::Item(outcome) => fold.add(outcome)?,
                 Ready::NotYet => {}
                 Ready::End => break,
             }

@@ -14,7 +14,7 @@ use std::cell::RefCell;
 use schemas::{Epoch, SampleAddress};
 
 /// What separates these keys from any other use of BLAKE3; its digit is the version of the format.
-pub const DOMAIN: &[u8] = b"cloze rng 1";
+pub(crate) const DOMAIN: &[u8] = b"cloze rng 1";
 
 /// Everything that a draw depends on.
 #[derive(Clone, Copy, Debug)]
@@ -229,7 +229,7 @@ impl SmallDraws<'_> {
 
 /// How many numbers below `n` are drawn from one word. If more than one, they take at most 18 of its bits together.
 #[must_use]
-pub fn draws_per_word(n: u32) -> u32 {
+pub(crate) fn draws_per_word(n: u32) -> u32 {
     let bits = u32::BITS - n.saturating_sub(1).leading_zeros();
     (18 / bits.max(1)).max(1)
 }
@@ -237,7 +237,7 @@ pub fn draws_per_word(n: u32) -> u32 {
 /// The integer part and the fraction of `word · n / 2^32`.
 #[inline]
 #[must_use]
-pub fn digit(word: u32, n: u32) -> (u32, u32) {
+pub(crate) fn digit(word: u32, n: u32) -> (u32, u32) {
     let product = wide(word, n);
     (low(product >> 32), low(product))
 }

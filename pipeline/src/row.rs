@@ -8,7 +8,7 @@ use schemas::{BatchBuilder, Column, ColumnSpec, Element, ElementType, Sample, Vo
 
 /// A column of a batch in the making: `rows × width` values.
 #[derive(Clone, Debug)]
-pub struct Values {
+pub(crate) struct Values {
     spec: ColumnSpec,
     buffer: Buffer,
 }
@@ -23,7 +23,7 @@ enum Buffer {
 impl Values {
     /// `count` zeros.
     #[must_use]
-    pub fn zeros(spec: ColumnSpec, count: usize) -> Self {
+    pub(crate) fn zeros(spec: ColumnSpec, count: usize) -> Self {
         let buffer = match spec.element {
             ElementType::I32 => Buffer::I32(vec![0; count]),
             ElementType::I16 => Buffer::I16(vec![0; count]),
@@ -34,12 +34,12 @@ impl Values {
 
     /// Which column it is.
     #[must_use]
-    pub fn spec(&self) -> ColumnSpec {
+    pub(crate) fn spec(&self) -> ColumnSpec {
         self.spec
     }
 
     /// Its values, if they are those of `column`.
-    pub fn get<T: Element>(&mut self, column: Column<T>) -> Option<&mut [T]> {
+    pub(crate) fn get<T: Element>(&mut self, column: Column<T>) -> Option<&mut [T]> {
         if self.spec != column.spec() {
             return None;
         }
@@ -52,7 +52,7 @@ impl Values {
     }
 
     /// Moves the values into `batch`.
-    pub fn push(self, batch: &mut BatchBuilder, view: &str, width: usize) {
+    pub(crate) fn push(self, batch: &mut BatchBuilder, view: &str, width: usize) {
         let name = self.spec.name;
         match self.buffer {
             Buffer::I32(values) => batch.push(view, Column::new(name), width, values),

@@ -37,7 +37,7 @@ use unicode_segmentation::UnicodeSegmentation;
 
 /// The byte offsets at which sentences begin, ascending, without that of the first.
 #[must_use]
-pub fn starts(text: &str) -> Vec<usize> {
+pub(crate) fn starts(text: &str) -> Vec<usize> {
     let unwrapped = unwrap_lines(text);
     let text: &str = &unwrapped;
     let mut starts = Vec::new();

@@ -9,21 +9,21 @@ use super::meter::{Activity, Meter};
 
 /// The writing end, owned by one actor.
 #[derive(Debug)]
-pub struct MeteredSender<T> {
+pub(crate) struct MeteredSender<T> {
     queue: Sender<T>,
     meter: Arc<Meter>,
 }
 
 /// The reading end. Dropping it is how a reader says stop.
 #[derive(Debug)]
-pub struct MeteredReceiver<T> {
+pub(crate) struct MeteredReceiver<T> {
     queue: Receiver<T>,
     sender: Arc<Meter>,
 }
 
 /// A queue of at most `depth` items; `meter` is the sender's.
 #[must_use]
-pub fn metered<T>(depth: usize, meter: &Arc<Meter>) -> (MeteredSender<T>, MeteredReceiver<T>) {
+pub(crate) fn metered<T>(depth: usize, meter: &Arc<Meter>) -> (MeteredSender<T>, MeteredReceiver<T>) {
     let (sender, receiver) = bounded(depth);
     let (meter, of_sender) = (Arc::clone(meter), Arc::clone(meter));
     (MeteredSender { queue: sender, meter }, MeteredReceiver { queue: receiver, sender: of_sender })
@@ -31,7 +31,7 @@ pub fn metered<T>(depth: usize, meter: &Arc<Meter>) -> (MeteredSender<T>, Metere
 
 impl<T> MeteredSender<T> {
     /// Sends, waiting for room. `false` if the reader has gone: unwind.
-    pub fn send(&self, item: T) -> bool {
+    pub(crate) fn send(&self, item: T) -> bool {
         // Counted before it is visible, so that the reader never counts below zero.
         self.meter.queue().fetch_add(1, Ordering::Relaxed);
         let sent = match self.queue.try_send(item) {
@@ -51,7 +51,7 @@ impl<T> MeteredSender<T> {
 
 /// What a wait ended with.
 #[derive(Debug)]
-pub enum Received<T> {
+pub(crate) enum Received<T> {
     /// An item.
     Item(T),
     /// The sender is done.
@@ -62,7 +62,7 @@ pub enum Received<T> {
 
 impl<T> MeteredReceiver<T> {
     /// The next item, or the news that there is none; a wait is charged to `meter`, the reader's.
-    pub fn receive(&self, meter: &Meter, stop: Option<&Stop>) -> Received<T> {
+    pub(crate) fn receive(&self, meter: &Meter, stop: Option<&Stop>) -> Received<T> {
         if stop.is_some_and(Stop::is_asked) {
             return Received::Stopped;
         }

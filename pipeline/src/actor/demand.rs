@@ -27,7 +27,7 @@ struct Made<T> {
 /// the one of the lowest index. Then, and when the reader is dropped, the other lanes are asked to stop in the middle of
 /// what they do, and are waited for.
 #[derive(Debug)]
-pub struct Demand<T> {
+pub(crate) struct Demand<T> {
     results: Option<Receiver<Made<T>>>,
     threads: Vec<Actor<()>>,
     stopper: Stopper,
@@ -45,9 +45,9 @@ impl<T> std::fmt::Debug for Made<T> {
 
 /// What [`Demand::next_within`] found.
 #[derive(Debug)]
-pub enum Ready<T> {
-    /// An item and its index.
-    Item(u64, T),
+pub(crate) enum Ready<T> {
+    /// An item, of whatever index.
+    Item(T),
     /// Nothing yet.
     NotYet,
     /// There are no more.
@@ -60,7 +60,7 @@ impl<T: Send + 'static> Demand<T> {
     ///
     /// # Panics
     /// If there would be no thread, or no place for a finished item.
-    pub fn over(
+    pub(crate) fn over(
         count: u64,
         options: LaneOptions,
         make: impl Fn(u64, &Stop) -> Result<Option<T>> + Send + Sync + 'static,
@@ -98,12 +98,12 @@ impl<T: Send + 'static> Demand<T> {
 
     /// The clocks, for as long as anyone wants to look.
     #[must_use]
-    pub fn gauges(&self) -> Gauges {
+    pub(crate) fn gauges(&self) -> Gauges {
         self.gauges.clone()
     }
 
     /// What is ready within `patience`. After an error there is nothing more.
-    pub fn next_within(&mut self, patience: Duration) -> Result<Ready<T>> {
+    pub(crate) fn next_within(&mut self, patience: Duration) -> Result<Ready<T>> {
         if let Some(error) = self.refused.take() {
             self.close();
             return Err(error);
@@ -122,7 +122,7 @@ impl<T: Send + 'static> Demand<T> {
         match made.value {
             Ok(item) => {
                 self.left -= 1;
-                Ok(Ready::Item(made.index, item))
+                Ok(Ready::Item(item))
             }
             Err(error) => Err(self.earliest(made.index, error)),
         }
@@ -234,11 +234,11 @@ mod tests {
         LaneOptions { name: "test", count, depth }
     }
 
-    fn all<T: Send + 'static>(demand: &mut Demand<T>) -> Result<Vec<(u64, T)>> {
+    fn all<T: Send + 'static>(demand: &mut Demand<T>) -> Result<Vec<T>> {
         let mut found = Vec::new();
         loop {
             match demand.next_within(LONG)? {
-                Ready::Item(index, item) => found.push((index, item)),
+                Ready::Item(item) => found.push(item),
                 Ready::NotYet => panic!("a minute is long"),
                 Ready::End => return Ok(found),
             }
@@ -249,10 +249,9 @@ mod tests {
     fn every_item_is_made_once_for_any_number_of_lanes() {
         for count in [1, 2, 5] {
             for depth in [1, 7] {
-                let mut demand = Demand::over(40, options(count, depth), |index, _| Ok(Some(index * index)));
+                let mut demand = Demand::over(40, options(count, depth), |index, _| Ok(Some(index)));
                 let found = all(&mut demand).expect("none fails");
-                assert!(found.iter().all(|(index, item)| *item == index * index));
-                let indices: BTreeSet<u64> = found.iter().map(|(index, _)| *index).collect();
+                let indices: BTreeSet<u64> = found.iter().copied().collect();
                 assert_eq!((indices, found.len()), ((0..40).collect(), 40), "{count} lanes, depth {depth}");
             }
         }
@@ -270,14 +269,14 @@ mod tests {
         });
         let before: Vec<u64> = (0..29)
             .map(|_| match demand.next_within(LONG).expect("none fails") {
-                Ready::Item(index, _) => index,
+                Ready::Item(index) => index,
                 other => panic!("{other:?}"),
             })
             .collect();
         assert!(!before.contains(&0), "{before:?}");
         assert!(matches!(demand.next_within(Duration::ZERO).expect("none fails"), Ready::NotYet));
         open.send(()).expect("it waits");
-        assert_eq!(all(&mut demand).expect("none fails"), [(0, 0)]);
+        assert_eq!(all(&mut demand).expect("none fails"), [0]);
     }
 
     #[test]

@@ -33,7 +33,7 @@ impl LaneOptions {
 /// same for any number of lanes. The first failing *index* is the one reported, however the threads race; after it the
 /// iterator ends. Dropping the reader stops and joins all threads, each after the item in its hands.
 #[derive(Debug)]
-pub struct Lanes<T> {
+pub(crate) struct Lanes<T> {
     next: u64,
     end: u64,
     /// Items travel with their index, so that none is ever taken for another.
@@ -79,7 +79,7 @@ impl<T: Send + 'static> Lanes<T> {
     ///
     /// # Panics
     /// If `count` or `depth` is 0. Whoever reads panics if a lane ends before its last item.
-    pub fn over(
+    pub(crate) fn over(
         range: Range<u64>,
         options: LaneOptions,
         make: impl Fn(u64) -> Result<T> + Send + Sync + 'static,
@@ -127,13 +127,13 @@ impl<T: Send + 'static> Lanes<T> {
     }
 
     /// Like [`next`](Iterator::next), but returns as soon as `stop` is asked for, also in the middle of a wait.
-    pub fn next_or(&mut self, stop: &Stop) -> Next<Result<T>> {
+    pub(crate) fn next_or(&mut self, stop: &Stop) -> Next<Result<T>> {
         self.advance(Some(stop))
     }
 
     /// The clocks, for as long as anyone wants to look.
     #[must_use]
-    pub fn gauges(&self) -> Gauges {
+    pub(crate) fn gauges(&self) -> Gauges {
         self.gauges.clone()
     }
 

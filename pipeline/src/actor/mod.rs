@@ -16,7 +16,8 @@ pub mod meter;
 pub mod supervisor;
 
 pub use channel::{Stop, Stopper, stopper};
-pub use demand::{Demand, Ready};
-pub use lanes::{Gauges, LaneOptions, Lanes, Next};
+pub(crate) use demand::{Demand, Ready};
+pub(crate) use lanes::Lanes;
+pub use lanes::{Gauges, LaneOptions, Next};
 pub use meter::{Activity, Meter, Reading, starved};
 pub use supervisor::{Actor, spawn};

@@ -19,14 +19,14 @@ use schemas::{Sample, TokenIds};
 
 /// The content hash in the making.
 #[derive(Clone, Debug, Default)]
-pub struct ContentHasher {
+pub(crate) struct ContentHasher {
     hasher: blake3::Hasher,
     buffer: Vec<u8>,
 }
 
 impl ContentHasher {
     /// Adds a row.
-    pub fn row(&mut self, sample: &Sample<'_>) {
+    pub(crate) fn row(&mut self, sample: &Sample<'_>) {
         let Sample { input_ids, document_starts, documents, sentence_starts, source, .. } = sample;
         let count = |length: usize| u32::try_from(length).expect("a row has fewer than 65,536 tokens").to_le_bytes();
         self.buffer.extend_from_slice(&count(input_ids.len()));
@@ -52,7 +52,7 @@ impl ContentHasher {
 
     /// The hash, as hexadecimal digits.
     #[must_use]
-    pub fn finish(mut self) -> String {
+    pub(crate) fn finish(mut self) -> String {
         self.hasher.update(&self.buffer);
         self.hasher.finalize().to_hex().to_string()
     }
