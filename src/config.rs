@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use pipeline::load::DataConfig;
 use pipeline::prepare::PrepareConfig;
-use pipeline::tokenize::train::TokenizerConfig;
+use pipeline::tokenizer_training::TokenizerConfig;
 use pipeline::views::AnyView;
 use schemas::Problem;
 use serde::{Deserialize, Serialize};

@@ -3,6 +3,7 @@
 
 mod circles;
 mod imports;
+mod pages;
 mod public;
 mod tree;
 
@@ -101,12 +102,8 @@ fn public_items_are_used_outside_their_package() {
         let found = public::Public::of_package(&folder, &sources, &words);
         if found.unused.len() * 10 > found.all.len() {
             let names = found.unused.iter().map(|(path, name)| format!("\n    {path}: {name}"));
-            offences.push(format!(
-                "{folder}: {} of {}{}",
-                found.unused.len(),
-                found.all.len(),
-                names.collect::<String>()
-            ));
+            let (unused, all) = (found.unused.len(), found.all.len());
+            offences.push(format!("{folder}: {unused} of {all}{}", names.collect::<String>()));
         }
     }
     report("public items that nobody uses", "make them `pub(crate)`, or delete them", &offences);
@@ -152,13 +149,20 @@ fn components_explain_themselves() {
     for component in components() {
         let source = read(&component.file);
         for section in ["What", "Why", "Definition", "Reference"] {
-            let heads = [format!("//! # {section}"), format!("//! **{section}.**")];
-            if !source.lines().any(|line| heads.iter().any(|head| line.starts_with(head))) {
-                offences.push(format!("{}: no section `{}`", component.file, heads[0]));
+            let head = format!("//! # {section}");
+            if !source.lines().any(|line| line == head) {
+                offences.push(format!("{}: no section `{head}`", component.file));
             }
         }
     }
     report("components without their sections", "CONTRIBUTING.md shows the shape of the module doc", &offences);
+}
+
+#[test]
+fn modules_begin_with_what_they_are_for() {
+    let sources = files().into_iter().filter(|path| is(path, "rs") && !is_test(path));
+    let silent: Vec<_> = sources.filter(|path| !read(path).starts_with("//! ")).collect();
+    report("modules without a word", "begin with `//!` and a sentence", &silent);
 }
 
 /// One file and one line add a component: so no other file may know its name.
@@ -208,6 +212,7 @@ fn source_is_free_of_forbidden_words() {
         ("FIXME", "do it, or describe it in an issue"),
         ("todo!(", "a stub is worse than nothing"),
         ("unimplemented!(", "a stub is worse than nothing"),
+        ("//! **", "sections of a module's doc are headings: `//! # What`"),
         ("#[ignore", "a test that does not run is no test"),
     ];
     let found = lines_of(|path| is(path, "rs")).flat_map(|(place, line)| {
@@ -232,27 +237,6 @@ fn nothing_names_a_folder_of_one_machine() {
         Some(format!("{place}: `{folder}`"))
     });
     report("paths of one machine", "use a path relative to the repository", &found.collect::<Vec<_>>());
-}
-
-#[test]
-fn documents_name_only_what_exists() {
-    let makefile = read("Makefile");
-    let verbs: BTreeSet<&str> =
-        makefile.lines().filter_map(|line| line.split_once(':')).map(|(verb, _)| verb).collect();
-    let exists = |path: &str| root().join(path).exists();
-    let mut offences = Vec::new();
-    for page in ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"] {
-        let content = read(page);
-        for command in commands(&content) {
-            let verb = command.strip_prefix("make ").and_then(|rest| rest.split_whitespace().next());
-            if verb.is_some_and(|verb| !verbs.contains(verb)) {
-                offences.push(format!("{page}: `{command}`: the Makefile has no such verb"));
-            }
-            let paths = command.split_whitespace().filter(|word| is_path(word) && !is_example(&content, word));
-            offences.extend(paths.filter(|path| !exists(path)).map(|path| format!("{page}: `{path}` does not exist")));
-        }
-    }
-    report("documents that promise what is not there", "mend the page, or the tree", &offences);
 }
 
 #[test]
@@ -313,42 +297,6 @@ fn code(source: &str) -> Vec<(usize, String)> {
 
 fn words(line: &str) -> impl Iterator<Item = &str> {
     line.split(|letter: char| !letter.is_alphanumeric() && letter != '_')
-}
-
-/// What a page asks its reader to type or to open: lines of fenced blocks, and `spans` in backticks.
-fn commands(page: &str) -> Vec<&str> {
-    let mut found = Vec::new();
-    for (index, piece) in page.split("```").enumerate() {
-        if index % 2 == 1 {
-            found.extend(piece.lines().skip(1).map(|line| line.trim_start_matches("$ ").trim()));
-        } else {
-            found.extend(piece.lines().flat_map(|line| line.split('`').skip(1).step_by(2)));
-        }
-    }
-    found
-}
-
-/// A path into the source tree, without blanks to fill in.
-fn is_path(word: &str) -> bool {
-    let folders = [
-        "src/",
-        "schemas/",
-        "store/",
-        "observe/",
-        "pipeline/",
-        "trainer/",
-        "configs/",
-        "tests/",
-        "scripts/",
-        "docs/",
-        ".ci/",
-    ];
-    folders.iter().any(|folder| word.starts_with(folder)) && !word.contains(['<', '*', '{', '…', ':', '(', ','])
-}
-
-/// Whether the page itself holds that file: a code block whose first line is the path, as a comment.
-fn is_example(page: &str, path: &str) -> bool {
-    page.lines().any(|line| line == format!("// {path}") || line == format!("# {path}"))
 }
 
 /// Every line, with its `path:number`, of the text files that are wanted. This file is not: it names what it forbids.

@@ -12,8 +12,8 @@ use pipeline::corpus::{Corpus, Part};
 use pipeline::pack::{AnyPacking, Packed, Packer};
 use pipeline::prepare::PrepareConfig;
 use pipeline::shard::{ShardOptions, ShardWriter};
-use pipeline::tokenize::train::{Family, train};
-use pipeline::tokenize::{self, HfTokenizer, Tokenizer as _, TokenizerConfig};
+use pipeline::tokenize::{self, HfTokenizer, Tokenizer as _};
+use pipeline::tokenizer_training::{Family, TokenizerConfig, train};
 use schemas::SpecialIds;
 use store::Store;
 

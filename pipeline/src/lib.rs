@@ -16,6 +16,7 @@ pub mod prepare;
 pub mod sentences;
 pub mod shard;
 pub mod tokenize;
+pub mod tokenizer_training;
 
 pub mod audit;
 pub mod collate;

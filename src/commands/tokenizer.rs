@@ -1,6 +1,6 @@
 //! `cloze tokenizer train`.
 
-use pipeline::tokenize;
+use pipeline::tokenizer_training;
 
 use crate::cli::ConfigArgs;
 use crate::config::Parsed;
@@ -9,7 +9,7 @@ use crate::terminal::{count, line};
 /// Trains the tokenizer of `[tokenizer]` on the training split of `[prepare]`, and writes `prepare.tokenizer`.
 pub(crate) fn train(args: &ConfigArgs) -> anyhow::Result<()> {
     let config = Parsed::read(&args.config, &args.set)?.into_config()?;
-    let trained = tokenize::train::train(&config.tokenizer, &config.prepare)?;
+    let trained = tokenizer_training::train(&config.tokenizer, &config.prepare)?;
     line(format_args!(
         "{}: {} ids from {} different words of {} documents",
         config.prepare.tokenizer.display(),

@@ -67,6 +67,12 @@ impl Default for Synthetic {
     }
 }
 
+/// What was written before.
+fn written(store: &Store) -> Result<Manifest> {
+    let place = store.place("manifest.json");
+    Manifest::from_json(&store.read("manifest.json")?).map_err(|source| Error::Manifest { place, source })
+}
+
 /// What stands for a tokenizer: nobody asks it anything.
 const TOKENIZER: &[u8] = b"{}\n";
 
@@ -94,7 +100,7 @@ impl Synthetic {
 
     /// Adds a generation to a folder, which has these parts more and the `dropped` less. Returns its manifest.
     pub fn add(&self, store: &Store, parts: &[u32], dropped: &[u32]) -> Result<Manifest> {
-        self.generation(store, crate::load::open(store)?, parts, dropped)
+        self.generation(store, written(store)?, parts, dropped)
     }
 
     fn generation(&self, store: &Store, mut manifest: Manifest, parts: &[u32], dropped: &[u32]) -> Result<Manifest> {
@@ -116,7 +122,7 @@ impl Synthetic {
         let content = manifest.now().train.content();
         manifest.generations.last_mut().expect("it was just added").content = content;
         store.put("manifest.json", &manifest.to_json())?;
-        crate::load::open(store)
+        Ok(manifest)
     }
 
     fn shards(&self, store: &Store, part: u32, name: &str, rows: u64) -> Result<Vec<Shard>> {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::{Error, Result};
 
 /// The bytes that the crate itself would save, so that equal tokenizers are equal files.
-pub(super) fn render(json: &Value, refuse: impl Fn(String) -> Error) -> Result<Vec<u8>> {
+pub(crate) fn render(json: &Value, refuse: impl Fn(String) -> Error) -> Result<Vec<u8>> {
     let model = tokenizers::Tokenizer::from_bytes(json.to_string()).map_err(|error| refuse(error.to_string()))?;
     model.to_string(true).map(String::into_bytes).map_err(|error| refuse(error.to_string()))
 }
@@ -19,7 +19,7 @@ fn added(id: u64, content: &str, lstrip: bool) -> Value {
 }
 
 /// BERT's tokenizer around a vocabulary: Devlin et al. 2019; `BasicTokenizer` and `WordpieceTokenizer` of its code.
-pub(super) fn word_piece_json(vocab: &BTreeMap<String, u64>, lowercase: bool) -> Value {
+pub(crate) fn word_piece_json(vocab: &BTreeMap<String, u64>, lowercase: bool) -> Value {
     let named = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"];
     let mut specials: Vec<_> = named.iter().filter_map(|&name| Some((*vocab.get(name)?, name))).collect();
     specials.sort_unstable();
@@ -38,13 +38,13 @@ pub(super) fn word_piece_json(vocab: &BTreeMap<String, u64>, lowercase: bool) ->
     })
 }
 
-pub(super) fn word_piece(text: &str, lowercase: bool) -> Value {
+pub(crate) fn word_piece(text: &str, lowercase: bool) -> Value {
     let vocab = text.lines().map(|line| line.trim_end().to_owned()).zip(0..).collect();
     word_piece_json(&vocab, lowercase)
 }
 
 /// GPT-2's byte-level pairs with RoBERTa's special tokens, as far as the vocabulary has them.
-pub(super) fn byte_level_json(vocab: &BTreeMap<String, u64>, merges: &[Value]) -> Value {
+pub(crate) fn byte_level_json(vocab: &BTreeMap<String, u64>, merges: &[Value]) -> Value {
     let named = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"];
     let mut specials: Vec<_> = named.iter().filter_map(|&name| Some((*vocab.get(name)?, name))).collect();
     specials.sort_unstable();
@@ -64,7 +64,7 @@ pub(super) fn byte_level_json(vocab: &BTreeMap<String, u64>, merges: &[Value]) -
     })
 }
 
-pub(super) fn byte_level(vocab: &str, merges: &str) -> Result<Value, String> {
+pub(crate) fn byte_level(vocab: &str, merges: &str) -> Result<Value, String> {
     let vocab: BTreeMap<String, u64> =
         serde_json::from_str(vocab).map_err(|error| format!("not a map of tokens to ids: {error}"))?;
     let lines = merges.lines().filter(|line| !line.starts_with("#version") && !line.is_empty());

@@ -1,17 +1,15 @@
 //! Text to token ids.
 
-mod describe;
+pub(crate) mod describe;
 mod facts;
 mod fingerprint;
 pub mod hf;
 mod load;
 mod memory;
-pub mod train;
 
 pub use self::facts::Facts;
 pub use self::hf::HfTokenizer;
 pub use self::load::load;
-pub use self::train::TokenizerConfig;
 use crate::Result;
 
 /// Turns text into ids, in the thread that calls it.

@@ -21,9 +21,9 @@ use tokenizers::{
     PreTokenizer as _, Trainer as _,
 };
 
-use super::describe::{byte_level_json, render, word_piece_json};
 use crate::corpus::Corpus;
 use crate::prepare::PrepareConfig;
+use crate::tokenize::describe::{byte_level_json, render, word_piece_json};
 use crate::{Error, Result};
 
 /// Which tokenizer to train: the `[tokenizer]` section of a configuration.

@@ -1,0 +1,184 @@
+//! What the pages say of the tree is so: names, tables, pictures.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::tree::{self, is, is_test, root};
+use super::{REGISTRIES, files, imports, read, report, text, workspace_packages};
+
+/// Rooms that are seen from outside, or by tests alone: they belong to no floor.
+const ASIDE: &[&str] = &["lib", "main", "testing", "golden", "fuzz", "tests"];
+
+#[test]
+fn documents_name_only_what_exists() {
+    let makefile = read("Makefile");
+    let verbs: BTreeSet<&str> =
+        makefile.lines().filter_map(|line| line.split_once(':')).map(|(verb, _)| verb).collect();
+    let exists = |path: &str| root().join(path).exists();
+    let mut offences = Vec::new();
+    for page in ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"] {
+        let content = read(page);
+        for command in commands(&content) {
+            let verb = command.strip_prefix("make ").and_then(|rest| rest.split_whitespace().next());
+            if verb.is_some_and(|verb| !verbs.contains(verb)) {
+                offences.push(format!("{page}: `{command}`: the Makefile has no such verb"));
+            }
+            let paths = command.split_whitespace().filter(|word| is_path(word) && !is_example(&content, word));
+            offences.extend(paths.filter(|path| !exists(path)).map(|path| format!("{page}: `{path}` does not exist")));
+        }
+    }
+    report("documents that promise what is not there", "mend the page, or the tree", &offences);
+}
+
+/// Each row of the table names what is there, and what tries it: a verb of the Makefile, or tests.
+#[test]
+fn what_can_be_added_is_tried() {
+    let page = read("CONTRIBUTING.md");
+    let rows = table(&page, "| to add | touch | tried by |");
+    let sources: String = files().iter().filter(|path| is(path, "rs")).map(|path| read(path)).collect();
+    let script = read("scripts/test-extension");
+    let mut offences = Vec::new();
+    for row in &rows {
+        let [what, touched, tried] = &row[..] else {
+            offences.push(format!("{row:?}: not three cells"));
+            continue;
+        };
+        let (touched, tried) = (spans(touched), spans(tried));
+        let missing = touched.iter().filter(|path| is_path(path) && !root().join(path).exists());
+        offences.extend(missing.map(|path| format!("{what}: `{path}` does not exist")));
+        if tried.is_empty() {
+            offences.push(format!("{what}: nothing tries it"));
+        }
+        for by in tried {
+            let registry = touched.iter().find(|path| path.ends_with("/mod.rs"));
+            let is_there = match by {
+                "make test-extension" => registry.is_some_and(|registry| script.contains(registry)),
+                _ if by.starts_with("make ") => true,
+                test => sources.contains(&format!("#[test]\nfn {test}()")),
+            };
+            if !is_there {
+                offences.push(format!("{what}: `{by}` does not try it"));
+            }
+        }
+    }
+    for (folder, family) in REGISTRIES {
+        let [file, registry] = [format!("`{folder}/<name>.rs`"), format!("`{folder}/mod.rs`")];
+        if !rows.iter().any(|row| row[1].contains(&file) && row[1].contains(&registry)) {
+            offences.push(format!("a {family}: no row with {file} and {registry}"));
+        }
+    }
+    report("rows of the table of additions", "CONTRIBUTING.md says what to touch and what tries it", &offences);
+}
+
+/// The last cell of a package's row names those of our packages that it uses, and no other.
+#[test]
+fn packages_are_drawn_as_they_are() {
+    let packages = workspace_packages();
+    let ours: BTreeMap<&str, BTreeSet<&str>> = packages.iter().map(|package| (short(package), uses(package))).collect();
+    let page = read("ARCHITECTURE.md");
+    let mut offences = Vec::new();
+    for row in table(&page, "| package | holds | may use |") {
+        let Some(used) = ours.get(row[0].trim_matches(['`', '/'])).filter(|_| row[2] != "everything") else { continue };
+        let words: BTreeSet<&str> = super::words(&row[2]).filter(|word| ours.contains_key(word)).collect();
+        if words != *used {
+            offences.push(format!("{}: `{}`, but it uses {used:?}", row[0], row[2]));
+        }
+    }
+    report("packages drawn otherwise than they are", "mend the table in ARCHITECTURE.md", &offences);
+}
+
+/// Every room of a package has its floor in the picture, and uses only what is on floors below.
+#[test]
+fn rooms_are_drawn_as_they_are() {
+    let page = read("ARCHITECTURE.md");
+    let mut offences = Vec::new();
+    for folder in tree::packages(&files()).into_iter().filter(|folder| !folder.starts_with("tests/")) {
+        let head = format!("{folder}/");
+        let picture = page.lines().skip_while(|line| *line != head).skip(1).take_while(|line| line.starts_with("  "));
+        let floors: Vec<Vec<&str>> = picture
+            .map(|line| line.trim_start().split("  ").next().unwrap_or_default().split_whitespace().collect())
+            .collect();
+        let floor = |room: &str| floors.iter().rev().position(|floor| floor.contains(&room));
+        let there: BTreeSet<String> = files().iter().filter_map(|path| room(&folder, path)).collect();
+        let drawn: Vec<&str> = floors.iter().flatten().copied().collect();
+        let missing = there.iter().filter(|room| !drawn.contains(&room.as_str()));
+        offences.extend(missing.map(|room| format!("{folder}: `{room}` is on no floor")));
+        let gone = drawn.iter().filter(|room| !there.contains(**room));
+        offences.extend(gone.map(|room| format!("{folder}: `{room}` is not there")));
+        for import in imports::of_package(&root(), &folder) {
+            let (Some(from), Some(to)) = (room(&folder, &import.from), room(&folder, &import.to)) else { continue };
+            let is_down = from == to || floor(&from) > floor(&to);
+            if !is_down {
+                offences.push(format!("{}:{}: `{from}` uses `{to}`, which is not below it", import.from, import.line));
+            }
+        }
+    }
+    report("rooms drawn otherwise than they are", "mend the picture in ARCHITECTURE.md, or the import", &offences);
+}
+
+/// The room that a file of the package is in: a file or a folder beside `lib.rs`.
+fn room(folder: &str, path: &str) -> Option<String> {
+    let below = path.strip_prefix(folder)?.strip_prefix('/')?;
+    let room = below.split('/').next()?.trim_end_matches(".rs");
+    (!ASIDE.contains(&room) && !is_test(path)).then(|| room.to_owned())
+}
+
+fn short(package: &serde_json::Value) -> &str {
+    text(package, "name").trim_start_matches("cloze-")
+}
+
+fn uses(package: &serde_json::Value) -> BTreeSet<&str> {
+    let dependencies = package["dependencies"].as_array().expect("cargo metadata lists dependencies");
+    let for_itself = dependencies.iter().filter(|dependency| dependency["kind"].is_null());
+    for_itself.filter_map(|dependency| text(dependency, "name").strip_prefix("cloze-")).collect()
+}
+
+/// The rows of the table with that head, cell by cell.
+fn table(page: &str, head: &str) -> Vec<Vec<String>> {
+    let rows = page.lines().skip_while(|line| *line != head).skip(2).take_while(|line| line.starts_with('|'));
+    let rows: Vec<_> = rows
+        .map(|row| row.trim_matches('|').split(" | ").map(|cell| cell.trim().to_owned()).collect::<Vec<_>>())
+        .collect();
+    assert!(!rows.is_empty(), "there is no table `{head}`");
+    rows
+}
+
+/// What stands in backticks.
+fn spans(cell: &str) -> Vec<&str> {
+    cell.split('`').skip(1).step_by(2).collect()
+}
+
+/// What a page asks its reader to type or to open: lines of fenced blocks, and `spans` in backticks.
+fn commands(page: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    for (index, piece) in page.split("```").enumerate() {
+        if index % 2 == 1 {
+            found.extend(piece.lines().skip(1).map(|line| line.trim_start_matches("$ ").trim()));
+        } else {
+            found.extend(piece.lines().flat_map(|line| line.split('`').skip(1).step_by(2)));
+        }
+    }
+    found
+}
+
+/// A path into the source tree, without blanks to fill in.
+fn is_path(word: &str) -> bool {
+    let folders = [
+        "src/",
+        "schemas/",
+        "store/",
+        "observe/",
+        "pipeline/",
+        "trainer/",
+        "configs/",
+        "tests/",
+        "scripts/",
+        "docs/",
+        ".ci/",
+    ];
+    folders.iter().any(|folder| word.starts_with(folder)) && !word.contains(['<', '*', '{', '…', ':', '(', ','])
+}
+
+/// Whether the page itself holds that file: a code block whose first line is the path, as a comment.
+fn is_example(page: &str, path: &str) -> bool {
+    page.lines().any(|line| line == format!("// {path}") || line == format!("# {path}"))
+}
