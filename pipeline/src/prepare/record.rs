@@ -4,7 +4,8 @@
 //! A record holds what the manifest is folded from, and what it is bound to: the settings, the part with its files, the
 //! segment, the place where it begins and what was read. A record of anything else is no evidence, wherever it lies. A
 //! segment that is recorded is not made again if the record is whole and its objects have the recorded BLAKE3: a gigabyte
-//! a second and lane.
+//! a second and lane. What cannot be read just now is not damaged: a store that does not answer ends the run, and costs no
+//! part.
 
 use std::time::SystemTime;
 
@@ -13,6 +14,7 @@ use schemas::{Sealed, Shard};
 use serde::{Deserialize, Serialize};
 use store::Store;
 
+use crate::Result;
 use crate::corpus::{Part, Place, Reached};
 
 /// What one segment of a part came to.
@@ -106,18 +108,11 @@ impl FoundPart {
     }
 
     /// The records of a part that can be relied upon, as far as their own bytes say: up to the first that is not there.
-    pub(super) fn read(store: &Store, bound: Bound<'_>) -> Self {
+    pub(super) fn read(store: &Store, bound: Bound<'_>) -> Result<Self> {
         let mut found = Self::default();
         while !found.is_whole() {
             let name = file_name(bound.part, found.records.len());
-            let (bytes, stat) = match store.read_with_stat(&name) {
-                Ok(Some(object)) => object,
-                Ok(None) => break,
-                Err(error) => {
-                    found.damage = Some(error.to_string());
-                    break;
-                }
-            };
+            let Some((bytes, stat)) = store.read_with_stat(&name)? else { break };
             let record = CommitRecord::unseal(&bytes).map_err(|error| error.to_string());
             match record.and_then(|record| found.check(bound, &record).map(|()| record)) {
                 Ok(record) => found.records.push(record),
@@ -128,11 +123,11 @@ impl FoundPart {
             }
             found.since = Some(found.since.map_or(stat.modified, |since| since.min(stat.modified)));
         }
-        found
+        Ok(found)
     }
 
     /// That a record is the next one of this part.
-    fn check(&self, bound: Bound<'_>, record: &CommitRecord) -> Result<(), String> {
+    fn check(&self, bound: Bound<'_>, record: &CommitRecord) -> std::result::Result<(), String> {
         let rows = record.first_rows.map(u64::from);
         let wrong = [
             (record.part != *bound.part, "of another part"),
@@ -146,14 +141,15 @@ impl FoundPart {
     }
 
     /// Drops the records from the first on whose objects are not what they were.
-    pub(super) fn verify(&mut self, store: &Store) {
-        for (index, record) in self.records.iter().enumerate() {
-            if let Err(message) = record.verify(store) {
+    pub(super) fn verify(&mut self, store: &Store) -> Result<()> {
+        for index in 0..self.records.len() {
+            if let Some(message) = self.records[index].damage(store)? {
                 self.damage = Some(message);
                 self.records.truncate(index);
-                return;
+                break;
             }
         }
+        Ok(())
     }
 }
 
@@ -182,21 +178,19 @@ impl CommitRecord {
             && self.documents.iter().all(|file| own(&file.path, "documents/"))
     }
 
-    /// That its objects are what they were.
-    fn verify(&self, store: &Store) -> Result<(), String> {
+    /// In which of its objects what was written is no longer there, and how.
+    fn damage(&self, store: &Store) -> Result<Option<String>> {
         for (name, blake3, bytes) in self.objects() {
-            let damaged = |what: String| format!("{}: {what}", store.place(name));
-            let found = store.stat(name).map_err(|error| error.to_string())?;
-            let found = found.ok_or_else(|| damaged("it is gone".into()))?;
+            let damaged = |what: &str| Ok(Some(format!("{}: {what}", store.place(name))));
+            let Some(found) = store.stat(name)? else { return damaged("it is gone") };
             if let Some(bytes) = bytes.filter(|bytes| *bytes != found.bytes) {
-                return Err(damaged(format!("{} bytes, {bytes} were written", found.bytes)));
+                return damaged(&format!("{} bytes, {bytes} were written", found.bytes));
             }
-            let hash = hash_object(store, name, found.bytes).map_err(|error| error.to_string())?;
-            if hash.to_hex().as_str() != blake3 {
-                return Err(damaged("its content has changed".into()));
+            if hash_object(store, name, found.bytes)?.to_hex().as_str() != blake3 {
+                return damaged("its content has changed");
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Adds the counts to those of the other segments.
@@ -290,8 +284,8 @@ mod tests {
     }
 
     fn found(store: &Store, part: &Part) -> FoundPart {
-        let mut found = FoundPart::read(store, Bound { settings: "s", forgotten: "f", part });
-        found.verify(store);
+        let mut found = FoundPart::read(store, Bound { settings: "s", forgotten: "f", part }).expect("answered");
+        found.verify(store).expect("answered");
         found
     }
 
@@ -348,6 +342,19 @@ mod tests {
             let found = found(&store, &part);
             assert!(found.records.len() == 1 && found.damage.expect("told").contains("part-00003-01-00"));
         }
+    }
+
+    #[test]
+    fn what_does_not_answer_is_an_error_and_no_damage() {
+        let (memory, part) = (store::Memory::new(Weather::calm()), part(3));
+        keep(&Store::of_memory(&memory), &record(&part, 0, true));
+        let silent = Store::of_memory(&memory.under(Weather { failures: 1.0, ..Weather::calm() }));
+        let bound = Bound { settings: "s", forgotten: "f", part: &part };
+        let error = FoundPart::read(&silent, bound).expect_err("nobody answers").to_string();
+        assert!(error.contains("memory:parts/part-00003-00.json"), "{error}");
+        let mut found = FoundPart::read(&Store::of_memory(&memory), bound).expect("calm");
+        let error = found.verify(&silent).expect_err("nobody answers").to_string();
+        assert!(error.contains("memory:train/part-00003-00-00.parquet") && found.is_whole(), "{error}");
     }
 
     #[test]
