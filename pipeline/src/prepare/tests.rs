@@ -339,6 +339,7 @@ fn a_null_writer_writes_nothing_and_a_slow_one_is_found_out() {
 }
 
 mod generations;
+mod masks;
 mod refusals;
 mod segments;
 mod storms;
