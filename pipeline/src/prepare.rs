@@ -137,6 +137,8 @@ impl Preparation {
             LockError::Held { place, holder } => Error::Locked { path: place.into(), holder: holder.to_string() },
             LockError::Io(error) => error.into(),
         })?;
+        // From here on nothing is changed but by the holder of the lock.
+        let store = lock.guard(&store);
         for name in store.sweep()? {
             info!(name, "removed the remains of an interrupted run");
         }
@@ -148,11 +150,8 @@ impl Preparation {
 
     /// Writes the list that the corpus asks for, before any part of it.
     fn write_list(&mut self, store: &Store) -> Result<()> {
-        if let Some((list, change)) = &self.planned.next {
+        if let Some((list, _)) = &self.planned.next {
             self.planned.lists.append(store, list.clone())?;
-            if change.generation.0 > 0 {
-                info!(%change, "the corpus has changed");
-            }
         }
         Ok(())
     }
@@ -194,17 +193,16 @@ impl Preparation {
         drop(results);
         assert_eq!(fold.parts.len(), work.tasks.len(), "every part in effect is folded");
         if let Err(error) = fold.judge(&work.config.inputs) {
-            if let Some(store) = work.store().filter(|_| fold.report().documents == 0) {
+            // Of a corpus that never had a document nothing stays; of one that had, what was published does.
+            let never = fold.report().documents == 0 && lists.iter().count() == 1;
+            if let Some(store) = work.store().filter(|_| never) {
                 sweep::withdraw(store)?;
             }
             return Err(error);
         }
         let published = publish::publish(&work, &lists, &fold)?;
         let removed = match &work.target {
-            Some((store, lock)) => {
-                lock.check()?;
-                sweep::remove_others(store, &fold.objects)?
-            }
+            Some((store, _)) => sweep::remove_others(store, &fold.objects)?,
             None => 0,
         };
         let done = Done { change: description.change, lists: &lists, progress: &progress, published, removed };
@@ -245,6 +243,7 @@ fn summarize(work: &Work, fold: &Fold<'_>, done: &Done<'_>, began: Instant) -> S
         parts_skipped: fold.skipped,
         nothing_to_do: work.target.is_some() && fold.made == 0 && !done.published && done.removed == 0,
         bytes_read: done.progress.bytes_read() + work.corpus.reading().bytes_read.get(),
+        text_bytes_made: done.progress.text_bytes(),
         rows: if work.target.is_some() { train.0 + valid.0 } else { fold.rows_made },
         stored_tokens: train.1 + valid.1,
         shard_bytes: shards.map(|shard| shard.bytes).sum(),

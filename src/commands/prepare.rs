@@ -101,7 +101,7 @@ fn report(summary: &Summary, folder: &str) {
         return;
     }
     let corpus = &summary.corpus;
-    let per_second = corpus.text_bytes as f64 / 1e6 / summary.elapsed.as_secs_f64().max(1e-9);
+    let per_second = summary.text_bytes_made as f64 / 1e6 / summary.elapsed.as_secs_f64().max(1e-9);
     line(format_args!(
         "{folder}: {} parts made, {} kept from before, {} of input read, in {:.1} s ({per_second:.1} MB/s of text)",
         summary.parts_made,
@@ -126,7 +126,7 @@ fn report(summary: &Summary, folder: &str) {
     ));
     line(format_args!("  {} on disk, {:.2} bytes per token", bytes(summary.shard_bytes), summary.bytes_per_token()));
     if corpus.forgotten > 0 {
-        line(format_args!("  forgotten: {} documents left out", count(corpus.forgotten)));
+        line(format_args!("  documents forgotten and left out: {}", count(corpus.forgotten)));
     }
     for (reason, number) in &corpus.rejected {
         line(format_args!("  rejected or repaired: {} × {reason}", count(*number)));

@@ -212,7 +212,7 @@ impl Comparison<'_> {
     fn reads_the_same(&self, file: &InputFile, (generation, part, piece): (Generation, &Part, &Piece)) -> Result<bool> {
         let (settings, omit) = (self.settings.digest(), Omit::of(self.lists, generation));
         let bound = Bound { settings: &settings, forgotten: omit.name(), part };
-        let found = self.store.map(|store| FoundPart::read(store, bound)).unwrap_or_default();
+        let found = self.store.map(|store| FoundPart::read(store, bound)).transpose()?.unwrap_or_default();
         let index = part.pieces.iter().position(|other| other == piece);
         let mut read = found.records.iter().flat_map(|record| &record.read);
         match read.find(|(piece, _)| Some(*piece) == index) {

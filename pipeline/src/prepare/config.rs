@@ -113,6 +113,8 @@ impl PrepareConfig {
             }
         };
         require(!self.inputs.is_empty(), "`prepare.inputs` is empty; name files, folders or globs");
+        let named = self.inputs.iter().all(|input| !input.is_empty());
+        require(named, "`prepare.inputs` has an empty name; name files, folders or globs");
         require(!self.tokenizer.as_os_str().is_empty(), "`prepare.tokenizer` is missing; name a `tokenizer.json`");
         require(!self.folder.as_os_str().is_empty(), "`prepare.folder` is missing; name the folder to write");
         require((4..=32_767).contains(&self.tokens_max), "`prepare.tokens_max` must lie in 4..=32767");
@@ -152,6 +154,7 @@ mod tests {
             part_bytes: Some(0),
             segment_bytes: 0,
             memory_max: 5,
+            inputs: vec![String::new()],
             ..PrepareConfig::default()
         };
         assert_eq!(config.problems().len(), 10, "{:#?}", config.problems());

@@ -37,14 +37,18 @@ pub(super) fn forget(planned: &Planned, store: &Store, id: &str) -> Result<Forge
         return Err(refused(format!("{what}; run `cloze prepare`, then forget")));
     }
     let (settings, mut holders) = (planned.settings.digest(), Vec::<&Part>::new());
+    let (mut documents, mut of_that_id) = (0, 0);
     for (generation, part) in planned.lists.in_effect().into_values() {
         let omit = Omit::of(&planned.lists, generation);
-        let found = FoundPart::read(store, Bound { settings: &settings, forgotten: omit.name(), part });
+        let found = FoundPart::read(store, Bound { settings: &settings, forgotten: omit.name(), part })?;
         if !found.is_whole() {
             return Err(refused(format!("part {} is not there; run `cloze prepare` to its end, then forget", part.id)));
         }
+        documents += found.records.iter().map(|record| record.report.documents).sum::<u64>();
         let mut tables = found.records.iter().filter_map(|record| record.documents.as_ref());
-        if tables.try_fold(false, |has, table| Ok::<_, Error>(has || table::has(store, table, id)?))? {
+        let here = tables.try_fold(0, |sum, table| Ok::<_, Error>(sum + table::count(store, table, id)?))?;
+        of_that_id += here;
+        if here > 0 {
             holders.push(part);
         }
     }
@@ -53,6 +57,9 @@ pub(super) fn forget(planned: &Planned, store: &Store, id: &str) -> Result<Forge
             "no document `{}`; `documents/` lists the ids that there are (column `id`)",
             id.escape_debug()
         )));
+    }
+    if of_that_id == documents {
+        return Err(refused("it has no other document; delete it to forget this one".into()));
     }
     Ok(Forgetting::Now(Box::new(planned.comparison(Some(store)).without(digest, &holders)?)))
 }

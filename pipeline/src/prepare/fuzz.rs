@@ -60,9 +60,10 @@ fn a_record_is_read_as_written_or_refused() {
         let store = Store::memory(Weather::calm());
         store.put("parts/part-00000-00.json", &record.seal()).expect("memory takes all");
         let part = part();
-        let mut found = FoundPart::read(&store, Bound { settings: "s", forgotten: "f", part: &part });
+        let bound = Bound { settings: "s", forgotten: "f", part: &part };
+        let mut found = FoundPart::read(&store, bound).expect("answered");
         assert!(found.records.iter().all(|read| *read == record));
-        found.verify(&store);
+        found.verify(&store).expect("answered");
         assert!(found.records.is_empty() || record.objects().count() == 0, "nothing that it vouches for is there");
     });
 }

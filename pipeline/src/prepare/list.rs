@@ -143,7 +143,7 @@ pub(super) fn file_name(number: usize) -> String {
     format!("generations/{number:05}.json")
 }
 
-fn refuse(store: &Store, name: &str, message: &str) -> Error {
+pub(super) fn refuse(store: &Store, name: &str, message: &str) -> Error {
     Error::Config(format!(
         "{}: {message}; put the file back as it was, or prepare into another `prepare.folder`",
         store.place(name)

@@ -29,8 +29,8 @@ pub(super) struct Outcome {
 pub(super) fn make(work: &Work, task: &Task, progress: &Progress, stop: &Stop) -> Result<Option<Outcome>> {
     let mut found = FoundPart::default();
     if let Some(store) = work.store() {
-        found = FoundPart::read(store, work.bound(task));
-        found.verify(store);
+        found = FoundPart::read(store, work.bound(task))?;
+        found.verify(store)?;
     }
     if let Some(reason) = &found.damage {
         warn!(part = task.part.id.0, reason, "making again what is missing");

@@ -7,7 +7,7 @@ use store::Store;
 
 use super::change::{Change, Comparison};
 use super::config::PrepareConfig;
-use super::list::{Lists, PartList};
+use super::list::{self, Lists, PartList};
 use super::settings::Settings;
 use crate::corpus::Corpus;
 use crate::tokenize::{self, Tokenizer};
@@ -59,8 +59,8 @@ impl Planned {
         let tokenizer = Box::new(tokenize::load(&config.tokenizer, config.lowercase)?);
         let corpus = Corpus::open(&config.corpus())?;
         let lists = store.map_or_else(|| Ok(Lists::default()), Lists::read)?;
-        if let Some(store) = store.filter(|_| lists.is_empty()) {
-            refuse_other_formats(store)?;
+        if let Some(store) = store {
+            if lists.is_empty() { refuse_other_formats(store)? } else { refuse_lost_lists(store, &lists)? }
         }
         let known = lists.settings().and_then(Settings::part_bytes);
         let part_bytes = config.part_bytes.or(known).unwrap_or_else(|| corpus.usual_part_bytes());
@@ -131,6 +131,17 @@ fn refuse_others(found: &Settings, now: &Settings, store: &Store) -> Result<()> 
     }
     let (place, differences) = (store.place(""), differences.join("; "));
     Err(Error::Config(format!("{place}: prepared differently: {differences}; {WAY_ON}")))
+}
+
+/// Refuses a folder of which generations were published that no list says any more: numbers of parts would be used again,
+/// and forgotten documents come back.
+fn refuse_lost_lists(store: &Store, lists: &Lists) -> Result<()> {
+    let manifest = store.read_with_stat("manifest.json")?.and_then(|(bytes, _)| Manifest::from_json(&bytes).ok());
+    let (published, listed) = (manifest.map_or(0, |manifest| manifest.generations.len()), lists.iter().count());
+    if published <= listed {
+        return Ok(());
+    }
+    Err(list::refuse(store, &list::file_name(listed), "it is gone, and the manifest has a generation of it"))
 }
 
 /// Refuses a folder without a part list that somebody has prepared nevertheless.

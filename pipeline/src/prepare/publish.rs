@@ -21,7 +21,7 @@ pub(super) fn publish(work: &Work, lists: &Lists, fold: &Fold<'_>) -> Result<boo
     let mut written = false;
     let mut write = |name: &str, bytes: &[u8]| -> Result<()> {
         if store.read_with_stat(name)?.is_none_or(|(found, _)| found != bytes) {
-            work.publish(name, bytes)?;
+            store.put(name, bytes)?;
             written = true;
         }
         Ok(())

@@ -4,7 +4,8 @@
 //! A record holds what the manifest is folded from, and what it is bound to: the settings, the part with its files, the
 //! segment, the place where it begins and what was read. A record of anything else is no evidence, wherever it lies. A
 //! segment that is recorded is not made again if the record is whole and its objects have the recorded BLAKE3: a gigabyte
-//! a second and lane.
+//! a second and lane. What cannot be read just now is not damaged: a store that does not answer ends the run, and costs no
+//! part.
 
 use std::time::SystemTime;
 
@@ -13,6 +14,7 @@ use schemas::{Sealed, Shard};
 use serde::{Deserialize, Serialize};
 use store::Store;
 
+use crate::Result;
 use crate::corpus::{Part, Place, Reached};
 
 /// What one segment of a part came to.
@@ -106,18 +108,11 @@ impl FoundPart {
     }
 
     /// The records of a part that can be relied upon, as far as their own bytes say: up to the first that is not there.
-    pub(super) fn read(store: &Store, bound: Bound<'_>) -> Self {
+    pub(super) fn read(store: &Store, bound: Bound<'_>) -> Result<Self> {
         let mut found = Self::default();
         while !found.is_whole() {
             let name = file_name(bound.part, found.records.len());
-            let (bytes, stat) = match store.read_with_stat(&name) {
-                Ok(Some(object)) => object,
-                Ok(None) => break,
-                Err(error) => {
-                    found.damage = Some(error.to_string());
-                    break;
-                }
-            };
+            let Some((bytes, stat)) = store.read_with_stat(&name)? else { break };
             let record = CommitRecord::unseal(&bytes).map_err(|error| error.to_string());
             match record.and_then(|record| found.check(bound, &record).map(|()| record)) {
                 Ok(record) => found.records.push(record),
@@ -128,11 +123,11 @@ impl FoundPart {
             }
             found.since = Some(found.since.map_or(stat.modified, |since| since.min(stat.modified)));
         }
-        found
+        Ok(found)
     }
 
     /// That a record is the next one of this part.
-    fn check(&self, bound: Bound<'_>, record: &CommitRecord) -> Result<(), String> {
+    fn check(&self, bound: Bound<'_>, record: &CommitRecord) -> std::result::Result<(), String> {
         let rows = record.first_rows.map(u64::from);
         let wrong = [
             (record.part != *bound.part, "of another part"),
@@ -146,14 +141,15 @@ impl FoundPart {
     }
 
     /// Drops the records from the first on whose objects are not what they were.
-    pub(super) fn verify(&mut self, store: &Store) {
-        for (index, record) in self.records.iter().enumerate() {
-            if let Err(message) = record.verify(store) {
+    pub(super) fn verify(&mut self, store: &Store) -> Result<()> {
+        for index in 0..self.records.len() {
+            if let Some(message) = self.records[index].damage(store)? {
                 self.damage = Some(message);
                 self.records.truncate(index);
-                return;
+                break;
             }
         }
+        Ok(())
     }
 }
 
@@ -182,21 +178,19 @@ impl CommitRecord {
             && self.documents.iter().all(|file| own(&file.path, "documents/"))
     }
 
-    /// That its objects are what they were.
-    fn verify(&self, store: &Store) -> Result<(), String> {
+    /// In which of its objects what was written is no longer there, and how.
+    fn damage(&self, store: &Store) -> Result<Option<String>> {
         for (name, blake3, bytes) in self.objects() {
-            let damaged = |what: String| format!("{}: {what}", store.place(name));
-            let found = store.stat(name).map_err(|error| error.to_string())?;
-            let found = found.ok_or_else(|| damaged("it is gone".into()))?;
+            let damaged = |what: &str| Ok(Some(format!("{}: {what}", store.place(name))));
+            let Some(found) = store.stat(name)? else { return damaged("it is gone") };
             if let Some(bytes) = bytes.filter(|bytes| *bytes != found.bytes) {
-                return Err(damaged(format!("{} bytes, {bytes} were written", found.bytes)));
+                return damaged(&format!("{} bytes, {bytes} were written", found.bytes));
             }
-            let hash = hash_object(store, name, found.bytes).map_err(|error| error.to_string())?;
-            if hash.to_hex().as_str() != blake3 {
-                return Err(damaged("its content has changed".into()));
+            if hash_object(store, name, found.bytes)?.to_hex().as_str() != blake3 {
+                return damaged("its content has changed");
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Adds the counts to those of the other segments.
@@ -241,122 +235,4 @@ pub(super) fn hash_object(store: &Store, name: &str, bytes: u64) -> std::io::Res
 }
 
 #[cfg(test)]
-mod tests {
-    use store::Weather;
-
-    use super::*;
-
-    fn part(id: u32) -> Part {
-        Part { id: schemas::PartId(id), bytes: 9, pieces: Vec::new() }
-    }
-
-    /// A record of a segment whose only shard has ten rows and is kept under its name.
-    fn record(part: &Part, segment: u32, last: bool) -> CommitRecord {
-        let path = format!("train/{}-00.parquet", stem(part, segment as usize));
-        let shard = Shard {
-            path,
-            part: part.id,
-            first_row: segment * 10,
-            rows: 10,
-            tokens: 10,
-            groups: vec![10],
-            bytes: 5,
-            blake3: blake3::hash(b"shard").to_hex().to_string(),
-            content: String::new(),
-        };
-        let place = |segment| Place { piece: segment, reached: None };
-        CommitRecord {
-            settings: "s".into(),
-            part: part.clone(),
-            segment,
-            forgotten: "f".into(),
-            from: place(segment as usize),
-            first_rows: [segment * 10, 0],
-            read: Vec::new(),
-            next: (!last).then(|| place(segment as usize + 1)),
-            train: vec![shard],
-            valid: Vec::new(),
-            documents: None,
-            report: CorpusReport::default(),
-            lines: 0,
-            examples: Vec::new(),
-            counts: Vec::new(),
-        }
-    }
-
-    fn keep(store: &Store, record: &CommitRecord) {
-        store.put(&record.train[0].path, b"shard").expect("kept");
-        store.put(&record.file_name(), &record.seal()).expect("kept");
-    }
-
-    fn found(store: &Store, part: &Part) -> FoundPart {
-        let mut found = FoundPart::read(store, Bound { settings: "s", forgotten: "f", part });
-        found.verify(store);
-        found
-    }
-
-    #[test]
-    fn segments_count_up_to_the_first_that_is_not_there() {
-        let (store, part) = (Store::memory(Weather::calm()), part(3));
-        for (segment, last) in [(0, false), (1, false), (2, true)] {
-            let before = found(&store, &part);
-            assert_eq!(
-                (before.records.len(), before.is_whole(), before.rows()),
-                (segment, false, [10 * segment as u64, 0])
-            );
-            keep(&store, &record(&part, u32::try_from(segment).expect("small"), last));
-        }
-        assert!(found(&store, &part).is_whole());
-        store.remove("parts/part-00003-01.json").expect("gone");
-        assert_eq!(found(&store, &part).records.len(), 1);
-    }
-
-    #[test]
-    fn a_record_of_anything_else_is_no_evidence() {
-        let (here, other) = (part(3), part(4));
-        let alien = |change: fn(&mut CommitRecord)| {
-            let mut record = record(&here, 0, true);
-            change(&mut record);
-            record
-        };
-        let cases = [
-            (record(&other, 0, true), "another part"),
-            (record(&here, 1, true), "another segment"),
-            (alien(|record| record.settings.push('x')), "other settings"),
-            (alien(|record| record.forgotten.push('x')), "other documents"),
-            (alien(|record| record.first_rows[0] = 1), "go on"),
-            (alien(|record| record.train[0].path = "../../etc/passwd".into()), "objects of others"),
-            (alien(|record| record.train[0].path = "train/part-00004-00-00.parquet".into()), "objects of others"),
-        ];
-        for (record, word) in cases {
-            let store = Store::memory(Weather::calm());
-            store.put("parts/part-00003-00.json", &record.seal()).expect("kept");
-            let found = found(&store, &here);
-            assert!(found.records.is_empty() && found.damage.as_ref().expect("told").contains(word), "{found:?}");
-        }
-    }
-
-    #[test]
-    fn a_changed_object_is_noticed_and_what_comes_before_it_stays() {
-        let part = part(3);
-        for damage in [&b"shaRd"[..], b"shard."] {
-            let store = Store::memory(Weather::calm());
-            for (segment, last) in [(0, false), (1, true)] {
-                keep(&store, &record(&part, segment, last));
-            }
-            store.put("train/part-00003-01-00.parquet", damage).expect("kept");
-            let found = found(&store, &part);
-            assert!(found.records.len() == 1 && found.damage.expect("told").contains("part-00003-01-00"));
-        }
-    }
-
-    #[test]
-    fn sparse_counts_come_back() {
-        for counts in [vec![], vec![0, 0], vec![3], vec![0, 5, 0, 0, 7, 1]] {
-            let record = CommitRecord { counts: sparse(&counts), ..record(&part(0), 0, true) };
-            let mut sums = vec![1; counts.len()];
-            record.add_counts(&mut sums);
-            assert_eq!(sums, counts.iter().map(|count| count + 1).collect::<Vec<_>>());
-        }
-    }
-}
+mod tests;

@@ -4,6 +4,7 @@ use std::thread::sleep;
 
 use schemas::manifest::{CorpusReport, PackReport};
 use schemas::{Document, Shard};
+use store::Store;
 
 use super::progress::Progress;
 use super::record::{CommitRecord, Example, sparse, stem};
@@ -224,7 +225,8 @@ impl<'a> Segment<'a> {
         };
         watch.during(Stage::Write, || {
             sleep(work.options.write_delay);
-            work.publish(&record.file_name(), &schemas::Sealed::seal(&record))
+            let put = |store: &Store| store.put(&record.file_name(), &schemas::Sealed::seal(&record)).map(drop);
+            work.store().map_or(Ok(()), put)
         })?;
         Ok((record, [train_rows, valid_rows]))
     }

@@ -32,6 +32,8 @@ pub struct Summary {
     pub nothing_to_do: bool,
     /// Bytes of input files that were read, to make parts or to see that they are what they were.
     pub bytes_read: u64,
+    /// Bytes of text tokenized by this run.
+    pub text_bytes_made: u64,
     /// Samples of both splits.
     pub rows: u64,
     /// Content tokens of both splits, separators among them.

@@ -152,8 +152,8 @@ fn properties() -> WriterProperties {
         .build()
 }
 
-/// Whether a table has a document of that id.
-pub(super) fn has(store: &Store, table: &FileEntry, id: &str) -> Result<bool> {
+/// How many documents of that id a table has: texts that are equal are as many documents.
+pub(super) fn count(store: &Store, table: &FileEntry, id: &str) -> Result<u64> {
     let bytes = store.read(&table.path)?;
     let damaged = |message: String| Error::Shard { place: store.place(&table.path), group: None, message };
     if blake3::hash(&bytes).to_hex().as_str() != table.blake3 {
@@ -166,19 +166,17 @@ pub(super) fn has(store: &Store, table: &FileEntry, id: &str) -> Result<bool> {
     let builder = builder.map_err(|error| unreadable(&error))?;
     let mask = ProjectionMask::columns(builder.parquet_schema(), ["id", "document"]);
     let batches = builder.with_projection(mask).build().map_err(|error| unreadable(&error))?;
-    let document = Document::hash(id);
+    let (document, mut count) = (Document::hash(id), 0);
     for batch in batches {
         let batch = batch.map_err(|error| unreadable(&error))?;
         let (ids, documents) = (batch.column_by_name("id"), batch.column_by_name("document"));
         let ids = ids.and_then(|ids| ids.as_string_opt::<i32>()).ok_or_else(|| damaged("no column `id`".into()))?;
         let documents = documents.and_then(|documents| documents.as_primitive_opt::<UInt64Type>());
         let documents = documents.ok_or_else(|| damaged("no column `document`".into()))?;
-        let mut rows = documents.values().iter().enumerate().filter(|(_, found)| **found == document);
-        if rows.any(|(row, _)| ids.is_valid(row) && ids.value(row) == id) {
-            return Ok(true);
-        }
+        let rows = documents.values().iter().enumerate().filter(|(_, found)| **found == document);
+        count += rows.filter(|(row, _)| ids.is_valid(*row) && ids.value(*row) == id).count() as u64;
     }
-    Ok(false)
+    Ok(count)
 }
 
 #[cfg(test)]
@@ -203,10 +201,10 @@ mod tests {
             }
         }
         let table = writer.finish().expect("written").expect("an object");
-        for (id, there) in [("id 0", true), ("id 65537", true), ("id 65538", false), ("", false)] {
-            assert_eq!(has(&store, &table, id).expect("readable"), there, "{id}");
+        for (id, there) in [("id 0", 1), ("id 65537", 1), ("id 65538", 0), ("", 0)] {
+            assert_eq!(count(&store, &table, id).expect("readable"), there, "{id}");
         }
         store.put(&table.path, b"PAR1").expect("put");
-        assert!(has(&store, &table, "id 0").expect_err("damaged").to_string().contains("BLAKE3"));
+        assert!(count(&store, &table, "id 0").expect_err("damaged").to_string().contains("BLAKE3"));
     }
 }

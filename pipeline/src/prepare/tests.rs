@@ -222,82 +222,6 @@ fn damage_is_repaired_by_running_again() {
     }
 }
 
-#[test]
-fn a_folder_prepared_otherwise_is_refused_with_what_differs() {
-    let home = Home::new();
-    home.run().expect("prepared");
-    let before = home.data();
-    let refused = |config: &PrepareConfig, expected: &[&str]| {
-        let Err(Error::Config(message)) = prepare(config) else { panic!("not refused: {expected:?}") };
-        let expected = expected.iter().chain(&["`prepare.folder`", "delete"]);
-        expected.for_each(|word| assert!(message.contains(word), "`{word}` is missing in {message}"));
-        assert!(home.data() == before, "nothing was touched");
-    };
-    let config = || home.config.clone();
-    refused(&PrepareConfig { tokens_max: 32, ..config() }, &["`tokens_max` = 16, now 32"]);
-    refused(
-        &PrepareConfig { valid_fraction: 0.1, zstd_level: 2, ..config() },
-        &["`valid_fraction` = 0.3, now 0.1", "`zstd_level`"],
-    );
-    refused(&PrepareConfig { pack: packing("taco"), ..config() }, &["`pack` = \"block\", now \"taco\""]);
-    refused(&PrepareConfig { lowercase: Some(false), ..config() }, &["`tokenizer`"]);
-    refused(&PrepareConfig { format: format("text_paragraphs"), ..config() }, &["`format`", "text_lines"]);
-    refused(&PrepareConfig { part_bytes: Some(700), ..config() }, &["part_bytes"]);
-    refused(&PrepareConfig { segment_bytes: 700, seed: 1, ..config() }, &["`segment_bytes`", "`seed` = 0, now 1"]);
-    write_all(home.folder.path(), &[("other/9.txt", "the mat")]);
-    let inputs = vec![home.folder.path().join("other").display().to_string()];
-    refused(&PrepareConfig { inputs, ..config() }, &["none of its 3", "0.txt"]);
-    let elsewhere = PrepareConfig { lanes: Some(3), memory_max: 1 << 30, bad_lines_max: Some(5), ..config() };
-    assert!(prepare(&elsewhere).expect("these decide no byte").nothing_to_do);
-}
-
-#[test]
-fn a_held_folder_is_refused_until_it_is_free() {
-    let home = Home::new();
-    fs::create_dir(&home.config.folder).expect("made");
-    let store = Store::folder(&home.config.folder).expect("made");
-    let held = Lock::take(&store, LOCK, Holder::this_process(), Terms::default()).expect("free");
-    let error = home.run().expect_err("held").to_string();
-    assert!(error.contains("data/lock: locked by pid"), "{error}");
-    drop(held);
-    home.run().expect("free again");
-}
-
-#[test]
-fn a_corpus_without_documents_leaves_nothing() {
-    let home = Home::new();
-    write_all(home.folder.path(), &[("empty/a.txt", "\n\n"), ("empty/b.txt", "")]);
-    let config =
-        PrepareConfig { inputs: vec![home.folder.path().join("empty").display().to_string()], ..home.config.clone() };
-    let error = prepare(&config).expect_err("nothing there");
-    assert!(matches!(&error, Error::Poison(message) if message.contains("no valid document")), "{error}");
-    assert!(files(&config.folder).is_empty(), "{:?}", files(&config.folder).keys());
-}
-
-#[test]
-fn too_much_dirt_is_poison_every_time() {
-    let home = Home::new();
-    let dirty = [&b"the cat\n".repeat(90)[..], &b"caf\xe9\n".repeat(11)].concat();
-    write_all(home.folder.path(), &[("in/dirty.txt", dirty)]);
-    // The second time the parts are there already, and say the same.
-    for bound in [None, None, Some(3)] {
-        let error = prepare(&PrepareConfig { bad_lines_max: bound, ..home.config.clone() }).expect_err("too dirty");
-        let Error::Poison(message) = &error else { panic!("{error}") };
-        // With a bound that is known the rest is not waited for, nor what the first lines of the file are.
-        let words: &[&str] = match bound {
-            None => &["11 of 341 lines", "invalid_utf8 11", "in/dirty.txt:91", "`prepare.bad_lines_max`"],
-            Some(_) => &["invalid_utf8", "in/dirty.txt", "`prepare.bad_lines_max`"],
-        };
-        for word in words {
-            assert!(message.contains(word), "`{word}` is missing in {message}");
-        }
-        assert!(!home.config.folder.join("manifest.json").exists());
-    }
-    let summary = prepare(&PrepareConfig { bad_lines_max: Some(11), ..home.config.clone() }).expect("allowed");
-    assert_eq!(summary.corpus.rejected, BTreeMap::from([("invalid_utf8".to_owned(), 11)]));
-    assert_eq!(summary.corpus.documents, 341, "repaired, not thrown away");
-}
-
 /// What was written is the tokens of the documents, each on its side.
 #[test]
 fn shards_hold_the_tokens_of_their_split() {
@@ -418,4 +342,7 @@ fn a_null_writer_writes_nothing_and_a_slow_one_is_found_out() {
 }
 
 mod generations;
+mod masks;
+mod refusals;
 mod segments;
+mod storms;

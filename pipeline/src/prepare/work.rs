@@ -9,7 +9,6 @@ use store::{Lock, Store};
 use super::config::PrepareConfig;
 use super::list::Lists;
 use super::record::Bound;
-use crate::Result;
 use crate::corpus::{Corpus, Part};
 use crate::tokenize::Tokenizer;
 
@@ -70,22 +69,13 @@ pub(super) struct Work {
     /// Long ones first, so that none begins when the others end.
     pub(super) tasks: Vec<Task>,
     pub(super) options: PrepareOptions,
-    /// Where to put it, and the right to; none if it is thrown away.
+    /// Where to put it, as long as it is ours, and the right to; none if it is thrown away.
     pub(super) target: Option<(Store, Lock)>,
 }
 
 impl Work {
     pub(super) fn store(&self) -> Option<&Store> {
         self.target.as_ref().map(|(store, _)| store)
-    }
-
-    /// Publishes an object, if the folder is still ours.
-    pub(super) fn publish(&self, name: &str, bytes: &[u8]) -> Result<()> {
-        if let Some((store, lock)) = &self.target {
-            lock.check()?;
-            store.put(name, bytes)?;
-        }
-        Ok(())
     }
 
     pub(super) fn bound<'a>(&'a self, task: &'a Task) -> Bound<'a> {

@@ -1,27 +1,30 @@
 //! What changes when the corpus does, and what does not.
 
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use store::{Memory, Weather};
 
 use super::*;
 
 /// Forty files of six lines, about four to a part.
-fn many() -> Home {
+pub(super) fn many() -> Home {
+    files_of_six(40)
+}
+
+pub(super) fn files_of_six(files: usize) -> Home {
     let mut home = Home::new();
     fs::remove_dir_all(home.folder.path().join("in")).expect("there");
-    (0..40).for_each(|file| home.put(file, &text(file, 6)));
+    (0..files).for_each(|file| home.put(file, &text(file, 6)));
     home.config.part_bytes = Some(800);
     home
 }
 
-fn text(file: usize, lines: usize) -> String {
+pub(super) fn text(file: usize, lines: usize) -> String {
     let words = ["cat", "mat", "hat 7", "1 it", "the cats"];
     let line = |line| format!("the {} sat on {file} and {line}", words[(file + line) % 5]);
     (0..lines).map(line).chain([String::new()]).collect::<Vec<_>>().join("\n")
 }
 
 impl Home {
-    fn put(&self, file: usize, text: &str) {
+    pub(super) fn put(&self, file: usize, text: &str) {
         write_all(self.folder.path(), &[(format!("in/{file:02}.txt").as_str(), text)]);
     }
 
@@ -30,7 +33,7 @@ impl Home {
     }
 
     /// The parts in effect that hold a file.
-    fn holders(&self, file: usize) -> BTreeSet<String> {
+    pub(super) fn holders(&self, file: usize) -> BTreeSet<String> {
         let name = format!("{file:02}.txt");
         let lists = Lists::read(&Store::existing(&self.config.folder).expect("there")).expect("readable");
         let held = |part: &crate::corpus::Part| part.pieces.iter().any(|piece| piece.name == name);
@@ -70,7 +73,11 @@ fn parts(files: &BTreeMap<String, Vec<u8>>) -> BTreeMap<String, Vec<u8>> {
 }
 
 /// That parts which do not hold `gone` are what they were, and those that do are gone.
-fn check_others(before: &BTreeMap<String, Vec<u8>>, after: &BTreeMap<String, Vec<u8>>, gone: &BTreeSet<String>) {
+pub(super) fn check_others(
+    before: &BTreeMap<String, Vec<u8>>,
+    after: &BTreeMap<String, Vec<u8>>,
+    gone: &BTreeSet<String>,
+) {
     for (name, bytes) in parts(before) {
         if gone.iter().any(|stem| name.contains(stem.as_str())) {
             assert!(!after.contains_key(&name), "{name} is of a part that was dropped");
@@ -81,7 +88,7 @@ fn check_others(before: &BTreeMap<String, Vec<u8>>, after: &BTreeMap<String, Vec
 }
 
 /// That the folder has what one that is prepared anew has, in whatever parts.
-fn check_fresh(home: &Home) {
+pub(super) fn check_fresh(home: &Home) {
     let fresh = home.copy();
     fs::remove_dir_all(&fresh.config.folder).expect("there");
     let expected = fresh.run().expect("prepared").corpus;
@@ -319,19 +326,6 @@ fn a_record_in_the_place_of_another_is_no_evidence() {
     assert!(home.data() == before);
 }
 
-#[test]
-fn a_folder_of_the_first_format_is_refused_with_the_way_on() {
-    let home = many();
-    let first: [(&str, &str); 2] = [("manifest.json", "{\"version\": 1}\n"), ("parts/part-00000.json", "{}")];
-    for (index, word) in [(0, "format 1"), (1, "before 2")] {
-        let _ = fs::remove_dir_all(&home.config.folder);
-        write_all(&home.config.folder, &first[index..=index]);
-        let Err(Error::Config(message)) = home.run() else { panic!("not refused") };
-        assert!(message.contains(word) && message.contains("name another `prepare.folder`"), "{message}");
-        assert_eq!(home.data().len(), 1, "nothing was touched");
-    }
-}
-
 /// The side of a document is that of its id: neither of its file nor of what else is prepared.
 #[test]
 fn more_inputs_move_no_document_to_the_other_side() {
@@ -349,24 +343,4 @@ fn more_inputs_move_no_document_to_the_other_side() {
     let (few, all) = (sides(&home), sides(&wider));
     assert_eq!((few.len(), all.len()), (240, 248));
     assert!(few.iter().all(|(id, side)| all[id] == *side));
-}
-
-#[test]
-fn a_storm_over_the_store_changes_no_byte() {
-    let home = many();
-    home.run().expect("prepared");
-    for seed in 0..2 {
-        let memory = Memory::new(Weather { seed, failures: 0.2, lost: 0.2, ..Weather::calm() });
-        let store = Store::of_memory(&memory);
-        let plan = || Preparation::plan_in(&home.config, &store);
-        plan().and_then(|plan| plan.run(PrepareOptions::default(), &mut Silent)).expect("prepared");
-        let objects = store.list("").expect("listed").into_iter().filter(|entry| entry.name != LOCK);
-        let found: BTreeMap<String, Vec<u8>> =
-            objects.map(|entry| (entry.name.clone(), store.read(&entry.name).expect("read"))).collect();
-        assert!(found == home.data(), "{:?}", found.keys());
-        let tally = memory.tally();
-        assert!(tally.failed > 20 && tally.lost > 20, "{tally:?}");
-        let again = plan().and_then(|plan| plan.run(PrepareOptions::default(), &mut Silent)).expect("prepared");
-        assert!(again.nothing_to_do);
-    }
 }

@@ -1,0 +1,120 @@
+//! What a change of one file among two hundred costs, and what it leaves as it was: bytes, rows and masks.
+
+use schemas::columns::{INPUT_IDS, LABELS};
+use schemas::manifest::GenerationEntry;
+use schemas::{BatchIndex, Epoch, PartId, SampleAddress};
+
+use super::generations::{check_fresh, check_others, files_of_six, text};
+use super::*;
+use crate::collate::{Item, PlannedView, collate};
+use crate::views::AnyView;
+use crate::views::mask::Mask;
+use crate::views::original::Original;
+
+/// What the network would be shown of every row in two epochs: ids after masking, and labels.
+type Masks = BTreeMap<(SampleAddress, u64), blake3::Hash>;
+
+fn masks(home: &Home) -> Masks {
+    masks_at(home, 0)
+}
+
+/// The same with every part under a number that much higher.
+fn masks_at(home: &Home, moved: u32) -> Masks {
+    let manifest = load::open(&home.config.folder).expect("a manifest");
+    let vocab = load::read_vocab(&home.config.folder, &manifest, manifest.newest()).expect("a vocabulary");
+    let (views, mut masks) = (views(&home.config), Masks::new());
+    for shard in &manifest.now().train.shards {
+        let path = home.config.folder.join(&shard.path);
+        let reader = ShardReader::open(path, shard, Promise::of(&manifest)).expect("whole");
+        let group = reader.read(0).expect("one row group");
+        for (row, epoch) in (0..group.rows()).flat_map(|row| [(row, 0), (row, 1)]) {
+            let part = PartId(shard.part.0 + moved);
+            let index = SampleAddress { part, row: shard.first_row + u32::try_from(row).expect("few") };
+            let sample = group.sample(row);
+            let item = Item { sample, partner: None, index, epoch: Epoch(epoch), copy: 0, copies: 1, pieces: 1 };
+            let batch = collate(&views, &vocab, 7, BatchIndex(0), &[item]);
+            masks.insert((index, epoch), batch.row_digests()[0]);
+        }
+    }
+    masks
+}
+
+fn views(config: &PrepareConfig) -> [PlannedView; 2] {
+    let width = config.tokens_max as usize;
+    let wanted = vec![INPUT_IDS.spec()];
+    let frame = AnyView::Original(Original::default());
+    let original = PlannedView { name: "original".into(), view: frame, of: None, frame: 0, ids: 0, width, wanted };
+    let (view, wanted) = (AnyView::Mask(Mask::default()), vec![INPUT_IDS.spec(), LABELS.spec()]);
+    [original, PlannedView { name: "masked".into(), view, of: Some(0), frame: 0, ids: 1, width, wanted }]
+}
+
+/// The masks of the parts that are not among these.
+fn others(masks: &Masks, parts: &BTreeSet<PartId>) -> Masks {
+    masks.iter().filter(|((sample, _), _)| !parts.contains(&sample.part)).map(|(at, mask)| (*at, *mask)).collect()
+}
+
+fn ids(entry: &GenerationEntry) -> BTreeSet<PartId> {
+    entry.parts.iter().map(|part| part.id).collect()
+}
+
+#[test]
+fn one_change_among_two_hundred_files_redraws_no_mask_of_another_part() {
+    let home = files_of_six(200);
+    let first = home.run().expect("prepared");
+    assert!(first.parts_made >= 40, "too few parts to prove anything: {first:?}");
+    let line = Document::digest(text(100, 6).lines().nth(2).expect("a line"));
+    let changes: [(&str, usize, &dyn Fn() -> Summary); 4] = [
+        ("replace", 50, &|| {
+            home.put(50, &text(50, 9));
+            home.run().expect("prepared")
+        }),
+        ("add", 777, &|| {
+            home.put(777, &text(777, 6));
+            home.run().expect("prepared")
+        }),
+        ("remove", 51, &|| {
+            fs::remove_file(home.folder.path().join("in/51.txt")).expect("there");
+            home.run().expect("prepared")
+        }),
+        ("forget", 100, &|| {
+            let preparation = Preparation::plan(&home.config).expect("planned");
+            preparation.forget(&line, &mut Silent).expect("forgotten").0
+        }),
+    ];
+    for (number, (name, file, change)) in changes.into_iter().enumerate() {
+        let (files, drawn, held) = (home.data(), masks(&home), home.holders(file));
+        let summary = change();
+        let (files_now, drawn_now) = (home.data(), masks(&home));
+        let manifest = load::open(&home.config.folder).expect("a manifest");
+        let entry = &manifest.generations[number + 1];
+        let (dropped, new) = (entry.dropped.iter().copied().collect::<BTreeSet<_>>(), ids(entry));
+        // What is made anew: the parts that held the file, and no other.
+        let stems: BTreeSet<String> = dropped.iter().map(|id| format!("part-{:05}-", id.0)).collect();
+        assert_eq!(stems, held, "{name}: parts that held the file");
+        assert!(new.len() <= 2 && dropped.len() <= 2, "{name}: {new:?} for {dropped:?}");
+        assert_eq!(summary.parts_made, new.len() as u64, "{name}");
+        let earlier = manifest.generations[..=number].iter().flat_map(ids).max().expect("parts");
+        assert!(new.iter().all(|id| *id > earlier), "{name}: a number that was used before");
+        // What is read: the files of these parts, once.
+        let lists = Lists::read(&Store::existing(&home.config.folder).expect("there")).expect("lists");
+        let bytes = lists.in_effect().into_iter().filter(|(id, _)| new.contains(id)).map(|(_, (_, part))| part.bytes);
+        assert_eq!(summary.bytes_read, bytes.sum::<u64>(), "{name}");
+        // What stays: shards, tables and records, addresses, rows and masks of every other part.
+        check_others(&files, &files_now, &stems);
+        let (kept, kept_now) = (others(&drawn, &dropped), others(&drawn_now, &new));
+        assert!(kept.len() > 200 && kept == kept_now, "{name}: masks of other parts");
+        if name != "forget" {
+            check_fresh(&home);
+        }
+    }
+}
+
+#[test]
+fn masks_are_drawn_at_the_address_of_a_row() {
+    let home = files_of_six(20);
+    home.run().expect("prepared");
+    let (here, elsewhere) = (masks(&home), masks_at(&home, 100));
+    let alike = here.values().zip(elsewhere.values()).filter(|(a, b)| a == b).count();
+    // Of a short row one token is masked: sometimes it is the same one.
+    assert!(here.len() > 20 && alike * 2 < here.len(), "{alike} of {} rows are masked alike", here.len());
+}

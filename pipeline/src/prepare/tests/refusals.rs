@@ -1,0 +1,143 @@
+//! What is refused, and that it was left as it was.
+
+use super::generations::{check_fresh, many, text};
+use super::*;
+
+#[test]
+fn a_folder_prepared_otherwise_is_refused_with_what_differs() {
+    let home = Home::new();
+    home.run().expect("prepared");
+    let before = home.data();
+    let refused = |config: &PrepareConfig, expected: &[&str]| {
+        let Err(Error::Config(message)) = prepare(config) else { panic!("not refused: {expected:?}") };
+        let expected = expected.iter().chain(&["`prepare.folder`", "delete"]);
+        expected.for_each(|word| assert!(message.contains(word), "`{word}` is missing in {message}"));
+        assert!(home.data() == before, "nothing was touched");
+    };
+    let config = || home.config.clone();
+    refused(&PrepareConfig { tokens_max: 32, ..config() }, &["`tokens_max` = 16, now 32"]);
+    refused(
+        &PrepareConfig { valid_fraction: 0.1, zstd_level: 2, ..config() },
+        &["`valid_fraction` = 0.3, now 0.1", "`zstd_level`"],
+    );
+    refused(&PrepareConfig { pack: packing("taco"), ..config() }, &["`pack` = \"block\", now \"taco\""]);
+    refused(&PrepareConfig { lowercase: Some(false), ..config() }, &["`tokenizer`"]);
+    refused(&PrepareConfig { format: format("text_paragraphs"), ..config() }, &["`format`", "text_lines"]);
+    refused(&PrepareConfig { part_bytes: Some(700), ..config() }, &["part_bytes"]);
+    refused(&PrepareConfig { segment_bytes: 700, seed: 1, ..config() }, &["`segment_bytes`", "`seed` = 0, now 1"]);
+    write_all(home.folder.path(), &[("other/9.txt", "the mat")]);
+    let inputs = vec![home.folder.path().join("other").display().to_string()];
+    refused(&PrepareConfig { inputs, ..config() }, &["none of its 3", "0.txt"]);
+    let elsewhere = PrepareConfig { lanes: Some(3), memory_max: 1 << 30, bad_lines_max: Some(5), ..config() };
+    assert!(prepare(&elsewhere).expect("these decide no byte").nothing_to_do);
+}
+
+#[test]
+fn a_held_folder_is_refused_until_it_is_free() {
+    let home = Home::new();
+    fs::create_dir(&home.config.folder).expect("made");
+    let store = Store::folder(&home.config.folder).expect("made");
+    let held = Lock::take(&store, LOCK, Holder::this_process(), Terms::default()).expect("free");
+    let error = home.run().expect_err("held").to_string();
+    assert!(error.contains("data/lock: locked by pid"), "{error}");
+    drop(held);
+    home.run().expect("free again");
+}
+
+#[test]
+fn a_corpus_without_documents_leaves_nothing() {
+    let home = Home::new();
+    write_all(home.folder.path(), &[("empty/a.txt", "\n\n"), ("empty/b.txt", "")]);
+    let config =
+        PrepareConfig { inputs: vec![home.folder.path().join("empty").display().to_string()], ..home.config.clone() };
+    let error = prepare(&config).expect_err("nothing there");
+    assert!(matches!(&error, Error::Poison(message) if message.contains("no valid document")), "{error}");
+    assert!(files(&config.folder).is_empty(), "{:?}", files(&config.folder).keys());
+}
+
+#[test]
+fn too_much_dirt_is_poison_every_time() {
+    let home = Home::new();
+    let dirty = [&b"the cat\n".repeat(90)[..], &b"caf\xe9\n".repeat(11)].concat();
+    write_all(home.folder.path(), &[("in/dirty.txt", dirty)]);
+    // The second time the parts are there already, and say the same.
+    for bound in [None, None, Some(3)] {
+        let error = prepare(&PrepareConfig { bad_lines_max: bound, ..home.config.clone() }).expect_err("too dirty");
+        let Error::Poison(message) = &error else { panic!("{error}") };
+        // With a bound that is known the rest is not waited for, nor what the first lines of the file are.
+        let words: &[&str] = match bound {
+            None => &["11 of 341 lines", "invalid_utf8 11", "in/dirty.txt:91", "`prepare.bad_lines_max`"],
+            Some(_) => &["invalid_utf8", "in/dirty.txt", "`prepare.bad_lines_max`"],
+        };
+        for word in words {
+            assert!(message.contains(word), "`{word}` is missing in {message}");
+        }
+        assert!(!home.config.folder.join("manifest.json").exists());
+    }
+    let summary = prepare(&PrepareConfig { bad_lines_max: Some(11), ..home.config.clone() }).expect("allowed");
+    assert_eq!(summary.corpus.rejected, BTreeMap::from([("invalid_utf8".to_owned(), 11)]));
+    assert_eq!(summary.corpus.documents, 341, "repaired, not thrown away");
+}
+
+#[test]
+fn a_folder_of_the_first_format_is_refused_with_the_way_on() {
+    let home = many();
+    let first: [(&str, &str); 2] = [("manifest.json", "{\"version\": 1}\n"), ("parts/part-00000.json", "{}")];
+    for (index, word) in [(0, "format 1"), (1, "before 2")] {
+        let _ = fs::remove_dir_all(&home.config.folder);
+        write_all(&home.config.folder, &first[index..=index]);
+        let Err(Error::Config(message)) = home.run() else { panic!("not refused") };
+        assert!(message.contains(word) && message.contains("name another `prepare.folder`"), "{message}");
+        assert_eq!(home.data().len(), 1, "nothing was touched");
+    }
+}
+
+#[test]
+fn a_corpus_that_was_emptied_takes_nothing_that_was_published_with_it() {
+    let home = many();
+    home.run().expect("prepared");
+    let before = home.data();
+    (0..40).for_each(|file| home.put(file, "\n"));
+    for _ in 0..2 {
+        assert!(matches!(home.run().expect_err("nothing is left"), Error::Poison(_)));
+        let after = home.data();
+        assert!(before.iter().all(|(name, bytes)| after.get(name) == Some(bytes)), "{:?}", after.keys());
+    }
+    (0..40).for_each(|file| home.put(file, &text(file, 6)));
+    assert_eq!(home.run().expect("it is there again").corpus.documents, 240);
+    check_fresh(&home);
+}
+
+#[test]
+fn the_last_document_is_not_forgotten_by_a_folder_of_nothing() {
+    let home = Home::new();
+    fs::remove_dir_all(home.folder.path().join("in")).expect("there");
+    write_all(home.folder.path(), &[("in/a.txt", "the cat\nthe mat\n"), ("in/b.txt", "the mat\n")]);
+    home.run().expect("prepared");
+    let forget = |text: &str| {
+        let preparation = Preparation::plan(&home.config)?;
+        preparation.forget(&Document::digest(text), &mut Silent)
+    };
+    assert_eq!(forget("the cat").expect("forgotten").0.corpus.documents, 2);
+    let before = home.data();
+    let error = forget("the mat").expect_err("the others are the same text");
+    assert!(matches!(&error, Error::Config(message) if message.contains("no other document; delete it")), "{error}");
+    assert!(home.data() == before, "nothing was touched");
+}
+
+/// Without it numbers of parts would be used again, and forgotten documents come back.
+#[test]
+fn a_lost_list_is_missed() {
+    let home = many();
+    home.run().expect("prepared");
+    home.put(77, &text(77, 9));
+    home.run().expect("prepared");
+    let list = home.config.folder.join("generations/00001.json");
+    let bytes = fs::read(&list).expect("there");
+    fs::remove_file(&list).expect("there");
+    let before = home.data();
+    let error = home.run().expect_err("a list is missing").to_string();
+    assert!(error.contains("generations/00001.json: it is gone") && home.data() == before, "{error}");
+    write_all(&home.config.folder, &[("generations/00001.json", bytes)]);
+    assert!(home.run().expect("as it was").nothing_to_do);
+}

@@ -1,0 +1,110 @@
+//! Preparations over a store that fails: what they end with, and what they leave when they give up.
+
+use store::{Memory, Retries, Weather};
+
+use super::generations::{many, text};
+use super::*;
+
+fn weather(seed: u64) -> Weather {
+    Weather { seed, failures: 0.2, lost: 0.2, ..Weather::calm() }
+}
+
+/// Every object but the lock.
+fn objects(memory: &Memory) -> BTreeMap<String, Vec<u8>> {
+    let store = Store::of_memory(&memory.under(Weather::calm()));
+    let entries = store.list("").expect("calm").into_iter().filter(|entry| entry.name != LOCK);
+    entries.map(|entry| (entry.name.clone(), store.read(&entry.name).expect("calm"))).collect()
+}
+
+fn prepare_in(home: &Home, store: &Store) -> Result<Summary> {
+    Preparation::plan_in(&home.config, store)?.run(PrepareOptions::default(), &mut Silent)
+}
+
+fn forget_in(home: &Home, store: &Store, id: &str) -> Result<Summary> {
+    Preparation::plan_in(&home.config, store)?.forget(id, &mut Silent).map(|(summary, _)| summary)
+}
+
+fn check_equal(found: &BTreeMap<String, Vec<u8>>, expected: &BTreeMap<String, Vec<u8>>, what: &str) {
+    let names: BTreeSet<&String> = found.keys().chain(expected.keys()).collect();
+    let differ: Vec<_> = names.into_iter().filter(|name| found.get(*name) != expected.get(*name)).collect();
+    assert!(differ.is_empty(), "{what}: {differ:?}");
+}
+
+#[test]
+fn a_storm_over_the_store_changes_no_byte() {
+    let home = many();
+    home.run().expect("prepared");
+    for seed in 0..8 {
+        let memory = Memory::new(weather(seed));
+        let store = Store::of_memory(&memory);
+        prepare_in(&home, &store).expect("prepared");
+        check_equal(&objects(&memory), &home.data(), &format!("seed {seed}"));
+        let tally = memory.tally();
+        assert!(tally.failed > 20 && tally.lost > 20, "{tally:?}");
+        assert!(prepare_in(&home, &store).expect("prepared").nothing_to_do);
+    }
+}
+
+#[test]
+fn a_storm_over_a_change_changes_no_byte() {
+    let home = many();
+    home.run().expect("prepared");
+    let memory = Memory::new(weather(11));
+    let store = Store::of_memory(&memory);
+    prepare_in(&home, &store).expect("prepared");
+    home.put(13, &text(13, 7));
+    home.put(77, &text(77, 9));
+    fs::remove_file(home.folder.path().join("in/14.txt")).expect("there");
+    for step in 0..2 {
+        let id = Document::digest(text(7, 6).lines().nth(2).expect("a line"));
+        if step == 0 {
+            home.run().expect("prepared");
+            prepare_in(&home, &store).expect("prepared");
+        } else {
+            forget_in(&home, &Store::existing(&home.config.folder).expect("there"), &id).expect("forgotten");
+            forget_in(&home, &store, &id).expect("forgotten");
+        }
+        check_equal(&objects(&memory), &home.data(), &format!("step {step}"));
+    }
+}
+
+/// Asked three times instead of twenty, about one call of twenty-five is never answered.
+#[test]
+fn a_storm_that_is_not_outwaited_names_an_object_and_costs_nothing_that_was_kept() {
+    let home = many();
+    home.run().expect("prepared");
+    let whole = home.data();
+    let (mut kept, mut given_up) = (BTreeSet::new(), 0);
+    for seed in 0..24 {
+        let memory = Memory::new(weather(seed));
+        let calm = Store::of_memory(&memory.under(Weather::calm()));
+        let before = if seed % 2 == 0 {
+            BTreeMap::new()
+        } else {
+            // What was kept of a part is neither made again nor lost because it cannot be seen for a while.
+            prepare_in(&home, &calm).expect("calm");
+            calm.remove("parts/part-00003-00.json").expect("calm");
+            calm.remove(LOCK).expect("calm");
+            objects(&memory)
+        };
+        let impatient = Retries { attempts_max: 3, pause: Duration::ZERO, pause_max: Duration::ZERO };
+        let stormy = Store::of_memory(&memory).with_retries(impatient);
+        if let Err(error) = prepare_in(&home, &stormy) {
+            given_up += 1;
+            let error = error.to_string();
+            assert!(error.contains("memory:") && error.contains("3 times in a row"), "seed {seed}: {error}");
+        }
+        let after = objects(&memory);
+        for (name, bytes) in &after {
+            assert!(whole.get(name) == Some(bytes), "seed {seed}: {name} is half-written");
+        }
+        assert!(before.keys().all(|name| after.contains_key(name)), "seed {seed}: what was there stays");
+        kept.insert(records(&after));
+        // Where its release was lost, the lock of a dead machine would be waited for.
+        calm.remove(LOCK).expect("calm");
+        let last = prepare_in(&home, &calm).expect("calm");
+        assert_eq!(last.parts_skipped, records(&after) as u64, "seed {seed}: no finished part is made twice");
+        check_equal(&objects(&memory), &whole, &format!("seed {seed}"));
+    }
+    assert!(given_up >= 16 && kept.len() >= 4, "{given_up} gave up, after {kept:?} records");
+}
