@@ -16,6 +16,7 @@ use store::Store;
 
 use crate::Result;
 use crate::corpus::{Part, Place, Reached};
+use crate::shard::object;
 
 /// What one segment of a part came to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -186,7 +187,7 @@ impl CommitRecord {
             if let Some(bytes) = bytes.filter(|bytes| *bytes != found.bytes) {
                 return damaged(&format!("{} bytes, {bytes} were written", found.bytes));
             }
-            if hash_object(store, name, found.bytes)?.to_hex().as_str() != blake3 {
+            if object::hash(store, name, found.bytes)?.to_hex().as_str() != blake3 {
                 return damaged("its content has changed");
             }
         }
@@ -222,16 +223,6 @@ fn file_name(part: &Part, segment: usize) -> String {
 /// What follows the stem: `-07` of a shard, nothing of a table.
 fn is_number_or_nothing(rest: &str) -> bool {
     rest.is_empty() || rest.strip_prefix('-').is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
-}
-
-/// BLAKE3 of an object, read some megabytes at a time.
-pub(super) fn hash_object(store: &Store, name: &str, bytes: u64) -> std::io::Result<blake3::Hash> {
-    const CHUNK: u64 = 4 << 20;
-    let mut hasher = blake3::Hasher::new();
-    for start in (0..bytes).step_by(usize::try_from(CHUNK).expect("megabytes")) {
-        hasher.update(&store.read_range(name, start..(start + CHUNK).min(bytes))?);
-    }
-    Ok(hasher.finalize())
 }
 
 #[cfg(test)]

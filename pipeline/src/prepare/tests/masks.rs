@@ -20,12 +20,11 @@ fn masks(home: &Home) -> Masks {
 
 /// The same with every part under a number that much higher.
 fn masks_at(home: &Home, moved: u32) -> Masks {
-    let manifest = load::open(&home.config.folder).expect("a manifest");
-    let vocab = load::read_vocab(&home.config.folder, &manifest, manifest.newest()).expect("a vocabulary");
+    let manifest = load::open(&home.store()).expect("a manifest");
+    let vocab = load::read_vocab(&home.store(), &manifest, manifest.newest()).expect("a vocabulary");
     let (views, mut masks) = (views(&home.config), Masks::new());
     for shard in &manifest.now().train.shards {
-        let path = home.config.folder.join(&shard.path);
-        let reader = ShardReader::open(path, shard, Promise::of(&manifest)).expect("whole");
+        let reader = ShardReader::open(&home.store(), shard, Promise::of(&manifest)).expect("whole");
         let group = reader.read(0).expect("one row group");
         for (row, epoch) in (0..group.rows()).flat_map(|row| [(row, 0), (row, 1)]) {
             let part = PartId(shard.part.0 + moved);
@@ -85,7 +84,7 @@ fn one_change_among_two_hundred_files_redraws_no_mask_of_another_part() {
         let (files, drawn, held) = (home.data(), masks(&home), home.holders(file));
         let summary = change();
         let (files_now, drawn_now) = (home.data(), masks(&home));
-        let manifest = load::open(&home.config.folder).expect("a manifest");
+        let manifest = load::open(&home.store()).expect("a manifest");
         let entry = &manifest.generations[number + 1];
         let (dropped, new) = (entry.dropped.iter().copied().collect::<BTreeSet<_>>(), ids(entry));
         // What is made anew: the parts that held the file, and no other.
