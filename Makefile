@@ -42,6 +42,7 @@ bench-load: setup  ## the online half beside its rivals (RIVALS=script; skipped 
 golden:          ## (after SETUP=full make setup) rewrite tests/golden; look at the diff before you commit it
 	.venv/bin/python tests/reference/parity_reference.py
 	.venv/bin/python tests/reference/hf_parity.py
+	UPDATE_GOLDEN=1 cargo test --quiet --workspace golden
 
 test-extension: setup  ## the view and the objective of CONTRIBUTING.md, as written there
 	@scripts/test-extension

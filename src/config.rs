@@ -152,9 +152,10 @@ impl Parsed {
         }
     }
 
-    /// Adds a mistake once.
+    /// Adds a mistake once; of two hints the first stays.
     pub(crate) fn add(&mut self, problem: Mistake) {
-        if !self.problems.0.contains(&problem) {
+        let is_said = |known: &Mistake| (&known.place, &known.message) == (&problem.place, &problem.message);
+        if !self.problems.0.iter().any(is_said) {
             self.problems.push(problem);
         }
     }

@@ -6,9 +6,15 @@ use std::sync::Arc;
 use pipeline::course::Generations;
 use pipeline::load::{self, DataConfig, GenerationChoice};
 use schemas::{Effective, Generation, Manifest, Vocab};
+#[cfg(feature = "train")]
+use schemas::{ManifestError, SealError};
 use store::Store;
 
 use crate::generations::RunGenerations;
+
+/// The tokenizer's name in a prepared folder.
+#[cfg(feature = "train")]
+pub(crate) const TOKENIZER: &str = "tokenizer.json";
 
 /// A prepared folder as one run sees it.
 pub(crate) struct PreparedData {
@@ -38,6 +44,20 @@ impl PreparedData {
     #[cfg(feature = "train")]
     pub(crate) fn content(&self) -> String {
         self.manifest.generation(self.generation).content.clone()
+    }
+
+    /// The `tokenizer.json` that the data was made with.
+    ///
+    /// # Errors
+    /// [`pipeline::Error::Manifest`] if it is another one by now.
+    #[cfg(feature = "train")]
+    pub(crate) fn tokenizer(&self) -> pipeline::Result<Vec<u8>> {
+        let bytes = self.store.read(TOKENIZER)?;
+        if self.manifest.files.get(TOKENIZER).is_some_and(|hash| *hash == blake3::hash(&bytes).to_hex().as_str()) {
+            return Ok(bytes);
+        }
+        let source = ManifestError::Damaged(SealError::Checksum);
+        Err(pipeline::Error::Manifest { place: self.store.place(TOKENIZER), source })
     }
 
     /// Who says what later epochs are over, if they are not all over the first generation.

@@ -34,12 +34,6 @@ impl Share {
         (rank < ranks).then_some(Self { rank, ranks })
     }
 
-    /// Its number.
-    #[must_use]
-    pub fn rank(self) -> u32 {
-        self.rank
-    }
-
     /// How many there are.
     #[must_use]
     pub fn ranks(self) -> u32 {

@@ -132,12 +132,6 @@ impl Vocab {
         let total: f64 = self.counts.iter().map(|&count| count as f64 + 1.0).sum();
         self.counts.iter().map(|&count| ((count as f64 + 1.0) / total).ln()).collect()
     }
-
-    /// Entropy of the training split's token distribution in nats: what a model that ignores context cannot beat.
-    #[must_use]
-    pub fn unigram_entropy(&self) -> f64 {
-        entropy(&self.counts)
-    }
 }
 
 /// Entropy in nats of the distribution proportional to `counts`; 0 when there are none.

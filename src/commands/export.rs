@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use anyhow::Context as _;
 use pipeline::views::AnyView;
 use schemas::Step;
 use schemas::columns::TOKEN_TYPES;
@@ -27,8 +26,7 @@ pub(crate) fn run(run: &Path, out: &Path, step: Option<u64>, family: ModelFamily
     };
     check_segments(&plan, family)?;
     let (from, snapshot) = checkpoint::pick(&Store::existing(run)?, step.map(Step))?;
-    let source = plan.config().data.folder.join("tokenizer.json");
-    let tokenizer = std::fs::read(&source).with_context(|| format!("cannot read {}", source.display()))?;
+    let tokenizer = plan.data().tokenizer()?;
     let model = Store::folder(out)?;
     model.put("tokenizer.json", &tokenizer)?;
     model.put("tokenizer_config.json", tokenizer_config(&plan, family).as_bytes())?;

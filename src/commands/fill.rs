@@ -7,6 +7,7 @@ use schemas::Vocab;
 use store::Store;
 use trainer::training::{Filler, Guess};
 
+use crate::data::TOKENIZER;
 use crate::exit::Usage;
 use crate::plan::Plan;
 use crate::terminal::{Paint, line};
@@ -14,7 +15,8 @@ use crate::terminal::{Paint, line};
 /// Fills the masks of `texts` with the newest checkpoint of `run`.
 pub(crate) fn run(run: &Path, top: usize, texts: &[String]) -> anyhow::Result<()> {
     let plan = Plan::of_run(run)?;
-    let tokenizer = tokenize::load(&plan.config().data.folder.join("tokenizer.json"), None)?;
+    let data = plan.data();
+    let tokenizer = tokenize::of_json(&data.tokenizer()?, &data.store.place(TOKENIZER))?;
     let vocab = plan.vocab();
     let rows = texts.iter().map(|text| encode(&tokenizer, vocab, text)).collect::<anyhow::Result<Vec<_>>>()?;
     let filler = Filler::open(plan.train(), &Store::existing(run)?, None)?;

@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use observe::{Clock, Many};
 use pipeline::actor;
+use schemas::Share;
 use store::{Store, Weather};
 use trainer::training::{Alone, Outcome, StopRequest};
 
@@ -59,7 +60,7 @@ fn train(
     replay: Option<u64>,
     phases: Phases,
 ) -> anyhow::Result<Outcome> {
-    let mut feed = Feed::new(plan, replay, phases.clone());
+    let mut feed = Feed::new(plan, Share::ALONE, replay, phases.clone());
     let mut keeper = Keeper {
         readers: Many(vec![Box::new(Printer { ends: run.is_some() })]),
         run,

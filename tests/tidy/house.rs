@@ -71,7 +71,7 @@ struct Census {
 }
 
 impl Census {
-    const HEAD: &str = " circles  public  unused  expect   panic  assert  unsafe";
+    const HEAD: &str = " circles  public unnamed  unused  expect   panic  assert  unsafe";
 
     fn take(root: &Path, folder: &str, sources: &Sources, words: &Words) -> Self {
         let circles = circles::circles(&imports::of_package(root, folder)).len();
@@ -86,6 +86,7 @@ impl Census {
         censuses.into_iter().fold(Self::default(), |mut sum, one| {
             sum.circles += one.circles;
             sum.public.all.extend(one.public.all);
+            sum.public.unnamed.extend(one.public.unnamed);
             sum.public.unused.extend(one.public.unused);
             sum.expects += one.expects;
             sum.panics += one.panics;
@@ -96,8 +97,9 @@ impl Census {
     }
 
     fn row(&self) -> String {
-        let (public, unused) = (self.public.all.len(), self.public.unused.len());
-        let counts = [self.circles, public, unused, self.expects, self.panics, self.asserts, self.unsafes];
+        let Public { all, unnamed, unused } = &self.public;
+        let (public, unnamed, unused) = (all.len(), unnamed.len(), unused.len());
+        let counts = [self.circles, public, unnamed, unused, self.expects, self.panics, self.asserts, self.unsafes];
         counts.map(|count| format!("{count:>8}")).concat()
     }
 }

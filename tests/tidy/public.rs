@@ -24,6 +24,8 @@ pub(crate) type Words = BTreeMap<String, BTreeSet<String>>;
 #[derive(Clone, Default)]
 pub(crate) struct Public {
     pub(crate) all: BTreeSet<(String, String)>,
+    /// Those whose names nobody outside says.
+    pub(crate) unnamed: BTreeSet<(String, String)>,
     pub(crate) unused: BTreeSet<(String, String)>,
 }
 
@@ -38,13 +40,18 @@ impl Public {
         // `pipeline/src` is known to others as `pipeline`; nobody can know a program's `src`.
         let name = folder.strip_suffix("/src").unwrap_or_default();
         let outside = words.iter().filter(|(path, words)| !is_below(path, folder) && words.contains(name));
-        let mut used: BTreeSet<&String> = outside.flat_map(|(_, words)| words).chain(&declared.by_macros).collect();
+        let said: BTreeSet<&String> = outside.flat_map(|(_, words)| words).collect();
+        let among = |names: &BTreeSet<&String>| {
+            declared.items.iter().filter(|(_, name)| !names.contains(name)).cloned().collect::<BTreeSet<_>>()
+        };
+        let unnamed = among(&said);
+        let mut used: BTreeSet<&String> = said.into_iter().chain(&declared.by_macros).collect();
         let mut ahead: Vec<_> = used.iter().copied().collect();
         while let Some(name) = ahead.pop() {
             ahead.extend(declared.says.get(name).into_iter().flatten().filter(|said| used.insert(*said)));
         }
-        let unused = declared.items.iter().filter(|(_, name)| !used.contains(name)).cloned().collect();
-        Self { all: declared.items, unused }
+        let unused = among(&used);
+        Self { all: declared.items, unnamed, unused }
     }
 }
 

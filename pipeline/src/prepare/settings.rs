@@ -1,6 +1,6 @@
 //! What decides the bytes of every part, by name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemas::manifest;
 use serde::{Deserialize, Serialize};
@@ -17,26 +17,34 @@ const RULES: u32 = 1;
 #[serde(transparent)]
 pub(super) struct Settings(BTreeMap<String, Value>);
 
+/// Keys of `[prepare]` that change no byte of any part, each with the reason. A key that nobody thought of decides bytes.
+const LEFT_OUT: &[(&str, &str)] = &[
+    ("inputs", "which files there are: the parts name them"),
+    ("lowercase", "part of the tokenizer, which is known by its fingerprint"),
+    ("folder", "where it is kept"),
+    ("bad_lines_max", "when a corpus is refused"),
+    ("lanes", "who makes a part, not what is in it"),
+    ("memory_max", "a document that does not fit ends the run"),
+];
+
 impl Settings {
     /// Those of a configuration whose parts have that size.
     pub(super) fn of(config: &PrepareConfig, part_bytes: u64, tokenizer: &manifest::Tokenizer) -> Self {
-        let field = |name: Option<&str>| name.filter(|_| config.format.has_fields()).map_or(Value::Null, Value::from);
-        let entries = [
-            ("version", Value::from(manifest::VERSION)),
-            ("rules", RULES.into()),
-            ("format", config.format.kind().into()),
-            ("text_field", field(Some(&config.text_field))),
-            ("id_field", field(config.id_field.as_deref())),
-            ("tokenizer", tokenizer.fingerprint.as_str().into()),
-            ("tokens_max", config.tokens_max.into()),
-            ("pack", config.pack.kind().into()),
-            ("valid_fraction", config.valid_fraction.into()),
-            ("zstd_level", config.zstd_level.into()),
-            ("part_bytes", part_bytes.into()),
-            ("segment_bytes", config.segment_bytes.into()),
-            ("seed", config.seed.into()),
-        ];
-        Self(entries.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+        let keys = serde_json::to_value(config).expect("a configuration is plain values");
+        let Value::Object(keys) = keys else { unreachable!("a section is a table") };
+        let kept = keys.into_iter().filter(|(key, _)| LEFT_OUT.iter().all(|(left_out, _)| left_out != key));
+        let mut settings: BTreeMap<String, Value> = kept.collect();
+        if !config.format.has_fields() {
+            settings.extend(["text_field", "id_field"].map(|key| (key.to_owned(), Value::Null)));
+        }
+        // As they work out, whatever is written.
+        settings.extend([
+            ("version".to_owned(), Value::from(manifest::VERSION)),
+            ("rules".to_owned(), RULES.into()),
+            ("tokenizer".to_owned(), tokenizer.fingerprint.as_str().into()),
+            ("part_bytes".to_owned(), part_bytes.into()),
+        ]);
+        Self(settings)
     }
 
     /// The size of parts.
@@ -53,8 +61,53 @@ impl Settings {
     /// `tokens_max = 128, now 512` for each that differs.
     pub(super) fn differences(&self, now: &Self) -> Vec<String> {
         let absent = Value::Null;
-        let changed = now.0.iter().map(|(name, value)| (name, self.0.get(name).unwrap_or(&absent), value));
+        let names: BTreeSet<&String> = self.0.keys().chain(now.0.keys()).collect();
+        let value = |of: &'_ Self, name: &str| of.0.get(name).unwrap_or(&absent).clone();
+        let changed = names.into_iter().map(|name| (name, value(self, name), value(now, name)));
         let shown = changed.filter(|(_, was, now)| was != now);
         shown.map(|(name, was, now)| format!("`{name}` = {was}, now {now}")).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(config: &PrepareConfig) -> Settings {
+        let special = schemas::SpecialIds { pad: 0, unk: Some(1), cls: 2, sep: 3, mask: 4 };
+        let tokenizer = manifest::Tokenizer {
+            fingerprint: "f".into(),
+            kind: "wordpiece".into(),
+            vocab_size: 5,
+            lowercase: true,
+            special,
+            specials: Vec::new(),
+        };
+        Settings::of(config, 7, &tokenizer)
+    }
+
+    #[test]
+    fn every_key_decides_bytes_but_those_that_are_left_out_by_name() {
+        let Ok(Value::Object(keys)) = serde_json::to_value(PrepareConfig::default()) else { panic!("a table") };
+        let left_out: BTreeSet<&str> = LEFT_OUT.iter().map(|(key, _)| *key).collect();
+        assert!(left_out.iter().all(|key| keys.contains_key(*key)), "{left_out:?}");
+        let expected: BTreeSet<String> = keys
+            .keys()
+            .filter(|key| !left_out.contains(key.as_str()))
+            .cloned()
+            .chain(["version", "rules"].map(String::from))
+            .collect();
+        assert_eq!(settings(&PrepareConfig::default()).0.into_keys().collect::<BTreeSet<_>>(), expected);
+    }
+
+    /// A later program knows a key that this one does not: its parts are not ours.
+    #[test]
+    fn a_key_that_only_one_of_two_has_is_a_difference() {
+        let ours = settings(&PrepareConfig::default());
+        let mut theirs = ours.clone();
+        theirs.0.insert("encoding".into(), "latin1".into());
+        assert_eq!(theirs.differences(&ours), ["`encoding` = \"latin1\", now null"]);
+        assert_eq!(ours.differences(&theirs), ["`encoding` = null, now \"latin1\""]);
+        assert!(ours.differences(&ours).is_empty());
     }
 }

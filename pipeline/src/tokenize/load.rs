@@ -37,6 +37,11 @@ pub fn load(path: &Path, lowercase: Option<bool>) -> Result<HfTokenizer> {
     }
 }
 
+/// Reads a `tokenizer.json` that was read from `place`.
+pub fn of_json(bytes: &[u8], place: &str) -> Result<HfTokenizer> {
+    from_json(bytes, |message| Error::Tokenizer { path: place.into(), message })
+}
+
 /// The file that `path` means.
 fn find(path: &Path) -> Result<PathBuf> {
     let refuse = |message: &str| Err(Error::Tokenizer { path: path.to_owned(), message: message.to_owned() });

@@ -9,7 +9,7 @@ mod memory;
 
 pub use self::facts::Facts;
 pub use self::hf::HfTokenizer;
-pub use self::load::load;
+pub use self::load::{load, of_json};
 use crate::Result;
 
 /// Turns text into ids, in the thread that calls it.

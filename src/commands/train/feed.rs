@@ -31,13 +31,13 @@ pub(super) struct Feed {
 }
 
 impl Feed {
-    /// The batches of a plan; the first `replay` of them for ever, if that is asked for.
-    pub(super) fn new(plan: &Plan, replay: Option<u64>, phases: Phases) -> Self {
+    /// A share of the batches of a plan; the first `replay` of them for ever, if that is asked for.
+    pub(super) fn new(plan: &Plan, share: Share, replay: Option<u64>, phases: Phases) -> Self {
         let load = plan.load();
         Self {
             plan: Arc::clone(load),
             valid: plan.valid().cloned(),
-            share: Share::ALONE,
+            share,
             row: RowIndex(0),
             stream: None,
             watch: replay.is_none().then(|| Watch::new(load.audit())),

@@ -19,6 +19,7 @@ use crate::model::host_batch::HostBatch;
 use crate::model::networks::MAIN;
 use crate::objectives::masked_lm;
 use crate::objectives::masked_lm::Prediction;
+use crate::training::ranks::Ranks;
 use crate::training::step::Trainer;
 use crate::training::tally::{Mean, Reading, Tally, fetch, written};
 
@@ -77,11 +78,23 @@ impl Validation {
     }
 
     /// The result. Waits for the device.
-    pub(crate) fn finish(self, trainer: &Trainer) -> Result<ValidReport, Error> {
+    pub(crate) fn finish(mut self, trainer: &Trainer) -> Result<ValidReport, Error> {
+        self.gather(trainer.ranks());
         let (Reading { loss, terms, metrics, .. }, _) = self.tally.read(trainer.ranks(), &[])?;
         let mlm = if self.extra.is_empty() || self.rows == 0 { None } else { Some(self.mlm(trainer)?) };
         let (terms, metrics, seconds) = (written(terms), written(metrics), self.begun.elapsed().as_secs_f64());
         Ok(ValidReport { rows: self.rows, loss, terms, metrics, mlm, seconds })
+    }
+
+    /// Adds up what the ranks have counted, before anything is decided by it: all of them then decide the same.
+    fn gather(&mut self, ranks: &dyn Ranks) {
+        // Exact: no count comes near 2^53.
+        let own = std::iter::once(&self.rows).chain(&self.targets);
+        let mut counts: Vec<f64> = own.map(|&count| count as f64).collect();
+        ranks.sum(&mut counts);
+        for (count, sum) in std::iter::once(&mut self.rows).chain(&mut self.targets).zip(counts) {
+            *count = sum as u64;
+        }
     }
 
     fn mlm(&self, trainer: &Trainer) -> Result<MlmReport, Error> {
