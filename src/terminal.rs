@@ -2,8 +2,11 @@
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use observe::preparation::PrepareProgress;
+pub(crate) use observe::terminal::{bytes, count};
 #[cfg(feature = "train")]
 use observe::{Event, Observer, What};
 
@@ -83,70 +86,42 @@ impl Paint {
     }
 }
 
-/// A progress bar on a terminal; elsewhere a plain line now and then.
+/// A preparation's progress bar on a terminal; elsewhere a plain line now and then.
 #[derive(Debug)]
 pub(crate) struct Progress {
     bar: ProgressBar,
     plain: bool,
-    name: &'static str,
-    printed: std::time::Instant,
+    printed: Instant,
 }
 
 impl Progress {
-    /// Seconds between plain lines.
-    const PLAIN_EVERY_S: u64 = 10;
+    /// Between plain lines.
+    const PLAIN_EVERY: Duration = Duration::from_secs(10);
 
-    pub(crate) fn new(name: &'static str, total: u64) -> Self {
+    pub(crate) fn new(name: &'static str) -> Self {
         let plain = !io::stderr().is_terminal();
         let target = if plain { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
-        let bar = ProgressBar::with_draw_target(Some(total), target);
+        let bar = ProgressBar::with_draw_target(Some(0), target);
         let style = ProgressStyle::with_template("{prefix} {wide_bar} {percent:>3} %  {msg}  ETA {eta}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.set_prefix(name);
-        Self { bar, plain, name, printed: std::time::Instant::now() }
+        Self { bar, plain, printed: Instant::now() }
     }
 
-    /// `done` of the total, with a few words on the rate.
-    pub(crate) fn set(&mut self, done: u64, message: &str) {
-        self.bar.set_position(done);
-        self.bar.set_message(message.to_owned());
-        if self.plain && self.printed.elapsed().as_secs() >= Self::PLAIN_EVERY_S {
-            self.printed = std::time::Instant::now();
-            let percent = 100.0 * done as f64 / self.bar.length().unwrap_or(1).max(1) as f64;
-            note(format_args!("{}: {percent:.0} %  {message}  ETA {:.0} s", self.name, self.bar.eta().as_secs_f64()));
+    /// How far it is, and the same as a plain line.
+    pub(crate) fn set(&mut self, now: &PrepareProgress, line: impl Display) {
+        self.bar.set_length(now.bytes_total);
+        self.bar.set_position(now.bytes);
+        self.bar.set_message(observe::terminal::beside_bar(now));
+        if self.plain && self.printed.elapsed() >= Self::PLAIN_EVERY {
+            self.printed = Instant::now();
+            note(line);
         }
     }
 
     pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
     }
-}
-
-/// `12,345,678`.
-pub(crate) fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut grouped = String::with_capacity(digits.len() * 4 / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
-}
-
-/// `1.5 GiB`.
-pub(crate) fn bytes(bytes: u64) -> String {
-    let mut value = bytes as f64;
-    let mut units = ["B", "KiB", "MiB", "GiB", "TiB"].into_iter();
-    let mut unit = units.next().unwrap_or_default();
-    for next in units {
-        if value < 1024.0 {
-            break;
-        }
-        (value, unit) = (value / 1024.0, next);
-    }
-    if unit == "B" { format!("{bytes} B") } else { format!("{value:.1} {unit}") }
 }
 
 /// `745 k`, `1.2 M`: a rate at a glance.
@@ -166,9 +141,6 @@ mod tests {
 
     #[test]
     fn numbers_read_at_a_glance() {
-        let counts = [0, 12, 123, 1234, 1_234_567].map(count);
-        assert_eq!(counts, ["0", "12", "123", "1,234", "1,234,567"]);
-        assert_eq!([0, 1023, 1024, 3 << 30].map(bytes), ["0 B", "1023 B", "1.0 KiB", "3.0 GiB"]);
         assert_eq!([999.0, 1500.0, 745_000.0, 1.23e6].map(short), ["999", "1.5 k", "745 k", "1.23 M"]);
     }
 }

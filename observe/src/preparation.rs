@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use schemas::Generation;
+
 use crate::number;
 
 /// What will be prepared.
@@ -21,6 +23,12 @@ pub struct PrepareStart {
     pub text_bytes_max: u64,
     /// The largest compressed file: nobody can cut it, so one lane reads it from end to end.
     pub largest_compressed: Option<LargestFile>,
+    /// The newest generation of the folder once this is done.
+    #[serde(default)]
+    pub generation: Generation,
+    /// What has changed since the one before, in words, if this preparation begins it.
+    #[serde(default)]
+    pub change: Option<String>,
 }
 
 /// A file and its size.
@@ -101,6 +109,12 @@ pub struct PartDone {
 pub struct PrepareEnd {
     /// The prepared folder.
     pub place: String,
+    /// Its newest generation.
+    #[serde(default)]
+    pub generation: Generation,
+    /// What has changed since the one before, in words, if this preparation began it.
+    #[serde(default)]
+    pub change: Option<String>,
     /// How documents became samples: the name in configurations.
     pub pack: String,
     /// Parts made by this run.
@@ -109,6 +123,12 @@ pub struct PrepareEnd {
     pub parts_kept: u64,
     /// Whether nothing at all was left to do.
     pub nothing_to_do: bool,
+    /// Bytes of input files that were read, to make parts or to see that they are what they were.
+    #[serde(default)]
+    pub bytes_read: u64,
+    /// Bytes of text tokenized by this run.
+    #[serde(default)]
+    pub text_bytes_made: u64,
     /// Lines or documents looked at.
     pub lines: u64,
     /// Documents kept.
@@ -121,6 +141,9 @@ pub struct PrepareEnd {
     pub tokens: u64,
     /// Unknown tokens among these.
     pub unknown: u64,
+    /// Documents that were left out because they are to be forgotten.
+    #[serde(default)]
+    pub forgotten: u64,
     /// Lines or documents rejected or repaired, by reason.
     pub rejected: BTreeMap<String, u64>,
     /// Sentences, where they are kept.

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use crate::event::{At, Event, What};
 use crate::training::{AuditReport, Figures, StartReport, StepReport, StopReport, ValidReport, Warning, Why};
 
+pub use preparation::beside_bar;
 pub use quantities::{bytes, count};
 
 /// What people see of an event, without the newline that ends it; a preparation begins and ends with several lines.

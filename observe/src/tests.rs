@@ -149,6 +149,24 @@ fn new_keys_and_new_reasons_are_passed_over() {
 }
 
 #[test]
+fn keys_that_came_later_have_defaults() {
+    let later = ["generation", "change", "bytes_read", "text_bytes_made", "forgotten"];
+    for (what, line, _) in golden().into_iter().filter(|(what, ..)| what.kind().starts_with("prepare_")) {
+        let mut json: Map<String, Value> = serde_json::from_str(&golden_line(&what, line)).expect("JSON");
+        json.retain(|key, _| !later.contains(&key.as_str()));
+        let read = jsonl::parse(Value::Object(json).to_string().as_bytes()).expect("an older line");
+        match read.what {
+            What::PrepareStart(start) => assert_eq!((start.generation, start.change), Default::default()),
+            What::PrepareEnd(end) => {
+                assert_eq!((end.generation, end.change), Default::default());
+                assert_eq!((end.bytes_read, end.text_bytes_made, end.forgotten), (0, 0, 0));
+            }
+            other => assert_eq!(other, what),
+        }
+    }
+}
+
+#[test]
 fn what_may_be_missing_may_be_missing() {
     let line = format!(r#"{STAMP}"kind":"warning","topic":"t","message":"m"}}"#);
     let event = jsonl::parse(line.as_bytes()).expect("no place, no hint");

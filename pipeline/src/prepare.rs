@@ -32,6 +32,7 @@ mod work;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use observe::{Clock, Observer, What};
 use schemas::manifest::PartEntry;
 use schemas::{Generation, Shard};
 use store::{Holder, Lock, LockError, Store, Terms};
@@ -44,18 +45,18 @@ use self::forget::Forgetting;
 use self::list::Lists;
 use self::plan::Planned;
 pub use self::plan::PreparePlan;
-pub use self::progress::{Observer, Progress, Silent};
+use self::progress::{Progress, Voice};
 pub use self::stages::{Stage, Stages};
 pub use self::summary::Summary;
 pub use self::work::PrepareOptions;
 use self::work::{Work, tasks};
-use crate::actor::{Demand, LaneOptions, Ready};
+use crate::actor::{Demand, Gauges, LaneOptions, Reading, Ready};
 use crate::{Error, Result};
 
 /// Finished parts that wait for the fold, per lane: small reports, so that the fold holds nobody up.
 const DEPTH: usize = 4;
 
-/// How often an observer hears of progress when no part is finished.
+/// How often observers hear of progress when no part is finished.
 const PULSE: Duration = Duration::from_millis(500);
 
 /// The object that says who works on a folder.
@@ -75,8 +76,13 @@ impl std::fmt::Debug for Preparation {
 }
 
 /// Plans and runs in one step.
-pub fn run(config: &PrepareConfig, options: PrepareOptions, observer: &mut dyn Observer) -> Result<Summary> {
-    Preparation::plan(config)?.run(options, observer)
+pub fn run(
+    config: &PrepareConfig,
+    options: PrepareOptions,
+    clock: &Clock,
+    observer: &mut dyn Observer,
+) -> Result<Summary> {
+    Preparation::plan(config)?.run(options, clock, observer)
 }
 
 impl Preparation {
@@ -98,18 +104,24 @@ impl Preparation {
     }
 
     /// Makes what is missing. Returns what was found and done.
-    pub fn run(mut self, options: PrepareOptions, observer: &mut dyn Observer) -> Result<Summary> {
+    pub fn run(mut self, options: PrepareOptions, clock: &Clock, observer: &mut dyn Observer) -> Result<Summary> {
+        let voice = Voice { clock, observer };
         if options.null_writer {
-            return self.make(None, options, observer);
+            return self.make(None, options, voice);
         }
         let (store, lock) = self.enter()?;
         self.write_list(&store)?;
-        self.make(Some((store, lock)), options, observer)
+        self.make(Some((store, lock)), options, voice)
     }
 
     /// Leaves a document out of the corpus for ever, and makes the parts that hold it anew without it. If it is forgotten
     /// already, makes what is missing; the generation that says so comes back beside what was done.
-    pub fn forget(mut self, document: &str, observer: &mut dyn Observer) -> Result<(Summary, Option<Generation>)> {
+    pub fn forget(
+        mut self,
+        document: &str,
+        clock: &Clock,
+        observer: &mut dyn Observer,
+    ) -> Result<(Summary, Option<Generation>)> {
         let nothing = "there is no prepared corpus here; run `cloze prepare`, then forget";
         let nothing = || Error::Config(format!("{}: {nothing}", self.planned.config.folder.display()));
         let store = self.store.clone().ok_or_else(nothing)?;
@@ -124,7 +136,8 @@ impl Preparation {
             }
         };
         self.write_list(&store)?;
-        Ok((self.make(Some((store, lock)), PrepareOptions::default(), observer)?, before))
+        let voice = Voice { clock, observer };
+        Ok((self.make(Some((store, lock)), PrepareOptions::default(), voice)?, before))
     }
 
     /// Takes the folder for this process, removes what a kill left, and plans anew if somebody has written meanwhile.
@@ -157,12 +170,7 @@ impl Preparation {
     }
 
     /// Makes the parts that are not there, then publishes all that are in effect.
-    fn make(
-        self,
-        target: Option<(Store, Lock)>,
-        options: PrepareOptions,
-        observer: &mut dyn Observer,
-    ) -> Result<Summary> {
+    fn make(self, target: Option<(Store, Lock)>, options: PrepareOptions, mut voice: Voice<'_>) -> Result<Summary> {
         let began = Instant::now();
         let description = self.planned.describe();
         let lists = if target.is_some() { self.planned.lists.clone() } else { self.planned.coming() };
@@ -179,16 +187,22 @@ impl Preparation {
                 part::make(&work, task, &progress, stop)
             })
         };
-        observer.began(&description, &progress, results.gauges());
+        let generation = Generation(lists.next().0.0.saturating_sub(1));
+        voice.say(What::PrepareStart(description.start(generation)));
+        let gauges = results.gauges();
         let vocab_size = work.tokenizer.facts().tokens.len();
         let mut fold = Fold::new(&work.corpus, work.config.bad_lines_max, vocab_size);
         loop {
             match results.next_within(PULSE)? {
-                Ready::Item(outcome) => fold.add(outcome)?,
+                Ready::Item(outcome) => {
+                    let done = outcome.done();
+                    fold.add(outcome)?;
+                    voice.say(What::PartDone(done));
+                }
                 Ready::NotYet => {}
                 Ready::End => break,
             }
-            observer.progressed(&progress);
+            voice.say(What::PrepareProgress(progress.after(began.elapsed())));
         }
         drop(results);
         assert_eq!(fold.parts.len(), work.tasks.len(), "every part in effect is folded");
@@ -205,7 +219,9 @@ impl Preparation {
             Some((store, _)) => sweep::remove_others(store, &fold.objects)?,
             None => 0,
         };
-        let done = Done { change: description.change, lists: &lists, progress: &progress, published, removed };
+        let nothing_to_do = work.target.is_some() && fold.made == 0 && !published && removed == 0;
+        let change = description.change;
+        let done = Done { generation, change, progress: &progress, gauges, nothing_to_do };
         let summary = summarize(&work, &fold, &done, began);
         info!(
             documents = summary.corpus.documents,
@@ -213,17 +229,18 @@ impl Preparation {
             skipped = summary.parts_skipped,
             "prepared"
         );
+        voice.say(What::PrepareEnd(summary.end(work.place())));
         Ok(summary)
     }
 }
 
 /// What a run did beside its fold.
 struct Done<'a> {
+    generation: Generation,
     change: Option<Change>,
-    lists: &'a Lists,
     progress: &'a Progress,
-    published: bool,
-    removed: u64,
+    gauges: Gauges,
+    nothing_to_do: bool,
 }
 
 fn summarize(work: &Work, fold: &Fold<'_>, done: &Done<'_>, began: Instant) -> Summary {
@@ -234,14 +251,14 @@ fn summarize(work: &Work, fold: &Fold<'_>, done: &Done<'_>, began: Instant) -> S
     let content = u64::from(work.config.pack.content(work.config.tokens_max));
     let shards = fold.shards(|part| &part.train).chain(fold.shards(|part| &part.valid));
     Summary {
-        generation: Generation(done.lists.next().0.0.saturating_sub(1)),
+        generation: done.generation,
         change: done.change,
         pack: work.config.pack.kind(),
         corpus: fold.report(),
         lines: fold.lines,
         parts_made: fold.made,
         parts_skipped: fold.skipped,
-        nothing_to_do: work.target.is_some() && fold.made == 0 && !done.published && done.removed == 0,
+        nothing_to_do: done.nothing_to_do,
         bytes_read: done.progress.bytes_read() + work.corpus.reading().bytes_read.get(),
         text_bytes_made: done.progress.text_bytes(),
         rows: if work.target.is_some() { train.0 + valid.0 } else { fold.rows_made },
@@ -251,6 +268,8 @@ fn summarize(work: &Work, fold: &Fold<'_>, done: &Done<'_>, began: Instant) -> S
         valid,
         tokens_capacity: (train.0 + valid.0) * content,
         stages: fold.stages,
+        lanes: done.gauges.lanes(),
+        fold: Reading { name: "fold".to_owned(), ..done.gauges.reader() },
         elapsed: began.elapsed(),
     }
 }

@@ -1,11 +1,11 @@
 //! `cloze profile`: which actor do the others wait for?
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pipeline::actor::{Gauges, Meter, Reading};
+use observe::{Clock, Many};
+use pipeline::actor::Reading;
 use pipeline::load::{BatchStream, StreamOptions};
-use pipeline::prepare::{self, Observer, PrepareOptions, PreparePlan, Stage, Stages};
+use pipeline::prepare::{self, PrepareOptions, Stage, Stages};
 use schemas::{RowIndex, Share};
 use serde_json::json;
 
@@ -118,35 +118,16 @@ fn verdict(actors: &[Reading], step: &str) -> String {
     }
 }
 
-/// Keeps what the run lets others see.
-#[derive(Default)]
-struct Watcher {
-    gauges: Option<Gauges>,
-    progress: Option<Arc<prepare::Progress>>,
-}
-
-impl Observer for Watcher {
-    fn began(&mut self, _plan: &PreparePlan, progress: &Arc<prepare::Progress>, gauges: Gauges) {
-        self.gauges = Some(gauges);
-        self.progress = Some(Arc::clone(progress));
-    }
-}
-
 /// The offline half against a writer that throws samples away, or takes time.
 fn offline(args: &ConfigArgs, options: &Options) -> anyhow::Result<Profile> {
     let config = Parsed::read(&args.config, &args.set)?.into_config()?.prepare;
     let write_delay = slow(options, "writer")?.unwrap_or_default();
-    let mut watcher = Watcher::default();
     let began = Instant::now();
     let run = PrepareOptions { null_writer: true, write_delay };
-    let summary = prepare::run(&config, run, &mut watcher)?;
+    let summary = prepare::run(&config, run, &Clock::system(), &mut Many::default())?;
     let wall = began.elapsed();
-    let mut actors = watcher.gauges.as_ref().map(Gauges::lanes).unwrap_or_default();
-    actors.push(
-        watcher
-            .gauges
-            .map_or_else(|| Meter::new("fold", 0).read(), |gauges| Reading { name: "fold".into(), ..gauges.reader() }),
-    );
+    let mut actors = summary.lanes;
+    actors.push(summary.fold);
     let capacity = actors.iter().map(|lane| lane.capacity).sum();
     let bottleneck = stage_verdict(&summary.stages);
     Ok(Profile { actors, fill: (0.0, capacity), tokens: summary.corpus.tokens, wall, bottleneck })

@@ -1,7 +1,7 @@
 //! A preparation in words.
 
 use super::quantities::{bytes, count};
-use crate::preparation::{PrepareEnd, PrepareProgress, PrepareStart};
+use crate::preparation::{LargestFile, PrepareEnd, PrepareProgress, PrepareStart};
 
 pub(super) fn start(start: &PrepareStart) -> String {
     let plan = format!(
@@ -12,13 +12,15 @@ pub(super) fn start(start: &PrepareStart) -> String {
         start.lanes,
         bytes(start.text_bytes_max),
     );
-    let Some(largest) = &start.largest_compressed else { return plan };
-    let (name, size) = (&largest.name, bytes(largest.bytes));
-    format!("{plan}\nthe largest compressed file takes one lane from end to end: {name}, {size}")
+    let largest = start.largest_compressed.as_ref().map(|LargestFile { name, bytes: size }| {
+        format!("the largest compressed file takes one lane from end to end: {name}, {}", bytes(*size))
+    });
+    [Some(plan), start.change.clone(), largest].into_iter().flatten().collect::<Vec<_>>().join("\n")
 }
 
 /// What stands beside a progress bar: parts and rates.
-fn progress(progress: &PrepareProgress) -> String {
+#[must_use]
+pub fn beside_bar(progress: &PrepareProgress) -> String {
     let PrepareProgress { parts, parts_total, text_bytes_per_s, tokens_per_s, .. } = progress;
     let (text, tokens) = (text_bytes_per_s / 1e6, tokens_per_s / 1e6);
     format!("{parts}/{parts_total} parts  {text:.1} MB/s  {tokens:.2} M tokens/s")
@@ -26,7 +28,7 @@ fn progress(progress: &PrepareProgress) -> String {
 
 pub(super) fn line(now: &PrepareProgress) -> String {
     let eta = now.eta_s.map_or(String::new(), |eta| format!("  ETA {eta:.0} s"));
-    format!("prepare: {:.0} %  {}{eta}", 100.0 * now.share(), progress(now))
+    format!("prepare: {:.0} %  {}{eta}", 100.0 * now.share(), beside_bar(now))
 }
 
 pub(super) fn end(end: &PrepareEnd) -> String {
@@ -34,11 +36,14 @@ pub(super) fn end(end: &PrepareEnd) -> String {
     if end.nothing_to_do {
         return format!("{place}: nothing to do, all {} parts are there", end.parts_kept);
     }
-    let text_per_s = end.text_bytes as f64 / 1e6 / end.seconds.max(1e-9);
+    let text_per_s = end.text_bytes_made as f64 / 1e6 / end.seconds.max(1e-9);
     let mut lines = vec![
         format!(
-            "{place}: {} parts made, {} kept from before, in {:.1} s ({text_per_s:.1} MB/s of text)",
-            end.parts_made, end.parts_kept, end.seconds,
+            "{place}: {} parts made, {} kept from before, {} of input read, in {:.1} s ({text_per_s:.1} MB/s of text)",
+            end.parts_made,
+            end.parts_kept,
+            bytes(end.bytes_read),
+            end.seconds,
         ),
         format!(
             "  {} documents, {} words, {} tokens: {:.2} tokens per word, {:.2} % unknown",
@@ -57,6 +62,9 @@ pub(super) fn end(end: &PrepareEnd) -> String {
         ),
         format!("  {} on disk, {:.2} bytes per token", bytes(end.shard_bytes), end.bytes_per_token()),
     ];
+    if end.forgotten > 0 {
+        lines.push(format!("  documents forgotten and left out: {}", count(end.forgotten)));
+    }
     let rejected = end.rejected.iter();
     lines.extend(rejected.map(|(reason, number)| format!("  rejected or repaired: {} × {reason}", count(*number))));
     lines.extend(end.warnings.iter().map(|warning| format!("  warning: {warning}")));

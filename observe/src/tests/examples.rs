@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use schemas::Generation;
 use schemas::ordinal::Step;
 
 use crate::preparation::{
@@ -145,16 +146,21 @@ fn training() -> Vec<Golden> {
 pub(super) fn prepare_end() -> PrepareEnd {
     PrepareEnd {
         place: "corpus".to_owned(),
+        generation: Generation(2),
+        change: Some("1 document to forget: generation 2 drops 1 part and makes 1 part".to_owned()),
         pack: "sentences".to_owned(),
         parts_made: 3,
         parts_kept: 1,
         nothing_to_do: false,
+        bytes_read: 3 << 20,
+        text_bytes_made: 1_040_000,
         lines: 341,
         documents: 339,
         text_bytes: 1_300_000,
         words: 161_633,
         tokens: 385_031,
         unknown: 0,
+        forgotten: 1,
         rejected: [("empty".to_owned(), 2)].into(),
         sentences: 9000,
         cut_sentences: 0,
@@ -180,6 +186,8 @@ fn preparation() -> Vec<Golden> {
         lanes: 4,
         text_bytes_max: 64 << 20,
         largest_compressed: Some(LargestFile { name: "big.jsonl.gz".to_owned(), bytes: 1 << 20 }),
+        generation: Generation(2),
+        change: Some("1 file added: generation 2 drops 0 parts and makes 1 part".to_owned()),
     };
     let progress = PrepareProgress {
         bytes: 450,
@@ -195,9 +203,9 @@ fn preparation() -> Vec<Golden> {
     vec![
         (
             What::PrepareStart(start),
-            r#""kind":"prepare_start","files":1234,"bytes":3221225472,"parts":40,"lanes":4,"text_bytes_max":67108864,"largest_compressed":{"name":"big.jsonl.gz","bytes":1048576}}"#,
+            r#""kind":"prepare_start","files":1234,"bytes":3221225472,"parts":40,"lanes":4,"text_bytes_max":67108864,"largest_compressed":{"name":"big.jsonl.gz","bytes":1048576},"generation":2,"change":"1 file added: generation 2 drops 0 parts and makes 1 part"}"#,
             Some(
-                "1,234 files, 3.0 GiB in 40 parts for 4 lanes; at most 64.0 MiB of text in memory\nthe largest compressed file takes one lane from end to end: big.jsonl.gz, 1.0 MiB",
+                "1,234 files, 3.0 GiB in 40 parts for 4 lanes; at most 64.0 MiB of text in memory\n1 file added: generation 2 drops 0 parts and makes 1 part\nthe largest compressed file takes one lane from end to end: big.jsonl.gz, 1.0 MiB",
             ),
         ),
         (
@@ -212,13 +220,14 @@ fn preparation() -> Vec<Golden> {
         ),
         (
             What::PrepareEnd(prepare_end()),
-            r#""kind":"prepare_end","place":"corpus","pack":"sentences","parts_made":3,"parts_kept":1,"nothing_to_do":false,"lines":341,"documents":339,"text_bytes":1300000,"words":161633,"tokens":385031,"unknown":0,"rejected":{"empty":2},"sentences":9000,"cut_sentences":0,"cut_documents":0,"cut_tokens":17,"train":{"samples":3000,"tokens":375000},"valid":{"samples":0,"tokens":0},"samples":3000,"stored_tokens":375000,"tokens_capacity":378000,"shard_bytes":750000,"stages":{"read":0.25,"tokenize":1.5,"pack":0.125,"write":0.5},"warnings":["no document fell into the validation split"],"seconds":0.65}"#,
+            r#""kind":"prepare_end","place":"corpus","generation":2,"change":"1 document to forget: generation 2 drops 1 part and makes 1 part","pack":"sentences","parts_made":3,"parts_kept":1,"nothing_to_do":false,"bytes_read":3145728,"text_bytes_made":1040000,"lines":341,"documents":339,"text_bytes":1300000,"words":161633,"tokens":385031,"unknown":0,"forgotten":1,"rejected":{"empty":2},"sentences":9000,"cut_sentences":0,"cut_documents":0,"cut_tokens":17,"train":{"samples":3000,"tokens":375000},"valid":{"samples":0,"tokens":0},"samples":3000,"stored_tokens":375000,"tokens_capacity":378000,"shard_bytes":750000,"stages":{"read":0.25,"tokenize":1.5,"pack":0.125,"write":0.5},"warnings":["no document fell into the validation split"],"seconds":0.65}"#,
             Some(
-                "corpus: 3 parts made, 1 kept from before, in 0.7 s (2.0 MB/s of text)
+                "corpus: 3 parts made, 1 kept from before, 3.0 MiB of input read, in 0.7 s (1.6 MB/s of text)
   339 documents, 161,633 words, 385,031 tokens: 2.38 tokens per word, 0.00 % unknown
   packed as `sentences`, 9,000 sentences, 17 tokens in no sample
   3,000 samples to train on, 0 to validate on; 0.79 % of their rows would be padding
   732.4 KiB on disk, 2.00 bytes per token
+  documents forgotten and left out: 1
   rejected or repaired: 2 × empty
   warning: no document fell into the validation split",
             ),

@@ -1,5 +1,6 @@
 //! Part ↦ segments: read, tokenize, pack, write, in one thread.
 
+use observe::preparation::PartDone;
 use schemas::Generation;
 use tracing::warn;
 
@@ -23,6 +24,24 @@ pub(super) struct Outcome {
     pub(super) stages: Stages,
     /// Samples made now.
     pub(super) rows: u64,
+}
+
+impl Outcome {
+    /// What is said of it.
+    pub(super) fn done(&self) -> PartDone {
+        let part = &self.records.first().expect("a part has a segment").part;
+        let sum = |count: fn(&CommitRecord) -> u64| self.records.iter().map(count).sum::<u64>();
+        let stored = sum(|record| record.train.iter().chain(&record.valid).map(|shard| shard.rows).sum());
+        PartDone {
+            part: part.id.0,
+            bytes: part.bytes,
+            documents: sum(|record| record.report.documents),
+            tokens: sum(|record| record.report.tokens),
+            // Samples that were thrown away are in no shard.
+            samples: stored.max(self.rows),
+            kept: !self.made,
+        }
+    }
 }
 
 /// Finds the part's segments and makes those that are missing. None if it was asked to stop.

@@ -2,7 +2,8 @@
 
 use std::io::ErrorKind;
 
-use schemas::{Manifest, ManifestError, manifest};
+use observe::preparation::{LargestFile, PrepareStart};
+use schemas::{Generation, Manifest, ManifestError, manifest};
 use store::Store;
 
 use super::change::{Change, Comparison};
@@ -36,6 +37,23 @@ pub struct PreparePlan {
     pub change: Option<Change>,
     /// The tokenizer.
     pub tokenizer: manifest::Tokenizer,
+}
+
+impl PreparePlan {
+    /// How a run over it begins, which ends with that generation.
+    pub(super) fn start(&self, generation: Generation) -> PrepareStart {
+        let largest = self.largest_compressed.clone();
+        PrepareStart {
+            files: self.files as u64,
+            bytes: self.bytes,
+            parts: self.parts as u64,
+            lanes: self.lanes as u64,
+            text_bytes_max: self.text_bytes_max,
+            largest_compressed: largest.map(|(name, bytes)| LargestFile { name, bytes }),
+            generation,
+            change: self.change.map(|change| change.to_string()),
+        }
+    }
 }
 
 /// A configuration, its corpus and its folder, read and checked.

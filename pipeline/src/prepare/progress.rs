@@ -1,23 +1,24 @@
-//! What a run lets others see while it works.
+//! What a run says while it works, and the counts behind it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use super::plan::PreparePlan;
-use crate::actor::Gauges;
+use observe::preparation::PrepareProgress;
+use observe::{At, Clock, Observer, What};
+
 use crate::corpus::{BytesRead, Part};
 
-/// Counters that grow while lanes work; any thread may look.
+/// Counters that grow while lanes work.
 #[derive(Debug)]
-pub struct Progress {
-    /// Bytes on disk of all parts.
-    pub bytes_total: u64,
-    /// Number of parts.
-    pub parts_total: u64,
+pub(super) struct Progress {
+    bytes_total: u64,
+    parts_total: u64,
     read: BytesRead,
+    // Bytes on disk of finished parts that were not read in this run.
     kept: AtomicU64,
     text_bytes: AtomicU64,
     tokens: AtomicU64,
+    // Finished parts, those of earlier runs among them.
     parts: AtomicU64,
 }
 
@@ -34,29 +35,30 @@ impl Progress {
         }
     }
 
-    /// Bytes on disk that are done with: read, or of parts that were there. What an estimate of the end goes by.
-    pub fn bytes(&self) -> u64 {
-        (self.read.get() + self.kept.load(Ordering::Relaxed)).min(self.bytes_total)
-    }
-
     /// Bytes of files that were read in this run.
-    pub fn bytes_read(&self) -> u64 {
+    pub(super) fn bytes_read(&self) -> u64 {
         self.read.get()
     }
 
     /// Bytes of text tokenized in this run.
-    pub fn text_bytes(&self) -> u64 {
+    pub(super) fn text_bytes(&self) -> u64 {
         self.text_bytes.load(Ordering::Relaxed)
     }
 
-    /// Tokens made in this run.
-    pub fn tokens(&self) -> u64 {
-        self.tokens.load(Ordering::Relaxed)
-    }
-
-    /// Finished parts, those of earlier runs among them.
-    pub fn parts(&self) -> u64 {
-        self.parts.load(Ordering::Relaxed)
+    /// How far a run is that has lasted so long.
+    pub(super) fn after(&self, elapsed: Duration) -> PrepareProgress {
+        let kept = self.kept.load(Ordering::Relaxed).min(self.bytes_total);
+        let counts = PrepareProgress {
+            bytes: (kept + self.read.get()).min(self.bytes_total),
+            bytes_kept: kept,
+            bytes_total: self.bytes_total,
+            parts: self.parts.load(Ordering::Relaxed),
+            parts_total: self.parts_total,
+            text_bytes: self.text_bytes(),
+            tokens: self.tokens.load(Ordering::Relaxed),
+            ..PrepareProgress::default()
+        };
+        counts.after(elapsed.as_secs_f64())
     }
 
     /// A counter for one part, which counts here too.
@@ -76,21 +78,14 @@ impl Progress {
     }
 }
 
-/// Someone who watches a run. Called by the thread that runs it.
-pub trait Observer {
-    /// The lanes have started. `progress` and `gauges` may be kept and read from another thread.
-    fn began(&mut self, plan: &PreparePlan, progress: &Arc<Progress>, gauges: Gauges) {
-        let _ = (plan, progress, gauges);
-    }
-
-    /// A part was finished, or some time has passed.
-    fn progressed(&mut self, progress: &Progress) {
-        let _ = progress;
-    }
+/// Who says what a run does: stamps it, and tells it.
+pub(super) struct Voice<'a> {
+    pub(super) clock: &'a Clock,
+    pub(super) observer: &'a mut dyn Observer,
 }
 
-/// An observer that does not care.
-#[derive(Clone, Copy, Debug)]
-pub struct Silent;
-
-impl Observer for Silent {}
+impl Voice<'_> {
+    pub(super) fn say(&mut self, what: What) {
+        self.observer.observe(&self.clock.event(At::default(), what));
+    }
+}

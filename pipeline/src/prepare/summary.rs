@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use observe::preparation::{PrepareEnd, SplitFigures, StageSeconds};
 use schemas::Generation;
 use schemas::manifest::CorpusReport;
 
 use super::change::Change;
 use super::stages::Stages;
+use crate::actor::Reading;
 
 /// A share of unknown tokens above which the tokenizer does not fit the corpus.
 const UNKNOWN_RATE_MAX: f64 = 0.05;
@@ -48,41 +50,67 @@ pub struct Summary {
     pub tokens_capacity: u64,
     /// Busy time by stage, summed over the lanes.
     pub stages: Stages,
+    /// Where the time of each lane went.
+    pub lanes: Vec<Reading>,
+    /// The same of whoever takes what the lanes make.
+    pub fold: Reading,
     /// Wall time.
     pub elapsed: Duration,
 }
 
 impl Summary {
-    /// Tokens per word.
-    #[must_use]
-    pub fn tokens_per_word(&self) -> f64 {
-        self.corpus.tokens as f64 / self.corpus.words.max(1) as f64
+    /// What is said of it.
+    pub(super) fn end(&self, place: String) -> PrepareEnd {
+        let (corpus, packing, stages) = (&self.corpus, &self.corpus.packing, &self.stages);
+        let split = |(samples, tokens)| SplitFigures { samples, tokens };
+        PrepareEnd {
+            place,
+            generation: self.generation,
+            change: self.change.map(|change| change.to_string()),
+            pack: self.pack.to_owned(),
+            parts_made: self.parts_made,
+            parts_kept: self.parts_skipped,
+            nothing_to_do: self.nothing_to_do,
+            bytes_read: self.bytes_read,
+            text_bytes_made: self.text_bytes_made,
+            lines: self.lines,
+            documents: corpus.documents,
+            text_bytes: corpus.text_bytes,
+            words: corpus.words,
+            tokens: corpus.tokens,
+            unknown: corpus.unknown,
+            forgotten: corpus.forgotten,
+            rejected: corpus.rejected.clone(),
+            sentences: packing.sentences,
+            cut_sentences: packing.cut_sentences,
+            cut_documents: packing.cut_documents,
+            cut_tokens: packing.cut_tokens,
+            train: split(self.train),
+            valid: split(self.valid),
+            samples: self.rows,
+            stored_tokens: self.stored_tokens,
+            tokens_capacity: self.tokens_capacity,
+            shard_bytes: self.shard_bytes,
+            stages: StageSeconds {
+                read: stages.read.as_secs_f64(),
+                tokenize: stages.tokenize.as_secs_f64(),
+                pack: stages.pack.as_secs_f64(),
+                write: stages.write.as_secs_f64(),
+            },
+            warnings: self.warnings(),
+            seconds: self.elapsed.as_secs_f64(),
+        }
     }
 
-    /// Share of unknown tokens.
-    #[must_use]
-    pub fn unknown_rate(&self) -> f64 {
-        self.corpus.unknown as f64 / self.corpus.tokens.max(1) as f64
-    }
-
-    /// A sentence for the operator where the tokenizer does not fit the corpus.
-    #[must_use]
-    pub fn unknown_warning(&self) -> Option<String> {
-        let rate = self.unknown_rate();
-        (rate > UNKNOWN_RATE_MAX).then(|| {
+    /// What the operator should know: a sentence each.
+    fn warnings(&self) -> Vec<String> {
+        let unmeasured = (self.valid.0 == 0).then(|| {
+            "no document fell into the validation split; raise `prepare.valid_fraction` to validate".to_owned()
+        });
+        let rate = self.corpus.unknown as f64 / self.corpus.tokens.max(1) as f64;
+        let unknown = (rate > UNKNOWN_RATE_MAX).then(|| {
             format!("{:.1} % of the tokens are unknown; the tokenizer does not fit this corpus: check `lowercase` and the language, or train one with `cloze tokenizer train`", rate * 100.0)
-        })
-    }
-
-    /// Share of padding that rows of `tokens_max` would have.
-    #[must_use]
-    pub fn padding_share(&self) -> f64 {
-        (self.tokens_capacity - self.stored_tokens) as f64 / self.tokens_capacity.max(1) as f64
-    }
-
-    /// Bytes on disk per stored token.
-    #[must_use]
-    pub fn bytes_per_token(&self) -> f64 {
-        self.shard_bytes as f64 / self.stored_tokens.max(1) as f64
+        });
+        unmeasured.into_iter().chain(unknown).collect()
     }
 }

@@ -3,6 +3,7 @@ use std::fs;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use observe::Many;
 use schemas::{Document, Manifest, Sample};
 
 use super::*;
@@ -76,7 +77,7 @@ fn format(name: &str) -> AnyFormat {
 }
 
 fn prepare(config: &PrepareConfig) -> Result<Summary> {
-    run(config, PrepareOptions::default(), &mut Silent)
+    run(config, PrepareOptions::default(), &Clock::still(), &mut Many::default())
 }
 
 /// Every file below a folder but its lock, by its relative name.
@@ -316,31 +317,17 @@ fn sentences_begin_where_the_splitter_says() {
 }
 
 #[test]
-fn the_report_adds_up() {
-    let home = Home::new();
-    let summary = home.run().expect("prepared");
-    assert_eq!((summary.corpus.documents, summary.lines), (240, 240));
-    assert!(summary.tokens_per_word() > 1.0 && summary.padding_share() > 0.0 && summary.padding_share() < 0.5);
-    let is_shard = |name: &str| name.starts_with("train/") || name.starts_with("valid/");
-    let shards = home.data().into_iter().filter(|(name, _)| is_shard(name));
-    assert_eq!(summary.shard_bytes, shards.map(|(_, bytes)| bytes.len() as u64).sum::<u64>());
-    assert!(summary.unknown_rate() > 0.05, "hats and most numbers are not in the vocabulary");
-    assert!(summary.unknown_warning().expect("a warning").contains("cloze tokenizer train"));
-    let plan = Preparation::plan(&home.config).expect("valid").describe();
-    assert_eq!((plan.files, plan.parts as u64, plan.largest_compressed), (3, summary.parts_made, None));
-}
-
-#[test]
 fn a_null_writer_writes_nothing_and_a_slow_one_is_found_out() {
     let home = Home::new();
     let options = PrepareOptions { null_writer: true, write_delay: Duration::from_millis(20) };
-    let slow = run(&home.config, options, &mut Silent).expect("run");
+    let slow = run(&home.config, options, &Clock::still(), &mut Many::default()).expect("run");
     assert!(!home.config.folder.exists());
     assert_eq!(slow.stages.slowest(), Stage::Write, "{:?}", slow.stages);
     let written = home.run().expect("prepared");
     assert_eq!((slow.rows, &slow.corpus), (written.rows, &written.corpus), "the same work");
 }
 
+mod events;
 mod generations;
 mod masks;
 mod refusals;

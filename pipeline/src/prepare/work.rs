@@ -78,6 +78,14 @@ impl Work {
         self.target.as_ref().map(|(store, _)| store)
     }
 
+    /// Where it is put, or would be, in words.
+    pub(super) fn place(&self) -> String {
+        match self.store().filter(|store| store.local().is_none()) {
+            Some(store) => store.place(""),
+            None => self.config.folder.display().to_string(),
+        }
+    }
+
     pub(super) fn bound<'a>(&'a self, task: &'a Task) -> Bound<'a> {
         Bound { settings: &self.settings, forgotten: task.omit.name(), part: &task.part }
     }

@@ -77,7 +77,7 @@ fn one_change_among_two_hundred_files_redraws_no_mask_of_another_part() {
         }),
         ("forget", 100, &|| {
             let preparation = Preparation::plan(&home.config).expect("planned");
-            preparation.forget(&line, &mut Silent).expect("forgotten").0
+            preparation.forget(&line, &Clock::still(), &mut Many::default()).expect("forgotten").0
         }),
     ];
     for (number, (name, file, change)) in changes.into_iter().enumerate() {

@@ -116,7 +116,7 @@ fn the_last_document_is_not_forgotten_by_a_folder_of_nothing() {
     home.run().expect("prepared");
     let forget = |text: &str| {
         let preparation = Preparation::plan(&home.config)?;
-        preparation.forget(&Document::digest(text), &mut Silent)
+        preparation.forget(&Document::digest(text), &Clock::still(), &mut Many::default())
     };
     assert_eq!(forget("the cat").expect("forgotten").0.corpus.documents, 2);
     let before = home.data();

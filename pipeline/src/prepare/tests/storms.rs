@@ -17,11 +17,13 @@ fn objects(memory: &Memory) -> BTreeMap<String, Vec<u8>> {
 }
 
 fn prepare_in(home: &Home, store: &Store) -> Result<Summary> {
-    Preparation::plan_in(&home.config, store)?.run(PrepareOptions::default(), &mut Silent)
+    Preparation::plan_in(&home.config, store)?.run(PrepareOptions::default(), &Clock::still(), &mut Many::default())
 }
 
 fn forget_in(home: &Home, store: &Store, id: &str) -> Result<Summary> {
-    Preparation::plan_in(&home.config, store)?.forget(id, &mut Silent).map(|(summary, _)| summary)
+    Preparation::plan_in(&home.config, store)?
+        .forget(id, &Clock::still(), &mut Many::default())
+        .map(|(summary, _)| summary)
 }
 
 fn check_equal(found: &BTreeMap<String, Vec<u8>>, expected: &BTreeMap<String, Vec<u8>>, what: &str) {

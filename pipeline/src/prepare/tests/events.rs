@@ -1,0 +1,140 @@
+//! What a preparation says of itself.
+
+use std::sync::{Arc, Mutex};
+
+use observe::preparation::{PartDone, PrepareEnd, PrepareProgress, PrepareStart, StageSeconds};
+use observe::{Event, jsonl};
+
+use super::*;
+
+/// A log in memory, of which the test holds one end.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<String>>>);
+
+impl Observer for Log {
+    fn observe(&mut self, event: &Event) {
+        self.0.lock().expect("no holder of this lock panics").push(jsonl::line(event));
+    }
+}
+
+/// What stands in the log of a preparation, parts by their numbers.
+struct Story {
+    start: PrepareStart,
+    progress: Vec<PrepareProgress>,
+    parts: Vec<PartDone>,
+    end: PrepareEnd,
+}
+
+/// Reads a log: it begins once, ends once, and says how far it is after each part.
+fn read(log: &Log) -> Story {
+    let lines = log.0.lock().expect("no holder of this lock panics");
+    let mut said: Vec<What> = lines.iter().map(|line| jsonl::parse(line.as_bytes()).expect("an event").what).collect();
+    let Some(What::PrepareEnd(end)) = said.pop() else { panic!("{lines:?}") };
+    let mut said = said.into_iter();
+    let Some(What::PrepareStart(start)) = said.next() else { panic!("{lines:?}") };
+    let (mut progress, mut parts, mut last) = (Vec::new(), Vec::new(), None);
+    for what in said {
+        match what {
+            What::PartDone(part) => {
+                assert!(last.replace(part.part).is_none(), "no word between two parts: {lines:?}");
+                parts.push(part);
+            }
+            What::PrepareProgress(now) => {
+                last = None;
+                progress.push(now);
+            }
+            other => panic!("`{}` in the middle", other.kind()),
+        }
+    }
+    assert_eq!(last, None, "the last part is followed by how far it is");
+    parts.sort_by_key(|part| part.part);
+    Story { start, progress, parts, end }
+}
+
+fn tell(config: &PrepareConfig, options: PrepareOptions) -> (Summary, Story) {
+    let mut log = Log::default();
+    let summary = run(config, options, &Clock::still(), &mut log).expect("prepared");
+    (summary, read(&log))
+}
+
+#[test]
+fn a_log_tells_what_was_done() {
+    let home = Home::packed("sentences");
+    for null_writer in [true, false] {
+        let (summary, story) = tell(&home.config, PrepareOptions { null_writer, ..PrepareOptions::default() });
+        let Story { start, progress, parts, end } = story;
+        assert_eq!((start.files, start.parts, start.change), (6, parts.len() as u64, None));
+        let numbers: Vec<u32> = parts.iter().map(|part| part.part).collect();
+        assert_eq!(numbers, (0..u32::try_from(parts.len()).expect("few")).collect::<Vec<_>>(), "each part once");
+        let sum = |count: fn(&PartDone) -> u64| parts.iter().map(count).sum::<u64>();
+        assert_eq!(sum(|part| part.bytes), start.bytes);
+        assert_eq!((sum(|part| part.documents), sum(|part| part.tokens)), (end.documents, end.tokens));
+        assert_eq!(sum(|part| part.samples), end.samples);
+        assert!(parts.iter().all(|part| !part.kept), "made by this run");
+        assert!(progress.is_sorted_by(|a, b| (a.bytes, a.parts, a.tokens) <= (b.bytes, b.parts, b.tokens)));
+        let last = progress.last().expect("some");
+        assert_eq!((last.bytes, last.parts, last.tokens), (last.bytes_total, last.parts_total, end.tokens));
+        assert_eq!((last.bytes_total, last.parts_total, last.bytes_kept), (start.bytes, start.parts, 0));
+        assert_eq!(end, summary.end(home.config.folder.display().to_string()), "nothing is lost on the way");
+        assert_eq!((end.documents, end.samples, end.parts_made), (243, summary.rows, start.parts));
+        assert_eq!(summary.lanes.iter().map(|lane| lane.items).sum::<u64>(), start.parts);
+    }
+}
+
+#[test]
+fn the_story_is_the_same_for_any_number_of_lanes() {
+    let home = Home::packed("block");
+    let [one, four] = [1, 4].map(|lanes| {
+        let (_, mut story) = tell(&home.config(&lanes.to_string(), lanes), PrepareOptions::default());
+        // Threads, what they may hold, where, and time.
+        assert_eq!(story.start.text_bytes_max % lanes as u64, 0);
+        (story.start.lanes, story.start.text_bytes_max) = (0, 0);
+        (story.end.place, story.end.seconds, story.end.stages) = (String::new(), 0.0, StageSeconds::default());
+        let last = story.progress.pop().map(|last| PrepareProgress {
+            text_bytes_per_s: 0.0,
+            tokens_per_s: 0.0,
+            eta_s: None,
+            ..last
+        });
+        (story.start, story.parts, last, story.end)
+    });
+    assert_eq!(one, four);
+}
+
+#[test]
+fn a_log_tells_what_was_there_and_what_changed() {
+    let home = Home::new();
+    let (first, _) = tell(&home.config, PrepareOptions::default());
+    let (_, story) = tell(&home.config, PrepareOptions::default());
+    assert!(story.parts.iter().all(|part| part.kept) && story.end.nothing_to_do);
+    assert_eq!((story.end.parts_kept, story.end.text_bytes_made), (first.parts_made, 0));
+    let last = story.progress.last().expect("some");
+    assert_eq!((last.bytes_kept, last.eta_s), (last.bytes_total, None), "nothing of it was done by this run");
+
+    write_all(home.folder.path(), &[("in/new.txt", "the cat")]);
+    let (_, story) = tell(&home.config, PrepareOptions::default());
+    let change = "1 file added: generation 1 drops 0 parts and makes 1 part";
+    assert_eq!((story.start.generation, story.start.change.as_deref()), (Generation(1), Some(change)));
+    assert_eq!((story.end.generation, story.end.change), (Generation(1), story.start.change));
+    assert_eq!((story.end.parts_made, story.end.text_bytes_made), (1, 7));
+    let made: Vec<&PartDone> = story.parts.iter().filter(|part| !part.kept).collect();
+    assert!(matches!(made[..], [PartDone { bytes: 7, documents: 1, .. }]), "{made:?}");
+}
+
+#[test]
+fn the_report_adds_up() {
+    let home = Home::new();
+    let (summary, Story { end, .. }) = tell(&home.config, PrepareOptions::default());
+    assert_eq!((end.documents, end.lines), (240, 240));
+    assert!(end.tokens_per_word() > 1.0 && end.padding_share() > 0.0 && end.padding_share() < 0.5);
+    let is_shard = |name: &str| name.starts_with("train/") || name.starts_with("valid/");
+    let shards = home.data().into_iter().filter(|(name, _)| is_shard(name));
+    assert_eq!(end.shard_bytes, shards.map(|(_, bytes)| bytes.len() as u64).sum::<u64>());
+    assert!(end.unknown_rate() > 0.05, "hats and most numbers are not in the vocabulary");
+    assert!(matches!(&end.warnings[..], [unknown] if unknown.contains("cloze tokenizer train")), "{:?}", end.warnings);
+    let plan = Preparation::plan(&home.config).expect("valid").describe();
+    assert_eq!((plan.files, plan.parts as u64, plan.largest_compressed), (3, summary.parts_made, None));
+    let config = PrepareConfig { valid_fraction: 0.0, ..home.config("all", 1) };
+    let (_, Story { end, .. }) = tell(&config, PrepareOptions::default());
+    assert!(end.warnings[0].contains("`prepare.valid_fraction`"), "{:?}", end.warnings);
+}
