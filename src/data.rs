@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use pipeline::course::Generations;
-use pipeline::load::{self, DataConfig, GenerationChoice};
+use pipeline::course::{Edition, Generations};
+use pipeline::load::{self, DataConfig, GenerationChoice, GoneParts, Rows};
 use schemas::{Effective, Generation, Manifest, Vocab};
 #[cfg(feature = "train")]
 use schemas::{ManifestError, SealError};
@@ -26,18 +26,43 @@ pub(crate) struct PreparedData {
     pub(crate) effective: Effective,
     generations: Arc<RunGenerations>,
     choice: GenerationChoice,
+    purpose: Purpose,
+}
+
+/// What a prepared folder is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// A run that reads it.
+    Run,
+    /// A model that was made with it: no row is read.
+    #[cfg(feature = "train")]
+    Model,
 }
 
 impl PreparedData {
     /// Opens a prepared folder for the run in the folder `run`, which need not be there yet.
-    pub(crate) fn open(store: Store, config: &DataConfig, run: &Path) -> pipeline::Result<Self> {
+    pub(crate) fn open(store: Store, config: &DataConfig, run: &Path, purpose: Purpose) -> pipeline::Result<Self> {
         let manifest = load::open(&store)?;
         let generations = RunGenerations::of(run, &store, &manifest)?;
         let generation = generations.first();
         let vocab = Arc::new(load::read_vocab(&store, &manifest, generation)?);
         let effective = manifest.effective(generation);
         let (generations, choice) = (Arc::new(generations), config.generations);
-        Ok(Self { store, manifest, vocab, generation, effective, generations, choice })
+        Ok(Self { store, manifest, vocab, generation, effective, generations, choice, purpose })
+    }
+
+    /// What becomes of parts that are gone. A run that follows the folder is validated on what is left of the generation
+    /// that it began with.
+    pub(crate) fn gone(&self, rows: Rows) -> GoneParts {
+        let follows = rows != Rows::Train && self.choice == GenerationChoice::Newest;
+        if self.purpose == Purpose::Run && !follows { GoneParts::Refused } else { GoneParts::LeftOut }
+    }
+
+    /// How many rows of the validation split are left, of how many, if some are gone.
+    pub(crate) fn valid_left(&self) -> Option<(u64, u64)> {
+        let (all, left) = (Edition::valid(&self.manifest, self.generation), self.effective.valid.rows());
+        let kept = all.left().split.rows();
+        (kept < left).then_some((kept, left))
     }
 
     /// One name for the training data that the run began with.
@@ -56,8 +81,8 @@ impl PreparedData {
         if self.manifest.files.get(TOKENIZER).is_some_and(|hash| *hash == blake3::hash(&bytes).to_hex().as_str()) {
             return Ok(bytes);
         }
-        let source = ManifestError::Damaged(SealError::Checksum);
-        Err(pipeline::Error::Manifest { place: self.store.place(TOKENIZER), source })
+        let why = ManifestError::Damaged(SealError::Checksum);
+        Err(pipeline::Error::Manifest { place: self.store.place(TOKENIZER), why })
     }
 
     /// Who says what later epochs are over, if they are not all over the first generation.

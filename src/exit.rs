@@ -9,6 +9,7 @@
 //! | 130 | SIGINT; the run is saved |
 //! | 143 | SIGTERM; the run is saved, start it again |
 
+use schemas::ManifestError;
 use std::process::ExitCode;
 
 use crate::config::Mistakes;
@@ -41,7 +42,9 @@ fn code_of(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
         });
     }
     match cause.downcast_ref::<pipeline::Error>()? {
-        pipeline::Error::Config(_) | pipeline::Error::Tokenizer { .. } => Some(CONFIGURATION),
+        pipeline::Error::Config(_)
+        | pipeline::Error::Tokenizer { .. }
+        | pipeline::Error::Manifest { why: ManifestError::Version { .. }, .. } => Some(CONFIGURATION),
         pipeline::Error::Poison(_) => Some(POISON),
         _ => Some(FAILED),
     }

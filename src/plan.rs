@@ -26,7 +26,7 @@ use store::Store;
 use self::stream::{Wanted, checked, columns, request, wanted};
 use crate::cli::ConfigArgs;
 use crate::config::{Config, Parsed};
-use crate::data::PreparedData;
+use crate::data::{PreparedData, Purpose};
 
 /// A run that can start.
 pub(crate) struct Plan {
@@ -45,15 +45,19 @@ impl Plan {
     /// # Errors
     /// All that is wrong with it, as [`Mistakes`](crate::config::Mistakes).
     pub(crate) fn of(args: &ConfigArgs) -> anyhow::Result<Self> {
-        Self::over(args, load::find)
+        Self::over(args, load::find, Purpose::Run)
     }
 
     /// The same over data that `find` finds for `data.folder`.
-    pub(crate) fn over(args: &ConfigArgs, find: impl Fn(&Path) -> pipeline::Result<Store>) -> anyhow::Result<Self> {
+    pub(crate) fn over(
+        args: &ConfigArgs,
+        find: impl Fn(&Path) -> pipeline::Result<Store>,
+        purpose: Purpose,
+    ) -> anyhow::Result<Self> {
         let mut parsed = Parsed::read(&args.config, &args.set)?;
         #[cfg(feature = "train")]
         check::training(&mut parsed);
-        let Some(data) = data(&mut parsed, find)? else {
+        let Some(data) = data(&mut parsed, find, purpose)? else {
             return Err(parsed.problems.into_result().expect_err("opening the data left a problem").into());
         };
         let wanted = wanted(&parsed.config);
@@ -77,7 +81,7 @@ impl Plan {
         })
     }
 
-    /// The plan of a run that exists, from the configuration that was saved with it.
+    /// The plan of a run that exists, from the configuration that was saved with it: for its model, not to go on.
     #[cfg(feature = "train")]
     pub(crate) fn of_run(run: &Path) -> anyhow::Result<Self> {
         let config = run.join("config.toml");
@@ -87,7 +91,8 @@ impl Plan {
             return Err(crate::exit::Usage(message).into());
         }
         // The folder may have been moved or named another way since.
-        Self::of(&ConfigArgs { config, set: vec![format!("run.folder=\"{}\"", run.display())] })
+        let args = ConfigArgs { config, set: vec![format!("run.folder=\"{}\"", run.display())] };
+        Self::over(&args, load::find, Purpose::Model)
     }
 
     /// The same data with every column of every view, for looking at.
@@ -141,9 +146,15 @@ impl Plan {
 }
 
 /// The data of a configuration; a folder that is not there is one more problem of the configuration.
-fn data(parsed: &mut Parsed, find: impl Fn(&Path) -> pipeline::Result<Store>) -> anyhow::Result<Option<PreparedData>> {
+fn data(
+    parsed: &mut Parsed,
+    find: impl Fn(&Path) -> pipeline::Result<Store>,
+    purpose: Purpose,
+) -> anyhow::Result<Option<PreparedData>> {
     let config = &parsed.config;
-    match find(&config.data.folder).and_then(|store| PreparedData::open(store, &config.data, &config.run.folder)) {
+    match find(&config.data.folder)
+        .and_then(|store| PreparedData::open(store, &config.data, &config.run.folder, purpose))
+    {
         Ok(data) => Ok(Some(data)),
         Err(pipeline::Error::Config(message)) => {
             let problem = parsed.source.mistake("data.folder", message);

@@ -102,8 +102,9 @@ fn public_items_are_used_outside_their_package() {
         let found = public::Public::of_package(&folder, &sources, &words);
         if found.unused.len() * 10 > found.all.len() {
             let names = found.unused.iter().map(|(path, name)| format!("\n    {path}: {name}"));
-            let (unused, all) = (found.unused.len(), found.all.len());
-            offences.push(format!("{folder}: {unused} of {all}{}", names.collect::<String>()));
+            let (unused, unnamed, all) = (found.unused.len(), found.unnamed.len(), found.all.len());
+            let names = names.collect::<String>();
+            offences.push(format!("{folder}: {unused} of {all} ({unnamed} are not named outside){names}"));
         }
     }
     report("public items that nobody uses", "make them `pub(crate)`, or delete them", &offences);

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use pipeline::load::{DataConfig, LoadPlan, LoadRequest, Rows, read_vocab};
+use pipeline::load::{DataConfig, GoneParts, LoadPlan, LoadRequest, Rows, read_vocab};
 use pipeline::shard::synthetic::Synthetic;
 use pipeline::views::AnyView;
 use schemas::columns::{ATTENTION_MASK, DRAWS, INPUT_IDS, LABELS, POSITIVES};
@@ -68,6 +68,7 @@ fn views(criterion: &mut Criterion) {
             follow: None,
             vocab: Arc::clone(&vocab),
             rows: Rows::Train,
+            gone: GoneParts::Refused,
             data: &data,
             views: &views,
             wanted: &wanted,

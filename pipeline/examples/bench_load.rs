@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pipeline::actor::LaneOptions;
-use pipeline::load::{DataConfig, LoadPlan, LoadRequest, Rows, find, open, read_vocab};
+use pipeline::load::{DataConfig, GoneParts, LoadPlan, LoadRequest, Rows, find, open, read_vocab};
 use pipeline::shard::synthetic::Synthetic;
 use pipeline::views::AnyView;
 use pipeline::{Error, Result};
@@ -91,6 +91,7 @@ fn plan(store: &Store, manifest: &Manifest, lanes: u64, columns: &[(&str, Column
         follow: None,
         vocab: Arc::new(read_vocab(store, manifest, manifest.newest())?),
         rows: Rows::Train,
+        gone: GoneParts::Refused,
         data: &data,
         views: &views,
         wanted: &wanted,

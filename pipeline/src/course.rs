@@ -46,6 +46,14 @@ impl Edition {
         Self { generation, split, dropped }
     }
 
+    /// What is left of it: the parts that no later generation dropped.
+    #[must_use]
+    pub fn left(mut self) -> Self {
+        self.split.shards.retain(|shard| !self.dropped.contains_key(&shard.part));
+        self.dropped.clear();
+        self
+    }
+
     /// Why nothing can be read of it, if nothing can: which parts a later generation dropped.
     #[must_use]
     pub fn refusal(&self) -> Option<String> {

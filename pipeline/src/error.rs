@@ -51,12 +51,12 @@ pub enum Error {
     },
 
     /// The manifest, or a file that it names, is missing or damaged. Exit code 1.
-    #[error("{place}: {source}")]
+    #[error("{place}: {why}")]
     Manifest {
         /// The manifest, or the file.
         place: String,
         /// Why.
-        source: ManifestError,
+        why: ManifestError,
     },
 
     /// A view does not do what it promises: a defect of ours, found before it is trained on for long. Exit code 1.

@@ -24,7 +24,7 @@ use store::Store;
 use self::cut::Cut;
 pub use self::facts::{LoadFacts, ViewFacts};
 pub use self::folder::{find, open, read_vocab};
-pub use self::plan::{LoadRequest, Rows};
+pub use self::plan::{GoneParts, LoadRequest, Rows};
 pub use self::stream::{BatchStream, StreamOptions};
 use crate::actor::LaneOptions;
 use crate::audit::{Audit, AuditFacts};

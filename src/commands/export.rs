@@ -25,6 +25,13 @@ pub(crate) fn run(run: &Path, out: &Path, step: Option<u64>, family: ModelFamily
         ModelFamily::Electra => Architecture::Electra,
     };
     check_segments(&plan, family)?;
+    for taken in ["checkpoints", "manifest.json"] {
+        if out.join(taken).exists() {
+            let message =
+                format!("{}: a run or a prepared folder is here (`{taken}`); name another `--out`", out.display());
+            return Err(Usage(message).into());
+        }
+    }
     let (from, snapshot) = checkpoint::pick(&Store::existing(run)?, step.map(Step))?;
     let tokenizer = plan.data().tokenizer()?;
     let model = Store::folder(out)?;

@@ -25,6 +25,11 @@ pub(crate) fn warnings(plan: &Plan) -> Vec<String> {
             words(!tokenizer.lowercase)
         ));
     }
+    if let Some((left, all)) = plan.data.valid_left() {
+        let generation = plan.data.generation;
+        warnings
+            .push(format!("{left} of {all} validation rows of generation {generation} are left: figures are of those"));
+    }
     let facts = plan.load.facts();
     if facts.window_blocks > facts.shuffle_blocks && !facts.resident {
         let (asked, raised) = (facts.shuffle_blocks, facts.window_blocks);

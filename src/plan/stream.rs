@@ -60,6 +60,7 @@ pub(super) fn request<'a>(
         follow: (rows == Rows::Train).then(|| data.follow()).flatten(),
         vocab: Arc::clone(&data.vocab),
         rows,
+        gone: data.gone(rows),
         data: &config.data,
         views,
         wanted,

@@ -78,7 +78,7 @@ pub enum Error {
         problem: String,
     },
     /// A file.
-    #[error("{0}")]
+    #[error(transparent)]
     Io(#[from] std::io::Error),
     /// libtorch refused an operation.
     #[error("libtorch: {0}")]

@@ -9,7 +9,7 @@ use schemas::{BatchBuilder, BatchIndex, Column, ColumnSpec, Element, Manifest};
 use store::{Store, Weather};
 
 use super::*;
-use crate::load::{DataConfig, LoadPlan, LoadRequest, Rows, read_vocab};
+use crate::load::{DataConfig, GoneParts, LoadPlan, LoadRequest, Rows, read_vocab};
 use crate::shard::synthetic::Synthetic;
 use crate::views::AnyView;
 
@@ -52,6 +52,7 @@ impl Home {
             follow: None,
             vocab: Arc::clone(&self.vocab),
             rows: Rows::Train,
+            gone: GoneParts::Refused,
             data: &data,
             views: &views,
             wanted: &wanted,

@@ -145,13 +145,14 @@ fn walk(
     // Links last: what lies in the folder itself has its own name, not that of a link to it.
     entries.sort_by_key(|entry| (entry.path().is_symlink(), entry.file_name()));
     for path in entries.into_iter().map(|entry| entry.path()) {
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        // One that is not UTF-8 is found too, and refused by name.
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if name.starts_with('.') {
             continue;
         }
         if path.is_dir() {
             walk(&path, extensions, walked, found)?;
-        } else if extensions.contains(&plain_extension(name)) && path.is_file() {
+        } else if extensions.contains(&plain_extension(&name)) && path.is_file() {
             found.insert(std::path::absolute(&path)?);
         }
     }

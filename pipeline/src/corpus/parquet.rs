@@ -36,7 +36,7 @@ mod raw;
 
 use self::cells::{integer_or_text, is_text};
 use self::raw::Raw;
-use super::bytes::ReadHash;
+use super::bytes::{ReadHash, too_long};
 
 /// Rows decoded at a time.
 const ROWS: usize = 256;
@@ -213,6 +213,10 @@ impl PieceReader for Rows {
         loop {
             if let Some((batch, index)) = self.batch.take_if(|(batch, index)| *index < batch.num_rows()) {
                 let record = self.record(&batch, index);
+                let limit = self.reading.document_bytes_max;
+                if record.document.as_ref().is_some_and(|document| document.text.len() as u64 > limit) {
+                    return Err(too_long(&self.file.path, self.row, limit));
+                }
                 self.batch = Some((batch, index + 1));
                 self.row += 1;
                 return Ok(Some(record));

@@ -33,7 +33,7 @@ pub fn find(folder: &Path) -> Result<Store> {
 /// [`Error::Config`] if there is none, [`Error::Manifest`] if it is damaged or of another version.
 pub fn open(store: &Store) -> Result<Manifest> {
     let Some((bytes, _)) = store.read_with_stat(MANIFEST)? else { return Err(nothing_at(&store.place(""))) };
-    Manifest::from_json(&bytes).map_err(|source| Error::Manifest { place: store.place(MANIFEST), source })
+    Manifest::from_json(&bytes).map_err(|why| Error::Manifest { place: store.place(MANIFEST), why })
 }
 
 fn nothing_at(place: &dyn std::fmt::Display) -> Error {
@@ -55,7 +55,7 @@ pub fn read_vocab(store: &Store, manifest: &Manifest, generation: Generation) ->
     };
     let bytes = store.read(&entry.path).map_err(|error| failed(&error.to_string()))?;
     if blake3::hash(&bytes).to_hex().as_str() != entry.blake3 {
-        return Err(Error::Manifest { place, source: ManifestError::Damaged(SealError::Checksum) });
+        return Err(Error::Manifest { place, why: ManifestError::Damaged(SealError::Checksum) });
     }
     let size = manifest.tokenizer.vocab_size as usize;
     let record = ParquetRecordBatchReaderBuilder::try_new(Bytes::from(bytes))

@@ -27,6 +27,15 @@ pub enum Rows {
     },
 }
 
+/// What is made of a generation of which parts are gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GoneParts {
+    /// Nothing: rows would be other rows than before.
+    Refused,
+    /// What is left of it.
+    LeftOut,
+}
+
 /// What a plan is made of.
 #[derive(Clone, Debug)]
 pub struct LoadRequest<'a> {
@@ -42,6 +51,8 @@ pub struct LoadRequest<'a> {
     pub follow: Option<Arc<dyn Generations>>,
     /// Which rows.
     pub rows: Rows,
+    /// What to do where a later generation has dropped parts of that one.
+    pub gone: GoneParts,
     /// The section `[data]`.
     pub data: &'a DataConfig,
     /// The section `[views]`. A plain `original` is there without being written.
@@ -61,10 +72,11 @@ impl LoadPlan {
     /// All that is wrong with it.
     pub fn new(request: &LoadRequest<'_>) -> Result<Self, Vec<Problem>> {
         let mut problems = Vec::new();
-        let edition = Arc::new(match request.rows {
+        let edition = match request.rows {
             Rows::Train => Edition::train(request.manifest, request.generation),
             Rows::Valid { .. } => Edition::valid(request.manifest, request.generation),
-        });
+        };
+        let edition = Arc::new(if request.gone == GoneParts::LeftOut { edition.left() } else { edition });
         let stored = edition.split.rows();
         let end = check_rows(request, &edition, &mut problems);
         let width = check_width(request, &mut problems);

@@ -80,6 +80,7 @@ impl Home {
             follow: None,
             vocab: Arc::clone(&self.vocab),
             rows: Rows::Train,
+            gone: GoneParts::Refused,
             data,
             views,
             wanted,

@@ -1,7 +1,7 @@
 //! What happened to the corpus since its parts were listed, and the list that follows from it.
 //!
 //! A file is the one that it was if it has the same name and the same length, and either was not touched since the parts
-//! that hold it were recorded, or reads the same when it is read again. Clocks are those of the files' and the folder's
+//! that hold it were listed, or reads the same when it is read again. Clocks are those of the files' and the folder's
 //! file systems; where these are machines of their own, they must agree to within the age of the newest file.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -91,12 +91,16 @@ impl Comparison<'_> {
                 removed.first().copied().unwrap_or_default()
             )));
         }
-        let clocks = self.clocks()?;
+        let mut memory = self.memory()?;
         let (mut added, mut replaced) = (BTreeSet::new(), BTreeSet::new());
         for file in self.corpus.files() {
             match known.get(file.name.as_str()) {
-                None => drop(added.insert(file.name.as_str())),
-                Some(holders) if self.is_other(file, holders, &clocks)? => drop(replaced.insert(file.name.as_str())),
+                None => {
+                    added.insert(file.name.as_str());
+                }
+                Some(holders) if self.is_other(file, holders, &mut memory)? => {
+                    replaced.insert(file.name.as_str());
+                }
                 Some(_) => {}
             }
         }
@@ -108,7 +112,8 @@ impl Comparison<'_> {
             .collect();
         let mut pieces = self.pieces(added.iter().chain(&replaced).copied())?;
         // Files without a piece are nothing: an added one would be added again and again.
-        added.retain(|name| pieces.iter().any(|(piece, _)| piece.name == *name));
+        let cut: BTreeSet<&str> = pieces.iter().map(|(piece, _)| piece.name.as_str()).collect();
+        added.retain(|name| cut.contains(name));
         let kept = dropped.values().flat_map(|part| &part.pieces).filter(|piece| !gone(piece));
         pieces.extend(self.weigh(kept)?);
         if pieces.is_empty() && dropped.is_empty() && !self.lists.is_empty() {
@@ -175,33 +180,27 @@ impl Comparison<'_> {
         Ok(weighed)
     }
 
-    /// When the oldest record of each part was written, and each list.
-    fn clocks(&self) -> Result<Clocks> {
-        let mut clocks = Clocks::default();
-        let Some(store) = self.store else { return Ok(clocks) };
-        for entry in store.list("parts")? {
-            let id = entry.name.strip_prefix("parts/part-").and_then(|rest| rest.split('-').next()?.parse().ok());
-            if let Some(id) = id {
-                let clock = clocks.parts.entry(PartId(id)).or_insert(entry.stat.modified);
-                *clock = entry.stat.modified.min(*clock);
-            }
-        }
+    /// What is known of the parts before any file is looked at.
+    fn memory(&self) -> Result<Memory> {
+        let mut memory = Memory { settings: self.settings.digest(), ..Memory::default() };
+        let Some(store) = self.store else { return Ok(memory) };
         for list in self.lists.iter() {
             let stat = store.stat(&list::file_name(list.generation.0 as usize))?;
-            clocks.lists.insert(list.generation, stat.map_or(SystemTime::UNIX_EPOCH, |stat| stat.modified));
+            memory.since.insert(list.generation, stat.map_or(SystemTime::UNIX_EPOCH, |stat| stat.modified));
         }
-        Ok(clocks)
+        Ok(memory)
     }
 
-    /// Whether a file is not what it was when parts of it were listed, or made.
-    fn is_other(&self, file: &InputFile, holders: &Holders<'_>, clocks: &Clocks) -> Result<bool> {
+    /// Whether a file is not what it was when parts of it were made. Before a list is written nothing is read for its
+    /// parts: a file that was not touched since is as it was read. Their records are younger, and a file may have changed
+    /// between its reading and them.
+    fn is_other(&self, file: &InputFile, holders: &Holders<'_>, memory: &mut Memory) -> Result<bool> {
         if holders.iter().any(|(_, _, piece)| piece.bytes != file.bytes) {
             return Ok(true);
         }
-        for (generation, part, piece) in holders {
-            let recorded = clocks.parts.get(&part.id);
-            let since = recorded.or_else(|| clocks.lists.get(generation)).copied().unwrap_or(SystemTime::UNIX_EPOCH);
-            if file.touched >= since && !self.reads_the_same(file, (*generation, part, piece))? {
+        for &(generation, part, piece) in holders {
+            let since = memory.since.get(&generation).copied().unwrap_or(SystemTime::UNIX_EPOCH);
+            if file.touched >= since && !self.reads_the_same(file, (generation, part, piece), memory)? {
                 return Ok(true);
             }
         }
@@ -209,16 +208,29 @@ impl Comparison<'_> {
     }
 
     /// Whether a piece is what its part's records say, or, where they say nothing yet, would be cut as it was.
-    fn reads_the_same(&self, file: &InputFile, (generation, part, piece): (Generation, &Part, &Piece)) -> Result<bool> {
-        let (settings, omit) = (self.settings.digest(), Omit::of(self.lists, generation));
-        let bound = Bound { settings: &settings, forgotten: omit.name(), part };
-        let found = self.store.map(|store| FoundPart::read(store, bound)).transpose()?.unwrap_or_default();
-        let index = part.pieces.iter().position(|other| other == piece);
-        let mut read = found.records.iter().flat_map(|record| &record.read);
-        match read.find(|(piece, _)| Some(*piece) == index) {
-            Some((_, reached)) => Ok(self.reads(file, piece, reached).unwrap_or(false)),
+    fn reads_the_same(
+        &self,
+        file: &InputFile,
+        (generation, part, piece): (Generation, &Part, &Piece),
+        memory: &mut Memory,
+    ) -> Result<bool> {
+        if !memory.reached.contains_key(&part.id) {
+            let reached = self.reached(generation, part, &memory.settings)?;
+            memory.reached.insert(part.id, reached);
+        }
+        match memory.reached[&part.id].get(piece) {
+            Some(reached) => Ok(self.reads(file, piece, reached).unwrap_or(false)),
             None => Ok(self.corpus.pieces(file, self.part_bytes)?.iter().any(|(cut, _)| cut == piece)),
         }
+    }
+
+    /// What the records of a part say of its pieces.
+    fn reached(&self, generation: Generation, part: &Part, settings: &str) -> Result<BTreeMap<Piece, Reached>> {
+        let omit = Omit::of(self.lists, generation);
+        let bound = Bound { settings, forgotten: omit.name(), part };
+        let found = self.store.map(|store| FoundPart::read(store, bound)).transpose()?.unwrap_or_default();
+        let read = found.records.into_iter().flat_map(|record| record.read);
+        Ok(read.map(|(index, reached)| (part.pieces[index].clone(), reached)).collect())
     }
 
     /// Whether reading a piece again comes to the same. One that cannot be read is another.
@@ -229,8 +241,13 @@ impl Comparison<'_> {
     }
 }
 
+/// What a comparison has asked the folder for, once.
 #[derive(Default)]
-struct Clocks {
-    parts: BTreeMap<PartId, SystemTime>,
-    lists: BTreeMap<Generation, SystemTime>,
+struct Memory {
+    /// BLAKE3 of the settings.
+    settings: String,
+    /// When each list was written.
+    since: BTreeMap<Generation, SystemTime>,
+    /// What the records of a part say of its pieces.
+    reached: BTreeMap<PartId, BTreeMap<Piece, Reached>>,
 }

@@ -7,7 +7,6 @@
 //! a second and lane. What cannot be read just now is not damaged: a store that does not answer ends the run, and costs no
 //! part.
 
-use std::time::SystemTime;
 
 use schemas::manifest::{CorpusReport, FileEntry};
 use schemas::{Sealed, Shard};
@@ -84,8 +83,6 @@ pub(super) struct Bound<'a> {
 pub(super) struct FoundPart {
     /// Its first segments, in order.
     pub(super) records: Vec<CommitRecord>,
-    /// When the oldest of them was written.
-    pub(super) since: Option<SystemTime>,
     /// Why there are not more, unless they were never written.
     pub(super) damage: Option<String>,
 }
@@ -113,7 +110,7 @@ impl FoundPart {
         let mut found = Self::default();
         while !found.is_whole() {
             let name = file_name(bound.part, found.records.len());
-            let Some((bytes, stat)) = store.read_with_stat(&name)? else { break };
+            let Some((bytes, _)) = store.read_with_stat(&name)? else { break };
             let record = CommitRecord::unseal(&bytes).map_err(|error| error.to_string());
             match record.and_then(|record| found.check(bound, &record).map(|()| record)) {
                 Ok(record) => found.records.push(record),
@@ -122,7 +119,6 @@ impl FoundPart {
                     break;
                 }
             }
-            found.since = Some(found.since.map_or(stat.modified, |since| since.min(stat.modified)));
         }
         Ok(found)
     }

@@ -114,7 +114,9 @@ impl ShardReader {
         let damage = |message: String| Damage { place: store.place(name), group: None, message };
         let hint = "; run `cloze prepare` again, it makes the part anew";
         let found = store.stat(name).map_err(|error| damage(error.to_string()))?;
-        let length = found.ok_or_else(|| damage(format!("it is gone{hint}")))?.bytes;
+        let gone = "it is gone; if the corpus was changed meanwhile, run the same command again: it says what the run \
+                    still can do; else run `cloze prepare`, it makes the part anew";
+        let length = found.ok_or_else(|| damage(gone.into()))?.bytes;
         if length != shard.bytes {
             return Err(damage(format!("{length} bytes long, the manifest says {}{hint}", shard.bytes)));
         }

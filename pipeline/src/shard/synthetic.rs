@@ -70,7 +70,7 @@ impl Default for Synthetic {
 /// What was written before.
 fn written(store: &Store) -> Result<Manifest> {
     let place = store.place("manifest.json");
-    Manifest::from_json(&store.read("manifest.json")?).map_err(|source| Error::Manifest { place, source })
+    Manifest::from_json(&store.read("manifest.json")?).map_err(|why| Error::Manifest { place, why })
 }
 
 /// What stands for a tokenizer: nobody asks it anything.

@@ -9,6 +9,7 @@ use serde_json::Value;
 use store::{Memory, Store};
 
 use super::*;
+use crate::data::Purpose;
 
 const CONFIG: &str = r#"
 seed = 7
@@ -56,7 +57,7 @@ fn plan_over(home: &Path, data: &Store, steps: u64) -> Plan {
     Store::folder(home).expect("there").put("run.toml", CONFIG.as_bytes()).expect("written");
     let set = vec![format!("data.folder=\"{}\"", home.display()), format!("train.steps={steps}")];
     let args = ConfigArgs { config: home.join("run.toml"), set };
-    Plan::over(&args, |_| Ok(data.clone())).unwrap_or_else(|error| panic!("{error:#}"))
+    Plan::over(&args, |_| Ok(data.clone()), Purpose::Run).unwrap_or_else(|error| panic!("{error:#}"))
 }
 
 fn run_over(store: &Store, plan: &Plan) -> Outcome {
