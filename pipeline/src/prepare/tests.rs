@@ -70,6 +70,10 @@ impl Home {
     fn run(&self) -> Result<Summary> {
         prepare(&self.config)
     }
+
+    fn forget(&self, document: &str) -> Result<(Summary, Option<Generation>)> {
+        Preparation::plan(&self.config)?.forget(document, &Clock::still(), &mut Many::default())
+    }
 }
 
 fn format(name: &str) -> AnyFormat {

@@ -190,9 +190,7 @@ fn a_forgotten_document_is_nowhere() {
     let (before, gone) = (home.data(), home.holders(7));
     let line = text(7, 6).lines().nth(2).expect("a line").to_owned();
     let id = Document::digest(&line);
-    let forget = |id: &str| {
-        Preparation::plan(&home.config).and_then(|plan| plan.forget(id, &Clock::still(), &mut Many::default()))
-    };
+    let forget = |id: &str| home.forget(id);
     let error = forget("nobody").expect_err("nowhere").to_string();
     assert!(error.contains("no document `nobody`") && home.data() == before, "{error}");
     let (summary, already) = forget(&id).expect("forgotten");
@@ -252,9 +250,7 @@ fn failures_during_a_change_end_as_a_calm_change() {
     home.run().expect("prepared");
     for (name, change) in changes {
         let go = |home: &Home| match name {
-            "forget" => Preparation::plan(&home.config)
-                .and_then(|plan| plan.forget(&line, &Clock::still(), &mut Many::default()))
-                .map(|_| ()),
+            "forget" => home.forget(&line).map(|_| ()),
             _ => home.run().map(|_| ()),
         };
         let calm = home.copy();

@@ -75,10 +75,7 @@ fn one_change_among_two_hundred_files_redraws_no_mask_of_another_part() {
             fs::remove_file(home.folder.path().join("in/51.txt")).expect("there");
             home.run().expect("prepared")
         }),
-        ("forget", 100, &|| {
-            let preparation = Preparation::plan(&home.config).expect("planned");
-            preparation.forget(&line, &Clock::still(), &mut Many::default()).expect("forgotten").0
-        }),
+        ("forget", 100, &|| home.forget(&line).expect("forgotten").0),
     ];
     for (number, (name, file, change)) in changes.into_iter().enumerate() {
         let (files, drawn, held) = (home.data(), masks(&home), home.holders(file));

@@ -114,10 +114,7 @@ fn the_last_document_is_not_forgotten_by_a_folder_of_nothing() {
     fs::remove_dir_all(home.folder.path().join("in")).expect("there");
     write_all(home.folder.path(), &[("in/a.txt", "the cat\nthe mat\n"), ("in/b.txt", "the mat\n")]);
     home.run().expect("prepared");
-    let forget = |text: &str| {
-        let preparation = Preparation::plan(&home.config)?;
-        preparation.forget(&Document::digest(text), &Clock::still(), &mut Many::default())
-    };
+    let forget = |text: &str| home.forget(&Document::digest(text));
     assert_eq!(forget("the cat").expect("forgotten").0.corpus.documents, 2);
     let before = home.data();
     let error = forget("the mat").expect_err("the others are the same text");
