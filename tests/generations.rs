@@ -87,6 +87,22 @@ fn a_run_on_dropped_parts_is_refused_by_name() {
     assert_eq!(stretches(&home, "other"), [(0, 1)]);
 }
 
+/// What was trained on is of no matter to who only wants the model.
+#[test]
+fn a_model_outlives_the_parts_that_it_was_trained_on() {
+    let home = home();
+    home.run_ok(&train("run.folder=run", "data.generations=first", "train.steps=10", &[]));
+    let export = |out: &str| home.run(&["export", "--run", "run", "--out", out]);
+    Synthetic::default().add(&data(&home), &[1], &[0]).expect("replaced");
+    let exported = export("model");
+    assert!(exported.stdout.contains("step 10"), "{exported}");
+    export("run").assert_fails(2, &["a run or a prepared folder is here", "--out"]);
+    // A tokenizer that was changed since is not the model's.
+    data(&home).put("tokenizer.json", b"{}").expect("written");
+    export("other").assert_fails(1, &["tokenizer.json", "damaged"]);
+    assert!(!home.join("other").exists());
+}
+
 #[test]
 fn a_run_whose_list_was_lost_or_changed_is_refused() {
     let home = home();

@@ -120,11 +120,8 @@ fn every_format_reads_none_and_one_and_refuses_a_document_that_is_too_long() {
         write_all(home.path(), &[(names[1].as_str(), &long)]);
         let mut config = member.config(home.path(), None);
         config.config.reading.document_bytes_max = 200;
-        // Parquet decodes some rows at a time, whatever their bytes.
-        if member.extension != "parquet" {
-            let error = super::tests::read(&config).expect_err("too long").to_string();
-            assert!(error.contains(&names[1]) && error.contains("memory_max"), "{error}");
-        }
+        let error = super::tests::read(&config).expect_err("too long").to_string();
+        assert!(error.contains(&names[1]) && error.contains("memory_max"), "{error}");
     }
 }
 

@@ -7,7 +7,6 @@
 //! a second and lane. What cannot be read just now is not damaged: a store that does not answer ends the run, and costs no
 //! part.
 
-
 use schemas::manifest::{CorpusReport, FileEntry};
 use schemas::{Sealed, Shard};
 use serde::{Deserialize, Serialize};
