@@ -55,7 +55,12 @@ impl PreparedData {
     /// that it began with.
     pub(crate) fn gone(&self, rows: Rows) -> GoneParts {
         let follows = rows != Rows::Train && self.choice == GenerationChoice::Newest;
-        if self.purpose == Purpose::Run && !follows { GoneParts::Refused } else { GoneParts::LeftOut }
+        match self.purpose {
+            Purpose::Run if follows => GoneParts::LeftOut,
+            Purpose::Run => GoneParts::Refused,
+            #[cfg(feature = "train")]
+            Purpose::Model => GoneParts::Unread,
+        }
     }
 
     /// How many rows of the validation split are left, of how many, if some are gone.

@@ -34,6 +34,8 @@ pub enum GoneParts {
     Refused,
     /// What is left of it.
     LeftOut,
+    /// All of it, since nobody will read a row.
+    Unread,
 }
 
 /// What a plan is made of.
@@ -128,9 +130,8 @@ fn check_rows(request: &LoadRequest<'_>, edition: &Edition, problems: &mut Vec<P
         problems.push(Problem::new("train.rows_per_micro_batch", "0 rows are no batch").hint("give 1 or more"));
     }
     // A course that follows the folder may have left the parts that are gone behind; it knows when it begins.
-    if request.follow.is_none()
-        && let Some(refusal) = edition.refusal()
-    {
+    let reads = request.follow.is_none() && request.gone != GoneParts::Unread;
+    if reads && let Some(refusal) = edition.refusal() {
         problems.push(Problem::new("data.folder", refusal).hint(REFUSED_HINT));
     }
     let end = match request.rows {

@@ -78,7 +78,8 @@ impl Planned {
         let corpus = Corpus::open(&config.corpus())?;
         let lists = store.map_or_else(|| Ok(Lists::default()), Lists::read)?;
         if let Some(store) = store {
-            if lists.is_empty() { refuse_other_formats(store)? } else { refuse_lost_lists(store, &lists)? }
+            refuse_another_version(store)?;
+            if lists.is_empty() { refuse_strangers(store)? } else { refuse_lost_lists(store, &lists)? }
         }
         let known = lists.settings().and_then(Settings::part_bytes);
         let part_bytes = config.part_bytes.or(known).unwrap_or_else(|| corpus.usual_part_bytes());
@@ -162,19 +163,29 @@ fn refuse_lost_lists(store: &Store, lists: &Lists) -> Result<()> {
     Err(list::refuse(store, &list::file_name(listed), "it is gone, and the manifest has a generation of it"))
 }
 
+fn refused(store: &Store, why: &str) -> Result<()> {
+    Err(Error::Config(format!("{}: {why}; {WAY_ON}", store.place(""))))
+}
+
+/// Refuses a folder of another version of this program, a later one too: it would be written over.
+fn refuse_another_version(store: &Store) -> Result<()> {
+    let Some((bytes, _)) = store.read_with_stat("manifest.json")? else { return Ok(()) };
+    match Manifest::from_json(&bytes) {
+        Err(ManifestError::Version { found }) => {
+            refused(store, &format!("prepared in format {found}, this program writes format {}", manifest::VERSION))
+        }
+        // A damaged one is made again of lists and records.
+        _ => Ok(()),
+    }
+}
+
 /// Refuses a folder without a part list that somebody has prepared nevertheless.
-fn refuse_other_formats(store: &Store) -> Result<()> {
-    let refused = |why: String| Err(Error::Config(format!("{}: {why}; {WAY_ON}", store.place(""))));
-    if let Some((bytes, _)) = store.read_with_stat("manifest.json")? {
-        return match Manifest::from_json(&bytes) {
-            Err(ManifestError::Version { found }) => {
-                refused(format!("prepared in format {found}, this program writes format {}", manifest::VERSION))
-            }
-            _ => refused("it has a manifest and no part list".into()),
-        };
+fn refuse_strangers(store: &Store) -> Result<()> {
+    if store.stat("manifest.json")?.is_some() {
+        return refused(store, "it has a manifest and no part list");
     }
     if store.list("parts")?.is_empty() {
         return Ok(());
     }
-    refused(format!("it has parts and no part list: begun in a format before {}", manifest::VERSION))
+    refused(store, &format!("it has parts and no part list: begun in a format before {}", manifest::VERSION))
 }

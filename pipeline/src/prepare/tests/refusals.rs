@@ -92,6 +92,19 @@ fn a_folder_of_the_first_format_is_refused_with_the_way_on() {
     }
 }
 
+/// A later program's manifest beside lists that this one can read.
+#[test]
+fn a_folder_of_a_later_format_is_not_written_over() {
+    let home = many();
+    home.run().expect("prepared");
+    let manifest = String::from_utf8(home.data()["manifest.json"].clone()).expect("JSON");
+    write_all(&home.config.folder, &[("manifest.json", manifest.replacen("\"version\": 2", "\"version\": 3", 1))]);
+    let before = home.data();
+    let Err(Error::Config(message)) = home.run() else { panic!("not refused") };
+    assert!(message.contains("prepared in format 3"), "{message}");
+    assert!(home.data() == before, "nothing was touched");
+}
+
 #[test]
 fn a_corpus_that_was_emptied_takes_nothing_that_was_published_with_it() {
     let home = many();
