@@ -159,7 +159,7 @@ pub struct Placed<'a> {
 }
 
 impl Placed<'_> {
-    /// Its window, counted over the course: see [`Course::window`].
+    /// Its window, counted over the course: see `Course::window`.
     #[must_use]
     pub fn window(&self) -> u64 {
         self.stretch.window(self.epoch, self.pick.window)

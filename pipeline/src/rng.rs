@@ -3,7 +3,7 @@
 //! # The format, version 1
 //!
 //! Philox4x32-10 (Salmon et al., *Parallel Random Numbers: As Easy as 1, 2, 3*, SC 2011). The key is the first 64 bits,
-//! little endian, of BLAKE3 over [`DOMAIN`], seed, epoch, the length of the view's name (three little-endian `u64`), the
+//! little endian, of BLAKE3 over `DOMAIN`, seed, epoch, the length of the view's name (three little-endian `u64`), the
 //! name and the purpose. The counter is (row, part, copy, block). The words of block 0, 1,
 //! … follow one another; a number below `n` is `(word · n) >> 32`,
 //! and small numbers are drawn several to a word ([`SmallDraws`]). Keyed by the view's *name*, so that adding a view

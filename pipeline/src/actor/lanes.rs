@@ -42,7 +42,7 @@ pub(crate) struct Lanes<T> {
     gauges: Gauges,
 }
 
-/// What [`Lanes::next_or`] found.
+/// What `Lanes::next_or` found.
 #[derive(Debug)]
 pub enum Next<T> {
     /// The next item.

@@ -3,8 +3,8 @@
 //! Data moves through operating-system threads and bounded channels, nothing else. Shutdown is a channel closing: the
 //! end of the data travels down by disconnect, a stop travels up by disconnect, and nobody polls a flag.
 //!
-//! - [`Lanes`]: item `i` is made by lane `i % n` and read in index order, whatever the threads do.
-//! - [`Demand`]: whoever is free makes the next item; read as they finish, so that a slow one holds up no other.
+//! - `Lanes`: item `i` is made by lane `i % n` and read in index order, whatever the threads do.
+//! - `Demand`: whoever is free makes the next item; read as they finish, so that a slow one holds up no other.
 //! - [`channel`]: one bounded queue with the clocks of its two ends, and [`Stop`], a channel that only ever closes.
 //! - [`Meter`]: busy + starved + blocked = wall time, per actor.
 //! - [`spawn`]: a named thread whose panic is an [`Error::Actor`](crate::Error::Actor).

@@ -87,6 +87,7 @@ impl Validation {
     }
 
     /// Adds up what the ranks have counted, before anything is decided by it: all of them then decide the same.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "sums of counts")]
     fn gather(&mut self, ranks: &dyn Ranks) {
         // Exact: no count comes near 2^53.
         let own = std::iter::once(&self.rows).chain(&self.targets);
