@@ -6,15 +6,9 @@ use std::sync::Arc;
 use pipeline::course::{Edition, Generations};
 use pipeline::load::{self, DataConfig, GenerationChoice, GoneParts, Rows};
 use schemas::{Effective, Generation, Manifest, Vocab};
-#[cfg(feature = "train")]
-use schemas::{ManifestError, SealError};
 use store::Store;
 
 use crate::generations::RunGenerations;
-
-/// The tokenizer's name in a prepared folder.
-#[cfg(feature = "train")]
-pub(crate) const TOKENIZER: &str = "tokenizer.json";
 
 /// A prepared folder as one run sees it.
 pub(crate) struct PreparedData {
@@ -65,29 +59,15 @@ impl PreparedData {
 
     /// How many rows of the validation split are left, of how many, if some are gone.
     pub(crate) fn valid_left(&self) -> Option<(u64, u64)> {
-        let (all, left) = (Edition::valid(&self.manifest, self.generation), self.effective.valid.rows());
-        let kept = all.left().split.rows();
-        (kept < left).then_some((kept, left))
+        let left = Edition::valid(&self.manifest, self.generation).left().split.rows();
+        let all = self.effective.valid.rows();
+        (left < all).then_some((left, all))
     }
 
     /// One name for the training data that the run began with.
     #[cfg(feature = "train")]
     pub(crate) fn content(&self) -> String {
         self.manifest.generation(self.generation).content.clone()
-    }
-
-    /// The `tokenizer.json` that the data was made with.
-    ///
-    /// # Errors
-    /// [`pipeline::Error::Manifest`] if it is another one by now.
-    #[cfg(feature = "train")]
-    pub(crate) fn tokenizer(&self) -> pipeline::Result<Vec<u8>> {
-        let bytes = self.store.read(TOKENIZER)?;
-        if self.manifest.files.get(TOKENIZER).is_some_and(|hash| *hash == blake3::hash(&bytes).to_hex().as_str()) {
-            return Ok(bytes);
-        }
-        let why = ManifestError::Damaged(SealError::Checksum);
-        Err(pipeline::Error::Manifest { place: self.store.place(TOKENIZER), why })
     }
 
     /// Who says what later epochs are over, if they are not all over the first generation.

@@ -9,8 +9,9 @@
 //! | 130 | SIGINT; the run is saved |
 //! | 143 | SIGTERM; the run is saved, start it again |
 
-use schemas::ManifestError;
 use std::process::ExitCode;
+
+use schemas::ManifestError;
 
 use crate::config::Mistakes;
 

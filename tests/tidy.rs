@@ -32,7 +32,7 @@ const MAY_USE: &[(&str, &str)] = &[
         "cloze-trainer",
         "cloze-schemas cloze-store cloze-observe blake3 cc libc safetensors serde serde_json tch thiserror torch-sys tracing",
     ),
-    ("cloze-fuzz", "blake3 bolero tempfile"),
+    ("cloze-fuzz", "blake3 bolero serde serde_json tempfile"),
     (
         "cloze",
         "cloze-schemas cloze-store cloze-observe cloze-pipeline cloze-trainer anyhow blake3 clap indicatif serde \

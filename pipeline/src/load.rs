@@ -23,7 +23,7 @@ use store::Store;
 
 use self::cut::Cut;
 pub use self::facts::{LoadFacts, ViewFacts};
-pub use self::folder::{find, open, read_vocab};
+pub use self::folder::{find, open, read_tokenizer, read_vocab};
 pub use self::plan::{GoneParts, LoadRequest, Rows};
 pub use self::stream::{BatchStream, StreamOptions};
 use crate::actor::LaneOptions;

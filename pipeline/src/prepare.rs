@@ -187,7 +187,7 @@ impl Preparation {
                 part::make(&work, task, &progress, stop)
             })
         };
-        let generation = Generation(lists.next().0.0.saturating_sub(1));
+        let generation = lists.newest();
         voice.say(What::PrepareStart(description.start(generation)));
         let gauges = results.gauges();
         let vocab_size = work.tokenizer.facts().tokens.len();

@@ -38,6 +38,12 @@ use crate::ordinal::{Generation, PartId};
 use crate::sealed::{SealError, Sealed};
 use crate::vocab::SpecialIds;
 
+/// The manifest's name in a prepared folder.
+pub const NAME: &str = "manifest.json";
+
+/// The tokenizer's.
+pub const TOKENIZER: &str = "tokenizer.json";
+
 /// The version of the prepared folder's format.
 pub const VERSION: u32 = 2;
 

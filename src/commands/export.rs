@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use pipeline::load;
 use pipeline::views::AnyView;
-use schemas::Step;
 use schemas::columns::TOKEN_TYPES;
+use schemas::{Step, manifest};
 use serde_json::json;
 use store::Store;
 use trainer::hf;
@@ -25,7 +26,7 @@ pub(crate) fn run(run: &Path, out: &Path, step: Option<u64>, family: ModelFamily
         ModelFamily::Electra => Architecture::Electra,
     };
     check_segments(&plan, family)?;
-    for taken in ["checkpoints", "manifest.json"] {
+    for taken in ["checkpoints", manifest::NAME] {
         if out.join(taken).exists() {
             let message =
                 format!("{}: a run or a prepared folder is here (`{taken}`); name another `--out`", out.display());
@@ -33,9 +34,10 @@ pub(crate) fn run(run: &Path, out: &Path, step: Option<u64>, family: ModelFamily
         }
     }
     let (from, snapshot) = checkpoint::pick(&Store::existing(run)?, step.map(Step))?;
-    let tokenizer = plan.data().tokenizer()?;
+    let data = plan.data();
+    let tokenizer = load::read_tokenizer(&data.store, &data.manifest)?;
     let model = Store::folder(out)?;
-    model.put("tokenizer.json", &tokenizer)?;
+    model.put(manifest::TOKENIZER, &tokenizer)?;
     model.put("tokenizer_config.json", tokenizer_config(&plan, family).as_bytes())?;
     let class = hf::export(&snapshot.main, plan.train(), architecture, &model)?;
     line(format_args!(

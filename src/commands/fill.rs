@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
+use pipeline::load;
 use pipeline::tokenize::{self, Tokenizer as _};
-use schemas::Vocab;
+use schemas::{Vocab, manifest};
 use store::Store;
 use trainer::training::{Filler, Guess};
 
-use crate::data::TOKENIZER;
 use crate::exit::Usage;
 use crate::plan::Plan;
 use crate::terminal::{Paint, line};
@@ -16,7 +16,8 @@ use crate::terminal::{Paint, line};
 pub(crate) fn run(run: &Path, top: usize, texts: &[String]) -> anyhow::Result<()> {
     let plan = Plan::of_run(run)?;
     let data = plan.data();
-    let tokenizer = tokenize::of_json(&data.tokenizer()?, &data.store.place(TOKENIZER))?;
+    let json = load::read_tokenizer(&data.store, &data.manifest)?;
+    let tokenizer = tokenize::of_json(&json, &data.store.place(manifest::TOKENIZER))?;
     let vocab = plan.vocab();
     let rows = texts.iter().map(|text| encode(&tokenizer, vocab, text)).collect::<anyhow::Result<Vec<_>>>()?;
     let filler = Filler::open(plan.train(), &Store::existing(run)?, None)?;

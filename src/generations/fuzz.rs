@@ -11,9 +11,7 @@ fn a_list_of_generations_is_usable_or_refused() {
         |epoch, generation| Stretch { epoch: Epoch(epoch), generation: Generation(generation), content: "a".into() };
     let seed = List { epochs: 5, stretches: vec![stretch(0, 0), stretch(2, 1)] }.seal();
     fuzz::target!("generations", vec![seed], |bytes: &[u8]| {
-        let file = serde_json::from_slice::<serde_json::Value>(bytes).ok();
-        let content = file.and_then(|mut file| serde_json::from_value::<List>(file.get_mut("content")?.take()).ok());
-        let Some(list) = content else { return };
+        let Some(list) = fuzz::unsealed::<List>(bytes) else { return };
         let store = Store::memory(Weather::calm());
         list.write(&store).expect("memory takes all");
         if let Ok(Some(read)) = read(&store) {

@@ -8,13 +8,10 @@ use arrow_array::types::UInt64Type;
 use arrow_array::{Array, RecordBatch};
 use bytes::Bytes;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use schemas::{Generation, Manifest, ManifestError, SealError, Vocab};
+use schemas::{Generation, Manifest, ManifestError, SealError, Vocab, manifest};
 use store::Store;
 
 use crate::error::{Error, Result};
-
-/// The manifest's name.
-const MANIFEST: &str = "manifest.json";
 
 /// The store in which a prepared folder of this machine is.
 ///
@@ -32,13 +29,14 @@ pub fn find(folder: &Path) -> Result<Store> {
 /// # Errors
 /// [`Error::Config`] if there is none, [`Error::Manifest`] if it is damaged or of another version.
 pub fn open(store: &Store) -> Result<Manifest> {
-    let Some((bytes, _)) = store.read_with_stat(MANIFEST)? else { return Err(nothing_at(&store.place(""))) };
-    Manifest::from_json(&bytes).map_err(|why| Error::Manifest { place: store.place(MANIFEST), why })
+    let Some((bytes, _)) = store.read_with_stat(manifest::NAME)? else { return Err(nothing_at(&store.place(""))) };
+    Manifest::from_json(&bytes).map_err(|why| Error::Manifest { place: store.place(manifest::NAME), why })
 }
 
 fn nothing_at(place: &dyn std::fmt::Display) -> Error {
     Error::Config(format!(
-        "{place}: there is no prepared corpus here (no `{MANIFEST}`); run `cloze prepare`, or change `data.folder`"
+        "{place}: there is no prepared corpus here (no `{}`); run `cloze prepare`, or change `data.folder`",
+        manifest::NAME
     ))
 }
 
@@ -54,9 +52,7 @@ pub fn read_vocab(store: &Store, manifest: &Manifest, generation: Generation) ->
         Error::Config(format!("{place}: {message}; {advice}"))
     };
     let bytes = store.read(&entry.path).map_err(|error| failed(&error.to_string()))?;
-    if blake3::hash(&bytes).to_hex().as_str() != entry.blake3 {
-        return Err(Error::Manifest { place, why: ManifestError::Damaged(SealError::Checksum) });
-    }
+    verify(&bytes, Some(&entry.blake3), &place)?;
     let size = manifest.tokenizer.vocab_size as usize;
     let record = ParquetRecordBatchReaderBuilder::try_new(Bytes::from(bytes))
         .and_then(|builder| builder.with_batch_size(size.max(1)).build())
@@ -67,6 +63,24 @@ pub fn read_vocab(store: &Store, manifest: &Manifest, generation: Generation) ->
         .filter(|record| record.num_rows() == size)
         .ok_or_else(|| failed(&format!("it does not have {size} rows")))?;
     vocab(&record, manifest).ok_or_else(|| failed("its columns are not `token`, `word_start` and `count`"))
+}
+
+/// Reads the `tokenizer.json` that the data was made with, and verifies it.
+///
+/// # Errors
+/// [`Error::Manifest`] if it is another one by now, [`Error::Io`] if it cannot be read.
+pub fn read_tokenizer(store: &Store, manifest: &Manifest) -> Result<Vec<u8>> {
+    let bytes = store.read(manifest::TOKENIZER)?;
+    verify(&bytes, manifest.files.get(manifest::TOKENIZER), &store.place(manifest::TOKENIZER))?;
+    Ok(bytes)
+}
+
+/// That a file is the one that the manifest names.
+fn verify(bytes: &[u8], promised: Option<&String>, place: &str) -> Result<()> {
+    if promised.is_some_and(|promised| *promised == blake3::hash(bytes).to_hex().as_str()) {
+        return Ok(());
+    }
+    Err(Error::Manifest { place: place.to_owned(), why: ManifestError::Damaged(SealError::Checksum) })
 }
 
 fn vocab(record: &RecordBatch, manifest: &Manifest) -> Option<Vocab> {

@@ -23,8 +23,7 @@ pub(super) enum Forgetting {
 /// Finds the parts that hold a document, and the list that drops them and makes them anew without it.
 pub(super) fn forget(planned: &Planned, store: &Store, id: &str) -> Result<Forgetting> {
     let digest = Document::digest(id);
-    let newest = Generation(planned.lists.next().0.0.saturating_sub(1));
-    if let Some(&generation) = planned.lists.forgotten(newest).get(digest.as_str()) {
+    if let Some(&generation) = planned.lists.forgotten(planned.lists.newest()).get(digest.as_str()) {
         return Ok(Forgetting::Before(generation));
     }
     let refused = |why: String| Error::Config(format!("{}: {why}", store.place("")));

@@ -8,6 +8,7 @@ use store::{Store, Weather};
 
 use super::list::{Lists, PartList};
 use super::record::{Bound, CommitRecord, Example, FoundPart, sparse};
+use super::settings::Settings;
 use crate::corpus::{Part, Piece, Place, Reached};
 
 fn part() -> Part {
@@ -46,17 +47,10 @@ fn record() -> CommitRecord {
     }
 }
 
-/// What a sealed file would hold if its seal were right: the seal turns nearly everything away, and what lies behind it is
-/// tried without.
-fn content<T: Sealed>(bytes: &[u8]) -> Option<T> {
-    let mut file = serde_json::from_slice::<serde_json::Value>(bytes).ok()?;
-    serde_json::from_value(file.get_mut("content")?.take()).ok()
-}
-
 #[test]
 fn a_record_is_read_as_written_or_refused() {
     fuzz::target!("record", vec![record().seal()], |bytes: &[u8]| {
-        let Some(record) = content::<CommitRecord>(bytes) else { return };
+        let Some(record) = fuzz::unsealed::<CommitRecord>(bytes) else { return };
         let store = Store::memory(Weather::calm());
         store.put("parts/part-00000-00.json", &record.seal()).expect("memory takes all");
         let part = part();
@@ -70,10 +64,10 @@ fn a_record_is_read_as_written_or_refused() {
 
 #[test]
 fn part_lists_are_usable_or_refused() {
-    let settings = serde_json::from_str(r#"{"seed":1}"#).expect("settings");
+    let settings: Settings = serde_json::from_str(r#"{"seed":1}"#).expect("settings");
     let list = |generation, dropped, parts| PartList {
         generation: Generation(generation),
-        settings: settings_of(&settings),
+        settings: settings.clone(),
         dropped,
         forgotten: vec!["x".into()],
         parts,
@@ -81,7 +75,7 @@ fn part_lists_are_usable_or_refused() {
     let first = list(0, Vec::new(), vec![part()]).seal();
     let second = list(1, vec![PartId(0)], vec![Part { id: PartId(1), ..part() }]).seal();
     fuzz::target!("part-list", vec![first.clone(), second], |bytes: &[u8]| {
-        let Some(list) = content::<PartList>(bytes) else { return };
+        let Some(list) = fuzz::unsealed::<PartList>(bytes) else { return };
         let store = Store::memory(Weather::calm());
         let number = list.generation.0.min(1);
         store.put("generations/00000.json", &first).expect("memory takes all");
@@ -92,9 +86,4 @@ fn part_lists_are_usable_or_refused() {
         assert!(lists.in_effect().keys().all(|id| *id < next), "a number that comes is used already");
         assert!(lists.forgotten(generation).len() >= usize::from(!list.forgotten.is_empty()));
     });
-}
-
-/// The same settings again.
-fn settings_of(settings: &serde_json::Value) -> super::settings::Settings {
-    serde_json::from_value(settings.clone()).expect("names and values")
 }

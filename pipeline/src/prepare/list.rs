@@ -101,6 +101,11 @@ impl Lists {
         (Generation(u32::try_from(self.0.len()).expect("lists are few")), PartId(parts.max().unwrap_or(0)))
     }
 
+    /// The generation of the newest list; the first, where there is none.
+    pub(super) fn newest(&self) -> Generation {
+        self.0.last().map_or(Generation(0), |list| list.generation)
+    }
+
     /// Parts that a list up to `generation` drops.
     pub(super) fn dropped(&self, generation: Generation) -> BTreeSet<PartId> {
         self.0.iter().take(generation.0 as usize + 1).flat_map(|list| &list.dropped).copied().collect()

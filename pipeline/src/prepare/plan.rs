@@ -78,8 +78,7 @@ impl Planned {
         let corpus = Corpus::open(&config.corpus())?;
         let lists = store.map_or_else(|| Ok(Lists::default()), Lists::read)?;
         if let Some(store) = store {
-            refuse_another_version(store)?;
-            if lists.is_empty() { refuse_strangers(store)? } else { refuse_lost_lists(store, &lists)? }
+            refuse_strangers(store, &lists)?;
         }
         let known = lists.settings().and_then(Settings::part_bytes);
         let part_bytes = config.part_bytes.or(known).unwrap_or_else(|| corpus.usual_part_bytes());
@@ -152,40 +151,24 @@ fn refuse_others(found: &Settings, now: &Settings, store: &Store) -> Result<()> 
     Err(Error::Config(format!("{place}: prepared differently: {differences}; {WAY_ON}")))
 }
 
-/// Refuses a folder of which generations were published that no list says any more: numbers of parts would be used again,
-/// and forgotten documents come back.
-fn refuse_lost_lists(store: &Store, lists: &Lists) -> Result<()> {
-    let manifest = store.read_with_stat("manifest.json")?.and_then(|(bytes, _)| Manifest::from_json(&bytes).ok());
-    let (published, listed) = (manifest.map_or(0, |manifest| manifest.generations.len()), lists.iter().count());
-    if published <= listed {
-        return Ok(());
-    }
-    Err(list::refuse(store, &list::file_name(listed), "it is gone, and the manifest has a generation of it"))
-}
-
-fn refused(store: &Store, why: &str) -> Result<()> {
-    Err(Error::Config(format!("{}: {why}; {WAY_ON}", store.place(""))))
-}
-
-/// Refuses a folder of another version of this program, a later one too: it would be written over.
-fn refuse_another_version(store: &Store) -> Result<()> {
-    let Some((bytes, _)) = store.read_with_stat("manifest.json")? else { return Ok(()) };
-    match Manifest::from_json(&bytes) {
-        Err(ManifestError::Version { found }) => {
-            refused(store, &format!("prepared in format {found}, this program writes format {}", manifest::VERSION))
+/// Refuses a folder whose manifest and part lists do not belong together: of another version of this program, which would
+/// be written over; without a list, though somebody has prepared it; or with generations that no list says any more, so
+/// that numbers of parts would be used again and forgotten documents come back.
+fn refuse_strangers(store: &Store, lists: &Lists) -> Result<()> {
+    let refused = |why: &str| Err(Error::Config(format!("{}: {why}; {WAY_ON}", store.place(""))));
+    let (listed, version) = (lists.iter().count(), manifest::VERSION);
+    match store.read_with_stat(manifest::NAME)?.map(|(bytes, _)| Manifest::from_json(&bytes)) {
+        Some(Err(ManifestError::Version { found })) => {
+            refused(&format!("prepared in format {found}, this program writes format {version}"))
         }
-        // A damaged one is made again of lists and records.
+        Some(_) if listed == 0 => refused("it has a manifest and no part list"),
+        Some(Ok(manifest)) if manifest.generations.len() > listed => {
+            Err(list::refuse(store, &list::file_name(listed), "it is gone, and the manifest has a generation of it"))
+        }
+        None if listed == 0 && !store.list("parts")?.is_empty() => {
+            refused(&format!("it has parts and no part list: begun in a format before {version}"))
+        }
+        // A damaged manifest is made again of lists and records.
         _ => Ok(()),
     }
-}
-
-/// Refuses a folder without a part list that somebody has prepared nevertheless.
-fn refuse_strangers(store: &Store) -> Result<()> {
-    if store.stat("manifest.json")?.is_some() {
-        return refused(store, "it has a manifest and no part list");
-    }
-    if store.list("parts")?.is_empty() {
-        return Ok(());
-    }
-    refused(store, &format!("it has parts and no part list: begun in a format before {}", manifest::VERSION))
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use schemas::manifest::{CorpusReport, FileEntry, GenerationEntry, PartEntry};
-use schemas::{Generation, Manifest, PartId, Split};
+use schemas::{Generation, Manifest, PartId, Split, manifest};
 
 use super::fold::{Fold, ListSum};
 use super::list::{Lists, PartList};
@@ -26,9 +26,9 @@ pub(super) fn publish(work: &Work, lists: &Lists, fold: &Fold<'_>) -> Result<boo
         }
         Ok(())
     };
-    let before = store.read_with_stat("manifest.json")?.and_then(|(bytes, _)| Manifest::from_json(&bytes).ok());
+    let before = store.read_with_stat(manifest::NAME)?.and_then(|(bytes, _)| Manifest::from_json(&bytes).ok());
     let facts = work.tokenizer.facts();
-    write("tokenizer.json", &facts.json)?;
+    write(manifest::TOKENIZER, &facts.json)?;
     let mut generations = Vec::new();
     let newest = lists.iter().count() - 1;
     for (number, list) in lists.iter().enumerate() {
@@ -50,10 +50,10 @@ pub(super) fn publish(work: &Work, lists: &Lists, fold: &Fold<'_>) -> Result<boo
         tokenizer: facts.manifest.clone(),
         tokens_max: work.config.tokens_max,
         pack: work.config.pack.facts(work.config.tokens_max),
-        files: [("tokenizer.json".to_owned(), blake3::hash(&facts.json).to_hex().to_string())].into(),
+        files: [(manifest::TOKENIZER.to_owned(), blake3::hash(&facts.json).to_hex().to_string())].into(),
         generations,
     };
-    write("manifest.json", &manifest.to_json())?;
+    write(manifest::NAME, &manifest.to_json())?;
     Ok(written)
 }
 

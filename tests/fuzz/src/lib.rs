@@ -36,6 +36,7 @@ use std::path::Path;
 
 use bolero::generator::bolero_generator::ValueGenerator as _;
 use bolero::generator::bolero_generator::driver::{ByteSliceDriver, Options};
+use serde::de::DeserializeOwned;
 
 pub use bolero;
 
@@ -91,6 +92,14 @@ impl Seeds {
     pub fn mutated(&self) -> Mutated {
         Mutated::new(self.target, self.inputs.iter().map(|input| input.bytes.clone()).collect())
     }
+}
+
+/// What a sealed file would hold if its seal were right: the seal turns nearly everything away, and what lies behind it is
+/// tried without.
+#[must_use]
+pub fn unsealed<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
+    let mut file = serde_json::from_slice::<serde_json::Value>(bytes).ok()?;
+    serde_json::from_value(file.get_mut("content")?.take()).ok()
 }
 
 /// What the changes of one input are drawn from.

@@ -299,7 +299,7 @@ fn blame(terms: &BTreeMap<FigureName, f64>) -> String {
 
 /// A count that was added up in float64.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole, and within 0 .. 2^53")]
-fn whole(count: f64) -> u64 {
+pub(crate) fn whole(count: f64) -> u64 {
     count.max(0.0) as u64
 }
 

@@ -20,7 +20,7 @@ use crate::model::networks::MAIN;
 use crate::objectives::masked_lm;
 use crate::objectives::masked_lm::Prediction;
 use crate::training::ranks::Ranks;
-use crate::training::step::Trainer;
+use crate::training::step::{Trainer, whole};
 use crate::training::tally::{Mean, Reading, Tally, fetch, written};
 
 /// The view of validation batches that `valid/mlm` is computed on: exactly 15 % masked, 80/10/10, under a fixed seed.
@@ -87,14 +87,12 @@ impl Validation {
     }
 
     /// Adds up what the ranks have counted, before anything is decided by it: all of them then decide the same.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "sums of counts")]
     fn gather(&mut self, ranks: &dyn Ranks) {
-        // Exact: no count comes near 2^53.
         let own = std::iter::once(&self.rows).chain(&self.targets);
         let mut counts: Vec<f64> = own.map(|&count| count as f64).collect();
         ranks.sum(&mut counts);
         for (count, sum) in std::iter::once(&mut self.rows).chain(&mut self.targets).zip(counts) {
-            *count = sum as u64;
+            *count = whole(sum);
         }
     }
 
