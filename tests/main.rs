@@ -9,6 +9,7 @@ mod golden;
 mod locks;
 mod plan;
 mod prepare;
+mod recipes;
 #[cfg(feature = "train")]
 mod resume;
 mod support;
