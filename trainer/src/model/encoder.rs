@@ -309,6 +309,30 @@ mod tests {
         assert!(mirrored(&encoder), "without it, and without position rows, a row is a set");
     }
 
+    /// A transposed bias would show each token its left neighbour instead.
+    #[test]
+    fn a_bias_for_keys_on_the_right_shows_a_token_its_right_neighbour() {
+        let _alone = testing::generator();
+        let mut config = testing::request().encoder;
+        config.layers = 1;
+        for form in [RelativeForm::CocoLm, RelativeForm::T5] {
+            config.relative_positions = RelativePositions { form, buckets: 8, distance_max: 12 };
+            let encoder = encoder(&config);
+            let weight_uh = &encoder.relative.as_ref().expect("configured").weight_uh;
+            let bucket = config.relative_positions.buckets().expect("configured").of(1);
+            // So much that nothing else is attended to, where there is a right neighbour.
+            let _ = tch::no_grad(|| weight_uh.shallow_clone().zero_().get(bucket).fill_(200.0));
+            let seen = |ids: [i64; 6]| {
+                let ids_bt = Tensor::from_slice(&ids).view([1, 6]);
+                encoder.forward(Input { ids_bt: &ids_bt, token_types_bt: None, valid_bt: None }, Mode::Eval).hidden_btd
+            };
+            let (one, other) = (seen([5, 6, 7, 8, 9, 10]), seen([5, 6, 7, 30, 9, 10]));
+            let differs = |at: i64| !one.get(0).get(at).allclose(&other.get(0).get(at), 1e-5, 1e-6, false);
+            // Itself, its left neighbour, and the last, which has none to its right and looks at all.
+            assert_eq!((0..6).filter(|&at| differs(at)).collect::<Vec<_>>(), [2, 3, 5], "{form:?}");
+        }
+    }
+
     #[test]
     fn segments_and_narrow_tables_reach_the_hidden_states() {
         let _alone = testing::generator();
