@@ -13,6 +13,8 @@ mod recipes;
 #[cfg(feature = "train")]
 mod resume;
 mod support;
+#[cfg(feature = "train")]
+mod survival;
 mod tidy;
 #[cfg(feature = "train")]
 mod train;
