@@ -57,7 +57,9 @@ fn stop_by(home: &Home, signals: &[libc::c_int], codes: &[i32], run: &str) {
     let folder = format!("run.folder={run}");
     let mut running = home.watch(&train(&folder, &["--slow", "step=60"]));
     running.reach(13);
-    signals.iter().for_each(|signal| running.signal(*signal));
+    for signal in signals {
+        running.signal(*signal);
+    }
     let outcome = running.end();
     assert!(outcome.code.is_some_and(|code| codes.contains(&code)), "{codes:?}: {outcome}");
     let stop = end(home, run);

@@ -70,9 +70,9 @@ fn signal(stop: StopRequest) -> Signal {
 /// The line of shell that shows the batch that a run failed over, configured as the run was.
 fn replay_line(error: &anyhow::Error, args: &ConfigArgs) -> Option<String> {
     let trainer::Error::NonFinite { batch, .. } = error.downcast_ref()? else { return None };
-    let config = args.config.to_string_lossy();
-    let set = args.set.iter().map(|set| format!(" --set {}", quoted(set)));
-    Some(format!("cloze inspect batch {batch} --config {}{}", quoted(&config), set.collect::<String>()))
+    let mut words = vec![format!("cloze inspect batch {batch} --config"), quoted(&args.config.to_string_lossy())];
+    words.extend(args.set.iter().flat_map(|set| ["--set".to_owned(), quoted(set)]));
+    Some(words.join(" "))
 }
 
 /// One word of a shell.

@@ -71,7 +71,8 @@ const WAYS_ON: [(&str, &str); 2] = [
 /// A way on for each key that differs and has one.
 pub(crate) fn ways_on(now: &Identity, then: &Identity) -> String {
     let changed = |key: &str| now.keys.get(key) != then.keys.get(key);
-    WAYS_ON.iter().filter(|(key, _)| changed(key)).map(|(_, way)| format!("; {way}")).collect()
+    let ways = WAYS_ON.iter().filter(|(key, _)| changed(key)).map(|(_, way)| ["; ", way].concat());
+    ways.collect::<Vec<_>>().concat()
 }
 
 #[cfg(test)]

@@ -59,8 +59,8 @@ fn a_run_that_diverges_names_the_step_as_its_reports_do_and_saves_nothing_of_it(
     let store = calm();
     let ran = train_with(&store, &testing::checked(request), Trouble::default());
     let Err(Error::NonFinite { step, batch, .. }) = ran.outcome else { panic!("{:?}", ran.outcome) };
-    let said = ran.events.iter().filter(|event| matches!(event.what, What::Report(_)));
-    let last = said.last().and_then(|event| event.at.step).expect("the first step was well");
+    let mut said = ran.events.iter().filter(|event| matches!(event.what, What::Report(_)));
+    let last = said.next_back().and_then(|event| event.at.step).expect("the first step was well");
     assert_eq!((step, batch.0), (last.next(), last.0 * 2), "the first batch of the step that follows");
     let What::Stop(stop) = &ran.events.last().expect("some").what else { panic!("it says how it ended") };
     assert_eq!((stop.why, stop.saved, stop.kept), (Why::Failed, false, Some(last)));
