@@ -50,10 +50,10 @@ pub enum Error {
     },
     /// Gradients of too many steps were not finite. Such steps update no weight, and come again to the bit: exit code 43.
     #[error(
-        "the gradient of step {step} is not finite ({objective}); it changed no weight, nor did any of the {skipped} such \
-         steps, of which `train.skipped_steps_max` allows {allowed}; the same command meets them again: allow more, or \
-         begin another run from the newest checkpoint (`train.init`) with a lower `optimizer.lr` or in `precision = \
-         \"f32\"`; its micro-batches begin with batch {batch}"
+        "the gradient of step {step} is not finite ({objective}); such a step changes no weight; {skipped} so far, \
+         `train.skipped_steps_max` allows {allowed}; the same command meets it again: allow more, or begin another run from \
+         the newest checkpoint (`train.init`) with a lower `optimizer.lr` or in `precision = \"f32\"`; its micro-batches \
+         begin with batch {batch}"
     )]
     NonFinite {
         /// The first such step, counted from 1 as reports count them.

@@ -37,7 +37,7 @@ pub(super) fn problems(request: &TrainRequest) -> Vec<Problem> {
         (
             (LEAST..=1.0).contains(&encoder.layer_norm_eps),
             "encoder.layer_norm_eps",
-            format!("{:e} is not between {LEAST:e} and 1; usual are 1e-12 and 1e-5", encoder.layer_norm_eps),
+            format!("{:e} is not between {LEAST:.1e} and 1; usual are 1e-12 and 1e-5", encoder.layer_norm_eps),
         ),
         (
             request.width <= encoder.positions,
@@ -83,7 +83,7 @@ pub(super) fn problems(request: &TrainRequest) -> Vec<Problem> {
         (
             (LEAST..=1.0).contains(&optimizer.eps),
             "optimizer.eps",
-            format!("{:e} is not between {LEAST:e} and 1; usual are 1e-8 and 1e-6", optimizer.eps),
+            format!("{:e} is not between {LEAST:.1e} and 1; usual are 1e-8 and 1e-6", optimizer.eps),
         ),
         (
             optimizer.weight_decay >= 0.0 && optimizer.weight_decay.is_finite(),
