@@ -17,15 +17,40 @@ pub(crate) enum Signal {
     Interrupt = 1,
     /// What schedulers send before they kill.
     Terminate = 2,
+    /// The terminal went away.
+    Hangup = 3,
+    /// SIGUSR1, what schedulers are asked to send some time before the end (Slurm's `--signal=USR1@90`).
+    Requeue = 4,
 }
 
 impl Signal {
+    const ALL: [Self; 4] = [Self::Interrupt, Self::Terminate, Self::Hangup, Self::Requeue];
+
     /// The exit code once the run is saved: 128 plus the signal's number.
     pub(crate) fn exit_code(self) -> u8 {
         match self {
             Self::Interrupt => 130,
             Self::Terminate => 143,
+            Self::Hangup => 129,
+            Self::Requeue => 138,
         }
+    }
+
+    fn kind(self) -> SignalKind {
+        match self {
+            Self::Interrupt => SignalKind::interrupt(),
+            Self::Terminate => SignalKind::terminate(),
+            Self::Hangup => SignalKind::hangup(),
+            Self::Requeue => SignalKind::user_defined1(),
+        }
+    }
+
+    /// Whether who started this process wants it to outlive its terminal: `nohup`.
+    fn is_declined(self) -> bool {
+        let Ok(status) = std::fs::read_to_string("/proc/self/status") else { return false };
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+        let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+        self == Self::Hangup && mask >> (self.kind().as_raw_value() - 1) & 1 == 1
     }
 }
 
@@ -62,6 +87,7 @@ pub(crate) struct Control {
 
 impl Control {
     /// Starts listening. The first signal asks the run to finish its step and save; a second SIGINT leaves at once.
+    /// Who was started by `nohup` goes on without its terminal.
     pub(crate) fn start() -> anyhow::Result<Self> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
@@ -73,10 +99,8 @@ impl Control {
         let heard = Arc::new(AtomicU8::new(0));
         let phase = Arc::new(AtomicU8::new(Phase::Data as u8));
         let (stopper, stop) = stopper();
-        for (kind, meaning) in
-            [(SignalKind::interrupt(), Signal::Interrupt), (SignalKind::terminate(), Signal::Terminate)]
-        {
-            let stream = runtime.block_on(async { signal(kind) }).context("cannot listen for signals")?;
+        for meaning in Signal::ALL.into_iter().filter(|signal| !signal.is_declined()) {
+            let stream = runtime.block_on(async { signal(meaning.kind()) }).context("cannot listen for signals")?;
             let listener =
                 Listener { meaning, heard: Arc::clone(&heard), phase: Arc::clone(&phase), stopper: stopper.clone() };
             runtime.spawn(listener.listen(stream));
@@ -96,11 +120,8 @@ impl Control {
 
     /// The first signal heard.
     pub(crate) fn signal(&self) -> Option<Signal> {
-        match self.heard.load(Ordering::SeqCst) {
-            1 => Some(Signal::Interrupt),
-            2 => Some(Signal::Terminate),
-            _ => None,
-        }
+        let heard = self.heard.load(Ordering::SeqCst);
+        Signal::ALL.into_iter().find(|signal| *signal as u8 == heard)
     }
 
     /// Runs blocking work beside the training.
@@ -134,14 +155,19 @@ struct Listener {
 
 impl Listener {
     async fn listen(self, mut stream: tokio::signal::unix::Signal) {
+        let mut times = 0;
         while stream.recv().await.is_some() {
+            times += 1;
             let first = self.heard.compare_exchange(0, self.meaning as u8, Ordering::SeqCst, Ordering::SeqCst).is_ok();
             if first {
                 let during = Phase::NAMES[usize::from(self.phase.load(Ordering::SeqCst))];
                 tracing::warn!(signal = ?self.meaning, %during, "saving, then leaving; a second ctrl-c leaves at once");
                 self.stopper.stop();
-            } else if self.meaning == Signal::Interrupt {
-                std::process::exit(i32::from(self.meaning.exit_code()));
+            } else if self.meaning == Signal::Interrupt && times > 1 {
+                // Only who asks twice at a keyboard gives up what is not saved yet: a scheduler's two signals are one wish.
+                trainer::device::leave(self.meaning.exit_code());
+            } else {
+                tracing::warn!(signal = ?self.meaning, "still saving");
             }
         }
     }

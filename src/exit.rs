@@ -6,7 +6,10 @@
 //! | 1 | it failed; what is finished is kept, the same command continues |
 //! | 2 | configuration or usage: change it, trying again will not help |
 //! | 42 | the corpus is not fit to be used: do not try again |
-//! | 130 | SIGINT; the run is saved |
+//! | 43 | a training diverged, and would again, to the bit: do not try again as it is |
+//! | 129 | SIGHUP, the terminal went away; the run is saved |
+//! | 130 | SIGINT; the run is saved, unless a second one came |
+//! | 138 | SIGUSR1; the run is saved, start it again |
 //! | 143 | SIGTERM; the run is saved, start it again |
 
 use std::process::ExitCode;
@@ -18,6 +21,8 @@ use crate::config::Mistakes;
 const FAILED: u8 = 1;
 const CONFIGURATION: u8 = 2;
 const POISON: u8 = 42;
+#[cfg(feature = "train")]
+const DIVERGED: u8 = 43;
 
 /// A request that makes no sense as it stands (code 2).
 #[derive(Debug, thiserror::Error)]
@@ -26,7 +31,9 @@ pub(crate) struct Usage(pub(crate) String);
 
 /// The code that belongs to an error.
 pub(crate) fn code(error: &anyhow::Error) -> ExitCode {
-    ExitCode::from(error.chain().find_map(code_of).unwrap_or(FAILED))
+    // As the context of another error, a request is not in its chain.
+    let asked = error.is::<Usage>().then_some(CONFIGURATION);
+    ExitCode::from(asked.or_else(|| error.chain().find_map(code_of)).unwrap_or(FAILED))
 }
 
 fn code_of(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
@@ -38,6 +45,7 @@ fn code_of(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
         return Some(match error {
             // It came through the trainer from where batches are made.
             trainer::Error::Foreign(error) => code_of(&**error).unwrap_or(FAILED),
+            trainer::Error::NonFinite { .. } => DIVERGED,
             error if error.is_usage() => CONFIGURATION,
             _ => FAILED,
         });
@@ -48,5 +56,35 @@ fn code_of(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
         | pipeline::Error::Manifest { why: ManifestError::Version { .. }, .. } => Some(CONFIGURATION),
         pipeline::Error::Poison(_) => Some(POISON),
         _ => Some(FAILED),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context as _;
+
+    use super::*;
+
+    fn check(error: &anyhow::Error, expected: u8) {
+        assert_eq!(format!("{:?}", code(error)), format!("{:?}", ExitCode::from(expected)), "{error:#}");
+    }
+
+    #[test]
+    fn a_request_that_makes_no_sense_is_one_wherever_it_stands_in_an_error() {
+        let usage = || Usage("no such thing".to_owned());
+        check(&anyhow::Error::from(usage()), CONFIGURATION);
+        check(&anyhow::Error::from(usage()).context("while it was read"), CONFIGURATION);
+        check(&None::<()>.with_context(usage).expect_err("nothing"), CONFIGURATION);
+        let io = std::fs::File::open("/nowhere/at/all").with_context(usage).expect_err("nothing");
+        check(&io.context("while it was read"), CONFIGURATION);
+        check(&anyhow::anyhow!("a cable is loose"), FAILED);
+    }
+
+    #[cfg(feature = "train")]
+    #[test]
+    fn a_training_that_diverged_has_a_code_of_its_own() {
+        let (step, batch) = (schemas::Step(2), schemas::BatchIndex(2));
+        let error = trainer::Error::NonFinite { step, objective: String::new(), skipped: 1, allowed: 0, batch };
+        check(&anyhow::Error::from(error), DIVERGED);
     }
 }

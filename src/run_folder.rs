@@ -34,7 +34,7 @@ pub(crate) struct RunFolder {
 impl RunFolder {
     /// Takes a folder, and removes what a killed process left half written.
     pub(crate) fn hold(folder: &Store) -> anyhow::Result<Self> {
-        let lock = Lock::take(folder, "lock", Holder::this_process(), Terms::default());
+        let lock = Lock::take(folder, store::LOCK, Holder::this_process(), Terms::default());
         let lock = lock.map_err(|error| match error {
             LockError::Held { place, holder } => anyhow::anyhow!(
                 "{place}: another process trains in this folder ({holder}); wait for it, or set another `run.folder`"
@@ -112,6 +112,8 @@ mod tests {
             validation_pending,
             batch_hash: "ab".to_owned(),
             data_content: "cd".to_owned(),
+            program: "cloze 1".to_owned(),
+            libtorch: "2".to_owned(),
             threads: 1,
             device: "Cpu".to_owned(),
             report: Vec::new(),
@@ -126,7 +128,7 @@ mod tests {
     }
 
     fn stop() -> What {
-        What::Stop(StopReport { why: Why::Terminate, saved: true, place: String::new(), error: None })
+        What::Stop(StopReport { why: Why::Terminate, saved: true, kept: None, place: String::new(), error: None })
     }
 
     fn validation() -> What {

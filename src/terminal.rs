@@ -10,20 +10,42 @@ pub(crate) use observe::terminal::{bytes, count};
 #[cfg(feature = "train")]
 use observe::{Event, Observer, What};
 
-/// Prints one line of result. A reader that has gone away (`| head`) ends the program quietly.
+/// Prints one line of result, where the results are all that is wanted: a reader that has gone away (`| head`) ends the
+/// program quietly, anything else that stands in the way is said.
 pub(crate) fn line(text: impl Display) {
     if let Err(error) = writeln!(io::stdout().lock(), "{text}") {
-        // 141 is what a shell shows for a program that SIGPIPE ended.
-        std::process::exit(if error.kind() == io::ErrorKind::BrokenPipe { 141 } else { 1 });
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            // What a shell shows for a program that SIGPIPE ended.
+            std::process::exit(141);
+        }
+        note(format_args!("error: stdout: {error}"));
+        std::process::exit(1);
     }
 }
 
-/// Prints what people see of events.
+/// Prints what people see of events. That nobody sees it any more ends no run.
 #[cfg(feature = "train")]
 #[derive(Debug)]
 pub(crate) struct Printer {
     /// Whether the end of a run is worth a line.
-    pub(crate) ends: bool,
+    ends: bool,
+    /// Whether stdout takes nothing any more, which was said once.
+    deaf: bool,
+}
+
+#[cfg(feature = "train")]
+impl Printer {
+    /// Prints everything, and the end of a run if that is worth a line.
+    pub(crate) fn new(ends: bool) -> Self {
+        Self { ends, deaf: false }
+    }
+
+    fn result(&mut self, text: &str) {
+        let Err(error) = writeln!(io::stdout().lock(), "{text}") else { return };
+        if !std::mem::replace(&mut self.deaf, true) {
+            note(format_args!("warning: stdout: {error}; the run goes on, its log has what is not printed"));
+        }
+    }
 }
 
 #[cfg(feature = "train")]
@@ -33,7 +55,7 @@ impl Observer for Printer {
             return;
         }
         match observe::terminal::line(event) {
-            Some(text) if observe::terminal::is_result(event) => line(text),
+            Some(text) if observe::terminal::is_result(event) => self.result(&text),
             Some(text) => note(text),
             None => {}
         }

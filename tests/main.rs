@@ -9,9 +9,12 @@ mod golden;
 mod locks;
 mod plan;
 mod prepare;
+mod recipes;
 #[cfg(feature = "train")]
 mod resume;
 mod support;
+#[cfg(feature = "train")]
+mod survival;
 mod tidy;
 #[cfg(feature = "train")]
 mod train;

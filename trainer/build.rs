@@ -1,4 +1,4 @@
-//! Compiles `native/` against libtorch, checks its version, and sets the path on which this package's own test
+//! Compiles `native/` against libtorch, checks its version and tells it to the program, and sets the path on which this package's own test
 //! binaries find it at run time. (The root package's build script does the last for the command line.)
 
 use std::env;
@@ -51,6 +51,7 @@ fn check_version(torch: &Path) -> Result<(), String> {
         .ok_or_else(|| format!("{} does not say its version", torch.display()))?;
     let found = found.trim().trim_matches(['\'', '"']);
     if found.starts_with(TORCH_VERSION) {
+        println!("cargo::rustc-env=CLOZE_LIBTORCH_VERSION={found}");
         Ok(())
     } else {
         Err(format!("{} is version {found}; {TORCH_VERSION}x is needed: run `scripts/setup`", torch.display()))

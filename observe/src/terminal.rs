@@ -5,6 +5,8 @@ mod quantities;
 
 use std::collections::BTreeMap;
 
+use schemas::ordinal::Step;
+
 use crate::event::{At, Event, What};
 use crate::training::{AuditReport, Figures, StartReport, StepReport, StopReport, ValidReport, Warning, Why};
 
@@ -76,15 +78,19 @@ fn audit(report: &AuditReport) -> String {
 
 fn stop(at: &At, report: &StopReport) -> Option<String> {
     let done = at.step.unwrap_or_default();
+    let kept = report
+        .kept
+        .map_or("there is no checkpoint yet".to_owned(), |kept| format!("the newest checkpoint is of step {kept}"));
     match report.why {
         Why::Finished => Some(format!("done: {done} steps; checkpoints are in {}", report.place)),
-        // Whoever meets an error prints it.
-        Why::Failed => None,
-        Why::Interrupt | Why::Terminate | Why::Other if report.saved => {
+        // Whoever meets the error prints it; where nothing was done since the newest checkpoint, it is all there is to say.
+        Why::Failed if report.saved || done == Step::default() => None,
+        Why::Failed => Some(format!("failed after step {done}, which is not saved; {kept}")),
+        Why::Interrupt | Why::Terminate | Why::Hangup | Why::Requeue | Why::Other if report.saved => {
             Some(format!("stopped and saved after step {done}; the same command continues"))
         }
-        Why::Interrupt | Why::Terminate | Why::Other => {
-            Some(format!("stopped after step {done}; the same command continues from the newest checkpoint"))
+        Why::Interrupt | Why::Terminate | Why::Hangup | Why::Requeue | Why::Other => {
+            Some(format!("stopped after step {done}, which is not saved; {kept}; the same command continues"))
         }
     }
 }

@@ -60,13 +60,25 @@ fn what_a_line_shows_depends_on_what_there_is_to_show() {
     let given =
         StartReport { random: false, terms: named(&[("mlm", 2.5)]), expected: BTreeMap::new(), surprises: Vec::new() };
     assert_eq!(shown(What::Start(given)), "step 1200  began from weights it was given with mlm 2.5000");
-    let stop = |why, saved| What::Stop(StopReport { why, saved, place: "runs/a".to_owned(), error: None });
-    assert_eq!(shown(stop(Why::Finished, true)), "done: 1200 steps; checkpoints are in runs/a");
+    let stop = |why, saved, kept: Option<u64>| {
+        let (place, kept) = ("runs/a".to_owned(), kept.map(Step));
+        What::Stop(StopReport { why, saved, kept, place, error: None })
+    };
+    assert_eq!(shown(stop(Why::Finished, true, Some(1200))), "done: 1200 steps; checkpoints are in runs/a");
+    for why in [Why::Interrupt, Why::Terminate, Why::Hangup, Why::Requeue] {
+        let line = "stopped and saved after step 1200; the same command continues";
+        assert_eq!(shown(stop(why, true, Some(1200))), line);
+    }
+    // What is lost is said aloud.
     assert_eq!(
-        shown(stop(Why::Interrupt, false)),
-        "stopped after step 1200; the same command continues from the newest checkpoint"
+        shown(stop(Why::Interrupt, false, None)),
+        "stopped after step 1200, which is not saved; there is no checkpoint yet; the same command continues"
     );
-    assert_eq!(seen(stop(Why::Failed, false)), None, "whoever meets the error prints it");
+    assert_eq!(
+        shown(stop(Why::Failed, false, Some(1000))),
+        "failed after step 1200, which is not saved; the newest checkpoint is of step 1000"
+    );
+    assert_eq!(seen(stop(Why::Failed, true, Some(1200))), None, "whoever meets the error prints it");
     let nothing = PrepareEnd { nothing_to_do: true, parts_kept: 4, ..prepare_end() };
     assert_eq!(shown(What::PrepareEnd(nothing)), "corpus: nothing to do, all 4 parts are there");
 }
@@ -145,7 +157,7 @@ fn an_event_of_a_later_version_is_not_misread() {
 fn new_keys_and_new_reasons_are_passed_over() {
     let line = format!(r#"{STAMP}{PLACE}"kind":"stop","why":"budget","saved":true,"place":"runs/a","joules":5}}"#);
     let What::Stop(stop) = jsonl::parse(line.as_bytes()).expect("readable").what else { panic!("another kind") };
-    assert_eq!((stop.why, stop.saved), (Why::Other, true));
+    assert_eq!((stop.why, stop.saved, stop.kept), (Why::Other, true, None));
 }
 
 #[test]

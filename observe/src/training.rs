@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemas::ordinal::Step;
 use serde::{Deserialize, Serialize};
 
 use crate::number;
@@ -201,6 +202,9 @@ pub struct StopReport {
     pub why: Why,
     /// Whether a checkpoint holds every step done.
     pub saved: bool,
+    /// Steps done at the newest checkpoint that is kept; none where there is no checkpoint.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<Step>,
     /// The run's folder.
     pub place: String,
     /// What went wrong, where something did.
@@ -218,6 +222,10 @@ pub enum Why {
     Interrupt,
     /// The system asked for it: SIGTERM.
     Terminate,
+    /// The terminal that it was started from went away: SIGHUP.
+    Hangup,
+    /// A scheduler wants to start it again elsewhere: SIGUSR1.
+    Requeue,
     /// An error.
     Failed,
     /// For a reason that only a later program knows.

@@ -76,6 +76,9 @@ impl Family {
     }
 }
 
+/// Ids of a trained tokenizer, at most: some room is taken for each before any word is counted.
+const IDS_MAX: u32 = 1 << 22;
+
 /// Copies of a word that are in memory at a time.
 const PORTION: usize = 1 << 13;
 
@@ -96,6 +99,12 @@ pub fn train(config: &TokenizerConfig, prepare: &PrepareConfig) -> Result<Traine
     let name = prepare.tokenizer.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     if prepare.tokenizer.extension().is_none_or(|extension| extension != "json") {
         return Err(refuse("a trained tokenizer is a `.json` file; set `prepare.tokenizer` to one".into()));
+    }
+    if config.vocab_size > IDS_MAX {
+        return Err(Error::Config(format!(
+            "`tokenizer.vocab_size = {}`: a tokenizer is trained to {IDS_MAX} ids at most; 30,522 and 50,265 are usual",
+            config.vocab_size
+        )));
     }
     let (documents, counts) = count_words(config, prepare)?;
     let leading = leading(config, &counts);
@@ -288,5 +297,13 @@ mod tests {
         let prepare = PrepareConfig { tokenizer: "x.txt".into(), ..PrepareConfig::default() };
         let error = train(&TokenizerConfig::default(), &prepare).expect_err("not JSON").to_string();
         assert!(error.contains("prepare.tokenizer"), "{error}");
+    }
+
+    #[test]
+    fn a_vocabulary_that_no_memory_holds_is_refused_before_anything_is_read() {
+        let prepare = PrepareConfig { tokenizer: "x.json".into(), ..PrepareConfig::default() };
+        let config = TokenizerConfig { vocab_size: u32::MAX, ..TokenizerConfig::default() };
+        let Err(Error::Config(message)) = train(&config, &prepare) else { panic!("a mistake of the configuration") };
+        assert!(message.contains("`tokenizer.vocab_size = 4294967295`"), "{message}");
     }
 }

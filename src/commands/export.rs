@@ -1,5 +1,7 @@
 //! `cloze export`: a checkpoint as a folder that `transformers` loads.
 
+mod staged;
+
 use std::path::Path;
 
 use pipeline::load;
@@ -12,10 +14,11 @@ use trainer::hf;
 use trainer::hf::Architecture;
 use trainer::training::checkpoint;
 
+use self::staged::{Staged, TOKENIZER_CONFIG};
 use crate::cli::ModelFamily;
 use crate::exit::Usage;
 use crate::plan::Plan;
-use crate::terminal::line;
+use crate::terminal::{line, note};
 
 /// Writes the weights after `step` (the newest, if left out) of `run` to `out`, with the tokenizer.
 pub(crate) fn run(run: &Path, out: &Path, step: Option<u64>, family: ModelFamily) -> anyhow::Result<()> {
@@ -26,20 +29,17 @@ pub(crate) fn run(run: &Path, out: &Path, step: Option<u64>, family: ModelFamily
         ModelFamily::Electra => Architecture::Electra,
     };
     check_segments(&plan, family)?;
-    for taken in ["checkpoints", manifest::NAME] {
-        if out.join(taken).exists() {
-            let message =
-                format!("{}: a run or a prepared folder is here (`{taken}`); name another `--out`", out.display());
-            return Err(Usage(message).into());
-        }
-    }
+    let staged = Staged::beside(out)?;
     let (from, snapshot) = checkpoint::pick(&Store::existing(run)?, step.map(Step))?;
     let data = plan.data();
     let tokenizer = load::read_tokenizer(&data.store, &data.manifest)?;
-    let model = Store::folder(out)?;
+    let model = Store::folder(staged.path())?;
     model.put(manifest::TOKENIZER, &tokenizer)?;
-    model.put("tokenizer_config.json", tokenizer_config(&plan, family).as_bytes())?;
+    model.put(TOKENIZER_CONFIG, tokenizer_config(&plan, family).as_bytes())?;
     let class = hf::export(&snapshot.main, plan.train(), architecture, &model)?;
+    if staged.publish()? {
+        note(format_args!("{}: replaced the model that was there", out.display()));
+    }
     line(format_args!(
         "{}: step {} of {from}; load it with `{class}.from_pretrained(\"{}\")`",
         out.display(),

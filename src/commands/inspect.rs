@@ -10,6 +10,7 @@ use schemas::columns::{ATTENTION_MASK, IGNORE, INPUT_IDS, IS_RANDOM, LABELS, POS
 use schemas::{Batch, BatchIndex, Sample, Vocab};
 
 use crate::cli::ConfigArgs;
+use crate::exit::Usage;
 use crate::plan::Plan;
 use crate::terminal::{Paint, count, line};
 
@@ -46,7 +47,10 @@ pub(crate) fn batch(index: u64, args: &ConfigArgs, rows: usize) -> anyhow::Resul
 
 /// The samples of one shard, with their documents.
 pub(crate) fn shard(file: &Path, rows: usize) -> anyhow::Result<()> {
-    let folder = file.parent().and_then(Path::parent).context("a shard lies in `<prepared folder>/train/`")?;
+    let folder = file.parent().and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.with_context(|| {
+        Usage(format!("{}: a shard lies in `train` or `valid` of a prepared folder; name it with that", file.display()))
+    })?;
     let store = load::find(folder)?;
     let manifest = load::open(&store)?;
     let vocab = load::read_vocab(&store, &manifest, manifest.newest())?;
@@ -55,7 +59,10 @@ pub(crate) fn shard(file: &Path, rows: usize) -> anyhow::Result<()> {
     let now = manifest.now();
     let known = now.train.shards.iter().chain(&now.valid.shards);
     let shard = known.clone().find(|shard| shard.path == name);
-    let shard = shard.with_context(|| format!("{}: not a shard of {}", file.display(), folder.display()))?;
+    let shard = shard.with_context(|| {
+        let there = known.take(3).map(|shard| shard.path.clone()).collect::<Vec<_>>().join(", ");
+        Usage(format!("{}: not a shard of {}, which has {there}, …", file.display(), folder.display()))
+    })?;
     line(format_args!(
         "{name}: {} samples, {} tokens, row groups {:?}, {} bytes",
         count(shard.rows),

@@ -31,6 +31,9 @@ use crate::terminal::{Printer, note};
 /// Plans and runs. The exit code tells a finished run from one that a signal stopped.
 pub(crate) fn run(args: &ConfigArgs, replay: Option<u64>, slow: Option<&str>) -> anyhow::Result<ExitCode> {
     let plan = Plan::of(args)?;
+    for warning in describe::warnings(&plan) {
+        note(format_args!("warning: {warning}"));
+    }
     let slow = slow.map(Slow::parse).transpose()?;
     let phases = Phases { control: Arc::new(Control::start()?), slow };
     let outcome = if replay.is_some() {
@@ -38,7 +41,11 @@ pub(crate) fn run(args: &ConfigArgs, replay: Option<u64>, slow: Option<&str>) ->
         train(&plan, &Store::memory(Weather::calm()), None, replay, phases)?
     } else {
         let run = RunFolder::hold(&Store::folder(&plan.config().run.folder)?)?;
-        train(&plan, &run.store().clone(), Some(run), None, phases)?
+        train(&plan, &run.store().clone(), Some(run), None, phases).inspect_err(|error| {
+            if let Some(line) = replay_line(error, args) {
+                note(format_args!("hint: see what it learnt from with `{line}`"));
+            }
+        })?
     };
     Ok(match outcome {
         Outcome::Finished(step) => {
@@ -47,9 +54,35 @@ pub(crate) fn run(args: &ConfigArgs, replay: Option<u64>, slow: Option<&str>) ->
             }
             ExitCode::SUCCESS
         }
-        Outcome::Stopped(_, StopRequest::Interrupt) => ExitCode::from(Signal::Interrupt.exit_code()),
-        Outcome::Stopped(_, StopRequest::Terminate) => ExitCode::from(Signal::Terminate.exit_code()),
+        Outcome::Stopped(_, stop) => ExitCode::from(signal(stop).exit_code()),
     })
+}
+
+fn signal(stop: StopRequest) -> Signal {
+    match stop {
+        StopRequest::Interrupt => Signal::Interrupt,
+        StopRequest::Terminate => Signal::Terminate,
+        StopRequest::Hangup => Signal::Hangup,
+        StopRequest::Requeue => Signal::Requeue,
+    }
+}
+
+/// The line of shell that shows the batch that a run failed over, configured as the run was.
+fn replay_line(error: &anyhow::Error, args: &ConfigArgs) -> Option<String> {
+    let trainer::Error::NonFinite { batch, .. } = error.downcast_ref()? else { return None };
+    let mut words = vec![format!("cloze inspect batch {batch} --config"), quoted(&args.config.to_string_lossy())];
+    words.extend(args.set.iter().flat_map(|set| ["--set".to_owned(), quoted(set)]));
+    Some(words.join(" "))
+}
+
+/// One word of a shell.
+fn quoted(word: &str) -> String {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "_-./=:,+@%".contains(letter);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
 }
 
 /// Trains on a thread of its own, from what is in the store on.
@@ -62,7 +95,7 @@ fn train(
 ) -> anyhow::Result<Outcome> {
     let mut feed = Feed::new(plan, Share::ALONE, replay, phases.clone());
     let mut keeper = Keeper {
-        readers: Many(vec![Box::new(Printer { ends: run.is_some() })]),
+        readers: Many(vec![Box::new(Printer::new(run.is_some()))]),
         run,
         generations: Arc::clone(plan.data().generations()),
         papers: vec![("config.toml", plan.resolved_toml()), ("plan.json", describe::json(plan))],
@@ -77,7 +110,10 @@ fn train(
         // What went wrong first is what to say.
         (outcome, keeper.close())
     })?;
-    let (outcome, closed) = thread.join()?;
+    let joined = thread.join();
+    let (outcome, closed) = joined.inspect_err(|_| {
+        note("the trainer broke off: what was learnt since the newest checkpoint is not saved");
+    })?;
     let outcome = outcome?;
     closed?;
     Ok(outcome)

@@ -40,6 +40,7 @@ use self::temporary::Temporary;
 use crate::error::at;
 use crate::kind::{Created, Entry, Kind, Replaced, Stat, Upload, Version};
 use crate::name;
+use crate::name::LOCK;
 
 /// A folder.
 #[derive(Debug)]
@@ -100,7 +101,6 @@ impl Kind for Folder {
         match fs::metadata(self.path(name)) {
             // A folder is not an object.
             Ok(metadata) if metadata.is_dir() => Ok(None),
-            Err(error) if is_absent(&error) => Ok(None),
             _ => stat_at(&self.path(name)),
         }
     }
@@ -168,7 +168,7 @@ impl Kind for Folder {
 
     fn sweep(&self, folder: &str) -> io::Result<Vec<String>> {
         let mut found = Vec::new();
-        self.walk(folder, &mut |name, part| {
+        self.walk_own(folder, &mut |name, part| {
             found.extend(name::is_temporary(part).then_some(name));
             Ok(())
         })?;
@@ -195,6 +195,24 @@ impl Kind for Folder {
 impl Folder {
     /// Visits all that is not a folder below `folder`: its name and the last part of it.
     fn walk(&self, folder: &str, visit: &mut impl FnMut(String, &str) -> io::Result<()>) -> io::Result<()> {
+        self.walk_into(folder, visit, &|_| Ok(true))
+    }
+
+    /// The same without what lies below a folder that has a lock of its own: that is its holder's.
+    fn walk_own(&self, folder: &str, visit: &mut impl FnMut(String, &str) -> io::Result<()>) -> io::Result<()> {
+        self.walk_into(folder, visit, &|below| match fs::symlink_metadata(self.path(below).join(LOCK)) {
+            Ok(_) => Ok(false),
+            Err(error) if is_absent(&error) => Ok(true),
+            Err(error) => Err(error),
+        })
+    }
+
+    fn walk_into(
+        &self,
+        folder: &str,
+        visit: &mut impl FnMut(String, &str) -> io::Result<()>,
+        enters: &impl Fn(&str) -> io::Result<bool>,
+    ) -> io::Result<()> {
         let entries = match fs::read_dir(self.path(folder)) {
             Ok(entries) => entries,
             // No object lies there; but without a root there is no store to say so.
@@ -209,7 +227,11 @@ impl Folder {
             // A name that is not UTF-8 cannot be an object's.
             let Some(part) = file_name.to_str() else { continue };
             let name = if folder.is_empty() { part.to_owned() } else { format!("{folder}/{part}") };
-            if entry.file_type()?.is_dir() { self.walk(&name, visit)? } else { visit(name, part)? }
+            if !entry.file_type()?.is_dir() {
+                visit(name, part)?;
+            } else if enters(&name)? {
+                self.walk_into(&name, visit, enters)?;
+            }
         }
         Ok(())
     }

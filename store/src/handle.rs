@@ -172,7 +172,8 @@ impl Store {
 
     /// Removes what writers that died left unfinished; returns the names of those files, sorted.
     ///
-    /// Only for the holder of the lock, before it writes: the puts of others end with an error.
+    /// Only for the holder of the lock, before it writes: the puts of others end with an error. So folders below that have
+    /// a [lock](crate::LOCK) of their own are not entered.
     pub fn sweep(&self) -> io::Result<Vec<String>> {
         let mut removed = self.ask_below("", |folder| self.kind.sweep(folder))?;
         for name in &mut removed {

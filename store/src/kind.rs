@@ -43,7 +43,8 @@ pub trait Kind: Debug + Send + Sync {
     /// Removes the object; it need not be there.
     fn remove(&self, name: &str) -> io::Result<()>;
 
-    /// Removes what writers that died left below `folder` (empty: everywhere). Returns the names of the files.
+    /// Removes what writers that died left below `folder` (empty: everywhere), but not below a folder with a lock of its
+    /// own. Returns the names of the files.
     fn sweep(&self, folder: &str) -> io::Result<Vec<String>>;
 
     /// The object, or the whole store if the name is empty, in words for people.

@@ -41,5 +41,6 @@ pub use self::kind::{Created, Entry, Kind, Replaced, Stat, Upload, Version};
 pub use self::lock::{Holder, Lock, LockError, Terms};
 pub use self::log::{Lines, Log, LogTerms};
 pub use self::memory::{Calls, Memory, Weather};
+pub use self::name::LOCK;
 pub use self::put::Put;
 pub use self::retry::Retries;

@@ -5,6 +5,9 @@ use std::io;
 /// Longest part of a name between two `/`, in bytes: file systems allow 255, and temporary files need 75 beside it.
 const PART_BYTES_MAX: usize = 180;
 
+/// What the lock of a folder is called. What lies below a folder that has one is its holder's to [sweep](crate::Store::sweep).
+pub const LOCK: &str = "lock";
+
 /// Endings of files, with a dot before their name, that are not objects but on their way to be one.
 const TEMPORARY: [&str; 3] = [PUTTING, REPLACING, GUARD];
 

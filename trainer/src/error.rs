@@ -17,7 +17,7 @@ pub enum Error {
     /// The run folder holds checkpoints of another run.
     #[error(
         "{} is a checkpoint of another run; these differ: {keys}; choose a new `run.folder`, or start from these weights \
-         with `train.init = \"{}\"`",
+         with `train.init = \"{}\"`{ways}",
         checkpoint.display(), checkpoint.display()
     )]
     Identity {
@@ -25,6 +25,8 @@ pub enum Error {
         checkpoint: PathBuf,
         /// `key: then → now`, one after another.
         keys: String,
+        /// `; a way on` for each of them that has one of its own.
+        ways: String,
     },
     /// A checkpoint that cannot be read or written.
     #[error("checkpoint {}: {problem}", path.display())]
@@ -46,14 +48,15 @@ pub enum Error {
         /// The version that it was made by.
         version: u64,
     },
-    /// The gradient of a step was not finite; the step did not update the weights.
+    /// Gradients of too many steps were not finite. Such steps update no weight, and come again to the bit: exit code 43.
     #[error(
-        "the gradient of step {step} is not finite ({objective}); the step was skipped, {skipped} in all, \
-         `train.skipped_steps_max` allows {allowed}; the batch is a function of its number: see it with \
-         `cloze inspect batch {batch}`, then lower `optimizer.lr` or train in `precision = \"f32\"`"
+        "the gradient of step {step} is not finite ({objective}); such a step changes no weight; {skipped} so far, \
+         `train.skipped_steps_max` allows {allowed}; the same command meets it again: allow more, or begin another run from \
+         the newest checkpoint (`train.init`) with a lower `optimizer.lr` or in `precision = \"f32\"`; its micro-batches \
+         begin with batch {batch}"
     )]
     NonFinite {
-        /// The first such step.
+        /// The first such step, counted from 1 as reports count them.
         step: Step,
         /// Which objectives' losses were not finite either.
         objective: String,

@@ -48,6 +48,8 @@ fn state() -> Vec<u8> {
         validation_pending: false,
         batch_hash: "ab".to_owned(),
         data_content: "cd".to_owned(),
+        program: "cloze 1".to_owned(),
+        libtorch: "2".to_owned(),
         threads: 2,
         device: "cpu".to_owned(),
         report: vec![SavedMean::Norm { count: 3.5 }],

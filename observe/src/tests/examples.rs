@@ -94,7 +94,13 @@ fn training() -> Vec<Golden> {
         message: "another device: results will differ in the last bits".to_owned(),
         hint: Some("`cpu` then, `cuda:0` now".to_owned()),
     };
-    let stop = StopReport { why: Why::Terminate, saved: true, place: "runs/a".to_owned(), error: None };
+    let stop = StopReport {
+        why: Why::Terminate,
+        saved: true,
+        kept: Some(Step(1200)),
+        place: "runs/a".to_owned(),
+        error: None,
+    };
     vec![
         (
             What::Start(start),
@@ -137,7 +143,7 @@ fn training() -> Vec<Golden> {
         ),
         (
             What::Stop(stop),
-            r#""kind":"stop","why":"terminate","saved":true,"place":"runs/a"}"#,
+            r#""kind":"stop","why":"terminate","saved":true,"kept":1200,"place":"runs/a"}"#,
             Some("stopped and saved after step 1200; the same command continues"),
         ),
     ]

@@ -188,16 +188,24 @@ fn check_sentences(request: &LoadRequest<'_>, problems: &mut Vec<Problem>) {
 /// Positions within a row are stored as `i16`; so are those within two samples.
 const WIDTH_MAX: u32 = 1 << 14;
 
+/// Threads that no machine is too small to start, and batches that no trainer is too slow to see.
+const LANES_MAX: u64 = 1024;
+const DEPTH_MAX: u64 = 1024;
+
 fn check_data(request: &LoadRequest<'_>, problems: &mut Vec<Problem>) {
     let data = request.data;
     let counts = [
-        ("data.copies", u64::from(data.copies)),
-        ("data.shuffle_blocks", data.shuffle_blocks as u64),
-        ("data.lanes", data.lanes() as u64),
-        ("data.depth", data.depth as u64),
+        ("data.copies", u64::from(data.copies), u64::from(u16::MAX)),
+        ("data.shuffle_blocks", data.shuffle_blocks as u64, 1 << 20),
+        ("data.lanes", data.lanes() as u64, LANES_MAX),
+        ("data.depth", data.depth as u64, DEPTH_MAX),
     ];
-    for (key, _) in counts.iter().filter(|(_, count)| *count == 0) {
-        problems.push(Problem::new(*key, "0 is too few").hint("give 1 or more"));
+    for (key, count, most) in counts {
+        if count == 0 {
+            problems.push(Problem::new(key, "0 is too few").hint("give 1 or more"));
+        } else if count > most {
+            problems.push(Problem::new(key, format!("{count} is too many")).hint(format!("give at most {most}")));
+        }
     }
     if !(data.fraction > 0.0 && data.fraction <= 1.0) {
         let message = format!("{} is not a part of the data", data.fraction);

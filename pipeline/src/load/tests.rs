@@ -469,3 +469,18 @@ proptest! {
         prop_assert!(facts.iter().all(|row| row.copy < copies && row.piece < 62 / (width - 2)));
     }
 }
+
+#[test]
+fn counts_that_no_machine_has_are_refused_before_anything_is_started() {
+    let (home, views, wanted) = (home(&Synthetic::default()), taco(), wanted());
+    for (key, data) in [
+        ("data.lanes", DataConfig { lanes: Some(usize::MAX), ..DataConfig::default() }),
+        ("data.lanes", DataConfig { lanes: Some(1 << 32), ..DataConfig::default() }),
+        ("data.depth", DataConfig { depth: usize::MAX, ..DataConfig::default() }),
+        ("data.shuffle_blocks", DataConfig { shuffle_blocks: usize::MAX, ..DataConfig::default() }),
+        ("data.copies", DataConfig { copies: u32::MAX, ..DataConfig::default() }),
+    ] {
+        let problems = LoadPlan::new(&home.request(&data, &views, &wanted)).expect_err(key);
+        assert!(problems.iter().any(|problem| problem.key == key && problem.hint.is_some()), "{key}: {problems:?}");
+    }
+}

@@ -50,6 +50,8 @@ impl Host for Keeper {
         self.phases.control.signal().map(|signal| match signal {
             Signal::Interrupt => StopRequest::Interrupt,
             Signal::Terminate => StopRequest::Terminate,
+            Signal::Hangup => StopRequest::Hangup,
+            Signal::Requeue => StopRequest::Requeue,
         })
     }
 

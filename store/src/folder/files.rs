@@ -26,11 +26,15 @@ pub(super) fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
-/// The file at `path`, open for reading; `None` if there is none. What is no file is not opened: a pipe would wait.
+/// The file at `path`, open for reading; `None` if there is none. What is no file is not opened: a pipe would wait. A
+/// link that leads nowhere is not nothing: what it led to may only be out of reach.
 pub(super) fn open(path: &Path) -> io::Result<Option<File>> {
     match fs::metadata(path) {
         Ok(metadata) if metadata.is_file() => {}
         Ok(_) => return Err(io::Error::new(ErrorKind::InvalidInput, "it is not a file")),
+        Err(error) if is_absent(&error) && fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) => {
+            return Err(io::Error::new(ErrorKind::InvalidInput, "it is a link that leads nowhere"));
+        }
         Err(error) if is_absent(&error) => return Ok(None),
         Err(error) => return Err(error),
     }

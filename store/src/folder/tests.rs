@@ -210,3 +210,58 @@ fn a_link_that_somebody_planted_is_not_followed() {
     assert!(error.to_string().contains(".guard"), "{error}");
     assert_eq!(victim.read("victim").expect("readable").expect("there").0, b"precious");
 }
+
+#[test]
+fn nothing_is_written_through_a_link() {
+    let elsewhere = tempfile::tempdir().expect("a temporary folder");
+    let (home, folder) = home();
+    let victim = Folder::at(elsewhere.path().to_owned());
+    let plant = |name: &str, leads_to: &str| {
+        std::os::unix::fs::symlink(elsewhere.path().join(leads_to), home.path().join(name)).expect("planted");
+    };
+    victim.create("victim", b"precious").expect("created");
+    plant("put", "victim");
+    let mut upload = folder.begin("put").expect("begun");
+    upload.write_at(0, b"mine").expect("written");
+    upload.commit().expect("committed");
+    drop(upload);
+    for (name, leads_to) in [("create", "victim"), ("nowhere", "gone")] {
+        plant(name, leads_to);
+        assert_eq!(folder.create(name, b"mine").expect("answered"), Created::Exists, "{name}");
+    }
+    plant("replace", "victim");
+    let expected = folder.stat("replace").expect("readable").expect("it is there").version;
+    folder.replace("replace", b"mine", &expected).expect("answered");
+    for name in ["put", "replace"] {
+        let there = fs::symlink_metadata(home.path().join(name)).expect("there");
+        assert!(there.is_file() && folder.read(name).expect("readable").expect("there").0 == b"mine", "{name}");
+    }
+    assert_eq!(victim.read("victim").expect("readable").expect("there").0, b"precious");
+    assert!(!elsewhere.path().join("gone").exists());
+}
+
+#[test]
+fn a_link_that_leads_nowhere_is_not_nothing() {
+    let (home, folder) = home();
+    std::os::unix::fs::symlink(home.path().join("gone"), home.path().join("a")).expect("planted");
+    for error in [folder.stat("a").expect_err("nobody knows"), folder.read("a").expect_err("nobody knows")] {
+        assert!(error.to_string().contains("leads nowhere"), "{error}");
+    }
+    assert!(folder.stat("b").expect("readable").is_none() && folder.stat("x/b").expect("readable").is_none());
+}
+
+#[test]
+fn a_sweep_does_not_enter_what_somebody_else_holds() {
+    let (_home, folder) = home();
+    let unfinished = |name: &str| {
+        let mut temporary = Temporary::beside(&folder.path(name)).expect("made");
+        temporary.kept = true;
+        temporary.path.clone()
+    };
+    let ours = [unfinished("y"), unfinished("log/y")];
+    folder.create("below/run/lock", b"held").expect("created");
+    let theirs = [unfinished("below/run/y"), unfinished("below/run/checkpoints/step/y")];
+    assert_eq!(folder.sweep("").expect("swept").len(), 2);
+    assert!(ours.iter().all(|path| !path.exists()) && theirs.iter().all(|path| path.exists()));
+    assert_eq!(folder.sweep("below/run").expect("swept by its holder").len(), 2);
+}

@@ -6,5 +6,5 @@ pub(crate) mod precision;
 pub mod tensors;
 
 pub use self::choice::DeviceChoice;
-pub use self::native::synchronize;
+pub use self::native::{leave, synchronize};
 pub use self::precision::Precision;

@@ -157,7 +157,7 @@ mod tests {
     fn ranges_grow_from_one_each_to_all_the_rest() {
         /// Where each bucket begins, right of the query.
         fn check(of: Buckets, alone: i64, starts: &[i64]) {
-            let zero = if of.form == BucketForm::T5 { 16 } else { of.of(0) };
+            let zero = if of.form == BucketForm::T5 { i64::from(of.buckets / 2) } else { of.of(0) };
             let expected: Vec<i64> = (1..=alone).chain(starts.iter().copied()).collect();
             let found: Vec<i64> = (1..1000).filter(|&n| of.of(n) != of.of(n - 1)).collect();
             assert_eq!(found, expected, "{of:?}");
@@ -166,7 +166,11 @@ mod tests {
             }
         }
         check(buckets(BucketForm::CocoLm, 32, 128), 8, &[9, 12, 18, 27, 39, 58, 86]);
+        // T5's own arithmetic, in float32 and in another language.
         check(buckets(BucketForm::T5, 32, 128), 7, &[8, 12, 16, 23, 32, 46, 64, 91]);
+        let far = [16, 19, 21, 24, 27, 31, 35, 40, 46, 52, 59, 67, 77, 87, 99, 113];
+        check(buckets(BucketForm::T5, 64, 128), 15, &far);
+        check(buckets(BucketForm::T5, 8, 20), 1, &[2, 7]);
         let far = [17, 19, 22, 25, 28, 32, 37, 43, 49, 56, 64, 74, 84, 97, 111];
         check(buckets(BucketForm::CocoLm, 64, 128), 16, &far);
         let last = |form| (1..1000).rfind(|&n| buckets(form, 128, 256).of(n) != buckets(form, 128, 256).of(n - 1));

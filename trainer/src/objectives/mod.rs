@@ -106,10 +106,16 @@ pub trait Objective: Send + Sync {
     fn build(&self, name: &str, head: &mut Path<'_>, networks: &Networks) -> Box<dyn Loss>;
 }
 
+/// Temperatures that leave a contrast something to say in float32: below, one step of rounding of a cosine decides; above,
+/// all candidates are alike.
+const TEMPERATURES: std::ops::RangeInclusive<f64> = 1e-6..=1e4;
+
 /// What is wrong with a contrast's temperature; `usual` says what it is otherwise.
 fn temperature_problem(temperature: f64, usual: &str) -> Option<String> {
-    let divides = temperature > 0.0 && temperature.is_finite();
-    (!divides).then(|| format!("`temperature` is {temperature}: it divides, so it must be above 0; {usual}"))
+    let (low, high) = (TEMPERATURES.start(), TEMPERATURES.end());
+    (!TEMPERATURES.contains(&temperature)).then(|| {
+        format!("`temperature` is {temperature:e}: it divides, and must be between {low:e} and {high:e}; {usual}")
+    })
 }
 
 /// The share of positions that a mask is taken to choose where operations are counted.

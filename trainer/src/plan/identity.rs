@@ -53,6 +53,28 @@ impl Identity {
     }
 }
 
+/// Keys that people change with a good reason, and how they have it all the same.
+const WAYS_ON: [(&str, &str); 2] = [
+    (
+        "train.steps",
+        "the rate falls towards the last step, so that a run of other `train.steps` is another from its first step on: \
+         finish this one and begin a second with its weights, or, the next time, begin with `schedule.kind = \"constant\"`, \
+         whose `train.steps` may grow",
+    ),
+    (
+        "train.rows_per_micro_batch",
+        "here `train.rows_per_micro_batch` decides what is drawn, or which rows are contrasted: where memory is short, \
+         lower it in a run that begins",
+    ),
+];
+
+/// A way on for each key that differs and has one.
+pub(crate) fn ways_on(now: &Identity, then: &Identity) -> String {
+    let changed = |key: &str| now.keys.get(key) != then.keys.get(key);
+    let ways = WAYS_ON.iter().filter(|(key, _)| changed(key)).map(|(_, way)| ["; ", way].concat());
+    ways.collect::<Vec<_>>().concat()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -67,5 +89,13 @@ mod tests {
         let now = identity(&[("seed", "2"), ("loss.mlm", "1.0"), ("loss.tc", "1.0")]);
         assert_eq!(now.differences(&then), ["`loss.tc`: absent → 1.0", "`seed`: 1 → 2"]);
         assert!(now.differences(&now).is_empty() && now.hash() != then.hash());
+    }
+
+    #[test]
+    fn who_wants_a_longer_run_is_told_a_way() {
+        let of = |steps: &str| identity(&[("seed", "1"), ("train.steps", steps)]);
+        assert_eq!(ways_on(&of("100"), &of("100")), "");
+        let way = ways_on(&of("200"), &of("100"));
+        assert!(way.contains("`train.steps`") && way.contains("constant") && !way.contains("micro_batch"), "{way}");
     }
 }

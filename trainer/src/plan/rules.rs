@@ -3,12 +3,18 @@
 use std::collections::BTreeSet;
 
 use schemas::Problem;
+use tch::Device;
 
 use super::request::TrainRequest;
 use crate::device::choice::DeviceChoice;
 use crate::device::precision::Precision;
 use crate::model::networks::{Beside, MAIN};
 use crate::model::relative_positions::Buckets;
+
+/// Threads beyond any machine's: libtorch would try to start them.
+const THREADS_MAX: usize = 4096;
+/// The least number above 0 that float32 keeps: anything smaller is flushed to 0.
+const LEAST: f64 = f32::MIN_POSITIVE as f64;
 
 /// Everything about a request that the trainer cannot run; empty for a good one. Whether the views make what the objectives
 /// read is not known here: compare [`columns_read`](super::columns_read) with them.
@@ -28,7 +34,11 @@ pub(super) fn problems(request: &TrainRequest) -> Vec<Problem> {
             "encoder.dropout",
             format!("{} is not a probability below 1", encoder.dropout),
         ),
-        (encoder.layer_norm_eps > 0.0, "encoder.layer_norm_eps", "it must be above 0".to_owned()),
+        (
+            (LEAST..=1.0).contains(&encoder.layer_norm_eps),
+            "encoder.layer_norm_eps",
+            format!("{:e} is not between {LEAST:.1e} and 1; usual are 1e-12 and 1e-5", encoder.layer_norm_eps),
+        ),
         (
             request.width <= encoder.positions,
             "encoder.positions",
@@ -41,6 +51,16 @@ pub(super) fn problems(request: &TrainRequest) -> Vec<Problem> {
             format!("{} is more than the 65,535 that a row can have", encoder.positions),
         ),
         (train.steps > 0, "train.steps", "at least one step is needed".to_owned()),
+        (
+            train.steps.checked_mul(train.rows_per_step).is_some_and(|rows| i64::try_from(rows).is_ok()),
+            "train.steps",
+            format!("{} steps of {} rows are more rows than can be counted", train.steps, train.rows_per_step),
+        ),
+        (
+            train.threads <= THREADS_MAX,
+            "train.threads",
+            format!("{} are more than any machine has; at most {THREADS_MAX}, 0 for one per core", train.threads),
+        ),
         (
             whole(train.rows_per_step, train.rows_per_micro_batch),
             "train.rows_per_step",
@@ -60,9 +80,21 @@ pub(super) fn problems(request: &TrainRequest) -> Vec<Problem> {
             "optimizer.betas",
             format!("{:?} are not two rates below 1", optimizer.betas),
         ),
-        (optimizer.eps > 0.0, "optimizer.eps", "it must be above 0".to_owned()),
-        (optimizer.weight_decay >= 0.0, "optimizer.weight_decay", "it must not be negative".to_owned()),
-        (optimizer.clip_norm >= 0.0, "optimizer.clip_norm", "it must not be negative; 0 clips nothing".to_owned()),
+        (
+            (LEAST..=1.0).contains(&optimizer.eps),
+            "optimizer.eps",
+            format!("{:e} is not between {LEAST:.1e} and 1; usual are 1e-8 and 1e-6", optimizer.eps),
+        ),
+        (
+            optimizer.weight_decay >= 0.0 && optimizer.weight_decay.is_finite(),
+            "optimizer.weight_decay",
+            format!("{} is not a number from 0 on; usual is 0.01", optimizer.weight_decay),
+        ),
+        (
+            optimizer.clip_norm >= 0.0 && optimizer.clip_norm.is_finite(),
+            "optimizer.clip_norm",
+            format!("{} is not a number from 0 on; 0 clips nothing", optimizer.clip_norm),
+        ),
         (request.checkpoints.every_steps > 0, "checkpoints.every_steps", "it must be above 0".to_owned()),
         (request.checkpoints.keep > 0, "checkpoints.keep", "at least one must stay".to_owned()),
         (request.report.every_steps > 0, "report.every_steps", "it must be above 0".to_owned()),
@@ -77,7 +109,9 @@ fn network_problems(request: &TrainRequest) -> Vec<Problem> {
     for message in request.encoder.relative_positions.buckets().map(Buckets::problems).unwrap_or_default() {
         problems.push(Problem::new("encoder.relative_positions", message));
     }
-    let in_order = request.train.deterministic && request.train.device != DeviceChoice::Cpu;
+    // `auto` is the CPU where there is nothing else; whether the device that was asked for is there is said later.
+    let on_cpu = request.train.device.resolve().is_ok_and(|device| device == Device::Cpu);
+    let in_order = request.train.deterministic && !on_cpu;
     for (name, network) in &request.networks {
         if name == MAIN || name == "heads" || name == "encoder" {
             let message = format!("`{name}` is taken; give this network another name");
@@ -130,6 +164,8 @@ fn loss_problems(request: &TrainRequest) -> Vec<Problem> {
 
 #[cfg(test)]
 mod tests {
+    use crate::objectives::AnyObjective;
+    use crate::plan::request::TrainRequest;
     use crate::plan::train_plan::TrainPlan;
     use crate::testing;
 
@@ -152,5 +188,49 @@ mod tests {
             "loss.nobody",
         ];
         assert_eq!(keys, expected);
+    }
+    /// Numbers that make every step the same nothing, or ask a machine for what it has not.
+    #[test]
+    fn what_would_train_nothing_is_refused() {
+        let refused = |key: &str, change: &dyn Fn(&mut TrainRequest)| {
+            let mut request = testing::request();
+            change(&mut request);
+            let problems = TrainPlan::new(request).map(|_| ()).expect_err(key);
+            assert!(problems.iter().any(|problem| problem.key == key), "{key}: {problems:?}");
+        };
+        for bad in [f64::INFINITY, f64::NAN, 1e308, 0.0, -1.0, 1e-50] {
+            refused("optimizer.eps", &|request| request.optimizer.eps = bad);
+            refused("encoder.layer_norm_eps", &|request| request.encoder.layer_norm_eps = bad);
+        }
+        for bad in [f64::INFINITY, f64::NAN, -1.0] {
+            refused("optimizer.weight_decay", &|request| request.optimizer.weight_decay = bad);
+            refused("optimizer.clip_norm", &|request| request.optimizer.clip_norm = bad);
+            refused("optimizer.lr", &|request| request.optimizer.lr = bad);
+        }
+        refused("train.threads", &|request| request.train.threads = usize::MAX);
+        refused("train.threads", &|request| request.train.threads = 1 << 20);
+        refused("train.steps", &|request| request.train.steps = u64::MAX);
+        for bad in ["1e308", "1e-40", "inf", "nan", "0.0", "-0.07"] {
+            for kind in ["token_contrastive", "sequence_contrastive", "teacher_contrastive"] {
+                let text = format!("kind = \"{kind}\"\ntemperature = {bad}");
+                let objective: AnyObjective = toml::from_str(&text).expect("a number");
+                refused(&format!("objectives.{kind}"), &|request| {
+                    request.objectives.insert(kind.to_owned(), objective.clone());
+                });
+            }
+        }
+    }
+
+    #[test]
+    fn deterministic_kernels_are_no_problem_on_a_machine_without_a_device() {
+        let mut request = testing::request();
+        request.train.deterministic = true;
+        assert!(TrainPlan::new(request.clone()).is_ok(), "on the CPU");
+        request.train.device = crate::device::choice::DeviceChoice::Auto;
+        assert_eq!(
+            TrainPlan::new(request).is_ok(),
+            !tch::Cuda::is_available(),
+            "`auto` is the CPU where it is all there is"
+        );
     }
 }

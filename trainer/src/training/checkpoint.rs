@@ -1,6 +1,6 @@
 //! What a run keeps, complete or absent.
 //!
-//! # The checkpoint format, version 2
+//! # The checkpoint format, version 3
 //!
 //! Below `RUN/checkpoints/step-00001200/` lie
 //!
@@ -10,7 +10,8 @@
 //! - `state.json`, put last and removed first: [`State`], [sealed](schemas::sealed).
 //!
 //! A checkpoint is there when its `state.json` is. What lies there without one is unfinished, and the next start removes
-//! it. A reader must refuse another version, a file whose BLAKE3 is not the one in `state.json`, a `state.json` that is
+//! it, unless `latest` says that it was finished and there is no other. A `state.json` that is no file (a pipe, a link
+//! that leads nowhere) is an error. A reader must refuse another version, a file whose BLAKE3 is not the one in `state.json`, a `state.json` that is
 //! not, byte for byte, what its own content would be written as, and one of another step than its name says.
 //!
 //! A checkpoint that is not as it was written is *damaged*: where an older one is whole, the `state.json` of the damaged
@@ -61,9 +62,13 @@ pub struct State {
     pub batch_hash: String,
     /// Content hash of the data.
     pub data_content: String,
-    /// Threads of libtorch: another number resumes, not to the bit.
+    /// The program that wrote it, with its version: another resumes, not to the bit.
+    pub program: String,
+    /// The version of libtorch: likewise.
+    pub libtorch: String,
+    /// Threads of libtorch: likewise.
     pub threads: usize,
-    /// Where it was trained.
+    /// Where it was trained: likewise.
     pub device: String,
     /// The means of the report under way, in order; their sums are in `optimizer.safetensors`.
     pub report: Vec<SavedMean>,
@@ -75,7 +80,7 @@ pub struct State {
 
 impl Sealed for State {
     const FORMAT: &'static str = "cloze checkpoint";
-    const VERSION: u32 = 2;
+    const VERSION: u32 = 3;
     const PRETTY: bool = true;
 }
 

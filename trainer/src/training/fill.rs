@@ -40,7 +40,8 @@ impl Filler {
         }
     }
 
-    /// The `top` best ids for each mask of a row (frame included), best first, with probabilities over all ids.
+    /// The `top` best ids for each mask of a row (frame included), best first, with probabilities over all ids: all of
+    /// them, if that is more than there are.
     ///
     /// # Errors
     /// If the row is longer than the network has positions.
@@ -61,7 +62,8 @@ impl Filler {
         let encoded = self.trainer.networks().encoder(MAIN).forward(input, Mode::Eval);
         let hidden_nd = Forward::gather(&encoded.hidden_btd, &positions_n);
         let logits_nv = self.trainer.token_logits(&hidden_nd).expect("a head was found when this was opened");
-        let probabilities_nv = logits_nv.softmax(-1, Kind::Double);
+        // The table's padding rows are no ids.
+        let probabilities_nv = logits_nv.narrow(1, 0, i64::from(plan.vocab.size)).softmax(-1, Kind::Double);
         (0..positions_n.size()[0]).map(|mask| best(&probabilities_nv.get(mask), top)).collect()
     }
 }

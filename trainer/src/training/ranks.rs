@@ -15,6 +15,10 @@ pub enum StopRequest {
     Interrupt,
     /// SIGTERM: 143.
     Terminate,
+    /// SIGHUP, the terminal went away: 129.
+    Hangup,
+    /// SIGUSR1, a scheduler will start the run again: 138.
+    Requeue,
 }
 
 /// The ranks of a run, seen from one of them. Every rank asks the same questions in the same order.

@@ -6,15 +6,19 @@ use observe::training::Warning;
 use store::Store;
 use tch::Device;
 
+use crate::device::native;
 use crate::device::tensors;
 use crate::device::tensors::{HostTensor, HostTensors, overwrite};
 use crate::error::Error;
 use crate::hf;
 use crate::model::networks::built::teach;
+use crate::plan::identity;
 use crate::training::checkpoint;
 use crate::training::checkpoint::{Snapshot, State};
 use crate::training::step::{Trainer, threads};
 
+/// What writes checkpoints.
+const PROGRAM: &str = concat!("cloze ", env!("CARGO_PKG_VERSION"));
 /// The word table's name.
 const WORD_TABLE: &str = "encoder.embeddings.word.weight";
 
@@ -46,6 +50,8 @@ impl Trainer {
             validation_pending: position.validation_pending,
             batch_hash: position.batch_hash,
             data_content: self.plan().data_content.clone(),
+            program: PROGRAM.to_owned(),
+            libtorch: native::LIBTORCH.to_owned(),
             threads: threads(self.plan().train.threads),
             device: format!("{:?}", self.device()),
             report,
@@ -89,21 +95,31 @@ impl Trainer {
         Ok(self.changes_since(state))
     }
 
-    /// What has changed around a run, and changes the last bits of its numbers.
+    /// What has changed around a run, with what that does to its numbers.
     fn changes_since(&self, state: &State) -> Vec<Warning> {
-        let (now, device) = (threads(self.plan().train.threads), format!("{:?}", self.device()));
-        let warning = |topic: &str, what: &str, then: &str, now: &str| Warning {
+        let warning = |topic: &str, message: String, then: &str, now: &str| Warning {
             topic: topic.to_owned(),
-            message: format!("{what}: results will differ in the last bits"),
+            message,
             hint: Some(format!("`{then}` then, `{now}` now")),
         };
+        let rounding = |what: &str| format!("another {what}: results will differ in the last bits");
+        let (now, device) = (threads(self.plan().train.threads), format!("{:?}", self.device()));
         let mut warnings = Vec::new();
-        if self.device() == Device::Cpu && state.threads != now {
+        if state.program != PROGRAM {
+            let message = "another version of the program: results may differ in the last bits".to_owned();
+            warnings.push(warning("program", message, &state.program, PROGRAM));
+        }
+        if state.libtorch != native::LIBTORCH {
+            warnings.push(warning("libtorch", rounding("libtorch"), &state.libtorch, native::LIBTORCH));
+        }
+        if self.device() == Device::Cpu && state.device == device && state.threads != now {
             let (then, now) = (state.threads.to_string(), now.to_string());
-            warnings.push(warning("threads", "another number of threads", &then, &now));
+            warnings.push(warning("threads", rounding("number of threads"), &then, &now));
         }
         if state.device != device {
-            warnings.push(warning("device", "another device", &state.device, &device));
+            let message = "the run has moved to another device, which adds up in another order and draws other dropout and \
+                           samples: it goes on as the same run, not to the bit";
+            warnings.push(warning("device", message.to_owned(), &state.device, &device));
         }
         warnings
     }
@@ -116,7 +132,8 @@ impl Trainer {
         if keys.is_empty() {
             return Ok(());
         }
-        Err(Error::Identity { checkpoint: place.into(), keys: keys.join(", ") })
+        let ways = identity::ways_on(&self.plan().identity, &state.identity);
+        Err(Error::Identity { checkpoint: place.into(), keys: keys.join(", "), ways })
     }
 
     /// Gives a run that begins the weights that its plan names: `train.init` for the main encoder and for the heads and
@@ -199,5 +216,34 @@ fn saved(folder: &Path, target: &hf::Target<'_>) -> Result<HostTensors, Error> {
         checkpoint::pick(&Store::existing(folder)?, None).map(|(_, snapshot)| snapshot.main)
     } else {
         tensors::read(&folder.join("main.safetensors"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    #[test]
+    fn who_goes_on_elsewhere_is_told_what_that_does() {
+        let _alone = testing::generator();
+        let mut trainer = testing::trainer(&testing::request());
+        let position =
+            Position { rows_consumed: 0, tokens_consumed: 0, validation_pending: false, batch_hash: String::new() };
+        let mut snapshot = trainer.snapshot(position).expect("copied");
+        assert_eq!(trainer.restore("x", &snapshot).expect("its own"), []);
+        let state = &mut snapshot.state;
+        assert!(state.program.starts_with("cloze ") && state.libtorch.starts_with("2."), "{state:?}");
+        (state.program, state.libtorch, state.threads) = ("cloze 0".to_owned(), "1.0".to_owned(), 64);
+        let topics = |warnings: &[Warning]| warnings.iter().map(|warning| warning.topic.clone()).collect::<Vec<_>>();
+        let warnings = trainer.restore("x", &snapshot).expect("the same run");
+        assert_eq!(topics(&warnings), ["program", "libtorch", "threads"]);
+        assert!(warnings.iter().all(|warning| warning.message.contains("in the last bits")), "{warnings:?}");
+        // From another device it is more than the last bits, and the threads of that one say nothing.
+        snapshot.state.device = "Cuda(0)".to_owned();
+        let warnings = trainer.restore("x", &snapshot).expect("the same run");
+        assert_eq!(topics(&warnings), ["program", "libtorch", "device"]);
+        assert!(warnings[2].message.contains("draws other dropout"), "{warnings:?}");
+        assert_eq!(warnings[2].hint.as_deref(), Some("`Cuda(0)` then, `Cpu` now"));
     }
 }

@@ -4,24 +4,26 @@
 //! through two traits: [`Data`] gives batches, [`Host`] hears what the run has to say, keeps its checkpoints and knows
 //! when to stop.
 
+mod keeping;
 #[cfg(test)]
 mod tests;
 
-use std::time::{Duration, Instant};
+use std::ops::ControlFlow;
+use std::time::Instant;
 
-use observe::training::{CheckpointReport, ResumeReport, Speed, StepReport, StopReport, Warning, Why};
+use observe::training::{ResumeReport, StepReport, Warning};
 use observe::{At, Clock, What};
 use schemas::ordinal::{RowIndex, Step};
 use schemas::{Batch, StreamHash};
 use store::Store;
 
-use crate::device::choice;
+use crate::device::{choice, native};
 use crate::error::Error;
 use crate::plan::train_plan::TrainPlan;
 use crate::training::around::{Data, Host, Outcome};
 use crate::training::checkpoint::{Snapshot, State};
+use crate::training::pace::Pace;
 use crate::training::ranks::{Ranks, StopRequest};
-use crate::training::resume::Position;
 use crate::training::step::{StepSeen, Trainer};
 use crate::training::validation::Validation;
 use crate::training::{checkpoint, start};
@@ -40,6 +42,9 @@ pub fn run(
 ) -> Result<Outcome, Error> {
     let mut run = Run::start(plan, ranks, store, clock)?;
     let outcome = run.until_it_ends(data, host);
+    if outcome.is_err() {
+        run.save_what_is_whole(host);
+    }
     run.say_how_it_ended(&outcome, host);
     outcome
 }
@@ -67,9 +72,11 @@ struct Run<'a> {
     saved: Option<Step>,
     // Where that stood, while nobody knows yet whether it is kept.
     saving: Option<At>,
+    // Steps done at the newest checkpoint that is kept for sure.
+    kept: Option<Step>,
+    // Whether weights, optimizer, report and position are all of the same step.
+    is_whole: bool,
     pace: Pace,
-    // Tokens per second at the device's peak.
-    peak_rate: Option<f64>,
 }
 
 /// A checkpoint that was read.
@@ -77,19 +84,6 @@ struct Resumed {
     place: String,
     state: State,
     warnings: Vec<Warning>,
-}
-
-/// Wall time since the last report.
-struct Pace {
-    begun: Instant,
-    waited: Duration,
-    tokens: u64,
-}
-
-impl Pace {
-    fn start() -> Self {
-        Self { begun: Instant::now(), waited: Duration::ZERO, tokens: 0 }
-    }
 }
 
 impl<'a> Run<'a> {
@@ -107,8 +101,9 @@ impl<'a> Run<'a> {
             resumed: None,
             saved: None,
             saving: None,
-            pace: Pace::start(),
-            peak_rate: peak.map(|peak| peak / plan.flops_per_token()),
+            kept: None,
+            is_whole: true,
+            pace: Pace::start(peak.map(|peak| peak / plan.flops_per_token())),
             trainer,
         };
         match checkpoint::newest(store)? {
@@ -121,7 +116,7 @@ impl<'a> Run<'a> {
     fn resume(&mut self, place: String, snapshot: Snapshot) -> Result<(), Error> {
         let warnings = self.trainer.restore(&place, &snapshot)?;
         let state = snapshot.state;
-        self.saved = Some(state.step);
+        (self.saved, self.kept) = (Some(state.step), Some(state.step));
         self.batch_hash = StreamHash::parse(&state.batch_hash)
             .map_err(|error| Error::Checkpoint { path: (&place).into(), problem: error.to_string() })?;
         self.rows_consumed = RowIndex(state.rows_consumed);
@@ -139,8 +134,10 @@ impl<'a> Run<'a> {
         }
         self.begin(data, host)?;
         loop {
-            if self.validation_pending && !self.validate(data, host)? {
-                return self.stopped(host);
+            if self.validation_pending
+                && let ControlFlow::Break(stop) = self.validate(data, host)?
+            {
+                return self.stopped(stop, host);
             }
             let done = self.trainer.done();
             if self.saved != Some(done) && is_due(done, self.plan().checkpoints.every_steps, steps) {
@@ -150,8 +147,10 @@ impl<'a> Run<'a> {
                 self.wait_until_saved(host)?;
                 return Ok(Outcome::Finished(done));
             }
-            let Some(batches) = self.gather(data, host)? else { return self.stopped(host) };
-            self.step(&batches, data)?;
+            match self.gather(data, host)? {
+                ControlFlow::Continue(batches) => self.step(&batches, data)?,
+                ControlFlow::Break(stop) => return self.stopped(stop, host),
+            }
             self.start_if_first(host)?;
             self.report_if_due(host)?;
         }
@@ -196,39 +195,50 @@ impl<'a> Run<'a> {
         host.observe(&self.clock.event(self.at(), what));
     }
 
-    /// The micro-batches of the next step; `None` for a stop. What was gathered before a stop was not consumed.
-    fn gather(&mut self, data: &mut dyn Data, host: &mut dyn Host) -> Result<Option<Vec<Batch>>, Error> {
+    /// The micro-batches of the next step, or who asked for a stop. What was gathered before a stop was not consumed.
+    fn gather(
+        &mut self,
+        data: &mut dyn Data,
+        host: &mut dyn Host,
+    ) -> Result<ControlFlow<StopRequest, Vec<Batch>>, Error> {
         let mut batches = Vec::new();
         let (share, rows) = (self.trainer.ranks().share(), self.plan().train.rows_per_micro_batch);
-        for own in 0..self.trainer.micro_batches() {
-            if self.stop(host).is_some() {
-                return Ok(None);
+        let wanted = self.trainer.micro_batches();
+        for own in 0..wanted {
+            if host.stop().is_some() {
+                break;
             }
             let asked = Instant::now();
             let batch = data.next().map_err(Error::Foreign)?;
-            self.pace.waited += asked.elapsed();
-            let Some(batch) = batch else { return Ok(None) };
+            self.pace.wait(asked.elapsed());
+            let Some(batch) = batch else { break };
             let (found, due) = (batch.first_row().0, share.rows(self.rows_consumed.0, own, rows));
             assert_eq!(found..found + batch.rows() as u64, due, "batch {} is not the one that is due", batch.index());
             batches.push(batch);
             data.remarks().into_iter().for_each(|remark| self.say(host, remark));
         }
-        Ok(Some(batches))
+        // Once a step, whatever this rank has gathered: all of them ask equally often.
+        match self.stop(host) {
+            Some(stop) => Ok(ControlFlow::Break(stop)),
+            None if batches.len() as u64 == wanted => Ok(ControlFlow::Continue(batches)),
+            None => Err(Error::Foreign("the stream of batches ended; it has no end".into())),
+        }
     }
 
     fn step(&mut self, batches: &[Batch], data: &dyn Data) -> Result<(), Error> {
         let before = self.trainer.done();
+        self.is_whole = false;
         let StepSeen { rows, tokens } = self.trainer.step(batches)?;
         assert_eq!(self.trainer.done(), before.next(), "a step is one step");
         let digests = batches.iter().flat_map(Batch::row_digests).copied().collect();
         self.batch_hash.step(self.trainer.ranks().rows(digests));
         self.rows_consumed.0 += rows;
         self.tokens_consumed += tokens;
-        self.pace.tokens += tokens;
-        self.count_epochs(data)?;
+        self.pace.learn(tokens);
         let plan = self.plan();
         self.validation_pending = is_due(self.trainer.done(), plan.validation.every_steps, plan.train.steps);
-        Ok(())
+        self.is_whole = true;
+        self.count_epochs(data)
     }
 
     /// Says what the first step found. A run resumes behind it, so it is said once.
@@ -250,94 +260,42 @@ impl<'a> Run<'a> {
         if !is_due(self.trainer.done(), plan.report.every_steps, plan.train.steps) {
             return Ok(());
         }
+        self.is_whole = false;
         let figures = self.trainer.figures()?;
-        let seconds = self.pace.begun.elapsed().as_secs_f64();
-        let tokens_per_s = self.pace.tokens as f64 / seconds;
-        let speed = Speed {
-            tokens_per_s,
-            mfu: self.peak_rate.map(|peak| tokens_per_s / peak),
-            wait: self.pace.waited.as_secs_f64() / seconds,
-        };
-        self.pace = Pace::start();
+        self.is_whole = true;
+        let speed = self.pace.report();
         self.say(host, What::Report(StepReport { figures, batch_hash: self.batch_hash.to_hex(), speed }));
         self.check(host)
     }
 
-    /// Validates and reports. False if a stop came first: the validation is then still pending.
-    fn validate(&mut self, data: &mut dyn Data, host: &mut dyn Host) -> Result<bool, Error> {
+    /// Validates and reports. A stop that comes first leaves the validation pending.
+    fn validate(&mut self, data: &mut dyn Data, host: &mut dyn Host) -> Result<ControlFlow<StopRequest>, Error> {
+        // Steps that the device has still to do are training's time.
+        native::synchronize(self.trainer.device())?;
         let begun = Instant::now();
         let mut validation = Validation::new(&self.trainer);
         for batch in data.validation().map_err(Error::Foreign)? {
-            if self.stop(host).is_some() {
-                return Ok(false);
+            if host.stop().is_some() {
+                break;
             }
             validation.add(&self.trainer, &batch.map_err(Error::Foreign)?)?;
         }
+        // Once, however many batches are this rank's.
+        if let Some(stop) = self.stop(host) {
+            return Ok(ControlFlow::Break(stop));
+        }
         self.say(host, What::Validation(validation.finish(&self.trainer)?));
         self.validation_pending = false;
-        // The next report's speed is that of training.
-        self.pace.begun += begun.elapsed();
+        self.pace.leave_out(begun.elapsed());
         self.check(host)?;
-        Ok(true)
+        Ok(ControlFlow::Continue(()))
     }
 
-    /// One rank saves for all: weights, optimizer and position are the same everywhere.
-    fn save(&mut self, host: &mut dyn Host) -> Result<(), Error> {
-        if self.trainer.ranks().share().is_first() {
-            let position = Position {
-                rows_consumed: self.rows_consumed.0,
-                tokens_consumed: self.tokens_consumed,
-                validation_pending: self.validation_pending,
-                batch_hash: self.batch_hash.to_hex(),
-            };
-            let before = host.save(self.trainer.snapshot(position)?).map_err(Error::Foreign)?;
-            self.confirm(before, host);
-            self.saving = Some(self.at());
-        }
-        self.saved = Some(self.trainer.done());
-        Ok(())
-    }
-
-    /// A failed write must not wait for the next checkpoint to be heard of.
-    fn check(&mut self, host: &mut dyn Host) -> Result<(), Error> {
-        let kept = host.check().map_err(Error::Foreign)?;
-        self.confirm(kept, host);
-        Ok(())
-    }
-
-    fn wait_until_saved(&mut self, host: &mut dyn Host) -> Result<(), Error> {
-        let kept = host.saved().map_err(Error::Foreign)?;
-        self.confirm(kept, host);
-        Ok(())
-    }
-
-    /// Says that a checkpoint is kept, with where it stood.
-    fn confirm(&mut self, kept: Option<CheckpointReport>, host: &mut dyn Host) {
-        let Some(kept) = kept else { return };
-        if let Some(at) = self.saving.take() {
-            host.observe(&self.clock.event(at, What::Checkpoint(kept)));
-        }
-    }
-
-    fn stopped(&mut self, host: &mut dyn Host) -> Result<Outcome, Error> {
-        let stop =
-            self.stop(host).ok_or_else(|| Error::Foreign("the stream of batches ended; it has no end".into()))?;
+    fn stopped(&mut self, stop: StopRequest, host: &mut dyn Host) -> Result<Outcome, Error> {
         if self.saved != Some(self.trainer.done()) {
             self.save(host)?;
         }
         self.wait_until_saved(host)?;
         Ok(Outcome::Stopped(self.trainer.done(), stop))
-    }
-
-    fn say_how_it_ended(&self, outcome: &Result<Outcome, Error>, host: &mut dyn Host) {
-        let why = match outcome {
-            Ok(Outcome::Finished(_)) => Why::Finished,
-            Ok(Outcome::Stopped(_, StopRequest::Interrupt)) => Why::Interrupt,
-            Ok(Outcome::Stopped(_, StopRequest::Terminate)) => Why::Terminate,
-            Err(_) => Why::Failed,
-        };
-        let saved = self.saved == Some(self.trainer.done()) && self.saving.is_none();
-        let error = outcome.as_ref().err().map(Error::to_string);
-        self.say(host, What::Stop(StopReport { why, saved, place: self.store.place(""), error }));
     }
 }

@@ -258,7 +258,8 @@ impl Trainer {
         if skipped > self.plan.train.skipped_steps_max {
             let batch = BatchIndex(first * self.plan.micro_batches());
             let allowed = self.plan.train.skipped_steps_max;
-            return Err(Error::NonFinite { step: Step(first), objective: blame(&terms), skipped, allowed, batch });
+            let step = Step(first).next();
+            return Err(Error::NonFinite { step, objective: blame(&terms), skipped, allowed, batch });
         }
         let lr = self.lr(Step(self.done.0.saturating_sub(1)));
         let (terms, metrics) = (written(terms), written(metrics));
@@ -293,7 +294,7 @@ fn blame(terms: &BTreeMap<FigureName, f64>) -> String {
     if broken.is_empty() {
         "every objective's loss is finite".to_owned()
     } else {
-        format!("so is the loss of {}", broken.join(", "))
+        format!("nor is the loss of {}", broken.join(", "))
     }
 }
 

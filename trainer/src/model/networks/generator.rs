@@ -15,7 +15,7 @@
 //! the made view is then a function of weights and batch, whatever the micro-batches and after any resume.
 //!
 //! # Reference
-//! Clark et al., *ELECTRA*, ICLR 2020, section 2; Meng et al., *COCO-LM*, 2021, section 3.1 and appendix C.
+//! Clark et al., *ELECTRA*, ICLR 2020, section 2; Meng et al., *COCO-LM*, 2021, section 3 and appendix D.
 //! ELECTRA samples with dropout on (`"train"`); COCO-LM's code off, by a pass of its own (`"eval"`), or trains the
 //! auxiliary without any (`"zero_dropout"`).
 

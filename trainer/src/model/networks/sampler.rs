@@ -98,7 +98,7 @@ impl TokenSampler {
         Ok(match self.draw {
             Draw::InverseCdf => inverse_cdf(&logits_nv, &draws_n()?),
             Draw::Gumbel => gumbel(&logits_nv),
-            Draw::Multinomial => logits_nv.softmax(-1, MASTER).multinomial(1, true).squeeze_dim(-1),
+            Draw::Multinomial => multinomial(&logits_nv),
         })
     }
 }
@@ -109,14 +109,19 @@ fn without(logits_nv: &Tensor, special: SpecialIds) -> Tensor {
 }
 
 /// The first id up to which the probabilities add up to more than `draws_n` of their whole. An id without probability
-/// is never the first.
+/// is never the first. Where the scores are no numbers, it is the last id: the step will be skipped, and not by a crash.
 pub(crate) fn inverse_cdf(logits_nv: &Tensor, draws_n: &Tensor) -> Tensor {
     let cumulative_nv = logits_nv.softmax(-1, MASTER).cumsum(-1, MASTER);
     let last = logits_nv.size()[1] - 1;
     // A little less than the whole, so that rounding cannot pass it: 2⁻²² of the draws move.
     let whole_n1 = cumulative_nv.narrow(1, last, 1) * (1.0 - 2_f64.powi(-22));
     let target_n1 = draws_n.unsqueeze(1) * whole_n1;
-    target_n1.searchsorted(&cumulative_nv, false, true, "right", None::<&Tensor>).squeeze_dim(-1)
+    target_n1.searchsorted(&cumulative_nv, false, true, "right", None::<&Tensor>).squeeze_dim(-1).clamp_max(last)
+}
+
+/// libtorch ends a process, or takes the device from it, over a probability that is no number: those are all alike here.
+fn multinomial(logits_nv: &Tensor) -> Tensor {
+    logits_nv.softmax(-1, MASTER).nan_to_num(1.0, None, None).multinomial(1, true).squeeze_dim(-1)
 }
 
 fn gumbel(logits_nv: &Tensor) -> Tensor {
@@ -153,7 +158,21 @@ mod tests {
             inverse_cdf(logits_nv, &draws_n)
         });
         check(|logits_nv, _| gumbel(logits_nv));
-        check(|logits_nv, _| logits_nv.softmax(-1, MASTER).multinomial(1, true).squeeze_dim(-1));
+        check(|logits_nv, _| multinomial(logits_nv));
+    }
+
+    #[test]
+    fn scores_that_are_no_numbers_give_ids_of_the_vocabulary() {
+        let _alone = testing::generator();
+        // As many ids as a table has rows: one more would be outside of it.
+        for broken in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            let logits_nv = Tensor::full([3, 64], f64::from(broken), (MASTER, Device::Cpu));
+            let draws_n = Tensor::from_slice(&[1e-7_f32, 0.5, 1.0 - 1e-7]);
+            for ids_n in [inverse_cdf(&logits_nv, &draws_n), gumbel(&logits_nv), multinomial(&logits_nv)] {
+                let ids = Vec::<i64>::try_from(ids_n).expect("ids");
+                assert!(ids.iter().all(|id| (0..64).contains(id)), "{broken}: {ids:?}");
+            }
+        }
     }
 
     #[test]

@@ -41,41 +41,58 @@ impl Snapshot {
 
 /// The newest checkpoint of a run that is whole, and where it is; `None` for a run that has never saved.
 ///
-/// What a kill left unfinished is removed. A damaged checkpoint is named aloud, set aside and passed over. One of another
+/// What a kill left unfinished is removed, but not what `latest` says was finished, unless another is whole. A damaged checkpoint is named aloud, set aside and passed over. One of another
 /// version is no damage, and refused; so is a run whose checkpoints are all damaged, since it did not begin just now.
 /// What cannot be read at the moment is an error: nobody knows what it is.
 pub fn newest(run: &Store) -> Result<Option<(String, Snapshot)>, Error> {
     let checkpoints = run.within(FOLDER);
-    let (mut damaged, mut aside) = (Vec::new(), false);
+    let (mut damaged, mut aside, mut unfinished) = (Vec::new(), false, Vec::new());
     let found = list(&checkpoints)?;
+    let mut whole = None;
     for (&Reverse(step), form) in &found {
         let checkpoint = checkpoints.within(&folder_name(step));
         match form {
-            Form::Unfinished => {
-                tracing::info!(place = %checkpoint.place(""), "removing an unfinished checkpoint");
-                checkpoint.remove_all("")?;
-            }
+            Form::Unfinished => unfinished.push(checkpoint),
             Form::SetAside => aside = true,
+            // The newest is enough.
+            Form::Whole if whole.is_some() => {}
             Form::Whole => match Snapshot::read(&checkpoint, step) {
-                Ok(snapshot) => {
-                    damaged.iter().try_for_each(set_aside)?;
-                    return Ok(Some((checkpoint.place(""), snapshot)));
-                }
+                Ok(snapshot) => whole = Some((checkpoint.place(""), snapshot)),
                 Err(Unread::Damaged { place, problem }) => damaged.push((checkpoint, place, problem)),
                 Err(Unread::Other(error)) => return Err(error),
             },
         }
     }
-    let problems: Vec<_> = damaged.iter().map(|(_, place, problem)| format!("{place}: {problem}")).collect();
-    if problems.is_empty() && !aside {
-        return Ok(None);
+    let finished = if whole.is_none() { latest(&checkpoints)? } else { None };
+    for checkpoint in unfinished {
+        if finished.as_ref().is_some_and(|name| checkpoint.place("") == checkpoints.place(name)) {
+            damaged.push((checkpoint.clone(), checkpoint.place(STATE_FILE), "it is missing".to_owned()));
+        } else {
+            tracing::info!(place = %checkpoint.place(""), "removing an unfinished checkpoint");
+            checkpoint.remove_all("")?;
+        }
     }
+    if whole.is_some() {
+        damaged.iter().try_for_each(set_aside)?;
+        return Ok(whole);
+    }
+    let problems: Vec<_> = damaged.iter().map(|(_, place, problem)| format!("{place}: {problem}")).collect();
+    let what = match (problems.is_empty(), aside, finished) {
+        (false, ..) => problems.join("; "),
+        (true, true, _) => format!("`{DAMAGED_FILE}` is what was found damaged"),
+        (true, false, Some(name)) => format!("`{LATEST}` names {name}, which is not there"),
+        (true, false, None) => return Ok(None),
+    };
     let problem = format!(
-        "the run has saved, and no checkpoint of it is whole; put one back, or begin anew in another `run.folder` \
-         ({})",
-        if problems.is_empty() { format!("`{DAMAGED_FILE}` is what was found damaged") } else { problems.join("; ") }
+        "the run has saved, and no checkpoint of it is whole; put one back, or begin anew in another `run.folder` ({what})"
     );
     Err(Error::Checkpoint { path: checkpoints.place("").into(), problem })
+}
+
+/// The checkpoint that was the newest when one was saved last.
+fn latest(checkpoints: &Store) -> std::io::Result<Option<String>> {
+    let found = checkpoints.read_with_stat(LATEST)?;
+    Ok(found.map(|(name, _)| String::from_utf8_lossy(&name).trim().to_owned()))
 }
 
 /// The checkpoint after `step`, or the newest that is whole, for looking at: changes nothing, since the run may be under
@@ -132,6 +149,12 @@ fn list(checkpoints: &Store) -> std::io::Result<BTreeMap<Reverse<Step>, Form>> {
             STATE_FILE => *form = Form::Whole,
             DAMAGED_FILE if *form == Form::Unfinished => *form = Form::SetAside,
             _ => {}
+        }
+    }
+    for (&Reverse(step), form) in found.iter_mut().filter(|(_, form)| **form != Form::Whole) {
+        // What is no file is not listed, and is no sign that nothing was finished: asking for it is an error.
+        if checkpoints.stat(&format!("{}/{STATE_FILE}", folder_name(step)))?.is_some() {
+            *form = Form::Whole;
         }
     }
     Ok(found)

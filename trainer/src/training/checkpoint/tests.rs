@@ -17,6 +17,8 @@ fn snapshot(step: u64) -> Snapshot {
         validation_pending: false,
         batch_hash: "ab".to_owned(),
         data_content: "cd".to_owned(),
+        program: "cloze 1".to_owned(),
+        libtorch: "2".to_owned(),
         threads: 2,
         device: "cpu".to_owned(),
         report: vec![SavedMean::Norm { count: 3.0 }],
@@ -90,7 +92,7 @@ fn assert_passed_over(name: &str, bad: &[u8]) {
         Ok(found) => assert_eq!(found.expect("the older one is whole").1.state.step, Step(1), "{name} was changed"),
         // The byte that says the version.
         Err(error) => {
-            assert!(matches!(error, Error::CheckpointVersion { version: 6, .. }), "{name}: {error}");
+            assert!(matches!(error, Error::CheckpointVersion { version: 7, .. }), "{name}: {error}");
             return;
         }
     }
@@ -146,7 +148,7 @@ fn another_version_is_refused_by_name_and_left_where_it_is() {
     let state = String::from_utf8(run.read(name).expect("there")).expect("JSON");
     // As version 1 wrote it, and as a later one may.
     let old = r#"{"state": {"version": 1, "step": 2}, "checksum": "00"}"#.to_owned();
-    for (text, version) in [(old, 1), (state.replace("\"version\": 2", "\"version\": 3"), 3)] {
+    for (text, version) in [(old, 1), (state.replace("\"version\": 3", "\"version\": 4"), 4)] {
         run.put(name, text.as_bytes()).expect("put");
         for error in [newest(&run).expect_err("refused"), pick(&run, None).expect_err("refused")] {
             let message = error.to_string();
@@ -184,6 +186,17 @@ fn a_failing_disk_leaves_the_older_checkpoint_and_no_debris() {
         let left = std::fs::read_dir(home.path().join("checkpoints/step-00000002"));
         assert_eq!(left.map_or(0, Iterator::count), 0, "no file, and no unfinished one");
     }
+    // The name of the newest comes last: the checkpoint is whole before it, and the older one stays.
+    let fails_at_the_name = |writes: u64| {
+        faults::fail_after(home.path(), Some(writes));
+        let outcome = snapshot(2).write(&run, 1);
+        faults::fail_after(home.path(), None);
+        let error = outcome.expect_err("the name fails before all is written");
+        assert!(matches!(error, Error::Io(_)), "{error}");
+        newest_step(&run) == Some(Step(2))
+    };
+    assert!((3..200).any(fails_at_the_name), "the checkpoint is there when only its name is missing");
+    assert_eq!(names(&run).len(), 7, "and so is the older one");
     snapshot(2).write(&run, 1).expect("the disk is well again");
     assert_eq!(newest_step(&run), Some(Step(2)));
 }
@@ -195,4 +208,48 @@ fn what_a_kill_left_is_removed() {
     run.put("checkpoints/notes.txt", b"of mine").expect("put");
     assert!(newest(&run).expect("readable").is_none(), "nothing was saved yet");
     assert_eq!(names(&run), ["checkpoints/notes.txt"]);
+}
+
+#[test]
+fn what_is_no_file_in_the_place_of_a_state_is_refused_and_nothing_is_removed() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let run = Store::folder(home.path()).expect("made");
+    for step in [1, 2] {
+        snapshot(step).write(&run, 9).expect("written");
+    }
+    let (state, aside) = (home.path().join("checkpoints/step-00000002/state.json"), home.path().join("aside.json"));
+    std::fs::rename(&state, &aside).expect("moved");
+    let left = names(&run);
+    // A link whose target is out of reach for a moment, then a socket: whole checkpoints may be behind both.
+    std::os::unix::fs::symlink(home.path().join("gone.json"), &state).expect("linked");
+    for words in ["leads nowhere", "not a file"] {
+        for error in [newest(&run).expect_err("refused"), pick(&run, None).expect_err("refused")] {
+            let error = error.to_string();
+            assert!(error.contains("step-00000002/state.json") && error.contains(words), "{error}");
+        }
+        assert_eq!(names(&run), left);
+        std::fs::remove_file(&state).expect("removed");
+        drop(std::os::unix::net::UnixListener::bind(&state).expect("bound"));
+    }
+    std::fs::remove_file(&state).expect("removed");
+    std::os::unix::fs::symlink(&aside, &state).expect("linked");
+    assert_eq!(newest_step(&run), Some(Step(2)), "a link to a file is that file");
+}
+
+#[test]
+fn what_latest_names_was_finished_and_is_not_removed_as_if_it_had_not_been() {
+    let run = run_with(&[1]);
+    run.remove("checkpoints/step-00000001/state.json").expect("removed");
+    let before = names(&run);
+    let error = newest(&run).expect_err("it has saved").to_string();
+    assert!(error.contains("step-00000001/state.json: it is missing") && error.contains("`run.folder`"), "{error}");
+    assert_eq!(names(&run), before);
+    run.remove_all("checkpoints/step-00000001").expect("removed");
+    let error = newest(&run).expect_err("it has saved").to_string();
+    assert!(error.contains("`latest` names step-00000001, which is not there"), "{error}");
+    // With another that is whole, people may remove the newest: that is how one goes back.
+    let run = run_with(&[1, 2]);
+    run.remove("checkpoints/step-00000002/state.json").expect("removed");
+    assert_eq!(newest_step(&run), Some(Step(1)));
+    assert!(!names(&run).iter().any(|name| name.contains("step-00000002")));
 }

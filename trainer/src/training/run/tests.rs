@@ -1,6 +1,9 @@
+mod endings;
+
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
+use observe::training::{CheckpointReport, Why};
 use observe::{Event, Observer, jsonl};
 use store::{Log, Memory, Weather};
 
@@ -35,6 +38,9 @@ impl Data for Stream<'_> {
             self.ask(StopRequest::Terminate);
             return Ok(None);
         }
+        if self.trouble.unreadable == Some(self.next) {
+            return Err("shard: it is gone".into());
+        }
         self.next += 1;
         Ok(Some(testing::batch(self.next - 1)))
     }
@@ -43,6 +49,9 @@ impl Data for Stream<'_> {
         Ok(Box::new((1000..1002).map(|index| {
             if self.trouble.validating && index == 1001 {
                 self.ask(StopRequest::Interrupt);
+            }
+            if self.trouble.invalid {
+                return Err("shard: it is gone".into());
             }
             Ok(testing::batch(index))
         })))
@@ -117,6 +126,10 @@ struct Trouble {
     validating: bool,
     // Its stream begins one batch late.
     late: bool,
+    // The batch of that index cannot be made.
+    unreadable: Option<u64>,
+    // No batch of the valid split can.
+    invalid: bool,
     dies_after: Option<usize>,
 }
 
@@ -132,6 +145,10 @@ fn train(store: &Store, trouble: Trouble) -> Ran {
 }
 
 fn train_with(store: &Store, plan: &TrainPlan, trouble: Trouble) -> Ran {
+    train_among(store, plan, trouble, Box::new(Alone))
+}
+
+fn train_among(store: &Store, plan: &TrainPlan, trouble: Trouble, ranks: Box<dyn Ranks>) -> Ran {
     let stop = Asked::default();
     let mut data = Stream { next: 0, trouble, stop: &stop };
     let mut host = Keeper {
@@ -144,7 +161,7 @@ fn train_with(store: &Store, plan: &TrainPlan, trouble: Trouble) -> Ran {
         kept: None,
         dies_after: trouble.dies_after,
     };
-    let outcome = run(plan, Box::new(Alone), store, &Clock::still(), &mut data, &mut host);
+    let outcome = run(plan, ranks, store, &Clock::still(), &mut data, &mut host);
     host.log.flush().expect("the store answers in the end");
     Ran { outcome, events: host.events, from: host.from, last: host.last }
 }
@@ -313,6 +330,7 @@ fn a_run_that_fails_says_so_last() {
     let ran = train(&calm(), Trouble { dies_after: Some(1), ..Trouble::default() });
     let What::Stop(stop) = &ran.events.last().expect("some").what else { panic!("it says how it ended") };
     assert_eq!((stop.why, stop.saved, stop.error.as_deref()), (Why::Failed, false, Some("killed")));
+    assert_eq!(stop.kept, Some(Step(4)), "what was on its way is waited for, and named");
 }
 
 /// Every object of a run by its name; of its log, what does not depend on the clock.

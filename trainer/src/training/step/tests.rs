@@ -98,5 +98,35 @@ fn a_broken_step_is_skipped_and_named() {
     assert_eq!(trainer.figures().expect("one is allowed").skipped, 1);
     trainer.step(&[testing::batch(2)]).expect("the step itself does not look");
     let error = trainer.figures().expect_err("two are not");
-    assert!(matches!(error, Error::NonFinite { step: Step(1), skipped: 2, .. }), "{error}");
+    assert!(matches!(error, Error::NonFinite { step: Step(2), batch: BatchIndex(2), skipped: 2, .. }), "{error}");
+    assert!(!error.is_usage() && error.to_string().contains("the gradient of step 2 "), "{error}");
+}
+
+/// Its scores are no numbers, and so are no ids to be sampled from them.
+#[test]
+fn a_generator_that_diverges_is_a_skipped_step_and_no_crash() {
+    let _alone = testing::generator();
+    for draw in ["inverse_cdf", "gumbel", "multinomial"] {
+        let mut plan = testing::request();
+        let text = format!(
+            "generator = {{ kind = 'generator', layers = 1, hidden = 8, heads = 1, feed_forward = 16, draw = '{draw}' }}\n\
+             teacher = {{ kind = 'teacher' }}"
+        );
+        plan.networks = toml::from_str(&text).expect("two networks");
+        // It learns, or it could not diverge.
+        let own = toml::from_str("kind = 'masked_lm'\nnetwork = 'generator'").expect("its loss");
+        plan.objectives.insert("generator".to_owned(), own);
+        plan.loss.insert("generator".to_owned(), 1.0);
+        let mut trainer = testing::trainer(&plan);
+        let name = "generator.encoder.layers.0.feed_forward.output.weight";
+        let mut weight = trainer.parameters.get(name).expect("a generator has one").shallow_clone();
+        let _ = tch::no_grad(|| weight.fill_(f64::NAN));
+        trainer.step(&[testing::batch(0), testing::batch(1)]).expect("the step itself does not look");
+        let error = trainer.figures().expect_err("nothing is finite");
+        assert!(matches!(error, Error::NonFinite { step: Step(1), .. }), "{draw}: {error}");
+        assert!(
+            error.to_string().contains("nor is the loss of") && error.to_string().contains("`generator`"),
+            "{error}"
+        );
+    }
 }

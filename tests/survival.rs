@@ -1,0 +1,193 @@
+//! What a training outlives, and what it says where it does not: dead terminals, full pipes, impatient people, folders
+//! that are somebody else's now.
+
+use std::fs::OpenOptions;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::support::running::Running;
+use crate::support::{Home, Outcome, files};
+
+fn train<'a>(run: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let mut args = vec!["train", "--set", run, "--set", "report.every_steps=1", "--set", "train.threads=1"];
+    args.extend_from_slice(more);
+    args
+}
+
+fn weights(home: &Home, run: &str) -> Vec<u8> {
+    std::fs::read(home.join(run).join("checkpoints/step-00000060/main.safetensors")).expect("saved")
+}
+
+/// The last that a run has said of itself.
+fn end(home: &Home, run: &str) -> serde_json::Value {
+    home.log(run).pop().expect("it has said something")
+}
+
+fn full() -> Stdio {
+    OpenOptions::new().write(true).open("/dev/full").expect("a device of Linux").into()
+}
+
+#[test]
+fn a_run_whose_output_goes_nowhere_goes_on() {
+    let home = Home::with_corpus(120);
+    home.run_ok(&["tokenizer", "train"]);
+    let prepared = home.command(&["prepare"]).stderr(full()).status().expect("the program starts");
+    assert_eq!(prepared.code(), Some(0), "it has nothing to say that could end it");
+    home.run_ok(&train("run.folder=whole", &[]));
+
+    let deaf = home.command(&train("run.folder=deaf", &[])).stdout(full()).stderr(full()).status();
+    assert_eq!(deaf.expect("the program starts").code(), Some(0));
+    // The reader of both is gone after the first line, as that of `| head -1`.
+    let mut cut = home.command(&train("run.folder=cut", &[]));
+    let mut cut = cut.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+    drop((cut.stdout.take(), cut.stderr.take()));
+    assert_eq!(cut.wait().expect("it ends").code(), Some(0));
+    for run in ["deaf", "cut"] {
+        assert_eq!((end(&home, run)["why"].as_str(), home.log(run).len()), (Some("finished"), home.log("whole").len()));
+        assert!(weights(&home, run) == weights(&home, "whole"), "{run}");
+    }
+    // Where only stdout is full, it says so once.
+    let outcome = home.command(&train("run.folder=full", &[])).stdout(full()).stderr(Stdio::piped()).output();
+    let outcome = Outcome::of(outcome.expect("the program starts"));
+    assert_eq!((outcome.code, outcome.stderr.matches("warning: stdout").count()), (Some(0), 1), "{outcome}");
+}
+
+/// Signals a run in the middle, and sees it saved and gone on with.
+fn stop_by(home: &Home, signals: &[libc::c_int], codes: &[i32], run: &str) {
+    let folder = format!("run.folder={run}");
+    let mut running = home.watch(&train(&folder, &["--slow", "step=60"]));
+    running.reach(13);
+    for signal in signals {
+        running.signal(*signal);
+    }
+    let outcome = running.end();
+    assert!(outcome.code.is_some_and(|code| codes.contains(&code)), "{codes:?}: {outcome}");
+    let stop = end(home, run);
+    assert!(stop["kind"] == "stop" && stop["saved"] == true && stop["kept"] == stop["step"], "{stop}");
+    home.run_ok(&train(&folder, &[]));
+    assert!(weights(home, run) == weights(home, "whole"), "{run} ends as if it had not been stopped");
+}
+
+#[test]
+fn every_signal_that_asks_saves_and_has_a_code_of_its_own() {
+    let home = Home::prepared(120);
+    home.run_ok(&train("run.folder=whole", &[]));
+    stop_by(&home, &[libc::SIGHUP], &[129], "hangup");
+    stop_by(&home, &[libc::SIGUSR1], &[138], "requeue");
+    // Two wishes of a scheduler are no impatience, whichever is heard first.
+    stop_by(&home, &[libc::SIGTERM, libc::SIGINT], &[143, 130], "both");
+    stop_by(&home, &[libc::SIGTERM, libc::SIGTERM], &[143], "twice");
+    assert_eq!(end(&home, "hangup")["why"], "finished");
+}
+
+#[test]
+fn who_was_told_to_ignore_a_hangup_does() {
+    let home = Home::prepared(60);
+    let plain = home.command(&train("run.folder=run", &["--slow", "step=20", "--set", "train.steps=20"]));
+    let mut command = Command::new("nohup");
+    command.current_dir(home.path()).arg(plain.get_program()).args(plain.get_args());
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("nohup");
+    let mut running = Running::of(child);
+    running.reach(3);
+    running.signal(libc::SIGHUP);
+    let outcome = running.end();
+    assert_eq!(outcome.code, Some(0), "{outcome}");
+}
+
+#[test]
+fn a_second_ctrl_c_leaves_at_once_and_without_a_crash() {
+    let home = Home::prepared(60);
+    // Steps that last, so that libtorch is in the middle of one.
+    let long = ["encoder.layers=6", "encoder.hidden=256", "encoder.feed_forward=1024", "train.rows_per_micro_batch=16"];
+    let set: Vec<&str> = long.iter().flat_map(|pair| ["--set", pair]).collect();
+    for _ in 0..4 {
+        let mut running = home.watch(&train("run.folder=run", &set));
+        running.reach(1);
+        running.signal(libc::SIGINT);
+        // Two that come together are one.
+        std::thread::sleep(Duration::from_millis(150));
+        running.signal(libc::SIGINT);
+        let outcome = running.end();
+        assert_eq!(outcome.code, Some(130), "no signal ended it\n{outcome}");
+    }
+}
+
+#[test]
+fn a_run_whose_folder_is_somebody_elses_writes_nothing_there() {
+    let home = Home::prepared(120);
+    home.run_ok(&train("run.folder=whole", &[]));
+    // Its folder is moved away, and another run begins under the old name.
+    let mut old = home.watch(&train("run.folder=run", &["--slow", "step=60"]));
+    old.reach(13);
+    old.freeze();
+    std::fs::rename(home.join("run"), home.join("moved")).expect("moved");
+    let new = home.run_ok(&train("run.folder=run", &[]));
+    assert!(new.stdout.contains("step 1 "), "it begins: {new}");
+    let before = files(&home.join("run"));
+    old.wake();
+    let late = old.end();
+    late.assert_fails(1, &["no longer ours", "run/lock"]);
+    assert!(files(&home.join("run")) == before, "the old one wrote\n{late}");
+    assert!(weights(&home, "run") == weights(&home, "whole"), "every checkpoint is the new run's");
+
+    // Its lock is removed: another may take the folder, and this one ends before they meet.
+    let mut bare = home.watch(&train("run.folder=bare", &["--slow", "step=60"]));
+    bare.reach(13);
+    std::fs::remove_file(home.join("bare/lock")).expect("there");
+    bare.end().assert_fails(1, &["somebody removed it", "bare/lock"]);
+}
+
+#[test]
+fn a_run_that_diverges_says_not_to_try_again_and_how_to_see_why() {
+    let home = Home::prepared(60);
+    let (lr, clip) = ("optimizer.lr=1e30", "optimizer.clip_norm=1e30");
+    let quoted = "run.folder='a run'";
+    let args = train(quoted, &["--set", lr, "--set", clip, "--set", "checkpoints.every_steps=1"]);
+    let outcome = home.run(&args);
+    outcome.assert_fails(43, &["is not finite", "train.skipped_steps_max", "train.init", "which is not saved"]);
+    let last = outcome.stdout.lines().rfind(|line| line.contains("  loss ")).expect("a step was well");
+    let last: u64 = last.split(' ').nth(1).and_then(|step| step.parse().ok()).expect("its number");
+    assert!(outcome.stderr.contains(&format!("the gradient of step {} ", last + 1)), "as reports count\n{outcome}");
+
+    // The command runs as it is printed.
+    let line = outcome.stderr.split('`').find(|part| part.starts_with("cloze inspect batch")).expect("a command");
+    assert!(line.contains(&format!("batch {} ", 2 * last)), "{line}");
+    let program = std::path::Path::new(env!("CARGO_BIN_EXE_cloze")).parent().expect("a folder");
+    let path = std::env::join_paths([program.to_owned()].into_iter().chain(std::env::split_paths("/usr/bin:/bin")));
+    let shown =
+        Command::new("sh").args(["-c", line]).current_dir(home.path()).env("PATH", path.expect("a path")).output();
+    let shown = Outcome::of(shown.expect("a shell"));
+    assert!(shown.code == Some(0) && shown.stdout.contains("masked"), "{line}\n{shown}");
+    // A supervisor that tries all the same hears the same.
+    assert_eq!(home.run(&args).code, Some(43));
+}
+
+#[test]
+fn asking_for_what_is_not_there_is_a_mistake_of_usage() {
+    let home = Home::prepared(60);
+    for name in ["data/train/nothing.parquet", "data/nothing.parquet", "nothing.parquet"] {
+        home.run(&["inspect", "shard", name]).assert_fails(2, &["nothing.parquet"]);
+    }
+    home.run(&train("run.folder=run", &["--slow", "naps=10"])).assert_fails(2, &["--slow naps=10", "validation"]);
+    home.run_ok(&train("run.folder=run", &["--set", "train.steps=10"]));
+    home.run(&["export", "--run", "run", "--out", "model", "--step", "7"]).assert_fails(2, &["step 7", "there are 10"]);
+    assert!(!home.join("model").exists(), "an export that fails leaves nothing");
+    home.run_ok(&["export", "--run", "run", "--out", "model"]);
+    let again = home.run_ok(&["export", "--run", "run", "--out", "model"]);
+    assert!(again.stderr.contains("replaced the model"), "{again}");
+    let all = home.run_ok(&["fill", "--run", "run", "--top", "99999999", "Anna ate [MASK] and drank some water."]);
+    let words = all.stdout.lines().nth(1).expect("the words of one mask").matches('%').count();
+    assert!((100..=400).contains(&words), "every id of the vocabulary, and no other: {words}");
+}
+
+#[test]
+fn a_longer_run_that_would_be_another_is_refused_with_a_way_on() {
+    let home = Home::prepared(60);
+    home.run_ok(&train("run.folder=run", &["--set", "train.steps=10"]));
+    let words = ["`train.steps`: 10 → 20", "schedule.kind = \"constant\"", "train.init"];
+    home.run(&train("run.folder=run", &["--set", "train.steps=20"])).assert_fails(2, &words);
+    let constant = ["--set", "schedule.kind=constant", "--set"];
+    home.run_ok(&train("run.folder=even", &[&constant[..], &["train.steps=10"]].concat()));
+    let longer = home.run_ok(&train("run.folder=even", &[&constant[..], &["train.steps=20"]].concat()));
+    assert!(longer.stdout.contains("step 20 ") && !longer.stdout.contains("step 10 "), "{longer}");
+}

@@ -1,0 +1,88 @@
+use super::*;
+use crate::device::precision::INDEX;
+use crate::model::shape::{RelativeForm, RelativePositions};
+use crate::testing;
+
+fn encoder(config: &EncoderConfig) -> Encoder {
+    let mut parameters = crate::model::parameters::Parameters::new(1, Device::Cpu);
+    let path = &mut parameters.path("encoder");
+    Encoder::build(config, testing::WORDS, Precision::F32, &Shared::default(), path)
+}
+
+#[test]
+fn attention_in_steps_is_attention() {
+    let _alone = testing::generator();
+    let mut config = testing::request().encoder;
+    // So little that nothing is dropped, but enough for the other path.
+    config.dropout = 1e-9;
+    let ids_bt = Tensor::arange(24, (INDEX, Device::Cpu)).view([3, 8]);
+    let valid_bt = Tensor::arange(8, (INDEX, Device::Cpu)).lt(6).expand([3, 8], false);
+    for form in [RelativeForm::None, RelativeForm::CocoLm, RelativeForm::T5] {
+        config.relative_positions = RelativePositions { form, buckets: 8, distance_max: 12 };
+        let encoder = encoder(&config);
+        let input = Input { ids_bt: &ids_bt, token_types_bt: None, valid_bt: Some(&valid_bt) };
+        let [train, eval] = [Mode::Train, Mode::Eval].map(|mode| encoder.forward(input, mode).hidden_btd);
+        assert!(train.allclose(&eval, 1e-5, 1e-6, false), "{form:?}");
+    }
+}
+
+#[test]
+fn relative_positions_tell_orders_apart() {
+    let _alone = testing::generator();
+    let mut config = testing::request().encoder;
+    config.relative_positions = RelativePositions { form: RelativeForm::CocoLm, buckets: 8, distance_max: 12 };
+    let encoder = encoder(&config);
+    let relative = encoder.relative.as_ref().expect("configured");
+    let _ = tch::no_grad(|| encoder.position.shallow_clone().zero_());
+    let ids_bt = Tensor::from_slice(&[5_i64, 6, 7, 8, 8, 7, 6, 5]).view([2, 4]);
+    let input = Input { ids_bt: &ids_bt, token_types_bt: None, valid_bt: None };
+    let mirrored = |encoder: &Encoder| {
+        let hidden_btd = encoder.forward(input, Mode::Eval).hidden_btd;
+        hidden_btd.get(0).allclose(&hidden_btd.get(1).flip([0]), 1e-4, 1e-5, false)
+    };
+    assert!(!mirrored(&encoder), "a learnt number for each distance sees the order");
+    let _ = tch::no_grad(|| relative.weight_uh.shallow_clone().zero_());
+    assert!(mirrored(&encoder), "without it, and without position rows, a row is a set");
+}
+
+/// A transposed bias would show each token its left neighbour instead.
+#[test]
+fn a_bias_for_keys_on_the_right_shows_a_token_its_right_neighbour() {
+    let _alone = testing::generator();
+    let mut config = testing::request().encoder;
+    config.layers = 1;
+    for form in [RelativeForm::CocoLm, RelativeForm::T5] {
+        config.relative_positions = RelativePositions { form, buckets: 8, distance_max: 12 };
+        let encoder = encoder(&config);
+        let weight_uh = &encoder.relative.as_ref().expect("configured").weight_uh;
+        let bucket = config.relative_positions.buckets().expect("configured").of(1);
+        // So much that nothing else is attended to, where there is a right neighbour.
+        let _ = tch::no_grad(|| weight_uh.shallow_clone().zero_().get(bucket).fill_(200.0));
+        let seen = |ids: [i64; 6]| {
+            let ids_bt = Tensor::from_slice(&ids).view([1, 6]);
+            encoder.forward(Input { ids_bt: &ids_bt, token_types_bt: None, valid_bt: None }, Mode::Eval).hidden_btd
+        };
+        let (one, other) = (seen([5, 6, 7, 8, 9, 10]), seen([5, 6, 7, 30, 9, 10]));
+        let differs = |at: i64| !one.get(0).get(at).allclose(&other.get(0).get(at), 1e-5, 1e-6, false);
+        // Itself, its left neighbour, and the last, which has none to its right and looks at all.
+        assert_eq!((0..6).filter(|&at| differs(at)).collect::<Vec<_>>(), [2, 3, 5], "{form:?}");
+    }
+}
+
+#[test]
+fn segments_and_narrow_tables_reach_the_hidden_states() {
+    let _alone = testing::generator();
+    let mut config = testing::request().encoder;
+    config.embedding = Some(8);
+    let encoder = encoder(&config);
+    let ids_bt = Tensor::arange(8, (INDEX, Device::Cpu)).view([1, 8]);
+    let types_bt = Tensor::from_slice(&[0_i64, 0, 0, 0, 1, 1, 1, 1]).view([1, 8]);
+    let forward = |token_types_bt| {
+        encoder.forward(Input { ids_bt: &ids_bt, token_types_bt, valid_bt: None }, Mode::Eval).hidden_btd
+    };
+    assert_eq!(encoder.word.size()[1], 8);
+    assert_eq!(forward(None).size(), [1, 8, i64::from(config.hidden)]);
+    let first_bt = types_bt.zeros_like();
+    assert!(forward(None).allclose(&forward(Some(&first_bt)), 1e-6, 1e-7, false));
+    assert!(!forward(None).allclose(&forward(Some(&types_bt)), 1e-6, 1e-7, false));
+}

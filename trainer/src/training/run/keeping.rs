@@ -1,0 +1,85 @@
+//! What a run keeps, when it is certain of it, and what it says at its end.
+
+use observe::What;
+use observe::training::{CheckpointReport, StopReport, Why};
+use schemas::ordinal::Step;
+
+use super::Run;
+use crate::error::Error;
+use crate::training::around::{Host, Outcome};
+use crate::training::ranks::StopRequest;
+use crate::training::resume::Position;
+
+impl Run<'_> {
+    /// One rank saves for all: weights, optimizer and position are the same everywhere.
+    pub(super) fn save(&mut self, host: &mut dyn Host) -> Result<(), Error> {
+        if self.trainer.ranks().share().is_first() {
+            let position = Position {
+                rows_consumed: self.rows_consumed.0,
+                tokens_consumed: self.tokens_consumed,
+                validation_pending: self.validation_pending,
+                batch_hash: self.batch_hash.to_hex(),
+            };
+            let before = host.save(self.trainer.snapshot(position)?).map_err(Error::Foreign)?;
+            self.confirm(before, host);
+            self.saving = Some(self.at());
+        } else {
+            self.kept = Some(self.trainer.done());
+        }
+        self.saved = Some(self.trainer.done());
+        Ok(())
+    }
+
+    /// A failed write must not wait for the next checkpoint to be heard of.
+    pub(super) fn check(&mut self, host: &mut dyn Host) -> Result<(), Error> {
+        let kept = host.check().map_err(Error::Foreign)?;
+        self.confirm(kept, host);
+        Ok(())
+    }
+
+    pub(super) fn wait_until_saved(&mut self, host: &mut dyn Host) -> Result<(), Error> {
+        let kept = host.saved().map_err(Error::Foreign)?;
+        self.confirm(kept, host);
+        Ok(())
+    }
+
+    /// Says that a checkpoint is kept, with where it stood.
+    fn confirm(&mut self, kept: Option<CheckpointReport>, host: &mut dyn Host) {
+        let Some(kept) = kept else { return };
+        if let Some(at) = self.saving.take() {
+            self.kept = at.step;
+            host.observe(&self.clock.event(at, What::Checkpoint(kept)));
+        }
+    }
+
+    /// An error costs no step that was learnt whole, if there is a way to keep it.
+    pub(super) fn save_what_is_whole(&mut self, host: &mut dyn Host) {
+        let done = self.trainer.done();
+        // What is on its way may still be kept; that is good to know.
+        if let Err(error) = self.wait_until_saved(host) {
+            tracing::warn!(%error, "the newest checkpoint could not be kept");
+        }
+        if !self.is_whole || done == Step(0) || self.kept == Some(done) {
+            return;
+        }
+        // The error itself is on its way up.
+        if let Err(error) = self.save(host).and_then(|()| self.wait_until_saved(host)) {
+            tracing::warn!(%error, "nor could the steps since the newest checkpoint be saved");
+        }
+    }
+
+    pub(super) fn say_how_it_ended(&self, outcome: &Result<Outcome, Error>, host: &mut dyn Host) {
+        let why = match outcome {
+            Ok(Outcome::Finished(_)) => Why::Finished,
+            Ok(Outcome::Stopped(_, StopRequest::Interrupt)) => Why::Interrupt,
+            Ok(Outcome::Stopped(_, StopRequest::Terminate)) => Why::Terminate,
+            Ok(Outcome::Stopped(_, StopRequest::Hangup)) => Why::Hangup,
+            Ok(Outcome::Stopped(_, StopRequest::Requeue)) => Why::Requeue,
+            Err(_) => Why::Failed,
+        };
+        let saved = self.kept == Some(self.trainer.done());
+        let error = outcome.as_ref().err().map(Error::to_string);
+        let place = self.store.place("");
+        self.say(host, What::Stop(StopReport { why, saved, kept: self.kept, place, error }));
+    }
+}

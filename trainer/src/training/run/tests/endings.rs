@@ -1,0 +1,108 @@
+//! How runs end that do not end well, and what they lose by it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use schemas::Share;
+
+use super::*;
+
+/// Fails as `trouble` says, with everything that was learnt saved; the same command then ends as if nothing had been.
+fn assert_loses_nothing(trouble: Trouble, done: u64) {
+    let (reports, last) = whole();
+    let store = calm();
+    let first = train(&store, trouble);
+    assert_eq!(first.outcome.expect_err("it cannot go on").to_string(), "shard: it is gone");
+    let What::Stop(stop) = &first.events.last().expect("some").what else { panic!("it says how it ended") };
+    assert_eq!((stop.why, stop.saved, stop.kept), (Why::Failed, true, Some(Step(done))));
+    let kept = checkpoint::newest(&store).expect("readable").expect("it saved").1.state;
+    assert_eq!(kept.step, Step(done));
+    let second = train(&store, Trouble::default());
+    assert!(matches!(second.outcome, Ok(Outcome::Finished(Step(12)))), "{:?}", second.outcome);
+    let snapshot = second.last.expect("the end makes a checkpoint");
+    assert!(snapshot.main == last.main && snapshot.optimizer == last.optimizer, "weights and optimizer state");
+    assert_eq!(snapshot.state, last.state);
+    assert_eq!(figures(&first.events.into_iter().chain(second.events).collect::<Vec<_>>()), reports);
+}
+
+#[test]
+fn a_batch_that_cannot_be_made_costs_no_step_that_was_learnt() {
+    let _alone = testing::generator();
+    // In the middle of step 7, three steps after a checkpoint.
+    assert_loses_nothing(Trouble { unreadable: Some(15), ..Trouble::default() }, 7);
+}
+
+#[test]
+fn a_validation_that_cannot_be_made_costs_no_step_that_was_learnt() {
+    let _alone = testing::generator();
+    assert_loses_nothing(Trouble { invalid: true, ..Trouble::default() }, 5);
+}
+
+#[test]
+fn a_run_that_fails_before_it_has_learnt_anything_saves_nothing() {
+    let _alone = testing::generator();
+    let store = calm();
+    let ran = train(&store, Trouble { unreadable: Some(0), ..Trouble::default() });
+    assert!(ran.outcome.is_err() && ran.last.is_none());
+    assert!(checkpoint::newest(&store).expect("readable").is_none());
+}
+
+/// It would come to the same numbers again: what is saved is of before.
+#[test]
+fn a_run_that_diverges_names_the_step_as_its_reports_do_and_saves_nothing_of_it() {
+    let _alone = testing::generator();
+    let mut request = testing::request();
+    // The first update sends the weights beyond what float32 can multiply; the second step finds them there.
+    (request.optimizer.lr, request.optimizer.clip_norm, request.schedule.warmup_steps) = (1e30, 0.0, 0);
+    request.checkpoints.every_steps = 1;
+    request.report.every_steps = 1;
+    let store = calm();
+    let ran = train_with(&store, &testing::checked(request), Trouble::default());
+    let Err(Error::NonFinite { step, batch, .. }) = ran.outcome else { panic!("{:?}", ran.outcome) };
+    let mut said = ran.events.iter().filter(|event| matches!(event.what, What::Report(_)));
+    let last = said.next_back().and_then(|event| event.at.step).expect("the first step was well");
+    assert_eq!((step, batch.0), (last.next(), last.0 * 2), "the first batch of the step that follows");
+    let What::Stop(stop) = &ran.events.last().expect("some").what else { panic!("it says how it ended") };
+    assert_eq!((stop.why, stop.saved, stop.kept), (Why::Failed, false, Some(last)));
+    assert_eq!(checkpoint::newest(&store).expect("readable").expect("it saved").1.state.step, last);
+}
+
+/// Counts how often this rank asks the others whether to stop.
+#[derive(Debug)]
+struct Counting(Arc<AtomicUsize>);
+
+impl Ranks for Counting {
+    fn share(&self) -> Share {
+        Share::ALONE
+    }
+
+    fn sum(&self, _: &mut [f64]) {}
+
+    fn rows(&self, own: Vec<blake3::Hash>) -> Vec<blake3::Hash> {
+        own
+    }
+
+    fn stop(&self, own: Option<StopRequest>) -> Option<StopRequest> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        own
+    }
+}
+
+/// Ranks whose shares are cut differently would wait for each other for ever.
+#[test]
+fn ranks_agree_on_a_stop_once_a_step_and_once_a_validation_however_their_share_is_cut() {
+    let _alone = testing::generator();
+    let asked = |rows_per_step: u64, trouble: Trouble| {
+        let mut request = testing::request();
+        request.train.rows_per_step = rows_per_step;
+        let count = Arc::new(AtomicUsize::new(0));
+        let ranks = Box::new(Counting(Arc::clone(&count)));
+        let outcome = train_among(&calm(), &testing::checked(request), trouble, ranks).outcome.expect("it ends well");
+        (count.load(Ordering::SeqCst), outcome)
+    };
+    // Twelve steps, and three validations.
+    assert_eq!(asked(4, Trouble::default()).0, 15);
+    assert_eq!(asked(16, Trouble::default()).0, 15);
+    let trouble = Trouble { waiting_for: Some(15), ..Trouble::default() };
+    assert_eq!(asked(8, trouble), (9, Outcome::Stopped(Step(7), StopRequest::Terminate)));
+}
