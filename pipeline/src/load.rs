@@ -232,18 +232,28 @@ impl LoadPlan {
         let pick = row.pick;
         let stored = held[&(row.window(), pick.block)].sample(pick.row);
         let (sample, index) = (self.piece(stored, pick.piece), row.address());
-        let partner = if self.pairs { self.partner(row, stored.documents, held) } else { None };
+        let partner = if self.pairs { self.partner(row, &stored, held) } else { None };
         let copy = pick.copy * self.pieces + pick.piece;
         Item { sample, partner, index, epoch: row.epoch, copy, copies: self.copies, pieces: self.pieces }
     }
 
     /// A sample of another document from the same window, drawn at the address that a row's copies share: the window is
-    /// decoded anyway.
-    fn partner<'a>(&self, row: &Placed<'_>, documents: &[u64], held: &'a HeldGroups) -> Option<Sample<'a>> {
+    /// decoded anyway. Preferably one that is as long, so that a segment of it can be as long as one of the sample.
+    fn partner<'a>(&self, row: &Placed<'_>, sample: &Sample<'_>, held: &'a HeldGroups) -> Option<Sample<'a>> {
         let (pick, window) = (row.pick, row.window());
         let rng = Key::new(self.seed, row.epoch, "", "partner").row(row.address(), pick.piece);
         let drawn = row.stretch.sampler().draws(row.epoch, pick.window, rng).take(PARTNER_DRAWS);
-        drawn.map(|(block, row)| held[&(window, block)].sample(row)).find(|other| other.documents != documents)
+        let others = drawn.map(|(block, row)| held[&(window, block)].sample(row));
+        let mut longest: Option<Sample<'a>> = None;
+        for other in others.filter(|other| other.documents != sample.documents) {
+            if longest.is_none_or(|longest| other.input_ids.len() > longest.input_ids.len()) {
+                longest = Some(other);
+            }
+            if other.input_ids.len() >= sample.input_ids.len() {
+                break;
+            }
+        }
+        longest
     }
 
     fn piece<'a>(&self, stored: Sample<'a>, piece: u32) -> Sample<'a> {
