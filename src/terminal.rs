@@ -9,9 +9,16 @@ use observe::preparation::PrepareProgress;
 pub(crate) use observe::terminal::{bytes, count};
 #[cfg(feature = "train")]
 use observe::{Event, Observer, What};
+use schemas::printable;
 
-/// Prints one line of result. A reader that has gone away (`| head`) ends the program quietly.
+/// Prints one line of result, in which nothing is obeyed by the terminal: names in it may be anybody's.
 pub(crate) fn line(text: impl Display) {
+    painted(printable(&text.to_string()));
+}
+
+/// The same as it is, with colours: whoever paints has made what is foreign [`printable`]. A reader that has gone away
+/// (`| head`) ends the program quietly.
+pub(crate) fn painted(text: impl Display) {
     if let Err(error) = writeln!(io::stdout().lock(), "{text}") {
         // 141 is what a shell shows for a program that SIGPIPE ended.
         std::process::exit(if error.kind() == io::ErrorKind::BrokenPipe { 141 } else { 1 });
@@ -40,10 +47,10 @@ impl Observer for Printer {
     }
 }
 
-/// Prints one line for people, apart from results.
+/// Prints one line for people, apart from results; as careful of names.
 pub(crate) fn note(text: impl Display) {
     // Where stderr is gone there is nobody to tell.
-    let _ = writeln!(io::stderr().lock(), "{text}");
+    let _ = writeln!(io::stderr().lock(), "{}", printable(&text.to_string()));
 }
 
 /// Colours, as ANSI or as nothing.
