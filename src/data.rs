@@ -8,7 +8,7 @@ use pipeline::load::{self, DataConfig, GenerationChoice, GoneParts, Rows};
 use schemas::{Effective, Generation, Manifest, Vocab};
 use store::Store;
 
-use crate::generations::RunGenerations;
+use crate::generations::{RunGenerations, Staying};
 
 /// A prepared folder as one run sees it.
 pub(crate) struct PreparedData {
@@ -26,8 +26,11 @@ pub(crate) struct PreparedData {
 /// What a prepared folder is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// A run that reads it.
+    /// A run that would read it.
     Run,
+    /// A run that is there, perhaps at its end: whether it reads anything more is not known before its checkpoint is.
+    #[cfg(feature = "train")]
+    Train,
     /// A model that was made with it: no row is read.
     #[cfg(feature = "train")]
     Model,
@@ -48,12 +51,15 @@ impl PreparedData {
     /// What becomes of parts that are gone. A run that follows the folder is validated on what is left of the generation
     /// that it began with.
     pub(crate) fn gone(&self, rows: Rows) -> GoneParts {
-        let follows = rows != Rows::Train && self.choice == GenerationChoice::Newest;
-        match self.purpose {
-            Purpose::Run if follows => GoneParts::LeftOut,
-            Purpose::Run => GoneParts::Refused,
+        match (self.purpose, self.choice) {
             #[cfg(feature = "train")]
-            Purpose::Model => GoneParts::Unread,
+            (Purpose::Model, _) => GoneParts::Unread,
+            // The course refuses to begin with what is gone, and may have left it behind.
+            (_, GenerationChoice::Newest) if rows == Rows::Train => GoneParts::Unread,
+            (_, GenerationChoice::Newest) => GoneParts::LeftOut,
+            #[cfg(feature = "train")]
+            (Purpose::Train, GenerationChoice::First) => GoneParts::Unread,
+            (Purpose::Run, GenerationChoice::First) => GoneParts::Refused,
         }
     }
 
@@ -70,9 +76,13 @@ impl PreparedData {
         self.manifest.generation(self.generation).content.clone()
     }
 
-    /// Who says what later epochs are over, if they are not all over the first generation.
-    pub(crate) fn follow(&self) -> Option<Arc<dyn Generations>> {
-        (self.choice == GenerationChoice::Newest).then(|| Arc::clone(&self.generations) as Arc<dyn Generations>)
+    /// Who says what later epochs are over, and whether it is still there.
+    pub(crate) fn follow(&self) -> Arc<dyn Generations> {
+        let generations = Arc::clone(&self.generations);
+        match self.choice {
+            GenerationChoice::First => Arc::new(Staying(generations)),
+            GenerationChoice::Newest => generations,
+        }
     }
 
     /// Which generations the run reads, to be written down with it.

@@ -6,17 +6,17 @@
 //!
 //! # Why
 //! A prepared folder grows while runs read it, and a run that is killed must go on with what it had. With
-//! `data.generations = "first"` that is the generation that it began with; with `"newest"`, for each epoch, the one that was
-//! the newest when the epoch's first row was asked for.
+//! `data.generations = "first"` that is the generation that it began with ([`Staying`]); with `"newest"`, for each epoch, the
+//! one that was the newest when the epoch's first row was asked for.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pipeline::course::{Edition, Generations};
 use pipeline::{Error, Result, load};
-use schemas::{Epoch, Generation, Manifest, Sealed};
+use schemas::{Epoch, Generation, Manifest, Sealed, manifest};
 use serde::{Deserialize, Serialize};
-use store::Store;
+use store::{Store, Version};
 
 /// Its name in the run's folder.
 const NAME: &str = "generations.json";
@@ -98,6 +98,8 @@ struct State {
     manifest: Manifest,
     /// What was asked for last.
     edition: Option<Arc<Edition>>,
+    /// What the manifest was when it was read last.
+    seen: Option<Version>,
     /// Where the list is written; nowhere by those who only look.
     store: Option<Store>,
 }
@@ -111,7 +113,7 @@ impl RunGenerations {
         let list = if run.as_os_str().is_empty() || !run.is_dir() { None } else { read(&Store::existing(run)?)? };
         let list = list.unwrap_or_else(|| List::begun_with(manifest, manifest.newest()));
         list.check(manifest, data)?;
-        let state = State { list, manifest: manifest.clone(), edition: None, store: None };
+        let state = State { list, manifest: manifest.clone(), edition: None, seen: None, store: None };
         Ok(Self { data: data.clone(), state: Mutex::new(state) })
     }
 
@@ -186,126 +188,40 @@ impl Generations for RunGenerations {
         state.edition = Some(Arc::clone(&edition));
         Ok(edition)
     }
+
+    fn decided(&self) -> u64 {
+        self.lock().list.epochs
+    }
+}
+
+/// The answers of a run that stays with the generation that it began with: the same for each epoch, for as long as the
+/// folder is its own and nothing of that generation was dropped. The manifest is looked at as often, and read where it has
+/// changed, so that a run that has everything in memory does not go on over what was to be forgotten.
+#[derive(Debug)]
+pub(crate) struct Staying(pub(crate) Arc<RunGenerations>);
+
+impl Generations for Staying {
+    fn of(&self, _: Epoch) -> Result<Arc<Edition>> {
+        let RunGenerations { data, .. } = &*self.0;
+        let mut state = self.0.lock();
+        let now = data.stat(manifest::NAME)?.map(|stat| stat.version);
+        if now.is_none() || now != state.seen {
+            let manifest = load::open(data)?;
+            state.list.check(&manifest, data)?;
+            (state.manifest, state.edition, state.seen) = (manifest, None, now);
+        }
+        let first = state.list.stretches[0].generation;
+        let edition = state.edition.take().unwrap_or_else(|| Arc::new(Edition::train(&state.manifest, first)));
+        state.edition = Some(Arc::clone(&edition));
+        Ok(edition)
+    }
+
+    fn decided(&self) -> u64 {
+        u64::MAX
+    }
 }
 
 #[cfg(test)]
 mod fuzz;
 #[cfg(test)]
-mod tests {
-    use pipeline::shard::synthetic::Synthetic;
-    use store::Store;
-
-    use super::*;
-
-    struct Home {
-        folder: tempfile::TempDir,
-        shape: Synthetic,
-    }
-
-    impl Home {
-        fn new() -> Self {
-            let home = Self { folder: tempfile::tempdir().expect("a temporary folder"), shape: Synthetic::default() };
-            home.shape.write(&home.data()).expect("written");
-            home
-        }
-
-        fn data(&self) -> Store {
-            Store::folder(self.folder.path().join("data")).expect("there")
-        }
-
-        fn add(&self, part: u32) {
-            self.shape.add(&self.data(), &[part], &[]).expect("written");
-        }
-
-        fn run(&self) -> std::path::PathBuf {
-            self.folder.path().join("run")
-        }
-
-        fn open(&self) -> Result<RunGenerations> {
-            RunGenerations::of(&self.run(), &self.data(), &load::open(&self.data()).expect("as written"))
-        }
-
-        fn kept(&self) -> RunGenerations {
-            let generations = self.open().expect("a list");
-            generations.keep_in(Store::folder(self.run()).expect("there")).expect("the only one");
-            generations
-        }
-    }
-
-    fn told(generations: &RunGenerations, epochs: std::ops::Range<u64>) -> Vec<u32> {
-        epochs.map(|epoch| generations.of(Epoch(epoch)).expect("an answer").generation.0).collect()
-    }
-
-    #[test]
-    fn an_epoch_keeps_its_generation_after_a_kill() {
-        let home = Home::new();
-        let generations = home.kept();
-        assert_eq!((generations.first(), told(&generations, 1..2)), (Generation(0), vec![0]));
-        home.add(1);
-        assert_eq!(told(&generations, 2..4), [1, 1]);
-        home.add(2);
-        drop(generations);
-        let again = home.kept();
-        assert_eq!((again.first(), told(&again, 0..4)), (Generation(0), vec![0, 0, 1, 1]), "as it was written down");
-        assert_eq!(told(&again, 4..6), [2, 2]);
-    }
-
-    #[test]
-    fn a_run_that_is_not_there_yet_begins_with_the_newest_and_looking_writes_nothing() {
-        let home = Home::new();
-        home.add(1);
-        let generations = home.open().expect("none is there");
-        assert_eq!((generations.first(), told(&generations, 1..3)), (Generation(1), vec![1, 1]));
-        assert!(!home.run().exists());
-    }
-
-    #[test]
-    fn a_list_that_cannot_be_believed_is_refused() {
-        let home = Home::new();
-        drop(home.kept());
-        let store = Store::folder(home.run()).expect("there");
-        let good = store.read(NAME).expect("written");
-        let refused = |bytes: &[u8], words: &[&str]| {
-            store.put(NAME, bytes).expect("written");
-            let error = home.open().expect_err("refused").to_string();
-            assert!(words.iter().all(|word| error.contains(word)), "{error}");
-        };
-        let mut damaged = good.clone();
-        damaged[good.len() / 2] ^= 1;
-        refused(&damaged, &["generations.json", "begin a new run"]);
-        let no_epoch = List { epochs: 0, stretches: Vec::new() };
-        refused(&no_epoch.seal(), &["does not begin with epoch 0"]);
-        let stretch = |generation, content: &str| Stretch { epoch: Epoch(0), generation, content: content.to_owned() };
-        for other in [stretch(Generation(0), "other"), stretch(Generation(7), "")] {
-            let list = List { epochs: 1, stretches: vec![other] };
-            refused(&list.seal(), &["with other data than is here now", "name the folder"]);
-        }
-    }
-
-    #[test]
-    fn two_processes_that_plan_at_once_do_not_both_write() {
-        let home = Home::new();
-        let (early, late) = (home.open().expect("none"), home.open().expect("none"));
-        early.keep_in(Store::folder(home.run()).expect("there")).expect("the first");
-        assert_eq!(told(&early, 1..2), [0]);
-        let error = late.keep_in(Store::folder(home.run()).expect("there")).expect_err("it planned before").to_string();
-        assert!(error.contains("run the same command again"), "{error}");
-    }
-
-    #[test]
-    fn an_answer_that_could_not_be_written_is_not_given() {
-        let home = Home::new();
-        let generations = home.kept();
-        home.add(1);
-        // A file where the run's folder was.
-        std::fs::remove_dir_all(home.run()).expect("ours");
-        Store::folder(home.folder.path()).expect("there").put("run", b"").expect("written");
-        assert!(generations.of(Epoch(1)).is_err());
-        std::fs::remove_file(home.run()).expect("ours");
-        Store::folder(home.run()).expect("free");
-        home.add(2);
-        assert_eq!(told(&generations, 1..2), [2], "nothing was decided before");
-        let list = read(&Store::existing(home.run()).expect("there")).expect("readable").expect("written");
-        assert_eq!((list.epochs, list.at(Epoch(1))), (2, Some(Generation(2))));
-    }
-}
+mod tests;

@@ -48,6 +48,16 @@ impl Plan {
         Self::over(args, load::find, Purpose::Run)
     }
 
+    /// The same to train by. A run that is at its end reads nothing more, so that it does not matter what was dropped: the
+    /// stream refuses whoever would read it.
+    ///
+    /// # Errors
+    /// As [`of`](Self::of).
+    #[cfg(feature = "train")]
+    pub(crate) fn to_train(args: &ConfigArgs) -> anyhow::Result<Self> {
+        Self::over(args, load::find, Purpose::Train)
+    }
+
     /// The same over data that `find` finds for `data.folder`.
     pub(crate) fn over(
         args: &ConfigArgs,
@@ -129,7 +139,6 @@ impl Plan {
     }
 
     /// What it reads.
-    #[cfg(feature = "train")]
     pub(crate) fn data(&self) -> &PreparedData {
         &self.data
     }

@@ -9,10 +9,16 @@ use observe::preparation::PrepareProgress;
 pub(crate) use observe::terminal::{bytes, count};
 #[cfg(feature = "train")]
 use observe::{Event, Observer, What};
+use schemas::printable;
 
-/// Prints one line of result, where the results are all that is wanted: a reader that has gone away (`| head`) ends the
-/// program quietly, anything else that stands in the way is said.
+/// Prints one line of result, in which nothing is obeyed by the terminal: names in it may be anybody's.
 pub(crate) fn line(text: impl Display) {
+    painted(printable(&text.to_string()));
+}
+
+/// The same as it is, with colours: whoever paints has made what is foreign [`printable`]. A reader that has gone away
+/// (`| head`) ends the program quietly, anything else that stands in the way is said.
+pub(crate) fn painted(text: impl Display) {
     if let Err(error) = writeln!(io::stdout().lock(), "{text}") {
         if error.kind() == io::ErrorKind::BrokenPipe {
             // What a shell shows for a program that SIGPIPE ended.
@@ -62,10 +68,10 @@ impl Observer for Printer {
     }
 }
 
-/// Prints one line for people, apart from results.
+/// Prints one line for people, apart from results; as careful of names.
 pub(crate) fn note(text: impl Display) {
     // Where stderr is gone there is nobody to tell.
-    let _ = writeln!(io::stderr().lock(), "{text}");
+    let _ = writeln!(io::stderr().lock(), "{}", printable(&text.to_string()));
 }
 
 /// Colours, as ANSI or as nothing.

@@ -103,7 +103,7 @@ fn inspect_shows_what_is_masked_and_where_it_comes_from() {
     }
     let shard = files(&home.join("data")).into_keys().find(|name| name.starts_with("train/")).expect("a shard");
     let outcome = home.run_ok(&["inspect", "shard", &format!("data/{shard}")]);
-    assert!(outcome.stdout.contains("sample 0") && outcome.stdout.contains("documents"), "{outcome}");
+    assert!(outcome.stdout.contains("sample 0") && outcome.stdout.contains("document "), "{outcome}");
 }
 
 #[test]

@@ -25,7 +25,8 @@ use schemas::ordinal::Step;
 use crate::number;
 use crate::preparation::{PartDone, PrepareEnd, PrepareProgress, PrepareStart};
 use crate::training::{
-    AuditReport, CheckpointReport, ResumeReport, StartReport, StepReport, StopReport, ValidReport, Warning,
+    AuditReport, CheckpointReport, GenerationReport, ResumeReport, StartReport, StepReport, StopReport, ValidReport,
+    Warning,
 };
 
 /// The version of the events that this program writes.
@@ -120,6 +121,8 @@ kinds! {
     "warning" => Warning(Warning),
     /// Batches were counted, and one law of a view was kept.
     "audit" => Audit(AuditReport),
+    /// Rows are of another generation of the data from here on.
+    "generation" => Generation(GenerationReport),
     /// A run ended or was stopped: the last that its process says.
     "stop" => Stop(StopReport),
     /// The lanes of a preparation have started.

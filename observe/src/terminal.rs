@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 use schemas::ordinal::Step;
 
 use crate::event::{At, Event, What};
-use crate::training::{AuditReport, Figures, StartReport, StepReport, StopReport, ValidReport, Warning, Why};
+use crate::training::{
+    AuditReport, Figures, GenerationReport, StartReport, StepReport, StopReport, ValidReport, Warning, Why,
+};
 
 pub use preparation::beside_bar;
 pub use quantities::{bytes, count};
@@ -26,6 +28,7 @@ pub fn line(event: &Event) -> Option<String> {
         What::Resume(_) => format!("continuing after {}", steps(at)),
         What::Warning(warning) => warn(warning),
         What::Audit(report) => audit(report),
+        What::Generation(report) => generation(at, report),
         What::Stop(report) => return stop(at, report),
         What::PrepareStart(start) => preparation::start(start),
         What::PrepareProgress(progress) => preparation::line(progress),
@@ -74,6 +77,11 @@ fn warn(warning: &Warning) -> String {
 fn audit(report: &AuditReport) -> String {
     let AuditReport { view, what, found, promised, error, of } = report;
     format!("audited `{view}`: {what}: {found}, promised {promised}, error {error}, of {of}")
+}
+
+fn generation(at: &At, report: &GenerationReport) -> String {
+    let GenerationReport { generation, before, row } = report;
+    format!("{}  rows from {row} on are of generation {generation} of the data, {before} before", steps(at))
 }
 
 fn stop(at: &At, report: &StopReport) -> Option<String> {

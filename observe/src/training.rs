@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use schemas::ordinal::Step;
+use schemas::{Generation, RowIndex};
 use serde::{Deserialize, Serialize};
 
 use crate::number;
@@ -143,6 +144,17 @@ pub struct MlmReport {
     /// Their cross-entropy under the training split's unigram distribution: what a model without context reaches.
     #[serde(with = "number")]
     pub unigram_cross_entropy: f64,
+}
+
+/// The data of an epoch is another generation of the prepared folder than that of the epoch before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GenerationReport {
+    /// The generation that rows are of from now on.
+    pub generation: Generation,
+    /// The one before.
+    pub before: Generation,
+    /// The first row of the stream that is of it.
+    pub row: RowIndex,
 }
 
 /// A checkpoint that is on disk.

@@ -5,71 +5,20 @@
 //! one another are a [`Stretch`]. Rows, epochs and windows count on from stretch to stretch, so that a position is still
 //! one number: its stretch is found by binary search, the rest by the stretch's [`Sampler`].
 
-use std::collections::BTreeMap;
+mod edition;
+
 use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
-use schemas::{Epoch, Generation, Manifest, PartId, SampleAddress, Split};
+use schemas::{Epoch, Generation, SampleAddress, Split};
 
+pub use self::edition::Edition;
 use crate::actor::starved;
 use crate::error::{Error, Result};
 use crate::sampler::{Pick, Sampler};
 
-/// One split of a folder as a generation has it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Edition {
-    /// The generation.
-    pub generation: Generation,
-    /// The shards in effect.
-    pub split: Split,
-    /// Parts of these that a later generation dropped: their files are gone, or going.
-    pub dropped: BTreeMap<PartId, Generation>,
-}
-
-impl Edition {
-    /// The training split.
-    #[must_use]
-    pub fn train(manifest: &Manifest, generation: Generation) -> Self {
-        Self::of(manifest, generation, manifest.effective(generation).train)
-    }
-
-    /// The validation split.
-    #[must_use]
-    pub fn valid(manifest: &Manifest, generation: Generation) -> Self {
-        Self::of(manifest, generation, manifest.effective(generation).valid)
-    }
-
-    fn of(manifest: &Manifest, generation: Generation, split: Split) -> Self {
-        let mut dropped = manifest.dropped_since(generation);
-        dropped.retain(|part, _| split.shards.iter().any(|shard| shard.part == *part));
-        Self { generation, split, dropped }
-    }
-
-    /// What is left of it: the parts that no later generation dropped.
-    #[must_use]
-    pub fn left(mut self) -> Self {
-        self.split.shards.retain(|shard| !self.dropped.contains_key(&shard.part));
-        self.dropped.clear();
-        self
-    }
-
-    /// Why nothing can be read of it, if nothing can: which parts a later generation dropped.
-    #[must_use]
-    pub fn refusal(&self) -> Option<String> {
-        let by = self.dropped.values().max()?;
-        let shown: Vec<String> = self.dropped.keys().take(5).map(ToString::to_string).collect();
-        let more = self.dropped.len() - shown.len();
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        let (s, shown) = (if self.dropped.len() > 1 { "s" } else { "" }, shown.join(", "));
-        Some(format!(
-            "the run reads generation {} of the folder, and generation {by} dropped part{s} {shown}{more} of it",
-            self.generation
-        ))
-    }
-}
-
-/// Says which generation each epoch of a run is over.
+/// Says which generation each epoch of a run is over, and whether it is still there.
 pub trait Generations: Debug + Send + Sync {
     /// The data of `epoch`. It is asked for before any row of the epoch is rendered, epoch by epoch from the second on, by
     /// one lane while others that need it wait. The answer for an epoch must never change, also not after a kill: whoever
@@ -78,6 +27,10 @@ pub trait Generations: Debug + Send + Sync {
     /// # Errors
     /// Whatever keeps it from answering; the stream ends with it.
     fn of(&self, epoch: Epoch) -> Result<Arc<Edition>>;
+
+    /// How many epochs are decided, so that nothing is decided by looking at them. `u64::MAX` where all have one answer:
+    /// then it is not asked for those that are passed over.
+    fn decided(&self) -> u64;
 }
 
 /// Epochs over one generation that follow one another.
@@ -277,43 +230,84 @@ impl Course {
     pub(crate) fn epochs(&self, rows: u64) -> Result<f64> {
         // The last of them: whether the next row begins another stretch is decided when it is needed.
         let Some(last) = rows.checked_sub(1) else { return Ok(0.0) };
-        let stretch = self.stretch(last)?;
+        // Nothing is read, so it does not matter whether it is still there: a run that is at its end may say so.
+        let stretch = self.stretch_of(last)?;
         let since = (rows - stretch.first_row) as f64 / stretch.sampler.rows_per_epoch() as f64;
         Ok(stretch.first_epoch.0 as f64 + since)
     }
 
-    /// The stretch that a row is in. Whoever comes first to an epoch that is not decided asks for it.
-    fn stretch(&self, row: u64) -> Result<Arc<Stretch>> {
-        let mut found = self.known().find(row).cloned();
-        if found.is_none() {
-            let _asking = starved(|| self.asking.lock().unwrap_or_else(PoisonError::into_inner));
-            found = self.known().find(row).cloned();
-            while found.is_none() {
-                self.decide()?;
-                found = self.known().find(row).cloned();
-            }
+    /// Behind the last row of which it is decided what it is made of, if there is one.
+    ///
+    /// # Errors
+    /// As [`runs`](Self::runs).
+    pub(crate) fn rows_decided(&self) -> Result<Option<u64>> {
+        let Some(generations) = &self.generations else { return Ok(None) };
+        let end = generations.decided();
+        if end == u64::MAX {
+            return Ok(None);
         }
-        let stretch = found.expect("it was decided");
+        let _asking = starved(|| self.asking.lock().unwrap_or_else(PoisonError::into_inner));
+        loop {
+            let (last, epochs) = {
+                let known = self.known();
+                (Arc::clone(known.last()), known.epochs.expect("its end is known"))
+            };
+            let row = last.first_row + epochs * last.sampler.rows_per_epoch();
+            if last.first_epoch.0 + epochs >= end {
+                return Ok(Some(row));
+            }
+            self.decide(row)?;
+        }
+    }
+
+    /// The stretch that a row is in, which can be read.
+    fn stretch(&self, row: u64) -> Result<Arc<Stretch>> {
+        let stretch = self.stretch_of(row)?;
         match stretch.edition.refusal() {
             None => Ok(stretch),
             Some(refusal) => Err(Error::Config(format!("{refusal}; {REFUSED_HINT}"))),
         }
     }
 
-    /// Decides one more epoch. Only one thread at a time comes here.
-    fn decide(&self) -> Result<()> {
+    /// The stretch that a row is in. Whoever comes first to an epoch that is not decided asks for it.
+    fn stretch_of(&self, row: u64) -> Result<Arc<Stretch>> {
+        let mut found = self.known().find(row).cloned();
+        if found.is_none() {
+            let _asking = starved(|| self.asking.lock().unwrap_or_else(PoisonError::into_inner));
+            found = self.known().find(row).cloned();
+            while found.is_none() {
+                self.decide(row)?;
+                found = self.known().find(row).cloned();
+            }
+        }
+        Ok(found.expect("it was decided"))
+    }
+
+    /// The generation that a row is of.
+    ///
+    /// # Errors
+    /// As [`runs`](Self::runs).
+    pub(crate) fn generation(&self, row: u64) -> Result<Generation> {
+        Ok(self.stretch_of(row)?.edition.generation)
+    }
+
+    /// Decides one more epoch, or up to that of `row` where all have one answer. Only one thread at a time comes here.
+    fn decide(&self, row: u64) -> Result<()> {
         let generations = self.generations.as_ref().expect("a course that has an end asks for more");
         let (last, epochs) = {
             let known = self.known();
             (Arc::clone(known.last()), known.epochs.expect("its end is known"))
         };
-        let epoch = Epoch(last.first_epoch.0 + epochs);
-        let edition = generations.of(epoch)?;
+        let alike = generations.decided() == u64::MAX;
+        let epochs = if alike { (row - last.first_row) / last.sampler.rows_per_epoch() } else { epochs };
+        let edition = generations.of(Epoch(last.first_epoch.0 + epochs))?;
         if edition.split.rows() == 0 {
             let generation = edition.generation;
             return Err(Error::Config(format!("generation {generation} of the folder has nothing left to train on")));
         }
-        let next = (edition.generation != last.edition.generation).then(|| {
+        // What was dropped meanwhile makes another of a generation: one that is refused.
+        let is_other = edition.generation != last.edition.generation || edition.dropped != last.edition.dropped;
+        let next = is_other.then(|| {
             let sampler = (self.arrange)(&edition.split);
             Arc::new(last.then(epochs, edition, sampler))
         });

@@ -19,7 +19,6 @@ use std::sync::Arc;
 
 use schemas::{Batch, BatchIndex, Epoch, Generation, RowIndex, Sample, SampleAddress, Share, Vocab};
 use serde::{Deserialize, Serialize};
-use store::Store;
 
 use self::cut::Cut;
 pub use self::facts::{LoadFacts, ViewFacts};
@@ -33,6 +32,7 @@ use crate::course::{Course, Placed, Run, Stretch};
 use crate::error::Result;
 use crate::rng::Key;
 use crate::shard::groups::{Groups, Held};
+use crate::shard::opened::OpenShards;
 use crate::shard::reader::Promise;
 
 /// The section `[data]`.
@@ -100,7 +100,7 @@ pub(crate) const VALIDATION_SEED: u64 = 0;
 /// A checked configuration: the only thing that can make batches.
 #[derive(Debug)]
 pub struct LoadPlan {
-    store: Store,
+    shards: Arc<OpenShards>,
     promise: Promise,
     vocab: Arc<Vocab>,
     views: Vec<PlannedView>,
@@ -159,7 +159,7 @@ impl LoadPlan {
     /// An empty memory for decoded row groups.
     #[must_use]
     pub fn groups(&self) -> Groups {
-        Groups::new(self.store.clone(), self.promise)
+        Groups::new(Arc::clone(&self.shards))
     }
 
     /// An audit of the plan's batches, which has seen none.
@@ -174,6 +174,22 @@ impl LoadPlan {
     /// If the generation of an epoch is not told, or can no longer be read.
     pub fn epochs(&self, rows: RowIndex) -> Result<f64> {
         self.course.epochs(rows.0)
+    }
+
+    /// The generation that a row is of.
+    ///
+    /// # Errors
+    /// If it is not told, or can no longer be read.
+    pub fn generation(&self, row: RowIndex) -> Result<Generation> {
+        self.course.generation(row.0)
+    }
+
+    /// Behind the last row of which it is decided what it is made of. None if all are, for ever.
+    ///
+    /// # Errors
+    /// If the generation of an epoch is not told, or can no longer be read.
+    pub fn rows_decided(&self) -> Result<Option<RowIndex>> {
+        Ok(self.course.rows_decided()?.map(RowIndex))
     }
 
     /// Number of batches; training has no end.
@@ -232,18 +248,28 @@ impl LoadPlan {
         let pick = row.pick;
         let stored = held[&(row.window(), pick.block)].sample(pick.row);
         let (sample, index) = (self.piece(stored, pick.piece), row.address());
-        let partner = if self.pairs { self.partner(row, stored.documents, held) } else { None };
+        let partner = if self.pairs { self.partner(row, &stored, held) } else { None };
         let copy = pick.copy * self.pieces + pick.piece;
         Item { sample, partner, index, epoch: row.epoch, copy, copies: self.copies, pieces: self.pieces }
     }
 
     /// A sample of another document from the same window, drawn at the address that a row's copies share: the window is
-    /// decoded anyway.
-    fn partner<'a>(&self, row: &Placed<'_>, documents: &[u64], held: &'a HeldGroups) -> Option<Sample<'a>> {
+    /// decoded anyway. Preferably one that is as long, so that a segment of it can be as long as one of the sample.
+    fn partner<'a>(&self, row: &Placed<'_>, sample: &Sample<'_>, held: &'a HeldGroups) -> Option<Sample<'a>> {
         let (pick, window) = (row.pick, row.window());
         let rng = Key::new(self.seed, row.epoch, "", "partner").row(row.address(), pick.piece);
         let drawn = row.stretch.sampler().draws(row.epoch, pick.window, rng).take(PARTNER_DRAWS);
-        drawn.map(|(block, row)| held[&(window, block)].sample(row)).find(|other| other.documents != documents)
+        let others = drawn.map(|(block, row)| held[&(window, block)].sample(row));
+        let mut longest: Option<Sample<'a>> = None;
+        for other in others.filter(|other| other.documents != sample.documents) {
+            if longest.is_none_or(|longest| other.input_ids.len() > longest.input_ids.len()) {
+                longest = Some(other);
+            }
+            if other.input_ids.len() >= sample.input_ids.len() {
+                break;
+            }
+        }
+        longest
     }
 
     fn piece<'a>(&self, stored: Sample<'a>, piece: u32) -> Sample<'a> {

@@ -12,6 +12,7 @@
 
 mod change;
 mod config;
+mod documents;
 mod fold;
 mod forget;
 mod list;
@@ -40,6 +41,7 @@ use tracing::info;
 
 pub use self::change::Change;
 pub use self::config::PrepareConfig;
+pub use self::documents::{Origin, origins};
 use self::fold::Fold;
 use self::forget::Forgetting;
 use self::list::Lists;

@@ -8,34 +8,25 @@
 //! million costs what starting costs. Which epoch a row of the stream is in, and over which data, is said by the
 //! [`course`](crate::course).
 
+mod blocks;
+
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use schemas::{Epoch, SampleAddress, Split};
 
+pub use self::blocks::Block;
+use self::blocks::{blocks, spread};
 use crate::permutation::Permutation;
 use crate::rng::{Key, Rng};
-
-/// A row group: the unit of decoding and of the coarse shuffle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Block {
-    /// Index of the shard in its split.
-    pub shard: u32,
-    /// Row group within the shard.
-    pub group: u32,
-    /// The first sample.
-    pub first: SampleAddress,
-    /// Samples.
-    pub rows: u32,
-}
 
 /// How the stream visits the samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Shuffled anew in every epoch.
     Shuffled,
-    /// As stored: validation.
-    Stored,
+    /// So many samples, as stored, from all over the split; all of them if there are fewer: validation.
+    Spread(u64),
 }
 
 /// What shapes a stream.
@@ -81,6 +72,8 @@ pub struct Sampler {
     order: Order,
     /// Blocks per window, the same in every epoch.
     window_sizes: Vec<usize>,
+    /// The fewest rows that any window of any epoch can have.
+    window_rows_min: u64,
     /// The last epochs asked for: lanes work on one, or on two around a border.
     epochs: Mutex<Vec<Arc<EpochOrder>>>,
 }
@@ -123,14 +116,33 @@ impl Sampler {
     pub fn new(split: &Split, options: SamplerOptions) -> Self {
         let SamplerOptions { pieces, copies, seed, order, window_blocks, fraction } = options;
         assert!(pieces > 0 && copies > 0 && split.rows() > 0, "an epoch has rows");
-        let blocks = blocks(split, fraction);
-        let window_sizes = balanced(blocks.len(), window_blocks);
+        let blocks = match order {
+            Order::Shuffled => blocks(split, fraction),
+            Order::Spread(samples) => spread(blocks(split, 1.0), samples),
+        };
         let (pieces, copies) = (u64::from(pieces), u64::from(copies));
         let rows_per_epoch = blocks.iter().map(|block| u64::from(block.rows)).sum::<u64>() * pieces * copies;
-        Self { blocks, pieces, copies, rows_per_epoch, seed, order, window_sizes, epochs: Mutex::default() }
+        let (window_sizes, epochs) = (Vec::new(), Mutex::default());
+        Self { blocks, pieces, copies, rows_per_epoch, seed, order, window_sizes, window_rows_min: 0, epochs }
+            .with_windows(window_blocks)
     }
 
-    /// The row groups in stored order.
+    /// The same in windows of at most so many blocks.
+    #[must_use]
+    pub fn with_windows(mut self, window_blocks: usize) -> Self {
+        self.window_sizes = balanced(self.blocks.len(), window_blocks);
+        let fewest = self.window_sizes.iter().copied().min().unwrap_or(0);
+        let mut rows: Vec<u32> = self.blocks.iter().map(|block| block.rows).collect();
+        if fewest > 0 && fewest < rows.len() {
+            rows.select_nth_unstable(fewest);
+        }
+        let rows: u64 = rows[..fewest].iter().map(|&rows| u64::from(rows)).sum();
+        self.window_rows_min = rows * self.pieces * self.copies;
+        self.epochs = Mutex::default();
+        self
+    }
+
+    /// The row groups that are visited, in stored order.
     #[must_use]
     pub fn blocks(&self) -> &[Block] {
         &self.blocks
@@ -169,10 +181,16 @@ impl Sampler {
     /// The fewest rows that any window of any epoch can have.
     #[must_use]
     pub fn window_rows_min(&self) -> u64 {
-        let mut rows: Vec<u64> = self.blocks.iter().map(|block| u64::from(block.rows)).collect();
-        rows.sort_unstable();
-        let fewest = self.window_sizes.iter().copied().min().unwrap_or(0);
-        rows[..fewest].iter().sum::<u64>() * self.pieces * self.copies
+        self.window_rows_min
+    }
+
+    /// How far a window's mixture may be from the data's, were each row group of one source: the standard error, in a
+    /// window, of the share of a source that is half of the data. `√((C − W) / (C − 1) / W) / 2` for W of C row groups,
+    /// drawn without replacement; 0 where a window is all of the data.
+    #[must_use]
+    pub fn mixture_error(&self) -> f64 {
+        let (all, window) = (self.blocks.len() as f64, self.window_sizes.iter().copied().min().unwrap_or(0) as f64);
+        if window < all { ((all - window) / (all - 1.0) / window).sqrt() / 2.0 } else { 0.0 }
     }
 
     /// The rows `rows` of an epoch, counted from its first.
@@ -202,7 +220,16 @@ impl Sampler {
             let rows = window.ends.last().map_or(0, |end| end / self.pieces);
             let drawn = rng.below(u32::try_from(rows).unwrap_or(u32::MAX));
             let (block, in_block) = window.find(&epoch.order, u64::from(drawn) * self.pieces);
-            (block, to_usize(in_block / self.pieces))
+            (block, self.stored_row(block, in_block / self.pieces))
+        })
+    }
+
+    /// The stored row of a block's `visited`-th.
+    fn stored_row(&self, block: usize, visited: u64) -> usize {
+        let Block { rows, stored, .. } = self.blocks[block];
+        to_usize(match self.order {
+            Order::Shuffled => visited,
+            Order::Spread(_) => visited * u64::from(stored) / u64::from(rows),
         })
     }
 
@@ -215,7 +242,7 @@ impl Sampler {
         Pick {
             window: index as u64,
             block,
-            row: to_usize(in_block / self.pieces),
+            row: self.stored_row(block, in_block / self.pieces),
             piece: u32::try_from(in_block % self.pieces).expect("pieces are a u32"),
             copy,
         }
@@ -262,27 +289,6 @@ impl Sampler {
             })
             .collect()
     }
-}
-
-/// The row groups, each with the first `fraction` of its samples: a part of the corpus that lies all over it.
-fn blocks(split: &Split, fraction: f64) -> Vec<Block> {
-    let mut blocks = Vec::new();
-    for (shard, entry) in (0..).zip(&split.shards) {
-        let mut first = SampleAddress { part: entry.part, row: entry.first_row };
-        for (group, &rows) in (0..).zip(&entry.groups) {
-            if rows > 0 {
-                blocks.push(Block { shard, group, first, rows: share(fraction, rows) });
-            }
-            first.row += rows;
-        }
-    }
-    blocks
-}
-
-/// `fraction` of `rows`, rounded up, so that no block is left without any.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most `rows`, and positive")]
-fn share(fraction: f64, rows: u32) -> u32 {
-    ((fraction * f64::from(rows)).ceil() as u32).clamp(1, rows)
 }
 
 /// Cuts `count` blocks into the fewest windows of at most `window` each, of sizes that differ by at most one: a last

@@ -1,6 +1,8 @@
 //! What this crate's unit tests share.
 
+use std::collections::BTreeMap;
 use std::io::Write;
+use std::ops::Range;
 use std::path::Path;
 
 use schemas::columns::{ATTENTION_MASK, ORIGIN, TOKEN_TYPES};
@@ -69,8 +71,23 @@ impl Stored {
         }
     }
 
+    /// Tokens.
+    pub(crate) fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// Whether a sentence ends with this token.
+    pub(crate) fn ends_at(&self, token: usize) -> bool {
+        token + 1 == self.len() || self.starts.iter().any(|&start| usize::from(start) == token + 1)
+    }
+
     /// Rows of this sample at `count` addresses.
     pub(crate) fn items<'a>(&'a self, partner: Option<&'a Self>, count: u64) -> Vec<Item<'a>> {
+        self.items_at(partner, 0..count)
+    }
+
+    /// Rows of this sample at these addresses.
+    pub(crate) fn items_at<'a>(&'a self, partner: Option<&'a Self>, addresses: Range<u64>) -> Vec<Item<'a>> {
         let partner = partner.map(Self::sample);
         let item = |index| Item {
             sample: self.sample(),
@@ -81,7 +98,7 @@ impl Stored {
             copies: 1,
             pieces: 1,
         };
-        (0..count).map(item).collect()
+        addresses.map(item).collect()
     }
 }
 
@@ -101,6 +118,27 @@ pub(crate) fn assert_uniform(counts: &[u32]) {
     let expected = f64::from(counts.iter().sum::<u32>()) / counts.len() as f64;
     let chi_square: f64 = counts.iter().map(|&count| (f64::from(count) - expected).powi(2) / expected).sum();
     let freedom = counts.len() as f64 - 1.0;
+    assert!(chi_square < freedom + 5.0 * (2.0 * freedom).sqrt(), "{chi_square} for {freedom}: {counts:?}");
+}
+
+/// Chi-square of numbers that were seen with either label: five standard deviations above its mean, if the label said
+/// nothing. Neighbouring numbers that were seldom seen are counted together.
+pub(crate) fn assert_same_law(seen: &[(usize, bool)]) {
+    let mut counts = BTreeMap::<usize, [f64; 2]>::new();
+    for &(number, label) in seen {
+        counts.entry(number).or_default()[usize::from(label)] += 1.0;
+    }
+    let all = [0, 1].map(|label| counts.values().map(|count| count[label]).sum::<f64>());
+    let (mut chi_square, mut freedom, mut cell) = (0.0_f64, -1.0_f64, [0.0; 2]);
+    for count in counts.values() {
+        cell = [cell[0] + count[0], cell[1] + count[1]];
+        let expected = all.map(|all| (cell[0] + cell[1]) * all / seen.len() as f64);
+        if expected.iter().all(|&expected| expected >= 20.0) {
+            chi_square += (0..2).map(|label| (cell[label] - expected[label]).powi(2) / expected[label]).sum::<f64>();
+            (freedom, cell) = (freedom + 1.0, [0.0; 2]);
+        }
+    }
+    assert!(freedom >= 5.0, "too few numbers to tell laws apart: {counts:?}");
     assert!(chi_square < freedom + 5.0 * (2.0 * freedom).sqrt(), "{chi_square} for {freedom}: {counts:?}");
 }
 

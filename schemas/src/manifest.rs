@@ -30,6 +30,8 @@
 //!
 //! But for the lock, nothing in it depends on time, host, absolute paths or the number of actors. A reader must refuse another version.
 
+mod check;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
@@ -46,6 +48,9 @@ pub const TOKENIZER: &str = "tokenizer.json";
 
 /// The version of the prepared folder's format.
 pub const VERSION: u32 = 2;
+
+/// Rows per row group: the unit of shuffling and of decoding. 2048 rows of 510 `uint16` are 2 MiB, about 5 ms to decode.
+pub const ROWS_PER_GROUP: usize = 2048;
 
 /// Why a manifest is refused.
 #[derive(Debug, thiserror::Error)]
@@ -396,51 +401,6 @@ impl Manifest {
         }
         dropped
     }
-
-    /// What the checksum does not know: that the lists fit one another.
-    fn check(&self) -> Result<(), String> {
-        if self.generations.is_empty() {
-            return Err("it has no generation".into());
-        }
-        let mut known = BTreeSet::new();
-        let mut gone = BTreeSet::new();
-        for (number, entry) in self.generations.iter().enumerate() {
-            for id in &entry.dropped {
-                if !known.contains(id) || !gone.insert(*id) {
-                    return Err(format!("generation {number} drops part {id}, which is not there"));
-                }
-            }
-            for part in &entry.parts {
-                if !known.insert(part.id) {
-                    return Err(format!("part {} is there twice", part.id));
-                }
-                part.check()?;
-            }
-        }
-        Ok(())
-    }
-}
-
-impl PartEntry {
-    fn check(&self) -> Result<(), String> {
-        for shards in [&self.train, &self.valid] {
-            let mut rows = 0;
-            for shard in shards {
-                let counted: u64 = shard.groups.iter().map(|&rows| u64::from(rows)).sum();
-                let fits = shard.part == self.id && u64::from(shard.first_row) == rows && counted == shard.rows;
-                if !fits || !is_inside(&shard.path) {
-                    return Err(format!("shard `{}` does not fit part {}", shard.path.escape_debug(), self.id));
-                }
-                rows += shard.rows;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Whether a path stays below the folder that it is relative to.
-fn is_inside(path: &str) -> bool {
-    !path.is_empty() && path.split('/').all(|piece| !piece.is_empty() && piece != "." && piece != "..")
 }
 
 #[cfg(test)]

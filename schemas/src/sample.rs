@@ -25,9 +25,7 @@ use std::sync::Arc;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
 use crate::manifest::Frame;
-
-/// Rows per row group: the unit of shuffling and of decoding. 2048 rows of 510 `uint16` are 2 MiB, about 5 ms to decode.
-pub const ROWS_PER_GROUP: usize = 2048;
+pub use crate::manifest::ROWS_PER_GROUP;
 
 /// The Arrow schema of a shard for a vocabulary of `vocab_size` ids, with sentences or without.
 #[must_use]

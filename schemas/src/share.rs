@@ -46,10 +46,10 @@ impl Share {
         self.rank == 0
     }
 
-    /// The number in the whole stream of its `own`-th micro-batch.
+    /// The number in the whole stream of its `own`-th micro-batch; the largest, if it is larger than any number.
     #[must_use]
     pub fn in_stream(self, own: u64) -> u64 {
-        own * u64::from(self.ranks) + u64::from(self.rank)
+        own.saturating_mul(u64::from(self.ranks)).saturating_add(u64::from(self.rank))
     }
 
     /// How many of the stream's first `all` micro-batches are its own.
@@ -58,11 +58,12 @@ impl Share {
         all.saturating_sub(u64::from(self.rank)).div_ceil(u64::from(self.ranks))
     }
 
-    /// The rows of its `own`-th micro-batch of a stream that begins at row `from`.
+    /// The rows of its `own`-th micro-batch of a stream that begins at row `from`: fewer, or none, where rows have larger
+    /// numbers than there are.
     #[must_use]
     pub fn rows(self, from: u64, own: u64, rows_per_micro_batch: u64) -> Range<u64> {
-        let start = from + self.in_stream(own) * rows_per_micro_batch;
-        start..start + rows_per_micro_batch
+        let start = self.in_stream(own).saturating_mul(rows_per_micro_batch).saturating_add(from);
+        start..start.saturating_add(rows_per_micro_batch)
     }
 }
 
@@ -105,6 +106,22 @@ mod tests {
             seen.sort_unstable();
             prop_assert_eq!(seen, (0..all).collect::<Vec<_>>());
         }
+    }
+
+    #[test]
+    fn a_batch_behind_all_numbers_has_no_rows() {
+        for own in [u64::MAX, 1 << 63, u64::MAX / 8 + 1] {
+            for share in [Share::ALONE, Share::new(1, 2).expect("a rank")] {
+                let rows = share.rows(5, own, 8);
+                assert!(rows.start > u64::MAX / 2 && rows.end - rows.start < 8, "{own}: {rows:?}");
+            }
+        }
+        assert_eq!(
+            Share::ALONE.rows(0, u64::MAX / 8, 8),
+            u64::MAX - 7..u64::MAX,
+            "the last that there is is one short"
+        );
+        assert_eq!(Share::ALONE.rows(0, u64::MAX / 8 - 1, 8).count(), 8);
     }
 
     #[test]

@@ -58,15 +58,20 @@ impl Vocab {
         for id in special.iter().chain(specials.iter().copied()) {
             is_special[id as usize] = true;
         }
-        let is_unused = |token: &str| token.starts_with("[unused") && token.ends_with(']');
-        let ordinary: Vec<u32> = (0..)
-            .zip(&tokens)
-            .filter(|&(id, token)| !is_special[id as usize] && !is_unused(token))
-            .map(|(id, _)| id)
-            .collect();
+        let ordinary = Self::ordinary_ids(&tokens, special, specials);
         assert!(!ordinary.is_empty(), "a vocabulary has ordinary tokens");
         let unigram = AliasTable::new(ordinary.iter().map(|&id| counts[id as usize]));
         Self { tokens, word_starts, counts, special, is_special, ordinary, unigram }
+    }
+
+    /// The ids of `tokens` that may replace a token: neither special nor `[unusedN]`, ascending. A vocabulary has some.
+    #[must_use]
+    pub fn ordinary_ids(tokens: &[String], special: SpecialIds, specials: &[u32]) -> Vec<u32> {
+        let mut never: Vec<u32> = special.iter().chain(specials.iter().copied()).collect();
+        never.sort_unstable();
+        let is_unused = |token: &str| token.starts_with("[unused") && token.ends_with(']');
+        let is_ordinary = |&(id, token): &(u32, &String)| never.binary_search(&id).is_err() && !is_unused(token);
+        (0..).zip(tokens).filter(is_ordinary).map(|(id, _)| id).collect()
     }
 
     /// Number of ids.

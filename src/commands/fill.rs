@@ -4,13 +4,13 @@ use std::path::Path;
 
 use pipeline::load;
 use pipeline::tokenize::{self, Tokenizer as _};
-use schemas::{Vocab, manifest};
+use schemas::{Vocab, manifest, printable};
 use store::Store;
 use trainer::training::{Filler, Guess};
 
 use crate::exit::Usage;
 use crate::plan::Plan;
-use crate::terminal::{Paint, line};
+use crate::terminal::{Paint, line, painted};
 
 /// Fills the masks of `texts` with the newest checkpoint of `run`.
 pub(crate) fn run(run: &Path, top: usize, texts: &[String]) -> anyhow::Result<()> {
@@ -23,12 +23,12 @@ pub(crate) fn run(run: &Path, top: usize, texts: &[String]) -> anyhow::Result<()
     let filler = Filler::open(plan.train(), &Store::existing(run)?, None)?;
     let unigram = most_frequent(vocab, top);
     for (text, row) in texts.iter().zip(&rows) {
-        line(Paint::stdout().bold(text));
+        painted(Paint::stdout().bold(printable(text)));
         for guesses in filler.predict(row, top)? {
             line(format_args!("  {}", words(vocab, &guesses)));
         }
     }
-    line(Paint::stdout().dim(format_args!("  without context: {}", words(vocab, &unigram))));
+    painted(Paint::stdout().dim(format_args!("  without context: {}", words(vocab, &unigram))));
     Ok(())
 }
 
@@ -59,6 +59,6 @@ fn most_frequent(vocab: &Vocab, top: usize) -> Vec<Guess> {
 }
 
 fn words(vocab: &Vocab, guesses: &[Guess]) -> String {
-    let word = |&(id, probability): &Guess| format!("{} {:.1} %", vocab.token(id), 100.0 * probability);
+    let word = |&(id, probability): &Guess| format!("{} {:.1} %", printable(vocab.token(id)), 100.0 * probability);
     guesses.iter().map(word).collect::<Vec<_>>().join(", ")
 }

@@ -4,15 +4,17 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Context as _;
-use pipeline::load::{self, RowFacts};
+use pipeline::load::{self, LoadPlan, RowFacts};
+use pipeline::prepare::{self, Origin};
 use pipeline::shard::reader::{Promise, ShardReader};
 use schemas::columns::{ATTENTION_MASK, IGNORE, INPUT_IDS, IS_RANDOM, LABELS, POSITIVES};
-use schemas::{Batch, BatchIndex, Sample, Vocab};
+use schemas::{Batch, BatchIndex, PartId, Sample, Vocab, printable};
+use store::Store;
 
 use crate::cli::ConfigArgs;
 use crate::exit::Usage;
 use crate::plan::Plan;
-use crate::terminal::{Paint, count, line};
+use crate::terminal::{Paint, count, line, painted};
 
 /// The rows of micro-batch `index`, every view of it.
 pub(crate) fn batch(index: u64, args: &ConfigArgs, rows: usize) -> anyhow::Result<()> {
@@ -21,12 +23,13 @@ pub(crate) fn batch(index: u64, args: &ConfigArgs, rows: usize) -> anyhow::Resul
     let groups = load.groups();
     let paint = Paint::stdout();
     let index = BatchIndex(index);
+    check_number(&load, index)?;
     let batch = load.batch(&groups, index)?;
     let views = views_of(&batch);
-    line(format_args!(
+    painted(format_args!(
         "batch {index}: {} rows, views {}; {}",
         batch.rows(),
-        views.keys().cloned().collect::<Vec<_>>().join(", "),
+        printable(&views.keys().cloned().collect::<Vec<_>>().join(", ")),
         legend(paint)
     ));
     for view in views.keys() {
@@ -37,9 +40,16 @@ pub(crate) fn batch(index: u64, args: &ConfigArgs, rows: usize) -> anyhow::Resul
     }
     for (row, source) in load.explain(&groups, index)?.iter().enumerate().take(rows.min(batch.rows())) {
         line("");
-        line(paint.bold(format_args!("row {row}: {}", place(source))));
+        painted(paint.bold(printable(&format!("row {row}: {}", place(source)))));
+        for text in documents(&plan.data().store, source.sample.part, &source.documents)? {
+            painted(paint.dim(printable(&text)));
+        }
         for (view, columns) in &views {
-            line(format_args!("{} {}", paint.cyan(view), render(&batch, view, columns, row, plan.vocab(), paint)?));
+            painted(format_args!(
+                "{} {}",
+                paint.cyan(printable(view)),
+                render(&batch, view, columns, row, plan.vocab(), paint)?
+            ));
         }
     }
     Ok(())
@@ -75,7 +85,8 @@ pub(crate) fn shard(file: &Path, rows: usize) -> anyhow::Result<()> {
     for group in 0..shard.groups.len() {
         let group = reader.read(group).map_err(pipeline::Error::from)?;
         for row in 0..group.rows().min(rows - shown) {
-            show(shown + row, &group.sample(row), &vocab, paint);
+            let sample = group.sample(row);
+            show(shown + row, &sample, &documents(&store, shard.part, sample.documents)?, &vocab, paint);
         }
         shown += group.rows().min(rows - shown);
         if shown == rows {
@@ -85,31 +96,58 @@ pub(crate) fn shard(file: &Path, rows: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// That there is such a batch. Which data an epoch is over is decided when it begins, where a run follows its folder.
+fn check_number(load: &LoadPlan, index: BatchIndex) -> anyhow::Result<()> {
+    let rows = load.rows_of(index);
+    if rows.end - rows.start < load.rows_per_batch() {
+        return Err(
+            Usage(format!("there is no batch {index}: rows have no numbers as large; give a smaller one")).into()
+        );
+    }
+    match load.rows_decided()? {
+        Some(decided) if rows.end > decided.0 => Err(Usage(format!(
+            "batch {index} is not decided yet: the run is over the newest generation of its folder in each epoch, and has \
+             come to row {decided}; give a batch below {}",
+            decided.0 / load.rows_per_batch()
+        ))
+        .into()),
+        _ => Ok(()),
+    }
+}
+
 /// Where a row comes from, in words.
 fn place(row: &RowFacts) -> String {
-    let documents: Vec<String> = row.documents.iter().map(|name| format!("{name:016x}")).collect();
     format!(
-        "stream row {}, epoch {}, sample {} ({}, row group {}, row {}), piece {}, copy {}, documents {}",
-        row.row,
-        row.epoch,
-        row.sample,
-        row.shard,
-        row.group,
-        row.row_in_group,
-        row.piece,
-        row.copy,
-        documents.join(" ")
+        "stream row {}, epoch {}, sample {} ({}, row group {}, row {}), piece {}, copy {}",
+        row.row, row.epoch, row.sample, row.shard, row.group, row.row_in_group, row.piece, row.copy,
     )
 }
 
-fn show(number: usize, sample: &Sample<'_>, vocab: &Vocab, paint: Paint) {
-    let documents: Vec<String> = sample.documents.iter().map(|name| format!("{name:016x}")).collect();
+/// Documents in words, one a line: the id by which one is forgotten, and where it stands in the corpus; the name that
+/// shards have for it where no table knows it.
+fn documents(store: &Store, part: PartId, names: &[u64]) -> anyhow::Result<Vec<String>> {
+    let origins = prepare::origins(store, part, &names.iter().copied().collect())?;
+    let words = |name: &u64| match origins.get(name) {
+        None => format!("document {name:016x}"),
+        Some(Origin { id, source, range }) => {
+            let unit =
+                if Path::new(source).extension().is_some_and(|ending| ending == "parquet") { "rows" } else { "bytes" };
+            format!("document {id} ({source}, {unit} {} to {})", range.start, range.end)
+        }
+    };
+    Ok(names.iter().map(words).collect())
+}
+
+fn show(number: usize, sample: &Sample<'_>, documents: &[String], vocab: &Vocab, paint: Paint) {
     let begins = |at: usize| at > 0 && sample.sentence_starts.iter().any(|&start| usize::from(start) == at);
     let token =
         |(at, id): (usize, u32)| if begins(at) { format!("| {}", vocab.token(id)) } else { vocab.token(id).into() };
     let tokens: Vec<String> = sample.input_ids.iter().enumerate().map(token).collect();
     line("");
-    line(paint.bold(format_args!("sample {number}: {} tokens, documents {}", tokens.len(), documents.join(" "))));
+    painted(paint.bold(format_args!("sample {number}: {} tokens", tokens.len())));
+    for text in documents {
+        painted(paint.dim(printable(text)));
+    }
     line(tokens.join(" "));
 }
 
@@ -169,11 +207,11 @@ fn render(
 
 /// One token, with what it stands for where it is predicted.
 fn token(id: u32, label: i32, vocab: &Vocab, paint: Paint) -> String {
-    let shown = vocab.token(id);
+    let shown = printable(vocab.token(id));
     if label == IGNORE {
-        return if vocab.is_special(id) { paint.dim(shown) } else { shown.to_owned() };
+        return if vocab.is_special(id) { paint.dim(shown) } else { shown.into_owned() };
     }
-    let original = vocab.token(label.cast_unsigned());
+    let original = printable(vocab.token(label.cast_unsigned()));
     let text = format!("{shown}‹{original}›");
     if id == vocab.special().mask {
         paint.red(text)

@@ -30,7 +30,7 @@ use crate::terminal::{Printer, note};
 
 /// Plans and runs. The exit code tells a finished run from one that a signal stopped.
 pub(crate) fn run(args: &ConfigArgs, replay: Option<u64>, slow: Option<&str>) -> anyhow::Result<ExitCode> {
-    let plan = Plan::of(args)?;
+    let plan = Plan::to_train(args)?;
     for warning in describe::warnings(&plan) {
         note(format_args!("warning: {warning}"));
     }

@@ -10,6 +10,9 @@ use trainer::model::EncoderConfig;
 use super::Plan;
 use crate::terminal::{bytes, count};
 
+/// A window's mixture is worth a warning from here on: see `docs/data.md`.
+const MIXTURE_ERROR_MAX: f64 = 0.1;
+
 /// What is worth knowing but need not be mended.
 pub(crate) fn warnings(plan: &Plan) -> Vec<String> {
     let (config, tokenizer) = (&plan.config, &plan.data.manifest.tokenizer);
@@ -35,6 +38,16 @@ pub(crate) fn warnings(plan: &Plan) -> Vec<String> {
         let (asked, raised) = (facts.shuffle_blocks, facts.window_blocks);
         warnings.push(format!(
             "`data.shuffle_blocks` is raised from {asked} to {raised}: a window must hold three batches"
+        ));
+    }
+    if facts.mixture_error > MIXTURE_ERROR_MAX {
+        let more = 4 * facts.window_blocks;
+        warnings.push(format!(
+            "windows of {} row groups mix badly if sources lie apart: of one that is half of the data they hold 50 ± {:.1} %; \
+             `data.shuffle_blocks = {more}` makes it half as much, and decodes up to {} at a time",
+            facts.window_blocks,
+            100.0 * facts.mixture_error,
+            bytes(4 * facts.groups_bytes),
         ));
     }
     let data = &config.data;
@@ -116,14 +129,27 @@ fn data_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
         let size = bytes(view.bytes_per_row * plan.load.rows_per_batch());
         lines.push(format!("view       {} ({}{of}): {shape}, {columns}, {size}", view.name, view.kind));
     }
+    lines.push(if facts.resident {
+        "order      all rows of an epoch are shuffled together".to_owned()
+    } else {
+        format!(
+            "order      rows are shuffled in windows of {} of {} row groups, {} rows at least: 50 ± {:.1} % of a source that is half",
+            count(facts.window_blocks as u64),
+            count(facts.blocks),
+            count(facts.window_rows_min),
+            100.0 * facts.mixture_error,
+        )
+    });
     let resident = if facts.resident { ", all of them: the data stays decoded" } else { "" };
     lines.push(format!(
-        "memory     at most {} batches = {} in flight from {} lanes; at most {} row groups = {} decoded{resident}",
+        "memory     at most {} batches = {} in flight from {} lanes; at most {} row groups = {} decoded{resident}; \
+         footers of at most {} shards",
         facts.batches_alive_max,
         bytes(facts.batches_bytes),
         facts.lanes.count,
         facts.groups_alive_max,
         bytes(facts.groups_bytes),
+        count(facts.shards_open_max),
     ));
     lines
 }
@@ -245,6 +271,7 @@ pub(crate) fn json(plan: &Plan) -> String {
         "pieces_per_sample": facts.pieces_per_sample,
         "rows_per_epoch": facts.rows_per_epoch,
         "window_row_groups": facts.window_blocks,
+        "mixture_error": facts.mixture_error,
         "lanes": facts.lanes.count,
         "batches_alive_max": facts.batches_alive_max,
         "batches_bytes": facts.batches_bytes,

@@ -57,7 +57,7 @@ pub(super) fn request<'a>(
         manifest: &data.manifest,
         generation: data.generation,
         // Validation stays with the generation that the run began with, so that its figures compare.
-        follow: (rows == Rows::Train).then(|| data.follow()).flatten(),
+        follow: (rows == Rows::Train).then(|| data.follow()),
         vocab: Arc::clone(&data.vocab),
         rows,
         gone: data.gone(rows),

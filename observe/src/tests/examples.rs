@@ -3,15 +3,15 @@
 
 use std::collections::BTreeMap;
 
-use schemas::Generation;
 use schemas::ordinal::Step;
+use schemas::{Generation, RowIndex};
 
 use crate::preparation::{
     LargestFile, PartDone, PrepareEnd, PrepareProgress, PrepareStart, SplitFigures, StageSeconds,
 };
 use crate::training::{
-    AuditReport, Bounds, CheckpointReport, Figures, MlmReport, ResumeReport, Speed, StartReport, StepReport,
-    StopReport, Surprise, ValidReport, Warning, Why,
+    AuditReport, Bounds, CheckpointReport, Figures, GenerationReport, MlmReport, ResumeReport, Speed, StartReport,
+    StepReport, StopReport, Surprise, ValidReport, Warning, Why,
 };
 use crate::{At, Event, What};
 
@@ -140,6 +140,15 @@ fn training() -> Vec<Golden> {
             Some(
                 "audited `masked`: masked tokens that become `[MASK]`: 0.791667, promised 0.8, error 0.005893, of 4608",
             ),
+        ),
+        (
+            What::Generation(GenerationReport {
+                generation: Generation(3),
+                before: Generation(1),
+                row: RowIndex(38_431),
+            }),
+            r#""kind":"generation","generation":3,"before":1,"row":38431}"#,
+            Some("step 1200  rows from 38431 on are of generation 3 of the data, 1 before"),
         ),
         (
             What::Stop(stop),

@@ -6,6 +6,7 @@ use schemas::sample::id_type;
 use super::LoadPlan;
 use crate::actor::LaneOptions;
 use crate::collate::PlannedView;
+use crate::shard::opened::SHARDS_OPEN_MAX;
 use crate::views::ViewName;
 
 /// What `cloze plan` prints of the online half.
@@ -23,12 +24,18 @@ pub struct LoadFacts {
     pub copies: u64,
     /// Rows of an epoch, copies counted.
     pub rows_per_epoch: u64,
+    /// Row groups of an epoch.
+    pub blocks: u64,
     /// Blocks per shuffle window: `data.shuffle_blocks`, raised if batches in flight need more.
     pub window_blocks: usize,
     /// What was asked for.
     pub shuffle_blocks: usize,
     /// Whether the split is one window, and stays decoded.
     pub resident: bool,
+    /// How well windows mix: see [`Sampler::mixture_error`](crate::sampler::Sampler::mixture_error).
+    pub mixture_error: f64,
+    /// Rows of a window, at least.
+    pub window_rows_min: u64,
     /// Threads and their queues.
     pub lanes: LaneOptions,
     /// Batches alive at once, at most.
@@ -39,6 +46,8 @@ pub struct LoadFacts {
     pub groups_alive_max: u64,
     /// Bytes of these, for full samples.
     pub groups_bytes: u64,
+    /// Shards whose footers are in memory, at most.
+    pub shards_open_max: u64,
 }
 
 /// One rendered view.
@@ -66,10 +75,12 @@ impl LoadPlan {
         let row_bytes: u64 = views.iter().map(|view| view.bytes_per_row).sum();
         let content = u64::from(self.promise.content_max);
         let groups_alive_max = self.groups_alive_max();
-        let mut rows: Vec<u64> =
-            self.course.first().sampler().blocks().iter().map(|block| u64::from(block.rows)).collect();
-        rows.sort_unstable_by(|a, b| b.cmp(a));
-        let largest: u64 = rows.iter().take(usize::try_from(groups_alive_max).unwrap_or(usize::MAX)).sum();
+        let mut rows: Vec<u32> = self.course.first().sampler().blocks().iter().map(|block| block.stored).collect();
+        let alive = usize::try_from(groups_alive_max).unwrap_or(usize::MAX);
+        if alive < rows.len() {
+            rows.select_nth_unstable_by(alive, |a, b| b.cmp(a));
+        }
+        let largest: u64 = rows.iter().take(alive).map(|&rows| u64::from(rows)).sum();
         let id_bytes = id_type(self.promise.vocab_size).primitive_width().unwrap_or(4) as u64;
         LoadFacts {
             samples: self.course.first().edition().split.rows(),
@@ -77,15 +88,19 @@ impl LoadPlan {
             content_lost: 1.0 - (u64::from(self.pieces) * self.piece_tokens as u64) as f64 / content as f64,
             copies: self.course.first().sampler().copies(),
             rows_per_epoch: self.course.first().sampler().rows_per_epoch(),
+            blocks: self.course.first().sampler().blocks().len() as u64,
             window_blocks: self.course.first().sampler().window_blocks(),
             shuffle_blocks: self.shuffle_blocks,
             resident: self.course.first().sampler().is_resident(),
+            mixture_error: self.course.first().sampler().mixture_error(),
+            window_rows_min: self.course.first().sampler().window_rows_min(),
             lanes: self.lanes,
             batches_alive_max: self.lanes.items_alive_max(),
             batches_bytes: self.lanes.items_alive_max() as u64 * self.rows_per_batch * row_bytes,
             groups_alive_max,
             // Beside the ids: two offsets, a source, and about two documents of 10 bytes.
             groups_bytes: largest * (content * id_bytes + 30),
+            shards_open_max: SHARDS_OPEN_MAX.min(self.course.first().edition().split.shards.len()) as u64,
             views,
         }
     }

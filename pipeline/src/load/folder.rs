@@ -62,7 +62,8 @@ pub fn read_vocab(store: &Store, manifest: &Manifest, generation: Generation) ->
         .map_err(|error| failed(&error.to_string()))?
         .filter(|record| record.num_rows() == size)
         .ok_or_else(|| failed(&format!("it does not have {size} rows")))?;
-    vocab(&record, manifest).ok_or_else(|| failed("its columns are not `token`, `word_start` and `count`"))
+    vocab(&record, manifest)
+        .ok_or_else(|| failed("its columns are not `token`, `word_start` and `count`, or no token is an ordinary one"))
 }
 
 /// Reads the `tokenizer.json` that the data was made with, and verifies it.
@@ -90,11 +91,10 @@ fn vocab(record: &RecordBatch, manifest: &Manifest) -> Option<Vocab> {
     if tokens.null_count() + word_starts.null_count() + counts.null_count() > 0 {
         return None;
     }
-    Some(Vocab::new(
-        tokens.iter().flatten().map(str::to_owned).collect(),
-        word_starts.iter().flatten().collect(),
-        counts.values().to_vec(),
-        manifest.tokenizer.special,
-        &manifest.tokenizer.specials,
-    ))
+    let tokens: Vec<String> = tokens.iter().flatten().map(str::to_owned).collect();
+    let (special, specials) = (manifest.tokenizer.special, &manifest.tokenizer.specials);
+    if Vocab::ordinary_ids(&tokens, special, specials).is_empty() {
+        return None;
+    }
+    Some(Vocab::new(tokens, word_starts.iter().flatten().collect(), counts.values().to_vec(), special, specials))
 }

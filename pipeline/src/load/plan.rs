@@ -12,6 +12,7 @@ use super::{DataConfig, LoadPlan, VALIDATION_SEED};
 use crate::actor::LaneOptions;
 use crate::course::{Course, Edition, Generations, REFUSED_HINT};
 use crate::sampler::{Order, SamplerOptions};
+use crate::shard::opened::OpenShards;
 use crate::shard::reader::Promise;
 use crate::views::{AnyView, ViewName};
 
@@ -20,7 +21,7 @@ use crate::views::{AnyView, ViewName};
 pub enum Rows {
     /// The training split, shuffled, without end.
     Train,
-    /// The first rows of the validation split, in stored order, once, under a seed of their own.
+    /// Rows from all over the validation split, in stored order, once, under a seed of their own.
     Valid {
         /// At most this many.
         rows: u64,
@@ -34,7 +35,7 @@ pub enum GoneParts {
     Refused,
     /// What is left of it.
     LeftOut,
-    /// All of it, since nobody will read a row.
+    /// All of it: nobody will read a row, or the [`Course`](crate::course) refuses whoever does.
     Unread,
 }
 
@@ -49,7 +50,7 @@ pub struct LoadRequest<'a> {
     pub vocab: Arc<Vocab>,
     /// The generation of it that the stream begins with.
     pub generation: Generation,
-    /// Who says which generations later epochs are over; without, all are over that one.
+    /// Who says which generations later epochs are over, and whether they are still there; without, all are over that one.
     pub follow: Option<Arc<dyn Generations>>,
     /// Which rows.
     pub rows: Rows,
@@ -96,10 +97,11 @@ impl LoadPlan {
         let cuts = request.manifest.pack.cuts;
         let piece_tokens = if cuts { width - 2 } else { promise.content_max };
         let pieces = (promise.content_max / piece_tokens).max(1);
-        let validation = request.rows != Rows::Train;
-        let (copies, seed) = if validation { (1, VALIDATION_SEED) } else { (request.data.copies, request.seed) };
-        let order = if validation { Order::Stored } else { Order::Shuffled };
-        let fraction = if validation { 1.0 } else { request.data.fraction };
+        let (order, copies, seed) = match request.rows {
+            Rows::Train => (Order::Shuffled, request.data.copies, request.seed),
+            Rows::Valid { rows } => (Order::Spread(rows.div_ceil(u64::from(pieces))), 1, VALIDATION_SEED),
+        };
+        let fraction = request.data.fraction;
         let window_blocks = request.data.shuffle_blocks;
         let options = SamplerOptions { pieces, copies, seed, order, window_blocks, fraction };
         let rows_per_batch = request.rows_per_batch;
@@ -107,7 +109,7 @@ impl LoadPlan {
             Course::new(edition, request.follow.clone(), move |split| wide_enough(split, options, rows_per_batch));
         let lanes = narrow_enough(lanes, course.first().sampler(), rows_per_batch);
         Ok(Self {
-            store: request.store.clone(),
+            shards: Arc::new(OpenShards::new(request.store.clone(), promise)),
             promise,
             vocab: Arc::clone(&request.vocab),
             pairs: views.iter().any(|view| view.view.samples() > 1),
@@ -129,9 +131,9 @@ fn check_rows(request: &LoadRequest<'_>, edition: &Edition, problems: &mut Vec<P
     if request.rows_per_batch == 0 {
         problems.push(Problem::new("train.rows_per_micro_batch", "0 rows are no batch").hint("give 1 or more"));
     }
-    // A course that follows the folder may have left the parts that are gone behind; it knows when it begins.
-    let reads = request.follow.is_none() && request.gone != GoneParts::Unread;
-    if reads && let Some(refusal) = edition.refusal() {
+    if request.gone != GoneParts::Unread
+        && let Some(refusal) = edition.refusal()
+    {
         problems.push(Problem::new("data.folder", refusal).hint(REFUSED_HINT));
     }
     let end = match request.rows {

@@ -9,15 +9,14 @@ use crate::sampler::{Sampler, SamplerOptions};
 /// The sampler whose every window holds the batches that one lane of depth 1 keeps in flight.
 ///
 /// The window shapes the order of the data, so it may depend on the size of a batch, never on lanes.
-pub(super) fn wide_enough(split: &Split, mut options: SamplerOptions, rows_per_batch: u64) -> Sampler {
+pub(super) fn wide_enough(split: &Split, options: SamplerOptions, rows_per_batch: u64) -> Sampler {
     let least = LaneOptions { name: "batch", count: 1, depth: 1 }.items_alive_max() as u64;
-    loop {
-        let sampler = Sampler::new(split, options);
-        if sampler.windows_per_epoch() == 1 || sampler.window_rows_min() >= least * rows_per_batch {
-            return sampler;
-        }
-        options.window_blocks += options.window_blocks.div_ceil(4);
+    let (mut sampler, mut window_blocks) = (Sampler::new(split, options), options.window_blocks);
+    while sampler.windows_per_epoch() > 1 && sampler.window_rows_min() < least * rows_per_batch {
+        window_blocks += window_blocks.div_ceil(4);
+        sampler = sampler.with_windows(window_blocks);
     }
+    sampler
 }
 
 /// As many lanes, as deep, as keep the batches in flight within two windows: shallower first, then fewer.

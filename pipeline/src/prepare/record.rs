@@ -132,6 +132,7 @@ impl FoundPart {
             (record.forgotten != bound.forgotten, "made without other documents"),
             (record.from != self.next() || rows != self.rows(), "it does not go on where the one before it ends"),
             (!record.names_its_own(), "it names objects of others"),
+            (!record.counts_what_is_there(), "it counts what is not there"),
         ];
         wrong.into_iter().find(|(is, _)| *is).map_or(Ok(()), |(_, message)| Err(message.to_owned()))
     }
@@ -174,6 +175,15 @@ impl CommitRecord {
             && self.documents.iter().all(|file| own(&file.path, "documents/"))
     }
 
+    /// Whether its lists are lists that could be: pieces of its part, and ids, with a count each.
+    fn counts_what_is_there(&self) -> bool {
+        let pieces = self.part.pieces.len();
+        let ids = self.counts.chunks(2).try_fold(0_u64, |id, pair| id.checked_add(pair[0]).filter(|_| pair.len() == 2));
+        self.read.iter().all(|(piece, _)| *piece < pieces)
+            && self.examples.iter().all(|example| example.piece < pieces)
+            && ids.is_some_and(|largest| u32::try_from(largest).is_ok())
+    }
+
     /// In which of its objects what was written is no longer there, and how.
     fn damage(&self, store: &Store) -> Result<Option<String>> {
         for (name, blake3, bytes) in self.objects() {
@@ -189,12 +199,14 @@ impl CommitRecord {
         Ok(None)
     }
 
-    /// Adds the counts to those of the other segments.
+    /// Adds the counts to those of the other segments. What no id of the tokenizer has was counted by nobody.
     pub(super) fn add_counts(&self, sums: &mut [u64]) {
         let mut id = 0;
         for pair in self.counts.chunks_exact(2) {
             id += usize::try_from(pair[0]).expect("ids are 32-bit");
-            sums[id] += pair[1];
+            if let Some(sum) = sums.get_mut(id) {
+                *sum = sum.saturating_add(pair[1]);
+            }
         }
     }
 }

@@ -107,8 +107,10 @@ fn rows_of_a_window_are_drawn_alike() {
 
 #[test]
 fn stored_order_is_stored_order() {
-    let sampler =
-        Sampler::new(&split(&[&[2], &[0, 1]]), SamplerOptions { pieces: 2, order: Order::Stored, ..options(5, 2) });
+    let sampler = Sampler::new(
+        &split(&[&[2], &[0, 1]]),
+        SamplerOptions { pieces: 2, order: Order::Spread(u64::MAX), ..options(5, 2) },
+    );
     let picks: Vec<_> = sampler.picks(Epoch(0), 0..6).iter().map(|pick| (pick.block, pick.row, pick.piece)).collect();
     assert_eq!(picks, [(0, 0, 0), (0, 0, 1), (0, 1, 0), (0, 1, 1), (1, 0, 0), (1, 0, 1)]);
 }
@@ -120,4 +122,57 @@ fn any_step_is_found_at_once() {
     let began = std::time::Instant::now();
     assert_eq!(sampler.picks(Epoch(1 << 40), 1 << 25..(1 << 25) + 256).len(), 256);
     assert!(began.elapsed() < std::time::Duration::from_secs(1), "{:?}", began.elapsed());
+}
+
+proptest! {
+    #[test]
+    fn validation_is_as_many_samples_as_were_asked_for_from_all_over_the_split(
+        groups in prop::collection::vec(prop::collection::vec(0_u32..200, 1..9), 1..9), samples in 1_u64..1200,
+    ) {
+        let groups: Vec<&[u32]> = groups.iter().map(Vec::as_slice).collect();
+        let split = split(&groups);
+        prop_assume!(split.rows() > 0);
+        let sampler = Sampler::new(&split, SamplerOptions { order: Order::Spread(samples), ..options(1, 3) });
+        let rows = sampler.rows_per_epoch();
+        prop_assert_eq!(rows, samples.min(split.rows()));
+        let picks = sampler.picks(Epoch(0), 0..rows);
+        let place = |pick: &Pick| (sampler.blocks()[pick.block].shard, sampler.blocks()[pick.block].group, pick.row);
+        prop_assert!(picks.is_sorted_by(|a, b| place(a) < place(b)), "in stored order, none twice");
+        for pick in &picks {
+            prop_assert!(pick.row < sampler.blocks()[pick.block].stored as usize);
+        }
+    }
+}
+
+#[test]
+fn validation_leaves_no_corner_of_the_split_out() {
+    let split = split(&[&[2048; 40], &[2048; 60]]);
+    let sampler = Sampler::new(&split, SamplerOptions { order: Order::Spread(800), ..options(1, 16) });
+    let picks = sampler.picks(Epoch(0), 0..800);
+    let mut groups: Vec<u32> = sampler.blocks().iter().map(|block| 40 * block.shard + block.group).collect();
+    groups.dedup();
+    assert_eq!(groups.len(), 25, "each for 32 rows");
+    assert!(groups[0] < 4 && groups[24] >= 96 && groups.windows(2).all(|pair| pair[1] - pair[0] == 4), "{groups:?}");
+    let rows: Vec<usize> = picks[..32].iter().map(|pick| pick.row).collect();
+    assert_eq!(rows, (0..32).map(|row| 64 * row).collect::<Vec<_>>(), "all over the group");
+}
+
+#[test]
+fn the_mixture_of_a_window_is_as_sure_as_it_is_large() {
+    let split = split(&[&[10; 100], &[10; 156]]);
+    let error = |window| Sampler::new(&split, options(1, window)).mixture_error();
+    // √(240 / 255 / 16) / 2; of sources that lie in whole row groups, a window of 16 holds so much more or less.
+    assert!((error(16) - 0.121_268).abs() < 1e-6 && error(64) < 0.055, "{} {}", error(16), error(64));
+    assert!(error(256).abs() < f64::EPSILON && error(1) > 0.49);
+    let sampler = Sampler::new(&split, options(3, 16));
+    let shares: Vec<f64> = (0..16)
+        .flat_map(|window| (0..30).map(move |epoch| (Epoch(epoch), window)))
+        .map(|(epoch, window)| {
+            let blocks = sampler.window(epoch, window);
+            blocks.iter().filter(|&&block| block < 128).count() as f64 / blocks.len() as f64
+        })
+        .collect();
+    let variance = shares.iter().map(|share| (share - 0.5).powi(2)).sum::<f64>() / shares.len() as f64;
+    // Of 480 windows: within a fifth.
+    assert!((variance.sqrt() / error(16) - 1.0).abs() < 0.2, "{}", variance.sqrt());
 }

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use schemas::Split;
-use store::Store;
 
-use super::reader::{Damage, Group, Promise, ShardReader};
+use super::opened::OpenShards;
+use super::reader::{Damage, Group};
 use crate::actor::starved;
 use crate::sampler::Block;
 
@@ -19,16 +19,10 @@ use crate::sampler::Block;
 /// most `2·W` groups are alive.
 #[derive(Debug)]
 pub struct Groups {
-    store: Store,
-    promise: Promise,
-    /// Open shards by path: a later generation's are mostly the same, and are not verified anew.
-    shards: Mutex<BTreeMap<String, Arc<Opened>>>,
+    shards: Arc<OpenShards>,
     windows: Mutex<BTreeMap<u64, Arc<Slots>>>,
     counts: Arc<Counts>,
 }
-
-/// A shard that somebody asked for.
-type Opened = OnceLock<Result<ShardReader, Damage>>;
 
 /// Slots by block.
 type Slots = Mutex<BTreeMap<usize, Arc<Slot>>>;
@@ -76,10 +70,10 @@ impl std::ops::Deref for Held {
 }
 
 impl Groups {
-    /// No groups yet.
+    /// No groups yet of these shards.
     #[must_use]
-    pub fn new(store: Store, promise: Promise) -> Self {
-        Self { store, promise, shards: Mutex::default(), windows: Mutex::default(), counts: Arc::default() }
+    pub fn new(shards: Arc<OpenShards>) -> Self {
+        Self { shards, windows: Mutex::default(), counts: Arc::default() }
     }
 
     /// The groups of `blocks` of `split` in `window`, which is always of one split, each decoded by the first that asks for it.
@@ -152,12 +146,7 @@ impl Groups {
     fn decode(&self, split: &Split, block: Block) -> Result<Alive, Damage> {
         let began = std::time::Instant::now();
         let entry = &split.shards[block.shard as usize];
-        let shard = {
-            let mut shards = self.shards.lock().unwrap_or_else(PoisonError::into_inner);
-            Arc::clone(shards.entry(entry.path.clone()).or_default())
-        };
-        let reader = shard.get_or_init(|| ShardReader::open(&self.store, entry, self.promise));
-        let group = reader.as_ref().map_err(Clone::clone)?.read(block.group as usize)?;
+        let group = self.shards.read(entry, block.group as usize)?;
         let rows = entry.groups[block.group as usize];
         assert_eq!(group.rows(), rows as usize, "a decoded group has the rows that its block counts with");
         let alive = self.counts.alive.fetch_add(1, Ordering::Relaxed) + 1;

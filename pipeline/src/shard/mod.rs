@@ -9,6 +9,7 @@
 
 pub mod groups;
 pub(crate) mod object;
+pub mod opened;
 pub mod reader;
 pub mod synthetic;
 pub mod writer;

@@ -72,8 +72,14 @@ pub struct ShardReader {
 impl ShardReader {
     /// Opens and verifies a shard. Reads all of it once, at the speed of BLAKE3 (a few GB/s).
     pub fn open(store: &Store, shard: &Shard, promise: Promise) -> Result<Self, Damage> {
-        let reader = Self::parse(store, shard, promise)?;
+        let reader = Self::again(store, shard, promise)?;
         reader.verify_hash(shard)?;
+        Ok(reader)
+    }
+
+    /// Opens a shard that was verified before.
+    pub(super) fn again(store: &Store, shard: &Shard, promise: Promise) -> Result<Self, Damage> {
+        let reader = Self::parse(store, shard, promise)?;
         let groups = reader.metadata.metadata().row_groups();
         let found: Vec<i64> = groups.iter().map(RowGroupMetaData::num_rows).collect();
         if found.len() != shard.groups.len() || found.iter().zip(&shard.groups).any(|(&a, &b)| a != i64::from(b)) {
@@ -113,7 +119,8 @@ impl ShardReader {
         let name = &shard.path;
         let damage = |message: String| Damage { place: store.place(name), group: None, message };
         let hint = "; run `cloze prepare` again, it makes the part anew";
-        let found = store.stat(name).map_err(|error| damage(error.to_string()))?;
+        let elsewise = "; if that is no file, take it away and run `cloze prepare` again, it makes the part anew";
+        let found = store.stat(name).map_err(|error| damage(format!("{error}{elsewise}")))?;
         let gone = "it is gone; if the corpus was changed meanwhile, run the same command again: it says what the run \
                     still can do; else run `cloze prepare`, it makes the part anew";
         let length = found.ok_or_else(|| damage(gone.into()))?.bytes;

@@ -11,7 +11,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
-use tokenizers::Tokenizer as Model;
+use tokenizers::{NormalizedString, Normalizer as _, Tokenizer as Model};
 
 use super::Tokenizer;
 use super::facts::Facts;
@@ -42,7 +42,8 @@ impl HfTokenizer {
         tokenizers::utils::parallelism::set_parallelism(false);
         model.with_padding(None);
         model.with_truncation(None).expect("no truncation is always valid");
-        Self { model, facts, cuts: Cuts::of(json), memories: Mutex::default() }
+        let cuts = Cuts::of(json, &|content| normalized(&model, content));
+        Self { model, facts, cuts, memories: Mutex::default() }
     }
 
     /// Appends the ids of `text`, by the crate.
@@ -149,6 +150,15 @@ fn end_runs(
     Ok(())
 }
 
+/// What the tokenizer makes of a text before it looks for tokens that were added as text, not as they stand in a file.
+fn normalized(model: &Model, content: &str) -> String {
+    let mut text = NormalizedString::from(content);
+    match model.get_normalizer().map(|normalizer| normalizer.normalize(&mut text)) {
+        None | Some(Ok(())) => text.get().to_owned(),
+        Some(Err(_)) => content.to_owned(),
+    }
+}
+
 fn unsplittable(error: &dyn std::fmt::Display) -> Error {
     Error::Poison(format!("the tokenizer cannot split a text: {error}"))
 }
@@ -159,41 +169,44 @@ enum Cuts {
     /// Before white space, and on both sides of ASCII punctuation. BERT's pre-tokenizer drops white space, makes every
     /// punctuation mark a word and looks at nothing across them; its normalizer works on single characters, and none
     /// of these composes or reorders under NFD. Marks that occur in added tokens (the brackets of `[MASK]`) are not
-    /// among the `marks`, a set of ASCII codes.
+    /// among the `marks`.
     Words { marks: u128 },
-    /// Before a space that an ASCII letter follows. Whatever precedes, the space begins a match of ` ?\p{L}+`: a run
-    /// of white space before it ends by `\s+(?!\S)` one character early, at the end of the piece as well as there. As
-    /// the right side begins with a space, `add_prefix_space` adds none.
-    SpaceAndLetter,
+    /// Before a space that one of the ASCII letters `letters` follows. Whatever precedes, the space begins a match of
+    /// ` ?\p{L}+`: a run of white space before it ends by `\s+(?!\S)` one character early, at the end of the piece as
+    /// well as there. As the right side begins with a space, `add_prefix_space` adds none. A letter with which an added
+    /// token begins is not among them: where the token is taken out, the white space before it ends its piece whole.
+    SpaceAndLetter { letters: u128 },
     /// Nowhere: not a tokenizer that we have proved anything about.
     Nowhere,
 }
 
 impl Cuts {
-    /// What the configuration allows. Added tokens are searched for in the raw text, so none may reach across a cut.
-    fn of(json: &Value) -> Self {
+    /// What the configuration allows. Added tokens are searched for in the raw text or in what normalizing makes of it, as
+    /// they stand in the file or as normalizing makes them: in neither form may one reach across a cut.
+    fn of(json: &Value, normalized: &dyn Fn(&str) -> String) -> Self {
         let kind = |part: &str| json[part]["type"].as_str();
         let added: Vec<&Value> = json["added_tokens"].as_array().into_iter().flatten().collect();
         let content = |token: &Value| token["content"].as_str().unwrap_or_default().to_owned();
-        if added.iter().any(|token| content(token).contains(char::is_whitespace)) {
+        let forms: Vec<String> =
+            added.iter().map(|token| content(token)).flat_map(|raw| [normalized(&raw), raw]).collect();
+        if forms.iter().any(|form| form.contains(char::is_whitespace)) {
             return Self::Nowhere;
         }
         let plain_normalizer = json["normalizer"].is_null() || kind("normalizer") == Some("BertNormalizer");
         if plain_normalizer && kind("pre_tokenizer") == Some("BertPreTokenizer") {
             // To an added token that must be a whole word, `_` is a part of words.
-            let taken =
-                |mark| added.iter().any(|t| content(t).contains(mark) || (mark == '_' && t["single_word"] == true));
-            let plain = ('!'..='~').filter(|&mark| mark.is_ascii_punctuation() && !taken(mark));
-            let marks = plain.fold(0, |marks, mark| marks | 1 << u32::from(mark));
-            return Self::Words { marks };
+            let whole_words = added.iter().any(|token| token["single_word"] == true);
+            let taken = |mark| forms.iter().any(|form| form.contains(mark)) || (mark == '_' && whole_words);
+            return Self::Words { marks: set(|mark| mark.is_ascii_punctuation() && !taken(mark)) };
         }
-        // `rstrip` would take the space from the right side; `lstrip` before a letter from the left one.
-        let apart = added.iter().all(|token| {
-            let before_letter = content(token).starts_with(|first: char| first.is_ascii_alphabetic());
-            token["rstrip"] != true && !(token["lstrip"] == true && before_letter)
-        });
+        // `rstrip` would take the space from the right side.
+        let apart = added.iter().all(|token| token["rstrip"] != true);
         let byte_level = kind("pre_tokenizer") == Some("ByteLevel") && json["pre_tokenizer"]["use_regex"] != false;
-        if apart && byte_level && json["normalizer"].is_null() { Self::SpaceAndLetter } else { Self::Nowhere }
+        if apart && byte_level && json["normalizer"].is_null() {
+            let taken = |letter| forms.iter().any(|form| form.starts_with(letter));
+            return Self::SpaceAndLetter { letters: set(|letter| letter.is_ascii_alphabetic() && !taken(letter)) };
+        }
+        Self::Nowhere
     }
 
     /// The length of the first chunk.
@@ -204,8 +217,8 @@ impl Cuts {
             Self::Words { marks } => {
                 bytes.iter().skip(1).position(|&byte| is_white_space(byte) || is_among(marks, byte))
             }
-            Self::SpaceAndLetter => {
-                bytes.windows(2).skip(1).position(|pair| pair[0] == b' ' && pair[1].is_ascii_alphabetic())
+            Self::SpaceAndLetter { letters } => {
+                bytes.windows(2).skip(1).position(|pair| pair[0] == b' ' && is_among(letters, pair[1]))
             }
             Self::Nowhere => None,
         };
@@ -221,6 +234,11 @@ impl Cuts {
     }
 }
 
+/// A set of ASCII codes.
+fn set(is_member: impl Fn(char) -> bool) -> u128 {
+    ('!'..='~').filter(|&code| is_member(code)).fold(0, |set, code| set | 1 << u32::from(code))
+}
+
 fn is_among(marks: u128, byte: u8) -> bool {
     byte.is_ascii() && marks >> byte & 1 == 1
 }
@@ -230,104 +248,4 @@ fn is_white_space(byte: u8) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::LazyLock;
-
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::testing;
-
-    static FAMILIES: LazyLock<[HfTokenizer; 2]> = LazyLock::new(|| testing::TOKENIZERS.map(testing::tokenizer));
-
-    /// Characters around which normalizers, regular expressions and added tokens do something special.
-    fn nasty_text() -> impl Strategy<Value = String> {
-        let words = [
-            " ", " ", " ", "\n", "\t", "\r\n", "  ", "a", "the", "it's", "I'd", "'s", " s", "12", " 7", ".", "...",
-            "é", "e\u{301}", "\u{301}", "ß", "İ", "中", "文", "\u{a0}", "\u{3000}", "\u{200d}", "\u{fffd}", "🙂",
-            "##s", "[MASK]", "<mask>", "[SEP]", "</s>", ",", "(a)", "e.g.", "'", "<", "]", ",\u{301}", "Ω", "σς",
-        ];
-        prop::collection::vec(prop::sample::select(words.to_vec()), 0..40).prop_map(|words| words.concat())
-    }
-
-    proptest! {
-        #[test]
-        fn chunks_change_no_token(text in nasty_text()) {
-            for tokenizer in &*FAMILIES {
-                prop_assert_ne!(tokenizer.cuts, Cuts::Nowhere);
-                let mut whole = Vec::new();
-                tokenizer.split(&text, &mut whole).expect("encodable");
-                // The tokenizers are shared, so that most of it comes from memory.
-                prop_assert_eq!(tokenizer.ids(&text).expect("encodable"), whole, "{}", tokenizer.facts.manifest.kind);
-            }
-        }
-    }
-
-    /// Where sentences end. (A token of blanks says that it begins where it ends.)
-    fn is_behind_a_word(text: &str, at: usize) -> bool {
-        text.is_char_boundary(at) && !text[..at].ends_with(char::is_whitespace)
-    }
-
-    proptest! {
-        #[test]
-        fn runs_change_no_token_and_begin_where_they_are_told(text in nasty_text(), cuts in prop::collection::vec(0_usize..80, 0..6)) {
-            let mut starts: Vec<usize> = cuts.into_iter().filter(|&at| is_behind_a_word(&text, at)).collect();
-            starts.sort_unstable();
-            starts.dedup();
-            for tokenizer in &*FAMILIES {
-                let mut runs: Vec<Vec<u32>> = Vec::new();
-                let take = &mut |ids: &[u32]| {
-                    runs.push(ids.to_vec());
-                    Ok(())
-                };
-                tokenizer.encode_runs(&text, &starts, take).expect("encodable");
-                prop_assert_eq!(runs.len(), starts.len() + 1);
-                prop_assert_eq!(runs.concat(), tokenizer.ids(&text).expect("encodable"));
-                let whole: Vec<(usize, u32)> = tokenizer.tokens(&text).expect("encodable");
-                let mut before = 0;
-                for (run, &start) in runs.iter().zip(&starts) {
-                    before += run.len();
-                    prop_assert!(whole[..before].iter().all(|&(begin, _)| begin < start.max(1)), "{:?}", starts);
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn a_blank_goes_with_the_sentence_behind_it() {
-        for tokenizer in &*FAMILIES {
-            let mut runs = Vec::new();
-            let take = &mut |ids: &[u32]| {
-                let tokens: Vec<&str> = ids.iter().map(|&id| tokenizer.facts().tokens[id as usize].as_str()).collect();
-                runs.push(tokens.concat());
-                Ok(())
-            };
-            tokenizer.encode_runs("the cat. the mat.", &[8], take).expect("encodable");
-            let expected = if tokenizer.facts().manifest.kind == "byte_bpe" { "ĠtheĠmat." } else { "themat." };
-            assert_eq!(runs[1], expected, "{runs:?}");
-        }
-    }
-
-    #[test]
-    fn a_mask_in_the_text_is_the_mask() {
-        for (name, mask) in testing::TOKENIZERS.into_iter().zip(["[MASK]", "<mask>"]) {
-            let tokenizer = testing::tokenizer(name);
-            let ids = tokenizer.ids(&format!("the {mask} sat.")).expect("encodable");
-            assert_eq!(ids.iter().filter(|&&id| id == tokenizer.facts().special().mask).count(), 1, "{name}: {ids:?}");
-        }
-    }
-
-    #[test]
-    fn a_tokenizer_that_nothing_is_proved_about_is_never_cut() {
-        let text = "one two three".repeat(100);
-        for (part, value) in [
-            ("added_tokens", serde_json::json!([{"content": "new york"}])),
-            ("pre_tokenizer", serde_json::json!({"type": "Metaspace"})),
-        ] {
-            let mut json = serde_json::json!({"pre_tokenizer": {"type": "BertPreTokenizer"}});
-            assert_eq!(Cuts::of(&json).first(&text), 3);
-            json[part] = value;
-            assert_eq!(Cuts::of(&json).first(&text), text.len());
-        }
-    }
-}
+mod tests;

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::HfTokenizer;
 use super::describe::{byte_level, render, word_piece};
-use super::facts::Facts;
+use super::facts::{Facts, size};
 use crate::{Error, Result};
 
 /// Reads the tokenizer at `path`: a file, or a folder that holds one. `lowercase` must be said for a `vocab.txt`, and
@@ -67,8 +67,12 @@ fn from_json(bytes: &[u8], refuse: impl Fn(String) -> Error) -> Result<HfTokeniz
     let unreadable = |error: &dyn std::fmt::Display| refuse(format!("not a `tokenizer.json`: {error}"));
     let json: Value = serde_json::from_slice(bytes).map_err(|error| unreadable(&error))?;
     let model = tokenizers::Tokenizer::from_bytes(bytes).map_err(|error| unreadable(&error))?;
-    let facts = Facts::of(&model, &json, bytes).map_err(refuse)?;
-    Ok(HfTokenizer::new(model, &json, facts))
+    size(&model).map_err(&refuse)?;
+    // A file may leave out what the crate can guess, such as the type of its model.
+    let meant = model.to_string(false).map_err(|error| unreadable(&error))?;
+    let meant: Value = serde_json::from_str(&meant).map_err(|error| unreadable(&error))?;
+    let facts = Facts::of(&model, &json, &meant, bytes).map_err(&refuse)?;
+    Ok(HfTokenizer::new(model, &meant, facts))
 }
 
 #[cfg(test)]
@@ -114,6 +118,85 @@ mod tests {
             assert_eq!((facts.word_starts[id], facts.manifest.kind.as_str()), (starts, name), "{token}");
             assert_eq!(facts.manifest.specials.len(), 5);
         }
+    }
+
+    /// A small tokenizer with something changed.
+    fn changed(name: &str, change: impl FnOnce(&mut Value)) -> Result<HfTokenizer> {
+        let mut json: Value = serde_json::from_slice(&testing::tokenizer(name).facts().json).expect("JSON");
+        change(&mut json);
+        of_json(json.to_string().as_bytes(), "tokenizer.json")
+    }
+
+    fn refusal(name: &str, change: impl FnOnce(&mut Value)) -> String {
+        changed(name, change).expect_err("refused").to_string()
+    }
+
+    #[test]
+    fn words_start_there_also_where_the_file_does_not_name_its_model() {
+        for name in testing::TOKENIZERS {
+            let without = changed(name, |json| {
+                json["model"].as_object_mut().expect("an object").remove("type").expect("it names it");
+            });
+            let (named, without) = (testing::tokenizer(name), without.expect("the crate reads it"));
+            assert_eq!(without.facts().word_starts, named.facts().word_starts, "{name}");
+            assert!(without.facts().word_starts.contains(&false), "{name}");
+            assert_eq!(without.facts().manifest.kind, name);
+        }
+    }
+
+    #[test]
+    fn sentence_pieces_begin_words_with_their_blank() {
+        let unigram = |json: &mut Value| {
+            let mut vocab: Vec<Value> = testing::VOCAB.iter().map(|token| json!([token, -1.0])).collect();
+            vocab.extend([json!(["▁the", -1.0]), json!(["_the", -1.0])]);
+            json["model"] = json!({"type": "Unigram", "unk_id": 1, "vocab": vocab, "byte_fallback": false});
+            json["normalizer"] = Value::Null;
+            json["post_processor"] = Value::Null;
+        };
+        for mark in ["▁", "_"] {
+            let metaspace =
+                json!({"type": "Metaspace", "replacement": mark, "prepend_scheme": "always", "split": true});
+            let tokenizer = changed("wordpiece", |json| {
+                unigram(json);
+                json["pre_tokenizer"] =
+                    json!({"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, metaspace]});
+            });
+            let tokenizer = tokenizer.expect("as the crate writes it");
+            let starts = |word: &str| {
+                let id = tokenizer.facts().tokens.iter().position(|token| token == word).expect("there");
+                tokenizer.facts().word_starts[id]
+            };
+            assert_eq!([starts("▁the"), starts("_the"), starts("the")], [mark == "▁", mark == "_", false]);
+        }
+        let error = refusal("wordpiece", |json| {
+            unigram(json);
+            json["pre_tokenizer"] = json!({"type": "WhitespaceSplit"});
+        });
+        assert!(error.contains("its Unigram model is fed by neither") && error.contains("`Metaspace` do"), "{error}");
+    }
+
+    #[test]
+    fn tokenizers_whose_words_or_ids_are_not_to_be_had_are_refused_by_name() {
+        let suffix = |json: &mut Value| json["model"]["end_of_word_suffix"] = json!("</w>");
+        assert!(refusal("byte_bpe", suffix).contains("marks where words end"));
+        let dropout = |json: &mut Value| json["model"]["dropout"] = json!(0.1);
+        assert!(refusal("byte_bpe", dropout).contains("`dropout` = 0.1"));
+        let shared = |json: &mut Value| {
+            json["model"]["vocab"]["[SEP]"] = json!(2);
+            json["model"]["vocab"]["[CLS]"] = json!(2);
+            json["added_tokens"] = json!([]);
+            json["post_processor"] = Value::Null;
+        };
+        assert!(refusal("wordpiece", shared).contains("share the id 2"));
+        for far in [1_u64 << 30, (1 << 32) - 1] {
+            let hole = |json: &mut Value| json["model"]["vocab"]["far"] = json!(far);
+            assert!(refusal("wordpiece", hole).contains(&format!("its largest id is {far}")));
+        }
+        let only_specials = |json: &mut Value| {
+            let vocab = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[unused0]"];
+            json["model"]["vocab"] = vocab.iter().zip(0..).map(|(&token, id)| (token.to_owned(), json!(id))).collect();
+        };
+        assert!(refusal("wordpiece", only_specials).contains("special or unused"));
     }
 
     #[test]

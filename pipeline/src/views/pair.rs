@@ -10,20 +10,27 @@
 //! # Definition
 //! A sample is a run of whole sentences of one document, of `L − 3` tokens at most in rows of width `L`.
 //! The *target* is `L − 3`, or, with probability `short_rate`, uniform in `2..=L − 3`. The *chunk* is the fewest sentences
-//! from the first on that have so many tokens, or all. It is cut at a uniformly drawn border between two of its
-//! sentences: A, of one sentence at least, and the rest.
+//! from the first on that have so many tokens, or all. It is cut within its last sentence: at the target, or, if it is all
+//! and has no more tokens than that, behind a uniformly drawn token of that sentence. A is what lies before a uniformly
+//! drawn border between two sentences of the chunk, one at least; a chunk of one sentence (of which two tokens are left)
+//! has its border between two uniformly drawn tokens.
 //!
-//! With probability `random_rate`, and always if the chunk is a single sentence, B is random: from a uniformly drawn
-//! sentence of the *partner* on, the fewest sentences that have `target − |A|` tokens, at least one; the label is 1.
-//! Otherwise B is the rest of the chunk, with label 0. The partner is another sample of the shuffle window, drawn up to
-//! ten times until its document differs. If none does, B is the rest; a single sentence is then cut between two
-//! uniformly drawn tokens, with label 0 (one token alone stays a row of A).
+//! With probability `random_rate` B is random, and the label is 1: as many tokens as the chunk has behind A, from a
+//! uniformly drawn sentence of the *partner* on, of those that have so many tokens from their beginning on (from any
+//! token, if A ends within a sentence). Otherwise B is what the chunk has behind A, with label 0. The partner is another
+//! sample of the shuffle window: of ten that are drawn, the first of another document that is as long as the sample, else
+//! the longest of another document. One that has no more tokens than B shortens B, to an end within the partner's last
+//! sentence, whatever the label; where no other document was drawn, the label is 0. A chunk of a single token is a row of
+//! A, with label 0.
 //!
-//! While A and B have more than `L − 3` tokens together, the longer one (B, if equal) loses one from its front or its
-//! back, by a fair coin for each.
+//! So **lengths say nothing of the label**: they are decided before it. Nor do the ends say much, for both kinds of B
+//! begin with a sentence and mostly end within one.
 //!
-//! This departs from BERT's script in one place: the script gives the unused rest of a chunk back, to be the beginning
-//! of the next one. Here it is unused in this epoch and returns in the next, with other draws.
+//! This departs from BERT's script in three places. There both kinds of B read on until the row is over-full, and the
+//! longer segment is cut at either end; but where a document ends, what follows is shorter than what is random, and
+//! a chunk of one sentence is always labelled random, so that lengths tell something. The script gives the unused rest
+//! of a chunk back, to be the beginning of the next one: here it is unused in this epoch and returns in the next, with
+//! other draws. And a partner there is any document; here it is one of the window, and seldom a shorter one.
 //!
 //! # Columns
 //! `input_ids`, `token_types` (0 for `[CLS] A [SEP]`, 1 for `B [SEP]`), `is_random` (the label in every cell of
@@ -85,65 +92,88 @@ impl View for Pair {
     fn render(&self, source: Source<'_>, vocab: &Vocab, at: &RowAddress<'_>, row: &mut RowMut<'_>) {
         let sample = source.sample();
         let mut rng = at.rng("pair");
-        let max = row.input_ids.len() - 3;
-        let (mut a, mut b, partner) = self.cut(sample, source.partner(), max, &mut rng);
-        truncate(&mut a, &mut b, max, &mut rng);
+        let cut = self.cut(sample, row.input_ids.len() - 3, &mut rng);
+        let partner = source.partner().filter(|_| !cut.b.is_empty());
+        let length = partner.map_or(cut.b.len(), |partner| cut.b.len().min(usable(partner, cut.b.len(), &mut rng)));
+        let is_random = rng.chance(self.random_rate);
+        let partner = partner.filter(|_| is_random);
         let second = match partner {
-            Some(partner) => Span::new(partner, b, sample.input_ids.len()),
-            None => Span::new(sample, b, 0),
+            Some(partner) => {
+                Span::new(partner, somewhere(partner, length, cut.is_clean, &mut rng), sample.input_ids.len())
+            }
+            None => Span::new(sample, cut.b.start..cut.b.start + length, 0),
         };
-        write(row, vocab, &[Span::new(sample, a, 0)], &[second]);
+        write(row, vocab, &[Span::new(sample, cut.a, 0)], &[second]);
         if let Some(is_random) = row.cells.get(IS_RANDOM) {
             is_random.fill(u8::from(partner.is_some()));
         }
     }
 }
 
+/// A sample's segments, were the second not random.
+struct Cut {
+    a: Range<usize>,
+    b: Range<usize>,
+    /// Whether B begins with a sentence.
+    is_clean: bool,
+}
+
 impl Pair {
-    /// A of the sample, B of the sample or of the partner, if that is returned. Both may be too long.
-    fn cut<'a>(
-        &self,
-        sample: &Sample<'_>,
-        partner: Option<&'a Sample<'a>>,
-        max: usize,
-        rng: &mut Rng,
-    ) -> (Range<usize>, Range<usize>, Option<&'a Sample<'a>>) {
+    fn cut(&self, sample: &Sample<'_>, max: usize, rng: &mut Rng) -> Cut {
         let target = if rng.chance(self.short_rate) { 2 + below(rng, max - 1) } else { max };
         let sentences = Sentences::of(sample);
         let chunk = sentences.until(0, target);
-        let border = if chunk == 1 { 1 } else { 1 + below(rng, chunk - 1) };
-        let a = 0..sentences.bound(border);
-        let is_random = rng.chance(self.random_rate) || chunk == 1;
-        if let Some(partner) = partner.filter(|_| is_random) {
-            let others = Sentences::of(partner);
-            let first = below(rng, others.count());
-            let last = others.until(first, target.saturating_sub(a.end));
-            return (a, others.bound(first)..others.bound(last), Some(partner));
-        }
-        let end = sentences.bound(chunk);
-        let border = if chunk > 1 || end < 2 { a.end } else { 1 + below(rng, end - 1) };
-        (0..border, border..end, None)
+        let (last, all) = (sentences.bound(chunk - 1), sentences.bound(chunk));
+        let end = if all > target || chunk < sentences.count() {
+            target
+        } else {
+            // Two tokens of a single sentence are left, if it has two.
+            within(last + usize::from(chunk == 1 && all > 1), all, rng)
+        };
+        let is_clean = chunk > 1;
+        let border = match end {
+            _ if is_clean => sentences.bound(1 + below(rng, chunk - 1)),
+            2.. => 1 + below(rng, end - 1),
+            _ => end,
+        };
+        Cut { a: 0..border, b: border..end, is_clean }
     }
 }
 
-/// Takes tokens from the ends of the longer segment until both have `max` together.
-fn truncate(a: &mut Range<usize>, b: &mut Range<usize>, max: usize, rng: &mut Rng) {
-    let mut coins = rng.split(2);
-    while a.len() + b.len() > max {
-        let longer = if a.len() > b.len() { &mut *a } else { &mut *b };
-        match coins.below(2) {
-            0 => longer.start += 1,
-            _ => longer.end -= 1,
-        }
-    }
+/// An end behind one of the tokens `first..all`, uniformly drawn; `all` if there is none.
+fn within(first: usize, all: usize, rng: &mut Rng) -> usize {
+    if first < all { first + 1 + below(rng, all - first) } else { all }
+}
+
+/// Tokens of a partner that may be a second segment. It ends within a sentence, as the other kind does, also where there
+/// are no more than `wanted`.
+fn usable(partner: &Sample<'_>, wanted: usize, rng: &mut Rng) -> usize {
+    let (sentences, all) = (Sentences::of(partner), partner.input_ids.len());
+    if all > wanted { all } else { within(sentences.bound(sentences.count() - 1), all, rng) }
+}
+
+/// `length` tokens of `partner`, from a uniformly drawn sentence on that has so many behind its beginning, or from such a
+/// token. The sample has so many.
+fn somewhere(partner: &Sample<'_>, length: usize, is_clean: bool, rng: &mut Rng) -> Range<usize> {
+    let latest = partner.input_ids.len() - length;
+    let first = if is_clean {
+        let sentences = Sentences::of(partner);
+        let fit = (1..sentences.count()).take_while(|&index| sentences.bound(index) <= latest).count();
+        sentences.bound(below(rng, fit + 1))
+    } else {
+        below(rng, latest + 1)
+    };
+    first..first + length
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use schemas::{Epoch, SampleAddress};
 
     use super::*;
-    use crate::testing::{Stored, assert_share, assert_uniform, frame_rows, segments};
+    use crate::rng::Key;
+    use crate::testing::{Stored, assert_same_law, assert_share, assert_uniform, frame_rows, segments};
     use crate::views::AnyView;
 
     fn rows(pair: Pair, width: usize, sample: &Stored, partner: Option<&Stored>) -> Vec<([Vec<usize>; 2], u8)> {
@@ -180,7 +210,6 @@ mod tests {
                     prop_assert!(!lonely && b.iter().all(|&origin| origin >= length));
                 } else {
                     prop_assert!(a[0] == 0 && b.first().is_none_or(|&first| first == a.len()), "B follows A");
-                    prop_assert!(lonely || lengths.len() > 1, "a single sentence has a random partner");
                 }
             }
         }
@@ -191,17 +220,62 @@ mod tests {
         let (sample, partner) = (Stored::new(&[10; 6], 10), Stored::new(&[10; 6], 100));
         let rows = rows(Pair { short_rate: 0.0, ..Pair::default() }, 63, &sample, Some(&partner));
         assert_share(rows.iter().filter(|(_, label)| *label == 1).count(), 4000, 0.5);
-        let (mut borders, mut firsts) = ([0; 5], [0; 6]);
+        let (mut borders, mut ends, mut firsts) = ([0; 5], [0; 10], [0; 6]);
         for ([a, b], label) in &rows {
-            assert_eq!(a.len() % 10, 0, "whole sentences fill the row");
+            assert_eq!(a.len() % 10, 0, "A is whole sentences");
             borders[a.len() / 10 - 1] += 1;
-            if *label == 1 {
+            ends[a.len() + b.len() - 51] += 1;
+            // Of the sentences of the partner from which on it is long enough, for A of one sentence only the first two.
+            if *label == 1 && a.len() == 50 {
                 firsts[(b[0] - 60) / 10] += 1;
-                assert!(a.len() + b.len() == 60 || b.last() == Some(&119), "up to the target, or to the end");
             }
+            assert!(*label == 0 || (b[0] - 60).is_multiple_of(10), "B begins with a sentence");
         }
         assert_uniform(&borders);
+        assert_uniform(&ends);
         assert_uniform(&firsts);
+    }
+
+    /// Samples and partners as a corpus of short and long documents has them.
+    #[test]
+    fn lengths_and_ends_say_nothing_of_the_label() {
+        let mut drawn = Key::new(1, Epoch(0), "", "test").row(SampleAddress::numbered(0), 0);
+        // As packing does: whole sentences, of 4 to 23 tokens, as long as they fit.
+        let mut stored = |tokens_max: usize, first_id: u16| {
+            let (mut lengths, mut sum) = (Vec::new(), 0);
+            loop {
+                let length = 4 + below(&mut drawn, 20);
+                sum += length;
+                if sum > tokens_max {
+                    return Stored::new(&lengths, first_id);
+                }
+                lengths.push(length);
+            }
+        };
+        let (mut totals, mut firsts, mut ends) = (Vec::new(), Vec::new(), Vec::new());
+        for case in 0..400 {
+            let sample = stored(if case % 2 == 0 { 40 } else { 125 }, 10);
+            let partner = stored(if case % 3 == 0 { 40 } else { 125 }, 100);
+            let items = sample.items_at(Some(&partner), 40 * case..40 * (case + 1));
+            let batch = frame_rows(AnyView::Pair(Pair::default()), 128, &items);
+            let labels = batch.column("view", IS_RANDOM).expect("made");
+            for (row, [a, b]) in segments(&batch).into_iter().enumerate() {
+                let is_random = labels.row(row)[0] == 1;
+                totals.push((a.len() + b.len(), is_random));
+                firsts.push((a.len(), is_random));
+                let (of, base) = if is_random { (&partner, sample.len()) } else { (&sample, 0) };
+                ends.push((usize::from(b.last().is_some_and(|&last| of.ends_at(last - base))), is_random));
+            }
+        }
+        assert_same_law(&totals);
+        assert_same_law(&firsts);
+        // A sentence ends at a token of 13.5.
+        let share = |label| {
+            let of: Vec<usize> =
+                ends.iter().filter(|(_, is_random)| *is_random == label).map(|(end, _)| *end).collect();
+            of.iter().sum::<usize>() as f64 / of.len() as f64
+        };
+        assert!((share(true) - share(false)).abs() < 0.04, "{} and {}", share(true), share(false));
     }
 
     #[test]
@@ -220,26 +294,18 @@ mod tests {
     }
 
     #[test]
-    fn the_longer_segment_is_cut_at_both_ends_alike() {
-        let (sample, partner) = (Stored::new(&[20, 20], 10), Stored::new(&[61], 100));
-        let rows = rows(Pair { short_rate: 0.0, random_rate: 1.0 }, 43, &sample, Some(&partner));
-        let mut fronts = 0;
-        for ([a, b], label) in &rows {
-            assert_eq!((a.len(), b.len(), *label), (20, 20, 1));
-            assert_eq!(a[0], 0, "B was longer, then as long");
-            fronts += b[0] - 40;
+    fn a_lonely_sentence_is_cut_anywhere_and_its_partner_begins_anywhere() {
+        let (sample, partner) = (Stored::new(&[30], 10), Stored::new(&[10, 21], 100));
+        let (mut ends, mut firsts, mut random) = ([0; 29], [0; 31], 0);
+        for ([a, b], label) in rows(Pair { short_rate: 0.0, ..Pair::default() }, 63, &sample, Some(&partner)) {
+            ends[a.len() + b.len() - 2] += 1;
+            random += usize::from(label);
+            if label == 1 && b.len() == 1 {
+                firsts[b[0] - 30] += 1;
+            }
         }
-        assert_share(fronts, 41 * 4000, 0.5);
-    }
-
-    #[test]
-    fn a_lonely_sentence_is_cut_anywhere() {
-        let sample = Stored::new(&[30], 10);
-        let mut borders = [0; 29];
-        for ([a, b], label) in rows(Pair::default(), 63, &sample, None) {
-            assert_eq!((a.len() + b.len(), label), (30, 0));
-            borders[a.len() - 1] += 1;
-        }
-        assert_uniform(&borders);
+        assert_uniform(&ends);
+        assert_uniform(&firsts);
+        assert_share(random, 4000, 0.5);
     }
 }

@@ -98,3 +98,33 @@ fn the_first_version_is_refused_by_its_number() {
     assert!(matches!(error, ManifestError::Version { found: 1 }), "{error}");
     assert!(error.to_string().contains("prepare the corpus again"), "{error}");
 }
+
+fn shard(manifest: &mut Manifest) -> &mut Shard {
+    &mut manifest.generations[0].parts[0].train[0]
+}
+
+#[test]
+fn numbers_that_cannot_be_are_refused_though_they_were_sealed() {
+    let refused = |change: &dyn Fn(&mut Manifest)| {
+        let mut manifest = example();
+        change(&mut manifest);
+        let error = Manifest::from_json(&manifest.to_json()).expect_err("it cannot be");
+        assert!(matches!(error, ManifestError::Contradiction(_)), "{error}");
+    };
+    refused(&|manifest| manifest.tokenizer.special.mask = 99_999);
+    refused(&|manifest| manifest.tokenizer.special.mask = 50);
+    refused(&|manifest| manifest.tokenizer.special.unk = Some(2));
+    refused(&|manifest| manifest.tokenizer.vocab_size = 5);
+    refused(&|manifest| manifest.tokenizer.vocab_size = 4);
+    refused(&|manifest| manifest.tokenizer.specials = vec![4, 3, 2, 1, 0]);
+    refused(&|manifest| manifest.pack.content = 0);
+    refused(&|manifest| manifest.pack.content = 129);
+    refused(&|manifest| (shard(manifest).rows, shard(manifest).groups) = (0, Vec::new()));
+    refused(&|manifest| (shard(manifest).rows, shard(manifest).groups) = (0, vec![0]));
+    refused(&|manifest| (shard(manifest).rows, shard(manifest).groups) = (1 << 31, vec![1 << 31]));
+    refused(&|manifest| shard(manifest).tokens = 3 * 126 + 1);
+    for path in ["../../x", "/etc/passwd", "a/../b", "train//x"] {
+        refused(&|manifest| path.clone_into(&mut shard(manifest).path));
+        refused(&|manifest| path.clone_into(&mut manifest.generations[1].vocab.path));
+    }
+}

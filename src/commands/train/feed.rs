@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use observe::What;
-use observe::training::AuditReport;
+use observe::training::{AuditReport, GenerationReport};
 use pipeline::actor;
 use pipeline::audit::{Audit, Watch};
 use pipeline::load::{BatchStream, LoadPlan, StreamOptions};
-use schemas::{Batch, RowIndex, Share};
+use schemas::{Batch, Generation, RowIndex, Share};
 use trainer::ForeignError;
 use trainer::training::Data;
 
@@ -25,6 +25,8 @@ pub(super) struct Feed {
     stream: Option<BatchStream>,
     /// None where batches come again and again: counted twice, they would seem surer than they are.
     watch: Option<Watch>,
+    /// The generation of the data that the last batch ends with; none before the first.
+    generation: Option<Generation>,
     remarks: Vec<What>,
     replay: Option<u64>,
     phases: Phases,
@@ -41,6 +43,7 @@ impl Feed {
             row: RowIndex(0),
             stream: None,
             watch: replay.is_none().then(|| Watch::new(load.audit())),
+            generation: None,
             remarks: Vec::new(),
             replay,
             phases,
@@ -69,6 +72,7 @@ impl Data for Feed {
         if let Some(audit) = self.watch.as_mut().map(|watch| watch.look(&batch)).transpose()?.flatten() {
             self.remarks.extend(remarks(audit));
         }
+        self.note_generation(batch.rows() as u64)?;
         self.row.0 += batch.rows() as u64;
         self.phases.enter(Phase::Step);
         Ok(Some(batch))
@@ -89,6 +93,25 @@ impl Data for Feed {
 
     fn remarks(&mut self) -> Vec<What> {
         std::mem::take(&mut self.remarks)
+    }
+}
+
+impl Feed {
+    /// Says where rows begin to be of another generation: `rows` are read next.
+    fn note_generation(&mut self, rows: u64) -> Result<(), ForeignError> {
+        if self.replay.is_some() {
+            return Ok(());
+        }
+        let generation = |row| self.plan.generation(RowIndex(row));
+        let (first, behind) = (self.row.0, self.row.0 + rows);
+        let now = generation(behind.saturating_sub(1))?;
+        if let Some(before) = self.generation.replace(now).filter(|before| *before != now) {
+            // Few rows, and seldom.
+            let row = (first..behind).find(|&row| generation(row).is_ok_and(|of| of == now)).unwrap_or(first);
+            let report = GenerationReport { generation: now, before, row: RowIndex(row) };
+            self.remarks.push(What::Generation(report));
+        }
+        Ok(())
     }
 }
 

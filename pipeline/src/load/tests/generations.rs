@@ -32,6 +32,10 @@ impl Generations for Told {
         let at = usize::try_from(epoch.0).expect("small").min(self.epochs.len() - 1);
         Ok(Arc::new(Edition::train(&self.manifest, Generation(self.epochs[at]))))
     }
+
+    fn decided(&self) -> u64 {
+        self.epochs.len() as u64
+    }
 }
 
 /// A folder of 230 rows, to which 230 more were added, and then 60 small parts of 3.
@@ -49,7 +53,8 @@ impl Home {
         let (views, wanted) = all_views();
         let follow = follow.map(|told| Arc::clone(told) as Arc<dyn Generations>);
         let request = self.request(data, &views, &wanted);
-        let request = LoadRequest { generation: Generation(generation), follow, ..request };
+        let gone = if follow.is_some() { GoneParts::Unread } else { request.gone };
+        let request = LoadRequest { generation: Generation(generation), follow, gone, ..request };
         Arc::new(LoadPlan::new(&request).expect("no problem"))
     }
 }
@@ -218,4 +223,55 @@ fn a_generation_whose_parts_were_dropped_is_refused_by_name() {
     // A generation that only adds is no reason.
     let plan = home.following(&data, 2, None);
     assert!(plan.stream(RowIndex(0), Share::ALONE).take(20).all(|batch| batch.is_ok()));
+}
+
+/// A folder of which something is dropped while a run that stays with it goes on.
+#[derive(Debug)]
+struct DroppedLater {
+    manifest: Mutex<Manifest>,
+    asked: Mutex<Vec<u64>>,
+}
+
+impl Generations for DroppedLater {
+    fn of(&self, epoch: Epoch) -> Result<Arc<Edition>> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).push(epoch.0);
+        let manifest = self.manifest.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(Arc::new(Edition::train(&manifest, Generation(0))))
+    }
+
+    fn decided(&self) -> u64 {
+        u64::MAX
+    }
+}
+
+#[test]
+fn a_process_goes_on_over_nothing_that_was_dropped_since_it_began() {
+    let mut home = home(&Synthetic::default());
+    let answers = Arc::new(DroppedLater { manifest: Mutex::new(home.manifest.clone()), asked: Mutex::default() });
+    let (views, wanted) = all_views();
+    let data = DataConfig { shuffle_blocks: 1000, ..data(1) };
+    let request = LoadRequest { follow: Some(Arc::clone(&answers) as _), ..home.request(&data, &views, &wanted) };
+    let plan = Arc::new(LoadPlan::new(&request).expect("no problem"));
+    assert!(plan.facts().resident, "nothing is read a second time");
+    let groups = plan.groups();
+    for index in (0..60).chain([1 << 40]) {
+        plan.batch(&groups, BatchIndex(index)).expect("all of it is there");
+    }
+    assert!(answers.asked.lock().unwrap_or_else(PoisonError::into_inner).len() < 5, "epochs between are not asked for");
+    home.manifest = Synthetic::default().add(&home.store, &[1], &[0]).expect("written");
+    *answers.manifest.lock().unwrap_or_else(PoisonError::into_inner) = home.manifest.clone();
+    let error = plan.batch(&groups, BatchIndex(1 << 41)).expect_err("part 0 is gone").to_string();
+    assert!(error.contains("generation 1 dropped part 0") && error.contains("begin a new run"), "{error}");
+    assert!(plan.epochs(RowIndex(460)).expect("what was seen was seen") > 1.9);
+}
+
+#[test]
+fn looking_ahead_knows_where_nothing_is_decided_yet() {
+    let home = grown();
+    let plan = home.following(&data(1), 0, Some(&Told::of(&home, &[0, 0, 1, 2])));
+    assert_eq!(plan.rows_decided().expect("told"), Some(RowIndex(230 + 230 + 460 + 640)));
+    assert_eq!(home.following(&data(1), 0, None).rows_decided().expect("told"), None);
+    let generations: Vec<u32> =
+        [0, 229, 459, 460, 919, 920].map(|row| plan.generation(RowIndex(row)).expect("told").0).to_vec();
+    assert_eq!(generations, [0, 0, 0, 1, 1, 2]);
 }

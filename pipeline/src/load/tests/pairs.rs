@@ -4,6 +4,7 @@ use schemas::columns::{IS_RANDOM, TOKEN_TYPES};
 
 use super::*;
 use crate::pack::AnyPacking;
+use crate::testing::{assert_same_law, assert_share};
 
 fn packing(name: &str) -> AnyPacking {
     AnyPacking::of_kind(name).expect("a known packing")
@@ -81,10 +82,29 @@ fn a_random_second_segment_is_of_another_document() {
                 all += 1;
             }
         }
-        // 0.5 within five standard errors of the labels, and the few chunks of one sentence, always random.
-        let (share, error) = (f64::from(random) / f64::from(all), 0.5 / f64::from(all).sqrt());
-        assert!(share > 0.5 - 5.0 * error && share < 0.56 + 5.0 * error, "{share} of {all}");
+        assert_share(random as usize, all as usize, 0.5);
     }
+}
+
+/// What a model could learn from padding instead of text.
+#[test]
+fn the_length_of_a_pair_says_nothing_of_its_label() {
+    let home = home(&Synthetic { lengths: 5..62, ..sentences(3) });
+    let plan = home.pairs(&data(1), Rows::Train);
+    let (mut totals, mut seconds) = (Vec::new(), Vec::new());
+    for batch in plan.stream(RowIndex(0), Share::ALONE).take(1000) {
+        let batch = batch.expect("good");
+        let [types, labels] = [TOKEN_TYPES, IS_RANDOM].map(|column| batch.column("pair", column).expect("made"));
+        let mask = batch.column("pair", ATTENTION_MASK).expect("made");
+        for row in 0..batch.rows() {
+            let is_random = labels.row(row)[0] == 1;
+            let count = |cells: &[u8]| cells.iter().map(|&cell| usize::from(cell)).sum::<usize>();
+            totals.push((count(mask.row(row)), is_random));
+            seconds.push((count(types.row(row)), is_random));
+        }
+    }
+    assert_same_law(&totals);
+    assert_same_law(&seconds);
 }
 
 #[test]

@@ -82,6 +82,8 @@ fn a_record_of_anything_else_is_no_evidence() {
         (alien(|record| record.forgotten.push('x')), "other documents"),
         (alien(|record| record.first_rows[0] = 1), "go on"),
         (alien(|record| record.train[0].path = "../../etc/passwd".into()), "objects of others"),
+        (alien(|record| record.counts = vec![1]), "counts what is not there"),
+        (alien(|record| record.counts = vec![u64::MAX, 1, 1, 1]), "counts what is not there"),
         (alien(|record| record.train[0].path = "train/part-00004-00-00.parquet".into()), "objects of others"),
     ];
     for (record, word) in cases {

@@ -1,0 +1,65 @@
+//! Which documents the rows of a part are of: `documents/`, looked at the other way round.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int32Type, UInt64Type};
+use arrow_array::{ArrayAccessor as _, RecordBatch, StringArray};
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::errors::ParquetError;
+use schemas::PartId;
+use store::Store;
+
+use crate::foreign::decoded;
+use crate::{Error, Result};
+
+/// What the corpus calls a document, and where it stands there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// Its id: what `cloze prepare forget --document` takes.
+    pub id: String,
+    /// The name of its file.
+    pub source: String,
+    /// Bytes of the decompressed file, or rows of a Parquet file.
+    pub range: Range<u64>,
+}
+
+/// The documents of a part that shards call by these names; those that no table has are missing. Of equal texts, the first.
+///
+/// # Errors
+/// If a table cannot be read.
+pub fn origins(store: &Store, part: PartId, names: &BTreeSet<u64>) -> Result<BTreeMap<u64, Origin>> {
+    let prefix = format!("documents/part-{:05}-", part.0);
+    let mut found = BTreeMap::new();
+    for entry in store.list("documents")?.into_iter().filter(|entry| entry.name.starts_with(&prefix)) {
+        let bytes = bytes::Bytes::from(store.read(&entry.name)?);
+        let damaged = |message: String| Error::Shard { place: store.place(&entry.name), group: None, message };
+        let batches = decoded(|| {
+            let builder = ParquetRecordBatchReaderBuilder::try_new(bytes)?;
+            let columns = ["id", "document", "source", "start", "end"];
+            let mask = ProjectionMask::columns(builder.parquet_schema(), columns);
+            let batches: Result<Vec<RecordBatch>, _> = builder.with_projection(mask).build()?.collect();
+            batches.map_err(ParquetError::from)
+        });
+        for batch in batches.map_err(damaged)? {
+            take(&batch, names, &mut found).ok_or_else(|| damaged("its columns are not those of a table".into()))?;
+        }
+    }
+    Ok(found)
+}
+
+fn take(batch: &RecordBatch, names: &BTreeSet<u64>, found: &mut BTreeMap<u64, Origin>) -> Option<()> {
+    let column = |name| batch.column_by_name(name);
+    let number = |name| Some(column(name)?.as_primitive_opt::<UInt64Type>()?.values());
+    let (documents, starts, ends) = (number("document")?, number("start")?, number("end")?);
+    let ids = column("id")?.as_string_opt::<i32>()?;
+    let sources = column("source")?.as_dictionary_opt::<Int32Type>()?.downcast_dict::<StringArray>()?;
+    for row in (0..batch.num_rows()).filter(|&row| names.contains(&documents[row])) {
+        let source = sources.value(row).to_owned();
+        let origin = || Origin { id: ids.value(row).to_owned(), source, range: starts[row]..ends[row] };
+        found.entry(documents[row]).or_insert_with(origin);
+    }
+    Some(())
+}

@@ -1,0 +1,153 @@
+//! Chunks change no token.
+
+use std::sync::LazyLock;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::testing;
+
+static FAMILIES: LazyLock<[HfTokenizer; 2]> = LazyLock::new(|| testing::TOKENIZERS.map(testing::tokenizer));
+
+/// Characters around which normalizers, regular expressions and added tokens do something special.
+fn nasty_text() -> impl Strategy<Value = String> {
+    let words = [
+        " ", " ", " ", "\n", "\t", "\r\n", "  ", "a", "the", "x", "covid", "a=b", "a≠b", "=", "_", "-", "Σ", "\u{85}",
+        "\u{b}", "it's", "I'd", "'s", " s", "12", " 7", ".", "...", "é", "e\u{301}", "\u{301}", "ß", "İ", "中", "文",
+        "\u{a0}", "\u{3000}", "\u{200d}", "\u{fffd}", "🙂", "##s", "[MASK]", "<mask>", "[SEP]", "</s>", ",", "(a)",
+        "e.g.", "'", "<", "]", ",\u{301}", "Ω", "σς",
+    ];
+    prop::collection::vec(prop::sample::select(words.to_vec()), 0..40).prop_map(|words| words.concat())
+}
+
+proptest! {
+    #[test]
+    fn chunks_change_no_token(text in nasty_text()) {
+        for tokenizer in &*FAMILIES {
+            prop_assert_ne!(tokenizer.cuts, Cuts::Nowhere);
+            let mut whole = Vec::new();
+            tokenizer.split(&text, &mut whole).expect("encodable");
+            // The tokenizers are shared, so that most of it comes from memory.
+            prop_assert_eq!(tokenizer.ids(&text).expect("encodable"), whole, "{}", tokenizer.facts.manifest.kind);
+        }
+    }
+}
+
+/// Tokens that somebody might add, and how: beginning with letters, marks, blanks and what normalizing changes.
+fn added_tokens() -> impl Strategy<Value = Vec<(&'static str, [bool; 5])>> {
+    let contents = [
+        "x", "covid", "a", "the", "he", "s", "'s", "é", "É", "İ", "中", "a≠b", "a=b", "=", "-", "_", "_a", "t_", "##s",
+        "[X]", "<t>", "<mask>", ".", "...", "Ω", "σ", "12", "new york", " x", "x ", "\u{301}a", "I", "t's",
+    ];
+    prop::collection::vec((prop::sample::select(contents.to_vec()), any::<[bool; 5]>()), 1..4)
+}
+
+/// A small tokenizer to which tokens were added.
+fn with_added(name: &str, tokens: &[(&'static str, [bool; 5])]) -> HfTokenizer {
+    let mut json: serde_json::Value = serde_json::from_slice(&testing::tokenizer(name).facts().json).expect("JSON");
+    let added = json["added_tokens"].as_array_mut().expect("a list");
+    for (id, (content, [lstrip, rstrip, single_word, normalized, special])) in (300..).zip(tokens) {
+        added.retain(|token| token["content"] != *content);
+        added.push(serde_json::json!({"id": id, "content": content, "single_word": single_word, "lstrip": lstrip,
+                                      "rstrip": rstrip, "normalized": normalized, "special": special}));
+    }
+    crate::tokenize::of_json(json.to_string().as_bytes(), "tokenizer.json").expect("the crate reads it")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+    #[test]
+    fn chunks_change_no_token_whatever_was_added(tokens in added_tokens(), texts in prop::collection::vec(nasty_text(), 3)) {
+        for name in testing::TOKENIZERS {
+            let tokenizer = with_added(name, &tokens);
+            for text in &texts {
+                let mut whole = Vec::new();
+                tokenizer.split(text, &mut whole).expect("encodable");
+                prop_assert_eq!(tokenizer.ids(text).expect("encodable"), whole, "{} {:?} of {:?}", name, tokenizer.cuts, text);
+            }
+        }
+    }
+}
+
+#[test]
+fn tokens_of_any_beginning_leave_cuts() {
+    for (name, text, chunks) in [("byte_bpe", "x  covid the x", 2), ("wordpiece", "a=b,a", 3)] {
+        let plain = [false; 5];
+        let tokenizer =
+            with_added(name, &[("covid", plain), ("x", plain), ("a≠b", [false, false, false, true, false])]);
+        let (mut rest, mut found) = (text, 0);
+        while !rest.is_empty() {
+            rest = &rest[tokenizer.cuts.first(rest)..];
+            found += 1;
+        }
+        assert_eq!(found, chunks, "{name}: {:?}", tokenizer.cuts);
+    }
+}
+
+/// Where sentences end. (A token of blanks says that it begins where it ends.)
+fn is_behind_a_word(text: &str, at: usize) -> bool {
+    text.is_char_boundary(at) && !text[..at].ends_with(char::is_whitespace)
+}
+
+proptest! {
+    #[test]
+    fn runs_change_no_token_and_begin_where_they_are_told(text in nasty_text(), cuts in prop::collection::vec(0_usize..80, 0..6)) {
+        let mut starts: Vec<usize> = cuts.into_iter().filter(|&at| is_behind_a_word(&text, at)).collect();
+        starts.sort_unstable();
+        starts.dedup();
+        for tokenizer in &*FAMILIES {
+            let mut runs: Vec<Vec<u32>> = Vec::new();
+            let take = &mut |ids: &[u32]| {
+                runs.push(ids.to_vec());
+                Ok(())
+            };
+            tokenizer.encode_runs(&text, &starts, take).expect("encodable");
+            prop_assert_eq!(runs.len(), starts.len() + 1);
+            prop_assert_eq!(runs.concat(), tokenizer.ids(&text).expect("encodable"));
+            let whole: Vec<(usize, u32)> = tokenizer.tokens(&text).expect("encodable");
+            let mut before = 0;
+            for (run, &start) in runs.iter().zip(&starts) {
+                before += run.len();
+                prop_assert!(whole[..before].iter().all(|&(begin, _)| begin < start.max(1)), "{:?}", starts);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_blank_goes_with_the_sentence_behind_it() {
+    for tokenizer in &*FAMILIES {
+        let mut runs = Vec::new();
+        let take = &mut |ids: &[u32]| {
+            let tokens: Vec<&str> = ids.iter().map(|&id| tokenizer.facts().tokens[id as usize].as_str()).collect();
+            runs.push(tokens.concat());
+            Ok(())
+        };
+        tokenizer.encode_runs("the cat. the mat.", &[8], take).expect("encodable");
+        let expected = if tokenizer.facts().manifest.kind == "byte_bpe" { "ĠtheĠmat." } else { "themat." };
+        assert_eq!(runs[1], expected, "{runs:?}");
+    }
+}
+
+#[test]
+fn a_mask_in_the_text_is_the_mask() {
+    for (name, mask) in testing::TOKENIZERS.into_iter().zip(["[MASK]", "<mask>"]) {
+        let tokenizer = testing::tokenizer(name);
+        let ids = tokenizer.ids(&format!("the {mask} sat.")).expect("encodable");
+        assert_eq!(ids.iter().filter(|&&id| id == tokenizer.facts().special().mask).count(), 1, "{name}: {ids:?}");
+    }
+}
+
+#[test]
+fn a_tokenizer_that_nothing_is_proved_about_is_never_cut() {
+    let text = "one two three".repeat(100);
+    for (part, value) in [
+        ("added_tokens", serde_json::json!([{"content": "new york"}])),
+        ("pre_tokenizer", serde_json::json!({"type": "Metaspace"})),
+    ] {
+        let mut json = serde_json::json!({"pre_tokenizer": {"type": "BertPreTokenizer"}});
+        assert_eq!(Cuts::of(&json, &str::to_owned).first(&text), 3);
+        json[part] = value;
+        assert_eq!(Cuts::of(&json, &str::to_owned).first(&text), text.len());
+    }
+}
