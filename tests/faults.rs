@@ -11,17 +11,17 @@ use store::Store;
 use crate::support::{Home, Outcome, files, folder_hash, is_temporary, say};
 
 /// A home with a tokenizer, whose corpus each case replaces.
-fn home() -> Home {
+pub(crate) fn home() -> Home {
     let home = Home::with_corpus(80);
     home.run_ok(&["tokenizer", "train"]);
     home
 }
 
-fn put(home: &Home, name: &str, bytes: &[u8]) {
+pub(crate) fn put(home: &Home, name: &str, bytes: &[u8]) {
     Store::folder(home.path()).and_then(|folder| folder.put(name, bytes)).expect("a test can write");
 }
 
-fn prepare(home: &Home, input: &str, format: &str, more: &[&str]) -> Outcome {
+pub(crate) fn prepare(home: &Home, input: &str, format: &str, more: &[&str]) -> Outcome {
     let input = format!("prepare.inputs=[\"{input}\"]");
     let format = format!("prepare.format={format}");
     let mut args = vec!["prepare", "--set", &input, "--set", &format];
@@ -61,6 +61,10 @@ fn parquet_without_the_column_names_those_it_has() {
     let outcome = prepare(&home, "data/vocab/00000.parquet", "parquet", &["prepare.folder=other"]);
     outcome.assert_fails(1, &["00000.parquet", "`text`", "token"]);
     assert!(!home.join("other").exists() || files(&home.join("other")).is_empty());
+    // The way out that the error names.
+    let sets = ["prepare.folder=other", "prepare.text_field=token"];
+    let outcome = prepare(&home, "data/vocab/00000.parquet", "parquet", &sets);
+    assert_eq!(outcome.code, Some(0), "{outcome}");
 }
 
 /// Dirty text is data: prepared, counted by reason, logged with file and line.

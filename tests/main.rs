@@ -5,8 +5,10 @@ mod faults;
 mod generations;
 #[cfg(feature = "train")]
 mod golden;
+mod inputs;
 #[cfg(feature = "train")]
 mod locks;
+mod memory;
 mod plan;
 mod prepare;
 mod recipes;

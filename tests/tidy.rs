@@ -25,7 +25,7 @@ const MAY_USE: &[(&str, &str)] = &[
     (
         "cloze-pipeline",
         "cloze-schemas cloze-store cloze-observe arrow-array arrow-buffer arrow-schema arrow-select blake3 bytes crossbeam-channel \
-         flate2 glob libc memchr memmap2 parquet serde serde_json thiserror tokenizers toml tracing \
+         encoding_rs flate2 glob libc memchr memmap2 parquet serde serde_json thiserror tokenizers toml tracing \
          unicode-segmentation zstd",
     ),
     (

@@ -92,6 +92,19 @@ fn compressed_text_is_read_or_refused() {
     });
 }
 
+#[test]
+fn text_of_other_encodings_is_the_same_in_any_parts() {
+    fuzz::target!("text", |bytes: &[u8]| {
+        for (name, format) in [("utf-16le", "text_lines"), ("gbk", "text_paragraphs"), ("iso-2022-jp", "text")] {
+            let file = fuzz::on_disk(".txt", bytes);
+            let mut cut = cut(file.path(), format, 1);
+            cut.config.reading.encoding = corpus::encoding_by_name(name);
+            let Ok(whole) = read(&cut) else { continue };
+            segments_lose_nothing(&cut, &whole.0);
+        }
+    });
+}
+
 fn parquet_file() -> Vec<u8> {
     let texts: ArrayRef = Arc::new(StringArray::from(vec![Some("one text"), None, Some("")]));
     let keys: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 3]));

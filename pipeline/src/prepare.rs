@@ -4,14 +4,15 @@
 //! and the *part list* that follows. [`Preparation::run`] writes that list, makes the parts that are not there yet, each
 //! by one lane, and folds their commit records into the manifest. A part is made of *segments*, each with a record that is
 //! written after its shards; the manifest is written after all records. So a kill at any instant costs at most the
-//! segments in the lanes' hands. But for the lock, nothing in the folder depends on the number of lanes, on time or on the
-//! machine.
+//! segments in the lanes' hands. But for the lock and `seen.json`, nothing in the folder depends on the number of lanes, on
+//! time or on the machine.
 //!
 //! When files were added, replaced or removed, one more list drops the parts that are no longer true and adds what is new:
 //! a *generation*. [`Preparation::forget`] begins one that leaves out a document.
 
 mod change;
 mod config;
+mod dirt;
 mod documents;
 mod fold;
 mod forget;
@@ -21,6 +22,7 @@ mod plan;
 mod progress;
 mod publish;
 mod record;
+mod seen;
 mod segment;
 mod settings;
 mod stages;
@@ -168,13 +170,13 @@ impl Preparation {
         if let Some((list, _)) = &self.planned.next {
             self.planned.lists.append(store, list.clone())?;
         }
-        Ok(())
+        self.planned.seen.write(store)
     }
 
     /// Makes the parts that are not there, then publishes all that are in effect.
     fn make(self, target: Option<(Store, Lock)>, options: PrepareOptions, mut voice: Voice<'_>) -> Result<Summary> {
         let began = Instant::now();
-        let description = self.planned.describe();
+        let (description, warnings) = (self.planned.describe(), self.planned.warnings());
         let lists = if target.is_some() { self.planned.lists.clone() } else { self.planned.coming() };
         let Planned { config, corpus, tokenizer, settings, part_bytes, .. } = self.planned;
         let (settings, tasks) = (settings.digest(), tasks(&lists, part_bytes));
@@ -191,6 +193,9 @@ impl Preparation {
         };
         let generation = lists.newest();
         voice.say(What::PrepareStart(description.start(generation)));
+        for warning in warnings {
+            voice.say(What::Warning(warning));
+        }
         let gauges = results.gauges();
         let vocab_size = work.tokenizer.facts().tokens.len();
         let mut fold = Fold::new(&work.corpus, work.config.bad_lines_max, vocab_size);
@@ -205,6 +210,8 @@ impl Preparation {
                 Ready::End => break,
             }
             voice.say(What::PrepareProgress(progress.after(began.elapsed())));
+            // What is known of a part before it is done: a corpus of dirt is not read to its end.
+            progress.judge(work.config.bad_lines_max)?;
         }
         drop(results);
         assert_eq!(fold.parts.len(), work.tasks.len(), "every part in effect is folded");

@@ -7,7 +7,10 @@ use std::path::Path;
 
 use flate2::bufread::MultiGzDecoder;
 
+use super::decode::Decoding;
 use super::piece::{BytesRead, Reading};
+use super::room::{COPIES, Hold, TooMuch};
+use super::window::{WINDOW_BYTES, log2, window_bytes};
 use crate::{Error, Result};
 
 const BUFFER_BYTES: usize = 1 << 17;
@@ -25,34 +28,59 @@ pub(super) enum Compression {
 
 impl Compression {
     pub(super) fn of(path: &Path) -> Self {
-        match path.extension().and_then(|extension| extension.to_str()) {
-            Some("gz") => Self::Gzip,
-            Some("zst") => Self::Zstd,
-            _ => Self::Plain,
+        let is = |name| path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(name));
+        if is("gz") {
+            Self::Gzip
+        } else if is("zst") {
+            Self::Zstd
+        } else {
+            Self::Plain
         }
     }
 }
 
-/// Opens the bytes `range` of a file; ranges of compressed files are always whole. A file that ends before its range
-/// does is an error when that is found out, never a shorter text.
-pub(super) fn open(path: &Path, range: &Range<u64>, count: &BytesRead) -> Result<Bytes> {
+/// Whether a file can be read from the middle: not if it is compressed, nor where a character may begin at any byte.
+pub(super) fn can_be_entered(path: &Path, reading: &Reading) -> bool {
+    Compression::of(path) == Compression::Plain && reading.encoding.is_none()
+}
+
+/// Opens the bytes `range` of a file, decompressed and as UTF-8; ranges of files that cannot be entered are always whole. A
+/// file that ends before its range does is an error when that is found out, never a shorter text.
+pub(super) fn open(path: &Path, range: &Range<u64>, reading: &Reading) -> Result<Bytes> {
     if range.is_empty() {
         return Ok(Box::new(io::empty()));
     }
     let refused = |error: io::Error| read_error(path, &error);
     let mut file = File::open(path).map_err(refused)?;
     file.seek(SeekFrom::Start(range.start)).map_err(refused)?;
-    let raw =
-        BufReader::with_capacity(BUFFER_BYTES, Exactly { file, left: range.end - range.start, count: count.clone() });
-    Ok(match Compression::of(path) {
+    let (left, count) = (range.end - range.start, reading.bytes_read.clone());
+    let mut raw = BufReader::with_capacity(BUFFER_BYTES, Exactly { file, left, count, hold: None });
+    let plain: Bytes = match Compression::of(path) {
         Compression::Plain => Box::new(raw),
         // Several members or frames in one file are one text: `cat a.gz b.gz > c.gz`.
         Compression::Gzip => Box::new(BufReader::with_capacity(BUFFER_BYTES, MultiGzDecoder::new(raw))),
         Compression::Zstd => {
-            let decoder = zstd::stream::read::Decoder::with_buffer(raw).map_err(refused)?;
+            let window = window_bytes(raw.fill_buf().map_err(refused)?);
+            let hold =
+                reading.room.file(window).map_err(|TooMuch { wanted, most }| too_long_a_window(path, wanted, most))?;
+            raw.get_mut().hold = hold;
+            let mut decoder = zstd::stream::read::Decoder::with_buffer(raw).map_err(refused)?;
+            decoder.window_log_max(log2(window.max(WINDOW_BYTES))).map_err(refused)?;
             Box::new(BufReader::with_capacity(BUFFER_BYTES, decoder))
         }
+    };
+    Ok(match reading.encoding {
+        None => plain,
+        Some(encoding) => Box::new(Decoding::new(plain, encoding)),
     })
+}
+
+fn too_long_a_window(path: &Path, wanted: u64, most: u64) -> Error {
+    let message = format!(
+        "a zstd window of {wanted} bytes, {most} are allowed, half of `prepare.memory_max`; raise it, or compress the file \
+         anew without `--long`"
+    );
+    Error::Corpus { path: path.to_owned(), line: None, message }
 }
 
 /// A file up to a place where it was seen to have bytes.
@@ -60,6 +88,8 @@ struct Exactly {
     file: File,
     left: u64,
     count: BytesRead,
+    /// Room for what it is decompressed with, as long as it is open.
+    hold: Option<Hold>,
 }
 
 impl Read for Exactly {
@@ -79,51 +109,56 @@ impl Read for Exactly {
 /// What a failing read means to the operator.
 pub(super) fn read_error(path: &Path, error: &io::Error) -> Error {
     let compressed = Compression::of(path) != Compression::Plain;
-    let refused = matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied);
-    let message = if compressed && !refused {
+    let message = if error.to_string().contains("requires too much memory") {
+        "a zstd frame with a longer window than its first one; compress it anew, as one frame".to_owned()
+    } else if let (true, None) = (compressed, error.raw_os_error()) {
         format!(
             "truncated or damaged ({error}); replace the file and run the same command again, finished parts are kept"
         )
+    } else if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) {
+        format!("{error}; check `prepare.inputs`")
     } else {
-        error.to_string()
+        format!("{error}; run the same command again, finished parts are kept")
     };
     Error::Corpus { path: path.to_owned(), line: None, message }
 }
 
-/// All bytes of a file, decompressed.
-pub(super) fn read_whole(path: &Path, range: &Range<u64>, reading: &Reading) -> Result<Vec<u8>> {
-    let (mut bytes, limit) = (Vec::new(), reading.document_bytes_max);
-    open(path, range, &reading.bytes_read)?
-        .take(limit + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|error| read_error(path, &error))?;
-    if bytes.len() as u64 > limit { Err(too_long(path, 0, limit)) } else { Ok(bytes) }
+/// All bytes of a file, decompressed; `make_room` hears how many there are by now.
+pub(super) fn read_whole(
+    path: &Path,
+    range: &Range<u64>,
+    reading: &Reading,
+    mut make_room: impl FnMut(u64) -> Result<()>,
+) -> Result<Vec<u8>> {
+    let (mut bytes, mut source) = (Vec::new(), open(path, range, reading)?);
+    loop {
+        let ready = source.fill_buf().map_err(|error| read_error(path, &error))?;
+        if ready.is_empty() {
+            return Ok(bytes);
+        }
+        make_room((bytes.len() + ready.len()) as u64)?;
+        bytes.extend_from_slice(ready);
+        let count = ready.len();
+        source.consume(count);
+    }
+}
+
+/// Room for a document that has so many bytes by now, and began at that line of the piece.
+pub(super) fn make_room(path: &Path, line: u64, bytes: u64, reading: &Reading) -> Result<()> {
+    let limit = reading.document_bytes_max;
+    let fits = bytes <= limit && reading.room.document(bytes.saturating_mul(COPIES)).is_ok();
+    if fits { Ok(()) } else { Err(too_long(path, line, limit)) }
 }
 
 /// A document that does not fit into memory's bound.
 pub(super) fn too_long(path: &Path, line: u64, limit: u64) -> Error {
-    let message = format!(
-        "a document of more than {limit} bytes; raise `prepare.memory_max`, lower `prepare.lanes`, or split it"
-    );
+    let message =
+        format!("a document of more than {limit} bytes; raise `prepare.memory_max`, of which it is 1/64, or split it");
     Error::Corpus { path: path.to_owned(), line: Some(line + 1), message }
 }
 
-/// Refuses a binary file where text is expected: a NUL among its first 8 KiB.
-pub(super) fn refuse_binary(path: &Path, bytes: u64) -> Result<()> {
-    let mut head = Vec::with_capacity(8 << 10);
-    // A file that cannot be read to here is reported by the part that it belongs to.
-    let _ = open(path, &(0..bytes), &BytesRead::default())?.take(8 << 10).read_to_end(&mut head);
-    if memchr::memchr(0, &head).is_none() {
-        return Ok(());
-    }
-    let utf16 = head.starts_with(&[0xff, 0xfe]) || head.starts_with(&[0xfe, 0xff]);
-    let message = if utf16 {
-        "UTF-16; convert it to UTF-8 (`iconv -f UTF-16 -t UTF-8`)"
-    } else {
-        "a binary file (a NUL in its first 8 KiB); take it out of `prepare.inputs`, or convert it to text"
-    };
-    Err(Error::Corpus { path: path.to_owned(), line: None, message: message.into() })
-}
+/// What is gathered before it is hashed.
+const GATHERED_BYTES: usize = 1 << 16;
 
 /// BLAKE3 of what was read of a piece so far. Gathered, since BLAKE3 is several times faster on long inputs.
 #[derive(Clone, Debug, Default)]
@@ -134,9 +169,10 @@ pub(super) struct ReadHash {
 
 impl ReadHash {
     pub(super) fn push(&mut self, bytes: &[u8]) {
-        self.buffer.extend_from_slice(bytes);
-        if self.buffer.len() >= 1 << 16 {
-            self.hasher.update(&self.buffer);
+        if self.buffer.len() + bytes.len() < GATHERED_BYTES {
+            self.buffer.extend_from_slice(bytes);
+        } else {
+            self.hasher.update(&self.buffer).update(bytes);
             self.buffer.clear();
         }
     }

@@ -6,6 +6,9 @@ use super::piece::{Part, Piece};
 use crate::permutation::Permutation;
 use crate::rng::Key;
 
+/// Pieces of a part, at most: shards know the file of a sample by a number of 16 bits.
+const PIECES_MAX: usize = 1 << 16;
+
 /// Groups pieces into parts of about `part_bytes`, numbered from `first` on. `pieces` come with their weights.
 ///
 /// The order is a permutation of the pieces drawn with `seed` and `first`, so that a part holds files from anywhere of the
@@ -23,7 +26,9 @@ pub fn group(mut pieces: Vec<(Piece, u64)>, part_bytes: u64, seed: u64, first: P
     for (_, (piece, bytes)) in drawn {
         if bytes.saturating_mul(2) >= part_bytes {
             groups.push(vec![(piece, bytes)]);
-        } else if let Some(group) = open.filter(|_| filled + bytes <= part_bytes) {
+        } else if let Some(group) =
+            open.filter(|&group| filled + bytes <= part_bytes && groups[group].len() < PIECES_MAX)
+        {
             groups[group].push((piece, bytes));
             filled += bytes;
         } else {
@@ -79,5 +84,14 @@ mod tests {
         let early = first.iter().filter(|index| **index < 100).count();
         assert!((10..40).contains(&early), "the first quarter is from anywhere: {first:?}");
         assert!(group(Vec::new(), 100, 3, PartId(0)).is_empty());
+    }
+
+    /// A corpus of two hundred thousand files of a few bytes: no file shares its number with another.
+    #[test]
+    fn a_part_has_no_more_files_than_there_are_numbers() {
+        let pieces: Vec<_> = (0..200_000).map(|index| piece(index, 1)).collect();
+        let parts = group(pieces, 64 << 20, 0, PartId(0));
+        let sizes: Vec<usize> = parts.iter().map(|part| part.pieces.len()).collect();
+        assert_eq!(sizes, [65_536, 65_536, 65_536, 200_000 - 3 * 65_536]);
     }
 }

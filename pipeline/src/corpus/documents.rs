@@ -9,6 +9,7 @@ use super::AnyFormat;
 use super::inputs::InputFile;
 use super::piece::{Part, PieceReader, Reached, Reading};
 use super::record::{Reason, Record};
+use super::room::Room;
 use crate::{Error, Result};
 
 /// A document of a part, or what took its place.
@@ -18,6 +19,8 @@ pub struct Found {
     pub piece: usize,
     /// Bytes of the decompressed file, or rows of a Parquet file.
     pub range: Range<u64>,
+    /// The line on which it begins, 0-based, within the piece.
+    pub line: u64,
     /// The document.
     pub document: Option<Document>,
     /// What is wrong with it.
@@ -83,6 +86,12 @@ impl<'a> Documents<'a> {
         Place { piece: self.piece, reached: self.open.as_ref().map(|reader| reader.reached()) }
     }
 
+    /// The room that its documents take.
+    #[must_use]
+    pub fn room(&self) -> &Room {
+        &self.reading.room
+    }
+
     /// The pieces that this reader read to their ends, by index, and what they came to.
     #[must_use]
     pub fn read(&self) -> &[(usize, Reached)] {
@@ -90,6 +99,8 @@ impl<'a> Documents<'a> {
     }
 
     fn begin(&self, file: &InputFile) -> Result<Box<dyn PieceReader>> {
+        // What was read of the piece before is read no more: a file's room is asked for with no other in hand.
+        self.reading.room.put_down();
         file.refuse_another()?;
         self.format.open(file, &self.part.pieces[self.piece].range, &self.reading)
     }
@@ -113,11 +124,12 @@ impl<'a> Documents<'a> {
 }
 
 fn found(record: Record, piece: usize) -> Found {
-    let Record { document, range, complaints } = record;
+    let Record { document, range, line, complaints } = record;
     let complain = |(reason, line)| Complaint { reason, piece, line };
     Found {
         piece,
         range,
+        line,
         document: document.map(|document| Document::new(document.id, document.text)),
         complaints: complaints.into_iter().map(complain).collect(),
     }

@@ -1,16 +1,22 @@
 //! The files of a corpus and the way to read them.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::path::Path;
 
 use schemas::PartId;
+use serde::{Deserialize, Serialize};
 
 use super::cut::group;
 use super::documents::{Documents, Place};
+use super::fitness::{Fitness, Head};
 use super::inputs::{self, InputFile};
 use super::piece::{BytesRead, Part, Piece, Reading};
+use super::walk::PassedOver;
 use super::{AnyFormat, bytes};
 use crate::{Error, Result};
+
+/// Records of which none has the fields that are asked for, after which their names are wrong.
+const RECORDS_MIN: u64 = 10;
 
 /// What makes a corpus out of files; the `[prepare]` section's share of it.
 #[derive(Clone, Debug)]
@@ -21,11 +27,35 @@ pub struct CorpusConfig {
     pub format: AnyFormat,
     /// What they are read by.
     pub reading: Reading,
+    /// What becomes of files that cannot be used.
+    pub unfit_files: UnfitFiles,
+}
+
+/// What becomes of files that cannot be used: binary ones, or of another encoding or format.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UnfitFiles {
+    /// All of them are named, and nothing is prepared.
+    #[default]
+    Refuse,
+    /// They are left out, and counted.
+    Skip,
+}
+
+/// Files, those that can be used apart from the others.
+#[derive(Debug, Default)]
+pub struct SortedOut<'a> {
+    /// Those that can be used.
+    pub fit: Vec<&'a InputFile>,
+    /// Those that cannot, each with the reason.
+    pub unfit: Vec<(&'a InputFile, String)>,
 }
 
 /// Sorted files and the way to read them.
 pub struct Corpus {
     files: Vec<InputFile>,
+    passed: PassedOver,
+    unfit_files: UnfitFiles,
     format: AnyFormat,
     reading: Reading,
 }
@@ -39,8 +69,9 @@ impl fmt::Debug for Corpus {
 impl Corpus {
     /// Finds the files; opens none of them.
     pub fn open(config: &CorpusConfig) -> Result<Self> {
-        let CorpusConfig { inputs, format, reading } = config.clone();
-        Ok(Self { files: inputs::find(&inputs, format.extensions())?, format, reading })
+        let CorpusConfig { inputs, format, reading, unfit_files } = config.clone();
+        let (files, passed) = inputs::find(&inputs, format.extensions())?;
+        Ok(Self { files, passed, unfit_files, format, reading })
     }
 
     /// The files, sorted by name.
@@ -81,9 +112,69 @@ impl Corpus {
         self.files.iter().filter(compressed).max_by_key(|file| file.bytes)
     }
 
-    /// Refuses a file that cannot be used; opens it for a moment.
-    pub fn check(&self, file: &InputFile) -> Result<()> {
-        self.format.check(file, &self.reading)
+    /// What was passed over when the files were looked for.
+    #[must_use]
+    pub fn passed_over(&self) -> &PassedOver {
+        &self.passed
+    }
+
+    /// Tells the files that can be used from the others; opens each for a moment. Refuses them as was asked for, all at
+    /// once, and records of which none has the fields that are to be read: then their names are wrong.
+    pub fn sort_out<'a>(&self, files: impl Iterator<Item = &'a InputFile>) -> Result<SortedOut<'a>> {
+        let (mut sorted, mut head) = (SortedOut::default(), Head::default());
+        for file in files {
+            let Fitness { unfit, head: more } = self.format.check(file, &self.reading)?;
+            head.add(more);
+            match unfit {
+                None => sorted.fit.push(file),
+                Some(why) => sorted.unfit.push((file, why)),
+            }
+        }
+        let is_all = sorted.fit.len() + sorted.unfit.len() == self.files.len();
+        let none_is_left = is_all && sorted.fit.is_empty();
+        if !sorted.unfit.is_empty() && (self.unfit_files == UnfitFiles::Refuse || none_is_left) {
+            return Err(self.refuse(&sorted));
+        }
+        // A few records may all be dirt.
+        if head.with_fields == 0 && (head.records >= RECORDS_MIN || is_all && head.records > 0) {
+            return Err(self.misnamed(&head));
+        }
+        Ok(sorted)
+    }
+
+    fn refuse(&self, sorted: &SortedOut<'_>) -> Error {
+        const NAMED: usize = 50;
+        let (first, why) = &sorted.unfit[0];
+        let others = sorted.unfit.iter().skip(1).take(NAMED);
+        let mut message = why.clone();
+        for (file, why) in others {
+            let _ = write!(message, "\n{}: {why}", file.path.display());
+        }
+        if sorted.unfit.len() > NAMED + 1 {
+            let _ = write!(message, "\nand {} more", sorted.unfit.len() - NAMED - 1);
+        }
+        if self.unfit_files == UnfitFiles::Refuse && sorted.unfit.len() > 1 {
+            let (unfit, all) = (sorted.unfit.len(), sorted.unfit.len() + sorted.fit.len());
+            let hint = "set `prepare.unfit_files = \"skip\"` to leave them out";
+            let _ = write!(message, "\n{unfit} of {all} files cannot be used; {hint}");
+        }
+        Error::Corpus { path: first.path.clone(), line: None, message }
+    }
+
+    fn misnamed(&self, head: &Head) -> Error {
+        const NAMED: usize = 20;
+        let fields: Vec<String> =
+            head.fields.iter().take(NAMED).map(|name| format!("`{}`", name.escape_debug())).collect();
+        let (text, records) = (&self.reading.text_field, head.records);
+        let wanted = match &self.reading.id_field {
+            Some(id) => format!("the fields `{text}` and `{id}`"),
+            None => format!("a field `{text}`"),
+        };
+        let keys = if self.reading.id_field.is_some() { " and `prepare.id_field`" } else { "" };
+        Error::Config(format!(
+            "none of the first {records} records has {wanted}; they have {}; set `prepare.text_field`{keys}",
+            fields.join(", ")
+        ))
     }
 
     /// Cuts a file into pieces of about `stride`, with their weights in bytes on disk.
@@ -97,8 +188,7 @@ impl Corpus {
     pub fn parts(&self) -> Result<Vec<Part>> {
         let size = self.usual_part_bytes();
         let mut pieces = Vec::new();
-        for file in &self.files {
-            self.check(file)?;
+        for file in self.sort_out(self.files.iter())?.fit {
             pieces.extend(self.pieces(file, size)?);
         }
         Ok(group(pieces, size, 0, PartId(0)))
@@ -117,7 +207,8 @@ impl Corpus {
             self.file(&piece.name).filter(|file| file.bytes == piece.bytes).ok_or_else(gone)
         };
         let files = part.pieces.iter().map(file).collect::<Result<_>>()?;
-        let reading = Reading { bytes_read: count.clone(), ..self.reading.clone() };
+        let room = self.reading.room.part();
+        let reading = Reading { bytes_read: count.clone(), room, ..self.reading.clone() };
         Documents::open(part, files, &self.format, reading, from)
     }
 

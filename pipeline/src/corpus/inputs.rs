@@ -7,13 +7,16 @@
 //! file that is found by several inputs has the longest of these names. Where two files have one name, both take the name
 //! of one more parent folder each, until all names differ. Files are sorted by name.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use crate::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+use super::walk::{PassedOver, Walked, unusable, walk};
+use crate::Result;
 
 /// One file of a corpus.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,10 +34,12 @@ pub struct InputFile {
 }
 
 /// What a file is, as far as it can be seen without reading it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct FileIdentity {
     bytes: u64,
     modified: (i64, i64),
+    changed: (i64, i64),
     inode: (u64, u64),
 }
 
@@ -51,6 +56,7 @@ impl InputFile {
         let identity = FileIdentity {
             bytes: metadata.len(),
             modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
             inode: (metadata.dev(), metadata.ino()),
         };
         // A file from before 1970 is as old as files are.
@@ -61,7 +67,8 @@ impl InputFile {
     /// An error if the file is no longer the one that was found.
     pub fn refuse_another(&self) -> Result<()> {
         let now = Self::new(self.path.clone(), self.name.clone())?.identity;
-        if now == self.identity {
+        // A name more, or another owner, is no other text.
+        if (FileIdentity { changed: self.identity.changed, ..now }) == self.identity {
             return Ok(());
         }
         let message = if now.bytes == self.bytes {
@@ -74,95 +81,10 @@ impl InputFile {
     }
 }
 
-/// The files that `inputs` name, sorted, each once. In folders only files with one of the `extensions` count, before
-/// an optional `.gz` or `.zst`; a file or glob that names one exactly is taken at its word.
-pub(super) fn find(inputs: &[String], extensions: &[&str]) -> Result<Vec<InputFile>> {
-    // Components of each path that are its name.
-    let mut paths = BTreeMap::<PathBuf, usize>::new();
-    for input in inputs {
-        let (found, base) = expand(input, extensions)?;
-        if found.is_empty() {
-            return Err(unusable(input, format!("no input here; looked for *.{}", extensions.join(", *."))));
-        }
-        for path in found {
-            let below = path.strip_prefix(&base).map_or(1, |name| name.components().count()).max(1);
-            let longest = paths.entry(path).or_default();
-            *longest = below.max(*longest);
-        }
-    }
-    name_all(paths)
-}
-
-fn unusable(path: impl Into<PathBuf>, message: String) -> Error {
-    Error::Corpus { path: path.into(), line: None, message }
-}
-
-/// The files of one input, and the folder below which they have their names.
-fn expand(input: &str, extensions: &[&str]) -> Result<(BTreeSet<PathBuf>, PathBuf)> {
-    let path = Path::new(input);
-    let absolute = std::path::absolute(path)?;
-    let parent = || absolute.parent().map(Path::to_path_buf).unwrap_or_default();
-    let mut found = BTreeSet::new();
-    if path.is_file() {
-        let base = parent();
-        found.insert(absolute);
-        return Ok((found, base));
-    }
-    if path.is_dir() {
-        walk(path, extensions, &mut BTreeSet::new(), &mut found)?;
-        return Ok((found, absolute));
-    }
-    if !input.contains(['*', '?', '[']) {
-        let hint = if input.contains("://") { "a store of that kind cannot be read" } else { "no such file or folder" };
-        return Err(unusable(input, format!("{hint}; check `prepare.inputs`")));
-    }
-    let options = glob::MatchOptions { require_literal_leading_dot: true, ..Default::default() };
-    let matches = glob::glob_with(input, options)
-        .map_err(|error| unusable(input, format!("not a glob: {error}; check `prepare.inputs`")))?;
-    for path in matches {
-        let path = path.map_err(std::io::Error::from)?;
-        if path.is_file() {
-            found.insert(std::path::absolute(path)?);
-        }
-    }
-    let is_plain = |part: &&std::path::Component<'_>| !part.as_os_str().to_string_lossy().contains(['*', '?', '[']);
-    let plain: PathBuf = absolute.components().take_while(|part| is_plain(&part)).collect();
-    Ok((found, plain))
-}
-
-/// Walks a folder; a folder that is linked into itself is walked once.
-fn walk(
-    folder: &Path,
-    extensions: &[&str],
-    walked: &mut BTreeSet<PathBuf>,
-    found: &mut BTreeSet<PathBuf>,
-) -> Result<()> {
-    let at = |error: std::io::Error| unusable(folder, error.to_string());
-    if !walked.insert(folder.canonicalize().map_err(at)?) {
-        return Ok(());
-    }
-    let mut entries = fs::read_dir(folder).map_err(at)?.collect::<Result<Vec<_>, _>>().map_err(at)?;
-    // Links last: what lies in the folder itself has its own name, not that of a link to it.
-    entries.sort_by_key(|entry| (entry.path().is_symlink(), entry.file_name()));
-    for path in entries.into_iter().map(|entry| entry.path()) {
-        // One that is not UTF-8 is found too, and refused by name.
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if name.starts_with('.') {
-            continue;
-        }
-        if path.is_dir() {
-            walk(&path, extensions, walked, found)?;
-        } else if extensions.contains(&plain_extension(&name)) && path.is_file() {
-            found.insert(std::path::absolute(&path)?);
-        }
-    }
-    Ok(())
-}
-
-/// The extension of a file name without its compression: `jsonl` for `a.jsonl.zst`.
-fn plain_extension(name: &str) -> &str {
-    let plain = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")).unwrap_or(name);
-    plain.rsplit_once('.').map_or("", |(_, extension)| extension)
+/// The files that `inputs` name, sorted, each once, and what was passed over.
+pub(super) fn find(inputs: &[String], extensions: &[&str]) -> Result<(Vec<InputFile>, PassedOver)> {
+    let Walked { paths, passed } = walk(inputs, extensions)?;
+    Ok((name_all(paths)?, passed))
 }
 
 /// Names files by that many of their last components, and more of them where names meet.
@@ -199,7 +121,7 @@ fn last_components(path: &Path, count: usize) -> Result<String> {
     let all: Vec<_> = path.components().collect();
     let last = &all[all.len().saturating_sub(count)..];
     let names: Option<Vec<&str>> = last.iter().map(|part| part.as_os_str().to_str()).collect();
-    let names = names.ok_or_else(|| unusable(path, "a name that is not UTF-8; rename it".into()))?;
+    let names = names.ok_or_else(|| unusable(path, "a name that is not UTF-8; rename it"))?;
     Ok(names.join("/"))
 }
 
@@ -210,7 +132,7 @@ mod tests {
 
     fn names(home: &Path, inputs: &[&str]) -> Vec<String> {
         let inputs: Vec<_> = inputs.iter().map(|input| home.join(input).display().to_string()).collect();
-        find(&inputs, &["txt"]).expect("found").into_iter().map(|file| file.name).collect()
+        find(&inputs, &["txt"]).expect("found").0.into_iter().map(|file| file.name).collect()
     }
 
     #[test]

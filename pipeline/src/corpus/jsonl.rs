@@ -8,7 +8,9 @@
 //!
 //! # Definition
 //! `prepare.text_field` is a string, `prepare.id_field` a string or a number. A line that is no object, or lacks one of
-//! them, is passed over and counted. Plain files are cut behind line feeds, which JSON never has within a line.
+//! them, is passed over and counted. Plain files are cut behind line feeds, which JSON never has within a line. What Python
+//! writes though JSON has no such thing is read: `NaN` and infinities where they do not matter, and half of a surrogate
+//! pair, which is replaced and counted where it is in the text.
 //!
 //! # Reference
 //! JSON Lines, <https://jsonlines.org>; RFC 8259.
@@ -19,7 +21,7 @@ use std::ops::Range;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 
 use super::Format;
-use super::bytes::refuse_binary;
+use super::fitness::{Fitness, Head, head, of_text};
 use super::inputs::InputFile;
 use super::lines::{Border, Line, LineRecords, cut};
 use super::piece::{PieceRange, PieceReader, Reading};
@@ -39,16 +41,18 @@ impl Format for JsonLines {
         true
     }
 
-    fn check(&self, file: &InputFile, _reading: &Reading) -> Result<()> {
-        refuse_binary(&file.path, file.bytes)
+    fn check(&self, file: &InputFile, reading: &Reading) -> Result<Fitness> {
+        let head = head(file, reading)?;
+        let Fitness { unfit, .. } = of_text(&head);
+        Ok(Fitness { unfit, head: look(&head, &Fields::of(reading)) })
     }
 
-    fn pieces(&self, file: &InputFile, stride: u64, _reading: &Reading) -> Result<Vec<PieceRange>> {
-        cut(file, stride, Border::Line)
+    fn pieces(&self, file: &InputFile, stride: u64, reading: &Reading) -> Result<Vec<PieceRange>> {
+        cut(file, stride, Border::Line, reading)
     }
 
     fn open(&self, file: &InputFile, range: &Range<u64>, reading: &Reading) -> Result<Box<dyn PieceReader>> {
-        let fields = Fields { text: reading.text_field.clone(), id: reading.id_field.clone() };
+        let fields = Fields::of(reading);
         let records = LineRecords::open(file, range, reading, move |line| parse(&fields, line))?;
         Ok(Box::new(records))
     }
@@ -74,17 +78,84 @@ struct Fields {
     id: Option<String>,
 }
 
+impl Fields {
+    fn of(reading: &Reading) -> Self {
+        Self { text: reading.text_field.clone(), id: reading.id_field.clone() }
+    }
+}
+
 fn parse(fields: &Fields, line: &Line<'_>) -> Record {
     let json = String::from_utf8_lossy(line.bytes);
-    let repaired = matches!(json, std::borrow::Cow::Owned(_));
-    let mut record = match read(fields, &json) {
-        Err(_) => rejected(Reason::BrokenJson, line),
-        Ok((text, id)) => assemble(fields, text, id, line),
+    let mut repaired = matches!(json, std::borrow::Cow::Owned(_));
+    let found = read(fields, &json).ok().or_else(|| {
+        let python = as_json(&json)?;
+        let found = read(fields, &python).ok()?;
+        repaired |= matches!(&found.0, Field::Text(text) if text.contains(char::REPLACEMENT_CHARACTER));
+        Some(found)
+    });
+    let mut record = match found {
+        None => rejected(Reason::BrokenJson, line),
+        Some((text, id)) => assemble(fields, text, id, line),
     };
     if repaired {
         record.complaints.insert(0, (Reason::InvalidUtf8, line.number));
     }
     record
+}
+
+/// What Python's `json` writes and JSON does not have, as JSON: `NaN` and infinities as null, halves of surrogate pairs as
+/// what stands for no character. None if there is nothing of the kind. Of the same length.
+fn as_json(line: &str) -> Option<String> {
+    const NUMBERS: [&[u8]; 3] = [b"-Infinity", b"Infinity", b"NaN"];
+    let mut bytes = line.as_bytes().to_vec();
+    let (mut at, mut in_string, mut changed) = (0, false, false);
+    while at < bytes.len() {
+        match bytes[at] {
+            b'"' => in_string = !in_string,
+            b'\\' if in_string => {
+                let unit = |at: usize| unit(&bytes, at);
+                match (unit(at), unit(at + 6)) {
+                    (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => at += 6,
+                    (Some(0xd800..=0xdfff), _) => {
+                        bytes[at + 2..at + 6].copy_from_slice(b"fffd");
+                        changed = true;
+                    }
+                    _ => {}
+                }
+                at += 1;
+            }
+            _ if in_string => {}
+            _ => {
+                if let Some(number) = NUMBERS.iter().find(|number| bytes[at..].starts_with(number)) {
+                    let value = format!("{:<1$}", if number.len() < 4 { "0" } else { "null" }, number.len());
+                    bytes[at..at + number.len()].copy_from_slice(value.as_bytes());
+                    (at, changed) = (at + number.len() - 1, true);
+                }
+            }
+        }
+        at += 1;
+    }
+    changed.then(|| String::from_utf8(bytes).expect("ASCII took the place of ASCII"))
+}
+
+/// The number in `\u1234` at that place.
+fn unit(bytes: &[u8], at: usize) -> Option<u16> {
+    let digits = bytes.get(at..at + 6)?.strip_prefix(b"\\u")?;
+    u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+}
+
+/// The lines that are whole in the beginning of a file.
+fn look(head: &[u8], fields: &Fields) -> Head {
+    let mut found = Head::default();
+    for line in head.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n")) {
+        let Ok(serde_json::Value::Object(object)) = serde_json::from_slice(line) else { continue };
+        found.records += 1;
+        let id = fields.id.as_ref();
+        found.with_fields +=
+            u64::from(object.contains_key(&fields.text) && id.is_none_or(|id| object.contains_key(id)));
+        found.fields.extend(object.into_iter().map(|(name, _)| name));
+    }
+    found
 }
 
 fn rejected(reason: Reason, line: &Line<'_>) -> Record {
@@ -165,5 +236,43 @@ impl<'de> Visitor<'de> for &Fields {
             }
         }
         Ok((text, id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(line: &str) -> (Option<String>, Vec<Reason>) {
+        let fields = Fields { text: "text".into(), id: None };
+        let bytes = line.as_bytes();
+        let record = parse(&fields, &Line { bytes, range: 0..bytes.len() as u64, number: 0 });
+        let reasons = record.complaints.into_iter().map(|(reason, _)| reason);
+        (record.document.map(|document| document.text), reasons.collect())
+    }
+
+    #[test]
+    fn what_python_writes_costs_no_document() {
+        for line in [
+            r#"{"score": NaN, "text": "a", "low": -Infinity, "all": [Infinity, NaN]}"#,
+            r#"{"text": "a", "other": "\ud800", "\udfff": 1}"#,
+            r#"{"other": "\ud83d x \ude42", "text": "a"}"#,
+        ] {
+            assert_eq!(text(line), (Some("a".into()), vec![]), "{line}");
+        }
+        assert_eq!(text(r#"{"text": "x \ud800 NaN"}"#), (Some("x \u{fffd} NaN".into()), vec![Reason::InvalidUtf8]));
+        assert_eq!(text(r#"{"text": "\ud83d\ude42 \\ud800", "n": NaN}"#), (Some("🙂 \\ud800".into()), vec![]));
+        assert_eq!(text(r#"{"text": NaN}"#), (None, vec![Reason::NonStringField]));
+        for broken in [r#"{"text": "a", "n": Nan}"#, r#"{"text": "a" NaN}"#, r#"{"text": "\ud8"}"#, "NaN", "\"\\"] {
+            assert_eq!(text(broken), (None, vec![Reason::BrokenJson]), "{broken}");
+        }
+    }
+
+    #[test]
+    fn the_beginning_of_a_file_says_which_fields_there_are() {
+        let fields = Fields { text: "text".into(), id: Some("key".into()) };
+        let head = look(b"{\"text\": 1, \"key\": 2}\n[]\n{\"text\": 1, \"a\": 0}\n{\"cut\": 1", &fields);
+        assert_eq!((head.records, head.with_fields), (2, 1));
+        assert_eq!(head.fields.into_iter().collect::<Vec<_>>(), ["a", "key", "text"]);
     }
 }

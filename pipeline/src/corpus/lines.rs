@@ -1,10 +1,10 @@
 //! Lines of a range of a file, and the places where plain files may be cut.
 
-use std::io::{BufRead, Read, Seek, SeekFrom};
+use std::io::{BufRead, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use super::bytes::{Bytes, Compression, ReadHash, open, read_error, too_long};
+use super::bytes::{Bytes, ReadHash, can_be_entered, make_room, open, read_error};
 use super::inputs::InputFile;
 use super::piece::{PieceRange, PieceReader, Reached, Reading};
 use super::record::{Record, count_newlines};
@@ -21,11 +21,14 @@ pub(super) struct Line<'a> {
     pub(super) number: u64,
 }
 
+/// What a buffer keeps of its room when the line in it was longer.
+const KEPT_BYTES: usize = 1 << 20;
+
 /// Lines of a range of a file, in one buffer.
 pub(super) struct LineReader {
     bytes: Bytes,
     path: PathBuf,
-    limit: u64,
+    reading: Reading,
     buffer: Vec<u8>,
     offset: u64,
     number: u64,
@@ -34,24 +37,19 @@ pub(super) struct LineReader {
 
 impl LineReader {
     pub(super) fn open(file: &InputFile, range: &Range<u64>, reading: &Reading) -> Result<Self> {
-        let (bytes, limit) = (open(&file.path, range, &reading.bytes_read)?, reading.document_bytes_max);
-        let (path, buffer, read) = (file.path.clone(), Vec::new(), ReadHash::default());
-        Ok(Self { bytes, path, limit, buffer, offset: range.start, number: 0, read })
+        let bytes = open(&file.path, range, reading)?;
+        let (path, reading, buffer, read) = (file.path.clone(), reading.clone(), Vec::new(), ReadHash::default());
+        Ok(Self { bytes, path, reading, buffer, offset: range.start, number: 0, read })
     }
 
     pub(super) fn next(&mut self) -> Result<Option<Line<'_>>> {
-        self.buffer.clear();
-        let mut bounded = (&mut self.bytes).take(self.limit + 1);
-        let length = bounded.read_until(b'\n', &mut self.buffer).map_err(|error| read_error(&self.path, &error))?;
+        self.fill()?;
+        let length = self.buffer.len() as u64;
         if length == 0 {
             return Ok(None);
         }
-        if length as u64 > self.limit {
-            return Err(self.too_long(self.number));
-        }
-        self.read.push(&self.buffer);
         let (offset, number) = (self.offset, self.number);
-        self.offset += length as u64;
+        self.offset += length;
         self.number += 1;
         let line = self.buffer.strip_suffix(b"\n").unwrap_or(&self.buffer);
         let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -60,14 +58,34 @@ impl LineReader {
         Ok(Some(Line { bytes: line, range, number }))
     }
 
-    /// A document that began at `line` of the piece and is too long.
-    pub(super) fn too_long(&self, line: u64) -> Error {
-        too_long(&self.path, line, self.limit)
+    /// Puts the next line into the buffer, with its end.
+    fn fill(&mut self) -> Result<()> {
+        self.buffer.clear();
+        loop {
+            let ready = self.bytes.fill_buf().map_err(|error| read_error(&self.path, &error))?;
+            let end = memchr::memchr(b'\n', ready);
+            let part = &ready[..end.map_or(ready.len(), |end| end + 1)];
+            let (length, is_whole) = (part.len(), end.is_some() || part.is_empty());
+            make_room(&self.path, self.number, (self.buffer.len() + length) as u64, &self.reading)?;
+            self.buffer.extend_from_slice(part);
+            self.read.push(part);
+            self.bytes.consume(length);
+            if is_whole {
+                return Ok(());
+            }
+        }
     }
 
-    /// Most bytes of a document.
-    pub(super) fn limit(&self) -> u64 {
-        self.limit
+    /// Room for a document of some lines, of which the first is `line` of the piece.
+    pub(super) fn make_room(&self, line: u64, bytes: usize) -> Result<()> {
+        make_room(&self.path, line, bytes as u64, &self.reading)
+    }
+
+    /// The document that was read before is no longer in memory.
+    pub(super) fn put_down(&mut self) {
+        self.buffer.clear();
+        self.buffer.shrink_to(KEPT_BYTES);
+        self.reading.room.put_down();
     }
 
     /// Passes over whole lines up to the offset `to`, at the speed of BLAKE3.
@@ -110,6 +128,7 @@ impl<F: Fn(&Line<'_>) -> Record + Send> LineRecords<F> {
 
 impl<F: Fn(&Line<'_>) -> Record + Send> PieceReader for LineRecords<F> {
     fn next(&mut self) -> Result<Option<Record>> {
+        self.lines.put_down();
         while let Some(line) = self.lines.next()? {
             if !is_blank(line.bytes) {
                 return Ok(Some((self.record)(&line)));
@@ -144,8 +163,8 @@ pub(super) enum Border {
 }
 
 /// Cuts a plain file after the first border at or behind each multiple of `stride`.
-pub(super) fn cut(file: &InputFile, stride: u64, border: Border) -> Result<Vec<PieceRange>> {
-    if file.bytes <= stride || Compression::of(&file.path) != Compression::Plain {
+pub(super) fn cut(file: &InputFile, stride: u64, border: Border, reading: &Reading) -> Result<Vec<PieceRange>> {
+    if file.bytes <= stride || !can_be_entered(&file.path, reading) {
         return Ok(whole(file));
     }
     let mut cuts = vec![0];
@@ -170,13 +189,28 @@ fn next_border(path: &Path, from: u64, border: Border) -> std::io::Result<u64> {
     if border == Border::Line {
         return Ok(at);
     }
-    let mut line = Vec::new();
     loop {
-        line.clear();
-        let length = bytes.read_until(b'\n', &mut line)?;
-        at += length as u64;
-        if length == 0 || is_blank(&line) {
+        let (length, blank) = pass_line(&mut bytes)?;
+        at += length;
+        if length == 0 || blank {
             return Ok(at);
+        }
+    }
+}
+
+/// Passes over a line, however long: its length, and whether it was blank.
+fn pass_line(bytes: &mut impl BufRead) -> std::io::Result<(u64, bool)> {
+    let (mut length, mut blank) = (0, true);
+    loop {
+        let ready = bytes.fill_buf()?;
+        let end = memchr::memchr(b'\n', ready);
+        let part = &ready[..end.map_or(ready.len(), |end| end + 1)];
+        let (count, is_whole) = (part.len(), end.is_some() || part.is_empty());
+        blank = blank && is_blank(part);
+        length += count as u64;
+        bytes.consume(count);
+        if is_whole {
+            return Ok((length, blank));
         }
     }
 }

@@ -7,21 +7,30 @@
 
 mod bytes;
 mod cut;
+mod decode;
 mod documents;
 mod files;
+mod fitness;
 mod inputs;
 mod lines;
 mod piece;
 mod record;
+mod room;
+mod walk;
+mod window;
 
 use std::ops::Range;
 
 pub use self::cut::group;
+pub use self::decode::by_name as encoding_by_name;
 pub use self::documents::{Complaint, Documents, Found, Place};
-pub use self::files::{Corpus, CorpusConfig};
-pub use self::inputs::InputFile;
+pub use self::files::{Corpus, CorpusConfig, SortedOut, UnfitFiles};
+pub use self::fitness::{Fitness, Head};
+pub use self::inputs::{FileIdentity, InputFile};
 pub use self::piece::{BytesRead, Part, Piece, PieceRange, PieceReader, Reached, Reading};
 pub use self::record::{RawDocument, Reason, Record};
+pub use self::room::{COPIES, Room, TooMuch};
+pub use self::walk::PassedOver;
 use crate::Result;
 
 schemas::registry! {
@@ -51,8 +60,8 @@ pub trait Format: Send + Sync {
         false
     }
 
-    /// Refuses a file that no part could use, before anything is written.
-    fn check(&self, file: &InputFile, reading: &Reading) -> Result<()>;
+    /// Whether a part could use that file: asked before anything is written.
+    fn check(&self, file: &InputFile, reading: &Reading) -> Result<Fitness>;
 
     /// Cuts a file into ranges of about `stride` bytes at places where a document ends. They cover `0..file.bytes`, or
     /// what the format counts in (Parquet: row groups).

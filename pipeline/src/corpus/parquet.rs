@@ -7,8 +7,9 @@
 //! What `datasets` and most dumps of today keep their corpora in.
 //!
 //! # Definition
-//! `prepare.text_field` names a column of strings, `prepare.id_field` one of strings or integers; a row that lacks one of
-//! them is passed over and counted. Files are cut between row groups. A file that is compressed as a whole is
+//! `prepare.text_field` names a column of strings or bytes, in a dictionary or not, `prepare.id_field` one of these or of
+//! integers; a row that lacks one of them is passed over and counted. Files are cut between row groups; pages may be plain
+//! or compressed by any codec of the format (but LZO, which nothing writes). A file that is compressed as a whole is
 //! decompressed as a whole, into memory.
 //!
 //! # Reference
@@ -26,20 +27,24 @@ use arrow_array::RecordBatch;
 
 use super::Format;
 use super::inputs::InputFile;
-use super::piece::{PieceRange, PieceReader, Reached, Reading};
+use super::piece::{BytesRead, PieceRange, PieceReader, Reached, Reading};
 use super::record::{Reason, Record};
 use crate::foreign::decoded;
 use crate::{Error, Result};
 
 mod cells;
+mod pages;
 mod raw;
 
-use self::cells::{integer_or_text, is_text};
+use self::cells::is_text;
+use self::pages::Pages;
 use self::raw::Raw;
-use super::bytes::{ReadHash, too_long};
+use super::bytes::{ReadHash, make_room};
+use super::fitness::Fitness;
+use super::room::{Hold, TooMuch};
 
-/// Rows decoded at a time.
-const ROWS: usize = 256;
+/// Rows decoded at a time, at most.
+const ROWS: u64 = 256;
 
 /// A row is a document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,25 +59,30 @@ impl Format for ParquetRows {
         true
     }
 
-    fn check(&self, file: &InputFile, reading: &Reading) -> Result<()> {
-        let schema = load(file, &Raw::open(file, reading)?)?.schema().clone();
+    fn check(&self, file: &InputFile, reading: &Reading) -> Result<Fitness> {
+        let (raw, _hold) = Raw::open(file, &Reading { bytes_read: BytesRead::default(), ..reading.clone() })?;
+        let metadata = match decoded(|| ArrowReaderMetadata::load(&raw, ArrowReaderOptions::default())) {
+            Ok(metadata) => metadata,
+            Err(error) => return Ok(Fitness::unfit(format!("not a readable Parquet file ({error}); replace it"))),
+        };
+        let schema = metadata.schema();
         for (key, name) in fields(reading) {
             let Ok(field) = schema.field_with_name(name) else {
                 let columns: Vec<_> = schema.fields().iter().map(|field| format!("`{}`", field.name())).collect();
                 let message = format!("no column `{name}`; it has {}; set `{key}`", columns.join(", "));
-                return Err(raw::error(file, message));
+                return Ok(Fitness::unfit(message));
             };
             let usable = is_text(field.data_type()) || (key == "prepare.id_field" && field.data_type().is_integer());
             if !usable {
                 let message = format!("column `{name}` holds {}, not text; set `{key}`", field.data_type());
-                return Err(raw::error(file, message));
+                return Ok(Fitness::unfit(message));
             }
         }
-        Ok(())
+        Ok(Fitness::default())
     }
 
     fn pieces(&self, file: &InputFile, stride: u64, reading: &Reading) -> Result<Vec<PieceRange>> {
-        let metadata = load(file, &Raw::open(file, reading)?)?;
+        let metadata = load(file, &Raw::open(file, reading)?.0)?;
         let groups = metadata.metadata().row_groups();
         let mut pieces: Vec<PieceRange> = Vec::new();
         for (index, group) in (0_u64..).zip(groups) {
@@ -130,6 +140,10 @@ fn damaged(file: &InputFile, error: &dyn std::fmt::Display) -> Error {
 struct Rows {
     file: InputFile,
     raw: Raw,
+    /// Room for the file, if it was compressed as a whole and is large.
+    whole: Option<Hold>,
+    /// Room for the pages of the row group in hand.
+    pages: Option<Hold>,
     metadata: ArrowReaderMetadata,
     columns: ProjectionMask,
     reading: Reading,
@@ -140,11 +154,15 @@ struct Rows {
     first: u64,
     row: u64,
     read: ReadHash,
+    /// Bytes of the row group in hand that nobody was told of yet, and its rows that did not come out of it: with them, its bytes
+    /// are told.
+    uncounted: u64,
+    untold: u64,
 }
 
 impl Rows {
     fn open(file: &InputFile, range: &Range<u64>, reading: &Reading) -> Result<Self> {
-        let raw = Raw::open(file, reading)?;
+        let (raw, whole) = Raw::open(file, reading)?;
         let metadata = load(file, &raw)?;
         let group = |index| usize::try_from(index).expect("row groups are few");
         if group(range.end) > metadata.metadata().num_row_groups() {
@@ -157,6 +175,8 @@ impl Rows {
             columns: ProjectionMask::roots(metadata.parquet_schema(), roots),
             file: file.clone(),
             raw,
+            whole,
+            pages: None,
             metadata,
             reading: reading.clone(),
             groups: group(range.start)..group(range.end),
@@ -165,24 +185,31 @@ impl Rows {
             first,
             row: first,
             read: ReadHash::default(),
+            uncounted: 0,
+            untold: 0,
         })
     }
 
     /// Begins the next row group behind its first `offset` rows. False if there is none.
     fn begin_group(&mut self, offset: usize) -> Result<bool> {
+        (self.batches, self.batch, self.pages) = (None, None, None);
+        self.tell(self.untold);
         let Some(group) = self.groups.next() else { return Ok(false) };
+        self.untold = u64::try_from(self.metadata.metadata().row_group(group).num_rows()).unwrap_or(0);
+        let mut page_bytes = 0;
         let chunks = self.metadata.metadata().row_group(group).columns().iter().enumerate();
         for (_, chunk) in chunks.filter(|&(leaf, _)| self.columns.leaf_included(leaf)) {
             let place = decoded(|| Ok::<_, Infallible>(chunk.byte_range()));
             let (start, length) = place.map_err(|error| damaged(&self.file, &error))?;
-            let (read, count) = (&mut self.read, self.reading.bytes_read.clone());
+            // One that cannot be told is of no use to the decoder either, which says why.
+            page_bytes +=
+                Pages::read(&self.raw, start..start.saturating_add(length)).map_or(0, |pages| pages.page_bytes_max);
+            let (read, uncounted) = (&mut self.read, &mut self.uncounted);
             let take = |bytes: &[u8]| {
                 read.push(bytes);
-                if !Raw::is_wrapped(&self.file) {
-                    count.add(bytes.len() as u64);
-                }
+                *uncounted += bytes.len() as u64;
             };
-            self.raw.each(start..start + length, take).map_err(|error| {
+            self.raw.each(start..start.saturating_add(length), take).map_err(|error| {
                 raw::error(&self.file, format!("row group {group} cannot be read ({error}); replace the file"))
             })?;
         }
@@ -190,33 +217,66 @@ impl Rows {
             .with_projection(self.columns.clone())
             .with_row_groups(vec![group])
             .with_offset(offset)
-            .with_batch_size(ROWS);
+            .with_batch_size(self.rows_at_a_time(page_bytes)?);
         let reader = decoded(|| builder.build());
         self.batches = Some(reader.map_err(|error| damaged(&self.file, &error))?);
         Ok(true)
     }
 
-    fn record(&self, batch: &RecordBatch, index: usize) -> Record {
+    /// Tells the bytes of so many of the row group's rows. What was decompressed as a whole was told when it was read.
+    fn tell(&mut self, rows: u64) {
+        let share = if rows < self.untold { self.uncounted / self.untold.max(1) * rows } else { self.uncounted };
+        self.uncounted -= share;
+        self.untold -= rows.min(self.untold);
+        if !Raw::is_wrapped(&self.file) {
+            self.reading.bytes_read.add(share);
+        }
+    }
+
+    /// Makes room for the pages of a row group of which the largest, of all columns, come to so many bytes: one page as
+    /// it is and decompressed, and as many rows as fit beside it. No cell is longer than a page.
+    fn rows_at_a_time(&mut self, page_bytes: u64) -> Result<usize> {
+        let (room, least) = (&self.reading.room, page_bytes.saturating_mul(3));
+        let refused = |TooMuch { wanted, most }| {
+            let hint = "raise it, or write the file anew with smaller pages";
+            let message = format!("pages that take {wanted} bytes; {most} are allowed by `prepare.memory_max`; {hint}");
+            raw::error(&self.file, message)
+        };
+        let most = if self.whole.is_some() { room.file_max() / 4 } else { room.share() };
+        if self.whole.is_none() {
+            self.pages = room.file(least).map_err(refused)?;
+        } else if least > most {
+            return Err(refused(TooMuch { wanted: least, most }));
+        }
+        let rows = most.saturating_sub(least) / page_bytes.max(1);
+        Ok(usize::try_from(rows.clamp(1, ROWS)).expect("a few"))
+    }
+
+    fn record(&self, batch: &RecordBatch, index: usize) -> Result<Record> {
         let column = |name| batch.column_by_name(name).expect("checked before the first part");
         let (row, line) = (self.row, self.row - self.first);
-        let id = self.reading.id_field.as_ref().map(|id| integer_or_text(column(id), index));
-        match (id, integer_or_text(column(&self.reading.text_field), index)) {
-            (None, Some(text)) => Record::of_text(None, text, row..row + 1, line),
-            (Some(Some(id)), Some(text)) => Record::of_text(Some(id), text, row..row + 1, line),
-            _ => Record::rejected(Reason::MissingField, row..row + 1, line),
+        let cell = |name| cells::bytes(column(name), index);
+        let id = self.reading.id_field.as_ref().map(|id| cell(id));
+        let (Some(text), None | Some(Some(_))) = (cell(&self.reading.text_field), &id) else {
+            return Ok(Record::rejected(Reason::MissingField, row..row + 1, line));
+        };
+        make_room(&self.file.path, line, text.len() as u64, &self.reading)?;
+        let mut record = Record::of_bytes(text, row..row + 1, line);
+        if let Some(document) = &mut record.document {
+            document.id = id.flatten().map(|id| String::from_utf8_lossy(&id).into_owned());
         }
+        // Rows are their own places: line breaks within a cell are none of the file's.
+        record.complaints.iter_mut().for_each(|(_, at)| *at = line);
+        Ok(record)
     }
 }
 
 impl PieceReader for Rows {
     fn next(&mut self) -> Result<Option<Record>> {
+        self.reading.room.put_down();
         loop {
             if let Some((batch, index)) = self.batch.take_if(|(batch, index)| *index < batch.num_rows()) {
-                let record = self.record(&batch, index);
-                let limit = self.reading.document_bytes_max;
-                if record.document.as_ref().is_some_and(|document| document.text.len() as u64 > limit) {
-                    return Err(too_long(&self.file.path, self.row, limit));
-                }
+                let record = self.record(&batch, index)?;
                 self.batch = Some((batch, index + 1));
                 self.row += 1;
                 return Ok(Some(record));
@@ -224,7 +284,10 @@ impl PieceReader for Rows {
             let batches = self.batches.as_mut();
             let batch = decoded(|| batches.and_then(Iterator::next).transpose());
             match batch.map_err(|error| damaged(&self.file, &error))? {
-                Some(batch) => self.batch = Some((batch, 0)),
+                Some(batch) => {
+                    self.tell(batch.num_rows() as u64);
+                    self.batch = Some((batch, 0));
+                }
                 None if self.begin_group(0)? => {}
                 None => return Ok(None),
             }
@@ -239,6 +302,7 @@ impl PieceReader for Rows {
             let rows = u64::try_from(self.metadata.metadata().row_group(group).num_rows()).unwrap_or(0);
             let passed = rows.min(to - self.row);
             self.begin_group(usize::try_from(passed).expect("a row group is in memory"))?;
+            self.tell(passed);
             self.row += passed;
         }
         Ok(())
@@ -248,3 +312,6 @@ impl PieceReader for Rows {
         Reached { to: self.row, lines: self.row - self.first, blake3: self.read.hex() }
     }
 }
+
+#[cfg(test)]
+mod tests;

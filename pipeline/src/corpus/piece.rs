@@ -5,10 +5,12 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{self, AtomicU64};
 
+use encoding_rs::Encoding;
 use schemas::PartId;
 use serde::{Deserialize, Serialize};
 
 use super::record::Record;
+use super::room::Room;
 use crate::Result;
 
 /// A range of a file and its weight in bytes on disk.
@@ -60,8 +62,12 @@ pub struct Reading {
     pub text_field: String,
     /// Where it has its name.
     pub id_field: Option<String>,
+    /// What the bytes of text are; none for UTF-8.
+    pub encoding: Option<&'static Encoding>,
     /// Longest document.
     pub document_bytes_max: u64,
+    /// Where it may lie in memory.
+    pub room: Room,
     /// Who counts.
     pub bytes_read: BytesRead,
 }

@@ -12,6 +12,8 @@ pub struct Record {
     pub document: Option<RawDocument>,
     /// Where it was found: bytes of the decompressed file, or rows of a Parquet file.
     pub range: Range<u64>,
+    /// The line on which it begins, counted from the start of the piece, 0-based.
+    pub line: u64,
     /// What is wrong with it, with lines counted from the start of the piece, 0-based.
     pub complaints: Vec<(Reason, u64)>,
 }
@@ -29,7 +31,7 @@ impl Record {
     /// A place of which nothing can be used.
     #[must_use]
     pub fn rejected(reason: Reason, range: Range<u64>, line: u64) -> Self {
-        Self { document: None, range, complaints: vec![(reason, line)] }
+        Self { document: None, range, line, complaints: vec![(reason, line)] }
     }
 
     /// A document of these bytes: replaces what is not UTF-8, then as [`of_text`](Self::of_text).
@@ -61,16 +63,16 @@ impl Record {
         }
         if text.trim().is_empty() {
             complaints.push((Reason::EmptyDocument, line));
-            return Self { document: None, range, complaints };
+            return Self { document: None, range, line, complaints };
         }
-        Self { document: Some(RawDocument { id, text }), range, complaints }
+        Self { document: Some(RawDocument { id, text }), range, line, complaints }
     }
 }
 
 /// Why a line or a document was repaired or passed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
-    /// Bytes that are not UTF-8, replaced by U+FFFD.
+    /// Bytes that are not UTF-8, or not of `prepare.encoding`, replaced by U+FFFD.
     InvalidUtf8,
     /// NUL characters, removed.
     Nul,

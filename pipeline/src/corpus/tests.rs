@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use schemas::PartId;
+use store::Store;
 
 use super::*;
 use crate::testing::write_all;
@@ -15,9 +16,16 @@ pub(crate) struct Cut {
 }
 
 pub(crate) fn config(home: &Path, format: AnyFormat, part_bytes: Option<u64>) -> Cut {
-    let bytes_read = BytesRead::default();
-    let reading = Reading { text_field: "text".into(), id_field: None, document_bytes_max: 4 << 20, bytes_read };
-    let config = CorpusConfig { inputs: vec![home.display().to_string()], format, reading };
+    let reading = Reading {
+        text_field: "text".into(),
+        id_field: None,
+        encoding: None,
+        document_bytes_max: 4 << 20,
+        room: Room::new(256 << 20, 1),
+        bytes_read: BytesRead::default(),
+    };
+    let inputs = vec![home.display().to_string()];
+    let config = CorpusConfig { inputs, format, reading, unfit_files: UnfitFiles::Refuse };
     Cut { config, part_bytes: part_bytes.unwrap_or(1 << 20) }
 }
 
@@ -28,8 +36,7 @@ fn format(name: &str) -> AnyFormat {
 /// Each piece as a part, in the order of the files.
 pub(crate) fn parts(corpus: &Corpus, part_bytes: u64) -> Result<Vec<Part>> {
     let mut parts = Vec::new();
-    for file in corpus.files() {
-        corpus.check(file)?;
+    for file in corpus.sort_out(corpus.files().iter())?.fit {
         for (piece, bytes) in corpus.pieces(file, part_bytes)? {
             parts.push(Part { id: PartId(u32::try_from(parts.len()).expect("a few")), bytes, pieces: vec![piece] });
         }
@@ -255,4 +262,28 @@ fn parquet_rows_are_documents_however_they_are_cut_or_wrapped() {
     absent.config.reading.text_field = "body".into();
     let error = read(&absent).expect_err("no such column").to_string();
     assert!(error.contains("no column `body`") && error.contains("`text`"), "{error}");
+}
+
+/// What `zstd --long=31` writes: its window is 2 GiB, of which a small file touches little.
+#[test]
+fn a_long_window_is_read_where_there_is_room_for_it() {
+    use std::io::Write as _;
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 1).expect("in memory");
+    encoder.window_log(31).expect("a legal window");
+    encoder.write_all(b"one\ntwo\n").expect("in memory");
+    let long = encoder.finish().expect("in memory");
+    Store::folder(home.path()).and_then(|store| store.put("a.txt.zst", &long)).expect("written");
+    let mut cut = config(home.path(), format("text_lines"), None);
+    let error = read(&cut).expect_err("256 MiB in all").to_string();
+    for word in ["a.txt.zst", "a zstd window of 2147483648 bytes", "raise it, or compress the file anew"] {
+        assert!(error.contains(word), "`{word}` is missing in {error}");
+    }
+    cut.config.reading.room = Room::new(4 << 30, 1);
+    assert_eq!(read(&cut).expect("the way out").0, ["one", "two"]);
+    // A short frame first: the window of the second was not asked for.
+    let two = [zstd::encode_all(&b"zero\n"[..], 1).expect("in memory"), long].concat();
+    Store::folder(home.path()).and_then(|store| store.put("a.txt.zst", &two)).expect("written");
+    let error = read(&cut).expect_err("a longer window than its first one").to_string();
+    assert!(error.contains("longer window than its first one; compress it anew"), "{error}");
 }

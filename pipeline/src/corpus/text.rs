@@ -15,7 +15,8 @@
 use std::ops::Range;
 
 use super::Format;
-use super::bytes::{ReadHash, read_whole, refuse_binary};
+use super::bytes::{ReadHash, make_room, read_whole};
+use super::fitness::{Fitness, head, of_text};
 use super::inputs::InputFile;
 use super::lines::{BYTE_ORDER_MARK, whole};
 use super::piece::{PieceRange, PieceReader, Reached, Reading};
@@ -33,8 +34,8 @@ impl Format for WholeFiles {
         EXTENSIONS
     }
 
-    fn check(&self, file: &InputFile, _reading: &Reading) -> Result<()> {
-        refuse_binary(&file.path, file.bytes)
+    fn check(&self, file: &InputFile, reading: &Reading) -> Result<Fitness> {
+        Ok(of_text(&head(file, reading)?))
     }
 
     fn pieces(&self, file: &InputFile, _stride: u64, _reading: &Reading) -> Result<Vec<PieceRange>> {
@@ -42,7 +43,8 @@ impl Format for WholeFiles {
     }
 
     fn open(&self, file: &InputFile, range: &Range<u64>, reading: &Reading) -> Result<Box<dyn PieceReader>> {
-        let bytes = read_whole(&file.path, range, reading)?;
+        reading.room.put_down();
+        let bytes = read_whole(&file.path, range, reading, |bytes| make_room(&file.path, 0, bytes, reading))?;
         let mut read = ReadHash::default();
         read.push(&bytes);
         let ends = count_newlines(&bytes);

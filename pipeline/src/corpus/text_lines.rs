@@ -15,7 +15,7 @@
 
 use std::ops::Range;
 
-use super::bytes::refuse_binary;
+use super::fitness::{Fitness, head, of_text};
 use super::inputs::InputFile;
 use super::lines::{Border, LineRecords, cut};
 use super::piece::{PieceRange, PieceReader, Reading};
@@ -32,12 +32,12 @@ impl Format for PlainLines {
         text::EXTENSIONS
     }
 
-    fn check(&self, file: &InputFile, _reading: &Reading) -> Result<()> {
-        refuse_binary(&file.path, file.bytes)
+    fn check(&self, file: &InputFile, reading: &Reading) -> Result<Fitness> {
+        Ok(of_text(&head(file, reading)?))
     }
 
-    fn pieces(&self, file: &InputFile, stride: u64, _reading: &Reading) -> Result<Vec<PieceRange>> {
-        cut(file, stride, Border::Line)
+    fn pieces(&self, file: &InputFile, stride: u64, reading: &Reading) -> Result<Vec<PieceRange>> {
+        cut(file, stride, Border::Line, reading)
     }
 
     fn open(&self, file: &InputFile, range: &Range<u64>, reading: &Reading) -> Result<Box<dyn PieceReader>> {

@@ -15,7 +15,7 @@
 
 use std::ops::Range;
 
-use super::bytes::refuse_binary;
+use super::fitness::{Fitness, head, of_text};
 use super::inputs::InputFile;
 use super::lines::{Border, LineReader, cut, is_blank};
 use super::piece::{PieceRange, PieceReader, Reached, Reading};
@@ -32,12 +32,12 @@ impl Format for Paragraphs {
         text::EXTENSIONS
     }
 
-    fn check(&self, file: &InputFile, _reading: &Reading) -> Result<()> {
-        refuse_binary(&file.path, file.bytes)
+    fn check(&self, file: &InputFile, reading: &Reading) -> Result<Fitness> {
+        Ok(of_text(&head(file, reading)?))
     }
 
-    fn pieces(&self, file: &InputFile, stride: u64, _reading: &Reading) -> Result<Vec<PieceRange>> {
-        cut(file, stride, Border::BlankLine)
+    fn pieces(&self, file: &InputFile, stride: u64, reading: &Reading) -> Result<Vec<PieceRange>> {
+        cut(file, stride, Border::BlankLine, reading)
     }
 
     fn open(&self, file: &InputFile, range: &Range<u64>, reading: &Reading) -> Result<Box<dyn PieceReader>> {
@@ -61,6 +61,7 @@ struct ParagraphReader(LineReader);
 
 impl PieceReader for ParagraphReader {
     fn next(&mut self) -> Result<Option<Record>> {
+        self.0.put_down();
         let (mut text, mut range, mut first) = (Vec::new(), 0..0, 0);
         while let Some(line) = self.0.next()? {
             if is_blank(line.bytes) {
@@ -75,9 +76,7 @@ impl PieceReader for ParagraphReader {
             range.end = line.range.end;
             text.extend_from_slice(line.bytes);
             text.push(b'\n');
-            if text.len() as u64 > self.0.limit() {
-                return Err(self.0.too_long(first));
-            }
+            self.0.make_room(first, text.len())?;
         }
         if text.is_empty() {
             return Ok(None);

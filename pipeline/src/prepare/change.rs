@@ -13,6 +13,7 @@ use store::Store;
 
 use super::list::{self, Lists, PartList};
 use super::record::{Bound, FoundPart};
+use super::seen::Seen;
 use super::settings::Settings;
 use super::work::Omit;
 use crate::corpus::{Corpus, InputFile, Part, Piece, Reached, group};
@@ -35,6 +36,8 @@ pub struct Change {
     pub dropped: u64,
     /// Parts that come.
     pub parts: u64,
+    /// The generations that have parts which go: the first of them; it, and all up to this one.
+    pub touches: Option<Generation>,
 }
 
 impl fmt::Display for Change {
@@ -55,8 +58,30 @@ impl fmt::Display for Change {
             counts.iter().filter(|(number, _)| *number > 0).map(|&(number, what)| noun(number, what)).collect();
         let parts = |number: u64| if number == 1 { "1 part".to_owned() } else { format!("{number} parts") };
         let (said, dropped, made) = (said.join(", "), parts(self.dropped), parts(self.parts));
-        write!(f, "{said}: generation {} drops {dropped} and makes {made}", self.generation)
+        write!(f, "{said}: generation {} drops {dropped} and makes {made}", self.generation)?;
+        match (self.touches, self.generation.0.checked_sub(1)) {
+            (Some(first), Some(last)) if first.0 < last => {
+                write!(f, "; runs over generations {first} to {last} that would read what is dropped again are refused")
+            }
+            (Some(first), _) => {
+                write!(f, "; runs over generation {first} that would read what is dropped again are refused")
+            }
+            (None, _) => Ok(()),
+        }
     }
+}
+
+/// Files that cannot be used, each with the reason.
+pub(super) type Unfit = Vec<(String, String)>;
+
+/// What comparing a folder with its corpus comes to.
+pub(super) struct Compared {
+    /// The list that the corpus asks for; none if nothing has changed.
+    pub(super) next: Option<(PartList, Change)>,
+    /// Files that are left out since they cannot be used, each with the reason.
+    pub(super) unfit: Unfit,
+    /// Files that were touched and read the same.
+    pub(super) seen: Seen,
 }
 
 /// A folder and the corpus that it is of, side by side.
@@ -73,8 +98,8 @@ pub(super) struct Comparison<'a> {
 type Holders<'a> = Vec<(Generation, &'a Part, &'a Piece)>;
 
 impl Comparison<'_> {
-    /// The list that the corpus asks for; none if nothing has changed.
-    pub(super) fn next(&self) -> Result<Option<(PartList, Change)>> {
+    /// What the corpus asks for.
+    pub(super) fn compare(&self) -> Result<Compared> {
         let in_effect = self.lists.in_effect();
         let mut known = BTreeMap::<&str, Holders<'_>>::new();
         for &(generation, part) in in_effect.values() {
@@ -110,15 +135,17 @@ impl Comparison<'_> {
             .filter(|(_, (_, part))| part.pieces.iter().any(gone))
             .map(|(&id, &(_, part))| (id, part))
             .collect();
-        let mut pieces = self.pieces(added.iter().chain(&replaced).copied())?;
+        let (mut pieces, unfit) = self.pieces(added.iter().chain(&replaced).copied())?;
         // Files without a piece are nothing: an added one would be added again and again.
         let cut: BTreeSet<&str> = pieces.iter().map(|(piece, _)| piece.name.as_str()).collect();
         added.retain(|name| cut.contains(name));
         let kept = dropped.values().flat_map(|part| &part.pieces).filter(|piece| !gone(piece));
         pieces.extend(self.weigh(kept)?);
+        let seen = memory.seen_now;
         if pieces.is_empty() && dropped.is_empty() && !self.lists.is_empty() {
-            return Ok(None);
+            return Ok(Compared { next: None, unfit, seen });
         }
+        let touches = self.touches(dropped.keys());
         let list = self.list(dropped.into_keys().collect(), Vec::new(), pieces);
         let change = Change {
             generation: list.generation,
@@ -128,8 +155,15 @@ impl Comparison<'_> {
             forgotten: 0,
             dropped: list.dropped.len() as u64,
             parts: list.parts.len() as u64,
+            touches,
         };
-        Ok(Some((list, change)))
+        Ok(Compared { next: Some((list, change)), unfit, seen })
+    }
+
+    /// The first generation that has any of these parts.
+    fn touches<'p>(&self, dropped: impl Iterator<Item = &'p PartId>) -> Option<Generation> {
+        let in_effect = self.lists.in_effect();
+        dropped.filter_map(|id| in_effect.get(id)).map(|(generation, _)| *generation).min()
     }
 
     /// The list that drops these parts and makes them anew without a document.
@@ -144,6 +178,7 @@ impl Comparison<'_> {
             forgotten: 1,
             dropped: list.dropped.len() as u64,
             parts: list.parts.len() as u64,
+            touches: self.touches(list.dropped.iter()),
         };
         Ok((list, change))
     }
@@ -154,14 +189,15 @@ impl Comparison<'_> {
         PartList { generation, settings: self.settings.clone(), dropped, forgotten, parts }
     }
 
-    /// Checks and cuts files.
-    fn pieces<'n>(&self, names: impl Iterator<Item = &'n str>) -> Result<Vec<(Piece, u64)>> {
+    /// Checks and cuts files. Returns those that cannot be used beside the pieces of the others.
+    fn pieces<'n>(&self, names: impl Iterator<Item = &'n str>) -> Result<(Vec<(Piece, u64)>, Unfit)> {
+        let sorted = self.corpus.sort_out(names.filter_map(|name| self.corpus.file(name)))?;
         let mut pieces = Vec::new();
-        for file in names.filter_map(|name| self.corpus.file(name)) {
-            self.corpus.check(file)?;
+        for file in sorted.fit {
             pieces.extend(self.corpus.pieces(file, self.part_bytes)?);
         }
-        Ok(pieces)
+        let unfit = sorted.unfit.into_iter().map(|(file, why)| (file.path.display().to_string(), why));
+        Ok((pieces, unfit.collect()))
     }
 
     /// Pieces that were cut before, with their weights.
@@ -184,6 +220,7 @@ impl Comparison<'_> {
     fn memory(&self) -> Result<Memory> {
         let mut memory = Memory { settings: self.settings.digest(), ..Memory::default() };
         let Some(store) = self.store else { return Ok(memory) };
+        memory.seen = Seen::read(store)?;
         for list in self.lists.iter() {
             let stat = store.stat(&list::file_name(list.generation.0 as usize))?;
             memory.since.insert(list.generation, stat.map_or(SystemTime::UNIX_EPOCH, |stat| stat.modified));
@@ -198,11 +235,22 @@ impl Comparison<'_> {
         if holders.iter().any(|(_, _, piece)| piece.bytes != file.bytes) {
             return Ok(true);
         }
-        for &(generation, part, piece) in holders {
-            let since = memory.since.get(&generation).copied().unwrap_or(SystemTime::UNIX_EPOCH);
-            if file.touched >= since && !self.reads_the_same(file, (generation, part, piece), memory)? {
-                return Ok(true);
+        let since = |generation| memory.since.get(generation).copied().unwrap_or(SystemTime::UNIX_EPOCH);
+        let touched: Holders<'_> =
+            holders.iter().filter(|(generation, ..)| file.touched >= since(generation)).copied().collect();
+        if touched.is_empty() {
+            return Ok(false);
+        }
+        if !memory.seen.has(file) {
+            for holder in touched {
+                if !self.reads_the_same(file, holder, memory)? {
+                    return Ok(true);
+                }
             }
+        }
+        // It may have been changed behind our backs: then it is not what was seen.
+        if file.refuse_another().is_ok() {
+            memory.seen_now.note(file);
         }
         Ok(false)
     }
@@ -250,4 +298,7 @@ struct Memory {
     since: BTreeMap<Generation, SystemTime>,
     /// What the records of a part say of its pieces.
     reached: BTreeMap<PartId, BTreeMap<Piece, Reached>>,
+    /// Files that were touched and read the same before, and now.
+    seen: Seen,
+    seen_now: Seen,
 }

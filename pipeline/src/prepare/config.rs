@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
+use encoding_rs::Encoding;
 use serde::{Deserialize, Serialize};
 
-use crate::corpus::{AnyFormat, BytesRead, CorpusConfig, Reading};
+use crate::corpus::{AnyFormat, BytesRead, COPIES, CorpusConfig, Reading, Room, UnfitFiles, encoding_by_name};
 use crate::pack::AnyPacking;
 use crate::{Error, Result};
 
@@ -22,6 +23,13 @@ pub struct PrepareConfig {
     pub text_field: String,
     /// JSONL and Parquet: the field or column with the document's name; default: the BLAKE3 of its text.
     pub id_field: Option<String>,
+    /// Text and JSONL: what the bytes are, by a name that pages of the Web have for it (`utf-16le`, `windows-1252`, `gbk`,
+    /// `shift_jis`, …); default: UTF-8. A file that begins with a byte-order mark is what that says. Files of another
+    /// encoding than UTF-8 are read from end to end by one lane each.
+    pub encoding: Option<String>,
+    /// Files that cannot be used (binary, of another encoding or format): `refuse` names them all, `skip` leaves them out
+    /// and counts them.
+    pub unfit_files: UnfitFiles,
     /// `tokenizer.json`, `vocab.txt`, or a folder with one of them or with `vocab.json` and `merges.txt`.
     pub tokenizer: PathBuf,
     /// Whether text is lowercased; required with `vocab.txt`, which cannot tell, and checked against the others.
@@ -47,7 +55,8 @@ pub struct PrepareConfig {
     pub bad_lines_max: Option<u64>,
     /// Threads; default: the number of cores.
     pub lanes: Option<usize>,
-    /// Bound of all text in flight, in bytes; one document may take `memory_max / lanes`.
+    /// Bound of all that text takes in memory on its way, in bytes, at least 32 MiB. A document may have 1/64 of it, a
+    /// text that the tokenizer does not take in pieces about 1/2000, a zstd window half.
     pub memory_max: u64,
 }
 
@@ -58,6 +67,8 @@ impl Default for PrepareConfig {
             format: AnyFormat::default(),
             text_field: "text".into(),
             id_field: None,
+            encoding: None,
+            unfit_files: UnfitFiles::default(),
             tokenizer: PathBuf::new(),
             lowercase: None,
             folder: PathBuf::new(),
@@ -85,7 +96,14 @@ impl PrepareConfig {
     /// Longest document in bytes of text.
     #[must_use]
     pub fn document_bytes_max(&self) -> u64 {
-        self.memory_max / self.lanes() as u64
+        // An eighth is for a very long document and its copies.
+        self.memory_max / 8 / COPIES
+    }
+
+    /// What the bytes of text are, if it is not UTF-8 or no name that anybody knows.
+    #[must_use]
+    pub fn encoding(&self) -> Option<&'static Encoding> {
+        self.encoding.as_deref().and_then(encoding_by_name).filter(|&found| found != encoding_rs::UTF_8)
     }
 
     /// The part of the configuration that says what the corpus is.
@@ -97,9 +115,12 @@ impl PrepareConfig {
             reading: Reading {
                 text_field: self.text_field.clone(),
                 id_field: self.id_field.clone(),
+                encoding: self.encoding(),
                 document_bytes_max: self.document_bytes_max(),
+                room: Room::new(self.memory_max, self.lanes()),
                 bytes_read: BytesRead::default(),
             },
+            unfit_files: self.unfit_files,
         }
     }
 
@@ -126,10 +147,10 @@ impl PrepareConfig {
         require(self.lanes != Some(0), "`prepare.lanes` must be at least 1");
         require(self.part_bytes != Some(0), "`prepare.part_bytes` must be at least 1");
         require(self.segment_bytes != 0, "`prepare.segment_bytes` must be at least 1");
-        require(
-            self.document_bytes_max() >= 1 << 20,
-            "`prepare.memory_max` must be at least 1 MiB for each of `prepare.lanes`",
-        );
+        require(self.memory_max >= 32 << 20, "`prepare.memory_max` must be at least 33554432, 32 MiB");
+        let known = self.encoding.as_deref().is_none_or(|name| encoding_by_name(name).is_some());
+        let names = "the names are those of <https://encoding.spec.whatwg.org>: utf-8, utf-16le, windows-1252, gbk, …";
+        require(known, &format!("`prepare.encoding` is none that is known; {names}"));
         problems
     }
 
@@ -154,10 +175,11 @@ mod tests {
             part_bytes: Some(0),
             segment_bytes: 0,
             memory_max: 5,
+            encoding: Some("klingon".into()),
             inputs: vec![String::new()],
             ..PrepareConfig::default()
         };
-        assert_eq!(config.problems().len(), 10, "{:#?}", config.problems());
+        assert_eq!(config.problems().len(), 11, "{:#?}", config.problems());
     }
 
     #[test]

@@ -6,6 +6,7 @@ use schemas::manifest::{CorpusReport, PartEntry};
 use schemas::{Generation, PartId, Shard};
 use tracing::warn;
 
+use super::dirt::{reasons, too_dirty};
 use super::part::Outcome;
 use super::record::CommitRecord;
 use super::stages::Stages;
@@ -123,7 +124,7 @@ impl<'a> Fold<'a> {
     pub(super) fn judge(&self, inputs: &[String]) -> Result<()> {
         let report = self.report();
         if report.documents == 0 {
-            let found = if report.rejected.is_empty() { "only emptiness".into() } else { reasons(&report) };
+            let found = if report.rejected.is_empty() { "only emptiness".into() } else { reasons(&report.rejected) };
             let inputs = inputs.join("`, `");
             return Err(Error::Poison(format!("`{inputs}`: no valid document ({found}); check `prepare.format`")));
         }
@@ -141,12 +142,8 @@ impl<'a> Fold<'a> {
             return Ok(());
         }
         let first: Vec<String> = self.examples().map(|(reason, place)| format!("{place} ({reason})")).collect();
-        let first = if first.is_empty() { String::new() } else { format!("; first {}", first.join(", ")) };
-        Err(Error::Poison(format!(
-            "{bad} of {} lines were rejected or repaired ({}), more than {max}{first}; mend the corpus, or raise `prepare.bad_lines_max`",
-            self.lines,
-            reasons(&report)
-        )))
+        let first = first.iter().map(String::as_str);
+        Err(Error::Poison(too_dirty(&self.lines.to_string(), &report.rejected, max, first)))
     }
 
     /// The first complaints, in the order of the parts: reason and place.
@@ -172,9 +169,4 @@ impl<'a> Fold<'a> {
             format!("{path}, line {} from byte {} on", line + 1, piece.range.start)
         }
     }
-}
-
-fn reasons(report: &CorpusReport) -> String {
-    let reasons: Vec<_> = report.rejected.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
-    reasons.join(", ")
 }

@@ -8,8 +8,9 @@ use store::{Store, Weather};
 
 use super::list::{Lists, PartList};
 use super::record::{Bound, CommitRecord, Example, FoundPart, sparse};
+use super::seen::{self, Seen};
 use super::settings::Settings;
-use crate::corpus::{Part, Piece, Place, Reached};
+use crate::corpus::{InputFile, Part, Piece, Place, Reached};
 
 fn part() -> Part {
     Part { id: PartId(0), bytes: 7, pieces: vec![Piece { name: "a.txt".into(), bytes: 7, range: 0..7 }] }
@@ -54,7 +55,7 @@ fn a_record_is_read_as_written_or_refused() {
         let store = Store::memory(Weather::calm());
         store.put("parts/part-00000-00.json", &record.seal()).expect("memory takes all");
         let part = part();
-        let bound = Bound { settings: "s", forgotten: "f", part: &part };
+        let bound = Bound { settings: &record.settings, forgotten: "f", part: &part };
         let mut found = FoundPart::read(&store, bound).expect("answered");
         assert!(found.records.iter().all(|read| *read == record));
         found.verify(&store).expect("answered");
@@ -85,5 +86,20 @@ fn part_lists_are_usable_or_refused() {
         let (generation, next) = lists.next();
         assert!(lists.in_effect().keys().all(|id| *id < next), "a number that comes is used already");
         assert!(lists.forgotten(generation).len() >= usize::from(!list.forgotten.is_empty()));
+    });
+}
+
+#[test]
+fn what_was_seen_is_read_as_written_or_forgotten() {
+    let file = fuzz::on_disk(".txt", b"a text");
+    let input = InputFile::new(file.path().to_owned(), "a.txt".into()).expect("it is there");
+    let mut seen = Seen::default();
+    seen.note(&input);
+    fuzz::target!("seen", vec![seen.seal()], |bytes: &[u8]| {
+        let store = Store::memory(Weather::calm());
+        store.put(seen::NAME, bytes).expect("memory takes all");
+        let found = Seen::read(&store).expect("answered");
+        found.write(&store).expect("memory takes all");
+        assert_eq!(Seen::read(&store).expect("answered"), found);
     });
 }

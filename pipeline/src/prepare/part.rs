@@ -116,7 +116,7 @@ impl PartMaker<'_> {
                 (rows, made) = (self.more(rows, more)?, made + more.iter().sum::<u64>());
                 segment = self.begin(&records, place, rows);
             }
-            segment.take(&next)?;
+            segment.take(&next, documents.room())?;
             if segment.is_full() {
                 full = Some(documents.place());
             }

@@ -3,12 +3,14 @@
 use std::io::ErrorKind;
 
 use observe::preparation::{LargestFile, PrepareStart};
+use observe::training::Warning;
 use schemas::{Generation, Manifest, ManifestError, manifest};
 use store::Store;
 
-use super::change::{Change, Comparison};
+use super::change::{Change, Compared, Comparison, Unfit};
 use super::config::PrepareConfig;
 use super::list::{self, Lists, PartList};
+use super::seen::Seen;
 use super::settings::Settings;
 use crate::corpus::Corpus;
 use crate::tokenize::{self, Tokenizer};
@@ -29,7 +31,7 @@ pub struct PreparePlan {
     pub lanes: usize,
     /// Longest document that is accepted, in bytes of text.
     pub document_bytes_max: u64,
-    /// Bound of all text in flight: lanes times the longest document.
+    /// Bound of all that text takes on its way.
     pub text_bytes_max: u64,
     /// The largest compressed file, by name and bytes: nobody can enter it, so it is the critical path.
     pub largest_compressed: Option<(String, u64)>,
@@ -67,6 +69,10 @@ pub(super) struct Planned {
     pub(super) lists: Lists,
     /// The one that the corpus asks for.
     pub(super) next: Option<(PartList, Change)>,
+    /// Files that are left out since they cannot be used, each with the reason.
+    pub(super) unfit: Unfit,
+    /// Files that were touched and read the same.
+    pub(super) seen: Seen,
 }
 
 impl Planned {
@@ -82,12 +88,16 @@ impl Planned {
         }
         let known = lists.settings().and_then(Settings::part_bytes);
         let part_bytes = config.part_bytes.or(known).unwrap_or_else(|| corpus.usual_part_bytes());
-        let settings = Settings::of(config, part_bytes, &tokenizer.facts().manifest);
+        let mut settings = Settings::of(config, part_bytes, &tokenizer.facts().manifest);
         if let (Some(found), Some(store)) = (lists.settings(), store) {
             refuse_others(found, &settings, store)?;
+            // What is equal may be written otherwise, by a program that knew fewer keys: records are bound to the list.
+            settings = found.clone();
         }
-        let mut planned = Self { config: config.clone(), corpus, tokenizer, settings, part_bytes, lists, next: None };
-        planned.next = planned.comparison(store).next()?;
+        let (config, unfit, seen) = (config.clone(), Unfit::new(), Seen::default());
+        let mut planned = Self { config, corpus, tokenizer, settings, part_bytes, lists, next: None, unfit, seen };
+        let Compared { next, unfit, seen } = planned.comparison(store).compare()?;
+        (planned.next, planned.unfit, planned.seen) = (next, unfit, seen);
         Ok(planned)
     }
 
@@ -100,6 +110,25 @@ impl Planned {
             part_bytes: self.part_bytes,
             seed: self.config.seed,
         }
+    }
+
+    /// What the operator should know before it begins: what is left out, and why.
+    pub(super) fn warnings(&self) -> Vec<Warning> {
+        const NAMED: usize = 5;
+        let passed = self.corpus.passed_over().told().map(|told| Warning {
+            topic: "passed_over".into(),
+            message: told,
+            hint: Some("name them in `prepare.inputs`, by themselves or by a glob, if they are to be read".into()),
+        });
+        let unfit = (!self.unfit.is_empty()).then(|| {
+            let named: Vec<String> =
+                self.unfit.iter().take(NAMED).map(|(path, why)| format!("{path}: {why}")).collect();
+            let dots = if self.unfit.len() > NAMED { "; …" } else { "" };
+            let message =
+                format!("{} files cannot be used and are left out: {}{dots}", self.unfit.len(), named.join("; "));
+            Warning { topic: "unfit_files".into(), message, hint: None }
+        });
+        passed.into_iter().chain(unfit).collect()
     }
 
     /// The lists with the one that is to come.
@@ -122,7 +151,7 @@ impl Planned {
             largest_part_bytes: parts.values().map(|(_, part)| part.bytes).max().unwrap_or(0),
             lanes,
             document_bytes_max,
-            text_bytes_max: document_bytes_max * lanes as u64,
+            text_bytes_max: self.config.memory_max,
             largest_compressed: self.corpus.largest_compressed().map(|file| (file.name.clone(), file.bytes)),
             change: self.next.as_ref().map(|(_, change)| *change).filter(|change| change.generation.0 > 0),
             tokenizer: self.tokenizer.facts().manifest.clone(),
@@ -135,6 +164,10 @@ pub(super) fn existing(config: &PrepareConfig) -> Result<Option<Store>> {
     match Store::existing(&config.folder) {
         Ok(store) => Ok(Some(store)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == ErrorKind::NotADirectory => {
+            let folder = config.folder.display();
+            Err(Error::Config(format!("{folder}: a file where a folder is to be; name another `prepare.folder`")))
+        }
         Err(error) => Err(error.into()),
     }
 }

@@ -6,6 +6,8 @@ use std::time::Duration;
 use observe::preparation::PrepareProgress;
 use observe::{At, Clock, Observer, What};
 
+use super::dirt::Dirt;
+use crate::Result;
 use crate::corpus::{BytesRead, Part};
 
 /// Counters that grow while lanes work.
@@ -20,6 +22,7 @@ pub(super) struct Progress {
     tokens: AtomicU64,
     // Finished parts, those of earlier runs among them.
     parts: AtomicU64,
+    dirt: Dirt,
 }
 
 impl Progress {
@@ -32,7 +35,20 @@ impl Progress {
             text_bytes: AtomicU64::new(0),
             tokens: AtomicU64::new(0),
             parts: AtomicU64::new(0),
+            dirt: Dirt::default(),
         }
+    }
+
+    /// What is wrong with the lines that are read.
+    pub(super) fn dirt(&self) -> &Dirt {
+        &self.dirt
+    }
+
+    /// Refuses a corpus that is too dirty whatever follows.
+    pub(super) fn judge(&self, bad_lines_max: Option<u64>) -> Result<()> {
+        // Parts that were there already are none of these lines.
+        let total = self.bytes_total.saturating_sub(self.kept.load(Ordering::Relaxed)).max(1);
+        self.dirt.judge(bad_lines_max, self.read.get() as f64 / total as f64)
     }
 
     /// Bytes of files that were read in this run.

@@ -12,9 +12,9 @@ use schemas::{Sealed, Shard};
 use serde::{Deserialize, Serialize};
 use store::Store;
 
-use crate::Result;
 use crate::corpus::{Part, Place, Reached};
 use crate::shard::object;
+use crate::{Error, Result};
 
 /// What one segment of a part came to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -104,13 +104,17 @@ impl FoundPart {
         self.records.last().and_then(|record| record.next.clone()).unwrap_or_default()
     }
 
-    /// The records of a part that can be relied upon, as far as their own bytes say: up to the first that is not there.
+    /// The records of a part that can be relied upon, as far as their own bytes say: up to the first that is not there. One
+    /// that was made with other settings than its list says is of another folder: whoever put it here may have put more.
     pub(super) fn read(store: &Store, bound: Bound<'_>) -> Result<Self> {
         let mut found = Self::default();
         while !found.is_whole() {
             let name = file_name(bound.part, found.records.len());
             let Some((bytes, _)) = store.read_with_stat(&name)? else { break };
             let record = CommitRecord::unseal(&bytes).map_err(|error| error.to_string());
+            if let Some(other) = record.as_ref().ok().filter(|record| record.settings != bound.settings) {
+                return Err(strange(store, &name, other));
+            }
             match record.and_then(|record| found.check(bound, &record).map(|()| record)) {
                 Ok(record) => found.records.push(record),
                 Err(message) => {
@@ -128,7 +132,6 @@ impl FoundPart {
         let wrong = [
             (record.part != *bound.part, "of another part"),
             (record.segment as usize != self.records.len(), "of another segment"),
-            (record.settings != bound.settings, "made with other settings"),
             (record.forgotten != bound.forgotten, "made without other documents"),
             (record.from != self.next() || rows != self.rows(), "it does not go on where the one before it ends"),
             (!record.names_its_own(), "it names objects of others"),
@@ -209,6 +212,15 @@ impl CommitRecord {
             }
         }
     }
+}
+
+fn strange(store: &Store, name: &str, record: &CommitRecord) -> Error {
+    let part = record.part.id;
+    let place = store.place(name);
+    Error::Config(format!(
+        "{place}: made with other settings than its part list says, of part {part} of another folder; put back what was \
+         here, or remove it, and what is missing is made again"
+    ))
 }
 
 /// The compact form of `counts`.

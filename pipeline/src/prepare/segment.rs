@@ -11,14 +11,24 @@ use super::record::{CommitRecord, Example, sparse, stem};
 use super::stages::{Stage, Stopwatch};
 use super::table::{Entry, TableWriter};
 use super::work::{Task, Work};
-use crate::Result;
-use crate::corpus::{Complaint, Found, Place, Reached, Reason};
+use crate::corpus::{Complaint, Found, Place, Reached, Reason, Room, TooMuch};
 use crate::pack::{Packed, Packer};
 use crate::sentences;
 use crate::shard::{ShardOptions, ShardWriter};
+use crate::{Error, Result};
 
 /// Complaints of a segment that may be worth a line in the log.
 pub(super) const EXAMPLES: usize = 5;
+
+/// Lines after which somebody is told, if nothing is wrong with them.
+const LINES_TOLD: u64 = 256;
+
+/// A document's text while it is tokenized, and the line that it was read from.
+const TEXTS: u64 = 2;
+
+/// Bytes of memory that the `tokenizers` crate takes for a byte of text that it is given as a whole: 180 to 200 were measured
+/// with Chinese and WordPiece, where each character is a word.
+const WHOLE_BYTES: u64 = 256;
 
 /// The state of one segment.
 pub(super) struct Segment<'a> {
@@ -35,6 +45,9 @@ pub(super) struct Segment<'a> {
     lines: u64,
     examples: Vec<Complaint>,
     counts: Vec<u64>,
+    /// Lines that were read, and what was wrong with them, since anybody was told.
+    lines_untold: u64,
+    untold: Vec<(String, String)>,
 }
 
 /// One side of the split: its open sample and its shards.
@@ -85,6 +98,8 @@ impl<'a> Segment<'a> {
             lines: 0,
             examples: Vec::new(),
             counts: vec![0; vocab_size as usize],
+            lines_untold: 0,
+            untold: Vec::new(),
         }
     }
 
@@ -94,24 +109,62 @@ impl<'a> Segment<'a> {
     }
 
     /// Takes in a document, or what took its place.
-    pub(super) fn take(&mut self, found: &Found) -> Result<()> {
+    pub(super) fn take(&mut self, found: &Found, room: &Room) -> Result<()> {
         self.lines += 1;
         for complaint in &found.complaints {
-            self.reject(complaint.reason);
-            if self.examples.len() < EXAMPLES {
-                self.examples.push(*complaint);
-            }
+            self.reject(*complaint);
         }
         match &found.document {
             Some(document) if self.task.omit.has(&document.id) => self.report.forgotten += 1,
-            Some(document) => self.pack(found, document)?,
+            Some(document) => {
+                self.make_room(found, document, room)?;
+                self.pack(found, document)?;
+            }
             None => {}
+        }
+        self.lines_untold += 1;
+        if self.lines_untold >= LINES_TOLD || !self.untold.is_empty() {
+            self.tell();
         }
         Ok(())
     }
 
-    fn reject(&mut self, reason: Reason) {
-        *self.report.rejected.entry(reason.to_string()).or_default() += 1;
+    fn reject(&mut self, complaint: Complaint) {
+        *self.report.rejected.entry(complaint.reason.to_string()).or_default() += 1;
+        if self.examples.len() < EXAMPLES {
+            self.examples.push(complaint);
+        }
+        let piece = &self.task.part.pieces[complaint.piece];
+        let (path, line) = (self.work.corpus.place(piece).display(), complaint.line + 1);
+        let place = match piece.range.start {
+            0 => format!("{path}:{line}"),
+            start => format!("{path}, line {line} from byte {start} on"),
+        };
+        self.untold.push((complaint.reason.to_string(), place));
+    }
+
+    /// Says what was read since the last time.
+    fn tell(&mut self) {
+        self.progress.dirt().add(std::mem::take(&mut self.lines_untold), std::mem::take(&mut self.untold));
+    }
+
+    /// Waits for the memory that the tokenizer takes for a document beside its text, where that is much.
+    fn make_room(&self, found: &Found, document: &Document, room: &Room) -> Result<()> {
+        let text = &document.text;
+        let bytes = text.len() as u64 * TEXTS;
+        let whole = if room.is_short(bytes + text.len() as u64 * WHOLE_BYTES) {
+            0
+        } else {
+            self.work.tokenizer.longest_piece(text) as u64
+        };
+        room.document(bytes + whole * WHOLE_BYTES).map_err(|TooMuch { wanted, most }| Error::Corpus {
+            path: self.work.corpus.place(&self.task.part.pieces[found.piece]).to_owned(),
+            line: Some(found.line + 1),
+            message: format!(
+                "the tokenizer takes {whole} bytes of this document as a whole, which needs some {wanted} of memory; \
+                 {most} are allowed, 1/8 of `prepare.memory_max`: raise it, or split the document"
+            ),
+        })
     }
 
     /// Tokenizes a document and packs it on its side.
@@ -127,8 +180,7 @@ impl<'a> Segment<'a> {
             *rows += 1;
             writer.as_mut().map_or(Ok(()), |writer| watch.during(Stage::Write, || writer.write(sample)))
         };
-        // A `u16` in the format: pieces past the 65,535th share a number; the table knows them by name.
-        packer.begin(hash, u16::try_from(found.piece).unwrap_or(u16::MAX));
+        packer.begin(hash, u16::try_from(found.piece).expect("a part has no more pieces than there are numbers"));
         let mut take = |ids: &[u32]| {
             watch.during(Stage::Pack, || {
                 tokens += ids.len() as u64;
@@ -154,7 +206,7 @@ impl<'a> Segment<'a> {
         self.progress.add_text(document.text.len(), tokens);
         self.text_bytes += document.text.len() as u64;
         if tokens == 0 {
-            self.reject(Reason::EmptyDocument);
+            self.reject(Complaint { reason: Reason::EmptyDocument, piece: found.piece, line: found.line });
             return Ok(());
         }
         self.report.documents += 1;
@@ -188,7 +240,12 @@ impl<'a> Segment<'a> {
 
     /// Completes shards and table, then writes the record: from here on the segment is done. `read` are the pieces that
     /// were read to their ends in it, `next` is where the next segment begins. Returns the record, and the rows made.
-    pub(super) fn commit(self, read: Vec<(usize, Reached)>, next: Option<Place>) -> Result<(CommitRecord, [u64; 2])> {
+    pub(super) fn commit(
+        mut self,
+        read: Vec<(usize, Reached)>,
+        next: Option<Place>,
+    ) -> Result<(CommitRecord, [u64; 2])> {
+        self.tell();
         let Self { work, task, watch, .. } = self;
         let mut report = self.report;
         let first_rows = self.sides.each_ref().map(|side| side.first_row);

@@ -20,6 +20,7 @@ pub(super) struct Settings(BTreeMap<String, Value>);
 /// Keys of `[prepare]` that change no byte of any part, each with the reason. A key that nobody thought of decides bytes.
 const LEFT_OUT: &[(&str, &str)] = &[
     ("inputs", "which files there are: the parts name them"),
+    ("unfit_files", "which files there are: the parts name them"),
     ("lowercase", "part of the tokenizer, which is known by its fingerprint"),
     ("folder", "where it is kept"),
     ("bad_lines_max", "when a corpus is refused"),
@@ -43,6 +44,7 @@ impl Settings {
             ("rules".to_owned(), RULES.into()),
             ("tokenizer".to_owned(), tokenizer.fingerprint.as_str().into()),
             ("part_bytes".to_owned(), part_bytes.into()),
+            ("encoding".to_owned(), config.encoding().map(encoding_rs::Encoding::name).into()),
         ]);
         Self(settings)
     }
@@ -105,9 +107,17 @@ mod tests {
     fn a_key_that_only_one_of_two_has_is_a_difference() {
         let ours = settings(&PrepareConfig::default());
         let mut theirs = ours.clone();
-        theirs.0.insert("encoding".into(), "latin1".into());
-        assert_eq!(theirs.differences(&ours), ["`encoding` = \"latin1\", now null"]);
-        assert_eq!(ours.differences(&theirs), ["`encoding` = null, now \"latin1\""]);
+        theirs.0.insert("dialect".into(), "latin1".into());
+        assert_eq!(theirs.differences(&ours), ["`dialect` = \"latin1\", now null"]);
+        assert_eq!(ours.differences(&theirs), ["`dialect` = null, now \"latin1\""]);
         assert!(ours.differences(&ours).is_empty());
+    }
+
+    #[test]
+    fn an_encoding_is_the_same_by_each_of_its_names() {
+        let of = |name: &str| settings(&PrepareConfig { encoding: Some(name.into()), ..PrepareConfig::default() });
+        assert_eq!(of("latin1"), of("Windows-1252"));
+        assert_eq!(of("utf8"), settings(&PrepareConfig::default()), "as if nothing was said");
+        assert_eq!(of("gbk").differences(&of("big5")), ["`encoding` = \"GBK\", now \"Big5\""]);
     }
 }

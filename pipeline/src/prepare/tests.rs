@@ -84,7 +84,7 @@ fn prepare(config: &PrepareConfig) -> Result<Summary> {
     run(config, PrepareOptions::default(), &Clock::still(), &mut Many::default())
 }
 
-/// Every file below a folder but its lock, by its relative name.
+/// Every file below a folder but those that say when and where somebody worked there, by its relative name.
 fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut open: Vec<PathBuf> = vec![folder.to_owned()];
@@ -95,7 +95,7 @@ fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
                 open.push(path);
             } else {
                 let name = path.strip_prefix(folder).expect("below it").display().to_string();
-                if name != LOCK {
+                if name != LOCK && name != seen::NAME {
                     found.insert(name, fs::read(&path).expect("readable"));
                 }
             }
@@ -331,9 +331,11 @@ fn a_null_writer_writes_nothing_and_a_slow_one_is_found_out() {
     assert_eq!((slow.rows, &slow.corpus), (written.rows, &written.corpus), "the same work");
 }
 
+mod dirty;
 mod events;
 mod generations;
 mod masks;
 mod refusals;
 mod segments;
 mod storms;
+mod unfit;

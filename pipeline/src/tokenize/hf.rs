@@ -130,6 +130,15 @@ impl Tokenizer for HfTokenizer {
         self.with_memory(|memory| self.encode_chunks(text, memory, pieces))
     }
 
+    fn longest_piece(&self, text: &str) -> usize {
+        let (mut rest, mut longest) = (text, 0);
+        while !rest.is_empty() {
+            let first = self.cuts.first(rest);
+            (rest, longest) = (&rest[first..], first.max(longest));
+        }
+        longest
+    }
+
     fn encode_runs(&self, text: &str, starts: &[usize], runs: &mut dyn FnMut(&[u32]) -> Result<()>) -> Result<()> {
         self.with_memory(|memory| self.encode_chunks_in_runs(text, starts, memory, runs))
     }

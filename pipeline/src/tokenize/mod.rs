@@ -27,6 +27,11 @@ pub trait Tokenizer: Send + Sync {
     /// belongs to the run before it. A run without tokens is handed over empty.
     fn encode_runs(&self, text: &str, starts: &[usize], runs: &mut dyn FnMut(&[u32]) -> Result<()>) -> Result<()>;
 
+    /// Bytes of the longest piece of `text` that is split as a whole: what memory grows with.
+    fn longest_piece(&self, text: &str) -> usize {
+        text.len()
+    }
+
     /// The ids of `text`, without frame tokens.
     fn ids(&self, text: &str) -> Result<Vec<u32>> {
         let mut ids = Vec::new();

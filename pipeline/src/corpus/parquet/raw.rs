@@ -12,7 +12,8 @@ use bytes::Bytes;
 
 use crate::corpus::bytes::{Compression, read_whole};
 use crate::corpus::inputs::InputFile;
-use crate::corpus::piece::Reading;
+use crate::corpus::piece::{BytesRead, Reading};
+use crate::corpus::room::{Hold, Room};
 use crate::{Error, Result};
 
 /// Bytes read at a time: BLAKE3 hashes many of its chunks side by side.
@@ -20,7 +21,9 @@ const CHUNK_BYTES: u64 = 1 << 18;
 
 #[derive(Clone, Debug)]
 pub(super) enum Raw {
+    /// The file and its length.
     File(Arc<File>, u64),
+    /// What a file was decompressed to.
     Memory(Bytes),
 }
 
@@ -33,14 +36,43 @@ impl Raw {
         Compression::of(&file.path) != Compression::Plain
     }
 
-    pub(super) fn open(file: &InputFile, reading: &Reading) -> Result<Self> {
+    /// Opens a file; one that is compressed as a whole is decompressed, and comes with its room, where it needs one.
+    pub(super) fn open(file: &InputFile, reading: &Reading) -> Result<(Self, Option<Hold>)> {
         if Self::is_wrapped(file) {
-            let bytes = read_whole(&file.path, &(0..file.bytes), reading)?;
-            return Ok(Self::Memory(Bytes::from(bytes)));
+            return Self::unwrap(file, reading);
         }
         let handle = File::open(&file.path).map_err(|refused| error(file, refused.to_string()))?;
         let bytes = handle.metadata().map_err(|refused| error(file, refused.to_string()))?.len();
-        Ok(Self::File(Arc::new(handle), bytes))
+        Ok((Self::File(Arc::new(handle), bytes), None))
+    }
+
+    /// Within the lane's share, if that suffices. If not, a quarter of the room of all files is for the bytes, another for
+    /// what they are decompressed with and then for the pages in them: together, since nobody may wait for the one while he
+    /// holds the other.
+    fn unwrap(file: &InputFile, reading: &Reading) -> Result<(Self, Option<Hold>)> {
+        let (share, files) = (reading.room.share(), reading.room.file_max());
+        let (bytes, hold) = if let Ok(bytes) = Self::decompressed(file, reading, share / 2) {
+            (bytes, None)
+        } else {
+            let hold = reading.room.file(files / 2).unwrap_or_default();
+            (Self::decompressed(file, reading, files / 4)?, hold)
+        };
+        reading.bytes_read.add(file.bytes);
+        Ok((Self::Memory(bytes), hold))
+    }
+
+    fn decompressed(file: &InputFile, reading: &Reading, most: u64) -> Result<Bytes> {
+        let (encoding, room, bytes_read) = (None, Room::new(2 * most, 1), BytesRead::default());
+        let plain = Reading { encoding, room, bytes_read, ..reading.clone() };
+        let bytes = read_whole(&file.path, &(0..file.bytes), &plain, |bytes| {
+            if bytes <= most {
+                return Ok(());
+            }
+            let hint = "raise it, or decompress the file";
+            let message = format!("it decompresses to more than {most} bytes, 1/8 of `prepare.memory_max`; {hint}");
+            Err(error(file, message))
+        })?;
+        Ok(Bytes::from(bytes))
     }
 
     /// Hands over the bytes of a range, some at a time.

@@ -78,7 +78,6 @@ fn a_record_of_anything_else_is_no_evidence() {
     let cases = [
         (record(&other, 0, true), "another part"),
         (record(&here, 1, true), "another segment"),
-        (alien(|record| record.settings.push('x')), "other settings"),
         (alien(|record| record.forgotten.push('x')), "other documents"),
         (alien(|record| record.first_rows[0] = 1), "go on"),
         (alien(|record| record.train[0].path = "../../etc/passwd".into()), "objects of others"),
@@ -92,6 +91,19 @@ fn a_record_of_anything_else_is_no_evidence() {
         let found = found(&store, &here);
         assert!(found.records.is_empty() && found.damage.as_ref().expect("told").contains(word), "{found:?}");
     }
+}
+
+/// Under a list that was accepted all records have its settings: a folder is not half of another one.
+#[test]
+fn a_record_of_other_settings_is_an_error_and_not_missing() {
+    let (store, part) = (Store::memory(Weather::calm()), part(3));
+    keep(&store, &CommitRecord { settings: "other".into(), ..record(&part, 0, true) });
+    let bound = Bound { settings: "s", forgotten: "f", part: &part };
+    let error = FoundPart::read(&store, bound).expect_err("of another folder").to_string();
+    assert!(error.contains("parts/part-00003-00.json") && error.contains("other settings"), "{error}");
+    // The way out that it names.
+    store.remove("parts/part-00003-00.json").expect("gone");
+    assert!(FoundPart::read(&store, bound).expect("none").records.is_empty());
 }
 
 #[test]

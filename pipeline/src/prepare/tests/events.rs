@@ -5,11 +5,20 @@ use std::sync::{Arc, Mutex};
 use observe::preparation::{PartDone, PrepareEnd, PrepareProgress, PrepareStart, StageSeconds};
 use observe::{Event, jsonl};
 
+use super::generations::{many, text};
 use super::*;
 
 /// A log in memory, of which the test holds one end.
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<String>>>);
+pub(super) struct Log(Arc<Mutex<Vec<String>>>);
+
+impl Log {
+    /// All that was said.
+    pub(super) fn said(&self) -> Vec<What> {
+        let lines = self.0.lock().expect("no holder of this lock panics");
+        lines.iter().map(|line| jsonl::parse(line.as_bytes()).expect("an event").what).collect()
+    }
+}
 
 impl Observer for Log {
     fn observe(&mut self, event: &Event) {
@@ -138,4 +147,23 @@ fn the_report_adds_up() {
     let config = PrepareConfig { valid_fraction: 0.0, ..home.config("all", 1) };
     let (_, Story { end, .. }) = tell(&config, PrepareOptions::default());
     assert!(end.warnings[0].contains("`prepare.valid_fraction`"), "{:?}", end.warnings);
+}
+
+/// Whoever drops parts hears which runs that concerns.
+#[test]
+fn what_drops_parts_says_which_generations_had_them() {
+    let home = many();
+    home.run().expect("prepared");
+    home.put(77, &text(77, 9));
+    home.run().expect("prepared");
+    fs::remove_file(home.folder.path().join("in/13.txt")).expect("there");
+    let summary = home.run().expect("prepared");
+    let told = summary.change.expect("a part went").to_string();
+    assert!(
+        told.ends_with("; runs over generations 0 to 1 that would read what is dropped again are refused"),
+        "{told}"
+    );
+    home.put(77, &text(77, 3));
+    let told = home.run().expect("prepared").change.expect("a part went").to_string();
+    assert!(told.contains("generation 3 drops 1 part") && told.contains("over generations 1 to 2 "), "{told}");
 }

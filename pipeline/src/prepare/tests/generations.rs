@@ -162,10 +162,23 @@ fn a_touched_file_is_read_again_and_is_what_it_was() {
     home.run().expect("prepared");
     let before = home.data();
     home.put(13, &text(13, 6));
-    let summary = home.run().expect("prepared");
-    assert!(summary.nothing_to_do && summary.change.is_none(), "{summary:?}");
-    assert_eq!(summary.bytes_read, home.bytes(13));
-    assert!(home.data() == before);
+    for bytes_read in [home.bytes(13), 0, 0] {
+        let summary = home.run().expect("prepared");
+        assert!(summary.nothing_to_do && summary.change.is_none(), "{summary:?}");
+        assert_eq!(summary.bytes_read, bytes_read, "once");
+        assert!(home.data() == before);
+    }
+    // What was seen is no evidence of anything that came later.
+    home.put(13, &text(13, 6).replace("mat", "sat"));
+    assert!(home.run().expect("prepared").change.is_some_and(|found| change(0, 1, 0)(&found)));
+    check_fresh(&home);
+    let seen = || home.store().stat(seen::NAME).expect("answered");
+    assert!(seen().is_none(), "nothing is left to remember");
+    home.put(14, &text(14, 6));
+    home.run().expect("prepared");
+    home.store().put(seen::NAME, b"damaged").expect("written");
+    assert_eq!(home.run().expect("prepared").bytes_read, home.bytes(14), "read again, and no more");
+    assert!(seen().is_some());
 }
 
 #[test]

@@ -151,3 +151,85 @@ fn a_lost_list_is_missed() {
     write_all(&home.config.folder, &[("generations/00001.json", bytes)]);
     assert!(home.run().expect("as it was").nothing_to_do);
 }
+
+/// By a program that knew fewer keys, of which none decided a byte: its parts are ours.
+#[test]
+fn a_folder_whose_settings_lack_a_key_that_says_nothing_is_gone_on_with() {
+    let home = many();
+    home.run().expect("prepared");
+    let (store, lists) = (home.store(), Lists::read(&home.store()).expect("readable"));
+    let mut list = serde_json::to_value(lists.iter().next().expect("a list")).expect("JSON");
+    list["settings"].as_object_mut().expect("a table").remove("encoding").expect("a key");
+    let list: list::PartList = serde_json::from_value(list).expect("a list");
+    store.put(&list::file_name(0), &schemas::Sealed::seal(&list)).expect("written");
+    for entry in store.list("parts").expect("answered") {
+        let mut record: record::CommitRecord =
+            schemas::Sealed::unseal(&store.read(&entry.name).expect("there")).expect("a record");
+        record.settings = list.settings.digest();
+        store.put(&entry.name, &schemas::Sealed::seal(&record)).expect("written");
+    }
+    let summary = home.run().expect("the same settings");
+    assert!(summary.nothing_to_do, "{summary:?}");
+    let other = PrepareConfig { encoding: Some("latin1".into()), ..home.config.clone() };
+    assert!(prepare(&other).expect_err("other bytes").to_string().contains("`encoding` = null, now \"windows-1252\""));
+}
+
+/// Opened, a pipe would wait for ever and a device fill the memory.
+#[test]
+fn what_is_no_file_where_an_object_belongs_is_named_and_not_opened() {
+    for name in ["parts/part-00002-00.json", "manifest.json", "generations/00000.json"] {
+        let home = many();
+        home.run().expect("prepared");
+        let whole = home.data();
+        let path = home.config.folder.join(name);
+        for kind in 0..3 {
+            let _ = fs::remove_file(&path);
+            match kind {
+                0 => assert!(std::process::Command::new("mkfifo").arg(&path).status().expect("it runs").success()),
+                1 => std::os::unix::fs::symlink("/dev/zero", &path).expect("linked"),
+                _ => fs::create_dir(&path).expect("made"),
+            }
+            match home.run() {
+                // It is no list: there is none.
+                Err(error) if name.starts_with("gen") => {
+                    assert!(error.to_string().contains("no part list; name another"), "{error}");
+                }
+                Err(error) => assert!(error.to_string().contains(name), "{error}"),
+                Ok(_) => panic!("{name} is no file: {kind}"),
+            }
+            if path.is_dir() {
+                fs::remove_dir(&path).expect("empty");
+            }
+        }
+        // The way out: it goes, and comes back.
+        let _ = fs::remove_file(&path);
+        write_all(&home.config.folder, &[(name, &whole[name])]);
+        assert!(home.run().expect("as it was").nothing_to_do && home.data() == whole);
+    }
+}
+
+#[test]
+fn a_file_where_the_folder_is_to_be_is_named() {
+    let home = Home::new();
+    write_all(home.folder.path(), &[("data", "a file")]);
+    let error = home.run().expect_err("a file");
+    assert!(matches!(&error, Error::Config(message) if message.contains("another `prepare.folder`")), "{error}");
+    prepare(&home.config("elsewhere", 1)).expect("the way out");
+}
+
+#[test]
+fn forgetting_waits_for_what_is_to_be_prepared() {
+    let home = many();
+    let id = Document::digest(text(7, 6).lines().nth(2).expect("a line"));
+    let refused = |word: &str| {
+        let error = home.forget(&id).expect_err("not yet").to_string();
+        assert!(error.contains(word) && error.contains("run `cloze prepare`"), "{error}");
+        home.run().expect("the way out");
+    };
+    refused("no prepared corpus here");
+    home.put(77, &text(77, 9));
+    refused("the corpus has changed (1 file added");
+    fs::remove_file(home.config.folder.join("parts/part-00003-00.json")).expect("there");
+    refused("part 3 is not there");
+    home.forget(&id).expect("forgotten");
+}

@@ -1,0 +1,76 @@
+//! How much memory a zstd stream asks for: the window that its first frame names.
+//!
+//! RFC 8878, section 3.1.1.1: magic number, descriptor, window descriptor, dictionary id, content size. Files of `pzstd` begin
+//! with a frame to be skipped.
+
+/// What every decoder should have (RFC 8878, section 3.1.1.1.2), whatever the first frame says: frames behind it may ask for
+/// more than it does.
+pub(super) const WINDOW_BYTES: u64 = 8 << 20;
+
+/// Bytes of the window of a stream that begins so; as many as every decoder has, where that cannot be told.
+pub(super) fn window_bytes(head: &[u8]) -> u64 {
+    of_first_frame(head).unwrap_or(WINDOW_BYTES)
+}
+
+/// The least power of two that is no less, as its logarithm: what the decoder is told.
+pub(super) fn log2(bytes: u64) -> u32 {
+    bytes.max(1).next_power_of_two().trailing_zeros()
+}
+
+fn of_first_frame(mut head: &[u8]) -> Option<u64> {
+    loop {
+        let magic = u32::from_le_bytes(head.get(..4)?.try_into().ok()?);
+        head = &head[4..];
+        if magic == 0xfd2f_b528 {
+            break;
+        }
+        if magic & 0xffff_fff0 != 0x184d_2a50 {
+            return None;
+        }
+        let skip = u32::from_le_bytes(head.get(..4)?.try_into().ok()?);
+        head = head.get(4 + usize::try_from(skip).ok()?..)?;
+    }
+    let (&descriptor, rest) = head.split_first()?;
+    if descriptor & 0x20 == 0 {
+        let window = *rest.first()?;
+        let base = 1_u64 << (10 + (window >> 3));
+        return Some(base + base / 8 * u64::from(window & 7));
+    }
+    // A single segment: its content is its window.
+    let id = [0, 1, 2, 4][usize::from(descriptor & 3)];
+    let (length, least) = [(1, 0), (2, 256), (4, 0), (8, 0)][usize::from(descriptor >> 6)];
+    let mut size = [0; 8];
+    size[..length].copy_from_slice(rest.get(id..id + length)?);
+    u64::from_le_bytes(size).checked_add(least)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    fn stream(log: u32, text: &[u8]) -> Vec<u8> {
+        let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 1).expect("in memory");
+        encoder.window_log(log).expect("a legal window");
+        encoder.write_all(text).expect("in memory");
+        encoder.finish().expect("in memory")
+    }
+
+    #[test]
+    fn the_window_is_the_one_that_was_asked_for() {
+        for log in [24, 27, 31] {
+            let bytes = stream(log, b"one text");
+            assert_eq!(window_bytes(&bytes), 1 << log);
+            let skipped = [&[0x50, 0x2a, 0x4d, 0x18, 4, 0, 0, 0, 1, 2, 3, 4][..], &bytes].concat();
+            assert_eq!(window_bytes(&skipped), 1 << log, "behind a frame that is skipped");
+            assert_eq!(log2(1 << log), log);
+        }
+        assert_eq!(log2((1 << 24) + 1), 25);
+        // Known beforehand, hence a single segment of 300 and of 20 million bytes.
+        assert_eq!(of_first_frame(&zstd::bulk::compress(&[7; 300], 1).expect("in memory")), Some(300));
+        for broken in [&b""[..], b"text", &[0x28, 0xb5, 0x2f, 0xfd], &[0x28, 0xb5, 0x2f, 0xfd, 0xe0, 1]] {
+            assert_eq!(window_bytes(broken), WINDOW_BYTES);
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Dirt while it is found: what a corpus that is mostly dirt says of itself before all of it is read.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use crate::{Error, Result};
+
+/// Lines before which nothing is judged.
+const LINES_MIN: u64 = 1000;
+
+/// As often may the lines that are to come be shorter than those that were read.
+const SHORTER: u64 = 4;
+
+/// Places that are named.
+const PLACES: usize = 5;
+
+/// Lines, and what is wrong with them, of all lanes.
+#[derive(Debug, Default)]
+pub(super) struct Dirt(Mutex<Counts>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    lines: u64,
+    rejected: BTreeMap<String, u64>,
+    places: Vec<String>,
+}
+
+impl Dirt {
+    /// Adds lines, and what was wrong with them: reasons and places.
+    pub(super) fn add(&self, lines: u64, complaints: Vec<(String, String)>) {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.lines += lines;
+        for (reason, place) in complaints {
+            if counts.places.len() < PLACES {
+                counts.places.push(format!("{place} ({reason})"));
+            }
+            *counts.rejected.entry(reason).or_default() += 1;
+        }
+    }
+
+    /// Refuses a corpus that cannot come to less dirt than is allowed: more than the bound that was asked for; or, where the
+    /// bound is a share of lines that are not counted yet, most of what was read, and more than that share of all lines
+    /// that there can be, `done` of the corpus being read.
+    pub(super) fn judge(&self, bad_lines_max: Option<u64>, done: f64) -> Result<()> {
+        let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let bad: u64 = counts.rejected.values().sum();
+        let all = (counts.lines * SHORTER) as f64 / done.max(1e-9);
+        // A number of lines, and no less than ten.
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a saturating cast of a count")]
+        let max = bad_lines_max.unwrap_or((all / 1000.0).max(10.0) as u64);
+        let early = bad_lines_max.is_some() || (counts.lines >= LINES_MIN && bad * 2 > counts.lines);
+        if !early || bad <= max {
+            return Ok(());
+        }
+        let of = format!("the first {}", counts.lines);
+        Err(Error::Poison(too_dirty(&of, &counts.rejected, max, counts.places.iter().map(String::as_str))))
+    }
+}
+
+/// What is said of a corpus of which more lines than `max` were rejected or repaired, among so many.
+pub(super) fn too_dirty<'p>(
+    of: &str,
+    rejected: &BTreeMap<String, u64>,
+    max: u64,
+    first: impl Iterator<Item = &'p str>,
+) -> String {
+    let (bad, reasons) = (rejected.values().sum::<u64>(), reasons(rejected));
+    let first = first.collect::<Vec<_>>().join(", ");
+    let first = if first.is_empty() { first } else { format!("; first {first}") };
+    let hint = "mend the corpus, or raise `prepare.bad_lines_max`";
+    format!("{bad} of {of} lines were rejected or repaired ({reasons}), more than {max}{first}; {hint}")
+}
+
+/// Reasons with their counts.
+pub(super) fn reasons(rejected: &BTreeMap<String, u64>) -> String {
+    let reasons: Vec<_> = rejected.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
+    reasons.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(lines: u64, bad: u64) -> Dirt {
+        let dirt = Dirt::default();
+        let complaint = |line| ("missing_field".to_owned(), format!("a.jsonl:{line}"));
+        dirt.add(lines, (1..=bad).map(complaint).collect());
+        dirt
+    }
+
+    #[test]
+    fn a_corpus_of_dirt_is_refused_as_soon_as_nothing_can_save_it() {
+        let error =
+            found(2000, 2000).judge(None, 0.01).expect_err("0.4 % of all lines are 3200 at the most").to_string();
+        assert!(
+            error.contains("2000 of the first 2000 lines") && error.contains("first a.jsonl:1 (missing"),
+            "{error}"
+        );
+        assert!(error.contains("more than 800") && error.contains("`prepare.bad_lines_max`"), "{error}");
+        found(2000, 2000).judge(None, 0.001).expect("the rest may be clean, and long");
+        found(900, 900).judge(None, 1.0).expect("too few lines to judge by");
+        found(100_000, 49_000).judge(None, 0.9).expect("most of it is clean: counted, and judged in the end");
+        found(10, 3).judge(Some(3), 0.0).expect("as many as are allowed");
+        found(10, 4).judge(Some(3), 0.0).expect_err("one more, whatever follows");
+    }
+}

@@ -1,0 +1,55 @@
+//! Files that were touched and read the same: `seen.json`, so that they are not read again by every run.
+//!
+//! What it says of a file is of no more use than saving a reading of it: where it is lost, damaged or of another machine, the
+//! file is read again. Like the lock, it depends on when and where it was written.
+
+use std::collections::BTreeMap;
+
+use schemas::Sealed;
+use serde::{Deserialize, Serialize};
+use store::Store;
+
+use crate::Result;
+use crate::corpus::{FileIdentity, InputFile};
+
+/// The object.
+pub(super) const NAME: &str = "seen.json";
+
+/// The files that were touched and that are still what the parts in effect were made of, as they were seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Seen(BTreeMap<String, FileIdentity>);
+
+impl Sealed for Seen {
+    const FORMAT: &'static str = "cloze seen files";
+    const VERSION: u32 = 1;
+    const PRETTY: bool = false;
+}
+
+impl Seen {
+    pub(super) fn read(store: &Store) -> Result<Self> {
+        let found = store.read_with_stat(NAME)?;
+        Ok(found.and_then(|(bytes, _)| Self::unseal(&bytes).ok()).unwrap_or_default())
+    }
+
+    /// Whether it was seen as it is.
+    pub(super) fn has(&self, file: &InputFile) -> bool {
+        self.0.get(&file.name) == Some(&file.identity)
+    }
+
+    pub(super) fn note(&mut self, file: &InputFile) {
+        self.0.insert(file.name.clone(), file.identity);
+    }
+
+    /// Keeps it, unless that is what is kept.
+    pub(super) fn write(&self, store: &Store) -> Result<()> {
+        if *self == Self::read(store)? {
+            return Ok(());
+        }
+        if self.0.is_empty() {
+            return Ok(store.remove(NAME)?);
+        }
+        store.put(NAME, &self.seal())?;
+        Ok(())
+    }
+}

@@ -1,0 +1,117 @@
+//! Files that cannot be used, and what lies in them when it is known.
+
+use super::events::Log;
+use super::generations::{many, text};
+use super::*;
+
+fn utf16(text: &str) -> Vec<u8> {
+    text.encode_utf16().flat_map(u16::to_le_bytes).collect()
+}
+
+fn warnings(config: &PrepareConfig) -> (Summary, BTreeMap<String, String>) {
+    let mut log = Log::default();
+    let summary = run(config, PrepareOptions::default(), &Clock::still(), &mut log).expect("prepared");
+    let warning = |what| match what {
+        What::Warning(warning) => Some((warning.topic, warning.message)),
+        _ => None,
+    };
+    (summary, log.said().into_iter().filter_map(warning).collect())
+}
+
+#[test]
+fn files_that_cannot_be_used_are_all_named_at_once_or_all_left_out() {
+    let home = many();
+    write_all(
+        home.folder.path(),
+        &[("in/a.txt", utf16("a text of another encoding")), ("in/b.txt", b"\0\x01".to_vec())],
+    );
+    let error = home.run().expect_err("two files are unfit").to_string();
+    for word in ["in/a.txt: UTF-16LE", "in/b.txt: a binary file", "2 of 42 files", "`prepare.unfit_files = \"skip\"`"] {
+        assert!(error.contains(word), "`{word}` is missing in {error}");
+    }
+    assert!(!home.config.folder.exists(), "nothing was written");
+    let skip = PrepareConfig { unfit_files: crate::corpus::UnfitFiles::Skip, ..home.config.clone() };
+    let (summary, told) = warnings(&skip);
+    assert_eq!(summary.corpus.documents, 240);
+    let told = &told["unfit_files"];
+    assert!(told.contains("2 files cannot be used") && told.contains("in/a.txt: UTF-16LE"), "{told}");
+    let (again, told) = warnings(&skip);
+    assert!(again.nothing_to_do && told.contains_key("unfit_files"), "{again:?}");
+    // One that becomes unfit is left out as if it was removed; one that becomes fit is added.
+    write_all(home.folder.path(), &[("in/13.txt", "\0\x01"), ("in/b.txt", &text(90, 4))]);
+    assert_eq!(warnings(&skip).0.corpus.documents, 240 - 6 + 4);
+    assert!(warnings(&skip).0.nothing_to_do);
+    for file in 0..40 {
+        home.put(file, "\0");
+    }
+    write_all(home.folder.path(), &[("in/b.txt", "\0")]);
+    prepare(&skip).expect_err("none is left");
+}
+
+#[test]
+fn what_is_passed_over_is_said() {
+    let home = many();
+    write_all(home.folder.path(), &[("in/a.html", "x"), ("in/b.xz", "x"), ("in/c.xz", "x")]);
+    let (_, told) = warnings(&home.config);
+    assert!(told["passed_over"].starts_with("3 passed over in `prepare.inputs`: 2 `*.xz` ("), "{told:?}");
+}
+
+/// What writes a text in some encoding.
+type Encode = fn(&str) -> Vec<u8>;
+
+/// The same text in whatever bytes is the same documents.
+#[test]
+fn text_of_another_encoding_is_that_text() {
+    let texts = ["the café sat\non the mat\n", "中文 and the cat\n\nit's a hat\n"];
+    let encodings: [(&str, Encode); 3] = [
+        ("utf-16le", utf16),
+        ("gbk", |text| encoding_rs::GBK.encode(text).0.into_owned()),
+        // What begins with a mark is what that says.
+        ("windows-1252", |text| [&b"\xef\xbb\xbf"[..], text.as_bytes()].concat()),
+    ];
+    for kind in ["text", "text_lines", "text_paragraphs", "jsonl"] {
+        let home = Home::new();
+        let content = |text: &str| match kind {
+            "jsonl" => {
+                text.lines().fold(String::new(), |all, line| format!("{all}{}\n", serde_json::json!({ "text": line })))
+            }
+            _ => text.to_owned(),
+        };
+        let prepared = |folder: &str, encoding: Option<&str>, encode: Encode| {
+            let name = |number| format!("{folder}-in/{number}.{}", if kind == "jsonl" { "jsonl" } else { "txt" });
+            for (number, text) in texts.iter().enumerate() {
+                write_all(home.folder.path(), &[(name(number).as_str(), encode(&content(text)))]);
+                let packed = format!("{}.gz", name(number + 2));
+                write_all(home.folder.path(), &[(packed.as_str(), encode(&content(&text.replace("the", "a"))))]);
+            }
+            let config = PrepareConfig {
+                inputs: vec![home.folder.path().join(format!("{folder}-in")).display().to_string()],
+                encoding: encoding.map(str::to_owned),
+                format: format(kind),
+                part_bytes: Some(10),
+                ..home.config(folder, 2)
+            };
+            prepare(&config).expect("prepared")
+        };
+        let expected = prepared("plain", None, |text| text.as_bytes().to_vec());
+        assert!(
+            expected.corpus.documents >= 4
+                && expected.corpus.rejected.contains_key("empty_document") == (kind == "jsonl")
+        );
+        for (label, encode) in encodings {
+            let found = prepared(label, Some(label), encode);
+            assert_eq!((&found.corpus, found.rows), (&expected.corpus, expected.rows), "{kind} in {label}");
+        }
+    }
+}
+
+#[test]
+fn what_is_not_of_the_encoding_is_counted_with_its_place() {
+    let home = Home::new();
+    let gbk = [&encoding_rs::GBK.encode("the cat\n中").0[..], b"\xff mat\n"].concat();
+    write_all(home.folder.path(), &[("gbk/a.txt", gbk)]);
+    let inputs = vec![home.folder.path().join("gbk").display().to_string()];
+    let config = PrepareConfig { inputs, encoding: Some("gbk".into()), bad_lines_max: Some(0), ..home.config.clone() };
+    let error = prepare(&config).expect_err("a byte that is no character").to_string();
+    assert!(error.contains("gbk/a.txt:2 (invalid_utf8)"), "{error}");
+}

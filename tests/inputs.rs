@@ -1,0 +1,78 @@
+//! Inputs that are not what they should be: each is named, and the way out that the error names leads out.
+
+use std::io::Write as _;
+use std::process::Command;
+
+use crate::faults::{home, prepare, put};
+use crate::support::Home;
+
+/// Opened, a pipe waits for ever and a device never ends.
+#[test]
+fn what_is_no_file_is_refused_as_an_input_and_passed_over_in_a_folder() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let home = home();
+    put(&home, "in/a.txt", "Anna read the newspaper.\n".repeat(30).as_bytes());
+    assert!(Command::new("mkfifo").arg(home.join("in/pipe.txt")).status().expect("it runs").success());
+    let link = |to: &str, at: &str| std::os::unix::fs::symlink(to, home.join(at)).expect("linked");
+    link("/dev/zero", "in/zero.txt");
+    link("nowhere", "in/gone.txt");
+    link("a.txt", "in/again.txt");
+    std::fs::create_dir(home.join("in/folder.txt")).expect("made");
+    for (name, word) in
+        [("pipe", "a pipe"), ("zero", "a device"), ("gone", "a link to nothing"), ("folder", "no input here")]
+    {
+        prepare(&home, &format!("in/{name}.txt"), "text_lines", &[]).assert_fails(1, &[name, word]);
+    }
+    let outcome = prepare(&home, "in", "text_lines", &[]);
+    assert_eq!(outcome.code, Some(0), "{outcome}");
+    assert!(outcome.stdout.contains(" 30 documents"), "{outcome}");
+    for word in
+        ["warning: 4 passed over", "1 a pipe", "1 a device", "1 links to nothing", "1 links to files that are there"]
+    {
+        assert!(outcome.stderr.contains(word), "`{word}` is missing in {outcome}");
+    }
+    let odd = home.join("in").join(std::ffi::OsStr::from_bytes(b"caf\xe9.txt"));
+    let file = std::fs::File::options().write(true).create_new(true).open(&odd);
+    file.and_then(|mut file| file.write_all(b"Anna ate bread.\n")).expect("a test can write");
+    prepare(&home, "in", "text_lines", &[]).assert_fails(1, &["not UTF-8; rename it"]);
+    std::fs::rename(&odd, home.join("in/cafe.txt")).expect("the way out");
+    assert_eq!(prepare(&home, "in", "text_lines", &[]).code, Some(0));
+}
+
+#[test]
+fn a_damaged_parquet_file_is_replaced_as_the_error_says() {
+    let home = Home::prepared(40);
+    let whole = std::fs::read(home.join("data/vocab/00000.parquet")).expect("there");
+    let sets = ["prepare.folder=other", "prepare.text_field=token"];
+    let mut torn = whole.clone();
+    torn[10..40].fill(0xff);
+    for (bytes, word) in [(&whole[..whole.len() / 2], "not a readable Parquet file"), (&torn[..], "replace it")] {
+        put(&home, "in/a.parquet", bytes);
+        prepare(&home, "in", "parquet", &sets).assert_fails(1, &["a.parquet", word, "replace it"]);
+        put(&home, "in/a.parquet", &whole);
+        let outcome = prepare(&home, "in", "parquet", &sets);
+        assert_eq!(outcome.code, Some(0), "{outcome}");
+        std::fs::remove_dir_all(home.join("other")).expect("there");
+    }
+}
+
+#[test]
+fn unfit_files_are_named_at_once_or_skipped_as_the_error_says() {
+    let home = home();
+    put(&home, "in/a.txt", "Anna read the newspaper.\n".repeat(30).as_bytes());
+    put(&home, "in/b.txt", b"\xff\xfeA\0n\0n\0a\0\n\0");
+    put(&home, "in/c.txt", b"ELF\0\x01\x02");
+    let words = ["in/b.txt: UTF-16LE", "in/c.txt: a binary file", "2 of 3 files", "prepare.unfit_files = \"skip\""];
+    prepare(&home, "in", "text_lines", &[]).assert_fails(1, &words);
+    assert!(!home.join("data").exists(), "nothing was written");
+    let outcome = prepare(&home, "in", "text_lines", &["prepare.unfit_files=skip"]);
+    assert_eq!(outcome.code, Some(0), "{outcome}");
+    assert!(outcome.stderr.contains("warning: 2 files cannot be used and are left out: "), "{outcome}");
+    // The other way out: what is UTF-16 by its mark is read as that, whatever the others are.
+    std::fs::remove_file(home.join("in/c.txt")).expect("there");
+    let sets = ["prepare.encoding=latin1", "prepare.folder=decoded"];
+    let outcome = prepare(&home, "in", "text_lines", &sets);
+    assert!(outcome.code == Some(0) && outcome.stdout.contains(" 31 documents"), "{outcome}");
+    prepare(&home, "in", "text_lines", &["prepare.encoding=klingon"])
+        .assert_fails(2, &["prepare.encoding", "utf-16le"]);
+}
