@@ -4,7 +4,7 @@
 TEST  := $(shell cargo nextest --version >/dev/null 2>&1 && echo nextest run || echo test --lib --bins --tests)
 LIGHT := --no-default-features -p cloze -p cloze-schemas -p cloze-store -p cloze-observe -p cloze-pipeline
 
-.PHONY: help setup demo test check fmt lint doc bench bench-load golden test-extension house fuzz clean
+.PHONY: help setup demo test check fmt lint doc keys bench bench-load golden test-extension house fuzz clean
 
 help:            ## these lines
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 16
@@ -32,6 +32,9 @@ lint: setup      ## clippy, with and without the trainer
 
 doc: setup       ## the documentation of all crates
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --workspace
+
+keys: setup      ## docs/configuration.md anew, from the doc comments; look at the diff before you commit it
+	UPDATE=1 cargo test --quiet --workspace --bin cloze the_page_of_keys
 
 bench: setup     ## nanoseconds per token of each stage, tokens per second of a step
 	cargo bench --workspace

@@ -1,5 +1,6 @@
 //! The prepared folder of a run: what it promises, and which of it the run reads.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -21,6 +22,8 @@ pub(crate) struct PreparedData {
     generations: Arc<RunGenerations>,
     choice: GenerationChoice,
     purpose: Purpose,
+    /// Whether there is none yet, and this is what the configuration expects.
+    pub(crate) is_expected: bool,
 }
 
 /// What a prepared folder is opened for.
@@ -28,6 +31,8 @@ pub(crate) struct PreparedData {
 pub(crate) enum Purpose {
     /// A run that reads it.
     Run,
+    /// Looking at what a run would be, or at its rows.
+    Look,
     /// A model that was made with it: no row is read.
     #[cfg(feature = "train")]
     Model,
@@ -42,7 +47,23 @@ impl PreparedData {
         let vocab = Arc::new(load::read_vocab(&store, &manifest, generation)?);
         let effective = manifest.effective(generation);
         let (generations, choice) = (Arc::new(generations), config.generations);
-        Ok(Self { store, manifest, vocab, generation, effective, generations, choice, purpose })
+        Ok(Self { store, manifest, vocab, generation, effective, generations, choice, purpose, is_expected: false })
+    }
+
+    /// What a configuration expects of a folder that is not there, in memory.
+    pub(crate) fn expected(store: Store, config: &DataConfig) -> pipeline::Result<Self> {
+        Ok(Self { is_expected: true, ..Self::open(store, config, Path::new(""), Purpose::Look)? })
+    }
+
+    /// Training shards that are not in the folder, of how many.
+    pub(crate) fn missing_shards(&self) -> std::io::Result<(usize, usize)> {
+        let shards = &self.effective.train.shards;
+        let folders: BTreeSet<&str> = shards.iter().filter_map(|shard| Some(shard.path.rsplit_once('/')?.0)).collect();
+        let mut there = BTreeSet::new();
+        for folder in folders {
+            there.extend(self.store.list(folder)?.into_iter().map(|entry| entry.name));
+        }
+        Ok((shards.iter().filter(|shard| !there.contains(&shard.path)).count(), shards.len()))
     }
 
     /// What becomes of parts that are gone. A run that follows the folder is validated on what is left of the generation
@@ -50,8 +71,8 @@ impl PreparedData {
     pub(crate) fn gone(&self, rows: Rows) -> GoneParts {
         let follows = rows != Rows::Train && self.choice == GenerationChoice::Newest;
         match self.purpose {
-            Purpose::Run if follows => GoneParts::LeftOut,
-            Purpose::Run => GoneParts::Refused,
+            Purpose::Run | Purpose::Look if follows => GoneParts::LeftOut,
+            Purpose::Run | Purpose::Look => GoneParts::Refused,
             #[cfg(feature = "train")]
             Purpose::Model => GoneParts::Unread,
         }

@@ -1,6 +1,7 @@
 //! End to end: the program as a user runs it. One binary, since each one that trains links libtorch.
 
 mod faults;
+mod first_hour;
 #[cfg(feature = "train")]
 mod generations;
 #[cfg(feature = "train")]
@@ -15,3 +16,4 @@ mod support;
 mod tidy;
 #[cfg(feature = "train")]
 mod train;
+mod typed;
