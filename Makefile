@@ -4,7 +4,7 @@
 TEST  := $(shell cargo nextest --version >/dev/null 2>&1 && echo nextest run || echo test --lib --bins --tests)
 LIGHT := --no-default-features -p cloze -p cloze-schemas -p cloze-store -p cloze-observe -p cloze-pipeline
 
-.PHONY: help setup demo test check fmt lint doc bench bench-load golden test-extension house fuzz clean
+.PHONY: help setup demo install dist test check fmt lint doc keys bench bench-load golden test-extension house fuzz clean
 
 help:            ## these lines
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 16
@@ -14,6 +14,12 @@ setup:           ## libtorch into .libtorch, once; SETUP=full adds Python refere
 
 demo:            ## from text files to a trained model that fills in blanks, about 5 minutes
 	@scripts/demo
+
+install: setup   ## `cloze` into ~/.cargo/bin; it finds libtorch in this folder, which has to stay
+	cargo install --locked --path .
+
+dist: setup      ## a folder and a tarball that run elsewhere: program, libtorch, manual, licences (TARBALL=no, PROGRAM=path)
+	@scripts/dist
 
 test: setup      ## every test: what needs no libtorch first, then all
 	cargo $(TEST) $(LIGHT)
@@ -32,6 +38,9 @@ lint: setup      ## clippy, with and without the trainer
 
 doc: setup       ## the documentation of all crates
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --workspace
+
+keys: setup      ## docs/configuration.md anew, from the doc comments; look at the diff before you commit it
+	UPDATE=1 cargo test --quiet --workspace --bin cloze the_page_of_keys
 
 bench: setup     ## nanoseconds per token of each stage, tokens per second of a step
 	cargo bench --workspace

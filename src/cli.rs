@@ -3,21 +3,40 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 
 /// Pretrains BERT-style encoders: corpus preparation, a resumable trainer, a throughput profiler.
 #[derive(Debug, Parser)]
-#[command(name = "cloze", version, about, propagate_version = true, max_term_width = 100)]
+#[command(name = "cloze", version, about, propagate_version = true, max_term_width = 100, after_help = AFTER)]
 pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub(crate) verb: Verb,
 }
 
+/// What no verb says by itself.
+const AFTER: &str = "\
+From text to a model:
+  cloze init corpus/                       look at a corpus, write run.toml
+  cloze tokenizer train -c run.toml        a tokenizer of it
+  cloze prepare -c run.toml                shards; again: continue
+  cloze plan -c run.toml                   what a run comes to, before it costs anything
+  cloze train -c run.toml                  again: resume
+  cloze export --run runs/run --out model  a folder that `transformers` loads
+
+Environment:
+  RUST_LOG           what is logged on stderr: `warn`, `debug`, `pipeline=debug,warn` …
+  CLOZE_LOG_FORMAT   `json`: one object a line
+  NO_COLOR, CLICOLOR_FORCE
+
+Exit codes: 0 done, 1 failed (the same command continues), 2 configuration or usage, 42 unfit corpus,
+130 and 143 stopped by a signal and saved.";
+
 /// A configuration file with overrides.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ConfigArgs {
-    /// The run's configuration.
-    #[arg(long, value_name = "FILE")]
+    /// The run's configuration; `cloze config` lists its keys.
+    #[arg(short, long, value_name = "FILE")]
     pub(crate) config: PathBuf,
     /// Override one key, as often as needed: `--set train.steps=100`.
     #[arg(long, value_name = "KEY=VALUE")]
@@ -27,11 +46,37 @@ pub(crate) struct ConfigArgs {
 /// One verb per file of `commands/`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
+    /// Look at a corpus and write a configuration for it, with a comment on each choice.
+    #[command(after_help = "Example: cloze init corpus/*.jsonl.zst --out runs/news.toml")]
+    Init {
+        /// Files, folders and globs, as `prepare.inputs` takes them.
+        #[arg(required = true, value_name = "INPUT")]
+        inputs: Vec<String>,
+        /// The file to write. One that is there is left alone.
+        #[arg(short, long, value_name = "FILE", default_value = "run.toml")]
+        out: PathBuf,
+    },
+    /// List the keys of a configuration: what each is if it is not written, and what it means.
+    #[command(
+        args_conflicts_with_subcommands = true,
+        after_help = "Example: cloze config prepare views.mask train.steps"
+    )]
+    Config {
+        /// Only these sections, kinds of components, or keys: `train`, `views.mask`, `prepare.lanes`.
+        #[arg(value_name = "NAME")]
+        only: Vec<String>,
+        /// What to do instead.
+        #[command(subcommand)]
+        verb: Option<ConfigVerb>,
+    },
     /// Train a tokenizer on the corpus of `[prepare]`.
     #[command(subcommand)]
     Tokenizer(TokenizerVerb),
     /// Turn the corpus of `[prepare]` into shards and a manifest. Run it again to continue, or when files have changed.
-    #[command(args_conflicts_with_subcommands = true)]
+    #[command(
+        args_conflicts_with_subcommands = true,
+        after_help = "Example: cloze prepare -c run.toml --set prepare.lanes=8"
+    )]
     Prepare {
         #[command(flatten)]
         config: Option<ConfigArgs>,
@@ -39,7 +84,8 @@ pub(crate) enum Verb {
         #[command(subcommand)]
         verb: Option<PrepareVerb>,
     },
-    /// Check a configuration against its data and print the run before it costs anything.
+    /// Check a configuration against its data, if they are prepared, and print the run before it costs anything.
+    #[command(after_help = "Example: cloze plan -c configs/coco-lm-base.toml --set train.rows_per_step=1024")]
     Plan {
         #[command(flatten)]
         config: ConfigArgs,
@@ -49,6 +95,7 @@ pub(crate) enum Verb {
     },
     /// Plan and run. The same command resumes.
     #[cfg(feature = "train")]
+    #[command(after_help = "Example: cloze train -c run.toml --set run.folder=runs/second --set seed=2")]
     Train {
         #[command(flatten)]
         config: ConfigArgs,
@@ -60,6 +107,7 @@ pub(crate) enum Verb {
         slow: Option<String>,
     },
     /// Find out which actor the others wait for.
+    #[command(after_help = "Example: cloze profile -c run.toml --batches 20000 --set data.lanes=2")]
     Profile {
         #[command(flatten)]
         config: ConfigArgs,
@@ -84,6 +132,7 @@ pub(crate) enum Verb {
     Inspect(InspectVerb),
     /// Write a checkpoint as a folder that `transformers` loads.
     #[cfg(feature = "train")]
+    #[command(after_help = "Example: cloze export --run runs/a --out model --as roberta")]
     Export {
         /// The run folder.
         #[arg(long)]
@@ -100,6 +149,7 @@ pub(crate) enum Verb {
     },
     /// Fill in the `[MASK]`s of a sentence.
     #[cfg(feature = "train")]
+    #[command(after_help = "Example: cloze fill --run runs/a 'the [MASK] sat on the mat'")]
     Fill {
         /// The run folder.
         #[arg(long)]
@@ -124,6 +174,27 @@ pub(crate) enum Verb {
         #[arg(long, value_enum, default_value_t = Dtype::F64)]
         dtype: Dtype,
     },
+    /// Print what a shell completes the commands of `cloze` with.
+    #[command(after_help = "Example: cloze completions bash > ~/.local/share/bash-completion/completions/cloze")]
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+    /// Print a page of the manual.
+    #[command(after_help = "Example: cloze man prepare | man -l -")]
+    Man {
+        /// The verb it is about; none for `cloze` itself.
+        verb: Vec<String>,
+    },
+}
+
+/// What to do about the keys of a configuration.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigVerb {
+    /// Print a JSON schema, with which editors complete and check configurations.
+    #[command(after_help = "Example: cloze config schema > cloze.schema.json, and in the first line of a file \
+                            `#:schema cloze.schema.json`")]
+    Schema,
 }
 
 /// What to do about a tokenizer.

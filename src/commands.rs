@@ -1,10 +1,13 @@
 //! One file per verb.
 
+mod config;
 #[cfg(feature = "train")]
 mod export;
 #[cfg(feature = "train")]
 mod fill;
+mod init;
 mod inspect;
+mod manual;
 #[cfg(feature = "train")]
 mod parity;
 mod plan;
@@ -18,12 +21,15 @@ mod train;
 
 use std::process::ExitCode;
 
-use crate::cli::{InspectVerb, PrepareVerb, TokenizerVerb, Verb};
+use crate::cli::{ConfigVerb, InspectVerb, PrepareVerb, TokenizerVerb, Verb};
 use crate::exit::Usage;
 
 /// Runs a verb. The code is 0 but for a training that a signal stopped.
 pub(crate) fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
     match verb {
+        Verb::Init { inputs, out } => init::run(&inputs, &out)?,
+        Verb::Config { verb: Some(ConfigVerb::Schema), .. } => config::schema(),
+        Verb::Config { only, verb: None } => config::run(&only)?,
         Verb::Tokenizer(TokenizerVerb::Train(config)) => tokenizer::train(&config)?,
         Verb::Prepare { config: _, verb: Some(PrepareVerb::Forget { config, document }) } => {
             prepare::forget(&config, &document)?;
@@ -46,6 +52,8 @@ pub(crate) fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Fill { run, top, texts } => fill::run(&run, top, &texts)?,
         #[cfg(feature = "train")]
         Verb::Parity { input, output, dtype } => parity::run(&input, &output, dtype)?,
+        Verb::Completions { shell } => manual::completions(shell)?,
+        Verb::Man { verb } => manual::page(&verb)?,
     }
     Ok(ExitCode::SUCCESS)
 }

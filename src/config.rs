@@ -4,6 +4,7 @@
 //! data). Parsing goes in two steps, so that one report lists every mistake: the file as a table, then each section,
 //! view and objective into its own type, which its owner defines in the crate that uses it.
 
+pub(crate) mod corpus;
 #[cfg(test)]
 mod fuzz;
 mod mistake;
@@ -17,6 +18,7 @@ use pipeline::load::DataConfig;
 use pipeline::prepare::PrepareConfig;
 use pipeline::tokenizer_training::TokenizerConfig;
 use pipeline::views::AnyView;
+use schemars::JsonSchema;
 use schemas::Problem;
 use serde::{Deserialize, Serialize};
 #[cfg(feature = "train")]
@@ -25,12 +27,13 @@ use toml::{Table, Value};
 #[cfg(feature = "train")]
 pub(crate) use mistake::did_you_mean;
 pub(crate) use mistake::{Mistake, Mistakes};
+pub(crate) use section::ELSEWHERE;
 pub(crate) use source::Source;
 #[cfg(all(test, feature = "train"))]
 pub(crate) use source::merge;
 
 /// Where a run lives.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct RunConfig {
     /// The run folder: log, checkpoints, the resolved configuration. No default: a run must not land by accident.
@@ -38,7 +41,7 @@ pub(crate) struct RunConfig {
 }
 
 /// What a preset takes for granted about the data; `plan` warns where it does not hold.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Expects {
     /// Number of ids.
@@ -50,13 +53,20 @@ pub(crate) struct Expects {
 }
 
 /// All sections of a configuration file, defaults filled in.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct Config {
+    /// Draws weights, masks and the order of rows. Another seed, another run.
     pub(crate) seed: u64,
+    /// What a recipe takes for granted about the data. `cloze plan` goes by it before there is any, and warns where the
+    /// data is otherwise.
     pub(crate) expects: Expects,
+    /// `cloze tokenizer train`: the tokenizer that it makes.
     pub(crate) tokenizer: TokenizerConfig,
+    /// `cloze prepare`: from a corpus to a prepared folder.
     pub(crate) prepare: PrepareConfig,
+    /// Which rows a run reads of a prepared folder, and in which order.
     pub(crate) data: DataConfig,
+    /// How rows are seen, by names of your own. A plain `original` is there without being written.
     pub(crate) views: BTreeMap<String, AnyView>,
     #[cfg(feature = "train")]
     #[serde(flatten)]
@@ -65,22 +75,34 @@ pub(crate) struct Config {
     #[cfg(not(feature = "train"))]
     #[serde(skip)]
     rows_per_micro_batch: u64,
+    /// Where a run lives.
     pub(crate) run: RunConfig,
 }
 
 /// The sections that only the trainer reads.
 #[cfg(feature = "train")]
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct Training {
+    /// The shape of the main network. The default is BERT-base.
     pub(crate) encoder: trainer::model::EncoderConfig,
+    /// Networks beside the main one, by names of your own; one that no objective of the loss reads is not built.
     pub(crate) networks: BTreeMap<String, trainer::model::AnyNetwork>,
+    /// What can be learnt, by names of your own; one that `[loss]` does not name is not built.
     pub(crate) objectives: BTreeMap<String, trainer::objectives::AnyObjective>,
+    /// The weight of each objective, by its name: `L = mlm + tc` is `mlm = 1.0` and `tc = 1.0`. With 0 one is reported and
+    /// teaches nothing. A file that extends another replaces this section whole.
     pub(crate) loss: BTreeMap<String, f64>,
+    /// How long to train, with how many rows at a time, and where.
     pub(crate) train: trainer::plan::TrainConfig,
+    /// AdamW.
     pub(crate) optimizer: trainer::optimizer::OptimizerConfig,
+    /// The course of the learning rate.
     pub(crate) schedule: trainer::optimizer::ScheduleConfig,
+    /// When a run is looked at on rows that it does not learn from.
     pub(crate) validation: trainer::plan::ValidationConfig,
+    /// When a run is kept, and for how long.
     pub(crate) checkpoints: trainer::plan::CheckpointConfig,
+    /// When a run says how it is.
     pub(crate) report: trainer::plan::ReportConfig,
 }
 
@@ -95,36 +117,31 @@ pub(crate) struct Parsed {
 
 impl Parsed {
     /// Reads a file. Fails at once only where no table can be had: a missing file, a syntax error.
-    pub(crate) fn read(file: &Path, overrides: &[String]) -> anyhow::Result<Self> {
-        let mut source = Source::read(file, overrides)?;
-        let mut sections = section::Sections::new(std::mem::take(&mut source.table), &source);
-        let config = Config {
-            seed: sections.value("seed", 1),
-            expects: sections.section("expects"),
-            tokenizer: sections.section("tokenizer"),
-            prepare: sections.section("prepare"),
-            data: sections.section("data"),
-            views: sections.components("views", AnyView::KINDS),
-            #[cfg(feature = "train")]
-            training: Training {
-                encoder: sections.section("encoder"),
-                networks: sections.components("networks", trainer::model::AnyNetwork::KINDS),
-                objectives: sections.components("objectives", trainer::objectives::AnyObjective::KINDS),
-                loss: sections.value("loss", BTreeMap::new()),
-                train: sections.section("train"),
-                optimizer: sections.section("optimizer"),
-                schedule: sections.section("schedule"),
-                validation: sections.section("validation"),
-                checkpoints: sections.section("checkpoints"),
-                report: sections.section("report"),
-            },
-            #[cfg(not(feature = "train"))]
-            rows_per_micro_batch: sections.peek("train", "rows_per_micro_batch").unwrap_or(32),
-            run: sections.section("run"),
-        };
+    pub(crate) fn read(file: &Path, overrides: &[String]) -> Result<Self, Mistakes> {
+        let (mut source, mistakes) = Source::read(file, overrides).map_err(|mistake| Mistakes(vec![mistake]))?;
+        let mut sections = section::Sections::new(std::mem::take(&mut source.table), &source, mistakes);
+        let mut config = take(&mut sections);
         let names = sections.names();
         let problems = sections.finish();
+        corpus::follow(&mut config.prepare, &mut config.data, &source);
         Ok(Self { config, source, problems, names })
+    }
+
+    /// `[prepare]` of a configuration that is to be prepared, or every mistake that can be seen before the corpus is read.
+    pub(crate) fn into_prepare(mut self) -> Result<PrepareConfig, Mistakes> {
+        let prepare = &self.config.prepare;
+        let found = prepare.missing().into_iter().chain(corpus::tokenizer_problem(prepare)).collect();
+        self.report(found);
+        self.into_corpus().map(|config| config.prepare)
+    }
+
+    /// A configuration whose corpus is to be read, for whatever it is read.
+    pub(crate) fn into_corpus(mut self) -> Result<Config, Mistakes> {
+        let prepare = &self.config.prepare;
+        let named = prepare.missing().into_iter().filter(|missing| missing.key == "prepare.inputs");
+        let found = named.chain(prepare.problems()).chain(corpus::problems(prepare)).collect();
+        self.report(found);
+        self.into_config()
     }
 
     /// Whether a component is there but could not be parsed: a reference to it is no second mistake.
@@ -172,7 +189,40 @@ impl Parsed {
     }
 }
 
+/// Every section into its own type.
+fn take(sections: &mut section::Sections<'_>) -> Config {
+    Config {
+        seed: sections.value("seed", 1),
+        expects: sections.section("expects"),
+        tokenizer: sections.section("tokenizer"),
+        prepare: sections.section("prepare"),
+        data: sections.section("data"),
+        views: sections.components("views", AnyView::KINDS),
+        #[cfg(feature = "train")]
+        training: Training {
+            encoder: sections.section("encoder"),
+            networks: sections.components("networks", trainer::model::AnyNetwork::KINDS),
+            objectives: sections.components("objectives", trainer::objectives::AnyObjective::KINDS),
+            loss: sections.value("loss", BTreeMap::new()),
+            train: sections.section("train"),
+            optimizer: sections.section("optimizer"),
+            schedule: sections.section("schedule"),
+            validation: sections.section("validation"),
+            checkpoints: sections.section("checkpoints"),
+            report: sections.section("report"),
+        },
+        #[cfg(not(feature = "train"))]
+        rows_per_micro_batch: sections.peek("train", "rows_per_micro_batch").unwrap_or(32),
+        run: sections.section("run"),
+    }
+}
+
 impl Config {
+    /// The configuration of an empty file: what every key is if nobody writes it.
+    pub(crate) fn unwritten() -> Self {
+        take(&mut section::Sections::new(toml::Table::new(), &Source::default(), Vec::new()))
+    }
+
     /// Rows of a batch of the stream.
     pub(crate) fn rows_per_micro_batch(&self) -> u64 {
         #[cfg(feature = "train")]

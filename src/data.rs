@@ -1,5 +1,6 @@
 //! The prepared folder of a run: what it promises, and which of it the run reads.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -21,16 +22,17 @@ pub(crate) struct PreparedData {
     generations: Arc<RunGenerations>,
     choice: GenerationChoice,
     purpose: Purpose,
+    /// Whether there is none yet, and this is what the configuration expects.
+    pub(crate) is_expected: bool,
 }
 
 /// What a prepared folder is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// A run that would read it.
+    /// A run, perhaps at its end: whether it reads anything more is not known before its checkpoint is.
     Run,
-    /// A run that is there, perhaps at its end: whether it reads anything more is not known before its checkpoint is.
-    #[cfg(feature = "train")]
-    Train,
+    /// Looking at what a run would be, or at its rows.
+    Look,
     /// A model that was made with it: no row is read.
     #[cfg(feature = "train")]
     Model,
@@ -45,7 +47,23 @@ impl PreparedData {
         let vocab = Arc::new(load::read_vocab(&store, &manifest, generation)?);
         let effective = manifest.effective(generation);
         let (generations, choice) = (Arc::new(generations), config.generations);
-        Ok(Self { store, manifest, vocab, generation, effective, generations, choice, purpose })
+        Ok(Self { store, manifest, vocab, generation, effective, generations, choice, purpose, is_expected: false })
+    }
+
+    /// What a configuration expects of a folder that is not there, in memory.
+    pub(crate) fn expected(store: Store, config: &DataConfig) -> pipeline::Result<Self> {
+        Ok(Self { is_expected: true, ..Self::open(store, config, Path::new(""), Purpose::Look)? })
+    }
+
+    /// Training shards that are not in the folder, of how many.
+    pub(crate) fn missing_shards(&self) -> std::io::Result<(usize, usize)> {
+        let shards = &self.effective.train.shards;
+        let folders: BTreeSet<&str> = shards.iter().filter_map(|shard| Some(shard.path.rsplit_once('/')?.0)).collect();
+        let mut there = BTreeSet::new();
+        for folder in folders {
+            there.extend(self.store.list(folder)?.into_iter().map(|entry| entry.name));
+        }
+        Ok((shards.iter().filter(|shard| !there.contains(&shard.path)).count(), shards.len()))
     }
 
     /// What becomes of parts that are gone. A run that follows the folder is validated on what is left of the generation
@@ -57,9 +75,9 @@ impl PreparedData {
             // The course refuses to begin with what is gone, and may have left it behind.
             (_, GenerationChoice::Newest) if rows == Rows::Train => GoneParts::Unread,
             (_, GenerationChoice::Newest) => GoneParts::LeftOut,
-            #[cfg(feature = "train")]
-            (Purpose::Train, GenerationChoice::First) => GoneParts::Unread,
-            (Purpose::Run, GenerationChoice::First) => GoneParts::Refused,
+            // So does the stream, unless the run is at its end and reads nothing more.
+            (Purpose::Run, GenerationChoice::First) => GoneParts::Unread,
+            (Purpose::Look, GenerationChoice::First) => GoneParts::Refused,
         }
     }
 

@@ -12,6 +12,7 @@ mod control;
 mod data;
 mod exit;
 mod generations;
+mod keys;
 mod plan;
 #[cfg(feature = "train")]
 mod run_folder;

@@ -6,21 +6,25 @@
 #[cfg(feature = "train")]
 mod check;
 pub(crate) mod describe;
+mod expected;
 #[cfg(feature = "train")]
 mod identity;
+pub(crate) mod outlook;
+mod preparing;
 mod stream;
 #[cfg(feature = "train")]
 mod training;
 #[cfg(feature = "train")]
 mod vocabulary;
+mod warnings;
 
 use std::path::Path;
 use std::sync::Arc;
 
 use pipeline::load::{self, LoadPlan, Rows};
 use pipeline::views::ORIGINAL;
-use schemas::Vocab;
 use schemas::columns::INPUT_IDS;
+use schemas::{Problem, Vocab};
 use store::Store;
 
 use self::stream::{Wanted, checked, columns, request, wanted};
@@ -40,22 +44,18 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Parses and checks a configuration.
+    /// Parses and checks a configuration of a run that is to start.
     ///
     /// # Errors
     /// All that is wrong with it, as [`Mistakes`](crate::config::Mistakes).
+    #[cfg(feature = "train")]
     pub(crate) fn of(args: &ConfigArgs) -> anyhow::Result<Self> {
         Self::over(args, load::find, Purpose::Run)
     }
 
-    /// The same to train by. A run that is at its end reads nothing more, so that it does not matter what was dropped: the
-    /// stream refuses whoever would read it.
-    ///
-    /// # Errors
-    /// As [`of`](Self::of).
-    #[cfg(feature = "train")]
-    pub(crate) fn to_train(args: &ConfigArgs) -> anyhow::Result<Self> {
-        Self::over(args, load::find, Purpose::Train)
+    /// The same to look at its rows: it needs no folder to run in.
+    pub(crate) fn to_look_at(args: &ConfigArgs) -> anyhow::Result<Self> {
+        Self::over(args, load::find, Purpose::Look)
     }
 
     /// The same over data that `find` finds for `data.folder`.
@@ -64,12 +64,32 @@ impl Plan {
         find: impl Fn(&Path) -> pipeline::Result<Store>,
         purpose: Purpose,
     ) -> anyhow::Result<Self> {
-        let mut parsed = Parsed::read(&args.config, &args.set)?;
+        let parsed = Parsed::read(&args.config, &args.set)?;
+        let config = &parsed.config;
+        let found = find(&config.data.folder)
+            .and_then(|store| PreparedData::open(store, &config.data, &config.run.folder, purpose));
+        match found {
+            Ok(data) => Self::checked(parsed, data, purpose, None),
+            // What can be said without the data is said beside what is wrong with them.
+            Err(error) => {
+                let data = PreparedData::expected(expected::folder(config)?, &config.data)?;
+                Self::checked(parsed, data, purpose, Some(error))
+            }
+        }
+    }
+
+    /// Checks what was parsed against data; `trouble` is why they are not the run's own.
+    fn checked(
+        mut parsed: Parsed,
+        data: PreparedData,
+        purpose: Purpose,
+        trouble: Option<pipeline::Error>,
+    ) -> anyhow::Result<Self> {
+        if matches!(purpose, Purpose::Run | Purpose::Look) {
+            parsed.report(parsed.config.prepare.problems());
+        }
         #[cfg(feature = "train")]
         check::training(&mut parsed);
-        let Some(data) = data(&mut parsed, find, purpose)? else {
-            return Err(parsed.problems.into_result().expect_err("opening the data left a problem").into());
-        };
         let wanted = wanted(&parsed.config);
         let views = parsed.config.views.clone();
         let load = checked(&mut parsed, &data, Rows::Train, &views, &wanted);
@@ -77,6 +97,18 @@ impl Plan {
         let valid = training::validation(&mut parsed, &data, &wanted);
         #[cfg(feature = "train")]
         let train = training::plan(&mut parsed, &data, load.as_ref());
+        if purpose == Purpose::Run && parsed.config.run.folder.as_os_str().is_empty() {
+            let hint = "set `run.folder`, or give `--set run.folder=runs/a`";
+            parsed.report(vec![Problem::new("run.folder", "a run needs a folder").hint(hint)]);
+        }
+        match trouble {
+            // A folder that is damaged may be whole at the next try: no mistake of the configuration, if there is no other.
+            Some(error) if !matches!(error, pipeline::Error::Config(_)) && parsed.problems.0.is_empty() => {
+                return Err(error.into());
+            }
+            Some(error) => parsed.add(parsed.source.mistake("data.folder", error.to_string())),
+            None => {}
+        }
         let Parsed { config, problems, .. } = parsed;
         problems.into_result()?;
         let load = Arc::new(load.expect("a plan without problems loads"));
@@ -138,6 +170,12 @@ impl Plan {
         &self.config
     }
 
+    /// What is worth knowing of it and need not be mended.
+    #[cfg(feature = "train")]
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        warnings::of(self)
+    }
+
     /// What it reads.
     pub(crate) fn data(&self) -> &PreparedData {
         &self.data
@@ -151,25 +189,5 @@ impl Plan {
     #[cfg(feature = "train")]
     pub(crate) fn resolved_toml(&self) -> String {
         toml::to_string(&self.config.resolved()).expect("a configuration is plain values")
-    }
-}
-
-/// The data of a configuration; a folder that is not there is one more problem of the configuration.
-fn data(
-    parsed: &mut Parsed,
-    find: impl Fn(&Path) -> pipeline::Result<Store>,
-    purpose: Purpose,
-) -> anyhow::Result<Option<PreparedData>> {
-    let config = &parsed.config;
-    match find(&config.data.folder)
-        .and_then(|store| PreparedData::open(store, &config.data, &config.run.folder, purpose))
-    {
-        Ok(data) => Ok(Some(data)),
-        Err(pipeline::Error::Config(message)) => {
-            let problem = parsed.source.mistake("data.folder", message);
-            parsed.problems.push(problem);
-            Ok(None)
-        }
-        Err(other) => Err(other.into()),
     }
 }

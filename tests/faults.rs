@@ -45,14 +45,14 @@ fn check_fatal(input: &str, format: &str, bytes: &[u8], code: i32, words: &[&str
 
 #[test]
 fn inputs_that_cannot_be_read_are_fatal_before_anything_is_written() {
-    check_fatal("nowhere.txt", "text", b"", 1, &["nowhere.txt"]);
-    check_fatal("corpus/*.nothing", "text", b"", 1, &["corpus/*.nothing"]);
+    check_fatal("nowhere.txt", "text", b"", 2, &["nowhere.txt"]);
+    check_fatal("corpus/*.nothing", "text", b"", 2, &["corpus/*.nothing"]);
     check_fatal("binary.txt", "text_lines", b"a\0b\x01\x02 not text\n", 1, &["binary.txt", "NUL"]);
     check_fatal("empty.txt", "text_lines", b"\n\n\n", 42, &["no", "document"]);
     check_fatal("not.parquet", "parquet", b"this is not Parquet", 1, &["not.parquet"]);
     let home = home();
     std::fs::create_dir(home.join("hollow")).expect("made");
-    prepare(&home, "hollow", "text", &[]).assert_fails(1, &["hollow"]);
+    prepare(&home, "hollow", "text", &[]).assert_fails(2, &["hollow", "it is empty"]);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! End to end: the program as a user runs it. One binary, since each one that trains links libtorch.
 
 mod faults;
+mod first_hour;
 #[cfg(feature = "train")]
 mod generations;
 #[cfg(feature = "train")]
@@ -20,3 +21,4 @@ mod survival;
 mod tidy;
 #[cfg(feature = "train")]
 mod train;
+mod typed;

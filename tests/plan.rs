@@ -1,6 +1,7 @@
 //! What stands between a file and a run: every mistake at once, and no start with any of them.
 
 #[cfg(feature = "train")]
+use crate::support;
 use crate::support::Home;
 
 #[cfg(feature = "train")]
@@ -105,4 +106,139 @@ fn what_would_go_wrong_in_silence_is_refused() {
     check(&["views.masked.span=spanbert"], &["views.masked", "only with `unit = \"span\"`"]);
     let warned = home.run_ok(&["plan", "--set", "run.folder=run", "--set", "views.masked.disjoint=true"]);
     assert!(warned.stdout.contains("`data.copies` is 1"), "{warned}");
+}
+
+/// The newcomer's first command, and the second.
+#[cfg(feature = "train")]
+#[test]
+fn a_run_is_planned_before_its_corpus_is_prepared() {
+    let home = Home::with_corpus(40);
+    let plan = || home.run_ok(&["plan"]);
+    let before = plan();
+    for word in [
+        "tokenizer train` makes it",
+        "not prepared yet",
+        "400 lowercased ids (`tokenizer.vocab_size`)",
+        "waits for the data",
+    ] {
+        assert!(before.stdout.contains(word), "`{word}` is missing in\n{before}");
+    }
+    assert!(!before.stdout.contains("per epoch"), "{before}");
+    let json = home.run_ok(&["plan", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&json.stdout).expect("one JSON object");
+    assert_eq!(
+        (&json["prepared"], &json["samples"], &json["steps"]),
+        (&false.into(), &serde_json::Value::Null, &60.into())
+    );
+    home.run_ok(&["tokenizer", "train"]);
+    let trained = plan();
+    for word in ["4 text_lines files", "parts, the largest of", "wordpiece", "(`prepare.tokenizer`)"] {
+        assert!(trained.stdout.contains(word), "`{word}` is missing in\n{trained}");
+    }
+    home.run_ok(&["prepare"]);
+    let after = plan();
+    assert!(after.stdout.contains("steps per epoch") && !after.stdout.contains("not prepared"), "{after}");
+    // A run needs what a plan does not.
+    home.run(&["train"]).assert_fails(2, &["a run needs a folder", "set `run.folder`"]);
+    let shard =
+        support::files(&home.join("data")).into_keys().find(|name| name.starts_with("train/")).expect("a shard");
+    std::fs::remove_file(home.join("data").join(shard)).expect("deleted");
+    assert!(plan().stdout.contains("training shards are gone"), "{}", plan());
+}
+
+/// One report has everything, whatever else is wrong.
+#[cfg(feature = "train")]
+#[test]
+fn mistakes_of_the_data_stand_beside_all_others() {
+    let home = Home::with_corpus(4);
+    let mistakes =
+        ["train.stesp=5", "prepare.zstd_level=99", "encoder.heads=5", "views.masked.of=nowhere", "data.width=2"];
+    let set: Vec<&str> = mistakes.iter().flat_map(|mistake| ["--set", mistake]).collect();
+    let train = [&["train"], &set[..]].concat();
+    let outcome = home.run(&train);
+    outcome.assert_fails(
+        2,
+        &[
+            "did you mean `steps`?",
+            "99 is no level of zstd\n   in: --set prepare.zstd_level=99, [prepare], `zstd_level`",
+            "32 is not a multiple of `encoder.heads` = 5",
+            "there is no view `nowhere`",
+            "2 does not fit samples prepared for rows of 64",
+            "there is no prepared corpus here",
+            "a run needs a folder",
+            "7 problems",
+        ],
+    );
+}
+
+#[cfg(feature = "train")]
+#[test]
+fn one_mistake_is_one_problem() {
+    let home = Home::prepared(40);
+    for (set, expected) in [
+        ("train.rows_per_micro_batch=0", "0 rows are no batch"),
+        ("views.neighbors.of=nowhere", "there is no view `nowhere`"),
+        ("views.masked.of=nowhere", "there is no view `nowhere`"),
+        ("views.neighbors.of=neighbors", "an edit of `neighbors` itself"),
+        ("data.width=2", "2 does not fit"),
+        ("networks.generator=3", "`networks.generator` is a whole number, not a component"),
+    ] {
+        let outcome = home.run(&["plan", "--set", set]);
+        outcome.assert_fails(2, &[expected]);
+        assert_eq!(outcome.stderr.matches("error: ").count(), 1, "{set}\n{outcome}");
+    }
+}
+
+#[cfg(feature = "train")]
+#[test]
+fn what_is_allowed_and_hardly_meant_is_said() {
+    let home = Home::with_corpus(4);
+    for (set, expected) in [
+        ("encoder.feed_forward=3072", "`encoder.feed_forward` is 3072 beside `encoder.hidden` = 32"),
+        ("encoder.positions=512", "`encoder.positions` is 512, rows have 64 tokens"),
+        ("views.masked.rate=0", "`views.masked.rate`: 0 leaves nothing to predict"),
+        ("views.masked.rate=0.9", "`views.masked.rate`: 0.9 leaves less than half"),
+        ("encoder.dropout=0.9", "most of each layer is dropped"),
+        ("optimizer.lr=1", "AdamW diverges well below"),
+        ("optimizer.weight_decay=10", "0.01 to 0.1 is usual"),
+        ("report.every_steps=100", "it reports nothing"),
+        ("loss.mlm=-1", "the run unlearns it"),
+        ("schedule.warmup_steps=100", "never reaches its height"),
+        ("train.init=absent", "`train.init`: absent is not here"),
+    ] {
+        let outcome = home.run_ok(&["plan", "--set", set]);
+        assert!(outcome.stdout.contains(expected), "`{expected}` is missing in\n{outcome}");
+        let said = outcome.stdout.matches("warning ").count();
+        assert_eq!(said, 1, "{set}\n{outcome}");
+    }
+    let home = Home::prepared(40);
+    let outcome = home.run_ok(&["plan", "--set", "train.steps=500000"]);
+    assert!(outcome.stdout.contains("epochs: each row is learnt so often"), "{outcome}");
+}
+
+/// What a supervisor is told of mistakes that no second try mends.
+#[test]
+fn mistakes_of_whoever_types_are_code_2() {
+    let home = Home::with_corpus(4);
+    home.write("broken.toml", "[train\nsteps = 5\n");
+    home.write("jsonl/a.jsonl.zst", "no matter");
+    let check = |args: &[&str], words: &[&str]| home.run(args).assert_fails(2, words);
+    check(
+        &["plan", "--config", "absent.toml"],
+        &["cannot read the configuration absent.toml: No such file", "in: --config"],
+    );
+    check(&["plan", "--config", "broken.toml"], &["in: broken.toml:1", "TOML parse error"]);
+    check(&["plan", "--set", "train.steps"], &["a key and a value", "in: --set train.steps"]);
+    check(&["plan", "--set", "train..steps=5"], &["`train..steps` has an empty name"]);
+    check(&["prepare", "--set", "prepare.inputs=[\"s3://bucket/a\"]"], &["a store of that kind cannot be read"]);
+    check(
+        &["prepare", "--set", "prepare.inputs=[\"absent\"]"],
+        &["absent: no such file or folder", "[prepare], `inputs`"],
+    );
+    check(&["tokenizer", "train", "--set", "prepare.inputs=[\"absent\"]"], &["absent: no such file or folder"]);
+    check(
+        &["prepare", "--set", "prepare.inputs=[\"jsonl\"]"],
+        &["set `prepare.format = \"jsonl\"`", "no such file or folder"],
+    );
+    check(&["profile", "--half", "prepare", "--slow", "nobody=5"], &["no such file or folder"]);
 }

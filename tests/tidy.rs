@@ -20,22 +20,22 @@ use self::tree::{is, is_test, root};
 /// other, tokio and anyhow at the top; schemas stays plain data.
 const MAY_USE: &[(&str, &str)] = &[
     ("cloze-store", "blake3 libc serde serde_json tracing"),
-    ("cloze-schemas", "arrow-array arrow-buffer arrow-schema blake3 serde serde_json thiserror"),
+    ("cloze-schemas", "arrow-array arrow-buffer arrow-schema blake3 schemars serde serde_json thiserror"),
     ("cloze-observe", "cloze-schemas serde serde_json"),
     (
         "cloze-pipeline",
         "cloze-schemas cloze-store cloze-observe arrow-array arrow-buffer arrow-schema arrow-select blake3 bytes crossbeam-channel \
-         encoding_rs flate2 glob libc memchr memmap2 parquet serde serde_json thiserror tokenizers toml tracing \
+         encoding_rs flate2 glob libc memchr memmap2 parquet schemars serde serde_json thiserror tokenizers toml tracing \
          unicode-segmentation zstd",
     ),
     (
         "cloze-trainer",
-        "cloze-schemas cloze-store cloze-observe blake3 cc libc safetensors serde serde_json tch thiserror torch-sys tracing",
+        "cloze-schemas cloze-store cloze-observe blake3 cc libc safetensors schemars serde serde_json tch thiserror torch-sys tracing",
     ),
     ("cloze-fuzz", "blake3 bolero serde serde_json tempfile"),
     (
         "cloze",
-        "cloze-schemas cloze-store cloze-observe cloze-pipeline cloze-trainer anyhow blake3 clap indicatif serde \
+        "cloze-schemas cloze-store cloze-observe cloze-pipeline cloze-trainer anyhow blake3 clap clap_complete clap_mangen indicatif schemars serde \
          serde_json serde_path_to_error strsim thiserror tokio toml tracing tracing-subscriber",
     ),
 ];

@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use schemas::{Batch, BatchIndex, Epoch, Generation, RowIndex, Sample, SampleAddress, Share, Vocab};
 use serde::{Deserialize, Serialize};
 
@@ -36,10 +37,10 @@ use crate::shard::opened::OpenShards;
 use crate::shard::reader::Promise;
 
 /// The section `[data]`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DataConfig {
-    /// The prepared folder.
+    /// The prepared folder; `prepare.folder` if not given.
     pub folder: PathBuf,
     /// Tokens of a row, frame included; the manifest's `tokens_max` if not given. A narrower row is a piece of a sample.
     pub width: Option<u32>,
@@ -58,7 +59,7 @@ pub struct DataConfig {
 }
 
 /// Which generations of a prepared folder a run reads.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum GenerationChoice {
     /// The one that was the newest when the run began, in all epochs.

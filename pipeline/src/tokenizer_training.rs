@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use schemars::JsonSchema;
 use schemas::Document;
 use serde::{Deserialize, Serialize};
 use store::Store;
@@ -27,7 +28,7 @@ use crate::tokenize::describe::{byte_level_json, render, word_piece_json};
 use crate::{Error, Result};
 
 /// Which tokenizer to train: the `[tokenizer]` section of a configuration.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TokenizerConfig {
     /// The family.
@@ -50,7 +51,7 @@ impl Default for TokenizerConfig {
 }
 
 /// A family of tokenizers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Family {
     /// BERT: normalizer, pre-tokenizer, `##` for continued words.

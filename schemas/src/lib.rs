@@ -39,6 +39,8 @@ pub use share::Share;
 pub use stream_hash::StreamHash;
 pub use vocab::{SpecialIds, Vocab};
 
-// `registry!` expands to serde derives in other crates; they find serde here.
+// `registry!` expands to derives in other crates; they find what these need here.
 #[doc(hidden)]
-pub use serde;
+pub use registry::one_of;
+#[doc(hidden)]
+pub use {schemars, serde};

@@ -1,10 +1,14 @@
 //! A closed family of components, one line each.
 
+use schemars::{Schema, json_schema};
+use serde_json::json;
+
 /// Declares the modules of a component family and the enum that holds any of them.
 ///
 /// A line `mask::Mask` gives `pub mod mask;`, the variant `Mask(mask::Mask)`, the TOML name `kind = "mask"`, and a
 /// place in `examples()`, over which the family's contract tests run. The member struct *is* its configuration: it
-/// derives `Clone, Debug, PartialEq, Default, Serialize, Deserialize` with `#[serde(default, deny_unknown_fields)]`.
+/// derives `Clone, Debug, PartialEq, Default, Serialize, Deserialize, JsonSchema` with
+/// `#[serde(default, deny_unknown_fields)]`; the doc comments of the struct and its fields are what `cloze config` prints.
 ///
 /// Written `pub enum AnyFormat: Format by name { … }`, the family is one of members without settings, and a
 /// configuration holds nothing but the name: a line `text_lines::Lines` is chosen by `format = "text_lines"`. Members
@@ -24,6 +28,17 @@ macro_rules! registry {
         }
 
         $crate::registry!(@members $Any: $Trait { $($module::$Member),+ });
+
+        impl $crate::schemars::JsonSchema for $Any {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($Any).into()
+            }
+
+            fn json_schema(generator: &mut $crate::schemars::SchemaGenerator) -> $crate::schemars::Schema {
+                let members = [$(<$module::$Member as $crate::schemars::JsonSchema>::json_schema(generator)),+];
+                $crate::one_of(Self::KINDS.iter().copied().zip(members))
+            }
+        }
     };
     ($(#[$doc:meta])* pub enum $Any:ident: $Trait:ident by name { $($module:ident::$Member:ident),+ $(,)? }) => {
         $(pub mod $module;)+
@@ -35,6 +50,16 @@ macro_rules! registry {
         }
 
         $crate::registry!(@members $Any: $Trait { $($module::$Member),+ });
+
+        impl $crate::schemars::JsonSchema for $Any {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($Any).into()
+            }
+
+            fn json_schema(_: &mut $crate::schemars::SchemaGenerator) -> $crate::schemars::Schema {
+                $crate::schemars::json_schema!({ "type": "string", "enum": Self::KINDS })
+            }
+        }
 
         impl $crate::serde::Serialize for $Any {
             fn serialize<S: $crate::serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -82,4 +107,17 @@ macro_rules! registry {
             }
         }
     };
+}
+
+/// The schema of a family whose members say what they are by `kind`.
+#[must_use]
+pub fn one_of(members: impl IntoIterator<Item = (&'static str, Schema)>) -> Schema {
+    let members = members.into_iter().map(|(kind, mut member)| {
+        let object = member.ensure_object();
+        let properties = object.entry("properties").or_insert_with(|| json!({}));
+        properties["kind"] = json!({ "const": kind });
+        object.insert("required".to_owned(), json!(["kind"]));
+        member
+    });
+    json_schema!({ "oneOf": members.collect::<Vec<_>>() })
 }

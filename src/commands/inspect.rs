@@ -18,7 +18,7 @@ use crate::terminal::{Paint, count, line, painted};
 
 /// The rows of micro-batch `index`, every view of it.
 pub(crate) fn batch(index: u64, args: &ConfigArgs, rows: usize) -> anyhow::Result<()> {
-    let plan = Plan::of(args)?;
+    let plan = Plan::to_look_at(args)?;
     let load = plan.everything();
     let groups = load.groups();
     let paint = Paint::stdout();

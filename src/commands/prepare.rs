@@ -9,7 +9,7 @@ use crate::terminal::{Progress, line, note};
 
 /// Prepares, or continues to.
 pub(crate) fn run(args: &ConfigArgs) -> anyhow::Result<()> {
-    let config = Parsed::read(&args.config, &args.set)?.into_config()?.prepare;
+    let config = Parsed::read(&args.config, &args.set)?.into_prepare()?;
     let mut watcher = Watcher::default();
     let done = prepare::run(&config, PrepareOptions::default(), &Clock::system(), &mut watcher);
     watcher.clear();
@@ -20,7 +20,7 @@ pub(crate) fn run(args: &ConfigArgs) -> anyhow::Result<()> {
 
 /// Leaves a document out of the corpus.
 pub(crate) fn forget(args: &ConfigArgs, document: &str) -> anyhow::Result<()> {
-    let config = Parsed::read(&args.config, &args.set)?.into_config()?.prepare;
+    let config = Parsed::read(&args.config, &args.set)?.into_prepare()?;
     let (clock, mut watcher) = (Clock::system(), Watcher::default());
     let done = Preparation::plan(&config).and_then(|preparation| preparation.forget(document, &clock, &mut watcher));
     watcher.clear();

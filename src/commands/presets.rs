@@ -6,9 +6,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use pipeline::pack::AnyPacking;
-use pipeline::shard::synthetic::Synthetic;
-use schemas::manifest::Shard;
 use serde_json::Value as Json;
 use store::{Lines, Store};
 use toml::{Table, Value};
@@ -17,7 +14,7 @@ use trainer::device::tensors;
 use super::{export, prepare, tokenizer, train};
 use crate::cli::{ConfigArgs, ModelFamily};
 use crate::config::{Source, merge};
-use crate::plan::{Plan, describe};
+use crate::plan::outlook::Outlook;
 
 #[path = "../../tests/support/corpus.rs"]
 mod corpus;
@@ -73,16 +70,23 @@ const FROZEN: [(&str, &str); 4] = [
     ("tacl-base", "teacher.encoder.layers.0.attention.qkv.weight"),
 ];
 
+/// As it stands, where nothing is prepared: what a clone's first reader types.
 #[test]
 fn every_file_in_configs_plans_at_full_size() {
-    let home = Home::new();
     let mut ratios = BTreeMap::new();
     for name in files(|_| true) {
-        let plan = home.plan_in_full(&name);
-        let mut warnings = describe::warnings(&plan);
-        warnings.retain(|warning| !warning.ends_with("is not in `[loss]`: it is not built"));
+        let config = Path::new(ROOT).join(format!("configs/{name}.toml"));
+        // Whatever somebody has prepared here, it is not this.
+        let set = vec!["data.folder=\"not/prepared\"".to_owned()];
+        let outlook = Outlook::of(&ConfigArgs { config, set }).unwrap_or_else(|error| panic!("{name}: {error:#}"));
+        let mut warnings = outlook.warnings();
+        // A preset starts from weights that are not part of a clone, and an ablation leaves objectives out.
+        warnings.retain(|it| !it.ends_with("is not in `[loss]`: it is not built") && !it.ends_with("begins with it"));
         assert!(warnings.is_empty(), "{name}: {warnings:?}");
-        ratios.insert(name, plan.train().flops_ratio());
+        let lines = outlook.lines().join("\n");
+        assert!(lines.contains("not prepared yet") && lines.contains("prepare    "), "{name}: {lines}");
+        assert!(!lines.contains("epochs;") && !lines.contains("per epoch"), "{name}: they wait for the data: {lines}");
+        ratios.insert(name, outlook.train().flops_ratio());
     }
     for (name, expected) in RATIOS {
         assert!((ratios[name] - expected).abs() < 5e-4, "{name}: {} operations, not {expected}", ratios[name]);
@@ -184,38 +188,6 @@ fn assert_unmoved(name: &str, part: &str, before: &tensors::HostTensors, after: 
     assert!(count > 0, "{name}: no weight is named like `{part}`");
 }
 
-/// A prepared folder whose manifest speaks of shards that are not there: a plan reads no more of it.
-fn promise(folder: &Path, vocab_size: u32, cased: bool, tokens_max: u32, pack: AnyPacking) {
-    let folder = Store::folder(folder).expect("a folder");
-    let content = pack.content(tokens_max);
-    let synthetic = Synthetic {
-        vocab_size,
-        ids: 104..vocab_size,
-        tokens_max,
-        lengths: content..content + 1,
-        pack,
-        train_rows: 1,
-        valid_rows: 1,
-        ..Synthetic::default()
-    };
-    let mut manifest = synthetic.write(&folder).expect("written");
-    manifest.tokenizer.lowercase = !cased;
-    let part = &mut manifest.generations[0].parts[0];
-    for (shards, count) in [(&mut part.train, 500), (&mut part.valid, 1)] {
-        let shard = shards.remove(0);
-        let of = |number: u16| Shard {
-            path: format!("{number}-{}", shard.path),
-            first_row: u32::from(number) * 8 * 2048,
-            rows: 8 * 2048,
-            tokens: 8 * 2048 * u64::from(content),
-            groups: vec![2048; 8],
-            ..shard.clone()
-        };
-        *shards = (0..count).map(of).collect();
-    }
-    folder.put("manifest.json", &manifest.to_json()).expect("written");
-}
-
 /// A finished small run.
 struct Run {
     folder: PathBuf,
@@ -258,6 +230,7 @@ impl Home {
         let root = Path::new(ROOT);
         let mut table = Source::read(&root.join(format!("configs/{name}.toml")), &[])
             .unwrap_or_else(|e| panic!("{name}: {e}"))
+            .0
             .table;
         let text = std::fs::read_to_string(root.join("tests/fixtures/small.toml")).expect("the overlay");
         let mut overlay: Table = toml::from_str(&text).expect("TOML");
@@ -324,25 +297,6 @@ impl Home {
             prepare::run(&self.config("prepare.toml", &config)).expect("a prepared folder");
         }
         folder.display().to_string()
-    }
-
-    /// The preset's own plan, on a folder that promises a corpus with its vocabulary and has none.
-    fn plan_in_full(&self, name: &str) -> Plan {
-        let file = Path::new(ROOT).join(format!("configs/{name}.toml"));
-        let table = Source::read(&file, &[]).unwrap_or_else(|error| panic!("{name}: {error}")).table;
-        let value = |section: &str, key: &str| table.get(section).and_then(|section| section.get(key)).cloned();
-        let number = |value: Value| u32::try_from(value.as_integer().expect("a number")).expect("32 bits");
-        let vocab_size = value("expects", "vocab_size").map_or(1000, number);
-        let cased = value("expects", "cased").is_some_and(|cased| cased.as_bool().expect("yes or no"));
-        let tokens_max = value("prepare", "tokens_max").map_or(512, number);
-        let pack: AnyPacking = value("prepare", "pack")
-            .map_or_else(AnyPacking::default, |pack| pack.try_into().expect("a way of packing"));
-        let folder = self.path(&format!("promised/{vocab_size}-{cased}-{tokens_max}-{}", pack.kind()));
-        if !folder.exists() {
-            promise(&folder, vocab_size, cased, tokens_max, pack);
-        }
-        let set = vec![format!("data.folder=\"{}\"", folder.display()), "run.folder=run".to_owned()];
-        Plan::of(&ConfigArgs { config: file, set }).unwrap_or_else(|error| panic!("{name}: {error:#}"))
     }
 
     fn train(&self, name: &str) -> Run {

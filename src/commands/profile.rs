@@ -61,7 +61,7 @@ fn slow(options: &Options, actor: &str) -> anyhow::Result<Option<Duration>> {
 
 /// The online half against a trainer that only takes time.
 fn online(args: &ConfigArgs, options: &Options) -> anyhow::Result<Profile> {
-    let plan = Plan::of(args)?;
+    let plan = Plan::to_look_at(args)?;
     let sleep = slow(options, "lane")?.map(|sleep| (0, sleep));
     let step = Duration::from_secs_f64(options.step_ms.max(0.0) / 1e3);
     // As in training, where lanes digest the rows as well.
@@ -120,7 +120,7 @@ fn verdict(actors: &[Reading], step: &str) -> String {
 
 /// The offline half against a writer that throws samples away, or takes time.
 fn offline(args: &ConfigArgs, options: &Options) -> anyhow::Result<Profile> {
-    let config = Parsed::read(&args.config, &args.set)?.into_config()?.prepare;
+    let config = Parsed::read(&args.config, &args.set)?.into_prepare()?;
     let write_delay = slow(options, "writer")?.unwrap_or_default();
     let began = Instant::now();
     let run = PrepareOptions { null_writer: true, write_delay };

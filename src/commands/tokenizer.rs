@@ -8,7 +8,7 @@ use crate::terminal::{count, line};
 
 /// Trains the tokenizer of `[tokenizer]` on the training split of `[prepare]`, and writes `prepare.tokenizer`.
 pub(crate) fn train(args: &ConfigArgs) -> anyhow::Result<()> {
-    let config = Parsed::read(&args.config, &args.set)?.into_config()?;
+    let config = Parsed::read(&args.config, &args.set)?.into_corpus()?;
     let trained = tokenizer_training::train(&config.tokenizer, &config.prepare)?;
     line(format_args!(
         "{}: {} ids from {} different words of {} documents",

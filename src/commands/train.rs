@@ -30,8 +30,8 @@ use crate::terminal::{Printer, note};
 
 /// Plans and runs. The exit code tells a finished run from one that a signal stopped.
 pub(crate) fn run(args: &ConfigArgs, replay: Option<u64>, slow: Option<&str>) -> anyhow::Result<ExitCode> {
-    let plan = Plan::to_train(args)?;
-    for warning in describe::warnings(&plan) {
+    let plan = Plan::of(args)?;
+    for warning in plan.warnings() {
         note(format_args!("warning: {warning}"));
     }
     let slow = slow.map(Slow::parse).transpose()?;

@@ -27,9 +27,22 @@ impl Mistake {
 
 impl fmt::Display for Mistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}\n   in: {}", self.message, self.place)?;
-        self.hint.as_ref().map_or(Ok(()), |hint| write!(f, "\n hint: {hint}"))
+        write!(f, "{}\n   in: {}", visible(&self.message), visible(&self.place))?;
+        self.hint.as_ref().map_or(Ok(()), |hint| write!(f, "\n hint: {}", visible(hint)))
     }
+}
+
+/// What stands in a file may be meant for a terminal: control characters are spelt out.
+fn visible(text: &str) -> String {
+    let spelt = |letter: char| letter.is_control() && !matches!(letter, '\n' | '\t');
+    text.chars().fold(String::new(), |mut out, letter| {
+        if spelt(letter) {
+            out.extend(letter.escape_default())
+        } else {
+            out.push(letter)
+        }
+        out
+    })
 }
 
 /// Every mistake of one configuration. Never empty when it travels as an error.
@@ -66,6 +79,13 @@ pub(crate) fn did_you_mean<'a>(wrong: &str, known: impl IntoIterator<Item = &'a 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_that_a_file_says_reaches_the_terminal_raw() {
+        let said = Mistake::new("\u{1b}[2J.toml:1", "unknown key `\u{7}a`").hint("did\u{9b} you\nmean?").to_string();
+        assert!(!said.contains(['\u{1b}', '\u{7}', '\u{9b}']) && said.contains("\\u{1b}[2J.toml:1"), "{said}");
+        assert_eq!(said.lines().count(), 4);
+    }
 
     #[test]
     fn a_near_miss_is_named_and_a_far_one_is_not() {

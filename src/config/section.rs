@@ -10,7 +10,7 @@ use super::source::Source;
 
 /// The keys of a file that other builds of this program read: left alone by one without the trainer.
 #[cfg(not(feature = "train"))]
-const ELSEWHERE: &[&str] = &[
+pub(crate) const ELSEWHERE: &[&str] = &[
     "encoder",
     "networks",
     "objectives",
@@ -23,7 +23,7 @@ const ELSEWHERE: &[&str] = &[
     "report",
 ];
 #[cfg(feature = "train")]
-const ELSEWHERE: &[&str] = &[];
+pub(crate) const ELSEWHERE: &[&str] = &[];
 
 /// A table that is taken apart section by section.
 pub(super) struct Sections<'a> {
@@ -35,8 +35,9 @@ pub(super) struct Sections<'a> {
 }
 
 impl<'a> Sections<'a> {
-    pub(super) fn new(table: Table, source: &'a Source) -> Self {
-        Self { table, known: Vec::new(), names: BTreeMap::new(), source, problems: Mistakes::default() }
+    /// Takes apart `table`; mistakes that were found before come first.
+    pub(super) fn new(table: Table, source: &'a Source, mistakes: Vec<Mistake>) -> Self {
+        Self { table, known: Vec::new(), names: BTreeMap::new(), source, problems: Mistakes(mistakes) }
     }
 
     /// A top-level value.
@@ -68,8 +69,13 @@ impl<'a> Sections<'a> {
         let mut components = BTreeMap::new();
         for (name, value) in named {
             let path = format!("{key}.{name}");
-            let lacks_kind = value.as_table().is_some_and(|table| !table.contains_key("kind"));
-            if lacks_kind {
+            let Value::Table(table) = &value else {
+                let problem = self.source.mistake(&path, format!("`{path}` is {}, not a component", a(&value)));
+                self.problems
+                    .push(problem.hint(format!("write `[{path}]` and its `kind`, one of {}", kinds.join(", "))));
+                continue;
+            };
+            if !table.contains_key("kind") {
                 let problem = self.source.mistake(&path, format!("`{path}` does not say what it is"));
                 self.problems.push(problem.hint(format!("add `kind = …`, one of {}", kinds.join(", "))));
             } else if let Some(component) = self.parse(&path, value) {
@@ -130,7 +136,40 @@ fn explain(source: &Source, path: &str, message: &str) -> Mistake {
             return suggest(source.mistake(path, format!("{what} `{wrong}`")), wrong, &choices);
         }
     }
-    source.mistake(path, first_line)
+    source.mistake(path, in_words(first_line))
+}
+
+/// What serde says of a wrong type, in the words of TOML.
+fn in_words(message: &str) -> String {
+    let Some((found, expected)) = message.strip_prefix("invalid type: ").and_then(|it| it.split_once(", expected "))
+    else {
+        return message.to_owned();
+    };
+    let expected = match expected {
+        "u8" | "u16" | "u32" | "u64" | "usize" | "i32" | "i64" => "a whole number",
+        "f32" | "f64" => "a number",
+        "a boolean" => "`true` or `false`",
+        "a string" | "path string" => "a text in quotes",
+        "a sequence" => "a list",
+        "a map" => "a table",
+        it if it.starts_with("struct ") || it.starts_with("internally tagged enum ") => "a table",
+        it if it.starts_with("enum ") || it.starts_with("string or table") => "one of its names, in quotes",
+        it => it,
+    };
+    format!("{found} stands where {expected} should")
+}
+
+/// What a value is, with its article.
+fn a(value: &Value) -> &'static str {
+    match value {
+        Value::String(_) => "a text",
+        Value::Integer(_) => "a whole number",
+        Value::Float(_) => "a number",
+        Value::Boolean(_) => "a yes or no",
+        Value::Datetime(_) => "a date",
+        Value::Array(_) => "a list",
+        Value::Table(_) => "a table",
+    }
 }
 
 fn suggest(problem: Mistake, wrong: &str, choices: &[&str]) -> Mistake {
@@ -180,7 +219,7 @@ mod tests {
     fn problems(text: &str) -> (Example, Vec<Mistake>) {
         let table: Table = toml::from_str(text).expect("the test writes TOML");
         let source = Source::default();
-        let mut sections = Sections::new(table, &source);
+        let mut sections = Sections::new(table, &source, Vec::new());
         let example = sections.section("example");
         (example, sections.finish().0)
     }
@@ -195,5 +234,19 @@ mod tests {
         let hint =
             problems.iter().find(|problem| problem.message.contains("stepps")).and_then(|problem| problem.hint.clone());
         assert_eq!(hint.as_deref(), Some("did you mean `steps`? The choices are steps, lr"));
+    }
+
+    #[test]
+    fn wrong_types_are_told_in_the_words_of_toml() {
+        let told = |text: &str| problems(text).1.remove(0).message;
+        assert_eq!(told("[example]\nsteps = 'many'"), "string \"many\" stands where a whole number should");
+        assert_eq!(told("[example]\nlr = true"), "boolean `true` stands where a number should");
+        assert_eq!(told("example = 3"), "integer `3` stands where a table should");
+        let (source, table) = (Source::default(), toml::from_str("views.masked = 3").expect("TOML"));
+        let mut sections = Sections::new(table, &source, Vec::new());
+        let _ = sections.components::<Example>("views", &["mask", "crop"]);
+        let mistake = sections.finish().0.remove(0);
+        assert_eq!(mistake.message, "`views.masked` is a whole number, not a component");
+        assert_eq!(mistake.hint.as_deref(), Some("write `[views.masked]` and its `kind`, one of mask, crop"));
     }
 }

@@ -3,13 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
 use toml::de::DeTable;
 use toml::{Table, Value};
 
 use super::mistake::Mistake;
 
-/// How deep `extends` may go: a chain longer than this is a circle.
+/// How many files may extend one another.
 const PARENTS_MAX: usize = 8;
 
 /// How deep the path of a `--set` may go: no section goes half as deep, and each table of a path is one in another.
@@ -33,16 +32,23 @@ pub(crate) struct Source {
 
 impl Source {
     /// Reads `file`, its parents (`extends`, relative to the file that says it) and the overrides `path=value`.
-    pub(crate) fn read(file: &Path, overrides: &[String]) -> anyhow::Result<Self> {
+    ///
+    /// # Errors
+    /// Where no table can be had: a file is not there, is no TOML, or has no end of parents. What is wrong with an
+    /// override comes back beside the table, to be told with everything else.
+    pub(crate) fn read(file: &Path, overrides: &[String]) -> Result<(Self, Vec<Mistake>), Mistake> {
         let mut source = Self { file: file.to_owned(), ..Self::default() };
-        for file in lineage(file)? {
-            source.add_file(&file)?;
+        for (file, text) in lineage(file)? {
+            source.add_file(&file, &text)?;
         }
         source.table.remove("extends");
-        for assignment in overrides {
-            source.set(assignment)?;
-        }
-        Ok(source)
+        let mistakes = overrides.iter().filter_map(|assignment| source.set(assignment).err()).collect();
+        Ok((source, mistakes))
+    }
+
+    /// Whether somebody has written `key` (dotted), in a file or as an override.
+    pub(crate) fn says(&self, key: &str) -> bool {
+        self.places.contains_key(key)
     }
 
     /// Where `key` (dotted) was written, or the nearest table around it.
@@ -77,65 +83,103 @@ impl Source {
         Mistake::new(self.place(path), message)
     }
 
-    fn add_file(&mut self, file: &Path) -> anyhow::Result<()> {
-        let text = read(file)?;
-        let table = parse(file, &text)?;
+    fn add_file(&mut self, file: &Path, text: &str) -> Result<(), Mistake> {
+        let table = parse(file, text)?;
         let mut places = Vec::new();
         collect_places(&table, "", &mut places);
         for (path, offset, is_table) in places {
             if is_table {
                 self.tables.insert(path.clone());
             }
-            let line = text[..offset].matches('\n').count() + 1;
-            self.places.insert(path, format!("{}:{line}", file.display()));
+            self.places.insert(path, format!("{}:{}", file.display(), line_of(text, offset)));
         }
-        let plain: Table = toml::from_str(&text).with_context(|| file.display().to_string())?;
+        // What can be parsed with positions can be parsed without.
+        let plain: Table = toml::from_str(text).map_err(|error| unreadable(file, &error))?;
         merge(&mut self.table, plain, 0);
         Ok(())
     }
 
-    fn set(&mut self, assignment: &str) -> anyhow::Result<()> {
-        let (path, text) = assignment
-            .split_once('=')
-            .with_context(|| format!("--set {assignment}: expected `path=value`, like `train.steps=100`"))?;
-        let value = parse_value(text.trim());
-        let mut keys: Vec<&str> = path.trim().split('.').collect();
-        anyhow::ensure!(keys.len() <= KEYS_MAX, "--set {assignment}: no key has more than {KEYS_MAX} names");
-        let last = keys.pop().filter(|key| !key.is_empty()).with_context(|| format!("--set {assignment}: no key"))?;
-        let mut table = &mut self.table;
-        for key in keys {
-            let entry = table.entry(key).or_insert_with(|| Value::Table(Table::new()));
-            table = entry.as_table_mut().with_context(|| format!("--set {assignment}: `{key}` is not a table"))?;
+    fn set(&mut self, assignment: &str) -> Result<(), Mistake> {
+        let wrong = |message: String| Mistake::new(format!("--set {assignment}"), message);
+        let (path, text) = assignment.split_once('=').ok_or_else(|| {
+            wrong("an override is a key and a value".to_owned()).hint("write `--set train.steps=100`")
+        })?;
+        let keys: Vec<&str> = path.trim().split('.').collect();
+        if keys.iter().any(|key| key.trim().is_empty()) {
+            let hint = "write the names of the sections with one dot between: `--set train.steps=100`";
+            return Err(wrong(format!("`{}` has an empty name", path.trim())).hint(hint));
         }
-        table.insert(last.to_owned(), value);
+        if keys.len() > KEYS_MAX {
+            return Err(wrong(format!("no key has more than {KEYS_MAX} names")));
+        }
+        let value = parse_value(text.trim()).map_err(wrong)?;
+        let (last, sections) = keys.split_last().expect("a split has a part");
+        let mut table = &mut self.table;
+        for key in sections {
+            let entry = table.entry(*key).or_insert_with(|| Value::Table(Table::new()));
+            let Value::Table(inner) = entry else { return Err(wrong(format!("`{key}` is no table"))) };
+            table = inner;
+        }
+        table.insert((*last).to_owned(), value);
         self.places.insert(path.trim().to_owned(), format!("--set {assignment}"));
         Ok(())
     }
 }
 
-/// The files to merge: the oldest ancestor first.
-fn lineage(file: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let mut files = vec![file.to_owned()];
-    loop {
-        let youngest_unread = files.last().expect("it begins with one").clone();
-        let table = toml::from_str::<Table>(&read(&youngest_unread)?);
+/// The files to merge with their text: the oldest ancestor first.
+fn lineage(file: &Path) -> Result<Vec<(PathBuf, String)>, Mistake> {
+    let mut files: Vec<(PathBuf, String)> = Vec::new();
+    let mut next = Some(file.to_owned());
+    while let Some(file) = next {
+        let place = |files: &[(PathBuf, String)]| {
+            files.last().map_or_else(|| "--config".to_owned(), |(child, _)| format!("{}, `extends`", child.display()))
+        };
+        if files.len() == PARENTS_MAX {
+            let message = format!("more than {PARENTS_MAX} files extend one another");
+            return Err(Mistake::new(place(&files), message).hint("write what they have in common into one of them"));
+        }
+        let text = read(&file).map_err(|message| Mistake::new(place(&files), message))?;
+        if let Some(at) = files.iter().position(|(known, _)| is_same(known, &file)) {
+            let circle: Vec<String> = files[at..].iter().map(|(file, _)| file.display().to_string()).collect();
+            let message = format!("`extends` goes in a circle: {} and back", circle.join(" → "));
+            return Err(Mistake::new(place(&files), message).hint("take one of them out"));
+        }
         // A syntax error is reported once, with its line, by `add_file`.
-        let Some(parent) = table.ok().and_then(|table| table.get("extends").cloned()) else { break };
-        let parent = parent.as_str().with_context(|| {
-            format!("{}: `extends` names one file, like `extends = \"mlm-base.toml\"`", youngest_unread.display())
-        })?;
-        files.push(youngest_unread.parent().unwrap_or(Path::new("")).join(parent));
-        anyhow::ensure!(files.len() <= PARENTS_MAX, "{}: `extends` goes in a circle", file.display());
+        let table = toml::from_str::<Table>(&text).unwrap_or_default();
+        next = match table.get("extends") {
+            None => None,
+            Some(Value::String(parent)) => Some(file.parent().unwrap_or(Path::new("")).join(parent)),
+            Some(_) => {
+                let mistake = Mistake::new(format!("{}, `extends`", file.display()), "it names one file");
+                return Err(mistake.hint("write `extends = \"mlm-base.toml\"`"));
+            }
+        };
+        files.push((file, text));
     }
     files.reverse();
     Ok(files)
 }
 
-fn read(file: &Path) -> anyhow::Result<String> {
+/// Whether two paths, both of which could be read, are one file.
+fn is_same(one: &Path, other: &Path) -> bool {
+    one == other || one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
+}
+
+fn read(file: &Path) -> Result<String, String> {
     let text = std::fs::read_to_string(file);
-    let text = text.with_context(|| format!("cannot read the configuration {}", file.display()))?;
-    anyhow::ensure!(!is_deep(&text), "{}: more than {BRACKETS_MAX} brackets are open at a time", file.display());
+    let text = text.map_err(|error| format!("cannot read the configuration {}: {error}", file.display()))?;
+    if is_deep(&text) {
+        return Err(format!("{}: more than {BRACKETS_MAX} brackets are open at a time", file.display()));
+    }
     Ok(text)
+}
+
+fn line_of(text: &str, offset: usize) -> usize {
+    text[..offset].matches('\n').count() + 1
+}
+
+fn unreadable(file: &Path, error: &toml::de::Error) -> Mistake {
+    Mistake::new(file.display().to_string(), error.to_string().trim_end())
 }
 
 /// Whether too many brackets are open at some place; those of strings and comments count, and are few.
@@ -151,16 +195,12 @@ fn is_deep(text: &str) -> bool {
     })
 }
 
-/// Parses with positions; a syntax error carries `file:line:column` and the line itself.
-fn parse<'a>(file: &Path, text: &'a str) -> anyhow::Result<DeTable<'a>> {
-    match DeTable::parse(text) {
-        Ok(table) => Ok(table.into_inner()),
-        Err(error) => {
-            let offset = error.span().map_or(0, |span| span.start);
-            let line = text[..offset].matches('\n').count() + 1;
-            anyhow::bail!("{}:{line}: {}", file.display(), error.to_string().trim_end())
-        }
-    }
+/// Parses with positions; a syntax error carries `file:line` and the line itself.
+fn parse<'a>(file: &Path, text: &'a str) -> Result<DeTable<'a>, Mistake> {
+    DeTable::parse(text).map(toml::Spanned::into_inner).map_err(|error| {
+        let line = line_of(text, error.span().map_or(0, |span| span.start));
+        Mistake { place: format!("{}:{line}", file.display()), ..unreadable(file, &error) }
+    })
 }
 
 fn collect_places(table: &DeTable<'_>, prefix: &str, places: &mut Vec<(String, usize, bool)>) {
@@ -193,13 +233,19 @@ pub(crate) fn merge(base: &mut Table, over: Table, depth: usize) {
 }
 
 /// A TOML value, or else the text itself: `--set run.folder=runs/a` needs no quotes.
-fn parse_value(text: &str) -> Value {
+fn parse_value(text: &str) -> Result<Value, String> {
+    let plain = || Value::String(text.to_owned());
     if is_deep(text) {
-        return Value::String(text.to_owned());
+        return Ok(plain());
     }
-    let wrapped = format!("v = {text}");
-    let parsed = toml::from_str::<Table>(&wrapped).ok().and_then(|mut table| table.remove("v"));
-    parsed.unwrap_or_else(|| Value::String(text.to_owned()))
+    let Ok(mut table) = toml::from_str::<Table>(&format!("v = {text}")) else { return Ok(plain()) };
+    let value = table.remove("v").unwrap_or_else(plain);
+    // What follows the line of a value would be more keys, and nobody would hear of them.
+    if table.is_empty() {
+        Ok(value)
+    } else {
+        Err("a line break ends the value, and there is more behind it".to_owned())
+    }
 }
 
 #[cfg(test)]
@@ -220,11 +266,47 @@ mod tests {
 
     #[test]
     fn an_override_is_toml_or_else_text() {
-        assert_eq!(parse_value("1e-4"), Value::Float(1e-4));
-        assert_eq!(parse_value("[1, 2]"), Value::Array(vec![Value::Integer(1), Value::Integer(2)]));
-        assert_eq!(parse_value("runs/a b"), Value::String("runs/a b".into()));
-        let error = Source::default().set(&format!("{}=1", "a.".repeat(10_000))).expect_err("too deep");
-        assert!(error.to_string().contains("no key has more than 16 names"));
+        assert_eq!(parse_value("1e-4"), Ok(Value::Float(1e-4)));
+        assert_eq!(parse_value("[1,\n2]"), Ok(Value::Array(vec![Value::Integer(1), Value::Integer(2)])));
+        assert_eq!(parse_value("runs/a b"), Ok(Value::String("runs/a b".into())));
+    }
+
+    #[test]
+    fn an_override_that_says_something_else_is_refused_where_it_stands() {
+        let cases = [
+            (format!("{}a=1", "a.".repeat(10_000)), "no key has more than 16 names"),
+            ("train..steps=5".to_owned(), "`train..steps` has an empty name"),
+            ("=5".to_owned(), "`` has an empty name"),
+            ("train.steps".to_owned(), "a key and a value"),
+            ("seed=1\nsteps = 2".to_owned(), "more behind it"),
+            ("seed.low=1".to_owned(), "`seed` is no table"),
+        ];
+        for (assignment, expected) in cases {
+            let mut source = Source::default();
+            source.table.insert("seed".to_owned(), Value::Integer(1));
+            let before = source.table.clone();
+            let mistake = source.set(&assignment).expect_err(expected);
+            assert!(mistake.message.contains(expected), "{mistake}");
+            assert_eq!(mistake.place, format!("--set {assignment}"));
+            assert_eq!(source.table, before);
+        }
+    }
+
+    #[test]
+    fn parents_without_an_end_are_told_from_too_many() {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        let folder = store::Store::folder(home.path()).expect("there");
+        for number in 0..12 {
+            let text = format!("extends = \"{}.toml\"\n", number + 1);
+            folder.put(&format!("{number}.toml"), text.as_bytes()).expect("written");
+        }
+        folder.put("a.toml", b"extends = \"./b.toml\"\n").expect("written");
+        folder.put("b.toml", b"extends = \"a.toml\"\n").expect("written");
+        let refused = |name: &str| Source::read(&home.path().join(name), &[]).expect_err("refused").to_string();
+        assert!(refused("0.toml").contains("more than 8 files extend one another"), "{}", refused("0.toml"));
+        let circle = refused("a.toml");
+        assert!(circle.contains("in a circle") && circle.contains("a.toml → ") && circle.contains("b.toml and back"));
+        assert!(refused("absent.toml").contains("absent.toml: No such file"));
     }
 
     #[test]
@@ -234,7 +316,9 @@ mod tests {
         folder.put("base.toml", b"seed = 1\n[train]\nsteps = 1\n").expect("written");
         folder.put("child.toml", b"extends = \"base.toml\"\n\n[train]\nthreads = 2\n").expect("written");
         let child = home.path().join("child.toml");
-        let source = Source::read(&child, &["train.rows = 3".into()]).expect("all is well");
+        let (source, mistakes) = Source::read(&child, &["train.rows = 3".into()]).expect("all is well");
+        assert_eq!(mistakes, []);
+        assert!(source.says("train.rows") && source.says("seed") && !source.says("train.lanes"));
         assert!(
             source.place("train.steps").ends_with("base.toml:3, [train], `steps`"),
             "{}",

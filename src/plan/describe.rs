@@ -7,112 +7,37 @@ use trainer::model::AnyNetwork;
 #[cfg(feature = "train")]
 use trainer::model::EncoderConfig;
 
-use super::Plan;
-use crate::terminal::{bytes, count};
-
-/// A window's mixture is worth a warning from here on: see `docs/data.md`.
-const MIXTURE_ERROR_MAX: f64 = 0.1;
-
-/// What is worth knowing but need not be mended.
-pub(crate) fn warnings(plan: &Plan) -> Vec<String> {
-    let (config, tokenizer) = (&plan.config, &plan.data.manifest.tokenizer);
-    let mut warnings = Vec::new();
-    if let Some(expected) = config.expects.vocab_size.filter(|size| *size != tokenizer.vocab_size) {
-        warnings.push(format!("this configuration expects {expected} ids, the data has {}", tokenizer.vocab_size));
-    }
-    if let Some(cased) = config.expects.cased.filter(|cased| *cased == tokenizer.lowercase) {
-        let words = |cased: bool| if cased { "cased" } else { "lowercased" };
-        warnings.push(format!(
-            "this configuration expects {} text, the data is {}",
-            words(cased),
-            words(!tokenizer.lowercase)
-        ));
-    }
-    if let Some((left, all)) = plan.data.valid_left() {
-        let generation = plan.data.generation;
-        warnings
-            .push(format!("{left} of {all} validation rows of generation {generation} are left: figures are of those"));
-    }
-    let facts = plan.load.facts();
-    if facts.window_blocks > facts.shuffle_blocks && !facts.resident {
-        let (asked, raised) = (facts.shuffle_blocks, facts.window_blocks);
-        warnings.push(format!(
-            "`data.shuffle_blocks` is raised from {asked} to {raised}: a window must hold three batches"
-        ));
-    }
-    if facts.mixture_error > MIXTURE_ERROR_MAX {
-        let more = 4 * facts.window_blocks;
-        warnings.push(format!(
-            "windows of {} row groups mix badly if sources lie apart: of one that is half of the data they hold 50 ± {:.1} %; \
-             `data.shuffle_blocks = {more}` makes it half as much, and decodes up to {} at a time",
-            facts.window_blocks,
-            100.0 * facts.mixture_error,
-            bytes(4 * facts.groups_bytes),
-        ));
-    }
-    let data = &config.data;
-    if (facts.lanes.count, facts.lanes.depth) != (data.lanes(), data.depth) {
-        let (lanes, depth) = (facts.lanes.count, facts.lanes.depth);
-        warnings.push(format!("{lanes} lanes of depth {depth} are used: more would run past the shuffle window; raise `data.shuffle_blocks` for more"));
-    }
-    #[cfg(feature = "train")]
-    warnings.extend(training_warnings(plan, &facts));
-    warnings
-}
-
+use super::expected::Ids;
+use super::{Plan, warnings};
 #[cfg(feature = "train")]
-fn training_warnings(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
-    let train = &plan.train;
-    let mut warnings = Vec::new();
-    if facts.rows_per_epoch < train.train.rows_per_step {
-        let (epoch, step) = (count(facts.rows_per_epoch), count(train.train.rows_per_step));
-        warnings.push(format!("an epoch has {epoch} rows, fewer than the {step} of a step: rows repeat within a step"));
-    }
-    if plan.valid.is_none() && plan.config.training.validation.every_steps > 0 {
-        warnings.push("the data has no validation split: nothing is validated".to_owned());
-    }
-    let single = plan.config.data.copies < 2;
-    for (name, _) in plan.config.views.iter().filter(|(_, view)| single && view.needs_copies()) {
-        warnings.push(format!("view `{name}` shares out what a row's copies get, and `data.copies` is 1: set it to K"));
-    }
-    let has_teacher = train.used_networks().values().any(|network| network.copies_main());
-    if has_teacher && train.train.init.is_none() {
-        warnings.push("the teacher is what the run starts from, and that is random: set `train.init`".to_owned());
-    }
-    for (name, _) in plan.config.training.objectives.iter().filter(|(name, _)| !train.loss.contains_key(*name)) {
-        warnings.push(format!("objective `{name}` is not in `[loss]`: it is not built"));
-    }
-    if train.train.steps > 0 && train.schedule.warmup_steps > train.train.steps {
-        let (warmup, steps) = (train.schedule.warmup_steps, train.train.steps);
-        warnings
-            .push(format!("{warmup} steps of warm-up in a run of {steps}: the learning rate never reaches its height"));
-    }
-    warnings.extend(super::vocabulary::warnings(train, plan.vocab()));
-    warnings
-}
+use crate::terminal::short;
+use crate::terminal::{bytes, count};
 
 /// Lines for people: a word, then what it comes to.
 pub(crate) fn lines(plan: &Plan) -> Vec<String> {
     let facts = plan.load.facts();
-    let mut lines = data_lines(plan, &facts);
+    let lines = data_lines(plan, &facts);
     #[cfg(feature = "train")]
-    lines.extend(training_lines(plan, &facts));
-    lines.extend(warnings(plan).iter().map(|warning| format!("warning    {warning}")));
+    let lines = [lines, training_lines(plan, &facts)].concat();
     lines
 }
 
 fn data_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
     let (effective, tokenizer) = (&plan.data.effective, &plan.data.manifest.tokenizer);
-    let mut lines = vec![format!(
-        "data       {}: {} samples, {} tokens to train on; {} samples to validate on; {} {} ids, {}",
-        plan.config.data.folder.display(),
-        count(facts.samples),
-        count(effective.train.tokens()),
-        count(effective.valid.rows()),
-        tokenizer.kind,
-        count(u64::from(tokenizer.vocab_size)),
-        if tokenizer.lowercase { "lowercased" } else { "cased" },
-    )];
+    let mut lines = vec![if plan.data.is_expected {
+        expected_line(plan)
+    } else {
+        format!(
+            "data       {}: {} samples, {} tokens to train on; {} samples to validate on; {} {} ids, {}",
+            plan.config.data.folder.display(),
+            count(facts.samples),
+            count(effective.train.tokens()),
+            count(effective.valid.rows()),
+            tokenizer.kind,
+            count(u64::from(tokenizer.vocab_size)),
+            if tokenizer.lowercase { "lowercased" } else { "cased" },
+        )
+    }];
     lines.extend(plan.data.growth().map(|growth| format!("           {growth}")));
     if facts.pieces_per_sample > 1 {
         lines.push(format!(
@@ -154,21 +79,39 @@ fn data_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
     lines
 }
 
+/// What is known of data that are not there, and by whom.
+fn expected_line(plan: &Plan) -> String {
+    let ids = Ids::of(&plan.config);
+    format!(
+        "data       {}: not prepared yet; {} {} ids (`{}`), rows of {}; samples, epochs and the run's identity wait for it",
+        plan.config.data.folder.display(),
+        count(u64::from(ids.vocab_size)),
+        if ids.lowercase { "lowercased" } else { "cased" },
+        ids.says,
+        plan.data.manifest.tokens_max,
+    )
+}
+
 #[cfg(feature = "train")]
 fn training_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
     let train = &plan.train;
     let (encoder, rows) = (&train.encoder, &train.train);
     let tokens = rows.rows_per_step * u64::from(train.width);
     let flops = train.flops_per_token();
+    let epochs = format!(
+        "{:.1} steps per epoch; {} steps = {:.1} epochs",
+        facts.rows_per_epoch as f64 / rows.rows_per_step as f64,
+        count(rows.steps),
+        warnings::epochs(plan, facts),
+    );
+    let all = short(rows.steps as f64 * tokens as f64);
     let mut lines = vec![format!(
-        "stream     {} rows a step = {} micro-batches of {}; {} tokens a step; {:.1} steps per epoch; {} steps = {:.1} epochs",
+        "stream     {} rows a step = {} micro-batches of {}; {} tokens a step; {}",
         rows.rows_per_step,
         train.micro_batches(),
         rows.rows_per_micro_batch,
         count(tokens),
-        facts.rows_per_epoch as f64 / rows.rows_per_step as f64,
-        count(rows.steps),
-        (rows.steps * rows.rows_per_step) as f64 / facts.rows_per_epoch as f64,
+        if plan.data.is_expected { format!("{} steps = {all} tokens", count(rows.steps)) } else { epochs },
     )];
     lines.push(format!("loss       L = {}", equation(plan)));
     for (name, objective, _) in train.active() {
@@ -178,7 +121,10 @@ fn training_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
             if objective.batch_coupled() { "; contrasts the rows of a micro-batch with each other" } else { "" };
         lines.push(format!("           {name}: {} on {}{coupled}", objective.kind(), views.join(", ")));
     }
-    lines.push(format!("encoder    {}, dropout {}{}", shape(encoder), encoder.dropout, extras(encoder)));
+    let spare = (encoder.positions > train.width)
+        .then(|| format!("; {} positions, of which rows use the first {}", encoder.positions, train.width));
+    let (dropout, extras, spare) = (encoder.dropout, extras(encoder), spare.unwrap_or_default());
+    lines.push(format!("encoder    {}, dropout {dropout}{extras}{spare}", shape(encoder)));
     for (name, network) in train.used_networks() {
         lines.push(format!("network    {name}: {}", network_line(&network, encoder)));
     }
@@ -206,7 +152,14 @@ fn training_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
         "optimizer  AdamW, learning rate {:e} after {} steps of warm-up, weight decay {}, clipped at {}",
         optimizer.lr, schedule.warmup_steps, optimizer.weight_decay, optimizer.clip_norm,
     ));
-    lines.push(format!("run        {}, identity {}", plan.config.run.folder.display(), &train.identity.hash()[..16]));
+    let folder = &plan.config.run.folder;
+    let folder = if folder.as_os_str().is_empty() {
+        "no folder yet (`run.folder`)".into()
+    } else {
+        folder.display().to_string()
+    };
+    let identity = if plan.data.is_expected { "waits for the data" } else { &train.identity.hash()[..16] };
+    lines.push(format!("run        {folder}, identity {identity}"));
     lines
 }
 
@@ -262,14 +215,17 @@ pub(crate) fn json(plan: &Plan) -> String {
                     "bytes_per_row": view.bytes_per_row })
         })
         .collect();
+    // What waits for the data is null.
+    let known = |value: Value| if plan.data.is_expected { Value::Null } else { value };
     let object = json!({
-        "generation": plan.data.generation,
-        "samples": facts.samples,
-        "tokens": plan.data.effective.train.tokens(),
+        "prepared": !plan.data.is_expected,
+        "generation": known(json!(plan.data.generation)),
+        "samples": known(json!(facts.samples)),
+        "tokens": known(json!(plan.data.effective.train.tokens())),
         "vocab_size": plan.data.manifest.tokenizer.vocab_size,
         "views": views,
         "pieces_per_sample": facts.pieces_per_sample,
-        "rows_per_epoch": facts.rows_per_epoch,
+        "rows_per_epoch": known(json!(facts.rows_per_epoch)),
         "window_row_groups": facts.window_blocks,
         "mixture_error": facts.mixture_error,
         "lanes": facts.lanes.count,
@@ -277,7 +233,7 @@ pub(crate) fn json(plan: &Plan) -> String {
         "batches_bytes": facts.batches_bytes,
         "row_groups_alive_max": facts.groups_alive_max,
         "row_groups_bytes": facts.groups_bytes,
-        "warnings": warnings(plan),
+        "warnings": warnings::of(plan),
     });
     #[cfg(feature = "train")]
     let object = {
@@ -306,7 +262,7 @@ fn training_json(plan: &Plan) -> serde_json::Map<String, Value> {
         "memory_bytes": memory.total(),
         "memory": { "weights": memory.weights, "optimizer": memory.optimizer, "activations": memory.activations,
                     "logits": memory.logits },
-        "identity": train.identity.hash(),
+        "identity": (!plan.data.is_expected).then(|| train.identity.hash()),
         "identity_keys": train.identity.keys(),
     });
     match value {

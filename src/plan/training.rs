@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use pipeline::load::{LoadPlan, Rows};
 use pipeline::views::AnyView;
-use schemas::Problem;
 use schemas::columns::{ATTENTION_MASK, INPUT_IDS, LABELS};
 use trainer::model::VocabFacts;
 use trainer::plan::{TrainPlan, TrainRequest};
@@ -70,9 +69,6 @@ pub(super) fn plan(parsed: &mut Parsed, data: &PreparedData, load: Option<&LoadP
     };
     let mut found = Vec::new();
     let plan = TrainPlan::new(request).map_err(|problems| found.extend(problems)).ok();
-    if parsed.config.run.folder.as_os_str().is_empty() {
-        found.push(Problem::new("run.folder", "a run needs a folder: set `run.folder`"));
-    }
     parsed.report(found);
     plan
 }

@@ -55,9 +55,9 @@ impl Home {
         command.current_dir(self.path()).stdin(Stdio::null());
         command.env("NO_COLOR", "1").env_remove("RUST_LOG").env_remove("CLOZE_LOG_FORMAT");
         // The test's own `--set`s come last: the last one counts.
-        let verb = args.iter().position(|arg| arg.starts_with("--")).unwrap_or(args.len());
+        let verb = args.iter().position(|arg| arg.starts_with('-')).unwrap_or(args.len());
         command.args(&args[..verb]);
-        if reads_config(args) && !args.contains(&"--config") {
+        if reads_config(args) && !args.contains(&"--config") && !args.contains(&"-c") {
             command.arg("--config").arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("configs/tiny.toml"));
             for set in [
                 "tokenizer.vocab_size=400",

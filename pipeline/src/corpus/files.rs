@@ -3,6 +3,7 @@
 use std::fmt::{self, Write as _};
 use std::path::Path;
 
+use schemars::JsonSchema;
 use schemas::PartId;
 use serde::{Deserialize, Serialize};
 
@@ -32,7 +33,7 @@ pub struct CorpusConfig {
 }
 
 /// What becomes of files that cannot be used: binary ones, or of another encoding or format.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum UnfitFiles {
     /// All of them are named, and nothing is prepared.

@@ -86,7 +86,7 @@ impl LoadPlan {
         check_data(request, &mut problems);
         check_sentences(request, &mut problems);
         let mut views = order(request.views, width, &mut problems);
-        assign_columns(&mut views, request.wanted, &mut problems);
+        assign_columns(&mut views, request.wanted, request.views, &mut problems);
         if !problems.is_empty() {
             return Err(problems);
         }

@@ -35,15 +35,41 @@ pub(super) fn order(views: &BTreeMap<ViewName, AnyView>, width: u32, problems: &
         let of = view.of().expect("a frame is always ordered");
         let known = names.join("`, `");
         let key = format!("views.{name}.of");
-        let found = if names.contains(of) {
-            Problem::new(key, format!("`{of}` is, over some views, an edit of `{name}` itself"))
-                .hint("name a view that does not depend on it")
-        } else {
-            Problem::new(key, format!("there is no view `{of}`")).hint(format!("there are `{known}`"))
+        let found = match end(&left, name, of) {
+            End::Itself => Problem::new(key, format!("`{of}` is, over some views, an edit of `{name}` itself"))
+                .hint("name a view that does not depend on it"),
+            End::Nowhere => Problem::new(key, format!("there is no view `{of}`")).hint(format!("there are `{known}`")),
+            // It follows from the mistake of another view, which is in the list.
+            End::OfAnother => continue,
         };
         problems.push(found.about("views", name).about("views", of));
     }
     ordered
+}
+
+/// Where the views that an edit is of lead to, among those that could not be ordered.
+enum End {
+    /// Back to it.
+    Itself,
+    /// At once to a name that nobody has.
+    Nowhere,
+    /// To a view that has a mistake of its own.
+    OfAnother,
+}
+
+fn end(left: &BTreeMap<ViewName, AnyView>, name: &ViewName, of: &ViewName) -> End {
+    if !left.contains_key(of) {
+        return End::Nowhere;
+    }
+    let mut at = of;
+    for _ in 0..left.len() {
+        match left.get(at).and_then(|view| view.of()) {
+            _ if at == name => return End::Itself,
+            Some(of) => at = of,
+            None => return End::OfAnother,
+        }
+    }
+    End::OfAnother
 }
 
 fn place_view(name: ViewName, view: AnyView, of: Option<usize>, earlier: &[PlannedView], width: u32) -> PlannedView {
@@ -70,6 +96,7 @@ fn columns_of(views: &[PlannedView], view: &PlannedView) -> BTreeSet<ColumnSpec>
 pub(super) fn assign_columns(
     views: &mut [PlannedView],
     wanted: &BTreeSet<(ViewName, ColumnSpec)>,
+    configured: &BTreeMap<ViewName, AnyView>,
     problems: &mut Vec<Problem>,
 ) {
     for (name, column) in wanted {
@@ -91,8 +118,8 @@ pub(super) fn assign_columns(
                     format!("column `{}` is read, which a `{}` view does not make", column.name, view.view.kind());
                 problems.push(Problem::new(format!("views.{name}"), message).hint(makers).about("views", name));
             }
-            // A view left out above has its problem already.
-            None if problems.iter().any(|known| known.about.iter().any(|view| view.name == *name)) => {}
+            // A view that could not be ordered has its problem already, or another one that it leads to.
+            None if configured.contains_key(name) => {}
             None => {
                 let message = format!("column `{}` of a view `{name}` is read, and there is no such view", column.name);
                 problems.push(Problem::new(format!("views.{name}"), message).hint(makers).about("views", name));

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 
 use encoding_rs::Encoding;
+use schemars::JsonSchema;
+use schemas::Problem;
 use serde::{Deserialize, Serialize};
 
 use crate::corpus::{AnyFormat, BytesRead, COPIES, CorpusConfig, Reading, Room, UnfitFiles, encoding_by_name};
@@ -12,12 +14,12 @@ use crate::{Error, Result};
 /// How a corpus becomes a prepared folder: the `[prepare]` section of a configuration.
 ///
 /// `inputs`, `tokenizer` and `folder` must be given; everything else has a default.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PrepareConfig {
     /// Files, folders and globs. Folders are walked; hidden files and other extensions in them are passed over.
     pub inputs: Vec<String>,
-    /// How documents lie in the files.
+    /// How documents lie in the files; if not given, as the endings of most of their bytes say.
     pub format: AnyFormat,
     /// JSONL and Parquet: the field or column with the text.
     pub text_field: String,
@@ -124,45 +126,62 @@ impl PrepareConfig {
         }
     }
 
-    /// All that is wrong with the values themselves, at once; paths are looked at later.
+    /// Keys that must be given and are not: a corpus cannot be prepared, but one that is prepared can be read.
     #[must_use]
-    pub fn problems(&self) -> Vec<String> {
+    pub fn missing(&self) -> Vec<Problem> {
+        let keys = [
+            ("prepare.inputs", self.inputs.is_empty(), "it names no corpus", "name files, folders or globs"),
+            ("prepare.tokenizer", self.tokenizer.as_os_str().is_empty(), "it is missing", "name a `tokenizer.json`"),
+            ("prepare.folder", self.folder.as_os_str().is_empty(), "it is missing", "name the folder to write"),
+        ];
+        let missing = keys.into_iter().filter(|(_, missing, ..)| *missing);
+        missing.map(|(key, _, message, hint)| Problem::new(key, message).hint(hint)).collect()
+    }
+
+    /// All that is wrong with the values that are given, at once; paths are looked at later.
+    #[must_use]
+    pub fn problems(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
-        let mut require = |holds: bool, problem: &str| {
+        let mut require = |holds: bool, key: &str, message: String, hint: &str| {
             if !holds {
-                problems.push(problem.to_owned());
+                problems.push(Problem::new(format!("prepare.{key}"), message).hint(hint));
             }
         };
-        require(!self.inputs.is_empty(), "`prepare.inputs` is empty; name files, folders or globs");
         let named = self.inputs.iter().all(|input| !input.is_empty());
-        require(named, "`prepare.inputs` has an empty name; name files, folders or globs");
-        require(!self.tokenizer.as_os_str().is_empty(), "`prepare.tokenizer` is missing; name a `tokenizer.json`");
-        require(!self.folder.as_os_str().is_empty(), "`prepare.folder` is missing; name the folder to write");
-        require((4..=32_767).contains(&self.tokens_max), "`prepare.tokens_max` must lie in 4..=32767");
+        require(named, "inputs", "it has an empty name".to_owned(), "name files, folders or globs");
+        let tokens = self.tokens_max;
+        require((4..=32_767).contains(&tokens), "tokens_max", format!("{tokens} tokens are no row"), "give 4 to 32767");
         let (least, name) = (self.pack.tokens_min(), self.pack.kind());
-        let room = format!("`prepare.tokens_max` must be at least {least} with `pack = \"{name}\"`");
-        require(self.tokens_max < 4 || self.tokens_max >= least, &room);
-        require((0.0..=0.5).contains(&self.valid_fraction), "`prepare.valid_fraction` must lie in 0.0..=0.5");
-        require((1..=22).contains(&self.zstd_level), "`prepare.zstd_level` must lie in 1..=22");
-        require(self.lanes != Some(0), "`prepare.lanes` must be at least 1");
-        require(self.part_bytes != Some(0), "`prepare.part_bytes` must be at least 1");
-        require(self.segment_bytes != 0, "`prepare.segment_bytes` must be at least 1");
-        require(self.memory_max >= 32 << 20, "`prepare.memory_max` must be at least 33554432, 32 MiB");
-        let known = self.encoding.as_deref().is_none_or(|name| encoding_by_name(name).is_some());
-        let names = "the names are those of <https://encoding.spec.whatwg.org>: utf-8, utf-16le, windows-1252, gbk, …";
-        require(known, &format!("`prepare.encoding` is none that is known; {names}"));
+        let room = format!("{tokens} tokens are too few for `pack = \"{name}\"`, which needs at least {least}");
+        require(tokens < 4 || tokens >= least, "tokens_max", room, "give more, or pack otherwise");
+        let share = format!("{} is not a share that leaves most to train on", self.valid_fraction);
+        require((0.0..=0.5).contains(&self.valid_fraction), "valid_fraction", share, "give 0.0 to 0.5");
+        let level = format!("{} is no level of zstd", self.zstd_level);
+        require((1..=22).contains(&self.zstd_level), "zstd_level", level, "give 1 to 22");
+        let none = || "0 is too few".to_owned();
+        require(self.lanes != Some(0), "lanes", none(), "give 1 or more, or leave it out");
+        require(self.part_bytes != Some(0), "part_bytes", none(), "give 1 or more, or leave it out");
+        require(self.segment_bytes != 0, "segment_bytes", none(), "give 1 or more");
+        let least = format!("{} bytes are less than 32 MiB", self.memory_max);
+        require(self.memory_max >= 32 << 20, "memory_max", least, "give at least 33554432");
+        if let Some(name) = self.encoding.as_deref().filter(|name| encoding_by_name(name).is_none()) {
+            let names = "names are those of <https://encoding.spec.whatwg.org>: utf-8, utf-16le, windows-1252, gbk, …";
+            require(false, "encoding", format!("`{name}` is no encoding that is known"), names);
+        }
         problems
     }
 
     /// Refuses values that make no sense, all of them at once.
     pub fn check(&self) -> Result<()> {
-        let problems = self.problems();
+        let problems: Vec<String> = self.missing().iter().chain(&self.problems()).map(ToString::to_string).collect();
         if problems.is_empty() { Ok(()) } else { Err(Error::Config(problems.join("\n"))) }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -179,7 +198,24 @@ mod tests {
             inputs: vec![String::new()],
             ..PrepareConfig::default()
         };
-        assert_eq!(config.problems().len(), 11, "{:#?}", config.problems());
+        let found = [config.missing(), config.problems()].concat();
+        let keys: BTreeSet<&str> = found.iter().map(|problem| problem.key.as_str()).collect();
+        let expected = [
+            "inputs",
+            "tokenizer",
+            "folder",
+            "tokens_max",
+            "valid_fraction",
+            "zstd_level",
+            "lanes",
+            "part_bytes",
+            "segment_bytes",
+            "memory_max",
+            "encoding",
+        ];
+        assert_eq!(keys, expected.map(|key| format!("prepare.{key}")).iter().map(String::as_str).collect());
+        let said = config.check().expect_err("nothing of it holds").to_string();
+        assert_eq!((found.len(), said.lines().count()), (11, 11), "{said}");
     }
 
     #[test]
@@ -187,7 +223,7 @@ mod tests {
         for (tokens_max, refused) in [(4, true), (5, false)] {
             let pack = AnyPacking::of_kind("sentences").expect("known");
             let config = PrepareConfig { tokens_max, pack, ..PrepareConfig::default() };
-            assert_eq!(config.problems().iter().any(|problem| problem.contains("at least 5")), refused);
+            assert_eq!(config.problems().iter().any(|problem| problem.message.contains("at least 5")), refused);
         }
     }
 

@@ -19,7 +19,9 @@ pub fn load(path: &Path, lowercase: Option<bool>) -> Result<HfTokenizer> {
     let text = read(&file)?;
     if file.extension().is_some_and(|extension| extension == "txt") {
         let lowercase = lowercase.ok_or_else(|| {
-            refuse("a vocabulary cannot tell whether text is lowercased; set `lowercase = true` or `false`".into())
+            refuse(
+                "a vocabulary cannot tell whether text is lowercased; set `prepare.lowercase = true` or `false`".into(),
+            )
         })?;
         from_json(&render(&word_piece(&text, lowercase), refuse)?, refuse)
     } else if name == "vocab.json" {
@@ -29,9 +31,9 @@ pub fn load(path: &Path, lowercase: Option<bool>) -> Result<HfTokenizer> {
         let tokenizer = from_json(text.as_bytes(), refuse)?;
         let found = super::Tokenizer::facts(&tokenizer).manifest.lowercase;
         match lowercase {
-            Some(wanted) if wanted != found => {
-                Err(refuse(format!("it says lowercase = {found}, the configuration says {wanted}; drop `lowercase`")))
-            }
+            Some(wanted) if wanted != found => Err(refuse(format!(
+                "it says lowercase = {found}, the configuration says {wanted}; drop `prepare.lowercase`"
+            ))),
             _ => Ok(tokenizer),
         }
     }
@@ -53,7 +55,9 @@ fn find(path: &Path) -> Result<PathBuf> {
             .map_or_else(|| refuse("no `tokenizer.json`, `vocab.json` or `vocab.txt` in this folder"), Ok);
     }
     match path.file_name().and_then(|name| name.to_str()) {
-        _ if !path.is_file() => refuse("no such file; check `tokenizer`, or train one with `cloze tokenizer train`"),
+        _ if !path.is_file() => {
+            refuse("no such file; check `prepare.tokenizer`, or train one with `cloze tokenizer train`")
+        }
         Some("merges.txt") => Ok(path.with_file_name("vocab.json")),
         _ => Ok(path.to_owned()),
     }
@@ -206,7 +210,7 @@ mod tests {
         let files =
             [("vocab.txt", "[PAD]\nthe"), ("b/vocab.json", gpt2), ("b/merges.txt", "#version: 0.2\n"), ("c.json", "{")];
         write_all(home.path(), &files);
-        assert!(refused(home.path(), "vocab.txt", None).contains("set `lowercase"));
+        assert!(refused(home.path(), "vocab.txt", None).contains("set `prepare.lowercase"));
         assert!(refused(home.path(), "vocab.txt", Some(true)).contains("[CLS], [SEP], [MASK]"));
         assert!(refused(home.path(), "b/merges.txt", None).contains("<mask>"));
         assert!(refused(home.path(), "c.json", None).contains("not a `tokenizer.json`"));

@@ -18,6 +18,7 @@
 //! # Reference
 //! Meng et al., *COCO-LM*, NeurIPS 2021, section 5.3.
 
+use schemars::JsonSchema;
 use schemas::columns::{INPUT_IDS, LABELS, REPLACED};
 use schemas::{ColumnSpec, Vocab};
 use serde::{Deserialize, Serialize};
@@ -25,13 +26,13 @@ use serde::{Deserialize, Serialize};
 use super::mask::positions::{Budget, Candidates, with_memory};
 use super::mask::promise::{self, Promise};
 use super::mask::{Base, Count, RandomWords, Unit, WordBudget, label};
-use super::{ORIGINAL, Source, View, ViewName};
+use super::{ORIGINAL, Source, View, ViewName, rate_doubts};
 use crate::rng::RowAddress;
 use crate::row::RowMut;
 use crate::tally::{Seen, Tally};
 
 /// Replaces tokens.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Corrupt {
     /// The view whose rows are corrupted.
@@ -74,6 +75,10 @@ impl View for Corrupt {
         let mut problems = self.budget().problems();
         problems.extend(self.candidates().problems());
         problems
+    }
+
+    fn doubts(&self) -> Vec<(&'static str, String)> {
+        rate_doubts(self.rate)
     }
 
     fn render(&self, source: Source<'_>, vocab: &Vocab, at: &RowAddress<'_>, row: &mut RowMut<'_>) {

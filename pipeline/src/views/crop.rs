@@ -22,6 +22,7 @@
 //! Meng et al., *COCO-LM*, NeurIPS 2021, section 3.2: 90 percent of the original. The released code crops
 //! raw.
 
+use schemars::JsonSchema;
 use schemas::columns::INPUT_IDS;
 use schemas::{ColumnSpec, Sample, Vocab};
 use serde::{Deserialize, Serialize};
@@ -32,7 +33,7 @@ use crate::row::RowMut;
 use crate::tally::{Seen, Tally};
 
 /// Cuts a part out.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Crop {
     /// Share that is kept, or above 1 the number of tokens.
@@ -44,7 +45,7 @@ pub struct Crop {
 }
 
 /// What is cropped.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Style {
     /// The content; the crop is framed.

@@ -44,11 +44,12 @@
 //! Disjoint masks: Zheng et al., *Fully-Explored Masked Language Model*, 2020. Random words by frequency: Joshi et al.,
 //! *SpanBERT*, TACL 2020. `replace = [85, 0, 15]` is ELECTRA's, `[100, 0, 0]` COCO-LM's.
 
+use schemars::JsonSchema;
 use schemas::columns::{DRAWS, IGNORE, INPUT_IDS, LABELS};
 use schemas::{ColumnSpec, Vocab};
 use serde::{Deserialize, Serialize};
 
-use super::{ORIGINAL, Source, View, ViewName};
+use super::{ORIGINAL, Source, View, ViewName, rate_doubts};
 use crate::rng::RowAddress;
 use crate::row::RowMut;
 use crate::tally::{Seen, Tally};
@@ -73,7 +74,7 @@ use positions::{Budget, Candidates, bring_to_front, shuffle};
 use promise::Promise;
 
 /// Chooses, hides and labels tokens.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Mask {
     /// The view whose rows are masked.
@@ -154,6 +155,10 @@ impl View for Mask {
         }
         problems.extend(self.idle_keys());
         problems
+    }
+
+    fn doubts(&self) -> Vec<(&'static str, String)> {
+        rate_doubts(self.rate)
     }
 
     fn render(&self, source: Source<'_>, vocab: &Vocab, at: &RowAddress<'_>, row: &mut RowMut<'_>) {

@@ -67,6 +67,11 @@ pub trait View: Send + Sync {
         Vec::new()
     }
 
+    /// What is allowed in its configuration and hardly meant: key and message.
+    fn doubts(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+
     /// Writes the row. Randomness comes from `at` alone.
     fn render(&self, source: Source<'_>, vocab: &Vocab, at: &RowAddress<'_>, row: &mut RowMut<'_>);
 
@@ -126,6 +131,17 @@ mod spans;
 fn share_problems(rates: &[(&'static str, f64)]) -> Vec<(&'static str, String)> {
     let wrong = rates.iter().filter(|(_, rate)| !(0.0..=1.0).contains(rate));
     wrong.map(|(key, rate)| (*key, format!("{rate} is not a share; give a number from 0 to 1"))).collect()
+}
+
+/// Doubts about the share of tokens that are hidden or replaced.
+fn rate_doubts(rate: f64) -> Vec<(&'static str, String)> {
+    if rate == 0.0 {
+        vec![("rate", "0 leaves nothing to predict but what rounding up gives".to_owned())]
+    } else if rate > 0.5 {
+        vec![("rate", format!("{rate} leaves less than half of the text to learn from; 0.15 to 0.4 is usual"))]
+    } else {
+        Vec::new()
+    }
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@
 //! # Reference
 //! Devlin et al., *BERT*, NAACL 2019, section 3, with one segment, as in RoBERTa (Liu et al. 2019).
 
+use schemars::JsonSchema;
 use schemas::columns::INPUT_IDS;
 use schemas::{ColumnSpec, Vocab};
 use serde::{Deserialize, Serialize};
@@ -26,7 +27,7 @@ use crate::rng::RowAddress;
 use crate::row::RowMut;
 
 /// The sample, framed. It has no settings.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Original {}
 

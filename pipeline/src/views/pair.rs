@@ -43,6 +43,7 @@
 
 use std::ops::Range;
 
+use schemars::JsonSchema;
 use schemas::columns::{INPUT_IDS, IS_RANDOM, TOKEN_TYPES};
 use schemas::{ColumnSpec, Sample, Vocab};
 use serde::{Deserialize, Serialize};
@@ -53,7 +54,7 @@ use crate::rng::{Rng, RowAddress};
 use crate::row::RowMut;
 
 /// Two segments of one document or of two.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Pair {
     /// Share of rows with a shorter target.

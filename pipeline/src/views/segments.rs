@@ -24,6 +24,7 @@
 //! # Reference
 //! Clark et al., *ELECTRA*, ICLR 2020, `build_pretraining_dataset.py`.
 
+use schemars::JsonSchema;
 use schemas::columns::{INPUT_IDS, TOKEN_TYPES};
 use schemas::{ColumnSpec, Sample, Vocab};
 use serde::{Deserialize, Serialize};
@@ -34,7 +35,7 @@ use crate::rng::{Rng, RowAddress};
 use crate::row::RowMut;
 
 /// One or two segments of one document.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Segments {
     /// Share of rows with a shorter target.

@@ -19,6 +19,7 @@
 //! Fu et al., *Contextual Representation Learning beyond Masked Language Modeling* (TACO), ACL 2022,
 //! section 3.2. Its window W = 5 is `offset_max = 2`; its released code treats borders as `"anywhere"`.
 
+use schemars::JsonSchema;
 use schemas::columns::POSITIVES;
 use schemas::{ColumnSpec, Vocab};
 use serde::{Deserialize, Serialize};
@@ -29,7 +30,7 @@ use crate::row::RowMut;
 use crate::tally::{Law, Seen, Tally};
 
 /// Draws a neighbour for every token.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Window {
     /// The view whose tokens are paired.
@@ -41,7 +42,7 @@ pub struct Window {
 }
 
 /// What happens where the window leaves the row.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Edge {
     /// Draw among the offsets that stay inside.

@@ -1,5 +1,6 @@
 //! Which device a run computes on.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tch::Device;
 
@@ -7,7 +8,7 @@ use crate::device::native;
 use crate::error::Error;
 
 /// Where to compute.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum DeviceChoice {
     /// CUDA where there is one.

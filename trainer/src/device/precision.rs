@@ -5,6 +5,7 @@
 //! float32 weights in float32 and micro-batches accumulate without rounding. Residual sums, `LayerNorm`, softmax and
 //! losses stay float32, as under PyTorch's autocast (Micikevicius et al. 2018, section 3).
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tch::{Kind, Tensor};
 
@@ -20,7 +21,7 @@ pub(crate) const LANE: Kind = Kind::Int16;
 pub(crate) const FLAG: Kind = Kind::Bool;
 
 /// The type in which matrix products are computed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Precision {
     /// float32.

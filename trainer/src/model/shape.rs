@@ -2,13 +2,14 @@
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use schemas::SpecialIds;
 use serde::{Deserialize, Serialize};
 
 use crate::model::relative_positions::{BucketForm, Buckets};
 
 /// `[encoder]`: the shape of the network. The default is BERT-base.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct EncoderConfig {
     /// Transformer layers.
@@ -40,7 +41,7 @@ pub struct EncoderConfig {
 }
 
 /// `encoder.relative_positions`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RelativePositions {
     /// Whose function of distance, if any.
@@ -52,7 +53,7 @@ pub struct RelativePositions {
 }
 
 /// The functions of distance that a configuration can name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RelativeForm {
     /// No relative positions.
@@ -85,7 +86,7 @@ impl RelativePositions {
 }
 
 /// A part of the encoder that can be kept from learning.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Frozen {
     /// The word table, and with it a decoder that is tied to it. Positions, norms and the decoder's bias learn.
@@ -120,7 +121,7 @@ impl Default for EncoderConfig {
 }
 
 /// The two gelus of the field (Hendrycks & Gimpel 2016).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Gelu {
     /// Exact, by the error function: BERT, `"gelu"` of Hugging Face.

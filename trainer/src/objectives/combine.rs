@@ -4,13 +4,14 @@
 //! position of a step weighs the same, however the step was cut into micro-batches; a mean of means would favour the
 //! positions of micro-batches that have few.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tch::Tensor;
 
 use crate::objectives::Term;
 
 /// The denominators of a step's loss.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Normalize {
     /// One count over the whole step: every position weighs the same.

@@ -32,6 +32,7 @@
 //!
 //! Axes: `b` rows, `t` positions, `d` hidden, `n` predicted positions, `v` ids.
 
+use schemars::JsonSchema;
 use schemas::columns::LABELS;
 use serde::{Deserialize, Serialize};
 use tch::{Kind, Reduction, Tensor};
@@ -49,7 +50,7 @@ use crate::model::weights::DecoderWeights;
 use crate::objectives::expectation::{Expectation, StartFacts};
 
 /// How the gate and the softmax make one loss.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum LmForm {
     /// The logarithm of the mixture: the paper.
@@ -163,8 +164,8 @@ fn hits(gate_n: &Tensor, logits_nv: &Tensor, surprise_n: &Tensor, predicted: Bla
     fed_n.where_self(&copying_wins_n, &at_n).eq_tensor(targets_n)
 }
 
-/// See the [module](self).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// Says of every token whether it is the original, and restores those that were masked. See the [module](self).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct CorrectiveLm {
     /// The view with replacements.
@@ -195,7 +196,7 @@ impl Default for CorrectiveLm {
 }
 
 /// Which positions the language model predicts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Scope {
     /// Those that were masked.
@@ -206,7 +207,7 @@ pub(crate) enum Scope {
 }
 
 /// What the sums are divided by.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Norm {
     /// Each by its own number of positions.

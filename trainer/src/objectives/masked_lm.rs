@@ -21,6 +21,7 @@
 //!
 //! Axes: `b` rows, `t` positions, `d` hidden, `n` predicted positions, `v` ids.
 
+use schemars::JsonSchema;
 use schemas::columns::LABELS;
 use serde::{Deserialize, Serialize};
 use tch::{Kind, Reduction, Tensor};
@@ -41,8 +42,8 @@ use crate::objectives::expectation::{Expectation, StartFacts};
 pub(super) const GUESSING: &str = "all ids score alike at first, which costs ln V; usually the word table is not tied to \
     the head or not drawn as small numbers, or the data have another vocabulary";
 
-/// See the [module](self).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// Predicts the original ids at the positions that a mask chose. See the [module](self).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct MaskedLm {
     /// The masked view.
@@ -62,7 +63,7 @@ impl Default for MaskedLm {
 }
 
 /// What weighs the same in the mean.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Weigh {
     /// Every predicted token. For fully-explored masks that is equation 4 of the paper, up to a constant of the batch.

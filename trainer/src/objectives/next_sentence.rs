@@ -18,6 +18,7 @@
 //!
 //! Axes: `b` rows, `t` positions, `d` hidden, `2` classes.
 
+use schemars::JsonSchema;
 use schemas::columns::IS_RANDOM;
 use serde::{Deserialize, Serialize};
 use tch::{Kind, Reduction, Tensor};
@@ -69,8 +70,8 @@ pub(crate) fn loss(logits_b2: &Tensor, is_random_b: &Tensor) -> Judgement {
     Judgement { sum, hits }
 }
 
-/// See the [module](self).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// Says of two segments whether the second followed the first. See the [module](self).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct NextSentence {
     /// A view of pairs, or a mask of one.

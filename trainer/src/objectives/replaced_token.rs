@@ -26,6 +26,7 @@
 //!
 //! Axes: `b` rows, `t` positions, `d` hidden.
 
+use schemars::JsonSchema;
 use schemas::columns::LABELS;
 use serde::{Deserialize, Serialize};
 use tch::{Kind, Reduction, Tensor};
@@ -43,7 +44,7 @@ use crate::model::weights::DenseWeights;
 use crate::objectives::expectation::{Expectation, StartFacts};
 
 /// What label 1, and so a positive `z`, means.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) enum LabelOne {
     /// The token was replaced: ELECTRA.
     #[default]
@@ -146,8 +147,8 @@ pub(crate) fn of_logits(
 pub(super) const NEUTRAL: &str = "a head that knows nothing says 1/2, which costs ln 2; usually the label's polarity is \
     that of another head (see `label_one`), or the head is not drawn around 0";
 
-/// See the [module](self).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// Says of every token whether a generator put it there. See the [module](self).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ReplacedToken {
     /// The view with replacements.
@@ -165,7 +166,7 @@ impl Default for ReplacedToken {
 }
 
 /// What is between hidden states and `z`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum DetectionForm {
     /// A dense layer with gelu: ELECTRA.

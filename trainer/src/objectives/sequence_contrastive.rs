@@ -28,6 +28,7 @@
 //!
 //! Axes: `n` rows, `m` = 2n vectors, `d` hidden.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tch::{Kind, Tensor};
 
@@ -42,7 +43,7 @@ use crate::objectives::expectation::{Expectation, StartFacts};
 use crate::objectives::similarity;
 
 /// Which vectors an anchor is compared with.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Negatives {
     /// All others, of either view: the paper.
@@ -99,8 +100,9 @@ pub(crate) fn loss(one_nd: &Tensor, two_nd: &Tensor, temperature: f64, negatives
     }
 }
 
+/// Two views of one sample shall have nearly the same sequence vector, other samples others.
 /// See the [module](self).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct SequenceContrastive {
     /// One view of a row.
@@ -128,7 +130,7 @@ impl Default for SequenceContrastive {
 }
 
 /// What is between the first position's hidden state and the contrast.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum VectorForm {
     /// A dense layer, gelu and a norm: the released checkpoints.

@@ -27,6 +27,7 @@
 //!
 //! Axes: `b` rows, `t` positions, `m` = b · t, `n` selected positions, `d` hidden.
 
+use schemars::JsonSchema;
 use schemas::columns::LABELS;
 use serde::{Deserialize, Serialize};
 use tch::{Kind, Tensor};
@@ -41,7 +42,7 @@ use crate::model::parameters::Path;
 use crate::objectives::{Network, similarity};
 
 /// Whether teacher vectors at padding are among the keys.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum PadKeys {
     /// No.
@@ -52,7 +53,7 @@ pub(crate) enum PadKeys {
 }
 
 /// What is averaged over.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Averaged {
     /// All selected tokens alike: the released code.
@@ -120,8 +121,9 @@ pub(crate) fn loss(
     Alignment { sum, hits }
 }
 
+/// The student says at each predicted position what its frozen teacher says there, not what it says elsewhere.
 /// See the [module](self).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct TeacherContrastive {
     /// The masked view, which the student reads.

@@ -19,6 +19,7 @@
 //!
 //! Axes: `b` rows, `t` positions, `d` hidden, `n` positions of one part.
 
+use schemars::JsonSchema;
 use schemas::columns::LABELS;
 use serde::{Deserialize, Serialize};
 use tch::Tensor;
@@ -35,7 +36,7 @@ use crate::model::weights::TokenHeadWeights;
 use crate::objectives::expectation::{Expectation, StartFacts};
 
 /// How the two parts are averaged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Pool {
     /// Each by itself.
@@ -75,8 +76,8 @@ pub(crate) fn loss(
     Predictions { masked: of(masked), unmasked: of(unmasked) }
 }
 
-/// See the [module](self).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// Predicts the original id everywhere, at masked positions and at the others. See the [module](self).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct TokenPrediction {
     /// The masked view.

@@ -16,6 +16,7 @@
 //!
 //! Reference: Loshchilov & Hutter 2019, algorithm 2; `torch.optim.AdamW` and `clip_grad_norm_`.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tch::{Device, Tensor};
 
@@ -26,7 +27,7 @@ use crate::error::Error;
 use crate::model::parameters::Parameters;
 
 /// `[optimizer]`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct OptimizerConfig {
     /// The full learning rate.

@@ -2,11 +2,12 @@
 
 use std::f64::consts::PI;
 
+use schemars::JsonSchema;
 use schemas::ordinal::Step;
 use serde::{Deserialize, Serialize};
 
 /// `[schedule]`: warm-up, then decay to the run's last step.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ScheduleConfig {
     /// What follows the warm-up.
@@ -22,7 +23,7 @@ impl Default for ScheduleConfig {
 }
 
 /// How the learning rate falls after the warm-up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ScheduleKind {
     /// In a straight line (Devlin et al. 2019).

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::device::choice::DeviceChoice;
@@ -9,7 +10,7 @@ use crate::device::precision::Precision;
 use crate::objectives::combine::Normalize;
 
 /// `[train]`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TrainConfig {
     /// Optimizer steps of the whole run.
@@ -52,7 +53,7 @@ impl Default for TrainConfig {
 }
 
 /// `[validation]`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ValidationConfig {
     /// Steps between validations; 0 for none.
@@ -68,7 +69,7 @@ impl Default for ValidationConfig {
 }
 
 /// `[checkpoints]`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CheckpointConfig {
     /// Steps between checkpoints; the end of a run and a stop make one too.
@@ -84,7 +85,7 @@ impl Default for CheckpointConfig {
 }
 
 /// `[report]`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ReportConfig {
     /// Steps between reports.

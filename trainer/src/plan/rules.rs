@@ -51,6 +51,8 @@ pub(super) fn problems(request: &TrainRequest) -> Vec<Problem> {
             format!("{} is more than the 65,535 that a row can have", encoder.positions),
         ),
         (train.steps > 0, "train.steps", "at least one step is needed".to_owned()),
+        // In the words of whoever makes the batches: one mistake is told once.
+        (train.rows_per_micro_batch > 0, "train.rows_per_micro_batch", "0 rows are no batch".to_owned()),
         (
             train.steps.checked_mul(train.rows_per_step).is_some_and(|rows| i64::try_from(rows).is_ok()),
             "train.steps",
@@ -62,7 +64,7 @@ pub(super) fn problems(request: &TrainRequest) -> Vec<Problem> {
             format!("{} are more than any machine has; at most {THREADS_MAX}, 0 for one per core", train.threads),
         ),
         (
-            whole(train.rows_per_step, train.rows_per_micro_batch),
+            train.rows_per_micro_batch == 0 || whole(train.rows_per_step, train.rows_per_micro_batch),
             "train.rows_per_step",
             format!(
                 "{} is not a multiple of `train.rows_per_micro_batch` = {}",
@@ -154,7 +156,7 @@ fn loss_problems(request: &TrainRequest) -> Vec<Problem> {
                 format!("`{name}` holds hidden states against the word table: `encoder.embedding` must be as wide");
             problems.push(Problem::new("encoder.embedding", message).about("objectives", name));
         }
-        if objective.batch_coupled() && request.train.rows_per_micro_batch < 2 {
+        if objective.batch_coupled() && request.train.rows_per_micro_batch == 1 {
             let message = format!("`{name}` contrasts rows of a micro-batch with each other: at least 2 are needed");
             problems.push(Problem::new("train.rows_per_micro_batch", message).about("objectives", name));
         }

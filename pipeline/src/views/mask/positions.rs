@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
+use schemars::JsonSchema;
 use schemas::Vocab;
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +11,7 @@ use crate::rng::{Rng, RowAddress};
 use crate::views::share_problems;
 
 /// How the number of chosen tokens comes about.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Count {
     /// The same number in every row of a length: rounded half up, at least 1.
@@ -23,7 +24,7 @@ pub enum Count {
 }
 
 /// What the rate is a share of. Bernoulli counts always regard the tokens that may be chosen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Base {
     /// The tokens that may be chosen.

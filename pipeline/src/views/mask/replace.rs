@@ -1,12 +1,13 @@
 //! What the chosen tokens become.
 
+use schemars::JsonSchema;
 use schemas::Vocab;
 use serde::{Deserialize, Serialize};
 
 use crate::rng::RowAddress;
 
 /// Where random tokens come from. None is special or an `[unusedN]`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RandomWords {
     /// All are equally likely.

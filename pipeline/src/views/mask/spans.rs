@@ -5,13 +5,14 @@
 
 use std::ops::Range;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::positions::shuffled;
 use crate::rng::{Rng, RowAddress};
 
 /// How spans are drawn.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SpanSampler {
     /// The candidates are cut into spans from end to end; the spans are taken in random order, the last one in part, and

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use schemars::JsonSchema;
 use schemas::Vocab;
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +10,7 @@ use super::positions::shuffled;
 use crate::rng::{Rng, RowAddress};
 
 /// How many words are masked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WordBudget {
     /// As many as fill a number of tokens; one that would overshoot is skipped.

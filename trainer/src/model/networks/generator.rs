@@ -21,6 +21,7 @@
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::network::{BuiltNetwork, Site};
@@ -31,8 +32,9 @@ use crate::model::parameters::Path;
 use crate::model::shape::EncoderConfig;
 use crate::model::weights::TokenHeadWeights;
 
+/// A small encoder that reads a masked view and samples an id for every position to predict.
 /// See the [module](self).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Generator {
     /// The masked view that it reads.
@@ -85,7 +87,7 @@ impl Default for Generator {
 }
 
 /// A part of the embedding block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum SharedTable {
     /// The word table, which the head's decoder is tied to.

@@ -2,6 +2,7 @@
 //!
 //! Axes: `n` positions to predict, `v` ids.
 
+use schemars::JsonSchema;
 use schemas::SpecialIds;
 use serde::{Deserialize, Serialize};
 use tch::{Device, Kind, Tensor};
@@ -13,7 +14,7 @@ use crate::model::layers::Mode;
 use crate::model::weights::TokenHeadWeights;
 
 /// Dropout while a generator samples.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Sampling {
     /// Off, by a pass of its own.
@@ -28,7 +29,7 @@ pub(crate) enum Sampling {
 }
 
 /// How a sample comes about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Draw {
     /// From the row's own random bits.

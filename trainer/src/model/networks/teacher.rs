@@ -14,6 +14,7 @@
 //! Su et al., *TaCL*, Findings of NAACL 2022, section 2. The released code leaves the teacher's dropout on, which
 //! `dropout = true` reproduces.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Network;
@@ -22,8 +23,8 @@ use crate::model::encoder::{Encoder, Shared};
 use crate::model::parameters::Path;
 use crate::model::shape::EncoderConfig;
 
-/// See the [module](self).
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+/// The main network as the run began: never updated. See the [module](self).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Teacher {
     /// Whether dropout stays on.

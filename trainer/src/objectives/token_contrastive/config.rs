@@ -1,9 +1,11 @@
 //! What can be chosen of the token contrast.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// See the [module](super).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// Pulls what a position has learnt from its context towards that of a neighbour, away from other rows. See the
+/// [module](super).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[expect(clippy::struct_excessive_bools, reason = "independent switches, each with a name in the config")]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct TokenContrastive {
@@ -57,7 +59,7 @@ impl Default for TokenContrastive {
 }
 
 /// The context-free vector that is subtracted from a hidden state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Static {
     /// Output of the embedding block in the same pass, same dropout: the released code.
@@ -69,7 +71,7 @@ pub(crate) enum Static {
 }
 
 /// Which positions are anchors, among those that have a positive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Anchors {
     /// All.
@@ -81,7 +83,7 @@ pub(crate) enum Anchors {
 }
 
 /// Where in the other rows negatives lie.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum NegativeColumns {
     /// Anywhere.

@@ -1,0 +1,187 @@
+//! What a corpus looks like: its files, and the first documents of a few of them.
+
+use std::io::Read as _;
+use std::path::Path;
+
+use pipeline::corpus::{AnyFormat, Corpus, CorpusConfig, InputFile, group};
+use pipeline::prepare::PrepareConfig;
+use schemas::PartId;
+use serde_json::Value;
+
+use crate::config::corpus::Endings;
+use crate::exit::Usage;
+use crate::terminal::count;
+
+/// Files of which documents are read.
+const FILES: usize = 3;
+
+/// Documents that are read of each.
+const DOCUMENTS: usize = 50;
+
+/// Documents that a validation split can be drawn from.
+const DOCUMENTS_MIN: u64 = 100;
+
+/// Bytes of a file that are looked at raw.
+const HEAD: u64 = 1 << 16;
+
+/// Fields that hold the text where they are there, the likeliest first.
+const TEXT_FIELDS: [&str; 9] =
+    ["text", "content", "body", "raw_content", "document", "article", "abstract", "message", "sentence"];
+
+/// Fields that hold the name of a document.
+const ID_FIELDS: [&str; 6] = ["id", "_id", "doc_id", "document_id", "url", "guid"];
+
+/// What was seen.
+#[derive(Clone, Debug)]
+pub(super) struct Survey {
+    pub(super) inputs: Vec<String>,
+    pub(super) format: String,
+    pub(super) text_field: Option<String>,
+    pub(super) id_field: Option<String>,
+    pub(super) files: usize,
+    pub(super) bytes: u64,
+    /// Of text, estimated where it is compressed.
+    pub(super) text_bytes: u64,
+    /// Whether most letters are Latin, so that words are cut at spaces and case is a choice.
+    pub(super) is_latin: bool,
+}
+
+impl Survey {
+    pub(super) fn of(inputs: &[String]) -> anyhow::Result<Self> {
+        let format = Endings::of(inputs).format().ok_or_else(|| {
+            let known: Vec<&str> = AnyFormat::examples().iter().flat_map(|it| it.extensions().to_vec()).collect();
+            Usage(format!("{}: no file of a known ending (*.{})", inputs.join(", "), known.join(", *.")))
+        })?;
+        let corpus = Corpus::open(&config(inputs, &format, "text"))?;
+        let sample: Vec<&InputFile> = spread(corpus.files()).collect();
+        let (mut format, mut text_field, mut id_field) = (format, None, None);
+        if format.has_fields() {
+            (text_field, id_field) = fields(inputs, &format, &sample)?;
+        } else {
+            format = by_shape(&format, &corpus);
+        }
+        let reader = Corpus::open(&config(inputs, &format, text_field.as_deref().unwrap_or("text")))?;
+        let texts = sample.iter().flat_map(|file| texts(&reader, file));
+        let (mut latin, mut letters) = (0_u64, 1_u64);
+        for letter in texts.flat_map(|text| text.chars().take(2000).collect::<Vec<_>>()) {
+            letters += u64::from(letter.is_alphabetic());
+            latin += u64::from(letter.is_alphabetic() && u32::from(letter) < 0x250);
+        }
+        Ok(Self {
+            inputs: inputs.to_vec(),
+            format: format.kind().to_owned(),
+            text_field,
+            id_field,
+            files: corpus.files().len(),
+            bytes: corpus.bytes(),
+            text_bytes: corpus.files().iter().map(text_bytes).sum(),
+            is_latin: 2 * latin > letters,
+        })
+    }
+
+    /// `1 file`, `12 files`
+    pub(super) fn files(&self) -> String {
+        if self.files == 1 { "1 file".to_owned() } else { format!("{} files", count(self.files as u64)) }
+    }
+}
+
+fn config(inputs: &[String], format: &AnyFormat, text_field: &str) -> CorpusConfig {
+    let (inputs, format, text_field) = (inputs.to_vec(), format.clone(), text_field.to_owned());
+    PrepareConfig { inputs, format, text_field, ..PrepareConfig::default() }.corpus()
+}
+
+/// Whether a file can be read as it is taken to be.
+fn check(corpus: &Corpus, file: &InputFile) -> pipeline::Result<()> {
+    corpus.sort_out(std::iter::once(file)).map(|_| ())
+}
+
+/// The first file, one in the middle and the last.
+fn spread(files: &[InputFile]) -> impl Iterator<Item = &InputFile> {
+    let last = files.len().saturating_sub(1);
+    let mut places: Vec<usize> = (0..FILES).map(|at| at * last / (FILES - 1)).collect();
+    places.dedup();
+    places.into_iter().filter_map(|at| files.get(at))
+}
+
+/// Its text, as prose in English is compressed.
+fn text_bytes(file: &InputFile) -> u64 {
+    let tenths = match file.path.extension().and_then(|ending| ending.to_str()) {
+        Some("gz") => 28,
+        Some("zst") => 32,
+        Some("parquet") => 17,
+        _ => 10,
+    };
+    file.bytes / 10 * tenths + file.bytes % 10
+}
+
+/// The first documents of a file; what cannot be read is told when it is prepared.
+fn texts(corpus: &Corpus, file: &InputFile) -> Vec<String> {
+    let Ok(pieces) = check(corpus, file).and_then(|()| corpus.pieces(file, 1 << 20)) else { return Vec::new() };
+    let part = group(pieces.into_iter().take(1).collect(), 1 << 20, 0, PartId(0)).into_iter().next();
+    let Some(part) = part else { return Vec::new() };
+    let Ok(documents) = corpus.read(&part) else { return Vec::new() };
+    documents.take(DOCUMENTS).filter_map(|found| Some(found.ok()?.document?.text)).collect()
+}
+
+/// The fields of text and of names, as the first documents have them.
+fn fields(
+    inputs: &[String],
+    format: &AnyFormat,
+    sample: &[&InputFile],
+) -> anyhow::Result<(Option<String>, Option<String>)> {
+    let lines = AnyFormat::of_kind("text_lines").expect("it is registered");
+    let objects: Vec<Value> = sample
+        .iter()
+        .filter_map(|file| Corpus::open(&config(&[file.path.display().to_string()], &lines, "text")).ok())
+        .flat_map(|corpus| corpus.files().first().map(|file| texts(&corpus, file)).unwrap_or_default())
+        .filter_map(|line| serde_json::from_str(&line).ok())
+        .collect();
+    let is_text = |name: &str| !objects.is_empty() && objects.iter().all(|object| object[name].is_string());
+    if let Some(name) = TEXT_FIELDS.into_iter().find(|name| is_text(name)) {
+        return Ok((Some(name.to_owned()), id_field(&objects)));
+    }
+    // The longest of the texts that all have.
+    if let Some(Value::Object(first)) = objects.first() {
+        let length =
+            |name: &str| objects.iter().filter_map(|object| object[name].as_str()).map(str::len).sum::<usize>();
+        if let Some(name) = first.keys().filter(|name| is_text(name)).max_by_key(|name| length(name)) {
+            return Ok((Some(name.clone()), id_field(&objects)));
+        }
+    }
+    // A format whose records are no lines says which of them it takes.
+    let mut refused = None;
+    for name in TEXT_FIELDS {
+        let corpus = Corpus::open(&config(inputs, format, name))?;
+        match corpus.files().first().map_or(Ok(()), |file| check(&corpus, file)) {
+            Ok(()) if objects.is_empty() => return Ok((Some(name.to_owned()), None)),
+            Ok(()) => {}
+            Err(error) => refused = refused.or(Some(error)),
+        }
+    }
+    let why = refused.map_or("no field holds text in all records".to_owned(), |error| error.to_string());
+    Err(Usage(format!("{why}; write the file by hand, with `prepare.text_field`")).into())
+}
+
+fn id_field(objects: &[Value]) -> Option<String> {
+    let is_name = |value: &Value| value.is_string() || value.is_u64();
+    let name = ID_FIELDS.into_iter().find(|name| objects.iter().all(|object| is_name(&object[*name])));
+    name.filter(|_| !objects.is_empty()).map(str::to_owned)
+}
+
+/// Of the formats of plain text: many small files are a document each, of a few the lines or paragraphs are.
+fn by_shape(format: &AnyFormat, corpus: &Corpus) -> AnyFormat {
+    let files = corpus.files().len() as u64;
+    if files >= DOCUMENTS_MIN && corpus.bytes() / files < 1 << 20 {
+        return format.clone();
+    }
+    let head = corpus.files().first().map(|file| head(&file.path)).unwrap_or_default();
+    let kind = if head.contains("\n\n") { "text_paragraphs" } else { "text_lines" };
+    AnyFormat::of_kind(kind).expect("it is registered")
+}
+
+/// The beginning of a file as text; of a compressed one nothing that could be mistaken for lines.
+fn head(path: &Path) -> String {
+    let mut bytes = Vec::new();
+    let read = std::fs::File::open(path).and_then(|file| file.take(HEAD).read_to_end(&mut bytes));
+    read.map_or_else(|_| String::new(), |_| String::from_utf8_lossy(&bytes).into_owned())
+}

@@ -1,0 +1,254 @@
+//! Every key there is: what it is, what it is if nobody writes it, and what it means.
+//!
+//! All of it comes from the sections' own types: names and choices as serde reads them, meanings from their doc comments
+//! (`schemars`), defaults from the values that an empty file has. So nothing is written twice, and a key that somebody
+//! adds is here.
+
+#[cfg(all(test, feature = "train"))]
+mod markdown;
+pub(crate) mod page;
+pub(crate) mod schema;
+
+use serde_json::Value as Json;
+use toml::{Table, Value};
+
+use self::schema::schema;
+use crate::config::Config;
+
+/// A section of a configuration.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Section {
+    /// How it is headed: `[train]`, `[views.NAME]`, or nothing for keys that stand alone.
+    pub(crate) head: String,
+    /// For a component: its `kind`.
+    pub(crate) kind: Option<String>,
+    /// What it is for.
+    pub(crate) meaning: String,
+    /// Its keys.
+    pub(crate) keys: Vec<Key>,
+}
+
+/// One key.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Key {
+    /// Its name in the section; dotted where a table is in it.
+    pub(crate) name: String,
+    /// What may stand there: `whole number`, `"first" or "newest"`.
+    pub(crate) what: String,
+    /// What it counts.
+    pub(crate) unit: Option<&'static str>,
+    /// As TOML; none where it is not set, or has to be.
+    pub(crate) default: Option<String>,
+    /// What it means.
+    pub(crate) meaning: String,
+    /// The choices with what each means, where they say so.
+    pub(crate) choices: Vec<(String, String)>,
+}
+
+/// What a key counts, by its last word; names end in their unit.
+const UNITS: [(&str, &str); 27] = [
+    ("bytes", "bytes"),
+    ("memory_max", "bytes"),
+    ("steps", "steps"),
+    ("every_steps", "steps"),
+    ("warmup_steps", "steps"),
+    ("skipped_steps_max", "steps"),
+    ("rows", "rows"),
+    ("rows_per_step", "rows"),
+    ("rows_per_micro_batch", "rows"),
+    ("copies", "rows"),
+    ("tokens_max", "tokens"),
+    ("width", "tokens"),
+    ("positions", "tokens"),
+    ("offset_max", "tokens"),
+    ("distance_max", "tokens"),
+    ("vocab_size", "ids"),
+    ("lanes", "threads"),
+    ("threads", "threads"),
+    ("shuffle_blocks", "row groups"),
+    ("depth", "batches"),
+    ("keep", "checkpoints"),
+    ("bad_lines_max", "lines"),
+    ("rate", "share"),
+    ("fraction", "share"),
+    ("dropout", "probability"),
+    ("replace", "percent"),
+    ("limit_alphabet", "characters"),
+];
+
+/// All sections, in the order of a configuration that is written out.
+pub(crate) fn sections() -> Vec<Section> {
+    let (schema, defaults) = (schema(), table(Some(Config::unwritten())));
+    let mut alone = Section { head: String::new(), kind: None, meaning: String::new(), keys: Vec::new() };
+    let mut sections = Vec::new();
+    for name in ordered(&schema, &defaults) {
+        let property = &schema["properties"][&name];
+        match families(&name) {
+            Some(family) => {
+                sections.extend(property["additionalProperties"]["oneOf"].as_array().into_iter().flatten().map(
+                    |member| {
+                        let kind = member["properties"]["kind"]["const"].as_str().unwrap_or_default();
+                        let written = family(kind);
+                        let head = format!("[{name}.NAME]");
+                        Section { head, kind: Some(kind.to_owned()), ..section(member, &written) }
+                    },
+                ));
+            }
+            // A build without the trainer knows no more of a section than its name.
+            None if property["type"] == "object"
+                && property["properties"].is_null()
+                && property["additionalProperties"].is_null() => {}
+            None if property["type"] == "object" => {
+                let written = defaults.get(&name).and_then(Value::as_table).cloned().unwrap_or_default();
+                let mut section = Section { head: format!("[{name}]"), ..section(property, &written) };
+                if property["additionalProperties"].is_object() {
+                    let meaning = "By the name of a component.".to_owned();
+                    let key = keys("NAME", &property["additionalProperties"], None);
+                    section.keys.extend(key.into_iter().map(|key| Key { meaning: meaning.clone(), ..key }));
+                }
+                sections.push(section);
+            }
+            None => alone.keys.extend(keys(&name, property, defaults.get(&name))),
+        }
+    }
+    sections.insert(0, alone);
+    sections
+}
+
+/// For a table of named components: what one of a kind is written out as.
+fn families(name: &str) -> Option<fn(&str) -> Table> {
+    match name {
+        "views" => Some(|kind| table(pipeline::views::AnyView::of_kind(kind))),
+        #[cfg(feature = "train")]
+        "objectives" => Some(|kind| table(trainer::objectives::AnyObjective::of_kind(kind))),
+        #[cfg(feature = "train")]
+        "networks" => Some(|kind| table(trainer::model::AnyNetwork::of_kind(kind))),
+        _ => None,
+    }
+}
+
+fn table(component: Option<impl serde::Serialize>) -> Table {
+    component.and_then(|it| Value::try_from(it).ok()).and_then(|it| it.as_table().cloned()).unwrap_or_default()
+}
+
+fn section(schema: &Json, written: &Table) -> Section {
+    // What a component is stands above its keys.
+    let is_key = |name: &String| schema["properties"][name]["const"].is_null();
+    let names = ordered(schema, written).into_iter().filter(is_key);
+    let keys = names.flat_map(|name| keys(&name, &schema["properties"][&name], written.get(&name)));
+    Section { head: String::new(), kind: None, meaning: meaning(schema), keys: keys.collect() }
+}
+
+/// The properties of a schema: those that are written by default in that order, then the others.
+fn ordered(schema: &Json, written: &Table) -> Vec<String> {
+    let properties = || schema["properties"].as_object().into_iter().flat_map(|properties| properties.keys());
+    let first = written.keys().filter(|key| properties().any(|known| known == *key));
+    first.chain(properties().filter(|key| !written.contains_key(*key))).cloned().collect()
+}
+
+/// A key, or those of the table that it is.
+fn keys(name: &str, schema: &Json, default: Option<&Value>) -> Vec<Key> {
+    if schema["properties"].is_object() {
+        let inner = default.and_then(Value::as_table).cloned().unwrap_or_default();
+        let below = section(schema, &inner).keys.into_iter();
+        return below.map(|key| Key { name: format!("{name}.{}", key.name), ..key }).collect();
+    }
+    let last = name.rsplit('.').next().unwrap_or(name);
+    let unit = UNITS.iter().find(|(key, _)| *key == last || last.ends_with(&format!("_{key}"))).map(|(_, unit)| *unit);
+    let is_set = |value: &&Value| value.as_str() != Some("") && value.as_array().is_none_or(|list| !list.is_empty());
+    vec![Key {
+        name: name.to_owned(),
+        what: what(schema),
+        unit,
+        default: default.filter(is_set).map(written),
+        meaning: meaning(schema),
+        choices: choices(schema),
+    }]
+}
+
+/// A value as people write it: floats as short as they are.
+fn written(value: &Value) -> String {
+    match value {
+        Value::Float(number) if *number != 0.0 && !(1e-3..1e6).contains(&number.abs()) => format!("{number:e}"),
+        value => value.to_string(),
+    }
+}
+
+/// What may stand there, in words.
+fn what(schema: &Json) -> String {
+    let choices = choices(schema);
+    if !choices.is_empty() {
+        return choices.iter().map(|(name, _)| format!("\"{name}\"")).collect::<Vec<_>>().join(", ");
+    }
+    match schema["type"].as_str() {
+        Some("integer") => "whole number".to_owned(),
+        Some("number") => "number".to_owned(),
+        Some("boolean") => "true or false".to_owned(),
+        Some("array") => match (schema["minItems"].as_u64(), &schema["items"]) {
+            (Some(count), items) if schema["maxItems"] == schema["minItems"] => format!("{count} of {}", what(items)),
+            (_, items) => format!("list of {}", what(items)),
+        },
+        Some("object") => format!("table of {}", what(&schema["additionalProperties"])),
+        _ => "text".to_owned(),
+    }
+}
+
+fn choices(schema: &Json) -> Vec<(String, String)> {
+    let name = |value: &Json| value.as_str().map(str::to_owned);
+    let plain = schema["enum"].as_array().into_iter().flatten().filter_map(|value| Some((name(value)?, String::new())));
+    let told = schema["oneOf"].as_array().into_iter().flatten();
+    let told = told.flat_map(|one| match name(&one["const"]) {
+        Some(name) => vec![(name, meaning(one))],
+        None => choices(one),
+    });
+    plain.chain(told).collect()
+}
+
+fn meaning(schema: &Json) -> String {
+    schema["description"].as_str().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(sections: &[Section], head: &str, kind: Option<&str>, name: &str) -> Key {
+        let section = sections.iter().find(|section| section.head == head && section.kind.as_deref() == kind);
+        let keys = section.unwrap_or_else(|| panic!("no {head} {kind:?}")).keys.iter();
+        keys.clone().find(|key| key.name == name).unwrap_or_else(|| panic!("no {name} in {head}: {keys:?}")).clone()
+    }
+
+    #[test]
+    fn every_key_says_what_it_is() {
+        let sections = sections();
+        for section in &sections {
+            assert!(section.head.is_empty() || section.meaning.len() > 4, "{section:?}");
+            for key in &section.keys {
+                let (head, name) = (&section.head, &key.name);
+                assert!(key.meaning.len() > 3, "{head} `{name}` has no doc comment");
+                let is_prose = !key.meaning.contains("](") && !key.meaning.contains('\n');
+                assert!(is_prose, "{head} `{name}`: links and lines mean nothing here: {}", key.meaning);
+            }
+        }
+        let seed = key(&sections, "", None, "seed");
+        assert_eq!((seed.what.as_str(), seed.default.as_deref()), ("whole number", Some("1")));
+        let lanes = key(&sections, "[prepare]", None, "lanes");
+        assert_eq!((lanes.unit, lanes.default), (Some("threads"), None));
+        let replace = key(&sections, "[views.NAME]", Some("mask"), "replace");
+        assert_eq!((replace.what.as_str(), replace.default.as_deref()), ("3 of whole number", Some("[80, 10, 10]")));
+        let kind = key(&sections, "[tokenizer]", None, "kind");
+        assert_eq!(kind.what, "\"wordpiece\", \"byte_bpe\"");
+        let edge = key(&sections, "[views.NAME]", Some("window"), "edge");
+        assert_eq!(edge.what, "\"window\", \"anywhere\"");
+        assert!(edge.choices.iter().all(|(_, meaning)| meaning.len() > 5), "{edge:?}");
+    }
+
+    #[test]
+    fn every_unit_is_that_of_a_key() {
+        let keys: Vec<Key> = sections().into_iter().flat_map(|section| section.keys).collect();
+        for (name, unit) in UNITS {
+            let is_used = keys.iter().any(|key| key.name.ends_with(name) && key.unit == Some(unit));
+            assert!(is_used || cfg!(not(feature = "train")), "{name}");
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! A configuration as a JSON schema: what editors complete and check files with (Taplo, Even Better TOML).
+
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value as Json, json};
+
+use crate::config::{Config, ELSEWHERE};
+
+/// The schema of a configuration file.
+pub(crate) fn schema() -> Json {
+    let settings = SchemaSettings::draft07().with(|settings| settings.inline_subschemas = true);
+    let mut schema = settings.into_generator().into_root_schema_for::<Config>().to_value();
+    tidy(&mut schema);
+    let root = schema.as_object_mut().expect("a configuration is a table");
+    root.insert("title".to_owned(), "cloze".into());
+    root.insert("description".to_owned(), "One run. https://toml.io".into());
+    root.insert("additionalProperties".to_owned(), false.into());
+    // Every section has a default.
+    root.remove("required");
+    let properties = root.get_mut("properties").and_then(Json::as_object_mut).expect("a configuration has sections");
+    properties["seed"]["default"] = json!(Config::unwritten().seed);
+    let extends = "Another file, relative to this one, whose keys this one has unless it says otherwise.";
+    properties.insert("extends".to_owned(), json!({ "type": "string", "description": extends }));
+    // A build without the trainer leaves these alone.
+    for section in ELSEWHERE {
+        properties.insert((*section).to_owned(), json!({ "type": "object" }));
+    }
+    schema
+}
+
+/// Takes out what TOML has not (null), what says how Rust stores a number, and links between doc comments.
+fn tidy(schema: &mut Json) {
+    match schema {
+        Json::Array(all) => all.iter_mut().for_each(tidy),
+        Json::Object(object) => {
+            for key in ["format", "default"] {
+                if object.get(key).is_some_and(|value| key == "format" && value.is_string() || value.is_null()) {
+                    object.remove(key);
+                }
+            }
+            without_null(object);
+            if let Some(Json::String(text)) = object.get_mut("description") {
+                *text = prose(text);
+            }
+            object.values_mut().for_each(tidy);
+        }
+        _ => {}
+    }
+}
+
+fn without_null(object: &mut Map<String, Json>) {
+    if let Some(Json::Array(types)) = object.get_mut("type") {
+        types.retain(|of| of != "null");
+        if let [one] = &types[..] {
+            let one = one.clone();
+            object.insert("type".to_owned(), one);
+        }
+    }
+    if let Some(Json::Array(choices)) = object.get_mut("enum") {
+        choices.retain(|choice| !choice.is_null());
+    }
+    let Some(Json::Array(any)) = object.get_mut("anyOf") else { return };
+    any.retain(|one| one["type"] != "null");
+    if let [Json::Object(one)] = &any[..] {
+        let one = one.clone();
+        object.remove("anyOf");
+        for (key, value) in one {
+            object.entry(key).or_insert(value);
+        }
+    }
+}
+
+/// A doc comment as one line, without its links: `` [`mask`](super) `` is `` `mask` ``, and a sentence that only leads
+/// to the module goes.
+fn prose(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = line.replace(" See the [module](self).", "").replace(" See the [module](super).", "");
+    let mut out = String::new();
+    let mut rest = line.as_str();
+    while let Some(open) = rest.find("[`") {
+        let Some(close) = rest[open..].find("`]").map(|close| open + close) else { break };
+        out.push_str(&rest[..open]);
+        out.push_str(&rest[open + 1..=close]);
+        rest = &rest[close + 2..];
+        if let Some(target) = rest.strip_prefix('(').and_then(|target| target.split_once(')')) {
+            rest = target.1;
+        }
+    }
+    out + rest
+}
+
+#[cfg(test)]
+mod tests;

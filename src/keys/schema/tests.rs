@@ -1,0 +1,127 @@
+//! The schema takes every configuration there is, and no mistyped one.
+
+use std::path::{Path, PathBuf};
+
+use super::*;
+use crate::config::Source;
+
+/// Every file of `configs/`.
+fn configs() -> Vec<PathBuf> {
+    let mut open = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("configs")];
+    let mut files = Vec::new();
+    while let Some(folder) = open.pop() {
+        for entry in std::fs::read_dir(folder).expect("readable") {
+            let path = entry.expect("readable").path();
+            if path.is_dir() {
+                open.push(path);
+            } else if path.extension().is_some_and(|ending| ending == "toml") {
+                files.push(path);
+            }
+        }
+    }
+    files
+}
+
+#[test]
+fn every_file_in_configs_is_of_the_schema_and_mistakes_are_not() {
+    let schema = schema();
+    let files = configs();
+    assert!(files.len() > 40, "{}", files.len());
+    for file in files {
+        let text = std::fs::read_to_string(&file).expect("readable");
+        let table: toml::Table = toml::from_str(&text).expect("TOML");
+        let mut value = serde_json::to_value(table).expect("JSON");
+        // A file that extends another patches its components, which then have no `kind` of their own.
+        if value["extends"].is_string() {
+            let (source, _) = Source::read(&file, &[]).expect("readable");
+            value = serde_json::to_value(source.table).expect("JSON");
+        }
+        let wrong = validate(&schema, &value, "");
+        assert!(wrong.is_empty(), "{}: {wrong:#?}", file.display());
+    }
+    for (wrong, at) in [
+        (json!({ "sede": 1 }), "sede"),
+        (json!({ "seed": "one" }), "/seed"),
+        (json!({ "prepare": { "tokens_max": -4 } }), "/prepare/tokens_max"),
+        (json!({ "prepare": { "format": "csv" } }), "/prepare/format"),
+        (json!({ "prepare": { "inputs": ["a", 3] } }), "/prepare/inputs/1"),
+        (json!({ "data": { "wdith": 64 } }), "wdith"),
+        (json!({ "views": { "masked": { "kind": "musk" } } }), "/views/masked"),
+        (json!({ "views": { "masked": { "kind": "mask", "rat": 0.1 } } }), "/views/masked"),
+        (json!({ "views": { "masked": {} } }), "/views/masked"),
+    ] {
+        let told = validate(&schema, &wrong, "");
+        assert!(told.iter().any(|told| told.contains(at)), "{wrong} was taken: {told:?}");
+    }
+}
+
+/// The keywords that our schema is made of; any other is a failure, so that nothing is passed unseen.
+fn validate(schema: &Json, value: &Json, at: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let Some(keywords) = schema.as_object() else {
+        return if schema == &Json::Bool(false) { vec![format!("{at} is not there")] } else { wrong };
+    };
+    for (keyword, wanted) in keywords {
+        let mut holds = |holds: bool| {
+            if !holds {
+                wrong.push(format!("{at}: {value} against {keyword} {wanted}"));
+            }
+        };
+        match keyword.as_str() {
+            "$schema" | "title" | "description" | "default" => {}
+            "type" => holds(is_of(wanted.as_str().expect("one type"), value)),
+            "const" => holds(wanted == value),
+            "enum" => holds(wanted.as_array().expect("a list").contains(value)),
+            "minimum" => holds(value.as_f64().is_none_or(|number| Some(number) >= wanted.as_f64())),
+            "maximum" => holds(value.as_f64().is_none_or(|number| Some(number) <= wanted.as_f64())),
+            "minItems" => holds(value.as_array().is_none_or(|list| Some(list.len() as u64) >= wanted.as_u64())),
+            "maxItems" => holds(value.as_array().is_none_or(|list| Some(list.len() as u64) <= wanted.as_u64())),
+            "required" => {
+                let names = wanted.as_array().expect("a list").iter().filter_map(Json::as_str);
+                names.for_each(|name| holds(value.get(name).is_some()));
+            }
+            "oneOf" => {
+                let matching = wanted.as_array().expect("a list").iter();
+                holds(matching.filter(|one| validate(one, value, at).is_empty()).count() == 1);
+            }
+            "items" => {
+                for (index, item) in value.as_array().into_iter().flatten().enumerate() {
+                    wrong.extend(validate(wanted, item, &format!("{at}/{index}")));
+                }
+            }
+            "properties" => {
+                for (name, item) in value.as_object().into_iter().flatten() {
+                    wrong.extend(
+                        wanted.get(name).map(|it| validate(it, item, &format!("{at}/{name}"))).unwrap_or_default(),
+                    );
+                }
+            }
+            "additionalProperties" => {
+                let named = |name: &str| keywords.get("properties").is_some_and(|known| known.get(name).is_some());
+                for (name, item) in value.as_object().into_iter().flatten().filter(|(name, _)| !named(name)) {
+                    wrong.extend(validate(wanted, item, &format!("{at}/{name}")));
+                }
+            }
+            unknown => panic!("the schema says `{unknown}` at {at}, which this test does not know"),
+        }
+    }
+    wrong
+}
+
+fn is_of(kind: &str, value: &Json) -> bool {
+    match kind {
+        "object" => value.is_object(),
+        "array" => value.is_array(),
+        "string" => value.is_string(),
+        "boolean" => value.is_boolean(),
+        "integer" => value.is_i64() || value.is_u64(),
+        "number" => value.is_number(),
+        other => panic!("no type `{other}`"),
+    }
+}
+
+#[test]
+fn links_are_words() {
+    assert_eq!(prose("How [`Spans`] and\n [`mask`](super::mask) differ."), "How `Spans` and `mask` differ.");
+    assert_eq!(prose("Says it. See the [module](self)."), "Says it.");
+}

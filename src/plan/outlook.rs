@@ -1,0 +1,52 @@
+//! What a run would be, for people and programs to read.
+
+use schemas::manifest;
+
+use super::{Plan, describe, expected, preparing, warnings};
+use crate::cli::ConfigArgs;
+use crate::config::Parsed;
+use crate::data::{PreparedData, Purpose};
+
+/// What a run would be: by its data, or, where no corpus is prepared yet, by what its configuration expects of them. It can
+/// be read, and nothing can be started with it.
+pub(crate) struct Outlook(Plan);
+
+impl Outlook {
+    /// # Errors
+    /// As [`Plan::of`]; that nothing is prepared is no mistake.
+    pub(crate) fn of(args: &ConfigArgs) -> anyhow::Result<Self> {
+        let parsed = Parsed::read(&args.config, &args.set)?;
+        let config = &parsed.config;
+        // What cannot be looked at is told by who opens it.
+        let is_prepared = config.data.folder.join(manifest::NAME).try_exists().unwrap_or(true);
+        if is_prepared {
+            return Plan::to_look_at(args).map(Self);
+        }
+        let data = PreparedData::expected(expected::folder(config)?, &config.data)?;
+        Plan::checked(parsed, data, Purpose::Look, None).map(Self)
+    }
+
+    /// For people: what it comes to, what has to be done before, and what is legal and hardly meant.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let mut lines = preparing::lines(&self.0.config.prepare, !self.0.data.is_expected);
+        lines.extend(describe::lines(&self.0));
+        lines.extend(self.warnings().iter().map(|warning| format!("warning    {warning}")));
+        lines
+    }
+
+    /// What is worth knowing but need not be mended.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        warnings::of(&self.0).into_iter().chain(warnings::of_folders(&self.0)).collect()
+    }
+
+    /// One JSON object.
+    pub(crate) fn json(&self) -> String {
+        describe::json(&self.0)
+    }
+
+    /// What the trainer would do.
+    #[cfg(all(test, feature = "train"))]
+    pub(crate) fn train(&self) -> &trainer::plan::TrainPlan {
+        &self.0.train
+    }
+}

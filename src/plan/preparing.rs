@@ -1,0 +1,67 @@
+//! What `cloze prepare` would do, for a plan to say.
+
+use pipeline::prepare::{Preparation, PrepareConfig, PreparePlan};
+use schemas::Problem;
+
+use crate::config::corpus;
+use crate::terminal::{bytes, count};
+
+/// A line or two; where it cannot be known yet, why. Of a folder that is prepared no file is looked at: those that have
+/// been touched would be read.
+pub(super) fn lines(config: &PrepareConfig, is_prepared: bool) -> Vec<String> {
+    let missing = config.missing();
+    if is_prepared {
+        let line = || "prepare    done; `cloze prepare` takes in what has changed since".to_owned();
+        return missing.is_empty().then(line).into_iter().collect();
+    }
+    if !missing.is_empty() {
+        let keys: Vec<String> = missing.iter().map(|Problem { key, .. }| format!("`{key}`")).collect();
+        return vec![format!("prepare    nothing is said of a corpus: `cloze prepare` needs {}", keys.join(", "))];
+    }
+    let (inputs, folder) = (config.inputs.join(", "), config.folder.display());
+    if !corpus::is_there(&config.inputs) {
+        return vec![format!(
+            "prepare    {inputs} → {folder}: the corpus is not here; files, parts and times wait for it"
+        )];
+    }
+    if !config.tokenizer.exists() {
+        let tokenizer = config.tokenizer.display();
+        let first = format!("{tokenizer} is not here: `cloze tokenizer train` makes it of the corpus");
+        return vec![format!("prepare    {inputs} → {folder}: {first}")];
+    }
+    match Preparation::plan(config) {
+        Ok(preparation) => of_plan(config, &preparation.describe()),
+        Err(error) => vec![format!("prepare    {inputs} → {folder}: it would be refused: {error}")],
+    }
+}
+
+fn of_plan(config: &PrepareConfig, plan: &PreparePlan) -> Vec<String> {
+    let mut lines = vec![
+        format!(
+            "prepare    {} {} files, {} → {}: {} parts, the largest of {}, by {} lanes",
+            count(plan.files as u64),
+            config.format.kind(),
+            bytes(plan.bytes),
+            config.folder.display(),
+            count(plan.parts as u64),
+            bytes(plan.largest_part_bytes),
+            plan.lanes,
+        ),
+        format!(
+            "           rows of {} packed as `{}`, {:.1} % to validate on; {} {} ids, {}; documents up to {}, {} of text at once",
+            config.tokens_max,
+            config.pack.kind(),
+            100.0 * config.valid_fraction,
+            plan.tokenizer.kind,
+            count(u64::from(plan.tokenizer.vocab_size)),
+            if plan.tokenizer.lowercase { "lowercased" } else { "cased" },
+            bytes(plan.document_bytes_max),
+            bytes(plan.text_bytes_max),
+        ),
+    ];
+    if let Some((name, size)) = &plan.largest_compressed {
+        lines.push(format!("           one lane reads {name} from end to end, {} compressed", bytes(*size)));
+    }
+    lines.extend(plan.change.map(|change| format!("           {change}")));
+    lines
+}

@@ -1,0 +1,175 @@
+//! What is worth knowing of a plan and need not be mended: what the data make of it, and what is legal and hardly meant.
+
+#[cfg(feature = "train")]
+use pipeline::load::LoadFacts;
+
+use super::Plan;
+use crate::terminal::bytes;
+#[cfg(feature = "train")]
+use crate::terminal::count;
+
+/// A window's mixture is worth a warning from here on: see `docs/data.md`.
+const MIXTURE_ERROR_MAX: f64 = 0.1;
+
+/// Passes over the data beyond which somebody has mistaken a number: RoBERTa made 40, low-resource runs make hundreds.
+#[cfg(feature = "train")]
+const EPOCHS_MAX: f64 = 1000.0;
+
+/// What is worth knowing but need not be mended.
+pub(super) fn of(plan: &Plan) -> Vec<String> {
+    let (config, tokenizer) = (&plan.config, &plan.data.manifest.tokenizer);
+    let mut warnings = Vec::new();
+    if let Some(expected) = config.expects.vocab_size.filter(|size| *size != tokenizer.vocab_size) {
+        warnings.push(format!("this configuration expects {expected} ids, the data has {}", tokenizer.vocab_size));
+    }
+    if let Some(cased) = config.expects.cased.filter(|cased| *cased == tokenizer.lowercase) {
+        let words = |cased: bool| if cased { "cased" } else { "lowercased" };
+        warnings.push(format!(
+            "this configuration expects {} text, the data is {}",
+            words(cased),
+            words(!tokenizer.lowercase)
+        ));
+    }
+    if let Some((left, all)) = plan.data.valid_left() {
+        let generation = plan.data.generation;
+        warnings
+            .push(format!("{left} of {all} validation rows of generation {generation} are left: figures are of those"));
+    }
+    let facts = plan.load.facts();
+    if facts.window_blocks > facts.shuffle_blocks && !facts.resident {
+        let (asked, raised) = (facts.shuffle_blocks, facts.window_blocks);
+        warnings.push(format!(
+            "`data.shuffle_blocks` is raised from {asked} to {raised}: a window must hold three batches"
+        ));
+    }
+    if facts.mixture_error > MIXTURE_ERROR_MAX {
+        let more = 4 * facts.window_blocks;
+        warnings.push(format!(
+            "windows of {} row groups mix badly if sources lie apart: of one that is half of the data they hold 50 ± {:.1} %; \
+             `data.shuffle_blocks = {more}` makes it half as much, and decodes up to {} at a time",
+            facts.window_blocks,
+            100.0 * facts.mixture_error,
+            bytes(4 * facts.groups_bytes),
+        ));
+    }
+    let data = &config.data;
+    if (facts.lanes.count, facts.lanes.depth) != (data.lanes(), data.depth) {
+        let (lanes, depth) = (facts.lanes.count, facts.lanes.depth);
+        warnings.push(format!("{lanes} lanes of depth {depth} are used: more would run past the shuffle window; raise `data.shuffle_blocks` for more"));
+    }
+    for view in &facts.views {
+        let doubts = config.views.get(&view.name).map(|view| view.doubts()).unwrap_or_default();
+        warnings.extend(doubts.into_iter().map(|(key, doubt)| format!("`views.{}.{key}`: {doubt}", view.name)));
+    }
+    #[cfg(feature = "train")]
+    warnings.extend(training_warnings(plan, &facts));
+    #[cfg(feature = "train")]
+    warnings.extend(hardly_meant(plan, &facts));
+    warnings
+}
+
+/// What only the disk knows: shards that somebody has deleted, weights that are not there.
+pub(super) fn of_folders(plan: &Plan) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if !plan.data.is_expected {
+        let folder = plan.config.data.folder.display();
+        match plan.data.missing_shards() {
+            Ok((0, _)) => {}
+            Ok((missing, all)) => warnings.push(format!(
+                "{folder}: {missing} of {all} training shards are gone; `cloze prepare` makes their parts anew"
+            )),
+            Err(error) => warnings.push(format!("{folder}: its shards cannot be listed: {error}")),
+        }
+    }
+    #[cfg(feature = "train")]
+    {
+        let train = &plan.train;
+        let main = [("train.init", &train.train.init), ("encoder.word_init", &train.encoder.word_init)];
+        for (key, folder) in main.into_iter().filter_map(|(key, folder)| Some((key, folder.as_ref()?))) {
+            if !folder.exists() {
+                warnings.push(format!("`{key}`: {} is not here, and the run begins with it", folder.display()));
+            }
+        }
+    }
+    warnings
+}
+
+#[cfg(feature = "train")]
+fn training_warnings(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
+    let train = &plan.train;
+    let mut warnings = Vec::new();
+    if facts.rows_per_epoch < train.train.rows_per_step {
+        let (epoch, step) = (count(facts.rows_per_epoch), count(train.train.rows_per_step));
+        warnings.push(format!("an epoch has {epoch} rows, fewer than the {step} of a step: rows repeat within a step"));
+    }
+    if plan.valid.is_none() && plan.config.training.validation.every_steps > 0 {
+        warnings.push("the data has no validation split: nothing is validated".to_owned());
+    }
+    let single = plan.config.data.copies < 2;
+    for (name, _) in plan.config.views.iter().filter(|(_, view)| single && view.needs_copies()) {
+        warnings.push(format!("view `{name}` shares out what a row's copies get, and `data.copies` is 1: set it to K"));
+    }
+    let has_teacher = train.used_networks().values().any(|network| network.copies_main());
+    if has_teacher && train.train.init.is_none() {
+        warnings.push("the teacher is what the run starts from, and that is random: set `train.init`".to_owned());
+    }
+    for (name, _) in plan.config.training.objectives.iter().filter(|(name, _)| !train.loss.contains_key(*name)) {
+        warnings.push(format!("objective `{name}` is not in `[loss]`: it is not built"));
+    }
+    if train.train.steps > 0 && train.schedule.warmup_steps > train.train.steps {
+        let (warmup, steps) = (train.schedule.warmup_steps, train.train.steps);
+        warnings
+            .push(format!("{warmup} steps of warm-up in a run of {steps}: the learning rate never reaches its height"));
+    }
+    if !plan.data.is_expected {
+        warnings.extend(super::vocabulary::warnings(train, plan.vocab()));
+    }
+    warnings
+}
+
+/// Values that every rule allows and that hardly anybody means.
+#[cfg(feature = "train")]
+fn hardly_meant(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
+    let train = &plan.train;
+    let (encoder, optimizer) = (&train.encoder, &train.optimizer);
+    let (hidden, wide) = (encoder.hidden, encoder.feed_forward);
+    let epochs = epochs(plan, facts);
+    let (steps, every) = (train.train.steps, train.report.every_steps);
+    let doubts = [
+        (
+            wide < hidden || wide > 8 * hidden,
+            format!("`encoder.feed_forward` is {wide} beside `encoder.hidden` = {hidden}: four times as much is usual"),
+        ),
+        (
+            encoder.positions > 4 * train.width,
+            format!(
+                "`encoder.positions` is {}, rows have {} tokens: the others are never trained, and an export offers them",
+                encoder.positions, train.width
+            ),
+        ),
+        (encoder.dropout > 0.5, format!("`encoder.dropout` is {}: most of each layer is dropped", encoder.dropout)),
+        (
+            !plan.data.is_expected && epochs > EPOCHS_MAX,
+            format!(
+                "{} epochs: each row is learnt so often; lower `train.steps`, or prepare more text",
+                epochs.round()
+            ),
+        ),
+        (optimizer.lr > 0.01, format!("`optimizer.lr` is {}: AdamW diverges well below", optimizer.lr)),
+        (
+            optimizer.weight_decay >= 1.0,
+            format!("`optimizer.weight_decay` is {}: 0.01 to 0.1 is usual", optimizer.weight_decay),
+        ),
+        (every > steps, format!("`report.every_steps` is {every} in a run of {steps}: it reports nothing")),
+    ];
+    let negative = train.loss.iter().filter(|(_, weight)| **weight < 0.0);
+    let negative = negative.map(|(name, weight)| format!("`loss.{name}` is {weight}: the run unlearns it"));
+    doubts.into_iter().filter(|(doubtful, _)| *doubtful).map(|(_, doubt)| doubt).chain(negative).collect()
+}
+
+/// How often the run sees each row.
+#[cfg(feature = "train")]
+pub(super) fn epochs(plan: &Plan, facts: &LoadFacts) -> f64 {
+    let rows = &plan.train.train;
+    rows.steps as f64 * rows.rows_per_step as f64 / facts.rows_per_epoch as f64
+}

@@ -1,0 +1,162 @@
+//! What the pages ask their readers to type can be typed: each line of an `sh` block is run in an empty folder.
+//!
+//! There, nothing that costs time has anything to work on: a command is as good as its flags. What needs nothing but this
+//! repository has to succeed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::support::{Home, Outcome};
+
+/// Verbs that need nothing but what a clone has.
+const ALONE: [&str; 5] = ["plan", "config", "completions", "man", "help"];
+
+/// Verbs of a program with a trainer.
+const TRAINING: [&str; 4] = ["train", "export", "fill", "parity"];
+
+/// Words that a line of shell may begin with.
+const SHELL: [&str; 15] = [
+    "cargo", "make", "cloze", "for", "do", "done", "cat", "export", "tar", "git", "sbatch", "docker", "scp", "ssh",
+    "curl",
+];
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The pages with their texts.
+fn pages() -> Vec<(String, String)> {
+    let docs = fs::read_dir(root().join("docs")).expect("docs/ is there").map(|entry| entry.expect("readable").path());
+    let named = ["README.md", "CONTRIBUTING.md", "configs/README.md"].map(|name| root().join(name));
+    let pages = named.into_iter().chain(docs).filter(|path| path.extension().is_some_and(|ending| ending == "md"));
+    let name = |path: &Path| path.strip_prefix(root()).expect("it is below").display().to_string();
+    let mut pages: Vec<_> =
+        pages.map(|path| (name(&path), fs::read_to_string(&path).expect("a page is text"))).collect();
+    pages.sort();
+    pages
+}
+
+/// The fenced blocks of a page: language, and lines.
+fn blocks(page: &str) -> Vec<(&str, Vec<&str>)> {
+    let mut blocks = Vec::new();
+    let mut lines = page.lines();
+    while let Some(fence) = lines.by_ref().find_map(|line| line.strip_prefix("```")) {
+        blocks.push((fence, lines.by_ref().take_while(|line| !line.starts_with("```")).collect()));
+    }
+    blocks
+}
+
+/// The lines of the `sh` blocks, those that go on joined, without comments.
+fn typed(page: &str) -> Vec<String> {
+    let mut typed = Vec::new();
+    for (_, lines) in blocks(page).into_iter().filter(|(language, _)| *language == "sh") {
+        let joined = lines.join("\n").replace("\\\n", " ");
+        let lines = joined.lines().map(|line| line.split(" #").next().unwrap_or_default().trim().to_owned());
+        typed.extend(lines.filter(|line| !line.is_empty() && !line.starts_with('#')));
+    }
+    typed
+}
+
+/// The words of each `cloze …` in a line of shell, quotes taken off.
+fn commands(line: &str) -> Vec<Vec<String>> {
+    let mut commands = Vec::new();
+    let mut words: Vec<String> = Vec::new();
+    let (mut word, mut quote, mut is_word) = (String::new(), None, false);
+    for letter in line.chars().chain(['\n']) {
+        match (quote, letter) {
+            (Some(open), _) if letter == open => quote = None,
+            (Some(_), _) => word.push(letter),
+            (None, '\'' | '"') => (quote, is_word) = (Some(letter), true),
+            (None, ' ' | ';' | '&' | '|' | '>' | '\n') => {
+                if is_word {
+                    words.push(std::mem::take(&mut word));
+                }
+                is_word = false;
+                if letter != ' ' {
+                    commands.push(std::mem::take(&mut words));
+                }
+            }
+            (None, _) => {
+                word.push(letter);
+                is_word = true;
+            }
+        }
+    }
+    // What a shell makes of `$(…)` nobody knows here.
+    let plain = |words: &[String]| words.iter().take_while(|word| !word.starts_with("$(")).cloned().collect();
+    let is_before = |word: &&String| word.contains('=') || ["do", "then"].contains(&word.as_str());
+    let begin = |words: &Vec<String>| words.iter().take_while(is_before).count();
+    let ours = commands.into_iter().filter(|words| words.get(begin(words)).is_some_and(|word| word == "cloze"));
+    ours.map(|words| plain(&words[begin(&words) + 1..])).collect()
+}
+
+#[test]
+fn every_command_on_a_page_is_one() {
+    let home = Home::with_corpus(4);
+    std::os::unix::fs::symlink(root().join("configs"), home.join("configs")).expect("linked");
+    let (mut offences, mut tried) = (Vec::new(), 0);
+    for (page, text) in pages() {
+        for (line, args) in
+            typed(&text).iter().flat_map(|line| commands(line).into_iter().map(move |args| (line, args)))
+        {
+            let verb = args.first().map(String::as_str).unwrap_or_default();
+            if cfg!(not(feature = "train")) && TRAINING.contains(&verb) {
+                continue;
+            }
+            let mut command = Command::new(env!("CARGO_BIN_EXE_cloze"));
+            let output = command.args(&args).current_dir(home.path()).stdin(Stdio::null()).output();
+            let output = Outcome::of(output.expect("it starts"));
+            tried += 1;
+            let is_here = !args.iter().any(|word| word == "run.toml");
+            if output.stderr.contains("For more information, try '--help'") {
+                offences.push(format!("{page}: `{line}`: {output}"));
+            } else if ALONE.contains(&verb) && is_here && output.code != Some(0) {
+                offences.push(format!("{page}: `{line}` fails in a fresh clone: {output}"));
+            }
+        }
+    }
+    assert!(offences.is_empty(), "{}", offences.join("\n"));
+    assert!(tried > 15, "only {tried} commands were found");
+}
+
+#[test]
+fn commands_stand_in_sh_blocks_and_output_in_others() {
+    let mut offences = Vec::new();
+    for (page, text) in pages() {
+        for (language, lines) in blocks(&text) {
+            let known = ["sh", "text", "toml", "rust", "json", "python"];
+            if !known.contains(&language) {
+                offences.push(format!("{page}: a block of `{language}`; say which of {known:?} it is"));
+            }
+            let is_command =
+                |line: &&str| line.starts_with("cloze ") || line.starts_with("make ") || line.starts_with("$ ");
+            let hidden = lines.iter().filter(|line| language == "text" && is_command(line));
+            offences.extend(hidden.map(|line| format!("{page}: `{line}` is a command in a block of output")));
+        }
+        for line in typed(&text) {
+            // An assignment before a command belongs to it.
+            let first =
+                line.split_whitespace().find(|word| !word.contains('=')).unwrap_or_default().trim_end_matches(';');
+            let is_known = SHELL.contains(&first) || line.split_whitespace().all(|word| word.contains('='));
+            if !is_known && !first.starts_with(['.', '/', '-', '\'', '"', '$']) && !root().join(first).exists() {
+                offences.push(format!("{page}: `{line}`: what is `{first}`?"));
+            }
+        }
+    }
+    assert!(offences.is_empty(), "{}", offences.join("\n"));
+}
+
+#[test]
+fn lines_of_shell_are_taken_apart_as_a_shell_does() {
+    let apart = |line: &str| commands(line);
+    assert_eq!(
+        apart("for a in b; do cloze train -c $a.toml --set x=1; done"),
+        [["train", "-c", "$a.toml", "--set", "x=1"]]
+    );
+    assert_eq!(
+        apart("cloze fill --run a \"the [MASK] sat; on\" && cloze man | head"),
+        [vec!["fill", "--run", "a", "the [MASK] sat; on"], vec!["man"]]
+    );
+    assert!(apart("cargo test cloze-pipeline").is_empty());
+}
