@@ -168,7 +168,7 @@ fn another_version_is_refused_by_name_and_left_where_it_is() {
 fn a_state_that_somebody_formatted_is_refused_by_name_and_left_where_it_is() {
     let run = run_with(&[1, 2]);
     let name = "checkpoints/step-00000002/state.json";
-    let text = String::from_utf8(run.read(name).expect("there")).expect("JSON").replace("\n", "\r\n");
+    let text = String::from_utf8(run.read(name).expect("there")).expect("JSON").replace('\n', "\r\n");
     run.put(name, text.as_bytes()).expect("put");
     for error in [newest(&run).expect_err("refused"), pick(&run, None).expect_err("refused")] {
         let error = error.to_string();
