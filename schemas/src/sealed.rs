@@ -24,8 +24,8 @@ pub trait Sealed: Serialize + DeserializeOwned {
     /// The bytes of the file.
     #[must_use]
     fn seal(&self) -> Vec<u8> {
-        let checksum = blake3::hash(&render(self, false)).to_hex().to_string();
-        let envelope = Envelope { format: Self::FORMAT, version: Self::VERSION, content: self, checksum };
+        let envelope =
+            Envelope { format: Self::FORMAT, version: Self::VERSION, content: self, checksum: checksum(self) };
         let mut bytes = render(&envelope, Self::PRETTY);
         bytes.push(b'\n');
         bytes
@@ -45,7 +45,13 @@ pub trait Sealed: Serialize + DeserializeOwned {
         if found.format != Self::FORMAT {
             return Err(SealError::Format { found: found.format, expected: Self::FORMAT });
         }
-        if found.content.seal() == bytes { Ok(found.content) } else { Err(SealError::Checksum) }
+        if found.content.seal() == bytes {
+            Ok(found.content)
+        } else if found.checksum == checksum(&found.content) {
+            Err(SealError::Rewritten)
+        } else {
+            Err(SealError::Checksum)
+        }
     }
 }
 
@@ -74,6 +80,9 @@ pub enum SealError {
     /// Some byte was changed.
     #[error("damaged: it does not match its own checksum")]
     Checksum,
+    /// The content is as it was sealed, the text is not.
+    #[error("rewritten: it says what it said, but not as it was written; put the original back, or format it so")]
+    Rewritten,
 }
 
 #[derive(Serialize)]
@@ -91,8 +100,11 @@ struct Opened<T> {
     #[serde(rename = "version")]
     _version: u32,
     content: T,
-    #[serde(rename = "checksum")]
-    _checksum: String,
+    checksum: String,
+}
+
+fn checksum(content: &impl Serialize) -> String {
+    blake3::hash(&render(content, false)).to_hex().to_string()
 }
 
 fn render(value: &impl Serialize, pretty: bool) -> Vec<u8> {
@@ -145,5 +157,15 @@ mod tests {
         assert!(matches!(unseal("{\"state\": {\"version\": 1}}"), SealError::Version { found: 1, .. }));
         assert!(matches!(unseal(&text.replacen("\"note\"", "\"list\"", 1)), SealError::Format { .. }));
         assert!(matches!(unseal("[]"), SealError::Syntax(_)));
+    }
+
+    #[test]
+    fn a_file_that_somebody_formatted_is_not_damaged_and_not_believed() {
+        let text = String::from_utf8(note().seal()).expect("JSON is UTF-8");
+        for other in [text.replace('\n', "\r\n"), text.replace('\n', ""), text.replace("  ", "\t")] {
+            assert!(matches!(Note::unseal(other.as_bytes()), Err(SealError::Rewritten)), "{other}");
+            let changed = other.replacen("-3.0", "-4.0", 1);
+            assert!(matches!(Note::unseal(changed.as_bytes()), Err(SealError::Checksum)), "{changed}");
+        }
     }
 }

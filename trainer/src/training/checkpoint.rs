@@ -104,7 +104,7 @@ enum Unread {
         /// What is wrong with it.
         problem: String,
     },
-    /// It may well be whole: the store failed, or it is of another version.
+    /// It may well be whole: the store failed, it is of another version, or somebody has formatted its state.
     Other(Error),
 }
 
@@ -146,6 +146,10 @@ impl Snapshot {
         let state = State::unseal(&bytes(STATE_FILE)?).map_err(|error| match error {
             SealError::Version { found, .. } => {
                 Unread::Other(Error::CheckpointVersion { folder: checkpoint.place("").into(), version: found })
+            }
+            SealError::Rewritten => {
+                let (path, problem) = (checkpoint.place(STATE_FILE).into(), error.to_string());
+                Unread::Other(Error::Checkpoint { path, problem })
             }
             damage => damaged(STATE_FILE, damage.to_string()),
         })?;
