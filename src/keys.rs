@@ -85,14 +85,12 @@ pub(crate) fn sections() -> Vec<Section> {
         let property = &schema["properties"][&name];
         match families(&name) {
             Some(family) => {
-                sections.extend(property["additionalProperties"]["oneOf"].as_array().into_iter().flatten().map(
-                    |member| {
-                        let kind = member["properties"]["kind"]["const"].as_str().unwrap_or_default();
-                        let written = family(kind);
-                        let head = format!("[{name}.NAME]");
-                        Section { head, kind: Some(kind.to_owned()), ..section(member, &written) }
-                    },
-                ));
+                let members = property["additionalProperties"]["oneOf"].as_array().into_iter().flatten();
+                sections.extend(members.filter_map(|member| {
+                    let kind = member["properties"]["kind"]["const"].as_str()?;
+                    let head = format!("[{name}.NAME]");
+                    Some(Section { head, kind: Some(kind.to_owned()), ..section(member, &family(kind)) })
+                }));
             }
             // A build without the trainer knows no more of a section than its name.
             None if property["type"] == "object"

@@ -3,6 +3,7 @@
 //! There, nothing that costs time has anything to work on: a command is as good as its flags. What needs nothing but this
 //! repository has to succeed.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -58,6 +59,12 @@ fn typed(page: &str) -> Vec<String> {
     typed
 }
 
+/// What stands in back quotes outside of blocks.
+fn spans(page: &str) -> Vec<&str> {
+    let prose = page.split("```").step_by(2);
+    prose.flat_map(|prose| prose.lines().flat_map(|line| line.split('`').skip(1).step_by(2))).collect()
+}
+
 /// The words of each `cloze …` in a line of shell, quotes taken off.
 fn commands(line: &str) -> Vec<Vec<String>> {
     let mut commands = Vec::new();
@@ -91,33 +98,80 @@ fn commands(line: &str) -> Vec<Vec<String>> {
     ours.map(|words| plain(&words[begin(&words) + 1..])).collect()
 }
 
+/// In an empty folder with the presets of this repository.
+fn run(home: &Home, args: &[String]) -> Outcome {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cloze"));
+    Outcome::of(command.args(args).current_dir(home.path()).stdin(Stdio::null()).output().expect("it starts"))
+}
+
+/// Whether this build has the verb.
+fn is_known(args: &[String]) -> bool {
+    cfg!(feature = "train") || !args.first().is_some_and(|verb| TRAINING.contains(&verb.as_str()))
+}
+
 #[test]
 fn every_command_on_a_page_is_one() {
     let home = Home::with_corpus(4);
     std::os::unix::fs::symlink(root().join("configs"), home.join("configs")).expect("linked");
-    let (mut offences, mut tried) = (Vec::new(), 0);
+    let (mut offences, mut tried, mut named) = (Vec::new(), 0, BTreeSet::new());
     for (page, text) in pages() {
-        for (line, args) in
-            typed(&text).iter().flat_map(|line| commands(line).into_iter().map(move |args| (line, args)))
-        {
-            let verb = args.first().map(String::as_str).unwrap_or_default();
-            if cfg!(not(feature = "train")) && TRAINING.contains(&verb) {
-                continue;
+        for line in typed(&text) {
+            for args in commands(&line).into_iter().filter(|args| is_known(args)) {
+                let output = run(&home, &args);
+                tried += 1;
+                let is_alone = args.first().is_some_and(|verb| ALONE.contains(&verb.as_str()));
+                let is_here = is_alone && !args.iter().any(|word| word == "run.toml");
+                if output.stderr.contains("For more information, try '--help'") {
+                    offences.push(format!("{page}: `{line}`: {output}"));
+                } else if is_here && output.code != Some(0) {
+                    offences.push(format!("{page}: `{line}` fails in a fresh clone: {output}"));
+                }
             }
-            let mut command = Command::new(env!("CARGO_BIN_EXE_cloze"));
-            let output = command.args(&args).current_dir(home.path()).stdin(Stdio::null()).output();
-            let output = Outcome::of(output.expect("it starts"));
-            tried += 1;
-            let is_here = !args.iter().any(|word| word == "run.toml");
-            if output.stderr.contains("For more information, try '--help'") {
-                offences.push(format!("{page}: `{line}`: {output}"));
-            } else if ALONE.contains(&verb) && is_here && output.code != Some(0) {
-                offences.push(format!("{page}: `{line}` fails in a fresh clone: {output}"));
+        }
+        // In passing a command may be named without all that it needs.
+        for span in spans(&text) {
+            let commands = commands(span).into_iter().filter(|args| is_known(args));
+            for args in commands.filter(|args| named.insert(args.clone())) {
+                let told = run(&home, &args).stderr;
+                if told.contains("unexpected argument") || told.contains("unrecognized subcommand") {
+                    offences.push(format!("{page}: `{span}`: {told}"));
+                }
             }
         }
     }
     assert!(offences.is_empty(), "{}", offences.join("\n"));
     assert!(tried > 15, "only {tried} commands were found");
+}
+
+/// `cargo test … NAME` runs something.
+#[test]
+fn every_test_on_a_page_is_there() {
+    let mut names = String::new();
+    let mut open =
+        ["src", "tests", "trainer/src", "pipeline/src", "store", "schemas/src"].map(|it| root().join(it)).to_vec();
+    while let Some(folder) = open.pop() {
+        for path in fs::read_dir(folder).expect("readable").map(|entry| entry.expect("readable").path()) {
+            if path.is_dir() {
+                open.push(path);
+            } else if path.extension().is_some_and(|ending| ending == "rs") {
+                names += &path.display().to_string().replace(".rs", "::").replace('/', "::");
+                let text = fs::read_to_string(&path).expect("a source is text");
+                names.extend(
+                    text.lines().filter(|line| line.trim_start().starts_with("fn ")).map(|line| format!("{line}\n")),
+                );
+            }
+        }
+    }
+    let mut offences = Vec::new();
+    for (page, text) in pages() {
+        for command in spans(&text).into_iter().filter(|span| span.starts_with("cargo test ")) {
+            let filter = command.split_whitespace().last().unwrap_or_default();
+            if !filter.starts_with('-') && !names.contains(filter) {
+                offences.push(format!("{page}: `{command}`: no test is called `{filter}`"));
+            }
+        }
+    }
+    assert!(offences.is_empty(), "{}", offences.join("\n"));
 }
 
 #[test]

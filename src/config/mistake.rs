@@ -37,9 +37,9 @@ fn visible(text: &str) -> String {
     let spelt = |letter: char| letter.is_control() && !matches!(letter, '\n' | '\t');
     text.chars().fold(String::new(), |mut out, letter| {
         if spelt(letter) {
-            out.extend(letter.escape_default())
+            out.extend(letter.escape_default());
         } else {
-            out.push(letter)
+            out.push(letter);
         }
         out
     })

@@ -18,6 +18,13 @@ pub(crate) fn schema() -> Json {
     root.remove("required");
     let properties = root.get_mut("properties").and_then(Json::as_object_mut).expect("a configuration has sections");
     properties["seed"]["default"] = json!(Config::unwritten().seed);
+    for family in ["views", "networks", "objectives"] {
+        if let Some(kinds) =
+            properties.get_mut(family).and_then(|it| it["additionalProperties"]["oneOf"].as_array_mut())
+        {
+            kinds.push(patch(kinds));
+        }
+    }
     let extends = "Another file, relative to this one, whose keys this one has unless it says otherwise.";
     properties.insert("extends".to_owned(), json!({ "type": "string", "description": extends }));
     // A build without the trainer leaves these alone.
@@ -25,6 +32,21 @@ pub(crate) fn schema() -> Json {
         properties.insert((*section).to_owned(), json!({ "type": "object" }));
     }
     schema
+}
+
+/// A component of a file that extends another: without a `kind` it changes keys of the one of its name there.
+fn patch(kinds: &[Json]) -> Json {
+    let mut keys: Map<String, Json> = Map::new();
+    for (name, key) in kinds.iter().filter_map(|kind| kind["properties"].as_object()).flatten() {
+        let of_kinds = keys.entry(name.clone()).or_insert_with(|| json!({ "anyOf": [] }));
+        let of_kinds = of_kinds["anyOf"].as_array_mut().expect("it was made a list");
+        if name != "kind" && !of_kinds.contains(key) {
+            of_kinds.push(key.clone());
+        }
+    }
+    keys.remove("kind");
+    let what = "Changes the component of this name in the file that this one extends.";
+    json!({ "type": "object", "description": what, "properties": keys, "additionalProperties": false })
 }
 
 /// Takes out what TOML has not (null), what says how Rust stores a number, and links between doc comments.
