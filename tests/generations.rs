@@ -54,7 +54,9 @@ fn a_run_goes_on_over_an_added_generation_by_either_rule() {
     assert!(plan.stdout.contains("generation 0 of the folder; 1 is there, the run stays with it"), "{plan}");
     for rule in ["first", "newest"] {
         let (run, rule) = (format!("run.folder={rule}"), format!("data.generations={rule}"));
-        home.run_ok(&train(&run, &rule, "train.steps=60", &[]));
+        let outcome = home.run_ok(&train(&run, &rule, "train.steps=60", &[]));
+        let said = outcome.stderr.contains("rows from 460 on are of generation 1 of the data, 0 before");
+        assert_eq!(said, rule.ends_with("newest"), "{outcome}");
     }
     assert_eq!((hashes(&home, "first"), stretches(&home, "first")), (alone.clone(), vec![(0, 0)]));
     // Epoch 1 was begun when the addition came; it ends with row 460, in step 28.
@@ -82,6 +84,9 @@ fn a_run_on_dropped_parts_is_refused_by_name() {
     home.run(&train("run.folder=first", "data.generations=first", "train.steps=20", &[])).assert_fails(2, &words);
     home.run(&train("run.folder=newest", "data.generations=newest", "train.steps=20", &unvalidated))
         .assert_fails(2, &words);
+    // A run that is at its end reads nothing.
+    let done = home.run_ok(&train("run.folder=first", "data.generations=first", "train.steps=10", &[]));
+    assert!(done.stderr.contains("done: 10 steps"), "{done}");
     // A new run reads what is there.
     home.run_ok(&train("run.folder=other", "data.generations=first", "train.steps=10", &[]));
     assert_eq!(stretches(&home, "other"), [(0, 1)]);

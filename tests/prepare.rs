@@ -289,3 +289,44 @@ fn tokenizer_training_gives_the_same_bytes_in_every_process() {
         assert!(read("a.json") == read("b.json"), "{kind}: two processes, two tokenizers");
     }
 }
+
+/// What is shown of a row is what one needs to leave its document out.
+#[test]
+fn what_inspect_prints_can_be_forgotten() {
+    let home = Home::prepared(60);
+    let inspect = ["inspect", "batch", "0", "--rows", "1", "--set", "run.folder=run"];
+    let shown = home.run_ok(&inspect);
+    let line = shown.stdout.lines().find_map(|line| line.strip_prefix("document ")).expect("a document");
+    let (id, place) = line.split_once(' ').expect("an id and a place");
+    assert!(id.len() == 64 && place.contains(".txt, bytes "), "{line}");
+    let forgotten = home.run_ok(&["prepare", "forget", "--document", id]);
+    assert!(forgotten.stdout.contains("forgotten; runs that read"), "{forgotten}");
+    let again = home.run_ok(&["inspect", "batch", "0", "--rows", "999", "--set", "run.folder=run"]);
+    assert!(!again.stdout.contains(id), "{again}");
+}
+
+#[test]
+fn a_batch_that_there_cannot_be_or_that_is_not_decided_is_refused() {
+    let home = Home::prepared(60);
+    let run = |index: &str, rule: &str| {
+        home.run(&["inspect", "batch", index, "--rows", "1", "--set", "run.folder=run", "--set", rule])
+    };
+    for index in ["9223372036854775807", "18446744073709551615"] {
+        run(index, "data.generations=first").assert_fails(2, &["there is no batch", "give a smaller one"]);
+    }
+    assert_eq!(run("1000000000000", "data.generations=first").code, Some(0), "any number that there is, at once");
+    run("1000000000000", "data.generations=newest").assert_fails(2, &["is not decided yet", "give a batch below"]);
+    assert_eq!(run("0", "data.generations=newest").code, Some(0));
+}
+
+#[test]
+fn no_name_is_obeyed_by_a_terminal() {
+    let home = Home::prepared(4);
+    let key = home.run(&["plan", "--set", "views.\"a\u{1b}]0;b\u{7}\".kind=musk"]);
+    key.assert_fails(2, &[]);
+    let file = home.run(&["inspect", "shard", "x/y/\u{1b}[2J.parquet"]);
+    assert_ne!(file.code, Some(0));
+    for outcome in [key, file] {
+        assert!(!outcome.stderr.contains(['\u{1b}', '\u{7}']), "{outcome}");
+    }
+}

@@ -55,7 +55,7 @@ fn with_added(name: &str, tokens: &[(&'static str, [bool; 5])]) -> HfTokenizer {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1000))]
+    #![proptest_config(ProptestConfig::with_cases(100))]
     #[test]
     fn chunks_change_no_token_whatever_was_added(tokens in added_tokens(), texts in prop::collection::vec(nasty_text(), 3)) {
         for name in testing::TOKENIZERS {
