@@ -138,7 +138,7 @@ impl Corpus {
         }
         // A few records may all be dirt.
         if head.with_fields == 0 && (head.records >= RECORDS_MIN || is_all && head.records > 0) {
-            return Err(self.misnamed(&head));
+            return Err(self.misnamed(&sorted, &head));
         }
         Ok(sorted)
     }
@@ -162,7 +162,7 @@ impl Corpus {
         Error::Corpus { path: first.path.clone(), line: None, message }
     }
 
-    fn misnamed(&self, head: &Head) -> Error {
+    fn misnamed(&self, sorted: &SortedOut<'_>, head: &Head) -> Error {
         const NAMED: usize = 20;
         let fields: Vec<String> =
             head.fields.iter().take(NAMED).map(|name| format!("`{}`", name.escape_debug())).collect();
@@ -172,8 +172,13 @@ impl Corpus {
             None => format!("a field `{text}`"),
         };
         let keys = if self.reading.id_field.is_some() { " and `prepare.id_field`" } else { "" };
+        let first = sorted.fit.first().map_or(String::new(), |file| file.path.display().to_string());
+        let more = match sorted.fit.len() {
+            0 | 1 => String::new(),
+            all => format!(" and {} more files", all - 1),
+        };
         Error::Config(format!(
-            "none of the first {records} records has {wanted}; they have {}; set `prepare.text_field`{keys}",
+            "{first}{more}: none of the first {records} records has {wanted}; they have {}; set `prepare.text_field`{keys}",
             fields.join(", ")
         ))
     }

@@ -86,7 +86,7 @@ fn a_wrong_field_is_told_at_once_with_the_fields_that_there_are() {
         let home = lines(name, (0..count).map(|number| (number, Some(body))));
         let error = home.run().expect_err("no such field");
         let Error::Config(message) = &error else { panic!("{error}") };
-        for word in ["a field `text`", "`body`, `key`", "set `prepare.text_field`"] {
+        for word in [name, "a field `text`", "`body`, `key`", "set `prepare.text_field`"] {
             assert!(message.contains(word), "`{word}` is missing in {message}");
         }
         assert!(!home.config.folder.exists(), "nothing was written");
