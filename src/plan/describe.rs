@@ -58,11 +58,13 @@ fn data_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
         "order      all rows of an epoch are shuffled together".to_owned()
     } else {
         format!(
-            "order      rows are shuffled in windows of {} of {} row groups, {} rows at least: 50 ± {:.1} % of a source that is half",
+            "order      rows are shuffled in windows of {} of {} row groups, {} rows at least: 50 ± {:.1} % of a source that is half; \
+             `data.shuffle_blocks = {}` halves that",
             count(facts.window_blocks as u64),
             count(facts.blocks),
             count(facts.window_rows_min),
             100.0 * facts.mixture_error,
+            4 * facts.window_blocks,
         )
     });
     let resident = if facts.resident { ", all of them: the data stays decoded" } else { "" };
