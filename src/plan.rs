@@ -16,7 +16,7 @@ mod stream;
 mod training;
 #[cfg(feature = "train")]
 mod vocabulary;
-mod warnings;
+pub(crate) mod warnings;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -168,12 +168,6 @@ impl Plan {
     #[cfg(feature = "train")]
     pub(crate) fn config(&self) -> &Config {
         &self.config
-    }
-
-    /// What is worth knowing of it and need not be mended.
-    #[cfg(feature = "train")]
-    pub(crate) fn warnings(&self) -> Vec<String> {
-        warnings::of(self)
     }
 
     /// What it reads.

@@ -19,9 +19,9 @@ fn what_is_no_file_is_refused_as_an_input_and_passed_over_in_a_folder() {
     link("a.txt", "in/again.txt");
     std::fs::create_dir(home.join("in/folder.txt")).expect("made");
     for (name, word) in
-        [("pipe", "a pipe"), ("zero", "a device"), ("gone", "a link to nothing"), ("folder", "no input here")]
+        [("pipe", "a pipe"), ("zero", "a device"), ("gone", "a link to nothing"), ("folder", "no file of format")]
     {
-        prepare(&home, &format!("in/{name}.txt"), "text_lines", &[]).assert_fails(1, &[name, word]);
+        prepare(&home, &format!("in/{name}.txt"), "text_lines", &[]).assert_fails(2, &[name, word]);
     }
     let outcome = prepare(&home, "in", "text_lines", &[]);
     assert_eq!(outcome.code, Some(0), "{outcome}");

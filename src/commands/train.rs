@@ -24,14 +24,14 @@ use self::keeper::Keeper;
 use self::phases::{Phases, Slow};
 use crate::cli::ConfigArgs;
 use crate::control::{Control, Signal};
-use crate::plan::{Plan, describe};
+use crate::plan::{Plan, describe, warnings};
 use crate::run_folder::RunFolder;
 use crate::terminal::{Printer, note};
 
 /// Plans and runs. The exit code tells a finished run from one that a signal stopped.
 pub(crate) fn run(args: &ConfigArgs, replay: Option<u64>, slow: Option<&str>) -> anyhow::Result<ExitCode> {
     let plan = Plan::of(args)?;
-    for warning in plan.warnings() {
+    for warning in warnings::of(&plan) {
         note(format_args!("warning: {warning}"));
     }
     let slow = slow.map(Slow::parse).transpose()?;

@@ -70,8 +70,9 @@ fn problem(input: &str, config: &PrepareConfig) -> Option<Problem> {
     if path.is_file() {
         return None;
     }
-    if is_glob(input) {
-        // Who reads the corpus finds its files; nothing is opened.
+    let is_something_else = !path.is_dir() && path.symlink_metadata().is_ok();
+    if is_glob(input) || is_something_else {
+        // Who reads the corpus finds its files, and says what is none; nothing is opened.
         let found = Corpus::open(&CorpusConfig { inputs: vec![input.to_owned()], ..config.corpus() });
         return found.err().map(|error| Problem::new("prepare.inputs", error.to_string()));
     }

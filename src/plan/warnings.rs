@@ -16,7 +16,7 @@ const MIXTURE_ERROR_MAX: f64 = 0.13;
 const EPOCHS_MAX: f64 = 1000.0;
 
 /// What is worth knowing but need not be mended.
-pub(super) fn of(plan: &Plan) -> Vec<String> {
+pub(crate) fn of(plan: &Plan) -> Vec<String> {
     let (config, tokenizer) = (&plan.config, &plan.data.manifest.tokenizer);
     let mut warnings = Vec::new();
     if let Some(expected) = config.expects.vocab_size.filter(|size| *size != tokenizer.vocab_size) {

@@ -28,6 +28,7 @@ pub struct PrepareConfig {
     /// Text and JSONL: what the bytes are, by a name that pages of the Web have for it (`utf-16le`, `windows-1252`, `gbk`,
     /// `shift_jis`, …); default: UTF-8. A file that begins with a byte-order mark is what that says. Files of another
     /// encoding than UTF-8 are read from end to end by one lane each.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub encoding: Option<String>,
     /// Files that cannot be used (binary, of another encoding or format): `refuse` names them all, `skip` leaves them out
     /// and counts them.

@@ -44,8 +44,12 @@ impl Settings {
             ("rules".to_owned(), RULES.into()),
             ("tokenizer".to_owned(), tokenizer.fingerprint.as_str().into()),
             ("part_bytes".to_owned(), part_bytes.into()),
-            ("encoding".to_owned(), config.encoding().map(encoding_rs::Encoding::name).into()),
         ]);
+        // UTF-8 goes without saying: the folders of programs that knew nothing else are what this one makes.
+        match config.encoding() {
+            Some(encoding) => settings.insert("encoding".to_owned(), encoding.name().into()),
+            None => settings.remove("encoding"),
+        };
         Self(settings)
     }
 

@@ -159,7 +159,7 @@ fn a_folder_whose_settings_lack_a_key_that_says_nothing_is_gone_on_with() {
     home.run().expect("prepared");
     let (store, lists) = (home.store(), Lists::read(&home.store()).expect("readable"));
     let mut list = serde_json::to_value(lists.iter().next().expect("a list")).expect("JSON");
-    list["settings"].as_object_mut().expect("a table").remove("encoding").expect("a key");
+    list["settings"].as_object_mut().expect("a table").remove("id_field").expect("a key");
     let list: list::PartList = serde_json::from_value(list).expect("a list");
     store.put(&list::file_name(0), &schemas::Sealed::seal(&list)).expect("written");
     for entry in store.list("parts").expect("answered") {
