@@ -12,7 +12,7 @@ help:            ## these lines
 setup:           ## libtorch into .libtorch, once; SETUP=full adds Python references and CUDA
 	@scripts/setup
 
-demo:            ## from text files to a trained model that fills in blanks, about 5 minutes
+demo:            ## from text files to a trained model that fills in blanks: 4 minutes after the build
 	@scripts/demo
 
 install: setup   ## `cloze` into ~/.cargo/bin; it finds libtorch in this folder, which has to stay
