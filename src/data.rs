@@ -22,8 +22,19 @@ pub(crate) struct PreparedData {
     generations: Arc<RunGenerations>,
     choice: GenerationChoice,
     purpose: Purpose,
-    /// Whether there is none yet, and this is what the configuration expects.
-    pub(crate) is_expected: bool,
+    /// Where there is none yet: this is what the configuration expects.
+    pub(crate) expected: Option<Ids>,
+}
+
+/// What is expected of a tokenizer, and who says so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ids {
+    /// Number of ids.
+    pub(crate) vocab_size: u32,
+    /// Whether text is lowercased.
+    pub(crate) lowercase: bool,
+    /// Where that is written.
+    pub(crate) says: &'static str,
 }
 
 /// What a prepared folder is opened for.
@@ -47,12 +58,17 @@ impl PreparedData {
         let vocab = Arc::new(load::read_vocab(&store, &manifest, generation)?);
         let effective = manifest.effective(generation);
         let (generations, choice) = (Arc::new(generations), config.generations);
-        Ok(Self { store, manifest, vocab, generation, effective, generations, choice, purpose, is_expected: false })
+        Ok(Self { store, manifest, vocab, generation, effective, generations, choice, purpose, expected: None })
     }
 
     /// What a configuration expects of a folder that is not there, in memory.
-    pub(crate) fn expected(store: Store, config: &DataConfig) -> pipeline::Result<Self> {
-        Ok(Self { is_expected: true, ..Self::open(store, config, Path::new(""), Purpose::Look)? })
+    pub(crate) fn expected(store: Store, config: &DataConfig, ids: Ids) -> pipeline::Result<Self> {
+        Ok(Self { expected: Some(ids), ..Self::open(store, config, Path::new(""), Purpose::Look)? })
+    }
+
+    /// Whether there is none yet, and this is what the configuration expects.
+    pub(crate) fn is_expected(&self) -> bool {
+        self.expected.is_some()
     }
 
     /// Training shards that are not in the folder, of how many.

@@ -64,7 +64,15 @@ impl Plan {
         find: impl Fn(&Path) -> pipeline::Result<Store>,
         purpose: Purpose,
     ) -> anyhow::Result<Self> {
-        let parsed = Parsed::read(&args.config, &args.set)?;
+        Self::opened(Parsed::read(&args.config, &args.set)?, find, purpose)
+    }
+
+    /// The same of a configuration that is parsed already.
+    fn opened(
+        parsed: Parsed,
+        find: impl Fn(&Path) -> pipeline::Result<Store>,
+        purpose: Purpose,
+    ) -> anyhow::Result<Self> {
         let config = &parsed.config;
         let found = find(&config.data.folder)
             .and_then(|store| PreparedData::open(store, &config.data, &config.run.folder, purpose));
@@ -72,7 +80,7 @@ impl Plan {
             Ok(data) => Self::checked(parsed, data, purpose, None),
             // What can be said without the data is said beside what is wrong with them.
             Err(error) => {
-                let data = PreparedData::expected(expected::folder(config)?, &config.data)?;
+                let data = expected::data(config)?;
                 Self::checked(parsed, data, purpose, Some(error))
             }
         }

@@ -5,7 +5,7 @@ mod circles;
 mod imports;
 mod pages;
 mod public;
-mod tree;
+pub(crate) mod tree;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -4,11 +4,10 @@
 //! repository has to succeed.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::support::{Home, Outcome};
+use crate::tidy::tree::{files, is, read, root};
 
 /// Verbs that need nothing but what a clone has.
 const ALONE: [&str; 5] = ["plan", "config", "completions", "man", "help"];
@@ -22,20 +21,11 @@ const SHELL: [&str; 15] = [
     "curl",
 ];
 
-fn root() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-}
-
 /// The pages with their texts.
 fn pages() -> Vec<(String, String)> {
-    let docs = fs::read_dir(root().join("docs")).expect("docs/ is there").map(|entry| entry.expect("readable").path());
-    let named = ["README.md", "CONTRIBUTING.md", "configs/README.md"].map(|name| root().join(name));
-    let pages = named.into_iter().chain(docs).filter(|path| path.extension().is_some_and(|ending| ending == "md"));
-    let name = |path: &Path| path.strip_prefix(root()).expect("it is below").display().to_string();
-    let mut pages: Vec<_> =
-        pages.map(|path| (name(&path), fs::read_to_string(&path).expect("a page is text"))).collect();
-    pages.sort();
-    pages
+    let named = ["README.md", "CONTRIBUTING.md", "configs/README.md"];
+    let is_page = |path: &String| is(path, "md") && (named.contains(&path.as_str()) || path.starts_with("docs/"));
+    files(&root()).into_iter().filter(is_page).map(|page| (page.clone(), read(&root(), &page))).collect()
 }
 
 /// The fenced blocks of a page: language, and lines.
@@ -147,20 +137,12 @@ fn every_command_on_a_page_is_one() {
 #[test]
 fn every_test_on_a_page_is_there() {
     let mut names = String::new();
-    let mut open =
-        ["src", "tests", "trainer/src", "pipeline/src", "store", "schemas/src"].map(|it| root().join(it)).to_vec();
-    while let Some(folder) = open.pop() {
-        for path in fs::read_dir(folder).expect("readable").map(|entry| entry.expect("readable").path()) {
-            if path.is_dir() {
-                open.push(path);
-            } else if path.extension().is_some_and(|ending| ending == "rs") {
-                names += &path.display().to_string().replace(".rs", "::").replace('/', "::");
-                let text = fs::read_to_string(&path).expect("a source is text");
-                names.extend(
-                    text.lines().filter(|line| line.trim_start().starts_with("fn ")).map(|line| format!("{line}\n")),
-                );
-            }
-        }
+    let folders = ["src/", "tests/", "trainer/src/", "pipeline/src/", "store/", "schemas/src/"];
+    let is_source = |path: &String| is(path, "rs") && folders.iter().any(|folder| path.starts_with(folder));
+    for path in files(&root()).into_iter().filter(is_source) {
+        names += &path.replace(".rs", "::").replace('/', "::");
+        let text = read(&root(), &path);
+        names.extend(text.lines().filter(|line| line.trim_start().starts_with("fn ")).map(|line| format!("{line}\n")));
     }
     let mut offences = Vec::new();
     for (page, text) in pages() {

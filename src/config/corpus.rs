@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use pipeline::corpus::{AnyFormat, Corpus, CorpusConfig};
+use pipeline::corpus::{AnyFormat, Corpus, CorpusConfig, plain_extension};
 use pipeline::load::DataConfig;
 use pipeline::prepare::PrepareConfig;
 use schemas::Problem;
@@ -121,9 +121,7 @@ impl Endings {
 
     fn add(&mut self, name: &str, path: &Path) {
         self.looked_at += 1;
-        let plain = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")).unwrap_or(name);
-        let ending = Path::new(plain).extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-        let (files, bytes) = self.files.entry(ending.to_owned()).or_default();
+        let (files, bytes) = self.files.entry(plain_extension(name)).or_default();
         *files += 1;
         *bytes += path.metadata().map_or(0, |metadata| metadata.len());
     }
@@ -199,7 +197,9 @@ mod tests {
 
     #[test]
     fn the_format_follows_the_endings_and_the_data_the_folder_that_is_prepared() {
-        let home = home(&["jsonl/a.jsonl.zst", "jsonl/b.jsonl", "jsonl/README.txt", "text/a.txt", "none/a.bin"]);
+        let files =
+            ["jsonl/a.jsonl.zst", "jsonl/b.jsonl", "jsonl/README.txt", "loud/A.JSONL.GZ", "text/a.txt", "none/a.bin"];
+        let home = home(&files);
         let read = |format: &str, input: &str| {
             let text =
                 format!("[prepare]\n{format}\ninputs = [\"{}\"]\nfolder = \"here\"", home.path().join(input).display());
@@ -209,6 +209,7 @@ mod tests {
         for (format, input, expected) in [
             ("", "jsonl", "jsonl"),
             ("", "jsonl/*.parquet", "parquet"),
+            ("", "loud", "jsonl"),
             ("", "text", "text"),
             ("", "none", "text"),
             ("", "absent.jsonl.gz", "jsonl"),
@@ -237,7 +238,7 @@ mod tests {
 
     #[test]
     fn inputs_that_cannot_be_read_are_mistakes_with_a_way_out() {
-        let home = home(&["jsonl/a.jsonl.zst", "jsonl/b.jsonl", "none/a.bin", "text/a.txt"]);
+        let home = home(&["jsonl/a.jsonl.zst", "jsonl/b.jsonl", "none/a.bin", "text/a.txt", "loud/A.TXT"]);
         let said = |input: &str| {
             let inputs = vec![input.to_owned()];
             let found = problems(&PrepareConfig { inputs, ..PrepareConfig::default() });
@@ -245,6 +246,7 @@ mod tests {
         };
         let below = |name: &str| said(&home.path().join(name).display().to_string());
         assert_eq!([below("text"), below("text/a.txt"), below("none/a.bin"), below("*/a.txt")], ["", "", "", ""]);
+        assert_eq!(below("loud"), "", "as whoever reads the corpus finds it");
         assert!(below("*.nothing").contains("*.nothing: no input here"), "{}", below("*.nothing"));
         assert!(said("s3://bucket/a").contains("cannot be read; copy the files"));
         assert!(below("absent").contains("no such file or folder; paths are relative"));

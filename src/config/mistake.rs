@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use schemas::printable;
+
 /// A [`Problem`](schemas::Problem) with its place, or what could not be read at all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mistake {
@@ -27,22 +29,9 @@ impl Mistake {
 
 impl fmt::Display for Mistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}\n   in: {}", visible(&self.message), visible(&self.place))?;
-        self.hint.as_ref().map_or(Ok(()), |hint| write!(f, "\n hint: {}", visible(hint)))
+        write!(f, "{}\n   in: {}", printable(&self.message), printable(&self.place))?;
+        self.hint.as_ref().map_or(Ok(()), |hint| write!(f, "\n hint: {}", printable(hint)))
     }
-}
-
-/// What stands in a file may be meant for a terminal: control characters are spelt out.
-fn visible(text: &str) -> String {
-    let spelt = |letter: char| letter.is_control() && !matches!(letter, '\n' | '\t');
-    text.chars().fold(String::new(), |mut out, letter| {
-        if spelt(letter) {
-            out.extend(letter.escape_default());
-        } else {
-            out.push(letter);
-        }
-        out
-    })
 }
 
 /// Every mistake of one configuration. Never empty when it travels as an error.

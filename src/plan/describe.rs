@@ -7,8 +7,8 @@ use trainer::model::AnyNetwork;
 #[cfg(feature = "train")]
 use trainer::model::EncoderConfig;
 
-use super::expected::Ids;
 use super::{Plan, warnings};
+use crate::data::Ids;
 #[cfg(feature = "train")]
 use crate::terminal::short;
 use crate::terminal::{bytes, count};
@@ -24,8 +24,8 @@ pub(crate) fn lines(plan: &Plan) -> Vec<String> {
 
 fn data_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
     let (effective, tokenizer) = (&plan.data.effective, &plan.data.manifest.tokenizer);
-    let mut lines = vec![if plan.data.is_expected {
-        expected_line(plan)
+    let mut lines = vec![if let Some(ids) = &plan.data.expected {
+        expected_line(plan, ids)
     } else {
         format!(
             "data       {}: {} samples, {} tokens to train on; {} samples to validate on; {} {} ids, {}",
@@ -82,8 +82,7 @@ fn data_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
 }
 
 /// What is known of data that are not there, and by whom.
-fn expected_line(plan: &Plan) -> String {
-    let ids = Ids::of(&plan.config);
+fn expected_line(plan: &Plan, ids: &Ids) -> String {
     format!(
         "data       {}: not prepared yet; {} {} ids (`{}`), rows of {}; samples, epochs and the run's identity wait for it",
         plan.config.data.folder.display(),
@@ -113,7 +112,7 @@ fn training_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
         train.micro_batches(),
         rows.rows_per_micro_batch,
         count(tokens),
-        if plan.data.is_expected { format!("{} steps = {all} tokens", count(rows.steps)) } else { epochs },
+        if plan.data.is_expected() { format!("{} steps = {all} tokens", count(rows.steps)) } else { epochs },
     )];
     lines.push(format!("loss       L = {}", equation(plan)));
     for (name, objective, _) in train.active() {
@@ -160,7 +159,7 @@ fn training_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
     } else {
         folder.display().to_string()
     };
-    let identity = if plan.data.is_expected { "waits for the data" } else { &train.identity.hash()[..16] };
+    let identity = if plan.data.is_expected() { "waits for the data" } else { &train.identity.hash()[..16] };
     lines.push(format!("run        {folder}, identity {identity}"));
     lines
 }
@@ -218,9 +217,9 @@ pub(crate) fn json(plan: &Plan) -> String {
         })
         .collect();
     // What waits for the data is null.
-    let known = |value: Value| if plan.data.is_expected { Value::Null } else { value };
+    let known = |value: Value| if plan.data.is_expected() { Value::Null } else { value };
     let object = json!({
-        "prepared": !plan.data.is_expected,
+        "prepared": !plan.data.is_expected(),
         "generation": known(json!(plan.data.generation)),
         "samples": known(json!(facts.samples)),
         "tokens": known(json!(plan.data.effective.train.tokens())),
@@ -264,7 +263,7 @@ fn training_json(plan: &Plan) -> serde_json::Map<String, Value> {
         "memory_bytes": memory.total(),
         "memory": { "weights": memory.weights, "optimizer": memory.optimizer, "activations": memory.activations,
                     "logits": memory.logits },
-        "identity": (!plan.data.is_expected).then(|| train.identity.hash()),
+        "identity": (!plan.data.is_expected()).then(|| train.identity.hash()),
         "identity_keys": train.identity.keys(),
     });
     match value {

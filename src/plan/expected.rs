@@ -9,6 +9,7 @@ use schemas::manifest::{self, Shard};
 use store::{Store, Weather};
 
 use crate::config::Config;
+use crate::data::{Ids, PreparedData};
 
 /// Shards of the training split: 8 M rows, more than any shuffle window holds.
 const SHARDS: u16 = 500;
@@ -19,37 +20,25 @@ const IDS_MIN: u32 = 256;
 /// Rows of a row group.
 const GROUP: u32 = 2048;
 
-/// What is expected of the tokenizer, and who says so.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Ids {
-    /// Number of ids.
-    pub(crate) vocab_size: u32,
-    /// Whether text is lowercased.
-    pub(crate) lowercase: bool,
-    /// Where that is written.
-    pub(crate) says: &'static str,
-}
-
-impl Ids {
-    /// By the tokenizer itself, if it is there; else by `[expects]`; else by what `cloze tokenizer train` would make.
-    pub(crate) fn of(config: &Config) -> Self {
-        let prepare = &config.prepare;
-        if let Ok(tokenizer) = tokenize::load(&prepare.tokenizer, prepare.lowercase) {
-            let facts = &tokenizer.facts().manifest;
-            return Self { vocab_size: facts.vocab_size, lowercase: facts.lowercase, says: "prepare.tokenizer" };
-        }
-        let expects = &config.expects;
-        let lowercase = expects.cased.map(|cased| !cased).or(prepare.lowercase).unwrap_or(config.tokenizer.lowercase);
-        match expects.vocab_size {
-            Some(vocab_size) => Self { vocab_size, lowercase, says: "expects.vocab_size" },
-            None => Self { vocab_size: config.tokenizer.vocab_size, lowercase, says: "tokenizer.vocab_size" },
-        }
+/// What is expected of the tokenizer: by the tokenizer itself, if it is there; else by `[expects]`; else by what
+/// `cloze tokenizer train` would make.
+fn ids(config: &Config) -> Ids {
+    let prepare = &config.prepare;
+    if let Ok(tokenizer) = tokenize::load(&prepare.tokenizer, prepare.lowercase) {
+        let facts = &tokenizer.facts().manifest;
+        return Ids { vocab_size: facts.vocab_size, lowercase: facts.lowercase, says: "prepare.tokenizer" };
+    }
+    let expects = &config.expects;
+    let lowercase = expects.cased.map(|cased| !cased).or(prepare.lowercase).unwrap_or(config.tokenizer.lowercase);
+    match expects.vocab_size {
+        Some(vocab_size) => Ids { vocab_size, lowercase, says: "expects.vocab_size" },
+        None => Ids { vocab_size: config.tokenizer.vocab_size, lowercase, says: "tokenizer.vocab_size" },
     }
 }
 
-/// The folder.
-pub(super) fn folder(config: &Config) -> pipeline::Result<Store> {
-    let (ids, prepare) = (Ids::of(config), &config.prepare);
+/// The data in that folder.
+pub(super) fn data(config: &Config) -> pipeline::Result<PreparedData> {
+    let (ids, prepare) = (ids(config), &config.prepare);
     let tokens_max = prepare.tokens_max.clamp(prepare.pack.tokens_min().max(4), 32_767);
     let (vocab_size, content) = (ids.vocab_size.clamp(IDS_MIN, 1 << 24), prepare.pack.content(tokens_max));
     let synthetic = Synthetic {
@@ -71,7 +60,7 @@ pub(super) fn folder(config: &Config) -> pipeline::Result<Store> {
         *shards = (0..count).map(|number| large(&shard, number, content)).collect();
     }
     store.put(manifest::NAME, &folder.to_json())?;
-    Ok(store)
+    PreparedData::expected(store, &config.data, ids)
 }
 
 /// A shard like that one, of eight row groups.

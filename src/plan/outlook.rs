@@ -1,11 +1,12 @@
 //! What a run would be, for people and programs to read.
 
+use pipeline::load;
 use schemas::manifest;
 
 use super::{Plan, describe, expected, preparing, warnings};
 use crate::cli::ConfigArgs;
 use crate::config::Parsed;
-use crate::data::{PreparedData, Purpose};
+use crate::data::Purpose;
 
 /// What a run would be: by its data, or, where no corpus is prepared yet, by what its configuration expects of them. It can
 /// be read, and nothing can be started with it.
@@ -20,15 +21,15 @@ impl Outlook {
         // What cannot be looked at is told by who opens it.
         let is_prepared = config.data.folder.join(manifest::NAME).try_exists().unwrap_or(true);
         if is_prepared {
-            return Plan::to_look_at(args).map(Self);
+            return Plan::opened(parsed, load::find, Purpose::Look).map(Self);
         }
-        let data = PreparedData::expected(expected::folder(config)?, &config.data)?;
+        let data = expected::data(config)?;
         Plan::checked(parsed, data, Purpose::Look, None).map(Self)
     }
 
     /// For people: what it comes to, what has to be done before, and what is legal and hardly meant.
     pub(crate) fn lines(&self) -> Vec<String> {
-        let mut lines = preparing::lines(&self.0.config.prepare, !self.0.data.is_expected);
+        let mut lines = preparing::lines(&self.0.config.prepare, !self.0.data.is_expected());
         lines.extend(describe::lines(&self.0));
         lines.extend(self.warnings().iter().map(|warning| format!("warning    {warning}")));
         lines

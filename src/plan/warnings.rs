@@ -71,7 +71,7 @@ pub(crate) fn of(plan: &Plan) -> Vec<String> {
 /// What only the disk knows: shards that somebody has deleted, weights that are not there.
 pub(super) fn of_folders(plan: &Plan) -> Vec<String> {
     let mut warnings = Vec::new();
-    if !plan.data.is_expected {
+    if !plan.data.is_expected() {
         let folder = plan.config.data.folder.display();
         match plan.data.missing_shards() {
             Ok((0, _)) => {}
@@ -121,7 +121,7 @@ fn training_warnings(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
         warnings
             .push(format!("{warmup} steps of warm-up in a run of {steps}: the learning rate never reaches its height"));
     }
-    if !plan.data.is_expected {
+    if !plan.data.is_expected() {
         warnings.extend(super::vocabulary::warnings(train, plan.vocab()));
     }
     warnings
@@ -149,7 +149,7 @@ fn hardly_meant(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
         ),
         (encoder.dropout > 0.5, format!("`encoder.dropout` is {}: most of each layer is dropped", encoder.dropout)),
         (
-            !plan.data.is_expected && epochs > EPOCHS_MAX,
+            !plan.data.is_expected() && epochs > EPOCHS_MAX,
             format!(
                 "{} epochs: each row is learnt so often; lower `train.steps`, or prepare more text",
                 epochs.round()

@@ -63,9 +63,8 @@ impl LineReader {
         self.buffer.clear();
         loop {
             let ready = self.bytes.fill_buf().map_err(|error| read_error(&self.path, &error))?;
-            let end = memchr::memchr(b'\n', ready);
-            let part = &ready[..end.map_or(ready.len(), |end| end + 1)];
-            let (length, is_whole) = (part.len(), end.is_some() || part.is_empty());
+            let (part, is_whole) = of_line(ready);
+            let length = part.len();
             make_room(&self.path, self.number, (self.buffer.len() + length) as u64, &self.reading)?;
             self.buffer.extend_from_slice(part);
             self.read.push(part);
@@ -198,14 +197,19 @@ fn next_border(path: &Path, from: u64, border: Border) -> std::io::Result<u64> {
     }
 }
 
+/// What of the bytes at hand belongs to the line, its end too, and whether the line ends with it.
+fn of_line(ready: &[u8]) -> (&[u8], bool) {
+    let end = memchr::memchr(b'\n', ready);
+    let part = &ready[..end.map_or(ready.len(), |end| end + 1)];
+    (part, end.is_some() || part.is_empty())
+}
+
 /// Passes over a line, however long: its length, and whether it was blank.
 fn pass_line(bytes: &mut impl BufRead) -> std::io::Result<(u64, bool)> {
     let (mut length, mut blank) = (0, true);
     loop {
-        let ready = bytes.fill_buf()?;
-        let end = memchr::memchr(b'\n', ready);
-        let part = &ready[..end.map_or(ready.len(), |end| end + 1)];
-        let (count, is_whole) = (part.len(), end.is_some() || part.is_empty());
+        let (part, is_whole) = of_line(bytes.fill_buf()?);
+        let count = part.len();
         blank = blank && is_blank(part);
         length += count as u64;
         bytes.consume(count);

@@ -221,7 +221,8 @@ fn kind(found: FileType) -> &'static str {
 }
 
 /// The extension of a file name without its compression, in small letters: `jsonl` for `a.JSONL.zst`.
-fn plain_extension(name: &str) -> String {
+#[must_use]
+pub fn plain_extension(name: &str) -> String {
     let name = name.to_ascii_lowercase();
     let plain = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")).unwrap_or(&name);
     plain.rsplit_once('.').map_or(String::new(), |(_, extension)| extension.to_owned())

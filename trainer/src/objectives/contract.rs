@@ -206,6 +206,19 @@ fn draws_depend_on_the_address_alone() {
     }
 }
 
+#[test]
+fn bfloat16_is_near_float32() {
+    let _alone = testing::generator();
+    for (kind, bench) in benches() {
+        let coarse = Bench::new(bench.objective.clone(), Precision::Bf16, bench.parameters.device());
+        let pairs =
+            bench.sums(&testing::batch(0), Mode::Eval).into_iter().zip(coarse.sums(&testing::batch(0), Mode::Eval));
+        for (fine, coarse) in pairs {
+            assert!((fine - coarse).abs() < 0.02 * fine.abs(), "{kind}: {coarse} is not near {fine}");
+        }
+    }
+}
+
 /// With weights that have something to say, while it learns: sums, and every weight's gradient.
 #[test]
 fn bfloat16_is_near_float32_and_so_are_its_gradients() {
