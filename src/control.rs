@@ -19,7 +19,7 @@ pub(crate) enum Signal {
     Terminate = 2,
     /// The terminal went away.
     Hangup = 3,
-    /// SIGUSR1, what schedulers are asked to send some time before the end (Slurm's `--signal=USR1@90`).
+    /// SIGUSR1, what schedulers are asked to send some time before the end (Slurm's `--signal=USR1@120`).
     Requeue = 4,
 }
 

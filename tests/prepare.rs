@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::support::{Home, files, folder_hash, is_temporary, say};
+use crate::support::{Home, files, folder_hash, is_temporary, say, send};
 
 /// Small parts, so that there are many commits to be killed between.
 const SMALL_PARTS: [&str; 2] = ["--set", "prepare.part_bytes=6000"];
@@ -89,6 +89,29 @@ fn kills_change_nothing_and_no_finished_part_is_made_twice() {
     assert!(between >= 3, "{between} kills between the first and the last commit");
     assert!(torn >= 1, "no kill left a half-written shard");
     home.run_ok(&args);
+    assert_eq!(folder_hash(&folder), folder_hash(&home.join("whole")));
+}
+
+#[test]
+fn who_stops_it_reads_what_is_kept() {
+    let home = corpus();
+    let folder = home.join("stopped");
+    let args = prepare("prepare.folder=stopped", "prepare.lanes=1", &[]);
+    for (signal, code) in [(libc::SIGINT, 130), (libc::SIGTERM, 143)] {
+        let kept = committed(&folder);
+        let child = home.spawn(&args);
+        let began = Instant::now();
+        while committed(&folder) <= kept {
+            assert!(began.elapsed() < Duration::from_secs(120), "nothing happens");
+        }
+        send(&child, signal);
+        let outcome = child.wait_with_output().expect("it ended");
+        let said = String::from_utf8_lossy(&outcome.stderr).into_owned();
+        assert_eq!(outcome.status.code(), Some(code), "{said}");
+        assert!(said.contains("parts, which are kept; the same command continues"), "{said}");
+    }
+    home.run_ok(&args);
+    home.run_ok(&prepare("prepare.folder=whole", "prepare.lanes=1", &[]));
     assert_eq!(folder_hash(&folder), folder_hash(&home.join("whole")));
 }
 

@@ -74,7 +74,6 @@ macro_rules! kinds {
         /// What is said. Each line of the table is a kind.
         #[derive(Clone, Debug, PartialEq, Serialize)]
         #[serde(tag = "kind")]
-        #[expect(clippy::large_enum_variant, reason = "an event is said and heard one at a time, never kept in lists")]
         pub enum What {
             $($(#[$doc])* #[serde(rename = $kind)] $Variant($Report),)+
             /// Something that this program does not know: of a later one.

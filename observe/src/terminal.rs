@@ -60,7 +60,7 @@ fn step(at: &At, report: &StepReport) -> String {
     let mfu = speed.mfu.map_or(String::new(), |mfu| format!("  mfu {:.0} %", 100.0 * mfu));
     let wait = 100.0 * speed.wait;
     let skipped = if *skipped > 0 { format!("  skipped {skipped}") } else { String::new() };
-    format!("{learned}  {rate}{mfu}  wait {wait:.1} %{skipped}")
+    format!("{learned}  {rate}{mfu}  wait {wait:.1} %{}{skipped}", quantities::eta(speed.eta_s))
 }
 
 fn validation(at: &At, report: &ValidReport) -> String {

@@ -103,6 +103,10 @@ pub struct Speed {
     /// Share of wall time spent waiting for batches.
     #[serde(with = "number")]
     pub wait: f64,
+    /// Seconds until the last step, if all take as long as this process's did so far, validations and checkpoints
+    /// included; none once it is done.
+    #[serde(default, with = "number::option")]
+    pub eta_s: Option<f64>,
 }
 
 /// The valid split, in eval mode.

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemars::JsonSchema;
 use schemas::Document;
 use serde::{Deserialize, Serialize};
-use store::Store;
+use store::{Created, Store};
 use tokenizers::models::bpe::{BPE, BpeTrainer};
 use tokenizers::normalizers::BertNormalizer;
 use tokenizers::pre_tokenizers::bert::BertPreTokenizer;
@@ -94,7 +94,8 @@ pub struct Trained {
     pub vocab_size: u32,
 }
 
-/// Trains on the training split of `prepare.inputs` and writes `prepare.tokenizer`, a `tokenizer.json`.
+/// Trains on the training split of `prepare.inputs` and writes `prepare.tokenizer`, a `tokenizer.json`. One that is there
+/// and is another stays as it is, and is an error: folders may be made with it.
 pub fn train(config: &TokenizerConfig, prepare: &PrepareConfig) -> Result<Trained> {
     let refuse = |message: String| Error::Tokenizer { path: prepare.tokenizer.clone(), message };
     let name = prepare.tokenizer.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -119,7 +120,12 @@ pub fn train(config: &TokenizerConfig, prepare: &PrepareConfig) -> Result<Traine
     let json = describe(config, &bpe).map_err(&refuse)?;
     let bytes = render(&json, refuse)?;
     let folder = prepare.tokenizer.parent().filter(|parent| !parent.as_os_str().is_empty());
-    Store::folder(folder.unwrap_or(std::path::Path::new(".")))?.put(name, &bytes)?;
+    let store = Store::folder(folder.unwrap_or(std::path::Path::new(".")))?;
+    if matches!(store.create(name, &bytes)?, Created::Exists) && store.read(name)? != bytes {
+        return Err(refuse(
+            "another tokenizer is there already; move it away, or name another file in `prepare.tokenizer`".into(),
+        ));
+    }
     let vocab_size = u32::try_from(bpe.get_vocab_size()).expect("ids are 32-bit");
     Ok(Trained { documents, words: counts.len() as u64, vocab_size })
 }
@@ -249,17 +255,21 @@ mod tests {
     use crate::testing::write_all;
     use crate::tokenize::{Tokenizer as _, load};
 
-    fn trained(config: &TokenizerConfig) -> (Trained, Vec<u8>, crate::tokenize::HfTokenizer) {
-        let home = tempfile::tempdir().expect("a temporary folder");
+    fn corpus(home: &std::path::Path) -> PrepareConfig {
         let lines = ["the cat sat on the mat", "the cats sat there", "a mat, a Café, a cat's mat"];
         let text: Vec<String> = (0..60).map(|line| format!("{} {line}", lines[line % 3])).collect();
-        write_all(home.path(), &[("a.txt", text.join("\n"))]);
-        let prepare = PrepareConfig {
-            inputs: vec![home.path().join("a.txt").to_string_lossy().into_owned()],
-            tokenizer: home.path().join("tokenizer.json"),
+        write_all(home, &[("a.txt", text.join("\n"))]);
+        PrepareConfig {
+            inputs: vec![home.join("a.txt").to_string_lossy().into_owned()],
+            tokenizer: home.join("tokenizer.json"),
             valid_fraction: 0.0,
             ..PrepareConfig::default()
-        };
+        }
+    }
+
+    fn trained(config: &TokenizerConfig) -> (Trained, Vec<u8>, crate::tokenize::HfTokenizer) {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        let prepare = corpus(home.path());
         let trained = train(config, &prepare).expect("a tokenizer");
         let bytes = std::fs::read(&prepare.tokenizer).expect("written");
         (trained, bytes, load(&prepare.tokenizer, None).expect("it loads"))
@@ -273,6 +283,19 @@ mod tests {
             assert!((0..5).all(|_| trained(&config).1 == bytes), "{kind:?}");
             assert_eq!(first.vocab_size, tokenizer.facts().manifest.vocab_size);
         }
+    }
+
+    #[test]
+    fn a_tokenizer_that_is_another_stays_as_it_is() {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        let (prepare, config) = (corpus(home.path()), TokenizerConfig { vocab_size: 55, ..TokenizerConfig::default() });
+        let read = || std::fs::read(&prepare.tokenizer).expect("written");
+        train(&config, &prepare).expect("a tokenizer");
+        let first = read();
+        train(&config, &prepare).expect("the same again");
+        let error = train(&TokenizerConfig { vocab_size: 50, ..config }, &prepare).expect_err("another").to_string();
+        assert!(error.contains("tokenizer.json") && error.contains("move it away"), "{error}");
+        assert!(read() == first);
     }
 
     #[test]

@@ -1,16 +1,20 @@
 //! `cloze prepare`: the offline half, with its progress and its closing report.
 
-use observe::{Clock, Event, Observer, What};
+mod interruption;
+mod watcher;
+
+use observe::Clock;
 use pipeline::prepare::{self, Preparation, PrepareOptions};
 
 use crate::cli::ConfigArgs;
 use crate::config::Parsed;
-use crate::terminal::{Progress, line, note};
+use crate::terminal::line;
+use interruption::Shared;
 
 /// Prepares, or continues to.
 pub(crate) fn run(args: &ConfigArgs) -> anyhow::Result<()> {
     let config = Parsed::read(&args.config, &args.set)?.into_prepare()?;
-    let mut watcher = Watcher::default();
+    let mut watcher = Shared::listening()?;
     let done = prepare::run(&config, PrepareOptions::default(), &Clock::system(), &mut watcher);
     watcher.clear();
     done?;
@@ -21,7 +25,7 @@ pub(crate) fn run(args: &ConfigArgs) -> anyhow::Result<()> {
 /// Leaves a document out of the corpus.
 pub(crate) fn forget(args: &ConfigArgs, document: &str) -> anyhow::Result<()> {
     let config = Parsed::read(&args.config, &args.set)?.into_prepare()?;
-    let (clock, mut watcher) = (Clock::system(), Watcher::default());
+    let (clock, mut watcher) = (Clock::system(), Shared::listening()?);
     let done = Preparation::plan(&config).and_then(|preparation| preparation.forget(document, &clock, &mut watcher));
     watcher.clear();
     let (_, before) = done?;
@@ -32,36 +36,4 @@ pub(crate) fn forget(args: &ConfigArgs, document: &str) -> anyhow::Result<()> {
     });
     watcher.report();
     Ok(())
-}
-
-/// Shows how a preparation begins and how far it is, and keeps how it ended: the result comes when nothing can go wrong.
-#[derive(Default)]
-struct Watcher {
-    bar: Option<Progress>,
-    end: Option<String>,
-}
-
-impl Observer for Watcher {
-    fn observe(&mut self, event: &Event) {
-        let Some(text) = observe::terminal::line(event) else { return };
-        match &event.what {
-            What::PrepareProgress(now) => self.bar.get_or_insert_with(|| Progress::new("prepare")).set(now, text),
-            What::PrepareEnd(_) => self.end = Some(text),
-            _ => note(text),
-        }
-    }
-}
-
-impl Watcher {
-    fn clear(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish();
-        }
-    }
-
-    fn report(self) {
-        if let Some(text) = self.end {
-            line(text);
-        }
-    }
 }

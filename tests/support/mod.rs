@@ -104,6 +104,15 @@ impl Home {
     }
 }
 
+/// Sends a signal to a child that has not been waited for.
+pub(crate) fn send(child: &Child, signal: libc::c_int) {
+    let pid = libc::pid_t::try_from(child.id()).expect("a process id");
+    // SAFETY: a plain system call on a child that this test started.
+    #[expect(unsafe_code, reason = "std sends no signal but SIGKILL")]
+    let sent = unsafe { libc::kill(pid, signal) };
+    assert_eq!(sent, 0);
+}
+
 fn reads_config(args: &[&str]) -> bool {
     matches!(args, ["tokenizer" | "prepare" | "plan" | "train" | "profile", ..] | ["inspect", "batch", ..])
 }

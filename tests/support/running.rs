@@ -39,11 +39,7 @@ impl Running {
     }
 
     pub(crate) fn signal(&self, signal: libc::c_int) {
-        let pid = libc::pid_t::try_from(self.child.id()).expect("a process id");
-        // SAFETY: a plain system call on the child that this test started and has not waited for.
-        #[expect(unsafe_code, reason = "std sends no signal but SIGKILL")]
-        let sent = unsafe { libc::kill(pid, signal) };
-        assert_eq!(sent, 0);
+        super::send(&self.child, signal);
     }
 
     /// Stops it, whatever it does, and returns once it stands still.

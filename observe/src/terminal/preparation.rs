@@ -1,6 +1,6 @@
 //! A preparation in words.
 
-use super::quantities::{bytes, count};
+use super::quantities::{bytes, count, eta};
 use crate::preparation::{LargestFile, PrepareEnd, PrepareProgress, PrepareStart};
 
 pub(super) fn start(start: &PrepareStart) -> String {
@@ -27,8 +27,7 @@ pub fn beside_bar(progress: &PrepareProgress) -> String {
 }
 
 pub(super) fn line(now: &PrepareProgress) -> String {
-    let eta = now.eta_s.map_or(String::new(), |eta| format!("  ETA {eta:.0} s"));
-    format!("prepare: {:.0} %  {}{eta}", 100.0 * now.share(), beside_bar(now))
+    format!("prepare: {:.0} %  {}{}", 100.0 * now.share(), beside_bar(now), eta(now.eta_s))
 }
 
 pub(super) fn end(end: &PrepareEnd) -> String {

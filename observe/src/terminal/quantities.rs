@@ -40,6 +40,25 @@ pub(super) fn tokens_per_s(rate: f64) -> String {
     }
 }
 
+/// `  ETA 12 min`, where there is one.
+pub(super) fn eta(seconds: Option<f64>) -> String {
+    seconds.map_or(String::new(), |seconds| format!("  ETA {}", time(seconds)))
+}
+
+// Two or three digits are as many as a guess has.
+fn time(seconds: f64) -> String {
+    let (minutes, hours) = (seconds / 60.0, seconds / 3600.0);
+    if seconds < 100.0 {
+        format!("{seconds:.0} s")
+    } else if minutes < 100.0 {
+        format!("{minutes:.0} min")
+    } else if hours < 100.0 {
+        format!("{hours:.1} h")
+    } else {
+        format!("{:.1} days", hours / 24.0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -51,5 +70,8 @@ mod tests {
         assert_eq!([0, 1023, 1024, 3 << 30].map(bytes), ["0 B", "1023 B", "1.0 KiB", "3.0 GiB"]);
         let rates = [999.4, 9_999.0, 10_000.0, 745_000.0, 1.234e6].map(tokens_per_s);
         assert_eq!(rates, ["999 tok/s", "9999 tok/s", "10 k tok/s", "745 k tok/s", "1.23 M tok/s"]);
+        let times = [0.2, 99.0, 100.0, 5_940.0, 6_000.0, 350_000.0, 864_000.0].map(time);
+        assert_eq!(times, ["0 s", "99 s", "2 min", "99 min", "1.7 h", "97.2 h", "10.0 days"]);
+        assert_eq!((eta(Some(30.0)), eta(None)), ("  ETA 30 s".to_owned(), String::new()));
     }
 }

@@ -52,7 +52,7 @@ pub(super) fn step_report() -> StepReport {
             skipped: 0,
         },
         batch_hash: "ab".to_owned(),
-        speed: Speed { tokens_per_s: 745_000.0, mfu: Some(0.44), wait: 0.003 },
+        speed: Speed { tokens_per_s: 745_000.0, mfu: Some(0.44), wait: 0.003, eta_s: Some(7500.0) },
     }
 }
 
@@ -109,9 +109,9 @@ fn training() -> Vec<Golden> {
         ),
         (
             What::Report(step_report()),
-            r#""kind":"report","loss":3.41,"terms":{"mlm":2.9,"tc":0.51},"metrics":{"mlm.accuracy":0.4},"lr":0.0001,"grad_norm":0.8,"skipped":0,"batch_hash":"ab","tokens_per_s":745000.0,"mfu":0.44,"wait":0.003}"#,
+            r#""kind":"report","loss":3.41,"terms":{"mlm":2.9,"tc":0.51},"metrics":{"mlm.accuracy":0.4},"lr":0.0001,"grad_norm":0.8,"skipped":0,"batch_hash":"ab","tokens_per_s":745000.0,"mfu":0.44,"wait":0.003,"eta_s":7500.0}"#,
             Some(
-                "step 1200  loss 3.4100 (mlm 2.9000, tc 0.5100)  lr 1.0e-4  norm 0.80  745 k tok/s  mfu 44 %  wait 0.3 %",
+                "step 1200  loss 3.4100 (mlm 2.9000, tc 0.5100)  lr 1.0e-4  norm 0.80  745 k tok/s  mfu 44 %  wait 0.3 %  ETA 2.1 h",
             ),
         ),
         (

@@ -234,7 +234,7 @@ impl<'a> Run<'a> {
         self.batch_hash.step(self.trainer.ranks().rows(digests));
         self.rows_consumed.0 += rows;
         self.tokens_consumed += tokens;
-        self.pace.learn(tokens);
+        self.pace.step(tokens);
         let plan = self.plan();
         self.validation_pending = is_due(self.trainer.done(), plan.validation.every_steps, plan.train.steps);
         self.is_whole = true;
@@ -260,10 +260,11 @@ impl<'a> Run<'a> {
         if !is_due(self.trainer.done(), plan.report.every_steps, plan.train.steps) {
             return Ok(());
         }
+        let left = plan.train.steps - self.trainer.done().0;
         self.is_whole = false;
         let figures = self.trainer.figures()?;
         self.is_whole = true;
-        let speed = self.pace.report();
+        let speed = self.pace.report(left);
         self.say(host, What::Report(StepReport { figures, batch_hash: self.batch_hash.to_hex(), speed }));
         self.check(host)
     }

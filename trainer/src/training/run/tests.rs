@@ -345,7 +345,8 @@ fn timeless(log: &[u8]) -> Vec<u8> {
     let timeless = |line: &[u8]| {
         let mut entry: serde_json::Value = serde_json::from_slice(line).expect("JSON");
         let object = entry.as_object_mut().expect("an object");
-        object.retain(|key, _| !matches!(key.as_str(), "tokens_per_s" | "wait" | "mfu" | "seconds" | "place"));
+        object
+            .retain(|key, _| !matches!(key.as_str(), "tokens_per_s" | "wait" | "mfu" | "eta_s" | "seconds" | "place"));
         format!("{entry}\n").into_bytes()
     };
     lines.flat_map(timeless).collect()

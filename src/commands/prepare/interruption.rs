@@ -1,0 +1,63 @@
+//! What a preparation says when it is asked to stop. It stops at once: every part that was reported done is whole, and a
+//! part that was begun is made again.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use anyhow::Context as _;
+use observe::{Event, Observer};
+use tokio::runtime::Builder;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::watcher::Watcher;
+use crate::terminal::note;
+
+/// The watcher of a preparation, which a signal reads too.
+pub(super) struct Shared(Arc<Mutex<Watcher>>);
+
+impl Shared {
+    /// A watcher that has seen nothing yet. From now on SIGINT and SIGTERM end the process with a line of their own.
+    pub(super) fn listening() -> anyhow::Result<Self> {
+        let watcher = Arc::new(Mutex::new(Watcher::default()));
+        let runtime =
+            Builder::new_current_thread().enable_all().build().context("cannot start listening for signals")?;
+        let listen = |kind| {
+            let _inside = runtime.enter();
+            signal(kind).context("cannot listen for signals")
+        };
+        let (interrupt, terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
+        let seen = Arc::clone(&watcher);
+        let wait = move || runtime.block_on(leave_when_asked(interrupt, terminate, &seen));
+        std::thread::Builder::new().name("signals".to_owned()).spawn(wait).context("cannot start a thread")?;
+        Ok(Self(watcher))
+    }
+
+    pub(super) fn clear(&self) {
+        self.watcher().clear();
+    }
+
+    pub(super) fn report(&self) {
+        self.watcher().report();
+    }
+
+    fn watcher(&self) -> MutexGuard<'_, Watcher> {
+        // A panic while it drew is told elsewhere, and what it knows is still true.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Observer for Shared {
+    fn observe(&mut self, event: &Event) {
+        self.watcher().observe(event);
+    }
+}
+
+async fn leave_when_asked(mut interrupt: Signal, mut terminate: Signal, seen: &Mutex<Watcher>) {
+    let code = tokio::select! {
+        _ = interrupt.recv() => 130,
+        _ = terminate.recv() => 143,
+    };
+    let watcher = seen.lock().unwrap_or_else(PoisonError::into_inner);
+    watcher.clear();
+    note(watcher.stopped());
+    std::process::exit(code);
+}

@@ -1,0 +1,52 @@
+//! What people see of a preparation.
+
+use observe::{Event, Observer, What};
+
+use crate::terminal::{Progress, line, note};
+
+/// Shows how a preparation begins and how far it is, and keeps how it ended: the result comes when nothing can go wrong.
+#[derive(Default)]
+pub(super) struct Watcher {
+    bar: Option<Progress>,
+    parts: u64,
+    // Of them, those that are done.
+    done: u64,
+    end: Option<String>,
+}
+
+impl Observer for Watcher {
+    fn observe(&mut self, event: &Event) {
+        match &event.what {
+            What::PrepareStart(start) => self.parts = start.parts,
+            What::PartDone(_) => self.done += 1,
+            _ => {}
+        }
+        let Some(text) = observe::terminal::line(event) else { return };
+        match &event.what {
+            What::PrepareProgress(now) => self.bar.get_or_insert_with(|| Progress::new("prepare")).set(now, text),
+            What::PrepareEnd(_) => self.end = Some(text),
+            _ => note(text),
+        }
+    }
+}
+
+impl Watcher {
+    pub(super) fn clear(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish();
+        }
+    }
+
+    pub(super) fn report(&mut self) {
+        if let Some(text) = self.end.take() {
+            line(text);
+        }
+    }
+
+    /// What somebody who stops it wants to know.
+    pub(super) fn stopped(&self) -> String {
+        let Self { parts, done, .. } = self;
+        let kept = if *parts > 0 { format!(" after {done} of {parts} parts, which are kept") } else { String::new() };
+        format!("stopped{kept}; the same command continues")
+    }
+}
