@@ -58,10 +58,12 @@ void check_scalar(const char* what, const at::Tensor& tensor, const at::Tensor& 
 
 // Before main: torch asks for its CUDA hooks once and keeps the answer, and on a machine without a driver loading
 // libtorch_cuda costs 240 MB for nothing. One build thus serves both kinds of machine.
+bool has_driver = false;
 std::string cuda_problem = "this machine has no NVIDIA driver (libcuda.so.1)";
 
 __attribute__((constructor)) void load_cuda() {
-  if (!dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL)) return;
+  has_driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) != nullptr;
+  if (!has_driver) return;
   void* cpu = dlopen("libtorch_cpu.so", RTLD_NOLOAD | RTLD_LAZY);
   char folder[PATH_MAX] = {0};
   if (!cpu || dlinfo(cpu, RTLD_DI_ORIGIN, folder) != 0) {
@@ -87,6 +89,9 @@ const char* cloze_last_error() { return last_error.c_str(); }
 // Empty where the CUDA libraries were loaded.
 const char* cloze_cuda_problem() { return cuda_problem.c_str(); }
 
+// Whether this machine has CUDA's driver, whatever became of the libraries.
+int cloze_has_cuda_driver() { return has_driver; }
+
 // glibc gives every freed tensor above 32 MiB back to the kernel, which then hands out zeroed pages again, step after step:
 // 7 to 14 % of a step on the CPU. A run needs the same blocks in every step, so they may stay.
 void keep_freed_memory() {
@@ -104,6 +109,8 @@ int cloze_configure(int deterministic) {
     at::globalContext().setFlushDenormal(true);
     at::globalContext().setFloat32MatmulPrecision("highest");
     at::globalContext().setBenchmarkCuDNN(false);
+    // Some of its attention kernels round the probability of dropout to sixteenths.
+    at::globalContext().setSDPUseCuDNN(false);
     if (deterministic) setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
     at::globalContext().setDeterministicAlgorithms(deterministic != 0, false);
     at::globalContext().setDeterministicFillUninitializedMemory(false);

@@ -12,6 +12,7 @@ type RawTensor = *const c_void;
 unsafe extern "C" {
     fn cloze_last_error() -> *const c_char;
     fn cloze_cuda_problem() -> *const c_char;
+    fn cloze_has_cuda_driver() -> c_int;
     fn cloze_configure(deterministic: c_int) -> c_int;
     fn cloze_take_gradients(weights: *const RawTensor, count: usize, gradients: *mut *mut c_void) -> c_int;
     fn cloze_global_norm(tensors: *const RawTensor, count: usize, norm: *mut *mut c_void) -> c_int;
@@ -43,6 +44,12 @@ pub(crate) fn cuda_problem() -> Option<String> {
     // SAFETY: a static C string, written before main.
     let problem = unsafe { CStr::from_ptr(cloze_cuda_problem()) }.to_string_lossy().into_owned();
     (!problem.is_empty()).then_some(problem)
+}
+
+/// Whether this machine has CUDA's driver, whatever became of the libraries.
+pub(crate) fn has_cuda_driver() -> bool {
+    // SAFETY: no pointers; written before main.
+    unsafe { cloze_has_cuda_driver() != 0 }
 }
 
 /// Sets libtorch's process-wide switches. Call it on the thread that will compute, before it computes: denormals are

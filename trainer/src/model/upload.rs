@@ -31,6 +31,8 @@ pub(crate) struct UploadedView {
     pub ids_bt: Tensor,
     /// True on real tokens, `[rows, width]`; `None` where all are.
     pub valid_bt: Option<Tensor>,
+    /// The same for attention, `[1, width]` where all rows are equally long.
+    attended_bt: Option<Tensor>,
     /// Segments, int64, `[rows, width]`; `None` where rows are single segments.
     pub token_types_bt: Option<Tensor>,
     /// Where the view has labels.
@@ -50,9 +52,12 @@ impl UploadedView {
         let predicted = |(positions, targets): (&[i64], &[i64])| -> Result<Predicted, Error> {
             Ok(Predicted { positions_n: list(positions)?, targets_n: list(targets)?, count: positions.len() })
         };
+        let valid_bt = mask.map(|mask| upload(mask, device)).transpose()?.map(|mask| mask.to_kind(FLAG));
+        let attended = |valid: &Tensor| if batch.is_even(view) { valid.narrow(0, 0, 1) } else { valid.shallow_clone() };
         Ok(Self {
             ids_bt: upload(ids, device)?,
-            valid_bt: mask.map(|mask| upload(mask, device)).transpose()?.map(|mask| mask.to_kind(FLAG)),
+            attended_bt: valid_bt.as_ref().map(attended),
+            valid_bt,
             token_types_bt: token_types.map(|types| upload(types, device)).transpose()?,
             predicted: batch.targets(view).map(predicted).transpose()?,
         })
@@ -61,7 +66,11 @@ impl UploadedView {
     /// What an encoder reads.
     #[must_use]
     pub(crate) fn input(&self) -> Input<'_> {
-        Input { ids_bt: &self.ids_bt, token_types_bt: self.token_types_bt.as_ref(), valid_bt: self.valid_bt.as_ref() }
+        Input {
+            ids_bt: &self.ids_bt,
+            token_types_bt: self.token_types_bt.as_ref(),
+            valid_bt: self.attended_bt.as_ref(),
+        }
     }
 
     /// The same rows with other ids at the positions to predict, `[n]`.
@@ -74,6 +83,7 @@ impl UploadedView {
         Self {
             ids_bt: self.with(ids_n),
             valid_bt: self.valid_bt.as_ref().map(Tensor::shallow_clone),
+            attended_bt: self.attended_bt.as_ref().map(Tensor::shallow_clone),
             token_types_bt: self.token_types_bt.as_ref().map(Tensor::shallow_clone),
             predicted: Some(Predicted {
                 positions_n: predicted.positions_n.shallow_clone(),

@@ -7,6 +7,7 @@ use schemas::ordinal::{BatchIndex, Step};
 use schemas::{Batch, Share};
 use tch::{Device, Tensor};
 
+use crate::device::choice::{self, DeviceChoice};
 use crate::device::native;
 use crate::device::precision::{MASTER, Precision, WIDE};
 use crate::error::Error;
@@ -81,7 +82,13 @@ impl Trainer {
         }
         let device = plan.train.device.resolve()?;
         if plan.train.precision != Precision::F32 && device == Device::Cpu {
-            return Err(Error::Config("`train.precision = \"bf16\"` needs CUDA, and this machine has none".to_owned()));
+            return Err(Error::Config(format!(
+                "`train.precision = \"bf16\"` needs CUDA, and {}; `train.precision = \"f32\"` does without",
+                match plan.train.device {
+                    DeviceChoice::Cpu => "`train.device` is `cpu`".to_owned(),
+                    _ => choice::why_not(),
+                }
+            )));
         }
         native::configure(plan.train.deterministic)?;
         tch::set_num_threads(i32::try_from(threads(plan.train.threads)).unwrap_or(i32::MAX));
