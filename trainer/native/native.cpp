@@ -14,6 +14,7 @@
 #endif
 
 #include <climits>
+#include <cstring>
 #include <cstdlib>  // also defines __GLIBC__
 #include <string>
 #include <vector>
@@ -156,6 +157,19 @@ int cloze_fused_adamw(at::Tensor* const* weights, at::Tensor* const* gradients, 
     check_scalar("the skip flag", *skip, w[0]);
     const std::vector<at::Tensor> steps(count, *step);
     at::_fused_adamw_(w, g, m, v, {}, steps, lr, beta1, beta2, weight_decay, eps, false, false, *scale, *skip);
+  });
+}
+
+// Copies bytes to a device without waiting for it: a new byte tensor, owned by the caller. The pinned memory between is
+// given back at once, and handed out again only when the copy is done.
+int cloze_upload(const void* bytes, size_t count, int index, at::Tensor** uploaded) {
+  return guarded([&] {
+    c10::NoGradGuard no_grad;
+    const at::Device device(at::kCUDA, static_cast<c10::DeviceIndex>(index));
+    const auto size = static_cast<int64_t>(count);
+    at::Tensor pinned = at::empty({size}, at::TensorOptions(at::kByte).pinned_memory(true));
+    if (count > 0) std::memcpy(pinned.mutable_data_ptr(), bytes, count);
+    *uploaded = new at::Tensor(pinned.to(device, at::kByte, /*non_blocking=*/true));
   });
 }
 

@@ -31,6 +31,7 @@ unsafe extern "C" {
         scale: RawTensor,
         skip: RawTensor,
     ) -> c_int;
+    fn cloze_upload(bytes: *const c_void, count: usize, index: c_int, uploaded: *mut *mut c_void) -> c_int;
     fn cloze_synchronize(index: c_int) -> c_int;
     fn _exit(status: c_int) -> !;
 }
@@ -134,6 +135,17 @@ pub(crate) fn fused_adamw(lists: &AdamWLists<'_>, update: AdamWUpdate<'_>) -> Re
             update.skip.as_ptr().cast(),
         )
     })
+}
+
+/// `bytes` on the device, uint8, without a wait for it.
+pub(crate) fn upload(bytes: &[u8], device: Device) -> Result<Tensor, Error> {
+    let Some(index) = cuda_index(device) else { return Ok(Tensor::f_from_slice(bytes)?) };
+    let mut uploaded = std::ptr::null_mut();
+    // SAFETY: the bytes are copied before the call returns; on success `uploaded` is a new handle that the tensor owns.
+    unsafe {
+        check(cloze_upload(bytes.as_ptr().cast(), bytes.len(), index, &raw mut uploaded))?;
+        Ok(Tensor::from_ptr(uploaded.cast()))
+    }
 }
 
 /// Waits for the device; at once on the CPU.

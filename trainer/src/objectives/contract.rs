@@ -10,6 +10,7 @@ use super::{AnyObjective, Computed, Loss, Term};
 use crate::device::precision::Precision;
 use crate::device::tensors::as_i64;
 use crate::model::forward::{Forward, Moment, Pass};
+use crate::model::freight::Freight;
 use crate::model::host_batch::HostBatch;
 use crate::model::layers::Mode;
 use crate::model::networks::built::Networks;
@@ -39,7 +40,9 @@ impl Bench {
         let passes: BTreeSet<Pass> = self.objective.reads().passes.into_iter().collect();
         let moment = Moment { seed: 7, step: Step(3), mode };
         let host = self.host(batch);
-        let forward = Forward::run(&host, &passes, &passes, moment).expect("the batch has what it reads");
+        let mut freight = Freight::default();
+        self.loss.send(&host, &mut freight);
+        let forward = Forward::run(&host, &passes, &passes, moment, freight).expect("the batch has what it reads");
         let computed = self.loss.compute(&forward);
         assert_eq!(computed.sums.len(), self.loss.terms(&host).len(), "{}: one sum per term", self.objective.kind());
         computed

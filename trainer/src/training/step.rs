@@ -12,6 +12,7 @@ use crate::device::native;
 use crate::device::precision::{MASTER, Precision, WIDE};
 use crate::error::Error;
 use crate::model::forward::{Forward, Moment, Pass};
+use crate::model::freight::Freight;
 use crate::model::host_batch::HostBatch;
 use crate::model::layers::Mode;
 use crate::model::networks::built::{Networks, teach};
@@ -201,7 +202,7 @@ impl Trainer {
         let (counts, seen) = self.counts(&batches);
         let moment = Moment { seed: self.plan.seed, step: self.done, mode: Mode::Train };
         for (at, batch) in batches.iter().enumerate() {
-            let forward = Forward::run(batch, &self.passes, &self.learning, moment)?;
+            let forward = Forward::run(batch, &self.passes, &self.learning, moment, self.freight(batch))?;
             let mut loss: Option<Tensor> = None;
             for (member, counts) in self.members.iter().zip(&counts) {
                 let computed = compute(member, &forward);
@@ -217,6 +218,13 @@ impl Trainer {
             }
         }
         Ok(seen)
+    }
+
+    /// What the objectives need on the device.
+    fn freight(&self, batch: &HostBatch<'_>) -> Freight {
+        let mut freight = Freight::default();
+        self.members.iter().for_each(|member| member.loss.send(batch, &mut freight));
+        freight
     }
 
     /// Every objective's terms for these micro-batches, counted over all ranks, and what the step has seen.
@@ -246,7 +254,7 @@ impl Trainer {
         let _guard = tch::no_grad_guard();
         let passes: BTreeSet<Pass> = self.passes.union(extra).cloned().collect();
         let moment = Moment { seed: self.plan.seed, step: Step(0), mode: Mode::Eval };
-        let forward = Forward::run(batch, &passes, &BTreeSet::new(), moment)?;
+        let forward = Forward::run(batch, &passes, &BTreeSet::new(), moment, self.freight(batch))?;
         for member in &self.members {
             tally(into, member, &member.loss.terms(batch), &compute(member, &forward));
         }
