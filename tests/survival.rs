@@ -69,7 +69,8 @@ fn a_reader_that_stalls_keeps_nobody_waiting() {
     home.run_ok(&train("run.folder=whole", &[]));
     let (_out, stdout) = stalled();
     let (_err, stderr) = stalled();
-    let mut child = home.command(&train("run.folder=stalled", &[])).stdout(stdout).stderr(stderr).spawn().expect("it starts");
+    let mut child =
+        home.command(&train("run.folder=stalled", &[])).stdout(stdout).stderr(stderr).spawn().expect("it starts");
     assert_eq!(child.wait().expect("it ends").code(), Some(0));
     assert!(weights(&home, "stalled") == weights(&home, "whole"));
 
@@ -85,7 +86,8 @@ fn a_reader_that_stalls_keeps_nobody_waiting() {
     assert_eq!(end(&home, "asked")["saved"], true);
 
     let (_err, stderr) = stalled();
-    let mut child = home.command(&["prepare", "--set", "prepare.folder=new"]).stderr(stderr).spawn().expect("it starts");
+    let mut child =
+        home.command(&["prepare", "--set", "prepare.folder=new"]).stderr(stderr).spawn().expect("it starts");
     std::thread::sleep(Duration::from_millis(500));
     assert!(child.try_wait().expect("a child").is_none(), "it waits for its first line to be read");
     send(&child, libc::SIGINT);

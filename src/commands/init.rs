@@ -20,7 +20,11 @@ pub(crate) fn run(inputs: &[String], out: &Path) -> anyhow::Result<()> {
     // It stands in a comment and in strings of the file.
     let is_plain = |name: &&str| !name.contains(['"', '\\', '\n']);
     let Some(name) = name.filter(is_plain).filter(|_| out.extension().is_some_and(|ending| ending == "toml")) else {
-        return Err(Usage(format!("--out {}: a configuration is a `.toml` file, without quotes or backslashes in its name", out.display())).into());
+        return Err(Usage(format!(
+            "--out {}: a configuration is a `.toml` file, without quotes or backslashes in its name",
+            out.display()
+        ))
+        .into());
     };
     let survey = Survey::of(inputs)?;
     let text = page::page(&survey, name.trim_end_matches(".toml"));

@@ -24,10 +24,14 @@ pub(super) fn follow(prepare: &mut PrepareConfig, data: &mut DataConfig, source:
     }
 }
 
-/// Inputs that are not there, or have no file of the format.
+/// Inputs that are not there, or have no file of the format; a folder that cannot be one.
 pub(super) fn problems(config: &PrepareConfig) -> Vec<Problem> {
     let named = config.inputs.iter().filter(|input| !input.is_empty());
-    named.filter_map(|input| problem(input, config)).collect()
+    let taken = config.folder.is_file().then(|| {
+        let message = format!("{}: a file is here", config.folder.display());
+        Problem::new("prepare.folder", message).hint("name a folder, or a path that is free")
+    });
+    named.filter_map(|input| problem(input, config)).chain(taken).collect()
 }
 
 /// A tokenizer that is not there, or that leaves open what the configuration has to say.

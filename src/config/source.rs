@@ -267,7 +267,9 @@ mod tests {
     #[test]
     fn a_table_in_an_override_says_each_of_its_keys() {
         let home = tempfile::tempdir().expect("a temporary folder");
-        store::Store::folder(home.path()).and_then(|store| store.put("run.toml", b"[data]\nfolder = \"a\"")).expect("written");
+        store::Store::folder(home.path())
+            .and_then(|store| store.put("run.toml", b"[data]\nfolder = \"a\""))
+            .expect("written");
         let (source, _) = Source::read(
             &home.path().join("run.toml"),
             &["data={folder = \"b\", lanes = 2}".to_owned(), "views={v={kind=\"crop\"}}".to_owned()],

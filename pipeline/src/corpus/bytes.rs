@@ -111,7 +111,9 @@ pub(super) fn read_error(path: &Path, error: &io::Error) -> Error {
     let compressed = Compression::of(path) != Compression::Plain;
     let unfit = |message: String| Error::Unfit { path: path.to_owned(), line: None, message };
     let message = if error.to_string().contains("requires too much memory") {
-        return unfit("a zstd frame with a longer window than its first one; compress it anew, as one frame".to_owned());
+        return unfit(
+            "a zstd frame with a longer window than its first one; compress it anew, as one frame".to_owned(),
+        );
     } else if let (true, None) = (compressed, error.raw_os_error()) {
         return unfit(format!(
             "truncated or damaged ({error}); replace the file and run the same command again, finished parts are kept"

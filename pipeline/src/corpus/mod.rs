@@ -24,8 +24,8 @@ use std::ops::Range;
 
 pub use self::cut::group;
 pub use self::decode::by_name as encoding_by_name;
-pub use self::endings::Endings;
 pub use self::documents::{Complaint, Documents, Found, Place};
+pub use self::endings::Endings;
 pub use self::files::{Corpus, CorpusConfig, SortedOut, UnfitFiles};
 pub use self::fitness::{Fitness, Head};
 pub use self::inputs::{FileIdentity, InputFile};

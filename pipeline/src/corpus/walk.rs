@@ -157,9 +157,10 @@ impl Walk<'_> {
             }
             None if input.contains(['*', '?', '[']) => self.glob(input, &absolute),
             None if path.is_symlink() => Err(unusable(input, "a link to nothing; mend it, or check `prepare.inputs`")),
-            None if input.contains("://") => {
-                Err(unusable(input, "a store of that kind cannot be read; copy the files to a disk, or mount it, and name the folder"))
-            }
+            None if input.contains("://") => Err(unusable(
+                input,
+                "a store of that kind cannot be read; copy the files to a disk, or mount it, and name the folder",
+            )),
             None => Err(unusable(
                 input,
                 "no such file or folder; paths are relative to the folder that `cloze` is started in",

@@ -116,7 +116,9 @@ impl<'a> Segment<'a> {
         }
         match &found.document {
             Some(document) if self.task.omit.has(&document.id) => self.report.forgotten += 1,
-            Some(document) if self.work.config.document_bytes_max.is_some_and(|most| document.text.len() as u64 > most) => {
+            Some(document)
+                if self.work.config.document_bytes_max.is_some_and(|most| document.text.len() as u64 > most) =>
+            {
                 self.reject(Complaint { reason: Reason::TooLong, piece: found.piece, line: found.line });
             }
             Some(document) => {

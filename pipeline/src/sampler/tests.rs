@@ -187,7 +187,11 @@ fn a_mixture_of_uneven_row_groups_is_less_sure() {
     for (epoch, window) in (0..30).flat_map(|epoch| (0..16).map(move |window| (Epoch(epoch), window))) {
         let blocks = sampler.window(epoch, window);
         let rows = |wanted: &dyn Fn(usize) -> bool| {
-            blocks.iter().filter(|&&block| wanted(block)).map(|&block| f64::from(sampler.blocks()[block].stored)).sum::<f64>()
+            blocks
+                .iter()
+                .filter(|&&block| wanted(block))
+                .map(|&block| f64::from(sampler.blocks()[block].stored))
+                .sum::<f64>()
         };
         let share = rows(&|block| block % 4 < 2) / rows(&|_| true);
         squares.push((share - 0.5).powi(2));

@@ -138,10 +138,7 @@ fn texts(corpus: &Corpus, file: &InputFile) -> Vec<String> {
 }
 
 /// The fields of text and of names, as the first documents have them.
-fn fields(
-    format: &AnyFormat,
-    sample: &[&InputFile],
-) -> anyhow::Result<(Option<String>, Option<String>)> {
+fn fields(format: &AnyFormat, sample: &[&InputFile]) -> anyhow::Result<(Option<String>, Option<String>)> {
     let lines = AnyFormat::of_kind("text_lines").expect("it is registered");
     let objects: Vec<Value> = sample
         .iter()
