@@ -30,7 +30,7 @@ Environment:
   NO_COLOR, CLICOLOR_FORCE
 
 Exit codes: 0 done, 1 failed (the same command continues), 2 configuration or usage, 42 unfit corpus,
-130 and 143 stopped by a signal and saved.";
+43 diverged, 129, 130, 138 and 143 stopped by SIGHUP, SIGINT, SIGUSR1, SIGTERM and saved.";
 
 /// A configuration file with overrides.
 #[derive(Clone, Debug, Args)]
@@ -93,7 +93,7 @@ pub(crate) enum Verb {
         #[arg(long)]
         json: bool,
     },
-    /// Plan and run. The same command resumes.
+    /// Check the plan and train by it. The same command resumes.
     #[cfg(feature = "train")]
     #[command(after_help = "Example: cloze train -c run.toml --set run.folder=runs/second --set seed=2")]
     Train {

@@ -2,12 +2,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::mpsc::SyncSender;
 
 use anyhow::Context as _;
-use pipeline::actor::{Stop, Stopper, stopper};
+use pipeline::actor::{self, Stop, Stopper, stopper};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
+
+/// What may wait to be said of signals; more of the same is dropped.
+const WORDS: usize = 4;
 
 /// A request to stop that has been heard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,15 +100,26 @@ impl Control {
             .enable_all()
             .build()
             .context("cannot start the control runtime")?;
+        // Who hears it is not ended by it: a file that may not grow is then an error with a name.
+        let _heard = runtime
+            .block_on(async { signal(SignalKind::from_raw(actor::FILE_SIZE_SIGNAL)) })
+            .context("cannot listen for signals")?;
         let heard = Arc::new(AtomicU8::new(0));
         let phase = Arc::new(AtomicU8::new(Phase::Data as u8));
         let (stopper, stop) = stopper();
+        let (words, heard_words) = std::sync::mpsc::sync_channel(WORDS);
         for meaning in Signal::ALL.into_iter().filter(|signal| !signal.is_declined()) {
             let stream = runtime.block_on(async { signal(meaning.kind()) }).context("cannot listen for signals")?;
-            let listener =
-                Listener { meaning, heard: Arc::clone(&heard), phase: Arc::clone(&phase), stopper: stopper.clone() };
+            let listener = Listener {
+                meaning,
+                heard: Arc::clone(&heard),
+                phase: Arc::clone(&phase),
+                stopper: stopper.clone(),
+                words: words.clone(),
+            };
             runtime.spawn(listener.listen(stream));
         }
+        actor::spawn("signal-words", move || heard_words.iter().for_each(Words::say))?;
         Ok(Self { runtime, heard, phase, stop })
     }
 
@@ -151,6 +166,24 @@ struct Listener {
     heard: Arc<AtomicU8>,
     phase: Arc<AtomicU8>,
     stopper: Stopper,
+    words: SyncSender<Words>,
+}
+
+/// What is said of a signal. By a thread of its own: where nobody reads what is said, whoever speaks waits.
+enum Words {
+    Saving(Signal, &'static str),
+    StillSaving(Signal),
+}
+
+impl Words {
+    fn say(self) {
+        match self {
+            Self::Saving(signal, during) => {
+                tracing::warn!(?signal, %during, "saving, then leaving; a second ctrl-c leaves at once");
+            }
+            Self::StillSaving(signal) => tracing::warn!(?signal, "still saving"),
+        }
+    }
 }
 
 impl Listener {
@@ -160,14 +193,14 @@ impl Listener {
             times += 1;
             let first = self.heard.compare_exchange(0, self.meaning as u8, Ordering::SeqCst, Ordering::SeqCst).is_ok();
             if first {
-                let during = Phase::NAMES[usize::from(self.phase.load(Ordering::SeqCst))];
-                tracing::warn!(signal = ?self.meaning, %during, "saving, then leaving; a second ctrl-c leaves at once");
                 self.stopper.stop();
+                let during = Phase::NAMES[usize::from(self.phase.load(Ordering::SeqCst))];
+                let _ = self.words.try_send(Words::Saving(self.meaning, during));
             } else if self.meaning == Signal::Interrupt && times > 1 {
                 // Only who asks twice at a keyboard gives up what is not saved yet: a scheduler's two signals are one wish.
                 trainer::device::leave(self.meaning.exit_code());
             } else {
-                tracing::warn!(signal = ?self.meaning, "still saving");
+                let _ = self.words.try_send(Words::StillSaving(self.meaning));
             }
         }
     }

@@ -54,7 +54,7 @@ fn code_of(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
         pipeline::Error::Config(_)
         | pipeline::Error::Tokenizer { .. }
         | pipeline::Error::Manifest { why: ManifestError::Version { .. }, .. } => Some(CONFIGURATION),
-        pipeline::Error::Poison(_) => Some(POISON),
+        pipeline::Error::Poison(_) | pipeline::Error::Unfit { .. } => Some(POISON),
         _ => Some(FAILED),
     }
 }

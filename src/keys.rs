@@ -46,8 +46,9 @@ pub(crate) struct Key {
 }
 
 /// What a key counts, by its last word; names end in their unit.
-const UNITS: [(&str, &str); 27] = [
+const UNITS: [(&str, &str); 28] = [
     ("bytes", "bytes"),
+    ("bytes_max", "bytes"),
     ("memory_max", "bytes"),
     ("steps", "steps"),
     ("every_steps", "steps"),
@@ -153,6 +154,8 @@ fn keys(name: &str, schema: &Json, default: Option<&Value>) -> Vec<Key> {
     }
     let last = name.rsplit('.').next().unwrap_or(name);
     let unit = UNITS.iter().find(|(key, _)| *key == last || last.ends_with(&format!("_{key}"))).map(|(_, unit)| *unit);
+    // A switch has no unit, whatever its name.
+    let unit = unit.filter(|_| what(schema) != "true or false");
     let is_set = |value: &&Value| value.as_str() != Some("") && value.as_array().is_none_or(|list| !list.is_empty());
     vec![Key {
         name: name.to_owned(),

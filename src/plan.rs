@@ -105,6 +105,10 @@ impl Plan {
         let valid = training::validation(&mut parsed, &data, &wanted);
         #[cfg(feature = "train")]
         let train = training::plan(&mut parsed, &data, load.as_ref());
+        if purpose == Purpose::Run && parsed.config.run.folder.is_file() {
+            let message = format!("{}: a file is here", parsed.config.run.folder.display());
+            parsed.report(vec![Problem::new("run.folder", message).hint("name a folder, or a path that is free")]);
+        }
         if purpose == Purpose::Run && parsed.config.run.folder.as_os_str().is_empty() {
             let hint = "set `run.folder`, or give `--set run.folder=runs/a`";
             parsed.report(vec![Problem::new("run.folder", "a run needs a folder").hint(hint)]);

@@ -3,9 +3,11 @@
 //! People read stderr; `CLOZE_LOG_FORMAT=json` makes it one JSON object a line for machines. `RUST_LOG` filters as usual.
 
 use std::io;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 
 use tracing_subscriber::EnvFilter;
+
+use crate::terminal::Paint;
 
 /// Installs the subscriber, once per process.
 pub(crate) fn install() {
@@ -15,7 +17,7 @@ pub(crate) fn install() {
     if std::env::var("CLOZE_LOG_FORMAT").is_ok_and(|format| format == "json") {
         builder.json().init();
     } else {
-        builder.with_target(false).without_time().with_ansi(io::stderr().is_terminal()).compact().init();
+        builder.with_target(false).without_time().with_ansi(Paint::stderr().is_on()).compact().init();
     }
 }
 

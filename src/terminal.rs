@@ -7,9 +7,13 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use observe::preparation::PrepareProgress;
 pub(crate) use observe::terminal::{bytes, count};
-#[cfg(feature = "train")]
-use observe::{Event, Observer, What};
 use schemas::printable;
+
+#[cfg(feature = "train")]
+pub(crate) use self::printer::Printer;
+
+#[cfg(feature = "train")]
+mod printer;
 
 /// Prints one line of result, in which nothing is obeyed by the terminal: names in it may be anybody's.
 pub(crate) fn line(text: impl Display) {
@@ -29,42 +33,10 @@ pub(crate) fn painted(text: impl Display) {
     }
 }
 
-/// Prints what people see of events. That nobody sees it any more ends no run.
-#[cfg(feature = "train")]
-#[derive(Debug)]
-pub(crate) struct Printer {
-    /// Whether the end of a run is worth a line.
-    ends: bool,
-    /// Whether stdout takes nothing any more, which was said once.
-    deaf: bool,
-}
-
-#[cfg(feature = "train")]
-impl Printer {
-    /// Prints everything, and the end of a run if that is worth a line.
-    pub(crate) fn new(ends: bool) -> Self {
-        Self { ends, deaf: false }
-    }
-
-    fn result(&mut self, text: &str) {
-        let Err(error) = writeln!(io::stdout().lock(), "{text}") else { return };
-        if !std::mem::replace(&mut self.deaf, true) {
-            note(format_args!("warning: stdout: {error}; the run goes on, its log has what is not printed"));
-        }
-    }
-}
-
-#[cfg(feature = "train")]
-impl Observer for Printer {
-    fn observe(&mut self, event: &Event) {
-        if matches!(event.what, What::Stop(_)) && !self.ends {
-            return;
-        }
-        match observe::terminal::line(event) {
-            Some(text) if observe::terminal::is_result(event) => self.result(&text),
-            Some(text) => note(text),
-            None => {}
-        }
+/// Says what has been done. Where nobody can be told, it is done all the same.
+pub(crate) fn told(text: impl Display) {
+    if let Err(error) = writeln!(io::stdout().lock(), "{}", printable(&text.to_string())) {
+        note(format_args!("warning: stdout: {error}; everything is done all the same"));
     }
 }
 
@@ -81,8 +53,21 @@ pub(crate) struct Paint(bool);
 impl Paint {
     /// For stdout: on where it is a terminal and `NO_COLOR` is unset, or where `CLICOLOR_FORCE` is set.
     pub(crate) fn stdout() -> Self {
+        Self::of(io::stdout().is_terminal())
+    }
+
+    /// The same for stderr.
+    pub(crate) fn stderr() -> Self {
+        Self::of(io::stderr().is_terminal())
+    }
+
+    fn of(is_terminal: bool) -> Self {
         let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0");
-        Self(set("CLICOLOR_FORCE") || (io::stdout().is_terminal() && !set("NO_COLOR")))
+        Self(set("CLICOLOR_FORCE") || (is_terminal && !set("NO_COLOR")))
+    }
+
+    pub(crate) fn is_on(self) -> bool {
+        self.0
     }
 
     fn wrap(self, code: &str, text: impl Display) -> String {
@@ -126,10 +111,10 @@ impl Progress {
     /// Between plain lines.
     const PLAIN_EVERY: Duration = Duration::from_secs(10);
 
-    pub(crate) fn new(name: &'static str) -> Self {
+    pub(crate) fn new(name: &'static str, now: &PrepareProgress) -> Self {
         let plain = !io::stderr().is_terminal();
         let target = if plain { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
-        let bar = ProgressBar::with_draw_target(Some(0), target);
+        let bar = ProgressBar::with_draw_target(Some(now.bytes_total), target).with_position(now.bytes);
         let style = ProgressStyle::with_template("{prefix} {wide_bar} {percent:>3} %  {msg}  ETA {eta}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.set_prefix(name);

@@ -47,19 +47,19 @@ fn check_fatal(input: &str, format: &str, bytes: &[u8], code: i32, words: &[&str
 fn inputs_that_cannot_be_read_are_fatal_before_anything_is_written() {
     check_fatal("nowhere.txt", "text", b"", 2, &["nowhere.txt"]);
     check_fatal("corpus/*.nothing", "text", b"", 2, &["corpus/*.nothing"]);
-    check_fatal("binary.txt", "text_lines", b"a\0b\x01\x02 not text\n", 1, &["binary.txt", "NUL"]);
+    check_fatal("binary.txt", "text_lines", b"a\0b\x01\x02 not text\n", 42, &["binary.txt", "NUL"]);
     check_fatal("empty.txt", "text_lines", b"\n\n\n", 42, &["no", "document"]);
-    check_fatal("not.parquet", "parquet", b"this is not Parquet", 1, &["not.parquet"]);
+    check_fatal("not.parquet", "parquet", b"this is not Parquet", 42, &["not.parquet"]);
     let home = home();
     std::fs::create_dir(home.join("hollow")).expect("made");
-    prepare(&home, "hollow", "text", &[]).assert_fails(2, &["hollow", "it is empty"]);
+    prepare(&home, "hollow", "text", &[]).assert_fails(2, &["hollow", "no input here"]);
 }
 
 #[test]
 fn parquet_without_the_column_names_those_it_has() {
     let home = Home::prepared(40);
     let outcome = prepare(&home, "data/vocab/00000.parquet", "parquet", &["prepare.folder=other"]);
-    outcome.assert_fails(1, &["00000.parquet", "`text`", "token"]);
+    outcome.assert_fails(42, &["00000.parquet", "`text`", "token"]);
     assert!(!home.join("other").exists() || files(&home.join("other")).is_empty());
     // The way out that the error names.
     let sets = ["prepare.folder=other", "prepare.text_field=token"];
@@ -141,7 +141,7 @@ fn a_truncated_archive_is_named_and_earlier_parts_stay() {
         put(&home, "in/a.txt", text.as_bytes());
         put(&home, &format!("in/{name}"), &whole[..whole.len() * 2 / 3]);
         let part = ["prepare.part_bytes=100000", "prepare.lanes=1"];
-        prepare(&home, "in", "text_lines", &part).assert_fails(1, &[name, "replace the file", "run the same command"]);
+        prepare(&home, "in", "text_lines", &part).assert_fails(42, &[name, "replace the file", "run the same command"]);
         assert!(!home.join("data/manifest.json").exists());
         let kept = files(&home.join("data"));
         // The way out that the error names.
@@ -332,4 +332,22 @@ mod runs {
         home.run(&SHORT).assert_fails(1, &["no checkpoint of it is whole", "step-00000010/main", "run.folder"]);
         assert!(unlocked(&home.join("run")) == before, "the log and the checkpoints are what they were");
     }
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_is_named() {
+    let home = home();
+    put(&home, "a.txt", "Anna read the newspaper.\n".repeat(30).as_bytes());
+    prepare(&home, "a.txt", "text_lines", &["prepare.folder=/proc/x/y"]).assert_fails(1, &["/proc/x"]);
+}
+
+#[test]
+fn a_document_that_is_too_long_is_passed_over_where_that_is_asked_for() {
+    let home = home();
+    let long = "Anna read the newspaper. ".repeat(100);
+    put(&home, "a.txt", format!("{}{long}\n", "Anna read the newspaper.\n".repeat(30)).as_bytes());
+    let outcome = prepare(&home, "a.txt", "text_lines", &["prepare.document_bytes_max=1000"]);
+    assert_eq!(outcome.code, Some(0), "{outcome}");
+    assert!(outcome.stdout.contains("1 × too_long") && outcome.stdout.contains(" 30 documents"), "{outcome}");
+    assert!(outcome.stderr.contains("a.txt:31"), "with its place: {outcome}");
 }

@@ -19,7 +19,7 @@ fn what_is_no_file_is_refused_as_an_input_and_passed_over_in_a_folder() {
     link("a.txt", "in/again.txt");
     std::fs::create_dir(home.join("in/folder.txt")).expect("made");
     for (name, word) in
-        [("pipe", "a pipe"), ("zero", "a device"), ("gone", "a link to nothing"), ("folder", "no file of format")]
+        [("pipe", "a pipe"), ("zero", "a device"), ("gone", "a link to nothing"), ("folder", "no input here")]
     {
         prepare(&home, &format!("in/{name}.txt"), "text_lines", &[]).assert_fails(2, &[name, word]);
     }
@@ -34,7 +34,7 @@ fn what_is_no_file_is_refused_as_an_input_and_passed_over_in_a_folder() {
     let odd = home.join("in").join(std::ffi::OsStr::from_bytes(b"caf\xe9.txt"));
     let file = std::fs::File::options().write(true).create_new(true).open(&odd);
     file.and_then(|mut file| file.write_all(b"Anna ate bread.\n")).expect("a test can write");
-    prepare(&home, "in", "text_lines", &[]).assert_fails(1, &["not UTF-8; rename it"]);
+    prepare(&home, "in", "text_lines", &[]).assert_fails(2, &["not UTF-8; rename it"]);
     std::fs::rename(&odd, home.join("in/cafe.txt")).expect("the way out");
     assert_eq!(prepare(&home, "in", "text_lines", &[]).code, Some(0));
 }
@@ -48,7 +48,7 @@ fn a_damaged_parquet_file_is_replaced_as_the_error_says() {
     torn[10..40].fill(0xff);
     for (bytes, word) in [(&whole[..whole.len() / 2], "not a readable Parquet file"), (&torn[..], "replace it")] {
         put(&home, "in/a.parquet", bytes);
-        prepare(&home, "in", "parquet", &sets).assert_fails(1, &["a.parquet", word, "replace it"]);
+        prepare(&home, "in", "parquet", &sets).assert_fails(42, &["a.parquet", word, "replace it"]);
         put(&home, "in/a.parquet", &whole);
         let outcome = prepare(&home, "in", "parquet", &sets);
         assert_eq!(outcome.code, Some(0), "{outcome}");
@@ -63,7 +63,7 @@ fn unfit_files_are_named_at_once_or_skipped_as_the_error_says() {
     put(&home, "in/b.txt", b"\xff\xfeA\0n\0n\0a\0\n\0");
     put(&home, "in/c.txt", b"ELF\0\x01\x02");
     let words = ["in/b.txt: UTF-16LE", "in/c.txt: a binary file", "2 of 3 files", "prepare.unfit_files = \"skip\""];
-    prepare(&home, "in", "text_lines", &[]).assert_fails(1, &words);
+    prepare(&home, "in", "text_lines", &[]).assert_fails(42, &words);
     assert!(!home.join("data").exists(), "nothing was written");
     let outcome = prepare(&home, "in", "text_lines", &["prepare.unfit_files=skip"]);
     assert_eq!(outcome.code, Some(0), "{outcome}");

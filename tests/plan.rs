@@ -240,5 +240,8 @@ fn mistakes_of_whoever_types_are_code_2() {
         &["prepare", "--set", "prepare.inputs=[\"jsonl\"]"],
         &["set `prepare.format = \"jsonl\"`", "no such file or folder"],
     );
+    check(&["prepare", "--set", "prepare.folder=broken.toml"], &["broken.toml: a file is here", "name a folder"]);
+    #[cfg(feature = "train")]
+    check(&["train", "--set", "run.folder=broken.toml"], &["broken.toml: a file is here", "name a folder"]);
     check(&["profile", "--half", "prepare", "--slow", "nobody=5"], &["no such file or folder"]);
 }

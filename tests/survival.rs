@@ -2,11 +2,12 @@
 //! that are somebody else's now.
 
 use std::fs::OpenOptions;
+use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::support::running::Running;
-use crate::support::{Home, Outcome, files};
+use crate::support::{Home, Outcome, files, send};
 
 fn train<'a>(run: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let mut args = vec!["train", "--set", run, "--set", "report.every_steps=1", "--set", "train.threads=1"];
@@ -31,8 +32,10 @@ fn full() -> Stdio {
 fn a_run_whose_output_goes_nowhere_goes_on() {
     let home = Home::with_corpus(120);
     home.run_ok(&["tokenizer", "train"]);
-    let prepared = home.command(&["prepare"]).stderr(full()).status().expect("the program starts");
-    assert_eq!(prepared.code(), Some(0), "it has nothing to say that could end it");
+    for _ in 0..2 {
+        let prepared = home.command(&["prepare"]).stdout(full()).stderr(full()).status().expect("the program starts");
+        assert_eq!(prepared.code(), Some(0), "it has nothing to say that could end it");
+    }
     home.run_ok(&train("run.folder=whole", &[]));
 
     let deaf = home.command(&train("run.folder=deaf", &[])).stdout(full()).stderr(full()).status();
@@ -50,6 +53,45 @@ fn a_run_whose_output_goes_nowhere_goes_on() {
     let outcome = home.command(&train("run.folder=full", &[])).stdout(full()).stderr(Stdio::piped()).output();
     let outcome = Outcome::of(outcome.expect("the program starts"));
     assert_eq!((outcome.code, outcome.stderr.matches("warning: stdout").count()), (Some(0), 1), "{outcome}");
+}
+
+/// A pipe whose reader has stalled, and that reader.
+fn stalled() -> (std::io::PipeReader, Stdio) {
+    let (reader, mut writer) = std::io::pipe().expect("a pipe");
+    // As many bytes as a pipe of Linux holds.
+    writer.write_all(&vec![b'.'; 1 << 16]).expect("written");
+    (reader, writer.into())
+}
+
+#[test]
+fn a_reader_that_stalls_keeps_nobody_waiting() {
+    let home = Home::prepared(120);
+    home.run_ok(&train("run.folder=whole", &[]));
+    let (_out, stdout) = stalled();
+    let (_err, stderr) = stalled();
+    let mut child =
+        home.command(&train("run.folder=stalled", &[])).stdout(stdout).stderr(stderr).spawn().expect("it starts");
+    assert_eq!(child.wait().expect("it ends").code(), Some(0));
+    assert!(weights(&home, "stalled") == weights(&home, "whole"));
+
+    let (_out, stdout) = stalled();
+    let (_err, stderr) = stalled();
+    let args = train("run.folder=asked", &["--slow", "step=60"]);
+    let mut child = home.command(&args).stdout(stdout).stderr(stderr).spawn().expect("it starts");
+    while !home.join("run/asked").exists() && !home.join("asked/log").exists() {
+        assert!(child.try_wait().expect("a child").is_none(), "it ended before it was asked to");
+    }
+    send(&child, libc::SIGTERM);
+    assert_eq!(child.wait().expect("it ends").code(), Some(143));
+    assert_eq!(end(&home, "asked")["saved"], true);
+
+    let (_err, stderr) = stalled();
+    let mut child =
+        home.command(&["prepare", "--set", "prepare.folder=new"]).stderr(stderr).spawn().expect("it starts");
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(child.try_wait().expect("a child").is_none(), "it waits for its first line to be read");
+    send(&child, libc::SIGINT);
+    assert_eq!(child.wait().expect("it ends").code(), Some(130));
 }
 
 /// Signals a run in the middle, and sees it saved and gone on with.

@@ -26,6 +26,17 @@ pub enum Error {
         message: String,
     },
 
+    /// A file of the corpus cannot be used as it is; nothing of it was written. Exit code 42.
+    #[error("{}{}: {message}", path.display(), line.map(|line| format!(":{line}")).unwrap_or_default())]
+    Unfit {
+        /// The input file.
+        path: PathBuf,
+        /// 1-based line, where there is one.
+        line: Option<u64>,
+        /// What is wrong and what to do.
+        message: String,
+    },
+
     /// The corpus can be read but is not fit to be used; trying again will not help. Exit code 42.
     #[error("{0}")]
     Poison(String),

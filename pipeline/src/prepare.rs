@@ -43,12 +43,13 @@ use tracing::info;
 
 pub use self::change::Change;
 pub use self::config::PrepareConfig;
+pub(crate) use self::dirt::Dirt;
 pub use self::documents::{Origin, origins};
 use self::fold::Fold;
 use self::forget::Forgetting;
 use self::list::Lists;
 use self::plan::Planned;
-pub use self::plan::PreparePlan;
+pub use self::plan::{PreparePlan, fits};
 use self::progress::{Progress, Voice};
 pub use self::stages::{Stage, Stages};
 pub use self::summary::Summary;
@@ -232,12 +233,6 @@ impl Preparation {
         let change = description.change;
         let done = Done { generation, change, progress: &progress, gauges, nothing_to_do };
         let summary = summarize(&work, &fold, &done, began);
-        info!(
-            documents = summary.corpus.documents,
-            made = summary.parts_made,
-            skipped = summary.parts_skipped,
-            "prepared"
-        );
         voice.say(What::PrepareEnd(summary.end(work.place())));
         Ok(summary)
     }

@@ -185,12 +185,15 @@ impl Sampler {
     }
 
     /// How far a window's mixture may be from the data's, were each row group of one source: the standard error, in a
-    /// window, of the share of a source that is half of the data. `√((C − W) / (C − 1) / W) / 2` for W of C row groups,
-    /// drawn without replacement; 0 where a window is all of the data.
+    /// window, of the share of a source that is half of the data. `√((C − W) / (C − 1) · f / W) / 2` for W of C row groups,
+    /// drawn without replacement, where `f = C · Σ s² / (Σ s)²` is 1 for groups of one size s and more for others; 0
+    /// where a window is all of the data.
     #[must_use]
     pub fn mixture_error(&self) -> f64 {
         let (all, window) = (self.blocks.len() as f64, self.window_sizes.iter().copied().min().unwrap_or(0) as f64);
-        if window < all { ((all - window) / (all - 1.0) / window).sqrt() / 2.0 } else { 0.0 }
+        let sizes = || self.blocks.iter().map(|block| f64::from(block.stored));
+        let uneven = all * sizes().map(|size| size * size).sum::<f64>() / sizes().sum::<f64>().powi(2);
+        if window < all { ((all - window) / (all - 1.0) * uneven / window).sqrt() / 2.0 } else { 0.0 }
     }
 
     /// The rows `rows` of an epoch, counted from its first.

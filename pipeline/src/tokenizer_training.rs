@@ -22,8 +22,8 @@ use tokenizers::{
     PreTokenizer as _, Trainer as _,
 };
 
-use crate::corpus::Corpus;
-use crate::prepare::PrepareConfig;
+use crate::corpus::{Complaint, Corpus};
+use crate::prepare::{Dirt, PrepareConfig};
 use crate::tokenize::describe::{byte_level_json, render, word_piece_json};
 use crate::{Error, Result};
 
@@ -84,7 +84,7 @@ const IDS_MAX: u32 = 1 << 22;
 const PORTION: usize = 1 << 13;
 
 /// What was trained on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trained {
     /// Documents of the training split.
     pub documents: u64,
@@ -92,6 +92,8 @@ pub struct Trained {
     pub words: u64,
     /// Ids of the tokenizer.
     pub vocab_size: u32,
+    /// What was left out of the corpus, and why.
+    pub left_out: Vec<String>,
 }
 
 /// Trains on the training split of `prepare.inputs` and writes `prepare.tokenizer`, a `tokenizer.json`. One that is there
@@ -108,7 +110,7 @@ pub fn train(config: &TokenizerConfig, prepare: &PrepareConfig) -> Result<Traine
             config.vocab_size
         )));
     }
-    let (documents, counts) = count_words(config, prepare)?;
+    let Counted { documents, words: counts, left_out } = count_words(config, prepare)?;
     let leading = leading(config, &counts);
     if leading.len() >= config.vocab_size as usize {
         let (size, least) = (config.vocab_size, leading.len());
@@ -127,19 +129,29 @@ pub fn train(config: &TokenizerConfig, prepare: &PrepareConfig) -> Result<Traine
         ));
     }
     let vocab_size = u32::try_from(bpe.get_vocab_size()).expect("ids are 32-bit");
-    Ok(Trained { documents, words: counts.len() as u64, vocab_size })
+    Ok(Trained { documents, words: counts.len() as u64, vocab_size, left_out })
+}
+
+/// The words of a corpus.
+struct Counted {
+    documents: u64,
+    words: BTreeMap<String, u64>,
+    left_out: Vec<String>,
 }
 
 /// How often each word occurs in the training split, after normalization.
-fn count_words(config: &TokenizerConfig, prepare: &PrepareConfig) -> Result<(u64, BTreeMap<String, u64>)> {
+fn count_words(config: &TokenizerConfig, prepare: &PrepareConfig) -> Result<Counted> {
     tokenizers::utils::parallelism::set_parallelism(false);
     let corpus = Corpus::open(&prepare.corpus())?;
     let parts = corpus.parts()?;
     let mut counts = BTreeMap::new();
-    let mut documents = 0;
+    let (mut documents, dirt) = (0, Dirt::default());
     for part in &parts {
         for found in corpus.read(part)? {
-            let Some(document) = found?.document else { continue };
+            let found = found?;
+            let complaint = |of: &Complaint| (of.reason.to_string(), corpus.words(part, *of));
+            dirt.add(1, found.complaints.iter().map(complaint).collect());
+            let Some(document) = found.document else { continue };
             if Document::is_valid(Document::hash(&document.id), prepare.valid_fraction) {
                 continue;
             }
@@ -152,10 +164,19 @@ fn count_words(config: &TokenizerConfig, prepare: &PrepareConfig) -> Result<(u64
             }
         }
     }
+    let said = dirt.judge_all(prepare.bad_lines_max)?;
     if documents == 0 {
-        return Err(Error::Poison("no document of the corpus is in the training split".into()));
+        let inputs = prepare.inputs.join("`, `");
+        let why = if prepare.valid_fraction > 0.0 {
+            "it is empty, or all of it is in the validation split; lower `prepare.valid_fraction`, or check \
+             `prepare.inputs` and `prepare.format`"
+        } else {
+            "it is empty; check `prepare.inputs` and `prepare.format`"
+        };
+        return Err(Error::Poison(format!("`{inputs}`: no document to learn from: {why}")));
     }
-    Ok((documents, counts))
+    let left_out = corpus.passed_over().told().into_iter().chain(said).collect();
+    Ok(Counted { documents, words: counts, left_out })
 }
 
 /// The words of a text, as the trained tokenizer will see them.

@@ -18,7 +18,7 @@ use self::staged::{Staged, TOKENIZER_CONFIG};
 use crate::cli::ModelFamily;
 use crate::exit::Usage;
 use crate::plan::Plan;
-use crate::terminal::{line, note};
+use crate::terminal::{note, told};
 
 /// Writes the weights after `step` (the newest, if left out) of `run` to `out`, with the tokenizer.
 pub(crate) fn run(run: &Path, out: &Path, step: Option<u64>, family: ModelFamily) -> anyhow::Result<()> {
@@ -37,10 +37,14 @@ pub(crate) fn run(run: &Path, out: &Path, step: Option<u64>, family: ModelFamily
     model.put(manifest::TOKENIZER, &tokenizer)?;
     model.put(TOKENIZER_CONFIG, tokenizer_config(&plan, family).as_bytes())?;
     let class = hf::export(&snapshot.main, plan.train(), architecture, &model)?;
-    if staged.publish()? {
+    let published = staged.publish()?;
+    if published.replaced {
         note(format_args!("{}: replaced the model that was there", out.display()));
     }
-    line(format_args!(
+    for left in published.left {
+        note(format_args!("warning: what it replaced could not be removed: {left}"));
+    }
+    told(format_args!(
         "{}: step {} of {from}; load it with `{class}.from_pretrained(\"{}\")`",
         out.display(),
         snapshot.state.step,

@@ -12,13 +12,19 @@ use store::Store;
 
 use self::survey::Survey;
 use crate::exit::Usage;
-use crate::terminal::{bytes, line};
+use crate::terminal::{bytes, line, note};
 
 /// Looks at the corpus and writes the file.
 pub(crate) fn run(inputs: &[String], out: &Path) -> anyhow::Result<()> {
     let (folder, name) = (out.parent().unwrap_or(Path::new("")), out.file_name().and_then(|name| name.to_str()));
-    let Some(name) = name.filter(|_| out.extension().is_some_and(|ending| ending == "toml")) else {
-        return Err(Usage(format!("--out {}: a configuration is a `.toml` file", out.display())).into());
+    // It stands in a comment and in strings of the file.
+    let is_plain = |name: &&str| !name.contains(['"', '\\', '\n']);
+    let Some(name) = name.filter(is_plain).filter(|_| out.extension().is_some_and(|ending| ending == "toml")) else {
+        return Err(Usage(format!(
+            "--out {}: a configuration is a `.toml` file, without quotes or backslashes in its name",
+            out.display()
+        ))
+        .into());
     };
     let survey = Survey::of(inputs)?;
     let text = page::page(&survey, name.trim_end_matches(".toml"));
@@ -26,6 +32,9 @@ pub(crate) fn run(inputs: &[String], out: &Path) -> anyhow::Result<()> {
     let store = Store::folder(folder)?;
     if let store::Created::Exists = store.create(name, text.as_bytes())? {
         return Err(Usage(format!("{}: there is a file already; name another with --out", out.display())).into());
+    }
+    if let Some(passed_over) = &survey.passed_over {
+        note(format_args!("warning: {passed_over}"));
     }
     line(format_args!(
         "{}: for {} of format `{}`, {} on disk, about {} of text",

@@ -130,8 +130,9 @@ fn documents(store: &Store, part: PartId, names: &[u64]) -> anyhow::Result<Vec<S
     let words = |name: &u64| match origins.get(name) {
         None => format!("document {name:016x}"),
         Some(Origin { id, source, range }) => {
-            let unit =
-                if Path::new(source).extension().is_some_and(|ending| ending == "parquet") { "rows" } else { "bytes" };
+            let name = source.to_ascii_lowercase();
+            let plain = name.strip_suffix(".gz").or(name.strip_suffix(".zst")).unwrap_or(&name);
+            let unit = if plain.ends_with(".parquet") { "rows" } else { "bytes" };
             format!("document {id} ({source}, {unit} {} to {})", range.start, range.end)
         }
     };

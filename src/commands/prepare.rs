@@ -8,7 +8,7 @@ use pipeline::prepare::{self, Preparation, PrepareOptions};
 
 use crate::cli::ConfigArgs;
 use crate::config::Parsed;
-use crate::terminal::line;
+use crate::terminal::told;
 use interruption::Shared;
 
 /// Prepares, or continues to.
@@ -30,7 +30,7 @@ pub(crate) fn forget(args: &ConfigArgs, document: &str) -> anyhow::Result<()> {
     watcher.clear();
     let (_, before) = done?;
     let folder = config.folder.display();
-    line(match before {
+    told(match before {
         Some(generation) => format!("{folder}: forgotten already, in generation {generation}"),
         None => format!("{folder}: forgotten; runs that read the parts that held it are refused from now on"),
     });

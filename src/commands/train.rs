@@ -95,7 +95,7 @@ fn train(
 ) -> anyhow::Result<Outcome> {
     let mut feed = Feed::new(plan, Share::ALONE, replay, phases.clone());
     let mut keeper = Keeper {
-        readers: Many(vec![Box::new(Printer::new(run.is_some()))]),
+        readers: Many(vec![Box::new(Printer::start(run.is_some())?)]),
         run,
         generations: Arc::clone(plan.data().generations()),
         papers: vec![("config.toml", plan.resolved_toml()), ("plan.json", describe::json(plan))],

@@ -3,19 +3,14 @@
 //! What a configuration leaves out follows from what it says: the format from the endings of the files, the data of a run
 //! from the folder that is prepared. What it names and is not there is a mistake of the configuration like any other.
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use pipeline::corpus::{AnyFormat, Corpus, CorpusConfig, plain_extension};
+use pipeline::corpus::{Corpus, CorpusConfig, Endings};
 use pipeline::load::DataConfig;
 use pipeline::prepare::PrepareConfig;
 use schemas::Problem;
 
 use super::source::Source;
-
-/// Files that are looked at to know which endings there are. Ten thousand of one kind are a kind.
-const FILES_MAX: usize = 10_000;
 
 /// Fills in what follows from other keys, where it is not written.
 pub(super) fn follow(prepare: &mut PrepareConfig, data: &mut DataConfig, source: &Source) {
@@ -29,10 +24,14 @@ pub(super) fn follow(prepare: &mut PrepareConfig, data: &mut DataConfig, source:
     }
 }
 
-/// Inputs that are not there, or have no file of the format.
+/// Inputs that are not there, or have no file of the format; a folder that cannot be one.
 pub(super) fn problems(config: &PrepareConfig) -> Vec<Problem> {
     let named = config.inputs.iter().filter(|input| !input.is_empty());
-    named.filter_map(|input| problem(input, config)).collect()
+    let taken = config.folder.is_file().then(|| {
+        let message = format!("{}: a file is here", config.folder.display());
+        Problem::new("prepare.folder", message).hint("name a folder, or a path that is free")
+    });
+    named.filter_map(|input| problem(input, config)).chain(taken).collect()
 }
 
 /// A tokenizer that is not there, or that leaves open what the configuration has to say.
@@ -59,124 +58,20 @@ pub(crate) fn is_there(inputs: &[String]) -> bool {
     inputs.iter().all(|input| is_glob(input) || Path::new(input).exists())
 }
 
+/// Whoever reads the corpus would say the same, but of one input at a time, and when everything else is right.
 fn problem(input: &str, config: &PrepareConfig) -> Option<Problem> {
-    let format = &config.format;
-    let wrong = |message: String| Problem::new("prepare.inputs", format!("{input}: {message}"));
-    if input.contains("://") {
-        let hint = "copy the files to a disk, or mount the store, and name the folder";
-        return Some(wrong("a store of that kind cannot be read".to_owned()).hint(hint));
-    }
-    let path = Path::new(input);
-    if path.is_file() {
-        return None;
-    }
-    let is_something_else = !path.is_dir() && path.symlink_metadata().is_ok();
-    if is_glob(input) || is_something_else {
-        // Who reads the corpus finds its files, and says what is none; nothing is opened.
-        let found = Corpus::open(&CorpusConfig { inputs: vec![input.to_owned()], ..config.corpus() });
-        return found.err().map(|error| Problem::new("prepare.inputs", error.to_string()));
-    }
-    if !path.is_dir() {
-        let hint = "paths are relative to the folder that `cloze` is started in";
-        return Some(wrong("no such file or folder".to_owned()).hint(hint));
-    }
-    let endings = Endings::of(std::slice::from_ref(&input.to_owned()));
-    if endings.have(format) {
-        return None;
-    }
-    let message = format!(
-        "no file of format `{}` (*.{}) is in this folder; {}",
-        format.kind(),
-        format.extensions().join(", *."),
-        endings.in_words()
-    );
-    let hint = match endings.format() {
-        Some(other) => format!("set `prepare.format = \"{}\"`, or leave the key out", other.kind()),
-        None => "name files or a glob to have them read whatever their endings are".to_owned(),
-    };
-    Some(wrong(message).hint(hint))
+    let inputs = vec![input.to_owned()];
+    let open = |format| Corpus::open(&CorpusConfig { inputs: inputs.clone(), format, ..config.corpus() });
+    let problem = Problem::new("prepare.inputs", open(config.format.clone()).err()?.to_string());
+    let other = Endings::of(&inputs).format().filter(|other| open(other.clone()).is_ok());
+    Some(match other {
+        Some(other) => problem.hint(format!("set `prepare.format = \"{}\"`, or leave the key out", other.kind())),
+        None => problem,
+    })
 }
 
 fn is_glob(input: &str) -> bool {
     input.contains(['*', '?', '[']) && !Path::new(input).exists()
-}
-
-/// How many files of a corpus have which ending, and their bytes, as far as was looked.
-#[derive(Debug, Default)]
-pub(crate) struct Endings {
-    files: BTreeMap<String, (usize, u64)>,
-    looked_at: usize,
-}
-
-impl Endings {
-    /// Of files, of what lies in folders, and of globs as they are written.
-    pub(crate) fn of(inputs: &[String]) -> Self {
-        let mut endings = Self::default();
-        for input in inputs.iter().filter(|input| !input.is_empty()) {
-            let path = Path::new(input);
-            if path.is_dir() { endings.walk(path.to_owned()) } else { endings.add(input, path) }
-        }
-        endings
-    }
-
-    fn add(&mut self, name: &str, path: &Path) {
-        self.looked_at += 1;
-        let (files, bytes) = self.files.entry(plain_extension(name)).or_default();
-        *files += 1;
-        *bytes += path.metadata().map_or(0, |metadata| metadata.len());
-    }
-
-    /// Folder by folder; links to folders are left to who reads them, so that this ends.
-    fn walk(&mut self, folder: PathBuf) {
-        let mut open = vec![folder];
-        while let Some(entries) = open.pop().map(fs::read_dir) {
-            // What cannot be read is told by who has to.
-            for entry in entries.into_iter().flatten().flatten() {
-                if self.looked_at >= FILES_MAX {
-                    return;
-                }
-                let name = entry.file_name().to_string_lossy().into_owned();
-                match entry.file_type() {
-                    _ if name.starts_with('.') => {}
-                    Ok(kind) if kind.is_dir() => open.push(entry.path()),
-                    _ if entry.path().is_file() => self.add(&name, &entry.path()),
-                    _ => {}
-                }
-            }
-        }
-    }
-
-    /// Bytes and files of a format.
-    fn count(&self, format: &AnyFormat) -> (u64, usize) {
-        let found = format.extensions().iter().filter_map(|ending| self.files.get(*ending));
-        found.fold((0, 0), |(bytes, files), (more, size)| (bytes + size, files + more))
-    }
-
-    fn have(&self, format: &AnyFormat) -> bool {
-        self.count(format).1 > 0
-    }
-
-    /// The format that most bytes are of: a page that explains a corpus is not the corpus. Of several with the same
-    /// endings the first that is registered.
-    pub(crate) fn format(&self) -> Option<AnyFormat> {
-        let known = AnyFormat::examples().into_iter().rev().filter(|format| self.have(format));
-        known.max_by_key(|format| self.count(format))
-    }
-
-    /// `there are 12 *.jsonl and 1 *.md`
-    fn in_words(&self) -> String {
-        if self.files.is_empty() {
-            return "it is empty".to_owned();
-        }
-        let mut kinds: Vec<(&String, usize)> = self.files.iter().map(|(ending, (files, _))| (ending, *files)).collect();
-        kinds.sort_by_key(|(ending, files)| (std::cmp::Reverse(*files), *ending));
-        let words = kinds.iter().take(4).map(|(ending, count)| match ending.as_str() {
-            "" => format!("{count} without an ending"),
-            ending => format!("{count} *.{ending}"),
-        });
-        let more = if self.looked_at >= FILES_MAX { ", and more was not looked at" } else { "" };
-        format!("there are {}{more}", words.collect::<Vec<_>>().join(", "))
-    }
 }
 
 #[cfg(test)]
@@ -209,10 +104,12 @@ mod tests {
         for (format, input, expected) in [
             ("", "jsonl", "jsonl"),
             ("", "jsonl/*.parquet", "parquet"),
+            ("", "absent.jsonl.gz", "jsonl"),
             ("", "loud", "jsonl"),
             ("", "text", "text"),
             ("", "none", "text"),
-            ("", "absent.jsonl.gz", "jsonl"),
+            ("", "jsonl/*", "jsonl"),
+            ("", "jsonl/*.zst", "jsonl"),
             ("format = \"text_lines\"", "jsonl", "text_lines"),
         ] {
             let config = read(format, input);
@@ -251,7 +148,7 @@ mod tests {
         assert!(said("s3://bucket/a").contains("cannot be read; copy the files"));
         assert!(below("absent").contains("no such file or folder; paths are relative"));
         let told = below("jsonl");
-        assert!(told.contains("there are 2 *.jsonl; set `prepare.format = \"jsonl\"`"), "{told}");
-        assert!(below("none").contains("there are 1 *.bin; name files"));
+        assert!(told.contains("2 `*.jsonl`") && told.contains("set `prepare.format = \"jsonl\"`"), "{told}");
+        assert!(below("none").contains("1 `*.bin`") && below("none").contains("taken at their word"));
     }
 }

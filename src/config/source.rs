@@ -120,9 +120,17 @@ impl Source {
             let Value::Table(inner) = entry else { return Err(wrong(format!("`{key}` is no table"))) };
             table = inner;
         }
+        note(&mut self.places, path.trim(), &value, &format!("--set {assignment}"));
         table.insert((*last).to_owned(), value);
-        self.places.insert(path.trim().to_owned(), format!("--set {assignment}"));
         Ok(())
+    }
+}
+
+/// Notes where a value was written, and all that is in it.
+fn note(places: &mut BTreeMap<String, String>, path: &str, value: &Value, place: &str) {
+    places.insert(path.to_owned(), place.to_owned());
+    for (key, inner) in value.as_table().into_iter().flatten() {
+        note(places, &format!("{path}.{key}"), inner, place);
     }
 }
 
@@ -254,6 +262,24 @@ mod tests {
 
     fn table(text: &str) -> Table {
         toml::from_str(text).expect("the test writes TOML")
+    }
+
+    #[test]
+    fn a_table_in_an_override_says_each_of_its_keys() {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        store::Store::folder(home.path())
+            .and_then(|store| store.put("run.toml", b"[data]\nfolder = \"a\""))
+            .expect("written");
+        let (source, _) = Source::read(
+            &home.path().join("run.toml"),
+            &["data={folder = \"b\", lanes = 2}".to_owned(), "views={v={kind=\"crop\"}}".to_owned()],
+        )
+        .expect("a table");
+        for key in ["data", "data.folder", "data.lanes", "views.v.kind"] {
+            assert!(source.says(key), "{key}");
+        }
+        assert!(!source.says("data.depth"));
+        assert!(source.place("data.lanes").starts_with("--set data="), "{}", source.place("data.lanes"));
     }
 
     #[test]

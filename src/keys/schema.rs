@@ -12,7 +12,7 @@ pub(crate) fn schema() -> Json {
     tidy(&mut schema);
     let root = schema.as_object_mut().expect("a configuration is a table");
     root.insert("title".to_owned(), "cloze".into());
-    root.insert("description".to_owned(), "One run. https://toml.io".into());
+    root.insert("description".to_owned(), "The configuration of one run of cloze, a TOML file.".into());
     root.insert("additionalProperties".to_owned(), false.into());
     // Every section has a default.
     root.remove("required");

@@ -1,6 +1,6 @@
 //! What `cloze prepare` would do, for a plan to say.
 
-use pipeline::prepare::{Preparation, PrepareConfig, PreparePlan};
+use pipeline::prepare::{self, Preparation, PrepareConfig, PreparePlan};
 use schemas::Problem;
 
 use crate::config::corpus;
@@ -10,9 +10,14 @@ use crate::terminal::{bytes, count};
 /// been touched would be read.
 pub(super) fn lines(config: &PrepareConfig, is_prepared: bool) -> Vec<String> {
     let missing = config.missing();
+    if is_prepared && missing.is_empty() {
+        return vec![match prepare::fits(config) {
+            Ok(()) => "prepare    done; `cloze prepare` takes in what has changed since".to_owned(),
+            Err(error) => format!("prepare    done; `cloze prepare` would be refused: {error}"),
+        }];
+    }
     if is_prepared {
-        let line = || "prepare    done; `cloze prepare` takes in what has changed since".to_owned();
-        return missing.is_empty().then(line).into_iter().collect();
+        return Vec::new();
     }
     if !missing.is_empty() {
         let keys: Vec<String> = missing.iter().map(|Problem { key, .. }| format!("`{key}`")).collect();

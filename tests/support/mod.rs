@@ -149,7 +149,8 @@ impl std::fmt::Display for Outcome {
     }
 }
 
-/// One hash over names and bytes of every file below `folder` but its lock, which says who worked there.
+/// One hash over names and bytes of every file below `folder` but its lock, which says who worked there, and what its
+/// corpus was seen to be, which says when.
 pub(crate) fn folder_hash(folder: &Path) -> String {
     let mut listing = String::new();
     for (name, bytes) in files(folder) {
@@ -169,7 +170,7 @@ pub(crate) fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
                 open.push(path);
             } else {
                 let name = path.strip_prefix(folder).expect("it is below").to_string_lossy().into_owned();
-                if name != "lock" {
+                if !["lock", "seen.json"].contains(&name.as_str()) {
                     found.insert(name, std::fs::read(&path).expect("a readable file"));
                 }
             }

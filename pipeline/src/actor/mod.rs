@@ -21,3 +21,6 @@ pub(crate) use lanes::Lanes;
 pub use lanes::{Gauges, LaneOptions, Next};
 pub use meter::{Activity, Meter, Reading, starved};
 pub use supervisor::{Actor, spawn};
+
+/// SIGXFSZ of Linux: a file would become longer than `ulimit -f` allows. Whoever does not listen to it is ended by it.
+pub const FILE_SIZE_SIGNAL: i32 = 25;

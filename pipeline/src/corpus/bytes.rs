@@ -80,7 +80,7 @@ fn too_long_a_window(path: &Path, wanted: u64, most: u64) -> Error {
         "a zstd window of {wanted} bytes, {most} are allowed, half of `prepare.memory_max`; raise it, or compress the file \
          anew without `--long`"
     );
-    Error::Corpus { path: path.to_owned(), line: None, message }
+    Error::Unfit { path: path.to_owned(), line: None, message }
 }
 
 /// A file up to a place where it was seen to have bytes.
@@ -109,12 +109,15 @@ impl Read for Exactly {
 /// What a failing read means to the operator.
 pub(super) fn read_error(path: &Path, error: &io::Error) -> Error {
     let compressed = Compression::of(path) != Compression::Plain;
+    let unfit = |message: String| Error::Unfit { path: path.to_owned(), line: None, message };
     let message = if error.to_string().contains("requires too much memory") {
-        "a zstd frame with a longer window than its first one; compress it anew, as one frame".to_owned()
+        return unfit(
+            "a zstd frame with a longer window than its first one; compress it anew, as one frame".to_owned(),
+        );
     } else if let (true, None) = (compressed, error.raw_os_error()) {
-        format!(
+        return unfit(format!(
             "truncated or damaged ({error}); replace the file and run the same command again, finished parts are kept"
-        )
+        ));
     } else if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) {
         format!("{error}; check `prepare.inputs`")
     } else {
@@ -154,7 +157,7 @@ pub(super) fn make_room(path: &Path, line: u64, bytes: u64, reading: &Reading) -
 pub(super) fn too_long(path: &Path, line: u64, limit: u64) -> Error {
     let message =
         format!("a document of more than {limit} bytes; raise `prepare.memory_max`, of which it is 1/64, or split it");
-    Error::Corpus { path: path.to_owned(), line: Some(line + 1), message }
+    Error::Unfit { path: path.to_owned(), line: Some(line + 1), message }
 }
 
 /// What is gathered before it is hashed.

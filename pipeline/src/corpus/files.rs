@@ -8,8 +8,8 @@ use schemas::PartId;
 use serde::{Deserialize, Serialize};
 
 use super::cut::group;
-use super::documents::{Documents, Place};
-use super::fitness::{Fitness, Head};
+use super::documents::{Complaint, Documents, Place};
+use super::fitness::{self, Fitness, Head};
 use super::inputs::{self, InputFile};
 use super::piece::{BytesRead, Part, Piece, Reading};
 use super::walk::PassedOver;
@@ -93,6 +93,17 @@ impl Corpus {
         self.file(&piece.name).map_or_else(|| Path::new(&piece.name), |file| &file.path)
     }
 
+    /// Where a complaint about a part is, in words: file and line, counted from where the part begins in the file.
+    #[must_use]
+    pub fn words(&self, part: &Part, complaint: Complaint) -> String {
+        let piece = &part.pieces[complaint.piece];
+        let (path, line) = (self.place(piece).display(), complaint.line + 1);
+        match piece.range.start {
+            0 => format!("{path}:{line}"),
+            start => format!("{path}, line {line} from byte {start} on"),
+        }
+    }
+
     /// Bytes on disk.
     #[must_use]
     pub fn bytes(&self) -> u64 {
@@ -120,7 +131,7 @@ impl Corpus {
     }
 
     /// Tells the files that can be used from the others; opens each for a moment. Refuses them as was asked for, all at
-    /// once, and records of which none has the fields that are to be read: then their names are wrong.
+    /// once, and a whole corpus of whose first records none has the fields that are to be read: their names are wrong.
     pub fn sort_out<'a>(&self, files: impl Iterator<Item = &'a InputFile>) -> Result<SortedOut<'a>> {
         let (mut sorted, mut head) = (SortedOut::default(), Head::default());
         for file in files {
@@ -136,8 +147,9 @@ impl Corpus {
         if !sorted.unfit.is_empty() && (self.unfit_files == UnfitFiles::Refuse || none_is_left) {
             return Err(self.refuse(&sorted));
         }
-        // A few records may all be dirt.
-        if head.with_fields == 0 && (head.records >= RECORDS_MIN || is_all && head.records > 0) {
+        // Of files that were added, and of a few records before many more, all may be dirt.
+        let is_enough = head.records >= RECORDS_MIN || (head.records > 0 && !head.is_cut);
+        if is_all && head.with_fields == 0 && is_enough {
             return Err(self.misnamed(&sorted, &head));
         }
         Ok(sorted)
@@ -159,7 +171,7 @@ impl Corpus {
             let hint = "set `prepare.unfit_files = \"skip\"` to leave them out";
             let _ = write!(message, "\n{unfit} of {all} files cannot be used; {hint}");
         }
-        Error::Corpus { path: first.path.clone(), line: None, message }
+        Error::Unfit { path: first.path.clone(), line: None, message }
     }
 
     fn misnamed(&self, sorted: &SortedOut<'_>, head: &Head) -> Error {
@@ -181,6 +193,11 @@ impl Corpus {
             "{first}{more}: none of the first {records} records has {wanted}; they have {}; set `prepare.text_field`{keys}",
             fields.join(", ")
         ))
+    }
+
+    /// The first bytes of a file of text, decompressed and as UTF-8, broken characters and all.
+    pub fn beginning(&self, file: &InputFile, bytes: u64) -> Result<Vec<u8>> {
+        fitness::beginning(file, bytes, &self.reading)
     }
 
     /// Cuts a file into pieces of about `stride`, with their weights in bytes on disk.

@@ -9,7 +9,7 @@ use super::piece::{BytesRead, Reading};
 use crate::Result;
 
 /// What is looked at of a file of text.
-const HEAD_BYTES: u64 = 8 << 10;
+pub(super) const HEAD_BYTES: u64 = 8 << 10;
 
 /// What a file is good for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,6 +29,8 @@ pub struct Head {
     pub with_fields: u64,
     /// The names of all their fields.
     pub fields: BTreeSet<String>,
+    /// Whether there are more records, which were not looked at.
+    pub is_cut: bool,
 }
 
 impl Fitness {
@@ -45,21 +47,28 @@ impl Head {
         self.records += other.records;
         self.with_fields += other.with_fields;
         self.fields.extend(other.fields);
+        self.is_cut |= other.is_cut;
     }
 }
 
 /// The beginning of a file of text, decompressed and as UTF-8.
 pub(super) fn head(file: &InputFile, reading: &Reading) -> Result<Vec<u8>> {
+    beginning(file, HEAD_BYTES, reading)
+}
+
+/// The same, of so many bytes.
+pub(super) fn beginning(file: &InputFile, bytes: u64, reading: &Reading) -> Result<Vec<u8>> {
     let mut head = Vec::new();
     let uncounted = Reading { bytes_read: BytesRead::default(), ..reading.clone() };
     // A file that cannot be read to here is reported by the part that it belongs to.
-    let _ = open(&file.path, &(0..file.bytes), &uncounted)?.take(HEAD_BYTES).read_to_end(&mut head);
+    let _ = open(&file.path, &(0..file.bytes), &uncounted)?.take(bytes).read_to_end(&mut head);
     Ok(head)
 }
 
-/// Whether that is the beginning of a text: not if there is a NUL in it.
+/// Whether that is the beginning of a text: not if there is a NUL in it, or the mark of UTF-16.
 pub(super) fn of_text(head: &[u8]) -> Fitness {
-    if memchr::memchr(0, head).is_none() {
+    let is_marked = head.starts_with(&[0xff, 0xfe]) || head.starts_with(&[0xfe, 0xff]);
+    if memchr::memchr(0, head).is_none() && !is_marked {
         return Fitness::default();
     }
     match guess(head) {
@@ -119,6 +128,8 @@ mod tests {
         for binary in [&b"ELF\0\x01"[..], b"\xff\xfe\0\0a\0\0\0", b"a\0", b"\0"] {
             assert!(of_text(binary).unfit.expect("it has NULs").contains("a binary file"), "{binary:?}");
         }
+        let marked = of_text(b"\xff\xfe\x2d\x4e\x87\x65").unfit.expect("letters without a NUL, after a mark");
+        assert!(marked.contains("\"utf-16le\""), "{marked}");
         assert_eq!(of_text("Grüße\n".as_bytes()), Fitness::default());
     }
 }

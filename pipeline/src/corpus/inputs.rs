@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use super::walk::{PassedOver, Walked, unusable, walk};
+use super::walk::{PassedOver, Walked, Wanted, unusable, walk};
 use crate::Result;
 
 /// One file of a corpus.
@@ -83,7 +83,7 @@ impl InputFile {
 
 /// The files that `inputs` name, sorted, each once, and what was passed over.
 pub(super) fn find(inputs: &[String], extensions: &[&str]) -> Result<(Vec<InputFile>, PassedOver)> {
-    let Walked { paths, passed } = walk(inputs, extensions)?;
+    let Walked { paths, passed } = walk(inputs, Wanted::Of(extensions))?;
     Ok((name_all(paths)?, passed))
 }
 

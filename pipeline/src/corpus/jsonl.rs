@@ -21,7 +21,7 @@ use std::ops::Range;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 
 use super::Format;
-use super::fitness::{Fitness, Head, head, of_text};
+use super::fitness::{Fitness, HEAD_BYTES, Head, head, of_text};
 use super::inputs::InputFile;
 use super::lines::{Border, Line, LineRecords, cut};
 use super::piece::{PieceRange, PieceReader, Reading};
@@ -103,8 +103,8 @@ fn parse(fields: &Fields, line: &Line<'_>) -> Record {
     record
 }
 
-/// What Python's `json` writes and JSON does not have, as JSON: `NaN` and infinities as null, halves of surrogate pairs as
-/// what stands for no character. None if there is nothing of the kind. Of the same length.
+/// What Python's `json` writes and JSON does not have, as JSON: `NaN` and infinities as what is neither text nor name, halves
+/// of surrogate pairs as what stands for no character. None if there is nothing of the kind. Of the same length.
 fn as_json(line: &str) -> Option<String> {
     const NUMBERS: [&[u8]; 3] = [b"-Infinity", b"Infinity", b"NaN"];
     let mut bytes = line.as_bytes().to_vec();
@@ -127,7 +127,7 @@ fn as_json(line: &str) -> Option<String> {
             _ if in_string => {}
             _ => {
                 if let Some(number) = NUMBERS.iter().find(|number| bytes[at..].starts_with(number)) {
-                    let value = format!("{:<1$}", if number.len() < 4 { "0" } else { "null" }, number.len());
+                    let value = format!("{:<1$}", "[]", number.len());
                     bytes[at..at + number.len()].copy_from_slice(value.as_bytes());
                     (at, changed) = (at + number.len() - 1, true);
                 }
@@ -146,7 +146,7 @@ fn unit(bytes: &[u8], at: usize) -> Option<u16> {
 
 /// The lines that are whole in the beginning of a file.
 fn look(head: &[u8], fields: &Fields) -> Head {
-    let mut found = Head::default();
+    let mut found = Head { is_cut: head.len() as u64 >= HEAD_BYTES, ..Head::default() };
     for line in head.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n")) {
         let Ok(serde_json::Value::Object(object)) = serde_json::from_slice(line) else { continue };
         found.records += 1;
@@ -197,7 +197,8 @@ impl From<serde_json::Value> for Field {
     fn from(value: serde_json::Value) -> Self {
         match value {
             serde_json::Value::String(text) => Self::Text(text),
-            serde_json::Value::Number(number) => Self::Number(number.to_string()),
+            // Others have lost digits by now: two names may have become one.
+            serde_json::Value::Number(number) if !number.is_f64() => Self::Number(number.to_string()),
             _ => Self::Other,
         }
     }

@@ -9,6 +9,7 @@ mod bytes;
 mod cut;
 mod decode;
 mod documents;
+mod endings;
 mod files;
 mod fitness;
 mod inputs;
@@ -24,13 +25,14 @@ use std::ops::Range;
 pub use self::cut::group;
 pub use self::decode::by_name as encoding_by_name;
 pub use self::documents::{Complaint, Documents, Found, Place};
+pub use self::endings::Endings;
 pub use self::files::{Corpus, CorpusConfig, SortedOut, UnfitFiles};
 pub use self::fitness::{Fitness, Head};
 pub use self::inputs::{FileIdentity, InputFile};
 pub use self::piece::{BytesRead, Part, Piece, PieceRange, PieceReader, Reached, Reading};
 pub use self::record::{RawDocument, Reason, Record};
 pub use self::room::{COPIES, Room, TooMuch};
-pub use self::walk::{PassedOver, plain_extension};
+pub use self::walk::PassedOver;
 use crate::Result;
 
 schemas::registry! {

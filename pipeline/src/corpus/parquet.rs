@@ -133,7 +133,7 @@ fn rows_before(file: &InputFile, metadata: &ArrowReaderMetadata, range: &Range<u
 }
 
 fn damaged(file: &InputFile, error: &dyn std::fmt::Display) -> Error {
-    raw::error(file, format!("not a readable Parquet file ({error}); replace it"))
+    raw::unfit(file, format!("not a readable Parquet file ({error}); replace it"))
 }
 
 /// The rows of some row groups, decoded one row group after another.
@@ -210,7 +210,7 @@ impl Rows {
                 *uncounted += bytes.len() as u64;
             };
             self.raw.each(start..start.saturating_add(length), take).map_err(|error| {
-                raw::error(&self.file, format!("row group {group} cannot be read ({error}); replace the file"))
+                raw::unfit(&self.file, format!("row group {group} cannot be read ({error}); replace the file"))
             })?;
         }
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(self.raw.clone(), self.metadata.clone())
@@ -240,7 +240,7 @@ impl Rows {
         let refused = |TooMuch { wanted, most }| {
             let hint = "raise it, or write the file anew with smaller pages";
             let message = format!("pages that take {wanted} bytes; {most} are allowed by `prepare.memory_max`; {hint}");
-            raw::error(&self.file, message)
+            raw::unfit(&self.file, message)
         };
         let most = if self.whole.is_some() { room.file_max() / 4 } else { room.share() };
         if self.whole.is_none() {

@@ -84,6 +84,8 @@ pub enum Reason {
     NonStringField,
     /// No text, or none that the tokenizer keeps; passed over.
     EmptyDocument,
+    /// More text than `prepare.document_bytes_max`; passed over.
+    TooLong,
 }
 
 impl fmt::Display for Reason {
@@ -95,6 +97,7 @@ impl fmt::Display for Reason {
             Self::MissingField => "missing_field",
             Self::NonStringField => "non_string_field",
             Self::EmptyDocument => "empty_document",
+            Self::TooLong => "too_long",
         })
     }
 }

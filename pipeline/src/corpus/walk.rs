@@ -53,17 +53,17 @@ pub(super) fn unusable(path: impl Into<PathBuf>, message: impl Into<String>) -> 
     Error::Corpus { path: path.into(), line: None, message: message.into() }
 }
 
-/// The files that `inputs` name. In folders only files with one of the `extensions` count, before an optional `.gz` or
-/// `.zst`; a file or glob that names one exactly is taken at its word.
-pub(super) fn walk(inputs: &[String], extensions: &[&str]) -> Result<Walked> {
+/// The files that `inputs` name. In folders only files that are wanted count; a file or glob that names one exactly is
+/// taken at its word.
+pub(super) fn walk(inputs: &[String], wanted: Wanted<'_>) -> Result<Walked> {
     let mut walked = Walked::default();
     for input in inputs {
-        let mut walk =
-            Walk { extensions, folders: BTreeSet::new(), found: BTreeSet::new(), passed: &mut walked.passed };
+        let mut walk = Walk { wanted, folders: BTreeSet::new(), found: BTreeSet::new(), passed: &mut walked.passed };
         let base = walk.expand(input)?;
         let found = walk.found;
-        if found.is_empty() {
-            let passed = walked.passed.told().map_or(String::new(), |told| format!("; {told}"));
+        if let (true, Wanted::Of(extensions)) = (found.is_empty(), wanted) {
+            let hint = "; files and globs are taken at their word";
+            let passed = walked.passed.told().map_or(String::new(), |told| format!("; {told}{hint}"));
             return Err(unusable(input, format!("no input here; looked for *.{}{passed}", extensions.join(", *."))));
         }
         for path in found {
@@ -103,8 +103,33 @@ impl Walked {
     }
 }
 
+/// What prepared folders and runs have in them: they are no corpus, though some of their files have its endings.
+const OWN: [[&str; 2]; 2] = [["generations", "parts"], ["checkpoints", "log"]];
+
+/// Which files in folders count.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Wanted<'a> {
+    /// Those with one of these extensions, before an optional `.gz` or `.zst`.
+    Of(&'a [&'a str]),
+    /// So many of any kind, the first that are met.
+    Any(usize),
+}
+
+impl Wanted<'_> {
+    fn takes(self, extension: &str) -> bool {
+        match self {
+            Self::Of(extensions) => extensions.contains(&extension),
+            Self::Any(_) => true,
+        }
+    }
+
+    fn has_enough(self, found: usize) -> bool {
+        matches!(self, Self::Any(most) if found >= most)
+    }
+}
+
 struct Walk<'a> {
-    extensions: &'a [&'a str],
+    wanted: Wanted<'a>,
     /// Folders that were walked, by their own paths.
     folders: BTreeSet<PathBuf>,
     found: BTreeSet<PathBuf>,
@@ -132,10 +157,14 @@ impl Walk<'_> {
             }
             None if input.contains(['*', '?', '[']) => self.glob(input, &absolute),
             None if path.is_symlink() => Err(unusable(input, "a link to nothing; mend it, or check `prepare.inputs`")),
-            None if input.contains("://") => {
-                Err(unusable(input, "a store of that kind cannot be read; check `prepare.inputs`"))
-            }
-            None => Err(unusable(input, "no such file or folder; check `prepare.inputs`")),
+            None if input.contains("://") => Err(unusable(
+                input,
+                "a store of that kind cannot be read; copy the files to a disk, or mount it, and name the folder",
+            )),
+            None => Err(unusable(
+                input,
+                "no such file or folder; paths are relative to the folder that `cloze` is started in",
+            )),
         }
     }
 
@@ -145,6 +174,9 @@ impl Walk<'_> {
             .map_err(|error| unusable(input, format!("not a glob: {error}; check `prepare.inputs`")))?;
         for path in matches {
             let path = path.map_err(std::io::Error::from)?;
+            if self.wanted.has_enough(self.found.len()) {
+                break;
+            }
             match look(&path)? {
                 Some(metadata) if metadata.is_file() => {
                     self.found.insert(std::path::absolute(path)?);
@@ -164,6 +196,11 @@ impl Walk<'_> {
             return Ok(());
         }
         let mut entries = fs::read_dir(folder).map_err(at)?.collect::<Result<Vec<_>, _>>().map_err(at)?;
+        let has = |name: &str| entries.iter().any(|entry| entry.file_name() == name);
+        if OWN.iter().any(|signs| signs.iter().all(|sign| has(sign))) {
+            self.passed.note("folders that `cloze` wrote", folder);
+            return Ok(());
+        }
         // Links last: what lies in the folder itself has its own name, not that of a link to it.
         let is_link = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|found| found.is_symlink());
         entries.sort_by_cached_key(|entry| (is_link(entry), entry.file_name()));
@@ -173,11 +210,14 @@ impl Walk<'_> {
             if name.starts_with('.') {
                 continue;
             }
+            if self.wanted.has_enough(self.found.len()) {
+                break;
+            }
             let extension = plain_extension(&name);
             match look(&path)? {
                 Some(metadata) if metadata.is_dir() => self.folder(&path)?,
                 Some(metadata) if metadata.is_file() => {
-                    if self.extensions.contains(&extension.as_str()) {
+                    if self.wanted.takes(&extension) {
                         self.found.insert(std::path::absolute(&path)?);
                     } else if extension.is_empty() {
                         self.passed.note("without an ending", &path);
@@ -222,7 +262,7 @@ fn kind(found: FileType) -> &'static str {
 
 /// The extension of a file name without its compression, in small letters: `jsonl` for `a.JSONL.zst`.
 #[must_use]
-pub fn plain_extension(name: &str) -> String {
+pub(super) fn plain_extension(name: &str) -> String {
     let name = name.to_ascii_lowercase();
     let plain = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")).unwrap_or(&name);
     plain.rsplit_once('.').map_or(String::new(), |(_, extension)| extension.to_owned())
@@ -238,7 +278,7 @@ mod tests {
 
     fn walked(home: &Path, inputs: &[&str]) -> Result<(Vec<String>, Option<String>)> {
         let inputs: Vec<_> = inputs.iter().map(|input| home.join(input).display().to_string()).collect();
-        let walked = walk(&inputs, &["txt"])?;
+        let walked = walk(&inputs, Wanted::Of(&["txt"]))?;
         let below = |path: &PathBuf| path.strip_prefix(home).expect("below").display().to_string();
         Ok((walked.paths.keys().map(below).collect(), walked.passed.told()))
     }
@@ -273,6 +313,17 @@ mod tests {
         let (found, told) = walked(home.path(), &["b", "a"]).expect("readable");
         assert_eq!(found, ["a/twin.txt", "a/x.txt", "b/y.txt", "b/z.txt"]);
         assert!(told.expect("four links").contains("4 links to files that are there"));
+    }
+
+    #[test]
+    fn what_this_program_made_is_no_corpus() {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        let files = ["a.txt", "data/generations/0.txt", "data/parts/0.txt", "data/b.txt", "run/log/0.txt", "log/c.txt"];
+        write_all(home.path(), &files.map(|name| (name, "")));
+        fs::create_dir(home.path().join("run/checkpoints")).expect("made");
+        let (found, told) = walked(home.path(), &["."]).expect("readable");
+        assert_eq!(found, ["a.txt", "log/c.txt"]);
+        assert!(told.expect("two").contains("2 folders that `cloze` wrote"));
     }
 
     #[test]

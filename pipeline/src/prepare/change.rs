@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use schemas::{Generation, PartId};
 use store::Store;
@@ -18,6 +18,9 @@ use super::settings::Settings;
 use super::work::Omit;
 use crate::corpus::{Corpus, InputFile, Part, Piece, Reached, group};
 use crate::{Error, Result};
+
+/// By so much the clocks of two file systems may differ.
+const A_SHORT_TIME: Duration = Duration::from_secs(60);
 
 /// What a new list is about, in numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,6 +142,7 @@ impl Comparison<'_> {
         // Files without a piece are nothing: an added one would be added again and again.
         let cut: BTreeSet<&str> = pieces.iter().map(|(piece, _)| piece.name.as_str()).collect();
         added.retain(|name| cut.contains(name));
+        self.note_cut(added.iter().chain(&replaced).copied(), &mut memory)?;
         let kept = dropped.values().flat_map(|part| &part.pieces).filter(|piece| !gone(piece));
         pieces.extend(self.weigh(kept)?);
         let seen = memory.seen_now;
@@ -200,6 +204,15 @@ impl Comparison<'_> {
         Ok((pieces, unfit.collect()))
     }
 
+    /// Refuses files that were changed while they were cut, and notes what the others were.
+    fn note_cut<'n>(&self, names: impl Iterator<Item = &'n str>, memory: &mut Memory) -> Result<()> {
+        for file in names.filter_map(|name| self.corpus.file(name)) {
+            file.refuse_another()?;
+            memory.seen_now.note(file);
+        }
+        Ok(())
+    }
+
     /// Pieces that were cut before, with their weights.
     fn weigh<'p>(&self, pieces: impl Iterator<Item = &'p Piece>) -> Result<Vec<(Piece, u64)>> {
         let mut weights = BTreeMap::<&str, BTreeMap<Piece, u64>>::new();
@@ -228,21 +241,20 @@ impl Comparison<'_> {
         Ok(memory)
     }
 
-    /// Whether a file is not what it was when parts of it were made. Before a list is written nothing is read for its
-    /// parts: a file that was not touched since is as it was read. Their records are younger, and a file may have changed
-    /// between its reading and them.
+    /// Whether a file is not what it was when parts of it were made. One that is what was seen when it was cut, or read
+    /// since, is; where nothing is known of what was seen, one that was not touched from shortly before the list on. Of
+    /// all others what their parts' records say is compared with what they hold.
     fn is_other(&self, file: &InputFile, holders: &Holders<'_>, memory: &mut Memory) -> Result<bool> {
         if holders.iter().any(|(_, _, piece)| piece.bytes != file.bytes) {
             return Ok(true);
         }
-        let since = |generation| memory.since.get(generation).copied().unwrap_or(SystemTime::UNIX_EPOCH);
-        let touched: Holders<'_> =
-            holders.iter().filter(|(generation, ..)| file.touched >= since(generation)).copied().collect();
-        if touched.is_empty() {
-            return Ok(false);
-        }
         if !memory.seen.has(file) {
-            for holder in touched {
+            let since = |generation| memory.since.get(generation).copied().unwrap_or(SystemTime::UNIX_EPOCH);
+            let is_known = memory.seen.knows(file);
+            let is_doubted = |generation| is_known || file.touched >= since(generation) - A_SHORT_TIME;
+            let doubted: Holders<'_> =
+                holders.iter().filter(|(generation, ..)| is_doubted(generation)).copied().collect();
+            for holder in doubted {
                 if !self.reads_the_same(file, holder, memory)? {
                     return Ok(true);
                 }

@@ -26,8 +26,8 @@ pub struct PrepareConfig {
     /// JSONL and Parquet: the field or column with the document's name; default: the BLAKE3 of its text.
     pub id_field: Option<String>,
     /// Text and JSONL: what the bytes are, by a name that pages of the Web have for it (`utf-16le`, `windows-1252`, `gbk`,
-    /// `shift_jis`, …); default: UTF-8. A file that begins with a byte-order mark is what that says. Files of another
-    /// encoding than UTF-8 are read from end to end by one lane each.
+    /// `shift_jis`, …); default: UTF-8. Where it is set, a file that begins with a byte-order mark is what that says. Files
+    /// of another encoding than UTF-8 are read from end to end by one lane each.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub encoding: Option<String>,
     /// Files that cannot be used (binary, of another encoding or format): `refuse` names them all, `skip` leaves them out
@@ -37,6 +37,9 @@ pub struct PrepareConfig {
     pub tokenizer: PathBuf,
     /// Whether text is lowercased; required with `vocab.txt`, which cannot tell, and checked against the others.
     pub lowercase: Option<bool>,
+    /// Bytes of text above which a document is passed over and counted; if not given, none is, and one for which
+    /// `memory_max` has no room ends the run.
+    pub document_bytes_max: Option<u64>,
     /// The prepared folder.
     pub folder: PathBuf,
     /// Longest row that training can ask for, frame tokens included; 4 to 32,767.
@@ -74,6 +77,7 @@ impl Default for PrepareConfig {
             unfit_files: UnfitFiles::default(),
             tokenizer: PathBuf::new(),
             lowercase: None,
+            document_bytes_max: None,
             folder: PathBuf::new(),
             tokens_max: 512,
             pack: AnyPacking::default(),
@@ -96,9 +100,9 @@ impl PrepareConfig {
         self.lanes.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get)).max(1)
     }
 
-    /// Longest document in bytes of text.
+    /// Longest document that there is room for, in bytes of text.
     #[must_use]
-    pub fn document_bytes_max(&self) -> u64 {
+    pub fn document_room(&self) -> u64 {
         // An eighth is for a very long document and its copies.
         self.memory_max / 8 / COPIES
     }
@@ -119,7 +123,7 @@ impl PrepareConfig {
                 text_field: self.text_field.clone(),
                 id_field: self.id_field.clone(),
                 encoding: self.encoding(),
-                document_bytes_max: self.document_bytes_max(),
+                document_bytes_max: self.document_room(),
                 room: Room::new(self.memory_max, self.lanes()),
                 bytes_read: BytesRead::default(),
             },
@@ -162,6 +166,7 @@ impl PrepareConfig {
         let none = || "0 is too few".to_owned();
         require(self.lanes != Some(0), "lanes", none(), "give 1 or more, or leave it out");
         require(self.part_bytes != Some(0), "part_bytes", none(), "give 1 or more, or leave it out");
+        require(self.document_bytes_max != Some(0), "document_bytes_max", none(), "give 1 or more, or leave it out");
         require(self.segment_bytes != 0, "segment_bytes", none(), "give 1 or more");
         let least = format!("{} bytes are less than 32 MiB", self.memory_max);
         require(self.memory_max >= 32 << 20, "memory_max", least, "give at least 33554432");

@@ -16,7 +16,7 @@ const PLACES: usize = 5;
 
 /// Lines, and what is wrong with them, of all lanes.
 #[derive(Debug, Default)]
-pub(super) struct Dirt(Mutex<Counts>);
+pub(crate) struct Dirt(Mutex<Counts>);
 
 #[derive(Debug, Default)]
 struct Counts {
@@ -27,7 +27,7 @@ struct Counts {
 
 impl Dirt {
     /// Adds lines, and what was wrong with them: reasons and places.
-    pub(super) fn add(&self, lines: u64, complaints: Vec<(String, String)>) {
+    pub(crate) fn add(&self, lines: u64, complaints: Vec<(String, String)>) {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         counts.lines += lines;
         for (reason, place) in complaints {
@@ -36,6 +36,19 @@ impl Dirt {
             }
             *counts.rejected.entry(reason).or_default() += 1;
         }
+    }
+
+    /// Refuses more dirt than is allowed in a corpus that was read to its end; says what there is.
+    pub(crate) fn judge_all(&self, bad_lines_max: Option<u64>) -> Result<Option<String>> {
+        let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (bad, max) = (counts.rejected.values().sum::<u64>(), bad_lines_max.unwrap_or(usual_max(counts.lines)));
+        let places = || counts.places.iter().map(String::as_str);
+        if bad > max {
+            return Err(Error::Poison(too_dirty(&counts.lines.to_string(), &counts.rejected, max, places())));
+        }
+        let first = || places().collect::<Vec<_>>().join(", ");
+        let said = || format!("rejected or repaired: {}; first {}", reasons(&counts.rejected), first());
+        Ok((bad > 0).then(said))
     }
 
     /// Refuses a corpus that cannot come to less dirt than is allowed: more than the bound that was asked for; or, where the
@@ -55,6 +68,11 @@ impl Dirt {
         let of = format!("the first {}", counts.lines);
         Err(Error::Poison(too_dirty(&of, &counts.rejected, max, counts.places.iter().map(String::as_str))))
     }
+}
+
+/// Lines that may be rejected or repaired of so many, where nobody says how many may.
+pub(super) fn usual_max(lines: u64) -> u64 {
+    (lines / 1000).max(10)
 }
 
 /// What is said of a corpus of which more lines than `max` were rejected or repaired, among so many.

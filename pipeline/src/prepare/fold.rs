@@ -6,7 +6,7 @@ use schemas::manifest::{CorpusReport, PartEntry};
 use schemas::{Generation, PartId, Shard};
 use tracing::warn;
 
-use super::dirt::{reasons, too_dirty};
+use super::dirt::{reasons, too_dirty, usual_max};
 use super::part::Outcome;
 use super::record::CommitRecord;
 use super::stages::Stages;
@@ -128,7 +128,7 @@ impl<'a> Fold<'a> {
             let inputs = inputs.join("`, `");
             return Err(Error::Poison(format!("`{inputs}`: no valid document ({found}); check `prepare.format`")));
         }
-        self.refuse_dirt(self.bad_lines_max.unwrap_or_else(|| (self.lines / 1000).max(10)))?;
+        self.refuse_dirt(self.bad_lines_max.unwrap_or_else(|| usual_max(self.lines)))?;
         for (reason, place) in self.examples() {
             warn!(reason, place, "dirty text");
         }

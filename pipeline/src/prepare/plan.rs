@@ -75,6 +75,18 @@ pub(super) struct Planned {
     pub(super) seen: Seen,
 }
 
+/// Whether a folder, if there is one, is prepared as this configuration says: what can be known without a look at the corpus.
+pub fn fits(config: &PrepareConfig) -> Result<()> {
+    config.check()?;
+    let Ok(store) = Store::existing(&config.folder) else { return Ok(()) };
+    let lists = Lists::read(&store)?;
+    refuse_strangers(&store, &lists)?;
+    let Some(found) = lists.settings() else { return Ok(()) };
+    let tokenizer = tokenize::load(&config.tokenizer, config.lowercase)?;
+    let part_bytes = config.part_bytes.or(found.part_bytes()).unwrap_or_default();
+    refuse_others(found, &Settings::of(config, part_bytes, &tokenizer.facts().manifest), &store)
+}
+
 impl Planned {
     /// Reads the outline of the corpus, the tokenizer and the folder, if there is one, and refuses what cannot work.
     /// Writes nothing.
@@ -143,7 +155,8 @@ impl Planned {
     pub(super) fn describe(&self) -> PreparePlan {
         let (coming, lanes) = (self.coming(), self.config.lanes());
         let parts = coming.in_effect();
-        let document_bytes_max = self.config.document_bytes_max();
+        let room = self.config.document_room();
+        let document_bytes_max = self.config.document_bytes_max.map_or(room, |most| most.min(room));
         PreparePlan {
             files: self.corpus.files().len(),
             bytes: self.corpus.bytes(),

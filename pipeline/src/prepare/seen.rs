@@ -1,4 +1,4 @@
-//! Files that were touched and read the same: `seen.json`, so that they are not read again by every run.
+//! What the files of a corpus were when they were cut, or read the same: `seen.json`, so that none is read again by every run.
 //!
 //! What it says of a file is of no more use than saving a reading of it: where it is lost, damaged or of another machine, the
 //! file is read again. Like the lock, it depends on when and where it was written.
@@ -15,7 +15,7 @@ use crate::corpus::{FileIdentity, InputFile};
 /// The object.
 pub(super) const NAME: &str = "seen.json";
 
-/// The files that were touched and that are still what the parts in effect were made of, as they were seen.
+/// The files that are what the parts in effect were made of, as they were seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Seen(BTreeMap<String, FileIdentity>);
@@ -35,6 +35,11 @@ impl Seen {
     /// Whether it was seen as it is.
     pub(super) fn has(&self, file: &InputFile) -> bool {
         self.0.get(&file.name) == Some(&file.identity)
+    }
+
+    /// Whether anything is known of a file of that name.
+    pub(super) fn knows(&self, file: &InputFile) -> bool {
+        self.0.contains_key(&file.name)
     }
 
     pub(super) fn note(&mut self, file: &InputFile) {

@@ -116,6 +116,11 @@ impl<'a> Segment<'a> {
         }
         match &found.document {
             Some(document) if self.task.omit.has(&document.id) => self.report.forgotten += 1,
+            Some(document)
+                if self.work.config.document_bytes_max.is_some_and(|most| document.text.len() as u64 > most) =>
+            {
+                self.reject(Complaint { reason: Reason::TooLong, piece: found.piece, line: found.line });
+            }
             Some(document) => {
                 self.make_room(found, document, room)?;
                 self.pack(found, document)?;
@@ -134,12 +139,7 @@ impl<'a> Segment<'a> {
         if self.examples.len() < EXAMPLES {
             self.examples.push(complaint);
         }
-        let piece = &self.task.part.pieces[complaint.piece];
-        let (path, line) = (self.work.corpus.place(piece).display(), complaint.line + 1);
-        let place = match piece.range.start {
-            0 => format!("{path}:{line}"),
-            start => format!("{path}, line {line} from byte {start} on"),
-        };
+        let place = self.work.corpus.words(&self.task.part, complaint);
         self.untold.push((complaint.reason.to_string(), place));
     }
 
@@ -157,12 +157,14 @@ impl<'a> Segment<'a> {
         } else {
             self.work.tokenizer.longest_piece(text) as u64
         };
-        room.document(bytes + whole * WHOLE_BYTES).map_err(|TooMuch { wanted, most }| Error::Corpus {
+        room.document(bytes + whole * WHOLE_BYTES).map_err(|TooMuch { wanted, most }| Error::Unfit {
             path: self.work.corpus.place(&self.task.part.pieces[found.piece]).to_owned(),
             line: Some(found.line + 1),
             message: format!(
                 "the tokenizer takes {whole} bytes of this document as a whole, which needs some {wanted} of memory; \
-                 {most} are allowed, 1/8 of `prepare.memory_max`: raise it, or split the document"
+                 {most} are allowed, 1/8 of `prepare.memory_max`: raise it, \
+                 split the document, or set `prepare.document_bytes_max` below its {} bytes to leave such documents out",
+                text.len()
             ),
         })
     }

@@ -10,7 +10,7 @@ use super::config::PrepareConfig;
 
 /// The version of what this program makes of a text: cleaning, ids, tokens, packing, order of parts. Raised when the same
 /// settings would give other bytes; folders of another version are refused.
-const RULES: u32 = 1;
+const RULES: u32 = 2;
 
 /// Everything besides the part itself that decides a part's bytes, by name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,7 +45,7 @@ impl Settings {
             ("tokenizer".to_owned(), tokenizer.fingerprint.as_str().into()),
             ("part_bytes".to_owned(), part_bytes.into()),
         ]);
-        // UTF-8 goes without saying: the folders of programs that knew nothing else are what this one makes.
+        // UTF-8 goes without saying, by whichever of its names.
         match config.encoding() {
             Some(encoding) => settings.insert("encoding".to_owned(), encoding.name().into()),
             None => settings.remove("encoding"),

@@ -176,3 +176,27 @@ fn the_mixture_of_a_window_is_as_sure_as_it_is_large() {
     // Of 480 windows: within a fifth.
     assert!((variance.sqrt() / error(16) - 1.0).abs() < 0.2, "{}", variance.sqrt());
 }
+
+/// Parts that end a little after a row group does: half of the groups are nearly all of the rows.
+#[test]
+fn a_mixture_of_uneven_row_groups_is_less_sure() {
+    let groups: Vec<u32> = (0..256).map(|group| if group % 2 == 0 { 2048 } else { 12 }).collect();
+    let split = split(&[&groups]);
+    let sampler = Sampler::new(&split, options(3, 16));
+    let mut squares = Vec::new();
+    for (epoch, window) in (0..30).flat_map(|epoch| (0..16).map(move |window| (Epoch(epoch), window))) {
+        let blocks = sampler.window(epoch, window);
+        let rows = |wanted: &dyn Fn(usize) -> bool| {
+            blocks
+                .iter()
+                .filter(|&&block| wanted(block))
+                .map(|&block| f64::from(sampler.blocks()[block].stored))
+                .sum::<f64>()
+        };
+        let share = rows(&|block| block % 4 < 2) / rows(&|_| true);
+        squares.push((share - 0.5).powi(2));
+    }
+    let found = (squares.iter().sum::<f64>() / squares.len() as f64).sqrt();
+    let promised = sampler.mixture_error();
+    assert!(promised > 0.16 && (found / promised - 1.0).abs() < 0.2, "{found} is not {promised}");
+}

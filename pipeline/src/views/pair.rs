@@ -23,8 +23,11 @@
 //! sentence, whatever the label; where no other document was drawn, the label is 0. A chunk of a single token is a row of
 //! A, with label 0.
 //!
-//! So **lengths say nothing of the label**: they are decided before it. Nor do the ends say much, for both kinds of B
-//! begin with a sentence and mostly end within one.
+//! So **lengths say nothing of the label**: they are decided before it. Where documents are longer than a row the
+//! ends say little too, for both kinds of B begin with a sentence and mostly end within one (in novels, 4.7 % of true B
+//! and 3.7 % of random ones end with a full stop). Where they are single sentences the ends tell more: a true B ends
+//! uniformly within its own short sentence, a random one anywhere in its longer partner (in dialogues cut at each
+//! paragraph, 18 % and 4 %).
 //!
 //! This departs from BERT's script in three places. There both kinds of B read on until the row is over-full, and the
 //! longer segment is cut at either end; but where a document ends, what follows is shorter than what is random, and

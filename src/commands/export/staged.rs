@@ -44,23 +44,26 @@ impl Staged {
         &self.folder
     }
 
-    /// Moves it to its place. Whether an older export was there, which is gone now.
-    pub(super) fn publish(self) -> anyhow::Result<bool> {
-        let mut replaced = false;
+    /// Moves it to its place, and then removes the older exports that were there.
+    pub(super) fn publish(self) -> anyhow::Result<Published> {
+        let mut replaced = Vec::new();
         for _ in 0..MOVES_MAX {
             // Replaces what is not there, or empty.
             match fs::rename(&self.folder, &self.target) {
-                Ok(()) => return Ok(replaced),
+                Ok(()) => return Ok(Published::over(&replaced)),
                 Err(error) if matches!(error.kind(), ErrorKind::DirectoryNotEmpty | ErrorKind::AlreadyExists) => {}
-                Err(error) => return Err(misplaced(&self.target, error)),
+                Err(error) => {
+                    if let Some(old) = replaced.last() {
+                        // The one before is better than none; where it cannot be moved back, it is beside.
+                        let _ = fs::rename(old, &self.target);
+                    }
+                    return Err(misplaced(&self.target, error));
+                }
             }
             refuse_others(&self.target)?;
             let old = sibling(&self.target, "replaced")?;
             match fs::rename(&self.target, &old) {
-                Ok(()) => {
-                    replaced = true;
-                    fs::remove_dir_all(&old).with_context(|| old.display().to_string())?;
-                }
+                Ok(()) => replaced.push(old),
                 // Another export took it away.
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) => return Err(misplaced(&self.target, error)),
@@ -68,6 +71,23 @@ impl Staged {
         }
         Err(Usage(format!("{}: other exports write here all the time; let one of them end", self.target.display()))
             .into())
+    }
+}
+
+/// What became of the exports that were there before.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Published {
+    /// Whether there was any.
+    pub(super) replaced: bool,
+    /// Those that could not be removed, with the reason.
+    pub(super) left: Vec<String>,
+}
+
+impl Published {
+    fn over(older: &[PathBuf]) -> Self {
+        let removed = older.iter().map(|old| (old, fs::remove_dir_all(old)));
+        let left = removed.filter_map(|(old, removed)| Some(format!("{}: {}", old.display(), removed.err()?)));
+        Self { replaced: !older.is_empty(), left: left.collect() }
     }
 }
 
@@ -167,7 +187,7 @@ mod tests {
         let target = home.path().join("a");
         let staged = Staged::beside(&target).expect("free");
         fill(&staged, "old");
-        assert!(!staged.publish().expect("moved"));
+        assert!(!staged.publish().expect("moved").replaced);
         let staged = Staged::beside(&target).expect("an export");
         Store::folder(staged.path()).and_then(|store| store.put("config.json", b"new")).expect("put");
         drop(staged);
@@ -175,7 +195,8 @@ mod tests {
         assert_eq!(names(home.path()), ["a".to_owned()].into());
         let staged = Staged::beside(&target).expect("an export");
         fill(&staged, "new");
-        assert!(staged.publish().expect("moved"), "it says that it replaced one");
+        let published = staged.publish().expect("moved");
+        assert_eq!(published, Published { replaced: true, left: Vec::new() }, "it says that it replaced one");
         assert_eq!(fs::read(target.join("config.json")).expect("there"), b"new");
     }
 

@@ -192,6 +192,7 @@ mod tests {
                 format: "jsonl".to_owned(),
                 text_field: Some("text".to_owned()),
                 id_field: None,
+                passed_over: None,
                 files: 3,
                 bytes: text_bytes,
                 text_bytes,

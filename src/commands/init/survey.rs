@@ -1,14 +1,13 @@
 //! What a corpus looks like: its files, and the first documents of a few of them.
 
-use std::io::Read as _;
-use std::path::Path;
+use std::collections::BTreeSet;
 
-use pipeline::corpus::{AnyFormat, Corpus, CorpusConfig, InputFile, group};
+use pipeline::corpus::{AnyFormat, Corpus, CorpusConfig, Endings, InputFile, group};
 use pipeline::prepare::PrepareConfig;
 use schemas::PartId;
 use serde_json::Value;
 
-use crate::config::corpus::Endings;
+use crate::config::corpus::is_there;
 use crate::exit::Usage;
 use crate::terminal::count;
 
@@ -21,12 +20,15 @@ const DOCUMENTS: usize = 50;
 /// Documents that a validation split can be drawn from.
 const DOCUMENTS_MIN: u64 = 100;
 
-/// Bytes of a file that are looked at raw.
+/// Bytes of a text that are looked at for its lines.
 const HEAD: u64 = 1 << 16;
 
 /// Fields that hold the text where they are there, the likeliest first.
 const TEXT_FIELDS: [&str; 9] =
     ["text", "content", "body", "raw_content", "document", "article", "abstract", "message", "sentence"];
+
+/// Bytes that a field holds in the mean if it is the text: a version, a label or a title is shorter.
+const TEXT_BYTES_MIN: usize = 40;
 
 /// Fields that hold the name of a document.
 const ID_FIELDS: [&str; 6] = ["id", "_id", "doc_id", "document_id", "url", "guid"];
@@ -38,6 +40,8 @@ pub(super) struct Survey {
     pub(super) format: String,
     pub(super) text_field: Option<String>,
     pub(super) id_field: Option<String>,
+    /// What lies beside the files, in words.
+    pub(super) passed_over: Option<String>,
     pub(super) files: usize,
     pub(super) bytes: u64,
     /// Of text, estimated where it is compressed.
@@ -48,16 +52,24 @@ pub(super) struct Survey {
 
 impl Survey {
     pub(super) fn of(inputs: &[String]) -> anyhow::Result<Self> {
+        let found = |format: &AnyFormat| {
+            Corpus::open(&config(inputs, format, "text")).map_err(|error| Usage(error.to_string()))
+        };
+        if !is_there(inputs) {
+            found(&AnyFormat::default())?;
+        }
         let format = Endings::of(inputs).format().ok_or_else(|| {
-            let known: Vec<&str> = AnyFormat::examples().iter().flat_map(|it| it.extensions().to_vec()).collect();
-            Usage(format!("{}: no file of a known ending (*.{})", inputs.join(", "), known.join(", *.")))
+            let known: BTreeSet<&str> = AnyFormat::examples().iter().flat_map(|it| it.extensions().to_vec()).collect();
+            let known = known.into_iter().collect::<Vec<_>>().join(", *.");
+            Usage(format!("{}: no file of a known ending (*.{known}); write the file by hand", inputs.join(", ")))
         })?;
-        let corpus = Corpus::open(&config(inputs, &format, "text"))?;
+        let corpus = found(&format)?;
         let sample: Vec<&InputFile> = spread(corpus.files()).collect();
         let (mut format, mut text_field, mut id_field) = (format, None, None);
         if format.has_fields() {
-            (text_field, id_field) = fields(inputs, &format, &sample)?;
+            (text_field, id_field) = fields(&format, &sample)?;
         } else {
+            sample.iter().try_for_each(|file| check(&corpus, file)).map_err(|error| Usage(error.to_string()))?;
             format = by_shape(&format, &corpus);
         }
         let reader = Corpus::open(&config(inputs, &format, text_field.as_deref().unwrap_or("text")))?;
@@ -72,6 +84,7 @@ impl Survey {
             format: format.kind().to_owned(),
             text_field,
             id_field,
+            passed_over: corpus.passed_over().told(),
             files: corpus.files().len(),
             bytes: corpus.bytes(),
             text_bytes: corpus.files().iter().map(text_bytes).sum(),
@@ -105,7 +118,8 @@ fn spread(files: &[InputFile]) -> impl Iterator<Item = &InputFile> {
 
 /// Its text, as prose in English is compressed.
 fn text_bytes(file: &InputFile) -> u64 {
-    let tenths = match file.path.extension().and_then(|ending| ending.to_str()) {
+    let ending = file.path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
+    let tenths = match ending.as_deref() {
         Some("gz") => 28,
         Some("zst") => 32,
         Some("parquet") => 17,
@@ -124,11 +138,7 @@ fn texts(corpus: &Corpus, file: &InputFile) -> Vec<String> {
 }
 
 /// The fields of text and of names, as the first documents have them.
-fn fields(
-    inputs: &[String],
-    format: &AnyFormat,
-    sample: &[&InputFile],
-) -> anyhow::Result<(Option<String>, Option<String>)> {
+fn fields(format: &AnyFormat, sample: &[&InputFile]) -> anyhow::Result<(Option<String>, Option<String>)> {
     let lines = AnyFormat::of_kind("text_lines").expect("it is registered");
     let objects: Vec<Value> = sample
         .iter()
@@ -144,14 +154,16 @@ fn fields(
     if let Some(Value::Object(first)) = objects.first() {
         let length =
             |name: &str| objects.iter().filter_map(|object| object[name].as_str()).map(str::len).sum::<usize>();
-        if let Some(name) = first.keys().filter(|name| is_text(name)).max_by_key(|name| length(name)) {
+        let enough = |name: &&String| is_text(name) && length(name) >= TEXT_BYTES_MIN * objects.len();
+        if let Some(name) = first.keys().filter(enough).max_by_key(|name| length(name)) {
             return Ok((Some(name.clone()), id_field(&objects)));
         }
     }
     // A format whose records are no lines says which of them it takes.
     let mut refused = None;
     for name in TEXT_FIELDS {
-        let corpus = Corpus::open(&config(inputs, format, name))?;
+        let Some(first) = sample.first() else { break };
+        let corpus = Corpus::open(&config(&[first.path.display().to_string()], format, name))?;
         match corpus.files().first().map_or(Ok(()), |file| check(&corpus, file)) {
             Ok(()) if objects.is_empty() => return Ok((Some(name.to_owned()), None)),
             Ok(()) => {}
@@ -174,14 +186,8 @@ fn by_shape(format: &AnyFormat, corpus: &Corpus) -> AnyFormat {
     if files >= DOCUMENTS_MIN && corpus.bytes() / files < 1 << 20 {
         return format.clone();
     }
-    let head = corpus.files().first().map(|file| head(&file.path)).unwrap_or_default();
+    let head = corpus.files().first().and_then(|file| corpus.beginning(file, HEAD).ok()).unwrap_or_default();
+    let head = String::from_utf8_lossy(&head).replace("\r\n", "\n");
     let kind = if head.contains("\n\n") { "text_paragraphs" } else { "text_lines" };
     AnyFormat::of_kind(kind).expect("it is registered")
-}
-
-/// The beginning of a file as text; of a compressed one nothing that could be mistaken for lines.
-fn head(path: &Path) -> String {
-    let mut bytes = Vec::new();
-    let read = std::fs::File::open(path).and_then(|file| file.take(HEAD).read_to_end(&mut bytes));
-    read.map_or_else(|_| String::new(), |_| String::from_utf8_lossy(&bytes).into_owned())
 }

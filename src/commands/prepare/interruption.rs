@@ -2,14 +2,19 @@
 //! part that was begun is made again.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use observe::{Event, Observer};
+use pipeline::actor::FILE_SIZE_SIGNAL;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::watcher::Watcher;
 use crate::terminal::note;
+
+/// How long somebody may take to read the last line.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The watcher of a preparation, which a signal reads too.
 pub(super) struct Shared(Arc<Mutex<Watcher>>);
@@ -24,6 +29,8 @@ impl Shared {
             let _inside = runtime.enter();
             signal(kind).context("cannot listen for signals")
         };
+        // Who hears it is not ended by it: a file that may not grow is then an error with a name.
+        let _heard = listen(SignalKind::from_raw(FILE_SIZE_SIGNAL))?;
         let (interrupt, terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
         let seen = Arc::clone(&watcher);
         let wait = move || runtime.block_on(leave_when_asked(interrupt, terminate, &seen));
@@ -56,6 +63,11 @@ async fn leave_when_asked(mut interrupt: Signal, mut terminate: Signal, seen: &M
         _ = interrupt.recv() => 130,
         _ = terminate.recv() => 143,
     };
+    // Where nobody reads what is said, whoever speaks waits: not for ever.
+    let _ = std::thread::Builder::new().name("leave".to_owned()).spawn(move || {
+        std::thread::sleep(PATIENCE);
+        std::process::exit(code);
+    });
     let watcher = seen.lock().unwrap_or_else(PoisonError::into_inner);
     watcher.clear();
     note(watcher.stopped());

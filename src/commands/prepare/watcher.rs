@@ -2,7 +2,7 @@
 
 use observe::{Event, Observer, What};
 
-use crate::terminal::{Progress, line, note};
+use crate::terminal::{Progress, note, told};
 
 /// Shows how a preparation begins and how far it is, and keeps how it ended: the result comes when nothing can go wrong.
 #[derive(Default)]
@@ -23,7 +23,9 @@ impl Observer for Watcher {
         }
         let Some(text) = observe::terminal::line(event) else { return };
         match &event.what {
-            What::PrepareProgress(now) => self.bar.get_or_insert_with(|| Progress::new("prepare")).set(now, text),
+            // What was kept from before is no progress, and has no rate.
+            What::PrepareProgress(now) if now.bytes == now.bytes_kept => {}
+            What::PrepareProgress(now) => self.bar.get_or_insert_with(|| Progress::new("prepare", now)).set(now, text),
             What::PrepareEnd(_) => self.end = Some(text),
             _ => note(text),
         }
@@ -39,7 +41,7 @@ impl Watcher {
 
     pub(super) fn report(&mut self) {
         if let Some(text) = self.end.take() {
-            line(text);
+            told(text);
         }
     }
 

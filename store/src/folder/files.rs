@@ -71,16 +71,23 @@ pub(super) fn version_at(path: &Path) -> io::Result<Option<Version>> {
 
 /// Makes a folder with its parents, each flushed into the one above it.
 pub(super) fn make_folder(path: &Path) -> io::Result<()> {
-    match fs::create_dir(path) {
-        Ok(()) => sync_parent(path),
-        Err(_) if path.is_dir() => Ok(()),
+    match make_one(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => {
+            // Some folders take none: where the parent is there, that is the answer.
+            Some(parent) if !parent.as_os_str().is_empty() && !parent.is_dir() => {
                 make_folder(parent)?;
-                make_folder(path)
+                make_one(path)
             }
             _ => Err(error),
         },
+        made => made,
+    }
+}
+
+fn make_one(path: &Path) -> io::Result<()> {
+    match fs::create_dir(path) {
+        Ok(()) => sync_parent(path),
+        Err(_) if path.is_dir() => Ok(()),
         Err(error) => Err(error),
     }
 }

@@ -58,7 +58,7 @@ impl Default for TrainConfig {
 pub struct ValidationConfig {
     /// Steps between validations; 0 for none.
     pub every_steps: u64,
-    /// Rows of the valid split, from its beginning.
+    /// Rows of the valid split, from all over it.
     pub rows: u64,
 }
 

@@ -210,6 +210,10 @@ fn share_back<'a>(saved: &mut HostTensors, own: impl Iterator<Item = &'a str>) {
 
 /// The weights of a model that `transformers` saved, for that target, of a checkpoint, or of a run's newest checkpoint.
 fn saved(folder: &Path, target: &hf::Target<'_>) -> Result<HostTensors, Error> {
+    if !folder.is_dir() {
+        let hint = "`init` names a run, a checkpoint or a folder of `transformers`";
+        return Err(Error::Config(format!("{}: no folder is here to begin from; {hint}", folder.display())));
+    }
     if hf::is_model(folder) {
         hf::import(folder, target)
     } else if folder.join("checkpoints").is_dir() {

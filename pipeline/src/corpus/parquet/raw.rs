@@ -31,6 +31,11 @@ pub(super) fn error(file: &InputFile, message: String) -> Error {
     Error::Corpus { path: file.path.clone(), line: None, message }
 }
 
+/// The same for a file that no other try can read.
+pub(super) fn unfit(file: &InputFile, message: String) -> Error {
+    Error::Unfit { path: file.path.clone(), line: None, message }
+}
+
 impl Raw {
     pub(super) fn is_wrapped(file: &InputFile) -> bool {
         Compression::of(&file.path) != Compression::Plain
@@ -70,7 +75,7 @@ impl Raw {
             }
             let hint = "raise it, or decompress the file";
             let message = format!("it decompresses to more than {most} bytes, 1/8 of `prepare.memory_max`; {hint}");
-            Err(error(file, message))
+            Err(unfit(file, message))
         })?;
         Ok(Bytes::from(bytes))
     }

@@ -173,12 +173,26 @@ fn a_touched_file_is_read_again_and_is_what_it_was() {
     assert!(home.run().expect("prepared").change.is_some_and(|found| change(0, 1, 0)(&found)));
     check_fresh(&home);
     let seen = || home.store().stat(seen::NAME).expect("answered");
-    assert!(seen().is_none(), "nothing is left to remember");
     home.put(14, &text(14, 6));
     home.run().expect("prepared");
-    home.store().put(seen::NAME, b"damaged").expect("written");
-    assert_eq!(home.run().expect("prepared").bytes_read, home.bytes(14), "read again, and no more");
     assert!(seen().is_some());
+    home.store().put(seen::NAME, b"damaged").expect("written");
+    let all = (0..40).map(|file| home.bytes(file)).sum::<u64>();
+    assert_eq!(home.run().expect("prepared").bytes_read, all, "touched shortly before their list: read again, once");
+    assert_eq!(home.run().expect("prepared").bytes_read, 0);
+}
+
+/// No clock says so: the list is of tomorrow, as one that another machine wrote.
+#[test]
+fn a_file_is_told_from_another_whatever_the_clock_of_its_list() {
+    let home = many();
+    home.run().expect("prepared");
+    let tomorrow = std::time::SystemTime::now() + std::time::Duration::from_secs(86_400);
+    let list = home.config.folder.join(list::file_name(0));
+    fs::File::open(list).and_then(|list| list.set_modified(tomorrow)).expect("the list's time");
+    home.put(13, &text(13, 6).replace("mat", "sat"));
+    assert!(home.run().expect("prepared").change.is_some_and(|found| change(0, 1, 0)(&found)));
+    check_fresh(&home);
 }
 
 #[test]

@@ -115,14 +115,21 @@ pub fn pick(run: &Store, step: Option<Step>) -> Result<(String, Snapshot), Error
             if there.is_empty() { "there is none yet".to_owned() } else { format!("there are {}", there.join(", ")) };
         return Err(Error::Config(format!("{}: no checkpoint after step {wanted}; {there}", run.place(""))));
     }
+    let mut damaged = Vec::new();
     for step in steps {
         match read(step) {
-            // The run itself will name it aloud.
-            Err(Unread::Damaged { .. }) => {}
+            Err(Unread::Damaged { place, problem }) => {
+                tracing::warn!(file = %place, %problem, "damaged checkpoint, looking at an older one");
+                damaged.push(format!("{place}: {problem}"));
+            }
             read => return Ok(read?),
         }
     }
-    Err(Error::Config(format!("{}: there is no checkpoint here yet; train first", run.place(""))))
+    if damaged.is_empty() {
+        return Err(Error::Config(format!("{}: there is no checkpoint here yet; train first", run.place(""))));
+    }
+    let problem = format!("the run has saved, and no checkpoint of it is whole; put one back ({})", damaged.join("; "));
+    Err(Error::Checkpoint { path: checkpoints.place("").into(), problem })
 }
 
 /// What lies under the name of a checkpoint.

@@ -122,7 +122,12 @@ fn a_run_that_saved_never_begins_again_by_itself() {
     assert!(error.contains("no checkpoint of it is whole") && error.contains("step-00000001/main"), "{error}");
     assert!(error.contains("`run.folder`"), "{error}");
     assert_eq!(names(&run), before, "nothing is set aside where there is nothing to go on from");
-    assert!(matches!(pick(&run, None), Err(Error::Config(_))));
+    let error = pick(&run, None).expect_err("nothing is whole").to_string();
+    assert!(
+        error.contains("no checkpoint of it is whole; put one back") && error.contains("step-00000001/main"),
+        "{error}"
+    );
+    assert!(matches!(pick(&Store::memory(store::Weather::calm()), None), Err(Error::Config(_))), "there is none yet");
     // One that was set aside before, and no other.
     let run = run_with(&[1, 2]);
     run.put(&format!("checkpoints/step-00000002/{MAIN_FILE}"), b"garbage").expect("put");

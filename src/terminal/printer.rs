@@ -1,0 +1,102 @@
+//! What people see of a training, printed by a thread of its own: who reads slowly, or not at all, keeps no step waiting.
+
+use std::io::{self, Write as _};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::time::Duration;
+
+use observe::{Event, Observer, What};
+use pipeline::actor;
+use schemas::printable;
+
+use super::note;
+
+/// Lines that may wait to be read.
+const LINES: usize = 1024;
+
+/// How long the last lines may take.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Prints what people see of events. That nobody sees it any more ends no run, and that nobody reads it stops none.
+#[derive(Debug)]
+pub(crate) struct Printer {
+    /// Whether the end of a run is worth a line.
+    ends: bool,
+    lines: Option<SyncSender<Line>>,
+    /// Lines that nobody had room for, since the last that somebody had.
+    dropped: u64,
+    /// Closed when all is printed.
+    done: Receiver<()>,
+}
+
+#[derive(Debug)]
+struct Line {
+    text: String,
+    is_result: bool,
+}
+
+impl Printer {
+    /// Prints everything, and the end of a run if that is worth a line.
+    pub(crate) fn start(ends: bool) -> anyhow::Result<Self> {
+        let (lines, waiting) = sync_channel::<Line>(LINES);
+        let (alive, done) = sync_channel(0);
+        actor::spawn("printer", move || {
+            let _alive = alive;
+            let mut out = Out::default();
+            for line in waiting {
+                out.print(&line);
+            }
+        })?;
+        Ok(Self { ends, lines: Some(lines), dropped: 0, done })
+    }
+
+    fn send(&mut self, line: Line) {
+        let Some(lines) = &self.lines else { return };
+        if self.dropped > 0 {
+            let text = format!("{} lines were read too late to be printed; the log of the run has them", self.dropped);
+            match lines.try_send(Line { text, is_result: false }) {
+                Ok(()) => self.dropped = 0,
+                Err(_) => return self.dropped += 1,
+            }
+        }
+        if let Err(TrySendError::Full(_)) = lines.try_send(line) {
+            self.dropped += 1;
+        }
+    }
+}
+
+impl Observer for Printer {
+    fn observe(&mut self, event: &Event) {
+        if matches!(event.what, What::Stop(_)) && !self.ends {
+            return;
+        }
+        if let Some(text) = observe::terminal::line(event) {
+            self.send(Line { text, is_result: observe::terminal::is_result(event) });
+        }
+    }
+}
+
+impl Drop for Printer {
+    fn drop(&mut self) {
+        self.lines = None;
+        // What comes after it is to stand below, unless nobody reads this either.
+        let _: Result<(), RecvTimeoutError> = self.done.recv_timeout(PATIENCE);
+    }
+}
+
+#[derive(Default)]
+struct Out {
+    /// Whether stdout takes nothing any more, which was said once.
+    deaf: bool,
+}
+
+impl Out {
+    fn print(&mut self, line: &Line) {
+        if !line.is_result {
+            return note(&line.text);
+        }
+        let Err(error) = writeln!(io::stdout().lock(), "{}", printable(&line.text)) else { return };
+        if !std::mem::replace(&mut self.deaf, true) {
+            note(format_args!("warning: stdout: {error}; the run goes on, its log has what is not printed"));
+        }
+    }
+}
