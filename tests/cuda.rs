@@ -143,7 +143,10 @@ fn a_full_device_ends_a_run_with_its_owner_and_a_way_on_and_breaks_nothing() {
         let full = command(&home, Some(device), &args).env("PRETEND_CUDA_BYTES", bytes.to_string()).output();
         let full = Outcome::of(full.expect("the program starts"));
         let owner = "by plan, the activations of a micro-batch";
-        full.assert_fails(44, &["CUDA out of memory", owner, "`train.rows_per_micro_batch`", "what was saved before stands"]);
+        full.assert_fails(
+            44,
+            &["CUDA out of memory", owner, "`train.rows_per_micro_batch`", "what was saved before stands"],
+        );
         assert_eq!(full.stderr.matches("out of memory").count(), 1, "one error\n{full}");
         assert_eq!(files(&home.join("run/checkpoints")), before, "checkpoints");
     }

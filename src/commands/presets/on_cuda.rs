@@ -8,6 +8,8 @@ use super::{Home, presets};
 /// How far losses may be apart, relative to the larger.
 const FLOAT32: f64 = 1e-5;
 const BFLOAT16: f64 = 1e-3;
+/// How far the memory that a plan promises may be from what there was.
+const APART: f64 = 0.1;
 
 #[test]
 fn every_preset_and_ablation_learns_on_cuda_what_it_learns_on_the_cpu() {
@@ -74,6 +76,9 @@ fn apart(found: &Json, expected: &Json) -> f64 {
     distances.map(|distance| if distance.is_nan() { f64::INFINITY } else { distance }).fold(0.0, f64::max)
 }
 
+/// Ablations that keep what their presets do not: scores at every position.
+const SCORING: [&str; 2] = ["ablations/coco-lm/all-token-lm", "ablations/taco/mlm-tp"];
+
 /// As deep as they are, and narrow.
 #[test]
 fn a_run_takes_the_memory_that_its_plan_says() {
@@ -82,7 +87,8 @@ fn a_run_takes_the_memory_that_its_plan_says() {
     }
     let home = Home::new();
     let mut wrong = Vec::new();
-    for name in presets() {
+    let is_wanted = |name: &String| !name.starts_with("ablations") || SCORING.contains(&name.as_str());
+    for name in presets().into_iter().filter(is_wanted) {
         let mut table = home.ready(&name, home.small(&name));
         set(&mut table, "train", "device", "cuda");
         set(&mut table, "train", "rows_per_micro_batch", 12);
@@ -96,10 +102,9 @@ fn a_run_takes_the_memory_that_its_plan_says() {
             let Some(counts) = pretend_cuda::Counts::read() else { return };
             let plan = std::fs::read(run.folder.join("plan.json")).expect("a plan");
             let plan: Json = serde_json::from_slice(&plan).expect("JSON");
-            let promised = plan["memory_bytes"].as_f64().expect("a number");
-            let ratio = promised / counts.peak_bytes as f64;
-            if (ratio - 1.0).abs() > 0.1 {
-                wrong.push(format!("{name} in {precision}: {promised} of {} ({ratio:.2}) {}", counts.peak_bytes, plan["memory"]));
+            let ratio = plan["memory_bytes"].as_f64().expect("a number") / counts.peak_bytes as f64;
+            if (ratio - 1.0).abs() > APART {
+                wrong.push(format!("{name} in {precision}: {ratio:.2} of {}: {}", counts.peak_bytes, plan["memory"]));
             }
         }
     }

@@ -39,11 +39,7 @@ impl Device {
     /// # Errors
     /// Why there is none.
     pub fn find() -> Result<Self, &'static str> {
-        if Path::new("/dev/nvidiactl").exists() {
-            Ok(Self::Real)
-        } else {
-            library().map(|_| Self::Pretend)
-        }
+        if Path::new("/dev/nvidiactl").exists() { Ok(Self::Real) } else { library().map(|_| Self::Pretend) }
     }
 
     /// Lets a process that is yet to start have the device.
@@ -102,14 +98,9 @@ pub fn say(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
-/// Where the library is.
-#[cfg(has_library)]
+/// Where the library is, or why there is none: `build.rs` says one of the two.
 fn library() -> Result<&'static Path, &'static str> {
-    Ok(Path::new(env!("PRETEND_CUDA_LIBRARY")))
-}
-
-/// Why there is no library.
-#[cfg(not(has_library))]
-fn library() -> Result<&'static Path, &'static str> {
-    Err(env!("PRETEND_CUDA_MISSING"))
+    option_env!("PRETEND_CUDA_LIBRARY")
+        .map(Path::new)
+        .ok_or(option_env!("PRETEND_CUDA_MISSING").unwrap_or("it is not built"))
 }

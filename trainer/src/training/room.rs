@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use crate::device::precision::Precision;
 use crate::device::room::{shortage, words};
 use crate::error::Error;
-use crate::plan::cost::MemoryEstimate;
+use crate::plan::memory::MemoryEstimate;
 use crate::plan::train_plan::TrainPlan;
 
 /// Does what computes on the device. A shortage comes back as [`Error::Memory`], whether an operator returned it or
@@ -45,7 +45,8 @@ fn way(plan: &TrainPlan) -> String {
     let (memory, train) = (plan.memory(), &plan.train);
     let mut ways = Vec::new();
     if train.rows_per_micro_batch > 1 {
-        let rows = format!("lower `train.rows_per_micro_batch` ({}; a step keeps its rows)", train.rows_per_micro_batch);
+        let rows =
+            format!("lower `train.rows_per_micro_batch` ({}; a step keeps its rows)", train.rows_per_micro_batch);
         let is_fixed = plan.identity.keys().contains_key("train.rows_per_micro_batch");
         ways.push(if is_fixed { rows + ", in a run that begins, since here it changes what is learnt" } else { rows });
     }
@@ -82,7 +83,10 @@ mod tests {
         request.encoder.hidden = 4096;
         request.encoder.layers = 1;
         let text = said(&testing::checked(request));
-        assert!(text.contains("by plan, gradients and moments ") && text.contains("; make the network smaller"), "{text}");
+        assert!(
+            text.contains("by plan, gradients and moments ") && text.contains("; make the network smaller"),
+            "{text}"
+        );
     }
 
     #[test]

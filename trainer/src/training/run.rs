@@ -42,8 +42,12 @@ pub fn run(
 ) -> Result<Outcome, Error> {
     let mut run = room::within(plan, || Run::start(plan, ranks, store, clock))?;
     let outcome = room::within(plan, || run.until_it_ends(data, host));
+    let save = || {
+        run.save_what_is_whole(host);
+        Ok(())
+    };
     if outcome.is_err()
-        && let Err(error) = room::within(plan, || Ok(run.save_what_is_whole(host)))
+        && let Err(error) = room::within(plan, save)
     {
         tracing::warn!(%error, "nor could the steps since the newest checkpoint be saved");
     }
