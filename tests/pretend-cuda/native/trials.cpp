@@ -7,6 +7,7 @@
 #include <c10/core/StreamGuard.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 
 #include "counters.h"
@@ -70,6 +71,14 @@ double indexed(const c10::Device& device) {
   return average(on_device(4.0).index_select(0, ids));
 }
 
+// Two devices, each with its own tensors. Their number is asked for once, after this.
+double on_second(bool mixed) {
+  setenv("PRETEND_CUDA_DEVICES", "2", 1);
+  const at::Tensor there = at::ones({10}, at::device(c10::Device(c10::kCUDA, 1)).dtype(at::kFloat));
+  TORCH_CHECK(there.add(1.0).device().index() == 1, "a result is on another device");
+  return average(there + (mixed ? at::ones({10}, kDevice) : there));
+}
+
 // A moment that nobody set to zero.
 double moment(bool zeroed) {
   const at::Tensor mean_of = zeroed ? at::zeros({10}, kDevice) : at::empty({10}, at::device(kDevice).dtype(at::kFloat));
@@ -114,6 +123,8 @@ const std::map<std::string, std::function<double()>>& trials() {
       {"result-read-too-early", [] { return fetched(false); }},
       {"one-device", [] { return beside(on_device(1.0)); }},
       {"two-devices", [] { return beside(at::ones({1000})); }},
+      {"second-device", [] { return on_second(false); }},
+      {"first-and-second-device", [] { return on_second(true); }},
       {"indices", [] { return indexed(kDevice); }},
       {"indices-of-the-host", [] { return indexed(c10::Device(c10::kCPU)); }},
       {"moment", [] { return moment(true); }},

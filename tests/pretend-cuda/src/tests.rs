@@ -49,6 +49,8 @@ fn a_result_is_there_once_the_host_has_waited() {
 fn tensors_of_two_devices_do_not_mix() {
     gives("one-device", 2.0);
     fails("two-devices", "Expected all tensors to be on the same device");
+    gives("second-device", 2.0);
+    fails("first-and-second-device", "found at least two devices, cuda:1 and cuda:0");
     gives("indices", 4.0);
     fails("indices-of-the-host", "Expected all tensors to be on the same device");
 }
