@@ -33,8 +33,20 @@ fn every_preset_and_ablation_learns_on_cuda_what_it_learns_on_the_cpu() {
             for (found, expected) in found.iter().zip(&expected) {
                 let apart = apart(found, expected);
                 assert!(apart < tolerance, "{name} in {precision} is {apart} apart:\n{found}\n{expected}");
+                assert_metrics(&name, found, expected);
             }
         }
+    }
+}
+
+/// What is measured beside the losses is measured there too, and is about the same.
+fn assert_metrics(name: &str, found: &Json, expected: &Json) {
+    let metrics = |report: &Json| report["metrics"].as_object().expect("metrics").clone();
+    let (found, expected) = (metrics(found), metrics(expected));
+    assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>(), "{name}");
+    for (metric, value) in &found {
+        let [value, expected] = [value, &expected[metric]].map(|value| value.as_f64().unwrap_or(f64::NAN));
+        assert!((value - expected).abs() < 0.02, "{name}: `{metric}` is {value}, {expected} on the CPU");
     }
 }
 
@@ -99,7 +111,9 @@ fn a_run_takes_the_memory_that_its_plan_says() {
         for (precision, table) in [("f32", table), ("bf16", coarse)] {
             pretend_cuda::Counts::start();
             let run = home.run(&name, table);
-            let Some(counts) = pretend_cuda::Counts::read() else { return };
+            let Some(counts) = pretend_cuda::Counts::read() else {
+                return pretend_cuda::say("SKIPPED the memory of a run on CUDA: this device's allocator is not asked");
+            };
             let plan = std::fs::read(run.folder.join("plan.json")).expect("a plan");
             let plan: Json = serde_json::from_slice(&plan).expect("JSON");
             let ratio = plan["memory_bytes"].as_f64().expect("a number") / counts.peak_bytes as f64;

@@ -72,10 +72,13 @@ std::vector<char> bytes_of(const at::Tensor& host, size_t bytes) {
 void fly(const at::Tensor& host, bool up) {
   const size_t bytes = at::detail::computeStorageNbytes(host.sizes(), host.strides(), host.element_size());
   Flight flight{launch(), up, static_cast<char*>(host.data_ptr()), bytes_of(host, bytes), host};
-  // What a second copy finds in the same place was put there before the first was done.
-  land();
-  if (!up) std::memset(flight.host, 0xff, bytes);
   std::lock_guard<std::mutex> lock(flights_mutex);
+  // What a second copy finds in the same place was put there before the first was done.
+  for (const Flight& other : flights()) {
+    const bool apart = other.host + other.content.size() <= flight.host || flight.host + bytes <= other.host;
+    TORCH_CHECK(apart || !is_overwritten(other), kOverwritten);
+  }
+  if (!up) std::memset(flight.host, 0xff, bytes);
   flights().push_back(std::move(flight));
 }
 

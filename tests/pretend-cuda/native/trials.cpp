@@ -18,7 +18,9 @@ namespace {
 
 const c10::Device kDevice(c10::DeviceType::CUDA, 0);
 
-at::Tensor pinned(double value) { return at::full({1000}, value, at::kFloat).pin_memory(); }
+at::Tensor pinned(double value) {
+  return at::empty({1000}, at::TensorOptions(at::kFloat).pinned_memory(true)).fill_(value);
+}
 at::Tensor on_device(double value) { return at::full({1000}, value, at::device(kDevice).dtype(at::kFloat)); }
 double average(const at::Tensor& tensor) { return tensor.mean().item<double>(); }
 

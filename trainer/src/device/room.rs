@@ -2,10 +2,13 @@
 
 use std::any::Any;
 
+/// Its allocator's words, the driver's, and those of the library of matrix products, which takes memory of its own.
+const WORDS: [&str; 3] = ["CUDA out of memory", "CUDA error: out of memory", "CUDA error: CUBLAS_STATUS_ALLOC_FAILED"];
+
 /// libtorch's words where CUDA has no memory left, up to the reason's end; `None` where it is something else.
 #[must_use]
 pub(crate) fn shortage(text: &str) -> Option<String> {
-    let said = &text[text.find("CUDA out of memory")?..];
+    let said = &text[WORDS.iter().find_map(|words| text.find(words))?..];
     // A panic has written its error as Rust does.
     let line = said.split(['\n', '"']).next()?.split("\\n").next()?;
     // What is asked for, then how much there is and how much of it is free; the rest is advice for Python.
@@ -38,6 +41,8 @@ mod tests {
         let panic = format!("called `Result::unwrap()` on an `Err` value: {:?}", tch::TchError::Torch(said.to_owned()));
         assert_eq!(shortage(&panic).as_deref(), Some(short));
         assert!(is_shortage(&panic) && !is_shortage(&"CUDA error: an illegal memory access"));
-        assert_eq!(shortage("CUDA out of memory").as_deref(), Some("CUDA out of memory"));
+        for words in WORDS {
+            assert_eq!(shortage(words).as_deref(), Some(words));
+        }
     }
 }
