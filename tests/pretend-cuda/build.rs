@@ -15,7 +15,14 @@ fn main() {
         return;
     }
     match sources() {
-        Ok((torch, list)) => build(&torch, &list),
+        Ok((torch, list)) => {
+            // The small libtorch computes on no GPU.
+            let cudnn = ["lib", "../nvidia/cudnn/lib"].map(|folder| torch.join(folder).join("libcudnn.so.9"));
+            if cudnn.iter().any(|library| library.exists()) {
+                println!("cargo::rustc-env=PRETEND_CUDA_NOT_NEEDED=1");
+            }
+            build(&torch, &list);
+        }
         // What a libtorch lacks is no mistake; the tests say what they skip, and why.
         Err(why) => println!("cargo::rustc-env=PRETEND_CUDA_MISSING={why}"),
     }

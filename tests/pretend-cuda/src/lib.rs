@@ -12,10 +12,12 @@
 //! | `PRETEND_CUDA_MARK=_fused_adamw_` | a line also at each call of that operator, with what was counted since the one before |
 //! | `PRETEND_CUDA_BYTES=N` | the device has so many bytes |
 //! | `PRETEND_CUDA_DEVICES=N` | there are so many devices; memory and streams are those of one |
+//! | `PRETEND_CUDA=1`, `=0` | tests take this device where there is a real one too; or the real one, whatever there is |
+//! | `PRETEND_CUDA_LIBRARY=FILE` | where tests find the library, if it has been moved |
 //! | `PRETEND_CUDA_CPU_DRAWS=1` | its generator draws what the CPU's draws after the same seed |
 
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 mod counts;
@@ -34,12 +36,14 @@ pub enum Device {
 }
 
 impl Device {
-    /// The real one where there is one; else the other.
+    /// The real one where there are a driver and a libtorch for it; else the other.
     ///
     /// # Errors
     /// Why there is none.
-    pub fn find() -> Result<Self, &'static str> {
-        if Path::new("/dev/nvidiactl").exists() { Ok(Self::Real) } else { library().map(|_| Self::Pretend) }
+    pub fn find() -> Result<Self, String> {
+        let is_real = || Path::new("/dev/nvidiactl").exists() && option_env!("PRETEND_CUDA_NOT_NEEDED").is_some();
+        let is_real = std::env::var("PRETEND_CUDA").map_or_else(|_| is_real(), |wish| wish == "0");
+        if is_real { Ok(Self::Real) } else { library().map(|_| Self::Pretend) }
     }
 
     /// Lets a process that is yet to start have the device.
@@ -90,6 +94,7 @@ pub fn run_again(words: &[&str]) {
     let [said, cried] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
     let ran = said.contains("test result: ok.") && !said.contains(" 0 passed");
     assert!(output.status.success() && ran, "on the device:\n{said}\n{cried}");
+    cried.lines().filter(|line| line.starts_with("SKIPPED")).for_each(say);
 }
 
 /// Says something aloud, past the capture of test output.
@@ -99,8 +104,8 @@ pub fn say(text: &str) {
 }
 
 /// Where the library is, or why there is none: `build.rs` says one of the two.
-fn library() -> Result<&'static Path, &'static str> {
-    option_env!("PRETEND_CUDA_LIBRARY")
-        .map(Path::new)
-        .ok_or(option_env!("PRETEND_CUDA_MISSING").unwrap_or("it is not built"))
+fn library() -> Result<PathBuf, String> {
+    let moved = std::env::var_os("PRETEND_CUDA_LIBRARY").map(PathBuf::from);
+    let built = option_env!("PRETEND_CUDA_LIBRARY").map(PathBuf::from);
+    moved.or(built).ok_or_else(|| option_env!("PRETEND_CUDA_MISSING").unwrap_or("it is not built").to_owned())
 }
