@@ -126,14 +126,18 @@ void pretend_cuda_start() {
   pretend::reset_peak();
 }
 
-// Kernels, waits, copies, bytes copied, bytes now, most bytes at once.
+// Kernels, waits, copies up and their bytes, copies down and theirs, bytes now, most bytes at once.
 void pretend_cuda_read(uint64_t* counts) {
   std::lock_guard<std::mutex> lock(pretend::mutex);
   const auto& it = pretend::counters();
   const pretend::Occupancy memory = pretend::occupancy();
-  pretend::Copies copies;
-  for (const auto& [_, some] : it.copies) copies = {copies.count + some.count, copies.bytes + some.bytes};
-  const uint64_t values[] = {it.kernel_count, it.wait_count, copies.count, copies.bytes, memory.bytes, memory.peak_bytes};
+  pretend::Copies up, down;
+  for (const auto& [kind, some] : it.copies) {
+    auto& sum = kind.rfind("up", 0) == 0 ? up : down;
+    sum = {sum.count + some.count, sum.bytes + some.bytes};
+  }
+  const uint64_t values[] = {it.kernel_count, it.wait_count, up.count,     up.bytes,
+                             down.count,      down.bytes,    memory.bytes, memory.peak_bytes};
   std::memcpy(counts, values, sizeof values);
 }
 }

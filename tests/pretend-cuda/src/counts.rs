@@ -8,10 +8,14 @@ pub struct Counts {
     pub kernels: u64,
     /// How often the host stood still until the device had done something.
     pub waits: u64,
-    /// Copies between host and device.
-    pub copies: u64,
+    /// Copies from the host.
+    pub uploads: u64,
     /// Their bytes.
-    pub copied_bytes: u64,
+    pub uploaded_bytes: u64,
+    /// Copies to the host.
+    pub downloads: u64,
+    /// Their bytes.
+    pub downloaded_bytes: u64,
     /// Bytes of the tensors that there are.
     pub bytes: u64,
     /// The most that there were at once.
@@ -31,11 +35,11 @@ impl Counts {
     #[must_use]
     pub fn read() -> Option<Self> {
         let read = function(c"pretend_cuda_read")?;
-        let mut counts = [0_u64; 6];
-        // SAFETY: the library's function of that name writes six numbers.
+        let mut counts = [0_u64; 8];
+        // SAFETY: the library's function of that name writes eight numbers.
         unsafe { std::mem::transmute::<*mut libc::c_void, extern "C" fn(*mut u64)>(read)(counts.as_mut_ptr()) }
-        let [kernels, waits, copies, copied_bytes, bytes, peak_bytes] = counts;
-        Some(Self { kernels, waits, copies, copied_bytes, bytes, peak_bytes })
+        let [kernels, waits, uploads, uploaded_bytes, downloads, downloaded_bytes, bytes, peak_bytes] = counts;
+        Some(Self { kernels, waits, uploads, uploaded_bytes, downloads, downloaded_bytes, bytes, peak_bytes })
     }
 }
 
