@@ -70,6 +70,11 @@ pub trait Objective: Send + Sync {
         None
     }
 
+    /// How many others it compares each token of its first pass with, for the count of memory.
+    fn compares(&self) -> f64 {
+        0.0
+    }
+
     /// Whether it multiplies hidden states with the word table or compares the two: they must be of one width.
     fn meets_word_table(&self) -> bool {
         false

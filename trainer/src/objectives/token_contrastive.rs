@@ -159,6 +159,10 @@ impl Objective for TokenContrastive {
         Reads { passes: vec![Pass::new(MAIN, &self.view)], columns }
     }
 
+    fn compares(&self) -> f64 {
+        f64::from(self.negatives) + 1.0
+    }
+
     fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         if self.negatives == 0 {
