@@ -124,13 +124,12 @@ impl Encoding {
         (4.0 + self.mask()) * e + projected + 4.0 * f64::from(self.shape.hidden)
     }
 
-    /// What is added to the scores of pairs, for every row where padding is marked in it; and its cast copy.
+    /// What is added to the scores of pairs, float32, for every row: padding is marked in it.
     fn bias(&self) -> f64 {
         if self.shape.relative_positions.form == RelativeForm::None {
             return 0.0;
         }
-        let bytes = if self.precision == Precision::Bf16 { 4.0 + 2.0 } else { 4.0 };
-        bytes * self.rows * f64::from(self.shape.heads) * self.width * self.width
+        4.0 * self.rows * f64::from(self.shape.heads) * self.width * self.width
     }
 }
 

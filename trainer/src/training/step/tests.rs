@@ -138,7 +138,8 @@ fn a_step_brings_nothing_to_the_host() {
         return;
     }
     let mut request = testing::request();
-    request.train.device = crate::device::DeviceChoice::Cuda;
+    let there: crate::plan::TrainConfig = toml::from_str("device = 'cuda'").expect("a section");
+    request.train.device = there.device;
     for precision in [Precision::F32, Precision::Bf16] {
         request.train.precision = precision;
         let mut trainer = testing::trainer(&request);
