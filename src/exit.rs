@@ -7,6 +7,7 @@
 //! | 2 | configuration or usage: change it, trying again will not help |
 //! | 42 | the corpus is not fit to be used: do not try again |
 //! | 43 | a training diverged, and would again, to the bit: do not try again as it is |
+//! | 44 | the device's memory does not suffice: change what the error says first |
 //! | 129 | SIGHUP, the terminal went away; the run is saved |
 //! | 130 | SIGINT; the run is saved, unless a second one came |
 //! | 138 | SIGUSR1; the run is saved, start it again |
@@ -23,6 +24,8 @@ const CONFIGURATION: u8 = 2;
 const POISON: u8 = 42;
 #[cfg(feature = "train")]
 const DIVERGED: u8 = 43;
+#[cfg(feature = "train")]
+const FULL: u8 = 44;
 
 /// A request that makes no sense as it stands (code 2).
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +49,7 @@ fn code_of(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
             // It came through the trainer from where batches are made.
             trainer::Error::Foreign(error) => code_of(&**error).unwrap_or(FAILED),
             trainer::Error::NonFinite { .. } => DIVERGED,
+            trainer::Error::Memory { .. } => FULL,
             error if error.is_usage() => CONFIGURATION,
             _ => FAILED,
         });

@@ -30,14 +30,16 @@ fn values(home: &Home, run: &str) -> Vec<Value> {
 
 /// The tensors of the last checkpoint: weights and optimizer state.
 fn tensors(home: &Home, run: &str) -> BTreeMap<String, Vec<u8>> {
-    let mut found = files(&home.join(run).join("checkpoints/step-00000060"));
+    let checkpoints = home.join(run).join("checkpoints");
+    let newest = std::fs::read_to_string(checkpoints.join("latest")).expect("a checkpoint");
+    let mut found = files(&checkpoints.join(newest.trim()));
     found.retain(|name, _| name.ends_with(".safetensors"));
     assert_eq!(found.len(), 2, "weights and optimizer: {:?}", found.keys());
     found
 }
 
 #[track_caller]
-fn assert_equal_runs(home: &Home, expected: &str, run: &str) {
+pub(crate) fn assert_equal_runs(home: &Home, expected: &str, run: &str) {
     let (values, expected_values) = (values(home, run), values(home, expected));
     for (value, expected) in values.iter().zip(&expected_values) {
         assert_eq!(value, expected, "log values of {run}");
@@ -63,20 +65,9 @@ fn resume_is_bit_exact_after_sigkill_for_any_number_of_lanes() {
 /// The same, for the run of `fixtures/every-objective.toml`: dropout, a generator that samples, a teacher, pairs and crops.
 #[test]
 fn resume_is_bit_exact_for_every_objective() {
-    let home = Home::with_corpus(120);
-    let config = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/every-objective.toml");
-    let with = |verb: &[&'static str], more: &[&'static str]| -> Vec<&'static str> {
-        let mut args = verb.to_vec();
-        args.extend(["--config", config, "--set", "tokenizer.vocab_size=400", "--set", "prepare.inputs=[\"corpus\"]"]);
-        args.extend(["--set", "prepare.format=text_lines", "--set", "prepare.tokenizer=tokenizer.json"]);
-        args.extend(["--set", "prepare.folder=data", "--set", "data.folder=data", "--set", "report.every_steps=1"]);
-        args.extend(more);
-        args
-    };
-    home.run_ok(&with(&["tokenizer", "train"], &[]));
-    home.run_ok(&with(&["prepare"], &[]));
-    home.run_ok(&with(&["train"], &["--set", "run.folder=whole", "--set", "data.lanes=1"]));
-    let again = with(&["train"], &["--set", "run.folder=killed", "--set", "data.lanes=3"]);
+    let home = with_every_objective();
+    home.run_ok(&every_objective(&["train"], &["--set", "run.folder=whole", "--set", "data.lanes=1"]));
+    let again = every_objective(&["train"], &["--set", "run.folder=killed", "--set", "data.lanes=3"]);
     let mut running = home.watch(&again);
     running.reach(37);
     assert!(running.kill() < 60, "the kill came too late to prove anything");
@@ -84,6 +75,25 @@ fn resume_is_bit_exact_for_every_objective() {
     assert_equal_runs(&home, "whole", "killed");
     let terms = values(&home, "whole").last().expect("a log")["terms"].as_object().expect("terms").len();
     assert_eq!(terms, 11, "nine objectives, of which two have two terms");
+}
+
+/// Prepared for a run with every objective.
+pub(crate) fn with_every_objective() -> Home {
+    let home = Home::with_corpus(120);
+    home.run_ok(&every_objective(&["tokenizer", "train"], &[]));
+    home.run_ok(&every_objective(&["prepare"], &[]));
+    home
+}
+
+/// A verb on that run.
+pub(crate) fn every_objective<'a>(verb: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
+    let config = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/every-objective.toml");
+    let mut args = verb.to_vec();
+    args.extend(["--config", config, "--set", "tokenizer.vocab_size=400", "--set", "prepare.inputs=[\"corpus\"]"]);
+    args.extend(["--set", "prepare.format=text_lines", "--set", "prepare.tokenizer=tokenizer.json"]);
+    args.extend(["--set", "prepare.folder=data", "--set", "data.folder=data", "--set", "report.every_steps=1"]);
+    args.extend(more);
+    args
 }
 
 /// Sends SIGTERM while the run is in `phase`, sees it saved, and resumes it.

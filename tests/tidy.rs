@@ -33,6 +33,7 @@ const MAY_USE: &[(&str, &str)] = &[
         "cloze-schemas cloze-store cloze-observe blake3 cc libc safetensors schemars serde serde_json tch thiserror torch-sys tracing",
     ),
     ("cloze-fuzz", "blake3 bolero serde serde_json tempfile"),
+    ("cloze-pretend-cuda", "cc libc"),
     (
         "cloze",
         "cloze-schemas cloze-store cloze-observe cloze-pipeline cloze-trainer anyhow blake3 clap clap_complete clap_mangen indicatif schemars serde \
@@ -41,7 +42,7 @@ const MAY_USE: &[(&str, &str)] = &[
 ];
 
 /// What tests and benchmarks may use on top.
-const TESTS_MAY_USE: &str = "arrow-array cloze-fuzz crc32fast criterion flate2 half libc parquet proc-macro2 proptest \
+const TESTS_MAY_USE: &str = "arrow-array cloze-fuzz cloze-pretend-cuda crc32fast criterion flate2 half libc parquet proc-macro2 proptest \
                              syn tempfile toml zstd zstd-sys";
 
 /// The families of components: the crate folder of each registry and the word for a member.

@@ -18,6 +18,7 @@ use crate::plan::outlook::Outlook;
 
 #[path = "../../tests/support/corpus.rs"]
 mod corpus;
+mod on_cuda;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -162,9 +163,7 @@ fn shrink_generator(table: &mut Table) {
 
 /// Every term that `[loss]` names is in the log, finite and not 0.
 fn assert_terms(name: &str, run: &Run) {
-    let log = Lines::of(&Store::existing(&run.folder).expect("a run"), "log").expect("a log");
-    let events = log.map(|line| serde_json::from_slice::<Json>(&line.expect("readable")).expect("JSON"));
-    let report = events.filter(|event| event["kind"] == "report").last().expect("a report");
+    let report = run.reports().pop().expect("a report");
     let terms = report["terms"].as_object().unwrap_or_else(|| panic!("{name}: {report}"));
     for (objective, _) in run.table["loss"].as_table().expect("an equation") {
         let below = |term: &&String| *term == objective || term.starts_with(&format!("{objective}."));
@@ -202,6 +201,13 @@ impl Run {
 
     fn optimizer(&self) -> tensors::HostTensors {
         self.tensors("optimizer.safetensors")
+    }
+
+    /// What it reported, report by report.
+    fn reports(&self) -> Vec<Json> {
+        let log = Lines::of(&Store::existing(&self.folder).expect("a run"), "log").expect("a log");
+        let events = log.map(|line| serde_json::from_slice::<Json>(&line.expect("readable")).expect("JSON"));
+        events.filter(|event| event["kind"] == "report").collect()
     }
 
     fn tensors(&self, file: &str) -> tensors::HostTensors {
@@ -300,12 +306,16 @@ impl Home {
     }
 
     fn train(&self, name: &str) -> Run {
-        let mut table = self.small(name);
+        self.run(name, self.ready(name, self.small(name)))
+    }
+
+    /// A small form with what it begins with.
+    fn ready(&self, name: &str, mut table: Table) -> Table {
         if table["train"].get("init").is_some() {
             let init = self.init(name, &table);
             table["train"]["init"] = init.into();
         }
-        self.run(name, table)
+        table
     }
 
     /// A folder to continue from: the preset itself, begun at random, trained and exported.

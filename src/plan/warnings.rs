@@ -105,6 +105,9 @@ fn training_warnings(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
     if plan.valid.is_none() && plan.config.training.validation.every_steps > 0 {
         warnings.push("the data has no validation split: nothing is validated".to_owned());
     }
+    if let Some(why) = train.train.device.left_out() {
+        warnings.push(format!("`train.device = \"auto\"` is the CPU, though this machine has a GPU's driver: {why}"));
+    }
     let single = plan.config.data.copies < 2;
     for (name, _) in plan.config.views.iter().filter(|(_, view)| single && view.needs_copies()) {
         warnings.push(format!("view `{name}` shares out what a row's copies get, and `data.copies` is 1: set it to K"));

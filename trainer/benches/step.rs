@@ -134,7 +134,7 @@ fn plan(method: &Method) -> TrainPlan {
         train: TrainConfig {
             rows_per_step: ROWS as u64,
             rows_per_micro_batch: ROWS as u64,
-            device: if cuda { DeviceChoice::Cuda } else { DeviceChoice::Cpu },
+            device: if cuda { DeviceChoice::Cuda(0) } else { DeviceChoice::Cpu },
             precision: if cuda { Precision::Bf16 } else { Precision::F32 },
             threads: usize::try_from(setting("CLOZE_THREADS").unwrap_or(0)).expect("a machine has few cores"),
             ..TrainConfig::default()

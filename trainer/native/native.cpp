@@ -14,6 +14,7 @@
 #endif
 
 #include <climits>
+#include <cstring>
 #include <cstdlib>  // also defines __GLIBC__
 #include <string>
 #include <vector>
@@ -58,10 +59,12 @@ void check_scalar(const char* what, const at::Tensor& tensor, const at::Tensor& 
 
 // Before main: torch asks for its CUDA hooks once and keeps the answer, and on a machine without a driver loading
 // libtorch_cuda costs 240 MB for nothing. One build thus serves both kinds of machine.
+bool has_driver = false;
 std::string cuda_problem = "this machine has no NVIDIA driver (libcuda.so.1)";
 
 __attribute__((constructor)) void load_cuda() {
-  if (!dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL)) return;
+  has_driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) != nullptr;
+  if (!has_driver) return;
   void* cpu = dlopen("libtorch_cpu.so", RTLD_NOLOAD | RTLD_LAZY);
   char folder[PATH_MAX] = {0};
   if (!cpu || dlinfo(cpu, RTLD_DI_ORIGIN, folder) != 0) {
@@ -87,6 +90,9 @@ const char* cloze_last_error() { return last_error.c_str(); }
 // Empty where the CUDA libraries were loaded.
 const char* cloze_cuda_problem() { return cuda_problem.c_str(); }
 
+// Whether this machine has CUDA's driver, whatever became of the libraries.
+int cloze_has_cuda_driver() { return has_driver; }
+
 // glibc gives every freed tensor above 32 MiB back to the kernel, which then hands out zeroed pages again, step after step:
 // 7 to 14 % of a step on the CPU. A run needs the same blocks in every step, so they may stay.
 void keep_freed_memory() {
@@ -104,6 +110,8 @@ int cloze_configure(int deterministic) {
     at::globalContext().setFlushDenormal(true);
     at::globalContext().setFloat32MatmulPrecision("highest");
     at::globalContext().setBenchmarkCuDNN(false);
+    // Some of its attention kernels round the probability of dropout to sixteenths.
+    at::globalContext().setSDPUseCuDNN(false);
     if (deterministic) setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
     at::globalContext().setDeterministicAlgorithms(deterministic != 0, false);
     at::globalContext().setDeterministicFillUninitializedMemory(false);
@@ -149,6 +157,19 @@ int cloze_fused_adamw(at::Tensor* const* weights, at::Tensor* const* gradients, 
     check_scalar("the skip flag", *skip, w[0]);
     const std::vector<at::Tensor> steps(count, *step);
     at::_fused_adamw_(w, g, m, v, {}, steps, lr, beta1, beta2, weight_decay, eps, false, false, *scale, *skip);
+  });
+}
+
+// Copies bytes to a device without waiting for it: a new byte tensor, owned by the caller. The pinned memory between is
+// given back at once, and handed out again only when the copy is done.
+int cloze_upload(const void* bytes, size_t count, int index, at::Tensor** uploaded) {
+  return guarded([&] {
+    c10::NoGradGuard no_grad;
+    const at::Device device(at::kCUDA, static_cast<c10::DeviceIndex>(index));
+    const auto size = static_cast<int64_t>(count);
+    at::Tensor pinned = at::empty({size}, at::TensorOptions(at::kByte).pinned_memory(true));
+    if (count > 0) std::memcpy(pinned.mutable_data_ptr(), bytes, count);
+    *uploaded = new at::Tensor(pinned.to(device, at::kByte, /*non_blocking=*/true));
   });
 }
 

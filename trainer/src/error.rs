@@ -67,6 +67,16 @@ pub enum Error {
         /// The step's first micro-batch.
         batch: BatchIndex,
     },
+    /// The device's memory does not suffice: exit code 44.
+    #[error("{shortage}; {owners}; {way}; what was saved before stands")]
+    Memory {
+        /// libtorch's words.
+        shortage: String,
+        /// Who has how much of it by the plan.
+        owners: String,
+        /// What to change.
+        way: String,
+    },
     /// The device that was asked for is not there.
     #[error("{0}")]
     Device(String),

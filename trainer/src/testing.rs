@@ -33,9 +33,9 @@ pub(crate) fn generator() -> MutexGuard<'static, ()> {
 pub(crate) fn devices() -> Vec<Device> {
     let choice = match std::env::var("CLOZE_TEST_DEVICE").as_deref() {
         Ok("cpu") => [Some(DeviceChoice::Cpu), None],
-        Ok("cuda") => [Some(DeviceChoice::Cuda), None],
+        Ok("cuda") => [Some(DeviceChoice::Cuda(0)), None],
         Ok(other) => panic!("CLOZE_TEST_DEVICE is `{other}`: write `cpu` or `cuda`"),
-        Err(_) => [Some(DeviceChoice::Cpu), tch::Cuda::is_available().then_some(DeviceChoice::Cuda)],
+        Err(_) => [Some(DeviceChoice::Cpu), tch::Cuda::is_available().then_some(DeviceChoice::Cuda(0))],
     };
     let there = |choice: DeviceChoice| choice.resolve().expect("the device that the tests were asked to run on");
     choice.into_iter().flatten().map(there).collect()

@@ -3,8 +3,10 @@
 pub(crate) mod choice;
 pub(crate) mod native;
 pub(crate) mod precision;
+pub(crate) mod room;
 pub mod tensors;
 
 pub use self::choice::DeviceChoice;
 pub use self::native::{leave, synchronize};
 pub use self::precision::Precision;
+pub use self::room::is_shortage;

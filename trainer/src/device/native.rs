@@ -12,6 +12,7 @@ type RawTensor = *const c_void;
 unsafe extern "C" {
     fn cloze_last_error() -> *const c_char;
     fn cloze_cuda_problem() -> *const c_char;
+    fn cloze_has_cuda_driver() -> c_int;
     fn cloze_configure(deterministic: c_int) -> c_int;
     fn cloze_take_gradients(weights: *const RawTensor, count: usize, gradients: *mut *mut c_void) -> c_int;
     fn cloze_global_norm(tensors: *const RawTensor, count: usize, norm: *mut *mut c_void) -> c_int;
@@ -30,6 +31,7 @@ unsafe extern "C" {
         scale: RawTensor,
         skip: RawTensor,
     ) -> c_int;
+    fn cloze_upload(bytes: *const c_void, count: usize, index: c_int, uploaded: *mut *mut c_void) -> c_int;
     fn cloze_synchronize(index: c_int) -> c_int;
     fn _exit(status: c_int) -> !;
 }
@@ -43,6 +45,12 @@ pub(crate) fn cuda_problem() -> Option<String> {
     // SAFETY: a static C string, written before main.
     let problem = unsafe { CStr::from_ptr(cloze_cuda_problem()) }.to_string_lossy().into_owned();
     (!problem.is_empty()).then_some(problem)
+}
+
+/// Whether this machine has CUDA's driver, whatever became of the libraries.
+pub(crate) fn has_cuda_driver() -> bool {
+    // SAFETY: no pointers; written before main.
+    unsafe { cloze_has_cuda_driver() != 0 }
 }
 
 /// Sets libtorch's process-wide switches. Call it on the thread that will compute, before it computes: denormals are
@@ -127,6 +135,17 @@ pub(crate) fn fused_adamw(lists: &AdamWLists<'_>, update: AdamWUpdate<'_>) -> Re
             update.skip.as_ptr().cast(),
         )
     })
+}
+
+/// `bytes` on the device, uint8, without a wait for it.
+pub(crate) fn upload(bytes: &[u8], device: Device) -> Result<Tensor, Error> {
+    let Some(index) = cuda_index(device) else { return Ok(Tensor::f_from_slice(bytes)?) };
+    let mut uploaded = std::ptr::null_mut();
+    // SAFETY: the bytes are copied before the call returns; on success `uploaded` is a new handle that the tensor owns.
+    unsafe {
+        check(cloze_upload(bytes.as_ptr().cast(), bytes.len(), index, &raw mut uploaded))?;
+        Ok(Tensor::from_ptr(uploaded.cast()))
+    }
 }
 
 /// Waits for the device; at once on the CPU.

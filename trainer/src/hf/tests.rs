@@ -16,6 +16,7 @@ use super::{Architecture, Target, export, import, theirs};
 use crate::device::tensors;
 use crate::device::tensors::{HostTensor, HostTensors};
 use crate::model::forward::{Forward, Moment};
+use crate::model::freight::Freight;
 use crate::model::host_batch::HostBatch;
 use crate::model::layers::Mode;
 use crate::model::shape::{EncoderConfig, VocabFacts};
@@ -90,7 +91,9 @@ fn batch(inputs: &BTreeMap<String, Tensor>, view: &str) -> Batch {
 fn forward<'a>(trainer: &Trainer, batch: &'a HostBatch<'a>) -> Forward<'a> {
     let passes = trainer.members()[0].passes.iter().cloned().collect();
     let moment = Moment { seed: 1, step: Step(0), mode: Mode::Train };
-    Forward::run(batch, &passes, &passes, moment).expect("all columns are there")
+    let mut freight = Freight::default();
+    trainer.members()[0].loss.send(batch, &mut freight);
+    Forward::run(batch, &passes, &passes, moment, freight).expect("all columns are there")
 }
 
 fn host<'a>(trainer: &'a Trainer, batch: &'a Batch) -> HostBatch<'a> {

@@ -50,7 +50,7 @@ pub(crate) struct Input<'a> {
     pub ids_bt: &'a Tensor,
     /// Segments, 0 or 1, int64, `[b, t]`; `None` where all are 0.
     pub token_types_bt: Option<&'a Tensor>,
-    /// True on real tokens, `[b, t]`; `None` where all are, which is faster.
+    /// True on real tokens, `[b, t]`, or `[1, t]` where all rows are equally long; `None` where all are, which is faster.
     pub valid_bt: Option<&'a Tensor>,
 }
 
@@ -141,7 +141,7 @@ impl Encoder {
     #[must_use]
     pub(crate) fn forward(&self, input: Input<'_>, mode: Mode) -> Encoded {
         let embeddings_btd = self.embed(input, mode);
-        let bias = self.attention_bias(input);
+        let bias = self.attention_bias(input, mode);
         let mut hidden_btd = embeddings_btd.shallow_clone();
         for layer in &self.layers {
             hidden_btd = layer.forward(&hidden_btd, bias.as_ref(), mode);
@@ -162,12 +162,16 @@ impl Encoder {
             .map_or_else(|| normed_bte.shallow_clone(), |project| self.precision.widen(&project.forward(&normed_bte)))
     }
 
-    /// What is added to the products of queries and keys of every layer.
-    fn attention_bias(&self, input: Input<'_>) -> Option<Bias> {
+    /// What is added to the products of queries and keys of every layer, made once for all of them.
+    fn attention_bias(&self, input: Input<'_>, mode: Mode) -> Option<Bias> {
         let valid_b11t = input.valid_bt.map(|valid| valid.unsqueeze(1).unsqueeze(1));
         let Some(relative) = &self.relative else { return valid_b11t.map(Bias::Valid) };
         let bias_htt = relative.bias(input.ids_bt.size()[1]);
-        let bias_1htt = bias_htt.unsqueeze(0);
+        let bias_1htt = if takes_steps(input.ids_bt.device(), dropped(self.dropout, mode)) {
+            bias_htt.unsqueeze(0)
+        } else {
+            self.precision.compute(&bias_htt.unsqueeze(0))
+        };
         Some(Bias::Added(match valid_b11t {
             None => bias_1htt,
             Some(valid) => bias_1htt.masked_fill(&valid.logical_not(), f64::NEG_INFINITY),
@@ -178,10 +182,21 @@ impl Encoder {
 /// What attention is told about pairs of positions.
 #[derive(Debug)]
 enum Bias {
-    /// True where a key is a real token, `[b, 1, 1, t]`.
+    /// True where a key is a real token, `[1 or b, 1, 1, t]`.
     Valid(Tensor),
-    /// Numbers to add, float32, `[1 or b, h, t, t]`; −∞ at keys that are padding.
+    /// Numbers to add, `[1 or b, h, t, t]`; −∞ at keys that are padding. Of the type that attention takes: the
+    /// precision's, or float32 where it goes in steps.
     Added(Tensor),
+}
+
+/// The share of attention's weights that is dropped.
+fn dropped(dropout: f64, mode: Mode) -> f64 {
+    if mode == Mode::Train { dropout } else { 0.0 }
+}
+
+/// Whether attention is computed in steps of our own: libtorch's on the CPU draws its dropout on one thread.
+fn takes_steps(device: Device, dropped: f64) -> bool {
+    dropped > 0.0 && device == Device::Cpu
 }
 
 #[derive(Debug)]
@@ -230,16 +245,14 @@ impl Layer {
 
     fn attend(&self, x_btd: &Tensor, bias: Option<&Bias>, mode: Mode) -> Tensor {
         let (b, t, d) = x_btd.size3().expect("hidden states have three axes");
-        let qkv = self.qkv.forward(x_btd).view([b, t, 3, self.heads, d / self.heads]).permute([2, 0, 3, 1, 4]);
-        let (q, k, v) = (qkv.get(0), qkv.get(1), qkv.get(2));
-        let dropped = if mode == Mode::Train { self.dropout } else { 0.0 };
-        let mixed_bhtk = if dropped > 0.0 && x_btd.device() == Device::Cpu {
+        // Unbound, not selected: backward then stacks three gradients instead of adding up three that are mostly zeros.
+        let qkv_bt3hk = self.qkv.forward(x_btd).view([b, t, 3, self.heads, d / self.heads]).unbind(2);
+        let [q, k, v] = [0, 1, 2].map(|which| qkv_bt3hk[which].transpose(1, 2));
+        let dropped = dropped(self.dropout, mode);
+        let mixed_bhtk = if takes_steps(x_btd.device(), dropped) {
             self.attend_in_steps(&q, &k, &v, bias, mode)
         } else {
-            let mask = bias.map(|bias| match bias {
-                Bias::Valid(valid) => valid.shallow_clone(),
-                Bias::Added(added) => self.precision.compute(added),
-            });
+            let mask = bias.map(|(Bias::Valid(mask) | Bias::Added(mask))| mask);
             Tensor::scaled_dot_product_attention(&q, &k, &v, mask, dropped, false, None, false)
         };
         let mixed_btd = mixed_bhtk.transpose(1, 2).reshape([b, t, d]);

@@ -1,21 +1,23 @@
 //! What the objectives share while they look at one micro-batch.
 //!
 //! Every (network, view) that any of them reads is encoded once, in the order of names, before the first objective
-//! runs; views that a generator makes come after those that the batch holds. Nothing here waits for the device.
+//! runs; views that a generator makes come after those that the batch holds. Everything that a micro-batch sends to the
+//! device goes in one copy before the first kernel, and nothing here waits for the device.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use schemas::columns::DRAWS;
 use schemas::ordinal::Step;
-use schemas::{Column, Element};
 use tch::Tensor;
 
 use crate::error::Error;
 use crate::model::encoder::Encoded;
+use crate::model::freight::{Arrived, Freight};
 use crate::model::host_batch::HostBatch;
 use crate::model::layers::Mode;
 use crate::model::networks::built::Networks;
 use crate::model::parameters::hash_i64;
-use crate::model::upload::{Predicted, UploadedView, draws, upload};
+use crate::model::upload::{Predicted, UploadedView, send_draws};
 
 /// Where in a run a micro-batch is looked at: the address of all randomness of the device.
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +64,7 @@ pub(crate) struct Forward<'a> {
     batch: &'a HostBatch<'a>,
     networks: &'a Networks,
     moment: Moment,
+    arrived: Arrived,
     views: BTreeMap<String, UploadedView>,
     encoded: BTreeMap<Pass, Encoded>,
     // Scores over the vocabulary at the positions to predict, where sampling needed those that a loss needs too.
@@ -69,30 +72,33 @@ pub(crate) struct Forward<'a> {
 }
 
 impl<'a> Forward<'a> {
-    /// Uploads the views of all `passes`, then encodes. Passes outside `learning` are run without gradient: only
-    /// objectives of weight 0 read them.
+    /// Sends the views of all `passes` with what the objectives have packed, then encodes. Passes outside `learning` are
+    /// run without gradient: only objectives of weight 0 read them.
     pub(crate) fn run(
         batch: &'a HostBatch<'a>,
         passes: &BTreeSet<Pass>,
         learning: &BTreeSet<Pass>,
         moment: Moment,
+        mut freight: Freight,
     ) -> Result<Self, Error> {
         let networks = batch.networks();
         let (made, stored): (BTreeSet<&str>, BTreeSet<&str>) =
             passes.iter().map(|pass| pass.view.as_str()).partition(|name| networks.maker(name).is_some());
         let filled = made.iter().map(|name| networks.stored_view(name));
-        let mut forward =
-            Self { batch, networks, moment, views: BTreeMap::new(), encoded: BTreeMap::new(), scores: BTreeMap::new() };
-        for name in stored.iter().copied().chain(filled) {
-            if !forward.views.contains_key(name) {
-                let uploaded = UploadedView::new(batch, name, networks.device())?;
-                forward.views.insert(name.to_owned(), uploaded);
-            }
+        let sent: BTreeSet<&str> = stored.iter().copied().chain(filled).collect();
+        sent.iter().for_each(|view| UploadedView::send(batch, view, &mut freight));
+        for generator in made.iter().filter_map(|view| Some(networks.maker(view)?.1)).filter(|it| it.uses_row_draws()) {
+            send_draws(batch, generator.fills(), &mut freight);
         }
+        let arrived = freight.ship(networks.device())?;
+        let view = |name: &&str| ((*name).to_owned(), UploadedView::of(batch, name, &arrived));
+        let views = sent.iter().map(view).collect();
+        let (encoded, scores) = (BTreeMap::new(), BTreeMap::new());
+        let mut forward = Self { batch, networks, moment, arrived, views, encoded, scores };
         forward.encode_all(passes.iter().filter(|pass| stored.contains(pass.view.as_str())), learning);
         forward.score_all(&made, learning);
         for name in &made {
-            let view = forward.fill(name)?;
+            let view = forward.fill(name);
             forward.views.insert((*name).to_owned(), view);
         }
         forward.encode_all(passes.iter().filter(|pass| made.contains(pass.view.as_str())), learning);
@@ -130,7 +136,7 @@ impl<'a> Forward<'a> {
     }
 
     /// The rows of the filled view with the generator's samples at the positions to predict.
-    fn fill(&self, view: &str) -> Result<UploadedView, Error> {
+    fn fill(&self, view: &str) -> UploadedView {
         let (name, generator) = self.networks.maker(view).expect("made views have a maker");
         let filled = self.view(generator.fills());
         let predicted = filled.predicted.as_ref().expect("the plan checked that a mask is filled");
@@ -146,9 +152,9 @@ impl<'a> Forward<'a> {
             )
         });
         self.seed(name);
-        let draws_n = || draws(self.batch, generator.fills(), self.networks.device());
-        let ids_n = generator.sample(logits_nv.as_ref(), predicted.count, self.networks.device(), draws_n)?;
-        Ok(filled.filled_with(&ids_n))
+        let draws_n = || self.arrived.get(generator.fills(), DRAWS.spec().name);
+        let ids_n = generator.sample(logits_nv.as_ref(), predicted.count, self.networks.device(), draws_n);
+        filled.filled_with(&ids_n)
     }
 
     /// The batch, on the host.
@@ -188,20 +194,9 @@ impl<'a> Forward<'a> {
         self.view(view).predicted.as_ref().unwrap_or_else(|| panic!("view `{view}` has no labels"))
     }
 
-    /// Any column of any view, int64, `[b, t]`.
-    pub(crate) fn column<T: Element + tch::kind::Element>(&self, view: &str, column: Column<T>) -> Tensor {
-        upload(self.batch.column(view, column), self.networks.device())
-            .unwrap_or_else(|error| panic!("an upload of a checked shape: {error}"))
-    }
-
-    /// Flat positions of all real tokens of a view, `[n]`, int64.
-    pub(crate) fn valid_positions(&self, view: &str) -> Tensor {
-        Tensor::from_slice(&self.batch.valid_positions(view)).to_device(self.networks.device())
-    }
-
-    /// Flat positions of the real tokens of a view that it does not predict, `[n]`, int64.
-    pub(crate) fn unmasked_positions(&self, view: &str) -> Tensor {
-        Tensor::from_slice(&self.batch.unmasked_positions(view)).to_device(self.networks.device())
+    /// What an objective has packed, under the owner and name that it gave it.
+    pub(crate) fn sent(&self, owner: &str, name: &'static str) -> Tensor {
+        self.arrived.get(owner, name)
     }
 
     /// Hidden states of flat positions, `[n, d]`.
@@ -236,7 +231,7 @@ mod tests {
     fn forward<'a>(batch: &'a HostBatch<'a>, mode: Mode) -> Forward<'a> {
         let passes = BTreeSet::from([Pass::new(MAIN, "corrupted")]);
         let moment = Moment { seed: 7, step: Step(3), mode };
-        Forward::run(batch, &passes, &passes, moment).expect("all columns are there")
+        Forward::run(batch, &passes, &passes, moment, Freight::default()).expect("all columns are there")
     }
 
     fn ids(tensor: &Tensor) -> Vec<i64> {

@@ -37,6 +37,8 @@ struct HostView {
     positions: Vec<i64>,
     targets: Vec<i64>,
     has_padding: bool,
+    // Whether all rows have their padding at the same positions.
+    is_even: bool,
     has_labels: bool,
 }
 
@@ -153,6 +155,11 @@ impl<'a> HostBatch<'a> {
         self.view(view).has_padding
     }
 
+    /// Whether all rows have their padding, if any, at the same positions: one row says what attention may look at.
+    pub(crate) fn is_even(&self, view: &str) -> bool {
+        self.view(view).is_even
+    }
+
     fn view(&self, view: &str) -> &HostView {
         let stored = self.networks.stored_view(view);
         self.views
@@ -179,6 +186,7 @@ impl HostView {
             let rows = (0..mask.rows()).map(|row| mask.row(row).iter().filter(|&&flag| flag != 0).count());
             found.valid = rows.collect();
             found.has_padding = found.valid.iter().any(|&count| count < mask.width());
+            found.is_even = (1..mask.rows()).all(|row| mask.row(row) == mask.row(0));
         }
         if let Some(labels) = batch.find(view, LABELS)? {
             if let Some(&wrong) = labels.values().iter().find(|&&label| label != IGNORE && !is_id(label)) {
@@ -223,7 +231,10 @@ mod tests {
         assert_eq!(host.predicted_per_row("masked").collect::<Vec<_>>(), [4, 4, 4, 3]);
         assert_eq!(host.valid_positions("masked").len(), host.valid("masked"));
         assert_eq!(host.unmasked_positions("corrupted").len(), host.valid("masked") - host.predicted("masked"));
-        assert!(host.has_padding("masked"));
+        assert!(host.has_padding("masked") && !host.is_even("masked"), "only the last row is padded");
+        let last = batch.slice(testing::ROWS - 1, 1);
+        let alone = HostBatch::new(&last, &networks).expect("a good batch");
+        assert!(alone.has_padding("masked") && alone.is_even("masked"), "a row is as long as itself");
     }
 
     #[test]

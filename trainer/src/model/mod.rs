@@ -6,6 +6,7 @@
 
 pub(crate) mod encoder;
 pub(crate) mod forward;
+pub(crate) mod freight;
 pub(crate) mod heads;
 pub(crate) mod host_batch;
 pub(crate) mod layers;

@@ -1,17 +1,19 @@
-//! Batch ↦ tensors: the only host-to-device copy.
+//! Views of a batch as tensors: what is sent of them, and what is made of that on the device.
 //!
-//! Ids travel as the batch holds them (32, 16 or 8 bits) and are widened on the device. Lists of positions are the
-//! host's, which knows their length without asking the device.
+//! Ids are widened on the host, and lists of positions are the host's, which knows their length without asking the
+//! device.
 
+use schemas::Column;
 use schemas::columns::{ATTENTION_MASK, DRAWS, INPUT_IDS, TOKEN_TYPES};
-use schemas::{Element, Grid};
-use tch::{Device, Tensor};
+use tch::Tensor;
 
-use crate::device::precision::{FLAG, INDEX};
-use crate::device::tensors::as_i64;
-use crate::error::Error;
 use crate::model::encoder::Input;
+use crate::model::freight::{Arrived, Freight};
 use crate::model::host_batch::HostBatch;
+
+/// Names beside those of columns.
+const POSITIONS: &str = "positions";
+const TARGETS: &str = "targets";
 
 /// The positions of a view that the model must predict.
 #[derive(Debug)]
@@ -31,6 +33,8 @@ pub(crate) struct UploadedView {
     pub ids_bt: Tensor,
     /// True on real tokens, `[rows, width]`; `None` where all are.
     pub valid_bt: Option<Tensor>,
+    /// The same for attention, `[1, width]` where all rows are equally long.
+    attended_bt: Option<Tensor>,
     /// Segments, int64, `[rows, width]`; `None` where rows are single segments.
     pub token_types_bt: Option<Tensor>,
     /// Where the view has labels.
@@ -38,30 +42,53 @@ pub(crate) struct UploadedView {
 }
 
 impl UploadedView {
-    /// Copies what every view may have.
-    pub(crate) fn new(batch: &HostBatch<'_>, view: &str, device: Device) -> Result<Self, Error> {
+    /// Packs what every view may have.
+    pub(crate) fn send(batch: &HostBatch<'_>, view: &str, freight: &mut Freight) {
         let ids = batch.column(view, INPUT_IDS);
-        let mask = batch.find(view, ATTENTION_MASK).filter(|_| batch.has_padding(view));
-        let token_types = batch.find(view, TOKEN_TYPES);
-        let shapes = [mask.map(|it| (it.rows(), it.width())), token_types.map(|it| (it.rows(), it.width()))];
-        let fits = shapes.into_iter().flatten().all(|shape| shape == (ids.rows(), ids.width()));
-        assert!(fits, "columns of `{view}` in batch {} differ in shape", batch.index());
-        let list = |values: &[i64]| -> Result<Tensor, Error> { Ok(Tensor::f_from_slice(values)?.f_to_device(device)?) };
-        let predicted = |(positions, targets): (&[i64], &[i64])| -> Result<Predicted, Error> {
-            Ok(Predicted { positions_n: list(positions)?, targets_n: list(targets)?, count: positions.len() })
+        let shape = [ids.rows(), ids.width()];
+        let check = |found: [usize; 2]| {
+            assert!(found == shape, "columns of `{view}` in batch {} differ in shape", batch.index());
         };
-        Ok(Self {
-            ids_bt: upload(ids, device)?,
-            valid_bt: mask.map(|mask| upload(mask, device)).transpose()?.map(|mask| mask.to_kind(FLAG)),
-            token_types_bt: token_types.map(|types| upload(types, device)).transpose()?,
-            predicted: batch.targets(view).map(predicted).transpose()?,
-        })
+        freight.add(view, INPUT_IDS.spec().name, &shape, ids.values().iter().map(|&id| i64::from(id)));
+        if let Some(mask) = batch.find(view, ATTENTION_MASK).filter(|_| batch.has_padding(view)) {
+            check([mask.rows(), mask.width()]);
+            freight.add(view, ATTENTION_MASK.spec().name, &shape, mask.values().iter().map(|&flag| flag != 0));
+        }
+        if let Some(types) = batch.find(view, TOKEN_TYPES) {
+            check([types.rows(), types.width()]);
+            freight.add(view, TOKEN_TYPES.spec().name, &shape, types.values().iter().map(|&of| i64::from(of)));
+        }
+        if let Some((positions, targets)) = batch.targets(view) {
+            freight.add_list(view, POSITIONS, positions);
+            freight.add_list(view, TARGETS, targets);
+        }
+    }
+
+    /// What was sent.
+    pub(crate) fn of(batch: &HostBatch<'_>, view: &str, arrived: &Arrived) -> Self {
+        let valid_bt = arrived.find(view, ATTENTION_MASK.spec().name);
+        let attended = |valid: &Tensor| if batch.is_even(view) { valid.narrow(0, 0, 1) } else { valid.shallow_clone() };
+        let predicted = arrived.find(view, POSITIONS).map(|positions_n| {
+            let targets_n = arrived.get(view, TARGETS);
+            Predicted { count: batch.predicted(view), positions_n, targets_n }
+        });
+        Self {
+            ids_bt: arrived.get(view, INPUT_IDS.spec().name),
+            attended_bt: valid_bt.as_ref().map(attended),
+            valid_bt,
+            token_types_bt: arrived.find(view, TOKEN_TYPES.spec().name),
+            predicted,
+        }
     }
 
     /// What an encoder reads.
     #[must_use]
     pub(crate) fn input(&self) -> Input<'_> {
-        Input { ids_bt: &self.ids_bt, token_types_bt: self.token_types_bt.as_ref(), valid_bt: self.valid_bt.as_ref() }
+        Input {
+            ids_bt: &self.ids_bt,
+            token_types_bt: self.token_types_bt.as_ref(),
+            valid_bt: self.attended_bt.as_ref(),
+        }
     }
 
     /// The same rows with other ids at the positions to predict, `[n]`.
@@ -74,6 +101,7 @@ impl UploadedView {
         Self {
             ids_bt: self.with(ids_n),
             valid_bt: self.valid_bt.as_ref().map(Tensor::shallow_clone),
+            attended_bt: self.attended_bt.as_ref().map(Tensor::shallow_clone),
             token_types_bt: self.token_types_bt.as_ref().map(Tensor::shallow_clone),
             predicted: Some(Predicted {
                 positions_n: predicted.positions_n.shallow_clone(),
@@ -101,19 +129,28 @@ impl UploadedView {
     }
 }
 
-/// One column on the device, widened to int64, `[rows, width]`.
-pub(crate) fn upload<T: Element + tch::kind::Element>(grid: Grid<'_, T>, device: Device) -> Result<Tensor, Error> {
-    let host = Tensor::f_from_slice(grid.values())?.f_view([as_i64(grid.rows()), as_i64(grid.width())])?;
-    Ok(host.f_to_device(device)?.f_to_kind(INDEX)?)
+/// Packs a column of small numbers, to be read as int64, `[rows, width]`.
+pub(crate) fn send_column<T: schemas::Element + Into<i64>>(
+    batch: &HostBatch<'_>,
+    view: &str,
+    column: Column<T>,
+    freight: &mut Freight,
+) {
+    let grid = batch.column(view, column);
+    freight.add(
+        view,
+        column.spec().name,
+        &[grid.rows(), grid.width()],
+        grid.values().iter().map(|&value| value.into()),
+    );
 }
 
-/// One number in (0, 1) for each position to predict, `[n]`, float32, from the bits that the view's rows carry.
-pub(crate) fn draws(batch: &HostBatch<'_>, view: &str, device: Device) -> Result<Tensor, Error> {
+/// Packs one number in (0, 1) for each position to predict, `[n]`, from the bits that the view's rows carry.
+pub(crate) fn send_draws(batch: &HostBatch<'_>, view: &str, freight: &mut Freight) {
     let bits = batch.column(view, DRAWS);
     let (positions, _) = batch.targets(view).expect("the plan checked that a mask is filled");
     let at = |&position: &i64| open_unit(bits.values()[usize::try_from(position).expect("not negative")]);
-    let draws: Vec<f32> = positions.iter().map(at).collect();
-    Ok(Tensor::f_from_slice(&draws)?.f_to_device(device)?)
+    freight.add(view, DRAWS.spec().name, &[positions.len()], positions.iter().map(at));
 }
 
 /// The upper 23 bits, and a half, as a share: every value is exact, and none is 0 or 1.

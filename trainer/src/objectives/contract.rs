@@ -10,6 +10,7 @@ use super::{AnyObjective, Computed, Loss, Term};
 use crate::device::precision::Precision;
 use crate::device::tensors::as_i64;
 use crate::model::forward::{Forward, Moment, Pass};
+use crate::model::freight::Freight;
 use crate::model::host_batch::HostBatch;
 use crate::model::layers::Mode;
 use crate::model::networks::built::Networks;
@@ -39,7 +40,9 @@ impl Bench {
         let passes: BTreeSet<Pass> = self.objective.reads().passes.into_iter().collect();
         let moment = Moment { seed: 7, step: Step(3), mode };
         let host = self.host(batch);
-        let forward = Forward::run(&host, &passes, &passes, moment).expect("the batch has what it reads");
+        let mut freight = Freight::default();
+        self.loss.send(&host, &mut freight);
+        let forward = Forward::run(&host, &passes, &passes, moment, freight).expect("the batch has what it reads");
         let computed = self.loss.compute(&forward);
         assert_eq!(computed.sums.len(), self.loss.terms(&host).len(), "{}: one sum per term", self.objective.kind());
         computed
@@ -74,7 +77,11 @@ impl Bench {
 
     /// Sums of a step that learns, and the gradient of each weight that has one.
     fn learn(&self, batch: &Batch) -> (Vec<f64>, BTreeMap<String, Tensor>) {
-        let sums = self.compute(batch, Mode::Train).sums;
+        self.learn_in(Mode::Train, batch)
+    }
+
+    fn learn_in(&self, mode: Mode, batch: &Batch) -> (Vec<f64>, BTreeMap<String, Tensor>) {
+        let sums = self.compute(batch, mode).sums;
         let values = sums.iter().map(scalar).collect();
         sums.into_iter().reduce(|a, b| a + b).expect("at least one term").backward();
         let gradient = |(name, weight): (&str, &crate::model::parameters::Parameter)| {
@@ -247,6 +254,39 @@ fn bfloat16_is_near_float32_and_so_are_its_gradients() {
             all = all.hypot(error);
         }
         assert!(all < 0.15 * whole, "{kind}: the gradient is {whole}, off by {all}");
+    }
+}
+
+/// Here, and for networks: gradients included, in float32 and in bfloat16.
+#[test]
+fn the_laws_hold_on_cuda() {
+    pretend_cuda::run_again(&["objectives::contract::", "model::networks::contract::"]);
+}
+
+/// Sums and gradients without dropout, of weights that have something to say.
+#[test]
+fn a_device_learns_what_the_cpu_learns() {
+    let _alone = testing::generator();
+    let on_devices = benches().filter(|(_, bench)| bench.parameters.device() != Device::Cpu);
+    for (kind, mut there) in on_devices {
+        if there.objective.kind() == "token_contrastive" && std::env::var_os("PRETEND_CUDA_CPU_DRAWS").is_none() {
+            pretend_cuda::say(&format!("SKIPPED {kind}: what this device draws is not what the CPU draws"));
+            continue;
+        }
+        let mut here = Bench::new(there.objective.clone(), Precision::F32, Device::Cpu);
+        here.shake();
+        there.shake();
+        let (expected, gradients) = here.learn_in(Mode::Eval, &testing::batch(0));
+        let (sums, found) = there.learn_in(Mode::Eval, &testing::batch(0));
+        for (sum, expected) in sums.iter().zip(&expected) {
+            assert!((sum - expected).abs() < 1e-5 * expected.abs(), "{kind}: {sum} is not {expected}");
+        }
+        assert_eq!(found.keys().collect::<Vec<_>>(), gradients.keys().collect::<Vec<_>>(), "{kind}");
+        let whole = gradients.values().map(|gradient| scalar(&gradient.abs().max())).fold(0.0, f64::max);
+        for (name, gradient) in &found {
+            let error = scalar(&(gradient.to_device(Device::Cpu) - &gradients[name]).abs().max());
+            assert!(error < 1e-4 * whole, "{kind}: the gradient of `{name}` is {error} off, the largest is {whole}");
+        }
     }
 }
 

@@ -41,6 +41,7 @@ use super::replaced_token::{self, Detection, DetectionForm, LabelOne};
 use super::{Computed, Loss, Metric, Objective, Reads, SCORED, Scores, Term};
 use crate::device::precision::Precision;
 use crate::model::forward::{Forward, Pass};
+use crate::model::freight::Freight;
 use crate::model::heads::Decoder;
 use crate::model::host_batch::HostBatch;
 use crate::model::networks::MAIN;
@@ -48,6 +49,9 @@ use crate::model::networks::built::Networks;
 use crate::model::parameters::Path;
 use crate::model::weights::DecoderWeights;
 use crate::objectives::expectation::{Expectation, StartFacts};
+
+/// The name of what is sent of real tokens.
+const VALID_POSITIONS: &str = "valid_positions";
 
 /// How the gate and the softmax make one loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -286,12 +290,18 @@ impl Loss for Correcting {
         ]
     }
 
+    fn send(&self, batch: &HostBatch<'_>, freight: &mut Freight) {
+        if self.config.lm_scope == Scope::All {
+            freight.add_list(&self.config.view, VALID_POSITIONS, &batch.valid_positions(&self.config.view));
+        }
+    }
+
     fn compute(&self, forward: &Forward<'_>) -> Computed {
         let config = &self.config;
         let (view, hidden_btd) = (forward.view(&config.view), &forward.encoded(MAIN, &config.view).hidden_btd);
         let positions_n = match config.lm_scope {
             Scope::Masked => forward.predicted(&config.view).positions_n.shallow_clone(),
-            Scope::All => forward.valid_positions(&config.view),
+            Scope::All => forward.sent(&config.view, VALID_POSITIONS),
         };
         let at = |ids_bt: &Tensor| ids_bt.reshape([-1]).index_select(0, &positions_n);
         let originals_bt = view.originals_bt();

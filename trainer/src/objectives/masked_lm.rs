@@ -27,8 +27,8 @@ use serde::{Deserialize, Serialize};
 use tch::{Kind, Reduction, Tensor};
 
 use super::{Computed, Loss, Metric, Objective, Reads, SCORED, Scores, Term};
-use crate::device::precision::MASTER;
 use crate::model::forward::{Forward, Pass};
+use crate::model::freight::Freight;
 use crate::model::heads::TokenHead;
 use crate::model::host_batch::HostBatch;
 use crate::model::networks::MAIN;
@@ -62,6 +62,9 @@ impl Default for MaskedLm {
     }
 }
 
+/// The name of what is sent of weights.
+const ROW_WEIGHTS: &str = "row_weights";
+
 /// What weighs the same in the mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -82,13 +85,18 @@ impl Weigh {
         count as f64
     }
 
-    /// What the loss of each predicted token is multiplied by, `[n]`, float32; `None` for 1.
-    pub(super) fn weights(self, batch: &HostBatch<'_>, view: &str) -> Option<Tensor> {
-        (self == Self::Rows).then(|| {
-            let each = |count: usize| std::iter::repeat_n(1.0 / count as f64, count);
-            let weights: Vec<f64> = batch.predicted_per_row(view).flat_map(each).collect();
-            Tensor::from_slice(&weights).to_kind(MASTER).to_device(batch.networks().device())
-        })
+    /// Packs what the loss of each predicted token is multiplied by, where that is not 1.
+    pub(super) fn send(self, batch: &HostBatch<'_>, view: &str, freight: &mut Freight) {
+        if self == Self::Rows {
+            let each = |count: usize| std::iter::repeat_n((1.0 / count as f64) as f32, count);
+            let weights: Vec<f32> = batch.predicted_per_row(view).flat_map(each).collect();
+            freight.add_list(view, ROW_WEIGHTS, &weights);
+        }
+    }
+
+    /// What was packed, `[n]`, float32; `None` for 1.
+    pub(super) fn weights(self, forward: &Forward<'_>, view: &str) -> Option<Tensor> {
+        (self == Self::Rows).then(|| forward.sent(view, ROW_WEIGHTS))
     }
 }
 
@@ -185,11 +193,15 @@ impl Loss for Predicting {
         vec![Term { name: "", weight: 1.0, count: self.config.weigh.count(batch, &self.config.view) }]
     }
 
+    fn send(&self, batch: &HostBatch<'_>, freight: &mut Freight) {
+        self.config.weigh.send(batch, &self.config.view, freight);
+    }
+
     fn compute(&self, forward: &Forward<'_>) -> Computed {
         let predicted = forward.predicted(&self.config.view);
         let hidden_btd = &forward.encoded(&self.config.network, &self.config.view).hidden_btd;
         let head = self.head(forward.networks());
-        let weights_n = self.config.weigh.weights(forward.batch(), &self.config.view);
+        let weights_n = self.config.weigh.weights(forward, &self.config.view);
         let Prediction { sum, hits } = match forward.scores(&self.config.network, &self.config.view) {
             Some(logits_nv) => of_logits(logits_nv, &predicted.targets_n, weights_n.as_ref()),
             None => loss(hidden_btd, &head, &predicted.positions_n, &predicted.targets_n, weights_n.as_ref()),

@@ -11,6 +11,7 @@ use schemas::ColumnSpec;
 use tch::Tensor;
 
 use crate::model::forward::{Forward, Pass};
+use crate::model::freight::Freight;
 use crate::model::host_batch::HostBatch;
 use crate::model::networks::Network;
 use crate::model::networks::built::Networks;
@@ -67,6 +68,11 @@ pub trait Objective: Send + Sync {
     /// Where it scores the whole vocabulary, for the count of operations; `None` if nowhere.
     fn scores(&self) -> Option<Scores> {
         None
+    }
+
+    /// How many others it compares each token of its first pass with, for the count of memory.
+    fn compares(&self) -> f64 {
+        0.0
     }
 
     /// Whether it multiplies hidden states with the word table or compares the two: they must be of one width.
@@ -134,6 +140,9 @@ pub(crate) struct Scores {
 pub(crate) trait Loss: Send {
     /// Names, inner weights and counts of this batch's terms. Host only; always the same names in the same order.
     fn terms(&self, batch: &HostBatch<'_>) -> Vec<Term>;
+
+    /// Packs what `compute` needs on the device beside the views of its passes.
+    fn send(&self, _batch: &HostBatch<'_>, _freight: &mut Freight) {}
 
     /// The terms' sums and the metrics.
     fn compute(&self, forward: &Forward<'_>) -> Computed;

@@ -26,11 +26,13 @@ use tch::{Kind, Reduction, Tensor};
 use super::{Computed, Loss, Metric, Objective, Reads, Term};
 use crate::device::precision::Precision;
 use crate::model::forward::{Forward, Pass};
+use crate::model::freight::Freight;
 use crate::model::heads::Dense;
 use crate::model::host_batch::HostBatch;
 use crate::model::networks::MAIN;
 use crate::model::networks::built::Networks;
 use crate::model::parameters::Path;
+use crate::model::upload::send_column;
 use crate::model::weights::DenseWeights;
 use crate::objectives::expectation::{Expectation, StartFacts};
 
@@ -116,12 +118,16 @@ impl Loss for Judging {
         vec![Term { name: "", weight: 1.0, count: batch.rows() as f64 }]
     }
 
+    fn send(&self, batch: &HostBatch<'_>, freight: &mut Freight) {
+        send_column(batch, &self.view, IS_RANDOM, freight);
+    }
+
     fn compute(&self, forward: &Forward<'_>) -> Computed {
         let (pooler, classifier) = (self.pooler.lend(), self.classifier.lend());
         let head = PairHead { pooler, classifier, precision: forward.networks().precision() };
         let logits_b2 = head.logits(&forward.encoded(MAIN, &self.view).hidden_btd);
         // The column repeats the row's label in every cell.
-        let is_random_b = forward.column(&self.view, IS_RANDOM).select(1, 0);
+        let is_random_b = forward.sent(&self.view, IS_RANDOM.spec().name).select(1, 0);
         let found = loss(&logits_b2, &is_random_b);
         let rows = forward.batch().rows() as f64;
         let random = is_random_b.sum(Kind::Int64);

@@ -35,6 +35,7 @@ use tch::{Kind, Tensor};
 use super::masked_lm::Weigh;
 use super::{Computed, Loss, Metric, Objective, Reads, Term, temperature_problem};
 use crate::model::forward::{Forward, Pass};
+use crate::model::freight::Freight;
 use crate::model::host_batch::HostBatch;
 use crate::model::networks::MAIN;
 use crate::model::networks::built::Networks;
@@ -189,12 +190,16 @@ impl Loss for Aligning {
         vec![Term { name: "", weight: 1.0, count: self.config.reduction.weigh().count(batch, &self.config.view) }]
     }
 
+    fn send(&self, batch: &HostBatch<'_>, freight: &mut Freight) {
+        self.config.reduction.weigh().send(batch, &self.config.view, freight);
+    }
+
     fn compute(&self, forward: &Forward<'_>) -> Computed {
         let config = &self.config;
         let student_btd = &forward.encoded(MAIN, &config.view).hidden_btd;
         let teacher_btd = &forward.encoded(&config.teacher, &config.clean).hidden_btd;
         let predicted = forward.predicted(&config.view);
-        let weights_n = config.reduction.weigh().weights(forward.batch(), &self.config.view);
+        let weights_n = config.reduction.weigh().weights(forward, &self.config.view);
         let selected = Selected { positions_n: &predicted.positions_n, weights_n: weights_n.as_ref() };
         let valid_bt = forward.view(&config.view).valid_bt.as_ref();
         let keys_bt = valid_bt.filter(|_| config.pad_keys == PadKeys::Exclude);

@@ -50,10 +50,12 @@ use self::pairs::Anchored;
 pub(crate) use self::pairs::Candidates;
 use super::{Computed, Loss, Metric, Objective, Reads, Term, temperature_problem};
 use crate::model::forward::{Forward, Pass};
+use crate::model::freight::Freight;
 use crate::model::host_batch::HostBatch;
 use crate::model::networks::MAIN;
 use crate::model::networks::built::Networks;
 use crate::model::parameters::Path;
+use crate::model::upload::send_column;
 use crate::objectives::expectation::{Expectation, StartFacts};
 use crate::objectives::similarity::unit;
 
@@ -157,6 +159,10 @@ impl Objective for TokenContrastive {
         Reads { passes: vec![Pass::new(MAIN, &self.view)], columns }
     }
 
+    fn compares(&self) -> f64 {
+        f64::from(self.negatives) + 1.0
+    }
+
     fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         if self.negatives == 0 {
@@ -229,6 +235,13 @@ impl Contrasting {
 impl Loss for Contrasting {
     fn terms(&self, batch: &HostBatch<'_>) -> Vec<Term> {
         vec![Term { name: "", weight: 1.0, count: self.anchored(batch).count() }]
+    }
+
+    fn send(&self, batch: &HostBatch<'_>, freight: &mut Freight) {
+        self.anchored(batch).send(&self.name, freight);
+        if self.config.avoid_same_doc {
+            send_column(batch, &self.config.view, DOCUMENT, freight);
+        }
     }
 
     fn compute(&self, forward: &Forward<'_>) -> Computed {

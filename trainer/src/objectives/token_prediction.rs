@@ -27,6 +27,7 @@ use tch::Tensor;
 use super::masked_lm::{self, Prediction};
 use super::{Computed, Loss, Metric, Objective, Reads, Scores, Term};
 use crate::model::forward::{Forward, Pass};
+use crate::model::freight::Freight;
 use crate::model::heads::TokenHead;
 use crate::model::host_batch::HostBatch;
 use crate::model::networks::MAIN;
@@ -34,6 +35,9 @@ use crate::model::networks::built::Networks;
 use crate::model::parameters::Path;
 use crate::model::weights::TokenHeadWeights;
 use crate::objectives::expectation::{Expectation, StartFacts};
+
+/// The name of what is sent of tokens that are not to be predicted.
+const UNMASKED_POSITIONS: &str = "unmasked_positions";
 
 /// How the two parts are averaged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -132,10 +136,14 @@ impl Loss for PredictingAll {
         }
     }
 
+    fn send(&self, batch: &HostBatch<'_>, freight: &mut Freight) {
+        freight.add_list(&self.config.view, UNMASKED_POSITIONS, &batch.unmasked_positions(&self.config.view));
+    }
+
     fn compute(&self, forward: &Forward<'_>) -> Computed {
         let view = &self.config.view;
         let (uploaded, predicted) = (forward.view(view), forward.predicted(view));
-        let positions_n = forward.unmasked_positions(view);
+        let positions_n = forward.sent(view, UNMASKED_POSITIONS);
         let targets_n = uploaded.ids_bt.reshape([-1]).index_select(0, &positions_n);
         let head = self.weights.lend(forward.networks().precision());
         let masked = Targets { positions_n: &predicted.positions_n, targets_n: &predicted.targets_n };

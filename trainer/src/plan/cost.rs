@@ -1,11 +1,10 @@
-//! What a run costs, before it costs anything: operations and memory.
+//! What a run computes, before it computes anything.
 //!
 //! Operations are those that the loss needs, whatever an implementation computes besides: 2 for each weight of the
 //! layers' matrices and `4 · layers · hidden · width` for attention, for a token that is encoded; three times that where
 //! the pass learns (Kaplan et al. 2020, section 2.1). A vocabulary head costs 2 for each of its weights at a position
 //! that it scores, three times that where it learns; 15 % of the positions are scored, whatever share is masked.
 
-use crate::device::precision::Precision;
 use crate::model::forward::Pass;
 use crate::model::networks::{AnyNetwork, MAIN};
 use crate::model::parameters::Parameters;
@@ -40,7 +39,7 @@ impl TrainPlan {
     }
 
     /// Tokens of a row of that view.
-    fn view_width(&self, view: &str) -> u32 {
+    pub(super) fn view_width(&self, view: &str) -> u32 {
         self.view_widths.get(view).copied().unwrap_or(self.width)
     }
 
@@ -48,12 +47,12 @@ impl TrainPlan {
         self.shape(network).map_or(0.0, |shape| body(&shape, self.view_width(view)))
     }
 
-    fn shape(&self, network: &str) -> Option<EncoderConfig> {
+    pub(super) fn shape(&self, network: &str) -> Option<EncoderConfig> {
         if network == MAIN { Some(self.encoder.clone()) } else { self.networks.get(network)?.shape(&self.encoder) }
     }
 
     /// Whether a network moves at all.
-    fn learns(&self, network: &str) -> bool {
+    pub(super) fn learns(&self, network: &str) -> bool {
         self.networks.get(network).is_none_or(|network| network.learns())
     }
 
@@ -92,54 +91,6 @@ impl TrainPlan {
         let mut parameters = Parameters::outline();
         let _ = build(self, &mut parameters);
         (parameters.count(), parameters.frozen_count())
-    }
-
-    /// Bytes on the device, roughly, by owner.
-    #[must_use]
-    pub fn memory(&self) -> MemoryEstimate {
-        let (learning, frozen) = self.parameters();
-        let rows = self.train.rows_per_micro_batch as f64;
-        let scale = if self.train.precision == Precision::Bf16 { 1.0 } else { 2.0 };
-        let passes = self.passes();
-        let activations =
-            passes.iter().filter(|(pass, learns)| **learns && self.learns(&pass.network)).map(|(pass, _)| {
-                let width = f64::from(self.view_width(&pass.view));
-                let shape = self.shape(&pass.network).unwrap_or_else(|| self.encoder.clone());
-                let per_token = 34.0 * f64::from(shape.hidden) + 5.0 * f64::from(shape.heads) * width;
-                scale * rows * width * f64::from(shape.layers) * per_token
-            });
-        let scored = self.active().filter_map(|(_, objective, _)| objective.scores());
-        let scored = scored.map(|scores| scores.share * rows * f64::from(self.width));
-        let logits = scored.map(|positions| 12.0 * positions * f64::from(self.vocab.size));
-        MemoryEstimate {
-            weights: 4.0 * (learning + frozen) as f64,
-            optimizer: 12.0 * learning as f64,
-            activations: activations.sum(),
-            // Objectives run one after the other, but every graph stays until the backward pass.
-            logits: logits.sum(),
-        }
-    }
-}
-
-/// Bytes by owner.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct MemoryEstimate {
-    /// All weights, float32.
-    pub weights: f64,
-    /// Gradients and two moments, float32.
-    pub optimizer: f64,
-    /// What the backward passes of a micro-batch keep (Korthikanti et al. 2022, section 4.1, for 16-bit numbers; twice
-    /// that for float32).
-    pub activations: f64,
-    /// Scores over the vocabulary with their softmax and gradient.
-    pub logits: f64,
-}
-
-impl MemoryEstimate {
-    /// All of it.
-    #[must_use]
-    pub fn total(&self) -> f64 {
-        self.weights + self.optimizer + self.activations + self.logits
     }
 }
 

@@ -4,6 +4,7 @@ pub(crate) mod config;
 pub(crate) mod cost;
 pub(crate) mod identity;
 pub(crate) mod members;
+pub(crate) mod memory;
 pub(crate) mod reads;
 pub(crate) mod request;
 mod rules;

@@ -6,6 +6,7 @@ pub(crate) mod fill;
 pub(crate) mod pace;
 pub(crate) mod ranks;
 pub(crate) mod resume;
+pub(crate) mod room;
 pub(crate) mod run;
 pub(crate) mod start;
 pub(crate) mod step;

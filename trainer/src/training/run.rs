@@ -26,7 +26,7 @@ use crate::training::pace::Pace;
 use crate::training::ranks::{Ranks, StopRequest};
 use crate::training::step::{StepSeen, Trainer};
 use crate::training::validation::Validation;
-use crate::training::{checkpoint, start};
+use crate::training::{checkpoint, room, start};
 
 /// Trains from the newest checkpoint in `store`, or from the beginning, to the plan's last step or the first stop, as one
 /// of `ranks`.
@@ -40,10 +40,16 @@ pub fn run(
     data: &mut dyn Data,
     host: &mut dyn Host,
 ) -> Result<Outcome, Error> {
-    let mut run = Run::start(plan, ranks, store, clock)?;
-    let outcome = run.until_it_ends(data, host);
-    if outcome.is_err() {
+    let mut run = room::within(plan, || Run::start(plan, ranks, store, clock))?;
+    let outcome = room::within(plan, || run.until_it_ends(data, host));
+    let save = || {
         run.save_what_is_whole(host);
+        Ok(())
+    };
+    if outcome.is_err()
+        && let Err(error) = room::within(plan, save)
+    {
+        tracing::warn!(%error, "nor could the steps since the newest checkpoint be saved");
     }
     run.say_how_it_ended(&outcome, host);
     outcome

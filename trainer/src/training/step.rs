@@ -7,10 +7,12 @@ use schemas::ordinal::{BatchIndex, Step};
 use schemas::{Batch, Share};
 use tch::{Device, Tensor};
 
+use crate::device::choice::{self, DeviceChoice};
 use crate::device::native;
 use crate::device::precision::{MASTER, Precision, WIDE};
 use crate::error::Error;
 use crate::model::forward::{Forward, Moment, Pass};
+use crate::model::freight::Freight;
 use crate::model::host_batch::HostBatch;
 use crate::model::layers::Mode;
 use crate::model::networks::built::{Networks, teach};
@@ -81,7 +83,13 @@ impl Trainer {
         }
         let device = plan.train.device.resolve()?;
         if plan.train.precision != Precision::F32 && device == Device::Cpu {
-            return Err(Error::Config("`train.precision = \"bf16\"` needs CUDA, and this machine has none".to_owned()));
+            return Err(Error::Config(format!(
+                "`train.precision = \"bf16\"` needs CUDA, and {}; `train.precision = \"f32\"` does without",
+                match plan.train.device {
+                    DeviceChoice::Cpu => "`train.device` is `cpu`".to_owned(),
+                    _ => choice::why_not(),
+                }
+            )));
         }
         native::configure(plan.train.deterministic)?;
         tch::set_num_threads(i32::try_from(threads(plan.train.threads)).unwrap_or(i32::MAX));
@@ -194,7 +202,7 @@ impl Trainer {
         let (counts, seen) = self.counts(&batches);
         let moment = Moment { seed: self.plan.seed, step: self.done, mode: Mode::Train };
         for (at, batch) in batches.iter().enumerate() {
-            let forward = Forward::run(batch, &self.passes, &self.learning, moment)?;
+            let forward = Forward::run(batch, &self.passes, &self.learning, moment, self.freight(batch))?;
             let mut loss: Option<Tensor> = None;
             for (member, counts) in self.members.iter().zip(&counts) {
                 let computed = compute(member, &forward);
@@ -210,6 +218,13 @@ impl Trainer {
             }
         }
         Ok(seen)
+    }
+
+    /// What the objectives need on the device.
+    fn freight(&self, batch: &HostBatch<'_>) -> Freight {
+        let mut freight = Freight::default();
+        self.members.iter().for_each(|member| member.loss.send(batch, &mut freight));
+        freight
     }
 
     /// Every objective's terms for these micro-batches, counted over all ranks, and what the step has seen.
@@ -239,7 +254,7 @@ impl Trainer {
         let _guard = tch::no_grad_guard();
         let passes: BTreeSet<Pass> = self.passes.union(extra).cloned().collect();
         let moment = Moment { seed: self.plan.seed, step: Step(0), mode: Mode::Eval };
-        let forward = Forward::run(batch, &passes, &BTreeSet::new(), moment)?;
+        let forward = Forward::run(batch, &passes, &BTreeSet::new(), moment, self.freight(batch))?;
         for member in &self.members {
             tally(into, member, &member.loss.terms(batch), &compute(member, &forward));
         }

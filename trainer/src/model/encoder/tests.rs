@@ -27,6 +27,28 @@ fn attention_in_steps_is_attention() {
 }
 
 #[test]
+fn one_mask_for_rows_that_are_equally_long_is_one_for_each() {
+    let _alone = testing::generator();
+    let mut config = testing::request().encoder;
+    let ids_bt = Tensor::arange(24, (INDEX, Device::Cpu)).view([3, 8]);
+    let valid_1t = Tensor::arange(8, (INDEX, Device::Cpu)).lt(6).unsqueeze(0);
+    let valid_bt = valid_1t.expand([3, 8], false);
+    for form in [RelativeForm::None, RelativeForm::CocoLm] {
+        config.relative_positions = RelativePositions { form, buckets: 8, distance_max: 12 };
+        let encoder = encoder(&config);
+        for mode in [Mode::Train, Mode::Eval] {
+            let [one, each] = [&valid_1t, &valid_bt].map(|valid_bt| {
+                tch::manual_seed(3);
+                encoder
+                    .forward(Input { ids_bt: &ids_bt, token_types_bt: None, valid_bt: Some(valid_bt) }, mode)
+                    .hidden_btd
+            });
+            assert!(one.allclose(&each, 1e-6, 1e-7, false), "{form:?} {mode:?}");
+        }
+    }
+}
+
+#[test]
 fn relative_positions_tell_orders_apart() {
     let _alone = testing::generator();
     let mut config = testing::request().encoder;

@@ -9,7 +9,6 @@ use tch::{Device, Kind, Tensor};
 
 use crate::device::precision::{INDEX, MASTER};
 use crate::device::tensors::as_i64;
-use crate::error::Error;
 use crate::model::layers::Mode;
 use crate::model::weights::TokenHeadWeights;
 
@@ -72,6 +71,12 @@ impl TokenSampler {
         self.head.as_ref()
     }
 
+    /// Whether it samples with the bits that rows carry.
+    #[must_use]
+    pub(crate) fn uses_row_draws(&self) -> bool {
+        self.draw == Draw::InverseCdf
+    }
+
     /// How its encoder is run to sample when the run is in `mode`.
     #[must_use]
     pub(crate) fn sampling_mode(&self, mode: Mode) -> Mode {
@@ -85,10 +90,10 @@ impl TokenSampler {
         logits_nv: Option<&Tensor>,
         count: usize,
         device: Device,
-        draws_n: impl FnOnce() -> Result<Tensor, Error>,
-    ) -> Result<Tensor, Error> {
+        draws_n: impl FnOnce() -> Tensor,
+    ) -> Tensor {
         if count == 0 {
-            return Ok(Tensor::zeros([0], (INDEX, device)));
+            return Tensor::zeros([0], (INDEX, device));
         }
         let shape = [as_i64(count), self.vocab_size];
         let logits_nv = match logits_nv {
@@ -96,17 +101,20 @@ impl TokenSampler {
             None => Tensor::zeros(shape, (MASTER, device)),
         };
         let logits_nv = if self.ban_specials { without(&logits_nv, self.special) } else { logits_nv };
-        Ok(match self.draw {
-            Draw::InverseCdf => inverse_cdf(&logits_nv, &draws_n()?),
+        match self.draw {
+            Draw::InverseCdf => inverse_cdf(&logits_nv, &draws_n()),
             Draw::Gumbel => gumbel(&logits_nv),
             Draw::Multinomial => multinomial(&logits_nv),
-        })
+        }
     }
 }
 
 fn without(logits_nv: &Tensor, special: SpecialIds) -> Tensor {
-    let ids: Vec<i64> = special.iter().map(i64::from).collect();
-    logits_nv.index_fill(1, &Tensor::from_slice(&ids).to_device(logits_nv.device()), f64::NEG_INFINITY)
+    // One by one: a list of them would have to be copied to the device.
+    special.iter().fold(logits_nv.copy(), |logits_nv, id| {
+        let _ = logits_nv.select(1, i64::from(id)).fill_(f64::NEG_INFINITY);
+        logits_nv
+    })
 }
 
 /// The first id up to which the probabilities add up to more than `draws_n` of their whole. An id without probability

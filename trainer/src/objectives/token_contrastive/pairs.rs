@@ -7,11 +7,12 @@ use std::ops::Range;
 
 use schemas::SpecialIds;
 use schemas::columns::{ATTENTION_MASK, DOCUMENT, IGNORE, INPUT_IDS, LABELS, POSITIVES};
-use tch::{Device, Kind, Tensor};
+use tch::{Kind, Tensor};
 
 use super::config::{Anchors, NegativeColumns, TokenContrastive};
 use crate::device::tensors::as_i64;
 use crate::model::forward::Forward;
+use crate::model::freight::Freight;
 use crate::model::host_batch::HostBatch;
 
 /// How often a negative that may not be used is drawn anew before it is left out.
@@ -109,17 +110,26 @@ impl Anchored {
         }
     }
 
-    /// Draws the negatives of every anchor on the device.
+    /// Packs all of it for the objective of that name.
+    pub(super) fn send(&self, objective: &str, freight: &mut Freight) {
+        freight.add_list(objective, "anchors", &self.anchors);
+        freight.add_list(objective, "positives", &self.positives);
+        if let Some(weights) = &self.weights {
+            freight.add_list(objective, "weights", weights);
+        }
+        self.rows.send(objective, freight);
+    }
+
+    /// Draws the negatives of every anchor on the device. What was packed must have been sent.
     pub(super) fn draw(&self, forward: &Forward<'_>, config: &TokenContrastive, objective: &str) -> Drawn {
-        let device = forward.networks().device();
-        let anchors_n = Tensor::from_slice(&self.anchors).to_device(device);
-        let document_m = config.avoid_same_doc.then(|| forward.column(&config.view, DOCUMENT).reshape([-1]));
-        let drawing = Drawing { anchors_n: &anchors_n, rows: self.rows.upload(device), document_m, config };
+        let anchors_n = forward.sent(objective, "anchors");
+        let document_m = config.avoid_same_doc.then(|| forward.sent(&config.view, DOCUMENT.spec().name).reshape([-1]));
+        let drawing = Drawing { anchors_n: &anchors_n, rows: self.rows.sent(forward, objective), document_m, config };
         forward.seed(objective);
         let (negatives_nk, excluded_nk) = drawing.negatives();
         Drawn {
-            positives_n: Tensor::from_slice(&self.positives).to_device(device),
-            weights_n: self.weights.as_ref().map(|weights| Tensor::from_slice(weights).to_device(device)),
+            positives_n: forward.sent(objective, "positives"),
+            weights_n: self.weights.as_ref().map(|_| forward.sent(objective, "weights")),
             anchors_n,
             negatives_nk,
             excluded_nk,
@@ -165,25 +175,30 @@ impl Rows {
         Self { width: as_i64(width), numbers, lengths }
     }
 
-    fn upload(&self, device: Device) -> UploadedRows {
+    fn send(&self, objective: &str, freight: &mut Freight) {
         let rows = self.numbers.last().map_or(0, |last| last + 1);
         let mut ranks = vec![0_i64; usize::try_from(rows).expect("row numbers are not negative")];
         for (rank, &row) in (0..).zip(&self.numbers) {
             ranks[usize::try_from(row).expect("row numbers are not negative")] = rank;
         }
-        let upload = |values: &[i64]| Tensor::from_slice(values).to_device(device);
-        UploadedRows {
+        freight.add_list(objective, "row_numbers", &self.numbers);
+        freight.add_list(objective, "row_lengths", &self.lengths);
+        freight.add_list(objective, "row_ranks", &ranks);
+    }
+
+    fn sent(&self, forward: &Forward<'_>, objective: &str) -> SentRows {
+        SentRows {
             width: self.width,
             count: as_i64(self.numbers.len()),
-            numbers_r: upload(&self.numbers),
-            lengths_r: upload(&self.lengths),
-            ranks_b: upload(&ranks),
+            numbers_r: forward.sent(objective, "row_numbers"),
+            lengths_r: forward.sent(objective, "row_lengths"),
+            ranks_b: forward.sent(objective, "row_ranks"),
         }
     }
 }
 
 /// [`Rows`] on the device; `r` counts the rows that have tokens.
-struct UploadedRows {
+struct SentRows {
     width: i64,
     count: i64,
     numbers_r: Tensor,
@@ -194,7 +209,7 @@ struct UploadedRows {
 /// All that a draw depends on.
 struct Drawing<'a> {
     anchors_n: &'a Tensor,
-    rows: UploadedRows,
+    rows: SentRows,
     document_m: Option<Tensor>,
     config: &'a TokenContrastive,
 }

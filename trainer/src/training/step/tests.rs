@@ -130,3 +130,25 @@ fn a_generator_that_diverges_is_a_skipped_step_and_no_crash() {
         );
     }
 }
+
+/// A number that the host looks at costs the time of all that the device had still to do.
+#[test]
+fn a_step_brings_nothing_to_the_host() {
+    if !pretend_cuda::is_here(module_path!(), "a_step_brings_nothing_to_the_host") {
+        return;
+    }
+    let mut request = testing::request();
+    request.train.device = crate::device::DeviceChoice::Cuda(0);
+    for precision in [Precision::F32, Precision::Bf16] {
+        request.train.precision = precision;
+        let mut trainer = testing::trainer(&request);
+        trainer.step(&[testing::batch(0), testing::batch(1)]).expect("good batches");
+        pretend_cuda::Counts::start();
+        trainer.step(&[testing::batch(2), testing::batch(3)]).expect("good batches");
+        let Some(counts) = pretend_cuda::Counts::read() else {
+            return pretend_cuda::say("SKIPPED what a step brings to the host on CUDA: this device does not count");
+        };
+        assert!(counts.kernels > 0 && counts.uploads == 2, "one copy for each micro-batch, {precision:?}: {counts:?}");
+        assert!(counts.downloads == 0 && counts.waits == 0, "{precision:?}: {counts:?}");
+    }
+}

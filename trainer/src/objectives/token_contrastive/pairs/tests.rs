@@ -8,6 +8,7 @@ use crate::model::forward::Moment;
 use crate::model::layers::Mode;
 use crate::model::networks::built::Networks;
 use crate::model::parameters::Parameters;
+use crate::model::upload::send_column;
 use crate::testing;
 
 const WIDTH: usize = 8;
@@ -49,7 +50,7 @@ fn flats(tensor: &Tensor) -> Vec<i64> {
 
 fn networks() -> Networks {
     let plan = testing::plan();
-    let mut parameters = Parameters::new(1, Device::Cpu);
+    let mut parameters = Parameters::new(1, tch::Device::Cpu);
     Networks::build(&plan.encoder, &BTreeMap::new(), &plan.vocab, plan.train.precision, &mut parameters)
 }
 
@@ -66,8 +67,11 @@ fn draw(config: &TokenContrastive, batch: &Batch, seed: u64) -> Vec<(i64, i64, b
     let moment = Moment { seed, step: Step(3), mode: Mode::Train };
     let none = BTreeSet::new();
     let batch = HostBatch::new(batch, &networks).expect("a good batch");
-    let forward = Forward::run(&batch, &none, &none, moment).expect("all columns are there");
-    let drawn = Anchored::of(&batch, config, SPECIAL).draw(&forward, config, "tc");
+    let (anchored, mut freight) = (Anchored::of(&batch, config, SPECIAL), Freight::default());
+    anchored.send("tc", &mut freight);
+    send_column(&batch, &config.view, DOCUMENT, &mut freight);
+    let forward = Forward::run(&batch, &none, &none, moment, freight).expect("all columns are there");
+    let drawn = anchored.draw(&forward, config, "tc");
     let anchors = drawn.anchors_n.unsqueeze(1).expand_as(&drawn.negatives_nk);
     let counts = drawn.excluded_nk.map_or_else(|| anchors.ones_like(), |excluded| 1 - excluded.to_kind(Kind::Int64));
     let pairs = flats(&anchors).into_iter().zip(flats(&drawn.negatives_nk)).zip(flats(&counts));

@@ -1,0 +1,126 @@
+//! Every preset and ablation on CUDA beside the CPU: without dropout they learn the same.
+
+use serde_json::Value as Json;
+use toml::{Table, Value};
+
+use super::{Home, presets};
+
+/// How far losses may be apart, relative to the larger.
+const FLOAT32: f64 = 1e-5;
+const BFLOAT16: f64 = 1e-3;
+/// How far the memory that a plan promises may be from what there was.
+const APART: f64 = 0.1;
+
+#[test]
+fn every_preset_and_ablation_learns_on_cuda_what_it_learns_on_the_cpu() {
+    if !pretend_cuda::is_here(module_path!(), "every_preset_and_ablation_learns_on_cuda_what_it_learns_on_the_cpu") {
+        return;
+    }
+    let home = Home::new();
+    for name in presets() {
+        let small = home.small(&name);
+        if draws(&small) && pretend_cuda::Device::find() == Ok(pretend_cuda::Device::Real) {
+            pretend_cuda::say(&format!("SKIPPED {name} on CUDA: what this device draws is not what the CPU draws"));
+            continue;
+        }
+        let plain = home.ready(&name, without_chance(small));
+        // Ablations begin with the runs of presets: those of the CPU.
+        let expected = home.run(&name, plain.clone()).reports();
+        for (precision, tolerance) in [("f32", FLOAT32), ("bf16", BFLOAT16)] {
+            let table = on_cuda(plain.clone(), &home, precision, &name);
+            let found = home.run(&name, table).reports();
+            assert_eq!(found.len(), expected.len(), "{name} in {precision}: reports");
+            for (found, expected) in found.iter().zip(&expected) {
+                let apart = apart(found, expected);
+                assert!(apart < tolerance, "{name} in {precision} is {apart} apart:\n{found}\n{expected}");
+                assert_metrics(&name, found, expected);
+            }
+        }
+    }
+}
+
+/// What is measured beside the losses is measured there too, and is about the same.
+fn assert_metrics(name: &str, found: &Json, expected: &Json) {
+    let metrics = |report: &Json| report["metrics"].as_object().expect("metrics").clone();
+    let (found, expected) = (metrics(found), metrics(expected));
+    assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>(), "{name}");
+    for (metric, value) in &found {
+        let [value, expected] = [value, &expected[metric]].map(|value| value.as_f64().unwrap_or(f64::NAN));
+        assert!((value - expected).abs() < 0.02, "{name}: `{metric}` is {value}, {expected} on the CPU");
+    }
+}
+
+/// Whether an objective draws on the device.
+fn draws(table: &Table) -> bool {
+    let objectives = table["objectives"].as_table().expect("a table").values();
+    objectives.into_iter().any(|objective| objective["kind"].as_str() == Some("token_contrastive"))
+}
+
+/// Shallow, without dropout, with a report of each step.
+fn without_chance(mut table: Table) -> Table {
+    set(&mut table, "encoder", "dropout", 0.0);
+    set(&mut table, "encoder", "layers", 2);
+    set(&mut table, "report", "every_steps", 1);
+    table
+}
+
+fn on_cuda(mut table: Table, home: &Home, precision: &str, name: &str) -> Table {
+    set(&mut table, "train", "device", "cuda");
+    set(&mut table, "train", "precision", precision);
+    set(&mut table, "run", "folder", home.path(&format!("{precision}/{name}")).display().to_string());
+    table
+}
+
+fn set(table: &mut Table, section: &str, key: &str, value: impl Into<Value>) {
+    table[section].as_table_mut().expect("a table").insert(key.to_owned(), value.into());
+}
+
+/// The largest distance between the losses of two reports, relative to the larger.
+fn apart(found: &Json, expected: &Json) -> f64 {
+    let losses = |report: &Json| -> Vec<f64> {
+        let terms = report["terms"].as_object().expect("terms").values();
+        std::iter::once(&report["loss"]).chain(terms).map(|loss| loss.as_f64().unwrap_or(f64::NAN)).collect()
+    };
+    let (found, expected) = (losses(found), losses(expected));
+    let pairs = found.iter().zip(&expected);
+    let distances = pairs.map(|(found, expected)| (found - expected).abs() / found.abs().max(expected.abs()));
+    // What is not a number is far from everything.
+    distances.map(|distance| if distance.is_nan() { f64::INFINITY } else { distance }).fold(0.0, f64::max)
+}
+
+/// Ablations that keep what their presets do not: scores at every position.
+const SCORING: [&str; 2] = ["ablations/coco-lm/all-token-lm", "ablations/taco/mlm-tp"];
+
+/// As deep as they are, and narrow.
+#[test]
+fn a_run_takes_the_memory_that_its_plan_says() {
+    if !pretend_cuda::is_here(module_path!(), "a_run_takes_the_memory_that_its_plan_says") {
+        return;
+    }
+    let home = Home::new();
+    let mut wrong = Vec::new();
+    let is_wanted = |name: &String| !name.starts_with("ablations") || SCORING.contains(&name.as_str());
+    for name in presets().into_iter().filter(is_wanted) {
+        let mut table = home.ready(&name, home.small(&name));
+        set(&mut table, "train", "device", "cuda");
+        set(&mut table, "train", "rows_per_micro_batch", 12);
+        set(&mut table, "train", "steps", 1);
+        set(&mut table, "schedule", "warmup_steps", 0);
+        // Ablations begin with the runs of presets: those in float32.
+        let coarse = on_cuda(table.clone(), &home, "bf16", &name);
+        for (precision, table) in [("f32", table), ("bf16", coarse)] {
+            pretend_cuda::Counts::start();
+            let run = home.run(&name, table);
+            let Some(counts) = pretend_cuda::Counts::read() else {
+                return pretend_cuda::say("SKIPPED the memory of a run on CUDA: this device's allocator is not asked");
+            };
+            let plan = std::fs::read(run.folder.join("plan.json")).expect("a plan");
+            let plan: Json = serde_json::from_slice(&plan).expect("JSON");
+            let ratio = plan["memory_bytes"].as_f64().expect("a number") / counts.peak_bytes as f64;
+            if (ratio - 1.0).abs() > APART {
+                wrong.push(format!("{name} in {precision}: {ratio:.2} of {}: {}", counts.peak_bytes, plan["memory"]));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -1,0 +1,156 @@
+//! The path that a GPU takes: on this machine's, or on one made of host memory.
+//!
+//! `train.device` stays `auto`: what a process is given decides.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use pretend_cuda::{Device, say};
+use serde_json::Value;
+
+use crate::resume::{assert_equal_runs, every_objective, with_every_objective};
+use crate::support::running::Running;
+use crate::support::{Home, Outcome, files, folder_hash};
+
+/// The device, or `None` after a word about why not.
+fn device(what: &str) -> Option<Device> {
+    Device::find().inspect_err(|why| say(&format!("SKIPPED {what} on CUDA: {why}"))).ok()
+}
+
+fn command(home: &Home, device: Option<Device>, args: &[&str]) -> Command {
+    let mut command = home.command(args);
+    match device {
+        Some(device) => device.give(&mut command),
+        None => drop(command.env("CUDA_VISIBLE_DEVICES", "")),
+    }
+    command
+}
+
+/// Runs the program with the device, or without any.
+#[track_caller]
+fn run(home: &Home, device: Option<Device>, args: &[&str]) -> Outcome {
+    let outcome = Outcome::of(command(home, device, args).output().expect("the program starts"));
+    assert_eq!(outcome.code, Some(0), "cloze {args:?}\n{outcome}");
+    outcome
+}
+
+fn checkpoint(home: &Home, run: &str, step: u64) -> std::path::PathBuf {
+    home.join(run).join(format!("checkpoints/step-{step:08}"))
+}
+
+/// The device that a checkpoint was made on.
+fn made_on(checkpoint: &Path) -> String {
+    let state = std::fs::read(checkpoint.join("state.json")).expect("a state");
+    let state: Value = serde_json::from_slice(&state).expect("JSON");
+    state["content"]["device"].as_str().unwrap_or_else(|| panic!("no device in {state}")).to_owned()
+}
+
+/// Goes back to a step: what was saved after it is gone.
+fn back_to(home: &Home, run: &str, step: u64, every: u64, last: u64) {
+    let later = (step / every + 1..=last / every).map(|number| number * every);
+    later.for_each(|step| std::fs::remove_dir_all(checkpoint(home, run, step)).expect("it was saved"));
+}
+
+/// Dropout, a generator that samples, a teacher, pairs and crops; kernels that add up in order, as a GPU needs.
+#[test]
+fn resume_is_bit_exact_after_sigkill_on_cuda() {
+    let Some(device) = device("a resume") else { return };
+    let home = with_every_objective();
+    let train = |folder: &'static str| {
+        let order = ["--set", "train.deterministic=true", "--set", "networks.generator.draw=gumbel"];
+        let size = ["--set", "train.steps=20", "--set", "validation.every_steps=10", "--set", folder];
+        every_objective(&["train"], &[order.as_slice(), &size].concat())
+    };
+    run(&home, Some(device), &train("run.folder=whole"));
+    assert_eq!(made_on(&checkpoint(&home, "whole", 20)), "Cuda(0)");
+    let again = train("run.folder=killed");
+    let mut command = command(&home, Some(device), &again);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut running = Running::of(child.expect("the program starts"));
+    running.reach(13);
+    assert!(running.kill() < 20, "the kill came too late to prove anything");
+    run(&home, Some(device), &again);
+    assert_equal_runs(&home, "whole", "killed");
+}
+
+#[test]
+fn a_run_goes_from_the_cpu_to_cuda_and_back_and_its_model_is_the_same_everywhere() {
+    let Some(device) = device("a move") else { return };
+    let home = Home::prepared(60);
+    let train = |folder: &'static str| {
+        let every = ["--set", "report.every_steps=1", "--set", "validation.every_steps=4"];
+        // One objective that draws nothing: what is learnt then depends on the rows alone.
+        let plain = ["--set", "encoder.dropout=0", "--set", "loss.tc=0", "--set", "checkpoints.every_steps=4"];
+        [["train"].as_slice(), &every, &plain, &["--set", "train.steps=12", "--set", folder]].concat()
+    };
+    run(&home, None, &train("run.folder=whole"));
+    run(&home, None, &train("run.folder=moved"));
+    assert_eq!(made_on(&checkpoint(&home, "moved", 4)), "Cpu");
+    back_to(&home, "moved", 4, 4, 12);
+    let there = run(&home, Some(device), &train("run.folder=moved"));
+    assert!(there.stderr.contains("moved to another device"), "{there}");
+    assert_eq!(made_on(&checkpoint(&home, "moved", 8)), "Cuda(0)");
+    back_to(&home, "moved", 8, 4, 12);
+    run(&home, None, &train("run.folder=moved"));
+    assert_eq!(made_on(&checkpoint(&home, "moved", 12)), "Cpu");
+    assert_near(&home, "moved", "whole");
+
+    // What was learnt there is exported, and fills blanks, here and there.
+    back_to(&home, "moved", 8, 4, 12);
+    let text = "Anna ate [MASK] and drank some water.";
+    let fill = ["fill", "--run", "moved", text];
+    assert_eq!(run(&home, Some(device), &fill).stdout, run(&home, None, &fill).stdout);
+    run(&home, Some(device), &["export", "--run", "moved", "--out", "there"]);
+    run(&home, None, &["export", "--run", "moved", "--out", "here"]);
+    assert_eq!(folder_hash(&home.join("there")), folder_hash(&home.join("here")));
+}
+
+/// Losses of training and of validations, step by step.
+#[track_caller]
+fn assert_near(home: &Home, run: &str, expected: &str) {
+    let losses = |run: &str| -> Vec<(u64, f64)> {
+        let is_loss = |event: &Value| event["kind"] == "report" || event["kind"] == "validation";
+        let events = home.log(run).into_iter().filter(is_loss);
+        events.map(|event| (event["step"].as_u64().expect("a step"), event["loss"].as_f64().expect("a loss"))).collect()
+    };
+    let (found, expected) = (losses(run), losses(expected));
+    assert_eq!(found.len(), expected.len(), "{found:?}");
+    for (found, expected) in found.iter().zip(&expected) {
+        assert!(found.0 == expected.0 && (found.1 - expected.1).abs() < 1e-5 * expected.1, "{found:?}, {expected:?}");
+    }
+}
+
+#[test]
+fn a_full_device_ends_a_run_with_its_owner_and_a_way_on_and_breaks_nothing() {
+    let Some(device) = device("a full device") else { return };
+    if device == Device::Real {
+        return say("SKIPPED a full device on CUDA: this one cannot be made smaller");
+    }
+    let home = Home::prepared(60);
+    let args = ["train", "--set", "run.folder=run", "--set", "train.steps=20", "--set", "checkpoints.every_steps=10"];
+    let whole = [args.as_slice(), &["--set", "run.folder=whole"]].concat();
+    let report = home.join("counted.json");
+    let first = command(&home, Some(device), &whole).env("PRETEND_CUDA_REPORT", &report).output();
+    assert!(first.expect("the program starts").status.success());
+    let counted: Value = serde_json::from_slice(&std::fs::read(&report).expect("a report")).expect("JSON");
+    let peak = counted["peak_bytes"].as_u64().expect("a number");
+
+    run(&home, Some(device), &args);
+    back_to(&home, "run", 10, 10, 20);
+    let before = files(&home.join("run/checkpoints"));
+    // Not enough for a step, and not for the weights.
+    for bytes in [peak * 2 / 3, peak / 100] {
+        let full = command(&home, Some(device), &args).env("PRETEND_CUDA_BYTES", bytes.to_string()).output();
+        let full = Outcome::of(full.expect("the program starts"));
+        let owner = "by plan, the activations of a micro-batch";
+        full.assert_fails(
+            44,
+            &["CUDA out of memory", owner, "`train.rows_per_micro_batch`", "what was saved before stands"],
+        );
+        assert_eq!(full.stderr.matches("out of memory").count(), 1, "one error\n{full}");
+        assert_eq!(files(&home.join("run/checkpoints")), before, "checkpoints");
+    }
+    run(&home, Some(device), &args);
+    assert_eq!(made_on(&checkpoint(&home, "run", 20)), "Cuda(0)");
+    assert_equal_runs(&home, "whole", "run");
+}

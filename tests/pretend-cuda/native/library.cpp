@@ -1,0 +1,12 @@
+// The library, as one unit: nearly all of its compile time is libtorch's headers.
+
+#include "counters.cpp"
+#include "order.cpp"
+#include "memory.cpp"
+#include "guard.cpp"
+#include "hooks.cpp"
+#include "call.cpp"
+#include "kernels.cpp"
+#include "copies.cpp"
+#include "attention.cpp"
+#include "trials.cpp"

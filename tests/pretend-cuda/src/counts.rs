@@ -1,0 +1,50 @@
+//! What the device of this very process has done.
+#![expect(unsafe_code, reason = "asks a library that was loaded before the program for its functions")]
+
+/// What was counted since [`Counts::start`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counts {
+    /// Operators below autograd.
+    pub kernels: u64,
+    /// How often the host stood still until the device had done something.
+    pub waits: u64,
+    /// Copies from the host.
+    pub uploads: u64,
+    /// Their bytes.
+    pub uploaded_bytes: u64,
+    /// Copies to the host.
+    pub downloads: u64,
+    /// Their bytes.
+    pub downloaded_bytes: u64,
+    /// Bytes of the tensors that there are.
+    pub bytes: u64,
+    /// The most that there were at once.
+    pub peak_bytes: u64,
+}
+
+impl Counts {
+    /// Begins anew, if the process has this device.
+    pub fn start() {
+        if let Some(start) = function(c"pretend_cuda_start") {
+            // SAFETY: the library's function of that name takes nothing.
+            unsafe { std::mem::transmute::<*mut libc::c_void, extern "C" fn()>(start)() }
+        }
+    }
+
+    /// What was counted; `None` if the process has another device, or none.
+    #[must_use]
+    pub fn read() -> Option<Self> {
+        let read = function(c"pretend_cuda_read")?;
+        let mut counts = [0_u64; 8];
+        // SAFETY: the library's function of that name writes eight numbers.
+        unsafe { std::mem::transmute::<*mut libc::c_void, extern "C" fn(*mut u64)>(read)(counts.as_mut_ptr()) }
+        let [kernels, waits, uploads, uploaded_bytes, downloads, downloaded_bytes, bytes, peak_bytes] = counts;
+        Some(Self { kernels, waits, uploads, uploaded_bytes, downloads, downloaded_bytes, bytes, peak_bytes })
+    }
+}
+
+fn function(name: &std::ffi::CStr) -> Option<*mut libc::c_void> {
+    // SAFETY: looks a name up in what is loaded.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    (!found.is_null()).then_some(found)
+}

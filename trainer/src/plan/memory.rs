@@ -1,0 +1,162 @@
+//! What a run keeps on its device, before it keeps anything.
+//!
+//! The most that there is at once: at the end of a forward pass, when all that its backward pass needs is there and the
+//! gradients of the micro-batches before it are. Attention is taken to be computed by one kernel, as on CUDA, which keeps no
+//! weights of pairs; on the CPU, with dropout, it keeps those as well.
+
+use crate::device::precision::Precision;
+use crate::model::shape::{EncoderConfig, RelativeForm, padded_rows};
+use crate::objectives::{AnyObjective, Scores};
+use crate::plan::TrainPlan;
+
+/// Bytes that an objective has for each pair of positions that it compares: drawn numbers, indices, cosines.
+const PAIR: f64 = 50.0;
+
+impl TrainPlan {
+    /// Bytes on the device, by owner.
+    #[must_use]
+    pub fn memory(&self) -> MemoryEstimate {
+        let (learning, frozen) = self.parameters();
+        let passes = self.passes();
+        let learnt = passes.iter().filter(|(pass, learns)| **learns && self.learns(&pass.network));
+        let activations = learnt.map(|(pass, _)| {
+            let shape = self.shape(&pass.network).unwrap_or_else(|| self.encoder.clone());
+            Encoding {
+                shape,
+                width: self.view_width(&pass.view).into(),
+                rows: self.rows(),
+                precision: self.train.precision,
+            }
+        });
+        let learning_objectives = self.active().filter(|(_, _, weight)| *weight != 0.0);
+        let objectives: Vec<&AnyObjective> = learning_objectives.map(|(_, objective, _)| objective).collect();
+        let pairs = objectives.iter().map(|objective| PAIR * objective.compares() * self.tokens());
+        let cast = if self.train.precision == Precision::Bf16 { 2.0 } else { 0.0 };
+        MemoryEstimate {
+            weights: 4.0 * (learning + frozen) as f64 + cast * learning as f64,
+            optimizer: 12.0 * learning as f64,
+            activations: activations.map(|encoding| encoding.kept()).sum::<f64>() + pairs.sum::<f64>(),
+            // Objectives compute one after the other, but every graph stays until the backward pass.
+            logits: objectives.iter().filter_map(|objective| Some(self.scored(objective, objective.scores()?))).sum(),
+        }
+    }
+
+    fn rows(&self) -> f64 {
+        self.train.rows_per_micro_batch as f64
+    }
+
+    fn tokens(&self) -> f64 {
+        self.rows() * f64::from(self.width)
+    }
+
+    /// Scores, their logarithms after the softmax, and their gradient, float32; and the states that are scored, on their way
+    /// through the head.
+    fn scored(&self, objective: &AnyObjective, scores: Scores) -> f64 {
+        let reads = objective.reads();
+        let shape = reads.passes.first().and_then(|pass| self.shape(&pass.network));
+        let width = shape.map_or(0.0, |shape| f64::from(shape.hidden));
+        scores.share * self.tokens() * (12.0 * padded_rows(self.vocab.size) as f64 + 20.0 * width)
+    }
+}
+
+/// Bytes by owner.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MemoryEstimate {
+    /// All weights, float32, and the copies that products take of those that learn.
+    pub weights: f64,
+    /// Gradients and two moments, float32.
+    pub optimizer: f64,
+    /// What the backward passes of a micro-batch keep.
+    pub activations: f64,
+    /// Scores over the vocabulary.
+    pub logits: f64,
+}
+
+impl MemoryEstimate {
+    /// All of it.
+    #[must_use]
+    pub fn total(&self) -> f64 {
+        self.weights + self.optimizer + self.activations + self.logits
+    }
+}
+
+/// One view, encoded by a network that learns from it.
+struct Encoding {
+    shape: EncoderConfig,
+    width: f64,
+    rows: f64,
+    precision: Precision,
+}
+
+impl Encoding {
+    fn kept(&self) -> f64 {
+        let tokens = self.rows * self.width;
+        let layers = f64::from(self.shape.layers);
+        tokens * (self.embeddings() + layers * self.layer()) + self.bias()
+    }
+
+    /// Bytes of a number that products take.
+    fn size(&self) -> f64 {
+        if self.precision == Precision::Bf16 { 2.0 } else { 4.0 }
+    }
+
+    /// Bytes of a number of dropout's mask.
+    fn mask(&self) -> f64 {
+        if self.shape.dropout > 0.0 { 1.0 } else { 0.0 }
+    }
+
+    /// For a token and a layer. Products keep what they take: hidden states twice, queries, keys and values, what was mixed
+    /// of them, and the inner states before and behind the gelu. Norms keep their sums in float32, with two numbers each;
+    /// attention one for each head.
+    fn layer(&self) -> f64 {
+        let (d, f) = (f64::from(self.shape.hidden), f64::from(self.shape.feed_forward));
+        self.size() * (6.0 * d + 2.0 * f)
+            + 2.0 * 4.0 * d
+            + 2.0 * self.mask() * d
+            + 4.0 * f64::from(self.shape.heads)
+            + 16.0
+    }
+
+    /// For a token: the norm's sum, the mask, and what is made as wide as the network where the table is narrower.
+    fn embeddings(&self) -> f64 {
+        let e = self.shape.embedding_width() as f64;
+        let projected = if self.shape.embedding.is_some() { self.size() * e } else { 0.0 };
+        (4.0 + self.mask()) * e + projected + 4.0 * f64::from(self.shape.hidden)
+    }
+
+    /// What is added to the scores of pairs, for every row where padding is marked in it and rows are not equally long.
+    fn bias(&self) -> f64 {
+        if self.shape.relative_positions.form == RelativeForm::None {
+            return 0.0;
+        }
+        self.size() * self.rows * f64::from(self.shape.heads) * self.width * self.width
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::shape::EncoderConfig;
+    use crate::testing;
+
+    #[test]
+    fn a_layer_of_bert_base_keeps_thirty_eight_bytes_for_each_hidden_number_in_bfloat16() {
+        let encoding = |precision| Encoding { shape: EncoderConfig::default(), width: 512.0, rows: 1.0, precision };
+        let each = |precision| (encoding(precision).layer() - 4.0 * 12.0 - 16.0) / 768.0;
+        // 6 · 2 + 8 · 2 for products, 8 for norms, 2 for masks; in float32 twice the products'.
+        assert!((each(Precision::Bf16) - 38.0).abs() < 1e-9, "{}", each(Precision::Bf16));
+        assert!((each(Precision::F32) - 66.0).abs() < 1e-9, "{}", each(Precision::F32));
+    }
+
+    #[test]
+    fn weights_moments_and_scores_are_counted_once() {
+        let _alone = testing::generator();
+        let mut request = testing::request();
+        request.loss.retain(|name, _| name == "masked_lm");
+        let plan = testing::checked(request);
+        let (memory, (learning, _)) = (plan.memory(), plan.parameters());
+        assert!((memory.weights + memory.optimizer - 16.0 * learning as f64).abs() < 1e-6);
+        // 15 % of four rows of twelve, 64 rows of the word table, 16 wide.
+        assert!((memory.logits - 0.15 * 48.0 * (12.0 * 64.0 + 20.0 * 16.0)).abs() < 1e-6, "{}", memory.logits);
+    }
+}

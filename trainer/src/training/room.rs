@@ -1,0 +1,100 @@
+//! What is said where the device's memory does not suffice: whose it is, and what to change.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use crate::device::precision::Precision;
+use crate::device::room::{shortage, words};
+use crate::error::Error;
+use crate::plan::memory::MemoryEstimate;
+use crate::plan::train_plan::TrainPlan;
+
+/// Does what computes on the device. A shortage comes back as [`Error::Memory`], whether an operator returned it or
+/// panicked; any other panic goes on.
+pub(super) fn within<T>(plan: &TrainPlan, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    let outcome = match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(outcome) => outcome,
+        Err(panic) => match words(panic.as_ref()).and_then(shortage) {
+            Some(shortage) => Err(Error::Native(shortage)),
+            None => resume_unwind(panic),
+        },
+    };
+    outcome.map_err(|error| match error {
+        Error::Native(text) => match shortage(&text) {
+            Some(shortage) => Error::Memory { shortage, owners: owners(&plan.memory()), way: way(plan) },
+            None => Error::Native(text),
+        },
+        error => error,
+    })
+}
+
+/// Who owns the memory by the plan, the largest first.
+fn owners(memory: &MemoryEstimate) -> String {
+    let mut owners = [
+        ("the weights", memory.weights),
+        ("gradients and moments", memory.optimizer),
+        ("the activations of a micro-batch", memory.activations),
+        ("its scores over the vocabulary", memory.logits),
+    ];
+    owners.sort_by(|(_, one), (_, other)| other.total_cmp(one));
+    let shares = owners.map(|(owner, bytes)| format!("{owner} {:.0} %", 100.0 * bytes / memory.total()));
+    format!("of {:.1} MB by plan, {}", memory.total() / 1e6, shares.join(", "))
+}
+
+/// What to change, what helps most first.
+fn way(plan: &TrainPlan) -> String {
+    let (memory, train) = (plan.memory(), &plan.train);
+    let mut ways = Vec::new();
+    if train.rows_per_micro_batch > 1 {
+        let rows =
+            format!("lower `train.rows_per_micro_batch` ({}; a step keeps its rows)", train.rows_per_micro_batch);
+        let is_fixed = plan.identity.keys().contains_key("train.rows_per_micro_batch");
+        ways.push(if is_fixed { rows + ", in a run that begins, since here it changes what is learnt" } else { rows });
+    }
+    if train.precision == Precision::F32 {
+        ways.push("take `train.precision = \"bf16\"`".to_owned());
+    }
+    let network = "make the network smaller (`[encoder]`), or take a device with more memory".to_owned();
+    let is_fixed_cost = memory.weights + memory.optimizer > memory.activations + memory.logits;
+    ways.insert(if is_fixed_cost { 0 } else { ways.len() }, network);
+    ways.join("; or ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    fn said(plan: &TrainPlan) -> String {
+        let said = "called `Result::unwrap()` on an `Err` value: Torch(\"CUDA out of memory. Tried much.\\nframe 0\")";
+        let outcome: Result<(), Error> = within(plan, || panic!("{said}"));
+        outcome.expect_err("a shortage").to_string()
+    }
+
+    #[test]
+    fn a_shortage_names_its_largest_owner_first_and_what_helps_it() {
+        let mut request = testing::request();
+        request.train.rows_per_micro_batch = 1 << 20;
+        request.train.rows_per_step = 1 << 20;
+        let text = said(&testing::checked(request.clone()));
+        assert!(text.contains("CUDA out of memory. Tried much; of ") && !text.contains("frame"), "{text}");
+        assert!(text.contains("by plan, the activations of a micro-batch "), "{text}");
+        assert!(text.contains("; lower `train.rows_per_micro_batch` (1048576"), "{text}");
+        request.train.rows_per_micro_batch = 8;
+        request.encoder.hidden = 4096;
+        request.encoder.layers = 1;
+        let text = said(&testing::checked(request));
+        assert!(
+            text.contains("by plan, gradients and moments ") && text.contains("; make the network smaller"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn nothing_else_is_taken_for_a_shortage() {
+        let plan = testing::plan();
+        let other = within::<()>(&plan, || Err(Error::Native("CUDA error: unspecified launch failure".to_owned())));
+        assert!(matches!(other, Err(Error::Native(_))), "{other:?}");
+        let panic = catch_unwind(|| within::<()>(&testing::plan(), || panic!("a defect")));
+        assert_eq!(words(panic.expect_err("it goes on").as_ref()), Some("a defect"));
+    }
+}
