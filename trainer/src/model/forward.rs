@@ -86,7 +86,9 @@ impl<'a> Forward<'a> {
             passes.iter().map(|pass| pass.view.as_str()).partition(|name| networks.maker(name).is_some());
         let filled = made.iter().map(|name| networks.stored_view(name));
         let sent: BTreeSet<&str> = stored.iter().copied().chain(filled).collect();
-        sent.iter().for_each(|view| UploadedView::send(batch, view, &mut freight));
+        for view in &sent {
+            UploadedView::send(batch, view, &mut freight);
+        }
         for generator in made.iter().filter_map(|view| Some(networks.maker(view)?.1)).filter(|it| it.uses_row_draws()) {
             send_draws(batch, generator.fills(), &mut freight);
         }

@@ -86,6 +86,7 @@ impl Weigh {
     }
 
     /// Packs what the loss of each predicted token is multiplied by, where that is not 1.
+    #[expect(clippy::cast_possible_truncation, reason = "a share of one, as its loss has it")]
     pub(super) fn send(self, batch: &HostBatch<'_>, view: &str, freight: &mut Freight) {
         if self == Self::Rows {
             let each = |count: usize| std::iter::repeat_n((1.0 / count as f64) as f32, count);

@@ -23,7 +23,8 @@ pub struct TrainConfig {
     pub normalize: Normalize,
     /// The type of matrix products.
     pub precision: Precision,
-    /// Where to compute.
+    /// Where to compute: `auto` (the first CUDA device where there is one), `cpu`, `cuda` (the first; an error without one)
+    /// or `cuda:1` (that one, counted from 0).
     pub device: DeviceChoice,
     /// Threads of libtorch on the CPU; 0 for one per core. Equal numbers give equal bits.
     pub threads: usize,
