@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::support::running::Running;
-use crate::support::{Home, Outcome, files, send};
+use crate::support::{Home, Outcome, files, send, wait_until_it_hears};
 
 fn train<'a>(run: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let mut args = vec!["train", "--set", run, "--set", "report.every_steps=1", "--set", "train.threads=1"];
@@ -78,7 +78,7 @@ fn a_reader_that_stalls_keeps_nobody_waiting() {
     let (_err, stderr) = stalled();
     let args = train("run.folder=asked", &["--slow", "step=60"]);
     let mut child = home.command(&args).stdout(stdout).stderr(stderr).spawn().expect("it starts");
-    while !home.join("run/asked").exists() && !home.join("asked/log").exists() {
+    while !home.join("asked/log").exists() {
         assert!(child.try_wait().expect("a child").is_none(), "it ended before it was asked to");
     }
     send(&child, libc::SIGTERM);
@@ -88,6 +88,7 @@ fn a_reader_that_stalls_keeps_nobody_waiting() {
     let (_err, stderr) = stalled();
     let mut child =
         home.command(&["prepare", "--set", "prepare.folder=new"]).stderr(stderr).spawn().expect("it starts");
+    wait_until_it_hears(&child, libc::SIGINT);
     std::thread::sleep(Duration::from_millis(500));
     assert!(child.try_wait().expect("a child").is_none(), "it waits for its first line to be read");
     send(&child, libc::SIGINT);

@@ -113,6 +113,21 @@ pub(crate) fn send(child: &Child, signal: libc::c_int) {
     assert_eq!(sent, 0);
 }
 
+/// Waits until a child has taken a signal upon itself: one that comes before ends it as any other program.
+#[cfg(feature = "train")]
+pub(crate) fn wait_until_it_hears(child: &Child, signal: libc::c_int) {
+    let began = std::time::Instant::now();
+    let hears = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).map(str::trim).unwrap_or_default();
+        u64::from_str_radix(caught, 16).is_ok_and(|caught| caught >> (signal - 1) & 1 == 1)
+    };
+    while !hears() {
+        assert!(began.elapsed().as_secs() < 60, "it never listens to signal {signal}");
+        std::thread::yield_now();
+    }
+}
+
 fn reads_config(args: &[&str]) -> bool {
     matches!(args, ["tokenizer" | "prepare" | "plan" | "train" | "profile", ..] | ["inspect", "batch", ..])
 }
