@@ -154,12 +154,13 @@ fn keys(name: &str, schema: &Json, default: Option<&Value>) -> Vec<Key> {
     }
     let last = name.rsplit('.').next().unwrap_or(name);
     let unit = UNITS.iter().find(|(key, _)| *key == last || last.ends_with(&format!("_{key}"))).map(|(_, unit)| *unit);
+    let what = what(schema);
     // A switch has no unit, whatever its name.
-    let unit = unit.filter(|_| what(schema) != "true or false");
+    let unit = unit.filter(|_| what != "true or false");
     let is_set = |value: &&Value| value.as_str() != Some("") && value.as_array().is_none_or(|list| !list.is_empty());
     vec![Key {
         name: name.to_owned(),
-        what: what(schema),
+        what,
         unit,
         default: default.filter(is_set).map(written),
         meaning: meaning(schema),

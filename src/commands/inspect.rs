@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Context as _;
+use pipeline::corpus::plain_extension;
 use pipeline::load::{self, LoadPlan, RowFacts};
 use pipeline::prepare::{self, Origin};
 use pipeline::shard::reader::{Promise, ShardReader};
@@ -130,9 +131,7 @@ fn documents(store: &Store, part: PartId, names: &[u64]) -> anyhow::Result<Vec<S
     let words = |name: &u64| match origins.get(name) {
         None => format!("document {name:016x}"),
         Some(Origin { id, source, range }) => {
-            let name = source.to_ascii_lowercase();
-            let plain = name.strip_suffix(".gz").or(name.strip_suffix(".zst")).unwrap_or(&name);
-            let unit = if plain.ends_with(".parquet") { "rows" } else { "bytes" };
+            let unit = if plain_extension(source) == "parquet" { "rows" } else { "bytes" };
             format!("document {id} ({source}, {unit} {} to {})", range.start, range.end)
         }
     };

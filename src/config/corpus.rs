@@ -61,9 +61,9 @@ pub(crate) fn is_there(inputs: &[String]) -> bool {
 /// Whoever reads the corpus would say the same, but of one input at a time, and when everything else is right.
 fn problem(input: &str, config: &PrepareConfig) -> Option<Problem> {
     let inputs = vec![input.to_owned()];
-    let open = |format| Corpus::open(&CorpusConfig { inputs: inputs.clone(), format, ..config.corpus() });
-    let problem = Problem::new("prepare.inputs", open(config.format.clone()).err()?.to_string());
-    let other = Endings::of(&inputs).format().filter(|other| open(other.clone()).is_ok());
+    let look = |format| Corpus::look(&CorpusConfig { inputs: inputs.clone(), format, ..config.corpus() });
+    let problem = Problem::new("prepare.inputs", look(config.format.clone()).err()?.to_string());
+    let other = Endings::of(&inputs).format().filter(|other| look(other.clone()).is_ok());
     Some(match other {
         Some(other) => problem.hint(format!("set `prepare.format = \"{}\"`, or leave the key out", other.kind())),
         None => problem,

@@ -6,8 +6,8 @@ use std::path::Path;
 use super::AnyFormat;
 use super::walk::{Wanted, plain_extension, walk};
 
-/// Files that are looked at. Ten thousand of one kind are a kind.
-const FILES_MAX: usize = 10_000;
+/// The files that are looked at. Ten thousand of one kind are a kind.
+const ANY: Wanted<'static> = Wanted { extensions: None, most: 10_000 };
 
 /// How many files have which ending, and their bytes: of the first ten thousand that whoever reads the corpus would find
 /// if it took files of any kind.
@@ -21,7 +21,7 @@ impl Endings {
     pub fn of(inputs: &[String]) -> Self {
         let mut found = Self::default();
         for input in inputs {
-            let walked = walk(std::slice::from_ref(input), Wanted::Any(FILES_MAX)).unwrap_or_default();
+            let walked = walk(std::slice::from_ref(input), ANY).unwrap_or_default();
             if walked.paths.is_empty() {
                 found.add(Path::new(input), 0);
             }

@@ -75,6 +75,11 @@ impl Corpus {
         Ok(Self { files, passed, unfit_files, format, reading })
     }
 
+    /// Refuses inputs that name no file, in the words of [`open`](Self::open), without looking for all of them.
+    pub fn look(config: &CorpusConfig) -> Result<()> {
+        inputs::look(&config.inputs, config.format.extensions())
+    }
+
     /// The files, sorted by name.
     #[must_use]
     pub fn files(&self) -> &[InputFile] {

@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 
 use super::walk::{PassedOver, Walked, Wanted, unusable, walk};
-use crate::Result;
+use crate::{Error, Result};
 
 /// One file of a corpus.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,8 +83,13 @@ impl InputFile {
 
 /// The files that `inputs` name, sorted, each once, and what was passed over.
 pub(super) fn find(inputs: &[String], extensions: &[&str]) -> Result<(Vec<InputFile>, PassedOver)> {
-    let Walked { paths, passed } = walk(inputs, Wanted::Of(extensions))?;
+    let Walked { paths, passed } = walk(inputs, Wanted::of(extensions))?;
     Ok((name_all(paths)?, passed))
+}
+
+/// Refuses inputs that name no file, as [`find`] does, and looks no further than to the first.
+pub(super) fn look(inputs: &[String], extensions: &[&str]) -> Result<()> {
+    walk(inputs, Wanted { most: 1, ..Wanted::of(extensions) }).map(|_| ())
 }
 
 /// Names files by that many of their last components, and more of them where names meet.
@@ -121,7 +126,8 @@ fn last_components(path: &Path, count: usize) -> Result<String> {
     let all: Vec<_> = path.components().collect();
     let last = &all[all.len().saturating_sub(count)..];
     let names: Option<Vec<&str>> = last.iter().map(|part| part.as_os_str().to_str()).collect();
-    let names = names.ok_or_else(|| unusable(path, "a name that is not UTF-8; rename it"))?;
+    let refuse = || Error::Config(format!("{}: a name that is not UTF-8; rename it", path.display()));
+    let names = names.ok_or_else(refuse)?;
     Ok(names.join("/"))
 }
 

@@ -61,7 +61,7 @@ pub(super) fn walk(inputs: &[String], wanted: Wanted<'_>) -> Result<Walked> {
         let mut walk = Walk { wanted, folders: BTreeSet::new(), found: BTreeSet::new(), passed: &mut walked.passed };
         let base = walk.expand(input)?;
         let found = walk.found;
-        if let (true, Wanted::Of(extensions)) = (found.is_empty(), wanted) {
+        if let (true, Some(extensions)) = (found.is_empty(), wanted.extensions) {
             let hint = "; files and globs are taken at their word";
             let passed = walked.passed.told().map_or(String::new(), |told| format!("; {told}{hint}"));
             return Err(unusable(input, format!("no input here; looked for *.{}{passed}", extensions.join(", *."))));
@@ -108,23 +108,17 @@ const OWN: [[&str; 2]; 2] = [["generations", "parts"], ["checkpoints", "log"]];
 
 /// Which files in folders count.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Wanted<'a> {
-    /// Those with one of these extensions, before an optional `.gz` or `.zst`.
-    Of(&'a [&'a str]),
-    /// So many of any kind, the first that are met.
-    Any(usize),
+pub(super) struct Wanted<'a> {
+    /// Those with one of these extensions, before an optional `.gz` or `.zst`; `None` for files of any kind.
+    pub(super) extensions: Option<&'a [&'a str]>,
+    /// So many of an input, the first that are met.
+    pub(super) most: usize,
 }
 
-impl Wanted<'_> {
-    fn takes(self, extension: &str) -> bool {
-        match self {
-            Self::Of(extensions) => extensions.contains(&extension),
-            Self::Any(_) => true,
-        }
-    }
-
-    fn has_enough(self, found: usize) -> bool {
-        matches!(self, Self::Any(most) if found >= most)
+impl<'a> Wanted<'a> {
+    /// All of these extensions.
+    pub(super) fn of(extensions: &'a [&'a str]) -> Self {
+        Self { extensions: Some(extensions), most: usize::MAX }
     }
 }
 
@@ -174,7 +168,7 @@ impl Walk<'_> {
             .map_err(|error| unusable(input, format!("not a glob: {error}; check `prepare.inputs`")))?;
         for path in matches {
             let path = path.map_err(std::io::Error::from)?;
-            if self.wanted.has_enough(self.found.len()) {
+            if self.found.len() >= self.wanted.most {
                 break;
             }
             match look(&path)? {
@@ -210,14 +204,14 @@ impl Walk<'_> {
             if name.starts_with('.') {
                 continue;
             }
-            if self.wanted.has_enough(self.found.len()) {
+            if self.found.len() >= self.wanted.most {
                 break;
             }
             let extension = plain_extension(&name);
             match look(&path)? {
                 Some(metadata) if metadata.is_dir() => self.folder(&path)?,
                 Some(metadata) if metadata.is_file() => {
-                    if self.wanted.takes(&extension) {
+                    if self.wanted.extensions.is_none_or(|wanted| wanted.contains(&extension.as_str())) {
                         self.found.insert(std::path::absolute(&path)?);
                     } else if extension.is_empty() {
                         self.passed.note("without an ending", &path);
@@ -262,7 +256,7 @@ fn kind(found: FileType) -> &'static str {
 
 /// The extension of a file name without its compression, in small letters: `jsonl` for `a.JSONL.zst`.
 #[must_use]
-pub(super) fn plain_extension(name: &str) -> String {
+pub fn plain_extension(name: &str) -> String {
     let name = name.to_ascii_lowercase();
     let plain = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")).unwrap_or(&name);
     plain.rsplit_once('.').map_or(String::new(), |(_, extension)| extension.to_owned())
@@ -278,7 +272,7 @@ mod tests {
 
     fn walked(home: &Path, inputs: &[&str]) -> Result<(Vec<String>, Option<String>)> {
         let inputs: Vec<_> = inputs.iter().map(|input| home.join(input).display().to_string()).collect();
-        let walked = walk(&inputs, Wanted::Of(&["txt"]))?;
+        let walked = walk(&inputs, Wanted::of(&["txt"]))?;
         let below = |path: &PathBuf| path.strip_prefix(home).expect("below").display().to_string();
         Ok((walked.paths.keys().map(below).collect(), walked.passed.told()))
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use observe::{Event, Observer};
-use pipeline::actor::FILE_SIZE_SIGNAL;
+use pipeline::actor::{self, FILE_SIZE_SIGNAL};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -34,7 +34,7 @@ impl Shared {
         let (interrupt, terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
         let seen = Arc::clone(&watcher);
         let wait = move || runtime.block_on(leave_when_asked(interrupt, terminate, &seen));
-        std::thread::Builder::new().name("signals".to_owned()).spawn(wait).context("cannot start a thread")?;
+        actor::spawn("signals", wait)?;
         Ok(Self(watcher))
     }
 
@@ -64,7 +64,7 @@ async fn leave_when_asked(mut interrupt: Signal, mut terminate: Signal, seen: &M
         _ = terminate.recv() => 143,
     };
     // Where nobody reads what is said, whoever speaks waits: not for ever.
-    let _ = std::thread::Builder::new().name("leave".to_owned()).spawn(move || {
+    let _ = actor::spawn("leave", move || {
         std::thread::sleep(PATIENCE);
         std::process::exit(code);
     });

@@ -26,6 +26,12 @@ fn fails(name: &str, with: &str) {
     assert!(output.status.code() == Some(1) && text.contains(with), "{name}: {output:?}");
 }
 
+#[track_caller]
+fn gives_no_number(name: &str) {
+    let Some(output) = tried(name) else { return };
+    assert!(String::from_utf8_lossy(&output.stdout).contains("nan"), "{name}: {output:?}");
+}
+
 #[test]
 fn a_copy_beside_the_main_stream_is_ordered_or_fails() {
     gives("event", 3.0);
@@ -41,8 +47,7 @@ fn a_pinned_buffer_is_free_again_once_its_copy_is_known_to_be_done() {
 #[test]
 fn a_result_is_there_once_the_host_has_waited() {
     gives("result", 5.0);
-    let Some(output) = tried("result-read-too-early") else { return };
-    assert!(String::from_utf8_lossy(&output.stdout).contains("nan"), "{output:?}");
+    gives_no_number("result-read-too-early");
 }
 
 #[test]
@@ -58,8 +63,7 @@ fn tensors_of_two_devices_do_not_mix() {
 #[test]
 fn fresh_memory_is_not_a_number() {
     gives("moment", 1.0);
-    let Some(output) = tried("uninitialised-moment") else { return };
-    assert!(String::from_utf8_lossy(&output.stdout).contains("nan"), "{output:?}");
+    gives_no_number("uninitialised-moment");
 }
 
 #[test]

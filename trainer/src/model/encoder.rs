@@ -166,12 +166,9 @@ impl Encoder {
     fn attention_bias(&self, input: Input<'_>, mode: Mode) -> Option<Bias> {
         let valid_b11t = input.valid_bt.map(|valid| valid.unsqueeze(1).unsqueeze(1));
         let Some(relative) = &self.relative else { return valid_b11t.map(Bias::Valid) };
-        let bias_htt = relative.bias(input.ids_bt.size()[1]);
-        let bias_1htt = if takes_steps(input.ids_bt.device(), dropped(self.dropout, mode)) {
-            bias_htt.unsqueeze(0)
-        } else {
-            self.precision.compute(&bias_htt.unsqueeze(0))
-        };
+        let bias_1htt = relative.bias(input.ids_bt.size()[1]).unsqueeze(0);
+        let in_steps = takes_steps(input.ids_bt.device(), dropped(self.dropout, mode));
+        let bias_1htt = if in_steps { bias_1htt } else { self.precision.compute(&bias_1htt) };
         Some(Bias::Added(match valid_b11t {
             None => bias_1htt,
             Some(valid) => bias_1htt.masked_fill(&valid.logical_not(), f64::NEG_INFINITY),

@@ -10,6 +10,7 @@ use tch::{Device, Kind, Tensor};
 
 use crate::device::native;
 use crate::device::precision::{FLAG, INDEX, MASTER};
+use crate::device::tensors::as_i64;
 use crate::error::Error;
 
 /// Where each array begins: at what the widest loads of a device want.
@@ -86,7 +87,7 @@ impl Freight {
         let (count, wanted) =
             ((self.bytes.len() - start) / T::KIND.elt_size_in_bytes(), shape.iter().product::<usize>());
         assert_eq!(count, wanted, "`{name}` of `{owner}` has another number of values than its shape {shape:?}");
-        let shape = shape.iter().map(|&size| crate::device::tensors::as_i64(size)).collect();
+        let shape = shape.iter().map(|&size| as_i64(size)).collect();
         self.crates.insert(label, Crate { bytes: start..self.bytes.len(), kind: T::KIND, shape });
     }
 
@@ -112,7 +113,7 @@ impl Arrived {
     /// An array: a part of the buffer, no copy. `None` if it was not sent.
     pub(crate) fn find(&self, owner: &str, name: &'static str) -> Option<Tensor> {
         let Crate { bytes, kind, shape } = self.crates.get(&(owner.to_owned(), name))?;
-        let [start, length] = [bytes.start, bytes.len()].map(crate::device::tensors::as_i64);
+        let [start, length] = [bytes.start, bytes.len()].map(as_i64);
         Some(self.bytes.narrow(0, start, length).view_dtype(*kind).view(shape.as_slice()))
     }
 
