@@ -7,6 +7,7 @@
 #include <ATen/Context.h>
 #include <ATen/DeviceAccelerator.h>
 #include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <dlfcn.h>
 #if defined(__GLIBC__)
@@ -16,6 +17,8 @@
 #include <climits>
 #include <cstring>
 #include <cstdlib>  // also defines __GLIBC__
+#include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -45,11 +48,23 @@ std::vector<at::Tensor> list(at::Tensor* const* tensors, size_t count) {
   return result;
 }
 
+// Gradients that are added are widened so many bytes at a time.
+constexpr int64_t WIDENED_BYTES = 256 << 20;
+
+const at::Generator& generator_of(int index) {
+  const at::Device device = index < 0 ? at::Device(at::kCPU) : at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(index));
+  return at::globalContext().defaultGenerator(device);
+}
+
 // libtorch's fused kernels read as many numbers as the weight has from each of the other lists, whatever their size.
 void check_like(const char* what, const at::Tensor& tensor, const at::Tensor& weight, size_t index) {
   TORCH_CHECK(tensor.defined() && tensor.sizes() == weight.sizes() && tensor.strides() == weight.strides() &&
                   tensor.scalar_type() == weight.scalar_type() && tensor.device() == weight.device(),
               "fused AdamW: ", what, " of weight ", index, " differs from it in shape, layout, type or device");
+}
+
+bool is_like(const at::Tensor& tensor, const at::Tensor& other) {
+  return tensor.scalar_type() == other.scalar_type() && tensor.strides() == other.strides();
 }
 
 void check_scalar(const char* what, const at::Tensor& tensor, const at::Tensor& weight) {
@@ -129,6 +144,70 @@ int cloze_take_gradients(at::Tensor* const* weights, size_t count, at::Tensor** 
   });
 }
 
+// Copies each tensor of `from` over that of `to`, whatever their types.
+int cloze_copy_all(at::Tensor* const* to, at::Tensor* const* from, size_t count) {
+  return guarded([&] {
+    if (count == 0) return;
+    c10::NoGradGuard no_grad;
+    at::_foreach_copy_(list(to, count), list(from, count));
+  });
+}
+
+// Adds each tensor of `what` to that of `to`.
+int cloze_add_all(at::Tensor* const* to, at::Tensor* const* what, size_t count) {
+  return guarded([&] {
+    if (count == 0) return;
+    c10::NoGradGuard no_grad;
+    at::_foreach_add_(list(to, count), list(what, count));
+  });
+}
+
+// Adds gradients, of whatever type, to those of the weights. A weight may come more than once: it gets its gradient in
+// the first round, and every further one by a round of its own, since a kernel over a list may not meet a tensor twice.
+int cloze_add_gradients(at::Tensor* const* weights, at::Tensor* const* gradients, size_t count) {
+  return guarded([&] {
+    c10::NoGradGuard no_grad;
+    std::vector<size_t> waiting(count);
+    for (size_t i = 0; i < count; ++i) {
+      TORCH_CHECK(gradients[i]->sizes() == weights[i]->sizes(), "the gradient of weight ", i, " differs from it in shape");
+      waiting[i] = i;
+    }
+    while (!waiting.empty()) {
+      std::vector<at::Tensor> fresh, first, sums, more, sums_of_narrow, widened, narrow;
+      std::vector<size_t> later;
+      std::set<const void*> met;
+      int64_t bytes = 0;
+      for (const size_t i : waiting) {
+        at::Tensor& sum = weights[i]->mutable_grad();
+        // What is added is widened first, in memory of its own: not of all weights at once.
+        if (bytes > WIDENED_BYTES || !met.insert(weights[i]->unsafeGetTensorImpl()).second) {
+          later.push_back(i);
+        } else if (!sum.defined() && is_like(*gradients[i], *weights[i])) {
+          sum = *gradients[i];
+        } else if (!sum.defined()) {
+          sum = at::empty_like(*weights[i]);
+          fresh.push_back(sum);
+          first.push_back(*gradients[i]);
+        } else if (is_like(*gradients[i], sum)) {
+          sums.push_back(sum);
+          more.push_back(*gradients[i]);
+        } else {
+          widened.push_back(at::empty_like(sum));
+          narrow.push_back(*gradients[i]);
+          sums_of_narrow.push_back(sum);
+          bytes += static_cast<int64_t>(sum.nbytes());
+        }
+      }
+      if (!fresh.empty()) at::_foreach_copy_(fresh, first);
+      if (!narrow.empty()) at::_foreach_copy_(widened, narrow);
+      sums.insert(sums.end(), sums_of_narrow.begin(), sums_of_narrow.end());
+      more.insert(more.end(), widened.begin(), widened.end());
+      if (!sums.empty()) at::_foreach_add_(sums, more);
+      waiting = std::move(later);
+    }
+  });
+}
+
 // The L2 norm over all numbers of all tensors, a new float32 scalar on their device, owned by the caller.
 int cloze_global_norm(at::Tensor* const* tensors, size_t count, at::Tensor** norm) {
   return guarded([&] {
@@ -170,6 +249,30 @@ int cloze_upload(const void* bytes, size_t count, int index, at::Tensor** upload
     at::Tensor pinned = at::empty({size}, at::TensorOptions(at::kByte).pinned_memory(true));
     if (count > 0) std::memcpy(pinned.mutable_data_ptr(), bytes, count);
     *uploaded = new at::Tensor(pinned.to(device, at::kByte, /*non_blocking=*/true));
+  });
+}
+
+// Sends a gradient back through the graph of a tensor, to the leaves.
+int cloze_backward(const at::Tensor* made, const at::Tensor* gradient) {
+  return guarded([&] { torch::autograd::backward({*made}, {*gradient}); });
+}
+
+// The state of a device's generator of random numbers, of the CPU's for -1: a new byte tensor in host memory, owned by the
+// caller.
+int cloze_generator_state(int index, at::Tensor** state) {
+  return guarded([&] {
+    at::Generator generator = generator_of(index);
+    const std::lock_guard<std::mutex> lock(generator.mutex());
+    *state = new at::Tensor(generator.get_state());
+  });
+}
+
+// Sets it to what it was.
+int cloze_set_generator_state(int index, const at::Tensor* state) {
+  return guarded([&] {
+    at::Generator generator = generator_of(index);
+    const std::lock_guard<std::mutex> lock(generator.mutex());
+    generator.set_state(*state);
   });
 }
 

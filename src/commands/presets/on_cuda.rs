@@ -1,9 +1,12 @@
 //! Every preset and ablation on CUDA beside the CPU: without dropout they learn the same.
 
+use std::collections::BTreeSet;
+use std::path::Path;
+
 use serde_json::Value as Json;
 use toml::{Table, Value};
 
-use super::{Home, presets};
+use super::{Home, ROOT, Source, presets};
 
 /// How far losses may be apart, relative to the larger.
 const FLOAT32: f64 = 1e-5;
@@ -26,8 +29,9 @@ fn every_preset_and_ablation_learns_on_cuda_what_it_learns_on_the_cpu() {
         let plain = home.ready(&name, without_chance(small));
         // Ablations begin with the runs of presets: those of the CPU.
         let expected = home.run(&name, plain.clone()).reports();
-        for (precision, tolerance) in [("f32", FLOAT32), ("bf16", BFLOAT16)] {
-            let table = on_cuda(plain.clone(), &home, precision, &name);
+        for precision in precisions(&name) {
+            let tolerance = if precision == "f32" { FLOAT32 } else { BFLOAT16 };
+            let table = on_cuda(plain.clone(), &home, &precision, &name);
             let found = home.run(&name, table).reports();
             assert_eq!(found.len(), expected.len(), "{name} in {precision}: reports");
             for (found, expected) in found.iter().zip(&expected) {
@@ -37,6 +41,17 @@ fn every_preset_and_ablation_learns_on_cuda_what_it_learns_on_the_cpu() {
             }
         }
     }
+}
+
+/// Those in which a preset is tried: its own is one of them.
+fn precisions(name: &str) -> BTreeSet<String> {
+    ["f32", "bf16", &own_precision(name)].map(str::to_owned).into()
+}
+
+fn own_precision(name: &str) -> String {
+    let source = Source::read(&Path::new(ROOT).join(format!("configs/{name}.toml")), &[]);
+    let table = source.unwrap_or_else(|error| panic!("{name}: {error}")).0.table;
+    table["train"].get("precision").and_then(Value::as_str).unwrap_or("f32").to_owned()
 }
 
 /// What is measured beside the losses is measured there too, and is about the same.
@@ -106,9 +121,10 @@ fn a_run_takes_the_memory_that_its_plan_says() {
         set(&mut table, "train", "rows_per_micro_batch", 12);
         set(&mut table, "train", "steps", 1);
         set(&mut table, "schedule", "warmup_steps", 0);
-        // Ablations begin with the runs of presets: those in float32.
-        let coarse = on_cuda(table.clone(), &home, "bf16", &name);
-        for (precision, table) in [("f32", table), ("bf16", coarse)] {
+        for precision in precisions(&name) {
+            // Ablations begin with the runs of presets: those in float32.
+            let is_first = precision == "f32";
+            let table = if is_first { table.clone() } else { on_cuda(table.clone(), &home, &precision, &name) };
             pretend_cuda::Counts::start();
             let run = home.run(&name, table);
             let Some(counts) = pretend_cuda::Counts::read() else {
@@ -123,4 +139,38 @@ fn a_run_takes_the_memory_that_its_plan_says() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// What one step of one micro-batch launches in the preset's own precision, at most. Each operator below autograd counts
+/// as one, and so does one over a list of tensors.
+const KERNELS: [(&str, u64); 3] = [("mlm-base", 550), ("electra-small", 1000), ("coco-lm-base", 1450)];
+
+#[test]
+fn a_step_launches_no_more_kernels_than_it_has_to() {
+    if !pretend_cuda::is_here(module_path!(), "a_step_launches_no_more_kernels_than_it_has_to") {
+        return;
+    }
+    let home = Home::new();
+    for (name, most) in KERNELS {
+        let precision = own_precision(name);
+        let launched = |steps: i64| {
+            let mut table = home.small(name);
+            for (section, key, value) in [("train", "steps", steps), ("schedule", "warmup_steps", 0), ("validation", "every_steps", 0)] {
+                set(&mut table, section, key, value);
+            }
+            // Attention takes heads of eight numbers, or goes in steps of its own.
+            set(&mut table, "encoder", "hidden", 32);
+            set(&mut table, "train", "rows_per_step", 4);
+            set(&mut table, "train", "rows_per_micro_batch", 4);
+            let table = on_cuda(home.ready(name, table), &home, &precision, &format!("{name}-{steps}"));
+            pretend_cuda::Counts::start();
+            home.run(name, table);
+            pretend_cuda::Counts::read().map(|counts| counts.kernels)
+        };
+        let (Some(two), Some(three)) = (launched(2), launched(3)) else {
+            return pretend_cuda::say("SKIPPED the kernels of a step on CUDA: this device does not count");
+        };
+        let step = three - two;
+        assert!((most / 2..=most).contains(&step), "{name} in {precision}: {step} kernels");
+    }
 }

@@ -15,6 +15,9 @@ unsafe extern "C" {
     fn cloze_has_cuda_driver() -> c_int;
     fn cloze_configure(deterministic: c_int) -> c_int;
     fn cloze_take_gradients(weights: *const RawTensor, count: usize, gradients: *mut *mut c_void) -> c_int;
+    fn cloze_copy_all(to: *const RawTensor, from: *const RawTensor, count: usize) -> c_int;
+    fn cloze_add_all(to: *const RawTensor, what: *const RawTensor, count: usize) -> c_int;
+    fn cloze_add_gradients(weights: *const RawTensor, gradients: *const RawTensor, count: usize) -> c_int;
     fn cloze_global_norm(tensors: *const RawTensor, count: usize, norm: *mut *mut c_void) -> c_int;
     fn cloze_fused_adamw(
         weights: *const RawTensor,
@@ -32,6 +35,9 @@ unsafe extern "C" {
         skip: RawTensor,
     ) -> c_int;
     fn cloze_upload(bytes: *const c_void, count: usize, index: c_int, uploaded: *mut *mut c_void) -> c_int;
+    fn cloze_backward(made: RawTensor, gradient: RawTensor) -> c_int;
+    fn cloze_generator_state(index: c_int, state: *mut *mut c_void) -> c_int;
+    fn cloze_set_generator_state(index: c_int, state: RawTensor) -> c_int;
     fn cloze_synchronize(index: c_int) -> c_int;
     fn _exit(status: c_int) -> !;
 }
@@ -68,6 +74,27 @@ pub(crate) fn take_gradients(weights: &[&Tensor]) -> Result<Vec<Option<Tensor>>,
         check(cloze_take_gradients(pointers(weights).as_ptr(), weights.len(), raw.as_mut_ptr()))?;
         Ok(raw.into_iter().map(|raw| (!raw.is_null()).then(|| Tensor::from_ptr(raw.cast()))).collect())
     }
+}
+
+/// Copies each of `from` over that of `to`, of the same shape, whatever their types.
+pub(crate) fn copy_all(to: &[&Tensor], from: &[&Tensor]) -> Result<(), Error> {
+    assert_eq!(to.len(), from.len(), "as many targets as sources");
+    // SAFETY: two lists of one length of borrowed handles; shapes are checked on the other side.
+    check(unsafe { cloze_copy_all(pointers(to).as_ptr(), pointers(from).as_ptr(), to.len()) })
+}
+
+/// Adds each of `what` to that of `to`, of the same shape and type.
+pub(crate) fn add_all(to: &[&Tensor], what: &[&Tensor]) -> Result<(), Error> {
+    assert_eq!(to.len(), what.len(), "as many targets as summands");
+    // SAFETY: two lists of one length of borrowed handles; shapes are checked on the other side.
+    check(unsafe { cloze_add_all(pointers(to).as_ptr(), pointers(what).as_ptr(), to.len()) })
+}
+
+/// Adds `gradients`, of whatever type, to those of `weights`; a weight may come more than once.
+pub(crate) fn add_gradients(weights: &[&Tensor], gradients: &[&Tensor]) -> Result<(), Error> {
+    assert_eq!(weights.len(), gradients.len(), "one weight for each gradient");
+    // SAFETY: two lists of one length of borrowed handles; shapes are checked on the other side.
+    check(unsafe { cloze_add_gradients(pointers(weights).as_ptr(), pointers(gradients).as_ptr(), weights.len()) })
 }
 
 /// The L2 norm over all numbers of all `tensors` (at least one), a scalar on their device.
@@ -145,6 +172,38 @@ pub(crate) fn upload(bytes: &[u8], device: Device) -> Result<Tensor, Error> {
     unsafe {
         check(cloze_upload(bytes.as_ptr().cast(), bytes.len(), index, &raw mut uploaded))?;
         Ok(Tensor::from_ptr(uploaded.cast()))
+    }
+}
+
+/// Sends `gradient` back through the graph of `made`, to the leaves.
+pub(crate) fn backward(made: &Tensor, gradient: &Tensor) -> Result<(), Error> {
+    // SAFETY: borrowed handles; shapes and types are checked on the other side.
+    check(unsafe { cloze_backward(made.as_ptr().cast(), gradient.as_ptr().cast()) })
+}
+
+/// Where a device's random numbers are.
+#[derive(Debug)]
+pub(crate) struct Draws {
+    device: Device,
+    // In host memory, whatever the device.
+    state: Tensor,
+}
+
+impl Draws {
+    /// Where they are now. Waits for nothing.
+    pub(crate) fn now(device: Device) -> Result<Self, Error> {
+        let mut state = std::ptr::null_mut();
+        // SAFETY: on success `state` is a new handle that the tensor owns.
+        unsafe {
+            check(cloze_generator_state(cuda_index(device).unwrap_or(-1), &raw mut state))?;
+            Ok(Self { device, state: Tensor::from_ptr(state.cast()) })
+        }
+    }
+
+    /// Goes back there.
+    pub(crate) fn again(&self) -> Result<(), Error> {
+        // SAFETY: a borrowed handle.
+        check(unsafe { cloze_set_generator_state(cuda_index(self.device).unwrap_or(-1), self.state.as_ptr().cast()) })
     }
 }
 

@@ -1,9 +1,15 @@
 //! Which number types are used where. The only file that chooses a [`Kind`].
 //!
-//! Weights, their gradients and the optimizer's state are float32 always. With [`Precision::Bf16`] the matrix products
-//! and attention run in bfloat16 on copies cast at use; the cast is part of the graph, so gradients arrive at the
-//! float32 weights in float32 and micro-batches accumulate without rounding. Residual sums, `LayerNorm`, softmax and
-//! losses stay float32, as under PyTorch's autocast (Micikevicius et al. 2018, section 3).
+//! Weights, their gradients and the optimizer's state are float32 always. With [`Precision::Bf16`] a sublayer computes in
+//! bfloat16, from its first product to the dropout behind its last, on copies of the weights that are made once a step
+//! ([`weight`](crate::model::weight)). Residual sums and norms are float32, as under PyTorch's autocast (Micikevicius et
+//! al. 2018, section 3), and so are embeddings, what a network gives to objectives, losses, and gradients that add up
+//! over uses and micro-batches.
+//!
+//! With [`Precision::Bf16Hidden`] the hidden states between sublayers are bfloat16 too; norms and softmax add up in
+//! float32 inside their kernels. That is half of the traffic between products. Each post-norm layer begins from a norm, so
+//! that rounding does not add up over layers, but what compares hidden states closely sees it: a contrast of differences,
+//! or at a low temperature.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -27,16 +33,27 @@ pub enum Precision {
     /// float32.
     #[default]
     F32,
-    /// bfloat16 products over float32 weights; CUDA only.
+    /// bfloat16 products over float32 weights, between them float32, as under autocast; CUDA only.
     Bf16,
+    /// The same with hidden states in bfloat16: faster still. Not for contrasts of differences or of low temperature.
+    #[serde(rename = "bf16_hidden")]
+    Bf16Hidden,
 }
 
 impl Precision {
+    /// The type of products.
+    pub(crate) fn kind(self) -> Kind {
+        match self {
+            Self::F32 => MASTER,
+            Self::Bf16 | Self::Bf16Hidden => Kind::BFloat16,
+        }
+    }
+
     /// `tensor` as matrix products take it: itself, or a cast copy that passes gradients on.
     pub fn compute(self, tensor: &Tensor) -> Tensor {
         match self {
             Self::F32 => tensor.shallow_clone(),
-            Self::Bf16 => tensor.to_kind(Kind::BFloat16),
+            Self::Bf16 | Self::Bf16Hidden => tensor.to_kind(self.kind()),
         }
     }
 
@@ -44,7 +61,16 @@ impl Precision {
     pub fn widen(self, tensor: &Tensor) -> Tensor {
         match self {
             Self::F32 => tensor.shallow_clone(),
-            Self::Bf16 => tensor.to_kind(MASTER),
+            Self::Bf16 | Self::Bf16Hidden => tensor.to_kind(MASTER),
+        }
+    }
+
+    /// `tensor` as hidden states are between sublayers.
+    pub(crate) fn hidden(self, tensor: &Tensor) -> Tensor {
+        match self {
+            Self::F32 => tensor.shallow_clone(),
+            Self::Bf16 => self.widen(tensor),
+            Self::Bf16Hidden => self.compute(tensor),
         }
     }
 
@@ -59,6 +85,6 @@ impl Precision {
             name if name.contains("A100") => (312e12, 19.5e12),
             _ => return None,
         };
-        Some(if self == Self::Bf16 { bf16 } else { f32 })
+        Some(if self == Self::F32 { f32 } else { bf16 })
     }
 }

@@ -103,9 +103,9 @@ fn host<'a>(trainer: &'a Trainer, batch: &'a Batch) -> HostBatch<'a> {
 /// `[3, 14, v]`, without the padding of the vocabulary.
 fn logits(trainer: &Trainer, forward: &Forward<'_>) -> Tensor {
     let hidden_nd = forward.encoded("main", VIEW).hidden_btd.flatten(0, 1);
-    let scores = trainer.members()[0].loss.logits(&hidden_nd, trainer.networks());
+    let head = trainer.members()[0].loss.token_head(trainer.networks());
     let size = trainer.networks().vocab_size();
-    scores.expect("masked language modelling has a head").narrow(1, 0, size).view([3, 14, size])
+    head.expect("masked language modelling has one").logits(&hidden_nd).narrow(1, 0, size).view([3, 14, size])
 }
 
 /// The loss of the first objective, of a term of it.

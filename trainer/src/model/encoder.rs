@@ -28,19 +28,37 @@
 
 use tch::{Device, Tensor};
 
+use self::anew::Kept;
 use crate::device::precision::{MASTER, Precision};
 use crate::model::layers::{LayerNorm, Linear, Mode, dropout};
 use crate::model::parameters::Path;
 use crate::model::relative_positions::PositionBias;
 use crate::model::shape::{EncoderConfig, Frozen, Gelu, padded_rows};
+use crate::model::weight::Weight;
 
 /// What one pass over one view gives.
 #[derive(Debug)]
 pub(crate) struct Encoded {
     /// Output of the last layer, float32.
     pub hidden_btd: Tensor,
+    // Of the type that the block ends in.
+    block_btd: Tensor,
+    precision: Precision,
+    kept: Option<Kept>,
+}
+
+impl Encoded {
+    /// Whether something of its backward pass is left to [`Encoder::finish`].
+    #[must_use]
+    pub(crate) fn is_sparing(&self) -> bool {
+        self.kept.is_some()
+    }
+
     /// Output of the embedding block, after norm, dropout and projection, of the same pass ("hidden state 0"), float32.
-    pub embeddings_btd: Tensor,
+    #[must_use]
+    pub(crate) fn embeddings_btd(&self) -> Tensor {
+        self.precision.widen(&self.block_btd)
+    }
 }
 
 /// What an encoder reads.
@@ -58,11 +76,11 @@ pub(crate) struct Input<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Shared<'a> {
     /// The word table.
-    pub word: Option<&'a Tensor>,
+    pub word: Option<&'a Weight>,
     /// The position table.
-    pub position: Option<&'a Tensor>,
+    pub position: Option<&'a Weight>,
     /// The table of segments.
-    pub token_type: Option<&'a Tensor>,
+    pub token_type: Option<&'a Weight>,
     /// The norm.
     pub norm: Option<&'a LayerNorm>,
 }
@@ -70,9 +88,9 @@ pub(crate) struct Shared<'a> {
 /// The encoder.
 #[derive(Debug)]
 pub(crate) struct Encoder {
-    word: Tensor,
-    position: Tensor,
-    token_type: Tensor,
+    word: Weight,
+    position: Weight,
+    token_type: Weight,
     norm: LayerNorm,
     project: Option<Linear>,
     relative: Option<PositionBias>,
@@ -96,7 +114,7 @@ impl Encoder {
         let shape = [padded_rows(vocab_size), width];
         let fixed = config.frozen.contains(&Frozen::Word);
         let own =
-            |shared: Option<&Tensor>, make: &mut dyn FnMut() -> Tensor| shared.map_or_else(make, Tensor::shallow_clone);
+            |shared: Option<&Weight>, make: &mut dyn FnMut() -> Weight| shared.map_or_else(make, Weight::handle);
         let word = own(shared.word, &mut || {
             embeddings.sub("word").frozen(fixed).table("weight", &shape, i64::from(vocab_size))
         });
@@ -122,7 +140,7 @@ impl Encoder {
     }
 
     /// The word table, `[padded rows, e]`.
-    pub(crate) fn word_table(&self) -> &Tensor {
+    pub(crate) fn word_table(&self) -> &Weight {
         &self.word
     }
 
@@ -140,48 +158,55 @@ impl Encoder {
     /// Encodes rows.
     #[must_use]
     pub(crate) fn forward(&self, input: Input<'_>, mode: Mode) -> Encoded {
-        let embeddings_btd = self.embed(input, mode);
+        let block_btd = self.embed(input, mode);
         let bias = self.attention_bias(input, mode);
-        let mut hidden_btd = embeddings_btd.shallow_clone();
+        // What layers want of the block is added up before what objectives want of it, as where layers are run anew.
+        let mut hidden_btd = self.precision.hidden(&block_btd.alias());
         for layer in &self.layers {
             hidden_btd = layer.forward(&hidden_btd, bias.as_ref(), mode);
         }
-        Encoded { hidden_btd, embeddings_btd }
+        Encoded { hidden_btd: self.precision.widen(&hidden_btd), block_btd, precision: self.precision, kept: None }
     }
 
     fn embed(&self, input: Input<'_>, mode: Mode) -> Tensor {
-        let position_te = self.position.narrow(0, 0, input.ids_bt.size()[1]);
+        let position_te = self.position.whole().narrow(0, 0, input.ids_bt.size()[1]);
         let place = match input.token_types_bt {
-            None => position_te + self.token_type.get(0),
-            Some(types_bt) => Tensor::embedding(&self.token_type, types_bt, -1, false, false) + position_te,
+            None => position_te + self.token_type.whole().get(0),
+            Some(types_bt) => Tensor::embedding(&self.token_type.whole(), types_bt, -1, false, false) + position_te,
         };
-        let sum_bte = Tensor::embedding(&self.word, input.ids_bt, -1, false, false) + place;
+        let sum_bte = Tensor::embedding(&self.word.whole(), input.ids_bt, -1, false, false) + place;
         let normed_bte = dropout(&self.norm.forward(&sum_bte), self.dropout, mode);
-        self.project
-            .as_ref()
-            .map_or_else(|| normed_bte.shallow_clone(), |project| self.precision.widen(&project.forward(&normed_bte)))
+        self.project.as_ref().map_or_else(|| normed_bte.shallow_clone(), |project| project.forward(&normed_bte))
     }
 
     /// What is added to the products of queries and keys of every layer, made once for all of them.
     fn attention_bias(&self, input: Input<'_>, mode: Mode) -> Option<Bias> {
         let valid_b11t = input.valid_bt.map(|valid| valid.unsqueeze(1).unsqueeze(1));
-        let Some(relative) = &self.relative else { return valid_b11t.map(Bias::Valid) };
-        let bias_1htt = relative.bias(input.ids_bt.size()[1]).unsqueeze(0);
         let in_steps = takes_steps(input.ids_bt.device(), dropped(self.dropout, mode));
+        let Some(relative) = &self.relative else {
+            return valid_b11t.map(|valid| if in_steps { Bias::Valid(valid) } else { self.added(&valid) });
+        };
+        let bias_1htt = relative.bias(input.ids_bt.size()[1]).unsqueeze(0);
         let bias_1htt = if in_steps { bias_1htt } else { self.precision.compute(&bias_1htt) };
         Some(Bias::Added(match valid_b11t {
             None => bias_1htt,
             Some(valid) => bias_1htt.masked_fill(&valid.logical_not(), f64::NEG_INFINITY),
         }))
     }
+
+    /// What libtorch's attention would make of flags itself, layer after layer.
+    fn added(&self, valid_b11t: &Tensor) -> Bias {
+        let mut masked = Tensor::full(valid_b11t.size(), f64::NEG_INFINITY, (self.precision.kind(), valid_b11t.device()));
+        Bias::Added(masked.masked_fill_(valid_b11t, 0.0))
+    }
 }
 
 /// What attention is told about pairs of positions.
 #[derive(Debug)]
 enum Bias {
-    /// True where a key is a real token, `[1 or b, 1, 1, t]`.
+    /// True where a key is a real token, `[1 or b, 1, 1, t]`, for attention in steps.
     Valid(Tensor),
-    /// Numbers to add, `[1 or b, h, t, t]`; −∞ at keys that are padding. Of the type that attention takes: the
+    /// Numbers to add, `[1 or b, 1 or h, 1 or t, t]`; −∞ at keys that are padding. Of the type that attention takes: the
     /// precision's, or float32 where it goes in steps.
     Added(Tensor),
 }
@@ -236,7 +261,7 @@ impl Layer {
         let attended_btd = self.attend(x_btd, bias, mode);
         let x_btd = self.attention_norm.forward(&(x_btd + dropout(&attended_btd, self.dropout, mode)));
         let inner_btf = self.input.forward(&x_btd).gelu(self.gelu.name());
-        let outer_btd = self.precision.widen(&self.output.forward(&inner_btf));
+        let outer_btd = self.output.forward(&inner_btf);
         self.norm.forward(&(x_btd + dropout(&outer_btd, self.dropout, mode)))
     }
 
@@ -253,7 +278,7 @@ impl Layer {
             Tensor::scaled_dot_product_attention(&q, &k, &v, mask, dropped, false, None, false)
         };
         let mixed_btd = mixed_bhtk.transpose(1, 2).reshape([b, t, d]);
-        self.precision.widen(&self.attention_output.forward(&mixed_btd))
+        self.attention_output.forward(&mixed_btd)
     }
 
     /// What libtorch's attention does on the CPU where there is dropout, with our [`dropout`].
@@ -270,5 +295,6 @@ impl Layer {
     }
 }
 
+mod anew;
 #[cfg(test)]
 mod tests;

@@ -10,13 +10,16 @@ use schemas::columns::DRAWS;
 use schemas::ordinal::Step;
 use tch::Tensor;
 
+use crate::device::precision::INDEX;
 use crate::error::Error;
 use crate::model::encoder::Encoded;
 use crate::model::freight::{Arrived, Freight};
+use crate::model::heads::TokenHead;
 use crate::model::host_batch::HostBatch;
 use crate::model::layers::Mode;
 use crate::model::networks::built::Networks;
-use crate::model::parameters::hash_i64;
+use crate::model::parameters::{Parameters, hash_i64};
+use crate::model::scored::{Block, Scored, joined};
 use crate::model::upload::{Predicted, UploadedView, send_draws};
 
 /// Where in a run a micro-batch is looked at: the address of all randomness of the device.
@@ -67,8 +70,10 @@ pub(crate) struct Forward<'a> {
     arrived: Arrived,
     views: BTreeMap<String, UploadedView>,
     encoded: BTreeMap<Pass, Encoded>,
-    // Scores over the vocabulary at the positions to predict, where sampling needed those that a loss needs too.
-    scores: BTreeMap<Pass, Tensor>,
+    // As they were encoded.
+    order: Vec<Pass>,
+    // What is known of scores at the positions to predict, where sampling needed those that a loss needs too.
+    scored: BTreeMap<Pass, Scored>,
 }
 
 impl<'a> Forward<'a> {
@@ -95,68 +100,107 @@ impl<'a> Forward<'a> {
         let arrived = freight.ship(networks.device())?;
         let view = |name: &&str| ((*name).to_owned(), UploadedView::of(batch, name, &arrived));
         let views = sent.iter().map(view).collect();
-        let (encoded, scores) = (BTreeMap::new(), BTreeMap::new());
-        let mut forward = Self { batch, networks, moment, arrived, views, encoded, scores };
-        forward.encode_all(passes.iter().filter(|pass| stored.contains(pass.view.as_str())), learning);
-        forward.score_all(&made, learning);
+        let (encoded, scored) = (BTreeMap::new(), BTreeMap::new());
+        let mut forward = Self { batch, networks, moment, arrived, views, encoded, order: Vec::new(), scored };
+        forward.encode_all(passes.iter().filter(|pass| stored.contains(pass.view.as_str())), learning)?;
         for name in &made {
-            let view = forward.fill(name);
+            let view = forward.fill(name, learning)?;
             forward.views.insert((*name).to_owned(), view);
         }
-        forward.encode_all(passes.iter().filter(|pass| made.contains(pass.view.as_str())), learning);
+        forward.encode_all(passes.iter().filter(|pass| made.contains(pass.view.as_str())), learning)?;
         Ok(forward)
     }
 
-    fn encode_all<'p>(&mut self, passes: impl Iterator<Item = &'p Pass>, learning: &BTreeSet<Pass>) {
+    fn encode_all<'p>(
+        &mut self,
+        passes: impl Iterator<Item = &'p Pass>,
+        learning: &BTreeSet<Pass>,
+    ) -> Result<(), Error> {
         for pass in passes {
             let mode = self.networks.mode(&pass.network, self.moment.mode);
-            let encoded = self.encode(pass, mode, learning.contains(pass));
+            let encoded = self.encode(pass, mode, learning.contains(pass))?;
             self.encoded.insert(pass.clone(), encoded);
+            self.order.push(pass.clone());
         }
+        Ok(())
     }
 
-    /// Scores with gradient what a generator both learns from and samples from.
-    fn score_all(&mut self, made: &BTreeSet<&str>, learning: &BTreeSet<Pass>) {
-        for (name, generator) in made.iter().filter_map(|view| self.networks.maker(view)) {
-            let pass = Pass::new(name, generator.fills());
-            let mode = self.moment.mode;
-            let is_sampled = generator.sampling_mode(mode) == mode;
-            if let (true, Some(head), Some(encoded)) = (is_sampled, generator.head(), self.encoded.get(&pass)) {
-                let positions_n = &self.predicted(&pass.view).positions_n;
-                let score = || head.logits(&Self::gather(&encoded.hidden_btd, positions_n), self.networks.precision());
-                let logits_nv = if learning.contains(&pass) { score() } else { tch::no_grad(score) };
-                self.scores.insert(pass, logits_nv);
+    /// Brings what the backward pass of the loss has found to the weights.
+    pub(crate) fn finish(mut self, parameters: &Parameters) -> Result<(), Error> {
+        parameters.gather()?;
+        // The last first, as without pieces: the sums are then the same to the bit.
+        for pass in self.order.iter().rev() {
+            let encoded = self.encoded.get_mut(pass).expect("it was encoded");
+            if encoded.is_sparing() {
+                self.networks.encoder(&pass.network).finish(encoded)?;
+                parameters.gather()?;
             }
         }
+        parameters.forget();
+        Ok(())
     }
 
-    fn encode(&self, pass: &Pass, mode: Mode, learns: bool) -> Encoded {
+    fn encode(&self, pass: &Pass, mode: Mode, learns: bool) -> Result<Encoded, Error> {
         let view = self.view(&pass.view);
         Moment { mode, ..self.moment }.seed(self.batch, &[&pass.network, &pass.view]);
-        let encode = || self.networks.encoder(&pass.network).forward(view.input(), mode);
-        if learns { encode() } else { tch::no_grad(encode) }
+        let encoder = self.networks.encoder(&pass.network);
+        match (learns, self.networks.recomputes()) {
+            (false, _) => Ok(tch::no_grad(|| encoder.forward(view.input(), mode))),
+            (true, false) => Ok(encoder.forward(view.input(), mode)),
+            (true, true) => encoder.forward_sparing(view.input(), mode),
+        }
     }
 
     /// The rows of the filled view with the generator's samples at the positions to predict.
-    fn fill(&self, view: &str) -> UploadedView {
+    fn fill(&mut self, view: &str, learning: &BTreeSet<Pass>) -> Result<UploadedView, Error> {
         let (name, generator) = self.networks.maker(view).expect("made views have a maker");
-        let filled = self.view(generator.fills());
-        let predicted = filled.predicted.as_ref().expect("the plan checked that a mask is filled");
-        let _guard = tch::no_grad_guard();
-        let logits_nv = generator.head().map(|head| {
-            let pass = Pass::new(name, generator.fills());
-            self.scores.get(&pass).map_or_else(
-                || {
-                    let encoded = self.encode(&pass, generator.sampling_mode(self.moment.mode), false);
-                    head.logits(&Self::gather(&encoded.hidden_btd, &predicted.positions_n), self.networks.precision())
-                },
-                Tensor::detach,
-            )
-        });
-        self.seed(name);
-        let draws_n = || self.arrived.get(generator.fills(), DRAWS.spec().name);
-        let ids_n = generator.sample(logits_nv.as_ref(), predicted.count, self.networks.device(), draws_n);
-        filled.filled_with(&ids_n)
+        let pass = Pass::new(name, generator.fills());
+        let draws_n = generator.uses_row_draws().then(|| self.arrived.get(generator.fills(), DRAWS.spec().name));
+        let ids_n = match generator.head() {
+            None => {
+                self.seed(name);
+                generator.sample_blindly(draws_n.as_ref(), self.predicted(&pass.view).count, self.networks.device())
+            }
+            Some(head) => self.sample(&pass, &head.lend(self.networks.precision()), learning, |block| {
+                generator.sample(block.logits_cv, draws_n.as_ref().map(|draws_n| block.of(draws_n)).as_ref())
+            })?,
+        };
+        Ok(self.view(generator.fills()).filled_with(&ids_n))
+    }
+
+    /// An id for each position to predict: from the scores that a loss needs too, if these are of the mode in which the
+    /// generator samples, else from those of a pass of its own.
+    fn sample(
+        &mut self,
+        pass: &Pass,
+        head: &TokenHead,
+        learning: &BTreeSet<Pass>,
+        draw: impl Fn(Block<'_>) -> Tensor,
+    ) -> Result<Tensor, Error> {
+        let generator = self.networks.sampler(&pass.network).expect("it is a generator");
+        let (mode, sampling) = (self.moment.mode, generator.sampling_mode(self.moment.mode));
+        let predicted = self.predicted(&pass.view);
+        let mut ids = Vec::new();
+        let mut look = |block: Block<'_>| ids.push(draw(block));
+        let gather = |encoded: &Encoded| Self::gather(&encoded.hidden_btd, &predicted.positions_n);
+        let scored = match self.encoded.get(pass).filter(|_| sampling == mode) {
+            Some(encoded) => {
+                self.seed(&pass.network);
+                let mut score = || head.score(&gather(encoded), &predicted.targets_n, &mut look);
+                Some(if learning.contains(pass) { score() } else { tch::no_grad(score) })
+            }
+            None => {
+                let encoded = self.encode(pass, sampling, false)?;
+                self.seed(&pass.network);
+                head.look(&gather(&encoded), look);
+                None
+            }
+        };
+        let ids_n = joined(ids).unwrap_or_else(|| Tensor::zeros([0], (INDEX, self.networks.device())));
+        if let Some(scored) = scored {
+            self.scored.insert(pass.clone(), scored);
+        }
+        Ok(ids_n)
     }
 
     /// The batch, on the host.
@@ -178,10 +222,10 @@ impl<'a> Forward<'a> {
         self.encoded.get(&pass).unwrap_or_else(|| panic!("`{view}` by `{network}` is read but not declared"))
     }
 
-    /// Scores `[n, v]` of all ids at the positions that a generator predicts, if sampling has made them with gradient.
+    /// What is known of the scores at the positions that a generator predicts, if sampling has needed them too.
     #[must_use]
-    pub(crate) fn scores(&self, network: &str, view: &str) -> Option<&Tensor> {
-        self.scores.get(&Pass::new(network, view))
+    pub(crate) fn scored(&self, network: &str, view: &str) -> Option<&Scored> {
+        self.scored.get(&Pass::new(network, view))
     }
 
     /// The view's ids `[b, t]` and which of them are real tokens.

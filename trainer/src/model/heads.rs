@@ -1,4 +1,5 @@
-//! The parts that prediction heads are made of. Weights are borrowed: who owns them is the objective's business.
+//! The parts that prediction heads are made of, with handles on the weights that are lent to them: who owns these is the
+//! objective's business.
 //!
 //! Axes: `n` positions, `i` inputs, `o` outputs, `d` hidden, `v` ids.
 
@@ -8,67 +9,67 @@ use crate::device::precision::Precision;
 use crate::model::shape::Gelu;
 
 /// `x Wᵀ + b`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Dense<'a> {
-    /// `W`, `[o, i]`.
-    pub weight_oi: &'a Tensor,
-    /// `b`, `[o]`.
-    pub bias_o: &'a Tensor,
+#[derive(Debug)]
+pub(crate) struct Dense {
+    /// `W`, `[o, i]`, as products take it.
+    pub weight_oi: Tensor,
+    /// `b`, `[o]`, likewise.
+    pub bias_o: Tensor,
 }
 
-impl Dense<'_> {
-    /// `[…, o]` of `[…, i]`, the product computed in `precision`, the result at least float32.
+impl Dense {
+    /// `[…, o]` of `[…, i]`, computed in `precision`, of its type.
     pub(crate) fn apply(&self, x: &Tensor, precision: Precision) -> Tensor {
-        let compute = |tensor: &Tensor| precision.compute(tensor);
-        precision.widen(&compute(x).linear(&compute(self.weight_oi), Some(&compute(self.bias_o))))
+        precision.compute(x).linear(&self.weight_oi, Some(&self.bias_o))
     }
 }
 
 /// `LN(gelu(x Wᵀ + b))`: what BERT puts between the encoder and the word table, and COCO-LM before its sequence
 /// contrast.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Transform<'a> {
+#[derive(Debug)]
+pub(crate) struct Transform {
     /// `W` and `b`, `[d, d]` and `[d]`.
-    pub dense: Dense<'a>,
+    pub dense: Dense,
     /// γ of the norm, `[d]`.
-    pub norm_gain_d: &'a Tensor,
+    pub norm_gain_d: Tensor,
     /// β of the norm, `[d]`.
-    pub norm_bias_d: &'a Tensor,
+    pub norm_bias_d: Tensor,
     /// Which gelu.
     pub gelu: Gelu,
     /// Added to the variance in the norm.
     pub norm_eps: f64,
-    /// How the matrix product is computed.
+    /// How it is computed.
     pub precision: Precision,
 }
 
-impl Transform<'_> {
-    /// `[n, d]` of `[n, d]`.
+impl Transform {
+    /// `[n, d]` of `[n, d]`, of the precision's type.
     pub(crate) fn apply(&self, hidden_nd: &Tensor) -> Tensor {
         let width = self.norm_gain_d.size()[0];
-        let (gain, bias) = (Some(self.norm_gain_d), Some(self.norm_bias_d));
+        let (gain, bias) = (Some(&self.norm_gain_d), Some(&self.norm_bias_d));
         let gelu_nd = self.dense.apply(hidden_nd, self.precision).gelu(self.gelu.name());
         gelu_nd.layer_norm([width], gain, bias, self.norm_eps, true)
     }
 }
 
 /// `x Eᵀ + c` over the tied word table.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Decoder<'a> {
+#[derive(Debug)]
+pub(crate) struct Decoder {
     /// `E`, `[v, d]` or more rows: those past the bias are padding.
-    pub words_vd: &'a Tensor,
+    pub words_vd: Tensor,
     /// `c`, `[v]`.
-    pub bias_v: &'a Tensor,
+    pub bias_v: Tensor,
     /// How the matrix product is computed.
     pub precision: Precision,
 }
 
-impl Decoder<'_> {
+impl Decoder {
     /// Scores `[n, rows of E]` of all ids for `[n, d]`, float32 or float64 as these are.
     ///
     /// Padding rows of `E` score −∞: they take no probability and their gradient is exactly 0.
     pub(crate) fn logits(&self, hidden_nd: &Tensor) -> Tensor {
-        Dense { weight_oi: self.words_vd, bias_o: &self.padded_bias() }.apply(hidden_nd, self.precision)
+        let dense = Dense { weight_oi: self.words_vd.shallow_clone(), bias_o: self.padded_bias() };
+        self.precision.widen(&dense.apply(hidden_nd, self.precision))
     }
 
     fn padded_bias(&self) -> Tensor {
@@ -78,23 +79,28 @@ impl Decoder<'_> {
             return self.bias_v.shallow_clone();
         }
         let padding_p = Tensor::full([padding], f64::NEG_INFINITY, (self.bias_v.kind(), self.bias_v.device()));
-        Tensor::cat(&[self.bias_v, &padding_p], 0)
+        Tensor::cat(&[&self.bias_v, &padding_p], 0)
     }
 }
 
-/// The prediction head: a transform, then the tied word table.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct TokenHead<'a> {
-    /// `LN(gelu(h Wᵀ + b))`.
-    pub transform: Transform<'a>,
+/// The prediction head: a transform, if there is one, then the word table.
+#[derive(Debug)]
+pub(crate) struct TokenHead {
+    /// `LN(gelu(h Wᵀ + b))`; `None` where hidden states meet the table as they are.
+    pub transform: Option<Transform>,
     /// `· Eᵀ + c`.
-    pub decoder: Decoder<'a>,
+    pub decoder: Decoder,
 }
 
-impl TokenHead<'_> {
+impl TokenHead {
     /// Scores `[n, rows of E]` of all ids for hidden states `[n, d]`; padding rows of `E` score −∞.
     pub(crate) fn logits(&self, hidden_nd: &Tensor) -> Tensor {
-        self.decoder.logits(&self.transform.apply(hidden_nd))
+        self.decoder.logits(&self.transformed(hidden_nd))
+    }
+
+    /// What meets the table, `[n, d]`.
+    pub(super) fn transformed(&self, hidden_nd: &Tensor) -> Tensor {
+        self.transform.as_ref().map_or_else(|| hidden_nd.shallow_clone(), |transform| transform.apply(hidden_nd))
     }
 }
 
@@ -114,7 +120,8 @@ mod tests {
         let padded_vd = Tensor::cat(&[words_vd.shallow_clone(), Tensor::ones([2, 3], F64)], 0).set_requires_grad(true);
         let words_vd = words_vd.set_requires_grad(true);
         let normaliser = |words_vd: &Tensor| {
-            let logits_nv = Decoder { words_vd, bias_v: &bias_v, precision: Precision::F32 }.logits(&hidden_nd);
+            let (words_vd, bias_v) = (words_vd.shallow_clone(), bias_v.shallow_clone());
+            let logits_nv = Decoder { words_vd, bias_v, precision: Precision::F32 }.logits(&hidden_nd);
             let sum = logits_nv.logsumexp([1], false).sum(Kind::Double);
             sum.backward();
             f64::try_from(sum).expect("one number")

@@ -3,6 +3,7 @@
 use tch::{Device, Tensor};
 
 use super::parameters::Path;
+use super::weight::Weight;
 use crate::device::precision::{INDEX, LANE, MASTER, Precision};
 
 /// Whether dropout applies.
@@ -17,8 +18,8 @@ pub(crate) enum Mode {
 /// `x Wᵀ + b` in the run's precision.
 #[derive(Debug)]
 pub(crate) struct Linear {
-    weight: Tensor,
-    bias: Tensor,
+    weight: Weight,
+    bias: Weight,
     precision: Precision,
 }
 
@@ -30,16 +31,17 @@ impl Linear {
 
     /// Applies to the last axis. The result has the precision's compute type.
     pub(crate) fn forward(&self, x: &Tensor) -> Tensor {
-        let compute = |tensor: &Tensor| self.precision.compute(tensor);
-        compute(x).linear(&compute(&self.weight), Some(&compute(&self.bias)))
+        let x = self.precision.compute(x);
+        let [weight, bias] = [&self.weight, &self.bias].map(|weight| weight.beside(&x));
+        x.linear(&weight, Some(&bias))
     }
 }
 
-/// Normalisation over the last axis with a gain and a bias (Ba et al. 2016), in float32.
+/// Normalisation over the last axis with a gain and a bias (Ba et al. 2016), added up in float32 at least.
 #[derive(Debug)]
 pub(crate) struct LayerNorm {
-    weight: Tensor,
-    bias: Tensor,
+    weight: Weight,
+    bias: Weight,
     eps: f64,
 }
 
@@ -51,12 +53,13 @@ impl LayerNorm {
 
     /// The same weights once more.
     pub(super) fn handle(&self) -> Self {
-        Self { weight: self.weight.shallow_clone(), bias: self.bias.shallow_clone(), eps: self.eps }
+        Self { weight: self.weight.handle(), bias: self.bias.handle(), eps: self.eps }
     }
 
-    /// Normalises the last axis.
+    /// Normalises the last axis. The result has the type of `x`.
     pub(crate) fn forward(&self, x: &Tensor) -> Tensor {
-        x.layer_norm(self.weight.size(), Some(&self.weight), Some(&self.bias), self.eps, true)
+        let [weight, bias] = [&self.weight, &self.bias].map(|weight| weight.beside(x));
+        x.layer_norm(weight.size(), Some(&weight), Some(&bias), self.eps, true)
     }
 }
 

@@ -1,21 +1,23 @@
 //! Networks: their shapes and weights, and what they make of a batch.
 //!
 //! A micro-batch is counted on the host (`host_batch`) and copied to the device (`upload`); each view that somebody reads
-//! is encoded once (`forward`, `encoder`), by the main network or another (`networks`). Heads (`heads`, `weights`) belong
+//! is encoded once (`forward`, `encoder`), by the main network or another (`networks`). Heads (`heads`, `head_weights`) belong
 //! to objectives and to generators.
 
 pub(crate) mod encoder;
 pub(crate) mod forward;
 pub(crate) mod freight;
+pub(crate) mod head_weights;
 pub(crate) mod heads;
 pub(crate) mod host_batch;
 pub(crate) mod layers;
 pub(crate) mod networks;
 pub(crate) mod parameters;
 pub(crate) mod relative_positions;
+pub(crate) mod scored;
 pub(crate) mod shape;
 pub(crate) mod upload;
-pub(crate) mod weights;
+pub(crate) mod weight;
 
 pub use self::networks::{AnyNetwork, MAIN, made};
 pub use self::shape::{EncoderConfig, RelativeForm, RelativePositions, VocabFacts};

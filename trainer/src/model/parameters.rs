@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 
 use tch::{Device, Tensor};
 
+use super::weight::{self, Uses, Weight};
 use crate::device::precision::MASTER;
+use crate::error::Error;
 
 /// Standard deviation of initial matrices (Devlin et al. 2019; `initializer_range` of Hugging Face).
 pub(crate) const INITIAL_DEVIATION: f64 = 0.02;
@@ -22,6 +24,7 @@ pub(crate) struct Parameter {
     pub decays: bool,
     /// Whether the optimizer moves it.
     pub trains: bool,
+    uses: Uses,
 }
 
 /// All weights of a run, in the order of their names.
@@ -63,6 +66,21 @@ impl Parameters {
         self.by_name.get(name).map(|parameter| &parameter.tensor)
     }
 
+    /// Makes the copies that products take anew: whenever weights may have changed.
+    pub(crate) fn round(&self) -> Result<(), Error> {
+        weight::round(self.by_name.values().map(|parameter| (&parameter.tensor, &parameter.uses)))
+    }
+
+    /// Adds the gradients that uses of the weights have to the weights', after a backward pass.
+    pub(crate) fn gather(&self) -> Result<(), Error> {
+        weight::gather(self.by_name.values().map(|parameter| (&parameter.tensor, &parameter.uses)))
+    }
+
+    /// Forgets uses that got no gradient.
+    pub(crate) fn forget(&self) {
+        weight::forget(self.by_name.values().map(|parameter| &parameter.uses));
+    }
+
     /// Where they live.
     #[must_use]
     pub(crate) fn device(&self) -> Device {
@@ -86,15 +104,16 @@ impl Parameters {
         frozen.map(|parameter| parameter.tensor.numel() as u64).sum()
     }
 
-    fn add(&mut self, name: &str, shape: &[i64], initial: Initial, (decays, trains): (bool, bool)) -> Tensor {
+    fn add(&mut self, name: &str, shape: &[i64], initial: Initial, (decays, trains): (bool, bool)) -> Weight {
         let values = if self.outline {
             Tensor::zeros([1], (MASTER, Device::Cpu)).expand(shape, false)
         } else {
             initial.values(self.seed, name, shape).to_device(self.device)
         };
         let tensor = values.set_requires_grad(trains && !self.outline);
-        let handle = tensor.shallow_clone();
-        let former = self.by_name.insert(name.to_owned(), Parameter { tensor, decays, trains });
+        let uses = Uses::default();
+        let handle = Weight::new(&tensor, &uses);
+        let former = self.by_name.insert(name.to_owned(), Parameter { tensor, decays, trains, uses });
         assert!(former.is_none(), "weight `{name}` was made twice");
         handle
     }
@@ -147,26 +166,26 @@ impl Path<'_> {
     }
 
     /// A matrix drawn from N(0, 0.02²). Decays.
-    pub(crate) fn matrix(&mut self, name: &str, shape: &[i64]) -> Tensor {
+    pub(crate) fn matrix(&mut self, name: &str, shape: &[i64]) -> Weight {
         self.table(name, shape, shape[0])
     }
 
     /// A matrix of which only the first `rows` rows are drawn; the others, padding, are 0. Decays.
-    pub(crate) fn table(&mut self, name: &str, shape: &[i64], rows: i64) -> Tensor {
+    pub(crate) fn table(&mut self, name: &str, shape: &[i64], rows: i64) -> Weight {
         self.add(name, shape, Initial::Normal { rows }, true)
     }
 
     /// A vector of zeros. Does not decay.
-    pub(crate) fn bias(&mut self, name: &str, length: i64) -> Tensor {
+    pub(crate) fn bias(&mut self, name: &str, length: i64) -> Weight {
         self.add(name, &[length], Initial::Constant(0.0), false)
     }
 
     /// A vector of ones. Does not decay.
-    pub(crate) fn gain(&mut self, name: &str, length: i64) -> Tensor {
+    pub(crate) fn gain(&mut self, name: &str, length: i64) -> Weight {
         self.add(name, &[length], Initial::Constant(1.0), false)
     }
 
-    fn add(&mut self, name: &str, shape: &[i64], initial: Initial, decays: bool) -> Tensor {
+    fn add(&mut self, name: &str, shape: &[i64], initial: Initial, decays: bool) -> Weight {
         let name = self.name(name);
         self.parameters.add(&name, shape, initial, (decays, self.trains))
     }
@@ -198,7 +217,7 @@ mod tests {
             if with_other {
                 let _ = parameters.path("heads").matrix("other", &[3, 3]);
             }
-            parameters.path("encoder").sub("layer").table("weight", &[4, 5], 3)
+            parameters.path("encoder").sub("layer").table("weight", &[4, 5], 3).master().detach()
         };
         assert_eq!(draw(1, false), draw(1, true));
         assert_ne!(draw(1, false), draw(2, false));

@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use tch::Tensor;
 
 use super::parameters::Path;
+use super::weight::Weight;
 
 /// Whose buckets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,7 +114,7 @@ impl Buckets {
 /// A learnt number for each bucket and each head, shared by all layers.
 #[derive(Debug)]
 pub(super) struct PositionBias {
-    pub(super) weight_uh: Tensor,
+    pub(super) weight_uh: Weight,
     // Bucket of every (query, key), `[positions, positions]`, int64.
     buckets_pp: Tensor,
 }
@@ -125,13 +126,13 @@ impl PositionBias {
         let positions = u16::try_from(positions).expect("the plan checked that rows are that short");
         let table = Tensor::from_slice(&buckets.table(positions));
         let size = i64::from(positions);
-        Self { buckets_pp: table.view([size, size]).to_device(weight_uh.device()), weight_uh }
+        Self { buckets_pp: table.view([size, size]).to_device(weight_uh.master().device()), weight_uh }
     }
 
     /// `[h, t, t]`: query, then key.
     pub(super) fn bias(&self, width: i64) -> Tensor {
         let buckets_tt = self.buckets_pp.narrow(0, 0, width).narrow(1, 0, width);
-        Tensor::embedding(&self.weight_uh, &buckets_tt, -1, false, false).permute([2, 0, 1]).contiguous()
+        Tensor::embedding(&self.weight_uh.whole(), &buckets_tt, -1, false, false).permute([2, 0, 1]).contiguous()
     }
 }
 

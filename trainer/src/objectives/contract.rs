@@ -37,6 +37,8 @@ impl Bench {
     }
 
     fn compute(&self, batch: &Batch, mode: Mode) -> Computed {
+        self.parameters.forget();
+        self.parameters.round().expect("copies of one shape");
         let passes: BTreeSet<Pass> = self.objective.reads().passes.into_iter().collect();
         let moment = Moment { seed: 7, step: Step(3), mode };
         let host = self.host(batch);
@@ -84,6 +86,7 @@ impl Bench {
         let sums = self.compute(batch, mode).sums;
         let values = sums.iter().map(scalar).collect();
         sums.into_iter().reduce(|a, b| a + b).expect("at least one term").backward();
+        self.parameters.gather().expect("gradients of one shape");
         let gradient = |(name, weight): (&str, &crate::model::parameters::Parameter)| {
             let gradient = weight.tensor.grad();
             gradient.defined().then(|| (name.to_owned(), gradient))
@@ -146,6 +149,7 @@ fn nothing_to_learn_from_teaches_nothing() {
         let total = sums.into_iter().reduce(|a, b| a + b).expect("at least one term");
         if terms.iter().all(|term| term.count == 0.0) && total.requires_grad() {
             total.backward();
+            bench.parameters.gather().expect("gradients of one shape");
             assert!(bench.largest_gradient("") < f64::MIN_POSITIVE, "{kind}: a gradient from nothing");
         }
     }
@@ -155,8 +159,7 @@ fn nothing_to_learn_from_teaches_nothing() {
 fn gradient_reaches_the_encoder() {
     let _alone = testing::generator();
     for (kind, bench) in benches() {
-        let sums = bench.compute(&testing::batch(0), Mode::Train).sums;
-        sums.into_iter().reduce(|a, b| a + b).expect("at least one term").backward();
+        let _ = bench.learn(&testing::batch(0));
         for weight in ["encoder.embeddings.word", "encoder.layers.0.attention.qkv", "encoder.layers.1.feed_forward"] {
             let largest = bench.largest_gradient(weight);
             assert!(largest > 0.0 && largest.is_finite(), "{kind}: `{weight}` gets {largest}");

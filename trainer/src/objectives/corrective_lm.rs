@@ -35,19 +35,20 @@
 use schemars::JsonSchema;
 use schemas::columns::LABELS;
 use serde::{Deserialize, Serialize};
-use tch::{Kind, Reduction, Tensor};
+use tch::{Kind, Tensor};
 
 use super::replaced_token::{self, Detection, DetectionForm, LabelOne};
 use super::{Computed, Loss, Metric, Objective, Reads, SCORED, Scores, Term};
 use crate::device::precision::Precision;
 use crate::model::forward::{Forward, Pass};
 use crate::model::freight::Freight;
-use crate::model::heads::Decoder;
+use crate::model::heads::{Decoder, TokenHead};
 use crate::model::host_batch::HostBatch;
 use crate::model::networks::MAIN;
 use crate::model::networks::built::Networks;
 use crate::model::parameters::Path;
-use crate::model::weights::DecoderWeights;
+use crate::model::scored::{Scored, joined};
+use crate::model::head_weights::DecoderWeights;
 use crate::objectives::expectation::{Expectation, StartFacts};
 
 /// The name of what is sent of real tokens.
@@ -67,12 +68,12 @@ pub(crate) enum LmForm {
 }
 
 /// Both heads' weights, borrowed.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct CorrectionHead<'a> {
+#[derive(Debug)]
+pub(crate) struct CorrectionHead {
     /// `w` and `b`.
-    pub copy: replaced_token::DetectionHead<'a>,
+    pub copy: replaced_token::DetectionHead,
     /// `E` and `c`.
-    pub decoder: Decoder<'a>,
+    pub decoder: Decoder,
 }
 
 /// The tokens to restore, int64, `[n]` each.
@@ -109,7 +110,7 @@ pub(crate) struct Correction {
 #[must_use]
 pub(crate) fn loss(
     hidden_btd: &Tensor,
-    head: &CorrectionHead<'_>,
+    head: &CorrectionHead,
     replaced_bt: &Tensor,
     valid_bt: Option<&Tensor>,
     predicted: Blanks<'_>,
@@ -120,14 +121,17 @@ pub(crate) fn loss(
     let logits_bt = head.copy.logits(hidden_btd);
     let copy = replaced_token::of_logits(&logits_bt, replaced_bt, valid_bt, LabelOne::IsOriginal);
     let gate_n = logits_bt.reshape([-1]).index_select(0, positions_n);
-    let logits_nv = head.decoder.logits(&Forward::gather(hidden_btd, positions_n));
-    // No target is negative, so nothing is ignored.
-    let surprise_n = logits_nv.cross_entropy_loss::<&Tensor>(targets_n, None, Reduction::None, -100, 0.0);
-
+    let (mut fed, mut target) = (Vec::new(), Vec::new());
+    let scored = head.decoder.score(&Forward::gather(hidden_btd, positions_n), targets_n, |block| {
+        fed.push(block.at(fed_n));
+        target.push(block.at(targets_n));
+    });
     let original_n = fed_n.eq_tensor(targets_n);
     let lm_gate_n = if stop_grad { gate_n.detach() } else { gate_n.shallow_clone() };
-    let lm_sum = each(&lm_gate_n, &surprise_n, &original_n, form).sum(logits_nv.kind());
-    let hit_n = hits(&gate_n.detach(), &logits_nv.detach(), &surprise_n.detach(), predicted);
+    let lm_sum = each(&lm_gate_n, &scored.surprise_n, &original_n, form).sum(gate_n.kind());
+    let whole = |parts| joined(parts).unwrap_or_else(|| gate_n.detach());
+    let logits = PairOfLogits { fed_n: whole(fed), target_n: whole(target) };
+    let hit_n = hits(&gate_n.detach(), &scored, &logits, predicted);
     let count = |flags_n: &Tensor| flags_n.sum(Kind::Int64);
     Correction {
         copy,
@@ -154,18 +158,19 @@ fn each(gate_n: &Tensor, surprise_n: &Tensor, original_n: &Tensor, form: LmForm)
 
 /// Whether the original is the likeliest id of the mixture `p₁ [v = x] + p₀ q(v)`, whichever form is trained.
 ///
-/// Divided by `p₀`, the fed id leads by `exp(z)` and all others stand as in `q`. The softmax's normaliser is taken back
-/// from `−ln q(y)`; so no second `[n, v]` is made.
-fn hits(gate_n: &Tensor, logits_nv: &Tensor, surprise_n: &Tensor, predicted: Blanks<'_>) -> Tensor {
+/// Divided by `p₀`, the fed id leads by `exp(z)` and all others stand as in `q`, whose normaliser is taken back from
+/// `−ln q(y)`.
+fn hits(gate_n: &Tensor, scored: &Scored, logits: &PairOfLogits, predicted: Blanks<'_>) -> Tensor {
     let Blanks { fed_n, targets_n, .. } = predicted;
-    if targets_n.numel() == 0 {
-        return targets_n.ne_tensor(targets_n);
-    }
-    let (best_n, at_n) = logits_nv.max_dim(-1, false);
-    let logit_n = |ids_n: &Tensor| logits_nv.gather(1, &ids_n.unsqueeze(1), false).squeeze_dim(1);
-    let all_n = surprise_n + logit_n(targets_n);
-    let copying_wins_n = (gate_n + all_n).logaddexp(&logit_n(fed_n)).ge_tensor(&best_n);
-    fed_n.where_self(&copying_wins_n, &at_n).eq_tensor(targets_n)
+    let all_n = scored.surprise_n.detach() + &logits.target_n;
+    let copying_wins_n = (gate_n + all_n).logaddexp(&logits.fed_n).ge_tensor(&scored.best_n);
+    fed_n.where_self(&copying_wins_n, &scored.best_id_n).eq_tensor(targets_n)
+}
+
+/// Scores of the ids that are fed and of those that belong there, `[n]`, without gradient.
+struct PairOfLogits {
+    fed_n: Tensor,
+    target_n: Tensor,
 }
 
 /// Says of every token whether it is the original, and restores those that were masked. See the [module](self).
@@ -264,7 +269,7 @@ struct Correcting {
 }
 
 impl Correcting {
-    fn head(&self, precision: Precision) -> CorrectionHead<'_> {
+    fn head(&self, precision: Precision) -> CorrectionHead {
         CorrectionHead { copy: self.copy.lend(precision), decoder: self.decoder.lend(precision) }
     }
 
@@ -316,8 +321,8 @@ impl Loss for Correcting {
         Computed { sums: vec![found.copy.sum, found.lm_sum], metrics }
     }
 
-    fn logits(&self, hidden_nd: &Tensor, networks: &Networks) -> Option<Tensor> {
-        Some(self.decoder.lend(networks.precision()).logits(hidden_nd))
+    fn token_head(&self, networks: &Networks) -> Option<TokenHead> {
+        Some(TokenHead { transform: None, decoder: self.decoder.lend(networks.precision()) })
     }
 }
 

@@ -24,7 +24,7 @@
 use schemars::JsonSchema;
 use schemas::columns::LABELS;
 use serde::{Deserialize, Serialize};
-use tch::{Kind, Reduction, Tensor};
+use tch::{Kind, Tensor};
 
 use super::{Computed, Loss, Metric, Objective, Reads, SCORED, Scores, Term};
 use crate::model::forward::{Forward, Pass};
@@ -34,7 +34,8 @@ use crate::model::host_batch::HostBatch;
 use crate::model::networks::MAIN;
 use crate::model::networks::built::Networks;
 use crate::model::parameters::Path;
-use crate::model::weights::TokenHeadWeights;
+use crate::model::scored::Scored;
+use crate::model::head_weights::TokenHeadWeights;
 use crate::objectives::Network;
 use crate::objectives::expectation::{Expectation, StartFacts};
 
@@ -117,30 +118,23 @@ pub(crate) struct Prediction {
 #[must_use]
 pub(crate) fn loss(
     hidden_btd: &Tensor,
-    head: &TokenHead<'_>,
+    head: &TokenHead,
     positions_n: &Tensor,
     targets_n: &Tensor,
     weights_n: Option<&Tensor>,
 ) -> Prediction {
-    of_logits(&head.logits(&Forward::gather(hidden_btd, positions_n)), targets_n, weights_n)
+    let scored = head.score(&Forward::gather(hidden_btd, positions_n), targets_n, |_| {});
+    of_scored(&scored, targets_n, weights_n)
 }
 
-/// The same of the scores themselves, `[n, v]`.
+/// The same of what is known of the scores.
 #[must_use]
-pub(crate) fn of_logits(logits_nv: &Tensor, targets_n: &Tensor, weights_n: Option<&Tensor>) -> Prediction {
-    // No target is negative, so nothing is ignored.
+pub(crate) fn of_scored(scored: &Scored, targets_n: &Tensor, weights_n: Option<&Tensor>) -> Prediction {
     let sum = match weights_n {
-        None => logits_nv.cross_entropy_loss::<&Tensor>(targets_n, None, Reduction::Sum, -100, 0.0),
-        Some(weights_n) => {
-            logits_nv.cross_entropy_loss::<&Tensor>(targets_n, None, Reduction::None, -100, 0.0).dot(weights_n)
-        }
+        None => scored.surprise_n.sum(scored.surprise_n.kind()),
+        Some(weights_n) => scored.surprise_n.dot(weights_n),
     };
-    let hits = if targets_n.numel() == 0 {
-        targets_n.sum(Kind::Int64)
-    } else {
-        logits_nv.detach().argmax(-1, false).eq_tensor(targets_n).sum(Kind::Int64)
-    };
-    Prediction { sum, hits }
+    Prediction { sum, hits: scored.best_id_n.eq_tensor(targets_n).sum(Kind::Int64) }
 }
 
 impl Objective for MaskedLm {
@@ -183,7 +177,7 @@ struct Predicting {
 }
 
 impl Predicting {
-    fn head<'a>(&'a self, networks: &'a Networks) -> TokenHead<'a> {
+    fn head(&self, networks: &Networks) -> TokenHead {
         let weights = self.own.as_ref().unwrap_or_else(|| networks.head(&self.config.network));
         weights.lend(networks.precision())
     }
@@ -203,14 +197,14 @@ impl Loss for Predicting {
         let hidden_btd = &forward.encoded(&self.config.network, &self.config.view).hidden_btd;
         let head = self.head(forward.networks());
         let weights_n = self.config.weigh.weights(forward, &self.config.view);
-        let Prediction { sum, hits } = match forward.scores(&self.config.network, &self.config.view) {
-            Some(logits_nv) => of_logits(logits_nv, &predicted.targets_n, weights_n.as_ref()),
+        let Prediction { sum, hits } = match forward.scored(&self.config.network, &self.config.view) {
+            Some(scored) => of_scored(scored, &predicted.targets_n, weights_n.as_ref()),
             None => loss(hidden_btd, &head, &predicted.positions_n, &predicted.targets_n, weights_n.as_ref()),
         };
         Computed { sums: vec![sum], metrics: vec![Metric::of("accuracy", hits, predicted.count as f64)] }
     }
 
-    fn logits(&self, hidden_nd: &Tensor, networks: &Networks) -> Option<Tensor> {
-        self.own.as_ref().map(|head| head.logits(hidden_nd, networks.precision()))
+    fn token_head(&self, networks: &Networks) -> Option<TokenHead> {
+        self.own.as_ref().map(|head| head.lend(networks.precision()))
     }
 }

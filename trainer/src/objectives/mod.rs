@@ -12,6 +12,7 @@ use tch::Tensor;
 
 use crate::model::forward::{Forward, Pass};
 use crate::model::freight::Freight;
+use crate::model::heads::TokenHead;
 use crate::model::host_batch::HostBatch;
 use crate::model::networks::Network;
 use crate::model::networks::built::Networks;
@@ -147,9 +148,9 @@ pub(crate) trait Loss: Send {
     /// The terms' sums and the metrics.
     fn compute(&self, forward: &Forward<'_>) -> Computed;
 
-    /// Scores `[n, v]` of all ids for hidden states `[n, d]` of the main network, if the objective has a head that
-    /// predicts tokens. `valid/mlm` and `cloze fill` use the first objective that has.
-    fn logits(&self, _hidden_nd: &Tensor, _networks: &Networks) -> Option<Tensor> {
+    /// The head that predicts tokens from hidden states of the main network, if the objective has one. `valid/mlm` and
+    /// `cloze fill` use the first objective that has.
+    fn token_head(&self, _networks: &Networks) -> Option<TokenHead> {
         None
     }
 }

@@ -33,25 +33,25 @@ use crate::model::networks::MAIN;
 use crate::model::networks::built::Networks;
 use crate::model::parameters::Path;
 use crate::model::upload::send_column;
-use crate::model::weights::DenseWeights;
+use crate::model::head_weights::DenseWeights;
 use crate::objectives::expectation::{Expectation, StartFacts};
 
 /// The pooler's and the classifier's weights, borrowed.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PairHead<'a> {
+#[derive(Debug)]
+pub(crate) struct PairHead {
     /// `W` and `b`, `[d, d]` and `[d]`.
-    pub pooler: Dense<'a>,
+    pub pooler: Dense,
     /// `U` and `c`, `[2, d]` and `[2]`.
-    pub classifier: Dense<'a>,
+    pub classifier: Dense,
     /// How matrix products are computed.
     pub precision: Precision,
 }
 
-impl PairHead<'_> {
+impl PairHead {
     /// Scores `[b, 2]` of hidden states `[b, t, d]`, whose first position stands for the row.
     pub(crate) fn logits(&self, hidden_btd: &Tensor) -> Tensor {
         let pooled_bd = self.pooler.apply(&hidden_btd.select(1, 0), self.precision).tanh();
-        self.classifier.apply(&pooled_bd, self.precision)
+        self.precision.widen(&self.classifier.apply(&pooled_bd, self.precision))
     }
 }
 
@@ -123,8 +123,9 @@ impl Loss for Judging {
     }
 
     fn compute(&self, forward: &Forward<'_>) -> Computed {
-        let (pooler, classifier) = (self.pooler.lend(), self.classifier.lend());
-        let head = PairHead { pooler, classifier, precision: forward.networks().precision() };
+        let precision = forward.networks().precision();
+        let (pooler, classifier) = (self.pooler.lend(precision), self.classifier.lend(precision));
+        let head = PairHead { pooler, classifier, precision };
         let logits_b2 = head.logits(&forward.encoded(MAIN, &self.view).hidden_btd);
         // The column repeats the row's label in every cell.
         let is_random_b = forward.sent(&self.view, IS_RANDOM.spec().name).select(1, 0);
@@ -163,8 +164,8 @@ mod tests {
         let (weight_oi, bias_o) = (tensor(&[0.5, 0.0, 0.0, 2.0], &[2, 2]), tensor(&[0.0, 0.1], &[2]));
         let (out_oi, out_o) = (tensor(&[1.0, 0.0, 0.0, -1.0], &[2, 2]), tensor(&[0.0, 0.25], &[2]));
         let head = PairHead {
-            pooler: Dense { weight_oi: &weight_oi, bias_o: &bias_o },
-            classifier: Dense { weight_oi: &out_oi, bias_o: &out_o },
+            pooler: Dense { weight_oi, bias_o },
+            classifier: Dense { weight_oi: out_oi, bias_o: out_o },
             precision: Precision::F32,
         };
         let found: Vec<f64> =

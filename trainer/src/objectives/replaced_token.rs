@@ -40,7 +40,8 @@ use crate::model::networks::MAIN;
 use crate::model::networks::built::Networks;
 use crate::model::parameters::Path;
 use crate::model::shape::Gelu;
-use crate::model::weights::DenseWeights;
+use crate::model::weight::Weight;
+use crate::model::head_weights::DenseWeights;
 use crate::objectives::expectation::{Expectation, StartFacts};
 
 /// What label 1, and so a positive `z`, means.
@@ -56,25 +57,25 @@ pub(crate) enum LabelOne {
 }
 
 /// The detection head's weights, borrowed.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct DetectionHead<'a> {
+#[derive(Debug)]
+pub(crate) struct DetectionHead {
     /// `W` and `b_W` with their gelu; `None` for the linear head.
-    pub dense: Option<(Dense<'a>, Gelu)>,
+    pub dense: Option<(Dense, Gelu)>,
     /// `w`, `[d]`.
-    pub weight_d: &'a Tensor,
+    pub weight_d: Tensor,
     /// `b`, `[1]`.
-    pub bias_1: &'a Tensor,
+    pub bias_1: Tensor,
     /// How the dense layer's product is computed; that with `w` is never rounded.
     pub precision: Precision,
 }
 
-impl DetectionHead<'_> {
+impl DetectionHead {
     /// `z`, `[b, t]` of hidden states `[b, t, d]`, or `[n]` of `[n, d]`.
     pub(crate) fn logits(&self, hidden: &Tensor) -> Tensor {
-        let of = |features: &Tensor| features.matmul(self.weight_d) + self.bias_1;
+        let of = |features: &Tensor| features.matmul(&self.weight_d) + &self.bias_1;
         match &self.dense {
             None => of(hidden),
-            Some((dense, gelu)) => of(&dense.apply(hidden, self.precision).gelu(gelu.name())),
+            Some((dense, gelu)) => of(&self.precision.widen(&dense.apply(hidden, self.precision).gelu(gelu.name()))),
         }
     }
 }
@@ -100,7 +101,7 @@ pub(crate) struct Detection {
 #[must_use]
 pub(crate) fn loss(
     hidden_btd: &Tensor,
-    head: &DetectionHead<'_>,
+    head: &DetectionHead,
     replaced_bt: &Tensor,
     valid_bt: Option<&Tensor>,
     label_one: LabelOne,
@@ -179,8 +180,8 @@ pub(crate) enum DetectionForm {
 #[derive(Debug)]
 pub(super) struct Weights {
     dense: Option<(DenseWeights, Gelu)>,
-    weight_d: Tensor,
-    bias_1: Tensor,
+    weight_1d: Weight,
+    bias_1: Weight,
 }
 
 impl Weights {
@@ -189,13 +190,13 @@ impl Weights {
         let dense = (form == DetectionForm::DenseGelu)
             .then(|| (DenseWeights::build(&mut head.sub("dense"), width, width), networks.config().gelu));
         // One row of a matrix: it decays as matrices do.
-        let weight_d = head.matrix("weight", &[1, width]).squeeze_dim(0);
-        Self { dense, weight_d, bias_1: head.bias("bias", 1) }
+        Self { dense, weight_1d: head.matrix("weight", &[1, width]), bias_1: head.bias("bias", 1) }
     }
 
-    pub(super) fn lend(&self, precision: Precision) -> DetectionHead<'_> {
-        let dense = self.dense.as_ref().map(|(dense, gelu)| (dense.lend(), *gelu));
-        DetectionHead { dense, weight_d: &self.weight_d, bias_1: &self.bias_1, precision }
+    pub(super) fn lend(&self, precision: Precision) -> DetectionHead {
+        let dense = self.dense.as_ref().map(|(dense, gelu)| (dense.lend(precision), *gelu));
+        let weight_d = self.weight_1d.lend_whole().squeeze_dim(0);
+        DetectionHead { dense, weight_d, bias_1: self.bias_1.lend_whole(), precision }
     }
 }
 

@@ -38,7 +38,7 @@ use crate::model::host_batch::HostBatch;
 use crate::model::networks::MAIN;
 use crate::model::networks::built::Networks;
 use crate::model::parameters::Path;
-use crate::model::weights::TransformWeights;
+use crate::model::head_weights::TransformWeights;
 use crate::objectives::expectation::{Expectation, StartFacts};
 use crate::objectives::similarity;
 
@@ -188,7 +188,8 @@ impl Agreeing {
     fn vectors(&self, forward: &Forward<'_>, view: &str) -> Tensor {
         let first_nd = forward.encoded(MAIN, view).hidden_btd.select(1, 0);
         let precision = forward.networks().precision();
-        self.transform.as_ref().map_or_else(|| first_nd.shallow_clone(), |head| head.lend(precision).apply(&first_nd))
+        let transformed = self.transform.as_ref().map(|head| precision.widen(&head.lend(precision).apply(&first_nd)));
+        transformed.unwrap_or(first_nd)
     }
 }
 

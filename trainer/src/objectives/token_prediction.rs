@@ -33,7 +33,7 @@ use crate::model::host_batch::HostBatch;
 use crate::model::networks::MAIN;
 use crate::model::networks::built::Networks;
 use crate::model::parameters::Path;
-use crate::model::weights::TokenHeadWeights;
+use crate::model::head_weights::TokenHeadWeights;
 use crate::objectives::expectation::{Expectation, StartFacts};
 
 /// The name of what is sent of tokens that are not to be predicted.
@@ -72,7 +72,7 @@ pub(crate) struct Predictions {
 #[must_use]
 pub(crate) fn loss(
     hidden_btd: &Tensor,
-    head: &TokenHead<'_>,
+    head: &TokenHead,
     masked: Targets<'_>,
     unmasked: Targets<'_>,
 ) -> Predictions {
@@ -161,7 +161,7 @@ impl Loss for PredictingAll {
         Computed { sums, metrics }
     }
 
-    fn logits(&self, hidden_nd: &Tensor, networks: &Networks) -> Option<Tensor> {
-        Some(self.weights.logits(hidden_nd, networks.precision()))
+    fn token_head(&self, networks: &Networks) -> Option<TokenHead> {
+        Some(self.weights.lend(networks.precision()))
     }
 }

@@ -183,8 +183,8 @@ mod tests {
     // One matrix and one bias whose gradients are their own values times `slope`.
     fn parameters() -> (Parameters, Tensor, Tensor) {
         let mut parameters = Parameters::new(3, Device::Cpu);
-        let matrix = parameters.path("a").matrix("weight", &[2, 3]);
-        let gain = parameters.path("b").gain("weight", 4);
+        let matrix = parameters.path("a").matrix("weight", &[2, 3]).master().shallow_clone();
+        let gain = parameters.path("b").gain("weight", 4).master().shallow_clone();
         (parameters, matrix, gain)
     }
 

@@ -26,6 +26,8 @@ pub struct TrainConfig {
     /// Where to compute: `auto` (the first CUDA device where there is one), `cpu`, `cuda` (the first; an error without one)
     /// or `cuda:1` (that one, counted from 0).
     pub device: DeviceChoice,
+    /// Whether activations are made anew in the backward pass: far less memory, a third more operations, the same bits.
+    pub recompute: bool,
     /// Threads of libtorch on the CPU; 0 for one per core. Equal numbers give equal bits.
     pub threads: usize,
     /// Reproducible kernels on CUDA, at a price; the CPU's always are.
@@ -45,6 +47,7 @@ impl Default for TrainConfig {
             normalize: Normalize::Step,
             precision: Precision::F32,
             device: DeviceChoice::Auto,
+            recompute: false,
             threads: 0,
             deterministic: false,
             init: None,

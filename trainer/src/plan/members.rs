@@ -28,7 +28,8 @@ impl std::fmt::Debug for Member {
 #[must_use]
 pub(crate) fn build(plan: &TrainPlan, parameters: &mut Parameters) -> (Networks, Vec<Member>) {
     let others = plan.used_networks();
-    let networks = Networks::build(&plan.encoder, &others, &plan.vocab, plan.train.precision, parameters);
+    let networks = Networks::build(&plan.encoder, &others, &plan.vocab, plan.train.precision, parameters)
+        .recomputing(plan.train.recompute);
     let members = plan.active().map(|(name, objective, weight)| Member {
         name: name.to_owned(),
         weight,

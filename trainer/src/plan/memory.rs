@@ -5,6 +5,7 @@
 //! weights of pairs; on the CPU, with dropout, it keeps those as well.
 
 use crate::device::precision::Precision;
+use crate::model::scored::BLOCK;
 use crate::model::shape::{EncoderConfig, RelativeForm, padded_rows};
 use crate::objectives::{AnyObjective, Scores};
 use crate::plan::TrainPlan;
@@ -31,7 +32,7 @@ impl TrainPlan {
         let learning_objectives = self.active().filter(|(_, _, weight)| *weight != 0.0);
         let objectives: Vec<&AnyObjective> = learning_objectives.map(|(_, objective, _)| objective).collect();
         let pairs = objectives.iter().map(|objective| PAIR * objective.compares() * self.tokens());
-        let cast = if self.train.precision == Precision::Bf16 { 2.0 } else { 0.0 };
+        let cast = if self.train.precision == Precision::F32 { 0.0 } else { 2.0 };
         MemoryEstimate {
             weights: 4.0 * (learning + frozen) as f64 + cast * learning as f64,
             optimizer: 12.0 * learning as f64,
@@ -49,13 +50,15 @@ impl TrainPlan {
         self.rows() * f64::from(self.width)
     }
 
-    /// Scores, their logarithms after the softmax, and their gradient, float32; and the states that are scored, on their way
-    /// through the head.
+    /// The gradient of scores, of the products' type; a block of scores and their logarithms, float32; and the states that
+    /// are scored, on their way through the head.
     fn scored(&self, objective: &AnyObjective, scores: Scores) -> f64 {
         let reads = objective.reads();
         let shape = reads.passes.first().and_then(|pass| self.shape(&pass.network));
         let width = shape.map_or(0.0, |shape| f64::from(shape.hidden));
-        scores.share * self.tokens() * (12.0 * padded_rows(self.vocab.size) as f64 + 20.0 * width)
+        let (positions, ids) = (scores.share * self.tokens(), padded_rows(self.vocab.size) as f64);
+        let slope = if self.train.precision == Precision::F32 { 4.0 } else { 2.0 };
+        slope * positions * ids + 8.0 * (positions * ids).min(BLOCK as f64) + 20.0 * positions * width
     }
 }
 
@@ -97,7 +100,12 @@ impl Encoding {
 
     /// Bytes of a number that products take.
     fn size(&self) -> f64 {
-        if self.precision == Precision::Bf16 { 2.0 } else { 4.0 }
+        if self.precision == Precision::F32 { 4.0 } else { 2.0 }
+    }
+
+    /// Bytes of a hidden state between sublayers.
+    fn between(&self) -> f64 {
+        if self.precision == Precision::Bf16Hidden { 2.0 } else { 4.0 }
     }
 
     /// Bytes of a number of dropout's mask.
@@ -106,12 +114,12 @@ impl Encoding {
     }
 
     /// For a token and a layer. Products keep what they take: hidden states twice, queries, keys and values, what was mixed
-    /// of them, and the inner states before and behind the gelu. Norms keep their sums in float32, with two numbers each;
-    /// attention one for each head.
+    /// of them, and the inner states before and behind the gelu. Norms keep their sums, with two numbers each; attention one
+    /// for each head.
     fn layer(&self) -> f64 {
         let (d, f) = (f64::from(self.shape.hidden), f64::from(self.shape.feed_forward));
         self.size() * (6.0 * d + 2.0 * f)
-            + 2.0 * 4.0 * d
+            + 2.0 * self.between() * d
             + 2.0 * self.mask() * d
             + 4.0 * f64::from(self.shape.heads)
             + 16.0
@@ -146,6 +154,7 @@ mod tests {
         // 6 · 2 + 8 · 2 for products, 8 for norms, 2 for masks; in float32 twice the products'.
         assert!((each(Precision::Bf16) - 38.0).abs() < 1e-9, "{}", each(Precision::Bf16));
         assert!((each(Precision::F32) - 66.0).abs() < 1e-9, "{}", each(Precision::F32));
+        assert!((each(Precision::Bf16Hidden) - 34.0).abs() < 1e-9, "{}", each(Precision::Bf16Hidden));
     }
 
     #[test]

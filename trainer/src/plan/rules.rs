@@ -74,7 +74,7 @@ pub(super) fn problems(request: &TrainRequest) -> Vec<Problem> {
         (
             train.precision == Precision::F32 || train.device != DeviceChoice::Cpu,
             "train.precision",
-            "`bf16` is for CUDA; the CPU computes in `f32`".to_owned(),
+            "bfloat16 is for CUDA; the CPU computes in `f32`".to_owned(),
         ),
         (optimizer.lr > 0.0 && optimizer.lr.is_finite(), "optimizer.lr", "it must be above 0".to_owned()),
         (

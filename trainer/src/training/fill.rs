@@ -33,7 +33,7 @@ impl Filler {
         let mut trainer = Trainer::new(plan, Box::new(Alone))?;
         trainer.restore(&place, &snapshot)?;
         let filler = Self { trainer };
-        if filler.trainer.predicts_tokens() {
+        if filler.trainer.token_head().is_some() {
             Ok(filler)
         } else {
             Err(Error::Config("no objective of this run predicts tokens; `masked_lm` does".to_owned()))
@@ -61,7 +61,8 @@ impl Filler {
         let input = Input { ids_bt: &ids_bt, token_types_bt: None, valid_bt: None };
         let encoded = self.trainer.networks().encoder(MAIN).forward(input, Mode::Eval);
         let hidden_nd = Forward::gather(&encoded.hidden_btd, &positions_n);
-        let logits_nv = self.trainer.token_logits(&hidden_nd).expect("a head was found when this was opened");
+        let head = self.trainer.token_head().expect("a head was found when this was opened");
+        let logits_nv = head.logits(&hidden_nd);
         // The table's padding rows are no ids.
         let probabilities_nv = logits_nv.narrow(1, 0, i64::from(plan.vocab.size)).softmax(-1, Kind::Double);
         (0..positions_n.size()[0]).map(|mask| best(&probabilities_nv.get(mask), top)).collect()

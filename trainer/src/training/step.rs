@@ -9,10 +9,11 @@ use tch::{Device, Tensor};
 
 use crate::device::choice::{self, DeviceChoice};
 use crate::device::native;
-use crate::device::precision::{MASTER, Precision, WIDE};
+use crate::device::precision::{Precision, WIDE};
 use crate::error::Error;
 use crate::model::forward::{Forward, Moment, Pass};
 use crate::model::freight::Freight;
+use crate::model::heads::TokenHead;
 use crate::model::host_batch::HostBatch;
 use crate::model::layers::Mode;
 use crate::model::networks::built::{Networks, teach};
@@ -25,7 +26,7 @@ use crate::optimizer::schedule;
 use crate::plan::members::{Member, build};
 use crate::plan::train_plan::TrainPlan;
 use crate::training::ranks::Ranks;
-use crate::training::tally::{Reading, Tally, written};
+use crate::training::tally::{Reading, Sums, Tally, written};
 
 /// What a step has seen, on all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +85,8 @@ impl Trainer {
         let device = plan.train.device.resolve()?;
         if plan.train.precision != Precision::F32 && device == Device::Cpu {
             return Err(Error::Config(format!(
-                "`train.precision = \"bf16\"` needs CUDA, and {}; `train.precision = \"f32\"` does without",
+                "`train.precision = {}` needs CUDA, and {}; `train.precision = \"f32\"` does without",
+                serde_json::to_string(&plan.train.precision).expect("a word"),
                 match plan.train.device {
                     DeviceChoice::Cpu => "`train.device` is `cpu`".to_owned(),
                     _ => choice::why_not(),
@@ -164,18 +166,10 @@ impl Trainer {
         &self.members
     }
 
-    /// Scores of all ids for hidden states `[n, d]` of the main network, by the first objective with a head that
-    /// predicts tokens; `None` without one.
+    /// The first objective's head that predicts tokens from hidden states of the main network; `None` without one.
     #[must_use]
-    pub fn token_logits(&self, hidden_nd: &Tensor) -> Option<Tensor> {
-        let _guard = tch::no_grad_guard();
-        self.members.iter().find_map(|member| member.loss.logits(hidden_nd, &self.networks))
-    }
-
-    /// Whether there is such a head.
-    #[must_use]
-    pub fn predicts_tokens(&self) -> bool {
-        self.token_logits(&Tensor::zeros([0, self.networks.hidden()], (MASTER, self.device))).is_some()
+    pub(crate) fn token_head(&self) -> Option<TokenHead> {
+        self.members.iter().find_map(|member| member.loss.token_head(&self.networks))
     }
 
     /// Learning rate of a step.
@@ -190,7 +184,9 @@ impl Trainer {
         let Update { norm, skipped } = self.optimizer.update(self.lr(self.done))?;
         self.skips.note(self.done, &skipped);
         let norm = norm.where_self(&skipped.lt(0.5), &norm.zeros_like());
-        self.tally.add_norm(&norm);
+        let mut sums = Sums::default();
+        self.tally.add_norm(&norm, &mut sums);
+        sums.settle()?;
         self.done = self.done.next();
         Ok(seen)
     }
@@ -200,21 +196,24 @@ impl Trainer {
         let batches = batches.iter().map(|batch| HostBatch::new(batch, &self.networks));
         let batches = batches.collect::<Result<Vec<_>, _>>()?;
         let (counts, seen) = self.counts(&batches);
+        self.parameters.round()?;
         let moment = Moment { seed: self.plan.seed, step: self.done, mode: Mode::Train };
         for (at, batch) in batches.iter().enumerate() {
             let forward = Forward::run(batch, &self.passes, &self.learning, moment, self.freight(batch))?;
-            let mut loss: Option<Tensor> = None;
+            let (mut loss, mut sums): (Option<Tensor>, _) = (None, Sums::default());
             for (member, counts) in self.members.iter().zip(&counts) {
                 let computed = compute(member, &forward);
-                tally(&mut self.tally, member, counts.terms(at), &computed);
+                tally(&mut self.tally, member, counts.terms(at), &computed, &mut sums);
                 let share = if member.weight == 0.0 { None } else { counts.loss(at, &computed.sums) };
                 loss = match (loss, share) {
                     (Some(loss), Some(share)) => Some(loss + share),
                     (loss, share) => loss.or(share),
                 };
             }
+            sums.settle()?;
             if let Some(loss) = loss {
                 loss.f_backward()?;
+                forward.finish(&self.parameters)?;
             }
         }
         Ok(seen)
@@ -252,12 +251,15 @@ impl Trainer {
         into: &mut Tally,
     ) -> Result<Forward<'a>, Error> {
         let _guard = tch::no_grad_guard();
+        self.parameters.round()?;
         let passes: BTreeSet<Pass> = self.passes.union(extra).cloned().collect();
         let moment = Moment { seed: self.plan.seed, step: Step(0), mode: Mode::Eval };
         let forward = Forward::run(batch, &passes, &BTreeSet::new(), moment, self.freight(batch))?;
+        let mut sums = Sums::default();
         for member in &self.members {
-            tally(into, member, &member.loss.terms(batch), &compute(member, &forward));
+            tally(into, member, &member.loss.terms(batch), &compute(member, &forward), &mut sums);
         }
+        sums.settle()?;
         Ok(forward)
     }
 
@@ -292,13 +294,12 @@ fn compute(member: &Member, forward: &Forward<'_>) -> Computed {
 }
 
 /// Notes an objective's sums and metrics for the next report.
-fn tally(into: &mut Tally, member: &Member, terms: &[Term], computed: &Computed) {
-    let _guard = tch::no_grad_guard();
+fn tally(into: &mut Tally, member: &Member, terms: &[Term], computed: &Computed, sums: &mut Sums) {
     for (term, sum) in terms.iter().zip(&computed.sums) {
-        into.add_term(FigureName::new(&member.name, term.name), member.weight * term.weight, sum, term.count);
+        into.add_term(FigureName::new(&member.name, term.name), member.weight * term.weight, sum, term.count, sums);
     }
     for metric in &computed.metrics {
-        into.add_metric(&member.name, metric);
+        into.add_metric(&member.name, metric, sums);
     }
 }
 

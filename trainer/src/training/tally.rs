@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use tch::{Device, Tensor};
 
+use crate::device::native;
 use crate::device::precision::WIDE;
 use crate::device::tensors::{HostTensor, HostTensors, overwrite};
 use crate::error::Error;
@@ -36,8 +37,28 @@ fn zero(device: Device) -> Tensor {
     Tensor::zeros([0_i64; 0], (WIDE, device))
 }
 
-fn wide(scalar: &Tensor) -> Tensor {
-    scalar.detach().to_kind(WIDE).squeeze()
+/// Scalars that are to be added, in a few kernels for all of them.
+#[derive(Debug, Default)]
+pub(crate) struct Sums(Vec<(Tensor, Tensor)>);
+
+impl Sums {
+    fn add(&mut self, to: &Tensor, scalar: &Tensor) {
+        self.0.push((to.shallow_clone(), scalar.detach().view([1])));
+    }
+
+    /// Adds them.
+    pub(crate) fn settle(self) -> Result<(), Error> {
+        let mut rest = self.0;
+        // Those of one type go in one piece.
+        while let Some(kind) = rest.first().map(|(_, scalar)| scalar.kind()) {
+            let (these, others) = rest.into_iter().partition(|(_, scalar)| scalar.kind() == kind);
+            let (to, scalars): (Vec<Tensor>, Vec<Tensor>) = Vec::into_iter(these).unzip();
+            let scalars = Tensor::cat(&scalars, 0).to_kind(WIDE).unbind(0);
+            native::add_all(&to.iter().collect::<Vec<_>>(), &scalars.iter().collect::<Vec<_>>())?;
+            rest = others;
+        }
+        Ok(())
+    }
 }
 
 impl Mean {
@@ -51,21 +72,21 @@ impl Mean {
         Self { sum: zero(device), count: Count::Device(zero(device)) }
     }
 
-    /// Adds a scalar of the device and how many things it sums over.
+    /// Adds a scalar of the device and how many things it sums over, when `sums` are settled.
     ///
     /// # Panics
     /// If the count is none, or the device counts.
-    pub(crate) fn add(&mut self, sum: &Tensor, count: f64) {
+    pub(crate) fn add(&mut self, sum: &Tensor, count: f64, sums: &mut Sums) {
         assert!(count.is_finite() && count >= 0.0, "{count} is no count");
         let Count::Host(so_far) = &mut self.count else { panic!("a mean is counted in one place") };
         *so_far += count;
-        self.sum += wide(sum);
+        sums.add(&self.sum, sum);
     }
 
-    fn add_counted(&mut self, sum: &Tensor, count: &Tensor) {
-        let Count::Device(so_far) = &mut self.count else { panic!("a mean is counted in one place") };
-        *so_far += wide(count);
-        self.sum += wide(sum);
+    fn add_counted(&mut self, sum: &Tensor, count: &Tensor, sums: &mut Sums) {
+        let Count::Device(so_far) = &self.count else { panic!("a mean is counted in one place") };
+        sums.add(so_far, count);
+        sums.add(&self.sum, sum);
     }
 
     fn has_any(&self) -> bool {
@@ -170,30 +191,30 @@ impl Tally {
     }
 
     /// Adds a sum of a term that has that weight in the loss.
-    pub(crate) fn add_term(&mut self, name: FigureName, weight: f64, sum: &Tensor, count: f64) {
+    pub(crate) fn add_term(&mut self, name: FigureName, weight: f64, sum: &Tensor, count: f64, sums: &mut Sums) {
         let fresh = || Weighted { mean: Mean::new(self.device), weight };
         let term = self.terms.entry(name).or_insert_with(fresh);
         term.weight = weight;
-        term.mean.add(sum, count);
+        term.mean.add(sum, count, sums);
     }
 
     /// Adds a metric of an objective.
-    pub(crate) fn add_metric(&mut self, objective: &str, metric: &Metric) {
+    pub(crate) fn add_metric(&mut self, objective: &str, metric: &Metric, sums: &mut Sums) {
         let (name, device) = (FigureName::new(objective, metric.name), self.device);
         match &metric.denominator {
             Denominator::Host(count) => {
-                self.metrics.entry(name).or_insert_with(|| Mean::new(device)).add(&metric.numerator, *count);
+                self.metrics.entry(name).or_insert_with(|| Mean::new(device)).add(&metric.numerator, *count, sums);
             }
             Denominator::Device(count) => {
                 let mean = self.metrics.entry(name).or_insert_with(|| Mean::counted_there(device));
-                mean.add_counted(&metric.numerator, count);
+                mean.add_counted(&metric.numerator, count, sums);
             }
         }
     }
 
     /// Adds the norm of a step's gradient.
-    pub(crate) fn add_norm(&mut self, norm: &Tensor) {
-        self.norm.add(norm, 1.0);
+    pub(crate) fn add_norm(&mut self, norm: &Tensor, sums: &mut Sums) {
+        self.norm.add(norm, 1.0, sums);
     }
 
     /// Reads all of it over all ranks, and `extra` scalars as they are here, in one copy. Waits for the device.
@@ -296,22 +317,27 @@ mod tests {
 
     #[test]
     fn an_interval_survives_a_checkpoint() {
-        let mut tally = Tally::new(Device::Cpu);
+        let (mut tally, mut sums) = (Tally::new(Device::Cpu), Sums::default());
         let (mlm, copy) = (name("mlm", ""), name("clm", "copy"));
-        tally.add_term(mlm.clone(), 2.0, &Tensor::from(3_f32), 2.0);
-        tally.add_term(mlm.clone(), 2.0, &Tensor::from(4_f32), 5.0);
-        tally.add_term(copy.clone(), 1.0, &Tensor::from(0_f32), 0.0);
-        tally.add_metric("mlm", &Metric::ratio("hits", Tensor::from(1_i64), Tensor::from(3_i64)));
-        tally.add_metric("mlm", &Metric::of("accuracy", Tensor::from(1_i64), 8.0));
-        tally.add_norm(&Tensor::from(3_f64));
+        tally.add_term(mlm.clone(), 2.0, &Tensor::from(3_f32), 2.0, &mut sums);
+        sums.settle().expect("scalars");
+        let mut sums = Sums::default();
+        tally.add_term(mlm.clone(), 2.0, &Tensor::from(4_f32), 5.0, &mut sums);
+        tally.add_term(copy.clone(), 1.0, &Tensor::from(0_f32), 0.0, &mut sums);
+        tally.add_metric("mlm", &Metric::ratio("hits", Tensor::from(1_i64), Tensor::from(3_i64)), &mut sums);
+        tally.add_metric("mlm", &Metric::of("accuracy", Tensor::from(1_i64), 8.0), &mut sums);
+        tally.add_norm(&Tensor::from(3_f64), &mut sums);
+        sums.settle().expect("scalars");
         let (tensors, saved) = tally.save().expect("copied");
         let json = serde_json::to_string(&saved).expect("plain data");
         let saved: Vec<SavedMean> = serde_json::from_str(&json).expect("as written");
         let mut other = Tally::new(Device::Cpu);
         other.load(&tensors, &saved).expect("complete");
-        other.add_term(mlm.clone(), 2.0, &Tensor::from(1_f32), 1.0);
-        other.add_metric("mlm", &Metric::ratio("hits", Tensor::from(1_i64), Tensor::from(1_i64)));
-        other.add_norm(&Tensor::from(5_f64));
+        let mut sums = Sums::default();
+        other.add_term(mlm.clone(), 2.0, &Tensor::from(1_f32), 1.0, &mut sums);
+        other.add_metric("mlm", &Metric::ratio("hits", Tensor::from(1_i64), Tensor::from(1_i64)), &mut sums);
+        other.add_norm(&Tensor::from(5_f64), &mut sums);
+        sums.settle().expect("scalars");
         assert!(other.counted(&mlm) && !other.counted(&copy) && !other.counted(&name("nobody", "")));
         let (reading, extra) = other.read(&Alone, &[&Tensor::from(9_f64)]).expect("read");
         let expected = Reading {
@@ -326,6 +352,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "NaN is no count")]
     fn a_count_that_is_no_number_ends_the_run() {
-        Tally::new(Device::Cpu).add_term(name("mlm", ""), 1.0, &Tensor::from(1_f32), f64::NAN);
+        Tally::new(Device::Cpu).add_term(name("mlm", ""), 1.0, &Tensor::from(1_f32), f64::NAN, &mut Sums::default());
     }
 }

@@ -21,7 +21,7 @@ use crate::objectives::masked_lm;
 use crate::objectives::masked_lm::Prediction;
 use crate::training::ranks::Ranks;
 use crate::training::step::{Trainer, whole};
-use crate::training::tally::{Mean, Reading, Tally, fetch, written};
+use crate::training::tally::{Mean, Reading, Sums, Tally, fetch, written};
 
 /// The view of validation batches that `valid/mlm` is computed on: exactly 15 % masked, 80/10/10, under a fixed seed.
 pub const VALID_MLM: &str = "valid_mlm";
@@ -45,7 +45,7 @@ impl Validation {
     #[must_use]
     pub(crate) fn new(trainer: &Trainer) -> Self {
         let extra =
-            if trainer.predicts_tokens() { BTreeSet::from([Pass::new(MAIN, VALID_MLM)]) } else { BTreeSet::new() };
+            if trainer.token_head().is_some() { BTreeSet::from([Pass::new(MAIN, VALID_MLM)]) } else { BTreeSet::new() };
         let targets = vec![0; trainer.plan().vocab.size as usize];
         let device = trainer.device();
         let (loss, accuracy) = (Mean::new(device), Mean::new(device));
@@ -58,23 +58,27 @@ impl Validation {
         let forward = trainer.evaluate(&batch, &self.extra, &mut self.tally)?;
         self.rows += batch.rows() as u64;
         if !self.extra.is_empty() {
-            self.add_mlm(trainer, &forward);
+            self.add_mlm(trainer, &forward)?;
         }
         Ok(())
     }
 
-    fn add_mlm(&mut self, trainer: &Trainer, forward: &Forward<'_>) {
+    fn add_mlm(&mut self, trainer: &Trainer, forward: &Forward<'_>) -> Result<(), Error> {
         let _guard = tch::no_grad_guard();
         let predicted = forward.predicted(VALID_MLM);
         let hidden_btd = &forward.encoded(MAIN, VALID_MLM).hidden_btd;
         let hidden_nd = Forward::gather(hidden_btd, &predicted.positions_n);
-        let logits_nv = trainer.token_logits(&hidden_nd).expect("a head was found when the validation began");
-        let Prediction { sum, hits } = masked_lm::of_logits(&logits_nv, &predicted.targets_n, None);
-        self.loss.add(&sum, predicted.count as f64);
-        self.accuracy.add(&hits, predicted.count as f64);
+        let head = trainer.token_head().expect("a head was found when the validation began");
+        let scored = head.score(&hidden_nd, &predicted.targets_n, |_| {});
+        let Prediction { sum, hits } = masked_lm::of_scored(&scored, &predicted.targets_n, None);
+        let mut sums = Sums::default();
+        self.loss.add(&sum, predicted.count as f64, &mut sums);
+        self.accuracy.add(&hits, predicted.count as f64, &mut sums);
+        sums.settle()?;
         for &label in forward.batch().column(VALID_MLM, LABELS).values().iter().filter(|&&label| label != IGNORE) {
             self.targets[usize::try_from(label).expect("labels are ids")] += 1;
         }
+        Ok(())
     }
 
     /// The result. Waits for the device.

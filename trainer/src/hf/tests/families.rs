@@ -80,6 +80,7 @@ fn assert_equal_models(
     let loss = loss(trainer, &forward);
     assert!(largest(&(&loss - &expected["loss"])) <= 1e-5);
     loss.backward();
+    trainer.parameters.gather().expect("gradients of one shape");
     let gradients = collect(trainer, architecture, Tensor::grad);
     check_all(&gradients, expected, "gradient.", gradient_tolerance);
 }
@@ -105,12 +106,12 @@ fn detection_inputs() -> BTreeMap<String, Tensor> {
 }
 
 fn detection_logits(trainer: &Trainer, forward: &Forward<'_>) -> Tensor {
-    let weight = |name: &str| trainer.parameters().get(&format!("heads.rtd.{name}")).expect("a head");
+    let weight = |name: &str| trainer.parameters().get(&format!("heads.rtd.{name}")).expect("a head").shallow_clone();
     let dense = Dense { weight_oi: weight("dense.weight"), bias_o: weight("dense.bias") };
     let weight_d = weight("weight").squeeze_dim(0);
     let head = DetectionHead {
         dense: Some((dense, Gelu::Erf)),
-        weight_d: &weight_d,
+        weight_d,
         bias_1: weight("bias"),
         precision: Precision::F32,
     };
@@ -146,7 +147,7 @@ fn a_next_sentence_head_gets_pooler_and_classifier() {
     let host = host(&trainer, &batch);
     let forward = forward(&trainer, &host);
     assert!(gap(&logits(&trainer, &forward), &expected, "logits") <= 1e-5);
-    let weight = |name: &str| trainer.parameters().get(&format!("heads.nsp.{name}")).expect("a head");
+    let weight = |name: &str| trainer.parameters().get(&format!("heads.nsp.{name}")).expect("a head").shallow_clone();
     let dense =
         |name: &str| Dense { weight_oi: weight(&format!("{name}.weight")), bias_o: weight(&format!("{name}.bias")) };
     let head = crate::objectives::next_sentence::PairHead {

@@ -55,7 +55,7 @@ fn relative_positions_tell_orders_apart() {
     config.relative_positions = RelativePositions { form: RelativeForm::CocoLm, buckets: 8, distance_max: 12 };
     let encoder = encoder(&config);
     let relative = encoder.relative.as_ref().expect("configured");
-    let _ = tch::no_grad(|| encoder.position.shallow_clone().zero_());
+    let _ = tch::no_grad(|| encoder.position.master().shallow_clone().zero_());
     let ids_bt = Tensor::from_slice(&[5_i64, 6, 7, 8, 8, 7, 6, 5]).view([2, 4]);
     let input = Input { ids_bt: &ids_bt, token_types_bt: None, valid_bt: None };
     let mirrored = |encoder: &Encoder| {
@@ -63,7 +63,7 @@ fn relative_positions_tell_orders_apart() {
         hidden_btd.get(0).allclose(&hidden_btd.get(1).flip([0]), 1e-4, 1e-5, false)
     };
     assert!(!mirrored(&encoder), "a learnt number for each distance sees the order");
-    let _ = tch::no_grad(|| relative.weight_uh.shallow_clone().zero_());
+    let _ = tch::no_grad(|| relative.weight_uh.master().shallow_clone().zero_());
     assert!(mirrored(&encoder), "without it, and without position rows, a row is a set");
 }
 
@@ -76,7 +76,7 @@ fn a_bias_for_keys_on_the_right_shows_a_token_its_right_neighbour() {
     for form in [RelativeForm::CocoLm, RelativeForm::T5] {
         config.relative_positions = RelativePositions { form, buckets: 8, distance_max: 12 };
         let encoder = encoder(&config);
-        let weight_uh = &encoder.relative.as_ref().expect("configured").weight_uh;
+        let weight_uh = encoder.relative.as_ref().expect("configured").weight_uh.master();
         let bucket = config.relative_positions.buckets().expect("configured").of(1);
         // So much that nothing else is attended to, where there is a right neighbour.
         let _ = tch::no_grad(|| weight_uh.shallow_clone().zero_().get(bucket).fill_(200.0));
@@ -102,7 +102,7 @@ fn segments_and_narrow_tables_reach_the_hidden_states() {
     let forward = |token_types_bt| {
         encoder.forward(Input { ids_bt: &ids_bt, token_types_bt, valid_bt: None }, Mode::Eval).hidden_btd
     };
-    assert_eq!(encoder.word.size()[1], 8);
+    assert_eq!(encoder.word.master().size()[1], 8);
     assert_eq!(forward(None).size(), [1, 8, i64::from(config.hidden)]);
     let first_bt = types_bt.zeros_like();
     assert!(forward(None).allclose(&forward(Some(&first_bt)), 1e-6, 1e-7, false));

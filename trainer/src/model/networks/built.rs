@@ -13,7 +13,8 @@ use crate::model::encoder::{Encoder, Shared};
 use crate::model::layers::Mode;
 use crate::model::parameters::Parameters;
 use crate::model::shape::{EncoderConfig, VocabFacts};
-use crate::model::weights::TokenHeadWeights;
+use crate::model::head_weights::TokenHeadWeights;
+use crate::model::weight::Weight;
 
 /// Every network of the run.
 #[derive(Debug)]
@@ -25,6 +26,7 @@ pub(crate) struct Networks {
     vocab_size: i64,
     special: SpecialIds,
     device: Device,
+    recomputes: bool,
 }
 
 impl Networks {
@@ -50,7 +52,20 @@ impl Networks {
             vocab_size: i64::from(vocab.size),
             special: vocab.special,
             device: parameters.device(),
+            recomputes: false,
         }
+    }
+
+    /// The same, whose activations are made anew for backward passes or not.
+    #[must_use]
+    pub(crate) fn recomputing(self, recomputes: bool) -> Self {
+        Self { recomputes, ..self }
+    }
+
+    /// Whether passes that learn keep little.
+    #[must_use]
+    pub(crate) fn recomputes(&self) -> bool {
+        self.recomputes
     }
 
     /// The encoder of the network of that name; plans make a wrong one impossible.
@@ -77,6 +92,12 @@ impl Networks {
         self.samplers().find(|(_, sampler)| sampler.makes() == view)
     }
 
+    /// The same by the name of the network.
+    #[must_use]
+    pub(crate) fn sampler(&self, network: &str) -> Option<&TokenSampler> {
+        self.others.get(network)?.sampler.as_ref()
+    }
+
     /// The view of the batch that has the same tokens to predict and the same real tokens as `view`: itself, or the one
     /// that a generator fills to make it. What is counted on the host is counted there.
     #[must_use]
@@ -90,8 +111,7 @@ impl Networks {
     /// If it has none; plans make that impossible.
     #[must_use]
     pub(crate) fn head(&self, generator: &str) -> &TokenHeadWeights {
-        let found = self.samplers().find(|(name, _)| *name == generator);
-        let head = found.and_then(|(_, sampler)| sampler.head());
+        let head = self.sampler(generator).and_then(TokenSampler::head);
         head.unwrap_or_else(|| panic!("the plan knows which networks predict, `{generator}` does not"))
     }
 
@@ -138,7 +158,7 @@ impl Networks {
     }
 
     /// The word table of a network, `[padded_rows(vocab_size), e]`, for tying.
-    pub(crate) fn word_table(&self, network: &str) -> &Tensor {
+    pub(crate) fn word_table(&self, network: &str) -> &Weight {
         self.encoder(network).word_table()
     }
 }

@@ -137,7 +137,7 @@ fn a_head_that_predicts_tokens_scores_every_id() {
         );
         let Some(shape) = shape.filter(|_| bench.network.predicts_tokens()) else { continue };
         let hidden_nd = Tensor::ones([3, i64::from(shape.hidden)], (Kind::Float, bench.parameters.device()));
-        let logits_nv = bench.networks.head(NAME).logits(&hidden_nd, Precision::F32);
+        let logits_nv = bench.networks.head(NAME).lend(Precision::F32).logits(&hidden_nd);
         let real_nv = logits_nv.narrow(1, 0, i64::from(bench.vocab.size));
         let finite = i64::try_from(real_nv.isfinite().sum(INDEX)).expect("one count");
         assert_eq!(finite, 3 * i64::from(bench.vocab.size), "{kind}");
@@ -156,13 +156,11 @@ fn what_is_made_is_made_of_ids() {
         assert_eq!((name, sampler.fills()), (NAME, made.fills), "{kind}");
         let device = bench.parameters.device();
         let logits_nv = Tensor::randn([50, 64], (Kind::Float, device));
-        let draws = || (Tensor::arange(50, (Kind::Float, device)) + 0.5) / 50.0;
-        for logits_nv in [Some(&logits_nv), None] {
-            let ids_n = sampler.sample(logits_nv, 50, device, draws);
+        let draws_n = (Tensor::arange(50, (Kind::Float, device)) + 0.5) / 50.0;
+        for ids_n in [sampler.sample(&logits_nv, Some(&draws_n)), sampler.sample_blindly(Some(&draws_n), 50, device)] {
             let ids = Vec::<i64>::try_from(&ids_n).expect("ids");
-            assert!(ids.iter().all(|id| (0..i64::from(bench.vocab.size)).contains(id)), "{kind}: {ids:?}");
+            assert!(ids.len() == 50 && ids.iter().all(|id| (0..i64::from(bench.vocab.size)).contains(id)), "{kind}: {ids:?}");
         }
-        let none = sampler.sample(None, 0, device, draws);
-        assert_eq!(none.size(), [0], "{kind}");
+        assert_eq!(sampler.sample_blindly(Some(&draws_n.narrow(0, 0, 0)), 0, device).size(), [0], "{kind}");
     }
 }

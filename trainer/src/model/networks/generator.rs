@@ -30,7 +30,7 @@ use super::{Beside, MadeView, Network};
 use crate::model::encoder::{Encoder, Shared};
 use crate::model::parameters::Path;
 use crate::model::shape::EncoderConfig;
-use crate::model::weights::TokenHeadWeights;
+use crate::model::head_weights::TokenHeadWeights;
 
 /// A small encoder that reads a masked view and samples an id for every position to predict.
 /// See the [module](self).

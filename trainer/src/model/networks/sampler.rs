@@ -10,7 +10,7 @@ use tch::{Device, Kind, Tensor};
 use crate::device::precision::{INDEX, MASTER};
 use crate::device::tensors::as_i64;
 use crate::model::layers::Mode;
-use crate::model::weights::TokenHeadWeights;
+use crate::model::head_weights::TokenHeadWeights;
 
 /// Dropout while a generator samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -83,29 +83,26 @@ impl TokenSampler {
         if self.sampling == Sampling::Eval { Mode::Eval } else { mode }
     }
 
-    /// An id for each of `count` positions, `[n]`, int64, from logits `[n, v]` (`None`: uniform) without gradient.
-    /// `draws_n` gives a number in (0, 1) for each.
-    pub(crate) fn sample(
-        &self,
-        logits_nv: Option<&Tensor>,
-        count: usize,
-        device: Device,
-        draws_n: impl FnOnce() -> Tensor,
-    ) -> Tensor {
-        if count == 0 {
-            return Tensor::zeros([0], (INDEX, device));
-        }
-        let shape = [as_i64(count), self.vocab_size];
-        let logits_nv = match logits_nv {
-            Some(logits_nv) => logits_nv.narrow(1, 0, self.vocab_size).to_kind(MASTER),
-            None => Tensor::zeros(shape, (MASTER, device)),
-        };
+    /// An id for each position, `[n]`, int64, from logits `[n, v]` without gradient. `draws_n` has a number in (0, 1) for
+    /// each, where rows carry their draws.
+    pub(crate) fn sample(&self, logits_nv: &Tensor, draws_n: Option<&Tensor>) -> Tensor {
+        let logits_nv = logits_nv.narrow(1, 0, self.vocab_size).to_kind(MASTER);
         let logits_nv = if self.ban_specials { without(&logits_nv, self.special) } else { logits_nv };
         match self.draw {
-            Draw::InverseCdf => inverse_cdf(&logits_nv, &draws_n()),
+            Draw::InverseCdf => inverse_cdf(&logits_nv, draws_n.expect("rows were sent with their draws")),
             Draw::Gumbel => gumbel(&logits_nv),
             Draw::Multinomial => multinomial(&logits_nv),
         }
+    }
+}
+
+impl TokenSampler {
+    /// An id for each of `count` positions, all ids alike.
+    pub(crate) fn sample_blindly(&self, draws_n: Option<&Tensor>, count: usize, device: Device) -> Tensor {
+        if count == 0 {
+            return Tensor::zeros([0], (INDEX, device));
+        }
+        self.sample(&Tensor::zeros([as_i64(count), self.vocab_size], (MASTER, device)), draws_n)
     }
 }
 

@@ -32,11 +32,12 @@ impl Example {
     fn loss(&self, positions: &[i64], form: LmForm, stop_grad: bool) -> Correction {
         let copy = replaced_token::DetectionHead {
             dense: None,
-            weight_d: &self.weight_d,
-            bias_1: &self.bias_1,
+            weight_d: self.weight_d.shallow_clone(),
+            bias_1: self.bias_1.shallow_clone(),
             precision: Precision::F32,
         };
-        let decoder = Decoder { words_vd: &self.words_vd, bias_v: &self.bias_v, precision: Precision::F32 };
+        let (words_vd, bias_v) = (self.words_vd.shallow_clone(), self.bias_v.shallow_clone());
+        let decoder = Decoder { words_vd, bias_v, precision: Precision::F32 };
         let positions_n = Tensor::from_slice(positions);
         let at = |ids: &[i64]| Tensor::from_slice(ids).index_select(0, &positions_n);
         let predicted = Blanks { positions_n: &positions_n, fed_n: &at(&FED), targets_n: &at(&ORIGINAL) };

@@ -21,21 +21,21 @@ const PRECISION: Precision = Precision::F32;
 
 pub(super) fn masked_lm(inputs: &mut Inputs<'_>) -> Result<CaseOutcome, Error> {
     let hidden_btd = inputs.floats("h", "btd")?;
-    let weights = TokenHeadInputs::read(inputs)?;
+    let head = token_head(inputs)?;
     let (positions_n, targets_n) = part(inputs, "positions", "targets", "n")?;
-    let sum = masked_lm::loss(&hidden_btd, &weights.head(), &positions_n, &targets_n, None).sum;
+    let sum = masked_lm::loss(&hidden_btd, &head, &positions_n, &targets_n, None).sum;
     Ok(learned(&mean(&sum, targets_n.numel()), BTreeMap::new(), inputs))
 }
 
 pub(super) fn token_prediction(inputs: &mut Inputs<'_>) -> Result<CaseOutcome, Error> {
     let pool = inputs.choice("pool", &[("separate", Pool::Separate), ("joint", Pool::Joint)])?;
     let hidden_btd = inputs.floats("h", "btd")?;
-    let weights = TokenHeadInputs::read(inputs)?;
+    let head = token_head(inputs)?;
     let (masked_n, masked_targets_n) = part(inputs, "positions", "targets", "n")?;
     let (others_m, other_targets_m) = part(inputs, "other_positions", "other_targets", "m")?;
     let masked = Targets { positions_n: &masked_n, targets_n: &masked_targets_n };
     let unmasked = Targets { positions_n: &others_m, targets_n: &other_targets_m };
-    let found = token_prediction::loss(&hidden_btd, &weights.head(), masked, unmasked);
+    let found = token_prediction::loss(&hidden_btd, &head, masked, unmasked);
     let (masked, unmasked) = (found.masked.sum, found.unmasked.sum);
     let loss = match pool {
         Pool::Separate => mean(&masked, masked_n.numel()) + mean(&unmasked, others_m.numel()),
@@ -50,8 +50,8 @@ pub(super) fn next_sentence(inputs: &mut Inputs<'_>) -> Result<CaseOutcome, Erro
     let (classifier_2d, classifier_bias_2) = (inputs.floats("U", "2d")?, inputs.floats("c", "2")?);
     let is_random_b = inputs.index("is_random", "b", 0..2)?;
     let head = next_sentence::PairHead {
-        pooler: Dense { weight_oi: &pooler_dd, bias_o: &pooler_bias_d },
-        classifier: Dense { weight_oi: &classifier_2d, bias_o: &classifier_bias_2 },
+        pooler: Dense { weight_oi: pooler_dd, bias_o: pooler_bias_d },
+        classifier: Dense { weight_oi: classifier_2d, bias_o: classifier_bias_2 },
         precision: PRECISION,
     };
     let found = next_sentence::loss(&head.logits(&hidden_btd), &is_random_b);
@@ -67,8 +67,8 @@ pub(super) fn replaced_token(inputs: &mut Inputs<'_>) -> Result<CaseOutcome, Err
     let hidden_btd = inputs.floats("h", "btd")?;
     let (weight_d, bias_1) = (inputs.floats("w", "d")?, inputs.floats("b", "1")?);
     let dense = if is_dense { Some((inputs.floats("W", "dd")?, inputs.floats("bW", "d")?)) } else { None };
-    let dense = dense.as_ref().map(|(weight_oi, bias_o)| (Dense { weight_oi, bias_o }, Gelu::Erf));
-    let head = replaced_token::DetectionHead { dense, weight_d: &weight_d, bias_1: &bias_1, precision: PRECISION };
+    let dense = dense.map(|(weight_oi, bias_o)| (Dense { weight_oi, bias_o }, Gelu::Erf));
+    let head = replaced_token::DetectionHead { dense, weight_d, bias_1, precision: PRECISION };
     let tokens = Tokens::read(inputs, i64::MAX)?;
     let replaced_bt = tokens.replaced_bt(inputs);
     let valid_bt = inputs.grid(&tokens.valid);
@@ -88,11 +88,10 @@ pub(super) fn corrective_lm(inputs: &mut Inputs<'_>) -> Result<CaseOutcome, Erro
     let averaged = inputs.choice("norm", &[("mean", true), ("sum", false)])?;
 
     let hidden_btd = inputs.floats("h", "btd")?;
-    let (words_vd, bias_v) = (inputs.floats("E", "vd")?, inputs.floats("out_bias", "v")?);
+    let decoder = decoder(inputs)?;
     let (weight_d, bias_1) = (inputs.floats("w", "d")?, inputs.floats("b", "1")?);
     let copy =
-        replaced_token::DetectionHead { dense: None, weight_d: &weight_d, bias_1: &bias_1, precision: PRECISION };
-    let decoder = Decoder { words_vd: &words_vd, bias_v: &bias_v, precision: PRECISION };
+        replaced_token::DetectionHead { dense: None, weight_d, bias_1, precision: PRECISION };
     let vocab = inputs.size('v');
     let tokens = Tokens::read(inputs, vocab)?;
     let masked = inputs.flags("masked", "bt")?;
@@ -121,46 +120,22 @@ fn part(inputs: &mut Inputs<'_>, at: &str, what: &str, axis: &str) -> Result<(Te
     Ok((positions, inputs.index(what, axis, 0..inputs.size('v'))?))
 }
 
-/// The weights of a masked language modelling head.
-struct TokenHeadInputs {
-    dense_dd: Tensor,
-    dense_bias_d: Tensor,
-    norm_gain_d: Tensor,
-    norm_bias_d: Tensor,
-    words_vd: Tensor,
-    bias_v: Tensor,
-    gelu: Gelu,
-    norm_eps: f64,
+/// A masked language modelling head.
+fn token_head(inputs: &mut Inputs<'_>) -> Result<TokenHead, Error> {
+    let transform = Transform {
+        dense: Dense { weight_oi: inputs.floats("W", "dd")?, bias_o: inputs.floats("b", "d")? },
+        norm_gain_d: inputs.floats("gamma", "d")?,
+        norm_bias_d: inputs.floats("beta", "d")?,
+        gelu: inputs.choice("gelu", &[("erf", Gelu::Erf), ("tanh", Gelu::Tanh)])?,
+        norm_eps: inputs.number("ln_eps", 1e-12, 0.0)?,
+        precision: PRECISION,
+    };
+    Ok(TokenHead { transform: Some(transform), decoder: decoder(inputs)? })
 }
 
-impl TokenHeadInputs {
-    fn read(inputs: &mut Inputs<'_>) -> Result<Self, Error> {
-        Ok(Self {
-            dense_dd: inputs.floats("W", "dd")?,
-            dense_bias_d: inputs.floats("b", "d")?,
-            norm_gain_d: inputs.floats("gamma", "d")?,
-            norm_bias_d: inputs.floats("beta", "d")?,
-            words_vd: inputs.floats("E", "vd")?,
-            bias_v: inputs.floats("out_bias", "v")?,
-            gelu: inputs.choice("gelu", &[("erf", Gelu::Erf), ("tanh", Gelu::Tanh)])?,
-            norm_eps: inputs.number("ln_eps", 1e-12, 0.0)?,
-        })
-    }
-
-    fn head(&self) -> TokenHead<'_> {
-        let transform = Transform {
-            dense: Dense { weight_oi: &self.dense_dd, bias_o: &self.dense_bias_d },
-            norm_gain_d: &self.norm_gain_d,
-            norm_bias_d: &self.norm_bias_d,
-            gelu: self.gelu,
-            norm_eps: self.norm_eps,
-            precision: PRECISION,
-        };
-        TokenHead {
-            transform,
-            decoder: Decoder { words_vd: &self.words_vd, bias_v: &self.bias_v, precision: PRECISION },
-        }
-    }
+fn decoder(inputs: &mut Inputs<'_>) -> Result<Decoder, Error> {
+    let (words_vd, bias_v) = (inputs.floats("E", "vd")?, inputs.floats("out_bias", "v")?);
+    Ok(Decoder { words_vd, bias_v, precision: PRECISION })
 }
 
 /// Original and fed ids, row by row, and which of them are real.

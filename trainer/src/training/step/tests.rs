@@ -152,3 +152,43 @@ fn a_step_brings_nothing_to_the_host() {
         assert!(counts.downloads == 0 && counts.waits == 0, "{precision:?}: {counts:?}");
     }
 }
+
+/// Every objective and network, dropout, two micro-batches of unequal rows, several steps.
+fn assert_the_same_made_anew(request: &TrainRequest) {
+    let learn = |recompute: bool| {
+        let mut request = request.clone();
+        request.train.recompute = recompute;
+        let mut trainer = testing::trainer(&request);
+        for index in 0..3 {
+            let batch = testing::batch(index);
+            trainer.step(&[batch.slice(0, 2), batch.slice(2, 2)]).expect("good batches");
+        }
+        trainer.weights().expect("copied")
+    };
+    let (kept, anew) = (learn(false), learn(true));
+    let other: Vec<&String> = kept.keys().filter(|name| kept[*name] != anew[*name]).collect();
+    assert!(other.is_empty(), "{:?}: {other:?}", request.train.precision);
+}
+
+#[test]
+fn activations_made_anew_change_no_bit() {
+    let _alone = testing::generator();
+    let mut request = testing::request();
+    assert!(request.encoder.dropout > 0.0);
+    assert_the_same_made_anew(&request);
+    request.encoder.relative_positions.form = crate::model::RelativeForm::CocoLm;
+    assert_the_same_made_anew(&request);
+}
+
+#[test]
+fn activations_made_anew_change_no_bit_on_cuda() {
+    if !pretend_cuda::is_here(module_path!(), "activations_made_anew_change_no_bit_on_cuda") {
+        return;
+    }
+    let mut request = testing::request();
+    request.train.device = crate::device::DeviceChoice::Cuda(0);
+    for precision in [Precision::F32, Precision::Bf16, Precision::Bf16Hidden] {
+        request.train.precision = precision;
+        assert_the_same_made_anew(&request);
+    }
+}

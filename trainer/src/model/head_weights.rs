@@ -2,18 +2,17 @@
 //!
 //! Axes: `i` inputs, `o` outputs, `d` hidden, `e` embedding, `v` ids.
 
-use tch::Tensor;
-
 use super::heads::{Decoder, Dense, TokenHead, Transform};
 use crate::device::precision::Precision;
 use crate::model::parameters::Path;
 use crate::model::shape::{EncoderConfig, Gelu, padded_rows};
+use crate::model::weight::Weight;
 
 /// `x Wᵀ + b`.
 #[derive(Debug)]
 pub(crate) struct DenseWeights {
-    weight_oi: Tensor,
-    bias_o: Tensor,
+    weight_oi: Weight,
+    bias_o: Weight,
 }
 
 impl DenseWeights {
@@ -23,10 +22,10 @@ impl DenseWeights {
         Self { weight_oi: path.matrix("weight", &[to, from]), bias_o: path.bias("bias", to) }
     }
 
-    /// Lends them.
+    /// Lends them to products in that precision.
     #[must_use]
-    pub(crate) fn lend(&self) -> Dense<'_> {
-        Dense { weight_oi: &self.weight_oi, bias_o: &self.bias_o }
+    pub(crate) fn lend(&self, precision: Precision) -> Dense {
+        Dense { weight_oi: self.weight_oi.lend(precision), bias_o: self.bias_o.lend(precision) }
     }
 }
 
@@ -34,8 +33,8 @@ impl DenseWeights {
 #[derive(Debug)]
 pub(crate) struct TransformWeights {
     dense: DenseWeights,
-    norm_gain_d: Tensor,
-    norm_bias_d: Tensor,
+    norm_gain_d: Weight,
+    norm_bias_d: Weight,
     gelu: Gelu,
     norm_eps: f64,
 }
@@ -52,11 +51,11 @@ impl TransformWeights {
 
     /// Lends them.
     #[must_use]
-    pub(crate) fn lend(&self, precision: Precision) -> Transform<'_> {
+    pub(crate) fn lend(&self, precision: Precision) -> Transform {
         Transform {
-            dense: self.dense.lend(),
-            norm_gain_d: &self.norm_gain_d,
-            norm_bias_d: &self.norm_bias_d,
+            dense: self.dense.lend(precision),
+            norm_gain_d: self.norm_gain_d.lend(precision),
+            norm_bias_d: self.norm_bias_d.lend(precision),
             gelu: self.gelu,
             norm_eps: self.norm_eps,
             precision,
@@ -67,15 +66,15 @@ impl TransformWeights {
 /// A word table, tied or not, with a number for each id.
 #[derive(Debug)]
 pub(crate) struct DecoderWeights {
-    words_ve: Tensor,
-    bias_v: Tensor,
+    words_ve: Weight,
+    bias_v: Weight,
 }
 
 impl DecoderWeights {
     /// `bias` below `path`; the table is that of `words`.
     #[must_use]
-    pub(crate) fn tied(words: &Tensor, vocab_size: i64, path: &mut Path<'_>) -> Self {
-        Self { words_ve: words.shallow_clone(), bias_v: path.bias("bias", vocab_size) }
+    pub(crate) fn tied(words: &Weight, vocab_size: i64, path: &mut Path<'_>) -> Self {
+        Self { words_ve: words.handle(), bias_v: path.bias("bias", vocab_size) }
     }
 
     /// `bias` and a table of its own, `decoder.weight`, below `path`.
@@ -90,8 +89,8 @@ impl DecoderWeights {
 
     /// Lends them.
     #[must_use]
-    pub(crate) fn lend(&self, precision: Precision) -> Decoder<'_> {
-        Decoder { words_vd: &self.words_ve, bias_v: &self.bias_v, precision }
+    pub(crate) fn lend(&self, precision: Precision) -> Decoder {
+        Decoder { words_vd: self.words_ve.lend(precision), bias_v: self.bias_v.lend(precision), precision }
     }
 }
 
@@ -105,7 +104,7 @@ pub(crate) struct TokenHeadWeights {
 impl TokenHeadWeights {
     /// The head of an encoder of that shape, below `path`; it is tied to `words` unless `None`.
     #[must_use]
-    pub(crate) fn build(shape: &EncoderConfig, vocab_size: u32, words: Option<&Tensor>, path: &mut Path<'_>) -> Self {
+    pub(crate) fn build(shape: &EncoderConfig, vocab_size: u32, words: Option<&Weight>, path: &mut Path<'_>) -> Self {
         let decoder = match words {
             Some(words) => DecoderWeights::tied(words, i64::from(vocab_size), path),
             None => DecoderWeights::own(shape, vocab_size, path),
@@ -115,12 +114,7 @@ impl TokenHeadWeights {
 
     /// Lends it.
     #[must_use]
-    pub(crate) fn lend(&self, precision: Precision) -> TokenHead<'_> {
-        TokenHead { transform: self.transform.lend(precision), decoder: self.decoder.lend(precision) }
-    }
-
-    /// Scores `[n, rows of the table]` for hidden states `[n, d]`.
-    pub(crate) fn logits(&self, hidden_nd: &Tensor, precision: Precision) -> Tensor {
-        self.lend(precision).logits(hidden_nd)
+    pub(crate) fn lend(&self, precision: Precision) -> TokenHead {
+        TokenHead { transform: Some(self.transform.lend(precision)), decoder: self.decoder.lend(precision) }
     }
 }
