@@ -50,6 +50,27 @@ fn text_files_become_a_model_that_fills_in_blanks() {
     home.run(&["fill", "--run", "run", "no blank here"]).assert_fails(2, &["[MASK]"]);
 }
 
+/// Rows are blocks of several documents here: who sees whom changes what is learnt.
+#[test]
+fn documents_that_share_a_row_can_be_kept_apart() {
+    let home = Home::prepared(60);
+    let train = |attend: &str, recompute: bool| {
+        let folder = format!("{attend}-{recompute}");
+        let (attend, run) = (format!("encoder.attend={attend}"), format!("run.folder={folder}"));
+        let anew = format!("train.recompute={recompute}");
+        let sets = [attend.as_str(), &run, &anew, "train.steps=6", "validation.every_steps=3", "report.every_steps=1"];
+        let sets = sets.iter().flat_map(|set| ["--set", set]).collect::<Vec<_>>();
+        home.run_ok(&[["train"].as_slice(), &sets].concat());
+        let log = home.log(&folder).into_iter();
+        let told = log.filter(|event| event["kind"] == "report" || event["kind"] == "validation");
+        told.map(|event| event["loss"].clone()).collect::<Vec<_>>()
+    };
+    let (row, document, anew) = (train("row", false), train("document", false), train("document", true));
+    assert_eq!((row.len(), document.len()), (8, 8));
+    assert!(row.iter().zip(&document).all(|(row, document)| row != document), "{row:?}, {document:?}");
+    assert_eq!(document, anew, "made anew to the bit");
+}
+
 #[test]
 fn a_run_starts_from_an_exported_folder() {
     let home = Home::prepared(100);

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use pipeline::load::{LoadPlan, Rows};
 use pipeline::views::AnyView;
-use schemas::columns::{ATTENTION_MASK, INPUT_IDS, LABELS};
-use trainer::model::VocabFacts;
+use schemas::columns::{ATTENTION_MASK, DOCUMENT, INPUT_IDS, LABELS};
+use trainer::model::{Attend, VocabFacts};
 use trainer::plan::{TrainPlan, TrainRequest};
 use trainer::training::VALID_MLM;
 
@@ -33,6 +33,9 @@ pub(super) fn validation(parsed: &mut Parsed, data: &PreparedData, wanted: &Want
     let mut wanted = wanted.clone();
     for column in [INPUT_IDS.spec(), ATTENTION_MASK.spec(), LABELS.spec()] {
         wanted.insert((VALID_MLM.to_owned(), column));
+    }
+    if parsed.config.training.encoder.attend == Attend::Document {
+        wanted.insert((VALID_MLM.to_owned(), DOCUMENT.spec()));
     }
     checked(parsed, data, rows, &views, &wanted)
 }

@@ -28,7 +28,6 @@
 
 use tch::{Device, Tensor};
 
-use self::anew::Kept;
 use crate::device::precision::{MASTER, Precision};
 use crate::model::layers::{LayerNorm, Linear, Mode, dropout};
 use crate::model::parameters::Path;
@@ -44,16 +43,9 @@ pub(crate) struct Encoded {
     // Of the type that the block ends in.
     block_btd: Tensor,
     precision: Precision,
-    kept: Option<Kept>,
 }
 
 impl Encoded {
-    /// Whether something of its backward pass is left to [`Encoder::finish`].
-    #[must_use]
-    pub(crate) fn is_sparing(&self) -> bool {
-        self.kept.is_some()
-    }
-
     /// Output of the embedding block, after norm, dropout and projection, of the same pass ("hidden state 0"), float32.
     #[must_use]
     pub(crate) fn embeddings_btd(&self) -> Tensor {
@@ -70,6 +62,17 @@ pub(crate) struct Input<'a> {
     pub token_types_bt: Option<&'a Tensor>,
     /// True on real tokens, `[b, t]`, or `[1, t]` where all rows are equally long; `None` where all are, which is faster.
     pub valid_bt: Option<&'a Tensor>,
+    /// Where documents share rows and must not see each other.
+    pub packed: Option<Documents<'a>>,
+}
+
+/// Documents that share rows, int64, `[b, t]` each.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Documents<'a> {
+    /// Which of its row.
+    pub documents_bt: &'a Tensor,
+    /// The place in it: its row of the position table.
+    pub places_bt: &'a Tensor,
 }
 
 /// Weights of the embedding block that another network of the run owns.
@@ -113,8 +116,7 @@ impl Encoder {
         let mut embeddings = path.sub("embeddings");
         let shape = [padded_rows(vocab_size), width];
         let fixed = config.frozen.contains(&Frozen::Word);
-        let own =
-            |shared: Option<&Weight>, make: &mut dyn FnMut() -> Weight| shared.map_or_else(make, Weight::handle);
+        let own = |shared: Option<&Weight>, make: &mut dyn FnMut() -> Weight| shared.map_or_else(make, Weight::handle);
         let word = own(shared.word, &mut || {
             embeddings.sub("word").frozen(fixed).table("weight", &shape, i64::from(vocab_size))
         });
@@ -165,14 +167,17 @@ impl Encoder {
         for layer in &self.layers {
             hidden_btd = layer.forward(&hidden_btd, bias.as_ref(), mode);
         }
-        Encoded { hidden_btd: self.precision.widen(&hidden_btd), block_btd, precision: self.precision, kept: None }
+        Encoded { hidden_btd: self.precision.widen(&hidden_btd), block_btd, precision: self.precision }
     }
 
     fn embed(&self, input: Input<'_>, mode: Mode) -> Tensor {
-        let position_te = self.position.whole().narrow(0, 0, input.ids_bt.size()[1]);
+        let position = match input.packed {
+            None => self.position.whole().narrow(0, 0, input.ids_bt.size()[1]),
+            Some(packed) => Tensor::embedding(&self.position.whole(), packed.places_bt, -1, false, false),
+        };
         let place = match input.token_types_bt {
-            None => position_te + self.token_type.whole().get(0),
-            Some(types_bt) => Tensor::embedding(&self.token_type.whole(), types_bt, -1, false, false) + position_te,
+            None => position + self.token_type.whole().get(0),
+            Some(types_bt) => Tensor::embedding(&self.token_type.whole(), types_bt, -1, false, false) + position,
         };
         let sum_bte = Tensor::embedding(&self.word.whole(), input.ids_bt, -1, false, false) + place;
         let normed_bte = dropout(&self.norm.forward(&sum_bte), self.dropout, mode);
@@ -181,32 +186,44 @@ impl Encoder {
 
     /// What is added to the products of queries and keys of every layer, made once for all of them.
     fn attention_bias(&self, input: Input<'_>, mode: Mode) -> Option<Bias> {
-        let valid_b11t = input.valid_bt.map(|valid| valid.unsqueeze(1).unsqueeze(1));
+        let seen = seen(input);
         let in_steps = takes_steps(input.ids_bt.device(), dropped(self.dropout, mode));
         let Some(relative) = &self.relative else {
-            return valid_b11t.map(|valid| if in_steps { Bias::Valid(valid) } else { self.added(&valid) });
+            return seen.map(|seen| if in_steps { Bias::Seen(seen) } else { self.added(&seen) });
         };
         let bias_1htt = relative.bias(input.ids_bt.size()[1]).unsqueeze(0);
         let bias_1htt = if in_steps { bias_1htt } else { self.precision.compute(&bias_1htt) };
-        Some(Bias::Added(match valid_b11t {
+        Some(Bias::Added(match seen {
             None => bias_1htt,
-            Some(valid) => bias_1htt.masked_fill(&valid.logical_not(), f64::NEG_INFINITY),
+            Some(seen) => bias_1htt.masked_fill(&seen.logical_not(), f64::NEG_INFINITY),
         }))
     }
 
     /// What libtorch's attention would make of flags itself, layer after layer.
-    fn added(&self, valid_b11t: &Tensor) -> Bias {
-        let mut masked = Tensor::full(valid_b11t.size(), f64::NEG_INFINITY, (self.precision.kind(), valid_b11t.device()));
-        Bias::Added(masked.masked_fill_(valid_b11t, 0.0))
+    fn added(&self, seen: &Tensor) -> Bias {
+        let mut masked = Tensor::full(seen.size(), f64::NEG_INFINITY, (self.precision.kind(), seen.device()));
+        Bias::Added(masked.masked_fill_(seen, 0.0))
     }
+}
+
+/// True where a key is seen, `[1 or b, 1, 1 or t, t]`; `None` where all are. Every query sees some: padding sees the
+/// document before it.
+fn seen(input: Input<'_>) -> Option<Tensor> {
+    let valid_b11t = input.valid_bt.map(|valid| valid.unsqueeze(1).unsqueeze(1));
+    let Some(Documents { documents_bt, .. }) = input.packed else { return valid_b11t };
+    let own_b1tt = documents_bt.unsqueeze(2).eq_tensor(&documents_bt.unsqueeze(1)).unsqueeze(1);
+    Some(match valid_b11t {
+        None => own_b1tt,
+        Some(valid_b11t) => own_b1tt.logical_and(&valid_b11t),
+    })
 }
 
 /// What attention is told about pairs of positions.
 #[derive(Debug)]
 enum Bias {
-    /// True where a key is a real token, `[1 or b, 1, 1, t]`, for attention in steps.
-    Valid(Tensor),
-    /// Numbers to add, `[1 or b, 1 or h, 1 or t, t]`; −∞ at keys that are padding. Of the type that attention takes: the
+    /// True where a key is seen, `[1 or b, 1, 1 or t, t]`, for attention in steps.
+    Seen(Tensor),
+    /// Numbers to add, `[1 or b, 1 or h, 1 or t, t]`; −∞ at keys that are not seen. Of the type that attention takes: the
     /// precision's, or float32 where it goes in steps.
     Added(Tensor),
 }
@@ -274,7 +291,7 @@ impl Layer {
         let mixed_bhtk = if takes_steps(x_btd.device(), dropped) {
             self.attend_in_steps(&q, &k, &v, bias, mode)
         } else {
-            let mask = bias.map(|(Bias::Valid(mask) | Bias::Added(mask))| mask);
+            let mask = bias.map(|(Bias::Seen(mask) | Bias::Added(mask))| mask);
             Tensor::scaled_dot_product_attention(&q, &k, &v, mask, dropped, false, None, false)
         };
         let mixed_btd = mixed_bhtk.transpose(1, 2).reshape([b, t, d]);
@@ -287,7 +304,7 @@ impl Layer {
         let scores_bhtt = self.precision.widen(&(q * scale).matmul(&k.transpose(-2, -1)));
         let scores_bhtt = match bias {
             None => scores_bhtt,
-            Some(Bias::Valid(valid)) => scores_bhtt.masked_fill(&valid.logical_not(), f64::NEG_INFINITY),
+            Some(Bias::Seen(seen)) => scores_bhtt.masked_fill(&seen.logical_not(), f64::NEG_INFINITY),
             Some(Bias::Added(added)) => scores_bhtt + added,
         };
         let weights_bhtt = dropout(&scores_bhtt.softmax(-1, MASTER), self.dropout, mode);
@@ -295,6 +312,6 @@ impl Layer {
     }
 }
 
-mod anew;
+pub(crate) mod anew;
 #[cfg(test)]
 mod tests;

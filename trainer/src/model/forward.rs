@@ -12,7 +12,8 @@ use tch::Tensor;
 
 use crate::device::precision::INDEX;
 use crate::error::Error;
-use crate::model::encoder::Encoded;
+use crate::model::encoder::anew::Kept;
+use crate::model::encoder::{Encoded, Encoder};
 use crate::model::freight::{Arrived, Freight};
 use crate::model::heads::TokenHead;
 use crate::model::host_batch::HostBatch;
@@ -70,8 +71,8 @@ pub(crate) struct Forward<'a> {
     arrived: Arrived,
     views: BTreeMap<String, UploadedView>,
     encoded: BTreeMap<Pass, Encoded>,
-    // As they were encoded.
-    order: Vec<Pass>,
+    // What passes kept that are to be run again, as they were encoded.
+    kept: Vec<(Pass, Kept)>,
     // What is known of scores at the positions to predict, where sampling needed those that a loss needs too.
     scored: BTreeMap<Pass, Scored>,
 }
@@ -101,10 +102,10 @@ impl<'a> Forward<'a> {
         let view = |name: &&str| ((*name).to_owned(), UploadedView::of(batch, name, &arrived));
         let views = sent.iter().map(view).collect();
         let (encoded, scored) = (BTreeMap::new(), BTreeMap::new());
-        let mut forward = Self { batch, networks, moment, arrived, views, encoded, order: Vec::new(), scored };
+        let mut forward = Self { batch, networks, moment, arrived, views, encoded, kept: Vec::new(), scored };
         forward.encode_all(passes.iter().filter(|pass| stored.contains(pass.view.as_str())), learning)?;
         for name in &made {
-            let view = forward.fill(name, learning)?;
+            let view = forward.fill(name, learning);
             forward.views.insert((*name).to_owned(), view);
         }
         forward.encode_all(passes.iter().filter(|pass| made.contains(pass.view.as_str())), learning)?;
@@ -118,9 +119,14 @@ impl<'a> Forward<'a> {
     ) -> Result<(), Error> {
         for pass in passes {
             let mode = self.networks.mode(&pass.network, self.moment.mode);
-            let encoded = self.encode(pass, mode, learning.contains(pass))?;
+            let encoded = if learning.contains(pass) && self.networks.recomputes() {
+                let (encoded, kept) = self.begin(pass, mode).forward_sparing(self.view(&pass.view).input(), mode)?;
+                self.kept.push((pass.clone(), kept));
+                encoded
+            } else {
+                self.encode(pass, mode, learning.contains(pass))
+            };
             self.encoded.insert(pass.clone(), encoded);
-            self.order.push(pass.clone());
         }
         Ok(())
     }
@@ -129,30 +135,27 @@ impl<'a> Forward<'a> {
     pub(crate) fn finish(mut self, parameters: &Parameters) -> Result<(), Error> {
         parameters.gather()?;
         // The last first, as without pieces: the sums are then the same to the bit.
-        for pass in self.order.iter().rev() {
-            let encoded = self.encoded.get_mut(pass).expect("it was encoded");
-            if encoded.is_sparing() {
-                self.networks.encoder(&pass.network).finish(encoded)?;
-                parameters.gather()?;
-            }
+        while let Some((pass, kept)) = self.kept.pop() {
+            self.networks.encoder(&pass.network).finish(self.encoded(&pass.network, &pass.view), kept)?;
+            parameters.gather()?;
         }
         parameters.forget();
         Ok(())
     }
 
-    fn encode(&self, pass: &Pass, mode: Mode, learns: bool) -> Result<Encoded, Error> {
-        let view = self.view(&pass.view);
+    /// The encoder of a pass, with the generator where the pass has it.
+    fn begin(&self, pass: &Pass, mode: Mode) -> &'a Encoder {
         Moment { mode, ..self.moment }.seed(self.batch, &[&pass.network, &pass.view]);
-        let encoder = self.networks.encoder(&pass.network);
-        match (learns, self.networks.recomputes()) {
-            (false, _) => Ok(tch::no_grad(|| encoder.forward(view.input(), mode))),
-            (true, false) => Ok(encoder.forward(view.input(), mode)),
-            (true, true) => encoder.forward_sparing(view.input(), mode),
-        }
+        self.networks.encoder(&pass.network)
+    }
+
+    fn encode(&self, pass: &Pass, mode: Mode, learns: bool) -> Encoded {
+        let encode = || self.begin(pass, mode).forward(self.view(&pass.view).input(), mode);
+        if learns { encode() } else { tch::no_grad(encode) }
     }
 
     /// The rows of the filled view with the generator's samples at the positions to predict.
-    fn fill(&mut self, view: &str, learning: &BTreeSet<Pass>) -> Result<UploadedView, Error> {
+    fn fill(&mut self, view: &str, learning: &BTreeSet<Pass>) -> UploadedView {
         let (name, generator) = self.networks.maker(view).expect("made views have a maker");
         let pass = Pass::new(name, generator.fills());
         let draws_n = generator.uses_row_draws().then(|| self.arrived.get(generator.fills(), DRAWS.spec().name));
@@ -163,9 +166,9 @@ impl<'a> Forward<'a> {
             }
             Some(head) => self.sample(&pass, &head.lend(self.networks.precision()), learning, |block| {
                 generator.sample(block.logits_cv, draws_n.as_ref().map(|draws_n| block.of(draws_n)).as_ref())
-            })?,
+            }),
         };
-        Ok(self.view(generator.fills()).filled_with(&ids_n))
+        self.view(generator.fills()).filled_with(&ids_n)
     }
 
     /// An id for each position to predict: from the scores that a loss needs too, if these are of the mode in which the
@@ -176,31 +179,28 @@ impl<'a> Forward<'a> {
         head: &TokenHead,
         learning: &BTreeSet<Pass>,
         draw: impl Fn(Block<'_>) -> Tensor,
-    ) -> Result<Tensor, Error> {
+    ) -> Tensor {
         let generator = self.networks.sampler(&pass.network).expect("it is a generator");
         let (mode, sampling) = (self.moment.mode, generator.sampling_mode(self.moment.mode));
         let predicted = self.predicted(&pass.view);
         let mut ids = Vec::new();
         let mut look = |block: Block<'_>| ids.push(draw(block));
         let gather = |encoded: &Encoded| Self::gather(&encoded.hidden_btd, &predicted.positions_n);
-        let scored = match self.encoded.get(pass).filter(|_| sampling == mode) {
-            Some(encoded) => {
-                self.seed(&pass.network);
-                let mut score = || head.score(&gather(encoded), &predicted.targets_n, &mut look);
-                Some(if learning.contains(pass) { score() } else { tch::no_grad(score) })
-            }
-            None => {
-                let encoded = self.encode(pass, sampling, false)?;
-                self.seed(&pass.network);
-                head.look(&gather(&encoded), look);
-                None
-            }
+        let scored = if let Some(encoded) = self.encoded.get(pass).filter(|_| sampling == mode) {
+            self.seed(&pass.network);
+            let mut score = || head.score(&gather(encoded), &predicted.targets_n, &mut look);
+            Some(if learning.contains(pass) { score() } else { tch::no_grad(score) })
+        } else {
+            let encoded = self.encode(pass, sampling, false);
+            self.seed(&pass.network);
+            head.look(&gather(&encoded), look);
+            None
         };
         let ids_n = joined(ids).unwrap_or_else(|| Tensor::zeros([0], (INDEX, self.networks.device())));
         if let Some(scored) = scored {
             self.scored.insert(pass.clone(), scored);
         }
-        Ok(ids_n)
+        ids_n
     }
 
     /// The batch, on the host.

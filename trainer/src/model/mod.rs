@@ -12,6 +12,7 @@ pub(crate) mod heads;
 pub(crate) mod host_batch;
 pub(crate) mod layers;
 pub(crate) mod networks;
+pub(crate) mod packed;
 pub(crate) mod parameters;
 pub(crate) mod relative_positions;
 pub(crate) mod scored;
@@ -20,4 +21,4 @@ pub(crate) mod upload;
 pub(crate) mod weight;
 
 pub use self::networks::{AnyNetwork, MAIN, made};
-pub use self::shape::{EncoderConfig, RelativeForm, RelativePositions, VocabFacts};
+pub use self::shape::{Attend, EncoderConfig, RelativeForm, RelativePositions, VocabFacts};

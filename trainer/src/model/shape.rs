@@ -33,6 +33,9 @@ pub struct EncoderConfig {
     pub embedding: Option<u32>,
     /// What attention is told about distances, beside the position table.
     pub relative_positions: RelativePositions,
+    /// Which tokens of a row see each other.
+    #[serde(skip_serializing_if = "Attend::is_row")]
+    pub attend: Attend,
     /// Weights that do not learn.
     pub frozen: Vec<Frozen>,
     /// A run, checkpoint or Hugging Face folder whose word table this run starts from, whatever `train.init` says.
@@ -85,6 +88,25 @@ impl RelativePositions {
     }
 }
 
+/// Which tokens of a row see each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Attend {
+    /// All of them, as in the papers, whatever documents share the row.
+    #[default]
+    Row,
+    /// Those of one document, whose positions begin from 0: each is encoded as if it were alone.
+    Document,
+}
+
+impl Attend {
+    /// Runs from before there was a choice are the same runs.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over references")]
+    fn is_row(&self) -> bool {
+        *self == Self::Row
+    }
+}
+
 /// A part of the encoder that can be kept from learning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -114,6 +136,7 @@ impl Default for EncoderConfig {
             positions: 512,
             embedding: None,
             relative_positions: RelativePositions::default(),
+            attend: Attend::Row,
             frozen: Vec::new(),
             word_init: None,
         }

@@ -7,13 +7,17 @@ use schemas::Column;
 use schemas::columns::{ATTENTION_MASK, DRAWS, INPUT_IDS, TOKEN_TYPES};
 use tch::Tensor;
 
-use crate::model::encoder::Input;
+use crate::model::encoder::{Documents, Input};
 use crate::model::freight::{Arrived, Freight};
 use crate::model::host_batch::HostBatch;
+use crate::model::packed::Packed;
+use crate::model::shape::Attend;
 
 /// Names beside those of columns.
 const POSITIONS: &str = "positions";
 const TARGETS: &str = "targets";
+const DOCUMENTS: &str = "documents";
+const PLACES: &str = "places";
 
 /// The positions of a view that the model must predict.
 #[derive(Debug)]
@@ -39,6 +43,8 @@ pub(crate) struct UploadedView {
     pub token_types_bt: Option<Tensor>,
     /// Where the view has labels.
     pub predicted: Option<Predicted>,
+    // Where documents share rows and must not see each other: which of its row, and the place in it, int64.
+    packed: Option<[Tensor; 2]>,
 }
 
 impl UploadedView {
@@ -57,6 +63,11 @@ impl UploadedView {
         if let Some(types) = batch.find(view, TOKEN_TYPES) {
             check([types.rows(), types.width()]);
             freight.add(view, TOKEN_TYPES.spec().name, &shape, types.values().iter().map(|&of| i64::from(of)));
+        }
+        let is_by_document = batch.networks().config().attend == Attend::Document;
+        if let Some(packed) = is_by_document.then(|| Packed::of(batch, view)).flatten() {
+            freight.add(view, DOCUMENTS, &shape, packed.documents);
+            freight.add(view, PLACES, &shape, packed.places);
         }
         if let Some((positions, targets)) = batch.targets(view) {
             freight.add_list(view, POSITIONS, positions);
@@ -77,6 +88,7 @@ impl UploadedView {
             attended_bt: valid_bt.as_ref().map(attended),
             valid_bt,
             token_types_bt: arrived.find(view, TOKEN_TYPES.spec().name),
+            packed: arrived.find(view, DOCUMENTS).map(|documents_bt| [documents_bt, arrived.get(view, PLACES)]),
             predicted,
         }
     }
@@ -88,6 +100,7 @@ impl UploadedView {
             ids_bt: &self.ids_bt,
             token_types_bt: self.token_types_bt.as_ref(),
             valid_bt: self.attended_bt.as_ref(),
+            packed: self.packed.as_ref().map(|[documents_bt, places_bt]| Documents { documents_bt, places_bt }),
         }
     }
 
@@ -103,6 +116,7 @@ impl UploadedView {
             valid_bt: self.valid_bt.as_ref().map(Tensor::shallow_clone),
             attended_bt: self.attended_bt.as_ref().map(Tensor::shallow_clone),
             token_types_bt: self.token_types_bt.as_ref().map(Tensor::shallow_clone),
+            packed: self.packed.as_ref().map(|packed| packed.each_ref().map(Tensor::shallow_clone)),
             predicted: Some(Predicted {
                 positions_n: predicted.positions_n.shallow_clone(),
                 targets_n: predicted.targets_n.shallow_clone(),

@@ -42,13 +42,13 @@ use super::{Computed, Loss, Metric, Objective, Reads, SCORED, Scores, Term};
 use crate::device::precision::Precision;
 use crate::model::forward::{Forward, Pass};
 use crate::model::freight::Freight;
+use crate::model::head_weights::DecoderWeights;
 use crate::model::heads::{Decoder, TokenHead};
 use crate::model::host_batch::HostBatch;
 use crate::model::networks::MAIN;
 use crate::model::networks::built::Networks;
 use crate::model::parameters::Path;
 use crate::model::scored::{Scored, joined};
-use crate::model::head_weights::DecoderWeights;
 use crate::objectives::expectation::{Expectation, StartFacts};
 
 /// The name of what is sent of real tokens.

@@ -29,13 +29,13 @@ use tch::{Kind, Tensor};
 use super::{Computed, Loss, Metric, Objective, Reads, SCORED, Scores, Term};
 use crate::model::forward::{Forward, Pass};
 use crate::model::freight::Freight;
+use crate::model::head_weights::TokenHeadWeights;
 use crate::model::heads::TokenHead;
 use crate::model::host_batch::HostBatch;
 use crate::model::networks::MAIN;
 use crate::model::networks::built::Networks;
 use crate::model::parameters::Path;
 use crate::model::scored::Scored;
-use crate::model::head_weights::TokenHeadWeights;
 use crate::objectives::Network;
 use crate::objectives::expectation::{Expectation, StartFacts};
 

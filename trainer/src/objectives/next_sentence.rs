@@ -27,13 +27,13 @@ use super::{Computed, Loss, Metric, Objective, Reads, Term};
 use crate::device::precision::Precision;
 use crate::model::forward::{Forward, Pass};
 use crate::model::freight::Freight;
+use crate::model::head_weights::DenseWeights;
 use crate::model::heads::Dense;
 use crate::model::host_batch::HostBatch;
 use crate::model::networks::MAIN;
 use crate::model::networks::built::Networks;
 use crate::model::parameters::Path;
 use crate::model::upload::send_column;
-use crate::model::head_weights::DenseWeights;
 use crate::objectives::expectation::{Expectation, StartFacts};
 
 /// The pooler's and the classifier's weights, borrowed.

@@ -34,6 +34,7 @@ use tch::{Kind, Reduction, Tensor};
 use super::{Computed, Loss, Metric, Objective, Reads, Term};
 use crate::device::precision::Precision;
 use crate::model::forward::{Forward, Pass};
+use crate::model::head_weights::DenseWeights;
 use crate::model::heads::Dense;
 use crate::model::host_batch::HostBatch;
 use crate::model::networks::MAIN;
@@ -41,7 +42,6 @@ use crate::model::networks::built::Networks;
 use crate::model::parameters::Path;
 use crate::model::shape::Gelu;
 use crate::model::weight::Weight;
-use crate::model::head_weights::DenseWeights;
 use crate::objectives::expectation::{Expectation, StartFacts};
 
 /// What label 1, and so a positive `z`, means.

@@ -34,11 +34,11 @@ use tch::{Kind, Tensor};
 
 use super::{Computed, Loss, Metric, Objective, Reads, Term, temperature_problem};
 use crate::model::forward::{Forward, Pass};
+use crate::model::head_weights::TransformWeights;
 use crate::model::host_batch::HostBatch;
 use crate::model::networks::MAIN;
 use crate::model::networks::built::Networks;
 use crate::model::parameters::Path;
-use crate::model::head_weights::TransformWeights;
 use crate::objectives::expectation::{Expectation, StartFacts};
 use crate::objectives::similarity;
 

@@ -223,7 +223,9 @@ impl Contrasting {
     fn static_btd(&self, forward: &Forward<'_>) -> Tensor {
         let view = &self.config.view;
         let uploaded = forward.view(view);
-        let rows = |ids_bt: &Tensor| Tensor::embedding(&forward.networks().word_table(MAIN).lend_whole(), ids_bt, -1, false, false);
+        let rows = |ids_bt: &Tensor| {
+            Tensor::embedding(&forward.networks().word_table(MAIN).lend_whole(), ids_bt, -1, false, false)
+        };
         match self.config.e {
             Static::EmbedBlock => forward.encoded(MAIN, view).embeddings_btd(),
             Static::Word => rows(&uploaded.ids_bt),

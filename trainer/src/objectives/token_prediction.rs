@@ -28,12 +28,12 @@ use super::masked_lm::{self, Prediction};
 use super::{Computed, Loss, Metric, Objective, Reads, Scores, Term};
 use crate::model::forward::{Forward, Pass};
 use crate::model::freight::Freight;
+use crate::model::head_weights::TokenHeadWeights;
 use crate::model::heads::TokenHead;
 use crate::model::host_batch::HostBatch;
 use crate::model::networks::MAIN;
 use crate::model::networks::built::Networks;
 use crate::model::parameters::Path;
-use crate::model::head_weights::TokenHeadWeights;
 use crate::objectives::expectation::{Expectation, StartFacts};
 
 /// The name of what is sent of tokens that are not to be predicted.
@@ -70,12 +70,7 @@ pub(crate) struct Predictions {
 
 /// Both sums for hidden states `[b, t, d]`. The vocabulary meets one part at a time.
 #[must_use]
-pub(crate) fn loss(
-    hidden_btd: &Tensor,
-    head: &TokenHead,
-    masked: Targets<'_>,
-    unmasked: Targets<'_>,
-) -> Predictions {
+pub(crate) fn loss(hidden_btd: &Tensor, head: &TokenHead, masked: Targets<'_>, unmasked: Targets<'_>) -> Predictions {
     let of = |part: Targets<'_>| masked_lm::loss(hidden_btd, head, part.positions_n, part.targets_n, None);
     Predictions { masked: of(masked), unmasked: of(unmasked) }
 }

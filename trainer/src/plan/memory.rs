@@ -6,7 +6,7 @@
 
 use crate::device::precision::Precision;
 use crate::model::scored::BLOCK;
-use crate::model::shape::{EncoderConfig, RelativeForm, padded_rows};
+use crate::model::shape::{Attend, EncoderConfig, RelativeForm, padded_rows};
 use crate::objectives::{AnyObjective, Scores};
 use crate::plan::TrainPlan;
 
@@ -20,25 +20,36 @@ impl TrainPlan {
         let (learning, frozen) = self.parameters();
         let passes = self.passes();
         let learnt = passes.iter().filter(|(pass, learns)| **learns && self.learns(&pass.network));
-        let activations = learnt.map(|(pass, _)| {
-            let shape = self.shape(&pass.network).unwrap_or_else(|| self.encoder.clone());
-            Encoding {
-                shape,
-                width: self.view_width(&pass.view).into(),
-                rows: self.rows(),
-                precision: self.train.precision,
-            }
-        });
+        let encodings: Vec<Encoding> = learnt
+            .map(|(pass, _)| {
+                let shape = self.shape(&pass.network).unwrap_or_else(|| self.encoder.clone());
+                Encoding {
+                    shape,
+                    width: self.view_width(&pass.view).into(),
+                    rows: self.rows(),
+                    precision: self.train.precision,
+                }
+            })
+            .collect();
         let learning_objectives = self.active().filter(|(_, _, weight)| *weight != 0.0);
         let objectives: Vec<&AnyObjective> = learning_objectives.map(|(_, objective, _)| objective).collect();
         let pairs = objectives.iter().map(|objective| PAIR * objective.compares() * self.tokens());
         let cast = if self.train.precision == Precision::F32 { 0.0 } else { 2.0 };
+        // Objectives compute one after the other, but every graph stays until the backward pass.
+        let logits: f64 =
+            objectives.iter().filter_map(|objective| Some(self.scored(objective, objective.scores()?))).sum();
+        let activations: f64 = if self.train.recompute {
+            let anew = encodings.iter().map(Encoding::made_anew).fold(0.0, f64::max);
+            // Scores are gone when layers are run again.
+            encodings.iter().map(Encoding::kept_sparingly).sum::<f64>() + (anew - logits).max(0.0)
+        } else {
+            encodings.iter().map(Encoding::kept).sum()
+        };
         MemoryEstimate {
             weights: 4.0 * (learning + frozen) as f64 + cast * learning as f64,
             optimizer: 12.0 * learning as f64,
-            activations: activations.map(|encoding| encoding.kept()).sum::<f64>() + pairs.sum::<f64>(),
-            // Objectives compute one after the other, but every graph stays until the backward pass.
-            logits: objectives.iter().filter_map(|objective| Some(self.scored(objective, objective.scores()?))).sum(),
+            activations: activations + pairs.sum::<f64>(),
+            logits,
         }
     }
 
@@ -93,9 +104,24 @@ struct Encoding {
 
 impl Encoding {
     fn kept(&self) -> f64 {
-        let tokens = self.rows * self.width;
         let layers = f64::from(self.shape.layers);
-        tokens * (self.embeddings() + layers * self.layer()) + self.bias()
+        self.tokens() * (self.embeddings() + layers * self.layer()) + self.bias()
+    }
+
+    /// Where activations are made anew: what layers begin from.
+    fn kept_sparingly(&self) -> f64 {
+        let beginnings = f64::from(self.shape.layers) * self.between() * f64::from(self.shape.hidden);
+        self.tokens() * (self.embeddings() + beginnings) + self.bias()
+    }
+
+    /// What there is of one layer while it is run again and learns: what it keeps, and gradients of its widest states.
+    fn made_anew(&self) -> f64 {
+        let widest = 2.0 * self.size() * f64::from(self.shape.feed_forward);
+        self.tokens() * (self.layer() + widest)
+    }
+
+    fn tokens(&self) -> f64 {
+        self.rows * self.width
     }
 
     /// Bytes of a number that products take.
@@ -133,11 +159,14 @@ impl Encoding {
     }
 
     /// What is added to the scores of pairs, for every row where padding is marked in it and rows are not equally long.
+    /// In rows of documents that do not see each other there are pairs that are added nothing but −∞, for all heads.
     fn bias(&self) -> f64 {
-        if self.shape.relative_positions.form == RelativeForm::None {
-            return 0.0;
-        }
-        self.size() * self.rows * f64::from(self.shape.heads) * self.width * self.width
+        let heads = match (self.shape.relative_positions.form, self.shape.attend) {
+            (RelativeForm::None, Attend::Row) => return 0.0,
+            (RelativeForm::None, Attend::Document) => 1.0,
+            _ => f64::from(self.shape.heads),
+        };
+        self.size() * self.rows * heads * self.width * self.width
     }
 }
 

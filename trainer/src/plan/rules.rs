@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use schemas::Problem;
+use schemas::columns::IS_RANDOM;
 use tch::Device;
 
 use super::request::TrainRequest;
@@ -10,6 +11,7 @@ use crate::device::choice::DeviceChoice;
 use crate::device::precision::Precision;
 use crate::model::networks::{Beside, MAIN};
 use crate::model::relative_positions::Buckets;
+use crate::model::shape::Attend;
 
 /// Threads beyond any machine's: libtorch would try to start them.
 const THREADS_MAX: usize = 4096;
@@ -155,6 +157,11 @@ fn loss_problems(request: &TrainRequest) -> Vec<Problem> {
             let message =
                 format!("`{name}` holds hidden states against the word table: `encoder.embedding` must be as wide");
             problems.push(Problem::new("encoder.embedding", message).about("objectives", name));
+        }
+        let is_of_pairs = objective.reads().columns.iter().any(|(_, column)| *column == IS_RANDOM.spec());
+        if request.encoder.attend == Attend::Document && is_of_pairs {
+            let message = format!("`{name}` judges two documents that see each other: write `attend = \"row\"`");
+            problems.push(Problem::new("encoder.attend", message).about("objectives", name));
         }
         if objective.batch_coupled() && request.train.rows_per_micro_batch == 1 {
             let message = format!("`{name}` contrasts rows of a micro-batch with each other: at least 2 are needed");

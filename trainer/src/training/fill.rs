@@ -58,7 +58,7 @@ impl Filler {
         let masks = (0_i64..).zip(ids).filter(|&(_, &id)| id == plan.vocab.special.mask).map(|(at, _)| at);
         let positions_n = Tensor::from_slice(&masks.collect::<Vec<_>>()).to_device(self.trainer.device());
         let ids_bt = Tensor::from_slice(&row).unsqueeze(0).to_device(self.trainer.device());
-        let input = Input { ids_bt: &ids_bt, token_types_bt: None, valid_bt: None };
+        let input = Input { ids_bt: &ids_bt, token_types_bt: None, valid_bt: None, packed: None };
         let encoded = self.trainer.networks().encoder(MAIN).forward(input, Mode::Eval);
         let hidden_nd = Forward::gather(&encoded.hidden_btd, &positions_n);
         let head = self.trainer.token_head().expect("a head was found when this was opened");

@@ -50,6 +50,9 @@ fn way(plan: &TrainPlan) -> String {
         let is_fixed = plan.identity.keys().contains_key("train.rows_per_micro_batch");
         ways.push(if is_fixed { rows + ", in a run that begins, since here it changes what is learnt" } else { rows });
     }
+    if !train.recompute {
+        ways.push("set `train.recompute = true` (slower, the same bits)".to_owned());
+    }
     if train.precision == Precision::F32 {
         ways.push("take `train.precision = \"bf16\"`".to_owned());
     }

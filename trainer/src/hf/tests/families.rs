@@ -109,12 +109,8 @@ fn detection_logits(trainer: &Trainer, forward: &Forward<'_>) -> Tensor {
     let weight = |name: &str| trainer.parameters().get(&format!("heads.rtd.{name}")).expect("a head").shallow_clone();
     let dense = Dense { weight_oi: weight("dense.weight"), bias_o: weight("dense.bias") };
     let weight_d = weight("weight").squeeze_dim(0);
-    let head = DetectionHead {
-        dense: Some((dense, Gelu::Erf)),
-        weight_d,
-        bias_1: weight("bias"),
-        precision: Precision::F32,
-    };
+    let head =
+        DetectionHead { dense: Some((dense, Gelu::Erf)), weight_d, bias_1: weight("bias"), precision: Precision::F32 };
     head.logits(&forward.encoded("main", DETECTED).hidden_btd)
 }
 

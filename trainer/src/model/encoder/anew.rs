@@ -23,7 +23,7 @@ use crate::model::layers::Mode;
 
 /// What a pass keeps for its second run.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(crate) struct Kept {
     // The embedding block's output with its graph; everybody else reads a leaf over it.
     block_btd: Tensor,
     // The same of what is added to scores.
@@ -41,7 +41,7 @@ struct Beginning {
 
 impl Encoder {
     /// Encodes rows and keeps little: [`finish`](Self::finish) is to follow the backward pass of the loss.
-    pub(crate) fn forward_sparing(&self, input: Input<'_>, mode: Mode) -> Result<Encoded, Error> {
+    pub(crate) fn forward_sparing(&self, input: Input<'_>, mode: Mode) -> Result<(Encoded, Kept), Error> {
         let device = input.ids_bt.device();
         let block_btd = self.embed(input, mode);
         let leaf_btd = leaf(&block_btd);
@@ -53,18 +53,18 @@ impl Encoder {
             x_btd = no_grad(|| layer.forward(&x_btd, bias.as_ref(), mode));
         }
         let bias = bias.map(|bias| match bias {
-            Bias::Valid(valid) => (valid.shallow_clone(), Bias::Valid(valid)),
+            Bias::Seen(seen) => (seen.shallow_clone(), Bias::Seen(seen)),
             Bias::Added(added) if added.requires_grad() => (added.shallow_clone(), Bias::Added(leaf(&added))),
             Bias::Added(added) => (added.shallow_clone(), Bias::Added(added)),
         });
         let hidden_btd = leaf(&no_grad(|| self.precision.widen(&x_btd)));
-        let kept = Some(Kept { block_btd, bias, layers, mode });
-        Ok(Encoded { hidden_btd, block_btd: leaf_btd, precision: self.precision, kept })
+        let kept = Kept { block_btd, bias, layers, mode };
+        Ok((Encoded { hidden_btd, block_btd: leaf_btd, precision: self.precision }, kept))
     }
 
     /// Brings what the loss wants of a pass of [`forward_sparing`](Self::forward_sparing) to the weights.
-    pub(crate) fn finish(&self, encoded: &mut Encoded) -> Result<(), Error> {
-        let Some(Kept { block_btd, bias, mut layers, mode }) = encoded.kept.take() else { return Ok(()) };
+    pub(crate) fn finish(&self, encoded: &Encoded, kept: Kept) -> Result<(), Error> {
+        let Kept { block_btd, bias, mut layers, mode } = kept;
         let slope_btd = encoded.hidden_btd.grad();
         if slope_btd.defined() {
             let added = bias.as_ref().map(|(_, bias)| bias);
@@ -80,10 +80,14 @@ impl Encoder {
                 }
             }
         }
-        for (made, leaf) in bias.iter().filter_map(|(made, bias)| match bias {
-            Bias::Added(leaf) => Some((made, leaf)),
-            Bias::Valid(_) => None,
-        }).chain([(&block_btd, &encoded.block_btd)]) {
+        for (made, leaf) in bias
+            .iter()
+            .filter_map(|(made, bias)| match bias {
+                Bias::Added(leaf) => Some((made, leaf)),
+                Bias::Seen(_) => None,
+            })
+            .chain([(&block_btd, &encoded.block_btd)])
+        {
             if made.requires_grad() && leaf.grad().defined() {
                 native::backward(made, &leaf.grad())?;
             }

@@ -10,10 +10,10 @@ use super::sampler::TokenSampler;
 use super::{AnyNetwork, MAIN};
 use crate::device::precision::Precision;
 use crate::model::encoder::{Encoder, Shared};
+use crate::model::head_weights::TokenHeadWeights;
 use crate::model::layers::Mode;
 use crate::model::parameters::Parameters;
 use crate::model::shape::{EncoderConfig, VocabFacts};
-use crate::model::head_weights::TokenHeadWeights;
 use crate::model::weight::Weight;
 
 /// Every network of the run.

@@ -79,7 +79,7 @@ fn an_encoder_is_of_the_shape_that_was_announced() {
         let Some(shape) = bench.network.shape(&bench.encoder) else { continue };
         let device = bench.parameters.device();
         let ids_bt = Tensor::arange(8, (INDEX, device)).view([2, 4]);
-        let input = Input { ids_bt: &ids_bt, token_types_bt: None, valid_bt: None };
+        let input = Input { ids_bt: &ids_bt, token_types_bt: None, valid_bt: None, packed: None };
         let hidden_btd = bench.networks.encoder(NAME).forward(input, Mode::Eval).hidden_btd;
         assert_eq!(hidden_btd.size(), [2, 4, i64::from(shape.hidden)], "{kind}");
         let layers = bench.own().iter().filter(|(name, _)| name.ends_with("feed_forward.norm.weight")).count();
@@ -159,7 +159,10 @@ fn what_is_made_is_made_of_ids() {
         let draws_n = (Tensor::arange(50, (Kind::Float, device)) + 0.5) / 50.0;
         for ids_n in [sampler.sample(&logits_nv, Some(&draws_n)), sampler.sample_blindly(Some(&draws_n), 50, device)] {
             let ids = Vec::<i64>::try_from(&ids_n).expect("ids");
-            assert!(ids.len() == 50 && ids.iter().all(|id| (0..i64::from(bench.vocab.size)).contains(id)), "{kind}: {ids:?}");
+            assert!(
+                ids.len() == 50 && ids.iter().all(|id| (0..i64::from(bench.vocab.size)).contains(id)),
+                "{kind}: {ids:?}"
+            );
         }
         assert_eq!(sampler.sample_blindly(Some(&draws_n.narrow(0, 0, 0)), 0, device).size(), [0], "{kind}");
     }

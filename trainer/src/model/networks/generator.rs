@@ -28,9 +28,9 @@ use super::network::{BuiltNetwork, Site};
 use super::sampler::{Draw, Sampling, TokenSampler};
 use super::{Beside, MadeView, Network};
 use crate::model::encoder::{Encoder, Shared};
+use crate::model::head_weights::TokenHeadWeights;
 use crate::model::parameters::Path;
 use crate::model::shape::EncoderConfig;
-use crate::model::head_weights::TokenHeadWeights;
 
 /// A small encoder that reads a masked view and samples an id for every position to predict.
 /// See the [module](self).

@@ -9,8 +9,8 @@ use tch::{Device, Kind, Tensor};
 
 use crate::device::precision::{INDEX, MASTER};
 use crate::device::tensors::as_i64;
-use crate::model::layers::Mode;
 use crate::model::head_weights::TokenHeadWeights;
+use crate::model::layers::Mode;
 
 /// Dropout while a generator samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

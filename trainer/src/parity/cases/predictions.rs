@@ -90,8 +90,7 @@ pub(super) fn corrective_lm(inputs: &mut Inputs<'_>) -> Result<CaseOutcome, Erro
     let hidden_btd = inputs.floats("h", "btd")?;
     let decoder = decoder(inputs)?;
     let (weight_d, bias_1) = (inputs.floats("w", "d")?, inputs.floats("b", "1")?);
-    let copy =
-        replaced_token::DetectionHead { dense: None, weight_d, bias_1, precision: PRECISION };
+    let copy = replaced_token::DetectionHead { dense: None, weight_d, bias_1, precision: PRECISION };
     let vocab = inputs.size('v');
     let tokens = Tokens::read(inputs, vocab)?;
     let masked = inputs.flags("masked", "bt")?;
