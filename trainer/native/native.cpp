@@ -1,7 +1,4 @@
-// What tch does not reach of libtorch. The safe face is src/native.rs.
-//
-// Tensors cross as `at::Tensor*`, borrowed unless said otherwise. A function that can fail returns 0, or 1 with the
-// message kept for this thread: no exception crosses into Rust.
+// What tch does not reach of libtorch. The safe face is src/device/native.rs.
 
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
@@ -19,24 +16,16 @@
 #include <string>
 #include <vector>
 
-namespace {
+#include "native.h"
 
-thread_local std::string last_error;
-
-template <typename F>
-int guarded(F&& body) {
-  try {
-    body();
-    return 0;
-  } catch (const c10::Error& error) {
-    last_error = error.what_without_backtrace();
-  } catch (const std::exception& error) {
-    last_error = error.what();
-  } catch (...) {
-    last_error = "an exception of an unknown type";
-  }
-  return 1;
+std::string& cloze::last_error() {
+  thread_local std::string it;
+  return it;
 }
+
+using cloze::guarded;
+
+namespace {
 
 std::vector<at::Tensor> list(at::Tensor* const* tensors, size_t count) {
   std::vector<at::Tensor> result;
@@ -85,7 +74,7 @@ __attribute__((constructor)) void load_cuda() {
 extern "C" {
 
 // Valid until this thread's next failure.
-const char* cloze_last_error() { return last_error.c_str(); }
+const char* cloze_last_error() { return cloze::last_error().c_str(); }
 
 // Empty where the CUDA libraries were loaded.
 const char* cloze_cuda_problem() { return cuda_problem.c_str(); }

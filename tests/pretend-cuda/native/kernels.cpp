@@ -38,9 +38,9 @@ const std::set<std::string> kUnordered = {"put_", "median.dim_values", "histc", 
 
 // Written by hand in copies.cpp and attention.cpp.
 const std::set<std::string> kByHand = {
-    "empty.memory_format", "empty_strided", "copy_", "resize_", "record_stream", "_scaled_dot_product_efficient_attention",
-    "_scaled_dot_product_efficient_attention_backward", "_scaled_dot_product_flash_attention",
-    "_scaled_dot_product_flash_attention_backward"};
+    "empty.memory_format", "empty_strided", "copy_", "resize_", "record_stream", "_fused_sdp_choice",
+    "_scaled_dot_product_efficient_attention", "_scaled_dot_product_efficient_attention_backward",
+    "_scaled_dot_product_flash_attention", "_scaled_dot_product_flash_attention_backward"};
 
 struct Operator {
   std::string name;

@@ -1,5 +1,7 @@
-//! The safe face of `native/native.cpp`; the only `unsafe` of the project.
+//! The safe face of `native/`; the only `unsafe` of the project.
 #![allow(unsafe_code, reason = "calls into C++; every pointer is borrowed for the call, every result is owned once")]
+
+pub(crate) mod copies;
 
 use std::ffi::{CStr, c_char, c_double, c_int, c_void};
 

@@ -1,6 +1,7 @@
 //! One optimizer step: upload, encode each view once, combine, backward, clip, update.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use observe::training::Figures;
 use schemas::ordinal::{BatchIndex, Step};
@@ -9,6 +10,7 @@ use tch::{Device, Tensor};
 
 use crate::device::choice::{self, DeviceChoice};
 use crate::device::native;
+use crate::device::native::copies::Copies;
 use crate::device::precision::{MASTER, Precision, WIDE};
 use crate::error::Error;
 use crate::model::forward::{Forward, Moment, Pass};
@@ -49,6 +51,10 @@ pub struct Trainer {
     pub(crate) tally: Tally,
     pub(crate) skips: Skips,
     pub(crate) done: Step,
+    // Copies of weights and moments that are under way.
+    pub(crate) copies: Vec<Arc<Copies>>,
+    // Whether it was said that there is no pinned memory for them.
+    pub(crate) lacks_pinned: bool,
     passes: BTreeSet<Pass>,
     learning: BTreeSet<Pass>,
 }
@@ -107,6 +113,8 @@ impl Trainer {
             tally: Tally::new(device),
             skips: Skips::new(device),
             done: Step(0),
+            copies: Vec::new(),
+            lacks_pinned: false,
             passes: passes(&members, false),
             learning: passes(&members, true),
             plan: plan.clone(),
@@ -187,6 +195,7 @@ impl Trainer {
     /// Learns from the micro-batches of one step. Waits for the device only as far as its queue is full.
     pub fn step(&mut self, batches: &[Batch]) -> Result<StepSeen, Error> {
         let seen = self.accumulate(batches)?;
+        self.pass_copies()?;
         let Update { norm, skipped } = self.optimizer.update(self.lr(self.done))?;
         self.skips.note(self.done, &skipped);
         let norm = norm.where_self(&skipped.lt(0.5), &norm.zeros_like());

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tch::{Device, Tensor};
 
 use crate::device::precision::WIDE;
-use crate::device::tensors::{HostTensor, HostTensors, overwrite};
+use crate::device::tensors::{HostTensors, overwrite};
 use crate::error::Error;
 use crate::objectives::figure::FigureName;
 use crate::objectives::{Denominator, Metric};
@@ -219,30 +219,30 @@ impl Tally {
         *self = Self::new(self.device);
     }
 
-    /// The sums as tensors and what they are, for a checkpoint in the middle of an interval.
-    pub(crate) fn save(&self) -> Result<(HostTensors, Vec<SavedMean>), Error> {
-        let (mut tensors, mut saved) = (HostTensors::new(), Vec::new());
-        let mut keep = |mean: &Mean, what: &dyn Fn(Option<f64>) -> SavedMean| -> Result<(), Error> {
-            tensors.insert(sum_name(saved.len()), HostTensor::copy_of(&mean.sum)?);
+    /// The sums where they are and what they are, for a checkpoint in the middle of an interval. The next micro-batch
+    /// changes them.
+    pub(crate) fn save<'a>(&'a self) -> (Vec<(String, &'a Tensor)>, Vec<SavedMean>) {
+        let (mut tensors, mut saved) = (Vec::new(), Vec::new());
+        let mut keep = |mean: &'a Mean, what: &dyn Fn(Option<f64>) -> SavedMean| {
+            tensors.push((sum_name(saved.len()), &mean.sum));
             let count = match &mean.count {
                 Count::Host(count) => Some(*count),
                 Count::Device(count) => {
-                    tensors.insert(count_name(saved.len()), HostTensor::copy_of(count)?);
+                    tensors.push((count_name(saved.len()), count));
                     None
                 }
             };
             saved.push(what(count));
-            Ok(())
         };
         let host = |count: Option<f64>| count.expect("the host counts terms and steps");
         for (name, Weighted { mean, weight }) in &self.terms {
-            keep(mean, &|count| SavedMean::Term { name: name.clone(), weight: *weight, count: host(count) })?;
+            keep(mean, &|count| SavedMean::Term { name: name.clone(), weight: *weight, count: host(count) });
         }
         for (name, mean) in &self.metrics {
-            keep(mean, &|count| SavedMean::Metric { name: name.clone(), count })?;
+            keep(mean, &|count| SavedMean::Metric { name: name.clone(), count });
         }
-        keep(&self.norm, &|count| SavedMean::Norm { count: host(count) })?;
-        Ok((tensors, saved))
+        keep(&self.norm, &|count| SavedMean::Norm { count: host(count) });
+        (tensors, saved)
     }
 
     /// Takes a saved interval over. The problem, if there is one, names the tensor.
@@ -288,6 +288,7 @@ pub(crate) fn written(figures: BTreeMap<FigureName, f64>) -> BTreeMap<String, f6
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::tensors::HostTensor;
     use crate::training::ranks::Alone;
 
     fn name(objective: &str, part: &str) -> FigureName {
@@ -304,7 +305,9 @@ mod tests {
         tally.add_metric("mlm", &Metric::ratio("hits", Tensor::from(1_i64), Tensor::from(3_i64)));
         tally.add_metric("mlm", &Metric::of("accuracy", Tensor::from(1_i64), 8.0));
         tally.add_norm(&Tensor::from(3_f64));
-        let (tensors, saved) = tally.save().expect("copied");
+        let (tensors, saved) = tally.save();
+        let kept = |(name, tensor)| (name, HostTensor::copy_of(tensor).expect("float64"));
+        let tensors: HostTensors = tensors.into_iter().map(kept).collect();
         let json = serde_json::to_string(&saved).expect("plain data");
         let saved: Vec<SavedMean> = serde_json::from_str(&json).expect("as written");
         let mut other = Tally::new(Device::Cpu);
