@@ -53,7 +53,8 @@ impl PartialEq for HostTensor {
 pub type HostTensors = BTreeMap<String, HostTensor>;
 
 impl HostTensor {
-    /// Copies `tensor` from wherever it is.
+    /// Copies `tensor` from wherever it is. Waits for it.
+    #[expect(clippy::disallowed_methods, reason = "for what is not done between steps: `copy_behind` is")]
     pub fn copy_of(tensor: &Tensor) -> Result<Self, Error> {
         let dtype = dtype(tensor.kind())?;
         let host = tensor.detach().f_to_device(Device::Cpu)?.f_contiguous()?;
@@ -160,6 +161,12 @@ pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<HostTensors, Error> {
     Ok(file.iter().map(host).collect())
 }
 
+/// A tensor of the host on a device. Waits for the copy: for what begins or restores weights, and for what is no training.
+#[expect(clippy::disallowed_methods, reason = "the one place of copies that happen once")]
+pub(crate) fn place(tensor: &Tensor, device: Device) -> Tensor {
+    tensor.to_device(device)
+}
+
 /// Copies the saved tensor `name` over `target`, in place.
 pub(crate) fn overwrite(target: &Tensor, saved: &HostTensors, name: &str, device: Device) -> Result<(), String> {
     let tensor = saved.get(name).ok_or_else(|| format!("`{name}` is missing"))?;
@@ -168,7 +175,7 @@ pub(crate) fn overwrite(target: &Tensor, saved: &HostTensors, name: &str, device
         return Err(format!("`{name}` is {:?}, this run has {:?}", source.size(), target.size()));
     }
     let _guard = tch::no_grad_guard();
-    target.shallow_clone().f_copy_(&source.to_device(device)).map_err(|error| format!("`{name}`: {error}"))
+    target.shallow_clone().f_copy_(&place(&source, device)).map_err(|error| format!("`{name}`: {error}"))
 }
 
 /// A size as libtorch takes it.

@@ -271,4 +271,5 @@ impl Layer {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "what is tested is looked at")]
 mod tests;

@@ -99,6 +99,7 @@ impl TokenHead<'_> {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "what is tested is looked at")]
 mod tests {
     use tch::{Device, Kind, Tensor};
 

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use tch::{Device, Tensor};
 
 use crate::device::precision::MASTER;
+use crate::device::tensors::place;
 
 /// Standard deviation of initial matrices (Devlin et al. 2019; `initializer_range` of Hugging Face).
 pub(crate) const INITIAL_DEVIATION: f64 = 0.02;
@@ -90,7 +91,7 @@ impl Parameters {
         let values = if self.outline {
             Tensor::zeros([1], (MASTER, Device::Cpu)).expand(shape, false)
         } else {
-            initial.values(self.seed, name, shape).to_device(self.device)
+            place(&initial.values(self.seed, name, shape), self.device)
         };
         let tensor = values.set_requires_grad(trains && !self.outline);
         let handle = tensor.shallow_clone();

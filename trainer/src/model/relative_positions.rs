@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use tch::Tensor;
 
 use super::parameters::Path;
+use crate::device::tensors::place;
 
 /// Whose buckets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -125,7 +126,7 @@ impl PositionBias {
         let positions = u16::try_from(positions).expect("the plan checked that rows are that short");
         let table = Tensor::from_slice(&buckets.table(positions));
         let size = i64::from(positions);
-        Self { buckets_pp: table.view([size, size]).to_device(weight_uh.device()), weight_uh }
+        Self { buckets_pp: place(&table.view([size, size]), weight_uh.device()), weight_uh }
     }
 
     /// `[h, t, t]`: query, then key.

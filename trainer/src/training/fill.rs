@@ -4,6 +4,7 @@ use schemas::ordinal::Step;
 use store::Store;
 use tch::{Kind, Tensor};
 
+use crate::device::tensors::place;
 use crate::error::Error;
 use crate::model::encoder::Input;
 use crate::model::forward::Forward;
@@ -56,8 +57,8 @@ impl Filler {
         let _guard = tch::no_grad_guard();
         let row: Vec<i64> = ids.iter().map(|&id| i64::from(id)).collect();
         let masks = (0_i64..).zip(ids).filter(|&(_, &id)| id == plan.vocab.special.mask).map(|(at, _)| at);
-        let positions_n = Tensor::from_slice(&masks.collect::<Vec<_>>()).to_device(self.trainer.device());
-        let ids_bt = Tensor::from_slice(&row).unsqueeze(0).to_device(self.trainer.device());
+        let positions_n = place(&Tensor::from_slice(&masks.collect::<Vec<_>>()), self.trainer.device());
+        let ids_bt = place(&Tensor::from_slice(&row).unsqueeze(0), self.trainer.device());
         let input = Input { ids_bt: &ids_bt, token_types_bt: None, valid_bt: None };
         let encoded = self.trainer.networks().encoder(MAIN).forward(input, Mode::Eval);
         let hidden_nd = Forward::gather(&encoded.hidden_btd, &positions_n);

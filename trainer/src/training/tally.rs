@@ -74,6 +74,7 @@ impl Mean {
 }
 
 /// Fetches means over all ranks (0 where nothing was counted), and `extra` scalars as they are here: one copy.
+#[expect(clippy::disallowed_methods, reason = "the one place that reads back, once for each report")]
 pub(crate) fn fetch<'a>(
     ranks: &dyn Ranks,
     means: impl IntoIterator<Item = &'a Mean>,
