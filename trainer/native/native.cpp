@@ -51,7 +51,14 @@ void check_scalar(const char* what, const at::Tensor& tensor, const at::Tensor& 
 bool has_driver = false;
 std::string cuda_problem = "this machine has no NVIDIA driver (libcuda.so.1)";
 
+// Rows of other widths want blocks of other sizes, and what they leave of fixed segments fits nobody after an hour or a
+// day. Segments that grow have no such holes. Whoever has said otherwise is not overruled.
+void choose_allocator() {
+  if (!getenv("PYTORCH_CUDA_ALLOC_CONF")) setenv("PYTORCH_ALLOC_CONF", "expandable_segments:True", 0);
+}
+
 __attribute__((constructor)) void load_cuda() {
+  choose_allocator();
   has_driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) != nullptr;
   if (!has_driver) return;
   void* cpu = dlopen("libtorch_cpu.so", RTLD_NOLOAD | RTLD_LAZY);
@@ -93,11 +100,11 @@ void keep_freed_memory() {
 }
 
 // Process-wide switches. Flushing denormals is per thread and inherited by the OpenMP team that the thread starts.
-int cloze_configure(int deterministic) {
+int cloze_configure(int deterministic, int tf32) {
   return guarded([&] {
     keep_freed_memory();
     at::globalContext().setFlushDenormal(true);
-    at::globalContext().setFloat32MatmulPrecision("highest");
+    at::globalContext().setFloat32MatmulPrecision(tf32 ? "high" : "highest");
     at::globalContext().setBenchmarkCuDNN(false);
     // Some of its attention kernels round the probability of dropout to sixteenths.
     at::globalContext().setSDPUseCuDNN(false);

@@ -66,6 +66,15 @@ class Arena {
     std::lock_guard<std::mutex> lock(mutex_);
     limit_ = bytes;
   }
+  // What tests count, whoever resets what the allocator counts.
+  c10::CachingAllocator::Stat counted() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return counted_;
+  }
+  void reset_counted_peak() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    counted_.reset_peak();
+  }
   void reset_peak() {
     std::lock_guard<std::mutex> lock(mutex_);
     for (auto* stat : {&stats_.allocated_bytes, &stats_.active_bytes, &stats_.reserved_bytes, &stats_.requested_bytes})
@@ -106,6 +115,7 @@ class Arena {
   std::map<char*, size_t> free_;
   std::set<std::pair<size_t, char*>> free_by_size_;
   c10::CachingDeviceAllocator::DeviceStats stats_;
+  c10::CachingAllocator::Stat counted_;
 };
 
 void* Arena::allocate(size_t asked) {
@@ -150,12 +160,12 @@ void Arena::free(void* start) {
 }
 
 void Arena::note(int64_t bytes, int64_t asked) {
-  const auto change = [](c10::CachingAllocator::StatArray& stat, int64_t by) {
-    by > 0 ? stat[0].increase(static_cast<size_t>(by)) : stat[0].decrease(static_cast<size_t>(-by));
+  const auto change = [](c10::CachingAllocator::Stat& stat, int64_t by) {
+    by > 0 ? stat.increase(static_cast<size_t>(by)) : stat.decrease(static_cast<size_t>(-by));
   };
-  change(stats_.allocation, bytes > 0 ? 1 : -1);
-  for (auto* stat : {&stats_.allocated_bytes, &stats_.active_bytes, &stats_.reserved_bytes}) change(*stat, bytes);
-  change(stats_.requested_bytes, asked);
+  change(stats_.allocation[0], bytes > 0 ? 1 : -1);
+  for (auto* stat : {&stats_.allocated_bytes, &stats_.active_bytes, &stats_.reserved_bytes}) change((*stat)[0], bytes);
+  for (auto* stat : {&stats_.requested_bytes[0], &counted_}) change(*stat, asked);
 }
 
 // Joins what lies beside it.
@@ -274,13 +284,12 @@ struct Watch {
 }  // namespace
 
 Occupancy occupancy() {
-  const auto stats = Arena::get().stats();
+  const auto counted = Arena::get().counted();
   auto& pinned = PinnedAllocator::get();
   std::lock_guard<std::mutex> lock(pinned.mutex);
-  return {static_cast<uint64_t>(stats.requested_bytes[0].current), static_cast<uint64_t>(stats.requested_bytes[0].peak),
-          pinned.taken};
+  return {static_cast<uint64_t>(counted.current), static_cast<uint64_t>(counted.peak), pinned.taken};
 }
-void reset_peak() { Arena::get().reset_peak(); }
+void reset_peak() { Arena::get().reset_counted_peak(); }
 void limit(size_t device_bytes, size_t pinned_bytes) {
   Arena::get().limit(device_bytes);
   auto& pinned = PinnedAllocator::get();

@@ -88,16 +88,20 @@ impl Trainer {
             return Err(Error::Config(format!("{}: a run has one rank in this version", ranks.share())));
         }
         let device = plan.train.device.resolve()?;
-        if plan.train.precision != Precision::F32 && device == Device::Cpu {
+        let wish = match (plan.train.precision, plan.train.tf32) {
+            (Precision::Bf16, _) => Some(("train.precision = \"bf16\"", "train.precision = \"f32\"")),
+            (Precision::F32, tf32) => tf32.then_some(("train.tf32 = true", "train.tf32 = false")),
+        };
+        if let Some((wish, without)) = wish.filter(|_| device == Device::Cpu) {
             return Err(Error::Config(format!(
-                "`train.precision = \"bf16\"` needs CUDA, and {}; `train.precision = \"f32\"` does without",
+                "`{wish}` needs CUDA, and {}; `{without}` does without",
                 match plan.train.device {
                     DeviceChoice::Cpu => "`train.device` is `cpu`".to_owned(),
                     _ => choice::why_not(),
                 }
             )));
         }
-        native::configure(plan.train.deterministic)?;
+        native::configure(plan.train.deterministic, plan.train.tf32)?;
         tch::set_num_threads(i32::try_from(threads(plan.train.threads)).unwrap_or(i32::MAX));
         let mut parameters = Parameters::new(plan.seed, device);
         let (networks, members) = build(plan, &mut parameters);
