@@ -154,3 +154,58 @@ fn a_full_device_ends_a_run_with_its_owner_and_a_way_on_and_breaks_nothing() {
     assert_eq!(made_on(&checkpoint(&home, "run", 20)), "Cuda(0)");
     assert_equal_runs(&home, "whole", "run");
 }
+
+#[test]
+fn a_run_on_a_device_says_how_it_uses_it() {
+    let Some(device) = device("the first lines") else { return };
+    let home = Home::prepared(60);
+    let train = |folder: &'static str| {
+        let short = ["train", "--set", "train.steps=2", "--set", "validation.every_steps=0", "--set", folder];
+        [short.as_slice(), &["--set", "schedule.warmup_steps=0"]].concat()
+    };
+    let begun = command(&home, Some(device), &train("run.folder=plain")).env_remove("PYTORCH_CUDA_ALLOC_CONF").output();
+    let begun = Outcome::of(begun.expect("the program starts"));
+    let lines =
+        ["computing on a GPU", "device=\"cuda:0\"", "products=\"f32\"", "allocator=\"expandable_segments:True\""];
+    for said in lines.into_iter().chain(["attention is memory-efficient where no row is padded"]) {
+        assert!(begun.code == Some(0) && begun.stderr.contains(said), "{said}\n{begun}");
+    }
+    assert!(begun.stdout.contains("  memory ") && begun.stderr.contains("of the device at once, "), "{begun}");
+
+    // Whoever has said how memory is lent is not overruled, and products are rounded where that is asked for.
+    let rounded = [train("run.folder=rounded").as_slice(), &["--set", "train.tf32=true"]].concat();
+    let mut own = command(&home, Some(device), &rounded);
+    let own = own.env("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:False").output();
+    let own = Outcome::of(own.expect("the program starts"));
+    for said in ["products=\"tf32\"", "allocator=\"expandable_segments:False\""] {
+        assert!(own.code == Some(0) && own.stderr.contains(said), "{said}\n{own}");
+    }
+    let nowhere = Outcome::of(command(&home, None, &rounded).output().expect("the program starts"));
+    nowhere.assert_fails(2, &["`train.tf32 = true` needs CUDA", "`train.tf32 = false` does without"]);
+    let cpu = run(&home, None, &train("run.folder=cpu"));
+    assert!(!cpu.stderr.contains("attention is") && !cpu.stdout.contains("  memory "), "{cpu}");
+}
+
+#[test]
+fn blanks_on_a_full_device_end_with_one_error() {
+    let Some(device) = device("blanks on a full device") else { return };
+    if device == Device::Real {
+        return say("SKIPPED blanks on a full device on CUDA: this one cannot be made smaller");
+    }
+    let home = Home::prepared(60);
+    let short = ["--set", "train.steps=1", "--set", "validation.every_steps=0", "--set", "schedule.warmup_steps=0"];
+    run(&home, None, &[["train", "--set", "run.folder=run"].as_slice(), &short].concat());
+    let fill = ["fill", "--run", "run", "Anna ate [MASK] and drank some water."];
+    let report = home.join("counted.json");
+    let whole = command(&home, Some(device), &fill).env("PRETEND_CUDA_REPORT", &report).output();
+    assert!(whole.expect("the program starts").status.success());
+    let counted: Value = serde_json::from_slice(&std::fs::read(&report).expect("a report")).expect("JSON");
+    let peak = counted["peak_bytes"].as_u64().expect("a number");
+    // Not enough for the row, and not for the weights.
+    for bytes in [peak * 99 / 100, peak / 100] {
+        let full = command(&home, Some(device), &fill).env("PRETEND_CUDA_BYTES", bytes.to_string()).output();
+        let full = Outcome::of(full.expect("the program starts"));
+        full.assert_fails(44, &["CUDA out of memory", "`nvidia-smi`", "`CUDA_VISIBLE_DEVICES=\"\"`"]);
+        assert_eq!(full.stderr.matches("out of memory").count(), 1, "one error\n{full}");
+    }
+}

@@ -10,4 +10,4 @@ pub mod tensors;
 pub use self::choice::DeviceChoice;
 pub use self::native::{leave, synchronize};
 pub use self::precision::Precision;
-pub use self::room::is_shortage;
+pub use self::room::is_caught;

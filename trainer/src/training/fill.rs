@@ -13,6 +13,7 @@ use crate::model::networks::MAIN;
 use crate::plan::train_plan::TrainPlan;
 use crate::training::checkpoint;
 use crate::training::ranks::Alone;
+use crate::training::room;
 use crate::training::step::Trainer;
 
 /// An id and its probability.
@@ -31,14 +32,16 @@ impl Filler {
     /// If there is no such checkpoint, or no objective of the run predicts tokens.
     pub fn open(plan: &TrainPlan, run: &Store, step: Option<Step>) -> Result<Self, Error> {
         let (place, snapshot) = checkpoint::pick(run, step)?;
-        let mut trainer = Trainer::new(plan, Box::new(Alone))?;
-        trainer.restore(&place, &snapshot)?;
-        let filler = Self { trainer };
-        if filler.trainer.predicts_tokens() {
-            Ok(filler)
-        } else {
-            Err(Error::Config("no objective of this run predicts tokens; `masked_lm` does".to_owned()))
-        }
+        room::beside(plan, || {
+            let mut trainer = Trainer::new(plan, Box::new(Alone))?;
+            trainer.restore(&place, &snapshot)?;
+            let filler = Self { trainer };
+            if filler.trainer.predicts_tokens() {
+                Ok(filler)
+            } else {
+                Err(Error::Config("no objective of this run predicts tokens; `masked_lm` does".to_owned()))
+            }
+        })
     }
 
     /// The `top` best ids for each mask of a row (frame included), best first, with probabilities over all ids: all of
@@ -54,6 +57,11 @@ impl Filler {
                 "the text has {tokens} tokens, the network {most} positions; shorten it"
             )));
         }
+        room::beside(plan, || self.guesses(ids, top))
+    }
+
+    fn guesses(&self, ids: &[u32], top: usize) -> Result<Vec<Vec<Guess>>, Error> {
+        let plan = self.trainer.plan();
         let _guard = tch::no_grad_guard();
         let row: Vec<i64> = ids.iter().map(|&id| i64::from(id)).collect();
         let masks = (0_i64..).zip(ids).filter(|&(_, &id)| id == plan.vocab.special.mask).map(|(at, _)| at);
