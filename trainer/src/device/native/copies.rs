@@ -41,8 +41,8 @@ pub(crate) struct Copies {
     raw: NonNull<c_void>,
     total: usize,
     block: usize,
-    // What became of the wait for them, once somebody has waited.
-    arrived: OnceLock<Result<(), String>>,
+    // What went wrong with them, if anything, once somebody has waited.
+    failure: OnceLock<Option<String>>,
 }
 
 // SAFETY: the memory is written by the device alone, and read only behind the wait; events may be waited for on any thread.
@@ -96,7 +96,7 @@ impl Copies {
             )
         })?;
         let raw = NonNull::new(raw).expect("it was made");
-        Ok((Self { raw, total, block, arrived: OnceLock::new() }, places))
+        Ok((Self { raw, total, block, failure: OnceLock::new() }, places))
     }
 
     /// Whether the host's memory was pinned. Where it was not, the copies were waited for.
@@ -137,8 +137,12 @@ impl Copies {
 
     fn arrive(&self) -> Result<(), Error> {
         // SAFETY: it lives as long as `self`.
-        let wait = || check(unsafe { cloze_copies_wait(self.raw.as_ptr()) }).map_err(|error| error.to_string());
-        self.arrived.get_or_init(wait).clone().map_err(Error::Native)
+        let wait = || match check(unsafe { cloze_copies_wait(self.raw.as_ptr()) }) {
+            Ok(()) => None,
+            Err(Error::Native(text)) => Some(text),
+            Err(error) => Some(error.to_string()),
+        };
+        self.failure.get_or_init(wait).clone().map_or(Ok(()), |text| Err(Error::Native(text)))
     }
 }
 
