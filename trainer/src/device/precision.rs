@@ -32,6 +32,14 @@ pub enum Precision {
 }
 
 impl Precision {
+    /// As it is written.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::Bf16 => "bf16",
+        }
+    }
+
     /// `tensor` as matrix products take it: itself, or a cast copy that passes gradients on.
     pub fn compute(self, tensor: &Tensor) -> Tensor {
         match self {
@@ -60,9 +68,9 @@ impl Precision {
             _ => return None,
         };
         Some(match self {
-            Self::Bf16 => bf16,
             Self::F32 if tf32 => rounded,
             Self::F32 => f32,
+            Self::Bf16 => bf16,
         })
     }
 }

@@ -53,11 +53,7 @@ type Kernels = BTreeMap<(String, u32), Vec<(Told, Kernel)>>;
 /// Says how the device is used; on the CPU nothing.
 pub(super) fn say(plan: &TrainPlan, device: Device) -> Result<(), Error> {
     let Device::Cuda(index) = device else { return Ok(()) };
-    let products = match (plan.train.precision, plan.train.tf32) {
-        (Precision::Bf16, _) => "bf16",
-        (Precision::F32, true) => "tf32",
-        (Precision::F32, false) => "f32",
-    };
+    let products = if plan.train.tf32 { "tf32" } else { plan.train.precision.name() };
     let (name, allocator) = (choice::name(device).unwrap_or_default(), facts::allocator_settings()?);
     tracing::info!(device = format!("cuda:{index}"), name, products, allocator, "computing on a GPU");
     for ((network, width), kernels) in attention(plan, device)? {
@@ -96,7 +92,7 @@ fn attention(plan: &TrainPlan, device: Device) -> Result<Kernels, Error> {
         };
         let kernel = |&told: &Told| {
             let asked = AttentionShape {
-                is_half: plan.train.precision == Precision::Bf16,
+                is_half: plan.train.precision != Precision::F32,
                 rows: i64::try_from(plan.train.rows_per_micro_batch).unwrap_or(i64::MAX),
                 width: i64::from(width),
                 heads: i64::from(shape.heads),

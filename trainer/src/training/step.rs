@@ -24,6 +24,7 @@ use crate::objectives::figure::FigureName;
 use crate::objectives::{Computed, Term};
 use crate::optimizer::adamw::{AdamW, Update};
 use crate::optimizer::schedule;
+use crate::plan::config::TrainConfig;
 use crate::plan::members::{Member, build};
 use crate::plan::train_plan::TrainPlan;
 use crate::training::ranks::Ranks;
@@ -88,11 +89,13 @@ impl Trainer {
             return Err(Error::Config(format!("{}: a run has one rank in this version", ranks.share())));
         }
         let device = plan.train.device.resolve()?;
-        let wish = match (plan.train.precision, plan.train.tf32) {
-            (Precision::Bf16, _) => Some(("train.precision = \"bf16\"", "train.precision = \"f32\"")),
-            (Precision::F32, tf32) => tf32.then_some(("train.tf32 = true", "train.tf32 = false")),
-        };
-        if let Some((wish, without)) = wish.filter(|_| device == Device::Cpu) {
+        let TrainConfig { precision, tf32, .. } = &plan.train;
+        if device == Device::Cpu && (*precision != Precision::F32 || *tf32) {
+            let (wish, without) = if *tf32 {
+                ("train.tf32 = true".to_owned(), "train.tf32 = false")
+            } else {
+                (format!("train.precision = \"{}\"", precision.name()), "train.precision = \"f32\"")
+            };
             return Err(Error::Config(format!(
                 "`{wish}` needs CUDA, and {}; `{without}` does without",
                 match plan.train.device {
