@@ -27,9 +27,9 @@ fn main() -> ExitCode {
     let cli = cli::Cli::parse();
     telemetry::install();
     std::panic::set_hook(Box::new(|panic| {
-        // Of this the trainer's thread makes an error that says more.
+        // Of this the thread makes an error that says more.
         #[cfg(feature = "train")]
-        if std::thread::current().name() == Some("trainer") && trainer::device::is_shortage(panic.payload()) {
+        if trainer::device::is_caught(panic.payload()) {
             return;
         }
         // Actors' panics come back as errors with their item; this line says where in the program it was.

@@ -128,7 +128,14 @@ mod tests {
     }
 
     fn stop() -> What {
-        What::Stop(StopReport { why: Why::Terminate, saved: true, kept: None, place: String::new(), error: None })
+        What::Stop(StopReport {
+            why: Why::Terminate,
+            saved: true,
+            kept: None,
+            place: String::new(),
+            error: None,
+            memory: None,
+        })
     }
 
     fn validation() -> What {

@@ -154,3 +154,99 @@ fn a_full_device_ends_a_run_with_its_owner_and_a_way_on_and_breaks_nothing() {
     assert_eq!(made_on(&checkpoint(&home, "run", 20)), "Cuda(0)");
     assert_equal_runs(&home, "whole", "run");
 }
+
+#[test]
+fn a_run_on_a_device_says_how_it_uses_it() {
+    let Some(device) = device("the first lines") else { return };
+    let home = Home::prepared(60);
+    let train = |folder: &'static str| {
+        let short = ["train", "--set", "train.steps=2", "--set", "validation.every_steps=0", "--set", folder];
+        [short.as_slice(), &["--set", "schedule.warmup_steps=0"]].concat()
+    };
+    let begin = |args: &[&str]| {
+        let mut begin = command(&home, Some(device), args);
+        begin.env_remove("PYTORCH_ALLOC_CONF").env_remove("PYTORCH_CUDA_ALLOC_CONF");
+        begin
+    };
+    let begun = Outcome::of(begin(&train("run.folder=plain")).output().expect("the program starts"));
+    let lines =
+        ["computing on a GPU", "device=\"cuda:0\"", "products=\"f32\"", "allocator=\"expandable_segments:True\""];
+    for said in lines.into_iter().chain(["attention is memory-efficient where no row is padded"]) {
+        assert!(begun.code == Some(0) && begun.stderr.contains(said), "{said}\n{begun}");
+    }
+    assert!(begun.stdout.contains("  memory ") && begun.stderr.contains("of the device at once, "), "{begun}");
+
+    // Whoever has said how memory is lent is not overruled, and products are rounded where that is asked for.
+    let rounded = [train("run.folder=rounded").as_slice(), &["--set", "train.tf32=true"]].concat();
+    let own = begin(&rounded).env("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:False").output();
+    let own = Outcome::of(own.expect("the program starts"));
+    for said in ["products=\"tf32\"", "allocator=\"expandable_segments:False\""] {
+        assert!(own.code == Some(0) && own.stderr.contains(said), "{said}\n{own}");
+    }
+    let nowhere = Outcome::of(command(&home, None, &rounded).output().expect("the program starts"));
+    nowhere.assert_fails(2, &["`train.tf32 = true` needs CUDA", "`train.tf32 = false` does without"]);
+    let cpu = run(&home, None, &train("run.folder=cpu"));
+    assert!(!cpu.stderr.contains("attention is") && !cpu.stdout.contains("  memory "), "{cpu}");
+}
+
+#[test]
+fn blanks_on_a_full_device_end_with_one_error() {
+    let Some(device) = device("blanks on a full device") else { return };
+    if device == Device::Real {
+        return say("SKIPPED blanks on a full device on CUDA: this one cannot be made smaller");
+    }
+    let home = Home::prepared(60);
+    let short = ["--set", "train.steps=1", "--set", "validation.every_steps=0", "--set", "schedule.warmup_steps=0"];
+    run(&home, None, &[["train", "--set", "run.folder=run"].as_slice(), &short].concat());
+    let fill = ["fill", "--run", "run", "Anna ate [MASK] and drank some water."];
+    let report = home.join("counted.json");
+    let whole = command(&home, Some(device), &fill).env("PRETEND_CUDA_REPORT", &report).output();
+    assert!(whole.expect("the program starts").status.success());
+    let counted: Value = serde_json::from_slice(&std::fs::read(&report).expect("a report")).expect("JSON");
+    let peak = counted["peak_bytes"].as_u64().expect("a number");
+    // Not enough for the row, and not for the weights.
+    for bytes in [peak * 99 / 100, peak / 100] {
+        let full = command(&home, Some(device), &fill).env("PRETEND_CUDA_BYTES", bytes.to_string()).output();
+        let full = Outcome::of(full.expect("the program starts"));
+        full.assert_fails(44, &["CUDA out of memory", "`nvidia-smi`", "`CUDA_VISIBLE_DEVICES=\"\"`"]);
+        assert_eq!(full.stderr.matches("out of memory").count(), 1, "one error\n{full}");
+    }
+}
+
+/// What the device was asked for since the update before, update by update.
+fn updates(home: &Home, device: Device, args: &[&str]) -> Vec<Value> {
+    let report = home.join("updates.jsonl");
+    let mut counting = command(home, Some(device), args);
+    counting.env("PRETEND_CUDA_REPORT", &report).env("PRETEND_CUDA_MARK", "_fused_adamw_");
+    let outcome = Outcome::of(counting.output().expect("the program starts"));
+    assert_eq!(outcome.code, Some(0), "{outcome}");
+    let text = std::fs::read_to_string(report).expect("a report");
+    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+#[test]
+fn a_run_that_saves_waits_for_its_reports_alone() {
+    let Some(device) = device("the waits of a run") else { return };
+    if device == Device::Real {
+        return say("SKIPPED the waits of a run on CUDA: this device does not count");
+    }
+    let home = Home::prepared(60);
+    let rarely = ["--set", "report.every_steps=100", "--set", "validation.every_steps=0"];
+    let often = ["--set", "checkpoints.every_steps=2", "--set", "train.steps=9", "--set", "run.folder=run"];
+    let updates = updates(&home, device, &[["train"].as_slice(), &rarely, &often].concat());
+    // Two of a step, and the end of the process. The first values are read after the first step.
+    assert_eq!(updates.len(), 19, "{updates:?}");
+    let (mut writers_waits, mut kept) = (0, 0);
+    for update in &updates[4..18] {
+        for (why, count) in update["waits"].as_object().expect("waits by name") {
+            assert_eq!(why, "synchronizeEvent", "only the thread that writes waits: {update}");
+            writers_waits += count.as_u64().expect("a number");
+        }
+        let copies = update["copies"].as_object().expect("copies by kind");
+        let down: Vec<&String> = copies.keys().filter(|kind| kind.starts_with("down")).collect();
+        assert!(down.iter().all(|kind| *kind == "down pinned async"), "{update}");
+        kept += u64::from(!down.is_empty());
+    }
+    // After steps 2, 4, 6 and 8; the last is waited for at any time.
+    assert!(kept == 4 && (1..=4).contains(&writers_waits), "{kept} checkpoints, {writers_waits} waits");
+}

@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 
 /// The version that tch 0.24 is written for.
 const TORCH_VERSION: &str = "2.11.";
+/// Files of `native/`.
+const SOURCES: [&str; 3] = ["native", "copies", "facts"];
 
 fn main() {
-    println!("cargo::rerun-if-changed=native/native.cpp");
+    println!("cargo::rerun-if-changed=native");
     println!("cargo::rerun-if-env-changed=LIBTORCH");
     if let Err(problem) = build() {
         println!("cargo::error={problem}");
@@ -26,9 +28,9 @@ fn build() -> Result<(), String> {
         .warnings(false)
         .include(&include)
         .include(include.join("torch/csrc/api/include"))
-        .file("native/native.cpp")
+        .files(SOURCES.map(|name| format!("native/{name}.cpp")))
         .try_compile("cloze_native")
-        .map_err(|error| format!("native/native.cpp: {error}; on Debian `apt install g++` gives a C++ compiler"))?;
+        .map_err(|error| format!("native/: {error}; on Debian `apt install g++` gives a C++ compiler"))?;
     println!("cargo::rustc-link-arg=-Wl,-rpath,{}", torch.join("lib").display());
     Ok(())
 }

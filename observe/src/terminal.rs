@@ -9,7 +9,7 @@ use schemas::ordinal::Step;
 
 use crate::event::{At, Event, What};
 use crate::training::{
-    AuditReport, Figures, GenerationReport, StartReport, StepReport, StopReport, ValidReport, Warning, Why,
+    AuditReport, DevicePeak, Figures, GenerationReport, StartReport, StepReport, StopReport, ValidReport, Warning, Why,
 };
 
 pub use preparation::beside_bar;
@@ -54,13 +54,20 @@ fn start(at: &At, report: &StartReport) -> String {
 }
 
 fn step(at: &At, report: &StepReport) -> String {
-    let StepReport { figures: Figures { loss, terms, lr, grad_norm, skipped, .. }, speed, .. } = report;
+    let StepReport { figures: Figures { loss, terms, lr, grad_norm, skipped, .. }, speed, memory, .. } = report;
     let learned = format!("{}  loss {loss:.4} ({})  lr {lr:.1e}  norm {grad_norm:.2}", steps(at), list(terms));
     let rate = quantities::tokens_per_s(speed.tokens_per_s);
     let mfu = speed.mfu.map_or(String::new(), |mfu| format!("  mfu {:.0} %", 100.0 * mfu));
+    let memory = memory.map_or(String::new(), |memory| {
+        format!(
+            "  memory {} of {}",
+            quantities::bytes(memory.allocated_peak_bytes),
+            quantities::bytes(memory.total_bytes)
+        )
+    });
     let wait = 100.0 * speed.wait;
     let skipped = if *skipped > 0 { format!("  skipped {skipped}") } else { String::new() };
-    format!("{learned}  {rate}{mfu}  wait {wait:.1} %{}{skipped}", quantities::eta(speed.eta_s))
+    format!("{learned}  {rate}{mfu}  wait {wait:.1} %{memory}{}{skipped}", quantities::eta(speed.eta_s))
 }
 
 fn validation(at: &At, report: &ValidReport) -> String {
@@ -90,7 +97,9 @@ fn stop(at: &At, report: &StopReport) -> Option<String> {
         .kept
         .map_or("there is no checkpoint yet".to_owned(), |kept| format!("the newest checkpoint is of step {kept}"));
     match report.why {
-        Why::Finished => Some(format!("done: {done} steps; checkpoints are in {}", report.place)),
+        Why::Finished => {
+            Some(format!("done: {done} steps; checkpoints are in {}{}", report.place, peak(report.memory)))
+        }
         // Whoever meets the error prints it; where nothing was done since the newest checkpoint, it is all there is to say.
         Why::Failed if report.saved || done == Step::default() => None,
         Why::Failed => Some(format!("failed after step {done}, which is not saved; {kept}")),
@@ -101,6 +110,14 @@ fn stop(at: &At, report: &StopReport) -> Option<String> {
             Some(format!("stopped after step {done}, which is not saved; {kept}; the same command continues"))
         }
     }
+}
+
+/// `; at most 3.1 GiB of the device at once, 3.0 GiB by plan`, where it is known.
+fn peak(memory: Option<DevicePeak>) -> String {
+    memory.map_or(String::new(), |DevicePeak { peak_bytes, planned_bytes }| {
+        let (most, planned) = (quantities::bytes(peak_bytes), quantities::bytes(planned_bytes));
+        format!("; at most {most} of the device at once, {planned} by plan")
+    })
 }
 
 fn list(terms: &BTreeMap<String, f64>) -> String {

@@ -10,7 +10,9 @@ use serde_json::{Map, Value};
 
 use self::examples::{PLACE, STAMP, event, golden, golden_line, named, prepare_end, step_report, valid_report};
 use crate::preparation::PrepareEnd;
-use crate::training::{Speed, StartReport, StopReport, ValidReport, Warning, Why};
+use crate::training::{
+    DeviceMemory, DevicePeak, Speed, StartReport, StepReport, StopReport, ValidReport, Warning, Why,
+};
 use crate::{At, Event, Many, Observer, Unknown, What, jsonl, terminal};
 
 const ENVELOPE: &[&str] = &["version", "time", "elapsed_s", "kind", "step", "epoch", "rows_seen", "tokens_seen"];
@@ -54,7 +56,14 @@ fn what_a_line_shows_depends_on_what_there_is_to_show() {
     report.figures.skipped = 2;
     report.speed = Speed { tokens_per_s: 950.0, mfu: None, wait: 0.0, eta_s: None };
     let line = "step 1200  loss 3.4100 (mlm 2.9000, tc 0.5100)  lr 1.0e-4  norm 0.80  950 tok/s  wait 0.0 %  skipped 2";
-    assert_eq!(shown(What::Report(report)), line);
+    assert_eq!(shown(What::Report(report.clone())), line);
+    report.memory =
+        Some(DeviceMemory { allocated_peak_bytes: 3 << 30, reserved_peak_bytes: 4 << 30, total_bytes: 80 << 30 });
+    let line = line.replace("  skipped", "  memory 3.0 GiB of 80.0 GiB  skipped");
+    assert_eq!(shown(What::Report(report.clone())), line);
+    let kept = serde_json::to_value(&report).expect("plain data");
+    assert_eq!(kept["memory"]["reserved_peak_bytes"], 4_u64 << 30);
+    assert_eq!(serde_json::from_value::<StepReport>(kept).expect("as written"), report);
     let valid = What::Validation(ValidReport { mlm: None, ..valid_report() });
     assert_eq!(shown(valid), "step 1200  valid loss 5.1859 (mlm 5.1559, tc 0.0300)");
     let given =
@@ -62,9 +71,15 @@ fn what_a_line_shows_depends_on_what_there_is_to_show() {
     assert_eq!(shown(What::Start(given)), "step 1200  began from weights it was given with mlm 2.5000");
     let stop = |why, saved, kept: Option<u64>| {
         let (place, kept) = ("runs/a".to_owned(), kept.map(Step));
-        What::Stop(StopReport { why, saved, kept, place, error: None })
+        What::Stop(StopReport { why, saved, kept, place, error: None, memory: None })
     };
     assert_eq!(shown(stop(Why::Finished, true, Some(1200))), "done: 1200 steps; checkpoints are in runs/a");
+    let What::Stop(finished) = stop(Why::Finished, true, Some(1200)) else { unreachable!("it was just made") };
+    let memory = Some(DevicePeak { peak_bytes: 3 << 30, planned_bytes: 5 << 29 });
+    assert_eq!(
+        shown(What::Stop(StopReport { memory, ..finished })),
+        "done: 1200 steps; checkpoints are in runs/a; at most 3.0 GiB of the device at once, 2.5 GiB by plan"
+    );
     for why in [Why::Interrupt, Why::Terminate, Why::Hangup, Why::Requeue] {
         let line = "stopped and saved after step 1200; the same command continues";
         assert_eq!(shown(stop(why, true, Some(1200))), line);

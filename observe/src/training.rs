@@ -67,6 +67,29 @@ pub struct StepReport {
     /// How fast: no two runs agree.
     #[serde(flatten)]
     pub speed: Speed,
+    /// How full the device was; CUDA only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<DeviceMemory>,
+}
+
+/// Memory of the device since the last report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceMemory {
+    /// The most bytes that tensors had at once.
+    pub allocated_peak_bytes: u64,
+    /// The most bytes that libtorch had taken at once: those, and what it keeps for the next.
+    pub reserved_peak_bytes: u64,
+    /// Bytes that the device has.
+    pub total_bytes: u64,
+}
+
+/// Memory of the device over a whole process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DevicePeak {
+    /// The most bytes that tensors had at once.
+    pub peak_bytes: u64,
+    /// The most that there would be by plan.
+    pub planned_bytes: u64,
 }
 
 /// The numbers of the steps since the last report.
@@ -226,6 +249,9 @@ pub struct StopReport {
     /// What went wrong, where something did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// How full the device was; CUDA only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<DevicePeak>,
 }
 
 /// Why a run ended.

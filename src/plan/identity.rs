@@ -22,8 +22,8 @@ macro_rules! left_out {
         /// |---|---|
         $(#[doc = concat!("| `", $key, "` | ", $why, " |")])+
         ///
-        /// Under conditions, in [`unused`], so are `views.NAME`, `objectives.NAME`, `networks.NAME`, `train.steps` and
-        /// `train.rows_per_micro_batch`.
+        /// Under conditions, in [`unused`], so are `views.NAME`, `objectives.NAME`, `networks.NAME`, `train.steps`,
+        /// `train.rows_per_micro_batch` and `train.tf32`.
         const LEFT_OUT: &[(&str, &str)] = &[$(($key, $why)),+];
     };
 }
@@ -75,6 +75,10 @@ fn unused(config: &Config, rendered: &[&str]) -> Vec<String> {
     // At a constant rate a longer run begins as a shorter one does.
     if training.schedule.kind == ScheduleKind::Constant {
         unused.push("train.steps".to_owned());
+    }
+    // A run that began before there was such a key goes on.
+    if !training.train.tf32 {
+        unused.push("train.tf32".to_owned());
     }
     let coupled = active().any(|(_, objective)| objective.batch_coupled());
     let draws = networks.values().filter_map(|network| network.makes()).any(|made| !made.reads_draws);
@@ -186,6 +190,14 @@ mod tests {
         assert!(belongs(&|config| config.training.encoder.dropout = 0.1), "dropout is drawn for a micro-batch");
         assert!(belongs(&|config| config.training.train.normalize = Normalize::MicroBatch));
         assert!(belongs(&|config| _ = config.training.loss.insert("tc".to_owned(), 1.0)), "rows are negatives");
+    }
+
+    #[test]
+    fn rounded_products_belong_where_they_are_asked_for() {
+        let mut config = config();
+        assert!(!keys(&config, &config.resolved()).contains("train.tf32"), "runs of before have no such key");
+        config.training.train.tf32 = true;
+        assert!(keys(&config, &config.resolved()).contains("train.tf32"));
     }
 
     #[test]

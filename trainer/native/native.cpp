@@ -1,7 +1,4 @@
-// What tch does not reach of libtorch. The safe face is src/native.rs.
-//
-// Tensors cross as `at::Tensor*`, borrowed unless said otherwise. A function that can fail returns 0, or 1 with the
-// message kept for this thread: no exception crosses into Rust.
+// What tch does not reach of libtorch. The safe face is src/device/native.rs.
 
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
@@ -22,24 +19,16 @@
 #include <string>
 #include <vector>
 
-namespace {
+#include "native.h"
 
-thread_local std::string last_error;
-
-template <typename F>
-int guarded(F&& body) {
-  try {
-    body();
-    return 0;
-  } catch (const c10::Error& error) {
-    last_error = error.what_without_backtrace();
-  } catch (const std::exception& error) {
-    last_error = error.what();
-  } catch (...) {
-    last_error = "an exception of an unknown type";
-  }
-  return 1;
+std::string& cloze::last_error() {
+  thread_local std::string it;
+  return it;
 }
+
+using cloze::guarded;
+
+namespace {
 
 std::vector<at::Tensor> list(at::Tensor* const* tensors, size_t count) {
   std::vector<at::Tensor> result;
@@ -77,7 +66,14 @@ void check_scalar(const char* what, const at::Tensor& tensor, const at::Tensor& 
 bool has_driver = false;
 std::string cuda_problem = "this machine has no NVIDIA driver (libcuda.so.1)";
 
+// Rows of other widths want blocks of other sizes, and what they leave of fixed segments fits nobody after an hour or a
+// day. Segments that grow have no such holes. Whoever has said otherwise is not overruled.
+void choose_allocator() {
+  if (!getenv("PYTORCH_CUDA_ALLOC_CONF")) setenv("PYTORCH_ALLOC_CONF", "expandable_segments:True", 0);
+}
+
 __attribute__((constructor)) void load_cuda() {
+  choose_allocator();
   has_driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) != nullptr;
   if (!has_driver) return;
   void* cpu = dlopen("libtorch_cpu.so", RTLD_NOLOAD | RTLD_LAZY);
@@ -100,7 +96,7 @@ __attribute__((constructor)) void load_cuda() {
 extern "C" {
 
 // Valid until this thread's next failure.
-const char* cloze_last_error() { return last_error.c_str(); }
+const char* cloze_last_error() { return cloze::last_error().c_str(); }
 
 // Empty where the CUDA libraries were loaded.
 const char* cloze_cuda_problem() { return cuda_problem.c_str(); }
@@ -119,11 +115,11 @@ void keep_freed_memory() {
 }
 
 // Process-wide switches. Flushing denormals is per thread and inherited by the OpenMP team that the thread starts.
-int cloze_configure(int deterministic) {
+int cloze_configure(int deterministic, int tf32) {
   return guarded([&] {
     keep_freed_memory();
     at::globalContext().setFlushDenormal(true);
-    at::globalContext().setFloat32MatmulPrecision("highest");
+    at::globalContext().setFloat32MatmulPrecision(tf32 ? "high" : "highest");
     at::globalContext().setBenchmarkCuDNN(false);
     // Some of its attention kernels round the probability of dropout to sixteenths.
     at::globalContext().setSDPUseCuDNN(false);

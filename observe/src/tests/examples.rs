@@ -53,6 +53,7 @@ pub(super) fn step_report() -> StepReport {
         },
         batch_hash: "ab".to_owned(),
         speed: Speed { tokens_per_s: 745_000.0, mfu: Some(0.44), wait: 0.003, eta_s: Some(7500.0) },
+        memory: None,
     }
 }
 
@@ -100,6 +101,7 @@ fn training() -> Vec<Golden> {
         kept: Some(Step(1200)),
         place: "runs/a".to_owned(),
         error: None,
+        memory: None,
     };
     vec![
         (

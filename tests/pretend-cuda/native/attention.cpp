@@ -172,6 +172,7 @@ struct Attention {
 
   Attention() {
     at::native::_fused_sdp_choice_stub.set_cuda_dispatch_ptr(&choose);
+    library.impl("_fused_sdp_choice", &choose);
     library.impl("_scaled_dot_product_efficient_attention", &efficient);
     library.impl("_scaled_dot_product_efficient_attention_backward", &efficient_backward);
     library.impl("_scaled_dot_product_flash_attention", &flash);

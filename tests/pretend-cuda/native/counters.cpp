@@ -126,7 +126,10 @@ void pretend_cuda_start() {
   pretend::reset_peak();
 }
 
-// Kernels, waits, copies up and their bytes, copies down and theirs, bytes now, most bytes at once.
+// So many bytes there are from now on, of the device and of pinned memory.
+void pretend_cuda_limit(uint64_t device_bytes, uint64_t pinned_bytes) { pretend::limit(device_bytes, pinned_bytes); }
+
+// Kernels, waits, copies up and their bytes, copies down and theirs, bytes now, most bytes at once, pinned bytes, defects.
 void pretend_cuda_read(uint64_t* counts) {
   std::lock_guard<std::mutex> lock(pretend::mutex);
   const auto& it = pretend::counters();
@@ -136,8 +139,10 @@ void pretend_cuda_read(uint64_t* counts) {
     auto& sum = kind.rfind("up", 0) == 0 ? up : down;
     sum = {sum.count + some.count, sum.bytes + some.bytes};
   }
-  const uint64_t values[] = {it.kernel_count, it.wait_count, up.count,     up.bytes,
-                             down.count,      down.bytes,    memory.bytes, memory.peak_bytes};
+  uint64_t defects = 0;
+  for (const auto& [what, count] : it.defects) defects += count;
+  const uint64_t values[] = {it.kernel_count, it.wait_count, up.count,          up.bytes,            down.count,
+                             down.bytes,      memory.bytes,  memory.peak_bytes, memory.pinned_bytes, defects};
   std::memcpy(counts, values, sizeof values);
 }
 }

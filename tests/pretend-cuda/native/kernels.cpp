@@ -29,7 +29,7 @@ constexpr Listed kListed[] = {
 // Their CUDA kernels bring a number to the host.
 const std::set<std::string> kWaits = {
     "_local_scalar_dense", "nonzero", "nonzero.out", "masked_select", "masked_select.out", "equal", "_unique", "_unique2",
-    "unique_dim", "unique_consecutive", "unique_dim_consecutive", "bincount", "repeat_interleave.Tensor"};
+    "unique_dim", "unique_consecutive", "unique_dim_consecutive", "bincount", "repeat_interleave.Tensor", "multinomial", "multinomial.out"};
 const std::set<std::string> kIndexes = {"index.Tensor", "index.Tensor_out", "_index_put_impl_", "index_put_"};
 // Their CUDA kernels say so themselves where deterministic ones are asked for. (Those of networks like ours; there are more.)
 const std::set<std::string> kUnordered = {"put_", "median.dim_values", "histc", "histc.out", "cumsum", "cumsum.out",
@@ -38,9 +38,9 @@ const std::set<std::string> kUnordered = {"put_", "median.dim_values", "histc", 
 
 // Written by hand in copies.cpp and attention.cpp.
 const std::set<std::string> kByHand = {
-    "empty.memory_format", "empty_strided", "copy_", "resize_", "record_stream", "_scaled_dot_product_efficient_attention",
-    "_scaled_dot_product_efficient_attention_backward", "_scaled_dot_product_flash_attention",
-    "_scaled_dot_product_flash_attention_backward"};
+    "empty.memory_format", "empty_strided", "copy_", "resize_", "record_stream", "_fused_sdp_choice",
+    "_scaled_dot_product_efficient_attention", "_scaled_dot_product_efficient_attention_backward",
+    "_scaled_dot_product_flash_attention", "_scaled_dot_product_flash_attention_backward"};
 
 struct Operator {
   std::string name;

@@ -57,6 +57,24 @@ class Arena {
     std::lock_guard<std::mutex> lock(mutex_);
     return stats_;
   }
+  // As large as all addresses, unless somebody said otherwise.
+  size_t total() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return std::min(limit_, kReserved);
+  }
+  void limit(size_t bytes) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    limit_ = bytes;
+  }
+  // What tests count, whoever resets what the allocator counts.
+  c10::CachingAllocator::Stat counted() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return counted_;
+  }
+  void reset_counted_peak() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    counted_.reset_peak();
+  }
   void reset_peak() {
     std::lock_guard<std::mutex> lock(mutex_);
     for (auto* stat : {&stats_.allocated_bytes, &stats_.active_bytes, &stats_.reserved_bytes, &stats_.requested_bytes})
@@ -97,6 +115,7 @@ class Arena {
   std::map<char*, size_t> free_;
   std::set<std::pair<size_t, char*>> free_by_size_;
   c10::CachingDeviceAllocator::DeviceStats stats_;
+  c10::CachingAllocator::Stat counted_;
 };
 
 void* Arena::allocate(size_t asked) {
@@ -141,12 +160,12 @@ void Arena::free(void* start) {
 }
 
 void Arena::note(int64_t bytes, int64_t asked) {
-  const auto change = [](c10::CachingAllocator::StatArray& stat, int64_t by) {
-    by > 0 ? stat[0].increase(static_cast<size_t>(by)) : stat[0].decrease(static_cast<size_t>(-by));
+  const auto change = [](c10::CachingAllocator::Stat& stat, int64_t by) {
+    by > 0 ? stat.increase(static_cast<size_t>(by)) : stat.decrease(static_cast<size_t>(-by));
   };
-  change(stats_.allocation, bytes > 0 ? 1 : -1);
-  for (auto* stat : {&stats_.allocated_bytes, &stats_.active_bytes, &stats_.reserved_bytes}) change(*stat, bytes);
-  change(stats_.requested_bytes, asked);
+  change(stats_.allocation[0], bytes > 0 ? 1 : -1);
+  for (auto* stat : {&stats_.allocated_bytes, &stats_.active_bytes, &stats_.reserved_bytes}) change((*stat)[0], bytes);
+  for (auto* stat : {&stats_.requested_bytes[0], &counted_}) change(*stat, asked);
 }
 
 // Joins what lies beside it.
@@ -191,6 +210,11 @@ struct DeviceAllocator final : c10::DeviceAllocator {
   c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex) override { return Arena::get().stats(); }
   void resetAccumulatedStats(c10::DeviceIndex) override {}
   void resetPeakStats(c10::DeviceIndex) override { Arena::get().reset_peak(); }
+  std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex) override {
+    const size_t total = Arena::get().total();
+    const auto taken = static_cast<size_t>(Arena::get().stats().reserved_bytes[0].current);
+    return {total - std::min(total, taken), total};
+  }
 };
 
 // Page-locked memory of the host.
@@ -201,7 +225,10 @@ struct PinnedAllocator final : at::HostAllocator {
   }
   static void release(void* start) {
     std::lock_guard<std::mutex> lock(get().mutex);
-    get().blocks.erase(static_cast<char*>(start));
+    const auto it = get().blocks.find(static_cast<char*>(start));
+    if (it == get().blocks.end()) return;
+    get().taken -= it->second;
+    get().blocks.erase(it);
     std::free(start);
   }
   bool holds(const void* at) {
@@ -211,9 +238,11 @@ struct PinnedAllocator final : at::HostAllocator {
   }
   c10::DataPtr allocate(size_t bytes) override {
     if (bytes == 0) return {nullptr, nullptr, &release, c10::Device(c10::kCPU)};
-    void* start = std::aligned_alloc(64, (bytes + 63) / 64 * 64);
     std::lock_guard<std::mutex> lock(mutex);
+    TORCH_CHECK(bytes <= limit && taken <= limit - bytes, "CUDA error: out of memory (of the host, pinned)");
+    void* start = std::aligned_alloc(64, (bytes + 63) / 64 * 64);
     blocks[static_cast<char*>(start)] = bytes;
+    taken += bytes;
     return {start, start, &release, c10::Device(c10::kCPU)};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &release; }
@@ -226,6 +255,7 @@ struct PinnedAllocator final : at::HostAllocator {
 
   std::mutex mutex;
   std::map<char*, size_t> blocks;
+  size_t taken = 0, limit = SIZE_MAX;
 };
 
 // Says why before the process ends as it would have.
@@ -254,10 +284,18 @@ struct Watch {
 }  // namespace
 
 Occupancy occupancy() {
-  const auto stats = Arena::get().stats();
-  return {static_cast<uint64_t>(stats.requested_bytes[0].current), static_cast<uint64_t>(stats.requested_bytes[0].peak)};
+  const auto counted = Arena::get().counted();
+  auto& pinned = PinnedAllocator::get();
+  std::lock_guard<std::mutex> lock(pinned.mutex);
+  return {static_cast<uint64_t>(counted.current), static_cast<uint64_t>(counted.peak), pinned.taken};
 }
-void reset_peak() { Arena::get().reset_peak(); }
+void reset_peak() { Arena::get().reset_counted_peak(); }
+void limit(size_t device_bytes, size_t pinned_bytes) {
+  Arena::get().limit(device_bytes);
+  auto& pinned = PinnedAllocator::get();
+  std::lock_guard<std::mutex> lock(pinned.mutex);
+  pinned.limit = pinned_bytes;
+}
 
 bool is_device(const void* at) { return Arena::get().holds(at); }
 void* for_kernels(const void* at) { return Arena::get().for_kernels(at); }

@@ -14,10 +14,13 @@ namespace pretend {
 
 // As tensors ask for it.
 struct Occupancy {
-  uint64_t bytes = 0, peak_bytes = 0;
+  uint64_t bytes = 0, peak_bytes = 0, pinned_bytes = 0;
 };
 Occupancy occupancy();
 void reset_peak();
+
+// There is no more from now on.
+void limit(size_t device_bytes, size_t pinned_bytes);
 
 // Whether an address belongs to the face that tensors hold.
 bool is_device(const void* at);

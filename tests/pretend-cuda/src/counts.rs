@@ -20,6 +20,19 @@ pub struct Counts {
     pub bytes: u64,
     /// The most that there were at once.
     pub peak_bytes: u64,
+    /// Bytes of pinned memory that are lent out.
+    pub pinned_bytes: u64,
+    /// Uses that a real device would answer with garbage, where nothing could be thrown.
+    pub defects: u64,
+}
+
+/// From now on the device of this very process, if it is the pretended one, has so many bytes, and the host so many that
+/// can be pinned.
+pub fn limit(device_bytes: u64, pinned_bytes: u64) {
+    if let Some(limit) = function(c"pretend_cuda_limit") {
+        // SAFETY: the library's function of that name takes two numbers.
+        unsafe { std::mem::transmute::<*mut libc::c_void, extern "C" fn(u64, u64)>(limit)(device_bytes, pinned_bytes) }
+    }
 }
 
 impl Counts {
@@ -35,11 +48,33 @@ impl Counts {
     #[must_use]
     pub fn read() -> Option<Self> {
         let read = function(c"pretend_cuda_read")?;
-        let mut counts = [0_u64; 8];
-        // SAFETY: the library's function of that name writes eight numbers.
+        let mut counts = [0_u64; 10];
+        // SAFETY: the library's function of that name writes ten numbers.
         unsafe { std::mem::transmute::<*mut libc::c_void, extern "C" fn(*mut u64)>(read)(counts.as_mut_ptr()) }
-        let [kernels, waits, uploads, uploaded_bytes, downloads, downloaded_bytes, bytes, peak_bytes] = counts;
-        Some(Self { kernels, waits, uploads, uploaded_bytes, downloads, downloaded_bytes, bytes, peak_bytes })
+        let [
+            kernels,
+            waits,
+            uploads,
+            uploaded_bytes,
+            downloads,
+            downloaded_bytes,
+            bytes,
+            peak_bytes,
+            pinned_bytes,
+            defects,
+        ] = counts;
+        Some(Self {
+            kernels,
+            waits,
+            uploads,
+            uploaded_bytes,
+            downloads,
+            downloaded_bytes,
+            bytes,
+            peak_bytes,
+            pinned_bytes,
+            defects,
+        })
     }
 }
 

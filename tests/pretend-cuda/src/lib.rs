@@ -24,7 +24,7 @@ mod counts;
 #[cfg(test)]
 mod tests;
 
-pub use self::counts::Counts;
+pub use self::counts::{Counts, limit};
 
 /// A device that tests can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! What everything is computed on: the device, the number types, libtorch beyond `tch`, tensors on the host.
 
 pub(crate) mod choice;
+pub(crate) mod gauge;
 pub(crate) mod native;
 pub(crate) mod precision;
 pub(crate) mod room;
@@ -9,4 +10,4 @@ pub mod tensors;
 pub use self::choice::DeviceChoice;
 pub use self::native::{leave, synchronize};
 pub use self::precision::Precision;
-pub use self::room::is_shortage;
+pub use self::room::is_caught;

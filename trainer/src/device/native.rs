@@ -1,5 +1,8 @@
-//! The safe face of `native/native.cpp`; the only `unsafe` of the project.
+//! The safe face of `native/`; the only `unsafe` of the project.
 #![allow(unsafe_code, reason = "calls into C++; every pointer is borrowed for the call, every result is owned once")]
+
+pub(crate) mod copies;
+pub(crate) mod facts;
 
 use std::ffi::{CStr, c_char, c_double, c_int, c_void};
 
@@ -13,7 +16,7 @@ unsafe extern "C" {
     fn cloze_last_error() -> *const c_char;
     fn cloze_cuda_problem() -> *const c_char;
     fn cloze_has_cuda_driver() -> c_int;
-    fn cloze_configure(deterministic: c_int) -> c_int;
+    fn cloze_configure(deterministic: c_int, tf32: c_int) -> c_int;
     fn cloze_take_gradients(weights: *const RawTensor, count: usize, gradients: *mut *mut c_void) -> c_int;
     fn cloze_copy_all(to: *const RawTensor, from: *const RawTensor, count: usize) -> c_int;
     fn cloze_add_all(to: *const RawTensor, what: *const RawTensor, count: usize) -> c_int;
@@ -61,9 +64,9 @@ pub(crate) fn has_cuda_driver() -> bool {
 
 /// Sets libtorch's process-wide switches. Call it on the thread that will compute, before it computes: denormals are
 /// flushed to zero on that thread and on the helpers that it starts later.
-pub(crate) fn configure(deterministic: bool) -> Result<(), Error> {
+pub(crate) fn configure(deterministic: bool, tf32: bool) -> Result<(), Error> {
     // SAFETY: no pointers.
-    check(unsafe { cloze_configure(c_int::from(deterministic)) })
+    check(unsafe { cloze_configure(c_int::from(deterministic), c_int::from(tf32)) })
 }
 
 /// Moves the gradients out of `weights`: the next backward pass starts from none.

@@ -49,6 +49,15 @@ impl Precision {
         }
     }
 
+    /// As it is written.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::Bf16 => "bf16",
+            Self::Bf16Hidden => "bf16_hidden",
+        }
+    }
+
     /// `tensor` as matrix products take it: itself, or a cast copy that passes gradients on.
     pub fn compute(self, tensor: &Tensor) -> Tensor {
         match self {
@@ -76,15 +85,35 @@ impl Precision {
 
     /// Dense floating-point operations per second of one device of that name, for MFU; `None` where unknown.
     ///
-    /// NVIDIA data sheets, dense figures: H100 and H200 SXM 989 TFLOP/s bf16 and 67 float32, A100 312 and 19.5. (With
-    /// [`Precision::F32`] products are true float32, not TF32.)
+    /// NVIDIA data sheets, dense figures: H100 and H200 SXM 989 TFLOP/s bf16, 495 TF32 and 67 float32, A100 312, 156 and
+    /// 19.5.
     #[must_use]
-    pub fn peak_flops(self, device_name: &str) -> Option<f64> {
-        let (bf16, f32) = match device_name {
-            name if name.contains("H100") || name.contains("H200") => (989e12, 67e12),
-            name if name.contains("A100") => (312e12, 19.5e12),
+    pub fn peak_flops(self, tf32: bool, device_name: &str) -> Option<f64> {
+        let (bf16, rounded, f32) = match device_name {
+            name if name.contains("H100") || name.contains("H200") => (989e12, 495e12, 67e12),
+            name if name.contains("A100") => (312e12, 156e12, 19.5e12),
             _ => return None,
         };
-        Some(if self == Self::F32 { f32 } else { bf16 })
+        Some(match self {
+            Self::F32 if tf32 => rounded,
+            Self::F32 => f32,
+            Self::Bf16 | Self::Bf16Hidden => bf16,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_peak_is_that_of_the_products_that_are_taken() {
+        let peaks = |name| {
+            [(Precision::Bf16, false), (Precision::F32, true), (Precision::F32, false)]
+                .map(|(p, tf32)| p.peak_flops(tf32, name))
+        };
+        assert_eq!(peaks("NVIDIA H100 80GB HBM3"), [Some(989e12), Some(495e12), Some(67e12)]);
+        assert_eq!(peaks("NVIDIA A100-SXM4-80GB"), [Some(312e12), Some(156e12), Some(19.5e12)]);
+        assert_eq!(peaks("another"), [None; 3]);
     }
 }

@@ -1,26 +1,51 @@
 //! Tensors in host memory and in safetensors files.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::Write;
+use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use safetensors::tensor::{Dtype, Metadata, SafeTensors, TensorInfo};
 use tch::{Device, Kind, Tensor};
 
+use crate::device::native::copies::{BLOCK, Copies, Sources};
 use crate::error::Error;
 
-/// A tensor's bytes in row-major order, away from libtorch.
-#[derive(Clone, PartialEq, Eq)]
+/// A tensor's bytes in row-major order, away from libtorch: here, or on their way from a device, which whoever reads them
+/// waits for.
+#[derive(Clone)]
 pub struct HostTensor {
     dtype: Dtype,
     shape: Vec<usize>,
-    bytes: Vec<u8>,
+    bytes: Bytes,
+}
+
+/// Where they are.
+#[derive(Clone)]
+enum Bytes {
+    Here(Vec<u8>),
+    /// Some of what is copied together.
+    Coming(Arc<Copies>, Range<usize>),
 }
 
 impl fmt::Debug for HostTensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}{:?} {}", self.dtype, self.shape, &blake3::hash(&self.bytes).to_hex()[..8])
+        write!(f, "{:?}{:?} ", self.dtype, self.shape)?;
+        match self.whole() {
+            Ok(bytes) => f.write_str(&blake3::hash(&bytes).to_hex()[..8]),
+            Err(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+/// Bit by bit. What did not arrive equals nothing.
+impl PartialEq for HostTensor {
+    fn eq(&self, other: &Self) -> bool {
+        let bytes = || Some((self.whole().ok()?, other.whole().ok()?));
+        (self.dtype, &self.shape) == (other.dtype, &other.shape) && bytes().is_some_and(|(own, theirs)| own == theirs)
     }
 }
 
@@ -28,21 +53,44 @@ impl fmt::Debug for HostTensor {
 pub type HostTensors = BTreeMap<String, HostTensor>;
 
 impl HostTensor {
-    /// Copies `tensor` from wherever it is.
+    /// Copies `tensor` from wherever it is. Waits for it.
+    #[expect(clippy::disallowed_methods, reason = "for what is not done between steps: `copy_behind` is")]
     pub fn copy_of(tensor: &Tensor) -> Result<Self, Error> {
         let dtype = dtype(tensor.kind())?;
         let host = tensor.detach().f_to_device(Device::Cpu)?.f_contiguous()?;
-        let shape: Vec<usize> =
-            host.size().into_iter().map(|size| usize::try_from(size).expect("sizes are not negative")).collect();
+        let shape = shape(&host);
         let mut bytes = vec![0; host.numel() * tensor.kind().elt_size_in_bytes()];
         host.f_copy_data_u8(&mut bytes, host.numel())?;
-        Ok(Self { dtype, shape, bytes })
+        Ok(Self { dtype, shape, bytes: Bytes::Here(bytes) })
     }
 
     /// A tensor on the CPU.
     pub fn to_tensor(&self) -> Result<Tensor, Error> {
         let shape: Vec<i64> = self.shape.iter().map(|&size| as_i64(size)).collect();
-        Ok(Tensor::f_from_data_size(&self.bytes, &shape, kind(self.dtype)?)?)
+        Ok(Tensor::f_from_data_size(&self.whole()?, &shape, kind(self.dtype)?)?)
+    }
+
+    /// Its bytes in one piece. Waits for them.
+    fn whole(&self) -> Result<Cow<'_, [u8]>, Error> {
+        Ok(match self.pieces()?.as_slice() {
+            [one] => Cow::Borrowed(one),
+            pieces => Cow::Owned(pieces.concat()),
+        })
+    }
+
+    /// Its bytes as they lie. Waits for them.
+    fn pieces(&self) -> Result<Vec<&[u8]>, Error> {
+        match &self.bytes {
+            Bytes::Here(bytes) => Ok(vec![bytes]),
+            Bytes::Coming(copies, place) => copies.pieces(place),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match &self.bytes {
+            Bytes::Here(bytes) => bytes.len(),
+            Bytes::Coming(_, place) => place.len(),
+        }
     }
 
     /// Its sizes.
@@ -52,12 +100,32 @@ impl HostTensor {
     }
 }
 
+/// Copies tensors of a device, first the changing ones, and waits for none of them: see [`Copies`]. On the CPU they are
+/// there at once.
+pub(crate) fn copy_behind(
+    sources: Sources<'_>,
+    device: Device,
+) -> Result<(Vec<HostTensor>, Option<Arc<Copies>>), Error> {
+    let all = || sources.changing.iter().chain(sources.resting).copied();
+    if device == Device::Cpu {
+        return Ok((all().map(HostTensor::copy_of).collect::<Result<_, _>>()?, None));
+    }
+    let (copies, places) = Copies::begin(sources, device, BLOCK)?;
+    let copies = Arc::new(copies);
+    let coming = |(tensor, place): (&Tensor, Range<usize>)| {
+        let (dtype, bytes) = (dtype(tensor.kind())?, Bytes::Coming(Arc::clone(&copies), place));
+        Ok(HostTensor { dtype, shape: shape(tensor), bytes })
+    };
+    let tensors: Result<_, Error> = all().zip(places).map(coming).collect();
+    Ok((tensors?, Some(copies)))
+}
+
 /// Writes a safetensors file, in order of names, marked as PyTorch's so that `transformers` takes it.
 pub(crate) fn write(tensors: &HostTensors, target: &mut impl Write) -> std::io::Result<()> {
     let mut end = 0;
     let infos = tensors.iter().map(|(name, tensor)| {
         let start = end;
-        end += tensor.bytes.len();
+        end += tensor.len();
         (name.clone(), TensorInfo { dtype: tensor.dtype, shape: tensor.shape.clone(), data_offsets: (start, end) })
     });
     let format = Some([("format".to_owned(), "pt".to_owned())].into());
@@ -67,7 +135,11 @@ pub(crate) fn write(tensors: &HostTensors, target: &mut impl Write) -> std::io::
     header.extend(std::iter::repeat_n(' ', header.len().next_multiple_of(8) - header.len()));
     target.write_all(&(header.len() as u64).to_le_bytes())?;
     target.write_all(header.as_bytes())?;
-    tensors.values().try_for_each(|tensor| target.write_all(&tensor.bytes))
+    for tensor in tensors.values() {
+        let pieces = tensor.pieces().map_err(std::io::Error::other)?;
+        pieces.into_iter().try_for_each(|piece| target.write_all(piece))?;
+    }
+    Ok(())
 }
 
 /// Reads a safetensors file of any origin.
@@ -82,10 +154,17 @@ pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<HostTensors, Error> {
     let damaged = |error| Error::Checkpoint { path: path.to_owned(), problem: format!("no safetensors file: {error}") };
     let file = SafeTensors::deserialize(bytes).map_err(damaged)?;
     let host = |(name, view): (&str, safetensors::tensor::TensorView<'_>)| {
-        let tensor = HostTensor { dtype: view.dtype(), shape: view.shape().to_vec(), bytes: view.data().to_vec() };
+        let bytes = Bytes::Here(view.data().to_vec());
+        let tensor = HostTensor { dtype: view.dtype(), shape: view.shape().to_vec(), bytes };
         (name.to_owned(), tensor)
     };
     Ok(file.iter().map(host).collect())
+}
+
+/// A tensor of the host on a device. Waits for the copy: for what begins or restores weights, and for what is no training.
+#[expect(clippy::disallowed_methods, reason = "the one place of copies that happen once")]
+pub(crate) fn place(tensor: &Tensor, device: Device) -> Tensor {
+    tensor.to_device(device)
 }
 
 /// Copies the saved tensor `name` over `target`, in place.
@@ -96,12 +175,16 @@ pub(crate) fn overwrite(target: &Tensor, saved: &HostTensors, name: &str, device
         return Err(format!("`{name}` is {:?}, this run has {:?}", source.size(), target.size()));
     }
     let _guard = tch::no_grad_guard();
-    target.shallow_clone().f_copy_(&source.to_device(device)).map_err(|error| format!("`{name}`: {error}"))
+    target.shallow_clone().f_copy_(&place(&source, device)).map_err(|error| format!("`{name}`: {error}"))
 }
 
 /// A size as libtorch takes it.
 pub(crate) fn as_i64(size: usize) -> i64 {
     i64::try_from(size).expect("sizes of memory fit 63 bits")
+}
+
+fn shape(tensor: &Tensor) -> Vec<usize> {
+    tensor.size().into_iter().map(|size| usize::try_from(size).expect("sizes are not negative")).collect()
 }
 
 fn dtype(kind: Kind) -> Result<Dtype, Error> {

@@ -314,4 +314,5 @@ impl Layer {
 
 pub(crate) mod anew;
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "what is tested is looked at")]
 mod tests;

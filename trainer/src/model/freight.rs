@@ -127,6 +127,7 @@ impl Arrived {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "what is tested is looked at")]
 mod tests {
     use super::*;
     use crate::testing;

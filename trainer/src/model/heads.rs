@@ -105,6 +105,7 @@ impl TokenHead {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "what is tested is looked at")]
 mod tests {
     use tch::{Device, Kind, Tensor};
 

@@ -10,6 +10,7 @@ use tch::{Device, Tensor};
 
 use super::weight::{self, Uses, Weight};
 use crate::device::precision::MASTER;
+use crate::device::tensors::place;
 use crate::error::Error;
 
 /// Standard deviation of initial matrices (Devlin et al. 2019; `initializer_range` of Hugging Face).
@@ -108,7 +109,7 @@ impl Parameters {
         let values = if self.outline {
             Tensor::zeros([1], (MASTER, Device::Cpu)).expand(shape, false)
         } else {
-            initial.values(self.seed, name, shape).to_device(self.device)
+            place(&initial.values(self.seed, name, shape), self.device)
         };
         let tensor = values.set_requires_grad(trains && !self.outline);
         let uses = Uses::default();

@@ -25,6 +25,7 @@ use tch::Tensor;
 
 use super::parameters::Path;
 use super::weight::Weight;
+use crate::device::tensors::place;
 
 /// Whose buckets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -126,7 +127,7 @@ impl PositionBias {
         let positions = u16::try_from(positions).expect("the plan checked that rows are that short");
         let table = Tensor::from_slice(&buckets.table(positions));
         let size = i64::from(positions);
-        Self { buckets_pp: table.view([size, size]).to_device(weight_uh.master().device()), weight_uh }
+        Self { buckets_pp: place(&table.view([size, size]), weight_uh.master().device()), weight_uh }
     }
 
     /// `[h, t, t]`: query, then key.

@@ -21,6 +21,7 @@ use crate::objectives::expectation::{Expectation, StartFacts};
 
 pub(crate) mod combine;
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "what is tested is looked at")]
 mod contract;
 pub(crate) mod expectation;
 pub(crate) mod figure;

@@ -23,6 +23,8 @@ pub struct TrainConfig {
     pub normalize: Normalize,
     /// The type of matrix products.
     pub precision: Precision,
+    /// Whether products of float32 may round their factors to TensorFloat-32 (10 bits of 23): several times as fast on CUDA.
+    pub tf32: bool,
     /// Where to compute: `auto` (the first CUDA device where there is one), `cpu`, `cuda` (the first; an error without one)
     /// or `cuda:1` (that one, counted from 0).
     pub device: DeviceChoice,
@@ -46,6 +48,7 @@ impl Default for TrainConfig {
             rows_per_micro_batch: 32,
             normalize: Normalize::Step,
             precision: Precision::F32,
+            tf32: false,
             device: DeviceChoice::Auto,
             recompute: false,
             threads: 0,

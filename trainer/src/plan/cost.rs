@@ -39,7 +39,7 @@ impl TrainPlan {
     }
 
     /// Tokens of a row of that view.
-    pub(super) fn view_width(&self, view: &str) -> u32 {
+    pub(crate) fn view_width(&self, view: &str) -> u32 {
         self.view_widths.get(view).copied().unwrap_or(self.width)
     }
 
@@ -47,12 +47,12 @@ impl TrainPlan {
         self.shape(network).map_or(0.0, |shape| body(&shape, self.view_width(view)))
     }
 
-    pub(super) fn shape(&self, network: &str) -> Option<EncoderConfig> {
+    pub(crate) fn shape(&self, network: &str) -> Option<EncoderConfig> {
         if network == MAIN { Some(self.encoder.clone()) } else { self.networks.get(network)?.shape(&self.encoder) }
     }
 
     /// Whether a network moves at all.
-    pub(super) fn learns(&self, network: &str) -> bool {
+    pub(crate) fn learns(&self, network: &str) -> bool {
         self.networks.get(network).is_none_or(|network| network.learns())
     }
 

@@ -78,6 +78,16 @@ pub(super) fn problems(request: &TrainRequest) -> Vec<Problem> {
             "train.precision",
             "bfloat16 is for CUDA; the CPU computes in `f32`".to_owned(),
         ),
+        (
+            !train.tf32 || train.device != DeviceChoice::Cpu,
+            "train.tf32",
+            "it is for CUDA; the CPU computes in float32".to_owned(),
+        ),
+        (
+            !train.tf32 || train.precision == Precision::F32,
+            "train.tf32",
+            "it is about products of float32, and `train.precision` makes them `bf16`; drop one of the two".to_owned(),
+        ),
         (optimizer.lr > 0.0 && optimizer.lr.is_finite(), "optimizer.lr", "it must be above 0".to_owned()),
         (
             optimizer.betas.iter().all(|beta| (0.0..1.0).contains(beta)),

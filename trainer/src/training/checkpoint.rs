@@ -84,7 +84,8 @@ impl Sealed for State {
     const PRETTY: bool = true;
 }
 
-/// Everything that a run needs to go on, in host memory: making it waits for the device, writing it does not.
+/// Everything that a run needs to go on, in host memory, or on its way there: making it does not wait for the device, reading
+/// and writing it does.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// The state; `files` is filled when it is written.

@@ -4,6 +4,7 @@ use schemas::ordinal::Step;
 use store::Store;
 use tch::{Kind, Tensor};
 
+use crate::device::tensors::place;
 use crate::error::Error;
 use crate::model::encoder::Input;
 use crate::model::forward::Forward;
@@ -12,6 +13,7 @@ use crate::model::networks::MAIN;
 use crate::plan::train_plan::TrainPlan;
 use crate::training::checkpoint;
 use crate::training::ranks::Alone;
+use crate::training::room;
 use crate::training::step::Trainer;
 
 /// An id and its probability.
@@ -30,14 +32,16 @@ impl Filler {
     /// If there is no such checkpoint, or no objective of the run predicts tokens.
     pub fn open(plan: &TrainPlan, run: &Store, step: Option<Step>) -> Result<Self, Error> {
         let (place, snapshot) = checkpoint::pick(run, step)?;
-        let mut trainer = Trainer::new(plan, Box::new(Alone))?;
-        trainer.restore(&place, &snapshot)?;
-        let filler = Self { trainer };
-        if filler.trainer.token_head().is_some() {
-            Ok(filler)
-        } else {
-            Err(Error::Config("no objective of this run predicts tokens; `masked_lm` does".to_owned()))
-        }
+        room::beside(plan, || {
+            let mut trainer = Trainer::new(plan, Box::new(Alone))?;
+            trainer.restore(&place, &snapshot)?;
+            let filler = Self { trainer };
+            if filler.trainer.token_head().is_some() {
+                Ok(filler)
+            } else {
+                Err(Error::Config("no objective of this run predicts tokens; `masked_lm` does".to_owned()))
+            }
+        })
     }
 
     /// The `top` best ids for each mask of a row (frame included), best first, with probabilities over all ids: all of
@@ -53,11 +57,16 @@ impl Filler {
                 "the text has {tokens} tokens, the network {most} positions; shorten it"
             )));
         }
+        room::beside(plan, || self.guesses(ids, top))
+    }
+
+    fn guesses(&self, ids: &[u32], top: usize) -> Result<Vec<Vec<Guess>>, Error> {
+        let plan = self.trainer.plan();
         let _guard = tch::no_grad_guard();
         let row: Vec<i64> = ids.iter().map(|&id| i64::from(id)).collect();
         let masks = (0_i64..).zip(ids).filter(|&(_, &id)| id == plan.vocab.special.mask).map(|(at, _)| at);
-        let positions_n = Tensor::from_slice(&masks.collect::<Vec<_>>()).to_device(self.trainer.device());
-        let ids_bt = Tensor::from_slice(&row).unsqueeze(0).to_device(self.trainer.device());
+        let positions_n = place(&Tensor::from_slice(&masks.collect::<Vec<_>>()), self.trainer.device());
+        let ids_bt = place(&Tensor::from_slice(&row).unsqueeze(0), self.trainer.device());
         let input = Input { ids_bt: &ids_bt, token_types_bt: None, valid_bt: None, packed: None };
         let encoded = self.trainer.networks().encoder(MAIN).forward(input, Mode::Eval);
         let hidden_nd = Forward::gather(&encoded.hidden_btd, &positions_n);

@@ -3,6 +3,7 @@
 pub(crate) mod around;
 pub mod checkpoint;
 pub(crate) mod fill;
+mod on_device;
 pub(crate) mod pace;
 pub(crate) mod ranks;
 pub(crate) mod resume;

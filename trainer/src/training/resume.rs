@@ -1,12 +1,14 @@
 //! A trainer to a snapshot and back.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use observe::training::Warning;
 use store::Store;
-use tch::Device;
+use tch::{Device, Tensor};
 
 use crate::device::native;
+use crate::device::native::copies::{Copies, Sources};
 use crate::device::tensors;
 use crate::device::tensors::{HostTensor, HostTensors, overwrite};
 use crate::error::Error;
@@ -36,13 +38,12 @@ pub(crate) struct Position {
 }
 
 impl Trainer {
-    /// Copies everything that the next step depends on to the host. Waits for the device.
-    pub fn snapshot(&self, position: Position) -> Result<Snapshot, Error> {
-        let mut optimizer = self.optimizer.save()?;
-        let (report_tensors, report) = self.tally.save()?;
-        optimizer.extend(report_tensors);
-        optimizer.insert("skipped.count".to_owned(), HostTensor::copy_of(&self.skips.count)?);
-        optimizer.insert("skipped.first".to_owned(), HostTensor::copy_of(&self.skips.first)?);
+    /// Copies everything that the next step depends on to the host, and waits neither for the device nor for the copies:
+    /// who reads the snapshot does, and on the device the next update.
+    pub fn snapshot(&mut self, position: Position) -> Result<Snapshot, Error> {
+        let (accumulators, report) = self.tally.save();
+        let skips = [("skipped.count", &self.skips.count), ("skipped.first", &self.skips.first)];
+        let skips = skips.map(|(name, tensor)| (name.to_owned(), tensor));
         let state = State {
             step: self.done,
             rows_consumed: position.rows_consumed,
@@ -58,7 +59,34 @@ impl Trainer {
             identity: self.plan().identity.clone(),
             files: std::collections::BTreeMap::new(),
         };
-        Ok(Snapshot { state, main: self.weights()?, optimizer })
+        let (first, resting) = (accumulators.len(), self.optimizer.state().chain(skips));
+        let mut all: Vec<(String, &Tensor)> = accumulators.into_iter().chain(resting).collect();
+        let state_tensors = all.len();
+        all.extend(self.parameters().iter().map(|(name, weight)| (name.to_owned(), &weight.tensor)));
+        let tensors: Vec<&Tensor> = all.iter().map(|(_, tensor)| *tensor).collect();
+        let (changing, resting) = tensors.split_at(first);
+        let (copied, copies) = tensors::copy_behind(Sources { changing, resting }, self.device())?;
+        let mut named: Vec<(String, HostTensor)> = all.into_iter().map(|(name, _)| name).zip(copied).collect();
+        let main = named.split_off(state_tensors).into_iter().collect();
+        if let Some(copies) = copies {
+            self.note_copies(copies);
+        }
+        Ok(Snapshot { state, main, optimizer: named.into_iter().collect() })
+    }
+
+    fn note_copies(&mut self, copies: Arc<Copies>) {
+        if !copies.are_pinned() && !std::mem::replace(&mut self.lacks_pinned, true) {
+            tracing::warn!(
+                bytes = copies.total(),
+                "this machine lends no pinned memory for checkpoints: each makes a step wait (is its memory full?)"
+            );
+        }
+        self.copies.push(copies);
+    }
+
+    /// Lets the device finish copying what is about to change.
+    pub(crate) fn pass_copies(&mut self) -> Result<(), Error> {
+        self.copies.drain(..).try_for_each(|copies| copies.hold())
     }
 
     /// All weights on the host, by name.
@@ -75,6 +103,7 @@ impl Trainer {
     /// [`Error::Identity`] if it was another run's.
     pub fn restore(&mut self, place: &str, snapshot: &Snapshot) -> Result<Vec<Warning>, Error> {
         self.check_identity(place, &snapshot.state)?;
+        self.pass_copies()?;
         let (state, device) = (&snapshot.state, self.device());
         let refuse = |problem| Error::Checkpoint { path: place.into(), problem };
         let (steps, rows, each) = (state.step.0, state.rows_consumed, self.plan().train.rows_per_step);
@@ -224,30 +253,4 @@ fn saved(folder: &Path, target: &hf::Target<'_>) -> Result<HostTensors, Error> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testing;
-
-    #[test]
-    fn who_goes_on_elsewhere_is_told_what_that_does() {
-        let _alone = testing::generator();
-        let mut trainer = testing::trainer(&testing::request());
-        let position =
-            Position { rows_consumed: 0, tokens_consumed: 0, validation_pending: false, batch_hash: String::new() };
-        let mut snapshot = trainer.snapshot(position).expect("copied");
-        assert_eq!(trainer.restore("x", &snapshot).expect("its own"), []);
-        let state = &mut snapshot.state;
-        assert!(state.program.starts_with("cloze ") && state.libtorch.starts_with("2."), "{state:?}");
-        (state.program, state.libtorch, state.threads) = ("cloze 0".to_owned(), "1.0".to_owned(), 64);
-        let topics = |warnings: &[Warning]| warnings.iter().map(|warning| warning.topic.clone()).collect::<Vec<_>>();
-        let warnings = trainer.restore("x", &snapshot).expect("the same run");
-        assert_eq!(topics(&warnings), ["program", "libtorch", "threads"]);
-        assert!(warnings.iter().all(|warning| warning.message.contains("in the last bits")), "{warnings:?}");
-        // From another device it is more than the last bits, and the threads of that one say nothing.
-        snapshot.state.device = "Cuda(0)".to_owned();
-        let warnings = trainer.restore("x", &snapshot).expect("the same run");
-        assert_eq!(topics(&warnings), ["program", "libtorch", "device"]);
-        assert!(warnings[2].message.contains("draws other dropout"), "{warnings:?}");
-        assert_eq!(warnings[2].hint.as_deref(), Some("`Cuda(0)` then, `Cpu` now"));
-    }
-}
+mod tests;

@@ -1,29 +1,29 @@
 //! What is said where the device's memory does not suffice: whose it is, and what to change.
 
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-
 use crate::device::precision::Precision;
-use crate::device::room::{shortage, words};
+use crate::device::room::caught;
 use crate::error::Error;
 use crate::plan::memory::MemoryEstimate;
 use crate::plan::train_plan::TrainPlan;
 
-/// Does what computes on the device. A shortage comes back as [`Error::Memory`], whether an operator returned it or
-/// panicked; any other panic goes on.
+/// Trains, or does a part of it. A shortage comes back as [`Error::Memory`], whether an operator returned it or panicked; any
+/// other panic goes on.
 pub(super) fn within<T>(plan: &TrainPlan, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-    let outcome = match catch_unwind(AssertUnwindSafe(work)) {
-        Ok(outcome) => outcome,
-        Err(panic) => match words(panic.as_ref()).and_then(shortage) {
-            Some(shortage) => Err(Error::Native(shortage)),
-            None => resume_unwind(panic),
-        },
-    };
-    outcome.map_err(|error| match error {
-        Error::Native(text) => match shortage(&text) {
-            Some(shortage) => Error::Memory { shortage, owners: owners(&plan.memory()), way: way(plan) },
-            None => Error::Native(text),
-        },
-        error => error,
+    caught(work, |shortage| Error::Memory { shortage, owners: owners(&plan.memory()), way: way(plan) })
+}
+
+/// The same of what only reads a checkpoint.
+pub(super) fn beside<T>(plan: &TrainPlan, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    let memory = plan.memory();
+    let held = (memory.weights + memory.optimizer) / 1e6;
+    caught(work, |shortage| Error::Memory {
+        shortage,
+        owners: format!(
+            "of about {held:.1} MB for the weights and what belongs to them, beside whatever else is there"
+        ),
+        way: "wait until the device is free (does `nvidia-smi` show a run on it?), or do without it: \
+              `CUDA_VISIBLE_DEVICES=\"\"` before the command"
+            .to_owned(),
     })
 }
 
@@ -64,7 +64,10 @@ fn way(plan: &TrainPlan) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::panic::catch_unwind;
+
     use super::*;
+    use crate::device::room::words;
     use crate::testing;
 
     fn said(plan: &TrainPlan) -> String {

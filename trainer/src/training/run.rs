@@ -17,6 +17,7 @@ use schemas::ordinal::{RowIndex, Step};
 use schemas::{Batch, StreamHash};
 use store::Store;
 
+use crate::device::gauge::Gauge;
 use crate::device::{choice, native};
 use crate::error::Error;
 use crate::plan::train_plan::TrainPlan;
@@ -26,7 +27,7 @@ use crate::training::pace::Pace;
 use crate::training::ranks::{Ranks, StopRequest};
 use crate::training::step::{StepSeen, Trainer};
 use crate::training::validation::Validation;
-use crate::training::{checkpoint, room, start};
+use crate::training::{checkpoint, on_device, room, start};
 
 /// Trains from the newest checkpoint in `store`, or from the beginning, to the plan's last step or the first stop, as one
 /// of `ranks`.
@@ -83,6 +84,7 @@ struct Run<'a> {
     // Whether weights, optimizer, report and position are all of the same step.
     is_whole: bool,
     pace: Pace,
+    gauge: Gauge,
 }
 
 /// A checkpoint that was read.
@@ -95,7 +97,9 @@ struct Resumed {
 impl<'a> Run<'a> {
     fn start(plan: &TrainPlan, ranks: Box<dyn Ranks>, store: &'a Store, clock: &'a Clock) -> Result<Self, Error> {
         let trainer = Trainer::new(plan, ranks)?;
-        let peak = choice::name(trainer.device()).and_then(|name| plan.train.precision.peak_flops(&name));
+        on_device::say(plan, trainer.device())?;
+        let peak =
+            choice::name(trainer.device()).and_then(|name| plan.train.precision.peak_flops(plan.train.tf32, &name));
         let mut run = Self {
             store,
             clock,
@@ -110,6 +114,7 @@ impl<'a> Run<'a> {
             kept: None,
             is_whole: true,
             pace: Pace::start(peak.map(|peak| peak / plan.flops_per_token())),
+            gauge: Gauge::start(trainer.device(), plan.memory().total())?,
             trainer,
         };
         match checkpoint::newest(store)? {
@@ -271,7 +276,8 @@ impl<'a> Run<'a> {
         let figures = self.trainer.figures()?;
         self.is_whole = true;
         let speed = self.pace.report(left);
-        self.say(host, What::Report(StepReport { figures, batch_hash: self.batch_hash.to_hex(), speed }));
+        let (batch_hash, memory) = (self.batch_hash.to_hex(), self.gauge.read()?);
+        self.say(host, What::Report(StepReport { figures, batch_hash, speed, memory }));
         self.check(host)
     }
 

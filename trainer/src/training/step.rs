@@ -1,6 +1,7 @@
 //! One optimizer step: upload, encode each view once, combine, backward, clip, update.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use observe::training::Figures;
 use schemas::ordinal::{BatchIndex, Step};
@@ -9,6 +10,7 @@ use tch::{Device, Tensor};
 
 use crate::device::choice::{self, DeviceChoice};
 use crate::device::native;
+use crate::device::native::copies::Copies;
 use crate::device::precision::{Precision, WIDE};
 use crate::error::Error;
 use crate::model::forward::{Forward, Moment, Pass};
@@ -23,6 +25,7 @@ use crate::objectives::figure::FigureName;
 use crate::objectives::{Computed, Term};
 use crate::optimizer::adamw::{AdamW, Update};
 use crate::optimizer::schedule;
+use crate::plan::config::TrainConfig;
 use crate::plan::members::{Member, build};
 use crate::plan::train_plan::TrainPlan;
 use crate::training::ranks::Ranks;
@@ -50,6 +53,10 @@ pub struct Trainer {
     pub(crate) tally: Tally,
     pub(crate) skips: Skips,
     pub(crate) done: Step,
+    // Copies of weights and moments that are under way.
+    pub(crate) copies: Vec<Arc<Copies>>,
+    // Whether it was said that there is no pinned memory for them.
+    pub(crate) lacks_pinned: bool,
     passes: BTreeSet<Pass>,
     learning: BTreeSet<Pass>,
 }
@@ -83,17 +90,22 @@ impl Trainer {
             return Err(Error::Config(format!("{}: a run has one rank in this version", ranks.share())));
         }
         let device = plan.train.device.resolve()?;
-        if plan.train.precision != Precision::F32 && device == Device::Cpu {
+        let TrainConfig { precision, tf32, .. } = &plan.train;
+        if device == Device::Cpu && (*precision != Precision::F32 || *tf32) {
+            let (wish, without) = if *tf32 {
+                ("train.tf32 = true".to_owned(), "train.tf32 = false")
+            } else {
+                (format!("train.precision = \"{}\"", precision.name()), "train.precision = \"f32\"")
+            };
             return Err(Error::Config(format!(
-                "`train.precision = {}` needs CUDA, and {}; `train.precision = \"f32\"` does without",
-                serde_json::to_string(&plan.train.precision).expect("a word"),
+                "`{wish}` needs CUDA, and {}; `{without}` does without",
                 match plan.train.device {
                     DeviceChoice::Cpu => "`train.device` is `cpu`".to_owned(),
                     _ => choice::why_not(),
                 }
             )));
         }
-        native::configure(plan.train.deterministic)?;
+        native::configure(plan.train.deterministic, plan.train.tf32)?;
         tch::set_num_threads(i32::try_from(threads(plan.train.threads)).unwrap_or(i32::MAX));
         let mut parameters = Parameters::new(plan.seed, device);
         let (networks, members) = build(plan, &mut parameters);
@@ -109,6 +121,8 @@ impl Trainer {
             tally: Tally::new(device),
             skips: Skips::new(device),
             done: Step(0),
+            copies: Vec::new(),
+            lacks_pinned: false,
             passes: passes(&members, false),
             learning: passes(&members, true),
             plan: plan.clone(),
@@ -181,6 +195,7 @@ impl Trainer {
     /// Learns from the micro-batches of one step. Waits for the device only as far as its queue is full.
     pub fn step(&mut self, batches: &[Batch]) -> Result<StepSeen, Error> {
         let seen = self.accumulate(batches)?;
+        self.pass_copies()?;
         let Update { norm, skipped } = self.optimizer.update(self.lr(self.done))?;
         self.skips.note(self.done, &skipped);
         let norm = norm.where_self(&skipped.lt(0.5), &norm.zeros_like());

@@ -11,7 +11,7 @@ use tch::{Device, Tensor};
 
 use crate::device::native;
 use crate::device::precision::WIDE;
-use crate::device::tensors::{HostTensor, HostTensors, overwrite};
+use crate::device::tensors::{HostTensors, overwrite};
 use crate::error::Error;
 use crate::objectives::figure::FigureName;
 use crate::objectives::{Denominator, Metric};
@@ -95,6 +95,7 @@ impl Mean {
 }
 
 /// Fetches means over all ranks (0 where nothing was counted), and `extra` scalars as they are here: one copy.
+#[expect(clippy::disallowed_methods, reason = "the one place that reads back, once for each report")]
 pub(crate) fn fetch<'a>(
     ranks: &dyn Ranks,
     means: impl IntoIterator<Item = &'a Mean>,
@@ -240,30 +241,30 @@ impl Tally {
         *self = Self::new(self.device);
     }
 
-    /// The sums as tensors and what they are, for a checkpoint in the middle of an interval.
-    pub(crate) fn save(&self) -> Result<(HostTensors, Vec<SavedMean>), Error> {
-        let (mut tensors, mut saved) = (HostTensors::new(), Vec::new());
-        let mut keep = |mean: &Mean, what: &dyn Fn(Option<f64>) -> SavedMean| -> Result<(), Error> {
-            tensors.insert(sum_name(saved.len()), HostTensor::copy_of(&mean.sum)?);
+    /// The sums where they are and what they are, for a checkpoint in the middle of an interval. The next micro-batch
+    /// changes them.
+    pub(crate) fn save<'a>(&'a self) -> (Vec<(String, &'a Tensor)>, Vec<SavedMean>) {
+        let (mut tensors, mut saved) = (Vec::new(), Vec::new());
+        let mut keep = |mean: &'a Mean, what: &dyn Fn(Option<f64>) -> SavedMean| {
+            tensors.push((sum_name(saved.len()), &mean.sum));
             let count = match &mean.count {
                 Count::Host(count) => Some(*count),
                 Count::Device(count) => {
-                    tensors.insert(count_name(saved.len()), HostTensor::copy_of(count)?);
+                    tensors.push((count_name(saved.len()), count));
                     None
                 }
             };
             saved.push(what(count));
-            Ok(())
         };
         let host = |count: Option<f64>| count.expect("the host counts terms and steps");
         for (name, Weighted { mean, weight }) in &self.terms {
-            keep(mean, &|count| SavedMean::Term { name: name.clone(), weight: *weight, count: host(count) })?;
+            keep(mean, &|count| SavedMean::Term { name: name.clone(), weight: *weight, count: host(count) });
         }
         for (name, mean) in &self.metrics {
-            keep(mean, &|count| SavedMean::Metric { name: name.clone(), count })?;
+            keep(mean, &|count| SavedMean::Metric { name: name.clone(), count });
         }
-        keep(&self.norm, &|count| SavedMean::Norm { count: host(count) })?;
-        Ok((tensors, saved))
+        keep(&self.norm, &|count| SavedMean::Norm { count: host(count) });
+        (tensors, saved)
     }
 
     /// Takes a saved interval over. The problem, if there is one, names the tensor.
@@ -309,6 +310,7 @@ pub(crate) fn written(figures: BTreeMap<FigureName, f64>) -> BTreeMap<String, f6
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::tensors::HostTensor;
     use crate::training::ranks::Alone;
 
     fn name(objective: &str, part: &str) -> FigureName {
@@ -328,7 +330,9 @@ mod tests {
         tally.add_metric("mlm", &Metric::of("accuracy", Tensor::from(1_i64), 8.0), &mut sums);
         tally.add_norm(&Tensor::from(3_f64), &mut sums);
         sums.settle().expect("scalars");
-        let (tensors, saved) = tally.save().expect("copied");
+        let (tensors, saved) = tally.save();
+        let kept = |(name, tensor)| (name, HostTensor::copy_of(tensor).expect("float64"));
+        let tensors: HostTensors = tensors.into_iter().map(kept).collect();
         let json = serde_json::to_string(&saved).expect("plain data");
         let saved: Vec<SavedMean> = serde_json::from_str(&json).expect("as written");
         let mut other = Tally::new(Device::Cpu);

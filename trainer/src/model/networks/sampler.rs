@@ -125,9 +125,13 @@ pub(crate) fn inverse_cdf(logits_nv: &Tensor, draws_n: &Tensor) -> Tensor {
     target_n1.searchsorted(&cumulative_nv, false, true, "right", None::<&Tensor>).squeeze_dim(-1).clamp_max(last)
 }
 
-/// libtorch ends a process, or takes the device from it, over a probability that is no number: those are all alike here.
+/// The id that a race of exponential clocks ends with: what libtorch's `multinomial` draws for one sample, to the bit,
+/// without its two looks at the device, and without its end of the process over a probability that is no number: those are
+/// all alike here.
 fn multinomial(logits_nv: &Tensor) -> Tensor {
-    logits_nv.softmax(-1, MASTER).nan_to_num(1.0, None, None).multinomial(1, true).squeeze_dim(-1)
+    let probabilities_nv = logits_nv.softmax(-1, MASTER).nan_to_num(1.0, None, None);
+    let clocks_nv = probabilities_nv.empty_like().exponential_(1.0);
+    (probabilities_nv / clocks_nv).argmax(-1, false)
 }
 
 fn gumbel(logits_nv: &Tensor) -> Tensor {
@@ -136,6 +140,7 @@ fn gumbel(logits_nv: &Tensor) -> Tensor {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "what is tested is looked at")]
 mod tests {
     use super::*;
     use crate::testing;
@@ -165,6 +170,16 @@ mod tests {
         });
         check(|logits_nv, _| gumbel(logits_nv));
         check(|logits_nv, _| multinomial(logits_nv));
+    }
+
+    #[test]
+    fn a_race_of_clocks_draws_what_libtorch_draws() {
+        let _alone = testing::generator();
+        let logits_nv = Tensor::from_slice(&[0.0_f32, 1.0, f32::NEG_INFINITY, -1.0, 2.0, 0.5]).expand([500, 6], false);
+        tch::manual_seed(12);
+        let ours = multinomial(&logits_nv);
+        tch::manual_seed(12);
+        assert_eq!(ours, logits_nv.softmax(-1, MASTER).multinomial(1, true).squeeze_dim(-1));
     }
 
     #[test]

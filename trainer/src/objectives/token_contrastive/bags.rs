@@ -59,6 +59,7 @@ fn shape(index_nk: &Tensor) -> (i64, i64) {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "what is tested is looked at")]
 mod tests {
     use tch::{Device, Kind, Tensor};
 

@@ -68,7 +68,7 @@ impl Run<'_> {
         }
     }
 
-    pub(super) fn say_how_it_ended(&self, outcome: &Result<Outcome, Error>, host: &mut dyn Host) {
+    pub(super) fn say_how_it_ended(&mut self, outcome: &Result<Outcome, Error>, host: &mut dyn Host) {
         let why = match outcome {
             Ok(Outcome::Finished(_)) => Why::Finished,
             Ok(Outcome::Stopped(_, StopRequest::Interrupt)) => Why::Interrupt,
@@ -80,6 +80,7 @@ impl Run<'_> {
         let saved = self.kept == Some(self.trainer.done());
         let error = outcome.as_ref().err().map(Error::to_string);
         let place = self.store.place("");
-        self.say(host, What::Stop(StopReport { why, saved, kept: self.kept, place, error }));
+        let memory = self.gauge.peak();
+        self.say(host, What::Stop(StopReport { why, saved, kept: self.kept, place, error, memory }));
     }
 }

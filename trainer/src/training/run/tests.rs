@@ -1,4 +1,5 @@
 mod endings;
+mod memory;
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
