@@ -15,8 +15,9 @@ from machine import BUNDLE, Machine
 # Compares every preset three times in one process.
 LONG_S = 400
 
-# How far losses may be apart after steps that have learnt from one another, relative to the larger.
-APART = {"f32": 1e-3, "bf16": 3e-2}
+# How far losses may be apart, relative to the larger: steps learn from one another, and a generator that samples another word
+# goes another way from there.
+APART = {"f32": 3e-3, "bf16": 3e-2}
 # What is drawn on the device is not what the CPU draws.
 APART_DRAWN = 0.2
 STEPS = 20
@@ -48,10 +49,10 @@ def test(machine: Machine, binary: str, name: str, limit_s: float) -> dict:
 def compare(machine: Machine, name: str, limit_s: float) -> dict:
     """A preset on the CPU and on the device, in float32 and bfloat16, side by side and all at once."""
     options = presets.small(machine, name) + presets.begun(machine, name)
-    preset, rows, copies = presets.table(name), 8 if machine.tiny else 24, 0
+    preset, rows = presets.table(name), 8 if machine.tiny else 24
     copies = preset.get("data", {}).get("copies", 1)
     steps = 3 if machine.tiny else STEPS
-    keys = {"encoder.dropout": 0.0, "train.steps": steps, "train.rows_per_step": rows - rows % copies,
+    keys = {"encoder.dropout": 0.0, "optimizer.lr": 1e-4, "train.steps": steps, "train.rows_per_step": rows - rows % copies,
             "train.rows_per_micro_batch": rows - rows % copies, "checkpoints.every_steps": steps}
     runs = {"cpu": ("cpu", "cpu", "f32"), "f32": ("device", machine.device, "f32")}
     if machine.kind != "cpu":
