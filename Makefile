@@ -4,7 +4,7 @@
 TEST  := $(shell cargo nextest --version >/dev/null 2>&1 && echo nextest run || echo test --lib --bins --tests)
 LIGHT := --no-default-features -p cloze -p cloze-schemas -p cloze-store -p cloze-observe -p cloze-pipeline
 
-.PHONY: help setup demo install dist test check fmt lint doc keys bench bench-load golden test-extension house fuzz clean
+.PHONY: help setup demo install dist test check fmt lint doc keys gpu-pack gpu-rehearsal bench bench-load golden test-extension house fuzz clean
 
 help:            ## these lines
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 16
@@ -41,6 +41,12 @@ doc: setup       ## the documentation of all crates
 
 keys: setup      ## docs/configuration.md anew, from the doc comments; look at the diff before you commit it
 	UPDATE=1 cargo test --quiet --workspace --bin cloze the_page_of_keys
+
+gpu-pack: setup  ## one tarball for the first hour on a GPU: program, tests, corpus, gpu-day (PROGRAM=path, TESTS=release, RIVALS=script)
+	@scripts/gpu-pack
+
+gpu-rehearsal: setup  ## that hour on a device made of host memory, killed once in its middle (TARBALL=path, SAVE=folder)
+	@scripts/gpu-rehearsal
 
 bench: setup     ## nanoseconds per token of each stage, tokens per second of a step
 	cargo bench --workspace

@@ -112,12 +112,15 @@ pub(crate) enum Verb {
     Profile {
         #[command(flatten)]
         config: ConfigArgs,
-        /// Which half to run.
+        /// Which part to run.
         #[arg(long, value_enum, default_value_t = Half::Online)]
         half: Half,
         /// Micro-batches to run through the online half.
         #[arg(long, default_value_t = 500)]
         batches: u64,
+        /// Training steps to time with `--half step`, after a third as many that warm up.
+        #[arg(long, default_value_t = 30)]
+        steps: usize,
         /// Pretend that a training step takes this long; 0 takes batches as fast as they come.
         #[arg(long, default_value_t = 0.0)]
         step_ms: f64,
@@ -241,13 +244,16 @@ pub(crate) enum InspectVerb {
     },
 }
 
-/// A half of the pipeline.
+/// A part of the pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Half {
     /// Index to batch, against a null or a simulated trainer.
     Online,
     /// Part to shards, against a null writer.
     Prepare,
+    /// Batch to weights, on made batches: what the device can do, before there is a corpus.
+    #[cfg(feature = "train")]
+    Step,
 }
 
 /// What `cloze export` writes.

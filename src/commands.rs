@@ -41,8 +41,8 @@ pub(crate) fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Plan { config, json } => plan::run(&config, json)?,
         #[cfg(feature = "train")]
         Verb::Train { config, replay, slow } => return train::run(&config, replay, slow.as_deref()),
-        Verb::Profile { config, half, batches, step_ms, slow, json } => {
-            profile::run(&config, &profile::Options { half, batches, step_ms, slow, json })?;
+        Verb::Profile { config, half, batches, steps, step_ms, slow, json } => {
+            profile::run(&config, &profile::Options { half, batches, steps, step_ms, slow, json })?;
         }
         Verb::Inspect(InspectVerb::Batch { index, config, rows }) => inspect::batch(index, &config, rows)?,
         Verb::Inspect(InspectVerb::Shard { file, rows }) => inspect::shard(&file, rows)?,

@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::support::{Home, folder_hash};
+use crate::support::{Home, folder_hash, root};
 
 /// Of the larger of the two numbers: what other vector instructions may change in twenty steps.
 const TOLERANCE: f64 = 1e-4;
@@ -42,7 +42,7 @@ fn run() -> Golden {
 #[test]
 fn a_prepared_folder_its_batches_and_their_losses_are_what_they_were() {
     let found = run();
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let path = root().join("tests/golden");
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         let mut json = serde_json::to_vec_pretty(&found).expect("finite numbers");
         json.push(b'\n');

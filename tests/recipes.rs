@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
 
+use crate::support::root;
+
 /// Runs of this project's own: nobody published them.
 const OWN: [&str; 5] = ["demo.toml", "tiny.toml", "eltec-mlm.toml", "eltec-taco.toml", "eltec-taco-matched.toml"];
 /// Where a run finds and keeps things, and how often it says so.
@@ -26,7 +28,7 @@ const WIRES: [&str; 10] =
     ["kind", "of", "view", "network", "fills", "makes", "positives", "positive", "clean", "teacher"];
 
 fn configs() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("configs")
+    root().join("configs")
 }
 
 /// Every number, text and list of a table by its dotted key.

@@ -1,11 +1,12 @@
 //! A run that was stopped, by whatever means, ends as if it had not been.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::support::{Home, files, unlocked};
+use crate::support::{Home, files, root, unlocked};
 
 /// Dropout 0.1, two terms, two micro-batches a step, a validation at 20, 40 and 60, checkpoints every 10 steps, and
 /// few enough rows that several epochs go by (`tiny.toml` and these overrides).
@@ -87,7 +88,8 @@ pub(crate) fn with_every_objective() -> Home {
 
 /// A verb on that run.
 pub(crate) fn every_objective<'a>(verb: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
-    let config = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/every-objective.toml");
+    static CONFIG: OnceLock<String> = OnceLock::new();
+    let config = CONFIG.get_or_init(|| root().join("tests/fixtures/every-objective.toml").display().to_string());
     let mut args = verb.to_vec();
     args.extend(["--config", config, "--set", "tokenizer.vocab_size=400", "--set", "prepare.inputs=[\"corpus\"]"]);
     args.extend(["--set", "prepare.format=text_lines", "--set", "prepare.tokenizer=tokenizer.json"]);

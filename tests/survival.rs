@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::support::running::Running;
-use crate::support::{Home, Outcome, files, send, wait_until_it_hears};
+use crate::support::{Home, Outcome, files, program, send, wait_until_it_hears};
 
 fn train<'a>(run: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let mut args = vec!["train", "--set", run, "--set", "report.every_steps=1", "--set", "train.threads=1"];
@@ -195,8 +195,9 @@ fn a_run_that_diverges_says_not_to_try_again_and_how_to_see_why() {
     // The command runs as it is printed.
     let line = outcome.stderr.split('`').find(|part| part.starts_with("cloze inspect batch")).expect("a command");
     assert!(line.contains(&format!("batch {} ", 2 * last)), "{line}");
-    let program = std::path::Path::new(env!("CARGO_BIN_EXE_cloze")).parent().expect("a folder");
-    let path = std::env::join_paths([program.to_owned()].into_iter().chain(std::env::split_paths("/usr/bin:/bin")));
+    let program = program();
+    let folder = program.parent().expect("a folder").to_owned();
+    let path = std::env::join_paths([folder].into_iter().chain(std::env::split_paths("/usr/bin:/bin")));
     let shown =
         Command::new("sh").args(["-c", line]).current_dir(home.path()).env("PATH", path.expect("a path")).output();
     let shown = Outcome::of(shown.expect("a shell"));

@@ -1,11 +1,11 @@
 //! From text files to a folder that others load, and what the tools say on the way.
 
-use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::{Home, files};
+use crate::resume::every_objective;
+use crate::support::{Home, files, root};
 
 const RUN: [&str; 3] = ["train", "--set", "run.folder=run"];
 
@@ -128,6 +128,31 @@ fn inspect_shows_what_is_masked_and_where_it_comes_from() {
 }
 
 #[test]
+fn a_step_is_timed_before_there_is_a_corpus() {
+    let home = Home::with_corpus(1);
+    let profile = |more: &[&str]| {
+        let rows = ["--set", "train.rows_per_micro_batch=4", "--set", "train.rows_per_step=8"];
+        let width = ["--set", "data.width=32", "--set", "prepare.tokens_max=32"];
+        home.run(&every_objective(
+            &["profile"],
+            &[&["--half", "step", "--json"], rows.as_slice(), &width, more].concat(),
+        ))
+    };
+    let outcome = profile(&["--steps", "3", "--set", "train.device=cpu"]);
+    assert_eq!(outcome.code, Some(0), "{outcome}");
+    let timed: Value = serde_json::from_str(&outcome.stdout).expect("one JSON object");
+    let number = |key: &str| timed[key].as_f64().unwrap_or_else(|| panic!("`{key}` in {timed}"));
+    // Rows that are packed by sentences end in some padding.
+    assert_eq!((number("tokens"), number("steps")), (8.0 * 29.0, 3.0));
+    let quartiles = &timed["step_ms_quartiles"];
+    assert!(quartiles[0].as_f64() <= timed["step_ms"].as_f64() && timed["step_ms"].as_f64() <= quartiles[1].as_f64());
+    assert!((number("tokens_per_s") * number("step_ms") / 1e3 - 8.0 * 29.0).abs() < 1e-6, "{timed}");
+    assert!(number("loss").is_finite() && number("flops_ratio") > 1.0 && timed["mfu"].is_null(), "{timed}");
+    assert!(!home.join("data").exists(), "nothing is prepared");
+    profile(&["--steps", "0"]).assert_fails(2, &["--steps 0"]);
+}
+
+#[test]
 fn profile_names_the_stage_that_was_slowed() {
     let home = Home::prepared(200);
     let cases = [
@@ -180,7 +205,7 @@ fn parity_reproduces_the_worked_example() {
 #[test]
 fn the_demo_runs_as_configured() {
     let home = Home::with_corpus(1);
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = root();
     let made =
         Command::new(root.join("scripts/demo-corpus")).arg(home.join("demo/corpus.jsonl")).current_dir(root).output();
     let made = made.expect("the script starts");

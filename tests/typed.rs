@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 
-use crate::support::{Home, Outcome};
+use crate::support::{Home, Outcome, program};
 use crate::tidy::tree::{files, is, read, root};
 
 /// Verbs that need nothing but what a clone has.
@@ -90,7 +90,7 @@ fn commands(line: &str) -> Vec<Vec<String>> {
 
 /// In an empty folder with the presets of this repository.
 fn run(home: &Home, args: &[String]) -> Outcome {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_cloze"));
+    let mut command = Command::new(program());
     Outcome::of(command.args(args).current_dir(home.path()).stdin(Stdio::null()).output().expect("it starts"))
 }
 

@@ -4,7 +4,7 @@
 //! project and folders of the test's own in place of the data that it names. It goes through the same verbs as any run.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde_json::Value as Json;
 use store::{Lines, Store};
@@ -20,7 +20,10 @@ use crate::plan::outlook::Outlook;
 mod corpus;
 mod on_cuda;
 
-const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+/// The project's folder, or `CLOZE_TEST_ROOT` with what tests read of it where they were carried away.
+fn root() -> PathBuf {
+    std::env::var_os("CLOZE_TEST_ROOT").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from)
+}
 
 /// Files that are runs of this project's own, with tests of their own.
 const OWN: [&str; 6] =
@@ -76,7 +79,7 @@ const FROZEN: [(&str, &str); 4] = [
 fn every_file_in_configs_plans_at_full_size() {
     let mut ratios = BTreeMap::new();
     for name in files(|_| true) {
-        let config = Path::new(ROOT).join(format!("configs/{name}.toml"));
+        let config = root().join(format!("configs/{name}.toml"));
         // Whatever somebody has prepared here, it is not this.
         let set = vec!["data.folder=\"not/prepared\"".to_owned()];
         let outlook = Outlook::of(&ConfigArgs { config, set }).unwrap_or_else(|error| panic!("{name}: {error:#}"));
@@ -132,7 +135,7 @@ fn presets() -> Vec<String> {
 
 /// Names of files, then of ablations: paths below `configs/` without `.toml`. Files and folders are asked for by name.
 fn files(wanted: impl Fn(&str) -> bool) -> Vec<String> {
-    let root = Path::new(ROOT).join("configs");
+    let root = root().join("configs");
     let mut found = BTreeSet::new();
     let mut open = vec![root.clone()];
     while let Some(folder) = open.pop() {
@@ -233,7 +236,7 @@ impl Home {
 
     /// The preset's table under the overlay, its names of files led into this folder.
     fn small(&self, name: &str) -> Table {
-        let root = Path::new(ROOT);
+        let root = root();
         let mut table = Source::read(&root.join(format!("configs/{name}.toml")), &[])
             .unwrap_or_else(|e| panic!("{name}: {e}"))
             .0

@@ -1,4 +1,9 @@
-//! `cloze profile`: which actor do the others wait for?
+//! `cloze profile`: which actor do the others wait for? And what is a training step by itself?
+
+#[cfg(feature = "train")]
+mod made;
+#[cfg(feature = "train")]
+mod step;
 
 use std::time::{Duration, Instant};
 
@@ -19,6 +24,8 @@ use crate::terminal::{line, short};
 pub(crate) struct Options {
     pub(crate) half: Half,
     pub(crate) batches: u64,
+    #[cfg_attr(not(feature = "train"), expect(dead_code, reason = "there is no trainer to time"))]
+    pub(crate) steps: usize,
     pub(crate) step_ms: f64,
     pub(crate) slow: Option<String>,
     pub(crate) json: bool,
@@ -29,6 +36,8 @@ pub(crate) fn run(args: &ConfigArgs, options: &Options) -> anyhow::Result<()> {
     let profile = match options.half {
         Half::Online => online(args, options)?,
         Half::Prepare => offline(args, options)?,
+        #[cfg(feature = "train")]
+        Half::Step => return step::run(args, options.steps, options.json),
     };
     if options.json {
         line(profile.json());

@@ -46,8 +46,20 @@ impl Outlook {
     }
 
     /// What the trainer would do.
-    #[cfg(all(test, feature = "train"))]
+    #[cfg(feature = "train")]
     pub(crate) fn train(&self) -> &trainer::plan::TrainPlan {
         &self.0.train
+    }
+
+    /// The views as batches would have them.
+    #[cfg(feature = "train")]
+    pub(crate) fn views(&self) -> Vec<pipeline::load::ViewFacts> {
+        self.0.load.facts().views
+    }
+
+    /// Whether the rows are as wide as they are long, but for those of views that cut them.
+    #[cfg(feature = "train")]
+    pub(crate) fn fills_rows(&self) -> bool {
+        self.0.data.manifest.pack.cuts
     }
 }

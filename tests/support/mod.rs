@@ -9,9 +9,23 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
 
 use store::Store;
 use tempfile::TempDir;
+
+/// The program under test: the one that cargo built beside the tests, or `CLOZE_TEST_PROGRAM` where both were carried away.
+pub(crate) fn program() -> PathBuf {
+    std::env::var_os("CLOZE_TEST_PROGRAM").map_or_else(|| env!("CARGO_BIN_EXE_cloze").into(), PathBuf::from)
+}
+
+/// The project's folder, or `CLOZE_TEST_ROOT` with what tests read of it.
+pub(crate) fn root() -> &'static Path {
+    static ROOT: OnceLock<PathBuf> = OnceLock::new();
+    let carried =
+        || std::env::var_os("CLOZE_TEST_ROOT").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
+    ROOT.get_or_init(carried)
+}
 
 /// A temporary folder with a corpus and, after [`Home::prepared`], a prepared folder.
 pub(crate) struct Home {
@@ -51,14 +65,14 @@ impl Home {
 
     /// The program with `args` and, where the verb reads one, the tiny configuration pointed at this home.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_cloze"));
+        let mut command = Command::new(program());
         command.current_dir(self.path()).stdin(Stdio::null());
         command.env("NO_COLOR", "1").env_remove("RUST_LOG").env_remove("CLOZE_LOG_FORMAT");
         // The test's own `--set`s come last: the last one counts.
         let verb = args.iter().position(|arg| arg.starts_with('-')).unwrap_or(args.len());
         command.args(&args[..verb]);
         if reads_config(args) && !args.contains(&"--config") && !args.contains(&"-c") {
-            command.arg("--config").arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("configs/tiny.toml"));
+            command.arg("--config").arg(root().join("configs/tiny.toml"));
             for set in [
                 "tokenizer.vocab_size=400",
                 "prepare.inputs=[\"corpus\"]",

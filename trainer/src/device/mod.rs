@@ -1,6 +1,8 @@
 //! What everything is computed on: the device, the number types, libtorch beyond `tch`, tensors on the host.
 
 pub(crate) mod choice;
+#[cfg(test)]
+mod drops;
 pub(crate) mod gauge;
 pub(crate) mod native;
 pub(crate) mod precision;

@@ -12,6 +12,7 @@ pub(crate) mod run;
 pub(crate) mod start;
 pub(crate) mod step;
 pub(crate) mod tally;
+pub(crate) mod timing;
 pub(crate) mod validation;
 
 pub use self::around::{Data, Host, Outcome};
@@ -20,4 +21,5 @@ pub use self::fill::{Filler, Guess};
 pub use self::ranks::{Alone, Ranks, StopRequest};
 pub use self::run::run;
 pub use self::step::Trainer;
+pub use self::timing::{Timing, time_steps};
 pub use self::validation::VALID_MLM;

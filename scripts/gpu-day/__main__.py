@@ -1,0 +1,176 @@
+"""The first hour on a GPU, what is worth most first.
+
+Each thing to find out is an item with a time limit of its own. What it found is written at once; what is written is
+passed over by the next call, so a call may be cut at any instant, and a failure stops nothing.
+
+  gpu-day OUT              ends by itself within 540 seconds; call it again until it says that all is done
+  gpu-day OUT --for 3000   all in one call
+
+Exit codes: 0 all is done and well, 1 all is done and something failed, 2 usage, 75 not all is done: call again.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import presets
+import proofs
+import speed
+from child import Failed, Late, Skipped
+from ledger import Ledger, put
+from machine import BUNDLE, Machine
+from tables import Tables
+
+# What writing the results takes at the end, and then some.
+RESERVE_S = 10
+
+
+@dataclass
+class Item:
+    """One thing to find out: its name begins with its stage. It is begun where there is time for what it takes."""
+
+    name: str
+    takes_s: float
+    limit_s: float
+    find: Callable[[float], dict]
+
+
+def main() -> int:
+    options = arguments()
+    begun = time.monotonic()
+    deadline = begun + options.for_s - RESERVE_S
+    machine, ledger = Machine(options), Ledger(options.out)
+    if options.again:
+        ledger.forget({"failed", "late", "skipped"})
+    if options.plan:
+        print("\n".join(speed.planned(machine)))
+        return 0
+    items = [item for item in plan(machine, options.rounds) if item.name[0] in options.only]
+    if options.list:
+        print("\n".join(f"{ledger.status(item.name):8} {item.name}" for item in items))
+        return 0
+    tables = Tables(machine, ledger, options.rounds)
+    print(f"gpu-day: {len(items)} items; {machine.kind}; libtorch of {machine.torch}; results in {options.out}", flush=True)
+    # Where the device does not answer, nothing is worth trying, and all of it is once it does.
+    device = Item("0 device", 0, 120, lambda limit: speed.answers(machine, limit))
+    attempt(device, ledger, device.limit_s)
+    if ledger.status(device.name) != "passed":
+        print(f"gpu-day: error: no step can be computed on {machine.kind}:\n{ledger.lines[device.name]['says']}")
+        return 1
+    for item in sorted(items, key=lambda item: ledger.is_suspect(item.name)):
+        left = deadline - time.monotonic()
+        if item.name not in ledger and item.takes_s <= left:
+            attempt(item, ledger, min(item.limit_s, left))
+            put(options.out / "results.md", tables.page())
+    put(options.out / "results.md", tables.page())
+    return summary(items, ledger, options.out, time.monotonic() - begun)
+
+
+def attempt(item: Item, ledger: Ledger, limit_s: float) -> None:
+    """Finds one thing out and writes down how that went, whatever happens."""
+    ledger.begin(item.name)
+    begun = time.monotonic()
+    status, data, says = "passed", {}, ""
+    try:
+        data = item.find(limit_s)
+    except Late as late:
+        if limit_s < item.limit_s:
+            # The call's time was over, not the item's own.
+            print(f"  cut     {item.name}", flush=True)
+            return
+        status, says = "late", str(late)
+    except Skipped as skipped:
+        status, says = "skipped", str(skipped)
+    except Failed as failed:
+        status, says = "failed", str(failed)
+    except Exception as error:
+        # A mistake of ours in one item is no reason to lose the others.
+        status, says = "failed", f"{type(error).__name__}: {error}"
+    seconds = time.monotonic() - begun
+    ledger.end(item.name, status, seconds, data, says)
+    why = f": {says.splitlines()[0][:160]}" if says else ""
+    print(f"  {status:7} {item.name}, {seconds:.1f} s{why}", flush=True)
+
+
+def plan(machine: Machine, rounds: int) -> list[Item]:
+    """Every item, what is worth most first."""
+    quick = 3 if machine.tiny else 1
+    items = [Item("0 machine", 2, 60, lambda limit: machine.facts())]
+
+    def add(name: str, takes_s: float, limit_s: float, find: Callable, *of: str) -> None:
+        items.append(Item(name, takes_s / quick, limit_s, lambda limit: find(machine, *of[:2], limit, *of[2:])))
+
+    for binary, name in proofs.tests():
+        is_long = binary == "presets"
+        stage = "3" if "drop" in name else "1"
+        add(f"{stage} {binary} {name}", 60 if is_long else 6, proofs.LONG_S if is_long else 120, proofs.test, binary, name)
+    for name in presets.names():
+        items.append(Item(f"2 {name}", 12 / quick, 120, lambda limit, name=name: proofs.compare(machine, name, limit)))
+    items.append(Item("3 determinism", 12 / quick, 120, lambda limit: proofs.determinism(machine, limit)))
+    items.append(Item("3 resume", 18 / quick, 180, lambda limit: proofs.resume(machine, limit)))
+    for number in range(1, rounds + 1):
+        for size in presets.SIZES:
+            add(f"4 round {number} {size} mlm", 12, 90, speed.step, "mlm", size)
+            add(f"4 round {number} {size} hf compiled", 60, 300, speed.rival, "hf compiled", size)
+            add(f"4 round {number} {size} hf eager", 20, 120, speed.rival, "hf eager", size)
+            for method in [method for method in presets.METHODS if method != "mlm"]:
+                add(f"4 round {number} {size} {method}", 12, 90, speed.step, method, size)
+        if number == 1:
+            for method, size in speed.FED:
+                add(f"4 loader {size} {method}", 25, 150, speed.fed, method, size)
+            for name, switch in speed.SWITCHES.items():
+                add(f"4 switch {name}", 12, 90, speed.step, "mlm", "base", switch)
+    # Stage 1 is complete before 2 begins, whatever binary a test is of.
+    return sorted(items, key=lambda item: item.name[0])
+
+
+def summary(items: list[Item], ledger: Ledger, out: Path, seconds: float) -> int:
+    """What is done and what is not; the exit code."""
+    ended = [ledger.status(item.name) for item in items]
+    print(f"gpu-day: {seconds:.0f} s in this call")
+    for stage in sorted({item.name[0] for item in items}):
+        own = [ledger.status(item.name) for item in items if item.name[0] == stage]
+        counts = {status: own.count(status) for status in ("passed", "failed", "late", "skipped", "not yet")}
+        print(f"  stage {stage}: " + ", ".join(f"{count} {status}" for status, count in counts.items() if count))
+    for item in items:
+        if ledger.status(item.name) in ("failed", "late"):
+            print(f"  {ledger.status(item.name)}: {item.name}")
+    print(f"gpu-day: tables in {out / 'results.md'}, all figures in {out / 'results.jsonl'}")
+    if "not yet" in ended:
+        waiting = next(item.name for item in items if ledger.status(item.name) == "not yet")
+        print(f"gpu-day: {ended.count('not yet')} items are still to do, `{waiting}` first: call it again")
+        return 75
+    print("gpu-day: all is done")
+    return 1 if {"failed", "late"} & set(ended) else 0
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="gpu-day", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path, help="folder for the results: results.jsonl, which is all that the next call needs, and results.md")
+    parser.add_argument("--for", dest="for_s", type=float, default=540, metavar="SECONDS", help="end by then (540)")
+    parser.add_argument("--only", default="01234", metavar="STAGES", help="such as 12: tests, and CPU against device")
+    parser.add_argument("--again", action="store_true", help="try once more what failed, was late or was skipped")
+    parser.add_argument("--list", action="store_true", help="print the items and how they stand")
+    parser.add_argument("--plan", action="store_true", help="print what would be timed, with the rows that fit the device")
+    parser.add_argument("--rounds", type=int, default=2, help="how often every step is timed, in turn with all others (2)")
+    parser.add_argument("--torch", type=Path, metavar="FOLDER", help="the package torch, where this Python has none")
+    parser.add_argument("--python", metavar="PROGRAM", help="the Python with torch and transformers, for the rival (this one)")
+    parser.add_argument("--rivals", type=Path, metavar="SCRIPT", help="times Hugging Face's training (rivals/train.py of the bundle)")
+    parser.add_argument("--work", type=Path, default=BUNDLE / "work", metavar="FOLDER", help="for prepared data and runs")
+    parser.add_argument("--device", choices=["cuda", "cpu"], help="`cpu` tries everything but the device")
+    parser.add_argument("--pretend", type=Path, metavar="LIBRARY", help="rehearse on the device made of host memory")
+    parser.add_argument("--tiny", action="store_true", help="rehearse with tiny shapes")
+    options = parser.parse_args()
+    for name in ("out", "work", "rivals", "pretend"):
+        path = getattr(options, name)
+        setattr(options, name, path and path.absolute())
+    return options
+
+
+if __name__ == "__main__":
+    if sys.version_info < (3, 11):
+        sys.exit("gpu-day: error: it needs Python 3.11 or newer")
+    sys.exit(main())

@@ -1,0 +1,165 @@
+"""Does the device compute what it should? Stages 1 to 3."""
+
+import hashlib
+import json
+import math
+import re
+import shutil
+import time
+from pathlib import Path
+
+import presets
+from child import Child, Ended, Failed, Late, Skipped, checked, run
+from machine import BUNDLE, Machine
+
+# Compares every preset three times in one process.
+LONG_S = 400
+
+# How far losses may be apart, relative to the larger: steps learn from one another, and a generator that samples another word
+# goes another way from there.
+APART = {"f32": 3e-3, "bf16": 3e-2}
+# What is drawn on the device is not what the CPU draws.
+APART_DRAWN = 0.2
+STEPS = 20
+
+
+def tests() -> list[tuple[str, str]]:
+    """Every test that asks for a device, as (binary, name); `gpu-pack` has listed them."""
+    listed = json.loads((BUNDLE / "tests" / "asking.json").read_text(encoding="utf-8"))
+    return [(binary, name) for binary, names in listed.items() for name in names]
+
+
+def test(machine: Machine, binary: str, name: str, limit_s: float) -> dict:
+    """One test, in a process of its own: what a device has been broken by does not break the next."""
+    if machine.kind == "cpu":
+        raise Skipped("there is no device")
+    if binary != "program":
+        # It is on the device already, and need not start itself again.
+        env = machine.env("device", CLOZE_TEST_DEVICE="cuda", PRETEND_CUDA_INSIDE="1")
+    else:
+        env = machine.env("tests")
+    command = [BUNDLE / "tests" / binary, "--exact", name, "--nocapture", "--test-threads=1"]
+    ended = checked(command, env, machine.work, limit_s)
+    if " 1 passed" not in ended.out:
+        raise Failed(f"it did not run:\n{ended.tail}")
+    skipped = [line for line in (ended.out + ended.err).splitlines() if line.startswith("SKIPPED")]
+    return {"skipped": skipped}
+
+
+def compare(machine: Machine, name: str, limit_s: float) -> dict:
+    """A preset on the CPU and on the device, in float32 and bfloat16, side by side and all at once."""
+    options = presets.small(machine, name) + presets.begun(machine, name)
+    preset, rows = presets.table(name), 8 if machine.tiny else 24
+    copies = preset.get("data", {}).get("copies", 1)
+    steps = 3 if machine.tiny else STEPS
+    keys = {"encoder.dropout": 0.0, "optimizer.lr": 1e-4, "train.steps": steps, "train.rows_per_step": rows - rows % copies,
+            "train.rows_per_micro_batch": rows - rows % copies, "checkpoints.every_steps": steps}
+    runs = {"cpu": ("cpu", "cpu", "f32"), "f32": ("device", machine.device, "f32")}
+    if machine.kind != "cpu":
+        runs["bf16"] = ("device", machine.device, "bf16")
+    children, losses = {}, {}
+    for which, (env, device, precision) in runs.items():
+        folder = machine.work / "compare" / name / which
+        shutil.rmtree(folder, ignore_errors=True)
+        own = presets.settings(keys | {"run.folder": str(folder), "train.device": device, "train.precision": precision})
+        command = [machine.cloze, "train", "-c", f"configs/{name}.toml", *options, *own]
+        children[which] = Child(command, machine.env(env), BUNDLE)
+    for which, child in children.items():
+        _must_end_well(child.wait(limit_s), f"{name} {which}")
+        losses[which] = [report["loss"] for report in presets.reports(machine.work / "compare" / name / which)]
+    shutil.rmtree(machine.work / "compare" / name)
+    draws = any(objective["kind"] == "token_contrastive" and title in preset["loss"]
+                for title, objective in preset["objectives"].items())
+    data = {"draws": draws, "losses": losses, "apart": {}}
+    for which in runs.keys() - {"cpu"}:
+        data["apart"][which] = _apart(losses[which], losses["cpu"], steps)
+        bound = max(APART[which], APART_DRAWN if draws else 0)
+        if not data["apart"][which] < bound:
+            raise Failed(f"{which} is {data['apart'][which]:.2g} from the CPU, more than {bound}: {losses}")
+    return data
+
+
+def _apart(found: list, expected: list, steps: int) -> float:
+    if len(found) != steps or len(expected) != steps:
+        return math.inf
+    numbers = [(float(one), float(other)) for one, other in zip(found, expected)]
+    distances = [abs(one - other) / max(abs(one), abs(other)) for one, other in numbers]
+    return max(math.inf if math.isnan(distance) else distance for distance in distances)
+
+
+def determinism(machine: Machine, limit_s: float) -> dict:
+    """The same run twice, bits and all."""
+    first, second = (_whole(machine, f"twice-{which}", limit_s / 2) for which in "ab")
+    return _same(first, second, {})
+
+
+def resume(machine: Machine, limit_s: float) -> dict:
+    """A run that is killed at once somewhere in its middle and goes on, beside one that is not, bits and all."""
+    whole = _whole(machine, "whole", limit_s / 3)
+    folder = machine.work / "proofs" / "killed"
+    shutil.rmtree(folder, ignore_errors=True)
+    command = _everything(machine, folder)
+    child, until = Child(command, machine.env(), BUNDLE), time.monotonic() + limit_s / 3
+    while _newest(child.said()) < 7:
+        if child.process.poll() is not None or time.monotonic() > until:
+            child.kill()
+            raise Failed(f"it was to be killed at step 7 and said only:\n{child.said()[-1000:]}")
+        time.sleep(0.01)
+    child.kill()
+    at = _newest(child.said())
+    _must_end_well(run(command, machine.env(), BUNDLE, limit_s / 3), "what goes on")
+    return _same(whole, _bytes(folder), {"killed_at_step": at})
+
+
+def _whole(machine: Machine, name: str, limit_s: float) -> dict[str, str]:
+    folder = machine.work / "proofs" / name
+    shutil.rmtree(folder, ignore_errors=True)
+    _must_end_well(run(_everything(machine, folder), machine.env(), BUNDLE, limit_s), name)
+    return _bytes(folder)
+
+
+def _everything(machine: Machine, folder: Path) -> list:
+    """All objectives, networks and kinds of views, with dropout, in the device's own precision, in an order."""
+    data = machine.work / "data" / "everything"
+    keys = {
+        "prepare.inputs": [str(BUNDLE / "corpus")], "prepare.tokenizer": str(BUNDLE / "tokenizers" / "wordpiece.json"),
+        "prepare.folder": str(data), "data.folder": str(data), "run.folder": str(folder), "report.every_steps": 1,
+        "train.steps": 12, "validation.every_steps": 6, "checkpoints.every_steps": 4, "train.deterministic": True,
+        "train.device": machine.device, "train.precision": machine.precision, "encoder.dropout": 0.1,
+        "networks.generator.draw": "gumbel",
+    }
+    if not machine.tiny:
+        keys |= {"encoder.hidden": 128, "encoder.feed_forward": 512, "train.rows_per_step": 64, "train.rows_per_micro_batch": 32}
+    config = ["-c", "tests/fixtures/every-objective.toml", *presets.settings(keys)]
+    if not (data / "manifest.json").exists():
+        checked([machine.cloze, "prepare", *config], machine.env("cpu"), BUNDLE, 120)
+    return [machine.cloze, "train", *config]
+
+
+def _newest(said: str) -> int:
+    steps = re.findall(r"^step (\d+)  loss ", said, re.MULTILINE)
+    return int(steps[-1]) if steps else 0
+
+
+def _bytes(folder: Path) -> dict[str, str]:
+    """Weights, moments and reports of a run, each by its hash."""
+    newest = folder / "checkpoints" / (folder / "checkpoints" / "latest").read_text(encoding="utf-8").strip()
+    found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(newest.glob("*.safetensors"))}
+    learnt = [[report["step"], report["loss"], report["terms"], report["batch_hash"]] for report in presets.reports(folder)]
+    return found | {"reports": hashlib.sha256(repr(learnt).encode()).hexdigest(), "steps": str(len(learnt))}
+
+
+def _same(one: dict, other: dict, data: dict) -> dict:
+    if one.get("steps") != "12" or len(one) < 4:
+        raise Failed(f"there is not all to compare: {one}")
+    apart = sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
+    if apart:
+        raise Failed(f"these differ: {', '.join(apart)}")
+    return data | {"equal": sorted(one)}
+
+
+def _must_end_well(ended: Ended, what: str) -> None:
+    if ended.code is None:
+        raise Late(f"{what}: after {ended.seconds:.0f} s\n{ended.tail}")
+    if ended.code != 0:
+        raise Failed(f"{what}: exit {ended.code}\n{ended.tail}")
