@@ -64,7 +64,11 @@ void check_scalar(const char* what, const at::Tensor& tensor, const at::Tensor& 
 // Before main: torch asks for its CUDA hooks once and keeps the answer, and on a machine without a driver loading
 // libtorch_cuda costs 240 MB for nothing. One build thus serves both kinds of machine.
 bool has_driver = false;
-std::string cuda_problem = "this machine has no NVIDIA driver (libcuda.so.1)";
+// Made when it is asked for: `load_cuda` runs before the constructors of this file's other variables.
+std::string& cuda_problem() {
+  static std::string it = "this machine has no NVIDIA driver (libcuda.so.1)";
+  return it;
+}
 
 // Rows of other widths want blocks of other sizes, and what they leave of fixed segments fits nobody after an hour or a
 // day. Segments that grow have no such holes. Whoever has said otherwise is not overruled.
@@ -79,15 +83,15 @@ __attribute__((constructor)) void load_cuda() {
   void* cpu = dlopen("libtorch_cpu.so", RTLD_NOLOAD | RTLD_LAZY);
   char folder[PATH_MAX] = {0};
   if (!cpu || dlinfo(cpu, RTLD_DI_ORIGIN, folder) != 0) {
-    cuda_problem = "the folder of libtorch_cpu.so cannot be found";
+    cuda_problem() = "the folder of libtorch_cpu.so cannot be found";
     return;
   }
   const std::string library = std::string(folder) + "/libtorch_cuda.so";
   if (dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL)) {
-    cuda_problem.clear();
+    cuda_problem().clear();
   } else {
     const char* reason = dlerror();
-    cuda_problem = reason ? reason : library + " cannot be loaded";
+    cuda_problem() = reason ? reason : library + " cannot be loaded";
   }
 }
 
@@ -99,7 +103,7 @@ extern "C" {
 const char* cloze_last_error() { return cloze::last_error().c_str(); }
 
 // Empty where the CUDA libraries were loaded.
-const char* cloze_cuda_problem() { return cuda_problem.c_str(); }
+const char* cloze_cuda_problem() { return cuda_problem().c_str(); }
 
 // Whether this machine has CUDA's driver, whatever became of the libraries.
 int cloze_has_cuda_driver() { return has_driver; }

@@ -1,12 +1,11 @@
 //! Every preset and ablation on CUDA beside the CPU: without dropout they learn the same.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
 use serde_json::Value as Json;
 use toml::{Table, Value};
 
-use super::{Home, ROOT, Source, presets};
+use super::{Home, Source, presets, root};
 
 /// How far losses may be apart, relative to the larger.
 const FLOAT32: f64 = 1e-5;
@@ -49,7 +48,7 @@ fn precisions(name: &str) -> BTreeSet<String> {
 }
 
 fn own_precision(name: &str) -> String {
-    let source = Source::read(&Path::new(ROOT).join(format!("configs/{name}.toml")), &[]);
+    let source = Source::read(&root().join(format!("configs/{name}.toml")), &[]);
     let table = source.unwrap_or_else(|error| panic!("{name}: {error}")).0.table;
     table["train"].get("precision").and_then(Value::as_str).unwrap_or("f32").to_owned()
 }

@@ -33,7 +33,7 @@ fn attention_drops_the_share_that_it_is_asked_for() {
         return;
     }
     let _alone = testing::generator();
-    native::configure(false).expect("switches");
+    native::configure(false, false).expect("switches");
     tch::manual_seed(5);
     let device = Device::Cuda(0);
     for precision in [Precision::F32, Precision::Bf16] {

@@ -2,6 +2,7 @@
 
 pub(crate) mod choice;
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "what is tested is looked at")]
 mod drops;
 pub(crate) mod gauge;
 pub(crate) mod native;

@@ -47,7 +47,6 @@ pub(crate) struct Encoded {
 
 impl Encoded {
     /// Output of the embedding block, after norm, dropout and projection, of the same pass ("hidden state 0"), float32.
-    #[must_use]
     pub(crate) fn embeddings_btd(&self) -> Tensor {
         self.precision.widen(&self.block_btd)
     }

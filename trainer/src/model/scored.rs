@@ -136,6 +136,7 @@ fn is_recorded(tensor: &Tensor) -> bool {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "what is tested is looked at")]
 mod tests {
     use tch::{Device, Kind, Reduction};
 

@@ -47,7 +47,7 @@ pub fn time_steps(plan: &TrainPlan, steps: &[Vec<Batch>], warm_up: usize, count:
         let device_name = choice::name(trainer.device());
         Ok(Timing {
             device: format!("{:?}", trainer.device()),
-            peak_flops: device_name.as_deref().and_then(|name| plan.train.precision.peak_flops(name)),
+            peak_flops: device_name.as_deref().and_then(|name| plan.train.precision.peak_flops(plan.train.tf32, name)),
             device_name,
             seconds,
             tokens,
