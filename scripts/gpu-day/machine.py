@@ -1,7 +1,6 @@
 """Where we are: the bundle, libtorch, the device, and how a program is started so that it finds them."""
 
 import importlib.metadata
-import importlib.util
 import json
 import os
 import platform
@@ -26,7 +25,7 @@ class Machine:
         self.tiny = options.tiny
         self.python = options.python or sys.executable
         self.rivals = options.rivals or _first(BUNDLE / "rivals" / "train.py")
-        self.torch = find_torch(options.torch)
+        self.torch = find_torch(options.torch, self.python)
         self.lib = self.torch / "lib"
         self.pretend = options.pretend
         self.kind = options.device or ("pretend" if self.pretend else "cuda")
@@ -91,13 +90,14 @@ class Machine:
         return float(number[0]) * 2**20 if number else 80e9
 
 
-def find_torch(given: Path | None) -> Path:
-    """The folder of libtorch: given, or that of this Python's package, which is not imported for it."""
+def find_torch(given: Path | None, python: str) -> Path:
+    """The folder of libtorch: given, or that of a Python's package, which is not imported for it."""
     if given is None:
-        spec = importlib.util.find_spec("torch")
-        if spec is None or not spec.submodule_search_locations:
-            sys.exit(f"gpu-day: error: {sys.executable} has no package torch; name another with --python, or a folder with --torch")
-        given = Path(spec.submodule_search_locations[0])
+        look = "import importlib.util as u; print(*u.find_spec('torch').submodule_search_locations)"
+        found = subprocess.run([python, "-c", look], capture_output=True, text=True, check=False)
+        if found.returncode != 0:
+            sys.exit(f"gpu-day: error: {python} has no package torch; name another with --python, or a folder with --torch")
+        given = Path(found.stdout.strip())
     if not (given / "lib" / "libtorch_cpu.so").exists():
         sys.exit(f"gpu-day: error: there is no lib/libtorch_cpu.so in {given}")
     version = torch_version(given)

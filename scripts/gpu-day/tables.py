@@ -102,7 +102,7 @@ class Tables:
     def proofs(self) -> str:
         rows = [["what", "ended", "seconds", "found"]]
         for name, line in self.of_stage("3 "):
-            found = ", ".join(f"{key}: {value}" for key, value in line["data"].items()) or "–"
+            found = ", ".join(f"{key}: {value}" for key, value in line["data"].items() if value) or "–"
             rows.append([name, line["status"], str(line["seconds"]), found])
         return "## 3. Dropout, determinism, resume\n\n" + _table(rows)
 
@@ -133,12 +133,13 @@ class Tables:
         return "## 4. Switches\n\n" + _table(rows)
 
     def loader(self) -> str:
-        rows = [["run", "tokens/s with the loader", "steps alone", "with ÷ alone", "wait, at most"]]
+        rows = [["run", "tokens/s with the loader", "steps alone", "with ÷ alone", "wait, at most", "memory"]]
         for method, size in speed.FED:
             data = self.ledger.data(f"4 loader {size} {method}")
             both = [data.get(key) for key in ("tokens_per_s", "alone_tokens_per_s")]
             share = both[0] / both[1] if all(both) else None
-            rows.append([f"{size} {method}", _count(both[0]), _count(both[1]), _number(share, 3), _percent(data.get("wait"), 2)])
+            wait, memory = _percent(data.get("wait"), 2), _gigabytes(data.get("peak_bytes") or data.get("driver_bytes"))
+            rows.append([f"{size} {method}", _count(both[0]), _count(both[1]), _number(share, 3), wait, memory])
         return "## 4. With the loader and without\n\n" + _table(rows)
 
     def troubles(self) -> str:
