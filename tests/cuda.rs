@@ -250,3 +250,20 @@ fn a_run_that_saves_waits_for_its_reports_alone() {
     // After steps 2, 4, 6 and 8; the last is waited for at any time.
     assert!(kept == 4 && (1..=4).contains(&writers_waits), "{kept} checkpoints, {writers_waits} waits");
 }
+
+/// Before `main` the program looks for a driver, and with one for CUDA's libraries.
+#[test]
+fn a_driver_without_cudas_libraries_is_told_from_no_driver() {
+    let (Some(driver), Ok(Device::Pretend)) = (pretend_cuda::driver(), Device::find()) else {
+        return say("SKIPPED a driver without CUDA's libraries: here are both, or neither");
+    };
+    let home = Home::prepared(60);
+    let train = |device: &str| {
+        let device = format!("train.device={device}");
+        let args = ["train", "--set", "run.folder=run", "--set", "train.steps=4", "--set", &device];
+        Outcome::of(home.command(&args).env("LD_LIBRARY_PATH", driver).output().expect("the program starts"))
+    };
+    train("cuda").assert_fails(2, &["this libtorch is the small one", "`SETUP=full make setup`"]);
+    let auto = train("auto");
+    assert!(auto.code == Some(0) && auto.stderr.contains("this libtorch is the small one"), "{auto}");
+}

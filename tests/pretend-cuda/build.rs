@@ -60,6 +60,13 @@ fn build(torch: &Path, list: &str) {
     // What the library needs is found by the library.
     run(command.arg("-Wl,--allow-shlib-undefined").arg(run_path(&out)));
     println!("cargo::rustc-env=PRETEND_CUDA_LIBRARY={}", library.display());
+
+    let driver = out.join("driver");
+    std::fs::create_dir_all(&driver).expect("OUT_DIR takes folders");
+    let mut command = compiler().to_command();
+    command.args(["-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "native/driver.cpp"]).arg("-o");
+    run(command.arg(driver.join("libcuda.so.1")));
+    println!("cargo::rustc-env=PRETEND_CUDA_DRIVER={}", driver.display());
 }
 
 fn run(command: &mut Command) {

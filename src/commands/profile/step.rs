@@ -63,7 +63,7 @@ impl Figures {
             "steps": timing.seconds.len(), "step_ms": self.median * 1e3,
             "step_ms_quartiles": self.quartiles.map(|seconds| seconds * 1e3),
             "tokens_per_s": self.tokens_per_s, "mfu": self.mfu, "flops_per_token": plan.flops_per_token(),
-            "flops_ratio": plan.flops_ratio(), "planned_bytes": plan.memory().total(),
+            "flops_ratio": plan.flops_ratio(), "planned_bytes": plan.memory().total(), "peak_bytes": timing.peak_bytes,
         })
         .to_string()
     }

@@ -54,6 +54,13 @@ impl Device {
     }
 }
 
+/// A folder with what passes for CUDA's driver, where programs look for libraries if they are told to; `None` where it is
+/// not built.
+#[must_use]
+pub fn driver() -> Option<&'static Path> {
+    option_env!("PRETEND_CUDA_DRIVER").map(Path::new)
+}
+
 /// Set where a test runs in a process that was given the device.
 const INSIDE: &str = "PRETEND_CUDA_INSIDE";
 

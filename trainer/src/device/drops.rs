@@ -44,7 +44,10 @@ fn attention_drops_the_share_that_it_is_asked_for() {
                 let found = dropped(device, precision, tokens, mask);
                 let spread = (SHARE * (1.0 - SHARE) / (ROWS * HEADS * tokens * tokens) as f64).sqrt();
                 let what = format!("{precision:?}, {tokens} tokens, {form}");
-                assert!((found - SHARE).abs() < 6.0 * spread, "{what}: {found:.5} of the weights are 0, not {SHARE}");
+                // The flash kernels compare eight bits of each draw: they drop 0.102 where 0.1 is asked for.
+                let rounded = if precision == Precision::F32 { 0.0 } else { 1.0 / 256.0 };
+                let is_right = (found - SHARE).abs() < rounded + 6.0 * spread;
+                assert!(is_right, "{what}: {found:.5} of the weights are 0, not {SHARE}");
             }
         }
         // What is between the sublayers too.

@@ -238,8 +238,11 @@ fn bfloat16_is_near_float32_and_so_are_its_gradients() {
         let flat = fine.sums(&testing::batch(0), Mode::Train);
         fine.shake();
         coarse.shake();
-        let (sums, gradients) = fine.learn(&testing::batch(0));
-        let (coarse_sums, coarse_gradients) = coarse.learn(&testing::batch(0));
+        // A GPU's attention draws for bfloat16 by another kernel than for float32, and so drops others.
+        let is_real = fine.parameters.device() != Device::Cpu && pretend_cuda::Counts::read().is_none();
+        let mode = if is_real { Mode::Eval } else { Mode::Train };
+        let (sums, gradients) = fine.learn_in(mode, &testing::batch(0));
+        let (coarse_sums, coarse_gradients) = coarse.learn_in(mode, &testing::batch(0));
         for (fine, coarse) in sums.iter().zip(&coarse_sums) {
             assert!((fine - coarse).abs() < 0.03 * fine.abs(), "{kind}: {coarse} is not near {fine}");
         }

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use schemas::Batch;
 
+use crate::device::native::facts;
 use crate::device::{choice, native};
 use crate::error::Error;
 use crate::plan::train_plan::TrainPlan;
@@ -24,6 +25,8 @@ pub struct Timing {
     pub tokens: u64,
     /// The loss over all steps, those that warm up included: what is fast and wrong is of no use.
     pub loss: f64,
+    /// The most bytes that tensors of the device had at once in the timed steps; `None` on the CPU.
+    pub peak_bytes: Option<u64>,
     /// Operations per second of the device at its best; `None` where unknown.
     pub peak_flops: Option<f64>,
 }
@@ -37,6 +40,10 @@ pub fn time_steps(plan: &TrainPlan, steps: &[Vec<Batch>], warm_up: usize, count:
         let mut trainer = Trainer::new(plan, Box::new(Alone))?;
         let (mut seconds, mut tokens) = (Vec::with_capacity(count), 0);
         for (index, batches) in steps.iter().cycle().take(warm_up + count).enumerate() {
+            if index == warm_up {
+                // From now on.
+                facts::memory(trainer.device())?;
+            }
             let begun = Instant::now();
             tokens = trainer.step(batches)?.tokens;
             native::synchronize(trainer.device())?;
@@ -49,6 +56,7 @@ pub fn time_steps(plan: &TrainPlan, steps: &[Vec<Batch>], warm_up: usize, count:
             device: format!("{:?}", trainer.device()),
             peak_flops: device_name.as_deref().and_then(|name| plan.train.precision.peak_flops(plan.train.tf32, name)),
             device_name,
+            peak_bytes: facts::memory(trainer.device())?.map(|[allocated, ..]| allocated),
             seconds,
             tokens,
             loss: trainer.figures()?.loss,
