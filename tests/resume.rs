@@ -144,6 +144,20 @@ fn another_identity_is_refused_with_the_keys_that_differ() {
     assert_eq!(unlocked(&home.join("run")), before, "a run that is refused changes nothing, its `config.toml` neither");
 }
 
+/// Who is short of memory, or has an older run, goes on.
+#[test]
+fn what_changes_no_bit_may_change_between_two_parts_of_a_run() {
+    let home = Home::prepared(60);
+    let size = ["--set", "train.steps=12", "--set", "checkpoints.every_steps=6"];
+    let run =
+        |folder: &'static str, more: &[&'static str]| train(folder, "data.lanes=1", &[size.as_slice(), more].concat());
+    home.run_ok(&run("run.folder=whole", &[]));
+    home.run_ok(&run("run.folder=parts", &[]));
+    std::fs::remove_dir_all(home.join("parts/checkpoints/step-00000012")).expect("it was saved");
+    home.run_ok(&run("run.folder=parts", &["--set", "train.recompute=true"]));
+    assert_equal_runs(&home, "whole", "parts");
+}
+
 #[test]
 fn a_finished_run_says_so_and_ends_well() {
     let home = Home::prepared(60);

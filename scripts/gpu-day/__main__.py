@@ -43,7 +43,12 @@ def main() -> int:
     begun = time.monotonic()
     deadline = begun + options.for_s - RESERVE_S
     machine, ledger = Machine(options), Ledger(options.out)
-    if options.again:
+    here, then = machine.facts(), ledger.data("0 machine")
+    other = [name for name in ("pack", "device", "gpu") if then and then.get(name) != here[name]]
+    if other:
+        sys.stderr.write(f"gpu-day: error: {options.out} has results of another {', '.join(other)}; name another folder\n")
+        return 2
+    if options.again and not (options.list or options.plan):
         ledger.forget({"failed", "late", "skipped"})
     if options.plan:
         print("\n".join(speed.planned(machine)))
@@ -122,7 +127,7 @@ def plan(machine: Machine, rounds: int) -> list[Item]:
             for method, size in speed.FED:
                 add(f"4 loader {size} {method}", 25, 150, speed.fed, method, size)
             for name, switch in speed.SWITCHES.items():
-                add(f"4 switch {name}", 12, 90, speed.step, "mlm", "base", switch)
+                add(f"4 switch {name}", 12, 90, speed.step, "mlm", "base", *switch)
     # Stage 1 is complete before 2 begins, whatever binary a test is of.
     return sorted(items, key=lambda item: item.name[0])
 
@@ -164,6 +169,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--pretend", type=Path, metavar="LIBRARY", help="rehearse on the device made of host memory")
     parser.add_argument("--tiny", action="store_true", help="rehearse with tiny shapes")
     options = parser.parse_args()
+    if not options.only or set(options.only) - set("01234"):
+        parser.error(f"--only {options.only}: stages are 0 to 4")
+    if options.rounds < 1 or not options.for_s > RESERVE_S:
+        parser.error(f"--rounds from 1 on, --for above {RESERVE_S}")
     for name in ("out", "work", "rivals", "pretend"):
         path = getattr(options, name)
         setattr(options, name, path and path.absolute())

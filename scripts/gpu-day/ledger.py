@@ -19,10 +19,22 @@ class Ledger:
     def __init__(self, folder: Path):
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / "results.jsonl"
-        lines = self.path.read_text(encoding="utf-8").splitlines() if self.path.exists() else []
-        read = [json.loads(line) for line in lines if line]
+        lines = self.path.read_text(encoding="utf-8", errors="replace").splitlines() if self.path.is_file() else []
+        read = [line for number, text in enumerate(lines, 1) if text and (line := self._read(number, text))]
         self.begun: dict[str, int] = next((line["begun"] for line in read if "begun" in line), {})
         self.lines: dict[str, dict] = {line["item"]: line for line in read if "item" in line}
+
+    def _read(self, number: int, text: str) -> dict | None:
+        """A line; nothing for one that was cut or comes from elsewhere: its item is tried again."""
+        try:
+            line = json.loads(text)
+        except ValueError:
+            line = None
+        whole = {"item", "status", "seconds", "data", "says"}
+        if isinstance(line, dict) and (isinstance(line.get("begun"), dict) or whole <= line.keys() and isinstance(line["data"], dict)):
+            return line
+        print(f"gpu-day: {self.path}:{number} cannot be read; what it was about is found out again", flush=True)
+        return None
 
     def __contains__(self, item: str) -> bool:
         return item in self.lines

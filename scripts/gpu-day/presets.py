@@ -79,8 +79,10 @@ def sized(machine: Machine, method: str, size: str) -> tuple[str, list[str], int
     keys = {
         "encoder.layers": layers, "encoder.hidden": hidden, "encoder.heads": heads, "encoder.feed_forward": feed_forward,
         "encoder.embedding": hidden, "encoder.positions": max(width, 64), "prepare.tokens_max": width, "data.width": width,
-        "train.device": machine.device, "train.precision": machine.precision,
+        "train.device": machine.device,
     }
+    if machine.kind == "cpu":
+        keys["train.precision"] = machine.precision
     beside = table(preset).get("networks", {})
     if "generator" in beside and "hidden" in beside["generator"]:
         shape = (ELECTRA_TINY if machine.tiny else ELECTRA)[size]

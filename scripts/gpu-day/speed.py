@@ -19,8 +19,12 @@ REPORTS = 5
 
 # What is fed by the loader: where it is fastest, and what asks most of it.
 FED = [("mlm", "base"), ("mlm", "small"), ("mlm", "large"), ("taco", "base"), ("electra", "base"), ("coco-lm", "base")]
-# What else is worth a step's time: the price of kernels that add up in order, and of float32.
-SWITCHES = {"deterministic": "train.deterministic=true", "float32": "train.precision=\"f32\""}
+# What else is worth a step's time: other precisions than the preset's, what dropout, order and memory cost.
+SWITCHES = {
+    "bf16": ("train.precision=\"bf16\"",), "float32": ("train.precision=\"f32\"",),
+    "tf32": ("train.precision=\"f32\"", "train.tf32=true"), "no dropout": ("encoder.dropout=0.0",),
+    "deterministic": ("train.deterministic=true",), "recompute": ("train.recompute=true",),
+}
 
 SAID = re.compile(r"hf \w+ (?P<form>\w+) \S+ batch (?P<rows>\d+)x(?P<width>\d+): (?P<step_ms>[\d.]+) ms/step, "
                   r"(?P<tokens_per_s>[\d,]+) tokens/s(?:, MFU (?P<mfu>[\d.]+) %, peak (?P<peak>[\d.]+) GiB)?")

@@ -38,6 +38,7 @@ left_out! {
     "train.device": "equal up to rounding; a move is announced",
     "train.threads": "equal up to rounding; a change is announced",
     "train.deterministic": "equal up to rounding",
+    "train.recompute": "the same bits, in less memory",
     "train.skipped_steps_max": "when to give up, not what is learnt",
     "validation": "when a run is looked at; nothing is learnt from it",
     "checkpoints": "when a run is kept, and for how long",

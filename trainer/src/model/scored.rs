@@ -119,7 +119,7 @@ impl Decoder {
         // One of the two factors is wide, and so is what comes back: the loss divides by counts, which bfloat16 rounds.
         let by_words_nd = slope_nv.matmul(&self.words_vd) * self.precision.widen(hidden_nd);
         let by_words_n = by_words_nd.sum_dim_intlist(-1, false, by_words_nd.kind());
-        // Padding rows have no bias.
+        // Padding rows have no bias. What comes back to it is rounded, alike for all ids.
         let by_bias_n = slope_nv.narrow(1, 0, self.bias_v.size()[0]).matmul(&self.bias_v);
         by_words_n + by_bias_n
     }

@@ -77,8 +77,10 @@ impl Uses {
         } else {
             inner.copy.get_or_insert_with(|| master.detach().to_kind(kind)).detach()
         };
-        let leaf = leaf.set_requires_grad(master.requires_grad());
-        if master.requires_grad() {
+        // A part of it is recorded where anything is.
+        let is_recorded = master.narrow(0, 0, 0).requires_grad();
+        let leaf = leaf.set_requires_grad(is_recorded);
+        if is_recorded {
             by(&mut inner).push(leaf.shallow_clone());
         }
         leaf
@@ -181,6 +183,14 @@ mod tests {
         };
         assert_eq!(learn(false), learn(true));
         assert_eq!(learn(true), Tensor::ones([3], (MASTER, Device::Cpu)), "the head's comes first");
+    }
+
+    #[test]
+    fn what_nobody_learns_from_is_not_remembered() {
+        let parts = weight();
+        let handle = Weight::new(&parts.0, &parts.1);
+        tch::no_grad(|| (0..100).for_each(|_| drop((handle.lend_whole(), handle.whole()))));
+        assert!(parts.1.inner().by_heads.is_empty() && parts.1.inner().by_passes.is_empty());
     }
 
     #[test]

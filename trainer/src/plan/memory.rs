@@ -1,10 +1,14 @@
 //! What a run keeps on its device, before it keeps anything.
 //!
 //! The most that there is at once: at the end of a forward pass, when all that its backward pass needs is there and the
-//! gradients of the micro-batches before it are. Attention is taken to be computed by one kernel, as on CUDA, which keeps no
+//! gradients of the micro-batches before it are; or, where weights outweigh activations, at the end of the backward pass,
+//! when every use of a weight has a gradient of its own. Attention is taken to be computed by one kernel, as on CUDA, which keeps no
 //! weights of pairs; on the CPU, with dropout, it keeps those as well.
 
+use std::collections::BTreeMap;
+
 use crate::device::precision::Precision;
+use crate::model::forward::Pass;
 use crate::model::scored::BLOCK;
 use crate::model::shape::{Attend, EncoderConfig, RelativeForm, padded_rows};
 use crate::objectives::{AnyObjective, Scores};
@@ -12,6 +16,8 @@ use crate::plan::TrainPlan;
 
 /// Bytes that an objective has for each pair of positions that it compares: drawn numbers, indices, cosines.
 const PAIR: f64 = 50.0;
+/// Bytes of gradients that are widened at once (`native/native.cpp`).
+const WIDENED: f64 = 268_435_456.0;
 
 impl TrainPlan {
     /// Bytes on the device, by owner.
@@ -45,12 +51,29 @@ impl TrainPlan {
         } else {
             encodings.iter().map(Encoding::kept).sum()
         };
+        let activations = activations.max(self.gradients_of_uses(learning as f64, &passes) - logits);
         MemoryEstimate {
-            weights: 4.0 * (learning + frozen) as f64 + cast * learning as f64,
+            weights: (4.0 + cast) * (learning + frozen) as f64,
             optimizer: 12.0 * learning as f64,
             activations: activations + pairs.sum::<f64>(),
             logits,
         }
+    }
+
+    /// Gradients of uses before they are added to those of the weights, and what is widened on the way.
+    fn gradients_of_uses(&self, learning: f64, passes: &BTreeMap<Pass, bool>) -> f64 {
+        let learnt = passes.iter().filter(|(_, learns)| **learns).map(|(pass, _)| &pass.network);
+        let mut of_each: BTreeMap<&String, f64> = BTreeMap::new();
+        learnt.for_each(|network| *of_each.entry(network).or_default() += 1.0);
+        let uses = of_each.into_values().fold(1.0, f64::max);
+        let is_added = uses > 1.0 || self.micro_batches() > 1;
+        if self.train.precision == Precision::F32 {
+            // The first use's gradient becomes the weight's.
+            let moved = if self.micro_batches() > 1 { 0.0 } else { 1.0 };
+            return 4.0 * learning * (uses - moved);
+        }
+        let widened = if is_added { (4.0 * learning).min(WIDENED) } else { 0.0 };
+        2.0 * learning * uses + widened
     }
 
     fn rows(&self) -> f64 {

@@ -86,7 +86,10 @@ pub(super) fn problems(request: &TrainRequest) -> Vec<Problem> {
         (
             !train.tf32 || train.precision == Precision::F32,
             "train.tf32",
-            "it is about products of float32, and `train.precision` makes them `bf16`; drop one of the two".to_owned(),
+            format!(
+                "it is about products of float32, and `train.precision` is `{}`; drop one of the two",
+                train.precision.name()
+            ),
         ),
         (optimizer.lr > 0.0 && optimizer.lr.is_finite(), "optimizer.lr", "it must be above 0".to_owned()),
         (

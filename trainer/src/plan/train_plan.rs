@@ -6,6 +6,7 @@ use schemas::Problem;
 
 use super::request::TrainRequest;
 use super::rules;
+use crate::device::precision::Precision;
 
 /// A run that can start: a [`TrainRequest`] without problems, which it reads as.
 ///
@@ -31,5 +32,12 @@ impl TrainPlan {
     pub fn new(request: TrainRequest) -> Result<Self, Vec<Problem>> {
         let problems = rules::problems(&request);
         if problems.is_empty() { Ok(Self { request }) } else { Err(problems) }
+    }
+
+    /// The same with products of float32, which every device has: for who only looks at its weights.
+    pub(crate) fn in_float32(&self) -> Self {
+        let mut request = self.request.clone();
+        (request.train.precision, request.train.tf32) = (Precision::F32, false);
+        Self { request }
     }
 }

@@ -2,7 +2,7 @@
 
 use schemas::ordinal::Step;
 use store::Store;
-use tch::{Kind, Tensor};
+use tch::{Device, Kind, Tensor};
 
 use crate::device::tensors::place;
 use crate::error::Error;
@@ -33,7 +33,9 @@ impl Filler {
     pub fn open(plan: &TrainPlan, run: &Store, step: Option<Step>) -> Result<Self, Error> {
         let (place, snapshot) = checkpoint::pick(run, step)?;
         room::beside(plan, || {
-            let mut trainer = Trainer::new(plan, Box::new(Alone))?;
+            let on_cpu = plan.train.device.resolve()? == Device::Cpu;
+            let plan = if on_cpu { plan.in_float32() } else { plan.clone() };
+            let mut trainer = Trainer::new(&plan, Box::new(Alone))?;
             trainer.restore(&place, &snapshot)?;
             let filler = Self { trainer };
             if filler.trainer.token_head().is_some() {

@@ -37,7 +37,7 @@ fn owners(memory: &MemoryEstimate) -> String {
     ];
     owners.sort_by(|(_, one), (_, other)| other.total_cmp(one));
     let shares = owners.map(|(owner, bytes)| format!("{owner} {:.0} %", 100.0 * bytes / memory.total()));
-    format!("of {:.1} MB by plan, {}", memory.total() / 1e6, shares.join(", "))
+    format!("of {:.2} GiB by plan, {}", memory.total() / f64::from(1 << 30), shares.join(", "))
 }
 
 /// What to change, what helps most first.
@@ -54,7 +54,7 @@ fn way(plan: &TrainPlan) -> String {
         ways.push("set `train.recompute = true` (slower, the same bits)".to_owned());
     }
     if train.precision == Precision::F32 {
-        ways.push("take `train.precision = \"bf16\"`".to_owned());
+        ways.push("take `train.precision = \"bf16\"`, in a run that begins".to_owned());
     }
     let network = "make the network smaller (`[encoder]`), or take a device with more memory".to_owned();
     let is_fixed_cost = memory.weights + memory.optimizer > memory.activations + memory.logits;

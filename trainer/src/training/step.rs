@@ -214,6 +214,8 @@ impl Trainer {
         self.parameters.round()?;
         let moment = Moment { seed: self.plan.seed, step: self.done, mode: Mode::Train };
         for (at, batch) in batches.iter().enumerate() {
+            // What a micro-batch without a loss has left.
+            self.parameters.forget();
             let forward = Forward::run(batch, &self.passes, &self.learning, moment, self.freight(batch))?;
             let (mut loss, mut sums): (Option<Tensor>, _) = (None, Sums::default());
             for (member, counts) in self.members.iter().zip(&counts) {

@@ -38,7 +38,7 @@ pub struct Timing {
 pub fn time_steps(plan: &TrainPlan, steps: &[Vec<Batch>], warm_up: usize, count: usize) -> Result<Timing, Error> {
     room::within(plan, || {
         let mut trainer = Trainer::new(plan, Box::new(Alone))?;
-        let (mut seconds, mut tokens) = (Vec::with_capacity(count), 0);
+        let (mut seconds, mut tokens) = (Vec::new(), 0);
         for (index, batches) in steps.iter().cycle().take(warm_up + count).enumerate() {
             if index == warm_up {
                 // From now on.

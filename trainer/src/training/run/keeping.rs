@@ -14,6 +14,8 @@ impl Run<'_> {
     /// One rank saves for all: weights, optimizer and position are the same everywhere.
     pub(super) fn save(&mut self, host: &mut dyn Host) -> Result<(), Error> {
         if self.trainer.ranks().share().is_first() {
+            // Of two checkpoints in memory one would be pinned for nothing.
+            self.wait_until_saved(host)?;
             let position = Position {
                 rows_consumed: self.rows_consumed.0,
                 tokens_consumed: self.tokens_consumed,
