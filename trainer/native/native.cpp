@@ -252,6 +252,9 @@ int cloze_upload(const void* bytes, size_t count, int index, at::Tensor** upload
   });
 }
 
+// Whether this thread records what is computed.
+int cloze_records() { return c10::GradMode::is_enabled(); }
+
 // Sends a gradient back through the graph of a tensor, to the leaves.
 int cloze_backward(const at::Tensor* made, const at::Tensor* gradient) {
   return guarded([&] { torch::autograd::backward({*made}, {*gradient}); });

@@ -38,6 +38,7 @@ unsafe extern "C" {
         skip: RawTensor,
     ) -> c_int;
     fn cloze_upload(bytes: *const c_void, count: usize, index: c_int, uploaded: *mut *mut c_void) -> c_int;
+    fn cloze_records() -> c_int;
     fn cloze_backward(made: RawTensor, gradient: RawTensor) -> c_int;
     fn cloze_generator_state(index: c_int, state: *mut *mut c_void) -> c_int;
     fn cloze_set_generator_state(index: c_int, state: RawTensor) -> c_int;
@@ -176,6 +177,12 @@ pub(crate) fn upload(bytes: &[u8], device: Device) -> Result<Tensor, Error> {
         check(cloze_upload(bytes.as_ptr().cast(), bytes.len(), index, &raw mut uploaded))?;
         Ok(Tensor::from_ptr(uploaded.cast()))
     }
+}
+
+/// Whether what is computed from `tensor` now will know where it came from. (A view would say so in any case.)
+pub(crate) fn is_recorded(tensor: &Tensor) -> bool {
+    // SAFETY: no pointers.
+    tensor.requires_grad() && unsafe { cloze_records() != 0 }
 }
 
 /// Sends `gradient` back through the graph of `made`, to the leaves.

@@ -19,6 +19,7 @@
 use tch::{Tensor, no_grad};
 
 use super::heads::{Decoder, TokenHead};
+use crate::device::native;
 
 /// Scores in one block: 64 MiB in float32, enough to keep a device busy.
 pub(crate) const BLOCK: i64 = 1 << 24;
@@ -70,7 +71,7 @@ impl TokenHead {
 impl Decoder {
     /// Scores the ids `targets_n`, int64, at `hidden_nd`, and shows each block of scores to `look`.
     pub(crate) fn score(&self, hidden_nd: &Tensor, targets_n: &Tensor, mut look: impl FnMut(Block<'_>)) -> Scored {
-        let learns = [hidden_nd, &self.words_vd, &self.bias_v].into_iter().any(is_recorded);
+        let learns = [hidden_nd, &self.words_vd, &self.bias_v].into_iter().any(native::is_recorded);
         let (positions, rows) = (hidden_nd.size()[0], self.words_vd.size()[0]);
         let slope_nv = learns.then(|| Tensor::empty([positions, rows], (self.words_vd.kind(), hidden_nd.device())));
         let (mut surprise, mut best, mut best_id) = (Vec::new(), Vec::new(), Vec::new());
@@ -128,11 +129,6 @@ impl Decoder {
 /// What was made block by block, as a whole; `None` where there was no block.
 pub(crate) fn joined(mut parts: Vec<Tensor>) -> Option<Tensor> {
     if parts.len() > 1 { Some(Tensor::cat(&parts, 0)) } else { parts.pop() }
-}
-
-/// Whether what is made of `tensor` now will know where it came from.
-fn is_recorded(tensor: &Tensor) -> bool {
-    tensor.narrow(0, 0, 0).requires_grad()
 }
 
 #[cfg(test)]

@@ -77,8 +77,7 @@ impl Uses {
         } else {
             inner.copy.get_or_insert_with(|| master.detach().to_kind(kind)).detach()
         };
-        // A part of it is recorded where anything is.
-        let is_recorded = master.narrow(0, 0, 0).requires_grad();
+        let is_recorded = native::is_recorded(master);
         let leaf = leaf.set_requires_grad(is_recorded);
         if is_recorded {
             by(&mut inner).push(leaf.shallow_clone());
