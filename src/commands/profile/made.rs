@@ -81,7 +81,7 @@ impl Made<'_> {
             it if it == ORIGIN.spec() => self.fill(builder, ORIGIN, -1, |_, at| narrow(at) - 1),
             // Two in a row: where they must not see each other, attention has that to do.
             it if it == DOCUMENT.spec() => {
-                self.fill(builder, DOCUMENT, -1, |row, at| 2 * i32::from(row % 2 == 1) + i32::from(at > self.real / 2))
+                self.fill(builder, DOCUMENT, -1, |row, at| 2 * i32::from(row % 2 == 1) + i32::from(at > self.real / 2));
             }
             // A kind of supervision that this file knows nothing of: a quarter of it is 1.
             ColumnSpec { name, element: ElementType::I32 } => {
