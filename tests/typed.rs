@@ -94,9 +94,10 @@ fn run(home: &Home, args: &[String]) -> Outcome {
     Outcome::of(command.args(args).current_dir(home.path()).stdin(Stdio::null()).output().expect("it starts"))
 }
 
-/// Whether this build has the verb.
+/// Whether this build has the verb, and the part of it.
 fn is_known(args: &[String]) -> bool {
-    cfg!(feature = "train") || !args.first().is_some_and(|verb| TRAINING.contains(&verb.as_str()))
+    let trains = args.first().is_some_and(|verb| TRAINING.contains(&verb.as_str()));
+    cfg!(feature = "train") || !(trains || args.windows(2).any(|pair| pair == ["--half", "step"]))
 }
 
 #[test]
