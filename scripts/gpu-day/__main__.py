@@ -43,8 +43,8 @@ def main() -> int:
     begun = time.monotonic()
     deadline = begun + options.for_s - RESERVE_S
     machine, ledger = Machine(options), Ledger(options.out)
-    here, then = machine.facts(), ledger.data("0 machine")
-    other = [name for name in ("pack", "device", "gpu") if then and then.get(name) != here[name]]
+    then = ledger.data("0 machine")
+    other = [name for name, here in machine.marks().items() if then and then.get(name) != here]
     if other:
         sys.stderr.write(f"gpu-day: error: {options.out} has results of another {', '.join(other)}; name another folder\n")
         return 2

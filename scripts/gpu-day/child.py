@@ -13,6 +13,18 @@ TAIL = 3000
 PR_SET_PDEATHSIG = 1
 
 
+class Failed(Exception):
+    """An item that did not do what it should; the text says what was seen."""
+
+
+class Late(Exception):
+    """An item whose time was over."""
+
+
+class Skipped(Exception):
+    """An item that cannot be done here; the text says why."""
+
+
 @dataclass
 class Ended:
     """How a program ended. `code` is `None` where its time was over."""
@@ -26,17 +38,13 @@ class Ended:
     def tail(self) -> str:
         return (self.out[-TAIL:] + "\n" + self.err[-TAIL:]).strip()
 
-
-class Failed(Exception):
-    """An item that did not do what it should; the text says what was seen."""
-
-
-class Late(Exception):
-    """An item whose time was over."""
-
-
-class Skipped(Exception):
-    """An item that cannot be done here; the text says why."""
+    def well(self, what: str) -> "Ended":
+        """Itself, if it ended well and in time."""
+        if self.code is None:
+            raise Late(f"after {self.seconds:.0f} s: {what}\n{self.tail}")
+        if self.code != 0:
+            raise Failed(f"exit {self.code}: {what}\n{self.tail}")
+        return self
 
 
 class Child:
@@ -82,12 +90,7 @@ def run(command: list, env: dict[str, str], cwd: Path, limit_s: float) -> Ended:
 
 def checked(command: list, env: dict[str, str], cwd: Path, limit_s: float) -> Ended:
     """The same, and it must end well."""
-    ended = run(command, env, cwd, limit_s)
-    if ended.code is None:
-        raise Late(f"after {ended.seconds:.0f} s: {' '.join(map(str, command))}\n{ended.tail}")
-    if ended.code != 0:
-        raise Failed(f"exit {ended.code}: {' '.join(map(str, command))}\n{ended.tail}")
-    return ended
+    return run(command, env, cwd, limit_s).well(" ".join(map(str, command)))
 
 
 def _read(file) -> str:

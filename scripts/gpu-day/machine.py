@@ -24,7 +24,8 @@ class Machine:
         self.work.mkdir(parents=True, exist_ok=True)
         self.tiny = options.tiny
         self.python = options.python or sys.executable
-        self.rivals = options.rivals or _first(BUNDLE / "rivals" / "train.py")
+        brought = BUNDLE / "rivals" / "train.py"
+        self.rivals = options.rivals or (brought if brought.exists() else None)
         self.torch = find_torch(options.torch, self.python)
         self.lib = self.torch / "lib"
         self.pretend = options.pretend
@@ -66,6 +67,14 @@ class Machine:
         folders = [self.lib, *sorted(self.torch.parent.glob("nvidia/*/lib"))]
         return ":".join([*map(str, folders), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])])
 
+    def marks(self) -> dict:
+        """What results of one folder must have in common."""
+        return {
+            "pack": json.loads((BUNDLE / "pack.json").read_text(encoding="utf-8")),
+            "device": self.kind,
+            "gpu": _nvidia("name,memory.total,driver_version,clocks.max.sm,power.limit"),
+        }
+
     def facts(self) -> dict:
         """What a reader of the results must know of this machine."""
         version = subprocess.run([self.cloze, "--version"], env=self.env("cpu"), capture_output=True, text=True, check=False)
@@ -73,11 +82,9 @@ class Machine:
             raise Failed(f"the program does not start with {self.lib}:\n{version.stderr.strip()}")
         return {
             "program": version.stdout.strip(),
-            "pack": json.loads((BUNDLE / "pack.json").read_text(encoding="utf-8")),
+            **self.marks(),
             "torch": torch_version(self.torch),
             "transformers": _version("transformers"),
-            "device": self.kind,
-            "gpu": _nvidia("name,memory.total,driver_version,clocks.max.sm,power.limit"),
             "cpu": _cpu(),
             "cores": len(os.sched_getaffinity(0)),
             "system": f"{platform.system()} {platform.release()}, glibc {platform.libc_ver()[1]}, Python {platform.python_version()}",
@@ -137,10 +144,6 @@ class Memory:
             self.process.kill()
             self.process.wait()
             self.thread.join(timeout=2)
-
-
-def _first(*paths: Path) -> Path | None:
-    return next((path for path in paths if path.exists()), None)
 
 
 def _version(package: str) -> str | None:

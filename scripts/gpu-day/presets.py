@@ -14,7 +14,7 @@ from machine import BUNDLE, Machine
 CONFIGS = BUNDLE / "configs"
 
 # Runs of the project's own, and what is no preset.
-OWN = ("demo", "tiny", "eltec", "mini", "ablations")
+OWN = ("demo", "tiny", "eltec")
 
 # Layers, width, heads, feed-forward; tokens of a row, rows of a step.
 SIZES = {

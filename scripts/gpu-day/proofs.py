@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import presets
-from child import Child, Ended, Failed, Late, Skipped, checked, run
+from child import Child, Failed, Skipped, checked, run
 from machine import BUNDLE, Machine
 
 # Compares every preset three times in one process.
@@ -65,7 +65,7 @@ def compare(machine: Machine, name: str, limit_s: float) -> dict:
         command = [machine.cloze, "train", "-c", f"configs/{name}.toml", *options, *own]
         children[which] = Child(command, machine.env(env), BUNDLE)
     for which, child in children.items():
-        _must_end_well(child.wait(limit_s), f"{name} {which}")
+        child.wait(limit_s).well(f"{name} {which}")
         losses[which] = [report["loss"] for report in presets.reports(machine.work / "compare" / name / which)]
     shutil.rmtree(machine.work / "compare" / name)
     draws = any(objective["kind"] == "token_contrastive" and title in preset["loss"]
@@ -107,14 +107,14 @@ def resume(machine: Machine, limit_s: float) -> dict:
         time.sleep(0.01)
     child.kill()
     at = _newest(child.said())
-    _must_end_well(run(command, machine.env(), BUNDLE, limit_s / 3), "what goes on")
+    run(command, machine.env(), BUNDLE, limit_s / 3).well("what goes on")
     return _same(whole, _bytes(folder), {"killed_at_step": at})
 
 
 def _whole(machine: Machine, name: str, limit_s: float) -> dict[str, str]:
     folder = machine.work / "proofs" / name
     shutil.rmtree(folder, ignore_errors=True)
-    _must_end_well(run(_everything(machine, folder), machine.env(), BUNDLE, limit_s), name)
+    run(_everything(machine, folder), machine.env(), BUNDLE, limit_s).well(name)
     return _bytes(folder)
 
 
@@ -156,10 +156,3 @@ def _same(one: dict, other: dict, data: dict) -> dict:
     if apart:
         raise Failed(f"these differ: {', '.join(apart)}")
     return data | {"equal": sorted(one)}
-
-
-def _must_end_well(ended: Ended, what: str) -> None:
-    if ended.code is None:
-        raise Late(f"{what}: after {ended.seconds:.0f} s\n{ended.tail}")
-    if ended.code != 0:
-        raise Failed(f"{what}: exit {ended.code}\n{ended.tail}")

@@ -2,7 +2,8 @@
 #![expect(unsafe_code, reason = "asks a library that was loaded before the program for its functions")]
 
 /// What was counted since [`Counts::start`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
 pub struct Counts {
     /// Operators below autograd.
     pub kernels: u64,
@@ -48,33 +49,10 @@ impl Counts {
     #[must_use]
     pub fn read() -> Option<Self> {
         let read = function(c"pretend_cuda_read")?;
-        let mut counts = [0_u64; 10];
-        // SAFETY: the library's function of that name writes ten numbers.
-        unsafe { std::mem::transmute::<*mut libc::c_void, extern "C" fn(*mut u64)>(read)(counts.as_mut_ptr()) }
-        let [
-            kernels,
-            waits,
-            uploads,
-            uploaded_bytes,
-            downloads,
-            downloaded_bytes,
-            bytes,
-            peak_bytes,
-            pinned_bytes,
-            defects,
-        ] = counts;
-        Some(Self {
-            kernels,
-            waits,
-            uploads,
-            uploaded_bytes,
-            downloads,
-            downloaded_bytes,
-            bytes,
-            peak_bytes,
-            pinned_bytes,
-            defects,
-        })
+        let mut counts = Self::default();
+        // SAFETY: the library's function of that name writes ten numbers, which are these fields in their order.
+        unsafe { std::mem::transmute::<*mut libc::c_void, extern "C" fn(*mut Self)>(read)(&raw mut counts) }
+        Some(counts)
     }
 }
 

@@ -68,7 +68,16 @@ impl Decoder {
     ///
     /// Padding rows of `E` score −∞: they take no probability and their gradient is exactly 0.
     pub(crate) fn logits(&self, hidden_nd: &Tensor) -> Tensor {
-        let dense = Dense { weight_oi: self.words_vd.shallow_clone(), bias_o: self.padded_bias() };
+        self.scores(&self.dense(), hidden_nd)
+    }
+
+    /// The table with a number for each of its rows, to be made once for all positions.
+    pub(super) fn dense(&self) -> Dense {
+        Dense { weight_oi: self.words_vd.shallow_clone(), bias_o: self.padded_bias() }
+    }
+
+    /// [`logits`](Self::logits) by [`dense`](Self::dense).
+    pub(super) fn scores(&self, dense: &Dense, hidden_nd: &Tensor) -> Tensor {
         self.precision.widen(&dense.apply(hidden_nd, self.precision))
     }
 

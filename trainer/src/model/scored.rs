@@ -105,11 +105,11 @@ impl Decoder {
     pub(crate) fn look(&self, hidden_nd: &Tensor, mut look: impl FnMut(Block<'_>)) {
         let _guard = tch::no_grad_guard();
         let (positions, rows) = (hidden_nd.size()[0], self.words_vd.size()[0]);
-        let at_once = (BLOCK / rows).max(1);
+        let (at_once, dense) = ((BLOCK / rows).max(1), self.dense());
         let mut first = 0;
         while first < positions {
             let count = at_once.min(positions - first);
-            let logits_cv = self.logits(&hidden_nd.narrow(0, first, count));
+            let logits_cv = self.scores(&dense, &hidden_nd.narrow(0, first, count));
             look(Block { first, logits_cv: &logits_cv });
             first += count;
         }

@@ -40,7 +40,7 @@ impl TrainPlan {
         let learning_objectives = self.active().filter(|(_, _, weight)| *weight != 0.0);
         let objectives: Vec<&AnyObjective> = learning_objectives.map(|(_, objective, _)| objective).collect();
         let pairs = objectives.iter().map(|objective| PAIR * objective.compares() * self.tokens());
-        let cast = if self.train.precision == Precision::F32 { 0.0 } else { 2.0 };
+        let cast = if self.train.precision == Precision::F32 { 0.0 } else { product_bytes(self.train.precision) };
         // Objectives compute one after the other, but every graph stays until the backward pass.
         let logits: f64 =
             objectives.iter().filter_map(|objective| Some(self.scored(objective, objective.scores()?))).sum();
@@ -73,7 +73,7 @@ impl TrainPlan {
             return 4.0 * learning * (uses - moved);
         }
         let widened = if is_added { (4.0 * learning).min(WIDENED) } else { 0.0 };
-        2.0 * learning * uses + widened
+        product_bytes(self.train.precision) * learning * uses + widened
     }
 
     fn rows(&self) -> f64 {
@@ -91,8 +91,9 @@ impl TrainPlan {
         let shape = reads.passes.first().and_then(|pass| self.shape(&pass.network));
         let width = shape.map_or(0.0, |shape| f64::from(shape.hidden));
         let (positions, ids) = (scores.share * self.tokens(), padded_rows(self.vocab.size) as f64);
-        let slope = if self.train.precision == Precision::F32 { 4.0 } else { 2.0 };
-        slope * positions * ids + 8.0 * (positions * ids).min(BLOCK as f64) + 20.0 * positions * width
+        product_bytes(self.train.precision) * positions * ids
+            + 8.0 * (positions * ids).min(BLOCK as f64)
+            + 20.0 * positions * width
     }
 }
 
@@ -115,6 +116,11 @@ impl MemoryEstimate {
     pub fn total(&self) -> f64 {
         self.weights + self.optimizer + self.activations + self.logits
     }
+}
+
+/// Bytes of a number that products take.
+fn product_bytes(precision: Precision) -> f64 {
+    precision.kind().elt_size_in_bytes() as f64
 }
 
 /// One view, encoded by a network that learns from it.
@@ -149,7 +155,7 @@ impl Encoding {
 
     /// Bytes of a number that products take.
     fn size(&self) -> f64 {
-        if self.precision == Precision::F32 { 4.0 } else { 2.0 }
+        product_bytes(self.precision)
     }
 
     /// Bytes of a hidden state between sublayers.

@@ -40,8 +40,9 @@ pub trait Host: Observer {
     /// The run is good, and goes on from this state, or begins. Nothing was said or saved before.
     fn begin(&mut self, from: Option<&State>) -> Result<(), ForeignError>;
 
-    /// Takes a checkpoint to write ([`Snapshot::write`]); returns once the one before is kept, with where it is.
-    fn save(&mut self, snapshot: Snapshot) -> Result<Option<CheckpointReport>, ForeignError>;
+    /// Takes a checkpoint to write ([`Snapshot::write`]), and does not wait for it. The one before was asked for by
+    /// [`saved`](Self::saved).
+    fn save(&mut self, snapshot: Snapshot) -> Result<(), ForeignError>;
 
     /// Returns once the last checkpoint is kept, with where it is.
     fn saved(&mut self) -> Result<Option<CheckpointReport>, ForeignError>;

@@ -286,7 +286,7 @@ impl<'a> Run<'a> {
         // Steps that the device has still to do are training's time.
         native::synchronize(self.trainer.device())?;
         let begun = Instant::now();
-        let mut validation = Validation::new(&self.trainer);
+        let mut validation = Validation::new(&self.trainer)?;
         for batch in data.validation().map_err(Error::Foreign)? {
             if host.stop().is_some() {
                 break;

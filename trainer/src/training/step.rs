@@ -268,7 +268,6 @@ impl Trainer {
         into: &mut Tally,
     ) -> Result<Forward<'a>, Error> {
         let _guard = tch::no_grad_guard();
-        self.parameters.round()?;
         let passes: BTreeSet<Pass> = self.passes.union(extra).cloned().collect();
         let moment = Moment { seed: self.plan.seed, step: Step(0), mode: Mode::Eval };
         let forward = Forward::run(batch, &passes, &BTreeSet::new(), moment, self.freight(batch))?;

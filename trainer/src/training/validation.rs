@@ -41,15 +41,16 @@ pub(crate) struct Validation {
 }
 
 impl Validation {
-    /// Begins.
-    #[must_use]
-    pub(crate) fn new(trainer: &Trainer) -> Self {
+    /// Begins, with the weights as they are.
+    pub(crate) fn new(trainer: &Trainer) -> Result<Self, Error> {
+        trainer.parameters().round()?;
         let extra =
             if trainer.token_head().is_some() { BTreeSet::from([Pass::new(MAIN, VALID_MLM)]) } else { BTreeSet::new() };
         let targets = vec![0; trainer.plan().vocab.size as usize];
         let device = trainer.device();
         let (loss, accuracy) = (Mean::new(device), Mean::new(device));
-        Self { tally: Tally::new(device), extra, loss, accuracy, targets, rows: 0, begun: Instant::now() }
+        let tally = Tally::new(device);
+        Ok(Self { tally, extra, loss, accuracy, targets, rows: 0, begun: Instant::now() })
     }
 
     /// Adds one batch.

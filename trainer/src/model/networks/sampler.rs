@@ -94,9 +94,7 @@ impl TokenSampler {
             Draw::Multinomial => multinomial(&logits_nv),
         }
     }
-}
 
-impl TokenSampler {
     /// An id for each of `count` positions, all ids alike.
     pub(crate) fn sample_blindly(&self, draws_n: Option<&Tensor>, count: usize, device: Device) -> Tensor {
         if count == 0 {

@@ -22,8 +22,7 @@ impl Run<'_> {
                 validation_pending: self.validation_pending,
                 batch_hash: self.batch_hash.to_hex(),
             };
-            let before = host.save(self.trainer.snapshot(position)?).map_err(Error::Foreign)?;
-            self.confirm(before, host);
+            host.save(self.trainer.snapshot(position)?).map_err(Error::Foreign)?;
             self.saving = Some(self.at());
         } else {
             self.kept = Some(self.trainer.done());

@@ -102,14 +102,15 @@ impl Host for Keeper<'_> {
         Ok(())
     }
 
-    fn save(&mut self, snapshot: Snapshot) -> Result<Option<CheckpointReport>, ForeignError> {
+    fn save(&mut self, snapshot: Snapshot) -> Result<(), ForeignError> {
         if self.dies_after == Some(0) {
             return Err("killed".into());
         }
         self.dies_after = self.dies_after.map(|left| left - 1);
         let place = snapshot.write(self.store, 2)?;
         self.last = Some(snapshot);
-        Ok(self.kept.replace(CheckpointReport { place, seconds: 0.0 }))
+        self.kept = Some(CheckpointReport { place, seconds: 0.0 });
+        Ok(())
     }
 
     fn saved(&mut self) -> Result<Option<CheckpointReport>, ForeignError> {
