@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use observe::preparation::PrepareProgress;
+#[cfg(feature = "train")]
+pub(crate) use observe::terminal::estimate;
 pub(crate) use observe::terminal::{bytes, count};
 use schemas::printable;
 

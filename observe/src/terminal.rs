@@ -13,7 +13,7 @@ use crate::training::{
 };
 
 pub use preparation::beside_bar;
-pub use quantities::{bytes, count};
+pub use quantities::{bytes, count, estimate};
 
 /// What people see of an event, without the newline that ends it; a preparation begins and ends with several lines.
 /// Nothing for events that only programs care about.

@@ -86,7 +86,7 @@ fn objective_reads(parsed: &Parsed, name: &str, objective: &AnyObjective) -> Vec
             found.push(parsed.source.mistake(&place, message));
         }
     }
-    let read = columns_read(networks, objective);
+    let read = columns_read(&parsed.config.training.encoder, networks, objective);
     let views = &parsed.config.views;
     let mut missing = BTreeSet::new();
     for (view, column) in &read.needed {

@@ -9,9 +9,9 @@ use trainer::model::EncoderConfig;
 
 use super::{Plan, warnings};
 use crate::data::Ids;
-#[cfg(feature = "train")]
-use crate::terminal::short;
 use crate::terminal::{bytes, count};
+#[cfg(feature = "train")]
+use crate::terminal::{estimate, short};
 
 /// Lines for people: a word, then what it comes to.
 pub(crate) fn lines(plan: &Plan) -> Vec<String> {
@@ -196,12 +196,6 @@ fn network_line(network: &AnyNetwork, main: &EncoderConfig) -> String {
     let frozen = if network.learns() { "" } else { ", frozen" };
     let made = network.makes().map(|made| format!("; fills `{}`, makes `{}`", made.fills, made.view));
     format!("{what}{frozen}{}", made.unwrap_or_default())
-}
-
-#[cfg(feature = "train")]
-fn estimate(size: f64) -> String {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an estimate in bytes, positive")]
-    bytes(size as u64)
 }
 
 /// One JSON object.

@@ -6,11 +6,7 @@ use std::sync::Arc;
 use pipeline::load::{LoadPlan, LoadRequest, Rows};
 use pipeline::views::AnyView;
 use schemas::ColumnSpec;
-#[cfg(feature = "train")]
-use schemas::columns::DOCUMENT;
 use schemas::columns::{ATTENTION_MASK, INPUT_IDS};
-#[cfg(feature = "train")]
-use trainer::model::Attend;
 
 #[cfg(feature = "train")]
 use super::check;
@@ -35,12 +31,9 @@ pub(super) fn columns(name: &str, view: &AnyView) -> Vec<(String, ColumnSpec)> {
 pub(super) fn wanted(config: &Config) -> Wanted {
     let training = &config.training;
     let in_loss = training.objectives.iter().filter(|(name, _)| training.loss.contains_key(*name));
-    let read = in_loss.map(|(_, objective)| trainer::plan::columns_read(&training.networks, objective));
+    let read =
+        in_loss.map(|(_, objective)| trainer::plan::columns_read(&training.encoder, &training.networks, objective));
     let mut wanted: Wanted = read.flat_map(|read| read.needed.into_iter().chain(read.taken)).collect();
-    if training.encoder.attend == Attend::Document {
-        let views: BTreeSet<String> = wanted.iter().map(|(view, _)| view.clone()).collect();
-        wanted.extend(views.into_iter().map(|view| (view, DOCUMENT.spec())));
-    }
     // A view or column that is needed and not there was reported with the objective that reads it.
     wanted.retain(|(view, column)| check::makes(&config.views, view, *column));
     wanted

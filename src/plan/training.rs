@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use pipeline::load::{LoadPlan, Rows};
 use pipeline::views::AnyView;
-use schemas::columns::{ATTENTION_MASK, DOCUMENT, INPUT_IDS, LABELS};
-use trainer::model::{Attend, VocabFacts};
-use trainer::plan::{TrainPlan, TrainRequest};
+use schemas::columns::{ATTENTION_MASK, LABELS};
+use trainer::model::VocabFacts;
+use trainer::plan::{TrainPlan, TrainRequest, columns_encoded};
 use trainer::training::VALID_MLM;
 
 use super::identity::identity;
@@ -31,11 +31,9 @@ pub(super) fn validation(parsed: &mut Parsed, data: &PreparedData, wanted: &Want
         return None;
     }
     let mut wanted = wanted.clone();
-    for column in [INPUT_IDS.spec(), ATTENTION_MASK.spec(), LABELS.spec()] {
+    let encoded = columns_encoded(&parsed.config.training.encoder);
+    for column in encoded.into_iter().chain([ATTENTION_MASK.spec(), LABELS.spec()]) {
         wanted.insert((VALID_MLM.to_owned(), column));
-    }
-    if parsed.config.training.encoder.attend == Attend::Document {
-        wanted.insert((VALID_MLM.to_owned(), DOCUMENT.spec()));
     }
     checked(parsed, data, rows, &views, &wanted)
 }

@@ -130,8 +130,10 @@ pub(crate) fn empty_batch(index: u64) -> Batch {
 
 fn build(index: u64, supervised: bool) -> Batch {
     let (objectives, networks) = (AnyObjective::examples(), networks());
-    let views: BTreeSet<(String, ColumnSpec)> =
-        objectives.iter().flat_map(|objective| columns_read(&networks, objective).needed).collect();
+    let views: BTreeSet<(String, ColumnSpec)> = objectives
+        .iter()
+        .flat_map(|objective| columns_read(&EncoderConfig::default(), &networks, objective).needed)
+        .collect();
     let mut names: BTreeSet<String> = views.iter().map(|(view, _)| view.clone()).collect();
     names.insert(crate::training::validation::VALID_MLM.to_owned());
     let mut builder = BatchBuilder::new(BatchIndex(index), ROWS);

@@ -29,6 +29,13 @@ pub fn bytes(bytes: u64) -> String {
     if unit == "B" { format!("{bytes} B") } else { format!("{value:.1} {unit}") }
 }
 
+/// The same of an estimate, which is not negative.
+#[must_use]
+pub fn estimate(size: f64) -> String {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an estimate in bytes, positive")]
+    bytes(size as u64)
+}
+
 /// `745 k tok/s`.
 pub(super) fn tokens_per_s(rate: f64) -> String {
     if rate >= 1e6 {

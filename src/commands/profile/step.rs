@@ -8,7 +8,7 @@ use super::made;
 use crate::cli::ConfigArgs;
 use crate::exit::Usage;
 use crate::plan::outlook::Outlook;
-use crate::terminal::{line, note, short};
+use crate::terminal::{bytes, estimate, line, note, short};
 
 /// Different steps that are made; they come again. Making one takes a moment, and the device does not care.
 const DIFFERENT: usize = 4;
@@ -74,19 +74,13 @@ impl Figures {
     fn lines(&self, plan: &TrainPlan, timing: &Timing) -> Vec<String> {
         let name = timing.device_name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
         let [low, high] = self.quartiles.map(|seconds| seconds * 1e3);
-        let taken =
-            timing.peak_bytes.map(|bytes| format!(", {:.2} GiB at most", gib(bytes as f64))).unwrap_or_default();
+        let taken = timing.peak_bytes.map(|most| format!(", {} at most", bytes(most))).unwrap_or_default();
         let share = self.mfu.map(|mfu| format!(", {:.1} % of the device's peak", 100.0 * mfu)).unwrap_or_default();
         vec![
             format!("{}{name}: {} steps of {} tokens", timing.device, timing.seconds.len(), timing.tokens),
             format!("{:.1} ms a step; half of them {low:.1} to {high:.1}", self.median * 1e3),
             format!("{} tokens/s{share}", short(self.tokens_per_s)),
-            format!("loss {:.4}; {:.2} GiB of memory by plan{taken}", timing.loss, gib(plan.memory().total())),
+            format!("loss {:.4}; {} of memory by plan{taken}", timing.loss, estimate(plan.memory().total())),
         ]
     }
-}
-
-/// Bytes in GiB.
-fn gib(bytes: f64) -> f64 {
-    bytes / f64::from(1 << 30)
 }

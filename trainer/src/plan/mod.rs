@@ -12,6 +12,6 @@ pub(crate) mod train_plan;
 
 pub use self::config::{CheckpointConfig, ReportConfig, TrainConfig, ValidationConfig};
 pub use self::identity::Identity;
-pub use self::reads::{columns_read, used_networks};
+pub use self::reads::{columns_encoded, columns_read, used_networks};
 pub use self::request::TrainRequest;
 pub use self::train_plan::TrainPlan;

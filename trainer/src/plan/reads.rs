@@ -3,24 +3,38 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use schemas::ColumnSpec;
-use schemas::columns::{ATTENTION_MASK, DRAWS, INPUT_IDS, LABELS, TOKEN_TYPES};
+use schemas::columns::{ATTENTION_MASK, DOCUMENT, DRAWS, INPUT_IDS, LABELS, TOKEN_TYPES};
 
 use crate::model::forward::Pass;
 use crate::model::networks::{AnyNetwork, made};
+use crate::model::shape::{Attend, EncoderConfig};
 use crate::objectives::AnyObjective;
+
+/// The columns without which no encoder of that shape reads a view of the batch.
+#[must_use]
+pub fn columns_encoded(encoder: &EncoderConfig) -> Vec<ColumnSpec> {
+    let document = (encoder.attend == Attend::Document).then_some(DOCUMENT.spec());
+    std::iter::once(INPUT_IDS.spec()).chain(document).collect()
+}
 
 /// The columns of the batch's own views that an objective needs, and those that it takes where there are any
 /// (attention masks, segments). For a view that a generator makes, these are columns of the view that it fills.
 #[must_use]
-pub fn columns_read(networks: &BTreeMap<String, AnyNetwork>, objective: &AnyObjective) -> ColumnsRead {
+pub fn columns_read(
+    encoder: &EncoderConfig,
+    networks: &BTreeMap<String, AnyNetwork>,
+    objective: &AnyObjective,
+) -> ColumnsRead {
     let mut read = ColumnsRead::default();
     let reads = objective.reads();
     let made_by = |view: &str| made(networks.values(), view);
     for view in reads.passes.iter().map(|pass| &pass.view).chain(reads.columns.iter().map(|(view, _)| view)) {
         let maker = made_by(view);
         let stored = maker.map_or(view.as_str(), |made| made.fills).to_owned();
-        let mut needs = |column| read.needed.insert((stored.clone(), column));
-        needs(INPUT_IDS.spec());
+        let mut needs = |column| {
+            read.needed.insert((stored.clone(), column));
+        };
+        columns_encoded(encoder).into_iter().for_each(&mut needs);
         if let Some(made) = maker {
             needs(LABELS.spec());
             if made.reads_draws {

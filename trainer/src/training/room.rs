@@ -1,5 +1,7 @@
 //! What is said where the device's memory does not suffice: whose it is, and what to change.
 
+use observe::terminal::estimate;
+
 use crate::device::precision::Precision;
 use crate::device::room::caught;
 use crate::error::Error;
@@ -15,12 +17,10 @@ pub(super) fn within<T>(plan: &TrainPlan, work: impl FnOnce() -> Result<T, Error
 /// The same of what only reads a checkpoint.
 pub(super) fn beside<T>(plan: &TrainPlan, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     let memory = plan.memory();
-    let held = (memory.weights + memory.optimizer) / 1e6;
+    let held = estimate(memory.weights + memory.optimizer);
     caught(work, |shortage| Error::Memory {
         shortage,
-        owners: format!(
-            "of about {held:.1} MB for the weights and what belongs to them, beside whatever else is there"
-        ),
+        owners: format!("of about {held} for the weights and what belongs to them, beside whatever else is there"),
         way: "wait until the device is free (does `nvidia-smi` show a run on it?), or do without it: \
               `CUDA_VISIBLE_DEVICES=\"\"` before the command"
             .to_owned(),
@@ -37,7 +37,7 @@ fn owners(memory: &MemoryEstimate) -> String {
     ];
     owners.sort_by(|(_, one), (_, other)| other.total_cmp(one));
     let shares = owners.map(|(owner, bytes)| format!("{owner} {:.0} %", 100.0 * bytes / memory.total()));
-    format!("of {:.2} GiB by plan, {}", memory.total() / f64::from(1 << 30), shares.join(", "))
+    format!("of {} by plan, {}", estimate(memory.total()), shares.join(", "))
 }
 
 /// What to change, what helps most first.
