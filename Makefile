@@ -4,7 +4,7 @@
 TEST  := $(shell cargo nextest --version >/dev/null 2>&1 && echo nextest run || echo test --lib --bins --tests)
 LIGHT := --no-default-features -p cloze -p cloze-schemas -p cloze-store -p cloze-observe -p cloze-pipeline
 
-.PHONY: help setup demo install dist test check fmt lint doc keys gpu-pack gpu-rehearsal bench bench-load golden test-extension house fuzz clean
+.PHONY: help setup demo install dist test check fmt lint doc keys gpu-pack gpu-rehearsal streaming-proof bench bench-load golden test-extension house fuzz clean
 
 help:            ## these lines
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 16
@@ -47,6 +47,9 @@ gpu-pack: setup  ## one tarball for the first hour on a GPU: program, tests, cor
 
 gpu-rehearsal: setup  ## that hour on a device made of host memory, killed once in its middle (TARBALL=path, SAVE=folder)
 	@scripts/gpu-rehearsal
+
+streaming-proof: ## (after a release build) a run that begins while 2 GB are prepared ends as one that began after: CORPUS=folder SAVE=folder [MB=2000]
+	@scripts/streaming-proof $(CORPUS) $(SAVE) $(MB)
 
 bench: setup     ## nanoseconds per token of each stage, tokens per second of a step
 	cargo bench --workspace

@@ -81,6 +81,12 @@ pub(crate) enum Verb {
     Prepare {
         #[command(flatten)]
         config: Option<ConfigArgs>,
+        /// Go on for ever: look for changes of the inputs every so many seconds (10 if not said), and take them in.
+        #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "10")]
+        watch: Option<f64>,
+        /// Slow the writer on purpose, before each segment that it commits.
+        #[arg(long, value_name = "writer=MS")]
+        slow: Option<String>,
         /// What to do instead.
         #[command(subcommand)]
         verb: Option<PrepareVerb>,
@@ -101,8 +107,11 @@ pub(crate) enum Verb {
         #[command(flatten)]
         config: ConfigArgs,
         /// Repeat the first N micro-batches for ever: the speed of a loader that costs nothing. Saves nothing.
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", conflicts_with = "prepare")]
         replay: Option<u64>,
+        /// Prepare the corpus too: beside the training with `data.order = "streamed"`, else before it.
+        #[arg(long)]
+        prepare: bool,
         /// Slow one phase on purpose, to rehearse a preemption: `data`, `step`, `validation` or `checkpoint`.
         #[arg(long, value_name = "PHASE=MS")]
         slow: Option<String>,

@@ -31,16 +31,18 @@ pub(crate) fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Config { verb: Some(ConfigVerb::Schema), .. } => config::schema(),
         Verb::Config { only, verb: None } => config::run(&only)?,
         Verb::Tokenizer(TokenizerVerb::Train(config)) => tokenizer::train(&config)?,
-        Verb::Prepare { config: _, verb: Some(PrepareVerb::Forget { config, document }) } => {
+        Verb::Prepare { verb: Some(PrepareVerb::Forget { config, document }), .. } => {
             prepare::forget(&config, &document)?;
         }
-        Verb::Prepare { config, verb: None } => {
+        Verb::Prepare { config, watch, slow, verb: None } => {
             let missing = || Usage("`cloze prepare` needs `--config FILE`".to_owned());
-            prepare::run(&config.ok_or_else(missing)?)?;
+            prepare::run(&config.ok_or_else(missing)?, watch, slow.as_deref())?;
         }
         Verb::Plan { config, json } => plan::run(&config, json)?,
         #[cfg(feature = "train")]
-        Verb::Train { config, replay, slow } => return train::run(&config, replay, slow.as_deref()),
+        Verb::Train { config, replay, prepare, slow } => {
+            return train::run(&config, &train::Options { replay, prepare, slow });
+        }
         Verb::Profile { config, half, batches, steps, step_ms, slow, json } => {
             profile::run(&config, &profile::Options { half, batches, steps, step_ms, slow, json })?;
         }

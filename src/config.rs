@@ -223,6 +223,11 @@ impl Config {
         take(&mut section::Sections::new(toml::Table::new(), &Source::default(), Vec::new()))
     }
 
+    /// What is read of a prepared folder, and the parts that a streamed run is validated on.
+    pub(crate) fn reading(&self) -> (&DataConfig, usize) {
+        (&self.data, self.prepare.valid_parts)
+    }
+
     /// Rows of a batch of the stream.
     pub(crate) fn rows_per_micro_batch(&self) -> u64 {
         #[cfg(feature = "train")]

@@ -4,11 +4,14 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use pipeline::course::{Edition, Generations};
-use pipeline::load::{self, DataConfig, GenerationChoice, GoneParts, Rows};
-use schemas::{Effective, Generation, Manifest, Vocab};
+use pipeline::Error;
+use pipeline::course::{Edition, Generations, Growth};
+use pipeline::load::{self, DataConfig, GenerationChoice, GoneParts, RowOrder, Rows};
+use schemas::{Effective, Generation, Manifest, PartId, Vocab};
 use store::Store;
 
+use crate::generations::names::{Names, listed};
+use crate::generations::streamed::{Streamed, published, refuse_dropped};
 use crate::generations::{RunGenerations, Staying};
 
 /// A prepared folder as one run sees it.
@@ -20,6 +23,10 @@ pub(crate) struct PreparedData {
     pub(crate) generation: Generation,
     pub(crate) effective: Effective,
     generations: Arc<RunGenerations>,
+    /// Of a run whose first epoch is streamed: its segments.
+    streamed: Option<Arc<Streamed>>,
+    /// One name for the training data that the run began with.
+    content: String,
     choice: GenerationChoice,
     purpose: Purpose,
     /// Where there is none yet: this is what the configuration expects.
@@ -49,21 +56,122 @@ pub(crate) enum Purpose {
     Model,
 }
 
+impl Purpose {
+    /// Whether only a model is wanted.
+    fn is_of_model(self) -> bool {
+        #[cfg(feature = "train")]
+        return self == Self::Model;
+        #[cfg(not(feature = "train"))]
+        false
+    }
+}
+
+/// The parts that a streamed run is validated on are not there.
+fn too_few(store: &Store, done: usize, wanted: usize) -> Error {
+    let message = format!(
+        "{done} of its first {wanted} parts are there, on which a streamed run is validated (`prepare.valid_parts`); run \
+         `cloze prepare`, or let it go on"
+    );
+    Error::Unfinished { place: store.place(""), message }
+}
+
+/// Leaves the validation rows of these parts alone.
+fn keep_valid(manifest: &mut Manifest, parts: &BTreeSet<PartId>) {
+    let entries = manifest.generations.iter_mut().flat_map(|entry| &mut entry.parts);
+    entries.filter(|entry| !parts.contains(&entry.id)).for_each(|entry| entry.valid.clear());
+}
+
 impl PreparedData {
-    /// Opens a prepared folder for the run in the folder `run`, which need not be there yet.
-    pub(crate) fn open(store: Store, config: &DataConfig, run: &Path, purpose: Purpose) -> pipeline::Result<Self> {
+    /// Opens a prepared folder for the run in the folder `run`, which need not be there yet. A streamed run is validated on
+    /// the first `valid_parts` parts; others on all.
+    pub(crate) fn open(
+        store: Store,
+        (config, valid_parts): (&DataConfig, usize),
+        run: &Path,
+        purpose: Purpose,
+    ) -> pipeline::Result<Self> {
+        if config.order == RowOrder::Streamed {
+            return Self::streamed(store, (config, valid_parts), run, purpose);
+        }
         let manifest = load::open(&store)?;
-        let generations = RunGenerations::of(run, &store, &manifest)?;
+        let generations = RunGenerations::of(run, &store, &Names::Contents(&manifest))?;
         let generation = generations.first();
         let vocab = Arc::new(load::read_vocab(&store, &manifest, generation)?);
         let effective = manifest.effective(generation);
-        let (generations, choice) = (Arc::new(generations), config.generations);
-        Ok(Self { store, manifest, vocab, generation, effective, generations, choice, purpose, expected: None })
+        let content = manifest.generation(generation).content.clone();
+        let (generations, choice, streamed, expected) = (Arc::new(generations), config.generations, None, None);
+        Ok(Self {
+            store,
+            manifest,
+            vocab,
+            generation,
+            effective,
+            generations,
+            streamed,
+            content,
+            choice,
+            purpose,
+            expected,
+        })
+    }
+
+    /// The same for a run whose first epoch reads the folder in the order in which it is filled, as far as it is. Nothing is
+    /// taken from what is there of later parts: neither what is counted over all of them, nor which rows are validated on.
+    fn streamed(
+        store: Store,
+        (config, valid_parts): (&DataConfig, usize),
+        run: &Path,
+        purpose: Purpose,
+    ) -> pipeline::Result<Self> {
+        let listed = Arc::new(listed(&store)?);
+        let generations = Arc::new(RunGenerations::of(run, &store, &Names::Lists(Arc::clone(&listed)))?);
+        let generation = generations.first();
+        let mut measured = listed.parts(generation);
+        measured.truncate(valid_parts.max(1));
+        let published = published(&store, generation)?;
+        let is_whole = published.is_some();
+        let (mut manifest, streamed) = if let Some(manifest) = published {
+            let streamed = Streamed::whole(&store, &listed, Arc::clone(&generations), &manifest);
+            (manifest, streamed)
+        } else {
+            refuse_dropped(&listed, generation)?;
+            let mut coming = listed.coming(generation)?;
+            let told = coming.more()?;
+            if coming.done().0 < measured.len() {
+                return Err(too_few(&store, coming.done().0, measured.len()));
+            }
+            let manifest = coming.manifest()?;
+            let streamed = Streamed::coming(&store, &listed, Arc::clone(&generations), (coming, told));
+            streamed.refuse_to_begin(config.shuffle_blocks)?;
+            (manifest, streamed)
+        };
+        let vocab = load::read_vocab(&store, &manifest, generation)?;
+        // What a model is shown beside may be counted.
+        let vocab = Arc::new(if is_whole && purpose.is_of_model() { vocab } else { vocab.uncounted() });
+        keep_valid(&mut manifest, &measured.into_iter().collect());
+        let effective = manifest.effective(generation);
+        let (content, choice) = (listed.name(generation), config.generations);
+        let (streamed, expected) = (Some(Arc::new(streamed)), None);
+        Ok(Self {
+            store,
+            manifest,
+            vocab,
+            generation,
+            effective,
+            generations,
+            streamed,
+            content,
+            choice,
+            purpose,
+            expected,
+        })
     }
 
     /// What a configuration expects of a folder that is not there, in memory.
     pub(crate) fn expected(store: Store, config: &DataConfig, ids: Ids) -> pipeline::Result<Self> {
-        Ok(Self { expected: Some(ids), ..Self::open(store, config, Path::new(""), Purpose::Look)? })
+        // Nobody reads a row of it, in whatever order.
+        let shuffled = DataConfig { order: RowOrder::Shuffled, ..config.clone() };
+        Ok(Self { expected: Some(ids), ..Self::open(store, (&shuffled, 1), Path::new(""), Purpose::Look)? })
     }
 
     /// Whether there is none yet, and this is what the configuration expects.
@@ -107,7 +215,18 @@ impl PreparedData {
     /// One name for the training data that the run began with.
     #[cfg(feature = "train")]
     pub(crate) fn content(&self) -> String {
-        self.manifest.generation(self.generation).content.clone()
+        self.content.clone()
+    }
+
+    /// Who gives the segments of a first epoch that is streamed.
+    pub(crate) fn comes(&self) -> Option<Arc<dyn Growth>> {
+        self.streamed.as_ref().map(|streamed| Arc::clone(streamed) as Arc<dyn Growth>)
+    }
+
+    /// The same, to be asked how long it kept anybody waiting.
+    #[cfg(feature = "train")]
+    pub(crate) fn segments(&self) -> Option<&Arc<Streamed>> {
+        self.streamed.as_ref()
     }
 
     /// Who says what later epochs are over, and whether it is still there.

@@ -7,16 +7,22 @@
 //! # Why
 //! A prepared folder grows while runs read it, and a run that is killed must go on with what it had. With
 //! `data.generations = "first"` that is the generation that it began with ([`Staying`]); with `"newest"`, for each epoch, the
-//! one that was the newest when the epoch's first row was asked for.
+//! one that was the newest when the epoch's first row was asked for. Where the first epoch is streamed ([`streamed`]), it also
+//! says how far that was read, so that other text under the same names is noticed.
+
+pub(crate) mod names;
+pub(crate) mod streamed;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pipeline::course::{Edition, Generations};
 use pipeline::{Error, Result, load};
-use schemas::{Epoch, Generation, Manifest, Sealed, manifest};
+use schemas::{Epoch, Generation, Manifest, Sealed, Shard, Split, manifest};
 use serde::{Deserialize, Serialize};
 use store::{Store, Version};
+
+use self::names::Names;
 
 /// Its name in the run's folder.
 const NAME: &str = "generations.json";
@@ -29,6 +35,31 @@ struct List {
     epochs: u64,
     /// Where another generation began; the first is that of epoch 0.
     stretches: Vec<Stretch>,
+    /// Of a run whose first epoch is streamed: how far it has been read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    streamed: Option<Prefix>,
+}
+
+/// The first training shards of a part list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Prefix {
+    /// How many.
+    shards: u64,
+    /// The hash of their data.
+    content: String,
+}
+
+impl Prefix {
+    fn of(shards: Vec<Shard>) -> Self {
+        Self { shards: shards.len() as u64, content: Split { shards }.content() }
+    }
+
+    /// Whether a list with these shards, so far or as a whole, begins as this one. False if it is shorter.
+    fn begins(&self, shards: &[Shard]) -> bool {
+        let count = usize::try_from(self.shards).unwrap_or(usize::MAX);
+        shards.get(..count).is_some_and(|first| Self::of(first.to_vec()) == *self)
+    }
 }
 
 /// Epochs over one generation that follow one another.
@@ -39,7 +70,7 @@ struct Stretch {
     epoch: Epoch,
     /// What they are over.
     generation: Generation,
-    /// The hash of its training data: another folder has another.
+    /// The hash of its training data, or of a streamed run its lists: another folder has another.
     content: String,
 }
 
@@ -50,9 +81,9 @@ impl Sealed for List {
 }
 
 impl List {
-    fn begun_with(manifest: &Manifest, generation: Generation) -> Self {
-        let content = manifest.generation(generation).content.clone();
-        Self { epochs: 1, stretches: vec![Stretch { epoch: Epoch(0), generation, content }] }
+    fn begun_with(names: &Names<'_>, generation: Generation) -> Self {
+        let (content, streamed) = (names.of(generation), names.are_lists().then(|| Prefix::of(Vec::new())));
+        Self { epochs: 1, stretches: vec![Stretch { epoch: Epoch(0), generation, content }], streamed }
     }
 
     fn at(&self, epoch: Epoch) -> Option<Generation> {
@@ -61,28 +92,47 @@ impl List {
     }
 
     /// Decides one more epoch.
-    fn push(&mut self, manifest: &Manifest, generation: Generation) {
+    fn push(&mut self, names: &Names<'_>, generation: Generation) {
         if self.stretches.last().is_none_or(|last| last.generation != generation) {
-            let content = manifest.generation(generation).content.clone();
+            let content = names.of(generation);
             self.stretches.push(Stretch { epoch: Epoch(self.epochs), generation, content });
         }
         self.epochs += 1;
     }
 
     /// Whether the folder is the one that the run read before.
-    fn check(&self, manifest: &Manifest, data: &Store) -> Result<()> {
+    fn check(&self, names: &Names<'_>, data: &Store) -> Result<()> {
+        if self.streamed.is_some() != names.are_lists() {
+            let began = if self.streamed.is_some() { "streamed" } else { "shuffled" };
+            return Err(Error::Config(format!(
+                "the run began with `data.order = \"{began}\"`; set that, or begin a new run (another `run.folder`)"
+            )));
+        }
         let is_known = |stretch: &&Stretch| {
-            stretch.generation <= manifest.newest()
-                && manifest.generation(stretch.generation).content == stretch.content
+            stretch.generation <= names.newest() && names.of(stretch.generation) == stretch.content
         };
-        let Some(other) = self.stretches.iter().find(|stretch| !is_known(stretch)) else { return Ok(()) };
-        Err(Error::Config(format!(
-            "{}: the run read generation {} with other data than is here now; name the folder that it read, or begin a \
-             new run (another `run.folder`)",
-            data.place(""),
-            other.generation
-        )))
+        match self.stretches.iter().find(|stretch| !is_known(stretch)) {
+            None => Ok(()),
+            Some(other) => Err(other_data(other.generation, data)),
+        }
     }
+
+    /// Whether what was read of a streamed epoch is what is there.
+    fn check_read(&self, manifest: &Manifest, data: &Store) -> Result<()> {
+        let (Some(read), first) = (&self.streamed, self.stretches[0].generation) else { return Ok(()) };
+        let dropped = manifest.dropped_since(first);
+        // What was dropped is refused by name, where it would be read.
+        let is_it = !dropped.is_empty() || read.begins(&manifest.effective(first).train.shards);
+        if is_it { Ok(()) } else { Err(other_data(first, data)) }
+    }
+}
+
+fn other_data(generation: Generation, data: &Store) -> Error {
+    Error::Config(format!(
+        "{}: the run read generation {generation} with other data than is here now; name the folder that it read, or begin \
+         a new run (another `run.folder`)",
+        data.place("")
+    ))
 }
 
 /// The generations of one run.
@@ -95,7 +145,8 @@ pub(crate) struct RunGenerations {
 #[derive(Debug)]
 struct State {
     list: List,
-    manifest: Manifest,
+    /// The list as it was found.
+    found: Option<List>,
     /// What was asked for last.
     edition: Option<Arc<Edition>>,
     /// What the manifest was when it was read last.
@@ -109,11 +160,11 @@ impl RunGenerations {
     ///
     /// # Errors
     /// [`Error::Config`] if the list is damaged or of another folder, [`Error::Io`] if it cannot be read.
-    pub(crate) fn of(run: &Path, data: &Store, manifest: &Manifest) -> Result<Self> {
-        let list = if run.as_os_str().is_empty() || !run.is_dir() { None } else { read(&Store::existing(run)?)? };
-        let list = list.unwrap_or_else(|| List::begun_with(manifest, manifest.newest()));
-        list.check(manifest, data)?;
-        let state = State { list, manifest: manifest.clone(), edition: None, seen: None, store: None };
+    pub(crate) fn of(run: &Path, data: &Store, names: &Names<'_>) -> Result<Self> {
+        let found = if run.as_os_str().is_empty() || !run.is_dir() { None } else { read(&Store::existing(run)?)? };
+        let list = found.clone().unwrap_or_else(|| List::begun_with(names, names.newest()));
+        list.check(names, data)?;
+        let state = State { list, found, edition: None, seen: None, store: None };
         Ok(Self { data: data.clone(), state: Mutex::new(state) })
     }
 
@@ -130,9 +181,9 @@ impl RunGenerations {
     pub(crate) fn keep_in(&self, run: Store) -> Result<()> {
         let mut state = self.lock();
         match read(&run)? {
-            None => state.list.write(&run)?,
             Some(found) if found == state.list => {}
-            Some(_) => {
+            found if found == state.found => state.list.write(&run)?,
+            _ => {
                 let place = run.place(NAME);
                 let message =
                     "another process has trained here since this one began to plan; run the same command again";
@@ -141,6 +192,38 @@ impl RunGenerations {
         }
         state.store = Some(run);
         Ok(())
+    }
+
+    /// How many shards of a streamed epoch the run has read, by what was written down.
+    fn shards_read(&self) -> u64 {
+        self.lock().list.streamed.as_ref().map_or(0, |read| read.shards)
+    }
+
+    /// That a streamed epoch begins with these shards, of which some are read next: what was read of it before must be among
+    /// them, and from now on all of them are.
+    fn note_read(&self, shards: &[Shard]) -> Result<()> {
+        let mut state = self.lock();
+        let Some(read) = &state.list.streamed else { return Ok(()) };
+        if !read.begins(shards) {
+            return Err(other_data(state.list.stretches[0].generation, &self.data));
+        }
+        if read.shards == shards.len() as u64 {
+            return Ok(());
+        }
+        let list = List { streamed: Some(Prefix::of(shards.to_vec())), ..state.list.clone() };
+        if let Some(store) = &state.store {
+            list.write(store)?;
+        }
+        state.list = list;
+        Ok(())
+    }
+
+    /// The manifest, once it is known to be of the data that the run read.
+    fn manifest(&self, state: &State) -> Result<Manifest> {
+        let manifest = load::open(&self.data)?;
+        state.list.check(&Names::by(state.list.streamed.is_some(), &manifest, &self.data)?, &self.data)?;
+        state.list.check_read(&manifest, &self.data)?;
+        Ok(manifest)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -172,19 +255,22 @@ impl Generations for RunGenerations {
         let mut state = self.lock();
         if state.list.at(epoch).is_none() {
             assert_eq!(epoch.0, state.list.epochs, "epochs are decided one after another");
-            let manifest = load::open(&self.data)?;
-            state.list.check(&manifest, &self.data)?;
+            let manifest = self.manifest(&state)?;
             let mut list = state.list.clone();
-            list.push(&manifest, manifest.newest());
+            list.push(&Names::by(list.streamed.is_some(), &manifest, &self.data)?, manifest.newest());
             // Written before it is believed: what was rendered must be known after a kill.
             if let Some(store) = &state.store {
                 list.write(store)?;
             }
-            (state.list, state.manifest, state.edition) = (list, manifest, None);
+            let edition = Edition::train(&manifest, manifest.newest());
+            (state.list, state.edition) = (list, Some(Arc::new(edition)));
         }
         let generation = state.list.at(epoch).expect("it was just decided");
         let known = state.edition.take().filter(|edition| edition.generation == generation);
-        let edition = known.unwrap_or_else(|| Arc::new(Edition::train(&state.manifest, generation)));
+        let edition = match known {
+            Some(edition) => edition,
+            None => Arc::new(Edition::train(&self.manifest(&state)?, generation)),
+        };
         state.edition = Some(Arc::clone(&edition));
         Ok(edition)
     }
@@ -202,18 +288,14 @@ pub(crate) struct Staying(pub(crate) Arc<RunGenerations>);
 
 impl Generations for Staying {
     fn of(&self, _: Epoch) -> Result<Arc<Edition>> {
-        let RunGenerations { data, .. } = &*self.0;
         let mut state = self.0.lock();
-        let now = data.stat(manifest::NAME)?.map(|stat| stat.version);
+        let now = self.0.data.stat(manifest::NAME)?.map(|stat| stat.version);
         if now.is_none() || now != state.seen {
-            let manifest = load::open(data)?;
-            state.list.check(&manifest, data)?;
-            (state.manifest, state.edition, state.seen) = (manifest, None, now);
+            let manifest = self.0.manifest(&state)?;
+            let first = state.list.stretches[0].generation;
+            (state.edition, state.seen) = (Some(Arc::new(Edition::train(&manifest, first))), now);
         }
-        let first = state.list.stretches[0].generation;
-        let edition = state.edition.take().unwrap_or_else(|| Arc::new(Edition::train(&state.manifest, first)));
-        state.edition = Some(Arc::clone(&edition));
-        Ok(edition)
+        Ok(Arc::clone(state.edition.as_ref().expect("it was made when the manifest was read")))
     }
 
     fn decided(&self) -> u64 {

@@ -7,6 +7,7 @@
 mod check;
 pub(crate) mod describe;
 mod expected;
+mod halves;
 #[cfg(feature = "train")]
 mod identity;
 pub(crate) mod outlook;
@@ -27,6 +28,7 @@ use schemas::columns::INPUT_IDS;
 use schemas::{Problem, Vocab};
 use store::Store;
 
+pub(crate) use self::halves::Halves;
 use self::stream::{Wanted, checked, columns, request, wanted};
 use crate::cli::ConfigArgs;
 use crate::config::{Config, Parsed};
@@ -53,6 +55,17 @@ impl Plan {
         Self::over(args, load::find, Purpose::Run)
     }
 
+    /// Checks what can be checked before the data are there.
+    ///
+    /// # Errors
+    /// All that is wrong with it.
+    #[cfg(feature = "train")]
+    pub(crate) fn before_its_data(args: &ConfigArgs) -> anyhow::Result<()> {
+        let parsed = Parsed::read(&args.config, &args.set)?;
+        let data = expected::data(&parsed.config)?;
+        Self::checked(parsed, data, Purpose::Run, None).map(drop)
+    }
+
     /// The same to look at its rows: it needs no folder to run in.
     pub(crate) fn to_look_at(args: &ConfigArgs) -> anyhow::Result<Self> {
         Self::over(args, load::find, Purpose::Look)
@@ -75,7 +88,7 @@ impl Plan {
     ) -> anyhow::Result<Self> {
         let config = &parsed.config;
         let found = find(&config.data.folder)
-            .and_then(|store| PreparedData::open(store, &config.data, &config.run.folder, purpose));
+            .and_then(|store| PreparedData::open(store, config.reading(), &config.run.folder, purpose));
         match found {
             Ok(data) => Self::checked(parsed, data, purpose, None),
             // What can be said without the data is said beside what is wrong with them.

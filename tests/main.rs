@@ -17,6 +17,8 @@ mod prepare;
 mod recipes;
 #[cfg(feature = "train")]
 mod resume;
+#[cfg(feature = "train")]
+mod streamed;
 mod support;
 #[cfg(feature = "train")]
 mod survival;

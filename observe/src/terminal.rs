@@ -9,7 +9,8 @@ use schemas::ordinal::Step;
 
 use crate::event::{At, Event, What};
 use crate::training::{
-    AuditReport, DevicePeak, Figures, GenerationReport, StartReport, StepReport, StopReport, ValidReport, Warning, Why,
+    AuditReport, DevicePeak, Figures, GenerationReport, StartReport, StarvedReport, StepReport, StopReport,
+    ValidReport, Warning, Why,
 };
 
 pub use preparation::beside_bar;
@@ -29,6 +30,7 @@ pub fn line(event: &Event) -> Option<String> {
         What::Warning(warning) => warn(warning),
         What::Audit(report) => audit(report),
         What::Generation(report) => generation(at, report),
+        What::Starved(report) => starved(at, report),
         What::Stop(report) => return stop(at, report),
         What::PrepareStart(start) => preparation::start(start),
         What::PrepareProgress(progress) => preparation::line(progress),
@@ -89,6 +91,11 @@ fn audit(report: &AuditReport) -> String {
 fn generation(at: &At, report: &GenerationReport) -> String {
     let GenerationReport { generation, before, row } = report;
     format!("{}  rows from {row} on are of generation {generation} of the data, {before} before", steps(at))
+}
+
+fn starved(at: &At, report: &StarvedReport) -> String {
+    let StarvedReport { by, seconds, part, parts } = report;
+    format!("{}  starved by {by}: {seconds:.1} s until part {} of {parts} was there", steps(at), part + 1)
 }
 
 fn stop(at: &At, report: &StopReport) -> Option<String> {

@@ -169,8 +169,9 @@ pub struct MlmReport {
     #[serde(with = "number")]
     pub unigram_entropy: f64,
     /// Their cross-entropy under the training split's unigram distribution: what a model without context reaches.
-    #[serde(with = "number")]
-    pub unigram_cross_entropy: f64,
+    /// None where nobody has counted it: a streamed run begins before.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "number::option")]
+    pub unigram_cross_entropy: Option<f64>,
 }
 
 /// The data of an epoch is another generation of the prepared folder than that of the epoch before.
@@ -182,6 +183,20 @@ pub struct GenerationReport {
     pub before: Generation,
     /// The first row of the stream that is of it.
     pub row: RowIndex,
+}
+
+/// A step waited for data that are still being prepared.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StarvedReport {
+    /// By whom: `prepare`.
+    pub by: String,
+    /// For how long.
+    #[serde(with = "number")]
+    pub seconds: f64,
+    /// The part that it waited for, by its place in the list, from 0.
+    pub part: u64,
+    /// Parts of the list.
+    pub parts: u64,
 }
 
 /// A checkpoint that is on disk.

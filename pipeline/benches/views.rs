@@ -66,6 +66,7 @@ fn views(criterion: &mut Criterion) {
             manifest: &manifest,
             generation: manifest.newest(),
             follow: None,
+            growth: None,
             vocab: Arc::clone(&vocab),
             rows: Rows::Train,
             gone: GoneParts::Refused,

@@ -89,6 +89,7 @@ fn plan(store: &Store, manifest: &Manifest, lanes: u64, columns: &[(&str, Column
         manifest,
         generation: manifest.newest(),
         follow: None,
+        growth: None,
         vocab: Arc::new(read_vocab(store, manifest, manifest.newest())?),
         rows: Rows::Train,
         gone: GoneParts::Refused,

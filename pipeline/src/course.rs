@@ -2,21 +2,27 @@
 //!
 //! A prepared folder is a list of generations, and a *course* goes through epochs, each over one of them: all over the one
 //! that the run began with, or each over the newest at the time ([`Generations`]). Epochs over one generation that follow
-//! one another are a [`Stretch`]. Rows, epochs and windows count on from stretch to stretch, so that a position is still
-//! one number: its stretch is found by binary search, the rest by the stretch's [`Sampler`].
+//! one another are a [`Stretch`]; where the first epoch is read while it is prepared ([`Growth`]), each of its windows is one.
+//! Rows, epochs and windows count on from stretch to stretch, so that a position is still one number: its stretch is found
+//! by binary search, the rest by the stretch's [`Sampler`].
 
 mod edition;
+mod growth;
+mod stretch;
 
 use std::fmt::Debug;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
-use schemas::{Epoch, Generation, SampleAddress, Split};
+use schemas::{Epoch, Generation, Split};
 
 pub use self::edition::Edition;
-use crate::actor::starved;
+use self::growth::Cutter;
+pub use self::growth::{Growth, Segment, segments};
+pub use self::stretch::{Placed, Run, Stretch};
+use crate::actor::{Stop, starved};
 use crate::error::{Error, Result};
-use crate::sampler::{Pick, Sampler};
+use crate::sampler::Sampler;
 
 /// Says which generation each epoch of a run is over, and whether it is still there.
 pub trait Generations: Debug + Send + Sync {
@@ -33,109 +39,15 @@ pub trait Generations: Debug + Send + Sync {
     fn decided(&self) -> u64;
 }
 
-/// Epochs over one generation that follow one another.
-#[derive(Debug)]
-pub struct Stretch {
-    edition: Arc<Edition>,
-    sampler: Sampler,
-    first_epoch: Epoch,
-    /// Row of the stream and window of the course before which it begins.
-    first_row: u64,
-    first_window: u64,
-}
-
-impl Stretch {
-    /// What it is over.
-    #[must_use]
-    pub fn edition(&self) -> &Edition {
-        &self.edition
-    }
-
-    /// How its epochs are visited.
-    #[must_use]
-    pub fn sampler(&self) -> &Sampler {
-        &self.sampler
-    }
-
-    /// The epoch of a row of the stream, and the row's number in it.
-    fn locate(&self, row: u64) -> (Epoch, u64) {
-        let (since, per_epoch) = (row - self.first_row, self.sampler.rows_per_epoch());
-        (Epoch(self.first_epoch.0 + since / per_epoch), since % per_epoch)
-    }
-
-    /// The number of a window of an epoch, counted over the course: what decoded groups are kept by. All windows of a split
-    /// that is one window share the first's, so that it stays decoded for as long as the stretch lasts.
-    fn window(&self, epoch: Epoch, window: u64) -> u64 {
-        if self.sampler.is_resident() {
-            return self.first_window;
-        }
-        self.first_window + (epoch.0 - self.first_epoch.0) * self.sampler.windows_per_epoch() + window
-    }
-
-    /// The stretch that follows after `epochs` of this one.
-    fn then(&self, epochs: u64, edition: Arc<Edition>, sampler: Sampler) -> Self {
-        Self {
-            edition,
-            sampler,
-            first_epoch: Epoch(self.first_epoch.0 + epochs),
-            first_row: self.first_row + epochs * self.sampler.rows_per_epoch(),
-            first_window: self.first_window + epochs * self.sampler.windows_per_epoch(),
-        }
-    }
-}
-
-/// Rows of the stream that follow one another in one epoch.
-#[derive(Debug)]
-pub struct Run {
-    stretch: Arc<Stretch>,
-    epoch: Epoch,
-    picks: Vec<Pick>,
-}
-
-impl Run {
-    /// Its rows, in order.
-    pub fn rows(&self) -> impl Iterator<Item = Placed<'_>> {
-        let placed = |pick| Placed { stretch: &self.stretch, epoch: self.epoch, pick };
-        self.picks.iter().copied().map(placed)
-    }
-}
-
-/// A row of the stream: what it is made of, and where that is.
-#[derive(Clone, Copy, Debug)]
-pub struct Placed<'a> {
-    /// The stretch whose sampler named it.
-    pub stretch: &'a Stretch,
-    /// The pass over the data.
-    pub epoch: Epoch,
-    /// What it is made of.
-    pub pick: Pick,
-}
-
-impl Placed<'_> {
-    /// Its window, counted over the course: see `Course::window`.
-    #[must_use]
-    pub fn window(&self) -> u64 {
-        self.stretch.window(self.epoch, self.pick.window)
-    }
-
-    /// The sample that it is made of.
-    #[must_use]
-    pub fn address(&self) -> SampleAddress {
-        let first = self.stretch.sampler.blocks()[self.pick.block].first;
-        let row = u32::try_from(self.pick.row).expect("a row group is small");
-        SampleAddress { row: first.row + row, ..first }
-    }
-}
-
-/// Makes the sampler of a split.
-type Arrange = dyn Fn(&Split) -> Sampler + Send + Sync;
+/// Makes the sampler of a split: of all epochs over it, or of it as that window of a streamed epoch.
+type Arrange = dyn Fn(&Split, Option<u64>) -> Sampler + Send + Sync;
 
 /// The epochs of a stream.
 pub(crate) struct Course {
     first: Arc<Stretch>,
     known: RwLock<Known>,
-    /// Held while the next epoch's generation is asked for.
-    asking: Mutex<()>,
+    /// Held while the next window of a streamed epoch, or the next epoch's generation, is asked for.
+    asking: Mutex<Option<Cutter>>,
     generations: Option<Arc<dyn Generations>>,
     arrange: Box<Arrange>,
 }
@@ -146,6 +58,8 @@ struct Known {
     stretches: Vec<Arc<Stretch>>,
     /// Epochs of the last stretch that are decided; none if it has no end.
     epochs: Option<u64>,
+    /// Whether a streamed epoch is not cut to its end.
+    grows: bool,
 }
 
 impl Known {
@@ -157,7 +71,7 @@ impl Known {
     fn find(&self, row: u64) -> Option<&Arc<Stretch>> {
         let last = self.last();
         if let Some(epochs) = self.epochs
-            && row >= last.first_row + epochs * last.sampler.rows_per_epoch()
+            && row >= last.first_row + epochs * last.sampler().rows_per_epoch()
         {
             return None;
         }
@@ -180,12 +94,48 @@ impl Course {
     pub(crate) fn new(
         first: Arc<Edition>,
         generations: Option<Arc<dyn Generations>>,
-        arrange: impl Fn(&Split) -> Sampler + Send + Sync + 'static,
+        arrange: impl Fn(&Split, Option<u64>) -> Sampler + Send + Sync + 'static,
     ) -> Self {
-        let sampler = arrange(&first.split);
-        let first = Arc::new(Stretch { edition: first, sampler, first_epoch: Epoch(0), first_row: 0, first_window: 0 });
-        let known = Known { stretches: vec![Arc::clone(&first)], epochs: generations.is_some().then_some(1) };
+        let sampler = arrange(&first.split, None);
+        let first = Arc::new(Stretch::first(first, sampler));
+        let epochs = generations.is_some().then_some(1);
+        let known = Known { stretches: vec![Arc::clone(&first)], epochs, grows: false };
         Self { first, known: RwLock::new(known), asking: Mutex::default(), generations, arrange: Box::new(arrange) }
+    }
+
+    /// The same with a first epoch that is read as it is prepared, in windows of `window_blocks` or more, as far as they are
+    /// there.
+    ///
+    /// # Errors
+    /// [`Error::Unfinished`] if no window is there yet, [`Error::Config`] if there will be none; what keeps the segments from
+    /// being told.
+    pub(crate) fn streamed(
+        edition: &Arc<Edition>,
+        (growth, window_blocks): (Arc<dyn Growth>, usize),
+        generations: Arc<dyn Generations>,
+        arrange: impl Fn(&Split, Option<u64>) -> Sampler + Send + Sync + 'static,
+    ) -> Result<Self> {
+        let mut cutter = Cutter::new(growth, window_blocks);
+        let window = cutter.next(None)?;
+        let window = window.ok_or_else(|| Error::Config("its training split is empty".to_owned()))?;
+        let (of, sampler) = (window_of(edition, window.split.clone()), arrange(&window.split, Some(0)));
+        let first = Arc::new(Stretch::part(None, window.passes, of, sampler));
+        let known = Known { stretches: vec![Arc::clone(&first)], epochs: Some(1), grows: true };
+        let (generations, arrange) = (Some(generations), Box::new(arrange));
+        let course = Self { first, known: RwLock::new(known), asking: Mutex::new(Some(cutter)), generations, arrange };
+        match course.cut_all() {
+            Ok(()) | Err(Error::Unfinished { .. }) => Ok(course),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Cuts what is there of a streamed epoch.
+    fn cut_all(&self) -> Result<()> {
+        let mut cutter = self.asking();
+        while self.known().grows {
+            self.cut(&mut cutter, None)?;
+        }
+        Ok(())
     }
 
     /// The stretch that it begins with.
@@ -194,33 +144,52 @@ impl Course {
         &self.first
     }
 
-    /// What the rows `rows` are made of, epoch by epoch.
+    /// The windows of a streamed epoch that are known by now; none of others.
+    pub(crate) fn parts(&self) -> Vec<Arc<Stretch>> {
+        self.known().stretches.iter().filter(|stretch| stretch.is_part()).cloned().collect()
+    }
+
+    /// Whether a streamed epoch is not known to its end.
+    pub(crate) fn grows(&self) -> bool {
+        self.known().grows
+    }
+
+    /// What the rows `rows` are made of, epoch by epoch. What is not prepared yet is waited for where a stop can end it.
     ///
     /// # Errors
-    /// If a generation is not told, or can no longer be read.
-    pub(crate) fn runs(&self, rows: Range<u64>) -> Result<Vec<Run>> {
+    /// If a generation is not told, or can no longer be read; if a row is not prepared.
+    pub(crate) fn runs(&self, rows: Range<u64>, stop: Option<&Stop>) -> Result<Vec<Run>> {
         let mut runs = Vec::new();
         let mut row = rows.start;
         while row < rows.end {
-            let stretch = self.stretch(row)?;
+            let stretch = self.stretch(row, stop)?;
             let (epoch, start) = stretch.locate(row);
-            let end = stretch.sampler.rows_per_epoch().min(start + rows.end - row);
-            let picks = stretch.sampler.picks(epoch, start..end);
+            let end = stretch.sampler().rows_per_epoch().min(start + rows.end - row);
+            let picks = stretch.sampler().picks(epoch, start..end);
             runs.push(Run { stretch, epoch, picks });
             row += end - start;
         }
         Ok(runs)
     }
 
-    /// The window of a row, counted over the course: what decoded groups are kept by.
+    /// The window of a row, counted over the course: what decoded groups are kept by. None if it is still being prepared:
+    /// whoever asks here waits for nothing.
     ///
     /// # Errors
     /// As [`runs`](Self::runs).
-    pub(crate) fn window(&self, row: u64) -> Result<u64> {
-        let stretch = self.stretch(row)?;
+    pub(crate) fn window(&self, row: u64) -> Result<Option<u64>> {
+        let found = {
+            let known = self.known();
+            let found = known.find(row).cloned();
+            if found.is_none() && known.grows {
+                return Ok(None);
+            }
+            found
+        };
+        let stretch = found.map_or_else(|| self.stretch(row, None), Ok)?;
         let (epoch, start) = stretch.locate(row);
-        let picked = stretch.sampler.picks(epoch, start..start + 1);
-        Ok(stretch.window(epoch, picked[0].window))
+        let picked = stretch.sampler().picks(epoch, start..start + 1);
+        Ok(Some(stretch.window(epoch, picked[0].window)))
     }
 
     /// How many passes over the data the first `rows` rows are, which somebody has seen already.
@@ -231,9 +200,7 @@ impl Course {
         // The last of them: whether the next row begins another stretch is decided when it is needed.
         let Some(last) = rows.checked_sub(1) else { return Ok(0.0) };
         // Nothing is read, so it does not matter whether it is still there: a run that is at its end may say so.
-        let stretch = self.stretch_of(last)?;
-        let since = (rows - stretch.first_row) as f64 / stretch.sampler.rows_per_epoch() as f64;
-        Ok(stretch.first_epoch.0 as f64 + since)
+        Ok(self.stretch_of(last, None)?.passes(rows))
     }
 
     /// Behind the last row of which it is decided what it is made of, if there is one.
@@ -243,40 +210,43 @@ impl Course {
     pub(crate) fn rows_decided(&self) -> Result<Option<u64>> {
         let Some(generations) = &self.generations else { return Ok(None) };
         let end = generations.decided();
-        if end == u64::MAX {
+        if end == u64::MAX && !self.grows() {
             return Ok(None);
         }
-        let _asking = starved(|| self.asking.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut cutter = self.asking();
         loop {
-            let (last, epochs) = {
+            let (last, epochs, grows) = {
                 let known = self.known();
-                (Arc::clone(known.last()), known.epochs.expect("its end is known"))
+                (Arc::clone(known.last()), known.epochs.expect("its end is known"), known.grows)
             };
-            let row = last.first_row + epochs * last.sampler.rows_per_epoch();
-            if last.first_epoch.0 + epochs >= end {
+            let row = last.first_row + epochs * last.sampler().rows_per_epoch();
+            if !grows && last.first_epoch.0 + epochs >= end {
                 return Ok(Some(row));
             }
-            self.decide(row)?;
+            match self.decide(row, &mut cutter, None) {
+                Err(Error::Unfinished { .. }) => return Ok(Some(row)),
+                decided => decided?,
+            }
         }
     }
 
     /// The stretch that a row is in, which can be read.
-    fn stretch(&self, row: u64) -> Result<Arc<Stretch>> {
-        let stretch = self.stretch_of(row)?;
-        match stretch.edition.refusal() {
+    fn stretch(&self, row: u64, stop: Option<&Stop>) -> Result<Arc<Stretch>> {
+        let stretch = self.stretch_of(row, stop)?;
+        match stretch.edition().refusal() {
             None => Ok(stretch),
             Some(refusal) => Err(Error::Config(format!("{refusal}; {REFUSED_HINT}"))),
         }
     }
 
-    /// The stretch that a row is in. Whoever comes first to an epoch that is not decided asks for it.
-    fn stretch_of(&self, row: u64) -> Result<Arc<Stretch>> {
+    /// The stretch that a row is in. Whoever comes first to what is not decided asks for it.
+    fn stretch_of(&self, row: u64, stop: Option<&Stop>) -> Result<Arc<Stretch>> {
         let mut found = self.known().find(row).cloned();
         if found.is_none() {
-            let _asking = starved(|| self.asking.lock().unwrap_or_else(PoisonError::into_inner));
+            let mut cutter = self.asking();
             found = self.known().find(row).cloned();
             while found.is_none() {
-                self.decide(row)?;
+                self.decide(row, &mut cutter, stop)?;
                 found = self.known().find(row).cloned();
             }
         }
@@ -288,27 +258,32 @@ impl Course {
     /// # Errors
     /// As [`runs`](Self::runs).
     pub(crate) fn generation(&self, row: u64) -> Result<Generation> {
-        Ok(self.stretch_of(row)?.edition.generation)
+        Ok(self.stretch_of(row, None)?.edition().generation)
     }
 
-    /// Decides one more epoch, or up to that of `row` where all have one answer. Only one thread at a time comes here.
-    fn decide(&self, row: u64) -> Result<()> {
+    /// Decides one more window of a streamed epoch; or one more epoch, or up to that of `row` where all have one answer. Only
+    /// one thread at a time comes here.
+    fn decide(&self, row: u64, cutter: &mut Option<Cutter>, stop: Option<&Stop>) -> Result<()> {
+        if self.known().grows {
+            return self.cut(cutter, stop);
+        }
         let generations = self.generations.as_ref().expect("a course that has an end asks for more");
         let (last, epochs) = {
             let known = self.known();
             (Arc::clone(known.last()), known.epochs.expect("its end is known"))
         };
-        let alike = generations.decided() == u64::MAX;
-        let epochs = if alike { (row - last.first_row) / last.sampler.rows_per_epoch() } else { epochs };
+        let alike = generations.decided() == u64::MAX && !last.is_part();
+        let epochs = if alike { (row - last.first_row) / last.sampler().rows_per_epoch() } else { epochs };
         let edition = generations.of(Epoch(last.first_epoch.0 + epochs))?;
         if edition.split.rows() == 0 {
             let generation = edition.generation;
             return Err(Error::Config(format!("generation {generation} of the folder has nothing left to train on")));
         }
         // What was dropped meanwhile makes another of a generation: one that is refused.
-        let is_other = edition.generation != last.edition.generation || edition.dropped != last.edition.dropped;
+        let before = last.edition();
+        let is_other = last.is_part() || edition.generation != before.generation || edition.dropped != before.dropped;
         let next = is_other.then(|| {
-            let sampler = (self.arrange)(&edition.split);
+            let sampler = (self.arrange)(&edition.split, None);
             Arc::new(last.then(epochs, edition, sampler))
         });
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
@@ -317,9 +292,34 @@ impl Course {
         Ok(())
     }
 
+    /// Cuts one more window of a streamed epoch, or notes its end.
+    fn cut(&self, cutter: &mut Option<Cutter>, stop: Option<&Stop>) -> Result<()> {
+        let window = cutter.as_mut().expect("what grows is cut").next(stop)?;
+        let last = Arc::clone(self.known().last());
+        let next = window.map(|window| {
+            let number = self.known().stretches.len() as u64;
+            let sampler = (self.arrange)(&window.split, Some(number));
+            let edition = window_of(last.edition(), window.split);
+            Arc::new(Stretch::part(Some(&last), window.passes, edition, sampler))
+        });
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        known.grows = next.is_some();
+        known.stretches.extend(next);
+        Ok(())
+    }
+
+    fn asking(&self) -> MutexGuard<'_, Option<Cutter>> {
+        starved(|| self.asking.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     fn known(&self) -> RwLockReadGuard<'_, Known> {
         self.known.read().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A window's shards, of the generation that a list leads to.
+fn window_of(edition: &Edition, split: Split) -> Arc<Edition> {
+    Arc::new(Edition { generation: edition.generation, split, dropped: edition.dropped.clone() })
 }
 
 /// What one can do about parts that are gone.

@@ -86,6 +86,19 @@ pub enum Error {
         batches: u64,
     },
 
+    /// A folder is not prepared as far as was asked for. Exit code 1.
+    #[error("{place}: {message}")]
+    Unfinished {
+        /// The prepared folder.
+        place: String,
+        /// What is missing, and what to do.
+        message: String,
+    },
+
+    /// A stop was asked for, and came before the end. Exit code 1, where whoever asked has none of its own.
+    #[error("stopped before its end; what is finished is kept, and the same command continues")]
+    Stopped,
+
     /// Another process works on the folder. Exit code 1.
     #[error("{}: locked by {holder}; wait for it, or name another folder", path.display())]
     Locked {

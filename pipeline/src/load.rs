@@ -8,6 +8,7 @@
 mod cut;
 mod facts;
 mod folder;
+mod order;
 mod plan;
 mod stream;
 mod views;
@@ -22,16 +23,18 @@ use schemas::{Batch, BatchIndex, Epoch, Generation, RowIndex, Sample, SampleAddr
 use serde::{Deserialize, Serialize};
 
 use self::cut::Cut;
-pub use self::facts::{LoadFacts, ViewFacts};
+pub use self::facts::{LoadFacts, StreamedFacts, ViewFacts};
 pub use self::folder::{find, open, read_tokenizer, read_vocab};
+pub use self::order::RowOrder;
 pub use self::plan::{GoneParts, LoadRequest, Rows};
 pub use self::stream::{BatchStream, StreamOptions};
-use crate::actor::LaneOptions;
+use crate::actor::{LaneOptions, Stop};
 use crate::audit::{Audit, AuditFacts};
 use crate::collate::{Item, PlannedView, collate};
 use crate::course::{Course, Placed, Run, Stretch};
 use crate::error::Result;
 use crate::rng::Key;
+use crate::sampler::Sampler;
 use crate::shard::groups::{Groups, Held};
 use crate::shard::opened::OpenShards;
 use crate::shard::reader::Promise;
@@ -50,7 +53,9 @@ pub struct DataConfig {
     pub fraction: f64,
     /// What a run reads of a folder that grows: the generation that it began with, or in each epoch the newest.
     pub generations: GenerationChoice,
-    /// Row groups whose rows are shuffled together.
+    /// Whether all epochs are shuffled over all of the data, or the first one reads it in the order in which it is prepared.
+    pub order: RowOrder,
+    /// Row groups whose rows are shuffled together; in a streamed epoch, at least.
     pub shuffle_blocks: usize,
     /// Threads that make batches: as many as there are cores, at most 4, if not given. They change no number.
     pub lanes: Option<usize>,
@@ -77,6 +82,7 @@ impl Default for DataConfig {
             copies: 1,
             fraction: 1.0,
             generations: GenerationChoice::First,
+            order: RowOrder::Shuffled,
             shuffle_blocks: 16,
             lanes: None,
             depth: 2,
@@ -116,6 +122,8 @@ pub struct LoadPlan {
     end: Option<u64>,
     lanes: LaneOptions,
     shuffle_blocks: usize,
+    /// What was known of data that are streamed when this was planned: an epoch over it that is shuffled.
+    outline: Option<Sampler>,
 }
 
 impl LoadPlan {
@@ -125,19 +133,20 @@ impl LoadPlan {
     /// # Errors
     /// [`Error::Shard`](crate::Error::Shard) if a row group is not what the manifest promises.
     pub fn batch(&self, groups: &Groups, index: BatchIndex) -> Result<Batch> {
-        self.batch_by(groups, index, self.rows_of(index), (0, 1))
+        self.batch_by(groups, index, self.rows_of(index), (0, 1), None)
     }
 
-    /// The rows `rows` as batch `index`, made by one of so many lanes.
+    /// The rows `rows` as batch `index`, made by one of so many lanes. What is not prepared yet is waited for until a stop.
     fn batch_by(
         &self,
         groups: &Groups,
         index: BatchIndex,
         rows: std::ops::Range<u64>,
         lane: (usize, usize),
+        stop: Option<&Stop>,
     ) -> Result<Batch> {
         let first_row = RowIndex(rows.start);
-        let runs = self.course.runs(rows)?;
+        let runs = self.course.runs(rows, stop)?;
         let held = self.hold(groups, &runs, lane)?;
         let items: Vec<Item<'_>> = runs.iter().flat_map(Run::rows).map(|row| self.item(&row, &held)).collect();
         Ok(collate(&self.views, &self.vocab, self.seed, index, &items).starting_at(first_row))
@@ -149,7 +158,7 @@ impl LoadPlan {
     /// As [`batch`](Self::batch).
     pub fn explain(&self, groups: &Groups, index: BatchIndex) -> Result<Vec<RowFacts>> {
         let rows = self.rows_of(index);
-        let runs = self.course.runs(rows.clone())?;
+        let runs = self.course.runs(rows.clone(), None)?;
         let held = self.hold(groups, &runs, (0, 1))?;
         Ok(rows
             .zip(runs.iter().flat_map(Run::rows))

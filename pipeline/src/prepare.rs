@@ -10,11 +10,13 @@
 //! When files were added, replaced or removed, one more list drops the parts that are no longer true and adds what is new:
 //! a *generation*. [`Preparation::forget`] begins one that leaves out a document.
 
+mod announce;
 mod change;
 mod config;
 mod dirt;
 mod documents;
 mod fold;
+mod follow;
 mod forget;
 mod list;
 mod part;
@@ -41,11 +43,13 @@ use schemas::{Generation, Shard};
 use store::{Holder, Lock, LockError, Store, Terms};
 use tracing::info;
 
+use self::announce::Announcement;
 pub use self::change::Change;
 pub use self::config::PrepareConfig;
 pub(crate) use self::dirt::Dirt;
 pub use self::documents::{Origin, origins};
 use self::fold::Fold;
+pub use self::follow::{Coming, Listed};
 use self::forget::Forgetting;
 use self::list::Lists;
 use self::plan::Planned;
@@ -54,8 +58,8 @@ use self::progress::{Progress, Voice};
 pub use self::stages::{Stage, Stages};
 pub use self::summary::Summary;
 pub use self::work::PrepareOptions;
-use self::work::{Work, tasks};
-use crate::actor::{Demand, Gauges, LaneOptions, Reading, Ready};
+use self::work::{Work, in_order, long_ones_first};
+use crate::actor::{Demand, Gauges, LaneOptions, Reading, Ready, Stop, stopper};
 use crate::{Error, Result};
 
 /// Finished parts that wait for the fold, per lane: small reports, so that the fold holds nobody up.
@@ -65,13 +69,15 @@ const DEPTH: usize = 4;
 const PULSE: Duration = Duration::from_millis(500);
 
 /// The object that says who works on a folder.
-const LOCK: &str = "lock";
+pub const LOCK: &str = "lock";
 
 /// A preparation that can be started: configuration, corpus, tokenizer and folder read and checked.
 pub struct Preparation {
     planned: Planned,
     /// The folder that was looked at, if it was there; or another store to prepare into.
     store: Option<Store>,
+    /// Whether what stands before the parts had to be written.
+    announced: bool,
 }
 
 impl std::fmt::Debug for Preparation {
@@ -94,12 +100,12 @@ impl Preparation {
     /// Reads the corpus' outline, the tokenizer and the folder, and refuses what cannot work. Writes nothing.
     pub fn plan(config: &PrepareConfig) -> Result<Self> {
         let store = plan::existing(config)?;
-        Ok(Self { planned: Planned::of(config, store.as_ref())?, store })
+        Ok(Self { planned: Planned::of(config, store.as_ref())?, store, announced: false })
     }
 
     /// The same for a store that is not the configuration's folder.
     pub fn plan_in(config: &PrepareConfig, store: &Store) -> Result<Self> {
-        Ok(Self { planned: Planned::of(config, Some(store))?, store: Some(store.clone()) })
+        Ok(Self { planned: Planned::of(config, Some(store))?, store: Some(store.clone()), announced: false })
     }
 
     /// The numbers of the plan.
@@ -109,14 +115,27 @@ impl Preparation {
     }
 
     /// Makes what is missing. Returns what was found and done.
-    pub fn run(mut self, options: PrepareOptions, clock: &Clock, observer: &mut dyn Observer) -> Result<Summary> {
+    pub fn run(self, options: PrepareOptions, clock: &Clock, observer: &mut dyn Observer) -> Result<Summary> {
+        // A stop that nobody can ask for.
+        let (_stopper, stop) = stopper();
+        self.run_until(&stop, options, clock, observer)
+    }
+
+    /// The same until a stop is asked for, which ends it with [`Error::Stopped`] once no lane works any more.
+    pub fn run_until(
+        mut self,
+        stop: &Stop,
+        options: PrepareOptions,
+        clock: &Clock,
+        observer: &mut dyn Observer,
+    ) -> Result<Summary> {
         let voice = Voice { clock, observer };
         if options.null_writer {
-            return self.make(None, options, voice);
+            return self.make(None, (options, stop), voice);
         }
         let (store, lock) = self.enter()?;
         self.write_list(&store)?;
-        self.make(Some((store, lock)), options, voice)
+        self.make(Some((store, lock)), (options, stop), voice)
     }
 
     /// Leaves a document out of the corpus for ever, and makes the parts that hold it anew without it. If it is forgotten
@@ -142,7 +161,8 @@ impl Preparation {
         };
         self.write_list(&store)?;
         let voice = Voice { clock, observer };
-        Ok((self.make(Some((store, lock)), PrepareOptions::default(), voice)?, before))
+        let (_stopper, stop) = stopper();
+        Ok((self.make(Some((store, lock)), (PrepareOptions::default(), &stop), voice)?, before))
     }
 
     /// Takes the folder for this process, removes what a kill left, and plans anew if somebody has written meanwhile.
@@ -166,8 +186,9 @@ impl Preparation {
         Ok((store, lock))
     }
 
-    /// Writes the list that the corpus asks for, before any part of it.
+    /// Writes the list that the corpus asks for, before any part of it, and before it what all parts have in common.
     fn write_list(&mut self, store: &Store) -> Result<()> {
+        self.announced = Announcement::write(store, &self.planned.config, self.planned.tokenizer.facts())?;
         if let Some((list, _)) = &self.planned.next {
             self.planned.lists.append(store, list.clone())?;
         }
@@ -175,12 +196,18 @@ impl Preparation {
     }
 
     /// Makes the parts that are not there, then publishes all that are in effect.
-    fn make(self, target: Option<(Store, Lock)>, options: PrepareOptions, mut voice: Voice<'_>) -> Result<Summary> {
+    fn make(
+        self,
+        target: Option<(Store, Lock)>,
+        (options, stop): (PrepareOptions, &Stop),
+        mut voice: Voice<'_>,
+    ) -> Result<Summary> {
         let began = Instant::now();
         let (description, warnings) = (self.planned.describe(), self.planned.warnings());
         let lists = if target.is_some() { self.planned.lists.clone() } else { self.planned.coming() };
         let Planned { config, corpus, tokenizer, settings, part_bytes, .. } = self.planned;
-        let (settings, tasks) = (settings.digest(), tasks(&lists, part_bytes));
+        let tasks = if options.in_order { in_order(&lists) } else { long_ones_first(&lists, part_bytes) };
+        let settings = settings.digest();
         let progress = Arc::new(Progress::new(tasks.iter().map(|task| &task.part)));
         let work = Arc::new(Work { config, corpus, tokenizer, settings, tasks, options, target });
         let lanes = work.config.lanes();
@@ -201,6 +228,9 @@ impl Preparation {
         let vocab_size = work.tokenizer.facts().tokens.len();
         let mut fold = Fold::new(&work.corpus, work.config.bad_lines_max, vocab_size);
         loop {
+            if stop.is_asked() {
+                return Err(Error::Stopped);
+            }
             match results.next_within(PULSE)? {
                 Ready::Item(outcome) => {
                     let done = outcome.done();
@@ -229,7 +259,8 @@ impl Preparation {
             Some((store, _)) => sweep::remove_others(store, &fold.objects)?,
             None => 0,
         };
-        let nothing_to_do = work.target.is_some() && fold.made == 0 && !published && removed == 0;
+        let written = self.announced || published || removed > 0;
+        let nothing_to_do = work.target.is_some() && fold.made == 0 && !written;
         let change = description.change;
         let done = Done { generation, change, progress: &progress, gauges, nothing_to_do };
         let summary = summarize(&work, &fold, &done, began);

@@ -25,6 +25,8 @@ use crate::rng::{Key, Rng};
 pub enum Order {
     /// Shuffled anew in every epoch.
     Shuffled,
+    /// Blocks as stored, and all of them one window, whose rows are permuted: that window of a streamed epoch.
+    Streamed(u64),
     /// So many samples, as stored, from all over the split; all of them if there are fewer: validation.
     Spread(u64),
 }
@@ -117,11 +119,12 @@ impl Sampler {
         let SamplerOptions { pieces, copies, seed, order, window_blocks, fraction } = options;
         assert!(pieces > 0 && copies > 0 && split.rows() > 0, "an epoch has rows");
         let blocks = match order {
-            Order::Shuffled => blocks(split, fraction),
+            Order::Shuffled | Order::Streamed(_) => blocks(split, fraction),
             Order::Spread(samples) => spread(blocks(split, 1.0), samples),
         };
         let (pieces, copies) = (u64::from(pieces), u64::from(copies));
         let rows_per_epoch = blocks.iter().map(|block| u64::from(block.rows)).sum::<u64>() * pieces * copies;
+        let window_blocks = if matches!(order, Order::Streamed(_)) { blocks.len() } else { window_blocks };
         let (window_sizes, epochs) = (Vec::new(), Mutex::default());
         Self { blocks, pieces, copies, rows_per_epoch, seed, order, window_sizes, window_rows_min: 0, epochs }
             .with_windows(window_blocks)
@@ -231,7 +234,7 @@ impl Sampler {
     fn stored_row(&self, block: usize, visited: u64) -> usize {
         let Block { rows, stored, .. } = self.blocks[block];
         to_usize(match self.order {
-            Order::Shuffled => visited,
+            Order::Shuffled | Order::Streamed(_) => visited,
             Order::Spread(_) => visited * u64::from(stored) / u64::from(rows),
         })
     }
@@ -265,6 +268,12 @@ impl Sampler {
     fn arrange(&self, epoch: Epoch) -> EpochOrder {
         let count = self.blocks.len() as u64;
         let shuffled = self.order == Order::Shuffled;
+        // The number of the first window, where its rows are permuted.
+        let first = match self.order {
+            Order::Shuffled => Some(0),
+            Order::Streamed(number) => Some(number),
+            Order::Spread(_) => None,
+        };
         let mut rng = Key::new(self.seed, epoch, "", "blocks").row(SampleAddress::numbered(0), 0);
         let blocks = Permutation::new(count, &mut rng);
         let order: Vec<usize> =
@@ -275,7 +284,8 @@ impl Sampler {
         for (index, &size) in (0..).zip(&self.window_sizes) {
             let ends = self.ends(&order, place..place + size);
             let pieces = ends.last().copied().unwrap_or(0);
-            let rows = shuffled.then(|| Permutation::new(pieces, &mut rows_key.row(SampleAddress::numbered(index), 0)));
+            let address = first.map(|first: u64| SampleAddress::numbered(first + index));
+            let rows = address.map(|address| Permutation::new(pieces, &mut rows_key.row(address, 0)));
             windows.push(WindowOrder { places: place..place + size, start, ends, rows });
             (place, start) = (place + size, start + pieces);
         }

@@ -6,6 +6,8 @@
 //! manifest.json                       this file, sealed (see `sealed`): written last
 //! tokenizer.json                      the tokenizer, as used
 //! generations/00000.json …            part lists, each sealed and written before its first part; never changed
+//! announced.json                      all of the manifest that is known before the first part, sealed: written before it
+//! vocab/announced.parquet             as the next, without counts
 //! vocab/00000.parquet …               token, word_start, count: one row per id; counts of what is in effect
 //! train/part-00000-00-00.parquet …    shards (see `sample`)
 //! valid/part-00000-00-00.parquet …

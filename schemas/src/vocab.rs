@@ -74,6 +74,13 @@ impl Vocab {
         (0..).zip(tokens).filter(is_ordinary).map(|(id, _)| id).collect()
     }
 
+    /// The same as if nothing had been counted.
+    #[must_use]
+    pub fn uncounted(&self) -> Self {
+        let unigram = AliasTable::new(self.ordinary.iter().map(|_| 0));
+        Self { counts: vec![0; self.counts.len()], unigram, ..self.clone() }
+    }
+
     /// Number of ids.
     #[must_use]
     pub fn size(&self) -> u32 {

@@ -132,7 +132,7 @@ fn offline(args: &ConfigArgs, options: &Options) -> anyhow::Result<Profile> {
     let config = Parsed::read(&args.config, &args.set)?.into_prepare()?;
     let write_delay = slow(options, "writer")?.unwrap_or_default();
     let began = Instant::now();
-    let run = PrepareOptions { null_writer: true, write_delay };
+    let run = PrepareOptions { null_writer: true, write_delay, ..PrepareOptions::default() };
     let summary = prepare::run(&config, run, &Clock::system(), &mut Many::default())?;
     let wall = began.elapsed();
     let mut actors = summary.lanes;

@@ -4,9 +4,11 @@
 //! the trainer sees of the pipeline, [`Keeper`] what it sees of the run folder, of the signals and of
 //! those who watch.
 
+mod beside;
 mod feed;
 mod keeper;
 mod phases;
+mod start;
 #[cfg(test)]
 mod tests;
 
@@ -22,39 +24,65 @@ use trainer::training::{Alone, Outcome, StopRequest};
 use self::feed::Feed;
 use self::keeper::Keeper;
 use self::phases::{Phases, Slow};
+use self::start::Start;
 use crate::cli::ConfigArgs;
 use crate::control::{Control, Signal};
 use crate::plan::{Plan, describe, warnings};
 use crate::run_folder::RunFolder;
 use crate::terminal::{Printer, note};
 
+/// How a training differs from the plain one.
+#[derive(Debug, Default)]
+pub(crate) struct Options {
+    /// The first so many batches, for ever.
+    pub(crate) replay: Option<u64>,
+    /// The corpus is prepared too.
+    pub(crate) prepare: bool,
+    /// `PHASE=MS`.
+    pub(crate) slow: Option<String>,
+}
+
 /// Plans and runs. The exit code tells a finished run from one that a signal stopped.
-pub(crate) fn run(args: &ConfigArgs, replay: Option<u64>, slow: Option<&str>) -> anyhow::Result<ExitCode> {
-    let plan = Plan::of(args)?;
+pub(crate) fn run(args: &ConfigArgs, options: &Options) -> anyhow::Result<ExitCode> {
+    let slow = options.slow.as_deref().map(Slow::parse).transpose()?;
+    let control = Arc::new(Control::start()?);
+    let Start { plan, beside } = match start::start(args, options.prepare, &control)? {
+        Some(start) => start,
+        None => return Ok(ExitCode::from(control.signal().map_or(1, Signal::exit_code))),
+    };
     for warning in warnings::of(&plan) {
         note(format_args!("warning: {warning}"));
     }
-    let slow = slow.map(Slow::parse).transpose()?;
-    let phases = Phases { control: Arc::new(Control::start()?), slow };
-    let outcome = if replay.is_some() {
+    let phases = Phases { control, slow };
+    let outcome = if options.replay.is_some() {
         // Nothing is read or kept: this measures, it does not train.
-        train(&plan, &Store::memory(Weather::calm()), None, replay, phases)?
+        train(&plan, &Store::memory(Weather::calm()), None, options.replay, phases)
     } else {
-        let run = RunFolder::hold(&Store::folder(&plan.config().run.folder)?)?;
-        train(&plan, &run.store().clone(), Some(run), None, phases).inspect_err(|error| {
-            if let Some(line) = replay_line(error, args) {
-                note(format_args!("hint: see what it learnt from with `{line}`"));
-            }
-        })?
+        kept(&plan, args, phases)
     };
-    Ok(match outcome {
+    // What ended the preparation has ended the training too.
+    let outcome = match beside {
+        Some(beside) => beside.end(outcome),
+        None => outcome,
+    };
+    Ok(match outcome? {
         Outcome::Finished(step) => {
-            if replay.is_some() {
+            if options.replay.is_some() {
                 note(format_args!("done: {step} steps over the same batches; nothing was kept"));
             }
             ExitCode::SUCCESS
         }
         Outcome::Stopped(_, stop) => ExitCode::from(signal(stop).exit_code()),
+    })
+}
+
+/// Trains in the folder of the run.
+fn kept(plan: &Plan, args: &ConfigArgs, phases: Phases) -> anyhow::Result<Outcome> {
+    let run = RunFolder::hold(&Store::folder(&plan.config().run.folder)?)?;
+    train(plan, &run.store().clone(), Some(run), None, phases).inspect_err(|error| {
+        if let Some(line) = replay_line(error, args) {
+            note(format_args!("hint: see what it learnt from with `{line}`"));
+        }
     })
 }
 

@@ -9,7 +9,7 @@ use super::{List, Stretch, read};
 fn a_list_of_generations_is_usable_or_refused() {
     let stretch =
         |epoch, generation| Stretch { epoch: Epoch(epoch), generation: Generation(generation), content: "a".into() };
-    let seed = List { epochs: 5, stretches: vec![stretch(0, 0), stretch(2, 1)] }.seal();
+    let seed = List { epochs: 5, stretches: vec![stretch(0, 0), stretch(2, 1)], streamed: None }.seal();
     fuzz::target!("generations", vec![seed], |bytes: &[u8]| {
         let Some(list) = fuzz::unsealed::<List>(bytes) else { return };
         let store = Store::memory(Weather::calm());

@@ -30,7 +30,7 @@ impl Home {
     }
 
     fn open(&self) -> Result<RunGenerations> {
-        RunGenerations::of(&self.run(), &self.data(), &load::open(&self.data()).expect("as written"))
+        RunGenerations::of(&self.run(), &self.data(), &Names::Contents(&load::open(&self.data()).expect("as written")))
     }
 
     fn kept(&self) -> RunGenerations {
@@ -81,11 +81,11 @@ fn a_list_that_cannot_be_believed_is_refused() {
     let mut damaged = good.clone();
     damaged[good.len() / 2] ^= 1;
     refused(&damaged, &["generations.json", "begin a new run"]);
-    let no_epoch = List { epochs: 0, stretches: Vec::new() };
+    let no_epoch = List { epochs: 0, stretches: Vec::new(), streamed: None };
     refused(&no_epoch.seal(), &["does not begin with epoch 0"]);
     let stretch = |generation, content: &str| Stretch { epoch: Epoch(0), generation, content: content.to_owned() };
     for other in [stretch(Generation(0), "other"), stretch(Generation(7), "")] {
-        let list = List { epochs: 1, stretches: vec![other] };
+        let list = List { epochs: 1, stretches: vec![other], streamed: None };
         refused(&list.seal(), &["with other data than is here now", "name the folder"]);
     }
 }

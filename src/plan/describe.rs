@@ -1,13 +1,13 @@
 //! A plan in words and in JSON.
 
-use pipeline::load::LoadFacts;
+use pipeline::load::{LoadFacts, RowOrder, StreamedFacts};
 use serde_json::{Value, json};
 #[cfg(feature = "train")]
 use trainer::model::AnyNetwork;
 #[cfg(feature = "train")]
 use trainer::model::EncoderConfig;
 
-use super::{Plan, warnings};
+use super::{Halves, Plan, warnings};
 use crate::data::Ids;
 use crate::terminal::{bytes, count};
 #[cfg(feature = "train")]
@@ -54,7 +54,9 @@ fn data_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
         let size = bytes(view.bytes_per_row * plan.load.rows_per_batch());
         lines.push(format!("view       {} ({}{of}): {shape}, {columns}, {size}", view.name, view.kind));
     }
-    lines.push(if facts.resident {
+    lines.push(if let Some(streamed) = facts.streamed {
+        streamed_line(facts, streamed)
+    } else if facts.resident {
         "order      all rows of an epoch are shuffled together".to_owned()
     } else {
         format!(
@@ -78,7 +80,34 @@ fn data_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
         bytes(facts.groups_bytes),
         count(facts.shards_open_max),
     ));
+    if plan.config.data.order == RowOrder::Streamed {
+        lines.push(halves_line(plan, facts));
+    }
     lines
+}
+
+/// How a run reads its data that begins while they are prepared.
+fn streamed_line(facts: &LoadFacts, streamed: StreamedFacts) -> String {
+    let far = if streamed.is_whole { "all of it is there" } else { "what is there of it so far is counted here" };
+    format!(
+        "order      streamed: the first epoch in the order of the part list, of which {far}; rows are shuffled in windows of {} \
+         row groups or more, at most {} of {} in all; later epochs over all of it, in windows of {}",
+        count(facts.shuffle_blocks as u64),
+        count(streamed.window_blocks_max),
+        count(facts.blocks),
+        count(facts.window_blocks as u64),
+    )
+}
+
+/// Who gets which share of the cores, and of the memory, where a run begins while its corpus is prepared.
+fn halves_line(plan: &Plan, facts: &LoadFacts) -> String {
+    let Halves { prepare, load, cores } = Halves::of(&plan.config);
+    format!(
+        "halves     beside each other (`cloze train --prepare`): {prepare} lanes prepare (`prepare.lanes`), {load} make batches \
+         (`data.lanes`), of {cores} cores; at most {} of text (`prepare.memory_max`) beside {} of windows",
+        bytes(plan.config.prepare.memory_max),
+        bytes(facts.groups_bytes),
+    )
 }
 
 /// What is known of data that are not there, and by whom.
@@ -112,7 +141,11 @@ fn training_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
         train.micro_batches(),
         rows.rows_per_micro_batch,
         count(tokens),
-        if plan.data.is_expected() { format!("{} steps = {all} tokens", count(rows.steps)) } else { epochs },
+        if plan.data.is_expected() || facts.streamed.is_some_and(|streamed| !streamed.is_whole) {
+            format!("{} steps = {all} tokens", count(rows.steps))
+        } else {
+            epochs
+        },
     )];
     lines.push(format!("loss       L = {}", equation(plan)));
     for (name, objective, _) in train.active() {
@@ -211,10 +244,11 @@ pub(crate) fn json(plan: &Plan) -> String {
         })
         .collect();
     // What waits for the data is null.
-    let known = |value: Value| if plan.data.is_expected() { Value::Null } else { value };
+    let waits = plan.data.is_expected() || facts.streamed.is_some_and(|streamed| !streamed.is_whole);
+    let known = |value: Value| if waits { Value::Null } else { value };
     let object = json!({
         "prepared": !plan.data.is_expected(),
-        "generation": known(json!(plan.data.generation)),
+        "generation": if plan.data.is_expected() { Value::Null } else { json!(plan.data.generation) },
         "samples": known(json!(facts.samples)),
         "tokens": known(json!(plan.data.effective.train.tokens())),
         "vocab_size": plan.data.manifest.tokenizer.vocab_size,

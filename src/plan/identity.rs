@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use pipeline::load::LoadPlan;
+use pipeline::load::{LoadPlan, RowOrder};
 use toml::{Table, Value};
 use trainer::objectives::Normalize;
 use trainer::optimizer::ScheduleKind;
@@ -22,7 +22,7 @@ macro_rules! left_out {
         /// |---|---|
         $(#[doc = concat!("| `", $key, "` | ", $why, " |")])+
         ///
-        /// Under conditions, in [`unused`], so are `views.NAME`, `objectives.NAME`, `networks.NAME`, `train.steps`,
+        /// Under conditions, in [`unused`], so are `views.NAME`, `objectives.NAME`, `networks.NAME`, `train.steps`, `data.order`,
         /// `train.rows_per_micro_batch` and `train.tf32`.
         const LEFT_OUT: &[(&str, &str)] = &[$(($key, $why)),+];
     };
@@ -55,7 +55,8 @@ pub(super) fn identity(config: &Config, data: &PreparedData, load: Option<&LoadP
     // As they work out, whether they are written or not.
     keys.insert("data.content".into(), data.content());
     keys.insert("data.width".into(), config.data.width.unwrap_or(data.manifest.tokens_max).to_string());
-    if let Some(facts) = facts {
+    // The windows of a streamed run are not raised to hold its batches.
+    if let Some(facts) = facts.filter(|facts| facts.streamed.is_none()) {
         keys.insert("data.shuffle_blocks".into(), facts.window_blocks.to_string());
     }
     Identity::new(keys)
@@ -77,7 +78,10 @@ fn unused(config: &Config, rendered: &[&str]) -> Vec<String> {
     if training.schedule.kind == ScheduleKind::Constant {
         unused.push("train.steps".to_owned());
     }
-    // A run that began before there was such a key goes on.
+    // A run that began before there were such keys goes on.
+    if config.data.order == RowOrder::Shuffled {
+        unused.push("data.order".to_owned());
+    }
     if !training.train.tf32 {
         unused.push("train.tf32".to_owned());
     }

@@ -1,12 +1,12 @@
 //! What a run would be, for people and programs to read.
 
-use pipeline::load;
+use pipeline::load::{self, RowOrder};
 use schemas::manifest;
 
 use super::{Plan, describe, expected, preparing, warnings};
 use crate::cli::ConfigArgs;
 use crate::config::Parsed;
-use crate::data::Purpose;
+use crate::data::{PreparedData, Purpose};
 
 /// What a run would be: by its data, or, where no corpus is prepared yet, by what its configuration expects of them. It can
 /// be read, and nothing can be started with it.
@@ -22,6 +22,12 @@ impl Outlook {
         let is_prepared = config.data.folder.join(manifest::NAME).try_exists().unwrap_or(true);
         if is_prepared {
             return Plan::opened(parsed, load::find, Purpose::Look).map(Self);
+        }
+        if config.data.order == RowOrder::Streamed
+            && let Ok(store) = load::find(&config.data.folder)
+            && let Ok(data) = PreparedData::open(store, config.reading(), &config.run.folder, Purpose::Look)
+        {
+            return Plan::checked(parsed, data, Purpose::Look, None).map(Self);
         }
         let data = expected::data(config)?;
         Plan::checked(parsed, data, Purpose::Look, None).map(Self)

@@ -59,6 +59,7 @@ pub(super) fn request<'a>(
         generation: data.generation,
         // Validation stays with the generation that the run began with, so that its figures compare.
         follow: (rows == Rows::Train).then(|| data.follow()),
+        growth: (rows == Rows::Train).then(|| data.comes()).flatten(),
         vocab: Arc::clone(&data.vocab),
         rows,
         gone: data.gone(rows),

@@ -55,7 +55,12 @@ pub(super) fn plan(parsed: &mut Parsed, data: &PreparedData, load: Option<&LoadP
         vocab: VocabFacts {
             size: data.vocab.size(),
             special: data.vocab.special(),
-            unigram_log_probabilities: data.vocab.unigram_log_probabilities(),
+            // Where nothing was counted, nothing is known of them.
+            unigram_log_probabilities: if data.comes().is_some() {
+                Vec::new()
+            } else {
+                data.vocab.unigram_log_probabilities()
+            },
         },
         objectives: training.objectives.clone(),
         loss: training.loss.clone(),

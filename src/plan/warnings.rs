@@ -36,13 +36,13 @@ pub(crate) fn of(plan: &Plan) -> Vec<String> {
             .push(format!("{left} of {all} validation rows of generation {generation} are left: figures are of those"));
     }
     let facts = plan.load.facts();
-    if facts.window_blocks > facts.shuffle_blocks && !facts.resident {
+    if facts.window_blocks > facts.shuffle_blocks && !facts.resident && facts.streamed.is_none() {
         let (asked, raised) = (facts.shuffle_blocks, facts.window_blocks);
         warnings.push(format!(
             "`data.shuffle_blocks` is raised from {asked} to {raised}: a window must hold three batches"
         ));
     }
-    if facts.mixture_error > MIXTURE_ERROR_MAX {
+    if facts.mixture_error > MIXTURE_ERROR_MAX && facts.streamed.is_none_or(|streamed| streamed.is_whole) {
         let more = 4 * facts.window_blocks;
         warnings.push(format!(
             "windows of {} row groups mix badly if sources lie apart: of one that is half of the data they hold 50 ± {:.1} %; \
@@ -98,7 +98,7 @@ pub(super) fn of_folders(plan: &Plan) -> Vec<String> {
 fn training_warnings(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
     let train = &plan.train;
     let mut warnings = Vec::new();
-    if facts.rows_per_epoch < train.train.rows_per_step {
+    if facts.rows_per_epoch < train.train.rows_per_step && facts.streamed.is_none_or(|it| it.is_whole) {
         let (epoch, step) = (count(facts.rows_per_epoch), count(train.train.rows_per_step));
         warnings.push(format!("an epoch has {epoch} rows, fewer than the {step} of a step: rows repeat within a step"));
     }
@@ -152,7 +152,7 @@ fn hardly_meant(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
         ),
         (encoder.dropout > 0.5, format!("`encoder.dropout` is {}: most of each layer is dropped", encoder.dropout)),
         (
-            !plan.data.is_expected() && epochs > EPOCHS_MAX,
+            !plan.data.is_expected() && facts.streamed.is_none_or(|it| it.is_whole) && epochs > EPOCHS_MAX,
             format!(
                 "{} epochs: each row is learnt so often; lower `train.steps`, or prepare more text",
                 epochs.round()

@@ -38,7 +38,7 @@ pub use self::folder::faults;
 pub use self::handle::Store;
 pub use self::kind::{Created, Entry, Kind, Replaced, Stat, Upload, Version};
 
-pub use self::lock::{Holder, Lock, LockError, Terms};
+pub use self::lock::{Holder, Lock, LockError, Sight, Terms, Watch};
 pub use self::log::{Lines, Log, LogTerms};
 pub use self::memory::{Calls, Memory, Weather};
 pub use self::name::LOCK;

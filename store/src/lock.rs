@@ -30,6 +30,7 @@ mod holder;
 mod terms;
 #[cfg(test)]
 mod tests;
+mod watch;
 
 use std::io;
 use std::sync::Arc;
@@ -43,6 +44,7 @@ use self::claim::{Claim, Monotonic};
 use self::guard::Guarded;
 pub use self::holder::Holder;
 pub use self::terms::{LockError, Terms};
+pub use self::watch::{Sight, Watch};
 use crate::handle::Store;
 
 /// A lock that this process holds, until it is dropped or somebody takes it over.

@@ -11,7 +11,7 @@ use crate::preparation::{
 };
 use crate::training::{
     AuditReport, Bounds, CheckpointReport, Figures, GenerationReport, MlmReport, ResumeReport, Speed, StartReport,
-    StepReport, StopReport, Surprise, ValidReport, Warning, Why,
+    StarvedReport, StepReport, StopReport, Surprise, ValidReport, Warning, Why,
 };
 use crate::{At, Event, What};
 
@@ -68,7 +68,7 @@ pub(super) fn valid_report() -> ValidReport {
             accuracy: 0.19,
             ln_vocab: 8.3178,
             unigram_entropy: 5.7512,
-            unigram_cross_entropy: 6.7701,
+            unigram_cross_entropy: Some(6.7701),
         }),
         seconds: 0.75,
     }
@@ -151,6 +151,11 @@ fn training() -> Vec<Golden> {
             }),
             r#""kind":"generation","generation":3,"before":1,"row":38431}"#,
             Some("step 1200  rows from 38431 on are of generation 3 of the data, 1 before"),
+        ),
+        (
+            What::Starved(StarvedReport { by: "prepare".to_owned(), seconds: 4.25, part: 11, parts: 256 }),
+            r#""kind":"starved","by":"prepare","seconds":4.25,"part":11,"parts":256}"#,
+            Some("step 1200  starved by prepare: 4.2 s until part 12 of 256 was there"),
         ),
         (
             What::Stop(stop),

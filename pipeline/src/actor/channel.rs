@@ -2,8 +2,9 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError, bounded, select_biased};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, TrySendError, bounded, select_biased};
 
 use super::meter::{Activity, Meter};
 
@@ -121,5 +122,10 @@ impl Stop {
     /// Whether a stop was asked for.
     pub fn is_asked(&self) -> bool {
         matches!(self.0.try_recv(), Err(TryRecvError::Disconnected))
+    }
+
+    /// Waits so long, or until a stop is asked for: whether it was.
+    pub fn is_asked_within(&self, patience: Duration) -> bool {
+        self.0.recv_timeout(patience) == Err(RecvTimeoutError::Disconnected)
     }
 }

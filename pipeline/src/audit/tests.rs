@@ -50,6 +50,7 @@ impl Home {
             manifest: &self.manifest,
             generation: self.manifest.newest(),
             follow: None,
+            growth: None,
             vocab: Arc::clone(&self.vocab),
             rows: Rows::Train,
             gone: GoneParts::Refused,

@@ -36,6 +36,8 @@ pub struct LoadFacts {
     pub mixture_error: f64,
     /// Rows of a window, at least.
     pub window_rows_min: u64,
+    /// Of a first epoch that is streamed; all counts of data are then of what was there.
+    pub streamed: Option<StreamedFacts>,
     /// Threads and their queues.
     pub lanes: LaneOptions,
     /// Batches alive at once, at most.
@@ -48,6 +50,17 @@ pub struct LoadFacts {
     pub groups_bytes: u64,
     /// Shards whose footers are in memory, at most.
     pub shards_open_max: u64,
+}
+
+/// A first epoch that is read in the order in which it is prepared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamedFacts {
+    /// Whether all of it was there.
+    pub is_whole: bool,
+    /// Its windows.
+    pub windows: u64,
+    /// Row groups of the largest.
+    pub window_blocks_max: u64,
 }
 
 /// One rendered view.
@@ -75,33 +88,47 @@ impl LoadPlan {
         let row_bytes: u64 = views.iter().map(|view| view.bytes_per_row).sum();
         let content = u64::from(self.promise.content_max);
         let groups_alive_max = self.groups_alive_max();
-        let mut rows: Vec<u32> = self.course.first().sampler().blocks().iter().map(|block| block.stored).collect();
+        let sampler = self.outline.as_ref().unwrap_or_else(|| self.course.first().sampler());
+        let mut rows: Vec<u32> = sampler.blocks().iter().map(|block| block.stored).collect();
+        let samples = rows.iter().map(|&rows| u64::from(rows)).sum();
         let alive = usize::try_from(groups_alive_max).unwrap_or(usize::MAX);
         if alive < rows.len() {
             rows.select_nth_unstable_by(alive, |a, b| b.cmp(a));
         }
         let largest: u64 = rows.iter().take(alive).map(|&rows| u64::from(rows)).sum();
         let id_bytes = id_type(self.promise.vocab_size).primitive_width().unwrap_or(4) as u64;
+        let shards = sampler.blocks().last().map_or(0, |block| block.shard + 1);
         LoadFacts {
-            samples: self.course.first().edition().split.rows(),
+            samples,
             pieces_per_sample: self.pieces,
             content_lost: 1.0 - (u64::from(self.pieces) * self.piece_tokens as u64) as f64 / content as f64,
-            copies: self.course.first().sampler().copies(),
-            rows_per_epoch: self.course.first().sampler().rows_per_epoch(),
-            blocks: self.course.first().sampler().blocks().len() as u64,
-            window_blocks: self.course.first().sampler().window_blocks(),
+            copies: sampler.copies(),
+            rows_per_epoch: sampler.rows_per_epoch(),
+            blocks: sampler.blocks().len() as u64,
+            window_blocks: sampler.window_blocks(),
             shuffle_blocks: self.shuffle_blocks,
-            resident: self.course.first().sampler().is_resident(),
-            mixture_error: self.course.first().sampler().mixture_error(),
-            window_rows_min: self.course.first().sampler().window_rows_min(),
+            resident: sampler.is_resident() && self.outline.is_none(),
+            mixture_error: sampler.mixture_error(),
+            window_rows_min: sampler.window_rows_min(),
+            streamed: self.outline.is_some().then(|| self.streamed_facts()),
             lanes: self.lanes,
             batches_alive_max: self.lanes.items_alive_max(),
             batches_bytes: self.lanes.items_alive_max() as u64 * self.rows_per_batch * row_bytes,
             groups_alive_max,
             // Beside the ids: two offsets, a source, and about two documents of 10 bytes.
             groups_bytes: largest * (content * id_bytes + 30),
-            shards_open_max: SHARDS_OPEN_MAX.min(self.course.first().edition().split.shards.len()) as u64,
+            shards_open_max: SHARDS_OPEN_MAX.min(shards as usize) as u64,
             views,
+        }
+    }
+
+    fn streamed_facts(&self) -> StreamedFacts {
+        let windows = self.course.parts();
+        let blocks = windows.iter().map(|window| window.sampler().blocks().len());
+        StreamedFacts {
+            is_whole: !self.course.grows(),
+            windows: windows.len() as u64,
+            window_blocks_max: blocks.max().unwrap_or(0) as u64,
         }
     }
 

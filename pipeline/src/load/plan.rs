@@ -8,10 +8,11 @@ use store::Store;
 
 use super::views::{assign_columns, order, prune};
 use super::windows::{narrow_enough, wide_enough};
-use super::{DataConfig, LoadPlan, VALIDATION_SEED};
+use super::{DataConfig, LoadPlan, RowOrder, VALIDATION_SEED};
 use crate::actor::LaneOptions;
-use crate::course::{Course, Edition, Generations, REFUSED_HINT};
-use crate::sampler::{Order, SamplerOptions};
+use crate::course::{Course, Edition, Generations, Growth, REFUSED_HINT};
+use crate::error::Error;
+use crate::sampler::{Order, Sampler, SamplerOptions};
 use crate::shard::opened::OpenShards;
 use crate::shard::reader::Promise;
 use crate::views::{AnyView, ViewName};
@@ -52,6 +53,8 @@ pub struct LoadRequest<'a> {
     pub generation: Generation,
     /// Who says which generations later epochs are over, and whether they are still there; without, all are over that one.
     pub follow: Option<Arc<dyn Generations>>,
+    /// Who gives the segments of a first epoch that is streamed; without, all epochs are shuffled.
+    pub growth: Option<Arc<dyn Growth>>,
     /// Which rows.
     pub rows: Rows,
     /// What to do where a later generation has dropped parts of that one.
@@ -85,6 +88,7 @@ impl LoadPlan {
         let width = check_width(request, &mut problems);
         check_data(request, &mut problems);
         check_sentences(request, &mut problems);
+        check_counts(request, &mut problems);
         let mut views = order(request.views, width, &mut problems);
         assign_columns(&mut views, request.wanted, request.views, &mut problems);
         if !problems.is_empty() {
@@ -105,8 +109,14 @@ impl LoadPlan {
         let window_blocks = request.data.shuffle_blocks;
         let options = SamplerOptions { pieces, copies, seed, order, window_blocks, fraction };
         let rows_per_batch = request.rows_per_batch;
-        let course =
-            Course::new(edition, request.follow.clone(), move |split| wide_enough(split, options, rows_per_batch));
+        let outline = request.growth.is_some().then(|| Sampler::new(&edition.split, options));
+        let course = match &request.growth {
+            None => {
+                let wide = move |split: &_, _| wide_enough(split, options, rows_per_batch);
+                Course::new(edition, request.follow.clone(), wide)
+            }
+            Some(growth) => streamed(request, &edition, growth, options).map_err(|problem| vec![problem])?,
+        };
         let lanes = narrow_enough(lanes, course.first().sampler(), rows_per_batch);
         Ok(Self {
             shards: Arc::new(OpenShards::new(request.store.clone(), promise)),
@@ -123,9 +133,32 @@ impl LoadPlan {
             end: end.map(|rows| rows.min(stored * u64::from(pieces))),
             lanes,
             shuffle_blocks: request.data.shuffle_blocks,
+            outline,
         })
     }
 }
+
+/// A course whose first epoch is streamed. Its windows are those that its key says, whatever a batch is: lanes that run
+/// past one keep more of them, which then hold less.
+fn streamed(
+    request: &LoadRequest<'_>,
+    edition: &Arc<Edition>,
+    growth: &Arc<dyn Growth>,
+    options: SamplerOptions,
+) -> Result<Course, Problem> {
+    let follow = request.follow.clone().expect("who says what is streamed says what follows");
+    let growth = (Arc::clone(growth), options.window_blocks);
+    let arranged = Course::streamed(edition, growth, follow, move |split, window| {
+        let order = window.map_or(options.order, Order::Streamed);
+        Sampler::new(split, SamplerOptions { order, ..options })
+    });
+    arranged.map_err(|error| {
+        let hint = if matches!(error, Error::Unfinished { .. }) { NOT_YET } else { "prepare a larger corpus" };
+        Problem::new("data.folder", error.to_string()).hint(hint)
+    })
+}
+
+const NOT_YET: &str = "run `cloze prepare`, or let it go on";
 
 fn check_rows(request: &LoadRequest<'_>, edition: &Edition, problems: &mut Vec<Problem>) -> Option<u64> {
     if request.rows_per_batch == 0 {
@@ -184,6 +217,19 @@ fn check_sentences(request: &LoadRequest<'_>, problems: &mut Vec<Problem>) {
         let message = format!("a `{}` is made of sentences, and the folder is packed as `{}`", view.kind(), pack.name);
         let hint = "prepare with `prepare.pack = \"sentences\"` into another folder, and name it in `data.folder`";
         problems.push(Problem::new(format!("views.{name}"), message).hint(hint).about("views", name));
+    }
+}
+
+/// Views that go by counts need them before the first row.
+fn check_counts(request: &LoadRequest<'_>, problems: &mut Vec<Problem>) {
+    if request.data.order != RowOrder::Streamed {
+        return;
+    }
+    for (name, view) in request.views {
+        let Some(key) = view.needs_counts() else { continue };
+        let message = "it goes by counts of the whole corpus, and a streamed run begins before they are known";
+        let hint = "choose another, or set `data.order = \"shuffled\"`";
+        problems.push(Problem::new(format!("views.{name}.{key}"), message).hint(hint).about("views", name));
     }
 }
 

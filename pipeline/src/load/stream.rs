@@ -7,7 +7,7 @@ use schemas::{Batch, RowIndex, Share};
 
 use super::LoadPlan;
 use super::cut::Cut;
-use crate::actor::{Gauges, Lanes, Next, Stop};
+use crate::actor::{Gauges, Lanes, Next, Stop, Stopper, stopper};
 use crate::error::Result;
 use crate::shard::groups::Groups;
 
@@ -33,6 +33,8 @@ pub struct BatchStream {
     /// Batches received.
     received: u64,
     replay: Option<Replay>,
+    /// Ends what lanes wait for, so that they can be ended.
+    stopper: Stopper,
 }
 
 impl LoadPlan {
@@ -49,12 +51,13 @@ impl BatchStream {
     pub fn new(plan: &Arc<LoadPlan>, from: RowIndex, share: Share, options: StreamOptions) -> Self {
         let (groups, cut, lanes) = (Arc::new(plan.groups()), plan.cut(from, share), plan.lanes_of(share));
         let (maker, decoded) = (Arc::clone(plan), Arc::clone(&groups));
+        let (stopper, stop) = stopper();
         let make = move |own: u64| {
             let lane = usize::try_from(own % lanes.count as u64).expect("a lane");
             if let Some((_, sleep)) = options.lane_sleep.filter(|&(slow, _)| slow == lane) {
                 std::thread::sleep(sleep);
             }
-            let batch = maker.batch_by(&decoded, cut.index(own), cut.rows(own), (lane, lanes.count))?;
+            let batch = maker.batch_by(&decoded, cut.index(own), cut.rows(own), (lane, lanes.count), Some(&stop))?;
             if options.digests {
                 let _ = batch.row_digests();
             }
@@ -63,7 +66,7 @@ impl BatchStream {
         let replay = options.replay.map(Replay::of);
         let made = cut.count().unwrap_or(u64::MAX).min(replay.as_ref().map_or(u64::MAX, |replay| replay.count));
         let lanes = Lanes::over(0..made, lanes, make);
-        Self { lanes, plan: Arc::clone(plan), groups, cut, received: 0, replay }
+        Self { lanes, plan: Arc::clone(plan), groups, cut, received: 0, replay, stopper }
     }
 
     /// Like [`next`](Iterator::next), but returns as soon as `stop` is asked for, also in the middle of a wait.
@@ -97,11 +100,17 @@ impl BatchStream {
             replay.batches.push(batch.clone());
         }
         if self.cut.count().is_none_or(|count| self.received < count) {
-            // If its window is not known, the lane that makes it fails in the same way.
-            if let Ok(window) = self.plan.course.window(self.cut.rows(self.received).start) {
+            // If its window is not known, the lane that makes it fails in the same way, or waits until it is.
+            if let Ok(Some(window)) = self.plan.course.window(self.cut.rows(self.received).start) {
                 self.groups.release_before(window);
             }
         }
+    }
+}
+
+impl Drop for BatchStream {
+    fn drop(&mut self) {
+        self.stopper.stop();
     }
 }
 

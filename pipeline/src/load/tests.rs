@@ -18,6 +18,7 @@ use crate::views::{AnyView, ViewName};
 mod generations;
 mod pairs;
 mod shares;
+mod streamed;
 
 struct Home {
     folder: tempfile::TempDir,
@@ -78,6 +79,7 @@ impl Home {
             manifest: &self.manifest,
             generation: self.manifest.newest(),
             follow: None,
+            growth: None,
             vocab: Arc::clone(&self.vocab),
             rows: Rows::Train,
             gone: GoneParts::Refused,

@@ -1,9 +1,12 @@
 //! Windows and lanes that fit one another.
 
+use std::sync::Arc;
+
 use schemas::{Share, Split};
 
 use super::LoadPlan;
 use crate::actor::LaneOptions;
+use crate::course::Stretch;
 use crate::sampler::{Sampler, SamplerOptions};
 
 /// The sampler whose every window holds the batches that one lane of depth 1 keeps in flight.
@@ -32,6 +35,24 @@ pub(super) fn narrow_enough(mut lanes: LaneOptions, sampler: &Sampler, rows_per_
     lanes
 }
 
+/// Row groups of windows that follow one another, at most, of which so many rows that follow one another are: `windows`
+/// has the groups and the rows of each.
+fn touched(windows: &[(u64, u64)], rows: u64) -> u64 {
+    let from = |first: usize| {
+        let mut between = 0;
+        let mut groups = windows[first].0;
+        for &(more, of_it) in &windows[first + 1..] {
+            // The first of the rows is the last of the first window.
+            if between + 1 >= rows {
+                break;
+            }
+            (groups, between) = (groups + more, between + of_it);
+        }
+        groups
+    };
+    (0..windows.len()).map(from).max().unwrap_or(0)
+}
+
 impl LoadPlan {
     /// The lanes of a share: batches of all shares lie between two of its own, and windows pass so much faster.
     pub(super) fn lanes_of(&self, share: Share) -> LaneOptions {
@@ -43,6 +64,17 @@ impl LoadPlan {
     /// passes to one with windows of as many rows. A later generation of smaller windows may have three alive, which then
     /// hold less: batches in flight are never of more rows than a window that the stream begins with.
     pub(super) fn groups_alive_max(&self) -> u64 {
+        if let Some(outline) = &self.outline {
+            let in_flight = self.lanes.items_alive_max() as u64 * self.rows_per_batch;
+            let windows = self.course.parts();
+            let sizes =
+                |window: &Arc<Stretch>| (window.sampler().blocks().len() as u64, window.sampler().rows_per_epoch());
+            let first = touched(&windows.iter().map(sizes).collect::<Vec<_>>(), in_flight);
+            // Of a later epoch at least as many rows are in each window but the smallest.
+            let later = (outline.window_blocks() as u64, outline.window_rows_min());
+            return first
+                .max(touched(&vec![later; usize::try_from(outline.windows_per_epoch()).unwrap_or(1)], in_flight));
+        }
         let sampler = self.course.first().sampler();
         let blocks = sampler.blocks().len();
         (if sampler.is_resident() { blocks } else { blocks.min(2 * sampler.window_blocks()) }) as u64

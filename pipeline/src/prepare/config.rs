@@ -48,6 +48,9 @@ pub struct PrepareConfig {
     pub pack: AnyPacking,
     /// Share of documents that go to the validation split, chosen by their hash; 0 to 0.5.
     pub valid_fraction: f64,
+    /// Parts, from the list's first on, whose validation rows a streamed run (`data.order`) is measured on: they are fixed
+    /// before its first step, which waits for these parts.
+    pub valid_parts: usize,
     /// Size of a part on disk; default: 1/256 of the corpus, at least 1 MiB, at most 64 MiB, as it was when the folder was
     /// begun.
     pub part_bytes: Option<u64>,
@@ -82,6 +85,7 @@ impl Default for PrepareConfig {
             tokens_max: 512,
             pack: AnyPacking::default(),
             valid_fraction: 0.01,
+            valid_parts: 8,
             part_bytes: None,
             segment_bytes: 256 << 20,
             seed: 0,
@@ -167,6 +171,7 @@ impl PrepareConfig {
         require(self.lanes != Some(0), "lanes", none(), "give 1 or more, or leave it out");
         require(self.part_bytes != Some(0), "part_bytes", none(), "give 1 or more, or leave it out");
         require(self.document_bytes_max != Some(0), "document_bytes_max", none(), "give 1 or more, or leave it out");
+        require(self.valid_parts != 0, "valid_parts", none(), "give 1 or more");
         require(self.segment_bytes != 0, "segment_bytes", none(), "give 1 or more");
         let least = format!("{} bytes are less than 32 MiB", self.memory_max);
         require(self.memory_max >= 32 << 20, "memory_max", least, "give at least 33554432");
@@ -198,6 +203,7 @@ mod tests {
             zstd_level: 0,
             lanes: Some(0),
             part_bytes: Some(0),
+            valid_parts: 0,
             segment_bytes: 0,
             memory_max: 5,
             encoding: Some("klingon".into()),
@@ -215,13 +221,14 @@ mod tests {
             "zstd_level",
             "lanes",
             "part_bytes",
+            "valid_parts",
             "segment_bytes",
             "memory_max",
             "encoding",
         ];
         assert_eq!(keys, expected.map(|key| format!("prepare.{key}")).iter().map(String::as_str).collect());
         let said = config.check().expect_err("nothing of it holds").to_string();
-        assert_eq!((found.len(), said.lines().count()), (11, 11), "{said}");
+        assert_eq!((found.len(), said.lines().count()), (12, 12), "{said}");
     }
 
     #[test]

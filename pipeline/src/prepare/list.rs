@@ -106,6 +106,11 @@ impl Lists {
         self.0.last().map_or(Generation(0), |list| list.generation)
     }
 
+    /// The lists up to that of a generation.
+    pub(super) fn up_to(&self, generation: Generation) -> Self {
+        Self(self.0.iter().take(generation.0 as usize + 1).cloned().collect())
+    }
+
     /// Parts that a list up to `generation` drops.
     pub(super) fn dropped(&self, generation: Generation) -> BTreeSet<PartId> {
         self.0.iter().take(generation.0 as usize + 1).flat_map(|list| &list.dropped).copied().collect()

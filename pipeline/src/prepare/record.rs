@@ -108,22 +108,27 @@ impl FoundPart {
     /// that was made with other settings than its list says is of another folder: whoever put it here may have put more.
     pub(super) fn read(store: &Store, bound: Bound<'_>) -> Result<Self> {
         let mut found = Self::default();
-        while !found.is_whole() {
-            let name = file_name(bound.part, found.records.len());
-            let Some((bytes, _)) = store.read_with_stat(&name)? else { break };
-            let record = CommitRecord::unseal(&bytes).map_err(|error| error.to_string());
-            if let Some(other) = record.as_ref().ok().filter(|record| record.settings != bound.settings) {
-                return Err(strange(store, &name, other));
-            }
-            match record.and_then(|record| found.check(bound, &record).map(|()| record)) {
-                Ok(record) => found.records.push(record),
-                Err(message) => {
-                    found.damage = Some(format!("{}: {message}", store.place(&name)));
-                    break;
-                }
-            }
-        }
+        while found.read_next(store, bound)? {}
         Ok(found)
+    }
+
+    /// Reads the record of the next segment; false if there is none that can be relied upon.
+    pub(super) fn read_next(&mut self, store: &Store, bound: Bound<'_>) -> Result<bool> {
+        self.damage = None;
+        if self.is_whole() {
+            return Ok(false);
+        }
+        let name = file_name(bound.part, self.records.len());
+        let Some((bytes, _)) = store.read_with_stat(&name)? else { return Ok(false) };
+        let record = CommitRecord::unseal(&bytes).map_err(|error| error.to_string());
+        if let Some(other) = record.as_ref().ok().filter(|record| record.settings != bound.settings) {
+            return Err(strange(store, &name, other));
+        }
+        match record.and_then(|record| self.check(bound, &record).map(|()| record)) {
+            Ok(record) => self.records.push(record),
+            Err(message) => self.damage = Some(format!("{}: {message}", store.place(&name))),
+        }
+        Ok(self.damage.is_none())
     }
 
     /// That a record is the next one of this part.

@@ -25,6 +25,7 @@ const LEFT_OUT: &[(&str, &str)] = &[
     ("folder", "where it is kept"),
     ("bad_lines_max", "when a corpus is refused"),
     ("lanes", "who makes a part, not what is in it"),
+    ("valid_parts", "which of them a run looks at, not what is in them"),
     ("memory_max", "a document that does not fit ends the run"),
 ];
 

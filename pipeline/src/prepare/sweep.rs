@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use store::Store;
 
+use super::announce::Announcement;
 use crate::Result;
 
 const FOLDERS: [&str; 4] = ["documents", "parts", "train", "valid"];
@@ -28,7 +29,8 @@ pub(super) fn remove_others(store: &Store, ours: &[String]) -> Result<u64> {
 /// Removes the records and lists of a corpus without documents: they are all that was written.
 pub(super) fn withdraw(store: &Store) -> Result<()> {
     remove_others(store, &[])?;
-    Ok(store.remove_all("generations")?)
+    store.remove_all("generations")?;
+    Announcement::withdraw(store)
 }
 
 #[cfg(test)]

@@ -323,7 +323,8 @@ fn sentences_begin_where_the_splitter_says() {
 #[test]
 fn a_null_writer_writes_nothing_and_a_slow_one_is_found_out() {
     let home = Home::new();
-    let options = PrepareOptions { null_writer: true, write_delay: Duration::from_millis(20) };
+    let options =
+        PrepareOptions { null_writer: true, write_delay: Duration::from_millis(20), ..PrepareOptions::default() };
     let slow = run(&home.config, options, &Clock::still(), &mut Many::default()).expect("run");
     assert!(!home.config.folder.exists());
     assert_eq!(slow.stages.slowest(), Stage::Write, "{:?}", slow.stages);

@@ -15,6 +15,8 @@ use crate::tokenize::Tokenizer;
 /// How a run differs from the plain one. Not part of any configuration.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PrepareOptions {
+    /// Deals the parts in the order of their list, for somebody who reads them as they come; else long ones first.
+    pub in_order: bool,
     /// Throws samples away instead of writing them: shows what the other stages can do.
     pub null_writer: bool,
     /// Makes the writer sleep this long for each segment: shows that a slow writer is found out.
@@ -22,6 +24,7 @@ pub struct PrepareOptions {
 }
 
 /// A part in effect.
+#[derive(Debug)]
 pub(super) struct Task {
     pub(super) generation: Generation,
     pub(super) part: Part,
@@ -66,7 +69,7 @@ pub(super) struct Work {
     pub(super) tokenizer: Box<dyn Tokenizer>,
     /// BLAKE3 of the settings.
     pub(super) settings: String,
-    /// Long ones first, so that none begins when the others end.
+    /// In the order in which they are dealt.
     pub(super) tasks: Vec<Task>,
     pub(super) options: PrepareOptions,
     /// Where to put it, as long as it is ours, and the right to; none if it is thrown away.
@@ -91,16 +94,21 @@ impl Work {
     }
 }
 
-/// The parts in effect, in the order in which they are dealt.
-pub(super) fn tasks(lists: &Lists, part_bytes: u64) -> Vec<Task> {
+/// The parts in effect, long ones first, so that none begins when the others end.
+pub(super) fn long_ones_first(lists: &Lists, part_bytes: u64) -> Vec<Task> {
+    let mut tasks = in_order(lists);
+    let length = |task: &Task| if task.part.bytes > part_bytes { task.part.bytes } else { 0 };
+    let order = |task: &Task| -> (std::cmp::Reverse<u64>, PartId) { (std::cmp::Reverse(length(task)), task.part.id) };
+    tasks.sort_by_key(order);
+    tasks
+}
+
+/// The parts in effect, in the order of their lists.
+pub(super) fn in_order(lists: &Lists) -> Vec<Task> {
     let omits: Vec<Omit> = lists.iter().map(|list| Omit::of(lists, list.generation)).collect();
     let task = |(generation, part): (Generation, &Part)| {
         let omit = omits[generation.0 as usize].clone();
         Task { generation, part: part.clone(), omit }
     };
-    let mut tasks: Vec<Task> = lists.in_effect().into_values().map(task).collect();
-    let length = |task: &Task| if task.part.bytes > part_bytes { task.part.bytes } else { 0 };
-    let order = |task: &Task| -> (std::cmp::Reverse<u64>, PartId) { (std::cmp::Reverse(length(task)), task.part.id) };
-    tasks.sort_by_key(order);
-    tasks
+    lists.in_effect().into_values().map(task).collect()
 }

@@ -131,6 +131,10 @@ impl View for Mask {
         const { &[INPUT_IDS.spec(), LABELS.spec(), DRAWS.spec()] }
     }
 
+    fn needs_counts(&self) -> Option<&'static str> {
+        (self.words == RandomWords::Unigram).then_some("words")
+    }
+
     fn needs_copies(&self) -> bool {
         self.disjoint
     }

@@ -57,6 +57,11 @@ pub trait View: Send + Sync {
         None
     }
 
+    /// The key for which it has to know how often each id is in the training split, if it does.
+    fn needs_counts(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Whether it shares something out among the copies of a row, and so does nothing of its own for a single one.
     fn needs_copies(&self) -> bool {
         false

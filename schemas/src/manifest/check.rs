@@ -60,7 +60,11 @@ impl Tokenizer {
 }
 
 impl PartEntry {
-    fn check(&self, content: u32) -> Result<(), String> {
+    /// That its shards are shards of such a part, whose full samples have so many tokens.
+    ///
+    /// # Errors
+    /// Which is not.
+    pub fn check(&self, content: u32) -> Result<(), String> {
         for shards in [&self.train, &self.valid] {
             let mut rows = 0;
             for shard in shards {

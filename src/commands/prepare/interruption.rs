@@ -38,6 +38,11 @@ impl Shared {
         Ok(Self(watcher))
     }
 
+    /// As if nothing had been seen yet.
+    pub(super) fn begin_anew(&self) {
+        *self.watcher() = Watcher::default();
+    }
+
     pub(super) fn clear(&self) {
         self.watcher().clear();
     }

@@ -1,9 +1,10 @@
 //! The pipeline as the trainer sees it.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use observe::What;
-use observe::training::{AuditReport, GenerationReport};
+use observe::training::{AuditReport, GenerationReport, StarvedReport};
 use pipeline::actor;
 use pipeline::audit::{Audit, Watch};
 use pipeline::load::{BatchStream, LoadPlan, StreamOptions};
@@ -13,7 +14,11 @@ use trainer::training::Data;
 
 use super::phases::Phases;
 use crate::control::Phase;
+use crate::generations::streamed::Streamed;
 use crate::plan::Plan;
+
+/// Seconds of waiting for a batch below which nobody is told.
+const STARVED_MIN: f64 = 0.05;
 
 /// Batches that lanes make, audited before they are learnt from.
 pub(super) struct Feed {
@@ -30,6 +35,8 @@ pub(super) struct Feed {
     remarks: Vec<What>,
     replay: Option<u64>,
     phases: Phases,
+    /// Of data that are still being prepared: who knows how long anybody has waited for them.
+    segments: Option<Arc<Streamed>>,
 }
 
 impl Feed {
@@ -47,6 +54,7 @@ impl Feed {
             remarks: Vec::new(),
             replay,
             phases,
+            segments: plan.data().segments().cloned(),
         }
     }
 }
@@ -62,6 +70,7 @@ impl Data for Feed {
     fn next(&mut self) -> Result<Option<Batch>, ForeignError> {
         self.phases.enter(Phase::Data);
         let stream = self.stream.as_mut().ok_or("the trainer seeks before it reads")?;
+        let (asked, before) = (Instant::now(), self.segments.as_ref().map(|segments| segments.waited()));
         let batch = match stream.next_or(&self.phases.control.stop()) {
             // What is repeated says where it would stand in the stream.
             actor::Next::Item(batch) if self.replay.is_some() => batch?.starting_at(self.row),
@@ -71,6 +80,9 @@ impl Data for Feed {
         };
         if let Some(audit) = self.watch.as_mut().map(|watch| watch.look(&batch)).transpose()?.flatten() {
             self.remarks.extend(remarks(audit));
+        }
+        if let Some(((before, ..), segments)) = before.zip(self.segments.as_ref()) {
+            self.remarks.extend(starved(before, segments, asked.elapsed()));
         }
         self.note_generation(batch.rows() as u64)?;
         self.row.0 += batch.rows() as u64;
@@ -113,6 +125,14 @@ impl Feed {
         }
         Ok(())
     }
+}
+
+/// What is to be said of a wait for a batch that was a wait for the preparation: lanes had waited for so long before.
+fn starved(before: Duration, segments: &Streamed, asked: Duration) -> Option<What> {
+    let (waited, part, parts) = segments.waited();
+    // Lanes may have waited ahead of the trainer, which noticed nothing.
+    let seconds = waited.saturating_sub(before).min(asked).as_secs_f64();
+    (seconds >= STARVED_MIN).then(|| What::Starved(StarvedReport { by: "prepare".to_owned(), seconds, part, parts }))
 }
 
 /// An audit's laws with what was counted, as events.

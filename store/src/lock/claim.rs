@@ -50,11 +50,11 @@ impl Clock for Monotonic {
 
 /// What the object says.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Content {
-    holder: Holder,
+pub(super) struct Content {
+    pub(super) holder: Holder,
     counter: u64,
     patience_ms: u64,
-    released: bool,
+    pub(super) released: bool,
 }
 
 impl Content {
@@ -64,8 +64,13 @@ impl Content {
         bytes
     }
 
+    /// How long it may stand still.
+    pub(super) fn patience(&self) -> Duration {
+        Duration::from_millis(self.patience_ms)
+    }
+
     /// What somebody wrote. What is not ours to read has a holder whom nobody knows.
-    fn parse(bytes: &[u8]) -> Self {
+    pub(super) fn parse(bytes: &[u8]) -> Self {
         serde_json::from_slice(bytes).unwrap_or_else(|_| Self {
             holder: Holder::unknown(),
             counter: 0,
@@ -231,7 +236,7 @@ fn contend(
             }
         };
         let found = Content::parse(&found);
-        let patience = terms.patience.max(Duration::from_millis(found.patience_ms));
+        let patience = terms.patience.max(found.patience());
         let stands_still = watched
             .as_ref()
             .is_some_and(|watched| watched.version == stat.version && begun.saturating_sub(watched.since) >= patience);

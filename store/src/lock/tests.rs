@@ -305,3 +305,47 @@ fn what_is_guarded_is_changed_by_the_holder_alone() {
         assert_eq!(names, ["run/kept"]);
     });
 }
+
+#[test]
+fn who_only_watches_sees_a_holder_for_as_long_as_it_is_alive() {
+    over_every_kind(|store| {
+        let clock = Hand::new();
+        let mut watch = Watch::by(store, "lock", Terms::default(), Arc::clone(&clock) as Arc<dyn Clock>);
+        assert_eq!(watch.look().expect("seen"), Sight::Idle, "nobody was here yet");
+        clock.pause(SECOND * 9);
+        assert_eq!(watch.look().expect("seen"), Sight::Idle);
+        clock.pause(SECOND);
+        assert_eq!(watch.look().expect("seen"), Sight::Deserted);
+
+        let claim = hold(store, &Hand::new());
+        let held = Sight::Held(claim.holder().to_string());
+        for _ in 0..3 {
+            clock.pause(SECOND * 9);
+            assert_eq!(watch.look().expect("seen"), held);
+            claim.beat().expect("it beats");
+        }
+        // It stands still from here on: for as long as its patience it may be alive.
+        assert_eq!(watch.look().expect("seen"), held);
+        clock.pause(SECOND * 10);
+        assert_eq!(watch.look().expect("seen"), Sight::Idle);
+        clock.pause(SECOND * 10);
+        assert_eq!(watch.look().expect("seen"), Sight::Deserted);
+        claim.beat().expect("it beats");
+        assert_eq!(watch.look().expect("seen"), held, "it was alive all the same");
+        claim.release().expect("released");
+        assert_eq!(watch.look().expect("seen"), Sight::Idle);
+        clock.pause(SECOND * 10);
+        assert_eq!(watch.look().expect("seen"), Sight::Deserted);
+    });
+}
+
+#[test]
+fn who_only_watches_sees_that_a_process_of_this_machine_is_gone() {
+    over_every_kind(|store| {
+        let clock = Hand::new();
+        let claim = take(store, Holder::gone(), &clock).expect("free");
+        let mut watch = Watch::by(store, "lock", Terms::default(), Arc::clone(&clock) as Arc<dyn Clock>);
+        assert_eq!(watch.look().expect("seen"), Sight::Idle);
+        drop(claim);
+    });
+}

@@ -172,7 +172,7 @@ pub struct VocabFacts {
     pub size: u32,
     /// The ids of frames and masks.
     pub special: SpecialIds,
-    /// ln of each id's share of the training split, smoothed so that none is −∞.
+    /// ln of each id's share of the training split, smoothed so that none is −∞; empty where nobody has counted.
     pub unigram_log_probabilities: Vec<f64>,
 }
 

@@ -109,7 +109,9 @@ impl Validation {
             accuracy: next(),
             ln_vocab: f64::from(trainer.plan().vocab.size).ln(),
             unigram_entropy: entropy(&self.targets),
-            unigram_cross_entropy: cross_entropy(&self.targets, &trainer.plan().vocab.unigram_log_probabilities),
+            unigram_cross_entropy: Some(&trainer.plan().vocab.unigram_log_probabilities)
+                .filter(|counted| !counted.is_empty())
+                .map(|counted| cross_entropy(&self.targets, counted)),
         })
     }
 }

@@ -1,0 +1,138 @@
+//! Epochs, or a window of the first one, over one set of shards; and the rows in them.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use schemas::{Epoch, SampleAddress};
+
+use super::edition::Edition;
+use crate::sampler::{Pick, Sampler};
+
+/// Epochs over one generation that follow one another; of a streamed epoch, a window.
+#[derive(Debug)]
+pub struct Stretch {
+    edition: Arc<Edition>,
+    sampler: Sampler,
+    pub(super) first_epoch: Epoch,
+    /// Row of the stream and window of the course before which it begins.
+    pub(super) first_row: u64,
+    first_window: u64,
+    /// Of a streamed epoch: passes over the data before it, and behind it.
+    part_of_epoch: Option<Range<f64>>,
+}
+
+impl Stretch {
+    /// All epochs from the stream's first row on.
+    pub(super) fn first(edition: Arc<Edition>, sampler: Sampler) -> Self {
+        Self { edition, sampler, first_epoch: Epoch(0), first_row: 0, first_window: 0, part_of_epoch: None }
+    }
+
+    /// What it is over.
+    #[must_use]
+    pub fn edition(&self) -> &Edition {
+        &self.edition
+    }
+
+    /// How its epochs are visited.
+    #[must_use]
+    pub fn sampler(&self) -> &Sampler {
+        &self.sampler
+    }
+
+    /// Whether it is a part of an epoch.
+    pub(super) fn is_part(&self) -> bool {
+        self.part_of_epoch.is_some()
+    }
+
+    /// The epoch of a row of the stream, and the row's number in it, or in the window that it is.
+    pub(super) fn locate(&self, row: u64) -> (Epoch, u64) {
+        let (since, per_epoch) = (row - self.first_row, self.sampler.rows_per_epoch());
+        (Epoch(self.first_epoch.0 + since / per_epoch), since % per_epoch)
+    }
+
+    /// How many passes over the data the first `rows` rows of the stream are, the last of which it has.
+    pub(super) fn passes(&self, rows: u64) -> f64 {
+        let since = (rows - self.first_row) as f64 / self.sampler.rows_per_epoch() as f64;
+        match &self.part_of_epoch {
+            None => self.first_epoch.0 as f64 + since,
+            Some(part) => part.start + since * (part.end - part.start),
+        }
+    }
+
+    /// The number of a window of an epoch, counted over the course: what decoded groups are kept by. All windows of a split
+    /// that is one window share the first's, so that it stays decoded for as long as the stretch lasts.
+    pub(super) fn window(&self, epoch: Epoch, window: u64) -> u64 {
+        if self.sampler.is_resident() {
+            return self.first_window;
+        }
+        self.first_window + (epoch.0 - self.first_epoch.0) * self.sampler.windows_per_epoch() + window
+    }
+
+    /// The stretch that follows after `epochs` of this one.
+    pub(super) fn then(&self, epochs: u64, edition: Arc<Edition>, sampler: Sampler) -> Self {
+        Self {
+            edition,
+            sampler,
+            first_epoch: Epoch(self.first_epoch.0 + epochs),
+            first_row: self.first_row + epochs * self.sampler.rows_per_epoch(),
+            first_window: self.first_window + epochs * self.sampler.windows_per_epoch(),
+            part_of_epoch: None,
+        }
+    }
+
+    /// A window of the streamed epoch 0, behind `before`, and so many passes over the data behind it.
+    pub(super) fn part(before: Option<&Self>, passes: f64, edition: Arc<Edition>, sampler: Sampler) -> Self {
+        let begins = before.and_then(|before| before.part_of_epoch.as_ref()).map_or(0.0, |part| part.end);
+        Self {
+            edition,
+            sampler,
+            first_epoch: Epoch(0),
+            first_row: before.map_or(0, |before| before.first_row + before.sampler.rows_per_epoch()),
+            first_window: before.map_or(0, |before| before.first_window + 1),
+            part_of_epoch: Some(begins..passes),
+        }
+    }
+}
+
+/// Rows of the stream that follow one another in one epoch.
+#[derive(Debug)]
+pub struct Run {
+    pub(super) stretch: Arc<Stretch>,
+    pub(super) epoch: Epoch,
+    pub(super) picks: Vec<Pick>,
+}
+
+impl Run {
+    /// Its rows, in order.
+    pub fn rows(&self) -> impl Iterator<Item = Placed<'_>> {
+        let placed = |pick| Placed { stretch: &self.stretch, epoch: self.epoch, pick };
+        self.picks.iter().copied().map(placed)
+    }
+}
+
+/// A row of the stream: what it is made of, and where that is.
+#[derive(Clone, Copy, Debug)]
+pub struct Placed<'a> {
+    /// The stretch whose sampler named it.
+    pub stretch: &'a Stretch,
+    /// The pass over the data.
+    pub epoch: Epoch,
+    /// What it is made of.
+    pub pick: Pick,
+}
+
+impl Placed<'_> {
+    /// Its window, counted over the course: see `Course::window`.
+    #[must_use]
+    pub fn window(&self) -> u64 {
+        self.stretch.window(self.epoch, self.pick.window)
+    }
+
+    /// The sample that it is made of.
+    #[must_use]
+    pub fn address(&self) -> SampleAddress {
+        let first = self.stretch.sampler.blocks()[self.pick.block].first;
+        let row = u32::try_from(self.pick.row).expect("a row group is small");
+        SampleAddress { row: first.row + row, ..first }
+    }
+}

@@ -1,0 +1,242 @@
+//! First epochs that are read as they are prepared.
+
+use std::sync::{Condvar, Mutex, PoisonError};
+
+use schemas::Shard;
+
+use super::*;
+use crate::actor::{Next, Stop, stopper};
+use crate::course::{Edition, Generations, Growth, Segment, segments};
+use crate::error::Error;
+
+/// Tells segments once they are let go, and all at once where they are there from the beginning.
+#[derive(Debug)]
+struct Told {
+    segments: Vec<Segment>,
+    parts: u64,
+    there: Mutex<usize>,
+    more: Condvar,
+    /// Calls, each with what was known.
+    asked: Mutex<Vec<usize>>,
+}
+
+impl Told {
+    fn new(segments: Vec<Segment>, there: usize) -> Arc<Self> {
+        let parts = segments.last().map_or(0, |last| last.place + 1);
+        let (there, more, asked) = (Mutex::new(there), Condvar::new(), Mutex::default());
+        Arc::new(Self { segments, parts, there, more, asked })
+    }
+
+    fn let_go(&self, count: usize) {
+        *self.there.lock().unwrap_or_else(PoisonError::into_inner) = count;
+        self.more.notify_all();
+    }
+}
+
+impl Growth for Told {
+    fn behind(&self, known: usize, stop: Option<&Stop>) -> Result<Vec<Segment>> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).push(known);
+        let mut there = self.there.lock().unwrap_or_else(PoisonError::into_inner);
+        while *there <= known && known < self.segments.len() {
+            let Some(stop) = stop else {
+                return Err(Error::Unfinished { place: "memory".into(), message: "not yet".into() });
+            };
+            if stop.is_asked() {
+                return Err(Error::Stopped);
+            }
+            there = self.more.wait_timeout(there, Duration::from_millis(1)).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        Ok(self.segments[known..(*there).min(self.segments.len()).max(known)].to_vec())
+    }
+
+    fn parts(&self) -> u64 {
+        self.parts
+    }
+}
+
+/// All epochs behind the first are over the newest generation.
+#[derive(Debug)]
+struct Whole(Manifest);
+
+impl Generations for Whole {
+    fn of(&self, _: Epoch) -> Result<Arc<Edition>> {
+        Ok(Arc::new(Edition::train(&self.0, self.0.newest())))
+    }
+
+    fn decided(&self) -> u64 {
+        u64::MAX
+    }
+}
+
+/// Twelve parts of 1 to 3 row groups, of which one has none to train on.
+fn listed() -> Home {
+    let shape = Synthetic { lengths: 0..63, train_rows: 50, valid_rows: 3, ..Synthetic::default() };
+    let mut home = home(&shape);
+    for part in 1..12_u32 {
+        let train_rows = if part == 4 { 0 } else { u64::from(part * 13 % 55 + 5) };
+        home.manifest =
+            Synthetic { train_rows, valid_rows: 0, ..shape.clone() }.add(&home.store, &[part], &[]).expect("written");
+    }
+    home
+}
+
+impl Home {
+    fn streamed(&self, data: &DataConfig, growth: &Arc<Told>) -> Arc<LoadPlan> {
+        let (views, wanted) = all_views();
+        let data = DataConfig { order: RowOrder::Streamed, shuffle_blocks: 4, ..data.clone() };
+        let views: BTreeMap<_, _> = views.into_iter().filter(|(_, view)| view.needs_counts().is_none()).collect();
+        let wanted = wanted.into_iter().filter(|(name, _)| views.contains_key(name)).collect();
+        let request = self.request(&data, &views, &wanted);
+        let follow = Some(Arc::new(Whole(self.manifest.clone())) as Arc<dyn Generations>);
+        let growth = Some(Arc::clone(growth) as Arc<dyn Growth>);
+        Arc::new(LoadPlan::new(&LoadRequest { follow, growth, ..request }).expect("no problem"))
+    }
+
+    fn segments(&self) -> Vec<Segment> {
+        segments(&self.manifest, self.manifest.newest())
+    }
+}
+
+fn facts(plan: &LoadPlan, batches: std::ops::Range<u64>) -> Vec<RowFacts> {
+    let groups = plan.groups();
+    batches.flat_map(|index| plan.explain(&groups, BatchIndex(index)).expect("good")).collect()
+}
+
+fn digests(plan: &Arc<LoadPlan>, batches: usize) -> Vec<blake3::Hash> {
+    let stream = plan.stream(RowIndex(0), Share::ALONE);
+    stream.take(batches).flat_map(|batch| batch.expect("good").row_digests().to_vec()).collect()
+}
+
+#[test]
+fn the_first_epoch_is_the_list_and_a_window_closes_with_the_segment_that_fills_it() {
+    let home = listed();
+    let all = home.segments();
+    assert_eq!(all.iter().map(|segment| segment.place).collect::<Vec<_>>(), [0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 11]);
+    let plan = home.streamed(&data(1), &Told::new(all.clone(), all.len()));
+    let rows = home.manifest.now().train.rows();
+    let found = facts(&plan, 0..(2 * rows).div_ceil(8));
+    // By the definition, from the segments alone.
+    let (mut expected, mut open, mut groups) = (Vec::new(), Vec::<&Shard>::new(), 0);
+    for (index, segment) in all.iter().enumerate() {
+        open.extend(&segment.shards);
+        groups += segment.shards.iter().map(|shard| shard.groups.len()).sum::<usize>();
+        if groups >= 4 || index + 1 == all.len() {
+            let samples = open.drain(..).flat_map(|shard| {
+                (0..u32::try_from(shard.rows).expect("few"))
+                    .map(|row| SampleAddress { part: shard.part, row: shard.first_row + row })
+            });
+            expected.push(samples.collect::<BTreeSet<_>>());
+            groups = 0;
+        }
+    }
+    assert!(expected.len() > 3);
+    let mut row = 0;
+    for (number, window) in expected.iter().enumerate() {
+        let found = &found[row..row + window.len()];
+        let samples: Vec<SampleAddress> = found.iter().map(|row| row.sample).collect();
+        assert_eq!(samples.iter().copied().collect::<BTreeSet<_>>(), *window, "window {number}");
+        assert!(found.iter().all(|row| row.epoch.0 == 0) && !samples.is_sorted(), "window {number} is shuffled");
+        row += window.len();
+    }
+    assert_eq!(row as u64, rows, "the epoch ends with the last part");
+    let second = &found[row..2 * row];
+    let samples: BTreeSet<SampleAddress> = second.iter().map(|row| row.sample).collect();
+    assert_eq!((samples.len(), second[0].epoch.0), (row, 1), "and the next has every sample once");
+    let last = |rows: &[RowFacts]| rows.iter().map(|row| row.sample.part.0).max();
+    assert!(last(&second[..30]) > last(&found[..30]), "from all over the list");
+}
+
+#[test]
+fn batches_are_the_same_whenever_the_segments_come_for_any_lanes() {
+    let home = listed();
+    let all = home.segments();
+    let batches = usize::try_from(home.manifest.now().train.rows() / 8 + 20).expect("small");
+    let expected = digests(&home.streamed(&data(1), &Told::new(all.clone(), all.len())), batches);
+    for lanes in [1, 3] {
+        let told = Told::new(all.clone(), 3);
+        let plan = home.streamed(&data(lanes), &told);
+        assert!(!plan.facts().streamed.expect("it is").is_whole);
+        let mut stream = plan.stream(RowIndex(0), Share::ALONE);
+        let mut found = Vec::new();
+        for there in 4..=all.len() {
+            told.let_go(there);
+            found.extend(stream.next().expect("endless").expect("good").row_digests().to_vec());
+        }
+        found.extend(stream.take(batches).flat_map(|batch| batch.expect("good").row_digests().to_vec()));
+        assert!(found[..expected.len()] == expected[..], "{lanes} lanes");
+    }
+}
+
+#[test]
+fn a_resume_in_the_middle_needs_what_was_there_and_no_more() {
+    let home = listed();
+    let all = home.segments();
+    let whole = home.streamed(&data(1), &Told::new(all.clone(), all.len()));
+    let expected = digests(&whole, 20);
+    let prefix = home.streamed(&data(2), &Told::new(all, 6));
+    let again: Vec<_> = prefix.stream(RowIndex(40), Share::ALONE).take(10).collect();
+    let again = again.into_iter().flat_map(|batch| batch.expect("there").row_digests().to_vec()).collect::<Vec<_>>();
+    assert!(again == expected[40..120]);
+    assert!((prefix.epochs(RowIndex(40)).expect("known") - whole.epochs(RowIndex(40)).expect("known")).abs() < 1e-15);
+    let decided = prefix.rows_decided().expect("told").expect("there is an end").0;
+    let groups = prefix.groups();
+    assert!(decided >= 120 && prefix.batch(&groups, BatchIndex(decided / 8 - 1)).is_ok());
+    let error = prefix.batch(&groups, BatchIndex(decided / 8 + 1)).expect_err("it is not there").to_string();
+    assert!(error.contains("not yet"), "nobody waits without a stop: {error}");
+}
+
+#[test]
+fn a_pass_is_counted_in_parts_and_by_what_was_read_alone() {
+    let home = listed();
+    let all = home.segments();
+    let rows = home.manifest.now().train.rows();
+    let whole = home.streamed(&data(1), &Told::new(all.clone(), all.len()));
+    let prefix = home.streamed(&data(1), &Told::new(all, 6));
+    let decided = prefix.rows_decided().expect("told").expect("an end").0;
+    let mut before = 0.0;
+    for row in 1..=rows + 5 {
+        let passes = whole.epochs(RowIndex(row)).expect("known");
+        assert!(passes > before && (passes <= 1.0) == (row <= rows), "{passes} after {row} of {rows} rows");
+        if row <= decided {
+            assert_eq!(prefix.epochs(RowIndex(row)).expect("known").to_bits(), passes.to_bits());
+        }
+        before = passes;
+    }
+}
+
+#[test]
+fn lanes_that_wait_for_a_segment_end_with_their_reader() {
+    let home = listed();
+    let told = Told::new(home.segments(), 3);
+    let plan = home.streamed(&data(3), &told);
+    let there = plan.rows_decided().expect("told").expect("an end").0 / 8;
+    let asked = || told.asked.lock().unwrap_or_else(PoisonError::into_inner).len();
+    let before = asked();
+    let mut stream = plan.stream(RowIndex(0), Share::ALONE);
+    let (stopper, stop) = stopper();
+    for _ in 0..there {
+        assert!(matches!(stream.next_or(&stop), Next::Item(Ok(_))));
+    }
+    // Some lane asks for what is not there, and waits.
+    while asked() == before {
+        std::thread::yield_now();
+    }
+    stopper.stop();
+    assert!(matches!(stream.next_or(&stop), Next::Stopped));
+    // It would never return if lanes went on waiting.
+    drop(stream);
+}
+
+#[test]
+fn what_goes_by_counts_is_refused_by_name() {
+    let home = listed();
+    let views: BTreeMap<ViewName, AnyView> =
+        toml::from_str("odd = { kind = \"mask\", words = \"unigram\" }").expect("views");
+    let data = DataConfig { order: RowOrder::Streamed, ..data(1) };
+    let wanted = BTreeSet::new();
+    let growth = Some(Told::new(home.segments(), 11) as Arc<dyn Growth>);
+    let follow = Some(Arc::new(Whole(home.manifest.clone())) as Arc<dyn Generations>);
+    let request = LoadRequest { growth, follow, ..home.request(&data, &views, &wanted) };
+    let problems = LoadPlan::new(&request).expect_err("refused");
+    assert!(problems.iter().any(|problem| problem.key == "views.odd.words"), "{problems:?}");
+}

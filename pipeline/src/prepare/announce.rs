@@ -1,0 +1,93 @@
+//! What a prepared folder will be, said before its first part: `announced.json`, sealed, and a vocabulary without counts.
+//!
+//! A manifest is written last. What of it does not depend on the text is known when the first part list is, and a run that
+//! reads the folder while it is filled needs no more: what the lists and the records of the parts say comes beside it. It is
+//! never changed, and stays when the manifest is there.
+
+use std::collections::BTreeMap;
+
+use schemas::manifest::{self, FileEntry, GenerationEntry, Pack};
+use schemas::{Manifest, Sealed};
+use serde::{Deserialize, Serialize};
+use store::Store;
+
+use super::config::PrepareConfig;
+use super::vocab;
+use crate::tokenize::Facts;
+use crate::{Error, Result};
+
+/// The object.
+const NAME: &str = "announced.json";
+
+/// The vocabulary: token and word start of each id, and 0 for its count.
+const VOCAB: &str = "vocab/announced.parquet";
+
+/// All of a manifest but its generations.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Announcement {
+    tokenizer: manifest::Tokenizer,
+    tokens_max: u32,
+    pack: Pack,
+    files: BTreeMap<String, String>,
+    vocab: FileEntry,
+}
+
+impl Sealed for Announcement {
+    const FORMAT: &'static str = "cloze announcement";
+    const VERSION: u32 = 1;
+    const PRETTY: bool = true;
+}
+
+impl Announcement {
+    /// Writes what is to come, unless it stands there: the tokenizer and its vocabulary, then what names them. Returns
+    /// whether anything had to be written.
+    pub(super) fn write(store: &Store, config: &PrepareConfig, facts: &Facts) -> Result<bool> {
+        let vocab = vocab::to_parquet(&facts.vocab(vec![0; facts.tokens.len()]));
+        let name = |bytes: &[u8]| blake3::hash(bytes).to_hex().to_string();
+        let announcement = Self {
+            tokenizer: facts.manifest.clone(),
+            tokens_max: config.tokens_max,
+            pack: config.pack.facts(config.tokens_max),
+            files: [(manifest::TOKENIZER.to_owned(), name(&facts.json))].into(),
+            vocab: FileEntry { path: VOCAB.to_owned(), blake3: name(&vocab) },
+        };
+        let mut written = false;
+        for (name, bytes) in [(manifest::TOKENIZER, facts.json.clone()), (VOCAB, vocab), (NAME, announcement.seal())] {
+            if store.read_with_stat(name)?.is_none_or(|(found, _)| found != bytes) {
+                store.put(name, &bytes)?;
+                written = true;
+            }
+        }
+        Ok(written)
+    }
+
+    /// Reads it.
+    pub(super) fn read(store: &Store) -> Result<Self> {
+        let refused = |message: String| Error::Unfinished { place: store.place(NAME), message };
+        let again = "run `cloze prepare` again, which writes it before it goes on";
+        let Some((bytes, _)) = store.read_with_stat(NAME)? else {
+            return Err(refused(format!("it is not there; {again}")));
+        };
+        Self::unseal(&bytes).map_err(|error| refused(format!("{error}; {again}")))
+    }
+
+    /// Content tokens of a full sample.
+    pub(super) fn content(&self) -> u32 {
+        self.pack.content
+    }
+
+    /// Removes it, with what it names.
+    pub(super) fn withdraw(store: &Store) -> Result<()> {
+        [NAME, VOCAB, manifest::TOKENIZER].into_iter().try_for_each(|name| Ok(store.remove(name)?))
+    }
+
+    /// The manifest of what is there of these generations, checked as if it had been read. Nothing is counted in it, and no
+    /// generation has a content: nobody but who asked for it may begin with it.
+    pub(super) fn manifest(&self, generations: impl Iterator<Item = GenerationEntry>) -> Result<Manifest> {
+        let Self { tokenizer, tokens_max, pack, files, vocab } = self.clone();
+        let generations = generations.map(|entry| GenerationEntry { vocab: vocab.clone(), ..entry }).collect();
+        let manifest = Manifest { tokenizer, tokens_max, pack, files, generations };
+        Manifest::from_json(&manifest.to_json()).map_err(|why| Error::Manifest { place: NAME.to_owned(), why })
+    }
+}

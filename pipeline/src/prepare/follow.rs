@@ -1,0 +1,164 @@
+//! A prepared folder as it is filled: its part lists, and the records of its parts as they are written.
+//!
+//! Nothing is written here, no lock is needed, and nothing that is told is ever taken back: a list is not changed, a
+//! segment is told once its record is there, and records are read in the order of the list.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use schemas::manifest::{CorpusReport, FileEntry, GenerationEntry, PartEntry};
+use schemas::{Generation, Manifest, ManifestError, PartId, Sealed};
+use store::Store;
+
+use super::announce::Announcement;
+use super::list::Lists;
+use super::record::{Bound, FoundPart};
+use super::settings::Settings;
+use super::work::{Task, in_order};
+use crate::course::Segment;
+use crate::{Error, Result};
+
+/// The part lists of a folder.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    store: Store,
+    lists: Lists,
+}
+
+impl Listed {
+    /// Reads them; none if there are none.
+    ///
+    /// # Errors
+    /// If one is damaged, or they do not fit one another.
+    pub fn read(store: &Store) -> Result<Option<Self>> {
+        let lists = Lists::read(store)?;
+        Ok((!lists.is_empty()).then(|| Self { store: store.clone(), lists }))
+    }
+
+    /// The generation that the newest list leads to.
+    #[must_use]
+    pub fn newest(&self) -> Generation {
+        self.lists.newest()
+    }
+
+    /// One name for what a generation is to be made of and how: BLAKE3 of its lists.
+    #[must_use]
+    pub fn name(&self, generation: Generation) -> String {
+        let mut hasher = blake3::Hasher::new();
+        for list in self.lists.iter().take(generation.0 as usize + 1) {
+            hasher.update(&list.seal());
+        }
+        hasher.finalize().to_hex().to_string()
+    }
+
+    /// The parts that a later list dropped though they are in effect in that generation, each with the list that did.
+    #[must_use]
+    pub fn dropped_since(&self, generation: Generation) -> BTreeMap<PartId, Generation> {
+        let known: BTreeSet<PartId> = self.tasks(generation).iter().map(|task| task.part.id).collect();
+        let later = self.lists.iter().skip(generation.0 as usize + 1);
+        let dropped = later.flat_map(|list| list.dropped.iter().map(|&id| (id, list.generation)));
+        dropped.filter(|(id, _)| known.contains(id)).collect()
+    }
+
+    /// The parts in effect in a generation, in the order of its lists.
+    #[must_use]
+    pub fn parts(&self, generation: Generation) -> Vec<PartId> {
+        self.tasks(generation).into_iter().map(|task| task.part.id).collect()
+    }
+
+    /// The parts of a generation as they come.
+    ///
+    /// # Errors
+    /// [`Error::Unfinished`](crate::Error::Unfinished) if what stands beside the parts is not there.
+    pub fn coming(&self, generation: Generation) -> Result<Coming> {
+        let settings = self.lists.settings().map(Settings::digest).unwrap_or_default();
+        Ok(Coming {
+            store: self.store.clone(),
+            announcement: Announcement::read(&self.store)?,
+            lists: self.up_to(generation),
+            settings,
+            tasks: self.tasks(generation),
+            at: 0,
+            found: FoundPart::default(),
+            entries: BTreeMap::new(),
+        })
+    }
+
+    fn tasks(&self, generation: Generation) -> Vec<Task> {
+        in_order(&self.up_to(generation))
+    }
+
+    fn up_to(&self, generation: Generation) -> Lists {
+        self.lists.up_to(generation)
+    }
+}
+
+/// The parts of a generation, as far as their records were there when it was last asked.
+#[derive(Debug)]
+pub struct Coming {
+    store: Store,
+    announcement: Announcement,
+    lists: Lists,
+    settings: String,
+    tasks: Vec<Task>,
+    /// Parts that are whole.
+    at: usize,
+    /// What is there of the next.
+    found: FoundPart,
+    entries: BTreeMap<PartId, PartEntry>,
+}
+
+impl Coming {
+    /// Looks for segments behind those that were told, and tells those that have training shards.
+    ///
+    /// # Errors
+    /// If a record is of another folder, or the store fails. One that is damaged is not there: it is made again.
+    pub fn more(&mut self) -> Result<Vec<Segment>> {
+        let mut told = Vec::new();
+        while let Some(task) = self.tasks.get(self.at) {
+            if self.found.is_whole() {
+                (self.at, self.found) = (self.at + 1, FoundPart::default());
+                continue;
+            }
+            let bound = Bound { settings: &self.settings, forgotten: task.omit.name(), part: &task.part };
+            if !self.found.read_next(&self.store, bound)? {
+                break;
+            }
+            let record = self.found.records.last_mut().expect("it was just read");
+            // What is long of a record is of no use here.
+            (record.counts, record.examples) = (Vec::new(), Vec::new());
+            let id = task.part.id;
+            let entry = self.entries.entry(id);
+            let entry = entry.or_insert_with(|| PartEntry { id, train: Vec::new(), valid: Vec::new() });
+            entry.train.extend_from_slice(&record.train);
+            entry.valid.extend_from_slice(&record.valid);
+            let (place, content) = (self.store.place(&record.file_name()), self.announcement.content());
+            entry.check(content).map_err(|why| Error::Manifest { place, why: ManifestError::Contradiction(why) })?;
+            if !record.train.is_empty() {
+                told.push(Segment { place: self.at as u64, shards: record.train.clone() });
+            }
+        }
+        Ok(told)
+    }
+
+    /// Parts that are whole, of how many.
+    #[must_use]
+    pub fn done(&self) -> (usize, usize) {
+        (self.at, self.tasks.len())
+    }
+
+    /// The folder as far as it was told.
+    ///
+    /// # Errors
+    /// If the records contradict what was announced.
+    pub fn manifest(&self) -> Result<Manifest> {
+        let empty = |id| PartEntry { id, train: Vec::new(), valid: Vec::new() };
+        let part = |id: PartId| self.entries.get(&id).cloned().unwrap_or_else(|| empty(id));
+        self.announcement.manifest(self.lists.iter().map(|list| GenerationEntry {
+            dropped: list.dropped.clone(),
+            parts: list.parts.iter().map(|listed| part(listed.id)).collect(),
+            vocab: FileEntry::default(),
+            corpus: CorpusReport::default(),
+            content: String::new(),
+        }))
+    }
+}

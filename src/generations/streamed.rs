@@ -1,0 +1,269 @@
+//! A prepared folder that a run reads in the order in which it is filled, by this process or another, here or elsewhere.
+//!
+//! # What
+//! The segments of the part list that the run began with. Those of a folder that is whole are in its manifest; until it
+//! is, they are told by the records of its parts, and the next one is waited for: the store is asked again and again, ever
+//! more seldom up to once a second. The epoch ends when the manifest says that the generation is whole.
+//!
+//! # Why nothing depends on when
+//! A segment is told once its record is there, in the order of the list, so that the answers are those that a finished
+//! folder gives. What was told is written down before anything is made of it (`generations.json`).
+
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use pipeline::actor::{Stop, starved};
+use pipeline::course::{self, Edition, Growth, Segment};
+use pipeline::prepare::{self, Coming, Listed};
+use pipeline::{Error, Result, load};
+use schemas::{Generation, Manifest, Shard, Split, manifest};
+use store::{Sight, Store, Terms, Watch};
+
+use super::{RunGenerations, other_data};
+
+/// Pauses between two looks at the folder: the first, and the longest.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+
+/// The manifest of a folder, if that generation of it is whole.
+///
+/// # Errors
+/// If it was superseded before it was, or the manifest cannot be read.
+pub(crate) fn published(data: &Store, generation: Generation) -> Result<Option<Manifest>> {
+    if data.stat(manifest::NAME)?.is_none() {
+        return Ok(None);
+    }
+    let manifest = load::open(data)?;
+    if manifest.newest() < generation {
+        return Ok(None);
+    }
+    if manifest.generation(generation).content.is_empty() {
+        let message = format!("generation {generation} was superseded before it was whole");
+        return Err(Error::Config(format!("{}: {message}; begin a new run (another `run.folder`)", data.place(""))));
+    }
+    Ok(Some(manifest))
+}
+
+/// The segments of one generation, as they come.
+#[derive(Debug)]
+pub(crate) struct Streamed {
+    data: Store,
+    generation: Generation,
+    parts: u64,
+    generations: Arc<RunGenerations>,
+    state: Mutex<State>,
+    waiting: Mutex<Waiting>,
+    /// Closed when the preparation that this process runs has failed.
+    failed: OnceLock<Stop>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// None once the generation is whole.
+    coming: Option<Coming>,
+    told: Vec<Segment>,
+    shards: Vec<Shard>,
+    watch: Watch,
+    /// Who was seen to fill the folder, so that it is said once.
+    filler: Option<String>,
+    pause: Duration,
+    /// Part lists that there were when it was looked at last.
+    lists: usize,
+}
+
+/// How long anybody has waited for segments.
+#[derive(Debug, Default)]
+struct Waiting {
+    before: Duration,
+    since: Option<Instant>,
+    /// The part that is waited for, or was last.
+    part: u64,
+}
+
+impl Streamed {
+    /// Those of a generation that is whole.
+    pub(crate) fn whole(data: &Store, listed: &Listed, generations: Arc<RunGenerations>, manifest: &Manifest) -> Self {
+        let told = course::segments(manifest, generations.first());
+        Self::new(data, listed, generations, None, told)
+    }
+
+    /// Those that come, of which these were told already.
+    pub(crate) fn coming(
+        data: &Store,
+        listed: &Listed,
+        generations: Arc<RunGenerations>,
+        (coming, told): (Coming, Vec<Segment>),
+    ) -> Self {
+        Self::new(data, listed, generations, Some(coming), told)
+    }
+
+    fn new(
+        data: &Store,
+        listed: &Listed,
+        generations: Arc<RunGenerations>,
+        coming: Option<Coming>,
+        told: Vec<Segment>,
+    ) -> Self {
+        let generation = generations.first();
+        let shards = told.iter().flat_map(|segment| segment.shards.clone()).collect();
+        let watch = Watch::of(data, prepare::LOCK, Terms::default());
+        let lists = listed.newest().0 as usize + 1;
+        let state = State { coming, told, shards, watch, filler: None, pause: PAUSES.0, lists };
+        Self {
+            data: data.clone(),
+            generation,
+            parts: listed.parts(generation).len() as u64,
+            generations,
+            state: Mutex::new(state),
+            waiting: Mutex::default(),
+            failed: OnceLock::new(),
+        }
+    }
+
+    /// That a first window of so many row groups is there, and all that the run had read.
+    pub(crate) fn refuse_to_begin(&self, window_blocks: usize) -> Result<()> {
+        let state = self.state();
+        let groups: usize = state.shards.iter().map(|shard| shard.groups.len()).sum();
+        if groups >= window_blocks && state.shards.len() as u64 >= self.generations.shards_read() {
+            return Ok(());
+        }
+        Err(self.unfinished(&state, "too few to begin with; run `cloze prepare`, or let it go on"))
+    }
+
+    /// From now on nobody waits for a preparation of this process that has failed, which closes `failed`.
+    #[cfg(feature = "train")]
+    pub(crate) fn fail_with(&self, failed: Stop) {
+        let _ = self.failed.set(failed);
+    }
+
+    /// How long lanes have waited for segments until now, and for which part of how many they do, or did last.
+    #[cfg(feature = "train")]
+    pub(crate) fn waited(&self) -> (Duration, u64, u64) {
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = waiting.since.map_or(Duration::ZERO, |since| since.elapsed());
+        (waiting.before + now, waiting.part, self.parts)
+    }
+
+    /// Whether anything more is there; then it is told next. At the end, that the manifest says the same.
+    fn look(&self, state: &mut State) -> Result<bool> {
+        let Some(coming) = &mut state.coming else { return Ok(true) };
+        let more = coming.more()?;
+        if !more.is_empty() {
+            state.shards.extend(more.iter().flat_map(|segment| segment.shards.clone()));
+            state.told.extend(more);
+            state.pause = PAUSES.0;
+            state.watch.begin_anew();
+            return Ok(true);
+        }
+        let (done, all) = coming.done();
+        if done < all {
+            return Ok(false);
+        }
+        let Some(manifest) = published(&self.data, self.generation)? else { return Ok(false) };
+        let whole = Split { shards: state.shards.clone() };
+        if whole.content() != manifest.effective(self.generation).train.content() {
+            return Err(other_data(self.generation, &self.data));
+        }
+        state.coming = None;
+        Ok(true)
+    }
+
+    /// Waits until it is worth another look.
+    fn wait(&self, state: &mut State, stop: Option<&Stop>) -> Result<()> {
+        let Some(stop) = stop else { return Err(self.unfinished(state, "run `cloze prepare`, or let it go on")) };
+        self.refuse_dropped(state)?;
+        if self.failed.get().is_some_and(Stop::is_asked) {
+            return Err(self.unfinished(state, "its preparation, in this process, has failed"));
+        }
+        match state.watch.look()? {
+            Sight::Deserted => {
+                return Err(
+                    self.unfinished(state, "nobody prepares it; run `cloze prepare`, then the same command again")
+                );
+            }
+            Sight::Held(filler) if state.filler.as_ref() != Some(&filler) => {
+                let (done, all) = self.done(state);
+                let place = self.data.place("");
+                tracing::info!(%place, part = done, parts = all, by = %filler, "waiting for the next part to be prepared");
+                state.filler = Some(filler);
+            }
+            Sight::Held(_) | Sight::Idle => {}
+        }
+        let pause = state.pause;
+        state.pause = (2 * pause).min(PAUSES.1);
+        if starved(|| stop.is_asked_within(pause)) { Err(Error::Stopped) } else { Ok(()) }
+    }
+
+    /// A list that came since may have dropped what is waited for.
+    fn refuse_dropped(&self, state: &mut State) -> Result<()> {
+        let lists = self.data.list("generations")?.len();
+        if lists == state.lists {
+            return Ok(());
+        }
+        state.lists = lists;
+        match Listed::read(&self.data)? {
+            Some(listed) => refuse_dropped(&listed, self.generation),
+            None => Ok(()),
+        }
+    }
+
+    fn done(&self, state: &State) -> (u64, u64) {
+        let done = state.coming.as_ref().map_or(self.parts, |coming| coming.done().0 as u64);
+        (done, self.parts)
+    }
+
+    fn unfinished(&self, state: &State, why: &str) -> Error {
+        let (done, all) = self.done(state);
+        let message = format!("{done} of the {all} parts of generation {} are there; {why}", self.generation);
+        Error::Unfinished { place: self.data.place(""), message }
+    }
+
+    /// Notes that it is waited, or no longer.
+    fn note(&self, since: Option<(Instant, u64)>) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(before) = waiting.since.take() {
+            waiting.before += before.elapsed();
+        }
+        if let Some((since, part)) = since {
+            (waiting.since, waiting.part) = (Some(since), part);
+        }
+    }
+
+    fn behind_in(&self, state: &mut State, known: usize, stop: Option<&Stop>) -> Result<Vec<Segment>> {
+        loop {
+            let is_read = state.shards.len() as u64 >= self.generations.shards_read();
+            if state.coming.is_none() || (state.told.len() > known && is_read) {
+                self.generations.note_read(&state.shards)?;
+                return Ok(state.told[known..].to_vec());
+            }
+            if !self.look(state)? {
+                self.note(Some((Instant::now(), self.done(state).0)));
+                self.wait(state, stop)?;
+            }
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Refuses to read parts that a later list dropped.
+pub(crate) fn refuse_dropped(listed: &Listed, generation: Generation) -> Result<()> {
+    let edition = Edition { generation, split: Split::default(), dropped: listed.dropped_since(generation) };
+    match edition.refusal() {
+        Some(refusal) => Err(Error::Config(format!("{refusal}; begin a new run (another `run.folder`)"))),
+        None => Ok(()),
+    }
+}
+
+impl Growth for Streamed {
+    fn behind(&self, known: usize, stop: Option<&Stop>) -> Result<Vec<Segment>> {
+        let found = self.behind_in(&mut self.state(), known, stop);
+        self.note(None);
+        found
+    }
+
+    fn parts(&self) -> u64 {
+        self.parts
+    }
+}

@@ -1,0 +1,23 @@
+//! How the cores are shared where a corpus is prepared beside the training that reads it.
+
+use crate::config::Config;
+
+/// The lanes of both halves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Halves {
+    /// Those of the preparation: as many as `prepare.lanes` says, else the cores that the loader leaves, at least one.
+    pub(crate) prepare: usize,
+    /// Those of the loader.
+    pub(crate) load: usize,
+    /// Cores of this machine.
+    pub(crate) cores: usize,
+}
+
+impl Halves {
+    pub(crate) fn of(config: &Config) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let load = config.data.lanes();
+        let left = cores.saturating_sub(load).max(1);
+        Self { prepare: config.prepare.lanes.unwrap_or(left), load, cores }
+    }
+}

@@ -1,0 +1,277 @@
+//! Runs that begin while their corpus is prepared: the same weights, whoever fills the folder, however slowly, and whatever
+//! is killed.
+
+use std::collections::BTreeMap;
+use std::process::{Child, Stdio};
+
+use serde_json::Value;
+
+use crate::support::running::Running;
+use crate::support::{Home, Outcome, corpus, files, send};
+
+/// More than twenty parts, of one row group each; a window has three or more, and 60 steps are about two epochs.
+const PARTS: [&str; 8] = [
+    "--set",
+    "prepare.part_bytes=4000",
+    "--set",
+    "prepare.valid_parts=2",
+    "--set",
+    "data.order=streamed",
+    "--set",
+    "data.shuffle_blocks=3",
+];
+
+fn home() -> Home {
+    let home = Home::with_corpus(200);
+    home.run_ok(&["tokenizer", "train"]);
+    home
+}
+
+/// A run over the folder `data`, which is begun or not, by a command line with more in it.
+fn train<'a>(run: &'a str, data: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let mut args = vec!["train"];
+    args.extend_from_slice(more);
+    args.extend(["--set", run, "--set", data, "--set", "report.every_steps=1", "--set", "data.lanes=2"]);
+    args.extend(PARTS);
+    args
+}
+
+fn prepare<'a>(folder: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let mut args = vec!["prepare", "--set", folder, "--set", "prepare.lanes=1"];
+    args.extend_from_slice(more);
+    args.extend(PARTS);
+    args
+}
+
+/// Every file of the last checkpoint, the state among them; it says nothing of when or where.
+fn checkpoint(home: &Home, run: &str) -> BTreeMap<String, Vec<u8>> {
+    let found = files(&home.join(run).join("checkpoints/step-00000060"));
+    assert!(found.len() >= 3 && found.contains_key("state.json"), "{:?}", found.keys());
+    found
+}
+
+/// What reports and validations say, but for clocks.
+fn said(home: &Home, run: &str) -> Vec<Value> {
+    let mut entries = home.log(run);
+    entries.retain(|entry| ["start", "report", "validation"].iter().any(|kind| entry["kind"] == *kind));
+    for entry in &mut entries {
+        let clocks = ["time", "elapsed_s", "tokens_per_s", "wait", "eta_s", "seconds"];
+        entry.as_object_mut().expect("an object").retain(|key, _| !clocks.contains(&key.as_str()));
+    }
+    entries
+}
+
+#[track_caller]
+fn assert_like(home: &Home, whole: &str, run: &str) {
+    assert!(checkpoint(home, run) == checkpoint(home, whole), "{run}: another checkpoint than {whole}");
+    assert_eq!(said(home, run), said(home, whole), "{run}");
+}
+
+fn commits(home: &Home, folder: &str) -> usize {
+    let entries = std::fs::read_dir(home.join(folder).join("parts")).into_iter().flatten().flatten();
+    entries.filter(|entry| !entry.file_name().to_string_lossy().starts_with('.')).count()
+}
+
+/// Waits until so many segments are there, or fails if the child ends before.
+fn wait_for(home: &Home, folder: &str, count: usize, child: &mut Child) {
+    while commits(home, folder) < count {
+        assert!(child.try_wait().expect("a child").is_none(), "it ended before {count} segments were there");
+        std::thread::yield_now();
+    }
+}
+
+/// The finished folder and the run over it that all others are compared with.
+fn finished() -> Home {
+    let home = home();
+    home.run_ok(&prepare("prepare.folder=data", &[]));
+    assert!(commits(&home, "data") >= 20, "{} parts", commits(&home, "data"));
+    home.run_ok(&train("run.folder=whole", "data.folder=data", &[]));
+    home
+}
+
+#[test]
+fn one_process_learns_what_a_finished_folder_teaches() {
+    let home = finished();
+    let args = train("run.folder=one", "data.folder=one-data", &["--prepare", "--set", "prepare.folder=one-data"]);
+    let outcome = home.run_ok(&args);
+    assert_like(&home, "whole", "one");
+    assert!(outcome.stderr.contains("prepar"), "{outcome}");
+    // Again: there is nothing to do.
+    home.run_ok(&args);
+    assert_like(&home, "whole", "one");
+}
+
+#[test]
+fn a_folder_that_another_process_fills_slowly_is_followed_to_the_same_end() {
+    let home = finished();
+    let slow = prepare("prepare.folder=slow", &["--slow", "writer=150"]);
+    let mut child = home.command(&slow).stderr(Stdio::null()).spawn().expect("it starts");
+    wait_for(&home, "slow", 1, &mut child);
+    let outcome = home.run_ok(&train("run.folder=followed", "data.folder=slow", &[]));
+    assert!(child.wait().expect("it ends").success());
+    assert_like(&home, "whole", "followed");
+    let starved = home.log("followed").iter().filter(|entry| entry["kind"] == "starved").count();
+    assert!(starved >= 3 && outcome.stderr.contains("starved by prepare"), "{starved} times\n{outcome}");
+}
+
+#[test]
+fn kills_of_either_side_change_nothing() {
+    let home = finished();
+    let slow = prepare("prepare.folder=killed", &["--slow", "writer=100"]);
+    let run = train("run.folder=killed-run", "data.folder=killed", &[]);
+    let mut child = home.spawn(&slow);
+    wait_for(&home, "killed", 1, &mut child);
+    // The run is killed, then the preparation beneath it, then both.
+    let mut running = home.watch(&run);
+    running.reach(3);
+    running.kill();
+    let mut running = home.watch(&run);
+    running.reach(6);
+    child.kill().expect("SIGKILL");
+    child.wait().expect("it ended");
+    let mut child = home.spawn(&slow);
+    running.reach(12);
+    assert!(commits(&home, "killed") < commits(&home, "data"), "nothing is proved of a folder that is whole");
+    running.kill();
+    child.kill().expect("SIGKILL");
+    child.wait().expect("it ended");
+    // What nobody goes on with is waited for no longer than a lock's patience.
+    let alone = home.run(&run);
+    alone.assert_fails(1, &["parts of generation 0 are there", "cloze prepare"]);
+    home.run_ok(&prepare("prepare.folder=killed", &[]));
+    home.run_ok(&run);
+    assert_like(&home, "whole", "killed-run");
+}
+
+/// Stops a run of one process in its middle by a signal, and goes on with the same command.
+fn stopped(home: &Home, name: &str, signal: libc::c_int, code: i32, step: u64) {
+    let (folder, data, prepared) =
+        (format!("run.folder={name}"), format!("data.folder={name}-data"), format!("prepare.folder={name}-data"));
+    let args = train(&folder, &data, &["--prepare", "--slow", "step=30", "--set", &prepared]);
+    let child = home.command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut running = Running::of(child.expect("it starts"));
+    running.reach(step);
+    running.signal(signal);
+    let outcome = running.end();
+    assert_eq!(outcome.code, Some(code), "{outcome}");
+    home.run_ok(&train(&folder, &data, &["--prepare", "--set", &prepared]));
+    assert_like(home, "whole", name);
+}
+
+#[test]
+fn a_stop_reaches_both_halves_and_both_go_on() {
+    let home = finished();
+    stopped(&home, "terminated", libc::SIGTERM, 143, 2);
+    stopped(&home, "requeued", libc::SIGUSR1, 138, 5);
+}
+
+#[test]
+fn a_stop_ends_a_wait_for_the_preparation_at_once() {
+    let home = home();
+    let mut child = home.spawn(&prepare("prepare.folder=data", &[]));
+    wait_for(&home, "data", 5, &mut child);
+    // It stands still, and its lock with it, but only for a short time.
+    send(&child, libc::SIGSTOP);
+    let mut running = home.watch(&train("run.folder=run", "data.folder=data", &[]));
+    running.reach(1);
+    running.signal(libc::SIGTERM);
+    let outcome = running.end();
+    assert_eq!(outcome.code, Some(143), "{outcome}");
+    send(&child, libc::SIGCONT);
+    child.kill().expect("SIGKILL, or gone");
+    child.wait().expect("it ended");
+}
+
+#[test]
+fn a_preparation_that_fails_ends_the_run_with_what_was_learnt() {
+    let home = home();
+    // The last part that is read is dirt, and the corpus with it.
+    let dirty: String = (0..3000).map(|_| "\u{fffd}\n").collect();
+    home.write("corpus/9.jsonl", &dirty);
+    for part in 0..4 {
+        let text = std::fs::read_to_string(home.join(&format!("corpus/{part}.txt"))).expect("there");
+        let line = |text: &str| format!("{{\"text\": {}}}\n", serde_json::to_string(text).expect("JSON"));
+        home.write(&format!("corpus/{part}.jsonl"), &text.lines().map(line).collect::<String>());
+    }
+    let args = train(
+        "run.folder=run",
+        "data.folder=data",
+        &["--prepare", "--set", "prepare.folder=data", "--set", "prepare.format=jsonl", "--set", "prepare.lanes=1"],
+    );
+    let outcome = home.run(&args);
+    outcome.assert_fails(42, &["the preparation failed"]);
+}
+
+#[test]
+fn shuffled_runs_are_prepared_first_by_the_same_command() {
+    let home = home();
+    let order = ["--set", "data.order=shuffled"];
+    let args = |run, data, more: &[&'static str]| [train(run, data, more), order.to_vec()].concat();
+    home.run_ok(&args("run.folder=one", "data.folder=data", &["--prepare"]));
+    home.run_ok(&args("run.folder=whole", "data.folder=data", &[]));
+    assert_like(&home, "whole", "one");
+}
+
+fn stretches(home: &Home, run: &str) -> Vec<(u64, u64)> {
+    let list = std::fs::read(home.join(run).join("generations.json")).expect("a list");
+    let list: Value = serde_json::from_slice(&list).expect("JSON");
+    let stretches = list["content"]["stretches"].as_array().expect("stretches").iter();
+    let number = |stretch: &Value, key: &str| stretch[key].as_u64().expect("a number");
+    stretches.map(|stretch| (number(stretch, "epoch"), number(stretch, "generation"))).collect()
+}
+
+#[test]
+fn what_a_watching_preparation_takes_in_is_learnt_from_the_next_epoch_on() {
+    let home = home();
+    let mut watching = home.command(&prepare("prepare.folder=data", &["--watch=0.1"]));
+    let mut child = watching.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    wait_for(&home, "data", 1, &mut child);
+    let newest = ["--set", "data.generations=newest", "--slow", "step=60"];
+    let mut running = home.watch(&train("run.folder=run", "data.folder=data", &newest));
+    running.reach(2);
+    let text: String = corpus::documents(260)[200..].iter().map(|text| format!("{text}\n")).collect();
+    home.write("corpus/more.txt", &text);
+    let outcome = running.end();
+    assert_eq!(outcome.code, Some(0), "{outcome}");
+    assert_eq!(stretches(&home, "run"), [(0, 0), (1, 1)], "{outcome}");
+    send(&child, libc::SIGTERM);
+    let ended = Outcome::of(child.wait_with_output().expect("it ends"));
+    assert_eq!(ended.code, Some(143), "{ended}");
+    let told = (ended.stdout.matches(" parts made").count(), ended.stderr.contains("generation 1 drops 0 parts"));
+    assert_eq!(told, (2, true), "each generation is told\n{ended}");
+    // A shorter folder is no end of a run that has begun: whoever comes late learns the same.
+    home.run_ok(&train("run.folder=late", "data.folder=data", &["--set", "data.generations=newest"]));
+    assert_eq!(stretches(&home, "late"), [(0, 1)]);
+}
+
+/// The part list says names and lengths; that the text is another is seen by what was read of it.
+#[test]
+fn a_folder_made_anew_of_other_text_under_the_same_names_is_refused() {
+    let home = home();
+    home.run_ok(&prepare("prepare.folder=data", &[]));
+    let args = train("run.folder=run", "data.folder=data", &["--set", "checkpoints.every_steps=5"]);
+    let mut running = home.watch(&args);
+    running.reach(10);
+    running.kill();
+    std::fs::remove_dir_all(home.join("data")).expect("there");
+    for part in 0..4 {
+        let name = format!("corpus/{part}.txt");
+        let text = std::fs::read_to_string(home.join(&name)).expect("there");
+        home.write(&name, &text.replace("the", "thy"));
+    }
+    home.run_ok(&prepare("prepare.folder=data", &[]));
+    home.run(&args).assert_fails(2, &["generation 0 with other data than is here now"]);
+    let shuffled = [args, vec!["--set", "data.order=shuffled"]].concat();
+    home.run(&shuffled).assert_fails(2, &["`data.order = \"streamed\"`"]);
+}
+
+#[test]
+fn what_is_wrong_is_told_before_anything_is_prepared() {
+    let home = home();
+    let args = train("run.folder=run", "data.folder=data", &["--prepare", "--set", "loss.nothing=1.0"]);
+    home.run(&args).assert_fails(2, &["nothing"]);
+    assert!(!home.join("data").exists() && !home.join("run").exists());
+    let counts = train("run.folder=run", "data.folder=data", &["--set", "views.masked.words=unigram"]);
+    home.run_ok(&prepare("prepare.folder=data", &[]));
+    home.run(&counts).assert_fails(2, &["counts of the whole corpus", "`words`", "shuffled"]);
+}
