@@ -46,9 +46,8 @@ pub(crate) struct Options {
 pub(crate) fn run(args: &ConfigArgs, options: &Options) -> anyhow::Result<ExitCode> {
     let slow = options.slow.as_deref().map(Slow::parse).transpose()?;
     let control = Arc::new(Control::start()?);
-    let Start { plan, beside } = match start::start(args, options.prepare, &control)? {
-        Some(start) => start,
-        None => return Ok(ExitCode::from(control.signal().map_or(1, Signal::exit_code))),
+    let Some(Start { plan, beside }) = start::start(args, options.prepare, &control)? else {
+        return Ok(ExitCode::from(control.signal().map_or(1, Signal::exit_code)));
     };
     for warning in warnings::of(&plan) {
         note(format_args!("warning: {warning}"));

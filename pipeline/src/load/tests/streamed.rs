@@ -236,7 +236,7 @@ fn what_goes_by_counts_is_refused_by_name() {
     let wanted = BTreeSet::new();
     let growth = Some(Told::new(home.segments(), 11) as Arc<dyn Growth>);
     let follow = Some(Arc::new(Whole(home.manifest.clone())) as Arc<dyn Generations>);
-    let request = LoadRequest { growth, follow, ..home.request(&data, &views, &wanted) };
+    let request = LoadRequest { follow, growth, ..home.request(&data, &views, &wanted) };
     let problems = LoadPlan::new(&request).expect_err("refused");
     assert!(problems.iter().any(|problem| problem.key == "views.odd.words"), "{problems:?}");
 }

@@ -78,7 +78,7 @@ fn a_storm_that_is_not_outwaited_names_an_object_and_costs_nothing_that_was_kept
     home.run().expect("prepared");
     let whole = home.data();
     let (mut kept, mut given_up) = (BTreeSet::new(), 0);
-    for seed in 0..24 {
+    for seed in 0..72 {
         let memory = Memory::new(weather(seed));
         let calm = Store::of_memory(&memory.under(Weather::calm()));
         let before = if seed % 2 == 0 {
