@@ -229,8 +229,7 @@ fn what_a_watching_preparation_takes_in_is_learnt_from_the_next_epoch_on() {
     let newest = ["--set", "data.generations=newest", "--slow", "step=60"];
     let mut running = home.watch(&train("run.folder=run", "data.folder=data", &newest));
     running.reach(2);
-    let text: String = corpus::documents(260)[200..].iter().map(|text| format!("{text}\n")).collect();
-    home.write("corpus/more.txt", &text);
+    home.write("corpus/more.txt", &(corpus::documents(260)[200..].join("\n") + "\n"));
     let outcome = running.end();
     assert_eq!(outcome.code, Some(0), "{outcome}");
     assert_eq!(stretches(&home, "run"), [(0, 0), (1, 1)], "{outcome}");
