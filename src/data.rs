@@ -26,6 +26,7 @@ pub(crate) struct PreparedData {
     /// Of a run whose first epoch is streamed: its segments.
     streamed: Option<Arc<Streamed>>,
     /// One name for the training data that the run began with.
+    #[cfg_attr(not(feature = "train"), expect(dead_code, reason = "only a run goes by it"))]
     content: String,
     choice: GenerationChoice,
     purpose: Purpose,
@@ -54,16 +55,6 @@ pub(crate) enum Purpose {
     /// A model that was made with it: no row is read.
     #[cfg(feature = "train")]
     Model,
-}
-
-impl Purpose {
-    /// Whether only a model is wanted.
-    fn is_of_model(self) -> bool {
-        #[cfg(feature = "train")]
-        return self == Self::Model;
-        #[cfg(not(feature = "train"))]
-        false
-    }
 }
 
 /// The parts that a streamed run is validated on are not there.
@@ -147,7 +138,11 @@ impl PreparedData {
         };
         let vocab = load::read_vocab(&store, &manifest, generation)?;
         // What a model is shown beside may be counted.
-        let vocab = Arc::new(if is_whole && purpose.is_of_model() { vocab } else { vocab.uncounted() });
+        #[cfg(feature = "train")]
+        let is_of_model = purpose == Purpose::Model;
+        #[cfg(not(feature = "train"))]
+        let is_of_model = false;
+        let vocab = Arc::new(if is_whole && is_of_model { vocab } else { vocab.uncounted() });
         keep_valid(&mut manifest, &measured.into_iter().collect());
         let effective = manifest.effective(generation);
         let (content, choice) = (listed.name(generation), config.generations);

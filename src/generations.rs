@@ -146,6 +146,7 @@ pub(crate) struct RunGenerations {
 struct State {
     list: List,
     /// The list as it was found.
+    #[cfg_attr(not(any(test, feature = "train")), expect(dead_code, reason = "only who keeps a list compares"))]
     found: Option<List>,
     /// What was asked for last.
     edition: Option<Arc<Edition>>,
