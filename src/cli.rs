@@ -30,7 +30,7 @@ Environment:
   NO_COLOR, CLICOLOR_FORCE
 
 Exit codes: 0 done, 1 failed (the same command continues), 2 configuration or usage, 42 unfit corpus,
-43 diverged, 44 out of device memory,
+43 diverged, 44 out of device memory, 45 paused by the guard,
 129, 130, 138 and 143 stopped by SIGHUP, SIGINT, SIGUSR1, SIGTERM and saved.";
 
 /// A configuration file with overrides.

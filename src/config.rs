@@ -104,6 +104,8 @@ pub(crate) struct Training {
     pub(crate) checkpoints: trainer::plan::CheckpointConfig,
     /// When a run says how it is.
     pub(crate) report: trainer::plan::ReportConfig,
+    /// What becomes of a step whose loss or gradient leaps out of those before it.
+    pub(crate) guard: trainer::plan::GuardConfig,
 }
 
 /// A configuration and what was found wrong with it so far.
@@ -210,6 +212,7 @@ fn take(sections: &mut section::Sections<'_>) -> Config {
             validation: sections.section("validation"),
             checkpoints: sections.section("checkpoints"),
             report: sections.section("report"),
+            guard: sections.section("guard"),
         },
         #[cfg(not(feature = "train"))]
         rows_per_micro_batch: sections.peek("train", "rows_per_micro_batch").unwrap_or(32),

@@ -117,6 +117,8 @@ mod tests {
             threads: 1,
             device: "Cpu".to_owned(),
             report: Vec::new(),
+            skips: Vec::new(),
+            guard: trainer::training::SavedGuard::default(),
             identity: trainer::plan::Identity::new(BTreeMap::new()),
             files: BTreeMap::new(),
         }

@@ -25,8 +25,8 @@ use schemas::ordinal::Step;
 use crate::number;
 use crate::preparation::{PartDone, PrepareEnd, PrepareProgress, PrepareStart};
 use crate::training::{
-    AuditReport, CheckpointReport, GenerationReport, ResumeReport, StartReport, StepReport, StopReport, ValidReport,
-    Warning,
+    AuditReport, CheckpointReport, GenerationReport, LeapReport, ResumeReport, SkipReport, StartReport, StepReport,
+    StopReport, ValidReport, Warning,
 };
 
 /// The version of the events that this program writes.
@@ -124,6 +124,10 @@ kinds! {
     "generation" => Generation(GenerationReport),
     /// A run ended or was stopped: the last that its process says.
     "stop" => Stop(StopReport),
+    /// The loss or the gradient of a step leapt out of those before it.
+    "leap" => Leap(LeapReport),
+    /// A step that leapt is passed over.
+    "skip" => Skip(SkipReport),
     /// The lanes of a preparation have started.
     "prepare_start" => PrepareStart(PrepareStart),
     /// How far a preparation is.

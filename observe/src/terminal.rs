@@ -9,7 +9,8 @@ use schemas::ordinal::Step;
 
 use crate::event::{At, Event, What};
 use crate::training::{
-    AuditReport, DevicePeak, Figures, GenerationReport, StartReport, StepReport, StopReport, ValidReport, Warning, Why,
+    AuditReport, DevicePeak, Figures, GenerationReport, LeapReport, Leaping, SkipReport, StartReport, StepReport,
+    StopReport, ValidReport, Warning, Why,
 };
 
 pub use preparation::beside_bar;
@@ -29,6 +30,8 @@ pub fn line(event: &Event) -> Option<String> {
         What::Warning(warning) => warn(warning),
         What::Audit(report) => audit(report),
         What::Generation(report) => generation(at, report),
+        What::Leap(report) => format!("warning: {}", leap(report)),
+        What::Skip(report) => skip(report),
         What::Stop(report) => return stop(at, report),
         What::PrepareStart(start) => preparation::start(start),
         What::PrepareProgress(progress) => preparation::line(progress),
@@ -91,6 +94,26 @@ fn generation(at: &At, report: &GenerationReport) -> String {
     format!("{}  rows from {row} on are of generation {generation} of the data, {before} before", steps(at))
 }
 
+fn leap(report: &LeapReport) -> String {
+    let LeapReport { leapt, first_row, rows, figure, value, median, sigmas } = report;
+    let figure = match figure {
+        Leaping::Loss => "loss",
+        Leaping::GradNorm => "norm",
+    };
+    let last = first_row.0 + rows.saturating_sub(1);
+    format!(
+        "step {leapt} leapt: {figure} {value:.4}, {median:.4} is usual, {sigmas:.0} sigmas; rows {first_row} to {last}"
+    )
+}
+
+fn skip(report: &SkipReport) -> String {
+    let hardest = report.suspects.first().map_or(String::new(), |suspect| {
+        let documents = suspect.documents.join(", ");
+        format!("; its hardest row is {} (loss {:.4}; {documents})", suspect.row, suspect.loss)
+    });
+    format!("passed over: {}{}", leap(&report.leap), schemas::printable(&hardest))
+}
+
 fn stop(at: &At, report: &StopReport) -> Option<String> {
     let done = at.step.unwrap_or_default();
     let kept = report
@@ -103,10 +126,13 @@ fn stop(at: &At, report: &StopReport) -> Option<String> {
         // Whoever meets the error prints it; where nothing was done since the newest checkpoint, it is all there is to say.
         Why::Failed if report.saved || done == Step::default() => None,
         Why::Failed => Some(format!("failed after step {done}, which is not saved; {kept}")),
+        Why::Guard if report.saved => {
+            Some(format!("paused and saved after step {done}, since a step leapt; the same command continues"))
+        }
         Why::Interrupt | Why::Terminate | Why::Hangup | Why::Requeue | Why::Other if report.saved => {
             Some(format!("stopped and saved after step {done}; the same command continues"))
         }
-        Why::Interrupt | Why::Terminate | Why::Hangup | Why::Requeue | Why::Other => {
+        Why::Interrupt | Why::Terminate | Why::Hangup | Why::Requeue | Why::Guard | Why::Other => {
             Some(format!("stopped after step {done}, which is not saved; {kept}; the same command continues"))
         }
     }

@@ -62,6 +62,12 @@ pub struct StepReport {
     /// What was learned. The same command reports the same, to the bit, on an equal number of threads.
     #[serde(flatten)]
     pub figures: Figures,
+    /// The loss of each step since the last report, the first one first; what is not a number learnt nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "number::list")]
+    pub losses: Vec<f64>,
+    /// The norm of the gradient of each of them, before clipping.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "number::list")]
+    pub grad_norms: Vec<f64>,
     /// Running BLAKE3 over the digests of all rows consumed.
     pub batch_hash: String,
     /// How fast: no two runs agree.
@@ -184,6 +190,60 @@ pub struct GenerationReport {
     pub row: RowIndex,
 }
 
+/// What leaps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Leaping {
+    /// The loss of a step.
+    Loss,
+    /// The norm of its gradient, before clipping.
+    GradNorm,
+}
+
+/// A step whose loss or gradient leaps out of those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LeapReport {
+    /// The step, counted from 1 as reports count them.
+    pub leapt: Step,
+    /// The first row of the stream that it learnt from.
+    pub first_row: RowIndex,
+    /// How many rows it learnt from.
+    pub rows: u64,
+    /// Which of its numbers leapt.
+    pub figure: Leaping,
+    /// What it was.
+    #[serde(with = "number")]
+    pub value: f64,
+    /// The median of those before it.
+    #[serde(with = "number")]
+    pub median: f64,
+    /// How many robust standard deviations lie between the two.
+    #[serde(with = "number")]
+    pub sigmas: f64,
+}
+
+/// A step that is passed over: its rows are consumed, and teach nothing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SkipReport {
+    /// Why.
+    #[serde(flatten)]
+    pub leap: LeapReport,
+    /// The rows that the model found hardest, the worst first.
+    pub suspects: Vec<Suspect>,
+}
+
+/// A row that may have made a step leap.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Suspect {
+    /// Its number in the stream.
+    pub row: RowIndex,
+    /// Its own loss, without dropout, by the weights before the step.
+    #[serde(with = "number")]
+    pub loss: f64,
+    /// The ids of its documents, in order.
+    pub documents: Vec<String>,
+}
+
 /// A checkpoint that is on disk.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CheckpointReport {
@@ -268,6 +328,8 @@ pub enum Why {
     Hangup,
     /// A scheduler wants to start it again elsewhere: SIGUSR1.
     Requeue,
+    /// A step leapt, and `guard.rule` is `pause`.
+    Guard,
     /// An error.
     Failed,
     /// For a reason that only a later program knows.

@@ -148,13 +148,29 @@ impl LoadPlan {
     /// # Errors
     /// As [`batch`](Self::batch).
     pub fn explain(&self, groups: &Groups, index: BatchIndex) -> Result<Vec<RowFacts>> {
-        let rows = self.rows_of(index);
+        self.explain_rows(groups, self.rows_of(index))
+    }
+
+    /// The same of any rows.
+    ///
+    /// # Errors
+    /// As [`batch`](Self::batch).
+    pub fn explain_rows(&self, groups: &Groups, rows: std::ops::Range<u64>) -> Result<Vec<RowFacts>> {
         let runs = self.course.runs(rows.clone())?;
         let held = self.hold(groups, &runs, (0, 1))?;
         Ok(rows
             .zip(runs.iter().flat_map(Run::rows))
             .map(|(row, of)| self.row_facts(RowIndex(row), &of, &held))
             .collect())
+    }
+
+    /// What one row of the stream is made of.
+    ///
+    /// # Errors
+    /// As [`batch`](Self::batch).
+    pub fn row(&self, groups: &Groups, row: RowIndex) -> Result<RowFacts> {
+        let mut facts = self.explain_rows(groups, row.0..row.0 + 1)?;
+        Ok(facts.pop().expect("one row was asked for"))
     }
 
     /// An empty memory for decoded row groups.

@@ -54,16 +54,17 @@ pub(crate) fn run(args: &ConfigArgs, replay: Option<u64>, slow: Option<&str>) ->
             }
             ExitCode::SUCCESS
         }
-        Outcome::Stopped(_, stop) => ExitCode::from(signal(stop).exit_code()),
+        Outcome::Stopped(_, stop) => ExitCode::from(code(stop)),
     })
 }
 
-fn signal(stop: StopRequest) -> Signal {
+fn code(stop: StopRequest) -> u8 {
     match stop {
-        StopRequest::Interrupt => Signal::Interrupt,
-        StopRequest::Terminate => Signal::Terminate,
-        StopRequest::Hangup => Signal::Hangup,
-        StopRequest::Requeue => Signal::Requeue,
+        StopRequest::Interrupt => Signal::Interrupt.exit_code(),
+        StopRequest::Terminate => Signal::Terminate.exit_code(),
+        StopRequest::Hangup => Signal::Hangup.exit_code(),
+        StopRequest::Requeue => Signal::Requeue.exit_code(),
+        StopRequest::Guard => crate::exit::PAUSED,
     }
 }
 

@@ -43,6 +43,7 @@ left_out! {
     "validation": "when a run is looked at; nothing is learnt from it",
     "checkpoints": "when a run is kept, and for how long",
     "report": "when a run is told of",
+    "guard": "what it skips is written down with the run, whatever it says later",
     "run": "where a run is kept",
 }
 

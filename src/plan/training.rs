@@ -65,6 +65,7 @@ pub(super) fn plan(parsed: &mut Parsed, data: &PreparedData, load: Option<&LoadP
         validation,
         checkpoints: training.checkpoints.clone(),
         report: training.report.clone(),
+        guard: training.guard.clone(),
         identity: identity(config, data, load),
         data_content: data.content(),
     };

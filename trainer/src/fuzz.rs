@@ -10,6 +10,7 @@ use tch::Tensor;
 use crate::device::tensors::{self, HostTensor, HostTensors};
 use crate::plan::identity::Identity;
 use crate::training::checkpoint::State;
+use crate::training::guard::SavedGuard;
 use crate::training::tally::SavedMean;
 
 fn weights() -> Vec<u8> {
@@ -53,6 +54,8 @@ fn state() -> Vec<u8> {
         threads: 2,
         device: "cpu".to_owned(),
         report: vec![SavedMean::Norm { count: 3.5 }],
+        skips: vec![Step(3)],
+        guard: SavedGuard::default(),
         identity: Identity::new([("seed".to_owned(), "1".to_owned())].into()),
         files: BTreeMap::from([("main.safetensors".to_owned(), "ef".to_owned())]),
     }

@@ -15,7 +15,7 @@ use crate::model::shape::{EncoderConfig, VocabFacts};
 use crate::objectives::AnyObjective;
 use crate::optimizer::adamw::OptimizerConfig;
 use crate::optimizer::schedule::{ScheduleConfig, ScheduleKind};
-use crate::plan::config::{CheckpointConfig, ReportConfig, TrainConfig, ValidationConfig};
+use crate::plan::config::{CheckpointConfig, GuardConfig, ReportConfig, TrainConfig, ValidationConfig};
 use crate::plan::identity::Identity;
 use crate::plan::reads::columns_read;
 use crate::plan::request::TrainRequest;
@@ -84,6 +84,7 @@ pub(crate) fn request() -> TrainRequest {
         validation: ValidationConfig { every_steps: 5, rows: 8 },
         checkpoints: CheckpointConfig { every_steps: 4, keep: 2 },
         report: ReportConfig { every_steps: 3 },
+        guard: GuardConfig::default(),
         identity: Identity::new([("seed".to_owned(), "7".to_owned())].into()),
         data_content: "data".to_owned(),
     }
@@ -111,8 +112,14 @@ pub(crate) fn networks() -> BTreeMap<String, AnyNetwork> {
     toml::from_str(text).expect("two networks")
 }
 
+/// Batches from this one on are of a word that no other has.
+pub(crate) const POISON: u64 = 1 << 40;
+
 /// The words of one row: each follows from the one before, so that masks can be filled in.
 fn words(row: u64) -> Vec<i32> {
+    if row >= POISON * ROWS as u64 {
+        return vec![1; WIDTH];
+    }
     let step = 1 + i32::try_from(row % 3).expect("below 3");
     let start = i32::try_from(row.wrapping_mul(2_654_435_761) % 50).expect("below 50");
     (0..12).map(|at| FIRST_WORD + (start + at * step) % (60 - FIRST_WORD)).collect()

@@ -10,8 +10,8 @@ use crate::preparation::{
     LargestFile, PartDone, PrepareEnd, PrepareProgress, PrepareStart, SplitFigures, StageSeconds,
 };
 use crate::training::{
-    AuditReport, Bounds, CheckpointReport, Figures, GenerationReport, MlmReport, ResumeReport, Speed, StartReport,
-    StepReport, StopReport, Surprise, ValidReport, Warning, Why,
+    AuditReport, Bounds, CheckpointReport, Figures, GenerationReport, LeapReport, Leaping, MlmReport, ResumeReport,
+    SkipReport, Speed, StartReport, StepReport, StopReport, Surprise, Suspect, ValidReport, Warning, Why,
 };
 use crate::{At, Event, What};
 
@@ -51,6 +51,8 @@ pub(super) fn step_report() -> StepReport {
             grad_norm: 0.8,
             skipped: 0,
         },
+        losses: Vec::new(),
+        grad_norms: Vec::new(),
         batch_hash: "ab".to_owned(),
         speed: Speed { tokens_per_s: 745_000.0, mfu: Some(0.44), wait: 0.003, eta_s: Some(7500.0) },
         memory: None,
@@ -72,6 +74,36 @@ pub(super) fn valid_report() -> ValidReport {
         }),
         seconds: 0.75,
     }
+}
+
+fn guarding() -> Vec<Golden> {
+    vec![
+        (
+            What::Leap(leap()),
+            r#""kind":"leap","leapt":1188,"first_row":303872,"rows":256,"figure":"loss","value":9.5,"median":2.25,"sigmas":57.25}"#,
+            Some("warning: step 1188 leapt: loss 9.5000, 2.2500 is usual, 57 sigmas; rows 303872 to 304127"),
+        ),
+        (
+            What::Skip(SkipReport {
+                leap: leap(),
+                suspects: vec![Suspect {
+                    row: RowIndex(303_900),
+                    loss: 40.5,
+                    documents: vec!["a".to_owned(), "b".to_owned()],
+                }],
+            }),
+            r#""kind":"skip","leapt":1188,"first_row":303872,"rows":256,"figure":"loss","value":9.5,"median":2.25,"sigmas":57.25,"suspects":[{"row":303900,"loss":40.5,"documents":["a","b"]}]}"#,
+            Some(
+                "passed over: step 1188 leapt: loss 9.5000, 2.2500 is usual, 57 sigmas; rows 303872 to 304127; its hardest row is 303900 (loss 40.5000; a, b)",
+            ),
+        ),
+    ]
+}
+
+fn leap() -> LeapReport {
+    let figure = Leaping::Loss;
+    let (leapt, first_row) = (Step(1188), RowIndex(303_872));
+    LeapReport { leapt, first_row, rows: 256, figure, value: 9.5, median: 2.25, sigmas: 57.25 }
 }
 
 fn training() -> Vec<Golden> {
@@ -253,5 +285,5 @@ fn preparation() -> Vec<Golden> {
 }
 
 pub(super) fn golden() -> Vec<Golden> {
-    [training(), preparation()].concat()
+    [training(), guarding(), preparation()].concat()
 }

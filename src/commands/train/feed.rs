@@ -8,6 +8,7 @@ use pipeline::actor;
 use pipeline::audit::{Audit, Watch};
 use pipeline::load::{BatchStream, LoadPlan, StreamOptions};
 use schemas::{Batch, Generation, RowIndex, Share};
+use store::Store;
 use trainer::ForeignError;
 use trainer::training::Data;
 
@@ -18,6 +19,8 @@ use crate::plan::Plan;
 /// Batches that lanes make, audited before they are learnt from.
 pub(super) struct Feed {
     plan: Arc<LoadPlan>,
+    // Who knows the names of documents.
+    store: Store,
     valid: Option<Arc<LoadPlan>>,
     share: Share,
     /// Where the next batch begins.
@@ -38,6 +41,7 @@ impl Feed {
         let load = plan.load();
         Self {
             plan: Arc::clone(load),
+            store: plan.data().store.clone(),
             valid: plan.valid().cloned(),
             share,
             row: RowIndex(0),
@@ -89,6 +93,11 @@ impl Data for Feed {
 
     fn epochs(&self, rows: RowIndex) -> Result<f64, ForeignError> {
         Ok(self.plan.epochs(rows)?)
+    }
+
+    fn documents(&mut self, row: RowIndex) -> Result<Vec<String>, ForeignError> {
+        let facts = self.plan.row(&self.plan.groups(), row)?;
+        Ok(crate::data::documents(&self.store, &facts)?)
     }
 
     fn remarks(&mut self) -> Vec<What> {

@@ -104,3 +104,41 @@ impl Default for ReportConfig {
         Self { every_steps: 50 }
     }
 }
+
+/// `[guard]`: what becomes of a step whose loss or gradient leaps out of those before it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct GuardConfig {
+    /// What to do about such a step.
+    pub rule: GuardRule,
+    /// How many robust standard deviations (1.4826 times the median distance from the median) above the median of the steps
+    /// before it a loss may lie; 0 for any.
+    pub loss_sigmas: f64,
+    /// The same for the norm of the gradient before clipping, which scatters more.
+    pub norm_sigmas: f64,
+    /// Steps that a step is compared with. Nothing is judged before there are 32.
+    pub window: usize,
+    /// Steps that a run may skip for it before it fails.
+    pub skips_max: usize,
+}
+
+impl Default for GuardConfig {
+    fn default() -> Self {
+        Self { rule: GuardRule::Warn, loss_sigmas: 10.0, norm_sigmas: 30.0, window: 128, skips_max: 10 }
+    }
+}
+
+/// What becomes of a step that leaps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum GuardRule {
+    /// Nothing is looked at.
+    Off,
+    /// It is said, and the run goes on.
+    #[default]
+    Warn,
+    /// It is said, and the run saves and stops: exit code 45. The same command goes on.
+    Pause,
+    /// The run goes back to the newest checkpoint before it, and does not learn from that step's rows.
+    Skip,
+}

@@ -10,7 +10,7 @@ pub(crate) mod request;
 mod rules;
 pub(crate) mod train_plan;
 
-pub use self::config::{CheckpointConfig, ReportConfig, TrainConfig, ValidationConfig};
+pub use self::config::{CheckpointConfig, GuardConfig, GuardRule, ReportConfig, TrainConfig, ValidationConfig};
 pub use self::identity::Identity;
 pub use self::reads::{columns_encoded, columns_read, used_networks};
 pub use self::request::TrainRequest;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::config::{CheckpointConfig, ReportConfig, TrainConfig, ValidationConfig};
+use super::config::{CheckpointConfig, GuardConfig, ReportConfig, TrainConfig, ValidationConfig};
 use super::identity::Identity;
 use super::reads::used_networks;
 use crate::model::forward::Pass;
@@ -43,6 +43,8 @@ pub struct TrainRequest {
     pub checkpoints: CheckpointConfig,
     /// When to report.
     pub report: ReportConfig,
+    /// What becomes of steps that leap.
+    pub guard: GuardConfig,
     /// What makes it this run and no other.
     pub identity: Identity,
     /// Content hash of the data, from the manifest.

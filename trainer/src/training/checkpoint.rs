@@ -6,7 +6,7 @@
 //!
 //! - `main.safetensors`: every weight by its name in `Parameters`, float32;
 //! - `optimizer.safetensors`: `mean.NAME`, `variance.NAME`, `updates`; `report.N.sum` and, where the device counts,
-//!   `report.N.count`, of the N-th mean of the report under way; `skipped.count`, `skipped.first`;
+//!   `report.N.count`, of the N-th mean of the report under way; `skipped.count`, `skipped.first`; `guard.ring`;
 //! - `state.json`, put last and removed first: [`State`], [sealed](schemas::sealed).
 //!
 //! A checkpoint is there when its `state.json` is. What lies there without one is unfinished, and the next start removes
@@ -20,6 +20,7 @@
 //!
 //! A checkpoint records what was *consumed*: `rows_consumed` is the whole position in the stream.
 
+mod given_up;
 mod kept;
 #[cfg(test)]
 mod tests;
@@ -33,11 +34,13 @@ use schemas::{SealError, Sealed};
 use serde::{Deserialize, Serialize};
 use store::Store;
 
+pub use self::given_up::give_up;
 pub use self::kept::{newest, pick};
 use crate::device::tensors;
 use crate::device::tensors::HostTensors;
 use crate::error::Error;
 use crate::plan::identity::Identity;
+use crate::training::guard::SavedGuard;
 use crate::training::tally::SavedMean;
 
 /// The tensors' objects, in the order in which they are put.
@@ -72,6 +75,13 @@ pub struct State {
     pub device: String,
     /// The means of the report under way, in order; their sums are in `optimizer.safetensors`.
     pub report: Vec<SavedMean>,
+    /// The steps that were passed over, of those done: see [`skips`](crate::training::skips).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skips: Vec<Step>,
+    /// What the guard compares the next steps with; the loss and norm of those that it has still to look at are
+    /// `guard.ring` in `optimizer.safetensors`.
+    #[serde(default, skip_serializing_if = "SavedGuard::is_empty")]
+    pub guard: SavedGuard,
     /// What makes it this run.
     pub identity: Identity,
     /// BLAKE3 of every file beside this one.

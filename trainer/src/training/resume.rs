@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use observe::training::Warning;
+use schemas::ordinal::Step;
 use store::Store;
 use tch::{Device, Tensor};
 
@@ -35,6 +36,8 @@ pub(crate) struct Position {
     pub validation_pending: bool,
     /// Running hash of the rows consumed.
     pub batch_hash: String,
+    /// The steps that were passed over.
+    pub skips: Vec<Step>,
 }
 
 impl Trainer {
@@ -42,6 +45,7 @@ impl Trainer {
     /// who reads the snapshot does, and on the device the next update.
     pub fn snapshot(&mut self, position: Position) -> Result<Snapshot, Error> {
         let (accumulators, report) = self.tally.save();
+        let (ring, guard) = self.guard.save();
         let skips = [("skipped.count", &self.skips.count), ("skipped.first", &self.skips.first)];
         let skips = skips.map(|(name, tensor)| (name.to_owned(), tensor));
         let state = State {
@@ -56,11 +60,13 @@ impl Trainer {
             threads: threads(self.plan().train.threads),
             device: format!("{:?}", self.device()),
             report,
+            skips: position.skips,
+            guard,
             identity: self.plan().identity.clone(),
             files: std::collections::BTreeMap::new(),
         };
-        let (first, resting) = (accumulators.len(), self.optimizer.state().chain(skips));
-        let mut all: Vec<(String, &Tensor)> = accumulators.into_iter().chain(resting).collect();
+        let (first, resting) = (accumulators.len() + ring.len(), self.optimizer.state().chain(skips));
+        let mut all: Vec<(String, &Tensor)> = accumulators.into_iter().chain(ring).chain(resting).collect();
         let state_tensors = all.len();
         all.extend(self.parameters().iter().map(|(name, weight)| (name.to_owned(), &weight.tensor)));
         let tensors: Vec<&Tensor> = all.iter().map(|(_, tensor)| *tensor).collect();
@@ -118,6 +124,7 @@ impl Trainer {
         }
         self.optimizer.load(&snapshot.optimizer, device).map_err(refuse)?;
         self.tally.load(&snapshot.optimizer, &state.report).map_err(refuse)?;
+        self.guard.load(&snapshot.optimizer, &state.guard, device).map_err(refuse)?;
         overwrite(&self.skips.count, &snapshot.optimizer, "skipped.count", device).map_err(refuse)?;
         overwrite(&self.skips.first, &snapshot.optimizer, "skipped.first", device).map_err(refuse)?;
         self.done = state.step;

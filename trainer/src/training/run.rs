@@ -4,6 +4,7 @@
 //! through two traits: [`Data`] gives batches, [`Host`] hears what the run has to say, keeps its checkpoints and knows
 //! when to stop.
 
+mod guarding;
 mod keeping;
 #[cfg(test)]
 mod tests;
@@ -23,8 +24,10 @@ use crate::error::Error;
 use crate::plan::train_plan::TrainPlan;
 use crate::training::around::{Data, Host, Outcome};
 use crate::training::checkpoint::{Snapshot, State};
+use crate::training::guard::{Observed, Reaction};
 use crate::training::pace::Pace;
 use crate::training::ranks::{Ranks, StopRequest};
+use crate::training::skips::SkipList;
 use crate::training::step::{StepSeen, Trainer};
 use crate::training::validation::Validation;
 use crate::training::{checkpoint, on_device, room, start};
@@ -41,19 +44,38 @@ pub fn run(
     data: &mut dyn Data,
     host: &mut dyn Host,
 ) -> Result<Outcome, Error> {
-    let mut run = room::within(plan, || Run::start(plan, ranks, store, clock))?;
-    let outcome = room::within(plan, || run.until_it_ends(data, host));
-    let save = || {
-        run.save_what_is_whole(host);
-        Ok(())
-    };
-    if outcome.is_err()
-        && let Err(error) = room::within(plan, save)
-    {
-        tracing::warn!(%error, "nor could the steps since the newest checkpoint be saved");
+    let mut ranks = ranks;
+    loop {
+        let mut run = room::within(plan, || Run::start(plan, ranks, store, clock))?;
+        let outcome = match room::within(plan, || run.until_it_ends(data, host)) {
+            Ok(Ending::Over(outcome)) => Ok(outcome),
+            // As after a kill: what it goes back to is found where a new process would find it.
+            Ok(Ending::GoesBack) => {
+                ranks = run.trainer.into_ranks();
+                continue;
+            }
+            Err(error) => Err(error),
+        };
+        let save = || {
+            run.save_what_is_whole(host);
+            Ok(())
+        };
+        if outcome.is_err()
+            && let Err(error) = room::within(plan, save)
+        {
+            tracing::warn!(%error, "nor could the steps since the newest checkpoint be saved");
+        }
+        run.say_how_it_ended(&outcome, host);
+        return outcome;
     }
-    run.say_how_it_ended(&outcome, host);
-    outcome
+}
+
+/// How a part of a run ends.
+enum Ending {
+    /// The run does, or its process.
+    Over(Outcome),
+    /// The run goes on from an earlier checkpoint.
+    GoesBack,
 }
 
 /// Whether something that happens `every` so many steps, and at the end, happens after `done` steps.
@@ -73,6 +95,8 @@ struct Run<'a> {
     // Passes over the training split.
     epochs: f64,
     validation_pending: bool,
+    // The steps that teach nothing.
+    skips: SkipList,
     // What it goes on from, until it has begun.
     resumed: Option<Resumed>,
     // Steps done at the newest checkpoint.
@@ -96,6 +120,9 @@ struct Resumed {
 
 impl<'a> Run<'a> {
     fn start(plan: &TrainPlan, ranks: Box<dyn Ranks>, store: &'a Store, clock: &'a Clock) -> Result<Self, Error> {
+        let skips = SkipList::read(store)?;
+        // Of a course that learnt from what is to be passed over, nothing is gone on from.
+        checkpoint::give_up(store, |state| skips.agrees_with(state))?;
         let trainer = Trainer::new(plan, ranks)?;
         on_device::say(plan, trainer.device())?;
         let peak =
@@ -108,6 +135,7 @@ impl<'a> Run<'a> {
             batch_hash: StreamHash::new(),
             epochs: 0.0,
             validation_pending: false,
+            skips,
             resumed: None,
             saved: None,
             saving: None,
@@ -137,11 +165,11 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    fn until_it_ends(&mut self, data: &mut dyn Data, host: &mut dyn Host) -> Result<Outcome, Error> {
+    fn until_it_ends(&mut self, data: &mut dyn Data, host: &mut dyn Host) -> Result<Ending, Error> {
         self.count_epochs(data)?;
         let steps = self.plan().train.steps;
         if self.trainer.done().0 >= steps && !self.validation_pending {
-            return Ok(Outcome::Finished(self.trainer.done()));
+            return Ok(Ending::Over(Outcome::Finished(self.trainer.done())));
         }
         self.begin(data, host)?;
         loop {
@@ -156,14 +184,19 @@ impl<'a> Run<'a> {
             }
             if done.0 >= steps {
                 self.wait_until_saved(host)?;
-                return Ok(Outcome::Finished(done));
+                return Ok(Ending::Over(Outcome::Finished(done)));
             }
             match self.gather(data, host)? {
-                ControlFlow::Continue(batches) => self.step(&batches, data)?,
+                ControlFlow::Continue(batches) => self.step(&batches, data, host)?,
                 ControlFlow::Break(stop) => return self.stopped(stop, host),
             }
             self.start_if_first(host)?;
-            self.report_if_due(host)?;
+            let observed = self.report_if_due(host)?;
+            match self.judge(&observed, host)? {
+                ControlFlow::Continue(()) => {}
+                ControlFlow::Break(Reaction::GoBack) => return Ok(Ending::GoesBack),
+                ControlFlow::Break(Reaction::Pause) => return self.stopped(StopRequest::Guard, host),
+            }
         }
     }
 
@@ -236,10 +269,15 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn step(&mut self, batches: &[Batch], data: &dyn Data) -> Result<(), Error> {
+    fn step(&mut self, batches: &[Batch], data: &mut dyn Data, host: &mut dyn Host) -> Result<(), Error> {
         let before = self.trainer.done();
+        let skip = self.skips.after(before).copied();
+        if let Some(leap) = skip {
+            self.say_what_is_skipped(leap, batches, data, host)?;
+        }
         self.is_whole = false;
-        let StepSeen { rows, tokens } = self.trainer.step(batches)?;
+        let StepSeen { rows, tokens } =
+            if skip.is_some() { self.trainer.pass_over(batches)? } else { self.trainer.step(batches)? };
         assert_eq!(self.trainer.done(), before.next(), "a step is one step");
         let digests = batches.iter().flat_map(Batch::row_digests).copied().collect();
         self.batch_hash.step(self.trainer.ranks().rows(digests));
@@ -266,19 +304,23 @@ impl<'a> Run<'a> {
         self.check(host)
     }
 
-    fn report_if_due(&mut self, host: &mut dyn Host) -> Result<(), Error> {
+    /// What was read of each step, if anything was.
+    fn report_if_due(&mut self, host: &mut dyn Host) -> Result<Vec<Observed>, Error> {
         let plan = self.plan();
         if !is_due(self.trainer.done(), plan.report.every_steps, plan.train.steps) {
-            return Ok(());
+            let is_full = self.trainer.guard.ring.is_full();
+            return if is_full { self.trainer.observe() } else { Ok(Vec::new()) };
         }
         let left = plan.train.steps - self.trainer.done().0;
         self.is_whole = false;
-        let figures = self.trainer.figures()?;
+        let (figures, observed) = self.trainer.figures()?;
         self.is_whole = true;
         let speed = self.pace.report(left);
         let (batch_hash, memory) = (self.batch_hash.to_hex(), self.gauge.read()?);
-        self.say(host, What::Report(StepReport { figures, batch_hash, speed, memory }));
-        self.check(host)
+        let (losses, grad_norms) = observed.iter().map(|step| (step.loss, step.norm)).unzip();
+        self.say(host, What::Report(StepReport { figures, losses, grad_norms, batch_hash, speed, memory }));
+        self.check(host)?;
+        Ok(observed)
     }
 
     /// Validates and reports. A stop that comes first leaves the validation pending.
@@ -304,11 +346,11 @@ impl<'a> Run<'a> {
         Ok(ControlFlow::Continue(()))
     }
 
-    fn stopped(&mut self, stop: StopRequest, host: &mut dyn Host) -> Result<Outcome, Error> {
+    fn stopped(&mut self, stop: StopRequest, host: &mut dyn Host) -> Result<Ending, Error> {
         if self.saved != Some(self.trainer.done()) {
             self.save(host)?;
         }
         self.wait_until_saved(host)?;
-        Ok(Outcome::Stopped(self.trainer.done(), stop))
+        Ok(Ending::Over(Outcome::Stopped(self.trainer.done(), stop)))
     }
 }

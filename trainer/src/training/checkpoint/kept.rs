@@ -10,9 +10,9 @@ use super::{STATE_FILE, Snapshot, Unread};
 use crate::error::Error;
 
 /// Where a run keeps its checkpoints.
-const FOLDER: &str = "checkpoints";
+pub(super) const FOLDER: &str = "checkpoints";
 /// The name of the newest one, for people and scripts.
-const LATEST: &str = "latest";
+pub(super) const LATEST: &str = "latest";
 /// The state of a checkpoint that was found damaged. It is none any more.
 const DAMAGED_FILE: &str = "damaged.json";
 
@@ -134,7 +134,7 @@ pub fn pick(run: &Store, step: Option<Step>) -> Result<(String, Snapshot), Error
 
 /// What lies under the name of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+pub(super) enum Form {
     /// A checkpoint, or what was one and is damaged.
     Whole,
     /// What was found damaged.
@@ -144,7 +144,7 @@ enum Form {
 }
 
 /// What is there, newest first.
-fn list(checkpoints: &Store) -> std::io::Result<BTreeMap<Reverse<Step>, Form>> {
+pub(super) fn list(checkpoints: &Store) -> std::io::Result<BTreeMap<Reverse<Step>, Form>> {
     let mut found = BTreeMap::new();
     for entry in checkpoints.list("")? {
         let Some((folder, file)) = entry.name.split_once('/') else { continue };
@@ -167,7 +167,7 @@ fn list(checkpoints: &Store) -> std::io::Result<BTreeMap<Reverse<Step>, Form>> {
     Ok(found)
 }
 
-fn folder_name(step: Step) -> String {
+pub(super) fn folder_name(step: Step) -> String {
     format!("step-{:08}", step.0)
 }
 

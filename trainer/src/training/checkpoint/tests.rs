@@ -22,6 +22,8 @@ fn snapshot(step: u64) -> Snapshot {
         threads: 2,
         device: "cpu".to_owned(),
         report: vec![SavedMean::Norm { count: 3.0 }],
+        skips: vec![Step(3)],
+        guard: SavedGuard::default(),
         identity: Identity::new([("seed".to_owned(), "1".to_owned())].into()),
         files: BTreeMap::new(),
     };

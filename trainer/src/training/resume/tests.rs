@@ -26,7 +26,13 @@ fn who_goes_on_elsewhere_is_told_what_that_does() {
 }
 
 fn here() -> Position {
-    Position { rows_consumed: 0, tokens_consumed: 0, validation_pending: false, batch_hash: String::new() }
+    Position {
+        rows_consumed: 0,
+        tokens_consumed: 0,
+        validation_pending: false,
+        batch_hash: String::new(),
+        skips: Vec::new(),
+    }
 }
 
 /// What a trainer holds, copied tensor by tensor while it stands still.
@@ -34,7 +40,8 @@ fn held(trainer: &Trainer) -> (HostTensors, HostTensors) {
     let (accumulators, _) = trainer.tally.save();
     let skips = [("skipped.count", &trainer.skips.count), ("skipped.first", &trainer.skips.first)];
     let skips = skips.map(|(name, tensor)| (name.to_owned(), tensor));
-    let all = accumulators.into_iter().chain(trainer.optimizer.state()).chain(skips);
+    let (ring, _) = trainer.guard.save();
+    let all = accumulators.into_iter().chain(ring).chain(trainer.optimizer.state()).chain(skips);
     let copy = |(name, tensor): (String, &Tensor)| (name, HostTensor::copy_of(tensor).expect("a known type"));
     (trainer.weights().expect("copied"), all.map(copy).collect())
 }

@@ -21,6 +21,7 @@ impl Run<'_> {
                 tokens_consumed: self.tokens_consumed,
                 validation_pending: self.validation_pending,
                 batch_hash: self.batch_hash.to_hex(),
+                skips: self.skips.among(self.trainer.done()),
             };
             host.save(self.trainer.snapshot(position)?).map_err(Error::Foreign)?;
             self.saving = Some(self.at());
@@ -76,6 +77,7 @@ impl Run<'_> {
             Ok(Outcome::Stopped(_, StopRequest::Terminate)) => Why::Terminate,
             Ok(Outcome::Stopped(_, StopRequest::Hangup)) => Why::Hangup,
             Ok(Outcome::Stopped(_, StopRequest::Requeue)) => Why::Requeue,
+            Ok(Outcome::Stopped(_, StopRequest::Guard)) => Why::Guard,
             Err(_) => Why::Failed,
         };
         let saved = self.kept == Some(self.trainer.done());

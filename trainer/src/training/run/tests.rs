@@ -1,4 +1,5 @@
 mod endings;
+mod guarding;
 mod memory;
 
 use std::collections::BTreeMap;
@@ -43,7 +44,10 @@ impl Data for Stream<'_> {
             return Err("shard: it is gone".into());
         }
         self.next += 1;
-        Ok(Some(testing::batch(self.next - 1)))
+        let index = self.next - 1;
+        let poison = self.trouble.poisoned == Some(index);
+        let batch = testing::batch(if poison { testing::POISON } else { index });
+        Ok(Some(batch.starting_at(RowIndex(index * testing::ROWS as u64))))
     }
 
     fn validation(&mut self) -> Result<Box<dyn Iterator<Item = Result<Batch, ForeignError>> + '_>, ForeignError> {
@@ -56,6 +60,10 @@ impl Data for Stream<'_> {
             }
             Ok(testing::batch(index))
         })))
+    }
+
+    fn documents(&mut self, row: RowIndex) -> Result<Vec<String>, ForeignError> {
+        Ok(vec![format!("document of {row}")])
     }
 
     fn epochs(&self, rows: RowIndex) -> Result<f64, ForeignError> {
@@ -81,6 +89,8 @@ struct Keeper<'a> {
     kept: Option<CheckpointReport>,
     // Behaves like a killed process after that many checkpoints.
     dies_after: Option<usize>,
+    // Whether the run may begin again.
+    goes_back: bool,
 }
 
 impl Observer for Keeper<'_> {
@@ -97,7 +107,7 @@ impl Host for Keeper<'_> {
     }
 
     fn begin(&mut self, from: Option<&State>) -> Result<(), ForeignError> {
-        assert!(self.from.is_empty(), "a run begins once");
+        assert!(self.from.is_empty() || self.goes_back, "a run begins once");
         self.from.push(from.cloned());
         Ok(())
     }
@@ -132,6 +142,8 @@ struct Trouble {
     unreadable: Option<u64>,
     // No batch of the valid split can.
     invalid: bool,
+    // The batch of that index is of words that no other has.
+    poisoned: Option<u64>,
     dies_after: Option<usize>,
 }
 
@@ -162,6 +174,7 @@ fn train_among(store: &Store, plan: &TrainPlan, trouble: Trouble, ranks: Box<dyn
         last: None,
         kept: None,
         dies_after: trouble.dies_after,
+        goes_back: trouble.poisoned.is_some(),
     };
     let outcome = run(plan, ranks, store, &Clock::still(), &mut data, &mut host);
     host.log.flush().expect("the store answers in the end");
