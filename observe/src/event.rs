@@ -22,6 +22,7 @@ use serde_json::{Map, Value};
 
 use schemas::ordinal::Step;
 
+use crate::change::ChangeReport;
 use crate::number;
 use crate::preparation::{PartDone, PrepareEnd, PrepareProgress, PrepareStart};
 use crate::training::{
@@ -122,6 +123,8 @@ kinds! {
     "audit" => Audit(AuditReport),
     /// Rows are of another generation of the data from here on.
     "generation" => Generation(GenerationReport),
+    /// Somebody did something to the run itself.
+    "change" => Change(ChangeReport),
     /// A run ended or was stopped: the last that its process says.
     "stop" => Stop(StopReport),
     /// The loss or the gradient of a step leapt out of those before it.

@@ -9,12 +9,17 @@ use schemas::ordinal::Step;
 
 use crate::event::{At, Event, What};
 use crate::training::{
-    AuditReport, DevicePeak, Figures, GenerationReport, LeapReport, Leaping, SkipReport, StartReport, StepReport,
-    StopReport, ValidReport, Warning, Why,
+    AuditReport, CheckpointReport, DevicePeak, Figures, GenerationReport, LeapReport, Leaping, SkipReport, StartReport,
+    StepReport, StopReport, ValidReport, Warning, Why,
 };
 
 pub use preparation::beside_bar;
 pub use quantities::{bytes, count, estimate};
+
+/// From this share of the time on it is worth a word that steps wait for checkpoints.
+const STALL: f64 = 0.01;
+/// The same of one checkpoint, in seconds.
+const STALL_S: f64 = 1.0;
 
 /// What people see of an event, without the newline that ends it; a preparation begins and ends with several lines.
 /// Nothing for events that only programs care about.
@@ -25,7 +30,8 @@ pub fn line(event: &Event) -> Option<String> {
         What::Start(report) => start(at, report),
         What::Report(report) => step(at, report),
         What::Validation(report) => validation(at, report),
-        What::Checkpoint(report) => format!("saved checkpoint {}", report.place),
+        What::Checkpoint(report) => checkpoint(report),
+        What::Change(report) => format!("{}  {}", steps(at), report.message),
         What::Resume(_) => format!("continuing after {}", steps(at)),
         What::Warning(warning) => warn(warning),
         What::Audit(report) => audit(report),
@@ -70,7 +76,15 @@ fn step(at: &At, report: &StepReport) -> String {
     });
     let wait = 100.0 * speed.wait;
     let skipped = if *skipped > 0 { format!("  skipped {skipped}") } else { String::new() };
-    format!("{learned}  {rate}{mfu}  wait {wait:.1} %{memory}{}{skipped}", quantities::eta(speed.eta_s))
+    let stall = if speed.stall >= STALL { format!("  saving {:.1} %", 100.0 * speed.stall) } else { String::new() };
+    format!("{learned}  {rate}{mfu}  wait {wait:.1} %{stall}{memory}{}{skipped}", quantities::eta(speed.eta_s))
+}
+
+/// `saved checkpoint runs/a/checkpoints/step-00001200`, and how long steps waited for it where that can be felt.
+fn checkpoint(report: &CheckpointReport) -> String {
+    let stall = report.stall_s;
+    let waited = if stall >= STALL_S { format!("; the next step waited {stall:.1} s for it") } else { String::new() };
+    format!("saved checkpoint {}{waited}", report.place)
 }
 
 fn validation(at: &At, report: &ValidReport) -> String {

@@ -132,6 +132,9 @@ pub struct Speed {
     /// Share of wall time spent waiting for batches.
     #[serde(with = "number")]
     pub wait: f64,
+    /// Share of wall time spent waiting for checkpoints: for a copy in memory, or for the one before to be written.
+    #[serde(default, with = "number")]
+    pub stall: f64,
     /// Seconds until the last step, if all take as long as this process's did so far, validations and checkpoints
     /// included; none once it is done.
     #[serde(default, with = "number::option")]
@@ -252,6 +255,9 @@ pub struct CheckpointReport {
     /// Seconds that writing it took, beside training.
     #[serde(with = "number")]
     pub seconds: f64,
+    /// Seconds that the next step waited for it: for the one before it to be written, and for a copy in memory.
+    #[serde(default, with = "number")]
+    pub stall_s: f64,
 }
 
 /// The checkpoint that a run goes on from.

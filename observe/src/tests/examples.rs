@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use schemas::ordinal::Step;
 use schemas::{Generation, RowIndex};
 
+use crate::change::{ChangeReport, How, KeyChange};
 use crate::preparation::{
     LargestFile, PartDone, PrepareEnd, PrepareProgress, PrepareStart, SplitFigures, StageSeconds,
 };
@@ -54,7 +55,7 @@ pub(super) fn step_report() -> StepReport {
         losses: Vec::new(),
         grad_norms: Vec::new(),
         batch_hash: "ab".to_owned(),
-        speed: Speed { tokens_per_s: 745_000.0, mfu: Some(0.44), wait: 0.003, eta_s: Some(7500.0) },
+        speed: Speed { tokens_per_s: 745_000.0, mfu: Some(0.44), wait: 0.003, stall: 0.02, eta_s: Some(7500.0) },
         memory: None,
     }
 }
@@ -106,6 +107,16 @@ fn leap() -> LeapReport {
     LeapReport { leapt, first_row, rows: 256, figure, value: 9.5, median: 2.25, sigmas: 57.25 }
 }
 
+fn change() -> ChangeReport {
+    let [then, now] = ["0.001", "0.002"].map(|value| Some(value.to_owned()));
+    ChangeReport {
+        how: How::Rollback,
+        message: "went back from step 2000".to_owned(),
+        keys: vec![KeyChange { key: "optimizer.lr".to_owned(), then, now }],
+        from: Some(Step(2000)),
+    }
+}
+
 fn training() -> Vec<Golden> {
     let expected = Bounds { low: 9.8, high: 10.8 };
     let start = StartReport {
@@ -143,9 +154,9 @@ fn training() -> Vec<Golden> {
         ),
         (
             What::Report(step_report()),
-            r#""kind":"report","loss":3.41,"terms":{"mlm":2.9,"tc":0.51},"metrics":{"mlm.accuracy":0.4},"lr":0.0001,"grad_norm":0.8,"skipped":0,"batch_hash":"ab","tokens_per_s":745000.0,"mfu":0.44,"wait":0.003,"eta_s":7500.0}"#,
+            r#""kind":"report","loss":3.41,"terms":{"mlm":2.9,"tc":0.51},"metrics":{"mlm.accuracy":0.4},"lr":0.0001,"grad_norm":0.8,"skipped":0,"batch_hash":"ab","tokens_per_s":745000.0,"mfu":0.44,"wait":0.003,"stall":0.02,"eta_s":7500.0}"#,
             Some(
-                "step 1200  loss 3.4100 (mlm 2.9000, tc 0.5100)  lr 1.0e-4  norm 0.80  745 k tok/s  mfu 44 %  wait 0.3 %  ETA 2.1 h",
+                "step 1200  loss 3.4100 (mlm 2.9000, tc 0.5100)  lr 1.0e-4  norm 0.80  745 k tok/s  mfu 44 %  wait 0.3 %  saving 2.0 %  ETA 2.1 h",
             ),
         ),
         (
@@ -154,9 +165,13 @@ fn training() -> Vec<Golden> {
             Some("step 1200  valid loss 5.1859 (mlm 5.1559, tc 0.0300)  valid/mlm 5.2881 (ln V 8.32, unigram 5.75)"),
         ),
         (
-            What::Checkpoint(CheckpointReport { place: "runs/a/checkpoints/1200".to_owned(), seconds: 1.5 }),
-            r#""kind":"checkpoint","place":"runs/a/checkpoints/1200","seconds":1.5}"#,
-            Some("saved checkpoint runs/a/checkpoints/1200"),
+            What::Checkpoint(CheckpointReport {
+                place: "runs/a/checkpoints/1200".to_owned(),
+                seconds: 1.5,
+                stall_s: 1.25,
+            }),
+            r#""kind":"checkpoint","place":"runs/a/checkpoints/1200","seconds":1.5,"stall_s":1.25}"#,
+            Some("saved checkpoint runs/a/checkpoints/1200; the next step waited 1.2 s for it"),
         ),
         (
             What::Resume(ResumeReport { place: "runs/a/checkpoints/1200".to_owned() }),
@@ -183,6 +198,11 @@ fn training() -> Vec<Golden> {
             }),
             r#""kind":"generation","generation":3,"before":1,"row":38431}"#,
             Some("step 1200  rows from 38431 on are of generation 3 of the data, 1 before"),
+        ),
+        (
+            What::Change(change()),
+            r#""kind":"change","how":"rollback","message":"went back from step 2000","keys":[{"key":"optimizer.lr","then":"0.001","now":"0.002"}],"from":2000}"#,
+            Some("step 1200  went back from step 2000"),
         ),
         (
             What::Stop(stop),

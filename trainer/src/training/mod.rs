@@ -16,6 +16,7 @@ pub(crate) mod start;
 pub(crate) mod step;
 pub(crate) mod tally;
 pub(crate) mod timing;
+pub(crate) mod undone;
 pub(crate) mod validation;
 
 pub use self::around::{Data, Host, Outcome};
@@ -26,4 +27,5 @@ pub use self::ranks::{Alone, Ranks, StopRequest};
 pub use self::run::run;
 pub use self::step::Trainer;
 pub use self::timing::{Timing, time_steps};
+pub use self::undone::Undone;
 pub use self::validation::VALID_MLM;
