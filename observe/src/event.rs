@@ -25,8 +25,8 @@ use schemas::ordinal::Step;
 use crate::number;
 use crate::preparation::{PartDone, PrepareEnd, PrepareProgress, PrepareStart};
 use crate::training::{
-    AuditReport, CheckpointReport, GenerationReport, ResumeReport, StartReport, StepReport, StopReport, ValidReport,
-    Warning,
+    AuditReport, CheckpointReport, GenerationReport, LeftOutReport, ResumeReport, StartReport, StepReport, StopReport,
+    ValidReport, Warning,
 };
 
 /// The version of the events that this program writes.
@@ -122,6 +122,8 @@ kinds! {
     "audit" => Audit(AuditReport),
     /// Rows are of another generation of the data from here on.
     "generation" => Generation(GenerationReport),
+    /// A row that cannot be made is left out of the steps from here on.
+    "left_out" => LeftOut(LeftOutReport),
     /// A run ended or was stopped: the last that its process says.
     "stop" => Stop(StopReport),
     /// The lanes of a preparation have started.

@@ -9,7 +9,8 @@ use schemas::ordinal::Step;
 
 use crate::event::{At, Event, What};
 use crate::training::{
-    AuditReport, DevicePeak, Figures, GenerationReport, StartReport, StepReport, StopReport, ValidReport, Warning, Why,
+    AuditReport, DevicePeak, Figures, GenerationReport, LeftOutReport, StartReport, StepReport, StopReport,
+    ValidReport, Warning, Why,
 };
 
 pub use preparation::beside_bar;
@@ -29,6 +30,7 @@ pub fn line(event: &Event) -> Option<String> {
         What::Warning(warning) => warn(warning),
         What::Audit(report) => audit(report),
         What::Generation(report) => generation(at, report),
+        What::LeftOut(report) => left_out(at, report),
         What::Stop(report) => return stop(at, report),
         What::PrepareStart(start) => preparation::start(start),
         What::PrepareProgress(progress) => preparation::line(progress),
@@ -89,6 +91,12 @@ fn audit(report: &AuditReport) -> String {
 fn generation(at: &At, report: &GenerationReport) -> String {
     let GenerationReport { generation, before, row } = report;
     format!("{}  rows from {row} on are of generation {generation} of the data, {before} before", steps(at))
+}
+
+fn left_out(at: &At, report: &LeftOutReport) -> String {
+    let LeftOutReport { row, sample, shard, group, row_in_group, why, .. } = report;
+    let place = format!("sample {sample} = {shard}, row group {group}, row {row_in_group}");
+    format!("warning: {}  row {row} is left out, it cannot be made ({place}): {why}", steps(at))
 }
 
 fn stop(at: &At, report: &StopReport) -> Option<String> {

@@ -10,8 +10,8 @@ use crate::preparation::{
     LargestFile, PartDone, PrepareEnd, PrepareProgress, PrepareStart, SplitFigures, StageSeconds,
 };
 use crate::training::{
-    AuditReport, Bounds, CheckpointReport, Figures, GenerationReport, MlmReport, ResumeReport, Speed, StartReport,
-    StepReport, StopReport, Surprise, ValidReport, Warning, Why,
+    AuditReport, Bounds, CheckpointReport, Figures, GenerationReport, LeftOutReport, MlmReport, ResumeReport, Speed,
+    StartReport, StepReport, StopReport, Surprise, ValidReport, Warning, Why,
 };
 use crate::{At, Event, What};
 
@@ -151,6 +151,25 @@ fn training() -> Vec<Golden> {
             }),
             r#""kind":"generation","generation":3,"before":1,"row":38431}"#,
             Some("step 1200  rows from 38431 on are of generation 3 of the data, 1 before"),
+        ),
+        (
+            What::LeftOut(LeftOutReport {
+                row: RowIndex(38_431),
+                sample: "6:1424".to_owned(),
+                shard: "train/part-00006-00-00.parquet".to_owned(),
+                group: 2,
+                row_in_group: 400,
+                documents: vec!["00c0ffee00c0ffee".to_owned()],
+                why: "an index is out of bounds".to_owned(),
+            }),
+            concat!(
+                r#""kind":"left_out","row":38431,"sample":"6:1424","shard":"train/part-00006-00-00.parquet","group":2,"#,
+                r#""row_in_group":400,"documents":["00c0ffee00c0ffee"],"why":"an index is out of bounds"}"#,
+            ),
+            Some(
+                "warning: step 1200  row 38431 is left out, it cannot be made (sample 6:1424 = \
+                 train/part-00006-00-00.parquet, row group 2, row 400): an index is out of bounds",
+            ),
         ),
         (
             What::Stop(stop),
