@@ -13,6 +13,8 @@ mod data;
 mod exit;
 mod generations;
 mod keys;
+#[cfg(feature = "train")]
+mod left_out;
 mod plan;
 #[cfg(feature = "train")]
 mod run_folder;

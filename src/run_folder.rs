@@ -5,6 +5,7 @@
 //!   config.toml     the resolved configuration
 //!   plan.json       the plan that was printed
 //!   generations.json which generations of the data it reads: see `generations`
+//!   left_out.json   which rows it leaves out: see `left_out`
 //!   lock            who trains here, with a counter that beats (`store::Lock`)
 //!   log/            one JSON object per event, in closed segments (`store::Log`)
 //!   checkpoints/    see `trainer::training::checkpoint`
@@ -86,11 +87,15 @@ impl Observer for RunFolder {
 }
 
 /// Whether a line of the log was said before that state was. Later steps are done again, and so is a validation that was
-/// still to be done. What nobody can read is forgotten.
+/// still to be done, and what was said of rows that come again. What nobody can read is forgotten.
 fn stays(line: &[u8], state: &State) -> bool {
     let Ok(event) = jsonl::parse(line) else { return false };
-    let again = state.validation_pending && event.at.step == Some(state.step);
-    event.at.step.is_none_or(|step| step <= state.step) && !(again && matches!(event.what, What::Validation(_)))
+    let again = match &event.what {
+        What::Validation(_) => state.validation_pending && event.at.step == Some(state.step),
+        What::LeftOut(report) => report.row.0 >= state.rows_consumed,
+        _ => false,
+    };
+    event.at.step.is_none_or(|step| step <= state.step) && !again
 }
 
 #[cfg(test)]

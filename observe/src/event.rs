@@ -26,8 +26,8 @@ use crate::change::ChangeReport;
 use crate::number;
 use crate::preparation::{PartDone, PrepareEnd, PrepareProgress, PrepareStart};
 use crate::training::{
-    AuditReport, CheckpointReport, GenerationReport, LeapReport, ResumeReport, SkipReport, StartReport, StepReport,
-    StopReport, ValidReport, Warning,
+    AuditReport, CheckpointReport, GenerationReport, LeapReport, LeftOutReport, ResumeReport, SkipReport, StartReport,
+    StepReport, StopReport, ValidReport, Warning,
 };
 
 /// The version of the events that this program writes.
@@ -125,6 +125,8 @@ kinds! {
     "generation" => Generation(GenerationReport),
     /// Somebody did something to the run itself.
     "change" => Change(ChangeReport),
+    /// A row that cannot be made is left out of the steps from here on.
+    "left_out" => LeftOut(LeftOutReport),
     /// A run ended or was stopped: the last that its process says.
     "stop" => Stop(StopReport),
     /// The loss or the gradient of a step leapt out of those before it.

@@ -9,8 +9,8 @@ use schemas::ordinal::Step;
 
 use crate::event::{At, Event, What};
 use crate::training::{
-    AuditReport, CheckpointReport, DevicePeak, Figures, GenerationReport, LeapReport, Leaping, SkipReport, StartReport,
-    StepReport, StopReport, ValidReport, Warning, Why,
+    AuditReport, CheckpointReport, DevicePeak, Figures, GenerationReport, LeapReport, Leaping, LeftOutReport,
+    SkipReport, StartReport, StepReport, StopReport, ValidReport, Warning, Why,
 };
 
 pub use preparation::beside_bar;
@@ -38,6 +38,7 @@ pub fn line(event: &Event) -> Option<String> {
         What::Generation(report) => generation(at, report),
         What::Leap(report) => format!("warning: {}", leap(report)),
         What::Skip(report) => skip(report),
+        What::LeftOut(report) => left_out(at, report),
         What::Stop(report) => return stop(at, report),
         What::PrepareStart(start) => preparation::start(start),
         What::PrepareProgress(progress) => preparation::line(progress),
@@ -126,6 +127,12 @@ fn skip(report: &SkipReport) -> String {
         format!("; its hardest row is {} (loss {:.4}; {documents})", suspect.row, suspect.loss)
     });
     format!("passed over: {}{}", leap(&report.leap), schemas::printable(&hardest))
+}
+
+fn left_out(at: &At, report: &LeftOutReport) -> String {
+    let LeftOutReport { row, sample, shard, group, row_in_group, why, .. } = report;
+    let place = format!("sample {sample} = {shard}, row group {group}, row {row_in_group}");
+    format!("warning: {}  row {row} is left out, it cannot be made ({place}): {why}", steps(at))
 }
 
 fn stop(at: &At, report: &StopReport) -> Option<String> {

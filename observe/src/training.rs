@@ -247,6 +247,25 @@ pub struct Suspect {
     pub documents: Vec<String>,
 }
 
+/// A row that cannot be made is in the batch that was handed on: as padding, which counts nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOutReport {
+    /// Its number in the stream.
+    pub row: RowIndex,
+    /// The stored sample, `part:row`.
+    pub sample: String,
+    /// The shard that it is in, within the prepared folder.
+    pub shard: String,
+    /// The row group in the shard.
+    pub group: u32,
+    /// The row in the group.
+    pub row_in_group: u64,
+    /// The hashes of its documents, in hexadecimal.
+    pub documents: Vec<String>,
+    /// What went wrong, each time that it was made.
+    pub why: String,
+}
+
 /// A checkpoint that is on disk.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CheckpointReport {

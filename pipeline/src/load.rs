@@ -8,6 +8,8 @@
 mod cut;
 mod facts;
 mod folder;
+mod left_out;
+mod made;
 mod plan;
 mod stream;
 mod views;
@@ -24,11 +26,12 @@ use serde::{Deserialize, Serialize};
 use self::cut::Cut;
 pub use self::facts::{LoadFacts, ViewFacts};
 pub use self::folder::{find, open, read_tokenizer, read_vocab};
+pub use self::left_out::{BadRow, BadRows, Care, LeftOut, ROW_ATTEMPTS, RowFaults};
 pub use self::plan::{GoneParts, LoadRequest, Rows};
 pub use self::stream::{BatchStream, StreamOptions};
 use crate::actor::LaneOptions;
 use crate::audit::{Audit, AuditFacts};
-use crate::collate::{Item, PlannedView, collate};
+use crate::collate::{Item, PlannedView};
 use crate::course::{Course, Placed, Run, Stretch};
 use crate::error::Result;
 use crate::rng::Key;
@@ -56,6 +59,9 @@ pub struct DataConfig {
     pub lanes: Option<usize>,
     /// Finished batches that wait in each lane's queue.
     pub depth: usize,
+    /// Rows that a run may leave out, of those that panic twice while they are made: each is named, written down with the
+    /// run, and counts nothing. Beyond that many, the run stops.
+    pub bad_rows_max: u64,
 }
 
 /// Which generations of a prepared folder a run reads.
@@ -80,6 +86,7 @@ impl Default for DataConfig {
             shuffle_blocks: 16,
             lanes: None,
             depth: 2,
+            bad_rows_max: 0,
         }
     }
 }
@@ -116,6 +123,7 @@ pub struct LoadPlan {
     end: Option<u64>,
     lanes: LaneOptions,
     shuffle_blocks: usize,
+    bad_rows_max: u64,
 }
 
 impl LoadPlan {
@@ -123,24 +131,18 @@ impl LoadPlan {
     /// remembers what was decoded.
     ///
     /// # Errors
-    /// [`Error::Shard`](crate::Error::Shard) if a row group is not what the manifest promises.
+    /// [`Error::Shard`](crate::Error::Shard) if a row group is not what the manifest promises,
+    /// [`Error::Row`](crate::Error::Row) for a row that cannot be made.
     pub fn batch(&self, groups: &Groups, index: BatchIndex) -> Result<Batch> {
-        self.batch_by(groups, index, self.rows_of(index), (0, 1))
+        self.batch_with(groups, index, &Care::default())
     }
 
-    /// The rows `rows` as batch `index`, made by one of so many lanes.
-    fn batch_by(
-        &self,
-        groups: &Groups,
-        index: BatchIndex,
-        rows: std::ops::Range<u64>,
-        lane: (usize, usize),
-    ) -> Result<Batch> {
-        let first_row = RowIndex(rows.start);
-        let runs = self.course.runs(rows)?;
-        let held = self.hold(groups, &runs, lane)?;
-        let items: Vec<Item<'_>> = runs.iter().flat_map(Run::rows).map(|row| self.item(&row, &held)).collect();
-        Ok(collate(&self.views, &self.vocab, self.seed, index, &items).starting_at(first_row))
+    /// The same, where somebody looks after its rows. What is found to be bad is not written down: only a stream does that.
+    ///
+    /// # Errors
+    /// As [`batch`](Self::batch).
+    pub fn batch_with(&self, groups: &Groups, index: BatchIndex, care: &Care) -> Result<Batch> {
+        Ok(self.make(groups, index, self.rows_of(index), (0, 1), care)?.batch)
     }
 
     /// What each row of a batch is made of.
@@ -322,7 +324,8 @@ impl LoadPlan {
 type HeldGroups = BTreeMap<(u64, usize), Held>;
 
 /// Where a row comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct RowFacts {
     /// Its number in the stream.
     pub row: RowIndex,

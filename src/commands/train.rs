@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use observe::{Clock, Many};
 use pipeline::actor;
+use pipeline::load::Care;
 use schemas::Share;
 use store::{Store, Weather};
 use trainer::training::{Alone, Outcome, StopRequest};
@@ -24,6 +25,7 @@ use self::keeper::Keeper;
 use self::phases::{Phases, Slow};
 use crate::cli::ConfigArgs;
 use crate::control::{Control, Signal};
+use crate::left_out::RunLeftOut;
 use crate::plan::{Plan, describe, warnings};
 use crate::run_folder::RunFolder;
 use crate::terminal::{Printer, note};
@@ -94,11 +96,15 @@ fn train(
     replay: Option<u64>,
     phases: Phases,
 ) -> anyhow::Result<Outcome> {
-    let mut feed = Feed::new(plan, Share::ALONE, replay, phases.clone());
+    let left_out = Arc::<RunLeftOut>::default();
+    let care = Care { bad_rows: Some(Arc::clone(&left_out) as _), ..Care::default() };
+    let mut feed = Feed::new(plan, Share::ALONE, replay, care, phases.clone());
     let mut keeper = Keeper {
         readers: Many(vec![Box::new(Printer::start(run.is_some())?)]),
         run,
         generations: Arc::clone(plan.data().generations()),
+        left_out,
+        identity: plan.train().identity.hash().to_owned(),
         papers: vec![("config.toml", plan.resolved_toml()), ("plan.json", describe::json(plan))],
         keep: plan.train().checkpoints.keep,
         phases,

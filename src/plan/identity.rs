@@ -35,6 +35,7 @@ left_out! {
     "data.folder": "a folder is known by its content, `data.content`",
     "data.lanes": "who makes a batch, not what is in it",
     "data.depth": "when a batch is made, not what is in it",
+    "data.bad_rows_max": "when to give up; the rows themselves are written down with the run",
     "train.device": "equal up to rounding; a move is announced",
     "train.threads": "equal up to rounding; a change is announced",
     "train.deterministic": "equal up to rounding",

@@ -127,15 +127,21 @@ fn words(row: u64) -> Vec<i32> {
 
 /// A micro-batch with all that the registered objectives read, and the view of `valid/mlm`. The last row is padded.
 pub(crate) fn batch(index: u64) -> Batch {
-    build(index, true)
+    build(index, true, WIDTH - 3)
+}
+
+/// The same, of which the last row was left out: it is all padding.
+pub(crate) fn batch_with_gap(index: u64) -> Batch {
+    build(index, true, 0)
 }
 
 /// The same rows with nothing to predict, nothing to align, and zeros for all other supervision.
 pub(crate) fn empty_batch(index: u64) -> Batch {
-    build(index, false)
+    build(index, false, WIDTH - 3)
 }
 
-fn build(index: u64, supervised: bool) -> Batch {
+/// The last row has so many tokens.
+fn build(index: u64, supervised: bool, last: usize) -> Batch {
     let (objectives, networks) = (AnyObjective::examples(), networks());
     let views: BTreeSet<(String, ColumnSpec)> = objectives
         .iter()
@@ -145,7 +151,7 @@ fn build(index: u64, supervised: bool) -> Batch {
     names.insert(crate::training::validation::VALID_MLM.to_owned());
     let mut builder = BatchBuilder::new(BatchIndex(index), ROWS);
     for name in &names {
-        push_view(&mut builder, name, index, supervised);
+        push_view(&mut builder, name, index, supervised, last);
         for (_, spec) in views.iter().filter(|(view, spec)| view == name && !is_standard(spec)) {
             push_other(&mut builder, name, spec, supervised);
         }
@@ -160,11 +166,11 @@ fn is_standard(spec: &ColumnSpec) -> bool {
 }
 
 /// Every third word masked; positives are right neighbours; documents are rows.
-fn push_view(builder: &mut BatchBuilder, view: &str, index: u64, supervised: bool) {
+fn push_view(builder: &mut BatchBuilder, view: &str, index: u64, supervised: bool, last: usize) {
     let rows: Vec<Vec<i32>> = (0..ROWS as u64).map(|row| words(index * ROWS as u64 + row)).collect();
     let cells =
         || rows.iter().enumerate().flat_map(|(row, ids)| ids.iter().enumerate().map(move |(at, &id)| (row, at, id)));
-    let is_padding = |row: usize, at: usize| row == ROWS - 1 && at >= WIDTH - 3;
+    let is_padding = |row: usize, at: usize| row == ROWS - 1 && at >= last;
     let is_masked = |row: usize, at: usize| supervised && (row + at).is_multiple_of(3) && !is_padding(row, at);
     let ids = cells().map(|(row, at, id)| {
         if is_padding(row, at) {

@@ -11,8 +11,8 @@ use crate::preparation::{
     LargestFile, PartDone, PrepareEnd, PrepareProgress, PrepareStart, SplitFigures, StageSeconds,
 };
 use crate::training::{
-    AuditReport, Bounds, CheckpointReport, Figures, GenerationReport, LeapReport, Leaping, MlmReport, ResumeReport,
-    SkipReport, Speed, StartReport, StepReport, StopReport, Surprise, Suspect, ValidReport, Warning, Why,
+    AuditReport, Bounds, CheckpointReport, Figures, GenerationReport, LeapReport, Leaping, LeftOutReport, MlmReport,
+    ResumeReport, SkipReport, Speed, StartReport, StepReport, StopReport, Surprise, Suspect, ValidReport, Warning, Why,
 };
 use crate::{At, Event, What};
 
@@ -203,6 +203,25 @@ fn training() -> Vec<Golden> {
             What::Change(change()),
             r#""kind":"change","how":"rollback","message":"went back from step 2000","keys":[{"key":"optimizer.lr","then":"0.001","now":"0.002"}],"from":2000}"#,
             Some("step 1200  went back from step 2000"),
+        ),
+        (
+            What::LeftOut(LeftOutReport {
+                row: RowIndex(38_431),
+                sample: "6:1424".to_owned(),
+                shard: "train/part-00006-00-00.parquet".to_owned(),
+                group: 2,
+                row_in_group: 400,
+                documents: vec!["00c0ffee00c0ffee".to_owned()],
+                why: "an index is out of bounds".to_owned(),
+            }),
+            concat!(
+                r#""kind":"left_out","row":38431,"sample":"6:1424","shard":"train/part-00006-00-00.parquet","group":2,"#,
+                r#""row_in_group":400,"documents":["00c0ffee00c0ffee"],"why":"an index is out of bounds"}"#,
+            ),
+            Some(
+                "warning: step 1200  row 38431 is left out, it cannot be made (sample 6:1424 = \
+                 train/part-00006-00-00.parquet, row group 2, row 400): an index is out of bounds",
+            ),
         ),
         (
             What::Stop(stop),

@@ -123,6 +123,7 @@ impl LoadPlan {
             end: end.map(|rows| rows.min(stored * u64::from(pieces))),
             lanes,
             shuffle_blocks: request.data.shuffle_blocks,
+            bad_rows_max: request.data.bad_rows_max,
         })
     }
 }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use observe::What;
-use observe::training::{AuditReport, GenerationReport};
+use observe::training::{AuditReport, GenerationReport, LeftOutReport};
 use pipeline::actor;
 use pipeline::audit::{Audit, Watch};
-use pipeline::load::{BatchStream, LoadPlan, StreamOptions};
+use pipeline::load::{BadRow, BatchStream, Care, LoadPlan, StreamOptions};
 use schemas::{Batch, Generation, RowIndex, Share};
 use store::Store;
 use trainer::ForeignError;
@@ -32,12 +32,13 @@ pub(super) struct Feed {
     generation: Option<Generation>,
     remarks: Vec<What>,
     replay: Option<u64>,
+    care: Care,
     phases: Phases,
 }
 
 impl Feed {
     /// A share of the batches of a plan; the first `replay` of them for ever, if that is asked for.
-    pub(super) fn new(plan: &Plan, share: Share, replay: Option<u64>, phases: Phases) -> Self {
+    pub(super) fn new(plan: &Plan, share: Share, replay: Option<u64>, care: Care, phases: Phases) -> Self {
         let load = plan.load();
         Self {
             plan: Arc::clone(load),
@@ -50,6 +51,7 @@ impl Feed {
             generation: None,
             remarks: Vec::new(),
             replay,
+            care,
             phases,
         }
     }
@@ -58,7 +60,8 @@ impl Feed {
 impl Data for Feed {
     fn seek(&mut self, rows: RowIndex) -> Result<(), ForeignError> {
         self.row = rows;
-        let options = StreamOptions { digests: true, replay: self.replay, ..StreamOptions::default() };
+        let (replay, care) = (self.replay, self.care.clone());
+        let options = StreamOptions { digests: true, replay, care, ..StreamOptions::default() };
         self.stream = Some(BatchStream::new(&self.plan, rows, self.share, options));
         Ok(())
     }
@@ -73,6 +76,7 @@ impl Data for Feed {
             actor::Next::Stopped => return Ok(None),
             actor::Next::End => return Err("the endless stream ended".into()),
         };
+        self.remarks.extend(stream.bad_rows().into_iter().map(left_out));
         if let Some(audit) = self.watch.as_mut().map(|watch| watch.look(&batch)).transpose()?.flatten() {
             self.remarks.extend(remarks(audit));
         }
@@ -122,6 +126,20 @@ impl Feed {
         }
         Ok(())
     }
+}
+
+/// What is said of a row that cannot be made.
+fn left_out(bad: BadRow) -> What {
+    let BadRow { row, why } = bad;
+    What::LeftOut(LeftOutReport {
+        row: row.row,
+        sample: row.sample.to_string(),
+        shard: row.shard,
+        group: row.group,
+        row_in_group: row.row_in_group as u64,
+        documents: row.documents.iter().map(|document| format!("{document:016x}")).collect(),
+        why,
+    })
 }
 
 /// An audit's laws with what was counted, as events.

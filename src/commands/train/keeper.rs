@@ -11,6 +11,7 @@ use trainer::training::{Host, Snapshot, State, StopRequest};
 use super::phases::Phases;
 use crate::control::{Pending, Phase, Signal};
 use crate::generations::RunGenerations;
+use crate::left_out::RunLeftOut;
 use crate::run_folder::RunFolder;
 
 /// Keeps what a run makes and says.
@@ -19,6 +20,9 @@ pub(super) struct Keeper {
     pub(super) run: Option<RunFolder>,
     /// Which generations of the data it reads: written down before any batch is made of them.
     pub(super) generations: Arc<RunGenerations>,
+    /// Which rows it leaves out, and for which run.
+    pub(super) left_out: Arc<RunLeftOut>,
+    pub(super) identity: String,
     /// What else goes into the folder when the run begins, by name.
     pub(super) papers: Vec<(&'static str, String)>,
     /// Checkpoints that stay.
@@ -58,6 +62,7 @@ impl Host for Keeper {
     fn begin(&mut self, from: Option<&State>) -> Result<(), ForeignError> {
         let Some(run) = &mut self.run else { return Ok(()) };
         self.generations.keep_in(run.store().clone())?;
+        self.left_out.keep_in(run.store().clone(), &self.identity, from.is_none())?;
         Ok(run.begin(&self.papers, from)?)
     }
 

@@ -8,7 +8,8 @@ use std::thread;
 use super::claim::Clock;
 use super::*;
 use crate::kind::Created;
-use crate::memory::{Memory, Weather};
+use crate::memory::Memory;
+use crate::weather::Weather;
 
 const SECOND: Duration = Duration::from_secs(1);
 
