@@ -151,6 +151,47 @@ pub(crate) enum Verb {
         #[arg(long = "as", value_enum, default_value_t = ModelFamily::Bert)]
         family: ModelFamily,
     },
+    /// Show what a step of a run learnt from: rows, hardest first, with their documents, masks and losses.
+    #[cfg(feature = "train")]
+    #[command(after_help = "Example: cloze explain runs/a --step 412337 --rows 2")]
+    Explain {
+        /// The run folder.
+        run: PathBuf,
+        /// The step, counted from 1 as reports count them.
+        #[arg(long)]
+        step: u64,
+        /// Only this row, by its number in the stream.
+        #[arg(long)]
+        row: Option<u64>,
+        /// Rows to show.
+        #[arg(long, default_value_t = 4)]
+        rows: usize,
+        /// Print one JSON object instead.
+        #[arg(long)]
+        json: bool,
+        /// Change a key that changes no number, as often as needed: `--set train.device=cpu`.
+        #[arg(long, value_name = "KEY=VALUE")]
+        set: Vec<String>,
+    },
+    /// Do a step of a run once more, from the checkpoint before it, and compare it with the log; nothing is kept.
+    #[cfg(feature = "train")]
+    #[command(after_help = "Example: cloze replay runs/a --step 412337 --without 3298690")]
+    Replay {
+        /// The run folder.
+        run: PathBuf,
+        /// The step, counted from 1 as reports count them.
+        #[arg(long)]
+        step: u64,
+        /// Do it without these rows too, by their numbers in the stream: `12,40-43`.
+        #[arg(long, value_name = "ROWS")]
+        without: Option<String>,
+        /// Print one JSON object instead.
+        #[arg(long)]
+        json: bool,
+        /// Change a key that changes no number, as often as needed: `--set train.device=cpu`.
+        #[arg(long, value_name = "KEY=VALUE")]
+        set: Vec<String>,
+    },
     /// Fill in the `[MASK]`s of a sentence.
     #[cfg(feature = "train")]
     #[command(after_help = "Example: cloze fill --run runs/a 'the [MASK] sat on the mat'")]

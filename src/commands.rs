@@ -1,6 +1,10 @@
 //! One file per verb.
 
+#[cfg(feature = "train")]
+mod again;
 mod config;
+#[cfg(feature = "train")]
+mod explain;
 #[cfg(feature = "train")]
 mod export;
 #[cfg(feature = "train")]
@@ -15,6 +19,8 @@ mod prepare;
 #[cfg(all(test, feature = "train"))]
 mod presets;
 mod profile;
+#[cfg(feature = "train")]
+mod replay;
 mod tokenizer;
 #[cfg(feature = "train")]
 mod train;
@@ -48,6 +54,14 @@ pub(crate) fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Inspect(InspectVerb::Shard { file, rows }) => inspect::shard(&file, rows)?,
         #[cfg(feature = "train")]
         Verb::Export { run, out, step, family } => export::run(&run, &out, step, family)?,
+        #[cfg(feature = "train")]
+        Verb::Explain { run, step, row, rows, json, set } => {
+            explain::run(&run, &explain::Options { step, row, rows, json, set: &set })?;
+        }
+        #[cfg(feature = "train")]
+        Verb::Replay { run, step, without, json, set } => {
+            replay::run(&run, &replay::Options { step, without: without.as_deref(), json, set: &set })?;
+        }
         #[cfg(feature = "train")]
         Verb::Fill { run, top, texts } => fill::run(&run, top, &texts)?,
         #[cfg(feature = "train")]

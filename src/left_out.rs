@@ -52,7 +52,6 @@ impl RunLeftOut {
     ///
     /// # Errors
     /// [`Error::Config`] if the list is damaged, [`Error::Io`] if it cannot be read.
-    #[cfg_attr(not(test), expect(dead_code, reason = "what looks at a run's steps reads them"))]
     pub(crate) fn of(run: &Store) -> Result<Self> {
         let rows = read(run)?.map_or_else(BTreeMap::new, |list| by_row(list.rows));
         Ok(Self(Mutex::new(State { rows, kept: None })))

@@ -138,6 +138,17 @@ impl Plan {
     /// The plan of a run that exists, from the configuration that was saved with it: for its model, not to go on.
     #[cfg(feature = "train")]
     pub(crate) fn of_run(run: &Path) -> anyhow::Result<Self> {
+        Self::saved_with(run, &[], Purpose::Model)
+    }
+
+    /// The same to look at its rows and to do its steps once more.
+    #[cfg(feature = "train")]
+    pub(crate) fn of_run_to_look_at(run: &Path, set: &[String]) -> anyhow::Result<Self> {
+        Self::saved_with(run, set, Purpose::Look)
+    }
+
+    #[cfg(feature = "train")]
+    fn saved_with(run: &Path, set: &[String], purpose: Purpose) -> anyhow::Result<Self> {
         let config = run.join("config.toml");
         if !config.exists() {
             let message =
@@ -145,8 +156,9 @@ impl Plan {
             return Err(crate::exit::Usage(message).into());
         }
         // The folder may have been moved or named another way since.
-        let args = ConfigArgs { config, set: vec![format!("run.folder=\"{}\"", run.display())] };
-        Self::over(&args, load::find, Purpose::Model)
+        let folder = format!("run.folder=\"{}\"", run.display());
+        let args = ConfigArgs { config, set: set.iter().cloned().chain([folder]).collect() };
+        Self::over(&args, load::find, purpose)
     }
 
     /// The same data with every column of every view, for looking at.

@@ -76,7 +76,7 @@ impl Host for Keeper {
         self.pending = Some(self.phases.control.spawn(move || {
             let begun = Instant::now();
             let place = snapshot.write(&store, keep)?;
-            Ok(CheckpointReport { place, seconds: begun.elapsed().as_secs_f64() })
+            Ok(CheckpointReport { place, seconds: begun.elapsed().as_secs_f64(), stall_s: 0.0 })
         }));
         self.phases.control.enter(Phase::Step);
         Ok(())

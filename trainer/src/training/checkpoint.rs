@@ -20,6 +20,7 @@
 //!
 //! A checkpoint records what was *consumed*: `rows_consumed` is the whole position in the stream.
 
+mod before;
 mod given_up;
 mod kept;
 #[cfg(test)]
@@ -34,6 +35,7 @@ use schemas::{SealError, Sealed};
 use serde::{Deserialize, Serialize};
 use store::Store;
 
+pub use self::before::before;
 pub use self::given_up::give_up;
 pub use self::kept::{newest, pick};
 use crate::device::tensors;

@@ -119,7 +119,7 @@ impl Host for Keeper<'_> {
         self.dies_after = self.dies_after.map(|left| left - 1);
         let place = snapshot.write(self.store, 2)?;
         self.last = Some(snapshot);
-        self.kept = Some(CheckpointReport { place, seconds: 0.0 });
+        self.kept = Some(CheckpointReport { place, seconds: 0.0, stall_s: 0.0 });
         Ok(())
     }
 
