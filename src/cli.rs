@@ -173,6 +173,19 @@ pub(crate) enum Verb {
         #[arg(long, value_name = "KEY=VALUE")]
         set: Vec<String>,
     },
+    /// Count how often a run has learnt each document.
+    #[cfg(feature = "train")]
+    #[command(after_help = "Example: cloze ledger runs/a --document 7f3a")]
+    Ledger {
+        /// The run folder.
+        run: PathBuf,
+        /// Only this document: its id (column `id` of `documents/`).
+        #[arg(long, value_name = "ID")]
+        document: Option<String>,
+        /// Print one JSON object instead.
+        #[arg(long)]
+        json: bool,
+    },
     /// Do a step of a run once more, from the checkpoint before it, and compare it with the log; nothing is kept.
     #[cfg(feature = "train")]
     #[command(after_help = "Example: cloze replay runs/a --step 412337 --without 3298690")]

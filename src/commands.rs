@@ -11,6 +11,8 @@ mod export;
 mod fill;
 mod init;
 mod inspect;
+#[cfg(feature = "train")]
+mod ledger;
 mod manual;
 #[cfg(feature = "train")]
 mod parity;
@@ -58,6 +60,8 @@ pub(crate) fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Explain { run, step, row, rows, json, set } => {
             explain::run(&run, &explain::Options { step, row, rows, json, set: &set })?;
         }
+        #[cfg(feature = "train")]
+        Verb::Ledger { run, document, json } => ledger::run(&run, document.as_deref(), json)?,
         #[cfg(feature = "train")]
         Verb::Replay { run, step, without, json, set } => {
             replay::run(&run, &replay::Options { step, without: without.as_deref(), json, set: &set })?;

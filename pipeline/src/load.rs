@@ -301,9 +301,6 @@ impl LoadPlan {
         let (edition, pick) = (placed.stretch.edition(), placed.pick);
         let block = placed.stretch.sampler().blocks()[pick.block];
         let item = self.item(placed, held);
-        let mut documents: Vec<u64> =
-            (0..item.sample.input_ids.len()).map(|token| item.sample.document(token)).collect();
-        documents.dedup();
         RowFacts {
             row,
             epoch: placed.epoch,
@@ -315,9 +312,16 @@ impl LoadPlan {
             group: block.group,
             row_in_group: pick.row,
             source: item.sample.source,
-            documents,
+            documents: documents_of(&item.sample),
         }
     }
+}
+
+/// The names of a sample's documents, in order.
+fn documents_of(sample: &Sample<'_>) -> Vec<u64> {
+    let mut documents: Vec<u64> = (0..sample.input_ids.len()).map(|token| sample.document(token)).collect();
+    documents.dedup();
+    documents
 }
 
 /// Decoded groups by window and block.

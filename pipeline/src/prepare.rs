@@ -44,7 +44,7 @@ use tracing::info;
 pub use self::change::Change;
 pub use self::config::PrepareConfig;
 pub(crate) use self::dirt::Dirt;
-pub use self::documents::{Origin, origins};
+pub use self::documents::{Origin, each_document, origins};
 use self::fold::Fold;
 use self::forget::Forgetting;
 use self::list::Lists;

@@ -11,10 +11,11 @@ mod phases;
 mod tests;
 
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use observe::{Clock, Many};
 use pipeline::actor;
+use pipeline::ledger::Ledger;
 use pipeline::load::Care;
 use schemas::Share;
 use store::{Store, Weather};
@@ -97,13 +98,16 @@ fn train(
     phases: Phases,
 ) -> anyhow::Result<Outcome> {
     let left_out = Arc::<RunLeftOut>::default();
-    let care = Care { bad_rows: Some(Arc::clone(&left_out) as _), ..Care::default() };
-    let mut feed = Feed::new(plan, Share::ALONE, replay, care, phases.clone());
+    let care =
+        Care { bad_rows: Some(Arc::clone(&left_out) as _), counts_documents: replay.is_none(), ..Care::default() };
+    let ledger = Arc::<Mutex<Ledger>>::default();
+    let mut feed = Feed::new(plan, Share::ALONE, replay, care, Arc::clone(&ledger), phases.clone());
     let mut keeper = Keeper {
         readers: Many(vec![Box::new(Printer::start(run.is_some())?)]),
         run,
         generations: Arc::clone(plan.data().generations()),
         left_out,
+        ledger,
         identity: plan.train().identity.hash().to_owned(),
         papers: vec![("config.toml", plan.resolved_toml()), ("plan.json", describe::json(plan))],
         keep: plan.train().checkpoints.keep,

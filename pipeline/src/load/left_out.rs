@@ -88,6 +88,8 @@ pub struct Care {
     pub left_out: LeftOut,
     /// Who keeps which cannot be made; without, such a row ends the stream.
     pub bad_rows: Option<Arc<dyn BadRows>>,
+    /// Whether somebody counts what documents rows are made of: see [`ledger`](crate::ledger).
+    pub counts_documents: bool,
     /// Who strikes, to see all this at work.
     pub faults: Option<Arc<dyn RowFaults>>,
 }

@@ -6,11 +6,12 @@ use schemas::{Batch, BatchIndex, RowIndex};
 use tracing::warn;
 
 use super::left_out::{BadRow, Care, ROW_ATTEMPTS};
-use super::{HeldGroups, LoadPlan};
+use super::{HeldGroups, LoadPlan, documents_of};
 use crate::actor::caught;
 use crate::collate::{Collation, Item};
 use crate::course::{Placed, Run};
 use crate::error::Result;
+use crate::ledger::RowDocuments;
 use crate::shard::groups::Groups;
 
 /// A batch, and those of its rows that are padding since they cannot be made.
@@ -21,6 +22,8 @@ pub(super) struct Made {
     pub(super) known: Vec<BadRow>,
     /// Found to be bad just now. Nobody may see the batch before they are written down.
     pub(super) found: Vec<BadRow>,
+    /// What each row is made of, where somebody counts that.
+    pub(super) documents: Vec<RowDocuments>,
 }
 
 impl LoadPlan {
@@ -49,7 +52,24 @@ impl LoadPlan {
                 collation.leave_out(at, &item);
             }
         }
-        Ok(Made { batch: collation.finish(index).starting_at(first_row), known, found })
+        let documents = if care.counts_documents { self.row_documents(&runs, &held, first_row) } else { Vec::new() };
+        let mut made = Made { batch: collation.finish(index).starting_at(first_row), known, found, documents };
+        for row in &mut made.documents {
+            let is_bad = |bad: &BadRow| bad.row.row == row.row;
+            row.left_out =
+                care.left_out.contains(row.row) || made.known.iter().any(is_bad) || made.found.iter().any(is_bad);
+        }
+        Ok(made)
+    }
+
+    fn row_documents(&self, runs: &[Run], held: &HeldGroups, first: RowIndex) -> Vec<RowDocuments> {
+        let placed = runs.iter().flat_map(Run::rows);
+        let row = |(row, placed): (u64, Placed<'_>)| {
+            let sample = self.item(&placed, held).sample;
+            let generation = placed.stretch.edition().generation;
+            RowDocuments { row: RowIndex(row), generation, documents: documents_of(&sample), left_out: false }
+        };
+        (first.0..).zip(placed).map(row).collect()
     }
 
     /// A row that cannot be made, or the end of a stream that nobody keeps such rows for.

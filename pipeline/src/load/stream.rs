@@ -11,6 +11,7 @@ use super::left_out::{BadRow, Care};
 use super::made::Made;
 use crate::actor::{Gauges, Lanes, Next, Stop};
 use crate::error::Result;
+use crate::ledger::RowDocuments;
 use crate::shard::groups::Groups;
 
 /// What a stream does besides streaming. None of it changes a batch, but for the rows that are left out of it.
@@ -40,6 +41,8 @@ pub struct BatchStream {
     care: Care,
     /// Rows of the batches that were handed on that are padding, since somebody last asked.
     bad_rows: Vec<BadRow>,
+    /// What the rows of these batches are made of, where somebody counts that.
+    documents: Vec<RowDocuments>,
     /// A batch could not be handed on: those that follow are not either.
     failed: bool,
 }
@@ -73,7 +76,18 @@ impl BatchStream {
         let made = cut.count().unwrap_or(u64::MAX).min(replay.as_ref().map_or(u64::MAX, |replay| replay.count));
         let lanes = Lanes::over(0..made, lanes, make);
         let plan = Arc::clone(plan);
-        Self { lanes, plan, groups, cut, received: 0, replay, care: options.care, bad_rows: Vec::new(), failed: false }
+        Self {
+            lanes,
+            plan,
+            groups,
+            cut,
+            received: 0,
+            replay,
+            care: options.care,
+            bad_rows: Vec::new(),
+            documents: Vec::new(),
+            failed: false,
+        }
     }
 
     /// Like [`next`](Iterator::next), but returns as soon as `stop` is asked for, also in the middle of a wait.
@@ -96,6 +110,11 @@ impl BatchStream {
         std::mem::take(&mut self.bad_rows)
     }
 
+    /// What the rows of the batches that were handed on since this was last asked are made of; nothing where nobody counts it.
+    pub fn documents(&mut self) -> Vec<RowDocuments> {
+        std::mem::take(&mut self.documents)
+    }
+
     /// The clocks of the lanes and of whoever reads this.
     #[must_use]
     pub fn gauges(&self) -> Gauges {
@@ -111,9 +130,10 @@ impl BatchStream {
     /// Writes down which of its rows are left out, before anybody sees a batch.
     fn hand_on(&mut self, made: Result<Made>) -> Result<Batch> {
         let made = made.and_then(|made| self.plan.seal(&made, &self.care).map(|()| made));
-        let Made { batch, known, found } = made.inspect_err(|_| self.failed = true)?;
+        let Made { batch, known, found, documents } = made.inspect_err(|_| self.failed = true)?;
         self.bad_rows.extend(known);
         self.bad_rows.extend(found);
+        self.documents.extend(documents);
         self.received(&batch);
         Ok(batch)
     }

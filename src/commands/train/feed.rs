@@ -1,11 +1,12 @@
 //! The pipeline as the trainer sees it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use observe::What;
 use observe::training::{AuditReport, GenerationReport, LeftOutReport};
 use pipeline::actor;
 use pipeline::audit::{Audit, Watch};
+use pipeline::ledger::{Fate, Ledger};
 use pipeline::load::{BadRow, BatchStream, Care, LoadPlan, StreamOptions};
 use schemas::{Batch, Generation, RowIndex, Share};
 use store::Store;
@@ -33,12 +34,21 @@ pub(super) struct Feed {
     remarks: Vec<What>,
     replay: Option<u64>,
     care: Care,
+    /// Who counts what was consumed: nobody, where nothing is kept.
+    ledger: Arc<Mutex<Ledger>>,
     phases: Phases,
 }
 
 impl Feed {
     /// A share of the batches of a plan; the first `replay` of them for ever, if that is asked for.
-    pub(super) fn new(plan: &Plan, share: Share, replay: Option<u64>, care: Care, phases: Phases) -> Self {
+    pub(super) fn new(
+        plan: &Plan,
+        share: Share,
+        replay: Option<u64>,
+        care: Care,
+        ledger: Arc<Mutex<Ledger>>,
+        phases: Phases,
+    ) -> Self {
         let load = plan.load();
         Self {
             plan: Arc::clone(load),
@@ -52,6 +62,7 @@ impl Feed {
             remarks: Vec::new(),
             replay,
             care,
+            ledger,
             phases,
         }
     }
@@ -60,6 +71,7 @@ impl Feed {
 impl Data for Feed {
     fn seek(&mut self, rows: RowIndex) -> Result<(), ForeignError> {
         self.row = rows;
+        self.ledger().forget();
         let (replay, care) = (self.replay, self.care.clone());
         let options = StreamOptions { digests: true, replay, care, ..StreamOptions::default() };
         self.stream = Some(BatchStream::new(&self.plan, rows, self.share, options));
@@ -77,6 +89,8 @@ impl Data for Feed {
             actor::Next::End => return Err("the endless stream ended".into()),
         };
         self.remarks.extend(stream.bad_rows().into_iter().map(left_out));
+        let documents = stream.documents();
+        self.ledger().give(documents);
         if let Some(audit) = self.watch.as_mut().map(|watch| watch.look(&batch)).transpose()?.flatten() {
             self.remarks.extend(remarks(audit));
         }
@@ -99,6 +113,11 @@ impl Data for Feed {
         Ok(self.plan.epochs(rows)?)
     }
 
+    fn consumed(&mut self, end: RowIndex, learnt: bool) -> Result<(), ForeignError> {
+        let fate = if learnt { Fate::Learnt } else { Fate::Skipped };
+        Ok(self.ledger().consume(end, fate)?)
+    }
+
     fn documents(&mut self, row: RowIndex) -> Result<Vec<String>, ForeignError> {
         let facts = self.plan.row(&self.plan.groups(), row)?;
         Ok(crate::data::documents(&self.store, &facts)?)
@@ -110,6 +129,10 @@ impl Data for Feed {
 }
 
 impl Feed {
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Says where rows begin to be of another generation: `rows` are read next.
     fn note_generation(&mut self, rows: u64) -> Result<(), ForeignError> {
         if self.replay.is_some() {

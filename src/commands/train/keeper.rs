@@ -1,10 +1,12 @@
 //! The run folder, the signals and those who watch, as the trainer sees them.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use observe::training::CheckpointReport;
 use observe::{Event, Observer};
+use pipeline::ledger::Ledger;
+use schemas::RowIndex;
 use trainer::ForeignError;
 use trainer::training::{Host, Snapshot, State, StopRequest};
 
@@ -23,6 +25,8 @@ pub(super) struct Keeper {
     /// Which rows it leaves out, and for which run.
     pub(super) left_out: Arc<RunLeftOut>,
     pub(super) identity: String,
+    /// How often each document was learnt.
+    pub(super) ledger: Arc<Mutex<Ledger>>,
     /// What else goes into the folder when the run begins, by name.
     pub(super) papers: Vec<(&'static str, String)>,
     /// Checkpoints that stay.
@@ -63,6 +67,8 @@ impl Host for Keeper {
         let Some(run) = &mut self.run else { return Ok(()) };
         self.generations.keep_in(run.store().clone())?;
         self.left_out.keep_in(run.store().clone(), &self.identity, from.is_none())?;
+        let rows = RowIndex(from.map_or(0, |state| state.rows_consumed));
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner).begin(run.store(), rows)?;
         Ok(run.begin(&self.papers, from)?)
     }
 
@@ -73,8 +79,13 @@ impl Host for Keeper {
         // Who goes on from it misses no line.
         run.flush()?;
         let (store, keep) = (run.store().clone(), self.keep);
+        let page = self.ledger.lock().unwrap_or_else(PoisonError::into_inner).end_page()?;
         self.pending = Some(self.phases.control.spawn(move || {
             let begun = Instant::now();
+            // Before the checkpoint: it says what the checkpoint has consumed.
+            if let Some(page) = page {
+                page.write().map_err(|error| trainer::Error::Foreign(error.into()))?;
+            }
             let place = snapshot.write(&store, keep)?;
             Ok(CheckpointReport { place, seconds: begun.elapsed().as_secs_f64(), stall_s: 0.0 })
         }));

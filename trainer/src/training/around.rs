@@ -24,6 +24,11 @@ pub trait Data {
     /// How many passes over the training split the first `rows` rows of the stream are.
     fn epochs(&self, rows: RowIndex) -> Result<f64, ForeignError>;
 
+    /// The rows of the stream up to `end` are consumed: a step has learnt from those that were not before, or passed over them.
+    fn consumed(&mut self, _end: RowIndex, _learnt: bool) -> Result<(), ForeignError> {
+        Ok(())
+    }
+
     /// The ids of the documents that a row of the training stream is made of, for people.
     fn documents(&mut self, _row: RowIndex) -> Result<Vec<String>, ForeignError> {
         Ok(Vec::new())

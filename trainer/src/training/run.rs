@@ -282,6 +282,7 @@ impl<'a> Run<'a> {
         let digests = batches.iter().flat_map(Batch::row_digests).copied().collect();
         self.batch_hash.step(self.trainer.ranks().rows(digests));
         self.rows_consumed.0 += rows;
+        data.consumed(self.rows_consumed, skip.is_none()).map_err(Error::Foreign)?;
         self.tokens_consumed += tokens;
         self.pace.step(tokens);
         let plan = self.plan();
