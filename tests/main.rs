@@ -22,5 +22,7 @@ mod support;
 mod survival;
 mod tidy;
 #[cfg(feature = "train")]
+mod time_machine;
+#[cfg(feature = "train")]
 mod train;
 mod typed;
