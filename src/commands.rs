@@ -1,8 +1,16 @@
 //! One file per verb.
 
+#[cfg(feature = "train")]
+mod branch;
+#[cfg(feature = "train")]
+mod checkpoints;
 mod config;
 #[cfg(feature = "train")]
+mod diff;
+#[cfg(feature = "train")]
 mod export;
+#[cfg(feature = "train")]
+mod extend;
 #[cfg(feature = "train")]
 mod fill;
 mod init;
@@ -15,6 +23,10 @@ mod prepare;
 #[cfg(all(test, feature = "train"))]
 mod presets;
 mod profile;
+#[cfg(feature = "train")]
+mod rollback;
+#[cfg(feature = "train")]
+mod runs;
 mod tokenizer;
 #[cfg(feature = "train")]
 mod train;
@@ -40,7 +52,21 @@ pub(crate) fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         }
         Verb::Plan { config, json } => plan::run(&config, json)?,
         #[cfg(feature = "train")]
-        Verb::Train { config, replay, slow } => return train::run(&config, replay, slow.as_deref()),
+        Verb::Train { config, replay, slow, allow } => {
+            return train::run(&config, train::Options { replay, slow: slow.as_deref(), allow: &allow });
+        }
+        #[cfg(feature = "train")]
+        Verb::Runs { folder, json } => runs::run(&folder, json)?,
+        #[cfg(feature = "train")]
+        Verb::Checkpoints { run, verb, json } => checkpoints::run(&run, verb, json)?,
+        #[cfg(feature = "train")]
+        Verb::Rollback { run, step, why, json } => rollback::run(&run, step, why, json)?,
+        #[cfg(feature = "train")]
+        Verb::Branch { run, step, out, set, json } => branch::run(&run, step, &out, &set, json)?,
+        #[cfg(feature = "train")]
+        Verb::Extend { run, steps, json } => extend::run(&run, steps, json)?,
+        #[cfg(feature = "train")]
+        Verb::Diff { one, other, json } => diff::run(&one, &other, json)?,
         Verb::Profile { config, half, batches, steps, step_ms, slow, json } => {
             profile::run(&config, &profile::Options { half, batches, steps, step_ms, slow, json })?;
         }

@@ -6,6 +6,7 @@ use std::time::Instant;
 use observe::training::CheckpointReport;
 use observe::{Event, Observer};
 use trainer::ForeignError;
+use trainer::training::checkpoint::Keeping;
 use trainer::training::{Host, Snapshot, State, StopRequest};
 
 use super::phases::Phases;
@@ -21,8 +22,8 @@ pub(super) struct Keeper {
     pub(super) generations: Arc<RunGenerations>,
     /// What else goes into the folder when the run begins, by name.
     pub(super) papers: Vec<(&'static str, String)>,
-    /// Checkpoints that stay.
-    pub(super) keep: usize,
+    /// How checkpoints are kept.
+    pub(super) keeping: Arc<Keeping>,
     /// Those who watch beside the log.
     pub(super) readers: observe::Many,
     pub(super) phases: Phases,
@@ -67,11 +68,12 @@ impl Host for Keeper {
         self.phases.enter(Phase::Checkpoint);
         // Who goes on from it misses no line.
         run.flush()?;
-        let (store, keep) = (run.store().clone(), self.keep);
+        let (store, keeping) = (run.store().clone(), Arc::clone(&self.keeping));
         self.pending = Some(self.phases.control.spawn(move || {
             let begun = Instant::now();
-            let place = snapshot.write(&store, keep)?;
-            Ok(CheckpointReport { place, seconds: begun.elapsed().as_secs_f64() })
+            let place = snapshot.write(&store, &keeping)?;
+            // What the next step waited for it is known to whoever waited.
+            Ok(CheckpointReport { place, seconds: begun.elapsed().as_secs_f64(), stall_s: 0.0 })
         }));
         self.phases.control.enter(Phase::Step);
         Ok(())

@@ -35,7 +35,14 @@ impl Pace {
     /// Begins now.
     pub(crate) fn start(peak_rate: Option<f64>) -> Self {
         let begun = Instant::now();
-        Self { process: Process { begun, steps: 0 }, begun, waited: Duration::ZERO, stalled: Duration::ZERO, tokens: 0, peak_rate }
+        Self {
+            process: Process { begun, steps: 0 },
+            begun,
+            waited: Duration::ZERO,
+            stalled: Duration::ZERO,
+            tokens: 0,
+            peak_rate,
+        }
     }
 
     /// So long was waited for a batch.

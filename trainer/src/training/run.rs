@@ -4,6 +4,7 @@
 //! through two traits: [`Data`] gives batches, [`Host`] hears what the run has to say, keeps its checkpoints and knows
 //! when to stop.
 
+mod budget;
 mod keeping;
 #[cfg(test)]
 mod tests;
@@ -11,6 +12,7 @@ mod tests;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
+use observe::change::KeyChange;
 use observe::training::{ResumeReport, StepReport, Warning};
 use observe::{At, Clock, What};
 use schemas::ordinal::{RowIndex, Step};
@@ -22,7 +24,8 @@ use crate::device::{choice, native};
 use crate::error::Error;
 use crate::plan::train_plan::TrainPlan;
 use crate::training::around::{Data, Host, Outcome};
-use crate::training::checkpoint::{Snapshot, State};
+use crate::training::checkpoint::{Snapshot, State, Validated};
+use crate::training::hours::Hours;
 use crate::training::pace::Pace;
 use crate::training::ranks::{Ranks, StopRequest};
 use crate::training::step::{StepSeen, Trainer};
@@ -57,8 +60,8 @@ pub fn run(
 }
 
 /// Whether something that happens `every` so many steps, and at the end, happens after `done` steps.
-fn is_due(done: Step, every: u64, steps: u64) -> bool {
-    done.0 > 0 && every > 0 && (done.0.is_multiple_of(every) || done.0 == steps)
+fn is_due(done: Step, every: u64, is_over: bool) -> bool {
+    done.0 > 0 && every > 0 && (done.0.is_multiple_of(every) || is_over)
 }
 
 /// The loop's state.
@@ -73,12 +76,16 @@ struct Run<'a> {
     // Passes over the training split.
     epochs: f64,
     validation_pending: bool,
+    // What the newest validation found.
+    validated: Option<Validated>,
+    // Where hours end it.
+    hours: Option<Hours>,
     // What it goes on from, until it has begun.
     resumed: Option<Resumed>,
     // Steps done at the newest checkpoint.
     saved: Option<Step>,
     // Where that stood, while nobody knows yet whether it is kept.
-    saving: Option<At>,
+    saving: Option<Saving>,
     // Steps done at the newest checkpoint that is kept for sure.
     kept: Option<Step>,
     // Whether weights, optimizer, report and position are all of the same step.
@@ -87,11 +94,19 @@ struct Run<'a> {
     gauge: Gauge,
 }
 
+/// A checkpoint on its way.
+struct Saving {
+    at: At,
+    // How long the next step waited for it.
+    stall_s: f64,
+}
+
 /// A checkpoint that was read.
 struct Resumed {
     place: String,
     state: State,
     warnings: Vec<Warning>,
+    changes: Vec<KeyChange>,
 }
 
 impl<'a> Run<'a> {
@@ -108,6 +123,8 @@ impl<'a> Run<'a> {
             batch_hash: StreamHash::new(),
             epochs: 0.0,
             validation_pending: false,
+            validated: None,
+            hours: None,
             resumed: None,
             saved: None,
             saving: None,
@@ -121,11 +138,13 @@ impl<'a> Run<'a> {
             Some((place, snapshot)) => run.resume(place, snapshot)?,
             None => run.trainer.begin()?,
         }
+        let trained_s = run.resumed.as_ref().and_then(|resumed| resumed.state.trained_s);
+        run.open_hours(trained_s)?;
         Ok(run)
     }
 
     fn resume(&mut self, place: String, snapshot: Snapshot) -> Result<(), Error> {
-        let warnings = self.trainer.restore(&place, &snapshot)?;
+        let (warnings, changes) = self.trainer.restore(&place, &snapshot)?;
         let state = snapshot.state;
         (self.saved, self.kept) = (Some(state.step), Some(state.step));
         self.batch_hash = StreamHash::parse(&state.batch_hash)
@@ -133,14 +152,13 @@ impl<'a> Run<'a> {
         self.rows_consumed = RowIndex(state.rows_consumed);
         self.tokens_consumed = state.tokens_consumed;
         self.validation_pending = state.validation_pending;
-        self.resumed = Some(Resumed { place, state, warnings });
+        self.resumed = Some(Resumed { place, state, warnings, changes });
         Ok(())
     }
 
     fn until_it_ends(&mut self, data: &mut dyn Data, host: &mut dyn Host) -> Result<Outcome, Error> {
         self.count_epochs(data)?;
-        let steps = self.plan().train.steps;
-        if self.trainer.done().0 >= steps && !self.validation_pending {
+        if self.is_over() && !self.validation_pending {
             return Ok(Outcome::Finished(self.trainer.done()));
         }
         self.begin(data, host)?;
@@ -151,10 +169,10 @@ impl<'a> Run<'a> {
                 return self.stopped(stop, host);
             }
             let done = self.trainer.done();
-            if self.saved != Some(done) && is_due(done, self.plan().checkpoints.every_steps, steps) {
+            if self.is_save_due() {
                 self.save(host)?;
             }
-            if done.0 >= steps {
+            if self.is_over() {
                 self.wait_until_saved(host)?;
                 return Ok(Outcome::Finished(done));
             }
@@ -170,8 +188,9 @@ impl<'a> Run<'a> {
     fn begin(&mut self, data: &mut dyn Data, host: &mut dyn Host) -> Result<(), Error> {
         let resumed = self.resumed.take();
         host.begin(resumed.as_ref().map(|resumed| &resumed.state)).map_err(Error::Foreign)?;
-        if let Some(Resumed { place, warnings, .. }) = resumed {
+        if let Some(Resumed { place, warnings, changes, .. }) = resumed {
             self.say(host, What::Resume(ResumeReport { place }));
+            self.say_changes(changes, host);
             for warning in warnings {
                 self.say(host, What::Warning(warning));
             }
@@ -239,6 +258,9 @@ impl<'a> Run<'a> {
     fn step(&mut self, batches: &[Batch], data: &dyn Data) -> Result<(), Error> {
         let before = self.trainer.done();
         self.is_whole = false;
+        if let Some(share) = self.share() {
+            self.trainer.course.set_share(share);
+        }
         let StepSeen { rows, tokens } = self.trainer.step(batches)?;
         assert_eq!(self.trainer.done(), before.next(), "a step is one step");
         let digests = batches.iter().flat_map(Batch::row_digests).copied().collect();
@@ -246,8 +268,8 @@ impl<'a> Run<'a> {
         self.rows_consumed.0 += rows;
         self.tokens_consumed += tokens;
         self.pace.step(tokens);
-        let plan = self.plan();
-        self.validation_pending = is_due(self.trainer.done(), plan.validation.every_steps, plan.train.steps);
+        let every = self.plan().validation.every_steps;
+        self.validation_pending = is_due(self.trainer.done(), every, self.is_over());
         self.is_whole = true;
         self.count_epochs(data)
     }
@@ -267,17 +289,16 @@ impl<'a> Run<'a> {
     }
 
     fn report_if_due(&mut self, host: &mut dyn Host) -> Result<(), Error> {
-        let plan = self.plan();
-        if !is_due(self.trainer.done(), plan.report.every_steps, plan.train.steps) {
+        if !is_due(self.trainer.done(), self.plan().report.every_steps, self.is_over()) {
             return Ok(());
         }
-        let left = plan.train.steps - self.trainer.done().0;
+        self.look_at_hours()?;
         self.is_whole = false;
         let figures = self.trainer.figures()?;
         self.is_whole = true;
-        let speed = self.pace.report(left);
+        let (speed, progress) = (self.pace.report(self.steps_left()), self.share());
         let (batch_hash, memory) = (self.batch_hash.to_hex(), self.gauge.read()?);
-        self.say(host, What::Report(StepReport { figures, batch_hash, speed, memory }));
+        self.say(host, What::Report(StepReport { figures, batch_hash, progress, speed, memory }));
         self.check(host)
     }
 
@@ -297,7 +318,9 @@ impl<'a> Run<'a> {
         if let Some(stop) = self.stop(host) {
             return Ok(ControlFlow::Break(stop));
         }
-        self.say(host, What::Validation(validation.finish(&self.trainer)?));
+        let report = validation.finish(&self.trainer)?;
+        self.note_figures(&report)?;
+        self.say(host, What::Validation(report));
         self.validation_pending = false;
         self.pace.leave_out(begun.elapsed());
         self.check(host)?;
