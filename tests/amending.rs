@@ -245,14 +245,15 @@ fn what_a_run_keeps_is_listed_verified_pinned_and_removed() {
 fn what_could_not_be_kept_or_reached_is_refused_before_anything_is_spent() {
     let home = Home::prepared(60);
     for (set, words) in [
-        ("checkpoints.export=electra", ["checkpoints.export", "no head that an ELECTRA has"]),
+        ("loss={tc=1.0}", ["checkpoints.export", "no `masked_lm` objective"]),
         ("checkpoints.best_by=rtd.accuracy", ["checkpoints.best_by", "`rtd.accuracy`"]),
         ("validation.every_steps=0", ["checkpoints.keep_best", "nothing is validated"]),
         ("train.tokens=0", ["train.tokens", "at least one token"]),
         ("train.hours=-2", ["train.hours", "above 0"]),
         ("schedule.decay_fraction=0.0", ["schedule.decay_fraction", "share of the run"]),
     ] {
-        home.run(&train("run.folder=run", &["--set", "checkpoints.keep_best=1", "--set", set])).assert_fails(2, &words);
+        let kept = ["--set", "checkpoints.keep_best=1", "--set", "checkpoints.export=bert", "--set", set];
+        home.run(&train("run.folder=run", &kept)).assert_fails(2, &words);
     }
     assert!(!home.join("run").exists());
     // Where steps are not written they end nothing.

@@ -36,7 +36,8 @@ pub(crate) fn run(folder: &Path, is_json: bool) -> anyhow::Result<()> {
         line(summary.row(width));
     }
     let training = summaries.iter().filter(|summary| summary.is_training()).count();
-    painted(Paint::stdout().dim(format_args!("{} runs, {training} training", count(summaries.len() as u64))));
+    let runs = if summaries.len() == 1 { "run" } else { "runs" };
+    painted(Paint::stdout().dim(format_args!("{} {runs}, {training} training", count(summaries.len() as u64))));
     Ok(())
 }
 

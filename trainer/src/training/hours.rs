@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use store::Store;
 
 use crate::error::Error;
+use crate::plan::config::TrainConfig;
 
 /// Its name in the run's store.
 pub(super) const NAME: &str = "hours.json";
@@ -92,6 +93,16 @@ impl Hours {
         let behind = self.list.readings.partition_point(|reading| reading.step <= done);
         behind.checked_sub(1).map_or(0.0, |last| self.list.readings[last].seconds / self.budget_s)
     }
+}
+
+/// The share of a run that is done before the step after `done`, where another budget than steps has a say: the largest of all
+/// shares. The learning rate goes by it ([`Course::set_share`](crate::optimizer::schedule::Course::set_share)), whenever that
+/// step is done, or done again.
+pub(crate) fn share_done(train: &TrainConfig, done: Step, tokens: u64, hours: Option<&Hours>) -> Option<f64> {
+    let of_tokens = train.tokens.map(|budget| tokens as f64 / budget as f64);
+    let of_hours = hours.map(|hours| hours.share(done));
+    let share = of_tokens.into_iter().chain(of_hours).reduce(f64::max)?;
+    Some(share.max(done.0 as f64 / train.steps as f64))
 }
 
 /// Keeps of a run's readings those up to a step, here or for another run.

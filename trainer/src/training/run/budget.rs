@@ -6,7 +6,7 @@ use observe::change::{ChangeReport, How};
 use super::Run;
 use crate::error::Error;
 use crate::training::around::Host;
-use crate::training::hours::Hours;
+use crate::training::hours::{Hours, share_done};
 
 impl Run<'_> {
     /// Opens what is known of the hours of a run that ends by them.
@@ -19,11 +19,7 @@ impl Run<'_> {
 
     /// The share of the run that is done, where another budget than steps has a say: the largest of all shares.
     pub(super) fn share(&self) -> Option<f64> {
-        let (train, done) = (&self.plan().train, self.trainer.done());
-        let tokens = train.tokens.map(|tokens| self.tokens_consumed as f64 / tokens as f64);
-        let hours = self.hours.as_ref().map(|hours| hours.share(done));
-        let budget = tokens.into_iter().chain(hours).reduce(f64::max)?;
-        Some(budget.max(done.0 as f64 / train.steps as f64))
+        share_done(&self.plan().train, self.trainer.done(), self.tokens_consumed, self.hours.as_ref())
     }
 
     /// Whether a budget is spent.
