@@ -103,6 +103,9 @@ pub(crate) enum Verb {
         /// Repeat the first N micro-batches for ever: the speed of a loader that costs nothing. Saves nothing.
         #[arg(long, value_name = "N")]
         replay: Option<u64>,
+        /// Go on although this key of the run's identity is another than before; the change is noted. As often as needed.
+        #[arg(long, value_name = "KEY")]
+        allow: Vec<String>,
         /// Slow one phase on purpose, to rehearse a preemption: `data`, `step`, `validation` or `checkpoint`.
         #[arg(long, value_name = "PHASE=MS")]
         slow: Option<String>,
@@ -134,6 +137,90 @@ pub(crate) enum Verb {
     /// Look at data.
     #[command(subcommand)]
     Inspect(InspectVerb),
+    /// List all runs below a folder: how far they are, their loss and speed, and whether they train.
+    #[cfg(feature = "train")]
+    #[command(after_help = "Example: cloze runs runs")]
+    Runs {
+        /// Where to look.
+        #[arg(default_value = ".")]
+        folder: PathBuf,
+        /// Print one JSON array instead.
+        #[arg(long)]
+        json: bool,
+    },
+    /// List the checkpoints of a run with their figures and why each stays; verify, pin, unpin, remove one.
+    #[cfg(feature = "train")]
+    #[command(after_help = "Example: cloze checkpoints runs/a pin 120000")]
+    Checkpoints {
+        /// The run folder.
+        run: PathBuf,
+        /// What to do instead.
+        #[command(subcommand)]
+        verb: Option<CheckpointVerb>,
+        /// Print JSON instead.
+        #[arg(long, global = true)]
+        json: bool,
+    },
+    /// Go back to an older checkpoint; what came after is kept by name, in `undone/` of the run.
+    #[cfg(feature = "train")]
+    #[command(after_help = "Example: cloze rollback runs/a --step 120000 --why 'the loss jumped'")]
+    Rollback {
+        /// The run folder.
+        run: PathBuf,
+        /// The step to go back to: one that has a checkpoint.
+        #[arg(long)]
+        step: u64,
+        /// The reason, for whoever asks later.
+        #[arg(long, value_name = "TEXT")]
+        why: Option<String>,
+        /// Print one JSON object instead.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Begin a run of its own where another stood after a step, with some keys of its configuration set anew.
+    #[cfg(feature = "train")]
+    #[command(after_help = "Example: cloze branch runs/a --step 120000 --out runs/b --set optimizer.lr=5e-5")]
+    Branch {
+        /// The run folder to begin from.
+        run: PathBuf,
+        /// The step to begin after: one that has a checkpoint.
+        #[arg(long)]
+        step: u64,
+        /// The folder of the new run.
+        #[arg(long, value_name = "FOLDER")]
+        out: PathBuf,
+        /// Set one key anew, as often as needed.
+        #[arg(long, value_name = "KEY=VALUE")]
+        set: Vec<String>,
+        /// Print one JSON object instead.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Give a run more steps, or fewer, from its newest checkpoint on, and say what that does to the learning rate.
+    #[cfg(feature = "train")]
+    #[command(after_help = "Example: cloze extend runs/a --steps 2000000")]
+    Extend {
+        /// The run folder.
+        run: PathBuf,
+        /// Steps of the whole run.
+        #[arg(long)]
+        steps: u64,
+        /// Print one JSON object instead.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Say in what two runs differ: configuration, data, program, and the first step at which they part.
+    #[cfg(feature = "train")]
+    #[command(after_help = "Example: cloze diff runs/a runs/b")]
+    Diff {
+        /// A run folder.
+        one: PathBuf,
+        /// Another.
+        other: PathBuf,
+        /// Print one JSON object instead.
+        #[arg(long)]
+        json: bool,
+    },
     /// Write a checkpoint as a folder that `transformers` loads.
     #[cfg(feature = "train")]
     #[command(after_help = "Example: cloze export --run runs/a --out model --as roberta")]
@@ -272,6 +359,32 @@ pub(crate) enum PrepareVerb {
         /// Its id: what `prepare.id_field` holds, or the BLAKE3 of its text (column `id` of `documents/`).
         #[arg(long, value_name = "ID")]
         document: String,
+    },
+}
+
+/// What to do with the checkpoints of a run.
+#[cfg(feature = "train")]
+#[derive(Clone, Copy, Debug, Subcommand)]
+pub(crate) enum CheckpointVerb {
+    /// Read every byte of one, or of all, and say whether it is as it was written.
+    Verify {
+        /// The step; all if left out.
+        step: Option<u64>,
+    },
+    /// Make one stay, whatever `[checkpoints]` says.
+    Pin {
+        /// The step.
+        step: u64,
+    },
+    /// Let `[checkpoints]` decide about one again.
+    Unpin {
+        /// The step.
+        step: u64,
+    },
+    /// Remove one for good.
+    Remove {
+        /// The step.
+        step: u64,
     },
 }
 

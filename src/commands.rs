@@ -2,11 +2,19 @@
 
 #[cfg(feature = "train")]
 mod again;
+#[cfg(feature = "train")]
+mod branch;
+#[cfg(feature = "train")]
+mod checkpoints;
 mod config;
+#[cfg(feature = "train")]
+mod diff;
 #[cfg(feature = "train")]
 mod explain;
 #[cfg(feature = "train")]
 mod export;
+#[cfg(feature = "train")]
+mod extend;
 #[cfg(feature = "train")]
 mod fill;
 mod init;
@@ -23,6 +31,10 @@ mod presets;
 mod profile;
 #[cfg(feature = "train")]
 mod replay;
+#[cfg(feature = "train")]
+mod rollback;
+#[cfg(feature = "train")]
+mod runs;
 mod tokenizer;
 #[cfg(feature = "train")]
 mod train;
@@ -48,7 +60,21 @@ pub(crate) fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         }
         Verb::Plan { config, json } => plan::run(&config, json)?,
         #[cfg(feature = "train")]
-        Verb::Train { config, replay, slow } => return train::run(&config, replay, slow.as_deref()),
+        Verb::Train { config, replay, slow, allow } => {
+            return train::run(&config, train::Options { replay, slow: slow.as_deref(), allow: &allow });
+        }
+        #[cfg(feature = "train")]
+        Verb::Runs { folder, json } => runs::run(&folder, json)?,
+        #[cfg(feature = "train")]
+        Verb::Checkpoints { run, verb, json } => checkpoints::run(&run, verb, json)?,
+        #[cfg(feature = "train")]
+        Verb::Rollback { run, step, why, json } => rollback::run(&run, step, why, json)?,
+        #[cfg(feature = "train")]
+        Verb::Branch { run, step, out, set, json } => branch::run(&run, step, &out, &set, json)?,
+        #[cfg(feature = "train")]
+        Verb::Extend { run, steps, json } => extend::run(&run, steps, json)?,
+        #[cfg(feature = "train")]
+        Verb::Diff { one, other, json } => diff::run(&one, &other, json)?,
         Verb::Profile { config, half, batches, steps, step_ms, slow, json } => {
             profile::run(&config, &profile::Options { half, batches, steps, step_ms, slow, json })?;
         }

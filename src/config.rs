@@ -126,6 +126,8 @@ impl Parsed {
         let names = sections.names();
         let problems = sections.finish();
         corpus::follow(&mut config.prepare, &mut config.data, &source);
+        #[cfg(feature = "train")]
+        follow_budget(&mut config.training.train, &source);
         Ok(Self { config, source, problems, names })
     }
 
@@ -188,6 +190,14 @@ impl Parsed {
     /// The configuration, if nothing is wrong with it.
     pub(crate) fn into_config(self) -> Result<Config, Mistakes> {
         self.problems.into_result().map(|()| self.config)
+    }
+}
+
+/// Where tokens or hours end a run, steps do only if they are written.
+#[cfg(feature = "train")]
+fn follow_budget(train: &mut trainer::plan::TrainConfig, source: &Source) {
+    if (train.tokens.is_some() || train.hours.is_some()) && !source.says("train.steps") {
+        train.steps = trainer::plan::TrainConfig::STEPS_ENDLESS;
     }
 }
 

@@ -13,7 +13,7 @@ pub(crate) mod outlook;
 mod preparing;
 mod stream;
 #[cfg(feature = "train")]
-mod training;
+pub(crate) mod training;
 #[cfg(feature = "train")]
 mod vocabulary;
 pub(crate) mod warnings;
@@ -51,6 +51,17 @@ impl Plan {
     #[cfg(feature = "train")]
     pub(crate) fn of(args: &ConfigArgs) -> anyhow::Result<Self> {
         Self::over(args, load::find, Purpose::Run)
+    }
+
+    /// The same, of a run in whose middle these keys may change.
+    ///
+    /// # Errors
+    /// As [`of`](Self::of).
+    #[cfg(feature = "train")]
+    pub(crate) fn allowing(args: &ConfigArgs, keys: &[String]) -> anyhow::Result<Self> {
+        let mut plan = Self::of(args)?;
+        plan.train = plan.train.allowing(keys);
+        Ok(plan)
     }
 
     /// The same to look at its rows: it needs no folder to run in.

@@ -9,6 +9,10 @@
 //!   lock            who trains here, with a counter that beats (`store::Lock`)
 //!   log/            one JSON object per event, in closed segments (`store::Log`)
 //!   checkpoints/    see `trainer::training::checkpoint`
+//!   undone/         what rollbacks took back: `trainer::training::undone`
+//!   extended.json   from which step on it had how many steps, where that was changed
+//!   hours.json      when it looked at the clock, where hours end it
+//!   branch.json     which run it goes on from, where that is another
 //! ```
 //!
 //! Everything is written through the lock: a process that has lost it, because it was stopped for longer than others
@@ -18,7 +22,7 @@ use std::io;
 
 use observe::{Event, Observer, What, jsonl};
 use store::{Holder, Lock, LockError, Log, Store, Terms};
-use trainer::training::State;
+use trainer::training::{State, rollback};
 
 /// The folder of a run, held by this process.
 pub(crate) struct RunFolder {
@@ -44,6 +48,9 @@ impl RunFolder {
         })?;
         let store = lock.guard(folder);
         store.sweep()?;
+        if let Some(undone) = rollback::finish(&store)? {
+            tracing::info!(from = %undone.from, to = %undone.to, "completed a rollback that was cut short");
+        }
         Ok(Self { store, log: None, failure: None, _lock: lock })
     }
 
@@ -62,6 +69,13 @@ impl RunFolder {
         log.rewind(|line| from.is_some_and(|state| stays(line, state)))?;
         self.log = Some(log);
         Ok(())
+    }
+
+    /// Says something of a run that is not under way.
+    pub(crate) fn add(&mut self, event: &Event) -> io::Result<()> {
+        let mut log = Log::open(&self.store, "log")?;
+        log.push(&jsonl::line(event))?;
+        log.flush()
     }
 
     /// Keeps every line that was said.
@@ -126,6 +140,8 @@ mod tests {
             guard: trainer::training::SavedGuard::default(),
             identity: trainer::plan::Identity::new(BTreeMap::new()),
             files: BTreeMap::new(),
+            changes: Vec::new(),
+            trained_s: None,
         }
     }
 

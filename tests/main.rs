@@ -1,6 +1,8 @@
 //! End to end: the program as a user runs it. One binary, since each one that trains links libtorch.
 
 #[cfg(feature = "train")]
+mod amending;
+#[cfg(feature = "train")]
 mod cuda;
 mod faults;
 mod first_hour;

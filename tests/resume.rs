@@ -22,7 +22,7 @@ fn values(home: &Home, run: &str) -> Vec<Value> {
     let mut entries = home.log(run);
     entries.retain(|entry| ["start", "report", "validation"].iter().any(|kind| entry["kind"] == *kind));
     for entry in &mut entries {
-        let clocks = ["time", "elapsed_s", "tokens_per_s", "wait", "mfu", "eta_s", "memory", "seconds"];
+        let clocks = ["time", "elapsed_s", "tokens_per_s", "wait", "stall", "mfu", "eta_s", "memory", "seconds"];
         let object = entry.as_object_mut().expect("a log line is an object");
         object.retain(|key, _| !clocks.contains(&key.as_str()));
     }

@@ -13,7 +13,8 @@ use crate::tidy::tree::{files, is, read, root};
 const ALONE: [&str; 5] = ["plan", "config", "completions", "man", "help"];
 
 /// Verbs of a program with a trainer.
-const TRAINING: [&str; 4] = ["train", "export", "fill", "parity"];
+const TRAINING: [&str; 10] =
+    ["train", "export", "fill", "parity", "runs", "checkpoints", "rollback", "branch", "extend", "diff"];
 
 /// Words that a line of shell may begin with.
 const SHELL: [&str; 15] = [

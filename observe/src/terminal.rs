@@ -64,7 +64,8 @@ fn start(at: &At, report: &StartReport) -> String {
 }
 
 fn step(at: &At, report: &StepReport) -> String {
-    let StepReport { figures: Figures { loss, terms, lr, grad_norm, skipped, .. }, speed, memory, .. } = report;
+    let StepReport { figures: Figures { loss, terms, lr, grad_norm, skipped, .. }, progress, speed, memory, .. } =
+        report;
     let learned = format!("{}  loss {loss:.4} ({})  lr {lr:.1e}  norm {grad_norm:.2}", steps(at), list(terms));
     let rate = quantities::tokens_per_s(speed.tokens_per_s);
     let mfu = speed.mfu.map_or(String::new(), |mfu| format!("  mfu {:.0} %", 100.0 * mfu));
@@ -78,7 +79,8 @@ fn step(at: &At, report: &StepReport) -> String {
     let wait = 100.0 * speed.wait;
     let skipped = if *skipped > 0 { format!("  skipped {skipped}") } else { String::new() };
     let stall = if speed.stall >= STALL { format!("  saving {:.1} %", 100.0 * speed.stall) } else { String::new() };
-    format!("{learned}  {rate}{mfu}  wait {wait:.1} %{stall}{memory}{}{skipped}", quantities::eta(speed.eta_s))
+    let done = progress.map_or(String::new(), |progress| format!("  {:.1} % done", 100.0 * progress));
+    format!("{learned}  {rate}{mfu}  wait {wait:.1} %{stall}{memory}{done}{}{skipped}", quantities::eta(speed.eta_s))
 }
 
 /// `saved checkpoint runs/a/checkpoints/step-00001200`, and how long steps waited for it where that can be felt.

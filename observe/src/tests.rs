@@ -61,6 +61,9 @@ fn what_a_line_shows_depends_on_what_there_is_to_show() {
         Some(DeviceMemory { allocated_peak_bytes: 3 << 30, reserved_peak_bytes: 4 << 30, total_bytes: 80 << 30 });
     let line = line.replace("  skipped", "  memory 3.0 GiB of 80.0 GiB  skipped");
     assert_eq!(shown(What::Report(report.clone())), line);
+    report.progress = Some(0.125);
+    let line = line.replace("  skipped", "  12.5 % done  skipped");
+    assert_eq!(shown(What::Report(report.clone())), line);
     let kept = serde_json::to_value(&report).expect("plain data");
     assert_eq!(kept["memory"]["reserved_peak_bytes"], 4_u64 << 30);
     assert_eq!(serde_json::from_value::<StepReport>(kept).expect("as written"), report);

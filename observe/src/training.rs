@@ -70,6 +70,9 @@ pub struct StepReport {
     pub grad_norms: Vec<f64>,
     /// Running BLAKE3 over the digests of all rows consumed.
     pub batch_hash: String,
+    /// The share of the run that is done, by which the learning rate goes; where tokens or hours end the run.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "number::option")]
+    pub progress: Option<f64>,
     /// How fast: no two runs agree.
     #[serde(flatten)]
     pub speed: Speed,

@@ -337,7 +337,7 @@ impl Home {
         let folder = PathBuf::from(table["run"]["folder"].as_str().expect("a path"));
         let text = toml::to_string(&table).expect("plain values");
         let config = self.config("run.toml", &text);
-        train::run(&config, None, None).unwrap_or_else(|error| panic!("{name}: {error:#}\n{text}"));
+        train::run(&config, train::Options::default()).unwrap_or_else(|error| panic!("{name}: {error:#}\n{text}"));
         Run { folder, table }
     }
 

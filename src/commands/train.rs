@@ -19,21 +19,41 @@ use pipeline::ledger::Ledger;
 use pipeline::load::Care;
 use schemas::Share;
 use store::{Store, Weather};
-use trainer::training::{Alone, Outcome, StopRequest};
+use trainer::plan::check_allowed;
+use trainer::training::checkpoint::{Export, Keeping};
+use trainer::training::{Alone, Outcome, StopRequest, branch, extended};
 
 use self::feed::Feed;
 use self::keeper::Keeper;
 use self::phases::{Phases, Slow};
+use super::export;
 use crate::cli::ConfigArgs;
 use crate::control::{Control, Signal};
+use crate::exit::Usage;
 use crate::left_out::RunLeftOut;
 use crate::plan::{Plan, describe, warnings};
 use crate::run_folder::RunFolder;
 use crate::terminal::{Printer, note};
 
+/// What to do with a plan beside following it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Options<'a> {
+    /// Micro-batches that are repeated for ever.
+    pub(crate) replay: Option<u64>,
+    /// A phase that is slowed.
+    pub(crate) slow: Option<&'a str>,
+    /// Keys that may be others than those of the newest checkpoint.
+    pub(crate) allow: &'a [String],
+}
+
 /// Plans and runs. The exit code tells a finished run from one that a signal stopped.
-pub(crate) fn run(args: &ConfigArgs, replay: Option<u64>, slow: Option<&str>) -> anyhow::Result<ExitCode> {
-    let plan = Plan::of(args)?;
+pub(crate) fn run(args: &ConfigArgs, options: Options<'_>) -> anyhow::Result<ExitCode> {
+    let Options { replay, slow, allow } = options;
+    check_allowed(allow).map_err(|problem| Usage(format!("--allow: {problem}")))?;
+    let mut plan = Plan::allowing(args, allow)?;
+    for key in allow.iter().filter(|key| !plan.train().identity.keys().contains_key(*key)) {
+        note(format_args!("warning: --allow {key}: no such key belongs to this run's identity; it says nothing here"));
+    }
     for warning in warnings::of(&plan) {
         note(format_args!("warning: {warning}"));
     }
@@ -44,6 +64,14 @@ pub(crate) fn run(args: &ConfigArgs, replay: Option<u64>, slow: Option<&str>) ->
         train(&plan, &Store::memory(Weather::calm()), None, replay, phases)?
     } else {
         let run = RunFolder::hold(&Store::folder(&plan.config().run.folder)?)?;
+        if branch::is_cut_short(run.store())? {
+            let message = "a branch was begun here and not completed; give the same `cloze branch` again";
+            return Err(Usage(format!("{}: {message}", run.store().place(""))).into());
+        }
+        if extended::spans(run.store())? != plan.train().amended.spans {
+            // Somebody has extended the run, or gone back, since it was planned.
+            plan = Plan::allowing(args, allow)?;
+        }
         train(&plan, &run.store().clone(), Some(run), None, phases).inspect_err(|error| {
             if let Some(line) = replay_line(error, args) {
                 note(format_args!("hint: see what it learnt from with `{line}`"));
@@ -89,6 +117,15 @@ fn quoted(word: &str) -> String {
     }
 }
 
+/// How the checkpoints of a plan are kept.
+fn keeping(plan: &Plan) -> anyhow::Result<Keeping> {
+    let rules = plan.train().checkpoints.clone();
+    let model = rules.export.map(|family| export::Model::of(plan, family)).transpose()?;
+    let export =
+        model.map(|model| -> Export { Box::new(move |weights, folder| model.put(weights, folder).map(|_| ())) });
+    Ok(Keeping { rules, export })
+}
+
 /// Trains on a thread of its own, from what is in the store on.
 fn train(
     plan: &Plan,
@@ -110,7 +147,7 @@ fn train(
         ledger,
         identity: plan.train().identity.hash().to_owned(),
         papers: vec![("config.toml", plan.resolved_toml()), ("plan.json", describe::json(plan))],
-        keep: plan.train().checkpoints.keep,
+        keeping: Arc::new(keeping(plan)?),
         phases,
         pending: None,
     };

@@ -13,7 +13,8 @@ use trainer::model::{EncoderConfig, VocabFacts};
 use trainer::objectives::AnyObjective;
 use trainer::optimizer::{OptimizerConfig, ScheduleConfig};
 use trainer::plan::{
-    CheckpointConfig, GuardConfig, Identity, ReportConfig, TrainConfig, TrainPlan, TrainRequest, ValidationConfig,
+    Amended, CheckpointConfig, GuardConfig, Identity, ReportConfig, TrainConfig, TrainPlan, TrainRequest,
+    ValidationConfig,
 };
 use trainer::training::{Alone, Trainer};
 
@@ -67,6 +68,7 @@ fn plan(objectives: BTreeMap<String, AnyObjective>) -> TrainPlan {
         guard: GuardConfig::default(),
         identity: Identity::new(BTreeMap::new()),
         data_content: String::new(),
+        amended: Amended::default(),
     };
     TrainPlan::new(request).expect("a good plan")
 }

@@ -15,7 +15,8 @@ use trainer::device::{DeviceChoice, Precision, synchronize};
 use trainer::model::{EncoderConfig, RelativeForm, RelativePositions, VocabFacts};
 use trainer::optimizer::{OptimizerConfig, ScheduleConfig};
 use trainer::plan::{
-    CheckpointConfig, GuardConfig, Identity, ReportConfig, TrainConfig, TrainPlan, TrainRequest, ValidationConfig,
+    Amended, CheckpointConfig, GuardConfig, Identity, ReportConfig, TrainConfig, TrainPlan, TrainRequest,
+    ValidationConfig,
 };
 use trainer::training::{Alone, Trainer};
 
@@ -149,6 +150,7 @@ fn plan(method: &Method) -> TrainPlan {
         guard: GuardConfig::default(),
         identity: Identity::new(BTreeMap::new()),
         data_content: String::new(),
+        amended: Amended::default(),
     };
     TrainPlan::new(request).expect("a good plan")
 }

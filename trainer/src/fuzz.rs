@@ -58,6 +58,8 @@ fn state() -> Vec<u8> {
         guard: SavedGuard::default(),
         identity: Identity::new([("seed".to_owned(), "1".to_owned())].into()),
         files: BTreeMap::from([("main.safetensors".to_owned(), "ef".to_owned())]),
+        changes: Vec::new(),
+        trained_s: Some(1.5),
     }
     .seal()
 }

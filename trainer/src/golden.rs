@@ -43,7 +43,7 @@ fn plan(objectives: &[&str]) -> TrainPlan {
     plan.optimizer.weight_decay = 0.1;
     // Weights whose gradient is nothing but rounding stay where they are.
     plan.optimizer.eps = 1e-5;
-    plan.schedule = ScheduleConfig { kind: ScheduleKind::Linear, warmup_steps: 4 };
+    plan.schedule = ScheduleConfig { kind: ScheduleKind::Linear, warmup_steps: 4, ..ScheduleConfig::default() };
     if !objectives.is_empty() {
         plan.loss.retain(|name, _| objectives.contains(&name.as_str()));
     }

@@ -1,5 +1,7 @@
 //! A tiny run for tests: two layers, 60 words, batches that are functions of their index.
 
+pub(crate) mod mortal;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -18,7 +20,7 @@ use crate::optimizer::schedule::{ScheduleConfig, ScheduleKind};
 use crate::plan::config::{CheckpointConfig, GuardConfig, ReportConfig, TrainConfig, ValidationConfig};
 use crate::plan::identity::Identity;
 use crate::plan::reads::columns_read;
-use crate::plan::request::TrainRequest;
+use crate::plan::request::{Amended, TrainRequest};
 use crate::plan::train_plan::TrainPlan;
 use crate::training::ranks::Alone;
 use crate::training::step::Trainer;
@@ -80,13 +82,14 @@ pub(crate) fn request() -> TrainRequest {
             ..TrainConfig::default()
         },
         optimizer: OptimizerConfig { lr: 0.01, ..OptimizerConfig::default() },
-        schedule: ScheduleConfig { kind: ScheduleKind::Linear, warmup_steps: 2 },
+        schedule: ScheduleConfig { kind: ScheduleKind::Linear, warmup_steps: 2, ..ScheduleConfig::default() },
         validation: ValidationConfig { every_steps: 5, rows: 8 },
-        checkpoints: CheckpointConfig { every_steps: 4, keep: 2 },
+        checkpoints: CheckpointConfig { every_steps: 4, keep: 2, ..CheckpointConfig::default() },
         report: ReportConfig { every_steps: 3 },
         guard: GuardConfig::default(),
         identity: Identity::new([("seed".to_owned(), "7".to_owned())].into()),
         data_content: "data".to_owned(),
+        amended: Amended::default(),
     }
 }
 

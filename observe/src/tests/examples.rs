@@ -55,6 +55,7 @@ pub(super) fn step_report() -> StepReport {
         losses: Vec::new(),
         grad_norms: Vec::new(),
         batch_hash: "ab".to_owned(),
+        progress: None,
         speed: Speed { tokens_per_s: 745_000.0, mfu: Some(0.44), wait: 0.003, stall: 0.02, eta_s: Some(7500.0) },
         memory: None,
     }

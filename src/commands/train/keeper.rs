@@ -8,6 +8,7 @@ use observe::{Event, Observer};
 use pipeline::ledger::Ledger;
 use schemas::RowIndex;
 use trainer::ForeignError;
+use trainer::training::checkpoint::Keeping;
 use trainer::training::{Host, Snapshot, State, StopRequest};
 
 use super::phases::Phases;
@@ -29,8 +30,8 @@ pub(super) struct Keeper {
     pub(super) ledger: Arc<Mutex<Ledger>>,
     /// What else goes into the folder when the run begins, by name.
     pub(super) papers: Vec<(&'static str, String)>,
-    /// Checkpoints that stay.
-    pub(super) keep: usize,
+    /// How checkpoints are kept.
+    pub(super) keeping: Arc<Keeping>,
     /// Those who watch beside the log.
     pub(super) readers: observe::Many,
     pub(super) phases: Phases,
@@ -78,7 +79,7 @@ impl Host for Keeper {
         self.phases.enter(Phase::Checkpoint);
         // Who goes on from it misses no line.
         run.flush()?;
-        let (store, keep) = (run.store().clone(), self.keep);
+        let (store, keeping) = (run.store().clone(), Arc::clone(&self.keeping));
         let page = self.ledger.lock().unwrap_or_else(PoisonError::into_inner).end_page()?;
         self.pending = Some(self.phases.control.spawn(move || {
             let begun = Instant::now();
@@ -86,7 +87,8 @@ impl Host for Keeper {
             if let Some(page) = page {
                 page.write().map_err(|error| trainer::Error::Foreign(error.into()))?;
             }
-            let place = snapshot.write(&store, keep)?;
+            let place = snapshot.write(&store, &keeping)?;
+            // What the next step waited for it is known to whoever waited.
             Ok(CheckpointReport { place, seconds: begun.elapsed().as_secs_f64(), stall_s: 0.0 })
         }));
         self.phases.control.enter(Phase::Step);

@@ -306,3 +306,17 @@ fn what_is_guarded_is_changed_by_the_holder_alone() {
         assert_eq!(names, ["run/kept"]);
     });
 }
+
+#[test]
+fn who_holds_a_lock_is_seen_without_touching_it() {
+    let store = Store::memory(Weather::calm());
+    let seen = || Lock::seen(&store, "lock").expect("readable").map(|holder| holder.to_string());
+    assert_eq!(seen(), None, "there is none");
+    let lock = Lock::take(&store, "lock", Holder::this_process(), Terms::default()).expect("free");
+    assert_eq!(seen(), Some(lock.holder().to_string()));
+    drop(lock);
+    assert_eq!(seen(), None, "it was released");
+    let gone = Lock::take(&store, "lock", Holder::gone(), Terms::default()).expect("free");
+    assert_eq!(seen(), None, "its holder is gone");
+    drop(gone);
+}

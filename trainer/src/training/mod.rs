@@ -1,14 +1,18 @@
 //! A run from its first step to its last: the loop, one step of it, what it says and what it keeps.
 
 pub(crate) mod around;
+pub mod branch;
 pub mod checkpoint;
+pub mod extended;
 pub(crate) mod fill;
 pub(crate) mod guard;
+pub(crate) mod hours;
 mod on_device;
 pub(crate) mod pace;
 pub(crate) mod ranks;
 pub(crate) mod replay;
 pub(crate) mod resume;
+pub mod rollback;
 pub(crate) mod room;
 pub(crate) mod rows;
 pub(crate) mod run;

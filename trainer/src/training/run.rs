@@ -4,6 +4,7 @@
 //! through two traits: [`Data`] gives batches, [`Host`] hears what the run has to say, keeps its checkpoints and knows
 //! when to stop.
 
+mod budget;
 mod guarding;
 mod keeping;
 #[cfg(test)]
@@ -12,6 +13,7 @@ mod tests;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
+use observe::change::KeyChange;
 use observe::training::{ResumeReport, StepReport, Warning};
 use observe::{At, Clock, What};
 use schemas::ordinal::{RowIndex, Step};
@@ -23,8 +25,9 @@ use crate::device::{choice, native};
 use crate::error::Error;
 use crate::plan::train_plan::TrainPlan;
 use crate::training::around::{Data, Host, Outcome};
-use crate::training::checkpoint::{Snapshot, State};
+use crate::training::checkpoint::{Snapshot, State, Validated};
 use crate::training::guard::{Observed, Reaction};
+use crate::training::hours::Hours;
 use crate::training::pace::Pace;
 use crate::training::ranks::{Ranks, StopRequest};
 use crate::training::skips::SkipList;
@@ -79,8 +82,8 @@ enum Ending {
 }
 
 /// Whether something that happens `every` so many steps, and at the end, happens after `done` steps.
-fn is_due(done: Step, every: u64, steps: u64) -> bool {
-    done.0 > 0 && every > 0 && (done.0.is_multiple_of(every) || done.0 == steps)
+fn is_due(done: Step, every: u64, is_over: bool) -> bool {
+    done.0 > 0 && every > 0 && (done.0.is_multiple_of(every) || is_over)
 }
 
 /// The loop's state.
@@ -97,12 +100,16 @@ struct Run<'a> {
     validation_pending: bool,
     // The steps that teach nothing.
     skips: SkipList,
+    // What the newest validation found.
+    validated: Option<Validated>,
+    // Where hours end it.
+    hours: Option<Hours>,
     // What it goes on from, until it has begun.
     resumed: Option<Resumed>,
     // Steps done at the newest checkpoint.
     saved: Option<Step>,
     // Where that stood, while nobody knows yet whether it is kept.
-    saving: Option<At>,
+    saving: Option<Saving>,
     // Steps done at the newest checkpoint that is kept for sure.
     kept: Option<Step>,
     // Whether weights, optimizer, report and position are all of the same step.
@@ -111,11 +118,19 @@ struct Run<'a> {
     gauge: Gauge,
 }
 
+/// A checkpoint on its way.
+struct Saving {
+    at: At,
+    // How long the next step waited for it.
+    stall_s: f64,
+}
+
 /// A checkpoint that was read.
 struct Resumed {
     place: String,
     state: State,
     warnings: Vec<Warning>,
+    changes: Vec<KeyChange>,
 }
 
 impl<'a> Run<'a> {
@@ -136,6 +151,8 @@ impl<'a> Run<'a> {
             epochs: 0.0,
             validation_pending: false,
             skips,
+            validated: None,
+            hours: None,
             resumed: None,
             saved: None,
             saving: None,
@@ -149,11 +166,13 @@ impl<'a> Run<'a> {
             Some((place, snapshot)) => run.resume(place, snapshot)?,
             None => run.trainer.begin()?,
         }
+        let trained_s = run.resumed.as_ref().and_then(|resumed| resumed.state.trained_s);
+        run.open_hours(trained_s)?;
         Ok(run)
     }
 
     fn resume(&mut self, place: String, snapshot: Snapshot) -> Result<(), Error> {
-        let warnings = self.trainer.restore(&place, &snapshot)?;
+        let (warnings, changes) = self.trainer.restore(&place, &snapshot)?;
         let state = snapshot.state;
         (self.saved, self.kept) = (Some(state.step), Some(state.step));
         self.batch_hash = StreamHash::parse(&state.batch_hash)
@@ -161,14 +180,13 @@ impl<'a> Run<'a> {
         self.rows_consumed = RowIndex(state.rows_consumed);
         self.tokens_consumed = state.tokens_consumed;
         self.validation_pending = state.validation_pending;
-        self.resumed = Some(Resumed { place, state, warnings });
+        self.resumed = Some(Resumed { place, state, warnings, changes });
         Ok(())
     }
 
     fn until_it_ends(&mut self, data: &mut dyn Data, host: &mut dyn Host) -> Result<Ending, Error> {
         self.count_epochs(data)?;
-        let steps = self.plan().train.steps;
-        if self.trainer.done().0 >= steps && !self.validation_pending {
+        if self.is_over() && !self.validation_pending {
             return Ok(Ending::Over(Outcome::Finished(self.trainer.done())));
         }
         self.begin(data, host)?;
@@ -179,10 +197,10 @@ impl<'a> Run<'a> {
                 return self.stopped(stop, host);
             }
             let done = self.trainer.done();
-            if self.saved != Some(done) && is_due(done, self.plan().checkpoints.every_steps, steps) {
+            if self.is_save_due() {
                 self.save(host)?;
             }
-            if done.0 >= steps {
+            if self.is_over() {
                 self.wait_until_saved(host)?;
                 return Ok(Ending::Over(Outcome::Finished(done)));
             }
@@ -203,8 +221,9 @@ impl<'a> Run<'a> {
     fn begin(&mut self, data: &mut dyn Data, host: &mut dyn Host) -> Result<(), Error> {
         let resumed = self.resumed.take();
         host.begin(resumed.as_ref().map(|resumed| &resumed.state)).map_err(Error::Foreign)?;
-        if let Some(Resumed { place, warnings, .. }) = resumed {
+        if let Some(Resumed { place, warnings, changes, .. }) = resumed {
             self.say(host, What::Resume(ResumeReport { place }));
+            self.say_changes(changes, host);
             for warning in warnings {
                 self.say(host, What::Warning(warning));
             }
@@ -276,6 +295,9 @@ impl<'a> Run<'a> {
             self.say_what_is_skipped(leap, batches, data, host)?;
         }
         self.is_whole = false;
+        if let Some(share) = self.share() {
+            self.trainer.course.set_share(share);
+        }
         let StepSeen { rows, tokens } =
             if skip.is_some() { self.trainer.pass_over(batches)? } else { self.trainer.step(batches)? };
         assert_eq!(self.trainer.done(), before.next(), "a step is one step");
@@ -285,8 +307,8 @@ impl<'a> Run<'a> {
         data.consumed(self.rows_consumed, skip.is_none()).map_err(Error::Foreign)?;
         self.tokens_consumed += tokens;
         self.pace.step(tokens);
-        let plan = self.plan();
-        self.validation_pending = is_due(self.trainer.done(), plan.validation.every_steps, plan.train.steps);
+        let every = self.plan().validation.every_steps;
+        self.validation_pending = is_due(self.trainer.done(), every, self.is_over());
         self.is_whole = true;
         self.count_epochs(data)
     }
@@ -307,19 +329,19 @@ impl<'a> Run<'a> {
 
     /// What was read of each step, if anything was.
     fn report_if_due(&mut self, host: &mut dyn Host) -> Result<Vec<Observed>, Error> {
-        let plan = self.plan();
-        if !is_due(self.trainer.done(), plan.report.every_steps, plan.train.steps) {
+        if !is_due(self.trainer.done(), self.plan().report.every_steps, self.is_over()) {
             let is_full = self.trainer.guard.ring.is_full();
             return if is_full { self.trainer.observe() } else { Ok(Vec::new()) };
         }
-        let left = plan.train.steps - self.trainer.done().0;
+        self.look_at_hours()?;
         self.is_whole = false;
         let (figures, observed) = self.trainer.figures()?;
         self.is_whole = true;
-        let speed = self.pace.report(left);
+        let (speed, progress) = (self.pace.report(self.steps_left()), self.share());
         let (batch_hash, memory) = (self.batch_hash.to_hex(), self.gauge.read()?);
         let (losses, grad_norms) = observed.iter().map(|step| (step.loss, step.norm)).unzip();
-        self.say(host, What::Report(StepReport { figures, losses, grad_norms, batch_hash, speed, memory }));
+        let report = StepReport { figures, losses, grad_norms, batch_hash, progress, speed, memory };
+        self.say(host, What::Report(report));
         self.check(host)?;
         Ok(observed)
     }
@@ -340,7 +362,9 @@ impl<'a> Run<'a> {
         if let Some(stop) = self.stop(host) {
             return Ok(ControlFlow::Break(stop));
         }
-        self.say(host, What::Validation(validation.finish(&self.trainer)?));
+        let report = validation.finish(&self.trainer)?;
+        self.note_figures(&report)?;
+        self.say(host, What::Validation(report));
         self.validation_pending = false;
         self.pace.leave_out(begun.elapsed());
         self.check(host)?;

@@ -24,10 +24,11 @@ use crate::objectives::combine::Counts;
 use crate::objectives::figure::FigureName;
 use crate::objectives::{Computed, Term};
 use crate::optimizer::adamw::{AdamW, Update};
-use crate::optimizer::schedule;
+use crate::optimizer::schedule::Course;
 use crate::plan::config::TrainConfig;
 use crate::plan::members::{Member, build};
 use crate::plan::train_plan::TrainPlan;
+use crate::training::checkpoint::Change;
 use crate::training::guard::{Guard, Observed};
 use crate::training::ranks::Ranks;
 use crate::training::tally::{Reading, Sums, Tally, fetch, written};
@@ -55,6 +56,9 @@ pub struct Trainer {
     pub(crate) skips: Skips,
     pub(crate) guard: Guard,
     pub(crate) done: Step,
+    pub(crate) course: Course,
+    // What was changed in the middle of the run.
+    pub(crate) changes: Vec<Change>,
     // Copies of weights and moments that are under way.
     pub(crate) copies: Vec<Arc<Copies>>,
     // Whether it was said that there is no pinned memory for them.
@@ -124,6 +128,8 @@ impl Trainer {
             skips: Skips::new(device),
             guard: Guard::new(&plan.guard, plan.report.every_steps, device),
             done: Step(0),
+            course: Course::new(&plan.schedule, plan.train.steps, &plan.amended.spans),
+            changes: Vec::new(),
             copies: Vec::new(),
             lacks_pinned: false,
             passes: passes(&members, false),
@@ -197,7 +203,7 @@ impl Trainer {
     /// Learning rate of a step.
     #[must_use]
     pub fn lr(&self, step: Step) -> f64 {
-        self.plan.optimizer.lr * schedule::rate(&self.plan.schedule, self.plan.train.steps, step)
+        self.plan.optimizer.lr * self.course.rate(step)
     }
 
     /// Learns from the micro-batches of one step. Waits for the device only as far as its queue is full.

@@ -72,7 +72,8 @@ impl Undone {
     }
 
     /// Where what this one took away lies.
-    pub(crate) fn folder(&self, run: &Store) -> Store {
+    #[must_use]
+    pub fn folder(&self, run: &Store) -> Store {
         run.within(FOLDER).within(&folder_name(self.number))
     }
 
