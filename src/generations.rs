@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use store::{Store, Version};
 
 /// Its name in the run's folder.
-const NAME: &str = "generations.json";
+pub(crate) const NAME: &str = "generations.json";
 
 /// What is written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

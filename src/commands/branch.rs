@@ -3,11 +3,12 @@
 use std::path::Path;
 
 use observe::Clock;
+use pipeline::ledger;
 use schemas::Step;
 use serde_json::json;
 use store::Store;
 use toml::Value;
-use trainer::training::branch;
+use trainer::training::{branch, skips};
 
 use super::checkpoints::existing;
 use crate::cli::ConfigArgs;
@@ -15,9 +16,11 @@ use crate::exit::Usage;
 use crate::plan::{Plan, describe};
 use crate::run_folder::RunFolder;
 use crate::terminal::told;
+use crate::{generations, left_out};
 
-/// What a run keeps about its data: a branch has it from its run.
-const GENERATIONS: &str = "generations.json";
+/// What a run has decided once for all: which data it reads, which steps it passes over, and which rows it leaves out. A branch
+/// has it from its run.
+const INHERITED: [&str; 3] = [generations::NAME, skips::NAME, left_out::NAME];
 
 /// Makes a run in `out` of what `run` was after `step`, with some keys of its configuration set anew. Reads `run` only.
 pub(crate) fn run(run: &Path, step: u64, out: &Path, set: &[String], is_json: bool) -> anyhow::Result<()> {
@@ -34,12 +37,21 @@ pub(crate) fn run(run: &Path, step: u64, out: &Path, set: &[String], is_json: bo
         section.insert("folder".to_owned(), Value::String(out.display().to_string()));
     }
     let mut papers = vec![
-        ("config.toml", toml::to_string(&config)?.into_bytes()),
-        ("plan.json", describe::json(&plan).into_bytes()),
+        ("config.toml".to_owned(), toml::to_string(&config)?.into_bytes()),
+        ("plan.json".to_owned(), describe::json(&plan).into_bytes()),
     ];
-    if let Some((generations, _)) = from.read_with_stat(GENERATIONS)? {
-        papers.push((GENERATIONS, generations));
+    for name in INHERITED {
+        if let Some((content, _)) = from.read_with_stat(name)? {
+            papers.push((name.to_owned(), content));
+        }
     }
+    // What was counted up to there.
+    let rows = step.saturating_mul(plan.train().train.rows_per_step);
+    for (page, ..) in ledger::pages(&from)?.into_iter().filter(|(_, _, to)| *to <= rows) {
+        let name = format!("{}/{page}", ledger::FOLDER);
+        papers.push((name.clone(), from.read(&name)?));
+    }
+    let papers: Vec<(&str, Vec<u8>)> = papers.iter().map(|(name, content)| (name.as_str(), content.clone())).collect();
     let held = RunFolder::hold(&Store::folder(out)?)?;
     let branch = branch::make(&from, Step(step), held.store(), plan.train(), &papers, &Clock::system())?;
     if is_json {

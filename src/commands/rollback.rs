@@ -4,7 +4,8 @@ use std::path::Path;
 
 use observe::change::{ChangeReport, How};
 use observe::{At, Clock, What};
-use schemas::Step;
+use pipeline::ledger::{self, Ledger};
+use schemas::{RowIndex, Step};
 use serde_json::json;
 use trainer::training::{Undone, rollback};
 
@@ -18,6 +19,10 @@ pub(crate) fn run(run: &Path, step: u64, why: Option<String>, is_json: bool) -> 
     let mut held = RunFolder::hold(&existing(run)?)?;
     let undone = rollback::back(held.store(), Step(step), why, now())?;
     let Undone { from, to, rows_from, rows_to, .. } = undone.clone();
+    // What was counted of them comes again too.
+    if !ledger::pages(held.store())?.is_empty() {
+        Ledger::default().begin(held.store(), RowIndex(rows_to))?;
+    }
     let place = undone.folder(held.store()).place("");
     let message = format!("went back from step {from}; what came after is in {place}");
     let at = At { step: Some(to), rows_seen: Some(rows_to), ..At::default() };

@@ -17,6 +17,7 @@ use crate::error::Error;
 use crate::plan::train_plan::TrainPlan;
 use crate::training::checkpoint;
 use crate::training::guard::Observed;
+use crate::training::hours::{Hours, share_done};
 use crate::training::ranks::Alone;
 use crate::training::room;
 use crate::training::skips::SkipList;
@@ -28,7 +29,10 @@ pub struct Replay {
     trainer: Trainer,
     skips: SkipList,
     rows_consumed: RowIndex,
+    tokens_consumed: u64,
     batch_hash: StreamHash,
+    // Where hours end the run.
+    hours: Option<Hours>,
     from: Option<String>,
 }
 
@@ -44,19 +48,30 @@ impl Replay {
             found.as_ref().map_or_else(|| plan.clone(), |(_, snapshot)| plan.with_threads(snapshot.state.threads));
         room::beside(&plan, || {
             let mut trainer = Trainer::new(&plan, Box::new(Alone))?;
-            let (mut rows, mut batch_hash, mut from) = (RowIndex(0), StreamHash::new(), None);
+            let (mut rows, mut tokens, mut batch_hash, mut from) = (RowIndex(0), 0, StreamHash::new(), None);
+            let hours = plan.train.hours.map(|hours| Hours::open(run, hours, 0.0)).transpose()?;
             if let Some((place, snapshot)) = found {
-                for warning in trainer.restore(&place, &snapshot)? {
+                for warning in trainer.restore(&place, &snapshot)?.0 {
                     tracing::warn!("{}", warning.message);
                 }
-                rows = RowIndex(snapshot.state.rows_consumed);
+                (rows, tokens) = (RowIndex(snapshot.state.rows_consumed), snapshot.state.tokens_consumed);
                 batch_hash = StreamHash::parse(&snapshot.state.batch_hash)
                     .map_err(|error| Error::Checkpoint { path: (&place).into(), problem: error.to_string() })?;
                 from = Some(place);
             } else {
                 trainer.begin()?;
             }
-            Ok(Self { trainer, skips: SkipList::read(run)?, rows_consumed: rows, batch_hash, from })
+            let mut replay = Self {
+                trainer,
+                skips: SkipList::read(run)?,
+                rows_consumed: rows,
+                tokens_consumed: tokens,
+                batch_hash,
+                hours,
+                from,
+            };
+            replay.look_how_far_it_is();
+            Ok(replay)
         })
     }
 
@@ -118,8 +133,18 @@ impl Replay {
             let seen = if skipped { self.trainer.pass_over(batches)? } else { self.trainer.step(batches)? };
             self.batch_hash.step(batches.iter().flat_map(Batch::row_digests).copied());
             self.rows_consumed.0 += seen.rows;
+            self.tokens_consumed += seen.tokens;
+            self.look_how_far_it_is();
             Ok(())
         })
+    }
+
+    /// Where tokens or hours end the run, the learning rate of the next step goes by how far it is.
+    fn look_how_far_it_is(&mut self) {
+        let train = &self.trainer.plan().train;
+        if let Some(share) = share_done(train, self.trainer.done(), self.tokens_consumed, self.hours.as_ref()) {
+            self.trainer.course.set_share(share);
+        }
     }
 
     /// Loss and norm of the last step; not numbers where it was passed over. Waits for the device.
