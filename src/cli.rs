@@ -81,6 +81,9 @@ pub(crate) enum Verb {
     Prepare {
         #[command(flatten)]
         config: Option<ConfigArgs>,
+        /// Faults to live with, by seed: `seed=7,eio=store:0.01,lost=store:0.01,kill=part:3`, or a file of them.
+        #[arg(long, value_name = "FILE|SPEC")]
+        chaos: Option<String>,
         /// What to do instead.
         #[command(subcommand)]
         verb: Option<PrepareVerb>,
@@ -103,9 +106,13 @@ pub(crate) enum Verb {
         /// Repeat the first N micro-batches for ever: the speed of a loader that costs nothing. Saves nothing.
         #[arg(long, value_name = "N")]
         replay: Option<u64>,
-        /// Slow one phase on purpose, to rehearse a preemption: `data`, `step`, `validation` or `checkpoint`.
+        /// Slow one phase on purpose, to rehearse a preemption: `start`, `data`, `step`, `validation` or `checkpoint`.
         #[arg(long, value_name = "PHASE=MS")]
         slow: Option<String>,
+        /// Faults to live with, by seed: `seed=7,panic=lane:0.01,slow=lane:0.01:5ms,eio=store:0.01,lost=store:0.01,
+        /// kill=step:40`, or a file of them. The run ends as it would in calm.
+        #[arg(long, value_name = "FILE|SPEC")]
+        chaos: Option<String>,
     },
     /// Find out which actor the others wait for.
     #[command(after_help = "Example: cloze profile -c run.toml --batches 20000 --set data.lanes=2")]

@@ -31,16 +31,19 @@ pub(crate) fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Config { verb: Some(ConfigVerb::Schema), .. } => config::schema(),
         Verb::Config { only, verb: None } => config::run(&only)?,
         Verb::Tokenizer(TokenizerVerb::Train(config)) => tokenizer::train(&config)?,
-        Verb::Prepare { config: _, verb: Some(PrepareVerb::Forget { config, document }) } => {
+        Verb::Prepare { config: _, chaos: _, verb: Some(PrepareVerb::Forget { config, document }) } => {
             prepare::forget(&config, &document)?;
         }
-        Verb::Prepare { config, verb: None } => {
+        Verb::Prepare { config, chaos, verb: None } => {
             let missing = || Usage("`cloze prepare` needs `--config FILE`".to_owned());
-            prepare::run(&config.ok_or_else(missing)?)?;
+            prepare::run(&config.ok_or_else(missing)?, chaos.as_deref())?;
         }
         Verb::Plan { config, json } => plan::run(&config, json)?,
         #[cfg(feature = "train")]
-        Verb::Train { config, replay, slow } => return train::run(&config, replay, slow.as_deref()),
+        Verb::Train { config, replay, slow, chaos } => {
+            let rehearsal = train::Rehearsal { slow: slow.as_deref(), chaos: chaos.as_deref() };
+            return train::run(&config, replay, rehearsal);
+        }
         Verb::Profile { config, half, batches, steps, step_ms, slow, json } => {
             profile::run(&config, &profile::Options { half, batches, steps, step_ms, slow, json })?;
         }

@@ -44,16 +44,10 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Parses and checks a configuration of a run that is to start.
+    /// Parses and checks a configuration to look at its rows: it needs no folder to run in.
     ///
     /// # Errors
     /// All that is wrong with it, as [`Mistakes`](crate::config::Mistakes).
-    #[cfg(feature = "train")]
-    pub(crate) fn of(args: &ConfigArgs) -> anyhow::Result<Self> {
-        Self::over(args, load::find, Purpose::Run)
-    }
-
-    /// The same to look at its rows: it needs no folder to run in.
     pub(crate) fn to_look_at(args: &ConfigArgs) -> anyhow::Result<Self> {
         Self::over(args, load::find, Purpose::Look)
     }

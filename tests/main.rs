@@ -1,6 +1,8 @@
 //! End to end: the program as a user runs it. One binary, since each one that trains links libtorch.
 
 #[cfg(feature = "train")]
+mod chaos;
+#[cfg(feature = "train")]
 mod cuda;
 mod faults;
 mod first_hour;
@@ -17,6 +19,8 @@ mod prepare;
 mod recipes;
 #[cfg(feature = "train")]
 mod resume;
+#[cfg(feature = "train")]
+mod stops;
 mod support;
 #[cfg(feature = "train")]
 mod survival;

@@ -303,7 +303,7 @@ impl Home {
         section.insert("folder".into(), folder.display().to_string().into());
         if !folder.exists() {
             let config = format!("[prepare]\n{section}");
-            prepare::run(&self.config("prepare.toml", &config)).expect("a prepared folder");
+            prepare::run(&self.config("prepare.toml", &config), None).expect("a prepared folder");
         }
         folder.display().to_string()
     }
@@ -337,7 +337,8 @@ impl Home {
         let folder = PathBuf::from(table["run"]["folder"].as_str().expect("a path"));
         let text = toml::to_string(&table).expect("plain values");
         let config = self.config("run.toml", &text);
-        train::run(&config, None, None).unwrap_or_else(|error| panic!("{name}: {error:#}\n{text}"));
+        train::run(&config, None, train::Rehearsal::default())
+            .unwrap_or_else(|error| panic!("{name}: {error:#}\n{text}"));
         Run { folder, table }
     }
 

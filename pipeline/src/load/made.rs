@@ -102,6 +102,6 @@ fn render(
         if attempt == ROW_ATTEMPTS {
             return Err(why);
         }
-        warn!(%row, why, "a row panicked while it was made, and is made anew");
+        warn!(%row, why, "a row could not be made, and is made anew");
     }
 }

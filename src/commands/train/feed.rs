@@ -6,12 +6,13 @@ use observe::What;
 use observe::training::{AuditReport, GenerationReport, LeftOutReport};
 use pipeline::actor;
 use pipeline::audit::{Audit, Watch};
-use pipeline::load::{BadRow, BatchStream, Care, LoadPlan, StreamOptions};
+use pipeline::load::{BadRow, BadRows, BatchStream, Care, LoadPlan, StreamOptions};
 use schemas::{Batch, Generation, RowIndex, Share};
 use trainer::ForeignError;
 use trainer::training::Data;
 
 use super::phases::Phases;
+use crate::chaos::{Kill, Storm};
 use crate::control::Phase;
 use crate::plan::Plan;
 
@@ -30,12 +31,21 @@ pub(super) struct Feed {
     remarks: Vec<What>,
     replay: Option<u64>,
     care: Care,
+    /// Who ends this process on purpose, and how many rows a step has.
+    storm: Option<(Arc<Storm>, u64)>,
     phases: Phases,
 }
 
 impl Feed {
     /// A share of the batches of a plan; the first `replay` of them for ever, if that is asked for.
-    pub(super) fn new(plan: &Plan, share: Share, replay: Option<u64>, care: Care, phases: Phases) -> Self {
+    pub(super) fn new(
+        plan: &Plan,
+        share: Share,
+        replay: Option<u64>,
+        bad_rows: Arc<dyn BadRows>,
+        storm: Option<&Arc<Storm>>,
+        phases: Phases,
+    ) -> Self {
         let load = plan.load();
         Self {
             plan: Arc::clone(load),
@@ -47,7 +57,12 @@ impl Feed {
             generation: None,
             remarks: Vec::new(),
             replay,
-            care,
+            care: Care {
+                bad_rows: Some(bad_rows),
+                faults: storm.map(|storm| Arc::clone(storm) as _),
+                ..Care::default()
+            },
+            storm: storm.map(|storm| (Arc::clone(storm), plan.train().train.rows_per_step)),
             phases,
         }
     }
@@ -58,12 +73,19 @@ impl Data for Feed {
         self.row = rows;
         let (replay, care) = (self.replay, self.care.clone());
         let options = StreamOptions { digests: true, replay, care, ..StreamOptions::default() };
-        self.stream = Some(BatchStream::new(&self.plan, rows, self.share, options));
+        let stream = BatchStream::new(&self.plan, rows, self.share, options);
+        self.phases.control.board().lanes(stream.gauges());
+        self.stream = Some(stream);
         Ok(())
     }
 
     fn next(&mut self) -> Result<Option<Batch>, ForeignError> {
         self.phases.enter(Phase::Data);
+        if let Some((storm, rows)) = &self.storm
+            && self.row.0.is_multiple_of(*rows)
+        {
+            storm.reach(Kill::Step(self.row.0 / rows))?;
+        }
         let stream = self.stream.as_mut().ok_or("the trainer seeks before it reads")?;
         let batch = match stream.next_or(&self.phases.control.stop()) {
             // What is repeated says where it would stand in the stream.
@@ -84,11 +106,10 @@ impl Data for Feed {
 
     fn validation(&mut self) -> Result<Box<dyn Iterator<Item = Result<Batch, ForeignError>> + '_>, ForeignError> {
         let Some(valid) = &self.valid else { return Ok(Box::new(std::iter::empty())) };
-        let (batches, phases) = (valid.stream(RowIndex(0), self.share), self.phases.clone());
-        Ok(Box::new(batches.map(move |batch| {
-            phases.enter(Phase::Validation);
-            Ok(batch?)
-        })))
+        let batches = valid.stream(RowIndex(0), self.share);
+        self.phases.control.enter(Phase::Validation);
+        self.phases.control.board().validation(Some(batches.gauges()));
+        Ok(Box::new(Looking { batches, phases: self.phases.clone() }))
     }
 
     fn epochs(&self, rows: RowIndex) -> Result<f64, ForeignError> {
@@ -97,6 +118,32 @@ impl Data for Feed {
 
     fn remarks(&mut self) -> Vec<What> {
         std::mem::take(&mut self.remarks)
+    }
+}
+
+/// The batches of a validation, for as long as nobody asks for a stop.
+struct Looking {
+    batches: BatchStream,
+    phases: Phases,
+}
+
+impl Iterator for Looking {
+    type Item = Result<Batch, ForeignError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self.batches.next_or(&self.phases.control.stop()) {
+            actor::Next::Item(batch) => {
+                self.phases.enter(Phase::Validation);
+                Some(batch.map_err(Into::into))
+            }
+            actor::Next::End | actor::Next::Stopped => None,
+        }
+    }
+}
+
+impl Drop for Looking {
+    fn drop(&mut self) {
+        self.phases.control.board().validation(None);
     }
 }
 

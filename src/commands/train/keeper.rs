@@ -9,6 +9,7 @@ use trainer::ForeignError;
 use trainer::training::{Host, Snapshot, State, StopRequest};
 
 use super::phases::Phases;
+use crate::chaos::Storm;
 use crate::control::{Pending, Phase, Signal};
 use crate::generations::RunGenerations;
 use crate::left_out::RunLeftOut;
@@ -23,6 +24,8 @@ pub(super) struct Keeper {
     /// Which rows it leaves out, and for which run.
     pub(super) left_out: Arc<RunLeftOut>,
     pub(super) identity: String,
+    /// Who remembers there where this process was killed on purpose.
+    pub(super) storm: Option<Arc<Storm>>,
     /// What else goes into the folder when the run begins, by name.
     pub(super) papers: Vec<(&'static str, String)>,
     /// Checkpoints that stay.
@@ -63,6 +66,9 @@ impl Host for Keeper {
         let Some(run) = &mut self.run else { return Ok(()) };
         self.generations.keep_in(run.store().clone())?;
         self.left_out.keep_in(run.store().clone(), &self.identity, from.is_none())?;
+        if let Some(storm) = &self.storm {
+            storm.keep_in(run.store().clone())?;
+        }
         Ok(run.begin(&self.papers, from)?)
     }
 
@@ -73,6 +79,7 @@ impl Host for Keeper {
         // Who goes on from it misses no line.
         run.flush()?;
         let (store, keep) = (run.store().clone(), self.keep);
+        self.phases.control.board().writes();
         self.pending = Some(self.phases.control.spawn(move || {
             let begun = Instant::now();
             let place = snapshot.write(&store, keep)?;
@@ -84,7 +91,12 @@ impl Host for Keeper {
 
     fn saved(&mut self) -> Result<Option<CheckpointReport>, ForeignError> {
         let Some(pending) = self.pending.take() else { return Ok(None) };
-        Ok(Some(self.phases.control.wait(pending)??))
+        let (phase, control) = (self.phases.control.board().phase(), &self.phases.control);
+        control.enter(Phase::Checkpoint);
+        let kept = control.wait(pending).map_err(ForeignError::from).and_then(|kept| Ok(kept?));
+        control.board().wrote(kept.as_ref().ok().map(|kept| kept.place.clone()));
+        control.enter(phase);
+        Ok(Some(kept?))
     }
 
     fn check(&mut self) -> Result<Option<CheckpointReport>, ForeignError> {
