@@ -135,7 +135,7 @@ fn listed(text: &str) -> anyhow::Result<Vec<(String, String)>> {
     parts
         .map(|part| {
             let refuse = || Usage(format!("--chaos: `{part}` is no fault; write one like {}", FORMS.join(", ")));
-            Ok(pair(part).with_context(refuse)?)
+            pair(part).with_context(refuse)
         })
         .collect()
 }
@@ -165,6 +165,8 @@ fn filed(path: &str) -> anyhow::Result<Vec<(String, String)>> {
 
 #[cfg(test)]
 mod tests {
+    use store::Store;
+
     use super::*;
 
     #[test]
@@ -181,7 +183,7 @@ mod tests {
         };
         assert_eq!(Chaos::parse(list).expect("good"), expected);
         let home = tempfile::tempdir().expect("a temporary folder");
-        let path = home.path().join("storm.toml");
+        let (folder, path) = (Store::folder(home.path()).expect("there"), home.path().join("storm.toml"));
         let text = r#"
             seed = 7
             panic = ["lane:0.001", "row:17"]
@@ -190,7 +192,7 @@ mod tests {
             lost = "store:1"
             kill = ["step:40", "part:3", "step:80"]
         "#;
-        std::fs::write(&path, text).expect("written");
+        folder.put("storm.toml", text.as_bytes()).expect("written");
         assert_eq!(Chaos::parse(&path.display().to_string()).expect("good"), expected);
         for form in FORMS {
             Chaos::parse(form).expect("what is offered is taken");

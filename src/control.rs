@@ -11,50 +11,29 @@
 //! A run that is still starting has nothing to save, and leaves as soon as it is asked.
 
 mod board;
+mod heard;
 mod signal;
 mod watch;
 
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
 use anyhow::Context as _;
-use pipeline::actor::{self, Stop, Stopper, stopper};
-use store::Store;
+use pipeline::actor::{self, Stop, stopper};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 
 pub(crate) use self::board::Board;
+use self::heard::{Heard, WORDS, Words};
 use self::signal::Meaning;
 pub(crate) use self::signal::{Phase, Signal};
-pub(crate) use self::watch::{LOG_LEVEL, Patience, STOP};
-use crate::telemetry;
-use crate::terminal::note;
-
-/// What may wait to be said of signals; more of the same is dropped.
-const WORDS: usize = 4;
-
-/// Last words of a process that has nothing to save; they are printed by another thread.
-const LAST_WORDS: Duration = Duration::from_millis(100);
+pub(crate) use self::watch::{Patience, STOP};
 
 /// The runtime and what it has heard.
 pub(crate) struct Control {
     runtime: Runtime,
     heard: Arc<Heard>,
     stop: Stop,
-}
-
-/// What has been heard so far.
-struct Heard {
-    first: AtomicU8,
-    since: Mutex<Option<Instant>>,
-    stopper: Stopper,
-    words: SyncSender<Words>,
-    board: Board,
-    /// Where a service finds its log level, once that is known.
-    folder: OnceLock<Store>,
 }
 
 impl Control {
@@ -73,14 +52,7 @@ impl Control {
         let _heard = listen(SignalKind::from_raw(actor::FILE_SIZE_SIGNAL))?;
         let (stopper, stop) = stopper();
         let (words, heard_words) = std::sync::mpsc::sync_channel(WORDS);
-        let heard = Arc::new(Heard {
-            first: AtomicU8::new(0),
-            since: Mutex::default(),
-            stopper,
-            words,
-            board: Board::new(),
-            folder: OnceLock::new(),
-        });
+        let heard = Arc::new(Heard::new(stopper, words));
         for asked in Signal::ALL {
             let heard = Arc::clone(&heard);
             match asked.meaning() {
@@ -97,7 +69,7 @@ impl Control {
     /// From now on a file in the run's folder is heard as well, a stop takes no longer than it may, and who stands still is
     /// named.
     pub(crate) fn watch(&self, patience: Patience) -> anyhow::Result<()> {
-        let _ = self.heard.folder.set(patience.folder.clone());
+        self.heard.folder(patience.folder.clone());
         let heard = Arc::clone(&self.heard);
         actor::spawn("watch", move || watch::watch(&heard, &patience))?;
         Ok(())
@@ -142,110 +114,5 @@ impl<T> Pending<T> {
     /// Whether collecting the result would not wait.
     pub(crate) fn is_finished(&self) -> bool {
         self.0.is_finished()
-    }
-}
-
-/// What is said of signals. By a thread of its own: where nobody reads what is said, whoever speaks waits.
-enum Words {
-    Saving(Signal, &'static str),
-    StillSaving(Signal),
-    NothingToSave(Signal),
-    GraceOver(Signal, Option<String>),
-    StandsStill(String),
-    Report(Vec<String>),
-}
-
-impl Words {
-    fn say(self) {
-        match self {
-            Self::Saving(signal, during) => {
-                tracing::warn!(?signal, %during, "saving, then leaving; a second ctrl-c leaves at once");
-            }
-            Self::StillSaving(signal) => tracing::warn!(?signal, "still saving"),
-            Self::NothingToSave(signal) => {
-                tracing::warn!(?signal, during = %Phase::Start.name(), "leaving: nothing has happened that is not saved");
-            }
-            Self::GraceOver(signal, kept) => {
-                let kept = kept.unwrap_or_else(|| "what was saved before this process began".to_owned());
-                tracing::error!(?signal, %kept, "`run.grace_seconds` are over: leaving with what is saved");
-            }
-            Self::StandsStill(found) => tracing::warn!("nothing happens: {found}; SIGUSR2 says more"),
-            Self::Report(lines) => lines.into_iter().for_each(note),
-        }
-    }
-}
-
-impl Heard {
-    fn signal(&self) -> Option<Signal> {
-        let heard = self.first.load(Ordering::SeqCst);
-        Signal::ALL.into_iter().find(|signal| *signal as u8 == heard)
-    }
-
-    /// How long ago the first was heard.
-    fn waited(&self) -> Option<Duration> {
-        self.since.lock().unwrap_or_else(PoisonError::into_inner).map(|since| since.elapsed())
-    }
-
-    fn say(&self, words: Words) {
-        let _ = self.words.try_send(words);
-    }
-
-    /// Somebody asks for a stop. Whether it was the first.
-    fn stop(&self, asked: Signal) -> bool {
-        let first = self.first.compare_exchange(0, asked as u8, Ordering::SeqCst, Ordering::SeqCst).is_ok();
-        if first {
-            *self.since.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
-            let during = self.board.phase();
-            if during == Phase::Start {
-                self.say(Words::NothingToSave(asked));
-                std::thread::sleep(LAST_WORDS);
-                // Whatever is half written now is not seen by anybody: as after a kill.
-                trainer::device::leave(asked.exit_code());
-            }
-            self.stopper.stop();
-            self.say(Words::Saving(asked, during.name()));
-        }
-        first
-    }
-
-    async fn listen(self: Arc<Self>, asked: Signal, mut stream: tokio::signal::unix::Signal) {
-        let mut times = 0;
-        while stream.recv().await.is_some() {
-            times += 1;
-            if self.stop(asked) {
-                continue;
-            }
-            if asked == Signal::Interrupt && times > 1 {
-                // Only who asks twice at a keyboard gives up what is not saved yet: a scheduler's two signals are one wish.
-                trainer::device::leave(asked.exit_code());
-            }
-            self.say(Words::StillSaving(asked));
-        }
-    }
-
-    async fn reload(self: Arc<Self>, mut stream: tokio::signal::unix::Signal) {
-        while stream.recv().await.is_some() {
-            let level = self.folder.get().map(|folder| folder.read_with_stat(LOG_LEVEL));
-            let level = match level {
-                Some(Ok(Some((bytes, _)))) => Some(String::from_utf8_lossy(&bytes).trim().to_owned()),
-                Some(Ok(None)) | None => None,
-                Some(Err(error)) => {
-                    tracing::warn!(%error, "the log level stays as it is");
-                    continue;
-                }
-            };
-            match telemetry::reload(level.as_deref()) {
-                Ok(level) => tracing::warn!(%level, "the log level was read anew"),
-                Err(error) => {
-                    tracing::warn!(error, "the log level stays as it is; `{LOG_LEVEL}` says what `RUST_LOG` would")
-                }
-            }
-        }
-    }
-
-    async fn report(self: Arc<Self>, mut stream: tokio::signal::unix::Signal) {
-        while stream.recv().await.is_some() {
-            self.say(Words::Report(self.board.report()));
-        }
     }
 }

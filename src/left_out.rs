@@ -48,11 +48,10 @@ struct State {
 }
 
 impl RunLeftOut {
-    /// Those of the run in a folder, for who only looks at it.
+    /// Those of the run in a folder, for who only looks at it. What is found on top is left out as well, and nobody keeps it.
     ///
     /// # Errors
     /// [`Error::Config`] if the list is damaged, [`Error::Io`] if it cannot be read.
-    #[cfg_attr(not(test), expect(dead_code, reason = "what looks at a run's steps reads them"))]
     pub(crate) fn of(run: &Store) -> Result<Self> {
         let rows = read(run)?.map_or_else(BTreeMap::new, |list| by_row(list.rows));
         Ok(Self(Mutex::new(State { rows, kept: None })))
@@ -63,6 +62,7 @@ impl RunLeftOut {
     ///
     /// # Errors
     /// As [`of`](Self::of).
+    #[cfg(any(test, feature = "train"))]
     pub(crate) fn keep_in(&self, run: Store, identity: &str, begins: bool) -> Result<()> {
         let list = read(&run)?.filter(|list| !begins || list.identity == identity);
         let mut state = self.lock();
@@ -112,6 +112,9 @@ fn read(store: &Store) -> Result<Option<List>> {
     })?;
     Ok(Some(list))
 }
+
+#[cfg(test)]
+mod fuzz;
 
 #[cfg(test)]
 mod tests {

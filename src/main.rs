@@ -14,7 +14,6 @@ mod data;
 mod exit;
 mod generations;
 mod keys;
-#[cfg(feature = "train")]
 mod left_out;
 mod plan;
 #[cfg(feature = "train")]

@@ -58,11 +58,10 @@ fn end(home: &Home, run: &str) -> serde_json::Value {
 fn ask(home: &Home, run: &str, by: Ask, (phase, step, ms): (&str, u64, u64)) -> crate::support::Outcome {
     let (folder, slow) = (format!("run.folder={run}"), format!("{phase}={ms}"));
     let args = train(&folder, &["--slow", &slow]);
-    let stop = home.join(run).join("stop");
+    let stop = format!("{run}/stop");
     if phase == "start" {
         if matches!(by, Ask::File) {
-            std::fs::create_dir_all(home.join(run)).expect("made");
-            std::fs::write(&stop, "").expect("written");
+            home.write(&stop, "");
         }
         let child = home.command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
         if let Ask::Signal(signal, ..) = by {
@@ -77,7 +76,7 @@ fn ask(home: &Home, run: &str, by: Ask, (phase, step, ms): (&str, u64, u64)) -> 
     std::thread::sleep(Duration::from_millis(200));
     match by {
         Ask::Signal(signal, ..) => running.signal(signal),
-        Ask::File => std::fs::write(&stop, "").expect("written"),
+        Ask::File => home.write(&stop, ""),
     }
     running.end()
 }
@@ -112,8 +111,8 @@ fn a_grace_that_is_over_leaves_with_what_is_saved() {
     let home = Home::prepared(60);
     home.run_ok(&train("run.folder=whole", &[]));
     let slow = ["--slow", "step=60000", "--set", "run.grace_seconds=1"];
-    let mut running = home.watch(&train("run.folder=run", &["--set", "train.steps=12"]));
-    running.reach(6);
+    let mut running = home.watch(&train("run.folder=run", &["--slow", "step=100"]));
+    running.reach(7);
     running.kill();
     // It goes on from step 4, and stays in its first step for a minute.
     let running = home.watch(&train("run.folder=run", &slow));
@@ -147,17 +146,17 @@ fn a_service_reads_its_log_level_anew_and_reports_and_goes_on() {
     let mut running = service(&home, &train("run.folder=run", &["--slow", "step=300"]));
     running.reach(2);
     running.signal(libc::SIGUSR2);
-    std::fs::write(home.join("run/log-level"), "debug\n").expect("written");
+    home.write("run/log-level", "debug\n");
     running.signal(libc::SIGHUP);
     running.reach(5);
-    std::fs::write(home.join("run/log-level"), "no=such=level").expect("written");
+    home.write("run/log-level", "no=such=level");
     running.signal(libc::SIGHUP);
     running.reach(7);
     std::fs::remove_file(home.join("run/log-level")).expect("there");
     running.signal(libc::SIGHUP);
     let outcome = running.end();
     assert_eq!(outcome.code, Some(0), "nobody asked it to stop\n{outcome}");
-    let words = ["the log level was read anew level=debug", "stays as it is", "level=warn,cloze=info"];
+    let words = ["the log level was read anew level=debug", "stays as it is", "level=pipeline=info,trainer=info"];
     for word in words.iter().chain(&["trainer: step for", "batch-0: ", "items; busy", "queue ", "checkpoint: "]) {
         assert!(outcome.stderr.contains(word), "`{word}`\n{outcome}");
     }

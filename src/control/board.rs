@@ -82,7 +82,7 @@ impl Board {
         let mut lines =
             vec![format!("trainer: {} for {age:.1} s, {} batches taken", state.phase.name(), state.batches)];
         for gauges in state.lanes.iter().chain(&state.validation) {
-            lines.extend(gauges.lanes().iter().map(|lane| of(lane)));
+            lines.extend(gauges.lanes().iter().map(of));
             lines.push(of(&gauges.reader()));
         }
         let kept = state.kept.as_deref().unwrap_or("none in this process");

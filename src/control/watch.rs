@@ -6,14 +6,11 @@ use std::time::Duration;
 
 use store::Store;
 
-use super::{Heard, Words};
-use crate::control::signal::{Phase, Signal};
+use super::heard::{Heard, Words};
+use super::signal::{Phase, Signal};
 
 /// Asks for a stop when it lies in the run's folder; goes when the stop is obeyed.
 pub(crate) const STOP: &str = "stop";
-
-/// Holds what `RUST_LOG` would say, in the run's folder: read when a service is told to by SIGHUP.
-pub(crate) const LOG_LEVEL: &str = "log-level";
 
 /// Between two looks: nobody who asks by a file waits longer to be heard, and a look costs a system call.
 const PULSE: Duration = Duration::from_millis(500);
