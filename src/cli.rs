@@ -81,6 +81,9 @@ pub(crate) enum Verb {
     Prepare {
         #[command(flatten)]
         config: Option<ConfigArgs>,
+        /// Faults to live with, by seed: `seed=7,eio=store:0.01,lost=store:0.01,kill=part:3`, or a file of them.
+        #[arg(long, value_name = "FILE|SPEC")]
+        chaos: Option<String>,
         /// What to do instead.
         #[command(subcommand)]
         verb: Option<PrepareVerb>,
@@ -106,9 +109,13 @@ pub(crate) enum Verb {
         /// Go on although this key of the run's identity is another than before; the change is noted. As often as needed.
         #[arg(long, value_name = "KEY")]
         allow: Vec<String>,
-        /// Slow one phase on purpose, to rehearse a preemption: `data`, `step`, `validation` or `checkpoint`.
+        /// Slow one phase on purpose, to rehearse a preemption: `start`, `data`, `step`, `validation` or `checkpoint`.
         #[arg(long, value_name = "PHASE=MS")]
         slow: Option<String>,
+        /// Faults to live with, by seed: `seed=7,panic=lane:0.01,slow=lane:0.01:5ms,eio=store:0.01,lost=store:0.01,
+        /// kill=step:40`, or a file of them. The run ends as it would in calm.
+        #[arg(long, value_name = "FILE|SPEC")]
+        chaos: Option<String>,
     },
     /// Find out which actor the others wait for.
     #[command(after_help = "Example: cloze profile -c run.toml --batches 20000 --set data.lanes=2")]

@@ -51,17 +51,18 @@ pub(crate) fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Config { verb: Some(ConfigVerb::Schema), .. } => config::schema(),
         Verb::Config { only, verb: None } => config::run(&only)?,
         Verb::Tokenizer(TokenizerVerb::Train(config)) => tokenizer::train(&config)?,
-        Verb::Prepare { config: _, verb: Some(PrepareVerb::Forget { config, document }) } => {
+        Verb::Prepare { config: _, chaos: _, verb: Some(PrepareVerb::Forget { config, document }) } => {
             prepare::forget(&config, &document)?;
         }
-        Verb::Prepare { config, verb: None } => {
+        Verb::Prepare { config, chaos, verb: None } => {
             let missing = || Usage("`cloze prepare` needs `--config FILE`".to_owned());
-            prepare::run(&config.ok_or_else(missing)?)?;
+            prepare::run(&config.ok_or_else(missing)?, chaos.as_deref())?;
         }
         Verb::Plan { config, json } => plan::run(&config, json)?,
         #[cfg(feature = "train")]
-        Verb::Train { config, replay, slow, allow } => {
-            return train::run(&config, train::Options { replay, slow: slow.as_deref(), allow: &allow });
+        Verb::Train { config, replay, slow, chaos, allow } => {
+            let (slow, chaos) = (slow.as_deref(), chaos.as_deref());
+            return train::run(&config, train::Options { replay, slow, chaos, allow: &allow });
         }
         #[cfg(feature = "train")]
         Verb::Runs { folder, json } => runs::run(&folder, json)?,

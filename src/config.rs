@@ -32,12 +32,24 @@ pub(crate) use source::Source;
 #[cfg(all(test, feature = "train"))]
 pub(crate) use source::merge;
 
-/// Where a run lives.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// Where a run lives, and how patient it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct RunConfig {
     /// The run folder: log, checkpoints, the resolved configuration. No default: a run must not land by accident.
     pub(crate) folder: PathBuf,
+    /// Seconds that a stop may take, from the signal on. What is not saved by then is lost: the process leaves with what
+    /// was saved before. 0: as long as it takes.
+    pub(crate) grace_seconds: u64,
+    /// Seconds in which nothing happens before a line says who stands still; again when it has lasted twice as long. 0:
+    /// nobody looks.
+    pub(crate) hang_seconds: u64,
+}
+
+impl Default for RunConfig {
+    fn default() -> Self {
+        Self { folder: PathBuf::new(), grace_seconds: 0, hang_seconds: 300 }
+    }
 }
 
 /// What a preset takes for granted about the data; `plan` warns where it does not hold.

@@ -48,7 +48,7 @@ struct State {
 }
 
 impl RunLeftOut {
-    /// Those of the run in a folder, for who only looks at it.
+    /// Those of the run in a folder, for who only looks at it. What is found on top is left out as well, and nobody keeps it.
     ///
     /// # Errors
     /// [`Error::Config`] if the list is damaged, [`Error::Io`] if it cannot be read.
@@ -62,6 +62,7 @@ impl RunLeftOut {
     ///
     /// # Errors
     /// As [`of`](Self::of).
+    #[cfg(any(test, feature = "train"))]
     pub(crate) fn keep_in(&self, run: Store, identity: &str, begins: bool) -> Result<()> {
         let list = read(&run)?.filter(|list| !begins || list.identity == identity);
         let mut state = self.lock();
@@ -111,6 +112,9 @@ fn read(store: &Store) -> Result<Option<List>> {
     })?;
     Ok(Some(list))
 }
+
+#[cfg(test)]
+mod fuzz;
 
 #[cfg(test)]
 mod tests {

@@ -31,6 +31,7 @@ use self::stream::{Wanted, checked, columns, request, wanted};
 use crate::cli::ConfigArgs;
 use crate::config::{Config, Parsed};
 use crate::data::{PreparedData, Purpose};
+use crate::left_out::RunLeftOut;
 
 /// A run that can start.
 pub(crate) struct Plan {
@@ -54,14 +55,10 @@ impl Plan {
     }
 
     /// The same, of a run in whose middle these keys may change.
-    ///
-    /// # Errors
-    /// As [`of`](Self::of).
     #[cfg(feature = "train")]
-    pub(crate) fn allowing(args: &ConfigArgs, keys: &[String]) -> anyhow::Result<Self> {
-        let mut plan = Self::of(args)?;
-        plan.train = plan.train.allowing(keys);
-        Ok(plan)
+    pub(crate) fn allowing(mut self, keys: &[String]) -> Self {
+        self.train = self.train.allowing(keys);
+        self
     }
 
     /// The same to look at its rows: it needs no folder to run in.
@@ -181,6 +178,15 @@ impl Plan {
         }
         let request = request(&self.config, &self.data, Rows::Train, &self.config.views, &wanted);
         Arc::new(LoadPlan::new(&request).expect("more columns of a good plan are a good plan"))
+    }
+
+    /// Which rows the run leaves out, if there is one already.
+    pub(crate) fn left_out(&self) -> pipeline::Result<RunLeftOut> {
+        let folder = &self.config.run.folder;
+        if folder.as_os_str().is_empty() || !folder.is_dir() {
+            return Ok(RunLeftOut::default());
+        }
+        RunLeftOut::of(&Store::existing(folder)?)
     }
 
     /// The training stream.

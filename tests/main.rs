@@ -3,6 +3,8 @@
 #[cfg(feature = "train")]
 mod amending;
 #[cfg(feature = "train")]
+mod chaos;
+#[cfg(feature = "train")]
 mod cuda;
 mod faults;
 mod first_hour;
@@ -19,6 +21,8 @@ mod prepare;
 mod recipes;
 #[cfg(feature = "train")]
 mod resume;
+#[cfg(feature = "train")]
+mod stops;
 mod support;
 #[cfg(feature = "train")]
 mod survival;

@@ -11,6 +11,7 @@ mod folder;
 mod left_out;
 mod made;
 mod plan;
+mod row_facts;
 mod stream;
 mod views;
 mod windows;
@@ -20,7 +21,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
-use schemas::{Batch, BatchIndex, Epoch, Generation, RowIndex, Sample, SampleAddress, Share, Vocab};
+use schemas::{Batch, BatchIndex, Generation, RowIndex, Sample, Share, Vocab};
 use serde::{Deserialize, Serialize};
 
 use self::cut::Cut;
@@ -28,6 +29,7 @@ pub use self::facts::{LoadFacts, ViewFacts};
 pub use self::folder::{find, open, read_tokenizer, read_vocab};
 pub use self::left_out::{BadRow, BadRows, Care, LeftOut, ROW_ATTEMPTS, RowFaults};
 pub use self::plan::{GoneParts, LoadRequest, Rows};
+pub use self::row_facts::RowFacts;
 pub use self::stream::{BatchStream, StreamOptions};
 use crate::actor::LaneOptions;
 use crate::audit::{Audit, AuditFacts};
@@ -326,34 +328,6 @@ fn documents_of(sample: &Sample<'_>) -> Vec<u64> {
 
 /// Decoded groups by window and block.
 type HeldGroups = BTreeMap<(u64, usize), Held>;
-
-/// Where a row comes from.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RowFacts {
-    /// Its number in the stream.
-    pub row: RowIndex,
-    /// The pass over the data.
-    pub epoch: Epoch,
-    /// The generation of the folder that the epoch is over.
-    pub generation: Generation,
-    /// The stored sample.
-    pub sample: SampleAddress,
-    /// Which piece of it.
-    pub piece: u32,
-    /// Which copy.
-    pub copy: u32,
-    /// The shard's path within the folder.
-    pub shard: String,
-    /// Row group within the shard.
-    pub group: u32,
-    /// Row within the group.
-    pub row_in_group: usize,
-    /// Source of the sample's first document.
-    pub source: u16,
-    /// The names of its documents, in order.
-    pub documents: Vec<u64>,
-}
 
 #[cfg(test)]
 mod tests;

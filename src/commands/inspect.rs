@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use pipeline::corpus::plain_extension;
-use pipeline::load::{self, LoadPlan, RowFacts};
+use pipeline::load::{self, Care, LoadPlan, RowFacts};
 use pipeline::prepare::{self, Origin};
 use pipeline::shard::reader::{Promise, ShardReader};
 use schemas::columns::{ATTENTION_MASK, IGNORE, INPUT_IDS, IS_RANDOM, LABELS, POSITIVES};
@@ -25,7 +26,9 @@ pub(crate) fn batch(index: u64, args: &ConfigArgs, rows: usize) -> anyhow::Resul
     let paint = Paint::stdout();
     let index = BatchIndex(index);
     check_number(&load, index)?;
-    let batch = load.batch(&groups, index)?;
+    // A row that cannot be made is shown as the padding that a run would make of it.
+    let care = Care { bad_rows: Some(Arc::new(plan.left_out()?)), ..Care::default() };
+    let batch = load.batch_with(&groups, index, &care)?;
     let views = views_of(&batch);
     painted(format_args!(
         "batch {index}: {} rows, views {}; {}",

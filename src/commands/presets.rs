@@ -303,7 +303,7 @@ impl Home {
         section.insert("folder".into(), folder.display().to_string().into());
         if !folder.exists() {
             let config = format!("[prepare]\n{section}");
-            prepare::run(&self.config("prepare.toml", &config)).expect("a prepared folder");
+            prepare::run(&self.config("prepare.toml", &config), None).expect("a prepared folder");
         }
         folder.display().to_string()
     }

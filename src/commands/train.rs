@@ -12,23 +12,25 @@ mod tests;
 
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use observe::{Clock, Many};
-use pipeline::actor;
 use pipeline::ledger::Ledger;
-use pipeline::load::Care;
+use pipeline::{actor, load};
 use schemas::Share;
 use store::{Store, Weather};
 use trainer::plan::check_allowed;
 use trainer::training::checkpoint::{Export, Keeping};
 use trainer::training::{Alone, Outcome, StopRequest, branch, extended};
 
-use self::feed::Feed;
+use self::feed::{Feed, Kept};
 use self::keeper::Keeper;
 use self::phases::{Phases, Slow};
 use super::export;
+use crate::chaos::{Chaos, Storm};
 use crate::cli::ConfigArgs;
-use crate::control::{Control, Signal};
+use crate::control::{Control, Patience, Phase, STOP, Signal};
+use crate::data::Purpose;
 use crate::exit::Usage;
 use crate::left_out::RunLeftOut;
 use crate::plan::{Plan, describe, warnings};
@@ -42,41 +44,59 @@ pub(crate) struct Options<'a> {
     pub(crate) replay: Option<u64>,
     /// A phase that is slowed.
     pub(crate) slow: Option<&'a str>,
+    /// Faults to live with.
+    pub(crate) chaos: Option<&'a str>,
     /// Keys that may be others than those of the newest checkpoint.
     pub(crate) allow: &'a [String],
 }
 
 /// Plans and runs. The exit code tells a finished run from one that a signal stopped.
 pub(crate) fn run(args: &ConfigArgs, options: Options<'_>) -> anyhow::Result<ExitCode> {
-    let Options { replay, slow, allow } = options;
+    let Options { replay, slow, chaos, allow } = options;
     check_allowed(allow).map_err(|problem| Usage(format!("--allow: {problem}")))?;
-    let mut plan = Plan::allowing(args, allow)?;
+    let slow = slow.map(Slow::parse).transpose()?;
+    let storm = chaos.map(Chaos::parse).transpose()?.map(|chaos| Arc::new(Storm::of(chaos)));
+    // Heard from here on: also while it plans.
+    let phases = Phases { control: Arc::new(Control::start()?), slow };
+    let over = |store: Store| storm.as_ref().map_or_else(|| store.clone(), |storm| storm.over(&store));
+    let planned = || -> anyhow::Result<Plan> {
+        Ok(Plan::over(args, |folder| load::find(folder).map(over), Purpose::Run)?.allowing(allow))
+    };
+    let mut plan = planned()?;
     for key in allow.iter().filter(|key| !plan.train().identity.keys().contains_key(*key)) {
         note(format_args!("warning: --allow {key}: no such key belongs to this run's identity; it says nothing here"));
     }
     for warning in warnings::of(&plan) {
         note(format_args!("warning: {warning}"));
     }
-    let slow = slow.map(Slow::parse).transpose()?;
-    let phases = Phases { control: Arc::new(Control::start()?), slow };
     let outcome = if replay.is_some() {
         // Nothing is read or kept: this measures, it does not train.
-        train(&plan, &Store::memory(Weather::calm()), None, replay, phases)?
+        train(&plan, &Store::memory(Weather::calm()), Around { run: None, replay, storm, phases })?
     } else {
-        let run = RunFolder::hold(&Store::folder(&plan.config().run.folder)?)?;
+        let folder = over(Store::folder(&plan.config().run.folder)?);
+        let run = RunFolder::hold(&folder)?;
         if branch::is_cut_short(run.store())? {
             let message = "a branch was begun here and not completed; give the same `cloze branch` again";
             return Err(Usage(format!("{}: {message}", run.store().place(""))).into());
         }
         if extended::spans(run.store())? != plan.train().amended.spans {
             // Somebody has extended the run, or gone back, since it was planned.
-            plan = Plan::allowing(args, allow)?;
+            plan = planned()?;
         }
-        train(&plan, &run.store().clone(), Some(run), None, phases).inspect_err(|error| {
+        let store = run.store().clone();
+        phases.control.watch(patience(&plan, &store))?;
+        phases.enter(Phase::Start);
+        let outcome = train(&plan, &store, Around { run: Some(run), replay, storm, phases });
+        let outcome = outcome.inspect_err(|error| {
             if let Some(line) = replay_line(error, args) {
                 note(format_args!("hint: see what it learnt from with `{line}`"));
             }
-        })?
+        })?;
+        if matches!(outcome, Outcome::Stopped(..)) {
+            // Whoever asked by a file was obeyed: the next start runs.
+            folder.remove(STOP)?;
+        }
+        outcome
     };
     Ok(match outcome {
         Outcome::Finished(step) => {
@@ -87,6 +107,12 @@ pub(crate) fn run(args: &ConfigArgs, options: Options<'_>) -> anyhow::Result<Exi
         }
         Outcome::Stopped(_, stop) => ExitCode::from(code(stop)),
     })
+}
+
+fn patience(plan: &Plan, folder: &Store) -> Patience {
+    let seconds = |seconds: u64| (seconds > 0).then(|| Duration::from_secs(seconds));
+    let run = &plan.config().run;
+    Patience { folder: folder.clone(), grace: seconds(run.grace_seconds), hang: seconds(run.hang_seconds) }
 }
 
 fn code(stop: StopRequest) -> u8 {
@@ -126,19 +152,22 @@ fn keeping(plan: &Plan) -> anyhow::Result<Keeping> {
     Ok(Keeping { rules, export })
 }
 
-/// Trains on a thread of its own, from what is in the store on.
-fn train(
-    plan: &Plan,
-    store: &Store,
+/// What is around a training.
+struct Around {
+    /// None where nothing is kept.
     run: Option<RunFolder>,
     replay: Option<u64>,
+    storm: Option<Arc<Storm>>,
     phases: Phases,
-) -> anyhow::Result<Outcome> {
+}
+
+/// Trains on a thread of its own, from what is in the store on.
+fn train(plan: &Plan, store: &Store, around: Around) -> anyhow::Result<Outcome> {
+    let Around { run, replay, storm, phases } = around;
     let left_out = Arc::<RunLeftOut>::default();
-    let care =
-        Care { bad_rows: Some(Arc::clone(&left_out) as _), counts_documents: replay.is_none(), ..Care::default() };
     let ledger = Arc::<Mutex<Ledger>>::default();
-    let mut feed = Feed::new(plan, Share::ALONE, replay, care, Arc::clone(&ledger), phases.clone());
+    let kept = Kept { left_out: Arc::clone(&left_out) as _, ledger: Arc::clone(&ledger) };
+    let mut feed = Feed::new(plan, Share::ALONE, replay, kept, storm.as_ref(), phases.clone());
     let mut keeper = Keeper {
         readers: Many(vec![Box::new(Printer::start(run.is_some())?)]),
         run,
@@ -146,6 +175,7 @@ fn train(
         left_out,
         ledger,
         identity: plan.train().identity.hash().to_owned(),
+        storm,
         papers: vec![("config.toml", plan.resolved_toml()), ("plan.json", describe::json(plan))],
         keeping: Arc::new(keeping(plan)?),
         phases,

@@ -205,31 +205,35 @@ fn training() -> Vec<Golden> {
             r#""kind":"change","how":"rollback","message":"went back from step 2000","keys":[{"key":"optimizer.lr","then":"0.001","now":"0.002"}],"from":2000}"#,
             Some("step 1200  went back from step 2000"),
         ),
-        (
-            What::LeftOut(LeftOutReport {
-                row: RowIndex(38_431),
-                sample: "6:1424".to_owned(),
-                shard: "train/part-00006-00-00.parquet".to_owned(),
-                group: 2,
-                row_in_group: 400,
-                documents: vec!["00c0ffee00c0ffee".to_owned()],
-                why: "an index is out of bounds".to_owned(),
-            }),
-            concat!(
-                r#""kind":"left_out","row":38431,"sample":"6:1424","shard":"train/part-00006-00-00.parquet","group":2,"#,
-                r#""row_in_group":400,"documents":["00c0ffee00c0ffee"],"why":"an index is out of bounds"}"#,
-            ),
-            Some(
-                "warning: step 1200  row 38431 is left out, it cannot be made (sample 6:1424 = \
-                 train/part-00006-00-00.parquet, row group 2, row 400): an index is out of bounds",
-            ),
-        ),
+        left_out(),
         (
             What::Stop(stop),
             r#""kind":"stop","why":"terminate","saved":true,"kept":1200,"place":"runs/a"}"#,
             Some("stopped and saved after step 1200; the same command continues"),
         ),
     ]
+}
+
+fn left_out() -> Golden {
+    (
+        What::LeftOut(LeftOutReport {
+            row: RowIndex(38_431),
+            sample: "6:1424".to_owned(),
+            shard: "train/part-00006-00-00.parquet".to_owned(),
+            group: 2,
+            row_in_group: 400,
+            documents: vec!["00c0ffee00c0ffee".to_owned()],
+            why: "an index is out of bounds".to_owned(),
+        }),
+        concat!(
+            r#""kind":"left_out","row":38431,"sample":"6:1424","shard":"train/part-00006-00-00.parquet","group":2,"#,
+            r#""row_in_group":400,"documents":["00c0ffee00c0ffee"],"why":"an index is out of bounds"}"#,
+        ),
+        Some(
+            "warning: step 1200  row 38431 is left out, it cannot be made (sample 6:1424 = \
+             train/part-00006-00-00.parquet, row group 2, row 400): an index is out of bounds",
+        ),
+    )
 }
 
 pub(super) fn prepare_end() -> PrepareEnd {

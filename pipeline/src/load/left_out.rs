@@ -10,14 +10,14 @@
 //! on, and knows it for ever.
 
 use std::collections::BTreeSet;
-use std::fmt::{self, Debug, Display};
+use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
 use schemas::RowIndex;
 use serde::{Deserialize, Serialize};
 
-use super::RowFacts;
+use super::row_facts::RowFacts;
 use crate::error::{Error, Result};
 
 /// Rows of a stream that nobody learns from.
@@ -92,21 +92,4 @@ pub struct Care {
     pub counts_documents: bool,
     /// Who strikes, to see all this at work.
     pub faults: Option<Arc<dyn RowFaults>>,
-}
-
-/// Documents that an address names.
-const DOCUMENTS_SHOWN: usize = 5;
-
-impl Display for RowFacts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { row, epoch, generation, sample, piece, copy, shard, group, row_in_group, documents, .. } = self;
-        write!(f, "row {row} of the stream (epoch {epoch}, generation {generation}, sample {sample} = {shard}, row ")?;
-        write!(f, "group {group}, row {row_in_group}, piece {piece}, copy {copy}; documents")?;
-        documents.iter().take(DOCUMENTS_SHOWN).try_for_each(|document| write!(f, " {document:016x}"))?;
-        if documents.len() > DOCUMENTS_SHOWN {
-            write!(f, " and {} more)", documents.len() - DOCUMENTS_SHOWN)
-        } else {
-            write!(f, ")")
-        }
-    }
 }

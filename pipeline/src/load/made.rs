@@ -75,7 +75,12 @@ impl LoadPlan {
     /// A row that cannot be made, or the end of a stream that nobody keeps such rows for.
     fn bad(&self, row: RowIndex, placed: &Placed<'_>, held: &HeldGroups, why: String, care: &Care) -> Result<BadRow> {
         let bad = BadRow { row: self.row_facts(row, placed, held), why };
-        if care.bad_rows.is_some() { Ok(bad) } else { Err(bad.refused(self.way_on(&bad, "no row is left out here"))) }
+        if care.bad_rows.is_some() {
+            return Ok(bad);
+        }
+        let way_on = "no row is left out of a validation, nor of what is only looked at; leave its document out (`cloze \
+                      prepare forget`)";
+        Err(bad.refused(way_on.to_owned()))
     }
 
     /// Writes down what was found, in the order of the stream. Only then may somebody learn from the batch.
@@ -122,6 +127,6 @@ fn render(
         if attempt == ROW_ATTEMPTS {
             return Err(why);
         }
-        warn!(%row, why, "a row panicked while it was made, and is made anew");
+        warn!(%row, why, "a row could not be made, and is made anew");
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use schemas::columns::{ATTENTION_MASK, DOCUMENT, INPUT_IDS, LABELS, ORIGIN, POSITIVES};
-use schemas::{ColumnSpec, Manifest};
+use schemas::{ColumnSpec, Epoch, Manifest};
 use store::Store;
 
 use super::*;

@@ -7,15 +7,22 @@ use observe::training::{AuditReport, GenerationReport, LeftOutReport};
 use pipeline::actor;
 use pipeline::audit::{Audit, Watch};
 use pipeline::ledger::{Fate, Ledger};
-use pipeline::load::{BadRow, BatchStream, Care, LoadPlan, StreamOptions};
+use pipeline::load::{BadRow, BadRows, BatchStream, Care, LoadPlan, StreamOptions};
 use schemas::{Batch, Generation, RowIndex, Share};
 use store::Store;
 use trainer::ForeignError;
 use trainer::training::Data;
 
 use super::phases::Phases;
+use crate::chaos::{Kill, Storm};
 use crate::control::Phase;
 use crate::plan::Plan;
+
+/// Who keeps what becomes of rows.
+pub(super) struct Kept {
+    pub(super) left_out: Arc<dyn BadRows>,
+    pub(super) ledger: Arc<Mutex<Ledger>>,
+}
 
 /// Batches that lanes make, audited before they are learnt from.
 pub(super) struct Feed {
@@ -36,6 +43,8 @@ pub(super) struct Feed {
     care: Care,
     /// Who counts what was consumed: nobody, where nothing is kept.
     ledger: Arc<Mutex<Ledger>>,
+    /// Who ends this process on purpose, and how many rows a step has.
+    storm: Option<(Arc<Storm>, u64)>,
     phases: Phases,
 }
 
@@ -45,8 +54,8 @@ impl Feed {
         plan: &Plan,
         share: Share,
         replay: Option<u64>,
-        care: Care,
-        ledger: Arc<Mutex<Ledger>>,
+        kept: Kept,
+        storm: Option<&Arc<Storm>>,
         phases: Phases,
     ) -> Self {
         let load = plan.load();
@@ -61,8 +70,14 @@ impl Feed {
             generation: None,
             remarks: Vec::new(),
             replay,
-            care,
-            ledger,
+            care: Care {
+                bad_rows: Some(kept.left_out),
+                counts_documents: replay.is_none(),
+                faults: storm.map(|storm| Arc::clone(storm) as _),
+                ..Care::default()
+            },
+            ledger: kept.ledger,
+            storm: storm.map(|storm| (Arc::clone(storm), plan.train().train.rows_per_step)),
             phases,
         }
     }
@@ -74,12 +89,19 @@ impl Data for Feed {
         self.ledger().forget();
         let (replay, care) = (self.replay, self.care.clone());
         let options = StreamOptions { digests: true, replay, care, ..StreamOptions::default() };
-        self.stream = Some(BatchStream::new(&self.plan, rows, self.share, options));
+        let stream = BatchStream::new(&self.plan, rows, self.share, options);
+        self.phases.control.board().lanes(stream.gauges());
+        self.stream = Some(stream);
         Ok(())
     }
 
     fn next(&mut self) -> Result<Option<Batch>, ForeignError> {
         self.phases.enter(Phase::Data);
+        if let Some((storm, rows)) = &self.storm
+            && self.row.0.is_multiple_of(*rows)
+        {
+            storm.reach(Kill::Step(self.row.0 / rows))?;
+        }
         let stream = self.stream.as_mut().ok_or("the trainer seeks before it reads")?;
         let batch = match stream.next_or(&self.phases.control.stop()) {
             // What is repeated says where it would stand in the stream.
@@ -102,11 +124,10 @@ impl Data for Feed {
 
     fn validation(&mut self) -> Result<Box<dyn Iterator<Item = Result<Batch, ForeignError>> + '_>, ForeignError> {
         let Some(valid) = &self.valid else { return Ok(Box::new(std::iter::empty())) };
-        let (batches, phases) = (valid.stream(RowIndex(0), self.share), self.phases.clone());
-        Ok(Box::new(batches.map(move |batch| {
-            phases.enter(Phase::Validation);
-            Ok(batch?)
-        })))
+        let batches = valid.stream(RowIndex(0), self.share);
+        self.phases.control.enter(Phase::Validation);
+        self.phases.control.board().validation(Some(batches.gauges()));
+        Ok(Box::new(Looking { batches, phases: self.phases.clone() }))
     }
 
     fn epochs(&self, rows: RowIndex) -> Result<f64, ForeignError> {
@@ -125,6 +146,32 @@ impl Data for Feed {
 
     fn remarks(&mut self) -> Vec<What> {
         std::mem::take(&mut self.remarks)
+    }
+}
+
+/// The batches of a validation, for as long as nobody asks for a stop.
+struct Looking {
+    batches: BatchStream,
+    phases: Phases,
+}
+
+impl Iterator for Looking {
+    type Item = Result<Batch, ForeignError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self.batches.next_or(&self.phases.control.stop()) {
+            actor::Next::Item(batch) => {
+                self.phases.enter(Phase::Validation);
+                Some(batch.map_err(Into::into))
+            }
+            actor::Next::End | actor::Next::Stopped => None,
+        }
+    }
+}
+
+impl Drop for Looking {
+    fn drop(&mut self) {
+        self.phases.control.board().validation(None);
     }
 }
 

@@ -12,6 +12,7 @@ use trainer::training::checkpoint::Keeping;
 use trainer::training::{Host, Snapshot, State, StopRequest};
 
 use super::phases::Phases;
+use crate::chaos::Storm;
 use crate::control::{Pending, Phase, Signal};
 use crate::generations::RunGenerations;
 use crate::left_out::RunLeftOut;
@@ -28,6 +29,8 @@ pub(super) struct Keeper {
     pub(super) identity: String,
     /// How often each document was learnt.
     pub(super) ledger: Arc<Mutex<Ledger>>,
+    /// Who remembers there where this process was killed on purpose.
+    pub(super) storm: Option<Arc<Storm>>,
     /// What else goes into the folder when the run begins, by name.
     pub(super) papers: Vec<(&'static str, String)>,
     /// How checkpoints are kept.
@@ -70,6 +73,9 @@ impl Host for Keeper {
         self.left_out.keep_in(run.store().clone(), &self.identity, from.is_none())?;
         let rows = RowIndex(from.map_or(0, |state| state.rows_consumed));
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner).begin(run.store(), rows)?;
+        if let Some(storm) = &self.storm {
+            storm.keep_in(run.store().clone())?;
+        }
         Ok(run.begin(&self.papers, from)?)
     }
 
@@ -81,6 +87,7 @@ impl Host for Keeper {
         run.flush()?;
         let (store, keeping) = (run.store().clone(), Arc::clone(&self.keeping));
         let page = self.ledger.lock().unwrap_or_else(PoisonError::into_inner).end_page()?;
+        self.phases.control.board().writes();
         self.pending = Some(self.phases.control.spawn(move || {
             let begun = Instant::now();
             // Before the checkpoint: it says what the checkpoint has consumed.
@@ -97,7 +104,12 @@ impl Host for Keeper {
 
     fn saved(&mut self) -> Result<Option<CheckpointReport>, ForeignError> {
         let Some(pending) = self.pending.take() else { return Ok(None) };
-        Ok(Some(self.phases.control.wait(pending)??))
+        let (phase, control) = (self.phases.control.board().phase(), &self.phases.control);
+        control.enter(Phase::Checkpoint);
+        let kept = control.wait(pending).map_err(ForeignError::from).and_then(|kept| Ok(kept?));
+        control.board().wrote(kept.as_ref().ok().map(|kept| kept.place.clone()));
+        control.enter(phase);
+        Ok(Some(kept?))
     }
 
     fn check(&mut self) -> Result<Option<CheckpointReport>, ForeignError> {

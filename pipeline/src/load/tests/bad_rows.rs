@@ -122,7 +122,7 @@ fn a_row_too_many_ends_the_stream_with_its_address() {
             &format!("row {named} of the stream"),
             &facts.shard,
             &format!("sample {}", facts.sample),
-            &format!("row {} is too much", named),
+            &format!("row {named} is too much"),
             &format!("`data.bad_rows_max` lets {allowed} rows be left out, and {allowed} are"),
             &format!("cloze inspect batch {}", named / 8),
         ] {
@@ -134,7 +134,7 @@ fn a_row_too_many_ends_the_stream_with_its_address() {
     // Who keeps nothing leaves nothing out.
     let plan = home.plan(&DataConfig { bad_rows_max: 9, ..data(2) }, Rows::Train);
     let error = stream(&plan, 0, None, always).find_map(Result::err).expect("the first").to_string();
-    assert!(error.contains("row 3 of the stream") && error.contains("no row is left out here"), "{error}");
+    assert!(error.contains("row 3 of the stream") && error.contains("no row is left out of a validation"), "{error}");
 }
 
 #[test]
