@@ -4,7 +4,7 @@
 TEST  := $(shell cargo nextest --version >/dev/null 2>&1 && echo nextest run || echo test --lib --bins --tests)
 LIGHT := --no-default-features -p cloze -p cloze-schemas -p cloze-store -p cloze-observe -p cloze-pipeline
 
-.PHONY: help setup demo install dist test check fmt lint doc keys gpu-pack gpu-rehearsal streaming-proof bench bench-load golden test-extension house fuzz clean
+.PHONY: help setup demo install dist test check fmt lint doc keys gpu-pack gpu-rehearsal streaming-proof bench bench-load golden test-extension house fuzz soak clean
 
 help:            ## these lines
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 16
@@ -67,6 +67,10 @@ test-extension: setup  ## the view and the objective of CONTRIBUTING.md, as writ
 
 fuzz: setup      ## every parser of foreign bytes on broken files, a minute each (FOR=seconds)
 	@scripts/fuzz
+
+soak: setup      ## a small run with faults and kills beside the same in calm: memory, bits (HOURS=3, EVERY=seconds, FOLDER=path)
+	cargo build --release --quiet -p cloze
+	@scripts/soak
 
 house:           ## circles, public items, lengths of files, here or elsewhere (FOLDER=path, LIST=yes)
 	@cargo run --quiet --no-default-features --example house -- $(if $(LIST),--unused) $(FOLDER)

@@ -30,7 +30,7 @@ Environment:
   NO_COLOR, CLICOLOR_FORCE
 
 Exit codes: 0 done, 1 failed (the same command continues), 2 configuration or usage, 42 unfit corpus,
-43 diverged, 44 out of device memory,
+43 diverged, 44 out of device memory, 45 paused by the guard,
 129, 130, 138 and 143 stopped by SIGHUP, SIGINT, SIGUSR1, SIGTERM and saved.";
 
 /// A configuration file with overrides.
@@ -87,6 +87,9 @@ pub(crate) enum Verb {
         /// Slow the writer on purpose, before each segment that it commits.
         #[arg(long, value_name = "writer=MS")]
         slow: Option<String>,
+        /// Faults to live with, by seed: `seed=7,eio=store:0.01,lost=store:0.01,kill=part:3`, or a file of them.
+        #[arg(long, value_name = "FILE|SPEC")]
+        chaos: Option<String>,
         /// What to do instead.
         #[command(subcommand)]
         verb: Option<PrepareVerb>,
@@ -112,9 +115,16 @@ pub(crate) enum Verb {
         /// Prepare the corpus too: beside the training with `data.order = "streamed"`, else before it.
         #[arg(long)]
         prepare: bool,
-        /// Slow one phase on purpose, to rehearse a preemption: `data`, `step`, `validation` or `checkpoint`.
+        /// Go on although this key of the run's identity is another than before; the change is noted. As often as needed.
+        #[arg(long, value_name = "KEY")]
+        allow: Vec<String>,
+        /// Slow one phase on purpose, to rehearse a preemption: `start`, `data`, `step`, `validation` or `checkpoint`.
         #[arg(long, value_name = "PHASE=MS")]
         slow: Option<String>,
+        /// Faults to live with, by seed: `seed=7,panic=lane:0.01,slow=lane:0.01:5ms,eio=store:0.01,lost=store:0.01,
+        /// kill=step:40`, or a file of them. The run ends as it would in calm.
+        #[arg(long, value_name = "FILE|SPEC")]
+        chaos: Option<String>,
     },
     /// Find out which actor the others wait for.
     #[command(after_help = "Example: cloze profile -c run.toml --batches 20000 --set data.lanes=2")]
@@ -143,6 +153,90 @@ pub(crate) enum Verb {
     /// Look at data.
     #[command(subcommand)]
     Inspect(InspectVerb),
+    /// List all runs below a folder: how far they are, their loss and speed, and whether they train.
+    #[cfg(feature = "train")]
+    #[command(after_help = "Example: cloze runs runs")]
+    Runs {
+        /// Where to look.
+        #[arg(default_value = ".")]
+        folder: PathBuf,
+        /// Print one JSON array instead.
+        #[arg(long)]
+        json: bool,
+    },
+    /// List the checkpoints of a run with their figures and why each stays; verify, pin, unpin, remove one.
+    #[cfg(feature = "train")]
+    #[command(after_help = "Example: cloze checkpoints runs/a pin 120000")]
+    Checkpoints {
+        /// The run folder.
+        run: PathBuf,
+        /// What to do instead.
+        #[command(subcommand)]
+        verb: Option<CheckpointVerb>,
+        /// Print JSON instead.
+        #[arg(long, global = true)]
+        json: bool,
+    },
+    /// Go back to an older checkpoint; what came after is kept by name, in `undone/` of the run.
+    #[cfg(feature = "train")]
+    #[command(after_help = "Example: cloze rollback runs/a --step 120000 --why 'the loss jumped'")]
+    Rollback {
+        /// The run folder.
+        run: PathBuf,
+        /// The step to go back to: one that has a checkpoint.
+        #[arg(long)]
+        step: u64,
+        /// The reason, for whoever asks later.
+        #[arg(long, value_name = "TEXT")]
+        why: Option<String>,
+        /// Print one JSON object instead.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Begin a run of its own where another stood after a step, with some keys of its configuration set anew.
+    #[cfg(feature = "train")]
+    #[command(after_help = "Example: cloze branch runs/a --step 120000 --out runs/b --set optimizer.lr=5e-5")]
+    Branch {
+        /// The run folder to begin from.
+        run: PathBuf,
+        /// The step to begin after: one that has a checkpoint.
+        #[arg(long)]
+        step: u64,
+        /// The folder of the new run.
+        #[arg(long, value_name = "FOLDER")]
+        out: PathBuf,
+        /// Set one key anew, as often as needed.
+        #[arg(long, value_name = "KEY=VALUE")]
+        set: Vec<String>,
+        /// Print one JSON object instead.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Give a run more steps, or fewer, from its newest checkpoint on, and say what that does to the learning rate.
+    #[cfg(feature = "train")]
+    #[command(after_help = "Example: cloze extend runs/a --steps 2000000")]
+    Extend {
+        /// The run folder.
+        run: PathBuf,
+        /// Steps of the whole run.
+        #[arg(long)]
+        steps: u64,
+        /// Print one JSON object instead.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Say in what two runs differ: configuration, data, program, and the first step at which they part.
+    #[cfg(feature = "train")]
+    #[command(after_help = "Example: cloze diff runs/a runs/b")]
+    Diff {
+        /// A run folder.
+        one: PathBuf,
+        /// Another.
+        other: PathBuf,
+        /// Print one JSON object instead.
+        #[arg(long)]
+        json: bool,
+    },
     /// Write a checkpoint as a folder that `transformers` loads.
     #[cfg(feature = "train")]
     #[command(after_help = "Example: cloze export --run runs/a --out model --as roberta")]
@@ -159,6 +253,60 @@ pub(crate) enum Verb {
         /// The architecture to write it as.
         #[arg(long = "as", value_enum, default_value_t = ModelFamily::Bert)]
         family: ModelFamily,
+    },
+    /// Show what a step of a run learnt from: rows, hardest first, with their documents, masks and losses.
+    #[cfg(feature = "train")]
+    #[command(after_help = "Example: cloze explain runs/a --step 412337 --rows 2")]
+    Explain {
+        /// The run folder.
+        run: PathBuf,
+        /// The step, counted from 1 as reports count them.
+        #[arg(long)]
+        step: u64,
+        /// Only this row, by its number in the stream.
+        #[arg(long)]
+        row: Option<u64>,
+        /// Rows to show.
+        #[arg(long, default_value_t = 4)]
+        rows: usize,
+        /// Print one JSON object instead.
+        #[arg(long)]
+        json: bool,
+        /// Change a key that changes no number, as often as needed: `--set train.device=cpu`.
+        #[arg(long, value_name = "KEY=VALUE")]
+        set: Vec<String>,
+    },
+    /// Count how often a run has learnt each document.
+    #[cfg(feature = "train")]
+    #[command(after_help = "Example: cloze ledger runs/a --document 7f3a")]
+    Ledger {
+        /// The run folder.
+        run: PathBuf,
+        /// Only this document: its id (column `id` of `documents/`).
+        #[arg(long, value_name = "ID")]
+        document: Option<String>,
+        /// Print one JSON object instead.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Do a step of a run once more, from the checkpoint before it, and compare it with the log; nothing is kept.
+    #[cfg(feature = "train")]
+    #[command(after_help = "Example: cloze replay runs/a --step 412337 --without 3298690")]
+    Replay {
+        /// The run folder.
+        run: PathBuf,
+        /// The step, counted from 1 as reports count them.
+        #[arg(long)]
+        step: u64,
+        /// Do it without these rows too, by their numbers in the stream: `12,40-43`.
+        #[arg(long, value_name = "ROWS")]
+        without: Option<String>,
+        /// Print one JSON object instead.
+        #[arg(long)]
+        json: bool,
+        /// Change a key that changes no number, as often as needed: `--set train.device=cpu`.
+        #[arg(long, value_name = "KEY=VALUE")]
+        set: Vec<String>,
     },
     /// Fill in the `[MASK]`s of a sentence.
     #[cfg(feature = "train")]
@@ -227,6 +375,32 @@ pub(crate) enum PrepareVerb {
         /// Its id: what `prepare.id_field` holds, or the BLAKE3 of its text (column `id` of `documents/`).
         #[arg(long, value_name = "ID")]
         document: String,
+    },
+}
+
+/// What to do with the checkpoints of a run.
+#[cfg(feature = "train")]
+#[derive(Clone, Copy, Debug, Subcommand)]
+pub(crate) enum CheckpointVerb {
+    /// Read every byte of one, or of all, and say whether it is as it was written.
+    Verify {
+        /// The step; all if left out.
+        step: Option<u64>,
+    },
+    /// Make one stay, whatever `[checkpoints]` says.
+    Pin {
+        /// The step.
+        step: u64,
+    },
+    /// Let `[checkpoints]` decide about one again.
+    Unpin {
+        /// The step.
+        step: u64,
+    },
+    /// Remove one for good.
+    Remove {
+        /// The step.
+        step: u64,
     },
 }
 

@@ -1,12 +1,26 @@
 //! One file per verb.
 
+#[cfg(feature = "train")]
+mod again;
+#[cfg(feature = "train")]
+mod branch;
+#[cfg(feature = "train")]
+mod checkpoints;
 mod config;
 #[cfg(feature = "train")]
+mod diff;
+#[cfg(feature = "train")]
+mod explain;
+#[cfg(feature = "train")]
 mod export;
+#[cfg(feature = "train")]
+mod extend;
 #[cfg(feature = "train")]
 mod fill;
 mod init;
 mod inspect;
+#[cfg(feature = "train")]
+mod ledger;
 mod manual;
 #[cfg(feature = "train")]
 mod parity;
@@ -15,6 +29,12 @@ mod prepare;
 #[cfg(all(test, feature = "train"))]
 mod presets;
 mod profile;
+#[cfg(feature = "train")]
+mod replay;
+#[cfg(feature = "train")]
+mod rollback;
+#[cfg(feature = "train")]
+mod runs;
 mod tokenizer;
 #[cfg(feature = "train")]
 mod train;
@@ -34,15 +54,29 @@ pub(crate) fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Prepare { verb: Some(PrepareVerb::Forget { config, document }), .. } => {
             prepare::forget(&config, &document)?;
         }
-        Verb::Prepare { config, watch, slow, verb: None } => {
+        Verb::Prepare { config, watch, slow, chaos, verb: None } => {
             let missing = || Usage("`cloze prepare` needs `--config FILE`".to_owned());
-            prepare::run(&config.ok_or_else(missing)?, watch, slow.as_deref())?;
+            let options = prepare::Options { watch, slow: slow.as_deref(), chaos: chaos.as_deref() };
+            prepare::run(&config.ok_or_else(missing)?, options)?;
         }
         Verb::Plan { config, json } => plan::run(&config, json)?,
         #[cfg(feature = "train")]
-        Verb::Train { config, replay, prepare, slow } => {
-            return train::run(&config, &train::Options { replay, prepare, slow });
+        Verb::Train { config, replay, prepare, slow, chaos, allow } => {
+            let (slow, chaos) = (slow.as_deref(), chaos.as_deref());
+            return train::run(&config, train::Options { replay, prepare, slow, chaos, allow: &allow });
         }
+        #[cfg(feature = "train")]
+        Verb::Runs { folder, json } => runs::run(&folder, json)?,
+        #[cfg(feature = "train")]
+        Verb::Checkpoints { run, verb, json } => checkpoints::run(&run, verb, json)?,
+        #[cfg(feature = "train")]
+        Verb::Rollback { run, step, why, json } => rollback::run(&run, step, why, json)?,
+        #[cfg(feature = "train")]
+        Verb::Branch { run, step, out, set, json } => branch::run(&run, step, &out, &set, json)?,
+        #[cfg(feature = "train")]
+        Verb::Extend { run, steps, json } => extend::run(&run, steps, json)?,
+        #[cfg(feature = "train")]
+        Verb::Diff { one, other, json } => diff::run(&one, &other, json)?,
         Verb::Profile { config, half, batches, steps, step_ms, slow, json } => {
             profile::run(&config, &profile::Options { half, batches, steps, step_ms, slow, json })?;
         }
@@ -50,6 +84,16 @@ pub(crate) fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Inspect(InspectVerb::Shard { file, rows }) => inspect::shard(&file, rows)?,
         #[cfg(feature = "train")]
         Verb::Export { run, out, step, family } => export::run(&run, &out, step, family)?,
+        #[cfg(feature = "train")]
+        Verb::Explain { run, step, row, rows, json, set } => {
+            explain::run(&run, &explain::Options { step, row, rows, json, set: &set })?;
+        }
+        #[cfg(feature = "train")]
+        Verb::Ledger { run, document, json } => ledger::run(&run, document.as_deref(), json)?,
+        #[cfg(feature = "train")]
+        Verb::Replay { run, step, without, json, set } => {
+            replay::run(&run, &replay::Options { step, without: without.as_deref(), json, set: &set })?;
+        }
         #[cfg(feature = "train")]
         Verb::Fill { run, top, texts } => fill::run(&run, top, &texts)?,
         #[cfg(feature = "train")]

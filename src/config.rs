@@ -32,12 +32,24 @@ pub(crate) use source::Source;
 #[cfg(all(test, feature = "train"))]
 pub(crate) use source::merge;
 
-/// Where a run lives.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// Where a run lives, and how patient it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct RunConfig {
     /// The run folder: log, checkpoints, the resolved configuration. No default: a run must not land by accident.
     pub(crate) folder: PathBuf,
+    /// Seconds that a stop may take, from the signal on. What is not saved by then is lost: the process leaves with what
+    /// was saved before. 0: as long as it takes.
+    pub(crate) grace_seconds: u64,
+    /// Seconds in which nothing happens before a line says who stands still; again when it has lasted twice as long. 0:
+    /// nobody looks.
+    pub(crate) hang_seconds: u64,
+}
+
+impl Default for RunConfig {
+    fn default() -> Self {
+        Self { folder: PathBuf::new(), grace_seconds: 0, hang_seconds: 300 }
+    }
 }
 
 /// What a preset takes for granted about the data; `plan` warns where it does not hold.
@@ -104,6 +116,8 @@ pub(crate) struct Training {
     pub(crate) checkpoints: trainer::plan::CheckpointConfig,
     /// When a run says how it is.
     pub(crate) report: trainer::plan::ReportConfig,
+    /// What becomes of a step whose loss or gradient leaps out of those before it.
+    pub(crate) guard: trainer::plan::GuardConfig,
 }
 
 /// A configuration and what was found wrong with it so far.
@@ -124,6 +138,8 @@ impl Parsed {
         let names = sections.names();
         let problems = sections.finish();
         corpus::follow(&mut config.prepare, &mut config.data, &source);
+        #[cfg(feature = "train")]
+        follow_budget(&mut config.training.train, &source);
         Ok(Self { config, source, problems, names })
     }
 
@@ -189,6 +205,14 @@ impl Parsed {
     }
 }
 
+/// Where tokens or hours end a run, steps do only if they are written.
+#[cfg(feature = "train")]
+fn follow_budget(train: &mut trainer::plan::TrainConfig, source: &Source) {
+    if (train.tokens.is_some() || train.hours.is_some()) && !source.says("train.steps") {
+        train.steps = trainer::plan::TrainConfig::STEPS_ENDLESS;
+    }
+}
+
 /// Every section into its own type.
 fn take(sections: &mut section::Sections<'_>) -> Config {
     Config {
@@ -210,6 +234,7 @@ fn take(sections: &mut section::Sections<'_>) -> Config {
             validation: sections.section("validation"),
             checkpoints: sections.section("checkpoints"),
             report: sections.section("report"),
+            guard: sections.section("guard"),
         },
         #[cfg(not(feature = "train"))]
         rows_per_micro_batch: sections.peek("train", "rows_per_micro_batch").unwrap_or(32),

@@ -1,91 +1,38 @@
 //! The control plane: signals in, checkpoints out, on a small tokio runtime. The only place where it meets the data plane.
+//!
+//! # What
+//! | signal | what it asks for |
+//! |---|---|
+//! | SIGINT, SIGTERM, SIGUSR1, a file `stop` in the run's folder | finish the step, save, leave |
+//! | a second SIGINT | leave at once |
+//! | SIGHUP | with a controlling terminal the same as SIGTERM; without one read `log-level` of the run's folder |
+//! | SIGUSR2 | say what every actor does |
+//!
+//! A run that is still starting has nothing to save, and leaves as soon as it is asked.
+
+mod board;
+mod heard;
+mod signal;
+mod watch;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::mpsc::SyncSender;
 
 use anyhow::Context as _;
-use pipeline::actor::{self, Stop, Stopper, stopper};
+use pipeline::actor::{self, Stop, stopper};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 
-/// What may wait to be said of signals; more of the same is dropped.
-const WORDS: usize = 4;
-
-/// A request to stop that has been heard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Signal {
-    /// Ctrl-C.
-    Interrupt = 1,
-    /// What schedulers send before they kill.
-    Terminate = 2,
-    /// The terminal went away.
-    Hangup = 3,
-    /// SIGUSR1, what schedulers are asked to send some time before the end (Slurm's `--signal=USR1@120`).
-    Requeue = 4,
-}
-
-impl Signal {
-    const ALL: [Self; 4] = [Self::Interrupt, Self::Terminate, Self::Hangup, Self::Requeue];
-
-    /// The exit code once the run is saved: 128 plus the signal's number.
-    pub(crate) fn exit_code(self) -> u8 {
-        match self {
-            Self::Interrupt => 130,
-            Self::Terminate => 143,
-            Self::Hangup => 129,
-            Self::Requeue => 138,
-        }
-    }
-
-    fn kind(self) -> SignalKind {
-        match self {
-            Self::Interrupt => SignalKind::interrupt(),
-            Self::Terminate => SignalKind::terminate(),
-            Self::Hangup => SignalKind::hangup(),
-            Self::Requeue => SignalKind::user_defined1(),
-        }
-    }
-
-    /// Whether who started this process wants it to outlive its terminal: `nohup`.
-    fn is_declined(self) -> bool {
-        let Ok(status) = std::fs::read_to_string("/proc/self/status") else { return false };
-        let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-        let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
-        self == Self::Hangup && mask >> (self.kind().as_raw_value() - 1) & 1 == 1
-    }
-}
-
-/// What a run is doing: a signal is logged with it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Phase {
-    /// Waiting for a batch.
-    Data,
-    /// Computing a step.
-    Step,
-    /// Looking at the valid split.
-    Validation,
-    /// Taking a snapshot, or waiting for the one before it to be written.
-    Checkpoint,
-}
-
-impl Phase {
-    pub(crate) const NAMES: [&str; 4] = ["data", "step", "validation", "checkpoint"];
-    const ALL: [Self; 4] = [Self::Data, Self::Step, Self::Validation, Self::Checkpoint];
-
-    pub(crate) fn parse(name: &str) -> Option<Self> {
-        Self::NAMES.iter().position(|known| *known == name).map(|index| Self::ALL[index])
-    }
-}
+pub(crate) use self::board::Board;
+use self::heard::{Heard, WORDS, Words};
+use self::signal::Meaning;
+pub(crate) use self::signal::{Phase, Signal};
+pub(crate) use self::watch::{Patience, STOP};
 
 /// The runtime and what it has heard.
 pub(crate) struct Control {
     runtime: Runtime,
-    heard: Arc<AtomicU8>,
-    phase: Arc<AtomicU8>,
+    heard: Arc<Heard>,
     stop: Stop,
 }
 
@@ -100,27 +47,32 @@ impl Control {
             .enable_all()
             .build()
             .context("cannot start the control runtime")?;
+        let listen = |kind: SignalKind| runtime.block_on(async { signal(kind) }).context("cannot listen for signals");
         // Who hears it is not ended by it: a file that may not grow is then an error with a name.
-        let _heard = runtime
-            .block_on(async { signal(SignalKind::from_raw(actor::FILE_SIZE_SIGNAL)) })
-            .context("cannot listen for signals")?;
-        let heard = Arc::new(AtomicU8::new(0));
-        let phase = Arc::new(AtomicU8::new(Phase::Data as u8));
+        let _heard = listen(SignalKind::from_raw(actor::FILE_SIZE_SIGNAL))?;
         let (stopper, stop) = stopper();
         let (words, heard_words) = std::sync::mpsc::sync_channel(WORDS);
-        for meaning in Signal::ALL.into_iter().filter(|signal| !signal.is_declined()) {
-            let stream = runtime.block_on(async { signal(meaning.kind()) }).context("cannot listen for signals")?;
-            let listener = Listener {
-                meaning,
-                heard: Arc::clone(&heard),
-                phase: Arc::clone(&phase),
-                stopper: stopper.clone(),
-                words: words.clone(),
-            };
-            runtime.spawn(listener.listen(stream));
+        let heard = Arc::new(Heard::new(stopper, words));
+        for asked in Signal::ALL {
+            let heard = Arc::clone(&heard);
+            match asked.meaning() {
+                Meaning::Stop => drop(runtime.spawn(heard.listen(asked, listen(asked.kind())?))),
+                Meaning::Reload => drop(runtime.spawn(heard.reload(listen(asked.kind())?))),
+                Meaning::Nothing => {}
+            }
         }
+        drop(runtime.spawn(Arc::clone(&heard).report(listen(SignalKind::user_defined2())?)));
         actor::spawn("signal-words", move || heard_words.iter().for_each(Words::say))?;
-        Ok(Self { runtime, heard, phase, stop })
+        Ok(Self { runtime, heard, stop })
+    }
+
+    /// From now on a file in the run's folder is heard as well, a stop takes no longer than it may, and who stands still is
+    /// named.
+    pub(crate) fn watch(&self, patience: Patience) -> anyhow::Result<()> {
+        self.heard.folder(patience.folder.clone());
+        let heard = Arc::clone(&self.heard);
+        actor::spawn("watch", move || watch::watch(&heard, &patience))?;
+        Ok(())
     }
 
     /// Closes when a signal comes: what a data wait selects on.
@@ -130,13 +82,17 @@ impl Control {
 
     /// Notes what the run is doing.
     pub(crate) fn enter(&self, phase: Phase) {
-        self.phase.store(phase as u8, Ordering::SeqCst);
+        self.heard.board.enter(phase);
+    }
+
+    /// Where everybody says what they do.
+    pub(crate) fn board(&self) -> &Board {
+        &self.heard.board
     }
 
     /// The first signal heard.
     pub(crate) fn signal(&self) -> Option<Signal> {
-        let heard = self.heard.load(Ordering::SeqCst);
-        Signal::ALL.into_iter().find(|signal| *signal as u8 == heard)
+        self.heard.signal()
     }
 
     /// Runs blocking work beside the training.
@@ -158,50 +114,5 @@ impl<T> Pending<T> {
     /// Whether collecting the result would not wait.
     pub(crate) fn is_finished(&self) -> bool {
         self.0.is_finished()
-    }
-}
-
-struct Listener {
-    meaning: Signal,
-    heard: Arc<AtomicU8>,
-    phase: Arc<AtomicU8>,
-    stopper: Stopper,
-    words: SyncSender<Words>,
-}
-
-/// What is said of a signal. By a thread of its own: where nobody reads what is said, whoever speaks waits.
-enum Words {
-    Saving(Signal, &'static str),
-    StillSaving(Signal),
-}
-
-impl Words {
-    fn say(self) {
-        match self {
-            Self::Saving(signal, during) => {
-                tracing::warn!(?signal, %during, "saving, then leaving; a second ctrl-c leaves at once");
-            }
-            Self::StillSaving(signal) => tracing::warn!(?signal, "still saving"),
-        }
-    }
-}
-
-impl Listener {
-    async fn listen(self, mut stream: tokio::signal::unix::Signal) {
-        let mut times = 0;
-        while stream.recv().await.is_some() {
-            times += 1;
-            let first = self.heard.compare_exchange(0, self.meaning as u8, Ordering::SeqCst, Ordering::SeqCst).is_ok();
-            if first {
-                self.stopper.stop();
-                let during = Phase::NAMES[usize::from(self.phase.load(Ordering::SeqCst))];
-                let _ = self.words.try_send(Words::Saving(self.meaning, during));
-            } else if self.meaning == Signal::Interrupt && times > 1 {
-                // Only who asks twice at a keyboard gives up what is not saved yet: a scheduler's two signals are one wish.
-                trainer::device::leave(self.meaning.exit_code());
-            } else {
-                let _ = self.words.try_send(Words::StillSaving(self.meaning));
-            }
-        }
     }
 }

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use pipeline::Error;
 use pipeline::course::{Edition, Generations, Growth};
 use pipeline::load::{self, DataConfig, GenerationChoice, GoneParts, RowOrder, Rows};
+#[cfg(feature = "train")]
+use pipeline::{load::RowFacts, prepare};
 use schemas::{Effective, Generation, Manifest, PartId, Vocab};
 use store::Store;
 
@@ -32,6 +34,14 @@ pub(crate) struct PreparedData {
     purpose: Purpose,
     /// Where there is none yet: this is what the configuration expects.
     pub(crate) expected: Option<Ids>,
+}
+
+/// The ids of a row's documents, in order; the name that shards have for one that no table knows.
+#[cfg(feature = "train")]
+pub(crate) fn documents(store: &Store, row: &RowFacts) -> pipeline::Result<Vec<String>> {
+    let origins = prepare::origins(store, row.sample.part, &row.documents.iter().copied().collect())?;
+    let id = |name: &u64| origins.get(name).map_or_else(|| format!("{name:016x}"), |origin| origin.id.clone());
+    Ok(row.documents.iter().map(id).collect())
 }
 
 /// What is expected of a tokenizer, and who says so.

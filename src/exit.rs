@@ -8,6 +8,7 @@
 //! | 42 | the corpus is not fit to be used: do not try again |
 //! | 43 | a training diverged, and would again, to the bit: do not try again as it is |
 //! | 44 | the device's memory does not suffice: change what the error says first |
+//! | 45 | a step leapt, and `guard.rule` is `pause`; the run is saved, somebody should look |
 //! | 129 | SIGHUP, the terminal went away; the run is saved |
 //! | 130 | SIGINT; the run is saved, unless a second one came |
 //! | 138 | SIGUSR1; the run is saved, start it again |
@@ -26,6 +27,9 @@ const POISON: u8 = 42;
 const DIVERGED: u8 = 43;
 #[cfg(feature = "train")]
 const FULL: u8 = 44;
+/// What a guard that pauses ends a training with.
+#[cfg(feature = "train")]
+pub(crate) const PAUSED: u8 = 45;
 
 /// A request that makes no sense as it stands (code 2).
 #[derive(Debug, thiserror::Error)]
@@ -48,7 +52,7 @@ fn code_of(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
         return Some(match error {
             // It came through the trainer from where batches are made.
             trainer::Error::Foreign(error) => code_of(&**error).unwrap_or(FAILED),
-            trainer::Error::NonFinite { .. } => DIVERGED,
+            trainer::Error::NonFinite { .. } | trainer::Error::Leaps { .. } => DIVERGED,
             trainer::Error::Memory { .. } => FULL,
             error if error.is_usage() => CONFIGURATION,
             _ => FAILED,

@@ -25,7 +25,7 @@ use store::{Store, Version};
 use self::names::Names;
 
 /// Its name in the run's folder.
-const NAME: &str = "generations.json";
+pub(crate) const NAME: &str = "generations.json";
 
 /// What is written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -46,7 +46,7 @@ pub(crate) struct Key {
 }
 
 /// What a key counts, by its last word; names end in their unit.
-const UNITS: [(&str, &str); 28] = [
+const UNITS: [(&str, &str); 32] = [
     ("bytes", "bytes"),
     ("bytes_max", "bytes"),
     ("memory_max", "bytes"),
@@ -69,6 +69,10 @@ const UNITS: [(&str, &str); 28] = [
     ("shuffle_blocks", "row groups"),
     ("depth", "batches"),
     ("keep", "checkpoints"),
+    ("keep_every_steps", "steps"),
+    ("keep_best", "checkpoints"),
+    ("tokens", "tokens"),
+    ("hours", "hours"),
     ("bad_lines_max", "lines"),
     ("rate", "share"),
     ("fraction", "share"),

@@ -4,6 +4,7 @@
 //! plan starts anything. The work is done by `pipeline` (text to batches) and `trainer` (batches to checkpoints), which
 //! do not know each other; [`control`] is where signals and background writers meet them.
 
+mod chaos;
 mod cli;
 mod commands;
 mod config;
@@ -13,6 +14,7 @@ mod data;
 mod exit;
 mod generations;
 mod keys;
+mod left_out;
 mod plan;
 #[cfg(feature = "train")]
 mod run_folder;

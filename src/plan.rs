@@ -14,7 +14,7 @@ pub(crate) mod outlook;
 mod preparing;
 mod stream;
 #[cfg(feature = "train")]
-mod training;
+pub(crate) mod training;
 #[cfg(feature = "train")]
 mod vocabulary;
 pub(crate) mod warnings;
@@ -33,6 +33,7 @@ use self::stream::{Wanted, checked, columns, request, wanted};
 use crate::cli::ConfigArgs;
 use crate::config::{Config, Parsed};
 use crate::data::{PreparedData, Purpose};
+use crate::left_out::RunLeftOut;
 
 /// A run that can start.
 pub(crate) struct Plan {
@@ -64,6 +65,13 @@ impl Plan {
         let parsed = Parsed::read(&args.config, &args.set)?;
         let data = expected::data(&parsed.config)?;
         Self::checked(parsed, data, Purpose::Run, None).map(drop)
+    }
+
+    /// The same, of a run in whose middle these keys may change.
+    #[cfg(feature = "train")]
+    pub(crate) fn allowing(mut self, keys: &[String]) -> Self {
+        self.train = self.train.allowing(keys);
+        self
     }
 
     /// The same to look at its rows: it needs no folder to run in.
@@ -151,6 +159,17 @@ impl Plan {
     /// The plan of a run that exists, from the configuration that was saved with it: for its model, not to go on.
     #[cfg(feature = "train")]
     pub(crate) fn of_run(run: &Path) -> anyhow::Result<Self> {
+        Self::saved_with(run, &[], Purpose::Model)
+    }
+
+    /// The same to look at its rows and to do its steps once more.
+    #[cfg(feature = "train")]
+    pub(crate) fn of_run_to_look_at(run: &Path, set: &[String]) -> anyhow::Result<Self> {
+        Self::saved_with(run, set, Purpose::Look)
+    }
+
+    #[cfg(feature = "train")]
+    fn saved_with(run: &Path, set: &[String], purpose: Purpose) -> anyhow::Result<Self> {
         let config = run.join("config.toml");
         if !config.exists() {
             let message =
@@ -158,8 +177,9 @@ impl Plan {
             return Err(crate::exit::Usage(message).into());
         }
         // The folder may have been moved or named another way since.
-        let args = ConfigArgs { config, set: vec![format!("run.folder=\"{}\"", run.display())] };
-        Self::over(&args, load::find, Purpose::Model)
+        let folder = format!("run.folder=\"{}\"", run.display());
+        let args = ConfigArgs { config, set: set.iter().cloned().chain([folder]).collect() };
+        Self::over(&args, load::find, purpose)
     }
 
     /// The same data with every column of every view, for looking at.
@@ -171,6 +191,15 @@ impl Plan {
         }
         let request = request(&self.config, &self.data, Rows::Train, &self.config.views, &wanted);
         Arc::new(LoadPlan::new(&request).expect("more columns of a good plan are a good plan"))
+    }
+
+    /// Which rows the run leaves out, if there is one already.
+    pub(crate) fn left_out(&self) -> pipeline::Result<RunLeftOut> {
+        let folder = &self.config.run.folder;
+        if folder.as_os_str().is_empty() || !folder.is_dir() {
+            return Ok(RunLeftOut::default());
+        }
+        RunLeftOut::of(&Store::existing(folder)?)
     }
 
     /// The training stream.

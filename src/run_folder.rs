@@ -5,9 +5,14 @@
 //!   config.toml     the resolved configuration
 //!   plan.json       the plan that was printed
 //!   generations.json which generations of the data it reads: see `generations`
+//!   left_out.json   which rows it leaves out: see `left_out`
 //!   lock            who trains here, with a counter that beats (`store::Lock`)
 //!   log/            one JSON object per event, in closed segments (`store::Log`)
 //!   checkpoints/    see `trainer::training::checkpoint`
+//!   undone/         what rollbacks took back: `trainer::training::undone`
+//!   extended.json   from which step on it had how many steps, where that was changed
+//!   hours.json      when it looked at the clock, where hours end it
+//!   branch.json     which run it goes on from, where that is another
 //! ```
 //!
 //! Everything is written through the lock: a process that has lost it, because it was stopped for longer than others
@@ -17,7 +22,7 @@ use std::io;
 
 use observe::{Event, Observer, What, jsonl};
 use store::{Holder, Lock, LockError, Log, Store, Terms};
-use trainer::training::State;
+use trainer::training::{State, rollback};
 
 /// The folder of a run, held by this process.
 pub(crate) struct RunFolder {
@@ -43,6 +48,9 @@ impl RunFolder {
         })?;
         let store = lock.guard(folder);
         store.sweep()?;
+        if let Some(undone) = rollback::finish(&store)? {
+            tracing::info!(from = %undone.from, to = %undone.to, "completed a rollback that was cut short");
+        }
         Ok(Self { store, log: None, failure: None, _lock: lock })
     }
 
@@ -61,6 +69,13 @@ impl RunFolder {
         log.rewind(|line| from.is_some_and(|state| stays(line, state)))?;
         self.log = Some(log);
         Ok(())
+    }
+
+    /// Says something of a run that is not under way.
+    pub(crate) fn add(&mut self, event: &Event) -> io::Result<()> {
+        let mut log = Log::open(&self.store, "log")?;
+        log.push(&jsonl::line(event))?;
+        log.flush()
     }
 
     /// Keeps every line that was said.
@@ -86,11 +101,15 @@ impl Observer for RunFolder {
 }
 
 /// Whether a line of the log was said before that state was. Later steps are done again, and so is a validation that was
-/// still to be done. What nobody can read is forgotten.
+/// still to be done, and what was said of rows that come again. What nobody can read is forgotten.
 fn stays(line: &[u8], state: &State) -> bool {
     let Ok(event) = jsonl::parse(line) else { return false };
-    let again = state.validation_pending && event.at.step == Some(state.step);
-    event.at.step.is_none_or(|step| step <= state.step) && !(again && matches!(event.what, What::Validation(_)))
+    let again = match &event.what {
+        What::Validation(_) => state.validation_pending && event.at.step == Some(state.step),
+        What::LeftOut(report) => report.row.0 >= state.rows_consumed,
+        _ => false,
+    };
+    event.at.step.is_none_or(|step| step <= state.step) && !again
 }
 
 #[cfg(test)]
@@ -117,8 +136,12 @@ mod tests {
             threads: 1,
             device: "Cpu".to_owned(),
             report: Vec::new(),
+            skips: Vec::new(),
+            guard: trainer::training::SavedGuard::default(),
             identity: trainer::plan::Identity::new(BTreeMap::new()),
             files: BTreeMap::new(),
+            changes: Vec::new(),
+            trained_s: None,
         }
     }
 

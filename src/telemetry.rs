@@ -1,24 +1,65 @@
 //! Where `tracing` events go. Libraries emit them; only this file knows subscribers.
 //!
-//! People read stderr; `CLOZE_LOG_FORMAT=json` makes it one JSON object a line for machines. `RUST_LOG` filters as usual.
+//! People read stderr; `CLOZE_LOG_FORMAT=json` makes it one JSON object a line for machines. `RUST_LOG` filters as usual, and
+//! a service is told by SIGHUP to filter otherwise.
 
 use std::io;
 use std::io::Write;
+
+#[cfg(feature = "train")]
+use std::sync::OnceLock;
 
 use tracing_subscriber::EnvFilter;
 
 use crate::terminal::Paint;
 
+/// What is said unless somebody asks for more or for less.
+const USUAL: &str = "warn,cloze=info,pipeline=info,trainer=info";
+
 /// Installs the subscriber, once per process.
 pub(crate) fn install() {
-    let filter = EnvFilter::try_from_default_env()
-        .unwrap_or_else(|_| EnvFilter::new("warn,cloze=info,pipeline=info,trainer=info"));
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| Unfailing);
+    let builder = tracing_subscriber::fmt().with_env_filter(first()).with_writer(|| Unfailing);
     if std::env::var("CLOZE_LOG_FORMAT").is_ok_and(|format| format == "json") {
-        builder.json().init();
+        let builder = builder.json().with_filter_reloading();
+        #[cfg(feature = "train")]
+        keep(builder.reload_handle());
+        builder.init();
     } else {
-        builder.with_target(false).without_time().with_ansi(Paint::stderr().is_on()).compact().init();
+        let builder = builder.with_target(false).without_time().with_ansi(Paint::stderr().is_on()).compact();
+        let builder = builder.with_filter_reloading();
+        #[cfg(feature = "train")]
+        keep(builder.reload_handle());
+        builder.init();
     }
+}
+
+/// As the environment says.
+fn first() -> EnvFilter {
+    EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(USUAL))
+}
+
+/// Puts another filter in the place of the one that there is.
+#[cfg(feature = "train")]
+type Reload = Box<dyn Fn(EnvFilter) -> Result<(), String> + Send + Sync>;
+
+#[cfg(feature = "train")]
+static RELOAD: OnceLock<Reload> = OnceLock::new();
+
+#[cfg(feature = "train")]
+fn keep<S: 'static>(handle: tracing_subscriber::reload::Handle<EnvFilter, S>) {
+    let _ = RELOAD.set(Box::new(move |filter| handle.reload(filter).map_err(|error| error.to_string())));
+}
+
+/// Filters by `level` from now on, or as the environment says. Returns what is said now.
+#[cfg(feature = "train")]
+pub(crate) fn reload(level: Option<&str>) -> Result<String, String> {
+    let filter = match level {
+        Some(level) => EnvFilter::try_new(level).map_err(|error| error.to_string())?,
+        None => first(),
+    };
+    let text = filter.to_string();
+    RELOAD.get().ok_or_else(|| "nobody listens".to_owned())?(filter)?;
+    Ok(text)
 }
 
 /// stderr, which may be gone or full: then nobody reads, and nothing else is the matter. (The subscriber would print to

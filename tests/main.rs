@@ -1,6 +1,10 @@
 //! End to end: the program as a user runs it. One binary, since each one that trains links libtorch.
 
 #[cfg(feature = "train")]
+mod amending;
+#[cfg(feature = "train")]
+mod chaos;
+#[cfg(feature = "train")]
 mod cuda;
 mod faults;
 mod first_hour;
@@ -18,11 +22,15 @@ mod recipes;
 #[cfg(feature = "train")]
 mod resume;
 #[cfg(feature = "train")]
+mod stops;
+#[cfg(feature = "train")]
 mod streamed;
 mod support;
 #[cfg(feature = "train")]
 mod survival;
 mod tidy;
+#[cfg(feature = "train")]
+mod time_machine;
 #[cfg(feature = "train")]
 mod train;
 mod typed;

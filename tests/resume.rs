@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
-use std::time::Duration;
 
 use serde_json::Value;
 
@@ -20,9 +19,9 @@ fn train<'a>(run: &'a str, lanes: &'a str, more: &[&'a str]) -> Vec<&'a str> {
 /// What was learnt, and where the run stood: the log without clocks, and without what a process says of itself.
 fn values(home: &Home, run: &str) -> Vec<Value> {
     let mut entries = home.log(run);
-    entries.retain(|entry| ["start", "report", "validation"].iter().any(|kind| entry["kind"] == *kind));
+    entries.retain(|entry| ["start", "report", "validation", "left_out"].iter().any(|kind| entry["kind"] == *kind));
     for entry in &mut entries {
-        let clocks = ["time", "elapsed_s", "tokens_per_s", "wait", "mfu", "eta_s", "memory", "seconds"];
+        let clocks = ["time", "elapsed_s", "tokens_per_s", "wait", "stall", "mfu", "eta_s", "memory", "seconds"];
         let object = entry.as_object_mut().expect("a log line is an object");
         object.retain(|key, _| !clocks.contains(&key.as_str()));
     }
@@ -96,42 +95,6 @@ pub(crate) fn every_objective<'a>(verb: &[&'a str], more: &[&'a str]) -> Vec<&'a
     args.extend(["--set", "prepare.folder=data", "--set", "data.folder=data", "--set", "report.every_steps=1"]);
     args.extend(more);
     args
-}
-
-/// Sends SIGTERM while the run is in `phase`, sees it saved, and resumes it.
-fn terminate_in(phase: &str, at_step: u64) {
-    let home = Home::prepared(120);
-    home.run_ok(&train("run.folder=whole", "data.lanes=2", &[]));
-    let slow = format!("{phase}=400");
-    let mut running = home.watch(&train("run.folder=run", "data.lanes=2", &["--slow", &slow]));
-    running.reach(at_step);
-    // The phase begins right after the report of `at_step` and lasts at least 400 ms.
-    std::thread::sleep(Duration::from_millis(200));
-    running.signal(libc::SIGTERM);
-    let outcome = running.end();
-    outcome.assert_fails(143, &[&format!("during={phase}")]);
-    home.run_ok(&train("run.folder=run", "data.lanes=2", &[]));
-    assert_equal_runs(&home, "whole", "run");
-}
-
-#[test]
-fn sigterm_in_a_data_wait_saves_and_resumes() {
-    terminate_in("data", 3);
-}
-
-#[test]
-fn sigterm_in_a_step_saves_and_resumes() {
-    terminate_in("step", 3);
-}
-
-#[test]
-fn sigterm_in_a_validation_saves_and_resumes() {
-    terminate_in("validation", 20);
-}
-
-#[test]
-fn sigterm_in_a_checkpoint_saves_and_resumes() {
-    terminate_in("checkpoint", 10);
 }
 
 #[test]

@@ -115,12 +115,41 @@ fn stop_by(home: &Home, signals: &[libc::c_int], codes: &[i32], run: &str) {
 fn every_signal_that_asks_saves_and_has_a_code_of_its_own() {
     let home = Home::prepared(120);
     home.run_ok(&train("run.folder=whole", &[]));
-    stop_by(&home, &[libc::SIGHUP], &[129], "hangup");
     stop_by(&home, &[libc::SIGUSR1], &[138], "requeue");
     // Two wishes of a scheduler are no impatience, whichever is heard first.
     stop_by(&home, &[libc::SIGTERM, libc::SIGINT], &[143, 130], "both");
     stop_by(&home, &[libc::SIGTERM, libc::SIGTERM], &[143], "twice");
-    assert_eq!(end(&home, "hangup")["why"], "finished");
+    assert_eq!(end(&home, "requeue")["why"], "finished");
+}
+
+/// A terminal of its own, which goes away with `script`.
+#[test]
+fn a_run_whose_terminal_goes_away_is_saved() {
+    let home = Home::prepared(120);
+    home.run_ok(&train("run.folder=whole", &[]));
+    let plain = home.command(&train("run.folder=hangup", &["--slow", "step=60"]));
+    let words = std::iter::once(plain.get_program()).chain(plain.get_args()).map(|word| word.to_string_lossy());
+    let line: Vec<String> = words.map(|word| format!("'{word}'")).collect();
+    // What waits for the run outlives the terminal, and says how it ended; the terminal's own shell goes with it.
+    home.write("go.sh", &format!("trap : HUP\n{}\necho $? > code\n", line.join(" ")));
+    let mut command = Command::new("script");
+    command.args(["-qec", "sh go.sh; true", "/dev/null"]).current_dir(home.path()).env("NO_COLOR", "1");
+    let started = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let Ok(mut terminal) = started else { return crate::support::say("SKIPPED: no `script` here") };
+    while !home.join("hangup/log").exists() {
+        assert!(terminal.try_wait().expect("a child").is_none(), "it ended before its terminal did");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    terminal.kill().expect("SIGKILL");
+    terminal.wait().expect("it ended");
+    while !home.join("code").exists() || std::fs::read(home.join("code")).expect("there").is_empty() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(std::fs::read_to_string(home.join("code")).expect("there").trim(), "129");
+    let stop = end(&home, "hangup");
+    assert!(stop["why"] == "hangup" && stop["saved"] == true, "{stop}");
+    home.run_ok(&train("run.folder=hangup", &[]));
+    assert!(weights(&home, "hangup") == weights(&home, "whole"));
 }
 
 #[test]

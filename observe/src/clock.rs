@@ -49,10 +49,19 @@ impl Clock {
     /// An event of this moment.
     #[must_use]
     pub fn event(&self, at: At, what: What) -> Event {
-        let Now { time, steady } = (self.read)();
-        // Milliseconds say enough and read well.
-        let elapsed_s = steady.saturating_sub(self.begun).as_millis() as f64 / 1e3;
-        Event { version: VERSION, time, elapsed_s, at, what }
+        let now = (self.read)();
+        Event { version: VERSION, time: now.time, elapsed_s: self.since(now), at, what }
+    }
+
+    /// Seconds since it began.
+    #[must_use]
+    pub fn elapsed_s(&self) -> f64 {
+        self.since((self.read)())
+    }
+
+    // Milliseconds say enough and read well.
+    fn since(&self, now: Now) -> f64 {
+        now.steady.saturating_sub(self.begun).as_millis() as f64 / 1e3
     }
 }
 

@@ -22,11 +22,12 @@ use serde_json::{Map, Value};
 
 use schemas::ordinal::Step;
 
+use crate::change::ChangeReport;
 use crate::number;
 use crate::preparation::{PartDone, PrepareEnd, PrepareProgress, PrepareStart};
 use crate::training::{
-    AuditReport, CheckpointReport, GenerationReport, ResumeReport, StartReport, StarvedReport, StepReport, StopReport,
-    ValidReport, Warning,
+    AuditReport, CheckpointReport, GenerationReport, LeapReport, LeftOutReport, ResumeReport, SkipReport, StartReport,
+    StarvedReport, StepReport, StopReport, ValidReport, Warning,
 };
 
 /// The version of the events that this program writes.
@@ -124,8 +125,16 @@ kinds! {
     "generation" => Generation(GenerationReport),
     /// A step waited for data that are still being prepared.
     "starved" => Starved(StarvedReport),
+    /// Somebody did something to the run itself.
+    "change" => Change(ChangeReport),
+    /// A row that cannot be made is left out of the steps from here on.
+    "left_out" => LeftOut(LeftOutReport),
     /// A run ended or was stopped: the last that its process says.
     "stop" => Stop(StopReport),
+    /// The loss or the gradient of a step leapt out of those before it.
+    "leap" => Leap(LeapReport),
+    /// A step that leapt is passed over.
+    "skip" => Skip(SkipReport),
     /// The lanes of a preparation have started.
     "prepare_start" => PrepareStart(PrepareStart),
     /// How far a preparation is.

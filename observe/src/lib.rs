@@ -4,11 +4,12 @@
 //! know is an [`Observer`]. So the trainer and the pipeline know no terminal, no log and no page, and a new reader
 //! touches neither. Two readers are here: [`terminal`] for people, [`jsonl`] for programs.
 //!
-//! In the order of reading: [`event`] is the envelope and the table of all kinds; [`training`] and [`preparation`] hold
-//! what they carry; [`clock`] and [`observer`] are how one is made and where it goes.
+//! In the order of reading: [`event`] is the envelope and the table of all kinds; [`training`], [`change`] and
+//! [`preparation`] hold what they carry; [`clock`] and [`observer`] are how one is made and where it goes.
 //!
 //! Plain data: nothing here starts a thread, opens a file or prints.
 
+pub mod change;
 pub mod clock;
 pub mod event;
 pub mod jsonl;

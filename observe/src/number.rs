@@ -89,6 +89,20 @@ pub(crate) mod option {
     }
 }
 
+/// Numbers in a row.
+pub(crate) mod list {
+    use super::{Deserialize, Deserializer, Number, Serializer};
+
+    #[expect(clippy::ptr_arg, reason = "serde hands over a reference")]
+    pub(crate) fn serialize<S: Serializer>(list: &Vec<f64>, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(list.iter().map(|&value| Number(value)))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<f64>, D::Error> {
+        Ok(Vec::<Number>::deserialize(deserializer)?.into_iter().map(|number| number.0).collect())
+    }
+}
+
 /// Numbers by name.
 pub(crate) mod map {
     use super::{BTreeMap, Deserialize, Deserializer, Number, Serializer};

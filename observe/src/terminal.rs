@@ -9,12 +9,17 @@ use schemas::ordinal::Step;
 
 use crate::event::{At, Event, What};
 use crate::training::{
-    AuditReport, DevicePeak, Figures, GenerationReport, StartReport, StarvedReport, StepReport, StopReport,
-    ValidReport, Warning, Why,
+    AuditReport, CheckpointReport, DevicePeak, Figures, GenerationReport, LeapReport, Leaping, LeftOutReport,
+    SkipReport, StartReport, StarvedReport, StepReport, StopReport, ValidReport, Warning, Why,
 };
 
 pub use preparation::beside_bar;
 pub use quantities::{bytes, count, estimate};
+
+/// From this share of the time on it is worth a word that steps wait for checkpoints.
+const STALL: f64 = 0.01;
+/// The same of one checkpoint, in seconds.
+const STALL_S: f64 = 1.0;
 
 /// What people see of an event, without the newline that ends it; a preparation begins and ends with several lines.
 /// Nothing for events that only programs care about.
@@ -25,12 +30,16 @@ pub fn line(event: &Event) -> Option<String> {
         What::Start(report) => start(at, report),
         What::Report(report) => step(at, report),
         What::Validation(report) => validation(at, report),
-        What::Checkpoint(report) => format!("saved checkpoint {}", report.place),
+        What::Checkpoint(report) => checkpoint(report),
+        What::Change(report) => format!("{}  {}", steps(at), report.message),
         What::Resume(_) => format!("continuing after {}", steps(at)),
         What::Warning(warning) => warn(warning),
         What::Audit(report) => audit(report),
         What::Generation(report) => generation(at, report),
         What::Starved(report) => starved(at, report),
+        What::Leap(report) => format!("warning: {}", leap(report)),
+        What::Skip(report) => skip(report),
+        What::LeftOut(report) => left_out(at, report),
         What::Stop(report) => return stop(at, report),
         What::PrepareStart(start) => preparation::start(start),
         What::PrepareProgress(progress) => preparation::line(progress),
@@ -56,7 +65,8 @@ fn start(at: &At, report: &StartReport) -> String {
 }
 
 fn step(at: &At, report: &StepReport) -> String {
-    let StepReport { figures: Figures { loss, terms, lr, grad_norm, skipped, .. }, speed, memory, .. } = report;
+    let StepReport { figures: Figures { loss, terms, lr, grad_norm, skipped, .. }, progress, speed, memory, .. } =
+        report;
     let learned = format!("{}  loss {loss:.4} ({})  lr {lr:.1e}  norm {grad_norm:.2}", steps(at), list(terms));
     let rate = quantities::tokens_per_s(speed.tokens_per_s);
     let mfu = speed.mfu.map_or(String::new(), |mfu| format!("  mfu {:.0} %", 100.0 * mfu));
@@ -69,7 +79,16 @@ fn step(at: &At, report: &StepReport) -> String {
     });
     let wait = 100.0 * speed.wait;
     let skipped = if *skipped > 0 { format!("  skipped {skipped}") } else { String::new() };
-    format!("{learned}  {rate}{mfu}  wait {wait:.1} %{memory}{}{skipped}", quantities::eta(speed.eta_s))
+    let stall = if speed.stall >= STALL { format!("  saving {:.1} %", 100.0 * speed.stall) } else { String::new() };
+    let done = progress.map_or(String::new(), |progress| format!("  {:.1} % done", 100.0 * progress));
+    format!("{learned}  {rate}{mfu}  wait {wait:.1} %{stall}{memory}{done}{}{skipped}", quantities::eta(speed.eta_s))
+}
+
+/// `saved checkpoint runs/a/checkpoints/step-00001200`, and how long steps waited for it where that can be felt.
+fn checkpoint(report: &CheckpointReport) -> String {
+    let stall = report.stall_s;
+    let waited = if stall >= STALL_S { format!("; the next step waited {stall:.1} s for it") } else { String::new() };
+    format!("saved checkpoint {}{waited}", report.place)
 }
 
 fn validation(at: &At, report: &ValidReport) -> String {
@@ -98,6 +117,32 @@ fn starved(at: &At, report: &StarvedReport) -> String {
     format!("{}  starved by {by}: {seconds:.1} s until part {} of {parts} was there", steps(at), part + 1)
 }
 
+fn leap(report: &LeapReport) -> String {
+    let LeapReport { leapt, first_row, rows, figure, value, median, sigmas } = report;
+    let figure = match figure {
+        Leaping::Loss => "loss",
+        Leaping::GradNorm => "norm",
+    };
+    let last = first_row.0 + rows.saturating_sub(1);
+    format!(
+        "step {leapt} leapt: {figure} {value:.4}, {median:.4} is usual, {sigmas:.0} sigmas; rows {first_row} to {last}"
+    )
+}
+
+fn skip(report: &SkipReport) -> String {
+    let hardest = report.suspects.first().map_or(String::new(), |suspect| {
+        let documents = suspect.documents.join(", ");
+        format!("; its hardest row is {} (loss {:.4}; {documents})", suspect.row, suspect.loss)
+    });
+    format!("passed over: {}{}", leap(&report.leap), schemas::printable(&hardest))
+}
+
+fn left_out(at: &At, report: &LeftOutReport) -> String {
+    let LeftOutReport { row, sample, shard, group, row_in_group, why, .. } = report;
+    let place = format!("sample {sample} = {shard}, row group {group}, row {row_in_group}");
+    format!("warning: {}  row {row} is left out, it cannot be made ({place}): {why}", steps(at))
+}
+
 fn stop(at: &At, report: &StopReport) -> Option<String> {
     let done = at.step.unwrap_or_default();
     let kept = report
@@ -110,10 +155,13 @@ fn stop(at: &At, report: &StopReport) -> Option<String> {
         // Whoever meets the error prints it; where nothing was done since the newest checkpoint, it is all there is to say.
         Why::Failed if report.saved || done == Step::default() => None,
         Why::Failed => Some(format!("failed after step {done}, which is not saved; {kept}")),
+        Why::Guard if report.saved => {
+            Some(format!("paused and saved after step {done}, since a step leapt; the same command continues"))
+        }
         Why::Interrupt | Why::Terminate | Why::Hangup | Why::Requeue | Why::Other if report.saved => {
             Some(format!("stopped and saved after step {done}; the same command continues"))
         }
-        Why::Interrupt | Why::Terminate | Why::Hangup | Why::Requeue | Why::Other => {
+        Why::Interrupt | Why::Terminate | Why::Hangup | Why::Requeue | Why::Guard | Why::Other => {
             Some(format!("stopped after step {done}, which is not saved; {kept}; the same command continues"))
         }
     }

@@ -54,12 +54,15 @@ fn what_a_line_shows_depends_on_what_there_is_to_show() {
     let shown = |what: What| seen(what).expect("a line");
     let mut report = step_report();
     report.figures.skipped = 2;
-    report.speed = Speed { tokens_per_s: 950.0, mfu: None, wait: 0.0, eta_s: None };
+    report.speed = Speed { tokens_per_s: 950.0, mfu: None, wait: 0.0, stall: 0.0, eta_s: None };
     let line = "step 1200  loss 3.4100 (mlm 2.9000, tc 0.5100)  lr 1.0e-4  norm 0.80  950 tok/s  wait 0.0 %  skipped 2";
     assert_eq!(shown(What::Report(report.clone())), line);
     report.memory =
         Some(DeviceMemory { allocated_peak_bytes: 3 << 30, reserved_peak_bytes: 4 << 30, total_bytes: 80 << 30 });
     let line = line.replace("  skipped", "  memory 3.0 GiB of 80.0 GiB  skipped");
+    assert_eq!(shown(What::Report(report.clone())), line);
+    report.progress = Some(0.125);
+    let line = line.replace("  skipped", "  12.5 % done  skipped");
     assert_eq!(shown(What::Report(report.clone())), line);
     let kept = serde_json::to_value(&report).expect("plain data");
     assert_eq!(kept["memory"]["reserved_peak_bytes"], 4_u64 << 30);

@@ -62,8 +62,17 @@ pub struct StepReport {
     /// What was learned. The same command reports the same, to the bit, on an equal number of threads.
     #[serde(flatten)]
     pub figures: Figures,
+    /// The loss of each step since the last report, the first one first; what is not a number learnt nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "number::list")]
+    pub losses: Vec<f64>,
+    /// The norm of the gradient of each of them, before clipping.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "number::list")]
+    pub grad_norms: Vec<f64>,
     /// Running BLAKE3 over the digests of all rows consumed.
     pub batch_hash: String,
+    /// The share of the run that is done, by which the learning rate goes; where tokens or hours end the run.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "number::option")]
+    pub progress: Option<f64>,
     /// How fast: no two runs agree.
     #[serde(flatten)]
     pub speed: Speed,
@@ -126,6 +135,9 @@ pub struct Speed {
     /// Share of wall time spent waiting for batches.
     #[serde(with = "number")]
     pub wait: f64,
+    /// Share of wall time spent waiting for checkpoints: for a copy in memory, or for the one before to be written.
+    #[serde(default, with = "number")]
+    pub stall: f64,
     /// Seconds until the last step, if all take as long as this process's did so far, validations and checkpoints
     /// included; none once it is done.
     #[serde(default, with = "number::option")]
@@ -199,6 +211,79 @@ pub struct StarvedReport {
     pub parts: u64,
 }
 
+/// What leaps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Leaping {
+    /// The loss of a step.
+    Loss,
+    /// The norm of its gradient, before clipping.
+    GradNorm,
+}
+
+/// A step whose loss or gradient leaps out of those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LeapReport {
+    /// The step, counted from 1 as reports count them.
+    pub leapt: Step,
+    /// The first row of the stream that it learnt from.
+    pub first_row: RowIndex,
+    /// How many rows it learnt from.
+    pub rows: u64,
+    /// Which of its numbers leapt.
+    pub figure: Leaping,
+    /// What it was.
+    #[serde(with = "number")]
+    pub value: f64,
+    /// The median of those before it.
+    #[serde(with = "number")]
+    pub median: f64,
+    /// How many robust standard deviations lie between the two.
+    #[serde(with = "number")]
+    pub sigmas: f64,
+}
+
+/// A step that is passed over: its rows are consumed, and teach nothing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SkipReport {
+    /// Why.
+    #[serde(flatten)]
+    pub leap: LeapReport,
+    /// The rows that the model found hardest, the worst first.
+    pub suspects: Vec<Suspect>,
+}
+
+/// A row that may have made a step leap.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Suspect {
+    /// Its number in the stream.
+    pub row: RowIndex,
+    /// Its own loss, without dropout, by the weights before the step.
+    #[serde(with = "number")]
+    pub loss: f64,
+    /// The ids of its documents, in order.
+    pub documents: Vec<String>,
+}
+
+/// A row that cannot be made is in the batch that was handed on: as padding, which counts nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOutReport {
+    /// Its number in the stream.
+    pub row: RowIndex,
+    /// The stored sample, `part:row`.
+    pub sample: String,
+    /// The shard that it is in, within the prepared folder.
+    pub shard: String,
+    /// The row group in the shard.
+    pub group: u32,
+    /// The row in the group.
+    pub row_in_group: u64,
+    /// The hashes of its documents, in hexadecimal.
+    pub documents: Vec<String>,
+    /// What went wrong, each time that it was made.
+    pub why: String,
+}
+
 /// A checkpoint that is on disk.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CheckpointReport {
@@ -207,6 +292,9 @@ pub struct CheckpointReport {
     /// Seconds that writing it took, beside training.
     #[serde(with = "number")]
     pub seconds: f64,
+    /// Seconds that the next step waited for it: for the one before it to be written, and for a copy in memory.
+    #[serde(default, with = "number")]
+    pub stall_s: f64,
 }
 
 /// The checkpoint that a run goes on from.
@@ -283,6 +371,8 @@ pub enum Why {
     Hangup,
     /// A scheduler wants to start it again elsewhere: SIGUSR1.
     Requeue,
+    /// A step leapt, and `guard.rule` is `pause`.
+    Guard,
     /// An error.
     Failed,
     /// For a reason that only a later program knows.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use schemas::columns::{ATTENTION_MASK, DOCUMENT, INPUT_IDS, IS_RANDOM, ORIGIN, TOKEN_TYPES};
+use schemas::manifest::Frame;
 use schemas::{Batch, BatchBuilder, BatchIndex, ColumnSpec, Epoch, Sample, SampleAddress, Vocab};
 
 use crate::rng::{Keys, RowAddress};
@@ -70,21 +71,85 @@ pub struct Item<'a> {
 /// Renders every item by every view. `views` are in an order in which none comes before the one it edits.
 #[must_use]
 pub fn collate(views: &[PlannedView], vocab: &Vocab, seed: u64, index: BatchIndex, items: &[Item<'_>]) -> Batch {
-    let mut drafts: Vec<Draft> = (0..views.len()).map(|place| Draft::new(views, place, items.len())).collect();
-    let mut keys: Vec<Keys> = Vec::new();
+    let mut collation = Collation::new(views, vocab, seed, items.len());
     for (row, item) in items.iter().enumerate() {
-        if keys.first().is_none_or(|keys| keys.epoch() != item.epoch) {
-            keys = views.iter().map(|view| Keys::new(seed, item.epoch, &view.name)).collect();
+        collation.render(row, item);
+    }
+    collation.finish(index)
+}
+
+/// A batch in the making, row by row: for whoever looks after each of them.
+pub(crate) struct Collation<'a> {
+    views: &'a [PlannedView],
+    vocab: &'a Vocab,
+    seed: u64,
+    /// Of the epoch of the row before.
+    keys: Vec<Keys>,
+    drafts: Vec<Draft>,
+    rows: usize,
+}
+
+impl<'a> Collation<'a> {
+    /// A batch of so many rows, none of them rendered.
+    #[must_use]
+    pub(crate) fn new(views: &'a [PlannedView], vocab: &'a Vocab, seed: u64, rows: usize) -> Self {
+        let drafts = (0..views.len()).map(|place| Draft::new(views, place, rows)).collect();
+        Self { views, vocab, seed, keys: Vec::new(), drafts, rows }
+    }
+
+    /// Renders the next row by every view.
+    pub(crate) fn render(&mut self, row: usize, item: &Item<'_>) {
+        self.render_with(row, item, |_, _| {});
+    }
+
+    /// The same; `frame` hears of each frame before edits see it.
+    fn render_with(&mut self, row: usize, item: &Item<'_>, frame: impl Fn(&PlannedView, &mut Draft)) {
+        let (views, seed) = (self.views, self.seed);
+        if self.keys.first().is_none_or(|keys| keys.epoch() != item.epoch) {
+            self.keys = views.iter().map(|view| Keys::new(seed, item.epoch, &view.name)).collect();
         }
-        for (place, keys) in keys.iter().enumerate() {
+        for (place, keys) in self.keys.iter().enumerate() {
             let Item { index: sample, copy, copies, pieces, .. } = *item;
             let at = RowAddress { keys, sample, copy, copies, pieces };
             // Copies are copies of one row: what its frame draws, they share.
-            let at = if views[place].of.is_none() { at.shared() } else { at };
-            render(views, place, &mut drafts, vocab, (row, item), &at);
+            let is_frame = views[place].of.is_none();
+            let at = if is_frame { at.shared() } else { at };
+            render(views, place, &mut self.drafts, self.vocab, (row, item), &at);
+            if is_frame {
+                frame(&views[place], &mut self.drafts[place]);
+            }
         }
     }
-    finish(views, drafts, index, items.len())
+
+    /// Takes back what was written of the newest row, all of it or a part, so that it can be rendered anew.
+    pub(crate) fn forget(&mut self, row: usize) {
+        for (view, draft) in self.views.iter().zip(&mut self.drafts) {
+            draft.forget(row, view.width);
+        }
+    }
+
+    /// Makes padding of the next row: frames are those of a sample without tokens, without what stands around it.
+    pub(crate) fn leave_out(&mut self, row: usize, item: &Item<'_>) {
+        let nothing = Sample { sentence_starts: &[], frame: Frame::ClsSep, ..item.sample.slice(0..0) };
+        let pad = self.vocab.special().pad.cast_signed();
+        self.render_with(row, &Item { sample: nothing, partner: None, ..*item }, |view, draft| {
+            let cells = draft.cells_of(row, view.width);
+            draft.ids[cells].fill(pad);
+            draft.tokens[row] = 0;
+        });
+    }
+
+    /// The batch.
+    ///
+    /// # Panics
+    /// If a row is missing.
+    #[must_use]
+    pub(crate) fn finish(self, index: BatchIndex) -> Batch {
+        for draft in &self.drafts {
+            assert_eq!(draft.tokens.len(), self.rows, "every row is rendered by every view");
+        }
+        finish(self.views, self.drafts, index, self.rows)
+    }
 }
 
 /// The columns of one view in the making.
@@ -113,6 +178,16 @@ impl Draft {
         let own = view.view.columns().iter().copied().filter(is_own);
         let columns = for_edits.chain(own).map(|spec| Values::zeros(spec, rows * view.width)).collect();
         Self { ids: vec![0; rows_of_ids * view.width], keeps_ids, tokens: Vec::with_capacity(rows), columns }
+    }
+
+    /// As if the row had never been rendered.
+    fn forget(&mut self, row: usize, width: usize) {
+        self.tokens.truncate(row);
+        let cells = self.cells_of(row, width);
+        if !self.ids.is_empty() {
+            self.ids[cells].fill(0);
+        }
+        self.columns.iter_mut().for_each(|values| values.clear(row * width..(row + 1) * width));
     }
 
     fn cells_of(&self, row: usize, width: usize) -> Range<usize> {

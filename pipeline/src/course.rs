@@ -220,6 +220,10 @@ impl Course {
                 (Arc::clone(known.last()), known.epochs.expect("its end is known"), known.grows)
             };
             let row = last.first_row + epochs * last.sampler().rows_per_epoch();
+            if !grows && end == u64::MAX {
+                // What was missing came since it was first asked.
+                return Ok(None);
+            }
             if !grows && last.first_epoch.0 + epochs >= end {
                 return Ok(Some(row));
             }

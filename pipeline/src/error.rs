@@ -61,6 +61,17 @@ pub enum Error {
         message: String,
     },
 
+    /// A row cannot be made, and must not be left out. Exit code 1.
+    #[error("{row} cannot be made: {why}; {way_on}")]
+    Row {
+        /// Which, and where it comes from.
+        row: String,
+        /// What went wrong, each time.
+        why: String,
+        /// What is allowed, and what to do.
+        way_on: String,
+    },
+
     /// The manifest, or a file that it names, is missing or damaged. Exit code 1.
     #[error("{place}: {why}")]
     Manifest {

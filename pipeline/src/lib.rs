@@ -21,6 +21,7 @@ pub mod tokenizer_training;
 pub mod audit;
 pub mod collate;
 pub mod course;
+pub mod ledger;
 pub mod load;
 pub mod permutation;
 pub mod rng;

@@ -8,8 +8,11 @@
 mod cut;
 mod facts;
 mod folder;
+mod left_out;
+mod made;
 mod order;
 mod plan;
+mod row_facts;
 mod stream;
 mod views;
 mod windows;
@@ -19,18 +22,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
-use schemas::{Batch, BatchIndex, Epoch, Generation, RowIndex, Sample, SampleAddress, Share, Vocab};
+use schemas::{Batch, BatchIndex, Generation, RowIndex, Sample, Share, Vocab};
 use serde::{Deserialize, Serialize};
 
 use self::cut::Cut;
 pub use self::facts::{LoadFacts, StreamedFacts, ViewFacts};
 pub use self::folder::{find, open, read_tokenizer, read_vocab};
+pub use self::left_out::{BadRow, BadRows, Care, LeftOut, ROW_ATTEMPTS, RowFaults};
 pub use self::order::RowOrder;
 pub use self::plan::{GoneParts, LoadRequest, Rows};
+pub use self::row_facts::RowFacts;
 pub use self::stream::{BatchStream, StreamOptions};
-use crate::actor::{LaneOptions, Stop};
+use crate::actor::LaneOptions;
 use crate::audit::{Audit, AuditFacts};
-use crate::collate::{Item, PlannedView, collate};
+use crate::collate::{Item, PlannedView};
 use crate::course::{Course, Placed, Run, Stretch};
 use crate::error::Result;
 use crate::rng::Key;
@@ -61,6 +66,9 @@ pub struct DataConfig {
     pub lanes: Option<usize>,
     /// Finished batches that wait in each lane's queue.
     pub depth: usize,
+    /// Rows that a run may leave out, of those that panic twice while they are made: each is named, written down with the
+    /// run, and counts nothing. Beyond that many, the run stops.
+    pub bad_rows_max: u64,
 }
 
 /// Which generations of a prepared folder a run reads.
@@ -86,6 +94,7 @@ impl Default for DataConfig {
             shuffle_blocks: 16,
             lanes: None,
             depth: 2,
+            bad_rows_max: 0,
         }
     }
 }
@@ -124,6 +133,7 @@ pub struct LoadPlan {
     shuffle_blocks: usize,
     /// What was known of data that are streamed when this was planned: an epoch over it that is shuffled.
     outline: Option<Sampler>,
+    bad_rows_max: u64,
 }
 
 impl LoadPlan {
@@ -131,25 +141,18 @@ impl LoadPlan {
     /// remembers what was decoded.
     ///
     /// # Errors
-    /// [`Error::Shard`](crate::Error::Shard) if a row group is not what the manifest promises.
+    /// [`Error::Shard`](crate::Error::Shard) if a row group is not what the manifest promises,
+    /// [`Error::Row`](crate::Error::Row) for a row that cannot be made.
     pub fn batch(&self, groups: &Groups, index: BatchIndex) -> Result<Batch> {
-        self.batch_by(groups, index, self.rows_of(index), (0, 1), None)
+        self.batch_with(groups, index, &Care::default())
     }
 
-    /// The rows `rows` as batch `index`, made by one of so many lanes. What is not prepared yet is waited for until a stop.
-    fn batch_by(
-        &self,
-        groups: &Groups,
-        index: BatchIndex,
-        rows: std::ops::Range<u64>,
-        lane: (usize, usize),
-        stop: Option<&Stop>,
-    ) -> Result<Batch> {
-        let first_row = RowIndex(rows.start);
-        let runs = self.course.runs(rows, stop)?;
-        let held = self.hold(groups, &runs, lane)?;
-        let items: Vec<Item<'_>> = runs.iter().flat_map(Run::rows).map(|row| self.item(&row, &held)).collect();
-        Ok(collate(&self.views, &self.vocab, self.seed, index, &items).starting_at(first_row))
+    /// The same, where somebody looks after its rows. What is found to be bad is not written down: only a stream does that.
+    ///
+    /// # Errors
+    /// As [`batch`](Self::batch).
+    pub fn batch_with(&self, groups: &Groups, index: BatchIndex, care: &Care) -> Result<Batch> {
+        Ok(self.make(groups, index, self.rows_of(index), (0, 1), (care, None))?.batch)
     }
 
     /// What each row of a batch is made of.
@@ -157,13 +160,29 @@ impl LoadPlan {
     /// # Errors
     /// As [`batch`](Self::batch).
     pub fn explain(&self, groups: &Groups, index: BatchIndex) -> Result<Vec<RowFacts>> {
-        let rows = self.rows_of(index);
+        self.explain_rows(groups, self.rows_of(index))
+    }
+
+    /// The same of any rows.
+    ///
+    /// # Errors
+    /// As [`batch`](Self::batch).
+    pub fn explain_rows(&self, groups: &Groups, rows: std::ops::Range<u64>) -> Result<Vec<RowFacts>> {
         let runs = self.course.runs(rows.clone(), None)?;
         let held = self.hold(groups, &runs, (0, 1))?;
         Ok(rows
             .zip(runs.iter().flat_map(Run::rows))
             .map(|(row, of)| self.row_facts(RowIndex(row), &of, &held))
             .collect())
+    }
+
+    /// What one row of the stream is made of.
+    ///
+    /// # Errors
+    /// As [`batch`](Self::batch).
+    pub fn row(&self, groups: &Groups, row: RowIndex) -> Result<RowFacts> {
+        let mut facts = self.explain_rows(groups, row.0..row.0 + 1)?;
+        Ok(facts.pop().expect("one row was asked for"))
     }
 
     /// An empty memory for decoded row groups.
@@ -292,9 +311,6 @@ impl LoadPlan {
         let (edition, pick) = (placed.stretch.edition(), placed.pick);
         let block = placed.stretch.sampler().blocks()[pick.block];
         let item = self.item(placed, held);
-        let mut documents: Vec<u64> =
-            (0..item.sample.input_ids.len()).map(|token| item.sample.document(token)).collect();
-        documents.dedup();
         RowFacts {
             row,
             epoch: placed.epoch,
@@ -306,40 +322,20 @@ impl LoadPlan {
             group: block.group,
             row_in_group: pick.row,
             source: item.sample.source,
-            documents,
+            documents: documents_of(&item.sample),
         }
     }
 }
 
+/// The names of a sample's documents, in order.
+fn documents_of(sample: &Sample<'_>) -> Vec<u64> {
+    let mut documents: Vec<u64> = (0..sample.input_ids.len()).map(|token| sample.document(token)).collect();
+    documents.dedup();
+    documents
+}
+
 /// Decoded groups by window and block.
 type HeldGroups = BTreeMap<(u64, usize), Held>;
-
-/// Where a row comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RowFacts {
-    /// Its number in the stream.
-    pub row: RowIndex,
-    /// The pass over the data.
-    pub epoch: Epoch,
-    /// The generation of the folder that the epoch is over.
-    pub generation: Generation,
-    /// The stored sample.
-    pub sample: SampleAddress,
-    /// Which piece of it.
-    pub piece: u32,
-    /// Which copy.
-    pub copy: u32,
-    /// The shard's path within the folder.
-    pub shard: String,
-    /// Row group within the shard.
-    pub group: u32,
-    /// Row within the group.
-    pub row_in_group: usize,
-    /// Source of the sample's first document.
-    pub source: u16,
-    /// The names of its documents, in order.
-    pub documents: Vec<u64>,
-}
 
 #[cfg(test)]
 mod tests;

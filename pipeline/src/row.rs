@@ -1,6 +1,7 @@
 //! One row of one view, written straight into the batch's buffers.
 
 use std::any::Any;
+use std::ops::Range;
 
 use schemas::columns::{DOCUMENT, ORIGIN};
 use schemas::manifest::Frame;
@@ -36,6 +37,15 @@ impl Values {
     #[must_use]
     pub(crate) fn spec(&self) -> ColumnSpec {
         self.spec
+    }
+
+    /// Zeros where something may have been written.
+    pub(crate) fn clear(&mut self, cells: Range<usize>) {
+        match &mut self.buffer {
+            Buffer::I32(values) => values[cells].fill(0),
+            Buffer::I16(values) => values[cells].fill(0),
+            Buffer::U8(values) => values[cells].fill(0),
+        }
     }
 
     /// Its values, if they are those of `column`.

@@ -5,38 +5,29 @@ mod staged;
 use std::path::Path;
 
 use pipeline::load;
-use pipeline::views::AnyView;
-use schemas::columns::TOKEN_TYPES;
 use schemas::{Step, manifest};
 use serde_json::json;
 use store::Store;
+use trainer::device::tensors::HostTensors;
 use trainer::hf;
 use trainer::hf::Architecture;
+use trainer::plan::{ModelFamily, TrainPlan};
 use trainer::training::checkpoint;
 
 use self::staged::{Staged, TOKENIZER_CONFIG};
-use crate::cli::ModelFamily;
+use crate::cli;
 use crate::exit::Usage;
 use crate::plan::Plan;
+use crate::plan::training::{architecture, export_problem};
 use crate::terminal::{note, told};
 
 /// Writes the weights after `step` (the newest, if left out) of `run` to `out`, with the tokenizer.
-pub(crate) fn run(run: &Path, out: &Path, step: Option<u64>, family: ModelFamily) -> anyhow::Result<()> {
+pub(crate) fn run(run: &Path, out: &Path, step: Option<u64>, family: cli::ModelFamily) -> anyhow::Result<()> {
     let plan = Plan::of_run(run)?;
-    let architecture = match family {
-        ModelFamily::Bert => Architecture::Bert,
-        ModelFamily::Roberta => Architecture::Roberta,
-        ModelFamily::Electra => Architecture::Electra,
-    };
-    check_segments(&plan, family)?;
+    let model = Model::of(&plan, family.into())?;
     let staged = Staged::beside(out)?;
     let (from, snapshot) = checkpoint::pick(&Store::existing(run)?, step.map(Step))?;
-    let data = plan.data();
-    let tokenizer = load::read_tokenizer(&data.store, &data.manifest)?;
-    let model = Store::folder(staged.path())?;
-    model.put(manifest::TOKENIZER, &tokenizer)?;
-    model.put(TOKENIZER_CONFIG, tokenizer_config(&plan, family).as_bytes())?;
-    let class = hf::export(&snapshot.main, plan.train(), architecture, &model)?;
+    let class = model.put(&snapshot.main, &Store::folder(staged.path())?)?;
     let published = staged.publish()?;
     if published.replaced {
         note(format_args!("{}: replaced the model that was there", out.display()));
@@ -53,17 +44,43 @@ pub(crate) fn run(run: &Path, out: &Path, step: Option<u64>, family: ModelFamily
     Ok(())
 }
 
-/// A model with one token type cannot say what one that was trained on two says.
-fn check_segments(plan: &Plan, family: ModelFamily) -> anyhow::Result<()> {
-    let makes_segments = |view: &AnyView| view.columns().contains(&TOKEN_TYPES.spec());
-    let view = plan.config().views.iter().find(|(_, view)| makes_segments(view));
-    if let (ModelFamily::Roberta, Some((name, _))) = (family, view) {
-        return Err(Usage(format!(
-            "rows of view `{name}` have two segments, a RoBERTa knows one: export the run `--as bert`"
-        ))
-        .into());
+/// All of a model but its weights.
+pub(super) struct Model {
+    plan: TrainPlan,
+    architecture: Architecture,
+    tokenizer: Vec<u8>,
+    tokenizer_config: String,
+}
+
+impl Model {
+    /// What the models of a plan have in common.
+    pub(super) fn of(plan: &Plan, family: ModelFamily) -> anyhow::Result<Self> {
+        if let Some(problem) = export_problem(plan.config(), plan.train(), family) {
+            return Err(Usage(problem).into());
+        }
+        let data = plan.data();
+        let tokenizer = load::read_tokenizer(&data.store, &data.manifest)?;
+        let architecture = architecture(family);
+        let tokenizer_config = tokenizer_config(plan, family);
+        Ok(Self { plan: plan.train().clone(), architecture, tokenizer, tokenizer_config })
     }
-    Ok(())
+
+    /// Puts the model of these weights, `config.json` last: with it, there is one.
+    pub(super) fn put(&self, weights: &HostTensors, folder: &Store) -> Result<&'static str, trainer::Error> {
+        folder.put(manifest::TOKENIZER, &self.tokenizer)?;
+        folder.put(TOKENIZER_CONFIG, self.tokenizer_config.as_bytes())?;
+        hf::export(weights, &self.plan, self.architecture, folder)
+    }
+}
+
+impl From<cli::ModelFamily> for ModelFamily {
+    fn from(family: cli::ModelFamily) -> Self {
+        match family {
+            cli::ModelFamily::Bert => Self::Bert,
+            cli::ModelFamily::Roberta => Self::Roberta,
+            cli::ModelFamily::Electra => Self::Electra,
+        }
+    }
 }
 
 /// What `AutoTokenizer` needs beside `tokenizer.json`.

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use pipeline::corpus::plain_extension;
-use pipeline::load::{self, LoadPlan, RowFacts};
+use pipeline::load::{self, Care, LoadPlan, RowFacts};
 use pipeline::prepare::{self, Origin};
 use pipeline::shard::reader::{Promise, ShardReader};
 use schemas::columns::{ATTENTION_MASK, IGNORE, INPUT_IDS, IS_RANDOM, LABELS, POSITIVES};
@@ -25,7 +26,9 @@ pub(crate) fn batch(index: u64, args: &ConfigArgs, rows: usize) -> anyhow::Resul
     let paint = Paint::stdout();
     let index = BatchIndex(index);
     check_number(&load, index)?;
-    let batch = load.batch(&groups, index)?;
+    // A row that cannot be made is shown as the padding that a run would make of it.
+    let care = Care { bad_rows: Some(Arc::new(plan.left_out()?)), ..Care::default() };
+    let batch = load.batch_with(&groups, index, &care)?;
     let views = views_of(&batch);
     painted(format_args!(
         "batch {index}: {} rows, views {}; {}",
@@ -49,7 +52,7 @@ pub(crate) fn batch(index: u64, args: &ConfigArgs, rows: usize) -> anyhow::Resul
             painted(format_args!(
                 "{} {}",
                 paint.cyan(printable(view)),
-                render(&batch, view, columns, row, plan.vocab(), paint)?
+                rendered(&batch, view, columns, row, plan.vocab(), paint)?
             ));
         }
     }
@@ -117,7 +120,7 @@ fn check_number(load: &LoadPlan, index: BatchIndex) -> anyhow::Result<()> {
 }
 
 /// Where a row comes from, in words.
-fn place(row: &RowFacts) -> String {
+pub(super) fn place(row: &RowFacts) -> String {
     format!(
         "stream row {}, epoch {}, sample {} ({}, row group {}, row {}), piece {}, copy {}",
         row.row, row.epoch, row.sample, row.shard, row.group, row.row_in_group, row.piece, row.copy,
@@ -152,7 +155,7 @@ fn show(number: usize, sample: &Sample<'_>, documents: &[String], vocab: &Vocab,
 }
 
 /// The columns that each view of a batch has.
-fn views_of(batch: &Batch) -> BTreeMap<String, Vec<String>> {
+pub(super) fn views_of(batch: &Batch) -> BTreeMap<String, Vec<String>> {
     let mut views = BTreeMap::<String, Vec<String>>::new();
     for (view, column) in batch.names().filter_map(|name| name.rsplit_once('.')) {
         views.entry(view.to_owned()).or_default().push(column.to_owned());
@@ -170,7 +173,8 @@ fn legend(paint: Paint) -> String {
     )
 }
 
-fn render(
+/// A row as a view saw it.
+pub(super) fn rendered(
     batch: &Batch,
     view: &str,
     columns: &[String],

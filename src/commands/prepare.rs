@@ -6,18 +6,33 @@ mod watcher;
 
 use std::time::Duration;
 
-use observe::Clock;
+use observe::{Clock, Event, Observer, What};
 use pipeline::load::RowOrder;
-use pipeline::prepare::{self, Preparation, PrepareConfig, PrepareOptions};
+use pipeline::prepare::{self, Preparation, PrepareConfig, PrepareOptions, Summary};
+use store::Store;
 
+use crate::chaos::{Chaos, Kill, Storm};
 use crate::cli::ConfigArgs;
 use crate::config::Parsed;
 use crate::exit::Usage;
 use crate::terminal::told;
 use interruption::Shared;
 
+/// How to go about it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Options<'a> {
+    /// Seconds between looks at the inputs, which are looked at for ever.
+    pub(crate) watch: Option<f64>,
+    /// `writer=MS`.
+    pub(crate) slow: Option<&'a str>,
+    /// Faults to live with.
+    pub(crate) chaos: Option<&'a str>,
+}
+
 /// Prepares, or continues to; with `watch`, for ever.
-pub(crate) fn run(args: &ConfigArgs, watch: Option<f64>, slow: Option<&str>) -> anyhow::Result<()> {
+pub(crate) fn run(args: &ConfigArgs, options: Options<'_>) -> anyhow::Result<()> {
+    let Options { watch, slow, chaos } = options;
+    let storm = chaos.map(Chaos::parse).transpose()?.map(Storm::of);
     let parsed = Parsed::read(&args.config, &args.set)?;
     // Whoever reads the parts as they come waits for the first ones first.
     let in_order = parsed.config.data.order == RowOrder::Streamed;
@@ -29,9 +44,9 @@ pub(crate) fn run(args: &ConfigArgs, watch: Option<f64>, slow: Option<&str>) -> 
     match every {
         Some(every) => watch::run(&config, every, || {
             watcher.begin_anew();
-            once(&config, options, &mut watcher)
+            once(&config, options, storm.as_ref(), &mut watcher)
         }),
-        None => Ok(once(&config, options, &mut watcher)?),
+        None => Ok(once(&config, options, storm.as_ref(), &mut watcher)?),
     }
 }
 
@@ -43,12 +58,49 @@ fn delay(text: &str) -> anyhow::Result<Duration> {
 }
 
 /// Prepares what there is.
-fn once(config: &PrepareConfig, options: PrepareOptions, watcher: &mut Shared) -> pipeline::Result<()> {
-    let done = prepare::run(config, options, &Clock::system(), watcher);
+fn once(
+    config: &PrepareConfig,
+    options: PrepareOptions,
+    storm: Option<&Storm>,
+    watcher: &mut Shared,
+) -> pipeline::Result<()> {
+    let done = match storm {
+        None => prepare::run(config, options, &Clock::system(), watcher),
+        Some(storm) => in_storm(storm, config, options, watcher),
+    };
     watcher.clear();
     done?;
     watcher.report();
     Ok(())
+}
+
+/// Prepares with faults.
+fn in_storm(
+    storm: &Storm,
+    config: &PrepareConfig,
+    options: PrepareOptions,
+    watcher: &mut Shared,
+) -> pipeline::Result<Summary> {
+    let calm = Store::folder(&config.folder)?;
+    storm.keep_in(calm.clone())?;
+    let mut watcher = Killed { storm, watcher };
+    Preparation::plan_in(config, &storm.over(&calm))?.run(options, &Clock::system(), &mut watcher)
+}
+
+/// Ends the process behind a part where that was asked for.
+struct Killed<'a> {
+    storm: &'a Storm,
+    watcher: &'a mut Shared,
+}
+
+impl Observer for Killed<'_> {
+    fn observe(&mut self, event: &Event) {
+        self.watcher.observe(event);
+        let What::PartDone(done) = &event.what else { return };
+        if let Err(error) = self.storm.reach(Kill::Part(u64::from(done.part))) {
+            tracing::warn!(%error, "not killed, since nobody would remember");
+        }
+    }
 }
 
 /// Leaves a document out of the corpus.

@@ -303,7 +303,8 @@ impl Home {
         section.insert("folder".into(), folder.display().to_string().into());
         if !folder.exists() {
             let config = format!("[prepare]\n{section}");
-            prepare::run(&self.config("prepare.toml", &config), None, None).expect("a prepared folder");
+            prepare::run(&self.config("prepare.toml", &config), prepare::Options::default())
+                .expect("a prepared folder");
         }
         folder.display().to_string()
     }
@@ -337,7 +338,7 @@ impl Home {
         let folder = PathBuf::from(table["run"]["folder"].as_str().expect("a path"));
         let text = toml::to_string(&table).expect("plain values");
         let config = self.config("run.toml", &text);
-        train::run(&config, &train::Options::default()).unwrap_or_else(|error| panic!("{name}: {error:#}\n{text}"));
+        train::run(&config, train::Options::default()).unwrap_or_else(|error| panic!("{name}: {error:#}\n{text}"));
         Run { folder, table }
     }
 

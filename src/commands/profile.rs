@@ -74,7 +74,7 @@ fn online(args: &ConfigArgs, options: &Options) -> anyhow::Result<Profile> {
     let sleep = slow(options, "lane")?.map(|sleep| (0, sleep));
     let step = Duration::from_secs_f64(options.step_ms.max(0.0) / 1e3);
     // As in training, where lanes digest the rows as well.
-    let training = StreamOptions { digests: true, lane_sleep: sleep, replay: None };
+    let training = StreamOptions { digests: true, lane_sleep: sleep, ..StreamOptions::default() };
     let mut stream = BatchStream::new(plan.load(), RowIndex(0), Share::ALONE, training);
     let gauges = stream.gauges();
     let width = plan.load().facts().views.iter().map(|view| view.width).max().unwrap_or(0) as u64;

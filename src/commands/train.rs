@@ -13,51 +13,78 @@ mod start;
 mod tests;
 
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use observe::{Clock, Many};
-use pipeline::actor;
+use pipeline::ledger::Ledger;
+use pipeline::{actor, load};
 use schemas::Share;
 use store::{Store, Weather};
-use trainer::training::{Alone, Outcome, StopRequest};
+use trainer::plan::check_allowed;
+use trainer::training::checkpoint::{Export, Keeping};
+use trainer::training::{Alone, Outcome, StopRequest, branch, extended};
 
-use self::feed::Feed;
+use self::feed::{Feed, Kept};
 use self::keeper::Keeper;
 use self::phases::{Phases, Slow};
 use self::start::Start;
+use super::export;
+use crate::chaos::{Chaos, Storm};
 use crate::cli::ConfigArgs;
-use crate::control::{Control, Signal};
+use crate::control::{Control, Patience, Phase, STOP, Signal};
+use crate::data::Purpose;
+use crate::exit::Usage;
+use crate::left_out::RunLeftOut;
 use crate::plan::{Plan, describe, warnings};
 use crate::run_folder::RunFolder;
 use crate::terminal::{Printer, note};
 
-/// How a training differs from the plain one.
-#[derive(Debug, Default)]
-pub(crate) struct Options {
-    /// The first so many batches, for ever.
+/// What to do with a plan beside following it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Options<'a> {
+    /// Micro-batches that are repeated for ever.
     pub(crate) replay: Option<u64>,
     /// The corpus is prepared too.
     pub(crate) prepare: bool,
-    /// `PHASE=MS`.
-    pub(crate) slow: Option<String>,
+    /// A phase that is slowed.
+    pub(crate) slow: Option<&'a str>,
+    /// Faults to live with.
+    pub(crate) chaos: Option<&'a str>,
+    /// Keys that may be others than those of the newest checkpoint.
+    pub(crate) allow: &'a [String],
 }
 
 /// Plans and runs. The exit code tells a finished run from one that a signal stopped.
-pub(crate) fn run(args: &ConfigArgs, options: &Options) -> anyhow::Result<ExitCode> {
-    let slow = options.slow.as_deref().map(Slow::parse).transpose()?;
-    let control = Arc::new(Control::start()?);
-    let Some(Start { plan, beside }) = start::start(args, options.prepare, &control)? else {
-        return Ok(ExitCode::from(control.signal().map_or(1, Signal::exit_code)));
+pub(crate) fn run(args: &ConfigArgs, options: Options<'_>) -> anyhow::Result<ExitCode> {
+    let Options { replay, prepare, slow, chaos, allow } = options;
+    check_allowed(allow).map_err(|problem| Usage(format!("--allow: {problem}")))?;
+    let slow = slow.map(Slow::parse).transpose()?;
+    let storm = chaos.map(Chaos::parse).transpose()?.map(|chaos| Arc::new(Storm::of(chaos)));
+    // Heard from here on: also while it plans, and while it waits for data.
+    let phases = Phases { control: Arc::new(Control::start()?), slow };
+    let over = |store: Store| storm.as_ref().map_or_else(|| store.clone(), |storm| storm.over(&store));
+    let planned = || -> anyhow::Result<Plan> {
+        Ok(Plan::over(args, |folder| load::find(folder).map(over), Purpose::Run)?.allowing(allow))
     };
-    for warning in warnings::of(&plan) {
+    let start = start::start(args, &planned, prepare)?;
+    for key in allow.iter().filter(|key| !start.plan.train().identity.keys().contains_key(*key)) {
+        note(format_args!("warning: --allow {key}: no such key belongs to this run's identity; it says nothing here"));
+    }
+    for warning in warnings::of(&start.plan) {
         note(format_args!("warning: {warning}"));
     }
-    let phases = Phases { control, slow };
-    let outcome = if options.replay.is_some() {
+    let Start { plan, beside } = start;
+    let outcome = if replay.is_some() {
         // Nothing is read or kept: this measures, it does not train.
-        train(&plan, &Store::memory(Weather::calm()), None, options.replay, phases)
+        train(&plan, &Store::memory(Weather::calm()), Around { run: None, replay, storm, phases })
     } else {
-        kept(&plan, args, phases)
+        let again = || planned().inspect(|plan| start::tie(plan, beside.as_ref()));
+        kept(plan, again, over, (storm.clone(), phases)).inspect_err(|error| {
+            if let Some(line) = replay_line(error, args) {
+                note(format_args!("hint: see what it learnt from with `{line}`"));
+            }
+        })
     };
     // What ended the preparation has ended the training too.
     let outcome = match beside {
@@ -66,31 +93,57 @@ pub(crate) fn run(args: &ConfigArgs, options: &Options) -> anyhow::Result<ExitCo
     };
     Ok(match outcome? {
         Outcome::Finished(step) => {
-            if options.replay.is_some() {
+            if replay.is_some() {
                 note(format_args!("done: {step} steps over the same batches; nothing was kept"));
             }
             ExitCode::SUCCESS
         }
-        Outcome::Stopped(_, stop) => ExitCode::from(signal(stop).exit_code()),
+        Outcome::Stopped(_, stop) => ExitCode::from(code(stop)),
     })
 }
 
 /// Trains in the folder of the run.
-fn kept(plan: &Plan, args: &ConfigArgs, phases: Phases) -> anyhow::Result<Outcome> {
-    let run = RunFolder::hold(&Store::folder(&plan.config().run.folder)?)?;
-    train(plan, &run.store().clone(), Some(run), None, phases).inspect_err(|error| {
-        if let Some(line) = replay_line(error, args) {
-            note(format_args!("hint: see what it learnt from with `{line}`"));
-        }
-    })
+fn kept(
+    plan: Plan,
+    planned: impl Fn() -> anyhow::Result<Plan>,
+    over: impl Fn(Store) -> Store,
+    (storm, phases): (Option<Arc<Storm>>, Phases),
+) -> anyhow::Result<Outcome> {
+    let mut plan = plan;
+    let folder = over(Store::folder(&plan.config().run.folder)?);
+    let run = RunFolder::hold(&folder)?;
+    if branch::is_cut_short(run.store())? {
+        let message = "a branch was begun here and not completed; give the same `cloze branch` again";
+        return Err(Usage(format!("{}: {message}", run.store().place(""))).into());
+    }
+    if extended::spans(run.store())? != plan.train().amended.spans {
+        // Somebody has extended the run, or gone back, since it was planned.
+        plan = planned()?;
+    }
+    let store = run.store().clone();
+    phases.control.watch(patience(&plan, &store))?;
+    phases.enter(Phase::Start);
+    let outcome = train(&plan, &store, Around { run: Some(run), replay: None, storm, phases })?;
+    if matches!(outcome, Outcome::Stopped(..)) {
+        // Whoever asked by a file was obeyed: the next start runs.
+        folder.remove(STOP)?;
+    }
+    Ok(outcome)
 }
 
-fn signal(stop: StopRequest) -> Signal {
+fn patience(plan: &Plan, folder: &Store) -> Patience {
+    let seconds = |seconds: u64| (seconds > 0).then(|| Duration::from_secs(seconds));
+    let run = &plan.config().run;
+    Patience { folder: folder.clone(), grace: seconds(run.grace_seconds), hang: seconds(run.hang_seconds) }
+}
+
+fn code(stop: StopRequest) -> u8 {
     match stop {
-        StopRequest::Interrupt => Signal::Interrupt,
-        StopRequest::Terminate => Signal::Terminate,
-        StopRequest::Hangup => Signal::Hangup,
-        StopRequest::Requeue => Signal::Requeue,
+        StopRequest::Interrupt => Signal::Interrupt.exit_code(),
+        StopRequest::Terminate => Signal::Terminate.exit_code(),
+        StopRequest::Hangup => Signal::Hangup.exit_code(),
+        StopRequest::Requeue => Signal::Requeue.exit_code(),
+        StopRequest::Guard => crate::exit::PAUSED,
     }
 }
 
@@ -112,21 +165,41 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// Trains on a thread of its own, from what is in the store on.
-fn train(
-    plan: &Plan,
-    store: &Store,
+/// How the checkpoints of a plan are kept.
+fn keeping(plan: &Plan) -> anyhow::Result<Keeping> {
+    let rules = plan.train().checkpoints.clone();
+    let model = rules.export.map(|family| export::Model::of(plan, family)).transpose()?;
+    let export =
+        model.map(|model| -> Export { Box::new(move |weights, folder| model.put(weights, folder).map(|_| ())) });
+    Ok(Keeping { rules, export })
+}
+
+/// What is around a training.
+struct Around {
+    /// None where nothing is kept.
     run: Option<RunFolder>,
     replay: Option<u64>,
+    storm: Option<Arc<Storm>>,
     phases: Phases,
-) -> anyhow::Result<Outcome> {
-    let mut feed = Feed::new(plan, Share::ALONE, replay, phases.clone());
+}
+
+/// Trains on a thread of its own, from what is in the store on.
+fn train(plan: &Plan, store: &Store, around: Around) -> anyhow::Result<Outcome> {
+    let Around { run, replay, storm, phases } = around;
+    let left_out = Arc::<RunLeftOut>::default();
+    let ledger = Arc::<Mutex<Ledger>>::default();
+    let kept = Kept { left_out: Arc::clone(&left_out) as _, ledger: Arc::clone(&ledger) };
+    let mut feed = Feed::new(plan, Share::ALONE, replay, kept, storm.as_ref(), phases.clone());
     let mut keeper = Keeper {
         readers: Many(vec![Box::new(Printer::start(run.is_some())?)]),
         run,
         generations: Arc::clone(plan.data().generations()),
+        left_out,
+        ledger,
+        identity: plan.train().identity.hash().to_owned(),
+        storm,
         papers: vec![("config.toml", plan.resolved_toml()), ("plan.json", describe::json(plan))],
-        keep: plan.train().checkpoints.keep,
+        keeping: Arc::new(keeping(plan)?),
         phases,
         pending: None,
     };

@@ -21,6 +21,7 @@ pub(crate) const ELSEWHERE: &[&str] = &[
     "validation",
     "checkpoints",
     "report",
+    "guard",
 ];
 #[cfg(feature = "train")]
 pub(crate) const ELSEWHERE: &[&str] = &[];

@@ -128,25 +128,28 @@ fn training_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
     let (encoder, rows) = (&train.encoder, &train.train);
     let tokens = rows.rows_per_step * u64::from(train.width);
     let flops = train.flops_per_token();
+    let steps = train.steps_expected();
     let epochs = format!(
-        "{:.1} steps per epoch; {} steps = {:.1} epochs",
+        "{:.1} steps per epoch; {}",
         facts.rows_per_epoch as f64 / rows.rows_per_step as f64,
-        count(rows.steps),
-        warnings::epochs(plan, facts),
+        steps.map_or(String::new(), |steps| format!(
+            "{} steps = {:.1} epochs",
+            count(steps),
+            warnings::epochs(plan, facts)
+        )),
     );
-    let all = short(rows.steps as f64 * tokens as f64);
+    let all = steps.map_or(String::new(), |steps| {
+        format!("{} steps = {} tokens", count(steps), short(steps as f64 * tokens as f64))
+    });
     let mut lines = vec![format!(
         "stream     {} rows a step = {} micro-batches of {}; {} tokens a step; {}",
         rows.rows_per_step,
         train.micro_batches(),
         rows.rows_per_micro_batch,
         count(tokens),
-        if plan.data.is_expected() || facts.streamed.is_some_and(|streamed| !streamed.is_whole) {
-            format!("{} steps = {all} tokens", count(rows.steps))
-        } else {
-            epochs
-        },
+        if plan.data.is_expected() || facts.streamed.is_some_and(|streamed| !streamed.is_whole) { all } else { epochs },
     )];
+    lines.extend(budget(plan).map(|budget| format!("budget     {budget}")));
     lines.push(format!("loss       L = {}", equation(plan)));
     for (name, objective, _) in train.active() {
         let reads = objective.reads();
@@ -170,7 +173,7 @@ fn training_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
         flops / 1e6,
         train.flops_ratio(),
         flops * tokens as f64 / 1e12,
-        flops * tokens as f64 * rows.steps as f64 / 1e15,
+        flops * tokens as f64 * steps.unwrap_or(0) as f64 / 1e15,
     ));
     let memory = train.memory();
     lines.push(format!(
@@ -195,6 +198,26 @@ fn training_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
     let identity = if plan.data.is_expected() { "waits for the data" } else { &train.identity.hash()[..16] };
     lines.push(format!("run        {folder}, identity {identity}"));
     lines
+}
+
+/// What ends a run that does not end by its steps alone, or has others than it began with.
+#[cfg(feature = "train")]
+fn budget(plan: &Plan) -> Option<String> {
+    let train = &plan.train.train;
+    let tokens = train.tokens.map(|tokens| format!("{} tokens", count(tokens)));
+    let hours = train.hours.map(|hours| format!("{hours} hours"));
+    let steps = (train.ends_by_steps()).then(|| format!("{} steps", count(train.steps)));
+    let ends: Vec<String> = [tokens, hours].into_iter().flatten().collect();
+    if !ends.is_empty() {
+        let ends: Vec<String> = ends.into_iter().chain(steps).collect();
+        return Some(format!(
+            "{}, whichever is reached first; the learning rate goes by the share of it",
+            ends.join(", ")
+        ));
+    }
+    let spans = &plan.train.amended.spans;
+    let (first, last) = (spans.first()?, spans.last()?);
+    Some(format!("{} steps when it began, {} since step {}", count(first.steps), count(last.steps), last.from))
 }
 
 /// `1 mlm + 1 tc`
@@ -282,7 +305,10 @@ fn training_json(plan: &Plan) -> serde_json::Map<String, Value> {
         "rows_per_step": train.train.rows_per_step,
         "micro_batches_per_step": train.micro_batches(),
         "tokens_per_step": tokens,
-        "steps": train.train.steps,
+        "steps": train.train.ends_by_steps().then_some(train.train.steps),
+        "steps_expected": train.steps_expected(),
+        "tokens_budget": train.train.tokens,
+        "hours_budget": train.train.hours,
         "loss": equation(plan),
         "parameters": learning,
         "parameters_frozen": frozen,

@@ -23,7 +23,8 @@ macro_rules! left_out {
         $(#[doc = concat!("| `", $key, "` | ", $why, " |")])+
         ///
         /// Under conditions, in [`unused`], so are `views.NAME`, `objectives.NAME`, `networks.NAME`, `train.steps`, `data.order`,
-        /// `train.rows_per_micro_batch` and `train.tf32`.
+        /// `train.rows_per_micro_batch`, `train.tf32`, `schedule.decay_fraction` and `schedule.decay_shape`. `train.tokens` and
+        /// `train.hours` belong to it where they are written.
         const LEFT_OUT: &[(&str, &str)] = &[$(($key, $why)),+];
     };
 }
@@ -35,6 +36,7 @@ left_out! {
     "data.folder": "a folder is known by its content, `data.content`",
     "data.lanes": "who makes a batch, not what is in it",
     "data.depth": "when a batch is made, not what is in it",
+    "data.bad_rows_max": "when to give up; the rows themselves are written down with the run",
     "train.device": "equal up to rounding; a move is announced",
     "train.threads": "equal up to rounding; a change is announced",
     "train.deterministic": "equal up to rounding",
@@ -43,6 +45,7 @@ left_out! {
     "validation": "when a run is looked at; nothing is learnt from it",
     "checkpoints": "when a run is kept, and for how long",
     "report": "when a run is told of",
+    "guard": "what it skips is written down with the run, whatever it says later",
     "run": "where a run is kept",
 }
 
@@ -84,6 +87,9 @@ fn unused(config: &Config, rendered: &[&str]) -> Vec<String> {
     }
     if !training.train.tf32 {
         unused.push("train.tf32".to_owned());
+    }
+    if training.schedule.kind != ScheduleKind::Wsd {
+        unused.extend(["schedule.decay_fraction", "schedule.decay_shape"].map(str::to_owned));
     }
     let coupled = active().any(|(_, objective)| objective.batch_coupled());
     let draws = networks.values().filter_map(|network| network.makes()).any(|made| !made.reads_draws);
@@ -211,5 +217,19 @@ mod tests {
         assert!(keys(&config, &config.resolved()).contains("train.steps"));
         config.training.schedule.kind = ScheduleKind::Constant;
         assert!(!keys(&config, &config.resolved()).contains("train.steps"));
+    }
+
+    #[test]
+    fn a_budget_belongs_where_it_is_written_and_a_decay_where_there_is_one() {
+        let mut config = config();
+        let found = |config: &Config| {
+            let keys = keys(config, &config.resolved());
+            ["train.tokens", "train.hours", "schedule.decay_fraction", "schedule.decay_shape"]
+                .map(|key| keys.contains(key))
+        };
+        assert_eq!(found(&config), [false; 4], "runs of before have no such keys");
+        (config.training.train.tokens, config.training.train.hours) = (Some(5), Some(1.5));
+        config.training.schedule.kind = ScheduleKind::Wsd;
+        assert_eq!(found(&config), [true; 4]);
     }
 }

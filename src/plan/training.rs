@@ -1,17 +1,22 @@
 //! The trainer's half of a plan.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use pipeline::load::{LoadPlan, Rows};
 use pipeline::views::AnyView;
-use schemas::columns::{ATTENTION_MASK, LABELS};
+use schemas::Problem;
+use schemas::columns::{ATTENTION_MASK, LABELS, TOKEN_TYPES};
+use store::Store;
+use trainer::hf::{self, Architecture};
 use trainer::model::VocabFacts;
-use trainer::plan::{TrainPlan, TrainRequest, columns_encoded};
-use trainer::training::VALID_MLM;
+use trainer::optimizer::Span;
+use trainer::plan::{Amended, ModelFamily, TrainConfig, TrainPlan, TrainRequest, columns_encoded};
+use trainer::training::{VALID_MLM, extended};
 
 use super::identity::identity;
 use super::stream::{Wanted, checked};
-use crate::config::Parsed;
+use crate::config::{Config, Parsed};
 use crate::data::PreparedData;
 
 /// The validation stream: the run's views and, beside them, one fixed mask that is the same for every run on the data.
@@ -40,7 +45,25 @@ pub(super) fn validation(parsed: &mut Parsed, data: &PreparedData, wanted: &Want
 
 /// The trainer's plan; what is wrong with it goes to the other problems.
 pub(super) fn plan(parsed: &mut Parsed, data: &PreparedData, load: Option<&LoadPlan>) -> Option<TrainPlan> {
-    let config = &parsed.config;
+    let folder = &parsed.config.run.folder;
+    let found = if folder.is_dir() { spans_of(folder) } else { Ok(Vec::new()) };
+    let spans = found.unwrap_or_else(|error| {
+        parsed.add(parsed.source.mistake("run.folder", error.to_string()));
+        Vec::new()
+    });
+    let mut config = parsed.config.clone();
+    let train = &mut config.training.train;
+    // Whoever says what the run began with, or what it has come to, means the run as it is now.
+    let is_known = spans.iter().any(|span| span.steps == train.steps);
+    let (spans, steps) = match (spans.first(), spans.last()) {
+        (Some(first), Some(last)) if is_known => {
+            let (begun_with, now) = (first.steps, last.steps);
+            train.steps = begun_with;
+            (spans, now)
+        }
+        _ => (Vec::new(), train.steps),
+    };
+    let config = &config;
     let training = &config.training;
     let mut validation = training.validation.clone();
     if data.effective.valid.rows() == 0 {
@@ -64,19 +87,48 @@ pub(super) fn plan(parsed: &mut Parsed, data: &PreparedData, load: Option<&LoadP
         },
         objectives: training.objectives.clone(),
         loss: training.loss.clone(),
-        train: training.train.clone(),
+        train: TrainConfig { steps, ..training.train.clone() },
         optimizer: training.optimizer.clone(),
         schedule: training.schedule.clone(),
         validation,
         checkpoints: training.checkpoints.clone(),
         report: training.report.clone(),
+        guard: training.guard.clone(),
         identity: identity(config, data, load),
         data_content: data.content(),
+        amended: Amended { spans, allowed: Vec::new() },
     };
     let mut found = Vec::new();
     let plan = TrainPlan::new(request).map_err(|problems| found.extend(problems)).ok();
+    if let (Some(plan), Some(family)) = (&plan, training.checkpoints.export) {
+        let problem = export_problem(config, plan, family);
+        found.extend(problem.map(|problem| Problem::new("checkpoints.export", problem)));
+    }
     parsed.report(found);
     plan
+}
+
+fn spans_of(folder: &Path) -> Result<Vec<Span>, trainer::Error> {
+    extended::spans(&Store::existing(folder)?)
+}
+
+/// Why checkpoints cannot be folders that `transformers` loads as that family.
+pub(crate) fn export_problem(config: &Config, plan: &TrainPlan, family: ModelFamily) -> Option<String> {
+    let makes_segments = |view: &AnyView| view.columns().contains(&TOKEN_TYPES.spec());
+    let view = config.views.iter().find(|(_, view)| makes_segments(view));
+    if let (ModelFamily::Roberta, Some((name, _))) = (family, view) {
+        return Some(format!("rows of view `{name}` have two segments, a RoBERTa knows one: write it as a `bert`"));
+    }
+    hf::check(plan, architecture(family)).err().map(|error| error.to_string())
+}
+
+/// How `transformers` calls a family.
+pub(crate) fn architecture(family: ModelFamily) -> Architecture {
+    match family {
+        ModelFamily::Bert => Architecture::Bert,
+        ModelFamily::Roberta => Architecture::Roberta,
+        ModelFamily::Electra => Architecture::Electra,
+    }
 }
 
 /// Tokens of a row of each view.

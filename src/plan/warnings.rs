@@ -119,10 +119,20 @@ fn training_warnings(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
     for (name, _) in plan.config.training.objectives.iter().filter(|(name, _)| !train.loss.contains_key(*name)) {
         warnings.push(format!("objective `{name}` is not in `[loss]`: it is not built"));
     }
-    if train.train.steps > 0 && train.schedule.warmup_steps > train.train.steps {
-        let (warmup, steps) = (train.schedule.warmup_steps, train.train.steps);
+    if let Some(steps) = train.steps_expected().filter(|steps| (1..train.schedule.warmup_steps).contains(steps)) {
+        let warmup = train.schedule.warmup_steps;
         warnings
             .push(format!("{warmup} steps of warm-up in a run of {steps}: the learning rate never reaches its height"));
+    }
+    let (rules, validated) = (&train.checkpoints, train.validation.every_steps);
+    let saved = [rules.every_steps, rules.keep_every_steps];
+    let meets = |every: u64| every > 0 && (every.is_multiple_of(validated) || validated.is_multiple_of(every));
+    if rules.keep_best > 0 && validated > 0 && !saved.into_iter().any(meets) {
+        warnings.push(format!(
+            "few checkpoints are of a step that is validated, and only those can be the best: make `checkpoints.every_steps` = {} \
+             a multiple of `validation.every_steps` = {validated}, or the other way round",
+            rules.every_steps
+        ));
     }
     if !plan.data.is_expected() {
         warnings.extend(super::vocabulary::warnings(train, plan.vocab()));
@@ -137,7 +147,7 @@ fn hardly_meant(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
     let (encoder, optimizer) = (&train.encoder, &train.optimizer);
     let (hidden, wide) = (encoder.hidden, encoder.feed_forward);
     let epochs = epochs(plan, facts);
-    let (steps, every) = (train.train.steps, train.report.every_steps);
+    let (steps, every) = (train.steps_expected().unwrap_or(u64::MAX), train.report.every_steps);
     let doubts = [
         (
             wide < hidden || wide > 8 * hidden,
@@ -173,6 +183,7 @@ fn hardly_meant(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
 /// How often the run sees each row.
 #[cfg(feature = "train")]
 pub(super) fn epochs(plan: &Plan, facts: &LoadFacts) -> f64 {
-    let rows = &plan.train.train;
-    rows.steps as f64 * rows.rows_per_step as f64 / facts.rows_per_epoch as f64
+    // Hours are not known in rows.
+    let steps = plan.train.steps_expected().unwrap_or(0);
+    steps as f64 * plan.train.train.rows_per_step as f64 / facts.rows_per_epoch as f64
 }

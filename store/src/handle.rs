@@ -1,6 +1,6 @@
 //! The handle that everybody holds.
 
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,10 +9,12 @@ use std::time::Duration;
 use crate::error::at;
 use crate::folder::Folder;
 use crate::kind::{Created, Entry, Kind, Replaced, Stat, Version};
-use crate::memory::{Memory, Weather};
+use crate::memory::Memory;
 use crate::name;
 use crate::put::Put;
-use crate::retry::Retries;
+use crate::retry::{After, Retries};
+use crate::stormy::Stormy;
+use crate::weather::Weather;
 
 /// Named objects, each whole or absent; see the [crate].
 ///
@@ -60,6 +62,13 @@ impl Store {
     pub fn with_retries(mut self, retries: Retries) -> Self {
         self.retries = retries;
         self
+    }
+
+    /// The same store, in weather: to see what becomes of a run over a disk that fails. Its lock and its uploads hear of it
+    /// as all others do.
+    #[must_use]
+    pub fn in_weather(&self, weather: Weather) -> Self {
+        self.beneath(|kind| Arc::new(Stormy::over(kind, weather)))
     }
 
     /// The same store, beneath something that looks at what is asked of it.
@@ -127,9 +136,14 @@ impl Store {
     /// An object is either put or [replaced](Self::replace), not both: a replacement that was decided before a put may
     /// become visible after it.
     pub fn put(&self, name: &str, bytes: &[u8]) -> io::Result<Stat> {
-        let mut put = self.begin(name)?;
-        put.write_all(bytes)?;
-        put.commit()
+        // All of it again after the device has failed, from its first byte: what was flushed in vain is not trusted.
+        let once = |name: &str| {
+            let patiently = After::Passing;
+            let mut upload = self.retries.until_answered(patiently, |_| self.kind.begin(name))?;
+            self.retries.until_answered(patiently, |_| upload.write_at(0, bytes))?;
+            self.retries.until_answered(patiently, |_| upload.commit())
+        };
+        self.ask_after(After::Device, name, |name, _| once(name))
     }
 
     /// Begins an object of any size.
@@ -201,9 +215,15 @@ impl Store {
 
     /// Asks the kind for an object until it answers. The call hears whether it is made again.
     fn ask<T>(&self, name: &str, call: impl Fn(&str, bool) -> io::Result<T>) -> io::Result<T> {
+        self.ask_after(After::Any, name, call)
+    }
+
+    fn ask_after<T>(&self, after: After, name: &str, call: impl Fn(&str, bool) -> io::Result<T>) -> io::Result<T> {
         let full = format!("{}{name}", self.prefix);
         name::check(&full).map_err(|error| at(self.kind.place(""), &error))?;
-        self.retries.until_answered(|again| call(&full, again)).map_err(|error| at(self.kind.place(&full), &error))
+        self.retries
+            .until_answered(after, |again| call(&full, again))
+            .map_err(|error| at(self.kind.place(&full), &error))
     }
 
     /// Asks the kind for what lies below a folder, until it answers.
@@ -213,6 +233,6 @@ impl Store {
         if !full.is_empty() {
             name::check(full).map_err(|error| at(self.kind.place(""), &error))?;
         }
-        self.retries.until_answered(|_| call(full)).map_err(|error| at(self.kind.place(full), &error))
+        self.retries.until_answered(After::Any, |_| call(full)).map_err(|error| at(self.kind.place(full), &error))
     }
 }

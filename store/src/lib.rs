@@ -33,6 +33,8 @@ mod memory;
 mod name;
 mod put;
 mod retry;
+mod stormy;
+mod weather;
 
 pub use self::folder::faults;
 pub use self::handle::Store;
@@ -40,7 +42,8 @@ pub use self::kind::{Created, Entry, Kind, Replaced, Stat, Upload, Version};
 
 pub use self::lock::{Holder, Lock, LockError, Sight, Terms, Watch};
 pub use self::log::{Lines, Log, LogTerms};
-pub use self::memory::{Calls, Memory, Weather};
+pub use self::memory::Memory;
 pub use self::name::LOCK;
 pub use self::put::Put;
 pub use self::retry::Retries;
+pub use self::weather::{Calls, Weather};

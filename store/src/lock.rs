@@ -70,6 +70,12 @@ impl Lock {
         Ok(lock)
     }
 
+    /// Who seems to hold that lock, for people: nobody where it was released, where its holder is seen to be gone, or where it
+    /// has stood still for longer than its patience by the clock of whoever keeps it. Changes nothing and waits for nothing.
+    pub fn seen(store: &Store, name: &str) -> io::Result<Option<Holder>> {
+        claim::seen(store, name)
+    }
+
     /// That the lock is still ours: to be asked before anything is published. A lost lock is an error, of kind
     /// `ResourceBusy`, that names who has it now.
     pub fn check(&self) -> io::Result<()> {

@@ -160,6 +160,14 @@ impl Lines {
         Self::over(store.within(name))
     }
 
+    /// The same of its newest segments alone, so many of them: for who wants to know how it ends.
+    pub fn newest(store: &Store, name: &str, segments: usize) -> io::Result<Self> {
+        let mut lines = Self::of(store, name)?;
+        let older = lines.numbers.len().saturating_sub(segments);
+        lines.numbers.by_ref().take(older).for_each(drop);
+        Ok(lines)
+    }
+
     fn over(segments: Store) -> io::Result<Self> {
         let numbers = segment_numbers(&segments)?.into_iter();
         Ok(Self { segments, numbers, current: Vec::new().into_iter() })

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use crate::error::at;
 use crate::kind::{Stat, Upload};
-use crate::retry::Retries;
+use crate::retry::{After, Retries};
 
 /// Bytes that are gathered before they are handed on: one system call per quarter of a megabyte.
 const BUFFER_BYTES: usize = 1 << 18;
@@ -32,7 +32,7 @@ impl Put {
     pub fn commit(mut self) -> io::Result<Stat> {
         self.hand_on()?;
         let Self { upload, place, retries, .. } = &mut self;
-        retries.until_answered(|_| upload.commit()).map_err(|error| at(place, &error))
+        retries.until_answered(After::Passing, |_| upload.commit()).map_err(|error| at(place, &error))
     }
 
     /// Hands the buffer on. Nobody may commit what lost a piece.
@@ -44,7 +44,7 @@ impl Put {
             return Ok(());
         }
         let Self { upload, buffer, offset, retries, .. } = self;
-        let outcome = retries.until_answered(|_| upload.write_at(*offset, buffer));
+        let outcome = retries.until_answered(After::Passing, |_| upload.write_at(*offset, buffer));
         self.failed = outcome.is_err();
         self.offset += self.buffer.len() as u64;
         self.buffer.clear();

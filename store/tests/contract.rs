@@ -69,6 +69,20 @@ fn a_storm_breaks_no_law() {
     }
 }
 
+/// A disk that fails, and a network that forgets: calls of a folder, now and then. Six failures in a row would end one.
+#[test]
+fn a_storm_over_a_folder_breaks_no_law() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let count = Cell::new(0);
+    check(|| {
+        count.set(count.get() + 1);
+        let weather = Weather { seed: count.get(), failures: 0.01, lost: 0.1, ..Weather::calm() };
+        let store = Store::folder(home.path().join(count.get().to_string())).expect("made");
+        let pause = std::time::Duration::ZERO;
+        store.in_weather(weather).with_retries(Retries { pause, pause_max: pause, ..Retries::default() })
+    });
+}
+
 fn puts_are_whole_or_not(store: &Store) {
     let mut put = store.begin("train/x").expect("begun");
     put.write_all(b"half").expect("written");

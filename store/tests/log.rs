@@ -191,3 +191,20 @@ fn a_kill_tears_no_line_and_loses_none_that_was_put() {
     assert!(found.len() >= 20, "{} lines of 20", found.len());
     assert_eq!(found, (0..found.len() as u64).map(line).collect::<Vec<_>>());
 }
+
+#[test]
+fn the_end_of_a_log_is_read_without_its_beginning() {
+    let store = Store::memory(Weather::calm());
+    let mut log = Log::open_with(&store, "log", LogTerms { segment_bytes: 8, ..LAZY }).expect("new");
+    for line in ["first", "second", "third", "fourth"] {
+        log.push(line).expect("kept");
+        log.flush().expect("kept");
+    }
+    let newest = |segments| -> Vec<String> {
+        let lines = Lines::newest(&store, "log", segments).expect("listed");
+        lines.map(|line| String::from_utf8_lossy(&line.expect("readable")).into_owned()).collect()
+    };
+    assert_eq!(newest(9), ["first", "second", "third", "fourth"]);
+    assert_eq!(newest(1), ["third", "fourth"]);
+    assert!(newest(0).is_empty());
+}

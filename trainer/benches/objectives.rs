@@ -12,7 +12,10 @@ use trainer::device::DeviceChoice;
 use trainer::model::{EncoderConfig, VocabFacts};
 use trainer::objectives::AnyObjective;
 use trainer::optimizer::{OptimizerConfig, ScheduleConfig};
-use trainer::plan::{CheckpointConfig, Identity, ReportConfig, TrainConfig, TrainPlan, TrainRequest, ValidationConfig};
+use trainer::plan::{
+    Amended, CheckpointConfig, GuardConfig, Identity, ReportConfig, TrainConfig, TrainPlan, TrainRequest,
+    ValidationConfig,
+};
 use trainer::training::{Alone, Trainer};
 
 const ROWS: usize = 32;
@@ -62,8 +65,10 @@ fn plan(objectives: BTreeMap<String, AnyObjective>) -> TrainPlan {
         validation: ValidationConfig::default(),
         checkpoints: CheckpointConfig::default(),
         report: ReportConfig::default(),
+        guard: GuardConfig::default(),
         identity: Identity::new(BTreeMap::new()),
         data_content: String::new(),
+        amended: Amended::default(),
     };
     TrainPlan::new(request).expect("a good plan")
 }

@@ -14,7 +14,10 @@ use schemas::{Batch, BatchBuilder, BatchIndex, SpecialIds};
 use trainer::device::{DeviceChoice, Precision, synchronize};
 use trainer::model::{EncoderConfig, RelativeForm, RelativePositions, VocabFacts};
 use trainer::optimizer::{OptimizerConfig, ScheduleConfig};
-use trainer::plan::{CheckpointConfig, Identity, ReportConfig, TrainConfig, TrainPlan, TrainRequest, ValidationConfig};
+use trainer::plan::{
+    Amended, CheckpointConfig, GuardConfig, Identity, ReportConfig, TrainConfig, TrainPlan, TrainRequest,
+    ValidationConfig,
+};
 use trainer::training::{Alone, Trainer};
 
 const WORDS: u32 = 30_522;
@@ -144,8 +147,10 @@ fn plan(method: &Method) -> TrainPlan {
         validation: ValidationConfig::default(),
         checkpoints: CheckpointConfig::default(),
         report: ReportConfig::default(),
+        guard: GuardConfig::default(),
         identity: Identity::new(BTreeMap::new()),
         data_content: String::new(),
+        amended: Amended::default(),
     };
     TrainPlan::new(request).expect("a good plan")
 }

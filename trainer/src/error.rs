@@ -67,6 +67,18 @@ pub enum Error {
         /// The step's first micro-batch.
         batch: BatchIndex,
     },
+    /// More steps leapt than the guard may skip: exit code 43.
+    #[error(
+        "step {step} leapt out of those before it, and {skips} steps are passed over already, as many as `guard.skips_max` \
+         allows; allow more, or look at what these rows have in common: `cloze explain RUN --step {step}`; another \
+         `guard.rule` lets the run go on over them"
+    )]
+    Leaps {
+        /// The first that leapt now, counted from 1 as reports count them.
+        step: Step,
+        /// Steps that are passed over.
+        skips: usize,
+    },
     /// The device's memory does not suffice: exit code 44.
     #[error("{shortage}; {owners}; {way}; what was saved before stands")]
     Memory {

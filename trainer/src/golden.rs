@@ -43,7 +43,7 @@ fn plan(objectives: &[&str]) -> TrainPlan {
     plan.optimizer.weight_decay = 0.1;
     // Weights whose gradient is nothing but rounding stay where they are.
     plan.optimizer.eps = 1e-5;
-    plan.schedule = ScheduleConfig { kind: ScheduleKind::Linear, warmup_steps: 4 };
+    plan.schedule = ScheduleConfig { kind: ScheduleKind::Linear, warmup_steps: 4, ..ScheduleConfig::default() };
     if !objectives.is_empty() {
         plan.loss.retain(|name, _| objectives.contains(&name.as_str()));
     }
@@ -56,7 +56,7 @@ fn train(plan: &TrainPlan) -> Golden {
     let mut golden = Golden { losses: Vec::new(), norms: Vec::new(), weights: BTreeMap::new() };
     for step in 0..STEPS {
         trainer.step(&[testing::batch(2 * step), testing::batch(2 * step + 1)]).expect("good batches");
-        let figures = trainer.figures().expect("finite");
+        let (figures, _) = trainer.figures().expect("finite");
         golden.losses.push(figures.terms);
         golden.norms.push(figures.grad_norm);
     }

@@ -1,5 +1,7 @@
 //! A tiny run for tests: two layers, 60 words, batches that are functions of their index.
 
+pub(crate) mod mortal;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -15,10 +17,10 @@ use crate::model::shape::{EncoderConfig, VocabFacts};
 use crate::objectives::AnyObjective;
 use crate::optimizer::adamw::OptimizerConfig;
 use crate::optimizer::schedule::{ScheduleConfig, ScheduleKind};
-use crate::plan::config::{CheckpointConfig, ReportConfig, TrainConfig, ValidationConfig};
+use crate::plan::config::{CheckpointConfig, GuardConfig, ReportConfig, TrainConfig, ValidationConfig};
 use crate::plan::identity::Identity;
 use crate::plan::reads::columns_read;
-use crate::plan::request::TrainRequest;
+use crate::plan::request::{Amended, TrainRequest};
 use crate::plan::train_plan::TrainPlan;
 use crate::training::ranks::Alone;
 use crate::training::step::Trainer;
@@ -80,12 +82,14 @@ pub(crate) fn request() -> TrainRequest {
             ..TrainConfig::default()
         },
         optimizer: OptimizerConfig { lr: 0.01, ..OptimizerConfig::default() },
-        schedule: ScheduleConfig { kind: ScheduleKind::Linear, warmup_steps: 2 },
+        schedule: ScheduleConfig { kind: ScheduleKind::Linear, warmup_steps: 2, ..ScheduleConfig::default() },
         validation: ValidationConfig { every_steps: 5, rows: 8 },
-        checkpoints: CheckpointConfig { every_steps: 4, keep: 2 },
+        checkpoints: CheckpointConfig { every_steps: 4, keep: 2, ..CheckpointConfig::default() },
         report: ReportConfig { every_steps: 3 },
+        guard: GuardConfig::default(),
         identity: Identity::new([("seed".to_owned(), "7".to_owned())].into()),
         data_content: "data".to_owned(),
+        amended: Amended::default(),
     }
 }
 
@@ -111,8 +115,14 @@ pub(crate) fn networks() -> BTreeMap<String, AnyNetwork> {
     toml::from_str(text).expect("two networks")
 }
 
+/// Batches from this one on are of a word that no other has.
+pub(crate) const POISON: u64 = 1 << 40;
+
 /// The words of one row: each follows from the one before, so that masks can be filled in.
 fn words(row: u64) -> Vec<i32> {
+    if row >= POISON * ROWS as u64 {
+        return vec![1; WIDTH];
+    }
     let step = 1 + i32::try_from(row % 3).expect("below 3");
     let start = i32::try_from(row.wrapping_mul(2_654_435_761) % 50).expect("below 50");
     (0..12).map(|at| FIRST_WORD + (start + at * step) % (60 - FIRST_WORD)).collect()
@@ -120,15 +130,21 @@ fn words(row: u64) -> Vec<i32> {
 
 /// A micro-batch with all that the registered objectives read, and the view of `valid/mlm`. The last row is padded.
 pub(crate) fn batch(index: u64) -> Batch {
-    build(index, true)
+    build(index, true, WIDTH - 3)
+}
+
+/// The same, of which the last row was left out: it is all padding.
+pub(crate) fn batch_with_gap(index: u64) -> Batch {
+    build(index, true, 0)
 }
 
 /// The same rows with nothing to predict, nothing to align, and zeros for all other supervision.
 pub(crate) fn empty_batch(index: u64) -> Batch {
-    build(index, false)
+    build(index, false, WIDTH - 3)
 }
 
-fn build(index: u64, supervised: bool) -> Batch {
+/// The last row has so many tokens.
+fn build(index: u64, supervised: bool, last: usize) -> Batch {
     let (objectives, networks) = (AnyObjective::examples(), networks());
     let views: BTreeSet<(String, ColumnSpec)> = objectives
         .iter()
@@ -138,7 +154,7 @@ fn build(index: u64, supervised: bool) -> Batch {
     names.insert(crate::training::validation::VALID_MLM.to_owned());
     let mut builder = BatchBuilder::new(BatchIndex(index), ROWS);
     for name in &names {
-        push_view(&mut builder, name, index, supervised);
+        push_view(&mut builder, name, index, supervised, last);
         for (_, spec) in views.iter().filter(|(view, spec)| view == name && !is_standard(spec)) {
             push_other(&mut builder, name, spec, supervised);
         }
@@ -153,11 +169,11 @@ fn is_standard(spec: &ColumnSpec) -> bool {
 }
 
 /// Every third word masked; positives are right neighbours; documents are rows.
-fn push_view(builder: &mut BatchBuilder, view: &str, index: u64, supervised: bool) {
+fn push_view(builder: &mut BatchBuilder, view: &str, index: u64, supervised: bool, last: usize) {
     let rows: Vec<Vec<i32>> = (0..ROWS as u64).map(|row| words(index * ROWS as u64 + row)).collect();
     let cells =
         || rows.iter().enumerate().flat_map(|(row, ids)| ids.iter().enumerate().map(move |(at, &id)| (row, at, id)));
-    let is_padding = |row: usize, at: usize| row == ROWS - 1 && at >= WIDTH - 3;
+    let is_padding = |row: usize, at: usize| row == ROWS - 1 && at >= last;
     let is_masked = |row: usize, at: usize| supervised && (row + at).is_multiple_of(3) && !is_padding(row, at);
     let ids = cells().map(|(row, at, id)| {
         if is_padding(row, at) {

@@ -6,12 +6,14 @@ use std::collections::BTreeMap;
 use schemas::ordinal::Step;
 use schemas::{Generation, RowIndex};
 
+use crate::change::{ChangeReport, How, KeyChange};
 use crate::preparation::{
     LargestFile, PartDone, PrepareEnd, PrepareProgress, PrepareStart, SplitFigures, StageSeconds,
 };
 use crate::training::{
-    AuditReport, Bounds, CheckpointReport, Figures, GenerationReport, MlmReport, ResumeReport, Speed, StartReport,
-    StarvedReport, StepReport, StopReport, Surprise, ValidReport, Warning, Why,
+    AuditReport, Bounds, CheckpointReport, Figures, GenerationReport, LeapReport, Leaping, LeftOutReport, MlmReport,
+    ResumeReport, SkipReport, Speed, StartReport, StarvedReport, StepReport, StopReport, Surprise, Suspect,
+    ValidReport, Warning, Why,
 };
 use crate::{At, Event, What};
 
@@ -51,8 +53,11 @@ pub(super) fn step_report() -> StepReport {
             grad_norm: 0.8,
             skipped: 0,
         },
+        losses: Vec::new(),
+        grad_norms: Vec::new(),
         batch_hash: "ab".to_owned(),
-        speed: Speed { tokens_per_s: 745_000.0, mfu: Some(0.44), wait: 0.003, eta_s: Some(7500.0) },
+        progress: None,
+        speed: Speed { tokens_per_s: 745_000.0, mfu: Some(0.44), wait: 0.003, stall: 0.02, eta_s: Some(7500.0) },
         memory: None,
     }
 }
@@ -71,6 +76,46 @@ pub(super) fn valid_report() -> ValidReport {
             unigram_cross_entropy: Some(6.7701),
         }),
         seconds: 0.75,
+    }
+}
+
+fn guarding() -> Vec<Golden> {
+    vec![
+        (
+            What::Leap(leap()),
+            r#""kind":"leap","leapt":1188,"first_row":303872,"rows":256,"figure":"loss","value":9.5,"median":2.25,"sigmas":57.25}"#,
+            Some("warning: step 1188 leapt: loss 9.5000, 2.2500 is usual, 57 sigmas; rows 303872 to 304127"),
+        ),
+        (
+            What::Skip(SkipReport {
+                leap: leap(),
+                suspects: vec![Suspect {
+                    row: RowIndex(303_900),
+                    loss: 40.5,
+                    documents: vec!["a".to_owned(), "b".to_owned()],
+                }],
+            }),
+            r#""kind":"skip","leapt":1188,"first_row":303872,"rows":256,"figure":"loss","value":9.5,"median":2.25,"sigmas":57.25,"suspects":[{"row":303900,"loss":40.5,"documents":["a","b"]}]}"#,
+            Some(
+                "passed over: step 1188 leapt: loss 9.5000, 2.2500 is usual, 57 sigmas; rows 303872 to 304127; its hardest row is 303900 (loss 40.5000; a, b)",
+            ),
+        ),
+    ]
+}
+
+fn leap() -> LeapReport {
+    let figure = Leaping::Loss;
+    let (leapt, first_row) = (Step(1188), RowIndex(303_872));
+    LeapReport { leapt, first_row, rows: 256, figure, value: 9.5, median: 2.25, sigmas: 57.25 }
+}
+
+fn change() -> ChangeReport {
+    let [then, now] = ["0.001", "0.002"].map(|value| Some(value.to_owned()));
+    ChangeReport {
+        how: How::Rollback,
+        message: "went back from step 2000".to_owned(),
+        keys: vec![KeyChange { key: "optimizer.lr".to_owned(), then, now }],
+        from: Some(Step(2000)),
     }
 }
 
@@ -111,9 +156,9 @@ fn training() -> Vec<Golden> {
         ),
         (
             What::Report(step_report()),
-            r#""kind":"report","loss":3.41,"terms":{"mlm":2.9,"tc":0.51},"metrics":{"mlm.accuracy":0.4},"lr":0.0001,"grad_norm":0.8,"skipped":0,"batch_hash":"ab","tokens_per_s":745000.0,"mfu":0.44,"wait":0.003,"eta_s":7500.0}"#,
+            r#""kind":"report","loss":3.41,"terms":{"mlm":2.9,"tc":0.51},"metrics":{"mlm.accuracy":0.4},"lr":0.0001,"grad_norm":0.8,"skipped":0,"batch_hash":"ab","tokens_per_s":745000.0,"mfu":0.44,"wait":0.003,"stall":0.02,"eta_s":7500.0}"#,
             Some(
-                "step 1200  loss 3.4100 (mlm 2.9000, tc 0.5100)  lr 1.0e-4  norm 0.80  745 k tok/s  mfu 44 %  wait 0.3 %  ETA 2.1 h",
+                "step 1200  loss 3.4100 (mlm 2.9000, tc 0.5100)  lr 1.0e-4  norm 0.80  745 k tok/s  mfu 44 %  wait 0.3 %  saving 2.0 %  ETA 2.1 h",
             ),
         ),
         (
@@ -122,9 +167,13 @@ fn training() -> Vec<Golden> {
             Some("step 1200  valid loss 5.1859 (mlm 5.1559, tc 0.0300)  valid/mlm 5.2881 (ln V 8.32, unigram 5.75)"),
         ),
         (
-            What::Checkpoint(CheckpointReport { place: "runs/a/checkpoints/1200".to_owned(), seconds: 1.5 }),
-            r#""kind":"checkpoint","place":"runs/a/checkpoints/1200","seconds":1.5}"#,
-            Some("saved checkpoint runs/a/checkpoints/1200"),
+            What::Checkpoint(CheckpointReport {
+                place: "runs/a/checkpoints/1200".to_owned(),
+                seconds: 1.5,
+                stall_s: 1.25,
+            }),
+            r#""kind":"checkpoint","place":"runs/a/checkpoints/1200","seconds":1.5,"stall_s":1.25}"#,
+            Some("saved checkpoint runs/a/checkpoints/1200; the next step waited 1.2 s for it"),
         ),
         (
             What::Resume(ResumeReport { place: "runs/a/checkpoints/1200".to_owned() }),
@@ -158,11 +207,39 @@ fn training() -> Vec<Golden> {
             Some("step 1200  starved by prepare: 4.2 s until part 12 of 256 was there"),
         ),
         (
+            What::Change(change()),
+            r#""kind":"change","how":"rollback","message":"went back from step 2000","keys":[{"key":"optimizer.lr","then":"0.001","now":"0.002"}],"from":2000}"#,
+            Some("step 1200  went back from step 2000"),
+        ),
+        left_out(),
+        (
             What::Stop(stop),
             r#""kind":"stop","why":"terminate","saved":true,"kept":1200,"place":"runs/a"}"#,
             Some("stopped and saved after step 1200; the same command continues"),
         ),
     ]
+}
+
+fn left_out() -> Golden {
+    (
+        What::LeftOut(LeftOutReport {
+            row: RowIndex(38_431),
+            sample: "6:1424".to_owned(),
+            shard: "train/part-00006-00-00.parquet".to_owned(),
+            group: 2,
+            row_in_group: 400,
+            documents: vec!["00c0ffee00c0ffee".to_owned()],
+            why: "an index is out of bounds".to_owned(),
+        }),
+        concat!(
+            r#""kind":"left_out","row":38431,"sample":"6:1424","shard":"train/part-00006-00-00.parquet","group":2,"#,
+            r#""row_in_group":400,"documents":["00c0ffee00c0ffee"],"why":"an index is out of bounds"}"#,
+        ),
+        Some(
+            "warning: step 1200  row 38431 is left out, it cannot be made (sample 6:1424 = \
+             train/part-00006-00-00.parquet, row group 2, row 400): an index is out of bounds",
+        ),
+    )
 }
 
 pub(super) fn prepare_end() -> PrepareEnd {
@@ -258,5 +335,5 @@ fn preparation() -> Vec<Golden> {
 }
 
 pub(super) fn golden() -> Vec<Golden> {
-    [training(), preparation()].concat()
+    [training(), guarding(), preparation()].concat()
 }

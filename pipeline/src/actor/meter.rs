@@ -31,6 +31,8 @@ pub struct Meter {
 #[derive(Debug)]
 struct State {
     now: Option<Activity>,
+    /// When it began to do that, or finished an item last.
+    changed: Instant,
     since: Instant,
     spent: [Duration; 3],
     items: u64,
@@ -49,6 +51,10 @@ pub struct Reading {
     pub blocked: Duration,
     /// Time since the actor began, up to its end.
     pub wall: Duration,
+    /// What it does now; nothing if it has ended.
+    pub doing: Option<Activity>,
+    /// Since it began to do that, or finished an item last.
+    pub age: Duration,
     /// Items finished.
     pub items: u64,
     /// Items in its output queue now.
@@ -61,7 +67,8 @@ impl Meter {
     /// A meter that starts now, busy. `capacity` is that of the queue that the actor writes to.
     #[must_use]
     pub fn new(name: impl Into<String>, capacity: usize) -> Arc<Self> {
-        let state = State { now: Some(Activity::Busy), since: Instant::now(), spent: [Duration::ZERO; 3], items: 0 };
+        let now = Instant::now();
+        let state = State { now: Some(Activity::Busy), changed: now, since: now, spent: [Duration::ZERO; 3], items: 0 };
         Arc::new(Self { name: name.into(), capacity, queued: AtomicUsize::new(0), state: Mutex::new(state) })
     }
 
@@ -84,16 +91,17 @@ impl Meter {
     /// The clocks up to this instant.
     #[must_use]
     pub fn read(&self) -> Reading {
-        let (spent, items) = {
+        let (spent, items, doing, age) = {
             let mut state = self.lock();
             state.charge();
-            (state.spent, state.items)
+            (state.spent, state.items, state.now, state.changed.elapsed())
         };
         let [busy, starved, blocked] = spent;
         // A blocked sender has counted the item in its hands as well.
         let queued = self.queued.load(Ordering::Relaxed).min(self.capacity);
         let wall = spent.iter().sum();
-        Reading { name: self.name.clone(), busy, starved, blocked, wall, items, queued, capacity: self.capacity }
+        let (name, capacity) = (self.name.clone(), self.capacity);
+        Reading { name, busy, starved, blocked, wall, doing, age, items, queued, capacity }
     }
 
     pub(super) fn queue(&self) -> &AtomicUsize {
@@ -104,6 +112,9 @@ impl Meter {
         let mut state = self.lock();
         state.charge();
         state.items += items;
+        if items > 0 || state.now != clock {
+            state.changed = state.since;
+        }
         std::mem::replace(&mut state.now, clock)
     }
 

@@ -20,6 +20,7 @@ pub(crate) use demand::{Demand, Ready};
 pub(crate) use lanes::Lanes;
 pub use lanes::{Gauges, LaneOptions, Next};
 pub use meter::{Activity, Meter, Reading, starved};
+pub(crate) use supervisor::caught;
 pub use supervisor::{Actor, spawn};
 
 /// SIGXFSZ of Linux: a file would become longer than `ulimit -f` allows. Whoever does not listen to it is ended by it.

@@ -39,11 +39,19 @@ pub(super) fn guard<T>(name: &str, index: u64, work: impl FnOnce() -> Result<T>)
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(failure(name, index, panic.as_ref())))
 }
 
+/// Runs work that its actor outlives; a panic becomes its message. What it had in hand is half done then: whoever asks
+/// begins again with it, or gives it up.
+pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|panic| message(panic.as_ref()).to_owned())
+}
+
 fn failure(name: &str, index: u64, panic: &(dyn Any + Send)) -> Error {
+    Error::Actor { name: name.to_owned(), index, message: message(panic).to_owned() }
+}
+
+fn message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
-    let message =
-        text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("panic without a message");
-    Error::Actor { name: name.to_owned(), index, message: message.to_owned() }
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("panic without a message")
 }
 
 #[cfg(test)]

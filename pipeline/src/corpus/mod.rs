@@ -11,6 +11,7 @@ mod decode;
 mod documents;
 mod endings;
 mod files;
+mod find;
 mod fitness;
 mod inputs;
 mod lines;

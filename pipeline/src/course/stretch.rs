@@ -104,7 +104,7 @@ pub struct Run {
 
 impl Run {
     /// Its rows, in order.
-    pub fn rows(&self) -> impl Iterator<Item = Placed<'_>> {
+    pub fn rows(&self) -> impl ExactSizeIterator<Item = Placed<'_>> {
         let placed = |pick| Placed { stretch: &self.stretch, epoch: self.epoch, pick };
         self.picks.iter().copied().map(placed)
     }

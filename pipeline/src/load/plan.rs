@@ -134,6 +134,7 @@ impl LoadPlan {
             lanes,
             shuffle_blocks: request.data.shuffle_blocks,
             outline,
+            bad_rows_max: request.data.bad_rows_max,
         })
     }
 }

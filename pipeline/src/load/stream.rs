@@ -7,13 +7,18 @@ use schemas::{Batch, RowIndex, Share};
 
 use super::LoadPlan;
 use super::cut::Cut;
+use super::left_out::{BadRow, Care};
+use super::made::Made;
 use crate::actor::{Gauges, Lanes, Next, Stop, Stopper, stopper};
 use crate::error::Result;
+use crate::ledger::RowDocuments;
 use crate::shard::groups::Groups;
 
-/// What a stream does besides streaming. None of it changes a batch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What a stream does besides streaming. None of it changes a batch, but for the rows that are left out of it.
+#[derive(Clone, Debug, Default)]
 pub struct StreamOptions {
+    /// Who looks after its rows.
+    pub care: Care,
     /// Digest the rows on the lanes, for a reader that will ask for it: it then costs that reader nothing.
     pub digests: bool,
     /// Make so many batches, keep them, and give them again for ever: for profiling, the ceiling of a trainer that never
@@ -26,7 +31,7 @@ pub struct StreamOptions {
 /// An iterator over the batches of a share, in order. Dropping it ends its lanes.
 #[derive(Debug)]
 pub struct BatchStream {
-    lanes: Lanes<Batch>,
+    lanes: Lanes<Made>,
     plan: Arc<LoadPlan>,
     groups: Arc<Groups>,
     cut: Cut,
@@ -35,6 +40,13 @@ pub struct BatchStream {
     replay: Option<Replay>,
     /// Ends what lanes wait for, so that they can be ended.
     stopper: Stopper,
+    care: Care,
+    /// Rows of the batches that were handed on that are padding, since somebody last asked.
+    bad_rows: Vec<BadRow>,
+    /// What the rows of these batches are made of, where somebody counts that.
+    documents: Vec<RowDocuments>,
+    /// A batch could not be handed on: those that follow are not either.
+    failed: bool,
 }
 
 impl LoadPlan {
@@ -50,23 +62,37 @@ impl BatchStream {
     #[must_use]
     pub fn new(plan: &Arc<LoadPlan>, from: RowIndex, share: Share, options: StreamOptions) -> Self {
         let (groups, cut, lanes) = (Arc::new(plan.groups()), plan.cut(from, share), plan.lanes_of(share));
-        let (maker, decoded) = (Arc::clone(plan), Arc::clone(&groups));
+        let (maker, decoded, care) = (Arc::clone(plan), Arc::clone(&groups), options.care.clone());
         let (stopper, stop) = stopper();
         let make = move |own: u64| {
             let lane = usize::try_from(own % lanes.count as u64).expect("a lane");
             if let Some((_, sleep)) = options.lane_sleep.filter(|&(slow, _)| slow == lane) {
                 std::thread::sleep(sleep);
             }
-            let batch = maker.batch_by(&decoded, cut.index(own), cut.rows(own), (lane, lanes.count), Some(&stop))?;
+            let by = (lane, lanes.count);
+            let made = maker.make(&decoded, cut.index(own), cut.rows(own), by, (&care, Some(&stop)))?;
             if options.digests {
-                let _ = batch.row_digests();
+                let _ = made.batch.row_digests();
             }
-            Ok(batch)
+            Ok(made)
         };
         let replay = options.replay.map(Replay::of);
         let made = cut.count().unwrap_or(u64::MAX).min(replay.as_ref().map_or(u64::MAX, |replay| replay.count));
         let lanes = Lanes::over(0..made, lanes, make);
-        Self { lanes, plan: Arc::clone(plan), groups, cut, received: 0, replay, stopper }
+        let plan = Arc::clone(plan);
+        Self {
+            lanes,
+            plan,
+            groups,
+            cut,
+            received: 0,
+            replay,
+            care: options.care,
+            bad_rows: Vec::new(),
+            documents: Vec::new(),
+            failed: false,
+            stopper,
+        }
     }
 
     /// Like [`next`](Iterator::next), but returns as soon as `stop` is asked for, also in the middle of a wait.
@@ -74,11 +100,24 @@ impl BatchStream {
         if let Some(batch) = self.replay.as_mut().and_then(Replay::again) {
             return Next::Item(Ok(batch));
         }
-        let next = self.lanes.next_or(stop);
-        if let Next::Item(Ok(batch)) = &next {
-            self.received(batch);
+        if self.failed {
+            return Next::End;
         }
-        next
+        match self.lanes.next_or(stop) {
+            Next::Item(made) => Next::Item(self.hand_on(made)),
+            Next::End => Next::End,
+            Next::Stopped => Next::Stopped,
+        }
+    }
+
+    /// Those rows of the batches that were handed on since this was last asked that are padding, since they cannot be made.
+    pub fn bad_rows(&mut self) -> Vec<BadRow> {
+        std::mem::take(&mut self.bad_rows)
+    }
+
+    /// What the rows of the batches that were handed on since this was last asked are made of; nothing where nobody counts it.
+    pub fn documents(&mut self) -> Vec<RowDocuments> {
+        std::mem::take(&mut self.documents)
     }
 
     /// The clocks of the lanes and of whoever reads this.
@@ -91,6 +130,17 @@ impl BatchStream {
     #[must_use]
     pub fn groups(&self) -> &Arc<Groups> {
         &self.groups
+    }
+
+    /// Writes down which of its rows are left out, before anybody sees a batch.
+    fn hand_on(&mut self, made: Result<Made>) -> Result<Batch> {
+        let made = made.and_then(|made| self.plan.seal(&made, &self.care).map(|()| made));
+        let Made { batch, known, found, documents } = made.inspect_err(|_| self.failed = true)?;
+        self.bad_rows.extend(known);
+        self.bad_rows.extend(found);
+        self.documents.extend(documents);
+        self.received(&batch);
+        Ok(batch)
     }
 
     /// Frees the windows that no later batch touches.
@@ -121,11 +171,11 @@ impl Iterator for BatchStream {
         if let Some(batch) = self.replay.as_mut().and_then(Replay::again) {
             return Some(Ok(batch));
         }
-        let item = self.lanes.next()?;
-        if let Ok(batch) = &item {
-            self.received(batch);
+        if self.failed {
+            return None;
         }
-        Some(item)
+        let made = self.lanes.next()?;
+        Some(self.hand_on(made))
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use schemas::columns::{ATTENTION_MASK, DOCUMENT, INPUT_IDS, LABELS, ORIGIN, POSITIVES};
-use schemas::{ColumnSpec, Manifest};
+use schemas::{ColumnSpec, Epoch, Manifest};
 use store::Store;
 
 use super::*;
@@ -15,6 +15,7 @@ use crate::shard::reader::ShardReader;
 use crate::shard::synthetic::Synthetic;
 use crate::views::{AnyView, ViewName};
 
+mod bad_rows;
 mod generations;
 mod pairs;
 mod shares;
@@ -447,7 +448,8 @@ fn a_replay_makes_its_batches_once() {
 fn a_sleeping_lane_is_seen() {
     let home = home(&Synthetic::default());
     let plan = home.plan(&DataConfig { shuffle_blocks: 1000, ..data(2) }, Rows::Train);
-    let options = StreamOptions { digests: true, replay: None, lane_sleep: Some((1, Duration::from_millis(20))) };
+    let sleep = Some((1, Duration::from_millis(20)));
+    let options = StreamOptions { digests: true, lane_sleep: sleep, ..StreamOptions::default() };
     let mut stream = BatchStream::new(&plan, RowIndex(40), Share::ALONE, options);
     let gauges = stream.gauges();
     assert_eq!(stream.by_ref().take(7).flatten().count(), 7);

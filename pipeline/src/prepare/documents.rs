@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, UInt64Type};
-use arrow_array::{ArrayAccessor as _, RecordBatch, StringArray};
+use arrow_array::{ArrayAccessor as _, RecordBatch, StringArray, TypedDictionaryArray};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::errors::ParquetError;
@@ -33,21 +33,49 @@ pub struct Origin {
 pub fn origins(store: &Store, part: PartId, names: &BTreeSet<u64>) -> Result<BTreeMap<u64, Origin>> {
     let prefix = format!("documents/part-{:05}-", part.0);
     let mut found = BTreeMap::new();
-    for entry in store.list("documents")?.into_iter().filter(|entry| entry.name.starts_with(&prefix)) {
+    let columns = ["id", "document", "source", "start", "end"];
+    each_table(store, &prefix, &columns, |batch| take(batch, names, &mut found))?;
+    Ok(found)
+}
+
+/// Every document of a folder, by the name that shards have for it, with the name of its file.
+///
+/// # Errors
+/// If a table cannot be read.
+pub fn each_document(store: &Store, mut hear: impl FnMut(u64, &str)) -> Result<()> {
+    each_table(store, "documents/part-", &["document", "source"], |batch| {
+        let documents = batch.column_by_name("document")?.as_primitive_opt::<UInt64Type>()?.values();
+        let sources = sources(batch)?;
+        documents.iter().enumerate().for_each(|(row, &document)| hear(document, sources.value(row)));
+        Some(())
+    })
+}
+
+/// Columns of the tables whose names begin so, batch by batch. `take` says nothing of one whose columns are others.
+fn each_table(
+    store: &Store,
+    prefix: &str,
+    columns: &[&str],
+    mut take: impl FnMut(&RecordBatch) -> Option<()>,
+) -> Result<()> {
+    for entry in store.list("documents")?.into_iter().filter(|entry| entry.name.starts_with(prefix)) {
         let bytes = bytes::Bytes::from(store.read(&entry.name)?);
         let damaged = |message: String| Error::Shard { place: store.place(&entry.name), group: None, message };
         let batches = decoded(|| {
             let builder = ParquetRecordBatchReaderBuilder::try_new(bytes)?;
-            let columns = ["id", "document", "source", "start", "end"];
-            let mask = ProjectionMask::columns(builder.parquet_schema(), columns);
+            let mask = ProjectionMask::columns(builder.parquet_schema(), columns.iter().copied());
             let batches: Result<Vec<RecordBatch>, _> = builder.with_projection(mask).build()?.collect();
             batches.map_err(ParquetError::from)
         });
         for batch in batches.map_err(damaged)? {
-            take(&batch, names, &mut found).ok_or_else(|| damaged("its columns are not those of a table".into()))?;
+            take(&batch).ok_or_else(|| damaged("its columns are not those of a table".into()))?;
         }
     }
-    Ok(found)
+    Ok(())
+}
+
+fn sources(batch: &RecordBatch) -> Option<TypedDictionaryArray<'_, Int32Type, StringArray>> {
+    batch.column_by_name("source")?.as_dictionary_opt::<Int32Type>()?.downcast_dict::<StringArray>()
 }
 
 fn take(batch: &RecordBatch, names: &BTreeSet<u64>, found: &mut BTreeMap<u64, Origin>) -> Option<()> {
@@ -55,7 +83,7 @@ fn take(batch: &RecordBatch, names: &BTreeSet<u64>, found: &mut BTreeMap<u64, Or
     let number = |name| Some(column(name)?.as_primitive_opt::<UInt64Type>()?.values());
     let (documents, starts, ends) = (number("document")?, number("start")?, number("end")?);
     let ids = column("id")?.as_string_opt::<i32>()?;
-    let sources = column("source")?.as_dictionary_opt::<Int32Type>()?.downcast_dict::<StringArray>()?;
+    let sources = sources(batch)?;
     for row in (0..batch.num_rows()).filter(|&row| names.contains(&documents[row])) {
         let source = sources.value(row).to_owned();
         let origin = || Origin { id: ids.value(row).to_owned(), source, range: starts[row]..ends[row] };

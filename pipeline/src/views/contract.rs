@@ -14,6 +14,8 @@ use super::mask::{Base, Count, Mask};
 use super::window::{Edge, Window};
 use crate::collate::{Item, PlannedView, collate};
 
+mod left_out;
+
 const VOCAB: u32 = 200;
 const SPECIAL: SpecialIds = SpecialIds { pad: 0, unk: Some(1), cls: 2, sep: 3, mask: 4 };
 

@@ -20,7 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub(super) struct Shared(Arc<Mutex<Watcher>>);
 
 impl Shared {
-    /// A watcher that has seen nothing yet. From now on SIGINT and SIGTERM end the process with a line of their own.
+    /// A watcher that has seen nothing yet. From now on SIGINT, SIGTERM and SIGUSR1 end the process with a line of their
+    /// own, and SIGUSR2 has one as well.
     pub(super) fn listening() -> anyhow::Result<Self> {
         let watcher = Arc::new(Mutex::new(Watcher::default()));
         let runtime =
@@ -31,9 +32,16 @@ impl Shared {
         };
         // Who hears it is not ended by it: a file that may not grow is then an error with a name.
         let _heard = listen(SignalKind::from_raw(FILE_SIZE_SIGNAL))?;
-        let (interrupt, terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
+        let asked = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::user_defined1()];
+        let [interrupt, terminate, requeue] = asked.map(listen);
+        let asked = Asked {
+            interrupt: interrupt?,
+            terminate: terminate?,
+            requeue: requeue?,
+            report: listen(SignalKind::user_defined2())?,
+        };
         let seen = Arc::clone(&watcher);
-        let wait = move || runtime.block_on(leave_when_asked(interrupt, terminate, &seen));
+        let wait = move || runtime.block_on(leave_when_asked(asked, &seen));
         actor::spawn("signals", wait)?;
         Ok(Self(watcher))
     }
@@ -63,10 +71,23 @@ impl Observer for Shared {
     }
 }
 
-async fn leave_when_asked(mut interrupt: Signal, mut terminate: Signal, seen: &Mutex<Watcher>) {
-    let code = tokio::select! {
-        _ = interrupt.recv() => 130,
-        _ = terminate.recv() => 143,
+/// What may be asked of a preparation.
+struct Asked {
+    interrupt: Signal,
+    terminate: Signal,
+    /// A scheduler wants to start it again elsewhere.
+    requeue: Signal,
+    report: Signal,
+}
+
+async fn leave_when_asked(mut asked: Asked, seen: &Mutex<Watcher>) {
+    let code = loop {
+        tokio::select! {
+            _ = asked.interrupt.recv() => break 130,
+            _ = asked.terminate.recv() => break 143,
+            _ = asked.requeue.recv() => break 138,
+            _ = asked.report.recv() => note(seen.lock().unwrap_or_else(PoisonError::into_inner).so_far()),
+        }
     };
     // Where nobody reads what is said, whoever speaks waits: not for ever.
     let _ = actor::spawn("leave", move || {

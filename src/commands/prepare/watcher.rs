@@ -45,6 +45,16 @@ impl Watcher {
         }
     }
 
+    /// What somebody who asks wants to know.
+    pub(super) fn so_far(&self) -> String {
+        let Self { parts, done, .. } = self;
+        if *parts == 0 {
+            "planning; nothing is written yet".to_owned()
+        } else {
+            format!("{done} of {parts} parts are done")
+        }
+    }
+
     /// What somebody who stops it wants to know.
     pub(super) fn stopped(&self) -> String {
         let Self { parts, done, .. } = self;

@@ -1,6 +1,6 @@
 //! `cloze train --prepare`: the preparation on a thread of its own.
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use observe::{Clock, Event, Observer, What};
@@ -14,9 +14,6 @@ use crate::terminal::note;
 
 /// Between two lines about progress.
 const PROGRESS_EVERY: Duration = Duration::from_secs(10);
-
-/// How often somebody who waits looks whether a stop was asked for.
-const LOOK: Duration = Duration::from_millis(50);
 
 /// A preparation under way in this process.
 pub(super) struct Beside {
@@ -50,27 +47,17 @@ impl Beside {
         Ok(Self { thread: Some(thread), stopper, failed, listed })
     }
 
-    /// Waits until its part list is written. False if a stop came first.
-    pub(super) fn wait_for_list(&mut self, stop: &Stop) -> anyhow::Result<bool> {
-        loop {
-            match self.listed.recv_timeout(LOOK) {
-                Ok(()) => return Ok(true),
-                Err(RecvTimeoutError::Disconnected) => return self.join().map(|_| true),
-                Err(RecvTimeoutError::Timeout) if stop.is_asked() => return Ok(false),
-                Err(RecvTimeoutError::Timeout) => {}
-            }
+    /// Waits until its part list is written.
+    pub(super) fn wait_for_list(&mut self) -> anyhow::Result<()> {
+        match self.listed.recv() {
+            Ok(()) => Ok(()),
+            Err(RecvError) => self.join().map(drop),
         }
     }
 
-    /// Waits until all is prepared. False if a stop came first.
-    pub(super) fn wait_for_end(&mut self, stop: &Stop) -> anyhow::Result<bool> {
-        loop {
-            match self.listed.recv_timeout(LOOK) {
-                Err(RecvTimeoutError::Disconnected) => return self.join().map(|_| true),
-                _ if stop.is_asked() => return Ok(false),
-                _ => {}
-            }
-        }
+    /// Waits until all is prepared.
+    pub(super) fn wait_for_end(&mut self) -> anyhow::Result<()> {
+        self.join().map(drop)
     }
 
     /// That it has not failed.

@@ -1,18 +1,21 @@
 //! The pipeline as the trainer sees it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use observe::What;
-use observe::training::{AuditReport, GenerationReport, StarvedReport};
+use observe::training::{AuditReport, GenerationReport, LeftOutReport, StarvedReport};
 use pipeline::actor;
 use pipeline::audit::{Audit, Watch};
-use pipeline::load::{BatchStream, LoadPlan, StreamOptions};
+use pipeline::ledger::{Fate, Ledger};
+use pipeline::load::{BadRow, BadRows, BatchStream, Care, LoadPlan, StreamOptions};
 use schemas::{Batch, Generation, RowIndex, Share};
+use store::Store;
 use trainer::ForeignError;
 use trainer::training::Data;
 
 use super::phases::Phases;
+use crate::chaos::{Kill, Storm};
 use crate::control::Phase;
 use crate::generations::streamed::Streamed;
 use crate::plan::Plan;
@@ -20,9 +23,17 @@ use crate::plan::Plan;
 /// Seconds of waiting for a batch below which nobody is told.
 const STARVED_MIN: f64 = 0.05;
 
+/// Who keeps what becomes of rows.
+pub(super) struct Kept {
+    pub(super) left_out: Arc<dyn BadRows>,
+    pub(super) ledger: Arc<Mutex<Ledger>>,
+}
+
 /// Batches that lanes make, audited before they are learnt from.
 pub(super) struct Feed {
     plan: Arc<LoadPlan>,
+    // Who knows the names of documents.
+    store: Store,
     valid: Option<Arc<LoadPlan>>,
     share: Share,
     /// Where the next batch begins.
@@ -34,6 +45,11 @@ pub(super) struct Feed {
     generation: Option<Generation>,
     remarks: Vec<What>,
     replay: Option<u64>,
+    care: Care,
+    /// Who counts what was consumed: nobody, where nothing is kept.
+    ledger: Arc<Mutex<Ledger>>,
+    /// Who ends this process on purpose, and how many rows a step has.
+    storm: Option<(Arc<Storm>, u64)>,
     phases: Phases,
     /// Of data that are still being prepared: who knows how long anybody has waited for them.
     segments: Option<Arc<Streamed>>,
@@ -41,10 +57,18 @@ pub(super) struct Feed {
 
 impl Feed {
     /// A share of the batches of a plan; the first `replay` of them for ever, if that is asked for.
-    pub(super) fn new(plan: &Plan, share: Share, replay: Option<u64>, phases: Phases) -> Self {
+    pub(super) fn new(
+        plan: &Plan,
+        share: Share,
+        replay: Option<u64>,
+        kept: Kept,
+        storm: Option<&Arc<Storm>>,
+        phases: Phases,
+    ) -> Self {
         let load = plan.load();
         Self {
             plan: Arc::clone(load),
+            store: plan.data().store.clone(),
             valid: plan.valid().cloned(),
             share,
             row: RowIndex(0),
@@ -53,6 +77,14 @@ impl Feed {
             generation: None,
             remarks: Vec::new(),
             replay,
+            care: Care {
+                bad_rows: Some(kept.left_out),
+                counts_documents: replay.is_none(),
+                faults: storm.map(|storm| Arc::clone(storm) as _),
+                ..Care::default()
+            },
+            ledger: kept.ledger,
+            storm: storm.map(|storm| (Arc::clone(storm), plan.train().train.rows_per_step)),
             phases,
             segments: plan.data().segments().cloned(),
         }
@@ -62,13 +94,22 @@ impl Feed {
 impl Data for Feed {
     fn seek(&mut self, rows: RowIndex) -> Result<(), ForeignError> {
         self.row = rows;
-        let options = StreamOptions { digests: true, replay: self.replay, ..StreamOptions::default() };
-        self.stream = Some(BatchStream::new(&self.plan, rows, self.share, options));
+        self.ledger().forget();
+        let (replay, care) = (self.replay, self.care.clone());
+        let options = StreamOptions { digests: true, replay, care, ..StreamOptions::default() };
+        let stream = BatchStream::new(&self.plan, rows, self.share, options);
+        self.phases.control.board().lanes(stream.gauges());
+        self.stream = Some(stream);
         Ok(())
     }
 
     fn next(&mut self) -> Result<Option<Batch>, ForeignError> {
         self.phases.enter(Phase::Data);
+        if let Some((storm, rows)) = &self.storm
+            && self.row.0.is_multiple_of(*rows)
+        {
+            storm.reach(Kill::Step(self.row.0 / rows))?;
+        }
         let stream = self.stream.as_mut().ok_or("the trainer seeks before it reads")?;
         let (asked, before) = (Instant::now(), self.segments.as_ref().map(|segments| segments.waited()));
         let batch = match stream.next_or(&self.phases.control.stop()) {
@@ -78,6 +119,9 @@ impl Data for Feed {
             actor::Next::Stopped => return Ok(None),
             actor::Next::End => return Err("the endless stream ended".into()),
         };
+        self.remarks.extend(stream.bad_rows().into_iter().map(left_out));
+        let documents = stream.documents();
+        self.ledger().give(documents);
         if let Some(audit) = self.watch.as_mut().map(|watch| watch.look(&batch)).transpose()?.flatten() {
             self.remarks.extend(remarks(audit));
         }
@@ -92,15 +136,24 @@ impl Data for Feed {
 
     fn validation(&mut self) -> Result<Box<dyn Iterator<Item = Result<Batch, ForeignError>> + '_>, ForeignError> {
         let Some(valid) = &self.valid else { return Ok(Box::new(std::iter::empty())) };
-        let (batches, phases) = (valid.stream(RowIndex(0), self.share), self.phases.clone());
-        Ok(Box::new(batches.map(move |batch| {
-            phases.enter(Phase::Validation);
-            Ok(batch?)
-        })))
+        let batches = valid.stream(RowIndex(0), self.share);
+        self.phases.control.enter(Phase::Validation);
+        self.phases.control.board().validation(Some(batches.gauges()));
+        Ok(Box::new(Looking { batches, phases: self.phases.clone() }))
     }
 
     fn epochs(&self, rows: RowIndex) -> Result<f64, ForeignError> {
         Ok(self.plan.epochs(rows)?)
+    }
+
+    fn consumed(&mut self, end: RowIndex, learnt: bool) -> Result<(), ForeignError> {
+        let fate = if learnt { Fate::Learnt } else { Fate::Skipped };
+        Ok(self.ledger().consume(end, fate)?)
+    }
+
+    fn documents(&mut self, row: RowIndex) -> Result<Vec<String>, ForeignError> {
+        let facts = self.plan.row(&self.plan.groups(), row)?;
+        Ok(crate::data::documents(&self.store, &facts)?)
     }
 
     fn remarks(&mut self) -> Vec<What> {
@@ -108,7 +161,37 @@ impl Data for Feed {
     }
 }
 
+/// The batches of a validation, for as long as nobody asks for a stop.
+struct Looking {
+    batches: BatchStream,
+    phases: Phases,
+}
+
+impl Iterator for Looking {
+    type Item = Result<Batch, ForeignError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self.batches.next_or(&self.phases.control.stop()) {
+            actor::Next::Item(batch) => {
+                self.phases.enter(Phase::Validation);
+                Some(batch.map_err(Into::into))
+            }
+            actor::Next::End | actor::Next::Stopped => None,
+        }
+    }
+}
+
+impl Drop for Looking {
+    fn drop(&mut self) {
+        self.phases.control.board().validation(None);
+    }
+}
+
 impl Feed {
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Says where rows begin to be of another generation: `rows` are read next.
     fn note_generation(&mut self, rows: u64) -> Result<(), ForeignError> {
         if self.replay.is_some() {
@@ -133,6 +216,20 @@ fn starved(before: Duration, segments: &Streamed, asked: Duration) -> Option<Wha
     // Lanes may have waited ahead of the trainer, which noticed nothing.
     let seconds = waited.saturating_sub(before).min(asked).as_secs_f64();
     (seconds >= STARVED_MIN).then(|| What::Starved(StarvedReport { by: "prepare".to_owned(), seconds, part, parts }))
+}
+
+/// What is said of a row that cannot be made.
+fn left_out(bad: BadRow) -> What {
+    let BadRow { row, why } = bad;
+    What::LeftOut(LeftOutReport {
+        row: row.row,
+        sample: row.sample.to_string(),
+        shard: row.shard,
+        group: row.group,
+        row_in_group: row.row_in_group as u64,
+        documents: row.documents.iter().map(|document| format!("{document:016x}")).collect(),
+        why,
+    })
 }
 
 /// An audit's laws with what was counted, as events.

@@ -1,16 +1,21 @@
 //! The run folder, the signals and those who watch, as the trainer sees them.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use observe::training::CheckpointReport;
 use observe::{Event, Observer};
+use pipeline::ledger::Ledger;
+use schemas::RowIndex;
 use trainer::ForeignError;
+use trainer::training::checkpoint::Keeping;
 use trainer::training::{Host, Snapshot, State, StopRequest};
 
 use super::phases::Phases;
+use crate::chaos::Storm;
 use crate::control::{Pending, Phase, Signal};
 use crate::generations::RunGenerations;
+use crate::left_out::RunLeftOut;
 use crate::run_folder::RunFolder;
 
 /// Keeps what a run makes and says.
@@ -19,10 +24,17 @@ pub(super) struct Keeper {
     pub(super) run: Option<RunFolder>,
     /// Which generations of the data it reads: written down before any batch is made of them.
     pub(super) generations: Arc<RunGenerations>,
+    /// Which rows it leaves out, and for which run.
+    pub(super) left_out: Arc<RunLeftOut>,
+    pub(super) identity: String,
+    /// How often each document was learnt.
+    pub(super) ledger: Arc<Mutex<Ledger>>,
+    /// Who remembers there where this process was killed on purpose.
+    pub(super) storm: Option<Arc<Storm>>,
     /// What else goes into the folder when the run begins, by name.
     pub(super) papers: Vec<(&'static str, String)>,
-    /// Checkpoints that stay.
-    pub(super) keep: usize,
+    /// How checkpoints are kept.
+    pub(super) keeping: Arc<Keeping>,
     /// Those who watch beside the log.
     pub(super) readers: observe::Many,
     pub(super) phases: Phases,
@@ -58,6 +70,12 @@ impl Host for Keeper {
     fn begin(&mut self, from: Option<&State>) -> Result<(), ForeignError> {
         let Some(run) = &mut self.run else { return Ok(()) };
         self.generations.keep_in(run.store().clone())?;
+        self.left_out.keep_in(run.store().clone(), &self.identity, from.is_none())?;
+        let rows = RowIndex(from.map_or(0, |state| state.rows_consumed));
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner).begin(run.store(), rows)?;
+        if let Some(storm) = &self.storm {
+            storm.keep_in(run.store().clone())?;
+        }
         Ok(run.begin(&self.papers, from)?)
     }
 
@@ -67,11 +85,18 @@ impl Host for Keeper {
         self.phases.enter(Phase::Checkpoint);
         // Who goes on from it misses no line.
         run.flush()?;
-        let (store, keep) = (run.store().clone(), self.keep);
+        let (store, keeping) = (run.store().clone(), Arc::clone(&self.keeping));
+        let page = self.ledger.lock().unwrap_or_else(PoisonError::into_inner).end_page()?;
+        self.phases.control.board().writes();
         self.pending = Some(self.phases.control.spawn(move || {
             let begun = Instant::now();
-            let place = snapshot.write(&store, keep)?;
-            Ok(CheckpointReport { place, seconds: begun.elapsed().as_secs_f64() })
+            // Before the checkpoint: it says what the checkpoint has consumed.
+            if let Some(page) = page {
+                page.write().map_err(|error| trainer::Error::Foreign(error.into()))?;
+            }
+            let place = snapshot.write(&store, &keeping)?;
+            // What the next step waited for it is known to whoever waited.
+            Ok(CheckpointReport { place, seconds: begun.elapsed().as_secs_f64(), stall_s: 0.0 })
         }));
         self.phases.control.enter(Phase::Step);
         Ok(())
@@ -79,7 +104,12 @@ impl Host for Keeper {
 
     fn saved(&mut self) -> Result<Option<CheckpointReport>, ForeignError> {
         let Some(pending) = self.pending.take() else { return Ok(None) };
-        Ok(Some(self.phases.control.wait(pending)??))
+        let (phase, control) = (self.phases.control.board().phase(), &self.phases.control);
+        control.enter(Phase::Checkpoint);
+        let kept = control.wait(pending).map_err(ForeignError::from).and_then(|kept| Ok(kept?));
+        control.board().wrote(kept.as_ref().ok().map(|kept| kept.place.clone()));
+        control.enter(phase);
+        Ok(Some(kept?))
     }
 
     fn check(&mut self) -> Result<Option<CheckpointReport>, ForeignError> {

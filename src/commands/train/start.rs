@@ -1,8 +1,8 @@
 //! From a command line to a plan, and to a preparation beside it: what is waited for before a run can be planned.
 
+use std::thread::sleep;
 use std::time::Duration;
 
-use pipeline::actor::Stop;
 use pipeline::load::RowOrder;
 use pipeline::prepare;
 use store::{Sight, Store, Terms, Watch};
@@ -10,12 +10,14 @@ use store::{Sight, Store, Terms, Watch};
 use super::beside::Beside;
 use crate::cli::ConfigArgs;
 use crate::config::Parsed;
-use crate::control::Control;
 use crate::plan::Plan;
 use crate::terminal::note;
 
 /// Pauses between two looks at a folder that is not far enough: the first, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+
+/// Plans over what is there by now.
+type Planned<'a> = &'a dyn Fn() -> anyhow::Result<Plan>;
 
 /// A run that can start.
 pub(super) struct Start {
@@ -25,72 +27,71 @@ pub(super) struct Start {
 }
 
 /// Plans a run, and prepares its corpus if that is asked for: before it, or as far as it needs to begin where the run
-/// reads as it is prepared. None if a signal came first.
-pub(super) fn start(args: &ConfigArgs, prepare: bool, control: &Control) -> anyhow::Result<Option<Start>> {
-    let stop = control.stop();
+/// reads as it is prepared. A signal meanwhile ends the process, since neither half has anything to save.
+pub(super) fn start(args: &ConfigArgs, planned: Planned<'_>, prepare: bool) -> anyhow::Result<Start> {
+    let wait = Waiting::of(args, planned);
     if !prepare {
-        let plan = Waiting::of(args, &stop).plan(None)?;
-        return Ok(plan.map(|plan| Start { plan, beside: None }));
+        return Ok(Start { plan: wait.plan(None)?, beside: None });
     }
     // What is wrong with the run is told before anything is prepared for it.
     Plan::before_its_data(args)?;
     let parsed = Parsed::read(&args.config, &args.set)?;
     let order = parsed.config.data.order;
     let mut beside = Beside::start(parsed, order == RowOrder::Streamed)?;
-    match plan_beside(args, order, &mut beside, &stop) {
-        Ok(Some(plan)) => {
-            if let Some(segments) = plan.data().segments() {
-                segments.fail_with(beside.failed());
-            }
-            Ok(Some(Start { plan, beside: Some(beside) }))
+    match plan_beside(wait, order, &mut beside) {
+        Ok(plan) => {
+            tie(&plan, Some(&beside));
+            Ok(Start { plan, beside: Some(beside) })
         }
-        nothing => {
+        Err(error) => {
             beside.leave();
-            if nothing.is_ok() {
-                note("stopped before the first step; the same command continues");
-            }
-            nothing.map(|_| None)
+            Err(error)
         }
     }
 }
 
-/// The plan, once the preparation is so far. None if a stop came first.
-fn plan_beside(args: &ConfigArgs, order: RowOrder, beside: &mut Beside, stop: &Stop) -> anyhow::Result<Option<Plan>> {
-    let goes_on = match order {
-        RowOrder::Shuffled => beside.wait_for_end(stop)?,
-        RowOrder::Streamed => beside.wait_for_list(stop)?,
-    };
-    if goes_on { Waiting::of(args, stop).plan(Some(beside)) } else { Ok(None) }
+/// The plan, once the preparation is so far.
+fn plan_beside(wait: Waiting<'_>, order: RowOrder, beside: &mut Beside) -> anyhow::Result<Plan> {
+    match order {
+        RowOrder::Shuffled => beside.wait_for_end()?,
+        RowOrder::Streamed => beside.wait_for_list()?,
+    }
+    wait.plan(Some(beside))
+}
+
+/// Lets a run that reads what is prepared beside it end with the preparation.
+pub(super) fn tie(plan: &Plan, beside: Option<&Beside>) {
+    if let Some((segments, beside)) = plan.data().segments().zip(beside) {
+        segments.fail_with(beside.failed());
+    }
 }
 
 /// Planning a run over a folder that may not be far enough yet.
 struct Waiting<'a> {
     args: &'a ConfigArgs,
-    stop: &'a Stop,
+    planned: Planned<'a>,
     pause: Duration,
     watch: Option<Watch>,
     is_told: bool,
 }
 
 impl<'a> Waiting<'a> {
-    fn of(args: &'a ConfigArgs, stop: &'a Stop) -> Self {
-        Self { args, stop, pause: PAUSES.0, watch: None, is_told: false }
+    fn of(args: &'a ConfigArgs, planned: Planned<'a>) -> Self {
+        Self { args, planned, pause: PAUSES.0, watch: None, is_told: false }
     }
 
-    /// The plan, once what it begins with is there. None if a stop came first.
-    fn plan(mut self, mut beside: Option<&mut Beside>) -> anyhow::Result<Option<Plan>> {
+    /// The plan, once what it begins with is there.
+    fn plan(mut self, mut beside: Option<&mut Beside>) -> anyhow::Result<Plan> {
         loop {
-            let error = match Plan::of(self.args) {
+            let error = match (self.planned)() {
                 Err(error) if is_unfinished(&error) => error,
-                planned => return planned.map(Some),
+                planned => return planned,
             };
             match &mut beside {
                 Some(beside) => beside.check()?,
                 None => self.refuse_deserted(error)?,
             }
-            if self.stop.is_asked_within(self.pause) {
-                return Ok(None);
-            }
+            sleep(self.pause);
             self.pause = (2 * self.pause).min(PAUSES.1);
         }
     }

@@ -9,7 +9,6 @@ use serde_json::Value;
 use store::{Memory, Store};
 
 use super::*;
-use crate::data::Purpose;
 
 const CONFIG: &str = r#"
 seed = 7
@@ -60,10 +59,14 @@ fn plan_over(home: &Path, data: &Store, steps: u64) -> Plan {
     Plan::over(&args, |_| Ok(data.clone()), Purpose::Run).unwrap_or_else(|error| panic!("{error:#}"))
 }
 
+fn around(run: RunFolder, phases: Phases) -> Around {
+    Around { run: Some(run), replay: None, storm: None, phases }
+}
+
 fn run_over(store: &Store, plan: &Plan) -> Outcome {
     let phases = Phases { control: Arc::new(Control::start().expect("signals")), slow: None };
     let run = RunFolder::hold(store).expect("free");
-    train(plan, &run.store().clone(), Some(run), None, phases).unwrap_or_else(|error| panic!("{error:#}"))
+    train(plan, &run.store().clone(), around(run, phases)).unwrap_or_else(|error| panic!("{error:#}"))
 }
 
 /// Every object of a run but its lock; of its log, what depends neither on clocks nor on the place.
@@ -83,7 +86,7 @@ fn timeless(log: &[u8]) -> Vec<u8> {
         let object = event.as_object_mut().expect("an object");
         // When a checkpoint is known to be kept depends on the store.
         if object["kind"] != "checkpoint" {
-            let clocks = ["time", "elapsed_s", "tokens_per_s", "wait", "eta_s", "seconds", "place"];
+            let clocks = ["time", "elapsed_s", "tokens_per_s", "wait", "stall", "eta_s", "seconds", "place"];
             object.retain(|key, _| !clocks.contains(&key.as_str()));
             timeless.extend(format!("{event}\n").into_bytes());
         }
@@ -124,18 +127,19 @@ fn a_refused_run_leaves_everything_as_it_was() {
     let store = Store::memory(Weather::calm());
     run_over(&store, &plan(home.path(), 3));
     let before = objects(&store);
-    let other = Plan::of(&ConfigArgs {
+    let args = ConfigArgs {
         config: home.path().join("run.toml"),
         set: vec![
             format!("data.folder=\"{}\"", home.path().display()),
             "seed=8".to_owned(),
             "train.steps=6".to_owned(),
         ],
-    });
+    };
+    let other = Plan::over(&args, load::find, Purpose::Run);
     let other = other.unwrap_or_else(|error| panic!("{error:#}"));
     let phases = Phases { control: Arc::new(Control::start().expect("signals")), slow: None };
     let run = RunFolder::hold(&store).expect("free");
-    let error = train(&other, &run.store().clone(), Some(run), None, phases).expect_err("another seed");
+    let error = train(&other, &run.store().clone(), around(run, phases)).expect_err("another seed");
     assert!(format!("{error:#}").contains("`seed`"), "{error:#}");
     assert_eq!(format!("{:?}", crate::exit::code(&error)), format!("{:?}", ExitCode::from(2)));
     assert_eq!(objects(&store), before);

@@ -211,6 +211,15 @@ impl Claim {
     }
 }
 
+/// Who holds the lock, at a glance.
+pub(super) fn seen(store: &Store, name: &str) -> io::Result<Option<Holder>> {
+    let Some((bytes, stat)) = store.read_with_stat(name)? else { return Ok(None) };
+    let content = Content::parse(&bytes);
+    let still = stat.modified.elapsed().is_ok_and(|still| still > Duration::from_millis(content.patience_ms));
+    let is_free = content.released || still || Holder::this_process().sees_gone(&content.holder);
+    Ok((!is_free).then_some(content.holder))
+}
+
 /// Watches the lock until it may be taken, and takes it. Returns its version, and when the taking began.
 fn contend(
     store: &Store,

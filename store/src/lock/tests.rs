@@ -8,7 +8,8 @@ use std::thread;
 use super::claim::Clock;
 use super::*;
 use crate::kind::Created;
-use crate::memory::{Memory, Weather};
+use crate::memory::Memory;
+use crate::weather::Weather;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -348,4 +349,18 @@ fn who_only_watches_sees_that_a_process_of_this_machine_is_gone() {
         assert_eq!(watch.look().expect("seen"), Sight::Idle);
         drop(claim);
     });
+}
+
+#[test]
+fn who_holds_a_lock_is_seen_without_touching_it() {
+    let store = Store::memory(Weather::calm());
+    let seen = || Lock::seen(&store, "lock").expect("readable").map(|holder| holder.to_string());
+    assert_eq!(seen(), None, "there is none");
+    let lock = Lock::take(&store, "lock", Holder::this_process(), Terms::default()).expect("free");
+    assert_eq!(seen(), Some(lock.holder().to_string()));
+    drop(lock);
+    assert_eq!(seen(), None, "it was released");
+    let gone = Lock::take(&store, "lock", Holder::gone(), Terms::default()).expect("free");
+    assert_eq!(seen(), None, "its holder is gone");
+    drop(gone);
 }

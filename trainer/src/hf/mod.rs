@@ -18,6 +18,7 @@ mod config;
 mod names;
 mod target;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use store::Store;
@@ -57,26 +58,47 @@ pub fn export(
     architecture: Architecture,
     out: &Store,
 ) -> Result<&'static str, Error> {
-    let target = Target::main(plan, weights.keys().map(String::as_str));
-    let is_tied = |head: &HeadPlace| !weights.contains_key(&format!("{}.decoder.weight", head.path));
-    let find = |form: HeadRole| target.heads.iter().find(|head| head.form == form && is_tied(head));
-    let (class, head) = architecture
-        .classes()
-        .iter()
-        .find_map(|&(form, class)| Some((class, find(form)?)))
-        .ok_or_else(|| Error::Config(no_head(architecture).to_owned()))?;
-    if let Some(problem) = config::refusal(architecture, head.form, &plan.encoder) {
-        return Err(Error::Config(format!("this run cannot be a `{class}`: {problem}")));
-    }
+    let names: BTreeSet<&str> = weights.keys().map(String::as_str).collect();
+    let (class, head) = choose(plan, architecture, &names)?;
+    let target = Target::main(plan, names.iter().copied());
     let first_position = architecture.first_position(plan.vocab.special.pad);
     let layout = target.layout(architecture, first_position, architecture.token_types());
     // Beside the config of a model that was there before, half of this one would look whole.
     out.remove(CONFIG)?;
     let mut file = out.begin(WEIGHTS)?;
-    tensors::write(&theirs(weights, &layout, &target.path, head)?, &mut file)?;
+    tensors::write(&theirs(weights, &layout, &target.path, &head)?, &mut file)?;
     file.commit()?;
     out.put(CONFIG, &ModelConfig::of(&layout, class, &plan.vocab).to_json())?;
     Ok(class)
+}
+
+/// Whether a run's weights will make a model of that architecture.
+///
+/// # Errors
+/// As [`export`].
+pub fn check(plan: &TrainPlan, architecture: Architecture) -> Result<(), Error> {
+    let weights = plan.weight_shapes();
+    choose(plan, architecture, &weights.keys().map(String::as_str).collect()).map(|_| ())
+}
+
+/// The class of a model of weights of these names, and the head that makes it one.
+fn choose(
+    plan: &TrainPlan,
+    architecture: Architecture,
+    names: &BTreeSet<&str>,
+) -> Result<(&'static str, HeadPlace), Error> {
+    let mut heads = Target::main(plan, names.iter().copied()).heads;
+    heads.retain(|head| !names.contains(format!("{}.decoder.weight", head.path).as_str()));
+    let find = |form: HeadRole| heads.iter().find(|head| head.form == form).cloned();
+    let (class, head) = architecture
+        .classes()
+        .iter()
+        .find_map(|&(form, class)| Some((class, find(form)?)))
+        .ok_or_else(|| Error::Config(no_head(architecture).to_owned()))?;
+    match config::refusal(architecture, head.form, &plan.encoder) {
+        Some(problem) => Err(Error::Config(format!("this run cannot be a `{class}`: {problem}"))),
+        None => Ok((class, head)),
+    }
 }
 
 fn no_head(architecture: Architecture) -> &'static str {

@@ -60,7 +60,7 @@ fn plan(encoder: EncoderConfig, vocab_size: u32) -> TrainRequest {
         loss: [("mlm".to_owned(), 1.0)].into(),
         train: TrainConfig { rows_per_step: 3, rows_per_micro_batch: 3, ..plan.train },
         optimizer: OptimizerConfig { lr: 1e-3, eps: 1e-6, ..OptimizerConfig::default() },
-        schedule: ScheduleConfig { kind: ScheduleKind::Constant, warmup_steps: 0 },
+        schedule: ScheduleConfig { kind: ScheduleKind::Constant, warmup_steps: 0, ..ScheduleConfig::default() },
         ..plan
     }
 }

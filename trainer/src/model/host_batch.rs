@@ -69,6 +69,23 @@ impl<'a> HostBatch<'a> {
         self.batch.rows()
     }
 
+    /// The rows of a view that have a token. Those that have none were left out of the stream, and count nothing.
+    #[must_use]
+    pub(crate) fn rows_with_tokens(&self, view: &str) -> Vec<i64> {
+        let valid = self.view(view).valid.iter().zip(0..);
+        valid.filter(|(tokens, _)| **tokens > 0).map(|(_, row)| row).collect()
+    }
+
+    /// Whether rows were left out.
+    pub(crate) fn has_gaps(&self, view: &str) -> bool {
+        self.view(view).valid.contains(&0)
+    }
+
+    /// Whether the row was left out.
+    pub(crate) fn is_gap(&self, view: &str, row: usize) -> bool {
+        self.view(view).valid[row] == 0
+    }
+
     /// The networks that it is for.
     #[must_use]
     pub(crate) fn networks(&self) -> &'a Networks {

@@ -16,6 +16,8 @@ use crate::model::shape::Attend;
 /// Names beside those of columns.
 const POSITIONS: &str = "positions";
 const TARGETS: &str = "targets";
+/// What attention may look at, where that is not what is valid.
+const ATTENDED: &str = "attended";
 const DOCUMENTS: &str = "documents";
 const PLACES: &str = "places";
 
@@ -59,6 +61,13 @@ impl UploadedView {
         if let Some(mask) = batch.find(view, ATTENTION_MASK).filter(|_| batch.has_padding(view)) {
             check([mask.rows(), mask.width()]);
             freight.add(view, ATTENTION_MASK.spec().name, &shape, mask.values().iter().map(|&flag| flag != 0));
+            if batch.has_gaps(view) {
+                // A softmax over nothing is not a number: a row without tokens looks at its first padding.
+                let is_seen = |(at, &flag): (usize, &u8)| {
+                    flag != 0 || (at % mask.width() == 0 && batch.is_gap(view, at / mask.width()))
+                };
+                freight.add(view, ATTENDED, &shape, mask.values().iter().enumerate().map(is_seen));
+            }
         }
         if let Some(types) = batch.find(view, TOKEN_TYPES) {
             check([types.rows(), types.width()]);
@@ -85,7 +94,7 @@ impl UploadedView {
         });
         Self {
             ids_bt: arrived.get(view, INPUT_IDS.spec().name),
-            attended_bt: valid_bt.as_ref().map(attended),
+            attended_bt: arrived.find(view, ATTENDED).as_ref().or(valid_bt.as_ref()).map(attended),
             valid_bt,
             token_types_bt: arrived.find(view, TOKEN_TYPES.spec().name),
             packed: arrived.find(view, DOCUMENTS).map(|documents_bt| [documents_bt, arrived.get(view, PLACES)]),

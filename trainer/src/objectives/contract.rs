@@ -155,6 +155,42 @@ fn nothing_to_learn_from_teaches_nothing() {
     }
 }
 
+/// Sums, counts, metrics and gradients of a batch of which a row was left out are those of its other rows.
+#[test]
+fn a_row_that_was_left_out_counts_nothing() {
+    let _alone = testing::generator();
+    for (kind, mut bench) in benches() {
+        bench.shake();
+        let with_gap = testing::batch_with_gap(0);
+        let (without, all) = (with_gap.slice(0, testing::ROWS - 1), with_gap.slice(testing::ROWS - 1, 1));
+        let near = |found: f64, expected: f64| (found - expected).abs() <= 1e-4 * expected.abs().max(1e-3);
+        for (term, expected) in bench.terms(&with_gap).iter().zip(bench.terms(&without)) {
+            assert!(near(term.count, expected.count), "{kind}: {term:?} is not {expected:?}");
+        }
+        let metrics = |batch| bench.compute(batch, Mode::Eval).metrics;
+        for (metric, expected) in metrics(&with_gap).iter().zip(metrics(&without)) {
+            let (found, expected) = (scalar(&metric.numerator), scalar(&expected.numerator));
+            assert!(near(found, expected), "{kind}: metric `{}`: {found} is not {expected}", metric.name);
+        }
+        let (sums, gradients) = bench.learn_in(Mode::Eval, &with_gap);
+        let (expected_sums, expected) = bench.learn_in(Mode::Eval, &without);
+        for (found, expected) in sums.iter().zip(&expected_sums) {
+            assert!(near(*found, *expected), "{kind}: {found} is not {expected}");
+        }
+        let whole = expected.values().map(|gradient| scalar(&gradient.abs().max())).fold(0.0, f64::max);
+        for (name, gradient) in &gradients {
+            let Some(expected) = expected.get(name) else { continue };
+            let error = scalar(&(gradient - expected).abs().max());
+            assert!(error < 1e-4 * whole, "{kind}: the gradient of `{name}` is off by {error}, the largest is {whole}");
+        }
+        // Nothing else is there: nothing is learnt, and nothing is made of it that is not a number.
+        assert!(bench.terms(&all).iter().all(|term| term.count == 0.0), "{kind}: {:?}", bench.terms(&all));
+        for metric in bench.compute(&all, Mode::Eval).metrics {
+            assert!(scalar(&metric.numerator).is_finite(), "{kind}: metric `{}` of nothing", metric.name);
+        }
+    }
+}
+
 #[test]
 fn gradient_reaches_the_encoder() {
     let _alone = testing::generator();

@@ -286,7 +286,8 @@ impl Loss for Correcting {
     fn terms(&self, batch: &HostBatch<'_>) -> Vec<Term> {
         let (mut copy, mut lm) = (batch.valid(&self.config.view) as f64, self.predicted(batch) as f64);
         if self.config.norm == Norm::Sum {
-            let rows = |count: f64| if count > 0.0 { batch.rows() as f64 } else { 0.0 };
+            let all = batch.rows_with_tokens(&self.config.view).len() as f64;
+            let rows = |count: f64| if count > 0.0 { all } else { 0.0 };
             (copy, lm) = (rows(copy), rows(lm));
         }
         vec![

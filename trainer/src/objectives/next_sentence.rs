@@ -19,7 +19,7 @@
 //! Axes: `b` rows, `t` positions, `d` hidden, `2` classes.
 
 use schemars::JsonSchema;
-use schemas::columns::IS_RANDOM;
+use schemas::columns::{IGNORE, IS_RANDOM};
 use serde::{Deserialize, Serialize};
 use tch::{Kind, Reduction, Tensor};
 
@@ -33,7 +33,6 @@ use crate::model::host_batch::HostBatch;
 use crate::model::networks::MAIN;
 use crate::model::networks::built::Networks;
 use crate::model::parameters::Path;
-use crate::model::upload::send_column;
 use crate::objectives::expectation::{Expectation, StartFacts};
 
 /// The pooler's and the classifier's weights, borrowed.
@@ -64,7 +63,7 @@ pub(crate) struct Judgement {
     pub hits: Tensor,
 }
 
-/// The loss of scores `[b, 2]`; `is_random_b` is int64, 1 where the second segment is random.
+/// The loss of scores `[b, 2]`; `is_random_b` is int64, 1 where the second segment is random, −100 where nothing is judged.
 #[must_use]
 pub(crate) fn loss(logits_b2: &Tensor, is_random_b: &Tensor) -> Judgement {
     let sum = logits_b2.cross_entropy_loss::<&Tensor>(is_random_b, None, Reduction::Sum, -100, 0.0);
@@ -115,11 +114,17 @@ struct Judging {
 
 impl Loss for Judging {
     fn terms(&self, batch: &HostBatch<'_>) -> Vec<Term> {
-        vec![Term { name: "", weight: 1.0, count: batch.rows() as f64 }]
+        vec![Term { name: "", weight: 1.0, count: batch.rows_with_tokens(&self.view).len() as f64 }]
     }
 
     fn send(&self, batch: &HostBatch<'_>, freight: &mut Freight) {
-        send_column(batch, &self.view, IS_RANDOM, freight);
+        let labels = batch.column(&self.view, IS_RANDOM);
+        let shape = [labels.rows(), labels.width()];
+        let label = |(at, &flag): (usize, &u8)| {
+            let is_judged = !batch.is_gap(&self.view, at / labels.width());
+            i64::from(if is_judged { flag.into() } else { IGNORE })
+        };
+        freight.add(&self.view, IS_RANDOM.spec().name, &shape, labels.values().iter().enumerate().map(label));
     }
 
     fn compute(&self, forward: &Forward<'_>) -> Computed {
@@ -130,8 +135,8 @@ impl Loss for Judging {
         // The column repeats the row's label in every cell.
         let is_random_b = forward.sent(&self.view, IS_RANDOM.spec().name).select(1, 0);
         let found = loss(&logits_b2, &is_random_b);
-        let rows = forward.batch().rows() as f64;
-        let random = is_random_b.sum(Kind::Int64);
+        let rows = forward.batch().rows_with_tokens(&self.view).len() as f64;
+        let random = is_random_b.eq(1).sum(Kind::Int64);
         let metrics = vec![Metric::of("accuracy", found.hits, rows), Metric::of("random_rate", random, rows)];
         Computed { sums: vec![found.sum], metrics }
     }

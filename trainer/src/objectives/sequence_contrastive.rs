@@ -34,6 +34,7 @@ use tch::{Kind, Tensor};
 
 use super::{Computed, Loss, Metric, Objective, Reads, Term, temperature_problem};
 use crate::model::forward::{Forward, Pass};
+use crate::model::freight::Freight;
 use crate::model::head_weights::TransformWeights;
 use crate::model::host_batch::HostBatch;
 use crate::model::networks::MAIN;
@@ -72,6 +73,11 @@ pub(crate) struct Agreement {
 #[must_use]
 pub(crate) fn loss(one_nd: &Tensor, two_nd: &Tensor, temperature: f64, negatives: Negatives) -> Agreement {
     let rows = one_nd.size()[0];
+    if rows == 0 {
+        let nothing = || Tensor::zeros([1_i64; 0], (one_nd.kind(), one_nd.device()));
+        let [positive, negative, alignment, uniformity] = [(); 4].map(|()| nothing());
+        return Agreement { sum: nothing(), positive, negative, alignment, uniformity };
+    }
     let unit_md = similarity::unit(&Tensor::cat(&[one_nd, two_nd], 0));
     let (kind, device) = (unit_md.kind(), unit_md.device());
     let cosine_mm = unit_md.matmul(&unit_md.tr());
@@ -178,15 +184,23 @@ impl Objective for SequenceContrastive {
     }
 }
 
+/// The name of what is sent of rows, where some were left out.
+const ROWS: &str = "rows_with_tokens";
+
 struct Agreeing {
     config: SequenceContrastive,
     transform: Option<TransformWeights>,
 }
 
 impl Agreeing {
-    /// `[n, d]` of a pass.
+    /// `[n, d]` of a pass: of the rows that were not left out.
     fn vectors(&self, forward: &Forward<'_>, view: &str) -> Tensor {
         let first_nd = forward.encoded(MAIN, view).hidden_btd.select(1, 0);
+        let first_nd = if forward.batch().has_gaps(&self.config.view) {
+            first_nd.index_select(0, &forward.sent(&self.config.view, ROWS))
+        } else {
+            first_nd
+        };
         let precision = forward.networks().precision();
         let transformed = self.transform.as_ref().map(|head| precision.widen(&head.lend(precision).apply(&first_nd)));
         transformed.unwrap_or(first_nd)
@@ -195,14 +209,20 @@ impl Agreeing {
 
 impl Loss for Agreeing {
     fn terms(&self, batch: &HostBatch<'_>) -> Vec<Term> {
-        vec![Term { name: "", weight: 1.0, count: 2.0 * batch.rows() as f64 }]
+        vec![Term { name: "", weight: 1.0, count: 2.0 * batch.rows_with_tokens(&self.config.view).len() as f64 }]
+    }
+
+    fn send(&self, batch: &HostBatch<'_>, freight: &mut Freight) {
+        if batch.has_gaps(&self.config.view) {
+            freight.add_list(&self.config.view, ROWS, &batch.rows_with_tokens(&self.config.view));
+        }
     }
 
     fn compute(&self, forward: &Forward<'_>) -> Computed {
         let config = &self.config;
         let [one_nd, two_nd] = [&config.view, &config.positive].map(|view| self.vectors(forward, view));
         let found = loss(&one_nd, &two_nd, config.temperature, config.negatives);
-        let rows = forward.batch().rows() as f64;
+        let rows = forward.batch().rows_with_tokens(&config.view).len() as f64;
         let metrics = vec![
             Metric::mean("positive_cosine", &found.positive, rows),
             Metric::mean("negative_cosine", &found.negative, rows),

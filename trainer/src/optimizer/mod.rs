@@ -4,4 +4,4 @@ pub(crate) mod adamw;
 pub(crate) mod schedule;
 
 pub use self::adamw::OptimizerConfig;
-pub use self::schedule::{ScheduleConfig, ScheduleKind};
+pub use self::schedule::{ScheduleConfig, ScheduleKind, Span};

@@ -13,8 +13,15 @@ use crate::objectives::combine::Normalize;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TrainConfig {
-    /// Optimizer steps of the whole run.
+    /// Optimizer steps of the whole run, unless `tokens` or `hours` ends it earlier. Where one of those is written and this
+    /// is not, steps end no run.
     pub steps: u64,
+    /// Real tokens (no padding) that the whole run learns from. Of all budgets that are written, the first that is reached
+    /// ends the run, and the one that is furthest says where the learning rate stands.
+    pub tokens: Option<u64>,
+    /// Hours that the whole run trains, in all its processes, validations and checkpoints among them; what a kill loses does
+    /// not count. Looked at when a report is made, and written down before it has an effect.
+    pub hours: Option<f64>,
     /// Rows that one step learns from.
     pub rows_per_step: u64,
     /// Rows that are on the device at once; divides `rows_per_step`.
@@ -40,10 +47,23 @@ pub struct TrainConfig {
     pub skipped_steps_max: u64,
 }
 
+impl TrainConfig {
+    /// As many steps as no run does: what `steps` is where another budget ends the run.
+    pub const STEPS_ENDLESS: u64 = 1 << 40;
+
+    /// Whether steps end the run, as far as is known before it begins.
+    #[must_use]
+    pub fn ends_by_steps(&self) -> bool {
+        self.steps < Self::STEPS_ENDLESS
+    }
+}
+
 impl Default for TrainConfig {
     fn default() -> Self {
         Self {
             steps: 100_000,
+            tokens: None,
+            hours: None,
             rows_per_step: 256,
             rows_per_micro_batch: 32,
             normalize: Normalize::Step,
@@ -81,14 +101,43 @@ impl Default for ValidationConfig {
 pub struct CheckpointConfig {
     /// Steps between checkpoints; the end of a run and a stop make one too.
     pub every_steps: u64,
-    /// How many of the newest stay; at least 1.
+    /// How many of the newest stay; at least 1. What `cloze checkpoints RUN pin STEP` names stays too.
     pub keep: usize,
+    /// Steps between checkpoints that stay for ever, and are made for that; 0 for none.
+    pub keep_every_steps: u64,
+    /// How many of the best by `best_by` stay; 0 for none. Only a step that was validated can be among them.
+    pub keep_best: usize,
+    /// What is best: `valid/mlm`, `valid/mlm.accuracy`, `loss`, or a term or metric of the validation by its name, like `mlm`
+    /// or `mlm.accuracy`. Of accuracies and of `positive_cosine` the highest, of all others the lowest; of equals the oldest.
+    pub best_by: String,
+    /// Makes each checkpoint a folder that `transformers` loads, as `cloze export` writes it: with `config.json`,
+    /// `model.safetensors` and the tokenizer beside the rest.
+    pub export: Option<ModelFamily>,
 }
 
 impl Default for CheckpointConfig {
     fn default() -> Self {
-        Self { every_steps: 1000, keep: 3 }
+        Self {
+            every_steps: 1000,
+            keep: 3,
+            keep_every_steps: 0,
+            keep_best: 0,
+            best_by: "valid/mlm".to_owned(),
+            export: None,
+        }
     }
+}
+
+/// Families of models that `transformers` loads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ModelFamily {
+    /// `BertForMaskedLM`.
+    Bert,
+    /// `RobertaForMaskedLM`.
+    Roberta,
+    /// `ElectraForPreTraining`, or `ElectraForMaskedLM` of a run without `replaced_token`.
+    Electra,
 }
 
 /// `[report]`.
@@ -103,4 +152,42 @@ impl Default for ReportConfig {
     fn default() -> Self {
         Self { every_steps: 50 }
     }
+}
+
+/// `[guard]`: what becomes of a step whose loss or gradient leaps out of those before it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct GuardConfig {
+    /// What to do about such a step.
+    pub rule: GuardRule,
+    /// How many robust standard deviations (1.4826 times the median distance from the median) above the median of the steps
+    /// before it a loss may lie; 0 for any.
+    pub loss_sigmas: f64,
+    /// The same for the norm of the gradient before clipping, which scatters more.
+    pub norm_sigmas: f64,
+    /// Steps that a step is compared with. Nothing is judged before there are 32.
+    pub window: usize,
+    /// Steps that a run may skip for it before it fails.
+    pub skips_max: usize,
+}
+
+impl Default for GuardConfig {
+    fn default() -> Self {
+        Self { rule: GuardRule::Warn, loss_sigmas: 10.0, norm_sigmas: 30.0, window: 128, skips_max: 10 }
+    }
+}
+
+/// What becomes of a step that leaps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum GuardRule {
+    /// Nothing is looked at.
+    Off,
+    /// It is said, and the run goes on.
+    #[default]
+    Warn,
+    /// It is said, and the run saves and stops: exit code 45. The same command goes on.
+    Pause,
+    /// The run goes back to the newest checkpoint before it, and does not learn from that step's rows.
+    Skip,
 }

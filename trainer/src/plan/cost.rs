@@ -5,6 +5,8 @@
 //! the pass learns (Kaplan et al. 2020, section 2.1). A vocabulary head costs 2 for each of its weights at a position
 //! that it scores, three times that where it learns; 15 % of the positions are scored, whatever share is masked.
 
+use std::collections::BTreeMap;
+
 use crate::model::forward::Pass;
 use crate::model::networks::{AnyNetwork, MAIN};
 use crate::model::parameters::Parameters;
@@ -91,6 +93,14 @@ impl TrainPlan {
         let mut parameters = Parameters::outline();
         let _ = build(self, &mut parameters);
         (parameters.count(), parameters.frozen_count())
+    }
+
+    /// The names of all weights with their sizes, in order.
+    #[must_use]
+    pub(crate) fn weight_shapes(&self) -> BTreeMap<String, Vec<i64>> {
+        let mut parameters = Parameters::outline();
+        let _ = build(self, &mut parameters);
+        parameters.iter().map(|(name, parameter)| (name.to_owned(), parameter.tensor.size())).collect()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use observe::change::KeyChange;
 use serde::{Deserialize, Serialize};
 
 /// Everything that changes a run's numbers, as sorted `path = value` pairs, with one hash over them.
@@ -40,16 +41,55 @@ impl Identity {
         &self.keys
     }
 
-    /// What changed since `former`, as `key: then → now`; empty for the same run.
+    /// What changed since `former`; empty for the same run.
     #[must_use]
-    pub fn differences(&self, former: &Self) -> Vec<String> {
+    pub fn differences(&self, former: &Self) -> Vec<KeyChange> {
         let names: BTreeSet<&String> = self.keys.keys().chain(former.keys.keys()).collect();
-        let value = |identity: &Self, name: &str| identity.keys.get(name).map_or("absent".to_owned(), String::clone);
-        names
-            .into_iter()
-            .filter(|name| self.keys.get(*name) != former.keys.get(*name))
-            .map(|name| format!("`{name}`: {} → {}", value(former, name), value(self, name)))
-            .collect()
+        let differ = names.into_iter().filter(|name| self.keys.get(*name) != former.keys.get(*name));
+        let value = |identity: &Self, name: &String| identity.keys.get(name).cloned();
+        differ.map(|name| KeyChange { key: name.clone(), then: value(former, name), now: value(self, name) }).collect()
+    }
+
+    /// The same, sorted into those that `allowed` names and, in words, the others.
+    pub(crate) fn changes(&self, former: &Self, allowed: &[String]) -> (Vec<KeyChange>, Vec<String>) {
+        let (allowed, others): (Vec<_>, Vec<_>) =
+            self.differences(former).into_iter().partition(|change| allowed.contains(&change.key));
+        (allowed, others.iter().map(KeyChange::to_string).collect())
+    }
+}
+
+/// Keys that decide which rows come next: a run that has read rows can have no others.
+const ROWS: [&str; 3] = ["seed", "data", "train.rows_per_step"];
+
+/// Keys that say where the learning rate stands, and what becomes of a run that has begun by another.
+const COURSE: [(&str, &str); 3] = [
+    ("train.steps", "`cloze extend` changes it, and keeps from which step on"),
+    ("train.tokens", "the learning rate would jump, and nobody could tell later from where; `cloze branch` can"),
+    ("train.hours", "the learning rate would jump, and nobody could tell later from where; `cloze branch` can"),
+];
+
+/// Whether these keys may change in the middle of a run.
+///
+/// # Errors
+/// Why one may not.
+pub fn check_allowed(keys: &[String]) -> Result<(), String> {
+    check_branched(keys)?;
+    match COURSE.iter().find(|(key, _)| keys.iter().any(|changed| changed == key)) {
+        Some((key, why)) => Err(format!("`{key}` cannot change in the middle of a run: {why}")),
+        None => Ok(()),
+    }
+}
+
+/// Whether these keys may be others in a run that goes on from another.
+///
+/// # Errors
+/// Why one may not.
+pub(crate) fn check_branched(keys: &[String]) -> Result<(), String> {
+    let is_below =
+        |key: &str, above: &str| key.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    match keys.iter().find(|key| ROWS.iter().any(|above| is_below(key, above))) {
+        Some(key) => Err(format!("`{key}` cannot change in the middle of a run: it decides which rows come next")),
+        None => Ok(()),
     }
 }
 
@@ -58,13 +98,13 @@ const WAYS_ON: [(&str, &str); 2] = [
     (
         "train.steps",
         "the rate falls towards the last step, so that a run of other `train.steps` is another from its first step on: \
-         finish this one and begin a second with its weights, or, the next time, begin with `schedule.kind = \"constant\"`, \
-         whose `train.steps` may grow",
+         `cloze extend` gives this one more steps and says from where; or, the next time, begin with \
+         `schedule.kind = \"constant\"`, whose `train.steps` may grow",
     ),
     (
         "train.rows_per_micro_batch",
         "here `train.rows_per_micro_batch` decides what is drawn, or which rows are contrasted: where memory is short, \
-         lower it in a run that begins",
+         `--allow train.rows_per_micro_batch` changes it all the same, and notes it",
     ),
 ];
 
@@ -87,8 +127,24 @@ mod tests {
     fn differences_name_keys_with_both_values() {
         let then = identity(&[("seed", "1"), ("loss.mlm", "1.0")]);
         let now = identity(&[("seed", "2"), ("loss.mlm", "1.0"), ("loss.tc", "1.0")]);
-        assert_eq!(now.differences(&then), ["`loss.tc`: absent → 1.0", "`seed`: 1 → 2"]);
+        let words: Vec<String> = now.differences(&then).iter().map(KeyChange::to_string).collect();
+        assert_eq!(words, ["`loss.tc`: absent → 1.0", "`seed`: 1 → 2"]);
+        let (allowed, others) = now.changes(&then, &["loss.tc".to_owned()]);
+        assert_eq!((allowed.len(), others), (1, vec!["`seed`: 1 → 2".to_owned()]));
         assert!(now.differences(&now).is_empty() && now.hash() != then.hash());
+    }
+
+    #[test]
+    fn what_decides_the_rows_is_never_changed_in_the_middle() {
+        let check = |key: &str| check_allowed(&[key.to_owned()]);
+        for key in ["optimizer.lr", "train.rows_per_micro_batch", "encoder.dropout", "data_folder", "seeds"] {
+            assert_eq!(check(key), Ok(()), "{key}");
+        }
+        for key in ["seed", "data.content", "data.shuffle_blocks", "train.rows_per_step", "train.steps"] {
+            assert!(check(key).is_err_and(|why| why.contains(key)), "{key}");
+        }
+        assert_eq!(check_branched(&["train.steps".to_owned()]), Ok(()), "a branch is planned anew");
+        assert!(check_branched(&["data.width".to_owned()]).is_err());
     }
 
     #[test]

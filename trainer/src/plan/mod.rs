@@ -10,8 +10,10 @@ pub(crate) mod request;
 mod rules;
 pub(crate) mod train_plan;
 
-pub use self::config::{CheckpointConfig, ReportConfig, TrainConfig, ValidationConfig};
-pub use self::identity::Identity;
+pub use self::config::{
+    CheckpointConfig, GuardConfig, GuardRule, ModelFamily, ReportConfig, TrainConfig, ValidationConfig,
+};
+pub use self::identity::{Identity, check_allowed};
 pub use self::reads::{columns_encoded, columns_read, used_networks};
-pub use self::request::TrainRequest;
+pub use self::request::{Amended, TrainRequest};
 pub use self::train_plan::TrainPlan;

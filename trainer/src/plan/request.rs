@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::config::{CheckpointConfig, ReportConfig, TrainConfig, ValidationConfig};
+use super::config::{CheckpointConfig, GuardConfig, ReportConfig, TrainConfig, ValidationConfig};
 use super::identity::Identity;
 use super::reads::used_networks;
 use crate::model::forward::Pass;
@@ -10,7 +10,7 @@ use crate::model::networks::AnyNetwork;
 use crate::model::shape::{EncoderConfig, VocabFacts};
 use crate::objectives::AnyObjective;
 use crate::optimizer::adamw::OptimizerConfig;
-use crate::optimizer::schedule::ScheduleConfig;
+use crate::optimizer::schedule::{ScheduleConfig, Span};
 
 /// All parts of a run. [`TrainPlan::new`](super::TrainPlan::new) says whether they make one.
 #[derive(Clone, Debug)]
@@ -43,10 +43,23 @@ pub struct TrainRequest {
     pub checkpoints: CheckpointConfig,
     /// When to report.
     pub report: ReportConfig,
+    /// What becomes of steps that leap.
+    pub guard: GuardConfig,
     /// What makes it this run and no other.
     pub identity: Identity,
     /// Content hash of the data, from the manifest.
     pub data_content: String,
+    /// What people have decided since it began.
+    pub amended: Amended,
+}
+
+/// What people decide about a run that has begun.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Amended {
+    /// From which step on the run has had how many steps, where that was changed: the oldest first.
+    pub spans: Vec<Span>,
+    /// Keys of the identity that may be others than those of the newest checkpoint.
+    pub allowed: Vec<String>,
 }
 
 impl TrainRequest {
@@ -72,6 +85,15 @@ impl TrainRequest {
     #[must_use]
     pub fn used_networks(&self) -> BTreeMap<String, AnyNetwork> {
         used_networks(&self.networks, self.active().map(|(_, objective, _)| objective))
+    }
+
+    /// Steps of the whole run, where rows are full; none where only hours end it.
+    #[must_use]
+    pub fn steps_expected(&self) -> Option<u64> {
+        let tokens = self.train.rows_per_step.saturating_mul(u64::from(self.width)).max(1);
+        let by_tokens = self.train.tokens.map(|budget| budget.div_ceil(tokens));
+        let by_steps = self.train.ends_by_steps().then_some(self.train.steps);
+        by_tokens.into_iter().chain(by_steps).min()
     }
 
     /// Micro-batches of one step.

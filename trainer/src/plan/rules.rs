@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use schemas::Problem;
 use schemas::columns::IS_RANDOM;
+use schemas::{Problem, printable};
 use tch::Device;
 
+use super::config::GuardRule;
 use super::request::TrainRequest;
 use crate::device::choice::DeviceChoice;
 use crate::device::precision::Precision;
@@ -15,6 +16,11 @@ use crate::model::shape::Attend;
 
 /// Threads beyond any machine's: libtorch would try to start them.
 const THREADS_MAX: usize = 4096;
+/// Steps that can say what is usual, and few enough to be sorted at each step.
+const GUARD_WINDOW_MIN: usize = 32;
+const GUARD_WINDOW_MAX: usize = 4096;
+/// A century: more is a mistake.
+const HOURS_MAX: f64 = 24.0 * 365.25 * 100.0;
 /// The least number above 0 that float32 keeps: anything smaller is flushed to 0.
 const LEAST: f64 = f32::MIN_POSITIVE as f64;
 
@@ -116,9 +122,75 @@ pub(super) fn problems(request: &TrainRequest) -> Vec<Problem> {
         (request.checkpoints.keep > 0, "checkpoints.keep", "at least one must stay".to_owned()),
         (request.report.every_steps > 0, "report.every_steps", "it must be above 0".to_owned()),
     ];
+    let problems = rules.into_iter().filter(|(holds, ..)| !holds).map(|(_, key, message)| Problem::new(key, message));
+    let others = [guard_problems(request), budget_problems(request), network_problems(request), loss_problems(request)];
+    problems.chain(others.into_iter().flatten()).collect()
+}
+
+fn guard_problems(request: &TrainRequest) -> Vec<Problem> {
+    let (guard, checkpoints, report) = (&request.guard, &request.checkpoints, &request.report);
+    let mut problems = Vec::new();
+    let before = (checkpoints.keep as u64).saturating_sub(1).saturating_mul(checkpoints.every_steps);
+    if guard.rule == GuardRule::Skip && before < report.every_steps {
+        let message = format!(
+            "a step is judged when it is reported, after up to {} steps, and by then no checkpoint before it may be left to \
+             go back to; keep more of them, or report more often",
+            report.every_steps
+        );
+        problems.push(Problem::new("guard.rule", message));
+    }
+    for (key, sigmas, usual) in
+        [("guard.loss_sigmas", guard.loss_sigmas, 10), ("guard.norm_sigmas", guard.norm_sigmas, 30)]
+    {
+        if !(sigmas.is_finite() && sigmas >= 0.0) {
+            let message = format!("{sigmas} is no number of standard deviations; usual is {usual}, 0 judges nothing");
+            problems.push(Problem::new(key, message));
+        }
+    }
+    let windows = GUARD_WINDOW_MIN..=GUARD_WINDOW_MAX;
+    if !windows.contains(&guard.window) {
+        let message =
+            format!("{} steps do not tell what is usual; take {GUARD_WINDOW_MIN} to {GUARD_WINDOW_MAX}", guard.window);
+        problems.push(Problem::new("guard.window", message));
+    }
+    problems
+}
+
+/// What ends a run, and what stays of it.
+fn budget_problems(request: &TrainRequest) -> Vec<Problem> {
+    let train = &request.train;
+    let rules = [
+        (
+            request.checkpoints.keep_best == 0 || request.validation.every_steps > 0,
+            "checkpoints.keep_best",
+            "nothing is validated, so no checkpoint is better than another".to_owned(),
+        ),
+        (
+            request.checkpoints.keep_best == 0 || names_a_figure(request),
+            "checkpoints.best_by",
+            format!("no validation has a figure `{}`", printable(&request.checkpoints.best_by)),
+        ),
+        (train.tokens != Some(0), "train.tokens", "at least one token is needed".to_owned()),
+        (
+            train.hours.is_none_or(|hours| hours > 0.0 && hours <= HOURS_MAX),
+            "train.hours",
+            format!("{} is not a number of hours above 0, nor at most {HOURS_MAX}", train.hours.unwrap_or_default()),
+        ),
+        (
+            request.schedule.decay_fraction > 0.0 && request.schedule.decay_fraction <= 1.0,
+            "schedule.decay_fraction",
+            format!("{} is not a share of the run above 0", request.schedule.decay_fraction),
+        ),
+    ];
     let broken = rules.into_iter().filter(|(holds, ..)| !holds);
-    let problems = broken.map(|(_, key, message)| Problem::new(key, message));
-    problems.chain(network_problems(request)).chain(loss_problems(request)).collect()
+    broken.map(|(_, key, message)| Problem::new(key, message)).collect()
+}
+
+/// Whether a validation may have that figure: one of all runs, or one of an objective of the loss.
+fn names_a_figure(request: &TrainRequest) -> bool {
+    let name = request.checkpoints.best_by.as_str();
+    let objective = name.split_once('.').map_or(name, |(objective, _)| objective);
+    ["loss", "valid/mlm", "valid/mlm.accuracy"].contains(&name) || request.loss.contains_key(objective)
 }
 
 fn network_problems(request: &TrainRequest) -> Vec<Problem> {

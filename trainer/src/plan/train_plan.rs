@@ -34,6 +34,22 @@ impl TrainPlan {
         if problems.is_empty() { Ok(Self { request }) } else { Err(problems) }
     }
 
+    /// The same with so many threads: as they were when something was computed that is to be computed again.
+    #[must_use]
+    pub(crate) fn with_threads(&self, threads: usize) -> Self {
+        let mut request = self.request.clone();
+        request.train.threads = threads;
+        Self { request }
+    }
+
+    /// The same of a run in whose middle these keys of its identity may change.
+    #[must_use]
+    pub fn allowing(&self, keys: &[String]) -> Self {
+        let mut request = self.request.clone();
+        request.amended.allowed = keys.to_vec();
+        Self { request }
+    }
+
     /// The same with products of float32, which every device has: for who only looks at its weights.
     pub(crate) fn in_float32(&self) -> Self {
         let mut request = self.request.clone();

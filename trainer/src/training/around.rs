@@ -24,6 +24,16 @@ pub trait Data {
     /// How many passes over the training split the first `rows` rows of the stream are.
     fn epochs(&self, rows: RowIndex) -> Result<f64, ForeignError>;
 
+    /// The rows of the stream up to `end` are consumed: a step has learnt from those that were not before, or passed over them.
+    fn consumed(&mut self, _end: RowIndex, _learnt: bool) -> Result<(), ForeignError> {
+        Ok(())
+    }
+
+    /// The ids of the documents that a row of the training stream is made of, for people.
+    fn documents(&mut self, _row: RowIndex) -> Result<Vec<String>, ForeignError> {
+        Ok(Vec::new())
+    }
+
     /// What is to be said of the batches that were given since this was last asked.
     fn remarks(&mut self) -> Vec<What> {
         Vec::new()
@@ -37,7 +47,8 @@ pub trait Host: Observer {
     /// Whether somebody asked the run to stop.
     fn stop(&self) -> Option<StopRequest>;
 
-    /// The run is good, and goes on from this state, or begins. Nothing was said or saved before.
+    /// The run is good, and goes on from this state, or begins. Nothing was said or saved before, unless the run goes back:
+    /// then what was said of later steps was said of a course that is given up.
     fn begin(&mut self, from: Option<&State>) -> Result<(), ForeignError>;
 
     /// Takes a checkpoint to write ([`Snapshot::write`]), and does not wait for it. The one before was asked for by

@@ -6,8 +6,10 @@
 //!
 //! - `main.safetensors`: every weight by its name in `Parameters`, float32;
 //! - `optimizer.safetensors`: `mean.NAME`, `variance.NAME`, `updates`; `report.N.sum` and, where the device counts,
-//!   `report.N.count`, of the N-th mean of the report under way; `skipped.count`, `skipped.first`;
-//! - `state.json`, put last and removed first: [`State`], [sealed](schemas::sealed).
+//!   `report.N.count`, of the N-th mean of the report under way; `skipped.count`, `skipped.first`; `guard.ring`;
+//! - `state.json`, put last and removed first: [`State`], [sealed](schemas::sealed);
+//! - `figures.json`, where the step was validated: [`Validated`]; `pinned.json`, where somebody [pinned](pin) it;
+//! - with `checkpoints.export`, what `transformers` loads: `config.json`, `model.safetensors`, the tokenizer.
 //!
 //! A checkpoint is there when its `state.json` is. What lies there without one is unfinished, and the next start removes
 //! it, unless `latest` says that it was finished and there is no other. A `state.json` that is no file (a pipe, a link
@@ -20,24 +22,40 @@
 //!
 //! A checkpoint records what was *consumed*: `rows_consumed` is the whole position in the stream.
 
+mod before;
+mod figures;
+mod given_up;
 mod kept;
+mod rules;
+mod shelf;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io::{self, Write};
 use std::path::Path;
 
+use observe::change::KeyChange;
 use schemas::ordinal::Step;
 use schemas::{SealError, Sealed};
 use serde::{Deserialize, Serialize};
 use store::Store;
 
+pub use self::before::before;
+pub use self::figures::Validated;
+pub use self::given_up::give_up;
+pub(crate) use self::kept::{beyond, copy, discard, note, point, steps};
 pub use self::kept::{newest, pick};
+pub use self::rules::Reason;
+pub(crate) use self::shelf::check;
+pub use self::shelf::{Listed, pin, remove, shelf, state_of, unpin, verify};
 use crate::device::tensors;
 use crate::device::tensors::HostTensors;
 use crate::error::Error;
+use crate::plan::config::CheckpointConfig;
 use crate::plan::identity::Identity;
+use crate::training::guard::SavedGuard;
 use crate::training::tally::SavedMean;
 
 /// The tensors' objects, in the order in which they are put.
@@ -45,6 +63,15 @@ const MAIN_FILE: &str = "main.safetensors";
 const OPTIMIZER_FILE: &str = "optimizer.safetensors";
 /// What is put last: with it, there is a checkpoint.
 const STATE_FILE: &str = "state.json";
+
+/// What the validation of its step found.
+const FIGURES_FILE: &str = "figures.json";
+/// Somebody wants it to stay.
+const PINNED_FILE: &str = "pinned.json";
+/// With it, `transformers` sees a model.
+const CONFIG_FILE: &str = "config.json";
+/// Bytes that are hashed at once.
+const CHUNK: u64 = 1 << 22;
 
 /// What `state.json` says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -72,10 +99,33 @@ pub struct State {
     pub device: String,
     /// The means of the report under way, in order; their sums are in `optimizer.safetensors`.
     pub report: Vec<SavedMean>,
+    /// The steps that were passed over, of those done: see [`skips`](crate::training::skips).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skips: Vec<Step>,
+    /// What the guard compares the next steps with; the loss and norm of those that it has still to look at are
+    /// `guard.ring` in `optimizer.safetensors`.
+    #[serde(default, skip_serializing_if = "SavedGuard::is_empty")]
+    pub guard: SavedGuard,
     /// What makes it this run.
     pub identity: Identity,
     /// BLAKE3 of every file beside this one.
     pub files: BTreeMap<String, String>,
+    /// Keys of the identity that were changed in the middle of the run, the oldest change first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<Change>,
+    /// Seconds that the run has trained, where hours end it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trained_s: Option<f64>,
+}
+
+/// A key of the identity that is another since a step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Change {
+    /// Steps done when it changed.
+    pub step: Step,
+    /// Which, and how.
+    pub key: KeyChange,
 }
 
 impl Sealed for State {
@@ -94,6 +144,33 @@ pub struct Snapshot {
     pub main: HostTensors,
     /// The optimizer's state and the report under way.
     pub optimizer: HostTensors,
+    /// What the validation of this step found, where it is done.
+    pub validated: Option<Validated>,
+}
+
+/// How checkpoints are kept.
+pub struct Keeping {
+    /// Which of them stay.
+    pub rules: CheckpointConfig,
+    /// Puts what `transformers` loads of these weights, all of it or an error.
+    pub export: Option<Export>,
+}
+
+/// Puts a model made of weights into a folder, its `config.json` last.
+pub type Export = Box<dyn Fn(&HostTensors, &Store) -> Result<(), Error> + Send + Sync>;
+
+impl Keeping {
+    /// By these rules, and nothing beside.
+    #[must_use]
+    pub fn by(rules: CheckpointConfig) -> Self {
+        Self { rules, export: None }
+    }
+}
+
+impl fmt::Debug for Keeping {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keeping").field("rules", &self.rules).finish_non_exhaustive()
+    }
 }
 
 /// Why a checkpoint is not read.
@@ -126,15 +203,27 @@ impl From<io::Error> for Unread {
 
 impl Snapshot {
     /// Puts all objects of the checkpoint, the state last.
-    fn put(&self, checkpoint: &Store) -> io::Result<()> {
+    fn put(&self, checkpoint: &Store, export: Option<&Export>) -> Result<(), Error> {
         let mut state = self.state.clone();
+        state.files.clear();
+        if let Some(export) = export {
+            export(&self.main, checkpoint)?;
+            // What a pin is, is not the checkpoint's business.
+            for entry in checkpoint.list("")?.into_iter().filter(|entry| entry.name != PINNED_FILE) {
+                state.files.insert(entry.name.clone(), hash(checkpoint, &entry.name, entry.stat.bytes)?);
+            }
+        }
         for (name, tensors) in [(MAIN_FILE, &self.main), (OPTIMIZER_FILE, &self.optimizer)] {
             let mut file = Hashing { target: checkpoint.begin(name)?, hasher: blake3::Hasher::new() };
             tensors::write(tensors, &mut file)?;
             file.target.commit()?;
             state.files.insert(name.to_owned(), file.hasher.finalize().to_hex().to_string());
         }
-        checkpoint.put(STATE_FILE, &state.seal()).map(|_| ())
+        if let Some(validated) = &self.validated {
+            checkpoint.put(FIGURES_FILE, &validated.seal())?;
+        }
+        checkpoint.put(STATE_FILE, &state.seal())?;
+        Ok(())
     }
 
     /// Reads and verifies all of them. Nothing of it is believed unless all of it is as it was written.
@@ -144,19 +233,7 @@ impl Snapshot {
             Some((bytes, _)) => Ok(bytes),
             None => Err(damaged(name, "it is missing".to_owned())),
         };
-        let state = State::unseal(&bytes(STATE_FILE)?).map_err(|error| match error {
-            SealError::Version { found, .. } => {
-                Unread::Other(Error::CheckpointVersion { folder: checkpoint.place("").into(), version: found })
-            }
-            SealError::Rewritten => {
-                let (path, problem) = (checkpoint.place(STATE_FILE).into(), error.to_string());
-                Unread::Other(Error::Checkpoint { path, problem })
-            }
-            damage => damaged(STATE_FILE, damage.to_string()),
-        })?;
-        if state.step != step {
-            return Err(damaged(STATE_FILE, format!("it is the checkpoint after step {}", state.step)));
-        }
+        let state = State::read(checkpoint, step)?;
         let tensors = |name: &str| {
             let bytes = bytes(name)?;
             if state.files.get(name).map(String::as_str) != Some(blake3::hash(&bytes).to_hex().as_str()) {
@@ -165,8 +242,45 @@ impl Snapshot {
             tensors::parse(Path::new(&checkpoint.place(name)), &bytes).map_err(Unread::Other)
         };
         let (main, optimizer) = (tensors(MAIN_FILE)?, tensors(OPTIMIZER_FILE)?);
-        Ok(Self { state, main, optimizer })
+        Ok(Self { state, main, optimizer, validated: None })
     }
+}
+
+impl State {
+    /// That of a checkpoint, which has to be after that step.
+    fn read(checkpoint: &Store, step: Step) -> Result<Self, Unread> {
+        let damaged = |problem: String| Unread::Damaged { place: checkpoint.place(STATE_FILE), problem };
+        let Some((bytes, _)) = checkpoint.read_with_stat(STATE_FILE)? else {
+            return Err(damaged("it is missing".to_owned()));
+        };
+        let state = Self::unseal(&bytes).map_err(|error| match error {
+            SealError::Version { found, .. } => {
+                Unread::Other(Error::CheckpointVersion { folder: checkpoint.place("").into(), version: found })
+            }
+            SealError::Rewritten => {
+                let (path, problem) = (checkpoint.place(STATE_FILE).into(), error.to_string());
+                Unread::Other(Error::Checkpoint { path, problem })
+            }
+            damage => damaged(damage.to_string()),
+        })?;
+        if state.step == step {
+            Ok(state)
+        } else {
+            Err(damaged(format!("it is the checkpoint after step {}", state.step)))
+        }
+    }
+}
+
+/// The BLAKE3 of an object of that length, never all of it in memory.
+fn hash(store: &Store, name: &str, bytes: u64) -> io::Result<String> {
+    let mut hasher = blake3::Hasher::new();
+    let mut at = 0;
+    while at < bytes {
+        let end = bytes.min(at + CHUNK);
+        hasher.update(&store.read_range(name, at..end)?);
+        at = end;
+    }
+    Ok(hasher.finalize().to_hex().to_string())
 }
 
 /// Hashes what passes through.

@@ -10,6 +10,8 @@ pub(crate) struct Pace {
     process: Process,
     begun: Instant,
     waited: Duration,
+    // Of steps, for checkpoints.
+    stalled: Duration,
     tokens: u64,
     // Tokens per second at the device's peak, where that is known.
     peak_rate: Option<f64>,
@@ -33,12 +35,24 @@ impl Pace {
     /// Begins now.
     pub(crate) fn start(peak_rate: Option<f64>) -> Self {
         let begun = Instant::now();
-        Self { process: Process { begun, steps: 0 }, begun, waited: Duration::ZERO, tokens: 0, peak_rate }
+        Self {
+            process: Process { begun, steps: 0 },
+            begun,
+            waited: Duration::ZERO,
+            stalled: Duration::ZERO,
+            tokens: 0,
+            peak_rate,
+        }
     }
 
     /// So long was waited for a batch.
     pub(crate) fn wait(&mut self, time: Duration) {
         self.waited += time;
+    }
+
+    /// So long the next step waited for a checkpoint.
+    pub(crate) fn stall(&mut self, time: Duration) {
+        self.stalled += time;
     }
 
     /// A step learnt from so many tokens.
@@ -57,9 +71,9 @@ impl Pace {
         let seconds = self.begun.elapsed().as_secs_f64();
         let tokens_per_s = self.tokens as f64 / seconds;
         let mfu = self.peak_rate.map(|peak| tokens_per_s / peak);
-        let wait = self.waited.as_secs_f64() / seconds;
+        let [wait, stall] = [self.waited, self.stalled].map(|time| time.as_secs_f64() / seconds);
         let process = self.process;
         *self = Self { process, ..Self::start(self.peak_rate) };
-        Speed { tokens_per_s, mfu, wait, eta_s: process.eta_s(left) }
+        Speed { tokens_per_s, mfu, wait, stall, eta_s: process.eta_s(left) }
     }
 }

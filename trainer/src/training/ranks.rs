@@ -19,6 +19,8 @@ pub enum StopRequest {
     Hangup,
     /// SIGUSR1, a scheduler will start the run again: 138.
     Requeue,
+    /// Nobody: a step leapt, and `guard.rule` is `pause`: 45.
+    Guard,
 }
 
 /// The ranks of a run, seen from one of them. Every rank asks the same questions in the same order.

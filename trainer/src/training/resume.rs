@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use observe::change::KeyChange;
 use observe::training::Warning;
+use schemas::ordinal::Step;
 use store::Store;
 use tch::{Device, Tensor};
 
@@ -16,7 +18,7 @@ use crate::hf;
 use crate::model::networks::built::teach;
 use crate::plan::identity;
 use crate::training::checkpoint;
-use crate::training::checkpoint::{Snapshot, State};
+use crate::training::checkpoint::{Change, Snapshot, State, Validated};
 use crate::training::step::{Trainer, threads};
 
 /// What writes checkpoints.
@@ -35,6 +37,12 @@ pub(crate) struct Position {
     pub validation_pending: bool,
     /// Running hash of the rows consumed.
     pub batch_hash: String,
+    /// The steps that were passed over.
+    pub skips: Vec<Step>,
+    /// Seconds that the run has trained, where hours end it.
+    pub trained_s: Option<f64>,
+    /// What the validation of this step found.
+    pub validated: Option<Validated>,
 }
 
 impl Trainer {
@@ -42,6 +50,7 @@ impl Trainer {
     /// who reads the snapshot does, and on the device the next update.
     pub fn snapshot(&mut self, position: Position) -> Result<Snapshot, Error> {
         let (accumulators, report) = self.tally.save();
+        let (ring, guard) = self.guard.save();
         let skips = [("skipped.count", &self.skips.count), ("skipped.first", &self.skips.first)];
         let skips = skips.map(|(name, tensor)| (name.to_owned(), tensor));
         let state = State {
@@ -56,11 +65,15 @@ impl Trainer {
             threads: threads(self.plan().train.threads),
             device: format!("{:?}", self.device()),
             report,
+            skips: position.skips,
+            guard,
             identity: self.plan().identity.clone(),
             files: std::collections::BTreeMap::new(),
+            changes: self.changes.clone(),
+            trained_s: position.trained_s,
         };
-        let (first, resting) = (accumulators.len(), self.optimizer.state().chain(skips));
-        let mut all: Vec<(String, &Tensor)> = accumulators.into_iter().chain(resting).collect();
+        let (first, resting) = (accumulators.len() + ring.len(), self.optimizer.state().chain(skips));
+        let mut all: Vec<(String, &Tensor)> = accumulators.into_iter().chain(ring).chain(resting).collect();
         let state_tensors = all.len();
         all.extend(self.parameters().iter().map(|(name, weight)| (name.to_owned(), &weight.tensor)));
         let tensors: Vec<&Tensor> = all.iter().map(|(_, tensor)| *tensor).collect();
@@ -71,7 +84,7 @@ impl Trainer {
         if let Some(copies) = copies {
             self.note_copies(copies);
         }
-        Ok(Snapshot { state, main, optimizer: named.into_iter().collect() })
+        Ok(Snapshot { state, main, optimizer: named.into_iter().collect(), validated: position.validated })
     }
 
     fn note_copies(&mut self, copies: Arc<Copies>) {
@@ -97,12 +110,22 @@ impl Trainer {
             .collect()
     }
 
-    /// Goes on where a snapshot of this very run was taken. Returns what is not as it was then.
+    /// Goes on where a snapshot of this very run was taken. Returns what is not as it was then: what is worth a warning, and
+    /// the keys that somebody has changed and was allowed to.
     ///
     /// # Errors
     /// [`Error::Identity`] if it was another run's.
-    pub fn restore(&mut self, place: &str, snapshot: &Snapshot) -> Result<Vec<Warning>, Error> {
-        self.check_identity(place, &snapshot.state)?;
+    pub fn restore(&mut self, place: &str, snapshot: &Snapshot) -> Result<(Vec<Warning>, Vec<KeyChange>), Error> {
+        let changed = self.check_identity(place, &snapshot.state)?;
+        self.load(place, snapshot)?;
+        let state = &snapshot.state;
+        let noted = changed.iter().map(|key| Change { step: state.step, key: key.clone() });
+        self.changes = state.changes.iter().cloned().chain(noted).collect();
+        Ok((self.changes_since(state), changed))
+    }
+
+    /// The same of a snapshot that is known to be of this run, whatever was changed since.
+    pub(crate) fn load(&mut self, place: &str, snapshot: &Snapshot) -> Result<(), Error> {
         self.pass_copies()?;
         let (state, device) = (&snapshot.state, self.device());
         let refuse = |problem| Error::Checkpoint { path: place.into(), problem };
@@ -118,10 +141,11 @@ impl Trainer {
         }
         self.optimizer.load(&snapshot.optimizer, device).map_err(refuse)?;
         self.tally.load(&snapshot.optimizer, &state.report).map_err(refuse)?;
+        self.guard.load(&snapshot.optimizer, &state.guard, device).map_err(refuse)?;
         overwrite(&self.skips.count, &snapshot.optimizer, "skipped.count", device).map_err(refuse)?;
         overwrite(&self.skips.first, &snapshot.optimizer, "skipped.first", device).map_err(refuse)?;
         self.done = state.step;
-        Ok(self.changes_since(state))
+        Ok(())
     }
 
     /// What has changed around a run, with what that does to its numbers.
@@ -153,15 +177,19 @@ impl Trainer {
         warnings
     }
 
-    fn check_identity(&self, place: &str, state: &State) -> Result<(), Error> {
-        let mut keys = self.plan().identity.differences(&state.identity);
-        if state.data_content != self.plan().data_content {
-            keys.push(format!("data content: {} → {}", state.data_content, self.plan().data_content));
+    /// The keys of the identity that are others now, all of them allowed to.
+    fn check_identity(&self, place: &str, state: &State) -> Result<Vec<KeyChange>, Error> {
+        let plan = self.plan();
+        let allowed = &plan.amended.allowed;
+        identity::check_allowed(allowed).map_err(Error::Config)?;
+        let (changed, mut keys) = plan.identity.changes(&state.identity, allowed);
+        if state.data_content != plan.data_content {
+            keys.push(format!("data content: {} → {}", state.data_content, plan.data_content));
         }
         if keys.is_empty() {
-            return Ok(());
+            return Ok(changed);
         }
-        let ways = identity::ways_on(&self.plan().identity, &state.identity);
+        let ways = identity::ways_on(&plan.identity, &state.identity);
         Err(Error::Identity { checkpoint: place.into(), keys: keys.join(", "), ways })
     }
 
@@ -243,7 +271,10 @@ fn saved(folder: &Path, target: &hf::Target<'_>) -> Result<HostTensors, Error> {
         let hint = "`init` names a run, a checkpoint or a folder of `transformers`";
         return Err(Error::Config(format!("{}: no folder is here to begin from; {hint}", folder.display())));
     }
-    if hf::is_model(folder) {
+    if folder.join("main.safetensors").is_file() {
+        // A checkpoint has more than the model that `transformers` may see in the same folder.
+        tensors::read(&folder.join("main.safetensors"))
+    } else if hf::is_model(folder) {
         hf::import(folder, target)
     } else if folder.join("checkpoints").is_dir() {
         checkpoint::pick(&Store::existing(folder)?, None).map(|(_, snapshot)| snapshot.main)

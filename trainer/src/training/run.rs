@@ -4,6 +4,8 @@
 //! through two traits: [`Data`] gives batches, [`Host`] hears what the run has to say, keeps its checkpoints and knows
 //! when to stop.
 
+mod budget;
+mod guarding;
 mod keeping;
 #[cfg(test)]
 mod tests;
@@ -11,6 +13,7 @@ mod tests;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
+use observe::change::KeyChange;
 use observe::training::{ResumeReport, StepReport, Warning};
 use observe::{At, Clock, What};
 use schemas::ordinal::{RowIndex, Step};
@@ -22,9 +25,12 @@ use crate::device::{choice, native};
 use crate::error::Error;
 use crate::plan::train_plan::TrainPlan;
 use crate::training::around::{Data, Host, Outcome};
-use crate::training::checkpoint::{Snapshot, State};
+use crate::training::checkpoint::{Snapshot, State, Validated};
+use crate::training::guard::{Observed, Reaction};
+use crate::training::hours::Hours;
 use crate::training::pace::Pace;
 use crate::training::ranks::{Ranks, StopRequest};
+use crate::training::skips::SkipList;
 use crate::training::step::{StepSeen, Trainer};
 use crate::training::validation::Validation;
 use crate::training::{checkpoint, on_device, room, start};
@@ -41,24 +47,43 @@ pub fn run(
     data: &mut dyn Data,
     host: &mut dyn Host,
 ) -> Result<Outcome, Error> {
-    let mut run = room::within(plan, || Run::start(plan, ranks, store, clock))?;
-    let outcome = room::within(plan, || run.until_it_ends(data, host));
-    let save = || {
-        run.save_what_is_whole(host);
-        Ok(())
-    };
-    if outcome.is_err()
-        && let Err(error) = room::within(plan, save)
-    {
-        tracing::warn!(%error, "nor could the steps since the newest checkpoint be saved");
+    let mut ranks = ranks;
+    loop {
+        let mut run = room::within(plan, || Run::start(plan, ranks, store, clock))?;
+        let outcome = match room::within(plan, || run.until_it_ends(data, host)) {
+            Ok(Ending::Over(outcome)) => Ok(outcome),
+            // As after a kill: what it goes back to is found where a new process would find it.
+            Ok(Ending::GoesBack) => {
+                ranks = run.trainer.into_ranks();
+                continue;
+            }
+            Err(error) => Err(error),
+        };
+        let save = || {
+            run.save_what_is_whole(host);
+            Ok(())
+        };
+        if outcome.is_err()
+            && let Err(error) = room::within(plan, save)
+        {
+            tracing::warn!(%error, "nor could the steps since the newest checkpoint be saved");
+        }
+        run.say_how_it_ended(&outcome, host);
+        return outcome;
     }
-    run.say_how_it_ended(&outcome, host);
-    outcome
+}
+
+/// How a part of a run ends.
+enum Ending {
+    /// The run does, or its process.
+    Over(Outcome),
+    /// The run goes on from an earlier checkpoint.
+    GoesBack,
 }
 
 /// Whether something that happens `every` so many steps, and at the end, happens after `done` steps.
-fn is_due(done: Step, every: u64, steps: u64) -> bool {
-    done.0 > 0 && every > 0 && (done.0.is_multiple_of(every) || done.0 == steps)
+fn is_due(done: Step, every: u64, is_over: bool) -> bool {
+    done.0 > 0 && every > 0 && (done.0.is_multiple_of(every) || is_over)
 }
 
 /// The loop's state.
@@ -73,12 +98,18 @@ struct Run<'a> {
     // Passes over the training split.
     epochs: f64,
     validation_pending: bool,
+    // The steps that teach nothing.
+    skips: SkipList,
+    // What the newest validation found.
+    validated: Option<Validated>,
+    // Where hours end it.
+    hours: Option<Hours>,
     // What it goes on from, until it has begun.
     resumed: Option<Resumed>,
     // Steps done at the newest checkpoint.
     saved: Option<Step>,
     // Where that stood, while nobody knows yet whether it is kept.
-    saving: Option<At>,
+    saving: Option<Saving>,
     // Steps done at the newest checkpoint that is kept for sure.
     kept: Option<Step>,
     // Whether weights, optimizer, report and position are all of the same step.
@@ -87,15 +118,26 @@ struct Run<'a> {
     gauge: Gauge,
 }
 
+/// A checkpoint on its way.
+struct Saving {
+    at: At,
+    // How long the next step waited for it.
+    stall_s: f64,
+}
+
 /// A checkpoint that was read.
 struct Resumed {
     place: String,
     state: State,
     warnings: Vec<Warning>,
+    changes: Vec<KeyChange>,
 }
 
 impl<'a> Run<'a> {
     fn start(plan: &TrainPlan, ranks: Box<dyn Ranks>, store: &'a Store, clock: &'a Clock) -> Result<Self, Error> {
+        let skips = SkipList::read(store)?;
+        // Of a course that learnt from what is to be passed over, nothing is gone on from.
+        checkpoint::give_up(store, |state| skips.agrees_with(state))?;
         let trainer = Trainer::new(plan, ranks)?;
         on_device::say(plan, trainer.device())?;
         let peak =
@@ -108,6 +150,9 @@ impl<'a> Run<'a> {
             batch_hash: StreamHash::new(),
             epochs: 0.0,
             validation_pending: false,
+            skips,
+            validated: None,
+            hours: None,
             resumed: None,
             saved: None,
             saving: None,
@@ -121,11 +166,13 @@ impl<'a> Run<'a> {
             Some((place, snapshot)) => run.resume(place, snapshot)?,
             None => run.trainer.begin()?,
         }
+        let trained_s = run.resumed.as_ref().and_then(|resumed| resumed.state.trained_s);
+        run.open_hours(trained_s)?;
         Ok(run)
     }
 
     fn resume(&mut self, place: String, snapshot: Snapshot) -> Result<(), Error> {
-        let warnings = self.trainer.restore(&place, &snapshot)?;
+        let (warnings, changes) = self.trainer.restore(&place, &snapshot)?;
         let state = snapshot.state;
         (self.saved, self.kept) = (Some(state.step), Some(state.step));
         self.batch_hash = StreamHash::parse(&state.batch_hash)
@@ -133,15 +180,14 @@ impl<'a> Run<'a> {
         self.rows_consumed = RowIndex(state.rows_consumed);
         self.tokens_consumed = state.tokens_consumed;
         self.validation_pending = state.validation_pending;
-        self.resumed = Some(Resumed { place, state, warnings });
+        self.resumed = Some(Resumed { place, state, warnings, changes });
         Ok(())
     }
 
-    fn until_it_ends(&mut self, data: &mut dyn Data, host: &mut dyn Host) -> Result<Outcome, Error> {
+    fn until_it_ends(&mut self, data: &mut dyn Data, host: &mut dyn Host) -> Result<Ending, Error> {
         self.count_epochs(data)?;
-        let steps = self.plan().train.steps;
-        if self.trainer.done().0 >= steps && !self.validation_pending {
-            return Ok(Outcome::Finished(self.trainer.done()));
+        if self.is_over() && !self.validation_pending {
+            return Ok(Ending::Over(Outcome::Finished(self.trainer.done())));
         }
         self.begin(data, host)?;
         loop {
@@ -151,27 +197,33 @@ impl<'a> Run<'a> {
                 return self.stopped(stop, host);
             }
             let done = self.trainer.done();
-            if self.saved != Some(done) && is_due(done, self.plan().checkpoints.every_steps, steps) {
+            if self.is_save_due() {
                 self.save(host)?;
             }
-            if done.0 >= steps {
+            if self.is_over() {
                 self.wait_until_saved(host)?;
-                return Ok(Outcome::Finished(done));
+                return Ok(Ending::Over(Outcome::Finished(done)));
             }
             match self.gather(data, host)? {
-                ControlFlow::Continue(batches) => self.step(&batches, data)?,
+                ControlFlow::Continue(batches) => self.step(&batches, data, host)?,
                 ControlFlow::Break(stop) => return self.stopped(stop, host),
             }
             self.start_if_first(host)?;
-            self.report_if_due(host)?;
+            let observed = self.report_if_due(host)?;
+            match self.judge(&observed, host)? {
+                ControlFlow::Continue(()) => {}
+                ControlFlow::Break(Reaction::GoBack) => return Ok(Ending::GoesBack),
+                ControlFlow::Break(Reaction::Pause) => return self.stopped(StopRequest::Guard, host),
+            }
         }
     }
 
     fn begin(&mut self, data: &mut dyn Data, host: &mut dyn Host) -> Result<(), Error> {
         let resumed = self.resumed.take();
         host.begin(resumed.as_ref().map(|resumed| &resumed.state)).map_err(Error::Foreign)?;
-        if let Some(Resumed { place, warnings, .. }) = resumed {
+        if let Some(Resumed { place, warnings, changes, .. }) = resumed {
             self.say(host, What::Resume(ResumeReport { place }));
+            self.say_changes(changes, host);
             for warning in warnings {
                 self.say(host, What::Warning(warning));
             }
@@ -236,18 +288,27 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn step(&mut self, batches: &[Batch], data: &dyn Data) -> Result<(), Error> {
+    fn step(&mut self, batches: &[Batch], data: &mut dyn Data, host: &mut dyn Host) -> Result<(), Error> {
         let before = self.trainer.done();
+        let skip = self.skips.after(before).copied();
+        if let Some(leap) = skip {
+            self.say_what_is_skipped(leap, batches, data, host)?;
+        }
         self.is_whole = false;
-        let StepSeen { rows, tokens } = self.trainer.step(batches)?;
+        if let Some(share) = self.share() {
+            self.trainer.course.set_share(share);
+        }
+        let StepSeen { rows, tokens } =
+            if skip.is_some() { self.trainer.pass_over(batches)? } else { self.trainer.step(batches)? };
         assert_eq!(self.trainer.done(), before.next(), "a step is one step");
         let digests = batches.iter().flat_map(Batch::row_digests).copied().collect();
         self.batch_hash.step(self.trainer.ranks().rows(digests));
         self.rows_consumed.0 += rows;
+        data.consumed(self.rows_consumed, skip.is_none()).map_err(Error::Foreign)?;
         self.tokens_consumed += tokens;
         self.pace.step(tokens);
-        let plan = self.plan();
-        self.validation_pending = is_due(self.trainer.done(), plan.validation.every_steps, plan.train.steps);
+        let every = self.plan().validation.every_steps;
+        self.validation_pending = is_due(self.trainer.done(), every, self.is_over());
         self.is_whole = true;
         self.count_epochs(data)
     }
@@ -266,19 +327,23 @@ impl<'a> Run<'a> {
         self.check(host)
     }
 
-    fn report_if_due(&mut self, host: &mut dyn Host) -> Result<(), Error> {
-        let plan = self.plan();
-        if !is_due(self.trainer.done(), plan.report.every_steps, plan.train.steps) {
-            return Ok(());
+    /// What was read of each step, if anything was.
+    fn report_if_due(&mut self, host: &mut dyn Host) -> Result<Vec<Observed>, Error> {
+        if !is_due(self.trainer.done(), self.plan().report.every_steps, self.is_over()) {
+            let is_full = self.trainer.guard.ring.is_full();
+            return if is_full { self.trainer.observe() } else { Ok(Vec::new()) };
         }
-        let left = plan.train.steps - self.trainer.done().0;
+        self.look_at_hours()?;
         self.is_whole = false;
-        let figures = self.trainer.figures()?;
+        let (figures, observed) = self.trainer.figures()?;
         self.is_whole = true;
-        let speed = self.pace.report(left);
+        let (speed, progress) = (self.pace.report(self.steps_left()), self.share());
         let (batch_hash, memory) = (self.batch_hash.to_hex(), self.gauge.read()?);
-        self.say(host, What::Report(StepReport { figures, batch_hash, speed, memory }));
-        self.check(host)
+        let (losses, grad_norms) = observed.iter().map(|step| (step.loss, step.norm)).unzip();
+        let report = StepReport { figures, losses, grad_norms, batch_hash, progress, speed, memory };
+        self.say(host, What::Report(report));
+        self.check(host)?;
+        Ok(observed)
     }
 
     /// Validates and reports. A stop that comes first leaves the validation pending.
@@ -297,18 +362,20 @@ impl<'a> Run<'a> {
         if let Some(stop) = self.stop(host) {
             return Ok(ControlFlow::Break(stop));
         }
-        self.say(host, What::Validation(validation.finish(&self.trainer)?));
+        let report = validation.finish(&self.trainer)?;
+        self.note_figures(&report)?;
+        self.say(host, What::Validation(report));
         self.validation_pending = false;
         self.pace.leave_out(begun.elapsed());
         self.check(host)?;
         Ok(ControlFlow::Continue(()))
     }
 
-    fn stopped(&mut self, stop: StopRequest, host: &mut dyn Host) -> Result<Outcome, Error> {
+    fn stopped(&mut self, stop: StopRequest, host: &mut dyn Host) -> Result<Ending, Error> {
         if self.saved != Some(self.trainer.done()) {
             self.save(host)?;
         }
         self.wait_until_saved(host)?;
-        Ok(Outcome::Stopped(self.trainer.done(), stop))
+        Ok(Ending::Over(Outcome::Stopped(self.trainer.done(), stop)))
     }
 }

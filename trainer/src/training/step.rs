@@ -24,12 +24,14 @@ use crate::objectives::combine::Counts;
 use crate::objectives::figure::FigureName;
 use crate::objectives::{Computed, Term};
 use crate::optimizer::adamw::{AdamW, Update};
-use crate::optimizer::schedule;
+use crate::optimizer::schedule::Course;
 use crate::plan::config::TrainConfig;
 use crate::plan::members::{Member, build};
 use crate::plan::train_plan::TrainPlan;
+use crate::training::checkpoint::Change;
+use crate::training::guard::{Guard, Observed};
 use crate::training::ranks::Ranks;
-use crate::training::tally::{Reading, Sums, Tally, written};
+use crate::training::tally::{Reading, Sums, Tally, fetch, written};
 
 /// What a step has seen, on all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +54,11 @@ pub struct Trainer {
     pub(crate) optimizer: AdamW,
     pub(crate) tally: Tally,
     pub(crate) skips: Skips,
+    pub(crate) guard: Guard,
     pub(crate) done: Step,
+    pub(crate) course: Course,
+    // What was changed in the middle of the run.
+    pub(crate) changes: Vec<Change>,
     // Copies of weights and moments that are under way.
     pub(crate) copies: Vec<Arc<Copies>>,
     // Whether it was said that there is no pinned memory for them.
@@ -120,7 +126,10 @@ impl Trainer {
             optimizer: AdamW::new(plan.optimizer.clone(), &parameters),
             tally: Tally::new(device),
             skips: Skips::new(device),
+            guard: Guard::new(&plan.guard, plan.report.every_steps, device),
             done: Step(0),
+            course: Course::new(&plan.schedule, plan.train.steps, &plan.amended.spans),
+            changes: Vec::new(),
             copies: Vec::new(),
             lacks_pinned: false,
             passes: passes(&members, false),
@@ -142,6 +151,11 @@ impl Trainer {
     #[must_use]
     pub fn ranks(&self) -> &dyn Ranks {
         self.ranks.as_ref()
+    }
+
+    /// Who trained with it.
+    pub(crate) fn into_ranks(self) -> Box<dyn Ranks> {
+        self.ranks
     }
 
     /// Micro-batches of one step that are this rank's.
@@ -189,7 +203,7 @@ impl Trainer {
     /// Learning rate of a step.
     #[must_use]
     pub fn lr(&self, step: Step) -> f64 {
-        self.plan.optimizer.lr * schedule::rate(&self.plan.schedule, self.plan.train.steps, step)
+        self.plan.optimizer.lr * self.course.rate(step)
     }
 
     /// Learns from the micro-batches of one step. Waits for the device only as far as its queue is full.
@@ -201,7 +215,19 @@ impl Trainer {
         let norm = norm.where_self(&skipped.lt(0.5), &norm.zeros_like());
         let mut sums = Sums::default();
         self.tally.add_norm(&norm, &mut sums);
+        sums.add(&self.guard.ring.norm(), &norm);
         sums.settle()?;
+        self.guard.ring.advance();
+        self.done = self.done.next();
+        Ok(seen)
+    }
+
+    /// Takes the micro-batches of one step and learns nothing from them: the step counts, and the learning rate moves on.
+    pub(crate) fn pass_over(&mut self, batches: &[Batch]) -> Result<StepSeen, Error> {
+        let batches = batches.iter().map(|batch| HostBatch::new(batch, &self.networks));
+        let (_, seen) = self.counts(&batches.collect::<Result<Vec<_>, _>>()?);
+        self.pass_copies()?;
+        self.guard.ring.pass_over();
         self.done = self.done.next();
         Ok(seen)
     }
@@ -226,6 +252,9 @@ impl Trainer {
                     (Some(loss), Some(share)) => Some(loss + share),
                     (loss, share) => loss.or(share),
                 };
+            }
+            if let Some(loss) = &loss {
+                sums.add(&self.guard.ring.loss(), loss);
             }
             sums.settle()?;
             if let Some(loss) = loss {
@@ -279,15 +308,39 @@ impl Trainer {
         Ok(forward)
     }
 
-    /// The numbers since the last call, fetched in one copy. Waits for the device.
+    /// The same of the objectives of these names alone, with the passes that they need.
+    pub(crate) fn evaluate_some(
+        &self,
+        batch: &HostBatch<'_>,
+        of: impl Fn(&Member) -> bool,
+        into: &mut Tally,
+    ) -> Result<(), Error> {
+        let _guard = tch::no_grad_guard();
+        let members = || self.members.iter().filter(|member| of(member));
+        let passes: BTreeSet<Pass> = members().flat_map(|member| member.passes.iter().cloned()).collect();
+        let mut freight = Freight::default();
+        members().for_each(|member| member.loss.send(batch, &mut freight));
+        let moment = Moment { seed: self.plan.seed, step: Step(0), mode: Mode::Eval };
+        let forward = Forward::run(batch, &passes, &BTreeSet::new(), moment, freight)?;
+        let mut sums = Sums::default();
+        for member in members() {
+            tally(into, member, &member.loss.terms(batch), &compute(member, &forward), &mut sums);
+        }
+        sums.settle()
+    }
+
+    /// The numbers since the last call, and loss and norm of each step, fetched in one copy. Waits for the device.
     ///
     /// # Errors
     /// [`Error::NonFinite`] if more steps were skipped than the plan allows.
-    pub fn figures(&mut self) -> Result<Figures, Error> {
-        let (Reading { loss, terms, metrics, norm }, skips) =
-            self.tally.read(self.ranks(), &[&self.skips.count, &self.skips.first])?;
+    pub fn figures(&mut self) -> Result<(Figures, Vec<Observed>), Error> {
+        let (Reading { loss, terms, metrics, norm }, extra) =
+            self.tally.read(self.ranks(), &[&self.skips.count, &self.skips.first, &self.guard.ring.unread()])?;
         self.tally.clear();
+        self.guard.ring.clear();
+        let (skips, steps) = extra.split_at(2);
         let [skipped, first] = [skips[0], skips[1]].map(whole);
+        let observed = self.over_all_ranks(Observed::all(steps));
         if skipped > self.plan.train.skipped_steps_max {
             let batch = BatchIndex(first * self.plan.micro_batches());
             let allowed = self.plan.train.skipped_steps_max;
@@ -296,7 +349,22 @@ impl Trainer {
         }
         let lr = self.lr(Step(self.done.0.saturating_sub(1)));
         let (terms, metrics) = (written(terms), written(metrics));
-        Ok(Figures { loss, terms, metrics, lr, grad_norm: norm, skipped })
+        Ok((Figures { loss, terms, metrics, lr, grad_norm: norm, skipped }, observed))
+    }
+
+    /// Loss and norm of the steps since they were read last, where a report is too far away to wait for.
+    pub(crate) fn observe(&mut self) -> Result<Vec<Observed>, Error> {
+        let (_, steps) = fetch(self.ranks(), [], &[&self.guard.ring.unread()])?;
+        self.guard.ring.clear();
+        Ok(self.over_all_ranks(Observed::all(&steps)))
+    }
+
+    /// A rank knows its share of each loss, and the norm of all.
+    fn over_all_ranks(&self, mut steps: Vec<Observed>) -> Vec<Observed> {
+        let mut losses: Vec<f64> = steps.iter().map(|step| step.loss).collect();
+        self.ranks.sum(&mut losses);
+        steps.iter_mut().zip(losses).for_each(|(step, loss)| step.loss = loss);
+        steps
     }
 }
 

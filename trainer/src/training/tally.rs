@@ -42,7 +42,8 @@ fn zero(device: Device) -> Tensor {
 pub(crate) struct Sums(Vec<(Tensor, Tensor)>);
 
 impl Sums {
-    fn add(&mut self, to: &Tensor, scalar: &Tensor) {
+    /// Adds a scalar to another of float64, in place, when they are settled.
+    pub(crate) fn add(&mut self, to: &Tensor, scalar: &Tensor) {
         self.0.push((to.shallow_clone(), scalar.detach().view([1])));
     }
 
@@ -94,7 +95,7 @@ impl Mean {
     }
 }
 
-/// Fetches means over all ranks (0 where nothing was counted), and `extra` scalars as they are here: one copy.
+/// Fetches means over all ranks (0 where nothing was counted), and the numbers of `extra` as they are here: one copy.
 #[expect(clippy::disallowed_methods, reason = "the one place that reads back, once for each report")]
 pub(crate) fn fetch<'a>(
     ranks: &dyn Ranks,
@@ -109,7 +110,7 @@ pub(crate) fn fetch<'a>(
             scalars.push(count.view([1]));
         }
     }
-    scalars.extend(extra.iter().map(|scalar| scalar.view([1])));
+    scalars.extend(extra.iter().map(|numbers| numbers.reshape([-1])));
     if scalars.is_empty() {
         return Ok((Vec::new().into_iter(), Vec::new()));
     }
@@ -218,7 +219,7 @@ impl Tally {
         self.norm.add(norm, 1.0, sums);
     }
 
-    /// Reads all of it over all ranks, and `extra` scalars as they are here, in one copy. Waits for the device.
+    /// Reads all of it over all ranks, and the numbers of `extra` as they are here, in one copy. Waits for the device.
     pub(crate) fn read(&self, ranks: &dyn Ranks, extra: &[&Tensor]) -> Result<(Reading, Vec<f64>), Error> {
         let terms = self.terms.values().map(|term| &term.mean);
         let all = terms.chain(self.metrics.values()).chain([&self.norm]);

@@ -2,7 +2,7 @@
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
-use schemas::Shard;
+use schemas::{SampleAddress, Shard};
 
 use super::*;
 use crate::actor::{Next, Stop, stopper};

@@ -2,41 +2,119 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::io::Write as _;
 
+use schemas::Sealed as _;
 use schemas::ordinal::Step;
 use store::Store;
 
-use super::{STATE_FILE, Snapshot, Unread};
+use super::rules::{Candidate, Reason, reasons};
+use super::{CHUNK, CONFIG_FILE, FIGURES_FILE, Keeping, PINNED_FILE, STATE_FILE, Snapshot, State, Unread, Validated};
 use crate::error::Error;
+use crate::plan::config::CheckpointConfig;
 
 /// Where a run keeps its checkpoints.
-const FOLDER: &str = "checkpoints";
+pub(super) const FOLDER: &str = "checkpoints";
 /// The name of the newest one, for people and scripts.
-const LATEST: &str = "latest";
+pub(super) const LATEST: &str = "latest";
 /// The state of a checkpoint that was found damaged. It is none any more.
-const DAMAGED_FILE: &str = "damaged.json";
+pub(super) const DAMAGED_FILE: &str = "damaged.json";
 
 impl Snapshot {
-    /// Puts the checkpoint into the store of a run, points `latest` at it, and removes all but the `keep` newest. Returns
+    /// Puts the checkpoint into the store of a run, points `latest` at it, and removes those that the rules let go. Returns
     /// where it is.
     ///
     /// # Errors
-    /// [`Error::Io`]; the checkpoint is then absent, or whole where only `latest` or a removal failed, and the older ones
-    /// are as they were.
-    pub fn write(&self, run: &Store, keep: usize) -> Result<String, Error> {
+    /// [`Error::Io`], or that of the export; the checkpoint is then absent, or whole where only `latest` or a removal failed,
+    /// and the older ones are as they were.
+    pub fn write(&self, run: &Store, keeping: &Keeping) -> Result<String, Error> {
         let (checkpoints, name) = (run.within(FOLDER), folder_name(self.state.step));
         let checkpoint = checkpoints.within(&name);
-        // A damaged one of that name. Its state goes first.
-        checkpoint.remove_all("")?;
-        if let Err(error) = self.put(&checkpoint) {
+        // A damaged one of that name.
+        empty(&checkpoint)?;
+        if let Err(error) = self.put(&checkpoint, keeping.export.as_ref()) {
             // Room for the next attempt; the failure itself is on its way up.
-            let _ = checkpoint.remove_all("");
-            return Err(error.into());
+            let _ = empty(&checkpoint);
+            return Err(error);
         }
         checkpoints.put(LATEST, format!("{name}\n").as_bytes())?;
-        retain(&checkpoints, keep)?;
+        retain(&checkpoints, &keeping.rules)?;
         Ok(checkpoint.place(""))
     }
+}
+
+/// Where the checkpoint after that step lies, if there is one.
+pub(crate) fn within(run: &Store, step: Step) -> Store {
+    run.within(FOLDER).within(&folder_name(step))
+}
+
+/// Steps of all that lies there as a checkpoint, the newest first.
+pub(crate) fn steps(run: &Store) -> std::io::Result<Vec<Step>> {
+    let found = list(&run.within(FOLDER))?;
+    Ok(found.into_iter().filter(|(_, form)| *form == Form::Whole).map(|(Reverse(step), _)| step).collect())
+}
+
+/// Steps of what was a checkpoint after `step`, or was to be one; but for what was set aside as damaged.
+pub(crate) fn beyond(run: &Store, step: Step) -> std::io::Result<Vec<Step>> {
+    let found = list(&run.within(FOLDER))?.into_iter().filter(|(_, form)| *form != Form::SetAside);
+    Ok(found.map(|(Reverse(found), _)| found).filter(|found| *found > step).collect())
+}
+
+/// Puts what a validation found beside the checkpoint of its step, if that is there.
+pub(crate) fn note(run: &Store, validated: &Validated) -> std::io::Result<()> {
+    let checkpoint = within(run, validated.step);
+    if checkpoint.stat(STATE_FILE)?.is_some() {
+        checkpoint.put(FIGURES_FILE, &validated.seal())?;
+    }
+    Ok(())
+}
+
+/// Copies the checkpoint after `step` to another run, or to what is undone. Its state comes last, since with it there is a
+/// checkpoint: that state, or as it is.
+pub(crate) fn copy(from: &Store, step: Step, to: &Store, state: Option<&State>) -> std::io::Result<()> {
+    let (source, target) = (within(from, step), within(to, step));
+    let mut entries = source.list("")?;
+    entries.sort_by_key(|entry| entry.name == STATE_FILE);
+    for entry in entries {
+        if let Some(state) = state.filter(|_| entry.name == STATE_FILE) {
+            target.put(STATE_FILE, &state.seal())?;
+            continue;
+        }
+        let mut put = target.begin(&entry.name)?;
+        let mut at = 0;
+        while at < entry.stat.bytes {
+            let end = entry.stat.bytes.min(at + CHUNK);
+            put.write_all(&source.read_range(&entry.name, at..end)?)?;
+            at = end;
+        }
+        put.commit()?;
+    }
+    Ok(())
+}
+
+/// Removes the checkpoint after `step`: its state first, so that it is none any more.
+pub(crate) fn discard(run: &Store, step: Step) -> std::io::Result<()> {
+    let checkpoint = within(run, step);
+    empty(&checkpoint)?;
+    checkpoint.remove_all("")
+}
+
+/// Points `latest` at the newest that is there.
+pub(crate) fn point(run: &Store) -> std::io::Result<()> {
+    let checkpoints = run.within(FOLDER);
+    match steps(run)?.first() {
+        Some(&newest) => checkpoints.put(LATEST, format!("{}\n", folder_name(newest)).as_bytes()).map(|_| ()),
+        None => checkpoints.remove(LATEST),
+    }
+}
+
+/// Removes all of a checkpoint but a pin, which is somebody's wish about whatever is made there. Its state goes first, and
+/// then what `transformers` sees a model by.
+fn empty(checkpoint: &Store) -> std::io::Result<()> {
+    checkpoint.remove(STATE_FILE)?;
+    checkpoint.remove(CONFIG_FILE)?;
+    let others = checkpoint.list("")?.into_iter().filter(|entry| entry.name != PINNED_FILE);
+    others.rev().try_for_each(|entry| checkpoint.remove(&entry.name))
 }
 
 /// The newest checkpoint of a run that is whole, and where it is; `None` for a run that has never saved.
@@ -69,7 +147,7 @@ pub fn newest(run: &Store) -> Result<Option<(String, Snapshot)>, Error> {
             damaged.push((checkpoint.clone(), checkpoint.place(STATE_FILE), "it is missing".to_owned()));
         } else {
             tracing::info!(place = %checkpoint.place(""), "removing an unfinished checkpoint");
-            checkpoint.remove_all("")?;
+            empty(&checkpoint)?;
         }
     }
     if whole.is_some() {
@@ -110,10 +188,7 @@ pub fn pick(run: &Store, step: Option<Step>) -> Result<(String, Snapshot), Error
         if steps.contains(&wanted) {
             return Ok(read(wanted)?);
         }
-        let there: Vec<String> = steps.iter().rev().map(Step::to_string).collect();
-        let there =
-            if there.is_empty() { "there is none yet".to_owned() } else { format!("there are {}", there.join(", ")) };
-        return Err(Error::Config(format!("{}: no checkpoint after step {wanted}; {there}", run.place(""))));
+        return Err(Error::Config(absent(run, wanted, &steps)));
     }
     let mut damaged = Vec::new();
     for step in steps {
@@ -132,9 +207,17 @@ pub fn pick(run: &Store, step: Option<Step>) -> Result<(String, Snapshot), Error
     Err(Error::Checkpoint { path: checkpoints.place("").into(), problem })
 }
 
+/// That there is no checkpoint after that step, and after which there are.
+pub(super) fn absent(run: &Store, wanted: Step, steps: &[Step]) -> String {
+    let there: Vec<String> = steps.iter().rev().map(Step::to_string).collect();
+    let there =
+        if there.is_empty() { "there is none yet".to_owned() } else { format!("there are {}", there.join(", ")) };
+    format!("{}: no checkpoint after step {wanted}; {there}", run.place(""))
+}
+
 /// What lies under the name of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+pub(super) enum Form {
     /// A checkpoint, or what was one and is damaged.
     Whole,
     /// What was found damaged.
@@ -144,13 +227,13 @@ enum Form {
 }
 
 /// What is there, newest first.
-fn list(checkpoints: &Store) -> std::io::Result<BTreeMap<Reverse<Step>, Form>> {
+pub(super) fn list(checkpoints: &Store) -> std::io::Result<BTreeMap<Reverse<Step>, Form>> {
     let mut found = BTreeMap::new();
     for entry in checkpoints.list("")? {
         let Some((folder, file)) = entry.name.split_once('/') else { continue };
         let step = folder.strip_prefix("step-").and_then(|digits| digits.parse().ok()).map(Step);
         // What is called otherwise is not ours.
-        let Some(step) = step.filter(|&step| folder_name(step) == folder) else { continue };
+        let Some(step) = step.filter(|&step| folder_name(step) == folder && file != PINNED_FILE) else { continue };
         let form = found.entry(Reverse(step)).or_insert(Form::Unfinished);
         match file {
             STATE_FILE => *form = Form::Whole,
@@ -167,7 +250,7 @@ fn list(checkpoints: &Store) -> std::io::Result<BTreeMap<Reverse<Step>, Form>> {
     Ok(found)
 }
 
-fn folder_name(step: Step) -> String {
+pub(super) fn folder_name(step: Step) -> String {
     format!("step-{:08}", step.0)
 }
 
@@ -181,13 +264,49 @@ fn set_aside((checkpoint, place, problem): &(Store, String, String)) -> Result<(
     Ok(checkpoint.remove(STATE_FILE)?)
 }
 
-/// Removes what is older than the `keep` newest checkpoints. What was set aside and is newer stays until the run comes to
-/// its step.
-fn retain(checkpoints: &Store, keep: usize) -> std::io::Result<()> {
-    let found = list(checkpoints)?;
-    let whole = found.iter().filter(|&(_, &form)| form == Form::Whole);
-    let Some((&oldest, _)) = whole.take(keep).last() else { return Ok(()) };
-    // Newest first: what is greater than the oldest that stays is older than that.
-    let old = found.keys().filter(|&&step| step > oldest);
-    old.rev().try_for_each(|&Reverse(step)| checkpoints.remove_all(&folder_name(step)))
+/// Every checkpoint that is there, as far as the rules look at it.
+pub(super) fn candidates(checkpoints: &Store, rules: &CheckpointConfig) -> std::io::Result<Vec<Candidate>> {
+    let whole = list(checkpoints)?.into_iter().filter(|(_, form)| *form == Form::Whole);
+    whole
+        .map(|(Reverse(step), _)| {
+            let checkpoint = checkpoints.within(&folder_name(step));
+            // Read only where something depends on them.
+            let figures = if rules.keep_best > 0 { figures(&checkpoint, step)? } else { BTreeMap::new() };
+            let pinned = checkpoint.stat(PINNED_FILE)?.is_some();
+            Ok(Candidate { step, figure: figures.get(&rules.best_by).copied(), pinned })
+        })
+        .collect()
+}
+
+/// What was found of a checkpoint; nothing where nobody looked, or where that is damaged: it decides over no weight.
+pub(super) fn figures(checkpoint: &Store, step: Step) -> std::io::Result<BTreeMap<String, f64>> {
+    let Some((bytes, _)) = checkpoint.read_with_stat(FIGURES_FILE)? else { return Ok(BTreeMap::new()) };
+    let found = Validated::unseal(&bytes).map_err(|error| error.to_string());
+    match found.and_then(|found| if found.step == step { Ok(found) } else { Err(format!("of step {}", found.step)) }) {
+        Ok(found) => Ok(found.figures),
+        Err(problem) => {
+            tracing::warn!(file = %checkpoint.place(FIGURES_FILE), %problem, "not as it was written, passed over");
+            Ok(BTreeMap::new())
+        }
+    }
+}
+
+/// Removes what the rules let go. What was set aside and is newer than the oldest of the newest stays until the run comes
+/// to its step.
+fn retain(checkpoints: &Store, rules: &CheckpointConfig) -> std::io::Result<()> {
+    let candidates = candidates(checkpoints, rules)?;
+    let reasons = reasons(rules, &candidates);
+    let newest = reasons.iter().find(|(_, why)| why.contains(&Reason::Newest)).map(|(&step, _)| step);
+    for (Reverse(step), form) in list(checkpoints)?.into_iter().rev() {
+        let goes = match form {
+            Form::Whole => reasons.get(&step).is_some_and(Vec::is_empty),
+            Form::SetAside | Form::Unfinished => newest.is_some_and(|oldest| step < oldest),
+        };
+        if goes {
+            let checkpoint = checkpoints.within(&folder_name(step));
+            empty(&checkpoint)?;
+            checkpoint.remove_all("")?;
+        }
+    }
+    Ok(())
 }

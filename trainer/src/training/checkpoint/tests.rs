@@ -6,7 +6,7 @@ use tch::Tensor;
 use super::*;
 use crate::device::tensors::HostTensor;
 
-fn snapshot(step: u64) -> Snapshot {
+pub(in crate::training) fn snapshot(step: u64) -> Snapshot {
     let tensors = |value: f32| -> HostTensors {
         [("w".to_owned(), HostTensor::copy_of(&Tensor::from_slice(&[value; 5])).expect("float32"))].into()
     };
@@ -22,17 +22,26 @@ fn snapshot(step: u64) -> Snapshot {
         threads: 2,
         device: "cpu".to_owned(),
         report: vec![SavedMean::Norm { count: 3.0 }],
+        skips: vec![Step(3)],
+        guard: SavedGuard::default(),
         identity: Identity::new([("seed".to_owned(), "1".to_owned())].into()),
         files: BTreeMap::new(),
+        changes: Vec::new(),
+        trained_s: None,
     };
-    Snapshot { state, main: tensors(1.0), optimizer: tensors(2.0) }
+    Snapshot { state, main: tensors(1.0), optimizer: tensors(2.0), validated: None }
+}
+
+/// The newest stay, so many of them.
+fn keep(keep: usize) -> Keeping {
+    Keeping::by(CheckpointConfig { keep, ..CheckpointConfig::default() })
 }
 
 /// A run in memory with checkpoints after these steps.
 fn run_with(steps: &[u64]) -> Store {
     let run = Store::memory(Weather::calm());
     for &step in steps {
-        snapshot(step).write(&run, 9).expect("written");
+        snapshot(step).write(&run, &keep(9)).expect("written");
     }
     run
 }
@@ -49,7 +58,7 @@ fn newest_step(run: &Store) -> Option<Step> {
 fn the_newest_checkpoints_stay() {
     let run = Store::memory(Weather::calm());
     for step in 1..=4 {
-        snapshot(step).write(&run, 2).expect("written");
+        snapshot(step).write(&run, &keep(2)).expect("written");
     }
     let of = |step: &str| {
         [MAIN_FILE, OPTIMIZER_FILE, STATE_FILE].map(|file| format!("checkpoints/step-0000000{step}/{file}"))
@@ -106,7 +115,7 @@ fn assert_passed_over(name: &str, bad: &[u8]) {
     assert!(!names(&run).contains(&"checkpoints/step-00000002/state.json".to_owned()));
     assert_eq!(newest_step(&run), Some(Step(1)));
     // The run comes there again.
-    snapshot(2).write(&run, 2).expect("written");
+    snapshot(2).write(&run, &keep(2)).expect("written");
     assert_eq!(newest_step(&run), Some(Step(2)));
     assert!(!names(&run).iter().any(|name| name.ends_with("damaged.json")));
 }
@@ -141,7 +150,7 @@ fn a_run_that_saved_never_begins_again_by_itself() {
 fn what_cannot_be_read_just_now_is_not_damaged() {
     let memory = Memory::new(Weather::calm());
     for step in [1, 2] {
-        snapshot(step).write(&Store::of_memory(&memory), 9).expect("written");
+        snapshot(step).write(&Store::of_memory(&memory), &keep(9)).expect("written");
     }
     let before = names(&Store::of_memory(&memory));
     let silent = Store::of_memory(&memory.under(Weather { failures: 1.0, ..Weather::calm() }));
@@ -190,7 +199,7 @@ fn a_checkpoint_under_another_name_is_damaged() {
         run.put(&format!("checkpoints/step-00000099/{name}"), &bytes).expect("put");
     }
     assert_eq!(newest_step(&run), Some(Step(2)));
-    snapshot(3).write(&run, 1).expect("written");
+    snapshot(3).write(&run, &keep(1)).expect("written");
     assert_eq!(newest_step(&run), Some(Step(3)), "it is not kept in the place of the newest");
 }
 
@@ -198,11 +207,11 @@ fn a_checkpoint_under_another_name_is_damaged() {
 fn a_failing_disk_leaves_the_older_checkpoint_and_no_debris() {
     let home = tempfile::tempdir().expect("a temporary folder");
     let run = Store::folder(home.path()).expect("made");
-    snapshot(1).write(&run, 1).expect("written");
+    snapshot(1).write(&run, &keep(1)).expect("written");
     let before = names(&run);
     for writes in 0..3 {
         faults::fail_after(home.path(), Some(writes));
-        let outcome = snapshot(2).write(&run, 1);
+        let outcome = snapshot(2).write(&run, &keep(1));
         faults::fail_after(home.path(), None);
         assert!(matches!(outcome, Err(Error::Io(_))), "{writes} writes are not enough");
         assert_eq!(names(&run), before);
@@ -212,7 +221,7 @@ fn a_failing_disk_leaves_the_older_checkpoint_and_no_debris() {
     // The name of the newest comes last: the checkpoint is whole before it, and the older one stays.
     let fails_at_the_name = |writes: u64| {
         faults::fail_after(home.path(), Some(writes));
-        let outcome = snapshot(2).write(&run, 1);
+        let outcome = snapshot(2).write(&run, &keep(1));
         faults::fail_after(home.path(), None);
         let error = outcome.expect_err("the name fails before all is written");
         assert!(matches!(error, Error::Io(_)), "{error}");
@@ -220,7 +229,7 @@ fn a_failing_disk_leaves_the_older_checkpoint_and_no_debris() {
     };
     assert!((3..200).any(fails_at_the_name), "the checkpoint is there when only its name is missing");
     assert_eq!(names(&run).len(), 7, "and so is the older one");
-    snapshot(2).write(&run, 1).expect("the disk is well again");
+    snapshot(2).write(&run, &keep(1)).expect("the disk is well again");
     assert_eq!(newest_step(&run), Some(Step(2)));
 }
 
@@ -238,7 +247,7 @@ fn what_is_no_file_in_the_place_of_a_state_is_refused_and_nothing_is_removed() {
     let home = tempfile::tempdir().expect("a temporary folder");
     let run = Store::folder(home.path()).expect("made");
     for step in [1, 2] {
-        snapshot(step).write(&run, 9).expect("written");
+        snapshot(step).write(&run, &keep(9)).expect("written");
     }
     let (state, aside) = (home.path().join("checkpoints/step-00000002/state.json"), home.path().join("aside.json"));
     std::fs::rename(&state, &aside).expect("moved");
@@ -274,5 +283,103 @@ fn what_latest_names_was_finished_and_is_not_removed_as_if_it_had_not_been() {
     let run = run_with(&[1, 2]);
     run.remove("checkpoints/step-00000002/state.json").expect("removed");
     assert_eq!(newest_step(&run), Some(Step(1)));
+    assert!(!names(&run).iter().any(|name| name.contains("step-00000002")));
+}
+
+/// With a figure of its own for each step; best is the lowest.
+fn validated(step: u64, mlm: f64) -> Snapshot {
+    let figures = [("valid/mlm".to_owned(), mlm)].into();
+    Snapshot { validated: Some(Validated { step: Step(step), figures }), ..snapshot(step) }
+}
+
+fn steps_of(run: &Store) -> Vec<u64> {
+    let mut steps: Vec<u64> = steps(run).expect("listed").into_iter().map(|step| step.0).collect();
+    steps.reverse();
+    steps
+}
+
+#[test]
+fn milestones_the_best_and_what_is_pinned_stay_beside_the_newest() {
+    let rules = CheckpointConfig { keep: 2, keep_every_steps: 4, keep_best: 2, ..CheckpointConfig::default() };
+    let (run, keeping) = (Store::memory(Weather::calm()), Keeping::by(rules.clone()));
+    for (step, mlm) in [(1, 3.0), (2, 1.0), (3, 2.0), (4, 5.0), (5, 4.0), (6, 4.0), (7, 4.0)] {
+        validated(step, mlm).write(&run, &keeping).expect("written");
+        if step == 5 {
+            pin(&run, Step(5)).expect("there");
+        }
+    }
+    assert_eq!(steps_of(&run), [2, 3, 4, 5, 6, 7]);
+    let why = |run: &Store| -> Vec<(u64, Vec<Reason>)> {
+        shelf(run, &rules).expect("listed").into_iter().map(|it| (it.step.0, it.why)).collect()
+    };
+    let [newest, milestone, best, pinned] =
+        [Reason::Newest, Reason::Milestone, Reason::Best, Reason::Pinned].map(|reason| vec![reason]);
+    let expected = [(2, best.clone()), (3, best), (4, milestone), (5, pinned), (6, newest.clone()), (7, newest)];
+    assert_eq!(why(&run), expected);
+    // One that is found better pushes the second best out, and what is no longer pinned goes with it.
+    assert!(unpin(&run, Step(5)).expect("there") && !unpin(&run, Step(5)).expect("there"));
+    snapshot(8).write(&run, &keeping).expect("written");
+    assert_eq!(steps_of(&run), [2, 3, 4, 7, 8], "its step is still to be validated");
+    note(&run, &Validated { step: Step(8), figures: [("valid/mlm".to_owned(), 0.5)].into() }).expect("noted");
+    snapshot(9).write(&run, &keeping).expect("written");
+    assert_eq!(steps_of(&run), [2, 4, 8, 9]);
+    let error = remove(&run, Step(9)).expect_err("the run goes on from it");
+    assert!(error.is_usage() && error.to_string().contains("cloze rollback"), "{error}");
+    remove(&run, Step(4)).expect("somebody wants it gone");
+    assert_eq!(steps_of(&run), [2, 8, 9]);
+    let error = pin(&run, Step(4)).expect_err("gone").to_string();
+    assert!(error.ends_with("no checkpoint after step 4; there are 2, 8, 9"), "{error}");
+}
+
+/// Killed at any change, a run has the checkpoint or has it not, and the rules hold again with the next one.
+#[test]
+fn a_kill_while_a_checkpoint_is_kept_costs_none_that_should_stay() {
+    let rules = CheckpointConfig { keep: 1, keep_best: 1, ..CheckpointConfig::default() };
+    let keeping = Keeping::by(rules);
+    let mut kills = 0;
+    for changes in 0.. {
+        let memory = Memory::new(Weather::calm());
+        let run = Store::of_memory(&memory);
+        validated(1, 1.0).write(&run, &keeping).expect("written");
+        validated(2, 2.0).write(&run, &keeping).expect("written");
+        let outcome = validated(3, 3.0).write(&crate::testing::mortal::mortal(&memory, changes), &keeping);
+        let there = steps_of(&run);
+        assert!([&[1, 2][..], &[1, 2, 3], &[1, 3]].contains(&&there[..]), "after {changes} changes: {there:?}");
+        for &step in &there {
+            verify(&run, Step(step)).expect("what is there is whole");
+        }
+        assert_eq!(newest_step(&run).map(|step| step.0), there.last().copied());
+        validated(4, 4.0).write(&run, &keeping).expect("written");
+        assert_eq!(steps_of(&run), [1, 4]);
+        if outcome.is_ok() {
+            break;
+        }
+        kills += 1;
+    }
+    assert!(kills > 8, "{kills}");
+}
+
+#[test]
+fn a_checkpoint_can_be_a_folder_that_others_load() {
+    let export: Export = Box::new(|_, folder| {
+        folder.put("model.safetensors", b"theirs")?;
+        folder.put("config.json", b"{}")?;
+        Ok(())
+    });
+    let keeping = Keeping { export: Some(export), ..keep(1) };
+    let run = Store::memory(Weather::calm());
+    snapshot(1).write(&run, &keeping).expect("written");
+    verify(&run, Step(1)).expect("as written");
+    run.put("checkpoints/step-00000001/model.safetensors", b"others").expect("put");
+    let error = verify(&run, Step(1)).expect_err("changed").to_string();
+    assert!(error.contains("model.safetensors") && error.contains("BLAKE3"), "{error}");
+    assert_eq!(newest_step(&run), Some(Step(1)), "what the run goes on from is whole");
+    // What cannot be exported leaves nothing, and the older one stays.
+    let export: Export = Box::new(|_, folder| {
+        folder.put("model.safetensors", b"theirs")?;
+        Err(Error::Config("no head".to_owned()))
+    });
+    snapshot(2).write(&run, &Keeping { export: Some(export), ..keep(1) }).expect_err("no head");
+    assert_eq!(steps_of(&run), [1]);
     assert!(!names(&run).iter().any(|name| name.contains("step-00000002")));
 }

@@ -2,31 +2,41 @@ use store::Weather;
 
 use super::*;
 use crate::device::precision::MASTER;
+use crate::plan::config::CheckpointConfig;
 use crate::testing;
+use crate::training::checkpoint::Keeping;
 
 #[test]
 fn who_goes_on_elsewhere_is_told_what_that_does() {
     let _alone = testing::generator();
     let mut trainer = testing::trainer(&testing::request());
     let mut snapshot = trainer.snapshot(here()).expect("copied");
-    assert_eq!(trainer.restore("x", &snapshot).expect("its own"), []);
+    assert_eq!(trainer.restore("x", &snapshot).expect("its own"), (vec![], vec![]));
     let state = &mut snapshot.state;
     assert!(state.program.starts_with("cloze ") && state.libtorch.starts_with("2."), "{state:?}");
     (state.program, state.libtorch, state.threads) = ("cloze 0".to_owned(), "1.0".to_owned(), 64);
     let topics = |warnings: &[Warning]| warnings.iter().map(|warning| warning.topic.clone()).collect::<Vec<_>>();
-    let warnings = trainer.restore("x", &snapshot).expect("the same run");
+    let (warnings, _) = trainer.restore("x", &snapshot).expect("the same run");
     assert_eq!(topics(&warnings), ["program", "libtorch", "threads"]);
     assert!(warnings.iter().all(|warning| warning.message.contains("in the last bits")), "{warnings:?}");
     // From another device it is more than the last bits, and the threads of that one say nothing.
     snapshot.state.device = "Cuda(0)".to_owned();
-    let warnings = trainer.restore("x", &snapshot).expect("the same run");
+    let (warnings, _) = trainer.restore("x", &snapshot).expect("the same run");
     assert_eq!(topics(&warnings), ["program", "libtorch", "device"]);
     assert!(warnings[2].message.contains("draws other dropout"), "{warnings:?}");
     assert_eq!(warnings[2].hint.as_deref(), Some("`Cuda(0)` then, `Cpu` now"));
 }
 
 fn here() -> Position {
-    Position { rows_consumed: 0, tokens_consumed: 0, validation_pending: false, batch_hash: String::new() }
+    Position {
+        rows_consumed: 0,
+        tokens_consumed: 0,
+        validation_pending: false,
+        batch_hash: String::new(),
+        skips: Vec::new(),
+        trained_s: None,
+        validated: None,
+    }
 }
 
 /// What a trainer holds, copied tensor by tensor while it stands still.
@@ -34,7 +44,8 @@ fn held(trainer: &Trainer) -> (HostTensors, HostTensors) {
     let (accumulators, _) = trainer.tally.save();
     let skips = [("skipped.count", &trainer.skips.count), ("skipped.first", &trainer.skips.first)];
     let skips = skips.map(|(name, tensor)| (name.to_owned(), tensor));
-    let all = accumulators.into_iter().chain(trainer.optimizer.state()).chain(skips);
+    let (ring, _) = trainer.guard.save();
+    let all = accumulators.into_iter().chain(ring).chain(trainer.optimizer.state()).chain(skips);
     let copy = |(name, tensor): (String, &Tensor)| (name, HostTensor::copy_of(tensor).expect("a known type"));
     (trainer.weights().expect("copied"), all.map(copy).collect())
 }
@@ -68,7 +79,7 @@ fn a_checkpoint_is_of_its_step_and_no_step_waits_for_it() {
             let writer = std::thread::Builder::new().name("writer".to_owned());
             let write = || {
                 let store = Store::memory(Weather::calm());
-                let place = snapshot.write(&store, 1).expect("written");
+                let place = snapshot.write(&store, &Keeping::by(CheckpointConfig::default())).expect("written");
                 (place, checkpoint::pick(&store, None).expect("it was just written").1)
             };
             writer.spawn_scoped(scope, write).expect("a thread").join().expect("no panic").1

@@ -1,12 +1,16 @@
 //! What a run keeps, when it is certain of it, and what it says at its end.
 
+use std::time::Instant;
+
 use observe::What;
-use observe::training::{CheckpointReport, StopReport, Why};
+use observe::training::{CheckpointReport, StopReport, ValidReport, Why};
 use schemas::ordinal::Step;
 
-use super::Run;
+use super::{Run, Saving, is_due};
 use crate::error::Error;
 use crate::training::around::{Host, Outcome};
+use crate::training::checkpoint;
+use crate::training::checkpoint::Validated;
 use crate::training::ranks::StopRequest;
 use crate::training::resume::Position;
 
@@ -14,16 +18,24 @@ impl Run<'_> {
     /// One rank saves for all: weights, optimizer and position are the same everywhere.
     pub(super) fn save(&mut self, host: &mut dyn Host) -> Result<(), Error> {
         if self.trainer.ranks().share().is_first() {
+            let begun = Instant::now();
             // Of two checkpoints in memory one would be pinned for nothing.
             self.wait_until_saved(host)?;
+            let done = self.trainer.done();
+            let validated = self.validated.take().filter(|validated| validated.step == done);
             let position = Position {
                 rows_consumed: self.rows_consumed.0,
                 tokens_consumed: self.tokens_consumed,
                 validation_pending: self.validation_pending,
                 batch_hash: self.batch_hash.to_hex(),
+                skips: self.skips.among(self.trainer.done()),
+                trained_s: self.hours.as_ref().map(|hours| hours.trained_s(self.clock.elapsed_s())),
+                validated,
             };
             host.save(self.trainer.snapshot(position)?).map_err(Error::Foreign)?;
-            self.saving = Some(self.at());
+            let stall = begun.elapsed();
+            self.pace.stall(stall);
+            self.saving = Some(Saving { at: self.at(), stall_s: stall.as_secs_f64() });
         } else {
             self.kept = Some(self.trainer.done());
         }
@@ -47,10 +59,28 @@ impl Run<'_> {
     /// Says that a checkpoint is kept, with where it stood.
     fn confirm(&mut self, kept: Option<CheckpointReport>, host: &mut dyn Host) {
         let Some(kept) = kept else { return };
-        if let Some(at) = self.saving.take() {
+        if let Some(Saving { at, stall_s }) = self.saving.take() {
             self.kept = at.step;
-            host.observe(&self.clock.event(at, What::Checkpoint(kept)));
+            host.observe(&self.clock.event(at, What::Checkpoint(CheckpointReport { stall_s, ..kept })));
         }
+    }
+
+    /// Whether the steps done are to be kept before there are more of them.
+    pub(super) fn is_save_due(&self) -> bool {
+        let (done, rules) = (self.trainer.done(), &self.plan().checkpoints);
+        let is_due = |every| is_due(done, every, self.is_over());
+        self.saved != Some(done) && (is_due(rules.every_steps) || is_due(rules.keep_every_steps))
+    }
+
+    /// Keeps what a validation found for the checkpoint of its step: one that is made next, or one that was made before a stop
+    /// came in the middle of the validation.
+    pub(super) fn note_figures(&mut self, report: &ValidReport) -> Result<(), Error> {
+        let validated = Validated::of(self.trainer.done(), report);
+        if self.saved == Some(validated.step) && self.trainer.ranks().share().is_first() {
+            checkpoint::note(self.store, &validated)?;
+        }
+        self.validated = Some(validated);
+        Ok(())
     }
 
     /// An error costs no step that was learnt whole, if there is a way to keep it.
@@ -76,6 +106,7 @@ impl Run<'_> {
             Ok(Outcome::Stopped(_, StopRequest::Terminate)) => Why::Terminate,
             Ok(Outcome::Stopped(_, StopRequest::Hangup)) => Why::Hangup,
             Ok(Outcome::Stopped(_, StopRequest::Requeue)) => Why::Requeue,
+            Ok(Outcome::Stopped(_, StopRequest::Guard)) => Why::Guard,
             Err(_) => Why::Failed,
         };
         let saved = self.kept == Some(self.trainer.done());

@@ -1,4 +1,6 @@
+mod amended;
 mod endings;
+mod guarding;
 mod memory;
 
 use std::collections::BTreeMap;
@@ -9,6 +11,8 @@ use observe::{Event, Observer, jsonl};
 use store::{Log, Memory, Weather};
 
 use super::*;
+use crate::plan::config::CheckpointConfig;
+use crate::training::checkpoint::Keeping;
 use crate::training::ranks::Alone;
 use crate::{ForeignError, testing};
 
@@ -43,7 +47,10 @@ impl Data for Stream<'_> {
             return Err("shard: it is gone".into());
         }
         self.next += 1;
-        Ok(Some(testing::batch(self.next - 1)))
+        let index = self.next - 1;
+        let poison = self.trouble.poisoned == Some(index);
+        let batch = testing::batch(if poison { testing::POISON } else { index });
+        Ok(Some(batch.starting_at(RowIndex(index * testing::ROWS as u64))))
     }
 
     fn validation(&mut self) -> Result<Box<dyn Iterator<Item = Result<Batch, ForeignError>> + '_>, ForeignError> {
@@ -56,6 +63,10 @@ impl Data for Stream<'_> {
             }
             Ok(testing::batch(index))
         })))
+    }
+
+    fn documents(&mut self, row: RowIndex) -> Result<Vec<String>, ForeignError> {
+        Ok(vec![format!("document of {row}")])
     }
 
     fn epochs(&self, rows: RowIndex) -> Result<f64, ForeignError> {
@@ -81,6 +92,8 @@ struct Keeper<'a> {
     kept: Option<CheckpointReport>,
     // Behaves like a killed process after that many checkpoints.
     dies_after: Option<usize>,
+    // Whether the run may begin again.
+    goes_back: bool,
 }
 
 impl Observer for Keeper<'_> {
@@ -97,7 +110,7 @@ impl Host for Keeper<'_> {
     }
 
     fn begin(&mut self, from: Option<&State>) -> Result<(), ForeignError> {
-        assert!(self.from.is_empty(), "a run begins once");
+        assert!(self.from.is_empty() || self.goes_back, "a run begins once");
         self.from.push(from.cloned());
         Ok(())
     }
@@ -107,9 +120,9 @@ impl Host for Keeper<'_> {
             return Err("killed".into());
         }
         self.dies_after = self.dies_after.map(|left| left - 1);
-        let place = snapshot.write(self.store, 2)?;
+        let place = snapshot.write(self.store, &keep(2))?;
         self.last = Some(snapshot);
-        self.kept = Some(CheckpointReport { place, seconds: 0.0 });
+        self.kept = Some(CheckpointReport { place, seconds: 0.0, stall_s: 0.0 });
         Ok(())
     }
 
@@ -132,6 +145,8 @@ struct Trouble {
     unreadable: Option<u64>,
     // No batch of the valid split can.
     invalid: bool,
+    // The batch of that index is of words that no other has.
+    poisoned: Option<u64>,
     dies_after: Option<usize>,
 }
 
@@ -151,6 +166,10 @@ fn train_with(store: &Store, plan: &TrainPlan, trouble: Trouble) -> Ran {
 }
 
 fn train_among(store: &Store, plan: &TrainPlan, trouble: Trouble, ranks: Box<dyn Ranks>) -> Ran {
+    train_by(store, plan, trouble, ranks, &Clock::still())
+}
+
+fn train_by(store: &Store, plan: &TrainPlan, trouble: Trouble, ranks: Box<dyn Ranks>, clock: &Clock) -> Ran {
     let stop = Asked::default();
     let mut data = Stream { next: 0, trouble, stop: &stop };
     let mut host = Keeper {
@@ -162,10 +181,15 @@ fn train_among(store: &Store, plan: &TrainPlan, trouble: Trouble, ranks: Box<dyn
         last: None,
         kept: None,
         dies_after: trouble.dies_after,
+        goes_back: trouble.poisoned.is_some(),
     };
-    let outcome = run(plan, ranks, store, &Clock::still(), &mut data, &mut host);
+    let outcome = run(plan, ranks, store, clock, &mut data, &mut host);
     host.log.flush().expect("the store answers in the end");
     Ran { outcome, events: host.events, from: host.from, last: host.last }
+}
+
+fn keep(keep: usize) -> Keeping {
+    Keeping::by(CheckpointConfig { keep, ..CheckpointConfig::default() })
 }
 
 fn calm() -> Store {
@@ -350,8 +374,12 @@ fn timeless(log: &[u8]) -> Vec<u8> {
     let timeless = |line: &[u8]| {
         let mut entry: serde_json::Value = serde_json::from_slice(line).expect("JSON");
         let object = entry.as_object_mut().expect("an object");
-        object
-            .retain(|key, _| !matches!(key.as_str(), "tokens_per_s" | "wait" | "mfu" | "eta_s" | "seconds" | "place"));
+        object.retain(|key, _| {
+            !matches!(
+                key.as_str(),
+                "tokens_per_s" | "wait" | "stall" | "stall_s" | "mfu" | "eta_s" | "seconds" | "place"
+            )
+        });
         format!("{entry}\n").into_bytes()
     };
     lines.flat_map(timeless).collect()
@@ -386,7 +414,7 @@ fn a_checkpoint_whose_rows_are_not_those_of_its_steps_is_refused() {
     let store = calm();
     let mut last = train(&store, Trouble { waiting_for: Some(15), ..Trouble::default() }).last.expect("saved");
     last.state.rows_consumed -= 4;
-    last.write(&store, 2).expect("written");
+    last.write(&store, &keep(2)).expect("written");
     let error = train(&store, Trouble::default()).outcome.expect_err("half a step").to_string();
     assert!(error.contains("7 steps took 52 rows, and 8 rows a step make 56"), "{error}");
 }

@@ -67,7 +67,7 @@ fn weight_zero_is_reported_and_teaches_nothing() {
 
     let mut trainer = testing::trainer(&both);
     trainer.step(&batches).expect("good batches");
-    let figures = trainer.figures().expect("finite");
+    let (figures, _) = trainer.figures().expect("finite");
     assert!(figures.terms[&quiet] > 0.0 && (figures.loss - figures.terms["masked_lm"]).abs() < 1e-12);
 }
 
@@ -78,7 +78,7 @@ fn a_loss_falls_on_rows_that_repeat() {
     let mut losses = Vec::new();
     for _ in 0..12 {
         trainer.step(&[testing::batch(0), testing::batch(1)]).expect("good batches");
-        losses.push(trainer.figures().expect("finite").loss);
+        losses.push(trainer.figures().expect("finite").0.loss);
     }
     assert!((losses[0] - f64::from(testing::WORDS).ln()).abs() < 0.2, "begins at ln V: {losses:?}");
     assert!(losses[11] < 0.8 * losses[0], "{losses:?}");
@@ -95,7 +95,7 @@ fn a_broken_step_is_skipped_and_named() {
     trainer.members[0].weight = f64::MAX;
     trainer.step(&[testing::batch(1)]).expect("the step itself does not look");
     assert_eq!(trainer.weights().expect("copied"), before, "a broken step changes no weight");
-    assert_eq!(trainer.figures().expect("one is allowed").skipped, 1);
+    assert_eq!(trainer.figures().expect("one is allowed").0.skipped, 1);
     trainer.step(&[testing::batch(2)]).expect("the step itself does not look");
     let error = trainer.figures().expect_err("two are not");
     assert!(matches!(error, Error::NonFinite { step: Step(2), batch: BatchIndex(2), skipped: 2, .. }), "{error}");

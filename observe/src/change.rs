@@ -1,0 +1,57 @@
+//! What somebody did to a run itself: not what it learnt, but what it is.
+
+use serde::{Deserialize, Serialize};
+
+use schemas::ordinal::Step;
+
+/// A run is another from here on, since somebody wanted it so.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ChangeReport {
+    /// What was done.
+    pub how: How,
+    /// The same in words, with what it means for the steps that follow.
+    pub message: String,
+    /// The keys of the run's identity that are others now.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keys: Vec<KeyChange>,
+    /// Steps that the run had done before a rollback.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<Step>,
+}
+
+/// What can be done to a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum How {
+    /// A key of its configuration was changed in the middle of it: `train --allow`.
+    Allow,
+    /// It goes on where another run stood.
+    Branch,
+    /// It has more steps to do.
+    Extend,
+    /// It went back to an older checkpoint.
+    Rollback,
+    /// What only a later program can do.
+    #[serde(other)]
+    Other,
+}
+
+/// A key of a configuration, as it was and as it is; none where there is no such key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyChange {
+    /// Its path.
+    pub key: String,
+    /// As it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub then: Option<String>,
+    /// As it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub now: Option<String>,
+}
+
+impl std::fmt::Display for KeyChange {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "absent".to_owned());
+        write!(f, "`{}`: {} → {}", self.key, value(&self.then), value(&self.now))
+    }
+}

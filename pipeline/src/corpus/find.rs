@@ -1,0 +1,40 @@
+//! One document of a corpus, by where it stands: for who looks at what a model has read.
+
+use std::ops::Range;
+
+use schemas::{Document, PartId};
+
+use super::files::Corpus;
+use super::piece::Part;
+use super::walk::plain_extension;
+use crate::Result;
+
+/// A piece of a file that is read to find a document in it.
+const STRIDE: u64 = 16 << 20;
+
+impl Corpus {
+    /// The document that a file has at a range, as [`Found::range`](super::documents::Found) gives it; `None` where the file
+    /// is gone or has no such document there any more. What is compressed is read from its beginning.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn find(&self, name: &str, range: &Range<u64>) -> Result<Option<Document>> {
+        let Some(file) = self.file(name) else { return Ok(None) };
+        let counts_bytes = plain_extension(name) != "parquet";
+        let pieces = self.pieces(file, STRIDE)?;
+        let holds = |piece: &Range<u64>| counts_bytes && piece.contains(&range.start);
+        let mut pieces: Vec<_> = pieces.into_iter().map(|(piece, _)| piece).collect();
+        // A piece of a compressed file is counted in other bytes than what is in it.
+        if let Some(at) = pieces.iter().position(|piece| pieces.len() > 1 && holds(&piece.range)) {
+            pieces = vec![pieces.swap_remove(at)];
+        }
+        let part = Part { id: PartId(0), bytes: file.bytes, pieces };
+        for found in self.read(&part)? {
+            let found = found?;
+            if found.range == *range {
+                return Ok(found.document);
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,219 @@
+//! How often each document was learnt from: `ledger/` of a run's folder.
+//!
+//! # What
+//! Pages, `rows-000000000000-000000004096.parquet`: what became of the rows from one number of the stream up to another. A row
+//! was *learnt*, *skipped* (its step was passed over) or *left out* (it cannot be made). For each document and generation of
+//! the data the page says in how many rows of each sort it was; the rows themselves are counted in its metadata (`cloze.rows`).
+//! Pages follow one another without a gap, from the first row to the newest checkpoint.
+//!
+//! # Why
+//! Nobody believes a mixture that cannot be counted, and who has to say whether a document was trained on needs a number. The
+//! rows are a function of their numbers, but this is no calculation: it is what the trainer was given and has consumed.
+//!
+//! # Definition
+//! A page is put before the checkpoint that ends with it. Whoever goes on from a checkpoint moves the pages behind it to
+//! `ledger/undone/`: these rows were consumed and come again. `learnt + skipped + left out = rows consumed` holds for each page
+//! when it is written, and for all of them when they are opened.
+
+mod page;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use schemas::{Generation, RowIndex};
+use store::Store;
+
+pub use self::page::{Counts, Entry, Page};
+use crate::error::{Error, Result};
+
+/// Where it is in a run's folder.
+pub const FOLDER: &str = "ledger";
+/// Where pages are whose rows come again.
+pub const UNDONE: &str = "undone";
+/// Documents of a page that are kept in memory: some 50 MB. Beyond, a page ends between checkpoints.
+const ENTRIES_MAX: usize = 1 << 20;
+
+/// What a row of a batch is made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowDocuments {
+    /// Its number in the stream.
+    pub row: RowIndex,
+    /// The generation of the data.
+    pub generation: Generation,
+    /// The names of its documents.
+    pub documents: Vec<u64>,
+    /// Whether it is padding, since it cannot be made or is not wanted.
+    pub left_out: bool,
+}
+
+/// What became of the rows of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// The model learnt from them.
+    Learnt,
+    /// The step was passed over.
+    Skipped,
+}
+
+/// A ledger that is kept.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    /// Nowhere before the run has begun.
+    store: Option<Store>,
+    /// Rows that were given, and are not consumed yet.
+    given: VecDeque<RowDocuments>,
+    /// Where the page in hand begins, and how far it goes.
+    from: u64,
+    to: u64,
+    rows: Counts,
+    documents: BTreeMap<(Generation, u64), Counts>,
+}
+
+impl Ledger {
+    /// The run goes on behind its first `rows` rows. Pages behind them are undone, and so is the one in hand.
+    ///
+    /// # Errors
+    /// If the pages cannot be moved, or do not add up.
+    pub fn begin(&mut self, run: &Store, rows: RowIndex) -> Result<()> {
+        let folder = run.within(FOLDER);
+        if let Some(page) = self.page() {
+            undo(&folder, &page)?;
+        }
+        let mut end = None;
+        for (name, from, to) in pages(run)? {
+            if to > rows.0 {
+                undo(&folder, &Page::read(&folder, &name)?)?;
+                folder.remove(&name)?;
+                continue;
+            }
+            if end.is_some_and(|end| end != from) {
+                return Err(broken(&folder, &format!("no page tells of the rows from {} to {from}", end.unwrap_or(0))));
+            }
+            end = Some(to);
+        }
+        // A run that was begun by a program without a ledger has none of its first rows.
+        if end.is_some_and(|end| end != rows.0) {
+            let message = format!("it ends with row {}, and the checkpoint with row {rows}", end.unwrap_or(0));
+            return Err(broken(&folder, &message));
+        }
+        *self = Self { store: Some(folder), from: rows.0, to: rows.0, ..Self::default() };
+        Ok(())
+    }
+
+    /// These rows are in the batch that was handed on.
+    pub fn give(&mut self, rows: Vec<RowDocuments>) {
+        self.given.extend(rows);
+    }
+
+    /// What was given and is not consumed is given again.
+    pub fn forget(&mut self) {
+        self.given.clear();
+    }
+
+    /// A step has consumed the rows up to `end`.
+    ///
+    /// # Errors
+    /// If a page that is full cannot be written.
+    ///
+    /// # Panics
+    /// If other rows were given.
+    pub fn consume(&mut self, end: RowIndex, fate: Fate) -> Result<()> {
+        if self.store.is_none() {
+            return Ok(());
+        }
+        while self.given.front().is_some_and(|row| row.row < end) {
+            let row = self.given.pop_front().expect("there is a first");
+            assert_eq!(row.row.0, self.to, "rows are consumed one after another");
+            self.to += 1;
+            self.rows.add(fate, row.left_out);
+            for document in row.documents {
+                self.documents.entry((row.generation, document)).or_default().add(fate, row.left_out);
+            }
+        }
+        assert_eq!(self.to, end.0, "every row that is consumed was given");
+        if self.documents.len() >= ENTRIES_MAX { self.end_page()?.map_or(Ok(()), |page| page.write()) } else { Ok(()) }
+    }
+
+    /// The page of the rows since the one before, to be written before the checkpoint that ends with it; none if there are no
+    /// rows.
+    ///
+    /// # Panics
+    /// If its rows do not add up.
+    pub fn end_page(&mut self) -> Result<Option<PageToWrite>> {
+        let Some(page) = self.page() else { return Ok(None) };
+        assert_eq!(page.rows.total(), page.to - page.from, "every row was learnt, skipped or left out");
+        let Some(folder) = self.store.clone() else { return Ok(None) };
+        (self.from, self.rows) = (self.to, Counts::default());
+        self.documents.clear();
+        Ok(Some(PageToWrite { folder, page }))
+    }
+
+    fn page(&self) -> Option<Page> {
+        let entry =
+            |(&(generation, document), &counts): (&(Generation, u64), &Counts)| Entry { generation, document, counts };
+        (self.to > self.from).then(|| Page {
+            from: self.from,
+            to: self.to,
+            rows: self.rows,
+            entries: self.documents.iter().map(entry).collect(),
+        })
+    }
+}
+
+/// A page on its way.
+#[derive(Debug)]
+pub struct PageToWrite {
+    folder: Store,
+    page: Page,
+}
+
+impl PageToWrite {
+    /// Puts it into the run's folder.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn write(&self) -> Result<()> {
+        self.page.put(&self.folder, &self.page.name())
+    }
+}
+
+/// The pages of a run in order: the name of each in `ledger/`, and its rows.
+///
+/// # Errors
+/// If the folder cannot be listed.
+pub fn pages(run: &Store) -> Result<Vec<(String, u64, u64)>> {
+    listed(&run.within(FOLDER))
+}
+
+/// The pages of rows that were undone: the name of each in `ledger/undone/`, and its rows.
+///
+/// # Errors
+/// If the folder cannot be listed.
+pub fn undone(run: &Store) -> Result<Vec<(String, u64, u64)>> {
+    listed(&run.within(FOLDER).within(UNDONE))
+}
+
+fn listed(folder: &Store) -> Result<Vec<(String, u64, u64)>> {
+    let mut found = Vec::new();
+    for entry in folder.list("")? {
+        // What is called otherwise is not ours.
+        let Some((from, to)) = Page::rows_of(&entry.name) else { continue };
+        found.push((entry.name, from, to));
+    }
+    found.sort_by_key(|(name, from, to)| (*from, *to, name.clone()));
+    Ok(found)
+}
+
+/// Keeps a page among those whose rows come again.
+fn undo(folder: &Store, page: &Page) -> Result<()> {
+    let undone = folder.within(UNDONE);
+    let number = listed(&undone)?.len();
+    page.put(&undone, &format!("{number:04}-{}", page.name()))
+}
+
+fn broken(folder: &Store, message: &str) -> Error {
+    let way_on = "put the page back, or move the folder away: the run then counts from here on";
+    Error::Config(format!("{}: {message}; {way_on}", folder.place("")))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+use proptest::prelude::*;
+use store::{Memory, Weather};
+
+use super::*;
+
+fn row(row: u64, documents: &[u64]) -> RowDocuments {
+    RowDocuments {
+        row: RowIndex(row),
+        generation: Generation(u32::from(row >= 100)),
+        documents: documents.to_vec(),
+        left_out: row % 7 == 3,
+    }
+}
+
+/// Rows of a document of their own and of one that two rows share.
+fn rows(range: std::ops::Range<u64>) -> Vec<RowDocuments> {
+    range.map(|at| row(at, &[at, 1000 + at / 2])).collect()
+}
+
+fn calm() -> Store {
+    Store::memory(Weather::calm())
+}
+
+fn begun(run: &Store, at: u64) -> Ledger {
+    let mut ledger = Ledger::default();
+    ledger.begin(run, RowIndex(at)).expect("it adds up");
+    ledger
+}
+
+/// Consumes rows, and writes a page.
+fn consume(ledger: &mut Ledger, range: std::ops::Range<u64>, fate: Fate) {
+    ledger.give(rows(range.clone()));
+    ledger.consume(RowIndex(range.end), fate).expect("few documents");
+    ledger.end_page().expect("it adds up").expect("there are rows").write().expect("written");
+}
+
+fn read(folder: &Store, pages: &[(String, u64, u64)]) -> Vec<Page> {
+    pages.iter().map(|(name, ..)| Page::read(folder, name).expect("as written")).collect()
+}
+
+fn kept(run: &Store) -> Vec<Page> {
+    read(&run.within(FOLDER), &pages(run).expect("listed"))
+}
+
+fn taken_back(run: &Store) -> Vec<Page> {
+    read(&run.within(FOLDER).within(UNDONE), &undone(run).expect("listed"))
+}
+
+#[test]
+fn every_row_is_counted_once_by_what_became_of_it() {
+    let run = calm();
+    let mut ledger = begun(&run, 0);
+    consume(&mut ledger, 0..8, Fate::Learnt);
+    consume(&mut ledger, 8..12, Fate::Skipped);
+    let pages = kept(&run);
+    // Row 3 is left out; of a step that is passed over all rows are skipped.
+    let counts = pages.iter().map(|page| (page.from, page.to, page.rows)).collect::<Vec<_>>();
+    let [first, second] = [Counts { learnt: 7, left_out: 1, skipped: 0 }, Counts { skipped: 4, ..Counts::default() }];
+    assert_eq!(counts, [(0, 8, first), (8, 12, second)]);
+    let of =
+        |document: u64| pages[0].entries.iter().find(|entry| entry.document == document).expect("it is there").counts;
+    assert_eq!(of(2), Counts { learnt: 1, ..Counts::default() });
+    assert_eq!(of(1001), Counts { learnt: 1, left_out: 1, skipped: 0 }, "rows 2 and 3");
+}
+
+#[test]
+fn who_goes_back_moves_what_comes_again() {
+    let run = calm();
+    let mut ledger = begun(&run, 0);
+    consume(&mut ledger, 0..8, Fate::Learnt);
+    consume(&mut ledger, 8..16, Fate::Learnt);
+    // Some that no page tells of yet.
+    ledger.give(rows(16..20));
+    ledger.consume(RowIndex(18), Fate::Learnt).expect("few documents");
+    ledger.begin(&run, RowIndex(8)).expect("it adds up");
+    let spans = |pages: Vec<Page>| pages.iter().map(|page| (page.from, page.to)).collect::<Vec<_>>();
+    assert_eq!((spans(kept(&run)), spans(taken_back(&run))), (vec![(0, 8)], vec![(16, 18), (8, 16)]));
+    consume(&mut ledger, 8..16, Fate::Skipped);
+    assert_eq!(spans(kept(&run)), [(0, 8), (8, 16)]);
+    // And once more, over a page of the same name.
+    ledger.begin(&run, RowIndex(8)).expect("it adds up");
+    assert_eq!(taken_back(&run).len(), 3);
+}
+
+#[test]
+fn a_page_that_is_missing_or_damaged_is_named() {
+    let run = calm();
+    let mut ledger = begun(&run, 0);
+    (0..3).for_each(|step| consume(&mut ledger, 8 * step..8 * step + 8, Fate::Learnt));
+    let names: Vec<String> = pages(&run).expect("listed").into_iter().map(|(name, ..)| name).collect();
+    let folder = run.within(FOLDER);
+    let bytes = folder.read(&names[1]).expect("there");
+    folder.remove(&names[1]).expect("removed");
+    let error = Ledger::default().begin(&run, RowIndex(24)).expect_err("a gap").to_string();
+    assert!(error.contains("from 8 to 16"), "{error}");
+    let error = Ledger::default().begin(&run, RowIndex(32)).expect_err("it ends too early").to_string();
+    assert!(error.contains("from 8 to 16"), "{error}");
+    // What is the page of other rows.
+    folder.put("rows-000000000008-000000000017.parquet", &bytes).expect("put");
+    let error = Page::read(&folder, "rows-000000000008-000000000017.parquet").expect_err("8 rows").to_string();
+    assert!(error.contains("not the 9"), "{error}");
+    for broken in [&b""[..], b"PAR1", &bytes[..bytes.len() / 2]] {
+        folder.put(&names[1], broken).expect("put");
+        Page::read(&folder, &names[1]).expect_err("no page");
+    }
+}
+
+#[test]
+fn a_run_that_had_no_ledger_counts_from_where_it_gets_one() {
+    let run = calm();
+    let mut ledger = begun(&run, 40);
+    consume(&mut ledger, 40..48, Fate::Learnt);
+    begun(&run, 48);
+    assert_eq!(kept(&run).len(), 1);
+}
+
+proptest! {
+    /// A run that is killed anywhere, over a store that fails: no row is missing, and none is there twice.
+    #[test]
+    fn whatever_is_killed_pages_add_up(kills in prop::collection::vec((1_u64..6, any::<bool>()), 0..6), seed: u64) {
+        let memory = Memory::new(Weather { seed, failures: 0.1, lost: 0.1, ..Weather::calm() });
+        let run = Store::of_memory(&memory);
+        let (mut saved, mut consumed_in_all) = (0, 0);
+        for (steps, page_is_written) in kills.into_iter().chain([(2, true)]) {
+            let mut ledger = begun(&run, saved);
+            let end = saved + 4 * steps;
+            for step in 0..steps {
+                ledger.give(rows(saved + 4 * step..saved + 4 * step + 4));
+                ledger.consume(RowIndex(saved + 4 * step + 4), Fate::Learnt).expect("few documents");
+            }
+            consumed_in_all += 4 * steps;
+            if page_is_written {
+                ledger.end_page().expect("it adds up").expect("there are rows").write().expect("written in the end");
+                // Killed before the checkpoint, or behind it.
+                saved = if steps % 2 == 0 { end } else { saved };
+            }
+        }
+        begun(&run, saved);
+        let rows: u64 = kept(&run).iter().map(|page| page.rows.total()).sum();
+        let undone: u64 = taken_back(&run).iter().map(|page| page.rows.total()).sum();
+        prop_assert_eq!(rows, saved);
+        prop_assert!(rows + undone <= consumed_in_all);
+    }
+}

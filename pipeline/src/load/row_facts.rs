@@ -1,0 +1,51 @@
+//! The address of a row.
+
+use std::fmt::{self, Display};
+
+use schemas::{Epoch, Generation, RowIndex, SampleAddress};
+use serde::{Deserialize, Serialize};
+
+/// Where a row comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RowFacts {
+    /// Its number in the stream.
+    pub row: RowIndex,
+    /// The pass over the data.
+    pub epoch: Epoch,
+    /// The generation of the folder that the epoch is over.
+    pub generation: Generation,
+    /// The stored sample.
+    pub sample: SampleAddress,
+    /// Which piece of it.
+    pub piece: u32,
+    /// Which copy.
+    pub copy: u32,
+    /// The shard's path within the folder.
+    pub shard: String,
+    /// Row group within the shard.
+    pub group: u32,
+    /// Row within the group.
+    pub row_in_group: usize,
+    /// Source of the sample's first document.
+    pub source: u16,
+    /// The names of its documents, in order.
+    pub documents: Vec<u64>,
+}
+
+/// Documents that an address names.
+const DOCUMENTS_SHOWN: usize = 5;
+
+impl Display for RowFacts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { row, epoch, generation, sample, piece, copy, shard, group, row_in_group, documents, .. } = self;
+        write!(f, "row {row} of the stream (epoch {epoch}, generation {generation}, sample {sample} = {shard}, row ")?;
+        write!(f, "group {group}, row {row_in_group}, piece {piece}, copy {copy}; documents")?;
+        documents.iter().take(DOCUMENTS_SHOWN).try_for_each(|document| write!(f, " {document:016x}"))?;
+        if documents.len() > DOCUMENTS_SHOWN {
+            write!(f, " and {} more)", documents.len() - DOCUMENTS_SHOWN)
+        } else {
+            write!(f, ")")
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! `cloze branch`: a run of its own that goes on where another stood.
+
+use std::path::Path;
+
+use observe::Clock;
+use pipeline::ledger;
+use schemas::Step;
+use serde_json::json;
+use store::Store;
+use toml::Value;
+use trainer::training::{branch, skips};
+
+use super::checkpoints::existing;
+use crate::cli::ConfigArgs;
+use crate::exit::Usage;
+use crate::plan::{Plan, describe};
+use crate::run_folder::RunFolder;
+use crate::terminal::told;
+use crate::{generations, left_out};
+
+/// What a run has decided once for all: which data it reads, which steps it passes over, and which rows it leaves out. A branch
+/// has it from its run.
+const INHERITED: [&str; 3] = [generations::NAME, skips::NAME, left_out::NAME];
+
+/// Makes a run in `out` of what `run` was after `step`, with some keys of its configuration set anew. Reads `run` only.
+pub(crate) fn run(run: &Path, step: u64, out: &Path, set: &[String], is_json: bool) -> anyhow::Result<()> {
+    let from = existing(run)?;
+    let folder = |folder: &Path| format!("run.folder={}", Value::String(folder.display().to_string()));
+    if let Some(mine) = set.iter().find(|set| set.trim_start().starts_with("run.folder")) {
+        return Err(Usage(format!("--set {mine}: a branch lies in `--out`")).into());
+    }
+    // Where its data and its steps are is known from the run's own folder.
+    let set = set.iter().cloned().chain([folder(run)]).collect();
+    let plan = Plan::of(&ConfigArgs { config: run.join("config.toml"), set })?;
+    let mut config = plan.config().resolved();
+    if let Some(Value::Table(section)) = config.get_mut("run") {
+        section.insert("folder".to_owned(), Value::String(out.display().to_string()));
+    }
+    let mut papers = vec![
+        ("config.toml".to_owned(), toml::to_string(&config)?.into_bytes()),
+        ("plan.json".to_owned(), describe::json(&plan).into_bytes()),
+    ];
+    for name in INHERITED {
+        if let Some((content, _)) = from.read_with_stat(name)? {
+            papers.push((name.to_owned(), content));
+        }
+    }
+    // What was counted up to there.
+    let rows = step.saturating_mul(plan.train().train.rows_per_step);
+    for (page, ..) in ledger::pages(&from)?.into_iter().filter(|(_, _, to)| *to <= rows) {
+        let name = format!("{}/{page}", ledger::FOLDER);
+        papers.push((name.clone(), from.read(&name)?));
+    }
+    let papers: Vec<(&str, Vec<u8>)> = papers.iter().map(|(name, content)| (name.as_str(), content.clone())).collect();
+    let held = RunFolder::hold(&Store::folder(out)?)?;
+    let branch = branch::make(&from, Step(step), held.store(), plan.train(), &papers, &Clock::system())?;
+    if is_json {
+        told(json!({ "branch": branch, "run": out.display().to_string() }));
+        return Ok(());
+    }
+    let keys: Vec<String> = branch.keys.iter().map(ToString::to_string).collect();
+    let keys = if keys.is_empty() { "as the run itself".to_owned() } else { keys.join(", ") };
+    told(format_args!(
+        "{} goes on where {} stood after step {step}: {keys}; `cloze train -c {}`",
+        out.display(),
+        run.display(),
+        out.join("config.toml").display()
+    ));
+    Ok(())
+}

@@ -1,0 +1,131 @@
+//! `cloze checkpoints`: what a run has kept and why; whether it is whole; what shall stay or go.
+
+use std::path::Path;
+
+use anyhow::Context as _;
+use schemas::Step;
+use serde_json::{Value, json};
+use store::Store;
+use trainer::plan::CheckpointConfig;
+use trainer::training::checkpoint::{self, Listed, Reason};
+
+use super::runs::{age, now};
+use crate::cli::CheckpointVerb;
+use crate::exit::Usage;
+use crate::run_folder::RunFolder;
+use crate::terminal::{bytes, line, painted, told};
+
+/// Lists the checkpoints of a run, or does what is asked to one.
+pub(crate) fn run(run: &Path, verb: Option<CheckpointVerb>, is_json: bool) -> anyhow::Result<()> {
+    let store = existing(run)?;
+    match verb {
+        None => list(&store, is_json),
+        Some(CheckpointVerb::Verify { step }) => verify(&store, step.map(Step), is_json),
+        Some(CheckpointVerb::Pin { step }) => {
+            checkpoint::pin(RunFolder::hold(&store)?.store(), Step(step))?;
+            say(is_json, step, "pinned", "it stays, whatever `[checkpoints]` says");
+            Ok(())
+        }
+        Some(CheckpointVerb::Unpin { step }) => {
+            let was_pinned = checkpoint::unpin(RunFolder::hold(&store)?.store(), Step(step))?;
+            let then = "`[checkpoints]` decides about it when the next one is saved";
+            say(is_json, step, if was_pinned { "unpinned" } else { "was not pinned" }, then);
+            Ok(())
+        }
+        Some(CheckpointVerb::Remove { step }) => {
+            checkpoint::remove(RunFolder::hold(&store)?.store(), Step(step))?;
+            say(is_json, step, "removed", "it is gone");
+            Ok(())
+        }
+    }
+}
+
+/// The folder of a run that is there.
+pub(super) fn existing(run: &Path) -> anyhow::Result<Store> {
+    let missing = || Usage(format!("{}: no run is here; name the folder of `run.folder`", run.display()));
+    if !run.join("config.toml").is_file() {
+        return Err(missing().into());
+    }
+    Store::existing(run).with_context(missing)
+}
+
+/// The rules that a run goes by: those that were saved with it.
+fn rules(run: &Store) -> anyhow::Result<CheckpointConfig> {
+    let text = String::from_utf8_lossy(&run.read("config.toml")?).into_owned();
+    let table: toml::Table = text.parse().with_context(|| run.place("config.toml"))?;
+    let section = table.get("checkpoints").cloned().map(toml::Value::try_into);
+    Ok(section.transpose().with_context(|| run.place("config.toml"))?.unwrap_or_default())
+}
+
+fn list(run: &Store, is_json: bool) -> anyhow::Result<()> {
+    let rules = rules(run)?;
+    let listed = checkpoint::shelf(run, &rules)?;
+    if is_json {
+        painted(format_args!("{:#}", Value::Array(listed.iter().map(as_json).collect())));
+        return Ok(());
+    }
+    if listed.is_empty() {
+        line(format_args!("{}: there is no checkpoint yet", run.place("")));
+    }
+    for it in &listed {
+        let figure = it.figures.get(&rules.best_by).map_or("–".to_owned(), |figure| format!("{figure:.4}"));
+        let written = it
+            .written
+            .and_then(|written| written.elapsed().ok())
+            .map_or("–".to_owned(), |since| age(u64::try_from(since.as_millis()).unwrap_or_else(|_| now())));
+        let why: Vec<&str> = it.why.iter().copied().map(word).collect();
+        let why = match (it.is_there, why.is_empty()) {
+            (false, _) => "no checkpoint: damaged and set aside, or unfinished".to_owned(),
+            (true, true) => "goes when the next one is saved".to_owned(),
+            (true, false) => why.join(", "),
+        };
+        line(format_args!(
+            "step {:>9}  {} {figure:>9}  {:>10}  {written:>8}  {why}",
+            it.step.to_string(),
+            rules.best_by,
+            bytes(it.bytes)
+        ));
+    }
+    Ok(())
+}
+
+fn word(why: Reason) -> &'static str {
+    match why {
+        Reason::Newest => "one of the newest",
+        Reason::Milestone => "milestone",
+        Reason::Best => "one of the best",
+        Reason::Pinned => "pinned",
+    }
+}
+
+fn as_json(it: &Listed) -> Value {
+    json!({ "step": it.step, "place": it.place, "bytes": it.bytes, "figures": it.figures, "why": it.why,
+            "whole": it.is_there })
+}
+
+/// Reads every byte of one checkpoint, or of all of them; the first that is not as it was written is the error.
+fn verify(run: &Store, step: Option<Step>, is_json: bool) -> anyhow::Result<()> {
+    let there = checkpoint::shelf(run, &CheckpointConfig::default())?;
+    let steps = there.iter().filter(|it| it.is_there).map(|it| it.step);
+    let wanted: Vec<Step> = step.map_or_else(|| steps.collect(), |step| vec![step]);
+    let mut read = Vec::new();
+    for step in wanted {
+        let size = checkpoint::verify(run, step)?;
+        if !is_json {
+            line(format_args!("step {step}: {} as they were written", bytes(size)));
+        }
+        read.push(json!({ "step": step, "bytes": size }));
+    }
+    if is_json {
+        painted(format_args!("{:#}", Value::Array(read)));
+    }
+    Ok(())
+}
+
+fn say(is_json: bool, step: u64, done: &str, then: &str) {
+    if is_json {
+        told(json!({ "step": step, "done": done }));
+    } else {
+        told(format_args!("step {step}: {done}; {then}"));
+    }
+}

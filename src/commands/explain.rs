@@ -1,0 +1,160 @@
+//! `cloze explain`: what a step of a run learnt from.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use pipeline::corpus::Corpus;
+use pipeline::load::{LeftOut, RowFacts};
+use pipeline::prepare::{self, Origin};
+use schemas::{Batch, RowIndex, printable};
+use serde_json::json;
+
+use super::again::{Again, Logged};
+use super::inspect::{place, rendered, views_of};
+use crate::terminal::{Paint, line, note, painted};
+
+/// What is asked.
+pub(crate) struct Options<'a> {
+    /// The step, counted from 1.
+    pub(crate) step: u64,
+    /// One row alone, by its number in the stream.
+    pub(crate) row: Option<u64>,
+    /// How many rows, the hardest first.
+    pub(crate) rows: usize,
+    pub(crate) json: bool,
+    pub(crate) set: &'a [String],
+}
+
+/// Bytes of a document that are shown.
+const TEXT_BYTES: usize = 400;
+
+/// Shows the rows of a step: where they come from, what the source says, how each view saw them, and how hard they were.
+pub(crate) fn run(run: &Path, options: &Options<'_>) -> anyhow::Result<()> {
+    let again = Again::before(run, options.step, options.set)?;
+    let rows = again.rows();
+    if let Some(row) = options.row.filter(|row| !rows.contains(row)) {
+        let (first, last) = (rows.start, rows.end - 1);
+        return Err(crate::exit::Usage(format!("--row {row}: step {} has rows {first} to {last}", options.step)).into());
+    }
+    let logged = Logged::of(&again.store, options.step)?;
+    let batches = again.batches(LeftOut::default())?;
+    let mut losses = again.replay.row_losses(&batches)?;
+    losses.sort_by(|(_, one), (_, other)| other.total_cmp(one));
+    losses.retain(|(row, _)| options.row.is_none_or(|wanted| row.0 == wanted));
+    losses.truncate(options.rows);
+    let shown = Shown::of(&again);
+    let facts = |row: RowIndex| again.load().row(&again.load().groups(), row);
+    if options.json {
+        let rows = losses
+            .iter()
+            .map(|&(row, loss)| shown.json(row, loss, &facts(row)?))
+            .collect::<anyhow::Result<Vec<_>>>()?;
+        let figures = logged.figures.map(|(loss, grad_norm)| json!({ "loss": loss, "grad_norm": grad_norm }));
+        line(json!({
+            "step": options.step, "from": again.replay.from(), "lr": again.replay.lr(), "log": figures,
+            "passed_over": again.replay.skipped(), "rows": rows,
+        }));
+        return Ok(());
+    }
+    let paint = Paint::stdout();
+    let begun = again.replay.from().unwrap_or("the beginning");
+    painted(paint.bold(printable(&format!(
+        "step {}: rows {} to {}, lr {:.1e}; weights from {begun}, {} steps further",
+        options.step,
+        rows.start,
+        rows.end - 1,
+        again.replay.lr(),
+        again.steps
+    ))));
+    if let Some((loss, norm)) = logged.figures {
+        line(format_args!("the log has loss {loss:.4}, norm {norm:.4}"));
+    }
+    if let Some(leap) = again.replay.skipped() {
+        line(format_args!("it is passed over: {:.4} where {:.4} was usual", leap.value, leap.median));
+    }
+    for (row, loss) in losses {
+        shown.row(row, loss, &facts(row)?, &again, paint)?;
+    }
+    Ok(())
+}
+
+/// What rows are shown with.
+struct Shown<'a> {
+    again: &'a Again,
+    /// None where the corpus is not there any more.
+    corpus: Option<Corpus>,
+}
+
+impl<'a> Shown<'a> {
+    fn of(again: &'a Again) -> Self {
+        let corpus = Corpus::open(&again.plan.config().prepare.corpus());
+        let corpus = corpus.inspect_err(|error| note(format_args!("no text of the sources is shown: {error}"))).ok();
+        Self { again, corpus }
+    }
+
+    fn origins(&self, facts: &RowFacts) -> anyhow::Result<BTreeMap<u64, Origin>> {
+        let names = facts.documents.iter().copied().collect();
+        Ok(prepare::origins(&self.again.plan.data().store, facts.sample.part, &names)?)
+    }
+
+    /// What the source says, where it still says it.
+    fn text(&self, origin: &Origin) -> Option<String> {
+        let found = self.corpus.as_ref()?.find(&origin.source, &origin.range);
+        let document = found.unwrap_or_else(|error| {
+            note(format_args!("{}: {error}", origin.source));
+            None
+        })?;
+        (document.id == origin.id).then(|| beginning(&document.text).to_owned())
+    }
+
+    fn row(&self, row: RowIndex, loss: f64, facts: &RowFacts, again: &Again, paint: Paint) -> anyhow::Result<()> {
+        line("");
+        painted(paint.bold(printable(&format!("row {row}: loss {loss:.4}: {}", place(facts)))));
+        let origins = self.origins(facts)?;
+        for name in &facts.documents {
+            let Some(origin) = origins.get(name) else {
+                painted(paint.dim(format_args!("document {name:016x}")));
+                continue;
+            };
+            let Origin { id, source, range } = origin;
+            let text = format!("document {id} ({source}, {} to {})", range.start, range.end);
+            painted(paint.dim(printable(&text)));
+            match self.text(origin) {
+                Some(text) => line(format_args!("  {}", text.replace('\n', " "))),
+                None => line("  (its text is not there any more, or is another)"),
+            }
+        }
+        let everything = again.plan.everything();
+        let index = schemas::BatchIndex(row.0 / everything.rows_per_batch());
+        let batch: Batch = everything.batch(&everything.groups(), index)?;
+        let at = usize::try_from(row.0 % everything.rows_per_batch())?;
+        for (view, columns) in &views_of(&batch) {
+            let shown = rendered(&batch, view, columns, at, again.plan.vocab(), paint)?;
+            painted(format_args!("{} {shown}", paint.cyan(printable(view))));
+        }
+        Ok(())
+    }
+
+    fn json(&self, row: RowIndex, loss: f64, facts: &RowFacts) -> anyhow::Result<serde_json::Value> {
+        let origins = self.origins(facts)?;
+        let document = |name: &u64| match origins.get(name) {
+            None => json!({ "document": format!("{name:016x}") }),
+            Some(origin) => json!({
+                "document": format!("{name:016x}"), "id": origin.id, "source": origin.source,
+                "start": origin.range.start, "end": origin.range.end, "text": self.text(origin),
+            }),
+        };
+        let documents: Vec<_> = facts.documents.iter().map(document).collect();
+        Ok(json!({
+            "row": row, "loss": loss, "epoch": facts.epoch, "generation": facts.generation, "shard": facts.shard,
+            "group": facts.group, "row_in_group": facts.row_in_group, "piece": facts.piece, "copy": facts.copy,
+            "documents": documents,
+        }))
+    }
+}
+
+/// As much of a text as is shown.
+fn beginning(text: &str) -> &str {
+    let end = (0..=TEXT_BYTES.min(text.len())).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+    &text[..end]
+}

@@ -1,0 +1,57 @@
+//! `cloze extend`: a run gets more steps, and keeps from which step on it has them.
+
+use std::path::Path;
+
+use observe::change::{ChangeReport, How, KeyChange};
+use observe::{At, Clock, What};
+use schemas::Step;
+use serde_json::json;
+use trainer::optimizer::Span;
+use trainer::training::{checkpoint, extended};
+
+use super::checkpoints::existing;
+use crate::exit::Usage;
+use crate::plan::Plan;
+use crate::run_folder::RunFolder;
+use crate::terminal::told;
+
+/// Gives the run in `run` so many steps in all, from its newest checkpoint on. The run must not be under way.
+pub(crate) fn run(run: &Path, steps: u64, is_json: bool) -> anyhow::Result<()> {
+    let store = existing(run)?;
+    let mut held = RunFolder::hold(&store)?;
+    let plan = Plan::of_run(run)?;
+    let (train, begun_with) = (plan.train(), plan.config().training.train.steps);
+    let (_, snapshot) = checkpoint::pick(held.store(), None)?;
+    let (done, state) = (snapshot.state.step, snapshot.state);
+    let refuse = |problem: String| Usage(format!("{}: {problem}", run.display()));
+    if !train.train.ends_by_steps() {
+        let message = "tokens or hours end this run, not steps; branch from it with another budget (`cloze branch`)";
+        return Err(refuse(message.to_owned()).into());
+    }
+    if steps <= done.0 {
+        return Err(refuse(format!("it has done {done} steps already; give it more than that")).into());
+    }
+    let before = train.train.steps;
+    if steps == before {
+        return Err(refuse(format!("it has {before} steps")).into());
+    }
+    let rule = train.schedule.extended(&train.amended.spans, [before, steps], done).map_err(refuse)?;
+    let first = train.amended.spans.first().map_or(begun_with, |first| first.steps);
+    extended::extend(held.store(), first, Span { from: done, steps })?;
+    let key = KeyChange { key: "train.steps".to_owned(), then: Some(before.to_string()), now: Some(steps.to_string()) };
+    let message = format!("has {steps} steps instead of {before} from here on; {rule}");
+    let at = At {
+        step: Some(done),
+        epoch: None,
+        rows_seen: Some(state.rows_consumed),
+        tokens_seen: Some(state.tokens_consumed),
+    };
+    let report = ChangeReport { how: How::Extend, message: message.clone(), keys: vec![key], from: None };
+    held.add(&Clock::system().event(at, What::Change(report)))?;
+    if is_json {
+        told(json!({ "step": Step(done.0), "before": before, "steps": steps, "rule": rule }));
+    } else {
+        told(format_args!("step {done}  {message}; the same command as ever goes on"));
+    }
+    Ok(())
+}

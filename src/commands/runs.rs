@@ -1,0 +1,113 @@
+//! `cloze runs`: every run below a folder, at a glance.
+
+mod summary;
+
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+use store::Store;
+
+pub(super) use self::summary::Summary;
+use crate::terminal::{Paint, count, line, painted, short};
+
+/// Folders deeper than this are not looked into.
+const DEPTH_MAX: usize = 8;
+
+/// Lists the runs below `folder`, by name. Reads only, also what is under way.
+pub(crate) fn run(folder: &Path, is_json: bool) -> anyhow::Result<()> {
+    let mut summaries = Vec::new();
+    for run in find(folder)? {
+        summaries.push(Summary::of(&run.display().to_string(), &Store::existing(&run)?)?);
+    }
+    if is_json {
+        painted(format_args!("{:#}", Value::Array(summaries.iter().map(Summary::json).collect())));
+        return Ok(());
+    }
+    if summaries.is_empty() {
+        line(format_args!("{}: no run is here", folder.display()));
+        return Ok(());
+    }
+    let width = summaries.iter().map(|summary| summary.name.chars().count()).max().unwrap_or(0).max(3);
+    let heads = ["state", "step", "loss", "valid", "tokens/s", "age"];
+    let [state, step, loss, valid, speed, age] = heads;
+    line(format_args!("{:width$}  {state:9} {step:>19} {loss:>9} {valid:>9} {speed:>9} {age:>8}", "run"));
+    for summary in &summaries {
+        line(summary.row(width));
+    }
+    let training = summaries.iter().filter(|summary| summary.is_training()).count();
+    let runs = if summaries.len() == 1 { "run" } else { "runs" };
+    painted(Paint::stdout().dim(format_args!("{} {runs}, {training} training", count(summaries.len() as u64))));
+    Ok(())
+}
+
+/// Folders that hold a run, in the order of their names. What is in a run, or behind a link, is not looked into.
+fn find(folder: &Path) -> anyhow::Result<Vec<std::path::PathBuf>> {
+    let (mut found, mut open) = (Vec::new(), vec![(folder.to_owned(), 0)]);
+    // The folder itself has to be there; what goes away meanwhile is no run.
+    Store::existing(folder)?;
+    while let Some((next, depth)) = open.pop() {
+        if is_run(&next) {
+            found.push(next);
+            continue;
+        }
+        let Ok(entries) = std::fs::read_dir(&next) else { continue };
+        for entry in entries.flatten() {
+            if depth < DEPTH_MAX && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                open.push((entry.path(), depth + 1));
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// What a run has from its first event on.
+fn is_run(folder: &Path) -> bool {
+    folder.join("config.toml").is_file() && (folder.join("log").is_dir() || folder.join("checkpoints").is_dir())
+}
+
+impl Summary {
+    fn is_training(&self) -> bool {
+        self.state == "training"
+    }
+
+    fn row(&self, width: usize) -> String {
+        let number = |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.4}"));
+        let steps = match (self.steps, self.progress) {
+            (Some(steps), _) => format!("{} / {}", count(self.step), count(steps)),
+            (None, Some(progress)) => format!("{}, {:.1} %", count(self.step), 100.0 * progress),
+            (None, None) => count(self.step),
+        };
+        let speed = self.tokens_per_s.map_or("–".to_owned(), short);
+        let age = self.time.map_or("–".to_owned(), |time| age(now().saturating_sub(time)));
+        let (state, loss, valid) = (self.state, number(self.loss), number(self.valid));
+        format!("{:width$}  {state:9} {steps:>19} {loss:>9} {valid:>9} {speed:>9} {age:>8}", self.name)
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "run": self.name, "state": self.state, "step": self.step, "steps": self.steps, "progress": self.progress,
+            "loss": self.loss, "valid": self.valid, "valid_step": self.valid_step, "tokens_per_s": self.tokens_per_s,
+            "time": self.time, "age_s": self.time.map(|time| now().saturating_sub(time) as f64 / 1e3),
+            "holder": self.holder,
+        })
+    }
+}
+
+/// Milliseconds since the epoch of Unix.
+pub(super) fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// `3 min`, of milliseconds.
+pub(super) fn age(ms: u64) -> String {
+    let seconds = ms / 1000;
+    match seconds {
+        0..100 => format!("{seconds} s"),
+        100..6_000 => format!("{} min", seconds / 60),
+        6_000..172_800 => format!("{} h", seconds / 3600),
+        _ => format!("{} days", seconds / 86_400),
+    }
+}

@@ -1,0 +1,158 @@
+//! What all actors of a run do just now: for who asks, and for who watches over them.
+
+use std::fmt::Write as _;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use pipeline::actor::{Activity, Gauges, Reading};
+
+use super::signal::Phase;
+
+/// Where everybody says what they do.
+#[derive(Debug)]
+pub(crate) struct Board(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    phase: Phase,
+    /// When something was last said of the phase, even if it was the same again.
+    since: Instant,
+    /// Batches that were waited for.
+    batches: u64,
+    lanes: Option<Gauges>,
+    /// Lanes of a validation under way.
+    validation: Option<Gauges>,
+    /// Since when a checkpoint is being written, and the newest that is kept.
+    writing: Option<Instant>,
+    kept: Option<String>,
+}
+
+impl Board {
+    pub(super) fn new() -> Self {
+        let (phase, since) = (Phase::Start, Instant::now());
+        let state = State { phase, since, batches: 0, lanes: None, validation: None, writing: None, kept: None };
+        Self(Mutex::new(state))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn enter(&self, phase: Phase) {
+        let mut state = self.lock();
+        (state.phase, state.since) = (phase, Instant::now());
+        state.batches += u64::from(phase == Phase::Data);
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        self.lock().phase
+    }
+
+    /// The lanes that make batches from now on.
+    pub(crate) fn lanes(&self, gauges: Gauges) {
+        self.lock().lanes = Some(gauges);
+    }
+
+    /// Those of a validation, while there is one.
+    pub(crate) fn validation(&self, gauges: Option<Gauges>) {
+        self.lock().validation = gauges;
+    }
+
+    /// A checkpoint is being written.
+    pub(crate) fn writes(&self) {
+        self.lock().writing = Some(Instant::now());
+    }
+
+    /// It is kept there; or it is not.
+    pub(crate) fn wrote(&self, place: Option<String>) {
+        let mut state = self.lock();
+        state.writing = None;
+        state.kept = place.or(state.kept.take());
+    }
+
+    /// The newest checkpoint that this process has kept.
+    pub(super) fn kept(&self) -> Option<String> {
+        self.lock().kept.clone()
+    }
+
+    /// One line for each actor: what it does and for how long, where its time went, what waits behind it.
+    pub(super) fn report(&self) -> Vec<String> {
+        let state = self.lock();
+        let age = state.since.elapsed().as_secs_f64();
+        let mut lines =
+            vec![format!("trainer: {} for {age:.1} s, {} batches taken", state.phase.name(), state.batches)];
+        for gauges in state.lanes.iter().chain(&state.validation) {
+            lines.extend(gauges.lanes().iter().map(of));
+            lines.push(of(&gauges.reader()));
+        }
+        let kept = state.kept.as_deref().unwrap_or("none in this process");
+        lines.push(match state.writing {
+            Some(since) => {
+                format!("checkpoint: written for {:.1} s; kept before: {kept}", since.elapsed().as_secs_f64())
+            }
+            None => format!("checkpoint: none is being written; kept: {kept}"),
+        });
+        lines
+    }
+
+    /// Who stands still for longer than `patience`, and for how long; none if all goes on.
+    pub(super) fn stands_still(&self, patience: Duration) -> Option<(Duration, String)> {
+        let state = self.lock();
+        let age = state.since.elapsed();
+        if age < patience {
+            return None;
+        }
+        let mut found = format!("the trainer is in phase `{}` for {:.0} s", state.phase.name(), age.as_secs_f64());
+        let lanes = state.lanes.iter().chain(&state.validation).flat_map(Gauges::lanes);
+        // Whoever waits stands still because of another.
+        for lane in lanes.filter(|lane| lane.doing == Some(Activity::Busy) && lane.age >= patience) {
+            let _ = write!(found, "; `{}` works at one batch for {:.0} s", lane.name, lane.age.as_secs_f64());
+        }
+        if let Some(since) = state.writing.filter(|since| since.elapsed() >= patience) {
+            let _ = write!(found, "; a checkpoint is being written for {:.0} s", since.elapsed().as_secs_f64());
+        }
+        Some((age, found))
+    }
+}
+
+fn of(actor: &Reading) -> String {
+    let doing = match actor.doing {
+        Some(Activity::Busy) => "busy",
+        Some(Activity::Starved) => "starved",
+        Some(Activity::Blocked) => "blocked",
+        None => "ended",
+    };
+    let share = |part: Duration| 100.0 * part.as_secs_f64() / actor.wall.as_secs_f64().max(1e-9);
+    format!(
+        "{}: {doing} for {:.1} s, {} items; busy {:.1} %, starved {:.1} %, blocked {:.1} %; queue {} of {}",
+        actor.name,
+        actor.age.as_secs_f64(),
+        actor.items,
+        share(actor.busy),
+        share(actor.starved),
+        share(actor.blocked),
+        actor.queued,
+        actor.capacity
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_stands_still_is_named_and_who_goes_on_is_not() {
+        let board = Board::new();
+        board.enter(Phase::Validation);
+        assert_eq!(board.stands_still(Duration::from_secs(60)), None);
+        let (_, found) = board.stands_still(Duration::ZERO).expect("no patience at all");
+        assert!(found.contains("phase `validation`") && !found.contains("checkpoint is"), "{found}");
+        board.writes();
+        let (_, found) = board.stands_still(Duration::ZERO).expect("no patience at all");
+        assert!(found.contains("a checkpoint is being written"), "{found}");
+        board.wrote(Some("run/checkpoints/step-00000040".to_owned()));
+        assert!(board.report().iter().any(|line| line.contains("step-00000040")), "{:?}", board.report());
+        board.wrote(None);
+        assert_eq!(board.kept().as_deref(), Some("run/checkpoints/step-00000040"), "what failed takes nothing away");
+    }
+}

@@ -1,0 +1,150 @@
+//! What has been heard, and what is said of it.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use pipeline::actor::Stopper;
+use store::Store;
+
+use super::board::Board;
+use super::signal::{Phase, Signal};
+use crate::telemetry;
+use crate::terminal::note;
+
+/// What may wait to be said of signals; more of the same is dropped.
+pub(super) const WORDS: usize = 4;
+
+/// Last words of a process that has nothing to save; they are printed by another thread.
+const LAST_WORDS: Duration = Duration::from_millis(100);
+
+/// Holds what `RUST_LOG` would say, in the run's folder: read when a service is told to by SIGHUP.
+const LOG_LEVEL: &str = "log-level";
+
+/// What has been heard so far.
+pub(super) struct Heard {
+    first: AtomicU8,
+    since: Mutex<Option<Instant>>,
+    stopper: Stopper,
+    words: SyncSender<Words>,
+    pub(super) board: Board,
+    /// Where a service finds its log level, once that is known.
+    folder: OnceLock<Store>,
+}
+
+/// What is said of signals. By a thread of its own: where nobody reads what is said, whoever speaks waits.
+pub(super) enum Words {
+    Saving(Signal, &'static str),
+    StillSaving(Signal),
+    NothingToSave(Signal),
+    GraceOver(Signal, Option<String>),
+    StandsStill(String),
+    Report(Vec<String>),
+}
+
+impl Words {
+    pub(super) fn say(self) {
+        match self {
+            Self::Saving(signal, during) => {
+                tracing::warn!(?signal, %during, "saving, then leaving; a second ctrl-c leaves at once");
+            }
+            Self::StillSaving(signal) => tracing::warn!(?signal, "still saving"),
+            Self::NothingToSave(signal) => {
+                tracing::warn!(?signal, during = %Phase::Start.name(), "leaving: nothing has happened that is not saved");
+            }
+            Self::GraceOver(signal, kept) => {
+                let kept = kept.unwrap_or_else(|| "what was saved before this process began".to_owned());
+                tracing::error!(?signal, %kept, "`run.grace_seconds` are over: leaving with what is saved");
+            }
+            Self::StandsStill(found) => tracing::warn!("nothing happens: {found}; SIGUSR2 says more"),
+            Self::Report(lines) => lines.into_iter().for_each(note),
+        }
+    }
+}
+
+impl Heard {
+    pub(super) fn new(stopper: Stopper, words: SyncSender<Words>) -> Self {
+        let (first, since, board) = (AtomicU8::new(0), Mutex::default(), Board::new());
+        Self { first, since, stopper, words, board, folder: OnceLock::new() }
+    }
+
+    /// The run's folder is known.
+    pub(super) fn folder(&self, folder: Store) {
+        let _ = self.folder.set(folder);
+    }
+
+    /// The first signal heard.
+    pub(super) fn signal(&self) -> Option<Signal> {
+        let heard = self.first.load(Ordering::SeqCst);
+        Signal::ALL.into_iter().find(|signal| *signal as u8 == heard)
+    }
+
+    /// How long ago the first was heard.
+    pub(super) fn waited(&self) -> Option<Duration> {
+        self.since.lock().unwrap_or_else(PoisonError::into_inner).map(|since| since.elapsed())
+    }
+
+    pub(super) fn say(&self, words: Words) {
+        let _ = self.words.try_send(words);
+    }
+
+    /// Somebody asks for a stop. Whether it was the first.
+    pub(super) fn stop(&self, asked: Signal) -> bool {
+        let first = self.first.compare_exchange(0, asked as u8, Ordering::SeqCst, Ordering::SeqCst).is_ok();
+        if first {
+            *self.since.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+            let during = self.board.phase();
+            if during == Phase::Start {
+                self.say(Words::NothingToSave(asked));
+                std::thread::sleep(LAST_WORDS);
+                // Whatever is half written now is not seen by anybody: as after a kill.
+                trainer::device::leave(asked.exit_code());
+            }
+            self.stopper.stop();
+            self.say(Words::Saving(asked, during.name()));
+        }
+        first
+    }
+
+    pub(super) async fn listen(self: Arc<Self>, asked: Signal, mut stream: tokio::signal::unix::Signal) {
+        let mut times = 0;
+        while stream.recv().await.is_some() {
+            times += 1;
+            if self.stop(asked) {
+                continue;
+            }
+            if asked == Signal::Interrupt && times > 1 {
+                // Only who asks twice at a keyboard gives up what is not saved yet: a scheduler's two signals are one wish.
+                trainer::device::leave(asked.exit_code());
+            }
+            self.say(Words::StillSaving(asked));
+        }
+    }
+
+    pub(super) async fn reload(self: Arc<Self>, mut stream: tokio::signal::unix::Signal) {
+        while stream.recv().await.is_some() {
+            let level = self.folder.get().map(|folder| folder.read_with_stat(LOG_LEVEL));
+            let level = match level {
+                Some(Ok(Some((bytes, _)))) => Some(String::from_utf8_lossy(&bytes).trim().to_owned()),
+                Some(Ok(None)) | None => None,
+                Some(Err(error)) => {
+                    tracing::warn!(%error, "the log level stays as it is");
+                    continue;
+                }
+            };
+            match telemetry::reload(level.as_deref()) {
+                Ok(level) => tracing::warn!(%level, "the log level was read anew"),
+                Err(error) => {
+                    tracing::warn!(error, "the log level stays as it is; `{LOG_LEVEL}` says what `RUST_LOG` would");
+                }
+            }
+        }
+    }
+
+    pub(super) async fn report(self: Arc<Self>, mut stream: tokio::signal::unix::Signal) {
+        while stream.recv().await.is_some() {
+            self.say(Words::Report(self.board.report()));
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Who looks every half second: for a file that asks for a stop, for the end of a grace, for who stands still.
+
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::Duration;
+
+use store::Store;
+
+use super::heard::{Heard, Words};
+use super::signal::{Phase, Signal};
+
+/// Asks for a stop when it lies in the run's folder; goes when the stop is obeyed.
+pub(crate) const STOP: &str = "stop";
+
+/// Between two looks: nobody who asks by a file waits longer to be heard, and a look costs a system call.
+const PULSE: Duration = Duration::from_millis(500);
+
+/// Last words are printed by another thread, which somebody may keep waiting.
+const LAST_WORDS: Duration = Duration::from_millis(300);
+
+/// What a run says of its patience.
+#[derive(Clone, Debug)]
+pub(crate) struct Patience {
+    /// The run's folder.
+    pub(crate) folder: Store,
+    /// How long a stop may take; none: as long as it takes.
+    pub(crate) grace: Option<Duration>,
+    /// How long nothing may happen before somebody hears of it.
+    pub(crate) hang: Option<Duration>,
+}
+
+/// Looks for as long as the process lives.
+pub(super) fn watch(heard: &Arc<Heard>, patience: &Patience) {
+    let mut bark = Bark::new(patience.hang);
+    loop {
+        if heard.signal().is_none() && patience.folder.stat(STOP).is_ok_and(|found| found.is_some()) {
+            obey(heard, &patience.folder);
+        }
+        if let (Some(signal), Some(waited)) = (heard.signal(), heard.waited())
+            && patience.grace.is_some_and(|grace| waited >= grace)
+        {
+            heard.say(Words::GraceOver(signal, heard.board.kept()));
+            sleep(LAST_WORDS);
+            trainer::device::leave(signal.exit_code());
+        }
+        if let Some(found) = bark.hears(heard.board.stands_still(patience.hang.unwrap_or(Duration::MAX))) {
+            heard.say(Words::StandsStill(found));
+        }
+        sleep(PULSE);
+    }
+}
+
+/// A file asks as SIGTERM does. While nothing is to be saved it is obeyed here and now.
+fn obey(heard: &Arc<Heard>, folder: &Store) {
+    if heard.board.phase() == Phase::Start
+        && let Err(error) = folder.remove(STOP)
+    {
+        tracing::warn!(%error, "the file that asks for a stop cannot be removed: the next start will obey it too");
+    }
+    heard.stop(Signal::Terminate);
+}
+
+/// Speaks up, and again when it has lasted twice as long.
+struct Bark {
+    first: Duration,
+    next: Duration,
+}
+
+impl Bark {
+    fn new(hang: Option<Duration>) -> Self {
+        let first = hang.unwrap_or(Duration::MAX);
+        Self { first, next: first }
+    }
+
+    fn hears(&mut self, still: Option<(Duration, String)>) -> Option<String> {
+        let Some((age, found)) = still else {
+            self.next = self.first;
+            return None;
+        };
+        if age < self.next {
+            return None;
+        }
+        self.next = age.saturating_mul(2);
+        Some(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_watchdog_barks_once_and_again_ever_more_seldom() {
+        let mut bark = Bark::new(Some(Duration::from_secs(10)));
+        let mut heard = Vec::new();
+        for age in (0..100).map(Duration::from_secs) {
+            let still = (age >= Duration::from_secs(10)).then(|| (age, String::new()));
+            heard.extend(bark.hears(still).map(|_| age.as_secs()));
+        }
+        assert_eq!(heard, [10, 20, 40, 80]);
+        // Something has happened since.
+        assert_eq!(bark.hears(None), None);
+        assert!(bark.hears(Some((Duration::from_secs(10), "again".to_owned()))).is_some());
+        assert!(Bark::new(None).hears(Some((Duration::from_secs(1 << 40), String::new()))).is_none());
+    }
+}

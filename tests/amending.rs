@@ -1,0 +1,347 @@
+//! What people do to a run that has begun: back, aside, further, otherwise. Each against the run that nobody touched.
+
+use serde_json::Value;
+use store::Store;
+
+use crate::resume::assert_equal_runs;
+use crate::support::{Home, Outcome, files, unlocked};
+
+/// All checkpoints stay, and every step is reported.
+fn train<'a>(run: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let mut args = vec!["train", "--set", run, "--set", "report.every_steps=1", "--set", "checkpoints.keep=9"];
+    args.extend_from_slice(more);
+    args
+}
+
+/// The same by the configuration that was saved with it.
+fn resume(config: &str) -> [&str; 3] {
+    ["train", "--config", config]
+}
+
+fn json(outcome: &Outcome) -> Value {
+    serde_json::from_str(&outcome.stdout).unwrap_or_else(|error| panic!("{error}\n{outcome}"))
+}
+
+fn changes(home: &Home, run: &str) -> Vec<Value> {
+    home.log(run).into_iter().filter(|event| event["kind"] == "change").collect()
+}
+
+/// The steps of the checkpoints that a run lists, with why each stays.
+fn kept(home: &Home, run: &str) -> Vec<(u64, Vec<String>)> {
+    let listed = json(&home.run_ok(&["checkpoints", run, "--json"]));
+    let words = |it: &Value| -> Vec<String> {
+        let why = it["why"].as_array().expect("a list").iter();
+        why.map(|why| why.as_str().expect("a word").to_owned()).collect()
+    };
+    listed.as_array().expect("a list").iter().map(|it| (it["step"].as_u64().expect("a step"), words(it))).collect()
+}
+
+#[test]
+fn a_run_that_went_back_and_on_ends_as_the_calm_run() {
+    let home = Home::prepared(120);
+    home.run_ok(&train("run.folder=calm", &[]));
+    home.run_ok(&train("run.folder=run", &[]));
+    let before = files(&home.join("run"));
+    let undone = json(&home.run_ok(&["rollback", "run", "--step", "30", "--why", "to see", "--json"]));
+    let record = &undone["undone"];
+    assert_eq!((record["from"].as_u64(), record["to"].as_u64()), (Some(60), Some(30)));
+    assert_eq!((record["rows_from"].as_u64(), record["rows_to"].as_u64()), (Some(960), Some(480)));
+    assert_eq!(record["why"].as_str(), Some("to see"));
+    assert_eq!(kept(&home, "run").into_iter().map(|it| it.0).collect::<Vec<_>>(), [10, 20, 30]);
+    assert!(
+        home.log("run").iter().all(|event| event["step"].as_u64().is_none_or(|step| step <= 30)),
+        "the log follows"
+    );
+    assert_eq!(changes(&home, "run")[0]["how"], "rollback");
+    // Nothing is lost.
+    for name in ["checkpoints/step-00000060/main.safetensors", "checkpoints/step-00000040/state.json"] {
+        assert!(files(&home.join("run/undone/000"))[name] == before[name], "{name}");
+    }
+    home.run_ok(&train("run.folder=run", &[]));
+    assert_equal_runs(&home, "calm", "run");
+    // Once more, further back; it is another.
+    home.run_ok(&["rollback", "run", "--step", "10"]);
+    home.run_ok(&train("run.folder=run", &[]));
+    assert_equal_runs(&home, "calm", "run");
+    assert!(home.join("run/undone/001/undone.json").exists());
+    home.run(&["rollback", "run", "--step", "7"]).assert_fails(2, &["no checkpoint after step 7", "there are 10, 20"]);
+    home.run(&["rollback", "nowhere", "--step", "7"]).assert_fails(2, &["no run is here"]);
+}
+
+#[test]
+fn a_branch_without_changes_is_the_run_itself() {
+    let home = Home::prepared(120);
+    home.run_ok(&train("run.folder=run", &[]));
+    let before = unlocked(&home.join("run"));
+    home.run_ok(&["branch", "run", "--step", "20", "--out", "same"]);
+    home.run_ok(&resume("same/config.toml"));
+    assert_equal_runs(&home, "run", "same");
+    assert_eq!(json(&home.run_ok(&["diff", "run", "same", "--json"]))["reports"]["figures_part_at"], Value::Null);
+
+    let other = ["branch", "run", "--step", "20", "--out", "other", "--set", "optimizer.lr=2e-3", "--json"];
+    let branched = json(&home.run_ok(&other));
+    assert_eq!(branched["branch"]["keys"][0]["key"], "optimizer.lr");
+    home.run_ok(&resume("other/config.toml"));
+    let event = &changes(&home, "other")[0];
+    assert_eq!(
+        (&event["how"], &event["keys"][0]["then"], event["step"].as_u64()),
+        (&"branch".into(), &"0.001".into(), Some(20))
+    );
+    let diff = json(&home.run_ok(&["diff", "run", "other", "--json"]));
+    assert_eq!((&diff["config"][0]["key"], &diff["reports"]["data_parts_at"]), (&"optimizer.lr".into(), &Value::Null));
+    assert_eq!(diff["reports"]["figures_part_at"].as_u64(), Some(21), "the first step at another rate");
+    assert_eq!(unlocked(&home.join("run")), before, "the run itself is only read");
+
+    // What a branch cannot be.
+    let branch = |set: &str| home.run(&["branch", "run", "--step", "20", "--out", "none", "--set", set]);
+    branch("train.rows_per_step=32").assert_fails(2, &["train.rows_per_step", "which rows come next"]);
+    branch("encoder.hidden=64").assert_fails(2, &["the same weights", "train.init"]);
+    branch("optimizer.lr=-1").assert_fails(2, &["optimizer.lr"]);
+    home.run(&other[..6]).assert_fails(2, &["other", "name a folder that is free"]);
+    home.run(&["branch", "run", "--step", "25", "--out", "none"]).assert_fails(2, &["no checkpoint after step 25"]);
+}
+
+#[test]
+fn an_extended_run_of_a_constant_rate_is_the_longer_run() {
+    let home = Home::prepared(120);
+    let constant = ["--set", "schedule.kind=constant", "--set"];
+    home.run_ok(&train("run.folder=long", &[&constant[..], &["train.steps=60"]].concat()));
+    let short = [&constant[..], &["train.steps=40"]].concat();
+    home.run_ok(&train("run.folder=run", &short));
+    home.run_ok(&["extend", "run", "--steps", "60"]);
+    home.run(&["extend", "run", "--steps", "60"]).assert_fails(2, &["it has 60 steps"]);
+    // The command that began it goes on.
+    home.run_ok(&train("run.folder=run", &short));
+    assert_equal_runs(&home, "long", "run");
+    home.run(&["extend", "run", "--steps", "50"]).assert_fails(2, &["it has done 60 steps already"]);
+}
+
+#[test]
+fn an_extended_run_of_a_falling_rate_goes_by_the_rule_that_it_prints() {
+    let home = Home::prepared(120);
+    home.run_ok(&train("run.folder=long", &["--set", "train.steps=60"]));
+    let short = train("run.folder=run", &["--set", "train.steps=30"]);
+    home.run_ok(&short);
+    let said = home.run_ok(&["extend", "run", "--steps", "60"]);
+    assert!(
+        said.stdout.contains("has 60 steps instead of 30") && said.stdout.contains("from 0.000 to 0.556"),
+        "{said}"
+    );
+    home.run_ok(&short);
+    let rates = |run: &str| -> Vec<(u64, f64)> {
+        let log = home.log(run);
+        let reports = log.iter().filter(|event| event["kind"] == "report");
+        reports.map(|event| (event["step"].as_u64().expect("a step"), event["lr"].as_f64().expect("a rate"))).collect()
+    };
+    let (long, run) = (rates("long"), rates("run"));
+    assert_eq!(run.len(), 60);
+    assert_eq!(run[30..], long[30..], "from there on it is that of the longer run");
+    assert!(run[20..30].iter().zip(&long[20..30]).all(|(short, long)| short.1 < long.1), "before, it was not");
+    assert_eq!(changes(&home, "run")[0]["keys"][0]["now"], "60");
+    // Whoever names the new number means the same run; whoever names a third one does not.
+    let again = home.run_ok(&train("run.folder=run", &["--set", "train.steps=60"]));
+    assert!(again.stderr.contains("done: 60 steps"), "{again}");
+    home.run(&train("run.folder=run", &["--set", "train.steps=90"]))
+        .assert_fails(2, &["`train.steps`", "cloze extend"]);
+    // Back before it was extended, it is not.
+    home.run_ok(&["rollback", "run", "--step", "20"]);
+    let back = home.run_ok(&short);
+    assert!(back.stderr.contains("done: 30 steps"), "{back}");
+}
+
+fn figures(home: &Home, run: &str) -> Vec<(f64, String)> {
+    let log = home.log(run);
+    let reports = log.iter().filter(|event| event["kind"] == "report");
+    reports
+        .map(|it| (it["loss"].as_f64().expect("a loss"), it["batch_hash"].as_str().expect("a hash").to_owned()))
+        .collect()
+}
+
+#[test]
+fn a_micro_batch_may_change_in_the_middle_where_nothing_is_coupled() {
+    let home = Home::prepared(120);
+    let steps = ["--set", "train.steps=20", "--set", "schedule.kind=constant", "--set", "encoder.dropout=0.0"];
+    let mlm = ["--set", "loss={mlm=1.0}", "--set", "train.rows_per_micro_batch=16"];
+    let whole = [&steps[..], &mlm].concat();
+    home.run_ok(&train("run.folder=whole", &whole));
+    home.run_ok(&train("run.folder=run", &[&whole[..], &["--set", "train.steps=10"]].concat()));
+    home.run_ok(&train("run.folder=run", &[&whole[..], &["--set", "train.rows_per_micro_batch=4"]].concat()));
+    let (run, expected) = (figures(&home, "run"), figures(&home, "whole"));
+    assert_eq!(run.len(), 20);
+    for (step, ((loss, hash), (expected, expected_hash))) in run.iter().zip(&expected).enumerate() {
+        assert_eq!(hash, expected_hash, "the same rows");
+        // The same sums in another order, and what ten steps make of their last bits.
+        assert!((loss - expected).abs() < 1e-4 * expected, "step {}: {loss}, not {expected}", step + 1);
+    }
+
+    // Where dropout is drawn for a micro-batch, it is another run, unless somebody allows it.
+    let dropout = ["--set", "train.steps=20", "--set", "loss={mlm=1.0}"];
+    let half = |more: &[&'static str]| [&dropout[..], more].concat();
+    home.run_ok(&train("run.folder=drawn", &half(&["--set", "schedule.kind=constant", "--set", "train.steps=10"])));
+    let smaller = ["--set", "schedule.kind=constant", "--set", "train.rows_per_micro_batch=4"];
+    let refused = home.run(&train("run.folder=drawn", &half(&smaller)));
+    refused.assert_fails(2, &["`train.rows_per_micro_batch`: 8 → 4", "--allow train.rows_per_micro_batch"]);
+    let allowed = [&smaller[..], &["--allow", "train.rows_per_micro_batch"]].concat();
+    home.run_ok(&train("run.folder=drawn", &half(&allowed)));
+    let event = &changes(&home, "drawn")[0];
+    assert_eq!((&event["how"], event["step"].as_u64()), (&"allow".into(), Some(10)));
+    let state = std::fs::read_to_string(home.join("drawn/checkpoints/step-00000020/state.json")).expect("saved");
+    let state: Value = serde_json::from_str(&state).expect("JSON");
+    assert_eq!(state["content"]["changes"][0]["key"]["key"], "train.rows_per_micro_batch");
+    // From then on it is what it is, with the word or without.
+    let again = home.run_ok(&train("run.folder=drawn", &half(&smaller)));
+    assert!(again.stderr.contains("done: 20 steps"), "{again}");
+    let rows = home.run(&train("run.folder=drawn", &half(&["--allow", "train.rows_per_step"])));
+    rows.assert_fails(2, &["train.rows_per_step", "which rows come next"]);
+}
+
+#[test]
+fn what_a_run_keeps_is_listed_verified_pinned_and_removed() {
+    let home = Home::prepared(60);
+    let mut args = vec!["train", "--set", "run.folder=run", "--set", "checkpoints.keep=1"];
+    args.extend(["--set", "checkpoints.keep_every_steps=25", "--set", "checkpoints.keep_best=1"]);
+    args.extend(["--set", "checkpoints.best_by=valid/mlm", "--set", "checkpoints.export=bert"]);
+    home.run_ok(&args);
+    let listed = kept(&home, "run");
+    let of = |step: u64| listed.iter().find(|it| it.0 == step).map(|it| it.1.clone()).unwrap_or_default();
+    assert_eq!((of(25), of(50)), (vec!["milestone".to_owned()], vec!["milestone".to_owned()]));
+    assert!(of(60).contains(&"newest".to_owned()), "{listed:?}");
+    let best: Vec<u64> = listed.iter().filter(|it| it.1.contains(&"best".to_owned())).map(|it| it.0).collect();
+    let valid = home.log("run").into_iter().filter(|event| event["kind"] == "validation");
+    let lowest = valid.min_by(|a, b| {
+        let loss = |event: &Value| event["mlm"]["loss"].as_f64().expect("a loss");
+        loss(a).total_cmp(&loss(b))
+    });
+    assert_eq!(best, [lowest.expect("three validations")["step"].as_u64().expect("a step")]);
+
+    // Each is a folder that others load: what `export` writes, byte for byte.
+    home.run_ok(&["export", "--run", "run", "--out", "model", "--step", "25"]);
+    let checkpoint = files(&home.join("run/checkpoints/step-00000025"));
+    for (name, bytes) in files(&home.join("model")) {
+        assert!(checkpoint[&name] == bytes, "{name}");
+    }
+    // And still a checkpoint to begin from, heads and all.
+    let init = "train.init=run/checkpoints/step-00000025";
+    home.run_ok(&["train", "--set", "run.folder=next", "--set", "train.steps=2", "--set", init]);
+
+    home.run_ok(&["checkpoints", "run", "pin", "25"]);
+    home.run(&["checkpoints", "run", "remove", "25"]).assert_fails(2, &["pinned"]);
+    home.run_ok(&["checkpoints", "run", "unpin", "25"]);
+    home.run_ok(&["checkpoints", "run", "verify"]);
+    home.run_ok(&["checkpoints", "run", "remove", "25"]);
+    home.run(&["checkpoints", "run", "remove", "60"]).assert_fails(2, &["cloze rollback"]);
+    home.run(&["checkpoints", "run", "verify", "25"]).assert_fails(2, &["no checkpoint after step 25"]);
+    let weights = "run/checkpoints/step-00000050/model.safetensors";
+    let folder = Store::folder(home.path()).expect("it is there");
+    let mut bytes = folder.read(weights).expect("exported");
+    bytes[99] ^= 1;
+    folder.put(weights, &bytes).expect("put");
+    home.run(&["checkpoints", "run", "verify"]).assert_fails(1, &["step-00000050/model.safetensors", "BLAKE3"]);
+    let text = home.run_ok(&["checkpoints", "run"]).stdout;
+    assert!(text.contains("milestone") && text.contains("one of the newest"), "{text}");
+}
+
+#[test]
+fn what_could_not_be_kept_or_reached_is_refused_before_anything_is_spent() {
+    let home = Home::prepared(60);
+    for (set, words) in [
+        ("loss={tc=1.0}", ["checkpoints.export", "no `masked_lm` objective"]),
+        ("checkpoints.best_by=rtd.accuracy", ["checkpoints.best_by", "`rtd.accuracy`"]),
+        ("validation.every_steps=0", ["checkpoints.keep_best", "nothing is validated"]),
+        ("train.tokens=0", ["train.tokens", "at least one token"]),
+        ("train.hours=-2", ["train.hours", "above 0"]),
+        ("schedule.decay_fraction=0.0", ["schedule.decay_fraction", "share of the run"]),
+    ] {
+        let kept = ["--set", "checkpoints.keep_best=1", "--set", "checkpoints.export=bert", "--set", set];
+        home.run(&train("run.folder=run", &kept)).assert_fails(2, &words);
+    }
+    assert!(!home.join("run").exists());
+    // Where steps are not written they end nothing.
+    let plan = ["plan", "--set", "train.tokens=1000000", "--set", "train.steps=1099511627776"];
+    let plan = home.run_ok(&plan).stdout;
+    assert!(plan.contains("budget     1,000,000 tokens") && plan.contains("977 steps ="), "{plan}");
+}
+
+#[test]
+fn all_runs_below_a_folder_are_seen_with_what_became_of_them() {
+    let home = Home::prepared(60);
+    home.run_ok(&train("run.folder=runs/done", &["--set", "train.steps=20"]));
+    let mut stopped = home.watch(&train("run.folder=runs/deep/stopped", &["--slow", "step=60"]));
+    stopped.reach(3);
+    stopped.signal(libc::SIGTERM);
+    assert_eq!(stopped.end().code, Some(143));
+    let mut killed = home.watch(&train("run.folder=runs/killed", &["--slow", "step=60"]));
+    killed.reach(3);
+    killed.kill();
+    let mut running = home.watch(&train("run.folder=runs/under-way", &["--slow", "step=100"]));
+    running.reach(3);
+    let runs = json(&home.run_ok(&["runs", "runs", "--json"]));
+    let states: Vec<(&str, &str)> = runs
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|run| (run["run"].as_str().expect("a name"), run["state"].as_str().expect("a state")))
+        .collect();
+    let expected = [
+        ("runs/deep/stopped", "stopped"),
+        ("runs/done", "finished"),
+        ("runs/killed", "killed"),
+        ("runs/under-way", "training"),
+    ];
+    assert_eq!(states, expected);
+    assert_eq!((runs[1]["step"].as_u64(), runs[1]["steps"].as_u64()), (Some(20), Some(20)));
+    assert!(runs[1]["valid"].as_f64().is_some_and(|valid| valid > 0.0) && runs[3]["holder"].is_string());
+    // What would change it waits for its end; what looks at it does not.
+    let words = ["another process trains in this folder", "pid"];
+    for args in [
+        &["rollback", "runs/under-way", "--step", "10"][..],
+        &["extend", "runs/under-way", "--steps", "99"],
+        &["checkpoints", "runs/under-way", "pin", "10"],
+    ] {
+        home.run(args).assert_fails(1, &words);
+    }
+    home.run_ok(&["checkpoints", "runs/under-way"]);
+    home.run_ok(&["diff", "runs/under-way", "runs/done"]);
+    running.kill();
+    let table = home.run_ok(&["runs", "runs"]).stdout;
+    assert!(table.contains("4 runs") && table.contains("20 / 20"), "{table}");
+}
+
+#[test]
+fn a_run_ends_by_tokens_whatever_is_killed() {
+    let home = Home::prepared(120);
+    let budget = |run: &'static str| train(run, &["--set", "train.tokens=20000"]);
+    // The preset says steps, which end it too: more than are needed.
+    let args = |run| [&budget(run)[..], &["--set", "train.steps=1000"]].concat();
+    home.run_ok(&args("run.folder=calm"));
+    let log = home.log("calm");
+    let last = log.iter().rfind(|event| event["kind"] == "report").expect("a report");
+    assert!(last["tokens_seen"].as_u64().is_some_and(|tokens| (20_000..21_100).contains(&tokens)), "{last}");
+    assert!(
+        last["progress"].as_f64().is_some_and(|progress| progress >= 1.0) && last["step"].as_u64() < Some(40),
+        "{last}"
+    );
+    let rates: Vec<f64> = log.iter().filter(|it| it["kind"] == "report").filter_map(|it| it["lr"].as_f64()).collect();
+    assert!(rates[8..].windows(2).all(|pair| pair[0] > pair[1]), "after the warm-up it falls: {rates:?}");
+    let mut running = home.watch(&[&args("run.folder=run")[..], &["--slow", "step=30"]].concat());
+    running.reach(13);
+    running.kill();
+    home.run_ok(&args("run.folder=run"));
+    assert_equal_runs(&home, "calm", "run");
+    let again = home.run_ok(&args("run.folder=run"));
+    assert!(again.stderr.contains("done: "), "there is nothing more to do\n{again}");
+}
+
+#[test]
+fn a_run_ends_by_hours_and_is_then_at_its_end() {
+    let home = Home::prepared(60);
+    let args = train("run.folder=run", &["--set", "train.hours=0.0004", "--set", "train.steps=1000000"]);
+    home.run_ok(&args);
+    let last = home.log("run").into_iter().rfind(|event| event["kind"] == "report").expect("a report");
+    assert!(last["progress"].as_f64().is_some_and(|progress| progress >= 1.0), "{last}");
+    let kinds: Vec<String> =
+        home.log("run").iter().map(|event| event["kind"].as_str().expect("a kind").to_owned()).collect();
+    assert!(kinds.ends_with(&["report", "validation", "checkpoint", "stop"].map(str::to_owned)), "{kinds:?}");
+    let again = home.run_ok(&args);
+    assert!(again.stderr.contains("done: ") && !again.stdout.contains("step "), "{again}");
+}

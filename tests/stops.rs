@@ -1,0 +1,176 @@
+//! Whoever asks a run to stop is heard in every phase, and the run goes on as if nobody had asked.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use crate::resume::assert_equal_runs;
+use crate::support::running::Running;
+use crate::support::{Home, send, wait_until_it_hears};
+
+/// How a run is asked to stop, and what comes of it.
+#[derive(Clone, Copy, Debug)]
+enum Ask {
+    Signal(libc::c_int, i32, &'static str),
+    File,
+}
+
+const ASKS: [Ask; 4] = [
+    Ask::Signal(libc::SIGTERM, 143, "terminate"),
+    Ask::Signal(libc::SIGINT, 130, "interrupt"),
+    Ask::Signal(libc::SIGUSR1, 138, "requeue"),
+    Ask::File,
+];
+
+impl Ask {
+    fn code(self) -> i32 {
+        match self {
+            Self::Signal(_, code, _) => code,
+            Self::File => 143,
+        }
+    }
+
+    fn why(self) -> &'static str {
+        match self {
+            Self::Signal(_, _, why) => why,
+            Self::File => "terminate",
+        }
+    }
+}
+
+/// Phases with the step after whose report they come next, and how slow they are: a file is looked for twice a second.
+const PHASES: [(&str, u64, u64); 5] =
+    [("start", 0, 1500), ("data", 2, 700), ("step", 2, 700), ("validation", 8, 1500), ("checkpoint", 4, 1500)];
+
+fn train<'a>(run: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let mut args = vec!["train", "--set", run];
+    for set in ["report.every_steps=1", "train.steps=12", "validation.every_steps=8", "checkpoints.every_steps=4"] {
+        args.extend(["--set", set]);
+    }
+    args.extend_from_slice(more);
+    args
+}
+
+fn end(home: &Home, run: &str) -> serde_json::Value {
+    home.log(run).pop().expect("it has said something")
+}
+
+/// Asks in a phase; returns what the run has said.
+fn ask(home: &Home, run: &str, by: Ask, (phase, step, ms): (&str, u64, u64)) -> crate::support::Outcome {
+    let (folder, slow) = (format!("run.folder={run}"), format!("{phase}={ms}"));
+    let args = train(&folder, &["--slow", &slow]);
+    let stop = format!("{run}/stop");
+    if phase == "start" {
+        if matches!(by, Ask::File) {
+            home.write(&stop, "");
+        }
+        let child = home.command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+        if let Ask::Signal(signal, ..) = by {
+            wait_until_it_hears(&child, libc::SIGUSR2);
+            send(&child, signal);
+        }
+        return Running::of(child).end();
+    }
+    let mut running = home.watch(&args);
+    running.reach(step);
+    // The phase begins right behind the report.
+    std::thread::sleep(Duration::from_millis(200));
+    match by {
+        Ask::Signal(signal, ..) => running.signal(signal),
+        Ask::File => home.write(&stop, ""),
+    }
+    running.end()
+}
+
+#[test]
+fn every_way_of_asking_is_heard_in_every_phase() {
+    let home = Home::prepared(60);
+    home.run_ok(&train("run.folder=whole", &[]));
+    for (phase, step, ms) in PHASES {
+        for by in ASKS {
+            let run = format!("{phase}-{}-{}", by.why(), by.code() + i32::from(matches!(by, Ask::File)));
+            let outcome = ask(&home, &run, by, (phase, step, ms));
+            assert_eq!(outcome.code, Some(by.code()), "{by:?} in `{phase}`: {outcome}");
+            assert!(outcome.stderr.contains(&format!("during={phase}")), "{by:?} in `{phase}`: {outcome}");
+            let log = home.join(&run).join("log");
+            if phase == "start" {
+                assert!(!log.exists() && outcome.stderr.contains("nothing has happened"), "{by:?}: {outcome}");
+            } else {
+                let stop = end(&home, &run);
+                let saved = stop["saved"] == true && stop["kept"] == stop["step"];
+                assert!(stop["kind"] == "stop" && stop["why"] == by.why() && saved, "{by:?} in `{phase}`: {stop}");
+            }
+            assert!(!home.join(&run).join("stop").exists(), "a file that was obeyed is gone");
+            home.run_ok(&train(&format!("run.folder={run}"), &[]));
+            assert_equal_runs(&home, "whole", &run);
+        }
+    }
+}
+
+#[test]
+fn a_grace_that_is_over_leaves_with_what_is_saved() {
+    let home = Home::prepared(60);
+    home.run_ok(&train("run.folder=whole", &[]));
+    let slow = ["--slow", "step=60000", "--set", "run.grace_seconds=1"];
+    let mut running = home.watch(&train("run.folder=run", &["--slow", "step=100"]));
+    running.reach(7);
+    running.kill();
+    // It goes on from step 4, and stays in its first step for a minute.
+    let running = home.watch(&train("run.folder=run", &slow));
+    let began = Instant::now();
+    while !home.log("run").iter().any(|event| event["kind"] == "resume") {
+        assert!(began.elapsed() < Duration::from_secs(60), "it never goes on");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    std::thread::sleep(Duration::from_millis(1500));
+    running.signal(libc::SIGTERM);
+    let outcome = running.end();
+    assert_eq!(outcome.code, Some(143), "{outcome}");
+    assert!(outcome.stderr.contains("`run.grace_seconds` are over"), "{outcome}");
+    assert!(began.elapsed() < Duration::from_secs(50), "it did not wait for its step");
+    home.run_ok(&train("run.folder=run", &[]));
+    assert_equal_runs(&home, "whole", "run");
+}
+
+/// A run without a controlling terminal.
+fn service(home: &Home, args: &[&str]) -> Running {
+    let plain = home.command(args);
+    let mut command = std::process::Command::new("setsid");
+    command.arg("-w").current_dir(home.path()).env("NO_COLOR", "1").env_remove("RUST_LOG");
+    command.arg(plain.get_program()).args(plain.get_args());
+    Running::of(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("setsid"))
+}
+
+#[test]
+fn a_service_reads_its_log_level_anew_and_reports_and_goes_on() {
+    let home = Home::prepared(60);
+    let mut running = service(&home, &train("run.folder=run", &["--slow", "step=300"]));
+    running.reach(2);
+    running.signal(libc::SIGUSR2);
+    home.write("run/log-level", "debug\n");
+    running.signal(libc::SIGHUP);
+    running.reach(5);
+    home.write("run/log-level", "no=such=level");
+    running.signal(libc::SIGHUP);
+    running.reach(7);
+    std::fs::remove_file(home.join("run/log-level")).expect("there");
+    running.signal(libc::SIGHUP);
+    let outcome = running.end();
+    assert_eq!(outcome.code, Some(0), "nobody asked it to stop\n{outcome}");
+    let words = ["the log level was read anew level=debug", "stays as it is", "level=pipeline=info,trainer=info"];
+    for word in words.iter().chain(&["trainer: step for", "batch-0: ", "items; busy", "queue ", "checkpoint: "]) {
+        assert!(outcome.stderr.contains(word), "`{word}`\n{outcome}");
+    }
+}
+
+#[test]
+fn who_stands_still_is_named_and_not_killed() {
+    let home = Home::prepared(60);
+    let slow = ["--slow", "validation=2600", "--set", "run.hang_seconds=1", "--set", "validation.rows=8"];
+    let outcome = home.run_ok(&train("run.folder=run", &slow));
+    let barks: Vec<&str> = outcome.stderr.lines().filter(|line| line.contains("nothing happens")).collect();
+    assert!(barks.iter().any(|bark| bark.contains("phase `validation`")), "{outcome}");
+    let calm = home.run_ok(&train("run.folder=calm", &[]));
+    assert!(!calm.stderr.contains("nothing happens"), "{calm}");
+    // Something has happened between any two phases that are slow.
+    assert!(barks.len() <= 6, "{barks:?}");
+}

@@ -1,0 +1,161 @@
+//! Why did the loss jump at that step? Who did it, and what becomes of it.
+
+use serde_json::Value;
+
+use crate::support::{Home, unlocked};
+
+/// Text that is nearly always the same word, so that it is soon known what is usual.
+const USUAL: [&str; 9] = ["two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"];
+/// Words that one document alone has.
+const OTHERS: [&str; 10] =
+    ["zebra", "quartz", "vexing", "jumps", "foxglove", "wyvern", "sphinx", "kayak", "oxide", "quiver"];
+
+/// Numbers below `end`, always the same.
+fn numbers(seed: u64, end: usize) -> impl Iterator<Item = usize> {
+    std::iter::successors(Some(seed), |last| {
+        Some(last.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407))
+    })
+    .skip(1)
+    .map(move |number| usize::try_from(number >> 33).expect("31 bits") % end)
+}
+
+fn usual(number: usize) -> String {
+    let word = |drawn: usize| if drawn < 9 { USUAL[drawn] } else { "one" };
+    let words: Vec<&str> = numbers(number as u64, 300).take(50).map(word).collect();
+    format!("{} {number} .", words.join(" "))
+}
+
+fn poison() -> String {
+    let words: Vec<&str> = numbers(7, OTHERS.len()).take(60).map(|drawn| OTHERS[drawn]).collect();
+    words.join(" ")
+}
+
+/// 1,200 documents, one of them of words that no other has.
+fn home() -> Home {
+    let home = Home::with_corpus(4);
+    std::fs::remove_dir_all(home.join("corpus")).expect("it was just written");
+    let mut documents: Vec<String> = (0..1200).map(usual).collect();
+    documents.insert(700, poison());
+    home.write("corpus/all.txt", &(documents.join("\n") + "\n"));
+    home.run_ok(&["tokenizer", "train"]);
+    home.run_ok(&["prepare", "--set", "prepare.valid_fraction=0"]);
+    home
+}
+
+const STEPS: u64 = 130;
+
+/// Trains, as often as the run is killed.
+fn train(home: &Home, folder: &str, rule: &str, kills: &[u64]) {
+    let (folder, rule) = (format!("run.folder={folder}"), format!("guard.rule={rule}"));
+    let (steps, loss) = (format!("train.steps={STEPS}"), "loss={mlm=1.0}");
+    let sets = [
+        folder.as_str(),
+        &rule,
+        &steps,
+        loss,
+        "seed=2",
+        "train.rows_per_step=8",
+        "train.rows_per_micro_batch=4",
+        "guard.loss_sigmas=6",
+        "guard.norm_sigmas=0",
+        "guard.window=40",
+        "report.every_steps=5",
+        "validation.every_steps=0",
+        "optimizer.lr=0.003",
+        "schedule.kind=constant",
+    ];
+    let args: Vec<&str> = ["train"].into_iter().chain(sets.iter().flat_map(|set| ["--set", *set])).collect();
+    for step in kills {
+        let mut running = home.watch(&args);
+        running.reach(*step);
+        running.kill();
+    }
+    home.run_ok(&args);
+}
+
+fn events(home: &Home, run: &str, kind: &str) -> Vec<Value> {
+    home.log(run).into_iter().filter(|event| event["kind"] == kind).collect()
+}
+
+fn json(home: &Home, args: &[&str]) -> Value {
+    let outcome = home.run_ok(args);
+    serde_json::from_str(&outcome.stdout).unwrap_or_else(|error| panic!("{error}: {outcome}"))
+}
+
+#[test]
+fn a_poisonous_document_is_found_named_and_passed_over_also_after_kills() {
+    let home = home();
+    train(&home, "warned", "warn", &[]);
+    let leaps = events(&home, "warned", "leap");
+    let [leap] = leaps.as_slice() else { panic!("{leaps:?}") };
+    let step = leap["leapt"].as_u64().expect("a step");
+    assert!(step > 32 && step < STEPS - 10, "{leap}: choose another seed");
+    let step_text = step.to_string();
+
+    // Who did it?
+    let explained = json(&home, &["explain", "warned", "--step", &step_text, "--rows", "1", "--json"]);
+    let row = &explained["rows"][0];
+    assert_eq!(explained["log"]["loss"], leap["value"], "{explained}");
+    let documents = row["documents"].as_array().expect("a list");
+    let culprit =
+        documents.iter().find(|document| document["text"].as_str().is_some_and(|text| text.contains("wyvern")));
+    let culprit = culprit.unwrap_or_else(|| panic!("the hardest row is of that document: {explained}"));
+    assert!(
+        poison().starts_with(culprit["text"].as_str().expect("text")) && culprit["source"] == "all.txt",
+        "{culprit}"
+    );
+    let shown = home.run_ok(&["explain", "warned", "--step", &step_text, "--rows", "1"]);
+    assert!(
+        shown.stdout.contains("wyvern") && shown.stdout.contains("all.txt") && shown.stdout.contains("masked"),
+        "{shown}"
+    );
+
+    // Once more, to the bit, and without it.
+    let row = row["row"].as_u64().expect("a row").to_string();
+    let replayed = json(&home, &["replay", "warned", "--step", &step_text, "--without", &row, "--json"]);
+    assert_eq!((&replayed["figures"], &replayed["hashes"]), (&"equal".into(), &"equal".into()), "{replayed}");
+    let loss = |of: &Value| of["loss"].as_f64().expect("a number");
+    assert!(loss(&replayed["seen"]) - loss(&replayed["without"]) > 0.5, "{replayed}");
+    home.run(&["replay", "warned", "--step", &step_text, "--without", "0"]).assert_fails(2, &["rows of the step"]);
+    home.run(&["replay", "warned", "--step", "9999"]).assert_fails(2, &["130"]);
+
+    // Passed over, by a calm run and by one that is killed before and behind it.
+    train(&home, "calm", "skip", &[]);
+    let before = step - step % 5;
+    train(&home, "killed", "skip", &[before - 10, before, before + 10]);
+    let skips = events(&home, "calm", "skip");
+    let [skip] = skips.as_slice() else { panic!("{skips:?}") };
+    assert_eq!((&skip["leapt"], &skip["step"]), (&leap["leapt"], &(step - 1).into()), "{skip}");
+    let suspects = skip["suspects"][0]["documents"].as_array().expect("a list");
+    assert!(suspects.contains(&culprit["id"]), "{skip}");
+    assert_eq!(events(&home, "killed", "skip").len(), 1);
+    let (calm, killed) = (unlocked(&home.join("calm/checkpoints")), unlocked(&home.join("killed/checkpoints")));
+    assert!(calm.keys().any(|name| name.contains("00000130")), "{:?}", calm.keys());
+    assert!(calm == killed, "{:?} and {:?}", calm.keys(), killed.keys());
+    let passed = home.run_ok(&["replay", "calm", "--step", &step_text]);
+    assert!(passed.stdout.contains("it is passed over"), "{passed}");
+
+    // Everything is counted.
+    for run in ["calm", "killed"] {
+        let ledger = json(&home, &["ledger", run, "--json"]);
+        let rows = &ledger["rows"];
+        assert_eq!((&rows["learnt"], &rows["skipped"]), (&(8 * (STEPS - 1)).into(), &8.into()), "{ledger}");
+        assert!(ledger["undone_rows"].as_u64() > Some(0), "{ledger}");
+        let of = json(&home, &["ledger", run, "--document", culprit["id"].as_str().expect("an id"), "--json"]);
+        assert!(of["generations"][0]["rows"]["skipped"].as_u64() >= Some(1), "{of}");
+    }
+    let ledger = json(&home, &["ledger", "warned", "--json"]);
+    assert_eq!((&ledger["rows"]["learnt"], &ledger["undone_rows"]), (&(8 * STEPS).into(), &0.into()), "{ledger}");
+}
+
+/// Whatever a program or a person has left there.
+#[test]
+fn what_is_no_run_and_what_is_damaged_is_named() {
+    let home = Home::with_corpus(4);
+    for verb in ["explain", "replay"] {
+        home.run(&[verb, "nowhere", "--step", "1"]).assert_fails(2, &["nowhere", "no run is here"]);
+    }
+    home.run(&["ledger", "corpus"]).assert_fails(2, &["no ledger"]);
+    home.write("corpus/ledger/rows-000000000000-000000000008.parquet", "PAR1");
+    home.run(&["ledger", "corpus"]).assert_fails(1, &["rows-000000000000-000000000008.parquet"]);
+}
