@@ -114,7 +114,7 @@ pub fn make(
     state.identity = plan.identity.clone();
     state.changes.extend(keys.into_iter().map(|key| Change { step, key }));
     checkpoint::copy(from, step, to, Some(&state))?;
-    checkpoint::point(to)?;
+    checkpoint::point(to, &[])?;
     Ok(branch)
 }
 

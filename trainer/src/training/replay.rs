@@ -42,7 +42,7 @@ impl Replay {
     /// # Errors
     /// As a run that goes on.
     pub fn start(plan: &TrainPlan, run: &Store, done: Step) -> Result<Self, Error> {
-        let found = checkpoint::before(run, done)?;
+        let (skips, found) = (SkipList::read(run)?, checkpoint::before(run, done)?);
         // Equal numbers give equal bits.
         let plan =
             found.as_ref().map_or_else(|| plan.clone(), |(_, snapshot)| plan.with_threads(snapshot.state.threads));
@@ -51,6 +51,7 @@ impl Replay {
             let (mut rows, mut tokens, mut batch_hash, mut from) = (RowIndex(0), 0, StreamHash::new(), None);
             let hours = plan.train.hours.map(|hours| Hours::open(run, hours, 0.0)).transpose()?;
             if let Some((place, snapshot)) = found {
+                skips.check(&place, &snapshot.state)?;
                 for warning in trainer.restore(&place, &snapshot)?.0 {
                     tracing::warn!("{}", warning.message);
                 }
@@ -61,15 +62,8 @@ impl Replay {
             } else {
                 trainer.begin()?;
             }
-            let mut replay = Self {
-                trainer,
-                skips: SkipList::read(run)?,
-                rows_consumed: rows,
-                tokens_consumed: tokens,
-                batch_hash,
-                hours,
-                from,
-            };
+            let mut replay =
+                Self { trainer, skips, rows_consumed: rows, tokens_consumed: tokens, batch_hash, hours, from };
             replay.look_how_far_it_is();
             Ok(replay)
         })

@@ -78,7 +78,7 @@ pub fn finish(run: &Store) -> Result<Option<Undone>, Error> {
     Log::open(run, LOG)?.rewind(|line| stays(line, undone.to))?;
     hours::cut(run, run, undone.to)?;
     extended::cut(run, run, undone.to)?;
-    checkpoint::point(run)?;
+    checkpoint::point(run, &[])?;
     undone.write(run)?;
     run.remove(DECIDED)?;
     Ok(Some(undone))
