@@ -8,7 +8,7 @@ mod check;
 pub(crate) mod describe;
 mod expected;
 #[cfg(feature = "train")]
-mod identity;
+pub(crate) mod identity;
 pub(crate) mod outlook;
 mod preparing;
 mod stream;

@@ -17,7 +17,7 @@ use crate::stormy::Stormy;
 use crate::weather::Weather;
 
 /// Bytes of a large object that are in memory at once: enough that BLAKE3 hashes many of its own chunks side by side.
-const PIECE_BYTES: u64 = 1 << 20;
+const PIECE_BYTES: usize = 1 << 20;
 
 /// Named objects, each whole or absent; see the [crate].
 ///
@@ -121,8 +121,8 @@ impl Store {
 
     /// The object's first `bytes` bytes, in order, piece by piece: who wants a large object need not hold all of it.
     pub fn pieces(&self, name: &str, bytes: u64) -> impl Iterator<Item = io::Result<Vec<u8>>> {
-        let starts = (0..bytes).step_by(PIECE_BYTES as usize);
-        starts.map(move |start| self.read_range(name, start..bytes.min(start + PIECE_BYTES)))
+        let starts = (0..bytes).step_by(PIECE_BYTES);
+        starts.map(move |start| self.read_range(name, start..bytes.min(start + PIECE_BYTES as u64)))
     }
 
     /// BLAKE3 of the object's first `bytes` bytes.

@@ -7,6 +7,9 @@ use super::kept::{FOLDER, steps, within};
 use super::{Snapshot, Unread};
 use crate::error::Error;
 
+/// Where a checkpoint is, and all of it.
+type Found = (String, Snapshot);
+
 /// The checkpoint after `step`, or the newest that is whole, and where it is.
 pub fn pick(run: &Store, step: Option<Step>) -> Result<(String, Snapshot), Error> {
     let steps = steps(run)?;
@@ -34,10 +37,7 @@ pub fn before(run: &Store, done: Step) -> Result<Option<(String, Snapshot)>, Err
 }
 
 /// The first whole one of the checkpoints after `steps`, and the damage to those before it, which is also named aloud.
-fn newest_of(
-    run: &Store,
-    steps: impl IntoIterator<Item = Step>,
-) -> Result<(Option<(String, Snapshot)>, Vec<String>), Error> {
+fn newest_of(run: &Store, steps: impl IntoIterator<Item = Step>) -> Result<(Option<Found>, Vec<String>), Error> {
     let mut damaged = Vec::new();
     for step in steps {
         match read(run, step) {
@@ -52,7 +52,7 @@ fn newest_of(
     Ok((None, damaged))
 }
 
-fn read(run: &Store, step: Step) -> Result<(String, Snapshot), Unread> {
+fn read(run: &Store, step: Step) -> Result<Found, Unread> {
     let checkpoint = within(run, step);
     Snapshot::read(&checkpoint, step).map(|snapshot| (checkpoint.place(""), snapshot))
 }
