@@ -9,7 +9,7 @@ pub(crate) mod describe;
 mod expected;
 mod halves;
 #[cfg(feature = "train")]
-mod identity;
+pub(crate) mod identity;
 pub(crate) mod outlook;
 mod preparing;
 mod stream;

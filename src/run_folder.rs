@@ -65,7 +65,7 @@ impl RunFolder {
         for (name, text) in papers {
             self.store.put(name, text.as_bytes())?;
         }
-        let mut log = Log::open(&self.store, "log")?;
+        let mut log = Log::open(&self.store, jsonl::LOG)?;
         log.rewind(|line| from.is_some_and(|state| stays(line, state)))?;
         self.log = Some(log);
         Ok(())
@@ -73,7 +73,7 @@ impl RunFolder {
 
     /// Says something of a run that is not under way.
     pub(crate) fn add(&mut self, event: &Event) -> io::Result<()> {
-        let mut log = Log::open(&self.store, "log")?;
+        let mut log = Log::open(&self.store, jsonl::LOG)?;
         log.push(&jsonl::line(event))?;
         log.flush()
     }
@@ -168,7 +168,7 @@ mod tests {
     }
 
     fn logged(store: &Store) -> Vec<(String, u64)> {
-        let lines = Lines::of(store, "log").expect("a log").map(|line| line.expect("readable"));
+        let lines = Lines::of(store, jsonl::LOG).expect("a log").map(|line| line.expect("readable"));
         let events = lines.map(|line| jsonl::parse(&line).expect("an event"));
         events.map(|event| (event.what.kind().to_owned(), event.at.step.expect("a step").0)).collect()
     }

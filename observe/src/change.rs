@@ -1,5 +1,7 @@
 //! What somebody did to a run itself: not what it learnt, but what it is.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde::{Deserialize, Serialize};
 
 use schemas::ordinal::Step;
@@ -47,6 +49,16 @@ pub struct KeyChange {
     /// As it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub now: Option<String>,
+}
+
+impl KeyChange {
+    /// What became of a configuration, each of its keys with its value as text; empty for equal ones.
+    #[must_use]
+    pub fn between(then: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> Vec<Self> {
+        let keys: BTreeSet<&String> = then.keys().chain(now.keys()).collect();
+        let differ = keys.into_iter().filter(|key| then.get(*key) != now.get(*key));
+        differ.map(|key| Self { key: key.clone(), then: then.get(key).cloned(), now: now.get(key).cloned() }).collect()
+    }
 }
 
 impl std::fmt::Display for KeyChange {

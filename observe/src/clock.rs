@@ -53,6 +53,12 @@ impl Clock {
         Event { version: VERSION, time: now.time, elapsed_s: self.since(now), at, what }
     }
 
+    /// Milliseconds since the epoch of Unix, as events have them.
+    #[must_use]
+    pub fn time(&self) -> u64 {
+        (self.read)().time
+    }
+
     /// Seconds since it began.
     #[must_use]
     pub fn elapsed_s(&self) -> f64 {

@@ -2,7 +2,12 @@
 
 use std::fmt;
 
+use schemas::ordinal::Step;
+
 use crate::event::Event;
+
+/// The log of a run, in its store.
+pub const LOG: &str = "log";
 
 /// The event as one line, without the newline that ends it. Line breaks within texts are escaped.
 #[must_use]
@@ -33,4 +38,10 @@ impl std::error::Error for ParseError {
 /// For what is no JSON object, lacks a key of the envelope, or lacks a key of its kind.
 pub fn parse(line: &[u8]) -> Result<Event, ParseError> {
     serde_json::from_slice(line).map_err(ParseError)
+}
+
+/// Whether a line was said up to that step, or of none. What nobody can read was not.
+#[must_use]
+pub fn is_said_by(line: &[u8], step: Step) -> bool {
+    parse(line).is_ok_and(|event| event.at.step.is_none_or(|said| said <= step))
 }

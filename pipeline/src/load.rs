@@ -329,7 +329,8 @@ impl LoadPlan {
 
 /// The names of a sample's documents, in order.
 fn documents_of(sample: &Sample<'_>) -> Vec<u64> {
-    let mut documents: Vec<u64> = (0..sample.input_ids.len()).map(|token| sample.document(token)).collect();
+    let mut documents = sample.own_documents().to_vec();
+    // One that comes twice in a row is one.
     documents.dedup();
     documents
 }

@@ -149,6 +149,14 @@ impl<'a> Sample<'a> {
         let after = self.document_starts.partition_point(|&start| usize::from(start) <= stored);
         self.documents[after.saturating_sub(1)]
     }
+
+    /// The names of the documents that own this piece's tokens, in order.
+    #[must_use]
+    pub fn own_documents(&self) -> &'a [u64] {
+        let begun_by = |stored: usize| self.document_starts.partition_point(|&start| usize::from(start) <= stored);
+        let (first, tokens) = (usize::from(self.offset), self.input_ids.len());
+        if tokens == 0 { &[] } else { &self.documents[begun_by(first).saturating_sub(1)..begun_by(first + tokens - 1)] }
+    }
 }
 
 #[cfg(test)]
@@ -172,6 +180,12 @@ mod tests {
         assert_eq!(documents(whole), [100, 100, 100, 200, 200, 200]);
         assert_eq!(documents(whole.slice(2..5)), [100, 200, 200]);
         assert_eq!(documents(whole.slice(2..5).slice(1..3)), [200, 200]);
+        for (start, end) in (0..=ids.len()).flat_map(|start| (start..=ids.len()).map(move |end| (start, end))) {
+            let piece = whole.slice(start..end);
+            let mut owners = documents(piece);
+            owners.dedup();
+            assert_eq!(piece.own_documents(), owners, "{start}..{end}");
+        }
     }
 
     #[test]

@@ -91,11 +91,8 @@ impl Storm {
         if share == 0.0 {
             return false;
         }
-        let address = format!("{} {actor} {item} {attempt}", self.chaos.seed);
-        let hash = blake3::hash(address.as_bytes());
-        let drawn = u64::from_le_bytes(hash.as_bytes()[..8].try_into().expect("eight bytes"));
-        // The upper 53 bits are a uniform number of [0, 1), exactly.
-        (drawn >> 11) as f64 / (1_u64 << 53) as f64 <= share
+        let [drawn, _] = store::draws(&format!("{} {actor} {item} {attempt}", self.chaos.seed));
+        drawn <= share
     }
 }
 

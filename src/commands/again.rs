@@ -38,7 +38,7 @@ impl Again {
         let plan = Plan::of_run_to_look_at(run, set)?;
         let store = Store::existing(run)?;
         check(&plan, step)?;
-        let left_out = Arc::new(RunLeftOut::of(&store)?);
+        let left_out = Arc::new(plan.left_out()?);
         let replay = Replay::start(plan.train(), &store, Step(step - 1))?;
         let steps = step - 1 - replay.done().0;
         let mut again = Self { plan, store, replay, steps, left_out };
@@ -98,7 +98,8 @@ impl Again {
         self.plan.load()
     }
 
-    fn care(&self) -> Care {
+    /// Who knows the rows that the run left out.
+    pub(super) fn care(&self) -> Care {
         Care { bad_rows: Some(Arc::clone(&self.left_out) as _), ..Care::default() }
     }
 

@@ -51,7 +51,6 @@ pub(crate) fn run(run: &Path, step: u64, out: &Path, set: &[String], is_json: bo
         let name = format!("{}/{page}", ledger::FOLDER);
         papers.push((name.clone(), from.read(&name)?));
     }
-    let papers: Vec<(&str, Vec<u8>)> = papers.iter().map(|(name, content)| (name.as_str(), content.clone())).collect();
     let held = RunFolder::hold(&Store::folder(out)?)?;
     let branch = branch::make(&from, Step(step), held.store(), plan.train(), &papers, &Clock::system())?;
     if is_json {

@@ -9,7 +9,7 @@ use store::Store;
 use trainer::plan::CheckpointConfig;
 use trainer::training::checkpoint::{self, Listed, Reason};
 
-use super::runs::{age, now};
+use super::runs::age;
 use crate::cli::CheckpointVerb;
 use crate::exit::Usage;
 use crate::run_folder::RunFolder;
@@ -72,7 +72,7 @@ fn list(run: &Store, is_json: bool) -> anyhow::Result<()> {
         let written = it
             .written
             .and_then(|written| written.elapsed().ok())
-            .map_or("–".to_owned(), |since| age(u64::try_from(since.as_millis()).unwrap_or_else(|_| now())));
+            .map_or("–".to_owned(), |since| age(u64::try_from(since.as_millis()).unwrap_or(u64::MAX)));
         let why: Vec<&str> = it.why.iter().copied().map(word).collect();
         let why = match (it.is_there, why.is_empty()) {
             (false, _) => "no checkpoint: damaged and set aside, or unfinished".to_owned(),

@@ -1,6 +1,6 @@
 //! `cloze diff`: in what two runs differ, and from which step on.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -8,10 +8,11 @@ use observe::change::KeyChange;
 use observe::{What, jsonl};
 use serde_json::{Value as Json, json};
 use store::{Lines, Store};
-use toml::{Table, Value};
+use toml::Table;
 use trainer::training::{State, checkpoint};
 
 use super::checkpoints::existing;
+use crate::plan::identity::keys_but;
 use crate::terminal::{line, painted};
 
 /// What a report says that two equal runs agree on.
@@ -24,8 +25,8 @@ struct Said {
 /// Compares two runs. Reads only, also what is under way.
 pub(crate) fn run(one: &Path, other: &Path, is_json: bool) -> anyhow::Result<()> {
     let [first, second] = [existing(one)?, existing(other)?];
-    let keys = changes(&config(&first)?, &config(&second)?);
-    let around = changes(&around(&first)?, &around(&second)?);
+    let keys = KeyChange::between(&config(&first)?, &config(&second)?);
+    let around = KeyChange::between(&around(&first)?, &around(&second)?);
     let course = Course::of(&reports(&first)?, &reports(&second)?);
     if is_json {
         painted(format_args!("{:#}", json!({ "config": keys, "around": around, "reports": course.json() })));
@@ -49,21 +50,7 @@ pub(crate) fn run(one: &Path, other: &Path, is_json: bool) -> anyhow::Result<()>
 fn config(run: &Store) -> anyhow::Result<BTreeMap<String, String>> {
     let text = String::from_utf8_lossy(&run.read("config.toml")?).into_owned();
     let table: Table = text.parse().with_context(|| run.place("config.toml"))?;
-    let mut keys = BTreeMap::new();
-    flatten("", &Value::Table(table), &mut keys);
-    keys.remove("run.folder");
-    Ok(keys)
-}
-
-fn flatten(path: &str, value: &Value, keys: &mut BTreeMap<String, String>) {
-    let Value::Table(table) = value else {
-        keys.insert(path.to_owned(), value.to_string());
-        return;
-    };
-    for (key, value) in table {
-        let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-        flatten(&path, value, keys);
-    }
+    Ok(keys_but(&table, &["run.folder".to_owned()]))
 }
 
 /// Data and program of a run, by its newest checkpoint, where it has one.
@@ -76,18 +63,10 @@ fn around(run: &Store) -> anyhow::Result<BTreeMap<String, String>> {
     Ok(pairs.into_iter().chain([threads]).map(|(key, value)| (key.to_owned(), value)).collect())
 }
 
-fn changes(one: &BTreeMap<String, String>, other: &BTreeMap<String, String>) -> Vec<KeyChange> {
-    let keys: BTreeSet<&String> = one.keys().chain(other.keys()).collect();
-    let differ = keys.into_iter().filter(|key| one.get(*key) != other.get(*key));
-    let change =
-        |key: &String| KeyChange { key: key.clone(), then: one.get(key).cloned(), now: other.get(key).cloned() };
-    differ.map(change).collect()
-}
-
 /// The reports of a run by their steps; of a step that was done twice, the later one.
 fn reports(run: &Store) -> anyhow::Result<BTreeMap<u64, Said>> {
     let mut reports = BTreeMap::new();
-    for line in Lines::of(run, "log")? {
+    for line in Lines::of(run, jsonl::LOG)? {
         let Ok(event) = jsonl::parse(&line?) else { continue };
         if let (Some(step), What::Report(report)) = (event.at.step, event.what) {
             let learnt = format!("{:?}", report.figures);

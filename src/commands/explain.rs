@@ -2,15 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use pipeline::corpus::Corpus;
-use pipeline::load::{LeftOut, RowFacts};
+use pipeline::load::{LeftOut, LoadPlan, RowFacts};
 use pipeline::prepare::{self, Origin};
-use schemas::{Batch, RowIndex, printable};
+use pipeline::shard::groups::Groups;
+use schemas::{Batch, BatchIndex, RowIndex, printable};
 use serde_json::json;
 
 use super::again::{Again, Logged};
-use super::inspect::{place, rendered, views_of};
+use super::inspect::{document, place, rendered, views_of};
 use crate::terminal::{Paint, line, note, painted};
 
 /// What is asked.
@@ -37,13 +39,20 @@ pub(crate) fn run(run: &Path, options: &Options<'_>) -> anyhow::Result<()> {
         return Err(crate::exit::Usage(format!("--row {row}: step {} has rows {first} to {last}", options.step)).into());
     }
     let logged = Logged::of(&again.store, options.step)?;
-    let batches = again.batches(LeftOut::default())?;
+    let mut batches = again.batches(LeftOut::default())?;
+    if let Some(row) = options.row {
+        let alone = |batch: &Batch| {
+            let at = usize::try_from(row.checked_sub(batch.first_row().0)?).ok()?;
+            (at < batch.rows()).then(|| batch.slice(at, 1))
+        };
+        batches = batches.iter().filter_map(alone).collect();
+    }
     let mut losses = again.replay.row_losses(&batches)?;
     losses.sort_by(|(_, one), (_, other)| other.total_cmp(one));
-    losses.retain(|(row, _)| options.row.is_none_or(|wanted| row.0 == wanted));
     losses.truncate(options.rows);
     let shown = Shown::of(&again);
-    let facts = |row: RowIndex| again.load().row(&again.load().groups(), row);
+    let groups = again.load().groups();
+    let facts = |row: RowIndex| again.load().row(&groups, row);
     if options.json {
         let rows = losses
             .iter()
@@ -73,7 +82,7 @@ pub(crate) fn run(run: &Path, options: &Options<'_>) -> anyhow::Result<()> {
         line(format_args!("it is passed over: {:.4} where {:.4} was usual", leap.value, leap.median));
     }
     for (row, loss) in losses {
-        shown.row(row, loss, &facts(row)?, &again, paint)?;
+        shown.row(row, loss, &facts(row)?, paint)?;
     }
     Ok(())
 }
@@ -83,13 +92,17 @@ struct Shown<'a> {
     again: &'a Again,
     /// None where the corpus is not there any more.
     corpus: Option<Corpus>,
+    /// The run's rows with all columns of all views.
+    everything: Arc<LoadPlan>,
+    groups: Groups,
 }
 
 impl<'a> Shown<'a> {
     fn of(again: &'a Again) -> Self {
         let corpus = Corpus::open(&again.plan.config().prepare.corpus());
         let corpus = corpus.inspect_err(|error| note(format_args!("no text of the sources is shown: {error}"))).ok();
-        Self { again, corpus }
+        let everything = again.plan.everything();
+        Self { again, corpus, groups: everything.groups(), everything }
     }
 
     fn origins(&self, facts: &RowFacts) -> anyhow::Result<BTreeMap<u64, Origin>> {
@@ -107,29 +120,24 @@ impl<'a> Shown<'a> {
         (document.id == origin.id).then(|| beginning(&document.text).to_owned())
     }
 
-    fn row(&self, row: RowIndex, loss: f64, facts: &RowFacts, again: &Again, paint: Paint) -> anyhow::Result<()> {
+    fn row(&self, row: RowIndex, loss: f64, facts: &RowFacts, paint: Paint) -> anyhow::Result<()> {
         line("");
         painted(paint.bold(printable(&format!("row {row}: loss {loss:.4}: {}", place(facts)))));
         let origins = self.origins(facts)?;
         for name in &facts.documents {
-            let Some(origin) = origins.get(name) else {
-                painted(paint.dim(format_args!("document {name:016x}")));
-                continue;
-            };
-            let Origin { id, source, range } = origin;
-            let text = format!("document {id} ({source}, {} to {})", range.start, range.end);
-            painted(paint.dim(printable(&text)));
-            match self.text(origin) {
-                Some(text) => line(format_args!("  {}", text.replace('\n', " "))),
-                None => line("  (its text is not there any more, or is another)"),
+            let origin = origins.get(name);
+            painted(paint.dim(printable(&document(*name, origin))));
+            match origin.map(|origin| self.text(origin)) {
+                Some(Some(text)) => line(format_args!("  {}", text.replace('\n', " "))),
+                Some(None) => line("  (its text is not there any more, or is another)"),
+                None => {}
             }
         }
-        let everything = again.plan.everything();
-        let index = schemas::BatchIndex(row.0 / everything.rows_per_batch());
-        let batch: Batch = everything.batch(&everything.groups(), index)?;
-        let at = usize::try_from(row.0 % everything.rows_per_batch())?;
+        let index = BatchIndex(row.0 / self.everything.rows_per_batch());
+        let batch = self.everything.batch_with(&self.groups, index, &self.again.care())?;
+        let at = usize::try_from(row.0 % self.everything.rows_per_batch())?;
         for (view, columns) in &views_of(&batch) {
-            let shown = rendered(&batch, view, columns, at, again.plan.vocab(), paint)?;
+            let shown = rendered(&batch, view, columns, at, self.again.plan.vocab(), paint)?;
             painted(format_args!("{} {shown}", paint.cyan(printable(view))));
         }
         Ok(())

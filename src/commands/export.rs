@@ -10,7 +10,6 @@ use serde_json::json;
 use store::Store;
 use trainer::device::tensors::HostTensors;
 use trainer::hf;
-use trainer::hf::Architecture;
 use trainer::plan::{ModelFamily, TrainPlan};
 use trainer::training::checkpoint;
 
@@ -18,7 +17,7 @@ use self::staged::{Staged, TOKENIZER_CONFIG};
 use crate::cli;
 use crate::exit::Usage;
 use crate::plan::Plan;
-use crate::plan::training::{architecture, export_problem};
+use crate::plan::training::export_problem;
 use crate::terminal::{note, told};
 
 /// Writes the weights after `step` (the newest, if left out) of `run` to `out`, with the tokenizer.
@@ -47,7 +46,7 @@ pub(crate) fn run(run: &Path, out: &Path, step: Option<u64>, family: cli::ModelF
 /// All of a model but its weights.
 pub(super) struct Model {
     plan: TrainPlan,
-    architecture: Architecture,
+    family: ModelFamily,
     tokenizer: Vec<u8>,
     tokenizer_config: String,
 }
@@ -60,16 +59,15 @@ impl Model {
         }
         let data = plan.data();
         let tokenizer = load::read_tokenizer(&data.store, &data.manifest)?;
-        let architecture = architecture(family);
         let tokenizer_config = tokenizer_config(plan, family);
-        Ok(Self { plan: plan.train().clone(), architecture, tokenizer, tokenizer_config })
+        Ok(Self { plan: plan.train().clone(), family, tokenizer, tokenizer_config })
     }
 
     /// Puts the model of these weights, `config.json` last: with it, there is one.
     pub(super) fn put(&self, weights: &HostTensors, folder: &Store) -> Result<&'static str, trainer::Error> {
         folder.put(manifest::TOKENIZER, &self.tokenizer)?;
         folder.put(TOKENIZER_CONFIG, self.tokenizer_config.as_bytes())?;
-        hf::export(weights, &self.plan, self.architecture, folder)
+        hf::export(weights, &self.plan, self.family, folder)
     }
 }
 

@@ -131,14 +131,14 @@ pub(super) fn place(row: &RowFacts) -> String {
 /// shards have for it where no table knows it.
 fn documents(store: &Store, part: PartId, names: &[u64]) -> anyhow::Result<Vec<String>> {
     let origins = prepare::origins(store, part, &names.iter().copied().collect())?;
-    let words = |name: &u64| match origins.get(name) {
-        None => format!("document {name:016x}"),
-        Some(Origin { id, source, range }) => {
-            let unit = if plain_extension(source) == "parquet" { "rows" } else { "bytes" };
-            format!("document {id} ({source}, {unit} {} to {})", range.start, range.end)
-        }
-    };
-    Ok(names.iter().map(words).collect())
+    Ok(names.iter().map(|name| document(*name, origins.get(name))).collect())
+}
+
+/// A document in words.
+pub(super) fn document(name: u64, origin: Option<&Origin>) -> String {
+    let Some(Origin { id, source, range }) = origin else { return format!("document {name:016x}") };
+    let unit = if plain_extension(source) == "parquet" { "rows" } else { "bytes" };
+    format!("document {id} ({source}, {unit} {} to {})", range.start, range.end)
 }
 
 fn show(number: usize, sample: &Sample<'_>, documents: &[String], vocab: &Vocab, paint: Paint) {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use schemas::Step;
+use pipeline::load::LeftOut;
 use serde_json::json;
 use trainer::training::Observed;
 
@@ -52,7 +52,12 @@ pub(crate) fn run(run: &Path, options: &Options<'_>) -> anyhow::Result<()> {
     let without = options.without.map(|rows| parse_rows(rows, &again.rows())).transpose()?;
     let (from, rows, lr) = (again.replay.from().map(str::to_owned), again.rows(), again.replay.lr());
     let passed_over = again.replay.skipped().is_some();
-    let (steps, batches) = (again.steps, again.batches(pipeline::load::LeftOut::default())?);
+    // From the same weights, and taken back.
+    let mut other = None;
+    if let Some(without) = without {
+        other = Some(again.replay.attempt(&again.batches(without)?)?);
+    }
+    let (steps, batches) = (again.steps, again.batches(LeftOut::default())?);
     again.step(&batches)?;
     let seen = again.replay.observed()?;
     let until = logged.hash.as_ref().map(|(step, _)| *step);
@@ -61,7 +66,6 @@ pub(crate) fn run(run: &Path, options: &Options<'_>) -> anyhow::Result<()> {
         !passed_over && (loss.to_bits(), norm.to_bits()) != (seen.loss.to_bits(), seen.norm.to_bits())
     }));
     let rows_seen = Found::of(logged.hash.as_ref().map(|(_, then)| Some(then) != hash.as_ref()));
-    let other = without.map(|without| other(run, options, without)).transpose()?;
     if options.json {
         let figures_of = |seen: &Observed| json!({ "loss": seen.loss, "grad_norm": seen.norm });
         line(json!({
@@ -114,13 +118,4 @@ pub(crate) fn run(run: &Path, options: &Options<'_>) -> anyhow::Result<()> {
         anyhow::bail!("step {} did not come out as it did", options.step);
     }
     Ok(())
-}
-
-/// The step with rows that are padding, from the same weights.
-fn other(run: &Path, options: &Options<'_>, without: pipeline::load::LeftOut) -> anyhow::Result<Observed> {
-    let mut again = Again::before(run, options.step, options.set)?;
-    assert_eq!(again.replay.done(), Step(options.step - 1), "it stands before the step");
-    let batches = again.batches(without)?;
-    again.step(&batches)?;
-    Ok(again.replay.observed()?)
 }

@@ -10,14 +10,13 @@ use serde_json::json;
 use trainer::training::{Undone, rollback};
 
 use super::checkpoints::existing;
-use super::runs::now;
 use crate::run_folder::RunFolder;
 use crate::terminal::{count, told};
 
 /// Goes back to the checkpoint after `step`. The run must not be under way.
 pub(crate) fn run(run: &Path, step: u64, why: Option<String>, is_json: bool) -> anyhow::Result<()> {
-    let mut held = RunFolder::hold(&existing(run)?)?;
-    let undone = rollback::back(held.store(), Step(step), why, now())?;
+    let (mut held, clock) = (RunFolder::hold(&existing(run)?)?, Clock::system());
+    let undone = rollback::back(held.store(), Step(step), why, clock.time())?;
     let Undone { from, to, rows_from, rows_to, .. } = undone.clone();
     // What was counted of them comes again too.
     if !ledger::pages(held.store())?.is_empty() {
@@ -27,7 +26,7 @@ pub(crate) fn run(run: &Path, step: u64, why: Option<String>, is_json: bool) -> 
     let message = format!("went back from step {from}; what came after is in {place}");
     let at = At { step: Some(to), rows_seen: Some(rows_to), ..At::default() };
     let report = ChangeReport { how: How::Rollback, message, keys: Vec::new(), from: Some(from) };
-    held.add(&Clock::system().event(at, What::Change(report)))?;
+    held.add(&clock.event(at, What::Change(report)))?;
     if is_json {
         told(json!({ "undone": undone, "place": place }));
     } else {

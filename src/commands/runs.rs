@@ -3,8 +3,8 @@
 mod summary;
 
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
 
+use observe::{Clock, jsonl};
 use serde_json::{Value, json};
 use store::Store;
 
@@ -64,7 +64,7 @@ fn find(folder: &Path) -> anyhow::Result<Vec<std::path::PathBuf>> {
 
 /// What a run has from its first event on.
 fn is_run(folder: &Path) -> bool {
-    folder.join("config.toml").is_file() && (folder.join("log").is_dir() || folder.join("checkpoints").is_dir())
+    folder.join("config.toml").is_file() && (folder.join(jsonl::LOG).is_dir() || folder.join("checkpoints").is_dir())
 }
 
 impl Summary {
@@ -80,25 +80,24 @@ impl Summary {
             (None, None) => count(self.step),
         };
         let speed = self.tokens_per_s.map_or("–".to_owned(), short);
-        let age = self.time.map_or("–".to_owned(), |time| age(now().saturating_sub(time)));
+        let age = self.age_ms().map_or("–".to_owned(), age);
         let (state, loss, valid) = (self.state, number(self.loss), number(self.valid));
         format!("{:width$}  {state:9} {steps:>19} {loss:>9} {valid:>9} {speed:>9} {age:>8}", self.name)
+    }
+
+    /// Milliseconds since it was heard of last.
+    fn age_ms(&self) -> Option<u64> {
+        self.time.map(|time| Clock::system().time().saturating_sub(time))
     }
 
     fn json(&self) -> Value {
         json!({
             "run": self.name, "state": self.state, "step": self.step, "steps": self.steps, "progress": self.progress,
             "loss": self.loss, "valid": self.valid, "valid_step": self.valid_step, "tokens_per_s": self.tokens_per_s,
-            "time": self.time, "age_s": self.time.map(|time| now().saturating_sub(time) as f64 / 1e3),
+            "time": self.time, "age_s": self.age_ms().map(|age| age as f64 / 1e3),
             "holder": self.holder,
         })
     }
-}
-
-/// Milliseconds since the epoch of Unix.
-pub(super) fn now() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// `3 min`, of milliseconds.

@@ -54,7 +54,7 @@ pub(super) fn identity(config: &Config, data: &PreparedData, load: Option<&LoadP
     let facts = load.map(LoadPlan::facts);
     let rendered: Vec<&str> = facts.iter().flat_map(|facts| &facts.views).map(|view| view.name.as_str()).collect();
     let always = LEFT_OUT.iter().map(|(key, _)| (*key).to_owned());
-    let mut keys = kept(&config.resolved(), &always.chain(unused(config, &rendered)).collect::<Vec<_>>());
+    let mut keys = keys_but(&config.resolved(), &always.chain(unused(config, &rendered)).collect::<Vec<_>>());
     // As they work out, whether they are written or not.
     keys.insert("data.content".into(), data.content());
     keys.insert("data.width".into(), config.data.width.unwrap_or(data.manifest.tokens_max).to_string());
@@ -107,7 +107,7 @@ fn drops_out(training: &Training) -> bool {
 }
 
 /// The keys of a configuration with their values but for those of `left_out` and what is below them.
-fn kept(resolved: &Table, left_out: &[String]) -> BTreeMap<String, String> {
+pub(crate) fn keys_but(resolved: &Table, left_out: &[String]) -> BTreeMap<String, String> {
     let mut keys = BTreeMap::new();
     resolved.iter().for_each(|(key, value)| flatten(key, value, &mut keys));
     let is_below = |key: &str, above: &str| key.strip_prefix(above).is_some_and(|rest| rest.starts_with('.'));
@@ -146,7 +146,7 @@ mod tests {
 
     fn keys(config: &Config, resolved: &Table) -> BTreeSet<String> {
         let always = LEFT_OUT.iter().map(|(key, _)| (*key).to_owned());
-        kept(resolved, &always.chain(unused(config, &["masked"])).collect::<Vec<_>>()).into_keys().collect()
+        keys_but(resolved, &always.chain(unused(config, &["masked"])).collect::<Vec<_>>()).into_keys().collect()
     }
 
     #[test]

@@ -8,7 +8,7 @@ use pipeline::views::AnyView;
 use schemas::Problem;
 use schemas::columns::{ATTENTION_MASK, LABELS, TOKEN_TYPES};
 use store::Store;
-use trainer::hf::{self, Architecture};
+use trainer::hf;
 use trainer::model::VocabFacts;
 use trainer::optimizer::Span;
 use trainer::plan::{Amended, ModelFamily, TrainConfig, TrainPlan, TrainRequest, columns_encoded};
@@ -119,16 +119,7 @@ pub(crate) fn export_problem(config: &Config, plan: &TrainPlan, family: ModelFam
     if let (ModelFamily::Roberta, Some((name, _))) = (family, view) {
         return Some(format!("rows of view `{name}` have two segments, a RoBERTa knows one: write it as a `bert`"));
     }
-    hf::check(plan, architecture(family)).err().map(|error| error.to_string())
-}
-
-/// How `transformers` calls a family.
-pub(crate) fn architecture(family: ModelFamily) -> Architecture {
-    match family {
-        ModelFamily::Bert => Architecture::Bert,
-        ModelFamily::Roberta => Architecture::Roberta,
-        ModelFamily::Electra => Architecture::Electra,
-    }
+    hf::check(plan, family).err().map(|error| error.to_string())
 }
 
 /// Tokens of a row of each view.

@@ -16,6 +16,9 @@ use crate::retry::{After, Retries};
 use crate::stormy::Stormy;
 use crate::weather::Weather;
 
+/// Bytes of a large object that are in memory at once: enough that BLAKE3 hashes many of its own chunks side by side.
+const PIECE_BYTES: usize = 1 << 20;
+
 /// Named objects, each whole or absent; see the [crate].
 ///
 /// Cheap to clone. Names are relative, with `/` between their parts. Every error says where; one that passes by itself
@@ -114,6 +117,21 @@ impl Store {
         }
         let message = format!("bytes {range:?} were asked for, only {} are there; it is cut short", bytes.len());
         Err(at(self.place(name), &io::Error::new(ErrorKind::UnexpectedEof, message)))
+    }
+
+    /// The object's first `bytes` bytes, in order, piece by piece: who wants a large object need not hold all of it.
+    pub fn pieces(&self, name: &str, bytes: u64) -> impl Iterator<Item = io::Result<Vec<u8>>> {
+        let starts = (0..bytes).step_by(PIECE_BYTES);
+        starts.map(move |start| self.read_range(name, start..bytes.min(start + PIECE_BYTES as u64)))
+    }
+
+    /// BLAKE3 of the object's first `bytes` bytes.
+    pub fn hash(&self, name: &str, bytes: u64) -> io::Result<blake3::Hash> {
+        let mut hasher = blake3::Hasher::new();
+        for piece in self.pieces(name, bytes) {
+            hasher.update(&piece?);
+        }
+        Ok(hasher.finalize())
     }
 
     /// What the object is; `None` if there is none.

@@ -46,4 +46,4 @@ pub use self::memory::Memory;
 pub use self::name::LOCK;
 pub use self::put::Put;
 pub use self::retry::Retries;
-pub use self::weather::{Calls, Weather};
+pub use self::weather::{Calls, Weather, draws};

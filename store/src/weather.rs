@@ -29,18 +29,24 @@ impl Weather {
     /// The weather of one call.
     pub(crate) fn strikes(&self, operation: &str, name: &str, attempt: u64) -> Strike {
         let address = format!("{} {operation} {attempt} {name}", self.seed);
-        let mut draws = [0_u64; 2];
-        for (draw, bytes) in draws.iter_mut().zip(blake3::hash(address.as_bytes()).as_bytes().chunks_exact(8)) {
-            *draw = u64::from_le_bytes(bytes.try_into().expect("chunks of eight bytes"));
-        }
-        // The upper 53 bits are a uniform number of [0, 1), exactly.
-        let [failure, loss] = draws.map(|draw| (draw >> 11) as f64 / (1_u64 << 53) as f64);
+        let [failure, loss] = draws(&address);
         match () {
             () if failure < self.failures => Strike::Before,
             () if loss < self.lost => Strike::After,
             () => Strike::Never,
         }
     }
+}
+
+/// Two uniform numbers of [0, 1) that an address names.
+#[must_use]
+pub fn draws(address: &str) -> [f64; 2] {
+    let mut draws = [0_u64; 2];
+    for (draw, bytes) in draws.iter_mut().zip(blake3::hash(address.as_bytes()).as_bytes().chunks_exact(8)) {
+        *draw = u64::from_le_bytes(bytes.try_into().expect("chunks of eight bytes"));
+    }
+    // The upper 53 bits are a uniform number of [0, 1), exactly.
+    draws.map(|draw| (draw >> 11) as f64 / (1_u64 << 53) as f64)
 }
 
 /// What became of a call.

@@ -17,6 +17,7 @@ const LAWS: &[fn(&Store)] = &[
     puts_are_whole_or_not,
     streams_of_any_size_arrive,
     ranges_are_exact,
+    pieces_make_the_object,
     lists_are_sorted_and_complete,
     versions_change_with_every_writing,
     create_excludes,
@@ -130,6 +131,18 @@ fn ranges_are_exact(store: &Store) {
         assert!(error.to_string().starts_with(&store.place("x")), "{error}");
     }
     assert_eq!(store.read_range("y", 0..1).expect_err("it is not there").kind(), ErrorKind::NotFound);
+}
+
+fn pieces_make_the_object(store: &Store) {
+    for bytes in [0, 1, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 2_000_003] {
+        let content: Vec<u8> = (0..bytes).map(|at| (at % 251) as u8).collect();
+        store.put("x", &content).expect("put");
+        let pieces: Vec<Vec<u8>> = store.pieces("x", bytes).collect::<Result<_, _>>().expect("there");
+        assert!(pieces.concat() == content, "{bytes} bytes");
+        assert_eq!(store.hash("x", bytes).expect("there"), blake3::hash(&content), "{bytes} bytes");
+        let error = store.hash("x", bytes + 1).expect_err("it ends before");
+        assert_eq!(error.kind(), ErrorKind::UnexpectedEof, "{bytes} bytes");
+    }
 }
 
 fn lists_are_sorted_and_complete(store: &Store) {

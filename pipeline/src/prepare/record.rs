@@ -13,7 +13,6 @@ use serde::{Deserialize, Serialize};
 use store::Store;
 
 use crate::corpus::{Part, Place, Reached};
-use crate::shard::object;
 use crate::{Error, Result};
 
 /// What one segment of a part came to.
@@ -200,7 +199,7 @@ impl CommitRecord {
             if let Some(bytes) = bytes.filter(|bytes| *bytes != found.bytes) {
                 return damaged(&format!("{} bytes, {bytes} were written", found.bytes));
             }
-            if object::hash(store, name, found.bytes)?.to_hex().as_str() != blake3 {
+            if store.hash(name, found.bytes)?.to_hex().as_str() != blake3 {
                 return damaged("its content has changed");
             }
         }

@@ -8,7 +8,7 @@
 //! their number (`u32`) and their starts (`u16` each).
 
 pub mod groups;
-pub(crate) mod object;
+mod object;
 pub mod opened;
 pub mod reader;
 pub mod synthetic;

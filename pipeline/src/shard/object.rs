@@ -1,4 +1,4 @@
-//! Objects of a prepared folder, as hashes and Parquet's decoder want them.
+//! Objects of a prepared folder, as Parquet's decoder wants them.
 
 use std::io;
 use std::ops::Range;
@@ -10,20 +10,6 @@ use store::Store;
 
 /// What ends a Parquet file: the length of its metadata, and a magic word.
 const FOOTER_BYTES: u64 = 8;
-
-/// BLAKE3 of an object of that many bytes, of which one chunk is in memory at a time.
-pub(crate) fn hash(store: &Store, name: &str, bytes: u64) -> io::Result<blake3::Hash> {
-    // Large enough that BLAKE3 hashes many of its own chunks side by side.
-    const CHUNK: u64 = 1 << 20;
-    let mut hasher = blake3::Hasher::new();
-    let mut at = 0;
-    while at < bytes {
-        let end = bytes.min(at + CHUNK);
-        hasher.update(&store.read_range(name, at..end)?);
-        at = end;
-    }
-    Ok(hasher.finalize())
-}
 
 /// The part of a Parquet file that is in memory. Whoever asks for another part is told that it is not there.
 #[derive(Clone, Debug)]

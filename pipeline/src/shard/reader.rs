@@ -15,7 +15,7 @@ use schemas::sample::shard_schema;
 use schemas::{Manifest, Sample, Shard, TokenIds};
 use store::Store;
 
-use super::object::{self, Excerpt};
+use super::object::Excerpt;
 use crate::error::Error;
 use crate::foreign::decoded;
 
@@ -135,7 +135,7 @@ impl ShardReader {
     }
 
     fn verify_hash(&self, shard: &Shard) -> Result<(), Damage> {
-        let hash = object::hash(&self.store, &self.name, self.length);
+        let hash = self.store.hash(&self.name, self.length);
         let hash = hash.map_err(|error| self.damage(None, error.to_string()))?;
         if hash.to_hex().as_str() == shard.blake3 {
             return Ok(());

@@ -17,7 +17,7 @@ impl Logged {
     /// Looks for the last word on a step, counted from 1. What nobody can read is passed over.
     pub(in crate::commands) fn of(run: &Store, step: u64) -> std::io::Result<Self> {
         let mut found = Self::default();
-        for line in Lines::of(run, "log")? {
+        for line in Lines::of(run, jsonl::LOG)? {
             let Ok(event) = jsonl::parse(&line?) else { continue };
             let (What::Report(report), Some(at)) = (&event.what, event.at.step) else { continue };
             let Some(before) = at.0.checked_sub(step).and_then(|before| usize::try_from(before).ok()) else { continue };

@@ -62,7 +62,7 @@ impl Summary {
     }
 
     fn read(&mut self, run: &Store, segments: usize) -> anyhow::Result<()> {
-        for line in Lines::newest(run, "log", segments)? {
+        for line in Lines::newest(run, jsonl::LOG, segments)? {
             // What nobody can read says nothing.
             let Ok(event) = jsonl::parse(&line?) else { continue };
             self.time = Some(event.time);

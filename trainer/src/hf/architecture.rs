@@ -6,17 +6,7 @@
 use std::collections::BTreeSet;
 
 use self::Axis::{Embedding, FeedForward, Hidden, One, Position, Segment, Two, Vocabulary, Word};
-
-/// A family of models of `transformers`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Architecture {
-    /// `BertForMaskedLM` and its relatives.
-    Bert,
-    /// `RobertaForMaskedLM` and its relatives.
-    Roberta,
-    /// `ElectraForPreTraining`, `ElectraForMaskedLM` and their relatives.
-    Electra,
-}
+use crate::plan::ModelFamily;
 
 /// What a head does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,7 +128,7 @@ const ELECTRA_HEADS: &[HeadTable] = &[
     },
 ];
 
-impl Architecture {
+impl ModelFamily {
     const ALL: [Self; 3] = [Self::Bert, Self::Roberta, Self::Electra];
 
     /// The architecture of `model_type` in a `config.json`.

@@ -2,11 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::architecture::{Architecture, HeadRole};
+use super::architecture::HeadRole;
 use super::names::Layout;
 use super::target::Target;
 use crate::model::parameters::INITIAL_DEVIATION;
 use crate::model::shape::{EncoderConfig, Gelu, VocabFacts};
+use crate::plan::ModelFamily;
 
 /// The keys that matter; defaults are those of `transformers`.
 #[derive(Serialize, Deserialize)]
@@ -83,8 +84,8 @@ impl ModelConfig {
             Gelu::Tanh => "gelu_new",
         };
         // RoBERTa's defaults are the ids of its own vocabulary.
-        let framed = architecture == Architecture::Roberta;
-        let has_width = architecture == Architecture::Electra;
+        let framed = architecture == ModelFamily::Roberta;
+        let has_width = architecture == ModelFamily::Electra;
         Self {
             architectures: vec![class.to_owned()],
             model_type: architecture.model_types()[0].to_owned(),
@@ -126,7 +127,7 @@ impl ModelConfig {
         }
         let syntax = |error: serde_json::Error| format!("`config.json`: {error}");
         let kind: Kind = serde_json::from_slice(json).map_err(syntax)?;
-        Architecture::of(&kind.model_type)?;
+        ModelFamily::of(&kind.model_type)?;
         let config: Self = serde_json::from_slice(json).map_err(syntax)?;
         let rules = [
             (config.position_embedding_type == "absolute", "its positions are relative"),
@@ -140,8 +141,8 @@ impl ModelConfig {
         }
     }
 
-    pub(super) fn architecture(&self) -> Architecture {
-        Architecture::of(&self.model_type).expect("parsed")
+    pub(super) fn architecture(&self) -> ModelFamily {
+        ModelFamily::of(&self.model_type).expect("parsed")
     }
 
     /// Where the positions of rows begin.
@@ -162,8 +163,8 @@ impl ModelConfig {
     fn embedding_width(&self) -> u32 {
         const ELECTRA: u32 = 128;
         match self.architecture() {
-            Architecture::Electra => self.embedding_size.unwrap_or(ELECTRA),
-            Architecture::Bert | Architecture::Roberta => self.hidden_size,
+            ModelFamily::Electra => self.embedding_size.unwrap_or(ELECTRA),
+            ModelFamily::Bert | ModelFamily::Roberta => self.hidden_size,
         }
     }
 
@@ -223,11 +224,11 @@ impl ModelConfig {
 }
 
 /// Why a run of this shape cannot be written as that architecture, if it cannot.
-pub(super) fn refusal(architecture: Architecture, form: HeadRole, encoder: &EncoderConfig) -> Option<&'static str> {
+pub(super) fn refusal(architecture: ModelFamily, form: HeadRole, encoder: &EncoderConfig) -> Option<&'static str> {
     let is_narrow = encoder.embedding_width() != i64::from(encoder.hidden);
     if encoder.relative_positions.buckets().is_some() {
         Some("no model of `transformers` has its relative positions")
-    } else if is_narrow && architecture != Architecture::Electra {
+    } else if is_narrow && architecture != ModelFamily::Electra {
         Some("its embedding tables are not as wide as its hidden states; export it as `electra`")
     } else if encoder.gelu == Gelu::Tanh && architecture.has_fixed_gelu(form) {
         Some("its head's gelu is `tanh`, that architecture's is always `erf`; export it as `bert`")

@@ -24,7 +24,6 @@ use std::path::Path;
 use store::Store;
 use tch::{Kind, Tensor};
 
-pub use self::architecture::Architecture;
 use self::architecture::{HeadPlace, HeadRole};
 use self::config::ModelConfig;
 use self::names::{Entry, Layout};
@@ -34,6 +33,7 @@ use crate::device::tensors;
 use crate::device::tensors::{HostTensor, HostTensors};
 use crate::error::Error;
 use crate::model::shape::Gelu;
+use crate::plan::ModelFamily;
 use crate::plan::train_plan::TrainPlan;
 
 const CONFIG: &str = "config.json";
@@ -55,7 +55,7 @@ pub(crate) fn is_model(folder: &Path) -> bool {
 pub fn export(
     weights: &HostTensors,
     plan: &TrainPlan,
-    architecture: Architecture,
+    architecture: ModelFamily,
     out: &Store,
 ) -> Result<&'static str, Error> {
     let names: BTreeSet<&str> = weights.keys().map(String::as_str).collect();
@@ -76,7 +76,7 @@ pub fn export(
 ///
 /// # Errors
 /// As [`export`].
-pub fn check(plan: &TrainPlan, architecture: Architecture) -> Result<(), Error> {
+pub fn check(plan: &TrainPlan, architecture: ModelFamily) -> Result<(), Error> {
     let weights = plan.weight_shapes();
     choose(plan, architecture, &weights.keys().map(String::as_str).collect()).map(|_| ())
 }
@@ -84,7 +84,7 @@ pub fn check(plan: &TrainPlan, architecture: Architecture) -> Result<(), Error> 
 /// The class of a model of weights of these names, and the head that makes it one.
 fn choose(
     plan: &TrainPlan,
-    architecture: Architecture,
+    architecture: ModelFamily,
     names: &BTreeSet<&str>,
 ) -> Result<(&'static str, HeadPlace), Error> {
     let mut heads = Target::main(plan, names.iter().copied()).heads;
@@ -101,12 +101,12 @@ fn choose(
     }
 }
 
-fn no_head(architecture: Architecture) -> &'static str {
+fn no_head(architecture: ModelFamily) -> &'static str {
     match architecture {
-        Architecture::Bert | Architecture::Roberta => {
+        ModelFamily::Bert | ModelFamily::Roberta => {
             "this run has no `masked_lm` objective, hence no head to export; train one with it, tied"
         }
-        Architecture::Electra => {
+        ModelFamily::Electra => {
             "this run has no head that an ELECTRA has; a `replaced_token` objective with `head = \"dense_gelu\"` and \
              `label_one = \"replaced\"` makes one"
         }

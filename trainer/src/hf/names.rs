@@ -1,7 +1,8 @@
-//! The tables of an [`Architecture`] written out for one model.
+//! The tables of a [`ModelFamily`] written out for one model.
 
-use super::architecture::{Architecture, Axis, EMBEDDINGS, HeadPlace, LAYER, Line, PROJECTION, join};
+use super::architecture::{Axis, EMBEDDINGS, HeadPlace, LAYER, Line, PROJECTION, join};
 use crate::model::shape::{EncoderConfig, padded_rows};
+use crate::plan::ModelFamily;
 
 /// One weight of ours and the ones that it is made of, one below the other.
 pub(super) struct Entry {
@@ -19,7 +20,7 @@ pub(super) struct Entry {
 
 /// What decides about names and shapes of a model's weights.
 pub(super) struct Layout<'a> {
-    pub(super) architecture: Architecture,
+    pub(super) architecture: ModelFamily,
     /// The row of their position table that is our first.
     pub(super) first_position: u32,
     /// Rows of their table of segments, 1 or 2.

@@ -1,8 +1,9 @@
 //! Which of a run's networks a model's weights are for.
 
-use super::architecture::{self, Architecture, HeadPlace, HeadRole};
+use super::architecture::{self, HeadPlace, HeadRole};
 use super::names::Layout;
 use crate::model::shape::{EncoderConfig, VocabFacts};
+use crate::plan::ModelFamily;
 use crate::plan::train_plan::TrainPlan;
 
 /// A network of a run that a model's weights are for.
@@ -42,7 +43,7 @@ impl<'a> Target<'a> {
         Some(Self { section, path, encoder, vocab: &plan.vocab, heads })
     }
 
-    pub(super) fn layout(&self, architecture: Architecture, first_position: u32, token_types: u32) -> Layout<'_> {
+    pub(super) fn layout(&self, architecture: ModelFamily, first_position: u32, token_types: u32) -> Layout<'_> {
         Layout { architecture, first_position, token_types, encoder: &self.encoder, vocab_size: self.vocab.size }
     }
 }

@@ -12,7 +12,7 @@ use schemas::{Batch, BatchBuilder};
 use store::Store;
 use tch::{Kind, Tensor};
 
-use super::{Architecture, Target, export, import, theirs};
+use super::{ModelFamily, Target, export, import, theirs};
 use crate::device::tensors;
 use crate::device::tensors::{HostTensor, HostTensors};
 use crate::model::forward::{Forward, Moment};
@@ -119,7 +119,7 @@ fn largest(tensor: &Tensor) -> f64 {
 }
 
 /// A tensor for each weight, under the names of `transformers`.
-fn collect(trainer: &Trainer, architecture: Architecture, of: impl Fn(&Tensor) -> Tensor) -> BTreeMap<String, Tensor> {
+fn collect(trainer: &Trainer, architecture: ModelFamily, of: impl Fn(&Tensor) -> Tensor) -> BTreeMap<String, Tensor> {
     let copy = |tensor: &Tensor| HostTensor::copy_of(&of(tensor)).expect("float32");
     let ours: HostTensors =
         trainer.parameters().iter().map(|(name, weight)| (name.to_owned(), copy(&weight.tensor))).collect();
@@ -168,7 +168,7 @@ fn pattern(trainer: &Trainer) {
 fn check_export(
     model: &str,
     plan: &TrainRequest,
-    architecture: Architecture,
+    architecture: ModelFamily,
     view: &str,
     logits: impl Fn(&Trainer, &Forward<'_>) -> Tensor,
 ) {

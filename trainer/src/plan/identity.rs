@@ -1,6 +1,6 @@
 //! What makes two runs the same run.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use observe::change::KeyChange;
 use serde::{Deserialize, Serialize};
@@ -44,10 +44,7 @@ impl Identity {
     /// What changed since `former`; empty for the same run.
     #[must_use]
     pub fn differences(&self, former: &Self) -> Vec<KeyChange> {
-        let names: BTreeSet<&String> = self.keys.keys().chain(former.keys.keys()).collect();
-        let differ = names.into_iter().filter(|name| self.keys.get(*name) != former.keys.get(*name));
-        let value = |identity: &Self, name: &String| identity.keys.get(name).cloned();
-        differ.map(|name| KeyChange { key: name.clone(), then: value(former, name), now: value(self, name) }).collect()
+        KeyChange::between(&former.keys, &self.keys)
     }
 
     /// The same, sorted into those that `allowed` names and, in words, the others.

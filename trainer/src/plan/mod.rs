@@ -16,4 +16,5 @@ pub use self::config::{
 pub use self::identity::{Identity, check_allowed};
 pub use self::reads::{columns_encoded, columns_read, used_networks};
 pub use self::request::{Amended, TrainRequest};
+pub(crate) use self::rules::GUARD_WINDOW_MIN;
 pub use self::train_plan::TrainPlan;

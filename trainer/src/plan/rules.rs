@@ -17,7 +17,7 @@ use crate::model::shape::Attend;
 /// Threads beyond any machine's: libtorch would try to start them.
 const THREADS_MAX: usize = 4096;
 /// Steps that can say what is usual, and few enough to be sorted at each step.
-const GUARD_WINDOW_MIN: usize = 32;
+pub(crate) const GUARD_WINDOW_MIN: usize = 32;
 const GUARD_WINDOW_MAX: usize = 4096;
 /// A century: more is a mistake.
 const HOURS_MAX: f64 = 24.0 * 365.25 * 100.0;

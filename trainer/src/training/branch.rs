@@ -24,8 +24,6 @@ use crate::training::{extended, hours};
 
 /// Its name in the run's store.
 const NAME: &str = "branch.json";
-/// The folder of a run's log.
-const LOG: &str = "log";
 
 /// Where a run comes from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -60,7 +58,7 @@ pub fn make(
     step: Step,
     to: &Store,
     plan: &TrainPlan,
-    papers: &[(&str, Vec<u8>)],
+    papers: &[(String, Vec<u8>)],
     clock: &Clock,
 ) -> Result<Branch, Error> {
     check_free(to)?;
@@ -101,11 +99,10 @@ pub fn make(
     if !plan.amended.spans.is_empty() {
         extended::cut(from, to, step)?;
     }
-    let mut log = Log::open(to, LOG)?;
-    for line in Lines::of(from, LOG)? {
+    let mut log = Log::open(to, jsonl::LOG)?;
+    for line in Lines::of(from, jsonl::LOG)? {
         let line = line?;
-        let is_before = jsonl::parse(&line).is_ok_and(|event| event.at.step.is_none_or(|said| said <= step));
-        if let Some(text) = std::str::from_utf8(&line).ok().filter(|_| is_before) {
+        if let Some(text) = std::str::from_utf8(&line).ok().filter(|_| jsonl::is_said_by(&line, step)) {
             log.push(text)?;
         }
     }
@@ -114,7 +111,7 @@ pub fn make(
     state.identity = plan.identity.clone();
     state.changes.extend(keys.into_iter().map(|key| Change { step, key }));
     checkpoint::copy(from, step, to, Some(&state))?;
-    checkpoint::point(to)?;
+    checkpoint::point(to, &[])?;
     Ok(branch)
 }
 

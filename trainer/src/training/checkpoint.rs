@@ -22,10 +22,10 @@
 //!
 //! A checkpoint records what was *consumed*: `rows_consumed` is the whole position in the stream.
 
-mod before;
 mod figures;
 mod given_up;
 mod kept;
+mod looked_at;
 mod rules;
 mod shelf;
 #[cfg(test)]
@@ -42,11 +42,11 @@ use schemas::{SealError, Sealed};
 use serde::{Deserialize, Serialize};
 use store::Store;
 
-pub use self::before::before;
 pub use self::figures::Validated;
 pub use self::given_up::give_up;
+pub use self::kept::newest;
 pub(crate) use self::kept::{beyond, copy, discard, note, point, steps};
-pub use self::kept::{newest, pick};
+pub use self::looked_at::{before, pick};
 pub use self::rules::Reason;
 pub(crate) use self::shelf::check;
 pub use self::shelf::{Listed, pin, remove, shelf, state_of, unpin, verify};
@@ -70,8 +70,6 @@ const FIGURES_FILE: &str = "figures.json";
 const PINNED_FILE: &str = "pinned.json";
 /// With it, `transformers` sees a model.
 const CONFIG_FILE: &str = "config.json";
-/// Bytes that are hashed at once.
-const CHUNK: u64 = 1 << 22;
 
 /// What `state.json` says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -210,7 +208,8 @@ impl Snapshot {
             export(&self.main, checkpoint)?;
             // What a pin is, is not the checkpoint's business.
             for entry in checkpoint.list("")?.into_iter().filter(|entry| entry.name != PINNED_FILE) {
-                state.files.insert(entry.name.clone(), hash(checkpoint, &entry.name, entry.stat.bytes)?);
+                let hash = checkpoint.hash(&entry.name, entry.stat.bytes)?;
+                state.files.insert(entry.name, hash.to_hex().to_string());
             }
         }
         for (name, tensors) in [(MAIN_FILE, &self.main), (OPTIMIZER_FILE, &self.optimizer)] {
@@ -269,18 +268,6 @@ impl State {
             Err(damaged(format!("it is the checkpoint after step {}", state.step)))
         }
     }
-}
-
-/// The BLAKE3 of an object of that length, never all of it in memory.
-fn hash(store: &Store, name: &str, bytes: u64) -> io::Result<String> {
-    let mut hasher = blake3::Hasher::new();
-    let mut at = 0;
-    while at < bytes {
-        let end = bytes.min(at + CHUNK);
-        hasher.update(&store.read_range(name, at..end)?);
-        at = end;
-    }
-    Ok(hasher.finalize().to_hex().to_string())
 }
 
 /// Hashes what passes through.

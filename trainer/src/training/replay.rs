@@ -19,6 +19,7 @@ use crate::training::checkpoint;
 use crate::training::guard::Observed;
 use crate::training::hours::{Hours, share_done};
 use crate::training::ranks::Alone;
+use crate::training::resume::Position;
 use crate::training::room;
 use crate::training::skips::SkipList;
 use crate::training::step::Trainer;
@@ -42,7 +43,7 @@ impl Replay {
     /// # Errors
     /// As a run that goes on.
     pub fn start(plan: &TrainPlan, run: &Store, done: Step) -> Result<Self, Error> {
-        let found = checkpoint::before(run, done)?;
+        let (skips, found) = (SkipList::read(run)?, checkpoint::before(run, done)?);
         // Equal numbers give equal bits.
         let plan =
             found.as_ref().map_or_else(|| plan.clone(), |(_, snapshot)| plan.with_threads(snapshot.state.threads));
@@ -51,6 +52,7 @@ impl Replay {
             let (mut rows, mut tokens, mut batch_hash, mut from) = (RowIndex(0), 0, StreamHash::new(), None);
             let hours = plan.train.hours.map(|hours| Hours::open(run, hours, 0.0)).transpose()?;
             if let Some((place, snapshot)) = found {
+                skips.check(&place, &snapshot.state)?;
                 for warning in trainer.restore(&place, &snapshot)?.0 {
                     tracing::warn!("{}", warning.message);
                 }
@@ -61,15 +63,8 @@ impl Replay {
             } else {
                 trainer.begin()?;
             }
-            let mut replay = Self {
-                trainer,
-                skips: SkipList::read(run)?,
-                rows_consumed: rows,
-                tokens_consumed: tokens,
-                batch_hash,
-                hours,
-                from,
-            };
+            let mut replay =
+                Self { trainer, skips, rows_consumed: rows, tokens_consumed: tokens, batch_hash, hours, from };
             replay.look_how_far_it_is();
             Ok(replay)
         })
@@ -137,6 +132,32 @@ impl Replay {
             self.look_how_far_it_is();
             Ok(())
         })
+    }
+
+    /// Loss and norm of the next step with these micro-batches. It is taken back: the step is still to be done.
+    ///
+    /// # Errors
+    /// If libtorch fails.
+    pub fn attempt(&mut self, batches: &[Batch]) -> Result<Observed, Error> {
+        let plan = self.trainer.plan().clone();
+        let (rows_consumed, tokens_consumed, batch_hash) = (self.rows_consumed, self.tokens_consumed, self.batch_hash);
+        let before = room::beside(&plan, || {
+            self.trainer.snapshot(Position {
+                rows_consumed: rows_consumed.0,
+                tokens_consumed,
+                validation_pending: false,
+                batch_hash: batch_hash.to_hex(),
+                skips: self.skips.among(self.trainer.done()),
+                trained_s: None,
+                validated: None,
+            })
+        })?;
+        self.step(batches)?;
+        let seen = self.observed()?;
+        room::beside(&plan, || self.trainer.load("the step before", &before))?;
+        (self.rows_consumed, self.tokens_consumed, self.batch_hash) = (rows_consumed, tokens_consumed, batch_hash);
+        self.look_how_far_it_is();
+        Ok(seen)
     }
 
     /// Where tokens or hours end the run, the learning rate of the next step goes by how far it is.

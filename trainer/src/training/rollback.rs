@@ -9,7 +9,7 @@
 //! the run next [completes](finish) it, so that no run ever goes on from a half of it. Then what was copied is removed, the
 //! log is rewound, `undone/NNN/undone.json` is put, and `rollback.json` removed. Each of these can be done twice.
 
-use observe::jsonl;
+use observe::jsonl::{LOG, is_said_by};
 use schemas::Sealed as _;
 use schemas::ordinal::Step;
 use store::{Log, Store};
@@ -20,8 +20,6 @@ use crate::training::{checkpoint, extended, hours};
 
 /// A rollback that is decided, and perhaps not complete.
 const DECIDED: &str = "rollback.json";
-/// The folder of a run's log.
-const LOG: &str = "log";
 
 /// Goes back to the checkpoint after `to`, with a reason for whoever asks later. The run must be held.
 ///
@@ -50,7 +48,7 @@ pub fn back(run: &Store, to: Step, why: Option<String>, time: u64) -> Result<Und
         let content = run.read(&entry.name)?;
         let later: Vec<u8> = if entry.name.starts_with(LOG) {
             let lines = content.split_inclusive(|byte| *byte == b'\n');
-            lines.filter(|line| !stays(line.strip_suffix(b"\n").unwrap_or(line), to)).flatten().copied().collect()
+            lines.filter(|line| !is_said_by(line.strip_suffix(b"\n").unwrap_or(line), to)).flatten().copied().collect()
         } else {
             content
         };
@@ -75,10 +73,10 @@ pub fn finish(run: &Store) -> Result<Option<Undone>, Error> {
     for step in checkpoint::beyond(run, undone.to)? {
         checkpoint::discard(run, step)?;
     }
-    Log::open(run, LOG)?.rewind(|line| stays(line, undone.to))?;
+    Log::open(run, LOG)?.rewind(|line| is_said_by(line, undone.to))?;
     hours::cut(run, run, undone.to)?;
     extended::cut(run, run, undone.to)?;
-    checkpoint::point(run)?;
+    checkpoint::point(run, &[])?;
     undone.write(run)?;
     run.remove(DECIDED)?;
     Ok(Some(undone))
@@ -87,11 +85,6 @@ pub fn finish(run: &Store) -> Result<Option<Undone>, Error> {
 /// Objects of a run that say something of each step.
 fn is_about_steps(name: &str) -> bool {
     name.strip_prefix(LOG).is_some_and(|rest| rest.starts_with('/')) || hours::NAME == name || extended::NAME == name
-}
-
-/// Whether a line of the log was said up to that step. What nobody can read goes.
-fn stays(line: &[u8], to: Step) -> bool {
-    jsonl::parse(line).is_ok_and(|event| event.at.step.is_none_or(|step| step <= to))
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! The loss of each row by itself.
 
+use std::collections::BTreeSet;
+
 use schemas::Batch;
 use schemas::ordinal::RowIndex;
 
@@ -21,7 +23,7 @@ impl Trainer {
                 let mut tally = Tally::new(self.device());
                 let couples = |name: &str| self.plan().objectives[name].batch_coupled();
                 let row_alone = HostBatch::new(&row, self.networks())?;
-                self.evaluate_some(&row_alone, |member| !couples(&member.name), &mut tally)?;
+                self.evaluate(&row_alone, &BTreeSet::new(), |member| !couples(&member.name), &mut tally)?;
                 let (read, _) = tally.read(self.ranks(), &[])?;
                 losses.push((row.first_row(), read.loss));
             }

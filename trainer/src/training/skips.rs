@@ -7,7 +7,7 @@
 //! # Why
 //! The decision to leave a step out must be the same after a kill, in a resume, in a replay and in a branch of the run. A
 //! checkpoint says which of these steps it has passed over ([`State::skips`]); one that has learnt from one of them is of a
-//! course that was given up, and is not gone on from.
+//! course that was given up, and goes; one that has passed over another is refused, since the list was lost.
 
 use observe::training::LeapReport;
 use schemas::Sealed;
@@ -73,9 +73,29 @@ impl SkipList {
         self.skips.iter().map(|skip| skip.leapt).filter(|&leapt| leapt <= done).collect()
     }
 
-    /// Whether a checkpoint has passed over what is to be passed over, and nothing else.
+    /// A step that is to be passed over, and from which a checkpoint has learnt.
     #[must_use]
-    pub fn agrees_with(&self, state: &State) -> bool {
-        state.skips == self.among(state.step)
+    pub fn learnt_by(&self, state: &State) -> Option<Step> {
+        self.among(state.step).into_iter().find(|step| !state.skips.contains(step))
+    }
+
+    /// Checks that a checkpoint has passed over what is to be passed over, and nothing else.
+    ///
+    /// # Errors
+    /// [`Error::Checkpoint`] with the step.
+    pub fn check(&self, place: &str, state: &State) -> Result<(), Error> {
+        let refuse = |problem| Err(Error::Checkpoint { path: place.into(), problem });
+        if let Some(step) = self.learnt_by(state) {
+            return refuse(format!(
+                "it has learnt from step {step}, which `{NAME}` passes over; start the run, which goes back"
+            ));
+        }
+        match state.skips.iter().find(|step| !self.among(state.step).contains(step)) {
+            Some(step) => refuse(format!(
+                "it has passed over step {step}, of which the run's `{NAME}` says nothing: restore that file, or begin a new \
+                 run (another `run.folder`)"
+            )),
+            None => Ok(()),
+        }
     }
 }

@@ -242,7 +242,7 @@ impl Trainer {
         for (at, batch) in batches.iter().enumerate() {
             // What a micro-batch without a loss has left.
             self.parameters.forget();
-            let forward = Forward::run(batch, &self.passes, &self.learning, moment, self.freight(batch))?;
+            let forward = Forward::run(batch, &self.passes, &self.learning, moment, freight(&self.members, batch))?;
             let (mut loss, mut sums): (Option<Tensor>, _) = (None, Sums::default());
             for (member, counts) in self.members.iter().zip(&counts) {
                 let computed = compute(member, &forward);
@@ -265,13 +265,6 @@ impl Trainer {
         Ok(seen)
     }
 
-    /// What the objectives need on the device.
-    fn freight(&self, batch: &HostBatch<'_>) -> Freight {
-        let mut freight = Freight::default();
-        self.members.iter().for_each(|member| member.loss.send(batch, &mut freight));
-        freight
-    }
-
     /// Every objective's terms for these micro-batches, counted over all ranks, and what the step has seen.
     fn counts(&self, batches: &[HostBatch<'_>]) -> (Vec<Counts>, StepSeen) {
         let terms = |member: &Member| batches.iter().map(|batch| member.loss.terms(batch)).collect();
@@ -288,45 +281,27 @@ impl Trainer {
         (counts, StepSeen { rows, tokens })
     }
 
-    /// Adds one batch of the valid split to a tally, in eval mode and without gradient. `extra` are the passes that the
-    /// caller reads beyond the objectives'.
+    /// Adds one batch to a tally, in eval mode and without gradient: what the objectives that `counts` names make of it.
+    /// `extra` are the passes that the caller reads beyond theirs.
     pub(crate) fn evaluate<'a>(
         &'a self,
         batch: &'a HostBatch<'a>,
         extra: &BTreeSet<Pass>,
+        counts: impl Fn(&Member) -> bool,
         into: &mut Tally,
     ) -> Result<Forward<'a>, Error> {
         let _guard = tch::no_grad_guard();
-        let passes: BTreeSet<Pass> = self.passes.union(extra).cloned().collect();
+        let members: Vec<&Member> = self.members.iter().filter(|member| counts(member)).collect();
+        let passes = members.iter().flat_map(|member| &member.passes).chain(extra).cloned().collect();
         let moment = Moment { seed: self.plan.seed, step: Step(0), mode: Mode::Eval };
-        let forward = Forward::run(batch, &passes, &BTreeSet::new(), moment, self.freight(batch))?;
+        let freight = freight(members.iter().copied(), batch);
+        let forward = Forward::run(batch, &passes, &BTreeSet::new(), moment, freight)?;
         let mut sums = Sums::default();
-        for member in &self.members {
+        for member in members {
             tally(into, member, &member.loss.terms(batch), &compute(member, &forward), &mut sums);
         }
         sums.settle()?;
         Ok(forward)
-    }
-
-    /// The same of the objectives of these names alone, with the passes that they need.
-    pub(crate) fn evaluate_some(
-        &self,
-        batch: &HostBatch<'_>,
-        of: impl Fn(&Member) -> bool,
-        into: &mut Tally,
-    ) -> Result<(), Error> {
-        let _guard = tch::no_grad_guard();
-        let members = || self.members.iter().filter(|member| of(member));
-        let passes: BTreeSet<Pass> = members().flat_map(|member| member.passes.iter().cloned()).collect();
-        let mut freight = Freight::default();
-        members().for_each(|member| member.loss.send(batch, &mut freight));
-        let moment = Moment { seed: self.plan.seed, step: Step(0), mode: Mode::Eval };
-        let forward = Forward::run(batch, &passes, &BTreeSet::new(), moment, freight)?;
-        let mut sums = Sums::default();
-        for member in members() {
-            tally(into, member, &member.loss.terms(batch), &compute(member, &forward), &mut sums);
-        }
-        sums.settle()
     }
 
     /// The numbers since the last call, and loss and norm of each step, fetched in one copy. Waits for the device.
@@ -375,6 +350,13 @@ fn compute(member: &Member, forward: &Forward<'_>) -> Computed {
     } else {
         member.loss.compute(forward)
     }
+}
+
+/// What objectives need on the device.
+fn freight<'a>(members: impl IntoIterator<Item = &'a Member>, batch: &HostBatch<'_>) -> Freight {
+    let mut freight = Freight::default();
+    members.into_iter().for_each(|member| member.loss.send(batch, &mut freight));
+    freight
 }
 
 /// Notes an objective's sums and metrics for the next report.

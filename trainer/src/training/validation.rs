@@ -56,7 +56,7 @@ impl Validation {
     /// Adds one batch.
     pub(crate) fn add(&mut self, trainer: &Trainer, batch: &Batch) -> Result<(), Error> {
         let batch = HostBatch::new(batch, trainer.networks())?;
-        let forward = trainer.evaluate(&batch, &self.extra, &mut self.tally)?;
+        let forward = trainer.evaluate(&batch, &self.extra, |_| true, &mut self.tally)?;
         self.rows += batch.rows() as u64;
         if !self.extra.is_empty() {
             self.add_mlm(trainer, &forward)?;

@@ -6,7 +6,7 @@ use store::Store;
 use tch::Tensor;
 
 use super::{
-    Architecture, Target, VIEW, batch, begun, check_all, check_export, collect, copied, expected, export, forward,
+    ModelFamily, Target, VIEW, batch, begun, check_all, check_export, collect, copied, expected, export, forward,
     golden, gradient_tolerance, host, import, largest, logits, loss, plan, weights,
 };
 use crate::device::tensors;
@@ -44,7 +44,7 @@ fn logits_loss_and_gradients_are_those_of_transformers() {
     assert!(largest(&(&loss - &expected["loss"])) <= 1e-5);
     loss.backward();
     trainer.parameters.gather().expect("gradients of one shape");
-    let gradients = collect(&trainer, Architecture::Bert, Tensor::grad);
+    let gradients = collect(&trainer, ModelFamily::Bert, Tensor::grad);
     assert_eq!(gradients.len(), expected.keys().filter(|name| name.starts_with("gradient.")).count(), "all of them");
     check_all(&gradients, &expected, "gradient.", gradient_tolerance);
 }
@@ -54,9 +54,9 @@ fn a_trained_step_is_that_of_torch() {
     let _generator = testing::generator();
     let mut trainer = begun(&run(), MODEL);
     let expected = expected(MODEL);
-    let before = collect(&trainer, Architecture::Bert, Tensor::detach);
+    let before = collect(&trainer, ModelFamily::Bert, Tensor::detach);
     trainer.step(&[batch(&expected, VIEW)]).expect("a step");
-    let after = collect(&trainer, Architecture::Bert, Tensor::detach);
+    let after = collect(&trainer, ModelFamily::Bert, Tensor::detach);
     let moved = |name: &str| largest(&(&after[name] - &before[name])) > 1e-5;
     // The keys' biases have no gradient, and no decay.
     assert!(after.keys().all(|name| moved(name) || name.ends_with("self.key.bias")), "every other weight moved");
@@ -70,7 +70,7 @@ fn a_round_trip_changes_no_bit() {
     let home = tempfile::tempdir().expect("a temporary folder");
     let (plan, folder) = (run(), Store::folder(home.path()).expect("there"));
     let ours = read(&golden(MODEL), &plan).expect("the stored model");
-    export(&ours, &testing::checked(plan.clone()), Architecture::Bert, &folder).expect("written");
+    export(&ours, &testing::checked(plan.clone()), ModelFamily::Bert, &folder).expect("written");
     assert!(is_model(home.path()));
     assert_eq!(weights(home.path()), weights(&golden(MODEL)), "names, shapes and values");
     assert_eq!(read(home.path(), &plan).expect("just written"), ours);
@@ -79,7 +79,7 @@ fn a_round_trip_changes_no_bit() {
 #[test]
 fn exports_are_those_that_transformers_read() {
     let _generator = testing::generator();
-    check_export(MODEL, &run(), Architecture::Bert, VIEW, logits);
+    check_export(MODEL, &run(), ModelFamily::Bert, VIEW, logits);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use store::Store;
 use tch::{Kind, Tensor};
 
 use super::{
-    Architecture, Target, VIEW, batch, begun, check_all, check_export, collect, copied, expected, export, forward,
+    ModelFamily, Target, VIEW, batch, begun, check_all, check_export, collect, copied, expected, export, forward,
     golden, gradient_tolerance, host, import, largest, logits, loss, objective, plan, weights,
 };
 use crate::device::precision::Precision;
@@ -72,7 +72,7 @@ fn assert_equal_models(
     expected: &BTreeMap<String, Tensor>,
     (batch, view): (&Batch, &str),
     logits: impl Fn(&Trainer, &Forward<'_>) -> Tensor,
-    architecture: Architecture,
+    architecture: ModelFamily,
 ) {
     let host = host(trainer, batch);
     let forward = forward(trainer, &host);
@@ -91,7 +91,7 @@ fn a_roberta_begins_two_rows_later() {
     let _generator = testing::generator();
     let (trainer, expected) = (begun(&roberta(), "hf_roberta"), expected("hf_roberta"));
     let batch = batch(&expected, VIEW);
-    assert_equal_models(&trainer, &expected, (&batch, VIEW), logits, Architecture::Roberta);
+    assert_equal_models(&trainer, &expected, (&batch, VIEW), logits, ModelFamily::Roberta);
 
     let token_types = trainer.parameters().get("encoder.embeddings.token_type.weight").expect("there");
     assert!(largest(&token_types.get(0)) > 0.0 && largest(&token_types.get(1)) < f64::MIN_POSITIVE);
@@ -120,7 +120,7 @@ fn an_electra_detects_what_transformers_detect() {
     let _generator = testing::generator();
     let (trainer, expected) = (begun(&discriminator(), "hf_electra"), expected("hf_electra"));
     let batch = batch(&detection_inputs(), DETECTED);
-    assert_equal_models(&trainer, &expected, (&batch, DETECTED), detection_logits, Architecture::Electra);
+    assert_equal_models(&trainer, &expected, (&batch, DETECTED), detection_logits, ModelFamily::Electra);
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn an_electra_generator_predicts_what_transformers_predict() {
     let _generator = testing::generator();
     let (trainer, expected) = (begun(&electra(12, 20), "hf_electra_generator"), expected("hf_electra_generator"));
     let batch = batch(&expected, VIEW);
-    assert_equal_models(&trainer, &expected, (&batch, VIEW), logits, Architecture::Electra);
+    assert_equal_models(&trainer, &expected, (&batch, VIEW), logits, ModelFamily::Electra);
 }
 
 #[test]
@@ -161,9 +161,9 @@ fn a_next_sentence_head_gets_pooler_and_classifier() {
 fn round_trips_change_no_bit() {
     let _generator = testing::generator();
     for (model, architecture, plan) in [
-        ("hf_roberta", Architecture::Roberta, roberta()),
-        ("hf_electra", Architecture::Electra, discriminator()),
-        ("hf_electra_generator", Architecture::Electra, electra(12, 20)),
+        ("hf_roberta", ModelFamily::Roberta, roberta()),
+        ("hf_electra", ModelFamily::Electra, discriminator()),
+        ("hf_electra_generator", ModelFamily::Electra, electra(12, 20)),
     ] {
         let home = tempfile::tempdir().expect("a temporary folder");
         let folder = Store::folder(home.path()).expect("there");
@@ -185,19 +185,19 @@ fn begun_at(plan: &TrainRequest, folder: &Path) -> Trainer {
 #[test]
 fn roberta_exports_are_those_that_transformers_read() {
     let _generator = testing::generator();
-    check_export("hf_roberta", &roberta(), Architecture::Roberta, VIEW, logits);
+    check_export("hf_roberta", &roberta(), ModelFamily::Roberta, VIEW, logits);
 }
 
 #[test]
 fn electra_exports_are_those_that_transformers_read() {
     let _generator = testing::generator();
-    check_export("hf_electra", &discriminator(), Architecture::Electra, DETECTED, detection_logits);
+    check_export("hf_electra", &discriminator(), ModelFamily::Electra, DETECTED, detection_logits);
 }
 
 #[test]
 fn electra_generators_are_those_that_transformers_read() {
     let _generator = testing::generator();
-    check_export("hf_electra_generator", &electra(12, 20), Architecture::Electra, VIEW, logits);
+    check_export("hf_electra_generator", &electra(12, 20), ModelFamily::Electra, VIEW, logits);
 }
 
 /// A discriminator with a generator that starts from the stored one.
@@ -283,21 +283,21 @@ fn what_an_architecture_lacks_is_not_written() {
         let weights = testing::trainer(plan).weights().expect("on the host");
         export(&weights, &testing::checked(plan.clone()), architecture, &folder).expect_err("refused").to_string()
     };
-    let narrow = refused(&electra(24, 40), Architecture::Bert);
+    let narrow = refused(&electra(24, 40), ModelFamily::Bert);
     assert!(narrow.contains("not as wide as its hidden states; export it as `electra`"), "{narrow}");
 
     let mut tanh = roberta();
     tanh.encoder.gelu = Gelu::Tanh;
-    let tanh = refused(&tanh, Architecture::Roberta);
+    let tanh = refused(&tanh, ModelFamily::Roberta);
     assert!(tanh.contains("that architecture's is always `erf`"), "{tanh}");
 
-    let headless = refused(&discriminator(), Architecture::Bert);
+    let headless = refused(&discriminator(), ModelFamily::Bert);
     assert!(headless.contains("no `masked_lm` objective"), "{headless}");
 
     let mut untied = roberta();
     let Some(AnyObjective::MaskedLm(objective)) = untied.objectives.get_mut("mlm") else { panic!("just put there") };
     objective.tied = false;
-    let untied = refused(&untied, Architecture::Roberta);
+    let untied = refused(&untied, ModelFamily::Roberta);
     assert!(untied.contains("no head to export"), "{untied}");
 
     // Its positive numbers mean "original", an ELECTRA's "replaced".
@@ -306,7 +306,7 @@ fn what_an_architecture_lacks_is_not_written() {
         panic!("just put there")
     };
     objective.label_one = LabelOne::IsOriginal;
-    let error = refused(&mirrored, Architecture::Electra);
+    let error = refused(&mirrored, ModelFamily::Electra);
     assert!(error.contains("`label_one = \"replaced\"`"), "{error}");
     let names = ["dense.weight", "dense.bias", "weight", "bias"].map(|name| format!("heads.rtd.{name}"));
     let read =

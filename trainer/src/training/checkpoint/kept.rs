@@ -9,7 +9,7 @@ use schemas::ordinal::Step;
 use store::Store;
 
 use super::rules::{Candidate, Reason, reasons};
-use super::{CHUNK, CONFIG_FILE, FIGURES_FILE, Keeping, PINNED_FILE, STATE_FILE, Snapshot, State, Unread, Validated};
+use super::{CONFIG_FILE, FIGURES_FILE, Keeping, PINNED_FILE, STATE_FILE, Snapshot, State, Unread, Validated};
 use crate::error::Error;
 use crate::plan::config::CheckpointConfig;
 
@@ -28,8 +28,8 @@ impl Snapshot {
     /// [`Error::Io`], or that of the export; the checkpoint is then absent, or whole where only `latest` or a removal failed,
     /// and the older ones are as they were.
     pub fn write(&self, run: &Store, keeping: &Keeping) -> Result<String, Error> {
-        let (checkpoints, name) = (run.within(FOLDER), folder_name(self.state.step));
-        let checkpoint = checkpoints.within(&name);
+        let checkpoints = run.within(FOLDER);
+        let checkpoint = checkpoints.within(&folder_name(self.state.step));
         // A damaged one of that name.
         empty(&checkpoint)?;
         if let Err(error) = self.put(&checkpoint, keeping.export.as_ref()) {
@@ -37,7 +37,7 @@ impl Snapshot {
             let _ = empty(&checkpoint);
             return Err(error);
         }
-        checkpoints.put(LATEST, format!("{name}\n").as_bytes())?;
+        point_at(&checkpoints, Some(self.state.step))?;
         retain(&checkpoints, &keeping.rules)?;
         Ok(checkpoint.place(""))
     }
@@ -81,31 +81,36 @@ pub(crate) fn copy(from: &Store, step: Step, to: &Store, state: Option<&State>) 
             continue;
         }
         let mut put = target.begin(&entry.name)?;
-        let mut at = 0;
-        while at < entry.stat.bytes {
-            let end = entry.stat.bytes.min(at + CHUNK);
-            put.write_all(&source.read_range(&entry.name, at..end)?)?;
-            at = end;
+        for piece in source.pieces(&entry.name, entry.stat.bytes) {
+            put.write_all(&piece?)?;
         }
         put.commit()?;
     }
     Ok(())
 }
 
-/// Removes the checkpoint after `step`: its state first, so that it is none any more.
+/// Removes the checkpoint after `step`, and a pin of it.
 pub(crate) fn discard(run: &Store, step: Step) -> std::io::Result<()> {
-    let checkpoint = within(run, step);
-    empty(&checkpoint)?;
-    checkpoint.remove_all("")
+    clear(&within(run, step))
 }
 
-/// Points `latest` at the newest that is there.
-pub(crate) fn point(run: &Store) -> std::io::Result<()> {
-    let checkpoints = run.within(FOLDER);
-    match steps(run)?.first() {
-        Some(&newest) => checkpoints.put(LATEST, format!("{}\n", folder_name(newest)).as_bytes()).map(|_| ()),
+/// Points `latest` at the newest that is there and does not go.
+pub(crate) fn point(run: &Store, going: &[Step]) -> std::io::Result<()> {
+    let newest = steps(run)?.into_iter().find(|step| !going.contains(step));
+    point_at(&run.within(FOLDER), newest)
+}
+
+fn point_at(checkpoints: &Store, newest: Option<Step>) -> std::io::Result<()> {
+    match newest {
+        Some(step) => checkpoints.put(LATEST, format!("{}\n", folder_name(step)).as_bytes()).map(|_| ()),
         None => checkpoints.remove(LATEST),
     }
+}
+
+/// Removes all of a checkpoint: its state first, so that it is none any more.
+fn clear(checkpoint: &Store) -> std::io::Result<()> {
+    empty(checkpoint)?;
+    checkpoint.remove_all("")
 }
 
 /// Removes all of a checkpoint but a pin, which is somebody's wish about whatever is made there. Its state goes first, and
@@ -171,48 +176,6 @@ pub fn newest(run: &Store) -> Result<Option<(String, Snapshot)>, Error> {
 fn latest(checkpoints: &Store) -> std::io::Result<Option<String>> {
     let found = checkpoints.read_with_stat(LATEST)?;
     Ok(found.map(|(name, _)| String::from_utf8_lossy(&name).trim().to_owned()))
-}
-
-/// The checkpoint after `step`, or the newest that is whole, for looking at: changes nothing, since the run may be under
-/// way.
-pub fn pick(run: &Store, step: Option<Step>) -> Result<(String, Snapshot), Error> {
-    let checkpoints = run.within(FOLDER);
-    let found = list(&checkpoints)?;
-    let steps: Vec<Step> =
-        found.iter().filter(|(_, form)| **form == Form::Whole).map(|(&Reverse(step), _)| step).collect();
-    let read = |step: Step| {
-        let checkpoint = checkpoints.within(&folder_name(step));
-        Snapshot::read(&checkpoint, step).map(|snapshot| (checkpoint.place(""), snapshot))
-    };
-    if let Some(wanted) = step {
-        if steps.contains(&wanted) {
-            return Ok(read(wanted)?);
-        }
-        return Err(Error::Config(absent(run, wanted, &steps)));
-    }
-    let mut damaged = Vec::new();
-    for step in steps {
-        match read(step) {
-            Err(Unread::Damaged { place, problem }) => {
-                tracing::warn!(file = %place, %problem, "damaged checkpoint, looking at an older one");
-                damaged.push(format!("{place}: {problem}"));
-            }
-            read => return Ok(read?),
-        }
-    }
-    if damaged.is_empty() {
-        return Err(Error::Config(format!("{}: there is no checkpoint here yet; train first", run.place(""))));
-    }
-    let problem = format!("the run has saved, and no checkpoint of it is whole; put one back ({})", damaged.join("; "));
-    Err(Error::Checkpoint { path: checkpoints.place("").into(), problem })
-}
-
-/// That there is no checkpoint after that step, and after which there are.
-pub(super) fn absent(run: &Store, wanted: Step, steps: &[Step]) -> String {
-    let there: Vec<String> = steps.iter().rev().map(Step::to_string).collect();
-    let there =
-        if there.is_empty() { "there is none yet".to_owned() } else { format!("there are {}", there.join(", ")) };
-    format!("{}: no checkpoint after step {wanted}; {there}", run.place(""))
 }
 
 /// What lies under the name of a checkpoint.
@@ -303,9 +266,7 @@ fn retain(checkpoints: &Store, rules: &CheckpointConfig) -> std::io::Result<()> 
             Form::SetAside | Form::Unfinished => newest.is_some_and(|oldest| step < oldest),
         };
         if goes {
-            let checkpoint = checkpoints.within(&folder_name(step));
-            empty(&checkpoint)?;
-            checkpoint.remove_all("")?;
+            clear(&checkpoints.within(&folder_name(step)))?;
         }
     }
     Ok(())

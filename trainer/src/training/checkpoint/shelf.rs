@@ -10,8 +10,9 @@ use serde::{Deserialize, Serialize};
 use store::Store;
 
 use super::kept::{self, FOLDER, Form};
+use super::looked_at::absent;
 use super::rules::{Candidate, Reason, reasons};
-use super::{PINNED_FILE, STATE_FILE, State, hash};
+use super::{PINNED_FILE, STATE_FILE, State};
 use crate::error::Error;
 use crate::plan::config::CheckpointConfig;
 
@@ -90,7 +91,7 @@ pub fn verify(run: &Store, step: Step) -> Result<u64, Error> {
         let refuse =
             |problem: &str| Error::Checkpoint { path: checkpoint.place(name).into(), problem: problem.to_owned() };
         let stat = checkpoint.stat(name)?.ok_or_else(|| refuse("it is missing"))?;
-        if hash(&checkpoint, name, stat.bytes)? != *expected {
+        if checkpoint.hash(name, stat.bytes)?.to_hex().as_str() != expected {
             return Err(refuse("its BLAKE3 is not the one in `state.json`"));
         }
         read += stat.bytes;
@@ -159,5 +160,5 @@ fn there(run: &Store, step: Step) -> Result<Store, Error> {
     if steps.contains(&step) {
         return Ok(kept::within(run, step));
     }
-    Err(Error::Config(kept::absent(run, step, &steps)))
+    Err(Error::Config(absent(run, step, &steps)))
 }

@@ -5,10 +5,11 @@ use std::collections::VecDeque;
 use observe::training::Leaping;
 
 use super::Observed;
+use crate::plan::GUARD_WINDOW_MIN;
 use crate::plan::config::{GuardConfig, GuardRule};
 
 /// Values that there must be before one is judged.
-pub(super) const LEAST: usize = 32;
+pub(super) const LEAST: usize = GUARD_WINDOW_MIN;
 /// The median distance from the median, in standard deviations of a normal distribution.
 const NORMAL: f64 = 1.4826;
 /// The least standard deviation, as a share of the median: values that are all alike leap over nothing else.

@@ -16,7 +16,7 @@ fn run_with(run: &Store, steps: &[u64]) {
     let mut log = Log::open(run, LOG).expect("readable");
     for step in 1..=steps.iter().copied().max().unwrap_or(0) {
         let at = At { step: Some(Step(step)), ..At::default() };
-        log.push(&jsonl::line(&Clock::still().event(at, What::Resume(ResumeReport { place: String::new() }))))
+        log.push(&observe::jsonl::line(&Clock::still().event(at, What::Resume(ResumeReport { place: String::new() }))))
             .expect("put");
         if steps.contains(&step) {
             let figures = [("loss".to_owned(), step as f64)].into();

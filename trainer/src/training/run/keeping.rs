@@ -28,7 +28,7 @@ impl Run<'_> {
                 tokens_consumed: self.tokens_consumed,
                 validation_pending: self.validation_pending,
                 batch_hash: self.batch_hash.to_hex(),
-                skips: self.skips.among(self.trainer.done()),
+                skips: self.skips.among(done),
                 trained_s: self.hours.as_ref().map(|hours| hours.trained_s(self.clock.elapsed_s())),
                 validated,
             };

@@ -174,7 +174,7 @@ fn train_by(store: &Store, plan: &TrainPlan, trouble: Trouble, ranks: Box<dyn Ra
     let mut data = Stream { next: 0, trouble, stop: &stop };
     let mut host = Keeper {
         store,
-        log: Log::open(store, "log").expect("readable"),
+        log: Log::open(store, jsonl::LOG).expect("readable"),
         stop: &stop,
         events: Vec::new(),
         from: Vec::new(),

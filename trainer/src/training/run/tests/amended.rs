@@ -116,7 +116,7 @@ fn a_branch_that_is_killed_anywhere_is_no_run_or_a_whole_one() {
     let _alone = testing::generator();
     let run = calm();
     train(&run, Trouble::default());
-    let (plan, papers) = (testing::plan(), [("config.toml", b"seed = 7".to_vec())]);
+    let (plan, papers) = (testing::plan(), [("config.toml".to_owned(), b"seed = 7".to_vec())]);
     let make = |to: &Store| branch::make(&run, Step(8), to, &plan, &papers, &Clock::still());
     let whole = calm();
     make(&whole).expect("there is one");

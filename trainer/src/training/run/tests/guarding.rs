@@ -4,7 +4,7 @@ use observe::training::Leaping;
 
 use super::*;
 use crate::plan::config::GuardRule;
-use crate::training::skips::SkipList;
+use crate::training::skips::{self, SkipList};
 
 /// The step whose second micro-batch is poisoned, counted from 1, and that batch.
 const LEAPS: u64 = 41;
@@ -129,6 +129,22 @@ fn a_checkpoint_that_learnt_what_is_to_be_skipped_is_not_gone_on_from() {
     let last = train_with(&store, &plan(GuardRule::Skip), poisoned()).last.expect("the end makes a checkpoint");
     assert!(last.main == calm.main && last.optimizer == calm.optimizer, "weights and optimizer state");
     assert_eq!(last.state, calm.state);
+}
+
+/// Without the list, nobody knows any more why the checkpoints are what they are; and they are all that there is.
+#[test]
+fn a_run_whose_list_is_lost_is_refused_and_keeps_its_checkpoints() {
+    let _alone = testing::generator();
+    let (store, plan) = (calm(), plan(GuardRule::Skip));
+    train_with(&store, &plan, poisoned()).outcome.expect("it finishes");
+    let before = store.list("checkpoints").expect("listed");
+    let list = store.read(skips::NAME).expect("it skipped");
+    store.remove(skips::NAME).expect("removed");
+    let error = train_with(&store, &plan, poisoned()).outcome.expect_err("the list is lost").to_string();
+    assert!(error.contains(&format!("step {LEAPS}")) && error.contains("`skips.json`"), "{error}");
+    assert_eq!(store.list("checkpoints").expect("listed"), before);
+    store.put(skips::NAME, &list).expect("restored");
+    train_with(&store, &plan, poisoned()).outcome.expect("it goes on");
 }
 
 #[test]
