@@ -111,11 +111,11 @@ pub struct RowMut<'a> {
 
 impl RowMut<'_> {
     /// The plain frame: `[CLS]`, the content, `[SEP]`, padding; with origin and document where they are read. A sample
-    /// that has these tokens inside is only padded.
+    /// that has these tokens inside is only padded. Returns where the content lies; it may be empty.
     ///
     /// # Panics
     /// If the content does not fit.
-    pub fn frame(&mut self, sample: &Sample<'_>, vocab: &Vocab) {
+    pub fn frame(&mut self, sample: &Sample<'_>, vocab: &Vocab) -> Range<usize> {
         let special = vocab.special();
         match sample.frame {
             Frame::ClsSep => self.enclose(&[special.cls], sample, &[special.sep], vocab),
@@ -123,11 +123,11 @@ impl RowMut<'_> {
         }
     }
 
-    /// `before`, the content, `after`, padding; with origin and document where they are read.
+    /// `before`, the content, `after`, padding; with origin and document where they are read. Returns where the content lies.
     ///
     /// # Panics
     /// If they do not fit.
-    pub fn enclose(&mut self, before: &[u32], sample: &Sample<'_>, after: &[u32], vocab: &Vocab) {
+    pub fn enclose(&mut self, before: &[u32], sample: &Sample<'_>, after: &[u32], vocab: &Vocab) -> Range<usize> {
         let content = before.len()..before.len() + sample.input_ids.len();
         self.tokens = content.end + after.len();
         let (ids, padding) = self.input_ids.split_at_mut(self.tokens);
@@ -147,8 +147,9 @@ impl RowMut<'_> {
         }
         if let Some(document) = self.cells.get(DOCUMENT) {
             document.fill(-1);
-            write_documents(sample, &mut document[content]);
+            write_documents(sample, &mut document[content.clone()]);
         }
+        content
     }
 }
 
