@@ -54,7 +54,9 @@ fn start(at: &At, report: &StartReport) -> String {
 }
 
 fn step(at: &At, report: &StepReport) -> String {
-    let StepReport { figures: Figures { loss, terms, lr, grad_norm, skipped, .. }, speed, memory, .. } = report;
+    let StepReport {
+        figures: Figures { loss, terms, lr, grad_norm, skipped, .. }, speed, memory, source_epochs, ..
+    } = report;
     let learned = format!("{}  loss {loss:.4} ({})  lr {lr:.1e}  norm {grad_norm:.2}", steps(at), list(terms));
     let rate = quantities::tokens_per_s(speed.tokens_per_s);
     let mfu = speed.mfu.map_or(String::new(), |mfu| format!("  mfu {:.0} %", 100.0 * mfu));
@@ -67,7 +69,9 @@ fn step(at: &At, report: &StepReport) -> String {
     });
     let wait = 100.0 * speed.wait;
     let skipped = if *skipped > 0 { format!("  skipped {skipped}") } else { String::new() };
-    format!("{learned}  {rate}{mfu}  wait {wait:.1} %{memory}{}{skipped}", quantities::eta(speed.eta_s))
+    let sources = source_epochs.iter().map(|(source, epochs)| format!("{source} {epochs:.2}")).collect::<Vec<_>>();
+    let sources = if sources.is_empty() { String::new() } else { format!("  epochs {}", sources.join(", ")) };
+    format!("{learned}{sources}  {rate}{mfu}  wait {wait:.1} %{memory}{}{skipped}", quantities::eta(speed.eta_s))
 }
 
 fn validation(at: &At, report: &ValidReport) -> String {
@@ -87,8 +91,10 @@ fn audit(report: &AuditReport) -> String {
 }
 
 fn generation(at: &At, report: &GenerationReport) -> String {
-    let GenerationReport { generation, before, row } = report;
-    format!("{}  rows from {row} on are of generation {generation} of the data, {before} before", steps(at))
+    let GenerationReport { generation, before, row, source } = report;
+    let (steps, data) =
+        (steps(at), source.as_ref().map_or("the data".to_owned(), |source| format!("source `{source}`")));
+    format!("{steps}  rows from {row} on are of generation {generation} of {data}, {before} before")
 }
 
 fn stop(at: &At, report: &StopReport) -> Option<String> {

@@ -57,6 +57,8 @@ pub struct Item<'a> {
     pub partner: Option<Sample<'a>>,
     /// Its number.
     pub index: SampleAddress,
+    /// The seed of all that is drawn for it: the run's, or that of its source.
+    pub seed: u64,
     /// The pass over the data.
     pub epoch: Epoch,
     /// Copy and piece, as one number: `copy · pieces + piece`.
@@ -69,14 +71,17 @@ pub struct Item<'a> {
 
 /// Renders every item by every view. `views` are in an order in which none comes before the one it edits.
 #[must_use]
-pub fn collate(views: &[PlannedView], vocab: &Vocab, seed: u64, index: BatchIndex, items: &[Item<'_>]) -> Batch {
+pub fn collate(views: &[PlannedView], vocab: &Vocab, index: BatchIndex, items: &[Item<'_>]) -> Batch {
     let mut drafts: Vec<Draft> = (0..views.len()).map(|place| Draft::new(views, place, items.len())).collect();
-    let mut keys: Vec<Keys> = Vec::new();
+    // One list for each source and epoch that the rows are of: one, or a few.
+    let mut known: Vec<((u64, Epoch), Vec<Keys>)> = Vec::new();
     for (row, item) in items.iter().enumerate() {
-        if keys.first().is_none_or(|keys| keys.epoch() != item.epoch) {
-            keys = views.iter().map(|view| Keys::new(seed, item.epoch, &view.name)).collect();
-        }
-        for (place, keys) in keys.iter().enumerate() {
+        let of = (item.seed, item.epoch);
+        let at = known.iter().rposition(|(known, _)| *known == of).unwrap_or_else(|| {
+            known.push((of, views.iter().map(|view| Keys::new(item.seed, item.epoch, &view.name)).collect()));
+            known.len() - 1
+        });
+        for (place, keys) in known[at].1.iter().enumerate() {
             let Item { index: sample, copy, copies, pieces, .. } = *item;
             let at = RowAddress { keys, sample, copy, copies, pieces };
             // Copies are copies of one row: what its frame draws, they share.

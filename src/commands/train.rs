@@ -97,7 +97,7 @@ fn train(
     let mut keeper = Keeper {
         readers: Many(vec![Box::new(Printer::start(run.is_some())?)]),
         run,
-        generations: Arc::clone(plan.data().generations()),
+        generations: plan.data().generations(),
         papers: vec![("config.toml", plan.resolved_toml()), ("plan.json", describe::json(plan))],
         keep: plan.train().checkpoints.keep,
         phases,

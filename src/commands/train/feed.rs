@@ -1,5 +1,6 @@
 //! The pipeline as the trainer sees it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use observe::What;
@@ -25,8 +26,8 @@ pub(super) struct Feed {
     stream: Option<BatchStream>,
     /// None where batches come again and again: counted twice, they would seem surer than they are.
     watch: Option<Watch>,
-    /// The generation of the data that the last batch ends with; none before the first.
-    generation: Option<Generation>,
+    /// The generation of each source's data that its last row is of; none before the first.
+    generations: BTreeMap<usize, Generation>,
     remarks: Vec<What>,
     replay: Option<u64>,
     phases: Phases,
@@ -43,7 +44,7 @@ impl Feed {
             row: RowIndex(0),
             stream: None,
             watch: replay.is_none().then(|| Watch::new(load.audit())),
-            generation: None,
+            generations: BTreeMap::new(),
             remarks: Vec::new(),
             replay,
             phases,
@@ -91,6 +92,10 @@ impl Data for Feed {
         Ok(self.plan.epochs(rows)?)
     }
 
+    fn source_epochs(&self, rows: RowIndex) -> Result<BTreeMap<String, f64>, ForeignError> {
+        Ok(self.plan.epochs_by_source(rows)?)
+    }
+
     fn remarks(&mut self) -> Vec<What> {
         std::mem::take(&mut self.remarks)
     }
@@ -103,13 +108,20 @@ impl Feed {
             return Ok(());
         }
         let generation = |row| self.plan.generation(RowIndex(row));
-        let (first, behind) = (self.row.0, self.row.0 + rows);
-        let now = generation(behind.saturating_sub(1))?;
-        if let Some(before) = self.generation.replace(now).filter(|before| *before != now) {
-            // Few rows, and seldom.
-            let row = (first..behind).find(|&row| generation(row).is_ok_and(|of| of == now)).unwrap_or(first);
-            let report = GenerationReport { generation: now, before, row: RowIndex(row) };
-            self.remarks.push(What::Generation(report));
+        let first = self.row.0;
+        let sources = self.plan.sources_of(first..first + rows);
+        // The last row of each source, in the order of sources.
+        let last: BTreeMap<usize, u64> = sources.iter().copied().zip(first..).collect();
+        for (source, row) in last {
+            let now = generation(row)?;
+            if let Some(before) = self.generations.insert(source, now).filter(|before| *before != now) {
+                // Few rows, and seldom.
+                let own = sources.iter().zip(first..).filter(|(of, _)| **of == source).map(|(_, row)| row);
+                let row = own.into_iter().find(|&row| generation(row).is_ok_and(|of| of == now)).unwrap_or(first);
+                let source = self.plan.source_names().nth(source).map(str::to_owned);
+                let report = GenerationReport { generation: now, before, row: RowIndex(row), source };
+                self.remarks.push(What::Generation(report));
+            }
         }
         Ok(())
     }

@@ -17,8 +17,8 @@ use crate::run_folder::RunFolder;
 pub(super) struct Keeper {
     /// None for a run of which nothing is kept.
     pub(super) run: Option<RunFolder>,
-    /// Which generations of the data it reads: written down before any batch is made of them.
-    pub(super) generations: Arc<RunGenerations>,
+    /// Which generations of each folder it reads: written down before any batch is made of them.
+    pub(super) generations: Vec<Arc<RunGenerations>>,
     /// What else goes into the folder when the run begins, by name.
     pub(super) papers: Vec<(&'static str, String)>,
     /// Checkpoints that stay.
@@ -57,7 +57,9 @@ impl Host for Keeper {
 
     fn begin(&mut self, from: Option<&State>) -> Result<(), ForeignError> {
         let Some(run) = &mut self.run else { return Ok(()) };
-        self.generations.keep_in(run.store().clone())?;
+        for generations in &self.generations {
+            generations.keep_in(run.store().clone())?;
+        }
         Ok(run.begin(&self.papers, from)?)
     }
 

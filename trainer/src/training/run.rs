@@ -163,7 +163,7 @@ impl<'a> Run<'a> {
                 ControlFlow::Break(stop) => return self.stopped(stop, host),
             }
             self.start_if_first(host)?;
-            self.report_if_due(host)?;
+            self.report_if_due(data, host)?;
         }
     }
 
@@ -266,7 +266,7 @@ impl<'a> Run<'a> {
         self.check(host)
     }
 
-    fn report_if_due(&mut self, host: &mut dyn Host) -> Result<(), Error> {
+    fn report_if_due(&mut self, data: &dyn Data, host: &mut dyn Host) -> Result<(), Error> {
         let plan = self.plan();
         if !is_due(self.trainer.done(), plan.report.every_steps, plan.train.steps) {
             return Ok(());
@@ -277,7 +277,8 @@ impl<'a> Run<'a> {
         self.is_whole = true;
         let speed = self.pace.report(left);
         let (batch_hash, memory) = (self.batch_hash.to_hex(), self.gauge.read()?);
-        self.say(host, What::Report(StepReport { figures, batch_hash, speed, memory }));
+        let source_epochs = data.source_epochs(self.rows_consumed).map_err(Error::Foreign)?;
+        self.say(host, What::Report(StepReport { figures, batch_hash, speed, source_epochs, memory }));
         self.check(host)
     }
 
