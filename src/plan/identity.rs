@@ -59,8 +59,11 @@ pub(super) fn identity(config: &Config, data: &PreparedData, load: Option<&LoadP
         keys.insert("data.content".into(), data.content());
     }
     if let Some(facts) = facts {
-        let windows = if facts.sources.is_empty() { facts.window_blocks } else { facts.shuffle_blocks };
-        keys.insert("data.shuffle_blocks".into(), windows.to_string());
+        keys.insert("data.shuffle_blocks".into(), facts.window_blocks.to_string());
+        if !facts.sources.is_empty() {
+            // Each source has windows of its own.
+            keys.remove("data.shuffle_blocks");
+        }
         keys.extend(facts.sources.iter().flat_map(|source| of_source(source, data)));
     }
     Identity::new(keys)

@@ -118,13 +118,6 @@ fn training() -> Vec<Golden> {
             ),
         ),
         (
-            What::Report(StepReport { source_epochs: named(&[("books", 1.21), ("wiki", 0.5)]), ..step_report() }),
-            r#""kind":"report","loss":3.41,"terms":{"mlm":2.9,"tc":0.51},"metrics":{"mlm.accuracy":0.4},"lr":0.0001,"grad_norm":0.8,"skipped":0,"batch_hash":"ab","tokens_per_s":745000.0,"mfu":0.44,"wait":0.003,"eta_s":7500.0,"source_epochs":{"books":1.21,"wiki":0.5}}"#,
-            Some(
-                "step 1200  loss 3.4100 (mlm 2.9000, tc 0.5100)  lr 1.0e-4  norm 0.80  epochs books 1.21, wiki 0.50  745 k tok/s  mfu 44 %  wait 0.3 %  ETA 2.1 h",
-            ),
-        ),
-        (
             What::Validation(valid_report()),
             r#""kind":"validation","rows":64,"loss":5.1859,"terms":{"mlm":5.1559,"tc":0.03},"metrics":{"mlm.accuracy":0.2},"mlm":{"loss":5.2881,"accuracy":0.19,"ln_vocab":8.3178,"unigram_entropy":5.7512,"unigram_cross_entropy":6.7701},"seconds":0.75}"#,
             Some("step 1200  valid loss 5.1859 (mlm 5.1559, tc 0.0300)  valid/mlm 5.2881 (ln V 8.32, unigram 5.75)"),
@@ -162,6 +155,24 @@ fn training() -> Vec<Golden> {
             Some("step 1200  rows from 38431 on are of generation 3 of the data, 1 before"),
         ),
         (
+            What::Stop(stop),
+            r#""kind":"stop","why":"terminate","saved":true,"kept":1200,"place":"runs/a"}"#,
+            Some("stopped and saved after step 1200; the same command continues"),
+        ),
+    ]
+}
+
+/// What a run says of the sources that it mixes.
+fn mixing() -> Vec<Golden> {
+    vec![
+        (
+            What::Report(StepReport { source_epochs: named(&[("books", 1.21), ("wiki", 0.5)]), ..step_report() }),
+            r#""kind":"report","loss":3.41,"terms":{"mlm":2.9,"tc":0.51},"metrics":{"mlm.accuracy":0.4},"lr":0.0001,"grad_norm":0.8,"skipped":0,"batch_hash":"ab","tokens_per_s":745000.0,"mfu":0.44,"wait":0.003,"eta_s":7500.0,"source_epochs":{"books":1.21,"wiki":0.5}}"#,
+            Some(
+                "step 1200  loss 3.4100 (mlm 2.9000, tc 0.5100)  lr 1.0e-4  norm 0.80  epochs books 1.21, wiki 0.50  745 k tok/s  mfu 44 %  wait 0.3 %  ETA 2.1 h",
+            ),
+        ),
+        (
             What::Generation(GenerationReport {
                 generation: Generation(3),
                 before: Generation(1),
@@ -170,11 +181,6 @@ fn training() -> Vec<Golden> {
             }),
             r#""kind":"generation","generation":3,"before":1,"row":38431,"source":"books"}"#,
             Some("step 1200  rows from 38431 on are of generation 3 of source `books`, 1 before"),
-        ),
-        (
-            What::Stop(stop),
-            r#""kind":"stop","why":"terminate","saved":true,"kept":1200,"place":"runs/a"}"#,
-            Some("stopped and saved after step 1200; the same command continues"),
         ),
     ]
 }
@@ -272,5 +278,5 @@ fn preparation() -> Vec<Golden> {
 }
 
 pub(super) fn golden() -> Vec<Golden> {
-    [training(), preparation()].concat()
+    [training(), mixing(), preparation()].concat()
 }
