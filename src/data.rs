@@ -1,23 +1,28 @@
-//! The prepared folder of a run: what it promises, and which of it the run reads.
+//! The prepared folder of a run, or those of its sources: what they promise, and which of it the run reads.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
 use pipeline::course::{Edition, Generations};
-use pipeline::load::{self, DataConfig, GenerationChoice, GoneParts, Rows};
+use pipeline::load::{self, DataConfig, GenerationChoice, GoneParts, Rows, SourceRequest};
+use pipeline::mixture::{self, Mixture, Weight};
 #[cfg(feature = "train")]
 use pipeline::{load::RowFacts, prepare};
 use schemas::{Effective, Generation, Manifest, Vocab};
 use store::Store;
 
+use crate::config::Config;
 use crate::generations::{RunGenerations, Staying};
 
-/// A prepared folder as one run sees it.
+/// A prepared folder as one run sees it; of a mixture the first, with the others behind it.
 pub(crate) struct PreparedData {
+    /// Its name among the sources of a mixture, and its share of the rows; none where it is all there is.
+    source: Option<(String, Weight)>,
     pub(crate) store: Store,
     pub(crate) manifest: Manifest,
-    /// Of the generation that the run began with, like all below.
+    /// Of the generation that the run began with, like all below. Of a mixture with the counts of all its sources, as the
+    /// stream begins.
     pub(crate) vocab: Arc<Vocab>,
     pub(crate) generation: Generation,
     pub(crate) effective: Effective,
@@ -26,6 +31,8 @@ pub(crate) struct PreparedData {
     purpose: Purpose,
     /// Where there is none yet: this is what the configuration expects.
     pub(crate) expected: Option<Ids>,
+    /// The sources of a mixture behind this one.
+    others: Vec<PreparedData>,
 }
 
 /// The ids of a row's documents, in order; the name that shards have for one that no table knows.
@@ -59,21 +66,119 @@ pub(crate) enum Purpose {
     Model,
 }
 
+/// What keeps data from being opened, each with the key that names them.
+pub(crate) type Troubles = Vec<(String, pipeline::Error)>;
+
 impl PreparedData {
-    /// Opens a prepared folder for the run in the folder `run`, which need not be there yet.
-    pub(crate) fn open(store: Store, config: &DataConfig, run: &Path, purpose: Purpose) -> pipeline::Result<Self> {
+    /// Opens what a configuration names for its run, which need not be there yet: one folder, or that of each source.
+    ///
+    /// # Errors
+    /// Of each folder why it cannot be read.
+    pub(crate) fn open(
+        config: &Config,
+        find: impl Fn(&Path) -> pipeline::Result<Store>,
+        purpose: Purpose,
+    ) -> Result<Self, Troubles> {
+        let sources = config.sources_read();
+        let open = |folder: &Path, source: Option<(String, Weight)>| {
+            find(folder).and_then(|store| Self::folder(store, (&config.data, &config.run.folder), source, purpose))
+        };
+        if sources.is_empty() {
+            return open(&config.data.folder, None).map_err(|error| vec![("data.folder".to_owned(), error)]);
+        }
+        let (mut opened, mut troubles) = (Vec::new(), Vec::new());
+        for (name, source) in sources {
+            match open(&source.folder, Some((name.to_owned(), source.weight.clone()))) {
+                Ok(data) => opened.push(data),
+                Err(error) => troubles.push((format!("sources.{name}.folder"), error)),
+            }
+        }
+        if troubles.is_empty() { Ok(Self::mixed(opened)) } else { Err(troubles) }
+    }
+
+    /// What a configuration expects of folders that are not there, in memory.
+    pub(crate) fn expected(store: &Store, config: &Config, ids: &Ids) -> pipeline::Result<Self> {
+        // Nobody's list: that of a run is of the data that it read.
+        let nowhere = Path::new("");
+        let of = |source| {
+            let data = Self::folder(store.clone(), (&config.data, nowhere), source, Purpose::Look)?;
+            Ok(Self { expected: Some(ids.clone()), ..data })
+        };
+        let sources = config.sources_read();
+        let sources = sources.into_iter().map(|(name, source)| of(Some((name.to_owned(), source.weight.clone()))));
+        let opened = sources.collect::<pipeline::Result<Vec<_>>>()?;
+        if opened.is_empty() { of(None) } else { Ok(Self::mixed(opened)) }
+    }
+
+    fn folder(
+        store: Store,
+        (config, run): (&DataConfig, &Path),
+        source: Option<(String, Weight)>,
+        purpose: Purpose,
+    ) -> pipeline::Result<Self> {
         let manifest = load::open(&store)?;
-        let generations = RunGenerations::of(run, &store, &manifest)?;
+        let name = source.as_ref().map(|(name, _)| name.as_str());
+        let generations = RunGenerations::of(run, &store, &manifest, name)?;
         let generation = generations.first();
         let vocab = Arc::new(load::read_vocab(&store, &manifest, generation)?);
         let effective = manifest.effective(generation);
         let (generations, choice) = (Arc::new(generations), config.generations);
-        Ok(Self { store, manifest, vocab, generation, effective, generations, choice, purpose, expected: None })
+        let (expected, others) = (None, Vec::new());
+        Ok(Self {
+            source,
+            store,
+            manifest,
+            vocab,
+            generation,
+            effective,
+            generations,
+            choice,
+            purpose,
+            expected,
+            others,
+        })
     }
 
-    /// What a configuration expects of a folder that is not there, in memory.
-    pub(crate) fn expected(store: Store, config: &DataConfig, ids: Ids) -> pipeline::Result<Self> {
-        Ok(Self { expected: Some(ids), ..Self::open(store, config, Path::new(""), Purpose::Look)? })
+    /// Sources as one. What is wrong with their weights, or does not fit, is found by who plans the stream.
+    fn mixed(mut sources: Vec<Self>) -> Self {
+        let others = sources.split_off(1);
+        let mut first = sources.remove(0);
+        first.others = others;
+        let weights: Vec<_> =
+            first.all().filter_map(|data| data.source.as_ref()).map(|(name, weight)| (name.as_str(), weight)).collect();
+        let vocabs: Vec<Arc<Vocab>> = first.all().map(|data| Arc::clone(&data.vocab)).collect();
+        let alike = vocabs.iter().all(|vocab| vocab.size() == first.vocab.size());
+        if let (true, Ok(mixture)) = (alike, Mixture::new(&weights, 1, 0)) {
+            first.vocab = Arc::new(mixture::blend(&vocabs, mixture.first_shares()));
+        }
+        first
+    }
+
+    /// The folders: it alone, or each source of the mixture, by name.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Self> {
+        std::iter::once(self).chain(&self.others)
+    }
+
+    /// Its name among the sources of a mixture.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.source.as_ref().map(|(name, _)| name.as_str())
+    }
+
+    /// The folder of a source, or the only one.
+    pub(crate) fn of_source(&self, name: Option<&str>) -> &Self {
+        self.all().find(|data| data.name() == name).unwrap_or(self)
+    }
+
+    /// The sources of a mixture, for a stream of `rows`; nothing where one folder is all there is.
+    pub(crate) fn sources(&self, rows: Rows) -> Vec<SourceRequest<'_>> {
+        self.all().filter_map(|data| data.request(rows)).collect()
+    }
+
+    fn request(&self, rows: Rows) -> Option<SourceRequest<'_>> {
+        let (name, weight) = self.source.as_ref()?;
+        let Self { store, manifest, generation, .. } = self;
+        let (follow, gone) = (self.followed(rows), self.gone(rows));
+        Some(SourceRequest { name, weight, store, manifest, generation: *generation, follow, gone })
     }
 
     /// Whether there is none yet, and this is what the configuration expects.
@@ -90,6 +195,11 @@ impl PreparedData {
             there.extend(self.store.list(folder)?.into_iter().map(|entry| entry.name));
         }
         Ok((shards.iter().filter(|shard| !there.contains(&shard.path)).count(), shards.len()))
+    }
+
+    /// Rows of the validation split, of all folders together.
+    pub(crate) fn valid_rows(&self) -> u64 {
+        self.all().map(|data| data.effective.valid.rows()).sum()
     }
 
     /// What becomes of parts that are gone. A run that follows the folder is validated on what is left of the generation
@@ -114,25 +224,42 @@ impl PreparedData {
         (left < all).then_some((left, all))
     }
 
-    /// One name for the training data that the run began with.
+    /// One name for the training data that the run began with; of a mixture for all of it, with the names of its sources.
     #[cfg(feature = "train")]
     pub(crate) fn content(&self) -> String {
+        if self.source.is_none() {
+            return self.content_alone();
+        }
+        let mut hasher = blake3::Hasher::new();
+        for data in self.all() {
+            let (name, content) = (data.name().unwrap_or_default(), data.content_alone());
+            for text in [name, &content] {
+                hasher.update(&(text.len() as u64).to_le_bytes()).update(text.as_bytes());
+            }
+        }
+        hasher.finalize().to_hex().to_string()
+    }
+
+    /// One name for the training data of this folder, whatever is beside it.
+    #[cfg(feature = "train")]
+    pub(crate) fn content_alone(&self) -> String {
         self.manifest.generation(self.generation).content.clone()
     }
 
-    /// Who says what later epochs are over, and whether it is still there.
-    pub(crate) fn follow(&self) -> Arc<dyn Generations> {
+    /// Who says what later epochs of a stream of `rows` are over, and whether it is still there. Validation stays with the
+    /// generation that the run began with, so that its figures compare.
+    pub(crate) fn followed(&self, rows: Rows) -> Option<Arc<dyn Generations>> {
         let generations = Arc::clone(&self.generations);
-        match self.choice {
-            GenerationChoice::First => Arc::new(Staying(generations)),
+        (rows == Rows::Train).then(|| match self.choice {
+            GenerationChoice::First => Arc::new(Staying(generations)) as Arc<dyn Generations>,
             GenerationChoice::Newest => generations,
-        }
+        })
     }
 
-    /// Which generations the run reads, to be written down with it.
+    /// Which generations the run reads, of each folder, to be written down with it.
     #[cfg(feature = "train")]
-    pub(crate) fn generations(&self) -> &Arc<RunGenerations> {
-        &self.generations
+    pub(crate) fn generations(&self) -> Vec<Arc<RunGenerations>> {
+        self.all().map(|data| Arc::clone(&data.generations)).collect()
     }
 
     /// What a run makes of a folder that has grown since it began, in words.

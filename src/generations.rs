@@ -1,4 +1,5 @@
-//! Which generations of the prepared folder a run reads: `generations.json` of its folder.
+//! Which generations of the prepared folder a run reads: `generations.json` of its folder; of a mixture
+//! `generations/SOURCE.json`, one for each source, whose epochs are its own.
 //!
 //! # What
 //! The generation that the run began with, and for each epoch so far the one that it is over. A list, sealed, written
@@ -18,8 +19,13 @@ use schemas::{Epoch, Generation, Manifest, Sealed, manifest};
 use serde::{Deserialize, Serialize};
 use store::{Store, Version};
 
-/// Its name in the run's folder.
-pub(crate) const NAME: &str = "generations.json";
+/// Its name in the run's folder, where there is one prepared folder.
+const NAME: &str = "generations.json";
+
+/// What the list of a source of a mixture is called in the run's folder, or the only one.
+pub(crate) fn list_name(source: Option<&str>) -> String {
+    source.map_or_else(|| NAME.to_owned(), |source| format!("generations/{source}.json"))
+}
 
 /// What is written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,6 +95,8 @@ impl List {
 #[derive(Debug)]
 pub(crate) struct RunGenerations {
     data: Store,
+    /// What the list is called.
+    name: String,
     state: Mutex<State>,
 }
 
@@ -105,16 +113,19 @@ struct State {
 }
 
 impl RunGenerations {
-    /// Those of the run in the folder `run`, which read the prepared folder `data`; of a run that is not there yet, the newest.
+    /// Those of the run in the folder `run`, which read the prepared folder `data`, the only one or that of a source; of a run
+    /// that is not there yet, the newest.
     ///
     /// # Errors
     /// [`Error::Config`] if the list is damaged or of another folder, [`Error::Io`] if it cannot be read.
-    pub(crate) fn of(run: &Path, data: &Store, manifest: &Manifest) -> Result<Self> {
-        let list = if run.as_os_str().is_empty() || !run.is_dir() { None } else { read(&Store::existing(run)?)? };
+    pub(crate) fn of(run: &Path, data: &Store, manifest: &Manifest, source: Option<&str>) -> Result<Self> {
+        let name = list_name(source);
+        let list =
+            if run.as_os_str().is_empty() || !run.is_dir() { None } else { read(&Store::existing(run)?, &name)? };
         let list = list.unwrap_or_else(|| List::begun_with(manifest, manifest.newest()));
         list.check(manifest, data)?;
         let state = State { list, manifest: manifest.clone(), edition: None, seen: None, store: None };
-        Ok(Self { data: data.clone(), state: Mutex::new(state) })
+        Ok(Self { data: data.clone(), name, state: Mutex::new(state) })
     }
 
     /// The generation that the run began with.
@@ -129,11 +140,11 @@ impl RunGenerations {
     #[cfg(any(test, feature = "train"))]
     pub(crate) fn keep_in(&self, run: Store) -> Result<()> {
         let mut state = self.lock();
-        match read(&run)? {
-            None => state.list.write(&run)?,
+        match read(&run, &self.name)? {
+            None => state.list.write(&run, &self.name)?,
             Some(found) if found == state.list => {}
             Some(_) => {
-                let place = run.place(NAME);
+                let place = run.place(&self.name);
                 let message =
                     "another process has trained here since this one began to plan; run the same command again";
                 return Err(Error::Config(format!("{place}: {message}")));
@@ -149,18 +160,18 @@ impl RunGenerations {
 }
 
 impl List {
-    fn write(&self, store: &Store) -> Result<()> {
-        store.put(NAME, &self.seal())?;
+    fn write(&self, store: &Store, name: &str) -> Result<()> {
+        store.put(name, &self.seal())?;
         Ok(())
     }
 }
 
 /// The list of a run, if it has one.
-fn read(store: &Store) -> Result<Option<List>> {
-    let Some((bytes, _)) = store.read_with_stat(NAME)? else { return Ok(None) };
+fn read(store: &Store, name: &str) -> Result<Option<List>> {
+    let Some((bytes, _)) = store.read_with_stat(name)? else { return Ok(None) };
     let refuse = |error: &dyn std::fmt::Display| {
         let way_on = "it says which data the run reads: restore it, or begin a new run (another `run.folder`)";
-        Error::Config(format!("{}: {error}; {way_on}", store.place(NAME)))
+        Error::Config(format!("{}: {error}; {way_on}", store.place(name)))
     };
     let list = List::unseal(&bytes).map_err(|error| refuse(&error))?;
     let is_whole = list.epochs > 0 && list.stretches.first().is_some_and(|first| first.epoch == Epoch(0));
@@ -178,7 +189,7 @@ impl Generations for RunGenerations {
             list.push(&manifest, manifest.newest());
             // Written before it is believed: what was rendered must be known after a kill.
             if let Some(store) = &state.store {
-                list.write(store)?;
+                list.write(store, &self.name)?;
             }
             (state.list, state.manifest, state.edition) = (list, manifest, None);
         }

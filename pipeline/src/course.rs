@@ -212,15 +212,13 @@ impl Course {
         Ok(runs)
     }
 
-    /// The window of a row, counted over the course: what decoded groups are kept by.
-    ///
-    /// # Errors
-    /// As [`runs`](Self::runs).
-    pub(crate) fn window(&self, row: u64) -> Result<u64> {
-        let stretch = self.stretch(row)?;
+    /// The window of a row, counted over the course: what decoded groups are kept by. None where nobody has come to its
+    /// epoch yet, which then is not decided for this.
+    pub(crate) fn window(&self, row: u64) -> Option<u64> {
+        let stretch = self.known().find(row).cloned()?;
         let (epoch, start) = stretch.locate(row);
         let picked = stretch.sampler.picks(epoch, start..start + 1);
-        Ok(stretch.window(epoch, picked[0].window))
+        Some(stretch.window(epoch, picked[0].window))
     }
 
     /// How many passes over the data the first `rows` rows are, which somebody has seen already.
