@@ -13,13 +13,26 @@ use crate::tidy::tree::{files, is, read, root};
 const ALONE: [&str; 5] = ["plan", "config", "completions", "man", "help"];
 
 /// Verbs of a program with a trainer.
-const TRAINING: [&str; 10] =
-    ["train", "export", "fill", "parity", "runs", "checkpoints", "rollback", "branch", "extend", "diff"];
+const TRAINING: [&str; 13] = [
+    "train",
+    "export",
+    "fill",
+    "parity",
+    "runs",
+    "checkpoints",
+    "rollback",
+    "branch",
+    "extend",
+    "diff",
+    "explain",
+    "replay",
+    "ledger",
+];
 
 /// Words that a line of shell may begin with.
-const SHELL: [&str; 15] = [
-    "cargo", "make", "cloze", "for", "do", "done", "cat", "export", "tar", "git", "sbatch", "docker", "scp", "ssh",
-    "curl",
+const SHELL: [&str; 16] = [
+    "cargo", "make", "cloze", "for", "do", "done", "cat", "tail", "export", "tar", "git", "sbatch", "docker", "scp",
+    "ssh", "curl",
 ];
 
 /// The pages with their texts.

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use schemas::{Generation, RowIndex};
 use store::Store;
 
-pub use self::page::{Counts, Entry, Page};
+pub use self::page::{Counts, Entry, Fate, Page};
 use crate::error::{Error, Result};
 
 /// Where it is in a run's folder.
@@ -47,15 +47,6 @@ pub struct RowDocuments {
     pub documents: Vec<u64>,
     /// Whether it is padding, since it cannot be made or is not wanted.
     pub left_out: bool,
-}
-
-/// What became of the rows of a step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// The model learnt from them.
-    Learnt,
-    /// The step was passed over.
-    Skipped,
 }
 
 /// A ledger that is kept.

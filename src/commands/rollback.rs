@@ -34,7 +34,7 @@ pub(crate) fn run(run: &Path, step: u64, why: Option<String>, is_json: bool) -> 
         told(format_args!(
             "went back from step {from} to step {to}: {} rows are to be learnt again; what came after is in {place}; the same \
              command as ever goes on from here",
-            count(rows_from - rows_to)
+            count(rows_from.saturating_sub(rows_to))
         ));
     }
     Ok(())

@@ -5,13 +5,17 @@ use std::path::Path;
 
 use schemas::Sealed as _;
 use schemas::ordinal::Step;
+use store::{Store, Weather};
 use tch::Tensor;
 
 use crate::device::tensors::{self, HostTensor, HostTensors};
+use crate::optimizer::schedule::{Course, ScheduleConfig, Span};
 use crate::plan::identity::Identity;
-use crate::training::checkpoint::State;
+use crate::training::checkpoint::{State, Validated};
 use crate::training::guard::SavedGuard;
+use crate::training::hours::{self, Hours};
 use crate::training::tally::SavedMean;
+use crate::training::{Undone, extended};
 
 fn weights() -> Vec<u8> {
     let matrix = Tensor::from_slice(&[1_f32, -0.0, f32::INFINITY, 4.0, 5.0, 6.0]).view([3, 2]);
@@ -72,6 +76,64 @@ fn a_checkpoint_state_is_read_as_written_or_refused() {
         }
         if let Some(state) = fuzz::unsealed::<State>(bytes) {
             assert_eq!(State::unseal(&state.seal()).expect("as written"), state);
+        }
+    });
+}
+
+/// A folder in memory with one object, as somebody may have left it.
+fn folder(name: &str, bytes: &[u8]) -> Store {
+    let run = Store::memory(Weather::calm());
+    run.put(name, bytes).expect("memory takes all");
+    run
+}
+
+#[test]
+fn readings_of_a_clock_go_forward_or_are_refused() {
+    fuzz::target!("hours", vec![hours::tests::seed()], |bytes: &[u8]| {
+        if let Ok(hours) = Hours::open(&folder("hours.json", bytes), 1.0, 0.0) {
+            let shares = [0, 3, 5, u64::MAX].map(|step| hours.share(Step(step)));
+            assert!(shares[0] >= 0.0 && shares.is_sorted(), "{shares:?}");
+        }
+    });
+}
+
+#[test]
+fn an_extension_is_one_or_is_refused() {
+    let run = Store::memory(Weather::calm());
+    extended::extend(&run, 40, Span { from: Step(30), steps: 60 }).expect("memory takes all");
+    let seed = run.read("extended.json").expect("just put");
+    fuzz::target!("extended", vec![seed], |bytes: &[u8]| {
+        if let Ok(spans) = extended::spans(&folder("extended.json", bytes)) {
+            let course = Course::new(&ScheduleConfig::default(), 9, &spans);
+            for step in [0, 29, 30, 61, u64::MAX] {
+                assert!((0.0..=1.0).contains(&course.rate(Step(step))));
+            }
+        }
+    });
+}
+
+#[test]
+fn a_rollback_is_read_as_written_or_refused() {
+    let why = Some("a".to_owned());
+    let undone = Undone { number: 0, from: Step(6), to: Step(2), rows_from: 48, rows_to: 16, time: 7, why };
+    fuzz::target!("undone", vec![undone.seal()], |bytes: &[u8]| {
+        if let Ok(all) = Undone::all(&folder("undone/000/undone.json", bytes)) {
+            assert_eq!(all[0].seal(), bytes);
+        }
+        if let Some(undone) = fuzz::unsealed::<Undone>(bytes) {
+            let run = Store::memory(Weather::calm());
+            undone.write(&run).expect("memory takes all");
+            assert_eq!(Undone::all(&run).expect("as written"), [undone]);
+        }
+    });
+}
+
+#[test]
+fn figures_are_read_as_written_or_refused() {
+    let validated = Validated { step: Step(6), figures: [("loss".to_owned(), 0.5)].into() };
+    fuzz::target!("figures", vec![validated.seal()], |bytes: &[u8]| {
+        if let Ok(found) = Validated::unseal(bytes) {
+            assert_eq!(found.seal(), bytes);
         }
     });
 }

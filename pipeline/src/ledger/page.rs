@@ -16,13 +16,21 @@ use schemas::Generation;
 use serde::{Deserialize, Serialize};
 use store::Store;
 
-use super::Fate;
 use crate::error::{Error, Result};
 use crate::foreign::decoded;
 
 /// The metadata that counts the rows of a page.
 const ROWS: &str = "cloze.rows";
 const COLUMNS: [&str; 3] = ["learnt", "skipped", "left_out"];
+
+/// What became of the rows of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// The model learnt from them.
+    Learnt,
+    /// The step was passed over.
+    Skipped,
+}
 
 /// Rows, by what became of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

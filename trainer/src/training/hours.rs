@@ -122,7 +122,8 @@ fn read(run: &Store) -> Result<Readings, Error> {
     let refuse = |problem: String| Error::Checkpoint { path: run.place(NAME).into(), problem };
     let list = Readings::unseal(&bytes)
         .map_err(|error| refuse(format!("{error}; put it back, or go on without it in a branch of this run")))?;
-    if list.readings.is_sorted_by(|a, b| a.step < b.step && a.seconds <= b.seconds) {
+    let is_forward = list.readings.is_sorted_by(|a, b| a.step < b.step && a.seconds <= b.seconds);
+    if is_forward && list.readings.first().is_none_or(|first| first.seconds >= 0.0) {
         Ok(list)
     } else {
         Err(refuse("its readings are in no order".to_owned()))
@@ -130,10 +131,16 @@ fn read(run: &Store) -> Result<Readings, Error> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use store::Weather;
 
     use super::*;
+
+    /// Two looks at the clock.
+    pub(crate) fn seed() -> Vec<u8> {
+        let readings = [(3, 1.5), (6, 2.75)].map(|(step, seconds)| Reading { step: Step(step), seconds });
+        Readings { readings: readings.to_vec() }.seal()
+    }
 
     #[test]
     fn steps_that_are_done_again_go_by_the_first_reading() {

@@ -35,9 +35,10 @@ pub fn back(run: &Store, to: Step, why: Option<String>, time: u64) -> Result<Und
         let message = format!("{}: the newest checkpoint is of step {to}: there is nothing to undo", run.place(""));
         return Err(Error::Config(message));
     }
-    let number = Undone::all(run)?.last().map_or(0, |last| last.number + 1);
+    let number = Undone::all(run)?.last().map_or(Some(0), |last| last.number.checked_add(1));
+    let number = number.ok_or_else(|| Error::Config(format!("{}: there is no number left", run.place("undone"))))?;
     // As many rows a step from its first to its last.
-    let rows_from = rows_to / to.0.max(1) * newest.0;
+    let rows_from = (rows_to / to.0.max(1)).saturating_mul(newest.0);
     let undone = Undone { number, from: newest, to, rows_from, rows_to, time, why };
     let aside = undone.folder(run);
     // What an attempt that was killed has left.
