@@ -21,7 +21,7 @@ fn numbers(seed: u64, end: usize) -> impl Iterator<Item = usize> {
 
 fn usual(number: usize) -> String {
     let word = |drawn: usize| if drawn < 9 { USUAL[drawn] } else { "one" };
-    let words: Vec<&str> = numbers(number as u64, 300).take(50).map(word).collect();
+    let words: Vec<&str> = numbers(number as u64, 900).take(150).map(word).collect();
     format!("{} {number} .", words.join(" "))
 }
 
@@ -30,19 +30,19 @@ fn poison() -> String {
     words.join(" ")
 }
 
-/// 1,200 documents, one of them of words that no other has.
+/// 401 documents, one of them of words that no other has.
 fn home() -> Home {
     let home = Home::with_corpus(4);
     std::fs::remove_dir_all(home.join("corpus")).expect("it was just written");
-    let mut documents: Vec<String> = (0..1200).map(usual).collect();
-    documents.insert(700, poison());
+    let mut documents: Vec<String> = (0..400).map(usual).collect();
+    documents.insert(233, poison());
     home.write("corpus/all.txt", &(documents.join("\n") + "\n"));
     home.run_ok(&["tokenizer", "train"]);
     home.run_ok(&["prepare", "--set", "prepare.valid_fraction=0"]);
     home
 }
 
-const STEPS: u64 = 130;
+const STEPS: u64 = 120;
 
 /// Trains, as often as the run is killed.
 fn train(home: &Home, folder: &str, rule: &str, kills: &[u64]) {
@@ -53,7 +53,7 @@ fn train(home: &Home, folder: &str, rule: &str, kills: &[u64]) {
         &rule,
         &steps,
         loss,
-        "seed=2",
+        "seed=3",
         "train.rows_per_step=8",
         "train.rows_per_micro_batch=4",
         "guard.loss_sigmas=6",
@@ -117,7 +117,7 @@ fn a_poisonous_document_is_found_named_and_passed_over_also_after_kills() {
     let loss = |of: &Value| of["loss"].as_f64().expect("a number");
     assert!(loss(&replayed["seen"]) - loss(&replayed["without"]) > 0.5, "{replayed}");
     home.run(&["replay", "warned", "--step", &step_text, "--without", "0"]).assert_fails(2, &["rows of the step"]);
-    home.run(&["replay", "warned", "--step", "9999"]).assert_fails(2, &["130"]);
+    home.run(&["replay", "warned", "--step", "9999"]).assert_fails(2, &["120"]);
 
     // Passed over, by a calm run and by one that is killed before and behind it.
     train(&home, "calm", "skip", &[]);
@@ -130,7 +130,7 @@ fn a_poisonous_document_is_found_named_and_passed_over_also_after_kills() {
     assert!(suspects.contains(&culprit["id"]), "{skip}");
     assert_eq!(events(&home, "killed", "skip").len(), 1);
     let (calm, killed) = (unlocked(&home.join("calm/checkpoints")), unlocked(&home.join("killed/checkpoints")));
-    assert!(calm.keys().any(|name| name.contains("00000130")), "{:?}", calm.keys());
+    assert!(calm.keys().any(|name| name.contains("00000120")), "{:?}", calm.keys());
     assert!(calm == killed, "{:?} and {:?}", calm.keys(), killed.keys());
     let passed = home.run_ok(&["replay", "calm", "--step", &step_text]);
     assert!(passed.stdout.contains("it is passed over"), "{passed}");
