@@ -10,11 +10,13 @@ mod fuzz;
 mod mistake;
 mod section;
 mod source;
+mod sources;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use pipeline::load::DataConfig;
+use pipeline::mixture::SourceConfig;
 use pipeline::prepare::PrepareConfig;
 use pipeline::tokenizer_training::TokenizerConfig;
 use pipeline::views::AnyView;
@@ -78,6 +80,9 @@ pub(crate) struct Config {
     pub(crate) prepare: PrepareConfig,
     /// Which rows a run reads of a prepared folder, and in which order.
     pub(crate) data: DataConfig,
+    /// Several prepared folders in one stream, by names of your own; `data.folder` is then not read.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) sources: BTreeMap<String, SourceConfig>,
     /// How rows are seen, by names of your own. A plain `original` is there without being written.
     pub(crate) views: BTreeMap<String, AnyView>,
     #[cfg(feature = "train")]
@@ -221,6 +226,7 @@ fn take(sections: &mut section::Sections<'_>) -> Config {
         tokenizer: sections.section("tokenizer"),
         prepare: sections.section("prepare"),
         data: sections.section("data"),
+        sources: sections.named("sources"),
         views: sections.components("views", AnyView::KINDS),
         #[cfg(feature = "train")]
         training: Training {
@@ -246,11 +252,6 @@ impl Config {
     /// The configuration of an empty file: what every key is if nobody writes it.
     pub(crate) fn unwritten() -> Self {
         take(&mut section::Sections::new(toml::Table::new(), &Source::default(), Vec::new()))
-    }
-
-    /// What is read of a prepared folder, and the parts that a streamed run is validated on.
-    pub(crate) fn reading(&self) -> (&DataConfig, usize) {
-        (&self.data, self.prepare.valid_parts)
     }
 
     /// Rows of a batch of the stream.

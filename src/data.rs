@@ -1,39 +1,47 @@
-//! The prepared folder of a run: what it promises, and which of it the run reads.
+//! The prepared folder of a run, or those of its sources: what they promise, and which of it the run reads.
+
+mod streamed;
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use pipeline::Error;
 use pipeline::course::{Edition, Generations, Growth};
-use pipeline::load::{self, DataConfig, GenerationChoice, GoneParts, RowOrder, Rows};
+use pipeline::load::{self, DataConfig, GenerationChoice, GoneParts, RowOrder, Rows, SourceRequest};
+use pipeline::mixture::{self, Mixture, Weight};
 #[cfg(feature = "train")]
 use pipeline::{load::RowFacts, prepare};
-use schemas::{Effective, Generation, Manifest, PartId, Vocab};
+use schemas::{Effective, Generation, Manifest, Vocab};
 use store::Store;
 
-use crate::generations::names::{Names, listed};
-use crate::generations::streamed::{Streamed, published, refuse_dropped};
+use crate::config::Config;
+use crate::generations::names::Names;
+use crate::generations::streamed::Streamed;
 use crate::generations::{RunGenerations, Staying};
 
-/// A prepared folder as one run sees it.
+/// A prepared folder as one run sees it; of a mixture the first, with the others behind it.
 pub(crate) struct PreparedData {
+    /// Its name among the sources of a mixture, and its share of the rows; none where it is all there is.
+    source: Option<(String, Weight)>,
     pub(crate) store: Store,
     pub(crate) manifest: Manifest,
-    /// Of the generation that the run began with, like all below.
+    /// Of the generation that the run began with, like all below. Of a mixture with the counts of all its sources, as the
+    /// stream begins.
     pub(crate) vocab: Arc<Vocab>,
     pub(crate) generation: Generation,
     pub(crate) effective: Effective,
     generations: Arc<RunGenerations>,
     /// Of a run whose first epoch is streamed: its segments.
     streamed: Option<Arc<Streamed>>,
-    /// One name for the training data that the run began with.
+    /// One name for its training data.
     #[cfg_attr(not(feature = "train"), expect(dead_code, reason = "only a run goes by it"))]
     content: String,
     choice: GenerationChoice,
     purpose: Purpose,
     /// Where there is none yet: this is what the configuration expects.
     pub(crate) expected: Option<Ids>,
+    /// The sources of a mixture behind this one.
+    others: Vec<PreparedData>,
 }
 
 /// The ids of a row's documents, in order; the name that shards have for one that no table knows.
@@ -67,41 +75,70 @@ pub(crate) enum Purpose {
     Model,
 }
 
-/// The parts that a streamed run is validated on are not there.
-fn too_few(store: &Store, done: usize, wanted: usize) -> Error {
-    let message = format!(
-        "{done} of its first {wanted} parts are there, on which a streamed run is validated (`prepare.valid_parts`); run \
-         `cloze prepare`, or let it go on"
-    );
-    Error::Unfinished { place: store.place(""), message }
-}
-
-/// Leaves the validation rows of these parts alone.
-fn keep_valid(manifest: &mut Manifest, parts: &BTreeSet<PartId>) {
-    let entries = manifest.generations.iter_mut().flat_map(|entry| &mut entry.parts);
-    entries.filter(|entry| !parts.contains(&entry.id)).for_each(|entry| entry.valid.clear());
-}
+/// What keeps data from being opened, each with the key that names them.
+pub(crate) type Troubles = Vec<(String, pipeline::Error)>;
 
 impl PreparedData {
-    /// Opens a prepared folder for the run in the folder `run`, which need not be there yet. A streamed run is validated on
-    /// the first `valid_parts` parts; others on all.
+    /// Opens what a configuration names for its run, which need not be there yet: one folder, or that of each source.
+    ///
+    /// # Errors
+    /// Of each folder why it cannot be read.
     pub(crate) fn open(
+        config: &Config,
+        find: impl Fn(&Path) -> pipeline::Result<Store>,
+        purpose: Purpose,
+    ) -> Result<Self, Troubles> {
+        let sources = config.sources_read();
+        let run = &config.run.folder;
+        if sources.is_empty() {
+            let opened = find(&config.data.folder).and_then(|store| match config.data.order {
+                RowOrder::Streamed => Self::streamed(store, (&config.data, config.prepare.valid_parts), run, purpose),
+                RowOrder::Shuffled => Self::folder(store, (&config.data, run), None, purpose),
+            });
+            return opened.map_err(|error| vec![("data.folder".to_owned(), error)]);
+        }
+        let (mut opened, mut troubles) = (Vec::new(), Vec::new());
+        for (name, source) in sources {
+            let of = Some((name.to_owned(), source.weight.clone()));
+            match find(&source.folder).and_then(|store| Self::folder(store, (&config.data, run), of, purpose)) {
+                Ok(data) => opened.push(data),
+                Err(error) => troubles.push((format!("sources.{name}.folder"), error)),
+            }
+        }
+        if troubles.is_empty() { Ok(Self::mixed(opened)) } else { Err(troubles) }
+    }
+
+    /// What a configuration expects of folders that are not there, in memory. Nobody reads a row of it, in whatever order.
+    pub(crate) fn expected(store: &Store, config: &Config, ids: &Ids) -> pipeline::Result<Self> {
+        // Nobody's list: that of a run is of the data that it read.
+        let nowhere = Path::new("");
+        let of = |source| {
+            let data = Self::folder(store.clone(), (&config.data, nowhere), source, Purpose::Look)?;
+            Ok(Self { expected: Some(ids.clone()), ..data })
+        };
+        let sources = config.sources_read();
+        let sources = sources.into_iter().map(|(name, source)| of(Some((name.to_owned(), source.weight.clone()))));
+        let opened = sources.collect::<pipeline::Result<Vec<_>>>()?;
+        if opened.is_empty() { of(None) } else { Ok(Self::mixed(opened)) }
+    }
+
+    fn folder(
         store: Store,
-        (config, valid_parts): (&DataConfig, usize),
-        run: &Path,
+        (config, run): (&DataConfig, &Path),
+        source: Option<(String, Weight)>,
         purpose: Purpose,
     ) -> pipeline::Result<Self> {
-        if config.order == RowOrder::Streamed {
-            return Self::streamed(store, (config, valid_parts), run, purpose);
-        }
         let manifest = load::open(&store)?;
-        let generations = RunGenerations::of(run, &store, &Names::Contents(&manifest))?;
+        let name = source.as_ref().map(|(name, _)| name.as_str());
+        let generations = RunGenerations::of(run, &store, &Names::Contents(&manifest), name)?;
         let generation = generations.first();
         let vocab = Arc::new(load::read_vocab(&store, &manifest, generation)?);
         let effective = manifest.effective(generation);
         let content = manifest.generation(generation).content.clone();
-        let (generations, choice, streamed, expected) = (Arc::new(generations), config.generations, None, None);
+        let (generations, choice) = (Arc::new(generations), config.generations);
+        let (streamed, expected, others) = (None, None, Vec::new());
         Ok(Self {
+            source,
             store,
             manifest,
             vocab,
@@ -113,70 +150,50 @@ impl PreparedData {
             choice,
             purpose,
             expected,
+            others,
         })
     }
 
-    /// The same for a run whose first epoch reads the folder in the order in which it is filled, as far as it is. Nothing is
-    /// taken from what is there of later parts: neither what is counted over all of them, nor which rows are validated on.
-    fn streamed(
-        store: Store,
-        (config, valid_parts): (&DataConfig, usize),
-        run: &Path,
-        purpose: Purpose,
-    ) -> pipeline::Result<Self> {
-        let listed = Arc::new(listed(&store)?);
-        let generations = Arc::new(RunGenerations::of(run, &store, &Names::Lists(Arc::clone(&listed)))?);
-        let generation = generations.first();
-        let mut measured = listed.parts(generation);
-        measured.truncate(valid_parts.max(1));
-        let published = published(&store, generation)?;
-        let is_whole = published.is_some();
-        let (mut manifest, streamed) = if let Some(manifest) = published {
-            let streamed = Streamed::whole(&store, &listed, Arc::clone(&generations), &manifest);
-            (manifest, streamed)
-        } else {
-            refuse_dropped(&listed, generation)?;
-            let mut coming = listed.coming(generation)?;
-            let told = coming.more()?;
-            if coming.done().0 < measured.len() {
-                return Err(too_few(&store, coming.done().0, measured.len()));
-            }
-            let manifest = coming.manifest()?;
-            let streamed = Streamed::coming(&store, &listed, Arc::clone(&generations), (coming, told));
-            streamed.refuse_to_begin(config.shuffle_blocks)?;
-            (manifest, streamed)
-        };
-        let vocab = load::read_vocab(&store, &manifest, generation)?;
-        // What a model is shown beside may be counted.
-        #[cfg(feature = "train")]
-        let is_of_model = purpose == Purpose::Model;
-        #[cfg(not(feature = "train"))]
-        let is_of_model = false;
-        let vocab = Arc::new(if is_whole && is_of_model { vocab } else { vocab.uncounted() });
-        keep_valid(&mut manifest, &measured.into_iter().collect());
-        let effective = manifest.effective(generation);
-        let (content, choice) = (listed.name(generation), config.generations);
-        let (streamed, expected) = (Some(Arc::new(streamed)), None);
-        Ok(Self {
-            store,
-            manifest,
-            vocab,
-            generation,
-            effective,
-            generations,
-            streamed,
-            content,
-            choice,
-            purpose,
-            expected,
-        })
+    /// Sources as one. What is wrong with their weights, or does not fit, is found by who plans the stream.
+    fn mixed(mut sources: Vec<Self>) -> Self {
+        let others = sources.split_off(1);
+        let mut first = sources.remove(0);
+        first.others = others;
+        let weights: Vec<_> =
+            first.all().filter_map(|data| data.source.as_ref()).map(|(name, weight)| (name.as_str(), weight)).collect();
+        let vocabs: Vec<Arc<Vocab>> = first.all().map(|data| Arc::clone(&data.vocab)).collect();
+        let alike = vocabs.iter().all(|vocab| vocab.size() == first.vocab.size());
+        if let (true, Ok(mixture)) = (alike, Mixture::new(&weights, 1, 0)) {
+            first.vocab = Arc::new(mixture::blend(&vocabs, mixture.first_shares()));
+        }
+        first
     }
 
-    /// What a configuration expects of a folder that is not there, in memory.
-    pub(crate) fn expected(store: Store, config: &DataConfig, ids: Ids) -> pipeline::Result<Self> {
-        // Nobody reads a row of it, in whatever order.
-        let shuffled = DataConfig { order: RowOrder::Shuffled, ..config.clone() };
-        Ok(Self { expected: Some(ids), ..Self::open(store, (&shuffled, 1), Path::new(""), Purpose::Look)? })
+    /// The folders: it alone, or each source of the mixture, by name.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Self> {
+        std::iter::once(self).chain(&self.others)
+    }
+
+    /// Its name among the sources of a mixture.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.source.as_ref().map(|(name, _)| name.as_str())
+    }
+
+    /// The folder of a source, or the only one.
+    pub(crate) fn of_source(&self, name: Option<&str>) -> &Self {
+        self.all().find(|data| data.name() == name).unwrap_or(self)
+    }
+
+    /// The sources of a mixture, for a stream of `rows`; nothing where one folder is all there is.
+    pub(crate) fn sources(&self, rows: Rows) -> Vec<SourceRequest<'_>> {
+        self.all().filter_map(|data| data.request(rows)).collect()
+    }
+
+    fn request(&self, rows: Rows) -> Option<SourceRequest<'_>> {
+        let (name, weight) = self.source.as_ref()?;
+        let Self { store, manifest, generation, .. } = self;
+        let (follow, gone) = (self.followed(rows), self.gone(rows));
+        Some(SourceRequest { name, weight, store, manifest, generation: *generation, follow, gone })
     }
 
     /// Whether there is none yet, and this is what the configuration expects.
@@ -193,6 +210,11 @@ impl PreparedData {
             there.extend(self.store.list(folder)?.into_iter().map(|entry| entry.name));
         }
         Ok((shards.iter().filter(|shard| !there.contains(&shard.path)).count(), shards.len()))
+    }
+
+    /// Rows of the validation split, of all folders together.
+    pub(crate) fn valid_rows(&self) -> u64 {
+        self.all().map(|data| data.effective.valid.rows()).sum()
     }
 
     /// What becomes of parts that are gone. A run that follows the folder is validated on what is left of the generation
@@ -217,15 +239,32 @@ impl PreparedData {
         (left < all).then_some((left, all))
     }
 
-    /// One name for the training data that the run began with.
+    /// One name for the training data that the run began with; of a mixture for all of it, with the names of its sources.
     #[cfg(feature = "train")]
     pub(crate) fn content(&self) -> String {
-        self.content.clone()
+        if self.source.is_none() {
+            return self.content.clone();
+        }
+        let mut hasher = blake3::Hasher::new();
+        for data in self.all() {
+            let (name, content) = (data.name().unwrap_or_default(), data.content_alone());
+            for text in [name, content] {
+                hasher.update(&(text.len() as u64).to_le_bytes()).update(text.as_bytes());
+            }
+        }
+        hasher.finalize().to_hex().to_string()
     }
 
-    /// Who gives the segments of a first epoch that is streamed.
-    pub(crate) fn comes(&self) -> Option<Arc<dyn Growth>> {
-        self.streamed.as_ref().map(|streamed| Arc::clone(streamed) as Arc<dyn Growth>)
+    /// One name for the training data of this folder, whatever is beside it.
+    #[cfg(feature = "train")]
+    pub(crate) fn content_alone(&self) -> &str {
+        &self.content
+    }
+
+    /// Who gives the segments of a first epoch that is streamed, of a stream of `rows`.
+    pub(crate) fn comes(&self, rows: Rows) -> Option<Arc<dyn Growth>> {
+        let streamed = self.streamed.as_ref().filter(|_| rows == Rows::Train)?;
+        Some(Arc::clone(streamed) as Arc<dyn Growth>)
     }
 
     /// The same, to be asked how long it kept anybody waiting.
@@ -234,19 +273,20 @@ impl PreparedData {
         self.streamed.as_ref()
     }
 
-    /// Who says what later epochs are over, and whether it is still there.
-    pub(crate) fn follow(&self) -> Arc<dyn Generations> {
+    /// Who says what later epochs of a stream of `rows` are over, and whether it is still there. Validation stays with the
+    /// generation that the run began with, so that its figures compare.
+    pub(crate) fn followed(&self, rows: Rows) -> Option<Arc<dyn Generations>> {
         let generations = Arc::clone(&self.generations);
-        match self.choice {
-            GenerationChoice::First => Arc::new(Staying(generations)),
+        (rows == Rows::Train).then(|| match self.choice {
+            GenerationChoice::First => Arc::new(Staying(generations)) as Arc<dyn Generations>,
             GenerationChoice::Newest => generations,
-        }
+        })
     }
 
-    /// Which generations the run reads, to be written down with it.
+    /// Which generations the run reads, of each folder, to be written down with it.
     #[cfg(feature = "train")]
-    pub(crate) fn generations(&self) -> &Arc<RunGenerations> {
-        &self.generations
+    pub(crate) fn generations(&self) -> Vec<Arc<RunGenerations>> {
+        self.all().map(|data| Arc::clone(&data.generations)).collect()
     }
 
     /// What a run makes of a folder that has grown since it began, in words.

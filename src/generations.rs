@@ -1,4 +1,5 @@
-//! Which generations of the prepared folder a run reads: `generations.json` of its folder.
+//! Which generations of the prepared folder a run reads: `generations.json` of its folder; of a mixture
+//! `generations/SOURCE.json`, one for each source, whose epochs are its own.
 //!
 //! # What
 //! The generation that the run began with, and for each epoch so far the one that it is over. A list, sealed, written
@@ -24,8 +25,13 @@ use store::{Store, Version};
 
 use self::names::Names;
 
-/// Its name in the run's folder.
-pub(crate) const NAME: &str = "generations.json";
+/// Its name in the run's folder, where there is one prepared folder.
+const NAME: &str = "generations.json";
+
+/// What the list of a source of a mixture is called in the run's folder, or the only one.
+pub(crate) fn list_name(source: Option<&str>) -> String {
+    source.map_or_else(|| NAME.to_owned(), |source| format!("generations/{source}.json"))
+}
 
 /// What is written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -139,6 +145,8 @@ fn other_data(generation: Generation, data: &Store) -> Error {
 #[derive(Debug)]
 pub(crate) struct RunGenerations {
     data: Store,
+    /// What the list is called.
+    name: String,
     state: Mutex<State>,
 }
 
@@ -157,16 +165,19 @@ struct State {
 }
 
 impl RunGenerations {
-    /// Those of the run in the folder `run`, which read the prepared folder `data`; of a run that is not there yet, the newest.
+    /// Those of the run in the folder `run`, which read the prepared folder `data`, the only one or that of a source; of a run
+    /// that is not there yet, the newest.
     ///
     /// # Errors
     /// [`Error::Config`] if the list is damaged or of another folder, [`Error::Io`] if it cannot be read.
-    pub(crate) fn of(run: &Path, data: &Store, names: &Names<'_>) -> Result<Self> {
-        let found = if run.as_os_str().is_empty() || !run.is_dir() { None } else { read(&Store::existing(run)?)? };
+    pub(crate) fn of(run: &Path, data: &Store, names: &Names<'_>, source: Option<&str>) -> Result<Self> {
+        let name = list_name(source);
+        let has_run = !run.as_os_str().is_empty() && run.is_dir();
+        let found = if has_run { read(&Store::existing(run)?, &name)? } else { None };
         let list = found.clone().unwrap_or_else(|| List::begun_with(names, names.newest()));
         list.check(names, data)?;
         let state = State { list, found, edition: None, seen: None, store: None };
-        Ok(Self { data: data.clone(), state: Mutex::new(state) })
+        Ok(Self { data: data.clone(), name, state: Mutex::new(state) })
     }
 
     /// The generation that the run began with.
@@ -181,11 +192,11 @@ impl RunGenerations {
     #[cfg(any(test, feature = "train"))]
     pub(crate) fn keep_in(&self, run: Store) -> Result<()> {
         let mut state = self.lock();
-        match read(&run)? {
+        match read(&run, &self.name)? {
             Some(found) if found == state.list => {}
-            found if found == state.found => state.list.write(&run)?,
+            found if found == state.found => state.list.write(&run, &self.name)?,
             _ => {
-                let place = run.place(NAME);
+                let place = run.place(&self.name);
                 let message =
                     "another process has trained here since this one began to plan; run the same command again";
                 return Err(Error::Config(format!("{place}: {message}")));
@@ -213,7 +224,7 @@ impl RunGenerations {
         }
         let list = List { streamed: Some(Prefix::of(shards.to_vec())), ..state.list.clone() };
         if let Some(store) = &state.store {
-            list.write(store)?;
+            list.write(store, &self.name)?;
         }
         state.list = list;
         Ok(())
@@ -233,18 +244,18 @@ impl RunGenerations {
 }
 
 impl List {
-    fn write(&self, store: &Store) -> Result<()> {
-        store.put(NAME, &self.seal())?;
+    fn write(&self, store: &Store, name: &str) -> Result<()> {
+        store.put(name, &self.seal())?;
         Ok(())
     }
 }
 
 /// The list of a run, if it has one.
-fn read(store: &Store) -> Result<Option<List>> {
-    let Some((bytes, _)) = store.read_with_stat(NAME)? else { return Ok(None) };
+fn read(store: &Store, name: &str) -> Result<Option<List>> {
+    let Some((bytes, _)) = store.read_with_stat(name)? else { return Ok(None) };
     let refuse = |error: &dyn std::fmt::Display| {
         let way_on = "it says which data the run reads: restore it, or begin a new run (another `run.folder`)";
-        Error::Config(format!("{}: {error}; {way_on}", store.place(NAME)))
+        Error::Config(format!("{}: {error}; {way_on}", store.place(name)))
     };
     let list = List::unseal(&bytes).map_err(|error| refuse(&error))?;
     let is_whole = list.epochs > 0 && list.stretches.first().is_some_and(|first| first.epoch == Epoch(0));
@@ -261,7 +272,7 @@ impl Generations for RunGenerations {
             list.push(&Names::by(list.streamed.is_some(), &manifest, &self.data)?, manifest.newest());
             // Written before it is believed: what was rendered must be known after a kill.
             if let Some(store) = &state.store {
-                list.write(store)?;
+                list.write(store, &self.name)?;
             }
             let edition = Edition::train(&manifest, manifest.newest());
             (state.list, state.edition) = (list, Some(Arc::new(edition)));

@@ -9,6 +9,7 @@ mod markdown;
 pub(crate) mod page;
 pub(crate) mod schema;
 
+use pipeline::mixture::SourceConfig;
 use serde_json::Value as Json;
 use toml::{Table, Value};
 
@@ -102,6 +103,14 @@ pub(crate) fn sections() -> Vec<Section> {
                 && property["properties"].is_null()
                 && property["additionalProperties"].is_null() => {}
             None if property["type"] == "object" => {
+                let named = &property["additionalProperties"];
+                if named["properties"].is_object() {
+                    // A table of sections of one sort.
+                    let head = format!("[{name}.NAME]");
+                    let one = section(named, &table(Some(SourceConfig::default())));
+                    sections.push(Section { head, meaning: meaning(property), ..one });
+                    continue;
+                }
                 let written = defaults.get(&name).and_then(Value::as_table).cloned().unwrap_or_default();
                 let mut section = Section { head: format!("[{name}]"), ..section(property, &written) };
                 if property["additionalProperties"].is_object() {
@@ -186,6 +195,9 @@ fn what(schema: &Json) -> String {
     if !choices.is_empty() {
         return choices.iter().map(|(name, _)| format!("\"{name}\"")).collect::<Vec<_>>().join(", ");
     }
+    if let Some(any) = schema["anyOf"].as_array() {
+        return any.iter().map(what).collect::<Vec<_>>().join(" or ");
+    }
     match schema["type"].as_str() {
         Some("integer") => "whole number".to_owned(),
         Some("number") => "number".to_owned(),
@@ -194,6 +206,10 @@ fn what(schema: &Json) -> String {
             (Some(count), items) if schema["maxItems"] == schema["minItems"] => format!("{count} of {}", what(items)),
             (_, items) => format!("list of {}", what(items)),
         },
+        Some("object") if schema["properties"].is_object() => {
+            let names = schema["properties"].as_object().into_iter().flat_map(|properties| properties.keys());
+            format!("{{ {} }}", names.map(|name| format!("{name} = …")).collect::<Vec<_>>().join(", "))
+        }
         Some("object") => format!("table of {}", what(&schema["additionalProperties"])),
         _ => "text".to_owned(),
     }

@@ -127,6 +127,7 @@ mod tests {
     fn bad(row: u64) -> BadRow {
         let facts = RowFacts {
             row: RowIndex(row),
+            of: row.is_multiple_of(2).then(|| "books".to_owned()),
             epoch: Epoch(1),
             generation: Generation(0),
             sample: SampleAddress::numbered(row),

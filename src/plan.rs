@@ -10,6 +10,7 @@ mod expected;
 mod halves;
 #[cfg(feature = "train")]
 pub(crate) mod identity;
+mod mixture;
 pub(crate) mod outlook;
 mod preparing;
 mod stream;
@@ -32,7 +33,7 @@ pub(crate) use self::halves::Halves;
 use self::stream::{Wanted, checked, columns, request, wanted};
 use crate::cli::ConfigArgs;
 use crate::config::{Config, Parsed};
-use crate::data::{PreparedData, Purpose};
+use crate::data::{PreparedData, Purpose, Troubles};
 use crate::left_out::RunLeftOut;
 
 /// A run that can start.
@@ -64,7 +65,7 @@ impl Plan {
     pub(crate) fn before_its_data(args: &ConfigArgs) -> anyhow::Result<()> {
         let parsed = Parsed::read(&args.config, &args.set)?;
         let data = expected::data(&parsed.config)?;
-        Self::checked(parsed, data, Purpose::Run, None).map(drop)
+        Self::checked(parsed, data, Purpose::Run, Troubles::new()).map(drop)
     }
 
     /// The same, of a run in whose middle these keys may change.
@@ -95,28 +96,25 @@ impl Plan {
         purpose: Purpose,
     ) -> anyhow::Result<Self> {
         let config = &parsed.config;
-        let found = find(&config.data.folder)
-            .and_then(|store| PreparedData::open(store, config.reading(), &config.run.folder, purpose));
+        // A source without a proper name is a file nowhere.
+        let are_named = config.source_problems().is_empty();
+        let found = if are_named { PreparedData::open(config, find, purpose) } else { Err(Troubles::new()) };
         match found {
-            Ok(data) => Self::checked(parsed, data, purpose, None),
+            Ok(data) => Self::checked(parsed, data, purpose, Troubles::new()),
             // What can be said without the data is said beside what is wrong with them.
-            Err(error) => {
+            Err(troubles) => {
                 let data = expected::data(config)?;
-                Self::checked(parsed, data, purpose, Some(error))
+                Self::checked(parsed, data, purpose, troubles)
             }
         }
     }
 
-    /// Checks what was parsed against data; `trouble` is why they are not the run's own.
-    fn checked(
-        mut parsed: Parsed,
-        data: PreparedData,
-        purpose: Purpose,
-        trouble: Option<pipeline::Error>,
-    ) -> anyhow::Result<Self> {
+    /// Checks what was parsed against data; `troubles` are why they are not the run's own.
+    fn checked(mut parsed: Parsed, data: PreparedData, purpose: Purpose, troubles: Troubles) -> anyhow::Result<Self> {
         if matches!(purpose, Purpose::Run | Purpose::Look) {
             parsed.report(parsed.config.prepare.problems());
         }
+        parsed.report(parsed.config.source_problems());
         #[cfg(feature = "train")]
         check::training(&mut parsed);
         let wanted = wanted(&parsed.config);
@@ -134,13 +132,12 @@ impl Plan {
             let hint = "set `run.folder`, or give `--set run.folder=runs/a`";
             parsed.report(vec![Problem::new("run.folder", "a run needs a folder").hint(hint)]);
         }
-        match trouble {
+        for (key, error) in troubles {
             // A folder that is damaged may be whole at the next try: no mistake of the configuration, if there is no other.
-            Some(error) if !matches!(error, pipeline::Error::Config(_)) && parsed.problems.0.is_empty() => {
+            if !matches!(error, pipeline::Error::Config(_)) && parsed.problems.0.is_empty() {
                 return Err(error.into());
             }
-            Some(error) => parsed.add(parsed.source.mistake("data.folder", error.to_string())),
-            None => {}
+            parsed.add(parsed.source.mistake(&key, error.to_string()));
         }
         let Parsed { config, problems, .. } = parsed;
         problems.into_result()?;
@@ -189,7 +186,8 @@ impl Plan {
         if self.config.views.is_empty() {
             wanted.insert((ORIGINAL.to_owned(), INPUT_IDS.spec()));
         }
-        let request = request(&self.config, &self.data, Rows::Train, &self.config.views, &wanted);
+        let sources = self.data.sources(Rows::Train);
+        let request = request(&self.config, &self.data, &sources, Rows::Train, (&self.config.views, &wanted));
         Arc::new(LoadPlan::new(&request).expect("more columns of a good plan are a good plan"))
     }
 

@@ -5,6 +5,7 @@
 //!   config.toml     the resolved configuration
 //!   plan.json       the plan that was printed
 //!   generations.json which generations of the data it reads: see `generations`
+//!   generations/    the same of each source of a mixture
 //!   left_out.json   which rows it leaves out: see `left_out`
 //!   lock            who trains here, with a counter that beats (`store::Lock`)
 //!   log/            one JSON object per event, in closed segments (`store::Log`)

@@ -16,6 +16,8 @@ mod inputs;
 #[cfg(feature = "train")]
 mod locks;
 mod memory;
+#[cfg(feature = "train")]
+mod mixtures;
 mod plan;
 mod prepare;
 mod recipes;

@@ -55,7 +55,7 @@ fn said(home: &Home, run: &str) -> Vec<Value> {
     let mut entries = home.log(run);
     entries.retain(|entry| ["start", "report", "validation"].iter().any(|kind| entry["kind"] == *kind));
     for entry in &mut entries {
-        let clocks = ["time", "elapsed_s", "tokens_per_s", "wait", "eta_s", "seconds"];
+        let clocks = ["time", "elapsed_s", "tokens_per_s", "wait", "stall", "mfu", "eta_s", "memory", "seconds"];
         entry.as_object_mut().expect("an object").retain(|key, _| !clocks.contains(&key.as_str()));
     }
     entries

@@ -65,8 +65,14 @@ fn start(at: &At, report: &StartReport) -> String {
 }
 
 fn step(at: &At, report: &StepReport) -> String {
-    let StepReport { figures: Figures { loss, terms, lr, grad_norm, skipped, .. }, progress, speed, memory, .. } =
-        report;
+    let StepReport {
+        figures: Figures { loss, terms, lr, grad_norm, skipped, .. },
+        progress,
+        speed,
+        source_epochs,
+        memory,
+        ..
+    } = report;
     let learned = format!("{}  loss {loss:.4} ({})  lr {lr:.1e}  norm {grad_norm:.2}", steps(at), list(terms));
     let rate = quantities::tokens_per_s(speed.tokens_per_s);
     let mfu = speed.mfu.map_or(String::new(), |mfu| format!("  mfu {:.0} %", 100.0 * mfu));
@@ -81,7 +87,10 @@ fn step(at: &At, report: &StepReport) -> String {
     let skipped = if *skipped > 0 { format!("  skipped {skipped}") } else { String::new() };
     let stall = if speed.stall >= STALL { format!("  saving {:.1} %", 100.0 * speed.stall) } else { String::new() };
     let done = progress.map_or(String::new(), |progress| format!("  {:.1} % done", 100.0 * progress));
-    format!("{learned}  {rate}{mfu}  wait {wait:.1} %{stall}{memory}{done}{}{skipped}", quantities::eta(speed.eta_s))
+    let sources = source_epochs.iter().map(|(source, epochs)| format!("{source} {epochs:.2}")).collect::<Vec<_>>();
+    let sources = if sources.is_empty() { String::new() } else { format!("  epochs {}", sources.join(", ")) };
+    let eta = quantities::eta(speed.eta_s);
+    format!("{learned}{sources}  {rate}{mfu}  wait {wait:.1} %{stall}{memory}{done}{eta}{skipped}")
 }
 
 /// `saved checkpoint runs/a/checkpoints/step-00001200`, and how long steps waited for it where that can be felt.
@@ -108,8 +117,10 @@ fn audit(report: &AuditReport) -> String {
 }
 
 fn generation(at: &At, report: &GenerationReport) -> String {
-    let GenerationReport { generation, before, row } = report;
-    format!("{}  rows from {row} on are of generation {generation} of the data, {before} before", steps(at))
+    let GenerationReport { generation, before, row, source } = report;
+    let (steps, data) =
+        (steps(at), source.as_ref().map_or("the data".to_owned(), |source| format!("source `{source}`")));
+    format!("{steps}  rows from {row} on are of generation {generation} of {data}, {before} before")
 }
 
 fn starved(at: &At, report: &StarvedReport) -> String {
@@ -138,8 +149,9 @@ fn skip(report: &SkipReport) -> String {
 }
 
 fn left_out(at: &At, report: &LeftOutReport) -> String {
-    let LeftOutReport { row, sample, shard, group, row_in_group, why, .. } = report;
-    let place = format!("sample {sample} = {shard}, row group {group}, row {row_in_group}");
+    let LeftOutReport { row, source, sample, shard, group, row_in_group, why, .. } = report;
+    let source = source.as_ref().map_or(String::new(), |source| format!(" of {source}"));
+    let place = format!("sample {sample}{source} = {shard}, row group {group}, row {row_in_group}");
     format!("warning: {}  row {row} is left out, it cannot be made ({place}): {why}", steps(at))
 }
 

@@ -76,6 +76,9 @@ pub struct StepReport {
     /// How fast: no two runs agree.
     #[serde(flatten)]
     pub speed: Speed,
+    /// Passes over each source of a mixture so far; nothing where a run reads one folder.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", with = "number::map")]
+    pub source_epochs: BTreeMap<String, f64>,
     /// How full the device was; CUDA only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<DeviceMemory>,
@@ -187,7 +190,7 @@ pub struct MlmReport {
 }
 
 /// The data of an epoch is another generation of the prepared folder than that of the epoch before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GenerationReport {
     /// The generation that rows are of from now on.
     pub generation: Generation,
@@ -195,6 +198,9 @@ pub struct GenerationReport {
     pub before: Generation,
     /// The first row of the stream that is of it.
     pub row: RowIndex,
+    /// The source whose folder that is; none where a run reads one folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
 }
 
 /// A step waited for data that are still being prepared.
@@ -270,6 +276,9 @@ pub struct Suspect {
 pub struct LeftOutReport {
     /// Its number in the stream.
     pub row: RowIndex,
+    /// The source of a mixture that it is of; none where a run reads one folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
     /// The stored sample, `part:row`.
     pub sample: String,
     /// The shard that it is in, within the prepared folder.

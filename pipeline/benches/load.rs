@@ -3,6 +3,7 @@
 //! Decoding a row group of 2048 × 510 tokens, the permutation, and the words of the generator, one thread.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use pipeline::mixture::{Mixture, Weight};
 use pipeline::permutation::Permutation;
 use pipeline::rng::Key;
 use pipeline::shard::reader::{Promise, ShardReader};
@@ -41,6 +42,16 @@ fn arithmetic(criterion: &mut Criterion) {
     group.throughput(Throughput::Elements(1024));
     group.bench_function("permutation", |bencher| {
         bencher.iter(|| (0..1024).map(|index| permutation.apply(index)).sum::<u64>());
+    });
+    let weights = [Weight::Constant(0.7), Weight::Constant(0.2), Weight::Constant(0.1)];
+    let named: Vec<(&str, &Weight)> = ["a", "b", "c"].into_iter().zip(&weights).collect();
+    let mixture = Mixture::new(&named, 1, 1).expect("three sources");
+    let mut row = 0;
+    group.bench_function("rows dealt to three sources", |bencher| {
+        bencher.iter(|| {
+            row += 1024;
+            mixture.before(row)
+        });
     });
     let mut words = vec![0; 1024];
     group.bench_function("philox words", |bencher| bencher.iter(|| rng.fill(&mut words)));

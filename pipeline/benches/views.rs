@@ -62,6 +62,7 @@ fn views(criterion: &mut Criterion) {
         let copies = if name == "mask, disjoint" { 4 } else { 1 };
         let data = DataConfig { copies, ..DataConfig::default() };
         let request = LoadRequest {
+            sources: &[],
             store: &folder,
             manifest: &manifest,
             generation: manifest.newest(),

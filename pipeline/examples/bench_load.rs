@@ -6,7 +6,9 @@
 //! bench_load hash FOLDER [LANES] [M_TOKENS]        the same batches, hashed
 //! ```
 //!
-//! `run` reads the folder once beforehand, so that the page cache is warm, and keeps the clock from asking for the first
+//! FOLDER may be several, joined by `+`: a mixture of equal shares of each.
+//!
+//! `run` reads the folders once beforehand, so that the page cache is warm, and keeps the clock from asking for the first
 //! batch to receiving the last. Its consumer reads every value of every batch. `hash` is kept apart, outside the clock:
 //! it prints the hash of the same stream, a batch being a step, which does not depend on the number of lanes.
 
@@ -19,7 +21,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pipeline::actor::LaneOptions;
-use pipeline::load::{DataConfig, GoneParts, LoadPlan, LoadRequest, Rows, find, open, read_vocab};
+use pipeline::load::{DataConfig, GoneParts, LoadPlan, LoadRequest, Rows, SourceRequest, find, open, read_vocab};
+use pipeline::mixture::Weight;
 use pipeline::shard::synthetic::Synthetic;
 use pipeline::views::AnyView;
 use pipeline::{Error, Result};
@@ -37,10 +40,10 @@ fn main() -> Result<()> {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["make", folder, rest @ ..] if rest.len() <= 1 => make(Path::new(folder), number(rest, 0, RIVALS_SAMPLES)?),
         ["run", folder, rest @ ..] if rest.len() <= 2 => {
-            run(Path::new(folder), number(rest, 0, 4)?, number(rest, 1, 100)?)
+            run(&opened(folder)?, number(rest, 0, 4)?, number(rest, 1, 100)?)
         }
         ["hash", folder, rest @ ..] if rest.len() <= 2 => {
-            hash(Path::new(folder), number(rest, 0, 4)?, number(rest, 1, 100)?)
+            hash(&opened(folder)?, number(rest, 0, 4)?, number(rest, 1, 100)?)
         }
         _ => Err(Error::Config("usage: bench_load make|run|hash FOLDER [NUMBER [NUMBER]]".into())),
     }
@@ -76,8 +79,31 @@ fn make(folder: &Path, samples: u64) -> Result<()> {
     Ok(())
 }
 
-/// A plan of `mask` and `window` at the folder's width.
-fn plan(store: &Store, manifest: &Manifest, lanes: u64, columns: &[(&str, ColumnSpec)]) -> Result<Arc<LoadPlan>> {
+/// A prepared folder by its name.
+type Folder = (String, Store, Manifest);
+
+/// The folders that an argument names.
+fn opened(folders: &str) -> Result<Vec<Folder>> {
+    let open = |folder: &str| {
+        let store = find(Path::new(folder))?;
+        let manifest = open(&store)?;
+        Ok((folder.to_owned(), store, manifest))
+    };
+    folders.split('+').map(open).collect()
+}
+
+/// One of several.
+fn source<'a>((name, store, manifest): &'a Folder, weight: &'a Weight) -> SourceRequest<'a> {
+    let (generation, gone) = (manifest.newest(), GoneParts::Refused);
+    SourceRequest { name, weight, store, manifest, generation, follow: None, gone }
+}
+
+/// A plan of `mask` and `window` at the folders' width.
+fn plan(folders: &[Folder], lanes: u64, columns: &[(&str, ColumnSpec)]) -> Result<Arc<LoadPlan>> {
+    let (_, store, manifest) = &folders[0];
+    let weight = Weight::default();
+    let sources: Vec<SourceRequest<'_>> =
+        if folders.len() > 1 { folders.iter().map(|folder| source(folder, &weight)).collect() } else { Vec::new() };
     let views: BTreeMap<String, AnyView> =
         toml::from_str("masked = { kind = \"mask\" }\nneighbors = { kind = \"window\", of = \"masked\" }")
             .map_err(|error| Error::Config(error.to_string()))?;
@@ -85,6 +111,7 @@ fn plan(store: &Store, manifest: &Manifest, lanes: u64, columns: &[(&str, Column
     let lanes = usize::try_from(lanes).map_err(|error| Error::Config(error.to_string()))?;
     let data = DataConfig { lanes: Some(lanes), ..DataConfig::default() };
     let request = LoadRequest {
+        sources: &sources,
         store,
         manifest,
         generation: manifest.newest(),
@@ -110,15 +137,15 @@ const COLUMNS: [(&str, ColumnSpec); 4] = [
     ("neighbors", POSITIVES.spec()),
 ];
 
-fn run(folder: &Path, lanes: u64, m_tokens: u64) -> Result<()> {
-    let store = find(folder)?;
-    let manifest = open(&store)?;
-    for shard in &manifest.now().train.shards {
-        store.read(&shard.path)?;
+fn run(folders: &[Folder], lanes: u64, m_tokens: u64) -> Result<()> {
+    for (_, store, manifest) in folders {
+        for shard in &manifest.now().train.shards {
+            store.read(&shard.path)?;
+        }
     }
-    let plan = plan(&store, &manifest, lanes, &COLUMNS)?;
+    let plan = plan(folders, lanes, &COLUMNS)?;
     let facts = plan.facts();
-    let tokens_per_batch = ROWS_PER_BATCH * u64::from(manifest.tokens_max);
+    let tokens_per_batch = ROWS_PER_BATCH * u64::from(folders[0].2.tokens_max);
     let batches = (m_tokens * 1_000_000).div_ceil(tokens_per_batch);
     let tokens = batches * tokens_per_batch;
     let LaneOptions { count, depth, .. } = facts.lanes;
@@ -151,23 +178,23 @@ fn run(folder: &Path, lanes: u64, m_tokens: u64) -> Result<()> {
     println!("  starved         {:6.2}  (waiting for another lane's decoding)", per_token(total(|lane| lane.starved)));
     println!("  blocked         {:6.2}  (the consumer is the slower side)", per_token(total(|lane| lane.blocked)));
     println!("consumer: busy {:.2}, starved {:.2}", per_token(reader.busy), per_token(reader.starved));
-    stages(&store, &manifest)
+    stages(folders)
 }
 
 /// What each stage adds, alone on one thread with everything decoded.
-fn stages(store: &Store, manifest: &Manifest) -> Result<()> {
+fn stages(folders: &[Folder]) -> Result<()> {
     let stages: [(&str, &[(&str, ColumnSpec)]); 3] =
         [("frame, collate", &[("original", INPUT_IDS.spec())]), ("+ mask", &COLUMNS[..3]), ("+ window", &COLUMNS)];
     println!("ns per token, one thread, decoded samples:");
     for (name, columns) in stages {
-        let plan = plan(store, manifest, 1, columns)?;
+        let plan = plan(folders, 1, columns)?;
         let groups = plan.groups();
         let mut best = f64::INFINITY;
         for index in 0..40 {
             let began = Instant::now();
             let batch = plan.batch(&groups, BatchIndex(index))?;
-            best =
-                best.min(began.elapsed().as_secs_f64() * 1e9 / (batch.rows() as f64 * f64::from(manifest.tokens_max)));
+            best = best
+                .min(began.elapsed().as_secs_f64() * 1e9 / (batch.rows() as f64 * f64::from(folders[0].2.tokens_max)));
         }
         println!("  {name:<15} {best:6.2}");
     }
@@ -183,11 +210,9 @@ fn touch(batch: &Batch) -> i64 {
     sum(INPUT_IDS).wrapping_add(sum(LABELS)).wrapping_add(positives)
 }
 
-fn hash(folder: &Path, lanes: u64, m_tokens: u64) -> Result<()> {
-    let store = find(folder)?;
-    let manifest = open(&store)?;
-    let plan = plan(&store, &manifest, lanes, &COLUMNS)?;
-    let batches = (m_tokens * 1_000_000).div_ceil(ROWS_PER_BATCH * u64::from(manifest.tokens_max));
+fn hash(folders: &[Folder], lanes: u64, m_tokens: u64) -> Result<()> {
+    let plan = plan(folders, lanes, &COLUMNS)?;
+    let batches = (m_tokens * 1_000_000).div_ceil(ROWS_PER_BATCH * u64::from(folders[0].2.tokens_max));
     let mut hash = StreamHash::new();
     for batch in plan.stream(RowIndex(0), Share::ALONE).take(usize::try_from(batches).unwrap_or(usize::MAX)) {
         hash.step(batch?.row_digests().iter().copied());

@@ -58,6 +58,8 @@ pub struct Item<'a> {
     pub partner: Option<Sample<'a>>,
     /// Its number.
     pub index: SampleAddress,
+    /// The seed of all that is drawn for it: the run's, or that of its source.
+    pub seed: u64,
     /// The pass over the data.
     pub epoch: Epoch,
     /// Copy and piece, as one number: `copy · pieces + piece`.
@@ -70,8 +72,8 @@ pub struct Item<'a> {
 
 /// Renders every item by every view. `views` are in an order in which none comes before the one it edits.
 #[must_use]
-pub fn collate(views: &[PlannedView], vocab: &Vocab, seed: u64, index: BatchIndex, items: &[Item<'_>]) -> Batch {
-    let mut collation = Collation::new(views, vocab, seed, items.len());
+pub fn collate(views: &[PlannedView], vocab: &Vocab, index: BatchIndex, items: &[Item<'_>]) -> Batch {
+    let mut collation = Collation::new(views, vocab, items.len());
     for (row, item) in items.iter().enumerate() {
         collation.render(row, item);
     }
@@ -82,9 +84,8 @@ pub fn collate(views: &[PlannedView], vocab: &Vocab, seed: u64, index: BatchInde
 pub(crate) struct Collation<'a> {
     views: &'a [PlannedView],
     vocab: &'a Vocab,
-    seed: u64,
-    /// Of the epoch of the row before.
-    keys: Vec<Keys>,
+    /// Of each source and epoch that rows were of: one, or a few.
+    keys: Vec<((u64, Epoch), Vec<Keys>)>,
     drafts: Vec<Draft>,
     rows: usize,
 }
@@ -92,9 +93,9 @@ pub(crate) struct Collation<'a> {
 impl<'a> Collation<'a> {
     /// A batch of so many rows, none of them rendered.
     #[must_use]
-    pub(crate) fn new(views: &'a [PlannedView], vocab: &'a Vocab, seed: u64, rows: usize) -> Self {
+    pub(crate) fn new(views: &'a [PlannedView], vocab: &'a Vocab, rows: usize) -> Self {
         let drafts = (0..views.len()).map(|place| Draft::new(views, place, rows)).collect();
-        Self { views, vocab, seed, keys: Vec::new(), drafts, rows }
+        Self { views, vocab, keys: Vec::new(), drafts, rows }
     }
 
     /// Renders the next row by every view.
@@ -104,11 +105,12 @@ impl<'a> Collation<'a> {
 
     /// The same; `frame` hears of each frame before edits see it.
     fn render_with(&mut self, row: usize, item: &Item<'_>, frame: impl Fn(&PlannedView, &mut Draft)) {
-        let (views, seed) = (self.views, self.seed);
-        if self.keys.first().is_none_or(|keys| keys.epoch() != item.epoch) {
-            self.keys = views.iter().map(|view| Keys::new(seed, item.epoch, &view.name)).collect();
-        }
-        for (place, keys) in self.keys.iter().enumerate() {
+        let (views, of) = (self.views, (item.seed, item.epoch));
+        let known = self.keys.iter().rposition(|(known, _)| *known == of).unwrap_or_else(|| {
+            self.keys.push((of, views.iter().map(|view| Keys::new(item.seed, item.epoch, &view.name)).collect()));
+            self.keys.len() - 1
+        });
+        for (place, keys) in self.keys[known].1.iter().enumerate() {
             let Item { index: sample, copy, copies, pieces, .. } = *item;
             let at = RowAddress { keys, sample, copy, copies, pieces };
             // Copies are copies of one row: what its frame draws, they share.

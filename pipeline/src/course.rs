@@ -172,24 +172,13 @@ impl Course {
         Ok(runs)
     }
 
-    /// The window of a row, counted over the course: what decoded groups are kept by. None if it is still being prepared:
-    /// whoever asks here waits for nothing.
-    ///
-    /// # Errors
-    /// As [`runs`](Self::runs).
-    pub(crate) fn window(&self, row: u64) -> Result<Option<u64>> {
-        let found = {
-            let known = self.known();
-            let found = known.find(row).cloned();
-            if found.is_none() && known.grows {
-                return Ok(None);
-            }
-            found
-        };
-        let stretch = found.map_or_else(|| self.stretch(row, None), Ok)?;
+    /// The window of a row, counted over the course: what decoded groups are kept by. None where nobody has come to it yet,
+    /// which is neither decided nor waited for by this.
+    pub(crate) fn window(&self, row: u64) -> Option<u64> {
+        let stretch = self.known().find(row).cloned()?;
         let (epoch, start) = stretch.locate(row);
         let picked = stretch.sampler().picks(epoch, start..start + 1);
-        Ok(Some(stretch.window(epoch, picked[0].window)))
+        Some(stretch.window(epoch, picked[0].window))
     }
 
     /// How many passes over the data the first `rows` rows are, which somebody has seen already.

@@ -2,8 +2,9 @@
 //!
 //! # What
 //! Pages, `rows-000000000000-000000004096.parquet`: what became of the rows from one number of the stream up to another. A row
-//! was *learnt*, *skipped* (its step was passed over) or *left out* (it cannot be made). For each document and generation of
-//! the data the page says in how many rows of each sort it was; the rows themselves are counted in its metadata (`cloze.rows`).
+//! was *learnt*, *skipped* (its step was passed over) or *left out* (it cannot be made). For each source of a
+//! mixture, generation of its data and document the page says in how many rows of each sort that was; the rows themselves are
+//! counted in its metadata (`cloze.rows`). A document of one source is another than that of equal text in another.
 //! Pages follow one another without a gap, from the first row to the newest checkpoint.
 //!
 //! # Why
@@ -18,6 +19,7 @@
 mod page;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use schemas::{Generation, RowIndex};
 use store::Store;
@@ -37,7 +39,9 @@ const ENTRIES_MAX: usize = 1 << 20;
 pub struct RowDocuments {
     /// Its number in the stream.
     pub row: RowIndex,
-    /// The generation of the data.
+    /// The source of the mixture that it is of; empty where one folder is all there is.
+    pub of: Arc<str>,
+    /// The generation of its data.
     pub generation: Generation,
     /// The names of its documents.
     pub documents: Vec<u64>,
@@ -56,7 +60,8 @@ pub struct Ledger {
     from: u64,
     to: u64,
     rows: Counts,
-    documents: BTreeMap<(Generation, u64), Counts>,
+    /// By source, then by generation and name.
+    documents: BTreeMap<Arc<str>, BTreeMap<(Generation, u64), Counts>>,
 }
 
 impl Ledger {
@@ -116,12 +121,14 @@ impl Ledger {
             assert_eq!(row.row.0, self.to, "rows are consumed one after another");
             self.to += 1;
             self.rows.add(fate, row.left_out);
+            let documents = self.documents.entry(row.of).or_default();
             for document in row.documents {
-                self.documents.entry((row.generation, document)).or_default().add(fate, row.left_out);
+                documents.entry((row.generation, document)).or_default().add(fate, row.left_out);
             }
         }
         assert_eq!(self.to, end.0, "every row that is consumed was given");
-        if self.documents.len() >= ENTRIES_MAX { self.end_page()?.map_or(Ok(()), |page| page.write()) } else { Ok(()) }
+        let entries: usize = self.documents.values().map(BTreeMap::len).sum();
+        if entries >= ENTRIES_MAX { self.end_page()?.map_or(Ok(()), |page| page.write()) } else { Ok(()) }
     }
 
     /// The page of the rows since the one before, to be written before the checkpoint that ends with it; none if there are no
@@ -139,13 +146,15 @@ impl Ledger {
     }
 
     fn page(&self) -> Option<Page> {
-        let entry =
-            |(&(generation, document), &counts): (&(Generation, u64), &Counts)| Entry { generation, document, counts };
+        let of_source = |(of, documents): (&Arc<str>, &BTreeMap<(Generation, u64), Counts>)| -> Vec<Entry> {
+            let entry = |(&(generation, document), &counts)| Entry { of: Arc::clone(of), generation, document, counts };
+            documents.iter().map(entry).collect()
+        };
         (self.to > self.from).then(|| Page {
             from: self.from,
             to: self.to,
             rows: self.rows,
-            entries: self.documents.iter().map(entry).collect(),
+            entries: self.documents.iter().flat_map(of_source).collect(),
         })
     }
 }

@@ -4,7 +4,8 @@
 //! are [tokenized](tokenize), [packed](pack) into samples and written as [shards](shard); [`prepare`] is all of it on
 //! one screen.
 //!
-//! The online half, in the order in which a batch is asked for: the [`course`] and its [`sampler`]s name its rows,
+//! The online half, in the order in which a batch is asked for: a [`mixture`] says which source each row is of, the
+//! [`course`] of a source and its [`sampler`]s name its rows,
 //! [`shard`] decodes them, [`views`] render them into [rows](row), [`collate()`] makes columns of them; [`load`] is all
 //! of it on one screen.
 //! [`audit`] judges whether views do as they say, by a [`tally`] of each.
@@ -23,6 +24,7 @@ pub mod collate;
 pub mod course;
 pub mod ledger;
 pub mod load;
+pub mod mixture;
 pub mod permutation;
 pub mod rng;
 pub mod row;

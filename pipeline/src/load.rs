@@ -8,40 +8,43 @@
 mod cut;
 mod facts;
 mod folder;
+mod folders;
 mod left_out;
 mod made;
 mod order;
 mod plan;
+mod request;
 mod row_facts;
+mod source;
+mod sources;
 mod stream;
 mod views;
 mod windows;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
-use schemas::{Batch, BatchIndex, Generation, RowIndex, Sample, Share, Vocab};
+use schemas::{Batch, BatchIndex, RowIndex, Sample, Share, Vocab};
 use serde::{Deserialize, Serialize};
 
 use self::cut::Cut;
-pub use self::facts::{LoadFacts, StreamedFacts, ViewFacts};
+pub use self::facts::{LoadFacts, SourceFacts, StreamedFacts, ViewFacts};
 pub use self::folder::{find, open, read_tokenizer, read_vocab};
 pub use self::left_out::{BadRow, BadRows, Care, LeftOut, ROW_ATTEMPTS, RowFaults};
 pub use self::order::RowOrder;
-pub use self::plan::{GoneParts, LoadRequest, Rows};
+pub use self::request::{GoneParts, LoadRequest, Rows, SourceRequest};
 pub use self::row_facts::RowFacts;
+use self::source::{HeldGroups, Source};
 pub use self::stream::{BatchStream, StreamOptions};
 use crate::actor::LaneOptions;
 use crate::audit::{Audit, AuditFacts};
 use crate::collate::{Item, PlannedView};
-use crate::course::{Course, Placed, Run, Stretch};
+use crate::course::Placed;
 use crate::error::Result;
+use crate::mixture::Dealing;
 use crate::rng::Key;
-use crate::sampler::Sampler;
-use crate::shard::groups::{Groups, Held};
-use crate::shard::opened::OpenShards;
+use crate::shard::groups::Groups;
 use crate::shard::reader::Promise;
 
 /// The section `[data]`.
@@ -116,14 +119,14 @@ pub(crate) const VALIDATION_SEED: u64 = 0;
 /// A checked configuration: the only thing that can make batches.
 #[derive(Debug)]
 pub struct LoadPlan {
-    shards: Arc<OpenShards>,
+    /// At least one.
+    sources: Vec<Source>,
+    dealing: Dealing,
     promise: Promise,
     vocab: Arc<Vocab>,
     views: Vec<PlannedView>,
     /// Whether a view is made of two samples.
     pairs: bool,
-    course: Course,
-    seed: u64,
     copies: u32,
     pieces: u32,
     piece_tokens: usize,
@@ -131,8 +134,6 @@ pub struct LoadPlan {
     end: Option<u64>,
     lanes: LaneOptions,
     shuffle_blocks: usize,
-    /// What was known of data that are streamed when this was planned: an epoch over it that is shuffled.
-    outline: Option<Sampler>,
     bad_rows_max: u64,
 }
 
@@ -168,12 +169,12 @@ impl LoadPlan {
     /// # Errors
     /// As [`batch`](Self::batch).
     pub fn explain_rows(&self, groups: &Groups, rows: std::ops::Range<u64>) -> Result<Vec<RowFacts>> {
-        let runs = self.course.runs(rows.clone(), None)?;
-        let held = self.hold(groups, &runs, (0, 1))?;
-        Ok(rows
-            .zip(runs.iter().flat_map(Run::rows))
-            .map(|(row, of)| self.row_facts(RowIndex(row), &of, &held))
-            .collect())
+        let dealt = self.dealt(rows.clone(), None)?;
+        let held = self.hold(groups, &dealt, (0, 1))?;
+        let facts = |(row, (source, of)): (u64, (usize, Placed<'_>))| {
+            self.row_facts(RowIndex(row), &self.sources[source], &of, &held[source])
+        };
+        Ok(rows.zip(dealt.rows()).map(facts).collect())
     }
 
     /// What one row of the stream is made of.
@@ -188,37 +189,13 @@ impl LoadPlan {
     /// An empty memory for decoded row groups.
     #[must_use]
     pub fn groups(&self) -> Groups {
-        Groups::new(Arc::clone(&self.shards))
+        Groups::new(self.sources.iter().map(|source| Arc::clone(&source.shards)))
     }
 
     /// An audit of the plan's batches, which has seen none.
     #[must_use]
     pub fn audit(&self) -> Audit {
         Audit::new(&self.views, &self.vocab, AuditFacts { copies: self.copies, frame: self.promise.frame })
-    }
-
-    /// How many passes over the data the first `rows` rows of the stream are.
-    ///
-    /// # Errors
-    /// If the generation of an epoch is not told, or can no longer be read.
-    pub fn epochs(&self, rows: RowIndex) -> Result<f64> {
-        self.course.epochs(rows.0)
-    }
-
-    /// The generation that a row is of.
-    ///
-    /// # Errors
-    /// If it is not told, or can no longer be read.
-    pub fn generation(&self, row: RowIndex) -> Result<Generation> {
-        self.course.generation(row.0)
-    }
-
-    /// Behind the last row of which it is decided what it is made of. None if all are, for ever.
-    ///
-    /// # Errors
-    /// If the generation of an epoch is not told, or can no longer be read.
-    pub fn rows_decided(&self) -> Result<Option<RowIndex>> {
-        Ok(self.course.rows_decided()?.map(RowIndex))
     }
 
     /// Number of batches; training has no end.
@@ -254,39 +231,21 @@ impl LoadPlan {
         &self.vocab
     }
 
-    /// The groups that the rows need, window by window: all of a window where partners are drawn from it.
-    fn hold(&self, groups: &Groups, runs: &[Run], lane: (usize, usize)) -> Result<HeldGroups> {
-        let mut needed: BTreeMap<u64, (&Stretch, BTreeSet<usize>)> = BTreeMap::new();
-        for row in runs.iter().flat_map(Run::rows) {
-            let (stretch, blocks) = needed.entry(row.window()).or_insert_with(|| (row.stretch, BTreeSet::new()));
-            if self.pairs && blocks.is_empty() {
-                blocks.extend(stretch.sampler().window(row.epoch, row.pick.window));
-            }
-            blocks.insert(row.pick.block);
-        }
-        let mut held = BTreeMap::new();
-        for (window, (stretch, blocks)) in needed {
-            let blocks: Vec<_> = blocks.into_iter().map(|block| (block, stretch.sampler().blocks()[block])).collect();
-            let found = groups.get(&stretch.edition().split, window, &blocks, lane)?;
-            held.extend(found.into_iter().map(|(block, group)| ((window, block), group)));
-        }
-        Ok(held)
-    }
-
-    fn item<'a>(&self, row: &Placed<'_>, held: &'a HeldGroups) -> Item<'a> {
+    fn item<'a>(&self, of: &Source, row: &Placed<'_>, held: &'a HeldGroups) -> Item<'a> {
         let pick = row.pick;
         let stored = held[&(row.window(), pick.block)].sample(pick.row);
         let (sample, index) = (self.piece(stored, pick.piece), row.address());
-        let partner = if self.pairs { self.partner(row, &stored, held) } else { None };
+        let partner = if self.pairs { Self::partner(of.seed, row, &stored, held) } else { None };
         let copy = pick.copy * self.pieces + pick.piece;
-        Item { sample, partner, index, epoch: row.epoch, copy, copies: self.copies, pieces: self.pieces }
+        let (seed, epoch) = (of.seed, row.epoch);
+        Item { sample, partner, index, seed, epoch, copy, copies: self.copies, pieces: self.pieces }
     }
 
     /// A sample of another document from the same window, drawn at the address that a row's copies share: the window is
     /// decoded anyway. Preferably one that is as long, so that a segment of it can be as long as one of the sample.
-    fn partner<'a>(&self, row: &Placed<'_>, sample: &Sample<'_>, held: &'a HeldGroups) -> Option<Sample<'a>> {
+    fn partner<'a>(seed: u64, row: &Placed<'_>, sample: &Sample<'_>, held: &'a HeldGroups) -> Option<Sample<'a>> {
         let (pick, window) = (row.pick, row.window());
-        let rng = Key::new(self.seed, row.epoch, "", "partner").row(row.address(), pick.piece);
+        let rng = Key::new(seed, row.epoch, "", "partner").row(row.address(), pick.piece);
         let drawn = row.stretch.sampler().draws(row.epoch, pick.window, rng).take(PARTNER_DRAWS);
         let others = drawn.map(|(block, row)| held[&(window, block)].sample(row));
         let mut longest: Option<Sample<'a>> = None;
@@ -307,12 +266,13 @@ impl LoadPlan {
         stored.slice(start.min(length)..(start + self.piece_tokens).min(length))
     }
 
-    fn row_facts(&self, row: RowIndex, placed: &Placed<'_>, held: &HeldGroups) -> RowFacts {
+    fn row_facts(&self, row: RowIndex, of: &Source, placed: &Placed<'_>, held: &HeldGroups) -> RowFacts {
         let (edition, pick) = (placed.stretch.edition(), placed.pick);
         let block = placed.stretch.sampler().blocks()[pick.block];
-        let item = self.item(placed, held);
+        let item = self.item(of, placed, held);
         RowFacts {
             row,
+            of: of.name.clone(),
             epoch: placed.epoch,
             generation: edition.generation,
             sample: item.index,
@@ -334,9 +294,6 @@ fn documents_of(sample: &Sample<'_>) -> Vec<u64> {
     documents.dedup();
     documents
 }
-
-/// Decoded groups by window and block.
-type HeldGroups = BTreeMap<(u64, usize), Held>;
 
 #[cfg(test)]
 mod tests;

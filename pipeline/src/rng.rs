@@ -74,12 +74,6 @@ impl Keys {
         Self { seed, epoch, view: view.to_owned(), known: RefCell::default() }
     }
 
-    /// The epoch that they are for.
-    #[must_use]
-    pub fn epoch(&self) -> Epoch {
-        self.epoch
-    }
-
     fn get(&self, purpose: &'static str) -> Key {
         let mut known = self.known.borrow_mut();
         if let Some(&(_, key)) = known.iter().find(|(name, _)| *name == purpose) {

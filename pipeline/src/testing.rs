@@ -41,7 +41,7 @@ pub(crate) fn frame_rows(view: AnyView, width: usize, items: &[Item<'_>]) -> Bat
     let vocab = Vocab::new(tokens, vec![true; 200], vec![1; 200], special, &[]);
     let wanted = [ATTENTION_MASK.spec(), ORIGIN.spec()].into_iter().chain(view.columns().iter().copied()).collect();
     let planned = PlannedView { name: "view".into(), view, of: None, frame: 0, ids: 0, width, wanted };
-    collate(&[planned], &vocab, 1, BatchIndex(0), items)
+    collate(&[planned], &vocab, BatchIndex(0), items)
 }
 
 /// A sample of sentences of these lengths, all in one document.
@@ -93,6 +93,7 @@ impl Stored {
             sample: self.sample(),
             partner,
             index: SampleAddress::numbered(index),
+            seed: 1,
             epoch: Epoch(0),
             copy: 0,
             copies: 1,

@@ -64,6 +64,17 @@ impl Vocab {
         Self { tokens, word_starts, counts, special, is_special, ordinary, unigram }
     }
 
+    /// The same with other counts.
+    ///
+    /// # Panics
+    /// If there is not one for each id.
+    #[must_use]
+    pub fn with_counts(mut self, counts: Vec<u64>) -> Self {
+        assert_eq!(counts.len(), self.tokens.len(), "one entry per id");
+        self.unigram = AliasTable::new(self.ordinary.iter().map(|&id| counts[id as usize]));
+        Self { counts, ..self }
+    }
+
     /// The ids of `tokens` that may replace a token: neither special nor `[unusedN]`, ascending. A vocabulary has some.
     #[must_use]
     pub fn ordinary_ids(tokens: &[String], special: SpecialIds, specials: &[u32]) -> Vec<u32> {

@@ -18,9 +18,12 @@ use crate::run_folder::RunFolder;
 use crate::terminal::told;
 use crate::{generations, left_out};
 
-/// What a run has decided once for all: which data it reads, which steps it passes over, and which rows it leaves out. A branch
-/// has it from its run.
-const INHERITED: [&str; 3] = [generations::NAME, skips::NAME, left_out::NAME];
+/// What a run has decided once for all: which data it reads (of each source of a mixture), which steps it passes over, and
+/// which rows it leaves out. A branch has it from its run.
+fn inherited(plan: &Plan) -> Vec<String> {
+    let lists = plan.data().all().map(|data| generations::list_name(data.name()));
+    lists.chain([skips::NAME, left_out::NAME].map(str::to_owned)).collect()
+}
 
 /// Makes a run in `out` of what `run` was after `step`, with some keys of its configuration set anew. Reads `run` only.
 pub(crate) fn run(run: &Path, step: u64, out: &Path, set: &[String], is_json: bool) -> anyhow::Result<()> {
@@ -40,9 +43,9 @@ pub(crate) fn run(run: &Path, step: u64, out: &Path, set: &[String], is_json: bo
         ("config.toml".to_owned(), toml::to_string(&config)?.into_bytes()),
         ("plan.json".to_owned(), describe::json(&plan).into_bytes()),
     ];
-    for name in INHERITED {
-        if let Some((content, _)) = from.read_with_stat(name)? {
-            papers.push((name.to_owned(), content));
+    for name in inherited(&plan) {
+        if let Some((content, _)) = from.read_with_stat(&name)? {
+            papers.push((name, content));
         }
     }
     // What was counted up to there.

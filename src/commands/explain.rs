@@ -107,7 +107,8 @@ impl<'a> Shown<'a> {
 
     fn origins(&self, facts: &RowFacts) -> anyhow::Result<BTreeMap<u64, Origin>> {
         let names = facts.documents.iter().copied().collect();
-        Ok(prepare::origins(&self.again.plan.data().store, facts.sample.part, &names)?)
+        let data = self.again.plan.data().of_source(facts.of.as_deref());
+        Ok(prepare::origins(&data.store, facts.sample.part, &names)?)
     }
 
     /// What the source says, where it still says it.
@@ -154,7 +155,7 @@ impl<'a> Shown<'a> {
         };
         let documents: Vec<_> = facts.documents.iter().map(document).collect();
         Ok(json!({
-            "row": row, "loss": loss, "epoch": facts.epoch, "generation": facts.generation, "shard": facts.shard,
+            "row": row, "loss": loss, "of": facts.of, "epoch": facts.epoch, "generation": facts.generation, "shard": facts.shard,
             "group": facts.group, "row_in_group": facts.row_in_group, "piece": facts.piece, "copy": facts.copy,
             "documents": documents,
         }))

@@ -45,7 +45,9 @@ pub(crate) fn batch(index: u64, args: &ConfigArgs, rows: usize) -> anyhow::Resul
     for (row, source) in load.explain(&groups, index)?.iter().enumerate().take(rows.min(batch.rows())) {
         line("");
         painted(paint.bold(printable(&format!("row {row}: {}", place(source)))));
-        for text in documents(&plan.data().store, source.sample.part, &source.documents)? {
+        for text in
+            documents(&plan.data().of_source(source.of.as_deref()).store, source.sample.part, &source.documents)?
+        {
             painted(paint.dim(printable(&text)));
         }
         for (view, columns) in &views {
@@ -121,8 +123,9 @@ fn check_number(load: &LoadPlan, index: BatchIndex) -> anyhow::Result<()> {
 
 /// Where a row comes from, in words.
 pub(super) fn place(row: &RowFacts) -> String {
+    let source = row.of.as_ref().map_or(String::new(), |source| format!(" of {source}"));
     format!(
-        "stream row {}, epoch {}, sample {} ({}, row group {}, row {}), piece {}, copy {}",
+        "stream row {}, epoch {}{source}, sample {} ({}, row group {}, row {}), piece {}, copy {}",
         row.row, row.epoch, row.sample, row.shard, row.group, row.row_in_group, row.piece, row.copy,
     )
 }

@@ -1,7 +1,9 @@
 //! `cloze ledger`: how often a run has learnt each document.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{self, Display};
 use std::path::Path;
+use std::sync::Arc;
 
 use pipeline::ledger::{self, Counts, Page};
 use pipeline::prepare;
@@ -24,7 +26,7 @@ pub(crate) fn run(run: &Path, document: Option<&str>, json: bool) -> anyhow::Res
     }
     match document {
         Some(id) => one(id, &kept, &undone, json),
-        None => all(&sources(run, &kept), &kept, &undone, json),
+        None => all(&files(run, &kept), &kept, &undone, json),
     }
     Ok(())
 }
@@ -37,8 +39,32 @@ struct Told {
     rows: Counts,
     first: u64,
     end: u64,
-    /// In how many rows each document was, by generation.
-    documents: BTreeMap<Generation, BTreeMap<u64, Counts>>,
+    /// In how many rows each document was, by the data that it is of.
+    documents: BTreeMap<Data, BTreeMap<u64, Counts>>,
+}
+
+/// Which data documents are of: the source of a mixture, empty where one folder is all there is, and the generation.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Data {
+    of: Arc<str>,
+    generation: Generation,
+}
+
+impl Data {
+    /// The name of the source for programs: null where there is none.
+    fn source(&self) -> Option<&str> {
+        Some(&*self.of).filter(|of| !of.is_empty())
+    }
+}
+
+impl Display for Data {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { generation, .. } = self;
+        match self.source() {
+            Some(source) => write!(f, "generation {generation} of {source}"),
+            None => write!(f, "generation {generation}"),
+        }
+    }
 }
 
 impl Told {
@@ -50,86 +76,97 @@ impl Told {
             let page = Page::read(folder, &name)?;
             told.rows += page.rows;
             told.end = told.end.max(to);
-            for entry in page.entries.iter().filter(|entry| only.is_none_or(|only| only == entry.document)) {
-                *told.documents.entry(entry.generation).or_default().entry(entry.document).or_default() += entry.counts;
+            for entry in page.entries.into_iter().filter(|entry| only.is_none_or(|only| only == entry.document)) {
+                let data = Data { of: entry.of, generation: entry.generation };
+                *told.documents.entry(data).or_default().entry(entry.document).or_default() += entry.counts;
             }
         }
         Ok(told)
     }
 
-    fn generation(&self, generation: Generation) -> Counts {
+    fn counts(&self, data: &Data) -> Counts {
         let mut counts = Counts::default();
-        self.documents.get(&generation).into_iter().flat_map(BTreeMap::values).for_each(|document| counts += *document);
+        self.documents.get(data).into_iter().flat_map(BTreeMap::values).for_each(|document| counts += *document);
         counts
     }
 }
 
 fn one(id: &str, kept: &Told, undone: &Told, json: bool) {
-    let generations: std::collections::BTreeSet<Generation> =
-        kept.documents.keys().chain(undone.documents.keys()).copied().collect();
+    let found: BTreeSet<&Data> = kept.documents.keys().chain(undone.documents.keys()).collect();
     if json {
-        let of = |generation: &Generation| {
-            json!({ "generation": generation, "rows": kept.generation(*generation),
-                    "undone": undone.generation(*generation).total() })
+        let of = |data: &&Data| {
+            json!({ "of": data.source(), "generation": data.generation, "rows": kept.counts(data),
+                    "undone": undone.counts(data).total() })
         };
-        let generations: Vec<_> = generations.iter().map(of).collect();
+        let generations: Vec<_> = found.iter().map(of).collect();
         line(json!({ "document": id, "rows_consumed": kept.end, "generations": generations }));
         return;
     }
-    if generations.is_empty() {
+    if found.is_empty() {
         line(format_args!("document {id}: in none of the {} rows that were consumed", count(kept.end)));
     }
-    for generation in generations {
-        let Counts { learnt, skipped, left_out } = kept.generation(generation);
-        let undone = undone.generation(generation).total();
+    for data in found {
+        let Counts { learnt, skipped, left_out } = kept.counts(data);
+        let undone = undone.counts(data).total();
         line(format_args!(
-            "document {id}, generation {generation}: learnt in {learnt} rows, skipped in {skipped}, left out in {left_out}, \
-             undone in {undone}"
+            "document {id}, {data}: learnt in {learnt} rows, skipped in {skipped}, left out in {left_out}, undone in \
+             {undone}"
         ));
     }
 }
 
-/// What became of the documents of one source.
+/// What became of the documents of one file of the corpus.
 #[derive(Clone, Copy, Default)]
-struct OfSource {
+struct OfFile {
     documents: u64,
     counts: Counts,
 }
 
-/// By source, where the prepared folder still says which file a document is of.
-fn sources(run: &Path, kept: &Told) -> BTreeMap<(Generation, String), OfSource> {
-    let found = Plan::of_run(run).and_then(|plan| by_source(&plan, kept));
+/// By file, where the prepared folders still say which one a document is of.
+fn files(run: &Path, kept: &Told) -> BTreeMap<(Data, String), OfFile> {
+    let found = Plan::of_run(run).and_then(|plan| by_file(&plan, kept));
     found.unwrap_or_else(|error| {
-        note(format_args!("warning: documents are not told apart by source: {error:#}"));
+        note(format_args!("warning: documents are not told apart by file: {error:#}"));
         BTreeMap::new()
     })
 }
 
-fn by_source(plan: &Plan, kept: &Told) -> anyhow::Result<BTreeMap<(Generation, String), OfSource>> {
-    let mut found = BTreeMap::<(Generation, String), OfSource>::new();
-    let mut known = std::collections::BTreeSet::new();
-    prepare::each_document(&plan.data().store, |document, source| {
-        for (generation, documents) in &kept.documents {
-            // Of equal texts, the first.
-            let Some(counts) = documents.get(&document).filter(|_| known.insert((*generation, document))) else {
-                continue;
-            };
-            let of = found.entry((*generation, source.to_owned())).or_default();
-            of.documents += 1;
-            of.counts += *counts;
-        }
-    })?;
+fn by_file(plan: &Plan, kept: &Told) -> anyhow::Result<BTreeMap<(Data, String), OfFile>> {
+    let mut found = BTreeMap::<(Data, String), OfFile>::new();
+    for folder in plan.data().all() {
+        let of = folder.name().unwrap_or_default();
+        let read: Vec<_> = kept.documents.iter().filter(|(data, _)| *data.of == *of).collect();
+        let mut known = BTreeSet::new();
+        prepare::each_document(&folder.store, |document, file| {
+            for (data, documents) in &read {
+                // Of equal texts, the first.
+                let Some(counts) = documents.get(&document).filter(|_| known.insert((data.generation, document)))
+                else {
+                    continue;
+                };
+                let of = found.entry(((*data).clone(), file.to_owned())).or_default();
+                of.documents += 1;
+                of.counts += *counts;
+            }
+        })?;
+    }
     Ok(found)
 }
 
-fn all(sources: &BTreeMap<(Generation, String), OfSource>, kept: &Told, undone: &Told, json: bool) {
+fn all(files: &BTreeMap<(Data, String), OfFile>, kept: &Told, undone: &Told, json: bool) {
     if json {
-        let generation = |(generation, documents): (&Generation, &BTreeMap<u64, Counts>)| json!({ "generation": generation, "documents": documents.len(), "counts": kept.generation(*generation) });
-        let source = |((generation, source), of): (&(Generation, String), &OfSource)| json!({ "generation": generation, "source": source, "documents": of.documents, "counts": of.counts });
+        let generation = |(data, documents): (&Data, &BTreeMap<u64, Counts>)| {
+            json!({ "of": data.source(), "generation": data.generation, "documents": documents.len(),
+                    "counts": kept.counts(data) })
+        };
+        let file = |((data, file), found): (&(Data, String), &OfFile)| {
+            json!({ "of": data.source(), "generation": data.generation, "source": file, "documents": found.documents,
+                    "counts": found.counts })
+        };
         line(json!({
             "rows_consumed": kept.end, "first_row": kept.first, "rows": kept.rows, "undone_rows": undone.rows.total(),
             "generations": kept.documents.iter().map(generation).collect::<Vec<_>>(),
-            "sources": sources.iter().map(source).collect::<Vec<_>>(),
+            "sources": files.iter().map(file).collect::<Vec<_>>(),
         }));
         return;
     }
@@ -148,17 +185,17 @@ fn all(sources: &BTreeMap<(Generation, String), OfSource>, kept: &Told, undone: 
             kept.first
         ));
     }
-    for (generation, documents) in &kept.documents {
+    for (data, documents) in &kept.documents {
         let most = documents.values().map(|counts| counts.learnt).max().unwrap_or(0);
         let least = documents.values().map(|counts| counts.learnt).min().unwrap_or(0);
         line(format_args!(
-            "generation {generation}: {} documents, each learnt in {least} to {most} rows",
+            "{data}: {} documents, each learnt in {least} to {most} rows",
             count(documents.len() as u64)
         ));
     }
-    for ((generation, source), OfSource { documents, counts }) in sources {
+    for ((data, file), OfFile { documents, counts }) in files {
         line(format_args!(
-            "  {source} (generation {generation}): {} documents, learnt {} times, skipped {}, left out {}",
+            "  {file} ({data}): {} documents, learnt {} times, skipped {}, left out {}",
             count(*documents),
             count(counts.learnt),
             count(counts.skipped),

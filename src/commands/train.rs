@@ -193,7 +193,7 @@ fn train(plan: &Plan, store: &Store, around: Around) -> anyhow::Result<Outcome> 
     let mut keeper = Keeper {
         readers: Many(vec![Box::new(Printer::start(run.is_some())?)]),
         run,
-        generations: Arc::clone(plan.data().generations()),
+        generations: plan.data().generations(),
         left_out,
         ledger,
         identity: plan.train().identity.hash().to_owned(),

@@ -55,20 +55,35 @@ impl<'a> Sections<'a> {
         self.value(key, T::default())
     }
 
-    /// A table of named components, each parsed on its own.
-    pub(super) fn components<T: DeserializeOwned>(&mut self, key: &'static str, kinds: &[&str]) -> BTreeMap<String, T> {
+    /// A table of tables by names of the user's own.
+    fn tables(&mut self, key: &'static str) -> Table {
         self.known.push(key);
         let named = match self.table.remove(key) {
-            None => return BTreeMap::new(),
+            None => return Table::new(),
             Some(Value::Table(named)) => named,
             Some(_) => {
                 self.problems.push(self.source.mistake(key, format!("`{key}` is a table of named components")));
-                return BTreeMap::new();
+                return Table::new();
             }
         };
         self.names.insert(key, named.keys().cloned().collect());
+        named
+    }
+
+    /// A table of sections by names of the user's own, all of one sort.
+    pub(super) fn named<T: DeserializeOwned>(&mut self, key: &'static str) -> BTreeMap<String, T> {
+        let mut sections = BTreeMap::new();
+        for (name, value) in self.tables(key) {
+            let path = format!("{key}.{name}");
+            sections.extend(self.parse(&path, value).map(|section| (name, section)));
+        }
+        sections
+    }
+
+    /// A table of named components, each parsed on its own.
+    pub(super) fn components<T: DeserializeOwned>(&mut self, key: &'static str, kinds: &[&str]) -> BTreeMap<String, T> {
         let mut components = BTreeMap::new();
-        for (name, value) in named {
+        for (name, value) in self.tables(key) {
             let path = format!("{key}.{name}");
             let Value::Table(table) = &value else {
                 let problem = self.source.mistake(&path, format!("`{path}` is {}, not a component", a(&value)));

@@ -3,7 +3,7 @@
 use schemas::{Epoch, Generation, Sealed as _};
 use store::{Store, Weather};
 
-use super::{List, Stretch, read};
+use super::{List, NAME, Stretch, read};
 
 #[test]
 fn a_list_of_generations_is_usable_or_refused() {
@@ -13,8 +13,8 @@ fn a_list_of_generations_is_usable_or_refused() {
     fuzz::target!("generations", vec![seed], |bytes: &[u8]| {
         let Some(list) = fuzz::unsealed::<List>(bytes) else { return };
         let store = Store::memory(Weather::calm());
-        list.write(&store).expect("memory takes all");
-        if let Ok(Some(read)) = read(&store) {
+        list.write(&store, NAME).expect("memory takes all");
+        if let Ok(Some(read)) = read(&store, NAME) {
             assert_eq!(read, list);
             for epoch in [0, 1, 2, 4, 5, u64::MAX] {
                 assert_eq!(read.at(Epoch(epoch)).is_some(), epoch < read.epochs);

@@ -30,7 +30,8 @@ impl Home {
     }
 
     fn open(&self) -> Result<RunGenerations> {
-        RunGenerations::of(&self.run(), &self.data(), &Names::Contents(&load::open(&self.data()).expect("as written")))
+        let manifest = load::open(&self.data()).expect("as written");
+        RunGenerations::of(&self.run(), &self.data(), &Names::Contents(&manifest), None)
     }
 
     fn kept(&self) -> RunGenerations {
@@ -113,7 +114,7 @@ fn an_answer_that_could_not_be_written_is_not_given() {
     Store::folder(home.run()).expect("free");
     home.add(2);
     assert_eq!(told(&generations, 1..2), [2], "nothing was decided before");
-    let list = read(&Store::existing(home.run()).expect("there")).expect("readable").expect("written");
+    let list = read(&Store::existing(home.run()).expect("there"), NAME).expect("readable").expect("written");
     assert_eq!((list.epochs, list.at(Epoch(1))), (2, Some(Generation(2))));
 }
 

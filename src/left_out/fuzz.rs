@@ -11,6 +11,7 @@ fn a_list_of_rows_is_usable_or_refused() {
     let bad = |row| BadRow {
         row: RowFacts {
             row: RowIndex(row),
+            of: Some("books".to_owned()),
             epoch: Epoch(0),
             generation: Generation(0),
             sample: SampleAddress::numbered(row),

@@ -7,7 +7,7 @@ use trainer::model::AnyNetwork;
 #[cfg(feature = "train")]
 use trainer::model::EncoderConfig;
 
-use super::{Halves, Plan, warnings};
+use super::{Halves, Plan, mixture, warnings};
 use crate::data::Ids;
 use crate::terminal::{bytes, count};
 #[cfg(feature = "train")]
@@ -23,22 +23,26 @@ pub(crate) fn lines(plan: &Plan) -> Vec<String> {
 }
 
 fn data_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
-    let (effective, tokenizer) = (&plan.data.effective, &plan.data.manifest.tokenizer);
+    let tokenizer = &plan.data.manifest.tokenizer;
     let mut lines = vec![if let Some(ids) = &plan.data.expected {
         expected_line(plan, ids)
     } else {
         format!(
             "data       {}: {} samples, {} tokens to train on; {} samples to validate on; {} {} ids, {}",
-            plan.config.data.folder.display(),
+            folders(plan, facts),
             count(facts.samples),
-            count(effective.train.tokens()),
-            count(effective.valid.rows()),
+            count(tokens(plan)),
+            count(plan.data.valid_rows()),
             tokenizer.kind,
             count(u64::from(tokenizer.vocab_size)),
             if tokenizer.lowercase { "lowercased" } else { "cased" },
         )
     }];
-    lines.extend(plan.data.growth().map(|growth| format!("           {growth}")));
+    if facts.sources.is_empty() {
+        lines.extend(plan.data.growth().map(|growth| format!("           {growth}")));
+    } else {
+        lines.extend(mixture::lines(plan, facts));
+    }
     if facts.pieces_per_sample > 1 {
         lines.push(format!(
             "           {} rows of each sample; {:.1} % of the tokens fall between them",
@@ -54,20 +58,12 @@ fn data_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
         let size = bytes(view.bytes_per_row * plan.load.rows_per_batch());
         lines.push(format!("view       {} ({}{of}): {shape}, {columns}, {size}", view.name, view.kind));
     }
-    lines.push(if let Some(streamed) = facts.streamed {
-        streamed_line(facts, streamed)
-    } else if facts.resident {
-        "order      all rows of an epoch are shuffled together".to_owned()
+    lines.extend(if let Some(streamed) = facts.streamed {
+        vec![streamed_line(facts, streamed)]
+    } else if facts.sources.is_empty() {
+        vec![shuffled_line(facts)]
     } else {
-        format!(
-            "order      rows are shuffled in windows of {} of {} row groups, {} rows at least: 50 ± {:.1} % of a source that is half; \
-             `data.shuffle_blocks = {}` halves that",
-            count(facts.window_blocks as u64),
-            count(facts.blocks),
-            count(facts.window_rows_min),
-            100.0 * facts.mixture_error,
-            4 * facts.window_blocks,
-        )
+        mixture::order(facts)
     });
     let resident = if facts.resident { ", all of them: the data stays decoded" } else { "" };
     lines.push(format!(
@@ -110,11 +106,42 @@ fn halves_line(plan: &Plan, facts: &LoadFacts) -> String {
     )
 }
 
+/// How far rows of all of the data come among one another.
+fn shuffled_line(facts: &LoadFacts) -> String {
+    if facts.resident {
+        return "order      all rows of an epoch are shuffled together".to_owned();
+    }
+    format!(
+        "order      rows are shuffled in windows of {} of {} row groups, {} rows at least: 50 ± {:.1} % of a source that is half; \
+         `data.shuffle_blocks = {}` halves that",
+        count(facts.window_blocks as u64),
+        count(facts.blocks),
+        count(facts.window_rows_min),
+        100.0 * facts.mixture_error,
+        4 * facts.window_blocks,
+    )
+}
+
+/// Where the data is.
+fn folders(plan: &Plan, facts: &LoadFacts) -> String {
+    match facts.sources.len() {
+        0 => plan.config.data.folder.display().to_string(),
+        sources => format!("a mixture of {sources} sources"),
+    }
+}
+
+/// Tokens to train on.
+fn tokens(plan: &Plan) -> u64 {
+    plan.data.all().map(|data| data.effective.train.tokens()).sum()
+}
+
 /// What is known of data that are not there, and by whom.
 fn expected_line(plan: &Plan, ids: &Ids) -> String {
+    let sources = plan.config.sources_read();
+    let folders: Vec<_> = sources.iter().map(|(_, source)| source.folder.display().to_string()).collect();
     format!(
         "data       {}: not prepared yet; {} {} ids (`{}`), rows of {}; samples, epochs and the run's identity wait for it",
-        plan.config.data.folder.display(),
+        if folders.is_empty() { plan.config.data.folder.display().to_string() } else { folders.join(", ") },
         count(u64::from(ids.vocab_size)),
         if ids.lowercase { "lowercased" } else { "cased" },
         ids.says,
@@ -129,15 +156,16 @@ fn training_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
     let tokens = rows.rows_per_step * u64::from(train.width);
     let flops = train.flops_per_token();
     let steps = train.steps_expected();
-    let epochs = format!(
-        "{:.1} steps per epoch; {}",
-        facts.rows_per_epoch as f64 / rows.rows_per_step as f64,
-        steps.map_or(String::new(), |steps| format!(
-            "{} steps = {:.1} epochs",
-            count(steps),
-            warnings::epochs(plan, facts)
-        )),
-    );
+    let passes = |steps: u64| {
+        let epochs = mixture::epochs(plan).unwrap_or_else(|| format!("{:.1}", warnings::epochs(plan, facts)));
+        format!("{} steps = {epochs} epochs", count(steps))
+    };
+    let epochs = steps.map_or(String::new(), passes);
+    let epochs = if facts.sources.is_empty() {
+        format!("{:.1} steps per epoch; {epochs}", facts.rows_per_epoch as f64 / rows.rows_per_step as f64)
+    } else {
+        epochs
+    };
     let all = steps.map_or(String::new(), |steps| {
         format!("{} steps = {} tokens", count(steps), short(steps as f64 * tokens as f64))
     });
@@ -273,7 +301,7 @@ pub(crate) fn json(plan: &Plan) -> String {
         "prepared": !plan.data.is_expected(),
         "generation": if plan.data.is_expected() { Value::Null } else { json!(plan.data.generation) },
         "samples": known(json!(facts.samples)),
-        "tokens": known(json!(plan.data.effective.train.tokens())),
+        "tokens": known(json!(tokens(plan))),
         "vocab_size": plan.data.manifest.tokenizer.vocab_size,
         "views": views,
         "pieces_per_sample": facts.pieces_per_sample,
@@ -287,9 +315,12 @@ pub(crate) fn json(plan: &Plan) -> String {
         "row_groups_bytes": facts.groups_bytes,
         "warnings": warnings::of(plan),
     });
+    let mut object = object;
+    if !facts.sources.is_empty() {
+        object["sources"] = mixture::json(plan, &facts);
+    }
     #[cfg(feature = "train")]
     let object = {
-        let mut object = object;
         object.as_object_mut().expect("it is an object").extend(training_json(plan));
         object
     };

@@ -60,7 +60,7 @@ pub(super) fn data(config: &Config) -> pipeline::Result<PreparedData> {
         *shards = (0..count).map(|number| large(&shard, number, content)).collect();
     }
     store.put(manifest::NAME, &folder.to_json())?;
-    PreparedData::expected(store, &config.data, ids)
+    PreparedData::expected(&store, config, &ids)
 }
 
 /// A shard like that one, of eight row groups.

@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use pipeline::load::{LoadPlan, RowOrder};
+use pipeline::load::{LoadPlan, RowOrder, SourceFacts};
+use pipeline::mixture::PERIOD;
 use toml::{Table, Value};
 use trainer::objectives::Normalize;
 use trainer::optimizer::ScheduleKind;
@@ -22,9 +23,10 @@ macro_rules! left_out {
         /// |---|---|
         $(#[doc = concat!("| `", $key, "` | ", $why, " |")])+
         ///
-        /// Under conditions, in [`unused`], so are `views.NAME`, `objectives.NAME`, `networks.NAME`, `train.steps`, `data.order`,
-        /// `train.rows_per_micro_batch`, `train.tf32`, `schedule.decay_fraction` and `schedule.decay_shape`. `train.tokens` and
-        /// `train.hours` belong to it where they are written.
+        /// Known by what they come to, in [`of_source`], are `sources.NAME`. Under conditions, in [`unused`], so are
+        /// `views.NAME`, `objectives.NAME`, `networks.NAME`, `train.steps`, `data.order`, `train.rows_per_micro_batch`,
+        /// `train.tf32`, `schedule.decay_fraction` and `schedule.decay_shape`. `train.tokens` and `train.hours` belong to it
+        /// where they are written.
         const LEFT_OUT: &[(&str, &str)] = &[$(($key, $why)),+];
     };
 }
@@ -56,13 +58,31 @@ pub(super) fn identity(config: &Config, data: &PreparedData, load: Option<&LoadP
     let always = LEFT_OUT.iter().map(|(key, _)| (*key).to_owned());
     let mut keys = keys_but(&config.resolved(), &always.chain(unused(config, &rendered)).collect::<Vec<_>>());
     // As they work out, whether they are written or not.
-    keys.insert("data.content".into(), data.content());
     keys.insert("data.width".into(), config.data.width.unwrap_or(data.manifest.tokens_max).to_string());
+    if config.sources.is_empty() {
+        keys.insert("data.content".into(), data.content());
+    }
     // The windows of a streamed run are not raised to hold its batches.
     if let Some(facts) = facts.filter(|facts| facts.streamed.is_none()) {
         keys.insert("data.shuffle_blocks".into(), facts.window_blocks.to_string());
+        if !facts.sources.is_empty() {
+            // Each source has windows of its own.
+            keys.remove("data.shuffle_blocks");
+        }
+        keys.extend(facts.sources.iter().flat_map(|source| of_source(source, data)));
     }
     Identity::new(keys)
+}
+
+/// What is known of a source by what it holds, and by what its weight comes to beside the others.
+fn of_source(source: &SourceFacts, data: &PreparedData) -> [(String, String); 3] {
+    let key = |key: &str| format!("sources.{}.{key}", source.name);
+    let shares = source.shares.iter().map(|(row, share)| format!("from row {row}: {share} of {PERIOD}"));
+    [
+        (key("content"), data.of_source(Some(&source.name)).content_alone().to_owned()),
+        (key("weight"), shares.collect::<Vec<_>>().join(", ")),
+        (key("shuffle_blocks"), source.window_blocks.to_string()),
+    ]
 }
 
 /// Keys that say nothing in this run, though they would in another.
@@ -75,6 +95,8 @@ fn unused(config: &Config, rendered: &[&str]) -> Vec<String> {
     let objectives = training.objectives.keys().filter(|name| !training.loss.contains_key(*name));
     let others = training.networks.keys().filter(|name| !networks.contains_key(*name));
     let mut unused: Vec<String> = views.map(|name| format!("views.{name}")).collect();
+    // Known as they work out.
+    unused.extend(config.sources.keys().map(|name| format!("sources.{name}")));
     unused.extend(objectives.map(|name| format!("objectives.{name}")));
     unused.extend(others.map(|name| format!("networks.{name}")));
     // At a constant rate a longer run begins as a shorter one does.

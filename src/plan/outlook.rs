@@ -1,12 +1,14 @@
 //! What a run would be, for people and programs to read.
 
+use std::path::Path;
+
 use pipeline::load::{self, RowOrder};
 use schemas::manifest;
 
 use super::{Plan, describe, expected, preparing, warnings};
 use crate::cli::ConfigArgs;
 use crate::config::Parsed;
-use crate::data::{PreparedData, Purpose};
+use crate::data::{PreparedData, Purpose, Troubles};
 
 /// What a run would be: by its data, or, where no corpus is prepared yet, by what its configuration expects of them. It can
 /// be read, and nothing can be started with it.
@@ -19,18 +21,22 @@ impl Outlook {
         let parsed = Parsed::read(&args.config, &args.set)?;
         let config = &parsed.config;
         // What cannot be looked at is told by who opens it.
-        let is_prepared = config.data.folder.join(manifest::NAME).try_exists().unwrap_or(true);
-        if is_prepared {
+        let is_prepared = |folder: &Path| folder.join(manifest::NAME).try_exists().unwrap_or(true);
+        let sources = config.sources_read();
+        let are_prepared = match &sources[..] {
+            [] => is_prepared(&config.data.folder),
+            sources => sources.iter().all(|(_, source)| is_prepared(&source.folder)),
+        };
+        if are_prepared {
             return Plan::opened(parsed, load::find, Purpose::Look).map(Self);
         }
         if config.data.order == RowOrder::Streamed
-            && let Ok(store) = load::find(&config.data.folder)
-            && let Ok(data) = PreparedData::open(store, config.reading(), &config.run.folder, Purpose::Look)
+            && let Ok(data) = PreparedData::open(config, load::find, Purpose::Look)
         {
-            return Plan::checked(parsed, data, Purpose::Look, None).map(Self);
+            return Plan::checked(parsed, data, Purpose::Look, Troubles::new()).map(Self);
         }
         let data = expected::data(config)?;
-        Plan::checked(parsed, data, Purpose::Look, None).map(Self)
+        Plan::checked(parsed, data, Purpose::Look, Troubles::new()).map(Self)
     }
 
     /// For people: what it comes to, what has to be done before, and what is legal and hardly meant.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use pipeline::load::{LoadPlan, LoadRequest, Rows};
+use pipeline::load::{LoadPlan, LoadRequest, Rows, SourceRequest};
 use pipeline::views::AnyView;
 use schemas::ColumnSpec;
 use schemas::columns::{ATTENTION_MASK, INPUT_IDS};
@@ -45,21 +45,21 @@ pub(super) fn wanted(config: &Config) -> Wanted {
     config.views.iter().flat_map(|(name, view)| columns(name, view)).collect()
 }
 
-/// What a stream of `rows` is asked for.
+/// What a stream of `rows` of these sources is asked for.
 pub(super) fn request<'a>(
     config: &'a Config,
     data: &'a PreparedData,
+    sources: &'a [SourceRequest<'a>],
     rows: Rows,
-    views: &'a BTreeMap<String, AnyView>,
-    wanted: &'a Wanted,
+    (views, wanted): (&'a BTreeMap<String, AnyView>, &'a Wanted),
 ) -> LoadRequest<'a> {
     LoadRequest {
         store: &data.store,
         manifest: &data.manifest,
         generation: data.generation,
-        // Validation stays with the generation that the run began with, so that its figures compare.
-        follow: (rows == Rows::Train).then(|| data.follow()),
-        growth: (rows == Rows::Train).then(|| data.comes()).flatten(),
+        follow: data.followed(rows),
+        growth: data.comes(rows),
+        sources,
         vocab: Arc::clone(&data.vocab),
         rows,
         gone: data.gone(rows),
@@ -79,7 +79,8 @@ pub(super) fn checked(
     views: &BTreeMap<String, AnyView>,
     wanted: &Wanted,
 ) -> Option<LoadPlan> {
-    let found = match LoadPlan::new(&request(&parsed.config, data, rows, views, wanted)) {
+    let sources = data.sources(rows);
+    let found = match LoadPlan::new(&request(&parsed.config, data, &sources, rows, (views, wanted))) {
         Ok(plan) => return Some(plan),
         Err(found) => found,
     };

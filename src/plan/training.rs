@@ -23,7 +23,7 @@ use crate::data::PreparedData;
 /// None where the data has no validation split or the configuration wants none.
 pub(super) fn validation(parsed: &mut Parsed, data: &PreparedData, wanted: &Wanted) -> Option<LoadPlan> {
     let validation = &parsed.config.training.validation;
-    if validation.every_steps == 0 || data.effective.valid.rows() == 0 {
+    if validation.every_steps == 0 || data.valid_rows() == 0 {
         return None;
     }
     let rows = Rows::Valid { rows: validation.rows };
@@ -66,7 +66,7 @@ pub(super) fn plan(parsed: &mut Parsed, data: &PreparedData, load: Option<&LoadP
     let config = &config;
     let training = &config.training;
     let mut validation = training.validation.clone();
-    if data.effective.valid.rows() == 0 {
+    if data.valid_rows() == 0 {
         validation.every_steps = 0;
     }
     let request = TrainRequest {
@@ -79,7 +79,7 @@ pub(super) fn plan(parsed: &mut Parsed, data: &PreparedData, load: Option<&LoadP
             size: data.vocab.size(),
             special: data.vocab.special(),
             // Where nothing was counted, nothing is known of them.
-            unigram_log_probabilities: if data.comes().is_some() {
+            unigram_log_probabilities: if data.comes(Rows::Train).is_some() {
                 Vec::new()
             } else {
                 data.vocab.unigram_log_probabilities()

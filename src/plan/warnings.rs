@@ -2,6 +2,8 @@
 
 #[cfg(feature = "train")]
 use pipeline::load::LoadFacts;
+#[cfg(feature = "train")]
+use schemas::RowIndex;
 
 use super::Plan;
 use crate::terminal::bytes;
@@ -30,10 +32,12 @@ pub(crate) fn of(plan: &Plan) -> Vec<String> {
             words(!tokenizer.lowercase)
         ));
     }
-    if let Some((left, all)) = plan.data.valid_left() {
-        let generation = plan.data.generation;
-        warnings
-            .push(format!("{left} of {all} validation rows of generation {generation} are left: figures are of those"));
+    for data in plan.data.all() {
+        let (generation, source) =
+            (data.generation, data.name().map(|name| format!(" of `{name}`")).unwrap_or_default());
+        warnings.extend(data.valid_left().map(|(left, all)| {
+            format!("{left} of {all} validation rows of generation {generation}{source} are left: figures are of those")
+        }));
     }
     let facts = plan.load.facts();
     if facts.window_blocks > facts.shuffle_blocks && !facts.resident && facts.streamed.is_none() {
@@ -72,13 +76,16 @@ pub(crate) fn of(plan: &Plan) -> Vec<String> {
 pub(super) fn of_folders(plan: &Plan) -> Vec<String> {
     let mut warnings = Vec::new();
     if !plan.data.is_expected() {
-        let folder = plan.config.data.folder.display();
-        match plan.data.missing_shards() {
-            Ok((0, _)) => {}
-            Ok((missing, all)) => warnings.push(format!(
-                "{folder}: {missing} of {all} training shards are gone; `cloze prepare` makes their parts anew"
-            )),
-            Err(error) => warnings.push(format!("{folder}: its shards cannot be listed: {error}")),
+        for data in plan.data.all() {
+            let source = data.name().and_then(|name| plan.config.sources.get(name));
+            let folder = source.map_or(&plan.config.data.folder, |source| &source.folder).display();
+            match data.missing_shards() {
+                Ok((0, _)) => {}
+                Ok((missing, all)) => warnings.push(format!(
+                    "{folder}: {missing} of {all} training shards are gone; `cloze prepare` makes their parts anew"
+                )),
+                Err(error) => warnings.push(format!("{folder}: its shards cannot be listed: {error}")),
+            }
         }
     }
     #[cfg(feature = "train")]
@@ -180,10 +187,21 @@ fn hardly_meant(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
     doubts.into_iter().filter(|(doubtful, _)| *doubtful).map(|(_, doubt)| doubt).chain(negative).collect()
 }
 
-/// How often the run sees each row.
+/// How often the run sees each row; of a mixture each row of the source that it sees most often.
 #[cfg(feature = "train")]
 pub(super) fn epochs(plan: &Plan, facts: &LoadFacts) -> f64 {
-    // Hours are not known in rows.
-    let steps = plan.train.steps_expected().unwrap_or(0);
-    steps as f64 * plan.train.train.rows_per_step as f64 / facts.rows_per_epoch as f64
+    let alone = rows_expected(plan) as f64 / facts.rows_per_epoch as f64;
+    epochs_by_source(plan).into_values().reduce(f64::max).unwrap_or(alone)
+}
+
+/// How often the run sees each row of each source of a mixture.
+#[cfg(feature = "train")]
+pub(super) fn epochs_by_source(plan: &Plan) -> std::collections::BTreeMap<String, f64> {
+    plan.load.planned_epochs(RowIndex(rows_expected(plan)))
+}
+
+/// Rows of the run; none where only hours end it, which are not known in rows.
+#[cfg(feature = "train")]
+fn rows_expected(plan: &Plan) -> u64 {
+    plan.train.steps_expected().unwrap_or(0).saturating_mul(plan.train.train.rows_per_step)
 }

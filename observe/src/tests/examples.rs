@@ -58,6 +58,7 @@ pub(super) fn step_report() -> StepReport {
         batch_hash: "ab".to_owned(),
         progress: None,
         speed: Speed { tokens_per_s: 745_000.0, mfu: Some(0.44), wait: 0.003, stall: 0.02, eta_s: Some(7500.0) },
+        source_epochs: BTreeMap::new(),
         memory: None,
     }
 }
@@ -197,6 +198,7 @@ fn training() -> Vec<Golden> {
                 generation: Generation(3),
                 before: Generation(1),
                 row: RowIndex(38_431),
+                source: None,
             }),
             r#""kind":"generation","generation":3,"before":1,"row":38431}"#,
             Some("step 1200  rows from 38431 on are of generation 3 of the data, 1 before"),
@@ -222,15 +224,7 @@ fn training() -> Vec<Golden> {
 
 fn left_out() -> Golden {
     (
-        What::LeftOut(LeftOutReport {
-            row: RowIndex(38_431),
-            sample: "6:1424".to_owned(),
-            shard: "train/part-00006-00-00.parquet".to_owned(),
-            group: 2,
-            row_in_group: 400,
-            documents: vec!["00c0ffee00c0ffee".to_owned()],
-            why: "an index is out of bounds".to_owned(),
-        }),
+        What::LeftOut(left_out_report(None)),
         concat!(
             r#""kind":"left_out","row":38431,"sample":"6:1424","shard":"train/part-00006-00-00.parquet","group":2,"#,
             r#""row_in_group":400,"documents":["00c0ffee00c0ffee"],"why":"an index is out of bounds"}"#,
@@ -240,6 +234,53 @@ fn left_out() -> Golden {
              train/part-00006-00-00.parquet, row group 2, row 400): an index is out of bounds",
         ),
     )
+}
+
+fn left_out_report(source: Option<&str>) -> LeftOutReport {
+    LeftOutReport {
+        row: RowIndex(38_431),
+        source: source.map(str::to_owned),
+        sample: "6:1424".to_owned(),
+        shard: "train/part-00006-00-00.parquet".to_owned(),
+        group: 2,
+        row_in_group: 400,
+        documents: vec!["00c0ffee00c0ffee".to_owned()],
+        why: "an index is out of bounds".to_owned(),
+    }
+}
+
+/// What a run says of the sources that it mixes.
+fn mixing() -> Vec<Golden> {
+    vec![
+        (
+            What::Report(StepReport { source_epochs: named(&[("books", 1.21), ("wiki", 0.5)]), ..step_report() }),
+            r#""kind":"report","loss":3.41,"terms":{"mlm":2.9,"tc":0.51},"metrics":{"mlm.accuracy":0.4},"lr":0.0001,"grad_norm":0.8,"skipped":0,"batch_hash":"ab","tokens_per_s":745000.0,"mfu":0.44,"wait":0.003,"stall":0.02,"eta_s":7500.0,"source_epochs":{"books":1.21,"wiki":0.5}}"#,
+            Some(
+                "step 1200  loss 3.4100 (mlm 2.9000, tc 0.5100)  lr 1.0e-4  norm 0.80  epochs books 1.21, wiki 0.50  745 k tok/s  mfu 44 %  wait 0.3 %  saving 2.0 %  ETA 2.1 h",
+            ),
+        ),
+        (
+            What::Generation(GenerationReport {
+                generation: Generation(3),
+                before: Generation(1),
+                row: RowIndex(38_431),
+                source: Some("books".to_owned()),
+            }),
+            r#""kind":"generation","generation":3,"before":1,"row":38431,"source":"books"}"#,
+            Some("step 1200  rows from 38431 on are of generation 3 of source `books`, 1 before"),
+        ),
+        (
+            What::LeftOut(left_out_report(Some("books"))),
+            concat!(
+                r#""kind":"left_out","row":38431,"source":"books","sample":"6:1424","shard":"train/part-00006-00-00.parquet","#,
+                r#""group":2,"row_in_group":400,"documents":["00c0ffee00c0ffee"],"why":"an index is out of bounds"}"#,
+            ),
+            Some(
+                "warning: step 1200  row 38431 is left out, it cannot be made (sample 6:1424 of books = \
+                 train/part-00006-00-00.parquet, row group 2, row 400): an index is out of bounds",
+            ),
+        ),
+    ]
 }
 
 pub(super) fn prepare_end() -> PrepareEnd {
@@ -335,5 +376,5 @@ fn preparation() -> Vec<Golden> {
 }
 
 pub(super) fn golden() -> Vec<Golden> {
-    [training(), guarding(), preparation()].concat()
+    [training(), guarding(), mixing(), preparation()].concat()
 }

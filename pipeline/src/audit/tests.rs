@@ -46,6 +46,7 @@ impl Home {
         let mut wanted: BTreeSet<_> = views.iter().flat_map(of).collect();
         wanted.extend(standard.map(|column| ("original".to_owned(), column)));
         let request = LoadRequest {
+            sources: &[],
             store: &self.store,
             manifest: &self.manifest,
             generation: self.manifest.newest(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{UInt32Type, UInt64Type};
-use arrow_array::{ArrayRef, RecordBatch, UInt32Array, UInt64Array};
+use arrow_array::{ArrayRef, RecordBatch, StringArray, UInt32Array, UInt64Array};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -69,8 +69,10 @@ impl std::ops::AddAssign for Counts {
 }
 
 /// A document of a page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
+    /// The source of the mixture that it is of; empty where one folder is all there is.
+    pub of: Arc<str>,
     /// The generation of the data that its rows were of.
     pub generation: Generation,
     /// Its name in shards.
@@ -88,7 +90,7 @@ pub struct Page {
     pub to: u64,
     /// What became of them.
     pub rows: Counts,
-    /// Their documents, by generation and name.
+    /// Their documents, by source, generation and name.
     pub entries: Vec<Entry>,
 }
 
@@ -131,6 +133,7 @@ impl Page {
             Arc::new(UInt64Array::from_iter_values(self.entries.iter().map(|entry| of(&entry.counts))))
         };
         let columns: Vec<ArrayRef> = vec![
+            Arc::new(StringArray::from_iter_values(self.entries.iter().map(|entry| &entry.of))),
             Arc::new(UInt32Array::from_iter_values(self.entries.iter().map(|entry| entry.generation.0))),
             Arc::new(UInt64Array::from_iter_values(self.entries.iter().map(|entry| entry.document))),
             counts(|counts| counts.learnt),
@@ -167,17 +170,27 @@ impl Page {
 
 fn schema() -> SchemaRef {
     let counts = COLUMNS.map(|name| Field::new(name, DataType::UInt64, false));
-    let names = [Field::new("generation", DataType::UInt32, false), Field::new("document", DataType::UInt64, false)];
+    let names = [("of", DataType::Utf8), ("generation", DataType::UInt32), ("document", DataType::UInt64)];
+    let names = names.map(|(name, kind)| Field::new(name, kind, false));
     Arc::new(Schema::new(names.into_iter().chain(counts).collect::<Vec<_>>()))
 }
 
 fn entries(batch: &RecordBatch) -> Option<Vec<Entry>> {
     let numbers = |name| Some(batch.column_by_name(name)?.as_primitive_opt::<UInt64Type>()?.values());
+    let sources = batch.column_by_name("of")?.as_string_opt::<i32>()?;
     let generations = batch.column_by_name("generation")?.as_primitive_opt::<UInt32Type>()?.values();
     let documents = numbers("document")?;
     let [learnt, skipped, left_out] = COLUMNS.map(numbers);
     let (learnt, skipped, left_out) = (learnt?, skipped?, left_out?);
+    // A row is mostly of the source of the row before.
+    let mut of: Arc<str> = "".into();
     let entry = |row: usize| Entry {
+        of: {
+            if *of != *sources.value(row) {
+                of = sources.value(row).into();
+            }
+            Arc::clone(&of)
+        },
         generation: Generation(generations[row]),
         document: documents[row],
         counts: Counts { learnt: learnt[row], skipped: skipped[row], left_out: left_out[row] },

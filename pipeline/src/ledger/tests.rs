@@ -6,6 +6,7 @@ use super::*;
 fn row(row: u64, documents: &[u64]) -> RowDocuments {
     RowDocuments {
         row: RowIndex(row),
+        of: if row.is_multiple_of(2) { "books" } else { "news" }.into(),
         generation: Generation(u32::from(row >= 100)),
         documents: documents.to_vec(),
         left_out: row % 7 == 3,
@@ -57,10 +58,14 @@ fn every_row_is_counted_once_by_what_became_of_it() {
     let counts = pages.iter().map(|page| (page.from, page.to, page.rows)).collect::<Vec<_>>();
     let [first, second] = [Counts { learnt: 7, left_out: 1, skipped: 0 }, Counts { skipped: 4, ..Counts::default() }];
     assert_eq!(counts, [(0, 8, first), (8, 12, second)]);
-    let of =
-        |document: u64| pages[0].entries.iter().find(|entry| entry.document == document).expect("it is there").counts;
-    assert_eq!(of(2), Counts { learnt: 1, ..Counts::default() });
-    assert_eq!(of(1001), Counts { learnt: 1, left_out: 1, skipped: 0 }, "rows 2 and 3");
+    let of = |source: &str, document: u64| {
+        let found = pages[0].entries.iter().filter(|entry| (&*entry.of, entry.document) == (source, document));
+        found.map(|entry| entry.counts).collect::<Vec<_>>()
+    };
+    let (learnt, left_out) = (Counts { learnt: 1, ..Counts::default() }, Counts { left_out: 1, ..Counts::default() });
+    assert_eq!((of("books", 2), of("news", 2)), (vec![learnt], vec![]));
+    // Of rows 2 and 3: what has one name in two sources is two documents.
+    assert_eq!((of("books", 1001), of("news", 1001)), (vec![learnt], vec![left_out]));
 }
 
 #[test]

@@ -4,6 +4,7 @@ use schemas::ColumnSpec;
 use schemas::sample::id_type;
 
 use super::LoadPlan;
+use super::source::Source;
 use crate::actor::LaneOptions;
 use crate::collate::PlannedView;
 use crate::shard::opened::SHARDS_OPEN_MAX;
@@ -50,6 +51,38 @@ pub struct LoadFacts {
     pub groups_bytes: u64,
     /// Shards whose footers are in memory, at most.
     pub shards_open_max: u64,
+    /// The sources of a mixture; nothing where one folder is all there is. The figures above are then of all of them
+    /// together, those of windows of the source that has it worst.
+    pub sources: Vec<SourceFacts>,
+}
+
+/// One source of a mixture.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SourceFacts {
+    /// Its name.
+    pub name: String,
+    /// Its shares of a thousand rows, each with the row from which on it holds.
+    pub shares: Vec<(u64, u64)>,
+    /// Stored samples.
+    pub samples: u64,
+    /// Content tokens.
+    pub tokens: u64,
+    /// Rows of an epoch, copies counted.
+    pub rows_per_epoch: u64,
+    /// Row groups of an epoch.
+    pub blocks: u64,
+    /// Blocks per shuffle window.
+    pub window_blocks: usize,
+    /// Whether the split is one window, and stays decoded.
+    pub resident: bool,
+    /// How well windows mix.
+    pub mixture_error: f64,
+    /// Rows of a window, at least.
+    pub window_rows_min: u64,
+    /// Decoded row groups alive at once, at most.
+    pub groups_alive_max: u64,
+    /// Bytes of these, for full samples.
+    pub groups_bytes: u64,
 }
 
 /// A first epoch that is read in the order in which it is prepared.
@@ -87,48 +120,60 @@ impl LoadPlan {
         let views: Vec<ViewFacts> = self.views.iter().map(|view| self.view_facts(view)).collect();
         let row_bytes: u64 = views.iter().map(|view| view.bytes_per_row).sum();
         let content = u64::from(self.promise.content_max);
-        let groups_alive_max = self.groups_alive_max();
-        let sampler = self.outline.as_ref().unwrap_or_else(|| self.course.first().sampler());
+        let sources: Vec<SourceFacts> =
+            self.sources.iter().enumerate().map(|(index, source)| self.source_facts(index, source)).collect();
+        let sum = |figure: fn(&SourceFacts) -> u64| sources.iter().map(figure).sum();
+        let shards = |source: &Source| source.sampler().blocks().last().map_or(0, |block| block.shard + 1);
+        let open = self.sources.iter().map(|source| SHARDS_OPEN_MAX.min(shards(source) as usize));
+        LoadFacts {
+            samples: sum(|source| source.samples),
+            pieces_per_sample: self.pieces,
+            content_lost: 1.0 - (u64::from(self.pieces) * self.piece_tokens as u64) as f64 / content as f64,
+            copies: u64::from(self.copies),
+            rows_per_epoch: sum(|source| source.rows_per_epoch),
+            blocks: sum(|source| source.blocks),
+            window_blocks: sources.iter().map(|source| source.window_blocks).max().unwrap_or(0),
+            shuffle_blocks: self.shuffle_blocks,
+            resident: sources.iter().all(|source| source.resident),
+            mixture_error: sources.iter().map(|source| source.mixture_error).fold(0.0, f64::max),
+            window_rows_min: sources.iter().map(|source| source.window_rows_min).min().unwrap_or(0),
+            streamed: self.sources.iter().find_map(Source::streamed_facts),
+            lanes: self.lanes,
+            batches_alive_max: self.lanes.items_alive_max(),
+            batches_bytes: self.rows_in_flight() * row_bytes,
+            groups_alive_max: self.groups_alive_max(),
+            groups_bytes: sum(|source| source.groups_bytes),
+            shards_open_max: open.map(|shards| shards as u64).sum(),
+            sources: if self.is_mixture() { sources } else { Vec::new() },
+            views,
+        }
+    }
+
+    fn source_facts(&self, index: usize, source: &Source) -> SourceFacts {
+        let (sampler, split) = (source.sampler(), &source.course.first().edition().split);
         let mut rows: Vec<u32> = sampler.blocks().iter().map(|block| block.stored).collect();
         let samples = rows.iter().map(|&rows| u64::from(rows)).sum();
+        let groups_alive_max = source.groups_alive_max(self.rows_in_flight());
         let alive = usize::try_from(groups_alive_max).unwrap_or(usize::MAX);
         if alive < rows.len() {
             rows.select_nth_unstable_by(alive, |a, b| b.cmp(a));
         }
         let largest: u64 = rows.iter().take(alive).map(|&rows| u64::from(rows)).sum();
         let id_bytes = id_type(self.promise.vocab_size).primitive_width().unwrap_or(4) as u64;
-        let shards = sampler.blocks().last().map_or(0, |block| block.shard + 1);
-        LoadFacts {
+        SourceFacts {
+            name: source.name.clone().unwrap_or_default(),
+            shares: self.dealing.shares(index),
             samples,
-            pieces_per_sample: self.pieces,
-            content_lost: 1.0 - (u64::from(self.pieces) * self.piece_tokens as u64) as f64 / content as f64,
-            copies: sampler.copies(),
+            tokens: split.tokens(),
             rows_per_epoch: sampler.rows_per_epoch(),
             blocks: sampler.blocks().len() as u64,
             window_blocks: sampler.window_blocks(),
-            shuffle_blocks: self.shuffle_blocks,
-            resident: sampler.is_resident() && self.outline.is_none(),
+            resident: sampler.is_resident() && source.outline.is_none(),
             mixture_error: sampler.mixture_error(),
             window_rows_min: sampler.window_rows_min(),
-            streamed: self.outline.is_some().then(|| self.streamed_facts()),
-            lanes: self.lanes,
-            batches_alive_max: self.lanes.items_alive_max(),
-            batches_bytes: self.lanes.items_alive_max() as u64 * self.rows_per_batch * row_bytes,
             groups_alive_max,
             // Beside the ids: two offsets, a source, and about two documents of 10 bytes.
-            groups_bytes: largest * (content * id_bytes + 30),
-            shards_open_max: SHARDS_OPEN_MAX.min(shards as usize) as u64,
-            views,
-        }
-    }
-
-    fn streamed_facts(&self) -> StreamedFacts {
-        let windows = self.course.parts();
-        let blocks = windows.iter().map(|window| window.sampler().blocks().len());
-        StreamedFacts {
-            is_whole: !self.course.grows(),
-            windows: windows.len() as u64,
-            window_blocks_max: blocks.max().unwrap_or(0) as u64,
+            groups_bytes: largest * (u64::from(self.promise.content_max) * id_bytes + 30),
         }
     }
 
@@ -141,5 +186,19 @@ impl LoadPlan {
             columns: view.wanted.clone(),
             bytes_per_row: view.wanted.iter().map(|spec| (spec.element.bytes() * view.width) as u64).sum(),
         }
+    }
+}
+
+impl Source {
+    /// How its first epoch is streamed.
+    fn streamed_facts(&self) -> Option<StreamedFacts> {
+        self.outline.as_ref()?;
+        let windows = self.course.parts();
+        let blocks = windows.iter().map(|window| window.sampler().blocks().len());
+        Some(StreamedFacts {
+            is_whole: !self.course.grows(),
+            windows: windows.len() as u64,
+            window_blocks_max: blocks.max().unwrap_or(0) as u64,
+        })
     }
 }

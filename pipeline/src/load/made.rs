@@ -1,15 +1,17 @@
 //! A batch and what became of its rows: each is made by itself, and one that panics is made anew.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use schemas::{Batch, BatchIndex, RowIndex};
 use tracing::warn;
 
 use super::left_out::{BadRow, Care, ROW_ATTEMPTS};
-use super::{HeldGroups, LoadPlan, documents_of};
+use super::source::{Dealt, HeldGroups};
+use super::{LoadPlan, documents_of};
 use crate::actor::{Stop, caught};
 use crate::collate::{Collation, Item};
-use crate::course::{Placed, Run};
+use crate::course::Placed;
 use crate::error::Result;
 use crate::ledger::RowDocuments;
 use crate::shard::groups::Groups;
@@ -38,21 +40,20 @@ impl LoadPlan {
     ) -> Result<Made> {
         let first_row = RowIndex(rows.start);
         let known = care.bad_rows.as_ref().map_or_else(Vec::new, |bad_rows| bad_rows.within(rows.clone()));
-        let runs = self.course.runs(rows.clone(), stop)?;
-        let held = self.hold(groups, &runs, lane)?;
-        let count = runs.iter().map(|run| run.rows().len()).sum();
-        let mut collation = Collation::new(&self.views, &self.vocab, self.seed, count);
+        let dealt = self.dealt(rows.clone(), stop)?;
+        let held = self.hold(groups, &dealt, lane)?;
+        let mut collation = Collation::new(&self.views, &self.vocab, dealt.hand.sources.len());
         let mut found = Vec::new();
-        for (at, (row, placed)) in rows.map(RowIndex).zip(runs.iter().flat_map(Run::rows)).enumerate() {
-            let item = self.item(&placed, &held);
+        for (at, (row, (source, placed))) in rows.map(RowIndex).zip(dealt.rows()).enumerate() {
+            let item = self.item(&self.sources[source], &placed, &held[source]);
             if care.left_out.contains(row) || known.iter().any(|bad| bad.row.row == row) {
                 collation.leave_out(at, &item);
             } else if let Err(why) = render(&mut collation, (at, row), &item, care) {
-                found.push(self.bad(row, &placed, &held, why, care)?);
+                found.push(self.bad((row, source), &placed, &held[source], why, care)?);
                 collation.leave_out(at, &item);
             }
         }
-        let documents = if care.counts_documents { self.row_documents(&runs, &held, first_row) } else { Vec::new() };
+        let documents = if care.counts_documents { self.row_documents(&dealt, &held, first_row) } else { Vec::new() };
         let mut made = Made { batch: collation.finish(index).starting_at(first_row), known, found, documents };
         for row in &mut made.documents {
             let is_bad = |bad: &BadRow| bad.row.row == row.row;
@@ -62,19 +63,28 @@ impl LoadPlan {
         Ok(made)
     }
 
-    fn row_documents(&self, runs: &[Run], held: &HeldGroups, first: RowIndex) -> Vec<RowDocuments> {
-        let placed = runs.iter().flat_map(Run::rows);
-        let row = |(row, placed): (u64, Placed<'_>)| {
-            let sample = self.item(&placed, held).sample;
+    fn row_documents(&self, dealt: &Dealt, held: &[HeldGroups], first: RowIndex) -> Vec<RowDocuments> {
+        let names: Vec<Arc<str>> =
+            self.sources.iter().map(|source| source.name.as_deref().unwrap_or_default().into()).collect();
+        let row = |(row, (source, placed)): (u64, (usize, Placed<'_>))| {
+            let sample = self.item(&self.sources[source], &placed, &held[source]).sample;
+            let (row, of) = (RowIndex(row), Arc::clone(&names[source]));
             let generation = placed.stretch.edition().generation;
-            RowDocuments { row: RowIndex(row), generation, documents: documents_of(&sample), left_out: false }
+            RowDocuments { row, of, generation, documents: documents_of(&sample), left_out: false }
         };
-        (first.0..).zip(placed).map(row).collect()
+        (first.0..).zip(dealt.rows()).map(row).collect()
     }
 
     /// A row that cannot be made, or the end of a stream that nobody keeps such rows for.
-    fn bad(&self, row: RowIndex, placed: &Placed<'_>, held: &HeldGroups, why: String, care: &Care) -> Result<BadRow> {
-        let bad = BadRow { row: self.row_facts(row, placed, held), why };
+    fn bad(
+        &self,
+        (row, source): (RowIndex, usize),
+        placed: &Placed<'_>,
+        held: &HeldGroups,
+        why: String,
+        care: &Care,
+    ) -> Result<BadRow> {
+        let bad = BadRow { row: self.row_facts(row, &self.sources[source], placed, held), why };
         if care.bad_rows.is_some() {
             return Ok(bad);
         }

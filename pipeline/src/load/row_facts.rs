@@ -11,9 +11,12 @@ use serde::{Deserialize, Serialize};
 pub struct RowFacts {
     /// Its number in the stream.
     pub row: RowIndex,
-    /// The pass over the data.
+    /// The source of the mixture that it is of; none where one folder is all there is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of: Option<String>,
+    /// The pass over the data, of that source.
     pub epoch: Epoch,
-    /// The generation of the folder that the epoch is over.
+    /// The generation of its folder that the epoch is over.
     pub generation: Generation,
     /// The stored sample.
     pub sample: SampleAddress,
@@ -38,8 +41,10 @@ const DOCUMENTS_SHOWN: usize = 5;
 
 impl Display for RowFacts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { row, epoch, generation, sample, piece, copy, shard, group, row_in_group, documents, .. } = self;
-        write!(f, "row {row} of the stream (epoch {epoch}, generation {generation}, sample {sample} = {shard}, row ")?;
+        let Self { row, of, epoch, generation, sample, piece, copy, shard, group, row_in_group, documents, .. } = self;
+        write!(f, "row {row} of the stream (")?;
+        of.iter().try_for_each(|source| write!(f, "source `{source}`, "))?;
+        write!(f, "epoch {epoch}, generation {generation}, sample {sample} = {shard}, row ")?;
         write!(f, "group {group}, row {row_in_group}, piece {piece}, copy {copy}; documents")?;
         documents.iter().take(DOCUMENTS_SHOWN).try_for_each(|document| write!(f, " {document:016x}"))?;
         if documents.len() > DOCUMENTS_SHOWN {

@@ -150,10 +150,7 @@ impl BatchStream {
             replay.batches.push(batch.clone());
         }
         if self.cut.count().is_none_or(|count| self.received < count) {
-            // If its window is not known, the lane that makes it fails in the same way, or waits until it is.
-            if let Ok(Some(window)) = self.plan.course.window(self.cut.rows(self.received).start) {
-                self.groups.release_before(window);
-            }
+            self.plan.release_before(&self.groups, self.cut.rows(self.received).start);
         }
     }
 }

@@ -1,12 +1,12 @@
 //! The laws of the stream, on small folders of random ids.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use schemas::columns::{ATTENTION_MASK, DOCUMENT, INPUT_IDS, LABELS, ORIGIN, POSITIVES};
-use schemas::{ColumnSpec, Epoch, Manifest};
+use schemas::{ColumnSpec, Epoch, Manifest, Problem};
 use store::Store;
 
 use super::*;
@@ -17,6 +17,7 @@ use crate::views::{AnyView, ViewName};
 
 mod bad_rows;
 mod generations;
+mod mixtures;
 mod pairs;
 mod shares;
 mod streamed;
@@ -76,6 +77,7 @@ impl Home {
         wanted: &'a BTreeSet<(ViewName, ColumnSpec)>,
     ) -> LoadRequest<'a> {
         LoadRequest {
+            sources: &[],
             store: &self.store,
             manifest: &self.manifest,
             generation: self.manifest.newest(),
@@ -173,10 +175,11 @@ fn an_epoch_shows_every_token_once() {
     seen.truncate(230);
     seen.sort();
     let groups = plan.groups();
-    let block = |index: usize| (index, plan.course.first().sampler().blocks()[index]);
-    let all: Vec<_> = (0..plan.course.first().sampler().blocks().len()).map(block).collect();
+    let block = |index: usize| (index, plan.sources[0].course.first().sampler().blocks()[index]);
+    let all: Vec<_> = (0..plan.sources[0].course.first().sampler().blocks().len()).map(block).collect();
     let mut stored = Vec::new();
-    for group in groups.get(&plan.course.first().edition().split, 0, &all, (0, 1)).expect("good").values() {
+    for group in groups.get(0, &plan.sources[0].course.first().edition().split, 0, &all, (0, 1)).expect("good").values()
+    {
         for row in 0..group.rows() {
             stored.push(group.sample(row).input_ids.iter().map(u32::cast_signed).collect::<Vec<i32>>());
         }
@@ -269,7 +272,7 @@ fn lanes_yield_to_the_window_and_never_the_other_way() {
         assert_eq!(order(&plan), expected, "{lanes} lanes of depth {depth} change no number");
         let facts = plan.facts();
         let in_flight = facts.batches_alive_max as u64 * plan.rows_per_batch();
-        assert!(facts.resident || in_flight <= plan.course.first().sampler().window_rows_min(), "{facts:?}");
+        assert!(facts.resident || in_flight <= plan.sources[0].course.first().sampler().window_rows_min(), "{facts:?}");
     }
 }
 

@@ -5,27 +5,40 @@ use std::sync::Arc;
 use schemas::{Share, Split};
 
 use super::LoadPlan;
+use super::source::Source;
 use crate::actor::LaneOptions;
 use crate::course::Stretch;
+use crate::mixture::Dealing;
 use crate::sampler::{Sampler, SamplerOptions};
 
-/// The sampler whose every window holds the batches that one lane of depth 1 keeps in flight.
+/// The sampler whose every window holds `rows` rows: those of a source in the batches that one lane of depth 1 keeps in
+/// flight.
 ///
 /// The window shapes the order of the data, so it may depend on the size of a batch, never on lanes.
-pub(super) fn wide_enough(split: &Split, options: SamplerOptions, rows_per_batch: u64) -> Sampler {
-    let least = LaneOptions { name: "batch", count: 1, depth: 1 }.items_alive_max() as u64;
+pub(super) fn wide_enough(split: &Split, options: SamplerOptions, rows: u64) -> Sampler {
     let (mut sampler, mut window_blocks) = (Sampler::new(split, options), options.window_blocks);
-    while sampler.windows_per_epoch() > 1 && sampler.window_rows_min() < least * rows_per_batch {
+    while sampler.windows_per_epoch() > 1 && sampler.window_rows_min() < rows {
         window_blocks += window_blocks.div_ceil(4);
         sampler = sampler.with_windows(window_blocks);
     }
     sampler
 }
 
-/// As many lanes, as deep, as keep the batches in flight within two windows: shallower first, then fewer.
-pub(super) fn narrow_enough(mut lanes: LaneOptions, sampler: &Sampler, rows_per_batch: u64) -> LaneOptions {
-    let fits = |lanes: LaneOptions| lanes.items_alive_max() as u64 * rows_per_batch <= sampler.window_rows_min();
-    while sampler.windows_per_epoch() > 1 && !fits(lanes) {
+/// As many lanes, as deep, as keep the batches in flight within two windows of each source: shallower first, then fewer.
+pub(super) fn narrow_enough(
+    mut lanes: LaneOptions,
+    sources: &[Source],
+    dealing: &Dealing,
+    rows_per_batch: u64,
+) -> LaneOptions {
+    let fits = |lanes: LaneOptions| {
+        let in_flight = lanes.items_alive_max() as u64 * rows_per_batch;
+        let mut samplers = sources.iter().map(|source| source.course.first().sampler()).enumerate();
+        samplers.all(|(source, sampler)| {
+            sampler.windows_per_epoch() <= 1 || dealing.at_most(source, in_flight) <= sampler.window_rows_min()
+        })
+    };
+    while !fits(lanes) {
         match (lanes.depth, lanes.count) {
             (2.., _) => lanes.depth -= 1,
             (_, 2..) => lanes.count -= 1,
@@ -57,15 +70,26 @@ impl LoadPlan {
     /// The lanes of a share: batches of all shares lie between two of its own, and windows pass so much faster.
     pub(super) fn lanes_of(&self, share: Share) -> LaneOptions {
         let rows = self.rows_per_batch * u64::from(share.ranks());
-        narrow_enough(self.lanes, self.course.first().sampler(), rows)
+        narrow_enough(self.lanes, &self.sources, &self.dealing, rows)
     }
 
-    /// Decoded row groups alive at once, at most, in epochs over the generation that the stream begins with and where it
-    /// passes to one with windows of as many rows. A later generation of smaller windows may have three alive, which then
-    /// hold less: batches in flight are never of more rows than a window that the stream begins with.
+    /// Rows of batches that are alive at once, at most.
+    pub(super) fn rows_in_flight(&self) -> u64 {
+        self.lanes.items_alive_max() as u64 * self.rows_per_batch
+    }
+
+    /// Decoded row groups alive at once, at most: those of all sources.
     pub(super) fn groups_alive_max(&self) -> u64 {
+        self.sources.iter().map(|source| source.groups_alive_max(self.rows_in_flight())).sum()
+    }
+}
+
+impl Source {
+    /// Decoded row groups of it that are alive at once, at most, in epochs over the generation that the stream begins with
+    /// and where it passes to one with windows of as many rows. A later generation of smaller windows may have three alive,
+    /// which then hold less: batches in flight, of so many rows, are never of more than a window that the stream begins with.
+    pub(super) fn groups_alive_max(&self, in_flight: u64) -> u64 {
         if let Some(outline) = &self.outline {
-            let in_flight = self.lanes.items_alive_max() as u64 * self.rows_per_batch;
             let windows = self.course.parts();
             let sizes =
                 |window: &Arc<Stretch>| (window.sampler().blocks().len() as u64, window.sampler().rows_per_epoch());

@@ -16,12 +16,18 @@ use crate::sampler::Block;
 /// A window's slots are filled by the lanes that work in it and freed when the *reader* of the stream has received the
 /// last batch that touches it ([`release_before`](Self::release_before)): reference counting by arithmetic, without
 /// eviction and without waiting for memory, hence without deadlock. Batches in flight span at most two windows, so at
-/// most `2·W` groups are alive.
+/// most `2·W` groups are alive, of each source of the stream.
 #[derive(Debug)]
 pub struct Groups {
+    sources: Vec<OfSource>,
+    counts: Arc<Counts>,
+}
+
+/// The groups of one prepared folder.
+#[derive(Debug)]
+struct OfSource {
     shards: Arc<OpenShards>,
     windows: Mutex<BTreeMap<u64, Arc<Slots>>>,
-    counts: Arc<Counts>,
 }
 
 /// Slots by block.
@@ -70,34 +76,38 @@ impl std::ops::Deref for Held {
 }
 
 impl Groups {
-    /// No groups yet of these shards.
+    /// No groups yet of the shards of these sources.
     #[must_use]
-    pub fn new(shards: Arc<OpenShards>) -> Self {
-        Self { shards, windows: Mutex::default(), counts: Arc::default() }
+    pub fn new(sources: impl IntoIterator<Item = Arc<OpenShards>>) -> Self {
+        let none = |shards| OfSource { shards, windows: Mutex::default() };
+        Self { sources: sources.into_iter().map(none).collect(), counts: Arc::default() }
     }
 
-    /// The groups of `blocks` of `split` in `window`, which is always of one split, each decoded by the first that asks for it.
+    /// The groups of `blocks` of a source's `split` in its `window`, which is always of one split, each decoded by the first
+    /// that asks for it.
     ///
     /// `rank` of `ranks` is the asking lane: it begins at its own share of the blocks, so that lanes that enter a window
     /// together share the decoding, and waits for another's work only when nothing is left to begin.
     pub fn get(
         &self,
+        source: usize,
         split: &Split,
         window: u64,
         blocks: &[(usize, Block)],
         (rank, ranks): (usize, usize),
     ) -> Result<BTreeMap<usize, Held>, Damage> {
-        let slots = self.slots(window, blocks);
+        let shards = &self.sources[source].shards;
+        let slots = self.slots(source, window, blocks);
         let first = if slots.is_empty() { 0 } else { rank % ranks * slots.len() / ranks };
         let (before, after) = slots.split_at(first);
         for (_, block, slot) in after.iter().chain(before) {
             if slot.group.get().is_none() && !slot.claimed.swap(true, Ordering::Relaxed) {
-                slot.group.get_or_init(|| self.decode(split, *block));
+                slot.group.get_or_init(|| self.decode(shards, split, *block));
             }
         }
         let held = |(index, block, slot): (usize, Block, Arc<Slot>)| {
             if slot.group.get().is_none() {
-                starved(|| slot.group.get_or_init(|| self.decode(split, block)).is_ok());
+                starved(|| slot.group.get_or_init(|| self.decode(shards, split, block)).is_ok());
             }
             match slot.group.get() {
                 Some(Err(damage)) => Err(damage.clone()),
@@ -107,9 +117,9 @@ impl Groups {
         slots.into_iter().map(held).collect()
     }
 
-    /// Frees all windows before `window`: nobody will ask for them again.
-    pub fn release_before(&self, window: u64) {
-        let mut windows = self.lock();
+    /// Frees all windows of a source before `window`: nobody will ask for them again.
+    pub fn release_before(&self, source: usize, window: u64) {
+        let mut windows = self.lock(source);
         let kept = windows.split_off(&window);
         let freed = std::mem::replace(&mut *windows, kept);
         // The buffers go after the lock, so that no lane waits for the allocator.
@@ -137,16 +147,16 @@ impl Groups {
         self.counts.alive_max.load(Ordering::Relaxed)
     }
 
-    fn slots(&self, window: u64, blocks: &[(usize, Block)]) -> Vec<(usize, Block, Arc<Slot>)> {
-        let window = Arc::clone(self.lock().entry(window).or_default());
+    fn slots(&self, source: usize, window: u64, blocks: &[(usize, Block)]) -> Vec<(usize, Block, Arc<Slot>)> {
+        let window = Arc::clone(self.lock(source).entry(window).or_default());
         let mut slots = window.lock().unwrap_or_else(PoisonError::into_inner);
         blocks.iter().map(|&(index, block)| (index, block, Arc::clone(slots.entry(index).or_default()))).collect()
     }
 
-    fn decode(&self, split: &Split, block: Block) -> Result<Alive, Damage> {
+    fn decode(&self, shards: &OpenShards, split: &Split, block: Block) -> Result<Alive, Damage> {
         let began = std::time::Instant::now();
         let entry = &split.shards[block.shard as usize];
-        let group = self.shards.read(entry, block.group as usize)?;
+        let group = shards.read(entry, block.group as usize)?;
         let rows = entry.groups[block.group as usize];
         assert_eq!(group.rows(), rows as usize, "a decoded group has the rows that its block counts with");
         let alive = self.counts.alive.fetch_add(1, Ordering::Relaxed) + 1;
@@ -157,7 +167,7 @@ impl Groups {
         Ok(Alive { group, counts: Arc::clone(&self.counts) })
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Slots>>> {
-        self.windows.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self, source: usize) -> MutexGuard<'_, BTreeMap<u64, Arc<Slots>>> {
+        self.sources[source].windows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

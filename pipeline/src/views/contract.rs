@@ -55,7 +55,7 @@ fn partner() -> Sample<'static> {
 
 pub(super) fn item(sample: Sample<'_>, index: u64) -> Item<'_> {
     let (partner, index) = (Some(partner()), SampleAddress::numbered(index));
-    Item { sample, partner, index, epoch: Epoch(2), copy: 0, copies: 1, pieces: 1 }
+    Item { sample, partner, index, seed: 1, epoch: Epoch(2), copy: 0, copies: 1, pieces: 1 }
 }
 
 /// `original`, and `view` under the name `view`, with every column that either has.
@@ -86,7 +86,7 @@ pub(super) fn planned(view: AnyView, width: usize) -> Vec<PlannedView> {
 
 pub(super) fn render(view: &AnyView, width: usize, samples: &[Vec<u16>]) -> Batch {
     let items: Vec<Item<'_>> = samples.iter().zip(0..).map(|(ids, index)| item(sample(ids), index)).collect();
-    collate(&planned(view.clone(), width), &vocab(), 1, BatchIndex(0), &items)
+    collate(&planned(view.clone(), width), &vocab(), BatchIndex(0), &items)
 }
 
 pub(super) fn column<T: Element>(batch: &Batch, column: Column<T>) -> Vec<T> {
@@ -105,7 +105,7 @@ fn same_inputs_same_bytes_and_rows_do_not_depend_on_their_batch() {
         assert_eq!(whole.row_digests().to_vec(), render(&view, 64, &samples()).row_digests().to_vec(), "{view:?}");
         for (row, ids) in samples().iter().enumerate() {
             let items = [item(sample(ids), row as u64)];
-            let alone = collate(&planned(view.clone(), 64), &vocab(), 1, BatchIndex(0), &items);
+            let alone = collate(&planned(view.clone(), 64), &vocab(), BatchIndex(0), &items);
             for &spec in view.columns() {
                 let mut both = [whole.slice(row, 1), alone.clone()].map(|batch| {
                     let array = batch.record().column_by_name(&format!("view.{}", spec.name)).cloned();
@@ -354,10 +354,10 @@ fn a_view_draws_by_its_name_alone() {
     let mut views = planned(mask.clone(), 64);
     let items = samples();
     let items: Vec<Item<'_>> = items.iter().zip(0..).map(|(ids, index)| item(sample(ids), index)).collect();
-    let before = collate(&views, &vocab(), 1, BatchIndex(0), &items);
+    let before = collate(&views, &vocab(), BatchIndex(0), &items);
     let another = PlannedView { name: "another".into(), ids: 2, ..views[1].clone() };
     views.push(another);
-    let after = collate(&views, &vocab(), 1, BatchIndex(0), &items);
+    let after = collate(&views, &vocab(), BatchIndex(0), &items);
     assert_eq!(column(&before, LABELS), column(&after, LABELS));
     assert_ne!(column(&after, LABELS), after.column("another", LABELS).expect("made").values());
 }
@@ -366,7 +366,7 @@ fn a_view_draws_by_its_name_alone() {
 fn pieces_and_offsets_keep_origins() {
     let content = ids(40, 9);
     let piece = sample(&content).slice(5..20);
-    let batch = collate(&planned(AnyView::Mask(Mask::default()), 24), &vocab(), 1, BatchIndex(0), &[item(piece, 0)]);
+    let batch = collate(&planned(AnyView::Mask(Mask::default()), 24), &vocab(), BatchIndex(0), &[item(piece, 0)]);
     let origin = column(&batch, ORIGIN);
     assert_eq!(origin[..17], (0..17).map(|at| if (1..16).contains(&at) { at + 4 } else { -1 }).collect::<Vec<i16>>());
     assert_eq!(column(&batch, DOCUMENT)[1..16], [[5; 3].as_slice(), &[6; 12]].concat());
@@ -379,7 +379,7 @@ fn a_sample_with_its_frame_inside_is_only_padded() {
     for (view, width) in
         [(AnyView::Mask(Mask::default()), 9), (AnyView::Original(super::original::Original::default()), 7)]
     {
-        let batch = collate(&planned(view, width), &vocab(), 1, BatchIndex(0), &[item(framed, 0)]);
+        let batch = collate(&planned(view, width), &vocab(), BatchIndex(0), &[item(framed, 0)]);
         let original: Vec<i32> = batch.column("original", INPUT_IDS).expect("made").values().to_vec();
         assert_eq!(original[..7], content.iter().map(|&id| i32::from(id)).collect::<Vec<_>>());
         assert_eq!(column(&batch, ORIGIN)[..7], [0, 1, 2, 3, 4, 5, 6]);
@@ -408,7 +408,7 @@ fn edits_have_the_segments_of_their_frame() {
     views.push(edit);
     let contents = samples();
     let items: Vec<Item<'_>> = contents.iter().zip(0..).map(|(ids, index)| item(sample(ids), index)).collect();
-    let batch = collate(&views, &vocab(), 1, BatchIndex(0), &items);
+    let batch = collate(&views, &vocab(), BatchIndex(0), &items);
     let masked = |name| batch.column("masked", name).expect("inherited").values();
     assert_eq!(masked(TOKEN_TYPES), column(&batch, TOKEN_TYPES));
     assert_eq!(masked(IS_RANDOM), column(&batch, IS_RANDOM));
@@ -417,7 +417,7 @@ fn edits_have_the_segments_of_their_frame() {
     (views[0].frame, views[0].ids) = (0, 0);
     (views[1].of, views[1].frame, views[1].ids) = (Some(0), 0, 1);
     views[0].wanted.clear();
-    let alone = collate(&views, &vocab(), 1, BatchIndex(0), &items);
+    let alone = collate(&views, &vocab(), BatchIndex(0), &items);
     assert_eq!(
         alone.column("masked", TOKEN_TYPES).expect("inherited").values(),
         masked(TOKEN_TYPES),

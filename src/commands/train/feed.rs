@@ -1,5 +1,6 @@
 //! The pipeline as the trainer sees it.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -32,8 +33,8 @@ pub(super) struct Kept {
 /// Batches that lanes make, audited before they are learnt from.
 pub(super) struct Feed {
     plan: Arc<LoadPlan>,
-    // Who knows the names of documents.
-    store: Store,
+    /// Who knows the names of documents, by source.
+    stores: BTreeMap<Option<String>, Store>,
     valid: Option<Arc<LoadPlan>>,
     share: Share,
     /// Where the next batch begins.
@@ -41,8 +42,8 @@ pub(super) struct Feed {
     stream: Option<BatchStream>,
     /// None where batches come again and again: counted twice, they would seem surer than they are.
     watch: Option<Watch>,
-    /// The generation of the data that the last batch ends with; none before the first.
-    generation: Option<Generation>,
+    /// The generation of each source's data that its last row is of; none before the first.
+    generations: BTreeMap<usize, Generation>,
     remarks: Vec<What>,
     replay: Option<u64>,
     care: Care,
@@ -68,13 +69,13 @@ impl Feed {
         let load = plan.load();
         Self {
             plan: Arc::clone(load),
-            store: plan.data().store.clone(),
+            stores: plan.data().all().map(|data| (data.name().map(str::to_owned), data.store.clone())).collect(),
             valid: plan.valid().cloned(),
             share,
             row: RowIndex(0),
             stream: None,
             watch: replay.is_none().then(|| Watch::new(load.audit())),
-            generation: None,
+            generations: BTreeMap::new(),
             remarks: Vec::new(),
             replay,
             care: Care {
@@ -146,6 +147,10 @@ impl Data for Feed {
         Ok(self.plan.epochs(rows)?)
     }
 
+    fn source_epochs(&self, rows: RowIndex) -> Result<BTreeMap<String, f64>, ForeignError> {
+        Ok(self.plan.epochs_by_source(rows)?)
+    }
+
     fn consumed(&mut self, end: RowIndex, learnt: bool) -> Result<(), ForeignError> {
         let fate = if learnt { Fate::Learnt } else { Fate::Skipped };
         Ok(self.ledger().consume(end, fate)?)
@@ -153,7 +158,7 @@ impl Data for Feed {
 
     fn documents(&mut self, row: RowIndex) -> Result<Vec<String>, ForeignError> {
         let facts = self.plan.row(&self.plan.groups(), row)?;
-        Ok(crate::data::documents(&self.store, &facts)?)
+        Ok(crate::data::documents(&self.stores[&facts.of], &facts)?)
     }
 
     fn remarks(&mut self) -> Vec<What> {
@@ -198,13 +203,20 @@ impl Feed {
             return Ok(());
         }
         let generation = |row| self.plan.generation(RowIndex(row));
-        let (first, behind) = (self.row.0, self.row.0 + rows);
-        let now = generation(behind.saturating_sub(1))?;
-        if let Some(before) = self.generation.replace(now).filter(|before| *before != now) {
-            // Few rows, and seldom.
-            let row = (first..behind).find(|&row| generation(row).is_ok_and(|of| of == now)).unwrap_or(first);
-            let report = GenerationReport { generation: now, before, row: RowIndex(row) };
-            self.remarks.push(What::Generation(report));
+        let first = self.row.0;
+        let sources = self.plan.sources_of(first..first + rows);
+        // The last row of each source, in the order of sources.
+        let last: BTreeMap<usize, u64> = sources.iter().copied().zip(first..).collect();
+        for (source, row) in last {
+            let now = generation(row)?;
+            if let Some(before) = self.generations.insert(source, now).filter(|before| *before != now) {
+                // Few rows, and seldom.
+                let own = sources.iter().zip(first..).filter(|(of, _)| **of == source).map(|(_, row)| row);
+                let row = own.into_iter().find(|&row| generation(row).is_ok_and(|of| of == now)).unwrap_or(first);
+                let source = self.plan.source_names().nth(source).map(str::to_owned);
+                let report = GenerationReport { generation: now, before, row: RowIndex(row), source };
+                self.remarks.push(What::Generation(report));
+            }
         }
         Ok(())
     }
@@ -223,6 +235,7 @@ fn left_out(bad: BadRow) -> What {
     let BadRow { row, why } = bad;
     What::LeftOut(LeftOutReport {
         row: row.row,
+        source: row.of,
         sample: row.sample.to_string(),
         shard: row.shard,
         group: row.group,

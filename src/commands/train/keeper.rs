@@ -22,8 +22,8 @@ use crate::run_folder::RunFolder;
 pub(super) struct Keeper {
     /// None for a run of which nothing is kept.
     pub(super) run: Option<RunFolder>,
-    /// Which generations of the data it reads: written down before any batch is made of them.
-    pub(super) generations: Arc<RunGenerations>,
+    /// Which generations of each folder it reads: written down before any batch is made of them.
+    pub(super) generations: Vec<Arc<RunGenerations>>,
     /// Which rows it leaves out, and for which run.
     pub(super) left_out: Arc<RunLeftOut>,
     pub(super) identity: String,
@@ -69,7 +69,9 @@ impl Host for Keeper {
 
     fn begin(&mut self, from: Option<&State>) -> Result<(), ForeignError> {
         let Some(run) = &mut self.run else { return Ok(()) };
-        self.generations.keep_in(run.store().clone())?;
+        for generations in &self.generations {
+            generations.keep_in(run.store().clone())?;
+        }
         self.left_out.keep_in(run.store().clone(), &self.identity, from.is_none())?;
         let rows = RowIndex(from.map_or(0, |state| state.rows_consumed));
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner).begin(run.store(), rows)?;

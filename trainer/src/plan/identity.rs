@@ -56,7 +56,7 @@ impl Identity {
 }
 
 /// Keys that decide which rows come next: a run that has read rows can have no others.
-const ROWS: [&str; 3] = ["seed", "data", "train.rows_per_step"];
+const ROWS: [&str; 4] = ["seed", "data", "sources", "train.rows_per_step"];
 
 /// Keys that say where the learning rate stands, and what becomes of a run that has begun by another.
 const COURSE: [(&str, &str); 3] = [
@@ -137,7 +137,9 @@ mod tests {
         for key in ["optimizer.lr", "train.rows_per_micro_batch", "encoder.dropout", "data_folder", "seeds"] {
             assert_eq!(check(key), Ok(()), "{key}");
         }
-        for key in ["seed", "data.content", "data.shuffle_blocks", "train.rows_per_step", "train.steps"] {
+        for key in
+            ["seed", "data.content", "data.shuffle_blocks", "sources.a.weight", "train.rows_per_step", "train.steps"]
+        {
             assert!(check(key).is_err_and(|why| why.contains(key)), "{key}");
         }
         assert_eq!(check_branched(&["train.steps".to_owned()]), Ok(()), "a branch is planned anew");

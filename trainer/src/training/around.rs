@@ -1,5 +1,7 @@
 //! What is around a run: where its batches come from, and who hears it, keeps what it makes and may stop it.
 
+use std::collections::BTreeMap;
+
 use observe::training::CheckpointReport;
 use observe::{Observer, What};
 use schemas::Batch;
@@ -23,6 +25,12 @@ pub trait Data {
 
     /// How many passes over the training split the first `rows` rows of the stream are.
     fn epochs(&self, rows: RowIndex) -> Result<f64, ForeignError>;
+
+    /// How many passes over each source of a mixture the first `rows` rows of the stream are, by its name; nothing where
+    /// there is one source.
+    fn source_epochs(&self, _rows: RowIndex) -> Result<BTreeMap<String, f64>, ForeignError> {
+        Ok(BTreeMap::new())
+    }
 
     /// The rows of the stream up to `end` are consumed: a step has learnt from those that were not before, or passed over them.
     fn consumed(&mut self, _end: RowIndex, _learnt: bool) -> Result<(), ForeignError> {

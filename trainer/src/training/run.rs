@@ -212,7 +212,7 @@ impl<'a> Run<'a> {
                 ControlFlow::Break(stop) => return self.stopped(stop, host),
             }
             self.start_if_first(host)?;
-            let observed = self.report_if_due(host)?;
+            let observed = self.report_if_due(data, host)?;
             match self.judge(&observed, host)? {
                 ControlFlow::Continue(()) => {}
                 ControlFlow::Break(Reaction::GoBack) => return Ok(Ending::GoesBack),
@@ -331,7 +331,7 @@ impl<'a> Run<'a> {
     }
 
     /// What was read of each step, if anything was.
-    fn report_if_due(&mut self, host: &mut dyn Host) -> Result<Vec<Observed>, Error> {
+    fn report_if_due(&mut self, data: &dyn Data, host: &mut dyn Host) -> Result<Vec<Observed>, Error> {
         if !is_due(self.trainer.done(), self.plan().report.every_steps, self.is_over()) {
             let is_full = self.trainer.guard.ring.is_full();
             return if is_full { self.trainer.observe() } else { Ok(Vec::new()) };
@@ -342,8 +342,9 @@ impl<'a> Run<'a> {
         self.is_whole = true;
         let (speed, progress) = (self.pace.report(self.steps_left()), self.share());
         let (batch_hash, memory) = (self.batch_hash.to_hex(), self.gauge.read()?);
+        let source_epochs = data.source_epochs(self.rows_consumed).map_err(Error::Foreign)?;
         let (losses, grad_norms) = observed.iter().map(|step| (step.loss, step.norm)).unzip();
-        let report = StepReport { figures, losses, grad_norms, batch_hash, progress, speed, memory };
+        let report = StepReport { figures, losses, grad_norms, batch_hash, progress, speed, source_epochs, memory };
         self.say(host, What::Report(report));
         self.check(host)?;
         Ok(observed)

@@ -8,7 +8,7 @@ use super::*;
 
 /// Panics where it is told to.
 #[derive(Debug)]
-struct Panics(fn(u64, u32) -> bool);
+pub(super) struct Panics(pub(super) fn(u64, u32) -> bool);
 
 impl RowFaults for Panics {
     fn strike(&self, row: RowIndex, attempt: u32) {
@@ -20,7 +20,7 @@ impl RowFaults for Panics {
 
 /// What a run's folder would keep.
 #[derive(Debug, Default)]
-struct Kept(Mutex<Vec<BadRow>>);
+pub(super) struct Kept(pub(super) Mutex<Vec<BadRow>>);
 
 impl Kept {
     fn rows(&self) -> Vec<u64> {

@@ -39,7 +39,7 @@ impl Home {
 fn pairs_are_independent_of_lane_count_and_start() {
     let home = home(&sentences(3));
     let plan = home.pairs(&DataConfig { copies: 2, ..data(1) }, Rows::Train);
-    assert!(plan.course.first().sampler().windows_per_epoch() > 2, "windows come and go");
+    assert!(plan.sources[0].course.first().sampler().windows_per_epoch() > 2, "windows come and go");
     let groups = plan.groups();
     // More than an epoch of 230 · 2 rows.
     let expected: Vec<_> =

@@ -82,7 +82,7 @@ fn lanes_yield_to_the_rows_of_all_ranks() {
         let share = Share::new(ranks - 1, ranks).expect("the last");
         let lanes = plan.lanes_of(share);
         let in_flight = lanes.items_alive_max() as u64 * plan.rows_per_batch() * u64::from(ranks);
-        assert!(in_flight <= plan.course.first().sampler().window_rows_min(), "{lanes:?} of {ranks} ranks");
+        assert!(in_flight <= plan.sources[0].course.first().sampler().window_rows_min(), "{lanes:?} of {ranks} ranks");
         let mut stream = plan.stream(RowIndex(0), share);
         stream.by_ref().take(300).for_each(|batch| drop(batch.expect("good")));
         assert!(stream.groups().alive_max() <= plan.groups_alive_max(), "{ranks} ranks");

@@ -30,8 +30,9 @@ fn masks_at(home: &Home, moved: u32) -> Masks {
             let part = PartId(shard.part.0 + moved);
             let index = SampleAddress { part, row: shard.first_row + u32::try_from(row).expect("few") };
             let sample = group.sample(row);
-            let item = Item { sample, partner: None, index, epoch: Epoch(epoch), copy: 0, copies: 1, pieces: 1 };
-            let batch = collate(&views, &vocab, 7, BatchIndex(0), &[item]);
+            let item =
+                Item { sample, partner: None, index, seed: 7, epoch: Epoch(epoch), copy: 0, copies: 1, pieces: 1 };
+            let batch = collate(&views, &vocab, BatchIndex(0), &[item]);
             masks.insert((index, epoch), batch.row_digests()[0]);
         }
     }

@@ -6,7 +6,7 @@ use crate::collate::Collation;
 /// The rows of a view, of which some are left out and some are rendered, forgotten half-way and rendered anew.
 fn rendered(view: &AnyView, items: &[Item<'_>], left_out: Option<usize>, again: Option<usize>) -> Batch {
     let (views, vocab) = (planned(view.clone(), 64), vocab());
-    let mut collation = Collation::new(&views, &vocab, 1, items.len());
+    let mut collation = Collation::new(&views, &vocab, items.len());
     for (row, item) in items.iter().enumerate() {
         if again == Some(row) {
             // Another sample's row, of which all must go.

@@ -33,10 +33,10 @@ fn words_of(words: &[usize], tokens: usize) -> Vec<u16> {
 fn render(mask: &Mask, content: &[u16], rows: u64, copies: u32) -> Batch {
     let item = |index, copy| {
         let index = SampleAddress::numbered(index);
-        Item { sample: sample(content), partner: None, index, epoch: Epoch(0), copy, copies, pieces: 1 }
+        Item { sample: sample(content), partner: None, index, seed: 3, epoch: Epoch(0), copy, copies, pieces: 1 }
     };
     let items: Vec<Item<'_>> = (0..rows).flat_map(|row| (0..copies).map(move |copy| item(row, copy))).collect();
-    collate(&planned(AnyView::Mask(mask.clone()), content.len() + 2), &pieces(), 3, BatchIndex(0), &items)
+    collate(&planned(AnyView::Mask(mask.clone()), content.len() + 2), &pieces(), BatchIndex(0), &items)
 }
 
 /// For each row the chosen positions, counted within the content.

@@ -1,0 +1,82 @@
+//! How rows of a stream are dealt to its sources.
+
+use std::ops::Range;
+
+use super::{Hand, Mixture};
+
+/// Which source each row of a stream is of.
+#[derive(Debug)]
+pub(crate) enum Dealing {
+    /// There is one.
+    Alone,
+    /// One source after another, each for so many rows: validation.
+    InTurn(Vec<u64>),
+    /// A mixture.
+    Mixed(Mixture),
+}
+
+impl Dealing {
+    /// What the rows `rows` are.
+    pub(crate) fn deal(&self, rows: Range<u64>) -> Hand {
+        match self {
+            Self::Alone => {
+                let count = usize::try_from(rows.end.saturating_sub(rows.start)).unwrap_or(0);
+                Hand { sources: vec![0; count], rows: vec![rows] }
+            }
+            Self::InTurn(counts) => {
+                let (first, behind) = (in_turn(counts, rows.start), in_turn(counts, rows.end));
+                let ranges: Vec<Range<u64>> =
+                    first.into_iter().zip(behind).map(|(first, behind)| first..behind).collect();
+                let of_source = |(source, range): (u16, &Range<u64>)| range.clone().map(move |_| source);
+                Hand { sources: (0..).zip(&ranges).flat_map(of_source).collect(), rows: ranges }
+            }
+            Self::Mixed(mixture) => mixture.deal(rows),
+        }
+    }
+
+    /// How many rows of each source there are before a row of the stream.
+    pub(crate) fn before(&self, row: u64) -> Vec<u64> {
+        match self {
+            Self::Alone => vec![row],
+            Self::InTurn(counts) => in_turn(counts, row),
+            Self::Mixed(mixture) => mixture.before(row),
+        }
+    }
+
+    /// The row of the stream that a source's row `row` is; none if its turn never comes.
+    pub(crate) fn row_of(&self, source: usize, row: u64) -> Option<u64> {
+        match self {
+            Self::Alone => Some(row),
+            Self::InTurn(counts) => (row < counts[source]).then(|| counts[..source].iter().sum::<u64>() + row),
+            Self::Mixed(mixture) => mixture.row_of(source, row),
+        }
+    }
+
+    /// The shares of a source in a period, each with the row from which on it holds, where there is a mixture.
+    pub(crate) fn shares(&self, source: usize) -> Vec<(u64, u64)> {
+        let Self::Mixed(mixture) = self else { return Vec::new() };
+        let shares = mixture.recipes().iter().map(|recipe| (mixture.first_row(recipe.period), recipe.shares[source]));
+        let mut changes: Vec<(u64, u64)> = shares.collect();
+        changes.dedup_by_key(|(_, share)| *share);
+        changes
+    }
+
+    /// Rows of a source among `rows` rows of the stream that follow one another, at most.
+    pub(crate) fn at_most(&self, source: usize, rows: u64) -> u64 {
+        match self {
+            Self::Alone => rows,
+            Self::InTurn(counts) => rows.min(counts[source]),
+            Self::Mixed(mixture) => mixture.at_most(source, rows),
+        }
+    }
+}
+
+fn in_turn(counts: &[u64], row: u64) -> Vec<u64> {
+    let mut left = row;
+    let take = |&count: &u64| {
+        let taken = count.min(left);
+        left -= taken;
+        taken
+    };
+    counts.iter().map(take).collect()
+}

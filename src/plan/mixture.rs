@@ -1,0 +1,94 @@
+//! The sources of a mixture, in words and in JSON.
+
+use pipeline::load::{LoadFacts, SourceFacts};
+use pipeline::mixture::PERIOD;
+use serde_json::{Value, json};
+
+use super::Plan;
+use crate::terminal::{bytes, count};
+
+/// How rows are dealt, and what each source is.
+pub(super) fn lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
+    let rows = PERIOD * facts.copies;
+    let mut lines = vec![format!(
+        "           dealt in periods of {} rows, exact in each; weights change where one begins",
+        count(rows)
+    )];
+    for source in &facts.sources {
+        let data = plan.data.of_source(Some(&source.name));
+        let folder = plan.config.sources[&source.name].folder.display();
+        let share = shares(source);
+        lines.push(if plan.data.is_expected() {
+            format!("source     {}: {share}; {folder}", source.name)
+        } else {
+            let (samples, tokens) = (count(source.samples), count(source.tokens));
+            format!("source     {}: {share}; {folder}, {samples} samples, {tokens} tokens", source.name)
+        });
+        lines.extend(data.growth().map(|growth| format!("           {growth}")));
+    }
+    lines
+}
+
+/// `70.0 % of the rows, from row 1,000,000 on 30.0 %`
+fn shares(source: &SourceFacts) -> String {
+    let percent = |share: u64| format!("{:.1} %", 100.0 * share as f64 / PERIOD as f64);
+    let told = source.shares.iter().map(|&(row, share)| match row {
+        0 => format!("{} of the rows", percent(share)),
+        row => format!("from row {} on {}", count(row), percent(share)),
+    });
+    told.collect::<Vec<_>>().join(", ")
+}
+
+/// How the rows of each source are shuffled, and what of it is decoded at a time.
+pub(super) fn order(facts: &LoadFacts) -> Vec<String> {
+    let of_source = |source: &SourceFacts| {
+        let decoded =
+            format!("at most {} row groups = {} decoded", source.groups_alive_max, bytes(source.groups_bytes));
+        if source.resident {
+            return format!("order      {}: all rows of an epoch are shuffled together; {decoded}", source.name);
+        }
+        format!(
+            "order      {}: rows are shuffled in windows of {} of {} row groups, {} rows at least: 50 ± {:.1} % of what is \
+             half of it; {decoded}",
+            source.name,
+            count(source.window_blocks as u64),
+            count(source.blocks),
+            count(source.window_rows_min),
+            100.0 * source.mixture_error,
+        )
+    };
+    facts.sources.iter().map(of_source).collect()
+}
+
+/// `1.2 of books, 0.4 of wiki`; none where one folder is all there is.
+#[cfg(feature = "train")]
+pub(super) fn epochs(plan: &Plan) -> Option<String> {
+    let epochs = super::warnings::epochs_by_source(plan);
+    let told: Vec<String> = epochs.iter().map(|(name, epochs)| format!("{epochs:.1} of {name}")).collect();
+    (!told.is_empty()).then(|| told.join(", "))
+}
+
+/// A list, one object a source.
+pub(super) fn json(plan: &Plan, facts: &LoadFacts) -> Value {
+    let known = |value: Value| if plan.data.is_expected() { Value::Null } else { value };
+    let shares = |source: &SourceFacts| -> Vec<Value> {
+        let share = |share: u64| share as f64 / PERIOD as f64;
+        source.shares.iter().map(|&(row, of_period)| json!({ "from_row": row, "share": share(of_period) })).collect()
+    };
+    let object = |source: &SourceFacts| {
+        json!({
+            "name": source.name,
+            "folder": plan.config.sources[&source.name].folder,
+            "shares": shares(source),
+            "generation": known(json!(plan.data.of_source(Some(&source.name)).generation)),
+            "samples": known(json!(source.samples)),
+            "tokens": known(json!(source.tokens)),
+            "rows_per_epoch": known(json!(source.rows_per_epoch)),
+            "window_row_groups": source.window_blocks,
+            "mixture_error": source.mixture_error,
+            "row_groups_alive_max": source.groups_alive_max,
+            "row_groups_bytes": source.groups_bytes,
+        })
+    };
+    facts.sources.iter().map(object).collect()
+}
