@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use schemas::ordinal::Step;
 use serde_json::{Map, Value};
 
-use self::examples::{PLACE, STAMP, event, golden, golden_line, named, prepare_end, step_report, valid_report};
+use self::examples::{PLACE, STAMP, event, golden, golden_line, mixing, named, prepare_end, step_report, valid_report};
 use crate::preparation::PrepareEnd;
 use crate::training::{
     DeviceMemory, DevicePeak, Speed, StartReport, StepReport, StopReport, ValidReport, Warning, Why,
@@ -25,14 +25,14 @@ fn every_kind_has_an_example() {
 
 #[test]
 fn every_kind_is_written_as_ever() {
-    for (what, line, _) in golden() {
+    for (what, line, _) in golden().into_iter().chain(mixing()) {
         assert_eq!(jsonl::line(&event(&what)), golden_line(&what, line));
     }
 }
 
 #[test]
 fn every_line_of_version_1_stays_readable() {
-    for (what, line, _) in golden() {
+    for (what, line, _) in golden().into_iter().chain(mixing()) {
         let read = jsonl::parse(golden_line(&what, line).as_bytes()).expect(line);
         assert_eq!(read, event(&what));
     }
@@ -40,7 +40,7 @@ fn every_line_of_version_1_stays_readable() {
 
 #[test]
 fn people_see_what_they_always_saw() {
-    for (what, _, line) in golden() {
+    for (what, _, line) in golden().into_iter().chain(mixing()) {
         assert_eq!(terminal::line(&event(&what)).as_deref(), line);
     }
     let results: Vec<&str> = ["start", "report", "validation", "prepare_end"].into();
@@ -116,7 +116,7 @@ fn overwrite_floats(json: &mut Value, value: &str, changed: &mut usize) {
 
 #[test]
 fn every_number_of_every_kind_may_be_infinite_or_none() {
-    for (what, line, _) in golden() {
+    for (what, line, _) in golden().into_iter().chain(mixing()) {
         for value in ["NaN", "Infinity", "-Infinity"] {
             let mut json: Value = serde_json::from_str(&golden_line(&what, line)).expect("JSON");
             let mut changed = 0;

@@ -222,6 +222,23 @@ fn lanes_and_windows_yield_to_the_source_that_has_it_worst() {
 }
 
 #[test]
+fn windows_of_every_source_are_freed() {
+    let sources = Sources::new();
+    let plan = sources.plan(&weights(), &DataConfig { shuffle_blocks: 4, ..data(3) }, Rows::Train);
+    let facts = plan.facts();
+    assert!(
+        facts.groups_alive_max < facts.blocks,
+        "{} of {}: not all stays decoded",
+        facts.groups_alive_max,
+        facts.blocks
+    );
+    let mut stream = plan.stream(RowIndex(0), Share::ALONE);
+    stream.by_ref().take(900).for_each(|batch| drop(batch.expect("good")));
+    let (most, decoded) = (stream.groups().alive_max(), stream.groups().decoded());
+    assert!(most <= facts.groups_alive_max && decoded > 2 * facts.blocks, "{most} of {decoded}, {facts:?}");
+}
+
+#[test]
 fn sources_that_do_not_fit_one_another_are_refused_by_name() {
     let check = |change: &dyn Fn(&mut Manifest), words: [&str; 2]| {
         let mut sources = Sources::new();
