@@ -81,6 +81,9 @@ pub(crate) enum Verb {
     Prepare {
         #[command(flatten)]
         config: Option<ConfigArgs>,
+        /// The corpus of this source alone (`[sources.NAME]` with `inputs`), not of all.
+        #[arg(long, value_name = "NAME")]
+        source: Option<String>,
         /// Go on for ever: look for changes of the inputs every so many seconds (10 if not said), and take them in.
         #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "10")]
         watch: Option<f64>,
@@ -375,6 +378,9 @@ pub(crate) enum PrepareVerb {
         /// Its id: what `prepare.id_field` holds, or the BLAKE3 of its text (column `id` of `documents/`).
         #[arg(long, value_name = "ID")]
         document: String,
+        /// The source whose corpus holds it, where there are several.
+        #[arg(long, value_name = "NAME")]
+        source: Option<String>,
     },
 }
 

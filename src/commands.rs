@@ -51,12 +51,13 @@ pub(crate) fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Config { verb: Some(ConfigVerb::Schema), .. } => config::schema(),
         Verb::Config { only, verb: None } => config::run(&only)?,
         Verb::Tokenizer(TokenizerVerb::Train(config)) => tokenizer::train(&config)?,
-        Verb::Prepare { verb: Some(PrepareVerb::Forget { config, document }), .. } => {
-            prepare::forget(&config, &document)?;
+        Verb::Prepare { verb: Some(PrepareVerb::Forget { config, document, source }), .. } => {
+            prepare::forget(&config, &document, source.as_deref())?;
         }
-        Verb::Prepare { config, watch, slow, chaos, verb: None } => {
+        Verb::Prepare { config, source, watch, slow, chaos, verb: None } => {
             let missing = || Usage("`cloze prepare` needs `--config FILE`".to_owned());
-            let options = prepare::Options { watch, slow: slow.as_deref(), chaos: chaos.as_deref() };
+            let (source, slow, chaos) = (source.as_deref(), slow.as_deref(), chaos.as_deref());
+            let options = prepare::Options { source, watch, slow, chaos };
             prepare::run(&config.ok_or_else(missing)?, options)?;
         }
         Verb::Plan { config, json } => plan::run(&config, json)?,

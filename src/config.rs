@@ -4,6 +4,7 @@
 //! data). Parsing goes in two steps, so that one report lists every mistake: the file as a table, then each section,
 //! view and objective into its own type, which its owner defines in the crate that uses it.
 
+mod corpora;
 pub(crate) mod corpus;
 #[cfg(test)]
 mod fuzz;
@@ -15,6 +16,7 @@ mod sources;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+pub(crate) use self::corpora::NamedCorpus;
 use pipeline::load::DataConfig;
 use pipeline::mixture::SourceConfig;
 use pipeline::prepare::PrepareConfig;
@@ -143,21 +145,15 @@ impl Parsed {
         let names = sections.names();
         let problems = sections.finish();
         corpus::follow(&mut config.prepare, &mut config.data, &source);
+        corpora::follow(&mut config.sources, &source);
         #[cfg(feature = "train")]
         follow_budget(&mut config.training.train, &source);
         Ok(Self { config, source, problems, names })
     }
 
-    /// `[prepare]` of a configuration that is to be prepared, or every mistake that can be seen before the corpus is read.
-    pub(crate) fn into_prepare(mut self) -> Result<PrepareConfig, Mistakes> {
-        let prepare = &self.config.prepare;
-        let found = prepare.missing().into_iter().chain(corpus::tokenizer_problem(prepare)).collect();
-        self.report(found);
-        self.into_corpus().map(|config| config.prepare)
-    }
-
-    /// A configuration whose corpus is to be read, for whatever it is read.
+    /// A configuration whose corpus is to be read, for whatever it is read: that of `[prepare]`, or of all sources together.
     pub(crate) fn into_corpus(mut self) -> Result<Config, Mistakes> {
+        self.read_sources_together();
         let prepare = &self.config.prepare;
         let named = prepare.missing().into_iter().filter(|missing| missing.key == "prepare.inputs");
         let found = named.chain(prepare.problems()).chain(corpus::problems(prepare)).collect();

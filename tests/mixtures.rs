@@ -239,6 +239,68 @@ fn a_document_of_one_source_is_none_of_another() {
     assert!(told.contains("  others.txt (generation 0 of others): "), "{told}");
 }
 
+/// Sources that say what they are made of, each in a format of its own.
+fn with_inputs<'a>(verb: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
+    let sets = [
+        "prepare.inputs=[]",
+        "prepare.valid_fraction=0",
+        "sources.corpus.folder=a",
+        "sources.corpus.inputs=[\"corpus\"]",
+        "sources.others.folder=b",
+        "sources.others.inputs=[\"more\"]",
+        "sources.others.format=jsonl",
+        "sources.others.weight=3",
+    ];
+    let sets = sets.iter().chain(more).copied();
+    verb.iter().copied().chain(sets.flat_map(|set| ["--set", set])).collect()
+}
+
+#[test]
+fn sources_with_inputs_are_prepared_and_explained_by_themselves() {
+    let home = Home::with_corpus(80);
+    let texts = corpus::documents(120);
+    let lines = texts[60..].iter().map(|text| serde_json::json!({ "text": text }).to_string());
+    home.write("more/others.jsonl", &(lines.collect::<Vec<_>>().join("\n") + "\n"));
+    home.run(&with_inputs(&["tokenizer", "train"], &[])).assert_fails(
+        2,
+        &["those of the sources are of several formats (`text_lines`, `jsonl`)", "name in `prepare.inputs`"],
+    );
+    home.run_ok(&["tokenizer", "train"]);
+    let planned = home.run_ok(&with_inputs(&["plan"], &[])).stdout;
+    assert!(planned.contains(" text_lines files, ") && planned.contains(" jsonl files, "), "{planned}");
+    let run = ["run.folder=run", "train.steps=8", "train.rows_per_step=8", "train.rows_per_micro_batch=4"];
+    let run = [&run[..], &["report.every_steps=1", "loss={mlm=1.0}"]].concat();
+    home.run_ok(&with_inputs(&["train", "--prepare"], &run));
+    // The text that is shown is that of the source itself, though both have documents of equal text.
+    let explained = json(&home.run_ok(&["explain", "run", "--step", "8", "--rows", "8", "--json"]));
+    let rows = explained["rows"].as_array().expect("rows");
+    let mut seen = std::collections::BTreeSet::new();
+    for row in rows {
+        let of = row["of"].as_str().expect("a source");
+        seen.insert(of);
+        for document in row["documents"].as_array().expect("documents") {
+            let text = document["text"].as_str().unwrap_or_else(|| panic!("a text: {document}"));
+            assert!(texts.iter().any(|known| known.starts_with(text)), "{text}");
+            assert_eq!(document["source"] == "others.jsonl", of == "others", "{row}");
+        }
+    }
+    assert_eq!(seen.len(), 2, "rows of both: {explained}");
+    // What is prepared stays prepared, all of it or one.
+    let again = home.run_ok(&with_inputs(&["prepare"], &[])).stdout;
+    assert!(again.contains("source corpus\n") && again.contains("source others\n"), "{again}");
+    let one = home.run_ok(&with_inputs(&["prepare", "--source", "others"], &[])).stdout;
+    assert!(!one.contains("source "), "{one}");
+    let id = Document::digest(&texts[100]);
+    let forget = ["prepare", "forget", "--document", id.as_str()];
+    home.run(&with_inputs(&forget, &[])).assert_fails(2, &["forget: name the source with `--source` (corpus, others)"]);
+    home.run_ok(&with_inputs(&[&forget[..], &["--source", "others"]].concat(), &[]));
+    home.run(&with_inputs(&["prepare", "--watch"], &[])).assert_fails(2, &["--watch: name the source"]);
+    home.run(&with_inputs(&["prepare", "--source", "none"], &[]))
+        .assert_fails(2, &["it names no corpus", "another source"]);
+    let gone = ["sources.others.inputs=[\"gone\"]", "sources.corpus.folder="];
+    home.run(&with_inputs(&["prepare"], &gone)).assert_fails(2, &["[sources.others]", "gone", "it names no folder"]);
+}
+
 #[test]
 fn a_step_that_is_passed_over_names_the_documents_of_its_sources() {
     let home = home_of_texts();

@@ -90,8 +90,8 @@ pub(crate) fn run(run: &Path, options: &Options<'_>) -> anyhow::Result<()> {
 /// What rows are shown with.
 struct Shown<'a> {
     again: &'a Again,
-    /// None where the corpus is not there any more.
-    corpus: Option<Corpus>,
+    /// Of each source, by name, or of all there is, by none; nothing where a corpus is not there any more.
+    corpora: BTreeMap<String, Option<Corpus>>,
     /// The run's rows with all columns of all views.
     everything: Arc<LoadPlan>,
     groups: Groups,
@@ -99,10 +99,15 @@ struct Shown<'a> {
 
 impl<'a> Shown<'a> {
     fn of(again: &'a Again) -> Self {
-        let corpus = Corpus::open(&again.plan.config().prepare.corpus());
-        let corpus = corpus.inspect_err(|error| note(format_args!("no text of the sources is shown: {error}"))).ok();
+        let open = |source: Option<&str>| {
+            let opened = Corpus::open(&again.plan.config().corpus_of(source).corpus());
+            let of = source.map_or(String::new(), |source| format!(" of source `{source}`"));
+            opened.inspect_err(|error| note(format_args!("no text{of} is shown: {error}"))).ok()
+        };
+        let named = again.plan.data().all().map(|data| (data.name().unwrap_or_default().to_owned(), open(data.name())));
+        let corpora = named.collect();
         let everything = again.plan.everything();
-        Self { again, corpus, groups: everything.groups(), everything }
+        Self { again, corpora, groups: everything.groups(), everything }
     }
 
     fn origins(&self, facts: &RowFacts) -> anyhow::Result<BTreeMap<u64, Origin>> {
@@ -112,8 +117,9 @@ impl<'a> Shown<'a> {
     }
 
     /// What the source says, where it still says it.
-    fn text(&self, origin: &Origin) -> Option<String> {
-        let found = self.corpus.as_ref()?.find(&origin.source, &origin.range);
+    fn text(&self, facts: &RowFacts, origin: &Origin) -> Option<String> {
+        let found =
+            self.corpora.get(facts.of.as_deref().unwrap_or_default())?.as_ref()?.find(&origin.source, &origin.range);
         let document = found.unwrap_or_else(|error| {
             note(format_args!("{}: {error}", origin.source));
             None
@@ -128,7 +134,7 @@ impl<'a> Shown<'a> {
         for name in &facts.documents {
             let origin = origins.get(name);
             painted(paint.dim(printable(&document(*name, origin))));
-            match origin.map(|origin| self.text(origin)) {
+            match origin.map(|origin| self.text(facts, origin)) {
                 Some(Some(text)) => line(format_args!("  {}", text.replace('\n', " "))),
                 Some(None) => line("  (its text is not there any more, or is another)"),
                 None => {}
@@ -150,7 +156,7 @@ impl<'a> Shown<'a> {
             None => json!({ "document": format!("{name:016x}") }),
             Some(origin) => json!({
                 "document": format!("{name:016x}"), "id": origin.id, "source": origin.source,
-                "start": origin.range.start, "end": origin.range.end, "text": self.text(origin),
+                "start": origin.range.start, "end": origin.range.end, "text": self.text(facts, origin),
             }),
         };
         let documents: Vec<_> = facts.documents.iter().map(document).collect();

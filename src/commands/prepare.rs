@@ -13,7 +13,7 @@ use store::Store;
 
 use crate::chaos::{Chaos, Kill, Storm};
 use crate::cli::ConfigArgs;
-use crate::config::Parsed;
+use crate::config::{NamedCorpus, Parsed};
 use crate::exit::Usage;
 use crate::terminal::told;
 use interruption::Shared;
@@ -21,6 +21,8 @@ use interruption::Shared;
 /// How to go about it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Options<'a> {
+    /// The corpus of this source alone.
+    pub(crate) source: Option<&'a str>,
     /// Seconds between looks at the inputs, which are looked at for ever.
     pub(crate) watch: Option<f64>,
     /// `writer=MS`.
@@ -31,22 +33,41 @@ pub(crate) struct Options<'a> {
 
 /// Prepares, or continues to; with `watch`, for ever.
 pub(crate) fn run(args: &ConfigArgs, options: Options<'_>) -> anyhow::Result<()> {
-    let Options { watch, slow, chaos } = options;
+    let Options { source, watch, slow, chaos } = options;
     let storm = chaos.map(Chaos::parse).transpose()?.map(Storm::of);
     let parsed = Parsed::read(&args.config, &args.set)?;
     // Whoever reads the parts as they come waits for the first ones first.
     let in_order = parsed.config.data.order == RowOrder::Streamed;
-    let config = parsed.into_prepare()?;
+    let corpora = parsed.into_corpora(source)?;
     let write_delay = slow.map(delay).transpose()?.unwrap_or_default();
     let every = watch.map(watch::every).transpose()?;
     let options = PrepareOptions { in_order, write_delay, ..PrepareOptions::default() };
     let mut watcher = Shared::listening()?;
-    match every {
-        Some(every) => watch::run(&config, every, || {
+    if let Some(every) = every {
+        let config = alone(&corpora, "--watch")?;
+        return watch::run(config, every, || {
             watcher.begin_anew();
-            once(&config, options, storm.as_ref(), &mut watcher)
-        }),
-        None => Ok(once(&config, options, storm.as_ref(), &mut watcher)?),
+            once(config, options, storm.as_ref(), &mut watcher)
+        });
+    }
+    for NamedCorpus { source, prepare } in &corpora {
+        if let (Some(source), 2..) = (source, corpora.len()) {
+            told(format_args!("source {source}"));
+        }
+        watcher.begin_anew();
+        once(prepare, options, storm.as_ref(), &mut watcher)?;
+    }
+    Ok(())
+}
+
+/// The only corpus, for what is done to one.
+fn alone<'a>(corpora: &'a [NamedCorpus], what: &str) -> Result<&'a PrepareConfig, Usage> {
+    match corpora {
+        [corpus] => Ok(&corpus.prepare),
+        several => {
+            let names: Vec<&str> = several.iter().filter_map(|corpus| corpus.source.as_deref()).collect();
+            Err(Usage(format!("{what}: name the source with `--source` ({})", names.join(", "))))
+        }
     }
 }
 
@@ -104,10 +125,11 @@ impl Observer for Killed<'_> {
 }
 
 /// Leaves a document out of the corpus.
-pub(crate) fn forget(args: &ConfigArgs, document: &str) -> anyhow::Result<()> {
-    let config = Parsed::read(&args.config, &args.set)?.into_prepare()?;
+pub(crate) fn forget(args: &ConfigArgs, document: &str, source: Option<&str>) -> anyhow::Result<()> {
+    let corpora = Parsed::read(&args.config, &args.set)?.into_corpora(source)?;
+    let config = alone(&corpora, "forget")?;
     let (clock, mut watcher) = (Clock::system(), Shared::listening()?);
-    let done = Preparation::plan(&config).and_then(|preparation| preparation.forget(document, &clock, &mut watcher));
+    let done = Preparation::plan(config).and_then(|preparation| preparation.forget(document, &clock, &mut watcher));
     watcher.clear();
     let (_, before) = done?;
     let folder = config.folder.display();

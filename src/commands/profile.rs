@@ -129,7 +129,8 @@ fn verdict(actors: &[Reading], step: &str) -> String {
 
 /// The offline half against a writer that throws samples away, or takes time.
 fn offline(args: &ConfigArgs, options: &Options) -> anyhow::Result<Profile> {
-    let config = Parsed::read(&args.config, &args.set)?.into_prepare()?;
+    // Of several corpora the first: each goes the same way.
+    let config = Parsed::read(&args.config, &args.set)?.into_corpora(None)?.swap_remove(0).prepare;
     let write_delay = slow(options, "writer")?.unwrap_or_default();
     let began = Instant::now();
     let run = PrepareOptions { null_writer: true, write_delay, ..PrepareOptions::default() };

@@ -7,8 +7,13 @@ use schemas::manifest;
 
 use super::{Plan, describe, expected, preparing, warnings};
 use crate::cli::ConfigArgs;
-use crate::config::Parsed;
+use crate::config::{NamedCorpus, Parsed};
 use crate::data::{PreparedData, Purpose, Troubles};
+
+/// Whether a corpus is prepared there. What cannot be looked at is told by who opens it.
+fn is_prepared(folder: &Path) -> bool {
+    folder.join(manifest::NAME).try_exists().unwrap_or(true)
+}
 
 /// What a run would be: by its data, or, where no corpus is prepared yet, by what its configuration expects of them. It can
 /// be read, and nothing can be started with it.
@@ -20,8 +25,6 @@ impl Outlook {
     pub(crate) fn of(args: &ConfigArgs) -> anyhow::Result<Self> {
         let parsed = Parsed::read(&args.config, &args.set)?;
         let config = &parsed.config;
-        // What cannot be looked at is told by who opens it.
-        let is_prepared = |folder: &Path| folder.join(manifest::NAME).try_exists().unwrap_or(true);
         let sources = config.sources_read();
         let are_prepared = match &sources[..] {
             [] => is_prepared(&config.data.folder),
@@ -41,7 +44,14 @@ impl Outlook {
 
     /// For people: what it comes to, what has to be done before, and what is legal and hardly meant.
     pub(crate) fn lines(&self) -> Vec<String> {
-        let mut lines = preparing::lines(&self.0.config.prepare, !self.0.data.is_expected());
+        let mut lines = Vec::new();
+        for NamedCorpus { source, prepare } in self.0.config.corpora() {
+            let is_prepared = match source {
+                None => !self.0.data.is_expected(),
+                Some(_) => is_prepared(&prepare.folder),
+            };
+            lines.extend(preparing::lines(&prepare, is_prepared));
+        }
         lines.extend(describe::lines(&self.0));
         lines.extend(self.warnings().iter().map(|warning| format!("warning    {warning}")));
         lines

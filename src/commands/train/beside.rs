@@ -8,7 +8,7 @@ use pipeline::actor::{self, Actor, Stop, Stopper, stopper};
 use pipeline::prepare::{Preparation, PrepareConfig, PrepareOptions, Summary};
 use trainer::training::Outcome;
 
-use crate::config::Parsed;
+use crate::config::{NamedCorpus, Parsed};
 use crate::plan::Halves;
 use crate::terminal::note;
 
@@ -17,7 +17,7 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 
 /// A preparation under way in this process.
 pub(super) struct Beside {
-    thread: Option<Actor<pipeline::Result<Summary>>>,
+    thread: Option<Actor<pipeline::Result<()>>>,
     /// Asks it to stop.
     stopper: Stopper,
     /// Closed when it has failed. Kept here too, since it closes when nobody keeps it.
@@ -30,15 +30,18 @@ impl Beside {
     /// Starts it, with the share of the cores that is its own where it is to run beside a training.
     pub(super) fn start(parsed: Parsed, is_beside: bool) -> anyhow::Result<Self> {
         let lanes = Halves::of(&parsed.config).prepare;
-        let mut config = parsed.into_prepare()?;
+        let mut corpora = parsed.into_corpora(None)?;
         if is_beside {
-            config.lanes = Some(lanes);
+            for corpus in &mut corpora {
+                corpus.prepare.lanes = Some(lanes);
+            }
         }
         let ((stopper, stop), failed) = (stopper(), actor::stopper());
         let (sender, listed) = sync_channel(1);
         let (mut said, fails) = (Said { listed: Some(sender), told: None }, failed.0.clone());
         let thread = actor::spawn("preparation", move || {
-            let done = prepare(&config, is_beside, &stop, &mut said);
+            let prepare = |corpus: NamedCorpus| prepare(&corpus.prepare, is_beside, &stop, &mut said).map(drop);
+            let done = corpora.into_iter().try_for_each(prepare);
             if done.is_err() {
                 fails.stop();
             }
@@ -51,18 +54,18 @@ impl Beside {
     pub(super) fn wait_for_list(&mut self) -> anyhow::Result<()> {
         match self.listed.recv() {
             Ok(()) => Ok(()),
-            Err(RecvError) => self.join().map(drop),
+            Err(RecvError) => self.join(),
         }
     }
 
     /// Waits until all is prepared.
     pub(super) fn wait_for_end(&mut self) -> anyhow::Result<()> {
-        self.join().map(drop)
+        self.join()
     }
 
     /// That it has not failed.
     pub(super) fn check(&mut self) -> anyhow::Result<()> {
-        if self.failed.1.is_asked() { self.join().map(drop) } else { Ok(()) }
+        if self.failed.1.is_asked() { self.join() } else { Ok(()) }
     }
 
     /// Closes when it has failed.
@@ -98,10 +101,10 @@ impl Beside {
     }
 
     /// What it came to.
-    fn join(&mut self) -> anyhow::Result<Option<Summary>> {
-        let Some(thread) = self.thread.take() else { return Ok(None) };
+    fn join(&mut self) -> anyhow::Result<()> {
+        let Some(thread) = self.thread.take() else { return Ok(()) };
         match thread.join()? {
-            Ok(summary) => Ok(Some(summary)),
+            Ok(()) => Ok(()),
             Err(error @ pipeline::Error::Stopped) => Err(error.into()),
             Err(error) => Err(anyhow::Error::from(error).context("the preparation failed")),
         }

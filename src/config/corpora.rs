@@ -1,0 +1,113 @@
+//! The corpora that a configuration names: that of `[prepare]`, and those of sources that have inputs of their own.
+
+use std::collections::BTreeMap;
+
+use pipeline::corpus::Endings;
+use pipeline::mixture::SourceConfig;
+use pipeline::prepare::PrepareConfig;
+use schemas::Problem;
+
+use super::source::Source;
+use super::{Config, Mistakes, Parsed, corpus};
+
+/// Fills in formats that are not written.
+pub(super) fn follow(sources: &mut BTreeMap<String, SourceConfig>, source: &Source) {
+    if source.says("prepare.format") {
+        return;
+    }
+    for of_source in sources.values_mut().filter(|of_source| of_source.format.is_none()) {
+        of_source.format = Endings::of(&of_source.inputs).format();
+    }
+}
+
+/// A corpus that can be prepared.
+#[derive(Clone, Debug)]
+pub(crate) struct NamedCorpus {
+    /// The source that it is of; none for that of `[prepare]`.
+    pub(crate) source: Option<String>,
+    /// All that is said of it.
+    pub(crate) prepare: PrepareConfig,
+}
+
+impl NamedCorpus {
+    /// What is wrong with it, by the keys that name it.
+    fn named(&self, mut problem: Problem) -> Problem {
+        if let Some(source) = &self.source
+            && let Some(key) = ["inputs", "format", "folder"].iter().find(|key| problem.key == format!("prepare.{key}"))
+        {
+            problem.key = format!("sources.{source}.{key}");
+        }
+        problem
+    }
+}
+
+impl Config {
+    /// What `cloze prepare` prepares: the corpus of `[prepare]` if it names one, and that of each source that does.
+    pub(crate) fn corpora(&self) -> Vec<NamedCorpus> {
+        let of_sources = self.sources.iter().filter(|(_, source)| !source.inputs.is_empty());
+        let named = |(name, source): (&String, &SourceConfig)| NamedCorpus {
+            source: Some(name.clone()),
+            prepare: PrepareConfig {
+                inputs: source.inputs.clone(),
+                format: source.format.clone().unwrap_or_else(|| self.prepare.format.clone()),
+                folder: source.folder.clone(),
+                ..self.prepare.clone()
+            },
+        };
+        let of_sources: Vec<NamedCorpus> = of_sources.map(named).collect();
+        let is_named = of_sources.is_empty() || !self.prepare.inputs.is_empty();
+        let alone = is_named.then(|| NamedCorpus { source: None, prepare: self.prepare.clone() });
+        alone.into_iter().chain(of_sources).collect()
+    }
+
+    /// The corpus of a source; that of `[prepare]` for one that is prepared elsewhere, or where there are none.
+    #[cfg(feature = "train")]
+    pub(crate) fn corpus_of(&self, source: Option<&str>) -> PrepareConfig {
+        let of_source = self.corpora().into_iter().find(|corpus| corpus.source.as_deref() == source);
+        of_source.map_or_else(|| self.prepare.clone(), |corpus| corpus.prepare)
+    }
+}
+
+impl Parsed {
+    /// Lets the corpus of `[prepare]` be that of all sources that have one, where it names none of its own.
+    pub(super) fn read_sources_together(&mut self) {
+        let corpora = self.config.corpora();
+        let of_sources = || corpora.iter().filter(|corpus| corpus.source.is_some()).map(|corpus| &corpus.prepare);
+        let Some(first) = of_sources().next().filter(|_| self.config.prepare.inputs.is_empty()) else { return };
+        if let Some(other) = of_sources().find(|other| other.format != first.format) {
+            let (one, other) = (first.format.kind(), other.format.kind());
+            let message =
+                format!("it names no corpus, and those of the sources are of several formats (`{one}`, `{other}`)");
+            let hint = "name in `prepare.inputs` what is to be read";
+            self.report(vec![Problem::new("prepare.inputs", message).hint(hint)]);
+            return;
+        }
+        let (inputs, format) = (of_sources().flat_map(|corpus| corpus.inputs.clone()).collect(), first.format.clone());
+        (self.config.prepare.inputs, self.config.prepare.format) = (inputs, format);
+    }
+
+    /// The corpora of a configuration that are to be prepared, or that of the source `only`; or every mistake that can be
+    /// seen before one is read.
+    pub(crate) fn into_corpora(mut self, only: Option<&str>) -> Result<Vec<NamedCorpus>, Mistakes> {
+        let mut corpora = self.config.corpora();
+        if let Some(only) = only {
+            corpora.retain(|corpus| corpus.source.as_deref() == Some(only));
+            if corpora.is_empty() {
+                let problem = Problem::new(format!("sources.{only}.inputs"), "it names no corpus");
+                self.report(vec![problem.hint("name files, folders or globs, or another source")]);
+            }
+        }
+        self.report(self.config.source_problems());
+        for corpus in &corpora {
+            let prepare = &corpus.prepare;
+            let missing = prepare.missing().into_iter().filter(|missing| {
+                // Said of the source itself.
+                corpus.source.is_none() || missing.key != "prepare.folder"
+            });
+            let found = missing.chain(prepare.problems()).chain(corpus::problems(prepare));
+            let found = found.chain(corpus::tokenizer_problem(prepare)).map(|problem| corpus.named(problem));
+            self.report(found.collect());
+        }
+        self.into_config().map(|_| corpora)
+    }
+}
