@@ -181,7 +181,7 @@ impl PreparedData {
 
     /// The folder of a source, or the only one.
     pub(crate) fn of_source(&self, name: Option<&str>) -> &Self {
-        self.all().find(|data| data.name() == name).unwrap_or(self)
+        self.all().find(|data| data.name() == name).expect("a source of this run")
     }
 
     /// The sources of a mixture, for a stream of `rows`; nothing where one folder is all there is.

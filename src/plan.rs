@@ -174,7 +174,7 @@ impl Plan {
             return Err(crate::exit::Usage(message).into());
         }
         // The folder may have been moved or named another way since.
-        let folder = format!("run.folder=\"{}\"", run.display());
+        let folder = format!("run.folder={}", toml::Value::String(run.display().to_string()));
         let args = ConfigArgs { config, set: set.iter().cloned().chain([folder]).collect() };
         Self::over(&args, load::find, purpose)
     }

@@ -10,10 +10,16 @@
 //!   lock            who trains here, with a counter that beats (`store::Lock`)
 //!   log/            one JSON object per event, in closed segments (`store::Log`)
 //!   checkpoints/    see `trainer::training::checkpoint`
+//!   ledger/         what was learnt of which document: `pipeline::ledger`; `ledger/undone/` has pages of rows that came again
+//!   skips.json      which steps it passes over: `trainer::training::skips`
 //!   undone/         what rollbacks took back: `trainer::training::undone`
+//!   rollback.json   a rollback that is decided and not complete
 //!   extended.json   from which step on it had how many steps, where that was changed
 //!   hours.json      when it looked at the clock, where hours end it
 //!   branch.json     which run it goes on from, where that is another
+//!   chaos.json      which faults of `--chaos` have struck
+//!   stop            somebody asks it to stop; gone when that is done
+//!   log-level       how much it says on stderr, read at SIGHUP
 //! ```
 //!
 //! Everything is written through the lock: a process that has lost it, because it was stopped for longer than others
@@ -21,9 +27,12 @@
 
 use std::io;
 
-use observe::{Event, Observer, What, jsonl};
+use observe::change::{ChangeReport, How};
+use observe::{At, Clock, Event, Observer, What, jsonl};
+use pipeline::ledger::{self, Ledger};
+use schemas::{RowIndex, Step};
 use store::{Holder, Lock, LockError, Log, Store, Terms};
-use trainer::training::{State, rollback};
+use trainer::training::{State, Undone, rollback};
 
 /// The folder of a run, held by this process.
 pub(crate) struct RunFolder {
@@ -49,7 +58,7 @@ impl RunFolder {
         })?;
         let store = lock.guard(folder);
         store.sweep()?;
-        if let Some(undone) = rollback::finish(&store)? {
+        if let Some(undone) = rollback::finish(&store, |undone| follow(&store, undone))? {
             tracing::info!(from = %undone.from, to = %undone.to, "completed a rollback that was cut short");
         }
         Ok(Self { store, log: None, failure: None, _lock: lock })
@@ -72,11 +81,14 @@ impl RunFolder {
         Ok(())
     }
 
+    /// Goes back to the checkpoint after `to`; what came after it is kept by name, and everything else of the run follows.
+    pub(crate) fn back(&mut self, to: Step, why: Option<String>) -> Result<Undone, trainer::Error> {
+        rollback::back(&self.store, to, (why, Clock::system().time()), |undone| follow(&self.store, undone))
+    }
+
     /// Says something of a run that is not under way.
     pub(crate) fn add(&mut self, event: &Event) -> io::Result<()> {
-        let mut log = Log::open(&self.store, jsonl::LOG)?;
-        log.push(&jsonl::line(event))?;
-        log.flush()
+        add(&self.store, event)
     }
 
     /// Keeps every line that was said.
@@ -101,6 +113,25 @@ impl Observer for RunFolder {
     }
 }
 
+fn add(store: &Store, event: &Event) -> io::Result<()> {
+    let mut log = Log::open(store, jsonl::LOG)?;
+    log.push(&jsonl::line(event))?;
+    log.flush()
+}
+
+/// Lets the ledger follow a rollback, since what was counted of its rows comes again too, and the log say so. Told twice
+/// where a kill came between the two.
+fn follow(store: &Store, undone: &Undone) -> io::Result<()> {
+    let Undone { from, to, rows_to, .. } = undone;
+    if !ledger::pages(store).map_err(io::Error::other)?.is_empty() {
+        Ledger::default().begin(store, RowIndex(*rows_to)).map_err(io::Error::other)?;
+    }
+    let message = format!("went back from step {from}; what came after is in {}", undone.folder(store).place(""));
+    let at = At { step: Some(*to), rows_seen: Some(*rows_to), ..At::default() };
+    let report = ChangeReport { how: How::Rollback, message, keys: Vec::new(), from: Some(*from) };
+    add(store, &Clock::system().event(at, What::Change(report)))
+}
+
 /// Whether a line of the log was said before that state was. Later steps are done again, and so is a validation that was
 /// still to be done, and what was said of rows that come again. What nobody can read is forgotten.
 fn stays(line: &[u8], state: &State) -> bool {
@@ -118,8 +149,6 @@ mod tests {
     use std::collections::BTreeMap;
 
     use observe::training::{MlmReport, StopReport, ValidReport, Why};
-    use observe::{At, Clock};
-    use schemas::Step;
     use store::{Lines, Weather};
 
     use super::*;

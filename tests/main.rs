@@ -18,6 +18,8 @@ mod locks;
 mod memory;
 #[cfg(feature = "train")]
 mod mixtures;
+#[cfg(feature = "train")]
+mod operations;
 mod plan;
 mod prepare;
 mod recipes;

@@ -53,7 +53,7 @@ fn blocks(page: &str) -> Vec<(&str, Vec<&str>)> {
 }
 
 /// The lines of the `sh` blocks, those that go on joined, without comments.
-fn typed(page: &str) -> Vec<String> {
+pub(crate) fn typed(page: &str) -> Vec<String> {
     let mut typed = Vec::new();
     for (_, lines) in blocks(page).into_iter().filter(|(language, _)| *language == "sh") {
         let joined = lines.join("\n").replace("\\\n", " ");
@@ -64,13 +64,13 @@ fn typed(page: &str) -> Vec<String> {
 }
 
 /// What stands in back quotes outside of blocks.
-fn spans(page: &str) -> Vec<&str> {
+pub(crate) fn spans(page: &str) -> Vec<&str> {
     let prose = page.split("```").step_by(2);
     prose.flat_map(|prose| prose.lines().flat_map(|line| line.split('`').skip(1).step_by(2))).collect()
 }
 
 /// The words of each `cloze …` in a line of shell, quotes taken off.
-fn commands(line: &str) -> Vec<Vec<String>> {
+pub(crate) fn commands(line: &str) -> Vec<Vec<String>> {
     let mut commands = Vec::new();
     let mut words: Vec<String> = Vec::new();
     let (mut word, mut quote, mut is_word) = (String::new(), None, false);

@@ -7,7 +7,10 @@
 //! # Definition
 //! First all that will go is copied. Then `rollback.json` is put: from here on the rollback is decided, and whoever takes
 //! the run next [completes](finish) it, so that no run ever goes on from a half of it. Then what was copied is removed, the
-//! log is rewound, `undone/NNN/undone.json` is put, and `rollback.json` removed. Each of these can be done twice.
+//! log is rewound, `undone/NNN/undone.json` is put, what others keep of the run follows, and `rollback.json` is removed. Each
+//! of these can be done twice.
+
+use std::io;
 
 use observe::jsonl::{LOG, is_said_by};
 use schemas::Sealed as _;
@@ -21,12 +24,18 @@ use crate::training::{checkpoint, extended, hours};
 /// A rollback that is decided, and perhaps not complete.
 const DECIDED: &str = "rollback.json";
 
-/// Goes back to the checkpoint after `to`, with a reason for whoever asks later. The run must be held.
+/// Goes back to the checkpoint after `to`, with a reason for whoever asks later; `follow` lets what others keep of the run
+/// follow, perhaps more than once. The run must be held.
 ///
 /// # Errors
 /// [`Error::Config`] if there is no such checkpoint or nothing after it, [`Error::Checkpoint`] if it is not whole;
 /// nothing is changed then.
-pub fn back(run: &Store, to: Step, why: Option<String>, time: u64) -> Result<Undone, Error> {
+pub fn back(
+    run: &Store,
+    to: Step,
+    (why, time): (Option<String>, u64),
+    follow: impl FnOnce(&Undone) -> io::Result<()>,
+) -> Result<Undone, Error> {
     let rows_to = checkpoint::check(run, to)?;
     let newest = checkpoint::steps(run)?[0];
     if newest == to {
@@ -57,15 +66,15 @@ pub fn back(run: &Store, to: Step, why: Option<String>, time: u64) -> Result<Und
         }
     }
     run.put(DECIDED, &undone.seal())?;
-    finish(run)?;
+    finish(run, follow)?;
     Ok(undone)
 }
 
-/// Completes a rollback that was decided, if there is one. The run must be held.
+/// Completes a rollback that was decided, if there is one, as [`back`] would have. The run must be held.
 ///
 /// # Errors
 /// [`Error::Checkpoint`] if what was decided is not as it was written.
-pub fn finish(run: &Store) -> Result<Option<Undone>, Error> {
+pub fn finish(run: &Store, follow: impl FnOnce(&Undone) -> io::Result<()>) -> Result<Option<Undone>, Error> {
     let Some((bytes, _)) = run.read_with_stat(DECIDED)? else { return Ok(None) };
     let undone = Undone::unseal(&bytes)
         .map_err(|error| Error::Checkpoint { path: run.place(DECIDED).into(), problem: error.to_string() })?;
@@ -78,6 +87,7 @@ pub fn finish(run: &Store) -> Result<Option<Undone>, Error> {
     extended::cut(run, run, undone.to)?;
     checkpoint::point(run, &[])?;
     undone.write(run)?;
+    follow(&undone)?;
     run.remove(DECIDED)?;
     Ok(Some(undone))
 }

@@ -41,7 +41,7 @@ fn what_comes_after_a_rollback_is_as_if_nothing_had_been_and_nothing_is_lost() {
     let run = calm();
     run_with(&run, &[2, 4, 6]);
     let before = objects(&run);
-    let undone = back(&run, Step(2), Some("it diverged".to_owned()), 7).expect("there is one");
+    let undone = back(&run, Step(2), (Some("it diverged".to_owned()), 7), |_| Ok(())).expect("there is one");
     assert_eq!((undone.from, undone.to, undone.rows_from, undone.rows_to), (Step(6), Step(2), 48, 16));
     assert_eq!(Undone::all(&run).expect("as written"), [undone]);
     // Beside what was taken back, a run that never got further.
@@ -59,9 +59,9 @@ fn what_comes_after_a_rollback_is_as_if_nothing_had_been_and_nothing_is_lost() {
     }
     let lines = |bytes: &[u8]| bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count();
     assert_eq!(lines(&aside["log/00000000.jsonl"]), 4);
-    let error = back(&run, Step(2), None, 8).expect_err("it is the newest");
+    let error = back(&run, Step(2), (None, 8), |_| Ok(())).expect_err("it is the newest");
     assert!(error.is_usage() && error.to_string().contains("nothing to undo"), "{error}");
-    let error = back(&run, Step(4), None, 8).expect_err("gone").to_string();
+    let error = back(&run, Step(4), (None, 8), |_| Ok(())).expect_err("gone").to_string();
     assert!(error.contains("no checkpoint after step 4; there are 2"), "{error}");
 }
 
@@ -69,15 +69,15 @@ fn what_comes_after_a_rollback_is_as_if_nothing_had_been_and_nothing_is_lost() {
 fn a_rollback_that_is_killed_anywhere_has_not_begun_or_is_completed() {
     let calm = calm();
     run_with(&calm, &[2, 4, 6]);
-    back(&calm, Step(2), None, 7).expect("there is one");
+    back(&calm, Step(2), (None, 7), |_| Ok(())).expect("there is one");
     let (mut decided, mut kills) = (0, 0);
     for changes in 0.. {
         let memory = Memory::new(Weather::calm());
         let run = Store::of_memory(&memory);
         run_with(&run, &[2, 4, 6]);
         let before = objects(&run);
-        let outcome = back(&mortal(&memory, changes), Step(2), None, 7);
-        let completed = finish(&run).expect("it lives");
+        let outcome = back(&mortal(&memory, changes), Step(2), (None, 7), |_| Ok(()));
+        let completed = finish(&run, |_| Ok(())).expect("it lives");
         if outcome.is_ok() {
             assert!(completed.is_none());
             break;
@@ -89,7 +89,7 @@ fn a_rollback_that_is_killed_anywhere_has_not_begun_or_is_completed() {
             let mut found = objects(&run);
             found.retain(|name, _| !name.starts_with("undone/"));
             assert!(found == before, "{changes} changes were not enough, and nothing was decided");
-            back(&run, Step(2), None, 7).expect("once more");
+            back(&run, Step(2), (None, 7), |_| Ok(())).expect("once more");
         }
         assert!(objects(&run) == objects(&calm), "after {changes} changes: {:?}", objects(&run).keys());
     }
@@ -103,7 +103,7 @@ fn a_damaged_checkpoint_is_not_gone_back_to() {
     run_with(&run, &[2, 4]);
     run.put("checkpoints/step-00000002/main.safetensors", b"garbage").expect("put");
     let before = objects(&run);
-    let error = back(&run, Step(2), None, 7).expect_err("damaged").to_string();
+    let error = back(&run, Step(2), (None, 7), |_| Ok(())).expect_err("damaged").to_string();
     assert!(error.contains("step-00000002/main.safetensors") && error.contains("BLAKE3"), "{error}");
     assert_eq!(objects(&run), before);
 }
