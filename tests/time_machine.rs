@@ -148,6 +148,34 @@ fn a_poisonous_document_is_found_named_and_passed_over_also_after_kills() {
     assert_eq!((&ledger["rows"]["learnt"], &ledger["undone_rows"]), (&(8 * STEPS).into(), &0.into()), "{ledger}");
 }
 
+/// A step is done again as it was done, whatever was changed since.
+#[test]
+fn steps_before_a_change_are_replayed_with_the_keys_of_then() {
+    let home = Home::prepared(120);
+    let train = |lr: &'static str, steps: &'static str, more: &[&'static str]| {
+        let sets = ["run.folder=run", lr, steps, "loss={mlm=1.0}", "checkpoints.keep=9", "schedule.kind=constant"];
+        let sets = sets.iter().flat_map(|set| ["--set", *set]);
+        ["train"].into_iter().chain(sets).chain(more.iter().copied()).collect::<Vec<_>>()
+    };
+    home.run_ok(&train("optimizer.lr=0.001", "train.steps=20", &[]));
+    home.run_ok(&train("optimizer.lr=0.0005", "train.steps=40", &["--allow", "optimizer.lr"]));
+    for step in ["5", "15", "20", "25", "35"] {
+        let replayed = json(&home, &["replay", "run", "--step", step, "--json"]);
+        assert_eq!(
+            (&replayed["figures"], &replayed["hashes"]),
+            (&"equal".into(), &"equal".into()),
+            "{step}: {replayed}"
+        );
+    }
+    for (step, lr) in [("15", "lr 1.0e-3"), ("35", "lr 5.0e-4")] {
+        let told = home.run_ok(&["explain", "run", "--step", step, "--rows", "1"]);
+        assert!(told.stdout.contains(lr), "{told}");
+    }
+    // Nobody asks what would have been.
+    home.run(&["explain", "run", "--step", "35", "--set", "optimizer.lr=1"])
+        .assert_fails(2, &["another configuration", "optimizer.lr"]);
+}
+
 /// Whatever a program or a person has left there.
 #[test]
 fn what_is_no_run_and_what_is_damaged_is_named() {

@@ -3,6 +3,7 @@
 //! The run may be under way: nothing of it is changed, and its lock is not taken.
 
 mod logged;
+mod then;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,9 +12,10 @@ use std::time::{Duration, Instant};
 use pipeline::load::{BatchStream, Care, LeftOut, LoadPlan, StreamOptions};
 use schemas::{Batch, RowIndex, Share, Step};
 use store::Store;
-use trainer::training::Replay;
+use trainer::training::{Replay, checkpoint};
 
 pub(super) use self::logged::Logged;
+use super::checkpoints::existing;
 use crate::exit::Usage;
 use crate::left_out::RunLeftOut;
 use crate::plan::Plan;
@@ -35,11 +37,21 @@ pub(super) struct Again {
 impl Again {
     /// Stands before step `step` of the run, counted from 1 as reports count them; `set` changes keys that change no number.
     pub(super) fn before(run: &Path, step: u64, set: &[String]) -> anyhow::Result<Self> {
-        let plan = Plan::of_run_to_look_at(run, set)?;
-        let store = Store::existing(run)?;
+        let store = existing(run)?;
+        let newest = checkpoint::newest_state(&store)?;
+        let undone = newest.as_ref().map_or_else(Vec::new, |state| then::undone(state, step));
+        let set = [&then::sets(&undone, step)?[..], set].concat();
+        let changed = newest.as_ref().map_or_else(Vec::new, then::changed);
+        let plan = Plan::of_run_to_look_at(run, &set)?.allowing(&changed);
         check(&plan, step)?;
+        if let Some(state) = &newest {
+            then::check(&plan, state, &undone, step)?;
+        }
         let left_out = Arc::new(plan.left_out()?);
         let replay = Replay::start(plan.train(), &store, Step(step - 1))?;
+        if let Some(state) = &newest {
+            then::check_between(state, replay.done(), step)?;
+        }
         let steps = step - 1 - replay.done().0;
         let mut again = Self { plan, store, replay, steps, left_out };
         again.come_to(step - 1)?;

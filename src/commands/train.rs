@@ -21,7 +21,7 @@ use pipeline::ledger::Ledger;
 use pipeline::{actor, load};
 use schemas::Share;
 use store::{Store, Weather};
-use trainer::plan::check_allowed;
+use trainer::plan::{GuardRule, check_allowed};
 use trainer::training::checkpoint::{Export, Keeping};
 use trainer::training::{Alone, Outcome, StopRequest, branch, extended};
 
@@ -171,7 +171,8 @@ fn keeping(plan: &Plan) -> anyhow::Result<Keeping> {
     let model = rules.export.map(|family| export::Model::of(plan, family)).transpose()?;
     let export =
         model.map(|model| -> Export { Box::new(move |weights, folder| model.put(weights, folder).map(|_| ())) });
-    Ok(Keeping { rules, export })
+    let goes_back = plan.train().guard.rule == GuardRule::Skip;
+    Ok(Keeping { rules, export, goes_back })
 }
 
 /// What is around a training.

@@ -16,8 +16,8 @@ pub enum Error {
     Config(String),
     /// The run folder holds checkpoints of another run.
     #[error(
-        "{} is a checkpoint of another run; these differ: {keys}; choose a new `run.folder`, or start from these weights \
-         with `train.init = \"{}\"`{ways}",
+        "{} is a checkpoint of another run; these differ: {keys}; change that back, go on with it all the same \
+         (`--allow KEY`, `cloze branch`), or begin another run (`run.folder`; `train.init = \"{}\"` has these weights){ways}",
         checkpoint.display(), checkpoint.display()
     )]
     Identity {

@@ -90,7 +90,7 @@ fn folder(name: &str, bytes: &[u8]) -> Store {
 #[test]
 fn readings_of_a_clock_go_forward_or_are_refused() {
     fuzz::target!("hours", vec![hours::tests::seed()], |bytes: &[u8]| {
-        if let Ok(hours) = Hours::open(&folder("hours.json", bytes), 1.0, 0.0) {
+        if let Ok(hours) = Hours::open(&folder("hours.json", bytes), 1.0, 0.0, 0.0) {
             let shares = [0, 3, 5, u64::MAX].map(|step| hours.share(Step(step)));
             assert!(shares[0] >= 0.0 && shares.is_sorted(), "{shares:?}");
         }

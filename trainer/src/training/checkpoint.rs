@@ -49,7 +49,7 @@ pub(crate) use self::kept::{beyond, copy, discard, note, point, steps};
 pub use self::looked_at::{before, pick};
 pub use self::rules::Reason;
 pub(crate) use self::shelf::check;
-pub use self::shelf::{Listed, pin, remove, shelf, state_of, unpin, verify};
+pub use self::shelf::{Listed, newest_state, pin, remove, shelf, state_of, unpin, verify};
 use crate::device::tensors;
 use crate::device::tensors::HostTensors;
 use crate::error::Error;
@@ -152,6 +152,8 @@ pub struct Keeping {
     pub rules: CheckpointConfig,
     /// Puts what `transformers` loads of these weights, all of it or an error.
     pub export: Option<Export>,
+    /// Whether a step that leaps may be undone: a checkpoint before all that nobody has judged yet then stays too.
+    pub goes_back: bool,
 }
 
 /// Puts a model made of weights into a folder, its `config.json` last.
@@ -161,7 +163,7 @@ impl Keeping {
     /// By these rules, and nothing beside.
     #[must_use]
     pub fn by(rules: CheckpointConfig) -> Self {
-        Self { rules, export: None }
+        Self { rules, export: None, goes_back: false }
     }
 }
 

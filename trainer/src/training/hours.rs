@@ -54,20 +54,22 @@ impl Sealed for Readings {
 pub(crate) struct Hours {
     list: Readings,
     budget_s: f64,
-    // Seconds that were trained before this process.
+    // Seconds that were trained before this was opened, and what the process's clock said then: it may be opened more than
+    // once in a process.
     before_s: f64,
+    begun_s: f64,
 }
 
 impl Hours {
-    /// Those of the run in that store, of which so many seconds are spent.
-    pub(crate) fn open(run: &Store, hours: f64, before_s: f64) -> Result<Self, Error> {
+    /// Those of the run in that store, of which `before_s` seconds are spent when the process's clock says `begun_s`.
+    pub(crate) fn open(run: &Store, hours: f64, before_s: f64, begun_s: f64) -> Result<Self, Error> {
         let list = read(run)?;
-        Ok(Self { list, budget_s: 3600.0 * hours, before_s })
+        Ok(Self { list, budget_s: 3600.0 * hours, before_s, begun_s })
     }
 
-    /// Seconds that the run has trained, `elapsed_s` of them in this process.
+    /// Seconds that the run has trained when the process's clock says `elapsed_s`.
     pub(crate) fn trained_s(&self, elapsed_s: f64) -> f64 {
-        self.before_s + elapsed_s
+        self.before_s + elapsed_s - self.begun_s
     }
 
     /// Looks at the clock after `done` steps, unless that was done before.
@@ -145,7 +147,7 @@ pub(crate) mod tests {
     #[test]
     fn steps_that_are_done_again_go_by_the_first_reading() {
         let run = Store::memory(Weather::calm());
-        let mut hours = Hours::open(&run, 1.0, 0.0).expect("none yet");
+        let mut hours = Hours::open(&run, 1.0, 0.0, 0.0).expect("none yet");
         for (step, elapsed_s) in [(2, 900.0), (4, 900.1), (6, 1800.0)] {
             hours.look(&run, Step(step), elapsed_s).expect("kept");
         }
@@ -153,15 +155,18 @@ pub(crate) mod tests {
         let expected = [0.0, 0.0, 0.25, 0.25, 0.25, 0.25, 0.5, 0.5];
         assert_eq!(shares(&hours), expected, "a part of 4096 has not passed at step 4");
         // Killed, and gone on from step 2, on a slower machine.
-        let mut again = Hours::open(&run, 1.0, 900.0).expect("as written");
+        let mut again = Hours::open(&run, 1.0, 900.0, 0.0).expect("as written");
         again.look(&run, Step(4), 500.0).expect("nothing to keep");
         again.look(&run, Step(6), 1000.0).expect("nothing to keep");
         assert_eq!(shares(&again), expected);
         again.look(&run, Step(8), 2700.0).expect("kept");
         assert_eq!((again.share(Step(8)), again.trained_s(2700.0)), (1.0, 3600.0));
+        // Opened once more in the same process, which has trained since.
+        let anew = Hours::open(&run, 1.0, 900.0, 400.0).expect("as written");
+        assert_eq!(anew.trained_s(500.0).to_bits(), 1000.0_f64.to_bits());
         let other = Store::memory(Weather::calm());
         cut(&run, &other, Step(5)).expect("kept");
-        let branched = Hours::open(&other, 1.0, 0.0).expect("as written");
+        let branched = Hours::open(&other, 1.0, 0.0, 0.0).expect("as written");
         assert_eq!(branched.share(Step(9)).to_bits(), 0.25_f64.to_bits());
     }
 }

@@ -63,7 +63,10 @@ pub fn run(
             run.save_what_is_whole(host);
             Ok(())
         };
+        // Of steps that leap the run has learnt what it must not keep.
+        let is_kept = !matches!(outcome, Err(Error::Leaps { .. }));
         if outcome.is_err()
+            && is_kept
             && let Err(error) = room::within(plan, save)
         {
             tracing::warn!(%error, "nor could the steps since the newest checkpoint be saved");

@@ -38,7 +38,8 @@ impl Snapshot {
             return Err(error);
         }
         point_at(&checkpoints, Some(self.state.step))?;
-        retain(&checkpoints, &keeping.rules)?;
+        let judged = Step(self.state.step.0.saturating_sub(self.state.guard.unread as u64));
+        retain(&checkpoints, &keeping.rules, keeping.goes_back.then_some(judged))?;
         Ok(checkpoint.place(""))
     }
 }
@@ -254,15 +255,18 @@ pub(super) fn figures(checkpoint: &Store, step: Step) -> std::io::Result<BTreeMa
     }
 }
 
-/// Removes what the rules let go. What was set aside and is newer than the oldest of the newest stays until the run comes
+/// Removes what the rules let go, but for the newest checkpoint of at most `judged` steps: a step that nobody has judged yet
+/// may have to be undone, however many checkpoints were made since. What was set aside and is newer than the oldest of the newest stays until the run comes
 /// to its step.
-fn retain(checkpoints: &Store, rules: &CheckpointConfig) -> std::io::Result<()> {
+fn retain(checkpoints: &Store, rules: &CheckpointConfig, judged: Option<Step>) -> std::io::Result<()> {
     let candidates = candidates(checkpoints, rules)?;
+    let way_back =
+        candidates.iter().map(|it| it.step).filter(|step| judged.is_some_and(|judged| *step <= judged)).max();
     let reasons = reasons(rules, &candidates);
     let newest = reasons.iter().find(|(_, why)| why.contains(&Reason::Newest)).map(|(&step, _)| step);
     for (Reverse(step), form) in list(checkpoints)?.into_iter().rev() {
         let goes = match form {
-            Form::Whole => reasons.get(&step).is_some_and(Vec::is_empty),
+            Form::Whole => reasons.get(&step).is_some_and(Vec::is_empty) && way_back != Some(step),
             Form::SetAside | Form::Unfinished => newest.is_some_and(|oldest| step < oldest),
         };
         if goes {

@@ -116,6 +116,14 @@ pub fn state_of(run: &Store, step: Step) -> Result<State, Error> {
     Ok(State::read(&there(run, step)?, step)?)
 }
 
+/// The state of the newest checkpoint whose state can be read; `None` if there is none.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn newest_state(run: &Store) -> Result<Option<State>, Error> {
+    Ok(super::steps(run)?.into_iter().find_map(|step| state_of(run, step).ok()))
+}
+
 /// Makes the checkpoint after `step` stay, whatever the rules say.
 ///
 /// # Errors

@@ -33,6 +33,22 @@ pub(in crate::training) fn snapshot(step: u64) -> Snapshot {
 }
 
 /// The newest stay, so many of them.
+#[test]
+fn a_checkpoint_before_all_that_nobody_has_judged_stays() {
+    let (run, keeping) = (Store::memory(Weather::calm()), Keeping { goes_back: true, ..keep(1) });
+    let there = |step, unread| {
+        let mut snapshot = snapshot(step);
+        snapshot.state.guard.unread = unread;
+        snapshot.write(&run, &keeping).expect("written");
+        steps(&run).expect("listed").into_iter().map(|step| step.0).collect::<Vec<_>>()
+    };
+    assert_eq!(there(2, 0), [2]);
+    assert_eq!(there(3, 1), [3, 2]);
+    assert_eq!(there(4, 2), [4, 2]);
+    assert_eq!(there(6, 1), [6, 4], "as far as is judged");
+    assert_eq!(there(7, 0), [7]);
+}
+
 fn keep(keep: usize) -> Keeping {
     Keeping::by(CheckpointConfig { keep, ..CheckpointConfig::default() })
 }

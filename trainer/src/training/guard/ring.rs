@@ -93,10 +93,11 @@ impl Ring {
         self.filled = 0;
     }
 
-    /// Holds the first `filled` steps of `values`, and has room for one more.
+    /// Holds the first `filled` steps of `values`, and has room for the next, which is done before anything is read.
     pub(super) fn take(&mut self, values: &Tensor, filled: usize) {
-        if filled > self.capacity {
-            (self.values, self.capacity) = (Self::blank(filled + 1, self.values.device()), filled);
+        if filled >= self.capacity {
+            self.capacity = filled + 1;
+            self.values = Self::blank(self.capacity + 1, self.values.device());
         }
         self.values.narrow(0, 0, as_i64(filled)).copy_(&values.narrow(0, 0, as_i64(filled)));
         self.filled = filled;

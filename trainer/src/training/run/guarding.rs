@@ -11,6 +11,7 @@ use super::Run;
 use crate::error::Error;
 use crate::plan::config::GuardRule;
 use crate::training::around::{Data, Host};
+use crate::training::checkpoint;
 use crate::training::guard::{Leap, Observed, Reaction};
 
 /// Rows that are named when a step is passed over.
@@ -24,19 +25,32 @@ impl Run<'_> {
         let leaps: Vec<_> =
             leaps.into_iter().map(|(place, leap)| self.leap(Step(first + place as u64), leap)).collect();
         let Some(leap) = leaps.first().copied() else { return Ok(ControlFlow::Continue(())) };
-        match self.plan().guard.rule {
-            GuardRule::Skip => {
-                self.decide_to_skip(leap, host)?;
+        let rule = self.plan().guard.rule;
+        match rule {
+            GuardRule::Skip if self.can_go_back(leap.leapt, host)? => {
+                self.decide_to_skip(leap)?;
                 Ok(ControlFlow::Break(Reaction::GoBack))
             }
-            rule => {
+            _ => {
                 for leap in leaps {
                     self.say(host, What::Leap(leap));
                 }
-                let pauses = rule == GuardRule::Pause;
+                let pauses = rule != GuardRule::Warn;
                 Ok(if pauses { ControlFlow::Break(Reaction::Pause) } else { ControlFlow::Continue(()) })
             }
         }
+    }
+
+    /// Whether a checkpoint before that step is kept. A run that has had none to make yet begins anew, as after a kill.
+    fn can_go_back(&mut self, leapt: Step, host: &mut dyn Host) -> Result<bool, Error> {
+        // A checkpoint of the course that is given up must not be put behind the back of who looks for an earlier one.
+        self.wait_until_saved(host)?;
+        let (done, every) = (leapt.0 - 1, self.plan().checkpoints.every_steps);
+        let can = done < every || checkpoint::steps(self.store)?.into_iter().any(|step| step.0 <= done);
+        if !can {
+            tracing::warn!(step = leapt.0, "no checkpoint before that step is kept to go back to: the run pauses");
+        }
+        Ok(can)
     }
 
     /// The step after `done` steps leapt.
@@ -46,13 +60,11 @@ impl Run<'_> {
     }
 
     /// Writes down that a step is passed over. What it is undone for is then known, whatever is killed.
-    fn decide_to_skip(&mut self, leap: LeapReport, host: &mut dyn Host) -> Result<(), Error> {
+    fn decide_to_skip(&mut self, leap: LeapReport) -> Result<(), Error> {
         let (skips, allowed) = (self.skips.skips.len(), self.plan().guard.skips_max);
         if skips >= allowed {
             return Err(Error::Leaps { step: leap.leapt, skips });
         }
-        // A checkpoint of the course that is given up must not be put behind the back of who looks for an earlier one.
-        self.wait_until_saved(host)?;
         self.skips.add(self.store, leap)?;
         tracing::warn!(step = leap.leapt.0, sigmas = leap.sigmas, "a step leapt: going back, to pass over it");
         Ok(())

@@ -3,6 +3,7 @@
 use observe::training::Leaping;
 
 use super::*;
+use crate::plan::TrainRequest;
 use crate::plan::config::GuardRule;
 use crate::training::skips::{self, SkipList};
 
@@ -16,13 +17,17 @@ fn plan(rule: GuardRule) -> TrainPlan {
 }
 
 fn plan_with(rule: GuardRule, skips_max: usize) -> TrainPlan {
+    plan_by(rule, |request| request.guard.skips_max = skips_max)
+}
+
+fn plan_by(rule: GuardRule, change: impl FnOnce(&mut TrainRequest)) -> TrainPlan {
     let mut request = testing::request();
     request.loss = [("masked_lm".to_owned(), 1.0)].into();
     request.train.steps = 48;
     request.validation.every_steps = 0;
     request.guard.rule = rule;
     request.guard.loss_sigmas = 8.0;
-    request.guard.skips_max = skips_max;
+    change(&mut request);
     testing::checked(request)
 }
 
@@ -153,4 +158,50 @@ fn a_run_that_leaps_too_often_fails_and_says_where() {
     let ran = train_with(&calm(), &plan_with(GuardRule::Skip, 0), poisoned());
     let error = ran.outcome.expect_err("no step may be skipped").to_string();
     assert!(error.contains(&format!("step {LEAPS}")) && error.contains("`guard.skips_max`"), "{error}");
+}
+
+/// What it has learnt of the step is not kept, so that it can still be passed over.
+#[test]
+fn a_run_that_failed_over_a_leap_passes_over_it_where_more_may_be() {
+    let _alone = testing::generator();
+    let (calm, store) = (skipped().last.expect("the end makes a checkpoint"), self::calm());
+    train_with(&store, &plan_with(GuardRule::Skip, 0), poisoned()).outcome.expect_err("no step may be skipped");
+    let last = train_with(&store, &plan(GuardRule::Skip), poisoned()).last.expect("the end makes a checkpoint");
+    assert!(last.main == calm.main && last.optimizer == calm.optimizer, "weights and optimizer state");
+    assert_eq!(last.state, calm.state);
+}
+
+/// As where a run was stopped so often since that the newest checkpoints are all behind the step.
+#[test]
+fn a_run_without_a_way_back_pauses_and_keeps_what_it_has() {
+    let _alone = testing::generator();
+    let (store, plan) = (calm(), plan(GuardRule::Skip));
+    // In the middle of step 42, which is reported.
+    let stopped = Trouble { waiting_for: Some(2 * LEAPS + 1), ..poisoned() };
+    train_with(&store, &plan, stopped).outcome.expect("it stops");
+    for step in checkpoint::steps(&store).expect("listed").into_iter().filter(|step| step.0 < LEAPS) {
+        checkpoint::discard(&store, step).expect("removed");
+    }
+    let paused = train_with(&store, &plan, poisoned());
+    assert!(matches!(paused.outcome, Ok(Outcome::Stopped(Step(42), StopRequest::Guard))), "{:?}", paused.outcome);
+    assert_eq!(leaps(&paused.events), [(LEAPS, Leaping::Loss)]);
+    assert!(checkpoint::steps(&store).expect("listed").contains(&Step(LEAPS)));
+    assert!(SkipList::read(&store).expect("readable").skips.is_empty());
+    let again = train_with(&store, &plan, poisoned());
+    assert!(matches!(again.outcome, Ok(Outcome::Finished(Step(48)))), "{:?}", again.outcome);
+}
+
+#[test]
+fn a_step_is_named_by_its_number_whatever_the_reports_were_when_it_was_done() {
+    let _alone = testing::generator();
+    let seldom = plan_by(GuardRule::Warn, |request| request.report.every_steps = 20);
+    for every_steps in [1, 3, 4, 5] {
+        let store = calm();
+        // In the middle of step 45: four steps are unread.
+        let stopped = Trouble { waiting_for: Some(89), ..poisoned() };
+        train_with(&store, &seldom, stopped).outcome.expect("it stops");
+        let often = plan_by(GuardRule::Warn, |request| request.report.every_steps = every_steps);
+        let ran = train_with(&store, &often, poisoned());
+        assert_eq!(leaps(&ran.events), [(LEAPS, Leaping::Loss)], "reports every {every_steps} steps");
+    }
 }
