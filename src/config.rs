@@ -4,21 +4,19 @@
 //! data). Parsing goes in two steps, so that one report lists every mistake: the file as a table, then each section,
 //! view and objective into its own type, which its owner defines in the crate that uses it.
 
-mod corpora;
+pub(crate) mod corpora;
 pub(crate) mod corpus;
 #[cfg(test)]
 mod fuzz;
 mod mistake;
 mod section;
 mod source;
-mod sources;
+pub(crate) mod sources;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-pub(crate) use self::corpora::NamedCorpus;
 use pipeline::load::DataConfig;
-use pipeline::mixture::SourceConfig;
 use pipeline::prepare::PrepareConfig;
 use pipeline::tokenizer_training::TokenizerConfig;
 use pipeline::views::AnyView;
@@ -28,6 +26,7 @@ use serde::{Deserialize, Serialize};
 #[cfg(feature = "train")]
 use toml::{Table, Value};
 
+use self::sources::SourceConfig;
 #[cfg(feature = "train")]
 pub(crate) use mistake::did_you_mean;
 pub(crate) use mistake::{Mistake, Mistakes};
@@ -145,7 +144,7 @@ impl Parsed {
         let names = sections.names();
         let problems = sections.finish();
         corpus::follow(&mut config.prepare, &mut config.data, &source);
-        corpora::follow(&mut config.sources, &source);
+        corpus::follow_sources(&mut config.sources, &source);
         #[cfg(feature = "train")]
         follow_budget(&mut config.training.train, &source);
         Ok(Self { config, source, problems, names })

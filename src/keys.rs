@@ -9,12 +9,12 @@ mod markdown;
 pub(crate) mod page;
 pub(crate) mod schema;
 
-use pipeline::mixture::SourceConfig;
 use serde_json::Value as Json;
 use toml::{Table, Value};
 
 use self::schema::schema;
 use crate::config::Config;
+use crate::config::sources::SourceConfig;
 
 /// A section of a configuration.
 #[derive(Clone, Debug, PartialEq)]

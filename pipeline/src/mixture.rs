@@ -33,7 +33,7 @@ use schemas::{Epoch, Problem, SampleAddress};
 
 pub use self::blend::blend;
 pub(crate) use self::dealing::Dealing;
-pub use self::weight::{SourceConfig, Weight, WeightFrom};
+pub use self::weight::{Weight, WeightFrom};
 use crate::permutation::Permutation;
 use crate::rng::{Key, Rng};
 

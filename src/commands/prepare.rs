@@ -13,7 +13,8 @@ use store::Store;
 
 use crate::chaos::{Chaos, Kill, Storm};
 use crate::cli::ConfigArgs;
-use crate::config::{NamedCorpus, Parsed};
+use crate::config::Parsed;
+use crate::config::corpora::NamedCorpus;
 use crate::exit::Usage;
 use crate::terminal::told;
 use interruption::Shared;

@@ -3,6 +3,7 @@
 //! What a configuration leaves out follows from what it says: the format from the endings of the files, the data of a run
 //! from the folder that is prepared. What it names and is not there is a mistake of the configuration like any other.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use pipeline::corpus::{Corpus, CorpusConfig, Endings};
@@ -11,6 +12,7 @@ use pipeline::prepare::PrepareConfig;
 use schemas::Problem;
 
 use super::source::Source;
+use super::sources::SourceConfig;
 
 /// Fills in what follows from other keys, where it is not written.
 pub(super) fn follow(prepare: &mut PrepareConfig, data: &mut DataConfig, source: &Source) {
@@ -21,6 +23,16 @@ pub(super) fn follow(prepare: &mut PrepareConfig, data: &mut DataConfig, source:
         && let Some(format) = Endings::of(&prepare.inputs).format()
     {
         prepare.format = format;
+    }
+}
+
+/// Fills in formats that are not written.
+pub(super) fn follow_sources(sources: &mut BTreeMap<String, SourceConfig>, source: &Source) {
+    if source.says("prepare.format") {
+        return;
+    }
+    for of_source in sources.values_mut().filter(|of_source| of_source.format.is_none()) {
+        of_source.format = Endings::of(&of_source.inputs).format();
     }
 }
 

@@ -1,45 +1,25 @@
-//! `[sources.NAME]`: which prepared folders a run mixes.
+//! The sections `[sources.NAME]`: what a mixture is made of.
 
-use pipeline::load::RowOrder;
-use pipeline::mixture::SourceConfig;
-use schemas::Problem;
+use std::path::PathBuf;
 
-use super::Config;
+use pipeline::corpus::AnyFormat;
+use pipeline::mixture::Weight;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-/// Longest name of a source: it is a file's name in the folder of a run.
-const NAME_MAX: usize = 64;
-
-impl Config {
-    /// The sources that a run reads, by name: those that have a weight at all. Nothing where there is one folder.
-    pub(crate) fn sources_read(&self) -> Vec<(&str, &SourceConfig)> {
-        let sources = self.sources.iter().filter(|(_, source)| !source.weight.is_never());
-        sources.map(|(name, source)| (name.as_str(), source)).collect()
-    }
-
-    /// What is wrong with the sources before any folder is opened.
-    pub(crate) fn source_problems(&self) -> Vec<Problem> {
-        let mut problems = Vec::new();
-        if !self.sources.is_empty() && self.sources_read().is_empty() {
-            let hint = "give at least one a `weight` above 0";
-            problems.push(Problem::new("sources", "no source has a share").hint(hint));
-        }
-        if !self.sources.is_empty() && self.data.order == RowOrder::Streamed {
-            let message = "a mixture cannot be streamed: its sources are all read from the first row on";
-            let hint = "prepare the sources and set `data.order = \"shuffled\"`, or leave out `[sources]`";
-            problems.push(Problem::new("data.order", message).hint(hint));
-        }
-        for (name, source) in &self.sources {
-            let is_plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_');
-            if name.is_empty() || name.len() > NAME_MAX || !name.chars().all(is_plain) {
-                let message = format!("`{}` is no name of a source", name.escape_debug());
-                let hint = format!("take letters, digits, `-` and `_`, at most {NAME_MAX}");
-                problems.push(Problem::new(format!("sources.{name}"), message).hint(hint));
-            }
-            if source.folder.as_os_str().is_empty() {
-                let hint = format!("add `folder = …`, which `cloze prepare` has made, to `[sources.{name}]`");
-                problems.push(Problem::new(format!("sources.{name}.folder"), "it names no folder").hint(hint));
-            }
-        }
-        problems
-    }
+/// One of several prepared folders that a run reads, by a name of its own.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct SourceConfig {
+    /// Its prepared folder. All sources have one tokenizer, one `prepare.tokens_max` and one way of packing.
+    pub(crate) folder: PathBuf,
+    /// What `cloze prepare` makes that folder of: files, folders and globs, as in `prepare.inputs`. All else is as `[prepare]`
+    /// says. Nothing for a folder that is prepared elsewhere.
+    pub(crate) inputs: Vec<String>,
+    /// How documents lie in these files; if not given, as `prepare.format` says, or as the endings of most of their bytes say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) format: Option<AnyFormat>,
+    /// Its share of the rows, beside the weights of the other sources: a number, or a list of weights that each hold from
+    /// so many rows of the stream on, the first from 0. A source that never has one is not read.
+    pub(crate) weight: Weight,
 }

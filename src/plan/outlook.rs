@@ -7,7 +7,8 @@ use schemas::manifest;
 
 use super::{Plan, describe, expected, preparing, warnings};
 use crate::cli::ConfigArgs;
-use crate::config::{NamedCorpus, Parsed};
+use crate::config::Parsed;
+use crate::config::corpora::NamedCorpus;
 use crate::data::{PreparedData, Purpose, Troubles};
 
 /// Whether a corpus is prepared there. What cannot be looked at is told by who opens it.

@@ -199,9 +199,14 @@ fn weights_that_are_no_shares_are_refused_with_a_way_out() {
 
 #[test]
 fn a_weight_is_read_as_it_is_written() {
+    #[derive(Debug, Default, PartialEq, serde::Deserialize)]
+    #[serde(default)]
+    struct Source {
+        weight: Weight,
+    }
     #[derive(Debug, PartialEq, serde::Deserialize)]
     struct Sources {
-        sources: BTreeMap<String, SourceConfig>,
+        sources: BTreeMap<String, Source>,
     }
     let text = "[sources.a]\nfolder = 'x'\nweight = 2\n[sources.b]\nfolder = 'y'\n\
                 weight = [{ rows = 0, weight = 0.5 }, { rows = 9_000, weight = 1 }]\n[sources.c]\nfolder = 'z'";

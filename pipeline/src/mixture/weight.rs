@@ -1,29 +1,8 @@
-//! The sections `[sources.NAME]`: what a mixture is made of, and in which proportions.
-
-use std::path::PathBuf;
+//! In which proportions a mixture is made of its sources.
 
 use schemars::JsonSchema;
 use schemas::Problem;
 use serde::{Deserialize, Serialize};
-
-use crate::corpus::AnyFormat;
-
-/// One of several prepared folders that a run reads, by a name of its own.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct SourceConfig {
-    /// Its prepared folder. All sources have one tokenizer, one `prepare.tokens_max` and one way of packing.
-    pub folder: PathBuf,
-    /// What `cloze prepare` makes that folder of: files, folders and globs, as in `prepare.inputs`. All else is as `[prepare]`
-    /// says. Nothing for a folder that is prepared elsewhere.
-    pub inputs: Vec<String>,
-    /// How documents lie in these files; if not given, as `prepare.format` says, or as the endings of most of their bytes say.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub format: Option<AnyFormat>,
-    /// Its share of the rows, beside the weights of the other sources: a number, or a list of weights that each hold from
-    /// so many rows of the stream on, the first from 0. A source that never has one is not read.
-    pub weight: Weight,
-}
 
 /// The share of a source beside those of the others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -8,7 +8,8 @@ use pipeline::actor::{self, Actor, Stop, Stopper, stopper};
 use pipeline::prepare::{Preparation, PrepareConfig, PrepareOptions, Summary};
 use trainer::training::Outcome;
 
-use crate::config::{NamedCorpus, Parsed};
+use crate::config::Parsed;
+use crate::config::corpora::NamedCorpus;
 use crate::plan::Halves;
 use crate::terminal::note;
 
