@@ -172,6 +172,7 @@ mod tests {
             files: BTreeMap::new(),
             changes: Vec::new(),
             trained_s: None,
+            beside: trainer::training::Beside::default(),
         }
     }
 

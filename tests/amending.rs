@@ -347,4 +347,19 @@ fn a_run_ends_by_hours_and_is_then_at_its_end() {
     assert_eq!(ends, ["validation", "checkpoint", "stop"], "{:?}", &log[report..]);
     let again = home.run_ok(&args);
     assert!(again.stderr.contains("done: ") && !again.stdout.contains("step "), "{again}");
+    // Where its looks at the clock are lost, nobody knows how far it is.
+    std::fs::remove_file(home.join("run/hours.json")).expect("it was there");
+    home.run(&args).assert_fails(2, &["hours.json", "is lost", "restore it"]);
+}
+
+#[test]
+fn a_run_that_was_extended_needs_to_know_it() {
+    let home = Home::prepared(60);
+    home.run_ok(&train("run.folder=run", &["--set", "train.steps=20"]));
+    home.run(&["extend", "run", "--steps", "1152921504606846976"]).assert_fails(2, &["more rows than can be counted"]);
+    home.run_ok(&["extend", "run", "--steps", "40"]);
+    let args = train("run.folder=run", &["--set", "train.steps=20"]);
+    home.run_ok(&args);
+    std::fs::remove_file(home.join("run/extended.json")).expect("it was there");
+    home.run(&args).assert_fails(2, &["extended.json", "is lost"]);
 }

@@ -11,6 +11,7 @@ use tch::Tensor;
 use crate::device::tensors::{self, HostTensor, HostTensors};
 use crate::optimizer::schedule::{Course, ScheduleConfig, Span};
 use crate::plan::identity::Identity;
+use crate::training::beside::Beside;
 use crate::training::checkpoint::{State, Validated};
 use crate::training::guard::SavedGuard;
 use crate::training::hours::{self, Hours};
@@ -64,6 +65,7 @@ fn state() -> Vec<u8> {
         files: BTreeMap::from([("main.safetensors".to_owned(), "ef".to_owned())]),
         changes: Vec::new(),
         trained_s: Some(1.5),
+        beside: Beside { readings: 2, spans: 1 },
     }
     .seal()
 }

@@ -109,6 +109,7 @@ pub fn make(
     log.push(&jsonl::line(&event))?;
     log.flush()?;
     state.identity = plan.identity.clone();
+    state.beside.spans = state.beside.spans.min(plan.amended.spans.len());
     state.changes.extend(keys.into_iter().map(|key| Change { step, key }));
     checkpoint::copy(from, step, to, Some(&state))?;
     checkpoint::point(to, &[])?;

@@ -55,6 +55,7 @@ use crate::device::tensors::HostTensors;
 use crate::error::Error;
 use crate::plan::config::CheckpointConfig;
 use crate::plan::identity::Identity;
+use crate::training::beside::Beside;
 use crate::training::guard::SavedGuard;
 use crate::training::tally::SavedMean;
 
@@ -114,6 +115,9 @@ pub struct State {
     /// Seconds that the run has trained, where hours end it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trained_s: Option<f64>,
+    /// What the run has gone by that is kept beside its checkpoints.
+    #[serde(default, skip_serializing_if = "Beside::is_empty")]
+    pub beside: Beside,
 }
 
 /// A key of the identity that is another since a step.

@@ -67,6 +67,16 @@ impl Hours {
         Ok(Self { list, budget_s: 3600.0 * hours, before_s, begun_s })
     }
 
+    /// How often the clock was looked at.
+    pub(crate) fn readings(&self) -> usize {
+        self.list.readings.len()
+    }
+
+    /// How often that was after at most `done` steps.
+    pub(crate) fn readings_until(&self, done: Step) -> usize {
+        self.list.readings.partition_point(|reading| reading.step <= done)
+    }
+
     /// Seconds that the run has trained when the process's clock says `elapsed_s`.
     pub(crate) fn trained_s(&self, elapsed_s: f64) -> f64 {
         self.before_s + elapsed_s - self.begun_s

@@ -1,6 +1,7 @@
 //! A run from its first step to its last: the loop, one step of it, what it says and what it keeps.
 
 pub(crate) mod around;
+pub(crate) mod beside;
 pub mod branch;
 pub mod checkpoint;
 pub mod extended;
@@ -25,6 +26,7 @@ pub(crate) mod undone;
 pub(crate) mod validation;
 
 pub use self::around::{Data, Host, Outcome};
+pub use self::beside::Beside;
 pub use self::checkpoint::{Snapshot, State};
 pub use self::fill::{Filler, Guess};
 pub use self::guard::{Observed, SavedGuard};

@@ -53,6 +53,7 @@ impl Replay {
             let hours = plan.train.hours.map(|hours| Hours::open(run, hours, 0.0, 0.0)).transpose()?;
             if let Some((place, snapshot)) = found {
                 skips.check(&place, &snapshot.state)?;
+                snapshot.state.beside.check(run, &plan, hours.as_ref())?;
                 for warning in trainer.restore(&place, &snapshot)?.0 {
                     tracing::warn!("{}", warning.message);
                 }
@@ -149,6 +150,7 @@ impl Replay {
                 batch_hash: batch_hash.to_hex(),
                 skips: self.skips.among(self.trainer.done()),
                 trained_s: None,
+                readings: 0,
                 validated: None,
             })
         })?;

@@ -17,6 +17,7 @@ use crate::error::Error;
 use crate::hf;
 use crate::model::networks::built::teach;
 use crate::plan::identity;
+use crate::training::beside::Beside;
 use crate::training::checkpoint;
 use crate::training::checkpoint::{Change, Snapshot, State, Validated};
 use crate::training::step::{Trainer, threads};
@@ -41,6 +42,8 @@ pub(crate) struct Position {
     pub skips: Vec<Step>,
     /// Seconds that the run has trained, where hours end it.
     pub trained_s: Option<f64>,
+    /// Looks at the clock that it has gone by.
+    pub readings: usize,
     /// What the validation of this step found.
     pub validated: Option<Validated>,
 }
@@ -71,6 +74,7 @@ impl Trainer {
             files: std::collections::BTreeMap::new(),
             changes: self.changes.clone(),
             trained_s: position.trained_s,
+            beside: Beside { readings: position.readings, spans: self.plan().amended.spans.len() },
         };
         let (first, resting) = (accumulators.len() + ring.len(), self.optimizer.state().chain(skips));
         let mut all: Vec<(String, &Tensor)> = accumulators.into_iter().chain(ring).chain(resting).collect();

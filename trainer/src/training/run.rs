@@ -173,6 +173,9 @@ impl<'a> Run<'a> {
         }
         let trained_s = run.resumed.as_ref().and_then(|resumed| resumed.state.trained_s);
         run.open_hours(trained_s)?;
+        if let Some(resumed) = &run.resumed {
+            resumed.state.beside.check(store, plan, run.hours.as_ref())?;
+        }
         Ok(run)
     }
 

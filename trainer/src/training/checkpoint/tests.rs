@@ -28,6 +28,7 @@ pub(in crate::training) fn snapshot(step: u64) -> Snapshot {
         files: BTreeMap::new(),
         changes: Vec::new(),
         trained_s: None,
+        beside: Beside::default(),
     };
     Snapshot { state, main: tensors(1.0), optimizer: tensors(2.0), validated: None }
 }

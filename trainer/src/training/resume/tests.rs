@@ -35,6 +35,7 @@ fn here() -> Position {
         batch_hash: String::new(),
         skips: Vec::new(),
         trained_s: None,
+        readings: 0,
         validated: None,
     }
 }

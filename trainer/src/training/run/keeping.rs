@@ -30,6 +30,7 @@ impl Run<'_> {
                 batch_hash: self.batch_hash.to_hex(),
                 skips: self.skips.among(done),
                 trained_s: self.hours.as_ref().map(|hours| hours.trained_s(self.clock.elapsed_s())),
+                readings: self.hours.as_ref().map_or(0, |hours| hours.readings_until(done)),
                 validated,
             };
             host.save(self.trainer.snapshot(position)?).map_err(Error::Foreign)?;
