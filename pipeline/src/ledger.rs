@@ -19,7 +19,7 @@
 mod page;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use schemas::{Generation, RowIndex};
 use store::Store;
@@ -60,6 +60,8 @@ pub struct Ledger {
     from: u64,
     to: u64,
     rows: Counts,
+    /// Pages that have ended, in order, each until it is in the folder: whoever writes the next writes these before it.
+    unwritten: Arc<Mutex<VecDeque<Page>>>,
     /// By source, then by generation and name.
     documents: BTreeMap<Arc<str>, BTreeMap<(Generation, u64), Counts>>,
 }
@@ -71,6 +73,7 @@ impl Ledger {
     /// If the pages cannot be moved, or do not add up.
     pub fn begin(&mut self, run: &Store, rows: RowIndex) -> Result<()> {
         let folder = run.within(FOLDER);
+        write(&folder, &self.unwritten)?;
         if let Some(page) = self.page() {
             undo(&folder, &page)?;
         }
@@ -128,21 +131,24 @@ impl Ledger {
         }
         assert_eq!(self.to, end.0, "every row that is consumed was given");
         let entries: usize = self.documents.values().map(BTreeMap::len).sum();
-        if entries >= ENTRIES_MAX { self.end_page()?.map_or(Ok(()), |page| page.write()) } else { Ok(()) }
+        if entries >= ENTRIES_MAX { self.end_page().map_or(Ok(()), |pages| pages.write()) } else { Ok(()) }
     }
 
-    /// The page of the rows since the one before, to be written before the checkpoint that ends with it; none if there are no
-    /// rows.
+    /// The page of the rows since the one before, and those that could not be written yet: to be written before the
+    /// checkpoint that ends with it. None if the folder has all of them.
     ///
     /// # Panics
     /// If its rows do not add up.
-    pub fn end_page(&mut self) -> Result<Option<PageToWrite>> {
-        let Some(page) = self.page() else { return Ok(None) };
-        assert_eq!(page.rows.total(), page.to - page.from, "every row was learnt, skipped or left out");
-        let Some(folder) = self.store.clone() else { return Ok(None) };
-        (self.from, self.rows) = (self.to, Counts::default());
-        self.documents.clear();
-        Ok(Some(PageToWrite { folder, page }))
+    pub fn end_page(&mut self) -> Option<PagesToWrite> {
+        let folder = self.store.clone()?;
+        if let Some(page) = self.page() {
+            assert_eq!(page.rows.total(), page.to - page.from, "every row was learnt, skipped or left out");
+            locked(&self.unwritten).push_back(page);
+            (self.from, self.rows) = (self.to, Counts::default());
+            self.documents.clear();
+        }
+        let is_written = locked(&self.unwritten).is_empty();
+        (!is_written).then(|| PagesToWrite { folder, pages: Arc::clone(&self.unwritten) })
     }
 
     fn page(&self) -> Option<Page> {
@@ -159,21 +165,34 @@ impl Ledger {
     }
 }
 
-/// A page on its way.
+/// Pages on their way.
 #[derive(Debug)]
-pub struct PageToWrite {
+pub struct PagesToWrite {
     folder: Store,
-    page: Page,
+    pages: Arc<Mutex<VecDeque<Page>>>,
 }
 
-impl PageToWrite {
-    /// Puts it into the run's folder.
+impl PagesToWrite {
+    /// Puts them into the run's folder. Those that fail are kept, for whoever writes the next.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If one cannot be written.
     pub fn write(&self) -> Result<()> {
-        self.page.put(&self.folder, &self.page.name())
+        write(&self.folder, &self.pages)
     }
+}
+
+fn write(folder: &Store, pages: &Mutex<VecDeque<Page>>) -> Result<()> {
+    let mut pages = locked(pages);
+    while let Some(page) = pages.front() {
+        page.put(folder, &page.name())?;
+        pages.pop_front();
+    }
+    Ok(())
+}
+
+fn locked(pages: &Mutex<VecDeque<Page>>) -> MutexGuard<'_, VecDeque<Page>> {
+    pages.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The pages of a run in order: the name of each in `ledger/`, and its rows.
@@ -196,7 +215,9 @@ fn listed(folder: &Store) -> Result<Vec<(String, u64, u64)>> {
     let mut found = Vec::new();
     for entry in folder.list("")? {
         // What is called otherwise is not ours.
-        let Some((from, to)) = Page::rows_of(&entry.name) else { continue };
+        let Some((from, to)) = Page::rows_of(&entry.name) else {
+            continue;
+        };
         found.push((entry.name, from, to));
     }
     found.sort_by_key(|(name, from, to)| (*from, *to, name.clone()));

@@ -32,7 +32,7 @@ fn begun(run: &Store, at: u64) -> Ledger {
 fn consume(ledger: &mut Ledger, range: std::ops::Range<u64>, fate: Fate) {
     ledger.give(rows(range.clone()));
     ledger.consume(RowIndex(range.end), fate).expect("few documents");
-    ledger.end_page().expect("it adds up").expect("there are rows").write().expect("written");
+    ledger.end_page().expect("there are rows").write().expect("written");
 }
 
 fn read(folder: &Store, pages: &[(String, u64, u64)]) -> Vec<Page> {
@@ -87,6 +87,40 @@ fn who_goes_back_moves_what_comes_again() {
     assert_eq!(taken_back(&run).len(), 3);
 }
 
+/// Consumes rows whose page cannot be written: a folder stands where it is to go.
+fn consume_in_vain(ledger: &mut Ledger, range: std::ops::Range<u64>, place: &std::path::Path) {
+    std::fs::create_dir_all(place.join("in the way")).expect("made");
+    ledger.give(rows(range.clone()));
+    ledger.consume(RowIndex(range.end), Fate::Learnt).expect("few documents");
+    ledger.end_page().expect("there are rows").write().expect_err("a folder is no object");
+    std::fs::remove_dir_all(place).expect("removed");
+}
+
+#[test]
+fn a_page_that_could_not_be_written_goes_before_the_next() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let run = Store::folder(home.path()).expect("made");
+    let place = home.path().join("ledger/rows-000000000008-000000000016.parquet");
+    let mut ledger = begun(&run, 0);
+    consume(&mut ledger, 0..8, Fate::Learnt);
+    consume_in_vain(&mut ledger, 8..16, &place);
+    consume(&mut ledger, 16..24, Fate::Learnt);
+    begun(&run, 24);
+    assert_eq!(kept(&run).iter().map(|page| page.from).collect::<Vec<_>>(), [0, 8, 16]);
+    assert!(ledger.end_page().is_none(), "all are written");
+    // Nothing more is consumed: what saves once more on its way out has to write it all the same.
+    let mut ledger = begun(&run, 8);
+    consume_in_vain(&mut ledger, 8..16, &place);
+    ledger.end_page().expect("one is not written").write().expect("written");
+    begun(&run, 16);
+    // And whoever goes back behind it: its rows were consumed.
+    let mut ledger = begun(&run, 8);
+    consume_in_vain(&mut ledger, 8..16, &place);
+    let before = taken_back(&run).len();
+    ledger.begin(&run, RowIndex(8)).expect("it adds up");
+    assert_eq!((kept(&run).len(), taken_back(&run).len()), (1, before + 1));
+}
+
 #[test]
 fn a_page_that_is_missing_or_damaged_is_named() {
     let run = calm();
@@ -135,7 +169,7 @@ proptest! {
             }
             consumed_in_all += 4 * steps;
             if page_is_written {
-                ledger.end_page().expect("it adds up").expect("there are rows").write().expect("written in the end");
+                ledger.end_page().expect("there are rows").write().expect("written in the end");
                 // Killed before the checkpoint, or behind it.
                 saved = if steps % 2 == 0 { end } else { saved };
             }
