@@ -72,7 +72,7 @@ pub(crate) fn run(args: &ConfigArgs, options: Options<'_>) -> anyhow::Result<Exi
         Ok(Plan::over(args, find, Purpose::Run)?.allowing(allow))
     };
     let watched = |is_waiting: bool| -> anyhow::Result<()> {
-        if replay.is_some() { Ok(()) } else { watch(args, is_waiting, &over, &phases.control) }
+        if replay.is_some() { Ok(()) } else { watch(args, is_waiting, over, &phases.control) }
     };
     watched(false)?;
     let start = start::start(args, &planned, prepare, &|| watched(true))?;

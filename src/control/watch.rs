@@ -37,12 +37,11 @@ pub(super) fn watch(heard: &Arc<Heard>, patience: &Patience) {
                     // As SIGTERM does.
                     heard.stop(Signal::Terminate);
                 }
-                Ok(false) => {}
                 Err(found) if !is_told => {
                     is_told = true;
                     heard.say(Words::NoFile(found));
                 }
-                Err(_) => {}
+                Ok(false) | Err(_) => {}
             }
         }
         if let (Some(signal), Some(waited)) = (heard.signal(), heard.waited())

@@ -85,8 +85,8 @@ struct Waiting<'a> {
     since: Instant,
     /// None before the folder is there.
     watch: Option<Watch>,
-    /// Who was said to fill it: nobody, before somebody does.
-    told: Option<Option<String>>,
+    /// Who was said to fill it.
+    told: Option<Sight>,
 }
 
 impl Waiting<'_> {
@@ -109,15 +109,15 @@ impl Waiting<'_> {
 
     /// Gives up where nobody fills the folder; says once who does.
     fn refuse_deserted(&mut self, error: anyhow::Error) -> anyhow::Result<()> {
-        let filler = match self.look()? {
+        let sight = self.look()?;
+        let who = match &sight {
             Sight::Deserted => return Err(error.context("nobody prepares the data of this run")),
-            Sight::Held(filler) => Some(filler),
-            Sight::Idle => None,
+            Sight::Held(filler) => format!("{filler} prepares"),
+            Sight::Idle => "nobody prepares yet".to_owned(),
         };
-        if self.told.as_ref() != Some(&filler) {
-            let who = filler.as_ref().map_or("nobody prepares yet".to_owned(), |filler| format!("{filler} prepares"));
+        if self.told.as_ref() != Some(&sight) {
             note(format_args!("waiting for what the run begins with, which {who}: {error}"));
-            self.told = Some(filler);
+            self.told = Some(sight);
         }
         Ok(())
     }
