@@ -281,11 +281,12 @@ pub(crate) enum Verb {
     },
     /// Count how often a run has learnt each document.
     #[cfg(feature = "train")]
-    #[command(after_help = "Example: cloze ledger runs/a --document 7f3a")]
+    #[command(after_help = "Example: cloze ledger runs/a --document 7f3a0c")]
     Ledger {
         /// The run folder.
         run: PathBuf,
-        /// Only this document: its id (column `id` of `documents/`).
+        /// Only this document: its id (column `id` of `documents/`), what only its id begins with (6 letters or more), or the name
+        /// that `explain --json` has as `document`.
         #[arg(long, value_name = "ID")]
         document: Option<String>,
         /// Print one JSON object instead.

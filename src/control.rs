@@ -13,6 +13,7 @@
 mod board;
 mod heard;
 mod signal;
+mod stop_file;
 mod watch;
 
 use std::sync::Arc;
@@ -27,7 +28,8 @@ pub(crate) use self::board::Board;
 use self::heard::{Heard, WORDS, Words};
 use self::signal::Meaning;
 pub(crate) use self::signal::{Phase, Signal};
-pub(crate) use self::watch::{Patience, STOP};
+pub(crate) use self::stop_file::obeyed;
+pub(crate) use self::watch::Patience;
 
 /// The runtime and what it has heard.
 pub(crate) struct Control {
@@ -67,9 +69,11 @@ impl Control {
     }
 
     /// From now on a file in the run's folder is heard as well, a stop takes no longer than it may, and who stands still is
-    /// named.
+    /// named. What watches already goes on.
     pub(crate) fn watch(&self, patience: Patience) -> anyhow::Result<()> {
-        self.heard.folder(patience.folder.clone());
+        if !self.heard.folder(patience.folder.clone()) {
+            return Ok(());
+        }
         let heard = Arc::clone(&self.heard);
         actor::spawn("watch", move || watch::watch(&heard, &patience))?;
         Ok(())

@@ -1,5 +1,6 @@
 //! The prepared folder of a run, or those of its sources: what they promise, and which of it the run reads.
 
+mod begun;
 mod streamed;
 
 use std::collections::BTreeSet;
@@ -128,7 +129,7 @@ impl PreparedData {
         source: Option<(String, Weight)>,
         purpose: Purpose,
     ) -> pipeline::Result<Self> {
-        let manifest = load::open(&store)?;
+        let manifest = load::open(&store).map_err(|error| begun::or_half_prepared(&store, error))?;
         let name = source.as_ref().map(|(name, _)| name.as_str());
         let generations = RunGenerations::of(run, &store, &Names::Contents(&manifest), name)?;
         let generation = generations.first();

@@ -305,6 +305,16 @@ fn all_runs_below_a_folder_are_seen_with_what_became_of_them() {
     running.kill();
     let table = home.run_ok(&["runs", "runs"]).stdout;
     assert!(table.contains("4 runs") && table.contains("20 / 20"), "{table}");
+    // One that nobody can read hides no other.
+    home.write("runs/killed/extended.json", "x");
+    let runs = home.run(&["runs", "runs", "--json"]);
+    runs.assert_fails(1, &["1 of 4 runs"]);
+    let listed = json(&runs);
+    assert_eq!((&listed[2]["state"], &listed[1]["state"]), (&"damaged".into(), &"finished".into()), "{runs}");
+    assert!(listed[2]["error"].as_str().is_some_and(|error| error.contains("extended.json")), "{runs}");
+    let table = home.run(&["runs", "runs"]);
+    assert_eq!(table.code, Some(1));
+    assert!(table.stdout.contains("extended.json") && table.stdout.contains("20 / 20"), "{table}");
 }
 
 #[test]

@@ -226,6 +226,15 @@ fn a_document_of_one_source_is_none_of_another() {
         };
         assert_eq!(["corpus", "others"].map(of), counts(id), "{told}");
     }
+    // By what its id begins with, by its name in shards; and what nobody has is a mistake.
+    let told = json(&home.run_ok(&["ledger", "run", "--document", &shared[..12], "--json"]));
+    assert_eq!(told["document"], shared.as_str());
+    let name = format!("{:016x}", Document::hash(&shared));
+    let by_name = json(&home.run_ok(&["ledger", "run", "--document", &name, "--json"]));
+    assert_eq!(by_name["generations"], told["generations"]);
+    for asked in [&shared[..5], "no such id", &name.replace(|_: char| true, "0")] {
+        home.run(&["ledger", "run", "--document", asked]).assert_fails(2, &["no document", asked]);
+    }
     let all = json(&home.run_ok(&["ledger", "run", "--json"]));
     for of in ["corpus", "others"] {
         let files: Vec<&Value> =

@@ -106,6 +106,45 @@ fn every_way_of_asking_is_heard_in_every_phase() {
     }
 }
 
+/// A run whose data nobody prepares yet, as soon as it waits.
+fn waiting(home: &Home, run: &str) -> std::process::Child {
+    let folder = format!("run.folder={run}");
+    let args = train(&folder, &["--set", "data.order=streamed", "--set", "data.folder=later"]);
+    let child = home.command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let began = Instant::now();
+    while !home.join(run).exists() {
+        assert!(began.elapsed() < Duration::from_secs(60), "it never waits");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child
+}
+
+#[test]
+fn a_file_is_heard_while_a_run_waits_for_its_data() {
+    let home = Home::with_corpus(4);
+    let child = waiting(&home, "asked");
+    home.write("asked/stop", "");
+    let outcome = Running::of(child).end();
+    assert_eq!(outcome.code, Some(143), "{outcome}");
+    assert!(!home.join("asked/stop").exists() && outcome.stderr.contains("no such folder yet"), "{outcome}");
+    // What is no file asks for nothing, and somebody hears so; a signal takes what does ask with it.
+    std::fs::create_dir_all(home.join("told/stop")).expect("made");
+    let child = waiting(&home, "told");
+    std::thread::sleep(Duration::from_millis(1500));
+    std::fs::remove_dir(home.join("told/stop")).expect("removed");
+    send(&child, libc::SIGSTOP);
+    home.write("told/stop", "");
+    send(&child, libc::SIGINT);
+    send(&child, libc::SIGCONT);
+    let outcome = Running::of(child).end();
+    assert!([Some(130), Some(143)].contains(&outcome.code), "{outcome}");
+    assert!(!home.join("told/stop").exists(), "{outcome}");
+    assert_eq!(outcome.stderr.matches("it is a folder").count(), 1, "{outcome}");
+    // Nobody comes.
+    let outcome = Running::of(waiting(&home, "deserted")).end();
+    outcome.assert_fails(1, &["nobody prepares the data", "later"]);
+}
+
 #[test]
 fn a_grace_that_is_over_leaves_with_what_is_saved() {
     let home = Home::prepared(60);

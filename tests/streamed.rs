@@ -115,6 +115,25 @@ fn a_folder_that_another_process_fills_slowly_is_followed_to_the_same_end() {
 }
 
 #[test]
+fn a_folder_that_nobody_has_made_yet_is_waited_for() {
+    let home = home();
+    let early = home.spawn(&train("run.folder=run", "data.folder=data", &["--set", "train.steps=4"]));
+    while !home.join("run").exists() {
+        std::thread::yield_now();
+    }
+    // As it was half way: what is read in another order needs all of it.
+    let mut child = home.spawn(&prepare("prepare.folder=data", &["--slow", "writer=100"]));
+    wait_for(&home, "data", 3, &mut child);
+    let shuffled = train("run.folder=shuffled", "data.folder=data", &["--set", "train.steps=4"]);
+    let shuffled = [shuffled, vec!["--set", "data.order=shuffled"]].concat();
+    home.run(&shuffled).assert_fails(2, &["prepared to ", " parts; run `cloze prepare`"]);
+    let outcome = Outcome::of(early.wait_with_output().expect("it ends"));
+    assert_eq!(outcome.code, Some(0), "{outcome}");
+    assert!(outcome.stderr.contains("which nobody prepares yet"), "{outcome}");
+    assert!(child.wait().expect("it ends").success());
+}
+
+#[test]
 fn kills_of_either_side_change_nothing() {
     let home = finished();
     let slow = prepare("prepare.folder=killed", &["--slow", "writer=100"]);

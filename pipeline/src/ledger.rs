@@ -19,7 +19,7 @@
 mod page;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use schemas::{Generation, RowIndex};
 use store::Store;
@@ -31,6 +31,8 @@ use crate::error::{Error, Result};
 pub const FOLDER: &str = "ledger";
 /// Where pages are whose rows come again.
 pub const UNDONE: &str = "undone";
+/// What the page that is being moved to `undone/` is called there: who was killed meanwhile goes on with that name.
+const UNDOING: &str = "undoing";
 /// Documents of a page that are kept in memory: some 50 MB. Beyond, a page ends between checkpoints.
 const ENTRIES_MAX: usize = 1 << 20;
 
@@ -56,10 +58,14 @@ pub struct Ledger {
     store: Option<Store>,
     /// Rows that were given, and are not consumed yet.
     given: VecDeque<RowDocuments>,
+    /// Where the first page begins.
+    first: u64,
     /// Where the page in hand begins, and how far it goes.
     from: u64,
     to: u64,
     rows: Counts,
+    /// Pages that have ended, in order, each until it is in the folder: whoever writes the next writes these before it.
+    unwritten: Arc<Mutex<VecDeque<Page>>>,
     /// By source, then by generation and name.
     documents: BTreeMap<Arc<str>, BTreeMap<(Generation, u64), Counts>>,
 }
@@ -71,27 +77,21 @@ impl Ledger {
     /// If the pages cannot be moved, or do not add up.
     pub fn begin(&mut self, run: &Store, rows: RowIndex) -> Result<()> {
         let folder = run.within(FOLDER);
+        finish_undoing(&folder)?;
+        write(&folder, &self.unwritten)?;
         if let Some(page) = self.page() {
-            undo(&folder, &page)?;
+            let undone = folder.within(UNDONE);
+            page.put(&undone, &numbered(&undone, &page.name())?)?;
         }
-        let mut end = None;
-        for (name, from, to) in pages(run)? {
-            if to > rows.0 {
-                undo(&folder, &Page::read(&folder, &name)?)?;
-                folder.remove(&name)?;
-                continue;
-            }
-            if end.is_some_and(|end| end != from) {
-                return Err(broken(&folder, &format!("no page tells of the rows from {} to {from}", end.unwrap_or(0))));
-            }
-            end = Some(to);
-        }
+        let (undone, kept): (Vec<_>, Vec<_>) = pages(run)?.into_iter().partition(|(_, _, to)| *to > rows.0);
+        undone.iter().try_for_each(|(name, ..)| undo(&folder, name))?;
+        let first = first(run, &kept)?;
         // A run that was begun by a program without a ledger has none of its first rows.
-        if end.is_some_and(|end| end != rows.0) {
-            let message = format!("it ends with row {}, and the checkpoint with row {rows}", end.unwrap_or(0));
-            return Err(broken(&folder, &message));
+        if let Some((_, _, end)) = kept.last().filter(|(_, _, end)| *end != rows.0) {
+            return Err(broken(&folder, &format!("it ends with row {end}, and the checkpoint with row {rows}")));
         }
-        *self = Self { store: Some(folder), from: rows.0, to: rows.0, ..Self::default() };
+        let (from, to) = (rows.0, rows.0);
+        *self = Self { store: Some(folder), first: first.unwrap_or(from), from, to, ..Self::default() };
         Ok(())
     }
 
@@ -128,21 +128,24 @@ impl Ledger {
         }
         assert_eq!(self.to, end.0, "every row that is consumed was given");
         let entries: usize = self.documents.values().map(BTreeMap::len).sum();
-        if entries >= ENTRIES_MAX { self.end_page()?.map_or(Ok(()), |page| page.write()) } else { Ok(()) }
+        if entries >= ENTRIES_MAX { self.end_page().map_or(Ok(()), |pages| pages.write()) } else { Ok(()) }
     }
 
-    /// The page of the rows since the one before, to be written before the checkpoint that ends with it; none if there are no
-    /// rows.
+    /// The page of the rows since the one before, and those that could not be written yet: to be written before the
+    /// checkpoint that ends with it. None if the folder has all of them.
     ///
     /// # Panics
     /// If its rows do not add up.
-    pub fn end_page(&mut self) -> Result<Option<PageToWrite>> {
-        let Some(page) = self.page() else { return Ok(None) };
-        assert_eq!(page.rows.total(), page.to - page.from, "every row was learnt, skipped or left out");
-        let Some(folder) = self.store.clone() else { return Ok(None) };
-        (self.from, self.rows) = (self.to, Counts::default());
-        self.documents.clear();
-        Ok(Some(PageToWrite { folder, page }))
+    pub fn end_page(&mut self) -> Option<PagesToWrite> {
+        let folder = self.store.clone()?;
+        if let Some(page) = self.page() {
+            assert_eq!(page.rows.total(), page.to - page.from, "every row was learnt, skipped or left out");
+            locked(&self.unwritten).push_back(page);
+            (self.from, self.rows) = (self.to, Counts::default());
+            self.documents.clear();
+        }
+        let is_written = locked(&self.unwritten).is_empty();
+        (!is_written).then(|| PagesToWrite { folder, pages: Arc::clone(&self.unwritten) })
     }
 
     fn page(&self) -> Option<Page> {
@@ -151,6 +154,7 @@ impl Ledger {
             documents.iter().map(entry).collect()
         };
         (self.to > self.from).then(|| Page {
+            first: Some(self.first),
             from: self.from,
             to: self.to,
             rows: self.rows,
@@ -159,21 +163,34 @@ impl Ledger {
     }
 }
 
-/// A page on its way.
+/// Pages on their way.
 #[derive(Debug)]
-pub struct PageToWrite {
+pub struct PagesToWrite {
     folder: Store,
-    page: Page,
+    pages: Arc<Mutex<VecDeque<Page>>>,
 }
 
-impl PageToWrite {
-    /// Puts it into the run's folder.
+impl PagesToWrite {
+    /// Puts them into the run's folder. Those that fail are kept, for whoever writes the next.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If one cannot be written.
     pub fn write(&self) -> Result<()> {
-        self.page.put(&self.folder, &self.page.name())
+        write(&self.folder, &self.pages)
     }
+}
+
+fn write(folder: &Store, pages: &Mutex<VecDeque<Page>>) -> Result<()> {
+    let mut pages = locked(pages);
+    while let Some(page) = pages.front() {
+        page.put(folder, &page.name())?;
+        pages.pop_front();
+    }
+    Ok(())
+}
+
+fn locked(pages: &Mutex<VecDeque<Page>>) -> MutexGuard<'_, VecDeque<Page>> {
+    pages.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The pages of a run in order: the name of each in `ledger/`, and its rows.
@@ -189,7 +206,32 @@ pub fn pages(run: &Store) -> Result<Vec<(String, u64, u64)>> {
 /// # Errors
 /// If the folder cannot be listed.
 pub fn undone(run: &Store) -> Result<Vec<(String, u64, u64)>> {
-    listed(&run.within(FOLDER).within(UNDONE))
+    let folder = run.within(FOLDER);
+    let mut undone = listed(&folder.within(UNDONE))?;
+    // What is still among the others is not undone yet.
+    if let Some((called, _)) = undoing(&folder)? {
+        undone.retain(|(name, ..)| *name != called);
+    }
+    Ok(undone)
+}
+
+/// The row that the first of these pages of a run has to begin with; none if there are no pages.
+///
+/// # Errors
+/// If the pages do not follow one another from there, or the first cannot be read.
+pub fn first(run: &Store, pages: &[(String, u64, u64)]) -> Result<Option<u64>> {
+    let folder = run.within(FOLDER);
+    let Some((name, from, _)) = pages.first() else { return Ok(None) };
+    // Pages of earlier programs do not say it.
+    let first = Page::read(&folder, name)?.first.unwrap_or(*from);
+    let mut end = first;
+    for (_, from, to) in pages {
+        if *from != end {
+            return Err(broken(&folder, &format!("no page tells of the rows from {end} to {from}")));
+        }
+        end = *to;
+    }
+    Ok(Some(first))
 }
 
 fn listed(folder: &Store) -> Result<Vec<(String, u64, u64)>> {
@@ -203,11 +245,37 @@ fn listed(folder: &Store) -> Result<Vec<(String, u64, u64)>> {
     Ok(found)
 }
 
-/// Keeps a page among those whose rows come again.
-fn undo(folder: &Store, page: &Page) -> Result<()> {
-    let undone = folder.within(UNDONE);
-    let number = listed(&undone)?.len();
-    page.put(&undone, &format!("{number:04}-{}", page.name()))
+/// Moves a page to those whose rows come again.
+fn undo(folder: &Store, name: &str) -> Result<()> {
+    // One that nobody can read is named while it is still where it was.
+    Page::read(folder, name)?;
+    folder.put(UNDOING, numbered(&folder.within(UNDONE), name)?.as_bytes())?;
+    finish_undoing(folder)
+}
+
+/// Goes on where somebody was killed: a page that is there twice is one page.
+fn finish_undoing(folder: &Store) -> Result<()> {
+    if let Some((called, name)) = undoing(folder)? {
+        folder.within(UNDONE).put(&called, &folder.read(&name)?)?;
+        folder.remove(&name)?;
+    }
+    Ok(folder.remove(UNDOING)?)
+}
+
+/// The page that is on its way to `undone/` and still here: what it is called there, and here.
+fn undoing(folder: &Store) -> Result<Option<(String, String)>> {
+    let Some((called, _)) = folder.read_with_stat(UNDOING)? else { return Ok(None) };
+    let called = String::from_utf8_lossy(&called).into_owned();
+    let Some((_, name)) = called.split_once('-').filter(|(_, name)| Page::rows_of(name).is_some()) else {
+        return Ok(None);
+    };
+    let is_here = folder.stat(name)?.is_some();
+    Ok(is_here.then(|| (called.clone(), name.to_owned())))
+}
+
+/// What a page is called among those that are undone: the same rows may be there before.
+fn numbered(undone: &Store, name: &str) -> Result<String> {
+    Ok(format!("{:04}-{name}", listed(undone)?.len()))
 }
 
 fn broken(folder: &Store, message: &str) -> Error {

@@ -47,7 +47,7 @@ use self::announce::Announcement;
 pub use self::change::Change;
 pub use self::config::PrepareConfig;
 pub(crate) use self::dirt::Dirt;
-pub use self::documents::{Origin, each_document, origins};
+pub use self::documents::{Origin, each_document, ids_like, origins};
 use self::fold::Fold;
 pub use self::follow::{Coming, Listed};
 use self::forget::Forgetting;

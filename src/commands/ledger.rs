@@ -15,26 +15,86 @@ use crate::exit::Usage;
 use crate::plan::Plan;
 use crate::terminal::{count, line, note};
 
+/// Fewer letters of an id are no beginning that says which it is.
+const PREFIX_MIN: usize = 6;
+
 /// Totals of a run, or of one of its documents.
 pub(crate) fn run(run: &Path, document: Option<&str>, json: bool) -> anyhow::Result<()> {
     let store = Store::existing(run)?;
-    let kept = Told::of(&store.within(ledger::FOLDER), ledger::pages(&store)?, document)?;
-    let undone = Told::of(&store.within(ledger::FOLDER).within(ledger::UNDONE), ledger::undone(&store)?, document)?;
-    if kept.pages == 0 {
+    if let Some(asked) = document {
+        let (id, [kept, undone]) = asked_for(run, &store, asked)?;
+        one(&id, &kept, &undone, json);
+    } else {
+        let [kept, undone] = told(&store, None)?;
+        all(&files(run, &kept), &kept, &undone, json);
+    }
+    Ok(())
+}
+
+/// What the pages of a run say, and those that were undone: of all documents, or of some.
+fn told(store: &Store, only: Option<&BTreeSet<u64>>) -> anyhow::Result<[Told; 2]> {
+    let pages = ledger::pages(store)?;
+    if ledger::first(store, &pages)?.is_none() {
         let message = format!("{}: there is no ledger here: it is written with each checkpoint", store.place(""));
         return Err(Usage(message).into());
     }
-    match document {
-        Some(id) => one(id, &kept, &undone, json),
-        None => all(&files(run, &kept), &kept, &undone, json),
+    let folder = store.within(ledger::FOLDER);
+    Ok([Told::of(&folder, pages, only)?, Told::of(&folder.within(ledger::UNDONE), ledger::undone(store)?, only)?])
+}
+
+/// The id of the document that somebody asks for, and what is told of it. One that neither the ledger nor the data has is a
+/// mistake: that it was never learnt would be no answer.
+fn asked_for(run: &Path, store: &Store, asked: &str) -> anyhow::Result<(String, [Told; 2])> {
+    let called = called(asked);
+    let names = called.into_iter().chain([Document::hash(asked)]).collect();
+    let of_names = told(store, Some(&names))?;
+    if of_names.iter().any(|told| !told.documents.is_empty()) {
+        return Ok((asked.to_owned(), of_names));
     }
-    Ok(())
+    let like = match ids_like(run, asked, called) {
+        Ok(like) => like,
+        Err(error) => {
+            note(format_args!("warning: whether there is such a document at all is not known: {error:#}"));
+            return Ok((asked.to_owned(), of_names));
+        }
+    };
+    let is_exact = |id: &&String| *id == asked || called == Some(Document::hash(id));
+    let mut found: Vec<&String> = like.iter().filter(is_exact).collect();
+    if found.is_empty() && asked.chars().count() >= PREFIX_MIN {
+        found = like.iter().collect();
+    }
+    match found[..] {
+        [id] => Ok((id.clone(), told(store, Some(&[Document::hash(id)].into()))?)),
+        [] => Err(Usage(format!(
+            "no document `{}` in the data of this run, nor in its ledger; `documents/` of the data lists the ids that there \
+             are (column `id`), and {PREFIX_MIN} letters that only one begins with suffice",
+            asked.escape_debug()
+        ))
+        .into()),
+        [first, second, ..] => {
+            Err(Usage(format!("several documents begin with `{asked}`, such as `{first}` and `{second}`")).into())
+        }
+    }
+}
+
+/// The name of a document in shards, as `explain --json` writes it.
+fn called(asked: &str) -> Option<u64> {
+    let is_name = asked.len() == 16 && asked.bytes().all(|digit| digit.is_ascii_hexdigit());
+    is_name.then(|| u64::from_str_radix(asked, 16).ok()).flatten()
+}
+
+/// Ids of the data of a run that somebody may mean.
+fn ids_like(run: &Path, asked: &str, called: Option<u64>) -> anyhow::Result<BTreeSet<String>> {
+    let mut like = BTreeSet::new();
+    for folder in Plan::of_run(run)?.data().all() {
+        like.extend(prepare::ids_like(&folder.store, asked, called)?);
+    }
+    Ok(like)
 }
 
 /// What pages say.
 #[derive(Default)]
 struct Told {
-    pages: usize,
     /// The rows that they tell of.
     rows: Counts,
     first: u64,
@@ -68,15 +128,15 @@ impl Display for Data {
 }
 
 impl Told {
-    /// Of all documents, or of one.
-    fn of(folder: &Store, pages: Vec<(String, u64, u64)>, only: Option<&str>) -> pipeline::Result<Self> {
-        let only = only.map(Document::hash);
-        let mut told = Self { pages: pages.len(), first: pages.first().map_or(0, |page| page.1), ..Self::default() };
+    /// Of all documents, or of some.
+    fn of(folder: &Store, pages: Vec<(String, u64, u64)>, only: Option<&BTreeSet<u64>>) -> pipeline::Result<Self> {
+        let mut told = Self { first: pages.first().map_or(0, |page| page.1), ..Self::default() };
         for (name, _, to) in pages {
             let page = Page::read(folder, &name)?;
             told.rows += page.rows;
             told.end = told.end.max(to);
-            for entry in page.entries.into_iter().filter(|entry| only.is_none_or(|only| only == entry.document)) {
+            for entry in page.entries.into_iter().filter(|entry| only.is_none_or(|only| only.contains(&entry.document)))
+            {
                 let data = Data { of: entry.of, generation: entry.generation };
                 *told.documents.entry(data).or_default().entry(entry.document).or_default() += entry.counts;
             }

@@ -14,31 +14,43 @@ use crate::terminal::{Paint, count, line, painted, short};
 /// Folders deeper than this are not looked into.
 const DEPTH_MAX: usize = 8;
 
-/// Lists the runs below `folder`, by name. Reads only, also what is under way.
+/// Lists the runs below `folder`, by name. Reads only, also what is under way. A run that is damaged hides no other.
 pub(crate) fn run(folder: &Path, is_json: bool) -> anyhow::Result<()> {
     let mut summaries = Vec::new();
     for run in find(folder)? {
-        summaries.push(Summary::of(&run.display().to_string(), &Store::existing(&run)?)?);
+        let name = run.display().to_string();
+        let summary = Store::existing(&run).map_err(Into::into).and_then(|store| Summary::of(&name, &store));
+        summaries.push(summary.unwrap_or_else(|error| Summary::damaged(&name, &error)));
     }
     if is_json {
         painted(format_args!("{:#}", Value::Array(summaries.iter().map(Summary::json).collect())));
-        return Ok(());
+    } else {
+        table(folder, &summaries);
     }
+    match summaries.iter().filter(|summary| summary.error.is_some()).count() {
+        0 => Ok(()),
+        damaged => anyhow::bail!("{}: {damaged} of {} runs cannot be read", folder.display(), summaries.len()),
+    }
+}
+
+fn table(folder: &Path, summaries: &[Summary]) {
     if summaries.is_empty() {
         line(format_args!("{}: no run is here", folder.display()));
-        return Ok(());
+        return;
     }
     let width = summaries.iter().map(|summary| summary.name.chars().count()).max().unwrap_or(0).max(3);
     let heads = ["state", "step", "loss", "valid", "tokens/s", "age"];
     let [state, step, loss, valid, speed, age] = heads;
     line(format_args!("{:width$}  {state:9} {step:>19} {loss:>9} {valid:>9} {speed:>9} {age:>8}", "run"));
-    for summary in &summaries {
+    for summary in summaries {
         line(summary.row(width));
+        if let Some(error) = &summary.error {
+            line(format_args!("  {error}"));
+        }
     }
     let training = summaries.iter().filter(|summary| summary.is_training()).count();
     let runs = if summaries.len() == 1 { "run" } else { "runs" };
     painted(Paint::stdout().dim(format_args!("{} {runs}, {training} training", count(summaries.len() as u64))));
-    Ok(())
 }
 
 /// Folders that hold a run, in the order of their names. What is in a run, or behind a link, is not looked into.
@@ -95,7 +107,7 @@ impl Summary {
             "run": self.name, "state": self.state, "step": self.step, "steps": self.steps, "progress": self.progress,
             "loss": self.loss, "valid": self.valid, "valid_step": self.valid_step, "tokens_per_s": self.tokens_per_s,
             "time": self.time, "age_s": self.age_ms().map(|age| age as f64 / 1e3),
-            "holder": self.holder,
+            "holder": self.holder, "error": self.error,
         })
     }
 }

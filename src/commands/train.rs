@@ -12,15 +12,16 @@ mod start;
 #[cfg(test)]
 mod tests;
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use observe::{Clock, Many};
+use pipeline::actor;
 use pipeline::ledger::Ledger;
-use pipeline::{actor, load};
 use schemas::Share;
-use store::{Store, Weather};
+use store::{Lock, Store, Weather};
 use trainer::plan::{GuardRule, check_allowed};
 use trainer::training::checkpoint::{Export, Keeping};
 use trainer::training::{Alone, Outcome, StopRequest, branch, extended};
@@ -32,7 +33,8 @@ use self::start::Start;
 use super::export;
 use crate::chaos::{Chaos, Storm};
 use crate::cli::ConfigArgs;
-use crate::control::{Control, Patience, Phase, STOP, Signal};
+use crate::config::{Parsed, RunConfig};
+use crate::control::{Control, Patience, Phase, Signal, obeyed};
 use crate::data::Purpose;
 use crate::exit::Usage;
 use crate::left_out::RunLeftOut;
@@ -65,9 +67,15 @@ pub(crate) fn run(args: &ConfigArgs, options: Options<'_>) -> anyhow::Result<Exi
     let phases = Phases { control: Arc::new(Control::start()?), slow };
     let over = |store: Store| storm.as_ref().map_or_else(|| store.clone(), |storm| storm.over(&store));
     let planned = || -> anyhow::Result<Plan> {
-        Ok(Plan::over(args, |folder| load::find(folder).map(over), Purpose::Run)?.allowing(allow))
+        let config = Parsed::read(&args.config, &args.set)?.config;
+        let find = |folder: &Path| start::find(folder, config.data.order).map(over);
+        Ok(Plan::over(args, find, Purpose::Run)?.allowing(allow))
     };
-    let start = start::start(args, &planned, prepare)?;
+    let watched = |is_waiting: bool| -> anyhow::Result<()> {
+        if replay.is_some() { Ok(()) } else { watch(args, is_waiting, over, &phases.control) }
+    };
+    watched(false)?;
+    let start = start::start(args, &planned, prepare, &|| watched(true))?;
     for key in allow.iter().filter(|key| !start.plan.train().identity.keys().contains_key(*key)) {
         note(format_args!("warning: --allow {key}: no such key belongs to this run's identity; it says nothing here"));
     }
@@ -121,19 +129,35 @@ fn kept(
         plan = planned()?;
     }
     let store = run.store().clone();
-    phases.control.watch(patience(&plan, &store))?;
+    phases.control.watch(patience(&plan.config().run, &store))?;
     phases.enter(Phase::Start);
     let outcome = train(&plan, &store, Around { run: Some(run), replay: None, storm, phases })?;
     if matches!(outcome, Outcome::Stopped(..)) {
-        // Whoever asked by a file was obeyed: the next start runs.
-        folder.remove(STOP)?;
+        obeyed(&folder)?;
     }
     Ok(outcome)
 }
 
-fn patience(plan: &Plan, folder: &Store) -> Patience {
+/// Listens to the folder of a run before its plan is known: if it is there, or the run waits for its data, which may take
+/// hours.
+fn watch(args: &ConfigArgs, is_waiting: bool, over: impl Fn(Store) -> Store, control: &Control) -> anyhow::Result<()> {
+    // What is wrong with it is said by whoever plans.
+    let Ok(parsed) = Parsed::read(&args.config, &args.set) else { return Ok(()) };
+    let run = parsed.config.run;
+    let is_there = run.folder.is_dir();
+    if run.folder.as_os_str().is_empty() || !(is_there || is_waiting) {
+        return Ok(());
+    }
+    let folder = over(if is_there { Store::existing(&run.folder)? } else { Store::folder(&run.folder)? });
+    // Where another process trains, the file is for that.
+    if Lock::seen(&folder, store::LOCK)?.is_some() {
+        return Ok(());
+    }
+    control.watch(patience(&run, &folder))
+}
+
+fn patience(run: &RunConfig, folder: &Store) -> Patience {
     let seconds = |seconds: u64| (seconds > 0).then(|| Duration::from_secs(seconds));
-    let run = &plan.config().run;
     Patience { folder: folder.clone(), grace: seconds(run.grace_seconds), hang: seconds(run.hang_seconds) }
 }
 

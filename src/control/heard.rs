@@ -1,15 +1,16 @@
 //! What has been heard, and what is said of it.
 
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::mpsc::SyncSender;
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use pipeline::actor::Stopper;
+use pipeline::actor::{self, Stopper};
 use store::Store;
 
 use super::board::Board;
 use super::signal::{Phase, Signal};
+use super::stop_file;
 use crate::telemetry;
 use crate::terminal::note;
 
@@ -18,6 +19,9 @@ pub(super) const WORDS: usize = 4;
 
 /// Last words of a process that has nothing to save; they are printed by another thread.
 const LAST_WORDS: Duration = Duration::from_millis(100);
+
+/// How long the file that asked for a stop may take to go.
+const FORGETS_MAX: Duration = Duration::from_secs(2);
 
 /// Holds what `RUST_LOG` would say, in the run's folder: read when a service is told to by SIGHUP.
 const LOG_LEVEL: &str = "log-level";
@@ -40,6 +44,7 @@ pub(super) enum Words {
     NothingToSave(Signal),
     GraceOver(Signal, Option<String>),
     StandsStill(String),
+    NoFile(String),
     Report(Vec<String>),
 }
 
@@ -58,6 +63,7 @@ impl Words {
                 tracing::error!(?signal, %kept, "`run.grace_seconds` are over: leaving with what is saved");
             }
             Self::StandsStill(found) => tracing::warn!("nothing happens: {found}; SIGUSR2 says more"),
+            Self::NoFile(found) => tracing::warn!("{found}; a stop is asked for by a file: `touch` it"),
             Self::Report(lines) => lines.into_iter().for_each(note),
         }
     }
@@ -69,9 +75,9 @@ impl Heard {
         Self { first, since, stopper, words, board, folder: OnceLock::new() }
     }
 
-    /// The run's folder is known.
-    pub(super) fn folder(&self, folder: Store) {
-        let _ = self.folder.set(folder);
+    /// The run's folder is known. Whether it was not before.
+    pub(super) fn folder(&self, folder: Store) -> bool {
+        self.folder.set(folder).is_ok()
     }
 
     /// The first signal heard.
@@ -97,6 +103,7 @@ impl Heard {
             let during = self.board.phase();
             if during == Phase::Start {
                 self.say(Words::NothingToSave(asked));
+                self.forget_file();
                 std::thread::sleep(LAST_WORDS);
                 // Whatever is half written now is not seen by anybody: as after a kill.
                 trainer::device::leave(asked.exit_code());
@@ -105,6 +112,21 @@ impl Heard {
             self.say(Words::Saving(asked, during.name()));
         }
         first
+    }
+
+    /// Who leaves has obeyed a file too. By a thread of its own: a store that does not answer keeps nobody from leaving.
+    fn forget_file(&self) {
+        let Some(folder) = self.folder.get().cloned() else { return };
+        let (sender, done) = sync_channel(1);
+        let forgets = move || {
+            if let Err(error) = stop_file::obeyed(&folder) {
+                tracing::warn!(%error, "the file that asks for a stop cannot be removed: the next start will obey it too");
+            }
+            let _ = sender.send(());
+        };
+        if actor::spawn("forget-stop", forgets).is_ok() {
+            let _ = done.recv_timeout(FORGETS_MAX);
+        }
     }
 
     pub(super) async fn listen(self: Arc<Self>, asked: Signal, mut stream: tokio::signal::unix::Signal) {

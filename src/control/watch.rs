@@ -7,10 +7,8 @@ use std::time::Duration;
 use store::Store;
 
 use super::heard::{Heard, Words};
-use super::signal::{Phase, Signal};
-
-/// Asks for a stop when it lies in the run's folder; goes when the stop is obeyed.
-pub(crate) const STOP: &str = "stop";
+use super::signal::Signal;
+use super::stop_file::asks;
 
 /// Between two looks: nobody who asks by a file waits longer to be heard, and a look costs a system call.
 const PULSE: Duration = Duration::from_millis(500);
@@ -31,10 +29,20 @@ pub(crate) struct Patience {
 
 /// Looks for as long as the process lives.
 pub(super) fn watch(heard: &Arc<Heard>, patience: &Patience) {
-    let mut bark = Bark::new(patience.hang);
+    let (mut bark, mut is_told) = (Bark::new(patience.hang), false);
     loop {
-        if heard.signal().is_none() && patience.folder.stat(STOP).is_ok_and(|found| found.is_some()) {
-            obey(heard, &patience.folder);
+        if heard.signal().is_none() {
+            match asks(&patience.folder) {
+                Ok(true) => {
+                    // As SIGTERM does.
+                    heard.stop(Signal::Terminate);
+                }
+                Err(found) if !is_told => {
+                    is_told = true;
+                    heard.say(Words::NoFile(found));
+                }
+                Ok(false) | Err(_) => {}
+            }
         }
         if let (Some(signal), Some(waited)) = (heard.signal(), heard.waited())
             && patience.grace.is_some_and(|grace| waited >= grace)
@@ -48,16 +56,6 @@ pub(super) fn watch(heard: &Arc<Heard>, patience: &Patience) {
         }
         sleep(PULSE);
     }
-}
-
-/// A file asks as SIGTERM does. While nothing is to be saved it is obeyed here and now.
-fn obey(heard: &Arc<Heard>, folder: &Store) {
-    if heard.board.phase() == Phase::Start
-        && let Err(error) = folder.remove(STOP)
-    {
-        tracing::warn!(%error, "the file that asks for a stop cannot be removed: the next start will obey it too");
-    }
-    heard.stop(Signal::Terminate);
 }
 
 /// Speaks up, and again when it has lasted twice as long.

@@ -1,6 +1,8 @@
 //! A tiny run for tests: two layers, 60 words, batches that are functions of their index.
 
-pub(crate) mod mortal;
+pub(crate) mod mortal {
+    pub(crate) use store::mortal;
+}
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};

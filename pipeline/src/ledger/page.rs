@@ -21,6 +21,8 @@ use crate::foreign::decoded;
 
 /// The metadata that counts the rows of a page.
 const ROWS: &str = "cloze.rows";
+/// The metadata that says which rows they are. Pages of earlier programs have none.
+const SPAN: &str = "cloze.span";
 const COLUMNS: [&str; 3] = ["learnt", "skipped", "left_out"];
 
 /// What became of the rows of a step.
@@ -81,9 +83,19 @@ pub struct Entry {
     pub counts: Counts,
 }
 
+/// Which rows a page tells of.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Span {
+    from: u64,
+    to: u64,
+    first: u64,
+}
+
 /// What became of some rows that follow one another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
+    /// Where the first page of its ledger begins; none where it does not say so.
+    pub first: Option<u64>,
     /// The first of them.
     pub from: u64,
     /// Behind the last of them.
@@ -115,11 +127,14 @@ impl Page {
     }
 
     fn to_parquet(&self) -> std::result::Result<Vec<u8>, ParquetError> {
-        let rows = serde_json::to_string(&self.rows).expect("plain data");
+        let Self { from, to, .. } = *self;
+        let rows = KeyValue::new(ROWS.to_owned(), serde_json::to_string(&self.rows).expect("plain data"));
+        let span = self.first.map(|first| serde_json::to_string(&Span { from, to, first }).expect("plain data"));
+        let span = span.map(|span| KeyValue::new(SPAN.to_owned(), span));
         let properties = WriterProperties::builder()
             .set_created_by("cloze".into())
             .set_compression(Compression::ZSTD(ZstdLevel::try_new(1).expect("a zstd level")))
-            .set_key_value_metadata(Some(vec![KeyValue::new(ROWS.to_owned(), rows)]))
+            .set_key_value_metadata(Some([rows].into_iter().chain(span).collect()))
             .build();
         let mut bytes = Vec::new();
         let mut writer = ArrowWriter::try_new(&mut bytes, schema(), Some(properties))?;
@@ -148,7 +163,10 @@ impl Page {
     /// # Errors
     /// [`Error::Shard`] if it is not as it was written.
     pub fn read(folder: &Store, name: &str) -> Result<Self> {
-        let damaged = |message: String| damaged(folder, name, message);
+        let damaged = |message: String| {
+            let way_on = "restore it from a copy, or move the ledger's folder away: counting then begins anew";
+            damaged(folder, name, format!("{message}; {way_on}"))
+        };
         let (from, to) = Self::rows_of(name).ok_or_else(|| damaged("it is no name of a page".to_owned()))?;
         let bytes = bytes::Bytes::from(folder.read(name)?);
         let read = decoded(|| {
@@ -158,13 +176,18 @@ impl Page {
             Ok::<_, ParquetError>((metadata, batches?))
         });
         let (metadata, batches) = read.map_err(damaged)?;
-        let rows = metadata.iter().find(|pair| pair.key == ROWS).and_then(|pair| pair.value.as_deref());
-        let rows: Option<Counts> = rows.and_then(|rows| serde_json::from_str(rows).ok());
+        let said = |key| metadata.iter().find(|pair| pair.key == key).and_then(|pair| pair.value.as_deref());
+        let rows: Option<Counts> = said(ROWS).and_then(|rows| serde_json::from_str(rows).ok());
         let rows = rows.filter(|rows| rows.total() == to - from);
         let rows = rows.ok_or_else(|| damaged(format!("its rows are not the {} of its name", to - from)))?;
+        let span: Option<Span> =
+            said(SPAN).map(serde_json::from_str).transpose().map_err(|e| damaged(e.to_string()))?;
+        if let Some(span) = span.filter(|span| (span.from, span.to) != (from, to)) {
+            return Err(damaged(format!("it tells of the rows from {} to {}", span.from, span.to)));
+        }
         let entries: Option<Vec<Vec<Entry>>> = batches.iter().map(entries).collect();
         let entries = entries.ok_or_else(|| damaged("its columns are not those of a page".to_owned()))?.concat();
-        Ok(Self { from, to, rows, entries })
+        Ok(Self { first: span.map(|span| span.first), from, to, rows, entries })
     }
 }
 

@@ -15,6 +15,9 @@ use store::Store;
 use crate::foreign::decoded;
 use crate::{Error, Result};
 
+/// Ids that are told of: enough to say that an id is not the only one.
+const LIKE_MAX: usize = 4;
+
 /// What the corpus calls a document, and where it stands there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
@@ -49,6 +52,27 @@ pub fn each_document(store: &Store, mut hear: impl FnMut(u64, &str)) -> Result<(
         documents.iter().enumerate().for_each(|(row, &document)| hear(document, sources.value(row)));
         Some(())
     })
+}
+
+/// The ids in a folder that begin so, and that of the document which shards call so: the first few of them in order.
+///
+/// # Errors
+/// If a table cannot be read.
+pub fn ids_like(store: &Store, asked: &str, called: Option<u64>) -> Result<BTreeSet<String>> {
+    let mut found = BTreeSet::new();
+    each_table(store, "documents/part-", &["id", "document"], |batch| {
+        let documents = batch.column_by_name("document")?.as_primitive_opt::<UInt64Type>()?.values();
+        let ids = batch.column_by_name("id")?.as_string_opt::<i32>()?;
+        let is_like = |row: &usize| ids.value(*row).starts_with(asked) || called == Some(documents[*row]);
+        for row in (0..batch.num_rows()).filter(is_like) {
+            found.insert(ids.value(row).to_owned());
+            if found.len() > LIKE_MAX {
+                found.pop_last();
+            }
+        }
+        Some(())
+    })?;
+    Ok(found)
 }
 
 /// Columns of the tables whose names begin so, batch by batch. `take` says nothing of one whose columns are others.

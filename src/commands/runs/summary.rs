@@ -15,6 +15,7 @@ const LOOKS: [usize; 3] = [1, 8, usize::MAX];
 pub(crate) struct Summary {
     pub(crate) name: String,
     /// `training`, `finished`, `stopped` and saved, `failed`, or `killed`: it said no last word, and nobody holds it.
+    /// `damaged`: nobody can read it.
     pub(crate) state: &'static str,
     pub(crate) step: u64,
     /// None where steps do not end it.
@@ -30,25 +31,15 @@ pub(crate) struct Summary {
     pub(crate) time: Option<u64>,
     /// Who trains it.
     pub(crate) holder: Option<String>,
+    /// What is damaged.
+    pub(crate) error: Option<String>,
 }
 
 impl Summary {
     /// The run in that store.
     pub(crate) fn of(name: &str, run: &Store) -> anyhow::Result<Self> {
         let holder = Lock::seen(run, store::LOCK)?.map(|holder| holder.to_string());
-        let mut summary = Self {
-            name: name.to_owned(),
-            state: "killed",
-            step: 0,
-            steps: steps(run)?,
-            progress: None,
-            loss: None,
-            valid: None,
-            valid_step: None,
-            tokens_per_s: None,
-            time: None,
-            holder: None,
-        };
+        let mut summary = Self { steps: steps(run)?, ..Self::silent(name) };
         for segments in LOOKS {
             summary.read(run, segments)?;
             if summary.loss.is_some() && summary.valid.is_some() {
@@ -59,6 +50,29 @@ impl Summary {
             (summary.state, summary.holder) = ("training", holder);
         }
         Ok(summary)
+    }
+
+    /// A run that cannot be read, and why.
+    pub(crate) fn damaged(name: &str, error: &anyhow::Error) -> Self {
+        Self { state: "damaged", error: Some(format!("{error:#}")), ..Self::silent(name) }
+    }
+
+    /// One that has said nothing.
+    fn silent(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            state: "killed",
+            step: 0,
+            steps: None,
+            progress: None,
+            loss: None,
+            valid: None,
+            valid_step: None,
+            tokens_per_s: None,
+            time: None,
+            holder: None,
+            error: None,
+        }
     }
 
     fn read(&mut self, run: &Store, segments: usize) -> anyhow::Result<()> {

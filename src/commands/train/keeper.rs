@@ -88,13 +88,13 @@ impl Host for Keeper {
         // Who goes on from it misses no line.
         run.flush()?;
         let (store, keeping) = (run.store().clone(), Arc::clone(&self.keeping));
-        let page = self.ledger.lock().unwrap_or_else(PoisonError::into_inner).end_page()?;
+        let pages = self.ledger.lock().unwrap_or_else(PoisonError::into_inner).end_page();
         self.phases.control.board().writes();
         self.pending = Some(self.phases.control.spawn(move || {
             let begun = Instant::now();
             // Before the checkpoint: it says what the checkpoint has consumed.
-            if let Some(page) = page {
-                page.write().map_err(|error| trainer::Error::Foreign(error.into()))?;
+            if let Some(pages) = pages {
+                pages.write().map_err(|error| trainer::Error::Foreign(error.into()))?;
             }
             let place = snapshot.write(&store, &keeping)?;
             // What the next step waited for it is known to whoever waited.

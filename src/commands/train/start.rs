@@ -1,9 +1,11 @@
 //! From a command line to a plan, and to a preparation beside it: what is waited for before a run can be planned.
 
+use std::io::ErrorKind;
+use std::path::Path;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use pipeline::load::RowOrder;
+use pipeline::load::{self, RowOrder};
 use pipeline::prepare;
 use store::{Sight, Store, Terms, Watch};
 
@@ -28,8 +30,15 @@ pub(super) struct Start {
 
 /// Plans a run, and prepares its corpus if that is asked for: before it, or as far as it needs to begin where the run
 /// reads as it is prepared. A signal meanwhile ends the process, since neither half has anything to save.
-pub(super) fn start(args: &ConfigArgs, planned: Planned<'_>, prepare: bool) -> anyhow::Result<Start> {
-    let wait = Waiting::of(args, planned);
+///
+/// `waits` is called when it has to wait.
+pub(super) fn start(
+    args: &ConfigArgs,
+    planned: Planned<'_>,
+    prepare: bool,
+    waits: &dyn Fn() -> anyhow::Result<()>,
+) -> anyhow::Result<Start> {
+    let wait = Waiting { args, planned, waits, pause: PAUSES.0, since: Instant::now(), watch: None, told: None };
     if !prepare {
         return Ok(Start { plan: wait.plan(None)?, beside: None });
     }
@@ -37,6 +46,7 @@ pub(super) fn start(args: &ConfigArgs, planned: Planned<'_>, prepare: bool) -> a
     Plan::before_its_data(args)?;
     let parsed = Parsed::read(&args.config, &args.set)?;
     let order = parsed.config.data.order;
+    waits()?;
     let mut beside = Beside::start(parsed, order == RowOrder::Streamed)?;
     match plan_beside(wait, order, &mut beside) {
         Ok(plan) => {
@@ -70,16 +80,16 @@ pub(super) fn tie(plan: &Plan, beside: Option<&Beside>) {
 struct Waiting<'a> {
     args: &'a ConfigArgs,
     planned: Planned<'a>,
+    waits: &'a dyn Fn() -> anyhow::Result<()>,
     pause: Duration,
+    since: Instant,
+    /// None before the folder is there.
     watch: Option<Watch>,
-    is_told: bool,
+    /// Who was said to fill it.
+    told: Option<Sight>,
 }
 
-impl<'a> Waiting<'a> {
-    fn of(args: &'a ConfigArgs, planned: Planned<'a>) -> Self {
-        Self { args, planned, pause: PAUSES.0, watch: None, is_told: false }
-    }
-
+impl Waiting<'_> {
     /// The plan, once what it begins with is there.
     fn plan(mut self, mut beside: Option<&mut Beside>) -> anyhow::Result<Plan> {
         loop {
@@ -87,6 +97,7 @@ impl<'a> Waiting<'a> {
                 Err(error) if is_unfinished(&error) => error,
                 planned => return planned,
             };
+            (self.waits)()?;
             match &mut beside {
                 Some(beside) => beside.check()?,
                 None => self.refuse_deserted(error)?,
@@ -98,20 +109,46 @@ impl<'a> Waiting<'a> {
 
     /// Gives up where nobody fills the folder; says once who does.
     fn refuse_deserted(&mut self, error: anyhow::Error) -> anyhow::Result<()> {
+        let sight = self.look()?;
+        let who = match &sight {
+            Sight::Deserted => return Err(error.context("nobody prepares the data of this run")),
+            Sight::Held(filler) => format!("{filler} prepares"),
+            Sight::Idle => "nobody prepares yet".to_owned(),
+        };
+        if self.told.as_ref() != Some(&sight) {
+            note(format_args!("waiting for what the run begins with, which {who}: {error}"));
+            self.told = Some(sight);
+        }
+        Ok(())
+    }
+
+    /// Who fills the folder. One that is not there is filled by nobody, and waited for as long.
+    fn look(&mut self) -> anyhow::Result<Sight> {
         if self.watch.is_none() {
             let folder = Parsed::read(&self.args.config, &self.args.set)?.config.data.folder;
-            self.watch = Some(Watch::of(&Store::existing(folder)?, prepare::LOCK, Terms::default()));
-        }
-        match self.watch.as_mut().map(Watch::look).transpose()? {
-            Some(Sight::Deserted) => Err(error.context("nobody prepares the data of this run")),
-            Some(Sight::Held(filler)) if !self.is_told => {
-                self.is_told = true;
-                note(format_args!("waiting for what the run begins with, which {filler} prepares: {error}"));
-                Ok(())
+            match Store::existing(folder) {
+                Ok(store) => self.watch = Some(Watch::of(&store, prepare::LOCK, Terms::default())),
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(error.into()),
             }
-            _ => Ok(()),
+        }
+        match &mut self.watch {
+            Some(watch) => Ok(watch.look()?),
+            None if self.since.elapsed() < Terms::default().patience => Ok(Sight::Idle),
+            None => Ok(Sight::Deserted),
         }
     }
+}
+
+/// The store of prepared data. A folder that a streamed run is to read need not be there yet: somebody will make it.
+pub(super) fn find(folder: &Path, order: RowOrder) -> pipeline::Result<Store> {
+    load::find(folder).map_err(|error| match error {
+        pipeline::Error::Config(_) if order == RowOrder::Streamed && !folder.exists() => pipeline::Error::Unfinished {
+            place: folder.display().to_string(),
+            message: "there is no such folder yet; run `cloze prepare`, or change `data.folder`".to_owned(),
+        },
+        error => error,
+    })
 }
 
 /// Whether data are not prepared as far as a run needs to begin.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use pipeline::load;
 use pipeline::shard::synthetic::Synthetic;
 use schemas::Step;
 use serde_json::Value;

@@ -6,11 +6,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use store::{Created, Entry, Kind, Memory, Replaced, Stat, Store, Upload, Version};
+use crate::handle::Store;
+use crate::kind::{Created, Entry, Kind, Replaced, Stat, Upload, Version};
+use crate::memory::Memory;
+use crate::retry::Retries;
 
-/// The handle of a store in memory for somebody who dies after `changes` of them.
-pub(crate) fn mortal(memory: &Memory, changes: u64) -> Store {
-    Store::of(Arc::new(Mortal { memory: memory.clone(), left: Arc::new(AtomicU64::new(changes)) }))
+/// The handle of a store in memory for somebody who dies after `changes` changes.
+pub fn mortal(memory: &Memory, changes: u64) -> Store {
+    let pause = std::time::Duration::ZERO;
+    let mortal = Mortal { memory: memory.clone(), left: Arc::new(AtomicU64::new(changes)) };
+    Store::of(Arc::new(mortal)).with_retries(Retries { pause, pause_max: pause, ..Retries::default() })
 }
 
 #[derive(Debug)]
