@@ -20,6 +20,7 @@ use crate::error::Error;
 use crate::plan::identity::check_branched;
 use crate::plan::train_plan::TrainPlan;
 use crate::training::checkpoint::{self, Change, Snapshot};
+use crate::training::skips::SkipList;
 use crate::training::{extended, hours};
 
 /// Its name in the run's store.
@@ -63,7 +64,8 @@ pub fn make(
 ) -> Result<Branch, Error> {
     check_free(to)?;
     checkpoint::verify(from, step)?;
-    let (_, Snapshot { mut state, main, .. }) = checkpoint::pick(from, Some(step))?;
+    let (place, Snapshot { mut state, main, .. }) = checkpoint::pick(from, Some(step))?;
+    SkipList::read(from)?.check(&place, &state)?;
     let keys = plan.identity.differences(&state.identity);
     let changed: Vec<String> = keys.iter().map(|key| key.key.clone()).collect();
     check_branched(&changed).map_err(|problem| Error::Config(format!("{problem}, in a branch too")))?;

@@ -18,6 +18,7 @@ use schemas::ordinal::Step;
 use store::{Log, Store};
 
 use crate::error::Error;
+use crate::training::skips::SkipList;
 use crate::training::undone::Undone;
 use crate::training::{checkpoint, extended, hours};
 
@@ -37,6 +38,9 @@ pub fn back(
     follow: impl FnOnce(&Undone) -> io::Result<()>,
 ) -> Result<Undone, Error> {
     let rows_to = checkpoint::check(run, to)?;
+    // Else nobody could go on from it.
+    let place = run.place("checkpoints");
+    SkipList::read(run)?.check(&place, &checkpoint::state_of(run, to)?)?;
     let newest = checkpoint::steps(run)?[0];
     if newest == to {
         let message = format!("{}: the newest checkpoint is of step {to}: there is nothing to undo", run.place(""));

@@ -82,7 +82,7 @@ impl SkipList {
     /// Checks that a checkpoint has passed over what is to be passed over, and nothing else.
     ///
     /// # Errors
-    /// [`Error::Checkpoint`] with the step.
+    /// [`Error::Checkpoint`] with a step that it has learnt from, [`Error::Config`] where the list is lost.
     pub fn check(&self, place: &str, state: &State) -> Result<(), Error> {
         let refuse = |problem| Err(Error::Checkpoint { path: place.into(), problem });
         if let Some(step) = self.learnt_by(state) {
@@ -91,10 +91,10 @@ impl SkipList {
             ));
         }
         match state.skips.iter().find(|step| !self.among(state.step).contains(step)) {
-            Some(step) => refuse(format!(
-                "it has passed over step {step}, of which the run's `{NAME}` says nothing: restore that file, or begin a new \
-                 run (another `run.folder`)"
-            )),
+            Some(step) => Err(Error::Config(format!(
+                "{place}: it has passed over step {step}, of which the run's `{NAME}` says nothing: restore that file, or \
+                 begin a new run (another `run.folder`)"
+            ))),
             None => Ok(()),
         }
     }

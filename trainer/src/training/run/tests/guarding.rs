@@ -5,6 +5,7 @@ use observe::training::Leaping;
 use super::*;
 use crate::plan::TrainRequest;
 use crate::plan::config::GuardRule;
+use crate::training::rollback;
 use crate::training::skips::{self, SkipList};
 
 /// The step whose second micro-batch is poisoned, counted from 1, and that batch.
@@ -147,6 +148,10 @@ fn a_run_whose_list_is_lost_is_refused_and_keeps_its_checkpoints() {
     store.remove(skips::NAME).expect("removed");
     let error = train_with(&store, &plan, poisoned()).outcome.expect_err("the list is lost").to_string();
     assert!(error.contains(&format!("step {LEAPS}")) && error.contains("`skips.json`"), "{error}");
+    // Nor is it gone back in, to where nobody could go on.
+    let older = checkpoint::steps(&store).expect("listed")[1];
+    let error = rollback::back(&store, older, (None, 0), |_| Ok(())).expect_err("the list is lost").to_string();
+    assert!(older.0 >= LEAPS && error.contains("`skips.json`"), "{older}: {error}");
     assert_eq!(store.list("checkpoints").expect("listed"), before);
     store.put(skips::NAME, &list).expect("restored");
     train_with(&store, &plan, poisoned()).outcome.expect("it goes on");
