@@ -21,7 +21,9 @@ fn run_with(run: &Store, steps: &[u64]) {
         if steps.contains(&step) {
             let figures = [("loss".to_owned(), step as f64)].into();
             let validated = Some(Validated { step: Step(step), figures });
-            checkpoint::Snapshot { validated, ..snapshot(step) }.write(run, &keeping).expect("written");
+            let mut snapshot = checkpoint::Snapshot { validated, ..snapshot(step) };
+            snapshot.state.skips.clear();
+            snapshot.write(run, &keeping).expect("written");
         }
     }
     log.flush().expect("put");
