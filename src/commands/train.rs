@@ -33,7 +33,7 @@ use self::start::Start;
 use super::export;
 use crate::chaos::{Chaos, Storm};
 use crate::cli::ConfigArgs;
-use crate::config::{Parsed, RunConfig};
+use crate::config::{Config, Parsed, RunConfig};
 use crate::control::{Control, Patience, Phase, Signal, obeyed};
 use crate::data::Purpose;
 use crate::exit::Usage;
@@ -66,16 +66,14 @@ pub(crate) fn run(args: &ConfigArgs, options: Options<'_>) -> anyhow::Result<Exi
     // Heard from here on: also while it plans, and while it waits for data.
     let phases = Phases { control: Arc::new(Control::start()?), slow };
     let over = |store: Store| storm.as_ref().map_or_else(|| store.clone(), |storm| storm.over(&store));
-    let planned = || -> anyhow::Result<Plan> {
-        let config = Parsed::read(&args.config, &args.set)?.config;
-        let find = |folder: &Path| start::find(folder, config.data.order).map(over);
-        Ok(Plan::over(args, find, Purpose::Run)?.allowing(allow))
-    };
+    let Config { data, run, .. } = Parsed::read(&args.config, &args.set)?.config;
+    let find = |folder: &Path| start::find(folder, data.order).map(over);
+    let planned = || Ok(Plan::over(args, find, Purpose::Run)?.allowing(allow));
     let watched = |is_waiting: bool| -> anyhow::Result<()> {
-        if replay.is_some() { Ok(()) } else { watch(args, is_waiting, over, &phases.control) }
+        if replay.is_some() { Ok(()) } else { watch(&run, is_waiting, over, &phases.control) }
     };
     watched(false)?;
-    let start = start::start(args, &planned, prepare, &|| watched(true))?;
+    let start = start::start(args, &data, &planned, prepare, &|| watched(true))?;
     for key in allow.iter().filter(|key| !start.plan.train().identity.keys().contains_key(*key)) {
         note(format_args!("warning: --allow {key}: no such key belongs to this run's identity; it says nothing here"));
     }
@@ -140,10 +138,7 @@ fn kept(
 
 /// Listens to the folder of a run before its plan is known: if it is there, or the run waits for its data, which may take
 /// hours.
-fn watch(args: &ConfigArgs, is_waiting: bool, over: impl Fn(Store) -> Store, control: &Control) -> anyhow::Result<()> {
-    // What is wrong with it is said by whoever plans.
-    let Ok(parsed) = Parsed::read(&args.config, &args.set) else { return Ok(()) };
-    let run = parsed.config.run;
+fn watch(run: &RunConfig, is_waiting: bool, over: impl Fn(Store) -> Store, control: &Control) -> anyhow::Result<()> {
     let is_there = run.folder.is_dir();
     if run.folder.as_os_str().is_empty() || !(is_there || is_waiting) {
         return Ok(());
@@ -153,7 +148,7 @@ fn watch(args: &ConfigArgs, is_waiting: bool, over: impl Fn(Store) -> Store, con
     if Lock::seen(&folder, store::LOCK)?.is_some() {
         return Ok(());
     }
-    control.watch(patience(&run, &folder))
+    control.watch(patience(run, &folder))
 }
 
 fn patience(run: &RunConfig, folder: &Store) -> Patience {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use pipeline::load::{self, RowOrder};
+use pipeline::load::{self, DataConfig, RowOrder};
 use pipeline::prepare;
 use store::{Sight, Store, Terms, Watch};
 
@@ -34,21 +34,20 @@ pub(super) struct Start {
 /// `waits` is called when it has to wait.
 pub(super) fn start(
     args: &ConfigArgs,
+    data: &DataConfig,
     planned: Planned<'_>,
     prepare: bool,
     waits: &dyn Fn() -> anyhow::Result<()>,
 ) -> anyhow::Result<Start> {
-    let wait = Waiting { args, planned, waits, pause: PAUSES.0, since: Instant::now(), watch: None, told: None };
+    let wait = Waiting { data, planned, waits, pause: PAUSES.0, since: Instant::now(), watch: None, told: None };
     if !prepare {
         return Ok(Start { plan: wait.plan(None)?, beside: None });
     }
     // What is wrong with the run is told before anything is prepared for it.
     Plan::before_its_data(args)?;
-    let parsed = Parsed::read(&args.config, &args.set)?;
-    let order = parsed.config.data.order;
     waits()?;
-    let mut beside = Beside::start(parsed, order == RowOrder::Streamed)?;
-    match plan_beside(wait, order, &mut beside) {
+    let mut beside = Beside::start(Parsed::read(&args.config, &args.set)?, data.order == RowOrder::Streamed)?;
+    match plan_beside(wait, &mut beside) {
         Ok(plan) => {
             tie(&plan, Some(&beside));
             Ok(Start { plan, beside: Some(beside) })
@@ -61,8 +60,8 @@ pub(super) fn start(
 }
 
 /// The plan, once the preparation is so far.
-fn plan_beside(wait: Waiting<'_>, order: RowOrder, beside: &mut Beside) -> anyhow::Result<Plan> {
-    match order {
+fn plan_beside(wait: Waiting<'_>, beside: &mut Beside) -> anyhow::Result<Plan> {
+    match wait.data.order {
         RowOrder::Shuffled => beside.wait_for_end()?,
         RowOrder::Streamed => beside.wait_for_list()?,
     }
@@ -78,7 +77,7 @@ pub(super) fn tie(plan: &Plan, beside: Option<&Beside>) {
 
 /// Planning a run over a folder that may not be far enough yet.
 struct Waiting<'a> {
-    args: &'a ConfigArgs,
+    data: &'a DataConfig,
     planned: Planned<'a>,
     waits: &'a dyn Fn() -> anyhow::Result<()>,
     pause: Duration,
@@ -125,8 +124,7 @@ impl Waiting<'_> {
     /// Who fills the folder. One that is not there is filled by nobody, and waited for as long.
     fn look(&mut self) -> anyhow::Result<Sight> {
         if self.watch.is_none() {
-            let folder = Parsed::read(&self.args.config, &self.args.set)?.config.data.folder;
-            match Store::existing(folder) {
+            match Store::existing(&self.data.folder) {
                 Ok(store) => self.watch = Some(Watch::of(&store, prepare::LOCK, Terms::default())),
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) => return Err(error.into()),
