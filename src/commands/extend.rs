@@ -31,9 +31,8 @@ pub(crate) fn run(run: &Path, steps: u64, is_json: bool) -> anyhow::Result<()> {
     if steps <= done.0 {
         return Err(refuse(format!("it has done {done} steps already; give it more than {done}")).into());
     }
-    if steps.checked_mul(train.train.rows_per_step).is_none_or(|rows| i64::try_from(rows).is_err()) {
-        let rows = train.train.rows_per_step;
-        return Err(refuse(format!("{steps} steps of {rows} rows are more rows than can be counted")).into());
+    if let Some(problem) = train.train.rows_problem(steps) {
+        return Err(refuse(problem).into());
     }
     let before = train.train.steps;
     if steps == before {

@@ -56,6 +56,14 @@ impl TrainConfig {
     pub fn ends_by_steps(&self) -> bool {
         self.steps < Self::STEPS_ENDLESS
     }
+
+    /// What is wrong with so many steps: their rows are numbered.
+    #[must_use]
+    pub fn rows_problem(&self, steps: u64) -> Option<String> {
+        let rows = steps.checked_mul(self.rows_per_step).and_then(|rows| i64::try_from(rows).ok());
+        let told = || format!("{steps} steps of {} rows are more rows than can be counted", self.rows_per_step);
+        rows.is_none().then(told)
+    }
 }
 
 impl Default for TrainConfig {

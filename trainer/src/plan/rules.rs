@@ -62,11 +62,6 @@ pub(super) fn problems(request: &TrainRequest) -> Vec<Problem> {
         // In the words of whoever makes the batches: one mistake is told once.
         (train.rows_per_micro_batch > 0, "train.rows_per_micro_batch", "0 rows are no batch".to_owned()),
         (
-            train.steps.checked_mul(train.rows_per_step).is_some_and(|rows| i64::try_from(rows).is_ok()),
-            "train.steps",
-            format!("{} steps of {} rows are more rows than can be counted", train.steps, train.rows_per_step),
-        ),
-        (
             train.threads <= THREADS_MAX,
             "train.threads",
             format!("{} are more than any machine has; at most {THREADS_MAX}, 0 for one per core", train.threads),
@@ -124,7 +119,8 @@ pub(super) fn problems(request: &TrainRequest) -> Vec<Problem> {
     ];
     let problems = rules.into_iter().filter(|(holds, ..)| !holds).map(|(_, key, message)| Problem::new(key, message));
     let others = [guard_problems(request), budget_problems(request), network_problems(request), loss_problems(request)];
-    problems.chain(others.into_iter().flatten()).collect()
+    let uncounted = train.rows_problem(train.steps).map(|message| Problem::new("train.steps", message));
+    problems.chain(uncounted).chain(others.into_iter().flatten()).collect()
 }
 
 fn guard_problems(request: &TrainRequest) -> Vec<Problem> {
