@@ -12,6 +12,7 @@
 //! says how far that was read, so that other text under the same names is noticed.
 
 pub(crate) mod names;
+pub(crate) mod pauses;
 pub(crate) mod streamed;
 
 use std::path::Path;

@@ -19,10 +19,8 @@ use pipeline::{Error, Result, load};
 use schemas::{Generation, Manifest, Shard, Split, manifest};
 use store::{Sight, Store, Terms, Watch};
 
+use super::pauses::Pauses;
 use super::{RunGenerations, other_data};
-
-/// Pauses between two looks at the folder: the first, and the longest.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
 /// The manifest of a folder, if that generation of it is whole.
 ///
@@ -65,7 +63,7 @@ struct State {
     watch: Watch,
     /// Who was seen to fill the folder, so that it is said once.
     filler: Option<String>,
-    pause: Duration,
+    pauses: Pauses,
     /// Part lists that there were when it was looked at last.
     lists: usize,
 }
@@ -107,7 +105,7 @@ impl Streamed {
         let shards = told.iter().flat_map(|segment| segment.shards.clone()).collect();
         let watch = Watch::of(data, prepare::LOCK, Terms::default());
         let lists = listed.newest().0 as usize + 1;
-        let state = State { coming, told, shards, watch, filler: None, pause: PAUSES.0, lists };
+        let state = State { coming, told, shards, watch, filler: None, pauses: Pauses::begin(), lists };
         Self {
             data: data.clone(),
             generation,
@@ -150,7 +148,7 @@ impl Streamed {
         if !more.is_empty() {
             state.shards.extend(more.iter().flat_map(|segment| segment.shards.clone()));
             state.told.extend(more);
-            state.pause = PAUSES.0;
+            state.pauses = Pauses::begin();
             state.watch.begin_anew();
             return Ok(true);
         }
@@ -188,8 +186,7 @@ impl Streamed {
             }
             Sight::Held(_) | Sight::Idle => {}
         }
-        let pause = state.pause;
-        state.pause = (2 * pause).min(PAUSES.1);
+        let pause = state.pauses.next();
         if starved(|| stop.is_asked_within(pause)) { Err(Error::Stopped) } else { Ok(()) }
     }
 

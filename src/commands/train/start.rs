@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::path::Path;
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use pipeline::load::{self, DataConfig, RowOrder};
 use pipeline::prepare;
@@ -12,11 +12,9 @@ use store::{Sight, Store, Terms, Watch};
 use super::beside::Beside;
 use crate::cli::ConfigArgs;
 use crate::config::Parsed;
+use crate::generations::pauses::Pauses;
 use crate::plan::Plan;
 use crate::terminal::note;
-
-/// Pauses between two looks at a folder that is not far enough: the first, and the longest.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
 /// Plans over what is there by now.
 type Planned<'a> = &'a dyn Fn() -> anyhow::Result<Plan>;
@@ -39,7 +37,8 @@ pub(super) fn start(
     prepare: bool,
     waits: &dyn Fn() -> anyhow::Result<()>,
 ) -> anyhow::Result<Start> {
-    let wait = Waiting { data, planned, waits, pause: PAUSES.0, since: Instant::now(), watch: None, told: None };
+    let wait =
+        Waiting { data, planned, waits, pauses: Pauses::begin(), since: Instant::now(), watch: None, told: None };
     if !prepare {
         return Ok(Start { plan: wait.plan(None)?, beside: None });
     }
@@ -80,7 +79,7 @@ struct Waiting<'a> {
     data: &'a DataConfig,
     planned: Planned<'a>,
     waits: &'a dyn Fn() -> anyhow::Result<()>,
-    pause: Duration,
+    pauses: Pauses,
     since: Instant,
     /// None before the folder is there.
     watch: Option<Watch>,
@@ -101,8 +100,7 @@ impl Waiting<'_> {
                 Some(beside) => beside.check()?,
                 None => self.refuse_deserted(error)?,
             }
-            sleep(self.pause);
-            self.pause = (2 * self.pause).min(PAUSES.1);
+            sleep(self.pauses.next());
         }
     }
 
