@@ -15,6 +15,7 @@ use store::Store;
 use trainer::training::{Replay, checkpoint};
 
 pub(super) use self::logged::Logged;
+use self::then::Then;
 use super::checkpoints::existing;
 use crate::exit::Usage;
 use crate::left_out::RunLeftOut;
@@ -38,20 +39,12 @@ impl Again {
     /// Stands before step `step` of the run, counted from 1 as reports count them; `set` changes keys that change no number.
     pub(super) fn before(run: &Path, step: u64, set: &[String]) -> anyhow::Result<Self> {
         let store = existing(run)?;
-        let newest = checkpoint::newest_state(&store)?;
-        let undone = newest.as_ref().map_or_else(Vec::new, |state| then::undone(state, step));
-        let set = [&then::sets(&undone, step)?[..], set].concat();
-        let changed = newest.as_ref().map_or_else(Vec::new, then::changed);
-        let plan = Plan::of_run_to_look_at(run, &set)?.allowing(&changed);
+        let then = Then::new(step, checkpoint::newest_state(&store)?);
+        let plan = then.plan(|then| Plan::of_run_to_look_at(run, &[&then[..], set].concat()))?;
         check(&plan, step)?;
-        if let Some(state) = &newest {
-            then::check(&plan, state, &undone, step)?;
-        }
         let left_out = Arc::new(plan.left_out()?);
         let replay = Replay::start(plan.train(), &store, Step(step - 1))?;
-        if let Some(state) = &newest {
-            then::check_between(state, replay.done(), step)?;
-        }
+        then.check_between(replay.done())?;
         let steps = step - 1 - replay.done().0;
         let mut again = Self { plan, store, replay, steps, left_out };
         again.come_to(step - 1)?;
