@@ -3,15 +3,14 @@
 mod begun;
 mod streamed;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
 use pipeline::course::{Edition, Generations, Growth};
-use pipeline::load::{self, DataConfig, GenerationChoice, GoneParts, RowOrder, Rows, SourceRequest};
+use pipeline::load::{self, DataConfig, GenerationChoice, GoneParts, RowFacts, RowOrder, Rows, SourceRequest};
 use pipeline::mixture::{self, Mixture, Weight};
-#[cfg(feature = "train")]
-use pipeline::{load::RowFacts, prepare};
+use pipeline::prepare::{self, Origin};
 use schemas::{Effective, Generation, Manifest, Vocab};
 use store::Store;
 
@@ -43,14 +42,6 @@ pub(crate) struct PreparedData {
     pub(crate) expected: Option<Ids>,
     /// The sources of a mixture behind this one.
     others: Vec<PreparedData>,
-}
-
-/// The ids of a row's documents, in order; the name that shards have for one that no table knows.
-#[cfg(feature = "train")]
-pub(crate) fn documents(store: &Store, row: &RowFacts) -> pipeline::Result<Vec<String>> {
-    let origins = prepare::origins(store, row.sample.part, &row.documents.iter().copied().collect())?;
-    let id = |name: &u64| origins.get(name).map_or_else(|| format!("{name:016x}"), |origin| origin.id.clone());
-    Ok(row.documents.iter().map(id).collect())
 }
 
 /// What is expected of a tokenizer, and who says so.
@@ -133,26 +124,35 @@ impl PreparedData {
         let name = source.as_ref().map(|(name, _)| name.as_str());
         let generations = RunGenerations::of(run, &store, &Names::Contents(&manifest), name)?;
         let generation = generations.first();
-        let vocab = Arc::new(load::read_vocab(&store, &manifest, generation)?);
-        let effective = manifest.effective(generation);
+        let vocab = load::read_vocab(&store, &manifest, generation)?;
         let content = manifest.generation(generation).content.clone();
-        let (generations, choice) = (Arc::new(generations), config.generations);
-        let (streamed, expected, others) = (None, None, Vec::new());
-        Ok(Self {
-            source,
+        let by = (config.generations, purpose);
+        Ok(Self { source, ..Self::alone((store, manifest, vocab), Arc::new(generations), content, by) })
+    }
+
+    /// A folder by itself, all of which is there.
+    fn alone(
+        (store, manifest, vocab): (Store, Manifest, Vocab),
+        generations: Arc<RunGenerations>,
+        content: String,
+        (choice, purpose): (GenerationChoice, Purpose),
+    ) -> Self {
+        let generation = generations.first();
+        Self {
+            source: None,
             store,
+            effective: manifest.effective(generation),
             manifest,
-            vocab,
+            vocab: Arc::new(vocab),
             generation,
-            effective,
             generations,
-            streamed,
+            streamed: None,
             content,
             choice,
             purpose,
-            expected,
-            others,
-        })
+            expected: None,
+            others: Vec::new(),
+        }
     }
 
     /// Sources as one. What is wrong with their weights, or does not fit, is found by who plans the stream.
@@ -183,6 +183,12 @@ impl PreparedData {
     /// The folder of a source, or the only one.
     pub(crate) fn of_source(&self, name: Option<&str>) -> &Self {
         self.all().find(|data| data.name() == name).expect("a source of this run")
+    }
+
+    /// Where the documents of a row come from, of those that a table knows.
+    pub(crate) fn origins(&self, row: &RowFacts) -> pipeline::Result<BTreeMap<u64, Origin>> {
+        let store = &self.of_source(row.of.as_deref()).store;
+        prepare::origins(store, row.sample.part, &row.documents.iter().copied().collect())
     }
 
     /// The sources of a mixture, for a stream of `rows`; nothing where one folder is all there is.

@@ -39,7 +39,7 @@ use crate::left_out::RunLeftOut;
 /// A run that can start.
 pub(crate) struct Plan {
     config: Config,
-    data: PreparedData,
+    data: Arc<PreparedData>,
     load: Arc<LoadPlan>,
     #[cfg(feature = "train")]
     valid: Option<Arc<LoadPlan>>,
@@ -144,7 +144,7 @@ impl Plan {
         let load = Arc::new(load.expect("a plan without problems loads"));
         Ok(Self {
             config,
-            data,
+            data: Arc::new(data),
             load,
             #[cfg(feature = "train")]
             valid: valid.map(Arc::new),
@@ -223,7 +223,7 @@ impl Plan {
     }
 
     /// What it reads.
-    pub(crate) fn data(&self) -> &PreparedData {
+    pub(crate) fn data(&self) -> &Arc<PreparedData> {
         &self.data
     }
 

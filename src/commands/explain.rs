@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use pipeline::corpus::Corpus;
 use pipeline::load::{LeftOut, LoadPlan, RowFacts};
-use pipeline::prepare::{self, Origin};
+use pipeline::prepare::Origin;
 use pipeline::shard::groups::Groups;
 use schemas::{Batch, BatchIndex, RowIndex, printable};
 use serde_json::json;
@@ -110,12 +110,6 @@ impl<'a> Shown<'a> {
         Self { again, corpora, groups: everything.groups(), everything }
     }
 
-    fn origins(&self, facts: &RowFacts) -> anyhow::Result<BTreeMap<u64, Origin>> {
-        let names = facts.documents.iter().copied().collect();
-        let data = self.again.plan.data().of_source(facts.of.as_deref());
-        Ok(prepare::origins(&data.store, facts.sample.part, &names)?)
-    }
-
     /// What the source says, where it still says it.
     fn text(&self, facts: &RowFacts, origin: &Origin) -> Option<String> {
         let found =
@@ -130,7 +124,7 @@ impl<'a> Shown<'a> {
     fn row(&self, row: RowIndex, loss: f64, facts: &RowFacts, paint: Paint) -> anyhow::Result<()> {
         line("");
         painted(paint.bold(printable(&format!("row {row}: loss {loss:.4}: {}", place(facts)))));
-        let origins = self.origins(facts)?;
+        let origins = self.again.plan.data().origins(facts)?;
         for name in &facts.documents {
             let origin = origins.get(name);
             painted(paint.dim(printable(&document(*name, origin))));
@@ -151,7 +145,7 @@ impl<'a> Shown<'a> {
     }
 
     fn json(&self, row: RowIndex, loss: f64, facts: &RowFacts) -> anyhow::Result<serde_json::Value> {
-        let origins = self.origins(facts)?;
+        let origins = self.again.plan.data().origins(facts)?;
         let document = |name: &u64| match origins.get(name) {
             None => json!({ "document": format!("{name:016x}") }),
             Some(origin) => json!({

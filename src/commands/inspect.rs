@@ -45,10 +45,9 @@ pub(crate) fn batch(index: u64, args: &ConfigArgs, rows: usize) -> anyhow::Resul
     for (row, source) in load.explain(&groups, index)?.iter().enumerate().take(rows.min(batch.rows())) {
         line("");
         painted(paint.bold(printable(&format!("row {row}: {}", place(source)))));
-        for text in
-            documents(&plan.data().of_source(source.of.as_deref()).store, source.sample.part, &source.documents)?
-        {
-            painted(paint.dim(printable(&text)));
+        let origins = plan.data().origins(source)?;
+        for name in &source.documents {
+            painted(paint.dim(printable(&document(*name, origins.get(name)))));
         }
         for (view, columns) in &views {
             painted(format_args!(

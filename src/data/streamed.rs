@@ -52,27 +52,11 @@ impl PreparedData {
         let is_of_model = purpose == Purpose::Model;
         #[cfg(not(feature = "train"))]
         let is_of_model = false;
-        let vocab = Arc::new(if is_whole && is_of_model { vocab } else { vocab.uncounted() });
+        let vocab = if is_whole && is_of_model { vocab } else { vocab.uncounted() };
         keep_valid(&mut manifest, &measured.into_iter().collect());
-        let effective = manifest.effective(generation);
-        let (content, choice) = (listed.name(generation), config.generations);
-        let (streamed, expected) = (Some(Arc::new(streamed)), None);
-        let (source, others) = (None, Vec::new());
-        Ok(Self {
-            source,
-            store,
-            manifest,
-            vocab,
-            generation,
-            effective,
-            generations,
-            streamed,
-            content,
-            choice,
-            purpose,
-            expected,
-            others,
-        })
+        let (content, by) = (listed.name(generation), (config.generations, purpose));
+        let alone = Self::alone((store, manifest, vocab), generations, content, by);
+        Ok(Self { streamed: Some(Arc::new(streamed)), ..alone })
     }
 }
 

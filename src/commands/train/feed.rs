@@ -11,13 +11,13 @@ use pipeline::audit::{Audit, Watch};
 use pipeline::ledger::{Fate, Ledger};
 use pipeline::load::{BadRow, BadRows, BatchStream, Care, LoadPlan, StreamOptions};
 use schemas::{Batch, Generation, RowIndex, Share};
-use store::Store;
 use trainer::ForeignError;
 use trainer::training::Data;
 
 use super::phases::Phases;
 use crate::chaos::{Kill, Storm};
 use crate::control::Phase;
+use crate::data::PreparedData;
 use crate::generations::streamed::Streamed;
 use crate::plan::Plan;
 
@@ -33,8 +33,8 @@ pub(super) struct Kept {
 /// Batches that lanes make, audited before they are learnt from.
 pub(super) struct Feed {
     plan: Arc<LoadPlan>,
-    /// Who knows the names of documents, by source.
-    stores: BTreeMap<Option<String>, Store>,
+    /// Who knows the names of documents.
+    data: Arc<PreparedData>,
     valid: Option<Arc<LoadPlan>>,
     share: Share,
     /// Where the next batch begins.
@@ -69,7 +69,7 @@ impl Feed {
         let load = plan.load();
         Self {
             plan: Arc::clone(load),
-            stores: plan.data().all().map(|data| (data.name().map(str::to_owned), data.store.clone())).collect(),
+            data: Arc::clone(plan.data()),
             valid: plan.valid().cloned(),
             share,
             row: RowIndex(0),
@@ -158,7 +158,10 @@ impl Data for Feed {
 
     fn documents(&mut self, row: RowIndex) -> Result<Vec<String>, ForeignError> {
         let facts = self.plan.row(&self.plan.groups(), row)?;
-        Ok(crate::data::documents(&self.stores[&facts.of], &facts)?)
+        let origins = self.data.origins(&facts)?;
+        // The name that shards have for one that no table knows.
+        let id = |name: &u64| origins.get(name).map_or_else(|| format!("{name:016x}"), |origin| origin.id.clone());
+        Ok(facts.documents.iter().map(id).collect())
     }
 
     fn remarks(&mut self) -> Vec<What> {
