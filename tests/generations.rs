@@ -32,7 +32,7 @@ fn hashes(home: &Home, run: &str) -> Vec<String> {
 }
 
 /// (epoch, generation) of each stretch in a run's list.
-fn stretches(home: &Home, run: &str) -> Vec<(u64, u64)> {
+pub(crate) fn stretches(home: &Home, run: &str) -> Vec<(u64, u64)> {
     let list = std::fs::read(home.join(run).join("generations.json")).expect("a list");
     let list: Value = serde_json::from_slice(&list).expect("JSON");
     let stretches = list["content"]["stretches"].as_array().expect("stretches").iter();

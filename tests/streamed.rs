@@ -6,6 +6,7 @@ use std::process::{Child, Stdio};
 
 use serde_json::Value;
 
+use crate::generations::stretches;
 use crate::support::running::Running;
 use crate::support::{Home, Outcome, corpus, files, send};
 
@@ -229,14 +230,6 @@ fn shuffled_runs_are_prepared_first_by_the_same_command() {
     home.run_ok(&args("run.folder=one", "data.folder=data", &["--prepare"]));
     home.run_ok(&args("run.folder=whole", "data.folder=data", &[]));
     assert_like(&home, "whole", "one");
-}
-
-fn stretches(home: &Home, run: &str) -> Vec<(u64, u64)> {
-    let list = std::fs::read(home.join(run).join("generations.json")).expect("a list");
-    let list: Value = serde_json::from_slice(&list).expect("JSON");
-    let stretches = list["content"]["stretches"].as_array().expect("stretches").iter();
-    let number = |stretch: &Value, key: &str| stretch[key].as_u64().expect("a number");
-    stretches.map(|stretch| (number(stretch, "epoch"), number(stretch, "generation"))).collect()
 }
 
 #[test]
