@@ -1,0 +1,142 @@
+// From numbers to places on a plot and back: scales, ticks, smoothing, and paths with no more points than can be seen.
+
+class Scale {
+  /** `log` needs a range above 0. */
+  constructor(from, to, start, end, log = false) {
+    Object.assign(this, { from, to, start, end, log });
+    const [low, high] = [this.bend(from), this.bend(to)];
+    this.low = low;
+    this.factor = high > low ? (end - start) / (high - low) : 0;
+  }
+
+  bend(value) {
+    return this.log ? Math.log10(value) : value;
+  }
+
+  at(value) {
+    return this.factor === 0 ? (this.start + this.end) / 2 : this.start + (this.bend(value) - this.low) * this.factor;
+  }
+
+  back(place) {
+    const bent = this.factor === 0 ? this.low : this.low + (place - this.start) / this.factor;
+    return this.log ? 10 ** bent : bent;
+  }
+
+  /** About so many round values within. */
+  ticks(most) {
+    if (this.log) {
+      const all = decades(this.from, this.to);
+      const tens = all.filter((value) => Math.abs(Math.log10(value) % 1) < 1e-9);
+      const chosen = tens.length >= 3 ? tens : all.length >= 2 ? all : null;
+      if (chosen) return chosen.filter((_, i) => i % Math.ceil(chosen.length / most) === 0);
+    }
+    const step = round_step((this.to - this.from) / most);
+    const first = Math.ceil(this.from / step - 1e-9);
+    const ticks = [];
+    for (let i = first; i * step <= this.to + step * 1e-9 && ticks.length < 50; i += 1) ticks.push(Number((i * step).toPrecision(12)));
+    return ticks;
+  }
+}
+
+/** 1, 2 and 5 of each power of ten within. */
+function decades(from, to) {
+  const values = [];
+  for (let power = Math.floor(Math.log10(from)); power <= Math.log10(to) && values.length < 200; power += 1) {
+    for (const first of [1, 2, 5]) values.push(Number((first * 10 ** power).toPrecision(6)));
+  }
+  return values.filter((value) => value >= from * (1 - 1e-9) && value <= to * (1 + 1e-9));
+}
+
+function round_step(rough) {
+  if (!(rough > 0)) return 1;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  return power * ([1, 2, 5].find((first) => first * power >= rough * (1 - 1e-9)) ?? 10);
+}
+
+/**
+ * Exponential moving average with the usual correction of its beginning. What is not a number is passed over: one bad step
+ * must not hide all that follow.
+ */
+function smoothed(values, weight) {
+  if (weight <= 0) return values;
+  let [sum, mass] = [0, 0];
+  return values.map((value) => {
+    if (value === null || !Number.isFinite(value)) return value;
+    sum = weight * sum + (1 - weight) * value;
+    mass = weight * mass + (1 - weight);
+    return sum / mass;
+  });
+}
+
+/**
+ * The indices from `first` to `end` that have to be drawn: all where they are few, else of each column of pixels the first,
+ * the least, the greatest and the last, which draw the same picture.
+ */
+function visible_points(places, values, first, end) {
+  const chosen = [];
+  if (end - first <= 2 * Math.abs(places(end - 1) - places(first))) {
+    for (let i = first; i < end; i += 1) chosen.push(i);
+    return chosen;
+  }
+  let i = first;
+  while (i < end) {
+    const column = Math.floor(places(i));
+    let [low, high, last, gap] = [i, i, i, Number.isFinite(values[i]) && values[i] !== null ? -1 : i];
+    for (; i < end && Math.floor(places(i)) === column; i += 1) {
+      if (values[i] === null || !Number.isFinite(values[i])) gap = i;
+      else {
+        if (!(values[low] <= values[i]) || values[low] === null) low = i;
+        if (!(values[high] >= values[i]) || values[high] === null) high = i;
+      }
+      last = i;
+    }
+    // A gap stands in the middle of its column, so that the line is interrupted there.
+    const picked = [...new Set([low, high, last])].sort((a, b) => a - b);
+    if (gap >= 0 && Number.isNaN(values[gap])) picked.push(gap);
+    chosen.push(...picked.sort((a, b) => a - b));
+  }
+  return chosen;
+}
+
+/**
+ * The path of a line. It is interrupted where a value is not finite. Where one is missing it goes on: a series that is said
+ * less often than others is no broken one.
+ */
+function line_path(indices, x, y) {
+  let path = "";
+  let pen = "M";
+  for (const i of indices) {
+    const height = y(i);
+    if (height === null) continue;
+    if (!Number.isFinite(height)) {
+      pen = "M";
+      continue;
+    }
+    path += `${pen}${x(i).toFixed(1)} ${height.toFixed(1)}`;
+    pen = "L";
+  }
+  return path;
+}
+
+/**
+ * The range that shows these values. A few that lie far from all others do not press those flat if `cut` is set: far is
+ * half as far again as 98 of 100 lie apart.
+ */
+function fit(values, { log, cut }) {
+  const finite = values.filter((value) => value !== null && Number.isFinite(value) && (!log || value > 0)).sort((a, b) => a - b);
+  if (finite.length === 0) return null;
+  let [low, high] = [finite[0], finite.at(-1)];
+  if (cut && finite.length >= 20) {
+    const bend = (value) => (log ? Math.log10(value) : value);
+    const unbend = (value) => (log ? 10 ** value : value);
+    const [one, other] = [bend(finite[Math.floor(finite.length * 0.01)]), bend(finite[Math.ceil(finite.length * 0.99) - 1])];
+    const room = 0.5 * (other - one);
+    if (room > 0 && bend(high) > other + room) high = unbend(other + room / 4);
+    if (room > 0 && bend(low) < one - room) low = unbend(one - room / 4);
+  }
+  if (low === high) return log ? [low / 1.5, high * 1.5] : [low - (Math.abs(low) * 0.1 || 1), high + (Math.abs(high) * 0.1 || 1)];
+  if (log) return [low / (high / low) ** 0.05, high * (high / low) ** 0.05];
+  const room = (high - low) * 0.06;
+  // A range that begins at nothing stays there: shares and counts are never below it.
+  return [low >= 0 && low - room < 0 ? 0 : low - room, high + room];
+}
