@@ -31,7 +31,7 @@ class Chart {
     this.words = make("p", { class: "words" });
     this.svg = draw("svg", { class: "chart", tabindex: 0, role: "img", id: this.id });
     this.layers = {};
-    this.clip = draw("rect", { x: MARGIN.left, y: 0 });
+    this.clip = draw("rect", { x: MARGIN.left, y: MARGIN.top - 3 });
     this.svg.append(draw("defs", {}, draw("clipPath", { id: `${this.id}-clip` }, this.clip)));
     for (const name of ["grid", "marks", "curves", "odd", "labels", "cursor", "choice"]) {
       const clipped = ["marks", "curves", "choice"].includes(name) ? `url(#${this.id}-clip)` : null;
@@ -111,7 +111,7 @@ class Chart {
     const range = this.range ?? fit(seen, options) ?? fit(near, options) ?? (this.log ? [0.1, 1] : [0, 1]);
     this.y = new Scale(range[0], range[1], height - MARGIN.bottom, MARGIN.top, this.log);
     this.clip.setAttribute("width", Math.max(0, width - MARGIN.left - MARGIN.right));
-    this.clip.setAttribute("height", height - MARGIN.bottom);
+    this.clip.setAttribute("height", Math.max(0, height - MARGIN.bottom - MARGIN.top + 3));
     this.draw_grid(width, height);
     this.draw_marks(height);
     this.draw_curves(drawn);
@@ -168,46 +168,43 @@ class Chart {
       const { places, first, end, series } = curve;
       if (end <= first) continue;
       const x = (i) => this.x.at(places[i]);
-      const height = (value) => (value === null ? null : this.log && value <= 0 ? NaN : this.y.at(value));
-      const path = (values, options) => {
-        const points = visible_points(x, values, first, end);
-        return draw("path", { d: line_path(points, x, (i) => height(values[i])), fill: "none", ...options });
-      };
-      if (curve.part.form === "line" && series.min) pieces.push(this.band(curve, x, height));
-      if (curve.values !== series.mean) pieces.push(path(series.mean, { class: `curve raw ${curve.colour}` }));
+      const height = (value) => (this.log && value <= 0 ? NaN : this.y.at(value));
+      const path = (points, options) => draw("path", { d: line_path(points, (point) => height(point.y)), fill: "none", ...options });
+      const raw = visible_points(x, series, first, end);
+      const smooth = curve.values !== series.mean;
+      if (curve.part.form === "line") pieces.push(this.band(curve, raw, height));
+      if (smooth) pieces.push(path(raw, { class: `curve raw ${curve.colour}` }));
       const kind = curve.part.form === "points" ? "joint" : "curve";
-      pieces.push(path(curve.values, { class: `${kind} ${curve.colour}`, "stroke-dasharray": curve.dash || null }));
-      if (curve.part.form === "points" || end - first < 3) pieces.push(...this.points(curve, x, height));
+      pieces.push(path(smooth ? visible_points(x, { mean: curve.values }, first, end) : raw,
+        { class: `${kind} ${curve.colour}`, "stroke-dasharray": curve.dash || null }));
+      if (curve.part.form === "points" || end - first < 3) pieces.push(...this.points(curve, raw, height));
       odd.push(...this.oddities(curve, x));
     }
     this.layers.curves.replaceChildren(...pieces);
     this.layers.odd.replaceChildren(...odd);
   }
 
-  /** From the least to the greatest value of each point. */
-  band(curve, x, height) {
-    const { series, first, end } = curve;
-    const highs = visible_points(x, series.max, first, end).filter((i) => Number.isFinite(series.max[i]) && series.max[i] !== null);
-    const lows = visible_points(x, series.min, first, end).filter((i) => Number.isFinite(series.min[i]) && series.min[i] !== null);
-    const up = line_path(highs, x, (i) => this.floor(height(series.max[i])));
-    const down = line_path(lows.reverse(), x, (i) => this.floor(height(series.min[i])));
-    return draw("path", { class: `band ${curve.colour}`, d: up && down ? `${up}L${down.slice(1)}Z` : "" });
-  }
-
-  /** Below a logarithm's reach is the floor. */
-  floor(height) {
-    return Number.isFinite(height) ? height : this.y.start;
-  }
-
-  points(curve, x, height) {
-    const crowded = curve.end - curve.first > (this.x.end - this.x.start) / 5;
-    const points = [];
-    for (let i = curve.first; i < curve.end && !crowded; i += 1) {
-      const y = height(curve.series.mean[i]);
-      if (y === null || !Number.isFinite(y)) continue;
-      points.push(draw("circle", { class: `point ${curve.colour}`, cx: x(i).toFixed(1), cy: y.toFixed(1), r: 3 }));
+  /** From the least to the greatest value of each point, in as many pieces as the line has. */
+  band(curve, points, height) {
+    // Below a logarithm's reach is the floor.
+    const inside = (value) => (Number.isFinite(height(value)) ? height(value) : this.y.start);
+    const pieces = [[]];
+    for (const point of points) {
+      if (Number.isFinite(point.y)) pieces.at(-1).push(point);
+      else pieces.push([]);
     }
-    return points;
+    const wide = pieces.filter((piece) => piece.some(({ low, high }) => low < high));
+    const d = wide.map((piece) => {
+      const back = line_path([...piece].reverse(), ({ low }) => inside(low));
+      return `${line_path(piece, ({ high }) => inside(high))}L${back.slice(1)}Z`;
+    });
+    return draw("path", { class: `band ${curve.colour}`, d: d.join("") });
+  }
+
+  points(curve, points, height) {
+    const crowded = points.length > (this.x.end - this.x.start) / 6;
+    const shown = crowded ? [] : points.filter(({ y }) => Number.isFinite(height(y)));
+    return shown.map(({ x, y }) => draw("circle", { class: `point ${curve.colour}`, cx: x.toFixed(1), cy: height(y).toFixed(1), r: 3 }));
   }
 
   /** What has no place in the plot: marks at its top for what is not a number, arrows at its edges for what lies beyond. */
@@ -254,50 +251,71 @@ class Chart {
       const x = this.x.at(cursor.x);
       pieces.push(draw("line", { class: "hair", x1: x, x2: x, y1: MARGIN.top, y2: this.y.start }));
       for (const curve of this.curves) {
-        const i = this.hidden.has(curve.id) ? -1 : this.nearest(curve, cursor.x);
+        const i = this.hidden.has(curve.id) || curve.part.form === "rule" ? -1 : this.nearest(curve, cursor.x);
         const value = i < 0 ? null : this.line(curve)[i];
         if (value === null || !Number.isFinite(value) || value < this.y.from || value > this.y.to) continue;
         const at = this.x.at(view.places(curve.columns, this.plot.domain)[i]);
         if (Math.abs(at - x) > 40) continue;
         pieces.push(draw("circle", { class: `dot ${curve.colour}`, cx: at, cy: this.y.at(value), r: 4 }));
       }
-      const words = draw("text", { class: "hair-word", y: this.y.start + 17, "text-anchor": "middle",
-        x: Math.min(Math.max(x, MARGIN.left + 34), this.x.end - 34), text: view.word(this.plot.domain, cursor.x) });
-      pieces.push(words);
+      pieces.push(...this.hair_word(x, view.word(this.plot.domain, cursor.x)));
     }
-    this.layers.labels.classList.toggle("under-hair", Boolean(here));
     this.layers.cursor.replaceChildren(...pieces);
     this.update_values();
   }
 
+  /** The place in words, at the foot of the hair, over the labels there. */
+  hair_word(x, text) {
+    const half = 5 + text.length * 3.6;
+    const middle = Math.min(Math.max(x, MARGIN.left + half), this.x.end - half);
+    return [draw("rect", { class: "hair-ground", x: middle - half, y: this.y.start + 4, width: 2 * half, height: 17, rx: 4 }),
+      draw("text", { class: "hair-word", y: this.y.start + 17, "text-anchor": "middle", x: middle, text })];
+  }
+
+  /** What stands for one another in the legend: each curve of one run; of several, all curves of each. */
+  keys() {
+    if (view.runs.length < 2) return this.curves.map((curve) => ({ label: curve.label, curves: [curve] }));
+    const runs = [...new Set(this.curves.map((curve) => curve.run))];
+    return runs.map((run) => ({ label: run.name, curves: this.curves.filter((curve) => curve.run === run) }));
+  }
+
   /** Rebuilt only where the curves are others; else only the values change. */
   update_legend() {
-    const key = this.curves.map((curve) => `${curve.id}${curve.label}${curve.colour}${this.hidden.has(curve.id)}`).join("|");
-    if (this.legend_key === key) return;
-    this.legend_key = key;
-    this.values = this.curves.map(() => make("span", { class: "value" }));
-    this.legend.replaceChildren(...this.curves.map((curve, n) => {
+    const state = this.curves.map((curve) => `${curve.id}${curve.label}${curve.colour}${this.hidden.has(curve.id)}`).join("|");
+    if (this.legend_state === state) return;
+    this.legend_state = state;
+    this.legend_keys = this.keys().map((key) => ({ ...key, value: make("span", { class: "value" }) }));
+    this.legend.replaceChildren(...this.legend_keys.map(({ label, curves, value }) => {
+      const shown = !this.hidden.has(curves[0].id);
       const toggle = () => {
-        if (!this.hidden.delete(curve.id)) this.hidden.add(curve.id);
+        for (const { id } of curves) if (shown) this.hidden.add(id); else this.hidden.delete(id);
         redraw("plots");
+        // The legend is made anew: whoever pressed a key of it stays there.
+        this.settle_focus = [...this.legend.children].findIndex((item) => item.contains(document.activeElement));
       };
-      const shown = !this.hidden.has(curve.id);
-      return make("li", {}, make("button", { type: "button", class: "key", "aria-pressed": String(shown), on: { click: toggle },
-        title: shown ? "shown; press to hide" : "hidden; press to show" }, swatch(curve),
-      make("span", { class: "label", text: curve.label }), this.values[n]));
+      const words = `${curves.map((curve) => curve.label).join("; ")}: ${shown ? "shown; press to hide" : "hidden; press to show"}`;
+      return make("li", {}, make("button", { type: "button", class: "key", "aria-pressed": String(shown), on: { click: toggle }, title: printable(words) },
+        swatch(curves[0]), make("bdi", { class: "label", text: label }), value));
     }));
+    if (this.settle_focus >= 0) this.legend.children[this.settle_focus]?.querySelector("button").focus();
+    this.settle_focus = -1;
   }
 
   update_values() {
+    for (const { curves, value } of this.legend_keys ?? []) {
+      const parts = curves.filter((curve) => curves.length === 1 || curve.part.form !== "rule");
+      say(value, parts.map((curve) => this.value_words(curve)).join(" · "));
+    }
+  }
+
+  /** The value under the hand, with its least and greatest; else the newest. */
+  value_words(curve) {
     const unit = UNITS[this.plot.unit] ?? figure;
     const at = view.cursor?.domain === this.plot.domain ? view.cursor.x : null;
-    this.curves.forEach((curve, n) => {
-      const i = at === null ? curve.series.mean.findLastIndex((value) => value !== null) : this.nearest(curve, at);
-      const value = i < 0 ? null : this.line(curve)[i];
-      const { min, max } = curve.series;
-      const banded = at !== null && min && min[i] !== max[i] && min[i] !== null;
-      say(this.values[n], unit(value) + (banded ? ` (${unit(min[i])} to ${unit(max[i])})` : ""));
-    });
+    const i = at === null ? curve.series.mean.findLastIndex((value) => value !== null) : this.nearest(curve, at);
+    const { min, max } = curve.series;
+    const banded = at !== null && view.runs.length < 2 && min && min[i] !== max[i] && min[i] !== null && i >= 0;
+    return unit(i < 0 ? null : this.line(curve)[i]) + (banded ? ` (${unit(min[i])} to ${unit(max[i])})` : "");
   }
 
   /** The plot in words: for who cannot see it, and for what it cannot draw. */

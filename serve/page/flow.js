@@ -41,7 +41,9 @@ class Flow {
     const rows = lanes.slice(0, LANES_SHOWN).map((lane) => actor_row(lane));
     const more = lanes.length > LANES_SHOWN ? [make("p", { class: "faint", text: `and ${count(lanes.length - LANES_SHOWN)} more` })] : [];
     const none = lanes.length === 0 ? [make("p", { class: "faint", text: "none has begun" })] : [];
-    return station(title, "", ...rows, ...more, ...none);
+    const box = station(title, "", make("div", { class: "lanes" }, ...rows), ...more, ...none);
+    box.classList.add("broad");
+    return box;
   }
 
   trainer(reader, status) {
@@ -91,7 +93,7 @@ function queue(lanes, reader) {
   for (let i = 0; i < cells; i += 1) {
     picture.append(draw("rect", { class: i < full ? "cell full" : "cell", x: i * 10 + 1, y: 2, width: 7, height: 15, rx: 2 }));
   }
-  const waits = reader?.doing === "starved" ? "the trainer waits here" : lanes.some((lane) => lane.doing === "blocked") ? "full: lanes wait here" : "";
+  const waits = reader?.doing === "starved" ? "the trainer waits here" : lanes.some((lane) => lane.doing === "blocked") ? "lanes wait for room" : "";
   return station("queue", `${count(held)} of ${count(room)} batches`, picture, waits ? make("p", { class: "faint", text: waits }) : null);
 }
 

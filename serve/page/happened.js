@@ -4,7 +4,7 @@ const PAGE_OF_EVENTS = 60;
 
 class Happened {
   constructor() {
-    Object.assign(this, { most: PAGE_OF_EVENTS, drawn: "" });
+    Object.assign(this, { most: PAGE_OF_EVENTS, drawn: "", items: new Map() });
     this.more = make("button", { type: "button", text: "older ones", on: { click: () => {
       this.most += PAGE_OF_EVENTS;
       this.draw();
@@ -22,10 +22,10 @@ class Happened {
     const chosen = events.filter((event) => !view.hidden.has(event.kind));
     const newest = chosen.slice(-this.most).reverse();
     const list = find("happened-list");
-    list.replaceChildren(...newest.map((event) => this.item(event)));
-    if (newest.length === 0) {
-      list.append(make("li", { class: "empty", text: events.length > 0 ? "All kinds are hidden." : "Nothing has happened yet." }));
-    }
+    const old = this.items;
+    this.items = new Map(newest.map((event) => [event, old.get(event) ?? this.item(event)]));
+    const none = make("li", { class: "empty", text: events.length > 0 ? "All kinds are hidden." : "Nothing has happened yet." });
+    arrange(list, newest.length > 0 ? [...this.items.values()] : [none]);
     this.more.hidden = chosen.length <= this.most;
   }
 
@@ -58,6 +58,13 @@ class Happened {
       } } })));
     if (focused !== undefined) [...chips.children].find((chip) => chip.dataset.kind === focused)?.focus();
   }
+}
+
+/** Gives a list these children, in order. Those that stay are not touched: they keep the focus, and what is selected. */
+function arrange(list, children) {
+  const stay = new Set(children);
+  for (const child of [...list.children]) if (!stay.has(child)) child.remove();
+  children.forEach((child, n) => list.children[n] !== child && list.insertBefore(child, list.children[n] ?? null));
 }
 
 /** Whether somebody wants nothing to move. */

@@ -30,7 +30,8 @@ class Head {
 
   progress(run, status) {
     const reports = run?.groups.reports;
-    const step = status?.step ?? reports?.axes.step.at(-1) ?? null;
+    // A report may be newer than the newest look, and a look than the newest report.
+    const step = reports?.length || Number.isFinite(status?.step) ? Math.max(status?.step ?? 0, reports?.axes.step.at(-1) ?? 0) : null;
     const steps = status?.steps ?? run?.steps ?? null;
     const known = status?.progress ?? (run?.kind === "prepare" ? run.groups.preparation.newest("share") : step !== null && steps > 0 ? step / steps : null);
     const share = number(known);
@@ -60,7 +61,7 @@ class Head {
       this.tile("valid", "validation", figure(validations.newest("loss")), validations.length > 0 ? `at step ${count(validations.axes.step.at(-1))}` : "none yet");
     }
     this.tile("rate", "tokens per second", short(rate));
-    if (this.live) this.tile("eta", "time left", eta === null ? NOTHING : duration(eta), eta === null || !this.state.live ? "" : `until ${clock(Date.now() + eta * 1000)}`);
+    if (this.live) this.tile("eta", "time left", eta === null ? NOTHING : duration(eta), eta === null || !this.state.live ? "" : `until ${clock(Date.now() + eta * 1000).slice(0, -3)}`);
     if (run.kind === "train") {
       this.tile("epoch", "epoch", figure(number(status?.epoch ?? null) ?? reports.axes.epoch.at(-1)), `${short(reports.axes.tokens.at(-1) ?? NaN)} tokens`);
       this.tile("wait", "waits", percent(reports.newest("speed/wait")), "for batches");

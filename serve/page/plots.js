@@ -1,6 +1,6 @@
 // Which plots there are: each is made when its first value comes. And the toolbar that all of them share.
 
-const GROUPS = ["Preparation", "Loss", "Metrics", "Optimizer", "Speed", "Memory", "Data"];
+const GROUPS = ["Preparation", "Loss", "Metrics", "Optimizer", "Machine", "Data"];
 
 const line = (group, name, label) => ({ group, name, label, form: "line" });
 const points = (group, name, label) => ({ group, name, label, form: "points" });
@@ -28,17 +28,17 @@ const PLOTS = [
   { key: "grad_norm", room: "Optimizer", title: "norm of the gradient", unit: "plain",
     parts: [line("reports", "grad_norm", "before clipping")] },
   { key: "skipped", room: "Optimizer", title: "skipped steps", unit: "short", parts: [line("reports", "skipped", "skipped steps")] },
-  { key: "speed/tokens_per_s", room: "Speed", title: "tokens per second", unit: "short",
+  { key: "speed/tokens_per_s", room: "Machine", title: "tokens per second", unit: "short",
     parts: [line("reports", "speed/tokens_per_s", "real tokens per second")] },
-  { key: "speed/wait", room: "Speed", title: "waits", unit: "percent",
+  { key: "speed/wait", room: "Machine", title: "waits", unit: "percent",
     parts: [line("reports", "speed/wait", "for batches"), line("reports", "speed/stall", "for checkpoints")] },
-  { key: "speed/mfu", room: "Speed", title: "MFU", unit: "percent", parts: [line("reports", "speed/mfu", "share of the device's peak")] },
-  { key: "queue/fill", room: "Speed", title: "queue", unit: "percent", parts: [line("reports", "queue/fill", "how full")] },
-  { key: "memory", room: "Memory", title: "memory", unit: "bytes",
+  { key: "speed/mfu", room: "Machine", title: "MFU", unit: "percent", parts: [line("reports", "speed/mfu", "share of the device's peak")] },
+  { key: "queue/fill", room: "Machine", title: "queue", unit: "percent", parts: [line("reports", "queue/fill", "how full")] },
+  { key: "memory", room: "Machine", title: "memory", unit: "bytes",
     parts: [line("reports", "memory/device_bytes", "device, at most"), line("reports", "memory/host_bytes", "host")] },
 ];
 
-const ROOM_OF = { terms: "Loss", metrics: "Metrics", speed: "Speed", memory: "Memory", mlm: "Metrics", queue: "Speed" };
+const ROOM_OF = { terms: "Loss", metrics: "Metrics", speed: "Machine", memory: "Machine", mlm: "Metrics", queue: "Machine" };
 /** A hostile server could name series without end. */
 const PLOTS_MAX = 200;
 
@@ -74,6 +74,8 @@ class Plots {
       for (const [group, columns] of Object.entries(run.groups)) {
         for (const name of columns.series.keys()) {
           if (this.known.has(`${group}/${name}`) || this.charts.size >= PLOTS_MAX) continue;
+          // The MFU of a CPU is said to be missing at every step: that is no plot.
+          if (columns.newest(name) === null) continue;
           this.known.add(`${group}/${name}`);
           this.add(group, name);
         }
@@ -89,7 +91,6 @@ class Plots {
     }
     const known = PLOTS.find((plot) => plot.parts.some((part) => part.group === group && part.name === name));
     const plot = known ?? this.plain(group, name);
-    // What is nothing from end to end has no plot: no skipped steps, no MFU of a CPU.
     if (!this.charts.has(plot.key)) this.put(plot);
   }
 
@@ -116,7 +117,9 @@ class Plots {
     const chart = new Chart(plot);
     if (plot.wide) chart.element.classList.add("wide");
     this.charts.set(plot.key, chart);
-    this.room(plot.room).append(chart.element);
+    const grid = this.room(plot.room);
+    const later = [...grid.children].find((other) => rank(this.of(other).plot) > rank(plot));
+    grid.insertBefore(chart.element, later ?? null);
     this.sight.observe(chart.element);
     this.size.observe(chart.svg);
     this.filter();
@@ -142,6 +145,12 @@ class Plots {
     }
     for (const { room, grid } of this.rooms.values()) room.hidden = [...grid.children].every((plot) => plot.hidden);
   }
+}
+
+/** Plots stand in the order of the table; what it does not name follows the run's loss, or stands first. */
+function rank(plot) {
+  const place = PLOTS.findIndex((known) => known.key === plot.key);
+  return place < 0 ? PLOTS.findIndex((known) => known.key === "loss") + 0.5 : place;
 }
 
 /** What all plots share: the axis, smoothing, the part that is shown. */

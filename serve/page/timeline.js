@@ -62,8 +62,7 @@ class TimeLine {
     const y = new Scale(range[0], range[1], 37, 10);
     const places = view.places(columns, "run");
     const x = (i) => this.x.at(places[i]);
-    const height = (i) => (loss[i] === null ? null : Math.max(9, y.at(loss[i])));
-    const d = line_path(visible_points(x, loss, 0, columns.length), x, height);
+    const d = line_path(visible_points(x, { mean: loss }, 0, columns.length), (point) => Math.max(9, y.at(point.y)));
     return [draw("path", { class: "ghost", d, fill: "none" })];
   }
 

@@ -348,6 +348,10 @@ class Server:
         self.alive = False
         self.http.shutdown()
         self.http.server_close()
+        self.cut()
+
+    def cut(self):
+        """Every stream of events breaks."""
         for stream in list(self.streams):
             with contextlib.suppress(OSError):
                 stream.shutdown(socket.SHUT_RDWR)
