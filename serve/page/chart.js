@@ -13,7 +13,16 @@ function pen(n) {
 class Chart {
   /** `plot` is `{key, title, unit, domain, parts: [{group, name, label, form}]}`; a form is `line`, `points` or `rule`. */
   constructor(plot) {
-    Object.assign(this, { plot, log: false, tall: false, range: null, hidden: new Set(), seen: false, curves: [], smooth: new Map() });
+    Object.assign(this, {
+      plot,
+      log: false,
+      tall: false,
+      range: null,
+      hidden: new Set(),
+      seen: false,
+      curves: [],
+      smooth: new Map(),
+    });
     this.id = `plot-${(charts_made += 1)}`;
     this.build();
     new ChartHand(this);
@@ -21,8 +30,15 @@ class Chart {
 
   build() {
     const { plot } = this;
-    const tool = (label, title, act) => make("button", { type: "button", class: "quiet tool", text: label, title, on: { click: act },
-      "aria-label": `${title}: ${plot.title}` });
+    const tool = (label, title, act) =>
+      make("button", {
+        type: "button",
+        class: "quiet tool",
+        text: label,
+        title,
+        on: { click: act },
+        "aria-label": `${title}: ${plot.title}`,
+      });
     this.log_button = tool("log", "logarithmic scale", () => this.toggle_log());
     this.tall_button = tool("⤢", "larger", () => this.toggle_tall());
     const keep = tool("SVG", "keep as a picture", () => keep_picture(this));
@@ -35,12 +51,18 @@ class Chart {
     this.svg.append(draw("defs", {}, draw("clipPath", { id: `${this.id}-clip` }, this.clip)));
     for (const name of ["grid", "marks", "curves", "odd", "labels", "cursor", "choice"]) {
       const clipped = ["marks", "curves", "choice"].includes(name) ? `url(#${this.id}-clip)` : null;
-      this.svg.append(this.layers[name] = draw("g", { class: name, "clip-path": clipped }));
+      this.svg.append((this.layers[name] = draw("g", { class: name, "clip-path": clipped })));
     }
     const title = make("h4", { text: plot.title });
     const tools = make("div", { class: "tools" }, this.log_button, values, keep, this.tall_button);
-    this.element = make("figure", { class: "plot", "data-key": plot.key }, make("figcaption", {}, title, tools), this.legend,
-      this.svg, this.words);
+    this.element = make(
+      "figure",
+      { class: "plot", "data-key": plot.key },
+      make("figcaption", {}, title, tools),
+      this.legend,
+      this.svg,
+      this.words,
+    );
     this.update_buttons();
   }
 
@@ -64,17 +86,25 @@ class Chart {
 
   /** The curves that there are. One run has a colour for each part; of several, each run has one, and each part a dash. */
   collect() {
-    const runs = view.shown().filter((run) => this.plot.parts.some((part) => run.groups[part.group].series.has(part.name)));
+    const runs = view
+      .shown()
+      .filter((run) => this.plot.parts.some((part) => run.groups[part.group].series.has(part.name)));
     const several = view.runs.length > 1;
-    this.curves = runs.flatMap((run) => this.plot.parts.map((part, n) => {
-      const columns = run.groups[part.group];
-      const series = columns.series.get(part.name);
-      if (!series) return null;
-      const style = several ? { ...pen(run.colour), dash: part.form === "rule" ? DASHES[2] : DASHES[n % 4] } : pen(n);
-      if (part.form === "rule") style.dash = DASHES[2];
-      const label = several ? (this.plot.parts.length > 1 ? `${run.name}, ${part.label}` : run.name) : part.label;
-      return { id: `${run.name}/${part.group}/${part.name}`, run, part, columns, series, label, ...style };
-    }).filter(Boolean));
+    this.curves = runs.flatMap((run) =>
+      this.plot.parts
+        .map((part, n) => {
+          const columns = run.groups[part.group];
+          const series = columns.series.get(part.name);
+          if (!series) return null;
+          const style = several
+            ? { ...pen(run.colour), dash: part.form === "rule" ? DASHES[2] : DASHES[n % 4] }
+            : pen(n);
+          if (part.form === "rule") style.dash = DASHES[2];
+          const label = several ? (this.plot.parts.length > 1 ? `${run.name}, ${part.label}` : run.name) : part.label;
+          return { id: `${run.name}/${part.group}/${part.name}`, run, part, columns, series, label, ...style };
+        })
+        .filter(Boolean),
+    );
   }
 
   /** What is drawn of a curve: its means, smoothed as the page says. Kept until there is more. */
@@ -102,7 +132,10 @@ class Chart {
       const first = first_at_least(curve.places, window[0], curve.columns.length);
       const end = first_at_least(curve.places, window[1], curve.columns.length);
       [curve.first, curve.end] = [Math.max(0, first - 1), Math.min(curve.columns.length, end + 1)];
-      [curve.inside, curve.outside] = [first, Math.min(curve.columns.length, end + (curve.places[end] === window[1] ? 1 : 0))];
+      [curve.inside, curve.outside] = [
+        first,
+        Math.min(curve.columns.length, end + (curve.places[end] === window[1] ? 1 : 0)),
+      ];
       curve.values = this.line(curve);
     }
     const seen = drawn.flatMap((curve) => curve.values.slice(curve.inside, Math.max(curve.outside, curve.inside)));
@@ -122,17 +155,21 @@ class Chart {
   draw_grid(width, height) {
     const [lines, labels] = [[], []];
     const unit = UNITS[this.plot.unit] ?? figure;
-    for (const value of this.y.ticks(Math.max(2, Math.floor(height / 45)))) {
+    const whole = this.plot.unit === "bytes" ? byte_unit(this.y.to) : 1;
+    for (const value of this.y.ticks(Math.max(2, Math.floor(height / 45)), whole)) {
       const y = Math.round(this.y.at(value)) + 0.5;
       lines.push(draw("line", { x1: MARGIN.left, x2: width - MARGIN.right, y1: y, y2: y }));
-      labels.push(draw("text", { x: MARGIN.left - 6, y: y + 4, "text-anchor": "end", text: tick(value, unit, this.y) }));
+      labels.push(
+        draw("text", { x: MARGIN.left - 6, y: y + 4, "text-anchor": "end", text: tick(value, unit, this.y) }),
+      );
     }
-    for (const value of this.x.ticks(Math.max(2, Math.floor(width / 100)))) {
+    for (const [value, text] of view.ticks(this.plot.domain, this.x, Math.max(2, Math.floor(width / 80)))) {
       const x = Math.round(this.x.at(value)) + 0.5;
       const near_end = x > width - 40;
       lines.push(draw("line", { x1: x, x2: x, y1: height - MARGIN.bottom, y2: height - MARGIN.bottom + 4 }));
-      labels.push(draw("text", { x: near_end ? width - 2 : x, y: height - 5, "text-anchor": near_end ? "end" : "middle",
-        text: this.place_word(value) }));
+      labels.push(
+        draw("text", { x: near_end ? width - 2 : x, y: height - 5, "text-anchor": near_end ? "end" : "middle", text }),
+      );
     }
     const floor = height - MARGIN.bottom + 0.5;
     lines.push(draw("line", { class: "floor", x1: MARGIN.left, x2: width - MARGIN.right, y1: floor, y2: floor }));
@@ -140,16 +177,11 @@ class Chart {
     this.layers.labels.replaceChildren(...labels);
   }
 
-  place_word(value) {
-    if (this.plot.domain === "preparation") return duration(value);
-    return view.axis === "hours" ? `${Number(value.toPrecision(6))} h` : short(value).replace(/\.0+(?= |$)/, "");
-  }
-
   /** Events: checkpoints as ticks on the floor, what matters more as lines through the plot. */
   draw_marks(height) {
     const marks = [];
     const last = {};
-    for (const event of this.plot.domain === "run" ? view.run?.events ?? [] : []) {
+    for (const event of this.plot.domain === "run" ? (view.run?.events ?? []) : []) {
       const place = view.hidden.has(event.kind) ? null : view.run.where(event, view.axis);
       if (place === null || place < this.x.from || place > this.x.to) continue;
       const sort = event.kind === "checkpoint" ? "checkpoint" : tone(event);
@@ -169,14 +201,19 @@ class Chart {
       if (end <= first) continue;
       const x = (i) => this.x.at(places[i]);
       const height = (value) => (this.log && value <= 0 ? NaN : this.y.at(value));
-      const path = (points, options) => draw("path", { d: line_path(points, (point) => height(point.y)), fill: "none", ...options });
+      const path = (points, options) =>
+        draw("path", { d: line_path(points, (point) => height(point.y)), fill: "none", ...options });
       const raw = visible_points(x, series, first, end);
       const smooth = curve.values !== series.mean;
       if (curve.part.form === "line") pieces.push(this.band(curve, raw, height));
       if (smooth) pieces.push(path(raw, { class: `curve raw ${curve.colour}` }));
       const kind = curve.part.form === "points" ? "joint" : "curve";
-      pieces.push(path(smooth ? visible_points(x, { mean: curve.values }, first, end) : raw,
-        { class: `${kind} ${curve.colour}`, "stroke-dasharray": curve.dash || null }));
+      pieces.push(
+        path(smooth ? visible_points(x, { mean: curve.values }, first, end) : raw, {
+          class: `${kind} ${curve.colour}`,
+          "stroke-dasharray": curve.dash || null,
+        }),
+      );
       if (curve.part.form === "points" || end - first < 3) pieces.push(...this.points(curve, raw, height));
       odd.push(...this.oddities(curve, x));
     }
@@ -204,7 +241,9 @@ class Chart {
   points(curve, points, height) {
     const crowded = points.length > (this.x.end - this.x.start) / 6;
     const shown = crowded ? [] : points.filter(({ y }) => Number.isFinite(height(y)));
-    return shown.map(({ x, y }) => draw("circle", { class: `point ${curve.colour}`, cx: x.toFixed(1), cy: height(y).toFixed(1), r: 3 }));
+    return shown.map(({ x, y }) =>
+      draw("circle", { class: `point ${curve.colour}`, cx: x.toFixed(1), cy: height(y).toFixed(1), r: 3 }),
+    );
   }
 
   /** What has no place in the plot: marks at its top for what is not a number, arrows at its edges for what lies beyond. */
@@ -215,15 +254,26 @@ class Chart {
       const value = curve.series.mean[i];
       const shown = curve.values[i];
       if (value === null) continue;
-      const sort = !Number.isFinite(value) ? "odd" : shown > this.y.to ? "high" : shown < this.y.from && !this.log ? "low" : null;
+      const sort = !Number.isFinite(value)
+        ? "odd"
+        : shown > this.y.to
+          ? "high"
+          : shown < this.y.from && !this.log
+            ? "low"
+            : null;
       if (!sort) continue;
       const at = x(i);
       if (at - last[sort] < 5) continue;
       last[sort] = at;
       const [a, b] = sort === "low" ? [this.y.start - 1, this.y.start - 7] : [2, 8];
       const shape = sort === "odd" ? `M${at - 3.5} 2l7 7m0 -7l-7 7` : `M${at} ${a}L${at + 4} ${b}L${at - 4} ${b}Z`;
-      marks.push(draw("path", { class: `${sort === "odd" ? "odd-mark" : "far-mark"} ${curve.colour}`, d: shape },
-        draw("title", { text: `${curve.label} ${figure(value)} at ${view.word(this.plot.domain, curve.places[i])}` })));
+      marks.push(
+        draw(
+          "path",
+          { class: `${sort === "odd" ? "odd-mark" : "far-mark"} ${curve.colour}`, d: shape },
+          draw("title", { text: `${curve.label} ${figure(value)} at ${view.word(this.plot.domain, curve.places[i])}` }),
+        ),
+      );
     }
     return marks;
   }
@@ -268,8 +318,10 @@ class Chart {
   hair_word(x, text) {
     const half = 5 + text.length * 3.6;
     const middle = Math.min(Math.max(x, MARGIN.left + half), this.x.end - half);
-    return [draw("rect", { class: "hair-ground", x: middle - half, y: this.y.start + 4, width: 2 * half, height: 17, rx: 4 }),
-      draw("text", { class: "hair-word", y: this.y.start + 17, "text-anchor": "middle", x: middle, text })];
+    return [
+      draw("rect", { class: "hair-ground", x: middle - half, y: this.y.start + 4, width: 2 * half, height: 17, rx: 4 }),
+      draw("text", { class: "hair-word", y: this.y.start + 17, "text-anchor": "middle", x: middle, text }),
+    ];
   }
 
   /** What stands for one another in the legend: each curve of one run; of several, all curves of each. */
@@ -281,22 +333,44 @@ class Chart {
 
   /** Rebuilt only where the curves are others; else only the values change. */
   update_legend() {
-    const state = this.curves.map((curve) => `${curve.id}${curve.label}${curve.colour}${this.hidden.has(curve.id)}`).join("|");
+    const state = this.curves
+      .map((curve) => `${curve.id}${curve.label}${curve.colour}${this.hidden.has(curve.id)}`)
+      .join("|");
     if (this.legend_state === state) return;
     this.legend_state = state;
     this.legend_keys = this.keys().map((key) => ({ ...key, value: make("span", { class: "value" }) }));
-    this.legend.replaceChildren(...this.legend_keys.map(({ label, curves, value }) => {
-      const shown = !this.hidden.has(curves[0].id);
-      const toggle = () => {
-        for (const { id } of curves) if (shown) this.hidden.add(id); else this.hidden.delete(id);
-        redraw("plots");
-        // The legend is made anew: whoever pressed a key of it stays there.
-        this.settle_focus = [...this.legend.children].findIndex((item) => item.contains(document.activeElement));
-      };
-      const words = `${curves.map((curve) => curve.label).join("; ")}: ${shown ? "shown; press to hide" : "hidden; press to show"}`;
-      return make("li", {}, make("button", { type: "button", class: "key", "aria-pressed": String(shown), on: { click: toggle }, title: printable(words) },
-        swatch(curves[0]), make("bdi", { class: "label", text: label }), value));
-    }));
+    this.legend.replaceChildren(
+      ...this.legend_keys.map(({ label, curves, value }) => {
+        const shown = !this.hidden.has(curves[0].id);
+        const toggle = () => {
+          for (const { id } of curves)
+            if (shown) this.hidden.add(id);
+            else this.hidden.delete(id);
+          redraw("plots");
+          // The legend is made anew: whoever pressed a key of it stays there.
+          this.settle_focus = [...this.legend.children].findIndex((item) => item.contains(document.activeElement));
+        };
+        const state = shown ? "shown; press to hide" : "hidden; press to show";
+        const words = `${curves.map((curve) => curve.label).join("; ")}: ${state}`;
+        return make(
+          "li",
+          {},
+          make(
+            "button",
+            {
+              type: "button",
+              class: "key",
+              "aria-pressed": String(shown),
+              on: { click: toggle },
+              title: printable(words),
+            },
+            swatch(curves[0]),
+            make("bdi", { class: "label", text: label }),
+            value,
+          ),
+        );
+      }),
+    );
     if (this.settle_focus >= 0) this.legend.children[this.settle_focus]?.querySelector("button").focus();
     this.settle_focus = -1;
   }
@@ -321,19 +395,27 @@ class Chart {
   /** The plot in words: for who cannot see it, and for what it cannot draw. */
   tell(drawn) {
     const unit = UNITS[this.plot.unit] ?? figure;
-    const odd = drawn.map((curve) => {
-      const bad = curve.series.mean.filter((value) => value !== null && !Number.isFinite(value)).length;
-      const first = curve.series.mean.findIndex((value) => value !== null && !Number.isFinite(value));
-      const place = bad > 0 && view.word(this.plot.domain, curve.places[first]);
-      return bad > 0 && `${curve.label}: ${bad === 1 ? "one value is" : `${count(bad)} values are`} not finite, the first at ${place}`;
-    }).filter(Boolean);
+    const odd = drawn
+      .map((curve) => {
+        const bad = curve.series.mean.filter((value) => value !== null && !Number.isFinite(value)).length;
+        const first = curve.series.mean.findIndex((value) => value !== null && !Number.isFinite(value));
+        const place = bad > 0 && view.word(this.plot.domain, curve.places[first]);
+        return (
+          bad > 0 &&
+          `${curve.label}: ${bad === 1 ? "one value is" : `${count(bad)} values are`} not finite, the first at ${place}`
+        );
+      })
+      .filter(Boolean);
     say(this.words, odd.join("; "));
     const summary = drawn.map((curve) => {
       const from = curve.series.mean.find((value) => value !== null);
       return `${curve.label} from ${unit(from)} to ${unit(curve.series.mean.findLast((value) => value !== null))}`;
     });
     const keys = "arrow keys read values, plus and minus zoom, 0 shows the whole run, L changes the scale";
-    this.svg.setAttribute("aria-label", printable(`${this.plot.title}: ${summary.join("; ") || "no values"}. ${odd.join("; ")} (${keys})`));
+    this.svg.setAttribute(
+      "aria-label",
+      printable(`${this.plot.title}: ${summary.join("; ") || "no values"}. ${odd.join("; ")} (${keys})`),
+    );
   }
 }
 
@@ -341,13 +423,15 @@ class Chart {
 function tick(value, unit, scale) {
   if (unit !== figure) return unit(value);
   const size = Math.max(Math.abs(scale.from), Math.abs(scale.to));
-  if (value !== 0 && (size >= 1e6 || Math.abs(value) < 1e-3)) return value.toExponential(1).replace(".0e", "e").replace("-", "−").replace("e+", "e");
+  if (value !== 0 && (size >= 1e6 || Math.abs(value) < 1e-3))
+    return value.toExponential(1).replace(".0e", "e").replace("-", "−").replace("e+", "e");
   return String(Number(value.toPrecision(6))).replace("-", "−");
 }
 
 /** A piece of a curve, for legends. */
 function swatch(curve) {
-  const dot = curve.part?.form === "points" ? draw("circle", { class: `point ${curve.colour}`, cx: 10, cy: 5, r: 3 }) : null;
+  const dot =
+    curve.part?.form === "points" ? draw("circle", { class: `point ${curve.colour}`, cx: 10, cy: 5, r: 3 }) : null;
   const line = { class: `curve ${curve.colour}`, x1: 0, x2: 20, y1: 5, y2: 5, "stroke-dasharray": curve.dash || null };
   return draw("svg", { class: "swatch", width: 20, height: 10, "aria-hidden": "true" }, draw("line", line), dot);
 }

@@ -113,7 +113,16 @@ const PASSED_OVER = new Set(["audit", "part_done"]);
 /** A run or a preparation: its columns and its events. */
 class Run {
   constructor(name) {
-    Object.assign(this, { name, kind: "train", place: "", program: "", steps: null, events: [], version: 0, colour: 0 });
+    Object.assign(this, {
+      name,
+      kind: "train",
+      place: "",
+      program: "",
+      steps: null,
+      events: [],
+      version: 0,
+      colour: 0,
+    });
     this.groups = {
       reports: new Columns(TRAINING_AXES),
       validations: new Columns(TRAINING_AXES),

@@ -5,17 +5,40 @@ const KEYS_MAX = 5000;
 class Configuration {
   constructor() {
     Object.assign(this, { names: [], keys: new Map(), only: true, words: "" });
-    this.find = make("input", { type: "search", id: "find-key", placeholder: "find a key or a value", "aria-label": "find a key or a value",
-      on: { input: () => this.draw() } });
+    this.find = make("input", {
+      type: "search",
+      id: "find-key",
+      placeholder: "find a key or a value",
+      "aria-label": "find a key or a value",
+      on: { input: () => this.draw() },
+    });
     this.all = make("input", { type: "checkbox", id: "all-keys", on: { change: () => this.draw() } });
     this.said = make("p", { class: "empty", role: "status" });
     this.head = make("thead");
     this.body = make("tbody");
     this.toml = make("pre", { class: "toml", tabindex: 0, "aria-label": "the file" });
-    this.file = make("details", { class: "file" }, make("summary", { text: "the whole file, as it was understood" }), this.toml);
-    const table = make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "keys" }, make("table", {}, this.head, this.body));
-    find("configuration-body").append(make("div", { class: "toolbar" }, this.find, make("label", { class: "field" }, this.all,
-      make("span", { text: "defaults too" }))), this.said, table, this.file);
+    this.file = make(
+      "details",
+      { class: "file" },
+      make("summary", { text: "the whole file, as it was understood" }),
+      this.toml,
+    );
+    const table = make(
+      "div",
+      { class: "scroll", tabindex: 0, role: "region", "aria-label": "keys" },
+      make("table", {}, this.head, this.body),
+    );
+    find("configuration-body").append(
+      make(
+        "div",
+        { class: "toolbar" },
+        this.find,
+        make("label", { class: "field" }, this.all, make("span", { text: "defaults too" })),
+      ),
+      this.said,
+      table,
+      this.file,
+    );
   }
 
   async fetch() {
@@ -34,7 +57,8 @@ class Configuration {
     this.keys = new Map();
     for (const [name, config] of Object.entries(configs)) {
       for (const one of (config?.keys ?? []).slice(0, KEYS_MAX)) {
-        if (!this.keys.has(one.key)) this.keys.set(one.key, { key: String(one.key), default: one.default ?? null, changed: false, values: {} });
+        if (!this.keys.has(one.key))
+          this.keys.set(one.key, { key: String(one.key), default: one.default ?? null, changed: false, values: {} });
         const row = this.keys.get(one.key);
         row.values[name] = one.value ?? null;
         row.changed ||= Boolean(one.changed);
@@ -42,7 +66,9 @@ class Configuration {
     }
     const toml = this.names.length === 1 ? configs[this.names[0]]?.toml : null;
     this.file.hidden = !toml;
-    this.toml.textContent = String(toml ?? "").replace(UNSEEN, (sign) => (sign === "\n" || sign === "\t" ? sign : printable(sign)));
+    this.toml.textContent = String(toml ?? "").replace(UNSEEN, (sign) =>
+      sign === "\n" || sign === "\t" ? sign : printable(sign),
+    );
     find("configuration").hidden = this.names.length === 0;
     this.draw();
   }
@@ -51,19 +77,47 @@ class Configuration {
     const several = this.names.length > 1;
     const differs = (row) => several && new Set(this.names.map((name) => row.values[name] ?? null)).size > 1;
     const words = this.find.value.toLowerCase();
-    const found = [...this.keys.values()].filter((row) =>
-      (this.all.checked || words || row.changed || differs(row)) &&
-      [row.key, row.default, ...Object.values(row.values)].join(" ").toLowerCase().includes(words));
+    const found = [...this.keys.values()].filter(
+      (row) =>
+        (this.all.checked || words || row.changed || differs(row)) &&
+        [row.key, row.default, ...Object.values(row.values)].join(" ").toLowerCase().includes(words),
+    );
     const rank = (row) => (differs(row) ? 0 : row.changed ? 1 : 2);
     found.sort((a, b) => rank(a) - rank(b));
-    const cells = (tag, texts) => texts.map((text) => make(tag, tag === "th" ? { scope: "col", text } : {}, tag === "td" ? make("bdi", { text: text ?? "absent" }) : null));
-    this.head.replaceChildren(make("tr", {}, ...cells("th", ["key", ...(several ? this.names : ["value"]), "default"])));
-    this.body.replaceChildren(...found.map((row) => make("tr", { class: row.changed || differs(row) ? "changed" : null },
-      make("th", { scope: "row" }, make("bdi", { text: row.key })), ...cells("td", this.names.map((name) => row.values[name])),
-      make("td", { class: "faint" }, make("bdi", { text: row.default ?? "none" })))));
+    const cells = (tag, texts) =>
+      texts.map((text) =>
+        make(
+          tag,
+          tag === "th" ? { scope: "col", text } : {},
+          tag === "td" ? make("bdi", { text: text ?? "absent" }) : null,
+        ),
+      );
+    this.head.replaceChildren(
+      make("tr", {}, ...cells("th", ["key", ...(several ? this.names : ["value"]), "default"])),
+    );
+    this.body.replaceChildren(
+      ...found.map((row) =>
+        make(
+          "tr",
+          { class: row.changed || differs(row) ? "changed" : null },
+          make("th", { scope: "row" }, make("bdi", { text: row.key })),
+          ...cells(
+            "td",
+            this.names.map((name) => row.values[name]),
+          ),
+          make("td", { class: "faint" }, make("bdi", { text: row.default ?? "none" })),
+        ),
+      ),
+    );
     const changed = [...this.keys.values()].filter((row) => row.changed).length;
-    say(this.said, found.length === 0 ? (words ? "No key has these words." : "Every key has its default.") :
-      `${count(changed)} of ${count(this.keys.size)} keys differ from their defaults` +
-      (several ? `; ${count([...this.keys.values()].filter(differs).length)} differ between the runs` : ""));
+    say(
+      this.said,
+      found.length === 0
+        ? words
+          ? "No key has these words."
+          : "Every key has its default."
+        : `${count(changed)} of ${count(this.keys.size)} keys differ from their defaults` +
+            (several ? `; ${count([...this.keys.values()].filter(differs).length)} differ between the runs` : ""),
+    );
   }
 }

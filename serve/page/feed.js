@@ -5,6 +5,8 @@
 
 const STATUS_MS = 2000;
 const STATUS_HIDDEN_MS = 30_000;
+// A browser looks at a page behind others about once a minute.
+const SLEPT_MS = 180_000;
 const PATIENCE_MS = 8000;
 const RETRY_MS = [500, 1000, 2000, 4000, 8000, 15_000];
 
@@ -44,7 +46,10 @@ class Feed {
     this.close();
     const source = new EventSource(`/events?after=${encodeURIComponent(`${this.boot}-${this.last}`)}`);
     this.source = source;
-    const slow = setTimeout(() => this.source === source && source.readyState !== EventSource.OPEN && this.lost(), PATIENCE_MS);
+    const slow = setTimeout(
+      () => this.source === source && source.readyState !== EventSource.OPEN && this.lost(),
+      PATIENCE_MS,
+    );
     source.addEventListener("open", () => {
       clearTimeout(slow);
       this.tries = 0;
@@ -67,7 +72,11 @@ class Feed {
     }
     if (cut > 0 && place <= this.last) return;
     let event = null;
-    try { event = JSON.parse(message.data); } catch { return; }
+    try {
+      event = JSON.parse(message.data);
+    } catch {
+      return;
+    }
     if (cut > 0) this.last = place;
     if (event && typeof event === "object") this.hear.event(event);
   }
@@ -102,15 +111,17 @@ class Feed {
   /** How things stand. A look that is long overdue means that the machine slept: then the stream is not believed either. */
   async look() {
     clearTimeout(this.look_timer);
-    const overdue = Date.now() - this.looked > 2 * STATUS_HIDDEN_MS;
+    const overdue = Date.now() - this.looked > SLEPT_MS;
     this.looked = Date.now();
     if (overdue && this.source) this.lost();
     const status = await get_json("/status");
+    const was_silent = this.silent > 0;
     this.silent = status.ok ? 0 : this.silent + 1;
     this.hear.status(status.ok ? status.json : null);
     // A stream whose server is gone without a word stays open for long. Three looks without an answer say more.
     if (this.silent === 3 && this.source) this.lost();
-    if (status.ok && !this.source && this.tries > 1) this.again(0);
+    // The server is back: its stream is not waited for any longer. One that only takes no more streams is.
+    if (status.ok && was_silent && !this.source) this.again(0);
     const pause = Math.max(status.retry_ms, document.hidden ? STATUS_HIDDEN_MS : STATUS_MS);
     clearTimeout(this.look_timer);
     this.look_timer = setTimeout(() => this.look(), pause);
@@ -122,7 +133,12 @@ async function get_json(path, headers = {}) {
   const patience = new AbortController();
   const timer = setTimeout(() => patience.abort(), PATIENCE_MS);
   try {
-    const answer = await fetch(path, { headers, signal: patience.signal, cache: "no-store", credentials: "same-origin" });
+    const answer = await fetch(path, {
+      headers,
+      signal: patience.signal,
+      cache: "no-store",
+      credentials: "same-origin",
+    });
     const retry_ms = Math.min(60, Number(answer.headers.get("retry-after")) || 0) * 1000;
     const json = await answer.json().catch(() => null);
     const words = json?.error ?? `the server answers ${answer.status}`;

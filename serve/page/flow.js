@@ -19,13 +19,22 @@ class Flow {
     const lanes = actors.filter((actor) => !actor.is_reader);
     const reader = actors.find((actor) => actor.is_reader);
     const prepares = status.kind === "prepare";
-    say(find("verdict"), prepares ? verdict_of_lanes(lanes) : verdict(lanes, reader, status));
-    const stations = prepares ?
-      [station("corpus", "text"), this.lanes(lanes, "lanes"), station("shards", parts_word())] :
-      [station("corpus", "text"), this.prepare(), station("shards", "samples"), this.lanes(lanes, "lanes"), queue(lanes, reader),
-        this.trainer(reader, status), checkpoint(status)];
+    const stale = view.stale && `As it stood at ${clock(view.status_time)}: nobody answers now.`;
+    find("flow").classList.toggle("stale", view.stale);
+    say(find("verdict"), stale || (prepares ? verdict_of_lanes(lanes) : verdict(lanes, reader, status)));
+    const stations = prepares
+      ? [station("corpus", "text"), this.lanes(lanes, "lanes"), station("shards", parts_word())]
+      : [
+          station("corpus", "text"),
+          this.prepare(),
+          station("shards", "samples"),
+          this.lanes(lanes, "lanes"),
+          queue(lanes, reader),
+          this.trainer(reader, status),
+          checkpoint(status),
+        ];
     const shown = stations.filter(Boolean);
-    const moving = lanes.some((lane) => lane.doing === "busy") || reader?.doing === "busy";
+    const moving = !view.stale && lanes.some((lane) => lane.doing === "busy");
     find("flow-picture").replaceChildren(...shown.flatMap((box, n) => (n === 0 ? [box] : [arrow(moving), box])));
   }
 
@@ -39,7 +48,10 @@ class Flow {
 
   lanes(lanes, title) {
     const rows = lanes.slice(0, LANES_SHOWN).map((lane) => actor_row(lane));
-    const more = lanes.length > LANES_SHOWN ? [make("p", { class: "faint", text: `and ${count(lanes.length - LANES_SHOWN)} more` })] : [];
+    const more =
+      lanes.length > LANES_SHOWN
+        ? [make("p", { class: "faint", text: `and ${count(lanes.length - LANES_SHOWN)} more` })]
+        : [];
     const none = lanes.length === 0 ? [make("p", { class: "faint", text: "none has begun" })] : [];
     const box = station(title, "", make("div", { class: "lanes" }, ...rows), ...more, ...none);
     box.classList.add("broad");
@@ -53,28 +65,52 @@ class Flow {
 }
 
 function station(title, words, ...content) {
-  return make("div", { class: "station" }, make("h3", { text: title }), words ? make("p", { class: "faint", text: words }) : null, ...content);
+  return make(
+    "div",
+    { class: "station" },
+    make("h3", { text: title }),
+    words ? make("p", { class: "faint", text: words }) : null,
+    ...content,
+  );
 }
 
 function arrow(moving) {
-  return draw("svg", { class: moving ? "arrow moving" : "arrow", width: 28, height: 16, viewBox: "0 0 28 16", "aria-hidden": "true" },
-    draw("path", { class: "shaft", d: "M0 8H20" }), draw("path", { class: "tip-of", d: "M19 3l7 5l-7 5Z" }));
+  return draw(
+    "svg",
+    { class: moving ? "arrow moving" : "arrow", width: 28, height: 16, viewBox: "0 0 28 16", "aria-hidden": "true" },
+    draw("path", { class: "shaft", d: "M0 8H20" }),
+    draw("path", { class: "tip-of", d: "M19 3l7 5l-7 5Z" }),
+  );
 }
 
 /** A name, what it does, and where its time went. */
 function actor_row(actor) {
   const doing = Object.hasOwn(DOINGS, actor.doing) ? actor.doing : "ended";
   const shares = ["busy", "starved", "blocked"].map((name) => [name, number(actor[name]) ?? 0]);
-  const words = shares.filter(([, share]) => share > 0.0005).map(([name, share]) => `${name} ${percent(share)}`).join(", ");
-  const title = `${actor.name} ${DOINGS[doing]} for ${duration(number(actor.since_s))}; ${words}; ${count(actor.items)} items`;
-  return make("div", { class: "actor", title: printable(title) },
+  const words = shares
+    .filter(([, share]) => share > 0.0005)
+    .map(([name, share]) => `${name} ${percent(share)}`)
+    .join(", ");
+  const now = `${DOINGS[doing]} for ${duration(number(actor.since_s))}`;
+  const title = `${actor.name} ${now}; ${words}; ${count(actor.items)} items`;
+  return make(
+    "div",
+    { class: "actor", title: printable(title) },
     make("bdi", { class: "actor-name", text: brief(actor.name, 24) }),
-    make("span", { class: `doing ${doing}`, text: DOINGS[doing] }), meter(shares, words));
+    make("span", { class: `doing ${doing}`, text: DOINGS[doing] }),
+    meter(shares, words),
+  );
 }
 
 /** Shares of a whole, side by side. */
 function meter(shares, words = "") {
-  const bar = draw("svg", { class: "meter", viewBox: "0 0 100 8", preserveAspectRatio: "none", role: "img", "aria-label": printable(words) });
+  const bar = draw("svg", {
+    class: "meter",
+    viewBox: "0 0 100 8",
+    preserveAspectRatio: "none",
+    role: "img",
+    "aria-label": printable(words),
+  });
   let x = 0;
   for (const [name, share] of shares) {
     const width = Math.min(100 - x, Math.max(0, share) * 100);
@@ -89,12 +125,30 @@ function queue(lanes, reader) {
   const { held, room } = queue_of(lanes);
   const cells = Math.min(room, 32);
   const full = room > 0 ? Math.round((held / room) * cells) : 0;
-  const picture = draw("svg", { class: "cells", width: cells * 10, height: 20, role: "img", "aria-label": `${held} of ${room} places are taken` });
+  const picture = draw("svg", {
+    class: "cells",
+    width: cells * 10,
+    height: 20,
+    role: "img",
+    "aria-label": `${held} of ${room} places are taken`,
+  });
   for (let i = 0; i < cells; i += 1) {
-    picture.append(draw("rect", { class: i < full ? "cell full" : "cell", x: i * 10 + 1, y: 2, width: 7, height: 15, rx: 2 }));
+    picture.append(
+      draw("rect", { class: i < full ? "cell full" : "cell", x: i * 10 + 1, y: 2, width: 7, height: 15, rx: 2 }),
+    );
   }
-  const waits = reader?.doing === "starved" ? "the trainer waits here" : lanes.some((lane) => lane.doing === "blocked") ? "lanes wait for room" : "";
-  return station("queue", `${count(held)} of ${count(room)} batches`, picture, waits ? make("p", { class: "faint", text: waits }) : null);
+  const waits =
+    reader?.doing === "starved"
+      ? "the trainer waits here"
+      : lanes.some((lane) => lane.doing === "blocked")
+        ? "lanes wait for room"
+        : "";
+  return station(
+    "queue",
+    `${count(held)} of ${count(room)} batches`,
+    picture,
+    waits ? make("p", { class: "faint", text: waits }) : null,
+  );
 }
 
 function queue_of(lanes) {
@@ -121,16 +175,21 @@ function parts_word() {
   return parts === null || parts === undefined ? "" : `${count(parts)} parts`;
 }
 
-const mean_of = (lanes, name) => lanes.reduce((all, lane) => all + (number(lane[name]) ?? 0), 0) / Math.max(1, lanes.length);
+const mean_of = (lanes, name) =>
+  lanes.reduce((all, lane) => all + (number(lane[name]) ?? 0), 0) / Math.max(1, lanes.length);
 
 /** Who waits for whom, in a sentence. The reader's own clock decides: a lane may wait and yet be fast enough. */
 function verdict(lanes, reader, status) {
-  if (!reader || lanes.length === 0) return `The run is in phase “${phase_word(status.phase)}”; no batch is being made.`;
+  if (!reader || lanes.length === 0)
+    return `The run is in phase “${phase_word(status.phase)}”; no batch is being made.`;
   const starved = number(reader.starved) ?? 0;
-  if (starved > 0.1) return `The lanes are the bottleneck: the trainer waits for batches ${percent(starved)} of its time.`;
+  if (starved > 0.1)
+    return `The lanes are the bottleneck: the trainer waits for batches ${percent(starved)} of its time.`;
   if (starved > 0.02) return `Nearly balanced: the trainer waits for batches ${percent(starved)} of its time.`;
-  return `The trainer is the bottleneck, as it should be: it waits ${percent(starved)} of its time, the lanes ` +
-    `${percent(mean_of(lanes, "blocked"))} of theirs.`;
+  return (
+    `The trainer is the bottleneck, as it should be: it waits ${percent(starved)} of its time, the lanes ` +
+    `${percent(mean_of(lanes, "blocked"))} of theirs.`
+  );
 }
 
 function verdict_of_lanes(lanes) {

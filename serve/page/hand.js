@@ -78,7 +78,14 @@ class ChartHand {
     const [left, right] = x ?? [chart.x.start, chart.x.end];
     const [top, bottom] = y ?? [MARGIN.top, chart.y.start];
     chart.layers.choice.replaceChildren(
-      draw("rect", { class: "chosen", x: left, y: top, width: Math.max(0, right - left), height: Math.max(0, bottom - top) }));
+      draw("rect", {
+        class: "chosen",
+        x: left,
+        y: top,
+        width: Math.max(0, right - left),
+        height: Math.max(0, bottom - top),
+      }),
+    );
   }
 
   up() {
@@ -133,17 +140,22 @@ class ChartHand {
     const places = view.places(curve.columns, this.domain);
     const start = view.cursor?.domain === this.domain ? view.cursor.x : far > 0 ? chart.x.from : chart.x.to;
     let i = first_at_least(places, start, curve.columns.length) + (view.cursor ? far : 0);
-    const [low, high] = [first_at_least(places, chart.x.from), first_at_least(places, chart.x.to * (1 + 1e-12) + 1e-12) - 1];
+    const [low, high] = [
+      first_at_least(places, chart.x.from),
+      first_at_least(places, chart.x.to * (1 + 1e-12) + 1e-12) - 1,
+    ];
     i = Math.min(Math.max(i, low), Math.max(low, Math.min(high, curve.columns.length - 1)));
     this.read(places[i]);
   }
 
   read(x) {
     this.point(x);
-    const values = this.chart.curves.filter((curve) => !this.chart.hidden.has(curve.id)).map((curve) => {
-      const i = this.chart.nearest(curve, x);
-      return `${curve.label} ${(UNITS[this.chart.plot.unit] ?? figure)(i < 0 ? null : curve.series.mean[i])}`;
-    });
+    const values = this.chart.curves
+      .filter((curve) => !this.chart.hidden.has(curve.id))
+      .map((curve) => {
+        const i = this.chart.nearest(curve, x);
+        return `${curve.label} ${(UNITS[this.chart.plot.unit] ?? figure)(i < 0 ? null : curve.series.mean[i])}`;
+      });
     whisper(`${view.word(this.domain, x)}: ${values.join(", ")}`);
   }
 

@@ -5,10 +5,16 @@ const PAGE_OF_EVENTS = 60;
 class Happened {
   constructor() {
     Object.assign(this, { most: PAGE_OF_EVENTS, drawn: "", items: new Map() });
-    this.more = make("button", { type: "button", text: "older ones", on: { click: () => {
-      this.most += PAGE_OF_EVENTS;
-      this.draw();
-    } } });
+    this.more = make("button", {
+      type: "button",
+      text: "older ones",
+      on: {
+        click: () => {
+          this.most += PAGE_OF_EVENTS;
+          this.draw();
+        },
+      },
+    });
     find("happened-list").after(this.more);
     drawer("happened", () => this.draw());
   }
@@ -24,7 +30,10 @@ class Happened {
     const list = find("happened-list");
     const old = this.items;
     this.items = new Map(newest.map((event) => [event, old.get(event) ?? this.item(event)]));
-    const none = make("li", { class: "empty", text: events.length > 0 ? "All kinds are hidden." : "Nothing has happened yet." });
+    const none = make("li", {
+      class: "empty",
+      text: events.length > 0 ? "All kinds are hidden." : "Nothing has happened yet.",
+    });
     arrange(list, newest.length > 0 ? [...this.items.values()] : [none]);
     this.more.hidden = chosen.length <= this.most;
   }
@@ -35,11 +44,21 @@ class Happened {
       find("curves").scrollIntoView({ behavior: calm() ? "auto" : "smooth" });
     };
     const step = Number.isFinite(event.step) ? `step ${count(event.step)}` : "";
-    return make("li", { class: `event ${tone(event)}` },
+    return make(
+      "li",
+      { class: `event ${tone(event)}` },
       make("span", { class: "when", text: clock(event.time) }),
-      make("button", { type: "button", class: "quiet step", text: step || "–", title: "show in the plots", disabled: !step, on: { click: show } }),
+      make("button", {
+        type: "button",
+        class: "quiet step",
+        text: step || "–",
+        title: "show in the plots",
+        disabled: !step,
+        on: { click: show },
+      }),
       make("span", { class: "kind", text: String(event.kind).replaceAll("_", " ") }),
-      make("bdi", { class: "told", text: story(event) }));
+      make("bdi", { class: "told", text: story(event) }),
+    );
   }
 
   /** A switch for each kind, with how many there are. The marks in the plots follow it. */
@@ -51,11 +70,23 @@ class Happened {
     if (this.kinds === key) return;
     this.kinds = key;
     const focused = document.activeElement?.dataset?.kind;
-    chips.replaceChildren(...[...counts].map(([kind, many]) => make("button", { type: "button", class: "chip", "data-kind": kind,
-      "aria-pressed": String(!view.hidden.has(kind)), text: `${String(kind).replaceAll("_", " ")} ${many}`, on: { click: () => {
-        if (!view.hidden.delete(kind)) view.hidden.add(kind);
-        redraw("happened", "plots", "timeline");
-      } } })));
+    chips.replaceChildren(
+      ...[...counts].map(([kind, many]) =>
+        make("button", {
+          type: "button",
+          class: "chip",
+          "data-kind": kind,
+          "aria-pressed": String(!view.hidden.has(kind)),
+          text: `${String(kind).replaceAll("_", " ")} ${many}`,
+          on: {
+            click: () => {
+              if (!view.hidden.delete(kind)) view.hidden.add(kind);
+              redraw("happened", "plots", "timeline");
+            },
+          },
+        }),
+      ),
+    );
     if (focused !== undefined) [...chips.children].find((chip) => chip.dataset.kind === focused)?.focus();
   }
 }

@@ -18,10 +18,13 @@ class Head {
     say(find("name"), brief(run?.name ?? "cloze", 80));
     say(find("kind"), run ? { train: "training", prepare: "preparation" }[run.kind] : "");
     const ended = run?.events.at(-1)?.kind === "stop" ? run.events.at(-1) : null;
-    const phase = this.state.live || !this.live ? (status ? phase_word(status.phase) : "") : "";
-    say(find("phase"), ended && !status ? `ended: ${ENDS[ended.why] ?? ended.why}` : phase);
+    const phase = status && !view.stale ? phase_word(status.phase) : "";
+    say(find("phase"), ended && !phase ? `ended: ${ENDS[ended.why] ?? ended.why}` : phase);
     const connection = find("connection");
-    say(connection, ended && !this.state.live && this.live ? "the run has ended, its server is gone" : this.state.words);
+    say(
+      connection,
+      ended && !this.state.live && this.live ? "the run has ended, its server is gone" : this.state.words,
+    );
     connection.className = `connection ${this.state.live ? "live" : this.live ? "lost" : "none"}`;
     this.progress(run, status);
     this.figures(run, status);
@@ -31,9 +34,18 @@ class Head {
   progress(run, status) {
     const reports = run?.groups.reports;
     // A report may be newer than the newest look, and a look than the newest report.
-    const step = reports?.length || Number.isFinite(status?.step) ? Math.max(status?.step ?? 0, reports?.axes.step.at(-1) ?? 0) : null;
+    const step =
+      reports?.length || Number.isFinite(status?.step)
+        ? Math.max(status?.step ?? 0, reports?.axes.step.at(-1) ?? 0)
+        : null;
     const steps = status?.steps ?? run?.steps ?? null;
-    const known = status?.progress ?? (run?.kind === "prepare" ? run.groups.preparation.newest("share") : step !== null && steps > 0 ? step / steps : null);
+    const known =
+      status?.progress ??
+      (run?.kind === "prepare"
+        ? run.groups.preparation.newest("share")
+        : step !== null && steps > 0
+          ? step / steps
+          : null);
     const share = number(known);
     Object.assign(this, { step, steps, share });
     find("progress").hidden = share === null;
@@ -48,26 +60,62 @@ class Head {
   figures(run, status) {
     if (!run) return;
     const { reports, validations, preparation } = run.groups;
-    const rate = number(status?.tokens_per_s ?? null) ?? reports.newest("speed/tokens_per_s") ?? preparation.newest("tokens_per_s");
+    const rate =
+      number(status?.tokens_per_s ?? null) ??
+      reports.newest("speed/tokens_per_s") ??
+      preparation.newest("tokens_per_s");
     const eta = number(status?.eta_s ?? null);
-    const done = this.share === null ? NOTHING : this.share === 1 ? "100 %" : `${(this.share * 100).toFixed(this.share < 0.1 ? 2 : 1)} %`;
+    const done =
+      this.share === null
+        ? NOTHING
+        : this.share === 1
+          ? "100 %"
+          : `${(this.share * 100).toFixed(this.share < 0.1 ? 2 : 1)} %`;
     this.tile("done", "done", done);
     if (run.kind === "prepare") {
       this.tile("parts", "parts", count(preparation.newest("parts")));
       this.tile("text", "text per second", bytes(preparation.newest("text_bytes_per_s")));
     } else {
       this.tile("step", "step", count(this.step), this.steps ? `of ${count(this.steps)}` : "");
-      this.tile("loss", "loss", figure(reports.newest("loss")), "", Number.isFinite(reports.newest("loss") ?? 0) ? "" : "bad");
-      this.tile("valid", "validation", figure(validations.newest("loss")), validations.length > 0 ? `at step ${count(validations.axes.step.at(-1))}` : "none yet");
+      this.tile(
+        "loss",
+        "loss",
+        figure(reports.newest("loss")),
+        "",
+        Number.isFinite(reports.newest("loss") ?? 0) ? "" : "bad",
+      );
+      this.tile(
+        "valid",
+        "validation",
+        figure(validations.newest("loss")),
+        validations.length > 0 ? `at step ${count(validations.axes.step.at(-1))}` : "none yet",
+      );
     }
     this.tile("rate", "tokens per second", short(rate));
-    if (this.live) this.tile("eta", "time left", eta === null ? NOTHING : duration(eta), eta === null || !this.state.live ? "" : `until ${clock(Date.now() + eta * 1000).slice(0, -3)}`);
+    if (this.live)
+      this.tile(
+        "eta",
+        "time left",
+        eta === null ? NOTHING : duration(eta),
+        eta === null || !this.state.live ? "" : `until ${clock(Date.now() + eta * 1000).slice(0, -3)}`,
+      );
     if (run.kind === "train") {
-      this.tile("epoch", "epoch", figure(number(status?.epoch ?? null) ?? reports.axes.epoch.at(-1)), `${short(reports.axes.tokens.at(-1) ?? NaN)} tokens`);
+      this.tile(
+        "epoch",
+        "epoch",
+        figure(number(status?.epoch ?? null) ?? reports.axes.epoch.at(-1)),
+        `${short(reports.axes.tokens.at(-1) ?? NaN)} tokens`,
+      );
       this.tile("wait", "waits", percent(reports.newest("speed/wait")), "for batches");
     }
     const memory = status?.memory;
-    if (memory) this.tile("memory", "memory", bytes(number(memory.device_bytes) ?? number(memory.host_bytes)), number(memory.device_bytes) === null ? "of the host" : "of the device");
+    if (memory)
+      this.tile(
+        "memory",
+        "memory",
+        bytes(number(memory.device_bytes) ?? number(memory.host_bytes)),
+        number(memory.device_bytes) === null ? "of the host" : "of the device",
+      );
   }
 
   tile(key, name, value, more = "", look = "") {
@@ -94,18 +142,37 @@ class Head {
     }
     if (this.alerted === key) return;
     this.alerted = key;
-    const pass = make("button", { type: "button", class: "quiet", text: "seen", on: { click: () => {
-      this.passed = key;
-      kept.set("seen", key, sessionStorage);
-      redraw("head");
-    } } });
-    const show = make("button", { type: "button", class: "quiet", text: "show", on: { click: () => {
-      point_at(event);
-      find("curves").scrollIntoView();
-    } } });
+    const pass = make("button", {
+      type: "button",
+      class: "quiet",
+      text: "seen",
+      on: {
+        click: () => {
+          this.passed = key;
+          kept.set("seen", key, sessionStorage);
+          redraw("head");
+        },
+      },
+    });
+    const show = make("button", {
+      type: "button",
+      class: "quiet",
+      text: "show",
+      on: {
+        click: () => {
+          point_at(event);
+          find("curves").scrollIntoView();
+        },
+      },
+    });
     box.className = `alert ${tone(event)}`;
-    box.replaceChildren(make("strong", { text: event.kind }), make("span", { class: "faint", text: where_words(event) }),
-      make("bdi", { class: "told", text: brief(story(event), 400) }), ...(Number.isFinite(event.step) ? [show] : []), pass);
+    box.replaceChildren(
+      make("strong", { text: event.kind }),
+      make("span", { class: "faint", text: where_words(event) }),
+      make("bdi", { class: "told", text: brief(story(event), 400) }),
+      ...(Number.isFinite(event.step) ? [show] : []),
+      pass,
+    );
     box.hidden = false;
   }
 
@@ -129,5 +196,8 @@ class Head {
   }
 }
 
-const newest_alert = (run) => run.events.findLast((event) => ["leap", "warning", "skip"].includes(event.kind) || (event.kind === "stop" && event.why !== "finished"));
+const newest_alert = (run) =>
+  run.events.findLast(
+    (event) => ["leap", "warning", "skip"].includes(event.kind) || (event.kind === "stop" && event.why !== "finished"),
+  );
 const worst = (run) => run.events.at(-1) && tone(run.events.at(-1)) === "alarm";

@@ -1,7 +1,20 @@
 // A plot as a file of its own: an SVG with everything that it needs, or its values as a table.
 
-const KEPT_STYLES = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-opacity", "stroke-dasharray", "stroke-linejoin",
-  "stroke-linecap", "opacity", "font-family", "font-size", "font-weight", "text-anchor"];
+const KEPT_STYLES = [
+  "fill",
+  "fill-opacity",
+  "stroke",
+  "stroke-width",
+  "stroke-opacity",
+  "stroke-dasharray",
+  "stroke-linejoin",
+  "stroke-linecap",
+  "opacity",
+  "font-family",
+  "font-size",
+  "font-weight",
+  "text-anchor",
+];
 const KEPT_HEAD = 26;
 
 function keep_picture(chart) {
@@ -24,15 +37,30 @@ function keep_picture(chart) {
   for (const curve of chart.curves.filter((curve) => !chart.hidden.has(curve.id))) {
     const colour = getComputedStyle(chart.legend.querySelector(`.curve.${curve.colour}`) ?? chart.element).stroke;
     const y = KEPT_HEAD + height + 12 + 16 * rows;
-    head.append(draw("line", { x1: MARGIN.left, x2: MARGIN.left + 24, y1: y - 4, y2: y - 4, stroke: colour, "stroke-width": 2,
-      "stroke-dasharray": curve.dash || null }), draw("text", { x: MARGIN.left + 32, y, text: curve.label }));
+    head.append(
+      draw("line", {
+        x1: MARGIN.left,
+        x2: MARGIN.left + 24,
+        y1: y - 4,
+        y2: y - 4,
+        stroke: colour,
+        "stroke-width": 2,
+        "stroke-dasharray": curve.dash || null,
+      }),
+      draw("text", { x: MARGIN.left + 32, y, text: curve.label }),
+    );
     rows += 1;
   }
   const tall = KEPT_HEAD + height + 16 * rows + 10;
   for (const [name, value] of Object.entries({ x: 0, y: KEPT_HEAD, width, height })) copy.setAttribute(name, value);
   for (const name of ["class", "tabindex", "role", "id"]) copy.removeAttribute(name);
-  const file = draw("svg", { width, height: tall, viewBox: `0 0 ${width} ${tall}` }, draw("rect", { width, height: tall, fill: ground }),
-    head, copy);
+  const file = draw(
+    "svg",
+    { width, height: tall, viewBox: `0 0 ${width} ${tall}` },
+    draw("rect", { width, height: tall, fill: ground }),
+    head,
+    copy,
+  );
   save(`${file_name(chart)}.svg`, "image/svg+xml", new XMLSerializer().serializeToString(file));
 }
 
@@ -42,7 +70,17 @@ function keep_values(chart) {
     const { step, tokens, hours, elapsed_s } = columns.axes;
     for (let i = 0; i < columns.length; i += 1) {
       if (series.mean[i] === null) continue;
-      rows.push([run.name, label, step?.[i], tokens?.[i], hours?.[i], elapsed_s?.[i], series.mean[i], series.min?.[i], series.max?.[i]]);
+      rows.push([
+        run.name,
+        label,
+        step?.[i],
+        tokens?.[i],
+        hours?.[i],
+        elapsed_s?.[i],
+        series.mean[i],
+        series.min?.[i],
+        series.max?.[i],
+      ]);
     }
   }
   save(`${file_name(chart)}.csv`, "text/csv", rows.map((row) => row.map(cell).join(",")).join("\r\n"));

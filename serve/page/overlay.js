@@ -7,10 +7,19 @@ class Overlay {
   constructor(live) {
     Object.assign(this, { live, names: [], words: "" });
     this.list = make("div", { class: "chips", role: "group", "aria-label": "runs that are shown" });
-    this.find = make("input", { type: "search", placeholder: "find a run", "aria-label": "find a run", on: { input: () => this.fill() } });
+    this.find = make("input", {
+      type: "search",
+      placeholder: "find a run",
+      "aria-label": "find a run",
+      on: { input: () => this.fill() },
+    });
     this.box = make("div", { class: "picks" });
-    this.open = make("details", { class: "picker", on: { toggle: () => this.open.open && this.ask() } },
-      make("summary", { text: "compare with other runs" }), make("div", { class: "sheet" }, this.find, this.box));
+    this.open = make(
+      "details",
+      { class: "picker", on: { toggle: () => this.open.open && this.ask() } },
+      make("summary", { text: "compare with other runs" }),
+      make("div", { class: "sheet" }, this.find, this.box),
+    );
     find("runs").append(this.list);
     if (live) find("runs").append(this.open);
     drawer("runs", () => this.draw());
@@ -27,13 +36,27 @@ class Overlay {
   fill() {
     const words = this.find.value.toLowerCase();
     const found = this.names.filter((run) => String(run.name).toLowerCase().includes(words)).slice(0, 100);
-    this.box.replaceChildren(...found.map((run) => {
-      const box = make("input", { type: "checkbox", on: { change: (event) => this.choose(run.name, event.target.checked) } });
-      box.checked = view.runs.some((shown) => shown.name === run.name);
-      const state = [Number.isFinite(run.step) ? `step ${count(run.step)}` : "", run.state ?? ""].filter(Boolean).join(", ");
-      return make("label", { class: "pick" }, box, make("bdi", { text: run.name }), make("span", { class: "faint", text: state }));
-    }));
-    if (found.length === 0) this.box.append(make("p", { class: "empty", text: this.words || "No other run lies beside this one." }));
+    this.box.replaceChildren(
+      ...found.map((run) => {
+        const box = make("input", {
+          type: "checkbox",
+          on: { change: (event) => this.choose(run.name, event.target.checked) },
+        });
+        box.checked = view.runs.some((shown) => shown.name === run.name);
+        const state = [Number.isFinite(run.step) ? `step ${count(run.step)}` : "", run.state ?? ""]
+          .filter(Boolean)
+          .join(", ");
+        return make(
+          "label",
+          { class: "pick" },
+          box,
+          make("bdi", { text: run.name }),
+          make("span", { class: "faint", text: state }),
+        );
+      }),
+    );
+    const words_now = this.words || (found.length === 0 ? "No other run lies beside this one." : "");
+    if (words_now) this.box.prepend(make("p", { class: "empty", role: "status", text: words_now }));
   }
 
   async choose(name, chosen) {
@@ -50,8 +73,8 @@ class Overlay {
   async fetch(name) {
     const answer = await get_json(`/history?run=${encodeURIComponent(name)}`);
     if (!answer.ok) {
-      whisper(`${name}: ${answer.words}`);
       this.words = `${name}: ${answer.words}`;
+      this.fill();
       return;
     }
     const old = view.runs.findIndex((run, n) => n > 0 && run.name === name);
@@ -71,17 +94,31 @@ class Overlay {
     this.list.hidden = view.runs.length < 2;
     if (this.key === key) return;
     this.key = key;
-    this.list.replaceChildren(...view.runs.map((run, n) => {
-      const toggle = () => {
-        run.away = !run.away;
-        redraw("runs", "groups", "plots", "timeline");
-      };
-      const chip = make("button", { type: "button", class: "chip", "aria-pressed": String(!run.away), on: { click: toggle } },
-        swatch(pen(run.colour)), make("bdi", { text: run.name }));
-      const away = n > 0 && this.live ? make("button", { type: "button", class: "quiet", text: "×", "aria-label": `take ${printable(run.name)} away`,
-        on: { click: () => this.drop(run.name) } }) : null;
-      return make("span", { class: "run" }, chip, away);
-    }));
+    this.list.replaceChildren(
+      ...view.runs.map((run, n) => {
+        const toggle = () => {
+          run.away = !run.away;
+          redraw("runs", "groups", "plots", "timeline");
+        };
+        const chip = make(
+          "button",
+          { type: "button", class: "chip", "aria-pressed": String(!run.away), on: { click: toggle } },
+          swatch(pen(run.colour)),
+          make("bdi", { text: run.name }),
+        );
+        const away =
+          n > 0 && this.live
+            ? make("button", {
+                type: "button",
+                class: "quiet",
+                text: "×",
+                "aria-label": `take ${printable(run.name)} away`,
+                on: { click: () => this.drop(run.name) },
+              })
+            : null;
+        return make("span", { class: "run" }, chip, away);
+      }),
+    );
   }
 }
 

@@ -1,7 +1,14 @@
 // The wiring: a report shows what it holds, a live page what its server says.
 
-const NAV = { flow: "flow", prepared: "prepared", curves: "curves", happened: "events", rows: "rows", configuration: "configuration",
-  controls: "controls" };
+const NAV = {
+  flow: "flow",
+  prepared: "prepared",
+  curves: "curves",
+  happened: "events",
+  rows: "rows",
+  configuration: "configuration",
+  controls: "controls",
+};
 
 function begin() {
   const report = find("report");
@@ -16,10 +23,14 @@ function begin() {
   if (report) show_report(JSON.parse(report.textContent), configuration);
   else show_live(head, configuration);
   drawer("nav", draw_nav);
-  new MutationObserver(() => redraw("nav")).observe(document.querySelector("main"), { attributes: true, attributeFilter: ["hidden"], subtree: true });
+  new MutationObserver(() => redraw("nav")).observe(document.querySelector("main"), {
+    attributes: true,
+    attributeFilter: ["hidden"],
+    subtree: true,
+  });
   redraw("nav", "head", "toolbar", "happened", "timeline");
   addEventListener("keydown", (event) => event.key === "Escape" && hide_tip());
-  addEventListener("scroll", hide_tip, { passive: true });
+  addEventListener("scroll", follow_tip, { passive: true, capture: true });
 }
 
 function show_report({ runs, config, made }, configuration) {
@@ -39,6 +50,7 @@ function show_live(head, configuration) {
       const run = Object.assign(Run.read(json), { away: view.run?.away });
       view.runs = [run, ...view.runs.slice(1)];
       say(find("foot"), `${run.program} · ${run.place}`);
+      find("rows").hidden = run.kind !== "train";
       configuration.fetch();
       redraw("groups", "plots", "timeline", "happened", "head", "prepared", "runs", "toolbar");
     },
@@ -47,9 +59,9 @@ function show_live(head, configuration) {
       data_came();
     },
     status(status) {
-      // What was true two seconds ago may still be; what nobody answers for is not shown.
-      view.status = status;
-      find("rows").hidden = view.run?.kind !== "train";
+      // What was true two seconds ago stays in its place, and is shown to be old: a page that jumps helps nobody.
+      if (status) [view.status, view.status_time] = [status, Date.now()];
+      view.stale = !status;
       redraw("flow", "head", "controls");
     },
     state: (state) => head.connection(state),

@@ -22,18 +22,22 @@ class Scale {
     return this.log ? 10 ** bent : bent;
   }
 
-  /** About so many round values within. */
-  ticks(most) {
+  /** About so many round values within; `whole` is the unit in which they are round. */
+  ticks(most, whole = 1) {
     if (this.log) {
       const all = decades(this.from, this.to);
       const tens = all.filter((value) => Math.abs(Math.log10(value) % 1) < 1e-9);
       const chosen = tens.length >= 3 ? tens : all.length >= 2 ? all : null;
       if (chosen) return chosen.filter((_, i) => i % Math.ceil(chosen.length / most) === 0);
     }
-    const step = round_step((this.to - this.from) / most);
+    const step =
+      whole === SECONDS
+        ? round_time((this.to - this.from) / most)
+        : whole * round_step((this.to - this.from) / most / whole);
     const first = Math.ceil(this.from / step - 1e-9);
     const ticks = [];
-    for (let i = first; i * step <= this.to + step * 1e-9 && ticks.length < 50; i += 1) ticks.push(Number((i * step).toPrecision(12)));
+    for (let i = first; i * step <= this.to + step * 1e-9 && ticks.length < 50; i += 1)
+      ticks.push(Number((i * step).toPrecision(12)));
     return ticks;
   }
 }
@@ -45,6 +49,20 @@ function decades(from, to) {
     for (const first of [1, 2, 5]) values.push(Number((first * 10 ** power).toPrecision(6)));
   }
   return values.filter((value) => value >= from * (1 - 1e-9) && value <= to * (1 + 1e-9));
+}
+
+// Times are round in a way of their own.
+const SECONDS = "seconds";
+const ROUND_TIMES = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400];
+
+function round_time(rough) {
+  const day = 86_400;
+  return rough < 1 ? round_step(rough) : (ROUND_TIMES.find((step) => step >= rough) ?? day * round_step(rough / day));
+}
+
+/** The unit in which a number of bytes is written, hence round. */
+function byte_unit(value) {
+  return 1024 ** Math.max(0, Math.min(4, Math.floor(Math.log2(Math.max(1, value)) / 10)));
 }
 
 function round_step(rough) {
@@ -118,18 +136,23 @@ function line_path(points, height) {
  * half as far again as 98 of 100 lie apart.
  */
 function fit(values, { log, cut }) {
-  const finite = values.filter((value) => value !== null && Number.isFinite(value) && (!log || value > 0)).sort((a, b) => a - b);
+  // Numbers in an array of their own are sorted ten times as fast.
+  const finite = Float64Array.from(values.filter((value) => Number.isFinite(value) && (!log || value > 0))).sort();
   if (finite.length === 0) return null;
   let [low, high] = [finite[0], finite.at(-1)];
   if (cut && finite.length >= 20) {
     const bend = (value) => (log ? Math.log10(value) : value);
     const unbend = (value) => (log ? 10 ** value : value);
-    const [one, other] = [bend(finite[Math.floor(finite.length * 0.01)]), bend(finite[Math.ceil(finite.length * 0.99) - 1])];
+    const [one, other] = [
+      bend(finite[Math.floor(finite.length * 0.01)]),
+      bend(finite[Math.ceil(finite.length * 0.99) - 1]),
+    ];
     const room = 0.5 * (other - one);
     if (room > 0 && bend(high) > other + room) high = unbend(other + room / 4);
     if (room > 0 && bend(low) < one - room) low = unbend(one - room / 4);
   }
-  if (low === high) return log ? [low / 1.5, high * 1.5] : [low - (Math.abs(low) * 0.1 || 1), high + (Math.abs(high) * 0.1 || 1)];
+  if (low === high)
+    return log ? [low / 1.5, high * 1.5] : [low - (Math.abs(low) * 0.1 || 1), high + (Math.abs(high) * 0.1 || 1)];
   if (log) return [low / (high / low) ** 0.05, high * (high / low) ** 0.05];
   const room = (high - low) * 0.06;
   // A range that begins at nothing stays there: shares and counts are never below it.

@@ -42,7 +42,8 @@ function figure(value) {
   if (!Number.isFinite(value)) return Number.isNaN(value) ? "NaN" : value > 0 ? "∞" : "−∞";
   const size = Math.abs(value);
   if (size === 0) return "0";
-  if (size >= 1e6 || size < 1e-3) return value.toExponential(2).replace("-", "−").replace("e+", "e").replace("e-", "e−");
+  if (size >= 1e6 || size < 1e-3)
+    return value.toExponential(2).replace("-", "−").replace("e+", "e").replace("e-", "e−");
   if (size >= 1000) return value.toLocaleString("en", { maximumFractionDigits: 1 });
   return value.toFixed(size >= 100 ? 2 : size >= 10 ? 3 : 4).replace("-", "−");
 }
@@ -50,7 +51,12 @@ function figure(value) {
 /** 12.3 k, 4.56 M. */
 function short(value) {
   if (!Number.isFinite(value)) return figure(value);
-  for (const [size, sign] of [[1e12, " T"], [1e9, " G"], [1e6, " M"], [1e3, " k"]]) {
+  for (const [size, sign] of [
+    [1e12, " T"],
+    [1e9, " G"],
+    [1e6, " M"],
+    [1e3, " k"],
+  ]) {
     if (Math.abs(value) >= size) return (value / size).toPrecision(3) + sign;
   }
   return String(Number(value.toPrecision(3)));
@@ -58,7 +64,12 @@ function short(value) {
 
 function bytes(value) {
   if (!Number.isFinite(value)) return figure(value);
-  for (const [size, sign] of [[2 ** 40, " TiB"], [2 ** 30, " GiB"], [2 ** 20, " MiB"], [2 ** 10, " KiB"]]) {
+  for (const [size, sign] of [
+    [2 ** 40, " TiB"],
+    [2 ** 30, " GiB"],
+    [2 ** 20, " MiB"],
+    [2 ** 10, " KiB"],
+  ]) {
     if (Math.abs(value) >= size) return (value / size).toPrecision(3) + sign;
   }
   return `${Number(value.toPrecision(3))} B`;
@@ -67,7 +78,7 @@ function bytes(value) {
 function percent(value) {
   if (!Number.isFinite(value)) return figure(value);
   const hundredths = value * 100;
-  return `${hundredths !== 0 && Math.abs(hundredths) < 9.95 ? hundredths.toFixed(1) : hundredths.toFixed(0)} %`;
+  return `${Math.abs(hundredths) < 0.05 ? Number(hundredths.toPrecision(1)) : Number(hundredths.toFixed(1))} %`;
 }
 
 /** The two largest units: 3 d 4 h, 12 min 5 s, 4.2 s. */
@@ -75,10 +86,20 @@ function duration(seconds) {
   if (!Number.isFinite(seconds)) return NOTHING;
   if (seconds < 10) return `${Number(seconds.toFixed(1))} s`;
   const whole = Math.round(seconds);
-  const [d, h, min, s] = [Math.floor(whole / 86400), Math.floor(whole / 3600) % 24, Math.floor(whole / 60) % 60, whole % 60];
+  const [d, h, min, s] = [
+    Math.floor(whole / 86400),
+    Math.floor(whole / 3600) % 24,
+    Math.floor(whole / 60) % 60,
+    whole % 60,
+  ];
   if (d > 0) return `${d} d ${h} h`;
   if (h > 0) return `${h} h ${min} min`;
   return min > 0 ? `${min} min ${s} s` : `${s} s`;
+}
+
+/** The same of a round time: no unit that is nothing. */
+function duration_tick(seconds) {
+  return duration(seconds).replace(/(?<=\S \S+) 0 \S+$/, "");
 }
 
 /** The time of the day, with the day where it is another one. */
@@ -106,7 +127,8 @@ function furnish(element, options, content) {
   for (const [name, value] of Object.entries(options)) {
     if (value === null || value === undefined || value === false) continue;
     if (name === "text") element.textContent = printable(value);
-    else if (name === "on") for (const [event, listener] of Object.entries(value)) element.addEventListener(event, listener);
+    else if (name === "on")
+      for (const [event, listener] of Object.entries(value)) element.addEventListener(event, listener);
     else element.setAttribute(name, value === true ? "" : value);
   }
   element.append(...content.filter((child) => child !== null && child !== undefined));
@@ -126,10 +148,17 @@ function say(element, text) {
 /** A choice that the browser keeps, where it may. */
 const kept = {
   get(name, store = localStorage) {
-    try { return store.getItem(`cloze.${name}`); } catch { return null; }
+    try {
+      return store.getItem(`cloze.${name}`);
+    } catch {
+      return null;
+    }
   },
   set(name, value, store = localStorage) {
     // A browser may keep nothing for this page; then the choice lasts as long as the page.
-    try { if (value === null) store.removeItem(`cloze.${name}`); else store.setItem(`cloze.${name}`, value); } catch {}
+    try {
+      if (value === null) store.removeItem(`cloze.${name}`);
+      else store.setItem(`cloze.${name}`, value);
+    } catch {}
   },
 };

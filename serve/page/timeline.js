@@ -33,11 +33,20 @@ class TimeLine {
     if (!extent || width < 60) return;
     this.x = new Scale(extent[0], extent[1], TIMELINE.left, width - TIMELINE.right);
     const { start, end } = this.x;
-    const pieces = [draw("rect", { class: "track", x: start, width: end - start, y: 8, height: 30, rx: 4 }), ...this.ghost(start, end)];
-    for (const value of this.x.ticks(Math.max(2, Math.floor(width / 110)))) {
-      const label = view.axis === "hours" ? `${Number(value.toPrecision(6))} h` : short(value).replace(/\.0+(?= |$)/, "");
+    const pieces = [
+      draw("rect", { class: "track", x: start, width: end - start, y: 8, height: 30, rx: 4 }),
+      ...this.ghost(start, end),
+    ];
+    for (const [value, label] of view.ticks("run", this.x, Math.max(2, Math.floor(width / 90)))) {
       const near_end = this.x.at(value) > width - 40;
-      pieces.push(draw("text", { x: near_end ? width - 2 : this.x.at(value), y: 54, "text-anchor": near_end ? "end" : "middle", text: label }));
+      pieces.push(
+        draw("text", {
+          x: near_end ? width - 2 : this.x.at(value),
+          y: 54,
+          "text-anchor": near_end ? "end" : "middle",
+          text: label,
+        }),
+      );
     }
     pieces.push(draw("text", { x: start - 6, y: 27, "text-anchor": "end", text: "run" }));
     this.back.replaceChildren(...pieces);
@@ -48,9 +57,14 @@ class TimeLine {
     const [left, right] = [this.x.at(Math.max(window[0], extent[0])), this.x.at(Math.min(window[1], extent[1]))];
     this.chosen.setAttribute("x", left);
     this.chosen.setAttribute("width", Math.max(2, right - left));
-    const shown = zoomed ? `${view.word("run", window[0])} to ${view.word("run", window[1])} is shown` : "all of it is shown";
-    this.svg.setAttribute("aria-label", `the whole run, ${view.word("run", extent[0])} to ${view.word("run", extent[1])}; ${shown} ` +
-      "(arrow keys move what is shown, plus and minus zoom, 0 shows all)");
+    const shown = zoomed
+      ? `${view.word("run", window[0])} to ${view.word("run", window[1])} is shown`
+      : "all of it is shown";
+    this.svg.setAttribute(
+      "aria-label",
+      `the whole run, ${view.word("run", extent[0])} to ${view.word("run", extent[1])}; ${shown} ` +
+        "(arrow keys move what is shown, plus and minus zoom, 0 shows all)",
+    );
   }
 
   /** The loss as a faint shape, so that one knows where one is. */
@@ -95,11 +109,19 @@ class TimeLine {
       notice: `M${x - 4.5} ${y - 4.5}h9v9h-9Z`,
     };
     const shape = shapes[sort] ?? `M${x - 4} ${y}a4 4 0 1 0 8 0a4 4 0 1 0 -8 0Z`;
-    const words = events.slice(-4).map((event) => `${event.kind}, ${view.run.events.length > 0 ? where_words(event) : ""}: ${brief(story(event), 160)}`);
+    const words = events
+      .slice(-4)
+      .map(
+        (event) =>
+          `${event.kind}, ${view.run.events.length > 0 ? where_words(event) : ""}: ${brief(story(event), 160)}`,
+      );
     if (events.length > 4) words.unshift(`${count(events.length)} events, the newest:`);
     const show = (event) => show_tip(event.currentTarget, words);
-    return draw("path", { class: `event ${sort}`, d: shape, on: { pointerenter: show, pointerleave: hide_tip,
-      click: () => point_at(events.at(-1)) } });
+    return draw("path", {
+      class: `event ${sort}`,
+      d: shape,
+      on: { pointerenter: show, pointerleave: hide_tip, click: () => point_at(events.at(-1)) },
+    });
   }
 
   value(event) {
@@ -188,17 +210,32 @@ function point_at(event) {
   redraw("cursor");
 }
 
+let tip_of = null;
+
 function show_tip(element, lines) {
+  tip_of = element;
+  find("tip").replaceChildren(...lines.map((text) => make("p", { text })));
+  find("tip").hidden = false;
+  place_tip();
+}
+
+/** Above what it is of, or below where there is no room. */
+function place_tip() {
   const tip = find("tip");
-  tip.replaceChildren(...lines.map((text) => make("p", { text })));
-  tip.hidden = false;
-  const box = element.getBoundingClientRect();
-  const left = Math.min(Math.max(8, box.left + box.width / 2 - tip.offsetWidth / 2), innerWidth - tip.offsetWidth - 8);
+  const box = tip_of.getBoundingClientRect();
+  const left = Math.min(box.left + box.width / 2 - tip.offsetWidth / 2, innerWidth - tip.offsetWidth - 8);
   const above = box.top - tip.offsetHeight - 8;
-  tip.style.left = `${left}px`;
+  tip.style.left = `${Math.max(8, left)}px`;
   tip.style.top = `${above < 8 ? box.bottom + 8 : above}px`;
 }
 
 function hide_tip() {
   find("tip").hidden = true;
+  tip_of = null;
+}
+
+/** What the keyboard is at keeps its tip while the page moves; what the pointer was over does not. */
+function follow_tip() {
+  if (tip_of !== null && tip_of === document.activeElement) place_tip();
+  else hide_tip();
 }

@@ -13,6 +13,9 @@ const view = {
   cut: true,
   filter: "",
   status: null,
+  status_time: null,
+  /** Whether nobody answered the last time. */
+  stale: false,
   /** Where the hand is: `{domain, x}`. */
   cursor: null,
   /** Kinds of events that are not shown. */
@@ -32,6 +35,15 @@ const view = {
   /** Where the points of a group stand. */
   places(columns, domain) {
     return domain === "preparation" ? columns.axes.elapsed_s : columns.axes[this.axis];
+  },
+
+  /** The round values of an axis, and how they are written. */
+  ticks(domain, scale, most) {
+    if (domain === "preparation") return scale.ticks(most, SECONDS).map((value) => [value, duration_tick(value)]);
+    if (this.axis !== "hours")
+      return scale.ticks(most).map((value) => [value, short(value).replace(/\.0+(?= |$)/, "")]);
+    const seconds = new Scale(scale.from * 3600, scale.to * 3600, 0, 1);
+    return seconds.ticks(most, SECONDS).map((value) => [value / 3600, duration_tick(value)]);
   },
 
   word(domain, value) {
@@ -73,6 +85,7 @@ const view = {
     redraw("plots", "timeline", "toolbar");
   },
 
+  /** The whole of it again. */
   whole(domain) {
     this.windows[domain] = { from: null, to: null };
     redraw("plots", "timeline", "toolbar");

@@ -5,7 +5,7 @@ How to run it. It needs Chromium and a font (`apt-get install chromium fonts-dej
 its own: `python3 -m venv venv && venv/bin/pip install playwright` (its browsers are not needed). Then
 
     venv/bin/python tests/page/drive.py                         # against servers that play runs (mock.py)
-    venv/bin/python tests/page/drive.py --url http://127.0.0.1:8765/    # what applies to a real one; it changes nothing there
+    venv/bin/python tests/page/drive.py --url http://127.0.0.1:8765/    # what applies to a real one; it changes nothing
     venv/bin/python tests/page/drive.py --only phone,keyboard --pictures /tmp/pictures
 
 writes screenshots into a folder and ends with 0 if everything holds, with 1 and a line for each thing that does not. Without
@@ -27,50 +27,8 @@ import mock
 DESKTOP, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
-# All text that can be seen, with its contrast to what lies behind it. Colours with an alpha are laid over one another.
-CONTRASTS = r"""() => {
-  const parse = (text) => { const n = text.match(/[\d.]+/g).map(Number); return text.startsWith("rgb") ? [...n.slice(0, 3), n[3] ?? 1] : null; };
-  const over = (a, b) => [0, 1, 2].map((k) => a[k] * a[3] + b[k] * (1 - a[3])).concat(1);
-  const light = (c) => { const [r, g, b] = c.map((v) => (v / 255 <= 0.04045 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4));
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
-  const ratio = (a, b) => { const [x, y] = [light(a), light(b)].sort((p, q) => q - p); return (x + 0.05) / (y + 0.05); };
-  const ground = (e) => {
-    const layers = [];
-    for (let at = e; at; at = at.parentElement) { const c = parse(getComputedStyle(at).backgroundColor); if (c && c[3] > 0) layers.push(c); }
-    return layers.reverse().reduce((below, layer) => over(layer, below), [255, 255, 255, 1]);
-  };
-  const poor = [];
-  let seen = 0;
-  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  while (walker.nextNode()) {
-    const e = walker.currentNode.parentElement;
-    if (!walker.currentNode.data.trim() || e.closest("script, style, noscript, .unseen, .skip, title, option") || e.disabled) continue;
-    if (!e.checkVisibility({ checkOpacity: true, checkVisibilityCSS: true })) continue;
-    const style = getComputedStyle(e);
-    const svg = e.closest("svg");
-    const own = parse(svg ? style.fill : style.color);
-    const hair = e.classList.contains("hair-word") ? parse(getComputedStyle(e.previousSibling).fill) : null;
-    const back = hair ?? ground(svg ? svg.parentElement : e);
-    const got = ratio(over(own, back), back);
-    seen += 1;
-    if (got < 4.5) poor.push(`${e.tagName}.${e.getAttribute("class")} “${walker.currentNode.data.slice(0, 30)}” ${got.toFixed(2)}`);
-  }
-  for (const e of document.querySelectorAll(".plot .curve:not(.raw), .plot .point")) {
-    const style = getComputedStyle(e);
-    const back = ground(e.closest(".plot"));
-    const got = ratio(parse(e.matches(".curve") ? style.stroke : style.fill), back);
-    if (got < 3) poor.push(`curve ${e.getAttribute("class")} ${got.toFixed(2)}`);
-  }
-  return [seen, [...new Set(poor)]];
-}"""
-
-# What a hand or a key can act on, and that is to be seen.
-REACHABLE = """[...document.querySelectorAll("a[href], button, input, select, summary, svg[tabindex='0'], [tabindex='0']")].filter((e) =>
-  !e.disabled && e.checkVisibility({ checkVisibilityCSS: true }) && !e.closest("dialog"))"""
-
-PALETTE = """() => { const probe = document.createElement("i"); document.body.append(probe);
-  const all = Array.from({ length: 8 }, (_, n) => { probe.style.color = `var(--c${n})`; return getComputedStyle(probe).color.match(/\\d+/g).map(Number); });
-  probe.remove(); return all; }"""
+# What is read off the page by a script of its own, in the page.
+PROBES = (Path(__file__).parent / "probes.js").read_text()
 
 
 class Drive:
@@ -121,6 +79,10 @@ class Drive:
             page.wait_for_timeout(50)
         return found
 
+    def probe(self, page, name, *values):
+        """What one of probes.js finds."""
+        return page.evaluate(f"(values) => {{ {PROBES}; return {name}(...values); }}", list(values))
+
     def settled(self, page):
         """After two frames, what was asked for is drawn."""
         page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
@@ -157,7 +119,9 @@ class Drive:
         svg = page.locator(f'.plot[data-key="{key}"] svg.chart')
         svg.scroll_into_view_if_needed()
         # The time line covers the lower edge of the window.
-        page.evaluate("key => document.querySelector(`.plot[data-key='${key}']`).scrollIntoView({ block: 'center' })", key)
+        page.evaluate(
+            "key => document.querySelector(`.plot[data-key='${key}']`).scrollIntoView({ block: 'center' })", key
+        )
         self.settled(page)
         return svg.bounding_box()
 
@@ -178,7 +142,11 @@ class Drive:
         line = lambda: page.locator('.plot[data-key="loss"] path.curve').first.get_attribute("d")
         before, step = line(), page.locator('[data-tile="step"] dd').first.inner_text()
         with contextlib.suppress(Exception):
-            self.until(page, "before => document.querySelector('.plot[data-key=loss] path.curve').getAttribute('d') !== before", before)
+            self.until(
+                page,
+                "before => document.querySelector('.plot[data-key=loss] path.curve').getAttribute('d') !== before",
+                before,
+            )
         self.check(line() != before, "the curve of the loss moves with new events")
         self.check(page.locator('[data-tile="step"] dd').first.inner_text() != step, "the step goes on")
         self.check(page.title() != "cloze", "the title says how far the run is", page.title())
@@ -191,11 +159,14 @@ class Drive:
         page = self.open(url, scheme="light")
         labels = lambda key: page.locator(f'.plot[data-key="{key}"] .labels').first.text_content()
         window = lambda: page.evaluate("view.window('run')")
-        page.evaluate("document.querySelector('#smoothing').value = 0.9; document.querySelector('#smoothing').dispatchEvent(new Event('input'))")
+        smooth = lambda weight: page.locator("#smoothing").fill(str(weight))
+        smooth(0.9)
         self.settled(page)
-        self.check(page.locator('.plot[data-key="loss"] path.raw').count() == 1, "smoothing keeps the raw curve, faintly")
+        self.check(
+            page.locator('.plot[data-key="loss"] path.raw').count() == 1, "smoothing keeps the raw curve, faintly"
+        )
         self.picture(page, "light-smoothed")
-        page.evaluate("document.querySelector('#smoothing').value = 0; document.querySelector('#smoothing').dispatchEvent(new Event('input'))")
+        smooth(0)
         plain = labels("loss")
         page.locator('.plot[data-key="loss"] .tool', has_text="log").click()
         self.settled(page)
@@ -213,8 +184,13 @@ class Drive:
         part = window()
         self.check(whole[0] < part[0] < part[1] < whole[1], "a drag chooses a part", part)
         self.picture(page, "light-zoomed")
-        others = page.evaluate("[...document.querySelectorAll('.plot .labels')].filter((e) => e.childElementCount).length")
-        self.check(others > 1 and page.locator("#toolbar .strong:not(.gone)").is_visible(), "all plots go along, and the way back is shown")
+        others = page.evaluate(
+            "[...document.querySelectorAll('.plot .labels')].filter((e) => e.childElementCount).length"
+        )
+        self.check(
+            others > 1 and page.locator("#toolbar .strong:not(.gone)").is_visible(),
+            "all plots go along, and the way back is shown",
+        )
         page.locator('.plot[data-key="loss"] svg.chart').dblclick(position={"x": 200, "y": 90})
         self.settled(page)
         self.check(window()[0] == whole[0], "a double click shows the whole run", window())
@@ -236,7 +212,10 @@ class Drive:
         hairs = page.locator(".plot .hair").count()
         self.check(hairs >= min(2, page.locator(".plot:not([hidden])").count()), "the crosshair is in all plots", hairs)
         self.picture(page, "light-hover")
-        for kind, parse in (("SVG", lambda text: xml.etree.ElementTree.fromstring(text)), ("CSV", lambda text: text.splitlines()[0].index("step"))):
+        for kind, parse in (
+            ("SVG", lambda text: xml.etree.ElementTree.fromstring(text)),
+            ("CSV", lambda text: text.splitlines()[0].index("step")),
+        ):
             with page.expect_download() as kept:
                 page.locator('.plot[data-key="loss"] .tool', has_text=kind).click()
             text = Path(kept.value.path()).read_text()
@@ -296,15 +275,19 @@ class Drive:
                     page.wait_for_timeout(300)
             page.evaluate("document.querySelectorAll('details').forEach((e) => { e.open = true })")
             page.wait_for_timeout(300)
-            seen, poor = page.evaluate(CONTRASTS)
-            self.check(seen > 40 and not poor, f"each of {seen} texts has a contrast of 4.5 in the {scheme} face", poor[:8])
-            near = blind_nearest(page.evaluate(PALETTE))
+            seen, poor = self.probe(page, "contrasts")
+            self.check(
+                seen > 40 and not poor, f"each of {seen} texts has a contrast of 4.5 in the {scheme} face", poor[:8]
+            )
+            near = blind_nearest(self.probe(page, "palette"))
             self.check(near[0] >= 9, f"curves differ for every eye in the {scheme} face", near)
             self.quiet(page)
         before = page.evaluate("getComputedStyle(document.body).backgroundColor")
         for _ in range(2):
             page.locator("#theme").click()
-        self.check(page.evaluate("getComputedStyle(document.body).backgroundColor") != before, "the switch changes the face")
+        self.check(
+            page.evaluate("getComputedStyle(document.body).backgroundColor") != before, "the switch changes the face"
+        )
 
     def phone(self, url):
         """At 390 pixels nothing has to be scrolled sideways, and a thumb hits what it means."""
@@ -314,11 +297,9 @@ class Drive:
             page.wait_for_timeout(300)
         self.picture(page, "phone-top")
         self.picture(page, "phone-whole", whole=True)
-        wide = page.evaluate("""[...document.querySelectorAll("body *")].filter((e) => !e.closest(".scroll, .toml, nav, .unseen, .skip, svg") &&
-            e.getBoundingClientRect().right > innerWidth + 1).map((e) => `${e.tagName}.${e.className}#${e.id}`)""")
-        self.check(page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "nothing overflows sideways", wide[:6])
-        small = page.evaluate(f"""{REACHABLE}.filter((e) => e.matches("button, summary, select, input:not([type=checkbox])")).filter((e) => {{
-            const box = e.getBoundingClientRect(); return box.height < 24 || box.width < 20; }}).map((e) => e.textContent.slice(0, 20) + e.className + e.id)""")
+        fits = page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        self.check(fits, "nothing overflows sideways", self.probe(page, "wide")[:6])
+        small = self.probe(page, "small")
         self.check(not small, "whatever can be pressed is 24 pixels high", small[:6])
         box = self.box(page, "loss")
         page.touchscreen.tap(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
@@ -330,30 +311,37 @@ class Drive:
         if page.locator("#show-rows").is_visible():
             page.locator("#show-rows").click()
             page.wait_for_timeout(300)
-        page.evaluate(f"window.reach = {REACHABLE}; window.got = new Set(); window.dim = []")
-        page.evaluate("got.add(document.querySelector('.skip')); document.querySelector('.skip').focus()")
-        for n in range(1500):
+        self.probe(page, "expect_focus")
+        for _ in range(1500):
             page.keyboard.press("Tab")
             # Behind the last one the page begins again.
-            if n > 5 and page.evaluate("document.activeElement.classList.contains('skip')"):
+            if self.probe(page, "focused"):
                 break
-            page.evaluate("""() => { const e = document.activeElement; got.add(e); const style = getComputedStyle(e);
-              if (e !== document.body && (parseFloat(style.outlineWidth) < 2 || style.outlineStyle === "none")) dim.push(e.tagName + "." + e.getAttribute("class")); }""")
-        missed = page.evaluate("reach.filter((e) => e.isConnected && !got.has(e)).map((e) => `${e.tagName}.${e.getAttribute('class')} ${e.textContent.slice(0, 20)}`)")
+        missed, dim = self.probe(page, "missed")
         self.check(not missed, "the tab key reaches everything", missed[:8])
-        self.check(not page.evaluate("dim"), "the focus is seen everywhere", page.evaluate("dim")[:5])
+        self.check(not dim, "the focus is seen everywhere", dim[:5])
         page.locator('.plot[data-key="loss"] svg.chart').focus()
         page.keyboard.press("ArrowRight")
         page.keyboard.press("ArrowRight")
         page.wait_for_timeout(600)
-        self.check("loss" in page.locator('.plot[data-key="loss"] svg.chart').get_attribute("aria-label"), "a plot says what it shows")
-        self.check(page.locator("#live").inner_text() != "", "values are said to who listens", page.locator("#live").inner_text())
+        self.check(
+            "loss" in page.locator('.plot[data-key="loss"] svg.chart').get_attribute("aria-label"),
+            "a plot says what it shows",
+        )
+        self.check(
+            page.locator("#live").inner_text() != "",
+            "values are said to who listens",
+            page.locator("#live").inner_text(),
+        )
         token = page.locator('.token[tabindex="0"]').first
         if token.count() > 0:
             token.focus()
+            self.settled(page)
             self.check(page.locator("#tip").is_visible(), "a token under the keyboard's focus shows what it was")
             page.keyboard.press("ArrowRight")
-            self.check(page.evaluate("document.activeElement.classList.contains('token')"), "arrow keys go to the next one")
+            self.check(
+                page.evaluate("document.activeElement.classList.contains('token')"), "arrow keys go to the next one"
+            )
             self.picture(page, "dark-token")
         page.keyboard.press("Escape")
         self.quiet(page)
@@ -418,7 +406,10 @@ class Drive:
         self.until(page, "document.querySelector('.answer').textContent === 'noted'")
         self.check([path for path, _ in server.posts] == ["/note"], "a note is written once", server.posts)
         self.until(page, "document.querySelector('#happened-list li').textContent.includes('a note')")
-        self.check(page.evaluate("Object.keys(localStorage).every((key) => !key.includes('token'))"), "the token stays in its tab")
+        self.check(
+            page.evaluate("Object.keys(localStorage).every((key) => !key.includes('token'))"),
+            "the token stays in its tab",
+        )
         page.locator('[data-action="stop"]').click()
         self.picture(page, "dark-stop")
         page.keyboard.press("Escape")
@@ -431,7 +422,10 @@ class Drive:
         page.locator('[data-action="log-level"]').click()
         page.locator('[data-action="checkpoint"]').click()
         self.until(page, "document.querySelector('.answer').textContent.includes('checkpoint')")
-        self.check(sorted(path for path, _ in server.posts) == ["/checkpoint", "/log-level", "/note", "/stop"], "each control does what it says")
+        self.check(
+            sorted(path for path, _ in server.posts) == ["/checkpoint", "/log-level", "/note", "/stop"],
+            "each control does what it says",
+        )
         self.picture(page, "dark-controls")
         self.quiet(page, but=("401",))
 
@@ -472,29 +466,23 @@ class Drive:
         server = self.serve(rate=0)
         page = self.open(server.url)
         probe = page.context.new_cdp_session(page)
+
         def heap():
             probe.send("HeapProfiler.collectGarbage")
             return page.evaluate("performance.memory.usedJSHeapSize")
-        add = """(many) => { const start = performance.now(); let step = view.run.groups.reports.axes.step.at(-1);
-          for (let n = 0; n < many; n += 1) { step += 10; const loss = 4 + Math.sin(n / 50) / 5 + Math.random() / 10;
-            const event = { version: 1, time: 1.7e12 + n * 1000, elapsed_s: n, step, epoch: n / 1000, rows_seen: step * 64, tokens_seen: step * 7488 };
-            view.run.take({ ...event, kind: "report", loss, losses: [loss - 0.1, loss + 0.1], terms: { mlm: loss, tc: 0.1 }, metrics: { "mlm.accuracy": 0.4 }, lr: 1e-4,
-              grad_norm: 2, grad_norms: [1.8, 2.3], skipped: 0, tokens_per_s: 27000, wait: 0.01, stall: 0 });
-            if (n % 4 === 0) view.run.take({ ...event, kind: "note", message: "m".repeat(300) }); data_came(); }
-          return performance.now() - start; }"""
-        page.evaluate(add, 10_000)
+
+        self.probe(page, "add", 10_000)
         before = heap()
-        took = page.evaluate(add, 10_000)
+        took = self.probe(page, "add", 10_000)
         after = heap()
         points, events = page.evaluate("[view.run.groups.reports.length, view.run.events.length]")
-        print(f"  10,000 events: {took:.0f} ms, {before / 1e6:.1f} MB then {after / 1e6:.1f} MB, {points} points, {events} events")
+        print(f"  10,000 events: {took:.0f} ms, {points} points, {events} events kept")
+        print(f"  {before / 1e6:.1f} MB before them, {after / 1e6:.1f} MB behind them")
         self.check(took < 4000, "ten thousand events are taken in soon", took)
         self.check(points <= 4096 and events <= 1000, "columns and lists have bounds", (points, events))
         self.check(after < before * 1.15 + 2e6, "memory does not grow", (before, after))
         page.wait_for_timeout(400)
-        frame = page.evaluate("""() => { const times = []; for (const draws of ["plots", "cursor", "timeline"]) { const start = performance.now();
-          view.cursor = { domain: "run", x: view.window("run")[0] * 0.5 + view.window("run")[1] * 0.5 };
-          DRAWERS.get(draws)(); times.push(Math.round(performance.now() - start)); } return times; }""")
+        frame = self.probe(page, "drawing")
         print(f"  drawing: plots {frame[0]} ms, crosshair {frame[1]} ms, time line {frame[2]} ms")
         self.check(frame[0] < 150 and frame[1] < 40, "drawing is fluid", frame)
         self.picture(page, "dark-much")
@@ -510,7 +498,7 @@ class Drive:
         server.play.end()
         page.wait_for_selector("#prepared:not([hidden])")
         self.check("tokens" in page.locator("#prepared").inner_text(), "its end has figures")
-        seen, poor = page.evaluate(CONTRASTS)
+        seen, poor = self.probe(page, "contrasts")
         self.check(not poor, f"its {seen} texts can be read", poor[:5])
         self.picture(page, "dark-prepared", whole=True)
         self.quiet(page)
@@ -521,9 +509,15 @@ class Drive:
         for size, scheme, name in ((DESKTOP, "light", "report"), (PHONE, "dark", "report-phone")):
             page = self.open(path.as_uri(), size=size, scheme=scheme, wait=False)
             page.wait_for_selector('.plot[data-key="loss"] path.curve')
-            self.check(page.locator('.plot[data-key="loss"] path.curve').count() == 3, "a report lays its runs over one another")
+            self.check(
+                page.locator('.plot[data-key="loss"] path.curve').count() == 3,
+                "a report lays its runs over one another",
+            )
             self.check(page.asked == [path.as_uri()], "a report loads nothing", page.asked)
-            self.check("differ between the runs" in page.locator("#configuration").inner_text(), "it says in which keys they differ")
+            self.check(
+                "differ between the runs" in page.locator("#configuration").inner_text(),
+                "it says in which keys they differ",
+            )
             self.check(not page.locator("#controls").is_visible(), "it controls nothing")
             self.check(page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "it does not overflow")
             self.picture(page, name, whole=True)
@@ -534,7 +528,9 @@ class Drive:
         page = self.open(server.url, wait=False)
         page.wait_for_selector("#connection.live")
         self.check(page.locator("#curves-empty").is_visible(), "an empty run says that nothing has come")
-        self.check("Nothing has happened" in page.locator("#happened-list").inner_text(), "and that nothing has happened")
+        self.check(
+            "Nothing has happened" in page.locator("#happened-list").inner_text(), "and that nothing has happened"
+        )
         self.picture(page, "dark-empty")
         server.rate = 5
         page.wait_for_selector('.plot[data-key="loss"] path.curve')
@@ -550,16 +546,20 @@ def blind_nearest(colours):
     """The two colours that look most alike to eyes without the one or the other cone, and their distance in Lab."""
     linear = lambda v: v / 255 / 12.92 if v / 255 <= 0.04045 else ((v / 255 + 0.055) / 1.055) ** 2.4
     # Machado, Oliveira and Fernandes 2009, severity 1: protanopia, deuteranopia, tritanopia; and none.
-    eyes = {"protan": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
-            "deutan": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
-            "tritan": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
-            "all": [[1, 0, 0], [0, 1, 0], [0, 0, 1]]}
+    eyes = {
+        "protan": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+        "deutan": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+        "tritan": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+        "all": [[1, 0, 0], [0, 1, 0], [0, 0, 1]],
+    }
     times = lambda matrix, v: [sum(a * b for a, b in zip(row, v)) for row in matrix]
+
     def lab(rgb):
         x, y, z = times([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]], rgb)
         f = lambda t: max(t, 0) ** (1 / 3) if t > 0.008856 else 7.787 * t + 16 / 116
         x, y, z = f(x / 0.95047), f(y), f(z / 1.08883)
         return 116 * y - 16, 500 * (x - y), 200 * (y - z)
+
     near = []
     for eye, matrix in eyes.items():
         seen = [lab(times(matrix, [linear(v) for v in colour])) for colour in colours]
@@ -580,7 +580,9 @@ def main():
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
-        print("error: no `playwright` here; `python3 -m venv venv && venv/bin/pip install playwright`, then run this with venv/bin/python")
+        print(
+            "error: no `playwright` here: `python3 -m venv venv && venv/bin/pip install playwright`, and run this with it"
+        )
         return 2
     pictures = asked.pictures or Path(tempfile.mkdtemp(prefix="cloze-page-"))
     pictures.mkdir(parents=True, exist_ok=True)
@@ -588,14 +590,18 @@ def main():
     if asked.only:
         names = [name for name in names if name in asked.only.split(",")]
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--enable-precise-memory-info"])
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--enable-precise-memory-info"]
+        )
         drive = Drive(browser, pictures, asked.url)
         for name in names:
             start = time.monotonic()
             print(name, flush=True)
             try:
                 getattr(drive, name)(asked.url or (drive.serve().url if name in ANYWHERE else None))
-            except Exception as problem:  # What a page does not come to is a failure of that part, not the end of the drive.
+            except (
+                Exception
+            ) as problem:  # What a page does not come to is a failure of that part, not the end of the drive.
                 drive.check(False, f"{name} comes to its end", str(problem).splitlines()[:6])
             drive.close()
             print(f"  {time.monotonic() - start:.1f} s", flush=True)

@@ -50,8 +50,10 @@ def assemble(report=None):
     for marker, text in parts.items():
         page = page.replace(marker, text)
     digest = lambda text: base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-    policy = (f"default-src 'none'; script-src 'sha256-{digest(script)}'; style-src 'sha256-{digest(style)}'; "
-              "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+    policy = (
+        f"default-src 'none'; script-src 'sha256-{digest(script)}'; style-src 'sha256-{digest(style)}'; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
     return page, policy
 
 
@@ -130,8 +132,12 @@ class Play:
     def event(self, kind, **keys):
         event = {"version": 1, "time": int(self.now() * 1000), "elapsed_s": self.now() - self.began, "kind": kind}
         if self.kind == "train":
-            event |= {"step": self.step, "epoch": self.step * 64 / 400_000, "rows_seen": self.step * 64,
-                      "tokens_seen": self.step * 64 * 117}
+            event |= {
+                "step": self.step,
+                "epoch": self.step * 64 / 400_000,
+                "rows_seen": self.step * 64,
+                "tokens_seen": self.step * 64 * 117,
+            }
         return event | keys
 
     def now(self):
@@ -150,8 +156,14 @@ class Play:
     def record(self, event):
         kind = event["kind"]
         if kind in ("report", "validation"):
-            at = {"step": event["step"], "tokens": event["tokens_seen"], "rows": event["rows_seen"], "epoch": event["epoch"],
-                  "hours": event["elapsed_s"] / 3600, "time": event["time"]}
+            at = {
+                "step": event["step"],
+                "tokens": event["tokens_seen"],
+                "rows": event["rows_seen"],
+                "epoch": event["epoch"],
+                "hours": event["elapsed_s"] / 3600,
+                "time": event["time"],
+            }
             values = {"loss": event["loss"]}
             values |= {f"terms/{name}": value for name, value in event["terms"].items()}
             values |= {f"metrics/{name}": value for name, value in event["metrics"].items()}
@@ -161,7 +173,10 @@ class Play:
                 values["grad_norm"] = (event["grad_norm"], min(event["grad_norms"]), max(event["grad_norms"]))
                 values |= {"lr": event["lr"], "skipped": event["skipped"], "queue/fill": self.random.uniform(0.55, 1)}
                 values |= {f"speed/{key}": event[key] for key in ("tokens_per_s", "wait", "stall", "mfu")}
-                values |= {"memory/device_bytes": event["memory"]["allocated_peak_bytes"], "memory/host_bytes": 3.1e9 + self.step * 1e3}
+                values |= {
+                    "memory/device_bytes": event["memory"]["allocated_peak_bytes"],
+                    "memory/host_bytes": 3.1e9 + self.step * 1e3,
+                }
                 values |= {f"source_epochs/{name}": value for name, value in event["source_epochs"].items()}
                 self.reports.append(at, values)
             else:
@@ -169,10 +184,12 @@ class Play:
                 self.validations.append(at, values)
         elif kind == "prepare_progress":
             share = event["bytes"] / event["bytes_total"]
-            values = {"share": share, "parts": event["parts"]} | {key: event[key] for key in ("text_bytes_per_s", "tokens_per_s")}
+            values = {"share": share, "parts": event["parts"]} | {
+                key: event[key] for key in ("text_bytes_per_s", "tokens_per_s")
+            }
             self.preparation.append({"elapsed_s": event["elapsed_s"], "time": event["time"]}, values)
         elif kind not in ("audit", "part_done"):
-            self.events = [*self.events[1 - EVENTS_MAX:], event]
+            self.events = [*self.events[1 - EVENTS_MAX :], event]
 
     # How it goes.
 
@@ -197,105 +214,273 @@ class Play:
         norm = [abs(self.random.gauss(2 + 9 * math.exp(-step / 500), 0.3)) + (spike and 40) for _ in range(10)]
         warm = min(1, step / 2000)
         speed = 27_000 * self.random.uniform(0.95, 1.03) * (0.4 if step % 5000 == 0 else 1)
-        self.tell(self.event("report", loss=mlm + 0.2 * tc + broken, terms={"mlm": mlm + broken, "tc": tc},
-                             metrics={"mlm.accuracy": 0.55 - 0.5 * math.exp(-step / 6000) + self.random.gauss(0, 0.01),
-                                      "tc.positive_cosine": 0.92 - 0.6 * math.exp(-step / 2500) + self.random.gauss(0, 0.006),
-                                      "tc.negative_cosine": 0.08 + 0.3 * math.exp(-step / 2500) + self.random.gauss(0, 0.004)},
-                             lr=5e-4 * warm * (1 - step / 100_000), grad_norm=sum(norm) / 10, skipped=int(step > 6200),
-                             losses=[a + 0.2 * b + spike + broken for a, b in each] if not broken else [math.nan, 4.1],
-                             grad_norms=norm, batch_hash="0" * 64, tokens_per_s=speed,
-                             mfu=0.41 * speed / 27_000, wait=abs(self.random.gauss(0.006, 0.004)), stall=0.02 if step % 1000 == 0 else 0.0,
-                             eta_s=(self.steps - step) * 0.5,
-                             source_epochs={"wiki": step / 9000, "books": step / 22_000, HOSTILE_NAME: step / 60_000},
-                             memory={"allocated_peak_bytes": 61 << 30, "reserved_peak_bytes": 66 << 30, "total_bytes": 80 << 30}))
+        self.tell(
+            self.event(
+                "report",
+                loss=mlm + 0.2 * tc + broken,
+                terms={"mlm": mlm + broken, "tc": tc},
+                metrics={
+                    "mlm.accuracy": 0.55 - 0.5 * math.exp(-step / 6000) + self.random.gauss(0, 0.01),
+                    "tc.positive_cosine": 0.92 - 0.6 * math.exp(-step / 2500) + self.random.gauss(0, 0.006),
+                    "tc.negative_cosine": 0.08 + 0.3 * math.exp(-step / 2500) + self.random.gauss(0, 0.004),
+                },
+                lr=5e-4 * warm * (1 - step / 100_000),
+                grad_norm=sum(norm) / 10,
+                skipped=int(step > 6200),
+                losses=[a + 0.2 * b + spike + broken for a, b in each] if not broken else [math.nan, 4.1],
+                grad_norms=norm,
+                batch_hash="0" * 64,
+                tokens_per_s=speed,
+                mfu=0.41 * speed / 27_000,
+                wait=abs(self.random.gauss(0.006, 0.004)),
+                stall=0.02 if step % 1000 == 0 else 0.0,
+                eta_s=(self.steps - step) * 0.5,
+                source_epochs={"wiki": step / 9000, "books": step / 22_000, HOSTILE_NAME: step / 60_000},
+                memory={"allocated_peak_bytes": 61 << 30, "reserved_peak_bytes": 66 << 30, "total_bytes": 80 << 30},
+            )
+        )
         if spike:
-            leap = dict(leapt=6197, first_row=396_608, rows=64, figure="loss", value=mlm, median=mlm - spike, sigmas=41.2)
+            leap = dict(
+                leapt=6197, first_row=396_608, rows=64, figure="loss", value=mlm, median=mlm - spike, sigmas=41.2
+            )
             self.tell(self.event("leap", **leap))
             self.tell(self.event("skip", **leap, suspects=[{"row": 396_612, "loss": 19.1, "documents": [HOSTILE]}]))
         if broken:
-            self.tell(self.event("warning", topic="not_finite", message="the loss of a step is not a number", hint=HOSTILE))
+            self.tell(
+                self.event("warning", topic="not_finite", message="the loss of a step is not a number", hint=HOSTILE)
+            )
         if step % 500 == 0:
             self.validate(*self.loss(step + 0, 0.01))
         if step % 1000 == 0:
-            self.tell(self.event("checkpoint", place=f"runs/{self.name}/checkpoints/step-{step:08}", seconds=1.3, stall_s=0.02))
+            self.tell(
+                self.event(
+                    "checkpoint", place=f"runs/{self.name}/checkpoints/step-{step:08}", seconds=1.3, stall_s=0.02
+                )
+            )
         if step == 3000:
-            self.tell(self.event("left_out", row=191_233, source=HOSTILE_NAME, sample="6:1424", shard="train/part-00006.parquet", group=0,
-                                 row_in_group=1424, documents=["5f0c", HOSTILE], why=f"panicked: {HOSTILE}"))
+            self.tell(
+                self.event(
+                    "left_out",
+                    row=191_233,
+                    source=HOSTILE_NAME,
+                    sample="6:1424",
+                    shard="train/part-00006.parquet",
+                    group=0,
+                    row_in_group=1424,
+                    documents=["5f0c", HOSTILE],
+                    why=f"panicked: {HOSTILE}",
+                )
+            )
         if step == 4200:
             self.tell(self.event("resume", place=f"runs/{self.name}/checkpoints/step-00004200"))
         if step == 8000:
-            self.tell(self.event("change", how="allow", message="`optimizer.lr`: 6e-4 → 5e-4",
-                                 keys=[{"key": "optimizer.lr", "then": "6e-4", "now": "5e-4"}]))
+            self.tell(
+                self.event(
+                    "change",
+                    how="allow",
+                    message="`optimizer.lr`: 6e-4 → 5e-4",
+                    keys=[{"key": "optimizer.lr", "then": "6e-4", "now": "5e-4"}],
+                )
+            )
         if step == 9100:
             self.tell(self.event("generation", generation=2))
             self.tell(self.event("from_the_future", colour="teal", depth=3))
 
     def validate(self, mlm, tc):
         mlm, tc = mlm + 0.06, tc + 0.02
-        yardstick = {"loss": mlm, "accuracy": 0.54 - 0.5 * math.exp(-self.step / 6000), "ln_vocab": 10.33, "unigram_entropy": 6.9,
-                     "unigram_cross_entropy": 7.05}
-        self.tell(self.event("validation", rows=2048, loss=mlm + 0.2 * tc, terms={"mlm": mlm, "tc": tc},
-                             metrics={"mlm.accuracy": yardstick["accuracy"]}, mlm=yardstick, seconds=6.1))
+        yardstick = {
+            "loss": mlm,
+            "accuracy": 0.54 - 0.5 * math.exp(-self.step / 6000),
+            "ln_vocab": 10.33,
+            "unigram_entropy": 6.9,
+            "unigram_cross_entropy": 7.05,
+        }
+        self.tell(
+            self.event(
+                "validation",
+                rows=2048,
+                loss=mlm + 0.2 * tc,
+                terms={"mlm": mlm, "tc": tc},
+                metrics={"mlm.accuracy": yardstick["accuracy"]},
+                mlm=yardstick,
+                seconds=6.1,
+            )
+        )
 
     def prepare(self):
         total = 400
         if self.parts == 0:
-            self.tell(self.event("prepare_start", files=120, bytes=40 << 30, parts=total, lanes=3, text_bytes_max=1 << 30, largest_compressed=None,
-                                 generation=0, change=None))
+            self.tell(
+                self.event(
+                    "prepare_start",
+                    files=120,
+                    bytes=40 << 30,
+                    parts=total,
+                    lanes=3,
+                    text_bytes_max=1 << 30,
+                    largest_compressed=None,
+                    generation=0,
+                    change=None,
+                )
+            )
         if self.parts >= total:
             self.end()
             return
         self.parts += 1
         rate = 83e6 * self.random.uniform(0.9, 1.05)
-        self.tell(self.event("part_done", part=self.parts, bytes=100 << 20, documents=9000, tokens=22_000_000, samples=180_000, kept=False))
-        self.tell(self.event("prepare_progress", bytes=self.parts * (40 << 30) // total, bytes_kept=0, bytes_total=40 << 30, parts=self.parts,
-                             parts_total=total, text_bytes=int(self.parts * 250e6), tokens=self.parts * 22_000_000, text_bytes_per_s=rate,
-                             tokens_per_s=rate / 4.3, eta_s=(total - self.parts) * 3.0))
+        self.tell(
+            self.event(
+                "part_done",
+                part=self.parts,
+                bytes=100 << 20,
+                documents=9000,
+                tokens=22_000_000,
+                samples=180_000,
+                kept=False,
+            )
+        )
+        self.tell(
+            self.event(
+                "prepare_progress",
+                bytes=self.parts * (40 << 30) // total,
+                bytes_kept=0,
+                bytes_total=40 << 30,
+                parts=self.parts,
+                parts_total=total,
+                text_bytes=int(self.parts * 250e6),
+                tokens=self.parts * 22_000_000,
+                text_bytes_per_s=rate,
+                tokens_per_s=rate / 4.3,
+                eta_s=(total - self.parts) * 3.0,
+            )
+        )
 
     def end(self):
         if self.ended:
             return
         self.ended = True
         split = lambda samples: {"samples": samples, "tokens": samples * 120}
-        self.tell(self.event("prepare_end", place="data/wiki", generation=1, change="12 files were added", pack="documents", parts_made=400,
-                             parts_kept=0, nothing_to_do=False, bytes_read=40 << 30, text_bytes_made=100 << 30, lines=3_612_000,
-                             documents=3_600_124, text_bytes=100 << 30, words=16_800_000_000, tokens=23_400_000_000, unknown=1_204_000,
-                             forgotten=3, rejected={"too_short": 8121, "not_utf8": 210, HOSTILE_NAME: 2, "duplicate": 3667}, sentences=0,
-                             cut_sentences=0, cut_documents=1022, cut_tokens=3_100_000, train=split(190_000_000), valid=split(960_000),
-                             samples=190_960_000, stored_tokens=23_300_000_000, tokens_capacity=23_900_000_000, shard_bytes=49_000_000_000,
-                             stages={"read": 901.0, "tokenize": 2310.0, "pack": 120.0, "write": 260.0},
-                             warnings=["1022 documents are longer than a sample, hence cut", HOSTILE], seconds=1210.0))
+        self.tell(
+            self.event(
+                "prepare_end",
+                place="data/wiki",
+                generation=1,
+                change="12 files were added",
+                pack="documents",
+                parts_made=400,
+                parts_kept=0,
+                nothing_to_do=False,
+                bytes_read=40 << 30,
+                text_bytes_made=100 << 30,
+                lines=3_612_000,
+                documents=3_600_124,
+                text_bytes=100 << 30,
+                words=16_800_000_000,
+                tokens=23_400_000_000,
+                unknown=1_204_000,
+                forgotten=3,
+                rejected={"too_short": 8121, "not_utf8": 210, HOSTILE_NAME: 2, "duplicate": 3667},
+                sentences=0,
+                cut_sentences=0,
+                cut_documents=1022,
+                cut_tokens=3_100_000,
+                train=split(190_000_000),
+                valid=split(960_000),
+                samples=190_960_000,
+                stored_tokens=23_300_000_000,
+                tokens_capacity=23_900_000_000,
+                shard_bytes=49_000_000_000,
+                stages={"read": 901.0, "tokenize": 2310.0, "pack": 120.0, "write": 260.0},
+                warnings=["1022 documents are longer than a sample, hence cut", HOSTILE],
+                seconds=1210.0,
+            )
+        )
 
     # What is served.
 
     def history(self):
         with self.lock:
-            return {"version": 1, "boot": self.boot, "last": self.number, "kind": self.kind, "name": self.name, "place": f"runs/{self.name}",
-                    "program": "cloze 0.1.0", "steps": self.steps, "reports": self.reports.json(), "validations": self.validations.json(),
-                    "preparation": self.preparation.json(), "events": wire(self.events)}
+            return {
+                "version": 1,
+                "boot": self.boot,
+                "last": self.number,
+                "kind": self.kind,
+                "name": self.name,
+                "place": f"runs/{self.name}",
+                "program": "cloze 0.1.0",
+                "steps": self.steps,
+                "reports": self.reports.json(),
+                "validations": self.validations.json(),
+                "preparation": self.preparation.json(),
+                "events": wire(self.events),
+            }
 
     def status(self):
         draw = self.random.uniform
-        lane = lambda n: {"name": f"lane {n}" if n != 2 else HOSTILE_NAME, "doing": self.random.choice(["busy", "blocked", "blocked"]),
-                          "since_s": draw(0, 0.2), "items": self.step // 4, "busy": 0.31, "starved": 0.02, "blocked": 0.67,
-                          "queued": self.random.choice([1, 2, 2]), "capacity": 2}
+        lane = lambda n: {
+            "name": f"lane {n}" if n != 2 else HOSTILE_NAME,
+            "doing": self.random.choice(["busy", "blocked", "blocked"]),
+            "since_s": draw(0, 0.2),
+            "items": self.step // 4,
+            "busy": 0.31,
+            "starved": 0.02,
+            "blocked": 0.67,
+            "queued": self.random.choice([1, 2, 2]),
+            "capacity": 2,
+        }
         actors = [lane(n) for n in range(4 if self.kind == "train" else 3)]
         memory = {"host_bytes": 3_400_000_000, "device_bytes": (61 << 30) if self.kind == "train" else None}
-        common = {"kind": self.kind, "since_s": draw(0, 0.5), "memory": memory, "uptime_s": 100, "watch": {"dropped": 0, "clients": 1}, "token_needed": True}
+        common = {
+            "kind": self.kind,
+            "since_s": draw(0, 0.5),
+            "memory": memory,
+            "uptime_s": 100,
+            "watch": {"dropped": 0, "clients": 1},
+            "token_needed": True,
+        }
         if self.kind == "prepare":
             share = self.parts / 400
-            return common | {"phase": "read", "step": None, "steps": None, "progress": share, "eta_s": (400 - self.parts) * 3.0, "epoch": None,
-                             "tokens_per_s": 19e6, "actors": actors, "checkpoint": None, "actions": ["stop"]}
-        reader = {"name": "trainer", "doing": "busy", "since_s": 0.1, "items": self.step, "busy": 0.994, "starved": 0.006, "blocked": 0.0,
-                  "queued": 0, "capacity": 0, "is_reader": True}
+            return common | {
+                "phase": "read",
+                "step": None,
+                "steps": None,
+                "progress": share,
+                "eta_s": (400 - self.parts) * 3.0,
+                "epoch": None,
+                "tokens_per_s": 19e6,
+                "actors": actors,
+                "checkpoint": None,
+                "actions": ["stop"],
+            }
+        reader = {
+            "name": "trainer",
+            "doing": "busy",
+            "since_s": 0.1,
+            "items": self.step,
+            "busy": 0.994,
+            "starved": 0.006,
+            "blocked": 0.0,
+            "queued": 0,
+            "capacity": 0,
+            "is_reader": True,
+        }
         kept = f"runs/{self.name}/checkpoints/step-{self.step // 1000 * 1000:08}"
-        return common | {"phase": "step", "step": self.step, "steps": self.steps, "progress": self.step / self.steps,
-                         "eta_s": (self.steps - self.step) * 0.5, "epoch": self.step * 64 / 400_000, "tokens_per_s": 27_000.0,
-                         "actors": [*actors, reader], "checkpoint": {"writing_s": None, "kept": kept},
-                         "actions": ["checkpoint", "stop", "log-level", "note"]}
+        return common | {
+            "phase": "step",
+            "step": self.step,
+            "steps": self.steps,
+            "progress": self.step / self.steps,
+            "eta_s": (self.steps - self.step) * 0.5,
+            "epoch": self.step * 64 / 400_000,
+            "tokens_per_s": 27_000.0,
+            "actors": [*actors, reader],
+            "checkpoint": {"writing_s": None, "kept": kept},
+            "actions": ["checkpoint", "stop", "log-level", "note"],
+        }
 
     def rows(self, count):
         words = "the cat sat on the mat while rain fell over the old town and nobody came to see ##ing it".split()
+
         def tokens():
             out = [{"text": "[CLS]", "kind": "special", "original": None}]
             for word in words * 2:
@@ -304,20 +489,51 @@ class Play:
                 text = {"masked": "[MASK]", "random": "zebra"}.get(kind, word)
                 out.append({"text": text, "kind": kind, "original": None if kind == "plain" else word})
             out.append({"text": HOSTILE, "kind": "random", "original": HOSTILE_NAME})
-            return [*out, {"text": "[SEP]", "kind": "special", "original": None}, *[{"text": "[PAD]", "kind": "padding", "original": None}] * 3]
+            return [
+                *out,
+                {"text": "[SEP]", "kind": "special", "original": None},
+                *[{"text": "[PAD]", "kind": "padding", "original": None}] * 3,
+            ]
+
         first = self.step * 64
-        return {"step": self.step, "first_row": first, "rows": [
-            {"row": first + k, "source": "wiki" if k else HOSTILE_NAME, "place": f"sample 6:{k}, train/part-00006-00-00.parquet",
-             "documents": [f"document 5f0c (novels/oz.txt, bytes 0 to {240_113 + k})", HOSTILE],
-             "views": [{"name": "masked", "note": "", "tokens": tokens()}, {"name": "masked", "note": "(the next)", "tokens": tokens()}]}
-            for k in range(count)]}
+        return {
+            "step": self.step,
+            "first_row": first,
+            "rows": [
+                {
+                    "row": first + k,
+                    "source": "wiki" if k else HOSTILE_NAME,
+                    "place": f"sample 6:{k}, train/part-00006-00-00.parquet",
+                    "documents": [f"document 5f0c (novels/oz.txt, bytes 0 to {240_113 + k})", HOSTILE],
+                    "views": [
+                        {"name": "masked", "note": "", "tokens": tokens()},
+                        {"name": "masked", "note": "(the next)", "tokens": tokens()},
+                    ],
+                }
+                for k in range(count)
+            ],
+        }
 
     def config(self):
-        keys = [("train.steps", "100000", "10000"), ("optimizer.lr", "0.0005", "0.0001"), ("loss.tc", "0.2", None), ("data.order", '"shuffled"', '"shuffled"'),
-                ("data.lanes", "4", "4"), ("model.hidden", "768", "768"), ("run.name", json.dumps(HOSTILE), None), ("guard.rule", '"skip"', '"note"')]
+        keys = [
+            ("train.steps", "100000", "10000"),
+            ("optimizer.lr", "0.0005", "0.0001"),
+            ("loss.tc", "0.2", None),
+            ("data.order", '"shuffled"', '"shuffled"'),
+            ("data.lanes", "4", "4"),
+            ("model.hidden", "768", "768"),
+            ("run.name", json.dumps(HOSTILE), None),
+            ("guard.rule", '"skip"', '"note"'),
+        ]
         keys += [(f"train.key_{n}", str(n), str(n)) for n in range(60)]
         toml = "\n".join(f"{key} = {value}" for key, value, _ in keys)
-        return {"keys": [{"key": key, "value": value, "default": default, "changed": value != default} for key, value, default in keys], "toml": toml}
+        return {
+            "keys": [
+                {"key": key, "value": value, "default": default, "changed": value != default}
+                for key, value, default in keys
+            ],
+            "toml": toml,
+        }
 
 
 class Server:
@@ -328,8 +544,10 @@ class Server:
         self.alive = True
         self.others = {"taco-2": other("taco-2", 3, 1.04), HOSTILE_NAME: other(HOSTILE_NAME, 5, 0.97)}
         server = self
+
         class Bound(Handler):
             mock = server
+
         self.http = ThreadingHTTPServer(("127.0.0.1", port), Bound)
         self.http.daemon_threads = True
         self.port = self.http.server_address[1]
@@ -374,8 +592,13 @@ class Handler(BaseHTTPRequestHandler):
     def send(self, status, body, kind="application/json", **headers):
         data = body.encode() if isinstance(body, str) else json.dumps(wire(body)).encode()
         self.send_response(status)
-        for name, value in {"Content-Type": f"{kind}; charset=utf-8", "Content-Length": str(len(data)), "Cache-Control": "no-store",
-                            "X-Content-Type-Options": "nosniff", **headers}.items():
+        for name, value in {
+            "Content-Type": f"{kind}; charset=utf-8",
+            "Content-Length": str(len(data)),
+            "Cache-Control": "no-store",
+            "X-Content-Type-Options": "nosniff",
+            **headers,
+        }.items():
             self.send_header(name.replace("_", "-"), value)
         self.end_headers()
         self.wfile.write(data)
@@ -400,7 +623,14 @@ class Handler(BaseHTTPRequestHandler):
         elif url.path == "/config":
             self.send(200, play.config())
         elif url.path == "/runs":
-            self.send(200, {"runs": [{"name": name, "step": one.step, "state": "has ended"} for name, one in self.mock.others.items()]})
+            self.send(
+                200,
+                {
+                    "runs": [
+                        {"name": name, "step": one.step, "state": "has ended"} for name, one in self.mock.others.items()
+                    ]
+                },
+            )
         elif url.path == "/rows":
             if self.headers.get("Authorization") not in (None, f"Bearer {TOKEN}"):
                 self.send(403, {"error": "this token is not the run's"})
@@ -419,8 +649,12 @@ class Handler(BaseHTTPRequestHandler):
         self.mock.posts.append((self.path, body))
         if self.path == "/note":
             self.mock.play.tell(self.mock.play.event("note", message=body))
-        done = {"/checkpoint": "a checkpoint is being written", "/stop": "the run will stop after this step", "/note": "noted",
-                "/log-level": f"`{body}` from now on"}.get(self.path)
+        done = {
+            "/checkpoint": "a checkpoint is being written",
+            "/stop": "the run will stop after this step",
+            "/note": "noted",
+            "/log-level": f"`{body}` from now on",
+        }.get(self.path)
         self.send(200 if done else 404, {"done": done} if done else {"error": "no such action"})
 
     def stream(self, after):
