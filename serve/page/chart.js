@@ -184,7 +184,7 @@ class Chart {
     for (const event of this.plot.domain === "run" ? (view.run?.events ?? []) : []) {
       const place = view.hidden.has(event.kind) ? null : view.run.where(event, view.axis);
       if (place === null || place < this.x.from || place > this.x.to) continue;
-      const sort = event.kind === "checkpoint" ? "checkpoint" : tone(event);
+      const sort = sort_of(event);
       const x = Math.round(this.x.at(place)) + 0.5;
       if (x - (last[sort] ?? -9) < 3) continue;
       last[sort] = x;
@@ -196,7 +196,10 @@ class Chart {
 
   draw_curves(drawn) {
     const [pieces, odd] = [[], []];
-    for (const curve of drawn) {
+    this.svg.classList.toggle("several", view.runs.length > 1);
+    // The page's own run lies above those that it is compared with, and validation above training.
+    const runs = [...new Set(drawn.map((curve) => curve.run))].reverse();
+    for (const curve of runs.flatMap((run) => drawn.filter((curve) => curve.run === run))) {
       const { places, first, end, series } = curve;
       if (end <= first) continue;
       const x = (i) => this.x.at(places[i]);
@@ -305,7 +308,7 @@ class Chart {
         const value = i < 0 ? null : this.line(curve)[i];
         if (value === null || !Number.isFinite(value) || value < this.y.from || value > this.y.to) continue;
         const at = this.x.at(view.places(curve.columns, this.plot.domain)[i]);
-        if (Math.abs(at - x) > 40) continue;
+        if (Math.abs(at - x) > 40 || at < this.x.start - 1 || at > this.x.end + 1) continue;
         pieces.push(draw("circle", { class: `dot ${curve.colour}`, cx: at, cy: this.y.at(value), r: 4 }));
       }
       pieces.push(...this.hair_word(x, view.word(this.plot.domain, cursor.x)));

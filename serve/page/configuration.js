@@ -92,6 +92,7 @@ class Configuration {
           tag === "td" ? make("bdi", { text: text ?? "absent" }) : null,
         ),
       );
+    this.head.parentElement.classList.toggle("several", several);
     this.head.replaceChildren(
       make("tr", {}, ...cells("th", ["key", ...(several ? this.names : ["value"]), "default"])),
     );

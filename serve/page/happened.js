@@ -61,9 +61,15 @@ class Happened {
     );
   }
 
+  toggle(kind) {
+    if (!view.hidden.delete(kind)) view.hidden.add(kind);
+    redraw("happened", "plots", "timeline");
+  }
+
   /** A switch for each kind, with how many there are. The marks in the plots follow it. */
   draw_kinds(events) {
     const counts = new Map();
+    const sorts = new Map(events.map((event) => [event.kind, sort_of(event)]));
     for (const { kind } of events) counts.set(kind, (counts.get(kind) ?? 0) + 1);
     const chips = find("happened-kinds");
     const key = [...counts].join("|") + [...view.hidden];
@@ -72,19 +78,22 @@ class Happened {
     const focused = document.activeElement?.dataset?.kind;
     chips.replaceChildren(
       ...[...counts].map(([kind, many]) =>
-        make("button", {
-          type: "button",
-          class: "chip",
-          "data-kind": kind,
-          "aria-pressed": String(!view.hidden.has(kind)),
-          text: `${String(kind).replaceAll("_", " ")} ${many}`,
-          on: {
-            click: () => {
-              if (!view.hidden.delete(kind)) view.hidden.add(kind);
-              redraw("happened", "plots", "timeline");
-            },
+        make(
+          "button",
+          {
+            type: "button",
+            class: "chip",
+            "data-kind": kind,
+            "aria-pressed": String(!view.hidden.has(kind)),
+            on: { click: () => this.toggle(kind) },
           },
-        }),
+          draw(
+            "svg",
+            { class: "swatch", width: 14, height: 14, "aria-hidden": "true" },
+            draw("path", { class: `event ${sorts.get(kind)}`, d: glyph(sorts.get(kind), 7, 7.5) }),
+          ),
+          make("bdi", { text: `${String(kind).replaceAll("_", " ")} ${many}` }),
+        ),
       ),
     );
     if (focused !== undefined) [...chips.children].find((chip) => chip.dataset.kind === focused)?.focus();

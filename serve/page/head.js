@@ -104,7 +104,7 @@ class Head {
         "epoch",
         "epoch",
         figure(number(status?.epoch ?? null) ?? reports.axes.epoch.at(-1)),
-        `${short(reports.axes.tokens.at(-1) ?? NaN)} tokens`,
+        reports.length > 0 ? `${short(reports.axes.tokens.at(-1))} tokens` : "",
       );
       this.tile("wait", "waits", percent(reports.newest("speed/wait")), "for batches");
     }

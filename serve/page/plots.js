@@ -339,13 +339,23 @@ class Toolbar {
       this.whole,
     );
     drawer("toolbar", () => this.draw());
+    this.recall();
     this.draw();
   }
 
   smooth(weight) {
     view.smoothing = weight;
+    kept.set("smoothing", String(weight));
     say(this.weight, weight > 0 ? weight.toFixed(2) : "none");
     redraw("plots");
+  }
+
+  /** As somebody left it, in this browser. */
+  recall() {
+    const weight = Number(kept.get("smoothing"));
+    if (weight > 0 && weight <= 0.99) this.smoothing.value = weight;
+    if (weight > 0 && weight <= 0.99) this.smooth(weight);
+    if (Object.hasOwn(AXES, kept.get("axis") ?? "")) view.axis = kept.get("axis");
   }
 
   log(plots) {

@@ -48,18 +48,24 @@ function figure(value) {
   return value.toFixed(size >= 100 ? 2 : size >= 10 ? 3 : 4).replace("-", "−");
 }
 
+const SIZES = [
+  [1e12, " T"],
+  [1e9, " G"],
+  [1e6, " M"],
+  [1e3, " k"],
+];
+
 /** 12.3 k, 4.56 M. */
 function short(value) {
   if (!Number.isFinite(value)) return figure(value);
-  for (const [size, sign] of [
-    [1e12, " T"],
-    [1e9, " G"],
-    [1e6, " M"],
-    [1e3, " k"],
-  ]) {
-    if (Math.abs(value) >= size) return (value / size).toPrecision(3) + sign;
-  }
-  return String(Number(value.toPrecision(3)));
+  const found = SIZES.find(([size]) => Math.abs(value) >= size);
+  return found ? (value / found[0]).toPrecision(3) + found[1] : String(Number(value.toPrecision(3)));
+}
+
+/** The same of a round value, with no digit that says nothing. */
+function short_tick(value) {
+  const [size, sign] = SIZES.find(([size]) => Math.abs(value) >= size) ?? [1, ""];
+  return Number((value / size).toPrecision(8)) + sign;
 }
 
 function bytes(value) {

@@ -80,14 +80,16 @@ class TimeLine {
     return [draw("path", { class: "ghost", d, fill: "none" })];
   }
 
-  /** A mark for each event; several at one place are one mark, as grave as the gravest. */
+  /** A mark for each event; several of one sort at one place are one mark. */
   draw_marks() {
+    // What somebody is reading stays.
+    if (this.marks.contains(tip_of)) return;
     const lanes = new Map();
     for (const event of view.run?.events ?? []) {
       if (view.hidden.has(event.kind)) continue;
       const place = view.run.where(event, view.axis);
       if (place === null) continue;
-      const sort = event.kind === "checkpoint" ? "checkpoint" : tone(event);
+      const sort = sort_of(event);
       const x = this.x.at(Math.min(Math.max(place, this.x.from), this.x.to));
       if (!lanes.has(sort)) lanes.set(sort, []);
       const lane = lanes.get(sort);
@@ -102,24 +104,13 @@ class TimeLine {
   }
 
   mark(sort, x, events) {
-    const y = LANE[sort];
-    const shapes = {
-      checkpoint: `M${x} ${y - 4}l4 4l-4 4l-4 -4Z`,
-      alarm: `M${x} ${y - 6}l6 11h-12Z`,
-      notice: `M${x - 4.5} ${y - 4.5}h9v9h-9Z`,
-    };
-    const shape = shapes[sort] ?? `M${x - 4} ${y}a4 4 0 1 0 8 0a4 4 0 1 0 -8 0Z`;
-    const words = events
-      .slice(-4)
-      .map(
-        (event) =>
-          `${event.kind}, ${view.run.events.length > 0 ? where_words(event) : ""}: ${brief(story(event), 160)}`,
-      );
+    const newest = events.slice(-4);
+    const words = newest.map((event) => `${event.kind}, ${where_words(event)}: ${brief(story(event), 160)}`);
     if (events.length > 4) words.unshift(`${count(events.length)} events, the newest:`);
     const show = (event) => show_tip(event.currentTarget, words);
     return draw("path", {
       class: `event ${sort}`,
-      d: shape,
+      d: glyph(sort, x, LANE[sort]),
       on: { pointerenter: show, pointerleave: hide_tip, click: () => point_at(events.at(-1)) },
     });
   }
@@ -189,6 +180,21 @@ class TimeLine {
     event.preventDefault();
     acts[event.key]();
   }
+}
+
+/** Checkpoints have a mark of their own; all others that of their tone. */
+function sort_of(event) {
+  return event.kind === "checkpoint" ? "checkpoint" : tone(event);
+}
+
+/** A mark: its shape says what its colour says. */
+function glyph(sort, x, y) {
+  const shapes = {
+    checkpoint: `M${x} ${y - 4}l4 4l-4 4l-4 -4Z`,
+    alarm: `M${x} ${y - 6}l6 11h-12Z`,
+    notice: `M${x - 4.5} ${y - 4.5}h9v9h-9Z`,
+  };
+  return shapes[sort] ?? `M${x - 4} ${y}a4 4 0 1 0 8 0a4 4 0 1 0 -8 0Z`;
 }
 
 /** Where and when something happened, as short as it can be said. */

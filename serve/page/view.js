@@ -40,8 +40,7 @@ const view = {
   /** The round values of an axis, and how they are written. */
   ticks(domain, scale, most) {
     if (domain === "preparation") return scale.ticks(most, SECONDS).map((value) => [value, duration_tick(value)]);
-    if (this.axis !== "hours")
-      return scale.ticks(most).map((value) => [value, short(value).replace(/\.0+(?= |$)/, "")]);
+    if (this.axis !== "hours") return scale.ticks(most).map((value) => [value, short_tick(value)]);
     const seconds = new Scale(scale.from * 3600, scale.to * 3600, 0, 1);
     return seconds.ticks(most, SECONDS).map((value) => [value / 3600, duration_tick(value)]);
   },
@@ -99,6 +98,7 @@ const view = {
       value === null || !columns?.length ? null : between(columns.axes[this.axis], columns.axes[axis], value);
     this.windows.run = { from: along(from), to: along(to) };
     [this.axis, this.cursor] = [axis, null];
+    kept.set("axis", axis);
     redraw("plots", "timeline", "toolbar");
   },
 };
@@ -116,6 +116,8 @@ function drawer(name, draws) {
 
 function redraw(...names) {
   for (const name of names) waiting.add(name);
+  // A page behind others is drawn when somebody looks. But its title is what one looks at meanwhile.
+  if (document.hidden && waiting.delete("head")) DRAWERS.get("head")?.();
   frame ??= requestAnimationFrame(() => {
     frame = null;
     const names = [...waiting];

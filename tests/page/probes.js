@@ -90,11 +90,11 @@ function small() {
 }
 
 /** What stands out of the window sideways. */
-function wide() {
+function wide(width) {
   const own = [...document.querySelectorAll("body *")].filter(
     (one) => !one.closest(".scroll, .toml, nav, .unseen, .skip, svg"),
   );
-  return own.filter((one) => one.getBoundingClientRect().right > innerWidth + 1).map(named);
+  return own.filter((one) => one.getBoundingClientRect().right > width + 1).map(named);
 }
 
 /** Before the tab key: all that it should reach. */
