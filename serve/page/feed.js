@@ -8,13 +8,15 @@ const STATUS_HIDDEN_MS = 30_000;
 // A browser looks at a page behind others about once a minute.
 const SLEPT_MS = 180_000;
 const PATIENCE_MS = 8000;
+// A stream that has lasted so long was a good one: the next break begins with short pauses again.
+const STEADY_MS = 5000;
 const RETRY_MS = [500, 1000, 2000, 4000, 8000, 15_000];
 
 class Feed {
   /** `hear` has: history(json), event(json), status(json or null), state({live, words}). */
   constructor(hear) {
     Object.assign(this, { hear, boot: null, last: 0, source: null, tries: 0, timer: null, asked: 0, silent: 0 });
-    this.look_timer = null;
+    [this.look_timer, this.steady] = [null, null];
     this.looked = Date.now();
     addEventListener("online", () => this.again(0));
     document.addEventListener("visibilitychange", () => document.hidden || this.look());
@@ -52,11 +54,11 @@ class Feed {
     );
     source.addEventListener("open", () => {
       clearTimeout(slow);
-      this.tries = 0;
+      this.steady = setTimeout(() => (this.tries = 0), STEADY_MS);
       this.hear.state({ live: true, words: "live" });
     });
     source.addEventListener("message", (message) => this.message(message));
-    source.addEventListener("reset", () => this.begin());
+    source.addEventListener("reset", () => this.anew());
     source.addEventListener("error", () => {
       clearTimeout(slow);
       if (this.source === source) this.lost();
@@ -67,7 +69,7 @@ class Feed {
     const cut = message.lastEventId.lastIndexOf("-");
     const [boot, place] = [message.lastEventId.slice(0, cut), Number(message.lastEventId.slice(cut + 1))];
     if (cut > 0 && boot !== this.boot) {
-      this.begin();
+      this.anew();
       return;
     }
     if (cut > 0 && place <= this.last) return;
@@ -79,6 +81,16 @@ class Feed {
     }
     if (cut > 0) this.last = place;
     if (event && typeof event === "object") this.hear.event(event);
+  }
+
+  /** What is known here is not what the server goes on from. A server that says so again and again is asked less often. */
+  anew() {
+    this.close();
+    this.boot = null;
+    if (this.tries === 0) {
+      this.tries = 1;
+      this.begin();
+    } else this.again(this.pause(), "the server begins anew");
   }
 
   /** The stream is gone. It is asked for anew, from the newest event on; another process answers with a reset. */
@@ -104,6 +116,7 @@ class Feed {
 
   close() {
     clearTimeout(this.timer);
+    clearTimeout(this.steady);
     this.source?.close();
     this.source = null;
   }

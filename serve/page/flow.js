@@ -113,7 +113,7 @@ function meter(shares, words = "") {
   });
   let x = 0;
   for (const [name, share] of shares) {
-    const width = Math.min(100 - x, Math.max(0, share) * 100);
+    const width = Math.min(100 - x, Math.max(0, Number.isFinite(share) ? share : 0) * 100);
     bar.append(draw("rect", { class: `part ${name}`, x, y: 0, width, height: 8 }));
     x += width;
   }

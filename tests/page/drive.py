@@ -298,6 +298,7 @@ class Drive:
         if page.locator("#show-rows").is_visible():
             page.locator("#show-rows").click()
             page.wait_for_timeout(300)
+        page.evaluate("scrollTo(0, 0)")
         self.picture(page, "phone-top")
         self.picture(page, "phone-whole", whole=True)
         # A phone widens its window for what overflows, so the width is compared with the one that it should have.
@@ -465,6 +466,48 @@ class Drive:
         self.check(all(b - a == 10 for a, b in itertools.pairwise(steps[-40:])), "no step was missed", steps[-5:])
         self.quiet(page, but=("ERR_", "503"))
 
+    def resets(self, _):
+        """A server that never agrees is not asked without end."""
+        server = self.serve(steps=20)
+        server.resets = True
+        page = self.open(server.url, wait=False)
+        page.wait_for_timeout(4000)
+        self.check(2 <= server.histories <= 7, "resets are followed, and not in a hurry", server.histories)
+        server.resets = False
+        page.wait_for_selector("#connection.live", timeout=20_000)
+        self.quiet(page)
+
+    def odd(self, _):
+        """What no server should say breaks nothing."""
+        server = mock.Server(mock.Odd(), rate=3)
+        self.servers.append(server)
+        for size in (DESKTOP, PHONE):
+            page = self.open(server.url, size=size, wait=False)
+            page.wait_for_selector("#connection.live")
+            page.wait_for_timeout(2500)
+            self.check(page.locator(".plot").count() >= 40, "what can be drawn is drawn", page.locator(".plot").count())
+            wide = self.probe(page, "wide", size["width"])
+            self.check(not wide, "names without end overflow nothing", wide[:5])
+            self.picture(page, f"odd-{size['width']}", whole=True)
+            self.quiet(page)
+
+    def rollback(self, _):
+        """A run that goes back says its steps again: none is there twice, and none is left of what was undone."""
+        server = self.serve(steps=300, rate=0)
+        page = self.open(server.url)
+        play = server.play
+        play.step = 2000
+        play.tell(play.event("change", how="rollback", message="back to step 2000", **{"from": 3000}))
+        self.until(page, "view.run.groups.reports.axes.step.at(-1) === 2000")
+        self.check(page.evaluate("view.run.groups.validations.axes.step.at(-1)") == 2000, "validations are undone too")
+        for _ in range(3):
+            play.advance()
+        self.until(page, "view.run.groups.reports.axes.step.at(-1) === 2030")
+        steps = page.evaluate("view.run.groups.reports.axes.step")
+        self.check(all(b - a == 10 for a, b in itertools.pairwise(steps)), "each step is there once", steps[-5:])
+        self.check(page.evaluate("view.run.groups.reports.axes.hours").count(None) == 0, "each has its hours")
+        self.quiet(page)
+
     def much(self, _):
         """Ten thousand events: how long, and how much stays."""
         server = self.serve(rate=0)
@@ -543,7 +586,19 @@ class Drive:
 
 
 ANYWHERE = ["curves", "looks", "timeline", "contrasts", "phone", "keyboard", "motion"]
-PLAYED = ["overlay", "hostile", "controls", "reconnect", "much", "preparation", "report", "empty"]
+PLAYED = [
+    "overlay",
+    "hostile",
+    "controls",
+    "reconnect",
+    "resets",
+    "odd",
+    "rollback",
+    "much",
+    "preparation",
+    "report",
+    "empty",
+]
 
 
 def blind_nearest(colours):

@@ -536,11 +536,73 @@ class Play:
         }
 
 
+class Odd(Play):
+    """What a server should not say, and says: keys that are missing, columns of unequal length, too much."""
+
+    def history(self):
+        events = [
+            {"kind": kind}
+            for kind in ("checkpoint", "leap", "skip", "stop", "start", "warning", "left_out", "prepare_end")
+        ]
+        events += [
+            None,
+            3,
+            {},
+            {"kind": "stop", "why": ["?"], "step": "NaN"},
+            {"kind": "change", "time": "never", "keys": 7},
+        ]
+        steps = list(range(10, 3000, 10))
+        many = {
+            f"metrics/a metric with a long name, {n}": {"mean": [n + math.sin(step / 90) for step in steps]}
+            for n in range(40)
+        }
+        broken = {
+            "loss": {"mean": ["NaN", None, "Infinity", "-Infinity", 3, "x", {}]},
+            "lr": [1, 2],
+            "terms/none": None,
+            "terms/nan": ["NaN"] * 299,
+        }
+        reports = {"step": steps, "tokens": steps[:7], "hours": None, "series": many | broken}
+        return {
+            "boot": self.boot,
+            "last": 0,
+            "name": HOSTILE * 3,
+            "reports": reports,
+            "validations": None,
+            "events": events,
+        }
+
+    def status(self):
+        lanes = [
+            {"name": f"lane {n}", "doing": "sleeping", "queued": 9, "capacity": 4, "busy": 2, "starved": "NaN"}
+            for n in range(64)
+        ]
+        return {"phase": None, "actors": [*lanes, {"is_reader": True}], "actions": ["fly"]}
+
+    def config(self):
+        return {"keys": [{"key": "k" * 300, "value": "v" * 3000}, {}]}
+
+    def advance(self):
+        for event in (
+            {"kind": "report"},
+            {"kind": "report", "step": 3100, "loss": "x", "terms": 3},
+            {"kind": "note"},
+            {},
+            [1],
+            "text",
+        ):
+            self.tell(event)
+
+    def record(self, event):
+        pass
+
+
 class Server:
     """Serves a play until it is killed. `limited` answers streams of events as a full server does."""
 
     def __init__(self, play, port=0, rate=2.0):
         self.play, self.rate, self.limited, self.posts, self.streams = play, rate, False, [], set()
+        self.resets, self.histories = False, 0
         self.alive = True
         self.others = {"taco-2": other("taco-2", 3, 1.04), HOSTILE_NAME: other(HOSTILE_NAME, 5, 0.97)}
         server = self
@@ -617,6 +679,7 @@ class Handler(BaseHTTPRequestHandler):
         elif url.path == "/history" and run is not None and run not in self.mock.others:
             self.send(404, {"error": f"no run `{run}`"})
         elif url.path == "/history":
+            self.mock.histories += 1
             self.send(200, (self.mock.others[run] if run else play).history())
         elif url.path == "/status":
             self.send(200, play.status())
@@ -668,7 +731,7 @@ class Handler(BaseHTTPRequestHandler):
         with play.lock:
             known = boot == play.boot and place.isdigit()
             missed = [(n, text) for n, text in play.recent if known and n > int(place)]
-            whole = known and (not play.recent or int(place) >= play.recent[0][0] - 1)
+            whole = not self.mock.resets and known and (not play.recent or int(place) >= play.recent[0][0] - 1)
             play.listeners.append(mailbox)
         self.mock.streams.add(self.connection)
         self.send_response(200)
