@@ -34,8 +34,18 @@ class Flow {
           checkpoint(status),
         ];
     const shown = stations.filter(Boolean);
-    const moving = !view.stale && lanes.some((lane) => lane.doing === "busy");
+    const moving = !view.stale && this.moves(actors);
     find("flow-picture").replaceChildren(...shown.flatMap((box, n) => (n === 0 ? [box] : [arrow(moving), box])));
+  }
+
+  /** Whether anything has come through since the last look: what an actor does at one instant says little. */
+  moves(actors) {
+    const items = actors.reduce((all, actor) => all + (number(actor.items) ?? 0), 0);
+    if (view.status_time !== this.looked) {
+      this.moving = this.items === undefined || items !== this.items;
+      [this.items, this.looked] = [items, view.status_time];
+    }
+    return this.moving;
   }
 
   /** Only where a preparation goes on beside the run. */
@@ -166,8 +176,17 @@ function checkpoint(status) {
   return box;
 }
 
+const PHASES = {
+  start: "starting",
+  data: "waiting for a batch",
+  step: "learning",
+  validation: "validating",
+  checkpoint: "saving",
+  read: "preparing",
+};
+
 function phase_word(phase) {
-  return { step: "learning", data: "waiting for a batch", start: "starting" }[phase] ?? String(phase ?? "");
+  return Object.hasOwn(PHASES, phase ?? "") ? PHASES[phase] : String(phase ?? "");
 }
 
 function parts_word() {
@@ -183,6 +202,11 @@ function verdict(lanes, reader, status) {
   if (!reader || lanes.length === 0)
     return `The run is in phase “${phase_word(status.phase)}”; no batch is being made.`;
   const starved = number(reader.starved) ?? 0;
+  const lanes_starve = mean_of(lanes, "starved");
+  if (starved > 0.1 && lanes_starve > 0.3) {
+    const waits = `the lanes wait for shards ${percent(lanes_starve)} of their time`;
+    return `What comes to the lanes is the bottleneck: ${waits}, the trainer for them ${percent(starved)} of its own.`;
+  }
   if (starved > 0.1)
     return `The lanes are the bottleneck: the trainer waits for batches ${percent(starved)} of its time.`;
   if (starved > 0.02) return `Nearly balanced: the trainer waits for batches ${percent(starved)} of its time.`;

@@ -56,7 +56,7 @@ class Happened {
         disabled: !step,
         on: { click: show },
       }),
-      make("span", { class: "kind", text: String(event.kind).replaceAll("_", " ") }),
+      make("span", { class: "kind", text: kind_word(event.kind) }),
       make("bdi", { class: "told", text: story(event) }),
     );
   }
@@ -92,12 +92,16 @@ class Happened {
             { class: "swatch", width: 14, height: 14, "aria-hidden": "true" },
             draw("path", { class: `event ${sorts.get(kind)}`, d: glyph(sorts.get(kind), 7, 7.5) }),
           ),
-          make("bdi", { text: `${String(kind).replaceAll("_", " ")} ${many}` }),
+          make("bdi", { text: `${kind_word(kind)} ${many}` }),
         ),
       ),
     );
     if (focused !== undefined) [...chips.children].find((chip) => chip.dataset.kind === focused)?.focus();
   }
+}
+
+function kind_word(kind) {
+  return String(kind ?? "unknown").replaceAll("_", " ");
 }
 
 /** Gives a list these children, in order. Those that stay are not touched: they keep the focus, and what is selected. */

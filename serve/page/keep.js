@@ -37,18 +37,19 @@ function keep_picture(chart) {
   for (const curve of chart.curves.filter((curve) => !chart.hidden.has(curve.id))) {
     const colour = getComputedStyle(chart.legend.querySelector(`.curve.${curve.colour}`) ?? chart.element).stroke;
     const y = KEPT_HEAD + height + 12 + 16 * rows;
-    head.append(
-      draw("line", {
-        x1: MARGIN.left,
-        x2: MARGIN.left + 24,
-        y1: y - 4,
-        y2: y - 4,
-        stroke: colour,
-        "stroke-width": 2,
-        "stroke-dasharray": curve.dash || null,
-      }),
-      draw("text", { x: MARGIN.left + 32, y, text: curve.label }),
-    );
+    const [x1, x2] = [MARGIN.left, MARGIN.left + 24];
+    const line = {
+      x1,
+      x2,
+      y1: y - 4,
+      y2: y - 4,
+      stroke: colour,
+      "stroke-width": 2,
+      "stroke-dasharray": curve.dash || null,
+    };
+    const dot =
+      curve.part.form === "points" ? draw("circle", { cx: (x1 + x2) / 2, cy: y - 4, r: 3, fill: colour }) : null;
+    head.append(...[draw("line", line), dot, draw("text", { x: x2 + 8, y, text: curve.label })].filter(Boolean));
     rows += 1;
   }
   const tall = KEPT_HEAD + height + 16 * rows + 10;
