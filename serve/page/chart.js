@@ -96,9 +96,9 @@ class Chart {
           const columns = run.groups[part.group];
           const series = columns.series.get(part.name);
           if (!series) return null;
-          const style = several
-            ? { ...pen(run.colour), dash: part.form === "rule" ? DASHES[2] : DASHES[n % 4] }
-            : pen(n);
+          // Beyond eight runs colours come again, one dash further.
+          const dash = DASHES[(Math.floor(run.colour / COLOURS) + n) % DASHES.length];
+          const style = several ? { ...pen(run.colour), dash } : pen(n);
           if (part.form === "rule") style.dash = DASHES[2];
           const label = several ? (this.plot.parts.length > 1 ? `${run.name}, ${part.label}` : run.name) : part.label;
           return { id: `${run.name}/${part.group}/${part.name}`, run, part, columns, series, label, ...style };
