@@ -196,7 +196,7 @@ class Controls {
       view.status?.kind === "prepare"
         ? "ends; its finished parts are kept"
         : `finishes its step${where}, saves a checkpoint and ends`;
-    const text = `“${view.run?.name ?? "The run"}” ${what}. It does not start again by itself.`;
+    const text = `“${view.run?.name ?? "The run"}” ${what}. The same command goes on later.`;
     if (await dialog("Stop it?", text, { yes: "stop it", grave: true })) await this.act("/stop");
   }
 }

@@ -6,7 +6,7 @@ its own: `python3 -m venv venv && venv/bin/pip install playwright` (its browsers
 
     venv/bin/python tests/page/drive.py                         # against servers that play runs (mock.py)
     venv/bin/python tests/page/drive.py --url http://127.0.0.1:8765/    # what applies to a real one; it changes nothing
-    venv/bin/python tests/page/drive.py --only phone,keyboard --pictures /tmp/pictures
+    venv/bin/python tests/page/drive.py --only phone,keyboard --pictures pictures
 
 writes screenshots into a folder and ends with 0 if everything holds, with 1 and a line for each thing that does not. Without
 Chromium it says `SKIPPED: …` and ends with 0.
