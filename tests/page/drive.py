@@ -148,6 +148,8 @@ class Drive:
                 before,
             )
         self.check(line() != before, "the curve of the loss moves with new events")
+        with contextlib.suppress(TimeoutError):
+            self.until(page, "step => document.querySelector('[data-tile=step] dd').innerText !== step", step)
         self.check(page.locator('[data-tile="step"] dd').first.inner_text() != step, "the step goes on")
         self.check(page.title() != "cloze", "the title says how far the run is", page.title())
         self.picture(page, "dark-top")
