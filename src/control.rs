@@ -30,6 +30,7 @@ use self::signal::Meaning;
 pub(crate) use self::signal::{Phase, Signal};
 pub(crate) use self::stop_file::obeyed;
 pub(crate) use self::watch::Patience;
+use crate::notify::Notify;
 
 /// The runtime and what it has heard.
 pub(crate) struct Control {
@@ -87,6 +88,14 @@ impl Control {
     /// Notes what the run is doing.
     pub(crate) fn enter(&self, phase: Phase) {
         self.heard.board.enter(phase);
+        if phase == Phase::Step {
+            self.heard.notify.ready();
+        }
+    }
+
+    /// Who manages this process as a service.
+    pub(crate) fn notify(&self) -> &Notify {
+        &self.heard.notify
     }
 
     /// Where everybody says what they do.

@@ -15,6 +15,7 @@ mod exit;
 mod generations;
 mod keys;
 mod left_out;
+mod notify;
 mod plan;
 #[cfg(feature = "train")]
 mod run_folder;

@@ -18,6 +18,7 @@ mod locks;
 mod memory;
 #[cfg(feature = "train")]
 mod mixtures;
+mod notify;
 #[cfg(feature = "train")]
 mod operations;
 mod plan;

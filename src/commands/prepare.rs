@@ -1,6 +1,7 @@
 //! `cloze prepare`: the offline half, with its progress and its closing report.
 
 mod interruption;
+mod service;
 mod watch;
 mod watcher;
 
@@ -37,18 +38,21 @@ pub(crate) fn run(args: &ConfigArgs, options: Options<'_>) -> anyhow::Result<()>
     let Options { source, watch, slow, chaos } = options;
     let storm = chaos.map(Chaos::parse).transpose()?.map(Storm::of);
     let parsed = Parsed::read(&args.config, &args.set)?;
+    let hang_seconds = parsed.config.run.hang_seconds;
     // Whoever reads the parts as they come waits for the first ones first.
     let in_order = parsed.config.data.order == RowOrder::Streamed;
     let corpora = parsed.into_corpora(source)?;
     let write_delay = slow.map(delay).transpose()?.unwrap_or_default();
     let every = watch.map(watch::every).transpose()?;
     let options = PrepareOptions { in_order, write_delay, ..PrepareOptions::default() };
-    let mut watcher = Shared::listening()?;
+    let mut watcher = Shared::listening((hang_seconds > 0).then(|| Duration::from_secs(hang_seconds)))?;
     if let Some(every) = every {
         let config = alone(&corpora, "--watch")?;
         return watch::run(config, every, || {
             watcher.begin_anew();
-            once(config, options, storm.as_ref(), &mut watcher)
+            let done = once(config, options, storm.as_ref(), &mut watcher);
+            watcher.service().rests();
+            done
         });
     }
     for NamedCorpus { source, prepare } in &corpora {
@@ -58,6 +62,7 @@ pub(crate) fn run(args: &ConfigArgs, options: Options<'_>) -> anyhow::Result<()>
         watcher.begin_anew();
         once(prepare, options, storm.as_ref(), &mut watcher)?;
     }
+    watcher.service().stops();
     Ok(())
 }
 
@@ -129,7 +134,7 @@ impl Observer for Killed<'_> {
 pub(crate) fn forget(args: &ConfigArgs, document: &str, source: Option<&str>) -> anyhow::Result<()> {
     let corpora = Parsed::read(&args.config, &args.set)?.into_corpora(source)?;
     let config = alone(&corpora, "forget")?;
-    let (clock, mut watcher) = (Clock::system(), Shared::listening()?);
+    let (clock, mut watcher) = (Clock::system(), Shared::listening(None)?);
     let done = Preparation::plan(config).and_then(|preparation| preparation.forget(document, &clock, &mut watcher));
     watcher.clear();
     let (_, before) = done?;

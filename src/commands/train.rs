@@ -80,7 +80,7 @@ pub(crate) fn run(args: &ConfigArgs, options: Options<'_>) -> anyhow::Result<Exi
     for warning in warnings::of(&start.plan) {
         note(format_args!("warning: {warning}"));
     }
-    let Start { plan, beside } = start;
+    let (Start { plan, beside }, control) = (start, Arc::clone(&phases.control));
     let outcome = if replay.is_some() {
         // Nothing is read or kept: this measures, it does not train.
         train(&plan, &Store::memory(Weather::calm()), Around { run: None, replay, storm, phases })
@@ -92,6 +92,11 @@ pub(crate) fn run(args: &ConfigArgs, options: Options<'_>) -> anyhow::Result<Exi
             }
         })
     };
+    if matches!(outcome, Ok(Outcome::Finished(_))) {
+        // One that was done before was ready for all that was left: who manages it takes an end before that for a failure.
+        control.notify().ready();
+        control.notify().stopping();
+    }
     // What ended the preparation has ended the training too.
     let outcome = match beside {
         Some(beside) => beside.end(outcome),
@@ -221,6 +226,7 @@ fn train(plan: &Plan, store: &Store, around: Around) -> anyhow::Result<Outcome> 
         papers: vec![("config.toml", plan.resolved_toml()), ("plan.json", describe::json(plan))],
         keeping: Arc::new(keeping(plan)?),
         phases,
+        steps: plan.train().steps_expected(),
         pending: None,
     };
     let (training, store) = (plan.train().clone(), store.clone());

@@ -113,6 +113,19 @@ impl Board {
         }
         Some((age, found))
     }
+
+    /// Whether something happens, or what stands still waits for parts of a corpus that others prepare: that wait watches
+    /// them by itself, and ends when nobody does.
+    pub(super) fn goes_on(&self, patience: Duration) -> bool {
+        if self.stands_still(patience).is_none() {
+            return true;
+        }
+        let state = self.lock();
+        let lanes: Vec<Reading> = state.lanes.iter().flat_map(Gauges::lanes).collect();
+        let is_stuck = |lane: &Reading| lane.doing == Some(Activity::Busy) && lane.age >= patience;
+        let waits = |lane: &Reading| lane.doing == Some(Activity::Starved);
+        state.phase == Phase::Data && lanes.iter().any(waits) && !lanes.iter().any(is_stuck)
+    }
 }
 
 fn of(actor: &Reading) -> String {

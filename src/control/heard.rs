@@ -11,6 +11,7 @@ use store::Store;
 use super::board::Board;
 use super::signal::{Phase, Signal};
 use super::stop_file;
+use crate::notify::Notify;
 use crate::telemetry;
 use crate::terminal::note;
 
@@ -33,6 +34,7 @@ pub(super) struct Heard {
     stopper: Stopper,
     words: SyncSender<Words>,
     pub(super) board: Board,
+    pub(super) notify: Notify,
     /// Where a service finds its log level, once that is known.
     folder: OnceLock<Store>,
 }
@@ -45,6 +47,7 @@ pub(super) enum Words {
     GraceOver(Signal, Option<String>),
     StandsStill(String),
     NoFile(String),
+    Unheard(String),
     Report(Vec<String>),
 }
 
@@ -64,6 +67,7 @@ impl Words {
             }
             Self::StandsStill(found) => tracing::warn!("nothing happens: {found}; SIGUSR2 says more"),
             Self::NoFile(found) => tracing::warn!("{found}; a stop is asked for by a file: `touch` it"),
+            Self::Unheard(trouble) => tracing::warn!("{trouble}"),
             Self::Report(lines) => lines.into_iter().for_each(note),
         }
     }
@@ -72,7 +76,7 @@ impl Words {
 impl Heard {
     pub(super) fn new(stopper: Stopper, words: SyncSender<Words>) -> Self {
         let (first, since, board) = (AtomicU8::new(0), Mutex::default(), Board::new());
-        Self { first, since, stopper, words, board, folder: OnceLock::new() }
+        Self { first, since, stopper, words, board, notify: Notify::of_environment(), folder: OnceLock::new() }
     }
 
     /// The run's folder is known. Whether it was not before.
@@ -100,6 +104,7 @@ impl Heard {
         let first = self.first.compare_exchange(0, asked as u8, Ordering::SeqCst, Ordering::SeqCst).is_ok();
         if first {
             *self.since.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+            self.notify.stopping();
             let during = self.board.phase();
             if during == Phase::Start {
                 self.say(Words::NothingToSave(asked));
@@ -146,20 +151,24 @@ impl Heard {
 
     pub(super) async fn reload(self: Arc<Self>, mut stream: tokio::signal::unix::Signal) {
         while stream.recv().await.is_some() {
-            let level = self.folder.get().map(|folder| folder.read_with_stat(LOG_LEVEL));
-            let level = match level {
-                Some(Ok(Some((bytes, _)))) => Some(String::from_utf8_lossy(&bytes).trim().to_owned()),
-                Some(Ok(None)) | None => None,
-                Some(Err(error)) => {
-                    tracing::warn!(%error, "the log level stays as it is");
-                    continue;
-                }
-            };
-            match telemetry::reload(level.as_deref()) {
-                Ok(level) => tracing::warn!(%level, "the log level was read anew"),
-                Err(error) => {
-                    tracing::warn!(error, "the log level stays as it is; `{LOG_LEVEL}` says what `RUST_LOG` would");
-                }
+            self.notify.reload(|| self.read_log_level());
+        }
+    }
+
+    fn read_log_level(&self) {
+        let level = self.folder.get().map(|folder| folder.read_with_stat(LOG_LEVEL));
+        let level = match level {
+            Some(Ok(Some((bytes, _)))) => Some(String::from_utf8_lossy(&bytes).trim().to_owned()),
+            Some(Ok(None)) | None => None,
+            Some(Err(error)) => {
+                tracing::warn!(%error, "the log level stays as it is");
+                return;
+            }
+        };
+        match telemetry::reload(level.as_deref()) {
+            Ok(level) => tracing::warn!(%level, "the log level was read anew"),
+            Err(error) => {
+                tracing::warn!(error, "the log level stays as it is; `{LOG_LEVEL}` says what `RUST_LOG` would");
             }
         }
     }
