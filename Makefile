@@ -4,7 +4,7 @@
 TEST  := $(shell cargo nextest --version >/dev/null 2>&1 && echo nextest run || echo test --lib --bins --tests)
 LIGHT := --no-default-features -p cloze -p cloze-schemas -p cloze-store -p cloze-observe -p cloze-pipeline
 
-.PHONY: help setup demo install dist test check fmt lint doc keys gpu-pack gpu-rehearsal streaming-proof bench bench-load golden test-extension house fuzz soak clean
+.PHONY: help setup demo install dist test check fmt lint doc keys gpu-pack gpu-rehearsal streaming-proof bench bench-load golden test-extension house fuzz soak test-deploy clean
 
 help:            ## these lines
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 16
@@ -71,6 +71,9 @@ fuzz: setup      ## every parser of foreign bytes on broken files, a minute each
 soak: setup      ## a small run with faults and kills beside the same in calm: memory, bits (HOURS=3, EVERY=seconds, FOLDER=path)
 	cargo build --release --quiet -p cloze
 	@scripts/soak
+
+test-deploy:     ## (after a release build, as root on Debian) deploy/ with the real thing: Slurm, systemd, Kubernetes' schema, the image
+	@scripts/test-deploy
 
 house:           ## circles, public items, lengths of files, here or elsewhere (FOLDER=path, LIST=yes)
 	@cargo run --quiet --no-default-features --example house -- $(if $(LIST),--unused) $(FOLDER)

@@ -6,6 +6,7 @@ mod amending;
 mod chaos;
 #[cfg(feature = "train")]
 mod cuda;
+mod deploy;
 mod faults;
 mod first_hour;
 #[cfg(feature = "train")]

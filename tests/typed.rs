@@ -30,14 +30,14 @@ const TRAINING: [&str; 13] = [
 ];
 
 /// Words that a line of shell may begin with.
-const SHELL: [&str; 16] = [
-    "cargo", "make", "cloze", "for", "do", "done", "cat", "tail", "export", "tar", "git", "sbatch", "docker", "scp",
-    "ssh", "curl",
+const SHELL: [&str; 24] = [
+    "cargo", "make", "cloze", "for", "do", "done", "cat", "tail", "export", "tar", "git", "sbatch", "scancel", "docker",
+    "kubectl", "systemctl", "useradd", "install", "ln", "cp", "mkdir", "scp", "ssh", "curl",
 ];
 
 /// The pages with their texts.
 fn pages() -> Vec<(String, String)> {
-    let named = ["README.md", "CONTRIBUTING.md", "configs/README.md"];
+    let named = ["README.md", "CONTRIBUTING.md", "configs/README.md", "deploy/README.md"];
     let is_page = |path: &String| is(path, "md") && (named.contains(&path.as_str()) || path.starts_with("docs/"));
     files(&root()).into_iter().filter(is_page).map(|page| (page.clone(), read(&root(), &page))).collect()
 }
