@@ -119,6 +119,7 @@ impl Notify {
     }
 
     /// Something is read anew; then it is as ready as before.
+    #[cfg(feature = "train")]
     pub(crate) fn reload<T>(&self, read: impl FnOnce() -> T) -> T {
         // Who is not ready yet is not made so by a reload.
         let Some(manager) = self.manager.as_ref().filter(|_| self.state().is_ready) else { return read() };

@@ -3,10 +3,15 @@
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
+use pipeline::actor;
+
 use crate::support::{Home, Outcome, send};
+
+/// More than any of these tests hears.
+const MESSAGES_MAX: usize = 10_000;
 
 /// Who listens, on a thread of its own: a socket holds few messages.
 struct Manager {
@@ -18,8 +23,8 @@ impl Manager {
     fn of(home: &Home, name: &str) -> Self {
         let path = home.join(name);
         let socket = UnixDatagram::bind(&path).expect("a socket");
-        let (sender, heard) = channel();
-        std::thread::spawn(move || {
+        let (sender, heard) = sync_channel(MESSAGES_MAX);
+        let listen = move || {
             let mut buffer = [0; 4096];
             while let Ok(length) = socket.recv(&mut buffer) {
                 let line = String::from_utf8(buffer[..length].to_vec()).expect("UTF-8");
@@ -27,7 +32,8 @@ impl Manager {
                     return;
                 }
             }
-        });
+        };
+        actor::spawn("manager", listen).expect("a thread");
         Self { path, heard }
     }
 
