@@ -20,6 +20,7 @@ mod plan;
 mod run_folder;
 mod telemetry;
 mod terminal;
+mod watchers;
 
 use std::process::ExitCode;
 

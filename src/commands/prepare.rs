@@ -17,6 +17,7 @@ use crate::config::Parsed;
 use crate::config::corpora::NamedCorpus;
 use crate::exit::Usage;
 use crate::terminal::told;
+use crate::watchers::Watchers;
 use interruption::Shared;
 
 /// How to go about it.
@@ -43,7 +44,7 @@ pub(crate) fn run(args: &ConfigArgs, options: Options<'_>) -> anyhow::Result<()>
     let write_delay = slow.map(delay).transpose()?.unwrap_or_default();
     let every = watch.map(watch::every).transpose()?;
     let options = PrepareOptions { in_order, write_delay, ..PrepareOptions::default() };
-    let mut watcher = Shared::listening()?;
+    let mut watcher = Shared::listening(Watchers::start(Vec::new())?)?;
     if let Some(every) = every {
         let config = alone(&corpora, "--watch")?;
         return watch::run(config, every, || {
@@ -129,7 +130,7 @@ impl Observer for Killed<'_> {
 pub(crate) fn forget(args: &ConfigArgs, document: &str, source: Option<&str>) -> anyhow::Result<()> {
     let corpora = Parsed::read(&args.config, &args.set)?.into_corpora(source)?;
     let config = alone(&corpora, "forget")?;
-    let (clock, mut watcher) = (Clock::system(), Shared::listening()?);
+    let (clock, mut watcher) = (Clock::system(), Shared::listening(Watchers::start(Vec::new())?)?);
     let done = Preparation::plan(config).and_then(|preparation| preparation.forget(document, &clock, &mut watcher));
     watcher.clear();
     let (_, before) = done?;

@@ -41,6 +41,7 @@ use crate::left_out::RunLeftOut;
 use crate::plan::{Plan, describe, warnings};
 use crate::run_folder::RunFolder;
 use crate::terminal::{Printer, note};
+use crate::watchers::Watchers;
 
 /// What to do with a plan beside following it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -211,7 +212,7 @@ fn train(plan: &Plan, store: &Store, around: Around) -> anyhow::Result<Outcome> 
     let kept = Kept { left_out: Arc::clone(&left_out) as _, ledger: Arc::clone(&ledger) };
     let mut feed = Feed::new(plan, Share::ALONE, replay, kept, storm.as_ref(), phases.clone());
     let mut keeper = Keeper {
-        readers: Many(vec![Box::new(Printer::start(run.is_some())?)]),
+        readers: Many(vec![Box::new(Printer::start(run.is_some())?), Box::new(Watchers::start(Vec::new())?)]),
         run,
         generations: plan.data().generations(),
         left_out,

@@ -12,18 +12,22 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::watcher::Watcher;
 use crate::terminal::note;
+use crate::watchers::Watchers;
 
 /// How long somebody may take to read the last line.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The watcher of a preparation, which a signal reads too.
-pub(super) struct Shared(Arc<Mutex<Watcher>>);
+/// The watcher of a preparation, which a signal reads too, and those who watch beside the work.
+pub(super) struct Shared {
+    seen: Arc<Mutex<Watcher>>,
+    watchers: Watchers,
+}
 
 impl Shared {
     /// A watcher that has seen nothing yet. From now on SIGINT, SIGTERM and SIGUSR1 end the process with a line of their
     /// own, and SIGUSR2 has one as well.
-    pub(super) fn listening() -> anyhow::Result<Self> {
-        let watcher = Arc::new(Mutex::new(Watcher::default()));
+    pub(super) fn listening(watchers: Watchers) -> anyhow::Result<Self> {
+        let seen = Arc::new(Mutex::new(Watcher::default()));
         let runtime =
             Builder::new_current_thread().enable_all().build().context("cannot start listening for signals")?;
         let listen = |kind| {
@@ -40,10 +44,10 @@ impl Shared {
             requeue: requeue?,
             report: listen(SignalKind::user_defined2())?,
         };
-        let seen = Arc::clone(&watcher);
-        let wait = move || runtime.block_on(leave_when_asked(asked, &seen));
+        let watcher = Arc::clone(&seen);
+        let wait = move || runtime.block_on(leave_when_asked(asked, &watcher));
         actor::spawn("signals", wait)?;
-        Ok(Self(watcher))
+        Ok(Self { seen, watchers })
     }
 
     /// As if nothing had been seen yet.
@@ -61,13 +65,14 @@ impl Shared {
 
     fn watcher(&self) -> MutexGuard<'_, Watcher> {
         // A panic while it drew is told elsewhere, and what it knows is still true.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Observer for Shared {
     fn observe(&mut self, event: &Event) {
         self.watcher().observe(event);
+        self.watchers.observe(event);
     }
 }
 
