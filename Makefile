@@ -39,7 +39,7 @@ lint: setup      ## clippy, with and without the trainer
 doc: setup       ## the documentation of all crates
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --workspace
 
-keys: setup      ## docs/configuration.md anew, from the doc comments; look at the diff before you commit it
+keys: setup      ## docs/configuration.md and the tables of docs/events.md anew, from the doc comments; look at the diff
 	UPDATE=1 cargo test --quiet --workspace --bin cloze the_page_of_keys
 
 gpu-pack: setup  ## one tarball for the first hour on a GPU: program, tests, corpus, gpu-day (PROGRAM=path, TESTS=release, RIVALS=script)

@@ -4,6 +4,8 @@
 //! (`schemars`), defaults from the values that an empty file has. So nothing is written twice, and a key that somebody
 //! adds is here.
 
+#[cfg(test)]
+mod events;
 #[cfg(all(test, feature = "train"))]
 mod markdown;
 pub(crate) mod page;

@@ -21,7 +21,7 @@ use self::tree::{is, is_test, root};
 const MAY_USE: &[(&str, &str)] = &[
     ("cloze-store", "blake3 libc serde serde_json tracing"),
     ("cloze-schemas", "arrow-array arrow-buffer arrow-schema blake3 schemars serde serde_json thiserror"),
-    ("cloze-observe", "cloze-schemas serde serde_json"),
+    ("cloze-observe", "cloze-schemas crc32c prost schemars serde serde_json"),
     (
         "cloze-pipeline",
         "cloze-schemas cloze-store cloze-observe arrow-array arrow-buffer arrow-schema arrow-select blake3 bytes crossbeam-channel \

@@ -176,7 +176,7 @@ fn commands_stand_in_sh_blocks_and_output_in_others() {
     let mut offences = Vec::new();
     for (page, text) in pages() {
         for (language, lines) in blocks(&text) {
-            let known = ["sh", "text", "toml", "rust", "json", "python"];
+            let known = ["sh", "text", "toml", "rust", "json", "python", "sql"];
             if !known.contains(&language) {
                 offences.push(format!("{page}: a block of `{language}`; say which of {known:?} it is"));
             }

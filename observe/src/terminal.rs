@@ -14,7 +14,7 @@ use crate::training::{
 };
 
 pub use preparation::beside_bar;
-pub use quantities::{bytes, count, estimate};
+pub use quantities::{bytes, count, estimate, eta};
 
 /// From this share of the time on it is worth a word that steps wait for checkpoints.
 const STALL: f64 = 0.01;

@@ -48,7 +48,8 @@ pub(super) fn tokens_per_s(rate: f64) -> String {
 }
 
 /// `  ETA 12 min`, where there is one.
-pub(super) fn eta(seconds: Option<f64>) -> String {
+#[must_use]
+pub fn eta(seconds: Option<f64>) -> String {
     seconds.map_or(String::new(), |seconds| format!("  ETA {}", time(seconds)))
 }
 
