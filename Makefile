@@ -4,7 +4,7 @@
 TEST  := $(shell cargo nextest --version >/dev/null 2>&1 && echo nextest run || echo test --lib --bins --tests)
 LIGHT := --no-default-features -p cloze -p cloze-schemas -p cloze-store -p cloze-observe -p cloze-pipeline
 
-.PHONY: help setup demo install dist test check fmt lint doc keys gpu-pack gpu-rehearsal streaming-proof bench bench-load golden test-extension house fuzz soak clean
+.PHONY: help setup demo install dist test check test-readers fmt lint doc keys gpu-pack gpu-rehearsal streaming-proof bench bench-load golden test-extension house fuzz soak clean
 
 help:            ## these lines
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 16
@@ -28,6 +28,9 @@ test: setup      ## every test: what needs no libtorch first, then all
 
 check: setup     ## what CI checks
 	@.ci/run
+
+test-readers: setup  ## what TensorBoard and DuckDB read of a small run (PROGRAM=path; skips aloud without their packages)
+	@scripts/test-readers
 
 fmt:             ## format by list: cargo fmt does not see modules that a macro declares
 	git ls-files '*.rs' | xargs rustfmt --edition 2024

@@ -1,9 +1,14 @@
 //! The verbs. A run is configured by its file (`--config`, `--set`), never by flags; flags say what to do with a run.
 
+mod said;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+
+use self::said::Said;
+use crate::terminal::{Form, Manner, note};
 
 /// Pretrains BERT-style encoders: corpus preparation, a resumable trainer, a throughput profiler.
 #[derive(Debug, Parser)]
@@ -12,6 +17,25 @@ pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub(crate) verb: Verb,
+    #[command(flatten)]
+    pub(crate) said: Said,
+}
+
+impl Cli {
+    /// The command line of this process; it ends where there is none to be made of it, or where help is asked for.
+    pub(crate) fn parsed() -> Self {
+        Self::try_parse().unwrap_or_else(|error| {
+            let words: Vec<_> = std::env::args_os().collect();
+            let asks =
+                words.windows(2).any(|pair| pair == ["--log", "json"]) || words.iter().any(|it| it == "--log=json");
+            if !error.use_stderr() || !(asks || said::of_environment() == Form::Json) {
+                error.exit();
+            }
+            Manner { form: Form::Json, ..Manner::default() }.set();
+            note(error.render());
+            std::process::exit(error.exit_code());
+        })
+    }
 }
 
 /// What no verb says by itself.
@@ -25,8 +49,8 @@ From text to a model:
   cloze export --run runs/run --out model  a folder that `transformers` loads
 
 Environment:
-  RUST_LOG           what is logged on stderr: `warn`, `debug`, `pipeline=debug,warn` …
-  CLOZE_LOG_FORMAT   `json`: one object a line
+  RUST_LOG           what is logged on stderr: `warn`, `debug`, `pipeline=debug,warn` …; goes before -v and -q
+  CLOZE_LOG_FORMAT   `json`: as `--log json`, where the command does not say it
   NO_COLOR, CLICOLOR_FORCE
 
 Exit codes: 0 done, 1 failed (the same command continues), 2 configuration or usage, 42 unfit corpus,

@@ -26,6 +26,8 @@ mod recipes;
 #[cfg(feature = "train")]
 mod resume;
 #[cfg(feature = "train")]
+mod said;
+#[cfg(feature = "train")]
 mod stops;
 #[cfg(feature = "train")]
 mod streamed;

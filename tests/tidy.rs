@@ -37,7 +37,7 @@ const MAY_USE: &[(&str, &str)] = &[
     (
         "cloze",
         "cloze-schemas cloze-store cloze-observe cloze-pipeline cloze-trainer anyhow blake3 clap clap_complete clap_mangen indicatif schemars serde \
-         serde_json serde_path_to_error strsim thiserror tokio toml tracing tracing-subscriber",
+         serde_json serde_path_to_error strsim thiserror tokio toml tracing tracing-subscriber ureq rustix",
     ),
 ];
 

@@ -11,6 +11,7 @@ use pipeline::load::RowOrder;
 use pipeline::prepare::{self, Preparation, PrepareConfig, PrepareOptions, Summary};
 use store::Store;
 
+use crate::alerts::{Alerts, AlertsConfig};
 use crate::chaos::{Chaos, Kill, Storm};
 use crate::cli::ConfigArgs;
 use crate::config::Parsed;
@@ -40,24 +41,48 @@ pub(crate) fn run(args: &ConfigArgs, options: Options<'_>) -> anyhow::Result<()>
     let parsed = Parsed::read(&args.config, &args.set)?;
     // Whoever reads the parts as they come waits for the first ones first.
     let in_order = parsed.config.data.order == RowOrder::Streamed;
+    let alerts_config = parsed.config.alerts.clone();
     let corpora = parsed.into_corpora(source)?;
     let write_delay = slow.map(delay).transpose()?.unwrap_or_default();
     let every = watch.map(watch::every).transpose()?;
     let options = PrepareOptions { in_order, write_delay, ..PrepareOptions::default() };
-    let mut watcher = Shared::listening(Watchers::start(Vec::new())?)?;
-    if let Some(every) = every {
-        let config = alone(&corpora, "--watch")?;
-        return watch::run(config, every, || {
-            watcher.begin_anew();
-            once(config, options, storm.as_ref(), &mut watcher)
-        });
+    let alerts = alerts(&alerts_config, &corpora)?;
+    let readers = alerts.as_ref().and_then(Alerts::reader).into_iter().collect();
+    let mut watcher = Shared::listening(Watchers::start(readers)?)?;
+    let done = all(&corpora, every, |prepare| {
+        watcher.begin_anew();
+        once(prepare, options, storm.as_ref(), &mut watcher)
+    });
+    if let (Some(alerts), Err(error)) = (&alerts, &done) {
+        alerts.failed(error);
     }
-    for NamedCorpus { source, prepare } in &corpora {
+    // The readers are told all before what they have accepted is waited for.
+    drop(watcher);
+    drop(alerts);
+    done
+}
+
+/// Whom the configuration wants told, of the corpora together.
+fn alerts(config: &AlertsConfig, corpora: &[NamedCorpus]) -> anyhow::Result<Option<Alerts>> {
+    let Some(first) = corpora.first().map(|corpus| &corpus.prepare.folder) else { return Ok(None) };
+    Alerts::start(config, &first.display().to_string(), first)
+}
+
+/// Prepares each corpus; the only one for ever, where it is looked at every so often.
+fn all(
+    corpora: &[NamedCorpus],
+    every: Option<Duration>,
+    mut once: impl FnMut(&PrepareConfig) -> pipeline::Result<()>,
+) -> anyhow::Result<()> {
+    if let Some(every) = every {
+        let config = alone(corpora, "--watch")?;
+        return watch::run(config, every, || once(config));
+    }
+    for NamedCorpus { source, prepare } in corpora {
         if let (Some(source), 2..) = (source, corpora.len()) {
             told(format_args!("source {source}"));
         }
-        watcher.begin_anew();
-        once(prepare, options, storm.as_ref(), &mut watcher)?;
+        once(prepare)?;
     }
     Ok(())
 }

@@ -17,12 +17,12 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use observe::{Clock, Many};
+use observe::{Clock, Many, Observer};
 use pipeline::actor;
 use pipeline::ledger::Ledger;
 use schemas::Share;
 use store::{Lock, Store, Weather};
-use trainer::plan::{GuardRule, check_allowed};
+use trainer::plan::{GuardRule, TrainConfig, check_allowed};
 use trainer::training::checkpoint::{Export, Keeping};
 use trainer::training::{Alone, Outcome, StopRequest, branch, extended};
 
@@ -31,6 +31,7 @@ use self::keeper::Keeper;
 use self::phases::{Phases, Slow};
 use self::start::Start;
 use super::export;
+use crate::alerts::Alerts;
 use crate::chaos::{Chaos, Storm};
 use crate::cli::ConfigArgs;
 use crate::config::{Config, Parsed, RunConfig};
@@ -40,7 +41,8 @@ use crate::exit::Usage;
 use crate::left_out::RunLeftOut;
 use crate::plan::{Plan, describe, warnings};
 use crate::run_folder::RunFolder;
-use crate::terminal::{Printer, note};
+use crate::tensorboard::TensorBoard;
+use crate::terminal::{Course, Doing, Printer, note};
 use crate::watchers::Watchers;
 
 /// What to do with a plan beside following it.
@@ -204,15 +206,29 @@ struct Around {
     phases: Phases,
 }
 
+/// How far it is, for people who look at it.
+fn course(plan: &Plan, phases: &Phases) -> Course {
+    let config = &plan.train().train;
+    let (steps, rows_per_step) = (config.steps, config.rows_per_step.max(1));
+    let control = Arc::clone(&phases.control);
+    let look = move || {
+        let (rows, phase) = control.board().course();
+        let is_learning = matches!(phase, Phase::Data | Phase::Step);
+        Doing { steps: rows / rows_per_step, phase: (!is_learning).then(|| phase.name()) }
+    };
+    Course { steps: (steps < TrainConfig::STEPS_ENDLESS).then_some(steps), look: Box::new(look) }
+}
+
 /// Trains on a thread of its own, from what is in the store on.
 fn train(plan: &Plan, store: &Store, around: Around) -> anyhow::Result<Outcome> {
     let Around { run, replay, storm, phases } = around;
     let left_out = Arc::<RunLeftOut>::default();
     let ledger = Arc::<Mutex<Ledger>>::default();
     let kept = Kept { left_out: Arc::clone(&left_out) as _, ledger: Arc::clone(&ledger) };
+    let (watchers, alerts) = watchers(plan, run.is_some())?;
     let mut feed = Feed::new(plan, Share::ALONE, replay, kept, storm.as_ref(), phases.clone());
     let mut keeper = Keeper {
-        readers: Many(vec![Box::new(Printer::start(run.is_some())?), Box::new(Watchers::start(Vec::new())?)]),
+        readers: Many(vec![Box::new(Printer::start(run.is_some(), course(plan, &phases))?), Box::new(watchers)]),
         run,
         generations: plan.data().generations(),
         left_out,
@@ -235,7 +251,24 @@ fn train(plan: &Plan, store: &Store, around: Around) -> anyhow::Result<Outcome> 
     let (outcome, closed) = joined.inspect_err(|_| {
         note("the trainer broke off: what was learnt since the newest checkpoint is not saved");
     })?;
+    // The last alerts, now that all is saved.
+    drop(alerts);
     let outcome = outcome?;
     closed?;
     Ok(outcome)
+}
+
+/// Those who watch beside the work, for a run that is kept.
+fn watchers(plan: &Plan, is_kept: bool) -> anyhow::Result<(Watchers, Option<Alerts>)> {
+    let (Config { alerts, .. }, run) = (plan.config(), &plan.config().run);
+    if !is_kept {
+        return Ok((Watchers::start(Vec::new())?, None));
+    }
+    let alerts = Alerts::start(alerts, &run.folder.display().to_string(), &run.folder)?;
+    let mut readers: Vec<Box<dyn Observer>> = Vec::new();
+    if run.tensorboard {
+        readers.push(Box::new(TensorBoard::of(&run.folder)));
+    }
+    readers.extend(alerts.as_ref().and_then(Alerts::reader));
+    Ok((Watchers::start(readers)?, alerts))
 }

@@ -19,6 +19,8 @@ struct State {
     since: Instant,
     /// Batches that were waited for.
     batches: u64,
+    /// Rows of the stream that steps have consumed.
+    rows: u64,
     lanes: Option<Gauges>,
     /// Lanes of a validation under way.
     validation: Option<Gauges>,
@@ -30,7 +32,8 @@ struct State {
 impl Board {
     pub(super) fn new() -> Self {
         let (phase, since) = (Phase::Start, Instant::now());
-        let state = State { phase, since, batches: 0, lanes: None, validation: None, writing: None, kept: None };
+        let state =
+            State { phase, since, batches: 0, rows: 0, lanes: None, validation: None, writing: None, kept: None };
         Self(Mutex::new(state))
     }
 
@@ -46,6 +49,17 @@ impl Board {
 
     pub(crate) fn phase(&self) -> Phase {
         self.lock().phase
+    }
+
+    /// Steps have consumed the rows up to there.
+    pub(crate) fn consumed(&self, rows: u64) {
+        self.lock().rows = rows;
+    }
+
+    /// Up to where, and what it does now.
+    pub(crate) fn course(&self) -> (u64, Phase) {
+        let state = self.lock();
+        (state.rows, state.phase)
     }
 
     /// The lanes that make batches from now on.

@@ -12,7 +12,7 @@ use super::board::Board;
 use super::signal::{Phase, Signal};
 use super::stop_file;
 use crate::telemetry;
-use crate::terminal::note;
+use crate::terminal::answer;
 
 /// What may wait to be said of signals; more of the same is dropped.
 pub(super) const WORDS: usize = 4;
@@ -64,7 +64,7 @@ impl Words {
             }
             Self::StandsStill(found) => tracing::warn!("nothing happens: {found}; SIGUSR2 says more"),
             Self::NoFile(found) => tracing::warn!("{found}; a stop is asked for by a file: `touch` it"),
-            Self::Report(lines) => lines.into_iter().for_each(note),
+            Self::Report(lines) => lines.into_iter().for_each(answer),
         }
     }
 }

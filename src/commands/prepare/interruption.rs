@@ -11,7 +11,7 @@ use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::watcher::Watcher;
-use crate::terminal::note;
+use crate::terminal::{answer, note};
 use crate::watchers::Watchers;
 
 /// How long somebody may take to read the last line.
@@ -91,7 +91,7 @@ async fn leave_when_asked(mut asked: Asked, seen: &Mutex<Watcher>) {
             _ = asked.interrupt.recv() => break 130,
             _ = asked.terminate.recv() => break 143,
             _ = asked.requeue.recv() => break 138,
-            _ = asked.report.recv() => note(seen.lock().unwrap_or_else(PoisonError::into_inner).so_far()),
+            _ = asked.report.recv() => answer(seen.lock().unwrap_or_else(PoisonError::into_inner).so_far()),
         }
     };
     // Where nobody reads what is said, whoever speaks waits: not for ever.
