@@ -2,9 +2,9 @@
 
 # nextest where it is installed: it kills what hangs, and ends with one summary for everything.
 TEST  := $(shell cargo nextest --version >/dev/null 2>&1 && echo nextest run || echo test --lib --bins --tests)
-LIGHT := --no-default-features -p cloze -p cloze-schemas -p cloze-store -p cloze-observe -p cloze-pipeline
+LIGHT := --no-default-features -p cloze -p cloze-schemas -p cloze-store -p cloze-observe -p cloze-serve -p cloze-pipeline
 
-.PHONY: help setup demo install dist test check fmt lint doc keys gpu-pack gpu-rehearsal streaming-proof bench bench-load golden test-extension house fuzz soak clean
+.PHONY: help setup demo install dist test check test-readers fmt lint doc keys gpu-pack gpu-rehearsal streaming-proof bench bench-load golden test-extension house fuzz soak test-deploy test-page clean
 
 help:            ## these lines
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 16
@@ -29,6 +29,9 @@ test: setup      ## every test: what needs no libtorch first, then all
 check: setup     ## what CI checks
 	@.ci/run
 
+test-readers: setup  ## what TensorBoard and DuckDB read of a small run (PROGRAM=path; skips aloud without their packages)
+	@scripts/test-readers
+
 fmt:             ## format by list: cargo fmt does not see modules that a macro declares
 	git ls-files '*.rs' | xargs rustfmt --edition 2024
 
@@ -39,7 +42,7 @@ lint: setup      ## clippy, with and without the trainer
 doc: setup       ## the documentation of all crates
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --workspace
 
-keys: setup      ## docs/configuration.md anew, from the doc comments; look at the diff before you commit it
+keys: setup      ## docs/configuration.md and the tables of docs/events.md anew, from the doc comments; look at the diff
 	UPDATE=1 cargo test --quiet --workspace --bin cloze the_page_of_keys
 
 gpu-pack: setup  ## one tarball for the first hour on a GPU: program, tests, corpus, gpu-day (PROGRAM=path, TESTS=release, RIVALS=script)
@@ -71,6 +74,13 @@ fuzz: setup      ## every parser of foreign bytes on broken files, a minute each
 soak: setup      ## a small run with faults and kills beside the same in calm: memory, bits (HOURS=3, EVERY=seconds, FOLDER=path)
 	cargo build --release --quiet -p cloze
 	@scripts/soak
+
+test-page: setup ## the page of a run in Chromium, played and real; pictures (CLOZE, FOLDER)
+	cargo build --release --quiet -p cloze
+	@scripts/test-page
+
+test-deploy:     ## (after a release build, as root on Debian) deploy/ with the real thing: Slurm, systemd, Kubernetes' schema, the image
+	@scripts/test-deploy
 
 house:           ## circles, public items, lengths of files, here or elsewhere (FOLDER=path, LIST=yes)
 	@cargo run --quiet --no-default-features --example house -- $(if $(LIST),--unused) $(FOLDER)

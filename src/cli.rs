@@ -1,9 +1,18 @@
 //! The verbs. A run is configured by its file (`--config`, `--set`), never by flags; flags say what to do with a run.
 
+mod said;
+mod within;
+
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+
+use self::said::Said;
+#[cfg(feature = "train")]
+pub(crate) use self::within::CheckpointVerb;
+pub(crate) use self::within::{ConfigArgs, ConfigVerb, InspectVerb, PrepareVerb, TokenizerVerb};
+use crate::terminal::{Form, Manner, note};
 
 /// Pretrains BERT-style encoders: corpus preparation, a resumable trainer, a throughput profiler.
 #[derive(Debug, Parser)]
@@ -12,6 +21,25 @@ pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub(crate) verb: Verb,
+    #[command(flatten)]
+    pub(crate) said: Said,
+}
+
+impl Cli {
+    /// The command line of this process; it ends where there is none to be made of it, or where help is asked for.
+    pub(crate) fn parsed() -> Self {
+        Self::try_parse().unwrap_or_else(|error| {
+            let words: Vec<_> = std::env::args_os().collect();
+            let asks =
+                words.windows(2).any(|pair| pair == ["--log", "json"]) || words.iter().any(|it| it == "--log=json");
+            if !error.use_stderr() || !(asks || said::of_environment() == Form::Json) {
+                error.exit();
+            }
+            Manner { form: Form::Json, ..Manner::default() }.set();
+            note(error.render());
+            std::process::exit(error.exit_code());
+        })
+    }
 }
 
 /// What no verb says by itself.
@@ -25,24 +53,13 @@ From text to a model:
   cloze export --run runs/run --out model  a folder that `transformers` loads
 
 Environment:
-  RUST_LOG           what is logged on stderr: `warn`, `debug`, `pipeline=debug,warn` …
-  CLOZE_LOG_FORMAT   `json`: one object a line
+  RUST_LOG           what is logged on stderr: `warn`, `debug`, `pipeline=debug,warn` …; goes before -v and -q
+  CLOZE_LOG_FORMAT   `json`: as `--log json`, where the command does not say it
   NO_COLOR, CLICOLOR_FORCE
 
 Exit codes: 0 done, 1 failed (the same command continues), 2 configuration or usage, 42 unfit corpus,
 43 diverged, 44 out of device memory, 45 paused by the guard,
 129, 130, 138 and 143 stopped by SIGHUP, SIGINT, SIGUSR1, SIGTERM and saved.";
-
-/// A configuration file with overrides.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct ConfigArgs {
-    /// The run's configuration; `cloze config` lists its keys.
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) config: PathBuf,
-    /// Override one key, as often as needed: `--set train.steps=100`.
-    #[arg(long, value_name = "KEY=VALUE")]
-    pub(crate) set: Vec<String>,
-}
 
 /// One verb per file of `commands/`.
 #[derive(Debug, Subcommand)]
@@ -339,6 +356,26 @@ pub(crate) enum Verb {
         #[arg(long, value_enum, default_value_t = Dtype::F64)]
         dtype: Dtype,
     },
+    /// Put runs into one file of HTML that opens anywhere: curves over one another, events, configurations.
+    #[command(after_help = "Example: cloze report runs/a runs/b --out report.html --svg plots")]
+    Report {
+        /// Folders of runs.
+        #[arg(required = true, value_name = "RUN")]
+        runs: Vec<PathBuf>,
+        /// The file to write.
+        #[arg(long, value_name = "FILE", default_value = "report.html")]
+        out: PathBuf,
+        /// Write each figure as a plot into this folder too.
+        #[arg(long, value_name = "FOLDER")]
+        svg: Option<PathBuf>,
+    },
+    /// Look at a run on the terminal as it goes on. Keys: q leaves, arrows choose the figure, c saves, s stops.
+    #[command(after_help = "Example: cloze top runs/a")]
+    Top {
+        /// Its folder, or the address or socket of `[serve]`.
+        #[arg(value_name = "RUN|ADDRESS")]
+        run: String,
+    },
     /// Print what a shell completes the commands of `cloze` with.
     #[command(after_help = "Example: cloze completions bash > ~/.local/share/bash-completion/completions/cloze")]
     Completions {
@@ -350,87 +387,6 @@ pub(crate) enum Verb {
     Man {
         /// The verb it is about; none for `cloze` itself.
         verb: Vec<String>,
-    },
-}
-
-/// What to do about the keys of a configuration.
-#[derive(Debug, Subcommand)]
-pub(crate) enum ConfigVerb {
-    /// Print a JSON schema, with which editors complete and check configurations.
-    #[command(after_help = "Example: cloze config schema > cloze.schema.json, and in the first line of a file \
-                            `#:schema cloze.schema.json`")]
-    Schema,
-}
-
-/// What to do about a tokenizer.
-#[derive(Debug, Subcommand)]
-pub(crate) enum TokenizerVerb {
-    /// Train one on the training split of `[prepare] inputs`, as `[tokenizer]` says; the same bytes every time.
-    Train(ConfigArgs),
-}
-
-/// What to do with a prepared corpus.
-#[derive(Debug, Subcommand)]
-pub(crate) enum PrepareVerb {
-    /// Leave a document out for ever: the parts that hold it are made anew without it.
-    Forget {
-        #[command(flatten)]
-        config: ConfigArgs,
-        /// Its id: what `prepare.id_field` holds, or the BLAKE3 of its text (column `id` of `documents/`).
-        #[arg(long, value_name = "ID")]
-        document: String,
-        /// The source whose corpus holds it, where there are several.
-        #[arg(long, value_name = "NAME")]
-        source: Option<String>,
-    },
-}
-
-/// What to do with the checkpoints of a run.
-#[cfg(feature = "train")]
-#[derive(Clone, Copy, Debug, Subcommand)]
-pub(crate) enum CheckpointVerb {
-    /// Read every byte of one, or of all, and say whether it is as it was written.
-    Verify {
-        /// The step; all if left out.
-        step: Option<u64>,
-    },
-    /// Make one stay, whatever `[checkpoints]` says.
-    Pin {
-        /// The step.
-        step: u64,
-    },
-    /// Let `[checkpoints]` decide about one again.
-    Unpin {
-        /// The step.
-        step: u64,
-    },
-    /// Remove one for good.
-    Remove {
-        /// The step.
-        step: u64,
-    },
-}
-
-/// What to look at.
-#[derive(Debug, Subcommand)]
-pub(crate) enum InspectVerb {
-    /// The rows of a micro-batch: masked, replaced and kept tokens, positives, source documents.
-    Batch {
-        /// Its number in the stream.
-        index: u64,
-        #[command(flatten)]
-        config: ConfigArgs,
-        /// Rows to show.
-        #[arg(long, default_value_t = 4)]
-        rows: usize,
-    },
-    /// The samples of a shard, decoded.
-    Shard {
-        /// A shard of a prepared folder.
-        file: PathBuf,
-        /// Samples to show.
-        #[arg(long, default_value_t = 4)]
-        rows: usize,
     },
 }
 

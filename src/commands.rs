@@ -31,11 +31,13 @@ mod presets;
 mod profile;
 #[cfg(feature = "train")]
 mod replay;
+mod report;
 #[cfg(feature = "train")]
 mod rollback;
 #[cfg(feature = "train")]
 mod runs;
 mod tokenizer;
+mod top;
 #[cfg(feature = "train")]
 mod train;
 
@@ -99,6 +101,8 @@ pub(crate) fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Fill { run, top, texts } => fill::run(&run, top, &texts)?,
         #[cfg(feature = "train")]
         Verb::Parity { input, output, dtype } => parity::run(&input, &output, dtype)?,
+        Verb::Report { runs, out, svg } => report::run(&runs, &out, svg.as_deref())?,
+        Verb::Top { run } => top::run(&run)?,
         Verb::Completions { shell } => manual::completions(shell)?,
         Verb::Man { verb } => manual::page(&verb)?,
     }

@@ -23,10 +23,11 @@ use pipeline::views::AnyView;
 use schemars::JsonSchema;
 use schemas::Problem;
 use serde::{Deserialize, Serialize};
-#[cfg(feature = "train")]
+use serve::ServeConfig;
 use toml::{Table, Value};
 
 use self::sources::SourceConfig;
+use crate::alerts::AlertsConfig;
 #[cfg(feature = "train")]
 pub(crate) use mistake::did_you_mean;
 pub(crate) use mistake::{Mistake, Mistakes};
@@ -47,11 +48,14 @@ pub(crate) struct RunConfig {
     /// Seconds in which nothing happens before a line says who stands still; again when it has lasted twice as long. 0:
     /// nobody looks.
     pub(crate) hang_seconds: u64,
+    /// Write curves for TensorBoard into the run's folder, `tensorboard/`: losses, metrics, learning rate, validations and
+    /// where the time goes, over steps. The log has all of it in any case.
+    pub(crate) tensorboard: bool,
 }
 
 impl Default for RunConfig {
     fn default() -> Self {
-        Self { folder: PathBuf::new(), grace_seconds: 0, hang_seconds: 300 }
+        Self { folder: PathBuf::new(), grace_seconds: 0, hang_seconds: 300, tensorboard: false }
     }
 }
 
@@ -95,6 +99,9 @@ pub(crate) struct Config {
     rows_per_micro_batch: u64,
     /// Where a run lives.
     pub(crate) run: RunConfig,
+    /// Where a run, or a preparation, can be seen while it is under way.
+    pub(crate) serve: ServeConfig,
+    pub(crate) alerts: AlertsConfig,
 }
 
 /// The sections that only the trainer reads.
@@ -240,6 +247,8 @@ fn take(sections: &mut section::Sections<'_>) -> Config {
         #[cfg(not(feature = "train"))]
         rows_per_micro_batch: sections.peek("train", "rows_per_micro_batch").unwrap_or(32),
         run: sections.section("run"),
+        serve: sections.section("serve"),
+        alerts: sections.section("alerts"),
     }
 }
 
@@ -259,7 +268,6 @@ impl Config {
     }
 
     /// The same configuration with every default written out: what is saved with a run.
-    #[cfg(feature = "train")]
     pub(crate) fn resolved(&self) -> Table {
         match Value::try_from(self) {
             Ok(Value::Table(table)) => table,

@@ -15,6 +15,7 @@ mod heard;
 mod signal;
 mod stop_file;
 mod watch;
+mod wishes;
 
 use std::sync::Arc;
 
@@ -30,6 +31,8 @@ use self::signal::Meaning;
 pub(crate) use self::signal::{Phase, Signal};
 pub(crate) use self::stop_file::obeyed;
 pub(crate) use self::watch::Patience;
+pub(crate) use self::wishes::Wishes;
+use crate::notify::Notify;
 
 /// The runtime and what it has heard.
 pub(crate) struct Control {
@@ -75,6 +78,7 @@ impl Control {
             return Ok(());
         }
         let heard = Arc::clone(&self.heard);
+        heard.be_patient(patience.hang);
         actor::spawn("watch", move || watch::watch(&heard, &patience))?;
         Ok(())
     }
@@ -84,9 +88,32 @@ impl Control {
         self.stop.clone()
     }
 
+    /// Asks for a stop, as a signal does.
+    pub(crate) fn ask_to_stop(&self, asked: Signal) {
+        self.heard.stop(asked);
+    }
+
+    /// What others want of the run.
+    pub(crate) fn wishes(&self) -> &Wishes {
+        &self.heard.wishes
+    }
+
+    /// Who has stood still for longer than the run is patient; none if all goes on, or nobody looks.
+    pub(crate) fn stands_still(&self) -> Option<String> {
+        self.heard.stands_still()
+    }
+
     /// Notes what the run is doing.
     pub(crate) fn enter(&self, phase: Phase) {
         self.heard.board.enter(phase);
+        if phase == Phase::Step {
+            self.heard.notify.ready();
+        }
+    }
+
+    /// Who manages this process as a service.
+    pub(crate) fn notify(&self) -> &Notify {
+        &self.heard.notify
     }
 
     /// Where everybody says what they do.

@@ -4,6 +4,8 @@
 //! (`schemars`), defaults from the values that an empty file has. So nothing is written twice, and a key that somebody
 //! adds is here.
 
+#[cfg(test)]
+mod events;
 #[cfg(all(test, feature = "train"))]
 mod markdown;
 pub(crate) mod page;
@@ -47,10 +49,11 @@ pub(crate) struct Key {
 }
 
 /// What a key counts, by its last word; names end in their unit.
-const UNITS: [(&str, &str); 32] = [
+const UNITS: [(&str, &str); 33] = [
     ("bytes", "bytes"),
     ("bytes_max", "bytes"),
     ("memory_max", "bytes"),
+    ("disk_free_min", "bytes"),
     ("steps", "steps"),
     ("every_steps", "steps"),
     ("warmup_steps", "steps"),

@@ -4,6 +4,7 @@
 //! plan starts anything. The work is done by `pipeline` (text to batches) and `trainer` (batches to checkpoints), which
 //! do not know each other; [`control`] is where signals and background writers meet them.
 
+mod alerts;
 mod chaos;
 mod cli;
 mod commands;
@@ -12,21 +13,29 @@ mod config;
 mod control;
 mod data;
 mod exit;
+mod gauged;
 mod generations;
 mod keys;
 mod left_out;
+mod looked;
+mod notify;
 mod plan;
 #[cfg(feature = "train")]
 mod run_folder;
+mod seen;
+#[cfg(feature = "train")]
+mod summary;
 mod telemetry;
+#[cfg(feature = "train")]
+mod tensorboard;
 mod terminal;
+mod watchers;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
-
 fn main() -> ExitCode {
-    let cli = cli::Cli::parse();
+    let cli = cli::Cli::parsed();
+    cli.said.manner().set();
     telemetry::install();
     std::panic::set_hook(Box::new(|panic| {
         // Of this the thread makes an error that says more.

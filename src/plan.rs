@@ -115,6 +115,8 @@ impl Plan {
             parsed.report(parsed.config.prepare.problems());
         }
         parsed.report(parsed.config.source_problems());
+        parsed.report(parsed.config.serve.problems());
+        parsed.report(parsed.config.alerts.problems());
         #[cfg(feature = "train")]
         check::training(&mut parsed);
         let wanted = wanted(&parsed.config);

@@ -20,6 +20,7 @@
 //!   chaos.json      which faults of `--chaos` have struck
 //!   stop            somebody asks it to stop; gone when that is done
 //!   log-level       how much it says on stderr, read at SIGHUP
+//!   tensorboard/    curves, where `run.tensorboard` asks for them: see `tensorboard`
 //! ```
 //!
 //! Everything is written through the lock: a process that has lost it, because it was stopped for longer than others

@@ -1,7 +1,7 @@
 //! Where `tracing` events go. Libraries emit them; only this file knows subscribers.
 //!
-//! People read stderr; `CLOZE_LOG_FORMAT=json` makes it one JSON object a line for machines. `RUST_LOG` filters as usual, and
-//! a service is told by SIGHUP to filter otherwise.
+//! People read stderr; `--log json` makes it one JSON object a line for machines. `-v` and `-q` say how much of it there is,
+//! `RUST_LOG` filters as usual and wins, and a service is told by SIGHUP to filter otherwise.
 
 use std::io;
 use std::io::Write;
@@ -11,15 +11,22 @@ use std::sync::OnceLock;
 
 use tracing_subscriber::EnvFilter;
 
-use crate::terminal::Paint;
+use crate::terminal::{self, Form, Loudness, Manner, Paint};
 
-/// What is said unless somebody asks for more or for less.
-const USUAL: &str = "warn,cloze=info,pipeline=info,trainer=info";
+/// What is said, unless `RUST_LOG` says it better.
+fn usual(loudness: Loudness) -> &'static str {
+    match loudness {
+        Loudness::Quiet => "error",
+        Loudness::Usual => "warn,cloze=info,pipeline=info,trainer=info",
+        Loudness::More => "warn,cloze=debug,pipeline=debug,trainer=debug,store=debug",
+        Loudness::Most => "debug,cloze=trace,pipeline=trace,trainer=trace,store=trace",
+    }
+}
 
-/// Installs the subscriber, once per process.
+/// Installs the subscriber, once per process, for the [`Manner`] that is set.
 pub(crate) fn install() {
     let builder = tracing_subscriber::fmt().with_env_filter(first()).with_writer(|| Unfailing);
-    if std::env::var("CLOZE_LOG_FORMAT").is_ok_and(|format| format == "json") {
+    if Manner::get().form == Form::Json {
         let builder = builder.json().with_filter_reloading();
         #[cfg(feature = "train")]
         keep(builder.reload_handle());
@@ -33,9 +40,9 @@ pub(crate) fn install() {
     }
 }
 
-/// As the environment says.
+/// As the environment says, or the command line.
 fn first() -> EnvFilter {
-    EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(USUAL))
+    EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(usual(Manner::get().loudness)))
 }
 
 /// Puts another filter in the place of the one that there is.
@@ -68,7 +75,7 @@ struct Unfailing;
 
 impl Write for Unfailing {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let _ = io::stderr().lock().write_all(bytes);
+        terminal::err(format_args!("{}", String::from_utf8_lossy(bytes)));
         Ok(bytes.len())
     }
 

@@ -1,21 +1,30 @@
 //! What people see: results on stdout, progress on stderr, colour only where someone looks.
+//!
+//! [`manner`](Manner) is how a process speaks on stderr: with `--log json` each line of it is one object for programs, with
+//! `-q` only errors are left of it.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
-use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use observe::preparation::PrepareProgress;
 #[cfg(feature = "train")]
 pub(crate) use observe::terminal::estimate;
 pub(crate) use observe::terminal::{bytes, count};
 use schemas::printable;
 
 #[cfg(feature = "train")]
+pub(crate) use self::course::{Course, Doing};
+pub(crate) use self::manner::{Form, Loudness, Manner};
+#[cfg(feature = "train")]
 pub(crate) use self::printer::Printer;
+pub(crate) use self::progress::Progress;
 
+mod bar;
+#[cfg(feature = "train")]
+mod course;
+mod manner;
 #[cfg(feature = "train")]
 mod printer;
+mod progress;
 
 /// Prints one line of result, in which nothing is obeyed by the terminal: names in it may be anybody's.
 pub(crate) fn line(text: impl Display) {
@@ -25,7 +34,7 @@ pub(crate) fn line(text: impl Display) {
 /// The same as it is, with colours: whoever paints has made what is foreign [`printable`]. A reader that has gone away
 /// (`| head`) ends the program quietly, anything else that stands in the way is said.
 pub(crate) fn painted(text: impl Display) {
-    if let Err(error) = writeln!(io::stdout().lock(), "{text}") {
+    if let Err(error) = bar::above(|| writeln!(io::stdout().lock(), "{text}")) {
         if error.kind() == io::ErrorKind::BrokenPipe {
             // What a shell shows for a program that SIGPIPE ended.
             std::process::exit(141);
@@ -37,15 +46,28 @@ pub(crate) fn painted(text: impl Display) {
 
 /// Says what has been done. Where nobody can be told, it is done all the same.
 pub(crate) fn told(text: impl Display) {
-    if let Err(error) = writeln!(io::stdout().lock(), "{}", printable(&text.to_string())) {
+    if let Err(error) = bar::above(|| writeln!(io::stdout().lock(), "{}", printable(&text.to_string()))) {
         note(format_args!("warning: stdout: {error}; everything is done all the same"));
     }
 }
 
-/// Prints one line for people, apart from results; as careful of names.
+/// Prints one line for people, apart from results; as careful of names. It begins with `error: ` or `warning: ` where it is
+/// one, by which it is also known what is left of it where somebody wants less.
 pub(crate) fn note(text: impl Display) {
-    // Where stderr is gone there is nobody to tell.
-    let _ = writeln!(io::stderr().lock(), "{}", printable(&text.to_string()));
+    if let Some(line) = Manner::get().written(&text.to_string()) {
+        err(format_args!("{line}\n"));
+    }
+}
+
+/// The same for who asks: it is said whatever else is not.
+pub(crate) fn answer(text: impl Display) {
+    let manner = Manner { loudness: Loudness::Usual, ..Manner::get() };
+    err(format_args!("{}\n", manner.written(&text.to_string()).unwrap_or_default()));
+}
+
+/// Writes to stderr, above a bar that is drawn there. Where stderr is gone there is nobody to tell.
+pub(crate) fn err(text: std::fmt::Arguments<'_>) {
+    let _ = bar::above(|| io::stderr().lock().write_fmt(text));
 }
 
 /// Colours, as ANSI or as nothing.
@@ -98,44 +120,6 @@ impl Paint {
 
     pub(crate) fn cyan(self, text: impl Display) -> String {
         self.wrap("36", text)
-    }
-}
-
-/// A preparation's progress bar on a terminal; elsewhere a plain line now and then.
-#[derive(Debug)]
-pub(crate) struct Progress {
-    bar: ProgressBar,
-    plain: bool,
-    printed: Instant,
-}
-
-impl Progress {
-    /// Between plain lines.
-    const PLAIN_EVERY: Duration = Duration::from_secs(10);
-
-    pub(crate) fn new(name: &'static str, now: &PrepareProgress) -> Self {
-        let plain = !io::stderr().is_terminal();
-        let target = if plain { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
-        let bar = ProgressBar::with_draw_target(Some(now.bytes_total), target).with_position(now.bytes);
-        let style = ProgressStyle::with_template("{prefix} {wide_bar} {percent:>3} %  {msg}  ETA {eta}");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        bar.set_prefix(name);
-        Self { bar, plain, printed: Instant::now() }
-    }
-
-    /// How far it is, and the same as a plain line.
-    pub(crate) fn set(&mut self, now: &PrepareProgress, line: impl Display) {
-        self.bar.set_length(now.bytes_total);
-        self.bar.set_position(now.bytes);
-        self.bar.set_message(observe::terminal::beside_bar(now));
-        if self.plain && self.printed.elapsed() >= Self::PLAIN_EVERY {
-            self.printed = Instant::now();
-            note(line);
-        }
-    }
-
-    pub(crate) fn finish(&self) {
-        self.bar.finish_and_clear();
     }
 }
 

@@ -6,6 +6,7 @@ mod amending;
 mod chaos;
 #[cfg(feature = "train")]
 mod cuda;
+mod deploy;
 mod faults;
 mod first_hour;
 #[cfg(feature = "train")]
@@ -18,6 +19,7 @@ mod locks;
 mod memory;
 #[cfg(feature = "train")]
 mod mixtures;
+mod notify;
 #[cfg(feature = "train")]
 mod operations;
 mod plan;
@@ -25,6 +27,10 @@ mod prepare;
 mod recipes;
 #[cfg(feature = "train")]
 mod resume;
+#[cfg(feature = "train")]
+mod said;
+#[cfg(feature = "train")]
+mod seen;
 #[cfg(feature = "train")]
 mod stops;
 #[cfg(feature = "train")]

@@ -16,14 +16,29 @@ fn train<'a>(run: &'a str, lanes: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     args
 }
 
+/// What no two runs agree on: clocks, and what there was of the machine.
+pub(crate) const CLOCKS: [&str; 12] = [
+    "time",
+    "elapsed_s",
+    "tokens_per_s",
+    "steps_per_s",
+    "wait",
+    "stall",
+    "mfu",
+    "eta_s",
+    "phases",
+    "memory",
+    "host_bytes",
+    "seconds",
+];
+
 /// What was learnt, and where the run stood: the log without clocks, and without what a process says of itself.
 fn values(home: &Home, run: &str) -> Vec<Value> {
     let mut entries = home.log(run);
     entries.retain(|entry| ["start", "report", "validation", "left_out"].iter().any(|kind| entry["kind"] == *kind));
     for entry in &mut entries {
-        let clocks = ["time", "elapsed_s", "tokens_per_s", "wait", "stall", "mfu", "eta_s", "memory", "seconds"];
         let object = entry.as_object_mut().expect("a log line is an object");
-        object.retain(|key, _| !clocks.contains(&key.as_str()));
+        object.retain(|key, _| !CLOCKS.contains(&key.as_str()));
     }
     entries
 }

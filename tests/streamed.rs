@@ -7,6 +7,7 @@ use std::process::{Child, Stdio};
 use serde_json::Value;
 
 use crate::generations::stretches;
+use crate::resume::CLOCKS;
 use crate::support::running::Running;
 use crate::support::{Home, Outcome, corpus, files, send};
 
@@ -56,8 +57,7 @@ fn said(home: &Home, run: &str) -> Vec<Value> {
     let mut entries = home.log(run);
     entries.retain(|entry| ["start", "report", "validation"].iter().any(|kind| entry["kind"] == *kind));
     for entry in &mut entries {
-        let clocks = ["time", "elapsed_s", "tokens_per_s", "wait", "stall", "mfu", "eta_s", "memory", "seconds"];
-        entry.as_object_mut().expect("an object").retain(|key, _| !clocks.contains(&key.as_str()));
+        entry.as_object_mut().expect("an object").retain(|key, _| !CLOCKS.contains(&key.as_str()));
     }
     entries
 }

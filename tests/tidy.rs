@@ -21,12 +21,17 @@ use self::tree::{is, is_test, root};
 const MAY_USE: &[(&str, &str)] = &[
     ("cloze-store", "blake3 libc serde serde_json tracing"),
     ("cloze-schemas", "arrow-array arrow-buffer arrow-schema blake3 schemars serde serde_json thiserror"),
-    ("cloze-observe", "cloze-schemas serde serde_json"),
+    ("cloze-observe", "cloze-schemas crc32c prost schemars serde serde_json"),
     (
         "cloze-pipeline",
         "cloze-schemas cloze-store cloze-observe arrow-array arrow-buffer arrow-schema arrow-select blake3 bytes crossbeam-channel \
          encoding_rs flate2 glob libc memchr memmap2 parquet schemars serde serde_json thiserror tokenizers toml tracing \
          unicode-segmentation zstd",
+    ),
+    (
+        "cloze-serve",
+        "cloze-schemas cloze-store cloze-observe axum base64 blake3 futures-util hyper hyper-util prometheus schemars serde serde_json \
+         sha2 thiserror tokio tokio-io-timeout tracing",
     ),
     (
         "cloze-trainer",
@@ -36,8 +41,8 @@ const MAY_USE: &[(&str, &str)] = &[
     ("cloze-pretend-cuda", "cc libc"),
     (
         "cloze",
-        "cloze-schemas cloze-store cloze-observe cloze-pipeline cloze-trainer anyhow blake3 clap clap_complete clap_mangen indicatif schemars serde \
-         serde_json serde_path_to_error strsim thiserror tokio toml tracing tracing-subscriber",
+        "cloze-schemas cloze-store cloze-observe cloze-pipeline cloze-serve cloze-trainer anyhow blake3 clap clap_complete clap_mangen indicatif ratatui schemars serde \
+         serde_json serde_path_to_error strsim thiserror tokio toml tracing tracing-subscriber ureq rustix",
     ),
 ];
 

@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use schemas::ordinal::Step;
 
 /// A run is another from here on, since somebody wanted it so.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ChangeReport {
     /// What was done.
     pub how: How,
@@ -21,8 +22,15 @@ pub struct ChangeReport {
     pub from: Option<Step>,
 }
 
+/// A word about a run, by somebody who looks at it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NoteReport {
+    /// What was said.
+    pub text: String,
+}
+
 /// What can be done to a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum How {
     /// A key of its configuration was changed in the middle of it: `train --allow`.
@@ -39,7 +47,7 @@ pub enum How {
 }
 
 /// A key of a configuration, as it was and as it is; none where there is no such key.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KeyChange {
     /// Its path.
     pub key: String,

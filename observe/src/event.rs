@@ -16,14 +16,15 @@
 //!   [`What::Unknown`] too, since their keys may not mean what they seem to.
 //! - Numbers that are not finite are `"NaN"`, `"Infinity"` and `"-Infinity"`.
 
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use schemas::ordinal::Step;
 
-use crate::change::ChangeReport;
-use crate::number;
+use crate::change::{ChangeReport, NoteReport};
+use crate::number::{Float, Maybe};
 use crate::preparation::{PartDone, PrepareEnd, PrepareProgress, PrepareStart};
 use crate::training::{
     AuditReport, CheckpointReport, GenerationReport, LeapReport, LeftOutReport, ResumeReport, SkipReport, StartReport,
@@ -41,7 +42,7 @@ pub struct Event {
     /// Milliseconds since the epoch of Unix, by the wall clock.
     pub time: u64,
     /// Seconds since this process began to run or to prepare, by a clock that never goes back.
-    #[serde(with = "number")]
+    #[serde(with = "Float")]
     pub elapsed_s: f64,
     /// Where in the run.
     #[serde(flatten)]
@@ -52,14 +53,14 @@ pub struct Event {
 }
 
 /// Where a run stands. A preparation stands nowhere.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct At {
     /// Steps done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<Step>,
     /// Passes over the training data: 1.25 is a quarter into the second. One number, since it is what curves are drawn
     /// over; the exact position is `rows_seen`.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "number::option")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "Maybe")]
     pub epoch: Option<f64>,
     /// Rows of the stream that were learnt from since the run's first step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -71,12 +72,12 @@ pub struct At {
 
 /// Declares [`What`]: a line is a kind, its variant and what it carries.
 macro_rules! kinds {
-    ($($(#[$doc:meta])* $kind:literal => $Variant:ident($Report:ident),)+) => {
+    ($($(#[doc = $doc:literal])* $kind:literal => $Variant:ident($Report:ident),)+) => {
         /// What is said. Each line of the table is a kind.
         #[derive(Clone, Debug, PartialEq, Serialize)]
         #[serde(tag = "kind")]
         pub enum What {
-            $($(#[$doc])* #[serde(rename = $kind)] $Variant($Report),)+
+            $($(#[doc = $doc])* #[serde(rename = $kind)] $Variant($Report),)+
             /// Something that this program does not know: of a later one.
             #[serde(untagged)]
             Unknown(Unknown),
@@ -85,6 +86,11 @@ macro_rules! kinds {
         impl What {
             /// Every kind that this program knows, in the table's order.
             pub const KINDS: &'static [&'static str] = &[$($kind),+];
+
+            /// Each kind, what it is said for, and the schema of what it carries.
+            pub(crate) fn schemas(generator: &mut SchemaGenerator) -> Vec<(&'static str, &'static str, Schema)> {
+                vec![$(($kind, concat!($($doc),*).trim_ascii(), <$Report>::json_schema(generator))),+]
+            }
 
             /// Its name in JSON.
             #[must_use]
@@ -127,6 +133,8 @@ kinds! {
     "starved" => Starved(StarvedReport),
     /// Somebody did something to the run itself.
     "change" => Change(ChangeReport),
+    /// Somebody who looks at a run said something of it.
+    "note" => Note(NoteReport),
     /// A row that cannot be made is left out of the steps from here on.
     "left_out" => LeftOut(LeftOutReport),
     /// A run ended or was stopped: the last that its process says.
@@ -160,7 +168,7 @@ pub struct Unknown {
 struct Line {
     version: u32,
     time: u64,
-    #[serde(with = "number")]
+    #[serde(with = "Float")]
     elapsed_s: f64,
     #[serde(flatten)]
     at: At,

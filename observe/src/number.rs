@@ -4,9 +4,11 @@
 //! They are written as the strings `"NaN"`, `"Infinity"` and `"-Infinity"`, as in the JSON form of Protocol Buffers:
 //! `float(…)` of Python and `Number(…)` of JavaScript read all three. Every `f64` of an event goes through here.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -66,19 +68,25 @@ impl Visitor<'_> for Reader {
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
-pub(crate) fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
-    Number(*value).serialize(serializer)
-}
+/// How a field of an event is written and read, by its type's name: `with = "Float"`. serde finds the two functions,
+/// `schemars` what then stands in JSON.
+pub(crate) struct Float;
 
-pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
-    Ok(Number::deserialize(deserializer)?.0)
+impl Float {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+    pub(crate) fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+        Number(*value).serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+        Ok(Number::deserialize(deserializer)?.0)
+    }
 }
 
 /// A number that may be missing: `null`.
-pub(crate) mod option {
-    use super::{Deserialize, Deserializer, Number, Serialize, Serializer};
+pub(crate) struct Maybe;
 
+impl Maybe {
     #[expect(clippy::ref_option, reason = "serde hands over a reference")]
     pub(crate) fn serialize<S: Serializer>(value: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
         value.map(Number).serialize(serializer)
@@ -90,9 +98,9 @@ pub(crate) mod option {
 }
 
 /// Numbers in a row.
-pub(crate) mod list {
-    use super::{Deserialize, Deserializer, Number, Serializer};
+pub(crate) struct List;
 
+impl List {
     #[expect(clippy::ptr_arg, reason = "serde hands over a reference")]
     pub(crate) fn serialize<S: Serializer>(list: &Vec<f64>, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(list.iter().map(|&value| Number(value)))
@@ -104,9 +112,9 @@ pub(crate) mod list {
 }
 
 /// Numbers by name.
-pub(crate) mod map {
-    use super::{BTreeMap, Deserialize, Deserializer, Number, Serializer};
+pub(crate) struct ByName;
 
+impl ByName {
     pub(crate) fn serialize<S: Serializer>(map: &BTreeMap<String, f64>, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(map.iter().map(|(name, &value)| (name, Number(value))))
     }
@@ -115,6 +123,32 @@ pub(crate) mod map {
         let map = BTreeMap::<String, Number>::deserialize(deserializer)?;
         Ok(map.into_iter().map(|(name, number)| (name, number.0)).collect())
     }
+}
+
+/// What stands in JSON, in schemas that define `number`.
+macro_rules! schemas {
+    ($($Way:ident: $schema:tt,)+) => {$(
+        impl JsonSchema for $Way {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($Way).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!($schema)
+            }
+        }
+    )+};
+}
+
+schemas! {
+    Float: { "$ref": "#/$defs/number" },
+    Maybe: { "anyOf": [{ "$ref": "#/$defs/number" }, { "type": "null" }] },
+    List: { "type": "array", "items": { "$ref": "#/$defs/number" } },
+    ByName: { "type": "object", "additionalProperties": { "$ref": "#/$defs/number" } },
 }
 
 #[cfg(test)]

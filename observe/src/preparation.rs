@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use schemas::Generation;
 
-use crate::number;
+use crate::number::{Float, Maybe};
 
 /// What will be prepared.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PrepareStart {
     /// Files.
     pub files: u64,
@@ -32,7 +33,7 @@ pub struct PrepareStart {
 }
 
 /// A file and its size.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LargestFile {
     /// Its name.
     pub name: String,
@@ -41,7 +42,7 @@ pub struct LargestFile {
 }
 
 /// How far a preparation is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PrepareProgress {
     /// Bytes on disk that are done, those of earlier runs among them.
     pub bytes: u64,
@@ -58,13 +59,13 @@ pub struct PrepareProgress {
     /// Tokens made in this run.
     pub tokens: u64,
     /// Bytes of text per second of this run.
-    #[serde(with = "number")]
+    #[serde(with = "Float")]
     pub text_bytes_per_s: f64,
     /// Tokens per second of this run.
-    #[serde(with = "number")]
+    #[serde(with = "Float")]
     pub tokens_per_s: f64,
     /// Seconds to the end at this run's rate; none before its first bytes are done.
-    #[serde(default, with = "number::option")]
+    #[serde(default, with = "Maybe")]
     pub eta_s: Option<f64>,
 }
 
@@ -88,7 +89,7 @@ impl PrepareProgress {
 }
 
 /// A part that is there.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PartDone {
     /// Its number.
     pub part: u32,
@@ -105,7 +106,7 @@ pub struct PartDone {
 }
 
 /// What a preparation found and did.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PrepareEnd {
     /// The prepared folder.
     pub place: String,
@@ -171,12 +172,12 @@ pub struct PrepareEnd {
     /// What the operator should know: a sentence each.
     pub warnings: Vec<String>,
     /// Wall time.
-    #[serde(with = "number")]
+    #[serde(with = "Float")]
     pub seconds: f64,
 }
 
 /// One side of the split.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SplitFigures {
     /// Samples.
     pub samples: u64,
@@ -185,19 +186,19 @@ pub struct SplitFigures {
 }
 
 /// Seconds by stage.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StageSeconds {
     /// Reading, decompressing, cleaning and counting words.
-    #[serde(with = "number")]
+    #[serde(with = "Float")]
     pub read: f64,
     /// Text to ids.
-    #[serde(with = "number")]
+    #[serde(with = "Float")]
     pub tokenize: f64,
     /// Ids to samples.
-    #[serde(with = "number")]
+    #[serde(with = "Float")]
     pub pack: f64,
     /// Samples to Parquet on disk.
-    #[serde(with = "number")]
+    #[serde(with = "Float")]
     pub write: f64,
 }
 

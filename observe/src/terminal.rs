@@ -14,7 +14,7 @@ use crate::training::{
 };
 
 pub use preparation::beside_bar;
-pub use quantities::{bytes, count, estimate};
+pub use quantities::{bytes, count, estimate, eta, time};
 
 /// From this share of the time on it is worth a word that steps wait for checkpoints.
 const STALL: f64 = 0.01;
@@ -32,6 +32,7 @@ pub fn line(event: &Event) -> Option<String> {
         What::Validation(report) => validation(at, report),
         What::Checkpoint(report) => checkpoint(report),
         What::Change(report) => format!("{}  {}", steps(at), report.message),
+        What::Note(note) => format!("{}  note: {}", steps(at), schemas::printable(&note.text)),
         What::Resume(_) => format!("continuing after {}", steps(at)),
         What::Warning(warning) => warn(warning),
         What::Audit(report) => audit(report),

@@ -54,7 +54,7 @@ fn what_a_line_shows_depends_on_what_there_is_to_show() {
     let shown = |what: What| seen(what).expect("a line");
     let mut report = step_report();
     report.figures.skipped = 2;
-    report.speed = Speed { tokens_per_s: 950.0, mfu: None, wait: 0.0, stall: 0.0, eta_s: None };
+    report.speed = Speed { tokens_per_s: 950.0, steps_per_s: None, mfu: None, wait: 0.0, stall: 0.0, eta_s: None };
     let line = "step 1200  loss 3.4100 (mlm 2.9000, tc 0.5100)  lr 1.0e-4  norm 0.80  950 tok/s  wait 0.0 %  skipped 2";
     assert_eq!(shown(What::Report(report.clone())), line);
     report.memory =

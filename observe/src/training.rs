@@ -2,19 +2,20 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use schemas::ordinal::Step;
 use schemas::{Generation, RowIndex};
 use serde::{Deserialize, Serialize};
 
-use crate::number;
+use crate::number::{ByName, Float, List, Maybe};
 
 /// What a run began with.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StartReport {
     /// Whether all weights were drawn. Otherwise nothing is expected.
     pub random: bool,
     /// Each term over the first step, by `objective` or `objective.term`.
-    #[serde(with = "number::map")]
+    #[serde(with = "ByName")]
     pub terms: BTreeMap<String, f64>,
     /// What those that have a law should be.
     pub expected: BTreeMap<String, Bounds>,
@@ -23,13 +24,13 @@ pub struct StartReport {
 }
 
 /// Where a value should lie.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Bounds {
     /// At least.
-    #[serde(with = "number")]
+    #[serde(with = "Float")]
     pub low: f64,
     /// At most.
-    #[serde(with = "number")]
+    #[serde(with = "Float")]
     pub high: f64,
 }
 
@@ -42,12 +43,12 @@ impl Bounds {
 }
 
 /// A first value that is not what guessing costs.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Surprise {
     /// `objective` or `objective.term`.
     pub term: String,
     /// What it is.
-    #[serde(with = "number")]
+    #[serde(with = "Float")]
     pub value: f64,
     /// What it should be.
     #[serde(flatten)]
@@ -57,35 +58,65 @@ pub struct Surprise {
 }
 
 /// Training since the last report.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StepReport {
     /// What was learned. The same command reports the same, to the bit, on an equal number of threads.
     #[serde(flatten)]
     pub figures: Figures,
     /// The loss of each step since the last report, the first one first; what is not a number learnt nothing.
-    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "number::list")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "List")]
     pub losses: Vec<f64>,
     /// The norm of the gradient of each of them, before clipping.
-    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "number::list")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "List")]
     pub grad_norms: Vec<f64>,
     /// Running BLAKE3 over the digests of all rows consumed.
     pub batch_hash: String,
     /// The share of the run that is done, by which the learning rate goes; where tokens or hours end the run.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "number::option")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "Maybe")]
     pub progress: Option<f64>,
     /// How fast: no two runs agree.
     #[serde(flatten)]
     pub speed: Speed,
     /// Passes over each source of a mixture so far; nothing where a run reads one folder.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", with = "number::map")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", with = "ByName")]
     pub source_epochs: BTreeMap<String, f64>,
+    /// Where the wall time since the last report went.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phases: Option<PhaseSeconds>,
     /// How full the device was; CUDA only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<DeviceMemory>,
+    /// Bytes of the machine's memory that the process has (resident), all its threads and page-locked buffers included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_bytes: Option<u64>,
+}
+
+/// Seconds since the last report, and what the loop did in them; what is left of `wall` are the small things between.
+/// Reports are said with the steps that they are of: the validation and the checkpoint after a report are in the next one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PhaseSeconds {
+    /// All of them.
+    #[serde(with = "Float")]
+    pub wall: f64,
+    /// Waiting for batches.
+    #[serde(with = "Float")]
+    pub data: f64,
+    /// The host's part of steps: handing work to the device, on the CPU the work itself.
+    #[serde(with = "Float")]
+    pub step: f64,
+    /// Waiting for the device to be done with it, and reading what came of it.
+    #[serde(with = "Float")]
+    pub read: f64,
+    /// Validating.
+    #[serde(with = "Float")]
+    pub validation: f64,
+    /// Waiting for checkpoints: for a copy in memory, or for the one before to be written.
+    #[serde(with = "Float")]
+    pub checkpoint: f64,
 }
 
 /// Memory of the device since the last report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DeviceMemory {
     /// The most bytes that tensors had at once.
     pub allocated_peak_bytes: u64,
@@ -96,7 +127,7 @@ pub struct DeviceMemory {
 }
 
 /// Memory of the device over a whole process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DevicePeak {
     /// The most bytes that tensors had at once.
     pub peak_bytes: u64,
@@ -105,92 +136,95 @@ pub struct DevicePeak {
 }
 
 /// The numbers of the steps since the last report.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Figures {
     /// The sum of the terms with their weights.
-    #[serde(with = "number")]
+    #[serde(with = "Float")]
     pub loss: f64,
     /// Each term in nats or its own unit, by `objective` or `objective.term`.
-    #[serde(with = "number::map")]
+    #[serde(with = "ByName")]
     pub terms: BTreeMap<String, f64>,
     /// By `objective.metric`.
-    #[serde(with = "number::map")]
+    #[serde(with = "ByName")]
     pub metrics: BTreeMap<String, f64>,
     /// Learning rate of the last step.
-    #[serde(with = "number")]
+    #[serde(with = "Float")]
     pub lr: f64,
     /// Mean norm of the gradient before clipping; a skipped step counts as 0.
-    #[serde(with = "number")]
+    #[serde(with = "Float")]
     pub grad_norm: f64,
     /// Steps skipped since the run began.
     pub skipped: u64,
 }
 
 /// Numbers that depend on the machine.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Speed {
     /// Real tokens (no padding) per second of wall time.
-    #[serde(with = "number")]
+    #[serde(with = "Float")]
     pub tokens_per_s: f64,
+    /// Optimizer steps per second of wall time, as `tokens_per_s` counts it: without validations.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "Maybe")]
+    pub steps_per_s: Option<f64>,
     /// Share of the device's peak that the model needed; CUDA only.
-    #[serde(default, with = "number::option")]
+    #[serde(default, with = "Maybe")]
     pub mfu: Option<f64>,
     /// Share of wall time spent waiting for batches.
-    #[serde(with = "number")]
+    #[serde(with = "Float")]
     pub wait: f64,
     /// Share of wall time spent waiting for checkpoints: for a copy in memory, or for the one before to be written.
-    #[serde(default, with = "number")]
+    #[serde(default, with = "Float")]
     pub stall: f64,
     /// Seconds until the last step, if all take as long as this process's did so far, validations and checkpoints
     /// included; none once it is done.
-    #[serde(default, with = "number::option")]
+    #[serde(default, with = "Maybe")]
     pub eta_s: Option<f64>,
 }
 
 /// The valid split, in eval mode.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ValidReport {
     /// Rows of the valid split that were looked at.
     pub rows: u64,
     /// The sum of the terms with their weights.
-    #[serde(with = "number")]
+    #[serde(with = "Float")]
     pub loss: f64,
     /// Each term, by `objective` or `objective.term`.
-    #[serde(with = "number::map")]
+    #[serde(with = "ByName")]
     pub terms: BTreeMap<String, f64>,
     /// By `objective.metric`.
-    #[serde(with = "number::map")]
+    #[serde(with = "ByName")]
     pub metrics: BTreeMap<String, f64>,
     /// Plain masked language modelling on the fixed mask; none without a head that predicts tokens.
     pub mlm: Option<MlmReport>,
     /// Seconds it took.
-    #[serde(with = "number")]
+    #[serde(with = "Float")]
     pub seconds: f64,
 }
 
 /// The yardstick: one fixed mask for all runs on the same data, beside what needs no context at all.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MlmReport {
     /// Mean cross-entropy in nats.
-    #[serde(with = "number")]
+    #[serde(with = "Float")]
     pub loss: f64,
     /// Share of masked tokens whose best guess is right.
-    #[serde(with = "number")]
+    #[serde(with = "Float")]
     pub accuracy: f64,
     /// ln of the vocabulary's size: where an untrained model begins.
-    #[serde(with = "number")]
+    #[serde(with = "Float")]
     pub ln_vocab: f64,
     /// Entropy of the masked targets' own distribution: what no model without context can beat.
-    #[serde(with = "number")]
+    #[serde(with = "Float")]
     pub unigram_entropy: f64,
     /// Their cross-entropy under the training split's unigram distribution: what a model without context reaches.
     /// None where nobody has counted it: a streamed run begins before.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "number::option")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "Maybe")]
     pub unigram_cross_entropy: Option<f64>,
 }
 
 /// The data of an epoch is another generation of the prepared folder than that of the epoch before.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GenerationReport {
     /// The generation that rows are of from now on.
     pub generation: Generation,
@@ -204,12 +238,12 @@ pub struct GenerationReport {
 }
 
 /// A step waited for data that are still being prepared.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StarvedReport {
     /// By whom: `prepare`.
     pub by: String,
     /// For how long.
-    #[serde(with = "number")]
+    #[serde(with = "Float")]
     pub seconds: f64,
     /// The part that it waited for, by its place in the list, from 0.
     pub part: u64,
@@ -218,7 +252,7 @@ pub struct StarvedReport {
 }
 
 /// What leaps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Leaping {
     /// The loss of a step.
@@ -228,7 +262,7 @@ pub enum Leaping {
 }
 
 /// A step whose loss or gradient leaps out of those before it.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LeapReport {
     /// The step, counted from 1 as reports count them.
     pub leapt: Step,
@@ -239,18 +273,18 @@ pub struct LeapReport {
     /// Which of its numbers leapt.
     pub figure: Leaping,
     /// What it was.
-    #[serde(with = "number")]
+    #[serde(with = "Float")]
     pub value: f64,
     /// The median of those before it.
-    #[serde(with = "number")]
+    #[serde(with = "Float")]
     pub median: f64,
     /// How many robust standard deviations lie between the two.
-    #[serde(with = "number")]
+    #[serde(with = "Float")]
     pub sigmas: f64,
 }
 
 /// A step that is passed over: its rows are consumed, and teach nothing.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SkipReport {
     /// Why.
     #[serde(flatten)]
@@ -260,19 +294,19 @@ pub struct SkipReport {
 }
 
 /// A row that may have made a step leap.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Suspect {
     /// Its number in the stream.
     pub row: RowIndex,
     /// Its own loss, without dropout, by the weights before the step.
-    #[serde(with = "number")]
+    #[serde(with = "Float")]
     pub loss: f64,
     /// The ids of its documents, in order.
     pub documents: Vec<String>,
 }
 
 /// A row that cannot be made is in the batch that was handed on: as padding, which counts nothing.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LeftOutReport {
     /// Its number in the stream.
     pub row: RowIndex,
@@ -294,27 +328,27 @@ pub struct LeftOutReport {
 }
 
 /// A checkpoint that is on disk.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CheckpointReport {
     /// Where it is.
     pub place: String,
     /// Seconds that writing it took, beside training.
-    #[serde(with = "number")]
+    #[serde(with = "Float")]
     pub seconds: f64,
     /// Seconds that the next step waited for it: for the one before it to be written, and for a copy in memory.
-    #[serde(default, with = "number")]
+    #[serde(default, with = "Float")]
     pub stall_s: f64,
 }
 
 /// The checkpoint that a run goes on from.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ResumeReport {
     /// Where it is.
     pub place: String,
 }
 
 /// Something that is not as it should be, and that work goes on with.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Warning {
     /// One name for all warnings of its sort, like `first_value`: what a program counts them by.
     pub topic: String,
@@ -326,30 +360,30 @@ pub struct Warning {
 }
 
 /// What an audit counted of one law of one view.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AuditReport {
     /// The view.
     pub view: String,
     /// What was counted.
     pub what: String,
     /// The share that was found.
-    #[serde(with = "number")]
+    #[serde(with = "Float")]
     pub found: f64,
     /// The share that the view promises.
-    #[serde(with = "number")]
+    #[serde(with = "Float")]
     pub promised: f64,
     /// Standard error of the share.
-    #[serde(with = "number")]
+    #[serde(with = "Float")]
     pub error: f64,
     /// Of how many.
-    #[serde(with = "number")]
+    #[serde(with = "Float")]
     pub of: f64,
 }
 
 /// How a run ended.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StopReport {
-    /// Why.
+    /// Why it ended.
     pub why: Why,
     /// Whether a checkpoint holds every step done.
     pub saved: bool,
@@ -367,7 +401,7 @@ pub struct StopReport {
 }
 
 /// Why a run ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
     /// All steps are done.

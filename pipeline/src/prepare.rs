@@ -78,7 +78,12 @@ pub struct Preparation {
     store: Option<Store>,
     /// Whether what stands before the parts had to be written.
     announced: bool,
+    /// Who is told which lanes make parts.
+    hears: Option<Hears>,
 }
+
+/// Who is told which lanes make parts, when they do.
+pub type Hears = Box<dyn FnOnce(Gauges) + Send>;
 
 impl std::fmt::Debug for Preparation {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -100,12 +105,24 @@ impl Preparation {
     /// Reads the corpus' outline, the tokenizer and the folder, and refuses what cannot work. Writes nothing.
     pub fn plan(config: &PrepareConfig) -> Result<Self> {
         let store = plan::existing(config)?;
-        Ok(Self { planned: Planned::of(config, store.as_ref())?, store, announced: false })
+        Ok(Self { planned: Planned::of(config, store.as_ref())?, store, announced: false, hears: None })
     }
 
     /// The same for a store that is not the configuration's folder.
     pub fn plan_in(config: &PrepareConfig, store: &Store) -> Result<Self> {
-        Ok(Self { planned: Planned::of(config, Some(store))?, store: Some(store.clone()), announced: false })
+        Ok(Self {
+            planned: Planned::of(config, Some(store))?,
+            store: Some(store.clone()),
+            announced: false,
+            hears: None,
+        })
+    }
+
+    /// The same, telling somebody which lanes make parts.
+    #[must_use]
+    pub fn telling(mut self, hears: Hears) -> Self {
+        self.hears = Some(hears);
+        self
     }
 
     /// The numbers of the plan.
@@ -225,6 +242,9 @@ impl Preparation {
             voice.say(What::Warning(warning));
         }
         let gauges = results.gauges();
+        if let Some(hears) = self.hears {
+            hears(gauges.clone());
+        }
         let vocab_size = work.tokenizer.facts().tokens.len();
         let mut fold = Fold::new(&work.corpus, work.config.bad_lines_max, vocab_size);
         loop {

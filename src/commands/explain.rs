@@ -12,7 +12,8 @@ use schemas::{Batch, BatchIndex, RowIndex, printable};
 use serde_json::json;
 
 use super::again::{Again, Logged};
-use super::inspect::{document, place, rendered, views_of};
+use super::inspect::rendered;
+use crate::looked::{document, place, views_of};
 use crate::terminal::{Paint, line, note, painted};
 
 /// What is asked.

@@ -1,20 +1,19 @@
 //! `cloze inspect`: look at your data.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use pipeline::corpus::plain_extension;
-use pipeline::load::{self, Care, LoadPlan, RowFacts};
-use pipeline::prepare::{self, Origin};
+use pipeline::load::{self, Care, LoadPlan};
+use pipeline::prepare;
 use pipeline::shard::reader::{Promise, ShardReader};
-use schemas::columns::{ATTENTION_MASK, IGNORE, INPUT_IDS, IS_RANDOM, LABELS, POSITIVES};
+use schemas::columns::IS_RANDOM;
 use schemas::{Batch, BatchIndex, PartId, Sample, Vocab, printable};
 use store::Store;
 
 use crate::cli::ConfigArgs;
 use crate::exit::Usage;
+use crate::looked::{self, Fate, Looked, Token, document, place, views_of};
 use crate::plan::Plan;
 use crate::terminal::{Paint, count, line, painted};
 
@@ -120,27 +119,11 @@ fn check_number(load: &LoadPlan, index: BatchIndex) -> anyhow::Result<()> {
     }
 }
 
-/// Where a row comes from, in words.
-pub(super) fn place(row: &RowFacts) -> String {
-    let source = row.of.as_ref().map_or(String::new(), |source| format!(" of {source}"));
-    format!(
-        "stream row {}, epoch {}{source}, sample {} ({}, row group {}, row {}), piece {}, copy {}",
-        row.row, row.epoch, row.sample, row.shard, row.group, row.row_in_group, row.piece, row.copy,
-    )
-}
-
 /// Documents in words, one a line: the id by which one is forgotten, and where it stands in the corpus; the name that
 /// shards have for it where no table knows it.
 fn documents(store: &Store, part: PartId, names: &[u64]) -> anyhow::Result<Vec<String>> {
     let origins = prepare::origins(store, part, &names.iter().copied().collect())?;
     Ok(names.iter().map(|name| document(*name, origins.get(name))).collect())
-}
-
-/// A document in words.
-pub(super) fn document(name: u64, origin: Option<&Origin>) -> String {
-    let Some(Origin { id, source, range }) = origin else { return format!("document {name:016x}") };
-    let unit = if plain_extension(source) == "parquet" { "rows" } else { "bytes" };
-    format!("document {id} ({source}, {unit} {} to {})", range.start, range.end)
 }
 
 fn show(number: usize, sample: &Sample<'_>, documents: &[String], vocab: &Vocab, paint: Paint) {
@@ -154,15 +137,6 @@ fn show(number: usize, sample: &Sample<'_>, documents: &[String], vocab: &Vocab,
         painted(paint.dim(printable(text)));
     }
     line(tokens.join(" "));
-}
-
-/// The columns that each view of a batch has.
-pub(super) fn views_of(batch: &Batch) -> BTreeMap<String, Vec<String>> {
-    let mut views = BTreeMap::<String, Vec<String>>::new();
-    for (view, column) in batch.names().filter_map(|name| name.rsplit_once('.')) {
-        views.entry(view.to_owned()).or_default().push(column.to_owned());
-    }
-    views
 }
 
 fn legend(paint: Paint) -> String {
@@ -184,46 +158,22 @@ pub(super) fn rendered(
     vocab: &Vocab,
     paint: Paint,
 ) -> anyhow::Result<String> {
-    let has = |name: &str| columns.iter().any(|column| column == name);
-    let length = match batch.find(view, ATTENTION_MASK)? {
-        Some(mask) => mask.row(row).iter().map(|&valid| usize::from(valid)).sum(),
-        None => usize::MAX,
-    };
-    if has(POSITIVES.name()) && !has(INPUT_IDS.name()) {
-        let positives = batch.column(view, POSITIVES)?.row(row);
-        let offsets = (0_i16..).zip(positives).filter(|&(_, &positive)| positive >= 0);
-        return Ok(offsets.map(|(anchor, positive)| format!("{:+}", positive - anchor)).collect::<Vec<_>>().join(" "));
-    }
-    let pair = match batch.find(view, IS_RANDOM)? {
-        Some(labels) if labels.row(row)[0] == 1 => "(not the next) ",
-        Some(_) => "(the next) ",
-        None => "",
-    };
-    if !has(INPUT_IDS.name()) {
-        return Ok(pair.to_owned());
-    }
-    let ids = batch.column(view, INPUT_IDS)?;
-    let labels = if has(LABELS.name()) { Some(batch.column(view, LABELS)?) } else { None };
-    let tokens = ids.row(row).iter().take(length).enumerate().map(|(column, &id)| {
-        let label = labels.map_or(IGNORE, |labels| labels.row(row)[column]);
-        token(id.cast_unsigned(), label, vocab, paint)
-    });
-    Ok(format!("{pair}{}", tokens.collect::<Vec<_>>().join(" ")))
+    let Looked { note, tokens, offsets } = looked::row(batch, (view, columns), row, vocab)?;
+    let note = (!note.is_empty()).then(|| note.to_owned());
+    let offsets = offsets.iter().map(|offset| format!("{offset:+}"));
+    let words = note.into_iter().chain(offsets).chain(tokens.iter().map(|token| shown(token, paint)));
+    Ok(words.collect::<Vec<_>>().join(" "))
 }
 
 /// One token, with what it stands for where it is predicted.
-fn token(id: u32, label: i32, vocab: &Vocab, paint: Paint) -> String {
-    let shown = printable(vocab.token(id));
-    if label == IGNORE {
-        return if vocab.is_special(id) { paint.dim(shown) } else { shown.into_owned() };
-    }
-    let original = printable(vocab.token(label.cast_unsigned()));
-    let text = format!("{shown}‹{original}›");
-    if id == vocab.special().mask {
-        paint.red(text)
-    } else if id == label.cast_unsigned() {
-        paint.green(text)
-    } else {
-        paint.yellow(text)
+fn shown(token: &Token<'_>, paint: Paint) -> String {
+    let text = printable(token.text);
+    let text = token.original.map_or(text.to_string(), |original| format!("{text}‹{}›", printable(original)));
+    match token.fate {
+        Fate::Plain => text,
+        Fate::Special => paint.dim(text),
+        Fate::Masked => paint.red(text),
+        Fate::Kept => paint.green(text),
+        Fate::Random => paint.yellow(text),
     }
 }

@@ -1,6 +1,7 @@
 //! `cloze prepare`: the offline half, with its progress and its closing report.
 
 mod interruption;
+mod service;
 mod watch;
 mod watcher;
 
@@ -8,15 +9,18 @@ use std::time::Duration;
 
 use observe::{Clock, Event, Observer, What};
 use pipeline::load::RowOrder;
-use pipeline::prepare::{self, Preparation, PrepareConfig, PrepareOptions, Summary};
+use pipeline::prepare::{Preparation, PrepareConfig, PrepareOptions};
 use store::Store;
 
+use crate::alerts::{Alerts, AlertsConfig};
 use crate::chaos::{Chaos, Kill, Storm};
 use crate::cli::ConfigArgs;
 use crate::config::Parsed;
 use crate::config::corpora::NamedCorpus;
 use crate::exit::Usage;
+use crate::seen::preparing::Sight;
 use crate::terminal::told;
+use crate::watchers::Watchers;
 use interruption::Shared;
 
 /// How to go about it.
@@ -37,26 +41,63 @@ pub(crate) fn run(args: &ConfigArgs, options: Options<'_>) -> anyhow::Result<()>
     let Options { source, watch, slow, chaos } = options;
     let storm = chaos.map(Chaos::parse).transpose()?.map(Storm::of);
     let parsed = Parsed::read(&args.config, &args.set)?;
+    let hang_seconds = parsed.config.run.hang_seconds;
     // Whoever reads the parts as they come waits for the first ones first.
     let in_order = parsed.config.data.order == RowOrder::Streamed;
+    let sight = Sight::open(&parsed.config)?;
+    let alerts_config = parsed.config.alerts.clone();
     let corpora = parsed.into_corpora(source)?;
     let write_delay = slow.map(delay).transpose()?.unwrap_or_default();
     let every = watch.map(watch::every).transpose()?;
     let options = PrepareOptions { in_order, write_delay, ..PrepareOptions::default() };
-    let mut watcher = Shared::listening()?;
-    if let Some(every) = every {
-        let config = alone(&corpora, "--watch")?;
-        return watch::run(config, every, || {
-            watcher.begin_anew();
-            once(config, options, storm.as_ref(), &mut watcher)
-        });
+    let alerts = alerts(&alerts_config, &corpora)?;
+    let watching = sight.as_ref().map(Sight::reader).into_iter().chain(alerts.as_ref().and_then(Alerts::reader));
+    let watchers = Watchers::start(watching.collect())?;
+    let hang = (hang_seconds > 0).then(|| Duration::from_secs(hang_seconds));
+    let mut watcher = Shared::listening(watchers, hang)?;
+    let beside = Beside { storm: storm.as_ref(), sight: sight.as_ref() };
+    let is_watch = every.is_some();
+    let done = all(&corpora, every, |prepare| {
+        watcher.begin_anew();
+        let done = once(prepare, options, &beside, &mut watcher);
+        if is_watch {
+            watcher.service().rests();
+        }
+        done
+    });
+    if done.is_ok() {
+        watcher.service().stops();
     }
-    for NamedCorpus { source, prepare } in &corpora {
+    if let (Some(alerts), Err(error)) = (&alerts, &done) {
+        alerts.failed(error);
+    }
+    // The readers are told all before what they have accepted is waited for.
+    drop(watcher);
+    drop(alerts);
+    done
+}
+
+/// Whom the configuration wants told, of the corpora together.
+fn alerts(config: &AlertsConfig, corpora: &[NamedCorpus]) -> anyhow::Result<Option<Alerts>> {
+    let Some(first) = corpora.first().map(|corpus| &corpus.prepare.folder) else { return Ok(None) };
+    Alerts::start(config, &first.display().to_string(), first)
+}
+
+/// Prepares each corpus; the only one for ever, where it is looked at every so often.
+fn all(
+    corpora: &[NamedCorpus],
+    every: Option<Duration>,
+    mut once: impl FnMut(&PrepareConfig) -> pipeline::Result<()>,
+) -> anyhow::Result<()> {
+    if let Some(every) = every {
+        let config = alone(corpora, "--watch")?;
+        return watch::run(config, every, || once(config));
+    }
+    for NamedCorpus { source, prepare } in corpora {
         if let (Some(source), 2..) = (source, corpora.len()) {
             told(format_args!("source {source}"));
         }
-        watcher.begin_anew();
-        once(prepare, options, storm.as_ref(), &mut watcher)?;
+        once(prepare)?;
     }
     Ok(())
 }
@@ -79,16 +120,29 @@ fn delay(text: &str) -> anyhow::Result<Duration> {
     Ok(Duration::from_millis(ms.ok_or_else(wrong)?))
 }
 
+/// What goes on beside a preparation.
+struct Beside<'a> {
+    /// Faults.
+    storm: Option<&'a Storm>,
+    /// Those who look at it.
+    sight: Option<&'a Sight>,
+}
+
 /// Prepares what there is.
 fn once(
     config: &PrepareConfig,
     options: PrepareOptions,
-    storm: Option<&Storm>,
+    beside: &Beside<'_>,
     watcher: &mut Shared,
 ) -> pipeline::Result<()> {
-    let done = match storm {
-        None => prepare::run(config, options, &Clock::system(), watcher),
-        Some(storm) => in_storm(storm, config, options, watcher),
+    let done = match beside.storm {
+        None => told_of(Preparation::plan(config)?, beside).run(options, &Clock::system(), watcher),
+        Some(storm) => {
+            let calm = Store::folder(&config.folder)?;
+            storm.keep_in(calm.clone())?;
+            let preparation = told_of(Preparation::plan_in(config, &storm.over(&calm))?, beside);
+            preparation.run(options, &Clock::system(), &mut Killed { storm, watcher })
+        }
     };
     watcher.clear();
     done?;
@@ -96,17 +150,12 @@ fn once(
     Ok(())
 }
 
-/// Prepares with faults.
-fn in_storm(
-    storm: &Storm,
-    config: &PrepareConfig,
-    options: PrepareOptions,
-    watcher: &mut Shared,
-) -> pipeline::Result<Summary> {
-    let calm = Store::folder(&config.folder)?;
-    storm.keep_in(calm.clone())?;
-    let mut watcher = Killed { storm, watcher };
-    Preparation::plan_in(config, &storm.over(&calm))?.run(options, &Clock::system(), &mut watcher)
+/// Tells those who look at it which lanes make parts.
+fn told_of(preparation: Preparation, beside: &Beside<'_>) -> Preparation {
+    match beside.sight {
+        Some(sight) => preparation.telling(sight.hears()),
+        None => preparation,
+    }
 }
 
 /// Ends the process behind a part where that was asked for.
@@ -129,7 +178,7 @@ impl Observer for Killed<'_> {
 pub(crate) fn forget(args: &ConfigArgs, document: &str, source: Option<&str>) -> anyhow::Result<()> {
     let corpora = Parsed::read(&args.config, &args.set)?.into_corpora(source)?;
     let config = alone(&corpora, "forget")?;
-    let (clock, mut watcher) = (Clock::system(), Shared::listening()?);
+    let (clock, mut watcher) = (Clock::system(), Shared::listening(Watchers::start(Vec::new())?, None)?);
     let done = Preparation::plan(config).and_then(|preparation| preparation.forget(document, &clock, &mut watcher));
     watcher.clear();
     let (_, before) = done?;

@@ -1,14 +1,12 @@
 //! `cloze runs`: every run below a folder, at a glance.
 
-mod summary;
-
 use std::path::Path;
 
-use observe::{Clock, jsonl};
+use observe::Clock;
 use serde_json::{Value, json};
 use store::Store;
 
-pub(super) use self::summary::Summary;
+use crate::summary::{Summary, is_run};
 use crate::terminal::{Paint, count, line, painted, short};
 
 /// Folders deeper than this are not looked into.
@@ -72,11 +70,6 @@ fn find(folder: &Path) -> anyhow::Result<Vec<std::path::PathBuf>> {
     }
     found.sort();
     Ok(found)
-}
-
-/// What a run has from its first event on.
-fn is_run(folder: &Path) -> bool {
-    folder.join("config.toml").is_file() && (folder.join(jsonl::LOG).is_dir() || folder.join("checkpoints").is_dir())
 }
 
 impl Summary {

@@ -17,12 +17,13 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use observe::{Clock, Many};
+use observe::{Clock, Many, Observer};
 use pipeline::actor;
 use pipeline::ledger::Ledger;
 use schemas::Share;
+use serve::ServeConfig;
 use store::{Lock, Store, Weather};
-use trainer::plan::{GuardRule, check_allowed};
+use trainer::plan::{GuardRule, TrainConfig, check_allowed};
 use trainer::training::checkpoint::{Export, Keeping};
 use trainer::training::{Alone, Outcome, StopRequest, branch, extended};
 
@@ -31,6 +32,7 @@ use self::keeper::Keeper;
 use self::phases::{Phases, Slow};
 use self::start::Start;
 use super::export;
+use crate::alerts::Alerts;
 use crate::chaos::{Chaos, Storm};
 use crate::cli::ConfigArgs;
 use crate::config::{Config, Parsed, RunConfig};
@@ -40,7 +42,10 @@ use crate::exit::Usage;
 use crate::left_out::RunLeftOut;
 use crate::plan::{Plan, describe, warnings};
 use crate::run_folder::RunFolder;
-use crate::terminal::{Printer, note};
+use crate::seen::Sight;
+use crate::tensorboard::TensorBoard;
+use crate::terminal::{Course, Doing, Printer, note};
+use crate::watchers::Watchers;
 
 /// What to do with a plan beside following it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -66,7 +71,10 @@ pub(crate) fn run(args: &ConfigArgs, options: Options<'_>) -> anyhow::Result<Exi
     // Heard from here on: also while it plans, and while it waits for data.
     let phases = Phases { control: Arc::new(Control::start()?), slow };
     let over = |store: Store| storm.as_ref().map_or_else(|| store.clone(), |storm| storm.over(&store));
-    let Config { data, run, .. } = Parsed::read(&args.config, &args.set)?.config;
+    let Config { data, run, serve, .. } = Parsed::read(&args.config, &args.set)?.config;
+    // What is measured is not looked at.
+    let served = if replay.is_some() { ServeConfig::default() } else { serve };
+    let sight = Sight::open(&served, &run.folder, &phases.control)?;
     let find = |folder: &Path| start::find(folder, data.order).map(over);
     let planned = || Ok(Plan::over(args, find, Purpose::Run)?.allowing(allow));
     let watched = |is_waiting: bool| -> anyhow::Result<()> {
@@ -80,18 +88,23 @@ pub(crate) fn run(args: &ConfigArgs, options: Options<'_>) -> anyhow::Result<Exi
     for warning in warnings::of(&start.plan) {
         note(format_args!("warning: {warning}"));
     }
-    let Start { plan, beside } = start;
+    let (Start { plan, beside }, control) = (start, Arc::clone(&phases.control));
     let outcome = if replay.is_some() {
         // Nothing is read or kept: this measures, it does not train.
-        train(&plan, &Store::memory(Weather::calm()), Around { run: None, replay, storm, phases })
+        train(&plan, &Store::memory(Weather::calm()), Around { run: None, replay, storm, phases, readers: Vec::new() })
     } else {
         let again = || planned().inspect(|plan| start::tie(plan, beside.as_ref()));
-        kept(plan, again, over, (storm.clone(), phases)).inspect_err(|error| {
+        kept(plan, again, over, (storm.clone(), phases, sight)).inspect_err(|error| {
             if let Some(line) = replay_line(error, args) {
                 note(format_args!("hint: see what it learnt from with `{line}`"));
             }
         })
     };
+    if matches!(outcome, Ok(Outcome::Finished(_))) {
+        // One that was done before was ready for all that was left: who manages it takes an end before that for a failure.
+        control.notify().ready();
+        control.notify().stopping();
+    }
     // What ended the preparation has ended the training too.
     let outcome = match beside {
         Some(beside) => beside.end(outcome),
@@ -113,7 +126,7 @@ fn kept(
     plan: Plan,
     planned: impl Fn() -> anyhow::Result<Plan>,
     over: impl Fn(Store) -> Store,
-    (storm, phases): (Option<Arc<Storm>>, Phases),
+    (storm, phases, sight): (Option<Arc<Storm>>, Phases, Option<Sight>),
 ) -> anyhow::Result<Outcome> {
     let mut plan = plan;
     let folder = over(Store::folder(&plan.config().run.folder)?);
@@ -129,7 +142,11 @@ fn kept(
     let store = run.store().clone();
     phases.control.watch(patience(&plan.config().run, &store))?;
     phases.enter(Phase::Start);
-    let outcome = train(&plan, &store, Around { run: Some(run), replay: None, storm, phases })?;
+    if let Some(sight) = &sight {
+        sight.planned(&plan, &store);
+    }
+    let readers = sight.iter().map(Sight::reader).collect();
+    let outcome = train(&plan, &store, Around { run: Some(run), replay: None, storm, phases, readers })?;
     if matches!(outcome, Outcome::Stopped(..)) {
         obeyed(&folder)?;
     }
@@ -201,17 +218,33 @@ struct Around {
     replay: Option<u64>,
     storm: Option<Arc<Storm>>,
     phases: Phases,
+    /// Those who watch beside the work.
+    readers: Vec<Box<dyn Observer>>,
+}
+
+/// How far it is, for people who look at it.
+fn course(plan: &Plan, phases: &Phases) -> Course {
+    let config = &plan.train().train;
+    let (steps, rows_per_step) = (config.steps, config.rows_per_step.max(1));
+    let control = Arc::clone(&phases.control);
+    let look = move || {
+        let (rows, phase) = control.board().course();
+        let is_learning = matches!(phase, Phase::Data | Phase::Step);
+        Doing { steps: rows / rows_per_step, phase: (!is_learning).then(|| phase.name()) }
+    };
+    Course { steps: (steps < TrainConfig::STEPS_ENDLESS).then_some(steps), look: Box::new(look) }
 }
 
 /// Trains on a thread of its own, from what is in the store on.
 fn train(plan: &Plan, store: &Store, around: Around) -> anyhow::Result<Outcome> {
-    let Around { run, replay, storm, phases } = around;
+    let Around { run, replay, storm, phases, readers } = around;
     let left_out = Arc::<RunLeftOut>::default();
     let ledger = Arc::<Mutex<Ledger>>::default();
     let kept = Kept { left_out: Arc::clone(&left_out) as _, ledger: Arc::clone(&ledger) };
+    let (watchers, alerts) = watchers(plan, run.is_some(), readers)?;
     let mut feed = Feed::new(plan, Share::ALONE, replay, kept, storm.as_ref(), phases.clone());
     let mut keeper = Keeper {
-        readers: Many(vec![Box::new(Printer::start(run.is_some())?)]),
+        readers: Many(vec![Box::new(Printer::start(run.is_some(), course(plan, &phases))?), Box::new(watchers)]),
         run,
         generations: plan.data().generations(),
         left_out,
@@ -221,6 +254,7 @@ fn train(plan: &Plan, store: &Store, around: Around) -> anyhow::Result<Outcome> 
         papers: vec![("config.toml", plan.resolved_toml()), ("plan.json", describe::json(plan))],
         keeping: Arc::new(keeping(plan)?),
         phases,
+        steps: plan.train().steps_expected(),
         pending: None,
     };
     let (training, store) = (plan.train().clone(), store.clone());
@@ -234,7 +268,24 @@ fn train(plan: &Plan, store: &Store, around: Around) -> anyhow::Result<Outcome> 
     let (outcome, closed) = joined.inspect_err(|_| {
         note("the trainer broke off: what was learnt since the newest checkpoint is not saved");
     })?;
+    // The last alerts, now that all is saved.
+    drop(alerts);
     let outcome = outcome?;
     closed?;
     Ok(outcome)
+}
+
+/// Those who watch beside the work, for a run that is kept.
+fn watchers(plan: &Plan, is_kept: bool, others: Vec<Box<dyn Observer>>) -> anyhow::Result<(Watchers, Option<Alerts>)> {
+    let (Config { alerts, .. }, run) = (plan.config(), &plan.config().run);
+    if !is_kept {
+        return Ok((Watchers::start(others)?, None));
+    }
+    let alerts = Alerts::start(alerts, &run.folder.display().to_string(), &run.folder)?;
+    let mut readers = others;
+    if run.tensorboard {
+        readers.push(Box::new(TensorBoard::of(&run.folder)));
+    }
+    readers.extend(alerts.as_ref().and_then(Alerts::reader));
+    Ok((Watchers::start(readers)?, alerts))
 }

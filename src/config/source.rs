@@ -120,7 +120,9 @@ impl Source {
             let Value::Table(inner) = entry else { return Err(wrong(format!("`{key}` is no table"))) };
             table = inner;
         }
-        note(&mut self.places, path.trim(), &value, &format!("--set {assignment}"));
+        // Who writes a secret where its name belongs is not to find it in a log.
+        let shown = if path.trim().starts_with("alerts") { path.trim() } else { assignment };
+        note(&mut self.places, path.trim(), &value, &format!("--set {shown}"));
         table.insert((*last).to_owned(), value);
         Ok(())
     }

@@ -6,19 +6,35 @@ use std::time::{Duration, Instant};
 
 use pipeline::actor::{Activity, Gauges, Reading};
 
+use serve::ActorStatus;
+
 use super::signal::Phase;
+use crate::gauged;
 
 /// Where everybody says what they do.
 #[derive(Debug)]
 pub(crate) struct Board(Mutex<State>);
 
+/// What all do just now.
+pub(crate) struct Look {
+    pub(crate) phase: Phase,
+    pub(crate) since: Duration,
+    pub(crate) actors: Vec<ActorStatus>,
+    pub(crate) writing: Option<Duration>,
+    pub(crate) kept: Option<String>,
+    pub(crate) uptime: Duration,
+}
+
 #[derive(Debug)]
 struct State {
+    begun: Instant,
     phase: Phase,
     /// When something was last said of the phase, even if it was the same again.
     since: Instant,
     /// Batches that were waited for.
     batches: u64,
+    /// Rows of the stream that steps have consumed.
+    rows: u64,
     lanes: Option<Gauges>,
     /// Lanes of a validation under way.
     validation: Option<Gauges>,
@@ -30,7 +46,17 @@ struct State {
 impl Board {
     pub(super) fn new() -> Self {
         let (phase, since) = (Phase::Start, Instant::now());
-        let state = State { phase, since, batches: 0, lanes: None, validation: None, writing: None, kept: None };
+        let state = State {
+            begun: since,
+            phase,
+            since,
+            batches: 0,
+            rows: 0,
+            lanes: None,
+            validation: None,
+            writing: None,
+            kept: None,
+        };
         Self(Mutex::new(state))
     }
 
@@ -46,6 +72,17 @@ impl Board {
 
     pub(crate) fn phase(&self) -> Phase {
         self.lock().phase
+    }
+
+    /// Steps have consumed the rows up to there.
+    pub(crate) fn consumed(&self, rows: u64) {
+        self.lock().rows = rows;
+    }
+
+    /// Up to where, and what it does now.
+    pub(crate) fn course(&self) -> (u64, Phase) {
+        let state = self.lock();
+        (state.rows, state.phase)
     }
 
     /// The lanes that make batches from now on.
@@ -68,6 +105,25 @@ impl Board {
         let mut state = self.lock();
         state.writing = None;
         state.kept = place.or(state.kept.take());
+    }
+
+    /// Batches that were waited for so far.
+    pub(crate) fn batches(&self) -> u64 {
+        self.lock().batches
+    }
+
+    /// What all do just now.
+    pub(crate) fn look(&self) -> Look {
+        let state = self.lock();
+        let gauges = state.lanes.iter().chain(&state.validation);
+        Look {
+            phase: state.phase,
+            since: state.since.elapsed(),
+            actors: gauges.flat_map(gauged::actors).collect(),
+            writing: state.writing.map(|since| since.elapsed()),
+            kept: state.kept.clone(),
+            uptime: state.begun.elapsed(),
+        }
     }
 
     /// The newest checkpoint that this process has kept.
@@ -112,6 +168,19 @@ impl Board {
             let _ = write!(found, "; a checkpoint is being written for {:.0} s", since.elapsed().as_secs_f64());
         }
         Some((age, found))
+    }
+
+    /// Whether something happens, or what stands still waits for parts of a corpus that others prepare: that wait watches
+    /// them by itself, and ends when nobody does.
+    pub(super) fn goes_on(&self, patience: Duration) -> bool {
+        if self.stands_still(patience).is_none() {
+            return true;
+        }
+        let state = self.lock();
+        let lanes: Vec<Reading> = state.lanes.iter().flat_map(Gauges::lanes).collect();
+        let is_stuck = |lane: &Reading| lane.doing == Some(Activity::Busy) && lane.age >= patience;
+        let waits = |lane: &Reading| lane.doing == Some(Activity::Starved);
+        state.phase == Phase::Data && lanes.iter().any(waits) && !lanes.iter().any(is_stuck)
     }
 }
 

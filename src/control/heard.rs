@@ -1,6 +1,6 @@
 //! What has been heard, and what is said of it.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,8 +11,10 @@ use store::Store;
 use super::board::Board;
 use super::signal::{Phase, Signal};
 use super::stop_file;
+use super::wishes::Wishes;
+use crate::notify::Notify;
 use crate::telemetry;
-use crate::terminal::note;
+use crate::terminal::answer;
 
 /// What may wait to be said of signals; more of the same is dropped.
 pub(super) const WORDS: usize = 4;
@@ -33,6 +35,10 @@ pub(super) struct Heard {
     stopper: Stopper,
     words: SyncSender<Words>,
     pub(super) board: Board,
+    pub(super) wishes: Wishes,
+    /// For how long nothing may happen; zero while nobody knows.
+    hang_ms: AtomicU64,
+    pub(super) notify: Notify,
     /// Where a service finds its log level, once that is known.
     folder: OnceLock<Store>,
 }
@@ -45,6 +51,7 @@ pub(super) enum Words {
     GraceOver(Signal, Option<String>),
     StandsStill(String),
     NoFile(String),
+    Unheard(String),
     Report(Vec<String>),
 }
 
@@ -64,7 +71,8 @@ impl Words {
             }
             Self::StandsStill(found) => tracing::warn!("nothing happens: {found}; SIGUSR2 says more"),
             Self::NoFile(found) => tracing::warn!("{found}; a stop is asked for by a file: `touch` it"),
-            Self::Report(lines) => lines.into_iter().for_each(note),
+            Self::Unheard(trouble) => tracing::warn!("{trouble}"),
+            Self::Report(lines) => lines.into_iter().for_each(answer),
         }
     }
 }
@@ -72,12 +80,26 @@ impl Words {
 impl Heard {
     pub(super) fn new(stopper: Stopper, words: SyncSender<Words>) -> Self {
         let (first, since, board) = (AtomicU8::new(0), Mutex::default(), Board::new());
-        Self { first, since, stopper, words, board, folder: OnceLock::new() }
+        let (wishes, hang_ms) = (Wishes::default(), AtomicU64::new(0));
+        let notify = Notify::of_environment();
+        Self { first, since, stopper, words, board, wishes, hang_ms, notify, folder: OnceLock::new() }
     }
 
     /// The run's folder is known. Whether it was not before.
     pub(super) fn folder(&self, folder: Store) -> bool {
         self.folder.set(folder).is_ok()
+    }
+
+    /// For how long nothing may happen from now on.
+    pub(super) fn be_patient(&self, hang: Option<Duration>) {
+        let ms = hang.map_or(0, |hang| u64::try_from(hang.as_millis()).unwrap_or(u64::MAX));
+        self.hang_ms.store(ms, Ordering::Relaxed);
+    }
+
+    /// Who has stood still for longer.
+    pub(super) fn stands_still(&self) -> Option<String> {
+        let hang = Some(self.hang_ms.load(Ordering::Relaxed)).filter(|ms| *ms > 0)?;
+        self.board.stands_still(Duration::from_millis(hang)).map(|(_, found)| found)
     }
 
     /// The first signal heard.
@@ -100,6 +122,7 @@ impl Heard {
         let first = self.first.compare_exchange(0, asked as u8, Ordering::SeqCst, Ordering::SeqCst).is_ok();
         if first {
             *self.since.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+            self.notify.stopping();
             let during = self.board.phase();
             if during == Phase::Start {
                 self.say(Words::NothingToSave(asked));
@@ -146,20 +169,24 @@ impl Heard {
 
     pub(super) async fn reload(self: Arc<Self>, mut stream: tokio::signal::unix::Signal) {
         while stream.recv().await.is_some() {
-            let level = self.folder.get().map(|folder| folder.read_with_stat(LOG_LEVEL));
-            let level = match level {
-                Some(Ok(Some((bytes, _)))) => Some(String::from_utf8_lossy(&bytes).trim().to_owned()),
-                Some(Ok(None)) | None => None,
-                Some(Err(error)) => {
-                    tracing::warn!(%error, "the log level stays as it is");
-                    continue;
-                }
-            };
-            match telemetry::reload(level.as_deref()) {
-                Ok(level) => tracing::warn!(%level, "the log level was read anew"),
-                Err(error) => {
-                    tracing::warn!(error, "the log level stays as it is; `{LOG_LEVEL}` says what `RUST_LOG` would");
-                }
+            self.notify.reload(|| self.read_log_level());
+        }
+    }
+
+    fn read_log_level(&self) {
+        let level = self.folder.get().map(|folder| folder.read_with_stat(LOG_LEVEL));
+        let level = match level {
+            Some(Ok(Some((bytes, _)))) => Some(String::from_utf8_lossy(&bytes).trim().to_owned()),
+            Some(Ok(None)) | None => None,
+            Some(Err(error)) => {
+                tracing::warn!(%error, "the log level stays as it is");
+                return;
+            }
+        };
+        match telemetry::reload(level.as_deref()) {
+            Ok(level) => tracing::warn!(%level, "the log level was read anew"),
+            Err(error) => {
+                tracing::warn!(error, "the log level stays as it is; `{LOG_LEVEL}` says what `RUST_LOG` would");
             }
         }
     }

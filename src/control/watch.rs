@@ -1,4 +1,5 @@
-//! Who looks every half second: for a file that asks for a stop, for the end of a grace, for who stands still.
+//! Who looks every half second: for a file that asks for a stop, for the end of a grace, for who stands still; and gives a
+//! sign of life to who asked for one.
 
 use std::sync::Arc;
 use std::thread::sleep;
@@ -51,8 +52,13 @@ pub(super) fn watch(heard: &Arc<Heard>, patience: &Patience) {
             sleep(LAST_WORDS);
             trainer::device::leave(signal.exit_code());
         }
-        if let Some(found) = bark.hears(heard.board.stands_still(patience.hang.unwrap_or(Duration::MAX))) {
+        let hang = patience.hang.unwrap_or(Duration::MAX);
+        if let Some(found) = bark.hears(heard.board.stands_still(hang)) {
             heard.say(Words::StandsStill(found));
+        }
+        heard.notify.beat(heard.board.phase().name(), heard.board.goes_on(hang));
+        if let Some(trouble) = heard.notify.complaint() {
+            heard.say(Words::Unheard(trouble));
         }
         sleep(PULSE);
     }

@@ -49,6 +49,8 @@ left_out! {
     "report": "when a run is told of",
     "guard": "what it skips is written down with the run, whatever it says later",
     "run": "where a run is kept",
+    "serve": "where a run is seen",
+    "alerts": "whom it tells what happens",
 }
 
 /// All that changes a run's numbers; what it starts from as it is written there.

@@ -8,7 +8,8 @@ use observe::{Event, Observer, What};
 use pipeline::actor;
 use schemas::printable;
 
-use super::note;
+use super::course::{Course, CourseBar, Outlook};
+use super::{bar, note};
 
 /// Lines that may wait to be read.
 const LINES: usize = 1024;
@@ -32,18 +33,30 @@ pub(crate) struct Printer {
 struct Line {
     text: String,
     is_result: bool,
+    /// What a report says of the rest.
+    outlook: Option<Outlook>,
 }
 
 impl Printer {
-    /// Prints everything, and the end of a run if that is worth a line.
-    pub(crate) fn start(ends: bool) -> anyhow::Result<Self> {
+    /// Prints everything, and the end of a run if that is worth a line; below it a bar that says how far the run is.
+    pub(crate) fn start(ends: bool, course: Course) -> anyhow::Result<Self> {
         let (lines, waiting) = sync_channel::<Line>(LINES);
         let (alive, done) = sync_channel(0);
         actor::spawn("printer", move || {
             let _alive = alive;
             let mut out = Out::default();
-            for line in waiting {
-                out.print(&line);
+            let Some(mut bar) = CourseBar::begin(course) else {
+                return waiting.into_iter().for_each(|line| out.print(&line));
+            };
+            loop {
+                match waiting.recv_timeout(CourseBar::EVERY) {
+                    Ok(line) => {
+                        out.print(&line);
+                        line.outlook.into_iter().for_each(|outlook| bar.expect(outlook));
+                    }
+                    Err(RecvTimeoutError::Timeout) => bar.draw(),
+                    Err(RecvTimeoutError::Disconnected) => break,
+                }
             }
         })?;
         Ok(Self { ends, lines: Some(lines), dropped: 0, done })
@@ -53,7 +66,7 @@ impl Printer {
         let Some(lines) = &self.lines else { return };
         if self.dropped > 0 {
             let text = format!("{} lines were read too late to be printed; the log of the run has them", self.dropped);
-            match lines.try_send(Line { text, is_result: false }) {
+            match lines.try_send(Line { text, is_result: false, outlook: None }) {
                 Ok(()) => self.dropped = 0,
                 Err(_) => return self.dropped += 1,
             }
@@ -70,7 +83,11 @@ impl Observer for Printer {
             return;
         }
         if let Some(text) = observe::terminal::line(event) {
-            self.send(Line { text, is_result: observe::terminal::is_result(event) });
+            let outlook = match &event.what {
+                What::Report(report) => Some(Outlook { progress: report.progress, eta_s: report.speed.eta_s }),
+                _ => None,
+            };
+            self.send(Line { text, is_result: observe::terminal::is_result(event), outlook });
         }
     }
 }
@@ -94,7 +111,8 @@ impl Out {
         if !line.is_result {
             return note(&line.text);
         }
-        let Err(error) = writeln!(io::stdout().lock(), "{}", printable(&line.text)) else { return };
+        let printed = bar::above(|| writeln!(io::stdout().lock(), "{}", printable(&line.text)));
+        let Err(error) = printed else { return };
         if !std::mem::replace(&mut self.deaf, true) {
             note(format_args!("warning: stdout: {error}; the run goes on, its log has what is not printed"));
         }

@@ -16,7 +16,8 @@ fn documents_name_only_what_exists() {
     let exists = |path: &str| root().join(path).exists();
     let mut offences = Vec::new();
     let docs = files().into_iter().filter(|path| path.starts_with("docs/") && is(path, "md"));
-    let pages = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "configs/README.md"].map(str::to_owned);
+    let pages =
+        ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "configs/README.md", "deploy/README.md"].map(str::to_owned);
     for page in pages.into_iter().chain(docs) {
         let content = read(&page);
         for command in commands(&content) {
@@ -174,6 +175,7 @@ fn is_path(word: &str) -> bool {
         "configs/",
         "tests/",
         "scripts/",
+        "deploy/",
         "docs/",
         ".ci/",
     ];

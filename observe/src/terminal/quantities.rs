@@ -48,12 +48,14 @@ pub(super) fn tokens_per_s(rate: f64) -> String {
 }
 
 /// `  ETA 12 min`, where there is one.
-pub(super) fn eta(seconds: Option<f64>) -> String {
+#[must_use]
+pub fn eta(seconds: Option<f64>) -> String {
     seconds.map_or(String::new(), |seconds| format!("  ETA {}", time(seconds)))
 }
 
-// Two or three digits are as many as a guess has.
-fn time(seconds: f64) -> String {
+/// `12 min`: two or three digits are as many as a guess has.
+#[must_use]
+pub fn time(seconds: f64) -> String {
     let (minutes, hours) = (seconds / 60.0, seconds / 3600.0);
     if seconds < 100.0 {
         format!("{seconds:.0} s")

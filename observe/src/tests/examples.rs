@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use schemas::ordinal::Step;
 use schemas::{Generation, RowIndex};
 
-use crate::change::{ChangeReport, How, KeyChange};
+use crate::change::{ChangeReport, How, KeyChange, NoteReport};
 use crate::preparation::{
     LargestFile, PartDone, PrepareEnd, PrepareProgress, PrepareStart, SplitFigures, StageSeconds,
 };
 use crate::training::{
     AuditReport, Bounds, CheckpointReport, Figures, GenerationReport, LeapReport, Leaping, LeftOutReport, MlmReport,
-    ResumeReport, SkipReport, Speed, StartReport, StarvedReport, StepReport, StopReport, Surprise, Suspect,
-    ValidReport, Warning, Why,
+    PhaseSeconds, ResumeReport, SkipReport, Speed, StartReport, StarvedReport, StepReport, StopReport, Surprise,
+    Suspect, ValidReport, Warning, Why,
 };
 use crate::{At, Event, What};
 
@@ -57,9 +57,18 @@ pub(super) fn step_report() -> StepReport {
         grad_norms: Vec::new(),
         batch_hash: "ab".to_owned(),
         progress: None,
-        speed: Speed { tokens_per_s: 745_000.0, mfu: Some(0.44), wait: 0.003, stall: 0.02, eta_s: Some(7500.0) },
+        speed: Speed {
+            tokens_per_s: 745_000.0,
+            steps_per_s: Some(2.5),
+            mfu: Some(0.44),
+            wait: 0.003,
+            stall: 0.02,
+            eta_s: Some(7500.0),
+        },
         source_epochs: BTreeMap::new(),
+        phases: Some(PhaseSeconds { wall: 8.5, data: 0.025, step: 1.5, read: 6.0, validation: 0.75, checkpoint: 0.17 }),
         memory: None,
+        host_bytes: Some(3 << 30),
     }
 }
 
@@ -157,7 +166,7 @@ fn training() -> Vec<Golden> {
         ),
         (
             What::Report(step_report()),
-            r#""kind":"report","loss":3.41,"terms":{"mlm":2.9,"tc":0.51},"metrics":{"mlm.accuracy":0.4},"lr":0.0001,"grad_norm":0.8,"skipped":0,"batch_hash":"ab","tokens_per_s":745000.0,"mfu":0.44,"wait":0.003,"stall":0.02,"eta_s":7500.0}"#,
+            r#""kind":"report","loss":3.41,"terms":{"mlm":2.9,"tc":0.51},"metrics":{"mlm.accuracy":0.4},"lr":0.0001,"grad_norm":0.8,"skipped":0,"batch_hash":"ab","tokens_per_s":745000.0,"steps_per_s":2.5,"mfu":0.44,"wait":0.003,"stall":0.02,"eta_s":7500.0,"phases":{"wall":8.5,"data":0.025,"step":1.5,"read":6.0,"validation":0.75,"checkpoint":0.17},"host_bytes":3221225472}"#,
             Some(
                 "step 1200  loss 3.4100 (mlm 2.9000, tc 0.5100)  lr 1.0e-4  norm 0.80  745 k tok/s  mfu 44 %  wait 0.3 %  saving 2.0 %  ETA 2.1 h",
             ),
@@ -213,6 +222,7 @@ fn training() -> Vec<Golden> {
             r#""kind":"change","how":"rollback","message":"went back from step 2000","keys":[{"key":"optimizer.lr","then":"0.001","now":"0.002"}],"from":2000}"#,
             Some("step 1200  went back from step 2000"),
         ),
+        note(),
         left_out(),
         (
             What::Stop(stop),
@@ -220,6 +230,14 @@ fn training() -> Vec<Golden> {
             Some("stopped and saved after step 1200; the same command continues"),
         ),
     ]
+}
+
+fn note() -> Golden {
+    (
+        What::Note(NoteReport { text: "the rate is \u{1b}[31mhalved".to_owned() }),
+        r#""kind":"note","text":"the rate is \u001b[31mhalved"}"#,
+        Some("step 1200  note: the rate is \\u{1b}[31mhalved"),
+    )
 }
 
 fn left_out() -> Golden {
@@ -254,7 +272,7 @@ pub(super) fn mixing() -> Vec<Golden> {
     vec![
         (
             What::Report(StepReport { source_epochs: named(&[("books", 1.21), ("wiki", 0.5)]), ..step_report() }),
-            r#""kind":"report","loss":3.41,"terms":{"mlm":2.9,"tc":0.51},"metrics":{"mlm.accuracy":0.4},"lr":0.0001,"grad_norm":0.8,"skipped":0,"batch_hash":"ab","tokens_per_s":745000.0,"mfu":0.44,"wait":0.003,"stall":0.02,"eta_s":7500.0,"source_epochs":{"books":1.21,"wiki":0.5}}"#,
+            r#""kind":"report","loss":3.41,"terms":{"mlm":2.9,"tc":0.51},"metrics":{"mlm.accuracy":0.4},"lr":0.0001,"grad_norm":0.8,"skipped":0,"batch_hash":"ab","tokens_per_s":745000.0,"steps_per_s":2.5,"mfu":0.44,"wait":0.003,"stall":0.02,"eta_s":7500.0,"source_epochs":{"books":1.21,"wiki":0.5},"phases":{"wall":8.5,"data":0.025,"step":1.5,"read":6.0,"validation":0.75,"checkpoint":0.17},"host_bytes":3221225472}"#,
             Some(
                 "step 1200  loss 3.4100 (mlm 2.9000, tc 0.5100)  lr 1.0e-4  norm 0.80  epochs books 1.21, wiki 0.50  745 k tok/s  mfu 44 %  wait 0.3 %  saving 2.0 %  ETA 2.1 h",
             ),

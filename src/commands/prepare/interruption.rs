@@ -10,20 +10,27 @@ use pipeline::actor::{self, FILE_SIZE_SIGNAL};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::service::Service;
 use super::watcher::Watcher;
-use crate::terminal::note;
+use crate::terminal::{answer, note};
+use crate::watchers::Watchers;
 
 /// How long somebody may take to read the last line.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The watcher of a preparation, which a signal reads too.
-pub(super) struct Shared(Arc<Mutex<Watcher>>);
+/// The watcher of a preparation, which a signal reads too, those who watch beside the work, and who manages it as a
+/// service.
+pub(super) struct Shared {
+    seen: Arc<Mutex<Watcher>>,
+    watchers: Watchers,
+    service: Arc<Service>,
+}
 
 impl Shared {
     /// A watcher that has seen nothing yet. From now on SIGINT, SIGTERM and SIGUSR1 end the process with a line of their
-    /// own, and SIGUSR2 has one as well.
-    pub(super) fn listening() -> anyhow::Result<Self> {
-        let watcher = Arc::new(Mutex::new(Watcher::default()));
+    /// own, and SIGUSR2 has one as well. Nothing may happen for `hang` before a manager hears of it.
+    pub(super) fn listening(watchers: Watchers, hang: Option<Duration>) -> anyhow::Result<Self> {
+        let seen = Arc::new(Mutex::new(Watcher::default()));
         let runtime =
             Builder::new_current_thread().enable_all().build().context("cannot start listening for signals")?;
         let listen = |kind| {
@@ -40,15 +47,21 @@ impl Shared {
             requeue: requeue?,
             report: listen(SignalKind::user_defined2())?,
         };
-        let seen = Arc::clone(&watcher);
-        let wait = move || runtime.block_on(leave_when_asked(asked, &seen));
+        let service = Service::managed(hang)?;
+        let (watcher, managed) = (Arc::clone(&seen), Arc::clone(&service));
+        let wait = move || runtime.block_on(leave_when_asked(asked, &watcher, &managed));
         actor::spawn("signals", wait)?;
-        Ok(Self(watcher))
+        Ok(Self { seen, watchers, service })
     }
 
     /// As if nothing had been seen yet.
     pub(super) fn begin_anew(&self) {
         *self.watcher() = Watcher::default();
+    }
+
+    /// Who manages it.
+    pub(super) fn service(&self) -> &Service {
+        &self.service
     }
 
     pub(super) fn clear(&self) {
@@ -61,13 +74,15 @@ impl Shared {
 
     fn watcher(&self) -> MutexGuard<'_, Watcher> {
         // A panic while it drew is told elsewhere, and what it knows is still true.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Observer for Shared {
     fn observe(&mut self, event: &Event) {
         self.watcher().observe(event);
+        self.watchers.observe(event);
+        self.service.observe(event);
     }
 }
 
@@ -80,15 +95,16 @@ struct Asked {
     report: Signal,
 }
 
-async fn leave_when_asked(mut asked: Asked, seen: &Mutex<Watcher>) {
+async fn leave_when_asked(mut asked: Asked, seen: &Mutex<Watcher>, service: &Service) {
     let code = loop {
         tokio::select! {
             _ = asked.interrupt.recv() => break 130,
             _ = asked.terminate.recv() => break 143,
             _ = asked.requeue.recv() => break 138,
-            _ = asked.report.recv() => note(seen.lock().unwrap_or_else(PoisonError::into_inner).so_far()),
+            _ = asked.report.recv() => answer(seen.lock().unwrap_or_else(PoisonError::into_inner).so_far()),
         }
     };
+    service.stops();
     // Where nobody reads what is said, whoever speaks waits: not for ever.
     let _ = actor::spawn("leave", move || {
         std::thread::sleep(PATIENCE);

@@ -95,6 +95,7 @@ impl Feed {
 impl Data for Feed {
     fn seek(&mut self, rows: RowIndex) -> Result<(), ForeignError> {
         self.row = rows;
+        self.phases.control.board().consumed(rows.0);
         self.ledger().forget();
         let (replay, care) = (self.replay, self.care.clone());
         let options = StreamOptions { digests: true, replay, care, ..StreamOptions::default() };
@@ -152,6 +153,7 @@ impl Data for Feed {
     }
 
     fn consumed(&mut self, end: RowIndex, learnt: bool) -> Result<(), ForeignError> {
+        self.phases.control.board().consumed(end.0);
         let fate = if learnt { Fate::Learnt } else { Fate::Skipped };
         Ok(self.ledger().consume(end, fate)?)
     }

@@ -3,8 +3,9 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use observe::terminal::{count, time};
 use observe::training::CheckpointReport;
-use observe::{Event, Observer};
+use observe::{Event, Observer, What};
 use pipeline::ledger::Ledger;
 use schemas::RowIndex;
 use trainer::ForeignError;
@@ -38,6 +39,8 @@ pub(super) struct Keeper {
     /// Those who watch beside the log.
     pub(super) readers: observe::Many,
     pub(super) phases: Phases,
+    /// Steps of the whole run, where that is known.
+    pub(super) steps: Option<u64>,
     pub(super) pending: Option<Pending<Result<CheckpointReport, trainer::Error>>>,
 }
 
@@ -48,8 +51,23 @@ impl Keeper {
     }
 }
 
+/// How far a run is, if an event says so.
+fn how_far(event: &Event, steps: Option<u64>) -> Option<String> {
+    let eta_s = match &event.what {
+        What::Report(report) => report.speed.eta_s,
+        What::Start(_) | What::Resume(_) => None,
+        _ => return None,
+    };
+    let of = steps.map_or(String::new(), |steps| format!(" of {}", count(steps)));
+    let eta = eta_s.map_or(String::new(), |seconds| format!(", ETA {}", time(seconds)));
+    Some(format!("step {}{of}{eta}", count(event.at.step?.0)))
+}
+
 impl Observer for Keeper {
     fn observe(&mut self, event: &Event) {
+        if let Some(words) = how_far(event, self.steps) {
+            self.phases.control.notify().progress(words);
+        }
         self.readers.observe(event);
         if let Some(run) = &mut self.run {
             run.observe(event);
@@ -112,6 +130,14 @@ impl Host for Keeper {
         control.board().wrote(kept.as_ref().ok().map(|kept| kept.place.clone()));
         control.enter(phase);
         Ok(Some(kept?))
+    }
+
+    fn wants_checkpoint(&mut self) -> bool {
+        self.phases.control.wishes().is_save_wanted()
+    }
+
+    fn remarks(&mut self) -> Vec<What> {
+        self.phases.control.wishes().notes()
     }
 
     fn check(&mut self) -> Result<Option<CheckpointReport>, ForeignError> {

@@ -66,6 +66,16 @@ pub trait Host: Observer {
     /// Returns once the last checkpoint is kept, with where it is.
     fn saved(&mut self) -> Result<Option<CheckpointReport>, ForeignError>;
 
+    /// Whether somebody wants a checkpoint of what is learnt by now; asked once for each wish.
+    fn wants_checkpoint(&mut self) -> bool {
+        false
+    }
+
+    /// What somebody wants to be said in the run's name since this was last asked.
+    fn remarks(&mut self) -> Vec<What> {
+        Vec::new()
+    }
+
     /// Says without waiting whether something could not be kept, or whether the last checkpoint is by now.
     fn check(&mut self) -> Result<Option<CheckpointReport>, ForeignError>;
 }

@@ -33,7 +33,7 @@ use crate::training::ranks::{Ranks, StopRequest};
 use crate::training::skips::SkipList;
 use crate::training::step::{StepSeen, Trainer};
 use crate::training::validation::Validation;
-use crate::training::{checkpoint, on_device, room, start};
+use crate::training::{checkpoint, host_memory, on_device, room, start};
 
 /// Trains from the newest checkpoint in `store`, or from the beginning, to the plan's last step or the first stop, as one
 /// of `ranks`.
@@ -206,7 +206,8 @@ impl<'a> Run<'a> {
                 return self.stopped(stop, host);
             }
             let done = self.trainer.done();
-            if self.is_save_due() {
+            host.remarks().into_iter().for_each(|remark| self.say(host, remark));
+            if self.is_save_due() || self.is_save_wanted(host) {
                 self.save(host)?;
             }
             if self.is_over() {
@@ -307,6 +308,7 @@ impl<'a> Run<'a> {
         if let Some(share) = self.share() {
             self.trainer.course.set_share(share);
         }
+        let begun = Instant::now();
         let StepSeen { rows, tokens } =
             if skip.is_some() { self.trainer.pass_over(batches)? } else { self.trainer.step(batches)? };
         assert_eq!(self.trainer.done(), before.next(), "a step is one step");
@@ -315,7 +317,7 @@ impl<'a> Run<'a> {
         self.rows_consumed.0 += rows;
         data.consumed(self.rows_consumed, skip.is_none()).map_err(Error::Foreign)?;
         self.tokens_consumed += tokens;
-        self.pace.step(tokens);
+        self.pace.step(tokens, begun.elapsed());
         let every = self.plan().validation.every_steps;
         self.validation_pending = is_due(self.trainer.done(), every, self.is_over());
         self.is_whole = true;
@@ -344,13 +346,27 @@ impl<'a> Run<'a> {
         }
         self.look_at_hours()?;
         self.is_whole = false;
+        let begun = Instant::now();
         let (figures, observed) = self.trainer.figures()?;
+        self.pace.read(begun.elapsed());
         self.is_whole = true;
-        let (speed, progress) = (self.pace.report(self.steps_left()), self.share());
+        let ((speed, phases), progress) = (self.pace.report(self.steps_left()), self.share());
         let (batch_hash, memory) = (self.batch_hash.to_hex(), self.gauge.read()?);
         let source_epochs = data.source_epochs(self.rows_consumed).map_err(Error::Foreign)?;
         let (losses, grad_norms) = observed.iter().map(|step| (step.loss, step.norm)).unzip();
-        let report = StepReport { figures, losses, grad_norms, batch_hash, progress, speed, source_epochs, memory };
+        let (phases, host_bytes) = (Some(phases), host_memory::resident_bytes());
+        let report = StepReport {
+            figures,
+            losses,
+            grad_norms,
+            batch_hash,
+            progress,
+            speed,
+            source_epochs,
+            phases,
+            memory,
+            host_bytes,
+        };
         self.say(host, What::Report(report));
         self.check(host)?;
         Ok(observed)
@@ -376,7 +392,7 @@ impl<'a> Run<'a> {
         self.note_figures(&report)?;
         self.say(host, What::Validation(report));
         self.validation_pending = false;
-        self.pace.leave_out(begun.elapsed());
+        self.pace.validation(begun.elapsed());
         self.check(host)?;
         Ok(ControlFlow::Continue(()))
     }

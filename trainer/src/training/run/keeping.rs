@@ -73,6 +73,12 @@ impl Run<'_> {
         self.saved != Some(done) && (is_due(rules.every_steps) || is_due(rules.keep_every_steps))
     }
 
+    /// Whether somebody wants them to be kept. Before the first step there is nothing to keep, and the wish stays.
+    pub(super) fn is_save_wanted(&self, host: &mut dyn Host) -> bool {
+        let done = self.trainer.done();
+        done > Step(0) && host.wants_checkpoint() && self.saved != Some(done)
+    }
+
     /// Keeps what a validation found for the checkpoint of its step: one that is made next, or one that was made before a stop
     /// came in the middle of the validation.
     pub(super) fn note_figures(&mut self, report: &ValidReport) -> Result<(), Error> {

@@ -377,7 +377,17 @@ fn timeless(log: &[u8]) -> Vec<u8> {
         object.retain(|key, _| {
             !matches!(
                 key.as_str(),
-                "tokens_per_s" | "wait" | "stall" | "stall_s" | "mfu" | "eta_s" | "seconds" | "place"
+                "tokens_per_s"
+                    | "steps_per_s"
+                    | "wait"
+                    | "stall"
+                    | "stall_s"
+                    | "mfu"
+                    | "eta_s"
+                    | "phases"
+                    | "host_bytes"
+                    | "seconds"
+                    | "place"
             )
         });
         format!("{entry}\n").into_bytes()

@@ -1,5 +1,7 @@
 //! What a run's folder says of it, read from the end of its log.
 
+use std::path::Path;
+
 use observe::change::How;
 use observe::training::Why;
 use observe::{What, jsonl};
@@ -115,4 +117,9 @@ fn steps(run: &Store) -> anyhow::Result<Option<u64>> {
     }
     let plan = run.read_with_stat("plan.json")?.and_then(|(bytes, _)| serde_json::from_slice::<Value>(&bytes).ok());
     Ok(plan.and_then(|plan| plan["steps"].as_u64()))
+}
+
+/// What a run has from its first event on.
+pub(crate) fn is_run(folder: &Path) -> bool {
+    folder.join("config.toml").is_file() && (folder.join(jsonl::LOG).is_dir() || folder.join("checkpoints").is_dir())
 }

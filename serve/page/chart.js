@@ -1,0 +1,440 @@
+// One plot, in SVG: so that it can be kept as it is, read by a screen, and drawn at any size.
+
+const MARGIN = { left: 52, right: 12, top: 14, bottom: 22 };
+const DASHES = ["", "6 3", "2 3", "8 3 2 3"];
+const COLOURS = 8;
+let charts_made = 0;
+
+/** The pen of the n-th curve: eight colours that differ for every eye, then the same with dashes. */
+function pen(n) {
+  return { colour: `c${n % COLOURS}`, dash: DASHES[Math.floor(n / COLOURS) % DASHES.length] };
+}
+
+class Chart {
+  /** `plot` is `{key, title, unit, domain, parts: [{group, name, label, form}]}`; a form is `line`, `points` or `rule`. */
+  constructor(plot) {
+    Object.assign(this, {
+      plot,
+      log: false,
+      tall: false,
+      range: null,
+      hidden: new Set(),
+      seen: false,
+      curves: [],
+      smooth: new Map(),
+    });
+    this.id = `plot-${(charts_made += 1)}`;
+    this.build();
+    new ChartHand(this);
+  }
+
+  build() {
+    const { plot } = this;
+    const tool = (label, title, act) =>
+      make("button", {
+        type: "button",
+        class: "quiet tool",
+        text: label,
+        title,
+        on: { click: act },
+        "aria-label": `${title}: ${plot.title}`,
+      });
+    this.log_button = tool("log", "logarithmic scale", () => this.toggle_log());
+    this.tall_button = tool("⤢", "larger", () => this.toggle_tall());
+    const keep = tool("SVG", "keep as a picture", () => keep_picture(this));
+    const values = tool("CSV", "keep the values", () => keep_values(this));
+    this.legend = make("ul", { class: "legend" });
+    this.words = make("p", { class: "words" });
+    this.svg = draw("svg", { class: "chart", tabindex: 0, role: "img", id: this.id });
+    this.layers = {};
+    this.clip = draw("rect", { x: MARGIN.left, y: MARGIN.top - 3 });
+    this.svg.append(draw("defs", {}, draw("clipPath", { id: `${this.id}-clip` }, this.clip)));
+    for (const name of ["grid", "marks", "curves", "odd", "labels", "cursor", "choice"]) {
+      const clipped = ["marks", "curves", "choice"].includes(name) ? `url(#${this.id}-clip)` : null;
+      this.svg.append((this.layers[name] = draw("g", { class: name, "clip-path": clipped })));
+    }
+    const title = make("h4", { text: plot.title });
+    const tools = make("div", { class: "tools" }, this.log_button, values, keep, this.tall_button);
+    this.element = make(
+      "figure",
+      { class: "plot", "data-key": plot.key },
+      make("figcaption", {}, title, tools),
+      this.legend,
+      this.svg,
+      this.words,
+    );
+    this.update_buttons();
+  }
+
+  toggle_log() {
+    [this.log, this.range] = [!this.log, null];
+    this.update_buttons();
+    redraw("plots");
+  }
+
+  toggle_tall() {
+    this.tall = !this.tall;
+    this.element.classList.toggle("tall", this.tall);
+    this.update_buttons();
+    redraw("plots");
+  }
+
+  update_buttons() {
+    this.log_button.setAttribute("aria-pressed", this.log);
+    this.tall_button.setAttribute("aria-pressed", this.tall);
+  }
+
+  /** The curves that there are. One run has a colour for each part; of several, each run has one, and each part a dash. */
+  collect() {
+    const runs = view
+      .shown()
+      .filter((run) => this.plot.parts.some((part) => run.groups[part.group].series.has(part.name)));
+    const several = view.runs.length > 1;
+    this.curves = runs.flatMap((run) =>
+      this.plot.parts
+        .map((part, n) => {
+          const columns = run.groups[part.group];
+          const series = columns.series.get(part.name);
+          if (!series) return null;
+          // Beyond eight runs colours come again, one dash further.
+          const dash = DASHES[(Math.floor(run.colour / COLOURS) + n) % DASHES.length];
+          const style = several ? { ...pen(run.colour), dash } : pen(n);
+          if (part.form === "rule") style.dash = DASHES[2];
+          const label = several ? (this.plot.parts.length > 1 ? `${run.name}, ${part.label}` : run.name) : part.label;
+          return { id: `${run.name}/${part.group}/${part.name}`, run, part, columns, series, label, ...style };
+        })
+        .filter(Boolean),
+    );
+  }
+
+  /** What is drawn of a curve: its means, smoothed as the page says. Kept until there is more. */
+  line(curve) {
+    if (view.smoothing === 0 || curve.part.form !== "line") return curve.series.mean;
+    const key = `${curve.columns.version}/${view.smoothing}`;
+    const old = this.smooth.get(curve.id);
+    if (old?.key === key && old.of === curve.series.mean) return old.values;
+    const values = smoothed(curve.series.mean, view.smoothing);
+    this.smooth.set(curve.id, { key, values, of: curve.series.mean });
+    return values;
+  }
+
+  draw() {
+    this.collect();
+    const drawn = this.curves.filter((curve) => !this.hidden.has(curve.id));
+    const window = view.window(this.plot.domain);
+    const [width, height] = [this.svg.clientWidth, this.svg.clientHeight];
+    this.update_legend();
+    if (!window || width < 40) return;
+    this.x = new Scale(window[0], window[1], MARGIN.left, width - MARGIN.right);
+    for (const curve of drawn) {
+      curve.places = view.places(curve.columns, this.plot.domain);
+      // One point more on each side, so that the line leaves the plot rather than ending at its edge.
+      const first = first_at_least(curve.places, window[0], curve.columns.length);
+      const end = first_at_least(curve.places, window[1], curve.columns.length);
+      [curve.first, curve.end] = [Math.max(0, first - 1), Math.min(curve.columns.length, end + 1)];
+      [curve.inside, curve.outside] = [
+        first,
+        Math.min(curve.columns.length, end + (curve.places[end] === window[1] ? 1 : 0)),
+      ];
+      curve.values = this.line(curve);
+    }
+    const seen = drawn.flatMap((curve) => curve.values.slice(curve.inside, Math.max(curve.outside, curve.inside)));
+    const near = drawn.flatMap((curve) => curve.values.slice(curve.first, curve.end));
+    const options = { log: this.log, cut: view.cut };
+    const range = this.range ?? fit(seen, options) ?? fit(near, options) ?? (this.log ? [0.1, 1] : [0, 1]);
+    this.y = new Scale(range[0], range[1], height - MARGIN.bottom, MARGIN.top, this.log);
+    this.clip.setAttribute("width", Math.max(0, width - MARGIN.left - MARGIN.right));
+    this.clip.setAttribute("height", Math.max(0, height - MARGIN.bottom - MARGIN.top + 3));
+    this.draw_grid(width, height);
+    this.draw_marks(height);
+    this.draw_curves(drawn);
+    this.draw_cursor();
+    this.tell(drawn);
+  }
+
+  draw_grid(width, height) {
+    const [lines, labels] = [[], []];
+    const unit = UNITS[this.plot.unit] ?? figure;
+    const whole = this.plot.unit === "bytes" ? byte_unit(this.y.to) : 1;
+    for (const value of this.y.ticks(Math.max(2, Math.floor(height / 45)), whole)) {
+      const y = Math.round(this.y.at(value)) + 0.5;
+      lines.push(draw("line", { x1: MARGIN.left, x2: width - MARGIN.right, y1: y, y2: y }));
+      labels.push(
+        draw("text", { x: MARGIN.left - 6, y: y + 4, "text-anchor": "end", text: tick(value, unit, this.y) }),
+      );
+    }
+    for (const [value, text] of view.ticks(this.plot.domain, this.x, Math.max(2, Math.floor(width / 80)))) {
+      const x = Math.round(this.x.at(value)) + 0.5;
+      const near_end = x > width - 40;
+      lines.push(draw("line", { x1: x, x2: x, y1: height - MARGIN.bottom, y2: height - MARGIN.bottom + 4 }));
+      labels.push(
+        draw("text", { x: near_end ? width - 2 : x, y: height - 5, "text-anchor": near_end ? "end" : "middle", text }),
+      );
+    }
+    const floor = height - MARGIN.bottom + 0.5;
+    lines.push(draw("line", { class: "floor", x1: MARGIN.left, x2: width - MARGIN.right, y1: floor, y2: floor }));
+    this.layers.grid.replaceChildren(...lines);
+    this.layers.labels.replaceChildren(...labels);
+  }
+
+  /** Events: checkpoints as ticks on the floor, what matters more as lines through the plot. */
+  draw_marks(height) {
+    const marks = [];
+    const last = {};
+    for (const event of this.plot.domain === "run" ? (view.run?.events ?? []) : []) {
+      const place = view.hidden.has(event.kind) ? null : view.run.where(event, view.axis);
+      if (place === null || place < this.x.from || place > this.x.to) continue;
+      const sort = sort_of(event);
+      const x = Math.round(this.x.at(place)) + 0.5;
+      if (x - (last[sort] ?? -9) < 3) continue;
+      last[sort] = x;
+      const top = sort === "checkpoint" ? height - MARGIN.bottom - 5 : MARGIN.top;
+      marks.push(draw("line", { class: `mark ${sort}`, x1: x, x2: x, y1: top, y2: height - MARGIN.bottom }));
+    }
+    this.layers.marks.replaceChildren(...marks);
+  }
+
+  draw_curves(drawn) {
+    const [pieces, odd] = [[], []];
+    this.svg.classList.toggle("several", view.runs.length > 1);
+    // The page's own run lies above those that it is compared with, and validation above training.
+    const runs = [...new Set(drawn.map((curve) => curve.run))].reverse();
+    for (const curve of runs.flatMap((run) => drawn.filter((curve) => curve.run === run))) {
+      const { places, first, end, series } = curve;
+      if (end <= first) continue;
+      const x = (i) => this.x.at(places[i]);
+      const height = (value) => (this.log && value <= 0 ? NaN : this.y.at(value));
+      const path = (points, options) =>
+        draw("path", { d: line_path(points, (point) => height(point.y)), fill: "none", ...options });
+      const raw = visible_points(x, series, first, end);
+      const smooth = curve.values !== series.mean;
+      if (curve.part.form === "line") pieces.push(this.band(curve, raw, height));
+      if (smooth) pieces.push(path(raw, { class: `curve raw ${curve.colour}` }));
+      const kind = curve.part.form === "points" ? "joint" : "curve";
+      pieces.push(
+        path(smooth ? visible_points(x, { mean: curve.values }, first, end) : raw, {
+          class: `${kind} ${curve.colour}`,
+          "stroke-dasharray": curve.dash || null,
+        }),
+      );
+      if (curve.part.form === "points" || end - first < 3) pieces.push(...this.points(curve, raw, height));
+      odd.push(...this.oddities(curve, x));
+    }
+    this.layers.curves.replaceChildren(...pieces);
+    this.layers.odd.replaceChildren(...odd);
+  }
+
+  /** From the least to the greatest value of each point, in as many pieces as the line has. */
+  band(curve, points, height) {
+    // Below a logarithm's reach is the floor.
+    const inside = (value) => (Number.isFinite(height(value)) ? height(value) : this.y.start);
+    const pieces = [[]];
+    for (const point of points) {
+      if (Number.isFinite(point.y)) pieces.at(-1).push(point);
+      else pieces.push([]);
+    }
+    const wide = pieces.filter((piece) => piece.some(({ low, high }) => low < high));
+    const d = wide.map((piece) => {
+      const back = line_path([...piece].reverse(), ({ low }) => inside(low));
+      return `${line_path(piece, ({ high }) => inside(high))}L${back.slice(1)}Z`;
+    });
+    return draw("path", { class: `band ${curve.colour}`, d: d.join("") });
+  }
+
+  points(curve, points, height) {
+    const crowded = points.length > (this.x.end - this.x.start) / 6;
+    const shown = crowded ? [] : points.filter(({ y }) => Number.isFinite(height(y)));
+    return shown.map(({ x, y }) =>
+      draw("circle", { class: `point ${curve.colour}`, cx: x.toFixed(1), cy: height(y).toFixed(1), r: 3 }),
+    );
+  }
+
+  /** What has no place in the plot: marks at its top for what is not a number, arrows at its edges for what lies beyond. */
+  oddities(curve, x) {
+    const marks = [];
+    let last = { odd: -9, high: -9, low: -9 };
+    for (let i = Math.max(curve.first, curve.inside); i < curve.outside; i += 1) {
+      const value = curve.series.mean[i];
+      const shown = curve.values[i];
+      if (value === null) continue;
+      const sort = !Number.isFinite(value)
+        ? "odd"
+        : shown > this.y.to
+          ? "high"
+          : shown < this.y.from && !this.log
+            ? "low"
+            : null;
+      if (!sort) continue;
+      const at = x(i);
+      if (at - last[sort] < 5) continue;
+      last[sort] = at;
+      const [a, b] = sort === "low" ? [this.y.start - 1, this.y.start - 7] : [2, 8];
+      const shape = sort === "odd" ? `M${at - 3.5} 2l7 7m0 -7l-7 7` : `M${at} ${a}L${at + 4} ${b}L${at - 4} ${b}Z`;
+      marks.push(
+        draw(
+          "path",
+          { class: `${sort === "odd" ? "odd-mark" : "far-mark"} ${curve.colour}`, d: shape },
+          draw("title", { text: `${curve.label} ${figure(value)} at ${view.word(this.plot.domain, curve.places[i])}` }),
+        ),
+      );
+    }
+    return marks;
+  }
+
+  /** The point of a curve that is nearest to a place; -1 where there is none. */
+  nearest(curve, place) {
+    const { columns, series } = curve;
+    const places = view.places(columns, this.plot.domain);
+    const i = first_at_least(places, place, columns.length);
+    for (let off = 0; off < columns.length; off += 1) {
+      const [left, right] = [i - 1 - off, i + off];
+      const has = (k) => k >= 0 && k < columns.length && series.mean[k] !== null;
+      if (has(left) && has(right)) return place - places[left] <= places[right] - place ? left : right;
+      if (has(right)) return right;
+      if (has(left)) return left;
+    }
+    return -1;
+  }
+
+  draw_cursor() {
+    const { cursor } = view;
+    const here = cursor?.domain === this.plot.domain && this.x && cursor.x >= this.x.from && cursor.x <= this.x.to;
+    const pieces = [];
+    if (here) {
+      const x = this.x.at(cursor.x);
+      pieces.push(draw("line", { class: "hair", x1: x, x2: x, y1: MARGIN.top, y2: this.y.start }));
+      for (const curve of this.curves) {
+        const i = this.hidden.has(curve.id) || curve.part.form === "rule" ? -1 : this.nearest(curve, cursor.x);
+        const value = i < 0 ? null : this.line(curve)[i];
+        if (value === null || !Number.isFinite(value) || value < this.y.from || value > this.y.to) continue;
+        const at = this.x.at(view.places(curve.columns, this.plot.domain)[i]);
+        if (Math.abs(at - x) > 40 || at < this.x.start - 1 || at > this.x.end + 1) continue;
+        pieces.push(draw("circle", { class: `dot ${curve.colour}`, cx: at, cy: this.y.at(value), r: 4 }));
+      }
+      pieces.push(...this.hair_word(x, view.word(this.plot.domain, cursor.x)));
+    }
+    this.layers.cursor.replaceChildren(...pieces);
+    this.update_values();
+  }
+
+  /** The place in words, at the foot of the hair, over the labels there. */
+  hair_word(x, text) {
+    const half = 5 + text.length * 3.6;
+    const middle = Math.min(Math.max(x, MARGIN.left + half), this.x.end - half);
+    return [
+      draw("rect", { class: "hair-ground", x: middle - half, y: this.y.start + 4, width: 2 * half, height: 17, rx: 4 }),
+      draw("text", { class: "hair-word", y: this.y.start + 17, "text-anchor": "middle", x: middle, text }),
+    ];
+  }
+
+  /** What stands for one another in the legend: each curve of one run; of several, all curves of each. */
+  keys() {
+    if (view.runs.length < 2) return this.curves.map((curve) => ({ label: curve.label, curves: [curve] }));
+    const runs = [...new Set(this.curves.map((curve) => curve.run))];
+    return runs.map((run) => ({ label: run.name, curves: this.curves.filter((curve) => curve.run === run) }));
+  }
+
+  /** Rebuilt only where the curves are others; else only the values change. */
+  update_legend() {
+    const state = this.curves
+      .map((curve) => `${curve.id}${curve.label}${curve.colour}${this.hidden.has(curve.id)}`)
+      .join("|");
+    if (this.legend_state === state) return;
+    this.legend_state = state;
+    this.legend_keys = this.keys().map((key) => ({ ...key, value: make("span", { class: "value" }) }));
+    this.legend.replaceChildren(
+      ...this.legend_keys.map(({ label, curves, value }) => {
+        const shown = !this.hidden.has(curves[0].id);
+        const toggle = () => {
+          for (const { id } of curves)
+            if (shown) this.hidden.add(id);
+            else this.hidden.delete(id);
+          redraw("plots");
+          // The legend is made anew: whoever pressed a key of it stays there.
+          this.settle_focus = [...this.legend.children].findIndex((item) => item.contains(document.activeElement));
+        };
+        const state = shown ? "shown; press to hide" : "hidden; press to show";
+        const words = `${curves.map((curve) => curve.label).join("; ")}: ${state}`;
+        return make(
+          "li",
+          {},
+          make(
+            "button",
+            {
+              type: "button",
+              class: "key",
+              "aria-pressed": String(shown),
+              on: { click: toggle },
+              title: printable(words),
+            },
+            swatch(curves[0]),
+            make("bdi", { class: "label", text: label }),
+            value,
+          ),
+        );
+      }),
+    );
+    if (this.settle_focus >= 0) this.legend.children[this.settle_focus]?.querySelector("button").focus();
+    this.settle_focus = -1;
+  }
+
+  update_values() {
+    for (const { curves, value } of this.legend_keys ?? []) {
+      const parts = curves.filter((curve) => curves.length === 1 || curve.part.form !== "rule");
+      say(value, parts.map((curve) => this.value_words(curve)).join(" · "));
+    }
+  }
+
+  /** The value under the hand, with its least and greatest; else the newest. */
+  value_words(curve) {
+    const unit = UNITS[this.plot.unit] ?? figure;
+    const at = view.cursor?.domain === this.plot.domain ? view.cursor.x : null;
+    const i = at === null ? curve.series.mean.findLastIndex((value) => value !== null) : this.nearest(curve, at);
+    const { min, max } = curve.series;
+    const banded = at !== null && view.runs.length < 2 && min && min[i] !== max[i] && min[i] !== null && i >= 0;
+    return unit(i < 0 ? null : this.line(curve)[i]) + (banded ? ` (${unit(min[i])} to ${unit(max[i])})` : "");
+  }
+
+  /** The plot in words: for who cannot see it, and for what it cannot draw. */
+  tell(drawn) {
+    const unit = UNITS[this.plot.unit] ?? figure;
+    const odd = drawn
+      .map((curve) => {
+        const bad = curve.series.mean.filter((value) => value !== null && !Number.isFinite(value)).length;
+        const first = curve.series.mean.findIndex((value) => value !== null && !Number.isFinite(value));
+        const place = bad > 0 && view.word(this.plot.domain, curve.places[first]);
+        return (
+          bad > 0 &&
+          `${curve.label}: ${bad === 1 ? "one value is" : `${count(bad)} values are`} not finite, the first at ${place}`
+        );
+      })
+      .filter(Boolean);
+    say(this.words, odd.join("; "));
+    const summary = drawn.map((curve) => {
+      const from = curve.series.mean.find((value) => value !== null);
+      return `${curve.label} from ${unit(from)} to ${unit(curve.series.mean.findLast((value) => value !== null))}`;
+    });
+    const keys = "arrow keys read values, plus and minus zoom, 0 shows the whole run, L changes the scale";
+    this.svg.setAttribute(
+      "aria-label",
+      printable(`${this.plot.title}: ${summary.join("; ") || "no values"}. ${odd.join("; ")} (${keys})`),
+    );
+  }
+}
+
+/** A tick's label: only the digits that tell it from its neighbours. */
+function tick(value, unit, scale) {
+  if (unit !== figure) return unit(value);
+  const size = Math.max(Math.abs(scale.from), Math.abs(scale.to));
+  if (value !== 0 && (size >= 1e6 || Math.abs(value) < 1e-3))
+    return value.toExponential(1).replace(".0e", "e").replace("-", "−").replace("e+", "e");
+  return String(Number(value.toPrecision(6))).replace("-", "−");
+}
+
+/** A piece of a curve, for legends. */
+function swatch(curve) {
+  const dot =
+    curve.part?.form === "points" ? draw("circle", { class: `point ${curve.colour}`, cx: 10, cy: 5, r: 3 }) : null;
+  const line = { class: `curve ${curve.colour}`, x1: 0, x2: 20, y1: 5, y2: 5, "stroke-dasharray": curve.dash || null };
+  return draw("svg", { class: "swatch", width: 20, height: 10, "aria-hidden": "true" }, draw("line", line), dot);
+}

@@ -1,0 +1,202 @@
+// What can be done to a run from here, and the token that allows it.
+//
+// The token stays in this tab (sessionStorage) and travels in a header, never in an address, which logs would keep.
+
+class Session {
+  get token() {
+    return kept.get("token", sessionStorage);
+  }
+
+  headers() {
+    return this.token ? { Authorization: `Bearer ${this.token}` } : {};
+  }
+
+  /** A GET that may need the token; it is asked for where the server wants one. */
+  async get(path) {
+    const answer = await get_json(path, this.headers());
+    if (![401, 403].includes(answer.status) || !view.status?.token_needed) return answer;
+    return (await this.ask(answer.words)) ? get_json(path, this.headers()) : answer;
+  }
+
+  async post(path, body) {
+    if (view.status?.token_needed && !this.token && !(await this.ask("")))
+      return { ok: false, words: "no token was given" };
+    const answer = await this.send(path, body);
+    if (![401, 403].includes(answer.status)) return answer;
+    kept.set("token", null, sessionStorage);
+    return (await this.ask(answer.words)) ? this.send(path, body) : answer;
+  }
+
+  async send(path, body) {
+    try {
+      const answer = await fetch(path, {
+        method: "POST",
+        body,
+        headers: { ...this.headers(), "Content-Type": "text/plain; charset=utf-8" },
+      });
+      const json = await answer.json().catch(() => ({}));
+      return {
+        ok: answer.ok,
+        status: answer.status,
+        words: brief(json.done ?? json.error ?? `the server answers ${answer.status}`, 500),
+      };
+    } catch {
+      return { ok: false, status: 0, words: "no connection: nothing was done, as far as this page knows" };
+    }
+  }
+
+  /** Asks for the token; false where nobody gave one. */
+  async ask(why) {
+    const field = make("input", {
+      type: "password",
+      id: "token",
+      autocomplete: "off",
+      "aria-label": "token",
+      required: true,
+    });
+    const text = "The run's first lines say where its token is.";
+    const given = await dialog("A token is needed", why ? `${why}. ${text}` : text, { yes: "go on", field });
+    if (!given || !field.value.trim()) return false;
+    kept.set("token", field.value.trim(), sessionStorage);
+    return true;
+  }
+}
+
+/** A question that waits for its answer: true for yes. Escape is no. */
+function dialog(title, text, { yes, field = null, grave = false }) {
+  const box = find("dialog");
+  return new Promise((answered) => {
+    let answer = false;
+    const act = () => {
+      answer = true;
+      box.close();
+    };
+    const no = make("button", { type: "button", text: "cancel", on: { click: () => box.close() } });
+    const go = make("button", { type: "submit", class: grave ? "grave" : "strong", text: yes });
+    const form = make(
+      "form",
+      {
+        on: {
+          submit: (event) => {
+            event.preventDefault();
+            act();
+          },
+        },
+      },
+      make("h2", { id: "dialog-title", text: title }),
+      make("p", { text }),
+      field,
+      make("div", { class: "buttons" }, no, go),
+    );
+    box.replaceChildren(form);
+    box.addEventListener("close", () => answered(answer), { once: true });
+    box.showModal();
+    (field ?? no).focus();
+  });
+}
+
+const LEVELS = ["error", "warn", "info", "debug", "trace"];
+
+class Controls {
+  constructor(session) {
+    this.session = session;
+    this.said = make("p", { class: "answer", role: "status" });
+    const button = (action, text, act, look = "") =>
+      make("button", { type: "button", "data-action": action, class: look, text, on: { click: act } });
+    this.note = make("input", { type: "text", id: "note", maxlength: 1000, placeholder: "a note for the log" });
+    this.level = make("input", { type: "text", id: "level", list: "levels", value: "info", size: 16 });
+    const levels = make("datalist", { id: "levels" }, ...LEVELS.map((value) => make("option", { value })));
+    this.stop_words = make("p");
+    this.forms = {
+      checkpoint: make(
+        "div",
+        { class: "control" },
+        make("p", { text: "Save everything now; training goes on." }),
+        button("checkpoint", "save a checkpoint", () => this.act("/checkpoint"), "strong"),
+      ),
+      note: make(
+        "form",
+        { class: "control", on: { submit: (event) => this.write(event) } },
+        make("label", { for: "note", text: "Write into the run's log. It stands at its step in all plots." }),
+        this.note,
+        make("button", { type: "submit", "data-action": "note", text: "write" }),
+      ),
+      "log-level": make(
+        "form",
+        { class: "control", on: { submit: (event) => this.set_level(event) } },
+        make("label", { for: "level", text: "How much the process says on stderr, as for RUST_LOG." }),
+        this.level,
+        levels,
+        make("button", { type: "submit", "data-action": "log-level", text: "set" }),
+      ),
+      stop: make(
+        "div",
+        { class: "control" },
+        this.stop_words,
+        button("stop", "stop the run…", () => this.stop(), "grave"),
+      ),
+    };
+    this.forget = make("button", {
+      type: "button",
+      class: "quiet",
+      text: "forget the token",
+      on: {
+        click: () => {
+          kept.set("token", null, sessionStorage);
+          this.draw();
+        },
+      },
+    });
+    find("controls-body").append(
+      make("div", { class: "controls" }, ...Object.values(this.forms)),
+      this.said,
+      this.forget,
+    );
+    drawer("controls", () => this.draw());
+  }
+
+  draw() {
+    const actions = view.status?.actions ?? [];
+    find("controls").hidden = actions.length === 0;
+    for (const [action, form] of Object.entries(this.forms)) form.hidden = !actions.includes(action);
+    this.forget.hidden = !this.session.token;
+    const prepares = view.status?.kind === "prepare";
+    say(
+      this.stop_words,
+      prepares
+        ? "End now; finished parts are kept, and the same command goes on later."
+        : "Finish the step, save and end. The same command goes on later.",
+    );
+    for (const button of find("controls-body").querySelectorAll("[data-action]")) button.disabled = view.stale;
+  }
+
+  async act(path, body = "") {
+    say(this.said, "asking…");
+    const answer = await this.session.post(path, body);
+    this.said.classList.toggle("bad", !answer.ok);
+    say(this.said, answer.words);
+    this.draw();
+    return answer.ok;
+  }
+
+  async write(event) {
+    event.preventDefault();
+    if (this.note.value.trim() && (await this.act("/note", this.note.value.trim()))) this.note.value = "";
+  }
+
+  async set_level(event) {
+    event.preventDefault();
+    if (this.level.value.trim()) await this.act("/log-level", this.level.value.trim());
+  }
+
+  async stop() {
+    const step = view.status?.step;
+    const where = Number.isFinite(step) ? ` at about step ${count(step)}` : "";
+    const what =
+      view.status?.kind === "prepare"
+        ? "ends; its finished parts are kept"
+        : `finishes its step${where}, saves a checkpoint and ends`;
+    const text = `“${view.run?.name ?? "The run"}” ${what}. The same command goes on later.`;
+    if (await dialog("Stop it?", text, { yes: "stop it", grave: true })) await this.act("/stop");
+  }
+}

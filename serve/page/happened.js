@@ -1,0 +1,117 @@
+// What happened, newest first, in words: all kinds, or those that are chosen. A press shows the place in the plots.
+
+const PAGE_OF_EVENTS = 60;
+
+class Happened {
+  constructor() {
+    Object.assign(this, { most: PAGE_OF_EVENTS, drawn: "", items: new Map() });
+    this.more = make("button", {
+      type: "button",
+      text: "older ones",
+      on: {
+        click: () => {
+          this.most += PAGE_OF_EVENTS;
+          this.draw();
+        },
+      },
+    });
+    find("happened-list").after(this.more);
+    drawer("happened", () => this.draw());
+  }
+
+  draw() {
+    const events = view.run?.events ?? [];
+    const key = `${view.run?.version} ${events.length} ${events.at(-1)?.time} ${[...view.hidden]} ${this.most}`;
+    if (this.drawn === key) return;
+    this.drawn = key;
+    this.draw_kinds(events);
+    const chosen = events.filter((event) => !view.hidden.has(event.kind));
+    const newest = chosen.slice(-this.most).reverse();
+    const list = find("happened-list");
+    const old = this.items;
+    this.items = new Map(newest.map((event) => [event, old.get(event) ?? this.item(event)]));
+    const none = make("li", {
+      class: "empty",
+      text: events.length > 0 ? "All kinds are hidden." : "Nothing has happened yet.",
+    });
+    arrange(list, newest.length > 0 ? [...this.items.values()] : [none]);
+    this.more.hidden = chosen.length <= this.most;
+  }
+
+  item(event) {
+    const show = () => {
+      point_at(event);
+      find("curves").scrollIntoView({ behavior: calm() ? "auto" : "smooth" });
+    };
+    const step = Number.isFinite(event.step) ? `step ${count(event.step)}` : "";
+    return make(
+      "li",
+      { class: `event ${tone(event)}` },
+      make("span", { class: "when", text: clock(event.time) }),
+      make("button", {
+        type: "button",
+        class: "quiet step",
+        text: step || "–",
+        title: "show in the plots",
+        disabled: !step,
+        on: { click: show },
+      }),
+      make("span", { class: "kind", text: kind_word(event.kind) }),
+      make("bdi", { class: "told", text: story(event) }),
+    );
+  }
+
+  toggle(kind) {
+    if (!view.hidden.delete(kind)) view.hidden.add(kind);
+    redraw("happened", "plots", "timeline");
+  }
+
+  /** A switch for each kind, with how many there are. The marks in the plots follow it. */
+  draw_kinds(events) {
+    const counts = new Map();
+    const sorts = new Map(events.map((event) => [event.kind, sort_of(event)]));
+    for (const { kind } of events) counts.set(kind, (counts.get(kind) ?? 0) + 1);
+    const chips = find("happened-kinds");
+    const key = [...counts].join("|") + [...view.hidden];
+    if (this.kinds === key) return;
+    this.kinds = key;
+    const focused = document.activeElement?.dataset?.kind;
+    chips.replaceChildren(
+      ...[...counts].map(([kind, many]) =>
+        make(
+          "button",
+          {
+            type: "button",
+            class: "chip",
+            "data-kind": kind,
+            "aria-pressed": String(!view.hidden.has(kind)),
+            on: { click: () => this.toggle(kind) },
+          },
+          draw(
+            "svg",
+            { class: "swatch", width: 14, height: 14, "aria-hidden": "true" },
+            draw("path", { class: `event ${sorts.get(kind)}`, d: glyph(sorts.get(kind), 7, 7.5) }),
+          ),
+          make("bdi", { text: `${kind_word(kind)} ${many}` }),
+        ),
+      ),
+    );
+    if (focused !== undefined) [...chips.children].find((chip) => chip.dataset.kind === focused)?.focus();
+  }
+}
+
+function kind_word(kind) {
+  return String(kind ?? "unknown").replaceAll("_", " ");
+}
+
+/** Gives a list these children, in order. Those that stay are not touched: they keep the focus, and what is selected. */
+function arrange(list, children) {
+  const stay = new Set(children);
+  for (const child of [...list.children]) if (!stay.has(child)) child.remove();
+  children.forEach((child, n) => list.children[n] !== child && list.insertBefore(child, list.children[n] ?? null));
+}
+
+/** Whether somebody wants nothing to move. */
+function calm() {
+  return matchMedia("(prefers-reduced-motion: reduce)").matches;
+}

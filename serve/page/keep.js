@@ -1,0 +1,106 @@
+// A plot as a file of its own: an SVG with everything that it needs, or its values as a table.
+
+const KEPT_STYLES = [
+  "fill",
+  "fill-opacity",
+  "stroke",
+  "stroke-width",
+  "stroke-opacity",
+  "stroke-dasharray",
+  "stroke-linejoin",
+  "stroke-linecap",
+  "opacity",
+  "font-family",
+  "font-size",
+  "font-weight",
+  "text-anchor",
+];
+const KEPT_HEAD = 26;
+
+function keep_picture(chart) {
+  chart.draw();
+  const { clientWidth: width, clientHeight: height } = chart.svg;
+  const copy = chart.svg.cloneNode(true);
+  // Styles of a page do not travel with a file: each element takes along how it looks.
+  const [from, to] = [chart.svg.querySelectorAll("*"), copy.querySelectorAll("*")];
+  from.forEach((element, i) => {
+    const style = getComputedStyle(element);
+    for (const name of KEPT_STYLES) to[i].setAttribute(name, style.getPropertyValue(name));
+  });
+  copy.querySelector(".cursor")?.remove();
+  const ground = getComputedStyle(chart.element).backgroundColor;
+  const ink = getComputedStyle(chart.element).color;
+  const font = getComputedStyle(chart.element).fontFamily;
+  const head = draw("g", { "font-family": font, "font-size": 12, fill: ink });
+  head.append(draw("text", { x: 8, y: 17, "font-weight": 600, text: `${view.run?.name ?? ""} · ${chart.plot.title}` }));
+  let rows = 0;
+  for (const curve of chart.curves.filter((curve) => !chart.hidden.has(curve.id))) {
+    const colour = getComputedStyle(chart.legend.querySelector(`.curve.${curve.colour}`) ?? chart.element).stroke;
+    const y = KEPT_HEAD + height + 12 + 16 * rows;
+    const [x1, x2] = [MARGIN.left, MARGIN.left + 24];
+    const line = {
+      x1,
+      x2,
+      y1: y - 4,
+      y2: y - 4,
+      stroke: colour,
+      "stroke-width": 2,
+      "stroke-dasharray": curve.dash || null,
+    };
+    const dot =
+      curve.part.form === "points" ? draw("circle", { cx: (x1 + x2) / 2, cy: y - 4, r: 3, fill: colour }) : null;
+    head.append(...[draw("line", line), dot, draw("text", { x: x2 + 8, y, text: curve.label })].filter(Boolean));
+    rows += 1;
+  }
+  const tall = KEPT_HEAD + height + 16 * rows + 10;
+  for (const [name, value] of Object.entries({ x: 0, y: KEPT_HEAD, width, height })) copy.setAttribute(name, value);
+  for (const name of ["class", "tabindex", "role", "id"]) copy.removeAttribute(name);
+  const file = draw(
+    "svg",
+    { width, height: tall, viewBox: `0 0 ${width} ${tall}` },
+    draw("rect", { width, height: tall, fill: ground }),
+    head,
+    copy,
+  );
+  save(`${file_name(chart)}.svg`, "image/svg+xml", new XMLSerializer().serializeToString(file));
+}
+
+function keep_values(chart) {
+  const rows = [["run", "curve", "step", "tokens", "hours", "elapsed_s", "mean", "min", "max"]];
+  for (const { run, label, columns, series } of chart.curves) {
+    const { step, tokens, hours, elapsed_s } = columns.axes;
+    for (let i = 0; i < columns.length; i += 1) {
+      if (series.mean[i] === null) continue;
+      rows.push([
+        run.name,
+        label,
+        step?.[i],
+        tokens?.[i],
+        hours?.[i],
+        elapsed_s?.[i],
+        series.mean[i],
+        series.min?.[i],
+        series.max?.[i],
+      ]);
+    }
+  }
+  save(`${file_name(chart)}.csv`, "text/csv", rows.map((row) => row.map(cell).join(",")).join("\r\n"));
+}
+
+/** A name that begins like a formula would be one in a table: it gets a sign before it that keeps it a text. */
+function cell(value) {
+  if (value === undefined || value === null) return "";
+  if (typeof value === "number") return String(value);
+  const text = printable(value);
+  return `"${(/^[=+\-@]/.test(text) ? `'${text}` : text).replaceAll('"', '""')}"`;
+}
+
+function file_name(chart) {
+  return `${view.run?.name ?? "run"}-${chart.plot.title}`.replace(/[^\p{L}\p{N}._-]+/gu, "-").slice(0, 100);
+}
+
+function save(name, type, text) {
+  const place = URL.createObjectURL(new Blob([text], { type }));
+  make("a", { href: place, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(place), 10_000);
+}

@@ -1,0 +1,372 @@
+// Which plots there are: each is made when its first value comes. And the toolbar that all of them share.
+
+const GROUPS = ["Preparation", "Loss", "Metrics", "Optimizer", "Machine", "Data"];
+
+const line = (group, name, label) => ({ group, name, label, form: "line" });
+const points = (group, name, label) => ({ group, name, label, form: "points" });
+const rule = (group, name, label) => ({ group, name, label, form: "rule" });
+
+/** Plots with more than one curve, and those with a unit of their own. All others follow from their names. */
+const PLOTS = [
+  {
+    key: "share",
+    room: "Preparation",
+    title: "done",
+    unit: "percent",
+    parts: [line("preparation", "share", "bytes of the corpus")],
+  },
+  {
+    key: "text",
+    room: "Preparation",
+    title: "text per second",
+    unit: "bytes",
+    parts: [line("preparation", "text_bytes_per_s", "bytes of text per second")],
+  },
+  {
+    key: "made",
+    room: "Preparation",
+    title: "tokens made per second",
+    unit: "short",
+    parts: [line("preparation", "tokens_per_s", "tokens per second")],
+  },
+  {
+    key: "parts",
+    room: "Preparation",
+    title: "parts",
+    unit: "short",
+    parts: [line("preparation", "parts", "finished parts")],
+  },
+  {
+    key: "loss",
+    room: "Loss",
+    title: "loss",
+    unit: "plain",
+    wide: true,
+    parts: [line("reports", "loss", "training"), points("validations", "loss", "validation")],
+  },
+  {
+    key: "mlm/loss",
+    room: "Loss",
+    title: "valid/mlm",
+    unit: "plain",
+    parts: [
+      points("validations", "mlm/loss", "this model"),
+      rule("validations", "mlm/ln_vocab", "guessing any token"),
+      rule("validations", "mlm/unigram_entropy", "best without context"),
+      rule("validations", "mlm/unigram_cross_entropy", "word frequencies"),
+    ],
+  },
+  {
+    key: "mlm/accuracy",
+    room: "Metrics",
+    title: "valid/mlm accuracy",
+    unit: "percent",
+    parts: [points("validations", "mlm/accuracy", "validation")],
+  },
+  {
+    key: "lr",
+    room: "Optimizer",
+    title: "learning rate",
+    unit: "plain",
+    parts: [line("reports", "lr", "learning rate")],
+  },
+  {
+    key: "grad_norm",
+    room: "Optimizer",
+    title: "norm of the gradient",
+    unit: "plain",
+    parts: [line("reports", "grad_norm", "before clipping")],
+  },
+  {
+    key: "skipped",
+    room: "Optimizer",
+    title: "skipped steps",
+    unit: "short",
+    parts: [line("reports", "skipped", "skipped steps")],
+  },
+  {
+    key: "speed/tokens_per_s",
+    room: "Machine",
+    title: "tokens per second",
+    unit: "short",
+    parts: [line("reports", "speed/tokens_per_s", "real tokens per second")],
+  },
+  {
+    key: "speed/wait",
+    room: "Machine",
+    title: "waits",
+    unit: "percent",
+    parts: [line("reports", "speed/wait", "for batches"), line("reports", "speed/stall", "for checkpoints")],
+  },
+  {
+    key: "speed/mfu",
+    room: "Machine",
+    title: "MFU",
+    unit: "percent",
+    parts: [line("reports", "speed/mfu", "share of the device's peak")],
+  },
+  {
+    key: "queue/fill",
+    room: "Machine",
+    title: "queue",
+    unit: "percent",
+    parts: [line("reports", "queue/fill", "how full")],
+  },
+  {
+    key: "memory",
+    room: "Machine",
+    title: "memory",
+    unit: "bytes",
+    parts: [line("reports", "memory/device_bytes", "device, at most"), line("reports", "memory/host_bytes", "host")],
+  },
+];
+
+const ROOM_OF = {
+  terms: "Loss",
+  metrics: "Metrics",
+  speed: "Machine",
+  memory: "Machine",
+  mlm: "Metrics",
+  queue: "Machine",
+};
+/** A hostile server could name series without end. */
+const PLOTS_MAX = 200;
+
+class Plots {
+  constructor() {
+    Object.assign(this, { charts: new Map(), rooms: new Map(), known: new Set(), sources: null });
+    this.sight = new IntersectionObserver(
+      (entries) => {
+        for (const { target, isIntersecting } of entries) {
+          const chart = this.of(target);
+          if (chart) chart.seen = isIntersecting;
+        }
+        redraw("plots");
+      },
+      { rootMargin: "200px" },
+    );
+    this.size = new ResizeObserver(() => redraw("plots"));
+    drawer("groups", () => this.grow());
+    drawer("plots", () => this.each((chart) => chart.draw()));
+    drawer("cursor", () => this.each((chart) => chart.draw_cursor()));
+    this.toolbar = new Toolbar(this);
+  }
+
+  of(element) {
+    return this.charts.get(element.dataset.key);
+  }
+
+  /** Those that are in sight: the others are drawn when they come. */
+  each(act) {
+    for (const chart of this.charts.values()) if (chart.seen) act(chart);
+  }
+
+  /** Makes the plots of series that are new. */
+  grow() {
+    for (const run of view.shown()) {
+      for (const [group, columns] of Object.entries(run.groups)) {
+        for (const name of columns.series.keys()) {
+          if (this.known.has(`${group}/${name}`) || this.charts.size >= PLOTS_MAX) continue;
+          // The MFU of a CPU is said to be missing at every step: that is no plot.
+          if (columns.newest(name) === null) continue;
+          this.known.add(`${group}/${name}`);
+          this.add(group, name);
+        }
+      }
+    }
+    find("curves-empty").hidden = this.charts.size > 0;
+  }
+
+  add(group, name) {
+    if (name.startsWith("source_epochs/")) {
+      this.add_source(name);
+      return;
+    }
+    const known = PLOTS.find((plot) => plot.parts.some((part) => part.group === group && part.name === name));
+    const plot = known ?? this.plain(group, name);
+    if (!this.charts.has(plot.key)) this.put(plot);
+  }
+
+  /** One source's epochs is one curve among those of all. */
+  add_source(name) {
+    const part = line("reports", name, name.slice("source_epochs/".length));
+    if (this.sources) this.sources.parts.push(part);
+    else
+      this.put(
+        (this.sources = { key: "sources", room: "Data", title: "epochs of each source", unit: "plain", parts: [part] }),
+      );
+  }
+
+  /** A term or a metric: training and validation on one plot. */
+  plain(group, name) {
+    const [prefix, ...rest] = name.split("/");
+    const title = rest.join("/") || name;
+    const share = /accuracy|rate|share/.test(title);
+    const parts =
+      group === "preparation"
+        ? [line(group, name, name)]
+        : [line("reports", name, "training"), points("validations", name, "validation")];
+    const room = group === "preparation" ? "Preparation" : (ROOM_OF[prefix] ?? "Data");
+    return { key: `series/${name}`, room, title, unit: share ? "percent" : "plain", parts };
+  }
+
+  put(plot) {
+    plot.domain = plot.parts[0].group === "preparation" ? "preparation" : "run";
+    const chart = new Chart(plot);
+    if (plot.wide) chart.element.classList.add("wide");
+    this.charts.set(plot.key, chart);
+    const grid = this.room(plot.room);
+    const later = [...grid.children].find((other) => rank(this.of(other).plot) > rank(plot));
+    grid.insertBefore(chart.element, later ?? null);
+    this.sight.observe(chart.element);
+    this.size.observe(chart.svg);
+    this.filter();
+  }
+
+  /** The room of a group of plots; rooms stand in their order, plots in that of the table. */
+  room(name) {
+    if (!this.rooms.has(name)) {
+      const grid = make("div", { class: "plots" });
+      const room = make(
+        "details",
+        { class: "group", open: true },
+        make("summary", {}, make("h3", { text: name })),
+        grid,
+      );
+      this.rooms.set(name, { room, grid });
+      const later = GROUPS.slice(GROUPS.indexOf(name) + 1)
+        .map((other) => this.rooms.get(other)?.room)
+        .find(Boolean);
+      find("groups").insertBefore(room, later ?? null);
+    }
+    return this.rooms.get(name).grid;
+  }
+
+  /** Only plots whose title has the words that are looked for. */
+  filter() {
+    const words = view.filter.toLowerCase();
+    for (const chart of this.charts.values()) {
+      chart.element.hidden = !`${chart.plot.title} ${chart.plot.room}`.toLowerCase().includes(words);
+    }
+    for (const { room, grid } of this.rooms.values()) room.hidden = [...grid.children].every((plot) => plot.hidden);
+  }
+}
+
+/** Plots stand in the order of the table; what it does not name follows the run's loss, or stands first. */
+function rank(plot) {
+  const place = PLOTS.findIndex((known) => known.key === plot.key);
+  return place < 0 ? PLOTS.findIndex((known) => known.key === "loss") + 0.5 : place;
+}
+
+/** What all plots share: the axis, smoothing, the part that is shown. */
+class Toolbar {
+  constructor(plots) {
+    const axes = Object.entries(AXES).map(([axis, { label }]) =>
+      make("button", { type: "button", text: label, "data-axis": axis, on: { click: () => view.turn(axis) } }),
+    );
+    this.axes = make("div", { class: "choice", role: "group", "aria-label": "x axis" }, ...axes);
+    this.smoothing = make("input", {
+      type: "range",
+      min: 0,
+      max: 0.99,
+      step: 0.01,
+      value: 0,
+      id: "smoothing",
+      on: { input: (event) => this.smooth(Number(event.target.value)) },
+    });
+    this.weight = make("output", { for: "smoothing", text: "none" });
+    this.cut = make("input", {
+      type: "checkbox",
+      id: "cut",
+      on: {
+        change: (event) => {
+          view.cut = event.target.checked;
+          redraw("plots");
+        },
+      },
+    });
+    this.cut.checked = true;
+    this.logs = make("button", {
+      type: "button",
+      text: "log scale",
+      "aria-pressed": "false",
+      id: "log-all",
+      title: "logarithmic scale of all losses",
+      on: { click: () => this.log(plots) },
+    });
+    this.find = make("input", {
+      type: "search",
+      id: "find-plot",
+      placeholder: "find a plot",
+      "aria-label": "find a plot",
+      on: {
+        input: (event) => {
+          view.filter = event.target.value;
+          plots.filter();
+          redraw("plots");
+        },
+      },
+    });
+    this.whole = make("button", {
+      type: "button",
+      class: "strong",
+      text: "whole run",
+      title: "show the whole run again (0)",
+      on: {
+        click: () => {
+          for (const chart of plots.charts.values()) chart.range = null;
+          for (const domain of ["run", "preparation"]) view.whole(domain);
+        },
+      },
+    });
+    find("toolbar").append(
+      this.axes,
+      make(
+        "label",
+        { for: "smoothing", class: "field" },
+        make("span", { text: "smoothing" }),
+        this.smoothing,
+        this.weight,
+      ),
+      this.logs,
+      make(
+        "label",
+        { class: "field", title: "a few values far from all others do not set the scale" },
+        this.cut,
+        make("span", { text: "cut outliers" }),
+      ),
+      this.find,
+      this.whole,
+    );
+    drawer("toolbar", () => this.draw());
+    this.recall();
+    this.draw();
+  }
+
+  smooth(weight) {
+    view.smoothing = weight;
+    kept.set("smoothing", String(weight));
+    say(this.weight, weight > 0 ? weight.toFixed(2) : "none");
+    redraw("plots");
+  }
+
+  /** As somebody left it, in this browser. */
+  recall() {
+    const weight = Number(kept.get("smoothing"));
+    if (weight > 0 && weight <= 0.99) this.smoothing.value = weight;
+    if (weight > 0 && weight <= 0.99) this.smooth(weight);
+    if (Object.hasOwn(AXES, kept.get("axis") ?? "")) view.axis = kept.get("axis");
+  }
+
+  log(plots) {
+    const on = this.logs.getAttribute("aria-pressed") !== "true";
+    this.logs.setAttribute("aria-pressed", on);
+    for (const chart of plots.charts.values()) if (chart.plot.room === "Loss" && chart.log !== on) chart.toggle_log();
+  }
+
+  draw() {
+    for (const button of this.axes.children) button.setAttribute("aria-pressed", button.dataset.axis === view.axis);
+    this.whole.classList.toggle("gone", !view.zoomed("run") && !view.zoomed("preparation"));
+    this.axes.hidden = view.run?.kind === "prepare";
+  }
+}

@@ -1,0 +1,109 @@
+//! `[serve]`.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use schemas::Problem;
+use serde::{Deserialize, Serialize};
+
+/// Where a run can be seen while it is under way: a page, Prometheus' metrics, probes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ServeConfig {
+    /// An address like `127.0.0.1:8080`, or the path of a socket like `runs/a/serve.sock`. Empty: nothing is served. With
+    /// port 0 the system chooses; `serve.json` in the run's folder says which.
+    pub address: String,
+    /// A file with the token that whoever changes something has to give, and on an address that others reach whoever looks
+    /// at rows of the corpus; `CLOZE_TOKEN` in the environment is one too. Without a token neither can be done. A socket
+    /// needs none: its file is its owner's alone.
+    pub token_file: PathBuf,
+    /// Names under which browsers may reach it, beside `localhost` and numbers: `["train1.lan"]`. Others are refused, since
+    /// a page of anybody could otherwise ask in its reader's name.
+    pub hosts: Vec<String>,
+}
+
+/// Where to listen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// A number and a port.
+    Tcp(SocketAddr),
+    /// The path of a socket.
+    Socket(PathBuf),
+}
+
+impl Address {
+    /// As written: what has a `/` in it is a path.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if text.contains('/') {
+            return Ok(Self::Socket(text.into()));
+        }
+        let local = text.replacen("localhost:", "127.0.0.1:", usize::from(text.starts_with("localhost:")));
+        local
+            .parse()
+            .map(Self::Tcp)
+            .map_err(|_| format!("`{text}` is neither an address like `127.0.0.1:8080` nor a path"))
+    }
+
+    /// Whether only programs of this machine reach it.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        match self {
+            Self::Tcp(address) => address.ip().is_loopback(),
+            Self::Socket(_) => true,
+        }
+    }
+}
+
+/// As a client writes it.
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => write!(f, "http://{address}/"),
+            Self::Socket(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+impl ServeConfig {
+    /// Where to listen; none where nothing is served.
+    pub fn address(&self) -> Result<Option<Address>, String> {
+        if self.address.is_empty() { Ok(None) } else { Address::parse(&self.address).map(Some) }
+    }
+
+    /// What is wrong with it.
+    #[must_use]
+    pub fn problems(&self) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        if let Err(message) = self.address() {
+            problems.push(Problem::new("serve.address", message).hint("write the port too, or a path with a `/`"));
+        }
+        for host in self.hosts.iter().filter(|host| host.is_empty() || host.contains(['/', ':', ' '])) {
+            let message = format!("`{host}` is no name of a machine");
+            problems.push(Problem::new("serve.hosts", message).hint("a name alone, without scheme and port"));
+        }
+        problems
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_numbers_or_paths() {
+        assert_eq!(Address::parse("127.0.0.1:80").map(|at| at.to_string()), Ok("http://127.0.0.1:80/".to_owned()));
+        assert_eq!(Address::parse("localhost:80"), Address::parse("127.0.0.1:80"));
+        assert!(Address::parse("[::1]:80").expect("an address").is_local());
+        assert!(!Address::parse("0.0.0.0:80").expect("an address").is_local());
+        assert_eq!(Address::parse("runs/a.sock"), Ok(Address::Socket("runs/a.sock".into())));
+        for wrong in ["8080", "example.org:80", "127.0.0.1", ":80", "127.0.0.1:99999"] {
+            assert!(Address::parse(wrong).is_err(), "{wrong}");
+        }
+        let config =
+            ServeConfig { address: "8080".to_owned(), hosts: vec!["a:1".to_owned()], ..ServeConfig::default() };
+        assert_eq!(config.problems().len(), 2);
+        assert!(ServeConfig::default().problems().is_empty());
+    }
+}

@@ -1,0 +1,184 @@
+//! What a run said so far, as its page begins with it.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use observe::preparation::PrepareProgress;
+use observe::training::{PhaseSeconds, StepReport, ValidReport};
+use observe::{Event, What};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::columns::{Columns, Place, Spread};
+use crate::plot::Curve;
+
+/// Events of one kind that are kept: the newest.
+const EVENTS_MAX: usize = 256;
+
+/// Kinds of events that are kept.
+const KINDS_MAX: usize = 64;
+
+/// What a run said: numbers in columns, everything else as events.
+#[derive(Debug, Default)]
+pub struct History {
+    reports: Columns,
+    validations: Columns,
+    preparation: Columns,
+    /// By kind, each with its number, so that they can be put in order again.
+    events: BTreeMap<String, VecDeque<(u64, Value)>>,
+    said: u64,
+    working: Working,
+}
+
+/// Hours of work over processes that each count from their own beginning.
+#[derive(Clone, Copy, Debug, Default)]
+struct Working {
+    before_s: f64,
+    last_s: f64,
+}
+
+impl Working {
+    fn hours(&mut self, elapsed_s: f64) -> f64 {
+        if elapsed_s < self.last_s {
+            self.before_s += self.last_s;
+        }
+        self.last_s = elapsed_s;
+        (self.before_s + elapsed_s) / 3600.0
+    }
+}
+
+impl History {
+    /// One more event.
+    pub fn push(&mut self, event: &Event) {
+        let place = self.place(event);
+        match &event.what {
+            What::Report(report) => self.reports.push(place, learnt(report)),
+            What::Validation(report) => self.validations.push(place, validated(report)),
+            What::PrepareProgress(progress) => self.preparation.push(place, prepared(progress)),
+            // One for each part: progress says how many.
+            What::PartDone(_) => {}
+            _ => self.keep(event),
+        }
+    }
+
+    fn place(&mut self, event: &Event) -> Place {
+        let at = &event.at;
+        Place {
+            step: at.step.map_or(0, |step| step.0),
+            tokens: at.tokens_seen.unwrap_or(0),
+            rows: at.rows_seen.unwrap_or(0),
+            hours: self.working.hours(event.elapsed_s),
+            epoch: at.epoch.unwrap_or(0.0),
+            time: event.time,
+        }
+    }
+
+    fn keep(&mut self, event: &Event) {
+        let kind = event.what.kind();
+        if !self.events.contains_key(kind) && self.events.len() == KINDS_MAX {
+            return;
+        }
+        let value = serde_json::to_value(event).expect("events have string keys and write every number");
+        self.said += 1;
+        let kept = self.events.entry(kind.to_owned()).or_default();
+        if kept.len() == EVENTS_MAX {
+            kept.pop_front();
+        }
+        kept.push_back((self.said, value));
+    }
+
+    /// Each figure of the reports, and of the validations with `valid/` before its name, as a curve.
+    #[must_use]
+    pub fn curves(&self) -> BTreeMap<String, Curve> {
+        let reports = self.reports.curves().map(|(name, curve)| (name.to_owned(), curve));
+        let validations = self.validations.curves().map(|(name, curve)| (format!("valid/{name}"), curve));
+        reports.chain(validations).collect()
+    }
+
+    /// As the page reads it.
+    #[must_use]
+    pub fn shown(&self) -> Shown<'_> {
+        let mut events: Vec<(u64, &Value)> =
+            self.events.values().flatten().map(|(number, event)| (*number, event)).collect();
+        events.sort_unstable_by_key(|(number, _)| *number);
+        Shown {
+            reports: &self.reports,
+            validations: &self.validations,
+            preparation: &self.preparation,
+            events: events.into_iter().map(|(_, event)| event).collect(),
+        }
+    }
+}
+
+/// A history in JSON.
+#[derive(Debug, Serialize)]
+pub struct Shown<'a> {
+    reports: &'a Columns,
+    validations: &'a Columns,
+    preparation: &'a Columns,
+    events: Vec<&'a Value>,
+}
+
+fn one(name: &str, value: f64) -> (String, Spread) {
+    (name.to_owned(), Spread::of(value))
+}
+
+fn named<'a>(family: &'a str, of: &'a BTreeMap<String, f64>) -> impl Iterator<Item = (String, Spread)> + use<'a> {
+    of.iter().map(move |(name, value)| one(&format!("{family}/{name}"), *value))
+}
+
+fn learnt(report: &StepReport) -> Vec<(String, Spread)> {
+    let (figures, speed) = (&report.figures, &report.speed);
+    let mut found = vec![
+        ("loss".to_owned(), Spread::among(figures.loss, &report.losses)),
+        ("grad_norm".to_owned(), Spread::among(figures.grad_norm, &report.grad_norms)),
+        one("lr", figures.lr),
+        one("skipped", figures.skipped as f64),
+        one("speed/tokens_per_s", speed.tokens_per_s),
+        one("speed/wait", speed.wait),
+        one("speed/stall", speed.stall),
+    ];
+    found.extend(speed.mfu.map(|mfu| one("speed/mfu", mfu)));
+    found.extend(speed.steps_per_s.map(|rate| one("speed/steps_per_s", rate)));
+    found.extend(report.host_bytes.map(|bytes| one("memory/host_bytes", bytes as f64)));
+    found.extend(report.memory.map(|memory| one("memory/device_bytes", memory.allocated_peak_bytes as f64)));
+    found.extend(report.phases.into_iter().flat_map(phases));
+    found.extend(named("terms", &figures.terms));
+    found.extend(named("metrics", &figures.metrics));
+    found.extend(named("source_epochs", &report.source_epochs));
+    found
+}
+
+/// The share of wall time that each phase took.
+fn phases(of: PhaseSeconds) -> [(String, Spread); 5] {
+    let share = |name: &str, seconds: f64| one(&format!("phase/{name}"), seconds / of.wall.max(1e-9));
+    [
+        share("data", of.data),
+        share("step", of.step),
+        share("read", of.read),
+        share("validation", of.validation),
+        share("checkpoint", of.checkpoint),
+    ]
+}
+
+fn validated(report: &ValidReport) -> Vec<(String, Spread)> {
+    let mut found = vec![one("loss", report.loss), one("seconds", report.seconds)];
+    found.extend(named("terms", &report.terms));
+    found.extend(named("metrics", &report.metrics));
+    if let Some(mlm) = &report.mlm {
+        found.push(one("mlm/loss", mlm.loss));
+        found.push(one("mlm/accuracy", mlm.accuracy));
+        found.push(one("mlm/ln_vocab", mlm.ln_vocab));
+        found.push(one("mlm/unigram_entropy", mlm.unigram_entropy));
+        found.extend(mlm.unigram_cross_entropy.map(|value| one("mlm/unigram_cross_entropy", value)));
+    }
+    found
+}
+
+fn prepared(progress: &PrepareProgress) -> Vec<(String, Spread)> {
+    vec![
+        one("share", progress.share()),
+        one("parts", progress.parts as f64),
+        one("text_bytes_per_s", progress.text_bytes_per_s),
+        one("tokens_per_s", progress.tokens_per_s),
+    ]
+}

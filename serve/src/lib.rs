@@ -1,0 +1,32 @@
+//! What a run is seen by from elsewhere: a page, metrics, probes, a few things that may be asked of it.
+//!
+//! In the order of reading: [`history`] keeps what a run said, in bounded memory; `live` hands on what it says now;
+//! [`Seen`] is both, fed by events. A [`Subject`] answers for what is not in events: what all actors do just now, the
+//! configuration, sample rows, and what may be asked of it. [`Server`] puts these on an address; [`report`] puts the
+//! first into a file.
+//!
+//! Nothing here waits for a run, and no run waits for anything here: events come through a bounded queue of its owner,
+//! clients read a ring and are told to begin anew where they are too slow for it.
+
+mod access;
+mod columns;
+mod config;
+mod ends;
+pub mod history;
+mod limits;
+mod live;
+mod metrics;
+mod page;
+pub mod plot;
+pub mod report;
+mod routes;
+mod seen;
+mod server;
+mod subject;
+#[cfg(test)]
+mod tests;
+
+pub use config::{Address, ServeConfig};
+pub use seen::{About, Kind, Seen};
+pub use server::{Heard, Server};
+pub use subject::{Action, ActorStatus, CheckpointStatus, Health, MemoryStatus, Status, Subject, Trouble};

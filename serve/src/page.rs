@@ -1,0 +1,116 @@
+//! The page, in one piece.
+
+use std::sync::LazyLock;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use sha2::{Digest, Sha256};
+
+const PAGE: &str = include_str!("../page/page.html");
+const STYLE: &str = include_str!("../page/page.css");
+
+/// One after another, as if they were one file.
+const SCRIPTS: &[&str] = &[
+    include_str!("../page/text.js"),
+    include_str!("../page/columns.js"),
+    include_str!("../page/story.js"),
+    include_str!("../page/feed.js"),
+    include_str!("../page/scale.js"),
+    include_str!("../page/view.js"),
+    include_str!("../page/chart.js"),
+    include_str!("../page/hand.js"),
+    include_str!("../page/keep.js"),
+    include_str!("../page/plots.js"),
+    include_str!("../page/timeline.js"),
+    include_str!("../page/happened.js"),
+    include_str!("../page/overlay.js"),
+    include_str!("../page/flow.js"),
+    include_str!("../page/rows.js"),
+    include_str!("../page/configuration.js"),
+    include_str!("../page/controls.js"),
+    include_str!("../page/prepared.js"),
+    include_str!("../page/head.js"),
+    include_str!("../page/page.js"),
+];
+
+/// The page as it is served, and the policy that belongs to it.
+pub(crate) struct Whole {
+    pub(crate) html: String,
+    pub(crate) policy: String,
+}
+
+/// The page of a run that is looked at.
+pub(crate) static LIVE: LazyLock<Whole> = LazyLock::new(|| {
+    let [style, script] = [STYLE.to_owned(), SCRIPTS.concat()];
+    // Nothing runs but what was compiled in, and nothing is fetched but from here: also where a text found a way into the
+    // page that nobody thought of.
+    let policy = format!(
+        "default-src 'none'; script-src {}; style-src {}; connect-src 'self'; img-src data:; base-uri 'none'; \
+         form-action 'none'; frame-ancestors 'none'",
+        hash(&script),
+        hash(&style)
+    );
+    Whole { html: whole(&style, &script, ""), policy }
+});
+
+/// The page with what is to be seen in it, as JSON.
+pub(crate) fn of_report(json: &str) -> String {
+    let report = format!("<script type=\"application/json\" id=\"report\">{}</script>", escaped(json));
+    whole(STYLE, &SCRIPTS.concat(), &report)
+}
+
+fn whole(style: &str, script: &str, report: &str) -> String {
+    // The report last: what stands in it is not looked at again.
+    let (head, tail) = PAGE.split_once("<!--REPORT-->").expect("the page has a place for a report");
+    let put = |part: &str| part.replace("/*STYLE*/", style).replace("/*SCRIPT*/", script);
+    format!("{}{report}{}", put(head), put(tail))
+}
+
+/// JSON that ends no element that it stands in, whatever its texts are.
+fn escaped(json: &str) -> String {
+    json.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026").replace('\u{2028}', "\\u2028")
+}
+
+/// As a policy names an element that it allows.
+fn hash(text: &str) -> String {
+    format!("'sha256-{}'", STANDARD.encode(Sha256::digest(text.as_bytes())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What stands between the tags of an element.
+    fn inside<'a>(page: &'a str, open: &str, close: &str) -> &'a str {
+        let (_, rest) = page.split_once(open).unwrap_or_else(|| panic!("no {open}"));
+        rest.split_once(close).map_or_else(|| panic!("no {close}"), |(inside, _)| inside)
+    }
+
+    #[test]
+    fn the_policy_allows_what_stands_in_the_page() {
+        let Whole { html, policy } = &*LIVE;
+        for (open, close) in [("<style>", "</style>"), ("<script>", "</script>")] {
+            assert!(policy.contains(&hash(inside(html, open, close))), "{open}");
+        }
+        assert!(!html.contains("/*SCRIPT*/") && !html.contains("/*STYLE*/") && !html.contains("<!--REPORT-->"));
+    }
+
+    #[test]
+    fn the_page_asks_nobody_else() {
+        for part in [PAGE, STYLE].into_iter().chain(SCRIPTS.iter().copied()) {
+            for foreign in ["src=\"http", "href=\"http", "url(http", "@import", "innerHTML", "eval(", " onclick="] {
+                assert!(!part.contains(foreign), "{foreign}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_text_ends_no_element() {
+        let hostile = serde_json::to_string("</script><img src=x onerror=alert(1)>\u{2028}<!--").expect("a text");
+        let page = of_report(&hostile);
+        let inside = inside(&page, "id=\"report\">", "</script>");
+        assert!(!inside.contains(['<', '>']), "{inside}");
+        let read: String = serde_json::from_str(inside).expect("still JSON");
+        assert_eq!(read, "</script><img src=x onerror=alert(1)>\u{2028}<!--");
+    }
+}

@@ -1,0 +1,64 @@
+//! Runs in a file: the page with what it shows in it, and each of its figures as a plot.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use store::Store;
+
+use crate::history::History;
+use crate::page;
+use crate::plot::{self, Curve};
+use crate::seen::{About, of_folder, page_history};
+
+/// What a report shows.
+#[derive(Debug, Default, Serialize)]
+pub struct Report {
+    runs: Vec<Box<RawValue>>,
+    config: serde_json::Map<String, Value>,
+    /// Who made it, and when.
+    made: String,
+    /// By figure, the curves of all runs.
+    #[serde(skip)]
+    curves: BTreeMap<String, Vec<Curve>>,
+}
+
+impl Report {
+    /// An empty one.
+    #[must_use]
+    pub fn new(made: String) -> Self {
+        Self { made, ..Self::default() }
+    }
+
+    /// One more run: what its log says, and its configuration as [`Subject::config`](crate::Subject::config) has it.
+    pub fn add(&mut self, about: &About, run: &Store, config: Value) {
+        let history = of_folder(run);
+        self.runs.push(raw(about, &history));
+        self.config.insert(about.name.clone(), config);
+        for (figure, curve) in history.curves() {
+            self.curves.entry(figure).or_default().push(Curve { name: about.name.clone(), ..curve });
+        }
+    }
+
+    /// As one file of HTML that needs nothing else.
+    #[must_use]
+    pub fn html(&self) -> String {
+        page::of_report(&serde_json::to_string(self).expect("string keys"))
+    }
+
+    /// Each figure with its plot, in SVG.
+    pub fn plots(&self) -> impl Iterator<Item = (&str, String)> {
+        self.curves.iter().map(|(figure, curves)| (figure.as_str(), plot::svg(figure, curves)))
+    }
+}
+
+/// What a run has said, as the page reads it, from its folder.
+#[must_use]
+pub fn history_of(about: &About, run: &Store) -> Box<RawValue> {
+    raw(about, &of_folder(run))
+}
+
+fn raw(about: &About, history: &History) -> Box<RawValue> {
+    RawValue::from_string(page_history(about, "", 0, history)).expect("it was written as JSON")
+}

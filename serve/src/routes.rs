@@ -1,0 +1,318 @@
+//! What is answered.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, Query, Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::sse::{Event as Sse, KeepAlive, Sse as Stream};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use futures_util::stream;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+
+use crate::access::{Access, Purpose, Refusal};
+use crate::ends::over;
+use crate::limits::{ANSWER_TIME, BODY_BYTES, KEEP_ALIVE, LISTENERS, ROWS};
+use crate::live::{Id, Message, Since};
+use crate::metrics;
+use crate::page::LIVE;
+use crate::seen::Seen;
+use crate::subject::{Action, Subject, Trouble};
+
+/// Who answers.
+#[derive(Clone)]
+pub(crate) struct Site {
+    pub(crate) seen: Arc<Seen>,
+    pub(crate) subject: Arc<dyn Subject>,
+    pub(crate) access: Arc<Access>,
+    /// Those that may listen to events.
+    pub(crate) listeners: Arc<Semaphore>,
+    /// What takes long is done one at a time.
+    pub(crate) slow: Arc<Semaphore>,
+    /// Closes when the server ends.
+    pub(crate) end: watch::Receiver<bool>,
+}
+
+impl Site {
+    pub(crate) fn new(seen: Arc<Seen>, subject: Arc<dyn Subject>, access: Access, end: watch::Receiver<bool>) -> Self {
+        let (listeners, slow) = (Arc::new(Semaphore::new(LISTENERS)), Arc::new(Semaphore::new(1)));
+        Self { seen, subject, access: Arc::new(access), listeners, slow, end }
+    }
+
+    fn listening(&self) -> usize {
+        LISTENERS.saturating_sub(self.listeners.available_permits())
+    }
+}
+
+/// Everything that is answered.
+pub(crate) fn router(site: Site) -> Router {
+    let looked_at = Router::new()
+        .route("/", get(page))
+        // Browsers ask for one whatever the page says.
+        .route("/favicon.ico", get(|| async { StatusCode::NO_CONTENT }))
+        .route("/history", get(history))
+        .route("/status", get(status))
+        .route("/config", get(config))
+        .route("/runs", get(runs))
+        .route("/rows", get(rows))
+        .route("/metrics", get(measured))
+        .route("/livez", get(live))
+        .route("/readyz", get(ready))
+        .route("/startupz", get(started))
+        .route("/checkpoint", post(checkpoint))
+        .route("/stop", post(stop))
+        .route("/log-level", post(log_level))
+        .route("/note", post(note))
+        .layer(middleware::from_fn(in_time));
+    looked_at
+        // As long as its client listens.
+        .route("/events", get(events))
+        .fallback(nothing)
+        .method_not_allowed_fallback(other_method)
+        .layer(DefaultBodyLimit::max(BODY_BYTES))
+        .layer(middleware::from_fn_with_state(site.clone(), admit))
+        .with_state(site)
+}
+
+/// Judges before anything is done, and says to browsers what they may do with the answer.
+async fn admit(State(site): State<Site>, request: Request, next: Next) -> Response {
+    let purpose = match (request.method(), request.uri().path()) {
+        (&Method::GET | &Method::HEAD, "/rows") => Purpose::Corpus,
+        (&Method::GET | &Method::HEAD, _) => Purpose::Look,
+        _ => Purpose::Change,
+    };
+    let mut response = match site.access.judge(request.headers(), purpose) {
+        Ok(()) => next.run(request).await,
+        Err(Refusal { status, why }) => refused(status, &why),
+    };
+    let headers = response.headers_mut();
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    headers.insert("cross-origin-resource-policy", HeaderValue::from_static("same-origin"));
+    // Of an answer that is opened as a page nothing is obeyed.
+    let nothing = HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");
+    headers.entry(header::CONTENT_SECURITY_POLICY).or_insert(nothing);
+    response
+}
+
+/// Nothing takes longer than it may.
+async fn in_time(request: Request, next: Next) -> Response {
+    match tokio::time::timeout(ANSWER_TIME, next.run(request)).await {
+        Ok(response) => response,
+        Err(_) => refused(StatusCode::SERVICE_UNAVAILABLE, "it took too long; ask again"),
+    }
+}
+
+fn refused(status: StatusCode, why: &str) -> Response {
+    (status, axum::Json(json!({ "error": why }))).into_response()
+}
+
+async fn nothing() -> Response {
+    refused(StatusCode::NOT_FOUND, "nothing is here; the page is at `/`")
+}
+
+async fn other_method() -> Response {
+    refused(StatusCode::METHOD_NOT_ALLOWED, "look with GET, change with POST")
+}
+
+async fn page() -> Response {
+    let headers = [(header::CONTENT_TYPE, "text/html; charset=utf-8"), (header::CONTENT_SECURITY_POLICY, &LIVE.policy)];
+    (headers, LIVE.html.as_str()).into_response()
+}
+
+fn json_text(text: String) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], text).into_response()
+}
+
+#[derive(Deserialize)]
+struct Which {
+    run: Option<String>,
+}
+
+async fn history(State(site): State<Site>, Query(Which { run }): Query<Which>) -> Response {
+    match run {
+        None => json_text(site.seen.history()),
+        Some(run) => slowly(&site, move |subject| subject.history_of(&run)).await,
+    }
+}
+
+async fn runs(State(site): State<Site>) -> Response {
+    slowly(&site, |subject| Ok(subject.runs())).await
+}
+
+async fn config(State(site): State<Site>) -> Response {
+    slowly(&site, |subject| Ok(subject.config())).await
+}
+
+#[derive(Deserialize)]
+struct HowMany {
+    count: Option<usize>,
+}
+
+async fn rows(State(site): State<Site>, Query(HowMany { count }): Query<HowMany>) -> Response {
+    let count = count.unwrap_or(4).clamp(1, ROWS);
+    slowly(&site, move |subject| subject.rows(count)).await
+}
+
+/// Does what reads files on a thread that may wait, one at a time.
+async fn slowly(site: &Site, work: impl FnOnce(&dyn Subject) -> Result<Value, Trouble> + Send + 'static) -> Response {
+    let Ok(permit) = Arc::clone(&site.slow).acquire_owned().await else {
+        return refused(StatusCode::SERVICE_UNAVAILABLE, "the server ends");
+    };
+    let subject = Arc::clone(&site.subject);
+    let done = tokio::task::spawn_blocking(move || {
+        let _permit: OwnedSemaphorePermit = permit;
+        work(&*subject)
+    });
+    match done.await {
+        Ok(Ok(value)) => axum::Json(value).into_response(),
+        Ok(Err(trouble)) => troubled(&trouble),
+        Err(error) => {
+            tracing::error!(%error, "internal error while something was looked at");
+            refused(StatusCode::INTERNAL_SERVER_ERROR, "an internal error; the run goes on")
+        }
+    }
+}
+
+fn troubled(trouble: &Trouble) -> Response {
+    let status = match trouble {
+        Trouble::Unknown(_) => StatusCode::NOT_FOUND,
+        Trouble::Unable(_) => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    refused(status, &trouble.to_string())
+}
+
+async fn status(State(site): State<Site>) -> Response {
+    let status = serde_json::to_value(site.subject.status());
+    let Ok(Value::Object(mut status)) = status else {
+        return refused(StatusCode::INTERNAL_SERVER_ERROR, "an internal error; the run goes on");
+    };
+    status.insert("watch".to_owned(), json!({ "clients": site.listening() }));
+    status.insert("token_needed".to_owned(), json!(site.access.needs_token()));
+    axum::Json(status).into_response()
+}
+
+async fn measured(State(site): State<Site>) -> Response {
+    let text = metrics::rendered(&site.seen, &*site.subject, site.listening());
+    ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response()
+}
+
+fn probe(state: Result<(), String>) -> Response {
+    match state {
+        Ok(()) => (StatusCode::OK, "ok\n").into_response(),
+        Err(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response(),
+    }
+}
+
+async fn live(State(site): State<Site>) -> Response {
+    probe(site.subject.health().live)
+}
+
+async fn ready(State(site): State<Site>) -> Response {
+    probe(site.subject.health().ready)
+}
+
+async fn started(State(site): State<Site>) -> Response {
+    probe(site.subject.health().started)
+}
+
+async fn checkpoint(State(site): State<Site>) -> Response {
+    act(&site, Action::Checkpoint).await
+}
+
+async fn stop(State(site): State<Site>) -> Response {
+    act(&site, Action::Stop).await
+}
+
+async fn log_level(State(site): State<Site>, body: Bytes) -> Response {
+    worded(&site, &body, Action::LogLevel).await
+}
+
+async fn note(State(site): State<Site>, body: Bytes) -> Response {
+    worded(&site, &body, Action::Note).await
+}
+
+/// An action that has a text.
+async fn worded(site: &Site, body: &[u8], action: fn(String) -> Action) -> Response {
+    match std::str::from_utf8(body).map(str::trim) {
+        Ok("") => refused(StatusCode::BAD_REQUEST, "the body is empty; it is the text"),
+        Ok(text) => act(site, action(text.to_owned())).await,
+        Err(_) => refused(StatusCode::BAD_REQUEST, "the body is no UTF-8"),
+    }
+}
+
+async fn act(site: &Site, action: Action) -> Response {
+    if !site.subject.actions().contains(&action.name()) {
+        return refused(StatusCode::NOT_FOUND, &format!("`{}` cannot be asked of this", action.name()));
+    }
+    slowly(site, |subject| subject.act(action).map(|done| json!({ "done": done }))).await
+}
+
+#[derive(Deserialize)]
+struct After {
+    after: Option<String>,
+}
+
+/// A client that listens.
+struct Listener {
+    site: Site,
+    place: Id,
+    changes: watch::Receiver<u64>,
+    waiting: std::vec::IntoIter<Message>,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// Server-sent events, from where the client was.
+async fn events(State(site): State<Site>, Query(After { after }): Query<After>, headers: HeaderMap) -> Response {
+    let Ok(permit) = Arc::clone(&site.listeners).try_acquire_owned() else {
+        let mut response = refused(StatusCode::SERVICE_UNAVAILABLE, "too many listen already");
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("10"));
+        return response;
+    };
+    let given = headers.get("last-event-id").and_then(|id| id.to_str().ok()).map(str::to_owned).or(after);
+    // Who gives a place that is none begins anew; who gives none begins now.
+    let place = match given {
+        None => site.seen.live.last(),
+        Some(text) => Id::parse(&text).unwrap_or(Id { boot: "".into(), number: 0 }),
+    };
+    let changes = site.seen.live.changes();
+    let listener = Listener { site, place, changes, waiting: Vec::new().into_iter(), _permit: permit };
+    let said = stream::unfold(listener, next);
+    Stream::new(said).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
+}
+
+async fn next(mut listener: Listener) -> Option<(Result<Sse, Infallible>, Listener)> {
+    loop {
+        if let Some(message) = listener.waiting.next() {
+            listener.place.number = message.number;
+            let event = Sse::default().id(listener.place.to_string()).data(&*message.line);
+            return Some((Ok(event), listener));
+        }
+        // Before the look: what is said between the two is a change.
+        listener.changes.mark_unchanged();
+        match listener.site.seen.live.since(&listener.place) {
+            Since::Messages(messages) if !messages.is_empty() => {
+                listener.waiting = messages.into_iter();
+                continue;
+            }
+            Since::Messages(_) => {}
+            Since::Lost => {
+                listener.place = listener.site.seen.live.last();
+                let event = Sse::default().event("reset").id(listener.place.to_string()).data("{}");
+                return Some((Ok(event), listener));
+            }
+        }
+        let mut end = listener.site.end.clone();
+        tokio::select! {
+            changed = listener.changes.changed() => changed.ok()?,
+            () = over(&mut end) => return None,
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! A server as clients meet it: real sockets, hostile requests.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use observe::training::{Figures, ResumeReport, Speed, StepReport};
+use observe::{At, Clock, Event, What};
+use schemas::Step;
+use serde_json::{Value, json};
+use store::{Store, Weather};
+
+use crate::limits::{CONNECTIONS, LISTENERS};
+use crate::subject::{ActorStatus, Trouble};
+use crate::{About, Action, Address, Health, Kind, Seen, ServeConfig, Server, Status, Subject};
+
+const TOKEN: &str = "a-token-of-nobody-else";
+const HOSTILE: &str = "</script><img src=x onerror=alert(1)>\u{1b}[2J";
+
+#[derive(Default)]
+struct Played {
+    asked: Mutex<Vec<Action>>,
+}
+
+impl Subject for Played {
+    fn status(&self) -> Status {
+        let actor = ActorStatus {
+            name: "lane-0".to_owned(),
+            doing: "busy",
+            busy: 1.0,
+            wall_s: 2.0,
+            capacity: 2,
+            ..ActorStatus::default()
+        };
+        Status {
+            kind: "train",
+            phase: "step".to_owned(),
+            actors: vec![actor],
+            actions: self.actions(),
+            ..Status::default()
+        }
+    }
+
+    fn health(&self) -> Health {
+        Health { live: Ok(()), ready: Err("no step is done yet".to_owned()), started: Ok(()) }
+    }
+
+    fn config(&self) -> Value {
+        json!({ "keys": [], "toml": "" })
+    }
+
+    fn rows(&self, count: usize) -> Result<Value, Trouble> {
+        Ok(json!({ "rows": vec![HOSTILE; count] }))
+    }
+
+    fn runs(&self) -> Value {
+        json!({ "runs": [] })
+    }
+
+    fn history_of(&self, run: &str) -> Result<Value, Trouble> {
+        Err(Trouble::Unknown(format!("no run `{run}` is beside this one")))
+    }
+
+    fn actions(&self) -> &'static [&'static str] {
+        &["checkpoint", "stop", "note"]
+    }
+
+    fn act(&self, action: Action) -> Result<String, Trouble> {
+        self.asked.lock().expect("nobody panics").push(action);
+        Ok("it will be done".to_owned())
+    }
+}
+
+struct Home {
+    at: SocketAddr,
+    seen: Arc<Seen>,
+    played: Arc<Played>,
+    _server: Server,
+    _token: tempfile::NamedTempFile,
+}
+
+fn about() -> About {
+    About {
+        kind: Kind::Train,
+        name: HOSTILE.to_owned(),
+        place: "runs/a".to_owned(),
+        program: "cloze 1".to_owned(),
+        steps: Some(100),
+    }
+}
+
+fn serving() -> Home {
+    let mut token = tempfile::NamedTempFile::new().expect("a temporary file");
+    writeln!(token, "{TOKEN}").expect("written");
+    let config = ServeConfig { address: "127.0.0.1:0".to_owned(), token_file: token.path().into(), hosts: Vec::new() };
+    let (seen, played) = (Seen::new(about()), Arc::<Played>::default());
+    let (sender, heard) = sync_channel(1);
+    let told = Box::new(move |address: &Address| sender.send(address.clone()).expect("heard"));
+    let server = Server::start(&config, &seen, Arc::clone(&played) as _, told).expect("started").expect("an address");
+    let Address::Tcp(at) = heard.recv_timeout(Duration::from_secs(10)).expect("bound") else {
+        panic!("TCP was asked for")
+    };
+    Home { at, seen, played, _server: server, _token: token }
+}
+
+/// What comes for those bytes until the other side has nothing more to say.
+fn exchange(at: SocketAddr, request: &[u8]) -> String {
+    let mut stream = TcpStream::connect(at).expect("somebody listens");
+    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("set");
+    // Who is refused early may find the door closed.
+    let _ = stream.write_all(request);
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+fn ask(at: SocketAddr, line: &str, more: &str) -> String {
+    exchange(at, format!("{line} HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\n{more}\r\n").as_bytes())
+}
+
+fn code(answer: &str) -> u16 {
+    answer.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0)
+}
+
+fn body(answer: &str) -> &str {
+    answer.split_once("\r\n\r\n").map_or("", |(_, body)| body)
+}
+
+fn report(step: u64, loss: f64) -> Event {
+    let figures = Figures {
+        loss,
+        terms: [("mlm".to_owned(), loss)].into(),
+        metrics: [("mlm.accuracy".to_owned(), 0.5)].into(),
+        lr: 1e-4,
+        grad_norm: 1.0,
+        skipped: 0,
+    };
+    let speed = Speed { tokens_per_s: 1e5, steps_per_s: None, mfu: None, wait: 0.1, stall: 0.0, eta_s: Some(60.0) };
+    let report = json!({ "batch_hash": "ab" });
+    let mut fields = serde_json::to_value(figures).expect("plain");
+    for more in [serde_json::to_value(speed).expect("plain"), report] {
+        fields.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+    }
+    let report: StepReport = serde_json::from_value(fields).expect("a report");
+    let at = At { step: Some(Step(step)), epoch: Some(0.5), rows_seen: Some(8 * step), tokens_seen: Some(90 * step) };
+    Clock::system().event(at, What::Report(report))
+}
+
+#[test]
+fn everything_that_is_looked_at_is_there() {
+    let home = serving();
+    home.seen.observer().observe(&report(10, 2.5));
+    for path in ["/", "/history", "/status", "/config", "/runs", "/rows?count=2", "/metrics", "/livez", "/startupz"] {
+        assert_eq!(code(&ask(home.at, &format!("GET {path}"), "")), 200, "{path}");
+    }
+    let ready = ask(home.at, "GET /readyz", "");
+    assert_eq!((code(&ready), body(&ready)), (503, "no step is done yet\n"));
+    let history: Value = serde_json::from_str(body(&ask(home.at, "GET /history", ""))).expect("JSON");
+    assert_eq!(history["reports"]["series"]["loss"]["mean"], json!([2.5]));
+    assert_eq!(history["name"], HOSTILE);
+    let metrics = ask(home.at, "GET /metrics", "");
+    for line in [
+        "cloze_loss 2.5",
+        "cloze_term_loss{term=\"mlm\"} 2.5",
+        "cloze_actor_seconds_total{actor=\"lane-0\",doing=\"busy\"} 2",
+        "cloze_tokens_total 900",
+    ] {
+        assert!(metrics.contains(line), "{line}: {metrics}");
+    }
+    let page = ask(home.at, "GET /", "");
+    assert!(
+        page.to_ascii_lowercase().contains("content-security-policy: default-src 'none'; script-src 'sha256-"),
+        "{page}"
+    );
+}
+
+#[test]
+fn hostile_requests_are_refused_and_the_next_is_answered() {
+    let home = serving();
+    let at = home.at;
+    let host = format!("Host: {at}\r\nConnection: close\r\n");
+    let cases: [(String, u16); 16] = [
+        ("GET /../../etc/passwd HTTP/1.1\r\n".to_owned() + &host + "\r\n", 404),
+        ("GET /%2e%2e/%2e%2e/etc/passwd HTTP/1.1\r\n".to_owned() + &host + "\r\n", 404),
+        ("GET //etc/passwd HTTP/1.1\r\n".to_owned() + &host + "\r\n", 404),
+        ("GET /history?run=../../secret HTTP/1.1\r\n".to_owned() + &host + "\r\n", 404),
+        ("GET /status HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n".to_owned(), 403),
+        ("GET /status HTTP/1.1\r\n".to_owned() + &host + "Origin: http://evil.example\r\n\r\n", 403),
+        ("GET /status HTTP/1.1\r\nConnection: close\r\n\r\n".to_owned(), 403),
+        ("POST /stop HTTP/1.1\r\n".to_owned() + &host + "Content-Length: 0\r\n\r\n", 401),
+        (
+            "POST /stop HTTP/1.1\r\n".to_owned() + &host + "Authorization: Bearer wrong\r\nContent-Length: 0\r\n\r\n",
+            401,
+        ),
+        ("DELETE / HTTP/1.1\r\n".to_owned() + &host + "\r\n", 401),
+        ("GET /stop HTTP/1.1\r\n".to_owned() + &host + "\r\n", 405),
+        (
+            format!("POST /note HTTP/1.1\r\n{host}Authorization: Bearer {TOKEN}\r\nContent-Length: 99999\r\n\r\n")
+                + &"x".repeat(99_999),
+            413,
+        ),
+        (
+            format!(
+                "POST /note HTTP/1.1\r\n{host}Authorization: Bearer {TOKEN}\r\nContent-Length: 2\r\n\r\n\u{1b}\u{1b}"
+            ),
+            200,
+        ),
+        (
+            format!("POST /log-level HTTP/1.1\r\n{host}Authorization: Bearer {TOKEN}\r\nContent-Length: 4\r\n\r\nwarn"),
+            404,
+        ),
+        (format!("GET / HTTP/1.1\r\n{host}X: {}\r\n\r\n", "x".repeat(64 << 10)), 431),
+        ("nonsense\r\n\r\n".to_owned(), 400),
+    ];
+    for (request, expected) in cases {
+        let answer = exchange(at, request.as_bytes());
+        let shown: String = request.chars().take(80).collect();
+        assert_eq!(code(&answer), expected, "{shown:?}: {answer}");
+        assert!(!answer.contains(TOKEN), "{shown:?}");
+        assert_eq!(code(&ask(at, "GET /status", "")), 200, "after {shown:?}");
+    }
+    assert_eq!(*home.played.asked.lock().expect("nobody panics"), [Action::Note("\u{1b}\u{1b}".to_owned())]);
+}
+
+#[test]
+fn a_stop_with_the_token_is_asked_for() {
+    let home = serving();
+    let answer = ask(home.at, "POST /stop", &format!("Authorization: Bearer {TOKEN}\r\nContent-Length: 0\r\n"));
+    assert_eq!((code(&answer), body(&answer)), (200, "{\"done\":\"it will be done\"}"));
+    assert_eq!(*home.played.asked.lock().expect("nobody panics"), [Action::Stop]);
+}
+
+/// Reads lines of events until there are so many of them.
+fn listen(at: SocketAddr, after: &str, events: usize) -> Vec<String> {
+    let mut stream = TcpStream::connect(at).expect("somebody listens");
+    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("set");
+    let place = if after.is_empty() { String::new() } else { format!("Last-Event-ID: {after}\r\n") };
+    write!(stream, "GET /events HTTP/1.1\r\nHost: {at}\r\n{place}\r\n").expect("asked");
+    let (mut text, mut buffer) = (String::new(), [0; 4096]);
+    while text.matches("\n\n").count() < events {
+        let read = stream.read(&mut buffer).expect("in time");
+        assert!(read > 0, "it ended: {text}");
+        text.push_str(&String::from_utf8_lossy(&buffer[..read]));
+    }
+    text.lines().filter(|line| line.starts_with("id: ") || line.starts_with("event: ")).map(str::to_owned).collect()
+}
+
+#[test]
+fn who_listens_goes_on_where_it_was() {
+    let home = serving();
+    let mut ear = home.seen.observer();
+    let begun = home.seen.live.last().to_string();
+    (1..=3).for_each(|step| ear.observe(&report(step, 1.0)));
+    let ids = listen(home.at, &begun, 3);
+    assert_eq!(ids.len(), 3, "{ids:?}");
+    let second = ids[1].trim_start_matches("id: ");
+    assert_eq!(listen(home.at, second, 1), ids[2..]);
+    // Of another process: begins anew.
+    assert!(listen(home.at, "f00f-7", 1).contains(&"event: reset".to_owned()));
+    assert!(listen(home.at, "nonsense", 1).contains(&"event: reset".to_owned()));
+}
+
+#[test]
+fn what_was_said_before_a_resume_is_shown_and_what_was_given_up_is_not() {
+    let store = Store::memory(Weather::calm());
+    let mut log = store::Log::open(&store, observe::jsonl::LOG).expect("a log");
+    let mut say = |event: &Event| log.push(&observe::jsonl::line(event)).expect("kept");
+    say(&report(10, 3.0));
+    say(&report(20, 2.0));
+    let at = At { step: Some(Step(20)), ..At::default() };
+    let resume = Clock::system().event(at, What::Resume(ResumeReport { place: "runs/a".to_owned() }));
+    say(&resume);
+    say(&report(30, 1.0));
+    log.flush().expect("kept");
+    let seen = Seen::new(about());
+    seen.goes_on_in(&store);
+    let (mut ear, before) = (seen.observer(), seen.live.last());
+    ear.observe(&report(40, 9.0));
+    ear.observe(&resume);
+    ear.observe(&report(30, 1.0));
+    let history: Value = serde_json::from_str(&seen.history()).expect("JSON");
+    assert_eq!(history["reports"]["step"], json!([10, 20, 30]));
+    assert_ne!(history["boot"], json!(&*before.boot), "whoever listened begins anew");
+}
+
+#[test]
+fn a_thousand_connections_and_slow_ones_keep_nobody_else_out_for_long() {
+    let home = serving();
+    let silent: Vec<_> = (0..1000).filter_map(|_| TcpStream::connect(home.at).ok()).collect();
+    assert!(silent.len() > CONNECTIONS);
+    // They say nothing, and are sent away after a while.
+    let begun = Instant::now();
+    while code(&ask(home.at, "GET /livez", "")) != 200 {
+        assert!(begun.elapsed() < Duration::from_secs(60), "nobody else is let in");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    drop(silent);
+    // A body that never comes costs its sender a place for a while, and nobody else anything.
+    let mut slow = TcpStream::connect(home.at).expect("somebody listens");
+    write!(
+        slow,
+        "POST /note HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: 5\r\n\r\nab",
+        home.at
+    )
+    .expect("asked");
+    assert_eq!(code(&ask(home.at, "GET /livez", "")), 200);
+    // More listeners than there may be are told so, and those that there are stay.
+    let listening: Vec<_> = (0..LISTENERS)
+        .map(|_| {
+            let mut stream = TcpStream::connect(home.at).expect("somebody listens");
+            write!(stream, "GET /events HTTP/1.1\r\nHost: {}\r\n\r\n", home.at).expect("asked");
+            let mut first = [0; 12];
+            stream.read_exact(&mut first).expect("answered");
+            stream
+        })
+        .collect();
+    assert_eq!(code(&ask(home.at, "GET /events", "")), 503);
+    drop(listening);
+}
+
+#[test]
+fn a_socket_is_its_owners_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::net::UnixStream;
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let path = home.path().join("serve.sock");
+    // One that a killed process left.
+    drop(std::os::unix::net::UnixListener::bind(&path).expect("bound"));
+    let config = ServeConfig { address: path.display().to_string(), ..ServeConfig::default() };
+    let (sender, heard) = sync_channel(1);
+    let told = Box::new(move |_: &Address| sender.send(()).expect("heard"));
+    let played = Arc::<Played>::default();
+    let server = Server::start(&config, &Seen::new(about()), Arc::clone(&played) as _, told);
+    let server = server.expect("started").expect("an address");
+    heard.recv_timeout(Duration::from_secs(10)).expect("bound");
+    assert_eq!(std::fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o600);
+    let mut stream = UnixStream::connect(&path).expect("somebody listens");
+    write!(stream, "POST /stop HTTP/1.1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").expect("asked");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("answered");
+    assert_eq!(code(&answer), 200, "{answer}");
+    drop(server);
+    assert!(!path.exists());
+}
+
+#[test]
+fn an_address_that_is_taken_ends_nothing() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
+    let address = taken.local_addr().expect("an address").to_string();
+    let config = ServeConfig { address, ..ServeConfig::default() };
+    let told = Box::new(|_: &Address| panic!("it is taken"));
+    let server = Server::start(&config, &Seen::new(about()), Arc::<Played>::default(), told).expect("no error");
+    assert!(server.is_some());
+}

@@ -1,0 +1,122 @@
+//! Who is told aside of what happens: `[alerts]` names a command, or a web address that is a secret.
+//!
+//! Beside everything: what is to be told goes into a bounded queue, and a thread of its own delivers it, each within a
+//! time-out. That nobody answers costs the work nothing and ends nothing; it is said once for each topic.
+
+mod command;
+mod config;
+mod desk;
+mod disk;
+#[cfg(test)]
+mod tests;
+mod webhook;
+
+use std::path::Path;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use observe::{Event, Observer, What};
+use pipeline::actor;
+
+use self::command::Command;
+pub(crate) use self::config::AlertsConfig;
+use self::config::Topic;
+use self::desk::Desk;
+use self::webhook::Webhook;
+
+/// Alerts of one run or preparation. At its end it waits for the last ones, no longer than one may take.
+pub(crate) struct Alerts {
+    desk: Option<Desk>,
+    /// When everything has to be delivered, once that is known.
+    closing: Arc<OnceLock<Instant>>,
+    timeout: Duration,
+    /// Dropped to end the look at the disk.
+    looks: Option<SyncSender<()>>,
+    /// Closed when all is delivered.
+    done: Receiver<()>,
+}
+
+impl Alerts {
+    /// Tells whom the configuration names of what happens to `run`, which lies in `folder`. None where it names nobody.
+    pub(crate) fn start(config: &AlertsConfig, run: &str, folder: &Path) -> anyhow::Result<Option<Self>> {
+        if !config.tells_anybody() {
+            return Ok(None);
+        }
+        let timeout = Duration::from_secs(config.timeout_seconds);
+        let closing = Arc::<OnceLock<Instant>>::default();
+        let (desk, waiting) = Desk::of(config, run);
+        let (alive, done) = sync_channel(0);
+        let command = Command::of(config);
+        let webhook = Webhook::of(config);
+        if let Some(Err(why)) = webhook.as_ref().map(Webhook::address) {
+            tracing::warn!("no alert goes to the webhook: {why}");
+        }
+        let ends = Arc::clone(&closing);
+        actor::spawn("alerts", move || {
+            let _alive = alive;
+            let mut failed = Vec::new();
+            for alert in waiting {
+                let deadline = || {
+                    let own = Instant::now() + timeout;
+                    ends.get().map_or(own, |end| own.min(*end))
+                };
+                let ways = [
+                    ("command", command.as_ref().map(|command| command.tell(&alert, deadline()))),
+                    ("webhook", webhook.as_ref().map(|webhook| webhook.tell(&alert, deadline()))),
+                ];
+                for (way, told) in ways {
+                    if let Some(Err(why)) = told {
+                        say_once(&mut failed, way, alert.topic, &why);
+                    }
+                }
+            }
+        })?;
+        let looks = (config.on.contains(&Topic::Disk) && config.disk_free_min > 0)
+            .then(|| disk::look(folder, config.disk_free_min, desk.clone()))
+            .transpose()?;
+        Ok(Some(Self { desk: Some(desk), closing, timeout, looks, done }))
+    }
+
+    /// Who hears events for them.
+    pub(crate) fn reader(&self) -> Option<Box<dyn Observer>> {
+        Some(Box::new(Reader(self.desk.clone()?)))
+    }
+
+    /// The work failed in a way that no event tells.
+    pub(crate) fn failed(&self, error: &anyhow::Error) {
+        if let Some(desk) = &self.desk {
+            desk.tell(Topic::Stop, &format!("failed: {error:#}"), None);
+        }
+    }
+}
+
+impl Drop for Alerts {
+    fn drop(&mut self) {
+        let _ = self.closing.set(Instant::now() + self.timeout);
+        (self.desk, self.looks) = (None, None);
+        // Whoever is given up at that moment still has to be buried.
+        let _ = self.done.recv_timeout(self.timeout + Duration::from_millis(500));
+    }
+}
+
+fn say_once(failed: &mut Vec<(&'static str, Topic)>, way: &'static str, topic: Topic, why: &str) {
+    if !failed.contains(&(way, topic)) {
+        failed.push((way, topic));
+        tracing::warn!(%topic, "an alert was not delivered by the {way}: {why}; this is said once");
+    }
+}
+
+struct Reader(Desk);
+
+impl Observer for Reader {
+    fn observe(&mut self, event: &Event) {
+        let Some(topic) = Topic::of(event) else { return };
+        let text = observe::terminal::line(event).unwrap_or_else(|| match &event.what {
+            // People see that elsewhere.
+            What::Stop(stop) => format!("failed: {}", stop.error.as_deref().unwrap_or("nobody knows why")),
+            what => what.kind().to_owned(),
+        });
+        self.0.tell(topic, &text, Some(event));
+    }
+}

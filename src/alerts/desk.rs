@@ -1,0 +1,76 @@
+//! Where alerts are accepted: of the topics that somebody wants, and no more than somebody can read.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use observe::Event;
+use schemas::printable;
+use serde_json::{Value, json};
+
+use super::config::{AlertsConfig, Topic};
+
+/// Alerts that may wait to be delivered. More are held back: there is one of each topic now and then.
+const WAITING: usize = 32;
+
+/// Something to tell.
+#[derive(Clone, Debug)]
+pub(super) struct Alert {
+    pub(super) topic: Topic,
+    pub(super) text: String,
+    pub(super) run: String,
+    /// The same for programs.
+    pub(super) json: String,
+}
+
+/// Takes alerts. Clones count together.
+#[derive(Clone)]
+pub(super) struct Desk {
+    run: String,
+    on: Vec<Topic>,
+    every: Duration,
+    queue: SyncSender<Alert>,
+    gates: Arc<Mutex<BTreeMap<Topic, Gate>>>,
+}
+
+/// What was told of a topic.
+#[derive(Clone, Copy, Debug, Default)]
+struct Gate {
+    last: Option<Instant>,
+    /// How many came since and were not told.
+    held_back: u64,
+}
+
+impl Desk {
+    /// A desk, and what it has accepted.
+    pub(super) fn of(config: &AlertsConfig, run: &str) -> (Self, Receiver<Alert>) {
+        let (queue, waiting) = sync_channel(WAITING);
+        let every = Duration::from_secs(config.every_seconds);
+        (Self { run: run.to_owned(), on: config.on.clone(), every, queue, gates: Arc::default() }, waiting)
+    }
+
+    /// Tells it, or counts it, and returns at once.
+    pub(super) fn tell(&self, topic: Topic, text: &str, event: Option<&Event>) {
+        if !self.on.contains(&topic) {
+            return;
+        }
+        let mut gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
+        let gate = gates.entry(topic).or_default();
+        let is_due = topic == Topic::Stop || gate.last.is_none_or(|last| last.elapsed() >= self.every);
+        let told = is_due && self.queue.try_send(self.alert(topic, text, event, gate.held_back)).is_ok();
+        *gate = if told {
+            Gate { last: Some(Instant::now()), held_back: 0 }
+        } else {
+            Gate { held_back: gate.held_back + 1, ..*gate }
+        };
+    }
+
+    fn alert(&self, topic: Topic, text: &str, event: Option<&Event>, held_back: u64) -> Alert {
+        let Self { run, .. } = self;
+        let text = printable(&format!("{run}: {text}")).into_owned();
+        let event = event.map_or(Value::Null, |event| serde_json::to_value(event).unwrap_or_default());
+        let object = json!({ "topic": topic, "text": text, "run": run, "event": event, "held_back": held_back });
+        Alert { topic, text, run: run.clone(), json: object.to_string() }
+    }
+}

@@ -1,0 +1,97 @@
+//! What verbs have in common, and what those can do that have several things to do.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+/// A configuration file with overrides.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ConfigArgs {
+    /// The run's configuration; `cloze config` lists its keys.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) config: PathBuf,
+    /// Override one key, as often as needed: `--set train.steps=100`.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+}
+
+/// What to do about the keys of a configuration.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigVerb {
+    /// Print a JSON schema, with which editors complete and check configurations.
+    #[command(after_help = "Example: cloze config schema > cloze.schema.json, and in the first line of a file \
+                            `#:schema cloze.schema.json`")]
+    Schema,
+}
+
+/// What to do about a tokenizer.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TokenizerVerb {
+    /// Train one on the training split of `[prepare] inputs`, as `[tokenizer]` says; the same bytes every time.
+    Train(ConfigArgs),
+}
+
+/// What to do with a prepared corpus.
+#[derive(Debug, Subcommand)]
+pub(crate) enum PrepareVerb {
+    /// Leave a document out for ever: the parts that hold it are made anew without it.
+    Forget {
+        #[command(flatten)]
+        config: ConfigArgs,
+        /// Its id: what `prepare.id_field` holds, or the BLAKE3 of its text (column `id` of `documents/`).
+        #[arg(long, value_name = "ID")]
+        document: String,
+        /// The source whose corpus holds it, where there are several.
+        #[arg(long, value_name = "NAME")]
+        source: Option<String>,
+    },
+}
+
+/// What to do with the checkpoints of a run.
+#[cfg(feature = "train")]
+#[derive(Clone, Copy, Debug, Subcommand)]
+pub(crate) enum CheckpointVerb {
+    /// Read every byte of one, or of all, and say whether it is as it was written.
+    Verify {
+        /// The step; all if left out.
+        step: Option<u64>,
+    },
+    /// Make one stay, whatever `[checkpoints]` says.
+    Pin {
+        /// The step.
+        step: u64,
+    },
+    /// Let `[checkpoints]` decide about one again.
+    Unpin {
+        /// The step.
+        step: u64,
+    },
+    /// Remove one for good.
+    Remove {
+        /// The step.
+        step: u64,
+    },
+}
+
+/// What to look at.
+#[derive(Debug, Subcommand)]
+pub(crate) enum InspectVerb {
+    /// The rows of a micro-batch: masked, replaced and kept tokens, positives, source documents.
+    Batch {
+        /// Its number in the stream.
+        index: u64,
+        #[command(flatten)]
+        config: ConfigArgs,
+        /// Rows to show.
+        #[arg(long, default_value_t = 4)]
+        rows: usize,
+    },
+    /// The samples of a shard, decoded.
+    Shard {
+        /// A shard of a prepared folder.
+        file: PathBuf,
+        /// Samples to show.
+        #[arg(long, default_value_t = 4)]
+        rows: usize,
+    },
+}

@@ -1,0 +1,86 @@
+//! What a manager of services is told of a preparation.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use observe::preparation::PrepareProgress;
+use observe::{Event, What};
+use pipeline::actor;
+
+use crate::notify::{Notify, PULSE};
+use crate::terminal::note;
+
+/// Bytes, bytes of text and tokens that are done.
+type Done = (u64, u64, u64);
+
+/// A preparation as somebody manages it.
+pub(super) struct Service {
+    notify: Notify,
+    /// What was done when more was done last, and when that was; none before the lanes have started, and after the end.
+    moved: Mutex<Option<(Done, Instant)>>,
+    /// How long nothing may happen before it gives no sign of life.
+    hang: Option<Duration>,
+}
+
+impl Service {
+    /// For the life of this process, if its environment names a manager.
+    pub(super) fn managed(hang: Option<Duration>) -> anyhow::Result<Arc<Self>> {
+        let service = Arc::new(Self { notify: Notify::of_environment(), moved: Mutex::default(), hang });
+        if service.notify.is_asked() {
+            let beating = Arc::clone(&service);
+            actor::spawn("notify", move || beating.beat())?;
+        }
+        Ok(service)
+    }
+
+    pub(super) fn observe(&self, event: &Event) {
+        match &event.what {
+            What::PrepareStart(_) => self.notify.ready(),
+            What::PrepareProgress(now) => {
+                self.moves(now);
+                self.notify.progress(observe::terminal::line(event).unwrap_or_default());
+            }
+            What::PrepareEnd(_) => {
+                // One that had nothing to do was ready for it: who manages it takes an end before that for a failure.
+                self.notify.ready();
+                *self.moved() = None;
+            }
+            _ => {}
+        }
+    }
+
+    /// Nothing is to be done until something changes.
+    pub(super) fn rests(&self) {
+        *self.moved() = None;
+        self.notify.progress("waiting for the corpus to change".to_owned());
+    }
+
+    /// The process is about to leave.
+    pub(super) fn stops(&self) {
+        self.notify.stopping();
+    }
+
+    fn moved(&self) -> MutexGuard<'_, Option<(Done, Instant)>> {
+        self.moved.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// So much is done: that the same is said again is no sign of life.
+    fn moves(&self, now: &PrepareProgress) {
+        let (done, mut moved) = ((now.bytes, now.text_bytes, now.tokens), self.moved());
+        if moved.is_none_or(|(before, _)| before != done) {
+            *moved = Some((done, Instant::now()));
+        }
+    }
+
+    fn beat(&self) {
+        loop {
+            let still = self.moved().map(|(_, since)| since.elapsed());
+            let is_alive = still.zip(self.hang).is_none_or(|(still, hang)| still < hang);
+            self.notify.beat("", is_alive);
+            if let Some(trouble) = self.notify.complaint() {
+                note(format_args!("warning: {trouble}"));
+            }
+            std::thread::sleep(PULSE);
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Where a run is looked at: its server, or its folder.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow, bail};
+use serde_json::Value;
+use serve::{Address, Kind};
+use store::Store;
+
+use crate::exit::Usage;
+use crate::seen::about;
+
+/// How long a server may take: it is asked while somebody waits for a key to be felt.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// The longest answer that is read: a history is two megabytes at the most.
+const ANSWER_MAX: u64 = 64 << 20;
+
+/// Who answers.
+pub(super) enum Source {
+    Served(Address),
+    Folder(Store, Box<serve::About>),
+}
+
+impl Source {
+    /// The run of that folder, or at that address.
+    pub(super) fn find(target: &str) -> anyhow::Result<Self> {
+        let folder = Path::new(target);
+        if !folder.is_dir() {
+            let address = target.trim_start_matches("http://").trim_end_matches('/');
+            let address =
+                Address::parse(address).map_err(|why| Usage(format!("{target}: no folder of a run, and {why}")))?;
+            return Ok(Self::Served(address));
+        }
+        let store = Store::existing(folder)?;
+        if let Some(address) = written(&store)
+            && get(&address, "/livez").is_ok()
+        {
+            return Ok(Self::Served(address));
+        }
+        if !folder.join("config.toml").is_file() {
+            return Err(Usage(format!("{target}: no run is here (no `config.toml`)")).into());
+        }
+        Ok(Self::Folder(store, Box::new(about(Kind::Train, folder, None))))
+    }
+
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::Served(address) => address.to_string(),
+            Self::Folder(store, _) => store.place(""),
+        }
+    }
+
+    /// All that was said.
+    pub(super) fn history(&self) -> anyhow::Result<Value> {
+        match self {
+            Self::Served(address) => get(address, "/history"),
+            Self::Folder(store, about) => Ok(serde_json::from_str(serve::report::history_of(about, store).get())?),
+        }
+    }
+
+    /// What all do just now, where somebody answers.
+    pub(super) fn status(&self) -> Option<Value> {
+        match self {
+            Self::Served(address) => get(address, "/status").ok(),
+            Self::Folder(..) => None,
+        }
+    }
+
+    /// Asks for something; what came of it in words.
+    pub(super) fn ask(&self, action: &str) -> String {
+        let Self::Served(address) = self else {
+            return "nobody serves this run; nothing can be asked of it".to_owned();
+        };
+        let token = std::env::var("CLOZE_TOKEN").unwrap_or_default();
+        let token =
+            if token.is_empty() { String::new() } else { format!("Authorization: Bearer {}\r\n", token.trim()) };
+        let answer = exchange(address, &format!("POST /{action}"), &format!("{token}Content-Length: 0\r\n"));
+        match answer.and_then(|answer| said(&answer)) {
+            Ok(Value::Object(answer)) if answer.contains_key("done") => {
+                answer["done"].as_str().unwrap_or("done").to_owned()
+            }
+            Ok(_) => "it answers what nobody understands".to_owned(),
+            Err(error) => format!("{error:#}"),
+        }
+    }
+}
+
+/// Where a run says that it is served.
+fn written(run: &Store) -> Option<Address> {
+    let (bytes, _) = run.read_with_stat("serve.json").ok()??;
+    let value: Value = serde_json::from_slice(&bytes).ok()?;
+    Address::parse(value["address"].as_str()?.trim_start_matches("http://").trim_end_matches('/')).ok()
+}
+
+fn get(address: &Address, path: &str) -> anyhow::Result<Value> {
+    exchange(address, &format!("GET {path}"), "").and_then(|answer| said(&answer))
+}
+
+/// The JSON of an answer that is one; else what it says of itself.
+fn said(answer: &str) -> anyhow::Result<Value> {
+    let (head, body) = answer.split_once("\r\n\r\n").context("the answer is cut")?;
+    let code = head.split(' ').nth(1).unwrap_or_default();
+    if code == "200" {
+        // `/livez` is no JSON.
+        return Ok(serde_json::from_str(body).unwrap_or(Value::Null));
+    }
+    let why = serde_json::from_str::<Value>(body).ok().and_then(|body| body["error"].as_str().map(str::to_owned));
+    Err(anyhow!("{code}: {}", why.unwrap_or_else(|| "no reason is given".to_owned())))
+}
+
+/// One request by HTTP/1.0, whose answer ends with the connection.
+fn exchange(address: &Address, line: &str, more: &str) -> anyhow::Result<String> {
+    match address {
+        Address::Tcp(to) => {
+            let stream = TcpStream::connect_timeout(to, PATIENCE).with_context(|| address.to_string())?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_write_timeout(Some(PATIENCE))?;
+            spoken(stream, &to.to_string(), line, more)
+        }
+        Address::Socket(path) => {
+            let stream = UnixStream::connect(path).with_context(|| address.to_string())?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_write_timeout(Some(PATIENCE))?;
+            spoken(stream, "localhost", line, more)
+        }
+    }
+}
+
+fn spoken(stream: impl Read + Write, host: &str, line: &str, more: &str) -> anyhow::Result<String> {
+    let mut stream = stream;
+    write!(stream, "{line} HTTP/1.0\r\nHost: {host}\r\n{more}\r\n")?;
+    let mut answer = Vec::new();
+    Read::by_ref(&mut stream).take(ANSWER_MAX).read_to_end(&mut answer)?;
+    if answer.is_empty() {
+        bail!("it answers nothing");
+    }
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}

@@ -1,0 +1,268 @@
+//! What is on the screen.
+
+use observe::terminal::time;
+use ratatui::Frame;
+use ratatui::crossterm::event::KeyCode;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::symbols::Marker;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Axis, Block, Cell, Chart, Dataset, Gauge, GraphType, Paragraph, Row, Table};
+use schemas::printable;
+use serde_json::Value;
+
+use crate::terminal::{bytes, short};
+
+/// Lines of events.
+const EVENTS: u16 = 6;
+
+/// What is known of a run, and what somebody wants to see of it.
+#[derive(Debug, Default)]
+pub(super) struct Screen {
+    place: String,
+    history: Value,
+    status: Option<Value>,
+    /// The figure of the curve, by its place among all.
+    figure: usize,
+    is_log: bool,
+    /// A stop was asked for, and nobody has said yet that it is meant.
+    is_stop_meant: bool,
+    said: String,
+}
+
+impl Screen {
+    pub(super) fn new(place: String) -> Self {
+        Self { place, ..Self::default() }
+    }
+
+    pub(super) fn history(&mut self, history: Value) {
+        self.history = history;
+    }
+
+    pub(super) fn status(&mut self, status: Option<Value>) {
+        self.status = status;
+    }
+
+    pub(super) fn say(&mut self, said: String) {
+        self.said = said;
+    }
+
+    /// What is to be asked of the run for that key, if anything is.
+    pub(super) fn pressed(&mut self, key: KeyCode) -> Option<&'static str> {
+        if std::mem::take(&mut self.is_stop_meant) {
+            self.said.clear();
+            return (key == KeyCode::Char('y')).then_some("stop");
+        }
+        let figures = self.figures().len().max(1);
+        match key {
+            KeyCode::Right | KeyCode::Down | KeyCode::Tab => self.figure = (self.figure + 1) % figures,
+            KeyCode::Left | KeyCode::Up | KeyCode::BackTab => self.figure = (self.figure + figures - 1) % figures,
+            KeyCode::Char('l') => self.is_log = !self.is_log,
+            KeyCode::Char('c') => return Some("checkpoint"),
+            KeyCode::Char('s') => {
+                self.is_stop_meant = true;
+                "stop the run after its step? y: yes, any other key: no".clone_into(&mut self.said);
+            }
+            _ => {}
+        }
+        None
+    }
+
+    /// Figures that have values: the loss first, then terms and metrics, then the rest.
+    fn figures(&self) -> Vec<&str> {
+        let mut names: Vec<&str> =
+            self.group().1["series"].as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+        let rank = |name: &str| match name.split('/').next() {
+            Some("loss") => 0,
+            Some("terms") => 1,
+            Some("metrics") => 2,
+            _ => 3,
+        };
+        names.sort_by_key(|name| rank(name));
+        names
+    }
+
+    /// What is drawn along: reports of a training, progress of a preparation.
+    fn group(&self) -> (&'static str, &Value) {
+        if self.history["kind"] == "prepare" {
+            ("hours", &self.history["preparation"])
+        } else {
+            ("step", &self.history["reports"])
+        }
+    }
+
+    /// The points of a figure.
+    fn points(&self, figure: &str) -> Vec<(f64, f64)> {
+        let (axis, group) = self.group();
+        let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+        let (x, y) = (list(&group[axis]), list(&group["series"][figure]["mean"]));
+        let pairs = x.iter().zip(&y).filter_map(|(x, y)| Some((x.as_f64()?, y.as_f64()?)));
+        let shown = |value: f64| if self.is_log { value.log10() } else { value };
+        pairs.map(|(x, y)| (x, shown(y))).filter(|(_, y)| y.is_finite()).collect()
+    }
+
+    fn newest(&self, figure: &str) -> Option<f64> {
+        self.group().1["series"][figure]["mean"].as_array()?.last()?.as_f64()
+    }
+}
+
+/// Draws all of it.
+pub(super) fn drawn(screen: &Screen, frame: &mut Frame<'_>) {
+    let actors = screen.status.as_ref().and_then(|status| status["actors"].as_array()).map_or(0, Vec::len).min(8);
+    let actors = u16::try_from(actors).unwrap_or(0);
+    let rows = Layout::vertical([
+        Constraint::Length(2),
+        Constraint::Length(1),
+        Constraint::Min(8),
+        Constraint::Length(if actors > 0 { actors + 2 } else { 0 }),
+        Constraint::Length(EVENTS + 1),
+        Constraint::Length(1),
+    ]);
+    let [head, progress, middle, below, events, foot] = rows.areas(frame.area());
+    frame.render_widget(Paragraph::new(heading(screen)), head);
+    gauge(screen, frame, progress);
+    let columns = Layout::horizontal([Constraint::Min(30), Constraint::Length(34)]);
+    let [chart, figures] = columns.areas(middle);
+    curve(screen, frame, chart);
+    list(screen, frame, figures);
+    if actors > 0 {
+        working(screen, frame, below);
+    }
+    told(screen, frame, events);
+    let keys = "q leave  ←→ figure  l log  c checkpoint  s stop";
+    let foot_text = if screen.said.is_empty() { keys.to_owned() } else { printable(&screen.said).into_owned() };
+    frame.render_widget(Paragraph::new(foot_text).style(Style::new().add_modifier(Modifier::DIM)), foot);
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().map(|text| printable(text).into_owned()).unwrap_or_default()
+}
+
+fn heading(screen: &Screen) -> Vec<Line<'static>> {
+    let name = text(&screen.history["name"]);
+    let bold = Style::new().add_modifier(Modifier::BOLD);
+    let place = Span::styled(printable(&screen.place).into_owned(), Style::new().fg(Color::DarkGray));
+    let Some(status) = &screen.status else {
+        let why = "nobody serves it: what its log says";
+        return vec![Line::from(vec![Span::styled(name, bold), "  ".into(), place]), Line::from(why)];
+    };
+    let mut words = vec![text(&status["phase"])];
+    if let Some(step) = status["step"].as_u64() {
+        let of =
+            status["steps"].as_u64().map_or(String::new(), |steps| format!(" of {}", crate::terminal::count(steps)));
+        words.push(format!("step {}{of}", crate::terminal::count(step)));
+    }
+    words.extend(status["epoch"].as_f64().map(|epoch| format!("epoch {epoch:.2}")));
+    words.extend(status["tokens_per_s"].as_f64().map(|rate| format!("{} tokens/s", short(rate))));
+    words.extend(status["eta_s"].as_f64().map(|eta| format!("ETA {}", time(eta))));
+    words.extend(status["memory"]["host_bytes"].as_u64().map(|host| format!("memory {}", bytes(host))));
+    vec![Line::from(vec![Span::styled(name, bold), "  ".into(), place]), Line::from(words.join("  "))]
+}
+
+fn gauge(screen: &Screen, frame: &mut Frame<'_>, area: Rect) {
+    let share = screen.status.as_ref().and_then(|status| status["progress"].as_f64());
+    if let Some(share) = share {
+        let gauge = Gauge::default().ratio(share.clamp(0.0, 1.0)).gauge_style(Style::new().fg(Color::Blue));
+        frame.render_widget(gauge.label(format!("{:.1} %", 100.0 * share)), area);
+    }
+}
+
+fn curve(screen: &Screen, frame: &mut Frame<'_>, area: Rect) {
+    let figures = screen.figures();
+    let Some(figure) = figures.get(screen.figure % figures.len().max(1)) else {
+        frame.render_widget(Paragraph::new("no report yet").block(Block::bordered()), area);
+        return;
+    };
+    let points = screen.points(figure);
+    let around = |values: &mut dyn Iterator<Item = f64>| {
+        let (low, high) =
+            values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
+        if low > high {
+            [0.0, 1.0]
+        } else if low < high {
+            [low, high]
+        } else {
+            [low - 0.5, high + 0.5]
+        }
+    };
+    let x = around(&mut points.iter().map(|point| point.0));
+    let y = around(&mut points.iter().map(|point| point.1));
+    let scale = if screen.is_log { " (log10)" } else { "" };
+    let title = format!(" {}{scale} ", printable(figure));
+    let (axis, _) = screen.group();
+    let label = |value: f64| if value.abs() >= 1e4 { short(value) } else { format!("{value:.4}") };
+    let chart = Chart::new(vec![
+        Dataset::default()
+            .marker(Marker::Braille)
+            .graph_type(GraphType::Line)
+            .style(Style::new().fg(Color::Cyan))
+            .data(&points),
+    ])
+    .block(Block::bordered().title(title))
+    .x_axis(Axis::default().title(axis).bounds(x).labels([short(x[0]), short(x[1])]))
+    .y_axis(Axis::default().bounds(y).labels([label(y[0]), label(y[1])]));
+    frame.render_widget(chart, area);
+}
+
+fn list(screen: &Screen, frame: &mut Frame<'_>, area: Rect) {
+    let figures = screen.figures();
+    let chosen = screen.figure % figures.len().max(1);
+    let room = usize::from(area.height.saturating_sub(2)).max(1);
+    let first = (chosen + 1).saturating_sub(room);
+    let rows = figures.iter().enumerate().skip(first).take(room).map(|(number, figure)| {
+        let value = screen.newest(figure).map_or("–".to_owned(), |value| {
+            if value.abs() >= 1e4 {
+                short(value)
+            } else if value.abs() >= 1e-3 || value == 0.0 {
+                format!("{value:.4}")
+            } else {
+                format!("{value:.1e}")
+            }
+        });
+        let style = if number == chosen { Style::new().add_modifier(Modifier::REVERSED) } else { Style::new() };
+        Row::new([Cell::from(printable(figure).into_owned()), Cell::from(value)]).style(style)
+    });
+    let table = Table::new(rows, [Constraint::Min(20), Constraint::Length(9)]);
+    frame.render_widget(table.block(Block::bordered().title(" newest ")), area);
+}
+
+/// Where the time of each actor went, as a bar.
+fn working(screen: &Screen, frame: &mut Frame<'_>, area: Rect) {
+    let actors = screen.status.as_ref().and_then(|status| status["actors"].as_array()).cloned().unwrap_or_default();
+    let width = usize::from(area.width.saturating_sub(44)).max(10);
+    let rows = actors.iter().take(8).map(|actor| {
+        let part = |name: &str| actor[name].as_f64().unwrap_or(0.0).clamp(0.0, 1.0);
+        let cells = |share: f64| {
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a screen's width")]
+            let cells = (share * width as f64).round() as usize;
+            cells.min(width)
+        };
+        let bar = |share: f64, colour: Color| Span::styled("█".repeat(cells(share)), Style::new().fg(colour));
+        let name = text(&actor["name"]);
+        let queue = match actor["capacity"].as_u64() {
+            Some(capacity) if capacity > 0 => format!(" queue {}/{capacity}", actor["queued"].as_u64().unwrap_or(0)),
+            _ => String::new(),
+        };
+        Line::from(vec![
+            Span::raw(format!("{name:16.16} {:8} ", text(&actor["doing"]))),
+            bar(part("busy"), Color::Green),
+            bar(part("starved"), Color::Yellow),
+            bar(part("blocked"), Color::DarkGray),
+            Span::raw(queue),
+        ])
+    });
+    let title = " green busy, yellow starved, grey blocked ";
+    frame.render_widget(Paragraph::new(rows.collect::<Vec<_>>()).block(Block::bordered().title(title)), area);
+}
+
+fn told(screen: &Screen, frame: &mut Frame<'_>, area: Rect) {
+    let events = screen.history["events"].as_array().cloned().unwrap_or_default();
+    let lines = events.iter().rev().filter(|event| event["kind"] != "audit").filter_map(|event| {
+        let event = serde_json::from_value::<observe::Event>(event.clone()).ok()?;
+        let line = observe::terminal::line(&event)?;
+        Some(Line::from(printable(line.lines().next().unwrap_or_default()).into_owned()))
+    });
+    let mut lines: Vec<Line<'_>> = lines.take(usize::from(EVENTS)).collect();
+    lines.reverse();
+    frame.render_widget(Paragraph::new(lines), area);
+}

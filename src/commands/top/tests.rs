@@ -1,0 +1,78 @@
+//! What a terminal shows, cell by cell.
+
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::KeyCode;
+use serde_json::json;
+
+use super::screen::{Screen, drawn};
+
+fn shown(screen: &Screen, (width, height): (u16, u16)) -> String {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a screen in memory");
+    terminal.draw(|frame| drawn(screen, frame)).expect("drawn");
+    terminal.backend().to_string()
+}
+
+fn screen() -> Screen {
+    let mut screen = Screen::new("http://127.0.0.1:8080/".to_owned());
+    screen.history(json!({
+        "kind": "train", "name": "taco\u{1b}[2J",
+        "reports": { "step": [10, 20, 30], "series": {
+            "lr": { "mean": [1e-4, 1e-4, 1e-4] },
+            "terms/mlm": { "mean": [3.0, "NaN", 2.0] },
+            "loss": { "mean": [3.5, 3.0, 2.5] },
+        } },
+        "events": [{ "version": 1, "time": 0, "elapsed_s": 1.0, "step": 20, "kind": "note", "text": "</script>\u{1b}]0;x" }],
+    }));
+    screen.status(Some(json!({
+        "phase": "step", "step": 30, "steps": 100, "progress": 0.3, "eta_s": 3600.0, "tokens_per_s": 12345.0,
+        "actors": [{ "name": "load-0", "doing": "busy", "busy": 0.5, "starved": 0.1, "blocked": 0.4, "queued": 1, "capacity": 2 }],
+    })));
+    screen
+}
+
+#[test]
+fn a_screen_says_where_a_run_stands_and_obeys_no_text() {
+    let mut screen = screen();
+    for size in [(100, 30), (40, 12), (10, 4), (1, 1), (220, 60)] {
+        let text = shown(&screen, size);
+        assert!(!text.contains('\u{1b}'), "{text}");
+    }
+    let text = shown(&screen, (100, 30));
+    for part in [
+        "step 30 of 100",
+        "30.0 %",
+        "12 k tokens/s",
+        "ETA 60 min",
+        "load-0",
+        "queue 1/2",
+        " loss ",
+        "note: </script>",
+        "terms/mlm",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert_eq!(screen.pressed(KeyCode::Right), None);
+    assert!(shown(&screen, (100, 30)).contains(" terms/mlm "));
+    screen.status(None);
+    assert!(shown(&screen, (100, 30)).contains("nobody serves it"));
+}
+
+#[test]
+fn a_stop_has_to_be_meant() {
+    let mut screen = screen();
+    assert_eq!(screen.pressed(KeyCode::Char('s')), None);
+    assert_eq!(screen.pressed(KeyCode::Char('n')), None);
+    assert_eq!(screen.pressed(KeyCode::Char('y')), None);
+    screen.pressed(KeyCode::Char('s'));
+    assert_eq!(screen.pressed(KeyCode::Char('y')), Some("stop"));
+    assert_eq!(screen.pressed(KeyCode::Char('c')), Some("checkpoint"));
+}
+
+#[test]
+fn a_run_that_said_nothing_is_a_screen_too() {
+    let mut screen = Screen::new(String::new());
+    screen.history(json!({}));
+    screen.pressed(KeyCode::Left);
+    assert!(shown(&screen, (80, 24)).contains("no report yet"));
+}

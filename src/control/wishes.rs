@@ -1,0 +1,60 @@
+//! What others want of a run that goes on: heard between two steps.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use observe::What;
+use observe::change::NoteReport;
+
+/// Notes that may wait for a step.
+const NOTES_MAX: usize = 64;
+
+/// Wishes that nobody has heard yet.
+#[derive(Debug, Default)]
+pub(crate) struct Wishes {
+    save: AtomicBool,
+    notes: Mutex<Vec<String>>,
+}
+
+impl Wishes {
+    /// A checkpoint, soon.
+    pub(crate) fn save(&self) {
+        self.save.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a checkpoint was wished for since this was last asked.
+    pub(crate) fn is_save_wanted(&self) -> bool {
+        self.save.swap(false, Ordering::Relaxed)
+    }
+
+    /// A text for the run's log.
+    pub(crate) fn note(&self, text: String) -> Result<(), String> {
+        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        if notes.len() == NOTES_MAX {
+            return Err(format!("{NOTES_MAX} notes wait for a step already; is the run under way?"));
+        }
+        notes.push(text);
+        Ok(())
+    }
+
+    /// Texts that are to be said now.
+    pub(crate) fn notes(&self) -> Vec<What> {
+        let notes = std::mem::take(&mut *self.notes.lock().unwrap_or_else(PoisonError::into_inner));
+        notes.into_iter().map(|text| What::Note(NoteReport { text })).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_wish_is_heard_once_and_they_are_bounded() {
+        let wishes = Wishes::default();
+        assert!(!wishes.is_save_wanted());
+        wishes.save();
+        assert!(wishes.is_save_wanted() && !wishes.is_save_wanted());
+        let taken = (0..2 * NOTES_MAX).filter(|number| wishes.note(number.to_string()).is_ok()).count();
+        assert_eq!((taken, wishes.notes().len(), wishes.notes().len()), (NOTES_MAX, NOTES_MAX, 0));
+    }
+}

@@ -1,0 +1,128 @@
+//! A preparation, as those who look at it ask it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use observe::{Observer, What};
+use pipeline::actor::Gauges;
+use pipeline::prepare::Hears;
+use serde_json::{Value, json};
+use serve::{Action, ActorStatus, Address, Health, Kind, MemoryStatus, Seen, Server, Status, Subject, Trouble};
+
+use super::{about, settings};
+use crate::config::Config;
+use crate::exit::Usage;
+use crate::gauged;
+use crate::terminal::note;
+
+/// Where a preparation is seen, until this is dropped.
+pub(crate) struct Sight {
+    seen: Arc<Seen>,
+    preparing: Arc<Preparing>,
+    _server: Server,
+}
+
+impl Sight {
+    /// Serves as `[serve]` says; nothing where it says nothing.
+    pub(crate) fn open(config: &Config) -> anyhow::Result<Option<Self>> {
+        let resolved = toml::to_string(&config.resolved()).expect("a configuration is plain values");
+        let seen = Seen::new(about(Kind::Prepare, &config.prepare.folder, None));
+        let settings = settings(&resolved, &Config::unwritten().resolved());
+        let preparing = Preparing::new(Arc::clone(&seen), settings);
+        let bound = Box::new(|address: &Address| note(format_args!("seen at {address}")));
+        let server = Server::start(&config.serve, &seen, Arc::clone(&preparing) as _, bound).map_err(Usage)?;
+        Ok(server.map(|server| Self { seen, preparing, _server: server }))
+    }
+
+    /// Who hears what the preparation says.
+    pub(crate) fn reader(&self) -> Box<dyn Observer> {
+        self.seen.observer()
+    }
+
+    /// Who is told which lanes make parts.
+    pub(crate) fn hears(&self) -> Hears {
+        let preparing = Arc::clone(&self.preparing);
+        Box::new(move |gauges| preparing.lanes(gauges))
+    }
+}
+
+/// A preparation that is looked at. Nothing can be asked of it: a signal stops it, and it has nothing to save.
+struct Preparing {
+    seen: Arc<Seen>,
+    settings: Value,
+    begun: Instant,
+    lanes: Mutex<Option<Gauges>>,
+}
+
+impl Preparing {
+    /// Nothing has begun.
+    fn new(seen: Arc<Seen>, settings: Value) -> Arc<Self> {
+        Arc::new(Self { seen, settings, begun: Instant::now(), lanes: Mutex::default() })
+    }
+
+    /// These lanes make parts from now on.
+    fn lanes(&self, gauges: Gauges) {
+        *self.lanes.lock().unwrap_or_else(PoisonError::into_inner) = Some(gauges);
+    }
+
+    fn actors(&self) -> Vec<ActorStatus> {
+        let lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        lanes.as_ref().map_or_else(Vec::new, gauged::actors)
+    }
+
+    fn has_begun(&self) -> Result<(), String> {
+        let has_lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        if has_lanes { Ok(()) } else { Err("it reads what the corpus is".to_owned()) }
+    }
+}
+
+impl Subject for Preparing {
+    fn status(&self) -> Status {
+        let progress = self.seen.newest().and_then(|event| match event.what {
+            What::PrepareProgress(progress) => Some(progress),
+            _ => None,
+        });
+        Status {
+            kind: "prepare",
+            phase: if self.has_begun().is_ok() { "prepare" } else { "plan" }.to_owned(),
+            since_s: self.begun.elapsed().as_secs_f64(),
+            progress: progress.map(|progress| progress.share()),
+            eta_s: progress.and_then(|progress| progress.eta_s),
+            tokens_per_s: progress.map(|progress| progress.tokens_per_s),
+            actors: self.actors(),
+            memory: MemoryStatus { host_bytes: super::resident_bytes(), device_bytes: None },
+            uptime_s: self.begun.elapsed().as_secs_f64(),
+            ..Status::default()
+        }
+    }
+
+    fn health(&self) -> Health {
+        Health { live: Ok(()), ready: self.has_begun(), started: self.has_begun() }
+    }
+
+    fn config(&self) -> Value {
+        self.settings.clone()
+    }
+
+    fn rows(&self, _: usize) -> Result<Value, Trouble> {
+        Err(Trouble::Unknown(
+            "a preparation makes no rows of its own; `cloze inspect shard` shows what it wrote".to_owned(),
+        ))
+    }
+
+    fn runs(&self) -> Value {
+        json!({ "runs": [] })
+    }
+
+    fn history_of(&self, _: &str) -> Result<Value, Trouble> {
+        Err(Trouble::Unknown("a preparation has no runs beside it".to_owned()))
+    }
+
+    fn actions(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    fn act(&self, action: Action) -> Result<String, Trouble> {
+        Err(Trouble::Unknown(format!("a preparation cannot be asked for `{}`", action.name())))
+    }
+}

@@ -1,0 +1,247 @@
+//! A training, as those who look at it ask it.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use observe::{Observer, What};
+use pipeline::load::{Care, LoadPlan};
+use schemas::BatchIndex;
+use serde_json::{Value, json};
+use serve::{
+    Action, Address, CheckpointStatus, Health, Kind, MemoryStatus, Seen, ServeConfig, Server, Status, Subject, Trouble,
+};
+use store::Store;
+
+use super::{about, beside};
+use crate::config::Config;
+use crate::control::{Control, Phase, Signal};
+use crate::data::PreparedData;
+use crate::exit::Usage;
+use crate::looked;
+use crate::plan::Plan;
+use crate::telemetry;
+use crate::terminal::note;
+
+/// What `[serve]` listens on, in the run's folder: for programs of this machine.
+const ADDRESS: &str = "serve.json";
+
+/// What may be asked of a training.
+const ACTIONS: &[&str] = &["checkpoint", "stop", "log-level", "note"];
+
+/// Where a training is seen, until this is dropped.
+pub(crate) struct Sight {
+    seen: Arc<Seen>,
+    training: Arc<Training>,
+    _server: Server,
+}
+
+impl Sight {
+    /// Serves as `[serve]` says, from before anybody knows the plan; nothing where it says nothing.
+    pub(crate) fn open(serve: &ServeConfig, folder: &Path, control: &Arc<Control>) -> anyhow::Result<Option<Self>> {
+        let seen = Seen::new(about(Kind::Train, folder, None));
+        let training = Training::new(Arc::clone(control), Arc::clone(&seen), folder.to_owned());
+        let heard = Arc::clone(&training);
+        let bound = Box::new(move |address: &Address| heard.bound(address));
+        let server = Server::start(serve, &seen, Arc::clone(&training) as _, bound).map_err(Usage)?;
+        Ok(server.map(|server| Self { seen, training, _server: server }))
+    }
+
+    /// Who hears what the training says.
+    pub(crate) fn reader(&self) -> Box<dyn Observer> {
+        self.seen.observer()
+    }
+
+    /// The training is planned, and keeps what it makes there.
+    pub(crate) fn planned(&self, plan: &Plan, run: &Store) {
+        self.training.planned(Planned::of(plan), run);
+    }
+}
+
+/// A training that is looked at: from the start of its process on, before anybody knows its plan.
+struct Training {
+    control: Arc<Control>,
+    seen: Arc<Seen>,
+    folder: PathBuf,
+    planned: OnceLock<Planned>,
+    /// Where it listens, and where that is written down: neither is known at the start.
+    found: Mutex<(Option<String>, Option<Store>)>,
+}
+
+/// What is known of a training once it is planned.
+struct Planned {
+    settings: Value,
+    steps: Option<u64>,
+    load: Arc<LoadPlan>,
+    data: Arc<PreparedData>,
+}
+
+impl Planned {
+    /// Of that plan.
+    fn of(plan: &Plan) -> Self {
+        let default = Config::unwritten().resolved();
+        Self {
+            settings: super::settings(&plan.resolved_toml(), &default),
+            steps: plan.train().train.ends_by_steps().then_some(plan.train().train.steps),
+            load: plan.everything(),
+            data: Arc::clone(plan.data()),
+        }
+    }
+}
+
+impl Training {
+    /// Nothing is known yet but where it will live.
+    fn new(control: Arc<Control>, seen: Arc<Seen>, folder: PathBuf) -> Arc<Self> {
+        Arc::new(Self { control, seen, folder, planned: OnceLock::new(), found: Mutex::default() })
+    }
+
+    /// It is planned, and keeps what it makes there.
+    fn planned(&self, planned: Planned, run: &Store) {
+        // A plan that was made anew is of the same data and keys, but for the steps.
+        let _ = self.planned.set(planned);
+        self.seen.goes_on_in(run);
+        self.find(|found| found.1 = Some(run.clone()));
+    }
+
+    /// It listens there.
+    fn bound(&self, address: &Address) {
+        let address = address.to_string();
+        note(format_args!("seen at {address}"));
+        self.find(|found| found.0 = Some(address));
+    }
+
+    fn find(&self, what: impl FnOnce(&mut (Option<String>, Option<Store>))) {
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        what(&mut found);
+        let (Some(address), Some(run)) = &*found else { return };
+        let text = json!({ "address": address, "pid": std::process::id() }).to_string();
+        if let Err(error) = run.put(ADDRESS, text.as_bytes()) {
+            tracing::warn!(%error, "where it is seen is not written down");
+        }
+    }
+
+    fn made(&self) -> Result<&Planned, Trouble> {
+        self.planned.get().ok_or_else(|| Trouble::Unable("it is not planned yet; ask again".to_owned()))
+    }
+
+    /// Rows of the batch that the newest report came to.
+    fn shown(&self, planned: &Planned, count: usize) -> anyhow::Result<Value> {
+        let newest = self.seen.newest();
+        let at = newest.as_ref().map(|event| event.at).unwrap_or_default();
+        let load = &planned.load;
+        let index = BatchIndex(at.rows_seen.unwrap_or(0) / load.rows_per_batch());
+        let groups = load.groups();
+        let batch = load.batch_with(&groups, index, &Care::default())?;
+        let facts = load.explain(&groups, index)?;
+        let views = looked::views_of(&batch);
+        let mut rows = Vec::new();
+        for (row, facts) in facts.iter().enumerate().take(count.min(batch.rows())) {
+            let origins = planned.data.origins(facts)?;
+            let documents = facts.documents.iter().map(|name| looked::document(*name, origins.get(name)));
+            let seen = views.iter().map(|(view, columns)| {
+                let looked = looked::row(&batch, (view, columns), row, load.vocab())?;
+                Ok(json!({ "name": view, "note": looked.note, "tokens": looked.tokens, "offsets": looked.offsets }))
+            });
+            rows.push(json!({
+                "row": facts.row,
+                "source": facts.of,
+                "place": looked::place(facts),
+                "documents": documents.collect::<Vec<_>>(),
+                "views": seen.collect::<anyhow::Result<Vec<_>>>()?,
+            }));
+        }
+        Ok(json!({ "step": at.step, "first_row": load.rows_of(index).start, "rows": rows }))
+    }
+}
+
+impl Subject for Training {
+    fn status(&self) -> Status {
+        let board = self.control.board().look();
+        let newest = self.seen.newest();
+        let at = newest.as_ref().map(|event| event.at).unwrap_or_default();
+        let report = newest.as_ref().and_then(|event| match &event.what {
+            What::Report(report) => Some(report),
+            _ => None,
+        });
+        let steps = self.planned.get().and_then(|planned| planned.steps);
+        let step = at.step.map(|step| step.0);
+        let share = step.zip(steps).map(|(step, steps)| step as f64 / steps.max(1) as f64);
+        Status {
+            kind: "train",
+            phase: board.phase.name().to_owned(),
+            since_s: board.since.as_secs_f64(),
+            step,
+            steps,
+            progress: report.and_then(|report| report.progress).or(share),
+            eta_s: report.and_then(|report| report.speed.eta_s),
+            epoch: at.epoch,
+            tokens_per_s: report.map(|report| report.speed.tokens_per_s),
+            actors: board.actors,
+            checkpoint: CheckpointStatus {
+                writing_s: board.writing.map(|since| since.as_secs_f64()),
+                kept: board.kept,
+            },
+            memory: MemoryStatus {
+                host_bytes: super::resident_bytes(),
+                device_bytes: report.and_then(|report| report.memory).map(|memory| memory.allocated_peak_bytes),
+            },
+            uptime_s: board.uptime.as_secs_f64(),
+            actions: ACTIONS,
+        }
+    }
+
+    fn health(&self) -> Health {
+        let board = self.control.board();
+        let (phase, batches) = (board.phase(), board.batches());
+        let has_begun = phase != Phase::Start;
+        let waits = || Err(format!("it is in phase `{}`", phase.name()));
+        let live = match self.control.stands_still() {
+            Some(found) => Err(found),
+            None => Ok(()),
+        };
+        let ready = if has_begun && batches > 0 { Ok(()) } else { waits() };
+        Health { live, ready, started: if has_begun { Ok(()) } else { waits() } }
+    }
+
+    fn config(&self) -> Value {
+        self.made().map_or_else(|trouble| json!({ "error": trouble.to_string() }), |planned| planned.settings.clone())
+    }
+
+    fn rows(&self, count: usize) -> Result<Value, Trouble> {
+        let planned = self.made()?;
+        self.shown(planned, count).map_err(|error| Trouble::Unable(format!("{error:#}")))
+    }
+
+    fn runs(&self) -> Value {
+        beside::siblings(&self.folder)
+    }
+
+    fn history_of(&self, run: &str) -> Result<Value, Trouble> {
+        beside::history(&self.folder, run)
+    }
+
+    fn actions(&self) -> &'static [&'static str] {
+        ACTIONS
+    }
+
+    fn act(&self, action: Action) -> Result<String, Trouble> {
+        let wishes = self.control.wishes();
+        Ok(match action {
+            Action::Checkpoint => {
+                wishes.save();
+                "it is saved after the step under way".to_owned()
+            }
+            Action::Stop => {
+                self.control.ask_to_stop(Signal::Terminate);
+                "it finishes its step, saves, and leaves with code 143".to_owned()
+            }
+            Action::LogLevel(level) => {
+                let now = telemetry::reload(Some(&level)).map_err(Trouble::Unable)?;
+                format!("logged from now on: {now}")
+            }
+            Action::Note(text) => {
+                wishes.note(text).map_err(Trouble::Unable)?;
+                "it is noted with the next step".to_owned()
+            }
+        })
+    }
+}

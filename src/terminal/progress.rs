@@ -1,0 +1,52 @@
+//! How far a preparation is: a bar on a terminal, a plain line now and then elsewhere.
+
+use std::time::{Duration, Instant};
+
+use indicatif::ProgressBar;
+use observe::preparation::PrepareProgress;
+
+use super::manner::Manner;
+use super::{bar, note};
+
+/// A preparation's progress bar on a terminal; elsewhere a plain line now and then.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    bar: Option<ProgressBar>,
+    printed: Instant,
+}
+
+impl Progress {
+    /// Between plain lines.
+    const PLAIN_EVERY: Duration = Duration::from_secs(10);
+
+    pub(crate) fn new(name: &'static str, now: &PrepareProgress) -> Self {
+        let bar = Manner::get().draws().then(|| {
+            let bar = bar::begin(now.bytes_total, "{prefix} {wide_bar} {percent:>3} %  {msg}  ETA {eta}");
+            bar.set_position(now.bytes);
+            bar.reset_eta();
+            bar.set_prefix(name);
+            bar
+        });
+        Self { bar, printed: Instant::now() }
+    }
+
+    /// How far it is, and the same as a plain line.
+    pub(crate) fn set(&mut self, now: &PrepareProgress, line: impl std::fmt::Display) {
+        match &self.bar {
+            Some(bar) => {
+                bar.set_length(now.bytes_total);
+                bar.set_position(now.bytes);
+                bar.set_message(observe::terminal::beside_bar(now));
+            }
+            None if self.printed.elapsed() >= Self::PLAIN_EVERY => {
+                self.printed = Instant::now();
+                note(line);
+            }
+            None => {}
+        }
+    }
+
+    pub(crate) fn finish(&self) {
+        self.bar.iter().for_each(bar::end);
+    }
+}

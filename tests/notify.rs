@@ -1,0 +1,151 @@
+//! What a manager of services hears of a run and of a preparation, as systemd would: over a socket, in its order.
+
+use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::{Duration, Instant};
+
+use pipeline::actor;
+
+use crate::support::{Home, Outcome, send};
+
+/// More than any of these tests hears.
+const MESSAGES_MAX: usize = 10_000;
+
+/// Who listens, on a thread of its own: a socket holds few messages.
+struct Manager {
+    path: PathBuf,
+    heard: Receiver<(Instant, String)>,
+}
+
+impl Manager {
+    fn of(home: &Home, name: &str) -> Self {
+        let path = home.join(name);
+        let socket = UnixDatagram::bind(&path).expect("a socket");
+        let (sender, heard) = sync_channel(MESSAGES_MAX);
+        let listen = move || {
+            let mut buffer = [0; 4096];
+            while let Ok(length) = socket.recv(&mut buffer) {
+                let line = String::from_utf8(buffer[..length].to_vec()).expect("UTF-8");
+                if line.is_empty() || sender.send((Instant::now(), line)).is_err() {
+                    return;
+                }
+            }
+        };
+        actor::spawn("manager", listen).expect("a thread");
+        Self { path, heard }
+    }
+
+    /// Starts it as a service: without a terminal, with signs of life every second at least.
+    fn start(&self, home: &Home, args: &[&str]) -> Child {
+        let plain = home.command(args);
+        let mut command = Command::new("setsid");
+        command.arg("-w").arg(plain.get_program()).args(plain.get_args()).current_dir(home.path()).env("NO_COLOR", "1");
+        command.env("NOTIFY_SOCKET", &self.path).env("WATCHDOG_USEC", "1000000").env_remove("RUST_LOG");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("setsid")
+    }
+
+    /// Waits for a message that begins so.
+    fn wait(&self, begin: &str, all: &mut Vec<(Instant, String)>) {
+        loop {
+            let heard = self.heard.recv_timeout(Duration::from_secs(120));
+            all.push(heard.unwrap_or_else(|_| panic!("never heard `{begin}`: {all:?}")));
+            if all.last().is_some_and(|(_, line)| line.starts_with(begin)) {
+                return;
+            }
+        }
+    }
+
+    /// What else was said until its end.
+    fn rest(self, all: &mut Vec<(Instant, String)>) {
+        UnixDatagram::unbound().and_then(|socket| socket.send_to(b"", &self.path)).expect("it listens");
+        all.extend(self.heard);
+    }
+}
+
+fn ended(child: Child) -> Outcome {
+    Outcome::of(child.wait_with_output().expect("it ends"))
+}
+
+/// Where a message that begins so stands first.
+fn first(all: &[(Instant, String)], begin: &str) -> usize {
+    let found = all.iter().position(|(_, line)| line.starts_with(begin));
+    found.unwrap_or_else(|| panic!("`{begin}` was not heard: {all:?}"))
+}
+
+#[cfg(feature = "train")]
+#[test]
+fn a_run_tells_its_manager_of_its_life_in_order() {
+    let home = Home::prepared(60);
+    let train = ["train", "--set", "run.folder=run", "--set", "train.steps=12", "--set", "report.every_steps=1"];
+    let (manager, mut all) = (Manager::of(&home, "first"), Vec::new());
+    let child = manager.start(&home, &[&train[..], &["--slow", "step=600"]].concat());
+    manager.wait("STATUS=step: step 3 of 12", &mut all);
+    send(&child, libc::SIGHUP);
+    manager.wait("RELOADING=1", &mut all);
+    manager.wait("READY=1", &mut all);
+    send(&child, libc::SIGTERM);
+    let outcome = ended(child);
+    assert_eq!(outcome.code, Some(143), "{outcome}");
+    manager.rest(&mut all);
+    let ready = first(&all, "READY=1");
+    assert!(first(&all, "WATCHDOG=1") < first(&all, "STOPPING=1"), "{all:?}");
+    assert!(ready < first(&all, "STATUS=step: ") && ready < first(&all, "RELOADING=1"), "{all:?}");
+    assert!(all.iter().any(|(_, line)| line.contains(" of 12, ETA ")), "{all:?}");
+    assert_eq!(all.iter().filter(|(_, line)| line == "STOPPING=1").count(), 1, "{all:?}");
+    // It goes on to its end; and, given once more, has nothing to do and was ready for it.
+    for (name, last) in [("second", true), ("third", false)] {
+        let (manager, mut all) = (Manager::of(&home, name), Vec::new());
+        let outcome = ended(manager.start(&home, &train));
+        assert_eq!(outcome.code, Some(0), "{outcome}");
+        manager.rest(&mut all);
+        assert!(first(&all, "READY=1") < first(&all, "STOPPING=1"), "{all:?}");
+        assert_eq!(outcome.stdout.contains("step 12 "), last, "{outcome}");
+    }
+}
+
+#[cfg(feature = "train")]
+#[test]
+fn who_stands_still_gives_no_sign_of_life_and_who_is_gone_is_missed_once() {
+    let home = Home::prepared(60);
+    let sets =
+        ["run.folder=run", "train.steps=3", "validation.every_steps=3", "validation.rows=8", "run.hang_seconds=1"];
+    let mut train = vec!["train", "--slow", "validation=5000"];
+    train.extend(sets.iter().flat_map(|set| ["--set", *set]));
+    let (manager, mut all) = (Manager::of(&home, "socket"), Vec::new());
+    let outcome = ended(manager.start(&home, &train));
+    assert_eq!(outcome.code, Some(0), "{outcome}");
+    manager.rest(&mut all);
+    let signs: Vec<Instant> = all.iter().filter(|(_, line)| line == "WATCHDOG=1").map(|(at, _)| *at).collect();
+    let gaps = signs.windows(2).map(|pair| pair[1] - pair[0]).chain(signs.last().map(Instant::elapsed));
+    let longest = gaps.max().expect("it lived");
+    assert!(longest > Duration::from_secs(3), "silent for {longest:?} of five seconds: {all:?}");
+    // Nobody listens there any more.
+    let mut command =
+        home.command(&["train", "--set", "run.folder=gone", "--set", "train.steps=8", "--slow", "step=200"]);
+    let outcome = Outcome::of(command.env("NOTIFY_SOCKET", home.join("socket")).output().expect("it starts"));
+    assert_eq!(outcome.code, Some(0), "{outcome}");
+    assert_eq!(outcome.stderr.matches("NOTIFY_SOCKET=").count(), 1, "{outcome}");
+}
+
+#[test]
+fn a_preparation_tells_its_manager_too() {
+    let home = Home::with_corpus(40);
+    home.run_ok(&["tokenizer", "train"]);
+    let (manager, mut all) = (Manager::of(&home, "first"), Vec::new());
+    let child = manager.start(&home, &["prepare", "--slow", "writer=600", "--set", "prepare.part_bytes=4096"]);
+    manager.wait("STATUS=prepare: ", &mut all);
+    manager.wait("WATCHDOG=1", &mut all);
+    send(&child, libc::SIGTERM);
+    assert_eq!(ended(child).code, Some(143));
+    manager.rest(&mut all);
+    assert!(first(&all, "READY=1") < first(&all, "STATUS=prepare: "), "{all:?}");
+    assert_eq!(all.last().map(|(_, line)| line.as_str()), Some("STOPPING=1"), "{all:?}");
+    home.run_ok(&["prepare"]);
+    let (manager, mut all) = (Manager::of(&home, "second"), Vec::new());
+    assert_eq!(ended(manager.start(&home, &["prepare"])).code, Some(0));
+    manager.rest(&mut all);
+    let said: Vec<&str> = all.iter().map(|(_, line)| line.as_str()).filter(|line| line.contains("=1")).collect();
+    assert!(said.contains(&"READY=1") && said.contains(&"STOPPING=1"), "{all:?}");
+}

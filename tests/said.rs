@@ -1,0 +1,109 @@
+//! What a run says to programs: JSON on stderr, curves, alerts; and how much of it there is for people.
+
+use serde_json::Value;
+
+use crate::support::{Home, Outcome};
+
+fn train<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    let mut args = vec!["train", "--set", "run.folder=run", "--set", "train.steps=4", "--set", "report.every_steps=2"];
+    args.extend_from_slice(more);
+    args
+}
+
+/// Every line of stderr, each of them one object.
+fn objects(outcome: &Outcome) -> Vec<Value> {
+    outcome
+        .stderr
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}\n{outcome}")))
+        .collect()
+}
+
+#[test]
+fn for_programs_every_line_of_stderr_is_an_object() {
+    let home = Home::with_corpus(100);
+    home.run_ok(&["tokenizer", "train", "--log", "json"]);
+    objects(&home.run_ok(&["prepare", "--log=json", "-vv"]));
+    let done = objects(&home.run_ok(&train(&["--log", "json"])));
+    let said = |object: &Value| object["fields"]["message"].as_str().unwrap_or_default().to_owned();
+    assert!(done.iter().any(|object| said(object).starts_with("done: 4 steps")), "{done:?}");
+    let refused = home.run(&["train", "--log", "json", "--set", "train.stesp=4"]);
+    let found = objects(&refused);
+    assert!(found.len() == 1 && found[0]["level"] == "ERROR" && said(&found[0]).contains("`stesp`"), "{refused}");
+    let usage = home.run(&["trian", "--log", "json"]);
+    assert_eq!((usage.code, objects(&usage).len()), (Some(2), 1), "{usage}");
+    let by_environment = home.command(&["trian"]).env("CLOZE_LOG_FORMAT", "json").output().expect("it starts");
+    objects(&Outcome::of(by_environment));
+}
+
+#[test]
+fn who_wants_it_quiet_gets_results_and_errors() {
+    let home = Home::prepared(100);
+    let usual = home.run_ok(&train(&[]));
+    assert!(usual.stderr.contains("done: 4 steps"), "{usual}");
+    let quiet = home.run_ok(&train(&["-q", "--set", "run.folder=quiet"]));
+    assert_eq!((quiet.stderr.as_str(), quiet.stdout.contains("step 4  loss ")), ("", true), "{quiet}");
+    let wrong = home.run(&["-q", "train", "-c", "nowhere.toml"]);
+    assert!(wrong.code == Some(2) && wrong.stderr.starts_with("error: "), "{wrong}");
+    let loud = home.run_ok(&train(&["-v", "--set", "run.folder=loud"]));
+    assert!(loud.stderr.len() >= usual.stderr.len(), "{loud}");
+    let both = home.run(&train(&["-v", "-q"]));
+    assert_eq!(both.code, Some(2), "{both}");
+    let wins = home.command(&train(&["-vv", "--set", "run.folder=wins"])).env("RUST_LOG", "off").output();
+    let wins = Outcome::of(wins.expect("it starts"));
+    assert!(!wins.stderr.contains("DEBUG") && !wins.stderr.contains("TRACE"), "{wins}");
+}
+
+/// A report says where its time went, and the curves are there.
+#[test]
+fn a_run_keeps_its_phases_and_its_curves() {
+    let home = Home::prepared(100);
+    home.run_ok(&train(&["--set", "run.tensorboard=true", "--set", "validation.every_steps=2"]));
+    let log = home.log("run");
+    let reports: Vec<&Value> = log.iter().filter(|event| event["kind"] == "report").collect();
+    assert_eq!(reports.len(), 2);
+    for report in &reports {
+        let seconds = |phase: &str| report["phases"][phase].as_f64().unwrap_or_else(|| panic!("no {phase}: {report}"));
+        let parts: f64 = ["data", "step", "read", "validation", "checkpoint"].map(seconds).iter().sum();
+        assert!(seconds("step") > 0.0 && parts <= seconds("wall") + 1e-6, "{report}");
+        assert!(
+            report["host_bytes"].as_u64() > Some(1 << 20) && report["steps_per_s"].as_f64() > Some(0.0),
+            "{report}"
+        );
+    }
+    assert!(reports[1]["phases"]["validation"].as_f64() > Some(0.0), "{}", reports[1]);
+    let files: Vec<_> = std::fs::read_dir(home.join("run/tensorboard")).expect("a folder").collect();
+    let file = files[0].as_ref().expect("a file").path();
+    let bytes = std::fs::read(&file).expect("readable");
+    let has = |text: &str| bytes.windows(text.len()).any(|part| part == text.as_bytes());
+    assert!(files.len() == 1 && has("brain.Event:2") && has("train/loss") && has("eval/mlm"), "{}", file.display());
+}
+
+/// The end of a run is told before its process ends; the address of a webhook is nowhere.
+#[test]
+fn alerts_are_told_and_their_secret_is_not() {
+    let home = Home::prepared(100);
+    let secret = "https://127.0.0.1:1/hooks/s3cr3t-t0ken";
+    let script = r#"alerts.command=["sh", "-c", "{ echo \"$CLOZE_ALERT_TOPIC $SECRET_URL\"; cat; } >> told"]"#;
+    let sets =
+        [script, "alerts.webhook_env=\"SECRET_URL\"", "alerts.on=[\"start\", \"stop\"]", "alerts.timeout_seconds=5"];
+    let args: Vec<&str> = train(&[]).into_iter().chain(sets.iter().flat_map(|set| ["--set", *set])).collect();
+    let outcome = Outcome::of(home.command(&args).env("SECRET_URL", secret).output().expect("it starts"));
+    assert_eq!(outcome.code, Some(0), "{outcome}");
+    let told = std::fs::read_to_string(home.join("told")).expect("it was told");
+    let lines: Vec<&str> = told.lines().collect();
+    assert_eq!((lines.len(), lines[0], lines[2]), (4, "start ", "stop "), "{told}");
+    let stop: Value = serde_json::from_str(lines[3]).expect("JSON");
+    assert_eq!((&stop["run"], &stop["event"]["why"]), (&"run".into(), &"finished".into()));
+    // It was tried, in vain, and that is said of both topics.
+    assert_eq!(outcome.stderr.matches("by the webhook: connection refused").count(), 2, "{outcome}");
+    let kept = std::fs::read_to_string(home.join("run/config.toml")).expect("a file");
+    assert!(kept.contains("webhook_env = \"SECRET_URL\""), "{kept}");
+    let log = home.log("run").iter().map(Value::to_string).collect::<String>();
+    for text in [&outcome.stdout, &outcome.stderr, &told, &kept, &log] {
+        assert!(!text.contains("s3cr3t"), "{text}");
+    }
+    let wrong = home.run(&["train", "--set", &format!("alerts.webhook_env=\"{secret}\"")]);
+    assert!(wrong.code == Some(2) && wrong.stderr.contains("alerts"), "{wrong}");
+    assert!(!wrong.stderr.contains("s3cr3t"), "{wrong}");
+}

@@ -1,0 +1,200 @@
+//! A run that is looked at while it goes on, over its socket and over TCP: what is shown, what may be asked, and that
+//! neither changes what is learnt.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::support::{Home, files};
+
+/// A text that would be obeyed by a page, by a terminal and by a shell.
+const HOSTILE: &str = "</script><img src=x onerror=alert(1)>\u{1b}[2J`$(reboot)`";
+
+/// A run of that folder that goes on for long enough to be looked at.
+fn args<'a>(run: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let sets = [run, "train.steps=400", "checkpoints.every_steps=400", "checkpoints.keep=50", "report.every_steps=5"];
+    ["train"].into_iter().chain(sets.iter().chain(more).flat_map(|set| ["--set", *set])).collect()
+}
+
+/// Asks over the socket, by HTTP/1.0: the code and the body.
+fn ask(home: &Home, line: &str, body: &str) -> Option<(u16, String)> {
+    let mut stream = UnixStream::connect(home.join("s.sock")).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("set");
+    write!(stream, "{line} HTTP/1.0\r\nContent-Length: {}\r\n\r\n{body}", body.len()).ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    parted(&answer)
+}
+
+fn parted(answer: &str) -> Option<(u16, String)> {
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
+}
+
+fn json(home: &Home, path: &str) -> Option<Value> {
+    let (code, body) = ask(home, &format!("GET {path}"), "")?;
+    (code == 200).then(|| serde_json::from_str(&body).expect("JSON"))
+}
+
+/// Waits until that is so.
+fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = found() {
+            return found;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(300), "never: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_run_is_seen_and_asked_and_learns_the_same() {
+    let home = Home::prepared(60);
+    home.run_ok(&args("run.folder=calm", &[]));
+    let mut watched = args("run.folder=watched", &["serve.address=./s.sock"]);
+    // Slow enough that nobody who looks comes too late.
+    watched.extend(["--slow", "step=25"]);
+    let child = home.spawn(&watched);
+    let status = until("a report", || json(&home, "/status").filter(|status| status["step"].as_u64() > Some(0)));
+    assert_eq!((status["kind"].as_str(), status["steps"].as_u64()), (Some("train"), Some(400)), "{status}");
+    assert!(status["actors"].as_array().is_some_and(|actors| actors.len() >= 2), "{status}");
+    for (path, code) in
+        [("/livez", 200), ("/readyz", 200), ("/startupz", 200), ("/metrics", 200), ("/", 200), ("/x", 404)]
+    {
+        assert_eq!(ask(&home, &format!("GET {path}"), "").map(|found| found.0), Some(code), "{path}");
+    }
+    let rows = json(&home, "/rows?count=2").expect("rows");
+    let tokens = rows["rows"][0]["views"][0]["tokens"].as_array().expect("tokens");
+    assert!(tokens.iter().any(|token| token["kind"] == "masked" && token["original"].is_string()), "{rows}");
+    let keys = json(&home, "/config").expect("a configuration");
+    let steps = keys["keys"].as_array().expect("keys").iter().find(|key| key["key"] == "train.steps").expect("a key");
+    assert_eq!((steps["value"].as_str(), steps["changed"].as_bool()), (Some("400"), Some(true)));
+    assert_eq!(json(&home, "/runs").expect("runs")["runs"][0]["name"], "calm");
+    let other = json(&home, "/history?run=calm").expect("a history");
+    assert_eq!(other["reports"]["step"].as_array().map(Vec::len), Some(80), "400 steps, one in five");
+    assert_eq!(ask(&home, "GET /history?run=../calm", "").map(|found| found.0), Some(404));
+    // What is asked is done between two steps, and is in the log.
+    assert_eq!(ask(&home, "POST /note", HOSTILE).map(|found| found.0), Some(200));
+    assert_eq!(ask(&home, "POST /checkpoint", "").map(|found| found.0), Some(200));
+    let said = |kind: &str| {
+        let events = json(&home, "/history")?["events"].as_array()?.clone();
+        events.into_iter().find(|event| event["kind"] == kind)
+    };
+    assert_eq!(until("the note", || said("note"))["text"], HOSTILE);
+    let saved = until("the checkpoint", || said("checkpoint"));
+    assert!(saved["step"].as_u64().is_some_and(|step| step < 400), "{saved}");
+    assert_eq!(ask(&home, "POST /stop", "").map(|found| found.0), Some(200));
+    let stopped = crate::support::Outcome::of(child.wait_with_output().expect("it ends"));
+    assert_eq!(stopped.code, Some(143), "{}", stopped.stderr);
+    assert!(!stopped.stderr.contains('\u{1b}'), "{}", stopped.stderr);
+    // It goes on, is looked at no more, and has learnt the same.
+    home.run_ok(&args("run.folder=watched", &[]));
+    let [calm, watched] = ["calm", "watched"].map(|run| files(&home.join(&format!("{run}/checkpoints/step-00000400"))));
+    for name in ["main.safetensors", "optimizer.safetensors"] {
+        assert!(calm[name] == watched[name], "{name} differs");
+    }
+}
+
+#[test]
+fn what_was_said_before_is_shown_after_a_resume_and_secrets_never_are() {
+    let home = Home::prepared(60);
+    let token = "a-secret-that-nobody-may-see";
+    home.write("token", token);
+    // The same rate for ever: steps may then be added.
+    let sets = ["run.folder=a", "report.every_steps=5", "schedule.kind=constant"];
+    let trains = |more: &[&'static str]| -> Vec<&str> {
+        ["train"].into_iter().chain(sets.iter().chain(more).flat_map(|set| ["--set", *set])).collect()
+    };
+    home.run_ok(&trains(&["train.steps=20"]));
+    let on = trains(&["train.steps=4000", "serve.address=127.0.0.1:0", "serve.token_file=token"]);
+    let child = home.spawn(&on);
+    let address: String = until("an address", || {
+        let written: Value = serde_json::from_slice(&std::fs::read(home.join("a/serve.json")).ok()?).ok()?;
+        Some(written["address"].as_str()?.trim_start_matches("http://").trim_end_matches('/').to_owned())
+    });
+    let ask = |line: &str, more: &str| {
+        let mut stream = TcpStream::connect(&address).ok()?;
+        write!(stream, "{line} HTTP/1.0\r\nHost: {address}\r\n{more}\r\n").ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        assert!(!answer.contains(token), "{answer}");
+        parted(&answer)
+    };
+    let steps = until("steps of both processes", || {
+        let history: Value = serde_json::from_str(&ask("GET /history", "")?.1).ok()?;
+        let steps: Vec<u64> = history["reports"]["step"].as_array()?.iter().filter_map(Value::as_u64).collect();
+        (steps.last() > Some(&25)).then_some(steps)
+    });
+    assert!(steps.starts_with(&[5, 10, 15, 20, 25]), "{steps:?}");
+    assert_eq!(ask("POST /stop", "Content-Length: 0\r\n").map(|found| found.0), Some(401));
+    for path in ["/", "/status", "/config", "/history", "/metrics", "/runs"] {
+        assert_eq!(ask(&format!("GET {path}"), "").map(|found| found.0), Some(200), "{path}");
+    }
+    let bearer = format!("Authorization: Bearer {token}\r\nContent-Length: 0\r\n");
+    assert_eq!(ask("POST /stop", &bearer).map(|found| found.0), Some(200));
+    let ended = crate::support::Outcome::of(child.wait_with_output().expect("it ends"));
+    assert_eq!(ended.code, Some(143), "{}", ended.stderr);
+    for (name, bytes) in files(&home.join("a")) {
+        assert!(!String::from_utf8_lossy(&bytes).contains(token), "{name}");
+    }
+    assert!(!ended.stdout.contains(token) && !ended.stderr.contains(token));
+}
+
+#[test]
+fn runs_are_put_into_one_file_and_their_figures_into_plots() {
+    let home = Home::prepared(60);
+    for run in ["a", "b"] {
+        home.run_ok(&[
+            "train",
+            "--set",
+            &format!("run.folder={run}"),
+            "--set",
+            "train.steps=20",
+            "--set",
+            "report.every_steps=5",
+        ]);
+    }
+    home.run_ok(&["report", "a", "b", "--out", "out/report.html", "--svg", "plots"]);
+    let page = std::fs::read_to_string(home.join("out/report.html")).expect("a file");
+    let (_, rest) = page.split_once("id=\"report\">").expect("what it shows");
+    let shown: Value = serde_json::from_str(rest.split_once("</script>").expect("its end").0).expect("JSON");
+    let names: Vec<&str> =
+        shown["runs"].as_array().expect("runs").iter().filter_map(|run| run["name"].as_str()).collect();
+    assert_eq!(names, ["a", "b"]);
+    assert_eq!(shown["runs"][1]["reports"]["step"], serde_json::json!([5, 10, 15, 20]));
+    let plot = std::fs::read_to_string(home.join("plots/loss.svg")).expect("a plot");
+    assert_eq!(plot.matches("<path").count(), 2, "a curve for each run");
+    home.run(&["report", "nowhere", "--out", "x.html"]).assert_fails(2, &["nowhere", "no run is here"]);
+    assert!(!home.join("x.html").exists());
+    home.run(&["top", "a"]).assert_fails(2, &["no terminal", "cloze runs"]);
+    home.run(&["train", "--set", "serve.address=8080", "--set", "run.folder=c"])
+        .assert_fails(2, &["serve.address", "8080"]);
+}
+
+/// A preparation has a page too.
+#[test]
+fn a_preparation_is_seen_while_it_works() {
+    let home = Home::with_corpus(400);
+    home.run_ok(&["tokenizer", "train"]);
+    let child = home.spawn(&[
+        "prepare",
+        "--set",
+        "serve.address=./s.sock",
+        "--set",
+        "prepare.part_bytes=4096",
+        "--slow",
+        "writer=100",
+    ]);
+    let status = until("progress", || json(&home, "/status").filter(|status| status["progress"].as_f64() > Some(0.0)));
+    assert_eq!(status["kind"], "prepare");
+    assert!(status["actors"].as_array().is_some_and(|actors| !actors.is_empty()), "{status}");
+    assert_eq!(ask(&home, "POST /stop", "").map(|found| found.0), Some(404), "a signal stops it");
+    let (_, metrics) = ask(&home, "GET /metrics", "").expect("metrics");
+    assert!(metrics.contains("cloze_prepare_parts_planned"), "{metrics}");
+    let ended = crate::support::Outcome::of(child.wait_with_output().expect("it ends"));
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+}
