@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Stdio};
 
-use crate::support::{Home, Outcome, say, send};
+use crate::support::{Home, Outcome, send};
 use crate::tidy::tree::{files, read, root};
 
 /// Codes after which nobody tries again, and those of a run that was stopped and saved; src/exit.rs has the table.
@@ -71,7 +71,6 @@ fn an_image_is_made_of_what_is_there() {
 #[test]
 fn every_key_that_is_deployed_is_one() {
     let home = Home::with_corpus(4);
-    let has_service = home.run(&["config", "serve"]).code == Some(0);
     let (mut tried, mut offences) = (BTreeSet::new(), Vec::new());
     for (path, text) in deployed() {
         for set in text.split("--set").skip(1) {
@@ -81,9 +80,7 @@ fn every_key_that_is_deployed_is_one() {
             if !is_key || !tried.insert(key.to_owned()) {
                 continue;
             }
-            if key.starts_with("serve.") && !has_service {
-                say(&format!("{path}: `{key}` is no key of this program yet"));
-            } else if cfg!(feature = "train") && home.run(&["config", key]).code != Some(0) {
+            if cfg!(feature = "train") && home.run(&["config", key]).code != Some(0) {
                 offences.push(format!("{path}: `{key}` is no key"));
             }
         }

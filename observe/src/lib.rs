@@ -7,11 +7,12 @@
 //! In the order of reading: [`event`] is the envelope and the table of all kinds; [`training`], [`change`] and
 //! [`preparation`] hold what they carry; [`schema`] says it to programs; [`clock`] and [`observer`] are how one is made and where it goes.
 //!
-//! Plain data: nothing here starts a thread, opens a file or prints.
+//! Plain data: nothing here starts a thread, writes or prints. Only [`clock`] and [`host_memory`] read the machine.
 
 pub mod change;
 pub mod clock;
 pub mod event;
+pub mod host_memory;
 pub mod jsonl;
 mod number;
 pub mod observer;

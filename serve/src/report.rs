@@ -34,7 +34,7 @@ impl Report {
     /// One more run: what its log says, and its configuration as [`Subject::config`](crate::Subject::config) has it.
     pub fn add(&mut self, about: &About, run: &Store, config: Value) {
         let history = of_folder(run);
-        self.runs.push(raw(about, &history));
+        self.runs.push(RawValue::from_string(ended(about, &history)).expect("it was written as JSON"));
         self.config.insert(about.name.clone(), config);
         for (figure, curve) in history.curves() {
             self.curves.entry(figure).or_default().push(Curve { name: about.name.clone(), ..curve });
@@ -53,12 +53,13 @@ impl Report {
     }
 }
 
-/// What a run has said, as the page reads it, from its folder.
+/// What a run has said, in the JSON that the page reads, from its folder.
 #[must_use]
-pub fn history_of(about: &About, run: &Store) -> Box<RawValue> {
-    raw(about, &of_folder(run))
+pub fn history_of(about: &About, run: &Store) -> String {
+    ended(about, &of_folder(run))
 }
 
-fn raw(about: &About, history: &History) -> Box<RawValue> {
-    RawValue::from_string(page_history(about, "", 0, history)).expect("it was written as JSON")
+/// A history to which nothing is added.
+fn ended(about: &About, history: &History) -> String {
+    page_history(about, "", 0, history)
 }

@@ -139,16 +139,16 @@ struct Which {
 async fn history(State(site): State<Site>, Query(Which { run }): Query<Which>) -> Response {
     match run {
         None => json_text(site.seen.history()),
-        Some(run) => slowly(&site, move |subject| subject.history_of(&run)).await,
+        Some(run) => slowly(&site, move |subject| subject.history_of(&run).map(json_text)).await,
     }
 }
 
 async fn runs(State(site): State<Site>) -> Response {
-    slowly(&site, |subject| Ok(subject.runs())).await
+    slowly(&site, |subject| Ok(axum::Json(subject.runs()))).await
 }
 
 async fn config(State(site): State<Site>) -> Response {
-    slowly(&site, |subject| Ok(subject.config())).await
+    slowly(&site, |subject| Ok(axum::Json(subject.config()))).await
 }
 
 #[derive(Deserialize)]
@@ -158,11 +158,14 @@ struct HowMany {
 
 async fn rows(State(site): State<Site>, Query(HowMany { count }): Query<HowMany>) -> Response {
     let count = count.unwrap_or(4).clamp(1, ROWS);
-    slowly(&site, move |subject| subject.rows(count)).await
+    slowly(&site, move |subject| subject.rows(count).map(axum::Json)).await
 }
 
 /// Does what reads files on a thread that may wait, one at a time.
-async fn slowly(site: &Site, work: impl FnOnce(&dyn Subject) -> Result<Value, Trouble> + Send + 'static) -> Response {
+async fn slowly<R: IntoResponse + Send + 'static>(
+    site: &Site,
+    work: impl FnOnce(&dyn Subject) -> Result<R, Trouble> + Send + 'static,
+) -> Response {
     let Ok(permit) = Arc::clone(&site.slow).acquire_owned().await else {
         return refused(StatusCode::SERVICE_UNAVAILABLE, "the server ends");
     };
@@ -172,7 +175,7 @@ async fn slowly(site: &Site, work: impl FnOnce(&dyn Subject) -> Result<Value, Tr
         work(&*subject)
     });
     match done.await {
-        Ok(Ok(value)) => axum::Json(value).into_response(),
+        Ok(Ok(answer)) => answer.into_response(),
         Ok(Err(trouble)) => troubled(&trouble),
         Err(error) => {
             tracing::error!(%error, "internal error while something was looked at");
@@ -252,7 +255,7 @@ async fn act(site: &Site, action: Action) -> Response {
     if !site.subject.actions().contains(&action.name()) {
         return refused(StatusCode::NOT_FOUND, &format!("`{}` cannot be asked of this", action.name()));
     }
-    slowly(site, |subject| subject.act(action).map(|done| json!({ "done": done }))).await
+    slowly(site, |subject| subject.act(action).map(|done| axum::Json(json!({ "done": done })))).await
 }
 
 #[derive(Deserialize)]

@@ -30,8 +30,6 @@ pub struct About {
     pub place: String,
     /// Who runs it: `cloze 0.1.0`.
     pub program: String,
-    /// Steps by plan.
-    pub steps: Option<u64>,
 }
 
 /// What a run said so far, and says.

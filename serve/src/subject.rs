@@ -21,8 +21,8 @@ pub trait Subject: Send + Sync {
     /// Runs beside this one.
     fn runs(&self) -> Value;
 
-    /// What another run beside this one has said: a history as the page reads it.
-    fn history_of(&self, run: &str) -> Result<Value, Trouble>;
+    /// What another run beside this one has said: a history in the JSON that the page reads.
+    fn history_of(&self, run: &str) -> Result<String, Trouble>;
 
     /// What may be asked of it.
     fn actions(&self) -> &'static [&'static str];

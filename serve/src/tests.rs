@@ -59,7 +59,7 @@ impl Subject for Played {
         json!({ "runs": [] })
     }
 
-    fn history_of(&self, run: &str) -> Result<Value, Trouble> {
+    fn history_of(&self, run: &str) -> Result<String, Trouble> {
         Err(Trouble::Unknown(format!("no run `{run}` is beside this one")))
     }
 
@@ -82,13 +82,7 @@ struct Home {
 }
 
 fn about() -> About {
-    About {
-        kind: Kind::Train,
-        name: HOSTILE.to_owned(),
-        place: "runs/a".to_owned(),
-        program: "cloze 1".to_owned(),
-        steps: Some(100),
-    }
+    About { kind: Kind::Train, name: HOSTILE.to_owned(), place: "runs/a".to_owned(), program: "cloze 1".to_owned() }
 }
 
 fn serving() -> Home {

@@ -44,13 +44,13 @@ pub(crate) fn run(args: &ConfigArgs, options: Options<'_>) -> anyhow::Result<()>
     let hang_seconds = parsed.config.run.hang_seconds;
     // Whoever reads the parts as they come waits for the first ones first.
     let in_order = parsed.config.data.order == RowOrder::Streamed;
-    let sight = Sight::open(&parsed.config)?;
-    let alerts_config = parsed.config.alerts.clone();
+    let config = parsed.config.clone();
     let corpora = parsed.into_corpora(source)?;
+    let sight = Sight::open(&config)?;
     let write_delay = slow.map(delay).transpose()?.unwrap_or_default();
     let every = watch.map(watch::every).transpose()?;
     let options = PrepareOptions { in_order, write_delay, ..PrepareOptions::default() };
-    let alerts = alerts(&alerts_config, &corpora)?;
+    let alerts = alerts(&config.alerts, &corpora)?;
     let watching = sight.as_ref().map(Sight::reader).into_iter().chain(alerts.as_ref().and_then(Alerts::reader));
     let watchers = Watchers::start(watching.collect())?;
     let hang = (hang_seconds > 0).then(|| Duration::from_secs(hang_seconds));

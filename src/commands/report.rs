@@ -11,19 +11,18 @@ use store::Store;
 
 use crate::config::Config;
 use crate::exit::Usage;
-use crate::seen::{about, settings};
+use crate::seen::{PROGRAM, about, settings};
 use crate::terminal::{count, told};
 
 /// Writes the page of these runs to `out`, and each figure as a plot into the folder `svg`.
 pub(crate) fn run(runs: &[PathBuf], out: &Path, svg: Option<&Path>) -> anyhow::Result<()> {
-    let program = concat!("cloze ", env!("CARGO_PKG_VERSION"));
-    let mut report = Report::new(format!("{program}, {}", Clock::system().time()));
+    let mut report = Report::new(format!("{PROGRAM}, {}", Clock::system().time()));
     for (number, folder) in runs.iter().enumerate() {
         let store = Store::existing(folder).with_context(|| Usage(format!("{}: no run is here", folder.display())))?;
         let config = fs::read_to_string(folder.join("config.toml")).with_context(|| {
             Usage(format!("{}: no run is here (no `config.toml`); name the folder of `run.folder`", folder.display()))
         })?;
-        let mut about = about(Kind::Train, folder, None);
+        let mut about = about(Kind::Train, folder);
         // Two runs may have one name in different folders.
         if runs[..number].iter().any(|other| other.file_name() == folder.file_name()) {
             about.name.clone_from(&about.place);

@@ -121,6 +121,7 @@ impl Parsed {
             }
         }
         self.report(self.config.source_problems());
+        self.report(self.config.serve.problems());
         self.report(self.config.alerts.problems());
         for corpus in &corpora {
             let prepare = &corpus.prepare;

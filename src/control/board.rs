@@ -138,8 +138,7 @@ impl Board {
         let mut lines =
             vec![format!("trainer: {} for {age:.1} s, {} batches taken", state.phase.name(), state.batches)];
         for gauges in state.lanes.iter().chain(&state.validation) {
-            lines.extend(gauges.lanes().iter().map(of));
-            lines.push(of(&gauges.reader()));
+            lines.extend(gauged::actors(gauges).iter().map(of));
         }
         let kept = state.kept.as_deref().unwrap_or("none in this process");
         lines.push(match state.writing {
@@ -184,24 +183,12 @@ impl Board {
     }
 }
 
-fn of(actor: &Reading) -> String {
-    let doing = match actor.doing {
-        Some(Activity::Busy) => "busy",
-        Some(Activity::Starved) => "starved",
-        Some(Activity::Blocked) => "blocked",
-        None => "ended",
-    };
-    let share = |part: Duration| 100.0 * part.as_secs_f64() / actor.wall.as_secs_f64().max(1e-9);
+fn of(actor: &ActorStatus) -> String {
+    let ActorStatus { name, doing, since_s, items, busy, starved, blocked, queued, capacity, .. } = actor;
+    let [busy, starved, blocked] = [busy, starved, blocked].map(|share| 100.0 * share);
     format!(
-        "{}: {doing} for {:.1} s, {} items; busy {:.1} %, starved {:.1} %, blocked {:.1} %; queue {} of {}",
-        actor.name,
-        actor.age.as_secs_f64(),
-        actor.items,
-        share(actor.busy),
-        share(actor.starved),
-        share(actor.blocked),
-        actor.queued,
-        actor.capacity
+        "{name}: {doing} for {since_s:.1} s, {items} items; busy {busy:.1} %, starved {starved:.1} %, \
+         blocked {blocked:.1} %; queue {queued} of {capacity}"
     )
 }
 

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use observe::host_memory::resident_bytes;
 use observe::{Observer, What};
 use pipeline::actor::Gauges;
 use pipeline::prepare::Hears;
@@ -25,10 +26,8 @@ pub(crate) struct Sight {
 impl Sight {
     /// Serves as `[serve]` says; nothing where it says nothing.
     pub(crate) fn open(config: &Config) -> anyhow::Result<Option<Self>> {
-        let resolved = toml::to_string(&config.resolved()).expect("a configuration is plain values");
-        let seen = Seen::new(about(Kind::Prepare, &config.prepare.folder, None));
-        let settings = settings(&resolved, &Config::unwritten().resolved());
-        let preparing = Preparing::new(Arc::clone(&seen), settings);
+        let seen = Seen::new(about(Kind::Prepare, &config.prepare.folder));
+        let preparing = Preparing::new(Arc::clone(&seen), config.clone());
         let bound = Box::new(|address: &Address| note(format_args!("seen at {address}")));
         let server = Server::start(&config.serve, &seen, Arc::clone(&preparing) as _, bound).map_err(Usage)?;
         Ok(server.map(|server| Self { seen, preparing, _server: server }))
@@ -49,15 +48,15 @@ impl Sight {
 /// A preparation that is looked at. Nothing can be asked of it: a signal stops it, and it has nothing to save.
 struct Preparing {
     seen: Arc<Seen>,
-    settings: Value,
+    config: Config,
     begun: Instant,
     lanes: Mutex<Option<Gauges>>,
 }
 
 impl Preparing {
     /// Nothing has begun.
-    fn new(seen: Arc<Seen>, settings: Value) -> Arc<Self> {
-        Arc::new(Self { seen, settings, begun: Instant::now(), lanes: Mutex::default() })
+    fn new(seen: Arc<Seen>, config: Config) -> Arc<Self> {
+        Arc::new(Self { seen, config, begun: Instant::now(), lanes: Mutex::default() })
     }
 
     /// These lanes make parts from now on.
@@ -90,7 +89,7 @@ impl Subject for Preparing {
             eta_s: progress.and_then(|progress| progress.eta_s),
             tokens_per_s: progress.map(|progress| progress.tokens_per_s),
             actors: self.actors(),
-            memory: MemoryStatus { host_bytes: super::resident_bytes(), device_bytes: None },
+            memory: MemoryStatus { host_bytes: resident_bytes(), device_bytes: None },
             uptime_s: self.begun.elapsed().as_secs_f64(),
             ..Status::default()
         }
@@ -101,7 +100,8 @@ impl Subject for Preparing {
     }
 
     fn config(&self) -> Value {
-        self.settings.clone()
+        let resolved = toml::to_string(&self.config.resolved()).expect("a configuration is plain values");
+        settings(&resolved, &Config::unwritten().resolved())
     }
 
     fn rows(&self, _: usize) -> Result<Value, Trouble> {
@@ -114,7 +114,7 @@ impl Subject for Preparing {
         json!({ "runs": [] })
     }
 
-    fn history_of(&self, _: &str) -> Result<Value, Trouble> {
+    fn history_of(&self, _: &str) -> Result<String, Trouble> {
         Err(Trouble::Unknown("a preparation has no runs beside it".to_owned()))
     }
 

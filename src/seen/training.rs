@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use observe::host_memory::resident_bytes;
 use observe::{Observer, What};
 use pipeline::load::{Care, LoadPlan};
 use schemas::BatchIndex;
@@ -38,7 +39,7 @@ pub(crate) struct Sight {
 impl Sight {
     /// Serves as `[serve]` says, from before anybody knows the plan; nothing where it says nothing.
     pub(crate) fn open(serve: &ServeConfig, folder: &Path, control: &Arc<Control>) -> anyhow::Result<Option<Self>> {
-        let seen = Seen::new(about(Kind::Train, folder, None));
+        let seen = Seen::new(about(Kind::Train, folder));
         let training = Training::new(Arc::clone(control), Arc::clone(&seen), folder.to_owned());
         let heard = Arc::clone(&training);
         let bound = Box::new(move |address: &Address| heard.bound(address));
@@ -181,7 +182,7 @@ impl Subject for Training {
                 kept: board.kept,
             },
             memory: MemoryStatus {
-                host_bytes: super::resident_bytes(),
+                host_bytes: resident_bytes(),
                 device_bytes: report.and_then(|report| report.memory).map(|memory| memory.allocated_peak_bytes),
             },
             uptime_s: board.uptime.as_secs_f64(),
@@ -215,7 +216,7 @@ impl Subject for Training {
         beside::siblings(&self.folder)
     }
 
-    fn history_of(&self, run: &str) -> Result<Value, Trouble> {
+    fn history_of(&self, run: &str) -> Result<String, Trouble> {
         beside::history(&self.folder, run)
     }
 

@@ -45,7 +45,7 @@ impl Source {
         if !folder.join("config.toml").is_file() {
             return Err(Usage(format!("{target}: no run is here (no `config.toml`)")).into());
         }
-        Ok(Self::Folder(store, Box::new(about(Kind::Train, folder, None))))
+        Ok(Self::Folder(store, Box::new(about(Kind::Train, folder))))
     }
 
     pub(super) fn name(&self) -> String {
@@ -59,7 +59,7 @@ impl Source {
     pub(super) fn history(&self) -> anyhow::Result<Value> {
         match self {
             Self::Served(address) => get(address, "/history"),
-            Self::Folder(store, about) => Ok(serde_json::from_str(serve::report::history_of(about, store).get())?),
+            Self::Folder(store, about) => Ok(serde_json::from_str(&serve::report::history_of(about, store))?),
         }
     }
 

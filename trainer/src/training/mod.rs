@@ -7,7 +7,6 @@ pub mod checkpoint;
 pub mod extended;
 pub(crate) mod fill;
 pub(crate) mod guard;
-mod host_memory;
 pub(crate) mod hours;
 mod on_device;
 pub(crate) mod pace;

@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use observe::change::KeyChange;
 use observe::training::{ResumeReport, StepReport, Warning};
-use observe::{At, Clock, What};
+use observe::{At, Clock, What, host_memory};
 use schemas::ordinal::{RowIndex, Step};
 use schemas::{Batch, StreamHash};
 use store::Store;
@@ -33,7 +33,7 @@ use crate::training::ranks::{Ranks, StopRequest};
 use crate::training::skips::SkipList;
 use crate::training::step::{StepSeen, Trainer};
 use crate::training::validation::Validation;
-use crate::training::{checkpoint, host_memory, on_device, room, start};
+use crate::training::{checkpoint, on_device, room, start};
 
 /// Trains from the newest checkpoint in `store`, or from the beginning, to the plan's last step or the first stop, as one
 /// of `ranks`.

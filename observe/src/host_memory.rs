@@ -3,7 +3,8 @@
 use std::fs;
 
 /// Bytes that are resident, as the kernel counts them; none where it does not say.
-pub(crate) fn resident_bytes() -> Option<u64> {
+#[must_use]
+pub fn resident_bytes() -> Option<u64> {
     of(&fs::read_to_string("/proc/self/status").ok()?)
 }
 
