@@ -83,9 +83,9 @@ impl Alerts {
         Some(Box::new(Reader(self.desk.clone()?)))
     }
 
-    /// The work failed in a way that no event tells.
+    /// The work failed. Told, unless an event has said that it ends.
     pub(crate) fn failed(&self, error: &anyhow::Error) {
-        if let Some(desk) = &self.desk {
+        if let Some(desk) = self.desk.as_ref().filter(|desk| !desk.has_told_the_end()) {
             desk.tell(Topic::Stop, &format!("failed: {error:#}"), None);
         }
     }

@@ -104,6 +104,10 @@ pub(crate) enum Verb {
         /// Go on for ever: look for changes of the inputs every so many seconds (10 if not said), and take them in.
         #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "10")]
         watch: Option<f64>,
+        /// Then write what the corpus is like into one file of HTML: lengths, tokens per word, unknown words, rejects,
+        /// padding, sources. Of a corpus that is prepared, at once.
+        #[arg(long, value_name = "FILE", conflicts_with = "watch")]
+        report: Option<PathBuf>,
         /// Slow the writer on purpose, before each segment that it commits.
         #[arg(long, value_name = "writer=MS")]
         slow: Option<String>,

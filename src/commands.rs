@@ -40,6 +40,7 @@ mod tokenizer;
 mod top;
 #[cfg(feature = "train")]
 mod train;
+mod written;
 
 use std::process::ExitCode;
 
@@ -56,10 +57,10 @@ pub(crate) fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Prepare { verb: Some(PrepareVerb::Forget { config, document, source }), .. } => {
             prepare::forget(&config, &document, source.as_deref())?;
         }
-        Verb::Prepare { config, source, watch, slow, chaos, verb: None } => {
+        Verb::Prepare { config, source, watch, report, slow, chaos, verb: None } => {
             let missing = || Usage("`cloze prepare` needs `--config FILE`".to_owned());
             let (source, slow, chaos) = (source.as_deref(), slow.as_deref(), chaos.as_deref());
-            let options = prepare::Options { source, watch, slow, chaos };
+            let options = prepare::Options { source, watch, report: report.as_deref(), slow, chaos };
             prepare::run(&config.ok_or_else(missing)?, options)?;
         }
         Verb::Plan { config, json } => plan::run(&config, json)?,

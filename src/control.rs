@@ -98,9 +98,9 @@ impl Control {
         &self.heard.wishes
     }
 
-    /// Who has stood still for longer than the run is patient; none if all goes on, or nobody looks.
-    pub(crate) fn stands_still(&self) -> Option<String> {
-        self.heard.stands_still()
+    /// Whether all goes on, as far as anybody is patient; who stands still, if not.
+    pub(crate) fn goes_on(&self) -> Result<(), String> {
+        self.heard.goes_on().map_err(|(_, found)| found)
     }
 
     /// Notes what the run is doing.

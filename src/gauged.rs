@@ -1,7 +1,5 @@
 //! What lanes do just now, for who looks at them.
 
-use std::time::Duration;
-
 use pipeline::actor::{Activity, Gauges, Reading};
 use serve::ActorStatus;
 
@@ -13,8 +11,6 @@ pub(crate) fn actors(gauges: &Gauges) -> Vec<ActorStatus> {
 }
 
 fn actor(reading: &Reading, is_reader: bool) -> ActorStatus {
-    let wall_s = reading.wall.as_secs_f64();
-    let share = |part: Duration| part.as_secs_f64() / wall_s.max(1e-9);
     ActorStatus {
         name: reading.name.clone(),
         doing: match reading.doing {
@@ -25,10 +21,10 @@ fn actor(reading: &Reading, is_reader: bool) -> ActorStatus {
         },
         since_s: reading.age.as_secs_f64(),
         items: reading.items,
-        busy: share(reading.busy),
-        starved: share(reading.starved),
-        blocked: share(reading.blocked),
-        wall_s,
+        busy_s: reading.busy.as_secs_f64(),
+        starved_s: reading.starved.as_secs_f64(),
+        blocked_s: reading.blocked.as_secs_f64(),
+        wall_s: reading.wall.as_secs_f64(),
         queued: reading.queued as u64,
         capacity: reading.capacity as u64,
         is_reader,

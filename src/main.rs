@@ -11,6 +11,7 @@ mod commands;
 mod config;
 #[cfg(feature = "train")]
 mod control;
+mod corpus_page;
 mod data;
 mod exit;
 mod gauged;
@@ -33,7 +34,16 @@ mod watchers;
 
 use std::process::ExitCode;
 
+/// Shards, sockets and logs together want more than the 1,024 files that a shell gives, and the system allows more.
+fn use_all_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    // Where it may not be, it stays as it is.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+}
+
 fn main() -> ExitCode {
+    use_all_files();
     let cli = cli::Cli::parsed();
     cli.said.manner().set();
     telemetry::install();

@@ -40,10 +40,19 @@ pub(crate) struct Summary {
 impl Summary {
     /// The run in that store.
     pub(crate) fn of(name: &str, run: &Store) -> anyhow::Result<Self> {
+        Self::looked_at(name, run, &LOOKS)
+    }
+
+    /// The same from the newest of its log alone: for who has little time.
+    pub(crate) fn in_short(name: &str, run: &Store) -> anyhow::Result<Self> {
+        Self::looked_at(name, run, &LOOKS[..1])
+    }
+
+    fn looked_at(name: &str, run: &Store, looks: &[usize]) -> anyhow::Result<Self> {
         let holder = Lock::seen(run, store::LOCK)?.map(|holder| holder.to_string());
         let mut summary = Self { steps: steps(run)?, ..Self::silent(name) };
-        for segments in LOOKS {
-            summary.read(run, segments)?;
+        for segments in looks {
+            summary.read(run, *segments)?;
             if summary.loss.is_some() && summary.valid.is_some() {
                 break;
             }

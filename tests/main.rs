@@ -23,6 +23,7 @@ mod notify;
 #[cfg(feature = "train")]
 mod operations;
 mod plan;
+mod portrait;
 mod prepare;
 mod recipes;
 #[cfg(feature = "train")]

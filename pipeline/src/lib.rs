@@ -9,6 +9,7 @@
 //! [`shard`] decodes them, [`views`] render them into [rows](row), [`collate()`] makes columns of them; [`load`] is all
 //! of it on one screen.
 //! [`audit`] judges whether views do as they say, by a [`tally`] of each.
+//! A [`portrait`] says what a prepared folder holds.
 //! Randomness comes from [`rng`] and [`permutation`]; both halves run on the threads of [`actor`].
 
 pub mod corpus;
@@ -26,6 +27,7 @@ pub mod ledger;
 pub mod load;
 pub mod mixture;
 pub mod permutation;
+pub mod portrait;
 pub mod rng;
 pub mod row;
 pub mod sampler;

@@ -376,14 +376,22 @@ impl Manifest {
     /// If it is not there.
     #[must_use]
     pub fn effective(&self, generation: Generation) -> Effective {
-        let so_far = &self.generations[..=generation.0 as usize];
-        let dropped: BTreeSet<PartId> = so_far.iter().flat_map(|entry| &entry.dropped).copied().collect();
         let mut effective = Effective::default();
-        for part in so_far.iter().flat_map(|entry| &entry.parts).filter(|part| !dropped.contains(&part.id)) {
+        for part in self.parts(generation) {
             effective.train.shards.extend_from_slice(&part.train);
             effective.valid.shards.extend_from_slice(&part.valid);
         }
         effective
+    }
+
+    /// The parts in effect in a generation, in order.
+    ///
+    /// # Panics
+    /// If it is not there.
+    pub fn parts(&self, generation: Generation) -> impl Iterator<Item = &PartEntry> {
+        let so_far = &self.generations[..=generation.0 as usize];
+        let dropped: BTreeSet<PartId> = so_far.iter().flat_map(|entry| &entry.dropped).copied().collect();
+        so_far.iter().flat_map(|entry| &entry.parts).filter(move |part| !dropped.contains(&part.id))
     }
 
     /// The shards in effect in the newest generation.

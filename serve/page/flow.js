@@ -96,7 +96,7 @@ function arrow(moving) {
 /** A name, what it does, and where its time went. */
 function actor_row(actor) {
   const doing = Object.hasOwn(DOINGS, actor.doing) ? actor.doing : "ended";
-  const shares = ["busy", "starved", "blocked"].map((name) => [name, number(actor[name]) ?? 0]);
+  const shares = ["busy", "starved", "blocked"].map((name) => [name, share_of(actor, name)]);
   const words = shares
     .filter(([, share]) => share > 0.0005)
     .map(([name, share]) => `${name} ${percent(share)}`)
@@ -194,14 +194,20 @@ function parts_word() {
   return parts === null || parts === undefined ? "" : `${count(parts)} parts`;
 }
 
+/** The share of an actor's time that it spent so. */
+function share_of(actor, name) {
+  const [spent, wall] = [number(actor[`${name}_s`]), number(actor.wall_s)];
+  return wall > 0 ? Math.max(0, spent ?? 0) / wall : 0;
+}
+
 const mean_of = (lanes, name) =>
-  lanes.reduce((all, lane) => all + (number(lane[name]) ?? 0), 0) / Math.max(1, lanes.length);
+  lanes.reduce((all, lane) => all + share_of(lane, name), 0) / Math.max(1, lanes.length);
 
 /** Who waits for whom, in a sentence. The reader's own clock decides: a lane may wait and yet be fast enough. */
 function verdict(lanes, reader, status) {
   if (!reader || lanes.length === 0)
     return `The run is in phase “${phase_word(status.phase)}”; no batch is being made.`;
-  const starved = number(reader.starved) ?? 0;
+  const starved = share_of(reader, "starved");
   const lanes_starve = mean_of(lanes, "starved");
   if (starved > 0.1 && lanes_starve > 0.3) {
     const waits = `the lanes wait for shards ${percent(lanes_starve)} of their time`;

@@ -11,8 +11,13 @@ use std::path::Path;
 
 use axum::http::{HeaderMap, StatusCode, header};
 
+use crate::secret;
+
 /// A secret of fewer characters is guessed.
 const TOKEN_MIN: usize = 16;
+
+/// The variable of the environment that holds it.
+pub const TOKEN: &str = "CLOZE_TOKEN";
 
 /// What a request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,14 +52,16 @@ impl std::fmt::Debug for Token {
 impl Token {
     /// The token of `CLOZE_TOKEN`, else of the file, if one is named.
     pub(crate) fn find(file: &Path) -> Result<Option<Self>, String> {
-        if let Ok(secret) = std::env::var("CLOZE_TOKEN") {
-            return Self::of(&secret).map(Some).map_err(|why| format!("CLOZE_TOKEN: {why}"));
+        // Where files of variables set it to nothing, it is not set.
+        if let Some(secret) = std::env::var_os(TOKEN).filter(|secret| !secret.is_empty()) {
+            let secret = secret.into_string().map_err(|_| format!("{TOKEN}: it is no UTF-8"))?;
+            return Self::of(&secret).map(Some).map_err(|why| format!("{TOKEN}: {why}"));
         }
         if file.as_os_str().is_empty() {
             return Ok(None);
         }
         let place = file.display();
-        let secret = std::fs::read_to_string(file).map_err(|error| format!("serve.token_file: {place}: {error}"))?;
+        let secret = secret::read(file).map_err(|error| format!("serve.token_file: {place}: {error}"))?;
         Self::of(&secret).map(Some).map_err(|why| format!("serve.token_file: {place}: {why}"))
     }
 
@@ -63,6 +70,10 @@ impl Token {
         let secret = secret.trim();
         if secret.chars().count() < TOKEN_MIN {
             return Err(format!("a token has {TOKEN_MIN} characters at least; `openssl rand -hex 16` makes one"));
+        }
+        if !secret.bytes().all(|byte| byte.is_ascii_graphic()) {
+            let why = "no client can send more than one line of visible ASCII; `openssl rand -hex 16` makes one";
+            return Err(format!("a token has letters, digits and signs alone: {why}"));
         }
         Ok(Self(blake3::hash(secret.as_bytes())))
     }
@@ -107,6 +118,12 @@ impl Access {
         !self.is_socket
     }
 
+    /// Whether there is one that could be given.
+    #[must_use]
+    pub(crate) fn has_token(&self) -> bool {
+        self.token.is_some()
+    }
+
     /// Whether a request is answered.
     pub(crate) fn judge(&self, headers: &HeaderMap, purpose: Purpose) -> Result<(), Refusal> {
         if self.is_socket {
@@ -122,12 +139,17 @@ impl Access {
     }
 
     fn judge_host(&self, headers: &HeaderMap) -> Result<(), Refusal> {
+        // Two could be read as either of them by who stands between.
+        if [header::HOST, header::ORIGIN].iter().any(|name| headers.get_all(name).iter().count() > 1) {
+            let why = "a request names one host, and one origin at the most".to_owned();
+            return Err(Refusal { status: StatusCode::BAD_REQUEST, why });
+        }
         let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("\u{fffd}"));
         let host = text(header::HOST).ok_or_else(|| Refusal::forbidden("a request has to name its host"))?;
         if !self.is_known(name_of(host)) {
             let why = format!(
                 "`{}` is no name of this address; put it into `serve.hosts` if it is",
-                schemas::printable(host)
+                schemas::printable(name_of(host))
             );
             return Err(Refusal::forbidden(why));
         }

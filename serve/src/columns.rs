@@ -23,13 +23,15 @@ pub(crate) const POINTS_MAX: usize = 2048;
 const SERIES_MAX: usize = 512;
 
 /// Where a row stands.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Place {
     pub(crate) step: u64,
     pub(crate) tokens: u64,
     pub(crate) rows: u64,
     /// Hours that processes of this run have worked.
+    #[serde(serialize_with = "short")]
     pub(crate) hours: f64,
+    #[serde(serialize_with = "short")]
     pub(crate) epoch: f64,
     /// Milliseconds since the epoch of Unix.
     pub(crate) time: u64,
@@ -191,6 +193,18 @@ impl Serialize for Numbers {
         }
         list.end()
     }
+}
+
+/// Mean, least, greatest.
+impl Serialize for Spread {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        [self.mean(), self.min, self.max].map(|value| Short(Some(value))).serialize(serializer)
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn short<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    Short(Some(*value)).serialize(serializer)
 }
 
 /// A number for a screen: seven digits, `null` where there is none, and a name for what is not finite.

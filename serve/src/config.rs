@@ -24,6 +24,9 @@ pub struct ServeConfig {
     pub hosts: Vec<String>,
 }
 
+/// What a system takes for the path of a socket, less what is put before its name while it is made.
+const SOCKET_PATH_MAX: usize = 96;
+
 /// Where to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
@@ -34,9 +37,17 @@ pub enum Address {
 }
 
 impl Address {
-    /// As written: what has a `/` in it is a path.
+    /// As written, or as a browser has it: what has a `/` in it otherwise is a path.
     pub fn parse(text: &str) -> Result<Self, String> {
+        let text = text.strip_prefix("http://").map_or(text, |rest| rest.trim_end_matches('/'));
+        if text.contains("://") {
+            return Err(format!("`{text}`: this speaks HTTP alone; for TLS put a proxy before it"));
+        }
         if text.contains('/') {
+            let length = text.len();
+            if length > SOCKET_PATH_MAX {
+                return Err(format!("`{text}`: a socket's path has {SOCKET_PATH_MAX} bytes at the most, not {length}"));
+            }
             return Ok(Self::Socket(text.into()));
         }
         let local = text.replacen("localhost:", "127.0.0.1:", usize::from(text.starts_with("localhost:")));
@@ -94,6 +105,10 @@ mod tests {
     #[test]
     fn addresses_are_numbers_or_paths() {
         assert_eq!(Address::parse("127.0.0.1:80").map(|at| at.to_string()), Ok("http://127.0.0.1:80/".to_owned()));
+        assert_eq!(Address::parse("http://127.0.0.1:80/"), Address::parse("127.0.0.1:80"));
+        for wrong in ["https://127.0.0.1:80", &format!("/{}", "a".repeat(200))] {
+            assert!(Address::parse(wrong).is_err(), "{wrong}");
+        }
         assert_eq!(Address::parse("localhost:80"), Address::parse("127.0.0.1:80"));
         assert!(Address::parse("[::1]:80").expect("an address").is_local());
         assert!(!Address::parse("0.0.0.0:80").expect("an address").is_local());

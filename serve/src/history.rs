@@ -19,7 +19,7 @@ const KINDS_MAX: usize = 64;
 
 /// What a run said: numbers in columns, everything else as events.
 #[derive(Debug, Default)]
-pub struct History {
+pub(crate) struct History {
     reports: Columns,
     validations: Columns,
     preparation: Columns,
@@ -47,17 +47,25 @@ impl Working {
 }
 
 impl History {
-    /// One more event.
-    pub fn push(&mut self, event: &Event) {
+    /// One more event, with figures that it does not have itself. The point that it makes, in JSON, if it makes one.
+    pub(crate) fn push(&mut self, event: &Event, beside: Vec<(String, Spread)>) -> Option<String> {
         let place = self.place(event);
-        match &event.what {
-            What::Report(report) => self.reports.push(place, learnt(report)),
-            What::Validation(report) => self.validations.push(place, validated(report)),
-            What::PrepareProgress(progress) => self.preparation.push(place, prepared(progress)),
+        let (of, columns, mut figures) = match &event.what {
+            What::Report(report) => ("reports", &mut self.reports, learnt(report)),
+            What::Validation(report) => ("validations", &mut self.validations, validated(report)),
+            What::PrepareProgress(progress) => ("preparation", &mut self.preparation, prepared(progress)),
             // One for each part: progress says how many.
-            What::PartDone(_) => {}
-            _ => self.keep(event),
-        }
+            What::PartDone(_) => return None,
+            _ => {
+                self.keep(event);
+                return None;
+            }
+        };
+        figures.extend(beside);
+        let point = Point { of, place, values: figures.iter().map(|(name, spread)| (name.as_str(), *spread)).collect() };
+        let json = serde_json::to_string(&point).expect("string keys, and every number has a form");
+        columns.push(place, figures);
+        Some(json)
     }
 
     fn place(&mut self, event: &Event) -> Place {
@@ -87,16 +95,14 @@ impl History {
     }
 
     /// Each figure of the reports, and of the validations with `valid/` before its name, as a curve.
-    #[must_use]
-    pub fn curves(&self) -> BTreeMap<String, Curve> {
+    pub(crate) fn curves(&self) -> BTreeMap<String, Curve> {
         let reports = self.reports.curves().map(|(name, curve)| (name.to_owned(), curve));
         let validations = self.validations.curves().map(|(name, curve)| (format!("valid/{name}"), curve));
         reports.chain(validations).collect()
     }
 
     /// As the page reads it.
-    #[must_use]
-    pub fn shown(&self) -> Shown<'_> {
+    pub(crate) fn shown(&self) -> Shown<'_> {
         let mut events: Vec<(u64, &Value)> =
             self.events.values().flatten().map(|(number, event)| (*number, event)).collect();
         events.sort_unstable_by_key(|(number, _)| *number);
@@ -109,9 +115,18 @@ impl History {
     }
 }
 
+/// What an event adds to the curves, as a page that is open appends it.
+#[derive(Serialize)]
+struct Point<'a> {
+    of: &'static str,
+    #[serde(flatten)]
+    place: Place,
+    values: BTreeMap<&'a str, Spread>,
+}
+
 /// A history in JSON.
 #[derive(Debug, Serialize)]
-pub struct Shown<'a> {
+pub(crate) struct Shown<'a> {
     reports: &'a Columns,
     validations: &'a Columns,
     preparation: &'a Columns,

@@ -12,7 +12,7 @@ mod access;
 mod columns;
 mod config;
 mod ends;
-pub mod history;
+mod history;
 mod limits;
 mod live;
 mod metrics;
@@ -20,13 +20,15 @@ mod page;
 pub mod plot;
 pub mod report;
 mod routes;
+pub mod secret;
 mod seen;
 mod server;
 mod subject;
 #[cfg(test)]
 mod tests;
 
+pub use access::TOKEN;
 pub use config::{Address, ServeConfig};
-pub use seen::{About, Kind, Seen};
+pub use seen::{About, Figures, Kind, Seen};
 pub use server::{Heard, Server};
 pub use subject::{Action, ActorStatus, CheckpointStatus, Health, MemoryStatus, Status, Subject, Trouble};

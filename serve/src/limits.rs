@@ -3,7 +3,22 @@
 use std::time::Duration;
 
 /// Connections at once; one more is told to come back.
-pub(crate) const CONNECTIONS: usize = 64;
+pub(crate) const CONNECTIONS: u32 = 64;
+
+/// Places beyond them for one short request each: a probe is let in whoever else is there.
+pub(crate) const SHORT: u32 = 16;
+
+/// How long such a request may take to be said.
+pub(crate) const SHORT_TIME: Duration = Duration::from_secs(1);
+
+/// How long a connection may go on asking: whoever has more to ask comes again, behind others.
+pub(crate) const AGE: Duration = Duration::from_secs(60);
+
+/// How long somebody may listen to events at a time: who never reads what is sent keeps no place.
+pub(crate) const LISTEN_TIME: Duration = Duration::from_secs(600);
+
+/// How long somebody waits behind another who is served with what takes long.
+pub(crate) const QUEUE_TIME: Duration = Duration::from_secs(2);
 
 /// Of them, those that listen to events.
 pub(crate) const LISTENERS: usize = 16;

@@ -54,6 +54,7 @@ pub(crate) enum Since {
 pub(crate) struct Live {
     ring: Mutex<Ring>,
     said: watch::Sender<u64>,
+    instance: Arc<str>,
 }
 
 #[derive(Debug)]
@@ -68,8 +69,14 @@ struct Ring {
 
 impl Live {
     pub(crate) fn new() -> Self {
-        let ring = Ring { boot: boot(0), last: 0, messages: VecDeque::new(), begun: 0 };
-        Self { ring: Mutex::new(ring), said: watch::channel(0).0 }
+        let instance = boot(0);
+        let ring = Ring { boot: Arc::clone(&instance), last: 0, messages: VecDeque::new(), begun: 0 };
+        Self { ring: Mutex::new(ring), said: watch::channel(0).0, instance }
+    }
+
+    /// A name that no other process has.
+    pub(crate) fn instance(&self) -> &str {
+        &self.instance
     }
 
     fn ring(&self) -> std::sync::MutexGuard<'_, Ring> {

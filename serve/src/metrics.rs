@@ -21,7 +21,7 @@ pub(crate) fn rendered(seen: &Seen, subject: &dyn Subject, listeners: usize) -> 
     let status = subject.status();
     page.about(seen);
     page.of_status(&status);
-    page.actors(&status.actors);
+    page.actors(status.actors.iter().chain(&status.validation));
     page.of_events(seen);
     page.gauge("cloze_watch_listeners", "Clients that listen to events.", listeners as f64);
     let health = subject.health();
@@ -92,7 +92,7 @@ impl Page {
         self.gauge("cloze_checkpoint_writing_seconds", "For how long one is being written; 0 if none is.", writing);
     }
 
-    fn actors(&self, actors: &[ActorStatus]) {
+    fn actors<'a>(&self, actors: impl Iterator<Item = &'a ActorStatus> + Clone) {
         let times = CounterVec::new(
             Opts::new(
                 "cloze_actor_seconds_total",
@@ -101,19 +101,21 @@ impl Page {
             &["actor", "doing"],
         );
         let times = times.expect("a good name");
-        for actor in actors {
-            for (doing, share) in [("busy", actor.busy), ("starved", actor.starved), ("blocked", actor.blocked)] {
-                times.with_label_values(&[actor.name.as_str(), doing]).inc_by((share * actor.wall_s).max(0.0));
+        for actor in actors.clone() {
+            for (doing, seconds) in
+                [("busy", actor.busy_s), ("starved", actor.starved_s), ("blocked", actor.blocked_s)]
+            {
+                times.with_label_values(&[actor.name.as_str(), doing]).inc_by(seconds);
             }
         }
         self.put(times);
         let items = CounterVec::new(Opts::new("cloze_actor_items_total", "Items that an actor has done."), &["actor"]);
         let items = items.expect("a good name");
-        for actor in actors {
+        for actor in actors.clone() {
             items.with_label_values(&[actor.name.as_str()]).inc_by(actor.items as f64);
         }
         self.put(items);
-        let queues = actors.iter().filter(|actor| actor.capacity > 0);
+        let queues = actors.filter(|actor| actor.capacity > 0);
         let queued = queues.clone().map(|actor| (actor.name.as_str(), actor.queued as f64));
         self.gauges(("cloze_queue_items", "Items that wait behind an actor.", "actor"), queued);
         let capacity = queues.map(|actor| (actor.name.as_str(), actor.capacity as f64));
@@ -124,6 +126,9 @@ impl Page {
         let state = seen.state();
         let counted = state.counted;
         let counts = [
+            ("cloze_rows_total", "Rows learnt from by this process.", counted.rows as f64),
+            ("cloze_tokens_total", "Real tokens learnt from by this process.", counted.tokens as f64),
+            ("cloze_steps_skipped_total", "Steps of this process that updated nothing.", counted.skipped as f64),
             ("cloze_checkpoints_total", "Checkpoints kept by this process.", counted.checkpoints as f64),
             (
                 "cloze_checkpoint_write_seconds_total",
@@ -141,20 +146,14 @@ impl Page {
         for (name, help, value) in counts {
             self.counter(name, help, value);
         }
+        let at = &state.at;
+        self.some("cloze_step", "Steps done, as far as was said.", at.step.map(|step| step.0 as f64));
+        self.some("cloze_epoch", "Passes over the data.", at.epoch);
+        let seen = at.rows_seen.map(|rows| rows as f64);
+        self.some("cloze_rows_seen", "Rows learnt from since the run's first step; fewer after it went back.", seen);
+        let seen = at.tokens_seen.map(|tokens| tokens as f64);
+        self.some("cloze_tokens_seen", "Real tokens learnt from since the run's first step; fewer after it went back.", seen);
         if let Some(event) = &state.newest {
-            let at = &event.at;
-            self.some("cloze_step", "Steps done, at the last report.", at.step.map(|step| step.0 as f64));
-            self.some("cloze_epoch", "Passes over the data.", at.epoch);
-            if let Some(rows) = at.rows_seen {
-                self.counter("cloze_rows_total", "Rows learnt from since the run's first step.", rows as f64);
-            }
-            if let Some(tokens) = at.tokens_seen {
-                self.counter(
-                    "cloze_tokens_total",
-                    "Real tokens learnt from since the run's first step.",
-                    tokens as f64,
-                );
-            }
             let said = event.time as f64 / 1e3;
             self.gauge("cloze_report_timestamp_seconds", "When the last report was said.", said);
             match &event.what {
@@ -195,7 +194,6 @@ impl Page {
         self.gauges(("cloze_metric", "Metrics beside the loss.", "metric"), metrics);
         self.gauge("cloze_learning_rate", "Of the last step.", figures.lr);
         self.gauge("cloze_gradient_norm", "Mean norm before clipping.", figures.grad_norm);
-        self.counter("cloze_steps_skipped_total", "Steps that updated nothing.", figures.skipped as f64);
         self.gauge("cloze_tokens_per_second", "Real tokens per second of wall time.", speed.tokens_per_s);
         self.gauge("cloze_wait_ratio", "Share of wall time that steps wait for batches.", speed.wait);
         self.gauge("cloze_stall_ratio", "Share of wall time that steps wait for checkpoints.", speed.stall);

@@ -164,8 +164,9 @@ fn rounded(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// A text that ends no element.
-fn escaped(text: &str) -> String {
+/// A text that ends no element of HTML or SVG, and that no terminal obeys.
+#[must_use]
+pub fn escaped(text: &str) -> String {
     let text = schemas::printable(text);
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

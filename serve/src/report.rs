@@ -17,18 +17,24 @@ use crate::seen::{About, of_folder, page_history};
 pub struct Report {
     runs: Vec<Box<RawValue>>,
     config: serde_json::Map<String, Value>,
-    /// Who made it, and when.
-    made: String,
+    made: Made,
     /// By figure, the curves of all runs.
     #[serde(skip)]
     curves: BTreeMap<String, Vec<Curve>>,
 }
 
+/// Who made it, and when: milliseconds since the epoch of Unix.
+#[derive(Debug, Default, Serialize)]
+struct Made {
+    program: &'static str,
+    time: u64,
+}
+
 impl Report {
-    /// An empty one.
+    /// An empty one, of that program and that time in milliseconds since the epoch of Unix.
     #[must_use]
-    pub fn new(made: String) -> Self {
-        Self { made, ..Self::default() }
+    pub fn new(program: &'static str, time: u64) -> Self {
+        Self { made: Made { program, time }, ..Self::default() }
     }
 
     /// One more run: what its log says, and its configuration as [`Subject::config`](crate::Subject::config) has it.

@@ -4,7 +4,8 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::Bytes;
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{DefaultBodyLimit, Query, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
@@ -15,10 +16,11 @@ use futures_util::stream;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::access::{Access, Purpose, Refusal};
 use crate::ends::over;
-use crate::limits::{ANSWER_TIME, BODY_BYTES, KEEP_ALIVE, LISTENERS, ROWS};
+use crate::limits::{ANSWER_TIME, BODY_BYTES, HEAD_TIME, KEEP_ALIVE, LISTEN_TIME, LISTENERS, QUEUE_TIME, ROWS};
 use crate::live::{Id, Message, Since};
 use crate::metrics;
 use crate::page::LIVE;
@@ -82,12 +84,7 @@ pub(crate) fn router(site: Site) -> Router {
 
 /// Judges before anything is done, and says to browsers what they may do with the answer.
 async fn admit(State(site): State<Site>, request: Request, next: Next) -> Response {
-    let purpose = match (request.method(), request.uri().path()) {
-        (&Method::GET | &Method::HEAD, "/rows") => Purpose::Corpus,
-        (&Method::GET | &Method::HEAD, _) => Purpose::Look,
-        _ => Purpose::Change,
-    };
-    let mut response = match site.access.judge(request.headers(), purpose) {
+    let mut response = match judged(&site, &request) {
         Ok(()) => next.run(request).await,
         Err(Refusal { status, why }) => refused(status, &why),
     };
@@ -102,12 +99,42 @@ async fn admit(State(site): State<Site>, request: Request, next: Next) -> Respon
     response
 }
 
+/// Whether a request is answered, or how it is refused. What nobody may ask for needs no token to hear so.
+fn judged(site: &Site, request: &Request) -> Result<(), Refusal> {
+    let (path, headers) = (request.uri().path(), request.headers());
+    let action = path.strip_prefix('/').filter(|name| Action::NAMES.contains(name));
+    match (request.method(), action) {
+        (&Method::GET | &Method::HEAD, _) if path == "/rows" => site.access.judge(headers, Purpose::Corpus),
+        (&Method::POST, Some(action)) => {
+            site.access.judge(headers, Purpose::Look)?;
+            if !site.subject.actions().contains(&action) {
+                let why = format!("`{action}` cannot be asked of this");
+                return Err(Refusal { status: StatusCode::NOT_FOUND, why });
+            }
+            site.access.judge(headers, Purpose::Change)
+        }
+        _ => site.access.judge(headers, Purpose::Look),
+    }
+}
+
 /// Nothing takes longer than it may.
 async fn in_time(request: Request, next: Next) -> Response {
-    match tokio::time::timeout(ANSWER_TIME, next.run(request)).await {
+    match timeout(ANSWER_TIME, next.run(request)).await {
         Ok(response) => response,
-        Err(_) => refused(StatusCode::SERVICE_UNAVAILABLE, "it took too long; ask again"),
+        Err(_) => busy("it took too long; ask again"),
     }
+}
+
+/// Others are being answered.
+fn busy(why: &str) -> Response {
+    let mut response = refused(StatusCode::SERVICE_UNAVAILABLE, why);
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
+    response
+}
+
+/// What was asked for behind a `?`.
+fn asked<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, Response> {
+    query.map(|Query(asked)| asked).map_err(|error| refused(StatusCode::BAD_REQUEST, &error.body_text()))
 }
 
 fn refused(status: StatusCode, why: &str) -> Response {
@@ -127,8 +154,8 @@ async fn page() -> Response {
     (headers, LIVE.html.as_str()).into_response()
 }
 
-fn json_text(text: String) -> Response {
-    ([(header::CONTENT_TYPE, "application/json")], text).into_response()
+fn json_text(text: impl Into<Body>) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], text.into()).into_response()
 }
 
 #[derive(Deserialize)]
@@ -136,10 +163,14 @@ struct Which {
     run: Option<String>,
 }
 
-async fn history(State(site): State<Site>, Query(Which { run }): Query<Which>) -> Response {
-    match run {
-        None => json_text(site.seen.history()),
-        Some(run) => slowly(&site, move |subject| subject.history_of(&run).map(json_text)).await,
+async fn history(State(site): State<Site>, which: Result<Query<Which>, QueryRejection>) -> Response {
+    let seen = Arc::clone(&site.seen);
+    match asked(which) {
+        Ok(Which { run: Some(run) }) if run != seen.name() => {
+            slowly(&site, move |subject| subject.history_of(&run).map(json_text)).await
+        }
+        Ok(_) => slowly(&site, move |_| Ok(json_text(seen.history()))).await,
+        Err(refusal) => refusal,
     }
 }
 
@@ -148,7 +179,7 @@ async fn runs(State(site): State<Site>) -> Response {
 }
 
 async fn config(State(site): State<Site>) -> Response {
-    slowly(&site, |subject| Ok(axum::Json(subject.config()))).await
+    slowly(&site, |subject| subject.config().map(axum::Json)).await
 }
 
 #[derive(Deserialize)]
@@ -156,9 +187,14 @@ struct HowMany {
     count: Option<usize>,
 }
 
-async fn rows(State(site): State<Site>, Query(HowMany { count }): Query<HowMany>) -> Response {
-    let count = count.unwrap_or(4).clamp(1, ROWS);
-    slowly(&site, move |subject| subject.rows(count).map(axum::Json)).await
+async fn rows(State(site): State<Site>, how_many: Result<Query<HowMany>, QueryRejection>) -> Response {
+    match asked(how_many) {
+        Ok(HowMany { count }) => {
+            let count = count.unwrap_or(4).clamp(1, ROWS);
+            slowly(&site, move |subject| subject.rows(count).map(axum::Json)).await
+        }
+        Err(refusal) => refusal,
+    }
 }
 
 /// Does what reads files on a thread that may wait, one at a time.
@@ -166,8 +202,9 @@ async fn slowly<R: IntoResponse + Send + 'static>(
     site: &Site,
     work: impl FnOnce(&dyn Subject) -> Result<R, Trouble> + Send + 'static,
 ) -> Response {
-    let Ok(permit) = Arc::clone(&site.slow).acquire_owned().await else {
-        return refused(StatusCode::SERVICE_UNAVAILABLE, "the server ends");
+    // Nobody queues for long: who is told to come again holds no connection meanwhile.
+    let Ok(Ok(permit)) = timeout(QUEUE_TIME, Arc::clone(&site.slow).acquire_owned()).await else {
+        return busy("others are being answered; ask again");
     };
     let subject = Arc::clone(&site.subject);
     let done = tokio::task::spawn_blocking(move || {
@@ -187,7 +224,8 @@ async fn slowly<R: IntoResponse + Send + 'static>(
 fn troubled(trouble: &Trouble) -> Response {
     let status = match trouble {
         Trouble::Unknown(_) => StatusCode::NOT_FOUND,
-        Trouble::Unable(_) => StatusCode::SERVICE_UNAVAILABLE,
+        Trouble::Unable(_) => return busy(&trouble.to_string()),
+        Trouble::Wrong(_) => StatusCode::BAD_REQUEST,
     };
     refused(status, &trouble.to_string())
 }
@@ -199,6 +237,8 @@ async fn status(State(site): State<Site>) -> Response {
     };
     status.insert("watch".to_owned(), json!({ "clients": site.listening() }));
     status.insert("token_needed".to_owned(), json!(site.access.needs_token()));
+    status.insert("token_set".to_owned(), json!(site.access.has_token()));
+    status.insert("instance".to_owned(), json!(site.seen.instance()));
     axum::Json(status).into_response()
 }
 
@@ -227,35 +267,44 @@ async fn started(State(site): State<Site>) -> Response {
 }
 
 async fn checkpoint(State(site): State<Site>) -> Response {
-    act(&site, Action::Checkpoint).await
+    act(&site, Action::Checkpoint)
 }
 
 async fn stop(State(site): State<Site>) -> Response {
-    act(&site, Action::Stop).await
+    act(&site, Action::Stop)
 }
 
-async fn log_level(State(site): State<Site>, body: Bytes) -> Response {
-    worded(&site, &body, Action::LogLevel).await
+async fn log_level(State(site): State<Site>, body: Body) -> Response {
+    worded(&site, body, Action::LogLevel).await
 }
 
-async fn note(State(site): State<Site>, body: Bytes) -> Response {
-    worded(&site, &body, Action::Note).await
+async fn note(State(site): State<Site>, body: Body) -> Response {
+    worded(&site, body, Action::Note).await
 }
 
 /// An action that has a text.
-async fn worded(site: &Site, body: &[u8], action: fn(String) -> Action) -> Response {
-    match std::str::from_utf8(body).map(str::trim) {
+async fn worded(site: &Site, body: Body, action: fn(String) -> Action) -> Response {
+    let body: Bytes = match timeout(HEAD_TIME, to_bytes(body, BODY_BYTES)).await {
+        Ok(Ok(body)) => body,
+        Ok(Err(_)) => {
+            let why = format!("the body is cut, or longer than {BODY_BYTES} bytes");
+            return refused(StatusCode::PAYLOAD_TOO_LARGE, &why);
+        }
+        Err(_) => return refused(StatusCode::REQUEST_TIMEOUT, "the body did not come"),
+    };
+    match std::str::from_utf8(&body).map(str::trim) {
         Ok("") => refused(StatusCode::BAD_REQUEST, "the body is empty; it is the text"),
-        Ok(text) => act(site, action(text.to_owned())).await,
+        Ok(text) => act(site, action(text.to_owned())),
         Err(_) => refused(StatusCode::BAD_REQUEST, "the body is no UTF-8"),
     }
 }
 
-async fn act(site: &Site, action: Action) -> Response {
-    if !site.subject.actions().contains(&action.name()) {
-        return refused(StatusCode::NOT_FOUND, &format!("`{}` cannot be asked of this", action.name()));
+/// At once, whoever else is being answered: it only says what is to be done.
+fn act(site: &Site, action: Action) -> Response {
+    match site.subject.act(action) {
+        Ok(done) => axum::Json(json!({ "done": done })).into_response(),
+        Err(trouble) => troubled(&trouble),
     }
-    slowly(site, |subject| subject.act(action).map(|done| axum::Json(json!({ "done": done })))).await
 }
 
 #[derive(Deserialize)]
@@ -269,15 +318,22 @@ struct Listener {
     place: Id,
     changes: watch::Receiver<u64>,
     waiting: std::vec::IntoIter<Message>,
+    until: Instant,
     _permit: OwnedSemaphorePermit,
 }
 
 /// Server-sent events, from where the client was.
-async fn events(State(site): State<Site>, Query(After { after }): Query<After>, headers: HeaderMap) -> Response {
+async fn events(
+    State(site): State<Site>,
+    after: Result<Query<After>, QueryRejection>,
+    headers: HeaderMap,
+) -> Response {
+    let after = match asked(after) {
+        Ok(After { after }) => after,
+        Err(refusal) => return refusal,
+    };
     let Ok(permit) = Arc::clone(&site.listeners).try_acquire_owned() else {
-        let mut response = refused(StatusCode::SERVICE_UNAVAILABLE, "too many listen already");
-        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("10"));
-        return response;
+        return busy("too many listen already");
     };
     let given = headers.get("last-event-id").and_then(|id| id.to_str().ok()).map(str::to_owned).or(after);
     // Who gives a place that is none begins anew; who gives none begins now.
@@ -286,7 +342,8 @@ async fn events(State(site): State<Site>, Query(After { after }): Query<After>, 
         Some(text) => Id::parse(&text).unwrap_or(Id { boot: "".into(), number: 0 }),
     };
     let changes = site.seen.live.changes();
-    let listener = Listener { site, place, changes, waiting: Vec::new().into_iter(), _permit: permit };
+    let until = Instant::now() + LISTEN_TIME;
+    let listener = Listener { site, place, changes, waiting: Vec::new().into_iter(), until, _permit: permit };
     let said = stream::unfold(listener, next);
     Stream::new(said).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
 }
@@ -316,6 +373,8 @@ async fn next(mut listener: Listener) -> Option<(Result<Sse, Infallible>, Listen
         tokio::select! {
             changed = listener.changes.changed() => changed.ok()?,
             () = over(&mut end) => return None,
+            // Browsers come back by themselves, to where they were.
+            () = sleep_until(listener.until) => return None,
         }
     }
 }

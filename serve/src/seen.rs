@@ -1,13 +1,17 @@
 //! What was said of a run, for all who look at it.
 
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
-use observe::{Event, Observer, What, jsonl};
+use axum::body::Bytes;
+use observe::{At, Event, Observer, What, jsonl};
 use serde::Serialize;
 use store::{Lines, Store};
 
+use crate::columns::Spread;
 use crate::history::{History, Shown};
-use crate::live::Live;
+use crate::live::{Id, Live};
 
 /// What is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -32,14 +36,26 @@ pub struct About {
     pub program: String,
 }
 
+/// Figures that no event has, at this moment.
+pub type Figures = Box<dyn Fn() -> Vec<(&'static str, f64)> + Send + Sync>;
+
 /// What a run said so far, and says.
-#[derive(Debug)]
 pub struct Seen {
     pub(crate) about: About,
     pub(crate) live: Live,
     state: Mutex<State>,
     /// Where what was said before this process is read.
     log: OnceLock<Store>,
+    /// Asked with every report.
+    figures: OnceLock<Figures>,
+    /// The history in JSON as it was made last, and up to which event: it is the same for all who ask.
+    made: Mutex<Option<(Id, Bytes)>>,
+}
+
+impl fmt::Debug for Seen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Seen").field("about", &self.about).finish_non_exhaustive()
+    }
 }
 
 /// What events leave behind.
@@ -48,6 +64,10 @@ pub(crate) struct State {
     pub(crate) history: History,
     /// The newest event that is one of a report, or of progress.
     pub(crate) newest: Option<Event>,
+    /// When that was heard: clocks of walls jump.
+    heard: Option<Instant>,
+    /// Where the run stands, by the newest event that says it.
+    pub(crate) at: At,
     pub(crate) validation: Option<Event>,
     pub(crate) counted: Counted,
 }
@@ -55,6 +75,9 @@ pub(crate) struct State {
 /// What this process has done so far: numbers that only grow.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counted {
+    pub(crate) rows: u64,
+    pub(crate) tokens: u64,
+    pub(crate) skipped: u64,
     pub(crate) checkpoints: u64,
     pub(crate) checkpoint_s: f64,
     pub(crate) stall_s: f64,
@@ -70,12 +93,46 @@ impl Seen {
     /// Nothing is said so far.
     #[must_use]
     pub fn new(about: About) -> Arc<Self> {
-        Arc::new(Self { about, live: Live::new(), state: Mutex::default(), log: OnceLock::new() })
+        Arc::new(Self {
+            about,
+            live: Live::new(),
+            state: Mutex::default(),
+            log: OnceLock::new(),
+            figures: OnceLock::new(),
+            made: Mutex::default(),
+        })
     }
 
     /// There lies what the run said before this process, if it goes on.
     pub fn goes_on_in(&self, run: &Store) {
         let _ = self.log.set(run.clone());
+    }
+
+    /// These figures are shown beside those of the reports.
+    pub fn beside(&self, figures: Figures) {
+        let _ = self.figures.set(figures);
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.about.name
+    }
+
+    /// A name that no other process has.
+    #[must_use]
+    pub fn instance(&self) -> &str {
+        self.live.instance()
+    }
+
+    /// For how long there is none newer.
+    #[must_use]
+    pub fn silence(&self) -> Duration {
+        self.state().heard.map_or(Duration::ZERO, |heard| heard.elapsed())
+    }
+
+    /// Where the run stands, as far as it was said.
+    #[must_use]
+    pub fn at(&self) -> At {
+        self.state().at
     }
 
     /// What it becomes part of hears every event.
@@ -98,30 +155,60 @@ impl Seen {
         let line = jsonl::line(event);
         if matches!(event.what, What::Resume(_)) {
             // What came after the checkpoint is given up, and what this process has seen of it too.
-            let history = self.log.get().map(|log| before(log, &line)).unwrap_or_default();
+            let history = self.log.get().map(|log| before(log, Some(&line))).unwrap_or_default();
             self.state().history = history;
             self.live.begin_anew();
         }
+        let beside = match (&event.what, self.figures.get()) {
+            (What::Report(_), Some(figures)) => figures(),
+            _ => Vec::new(),
+        };
+        let beside = beside.into_iter().map(|(name, value)| (name.to_owned(), Spread::of(value))).collect();
         let mut state = self.state();
-        state.history.push(event);
+        let point = state.history.push(event, beside);
         state.count(event);
         // While the history is held: whoever reads both sees each event once.
-        self.live.push(line);
+        self.live.push(with_point(line, point));
     }
 
     /// Everything so far, as the page begins with it.
-    pub(crate) fn history(&self) -> String {
+    pub(crate) fn history(&self) -> Bytes {
         let state = self.state();
         let last = self.live.last();
-        page_history(&self.about, &last.boot, last.number, &state.history)
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((of, json)) = &*made
+            && *of == last
+        {
+            return json.clone();
+        }
+        let json = Bytes::from(page_history(&self.about, &last.boot, last.number, &state.history));
+        *made = Some((last, json.clone()));
+        json
     }
 }
 
 impl State {
     fn count(&mut self, event: &Event) {
-        let counted = &mut self.counted;
+        let (before, counted) = (self.at, &mut self.counted);
+        if event.at.step.is_some() {
+            self.at = event.at;
+        }
         match &event.what {
-            What::Report(_) | What::PrepareProgress(_) => self.newest = Some(event.clone()),
+            What::Report(report) => {
+                // What was done before this process, and what is done again after it went back, counts from there on.
+                let grown = |now: Option<u64>, before: Option<u64>| now.map_or(0, |now| now.saturating_sub(before.unwrap_or(0)));
+                counted.rows += grown(event.at.rows_seen, before.rows_seen);
+                counted.tokens += grown(event.at.tokens_seen, before.tokens_seen);
+                let skipped = match self.newest.as_ref().map(|event| &event.what) {
+                    Some(What::Report(newest)) => report.figures.skipped.saturating_sub(newest.figures.skipped),
+                    _ => 0,
+                };
+                counted.skipped += skipped;
+                (self.newest, self.heard) = (Some(event.clone()), Some(Instant::now()));
+            }
+            What::PrepareProgress(_) => (self.newest, self.heard) = (Some(event.clone()), Some(Instant::now())),
+            // What the newest report said was undone with its step.
+            What::Resume(_) => self.newest = None,
             What::Validation(report) => {
                 counted.validations += 1;
                 counted.validation_s += report.seconds;
@@ -149,8 +236,16 @@ impl Observer for Ear {
     }
 }
 
-/// What the log of a run has before that line; what cannot be read is passed over.
-fn before(run: &Store, line: &str) -> History {
+/// An event with the point that was drawn for it.
+fn with_point(line: String, point: Option<String>) -> String {
+    match (point, line.strip_suffix('}')) {
+        (Some(point), Some(open)) => format!("{open},\"point\":{point}}}"),
+        _ => line,
+    }
+}
+
+/// What the log of a run has before that line, if there is one; what cannot be read is passed over, and said.
+fn before(run: &Store, line: Option<&str>) -> History {
     let mut history = History::default();
     let lines = match Lines::of(run, jsonl::LOG) {
         Ok(lines) => lines,
@@ -159,20 +254,32 @@ fn before(run: &Store, line: &str) -> History {
             return history;
         }
     };
-    for read in lines.map_while(Result::ok) {
-        if read == line.as_bytes() {
-            break;
+    let (mut strange, mut first) = (0_u64, None);
+    for read in lines {
+        let event = match read {
+            Ok(read) if line.is_some_and(|line| read == line.as_bytes()) => break,
+            Ok(read) if read.is_empty() => continue,
+            Ok(read) => jsonl::parse(&read).map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        match event {
+            Ok(event) => drop(history.push(&event, Vec::new())),
+            Err(why) => {
+                strange += 1;
+                first.get_or_insert(why);
+            }
         }
-        if let Ok(event) = jsonl::parse(&read) {
-            history.push(&event);
-        }
+    }
+    if let Some(why) = first {
+        let place = run.place(jsonl::LOG);
+        tracing::warn!("{place}: {strange} lines or segments cannot be read, and are not shown; the first: {why}");
     }
     history
 }
 
 /// All that a run has said, from its folder.
 pub(crate) fn of_folder(run: &Store) -> History {
-    before(run, "")
+    before(run, None)
 }
 
 /// A history with what it is of, in JSON.

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 /// A training or a preparation, as those who look at it ask it. Everything is answered at once, but for rows, which are
-/// made anew.
+/// made anew, and other runs, whose logs are read.
 pub trait Subject: Send + Sync {
     /// What all of it does just now.
     fn status(&self) -> Status;
@@ -13,7 +13,7 @@ pub trait Subject: Send + Sync {
     fn health(&self) -> Health;
 
     /// The configuration: `{"keys": [{"key", "value", "default", "changed"}], "toml"}`. No secret is in it.
-    fn config(&self) -> Value;
+    fn config(&self) -> Result<Value, Trouble>;
 
     /// Some rows that are learnt from about now, with what each view made of them.
     fn rows(&self, count: usize) -> Result<Value, Trouble>;
@@ -40,6 +40,9 @@ pub enum Trouble {
     /// It cannot be had now.
     #[error("{0}")]
     Unable(String),
+    /// It was asked for in a way that never will be answered.
+    #[error("{0}")]
+    Wrong(String),
 }
 
 /// What may be asked of a run.
@@ -56,6 +59,9 @@ pub enum Action {
 }
 
 impl Action {
+    /// All names.
+    pub(crate) const NAMES: [&str; 4] = ["checkpoint", "stop", "log-level", "note"];
+
     /// Its name, as in a path.
     #[must_use]
     pub fn name(&self) -> &'static str {
@@ -102,6 +108,8 @@ pub struct Status {
     pub tokens_per_s: Option<f64>,
     /// Those that make, and those that read.
     pub actors: Vec<ActorStatus>,
+    /// The same of a validation, while there is one.
+    pub validation: Vec<ActorStatus>,
     /// What becomes of checkpoints.
     pub checkpoint: CheckpointStatus,
     /// Memory.
@@ -123,12 +131,12 @@ pub struct ActorStatus {
     pub since_s: f64,
     /// Items done.
     pub items: u64,
-    /// Shares of its time.
-    pub busy: f64,
-    /// Waiting for input.
-    pub starved: f64,
-    /// Waiting for room.
-    pub blocked: f64,
+    /// Seconds that it worked.
+    pub busy_s: f64,
+    /// Seconds that it waited for input.
+    pub starved_s: f64,
+    /// Seconds that it waited for room.
+    pub blocked_s: f64,
     /// Seconds that it is there.
     pub wall_s: f64,
     /// Items that wait behind it.
@@ -137,6 +145,14 @@ pub struct ActorStatus {
     pub capacity: u64,
     /// Whether it reads what the others make.
     pub is_reader: bool,
+}
+
+impl ActorStatus {
+    /// The shares of its time that it was busy, starved and blocked.
+    #[must_use]
+    pub fn shares(&self) -> [f64; 3] {
+        [self.busy_s, self.starved_s, self.blocked_s].map(|seconds| seconds / self.wall_s.max(1e-9))
+    }
 }
 
 /// What becomes of checkpoints.

@@ -37,6 +37,10 @@ impl Command {
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
         command.env("CLOZE_ALERT_TOPIC", alert.topic.name());
         command.env("CLOZE_ALERT_TEXT", &alert.text).env("CLOZE_ALERT_RUN", &alert.run);
+        // What is this process' own business, secrets first, is none of the command's.
+        for name in [serve::TOKEN, "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"] {
+            command.env_remove(name);
+        }
         if !self.secret.is_empty() {
             command.env_remove(&self.secret);
         }

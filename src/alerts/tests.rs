@@ -95,7 +95,7 @@ fn a_command_that_is_not_there_or_fails_is_no_reason_to_end() {
     let command = Command::of(&by_command("exit 3")).expect("a command");
     let (desk, waiting) = Desk::of(&missing, "runs/a");
     desk.tell(Topic::Stop, "x", None);
-    let told = command.tell(&waiting.recv().expect("told"), Instant::now() + Duration::from_secs(5));
+    let told = command.tell(&waiting.queue.recv().expect("told"), Instant::now() + Duration::from_secs(5));
     assert_eq!(told, Err("`sh` ended with exit status: 3".to_owned()));
 }
 
@@ -108,18 +108,21 @@ fn of_a_storm_one_is_told_and_the_rest_counted() {
     }
     desk.tell(Topic::Leap, "another topic", None);
     desk.tell(Topic::Start, "nobody asked", None);
-    let told: Vec<Topic> = waiting.try_iter().map(|alert| alert.topic).collect();
+    let told: Vec<Topic> = waiting.queue.try_iter().map(|alert| alert.topic).collect();
     assert_eq!(told, [Topic::Warning, Topic::Leap]);
-    // Ends are always told, as far as there is room.
-    (0..100).for_each(|_| desk.tell(Topic::Stop, "over", None));
-    assert_eq!(waiting.try_iter().count(), 32);
+    // Of ends the last is always told, whatever there is room for.
+    (0..100).for_each(|number| desk.tell(Topic::Stop, &format!("over {number}"), None));
+    assert_eq!(waiting.queue.try_iter().count(), 32);
+    drop(desk);
+    let last: Vec<String> = waiting.map(|alert| alert.text).collect();
+    assert_eq!(last, ["runs/a: over 99"]);
 
     let often = AlertsConfig { every_seconds: 0, ..by_command("") };
     let (desk, waiting) = Desk::of(&often, "runs/a");
     (0..40).for_each(|_| desk.tell(Topic::Warning, "again", None));
-    assert_eq!(waiting.try_iter().count(), 32);
+    assert_eq!(waiting.queue.try_iter().count(), 32);
     desk.tell(Topic::Warning, "again", None);
-    let object: Value = serde_json::from_str(&waiting.recv().expect("told").json).expect("JSON");
+    let object: Value = serde_json::from_str(&waiting.queue.recv().expect("told").json).expect("JSON");
     assert_eq!(object["held_back"], 8);
 }
 
@@ -182,7 +185,7 @@ fn what_goes_wrong_with_a_webhook_is_said_without_its_address() {
         desk.tell(Topic::Stop, "x", None);
         let webhook = Webhook::of(&config).expect("a webhook");
         let begun = Instant::now();
-        let told = webhook.tell(&waiting.recv().expect("told"), Instant::now() + Duration::from_secs(1));
+        let told = webhook.tell(&waiting.queue.recv().expect("told"), Instant::now() + Duration::from_secs(1));
         assert!(begun.elapsed() < Duration::from_secs(3), "{address}: {:?}", begun.elapsed());
         let why = told.expect_err(address);
         assert!(!why.contains(TOKEN), "{why}");
@@ -226,9 +229,9 @@ fn a_disk_that_is_nearly_full_is_told() {
     let home = tempfile::tempdir().expect("a temporary folder");
     let (desk, waiting) = Desk::of(&by_command(""), "runs/a");
     let looks = disk::look(home.path(), u64::MAX, desk.clone()).expect("a thread");
-    let alert = waiting.recv_timeout(Duration::from_secs(5)).expect("it looks at once");
+    let alert = waiting.queue.recv_timeout(Duration::from_secs(5)).expect("it looks at once");
     assert!(alert.topic == Topic::Disk && alert.text.contains("bytes are free"), "{alert:?}");
     drop(looks);
     let _none = disk::look(&home.path().join("nowhere"), u64::MAX, desk).expect("a thread");
-    assert!(waiting.recv_timeout(Duration::from_millis(200)).is_err(), "nobody knows");
+    assert!(waiting.queue.recv_timeout(Duration::from_millis(200)).is_err(), "nobody knows");
 }

@@ -11,9 +11,6 @@ use ureq::{Agent, Error};
 use super::config::AlertsConfig;
 use super::desk::Alert;
 
-/// The address is the first line of a file, and addresses are short.
-const ADDRESS_BYTES_MAX: u64 = 8192;
-
 /// Where to post.
 pub(super) struct Webhook {
     place: Place,
@@ -49,7 +46,9 @@ impl Webhook {
     /// The address as it is now, or why there is none.
     pub(super) fn address(&self) -> Result<String, String> {
         let (text, place) = match &self.place {
-            Place::File(path) => (read(path), path.display().to_string()),
+            Place::File(path) => {
+                (serve::secret::read(path).map_err(|error| error.to_string()), path.display().to_string())
+            }
             Place::Environment(name) => {
                 (std::env::var(name).map_err(|error| error.to_string()), format!("environment variable `{name}`"))
             }
@@ -72,14 +71,6 @@ impl Webhook {
         let status = answer.status();
         if status.is_success() { Ok(()) } else { Err(format!("it answered {}", status.as_u16())) }
     }
-}
-
-fn read(path: &std::path::Path) -> Result<String, String> {
-    use std::io::Read as _;
-    let mut text = String::new();
-    let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
-    file.take(ADDRESS_BYTES_MAX).read_to_string(&mut text).map_err(|error| error.to_string())?;
-    Ok(text)
 }
 
 /// What went wrong, in words of our own: those of libraries may repeat the address.

@@ -5,18 +5,23 @@ mod service;
 mod watch;
 mod watcher;
 
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use observe::{Clock, Event, Observer, What};
 use pipeline::load::RowOrder;
+use pipeline::portrait::Portrait;
 use pipeline::prepare::{Preparation, PrepareConfig, PrepareOptions};
 use store::Store;
 
+use super::written;
 use crate::alerts::{Alerts, AlertsConfig};
 use crate::chaos::{Chaos, Kill, Storm};
 use crate::cli::ConfigArgs;
 use crate::config::Parsed;
 use crate::config::corpora::NamedCorpus;
+use crate::corpus_page;
 use crate::exit::Usage;
 use crate::seen::preparing::Sight;
 use crate::terminal::told;
@@ -30,6 +35,8 @@ pub(crate) struct Options<'a> {
     pub(crate) source: Option<&'a str>,
     /// Seconds between looks at the inputs, which are looked at for ever.
     pub(crate) watch: Option<f64>,
+    /// The file that says what the corpus is like.
+    pub(crate) report: Option<&'a Path>,
     /// `writer=MS`.
     pub(crate) slow: Option<&'a str>,
     /// Faults to live with.
@@ -38,7 +45,8 @@ pub(crate) struct Options<'a> {
 
 /// Prepares, or continues to; with `watch`, for ever.
 pub(crate) fn run(args: &ConfigArgs, options: Options<'_>) -> anyhow::Result<()> {
-    let Options { source, watch, slow, chaos } = options;
+    let Options { source, watch, report, slow, chaos } = options;
+    report.map_or(Ok(()), written::check)?;
     let storm = chaos.map(Chaos::parse).transpose()?.map(Storm::of);
     let parsed = Parsed::read(&args.config, &args.set)?;
     let hang_seconds = parsed.config.run.hang_seconds;
@@ -55,6 +63,10 @@ pub(crate) fn run(args: &ConfigArgs, options: Options<'_>) -> anyhow::Result<()>
     let watchers = Watchers::start(watching.collect())?;
     let hang = (hang_seconds > 0).then(|| Duration::from_secs(hang_seconds));
     let mut watcher = Shared::listening(watchers, hang)?;
+    if let Some(sight) = &sight {
+        let service = Arc::clone(watcher.service());
+        sight.watched(Box::new(move || service.goes_on()));
+    }
     let beside = Beside { storm: storm.as_ref(), sight: sight.as_ref() };
     let is_watch = every.is_some();
     let done = all(&corpora, every, |prepare| {
@@ -74,7 +86,17 @@ pub(crate) fn run(args: &ConfigArgs, options: Options<'_>) -> anyhow::Result<()>
     // The readers are told all before what they have accepted is waited for.
     drop(watcher);
     drop(alerts);
-    done
+    done?;
+    report.map_or(Ok(()), |out| portray(&corpora, out))
+}
+
+/// Writes what these corpora are like.
+fn portray(corpora: &[NamedCorpus], out: &Path) -> anyhow::Result<()> {
+    let one = |corpus: &NamedCorpus| anyhow::Ok((corpus.source.clone(), Portrait::of(&corpus.prepare)?));
+    let portraits: Vec<_> = corpora.iter().map(one).collect::<anyhow::Result<_>>()?;
+    written::put(out, &corpus_page::page(&portraits))?;
+    told(format_args!("{}: what the corpus is like", out.display()));
+    Ok(())
 }
 
 /// Whom the configuration wants told, of the corpora together.

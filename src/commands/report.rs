@@ -9,6 +9,7 @@ use serve::Kind;
 use serve::report::Report;
 use store::Store;
 
+use super::written::put;
 use crate::config::Config;
 use crate::exit::Usage;
 use crate::seen::{PROGRAM, about, settings};
@@ -16,22 +17,29 @@ use crate::terminal::{count, told};
 
 /// Writes the page of these runs to `out`, and each figure as a plot into the folder `svg`.
 pub(crate) fn run(runs: &[PathBuf], out: &Path, svg: Option<&Path>) -> anyhow::Result<()> {
-    let mut report = Report::new(format!("{PROGRAM}, {}", Clock::system().time()));
-    for (number, folder) in runs.iter().enumerate() {
+    let mut report = Report::new(PROGRAM, Clock::system().time());
+    let mut shown: Vec<PathBuf> = Vec::new();
+    for folder in runs {
+        // `.` has a name too, and one run is one curve.
+        let folder = &folder.canonicalize().unwrap_or_else(|_| folder.clone());
+        if shown.contains(folder) {
+            continue;
+        }
         let store = Store::existing(folder).with_context(|| Usage(format!("{}: no run is here", folder.display())))?;
         let config = fs::read_to_string(folder.join("config.toml")).with_context(|| {
             Usage(format!("{}: no run is here (no `config.toml`); name the folder of `run.folder`", folder.display()))
         })?;
         let mut about = about(Kind::Train, folder);
         // Two runs may have one name in different folders.
-        if runs[..number].iter().any(|other| other.file_name() == folder.file_name()) {
+        if shown.iter().any(|other| other.file_name() == folder.file_name()) {
             about.name.clone_from(&about.place);
         }
         report.add(&about, &store, settings(&config, &Config::unwritten().resolved()));
+        shown.push(folder.clone());
     }
     put(out, &report.html())?;
-    let unit = if runs.len() == 1 { "run" } else { "runs" };
-    told(format_args!("{}: {} {unit}", out.display(), count(runs.len() as u64)));
+    let unit = if shown.len() == 1 { "run" } else { "runs" };
+    told(format_args!("{}: {} {unit}", out.display(), count(shown.len() as u64)));
     let Some(svg) = svg else { return Ok(()) };
     fs::create_dir_all(svg).with_context(|| svg.display().to_string())?;
     let mut plots = 0;
@@ -43,18 +51,22 @@ pub(crate) fn run(runs: &[PathBuf], out: &Path, svg: Option<&Path>) -> anyhow::R
     Ok(())
 }
 
-/// A file that is whole or absent.
-fn put(path: &Path, text: &str) -> anyhow::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let name = path.file_name().with_context(|| Usage(format!("{}: a file has a name", path.display())))?;
-    let store = Store::folder(folder).with_context(|| folder.display().to_string())?;
-    store.put(&name.to_string_lossy(), text.as_bytes()).with_context(|| path.display().to_string())?;
-    Ok(())
-}
+/// Letters of a file's name that a figure gives: systems take 255 bytes.
+const NAME_MAX: usize = 100;
 
-/// A figure's name as that of a file: names of objectives are anybody's.
+/// A figure's name as that of a file: names of objectives are anybody's. One that is
+/// cut, or written otherwise, carries a hash.
 fn file_name(figure: &str) -> String {
-    figure.chars().map(|letter| if letter.is_alphanumeric() || "._-".contains(letter) { letter } else { '-' }).collect()
+    let name: String = figure
+        .chars()
+        .map(|letter| if letter.is_ascii_alphanumeric() || "._-".contains(letter) { letter } else { '-' })
+        .take(NAME_MAX)
+        .collect();
+    // Slashes are in most names, and in no other way replaced.
+    if name == figure.replace('/', "-") {
+        return name;
+    }
+    format!("{name}-{}", &blake3::hash(figure.as_bytes()).to_hex()[..8])
 }
 
 #[cfg(test)]
@@ -65,5 +77,8 @@ mod tests {
     fn no_figure_leaves_its_folder() {
         assert_eq!(file_name("terms/../../x"), "terms-..-..-x");
         assert_eq!(file_name("valid/mlm.accuracy"), "valid-mlm.accuracy");
+        let long = file_name(&"x".repeat(300));
+        assert!(long.len() < 120 && long != file_name(&"x".repeat(301)), "{long}");
+        assert!(file_name("terms/a b") != file_name("terms/a-b"));
     }
 }

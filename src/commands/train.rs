@@ -64,15 +64,37 @@ pub(crate) struct Options<'a> {
 
 /// Plans and runs. The exit code tells a finished run from one that a signal stopped.
 pub(crate) fn run(args: &ConfigArgs, options: Options<'_>) -> anyhow::Result<ExitCode> {
+    check_allowed(options.allow).map_err(|problem| Usage(format!("--allow: {problem}")))?;
+    let config = Parsed::read(&args.config, &args.set)?.config;
+    let folder = &config.run.folder;
+    // What is measured is told to nobody.
+    let alerts = match options.replay {
+        None => Alerts::start(&config.alerts, &folder.display().to_string(), folder)?,
+        Some(_) => None,
+    };
+    let done = carried_out(args, options, config, alerts.as_ref());
+    if let (Some(alerts), Err(error)) = (&alerts, &done) {
+        alerts.failed(error);
+    }
+    // The last alerts go out before this process does, now that all is saved.
+    drop(alerts);
+    done
+}
+
+fn carried_out(
+    args: &ConfigArgs,
+    options: Options<'_>,
+    config: Config,
+    alerts: Option<&Alerts>,
+) -> anyhow::Result<ExitCode> {
     let Options { replay, prepare, slow, chaos, allow } = options;
-    check_allowed(allow).map_err(|problem| Usage(format!("--allow: {problem}")))?;
     let slow = slow.map(Slow::parse).transpose()?;
     let storm = chaos.map(Chaos::parse).transpose()?.map(|chaos| Arc::new(Storm::of(chaos)));
     // Heard from here on: also while it plans, and while it waits for data.
     let phases = Phases { control: Arc::new(Control::start()?), slow };
     let over = |store: Store| storm.as_ref().map_or_else(|| store.clone(), |storm| storm.over(&store));
-    let Config { data, run, serve, .. } = Parsed::read(&args.config, &args.set)?.config;
-    // What is measured is not looked at.
+    let Config { data, run, serve, .. } = config;
+    // Nor is it looked at.
     let served = if replay.is_some() { ServeConfig::default() } else { serve };
     let sight = Sight::open(&served, &run.folder, &phases.control)?;
     let find = |folder: &Path| start::find(folder, data.order).map(over);
@@ -94,7 +116,8 @@ pub(crate) fn run(args: &ConfigArgs, options: Options<'_>) -> anyhow::Result<Exi
         train(&plan, &Store::memory(Weather::calm()), Around { run: None, replay, storm, phases, readers: Vec::new() })
     } else {
         let again = || planned().inspect(|plan| start::tie(plan, beside.as_ref()));
-        kept(plan, again, over, (storm.clone(), phases, sight)).inspect_err(|error| {
+        let told = alerts.and_then(Alerts::reader);
+        kept(plan, again, over, (storm.clone(), phases, sight, told)).inspect_err(|error| {
             if let Some(line) = replay_line(error, args) {
                 note(format_args!("hint: see what it learnt from with `{line}`"));
             }
@@ -126,7 +149,7 @@ fn kept(
     plan: Plan,
     planned: impl Fn() -> anyhow::Result<Plan>,
     over: impl Fn(Store) -> Store,
-    (storm, phases, sight): (Option<Arc<Storm>>, Phases, Option<Sight>),
+    (storm, phases, sight, told): (Option<Arc<Storm>>, Phases, Option<Sight>, Option<Box<dyn Observer>>),
 ) -> anyhow::Result<Outcome> {
     let mut plan = plan;
     let folder = over(Store::folder(&plan.config().run.folder)?);
@@ -145,7 +168,9 @@ fn kept(
     if let Some(sight) = &sight {
         sight.planned(&plan, &store);
     }
-    let readers = sight.iter().map(Sight::reader).collect();
+    // A disk that hangs beneath the last keeps none of the others from hearing.
+    let drawn = plan.config().run.tensorboard.then(|| Box::new(TensorBoard::of(&plan.config().run.folder)) as _);
+    let readers = sight.iter().map(Sight::reader).chain(told).chain(drawn).collect();
     let outcome = train(&plan, &store, Around { run: Some(run), replay: None, storm, phases, readers })?;
     if matches!(outcome, Outcome::Stopped(..)) {
         obeyed(&folder)?;
@@ -241,7 +266,7 @@ fn train(plan: &Plan, store: &Store, around: Around) -> anyhow::Result<Outcome> 
     let left_out = Arc::<RunLeftOut>::default();
     let ledger = Arc::<Mutex<Ledger>>::default();
     let kept = Kept { left_out: Arc::clone(&left_out) as _, ledger: Arc::clone(&ledger) };
-    let (watchers, alerts) = watchers(plan, run.is_some(), readers)?;
+    let watchers = Watchers::start(readers)?;
     let mut feed = Feed::new(plan, Share::ALONE, replay, kept, storm.as_ref(), phases.clone());
     let mut keeper = Keeper {
         readers: Many(vec![Box::new(Printer::start(run.is_some(), course(plan, &phases))?), Box::new(watchers)]),
@@ -268,24 +293,7 @@ fn train(plan: &Plan, store: &Store, around: Around) -> anyhow::Result<Outcome> 
     let (outcome, closed) = joined.inspect_err(|_| {
         note("the trainer broke off: what was learnt since the newest checkpoint is not saved");
     })?;
-    // The last alerts, now that all is saved.
-    drop(alerts);
     let outcome = outcome?;
     closed?;
     Ok(outcome)
-}
-
-/// Those who watch beside the work, for a run that is kept.
-fn watchers(plan: &Plan, is_kept: bool, others: Vec<Box<dyn Observer>>) -> anyhow::Result<(Watchers, Option<Alerts>)> {
-    let (Config { alerts, .. }, run) = (plan.config(), &plan.config().run);
-    if !is_kept {
-        return Ok((Watchers::start(others)?, None));
-    }
-    let alerts = Alerts::start(alerts, &run.folder.display().to_string(), &run.folder)?;
-    let mut readers = others;
-    if run.tensorboard {
-        readers.push(Box::new(TensorBoard::of(&run.folder)));
-    }
-    readers.extend(alerts.as_ref().and_then(Alerts::reader));
-    Ok((Watchers::start(readers)?, alerts))
 }

@@ -20,6 +20,7 @@ pub(crate) struct Look {
     pub(crate) phase: Phase,
     pub(crate) since: Duration,
     pub(crate) actors: Vec<ActorStatus>,
+    pub(crate) validation: Vec<ActorStatus>,
     pub(crate) writing: Option<Duration>,
     pub(crate) kept: Option<String>,
     pub(crate) uptime: Duration,
@@ -31,7 +32,7 @@ struct State {
     phase: Phase,
     /// When something was last said of the phase, even if it was the same again.
     since: Instant,
-    /// Batches that were waited for.
+    /// Batches that were taken: each by a step that has begun.
     batches: u64,
     /// Rows of the stream that steps have consumed.
     rows: u64,
@@ -66,8 +67,8 @@ impl Board {
 
     pub(super) fn enter(&self, phase: Phase) {
         let mut state = self.lock();
+        state.batches += u64::from((state.phase, phase) == (Phase::Data, Phase::Step));
         (state.phase, state.since) = (phase, Instant::now());
-        state.batches += u64::from(phase == Phase::Data);
     }
 
     pub(crate) fn phase(&self) -> Phase {
@@ -107,7 +108,7 @@ impl Board {
         state.kept = place.or(state.kept.take());
     }
 
-    /// Batches that were waited for so far.
+    /// Batches that were taken so far.
     pub(crate) fn batches(&self) -> u64 {
         self.lock().batches
     }
@@ -115,15 +116,24 @@ impl Board {
     /// What all do just now.
     pub(crate) fn look(&self) -> Look {
         let state = self.lock();
-        let gauges = state.lanes.iter().chain(&state.validation);
         Look {
             phase: state.phase,
             since: state.since.elapsed(),
-            actors: gauges.flat_map(gauged::actors).collect(),
+            actors: state.lanes.as_ref().map_or_else(Vec::new, gauged::actors),
+            validation: state.validation.as_ref().map_or_else(Vec::new, gauged::actors),
             writing: state.writing.map(|since| since.elapsed()),
             kept: state.kept.clone(),
             uptime: state.begun.elapsed(),
         }
+    }
+
+    /// How full the queues of batches are: 0 to 1; none where there are none.
+    pub(crate) fn queue_fill(&self) -> Option<f64> {
+        let state = self.lock();
+        let lanes: Vec<Reading> = state.lanes.iter().flat_map(Gauges::lanes).collect();
+        let sum = |of: fn(&Reading) -> usize| lanes.iter().map(of).sum::<usize>();
+        let (queued, capacity) = (sum(|lane| lane.queued), sum(|lane| lane.capacity));
+        (capacity > 0).then(|| queued as f64 / capacity as f64)
     }
 
     /// The newest checkpoint that this process has kept.
@@ -150,42 +160,36 @@ impl Board {
         lines
     }
 
-    /// Who stands still for longer than `patience`, and for how long; none if all goes on.
-    pub(super) fn stands_still(&self, patience: Duration) -> Option<(Duration, String)> {
+    /// Whether something happens, or what stands still waits for parts of a corpus that others prepare: that wait watches
+    /// them by itself, and ends when nobody does. Who stands still for longer than `patience`, and for how long, if not.
+    pub(super) fn goes_on(&self, patience: Duration) -> Result<(), (Duration, String)> {
         let state = self.lock();
         let age = state.since.elapsed();
         if age < patience {
-            return None;
+            return Ok(());
         }
         let mut found = format!("the trainer is in phase `{}` for {:.0} s", state.phase.name(), age.as_secs_f64());
-        let lanes = state.lanes.iter().chain(&state.validation).flat_map(Gauges::lanes);
+        let lanes = || state.lanes.iter().chain(&state.validation).flat_map(Gauges::lanes);
         // Whoever waits stands still because of another.
-        for lane in lanes.filter(|lane| lane.doing == Some(Activity::Busy) && lane.age >= patience) {
+        let stuck: Vec<Reading> =
+            lanes().filter(|lane| lane.doing == Some(Activity::Busy) && lane.age >= patience).collect();
+        let waits = |lane: &Reading| lane.doing == Some(Activity::Starved);
+        if state.phase == Phase::Data && stuck.is_empty() && state.lanes.iter().flat_map(Gauges::lanes).any(|it| waits(&it)) {
+            return Ok(());
+        }
+        for lane in stuck {
             let _ = write!(found, "; `{}` works at one batch for {:.0} s", lane.name, lane.age.as_secs_f64());
         }
         if let Some(since) = state.writing.filter(|since| since.elapsed() >= patience) {
             let _ = write!(found, "; a checkpoint is being written for {:.0} s", since.elapsed().as_secs_f64());
         }
-        Some((age, found))
-    }
-
-    /// Whether something happens, or what stands still waits for parts of a corpus that others prepare: that wait watches
-    /// them by itself, and ends when nobody does.
-    pub(super) fn goes_on(&self, patience: Duration) -> bool {
-        if self.stands_still(patience).is_none() {
-            return true;
-        }
-        let state = self.lock();
-        let lanes: Vec<Reading> = state.lanes.iter().flat_map(Gauges::lanes).collect();
-        let is_stuck = |lane: &Reading| lane.doing == Some(Activity::Busy) && lane.age >= patience;
-        let waits = |lane: &Reading| lane.doing == Some(Activity::Starved);
-        state.phase == Phase::Data && lanes.iter().any(waits) && !lanes.iter().any(is_stuck)
+        Err((age, found))
     }
 }
 
 fn of(actor: &ActorStatus) -> String {
-    let ActorStatus { name, doing, since_s, items, busy, starved, blocked, queued, capacity, .. } = actor;
-    let [busy, starved, blocked] = [busy, starved, blocked].map(|share| 100.0 * share);
+    let ActorStatus { name, doing, since_s, items, queued, capacity, .. } = actor;
+    let [busy, starved, blocked] = actor.shares().map(|share| 100.0 * share);
     format!(
         "{name}: {doing} for {since_s:.1} s, {items} items; busy {busy:.1} %, starved {starved:.1} %, \
          blocked {blocked:.1} %; queue {queued} of {capacity}"
@@ -200,11 +204,11 @@ mod tests {
     fn whoever_stands_still_is_named_and_who_goes_on_is_not() {
         let board = Board::new();
         board.enter(Phase::Validation);
-        assert_eq!(board.stands_still(Duration::from_secs(60)), None);
-        let (_, found) = board.stands_still(Duration::ZERO).expect("no patience at all");
+        assert_eq!(board.goes_on(Duration::from_secs(60)), Ok(()));
+        let (_, found) = board.goes_on(Duration::ZERO).expect_err("no patience at all");
         assert!(found.contains("phase `validation`") && !found.contains("checkpoint is"), "{found}");
         board.writes();
-        let (_, found) = board.stands_still(Duration::ZERO).expect("no patience at all");
+        let (_, found) = board.goes_on(Duration::ZERO).expect_err("no patience at all");
         assert!(found.contains("a checkpoint is being written"), "{found}");
         board.wrote(Some("run/checkpoints/step-00000040".to_owned()));
         assert!(board.report().iter().any(|line| line.contains("step-00000040")), "{:?}", board.report());

@@ -96,10 +96,11 @@ impl Heard {
         self.hang_ms.store(ms, Ordering::Relaxed);
     }
 
-    /// Who has stood still for longer.
-    pub(super) fn stands_still(&self) -> Option<String> {
-        let hang = Some(self.hang_ms.load(Ordering::Relaxed)).filter(|ms| *ms > 0)?;
-        self.board.stands_still(Duration::from_millis(hang)).map(|(_, found)| found)
+    /// Whether all goes on; who has stood still for longer than the run is patient, and for how long, if not: what everybody
+    /// is told who asks, whether over HTTP, by the manager of a service, or by a warning.
+    pub(super) fn goes_on(&self) -> Result<(), (Duration, String)> {
+        let hang = self.hang_ms.load(Ordering::Relaxed);
+        if hang == 0 { Ok(()) } else { self.board.goes_on(Duration::from_millis(hang)) }
     }
 
     /// The first signal heard.

@@ -52,11 +52,11 @@ pub(super) fn watch(heard: &Arc<Heard>, patience: &Patience) {
             sleep(LAST_WORDS);
             trainer::device::leave(signal.exit_code());
         }
-        let hang = patience.hang.unwrap_or(Duration::MAX);
-        if let Some(found) = bark.hears(heard.board.stands_still(hang)) {
+        let goes_on = heard.goes_on();
+        heard.notify.beat(heard.board.phase().name(), goes_on.is_ok());
+        if let Some(found) = bark.hears(goes_on.err()) {
             heard.say(Words::StandsStill(found));
         }
-        heard.notify.beat(heard.board.phase().name(), heard.board.goes_on(hang));
         if let Some(trouble) = heard.notify.complaint() {
             heard.say(Words::Unheard(trouble));
         }

@@ -27,7 +27,7 @@ fn found(run: &Path) -> Vec<(String, PathBuf)> {
 /// Runs beside that one, at a glance.
 pub(super) fn siblings(run: &Path) -> Value {
     let summary = |(name, folder): (String, PathBuf)| {
-        let summary = Summary::of(&name, &Store::existing(folder).ok()?).ok()?;
+        let summary = Summary::in_short(&name, &Store::existing(folder).ok()?).ok()?;
         Some(json!({ "name": name, "step": summary.step, "state": summary.state }))
     };
     json!({ "runs": found(run).into_iter().filter_map(summary).collect::<Vec<_>>() })

@@ -1,6 +1,6 @@
 //! A preparation, as those who look at it ask it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use observe::host_memory::resident_bytes;
@@ -38,6 +38,11 @@ impl Sight {
         self.seen.observer()
     }
 
+    /// Who says whether it goes on.
+    pub(crate) fn watched(&self, goes_on: GoesOn) {
+        let _ = self.preparing.goes_on.set(goes_on);
+    }
+
     /// Who is told which lanes make parts.
     pub(crate) fn hears(&self) -> Hears {
         let preparing = Arc::clone(&self.preparing);
@@ -51,12 +56,18 @@ struct Preparing {
     config: Config,
     begun: Instant,
     lanes: Mutex<Option<Gauges>>,
+    /// Whether it goes on, as soon as somebody watches over that.
+    goes_on: OnceLock<GoesOn>,
 }
+
+/// Says whether something goes on, and what stands still if not.
+pub(crate) type GoesOn = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 impl Preparing {
     /// Nothing has begun.
     fn new(seen: Arc<Seen>, config: Config) -> Arc<Self> {
-        Arc::new(Self { seen, config, begun: Instant::now(), lanes: Mutex::default() })
+        let (lanes, goes_on) = (Mutex::default(), OnceLock::new());
+        Arc::new(Self { seen, config, begun: Instant::now(), lanes, goes_on })
     }
 
     /// These lanes make parts from now on.
@@ -96,12 +107,12 @@ impl Subject for Preparing {
     }
 
     fn health(&self) -> Health {
-        Health { live: Ok(()), ready: self.has_begun(), started: self.has_begun() }
+        Health { live: self.goes_on.get().map_or(Ok(()), |goes_on| goes_on()), ready: self.has_begun(), started: self.has_begun() }
     }
 
-    fn config(&self) -> Value {
+    fn config(&self) -> Result<Value, Trouble> {
         let resolved = toml::to_string(&self.config.resolved()).expect("a configuration is plain values");
-        settings(&resolved, &Config::unwritten().resolved())
+        Ok(settings(&resolved, &Config::unwritten().resolved()))
     }
 
     fn rows(&self, _: usize) -> Result<Value, Trouble> {

@@ -13,7 +13,7 @@ use serve::{
 };
 use store::Store;
 
-use super::{about, beside};
+use super::{ADDRESS, about, beside, this_host};
 use crate::config::Config;
 use crate::control::{Control, Phase, Signal};
 use crate::data::PreparedData;
@@ -22,9 +22,6 @@ use crate::looked;
 use crate::plan::Plan;
 use crate::telemetry;
 use crate::terminal::note;
-
-/// What `[serve]` listens on, in the run's folder: for programs of this machine.
-const ADDRESS: &str = "serve.json";
 
 /// What may be asked of a training.
 const ACTIONS: &[&str] = &["checkpoint", "stop", "log-level", "note"];
@@ -36,10 +33,18 @@ pub(crate) struct Sight {
     _server: Server,
 }
 
+impl Drop for Sight {
+    fn drop(&mut self) {
+        self.training.unfound();
+    }
+}
+
 impl Sight {
     /// Serves as `[serve]` says, from before anybody knows the plan; nothing where it says nothing.
     pub(crate) fn open(serve: &ServeConfig, folder: &Path, control: &Arc<Control>) -> anyhow::Result<Option<Self>> {
         let seen = Seen::new(about(Kind::Train, folder));
+        let board = Arc::clone(control);
+        seen.beside(Box::new(move || board.board().queue_fill().map(|fill| ("queue/fill", fill)).into_iter().collect()));
         let training = Training::new(Arc::clone(control), Arc::clone(&seen), folder.to_owned());
         let heard = Arc::clone(&training);
         let bound = Box::new(move |address: &Address| heard.bound(address));
@@ -105,8 +110,12 @@ impl Training {
 
     /// It listens there.
     fn bound(&self, address: &Address) {
-        let address = address.to_string();
         note(format_args!("seen at {address}"));
+        let address = match address {
+            // Whoever looks for it works elsewhere.
+            Address::Socket(path) => std::path::absolute(path).unwrap_or_else(|_| path.clone()).display().to_string(),
+            Address::Tcp(_) => address.to_string(),
+        };
         self.find(|found| found.0 = Some(address));
     }
 
@@ -114,9 +123,28 @@ impl Training {
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         what(&mut found);
         let (Some(address), Some(run)) = &*found else { return };
-        let text = json!({ "address": address, "pid": std::process::id() }).to_string();
+        let text = json!({
+            "address": address,
+            "host": this_host(),
+            "pid": std::process::id(),
+            "instance": self.seen.instance(),
+        });
+        let text = text.to_string();
         if let Err(error) = run.put(ADDRESS, text.as_bytes()) {
             tracing::warn!(%error, "where it is seen is not written down");
+        }
+    }
+
+    /// It listens no more.
+    fn unfound(&self) {
+        // By the folder itself: who held it may have let go of it.
+        let Ok(run) = Store::existing(&self.folder) else { return };
+        let is_own = |bytes: &[u8]| {
+            serde_json::from_slice::<Value>(bytes).is_ok_and(|value| value["instance"] == self.seen.instance())
+        };
+        // Of a run that another process goes on with, it says where that listens.
+        if run.read_with_stat(ADDRESS).ok().flatten().is_some_and(|(bytes, _)| is_own(&bytes)) {
+            let _ = run.remove(ADDRESS);
         }
     }
 
@@ -126,9 +154,7 @@ impl Training {
 
     /// Rows of the batch that the newest report came to.
     fn shown(&self, planned: &Planned, count: usize) -> anyhow::Result<Value> {
-        let newest = self.seen.newest();
-        let at = newest.as_ref().map(|event| event.at).unwrap_or_default();
-        let load = &planned.load;
+        let (at, load) = (self.seen.at(), &planned.load);
         let index = BatchIndex(at.rows_seen.unwrap_or(0) / load.rows_per_batch());
         let groups = load.groups();
         let batch = load.batch_with(&groups, index, &Care::default())?;
@@ -157,8 +183,8 @@ impl Training {
 impl Subject for Training {
     fn status(&self) -> Status {
         let board = self.control.board().look();
-        let newest = self.seen.newest();
-        let at = newest.as_ref().map(|event| event.at).unwrap_or_default();
+        let (newest, at) = (self.seen.newest(), self.seen.at());
+        let silence_s = self.seen.silence().as_secs_f64();
         let report = newest.as_ref().and_then(|event| match &event.what {
             What::Report(report) => Some(report),
             _ => None,
@@ -173,10 +199,11 @@ impl Subject for Training {
             step,
             steps,
             progress: report.and_then(|report| report.progress).or(share),
-            eta_s: report.and_then(|report| report.speed.eta_s),
+            eta_s: report.and_then(|report| report.speed.eta_s).map(|left| (left - silence_s).max(0.0)),
             epoch: at.epoch,
             tokens_per_s: report.map(|report| report.speed.tokens_per_s),
             actors: board.actors,
+            validation: board.validation,
             checkpoint: CheckpointStatus {
                 writing_s: board.writing.map(|since| since.as_secs_f64()),
                 kept: board.kept,
@@ -195,16 +222,12 @@ impl Subject for Training {
         let (phase, batches) = (board.phase(), board.batches());
         let has_begun = phase != Phase::Start;
         let waits = || Err(format!("it is in phase `{}`", phase.name()));
-        let live = match self.control.stands_still() {
-            Some(found) => Err(found),
-            None => Ok(()),
-        };
-        let ready = if has_begun && batches > 0 { Ok(()) } else { waits() };
-        Health { live, ready, started: if has_begun { Ok(()) } else { waits() } }
+        let ready = if batches > 0 { Ok(()) } else { waits() };
+        Health { live: self.control.goes_on(), ready, started: if has_begun { Ok(()) } else { waits() } }
     }
 
-    fn config(&self) -> Value {
-        self.made().map_or_else(|trouble| json!({ "error": trouble.to_string() }), |planned| planned.settings.clone())
+    fn config(&self) -> Result<Value, Trouble> {
+        self.made().map(|planned| planned.settings.clone())
     }
 
     fn rows(&self, count: usize) -> Result<Value, Trouble> {
@@ -236,7 +259,7 @@ impl Subject for Training {
                 "it finishes its step, saves, and leaves with code 143".to_owned()
             }
             Action::LogLevel(level) => {
-                let now = telemetry::reload(Some(&level)).map_err(Trouble::Unable)?;
+                let now = telemetry::reload(Some(&level)).map_err(Trouble::Wrong)?;
                 format!("logged from now on: {now}")
             }
             Action::Note(text) => {

@@ -422,9 +422,10 @@ class Play:
             "doing": self.random.choice(["busy", "blocked", "blocked"]),
             "since_s": draw(0, 0.2),
             "items": self.step // 4,
-            "busy": 0.31,
-            "starved": 0.02,
-            "blocked": 0.67,
+            "busy_s": 31.0,
+            "starved_s": 2.0,
+            "blocked_s": 67.0,
+            "wall_s": 100.0,
             "queued": self.random.choice([1, 2, 2]),
             "capacity": 2,
         }
@@ -457,9 +458,10 @@ class Play:
             "doing": "busy",
             "since_s": 0.1,
             "items": self.step,
-            "busy": 0.994,
-            "starved": 0.006,
-            "blocked": 0.0,
+            "busy_s": 99.4,
+            "starved_s": 0.6,
+            "blocked_s": 0.0,
+            "wall_s": 100.0,
             "queued": 0,
             "capacity": 0,
             "is_reader": True,
@@ -574,7 +576,7 @@ class Odd(Play):
 
     def status(self):
         lanes = [
-            {"name": f"lane {n}", "doing": "sleeping", "queued": 9, "capacity": 4, "busy": 2, "starved": "NaN"}
+            {"name": f"lane {n}", "doing": "sleeping", "queued": 9, "capacity": 4, "busy_s": 2, "starved_s": "NaN"}
             for n in range(64)
         ]
         return {"phase": None, "actors": [*lanes, {"is_reader": True}], "actions": ["fly"]}

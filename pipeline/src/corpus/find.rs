@@ -1,18 +1,45 @@
 //! One document of a corpus, by where it stands: for who looks at what a model has read.
 
+use std::io::{self, BufRead as _, Read as _};
 use std::ops::Range;
 
 use schemas::{Document, PartId};
 
+use super::bytes;
 use super::files::Corpus;
-use super::piece::Part;
+use super::piece::{Part, Piece};
 use super::walk::plain_extension;
 use crate::Result;
 
 /// A piece of a file that is read to find a document in it.
 const STRIDE: u64 = 16 << 20;
 
+/// Bytes that are passed over to come to a line.
+const PASSED_OVER: u64 = 64 << 20;
+
 impl Corpus {
+    /// The beginning of a line of a piece, of `most` bytes at the most: what a complaint is about. `None` where files are no
+    /// text, the file is another one by now, or the line stands behind 64 MiB.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn line(&self, piece: &Piece, line: u64, most: usize) -> Result<Option<String>> {
+        let Some(file) = self.file(&piece.name).filter(|file| file.bytes == piece.bytes) else { return Ok(None) };
+        if plain_extension(&piece.name) == "parquet" {
+            return Ok(None);
+        }
+        let refused = |error: io::Error| bytes::read_error(&file.path, &error);
+        let mut text = bytes::open(&file.path, &piece.range, self.reading())?.take(PASSED_OVER);
+        for _ in 0..line {
+            if text.skip_until(b'\n').map_err(refused)? == 0 {
+                return Ok(None);
+            }
+        }
+        let mut found = Vec::new();
+        text.take(most as u64).read_until(b'\n', &mut found).map_err(refused)?;
+        Ok((!found.is_empty()).then(|| String::from_utf8_lossy(&found).into_owned()))
+    }
+
     /// The document that a file has at a range, as [`Found::range`](super::documents::Found) gives it; `None` where the file
     /// is gone or has no such document there any more. What is compressed is read from its beginning.
     ///

@@ -57,7 +57,9 @@ impl LoadPlan {
             .map(|(index, folder)| folder.into_source(request, pieces, &|rows| dealing.at_most(index, rows)))
             .collect::<Result<_, _>>()
             .map_err(|problem| vec![problem])?;
-        let lanes = LaneOptions { name: "batch", count: request.data.lanes(), depth: request.data.depth };
+        // Lanes of both splits may work at a time: who counts what they do tells them apart.
+        let name = if matches!(request.rows, Rows::Train) { "batch" } else { "valid" };
+        let lanes = LaneOptions { name, count: request.data.lanes(), depth: request.data.depth };
         let lanes = narrow_enough(lanes, &sources, &dealing, request.rows_per_batch);
         Ok(Self {
             promise,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Int32Type, UInt64Type};
+use arrow_array::types::{Int32Type, UInt32Type, UInt64Type};
 use arrow_array::{ArrayAccessor as _, RecordBatch, StringArray, TypedDictionaryArray};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -34,10 +34,9 @@ pub struct Origin {
 /// # Errors
 /// If a table cannot be read.
 pub fn origins(store: &Store, part: PartId, names: &BTreeSet<u64>) -> Result<BTreeMap<u64, Origin>> {
-    let prefix = format!("documents/part-{:05}-", part.0);
     let mut found = BTreeMap::new();
     let columns = ["id", "document", "source", "start", "end"];
-    each_table(store, &prefix, &columns, |batch| take(batch, names, &mut found))?;
+    each_table(store, is_of(&[part].into()), &columns, |batch| take(batch, names, &mut found))?;
     Ok(found)
 }
 
@@ -46,10 +45,40 @@ pub fn origins(store: &Store, part: PartId, names: &BTreeSet<u64>) -> Result<BTr
 /// # Errors
 /// If a table cannot be read.
 pub fn each_document(store: &Store, mut hear: impl FnMut(u64, &str)) -> Result<()> {
-    each_table(store, "documents/part-", &["document", "source"], |batch| {
+    each_table(store, |_| true, &["document", "source"], |batch| {
         let documents = batch.column_by_name("document")?.as_primitive_opt::<UInt64Type>()?.values();
         let sources = sources(batch)?;
         documents.iter().enumerate().for_each(|(row, &document)| hear(document, sources.value(row)));
+        Some(())
+    })
+}
+
+/// A document, and what it came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Measured<'a> {
+    /// Its id.
+    pub id: &'a str,
+    /// The name of its file.
+    pub source: &'a str,
+    /// Whether it is in the validation split.
+    pub valid: bool,
+    /// Its tokens.
+    pub tokens: u32,
+}
+
+/// Every document of these parts.
+///
+/// # Errors
+/// If a table cannot be read.
+pub fn each_length(store: &Store, parts: &BTreeSet<PartId>, mut hear: impl FnMut(Measured<'_>)) -> Result<()> {
+    each_table(store, is_of(parts), &["id", "source", "valid", "tokens"], |batch| {
+        let ids = batch.column_by_name("id")?.as_string_opt::<i32>()?;
+        let valid = batch.column_by_name("valid")?.as_boolean_opt()?;
+        let tokens = batch.column_by_name("tokens")?.as_primitive_opt::<UInt32Type>()?.values();
+        let sources = sources(batch)?;
+        for (row, &tokens) in tokens.iter().enumerate() {
+            hear(Measured { id: ids.value(row), source: sources.value(row), valid: valid.value(row), tokens });
+        }
         Some(())
     })
 }
@@ -60,7 +89,7 @@ pub fn each_document(store: &Store, mut hear: impl FnMut(u64, &str)) -> Result<(
 /// If a table cannot be read.
 pub fn ids_like(store: &Store, asked: &str, called: Option<u64>) -> Result<BTreeSet<String>> {
     let mut found = BTreeSet::new();
-    each_table(store, "documents/part-", &["id", "document"], |batch| {
+    each_table(store, |_| true, &["id", "document"], |batch| {
         let documents = batch.column_by_name("document")?.as_primitive_opt::<UInt64Type>()?.values();
         let ids = batch.column_by_name("id")?.as_string_opt::<i32>()?;
         let is_like = |row: &usize| ids.value(*row).starts_with(asked) || called == Some(documents[*row]);
@@ -75,14 +104,21 @@ pub fn ids_like(store: &Store, asked: &str, called: Option<u64>) -> Result<BTree
     Ok(found)
 }
 
-/// Columns of the tables whose names begin so, batch by batch. `take` says nothing of one whose columns are others.
+/// Whether a table is of one of these parts, by its name.
+fn is_of(parts: &BTreeSet<PartId>) -> impl Fn(&str) -> bool {
+    let stems: BTreeSet<String> = parts.iter().map(|part| format!("documents/part-{:05}", part.0)).collect();
+    // `documents/part-00000-00.parquet`: the last number is that of the segment.
+    move |name| name.rsplit_once('-').is_some_and(|(stem, _)| stems.contains(stem))
+}
+
+/// Columns of the tables whose names are wanted, batch by batch. `take` says nothing of one whose columns are others.
 fn each_table(
     store: &Store,
-    prefix: &str,
+    is_wanted: impl Fn(&str) -> bool,
     columns: &[&str],
     mut take: impl FnMut(&RecordBatch) -> Option<()>,
 ) -> Result<()> {
-    for entry in store.list("documents")?.into_iter().filter(|entry| entry.name.starts_with(prefix)) {
+    for entry in store.list("documents")?.into_iter().filter(|entry| is_wanted(&entry.name)) {
         let bytes = bytes::Bytes::from(store.read(&entry.name)?);
         let damaged = |message: String| Error::Shard { place: store.place(&entry.name), group: None, message };
         let batches = decoded(|| {

@@ -46,6 +46,9 @@ pub(super) struct CommitRecord {
     pub(super) lines: u64,
     /// The first few that were rejected or repaired.
     pub(super) examples: Vec<Example>,
+    /// What of its text became the unknown token most often, as far as that was looked at; absent where nothing did.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) unknown_words: Vec<(String, u64)>,
     /// Occurrences in training documents: ids ascending, each as its distance from the one before, then its count.
     pub(super) counts: Vec<u64>,
 }

@@ -10,6 +10,7 @@ use super::progress::Progress;
 use super::record::{CommitRecord, Example, sparse, stem};
 use super::stages::{Stage, Stopwatch};
 use super::table::{Entry, TableWriter};
+use super::unknowns::Unknowns;
 use super::work::{Task, Work};
 use crate::corpus::{Complaint, Found, Place, Reached, Reason, Room, TooMuch};
 use crate::pack::{Packed, Packer};
@@ -44,6 +45,7 @@ pub(super) struct Segment<'a> {
     text_bytes: u64,
     lines: u64,
     examples: Vec<Complaint>,
+    unknowns: Unknowns,
     counts: Vec<u64>,
     /// Lines that were read, and what was wrong with them, since anybody was told.
     lines_untold: u64,
@@ -97,6 +99,7 @@ impl<'a> Segment<'a> {
             text_bytes: 0,
             lines: 0,
             examples: Vec::new(),
+            unknowns: Unknowns::default(),
             counts: vec![0; vocab_size as usize],
             lines_untold: 0,
             untold: Vec::new(),
@@ -216,6 +219,10 @@ impl<'a> Segment<'a> {
         self.report.words += document.text.split_whitespace().count() as u64;
         self.report.tokens += tokens;
         self.report.unknown += unknown;
+        if let (Some(id), 1..) = (unknown_id, unknown) {
+            let Self { work, watch, unknowns, .. } = self;
+            watch.during(Stage::Tokenize, || unknowns.look(&document.text, work.tokenizer.as_ref(), id))?;
+        }
         self.enter(found, document, (hash, valid, row, tokens))
     }
 
@@ -280,6 +287,7 @@ impl<'a> Segment<'a> {
             report,
             lines: self.lines,
             examples: self.examples.into_iter().map(example).collect(),
+            unknown_words: self.unknowns.into_most_frequent(),
             counts: sparse(&self.counts),
         };
         watch.during(Stage::Write, || {

@@ -60,7 +60,7 @@ impl Shared {
     }
 
     /// Who manages it.
-    pub(super) fn service(&self) -> &Service {
+    pub(super) fn service(&self) -> &Arc<Service> {
         &self.service
     }
 

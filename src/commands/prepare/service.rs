@@ -72,11 +72,18 @@ impl Service {
         }
     }
 
+    /// Whether it goes on, as far as anybody is patient.
+    pub(super) fn goes_on(&self) -> Result<(), String> {
+        let still = self.moved().map(|(_, since)| since.elapsed());
+        match still.zip(self.hang) {
+            Some((still, hang)) if still >= hang => Err(format!("no part has grown for {:.0} s", still.as_secs_f64())),
+            _ => Ok(()),
+        }
+    }
+
     fn beat(&self) {
         loop {
-            let still = self.moved().map(|(_, since)| since.elapsed());
-            let is_alive = still.zip(self.hang).is_none_or(|(still, hang)| still < hang);
-            self.notify.beat("", is_alive);
+            self.notify.beat("", self.goes_on().is_ok());
             if let Some(trouble) = self.notify.complaint() {
                 note(format_args!("warning: {trouble}"));
             }

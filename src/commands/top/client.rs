@@ -1,10 +1,10 @@
 //! Where a run is looked at: its server, or its folder.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, bail};
 use serde_json::Value;
@@ -12,13 +12,13 @@ use serve::{Address, Kind};
 use store::Store;
 
 use crate::exit::Usage;
-use crate::seen::about;
+use crate::seen::{ADDRESS, about};
 
 /// How long a server may take: it is asked while somebody waits for a key to be felt.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The longest answer that is read: a history is two megabytes at the most.
-const ANSWER_MAX: u64 = 64 << 20;
+const ANSWER_MAX: usize = 64 << 20;
 
 /// Who answers.
 pub(super) enum Source {
@@ -31,15 +31,15 @@ impl Source {
     pub(super) fn find(target: &str) -> anyhow::Result<Self> {
         let folder = Path::new(target);
         if !folder.is_dir() {
-            let address = target.trim_start_matches("http://").trim_end_matches('/');
-            let address =
-                Address::parse(address).map_err(|why| Usage(format!("{target}: no folder of a run, and {why}")))?;
-            return Ok(Self::Served(address));
+            let nothing = |why: &str| Usage(format!("{target}: no folder of a run is here, and {why}"));
+            let address = Address::parse(target).map_err(|why| nothing(&why))?;
+            return match &address {
+                Address::Socket(path) if !path.exists() => Err(nothing("no socket either").into()),
+                _ => Ok(Self::Served(address)),
+            };
         }
         let store = Store::existing(folder)?;
-        if let Some(address) = written(&store)
-            && get(&address, "/livez").is_ok()
-        {
+        if let Some(address) = served(&store) {
             return Ok(Self::Served(address));
         }
         if !folder.join("config.toml").is_file() {
@@ -76,7 +76,7 @@ impl Source {
         let Self::Served(address) = self else {
             return "nobody serves this run; nothing can be asked of it".to_owned();
         };
-        let token = std::env::var("CLOZE_TOKEN").unwrap_or_default();
+        let token = std::env::var(serve::TOKEN).unwrap_or_default();
         let token =
             if token.is_empty() { String::new() } else { format!("Authorization: Bearer {}\r\n", token.trim()) };
         let answer = exchange(address, &format!("POST /{action}"), &format!("{token}Content-Length: 0\r\n"));
@@ -90,11 +90,14 @@ impl Source {
     }
 }
 
-/// Where a run says that it is served.
-fn written(run: &Store) -> Option<Address> {
-    let (bytes, _) = run.read_with_stat("serve.json").ok()??;
-    let value: Value = serde_json::from_slice(&bytes).ok()?;
-    Address::parse(value["address"].as_str()?.trim_start_matches("http://").trim_end_matches('/')).ok()
+/// Where a run is served, if who answers there is who wrote it down: it may have ended, and another may have its address
+/// by now, which is not to be shown, stopped, or told a token in its place.
+fn served(run: &Store) -> Option<Address> {
+    let (bytes, _) = run.read_with_stat(ADDRESS).ok()??;
+    let written: Value = serde_json::from_slice(&bytes).ok()?;
+    let address = Address::parse(written["address"].as_str()?).ok()?;
+    let status = get(&address, "/status").ok()?;
+    (written["instance"].is_string() && status["instance"] == written["instance"]).then_some(address)
 }
 
 fn get(address: &Address, path: &str) -> anyhow::Result<Value> {
@@ -118,24 +121,41 @@ fn exchange(address: &Address, line: &str, more: &str) -> anyhow::Result<String>
     match address {
         Address::Tcp(to) => {
             let stream = TcpStream::connect_timeout(to, PATIENCE).with_context(|| address.to_string())?;
-            stream.set_read_timeout(Some(PATIENCE))?;
             stream.set_write_timeout(Some(PATIENCE))?;
-            spoken(stream, &to.to_string(), line, more)
+            spoken(stream, TcpStream::set_read_timeout, &to.to_string(), (line, more))
         }
         Address::Socket(path) => {
             let stream = UnixStream::connect(path).with_context(|| address.to_string())?;
-            stream.set_read_timeout(Some(PATIENCE))?;
             stream.set_write_timeout(Some(PATIENCE))?;
-            spoken(stream, "localhost", line, more)
+            spoken(stream, UnixStream::set_read_timeout, "localhost", (line, more))
         }
     }
 }
 
-fn spoken(stream: impl Read + Write, host: &str, line: &str, more: &str) -> anyhow::Result<String> {
-    let mut stream = stream;
-    write!(stream, "{line} HTTP/1.0\r\nHost: {host}\r\n{more}\r\n")?;
-    let mut answer = Vec::new();
-    Read::by_ref(&mut stream).take(ANSWER_MAX).read_to_end(&mut answer)?;
+fn spoken<S: Read + Write>(
+    mut stream: S,
+    read_within: fn(&S, Option<Duration>) -> io::Result<()>,
+    host: &str,
+    (line, more): (&str, &str),
+) -> anyhow::Result<String> {
+    let begun = Instant::now();
+    // In one piece, and whoever refuses it early is heard all the same.
+    let sent = stream.write_all(format!("{line} HTTP/1.0\r\nHost: {host}\r\n{more}\r\n").as_bytes());
+    let (mut answer, mut buffer) = (Vec::new(), [0; 1 << 16]);
+    while answer.len() < ANSWER_MAX {
+        // Of all of it together: one that says a byte a second is nobody's server.
+        let left = PATIENCE.saturating_sub(begun.elapsed());
+        if left.is_zero() {
+            bail!("it takes longer than {} s", PATIENCE.as_secs());
+        }
+        read_within(&stream, Some(left))?;
+        match stream.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(count) => answer.extend_from_slice(&buffer[..count]),
+            Err(_) if !answer.is_empty() && sent.is_err() => break,
+            Err(error) => return Err(sent.err().unwrap_or(error).into()),
+        }
+    }
     if answer.is_empty() {
         bail!("it answers nothing");
     }

@@ -231,7 +231,8 @@ fn working(screen: &Screen, frame: &mut Frame<'_>, area: Rect) {
     let actors = screen.status.as_ref().and_then(|status| status["actors"].as_array()).cloned().unwrap_or_default();
     let width = usize::from(area.width.saturating_sub(44)).max(10);
     let rows = actors.iter().take(8).map(|actor| {
-        let part = |name: &str| actor[name].as_f64().unwrap_or(0.0).clamp(0.0, 1.0);
+        let seconds = |name: &str| actor[name].as_f64().unwrap_or(0.0);
+        let part = |name: &str| (seconds(name) / seconds("wall_s").max(1e-9)).clamp(0.0, 1.0);
         let cells = |share: f64| {
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a screen's width")]
             let cells = (share * width as f64).round() as usize;
@@ -245,9 +246,9 @@ fn working(screen: &Screen, frame: &mut Frame<'_>, area: Rect) {
         };
         Line::from(vec![
             Span::raw(format!("{name:16.16} {:8} ", text(&actor["doing"]))),
-            bar(part("busy"), Color::Green),
-            bar(part("starved"), Color::Yellow),
-            bar(part("blocked"), Color::DarkGray),
+            bar(part("busy_s"), Color::Green),
+            bar(part("starved_s"), Color::Yellow),
+            bar(part("blocked_s"), Color::DarkGray),
             Span::raw(queue),
         ])
     });

@@ -26,7 +26,7 @@ fn screen() -> Screen {
     }));
     screen.status(Some(json!({
         "phase": "step", "step": 30, "steps": 100, "progress": 0.3, "eta_s": 3600.0, "tokens_per_s": 12345.0,
-        "actors": [{ "name": "load-0", "doing": "busy", "busy": 0.5, "starved": 0.1, "blocked": 0.4, "queued": 1, "capacity": 2 }],
+        "actors": [{ "name": "load-0", "doing": "busy", "busy_s": 5.0, "starved_s": 1.0, "blocked_s": 4.0, "wall_s": 10.0, "queued": 1, "capacity": 2 }],
     })));
     screen
 }

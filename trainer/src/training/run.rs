@@ -206,12 +206,15 @@ impl<'a> Run<'a> {
                 return self.stopped(stop, host);
             }
             let done = self.trainer.done();
-            host.remarks().into_iter().for_each(|remark| self.say(host, remark));
-            if self.is_save_due() || self.is_save_wanted(host) {
+            self.say_remarks(host);
+            // Asked in any case: one checkpoint is enough for both.
+            let is_wanted = self.is_save_wanted(host);
+            if self.is_save_due() || is_wanted {
                 self.save(host)?;
             }
             if self.is_over() {
                 self.wait_until_saved(host)?;
+                self.say_remarks(host);
                 return Ok(Ending::Over(Outcome::Finished(done)));
             }
             match self.gather(data, host)? {
@@ -266,6 +269,13 @@ impl<'a> Run<'a> {
 
     fn say(&self, host: &mut dyn Host, what: What) {
         host.observe(&self.clock.event(self.at(), what));
+    }
+
+    /// What others have to say.
+    fn say_remarks(&self, host: &mut dyn Host) {
+        for remark in host.remarks() {
+            self.say(host, remark);
+        }
     }
 
     /// The micro-batches of the next step, or who asked for a stop. What was gathered before a stop was not consumed.
@@ -398,6 +408,8 @@ impl<'a> Run<'a> {
     }
 
     fn stopped(&mut self, stop: StopRequest, host: &mut dyn Host) -> Result<Ending, Error> {
+        // Before what is kept of the log is decided: who said it was told that it would be there.
+        self.say_remarks(host);
         if self.saved != Some(self.trainer.done()) {
             self.save(host)?;
         }

@@ -1,0 +1,68 @@
+//! Secrets in files: small, and read without waiting for anybody.
+
+use std::fs::OpenOptions;
+use std::io::{self, Read as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::Path;
+
+use rustix::fs::OFlags;
+
+/// Secrets are a line.
+const BYTES_MAX: u64 = 8192;
+
+/// The text of a file. A pipe or a device, which could keep its reader waiting, or give for ever, is refused.
+///
+/// # Errors
+/// If it is no plain file, longer than 8 KiB, no UTF-8, or cannot be read. No error repeats what is in it.
+pub fn read(path: &Path) -> io::Result<String> {
+    let wrong = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what);
+    let waits_for_nobody = OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(waits_for_nobody).open(path)?;
+    let found = file.metadata()?;
+    if !found.is_file() {
+        return Err(wrong("it is no plain file"));
+    }
+    if found.mode() & 0o077 != 0 {
+        tracing::warn!("{}: others of this machine may read it; `chmod 600` keeps it", path.display());
+    }
+    let mut text = String::new();
+    file.take(BYTES_MAX + 1).read_to_string(&mut text).map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidData => wrong("it is no UTF-8"),
+        _ => error,
+    })?;
+    if text.len() as u64 > BYTES_MAX {
+        return Err(wrong("it is longer than a secret, 8 KiB"));
+    }
+    Ok(text.trim_start_matches('\u{feff}').to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::write;
+
+    use super::*;
+
+    #[test]
+    fn a_secret_is_a_small_plain_file() {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        let at = |name: &str| home.path().join(name);
+        write(at("good"), "\u{feff}abc\n").expect("written");
+        assert_eq!(read(&at("good")).expect("readable"), "abc\n");
+        write(at("long"), "x".repeat(10_000)).expect("written");
+        write(at("bytes"), b"secret\xff").expect("written");
+        for (name, word) in [("long", "8 KiB"), ("bytes", "UTF-8"), ("", "plain file"), ("gone", "No such")] {
+            let error = read(&at(name)).expect_err(name).to_string();
+            assert!(error.contains(word) && !error.contains("secret\u{fffd}"), "{name}: {error}");
+        }
+        assert!(read(Path::new("/dev/zero")).is_err());
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            at("pipe"),
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+            0,
+        )
+        .expect("made");
+        assert!(read(&at("pipe")).is_err(), "and nobody waits for a writer");
+    }
+}

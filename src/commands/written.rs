@@ -1,0 +1,44 @@
+//! Files that a command writes for people: whole or absent.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use store::Store;
+
+use crate::exit::Usage;
+
+/// Writes a file; makes its folder where there is none.
+pub(super) fn put(path: &Path, text: &str) -> anyhow::Result<()> {
+    let target = target(path)?;
+    let (folder, name) = place(&target)?;
+    let store = Store::folder(folder).with_context(|| folder.display().to_string())?;
+    store.put(&name, text.as_bytes()).with_context(|| path.display().to_string())?;
+    Ok(())
+}
+
+/// Refuses what cannot be written, for those who write only after hours of work. Makes nothing.
+pub(super) fn check(path: &Path) -> anyhow::Result<()> {
+    let target = target(path)?;
+    let (folder, _) = place(&target)?;
+    let nearest = folder.ancestors().find(|folder| folder.exists());
+    match nearest.filter(|nearest| !nearest.is_dir()) {
+        Some(file) => Err(Usage(format!("{}: {} is no folder", path.display(), file.display())).into()),
+        None => Ok(()),
+    }
+}
+
+/// Where a file is to be, behind links; what is there and is no plain file would be lost.
+fn target(path: &Path) -> Result<PathBuf, Usage> {
+    let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    match target.metadata() {
+        Ok(found) if !found.is_file() => Err(Usage(format!("{}: no plain file is here; name another", path.display()))),
+        _ => Ok(target),
+    }
+}
+
+/// The folder of a file, and its name there.
+fn place(path: &Path) -> Result<(&Path, String), Usage> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let name = path.file_name().ok_or_else(|| Usage(format!("{}: a file has a name", path.display())))?;
+    Ok((folder, name.to_string_lossy().into_owned()))
+}

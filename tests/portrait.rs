@@ -1,0 +1,89 @@
+//! `cloze prepare --report`: what a corpus is like, on a page that nothing in the corpus can change.
+
+use crate::support::Home;
+
+/// What a page, a terminal and a shell would obey.
+const HOSTILE: &str = "</td><script>alert(1)</script>\u{1b}[2J";
+
+fn home() -> Home {
+    let home = Home::with_corpus(200);
+    home.run_ok(&["tokenizer", "train"]);
+    // Characters that the tokenizer has never seen, and lines that cannot be read.
+    let json = |text: &str| format!("{}\n", serde_json::json!({ "text": text }));
+    let words = "the cat and the dog ".repeat(300);
+    let good = [json(&words), json("a \u{2603} and a \u{2603}\u{2603} and \u{1f980}"), json(HOSTILE)].concat();
+    home.write("more/good.jsonl", &good);
+    home.write("more/bad.jsonl", &format!("{{\"other\": 1}}\nno json {HOSTILE}\n{}", json("the end")));
+    home
+}
+
+const SETS: [&str; 6] =
+    ["--set", "prepare.inputs=[\"more\"]", "--set", "prepare.format=jsonl", "--set", "prepare.valid_fraction=0"];
+
+fn prepare<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    ["prepare"].into_iter().chain(SETS).chain(more.iter().copied()).collect()
+}
+
+/// The cells of the rows in which something stands, without their tags.
+fn cells(page: &str, with: &str) -> Vec<Vec<String>> {
+    let rows = page.split("<tr>").filter(|row| row.contains(with));
+    let cell = |cell: &str| {
+        let text: String = cell
+            .split('<')
+            .enumerate()
+            .map(|(at, part)| if at == 0 { part } else { part.split_once('>').map_or("", |it| it.1) })
+            .collect();
+        text.trim().to_owned()
+    };
+    rows.map(|row| row.split("<td").skip(1).map(|it| cell(it.split_once('>').map_or("", |it| it.1))).collect())
+        .collect()
+}
+
+#[test]
+fn a_report_counts_what_there_is_and_obeys_none_of_it() {
+    let home = home();
+    let outcome = home.run_ok(&prepare(&["--report", "out/corpus.html"]));
+    assert!(outcome.stdout.contains("out/corpus.html"), "{outcome}");
+    let page = std::fs::read_to_string(home.join("out/corpus.html")).expect("written");
+    assert!(!page.contains("<script") && !page.contains('\u{1b}'), "{page}");
+    // Three snowmen in two words, and a crab.
+    let snow = cells(&page, "U+2603");
+    assert_eq!(snow, [["\u{2603}", "U+2603", "3"].map(str::to_owned)], "{page}");
+    assert_eq!(cells(&page, "U+1F980")[0][2], "1");
+    let rejected = cells(&page, "more/bad.jsonl:2");
+    assert_eq!(rejected.len(), 1, "{page}");
+    assert!(rejected[0][1] == "broken_json" && rejected[0][2].starts_with("no json &lt;/td&gt;"), "{rejected:?}");
+    assert_eq!(cells(&page, "more/bad.jsonl:1")[0][1..], ["missing_field", "{&quot;other&quot;: 1}"]);
+    // The one document of good.jsonl that is long is the longest, and its file holds the most.
+    let manifest = std::fs::read_to_string(home.join("data/manifest.json")).expect("prepared");
+    let manifest: serde_json::Value = serde_json::from_str(&manifest).expect("JSON");
+    let corpus = &manifest["body"]["generations"][0]["corpus"];
+    let corpus = if corpus.is_null() { &manifest["generations"][0]["corpus"] } else { corpus };
+    assert_eq!((corpus["documents"].as_u64(), corpus["unknown"].as_u64()), (Some(4), Some(3)), "{corpus}");
+    for (name, figure) in [("documents", "4"), ("rejected or repaired", "2")] {
+        assert!(page.contains(&format!("<dt>{name}</dt><dd>{figure}</dd>")), "{name}: {page}");
+    }
+    let sources = cells(&page, "good.jsonl");
+    assert!(sources.iter().any(|row| row.iter().any(|cell| cell == "1,500")), "{sources:?}");
+}
+
+#[test]
+fn a_report_of_what_is_prepared_is_the_same_again_and_needs_no_corpus() {
+    let home = home();
+    home.run_ok(&prepare(&["--report", "a.html", "--set", "prepare.lanes=1"]));
+    home.run_ok(&prepare(&["--report", "b.html", "--set", "prepare.lanes=4"]));
+    let read = |name: &str| std::fs::read_to_string(home.join(name)).expect("written");
+    assert_eq!(read("a.html"), read("b.html"));
+}
+
+#[test]
+fn a_report_that_cannot_be_written_is_refused_before_anything_is_done() {
+    let home = home();
+    for out in ["more", "more/good.jsonl/x.html", ".."] {
+        let outcome = home.run(&prepare(&["--report", out]));
+        assert_eq!(outcome.code, Some(2), "{outcome}");
+        assert!(outcome.stderr.contains(out.split('/').next().expect("a part")), "{outcome}");
+    }
+    assert_eq!(home.run(&prepare(&["--report", "a.html", "--watch"])).code, Some(2));
+    assert!(!home.join("data").exists(), "nothing is prepared");
+}
