@@ -40,6 +40,7 @@ use crate::control::{Control, Patience, Phase, Signal, obeyed};
 use crate::data::Purpose;
 use crate::exit::Usage;
 use crate::left_out::RunLeftOut;
+use crate::otlp::{Otlp, Speaker};
 use crate::plan::{Plan, describe, warnings};
 use crate::run_folder::RunFolder;
 use crate::seen::Sight;
@@ -241,7 +242,7 @@ fn train(plan: &Plan, store: &Store, around: Around) -> anyhow::Result<Outcome> 
     let left_out = Arc::<RunLeftOut>::default();
     let ledger = Arc::<Mutex<Ledger>>::default();
     let kept = Kept { left_out: Arc::clone(&left_out) as _, ledger: Arc::clone(&ledger) };
-    let (watchers, alerts) = watchers(plan, run.is_some(), readers)?;
+    let (watchers, told) = watchers(plan, run.is_some(), readers)?;
     let mut feed = Feed::new(plan, Share::ALONE, replay, kept, storm.as_ref(), phases.clone());
     let mut keeper = Keeper {
         readers: Many(vec![Box::new(Printer::start(run.is_some(), course(plan, &phases))?), Box::new(watchers)]),
@@ -268,24 +269,31 @@ fn train(plan: &Plan, store: &Store, around: Around) -> anyhow::Result<Outcome> 
     let (outcome, closed) = joined.inspect_err(|_| {
         note("the trainer broke off: what was learnt since the newest checkpoint is not saved");
     })?;
-    // The last alerts, now that all is saved.
-    drop(alerts);
+    // The last alerts and figures, now that all is saved.
+    drop(told);
     let outcome = outcome?;
     closed?;
     Ok(outcome)
 }
 
+/// Those who are told elsewhere, and wait for the last of it when they are dropped.
+type Told = (Option<Alerts>, Option<Otlp>);
+
 /// Those who watch beside the work, for a run that is kept.
-fn watchers(plan: &Plan, is_kept: bool, others: Vec<Box<dyn Observer>>) -> anyhow::Result<(Watchers, Option<Alerts>)> {
+fn watchers(plan: &Plan, is_kept: bool, others: Vec<Box<dyn Observer>>) -> anyhow::Result<(Watchers, Told)> {
     let (Config { alerts, .. }, run) = (plan.config(), &plan.config().run);
     if !is_kept {
-        return Ok((Watchers::start(others)?, None));
+        return Ok((Watchers::start(others)?, (None, None)));
     }
-    let alerts = Alerts::start(alerts, &run.folder.display().to_string(), &run.folder)?;
+    let name = run.folder.display().to_string();
+    let alerts = Alerts::start(alerts, &name, &run.folder)?;
+    let (identity, steps) = (Some(plan.train().identity.hash().to_owned()), plan.train().steps_expected());
+    let otlp = Otlp::start(run.otlp, &Speaker { name, identity, steps })?;
     let mut readers = others;
     if run.tensorboard {
         readers.push(Box::new(TensorBoard::of(&run.folder)));
     }
     readers.extend(alerts.as_ref().and_then(Alerts::reader));
-    Ok((Watchers::start(readers)?, alerts))
+    readers.extend(otlp.as_ref().map(Otlp::reader));
+    Ok((Watchers::start(readers)?, (alerts, otlp)))
 }
