@@ -2,7 +2,8 @@
 
 # nextest where it is installed: it kills what hangs, and ends with one summary for everything.
 TEST  := $(shell cargo nextest --version >/dev/null 2>&1 && echo nextest run || echo test --lib --bins --tests)
-LIGHT := --no-default-features -p cloze -p cloze-schemas -p cloze-store -p cloze-observe -p cloze-serve -p cloze-pipeline
+# With `otlp`, which brings no crate that is not there: what the whole build is without is tried too, at no compilation more.
+LIGHT := --no-default-features --features cloze/otlp -p cloze -p cloze-schemas -p cloze-store -p cloze-observe -p cloze-serve -p cloze-pipeline
 
 .PHONY: help setup demo install dist test check test-readers fmt lint doc keys gpu-pack gpu-rehearsal streaming-proof bench bench-load golden test-extension house fuzz soak test-deploy test-page clean
 
@@ -29,7 +30,7 @@ test: setup      ## every test: what needs no libtorch first, then all
 check: setup     ## what CI checks
 	@.ci/run
 
-test-readers: setup  ## what TensorBoard and DuckDB read of a small run (PROGRAM=path; skips aloud without their packages)
+test-readers: setup  ## what TensorBoard, DuckDB and a collector read of a small run (PROGRAM=path; skips aloud without their packages)
 	@scripts/test-readers
 
 fmt:             ## format by list: cargo fmt does not see modules that a macro declares

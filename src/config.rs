@@ -51,11 +51,14 @@ pub(crate) struct RunConfig {
     /// Write curves for TensorBoard into the run's folder, `tensorboard/`: losses, metrics, learning rate, validations and
     /// where the time goes, over steps. The log has all of it in any case.
     pub(crate) tensorboard: bool,
+    /// Send metrics and log records to an OpenTelemetry collector (OTLP over HTTP, in protobuf), which the environment names
+    /// (`OTEL_EXPORTER_OTLP_ENDPOINT`); `cloze prepare` does too. Needs a program that was built with the feature `otlp`.
+    pub(crate) otlp: bool,
 }
 
 impl Default for RunConfig {
     fn default() -> Self {
-        Self { folder: PathBuf::new(), grace_seconds: 0, hang_seconds: 300, tensorboard: false }
+        Self { folder: PathBuf::new(), grace_seconds: 0, hang_seconds: 300, tensorboard: false, otlp: false }
     }
 }
 

@@ -20,7 +20,9 @@ mod keys;
 mod left_out;
 mod looked;
 mod notify;
+mod otlp;
 mod plan;
+mod post;
 #[cfg(feature = "train")]
 mod run_folder;
 mod seen;

@@ -35,6 +35,7 @@ use crate::cli::ConfigArgs;
 use crate::config::{Config, Parsed};
 use crate::data::{PreparedData, Purpose, Troubles};
 use crate::left_out::RunLeftOut;
+use crate::otlp;
 
 /// A run that can start.
 pub(crate) struct Plan {
@@ -126,6 +127,10 @@ impl Plan {
         let valid = training::validation(&mut parsed, &data, &wanted);
         #[cfg(feature = "train")]
         let train = training::plan(&mut parsed, &data, load.as_ref());
+        if purpose == Purpose::Run {
+            // A run that exists can be looked at by any program.
+            parsed.report(otlp::problem(parsed.config.run.otlp).into_iter().collect());
+        }
         if purpose == Purpose::Run && parsed.config.run.folder.is_file() {
             let message = format!("{}: a file is here", parsed.config.run.folder.display());
             parsed.report(vec![Problem::new("run.folder", message).hint("name a folder, or a path that is free")]);

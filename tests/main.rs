@@ -22,6 +22,7 @@ mod mixtures;
 mod notify;
 #[cfg(feature = "train")]
 mod operations;
+mod otlp;
 mod plan;
 mod portrait;
 mod prepare;

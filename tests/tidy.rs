@@ -41,7 +41,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("cloze-pretend-cuda", "cc libc"),
     (
         "cloze",
-        "cloze-schemas cloze-store cloze-observe cloze-pipeline cloze-serve cloze-trainer anyhow blake3 clap clap_complete clap_mangen indicatif ratatui schemars serde \
+        "cloze-schemas cloze-store cloze-observe cloze-pipeline cloze-serve cloze-trainer anyhow blake3 clap clap_complete clap_mangen indicatif percent-encoding prost ratatui schemars serde \
          serde_json serde_path_to_error strsim thiserror tokio toml tracing tracing-subscriber ureq rustix",
     ),
 ];

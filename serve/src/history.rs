@@ -62,7 +62,8 @@ impl History {
             }
         };
         figures.extend(beside);
-        let point = Point { of, place, values: figures.iter().map(|(name, spread)| (name.as_str(), *spread)).collect() };
+        let point =
+            Point { of, place, values: figures.iter().map(|(name, spread)| (name.as_str(), *spread)).collect() };
         let json = serde_json::to_string(&point).expect("string keys, and every number has a form");
         columns.push(place, figures);
         Some(json)

@@ -102,8 +102,7 @@ impl Page {
         );
         let times = times.expect("a good name");
         for actor in actors.clone() {
-            for (doing, seconds) in
-                [("busy", actor.busy_s), ("starved", actor.starved_s), ("blocked", actor.blocked_s)]
+            for (doing, seconds) in [("busy", actor.busy_s), ("starved", actor.starved_s), ("blocked", actor.blocked_s)]
             {
                 times.with_label_values(&[actor.name.as_str(), doing]).inc_by(seconds);
             }
@@ -152,7 +151,11 @@ impl Page {
         let seen = at.rows_seen.map(|rows| rows as f64);
         self.some("cloze_rows_seen", "Rows learnt from since the run's first step; fewer after it went back.", seen);
         let seen = at.tokens_seen.map(|tokens| tokens as f64);
-        self.some("cloze_tokens_seen", "Real tokens learnt from since the run's first step; fewer after it went back.", seen);
+        self.some(
+            "cloze_tokens_seen",
+            "Real tokens learnt from since the run's first step; fewer after it went back.",
+            seen,
+        );
         if let Some(event) = &state.newest {
             let said = event.time as f64 / 1e3;
             self.gauge("cloze_report_timestamp_seconds", "When the last report was said.", said);

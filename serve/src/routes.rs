@@ -323,11 +323,7 @@ struct Listener {
 }
 
 /// Server-sent events, from where the client was.
-async fn events(
-    State(site): State<Site>,
-    after: Result<Query<After>, QueryRejection>,
-    headers: HeaderMap,
-) -> Response {
+async fn events(State(site): State<Site>, after: Result<Query<After>, QueryRejection>, headers: HeaderMap) -> Response {
     let after = match asked(after) {
         Ok(After { after }) => after,
         Err(refusal) => return refusal,

@@ -196,7 +196,9 @@ impl State {
         match &event.what {
             What::Report(report) => {
                 // What was done before this process, and what is done again after it went back, counts from there on.
-                let grown = |now: Option<u64>, before: Option<u64>| now.map_or(0, |now| now.saturating_sub(before.unwrap_or(0)));
+                let grown = |now: Option<u64>, before: Option<u64>| {
+                    now.map_or(0, |now| now.saturating_sub(before.unwrap_or(0)))
+                };
                 counted.rows += grown(event.at.rows_seen, before.rows_seen);
                 counted.tokens += grown(event.at.tokens_seen, before.tokens_seen);
                 let skipped = match self.newest.as_ref().map(|event| &event.what) {

@@ -23,6 +23,7 @@ use crate::config::Parsed;
 use crate::config::corpora::NamedCorpus;
 use crate::corpus_page;
 use crate::exit::Usage;
+use crate::otlp::{Otlp, Speaker};
 use crate::seen::preparing::Sight;
 use crate::terminal::told;
 use crate::watchers::Watchers;
@@ -59,7 +60,9 @@ pub(crate) fn run(args: &ConfigArgs, options: Options<'_>) -> anyhow::Result<()>
     let every = watch.map(watch::every).transpose()?;
     let options = PrepareOptions { in_order, write_delay, ..PrepareOptions::default() };
     let alerts = alerts(&config.alerts, &corpora)?;
+    let otlp = otlp(config.run.otlp, &corpora)?;
     let watching = sight.as_ref().map(Sight::reader).into_iter().chain(alerts.as_ref().and_then(Alerts::reader));
+    let watching = watching.chain(otlp.as_ref().map(Otlp::reader));
     let watchers = Watchers::start(watching.collect())?;
     let hang = (hang_seconds > 0).then(|| Duration::from_secs(hang_seconds));
     let mut watcher = Shared::listening(watchers, hang)?;
@@ -83,9 +86,12 @@ pub(crate) fn run(args: &ConfigArgs, options: Options<'_>) -> anyhow::Result<()>
     if let (Some(alerts), Err(error)) = (&alerts, &done) {
         alerts.failed(error);
     }
+    if let (Some(otlp), Err(error)) = (&otlp, &done) {
+        otlp.failed(error);
+    }
     // The readers are told all before what they have accepted is waited for.
     drop(watcher);
-    drop(alerts);
+    drop((alerts, otlp));
     done?;
     report.map_or(Ok(()), |out| portray(&corpora, out))
 }
@@ -97,6 +103,12 @@ fn portray(corpora: &[NamedCorpus], out: &Path) -> anyhow::Result<()> {
     written::put(out, &corpus_page::page(&portraits))?;
     told(format_args!("{}: what the corpus is like", out.display()));
     Ok(())
+}
+
+/// Where the configuration wants figures sent, of the corpora together.
+fn otlp(is_wanted: bool, corpora: &[NamedCorpus]) -> anyhow::Result<Option<Otlp>> {
+    let name = corpora.first().map(|corpus| corpus.prepare.folder.display().to_string());
+    Otlp::start(is_wanted, &Speaker { name: name.unwrap_or_default(), ..Speaker::default() })
 }
 
 /// Whom the configuration wants told, of the corpora together.

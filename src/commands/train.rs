@@ -40,6 +40,7 @@ use crate::control::{Control, Patience, Phase, Signal, obeyed};
 use crate::data::Purpose;
 use crate::exit::Usage;
 use crate::left_out::RunLeftOut;
+use crate::otlp::{Otlp, Speaker};
 use crate::plan::{Plan, describe, warnings};
 use crate::run_folder::RunFolder;
 use crate::seen::Sight;
@@ -168,9 +169,14 @@ fn kept(
     if let Some(sight) = &sight {
         sight.planned(&plan, &store);
     }
+    let config = &plan.config().run;
+    let name = config.folder.display().to_string();
+    let (identity, steps) = (Some(plan.train().identity.hash().to_owned()), plan.train().steps_expected());
+    let otlp = Otlp::start(config.otlp, &Speaker { name, identity, steps })?;
+    let sent = otlp.as_ref().map(Otlp::reader);
     // A disk that hangs beneath the last keeps none of the others from hearing.
-    let drawn = plan.config().run.tensorboard.then(|| Box::new(TensorBoard::of(&plan.config().run.folder)) as _);
-    let readers = sight.iter().map(Sight::reader).chain(told).chain(drawn).collect();
+    let drawn = config.tensorboard.then(|| Box::new(TensorBoard::of(&config.folder)) as _);
+    let readers = sight.iter().map(Sight::reader).chain(told).chain(sent).chain(drawn).collect();
     let outcome = train(&plan, &store, Around { run: Some(run), replay: None, storm, phases, readers })?;
     if matches!(outcome, Outcome::Stopped(..)) {
         obeyed(&folder)?;

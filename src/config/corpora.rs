@@ -6,6 +6,7 @@ use schemas::Problem;
 
 use super::sources::SourceConfig;
 use super::{Config, Mistakes, Parsed, corpus};
+use crate::otlp;
 
 /// Longest name of a source: it is a file's name in the folder of a run.
 const NAME_MAX: usize = 64;
@@ -123,6 +124,7 @@ impl Parsed {
         self.report(self.config.source_problems());
         self.report(self.config.serve.problems());
         self.report(self.config.alerts.problems());
+        self.report(otlp::problem(self.config.run.otlp).into_iter().collect());
         for corpus in &corpora {
             let prepare = &corpus.prepare;
             let missing = prepare.missing().into_iter().filter(|missing| {

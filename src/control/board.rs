@@ -174,7 +174,10 @@ impl Board {
         let stuck: Vec<Reading> =
             lanes().filter(|lane| lane.doing == Some(Activity::Busy) && lane.age >= patience).collect();
         let waits = |lane: &Reading| lane.doing == Some(Activity::Starved);
-        if state.phase == Phase::Data && stuck.is_empty() && state.lanes.iter().flat_map(Gauges::lanes).any(|it| waits(&it)) {
+        if state.phase == Phase::Data
+            && stuck.is_empty()
+            && state.lanes.iter().flat_map(Gauges::lanes).any(|it| waits(&it))
+        {
             return Ok(());
         }
         for lane in stuck {

@@ -107,7 +107,11 @@ impl Subject for Preparing {
     }
 
     fn health(&self) -> Health {
-        Health { live: self.goes_on.get().map_or(Ok(()), |goes_on| goes_on()), ready: self.has_begun(), started: self.has_begun() }
+        Health {
+            live: self.goes_on.get().map_or(Ok(()), |goes_on| goes_on()),
+            ready: self.has_begun(),
+            started: self.has_begun(),
+        }
     }
 
     fn config(&self) -> Result<Value, Trouble> {

@@ -45,12 +45,17 @@ pub fn origins(store: &Store, part: PartId, names: &BTreeSet<u64>) -> Result<BTr
 /// # Errors
 /// If a table cannot be read.
 pub fn each_document(store: &Store, mut hear: impl FnMut(u64, &str)) -> Result<()> {
-    each_table(store, |_| true, &["document", "source"], |batch| {
-        let documents = batch.column_by_name("document")?.as_primitive_opt::<UInt64Type>()?.values();
-        let sources = sources(batch)?;
-        documents.iter().enumerate().for_each(|(row, &document)| hear(document, sources.value(row)));
-        Some(())
-    })
+    each_table(
+        store,
+        |_| true,
+        &["document", "source"],
+        |batch| {
+            let documents = batch.column_by_name("document")?.as_primitive_opt::<UInt64Type>()?.values();
+            let sources = sources(batch)?;
+            documents.iter().enumerate().for_each(|(row, &document)| hear(document, sources.value(row)));
+            Some(())
+        },
+    )
 }
 
 /// A document, and what it came to.
@@ -89,18 +94,23 @@ pub fn each_length(store: &Store, parts: &BTreeSet<PartId>, mut hear: impl FnMut
 /// If a table cannot be read.
 pub fn ids_like(store: &Store, asked: &str, called: Option<u64>) -> Result<BTreeSet<String>> {
     let mut found = BTreeSet::new();
-    each_table(store, |_| true, &["id", "document"], |batch| {
-        let documents = batch.column_by_name("document")?.as_primitive_opt::<UInt64Type>()?.values();
-        let ids = batch.column_by_name("id")?.as_string_opt::<i32>()?;
-        let is_like = |row: &usize| ids.value(*row).starts_with(asked) || called == Some(documents[*row]);
-        for row in (0..batch.num_rows()).filter(is_like) {
-            found.insert(ids.value(row).to_owned());
-            if found.len() > LIKE_MAX {
-                found.pop_last();
+    each_table(
+        store,
+        |_| true,
+        &["id", "document"],
+        |batch| {
+            let documents = batch.column_by_name("document")?.as_primitive_opt::<UInt64Type>()?.values();
+            let ids = batch.column_by_name("id")?.as_string_opt::<i32>()?;
+            let is_like = |row: &usize| ids.value(*row).starts_with(asked) || called == Some(documents[*row]);
+            for row in (0..batch.num_rows()).filter(is_like) {
+                found.insert(ids.value(row).to_owned());
+                if found.len() > LIKE_MAX {
+                    found.pop_last();
+                }
             }
-        }
-        Some(())
-    })?;
+            Some(())
+        },
+    )?;
     Ok(found)
 }
 

@@ -1,0 +1,26 @@
+//! A program without the feature: nobody is told. Whoever asks for it is refused before this is reached.
+
+use observe::Observer;
+
+use super::speaker::Speaker;
+
+/// There is none.
+pub(crate) enum Otlp {}
+
+impl Otlp {
+    /// Nothing is started.
+    #[expect(clippy::unnecessary_wraps, reason = "with the feature a thread may fail to start")]
+    pub(crate) fn start(_is_wanted: bool, _speaker: &Speaker) -> anyhow::Result<Option<Self>> {
+        Ok(None)
+    }
+
+    /// Nobody hears.
+    pub(crate) fn reader(&self) -> Box<dyn Observer> {
+        match *self {}
+    }
+
+    /// Nobody is told.
+    pub(crate) fn failed(&self, _error: &anyhow::Error) {
+        match *self {}
+    }
+}

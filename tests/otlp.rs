@@ -1,0 +1,91 @@
+//! `run.otlp`, as a user asks for it: by a program that has the feature, and by one that has not.
+
+use crate::support::Home;
+
+#[cfg(not(feature = "otlp"))]
+#[test]
+fn without_the_feature_the_key_is_a_mistake_that_names_it() {
+    let home = Home::with_corpus(20);
+    home.run_ok(&["tokenizer", "train"]);
+    let refused = home.run(&["prepare", "--set", "run.otlp=true"]);
+    assert_eq!(refused.code, Some(2), "{refused}");
+    for word in ["[run], `otlp`", "feature `otlp`", "cargo build --release --features otlp"] {
+        assert!(refused.stderr.contains(word), "{refused}");
+    }
+    home.run_ok(&["prepare", "--set", "run.otlp=false"]);
+}
+
+#[cfg(feature = "otlp")]
+mod with_the_feature {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+    use std::sync::mpsc::{Receiver, sync_channel};
+    use std::time::Duration;
+
+    use pipeline::actor;
+
+    use super::Home;
+    use crate::support::Outcome;
+
+    const SECRET: &str = "s3cr3t-t0ken";
+
+    /// Takes everything; each connection is one post.
+    fn collector() -> (String, Receiver<String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = format!("http://{}", listener.local_addr().expect("it is bound"));
+        let (sender, heard) = sync_channel(1000);
+        actor::spawn("collector", move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.expect("a connection");
+                let wait = stream.set_read_timeout(Some(Duration::from_millis(300)));
+                let (mut text, mut buffer) = (String::new(), [0; 4096]);
+                while let Ok(length @ 1..) = stream.read(&mut buffer) {
+                    text.push_str(&String::from_utf8_lossy(&buffer[..length]));
+                }
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+                let _ = sender.send(text);
+                wait.expect("a time-out");
+            }
+        })
+        .expect("a thread");
+        (address, heard)
+    }
+
+    fn prepare(home: &Home, variables: &[(&str, &str)]) -> Outcome {
+        let mut command = home.command(&["prepare", "--set", "run.otlp=true"]);
+        let outcome = Outcome::of(command.envs(variables.iter().copied()).output().expect("it starts"));
+        assert_eq!(outcome.code, Some(0), "{outcome}");
+        outcome
+    }
+
+    #[test]
+    fn a_preparation_is_told_to_a_collector_and_its_secret_to_nobody_else() {
+        let home = Home::with_corpus(20);
+        home.run_ok(&["tokenizer", "train"]);
+        let (address, heard) = collector();
+        let headers = format!("api-key={SECRET}");
+        let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", address.as_str()), ("OTEL_EXPORTER_OTLP_HEADERS", &headers)];
+        let outcome = prepare(&home, &variables);
+        let heard: Vec<String> = heard.try_iter().collect();
+        let has = |words: &[&str]| heard.iter().any(|post| words.iter().all(|word| post.contains(word)));
+        let key = format!("api-key: {SECRET}");
+        assert!(has(&["POST /v1/metrics", &key, "cloze.prepare.tokens", "service.instance.id"]), "{heard:?}");
+        assert!(has(&["POST /v1/logs", &key, "cloze.prepare_end", "INFO"]), "{heard:?}");
+        assert!(!outcome.stdout.contains(SECRET) && !outcome.stderr.contains(SECRET), "{outcome}");
+    }
+
+    #[test]
+    fn a_collector_that_is_not_there_is_said_once_and_ends_nothing() {
+        let home = Home::with_corpus(20);
+        home.run_ok(&["tokenizer", "train"]);
+        let free = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("it is bound");
+        let address = format!("http://user:{SECRET}@{free}");
+        let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", address.as_str())];
+        let outcome = prepare(&home, &variables);
+        let said = |what: &str| outcome.stderr.matches(&format!("{what} do not reach the OpenTelemetry")).count();
+        assert_eq!((said("metrics"), said("log records")), (1, 1), "{outcome}");
+        assert!(!outcome.stderr.contains(SECRET) && outcome.stderr.contains("connection refused"), "{outcome}");
+        let off = prepare(&home, &[variables[0], ("OTEL_SDK_DISABLED", "true")]);
+        assert!(!off.stderr.contains("OpenTelemetry collector:"), "{off}");
+    }
+}
