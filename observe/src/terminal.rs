@@ -32,7 +32,8 @@ pub fn line(event: &Event) -> Option<String> {
         What::Validation(report) => validation(at, report),
         What::Checkpoint(report) => checkpoint(report),
         What::Change(report) => format!("{}  {}", steps(at), report.message),
-        What::Note(note) => format!("{}  note: {}", steps(at), schemas::printable(&note.text)),
+        // A line is one thing that was said: nobody writes others with it.
+        What::Note(note) => format!("{}  note: {}", steps(at), schemas::printable(&note.text.replace('\n', " / "))),
         What::Resume(_) => format!("continuing after {}", steps(at)),
         What::Warning(warning) => warn(warning),
         What::Audit(report) => audit(report),

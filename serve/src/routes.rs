@@ -133,8 +133,8 @@ fn busy(why: &str) -> Response {
 }
 
 /// What was asked for behind a `?`.
-fn asked<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, Response> {
-    query.map(|Query(asked)| asked).map_err(|error| refused(StatusCode::BAD_REQUEST, &error.body_text()))
+fn asked<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, String> {
+    query.map(|Query(asked)| asked).map_err(|error| error.body_text())
 }
 
 fn refused(status: StatusCode, why: &str) -> Response {
@@ -170,7 +170,7 @@ async fn history(State(site): State<Site>, which: Result<Query<Which>, QueryReje
             slowly(&site, move |subject| subject.history_of(&run).map(json_text)).await
         }
         Ok(_) => slowly(&site, move |_| Ok(json_text(seen.history()))).await,
-        Err(refusal) => refusal,
+        Err(why) => refused(StatusCode::BAD_REQUEST, &why),
     }
 }
 
@@ -193,7 +193,7 @@ async fn rows(State(site): State<Site>, how_many: Result<Query<HowMany>, QueryRe
             let count = count.unwrap_or(4).clamp(1, ROWS);
             slowly(&site, move |subject| subject.rows(count).map(axum::Json)).await
         }
-        Err(refusal) => refusal,
+        Err(why) => refused(StatusCode::BAD_REQUEST, &why),
     }
 }
 
@@ -326,7 +326,7 @@ struct Listener {
 async fn events(State(site): State<Site>, after: Result<Query<After>, QueryRejection>, headers: HeaderMap) -> Response {
     let after = match asked(after) {
         Ok(After { after }) => after,
-        Err(refusal) => return refusal,
+        Err(why) => return refused(StatusCode::BAD_REQUEST, &why),
     };
     let Ok(permit) = Arc::clone(&site.listeners).try_acquire_owned() else {
         return busy("too many listen already");

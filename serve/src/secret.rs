@@ -38,18 +38,19 @@ pub fn read(path: &Path) -> io::Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::write;
-
     use super::*;
 
     #[test]
     fn a_secret_is_a_small_plain_file() {
         let home = tempfile::tempdir().expect("a temporary folder");
         let at = |name: &str| home.path().join(name);
-        write(at("good"), "\u{feff}abc\n").expect("written");
+        let store = store::Store::folder(home.path()).expect("a folder");
+        let long = "x".repeat(10_000);
+        for (name, bytes) in [("good", "\u{feff}abc\n".as_bytes()), ("long", long.as_bytes()), ("bytes", b"secret\xff")]
+        {
+            store.put(name, bytes).expect("written");
+        }
         assert_eq!(read(&at("good")).expect("readable"), "abc\n");
-        write(at("long"), "x".repeat(10_000)).expect("written");
-        write(at("bytes"), b"secret\xff").expect("written");
         for (name, word) in [("long", "8 KiB"), ("bytes", "UTF-8"), ("", "plain file"), ("gone", "No such")] {
             let error = read(&at(name)).expect_err(name).to_string();
             assert!(error.contains(word) && !error.contains("secret\u{fffd}"), "{name}: {error}");

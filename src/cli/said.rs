@@ -7,7 +7,7 @@ use crate::terminal::{Form, Loudness, Manner};
 /// How much is said on stderr, and to whom.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct Said {
-    /// For whom stderr is: lines for people, or one JSON object a line.
+    /// For whom it is: lines for people, or one JSON object a line, on stderr and for each event on stdout.
     #[arg(long, value_name = "FORM", global = true, help_heading = "Output")]
     log: Option<LogForm>,
     /// Say more; twice, all there is to say.

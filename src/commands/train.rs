@@ -118,7 +118,7 @@ fn carried_out(
     } else {
         let again = || planned().inspect(|plan| start::tie(plan, beside.as_ref()));
         let told = alerts.and_then(Alerts::reader);
-        kept(plan, again, over, (storm.clone(), phases, sight, told)).inspect_err(|error| {
+        kept(plan, again, over, (storm.clone(), phases), (sight, told)).inspect_err(|error| {
             if let Some(line) = replay_line(error, args) {
                 note(format_args!("hint: see what it learnt from with `{line}`"));
             }
@@ -150,7 +150,8 @@ fn kept(
     plan: Plan,
     planned: impl Fn() -> anyhow::Result<Plan>,
     over: impl Fn(Store) -> Store,
-    (storm, phases, sight, told): (Option<Arc<Storm>>, Phases, Option<Sight>, Option<Box<dyn Observer>>),
+    (storm, phases): (Option<Arc<Storm>>, Phases),
+    (sight, told): (Option<Sight>, Option<Box<dyn Observer>>),
 ) -> anyhow::Result<Outcome> {
     let mut plan = plan;
     let folder = over(Store::folder(&plan.config().run.folder)?);

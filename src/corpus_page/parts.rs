@@ -65,7 +65,9 @@ impl Html {
         self.0.push_str("</tr></thead><tbody>\n");
         for row in body {
             self.0.push_str("<tr>");
-            row.into_iter().for_each(|cell| self.cell(cell));
+            for cell in row {
+                self.cell(cell);
+            }
             self.0.push_str("</tr>\n");
         }
         self.0.push_str("</tbody></table>\n");

@@ -9,7 +9,7 @@ use pipeline::actor;
 use schemas::printable;
 
 use super::course::{Course, CourseBar, Outlook};
-use super::{bar, note};
+use super::{Form, Manner, bar, note};
 
 /// Lines that may wait to be read.
 const LINES: usize = 1024;
@@ -87,7 +87,11 @@ impl Observer for Printer {
                 What::Report(report) => Some(Outlook { progress: report.progress, eta_s: report.speed.eta_s }),
                 _ => None,
             };
-            self.send(Line { text, is_result: observe::terminal::is_result(event), outlook });
+            let is_result = observe::terminal::is_result(event);
+            // For programs what is known of it, as the log has it.
+            let is_json = is_result && Manner::get().form == Form::Json;
+            let text = if is_json { observe::jsonl::line(event) } else { text };
+            self.send(Line { text, is_result, outlook });
         }
     }
 }

@@ -69,7 +69,7 @@ fn what_is_no_socket_is_refused_and_a_full_one_holds_nobody_up() {
     use std::os::unix::net::UnixStream;
     let home = tempfile::tempdir().expect("a temporary folder");
     let file = home.path().join("file");
-    std::fs::write(&file, "mine").expect("written");
+    store::Store::folder(home.path()).expect("a folder").put("file", b"mine").expect("written");
     let config = ServeConfig { address: file.display().to_string(), ..ServeConfig::default() };
     let told = Box::new(|_: &Address| panic!("no socket"));
     let refused = Server::start(&config, &Seen::new(about()), Arc::<Played>::default(), told).expect_err("refused");
@@ -81,11 +81,12 @@ fn what_is_no_socket_is_refused_and_a_full_one_holds_nobody_up() {
     let (sender, connected) = sync_channel::<UnixStream>(10_000);
     let to = path.clone();
     // More than any queue has room for; the last of them waits for ever, and is left to.
-    std::thread::spawn(move || while UnixStream::connect(&to).is_ok_and(|stream| sender.send(stream).is_ok()) {});
-    while connected
-        .recv_timeout(Duration::from_secs(1))
-        .is_ok_and(|stream| Box::leak(Box::new(stream)).peer_addr().is_ok())
-    {}
+    let fills = move || while UnixStream::connect(&to).is_ok_and(|stream| sender.send(stream).is_ok()) {};
+    std::thread::Builder::new().spawn(fills).expect("a thread");
+    let mut kept = Vec::new();
+    while let Ok(stream) = connected.recv_timeout(Duration::from_secs(1)) {
+        kept.push(stream);
+    }
     let (server, heard) = starting(&path.display().to_string());
     assert!(heard.recv_timeout(Duration::from_millis(500)).is_err(), "it is taken");
     let begun = Instant::now();

@@ -164,6 +164,14 @@ every_steps = {report}
 
 [run]
 folder = "runs/{name}"
+
+# A page of the run, and metrics for Prometheus: docs/seen.md. `cloze top runs/{name}` is the same on a terminal.
+# [serve]
+# address = "127.0.0.1:8080"
+#
+# Who is told when it ends or leaps: docs/operations.md.
+# [alerts]
+# command = ["./tell", "the-team"]
 "#,
         files = survey.files(),
         format = survey.format,

@@ -141,7 +141,7 @@ fn spoken<S: Read + Write>(
     let begun = Instant::now();
     // In one piece, and whoever refuses it early is heard all the same.
     let sent = stream.write_all(format!("{line} HTTP/1.0\r\nHost: {host}\r\n{more}\r\n").as_bytes());
-    let (mut answer, mut buffer) = (Vec::new(), [0; 1 << 16]);
+    let (mut answer, mut buffer) = (Vec::new(), [0; 1 << 13]);
     while answer.len() < ANSWER_MAX {
         // Of all of it together: one that says a byte a second is nobody's server.
         let left = PATIENCE.saturating_sub(begun.elapsed());

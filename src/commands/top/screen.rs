@@ -13,8 +13,10 @@ use serde_json::Value;
 
 use crate::terminal::{bytes, short};
 
-/// Lines of events.
+/// Lines of events, of what stands above everything, and of a curve that can be read.
 const EVENTS: u16 = 6;
+const HEAD: u16 = 2;
+const CURVE: u16 = 8;
 
 /// What is known of a run, and what somebody wants to see of it.
 #[derive(Debug, Default)]
@@ -109,28 +111,38 @@ impl Screen {
 /// Draws all of it.
 pub(super) fn drawn(screen: &Screen, frame: &mut Frame<'_>) {
     let actors = screen.status.as_ref().and_then(|status| status["actors"].as_array()).map_or(0, Vec::len).min(8);
-    let actors = u16::try_from(actors).unwrap_or(0);
-    let rows = Layout::vertical([
-        Constraint::Length(2),
-        Constraint::Length(1),
-        Constraint::Min(8),
-        Constraint::Length(if actors > 0 { actors + 2 } else { 0 }),
-        Constraint::Length(EVENTS + 1),
-        Constraint::Length(1),
-    ]);
-    let [head, progress, middle, below, events, foot] = rows.areas(frame.area());
-    frame.render_widget(Paragraph::new(heading(screen)), head);
+    let actors = if actors > 0 { u16::try_from(actors).unwrap_or(0) + 2 } else { 0 };
+    // Where it stands and what can be done come first; then the curve, who works, what was said last.
+    let area = frame.area();
+    let mut left = area.height.saturating_sub(HEAD + 1);
+    let mut room = |wanted: u16, beside: u16| {
+        let has = if left >= wanted + beside { wanted } else { 0 };
+        left -= has;
+        has
+    };
+    let (progress, below) = (room(1, CURVE), room(actors, CURVE));
+    let events = room(EVENTS + 1, CURVE);
+    let rows = Layout::vertical([HEAD.min(area.height), progress, left, below, events, 1].map(Constraint::Length));
+    let [head, progress, middle, below, events, foot] = rows.areas(area);
+    frame.render_widget(Paragraph::new(heading(screen, head.width)), head);
     gauge(screen, frame, progress);
-    let columns = Layout::horizontal([Constraint::Min(30), Constraint::Length(34)]);
-    let [chart, figures] = columns.areas(middle);
+    let list_width = if area.width >= 64 { 34 } else { 0 };
+    let [chart, figures] = Layout::horizontal([Constraint::Fill(1), Constraint::Length(list_width)]).areas(middle);
     curve(screen, frame, chart);
     list(screen, frame, figures);
-    if actors > 0 {
+    if below.height > 0 {
         working(screen, frame, below);
     }
     told(screen, frame, events);
-    let keys = "q leave  ←→ figure  l log  c checkpoint  s stop";
-    let foot_text = if screen.said.is_empty() { keys.to_owned() } else { printable(&screen.said).into_owned() };
+    let mut keys = "q leave  ←→ figure  l log".to_owned();
+    let may = |action: &str| {
+        let actions = screen.status.as_ref().and_then(|status| status["actions"].as_array());
+        actions.is_some_and(|actions| actions.iter().any(|it| it == action))
+    };
+    for (action, key) in [("checkpoint", "  c checkpoint"), ("stop", "  s stop")] {
+        keys.push_str(if may(action) { key } else { "" });
+    }
+    let foot_text = if screen.said.is_empty() { keys } else { printable(&screen.said).into_owned() };
     frame.render_widget(Paragraph::new(foot_text).style(Style::new().add_modifier(Modifier::DIM)), foot);
 }
 
@@ -138,24 +150,33 @@ fn text(value: &Value) -> String {
     value.as_str().map(|text| printable(text).into_owned()).unwrap_or_default()
 }
 
-fn heading(screen: &Screen) -> Vec<Line<'static>> {
+/// What it is, and where it stands; of that as much as there is room for, what matters most first.
+fn heading(screen: &Screen, width: u16) -> Vec<Line<'static>> {
     let name = text(&screen.history["name"]);
     let bold = Style::new().add_modifier(Modifier::BOLD);
     let place = Span::styled(printable(&screen.place).into_owned(), Style::new().fg(Color::DarkGray));
     let Some(status) = &screen.status else {
-        let why = "nobody serves it: what its log says";
+        let last = screen.group().1["step"].as_array().and_then(|steps| steps.last()?.as_u64());
+        let last =
+            last.map_or(String::new(), |step| format!("; the last report is of step {}", crate::terminal::count(step)));
+        let why = format!("nobody serves it: what its log says{last}");
         return vec![Line::from(vec![Span::styled(name, bold), "  ".into(), place]), Line::from(why)];
     };
+    // Of a run that steps, which step says so.
     let mut words = vec![text(&status["phase"])];
+    words.retain(|phase| phase != "step");
     if let Some(step) = status["step"].as_u64() {
         let of =
             status["steps"].as_u64().map_or(String::new(), |steps| format!(" of {}", crate::terminal::count(steps)));
         words.push(format!("step {}{of}", crate::terminal::count(step)));
     }
-    words.extend(status["epoch"].as_f64().map(|epoch| format!("epoch {epoch:.2}")));
-    words.extend(status["tokens_per_s"].as_f64().map(|rate| format!("{} tokens/s", short(rate))));
     words.extend(status["eta_s"].as_f64().map(|eta| format!("ETA {}", time(eta))));
+    words.extend(status["tokens_per_s"].as_f64().map(|rate| format!("{} tokens/s", short(rate))));
+    words.extend(status["epoch"].as_f64().map(|epoch| format!("epoch {epoch:.2}")));
     words.extend(status["memory"]["host_bytes"].as_u64().map(|host| format!("memory {}", bytes(host))));
+    while words.len() > 1 && words.join("  ").chars().count() > usize::from(width) {
+        words.pop();
+    }
     vec![Line::from(vec![Span::styled(name, bold), "  ".into(), place]), Line::from(words.join("  "))]
 }
 

@@ -25,7 +25,7 @@ fn screen() -> Screen {
         "events": [{ "version": 1, "time": 0, "elapsed_s": 1.0, "step": 20, "kind": "note", "text": "</script>\u{1b}]0;x" }],
     }));
     screen.status(Some(json!({
-        "phase": "step", "step": 30, "steps": 100, "progress": 0.3, "eta_s": 3600.0, "tokens_per_s": 12345.0,
+        "phase": "step", "actions": ["checkpoint"], "step": 30, "steps": 100, "progress": 0.3, "eta_s": 3600.0, "tokens_per_s": 12345.0,
         "actors": [{ "name": "load-0", "doing": "busy", "busy_s": 5.0, "starved_s": 1.0, "blocked_s": 4.0, "wall_s": 10.0, "queued": 1, "capacity": 2 }],
     })));
     screen
@@ -54,8 +54,15 @@ fn a_screen_says_where_a_run_stands_and_obeys_no_text() {
     }
     assert_eq!(screen.pressed(KeyCode::Right), None);
     assert!(shown(&screen, (100, 30)).contains(" terms/mlm "));
+    // What is left out where there is little room is never where it stands, nor what can be done.
+    for size in [(100, 30), (80, 24), (60, 20), (40, 12), (30, 8)] {
+        let text = shown(&screen, size);
+        assert!(text.contains("step 30 of 100") && text.contains("q leave"), "{size:?}: {text}");
+    }
+    assert!(shown(&screen, (100, 30)).contains("c checkpoint") && !shown(&screen, (100, 30)).contains("s stop"));
     screen.status(None);
-    assert!(shown(&screen, (100, 30)).contains("nobody serves it"));
+    let text = shown(&screen, (100, 30));
+    assert!(text.contains("nobody serves it") && text.contains("step 30") && !text.contains("c checkpoint"), "{text}");
 }
 
 #[test]
