@@ -30,7 +30,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ),
     (
         "cloze-serve",
-        "cloze-schemas cloze-store cloze-observe axum base64 blake3 futures-util hyper hyper-util prometheus schemars serde serde_json \
+        "cloze-schemas cloze-store cloze-observe axum base64 blake3 futures-util hyper hyper-util prometheus rustix schemars serde serde_json \
          sha2 thiserror tokio tokio-io-timeout tracing",
     ),
     (

@@ -37,7 +37,7 @@ impl Corpus {
         }
         let mut found = Vec::new();
         text.take(most as u64).read_until(b'\n', &mut found).map_err(refused)?;
-        Ok((!found.is_empty()).then(|| String::from_utf8_lossy(&found).into_owned()))
+        Ok((!found.is_empty()).then(|| String::from_utf8_lossy(&found).trim_end().to_owned()))
     }
 
     /// The document that a file has at a range, as [`Found::range`](super::documents::Found) gives it; `None` where the file
