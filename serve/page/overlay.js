@@ -145,7 +145,9 @@ class Overlay {
     this.list.replaceChildren(
       ...view.runs.map((run, n) => {
         const toggle = () => {
-          run.away = !run.away;
+          // By its name: a run that trains is read anew now and then.
+          const here = view.runs.find((other) => other.name === run.name);
+          here.away = !here.away;
           compared();
         };
         const chip = make(

@@ -54,6 +54,7 @@ class Drive(Anywhere, Played):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--url", help="a server that serves the page; without one, runs are played")
+    parser.add_argument("--own-page", action="store_true", help="the page of this folder, not that of the server")
     parser.add_argument("--kind", choices=["train", "prepare"], default="train", help="what that server serves")
     parser.add_argument("--only", help=f"of {','.join(ANYWHERE + PLAYED)}")
     parser.add_argument("--pictures", type=Path, help="a folder for screenshots; default: a new one")
@@ -77,7 +78,7 @@ def main():
         browser = playwright.chromium.launch(
             executable_path=CHROMIUM, args=["--no-sandbox", "--enable-precise-memory-info"]
         )
-        drive = Drive(browser, pictures, asked.url)
+        drive = Drive(browser, pictures, asked.url, asked.own_page and bool(asked.url))
         for name in names:
             start = time.monotonic()
             print(name, flush=True)

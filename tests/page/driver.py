@@ -15,8 +15,8 @@ PROBES = (Path(__file__).parent / "probes.js").read_text()
 class Driver:
     """A browser, the servers that it looks at, and what did not hold."""
 
-    def __init__(self, browser, pictures, url):
-        self.browser, self.pictures, self.url = browser, pictures, url
+    def __init__(self, browser, pictures, url, own_page=False):
+        self.browser, self.pictures, self.url, self.own_page = browser, pictures, url, own_page
         self.failures, self.checks = [], 0
         self.contexts = []
         self.servers = []
@@ -38,6 +38,8 @@ class Driver:
         context.set_default_timeout(8000)
         self.contexts.append(context)
         page = context.new_page()
+        if self.own_page:
+            page.route(lambda asked: asked.split("#")[0] == self.url, self.fulfil)
         page.said, page.asked = [], []
         page.on("console", lambda message: page.said.append(f"{message.type}: {message.text}"))
         page.on("pageerror", lambda error: page.said.append(f"error: {error}"))
@@ -52,6 +54,12 @@ class Driver:
             self.until(page, "document.querySelector('.plot[data-key=loss] path.curve')?.getAttribute('d')")
             page.evaluate("scrollTo(0, 0)")
         return page
+
+    def fulfil(self, route):
+        """The page of this folder, whatever page the program was built with."""
+        text, policy = mock.assemble()
+        headers = {"content-type": "text/html; charset=utf-8", "content-security-policy": policy}
+        route.fulfill(body=text, headers=headers)
 
     def until(self, page, holds, arg=None, seconds=10):
         """Waits for something of the page. (The page's policy forbids what Playwright's own way of waiting does in it.)"""

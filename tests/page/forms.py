@@ -110,11 +110,6 @@ def differ(place, real, played, may_miss=lambda _: False):
     return told + [f"{place}: the mock says `{key}`, a real one does not" for key in never]
 
 
-def of_null(real, played):
-    """A value that is null has no keys of its own: what lies below it is not compared."""
-    return {place for place in real if not any(place.startswith((f"{up}.", f"{up}[")) for up in played)}
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--url", required=True, help="a real server, with its `/` at the end")

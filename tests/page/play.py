@@ -189,7 +189,9 @@ class Play:
             return self.prepare()
         if self.step == 0:
             mlm, tc = self.loss(0)
-            self.tell(self.event("start", random=True, terms={"mlm": mlm, "tc": tc}, expected={}, surprises=[]))
+            expected = {"mlm": {"low": 10.2, "high": 10.6}, "tc": {"low": 2.9, "high": 3.9}}
+            terms = {"mlm": mlm, "tc": tc}
+            self.tell(self.event("start", random=True, terms=terms, expected=expected, surprises=[]))
         self.step += 10
         step = self.step
         each = [self.loss(step - 9 + k) for k in range(10)]

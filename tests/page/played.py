@@ -321,7 +321,10 @@ class Played(Driver):
         path = Path(tempfile.mkdtemp()) / "report.html"
         path.write_text(mock.assemble(mock.report())[0])
         page = self.open(path.as_uri(), size=size, scheme=scheme, wait=False)
+        page.wait_for_selector('.plot[data-key="loss"]')
+        page.evaluate("document.querySelector('.plot[data-key=loss]').scrollIntoView()")
         page.wait_for_selector('.plot[data-key="loss"] path.curve')
+        page.evaluate("scrollTo(0, 0)")
         return page
 
     def report(self, _):
