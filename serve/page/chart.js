@@ -94,12 +94,19 @@ class Chart {
         const dash = DASHES[(Math.floor(run.colour / COLOURS) + n) % DASHES.length];
         const style = view.several ? { ...pen(run.colour), dash } : pen(n);
         if (part.form === "rule") style.dash = DASHES[n % DASHES.length];
-        const among = view.several ? (this.plot.parts.length > 1 ? `${run.name}, ${part.label}` : run.name) : part.label;
         const id = `${run.name}/${part.group}/${part.name}`;
-        return { id, run, part, columns, series, label: among, level: level_of(series, part), ...style };
+        const label = this.label(run, part);
+        return { id, run, part, columns, series, label, level: level_of(series, part), ...style };
       }),
     );
     this.curves = agreed(found.filter(({ series }) => series));
+  }
+
+  /** Of several runs a curve says whose it is; a rule first what it is, since its run is seen by its colour. */
+  label(run, part) {
+    if (!view.several) return part.label;
+    if (part.form === "rule") return `${part.label}, ${run.name}`;
+    return this.plot.parts.length > 1 ? `${run.name}, ${part.label}` : run.name;
   }
 
   /** What is drawn of a curve: its means, smoothed as the page says. Kept until there is more. */
@@ -137,7 +144,10 @@ class Chart {
     const seen = drawn.flatMap((curve) => part(curve, curve.inside, Math.max(curve.outside, curve.inside)));
     const near = drawn.flatMap((curve) => part(curve, curve.first, curve.end));
     const options = { log: this.log, cut: view.cut };
-    const range = this.range ?? fit(seen, options) ?? fit(near, options) ?? (this.log ? [0.1, 1] : [0, 1]);
+    const whole = fit(seen, options) ?? fit(near, options) ?? (this.log ? [0.1, 1] : [0, 1]);
+    // A share is never more than all of it.
+    if (this.plot.unit === "percent" && seen.every((value) => !(value > 1))) whole[1] = Math.min(whole[1], 1);
+    const range = this.range ?? whole;
     this.is_nothing = seen.length > 0 && seen.every((value) => value === 0 || value === null);
     this.y = new Scale(range[0], range[1], height - MARGIN.bottom, MARGIN.top, this.log);
     this.clip.setAttribute("width", Math.max(0, width - MARGIN.left - MARGIN.right));
@@ -336,13 +346,19 @@ class Chart {
     ];
   }
 
-  /** What stands for one another in the legend: each curve of one run; of several, all curves of each. Rules have names. */
+  /**
+   * What stands for one another in the legend: each curve of one run; of several, all curves of each, then, in grey, what
+   * their dashes mean. Rules have names of their own.
+   */
   keys() {
     const alone = (curve) => !view.several || curve.part.form === "rule";
     const single = this.curves.filter(alone).map((curve) => ({ label: curve.label, curves: [curve] }));
     const rest = this.curves.filter((curve) => !alone(curve));
-    const runs = [...new Set(rest.map((curve) => curve.run))];
-    return [...runs.map((run) => ({ label: run.name, curves: rest.filter((curve) => curve.run === run) })), ...single];
+    const by = (name) =>
+      [...new Set(rest.map((curve) => curve[name]))].map((one) => rest.filter((curve) => curve[name] === one));
+    const runs = by("run").map((curves) => ({ label: curves[0].run.name, curves }));
+    const parts = by("part").map((curves) => ({ label: curves[0].part.label, curves, meaning: true }));
+    return [...runs, ...(parts.length > 1 ? parts : []), ...single];
   }
 
   /** Rebuilt only where the curves are others; else only the values change. */
@@ -354,8 +370,8 @@ class Chart {
     this.legend_state = state;
     this.legend_keys = this.keys().map((key) => ({ ...key, value: make("span", { class: "value" }) }));
     this.legend.replaceChildren(
-      ...this.legend_keys.map(({ label, curves, value }) => {
-        const shown = !this.hidden.has(curves[0].id);
+      ...this.legend_keys.map(({ label, curves, value, meaning }) => {
+        const shown = curves.some(({ id }) => !this.hidden.has(id));
         const toggle = () => {
           for (const { id } of curves)
             if (shown) this.hidden.add(id);
@@ -378,7 +394,7 @@ class Chart {
               on: { click: toggle },
               title: printable(words),
             },
-            swatch(curves[0]),
+            swatch(meaning ? { ...curves[0], colour: "ref" } : curves[0]),
             make("bdi", { class: "label", text: label }),
             value,
           ),
@@ -390,8 +406,8 @@ class Chart {
   }
 
   update_values() {
-    for (const { curves, value } of this.legend_keys ?? [])
-      say(value, curves.map((curve) => this.value_words(curve)).join(" · "));
+    for (const { curves, value, meaning } of this.legend_keys ?? [])
+      say(value, meaning ? "" : curves.map((curve) => this.value_words(curve)).join(" · "));
   }
 
   /** The value under the hand, with its least and greatest; else the newest. */
@@ -457,9 +473,9 @@ function tick(value, unit, ticks) {
   if (unit === "percent") return `${minus((value * 100).toFixed(digits(step * 100)))} %`;
   if (unit === "short" || unit === "count") return minus(short_tick(value));
   if (unit === "bytes") return minus(bytes_tick(value));
-  if (unit === "seconds") return duration_tick(value);
+  if (unit === "seconds") return step < 1 ? `${value.toFixed(digits(step))} s` : duration_tick(value);
   const size = Math.max(...ticks.map(Math.abs));
-  if (value !== 0 && (size >= 1e6 || Math.abs(value) < 1e-3)) {
+  if (value !== 0 && (size >= 1e6 || size <= 1e-3 || Math.abs(value) < 1e-4)) {
     const power = 10 ** Math.floor(Math.log10(Math.abs(value)) + 1e-9);
     return minus(value.toExponential(digits(step / power)).replace(/\.?0*e\+?/, "e"));
   }

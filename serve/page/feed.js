@@ -96,10 +96,14 @@ class Feed {
     } else this.again(this.pause(), "the server begins anew");
   }
 
-  /** The stream is gone. It is asked for anew, from the newest event on; another process answers with a reset. */
+  /**
+   * The stream is gone. It is asked for anew, from the newest event on; another process answers with a reset. A server ends
+   * long streams now and then: of one that lasted nothing is said until it does not come again.
+   */
   lost() {
     this.close();
-    this.again(this.pause());
+    const lasted = this.tries === 0;
+    this.again(this.pause(), "no connection", lasted);
   }
 
   pause(told_ms = 0) {
@@ -109,11 +113,11 @@ class Feed {
     return Math.max(told_ms, pause * (0.75 + Math.random() / 2));
   }
 
-  again(pause_ms, why = "no connection") {
+  again(pause_ms, why = "no connection", quiet = false) {
     if (this.source) return;
     clearTimeout(this.timer);
     const words = pause_ms >= 1000 ? `${why}, trying again in ${Math.ceil(pause_ms / 1000)} s` : `${why}, trying again`;
-    this.hear.state({ live: false, words });
+    if (!quiet) this.hear.state({ live: false, words });
     this.timer = setTimeout(() => (this.boot === null ? this.begin() : this.listen()), pause_ms);
   }
 

@@ -85,7 +85,9 @@ class Flow {
   }
 
   trainer(reader, status) {
-    const phase = `${phase_word(status.phase)} for ${duration(number(status.since_s))}`;
+    const seconds = number(status.since_s);
+    // What has just begun has no time to tell.
+    const phase = phase_word(status.phase) + (seconds >= 1 ? ` for ${duration(seconds)}` : "");
     return station("trainer", phase, ...(reader ? [actor_row(reader, "time")] : []));
   }
 }
@@ -142,8 +144,7 @@ function share_of(actor, name) {
   return spent.wall_s > 0 ? Math.min(1, spent[`${name}_s`] / spent.wall_s) : 0;
 }
 
-const mean_of = (lanes, name) =>
-  lanes.reduce((all, lane) => all + share_of(lane, name), 0) / Math.max(1, lanes.length);
+const mean_of = (lanes, name) => lanes.reduce((all, lane) => all + share_of(lane, name), 0) / Math.max(1, lanes.length);
 
 /** Who works, how their time was shared, and in words over which time. */
 function lately(actors) {

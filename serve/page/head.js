@@ -34,7 +34,7 @@ class Head {
 
   progress(run, status) {
     const { share } = how_far(run, status);
-    find("progress").hidden = share === null || view.runs.length !== 1;
+    find("progress").hidden = share === null || (view.several && !this.live);
     find("progress-done").style.width = `${Math.min(100, Math.max(0, (share ?? 0) * 100))}%`;
     find("progress").setAttribute("aria-valuenow", ((share ?? 0) * 100).toFixed(1));
     const alarm = run && worst(run) ? "⚠ " : "";
@@ -50,14 +50,17 @@ class Head {
     for (const { run, row, tiles } of rows) {
       row.who.hidden = !several;
       say(row.name, run.name);
-      say(row.ending, run === view.run && this.live ? "live" : end_words(run));
+      say(row.ending, run === view.run && this.live ? "live" : end_words(run) || (run.state ?? ""));
       row.swatch.setAttribute("class", `curve c${run.colour % COLOURS}`);
       for (const [key, figures] of Object.entries(tiles)) tile(row, key, ...figures);
       for (const [key, { box }] of row.tiles) box.hidden = !Object.hasOwn(tiles, key);
     }
     const names = new Set(view.runs.map((run) => run.name));
     for (const name of this.rows.keys()) if (!names.has(name)) this.rows.delete(name);
-    arrange(find("tiles"), rows.map(({ row }) => row.box));
+    arrange(
+      find("tiles"),
+      rows.map(({ row }) => row.box),
+    );
   }
 
   row(run) {
@@ -153,7 +156,8 @@ function how_far(run, status) {
   const steps = number(status?.steps ?? null) ?? view.planned.get(run?.name) ?? null;
   const own = run?.kind === "prepare" ? run.groups.preparation.newest("share") : steps > 0 ? (step ?? 0) / steps : null;
   const is_done = run?.end && (run.end.kind === "prepare_end" || run.end.why === "finished");
-  const share = number(status?.progress ?? null) ?? (is_done ? 1 : own);
+  // A look is older than the last word of a run that is done.
+  const share = is_done ? 1 : (number(status?.progress ?? null) ?? own);
   return { step, steps, share: share === null ? null : Math.min(1, share) };
 }
 
@@ -162,7 +166,9 @@ function figures_of(run, status, live) {
   const { reports, validations, preparation } = run.groups;
   const { step, steps, share } = how_far(run, status);
   const digits = share < 0.1 ? 2 : 1;
-  const tiles = { done: ["done", share === null ? NOTHING : share === 1 ? "100 %" : `${(share * 100).toFixed(digits)} %`] };
+  const tiles = {
+    done: ["done", share === null ? NOTHING : share === 1 ? "100 %" : `${(share * 100).toFixed(digits)} %`],
+  };
   if (run.kind === "prepare") {
     tiles.parts = ["parts", count(preparation.newest("parts"))];
     tiles.text = ["text per second", bytes(preparation.newest("text_bytes_per_s"))];
@@ -183,7 +189,8 @@ function figures_of(run, status, live) {
   }
   const host = number(status?.memory?.host_bytes ?? null) ?? reports.newest("memory/host_bytes");
   const device = number(status?.memory?.device_bytes ?? null) ?? reports.newest("memory/device_bytes");
-  if ((device ?? host) !== null) tiles.memory = ["memory", bytes(device ?? host), device === null ? "of the host" : "of the device"];
+  if ((device ?? host) !== null)
+    tiles.memory = ["memory", bytes(device ?? host), device === null ? "of the host" : "of the device"];
   return tiles;
 }
 

@@ -139,7 +139,9 @@ class Overlay {
   /** A chip for each run: shown, hidden, or taken away. */
   draw() {
     const key = view.runs.map((run) => `${run.name}${run.colour}${run.away}`).join("|");
-    this.list.hidden = view.runs.length < 2;
+    this.list.hidden = !view.several;
+    // Beside a preparation lies none.
+    this.open.hidden = view.run?.kind === "prepare";
     if (this.key === key) return;
     this.key = key;
     this.list.replaceChildren(

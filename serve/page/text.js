@@ -97,6 +97,7 @@ function percent(value) {
 /** The two largest units: 3 d 4 h, 12 min 5 s, 4.2 s. */
 function duration(seconds) {
   if (!Number.isFinite(seconds)) return NOTHING;
+  if (Math.abs(seconds) < 0.1) return `${Number(seconds.toPrecision(1))} s`;
   if (seconds < 10) return `${Number(seconds.toFixed(1))} s`;
   const whole = Math.round(seconds);
   const [d, h, min, s] = [

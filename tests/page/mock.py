@@ -250,9 +250,13 @@ def report():
     # Both count with one vocabulary; the third was counted with another one.
     for values in plays[2].columns["validations"].series["mlm/ln_vocab"].values():
         values[:] = [9.2] * len(values)
-    for play in plays:
-        play.tell(play.event("stop", why="finished", place=f"runs/{play.name}", saved=True, kept=play.step))
-    return {"runs": [play.history() for play in plays], "config": configs, "made": {"program": "cloze 0.1.0", "time": 1_767_323_040_000}}
+    for play, why in zip(plays, ("interrupt", "finished", "terminate")):
+        play.tell(play.event("stop", why=why, place=f"runs/{play.name}", saved=True, kept=play.step))
+    return {
+        "runs": [play.history() for play in plays],
+        "config": configs,
+        "made": {"program": "cloze 0.1.0", "time": 1_767_323_040_000},
+    }
 
 
 def main():

@@ -136,7 +136,15 @@ function add(many) {
       grad_norm: [2, 1.8, 2.3],
       "speed/tokens_per_s": one(27_000),
     };
-    const point = { of: "reports", tokens: step * 7488, rows: step * 64, epoch: n / 1000, hours: n / 3600, ...at, values };
+    const point = {
+      of: "reports",
+      tokens: step * 7488,
+      rows: step * 64,
+      epoch: n / 1000,
+      hours: n / 3600,
+      ...at,
+      values,
+    };
     view.run.take({ ...at, kind: "report", point });
     if (n % 4 === 0) view.run.take({ ...at, kind: "note", text: "m".repeat(300) });
     data_came();
