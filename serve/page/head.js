@@ -50,7 +50,10 @@ class Head {
     for (const { run, row, tiles } of rows) {
       row.who.hidden = !several;
       say(row.name, run.name);
-      say(row.ending, run === view.run && this.live ? "live" : end_words(run) || (run.state ?? ""));
+      say(
+        row.ending,
+        run === view.run && this.live ? "live" : end_words(run) || run.state || (view.made ? "had not ended" : ""),
+      );
       row.swatch.setAttribute("class", `curve c${run.colour % COLOURS}`);
       for (const [key, figures] of Object.entries(tiles)) tile(row, key, ...figures);
       for (const [key, { box }] of row.tiles) box.hidden = !Object.hasOwn(tiles, key);

@@ -114,12 +114,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--url", required=True, help="a real server, with its `/` at the end")
     parser.add_argument("--kind", choices=["train", "prepare"], default="train")
-    parser.add_argument("--wait", type=float, default=6.0, help="seconds of events")
+    parser.add_argument("--wait", type=float, default=12.0, help="seconds of events")
     asked = parser.parse_args()
-    server = mock.Server(mock.play_of(asked.kind, 1100 if asked.kind == "train" else 100), rate=5)
+    server = mock.Server(mock.play_of(asked.kind, 1100 if asked.kind == "train" else 100), rate=40)
     try:
         real, said = looked_at(asked.url, asked.kind, asked.wait)
-        played, told = looked_at(server.url, asked.kind, 2)
+        played, told = looked_at(server.url, asked.kind, 3)
     finally:
         server.kill()
     problems = []
