@@ -1,7 +1,7 @@
 // One plot, in SVG: so that it can be kept as it is, read by a screen, and drawn at any size.
 
 const MARGIN = { left: 52, right: 12, top: 14, bottom: 22 };
-const DASHES = ["", "6 3", "2 3", "8 3 2 3"];
+const DASHES = ["", "6 3", "2 3", "8 3 2 3", "12 4"];
 const COLOURS = 8;
 let charts_made = 0;
 
@@ -86,25 +86,27 @@ class Chart {
 
   /** The curves that there are. One run has a colour for each part; of several, each run has one, and each part a dash. */
   collect() {
-    const runs = view
-      .shown()
-      .filter((run) => this.plot.parts.some((part) => run.groups[part.group].series.has(part.name)));
-    const several = view.runs.length > 1;
-    this.curves = runs.flatMap((run) =>
-      this.plot.parts
-        .map((part, n) => {
-          const columns = run.groups[part.group];
-          const series = columns.series.get(part.name);
-          if (!series) return null;
-          // Beyond eight runs colours come again, one dash further.
-          const dash = DASHES[(Math.floor(run.colour / COLOURS) + n) % DASHES.length];
-          const style = several ? { ...pen(run.colour), dash } : pen(n);
-          if (part.form === "rule") style.dash = DASHES[2];
-          const label = several ? (this.plot.parts.length > 1 ? `${run.name}, ${part.label}` : run.name) : part.label;
-          return { id: `${run.name}/${part.group}/${part.name}`, run, part, columns, series, label, ...style };
-        })
-        .filter(Boolean),
+    const found = view.shown().flatMap((run) =>
+      this.plot.parts.map((part, n) => {
+        const columns = run.groups[part.group];
+        const series = columns.series.get(part.name);
+        // Beyond eight runs colours come again, one dash further.
+        const dash = DASHES[(Math.floor(run.colour / COLOURS) + n) % DASHES.length];
+        const style = view.several ? { ...pen(run.colour), dash } : pen(n);
+        if (part.form === "rule") style.dash = DASHES[n % DASHES.length];
+        const id = `${run.name}/${part.group}/${part.name}`;
+        const label = this.label(run, part);
+        return { id, run, part, columns, series, label, level: level_of(series, part), ...style };
+      }),
     );
+    this.curves = agreed(found.filter(({ series }) => series));
+  }
+
+  /** Of several runs a curve says whose it is; a rule first what it is, since its run is seen by its colour. */
+  label(run, part) {
+    if (!view.several) return part.label;
+    if (part.form === "rule") return `${part.label}, ${run.name}`;
+    return this.plot.parts.length > 1 ? `${run.name}, ${part.label}` : run.name;
   }
 
   /** What is drawn of a curve: its means, smoothed as the page says. Kept until there is more. */
@@ -138,10 +140,15 @@ class Chart {
       ];
       curve.values = this.line(curve);
     }
-    const seen = drawn.flatMap((curve) => curve.values.slice(curve.inside, Math.max(curve.outside, curve.inside)));
-    const near = drawn.flatMap((curve) => curve.values.slice(curve.first, curve.end));
+    const part = (curve, from, to) => (curve.part.form === "rule" ? [curve.level] : curve.values.slice(from, to));
+    const seen = drawn.flatMap((curve) => part(curve, curve.inside, Math.max(curve.outside, curve.inside)));
+    const near = drawn.flatMap((curve) => part(curve, curve.first, curve.end));
     const options = { log: this.log, cut: view.cut };
-    const range = this.range ?? fit(seen, options) ?? fit(near, options) ?? (this.log ? [0.1, 1] : [0, 1]);
+    const whole = fit(seen, options) ?? fit(near, options) ?? (this.log ? [0.1, 1] : [0, 1]);
+    // A share is never more than all of it.
+    if (this.plot.unit === "percent" && seen.every((value) => !(value > 1))) whole[1] = Math.min(whole[1], 1);
+    const range = this.range ?? whole;
+    this.is_nothing = seen.length > 0 && seen.every((value) => value === 0 || value === null);
     this.y = new Scale(range[0], range[1], height - MARGIN.bottom, MARGIN.top, this.log);
     this.clip.setAttribute("width", Math.max(0, width - MARGIN.left - MARGIN.right));
     this.clip.setAttribute("height", Math.max(0, height - MARGIN.bottom - MARGIN.top + 3));
@@ -154,14 +161,14 @@ class Chart {
 
   draw_grid(width, height) {
     const [lines, labels] = [[], []];
-    const unit = UNITS[this.plot.unit] ?? figure;
-    const whole = this.plot.unit === "bytes" ? byte_unit(this.y.to) : 1;
-    for (const value of this.y.ticks(Math.max(2, Math.floor(height / 45)), whole)) {
+    const whole = { bytes: byte_unit(this.y.to), seconds: SECONDS }[this.plot.unit] ?? 1;
+    const ticks = this.y.ticks(Math.max(2, Math.floor(height / 45)), whole);
+    // Where nothing was measured the axis has no size to tell.
+    for (const value of this.is_nothing ? ticks.filter((value) => value === 0) : ticks) {
       const y = Math.round(this.y.at(value)) + 0.5;
+      const text = tick(value, this.plot.unit, ticks);
       lines.push(draw("line", { x1: MARGIN.left, x2: width - MARGIN.right, y1: y, y2: y }));
-      labels.push(
-        draw("text", { x: MARGIN.left - 6, y: y + 4, "text-anchor": "end", text: tick(value, unit, this.y) }),
-      );
+      labels.push(draw("text", { x: MARGIN.left - 6, y: y + 4, "text-anchor": "end", text }));
     }
     for (const [value, text] of view.ticks(this.plot.domain, this.x, Math.max(2, Math.floor(width / 80)))) {
       const x = Math.round(this.x.at(value)) + 0.5;
@@ -180,16 +187,20 @@ class Chart {
   /** Events: checkpoints as ticks on the floor, what matters more as lines through the plot. */
   draw_marks(height) {
     const marks = [];
-    const last = {};
-    for (const event of this.plot.domain === "run" ? (view.run?.events ?? []) : []) {
-      const place = view.hidden.has(event.kind) ? null : view.run.where(event, view.axis);
-      if (place === null || place < this.x.from || place > this.x.to) continue;
-      const sort = sort_of(event);
-      const x = Math.round(this.x.at(place)) + 0.5;
-      if (x - (last[sort] ?? -9) < 3) continue;
-      last[sort] = x;
-      const top = sort === "checkpoint" ? height - MARGIN.bottom - 5 : MARGIN.top;
-      marks.push(draw("line", { class: `mark ${sort}`, x1: x, x2: x, y1: top, y2: height - MARGIN.bottom }));
+    const runs = this.plot.domain === "run" ? view.shown() : [];
+    for (const run of runs) {
+      const last = {};
+      for (const event of run.events) {
+        const place = view.hidden.has(event.kind) ? null : run.where(event, view.axis);
+        if (place === null || place < this.x.from || place > this.x.to) continue;
+        const sort = sort_of(event);
+        const x = Math.round(this.x.at(place)) + 0.5;
+        if (x - (last[sort] ?? -9) < 3) continue;
+        last[sort] = x;
+        const top = sort === "checkpoint" ? height - MARGIN.bottom - 5 : MARGIN.top;
+        const look = view.several ? `${sort} of-run c${run.colour % COLOURS}` : sort;
+        marks.push(draw("line", { class: `mark ${look}`, x1: x, x2: x, y1: top, y2: height - MARGIN.bottom }));
+      }
     }
     this.layers.marks.replaceChildren(...marks);
   }
@@ -201,7 +212,8 @@ class Chart {
     const runs = [...new Set(drawn.map((curve) => curve.run))].reverse();
     for (const curve of runs.flatMap((run) => drawn.filter((curve) => curve.run === run))) {
       const { places, first, end, series } = curve;
-      if (end <= first) continue;
+      if (curve.part.form === "rule") pieces.push(this.level(curve));
+      if (end <= first || curve.part.form === "rule") continue;
       const x = (i) => this.x.at(places[i]);
       const height = (value) => (this.log && value <= 0 ? NaN : this.y.at(value));
       const path = (points, options) =>
@@ -222,6 +234,13 @@ class Chart {
     }
     this.layers.curves.replaceChildren(...pieces);
     this.layers.odd.replaceChildren(...odd);
+  }
+
+  /** What a curve is measured by is the same at every place. */
+  level({ level, colour, dash }) {
+    const y = this.log && level <= 0 ? NaN : this.y.at(level);
+    const d = Number.isFinite(y) ? `M${this.x.start} ${y.toFixed(1)}H${this.x.end}` : "";
+    return draw("path", { class: `curve ${colour}`, d, fill: "none", "stroke-dasharray": dash || null });
   }
 
   /** From the least to the greatest value of each point, in as many pieces as the line has. */
@@ -327,11 +346,19 @@ class Chart {
     ];
   }
 
-  /** What stands for one another in the legend: each curve of one run; of several, all curves of each. */
+  /**
+   * What stands for one another in the legend: each curve of one run; of several, all curves of each, then, in grey, what
+   * their dashes mean. Rules have names of their own.
+   */
   keys() {
-    if (view.runs.length < 2) return this.curves.map((curve) => ({ label: curve.label, curves: [curve] }));
-    const runs = [...new Set(this.curves.map((curve) => curve.run))];
-    return runs.map((run) => ({ label: run.name, curves: this.curves.filter((curve) => curve.run === run) }));
+    const alone = (curve) => !view.several || curve.part.form === "rule";
+    const single = this.curves.filter(alone).map((curve) => ({ label: curve.label, curves: [curve] }));
+    const rest = this.curves.filter((curve) => !alone(curve));
+    const by = (name) =>
+      [...new Set(rest.map((curve) => curve[name]))].map((one) => rest.filter((curve) => curve[name] === one));
+    const runs = by("run").map((curves) => ({ label: curves[0].run.name, curves }));
+    const parts = by("part").map((curves) => ({ label: curves[0].part.label, curves, meaning: true }));
+    return [...runs, ...(parts.length > 1 ? parts : []), ...single];
   }
 
   /** Rebuilt only where the curves are others; else only the values change. */
@@ -343,8 +370,8 @@ class Chart {
     this.legend_state = state;
     this.legend_keys = this.keys().map((key) => ({ ...key, value: make("span", { class: "value" }) }));
     this.legend.replaceChildren(
-      ...this.legend_keys.map(({ label, curves, value }) => {
-        const shown = !this.hidden.has(curves[0].id);
+      ...this.legend_keys.map(({ label, curves, value, meaning }) => {
+        const shown = curves.some(({ id }) => !this.hidden.has(id));
         const toggle = () => {
           for (const { id } of curves)
             if (shown) this.hidden.add(id);
@@ -367,7 +394,7 @@ class Chart {
               on: { click: toggle },
               title: printable(words),
             },
-            swatch(curves[0]),
+            swatch(meaning ? { ...curves[0], colour: "ref" } : curves[0]),
             make("bdi", { class: "label", text: label }),
             value,
           ),
@@ -379,15 +406,14 @@ class Chart {
   }
 
   update_values() {
-    for (const { curves, value } of this.legend_keys ?? []) {
-      const parts = curves.filter((curve) => curves.length === 1 || curve.part.form !== "rule");
-      say(value, parts.map((curve) => this.value_words(curve)).join(" · "));
-    }
+    for (const { curves, value, meaning } of this.legend_keys ?? [])
+      say(value, meaning ? "" : curves.map((curve) => this.value_words(curve)).join(" · "));
   }
 
   /** The value under the hand, with its least and greatest; else the newest. */
   value_words(curve) {
     const unit = UNITS[this.plot.unit] ?? figure;
+    if (curve.part.form === "rule") return unit(curve.level);
     const at = view.cursor?.domain === this.plot.domain ? view.cursor.x : null;
     const i = at === null ? curve.series.mean.findLastIndex((value) => value !== null) : this.nearest(curve, at);
     const { min, max } = curve.series;
@@ -422,13 +448,38 @@ class Chart {
   }
 }
 
-/** A tick's label: only the digits that tell it from its neighbours. */
-function tick(value, unit, scale) {
-  if (unit !== figure) return unit(value);
-  const size = Math.max(Math.abs(scale.from), Math.abs(scale.to));
-  if (value !== 0 && (size >= 1e6 || Math.abs(value) < 1e-3))
-    return value.toExponential(1).replace(".0e", "e").replace("-", "−").replace("e+", "e");
-  return String(Number(value.toPrecision(6))).replace("-", "−");
+/** The newest value of what a curve is measured by; nothing of other curves. */
+function level_of(series, part) {
+  return part.form === "rule" ? (series?.mean.findLast((value) => Number.isFinite(value)) ?? null) : null;
+}
+
+/** A rule that is the same for all runs is drawn once, in grey; one that differs has the colour of its run. */
+function agreed(curves) {
+  const same = (a, b) => Math.abs(a - b) <= 1e-6 * Math.max(Math.abs(a), Math.abs(b));
+  return curves.flatMap((curve) => {
+    if (curve.part.form !== "rule") return [curve];
+    if (curve.level === null) return [];
+    const alike = curves.filter((other) => other.part === curve.part && other.level !== null);
+    if (!alike.every((other) => same(other.level, curve.level))) return [curve];
+    return alike[0] === curve ? [{ ...curve, label: curve.part.label, colour: "ref" }] : [];
+  });
+}
+
+/** A tick's label: with the digits that tell it from its neighbours, and no more. */
+function tick(value, unit, ticks) {
+  const step = ticks.length > 1 ? Math.min(...ticks.slice(1).map((one, i) => one - ticks[i])) : Math.abs(value) || 1;
+  const digits = (size) => Math.min(9, Math.max(0, Math.ceil(-Math.log10(size) - 1e-9)));
+  const minus = (text) => text.replace("-", "−");
+  if (unit === "percent") return `${minus((value * 100).toFixed(digits(step * 100)))} %`;
+  if (unit === "short" || unit === "count") return minus(short_tick(value));
+  if (unit === "bytes") return minus(bytes_tick(value));
+  if (unit === "seconds") return step < 1 ? `${value.toFixed(digits(step))} s` : duration_tick(value);
+  const size = Math.max(...ticks.map(Math.abs));
+  if (value !== 0 && (size >= 1e6 || size <= 1e-3 || Math.abs(value) < 1e-4)) {
+    const power = 10 ** Math.floor(Math.log10(Math.abs(value)) + 1e-9);
+    return minus(value.toExponential(digits(step / power)).replace(/\.?0*e\+?/, "e"));
+  }
+  return minus(String(Number(value.toPrecision(9))));
 }
 
 /** A piece of a curve, for legends. */

@@ -1,26 +1,28 @@
-// What a run has said, as columns: the same as `/history`, and what comes after it, by the same rule.
+// What a run has said, as columns: those of `/history`, and the points that come after it with the events.
 //
 // A page stays open for days. So columns have a bound: above POINTS_MAX neighbours are merged, with their mean, and with
 // their least and greatest value, which keep what leaps.
 
 const POINTS_MAX = 4096;
-const EVENTS_MAX = 1000;
+// Of one kind, the newest: as many as `/history` has.
+const EVENTS_MAX = 256;
+const AXES_OF_POINTS = ["step", "tokens", "rows", "hours", "epoch", "time"];
 
 /** Numbers over common axes. An axis never falls; a series has null where nothing was said. */
 class Columns {
-  constructor(axes) {
-    this.axes = Object.fromEntries(axes.map((axis) => [axis, []]));
+  constructor() {
+    this.axes = Object.fromEntries(AXES_OF_POINTS.map((axis) => [axis, []]));
     this.series = new Map();
     this.length = 0;
     this.version = 0;
   }
 
   /** From JSON; an axis or a series that is too short is filled, one that is absent is empty. */
-  static read(json, axes) {
-    const columns = new Columns(axes);
+  static read(json) {
+    const columns = new Columns();
     const given = json ?? {};
-    columns.length = Math.max(0, ...axes.map((axis) => given[axis]?.length ?? 0));
-    for (const axis of axes) columns.axes[axis] = rising(given[axis] ?? [], columns.length);
+    columns.length = Math.max(0, ...AXES_OF_POINTS.map((axis) => given[axis]?.length ?? 0));
+    for (const axis of AXES_OF_POINTS) columns.axes[axis] = rising(given[axis] ?? [], columns.length);
     for (const [name, series] of Object.entries(given.series ?? {})) {
       const plain = Array.isArray(series);
       const list = (values) => Array.from({ length: columns.length }, (_, i) => number(values?.[i] ?? null));
@@ -34,40 +36,28 @@ class Columns {
     return columns;
   }
 
-  /** One more point. A value is a number, or `{mean, min, max}`. */
-  append(at, values) {
+  /** One more point, as the server says it: a value of a series is `[mean, least, greatest]`. */
+  append(point) {
     for (const [axis, list] of Object.entries(this.axes)) {
       const before = list.at(-1) ?? 0;
-      list.push(Math.max(before, number(at[axis]) ?? before));
+      list.push(Math.max(before, number(point[axis]) ?? before));
     }
-    for (const [name, value] of Object.entries(values)) {
-      if (value === null || value === undefined) continue;
+    for (const [name, value] of Object.entries(point.values ?? {})) {
+      const [mean, min, max] = (Array.isArray(value) ? value : [value]).map((one) => number(one));
+      if (mean === null || mean === undefined) continue;
       if (!this.series.has(name)) this.series.set(name, { mean: Array(this.length).fill(null), min: null, max: null });
       const series = this.series.get(name);
-      const banded = typeof value === "object";
+      const banded = min !== undefined && max !== undefined;
       if (banded && series.min === null) [series.min, series.max] = [[...series.mean], [...series.mean]];
-      series.mean.push(banded ? value.mean : value);
-      series.min?.push(banded ? value.min : value);
-      series.max?.push(banded ? value.max : value);
+      series.mean.push(mean);
+      series.min?.push(banded ? min : mean);
+      series.max?.push(banded ? max : mean);
     }
     this.length += 1;
     for (const series of this.series.values()) {
       for (const list of [series.mean, series.min, series.max]) if (list && list.length < this.length) list.push(null);
     }
     if (this.length > POINTS_MAX) this.merge();
-    this.version += 1;
-  }
-
-  /** A run that went back says its steps again: what stands at `step` or behind it is forgotten. */
-  cut(step) {
-    let length = this.length;
-    while (length > 0 && this.axes.step[length - 1] >= step) length -= 1;
-    if (length === this.length) return;
-    this.length = length;
-    for (const list of Object.values(this.axes)) list.length = length;
-    for (const series of this.series.values()) {
-      for (const list of [series.mean, series.min, series.max]) if (list) list.length = length;
-    }
     this.version += 1;
   }
 
@@ -106,28 +96,14 @@ function rising(values, length) {
   return Array.from({ length }, (_, i) => (last = Math.max(last, number(values[i] ?? null) ?? last)));
 }
 
-const TRAINING_AXES = ["step", "tokens", "rows", "hours", "epoch", "time"];
-// Said often, and drawn nowhere: neither `/history` nor the page keeps them.
-const PASSED_OVER = new Set(["audit", "part_done"]);
+// What these say is in points; `/history` keeps them as points alone too.
+const SAID_AS_POINTS = new Set(["report", "validation", "prepare_progress", "part_done"]);
 
 /** A run or a preparation: its columns and its events. */
 class Run {
   constructor(name) {
-    Object.assign(this, {
-      name,
-      kind: "train",
-      place: "",
-      program: "",
-      steps: null,
-      events: [],
-      version: 0,
-      colour: 0,
-    });
-    this.groups = {
-      reports: new Columns(TRAINING_AXES),
-      validations: new Columns(TRAINING_AXES),
-      preparation: new Columns(["elapsed_s", "time"]),
-    };
+    Object.assign(this, { name, kind: "train", place: "", program: "", events: [], told: 0, colour: 0, left: null });
+    this.groups = { reports: new Columns(), validations: new Columns(), preparation: new Columns() };
   }
 
   static read(history) {
@@ -135,78 +111,39 @@ class Run {
     run.kind = history.kind === "prepare" ? "prepare" : "train";
     run.place = String(history.place ?? "");
     run.program = String(history.program ?? "");
-    run.steps = number(history.steps ?? null);
-    run.groups.reports = Columns.read(history.reports, TRAINING_AXES);
-    run.groups.validations = Columns.read(history.validations, TRAINING_AXES);
-    run.groups.preparation = Columns.read(history.preparation, ["elapsed_s", "time"]);
-    run.events = (history.events ?? []).filter((event) => event && typeof event === "object").slice(-EVENTS_MAX);
+    for (const group of Object.keys(run.groups)) run.groups[group] = Columns.read(history[group]);
+    for (const event of history.events ?? []) if (event && typeof event === "object") run.happened(event);
     return run;
   }
 
-  /** One more event. `beside` has what is drawn and what no event says: `{name: value}`. */
-  take(event, beside = {}) {
-    if (event.kind === "report") this.report(event, beside);
-    else if (event.kind === "validation") this.validation(event);
-    else if (event.kind === "prepare_progress") this.progress(event);
-    else if (!PASSED_OVER.has(event.kind)) this.happened(event);
-    this.version += 1;
-  }
-
-  report(event, beside) {
-    const values = {
-      ...beside,
-      loss: spread(event.loss, event.losses),
-      lr: number(event.lr),
-      grad_norm: spread(event.grad_norm, event.grad_norms),
-      skipped: number(event.skipped),
-      "speed/tokens_per_s": number(event.tokens_per_s),
-      "speed/wait": number(event.wait),
-      "speed/stall": number(event.stall),
-      "speed/mfu": number(event.mfu),
-      "memory/device_bytes": number(event.memory?.allocated_peak_bytes),
-      ...named("terms/", event.terms),
-      ...named("metrics/", event.metrics),
-      ...named("source_epochs/", event.source_epochs),
-    };
-    this.place_at(this.groups.reports, event, values);
-  }
-
-  validation(event) {
-    const values = { loss: number(event.loss), ...named("terms/", event.terms), ...named("metrics/", event.metrics) };
-    this.place_at(this.groups.validations, event, { ...values, ...named("mlm/", event.mlm ?? {}) });
-  }
-
-  place_at(columns, event, values) {
-    columns.cut(event.step);
-    const { step, epoch, rows_seen: rows, tokens_seen: tokens, time } = event;
-    columns.append({ step, epoch, rows, tokens, time, hours: this.hours(event) }, values);
-  }
-
-  /**
-   * Hours of work, pauses between processes not counted. A clock of a process says for how long it has worked; the wall
-   * clock says how long ago the newest point was. The lesser of the two was worked since then.
-   */
-  hours(event) {
-    const { hours, time } = this.groups.reports.axes;
-    if (hours.length === 0) return event.elapsed_s / 3600;
-    const since = Math.max(0, event.time - time.at(-1)) / 1000;
-    return hours.at(-1) + Math.min(since, event.elapsed_s) / 3600;
-  }
-
-  progress(event) {
-    const share = event.bytes / Math.max(1, event.bytes_total);
-    const rates = { text_bytes_per_s: number(event.text_bytes_per_s), tokens_per_s: number(event.tokens_per_s) };
-    this.groups.preparation.append(event, { share, ...rates, parts: event.parts });
+  /** One more event, with the point that was drawn for it where there is one. */
+  take(event) {
+    const { point, ...said } = event;
+    if (point && Object.hasOwn(this.groups, point.of)) this.groups[point.of].append(point);
+    // A guess is as old as what it was said with.
+    if (Number.isFinite(event.eta_s)) this.left = { seconds: event.eta_s, time: event.time };
+    if (!SAID_AS_POINTS.has(event.kind)) this.happened(said);
   }
 
   happened(event) {
-    // Where a run goes on from, nothing lies behind: what it did there is done again.
-    if ((event.kind === "resume" || event.how === "rollback") && Number.isFinite(event.step)) {
-      this.groups.reports.cut(event.step + 1);
-      this.groups.validations.cut(event.step + 1);
-    }
     this.events.push(event);
-    if (this.events.length > EVENTS_MAX) this.events.splice(0, this.events.length - EVENTS_MAX);
+    this.told += 1;
+    const alike = (other) => other.kind === event.kind;
+    if (this.events.filter(alike).length > EVENTS_MAX) this.events.splice(this.events.findIndex(alike), 1);
+    // A hostile server could make up kinds without end.
+    if (this.events.length > 16 * EVENTS_MAX) this.events.shift();
+  }
+
+  /** The newest place of any of its points on an axis; null where there is none. */
+  newest(axis) {
+    const ends = Object.values(this.groups).map((columns) => columns.axes[axis].at(-1) ?? null);
+    return ends.every((end) => end === null) ? null : Math.max(...ends.map((end) => end ?? 0));
+  }
+
+  /** How it ended, if that is the last that it said. */
+  get end() {
+    const last = this.events.at(-1);
+    return ["stop", "prepare_end"].includes(last?.kind) ? last : null;
   }
 
   /** Where an event stands on an axis: as it says itself, else as the points around it say. */
@@ -239,16 +176,4 @@ function first_at_least(values, value, length = values.length) {
     else high = middle;
   }
   return low;
-}
-
-function named(prefix, values) {
-  return Object.fromEntries(Object.entries(values ?? {}).map(([name, value]) => [prefix + name, number(value)]));
-}
-
-/** A mean with the least and the greatest of what it is the mean of. */
-function spread(value, all) {
-  const mean = number(value);
-  const finite = (all ?? []).map(number).filter(Number.isFinite);
-  if (finite.length === 0) return mean;
-  return { mean, min: Math.min(...finite), max: Math.max(...finite) };
 }

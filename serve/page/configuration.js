@@ -1,10 +1,13 @@
 // What was asked for: keys that differ from their defaults first, then, of several runs, those in which they differ.
 
 const KEYS_MAX = 5000;
+const AGAIN_MS = 10_000;
+// Who wants to train until tokens or hours are over writes more steps than anybody can do.
+const STEPS_MAX = 2 ** 40;
 
 class Configuration {
   constructor() {
-    Object.assign(this, { names: [], keys: new Map(), only: true, words: "" });
+    Object.assign(this, { names: [], keys: new Map(), known: false, asked: -Infinity });
     this.find = make("input", {
       type: "search",
       id: "find-key",
@@ -41,14 +44,27 @@ class Configuration {
     );
   }
 
-  async fetch() {
-    const answer = await get_json("/config");
-    if (!answer.ok) {
-      find("configuration").hidden = false;
-      say(this.said, answer.words);
+  /** Asked once the run is planned: before that it has no configuration that one could show. */
+  async look(status) {
+    if (this.known || !view.run || !status) return;
+    find("configuration").hidden = false;
+    if (status.phase === "start") {
+      say(this.said, "The run is not planned yet: its configuration comes with its plan.");
       return;
     }
-    this.take({ [view.run?.name ?? "run"]: answer.json });
+    if (performance.now() - this.asked < AGAIN_MS) return;
+    this.asked = performance.now();
+    const { name } = view.run;
+    const answer = await get_slowly("/config");
+    const is_there = answer.ok && Array.isArray(answer.json?.keys);
+    if (!is_there) say(this.said, answer.words);
+    else if (view.run?.name === name) this.take({ [name]: answer.json });
+    this.known ||= is_there;
+  }
+
+  /** Another process may have been given another one. */
+  forget() {
+    Object.assign(this, { known: false, asked: -Infinity });
   }
 
   /** `configs` has `{keys, toml}` by the name of a run. */
@@ -64,6 +80,11 @@ class Configuration {
         row.changed ||= Boolean(one.changed);
       }
     }
+    for (const name of this.names) {
+      const steps = Number(this.keys.get("train.steps")?.values[name] ?? NaN);
+      if (steps > 0 && steps < STEPS_MAX) view.planned.set(name, steps);
+    }
+    redraw("head");
     const toml = this.names.length === 1 ? configs[this.names[0]]?.toml : null;
     this.file.hidden = !toml;
     this.toml.textContent = String(toml ?? "").replace(UNSEEN, (sign) =>
@@ -114,8 +135,8 @@ class Configuration {
     say(
       this.said,
       found.length === 0
-        ? words
-          ? "No key has these words."
+        ? words || this.keys.size === 0
+          ? `No key ${words ? "has these words" : "is known"}.`
           : "Every key has its default."
         : `${count(changed)} of ${count(this.keys.size)} keys differ from their defaults` +
             (several ? `; ${count([...this.keys.values()].filter(differs).length)} differ between the runs` : ""),

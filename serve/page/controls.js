@@ -11,18 +11,23 @@ class Session {
     return this.token ? { Authorization: `Bearer ${this.token}` } : {};
   }
 
+  /** Whether a token is needed and the run has none: then nobody can give the right one. */
+  get locked() {
+    return Boolean(view.status?.token_needed) && view.status?.token_set === false;
+  }
+
   /** A GET that may need the token; it is asked for where the server wants one. */
   async get(path) {
-    const answer = await get_json(path, this.headers());
-    if (![401, 403].includes(answer.status) || !view.status?.token_needed) return answer;
-    return (await this.ask(answer.words)) ? get_json(path, this.headers()) : answer;
+    const answer = await get_slowly(path, this.headers());
+    if (![401, 403].includes(answer.status) || !view.status?.token_needed || this.locked) return answer;
+    return (await this.ask(answer.words)) ? get_slowly(path, this.headers()) : answer;
   }
 
   async post(path, body) {
     if (view.status?.token_needed && !this.token && !(await this.ask("")))
       return { ok: false, words: "no token was given" };
     const answer = await this.send(path, body);
-    if (![401, 403].includes(answer.status)) return answer;
+    if (![401, 403].includes(answer.status) || this.locked) return answer;
     kept.set("token", null, sessionStorage);
     return (await this.ask(answer.words)) ? this.send(path, body) : answer;
   }
@@ -54,7 +59,7 @@ class Session {
       "aria-label": "token",
       required: true,
     });
-    const text = "The run's first lines say where its token is.";
+    const text = "It is what the file of serve.token_file holds, or CLOZE_TOKEN in the run's environment.";
     const given = await dialog("A token is needed", why ? `${why}. ${text}` : text, { yes: "go on", field });
     if (!given || !field.value.trim()) return false;
     kept.set("token", field.value.trim(), sessionStorage);
@@ -95,18 +100,21 @@ function dialog(title, text, { yes, field = null, grave = false }) {
   });
 }
 
+const LOCKED =
+  "The run was started without a token, so nothing can be changed from here. Start it with one: a file that " +
+  "serve.token_file names, or CLOZE_TOKEN in its environment.";
 const LEVELS = ["error", "warn", "info", "debug", "trace"];
 
 class Controls {
   constructor(session) {
     this.session = session;
     this.said = make("p", { class: "answer", role: "status" });
+    this.locked = make("p", { class: "warned", text: LOCKED });
     const button = (action, text, act, look = "") =>
       make("button", { type: "button", "data-action": action, class: look, text, on: { click: act } });
     this.note = make("input", { type: "text", id: "note", maxlength: 1000, placeholder: "a note for the log" });
     this.level = make("input", { type: "text", id: "level", list: "levels", value: "info", size: 16 });
     const levels = make("datalist", { id: "levels" }, ...LEVELS.map((value) => make("option", { value })));
-    this.stop_words = make("p");
     this.forms = {
       checkpoint: make(
         "div",
@@ -132,7 +140,7 @@ class Controls {
       stop: make(
         "div",
         { class: "control" },
-        this.stop_words,
+        make("p", { text: "Finish the step, save and end. The same command goes on later." }),
         button("stop", "stop the run…", () => this.stop(), "grave"),
       ),
     };
@@ -148,6 +156,7 @@ class Controls {
       },
     });
     find("controls-body").append(
+      this.locked,
       make("div", { class: "controls" }, ...Object.values(this.forms)),
       this.said,
       this.forget,
@@ -160,14 +169,9 @@ class Controls {
     find("controls").hidden = actions.length === 0;
     for (const [action, form] of Object.entries(this.forms)) form.hidden = !actions.includes(action);
     this.forget.hidden = !this.session.token;
-    const prepares = view.status?.kind === "prepare";
-    say(
-      this.stop_words,
-      prepares
-        ? "End now; finished parts are kept, and the same command goes on later."
-        : "Finish the step, save and end. The same command goes on later.",
-    );
-    for (const button of find("controls-body").querySelectorAll("[data-action]")) button.disabled = view.stale;
+    this.locked.hidden = !this.session.locked;
+    const off = view.stale || this.session.locked;
+    for (const button of find("controls-body").querySelectorAll("[data-action]")) button.disabled = off;
   }
 
   async act(path, body = "") {
@@ -192,10 +196,7 @@ class Controls {
   async stop() {
     const step = view.status?.step;
     const where = Number.isFinite(step) ? ` at about step ${count(step)}` : "";
-    const what =
-      view.status?.kind === "prepare"
-        ? "ends; its finished parts are kept"
-        : `finishes its step${where}, saves a checkpoint and ends`;
+    const what = `finishes its step${where}, saves a checkpoint and ends`;
     const text = `“${view.run?.name ?? "The run"}” ${what}. The same command goes on later.`;
     if (await dialog("Stop it?", text, { yes: "stop it", grave: true })) await this.act("/stop");
   }

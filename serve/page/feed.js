@@ -8,6 +8,9 @@ const STATUS_HIDDEN_MS = 30_000;
 // A browser looks at a page behind others about once a minute.
 const SLEPT_MS = 180_000;
 const PATIENCE_MS = 8000;
+// What takes long: other runs, rows, the history. The server does one such thing at a time, and so does the page.
+const SLOW_MS = 30_000;
+const SLOW_TRIES = 8;
 // A stream that has lasted so long was a good one: the next break begins with short pauses again.
 const STEADY_MS = 5000;
 const RETRY_MS = [500, 1000, 2000, 4000, 8000, 15_000];
@@ -32,7 +35,7 @@ class Feed {
     this.close();
     const asked = (this.asked += 1);
     this.hear.state({ live: false, words: this.tries > 0 ? "connecting again…" : "connecting…" });
-    const history = await get_json("/history");
+    const history = await get_json("/history", {}, SLOW_MS);
     if (asked !== this.asked) return;
     if (!history.ok) {
       this.again(this.pause(history.retry_ms), history.words);
@@ -93,10 +96,14 @@ class Feed {
     } else this.again(this.pause(), "the server begins anew");
   }
 
-  /** The stream is gone. It is asked for anew, from the newest event on; another process answers with a reset. */
+  /**
+   * The stream is gone. It is asked for anew, from the newest event on; another process answers with a reset. A server ends
+   * long streams now and then: of one that lasted nothing is said until it does not come again.
+   */
   lost() {
     this.close();
-    this.again(this.pause());
+    const lasted = this.tries === 0;
+    this.again(this.pause(), "no connection", lasted);
   }
 
   pause(told_ms = 0) {
@@ -106,11 +113,11 @@ class Feed {
     return Math.max(told_ms, pause * (0.75 + Math.random() / 2));
   }
 
-  again(pause_ms, why = "no connection") {
+  again(pause_ms, why = "no connection", quiet = false) {
     if (this.source) return;
     clearTimeout(this.timer);
     const words = pause_ms >= 1000 ? `${why}, trying again in ${Math.ceil(pause_ms / 1000)} s` : `${why}, trying again`;
-    this.hear.state({ live: false, words });
+    if (!quiet) this.hear.state({ live: false, words });
     this.timer = setTimeout(() => (this.boot === null ? this.begin() : this.listen()), pause_ms);
   }
 
@@ -142,9 +149,9 @@ class Feed {
 }
 
 /** What the server says at a path: `{ok, json, words, retry_ms}`. It never throws, and waits no longer than it should. */
-async function get_json(path, headers = {}) {
+async function get_json(path, headers = {}, patience_ms = PATIENCE_MS) {
   const patience = new AbortController();
-  const timer = setTimeout(() => patience.abort(), PATIENCE_MS);
+  const timer = setTimeout(() => patience.abort(), patience_ms);
   try {
     const answer = await fetch(path, {
       headers,
@@ -160,5 +167,19 @@ async function get_json(path, headers = {}) {
     return { ok: false, status: 0, json: null, words: "no connection", retry_ms: 0 };
   } finally {
     clearTimeout(timer);
+  }
+}
+
+let turn = Promise.resolve();
+
+/** The same of what takes long: one after another, and again once the server has time, as it says when. */
+async function get_slowly(path, headers = {}) {
+  for (let tries = 1; ; tries += 1) {
+    const answering = turn.then(() => get_json(path, headers, SLOW_MS));
+    turn = answering;
+    const answer = await answering;
+    if (answer.status !== 503 || answer.retry_ms === 0 || tries === SLOW_TRIES) return answer;
+    // Others that wait have their turn meanwhile, and pages do not come back in one instant.
+    await new Promise((rested) => setTimeout(rested, answer.retry_ms * (0.75 + Math.random() / 2)));
   }
 }

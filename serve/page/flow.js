@@ -2,9 +2,14 @@
 //
 // An actor's time is busy + starved + blocked, whatever it does. Starved waits for what comes to it, blocked for room
 // behind it. So where the lanes are blocked the trainer is the slow one, and where it is starved the lanes are.
+//
+// The server counts seconds since an actor began. What is shown is their growth over about the last minute: a run that has
+// gone well for a week and starves now should say so now.
 
 const DOINGS = { busy: "works", starved: "waits for input", blocked: "waits for room", ended: "has ended" };
 const LANES_SHOWN = 8;
+const LOOKS_MS = 60_000;
+const SPENT = ["busy", "starved", "blocked"];
 
 class Flow {
   constructor() {
@@ -15,13 +20,14 @@ class Flow {
     const { status } = view;
     find("flow").hidden = !status;
     if (!status) return;
-    const actors = Array.isArray(status.actors) ? status.actors : [];
+    const actors = actors_of(status.actors);
     const lanes = actors.filter((actor) => !actor.is_reader);
     const reader = actors.find((actor) => actor.is_reader);
     const prepares = status.kind === "prepare";
     const stale = view.stale && `As it stood at ${clock(view.status_time)}: nobody answers now.`;
     find("flow").classList.toggle("stale", view.stale);
-    say(find("verdict"), stale || (prepares ? verdict_of_lanes(lanes) : verdict(lanes, reader, status)));
+    const now = lately(actors);
+    say(find("verdict"), stale || (prepares ? verdict_of_lanes(now) : verdict(now, status)));
     const stations = prepares
       ? [station("corpus", "text"), this.lanes(lanes, "lanes"), station("shards", parts_word())]
       : [
@@ -36,6 +42,16 @@ class Flow {
     const shown = stations.filter(Boolean);
     const moving = !view.stale && this.moves(actors);
     find("flow-picture").replaceChildren(...shown.flatMap((box, n) => (n === 0 ? [box] : [arrow(moving), box])));
+    this.validation(actors_of(status.validation, "validation "));
+  }
+
+  /** Lanes of its own, while a validation goes on. */
+  validation(actors) {
+    find("flow-validation").hidden = actors.length === 0;
+    const lanes = actors.filter((actor) => !actor.is_reader);
+    const box = this.lanes(lanes, "validation");
+    box.classList.add("beside");
+    find("flow-validation").replaceChildren(...(actors.length > 0 ? [box] : []));
   }
 
   /** Whether anything has come through since the last look: what an actor does at one instant says little. */
@@ -69,8 +85,10 @@ class Flow {
   }
 
   trainer(reader, status) {
-    const phase = `${phase_word(status.phase)} for ${duration(number(status.since_s))}`;
-    return station("trainer", phase, ...(reader ? [actor_row({ ...reader, name: "time" })] : []));
+    const seconds = number(status.since_s);
+    // What has just begun has no time to tell.
+    const phase = phase_word(status.phase) + (seconds >= 1 ? ` for ${duration(seconds)}` : "");
+    return station("trainer", phase, ...(reader ? [actor_row(reader, "time")] : []));
   }
 }
 
@@ -93,10 +111,59 @@ function arrow(moving) {
   );
 }
 
-/** A name, what it does, and where its time went. */
-function actor_row(actor) {
+/** What the server says of actors, as far as it is that; of several of one name each is one. */
+function actors_of(given, group = "") {
+  return (Array.isArray(given) ? given : [])
+    .filter((actor) => actor && typeof actor === "object")
+    .map((actor, place) => ({ ...actor, key: `${group}${place} ${actor.name}` }));
+}
+
+/** Keeps a look at the actors; of those older than a minute one stays, so that there is something to compare with. */
+function remember(status) {
+  const [looks, now] = [view.looks, performance.now()];
+  // Another process counts from its own beginning.
+  if (looks.length > 0 && looks.at(-1).instance !== status.instance) looks.length = 0;
+  const actors = new Map(actors_of(status.actors).map((actor) => [actor.key, actor]));
+  looks.push({ at: now, instance: status.instance, actors });
+  while (looks.length > 2 && looks[1].at <= now - LOOKS_MS) looks.shift();
+}
+
+/** What an actor spent since the oldest look at it, and how long that is; all its time where there is no such look. */
+function since(actor) {
+  const old = view.looks.find(({ actors }) => actors.has(actor.key))?.actors.get(actor.key);
+  const grown = (name) => (number(actor[name]) ?? 0) - (number(old?.[name]) ?? 0);
+  const names = [...SPENT.map((name) => `${name}_s`), "wall_s"];
+  const is_new = !old || names.some((name) => grown(name) < 0) || grown("wall_s") < 1;
+  const spent = (name) => Math.max(0, is_new ? (number(actor[name]) ?? 0) : grown(name));
+  return { ...Object.fromEntries(names.map((name) => [name, spent(name)])), is_new };
+}
+
+/** The share of an actor's time that it spent so. */
+function share_of(actor, name) {
+  const spent = since(actor);
+  return spent.wall_s > 0 ? Math.min(1, spent[`${name}_s`] / spent.wall_s) : 0;
+}
+
+const mean_of = (lanes, name) => lanes.reduce((all, lane) => all + share_of(lane, name), 0) / Math.max(1, lanes.length);
+
+/** Who works, how their time was shared, and in words over which time. */
+function lately(actors) {
+  const all = actors.filter((actor) => actor.doing !== "ended");
+  const seen = (view.looks.at(-1)?.at ?? 0) - (view.looks[0]?.at ?? 0);
+  const is_new = seen < 1000 || all.every((actor) => since(actor).is_new);
+  const last = seen > 0.75 * LOOKS_MS ? "minute" : duration(Math.round(seen / 1000));
+  return {
+    lanes: all.filter((actor) => !actor.is_reader),
+    reader: all.find((actor) => actor.is_reader),
+    has_lanes: actors.some((actor) => !actor.is_reader),
+    when: is_new ? "so far" : `over the last ${last}`,
+  };
+}
+
+/** A name, what it does, and where its time went. Its own name, which metrics have too, is told by the way. */
+function actor_row(actor, name = actor.name) {
   const doing = Object.hasOwn(DOINGS, actor.doing) ? actor.doing : "ended";
-  const shares = ["busy", "starved", "blocked"].map((name) => [name, share_of(actor, name)]);
+  const shares = SPENT.map((name) => [name, share_of(actor, name)]);
   const words = shares
     .filter(([, share]) => share > 0.0005)
     .map(([name, share]) => `${name} ${percent(share)}`)
@@ -106,7 +173,7 @@ function actor_row(actor) {
   return make(
     "div",
     { class: "actor", title: printable(title) },
-    make("bdi", { class: "actor-name", text: brief(actor.name, 24) }),
+    make("bdi", { class: "actor-name", text: brief(name, 24) }),
     make("span", { class: `doing ${doing}`, text: DOINGS[doing] }),
     meter(shares, words),
   );
@@ -182,7 +249,8 @@ const PHASES = {
   step: "learning",
   validation: "validating",
   checkpoint: "saving",
-  read: "preparing",
+  plan: "planning",
+  prepare: "preparing",
 };
 
 function phase_word(phase) {
@@ -194,35 +262,26 @@ function parts_word() {
   return parts === null || parts === undefined ? "" : `${count(parts)} parts`;
 }
 
-/** The share of an actor's time that it spent so. */
-function share_of(actor, name) {
-  const [spent, wall] = [number(actor[`${name}_s`]), number(actor.wall_s)];
-  return wall > 0 ? Math.max(0, spent ?? 0) / wall : 0;
-}
-
-const mean_of = (lanes, name) =>
-  lanes.reduce((all, lane) => all + share_of(lane, name), 0) / Math.max(1, lanes.length);
-
 /** Who waits for whom, in a sentence. The reader's own clock decides: a lane may wait and yet be fast enough. */
-function verdict(lanes, reader, status) {
+function verdict({ lanes, reader, when }, status) {
   if (!reader || lanes.length === 0)
     return `The run is in phase “${phase_word(status.phase)}”; no batch is being made.`;
   const starved = share_of(reader, "starved");
   const lanes_starve = mean_of(lanes, "starved");
-  if (starved > 0.1 && lanes_starve > 0.3) {
-    const waits = `the lanes wait for shards ${percent(lanes_starve)} of their time`;
-    return `What comes to the lanes is the bottleneck: ${waits}, the trainer for them ${percent(starved)} of its own.`;
-  }
-  if (starved > 0.1)
-    return `The lanes are the bottleneck: the trainer waits for batches ${percent(starved)} of its time.`;
-  if (starved > 0.02) return `Nearly balanced: the trainer waits for batches ${percent(starved)} of its time.`;
+  const waits = `the trainer waited for batches ${percent(starved)} of its time ${when}`;
+  if (starved > 0.1 && lanes_starve > 0.3)
+    return `What comes to the lanes is the bottleneck: ${waits}, the lanes for shards ${percent(lanes_starve)}.`;
+  if (starved > 0.1) return `The lanes are the bottleneck: ${waits}.`;
+  if (starved > 0.02) return `Nearly balanced: ${waits}.`;
+  const blocked = percent(mean_of(lanes, "blocked"));
   return (
-    `The trainer is the bottleneck, as it should be: it waits ${percent(starved)} of its time, the lanes ` +
-    `${percent(mean_of(lanes, "blocked"))} of theirs.`
+    `The trainer is the bottleneck, as it should be: it waited ${percent(starved)} of its time ${when}, the lanes ` +
+    `${blocked} of theirs.`
   );
 }
 
-function verdict_of_lanes(lanes) {
-  if (lanes.length === 0) return "No lane has begun.";
-  return `${count(lanes.length)} lanes are busy ${percent(mean_of(lanes, "busy"))} of their time.`;
+function verdict_of_lanes({ lanes, has_lanes, when }) {
+  if (lanes.length === 0) return has_lanes ? "All lanes have ended." : "No lane has begun.";
+  const work = lanes.length === 1 ? "One lane was" : `${count(lanes.length)} lanes were`;
+  return `${work} busy ${percent(mean_of(lanes, "busy"))} of the time ${when}.`;
 }

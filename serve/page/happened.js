@@ -1,4 +1,5 @@
-// What happened, newest first, in words: all kinds, or those that are chosen. A press shows the place in the plots.
+// What happened, newest first, in words: of all runs that are shown, all kinds, or those that are chosen. A press shows the
+// place in the plots.
 
 const PAGE_OF_EVENTS = 60;
 
@@ -20,16 +21,23 @@ class Happened {
   }
 
   draw() {
-    const events = view.run?.events ?? [];
-    const key = `${view.run?.version} ${events.length} ${events.at(-1)?.time} ${[...view.hidden]} ${this.most}`;
+    const runs = view.shown();
+    const state = runs.map((run) => `${run.name} ${run.told} ${run.colour} ${run.events[0]?.time}`);
+    const key = [...state, ...view.hidden, this.most, view.several].join("|");
     if (this.drawn === key) return;
     this.drawn = key;
-    this.draw_kinds(events);
-    const chosen = events.filter((event) => !view.hidden.has(event.kind));
+    const events = runs.flatMap((run) => run.events.map((event) => ({ run, event })));
+    // Within a run the order is that in which it was said, whatever its clock did.
+    if (runs.length > 1) events.sort((a, b) => (number(a.event.time) ?? 0) - (number(b.event.time) ?? 0));
+    this.draw_kinds(events.map(({ event }) => event));
+    const chosen = events.filter(({ event }) => !view.hidden.has(event.kind));
     const newest = chosen.slice(-this.most).reverse();
     const list = find("happened-list");
+    list.classList.toggle("several", view.several);
+    if (this.several !== view.several) this.items.clear();
+    this.several = view.several;
     const old = this.items;
-    this.items = new Map(newest.map((event) => [event, old.get(event) ?? this.item(event)]));
+    this.items = new Map(newest.map(({ run, event }) => [event, old.get(event) ?? this.item(run, event)]));
     const none = make("li", {
       class: "empty",
       text: events.length > 0 ? "All kinds are hidden." : "Nothing has happened yet.",
@@ -38,9 +46,9 @@ class Happened {
     this.more.hidden = chosen.length <= this.most;
   }
 
-  item(event) {
+  item(run, event) {
     const show = () => {
-      point_at(event);
+      point_at(run, event);
       find("curves").scrollIntoView({ behavior: calm() ? "auto" : "smooth" });
     };
     const step = Number.isFinite(event.step) ? `step ${count(event.step)}` : "";
@@ -57,6 +65,7 @@ class Happened {
         on: { click: show },
       }),
       make("span", { class: "kind", text: kind_word(event.kind) }),
+      view.several ? make("span", { class: "of-run" }, swatch(pen(run.colour)), make("bdi", { text: run.name })) : null,
       make("bdi", { class: "told", text: story(event) }),
     );
   }

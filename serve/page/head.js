@@ -3,7 +3,7 @@
 class Head {
   constructor(live) {
     Object.assign(this, { live, state: { live: false, words: live ? "connecting…" : "" }, passed: null });
-    this.tiles = new Map();
+    this.rows = new Map();
     drawer("head", () => this.draw());
     this.theme();
   }
@@ -15,126 +15,80 @@ class Head {
 
   draw() {
     const { run, status } = view;
-    say(find("name"), brief(run?.name ?? "cloze", 80));
-    say(find("kind"), run ? { train: "training", prepare: "preparation" }[run.kind] : "");
-    const ended = run?.events.at(-1)?.kind === "stop" ? run.events.at(-1) : null;
+    const name = brief(run?.name ?? "cloze", 80);
+    const more = this.live ? 0 : view.runs.length - 1;
+    say(find("name"), more > 0 ? `${name} and ${more === 1 ? "another run" : `${count(more)} other runs`}` : name);
+    const kind = run ? { train: "training", prepare: "preparation" }[run.kind] : "";
+    // What stands in a file does not go on.
+    say(find("kind"), this.live ? kind : view.made ? `as of ${day(view.made)}` : "a report");
     const phase = status && !view.stale ? phase_word(status.phase) : "";
-    say(find("phase"), ended && !phase ? `ended: ${ENDS[ended.why] ?? ended.why}` : phase);
+    say(find("phase"), phase || (run && more === 0 ? end_words(run) : ""));
     const connection = find("connection");
-    say(
-      connection,
-      ended && !this.state.live && this.live ? "the run has ended, its server is gone" : this.state.words,
-    );
+    const is_over = run?.end && !this.state.live && this.live;
+    say(connection, is_over ? "the run has ended, its server is gone" : this.state.words);
     connection.className = `connection ${this.state.live ? "live" : this.live ? "lost" : "none"}`;
+    this.tiles();
     this.progress(run, status);
-    this.figures(run, status);
-    this.alert(run);
+    this.alert();
   }
 
   progress(run, status) {
-    const reports = run?.groups.reports;
-    // A report may be newer than the newest look, and a look than the newest report.
-    const step =
-      reports?.length || Number.isFinite(status?.step)
-        ? Math.max(status?.step ?? 0, reports?.axes.step.at(-1) ?? 0)
-        : null;
-    const steps = status?.steps ?? run?.steps ?? null;
-    const known =
-      status?.progress ??
-      (run?.kind === "prepare"
-        ? run.groups.preparation.newest("share")
-        : step !== null && steps > 0
-          ? step / steps
-          : null);
-    const share = number(known);
-    Object.assign(this, { step, steps, share });
-    find("progress").hidden = share === null;
+    const { share } = how_far(run, status);
+    find("progress").hidden = share === null || (view.several && !this.live);
     find("progress-done").style.width = `${Math.min(100, Math.max(0, (share ?? 0) * 100))}%`;
     find("progress").setAttribute("aria-valuenow", ((share ?? 0) * 100).toFixed(1));
     const alarm = run && worst(run) ? "⚠ " : "";
-    const name = brief(run?.name ?? "cloze", 60);
-    const title = `${alarm}${share === null || !this.live ? "" : `${percent(share)} · `}${name}`;
+    const title = `${alarm}${share === null || !this.live ? "" : `${percent(share)} · `}${brief(run?.name ?? "cloze", 60)}`;
     if (document.title !== title) document.title = title;
   }
 
-  figures(run, status) {
-    if (!run) return;
-    const { reports, validations, preparation } = run.groups;
-    const rate =
-      number(status?.tokens_per_s ?? null) ??
-      reports.newest("speed/tokens_per_s") ??
-      preparation.newest("tokens_per_s");
-    const eta = number(status?.eta_s ?? null);
-    const done =
-      this.share === null
-        ? NOTHING
-        : this.share === 1
-          ? "100 %"
-          : `${(this.share * 100).toFixed(this.share < 0.1 ? 2 : 1)} %`;
-    this.tile("done", "done", done);
-    if (run.kind === "prepare") {
-      this.tile("parts", "parts", count(preparation.newest("parts")));
-      this.tile("text", "text per second", bytes(preparation.newest("text_bytes_per_s")));
-    } else {
-      this.tile("step", "step", count(this.step), this.steps ? `of ${count(this.steps)}` : "");
-      this.tile(
-        "loss",
-        "loss",
-        figure(reports.newest("loss")),
-        "",
-        Number.isFinite(reports.newest("loss") ?? 0) ? "" : "bad",
+  /** A row of figures for each run that is shown; the page's own run is the first. */
+  tiles() {
+    const rows = view.shown().map((run) => this.row(run));
+    const several = view.several;
+    find("tiles").classList.toggle("many", several);
+    for (const { run, row, tiles } of rows) {
+      row.who.hidden = !several;
+      say(row.name, run.name);
+      say(
+        row.ending,
+        run === view.run && this.live ? "live" : end_words(run) || run.state || (view.made ? "had not ended" : ""),
       );
-      this.tile(
-        "valid",
-        "validation",
-        figure(validations.newest("loss")),
-        validations.length > 0 ? `at step ${count(validations.axes.step.at(-1))}` : "none yet",
-      );
+      row.swatch.setAttribute("class", `curve c${run.colour % COLOURS}`);
+      for (const [key, figures] of Object.entries(tiles)) tile(row, key, ...figures);
+      for (const [key, { box }] of row.tiles) box.hidden = !Object.hasOwn(tiles, key);
     }
-    this.tile("rate", "tokens per second", short(rate));
-    if (this.live)
-      this.tile(
-        "eta",
-        "time left",
-        eta === null ? NOTHING : duration(eta),
-        eta === null || !this.state.live ? "" : `until ${clock(Date.now() + eta * 1000).slice(0, -3)}`,
-      );
-    if (run.kind === "train") {
-      this.tile(
-        "epoch",
-        "epoch",
-        figure(number(status?.epoch ?? null) ?? reports.axes.epoch.at(-1)),
-        reports.length > 0 ? `${short(reports.axes.tokens.at(-1))} tokens` : "",
-      );
-      this.tile("wait", "waits", percent(reports.newest("speed/wait")), "for batches");
-    }
-    const memory = status?.memory;
-    if (memory)
-      this.tile(
-        "memory",
-        "memory",
-        bytes(number(memory.device_bytes) ?? number(memory.host_bytes)),
-        number(memory.device_bytes) === null ? "of the host" : "of the device",
-      );
+    const names = new Set(view.runs.map((run) => run.name));
+    for (const name of this.rows.keys()) if (!names.has(name)) this.rows.delete(name);
+    arrange(
+      find("tiles"),
+      rows.map(({ row }) => row.box),
+    );
   }
 
-  tile(key, name, value, more = "", look = "") {
-    if (!this.tiles.has(key)) {
-      const [dd, small] = [make("dd"), make("dd", { class: "faint" })];
-      this.tiles.set(key, [dd, small]);
-      find("tiles").append(make("div", { class: "tile", "data-tile": key }, make("dt", { text: name }), dd, small));
+  row(run) {
+    if (!this.rows.has(run.name)) {
+      const row = { name: make("bdi"), ending: make("span", { class: "faint" }), tiles: new Map() };
+      row.swatch = draw("line", { x1: 0, x2: 20, y1: 5, y2: 5 });
+      const line = draw("svg", { class: "swatch", width: 20, height: 10, "aria-hidden": "true" }, row.swatch);
+      row.who = make("h2", { class: "who" }, line, row.name, row.ending);
+      row.list = make("dl", { class: "tiles" });
+      row.box = make("div", { class: "tiles-of" }, row.who, row.list);
+      this.rows.set(run.name, row);
     }
-    const [dd, small] = this.tiles.get(key);
-    say(dd, value);
-    say(small, more);
-    dd.className = look;
+    const own = run === view.run;
+    const tiles = figures_of(run, own ? view.status : null, this.live && own);
+    return { run, row: this.rows.get(run.name), tiles };
   }
 
   /** The newest leap, stop or warning, until somebody has seen it. */
-  alert(run) {
+  alert() {
     const box = find("alert");
-    const event = run && newest_alert(run);
-    const key = event ? `${event.kind} ${event.time} ${event.step}` : null;
+    // Beside a live run the others are history.
+    const runs = this.live ? [view.run].filter(Boolean) : view.shown();
+    const found = runs.map((run) => ({ run, event: newest_alert(run) })).filter(({ event }) => event);
+    const { run, event } = found.sort((a, b) => b.event.time - a.event.time)[0] ?? {};
+    const key = event ? `${event.kind} ${event.time} ${event.step} ${runs.length > 1 ? run.name : ""}` : null;
     if (!event || this.passed === key || kept.get("seen", sessionStorage) === key) {
       box.hidden = true;
       this.alerted = null;
@@ -160,7 +114,7 @@ class Head {
       text: "show",
       on: {
         click: () => {
-          point_at(event);
+          point_at(run, event);
           find("curves").scrollIntoView();
         },
       },
@@ -168,7 +122,7 @@ class Head {
     box.className = `alert ${tone(event)}`;
     box.replaceChildren(
       make("strong", { text: event.kind }),
-      make("span", { class: "faint", text: where_words(event) }),
+      make("span", { class: "faint", text: `${runs.length > 1 ? `${run.name}, ` : ""}${where_words(event)}` }),
       make("bdi", { class: "told", text: brief(story(event), 400) }),
       ...(Number.isFinite(event.step) ? [show] : []),
       pass,
@@ -194,6 +148,83 @@ class Head {
     });
     show();
   }
+}
+
+/** Steps done, steps that there will be, and the share that is done: as far as each is known. */
+function how_far(run, status) {
+  const said = run?.newest("step") ?? null;
+  const looked = number(status?.step ?? null);
+  // A report may be newer than the newest look, and a look than the newest report.
+  const step = said === null && looked === null ? null : Math.max(said ?? 0, looked ?? 0);
+  const steps = number(status?.steps ?? null) ?? view.planned.get(run?.name) ?? null;
+  const own = run?.kind === "prepare" ? run.groups.preparation.newest("share") : steps > 0 ? (step ?? 0) / steps : null;
+  const is_done = run?.end && (run.end.kind === "prepare_end" || run.end.why === "finished");
+  // A look is older than the last word of a run that is done.
+  const share = is_done ? 1 : (number(status?.progress ?? null) ?? own);
+  return { step, steps, share: share === null ? null : Math.min(1, share) };
+}
+
+/** What a run's row shows: `[name, value, more, look]` by key. */
+function figures_of(run, status, live) {
+  const { reports, validations, preparation } = run.groups;
+  const { step, steps, share } = how_far(run, status);
+  const digits = share < 0.1 ? 2 : 1;
+  const tiles = {
+    done: ["done", share === null ? NOTHING : share === 1 ? "100 %" : `${(share * 100).toFixed(digits)} %`],
+  };
+  if (run.kind === "prepare") {
+    tiles.parts = ["parts", count(preparation.newest("parts"))];
+    tiles.text = ["text per second", bytes(preparation.newest("text_bytes_per_s"))];
+  } else {
+    const loss = reports.newest("loss");
+    const valid = validations.length > 0 ? `at step ${count(validations.axes.step.at(-1))}` : "none yet";
+    tiles.step = ["step", count(step), steps ? `of ${count(steps)}` : ""];
+    tiles.loss = ["loss", figure(loss), "", Number.isFinite(loss ?? 0) ? "" : "bad"];
+    tiles.valid = ["validation", figure(validations.newest("loss")), valid];
+  }
+  const said = reports.newest("speed/tokens_per_s") ?? preparation.newest("tokens_per_s");
+  tiles.rate = ["tokens per second", short(number(status?.tokens_per_s ?? null) ?? said)];
+  if (live && !run.end) tiles.eta = ["time left", ...time_left(run, status)];
+  if (run.kind === "train") {
+    const tokens = reports.length > 0 ? `${short(reports.axes.tokens.at(-1))} tokens` : "";
+    tiles.epoch = ["epoch", figure(number(status?.epoch ?? null) ?? reports.axes.epoch.at(-1)), tokens];
+    tiles.wait = ["waits", percent(reports.newest("speed/wait")), "for batches"];
+  }
+  const host = number(status?.memory?.host_bytes ?? null) ?? reports.newest("memory/host_bytes");
+  const device = number(status?.memory?.device_bytes ?? null) ?? reports.newest("memory/device_bytes");
+  if ((device ?? host) !== null)
+    tiles.memory = ["memory", bytes(device ?? host), device === null ? "of the host" : "of the device"];
+  return tiles;
+}
+
+/** A guess counts from the report that it came with: where nothing is said any more, the end does not move away. */
+function time_left(run, status) {
+  if (!run.left && Number.isFinite(status?.eta_s) && run.newest("time"))
+    run.left = { seconds: status.eta_s, time: run.newest("time") };
+  if (!run.left) return [NOTHING];
+  const end = run.left.time + run.left.seconds * 1000;
+  const seconds = (end - Date.now()) / 1000;
+  const until = clock(end).replace(/:\d\d$/, "");
+  return seconds > 0 ? [duration(seconds), `until ${until}`] : [NOTHING, `was due at ${until}`];
+}
+
+function tile(row, key, name, value, more = "", look = "") {
+  if (!row.tiles.has(key)) {
+    const [dd, small] = [make("dd"), make("dd", { class: "faint" })];
+    const box = make("div", { class: "tile", "data-tile": key }, make("dt", { text: name }), dd, small);
+    row.tiles.set(key, { box, dd, small });
+    row.list.append(box);
+  }
+  const { dd, small } = row.tiles.get(key);
+  say(dd, value);
+  say(small, more);
+  dd.className = look;
+}
+
+/** How a run ended, in words; nothing where it has not, as far as it said. */
+function end_words(run) {
+  if (!run.end) return "";
+  return run.end.kind === "prepare_end" ? "ended: all parts are there" : `ended: ${ENDS[run.end.why] ?? run.end.why}`;
 }
 
 const newest_alert = (run) =>

@@ -66,22 +66,12 @@ function keep_picture(chart) {
 }
 
 function keep_values(chart) {
-  const rows = [["run", "curve", "step", "tokens", "hours", "elapsed_s", "mean", "min", "max"]];
+  const rows = [["run", "curve", ...AXES_OF_POINTS, "mean", "min", "max"]];
   for (const { run, label, columns, series } of chart.curves) {
-    const { step, tokens, hours, elapsed_s } = columns.axes;
     for (let i = 0; i < columns.length; i += 1) {
       if (series.mean[i] === null) continue;
-      rows.push([
-        run.name,
-        label,
-        step?.[i],
-        tokens?.[i],
-        hours?.[i],
-        elapsed_s?.[i],
-        series.mean[i],
-        series.min?.[i],
-        series.max?.[i],
-      ]);
+      const at = AXES_OF_POINTS.map((axis) => columns.axes[axis][i]);
+      rows.push([run.name, label, ...at, series.mean[i], series.min?.[i], series.max?.[i]]);
     }
   }
   save(`${file_name(chart)}.csv`, "text/csv", rows.map((row) => row.map(cell).join(",")).join("\r\n"));

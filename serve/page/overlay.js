@@ -1,11 +1,13 @@
 // Other runs beside this one, over the same axes.
 
-const OVERLAY_MS = 60_000;
+const OVERLAY_MS = 300_000;
+const TRAINS = "training";
 const OVERLAYS_MAX = 24;
 
 class Overlay {
   constructor(live) {
-    Object.assign(this, { live, names: [], words: "" });
+    Object.assign(this, { live, names: [], words: "", asking: null, wanted: new Set() });
+    this.said = make("p", { class: "empty", role: "status", hidden: true });
     this.list = make("div", { class: "chips", role: "group", "aria-label": "runs that are shown" });
     this.find = make("input", {
       type: "search",
@@ -16,21 +18,42 @@ class Overlay {
     this.box = make("div", { class: "picks" });
     this.open = make(
       "details",
-      { class: "picker", on: { toggle: () => this.open.open && this.ask() } },
+      { class: "picker", on: { toggle: () => this.open.open && this.opened() } },
       make("summary", { text: "compare with other runs" }),
-      make("div", { class: "sheet" }, this.find, this.box),
+      (this.sheet = make("div", { class: "sheet" }, this.find, this.box)),
     );
-    find("runs").append(this.list);
+    addEventListener("resize", () => this.open.open && this.place());
+    find("runs").append(this.list, this.said);
     if (live) find("runs").append(this.open);
     drawer("runs", () => this.draw());
     if (live) setInterval(() => document.hidden || this.refresh(), OVERLAY_MS);
   }
 
-  async ask() {
-    const answer = await get_json("/runs");
-    this.words = answer.ok ? "" : answer.words;
-    this.names = (answer.json?.runs ?? []).filter((run) => run.name !== view.run?.name);
+  async opened() {
+    this.place();
+    await this.ask();
     this.fill();
+  }
+
+  /** Below its word, and within the window. */
+  place() {
+    const { left } = this.open.getBoundingClientRect();
+    const room = document.documentElement.clientWidth - this.sheet.offsetWidth - 16;
+    this.sheet.style.left = `${Math.min(0, Math.max(16, room) - left)}px`;
+  }
+
+  /** The runs beside this one. Whoever asks while somebody does waits for the same answer. */
+  ask() {
+    this.asking ??= get_slowly("/runs").then((answer) => {
+      this.asking = null;
+      this.words = answer.ok ? "" : answer.words;
+      if (answer.ok) this.names = (answer.json?.runs ?? []).filter((run) => run.name !== view.run?.name);
+    });
+    return this.asking;
+  }
+
+  state_of(name) {
+    return this.names.find((run) => run.name === name)?.state;
   }
 
   fill() {
@@ -42,7 +65,7 @@ class Overlay {
           type: "checkbox",
           on: { change: (event) => this.choose(run.name, event.target.checked) },
         });
-        box.checked = view.runs.some((shown) => shown.name === run.name);
+        box.checked = this.wanted.has(run.name);
         const state = [Number.isFinite(run.step) ? `step ${count(run.step)}` : "", run.state ?? ""]
           .filter(Boolean)
           .join(", ");
@@ -61,44 +84,73 @@ class Overlay {
 
   async choose(name, chosen) {
     if (!chosen) this.drop(name);
-    else if (view.runs.length < OVERLAYS_MAX) await this.fetch(name);
-    redraw("runs", "groups", "plots", "timeline");
+    else if (this.wanted.size < OVERLAYS_MAX) await this.fetch(name);
+    compared();
   }
 
   drop(name) {
+    this.wanted.delete(name);
     view.runs = view.runs.filter((run, n) => n === 0 || run.name !== name);
-    redraw("runs", "plots", "timeline");
+    compared();
+  }
+
+  /** Those that an address names, and no others. */
+  async show(names) {
+    for (const run of view.runs.slice(1)) if (!names.includes(run.name)) this.drop(run.name);
+    for (const name of names.slice(0, OVERLAYS_MAX)) {
+      if (name !== view.run?.name && !this.wanted.has(name)) await this.choose(name, true);
+    }
   }
 
   async fetch(name) {
-    const answer = await get_json(`/history?run=${encodeURIComponent(name)}`);
+    this.wanted.add(name);
+    this.tell(`asking for ${name}…`);
+    const answer = await get_slowly(`/history?run=${encodeURIComponent(name)}`);
+    this.tell(answer.ok ? "" : `${name}: ${answer.words}`);
+    const old = view.runs.findIndex((run, n) => n > 0 && run.name === name);
     if (!answer.ok) {
-      this.words = `${name}: ${answer.words}`;
-      this.fill();
+      if (old < 0) this.wanted.delete(name);
+      if (this.open.open) this.fill();
       return;
     }
-    const old = view.runs.findIndex((run, n) => n > 0 && run.name === name);
+    // Somebody took it away while it came.
+    if (!this.wanted.has(name)) return;
     const run = Run.read({ ...answer.json, name });
+    // Whoever says nothing of it may be training.
+    run.state = this.state_of(name) ?? TRAINS;
     if (old > 0) view.runs[old] = Object.assign(run, { colour: view.runs[old].colour, away: view.runs[old].away });
     else view.runs.push(Object.assign(run, { colour: free_colour() }));
   }
 
+  tell(words) {
+    this.said.hidden = words === "";
+    say(this.said, words);
+  }
+
+  /** Runs that train say more, and those that trained at the last look have said their last. */
   async refresh() {
-    for (const run of view.runs.slice(1)) if (!run.away) await this.fetch(run.name);
-    if (view.runs.length > 1) data_came();
+    const may = () => view.runs.slice(1).filter((run) => !run.away && run.state === TRAINS);
+    if (view.several) await this.ask();
+    for (const run of view.runs.slice(1)) if (this.state_of(run.name) === TRAINS) run.state = TRAINS;
+    for (const run of may()) await this.fetch(run.name);
+    if (view.several) data_came();
   }
 
   /** A chip for each run: shown, hidden, or taken away. */
   draw() {
     const key = view.runs.map((run) => `${run.name}${run.colour}${run.away}`).join("|");
-    this.list.hidden = view.runs.length < 2;
+    this.list.hidden = !view.several;
+    // Beside a preparation lies none.
+    this.open.hidden = view.run?.kind === "prepare";
     if (this.key === key) return;
     this.key = key;
     this.list.replaceChildren(
       ...view.runs.map((run, n) => {
         const toggle = () => {
-          run.away = !run.away;
-          redraw("runs", "groups", "plots", "timeline");
+          // By its name: a run that trains is read anew now and then.
+          const here = view.runs.find((other) => other.name === run.name);
+          here.away = !here.away;
+          compared();
         };
         const chip = make(
           "button",
@@ -120,6 +172,11 @@ class Overlay {
       }),
     );
   }
+}
+
+/** Other runs are shown than before: all that shows any follows. */
+function compared() {
+  redraw("runs", "groups", "plots", "timeline", "happened", "head", "toolbar", "address");
 }
 
 function free_colour() {

@@ -19,9 +19,11 @@ function begin() {
   new Prepared();
   new Flow();
   const configuration = new Configuration();
-  new Overlay(!report);
-  if (report) show_report(JSON.parse(report.textContent), configuration);
-  else show_live(head, configuration);
+  const overlay = new Overlay(!report);
+  page.overlay = overlay;
+  const address = new Address(overlay, !report);
+  if (report) show_report(JSON.parse(report.textContent), configuration, address);
+  else show_live(head, configuration, address);
   drawer("nav", draw_nav);
   new MutationObserver(() => redraw("nav")).observe(document.querySelector("main"), {
     attributes: true,
@@ -29,19 +31,23 @@ function begin() {
     subtree: true,
   });
   redraw("nav", "head", "toolbar", "happened", "timeline");
+  document.querySelector(".skip").addEventListener("click", go_to);
   addEventListener("keydown", (event) => event.key === "Escape" && hide_tip());
   addEventListener("scroll", follow_tip, { passive: true, capture: true });
 }
 
-function show_report({ runs, config, made }, configuration) {
+function show_report({ runs, config, made }, configuration, address) {
   view.runs = (runs ?? []).map((history, n) => Object.assign(Run.read(history), { colour: n }));
   configuration.take(config ?? {});
-  say(find("foot"), `A report, made ${made ?? ""}. It loads nothing.`);
+  view.made = number(made?.time ?? null);
+  const words = view.made === null ? "" : `, made on ${day(view.made)}`;
+  say(find("foot"), `A report${words}${made?.program ? ` by ${made.program}` : ""}. It loads nothing.`);
+  address.follow();
   if (view.runs.length === 0) say(find("curves-empty"), "This report holds no run.");
   redraw("groups", "plots", "runs", "prepared");
 }
 
-function show_live(head, configuration) {
+function show_live(head, configuration, address) {
   const session = new Session();
   const controls = new Controls(session);
   new Rows(session);
@@ -51,16 +57,20 @@ function show_live(head, configuration) {
       view.runs = [run, ...view.runs.slice(1)];
       say(find("foot"), `${run.program} · ${run.place}`);
       find("rows").hidden = run.kind !== "train";
-      configuration.fetch();
+      configuration.forget();
+      configuration.look(view.status);
+      address.follow();
       redraw("groups", "plots", "timeline", "happened", "head", "prepared", "runs", "toolbar");
     },
     event(event) {
-      view.run?.take(event, beside());
+      view.run?.take(event);
       data_came();
     },
     status(status) {
       // What was true two seconds ago stays in its place, and is shown to be old: a page that jumps helps nobody.
       if (status) [view.status, view.status_time] = [status, Date.now()];
+      if (status) remember(status);
+      configuration.look(status);
       view.stale = !status;
       redraw("flow", "head", "controls");
     },
@@ -71,20 +81,21 @@ function show_live(head, configuration) {
   page.feed = feed;
 }
 
-/** What `/history` has of each report and no event says: read off the newest status. */
-function beside() {
-  const { status } = view;
-  if (!status) return {};
-  const { held, room } = queue_of((status.actors ?? []).filter((actor) => !actor.is_reader));
-  return { "memory/host_bytes": number(status.memory?.host_bytes), "queue/fill": room > 0 ? held / room : null };
-}
-
 function draw_nav() {
   const shown = Object.entries(NAV).filter(([id]) => !find(id).hidden);
   const key = shown.map(([id]) => id).join();
   if (page.nav === key) return;
   page.nav = key;
-  find("nav").replaceChildren(...shown.map(([id, text]) => make("a", { href: `#${id}`, text })));
+  find("nav").replaceChildren(...shown.map(([id, text]) => make("a", { href: `#${id}`, text, on: { click: go_to } })));
+}
+
+/** The address says what is shown, not where on the page one is: so a link here moves, and writes nothing there. */
+function go_to(event) {
+  const place = document.querySelector(event.currentTarget.getAttribute("href"));
+  event.preventDefault();
+  place.scrollIntoView();
+  if (!place.hasAttribute("tabindex")) place.setAttribute("tabindex", "-1");
+  place.focus({ preventScroll: true });
 }
 
 const page = {};

@@ -1,6 +1,6 @@
 // Which plots there are: each is made when its first value comes. And the toolbar that all of them share.
 
-const GROUPS = ["Preparation", "Loss", "Metrics", "Optimizer", "Machine", "Data"];
+const GROUPS = ["Preparation", "Loss", "Metrics", "Optimizer", "Where the time goes", "Machine", "Data"];
 
 const line = (group, name, label) => ({ group, name, label, form: "line" });
 const points = (group, name, label) => ({ group, name, label, form: "points" });
@@ -85,6 +85,48 @@ const PLOTS = [
     parts: [line("reports", "skipped", "skipped steps")],
   },
   {
+    key: "phases",
+    room: "Where the time goes",
+    title: "of the wall time",
+    unit: "percent",
+    wide: true,
+    parts: [
+      line("reports", "phase/step", "steps, the host's part"),
+      line("reports", "phase/read", "waiting for the device"),
+      line("reports", "phase/data", "waiting for batches"),
+      line("reports", "phase/validation", "validations"),
+      line("reports", "phase/checkpoint", "checkpoints"),
+    ],
+  },
+  {
+    key: "speed/wait",
+    room: "Where the time goes",
+    title: "waits, without validations",
+    unit: "percent",
+    parts: [line("reports", "speed/wait", "for batches"), line("reports", "speed/stall", "for checkpoints")],
+  },
+  {
+    key: "queue/fill",
+    room: "Where the time goes",
+    title: "queue of batches",
+    unit: "percent",
+    parts: [line("reports", "queue/fill", "how full")],
+  },
+  {
+    key: "seconds",
+    room: "Where the time goes",
+    title: "time of a validation",
+    unit: "seconds",
+    parts: [points("validations", "seconds", "one validation")],
+  },
+  {
+    key: "speed/steps_per_s",
+    room: "Machine",
+    title: "steps per second",
+    unit: "plain",
+    parts: [line("reports", "speed/steps_per_s", "steps per second")],
+  },
+  {
     key: "speed/tokens_per_s",
     room: "Machine",
     title: "tokens per second",
@@ -92,25 +134,11 @@ const PLOTS = [
     parts: [line("reports", "speed/tokens_per_s", "real tokens per second")],
   },
   {
-    key: "speed/wait",
-    room: "Machine",
-    title: "waits",
-    unit: "percent",
-    parts: [line("reports", "speed/wait", "for batches"), line("reports", "speed/stall", "for checkpoints")],
-  },
-  {
     key: "speed/mfu",
     room: "Machine",
     title: "MFU",
     unit: "percent",
     parts: [line("reports", "speed/mfu", "share of the device's peak")],
-  },
-  {
-    key: "queue/fill",
-    room: "Machine",
-    title: "queue",
-    unit: "percent",
-    parts: [line("reports", "queue/fill", "how full")],
   },
   {
     key: "memory",
@@ -127,7 +155,8 @@ const ROOM_OF = {
   speed: "Machine",
   memory: "Machine",
   mlm: "Metrics",
-  queue: "Machine",
+  phase: "Where the time goes",
+  queue: "Where the time goes",
 };
 /** A hostile server could name series without end. */
 const PLOTS_MAX = 200;
@@ -346,15 +375,13 @@ class Toolbar {
   smooth(weight) {
     view.smoothing = weight;
     kept.set("smoothing", String(weight));
-    say(this.weight, weight > 0 ? weight.toFixed(2) : "none");
-    redraw("plots");
+    redraw("plots", "toolbar", "address");
   }
 
   /** As somebody left it, in this browser. */
   recall() {
     const weight = Number(kept.get("smoothing"));
-    if (weight > 0 && weight <= 0.99) this.smoothing.value = weight;
-    if (weight > 0 && weight <= 0.99) this.smooth(weight);
+    if (weight > 0 && weight <= 0.99) view.smoothing = weight;
     if (Object.hasOwn(AXES, kept.get("axis") ?? "")) view.axis = kept.get("axis");
   }
 
@@ -365,6 +392,8 @@ class Toolbar {
   }
 
   draw() {
+    if (Number(this.smoothing.value) !== view.smoothing) this.smoothing.value = view.smoothing;
+    say(this.weight, view.smoothing > 0 ? view.smoothing.toFixed(2) : "none");
     for (const button of this.axes.children) button.setAttribute("aria-pressed", button.dataset.axis === view.axis);
     this.whole.classList.toggle("gone", !view.zoomed("run") && !view.zoomed("preparation"));
     this.axes.hidden = view.run?.kind === "prepare";

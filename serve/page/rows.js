@@ -13,7 +13,7 @@ const TOKEN_KINDS = {
 class Rows {
   constructor(session) {
     Object.assign(this, { session, count: 4 });
-    const show = make("button", {
+    this.show = make("button", {
       type: "button",
       class: "strong",
       id: "show-rows",
@@ -58,7 +58,7 @@ class Rows {
       make(
         "div",
         { class: "toolbar" },
-        show,
+        this.show,
         many,
         make("label", { class: "field" }, this.originals, make("span", { text: "originals beside all" })),
       ),
@@ -70,7 +70,9 @@ class Rows {
 
   async fetch() {
     say(this.words, "asking…");
+    this.show.disabled = true;
     const answer = await this.session.get(`/rows?count=${this.count}`);
+    this.show.disabled = false;
     if (!answer.ok) {
       say(this.words, answer.words);
       return;

@@ -151,8 +151,8 @@ function fit(values, { log, cut }) {
     if (room > 0 && bend(high) > other + room) high = unbend(other + room / 4);
     if (room > 0 && bend(low) < one - room) low = unbend(one - room / 4);
   }
-  if (low === high)
-    return log ? [low / 1.5, high * 1.5] : [low - (Math.abs(low) * 0.1 || 1), high + (Math.abs(high) * 0.1 || 1)];
+  if (low === high && low === 0) return [0, 1];
+  if (low === high) return log ? [low / 1.5, high * 1.5] : [low - Math.abs(low) * 0.1, high + Math.abs(high) * 0.1];
   if (log) return [low / (high / low) ** 0.05, high * (high / low) ** 0.05];
   const room = (high - low) * 0.06;
   // A range that begins at nothing stays there: shares and counts are never below it.

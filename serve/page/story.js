@@ -12,82 +12,129 @@ const ENDS = {
   failed: "an error",
 };
 
+// As a terminal tells them (observe/src/terminal.rs): who reads both reads the same.
 const leapt = (event) => {
-  const which = event.figure === "grad_norm" ? "norm of the gradient" : "loss";
-  const far = `${figure(number(event.value))} after a median of ${figure(number(event.median))}`;
-  return `step ${count(event.leapt)}: ${which} ${far}, ${figure(number(event.sigmas))} deviations off`;
+  const which = event.figure === "grad_norm" ? "norm" : "loss";
+  const rows = `rows ${event.first_row} to ${event.first_row + Math.max(0, event.rows - 1)}`;
+  const usual = `${figure(number(event.median))} is usual, ${Math.round(number(event.sigmas))} sigmas`;
+  return `step ${event.leapt} leapt: ${which} ${figure(number(event.value))}, ${usual}; ${rows}`;
 };
+
+const terms = (event) =>
+  Object.entries(event.terms ?? {})
+    .map(([name, value]) => `${name} ${figure(number(value))}`)
+    .join(", ");
+
+/** How a run ended, and what is to be done with it. */
+function ended(event) {
+  const done = count(event.step ?? 0);
+  const kept = Number.isFinite(event.kept)
+    ? `the newest checkpoint is of step ${count(event.kept)}`
+    : "there is no checkpoint yet";
+  if (event.why === "finished") return `done: ${done} steps; checkpoints are in ${event.place}${peak(event.memory)}`;
+  if (event.why === "failed" && event.saved) return `failed after step ${done}, which is saved`;
+  if (event.why === "failed") return `failed after step ${done}, which is not saved; ${kept}`;
+  if (event.why === "guard" && event.saved)
+    return `paused and saved after step ${done}, since a step leapt; the same command continues`;
+  const asked = `${ENDS[event.why] ?? event.why}; the same command continues`;
+  if (event.saved) return `stopped and saved after step ${done}: ${asked}`;
+  return `stopped after step ${done}, which is not saved; ${kept}: ${asked}`;
+}
+
+function peak(memory) {
+  if (!memory) return "";
+  return `; at most ${bytes(memory.peak_bytes)} of the device at once, ${bytes(memory.planned_bytes)} by plan`;
+}
 
 const STORIES = {
   start: {
     tone: "good",
     tell(event) {
-      const terms = Object.entries(event.terms ?? {}).map(([name, value]) => `${name} ${figure(number(value))}`);
       const odd = (event.surprises ?? []).map(
         (one) =>
-          `${one.term} should lie between ${figure(number(one.low))} and ` + `${figure(number(one.high))}: ${one.hint}`,
+          `${one.term} should lie between ${figure(number(one.low))} and ${figure(number(one.high))}: ${one.hint}`,
       );
-      return [`began ${event.random ? "at random" : "from given weights"} with ${terms.join(", ")}`, ...odd].join("; ");
+      const how = event.random ? "at random" : "from weights it was given";
+      return [`began ${how} with ${terms(event)}`, ...odd].join("; ");
     },
   },
   checkpoint: {
     tone: "calm",
     tell: (event) =>
-      `kept ${event.place}, written in ${duration(number(event.seconds))}` +
-      (number(event.stall_s) > 0.05 ? `; training waited ${duration(number(event.stall_s))} for it` : ""),
+      `saved checkpoint ${event.place}, written in ${duration(number(event.seconds))}` +
+      (number(event.stall_s) >= 1 ? `; the next step waited ${duration(number(event.stall_s))} for it` : ""),
   },
-  resume: { tone: "good", tell: (event) => `goes on from ${event.place}` },
-  warning: {
-    tone: "notice",
-    tell: (event) => `${event.topic}: ${event.message}${event.hint ? ` (${event.hint})` : ""}`,
+  resume: { tone: "good", tell: (event) => `continuing after step ${count(event.step)}, from ${event.place}` },
+  warning: { tone: "notice", tell: (event) => `${event.message}${event.hint ? `; ${event.hint}` : ""}` },
+  audit: {
+    tone: "calm",
+    tell(event) {
+      const [found, promised, error] = ["found", "promised", "error"].map((key) => figure(number(event[key])));
+      return `audited ${event.view}: ${event.what}: ${found}, promised ${promised}, error ${error}, of ${event.of}`;
+    },
   },
-  generation: { tone: "calm", tell: (event) => `rows are of generation ${event.generation} from here on` },
+  generation: {
+    tone: "calm",
+    tell(event) {
+      const data = event.source ? `source ${event.source}` : "the data";
+      return `rows from ${event.row} on are of generation ${event.generation} of ${data}, ${event.before} before`;
+    },
+  },
   starved: {
     tone: "notice",
     tell: (event) =>
-      `waited ${duration(number(event.seconds))} for part ${event.part} of ${event.parts} by ${event.by}`,
+      `starved by ${event.by}: ${duration(number(event.seconds))} until part ${event.part + 1} of ${event.parts} was there`,
   },
-  change: { tone: "calm", tell: (event) => `${event.how}: ${event.message}` },
+  change: { tone: "calm", tell: (event) => String(event.message ?? event.how) },
   left_out: {
     tone: "notice",
-    tell: (event) =>
-      `row ${event.row} is left out: ${event.why} (${event.source ? `${event.source}, ` : ""}sample ` +
-      `${event.sample}, ${event.shard}; documents ${(event.documents ?? []).join(", ")})`,
+    tell(event) {
+      const source = event.source ? ` of ${event.source}` : "";
+      const place = `${event.shard}, row group ${event.group}, row ${event.row_in_group}`;
+      const documents = `documents ${(event.documents ?? []).join(", ")}`;
+      return (
+        `row ${event.row} is left out, it cannot be made (sample ${event.sample}${source} = ${place}; ${documents}): ` +
+        event.why
+      );
+    },
   },
   stop: {
     tone: "notice",
     tone_of: (event) =>
       event.why === "finished" ? "good" : ["failed", "guard"].includes(event.why) ? "alarm" : "notice",
-    tell: (event) =>
-      `ended: ${ENDS[event.why] ?? event.why}; ${event.saved ? "every step is saved" : "not every step is saved"}` +
-      (Number.isFinite(event.kept) ? `, the newest checkpoint is of step ${count(event.kept)}` : "") +
-      (event.error ? `: ${event.error}` : ""),
+    tell: (event) => ended(event) + (event.error ? `: ${event.error}` : ""),
   },
-  leap: {
-    tone: "alarm",
-    tell: (event) => `${leapt(event)}; rows ${event.first_row} to ${event.first_row + event.rows - 1}`,
-  },
+  leap: { tone: "alarm", tell: leapt },
   skip: {
     tone: "notice",
     tell(event) {
-      const rows = (event.suspects ?? []).slice(0, 3).map((one) => `row ${one.row} with ${figure(number(one.loss))}`);
-      return `passed over ${leapt(event)}${rows.length > 0 ? `; hardest: ${rows.join(", ")}` : ""}`;
+      const worst = event.suspects?.[0];
+      const of = worst && `${figure(number(worst.loss))}; ${(worst.documents ?? []).join(", ")}`;
+      return `passed over: ${leapt(event)}${worst ? `; its hardest row is ${worst.row} (loss ${of})` : ""}`;
     },
   },
-  note: { tone: "calm", tell: (event) => String(event.message ?? event.text ?? event.note ?? "") },
+  note: { tone: "calm", tell: (event) => String(event.text ?? "") },
   prepare_start: {
     tone: "good",
-    tell: (event) =>
-      `${count(event.files)} files, ${bytes(event.bytes)}, in ${count(event.parts)} parts on ` +
-      `${count(event.lanes)} lanes${event.change ? `; ${event.change}` : ""}`,
+    tell(event) {
+      const { largest_compressed: largest, change } = event;
+      const plan =
+        `${count(event.files)} files, ${bytes(event.bytes)} in ${count(event.parts)} parts for ` +
+        `${count(event.lanes)} lanes; at most ${bytes(event.text_bytes_max)} of text in memory`;
+      const words = largest && `the largest compressed file takes one lane from end to end: ${largest.name}, `;
+      return [plan, change, words && words + bytes(largest.bytes)].filter(Boolean).join("; ");
+    },
   },
   prepare_end: {
     tone: "good",
-    tell: (event) =>
-      event.nothing_to_do
-        ? `nothing was left to do in ${event.place}`
-        : `${count(event.documents)} documents, ${short(event.tokens)} tokens in ${event.place}, ` +
-          duration(number(event.seconds)),
+    tell(event) {
+      if (event.nothing_to_do) return `${event.place}: nothing to do, all ${count(event.parts_kept)} parts are there`;
+      return (
+        `${event.place}: ${count(event.parts_made)} parts made, ${count(event.parts_kept)} kept from before, ` +
+        `${bytes(event.bytes_read)} of input read, in ${duration(number(event.seconds))}; ` +
+        `${count(event.documents)} documents, ${short(event.tokens)} tokens`
+      );
+    },
   },
 };
 

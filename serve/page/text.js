@@ -81,6 +81,13 @@ function bytes(value) {
   return `${Number(value.toPrecision(3))} B`;
 }
 
+/** The same of a round value, with no digit that says nothing. */
+function bytes_tick(value) {
+  const size = byte_unit(Math.abs(value));
+  const sign = { [2 ** 40]: "TiB", [2 ** 30]: "GiB", [2 ** 20]: "MiB", [2 ** 10]: "KiB" }[size] ?? "B";
+  return `${Number((value / size).toPrecision(8))} ${sign}`;
+}
+
 function percent(value) {
   if (!Number.isFinite(value)) return figure(value);
   const hundredths = value * 100;
@@ -90,6 +97,7 @@ function percent(value) {
 /** The two largest units: 3 d 4 h, 12 min 5 s, 4.2 s. */
 function duration(seconds) {
   if (!Number.isFinite(seconds)) return NOTHING;
+  if (Math.abs(seconds) < 0.1) return `${Number(seconds.toPrecision(1))} s`;
   if (seconds < 10) return `${Number(seconds.toFixed(1))} s`;
   const whole = Math.round(seconds);
   const [d, h, min, s] = [
@@ -116,8 +124,15 @@ function clock(time, now = Date.now()) {
   return date.toDateString() === new Date(now).toDateString() ? hours : `${date.toLocaleDateString("sv-SE")} ${hours}`;
 }
 
+/** A moment in words: 3 January 2026, 14:05. */
+function day(time) {
+  const date = new Date(time);
+  const words = date.toLocaleDateString("en-GB", { day: "numeric", month: "long", year: "numeric" });
+  return `${words}, ${date.toLocaleTimeString("en-GB").slice(0, 5)}`;
+}
+
 /** How each sort of number is written. */
-const UNITS = { plain: figure, percent, bytes, short, count };
+const UNITS = { plain: figure, percent, bytes, short, count, seconds: duration };
 
 /** An element: its attributes, `text`, `class`, `on` (listeners), and what it holds. */
 function make(tag, options = {}, ...content) {

@@ -85,33 +85,36 @@ class TimeLine {
     // What somebody is reading stays.
     if (this.marks.contains(tip_of)) return;
     const lanes = new Map();
-    for (const event of view.run?.events ?? []) {
+    for (const [run, event] of view.shown().flatMap((run) => run.events.map((event) => [run, event]))) {
       if (view.hidden.has(event.kind)) continue;
-      const place = view.run.where(event, view.axis);
+      const place = run.where(event, view.axis);
       if (place === null) continue;
       const sort = sort_of(event);
       const x = this.x.at(Math.min(Math.max(place, this.x.from), this.x.to));
       if (!lanes.has(sort)) lanes.set(sort, []);
       const lane = lanes.get(sort);
-      if (lane.length > 0 && x - lane.at(-1).x < 9) lane.at(-1).events.push(event);
-      else lane.push({ x, events: [event] });
+      const last = lane.at(-1);
+      if (last?.run === run && x - last.x < 9) last.events.push(event);
+      else lane.push({ run, x, events: [event] });
     }
     const marks = [];
     for (const sort of ["checkpoint", "calm", "good", "notice", "alarm"]) {
-      for (const { x, events } of lanes.get(sort) ?? []) marks.push(this.mark(sort, x, events));
+      for (const { run, x, events } of lanes.get(sort) ?? []) marks.push(this.mark(sort, run, x, events));
     }
     this.marks.replaceChildren(...marks);
   }
 
-  mark(sort, x, events) {
+  /** Of several runs each mark has the edge of its run's colour, and says whose it is. */
+  mark(sort, run, x, events) {
     const newest = events.slice(-4);
-    const words = newest.map((event) => `${event.kind}, ${where_words(event)}: ${brief(story(event), 160)}`);
+    const words = newest.map((event) => `${kind_word(event.kind)}, ${where_words(event)}: ${brief(story(event), 160)}`);
     if (events.length > 4) words.unshift(`${count(events.length)} events, the newest:`);
+    if (view.several) words.unshift(run.name);
     const show = (event) => show_tip(event.currentTarget, words);
     return draw("path", {
-      class: `event ${sort}`,
+      class: `event ${sort} ${view.several ? `of-run c${run.colour % COLOURS}` : ""}`,
       d: glyph(sort, x, LANE[sort]),
-      on: { pointerenter: show, pointerleave: hide_tip, click: () => point_at(events.at(-1)) },
+      on: { pointerenter: show, pointerleave: hide_tip, click: () => point_at(run, events.at(-1)) },
     });
   }
 
@@ -204,9 +207,9 @@ function where_words(event) {
 }
 
 /** Shows in all plots where something happened. */
-function point_at(event) {
-  const place = view.run?.where(event, view.axis);
-  if (place === null || place === undefined) return;
+function point_at(run, event) {
+  const place = run.where(event, view.axis);
+  if (place === null) return;
   const window = view.window("run");
   if (window && (place < window[0] || place > window[1])) {
     const half = (window[1] - window[0]) / 2;

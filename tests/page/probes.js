@@ -125,32 +125,28 @@ function add(many) {
   for (let n = 0; n < many; n += 1) {
     step += 10;
     const loss = 4 + Math.sin(n / 50) / 5 + Math.random() / 10;
-    const at = {
-      version: 1,
-      time: 1.7e12 + n * 1000,
-      elapsed_s: n,
-      step,
+    const at = { version: 1, time: 1.7e12 + n * 1000, elapsed_s: n, step };
+    const one = (value) => [value, value, value];
+    const values = {
+      loss: [loss, loss - 0.1, loss + 0.1],
+      "terms/mlm": one(loss),
+      "terms/tc": one(0.1),
+      "metrics/mlm.accuracy": one(0.4),
+      lr: one(1e-4),
+      grad_norm: [2, 1.8, 2.3],
+      "speed/tokens_per_s": one(27_000),
+    };
+    const point = {
+      of: "reports",
+      tokens: step * 7488,
+      rows: step * 64,
       epoch: n / 1000,
-      rows_seen: step * 64,
-      tokens_seen: step * 7488,
+      hours: n / 3600,
+      ...at,
+      values,
     };
-    const figures = {
-      loss,
-      losses: [loss - 0.1, loss + 0.1],
-      terms: { mlm: loss, tc: 0.1 },
-      metrics: { "mlm.accuracy": 0.4 },
-    };
-    const rest = {
-      lr: 1e-4,
-      grad_norm: 2,
-      grad_norms: [1.8, 2.3],
-      skipped: 0,
-      tokens_per_s: 27000,
-      wait: 0.01,
-      stall: 0,
-    };
-    view.run.take({ ...at, kind: "report", ...figures, ...rest });
-    if (n % 4 === 0) view.run.take({ ...at, kind: "note", message: "m".repeat(300) });
+    view.run.take({ ...at, kind: "report", point });
+    if (n % 4 === 0) view.run.take({ ...at, kind: "note", text: "m".repeat(300) });
     data_came();
   }
   return performance.now() - start;
