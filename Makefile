@@ -5,7 +5,7 @@ TEST  := $(shell cargo nextest --version >/dev/null 2>&1 && echo nextest run || 
 # With `otlp`, which brings no crate that is not there: what the whole build is without is tried too, at no compilation more.
 LIGHT := --no-default-features --features cloze/otlp -p cloze -p cloze-schemas -p cloze-store -p cloze-observe -p cloze-serve -p cloze-pipeline
 
-.PHONY: help setup demo install dist test check test-readers fmt lint doc keys gpu-pack gpu-rehearsal streaming-proof bench bench-load bench-watched golden test-extension house fuzz soak test-deploy test-page clean
+.PHONY: help setup demo install dist test check test-readers fmt lint doc keys gpu-pack gpu-rehearsal streaming-proof bench bench-load bench-watched profile-cases golden test-extension house fuzz soak test-deploy test-page clean
 
 help:            ## these lines
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 16
@@ -64,6 +64,10 @@ bench-load: setup  ## the online half beside its rivals (RIVALS=script; skipped 
 bench-watched: setup  ## a step of a run that everybody looks at beside one that nobody does, in pairs (CLOZE, PAIRS, STEPS)
 	cargo build --release --quiet -p cloze
 	@scripts/bench-watched
+
+profile-cases: setup  ## bottlenecks that are planted and what `cloze profile` says of them; changes that it foretells, and what they bring
+	cargo build --release --quiet -p cloze
+	@scripts/profile-cases
 
 golden:          ## (after SETUP=full make setup) rewrite tests/golden; look at the diff before you commit it
 	.venv/bin/python tests/reference/parity_reference.py

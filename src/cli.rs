@@ -11,7 +11,7 @@ use clap_complete::Shell;
 use self::said::Said;
 #[cfg(feature = "train")]
 pub(crate) use self::within::CheckpointVerb;
-pub(crate) use self::within::{ConfigArgs, ConfigVerb, InspectVerb, PrepareVerb, TokenizerVerb};
+pub(crate) use self::within::{ConfigArgs, ConfigVerb, InspectVerb, PrepareVerb, ProfileVerb, TokenizerVerb};
 use crate::terminal::{Form, Manner, note};
 
 /// Pretrains BERT-style encoders: corpus preparation, a resumable trainer, a throughput profiler.
@@ -151,28 +151,42 @@ pub(crate) enum Verb {
         chaos: Option<String>,
     },
     /// Find out which actor the others wait for.
-    #[command(after_help = "Example: cloze profile -c run.toml --batches 20000 --set data.lanes=2")]
+    #[command(
+        subcommand_negates_reqs = true,
+        args_conflicts_with_subcommands = true,
+        after_help = "Example: cloze profile -c run.toml --step-ms 60 --check"
+    )]
     Profile {
         #[command(flatten)]
-        config: ConfigArgs,
+        config: Option<ConfigArgs>,
         /// Which part to run.
         #[arg(long, value_enum, default_value_t = Half::Online)]
         half: Half,
-        /// Micro-batches to run through the online half.
-        #[arg(long, default_value_t = 500)]
-        batches: u64,
+        /// Measure the online half for so long at the most; it ends earlier where its rate is known to 3 %.
+        #[arg(long, default_value_t = 20.0)]
+        seconds: f64,
+        /// Measure so many micro-batches instead.
+        #[arg(long)]
+        batches: Option<u64>,
         /// Training steps to time with `--half step`, after a third as many that warm up.
         #[arg(long, default_value_t = 30)]
         steps: usize,
         /// Pretend that a training step takes this long; 0 takes batches as fast as they come.
         #[arg(long, default_value_t = 0.0)]
         step_ms: f64,
-        /// Slow one actor on purpose: `lane=5` makes every batch, `writer=20` every shard take so many ms longer.
+        /// Slow something on purpose, by so many ms: `lane` (each batch of the first), `lanes` (each batch), `work` (each
+        /// batch, on a processor), `burst` (one batch of eight), `disk` (each read of a shard); `writer` of a preparation.
         #[arg(long, value_name = "ACTOR=MS")]
         slow: Option<String>,
+        /// Run what is proposed too, and say what it brought.
+        #[arg(long)]
+        check: bool,
         /// Print one JSON object instead.
         #[arg(long)]
         json: bool,
+        /// What to do instead.
+        #[command(subcommand)]
+        verb: Option<ProfileVerb>,
     },
     /// Look at data.
     #[command(subcommand)]

@@ -44,7 +44,7 @@ mod written;
 
 use std::process::ExitCode;
 
-use crate::cli::{ConfigVerb, InspectVerb, PrepareVerb, TokenizerVerb, Verb};
+use crate::cli::{ConfigVerb, InspectVerb, PrepareVerb, ProfileVerb, TokenizerVerb, Verb};
 use crate::exit::Usage;
 
 /// Runs a verb. The code is 0 but for a training that a signal stopped.
@@ -81,8 +81,13 @@ pub(crate) fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Extend { run, steps, json } => extend::run(&run, steps, json)?,
         #[cfg(feature = "train")]
         Verb::Diff { one, other, json } => diff::run(&one, &other, json)?,
-        Verb::Profile { config, half, batches, steps, step_ms, slow, json } => {
-            profile::run(&config, &profile::Options { half, batches, steps, step_ms, slow, json })?;
+        Verb::Profile { verb: Some(ProfileVerb::Compare { before, after, limit }), .. } => {
+            return profile::compared(&before, &after, limit);
+        }
+        Verb::Profile { config, half, seconds, batches, steps, step_ms, slow, check, json, verb: None } => {
+            let missing = || Usage("`cloze profile` needs `--config FILE`".to_owned());
+            let options = profile::Options { half, seconds, batches, steps, step_ms, slow, check, json };
+            profile::run(&config.ok_or_else(missing)?, &options)?;
         }
         Verb::Inspect(InspectVerb::Batch { index, config, rows }) => inspect::batch(index, &config, rows)?,
         Verb::Inspect(InspectVerb::Shard { file, rows }) => inspect::shard(&file, rows)?,

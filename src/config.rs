@@ -270,6 +270,15 @@ impl Config {
         rows
     }
 
+    /// Batches of the stream that a step takes; one in a build without the trainer, which reads no more of these sections.
+    pub(crate) fn micro_batches_per_step(&self) -> u32 {
+        #[cfg(feature = "train")]
+        let rows = self.training.train.rows_per_step;
+        #[cfg(not(feature = "train"))]
+        let rows = self.rows_per_micro_batch;
+        u32::try_from((rows / self.rows_per_micro_batch().max(1)).max(1)).unwrap_or(u32::MAX)
+    }
+
     /// The same configuration with every default written out: what is saved with a run.
     pub(crate) fn resolved(&self) -> Table {
         match Value::try_from(self) {

@@ -5,6 +5,7 @@
 //! | 0 | the run reached its end |
 //! | 1 | it failed; what is finished is kept, the same command continues |
 //! | 2 | configuration or usage: change it, trying again will not help |
+//! | 3 | `cloze profile compare`: the second is surely slower by more than the limit |
 //! | 42 | the corpus is not fit to be used: do not try again |
 //! | 43 | a training diverged, and would again, to the bit: do not try again as it is |
 //! | 44 | the device's memory does not suffice: change what the error says first |
@@ -22,6 +23,8 @@ use crate::config::Mistakes;
 
 const FAILED: u8 = 1;
 const CONFIGURATION: u8 = 2;
+/// What a comparison ends with whose second half is surely worse.
+pub(crate) const WORSE: u8 = 3;
 const POISON: u8 = 42;
 #[cfg(feature = "train")]
 const DIVERGED: u8 = 43;

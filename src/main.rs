@@ -22,6 +22,7 @@ mod looked;
 mod notify;
 mod otlp;
 mod plan;
+mod profile;
 mod post;
 #[cfg(feature = "train")]
 mod run_folder;

@@ -19,6 +19,7 @@ pub(crate) const PROGRAM: &str = concat!("cloze ", env!("CARGO_PKG_VERSION"));
 /// What `[serve]` listens on, in the run's folder: for programs of this machine.
 pub(crate) const ADDRESS: &str = "serve.json";
 
+#[cfg(feature = "train")]
 /// The name of this machine; none where nobody knows.
 pub(crate) fn this_host() -> Option<String> {
     std::fs::read_to_string("/proc/sys/kernel/hostname").ok().map(|name| name.trim().to_owned())

@@ -26,6 +26,7 @@ mod otlp;
 mod plan;
 mod portrait;
 mod prepare;
+mod profile;
 mod recipes;
 #[cfg(feature = "train")]
 mod resume;

@@ -153,29 +153,6 @@ fn a_step_is_timed_before_there_is_a_corpus() {
 }
 
 #[test]
-fn profile_names_the_stage_that_was_slowed() {
-    let home = Home::prepared(200);
-    let cases = [
-        (vec!["profile", "--batches", "60", "--slow", "lane=20"], "lane"),
-        (vec!["profile", "--batches", "60", "--step-ms", "10"], "trainer"),
-        (vec!["profile", "--half", "prepare", "--slow", "writer=50"], "write"),
-    ];
-    for (args, culprit) in cases {
-        let mut args = args;
-        args.extend(["--json", "--set", "run.folder=run", "--set", "data.lanes=2"]);
-        let outcome = home.run_ok(&args);
-        let profile: Value = serde_json::from_str(&outcome.stdout).expect("one JSON object");
-        let bottleneck = profile["bottleneck"].as_str().expect("a sentence");
-        assert!(bottleneck.contains(culprit), "{args:?}: {bottleneck}\n{outcome}");
-        for actor in profile["actors"].as_array().expect("a list") {
-            let part = |name: &str| actor[name].as_f64().expect("seconds");
-            let sum = part("busy_s") + part("starved_s") + part("blocked_s");
-            assert!((sum - part("wall_s")).abs() < 1e-6, "clocks add up: {actor}");
-        }
-    }
-}
-
-#[test]
 fn parity_reproduces_the_worked_example() {
     let home = Home::with_corpus(4);
     let case = |tau: f64| {

@@ -36,7 +36,7 @@ pub use self::order::RowOrder;
 pub use self::request::{GoneParts, LoadRequest, Rows, SourceRequest};
 pub use self::row_facts::RowFacts;
 use self::source::{HeldGroups, Source};
-pub use self::stream::{BatchStream, StreamOptions};
+pub use self::stream::{BatchStream, Hindrance, StreamOptions, Who};
 use crate::actor::LaneOptions;
 use crate::audit::{Audit, AuditFacts};
 use crate::collate::{Item, PlannedView};

@@ -47,6 +47,22 @@ pub(crate) enum PrepareVerb {
     },
 }
 
+/// What to do with profiles.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ProfileVerb {
+    /// Hold two profiles (`--json`) beside one another; ends with 3 where the second is surely slower by more than the limit.
+    #[command(after_help = "Example: cloze profile compare before.json after.json --limit 0.05")]
+    Compare {
+        /// The first.
+        before: PathBuf,
+        /// The second.
+        after: PathBuf,
+        /// The share of its speed that it may lose.
+        #[arg(long, default_value_t = 0.05)]
+        limit: f64,
+    },
+}
+
 /// What to do with the checkpoints of a run.
 #[cfg(feature = "train")]
 #[derive(Clone, Copy, Debug, Subcommand)]

@@ -1,37 +1,52 @@
-//! `cloze profile`: which actor do the others wait for? And what is a training step by itself?
+//! `cloze profile`: what binds, how sure that is, and what a change would bring. And what is a training step by itself?
 
 #[cfg(feature = "train")]
 mod made;
+mod shown;
 #[cfg(feature = "train")]
 mod step;
 
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use observe::{Clock, Many};
-use pipeline::actor::Reading;
-use pipeline::load::{BatchStream, StreamOptions};
-use pipeline::prepare::{self, PrepareOptions, Stage, Stages};
+use pipeline::load::{self, BatchStream, Hindrance, StreamOptions, Who};
+use pipeline::prepare::{Preparation, PrepareOptions};
 use schemas::{RowIndex, Share};
-use serde_json::json;
+use store::Weather;
 
+use self::shown::Profile;
 use crate::cli::{ConfigArgs, Half};
 use crate::config::Parsed;
-use crate::exit::Usage;
+use crate::data::Purpose;
+use crate::exit::{Usage, WORSE};
 use crate::plan::Plan;
-use crate::terminal::{line, short};
+use crate::profile::compare;
+use crate::profile::judge::judge;
+use crate::profile::measure::{Measured, Watch};
+use crate::profile::stages;
+use crate::profile::whatif::{Proposal, proposals};
+use crate::terminal::line;
+
+/// Batches between two slow ones, where bursts are asked for.
+const BURST: u64 = 8;
 
 /// What to do with which half.
 pub(crate) struct Options {
     pub(crate) half: Half,
-    pub(crate) batches: u64,
+    pub(crate) seconds: f64,
+    pub(crate) batches: Option<u64>,
     #[cfg_attr(not(feature = "train"), expect(dead_code, reason = "there is no trainer to time"))]
     pub(crate) steps: usize,
     pub(crate) step_ms: f64,
     pub(crate) slow: Option<String>,
+    pub(crate) check: bool,
     pub(crate) json: bool,
 }
 
-/// Runs a half against a consumer that costs nothing, or as much as was asked for, and says what it waits for.
+/// Runs a half against a consumer that costs nothing, or as much as was asked for, and says what binds it.
 pub(crate) fn run(args: &ConfigArgs, options: &Options) -> anyhow::Result<()> {
     let profile = match options.half {
         Half::Online => online(args, options)?,
@@ -47,157 +62,134 @@ pub(crate) fn run(args: &ConfigArgs, options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What was measured.
-struct Profile {
-    /// Lanes, then whoever takes what they make.
-    actors: Vec<Reading>,
-    /// Mean items waiting in all queues, and how many could.
-    fill: (f64, usize),
-    tokens: u64,
-    wall: Duration,
-    bottleneck: String,
+/// Holds two profiles beside one another. The code says whether the second is surely worse by more than `limit`.
+pub(crate) fn compared(before: &Path, after: &Path, limit: f64) -> anyhow::Result<ExitCode> {
+    let comparison = compare::compare(before, after, limit)?;
+    comparison.lines.iter().for_each(line);
+    Ok(if comparison.is_worse { ExitCode::from(WORSE) } else { ExitCode::SUCCESS })
 }
 
-/// `actor=ms`.
-fn slow(options: &Options, actor: &str) -> anyhow::Result<Option<Duration>> {
-    let Some(text) = &options.slow else { return Ok(None) };
-    let parsed = text.strip_prefix(actor).and_then(|rest| rest.strip_prefix('=')).and_then(|ms| ms.parse().ok());
-    match parsed {
-        Some(ms) => Ok(Some(Duration::from_millis(ms))),
-        None => Err(Usage(format!("--slow {text}: this half can slow `{actor}=MILLISECONDS`")).into()),
+/// What is slow on purpose.
+#[derive(Clone, Copy, Debug, Default)]
+struct Slow {
+    lanes: Option<Hindrance>,
+    disk: Duration,
+    writer: Duration,
+}
+
+impl Slow {
+    fn parse(options: &Options) -> anyhow::Result<Self> {
+        let Some(text) = &options.slow else { return Ok(Self::default()) };
+        let parsed = text.split_once('=').and_then(|(actor, ms)| Some((actor, ms.parse::<f64>().ok()?)));
+        let parsed = parsed.filter(|(_, ms)| ms.is_finite() && (0.0..1e9).contains(ms));
+        let known = match options.half {
+            Half::Prepare => "`writer=MS`",
+            _ => "`lane=MS`, `lanes=MS`, `work=MS`, `burst=MS` or `disk=MS`",
+        };
+        let wrong = || Usage(format!("--slow {text}: this half can slow {known}"));
+        let (actor, ms) = parsed.ok_or_else(wrong)?;
+        let time = Duration::from_secs_f64(ms / 1e3);
+        let lanes = |who, computes| Self { lanes: Some(Hindrance { who, time, computes }), ..Self::default() };
+        Ok(match (options.half == Half::Prepare, actor) {
+            (true, "writer") => Self { writer: time, ..Self::default() },
+            (false, "lane") => lanes(Who::Lane(0), false),
+            (false, "lanes") => lanes(Who::Lanes, false),
+            (false, "work") => lanes(Who::Lanes, true),
+            (false, "burst") => lanes(Who::OneIn(BURST), false),
+            (false, "disk") => Self { disk: time, ..Self::default() },
+            _ => return Err(wrong().into()),
+        })
     }
 }
 
-/// The online half against a trainer that only takes time.
+/// The online half against a trainer that only takes time; with `--check` once more with what is proposed.
 fn online(args: &ConfigArgs, options: &Options) -> anyhow::Result<Profile> {
-    let plan = Plan::to_look_at(args)?;
-    let sleep = slow(options, "lane")?.map(|sleep| (0, sleep));
-    let step = Duration::from_secs_f64(options.step_ms.max(0.0) / 1e3);
-    // As in training, where lanes digest the rows as well.
-    let training = StreamOptions { digests: true, lane_sleep: sleep, ..StreamOptions::default() };
-    let mut stream = BatchStream::new(plan.load(), RowIndex(0), Share::ALONE, training);
-    let gauges = stream.gauges();
-    let width = plan.load().facts().views.iter().map(|view| view.width).max().unwrap_or(0) as u64;
-    let (mut tokens, mut queued) = (0, 0);
-    let began = Instant::now();
-    for _ in 0..options.batches {
-        let Some(batch) = stream.next() else { break };
-        tokens += batch?.rows() as u64 * width;
-        queued += gauges.lanes().iter().map(|lane| lane.queued.min(lane.capacity)).sum::<usize>();
-        std::thread::sleep(step);
+    let mut profile = measured_online(args, options)?;
+    if let (true, Some(proposal)) = (options.check, profile.proposed()) {
+        let Proposal { key, to, .. } = proposal;
+        let mut changed = args.clone();
+        changed.set.push(format!("{key}={to}"));
+        let checked = measured_online(&changed, options)?;
+        profile.checked = profile.gain_of(&checked);
     }
-    let wall = began.elapsed();
-    let mut actors = gauges.lanes();
-    let capacity = actors.iter().map(|lane| lane.capacity).sum();
-    actors.push(Reading { name: "trainer".into(), ..gauges.reader() });
-    let bottleneck = verdict(&actors, &format!("{:.0} ms per step", options.step_ms));
-    Ok(Profile { actors, fill: (queued as f64 / options.batches.max(1) as f64, capacity), tokens, wall, bottleneck })
+    Ok(profile)
 }
 
-/// Who is busy while the others wait.
-fn verdict(actors: &[Reading], step: &str) -> String {
-    let share = |part: Duration, reading: &Reading| part.as_secs_f64() / reading.wall.as_secs_f64().max(1e-9);
-    let (trainer, lanes) = actors.split_last().expect("there is a reader");
-    let starved = share(trainer.starved, trainer);
-    if starved < 0.1 {
-        let blocked = lanes.iter().map(|lane| share(lane.blocked, lane)).sum::<f64>() / lanes.len().max(1) as f64;
-        return format!(
-            "the trainer ({step}) is the bottleneck: it waits {:.0} % of the time, the lanes wait for it {:.0} %",
-            100.0 * starved,
-            100.0 * blocked
-        );
+fn measured_online(args: &ConfigArgs, options: &Options) -> anyhow::Result<Profile> {
+    let slow = Slow::parse(options)?;
+    let weather = Weather { latency: slow.disk, ..Weather::calm() };
+    let find = |folder: &Path| {
+        let store = load::find(folder)?;
+        Ok(if slow.disk.is_zero() { store } else { store.in_weather(weather.clone()) })
+    };
+    let plan = Plan::over(args, find, Purpose::Look)?;
+    let load = plan.load();
+    // A step takes its time over all of its micro-batches.
+    let step = Duration::from_secs_f64(options.step_ms.max(0.0) / 1e3);
+    let pause = step / Parsed::read(&args.config, &args.set)?.config.micro_batches_per_step();
+    // As in training, where lanes digest the rows as well.
+    let training = StreamOptions { digests: true, hindrance: slow.lanes, ..StreamOptions::default() };
+    let mut stream = BatchStream::new(load, RowIndex(0), Share::ALONE, training);
+    let watch = Watch::over(stream.gauges())?;
+    let width = load.facts().views.iter().map(|view| view.width).max().unwrap_or(0) as u64;
+    let (mut tokens_per_batch, mut taken, begun) = (0, 0, Instant::now());
+    let is_over = |taken: u64| match options.batches {
+        Some(batches) => taken >= batches,
+        None => watch.is_enough() || begun.elapsed().as_secs_f64() >= options.seconds,
+    };
+    while !is_over(taken) {
+        let Some(batch) = stream.next() else { break };
+        tokens_per_batch = batch?.rows() as u64 * width;
+        taken += 1;
+        if !pause.is_zero() {
+            std::thread::sleep(pause);
+        }
     }
-    let busiest = lanes.iter().max_by(|a, b| share(a.busy, a).total_cmp(&share(b.busy, b))).expect("there is a lane");
-    let others: Vec<f64> =
-        lanes.iter().filter(|lane| lane.name != busiest.name).map(|lane| share(lane.busy, lane)).collect();
-    let mean = others.iter().sum::<f64>() / others.len().max(1) as f64;
-    if !others.is_empty() && mean < 0.5 * share(busiest.busy, busiest) {
-        format!(
-            "lane {} is the bottleneck: busy {:.0} % of the time, the other lanes {:.0} %; the trainer waits {:.0} %",
-            busiest.name,
-            100.0 * share(busiest.busy, busiest),
-            100.0 * mean,
-            100.0 * starved
-        )
-    } else {
-        format!(
-            "the lanes are the bottleneck: the trainer waits {:.0} % of the time; more lanes make more batches (`data.lanes`)",
-            100.0 * starved
-        )
-    }
+    let measured = watch.measured();
+    let verdict = judge(&measured, "trainer");
+    let what_if = proposals(&measured);
+    Ok(Profile {
+        half: "online",
+        sentence: verdict.sentence,
+        binding: format!("{:?}", verdict.binding),
+        evidence: verdict.evidence,
+        what_if: Some(what_if),
+        checked: None,
+        tokens_per_item: tokens_per_batch as f64,
+        tokens_per_s: None,
+        stages: None,
+        reader: "trainer",
+        measured,
+    })
 }
 
 /// The offline half against a writer that throws samples away, or takes time.
 fn offline(args: &ConfigArgs, options: &Options) -> anyhow::Result<Profile> {
     // Of several corpora the first: each goes the same way.
     let config = Parsed::read(&args.config, &args.set)?.into_corpora(None)?.swap_remove(0).prepare;
-    let write_delay = slow(options, "writer")?.unwrap_or_default();
-    let began = Instant::now();
+    let write_delay = Slow::parse(options)?.writer;
     let run = PrepareOptions { null_writer: true, write_delay, ..PrepareOptions::default() };
-    let summary = prepare::run(&config, run, &Clock::system(), &mut Many::default())?;
-    let wall = began.elapsed();
-    let mut actors = summary.lanes;
-    actors.push(summary.fold);
-    let capacity = actors.iter().map(|lane| lane.capacity).sum();
-    let bottleneck = stage_verdict(&summary.stages);
-    Ok(Profile { actors, fill: (0.0, capacity), tokens: summary.corpus.tokens, wall, bottleneck })
-}
-
-fn stage_verdict(stages: &Stages) -> String {
-    let total = (stages.read + stages.tokenize + stages.pack + stages.write).as_secs_f64().max(1e-9);
-    let share = |part: Duration| 100.0 * part.as_secs_f64() / total;
-    let name = match stages.slowest() {
-        Stage::Read => "reading",
-        Stage::Tokenize => "tokenizing",
-        Stage::Pack => "packing",
-        Stage::Write => "writing",
+    let watch = Arc::<Mutex<Option<Watch>>>::default();
+    let hears = {
+        let watch = Arc::clone(&watch);
+        move |gauges| *watch.lock().unwrap_or_else(PoisonError::into_inner) = Watch::over(gauges).ok()
     };
-    format!(
-        "{name} is the bottleneck of the lanes' work: read {:.0} %, tokenize {:.0} %, pack {:.0} %, write {:.0} %",
-        share(stages.read),
-        share(stages.tokenize),
-        share(stages.pack),
-        share(stages.write)
-    )
-}
-
-impl Profile {
-    fn tokens_per_second(&self) -> f64 {
-        self.tokens as f64 / self.wall.as_secs_f64().max(1e-9)
-    }
-
-    fn json(&self) -> String {
-        let actors: Vec<_> = self
-            .actors
-            .iter()
-            .map(|actor| {
-                json!({ "name": actor.name, "busy_s": actor.busy.as_secs_f64(), "starved_s": actor.starved.as_secs_f64(),
-                        "blocked_s": actor.blocked.as_secs_f64(), "wall_s": actor.wall.as_secs_f64(), "items": actor.items })
-            })
-            .collect();
-        let object = json!({
-            "actors": actors, "queue_fill": self.fill.0, "queue_capacity": self.fill.1, "tokens": self.tokens,
-            "wall_s": self.wall.as_secs_f64(), "tokens_per_s": self.tokens_per_second(), "bottleneck": self.bottleneck,
-        });
-        format!("{object:#}")
-    }
-
-    fn lines(&self) -> Vec<String> {
-        let mut lines = vec![format!("{:<14} {:>6} {:>8} {:>8} {:>8}", "actor", "items", "busy", "starved", "blocked")];
-        for actor in &self.actors {
-            let share = |part: Duration| 100.0 * part.as_secs_f64() / actor.wall.as_secs_f64().max(1e-9);
-            lines.push(format!(
-                "{:<14} {:>6} {:>6.1} % {:>6.1} % {:>6.1} %",
-                actor.name,
-                actor.items,
-                share(actor.busy),
-                share(actor.starved),
-                share(actor.blocked)
-            ));
-        }
-        lines.push(format!("queues hold {:.1} of at most {} items", self.fill.0, self.fill.1));
-        lines.push(format!("{} tokens/s over {:.1} s", short(self.tokens_per_second()), self.wall.as_secs_f64()));
-        lines.push(self.bottleneck.clone());
-        lines
-    }
+    let preparation = Preparation::plan(&config)?.telling(Box::new(hears));
+    let summary = preparation.run(run, &Clock::system(), &mut Many::default())?;
+    let watch = watch.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let measured = watch.map_or_else(Measured::default, |watch| watch.measured());
+    let (sentence, evidence) = stages::judge(&measured, &summary.stages, summary.parts_made);
+    Ok(Profile {
+        half: "prepare",
+        sentence,
+        binding: String::new(),
+        evidence,
+        what_if: None,
+        checked: None,
+        tokens_per_item: 0.0,
+        tokens_per_s: Some(summary.corpus.tokens as f64 / summary.elapsed.as_secs_f64().max(1e-9)),
+        stages: Some(stages::shares(&summary.stages).map(|(_, share)| share)),
+        reader: "fold",
+        measured,
+    })
 }

@@ -67,6 +67,21 @@ impl Gauges {
         self.lanes.iter().map(|meter| meter.read()).collect()
     }
 
+    /// Items that wait behind each lane now, and how many can.
+    pub fn queues(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.lanes.iter().map(|meter| meter.queue_now())
+    }
+
+    /// What each of the newest items took, in seconds of work: of all lanes, one item of each in turn; of the reader.
+    #[must_use]
+    pub fn costs(&self) -> (Vec<f32>, Vec<f32>) {
+        let lanes: Vec<Vec<f32>> = self.lanes.iter().map(|meter| meter.costs()).collect();
+        let least = lanes.iter().map(Vec::len).filter(|len| *len > 0).min().unwrap_or(0);
+        // As they were made: lanes make items in turn.
+        let rows = (0..least).flat_map(|at| lanes.iter().filter_map(move |lane| lane.get(lane.len().checked_sub(least)? + at)));
+        (rows.copied().collect(), self.reader.costs())
+    }
+
     /// The reader now: starved in its waits, busy between them.
     #[must_use]
     pub fn reader(&self) -> Reading {

@@ -1,7 +1,8 @@
 //! Where an actor's time goes.
 
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,9 @@ pub enum Activity {
     Blocked,
 }
 
+/// Items whose costs are kept: the newest.
+const COSTS: usize = 1024;
+
 /// An actor's three clocks, its item count and the fill of the queue that it writes to.
 ///
 /// The clocks are behind one lock, because a reading must add up and three atomics read one after another need not.
@@ -25,6 +29,8 @@ pub struct Meter {
     name: String,
     capacity: usize,
     queued: AtomicUsize,
+    /// The kernel's number of the thread that finishes its items; 0 before the first.
+    thread: AtomicU32,
     state: Mutex<State>,
 }
 
@@ -36,6 +42,9 @@ struct State {
     since: Instant,
     spent: [Duration; 3],
     items: u64,
+    /// Time at work when the newest item was finished, and what each of the newest ones took of it, in seconds.
+    worked: Duration,
+    costs: VecDeque<f32>,
 }
 
 /// A snapshot of a [`Meter`]: `busy + starved + blocked == wall`, exactly.
@@ -61,6 +70,8 @@ pub struct Reading {
     pub queued: usize,
     /// Items that its output queue can hold; 0 for the last actor of a chain.
     pub capacity: usize,
+    /// The kernel's number of its thread, once it has finished an item.
+    pub thread: Option<u32>,
 }
 
 impl Meter {
@@ -68,8 +79,17 @@ impl Meter {
     #[must_use]
     pub fn new(name: impl Into<String>, capacity: usize) -> Arc<Self> {
         let now = Instant::now();
-        let state = State { now: Some(Activity::Busy), changed: now, since: now, spent: [Duration::ZERO; 3], items: 0 };
-        Arc::new(Self { name: name.into(), capacity, queued: AtomicUsize::new(0), state: Mutex::new(state) })
+        let state = State {
+            now: Some(Activity::Busy),
+            changed: now,
+            since: now,
+            spent: [Duration::ZERO; 3],
+            items: 0,
+            worked: Duration::ZERO,
+            costs: VecDeque::with_capacity(COSTS),
+        };
+        let (queued, thread) = (AtomicUsize::new(0), AtomicU32::new(0));
+        Arc::new(Self { name: name.into(), capacity, queued, thread, state: Mutex::new(state) })
     }
 
     /// Switches to `clock`; returns the one that ran until now.
@@ -79,6 +99,9 @@ impl Meter {
 
     /// Counts one finished item.
     pub fn finish_item(&self) {
+        if self.thread.load(Ordering::Relaxed) == 0 {
+            self.thread.store(this_thread().unwrap_or(0), Ordering::Relaxed);
+        }
         let now = self.lock().now;
         self.switch(now, 1);
     }
@@ -101,7 +124,20 @@ impl Meter {
         let queued = self.queued.load(Ordering::Relaxed).min(self.capacity);
         let wall = spent.iter().sum();
         let (name, capacity) = (self.name.clone(), self.capacity);
-        Reading { name, busy, starved, blocked, wall, doing, age, items, queued, capacity }
+        let thread = Some(self.thread.load(Ordering::Relaxed)).filter(|thread| *thread != 0);
+        Reading { name, busy, starved, blocked, wall, doing, age, items, queued, capacity, thread }
+    }
+
+    /// What each of the newest items took of its time at work, in seconds; of the oldest first.
+    #[must_use]
+    pub fn costs(&self) -> Vec<f32> {
+        self.lock().costs.iter().copied().collect()
+    }
+
+    /// Items in its output queue now, and how many it can hold: for who looks so often that a [`Reading`] is too much.
+    #[must_use]
+    pub fn queue_now(&self) -> (usize, usize) {
+        (self.queued.load(Ordering::Relaxed).min(self.capacity), self.capacity)
     }
 
     pub(super) fn queue(&self) -> &AtomicUsize {
@@ -114,6 +150,14 @@ impl Meter {
         state.items += items;
         if items > 0 || state.now != clock {
             state.changed = state.since;
+        }
+        if items > 0 {
+            let worked = state.spent[Activity::Busy as usize];
+            let cost = (worked - std::mem::replace(&mut state.worked, worked)).as_secs_f32();
+            if state.costs.len() == COSTS {
+                state.costs.pop_front();
+            }
+            state.costs.push_back(cost);
         }
         std::mem::replace(&mut state.now, clock)
     }
@@ -132,6 +176,12 @@ impl State {
         }
         self.since = now;
     }
+}
+
+/// The kernel's number of this thread.
+fn this_thread() -> Option<u32> {
+    // A link to `PID/task/THREAD`.
+    std::fs::read_link("/proc/thread-self").ok()?.file_name()?.to_str()?.parse().ok()
 }
 
 thread_local! {
@@ -180,6 +230,24 @@ mod tests {
         for (clock, least) in [(ended.busy, 20), (ended.starved, 40), (ended.blocked, 60)] {
             assert!(clock >= Duration::from_millis(least), "{ended:?}");
         }
+    }
+
+    #[test]
+    fn an_item_costs_the_work_that_it_took_and_no_wait() {
+        let meter = Meter::new("x", 1);
+        for ms in [5, 20] {
+            sleep(Duration::from_millis(ms));
+            meter.enter(Activity::Blocked);
+            sleep(Duration::from_millis(30));
+            meter.enter(Activity::Busy);
+            meter.finish_item();
+        }
+        let costs = meter.costs();
+        assert!(costs.len() == 2 && costs[0] >= 0.005 && costs[0] < 0.03 && costs[1] >= 0.02 && costs[1] < 0.05, "{costs:?}");
+        let thread = meter.read().thread.expect("it has finished an item");
+        assert!(std::path::Path::new(&format!("/proc/self/task/{thread}")).exists());
+        (0..2 * COSTS).for_each(|_| meter.finish_item());
+        assert_eq!(meter.costs().len(), COSTS);
     }
 
     #[test]

@@ -24,8 +24,58 @@ pub struct StreamOptions {
     /// Make so many batches, keep them, and give them again for ever: for profiling, the ceiling of a trainer that never
     /// waits for data.
     pub replay: Option<u64>,
-    /// Makes one lane sleep before each of its batches: for profiling, a bottleneck made on purpose.
-    pub lane_sleep: Option<(usize, Duration)>,
+    /// Makes lanes slow on purpose: for profiling, a bottleneck that is known.
+    pub hindrance: Option<Hindrance>,
+}
+
+/// Slowness on purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hindrance {
+    /// Who is slow.
+    pub who: Who,
+    /// For how long before each batch.
+    pub time: Duration,
+    /// Whether it computes for so long, instead of waiting.
+    pub computes: bool,
+}
+
+/// Who is slow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// One lane.
+    Lane(usize),
+    /// Every lane.
+    Lanes,
+    /// Whoever makes one of so many batches.
+    OneIn(u64),
+}
+
+/// What this thread has had of processors.
+fn processor_time() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    text.split_whitespace().next().and_then(|ns| ns.parse().ok()).map_or(Duration::MAX, Duration::from_nanos)
+}
+
+impl Hindrance {
+    /// Takes its time, if it is this one's turn.
+    fn take(self, lane: usize, own: u64) {
+        let is_slow = match self.who {
+            Who::Lane(slow) => slow == lane,
+            Who::Lanes => true,
+            Who::OneIn(many) => own.is_multiple_of(many.max(1)),
+        };
+        if !is_slow {
+            return;
+        }
+        if !self.computes {
+            return std::thread::sleep(self.time);
+        }
+        // Of its own time on a processor: where others have it, this takes longer.
+        let begun = processor_time();
+        while processor_time().saturating_sub(begun) < self.time {
+            std::hint::spin_loop();
+        }
+    }
 }
 
 /// An iterator over the batches of a share, in order. Dropping it ends its lanes.
@@ -66,8 +116,8 @@ impl BatchStream {
         let (stopper, stop) = stopper();
         let make = move |own: u64| {
             let lane = usize::try_from(own % lanes.count as u64).expect("a lane");
-            if let Some((_, sleep)) = options.lane_sleep.filter(|&(slow, _)| slow == lane) {
-                std::thread::sleep(sleep);
+            if let Some(hindrance) = options.hindrance {
+                hindrance.take(lane, own);
             }
             let by = (lane, lanes.count);
             let made = maker.make(&decoded, cut.index(own), cut.rows(own), by, (&care, Some(&stop)))?;

@@ -451,8 +451,8 @@ fn a_replay_makes_its_batches_once() {
 fn a_sleeping_lane_is_seen() {
     let home = home(&Synthetic::default());
     let plan = home.plan(&DataConfig { shuffle_blocks: 1000, ..data(2) }, Rows::Train);
-    let sleep = Some((1, Duration::from_millis(20)));
-    let options = StreamOptions { digests: true, lane_sleep: sleep, ..StreamOptions::default() };
+    let slow = Some(Hindrance { who: Who::Lane(1), time: Duration::from_millis(20), computes: false });
+    let options = StreamOptions { digests: true, hindrance: slow, ..StreamOptions::default() };
     let mut stream = BatchStream::new(&plan, RowIndex(40), Share::ALONE, options);
     let gauges = stream.gauges();
     assert_eq!(stream.by_ref().take(7).flatten().count(), 7);

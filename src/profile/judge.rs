@@ -1,0 +1,353 @@
+//! What binds: one sentence, and what it rests on.
+//!
+//! # Definition
+//! The reader takes items in order, so whatever it does not wait for binds nothing. Where it waits, those who make items
+//! are looked at: whether they had work and did it (they bind), had none (what comes before them binds), or had no room (who
+//! waits and is waited for in turn binds nothing but the room between them). Work is then told apart by where its time went:
+//! on a processor, ready for one that others had, or outside.
+
+use super::measure::{ActorFigures, ITEMS_MIN, Measured};
+
+/// Shares of time: below the first nobody waits to speak of; from the second on somebody does for a good part.
+const LITTLE: f64 = 0.05;
+const MUCH: f64 = 0.25;
+
+/// Seconds that are too few to say anything by.
+const SECONDS_MIN: f64 = 0.2;
+
+/// What binds a pipeline.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Binding {
+    /// Too little was seen.
+    Unknown,
+    /// Whoever takes the items.
+    Reader,
+    /// All lanes, at work on processors.
+    Lanes,
+    /// One lane, for which the others wait, since items are taken in order.
+    Lane(String),
+    /// What lanes read from: they wait for parts, or for another who decodes them.
+    Source,
+    /// A disk, a network, a sleep: lanes wait outside.
+    Outside,
+    /// More threads want a processor than there are.
+    Cores,
+    /// Nobody: the two sides wait for one another's bursts.
+    Room,
+}
+
+/// A sentence with what it rests on.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Verdict {
+    pub(crate) binding: Binding,
+    pub(crate) sentence: String,
+    pub(crate) evidence: Vec<String>,
+}
+
+/// Judges what was measured; `reader` is what the reader is called.
+pub(crate) fn judge(measured: &Measured, reader: &str) -> Verdict {
+    let binding = binding(measured);
+    let sums = Sums::of(measured);
+    let sentence = sentence(&binding, measured, &sums, reader);
+    Verdict { evidence: evidence(&binding, measured, &sums, reader), sentence, binding }
+}
+
+/// Means over the lanes that had something to do.
+struct Sums {
+    busy: f64,
+    starved: f64,
+    blocked: f64,
+    cpu: f64,
+    queued: f64,
+    outside: f64,
+    at_work: usize,
+    idle: usize,
+}
+
+impl Sums {
+    fn of(measured: &Measured) -> Self {
+        let at_work: Vec<&ActorFigures> = measured.lanes.iter().filter(|lane| lane.items > 0).collect();
+        let mean = |of: &dyn Fn(&ActorFigures) -> f64| {
+            at_work.iter().map(|lane| of(lane)).sum::<f64>() / at_work.len().max(1) as f64
+        };
+        Self {
+            busy: mean(&|lane| lane.busy),
+            starved: mean(&|lane| lane.starved),
+            blocked: mean(&|lane| lane.blocked),
+            cpu: mean(&|lane| lane.cpu.unwrap_or(lane.busy)),
+            queued: mean(&|lane| lane.queued.unwrap_or(0.0)),
+            outside: mean(&|lane| lane.outside()),
+            at_work: at_work.len(),
+            idle: measured.lanes.len() - at_work.len(),
+        }
+    }
+
+    /// How much of what the reader takes they could make, if there were always room.
+    fn could(&self) -> f64 {
+        1.0 / (1.0 - self.blocked).max(1e-3)
+    }
+}
+
+fn binding(measured: &Measured) -> Binding {
+    let (reader, lanes) = (&measured.reader, Sums::of(measured));
+    if reader.items < ITEMS_MIN || measured.seconds < SECONDS_MIN || lanes.at_work == 0 {
+        return Binding::Unknown;
+    }
+    if reader.starved < LITTLE {
+        // It has all that it asks for. Where it hardly gets a processor, that is what it lacks.
+        let lacks = reader.queued.unwrap_or(0.0);
+        return if lacks > MUCH && lacks > reader.cpu.unwrap_or(1.0) { Binding::Cores } else { Binding::Reader };
+    }
+    if let Some(slow) = slow_lane(measured) {
+        return Binding::Lane(slow);
+    }
+    if lanes.blocked > MUCH {
+        return Binding::Room;
+    }
+    if lanes.starved > lanes.busy {
+        return Binding::Source;
+    }
+    if lanes.queued > MUCH * lanes.busy {
+        return Binding::Cores;
+    }
+    if lanes.outside > 0.5 * lanes.busy { Binding::Outside } else { Binding::Lanes }
+}
+
+/// The lane that never waits while the others wait for room: items are taken in turn, so all wait for the slowest.
+fn slow_lane(measured: &Measured) -> Option<String> {
+    let mut lanes: Vec<&ActorFigures> = measured.lanes.iter().filter(|lane| lane.items > 0).collect();
+    lanes.sort_by(|a, b| a.blocked.total_cmp(&b.blocked));
+    let (slowest, others) = lanes.split_first()?;
+    let least = others.first()?.blocked;
+    (slowest.blocked < LITTLE && least > MUCH).then(|| slowest.name.clone())
+}
+
+fn sentence(binding: &Binding, measured: &Measured, lanes: &Sums, reader: &str) -> String {
+    let taker = &measured.reader;
+    let count = many(lanes.at_work);
+    match binding {
+        Binding::Unknown => format!(
+            "too short to say: {} items in {:.1} s; measure for longer (`--seconds`)",
+            taker.items, measured.seconds
+        ),
+        Binding::Reader => format!(
+            "the {reader} binds: it is busy {}; the loader could feed {}",
+            percent(taker.busy),
+            times(lanes.could())
+        ),
+        Binding::Lanes => format!(
+            "the loader binds: {count} at work {} of the time; the {reader} waits {}",
+            percent(lanes.busy),
+            percent(taker.starved)
+        ),
+        Binding::Lane(name) => format!(
+            "lane `{name}` binds: the others wait for it {} of the time, since batches are taken in order",
+            percent(others_blocked(measured, name))
+        ),
+        Binding::Source => format!(
+            "what the lanes read from binds: they wait for it {} of the time; the {reader} waits {}",
+            percent(lanes.starved),
+            percent(taker.starved)
+        ),
+        Binding::Outside => format!(
+            "the disk binds (or whatever else is not this machine's processors): the lanes wait outside {} of the time",
+            percent(lanes.outside)
+        ),
+        Binding::Cores => {
+            let (had, all) = (measured.processors_had(), measured.cores as f64);
+            let others = if had < 0.75 * all { format!("; other programs leave them {had:.1}") } else { String::new() };
+            format!(
+                "processors bind: {} for {}{others}; threads are ready without one {} of the time",
+                many(measured.lanes.len()),
+                processors(measured.cores),
+                percent(lanes.queued.max(taker.queued.unwrap_or(0.0)))
+            )
+        }
+        Binding::Room => format!(
+            "nothing binds: each waits for the other's bursts, the lanes {} and the {reader} {} of the time; more room \
+             between them helps: `data.depth` {} → {}",
+            percent(lanes.blocked),
+            percent(taker.starved),
+            measured.depth,
+            2 * measured.depth.max(1)
+        ),
+    }
+}
+
+fn evidence(binding: &Binding, measured: &Measured, lanes: &Sums, reader: &str) -> Vec<String> {
+    if *binding == Binding::Unknown {
+        return Vec::new();
+    }
+    let taker = &measured.reader;
+    let idle = if lanes.idle > 0 { format!("; {} had nothing to make", many(lanes.idle)) } else { String::new() };
+    vec![
+        format!(
+            "{reader}: busy {}, starved {}; lanes: busy {} (on a processor {}, ready for one {}, outside {}), starved {}, \
+             blocked {}{idle}",
+            percent(taker.busy),
+            percent(taker.starved),
+            percent(lanes.busy),
+            percent(lanes.cpu),
+            percent(lanes.queued),
+            percent(lanes.outside),
+            percent(lanes.starved),
+            percent(lanes.blocked)
+        ),
+        format!(
+            "queues: {} full in the mean, without room {} and empty {} of the time",
+            percent(measured.queues.mean),
+            percent(measured.queues.full),
+            percent(measured.queues.empty)
+        ),
+    ]
+}
+
+fn others_blocked(measured: &Measured, name: &str) -> f64 {
+    let others: Vec<f64> =
+        measured.lanes.iter().filter(|lane| lane.items > 0 && lane.name != name).map(|lane| lane.blocked).collect();
+    others.iter().sum::<f64>() / others.len().max(1) as f64
+}
+
+/// How many trainers of that speed it could feed.
+fn times(could: f64) -> String {
+    if could < 10.0 { format!("{} of it", percent(could)) } else { format!("{could:.0} of its kind") }
+}
+
+fn many(lanes: usize) -> String {
+    if lanes == 1 { "1 lane".to_owned() } else { format!("{lanes} lanes") }
+}
+
+fn processors(cores: usize) -> String {
+    if cores == 1 { "1 processor".to_owned() } else { format!("{cores} processors") }
+}
+
+pub(crate) fn percent(share: f64) -> String {
+    let percent = 100.0 * share;
+    if (0.0..9.95).contains(&percent) { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::measure::QueueFigures;
+    use super::*;
+
+    /// busy, starved, blocked, on a processor, ready without one.
+    type Shares = [f64; 5];
+
+    fn actor(name: &str, items: u64, [busy, starved, blocked, cpu, queued]: Shares) -> ActorFigures {
+        ActorFigures { name: name.to_owned(), items, busy, starved, blocked, cpu: Some(cpu), queued: Some(queued) }
+    }
+
+    fn measured(lanes: &[Shares], reader: Shares) -> Measured {
+        let lanes = lanes.iter().enumerate().map(|(at, shares)| actor(&format!("batch-{at}"), 500, *shares)).collect();
+        Measured {
+            seconds: 5.0,
+            lanes,
+            reader: actor("batch-reader", 1000, reader),
+            queues: QueueFigures { capacity: 4, ..QueueFigures::default() },
+            cores: 2,
+            depth: 2,
+            ..Measured::default()
+        }
+    }
+
+    /// What was planted, with the clocks that it shows, and what has to be said of it. `make profile-cases` plants them in
+    /// the program.
+    #[test]
+    fn what_was_planted_is_named() {
+        let works = [0.98, 0.0, 0.02, 0.95, 0.03];
+        let waits_for_room = [0.02, 0.0, 0.98, 0.02, 0.0];
+        let idle = [0.0, 0.0, 0.0, 0.0, 0.0];
+        let cases: [(&str, Measured, Binding); 16] = [
+            ("a slow trainer", measured(&[waits_for_room; 2], [0.99, 0.01, 0.0, 0.01, 0.0]), Binding::Reader),
+            ("a trainer on processors", measured(&[waits_for_room; 2], [0.99, 0.01, 0.0, 0.97, 0.02]), Binding::Reader),
+            ("slow lanes", measured(&[works; 2], [0.3, 0.7, 0.0, 0.3, 0.0]), Binding::Lanes),
+            ("one lane", measured(&[works], [0.1, 0.9, 0.0, 0.1, 0.0]), Binding::Lanes),
+            (
+                "one slow lane",
+                measured(&[[1.0, 0.0, 0.0, 0.9, 0.0], [0.04, 0.0, 0.96, 0.04, 0.0]], [0.0, 1.0, 0.0, 0.0, 0.0]),
+                Binding::Lane("batch-0".to_owned()),
+            ),
+            (
+                "lanes that sleep",
+                measured(&[[1.0, 0.0, 0.0, 0.02, 0.01]; 2], [0.5, 0.5, 0.0, 0.0, 0.0]),
+                Binding::Outside,
+            ),
+            ("a slow disk", measured(&[[1.0, 0.0, 0.0, 0.2, 0.02]], [0.0, 1.0, 0.0, 0.0, 0.0]), Binding::Outside),
+            (
+                "bursts",
+                measured(&[[0.81, 0.0, 0.19, 0.01, 0.0], [0.01, 0.0, 0.99, 0.01, 0.0]], [0.73, 0.27, 0.0, 0.0, 0.0]),
+                Binding::Room,
+            ),
+            (
+                "queues that are too short",
+                measured(&[[0.5, 0.0, 0.5, 0.4, 0.0]; 2], [0.8, 0.2, 0.0, 0.8, 0.0]),
+                Binding::Room,
+            ),
+            (
+                "more lanes than processors",
+                measured(&[[0.97, 0.0, 0.03, 0.24, 0.73]; 8], [0.02, 0.98, 0.0, 0.01, 0.01]),
+                Binding::Cores,
+            ),
+            (
+                "others have them",
+                measured(&[[0.99, 0.0, 0.01, 0.47, 0.53]; 2], [0.1, 0.9, 0.0, 0.0, 0.0]),
+                Binding::Cores,
+            ),
+            (
+                "parts that come late",
+                measured(&[[0.1, 0.9, 0.0, 0.1, 0.0]; 2], [0.1, 0.9, 0.0, 0.1, 0.0]),
+                Binding::Source,
+            ),
+            (
+                "a trainer that gets no processor",
+                measured(&[waits_for_room; 2], [0.99, 0.01, 0.0, 0.3, 0.69]),
+                Binding::Cores,
+            ),
+            (
+                "an idle lane",
+                {
+                    let mut measured = measured(&[works, idle], [0.3, 0.7, 0.0, 0.3, 0.0]);
+                    measured.lanes[1].items = 0;
+                    measured
+                },
+                Binding::Lanes,
+            ),
+            (
+                "lanes that decode for one another",
+                measured(&[[0.45, 0.55, 0.0, 0.44, 0.0]; 4], [0.2, 0.8, 0.0, 0.2, 0.0]),
+                Binding::Source,
+            ),
+            (
+                "a short run",
+                Measured { seconds: 0.05, ..measured(&[works; 2], [0.3, 0.7, 0.0, 0.3, 0.0]) },
+                Binding::Unknown,
+            ),
+        ];
+        for (planted, measured, binding) in cases {
+            let verdict = judge(&measured, "trainer");
+            assert_eq!(verdict.binding, binding, "{planted}: {}", verdict.sentence);
+            assert!(!verdict.sentence.contains("NaN") && verdict.evidence.len() != 1, "{planted}: {verdict:?}");
+        }
+    }
+
+    #[test]
+    fn a_verdict_contradicts_no_clock() {
+        // U2: lanes that are blocked 83 % of the time were said to be the bottleneck.
+        let blocked = measured(&[[0.17, 0.0, 0.83, 0.17, 0.0]; 4], [0.15, 0.85, 0.0, 0.15, 0.0]);
+        assert_eq!(judge(&blocked, "trainer").binding, Binding::Room);
+        let few = Measured { reader: actor("batch-reader", 3, [0.1, 0.9, 0.0, 0.1, 0.0]), ..blocked };
+        assert!(judge(&few, "trainer").sentence.starts_with("too short to say: 3 items"));
+        assert_eq!(judge(&Measured::default(), "trainer").binding, Binding::Unknown);
+    }
+
+    #[test]
+    fn what_could_be_fed_is_said_in_words_that_are_read() {
+        let fed = |blocked: f64| {
+            let lanes = [[1.0 - blocked, 0.0, blocked, 0.1, 0.0]; 2];
+            judge(&measured(&lanes, [1.0, 0.0, 0.0, 0.0, 0.0]), "trainer").sentence
+        };
+        assert!(fed(0.5).contains("could feed 200 % of it"), "{}", fed(0.5));
+        assert!(fed(0.99).contains("could feed 100 of its kind"), "{}", fed(0.99));
+    }
+}

@@ -1,0 +1,80 @@
+//! What binds a preparation: its lanes do everything, one stage after another.
+
+use std::time::Duration;
+
+use pipeline::prepare::{Stage, Stages};
+
+use super::judge::percent;
+use super::measure::{ActorFigures, Measured};
+
+/// Of the lanes' work: from here on it is the others that are the matter.
+const MUCH: f64 = 0.25;
+
+/// The sentence, and what it rests on. `parts` is what there was to make.
+pub(crate) fn judge(measured: &Measured, stages: &Stages, parts: u64) -> (String, Vec<String>) {
+    let shares = shares(stages);
+    let (slowest, share) =
+        shares.iter().copied().fold((Stage::Read, 0.0), |most, it| if it.1 > most.1 { it } else { most });
+    let at_work: Vec<&ActorFigures> = measured.lanes.iter().filter(|lane| lane.items > 0).collect();
+    let sum = |of: &dyn Fn(&ActorFigures) -> f64| at_work.iter().map(|lane| of(lane)).sum::<f64>();
+    let busy = sum(&|lane| lane.busy).max(1e-9);
+    let (queued, outside) = (sum(&|lane| lane.queued.unwrap_or(0.0)) / busy, sum(&|lane| lane.outside()) / busy);
+    let idle = measured.lanes.len() - at_work.len();
+    let sentence = if parts < measured.lanes.len() as u64 {
+        format!(
+            "too few parts bind: {parts} for {} lanes; `prepare.part_bytes` makes smaller ones, and one compressed file is \
+             one part",
+            measured.lanes.len()
+        )
+    } else if queued > MUCH {
+        format!(
+            "processors bind: {} lanes for {}; they are ready without one {} of their working time",
+            measured.lanes.len(),
+            measured.cores,
+            percent(queued)
+        )
+    } else if outside > 0.5 {
+        format!(
+            "the disk binds (or what stands for it): lanes wait outside {} of their working time, most of it {}",
+            percent(outside),
+            doing(slowest)
+        )
+    } else {
+        let rest: Vec<String> = shares
+            .iter()
+            .filter(|(stage, _)| *stage != slowest)
+            .map(|(stage, share)| format!("{} {}", doing(*stage), percent(*share)))
+            .collect();
+        format!("{} binds: {} of the lanes' work ({})", doing(slowest), percent(share), rest.join(", "))
+    };
+    let idle = if idle > 0 { format!("; {idle} had nothing to make") } else { String::new() };
+    let evidence = format!(
+        "lanes at work: busy {} of the time, of that on a processor {}, ready for one {}, outside {}{idle}",
+        percent(busy / at_work.len().max(1) as f64),
+        percent((1.0 - queued - outside).max(0.0)),
+        percent(queued),
+        percent(outside)
+    );
+    (sentence, vec![evidence])
+}
+
+/// Each stage with its share of the lanes' work.
+pub(crate) fn shares(stages: &Stages) -> [(Stage, f64); 4] {
+    let total = (stages.read + stages.tokenize + stages.pack + stages.write).as_secs_f64().max(1e-9);
+    let share = |part: Duration| part.as_secs_f64() / total;
+    [
+        (Stage::Read, share(stages.read)),
+        (Stage::Tokenize, share(stages.tokenize)),
+        (Stage::Pack, share(stages.pack)),
+        (Stage::Write, share(stages.write)),
+    ]
+}
+
+fn doing(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Read => "reading",
+        Stage::Tokenize => "tokenizing",
+        Stage::Pack => "packing",
+        Stage::Write => "writing",
+    }
+}
