@@ -22,8 +22,8 @@ mod looked;
 mod notify;
 mod otlp;
 mod plan;
-mod profile;
 mod post;
+mod profile;
 #[cfg(feature = "train")]
 mod run_folder;
 mod seen;

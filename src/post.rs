@@ -26,6 +26,8 @@ pub(crate) fn why(error: &Error) -> String {
         Error::Timeout(_) => "there was no answer in time".to_owned(),
         Error::HostNotFound => "its host is not known".to_owned(),
         Error::ConnectionFailed => "there was no connection".to_owned(),
+        // What TLS has to say of a certificate comes as this.
+        Error::Io(error) if error.kind() == std::io::ErrorKind::InvalidData => format!("TLS: {}", tls(error)),
         Error::Io(error) => error.kind().to_string(),
         Error::Rustls(rustls) => format!("TLS: {}", tls(rustls)),
         Error::Tls(_) | Error::TlsRequired | Error::Pem(_) => "TLS failed".to_owned(),
@@ -40,6 +42,8 @@ fn tls(error: &impl std::fmt::Debug) -> &'static str {
     let text = format!("{error:?}");
     if text.contains("UnknownIssuer") {
         "nobody vouches for its certificate; `SSL_CERT_FILE` may name who does"
+    } else if text.contains("CaUsedAsEndEntity") {
+        "its certificate is that of an authority, not of a host"
     } else if text.contains("NotValidForName") {
         "its certificate is for another name"
     } else if text.contains("Expired") || text.contains("NotValidYet") {
@@ -64,4 +68,25 @@ fn roots() -> RootCerts {
         })
         .collect();
     RootCerts::Specific(Arc::new(certificates))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_with_a_certificate_is_said_without_the_address() {
+        let of = |text: &str| why(&Error::Io(io::Error::new(io::ErrorKind::InvalidData, text.to_owned())));
+        for (text, word) in [
+            ("invalid peer certificate: UnknownIssuer", "`SSL_CERT_FILE`"),
+            ("invalid peer certificate: Other(CaUsedAsEndEntity)", "authority"),
+            ("invalid peer certificate: Expired https://s3cret", "not valid now"),
+            ("https://s3cret", "no agreement"),
+        ] {
+            let said = of(text);
+            assert!(said.starts_with("TLS: ") && said.contains(word) && !said.contains("s3cret"), "{said}");
+        }
+    }
 }

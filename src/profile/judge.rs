@@ -101,6 +101,10 @@ fn binding(measured: &Measured) -> Binding {
     if let Some(slow) = slow_lane(measured) {
         return Binding::Lane(slow);
     }
+    // Who waits for its turn, or for another's work, waits for whoever has the processors.
+    if measured.are_all_at_work() && lanes.busy < 1.0 - MUCH {
+        return Binding::Cores;
+    }
     if lanes.blocked > MUCH {
         return Binding::Room;
     }
@@ -136,9 +140,10 @@ fn sentence(binding: &Binding, measured: &Measured, lanes: &Sums, reader: &str) 
             times(lanes.could())
         ),
         Binding::Lanes => format!(
-            "the loader binds: {count} at work {} of the time; the {reader} waits {}",
+            "the loader binds: {count} at work {} of the time; the {reader} waits {}{}",
             percent(lanes.busy),
-            percent(taker.starved)
+            percent(taker.starved),
+            if measured.are_all_at_work() { "; no processor is left for more lanes" } else { "" }
         ),
         Binding::Lane(name) => format!(
             "lane `{name}` binds: the others wait for it {} of the time, since batches are taken in order",
@@ -258,7 +263,7 @@ mod tests {
         let works = [0.98, 0.0, 0.02, 0.95, 0.03];
         let waits_for_room = [0.02, 0.0, 0.98, 0.02, 0.0];
         let idle = [0.0, 0.0, 0.0, 0.0, 0.0];
-        let cases: [(&str, Measured, Binding); 16] = [
+        let cases: [(&str, Measured, Binding); 17] = [
             ("a slow trainer", measured(&[waits_for_room; 2], [0.99, 0.01, 0.0, 0.01, 0.0]), Binding::Reader),
             ("a trainer on processors", measured(&[waits_for_room; 2], [0.99, 0.01, 0.0, 0.97, 0.02]), Binding::Reader),
             ("slow lanes", measured(&[works; 2], [0.3, 0.7, 0.0, 0.3, 0.0]), Binding::Lanes),
@@ -292,6 +297,11 @@ mod tests {
             (
                 "others have them",
                 measured(&[[0.99, 0.0, 0.01, 0.47, 0.53]; 2], [0.1, 0.9, 0.0, 0.0, 0.0]),
+                Binding::Cores,
+            ),
+            (
+                "lanes that wait for their turn, on processors that are all at work",
+                measured(&[[0.31, 0.05, 0.64, 0.23, 0.08]; 8], [0.11, 0.89, 0.0, 0.06, 0.0]),
                 Binding::Cores,
             ),
             (

@@ -92,11 +92,17 @@ impl Measured {
         self.lanes.iter().chain([&self.reader]).map(|actor| actor.cpu.unwrap_or(actor.busy)).sum()
     }
 
+    /// Whether no processor is left.
+    pub(crate) fn are_all_at_work(&self) -> bool {
+        self.processors_had() >= 0.9 * self.cores as f64
+    }
+
     /// Processors that they could have: all, unless they were ready for more than they got, which others then had.
     pub(crate) fn processors(&self) -> f64 {
         let ready: f64 = self.lanes.iter().chain([&self.reader]).filter_map(|actor| actor.queued).sum();
         let (all, had) = (self.cores as f64, self.processors_had());
-        if ready > 0.1 * had { had.clamp(0.05, all) } else { all }
+        // Who sleeps most of the time is always ready for a moment: that is nobody's doing.
+        if ready > 0.1 * had && ready > 0.1 * all { had.clamp(0.05, all) } else { all }
     }
 }
 
@@ -141,6 +147,7 @@ pub(crate) struct Watch {
 }
 
 struct Shared {
+    begun: Instant,
     looks: Mutex<Vec<Look>>,
     is_over: AtomicBool,
     is_enough: AtomicBool,
@@ -150,6 +157,7 @@ impl Watch {
     /// Begins to look.
     pub(crate) fn over(gauges: Gauges) -> anyhow::Result<Self> {
         let shared = Arc::new(Shared {
+            begun: Instant::now(),
             looks: Mutex::default(),
             is_over: AtomicBool::new(false),
             is_enough: AtomicBool::new(false),
@@ -166,7 +174,12 @@ impl Watch {
 
     /// What was seen.
     pub(crate) fn measured(&self) -> Measured {
-        let looks = self.shared.looks.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut looks = self.shared.looks.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        // What was over before the first window was over is seen all the same.
+        if looks.len() < 2 {
+            looks.insert(0, Look::nothing(&self.gauges));
+            looks.push(Look::now(self.shared.begun, &self.gauges, Fill::default(), None));
+        }
         let costs = self.gauges.costs();
         Measured { lane_costs: costs.0, reader_costs: costs.1, ..between(&looks) }
     }
@@ -180,13 +193,14 @@ impl Drop for Watch {
 
 impl Shared {
     fn look_on(&self, gauges: &Gauges) {
-        let (begun, mut window, mut fill) = (Instant::now(), WINDOW, Fill::default());
+        let (begun, mut window, mut fill) = (self.begun, WINDOW, Fill::default());
         let mut next = window;
         while !self.is_over.load(Ordering::Relaxed) {
             fill.look(gauges);
             if begun.elapsed() >= next {
                 let mut looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
-                looks.push(Look::now(begun, gauges, fill));
+                let look = Look::now(begun, gauges, fill, looks.last());
+                looks.push(look);
                 if looks.len() > WINDOWS {
                     *looks = looks.iter().step_by(2).cloned().collect();
                     window *= 2;
@@ -217,12 +231,25 @@ impl Fill {
 }
 
 impl Look {
-    fn now(begun: Instant, gauges: &Gauges, fill: Fill) -> Self {
-        let with = |reading: Reading| {
-            let thread = Thread::of(&reading);
+    /// Before anything happened.
+    fn nothing(gauges: &Gauges) -> Self {
+        let none = |reading: Reading| {
+            let zero = Duration::ZERO;
+            (Reading { busy: zero, starved: zero, blocked: zero, wall: zero, items: 0, ..reading }, None)
+        };
+        let (lanes, reader) = (gauges.lanes().into_iter().map(none).collect(), none(gauges.reader()));
+        Self { at: 0.0, lanes, reader, fill: Fill::default() }
+    }
+
+    /// All clocks; of a thread that has ended, what the look before has.
+    fn now(begun: Instant, gauges: &Gauges, fill: Fill, before: Option<&Self>) -> Self {
+        let with = |reading: Reading, before: Option<&(Reading, Option<Thread>)>| {
+            let thread = Thread::of(&reading).or_else(|| before.and_then(|(_, thread)| *thread));
             (reading, thread)
         };
-        let (lanes, reader) = (gauges.lanes().into_iter().map(with).collect(), with(gauges.reader()));
+        let lanes = gauges.lanes().into_iter().enumerate();
+        let lanes = lanes.map(|(at, reading)| with(reading, before.and_then(|before| before.lanes.get(at)))).collect();
+        let reader = with(gauges.reader(), before.map(|before| &before.reader));
         Self { at: begun.elapsed().as_secs_f64(), lanes, reader, fill }
     }
 }

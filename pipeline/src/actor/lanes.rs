@@ -78,7 +78,8 @@ impl Gauges {
         let lanes: Vec<Vec<f32>> = self.lanes.iter().map(|meter| meter.costs()).collect();
         let least = lanes.iter().map(Vec::len).filter(|len| *len > 0).min().unwrap_or(0);
         // As they were made: lanes make items in turn.
-        let rows = (0..least).flat_map(|at| lanes.iter().filter_map(move |lane| lane.get(lane.len().checked_sub(least)? + at)));
+        let rows = (0..least)
+            .flat_map(|at| lanes.iter().filter_map(move |lane| lane.get(lane.len().checked_sub(least)? + at)));
         (rows.copied().collect(), self.reader.costs())
     }
 

@@ -243,7 +243,10 @@ mod tests {
             meter.finish_item();
         }
         let costs = meter.costs();
-        assert!(costs.len() == 2 && costs[0] >= 0.005 && costs[0] < 0.03 && costs[1] >= 0.02 && costs[1] < 0.05, "{costs:?}");
+        assert!(
+            costs.len() == 2 && costs[0] >= 0.005 && costs[0] < 0.03 && costs[1] >= 0.02 && costs[1] < 0.05,
+            "{costs:?}"
+        );
         let thread = meter.read().thread.expect("it has finished an item");
         assert!(std::path::Path::new(&format!("/proc/self/task/{thread}")).exists());
         (0..2 * COSTS).for_each(|_| meter.finish_item());

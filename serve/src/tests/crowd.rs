@@ -145,7 +145,8 @@ fn every_metric_is_in_the_documents() {
     let documents = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/seen.md")).expect("a page");
     let source = include_str!("../metrics.rs");
     let is_letter = |letter: char| letter.is_ascii_lowercase() || letter == '_';
-    let names = source.split("\"cloze_").skip(1).map(|rest| rest.split(|letter| !is_letter(letter)).next().unwrap_or_default());
+    let names =
+        source.split("\"cloze_").skip(1).map(|rest| rest.split(|letter| !is_letter(letter)).next().unwrap_or_default());
     let missing: Vec<String> =
         names.map(|name| format!("cloze_{name}")).filter(|name| !documents.contains(&format!("`{name}"))).collect();
     assert!(missing.is_empty(), "docs/seen.md has a table of metrics; it lacks {missing:?}");
