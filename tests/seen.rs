@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::support::{Home, files};
+use crate::tidy::tree::{read, root};
 
 /// A text that would be obeyed by a page, by a terminal and by a shell.
 const HOSTILE: &str = "</script><img src=x onerror=alert(1)>\u{1b}[2J`$(reboot)`";
@@ -66,6 +67,14 @@ fn a_run_is_seen_and_asked_and_learns_the_same() {
         [("/livez", 200), ("/readyz", 200), ("/startupz", 200), ("/metrics", 200), ("/", 200), ("/x", 404)]
     {
         assert_eq!(ask(&home, &format!("GET {path}"), "").map(|found| found.0), Some(code), "{path}");
+    }
+    // What deploy/ has Kubernetes ask.
+    let job = read(&root(), "deploy/kubernetes/job.yaml");
+    let probes: Vec<&str> =
+        job.split("httpGet: { path: ").skip(1).map(|rest| rest.split(',').next().expect("a path")).collect();
+    assert_eq!(probes.len(), 3, "{probes:?}");
+    for path in probes {
+        assert_eq!(ask(&home, &format!("GET {path}"), "").map(|found| found.0), Some(200), "{path}");
     }
     let rows = json(&home, "/rows?count=2").expect("rows");
     let tokens = rows["rows"][0]["views"][0]["tokens"].as_array().expect("tokens");

@@ -120,7 +120,7 @@ fn measured_online(args: &ConfigArgs, options: &Options) -> anyhow::Result<Profi
     let weather = Weather { latency: slow.disk, ..Weather::calm() };
     let find = |folder: &Path| {
         let store = load::find(folder)?;
-        Ok(if slow.disk.is_zero() { store } else { store.in_weather(weather.clone()) })
+        Ok(if slow.disk.is_zero() { store } else { store.in_weather(weather) })
     };
     let plan = Plan::over(args, find, Purpose::Look)?;
     let load = plan.load();

@@ -296,7 +296,7 @@ fn figures(
     (last, last_ran): &(Reading, Option<Thread>),
     seconds: f64,
 ) -> ActorFigures {
-    let share = |of: fn(&Reading) -> Duration| (of(last) - of(first)).as_secs_f64() / seconds.max(1e-9);
+    let share = |of: fn(&Reading) -> Duration| of(last).saturating_sub(of(first)).as_secs_f64() / seconds.max(1e-9);
     let busy = share(|it| it.busy);
     // Whose thread was not known at first had not finished anything.
     let first_ran = first_ran.or((first.items == 0).then(Thread::default));

@@ -153,7 +153,7 @@ impl Meter {
         }
         if items > 0 {
             let worked = state.spent[Activity::Busy as usize];
-            let cost = (worked - std::mem::replace(&mut state.worked, worked)).as_secs_f32();
+            let cost = worked.saturating_sub(std::mem::replace(&mut state.worked, worked)).as_secs_f32();
             if state.costs.len() == COSTS {
                 state.costs.pop_front();
             }
