@@ -325,7 +325,7 @@ mod tests {
             ),
             (
                 "lanes that decode for one another",
-                measured(&[[0.45, 0.55, 0.0, 0.44, 0.0]; 4], [0.2, 0.8, 0.0, 0.2, 0.0]),
+                measured(&[[0.2, 0.8, 0.0, 0.19, 0.0]; 4], [0.2, 0.8, 0.0, 0.2, 0.0]),
                 Binding::Source,
             ),
             (

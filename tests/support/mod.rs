@@ -143,7 +143,8 @@ pub(crate) fn wait_until_it_hears(child: &Child, signal: libc::c_int) {
 }
 
 fn reads_config(args: &[&str]) -> bool {
-    matches!(args, ["tokenizer" | "prepare" | "plan" | "train" | "profile", ..] | ["inspect", "batch", ..])
+    !matches!(args, ["profile", "compare", ..])
+        && matches!(args, ["tokenizer" | "prepare" | "plan" | "train" | "profile", ..] | ["inspect", "batch", ..])
 }
 
 /// How the program ended and what it said.
