@@ -82,9 +82,10 @@ impl Slow {
         let Some(text) = &options.slow else { return Ok(Self::default()) };
         let parsed = text.split_once('=').and_then(|(actor, ms)| Some((actor, ms.parse::<f64>().ok()?)));
         let parsed = parsed.filter(|(_, ms)| ms.is_finite() && (0.0..1e9).contains(ms));
-        let known = match options.half {
-            Half::Prepare => "`writer=MS`",
-            _ => "`lane=MS`, `lanes=MS`, `work=MS`, `burst=MS` or `disk=MS`",
+        let known = if options.half == Half::Prepare {
+            "`writer=MS`"
+        } else {
+            "`lane=MS`, `lanes=MS`, `work=MS`, `burst=MS` or `disk=MS`"
         };
         let wrong = || Usage(format!("--slow {text}: this half can slow {known}"));
         let (actor, ms) = parsed.ok_or_else(wrong)?;
