@@ -1,6 +1,6 @@
 //! What a run is seen by from elsewhere: a page, metrics, probes, a few things that may be asked of it.
 //!
-//! In the order of reading: [`history`] keeps what a run said, in bounded memory; `live` hands on what it says now;
+//! In the order of reading: `history` keeps what a run said, in bounded memory; `live` hands on what it says now;
 //! [`Seen`] is both, fed by events. A [`Subject`] answers for what is not in events: what all actors do just now, the
 //! configuration, sample rows, and what may be asked of it. [`Server`] puts these on an address; [`report`] puts the
 //! first into a file.

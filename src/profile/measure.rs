@@ -6,7 +6,7 @@
 //! windows at the most: then two become one, and the next are twice as long, so that a minute and a week take the same room.
 //!
 //! # Definition
-//! What is told is from the end of the warm-up ([`statistics::warm_up`]) to the newest window. It is enough when the rate is
+//! What is told is from the end of the warm-up ([`warm_up`]) to the newest window. It is enough when the rate is
 //! known to [`ENOUGH`].
 
 use std::sync::atomic::{AtomicBool, Ordering};
