@@ -224,7 +224,6 @@ impl Plan {
         &self.train
     }
 
-    #[cfg(feature = "train")]
     pub(crate) fn config(&self) -> &Config {
         &self.config
     }

@@ -248,9 +248,6 @@ fn split(split: &Split) -> SplitPortrait {
 fn reject(complained: Complained, corpus: Option<&Corpus>) -> Reject {
     let Complained { reason, piece, line } = complained;
     let text = corpus.and_then(|corpus| corpus.line(&piece, line, REJECT_BYTES).ok().flatten());
-    let place = match piece.range.start {
-        0 => format!("{}:{}", piece.name, line + 1),
-        start => format!("{}, line {} from byte {start} on", piece.name, line + 1),
-    };
+    let place = piece.words(&piece.name, line);
     Reject { reason, place, text }
 }

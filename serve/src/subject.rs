@@ -60,7 +60,7 @@ pub enum Action {
 
 impl Action {
     /// All names.
-    pub(crate) const NAMES: [&str; 4] = ["checkpoint", "stop", "log-level", "note"];
+    pub const NAMES: &'static [&'static str] = &["checkpoint", "stop", "log-level", "note"];
 
     /// Its name, as in a path.
     #[must_use]

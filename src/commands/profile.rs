@@ -127,7 +127,7 @@ fn measured_online(args: &ConfigArgs, options: &Options) -> anyhow::Result<Profi
     let load = plan.load();
     // A step takes its time over all of its micro-batches.
     let step = Duration::from_secs_f64(options.step_ms.max(0.0) / 1e3);
-    let pause = step / Parsed::read(&args.config, &args.set)?.config.micro_batches_per_step();
+    let pause = step / plan.config().micro_batches_per_step();
     // As in training, where lanes digest the rows as well.
     let training = StreamOptions { digests: true, hindrance: slow.lanes, ..StreamOptions::default() };
     let mut stream = BatchStream::new(load, RowIndex(0), Share::ALONE, training);

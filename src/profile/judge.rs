@@ -6,7 +6,7 @@
 //! waits and is waited for in turn binds nothing but the room between them). Work is then told apart by where its time went:
 //! on a processor, ready for one that others had, or outside.
 
-use super::measure::{ActorFigures, ITEMS_MIN, Measured};
+use super::measure::{ActorFigures, ITEMS_MIN, Means, Measured};
 
 /// Shares of time: below the first nobody waits to speak of; from the second on somebody does for a good part.
 const LITTLE: f64 = 0.05;
@@ -47,49 +47,19 @@ pub(crate) struct Verdict {
 /// Judges what was measured; `reader` is what the reader is called.
 pub(crate) fn judge(measured: &Measured, reader: &str) -> Verdict {
     let binding = binding(measured);
-    let sums = Sums::of(measured);
+    let sums = Means::of(measured);
     let sentence = sentence(&binding, measured, &sums, reader);
     Verdict { evidence: evidence(&binding, measured, &sums, reader), sentence, binding }
 }
 
-/// Means over the lanes that had something to do.
-struct Sums {
-    busy: f64,
-    starved: f64,
-    blocked: f64,
-    cpu: f64,
-    queued: f64,
-    outside: f64,
-    at_work: usize,
-    idle: usize,
+/// How much of what the reader takes the lanes could make, if there were always room.
+fn could(lanes: &Means) -> f64 {
+    1.0 / (1.0 - lanes.blocked).max(1e-3)
 }
 
-impl Sums {
-    fn of(measured: &Measured) -> Self {
-        let at_work: Vec<&ActorFigures> = measured.lanes.iter().filter(|lane| lane.items > 0).collect();
-        let mean = |of: &dyn Fn(&ActorFigures) -> f64| {
-            at_work.iter().map(|lane| of(lane)).sum::<f64>() / at_work.len().max(1) as f64
-        };
-        Self {
-            busy: mean(&|lane| lane.busy),
-            starved: mean(&|lane| lane.starved),
-            blocked: mean(&|lane| lane.blocked),
-            cpu: mean(&|lane| lane.cpu.unwrap_or(lane.busy)),
-            queued: mean(&|lane| lane.queued.unwrap_or(0.0)),
-            outside: mean(&|lane| lane.outside()),
-            at_work: at_work.len(),
-            idle: measured.lanes.len() - at_work.len(),
-        }
-    }
-
-    /// How much of what the reader takes they could make, if there were always room.
-    fn could(&self) -> f64 {
-        1.0 / (1.0 - self.blocked).max(1e-3)
-    }
-}
-
-fn binding(measured: &Measured) -> Binding {
-    let (reader, lanes) = (&measured.reader, Sums::of(measured));
+/// What binds.
+pub(super) fn binding(measured: &Measured) -> Binding {
+    let (reader, lanes) = (&measured.reader, Means::of(measured));
     if reader.items < ITEMS_MIN || measured.seconds < SECONDS_MIN || lanes.at_work == 0 {
         return Binding::Unknown;
     }
@@ -119,14 +89,14 @@ fn binding(measured: &Measured) -> Binding {
 
 /// The lane that never waits while the others wait for room: items are taken in turn, so all wait for the slowest.
 fn slow_lane(measured: &Measured) -> Option<String> {
-    let mut lanes: Vec<&ActorFigures> = measured.lanes.iter().filter(|lane| lane.items > 0).collect();
+    let mut lanes: Vec<&ActorFigures> = measured.at_work().collect();
     lanes.sort_by(|a, b| a.blocked.total_cmp(&b.blocked));
     let (slowest, others) = lanes.split_first()?;
     let least = others.first()?.blocked;
     (slowest.blocked < LITTLE && least > MUCH).then(|| slowest.name.clone())
 }
 
-fn sentence(binding: &Binding, measured: &Measured, lanes: &Sums, reader: &str) -> String {
+fn sentence(binding: &Binding, measured: &Measured, lanes: &Means, reader: &str) -> String {
     let taker = &measured.reader;
     let count = many(lanes.at_work);
     match binding {
@@ -137,7 +107,7 @@ fn sentence(binding: &Binding, measured: &Measured, lanes: &Sums, reader: &str) 
         Binding::Reader => format!(
             "the {reader} binds: it is busy {}; the loader could feed {}",
             percent(taker.busy),
-            times(lanes.could())
+            times(could(lanes))
         ),
         Binding::Lanes => format!(
             "the loader binds: {count} at work {} of the time; the {reader} waits {}{}",
@@ -179,7 +149,7 @@ fn sentence(binding: &Binding, measured: &Measured, lanes: &Sums, reader: &str) 
     }
 }
 
-fn evidence(binding: &Binding, measured: &Measured, lanes: &Sums, reader: &str) -> Vec<String> {
+fn evidence(binding: &Binding, measured: &Measured, lanes: &Means, reader: &str) -> Vec<String> {
     if *binding == Binding::Unknown {
         return Vec::new();
     }
@@ -209,7 +179,7 @@ fn evidence(binding: &Binding, measured: &Measured, lanes: &Sums, reader: &str) 
 
 fn others_blocked(measured: &Measured, name: &str) -> f64 {
     let others: Vec<f64> =
-        measured.lanes.iter().filter(|lane| lane.items > 0 && lane.name != name).map(|lane| lane.blocked).collect();
+        measured.at_work().filter(|lane| lane.name != name).map(|lane| lane.blocked).collect();
     others.iter().sum::<f64>() / others.len().max(1) as f64
 }
 

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use pipeline::actor::{self, Gauges, Reading};
+use pipeline::actor::{self, Gauges, Reading, Scheduled};
 
 use super::statistics::{Estimate, mean_of, warm_up};
 
@@ -86,7 +86,42 @@ pub(crate) struct Measured {
     pub(crate) depth: usize,
 }
 
+/// Means over the lanes that had something to do, as shares of the time.
+pub(crate) struct Means {
+    pub(crate) busy: f64,
+    pub(crate) starved: f64,
+    pub(crate) blocked: f64,
+    pub(crate) cpu: f64,
+    pub(crate) queued: f64,
+    pub(crate) outside: f64,
+    /// Lanes that had something to do, and those that had not.
+    pub(crate) at_work: usize,
+    pub(crate) idle: usize,
+}
+
+impl Means {
+    pub(crate) fn of(measured: &Measured) -> Self {
+        let at_work = measured.at_work().count();
+        let mean = |of: fn(&ActorFigures) -> f64| measured.at_work().map(of).sum::<f64>() / at_work.max(1) as f64;
+        Self {
+            busy: mean(|lane| lane.busy),
+            starved: mean(|lane| lane.starved),
+            blocked: mean(|lane| lane.blocked),
+            cpu: mean(|lane| lane.cpu.unwrap_or(lane.busy)),
+            queued: mean(|lane| lane.queued.unwrap_or(0.0)),
+            outside: mean(ActorFigures::outside),
+            at_work,
+            idle: measured.lanes.len() - at_work,
+        }
+    }
+}
+
 impl Measured {
+    /// The lanes that had something to do.
+    pub(crate) fn at_work(&self) -> impl Iterator<Item = &ActorFigures> {
+        self.lanes.iter().filter(|lane| lane.items > 0)
+    }
+
     /// Processors that the actors had between them.
     pub(crate) fn processors_had(&self) -> f64 {
         self.lanes.iter().chain([&self.reader]).map(|actor| actor.cpu.unwrap_or(actor.busy)).sum()
@@ -110,25 +145,9 @@ impl Measured {
 #[derive(Clone, Debug)]
 struct Look {
     at: f64,
-    lanes: Vec<(Reading, Option<Thread>)>,
-    reader: (Reading, Option<Thread>),
+    lanes: Vec<(Reading, Option<Scheduled>)>,
+    reader: (Reading, Option<Scheduled>),
     fill: Fill,
-}
-
-/// What the kernel counts of a thread: seconds on a processor, and ready without one.
-#[derive(Clone, Copy, Debug, Default)]
-struct Thread {
-    ran: f64,
-    queued: f64,
-}
-
-impl Thread {
-    fn of(reading: &Reading) -> Option<Self> {
-        let thread = reading.thread?;
-        let text = std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?;
-        let mut numbers = text.split_whitespace().map(|it| it.parse::<u64>().ok().map(|ns| ns as f64 / 1e9));
-        Some(Self { ran: numbers.next()??, queued: numbers.next()?? })
-    }
 }
 
 /// Looks at queues, summed.
@@ -243,8 +262,8 @@ impl Look {
 
     /// All clocks; of a thread that has ended, what the look before has.
     fn now(begun: Instant, gauges: &Gauges, fill: Fill, before: Option<&Self>) -> Self {
-        let with = |reading: Reading, before: Option<&(Reading, Option<Thread>)>| {
-            let thread = Thread::of(&reading).or_else(|| before.and_then(|(_, thread)| *thread));
+        let with = |reading: Reading, before: Option<&(Reading, Option<Scheduled>)>| {
+            let thread = reading.thread.and_then(Scheduled::of).or_else(|| before.and_then(|(_, thread)| *thread));
             (reading, thread)
         };
         let lanes = gauges.lanes().into_iter().enumerate();
@@ -292,16 +311,18 @@ fn between(looks: &[Look]) -> Measured {
 }
 
 fn figures(
-    (first, first_ran): &(Reading, Option<Thread>),
-    (last, last_ran): &(Reading, Option<Thread>),
+    (first, first_ran): &(Reading, Option<Scheduled>),
+    (last, last_ran): &(Reading, Option<Scheduled>),
     seconds: f64,
 ) -> ActorFigures {
     let share = |of: fn(&Reading) -> Duration| of(last).saturating_sub(of(first)).as_secs_f64() / seconds.max(1e-9);
     let busy = share(|it| it.busy);
     // Whose thread was not known at first had not finished anything.
-    let first_ran = first_ran.or((first.items == 0).then(Thread::default));
+    let first_ran = first_ran.or((first.items == 0).then(Scheduled::default));
     let ran = first_ran.zip(*last_ran);
-    let of_busy = |of: fn(Thread) -> f64| ran.map(|(a, b)| ((of(b) - of(a)) / seconds.max(1e-9)).clamp(0.0, busy));
+    let of_busy = |of: fn(Scheduled) -> Duration| {
+        ran.map(|(a, b)| (of(b).saturating_sub(of(a)).as_secs_f64() / seconds.max(1e-9)).clamp(0.0, busy))
+    };
     ActorFigures {
         name: last.name.clone(),
         items: last.items - first.items,

@@ -5,21 +5,16 @@ use std::time::Duration;
 use pipeline::prepare::{Stage, Stages};
 
 use super::judge::percent;
-use super::measure::{ActorFigures, Measured};
+use super::measure::{Means, Measured};
 
 /// Of the lanes' work: from here on it is the others that are the matter.
 const MUCH: f64 = 0.25;
 
 /// The sentence, and what it rests on. `parts` is what there was to make.
 pub(crate) fn judge(measured: &Measured, stages: &Stages, parts: u64) -> (String, Vec<String>) {
-    let shares = shares(stages);
-    let (slowest, share) =
-        shares.iter().copied().fold((Stage::Read, 0.0), |most, it| if it.1 > most.1 { it } else { most });
-    let at_work: Vec<&ActorFigures> = measured.lanes.iter().filter(|lane| lane.items > 0).collect();
-    let sum = |of: &dyn Fn(&ActorFigures) -> f64| at_work.iter().map(|lane| of(lane)).sum::<f64>();
-    let busy = sum(&|lane| lane.busy).max(1e-9);
-    let (queued, outside) = (sum(&|lane| lane.queued.unwrap_or(0.0)) / busy, sum(&|lane| lane.outside()) / busy);
-    let idle = measured.lanes.len() - at_work.len();
+    let (shares, slowest) = (shares(stages), stages.slowest());
+    let Means { busy, queued, outside, idle, .. } = Means::of(measured);
+    let (queued, outside) = (queued / busy.max(1e-9), outside / busy.max(1e-9));
     let sentence = if parts < measured.lanes.len() as u64 {
         format!(
             "too few parts bind: {parts} for {} lanes; `prepare.part_bytes` makes smaller ones, and one compressed file is \
@@ -45,12 +40,13 @@ pub(crate) fn judge(measured: &Measured, stages: &Stages, parts: u64) -> (String
             .filter(|(stage, _)| *stage != slowest)
             .map(|(stage, share)| format!("{} {}", doing(*stage), percent(*share)))
             .collect();
+        let share = shares.iter().find(|(stage, _)| *stage == slowest).map_or(0.0, |(_, share)| *share);
         format!("{} binds: {} of the lanes' work ({})", doing(slowest), percent(share), rest.join(", "))
     };
     let idle = if idle > 0 { format!("; {idle} had nothing to make") } else { String::new() };
     let evidence = format!(
         "lanes at work: busy {} of the time, of that on a processor {}, ready for one {}, outside {}{idle}",
-        percent(busy / at_work.len().max(1) as f64),
+        percent(busy),
         percent((1.0 - queued - outside).max(0.0)),
         percent(queued),
         percent(outside)

@@ -1,7 +1,7 @@
 //! What a change would bring, by the model of the run that was measured.
 
-use super::judge::{Binding, judge};
-use super::measure::Measured;
+use super::judge::{Binding, binding};
+use super::measure::{Means, Measured};
 use super::model::{Cost, Layout, Model, Played};
 
 /// A gain that is worth a word.
@@ -93,21 +93,17 @@ fn layout_of(measured: &Measured) -> Layout {
 /// Costs as they were measured. What was spent ready without a processor comes of how many there were, and is left out: the
 /// model has that by itself.
 fn model_of(measured: &Measured) -> Result<Model, String> {
-    let lanes: Vec<_> = measured.lanes.iter().filter(|lane| lane.items > 0).collect();
-    let mean = |of: &dyn Fn(&super::measure::ActorFigures) -> f64| {
-        lanes.iter().map(|lane| of(lane)).sum::<f64>() / lanes.len().max(1) as f64
-    };
-    if matches!(judge(measured, "").binding, Binding::Lane(_)) {
+    let lanes = Means::of(measured);
+    if matches!(binding(measured), Binding::Lane(_)) {
         return Err("one lane is slower than the others, which no number of them mends: nothing is foretold".to_owned());
     }
-    if mean(&|lane| lane.starved) > 0.15 {
+    if lanes.starved > 0.15 {
         return Err(
             "the lanes wait for what they read from, of which the model has none: nothing is foretold".to_owned()
         );
     }
     let shares = |busy: f64, cpu: f64, outside: f64| (cpu / busy.max(1e-9), outside / busy.max(1e-9));
-    let of_lanes =
-        shares(mean(&|lane| lane.busy), mean(&|lane| lane.cpu.unwrap_or(lane.busy)), mean(&|lane| lane.outside()));
+    let of_lanes = shares(lanes.busy, lanes.cpu, lanes.outside);
     let reader = &measured.reader;
     let of_reader = shares(reader.busy, reader.cpu.unwrap_or(reader.busy), reader.outside());
     let costs = |costs: &[f32], (cpu, wait): (f64, f64)| {

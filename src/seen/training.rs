@@ -23,9 +23,6 @@ use crate::plan::Plan;
 use crate::telemetry;
 use crate::terminal::note;
 
-/// What may be asked of a training.
-const ACTIONS: &[&str] = &["checkpoint", "stop", "log-level", "note"];
-
 /// Where a training is seen, until this is dropped.
 pub(crate) struct Sight {
     seen: Arc<Seen>,
@@ -215,7 +212,7 @@ impl Subject for Training {
                 device_bytes: report.and_then(|report| report.memory).map(|memory| memory.allocated_peak_bytes),
             },
             uptime_s: board.uptime.as_secs_f64(),
-            actions: ACTIONS,
+            actions: self.actions(),
         }
     }
 
@@ -246,7 +243,7 @@ impl Subject for Training {
     }
 
     fn actions(&self) -> &'static [&'static str] {
-        ACTIONS
+        Action::NAMES
     }
 
     fn act(&self, action: Action) -> Result<String, Trouble> {

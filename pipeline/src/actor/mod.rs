@@ -13,6 +13,7 @@ pub mod channel;
 pub mod demand;
 pub mod lanes;
 pub mod meter;
+pub mod scheduled;
 pub mod supervisor;
 
 pub use channel::{Stop, Stopper, stopper};
@@ -20,6 +21,7 @@ pub(crate) use demand::{Demand, Ready};
 pub(crate) use lanes::Lanes;
 pub use lanes::{Gauges, LaneOptions, Next};
 pub use meter::{Activity, Meter, Reading, starved};
+pub use scheduled::Scheduled;
 pub(crate) use supervisor::caught;
 pub use supervisor::{Actor, spawn};
 

@@ -102,11 +102,7 @@ impl Corpus {
     #[must_use]
     pub fn words(&self, part: &Part, complaint: Complaint) -> String {
         let piece = &part.pieces[complaint.piece];
-        let (path, line) = (self.place(piece).display(), complaint.line + 1);
-        match piece.range.start {
-            0 => format!("{path}:{line}"),
-            start => format!("{path}, line {line} from byte {start} on"),
-        }
+        piece.words(&self.place(piece).display(), complaint.line)
     }
 
     /// Bytes on disk.

@@ -1,6 +1,7 @@
 //! Parts and pieces: the nouns, and what reading one comes to.
 
 use std::cmp::Ordering;
+use std::fmt::Display;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{self, AtomicU64};
@@ -27,6 +28,17 @@ pub struct Piece {
     /// Bytes, or row groups of a Parquet file.
     #[serde(with = "range")]
     pub range: Range<u64>,
+}
+
+impl Piece {
+    /// Where a line of it is, in words: of that path, and counted from where the piece begins in the file; lines are 0-based.
+    #[must_use]
+    pub fn words(&self, path: &dyn Display, line: u64) -> String {
+        match (self.range.start, line + 1) {
+            (0, line) => format!("{path}:{line}"),
+            (start, line) => format!("{path}, line {line} from byte {start} on"),
+        }
+    }
 }
 
 /// By file, then from its beginning on.

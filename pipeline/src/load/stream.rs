@@ -9,7 +9,7 @@ use super::LoadPlan;
 use super::cut::Cut;
 use super::left_out::{BadRow, Care};
 use super::made::Made;
-use crate::actor::{Gauges, Lanes, Next, Stop, Stopper, stopper};
+use crate::actor::{Gauges, Lanes, Next, Scheduled, Stop, Stopper, stopper};
 use crate::error::Result;
 use crate::ledger::RowDocuments;
 use crate::shard::groups::Groups;
@@ -50,10 +50,9 @@ pub enum Who {
     OneIn(u64),
 }
 
-/// What this thread has had of processors.
+/// What this thread has had of processors; for ever, where nobody counts.
 fn processor_time() -> Duration {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    text.split_whitespace().next().and_then(|ns| ns.parse().ok()).map_or(Duration::MAX, Duration::from_nanos)
+    Scheduled::here().map_or(Duration::MAX, |scheduled| scheduled.ran)
 }
 
 impl Hindrance {

@@ -166,7 +166,7 @@ impl<'a> Fold<'a> {
         if end == piece.range.start {
             format!("{path}:{}", lines + line + 1)
         } else {
-            format!("{path}, line {} from byte {} on", line + 1, piece.range.start)
+            piece.words(&path, *line)
         }
     }
 }
