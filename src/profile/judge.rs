@@ -178,8 +178,7 @@ fn evidence(binding: &Binding, measured: &Measured, lanes: &Means, reader: &str)
 }
 
 fn others_blocked(measured: &Measured, name: &str) -> f64 {
-    let others: Vec<f64> =
-        measured.at_work().filter(|lane| lane.name != name).map(|lane| lane.blocked).collect();
+    let others: Vec<f64> = measured.at_work().filter(|lane| lane.name != name).map(|lane| lane.blocked).collect();
     others.iter().sum::<f64>() / others.len().max(1) as f64
 }
 

@@ -163,10 +163,6 @@ impl<'a> Fold<'a> {
             }
             (lines, end) = (lines + length, before.range.end);
         }
-        if end == piece.range.start {
-            format!("{path}:{}", lines + line + 1)
-        } else {
-            piece.words(&path, *line)
-        }
+        if end == piece.range.start { format!("{path}:{}", lines + line + 1) } else { piece.words(&path, *line) }
     }
 }
