@@ -149,6 +149,10 @@ pub(crate) enum Verb {
         /// kill=step:40`, or a file of them. The run ends as it would in calm.
         #[arg(long, value_name = "FILE|SPEC")]
         chaos: Option<String>,
+        /// Measure these steps, and write where their time went to `profiles/` of the run's folder; `cloze profile live` asks
+        /// a run that goes on for the same.
+        #[arg(long, value_name = "FROM..TO", conflicts_with = "replay")]
+        profile: Option<String>,
     },
     /// Find out which actor the others wait for.
     #[command(
@@ -415,6 +419,12 @@ pub(crate) enum Half {
     Online,
     /// Part to shards, against a null writer.
     Prepare,
+    /// Index to weights: training as it is configured, of which nothing is kept.
+    #[cfg(feature = "train")]
+    Train,
+    /// Each of these three by itself, and which of them the others wait for.
+    #[cfg(feature = "train")]
+    All,
     /// Batch to weights, on made batches: what the device can do, before there is a corpus.
     #[cfg(feature = "train")]
     Step,

@@ -65,9 +65,9 @@ pub(crate) fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         }
         Verb::Plan { config, json } => plan::run(&config, json)?,
         #[cfg(feature = "train")]
-        Verb::Train { config, replay, prepare, slow, chaos, allow } => {
-            let (slow, chaos) = (slow.as_deref(), chaos.as_deref());
-            return train::run(&config, train::Options { replay, prepare, slow, chaos, allow: &allow });
+        Verb::Train { config, replay, prepare, slow, chaos, profile, allow } => {
+            let (slow, chaos, profile) = (slow.as_deref(), chaos.as_deref(), profile.as_deref());
+            return train::run(&config, train::Options { replay, prepare, slow, chaos, profile, allow: &allow });
         }
         #[cfg(feature = "train")]
         Verb::Runs { folder, json } => runs::run(&folder, json)?,
@@ -83,6 +83,10 @@ pub(crate) fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Diff { one, other, json } => diff::run(&one, &other, json)?,
         Verb::Profile { verb: Some(ProfileVerb::Compare { before, after, limit }), .. } => {
             return profile::compared(&before, &after, limit);
+        }
+        #[cfg(feature = "train")]
+        Verb::Profile { verb: Some(ProfileVerb::Live { run, steps, seconds, json }), .. } => {
+            profile::live::run(&run, profile::live::Options { steps, seconds, json })?;
         }
         Verb::Profile { config, half, seconds, batches, steps, step_ms, slow, check, json, verb: None } => {
             let missing = || Usage("`cloze profile` needs `--config FILE`".to_owned());

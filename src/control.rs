@@ -7,11 +7,13 @@
 //! | a second SIGINT | leave at once |
 //! | SIGHUP | with a controlling terminal the same as SIGTERM; without one read `log-level` of the run's folder |
 //! | SIGUSR2 | say what every actor does |
+//! | a file `profile` in the run's folder | measure some steps, and say where their time goes |
 //!
 //! A run that is still starting has nothing to save, and leaves as soon as it is asked.
 
 mod board;
 mod heard;
+pub(crate) mod profile_file;
 mod signal;
 mod stop_file;
 mod watch;

@@ -8,7 +8,7 @@ pub(crate) mod judge;
 pub(crate) mod measure;
 mod model;
 pub(crate) mod stages;
-mod statistics;
+pub(crate) mod statistics;
 pub(crate) mod whatif;
 
 /// The version of what `cloze profile --json` writes.

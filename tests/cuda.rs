@@ -190,6 +190,33 @@ fn a_run_on_a_device_says_how_it_uses_it() {
 }
 
 #[test]
+fn steps_on_a_device_have_its_times_beside_the_hosts() {
+    let Some(device) = device("a profile") else { return };
+    let home = with_every_objective();
+    let half = ["profile", "--half", "train", "--seconds", "5", "--json"];
+    let profiled = run(&home, Some(device), &every_objective(&half, &["--set", "run.folder=none"]));
+    let profile: Value = serde_json::from_str(&profiled.stdout).expect("JSON");
+    let training = &profile["training"];
+    assert_eq!((&training["device"], &training["device_failure"]), (&"Cuda(0)".into(), &Value::Null));
+    let phases = training["phases"].as_array().expect("a list");
+    let on_device = |name: &str| {
+        let phase = phases.iter().find(|phase| phase["what"] == name).unwrap_or_else(|| panic!("no {name}"));
+        phase["device_ms"].as_f64().unwrap_or_else(|| panic!("the device's time of {name}: {phase}"))
+    };
+    for part in ["upload", "attention", "feed_forward", "norm", "sample", "backward", "optimizer"] {
+        assert!(on_device(part) > 0.0, "{part}: {training:#}");
+    }
+    let sum = |of: &str| phases.iter().filter_map(|phase| phase[of].as_f64()).sum::<f64>();
+    // The device has done a step when the next one's first mark is past, so that both clocks see the same steps.
+    let (host, device) = (sum("host_ms"), sum("device_ms"));
+    assert!((device - host).abs() < 0.1 * host, "host {host} ms, device {device} ms");
+    let drawn = training["device_waterfall"].as_array().expect("a step of the device");
+    assert!(drawn.len() > phases.len() && profiled.stderr.matches("WARN").count() == 0, "{profiled}");
+    let owners = training["memory"].as_array().expect("a list");
+    assert!(owners.iter().any(|it| it["owner"] == "other tensors" && it["bytes"].as_u64() > Some(0)), "{owners:?}");
+}
+
+#[test]
 fn blanks_on_a_full_device_end_with_one_error() {
     let Some(device) = device("blanks on a full device") else { return };
     if device == Device::Real {

@@ -27,6 +27,8 @@ mod plan;
 mod portrait;
 mod prepare;
 mod profile;
+#[cfg(feature = "train")]
+mod profiled;
 mod recipes;
 #[cfg(feature = "train")]
 mod resume;

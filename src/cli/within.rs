@@ -61,6 +61,23 @@ pub(crate) enum ProfileVerb {
         #[arg(long, default_value_t = 0.05)]
         limit: f64,
     },
+    /// Ask a run that goes on to measure its next steps, and print where their time went. The run is not stopped, and learns
+    /// what it would have learnt.
+    #[cfg(feature = "train")]
+    #[command(after_help = "Example: cloze profile live runs/a --steps 50")]
+    Live {
+        /// The run folder.
+        run: PathBuf,
+        /// Steps to measure.
+        #[arg(long, default_value_t = 20)]
+        steps: u64,
+        /// Measure for so many seconds instead.
+        #[arg(long, conflicts_with = "steps")]
+        seconds: Option<f64>,
+        /// Print one JSON object instead.
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 /// What to do with the checkpoints of a run.

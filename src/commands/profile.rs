@@ -1,10 +1,16 @@
 //! `cloze profile`: what binds, how sure that is, and what a change would bring. And what is a training step by itself?
 
 #[cfg(feature = "train")]
+pub(crate) mod live;
+#[cfg(feature = "train")]
 mod made;
+#[cfg(feature = "train")]
+mod micro_batch;
 mod shown;
 #[cfg(feature = "train")]
 mod step;
+#[cfg(feature = "train")]
+pub(crate) mod training;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -23,17 +29,22 @@ use crate::config::Parsed;
 use crate::data::Purpose;
 use crate::exit::{Usage, WORSE};
 use crate::plan::Plan;
+#[cfg(feature = "train")]
+use crate::profile::VERSION;
 use crate::profile::compare;
 use crate::profile::judge::judge;
 use crate::profile::measure::{Measured, Watch};
 use crate::profile::stages;
 use crate::profile::whatif::{Proposal, proposals};
 use crate::terminal::line;
+#[cfg(feature = "train")]
+use crate::terminal::short;
 
 /// Batches between two slow ones, where bursts are asked for.
 const BURST: u64 = 8;
 
 /// What to do with which half.
+#[derive(Clone)]
 pub(crate) struct Options {
     pub(crate) half: Half,
     pub(crate) seconds: f64,
@@ -52,14 +63,57 @@ pub(crate) fn run(args: &ConfigArgs, options: &Options) -> anyhow::Result<()> {
         Half::Online => online(args, options)?,
         Half::Prepare => offline(args, options)?,
         #[cfg(feature = "train")]
+        Half::Train => training::checked(args, options)?,
+        #[cfg(feature = "train")]
+        Half::All => return all(args, options),
+        #[cfg(feature = "train")]
         Half::Step => return step::run(args, options.steps, options.json),
     };
     if options.json {
-        line(profile.json());
+        line(format_args!("{:#}", profile.json()));
     } else {
         profile.lines().into_iter().for_each(line);
     }
     Ok(())
+}
+
+/// Each half by itself, then which of them the others wait for.
+#[cfg(feature = "train")]
+fn all(args: &ConfigArgs, options: &Options) -> anyhow::Result<()> {
+    let of = |half: Half| Options { half, slow: None, ..options.clone() };
+    let halves = [offline(args, &of(Half::Prepare))?, online(args, &of(Half::Online))?, training::checked(args, &of(Half::Train))?];
+    let sentence = between(&halves);
+    if options.json {
+        let halves: Vec<_> = halves.iter().map(Profile::json).collect();
+        line(format_args!("{:#}", serde_json::json!({ "version": VERSION, "half": "all", "sentence": sentence, "halves": halves })));
+        return Ok(());
+    }
+    for profile in &halves {
+        line(format_args!("== {}", profile.half));
+        profile.lines().into_iter().for_each(line);
+        line("");
+    }
+    line(sentence);
+    Ok(())
+}
+
+/// What the halves are to one another.
+#[cfg(feature = "train")]
+fn between([offline, online, training]: &[Profile; 3]) -> String {
+    let speed = |profile: &Profile| profile.tokens_per_s();
+    let (Some(prepares), Some(loads), Some(trains)) = (speed(offline), speed(online), speed(training)) else {
+        return "too short to hold the halves beside one another; measure for longer (`--seconds`)".to_owned();
+    };
+    let binds = if trains < loads { "the trainer binds" } else { "the loader binds" };
+    format!(
+        "{binds}: training takes {} tokens/s, the loader by itself makes {} ({:.1} times as many), and a corpus is prepared at \
+         {} ({:.1} times)",
+        short(trains),
+        short(loads),
+        loads / trains.max(1e-9),
+        short(prepares),
+        prepares / trains.max(1e-9)
+    )
 }
 
 /// Holds two profiles beside one another. The code says whether the second is surely worse by more than `limit`.
@@ -160,6 +214,7 @@ fn measured_online(args: &ConfigArgs, options: &Options) -> anyhow::Result<Profi
         tokens_per_s: None,
         stages: None,
         reader: "trainer",
+        training: None,
         measured,
     })
 }
@@ -191,6 +246,7 @@ fn offline(args: &ConfigArgs, options: &Options) -> anyhow::Result<Profile> {
         tokens_per_s: Some(summary.corpus.tokens as f64 / summary.elapsed.as_secs_f64().max(1e-9)),
         stages: Some(stages::shares(&summary.stages).map(|(_, share)| share)),
         reader: "fold",
+        training: None,
         measured,
     })
 }

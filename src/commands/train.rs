@@ -8,12 +8,14 @@ mod beside;
 mod feed;
 mod keeper;
 mod phases;
+pub(crate) mod profiler;
 mod start;
 #[cfg(test)]
 mod tests;
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::str::FromStr as _;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -25,17 +27,20 @@ use serve::ServeConfig;
 use store::{Lock, Store, Weather};
 use trainer::plan::{GuardRule, TrainConfig, check_allowed};
 use trainer::training::checkpoint::{Export, Keeping};
-use trainer::training::{Alone, Outcome, StopRequest, branch, extended};
+use trainer::training::{Alone, Data, Outcome, StopRequest, branch, extended};
 
 use self::feed::{Feed, Kept};
 use self::keeper::Keeper;
 use self::phases::{Phases, Slow};
+use self::profiler::Profiler;
 use self::start::Start;
 use super::export;
+use super::profile::training::Shape;
 use crate::alerts::Alerts;
 use crate::chaos::{Chaos, Storm};
 use crate::cli::ConfigArgs;
 use crate::config::{Config, Parsed, RunConfig};
+use crate::control::profile_file::Wanted;
 use crate::control::{Control, Patience, Phase, Signal, obeyed};
 use crate::data::Purpose;
 use crate::exit::Usage;
@@ -59,6 +64,8 @@ pub(crate) struct Options<'a> {
     pub(crate) slow: Option<&'a str>,
     /// Faults to live with.
     pub(crate) chaos: Option<&'a str>,
+    /// Steps that are measured.
+    pub(crate) profile: Option<&'a str>,
     /// Keys that may be others than those of the newest checkpoint.
     pub(crate) allow: &'a [String],
 }
@@ -86,7 +93,9 @@ fn carried_out(
     config: Config,
     alerts: Option<&Alerts>,
 ) -> anyhow::Result<ExitCode> {
-    let Options { replay, prepare, slow, chaos, allow } = options;
+    let Options { replay, prepare, slow, chaos, profile, allow } = options;
+    let profiled = profile.map(|text| Wanted::from_str(text).map_err(|problem| Usage(format!("--profile {problem}"))));
+    let profiled = profiled.transpose()?;
     let slow = slow.map(Slow::parse).transpose()?;
     let storm = chaos.map(Chaos::parse).transpose()?.map(|chaos| Arc::new(Storm::of(chaos)));
     // Heard from here on: also while it plans, and while it waits for data.
@@ -112,11 +121,11 @@ fn carried_out(
     let (Start { plan, beside }, control) = (start, Arc::clone(&phases.control));
     let outcome = if replay.is_some() {
         // Nothing is read or kept: this measures, it does not train.
-        train(&plan, &Store::memory(Weather::calm()), Around { run: None, replay, storm, phases, readers: Vec::new() })
+        train(&plan, &Store::memory(Weather::calm()), Around { run: None, replay, storm, phases, profiled: None, readers: Vec::new() })
     } else {
         let again = || planned().inspect(|plan| start::tie(plan, beside.as_ref()));
         let told = alerts.and_then(Alerts::reader);
-        kept(plan, again, over, (storm.clone(), phases), (sight, told)).inspect_err(|error| {
+        kept(plan, again, over, (storm.clone(), phases, profiled), (sight, told)).inspect_err(|error| {
             if let Some(line) = replay_line(error, args) {
                 note(format_args!("hint: see what it learnt from with `{line}`"));
             }
@@ -148,7 +157,7 @@ fn kept(
     plan: Plan,
     planned: impl Fn() -> anyhow::Result<Plan>,
     over: impl Fn(Store) -> Store,
-    (storm, phases): (Option<Arc<Storm>>, Phases),
+    (storm, phases, profiled): (Option<Arc<Storm>>, Phases, Option<Wanted>),
     (sight, told): (Option<Sight>, Option<Box<dyn Observer>>),
 ) -> anyhow::Result<Outcome> {
     let mut plan = plan;
@@ -176,7 +185,7 @@ fn kept(
     // A disk that hangs beneath the last keeps none of the others from hearing.
     let drawn = config.tensorboard.then(|| Box::new(TensorBoard::of(&config.folder)) as _);
     let readers = sight.iter().map(Sight::reader).chain(told).chain(sent).chain(drawn).collect();
-    let outcome = train(&plan, &store, Around { run: Some(run), replay: None, storm, phases, readers })?;
+    let outcome = train(&plan, &store, Around { run: Some(run), replay: None, storm, phases, profiled, readers })?;
     if matches!(outcome, Outcome::Stopped(..)) {
         obeyed(&folder)?;
     }
@@ -248,6 +257,8 @@ struct Around {
     replay: Option<u64>,
     storm: Option<Arc<Storm>>,
     phases: Phases,
+    /// Steps that are measured.
+    profiled: Option<Wanted>,
     /// Those who watch beside the work.
     readers: Vec<Box<dyn Observer>>,
 }
@@ -265,9 +276,15 @@ fn course(plan: &Plan, phases: &Phases) -> Course {
     Course { steps: (steps < TrainConfig::STEPS_ENDLESS).then_some(steps), look: Box::new(look) }
 }
 
+/// The batches of a training of which nothing is kept.
+pub(crate) fn unkept(plan: &Plan, control: &Arc<Control>) -> impl Data + use<> {
+    let kept = Kept { left_out: Arc::<RunLeftOut>::default() as _, ledger: Arc::default() };
+    Feed::new(plan, Share::ALONE, None, kept, None, Phases { control: Arc::clone(control), slow: None })
+}
+
 /// Trains on a thread of its own, from what is in the store on.
 fn train(plan: &Plan, store: &Store, around: Around) -> anyhow::Result<Outcome> {
-    let Around { run, replay, storm, phases, readers } = around;
+    let Around { run, replay, storm, phases, profiled, readers } = around;
     let left_out = Arc::<RunLeftOut>::default();
     let ledger = Arc::<Mutex<Ledger>>::default();
     let kept = Kept { left_out: Arc::clone(&left_out) as _, ledger: Arc::clone(&ledger) };
@@ -286,6 +303,7 @@ fn train(plan: &Plan, store: &Store, around: Around) -> anyhow::Result<Outcome> 
         phases,
         steps: plan.train().steps_expected(),
         pending: None,
+        profiler: Profiler::new(Shape::of(plan), profiled),
     };
     let (training, store) = (plan.train().clone(), store.clone());
     let thread = actor::spawn("trainer", move || {

@@ -91,6 +91,11 @@ impl Board {
         self.lock().lanes = Some(gauges);
     }
 
+    /// Their clocks.
+    pub(crate) fn gauges(&self) -> Option<Gauges> {
+        self.lock().lanes.clone()
+    }
+
     /// Those of a validation, while there is one.
     pub(crate) fn validation(&self, gauges: Option<Gauges>) {
         self.lock().validation = gauges;

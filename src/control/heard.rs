@@ -51,6 +51,7 @@ pub(super) enum Words {
     GraceOver(Signal, Option<String>),
     StandsStill(String),
     NoFile(String),
+    NoProfile(String),
     Unheard(String),
     Report(Vec<String>),
 }
@@ -71,6 +72,7 @@ impl Words {
             }
             Self::StandsStill(found) => tracing::warn!("nothing happens: {found}; SIGUSR2 says more"),
             Self::NoFile(found) => tracing::warn!("{found}; a stop is asked for by a file: `touch` it"),
+            Self::NoProfile(found) => tracing::warn!("{found}; `cloze profile live` asks for it"),
             Self::Unheard(trouble) => tracing::warn!("{trouble}"),
             Self::Report(lines) => lines.into_iter().for_each(answer),
         }

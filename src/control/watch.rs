@@ -1,4 +1,4 @@
-//! Who looks every half second: for a file that asks for a stop, for the end of a grace, for who stands still; and gives a
+//! Who looks every half second: for files that ask for a stop and for a profile, for the end of a grace, for who stands still; and gives a
 //! sign of life to who asked for one.
 
 use std::sync::Arc;
@@ -8,6 +8,7 @@ use std::time::Duration;
 use store::Store;
 
 use super::heard::{Heard, Words};
+use super::profile_file;
 use super::signal::Signal;
 use super::stop_file::asks;
 
@@ -43,6 +44,12 @@ pub(super) fn watch(heard: &Arc<Heard>, patience: &Patience) {
                     heard.say(Words::NoFile(found));
                 }
                 Ok(false) | Err(_) => {}
+            }
+        }
+        if let Some(found) = profile_file::heard(&patience.folder) {
+            let wished = found.and_then(|wanted| heard.wishes.measure(wanted));
+            if let Err(problem) = wished {
+                heard.say(Words::NoProfile(problem));
             }
         }
         if let (Some(signal), Some(waited)) = (heard.signal(), heard.waited())

@@ -6,14 +6,15 @@
 //! waits and is waited for in turn binds nothing but the room between them). Work is then told apart by where its time went:
 //! on a processor, ready for one that others had, or outside.
 
-use super::measure::{ActorFigures, ITEMS_MIN, Means, Measured};
+use super::measure::{ActorFigures, ITEMS_FEW, ITEMS_MIN, Means, Measured};
 
 /// Shares of time: below the first nobody waits to speak of; from the second on somebody does for a good part.
 const LITTLE: f64 = 0.05;
 const MUCH: f64 = 0.25;
 
-/// Seconds that are too few to say anything by.
+/// Seconds that are too few to say anything by; and such that a few items will do, if each of them takes long.
 const SECONDS_MIN: f64 = 0.2;
+const SECONDS_LONG: f64 = 1.0;
 
 /// What binds a pipeline.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,7 +61,8 @@ fn could(lanes: &Means) -> f64 {
 /// What binds.
 pub(super) fn binding(measured: &Measured) -> Binding {
     let (reader, lanes) = (&measured.reader, Means::of(measured));
-    if reader.items < ITEMS_MIN || measured.seconds < SECONDS_MIN || lanes.at_work == 0 {
+    let are_few = reader.items < ITEMS_FEW || (reader.items < ITEMS_MIN && measured.seconds < SECONDS_LONG);
+    if are_few || measured.seconds < SECONDS_MIN || lanes.at_work == 0 {
         return Binding::Unknown;
     }
     if reader.starved < LITTLE {

@@ -30,7 +30,8 @@ const ENOUGH: f64 = 0.03;
 const WINDOWS_MIN: usize = 32;
 const ITEMS_ENOUGH: u64 = 200;
 
-/// Items before which nothing is judged.
+/// Items before which nothing is judged, and those before which nothing is unless they took long.
+pub(crate) const ITEMS_FEW: u64 = 5;
 pub(crate) const ITEMS_MIN: u64 = 50;
 
 /// What an actor did while it was measured: shares of the time.

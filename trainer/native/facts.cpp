@@ -37,6 +37,15 @@ int cloze_device_memory(int index, uint64_t* figures) {
   });
 }
 
+// The most bytes that tensors had at once since the last call of the other. Nobody waits for it, and nothing is forgotten.
+int cloze_device_peak(int index, uint64_t* bytes) {
+  return guarded([&] {
+    const auto all = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+    const auto stats = allocator().getDeviceStats(static_cast<c10::DeviceIndex>(index));
+    *bytes = static_cast<uint64_t>(stats.allocated_bytes[all].peak);
+  });
+}
+
 // The allocator's settings as libtorch has read them; valid until this thread asks again.
 int cloze_allocator_settings(const char** settings) {
   return guarded([&] {

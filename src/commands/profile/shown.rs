@@ -9,7 +9,7 @@ use crate::profile::whatif::Proposal;
 use crate::terminal::short;
 
 /// What was measured of a half, and what is said of it.
-pub(super) struct Profile {
+pub(crate) struct Profile {
     pub(super) half: &'static str,
     pub(super) sentence: String,
     /// What binds, in a word for programs.
@@ -25,7 +25,15 @@ pub(super) struct Profile {
     /// Shares of the lanes' work: reading, tokenizing, packing, writing.
     pub(super) stages: Option<[f64; 4]>,
     pub(super) reader: &'static str,
+    /// What is known of a trainer's steps.
+    pub(super) training: Option<Told>,
     pub(super) measured: Measured,
+}
+
+/// The same for people and for programs.
+pub(super) struct Told {
+    pub(super) lines: Vec<String>,
+    pub(super) json: Value,
 }
 
 impl Profile {
@@ -36,10 +44,17 @@ impl Profile {
 
     /// How much faster another profile is, as a share.
     pub(super) fn gain_of(&self, other: &Self) -> Option<f64> {
-        Some(other.measured.rate?.mean / self.measured.rate?.mean - 1.0)
+        let speed = |it: &Self| Some(it.measured.rate?.mean * it.tokens_per_item);
+        Some(speed(other)? / speed(self)? - 1.0)
     }
 
-    pub(super) fn lines(&self) -> Vec<String> {
+    /// Tokens a second, if they are known.
+    #[cfg(feature = "train")]
+    pub(super) fn tokens_per_s(&self) -> Option<f64> {
+        self.tokens_per_s.or_else(|| Some(self.measured.rate?.mean * self.tokens_per_item))
+    }
+
+    pub(crate) fn lines(&self) -> Vec<String> {
         let mut lines = vec![self.sentence.clone()];
         lines.extend(self.evidence.iter().map(|line| format!("  {line}")));
         match &self.what_if {
@@ -60,6 +75,7 @@ impl Profile {
         ));
         lines.extend(self.actors().map(|(name, actor)| row(&name, actor)));
         lines.push(self.speed());
+        lines.extend(self.training.iter().flat_map(|training| training.lines.iter().cloned()));
         lines
     }
 
@@ -81,7 +97,7 @@ impl Profile {
         }
     }
 
-    pub(super) fn json(&self) -> String {
+    pub(crate) fn json(&self) -> Value {
         let Measured { seconds, warm_up_s, rate, windows, queues, cores, depth, .. } = &self.measured;
         let actors: Vec<Value> = self
             .actors()
@@ -104,7 +120,7 @@ impl Profile {
             Some(Err(why)) => json!({ "none": why }),
             None => Value::Null,
         };
-        let object = json!({
+        json!({
             "version": VERSION, "half": self.half,
             "verdict": { "binding": self.binding, "sentence": self.sentence, "evidence": self.evidence },
             "what_if": what_if, "checked_gain": self.checked,
@@ -115,8 +131,8 @@ impl Profile {
                 json!({ "read": read, "tokenize": tokenize, "pack": pack, "write": write })
             }),
             "processors": cores,
-        });
-        format!("{object:#}")
+            "training": self.training.as_ref().map_or(&Value::Null, |training| &training.json),
+        })
     }
 }
 

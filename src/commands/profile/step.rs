@@ -1,5 +1,6 @@
 //! A training step by itself, on made batches: what a device can do, before there is a corpus.
 
+use schemas::Batch;
 use serde_json::json;
 use trainer::plan::TrainPlan;
 use trainer::training::{Timing, time_steps};
@@ -19,17 +20,11 @@ pub(super) fn run(args: &ConfigArgs, steps: usize, json: bool) -> anyhow::Result
         return Err(Usage("--steps 0: there is nothing to time".to_owned()).into());
     }
     let outlook = Outlook::of(args)?;
-    let (plan, views) = (outlook.train(), outlook.views());
+    let plan = outlook.train();
     for warning in outlook.warnings() {
         note(format_args!("warning: {warning}"));
     }
-    let of_step = plan.micro_batches();
-    let step = |number: u64| {
-        let batches = number * of_step..(number + 1) * of_step;
-        batches.map(|index| made::batch(plan, &views, outlook.fills_rows(), index)).collect()
-    };
-    let different: Vec<Vec<_>> = (0..DIFFERENT.min(steps) as u64).map(step).collect();
-    let timing = time_steps(plan, &different, steps.div_ceil(3), steps)?;
+    let timing = time_steps(plan, &made_steps(&outlook, steps), steps.div_ceil(3), steps)?;
     let figures = Figures::of(&timing, plan.flops_per_token());
     if json {
         line(figures.json(plan, &timing));
@@ -37,6 +32,17 @@ pub(super) fn run(args: &ConfigArgs, steps: usize, json: bool) -> anyhow::Result
         figures.lines(plan, &timing).into_iter().for_each(line);
     }
     Ok(())
+}
+
+/// Micro-batches of a few steps of a plan, of which there are `steps` at the most.
+pub(super) fn made_steps(outlook: &Outlook, steps: usize) -> Vec<Vec<Batch>> {
+    let (plan, views) = (outlook.train(), outlook.views());
+    let of_step = plan.micro_batches();
+    let step = |number: u64| {
+        let batches = number * of_step..(number + 1) * of_step;
+        batches.map(|index| made::batch(plan, &views, outlook.fills_rows(), index)).collect()
+    };
+    (0..DIFFERENT.min(steps) as u64).map(step).collect()
 }
 
 /// What the times come to.

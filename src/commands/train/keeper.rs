@@ -8,11 +8,13 @@ use observe::training::CheckpointReport;
 use observe::{Event, Observer, What};
 use pipeline::ledger::Ledger;
 use schemas::RowIndex;
+use schemas::ordinal::Step;
 use trainer::ForeignError;
 use trainer::training::checkpoint::Keeping;
 use trainer::training::{Host, Snapshot, State, StopRequest};
 
 use super::phases::Phases;
+use super::profiler::Profiler;
 use crate::chaos::Storm;
 use crate::control::{Pending, Phase, Signal};
 use crate::generations::RunGenerations;
@@ -42,11 +44,13 @@ pub(super) struct Keeper {
     /// Steps of the whole run, where that is known.
     pub(super) steps: Option<u64>,
     pub(super) pending: Option<Pending<Result<CheckpointReport, trainer::Error>>>,
+    pub(super) profiler: Profiler,
 }
 
 impl Keeper {
     /// Keeps the last that was said.
     pub(super) fn close(mut self) -> std::io::Result<()> {
+        self.profiler.close(&self.phases.control);
         self.run.as_mut().map_or(Ok(()), RunFolder::flush)
     }
 }
@@ -134,6 +138,12 @@ impl Host for Keeper {
 
     fn wants_checkpoint(&mut self) -> bool {
         self.phases.control.wishes().is_save_wanted()
+    }
+
+    fn next_step(&mut self, done: Step) {
+        if let Some(run) = &self.run {
+            self.profiler.next_step(done, &self.phases.control, run.store());
+        }
     }
 
     fn remarks(&mut self) -> Vec<What> {

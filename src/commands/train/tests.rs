@@ -61,7 +61,7 @@ fn plan_over(home: &Path, data: &Store, steps: u64) -> Plan {
 }
 
 fn around(run: RunFolder, phases: Phases) -> Around {
-    Around { run: Some(run), replay: None, storm: None, phases, readers: Vec::new() }
+    Around { run: Some(run), replay: None, storm: None, phases, profiled: None, readers: Vec::new() }
 }
 
 fn run_over(store: &Store, plan: &Plan) -> Outcome {

@@ -8,6 +8,7 @@ pub(crate) mod gauge;
 pub(crate) mod native;
 pub(crate) mod precision;
 pub(crate) mod room;
+pub mod stopwatch;
 pub mod tensors;
 
 pub use self::choice::DeviceChoice;

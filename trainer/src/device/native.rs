@@ -3,6 +3,7 @@
 
 pub(crate) mod copies;
 pub(crate) mod facts;
+pub(crate) mod marks;
 
 use std::ffi::{CStr, c_char, c_double, c_int, c_void};
 

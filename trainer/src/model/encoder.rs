@@ -29,6 +29,7 @@
 use tch::{Device, Tensor};
 
 use crate::device::precision::{MASTER, Precision};
+use crate::device::stopwatch::{ATTENTION, EMBEDDINGS, FEED_FORWARD, NORM, timed};
 use crate::model::layers::{LayerNorm, Linear, Mode, dropout};
 use crate::model::parameters::Path;
 use crate::model::relative_positions::PositionBias;
@@ -170,6 +171,10 @@ impl Encoder {
     }
 
     fn embed(&self, input: Input<'_>, mode: Mode) -> Tensor {
+        timed(EMBEDDINGS, || self.embedded(input, mode))
+    }
+
+    fn embedded(&self, input: Input<'_>, mode: Mode) -> Tensor {
         let position = match input.packed {
             None => self.position.whole().narrow(0, 0, input.ids_bt.size()[1]),
             Some(packed) => Tensor::embedding(&self.position.whole(), packed.places_bt, -1, false, false),
@@ -185,6 +190,10 @@ impl Encoder {
 
     /// What is added to the products of queries and keys of every layer, made once for all of them.
     fn attention_bias(&self, input: Input<'_>, mode: Mode) -> Option<Bias> {
+        timed(ATTENTION, || self.bias_for(input, mode))
+    }
+
+    fn bias_for(&self, input: Input<'_>, mode: Mode) -> Option<Bias> {
         let seen = seen(input);
         let in_steps = takes_steps(input.ids_bt.device(), dropped(self.dropout, mode));
         let Some(relative) = &self.relative else {
@@ -274,11 +283,18 @@ impl Layer {
     }
 
     fn forward(&self, x_btd: &Tensor, bias: Option<&Bias>, mode: Mode) -> Tensor {
-        let attended_btd = self.attend(x_btd, bias, mode);
-        let x_btd = self.attention_norm.forward(&(x_btd + dropout(&attended_btd, self.dropout, mode)));
-        let inner_btf = self.input.forward(&x_btd).gelu(self.gelu.name());
-        let outer_btd = self.output.forward(&inner_btf);
-        self.norm.forward(&(x_btd + dropout(&outer_btd, self.dropout, mode)))
+        let attended_btd = timed(ATTENTION, || self.attend(x_btd, bias, mode));
+        let x_btd = self.added(&self.attention_norm, x_btd, &attended_btd, mode);
+        let outer_btd = timed(FEED_FORWARD, || {
+            let inner_btf = self.input.forward(&x_btd).gelu(self.gelu.name());
+            self.output.forward(&inner_btf)
+        });
+        self.added(&self.norm, &x_btd, &outer_btd, mode)
+    }
+
+    /// A sublayer's output, added to what it began from.
+    fn added(&self, norm: &LayerNorm, x_btd: &Tensor, made_btd: &Tensor, mode: Mode) -> Tensor {
+        timed(NORM, || norm.forward(&(x_btd + dropout(made_btd, self.dropout, mode))))
     }
 
     fn attend(&self, x_btd: &Tensor, bias: Option<&Bias>, mode: Mode) -> Tensor {

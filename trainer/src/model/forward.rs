@@ -11,6 +11,7 @@ use schemas::ordinal::Step;
 use tch::Tensor;
 
 use crate::device::precision::INDEX;
+use crate::device::stopwatch::{SAMPLE, UPLOAD, timed};
 use crate::error::Error;
 use crate::model::encoder::anew::Kept;
 use crate::model::encoder::{Encoded, Encoder};
@@ -92,20 +93,23 @@ impl<'a> Forward<'a> {
             passes.iter().map(|pass| pass.view.as_str()).partition(|name| networks.maker(name).is_some());
         let filled = made.iter().map(|name| networks.stored_view(name));
         let sent: BTreeSet<&str> = stored.iter().copied().chain(filled).collect();
-        for view in &sent {
-            UploadedView::send(batch, view, &mut freight);
-        }
-        for generator in made.iter().filter_map(|view| Some(networks.maker(view)?.1)).filter(|it| it.uses_row_draws()) {
-            send_draws(batch, generator.fills(), &mut freight);
-        }
-        let arrived = freight.ship(networks.device())?;
+        let arrived = timed(UPLOAD, || {
+            for view in &sent {
+                UploadedView::send(batch, view, &mut freight);
+            }
+            let makers = made.iter().filter_map(|view| Some(networks.maker(view)?.1));
+            for generator in makers.filter(|it| it.uses_row_draws()) {
+                send_draws(batch, generator.fills(), &mut freight);
+            }
+            freight.ship(networks.device())
+        })?;
         let view = |name: &&str| ((*name).to_owned(), UploadedView::of(batch, name, &arrived));
         let views = sent.iter().map(view).collect();
         let (encoded, scored) = (BTreeMap::new(), BTreeMap::new());
         let mut forward = Self { batch, networks, moment, arrived, views, encoded, kept: Vec::new(), scored };
         forward.encode_all(passes.iter().filter(|pass| stored.contains(pass.view.as_str())), learning)?;
         for name in &made {
-            let view = forward.fill(name, learning);
+            let view = timed(SAMPLE, || forward.fill(name, learning));
             forward.views.insert((*name).to_owned(), view);
         }
         forward.encode_all(passes.iter().filter(|pass| made.contains(pass.view.as_str())), learning)?;

@@ -71,6 +71,10 @@ pub trait Host: Observer {
         false
     }
 
+    /// A step begins behind so many. Who wants to know where its time goes begins to measure it now, or ends: on this thread,
+    /// by [`stopwatch`](crate::device::stopwatch).
+    fn next_step(&mut self, _done: Step) {}
+
     /// What somebody wants to be said in the run's name since this was last asked.
     fn remarks(&mut self) -> Vec<What> {
         Vec::new()

@@ -21,6 +21,7 @@ use schemas::{Batch, StreamHash};
 use store::Store;
 
 use crate::device::gauge::Gauge;
+use crate::device::stopwatch::{self, CHECKPOINT, REPORT, SYNCHRONIZE, VALIDATION, WAIT, timed};
 use crate::device::{choice, native};
 use crate::error::Error;
 use crate::plan::train_plan::TrainPlan;
@@ -201,7 +202,7 @@ impl<'a> Run<'a> {
         self.begin(data, host)?;
         loop {
             if self.validation_pending
-                && let ControlFlow::Break(stop) = self.validate(data, host)?
+                && let ControlFlow::Break(stop) = timed(VALIDATION, || self.validate(data, host))?
             {
                 return self.stopped(stop, host);
             }
@@ -210,13 +211,16 @@ impl<'a> Run<'a> {
             // Asked in any case: one checkpoint is enough for both.
             let is_wanted = self.is_save_wanted(host);
             if self.is_save_due() || is_wanted {
-                self.save(host)?;
+                timed(CHECKPOINT, || self.save(host))?;
             }
+            stopwatch::step_is_over();
             if self.is_over() {
                 self.wait_until_saved(host)?;
                 self.say_remarks(host);
                 return Ok(Ending::Over(Outcome::Finished(done)));
             }
+            host.next_step(done);
+            self.trainer.know_stopwatch();
             match self.gather(data, host)? {
                 ControlFlow::Continue(batches) => self.step(&batches, data, host)?,
                 ControlFlow::Break(stop) => return self.stopped(stop, host),
@@ -292,7 +296,7 @@ impl<'a> Run<'a> {
                 break;
             }
             let asked = Instant::now();
-            let batch = data.next().map_err(Error::Foreign)?;
+            let batch = timed(WAIT, || data.next()).map_err(Error::Foreign)?;
             self.pace.wait(asked.elapsed());
             let Some(batch) = batch else { break };
             let (found, due) = (batch.first_row().0, share.rows(self.rows_consumed.0, own, rows));
@@ -352,12 +356,12 @@ impl<'a> Run<'a> {
     fn report_if_due(&mut self, data: &dyn Data, host: &mut dyn Host) -> Result<Vec<Observed>, Error> {
         if !is_due(self.trainer.done(), self.plan().report.every_steps, self.is_over()) {
             let is_full = self.trainer.guard.ring.is_full();
-            return if is_full { self.trainer.observe() } else { Ok(Vec::new()) };
+            return if is_full { timed(SYNCHRONIZE, || self.trainer.observe()) } else { Ok(Vec::new()) };
         }
         self.look_at_hours()?;
         self.is_whole = false;
         let begun = Instant::now();
-        let (figures, observed) = self.trainer.figures()?;
+        let (figures, observed) = timed(SYNCHRONIZE, || self.trainer.figures())?;
         self.pace.read(begun.elapsed());
         self.is_whole = true;
         let ((speed, phases), progress) = (self.pace.report(self.steps_left()), self.share());
@@ -377,8 +381,10 @@ impl<'a> Run<'a> {
             memory,
             host_bytes,
         };
-        self.say(host, What::Report(report));
-        self.check(host)?;
+        timed(REPORT, || {
+            self.say(host, What::Report(report));
+            self.check(host)
+        })?;
         Ok(observed)
     }
 

@@ -12,6 +12,7 @@ use crate::device::choice::{self, DeviceChoice};
 use crate::device::native;
 use crate::device::native::copies::Copies;
 use crate::device::precision::{Precision, WIDE};
+use crate::device::stopwatch::{self, BACKWARD, CHECKPOINT, OBJECTIVE, OPTIMIZER, UPLOAD, timed, timed_for};
 use crate::error::Error;
 use crate::model::forward::{Forward, Moment, Pass};
 use crate::model::freight::Freight;
@@ -206,11 +207,29 @@ impl Trainer {
         self.plan.optimizer.lr * self.course.rate(step)
     }
 
+    /// Tells who measures the steps of this thread, if anybody does, where they are computed and what the run keeps.
+    pub(crate) fn know_stopwatch(&self) {
+        stopwatch::know(self.device, || {
+            let (learning, frozen) = (self.parameters.count(), self.parameters.frozen_count());
+            let copies = if self.plan.train.precision == Precision::F32 {
+                0
+            } else {
+                learning * self.plan.train.precision.kind().elt_size_in_bytes() as u64
+            };
+            vec![
+                ("weights", 4 * (learning + frozen) + copies),
+                ("gradients", 4 * learning),
+                ("moments", 8 * learning),
+            ]
+        });
+    }
+
     /// Learns from the micro-batches of one step. Waits for the device only as far as its queue is full.
     pub fn step(&mut self, batches: &[Batch]) -> Result<StepSeen, Error> {
         let seen = self.accumulate(batches)?;
-        self.pass_copies()?;
-        let Update { norm, skipped } = self.optimizer.update(self.lr(self.done))?;
+        timed(CHECKPOINT, || self.pass_copies())?;
+        let lr = self.lr(self.done);
+        let Update { norm, skipped } = timed(OPTIMIZER, || self.optimizer.update(lr))?;
         self.skips.note(self.done, &skipped);
         let norm = norm.where_self(&skipped.lt(0.5), &norm.zeros_like());
         let mut sums = Sums::default();
@@ -234,10 +253,10 @@ impl Trainer {
 
     /// Adds the gradients of the whole step to the weights', micro-batch by micro-batch.
     pub fn accumulate(&mut self, batches: &[Batch]) -> Result<StepSeen, Error> {
-        let batches = batches.iter().map(|batch| HostBatch::new(batch, &self.networks));
-        let batches = batches.collect::<Result<Vec<_>, _>>()?;
-        let (counts, seen) = self.counts(&batches);
-        self.parameters.round()?;
+        let packed = || batches.iter().map(|batch| HostBatch::new(batch, &self.networks)).collect::<Result<Vec<_>, _>>();
+        let batches = timed(UPLOAD, packed)?;
+        let (counts, seen) = timed(UPLOAD, || self.counts(&batches));
+        timed(OPTIMIZER, || self.parameters.round())?;
         let moment = Moment { seed: self.plan.seed, step: self.done, mode: Mode::Train };
         for (at, batch) in batches.iter().enumerate() {
             // What a micro-batch without a loss has left.
@@ -245,7 +264,7 @@ impl Trainer {
             let forward = Forward::run(batch, &self.passes, &self.learning, moment, freight(&self.members, batch))?;
             let (mut loss, mut sums): (Option<Tensor>, _) = (None, Sums::default());
             for (member, counts) in self.members.iter().zip(&counts) {
-                let computed = compute(member, &forward);
+                let computed = timed_for(OBJECTIVE, &member.name, || compute(member, &forward));
                 tally(&mut self.tally, member, counts.terms(at), &computed, &mut sums);
                 let share = if member.weight == 0.0 { None } else { counts.loss(at, &computed.sums) };
                 loss = match (loss, share) {
@@ -258,8 +277,10 @@ impl Trainer {
             }
             sums.settle()?;
             if let Some(loss) = loss {
-                loss.f_backward()?;
-                forward.finish(&self.parameters)?;
+                timed(BACKWARD, || {
+                    loss.f_backward()?;
+                    forward.finish(&self.parameters)
+                })?;
             }
         }
         Ok(seen)

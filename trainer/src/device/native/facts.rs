@@ -9,6 +9,7 @@ use crate::error::Error;
 
 unsafe extern "C" {
     fn cloze_device_memory(index: c_int, figures: *mut u64) -> c_int;
+    fn cloze_device_peak(index: c_int, bytes: *mut u64) -> c_int;
     fn cloze_allocator_settings(settings: *mut *const c_char) -> c_int;
     fn cloze_attention_kernel(
         index: c_int,
@@ -31,6 +32,15 @@ pub(crate) fn memory(device: Device) -> Result<Option<[u64; 3]>, Error> {
     // SAFETY: three numbers are written.
     check(unsafe { cloze_device_memory(index, figures.as_mut_ptr()) })?;
     Ok(Some(figures))
+}
+
+/// The most bytes that tensors had at once since [`memory`] was asked last; `None` on the CPU. Nobody waits for it.
+pub(crate) fn peak(device: Device) -> Result<Option<u64>, Error> {
+    let Some(index) = cuda_index(device) else { return Ok(None) };
+    let mut bytes = 0;
+    // SAFETY: one number is written.
+    check(unsafe { cloze_device_peak(index, &raw mut bytes) })?;
+    Ok(Some(bytes))
 }
 
 /// How libtorch's allocator was told to work: `PYTORCH_ALLOC_CONF`, or what this program sets where nobody has.

@@ -1,0 +1,79 @@
+//! What larger micro-batches would bring: foretold from two sizes that are measured.
+//!
+//! # Definition
+//! A step of `R` rows in micro-batches of `m` takes `c + a · R / m`: what its rows cost, and what each micro-batch costs
+//! whatever is in it. Steps of `m` and of `m / 2` give both, on made batches, as `--half step` times them.
+
+use trainer::training::time_steps;
+
+use super::step::made_steps;
+use crate::cli::ConfigArgs;
+use crate::plan::outlook::Outlook;
+use crate::profile::whatif::Proposal;
+
+/// Steps that are timed of each size, behind those that warm up.
+const STEPS: usize = 6;
+const WARM_UP: usize = 2;
+
+/// A gain that is worth a word.
+const GAIN_MIN: f64 = 0.03;
+
+/// Times of one size.
+struct Times {
+    median: f64,
+    /// Half of the range in which half of them lie, as a share.
+    within: f64,
+}
+
+/// Micro-batches of twice the rows, if a step has so many, and if that is foretold to bring anything.
+pub(super) fn proposal(args: &ConfigArgs) -> anyhow::Result<Option<Proposal>> {
+    let outlook = Outlook::of(args)?;
+    let train = &outlook.train().train;
+    let (rows, now) = (train.rows_per_step, train.rows_per_micro_batch);
+    if !rows.is_multiple_of(2 * now) || !now.is_multiple_of(2) {
+        return Ok(None);
+    }
+    let (half, whole) = (times(args, now / 2)?, times(args, now)?);
+    let gain = gain(half.median, whole.median);
+    let within = 0.5 * half.within.hypot(whole.within).max(0.01);
+    let size = |rows: u64| usize::try_from(rows).unwrap_or(usize::MAX);
+    Ok((gain >= GAIN_MIN.max(within)).then(|| Proposal {
+        key: "train.rows_per_micro_batch",
+        from: size(now),
+        to: size(2 * now),
+        gain,
+        within,
+        then: "the trainer binds",
+    }))
+}
+
+/// How much faster a step of micro-batches of twice the rows is than one of `whole` seconds, where one of half the rows takes
+/// `half`; as a share.
+fn gain(half: f64, whole: f64) -> f64 {
+    let each = (half - whole).max(0.0);
+    whole / (whole - each / 2.0).max(whole / 2.0) - 1.0
+}
+
+fn times(args: &ConfigArgs, rows: u64) -> anyhow::Result<Times> {
+    let mut sized = args.clone();
+    sized.set.push(format!("train.rows_per_micro_batch={rows}"));
+    let outlook = Outlook::of(&sized)?;
+    let timing = time_steps(outlook.train(), &made_steps(&outlook, STEPS), WARM_UP, STEPS)?;
+    let mut sorted = timing.seconds;
+    sorted.sort_by(f64::total_cmp);
+    let quarter = |quarters: usize| sorted[(sorted.len() - 1) * quarters / 4];
+    Ok(Times { median: quarter(2), within: (quarter(3) - quarter(1)) / 2.0 / quarter(2).max(1e-9) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_each_micro_batch_costs_is_saved_by_half_of_them() {
+        // 100 ms for rows, 10 ms for each of 4, 2, 1 micro-batches: 140, 120, 110 ms.
+        assert!((gain(0.140, 0.120) - (120.0 / 110.0 - 1.0)).abs() < 1e-9);
+        assert!(gain(0.1, 0.1).abs() < 1e-12 && gain(0.09, 0.1).abs() < 1e-12, "nothing to save");
+        assert!(gain(10.0, 0.1) <= 1.0, "never more than twice as fast");
+    }
+}

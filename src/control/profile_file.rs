@@ -1,0 +1,118 @@
+//! A file `profile` in the run's folder: it asks that steps are measured, and goes when it is heard.
+
+use std::io::{self, ErrorKind};
+use std::ops::Range;
+use std::str::FromStr;
+
+use store::{Created, Store};
+
+/// Its name.
+pub(crate) const PROFILE: &str = "profile";
+
+/// Bytes of a wish: what is longer is none.
+const BYTES_MAX: u64 = 64;
+
+/// The most steps and seconds that are measured at once.
+const STEPS_MAX: u64 = 1 << 20;
+const SECONDS_MAX: f64 = 7.0 * 86_400.0;
+
+/// Which steps somebody wants to be measured.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Wanted {
+    /// Those behind the first, up to the last: `100..120`.
+    Steps(Range<u64>),
+    /// So many from now on: `20`.
+    Next(u64),
+    /// From now on, for so long: `1800s`.
+    Seconds(f64),
+}
+
+impl FromStr for Wanted {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        let wrong =
+            || format!("`{text}`: expected steps like `100..120`, a number of them like `20`, or seconds like `60s`");
+        if let Some((from, to)) = text.split_once("..") {
+            let [from, to]: [Option<u64>; 2] = [from, to].map(|step| step.trim().parse().ok());
+            let steps = from.zip(to).map(|(from, to)| from..to).ok_or_else(wrong)?;
+            let count = steps.end.saturating_sub(steps.start);
+            return (1..=STEPS_MAX).contains(&count).then_some(Self::Steps(steps)).ok_or_else(wrong);
+        }
+        if let Some(seconds) = text.strip_suffix('s') {
+            let seconds: f64 = seconds.parse().map_err(|_| wrong())?;
+            return (seconds > 0.0 && seconds <= SECONDS_MAX).then_some(Self::Seconds(seconds)).ok_or_else(wrong);
+        }
+        let steps: u64 = text.parse().map_err(|_| wrong())?;
+        (1..=STEPS_MAX).contains(&steps).then_some(Self::Next(steps)).ok_or_else(wrong)
+    }
+}
+
+impl std::fmt::Display for Wanted {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Steps(steps) => write!(out, "{}..{}", steps.start, steps.end),
+            Self::Next(steps) => write!(out, "{steps}"),
+            Self::Seconds(seconds) => write!(out, "{seconds}s"),
+        }
+    }
+}
+
+/// Asks whoever trains in a folder. False where somebody else has asked and was not heard yet.
+pub(crate) fn ask(folder: &Store, wanted: &Wanted) -> io::Result<bool> {
+    Ok(matches!(folder.create(PROFILE, wanted.to_string().as_bytes())?, Created::Made(_)))
+}
+
+/// Takes back what was asked and not heard.
+pub(crate) fn take_back(folder: &Store) -> io::Result<()> {
+    folder.remove(PROFILE)
+}
+
+/// What a file asks for, or what stands in its place; nothing where there is none. It is gone then.
+pub(super) fn heard(folder: &Store) -> Option<Result<Wanted, String>> {
+    let stat = match folder.stat(PROFILE) {
+        Ok(Some(stat)) => stat,
+        Err(error) if error.kind() == ErrorKind::InvalidInput => return Some(Err(error.to_string())),
+        // A store that fails now and then is asked again; a folder of that name is nobody's wish.
+        Ok(None) | Err(_) => return None,
+    };
+    let read = || folder.read_range(PROFILE, 0..stat.bytes.min(BYTES_MAX)).ok();
+    let said = if stat.bytes > BYTES_MAX { None } else { Some(read()?) };
+    folder.remove(PROFILE).ok()?;
+    let text = said.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    let wanted = text.ok_or_else(|| format!("it has more than {BYTES_MAX} bytes")).and_then(|text| text.parse());
+    Some(wanted.map_err(|problem| format!("{}: {problem}", folder.place(PROFILE))))
+}
+
+#[cfg(test)]
+mod tests {
+    use store::Weather;
+
+    use super::*;
+
+    #[test]
+    fn a_wish_is_read_as_it_was_written() {
+        for wanted in [Wanted::Steps(100..120), Wanted::Next(20), Wanted::Seconds(1800.0), Wanted::Seconds(0.5)] {
+            assert_eq!(wanted.to_string().parse(), Ok(wanted));
+        }
+        for wrong in ["", "0", "-3", "5..5", "7..3", "0s", "-1s", "NaNs", "infs", "x", "1..x", "99999999999", "..", "s"]
+        {
+            assert!(wrong.parse::<Wanted>().is_err_and(|problem| problem.contains("expected steps")), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_heard_once() {
+        let folder = Store::memory(Weather::calm());
+        assert_eq!(heard(&folder), None);
+        assert!(ask(&folder, &Wanted::Next(3)).is_ok_and(|asked| asked));
+        assert!(ask(&folder, &Wanted::Next(4)).is_ok_and(|asked| !asked), "one at a time");
+        assert_eq!((heard(&folder), heard(&folder)), (Some(Ok(Wanted::Next(3))), None));
+        for strange in [&b"\xff\xfe"[..], &[b'9'; 1000]] {
+            folder.put(PROFILE, strange).expect("it is memory");
+            assert!(heard(&folder).is_some_and(|heard| heard.is_err()));
+            assert_eq!(heard(&folder), None, "it is gone");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Training that is measured: alone, at the steps that somebody names, and while it goes on.
+
+use serde_json::Value;
+
+use crate::resume::{assert_equal_runs, every_objective, with_every_objective};
+use crate::support::Home;
+
+/// Everything that a step can be made of, told apart.
+const PARTS: [&str; 9] =
+    ["wait", "upload", "embeddings", "attention", "feed_forward", "norm", "sample", "backward", "optimizer"];
+
+fn parsed(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("no number: {value}"))
+}
+
+/// The parts of a step are all there and add up to it, on the host and in the step that is drawn.
+fn assert_adds_up(training: &Value) {
+    let phases = training["phases"].as_array().expect("a list");
+    let named = |name: &str| phases.iter().find(|phase| phase["what"] == name);
+    for part in PARTS {
+        assert!(named(part).is_some_and(|phase| number(&phase["host_ms"]) > 0.0), "{part}: {training:#}");
+    }
+    assert!(phases.iter().any(|phase| phase["what"].as_str().is_some_and(|what| what.starts_with("objective "))));
+    let sum: f64 = phases.iter().map(|phase| number(&phase["host_ms"])).sum();
+    let steps: Vec<f64> = training["step_ms_each"].as_array().expect("a list").iter().map(number).collect();
+    assert_eq!(steps.len() as u64, training["steps"].as_u64().expect("a count"));
+    let mean = steps.iter().sum::<f64>() / steps.len() as f64;
+    assert!((sum - mean).abs() < 0.01 * mean + 0.05, "parts {sum}, steps {mean}");
+    let slices = training["waterfall"].as_array().expect("a step");
+    let mut at = 0.0;
+    for slice in slices {
+        let (from, to) = (number(&slice["from_ms"]), number(&slice["to_ms"]));
+        assert!((from - at).abs() < 1e-6 && to >= from, "no gap and no overlap: {slice}");
+        at = to;
+    }
+    assert!(!slices.is_empty() && steps.iter().any(|step| (step - at).abs() < 0.01 * step + 0.05), "{at}: {steps:?}");
+}
+
+#[test]
+fn a_training_says_what_its_steps_are_made_of() {
+    let home = with_every_objective();
+    let of = |more: &[&'static str]| {
+        let half = ["profile", "--half", "train", "--seconds", "8", "--json"];
+        every_objective(&half, &[&["--set", "run.folder=none"], more].concat()).into_iter().map(str::to_owned).collect()
+    };
+    let run = |args: Vec<String>| home.run_ok(&args.iter().map(String::as_str).collect::<Vec<_>>());
+    let profile = parsed(&run(of(&[])).stdout);
+    assert_eq!((&profile["half"], &profile["training"]["device"]), (&"train".into(), &"Cpu".into()));
+    assert_adds_up(&profile["training"]);
+    assert!(profile["training"]["phases"].as_array().expect("a list").iter().all(|phase| phase["device_ms"].is_null()));
+    let owners: Vec<&str> = profile["training"]["memory"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|it| it["owner"].as_str())
+        .collect();
+    assert_eq!(owners, ["weights", "gradients", "moments", "the rest of the process"]);
+    assert!(number(&profile["tokens_per_s"]["mean"]) > 0.0 && !home.join("none").exists(), "nothing is kept");
+    // Fewer steps than warm up: there is nothing to measure, and that is said.
+    let short: Vec<String> = of(&["--set", "train.steps=2"]);
+    let refused = home.run(&short.iter().map(String::as_str).collect::<Vec<_>>());
+    assert!(refused.code == Some(2) && refused.stderr.contains("nothing to measure"), "{refused}");
+}
+
+#[test]
+fn whoever_measures_a_run_changes_nothing_of_it() {
+    let home = with_every_objective();
+    let train = |run: &'static str, more: &[&'static str]| {
+        every_objective(&["train"], &[&["--set", run, "--set", "train.steps=60"], more].concat())
+    };
+    home.run_ok(&train("run.folder=calm", &[]));
+    let mut measured = train("run.folder=measured", &["--slow", "step=40"]);
+    measured.splice(1..1, ["--profile", "5..15"]);
+    let mut running = home.watch(&measured);
+    // Asked while it goes on; what was asked first is answered first.
+    running.reach(2);
+    let live = home.run_ok(&["profile", "live", "measured", "--steps", "10", "--json"]);
+    let ended = running.end();
+    assert_eq!(ended.code, Some(0), "{ended}");
+    assert_equal_runs(&home, "calm", "measured");
+    let live = parsed(&live.stdout);
+    assert_eq!(live["training"]["steps"], 10, "{live:#}");
+    assert_adds_up(&live["training"]);
+    let named = std::fs::read_to_string(home.join("measured/profiles/5-15.json")).expect("it was asked for");
+    assert_adds_up(&parsed(&named)["training"]);
+    let told = std::fs::read_to_string(home.join("measured/profiles/5-15.txt")).expect("for people too");
+    assert!(told.contains("a step takes") && told.contains("backward"), "{told}");
+    assert!(!home.join("measured/profile").exists(), "what was asked was heard");
+    let over = home.run(&["profile", "live", "measured"]);
+    assert!(over.code == Some(2) && over.stderr.contains("nobody trains there"), "{over}");
+}
+
+#[test]
+fn a_wish_that_means_nothing_is_refused_and_does_not_stay() {
+    let home = Home::prepared(60);
+    for wrong in ["", "x..y", "7..7", "9..3"] {
+        let refused = home.run(&["train", "--set", "run.folder=run", "--profile", wrong]);
+        assert!(refused.code == Some(2) && refused.stderr.contains("100..120"), "{wrong}: {refused}");
+    }
+    let train = ["train", "--set", "run.folder=run", "--set", "train.steps=40", "--slow", "step=50"];
+    let mut running = home.watch(&train);
+    running.reach(1);
+    home.write("run/profile", "all of them");
+    let ended = running.end();
+    assert!(ended.code == Some(0) && ended.stderr.contains("expected steps like `100..120`"), "{ended}");
+    assert!(!home.join("run/profile").exists() && !home.join("run/profiles").exists());
+    for steps in ["0", "x"] {
+        assert_eq!(home.run(&["profile", "live", "run", "--steps", steps]).code, Some(2));
+    }
+}
+
+#[test]
+fn the_halves_are_held_beside_one_another() {
+    let home = Home::prepared(200);
+    let all = ["profile", "--half", "all", "--seconds", "4", "--set", "run.folder=none", "--set", "train.steps=100000"];
+    let outcome = home.run_ok(&all);
+    for said in ["== prepare", "== online", "== train", "the trainer binds: training takes", "a corpus is prepared at"]
+    {
+        assert!(outcome.stdout.contains(said), "{said}: {outcome}");
+    }
+}

@@ -1,0 +1,48 @@
+// Moments of a device's stream, for who wants to know how long what lies between two of them took. The safe face is
+// src/device/native/marks.rs.
+
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/Event.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include "native.h"
+
+using cloze::guarded;
+
+namespace {
+
+// One that knows its time: the usual ones only order work.
+struct Mark {
+  c10::Event moment{c10::DeviceType::CUDA, c10::EventFlag::BACKEND_DEFAULT};
+};
+
+}  // namespace
+
+extern "C" {
+
+// Behind all that this thread has given to the device so far. `mark` is taken if there is one, else made. Nobody waits.
+int cloze_mark(int index, void** mark) {
+  return guarded([&] {
+    const c10::Device device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(index));
+    if (!*mark) *mark = new Mark;
+    static_cast<Mark*>(*mark)->moment.record(c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).getStream(device));
+  });
+}
+
+// Whether the device has come so far.
+int cloze_mark_is_past(const void* mark, int* is_past) {
+  return guarded([&] { *is_past = static_cast<const Mark*>(mark)->moment.query(); });
+}
+
+// The host goes no further before the device has come so far.
+int cloze_mark_wait(const void* mark) {
+  return guarded([&] { static_cast<const Mark*>(mark)->moment.synchronize(); });
+}
+
+// Milliseconds of the device between two moments that are past.
+int cloze_marks_apart(const void* from, const void* to, double* ms) {
+  return guarded([&] { *ms = static_cast<const Mark*>(from)->moment.elapsedTime(static_cast<const Mark*>(to)->moment); });
+}
+
+void cloze_mark_free(void* mark) { delete static_cast<Mark*>(mark); }
+}
