@@ -60,6 +60,18 @@ fn a_training_says_what_its_steps_are_made_of() {
         .collect();
     assert_eq!(owners, ["weights", "gradients", "moments", "the rest of the process"]);
     assert!(number(&profile["tokens_per_s"]["mean"]) > 0.0 && !home.join("none").exists(), "nothing is kept");
+    // Lanes that wait 200 ms for each batch: whoever trains waits for them.
+    let mut slowed = Value::Null;
+    let is_named = (0..5).any(|_| {
+        slowed = parsed(&run(of(&["--slow", "lanes=200"])).stdout);
+        slowed["verdict"]["binding"] == "Outside"
+    });
+    assert!(is_named, "{slowed:#}");
+    let wait = |profile: &Value| {
+        let phases = profile["training"]["phases"].as_array().expect("a list").clone();
+        phases.iter().find(|phase| phase["what"] == "wait").map_or(0.0, |phase| number(&phase["host_ms"]))
+    };
+    assert!(wait(&slowed) > 10.0 * wait(&profile).max(0.1), "{slowed:#}");
     // Fewer steps than warm up: there is nothing to measure, and that is said.
     let short: Vec<String> = of(&["--set", "train.steps=2"]);
     let refused = home.run(&short.iter().map(String::as_str).collect::<Vec<_>>());

@@ -21,7 +21,7 @@ use observe::{Clock, Many};
 use pipeline::load::{self, BatchStream, Hindrance, StreamOptions, Who};
 use pipeline::prepare::{Preparation, PrepareOptions};
 use schemas::{RowIndex, Share};
-use store::Weather;
+use store::{Store, Weather};
 
 use self::shown::Profile;
 use crate::cli::{ConfigArgs, Half};
@@ -157,6 +157,15 @@ impl Slow {
     }
 }
 
+impl Slow {
+    /// Finds a corpus, on a disk as slow as asked for.
+    fn find(self, folder: &Path) -> pipeline::Result<Store> {
+        let store = load::find(folder)?;
+        let weather = Weather { latency: self.disk, ..Weather::calm() };
+        Ok(if self.disk.is_zero() { store } else { store.in_weather(weather) })
+    }
+}
+
 /// The online half against a trainer that only takes time; with `--check` once more with what is proposed.
 fn online(args: &ConfigArgs, options: &Options) -> anyhow::Result<Profile> {
     let mut profile = measured_online(args, options)?;
@@ -172,12 +181,7 @@ fn online(args: &ConfigArgs, options: &Options) -> anyhow::Result<Profile> {
 
 fn measured_online(args: &ConfigArgs, options: &Options) -> anyhow::Result<Profile> {
     let slow = Slow::parse(options)?;
-    let weather = Weather { latency: slow.disk, ..Weather::calm() };
-    let find = |folder: &Path| {
-        let store = load::find(folder)?;
-        Ok(if slow.disk.is_zero() { store } else { store.in_weather(weather) })
-    };
-    let plan = Plan::over(args, find, Purpose::Look)?;
+    let plan = Plan::over(args, |folder: &Path| slow.find(folder), Purpose::Look)?;
     let load = plan.load();
     // A step takes its time over all of its micro-batches.
     let step = Duration::from_secs_f64(options.step_ms.max(0.0) / 1e3);

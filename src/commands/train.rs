@@ -22,6 +22,7 @@ use std::time::Duration;
 use observe::{Clock, Many, Observer};
 use pipeline::actor;
 use pipeline::ledger::Ledger;
+use pipeline::load::Hindrance;
 use schemas::Share;
 use serve::ServeConfig;
 use store::{Lock, Store, Weather};
@@ -276,10 +277,11 @@ fn course(plan: &Plan, phases: &Phases) -> Course {
     Course { steps: (steps < TrainConfig::STEPS_ENDLESS).then_some(steps), look: Box::new(look) }
 }
 
-/// The batches of a training of which nothing is kept.
-pub(crate) fn unkept(plan: &Plan, control: &Arc<Control>) -> impl Data + use<> {
+/// The batches of a training of which nothing is kept; made slowly, if that is asked for.
+pub(crate) fn unkept(plan: &Plan, control: &Arc<Control>, hindrance: Option<Hindrance>) -> impl Data + use<> {
     let kept = Kept { left_out: Arc::<RunLeftOut>::default() as _, ledger: Arc::default() };
-    Feed::new(plan, Share::ALONE, None, kept, None, Phases { control: Arc::clone(control), slow: None })
+    let phases = Phases { control: Arc::clone(control), slow: None };
+    Feed { hindrance, ..Feed::new(plan, Share::ALONE, None, kept, None, phases) }
 }
 
 /// Trains on a thread of its own, from what is in the store on.

@@ -1,11 +1,11 @@
 //! Training that is measured: what its steps are made of, and whether anybody keeps them waiting.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use observe::{Clock, Event, Observer};
 use pipeline::actor;
-use pipeline::load;
 use schemas::ordinal::Step;
 use serde_json::{Value, json};
 use store::{Store, Weather};
@@ -14,7 +14,7 @@ use trainer::device::stopwatch::{self, Slice, StepTimes, UPLOAD, WAIT};
 use trainer::training::{Alone, Host, Snapshot, State, StopRequest};
 
 use super::shown::{Profile, Told};
-use super::{Options, micro_batch};
+use super::{Options, Slow, micro_batch};
 use crate::cli::ConfigArgs;
 use crate::commands::train::unkept;
 use crate::control::Control;
@@ -64,10 +64,8 @@ fn propose(profile: &mut Profile, proposal: Proposal) {
 }
 
 fn measured(args: &ConfigArgs, options: &Options) -> anyhow::Result<Profile> {
-    if options.slow.is_some() {
-        return Err(Usage("--slow: `cloze train --slow` slows a training".to_owned()).into());
-    }
-    let plan = Plan::over(args, load::find, Purpose::Look)?;
+    let slow = Slow::parse(options)?;
+    let plan = Plan::over(args, |folder: &Path| slow.find(folder), Purpose::Look)?;
     let control = Arc::new(Control::start()?);
     let found = Arc::<Mutex<Option<(Watch, StepTimes)>>>::default();
     let mut host = Measuring {
@@ -80,7 +78,7 @@ fn measured(args: &ConfigArgs, options: &Options) -> anyhow::Result<Profile> {
         is_over: false,
         found: Arc::clone(&found),
     };
-    let mut feed = unkept(&plan, &control);
+    let mut feed = unkept(&plan, &control, slow.lanes);
     let training = plan.train().clone();
     let thread = actor::spawn("trainer", move || {
         let store = Store::memory(Weather::calm());
