@@ -69,6 +69,8 @@ pub(crate) struct QueueFigures {
 /// What was measured.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Measured {
+    /// When somebody began to look.
+    pub(crate) begun: Option<Instant>,
     /// Seconds that count, and those before them that do not.
     pub(crate) seconds: f64,
     pub(crate) warm_up_s: f64,
@@ -200,7 +202,8 @@ impl Watch {
             looks.push(Look::now(self.shared.begun, &self.gauges, Fill::default(), None));
         }
         let costs = self.gauges.costs();
-        Measured { lane_costs: costs.0, reader_costs: costs.1, ..between(&looks) }
+        let begun = Some(self.shared.begun);
+        Measured { begun, lane_costs: costs.0, reader_costs: costs.1, ..between(&looks) }
     }
 }
 
