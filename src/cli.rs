@@ -11,7 +11,9 @@ use clap_complete::Shell;
 use self::said::Said;
 #[cfg(feature = "train")]
 pub(crate) use self::within::CheckpointVerb;
-pub(crate) use self::within::{ConfigArgs, ConfigVerb, InspectVerb, PrepareVerb, ProfileVerb, TokenizerVerb, TraceArgs};
+pub(crate) use self::within::{
+    ConfigArgs, ConfigVerb, InspectVerb, PrepareVerb, ProfileVerb, TokenizerVerb, TraceArgs,
+};
 use crate::terminal::{Form, Manner, note};
 
 /// Pretrains BERT-style encoders: corpus preparation, a resumable trainer, a throughput profiler.

@@ -15,8 +15,8 @@ use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
 
-use crate::trace;
 use crate::terminal::{self, Form, Loudness, Manner, Paint};
+use crate::trace;
 
 /// What is said, unless `RUST_LOG` says it better.
 fn usual(loudness: Loudness) -> &'static str {

@@ -123,7 +123,8 @@ impl Tracks {
         for actor in profile["actors"].as_array().expect("a list") {
             let slices = self.of(actor["name"].as_str().expect("a name"));
             for state in STATES {
-                let within = |slice: &Slice| slice.end.min(measured.end).saturating_sub(slice.begin.max(measured.begin));
+                let within =
+                    |slice: &Slice| slice.end.min(measured.end).saturating_sub(slice.begin.max(measured.begin));
                 let states = slices.iter().filter(|slice| slice.depth == 0 && slice.name == state);
                 let share = states.map(within).sum::<u64>() as f64 / length;
                 worst = worst.max((share - actor[state].as_f64().expect("a share")).abs());
@@ -161,10 +162,16 @@ fn a_trace_keeps_its_laws_and_says_what_the_table_says() {
         assert!(online.has(name), "{name}");
     }
     assert!(online.arrows > 0 && online.counts > 0);
-    assert!(online.of("batch-0").iter().any(|slice| slice.name == "batch" && slice.depth == 1), "batches lie in states");
+    assert!(
+        online.of("batch-0").iter().any(|slice| slice.name == "batch" && slice.depth == 1),
+        "batches lie in states"
+    );
 
     let lanes = ["--half", "prepare", "--slow", "writer=200", "--set", "prepare.lanes=2"];
-    let offline = as_the_table_says(&home, &[&lanes[..], &["--set", "prepare.part_bytes=4000"]].concat());
+    let offline = as_the_table_says(
+        &home,
+        &[&lanes[..], &["--set", "prepare.part_bytes=4000", "--set", "prepare.folder=none"]].concat(),
+    );
     for name in ["part", "read", "tokenize", "pack", "write"] {
         assert!(offline.has(name), "{name}");
     }
@@ -197,7 +204,8 @@ fn folded_stacks_say_whose_they_are_and_how_often_they_were_seen() {
         *seen.entry(frames[0]).or_default() += count.parse::<u64>().expect("a count");
     }
     assert_eq!(seen.keys().copied().collect::<Vec<_>>(), ["batch-0", "batch-1", "trainer"]);
-    let of = |stack: &str| text.lines().filter_map(|line| line.strip_prefix(stack)?.trim().parse::<u64>().ok()).sum::<u64>();
+    let of =
+        |stack: &str| text.lines().filter_map(|line| line.strip_prefix(stack)?.trim().parse::<u64>().ok()).sum::<u64>();
     // Lanes that sleep in each batch are seen in one, and their reader is seen waiting.
     assert!(2 * of("batch-0;busy;batch") > seen["batch-0"] && 2 * of("trainer;starved") > seen["trainer"], "{text}");
 }
@@ -206,7 +214,9 @@ fn folded_stacks_say_whose_they_are_and_how_often_they_were_seen() {
 fn what_cannot_be_written_is_refused_before_anything_is_measured() {
     let home = Home::prepared(20);
     home.write("file", "");
-    for (flag, path) in [("--trace", "file/out"), ("--folded", "file/out"), ("--trace", "/proc/none/out"), ("--trace", ".")] {
+    for (flag, path) in
+        [("--trace", "file/out"), ("--folded", "file/out"), ("--trace", "/proc/none/out"), ("--trace", ".")]
+    {
         let args = ["profile", "--half", "online", "--seconds", "600", flag, path];
         let outcome = home.run(&args.iter().chain(&SETS).copied().collect::<Vec<_>>());
         assert!(outcome.code == Some(2) && outcome.stdout.is_empty(), "{flag} {path}: {outcome}");

@@ -53,7 +53,7 @@ pub(crate) struct Options {
 
 /// Runs a half against a consumer that costs nothing, or as much as was asked for, and says what binds it.
 pub(crate) fn run(args: &ConfigArgs, options: &Options) -> anyhow::Result<()> {
-    let mut recording = Recording::begin(options)?;
+    let mut recording = Recording::begin(&options.traced, options.half)?;
     let profile = match options.half {
         Half::Online => online(args, options, &mut recording)?,
         Half::Prepare => offline(args, options, &mut recording)?,

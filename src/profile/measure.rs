@@ -199,7 +199,8 @@ impl Watch {
         // What was over before the first window was over is seen all the same.
         if looks.len() < 2 {
             looks.insert(0, Look::nothing(&self.gauges));
-            looks.push(Look::now(self.shared.begun, &self.gauges, Fill::default(), None));
+            let seen = looks.last().map_or_else(Fill::default, |last| last.fill);
+            looks.push(Look::now(self.shared.begun, &self.gauges, seen, None));
         }
         let costs = self.gauges.costs();
         let begun = Some(self.shared.begun);

@@ -138,8 +138,7 @@ impl<'a, W: Write> Writer<'a, W> {
         };
         let (events, annotations) = (&mut self.events.untold, &mut self.annotations.untold);
         let is_told = events.is_empty() && annotations.is_empty();
-        let interned =
-            Interned { events: std::mem::take(events), annotations: std::mem::take(annotations) };
+        let interned = Interned { events: std::mem::take(events), annotations: std::mem::take(annotations) };
         self.packet(Packet {
             timestamp: Some(self.offset + op.at),
             interned: (!is_told).then_some(interned),

@@ -45,9 +45,8 @@ impl Recorded {
 
     /// Entries that it has: slices, states, numbers of counters and arrivals.
     pub(crate) fn entries(&self) -> usize {
-        let of = |thread: &Buffer| {
-            thread.slices.len() + thread.changes.len() + thread.fills.len() + thread.arrivals.len()
-        };
+        let of =
+            |thread: &Buffer| thread.slices.len() + thread.changes.len() + thread.fills.len() + thread.arrivals.len();
         self.threads.iter().map(of).sum()
     }
 

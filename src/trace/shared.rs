@@ -43,8 +43,12 @@ pub(super) fn begin(entries: u64) -> Option<Arc<Shared>> {
         return None;
     }
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let shared =
-        Arc::new(Shared { number, room: Arc::new(Room::of(entries)), texts: Texts::default(), buffers: Mutex::default() });
+    let shared = Arc::new(Shared {
+        number,
+        room: Arc::new(Room::of(entries)),
+        texts: Texts::default(),
+        buffers: Mutex::default(),
+    });
     *current = Some(Arc::clone(&shared));
     LISTENING.store(number, Ordering::Relaxed);
     Some(shared)

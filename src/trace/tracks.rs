@@ -104,8 +104,7 @@ impl<'a> Picture<'a> {
             let track = drawn.track(name.clone(), None);
             tracks.insert(number, track);
             // Threads that are one actor are so one after another.
-            let within: Vec<Vec<Edge<'a>>> =
-                actor.own.iter().map(|thread| self.edges(*thread, &arrows)).collect();
+            let within: Vec<Vec<Edge<'a>>> = actor.own.iter().map(|thread| self.edges(*thread, &arrows)).collect();
             Strip { picture: self, track, states: self.states(actor) }.draw(within.concat(), &mut drawn);
             if !actor.fills.is_empty() {
                 let counter = drawn.track(format!("{name} queue"), Some(actor.capacity));

@@ -152,7 +152,7 @@ impl<T: Send + 'static> Demand<T> {
             meter.is_relieved();
         }
         self.gauges.reader.finish_item();
-        traced::takes(&self.gauges.reader, (self.item, made.index));
+        traced::takes(self.gauges.reader.number(), (self.item, made.index));
     }
 }
 

@@ -128,10 +128,7 @@ impl<T: Send + 'static> Lanes<T> {
             let (make, step) = (Arc::clone(&make), options.count);
             let body = move || {
                 adopt(&meter);
-                run(&name, indices.step_by(step), &sender, |index| {
-                    let _span = traced::item(item, index);
-                    make(index)
-                });
+                run(&name, indices.step_by(step), &sender, &*make, item);
                 meter.end();
             };
             lanes.start(first, format!("{}-{lane}", options.name), body);
@@ -176,7 +173,7 @@ impl<T: Send + 'static> Lanes<T> {
                 assert_eq!(index, self.next, "lane {lane} is out of step");
                 self.next += 1;
                 self.gauges.reader.finish_item();
-                traced::takes(&self.gauges.reader, (self.item, index));
+                traced::takes(self.gauges.reader.number(), (self.item, index));
                 if item.is_err() {
                     self.close();
                 }
@@ -223,10 +220,13 @@ fn run<T>(
     name: &str,
     indices: impl Iterator<Item = u64>,
     sender: &MeteredSender<(u64, Result<T>)>,
-    make: impl Fn(u64) -> Result<T>,
+    make: &(impl Fn(u64) -> Result<T> + ?Sized),
+    of: (&'static str, u64),
 ) {
     for index in indices {
+        let span = traced::item(of, index);
         let item = guard(name, index, || make(index));
+        drop(span);
         let failed = item.is_err();
         if !sender.send((index, item)) || failed {
             return;

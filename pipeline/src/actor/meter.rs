@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tracing::Span;
+use observe::spans::{SPANS, nanoseconds};
+use tracing::{Span, trace_span};
 
 use super::traced;
 
@@ -200,7 +201,7 @@ impl Meter {
         // Of each item anew: whoever begins to listen in the middle knows soon.
         state.span = match clock {
             Some(clock) => {
-                traced::state(clock, (&self.name, self.number, self.is_adopted.load(Ordering::Relaxed)), state.since)
+                span_of(clock, (&self.name, self.number, self.is_adopted.load(Ordering::Relaxed)), state.since)
             }
             None => Span::none(),
         };
@@ -220,6 +221,21 @@ impl State {
             self.spent[clock as usize] += now - self.since;
         }
         self.since = now;
+    }
+}
+
+/// What an actor (name, number, and whether this thread is it) does from `at` on, until this is dropped for the next.
+fn span_of(clock: Activity, (actor, id, own): (&str, u64, bool), at: Instant) -> Span {
+    match clock {
+        Activity::Busy => {
+            trace_span!(target: SPANS, parent: None, "busy", actor, id, own, at_ns = nanoseconds(at))
+        }
+        Activity::Starved => {
+            trace_span!(target: SPANS, parent: None, "starved", actor, id, own, at_ns = nanoseconds(at))
+        }
+        Activity::Blocked => {
+            trace_span!(target: SPANS, parent: None, "blocked", actor, id, own, at_ns = nanoseconds(at))
+        }
     }
 }
 

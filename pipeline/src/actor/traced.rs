@@ -4,13 +4,10 @@
 //! that batch open.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
-use observe::spans::{SPANS, nanoseconds};
+use observe::spans::SPANS;
 use tracing::span::EnteredSpan;
-use tracing::{Span, trace, trace_span};
-
-use super::meter::{Activity, Meter};
+use tracing::{trace, trace_span};
 
 /// Bits of an item's number in that of its way from one actor to another.
 const INDEX_BITS: u32 = 40;
@@ -26,29 +23,13 @@ pub(crate) fn way(reader: u64, index: u64) -> u64 {
     (reader << INDEX_BITS) | (index & ((1 << INDEX_BITS) - 1))
 }
 
-/// What an actor (name, number, and whether this thread is it) does from `at` on, until this is dropped for the next.
-pub(super) fn state(clock: Activity, (actor, id, own): (&str, u64, bool), at: Instant) -> Span {
-    match clock {
-        Activity::Busy => {
-            trace_span!(target: SPANS, parent: None, "busy", actor, id, own, at_ns = nanoseconds(at))
-        }
-        Activity::Starved => {
-            trace_span!(target: SPANS, parent: None, "starved", actor, id, own, at_ns = nanoseconds(at))
-        }
-        Activity::Blocked => {
-            trace_span!(target: SPANS, parent: None, "blocked", actor, id, own, at_ns = nanoseconds(at))
-        }
-    }
-}
-
 /// An item in the making: what it is called and who will read it, and its index.
 pub(super) fn item((what, reader): (&'static str, u64), index: u64) -> EnteredSpan {
     trace_span!(target: SPANS, parent: None, "item", what, index, makes = way(reader, index)).entered()
 }
 
-/// An item that its reader takes.
-pub(super) fn takes(reader: &Meter, (what, index): (&'static str, u64)) {
-    let by = reader.number();
+/// An item that its reader takes, by its number.
+pub(super) fn takes(by: u64, (what, index): (&'static str, u64)) {
     trace!(target: SPANS, takes = way(by, index), by, what, index);
 }
 

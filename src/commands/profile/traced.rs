@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::Options;
 use super::super::written;
 use crate::cli::{Half, TraceArgs};
 use crate::exit::Usage;
@@ -20,13 +19,13 @@ pub(super) struct Recording {
 
 impl Recording {
     /// Begins it where a file is asked for, and refuses what could not be written in the end.
-    pub(super) fn begin(options: &Options) -> anyhow::Result<Self> {
-        let wanted = options.traced.clone();
+    pub(super) fn begin(wanted: &TraceArgs, half: Half) -> anyhow::Result<Self> {
+        let wanted = wanted.clone();
         let files: Vec<&Path> = [&wanted.trace, &wanted.folded].into_iter().flatten().map(AsRef::as_ref).collect();
         let trace = if files.is_empty() {
             None
         } else {
-            if !matches!(options.half, Half::Online | Half::Prepare) {
+            if !matches!(half, Half::Online | Half::Prepare) {
                 let message = "`--trace` and `--folded` are of `--half online` and `--half prepare`";
                 return Err(Usage(message.to_owned()).into());
             }
