@@ -46,7 +46,7 @@ impl Tracks {
         let (mut begun, mut ended) = (BTreeSet::new(), BTreeSet::new());
         for packet in packets.packet {
             assert_eq!(packet.sequence, 1);
-            for interned in packet.interned.into_iter() {
+            if let Some(interned) = packet.interned {
                 events.extend(interned.events.into_iter().map(|named| (named.number, named.name)));
                 notes.extend(interned.annotations.into_iter().map(|named| (named.number, named.name)));
             }

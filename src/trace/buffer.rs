@@ -77,7 +77,7 @@ pub(super) struct Fill {
     pub(super) at: u64,
     /// The actor that writes to it.
     pub(super) actor: u64,
-    pub(super) fill: u64,
+    pub(super) items: u64,
     pub(super) capacity: u64,
 }
 
@@ -213,7 +213,7 @@ impl Buffer {
             None
         } else {
             self.lay_out(at);
-            self.push(Slice { begin: at, end: OPEN, makes, name, notes: (0, 0) }, &noted.notes)
+            self.push(&Slice { begin: at, end: OPEN, makes, name, notes: (0, 0) }, &noted.notes)
         };
         self.open.push(Open { span, name, since: at, often, slice });
     }
@@ -277,12 +277,12 @@ impl Buffer {
         }
     }
 
-    fn push(&mut self, slice: Slice, notes: &[Note]) -> Option<usize> {
+    fn push(&mut self, slice: &Slice, notes: &[Note]) -> Option<usize> {
         if !self.has_room(slice.begin) {
             return None;
         }
         let notes = self.keep(notes);
-        self.slices.push(Slice { notes, ..slice });
+        self.slices.push(Slice { notes, ..slice.clone() });
         Some(self.slices.len() - 1)
     }
 
@@ -318,7 +318,7 @@ impl Buffer {
         let spent = at.saturating_sub(since);
         if spent >= LONG_NS {
             self.lay_out(since);
-            self.push(Slice { begin: since, end: at, makes: 0, name, notes: (0, 0) }, &[]);
+            self.push(&Slice { begin: since, end: at, makes: 0, name, notes: (0, 0) }, &[]);
             return;
         }
         if self.gathered.is_empty() {
@@ -339,7 +339,7 @@ impl Buffer {
         for (name, spent) in std::mem::take(&mut self.gathered) {
             let end = (begin + spent).min(until.max(begin));
             if end > begin {
-                self.push(Slice { begin, end, makes: 0, name, notes: (0, 0) }, &[]);
+                self.push(&Slice { begin, end, makes: 0, name, notes: (0, 0) }, &[]);
             }
             begin = end;
         }

@@ -57,7 +57,7 @@ impl<'a> Fields<'a> {
     /// How full a queue is, if it is that.
     pub(super) fn fill(&self, at: u64) -> Option<Fill> {
         let Numbers { queue, fill, capacity, .. } = self.numbers;
-        Some(Fill { at, actor: queue?, fill: fill?, capacity: capacity? })
+        Some(Fill { at, actor: queue?, items: fill?, capacity: capacity? })
     }
 
     /// What arrives, by whom, under which name.

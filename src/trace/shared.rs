@@ -26,8 +26,11 @@ static LISTENING: AtomicU64 = AtomicU64::new(0);
 /// The trace that is recorded.
 static CURRENT: RwLock<Option<Arc<Shared>>> = RwLock::new(None);
 
+/// A trace, and this thread's buffer in it.
+type Mine = (Arc<Shared>, Arc<Mutex<Buffer>>);
+
 thread_local! {
-    static MINE: RefCell<Option<(Arc<Shared>, Arc<Mutex<Buffer>>)>> = const { RefCell::new(None) };
+    static MINE: RefCell<Option<Mine>> = const { RefCell::new(None) };
 }
 
 /// Whether anybody records.
@@ -79,7 +82,7 @@ pub(super) fn heard(then: impl FnOnce(&Shared, &mut Buffer)) {
 }
 
 /// A buffer for this thread in the trace that is recorded.
-fn joined() -> Option<(Arc<Shared>, Arc<Mutex<Buffer>>)> {
+fn joined() -> Option<Mine> {
     let shared = CURRENT.read().unwrap_or_else(PoisonError::into_inner).clone()?;
     let thread = std::thread::current();
     let name = thread.name().unwrap_or("thread").to_owned();

@@ -176,7 +176,7 @@ impl<'a> Picture<'a> {
             }
             for fill in thread.fills.iter().filter(|fill| fill.at <= limit) {
                 let actor = actors.entry(fill.actor).or_default();
-                actor.fills.push((fill.at, fill.fill.min(fill.capacity)));
+                actor.fills.push((fill.at, fill.items.min(fill.capacity)));
                 actor.capacity = fill.capacity;
             }
         }

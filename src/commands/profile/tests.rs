@@ -12,7 +12,7 @@ use crate::trace::{Limits, Trace, layer};
 
 /// The first batches' digests, row by row.
 fn seen(args: &ConfigArgs) -> Vec<blake3::Hash> {
-    let plan = Plan::over(args, |folder| Ok(load::find(folder)?), Purpose::Look).expect("it is prepared");
+    let plan = Plan::over(args, load::find, Purpose::Look).expect("it is prepared");
     let options = StreamOptions { digests: true, ..StreamOptions::default() };
     let stream = BatchStream::new(plan.load(), RowIndex(0), Share::ALONE, options);
     stream.take(60).flat_map(|batch| batch.expect("good").row_digests().to_vec()).collect()
