@@ -30,7 +30,7 @@ test: setup      ## every test: what needs no libtorch first, then all
 check: setup     ## what CI checks
 	@.ci/run
 
-test-readers: setup  ## what TensorBoard, DuckDB and a collector read of a small run (PROGRAM=path; skips aloud without their packages)
+test-readers: setup  ## what TensorBoard, DuckDB, a collector and Perfetto read of a small run (PROGRAM=path; skips aloud without their packages)
 	@scripts/test-readers
 
 fmt:             ## format by list: cargo fmt does not see modules that a macro declares

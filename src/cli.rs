@@ -11,7 +11,9 @@ use clap_complete::Shell;
 use self::said::Said;
 #[cfg(feature = "train")]
 pub(crate) use self::within::CheckpointVerb;
-pub(crate) use self::within::{ConfigArgs, ConfigVerb, InspectVerb, PrepareVerb, ProfileVerb, TokenizerVerb};
+pub(crate) use self::within::{
+    ConfigArgs, ConfigVerb, InspectVerb, PrepareVerb, ProfileVerb, TokenizerVerb, TraceArgs,
+};
 use crate::terminal::{Form, Manner, note};
 
 /// Pretrains BERT-style encoders: corpus preparation, a resumable trainer, a throughput profiler.
@@ -188,6 +190,8 @@ pub(crate) enum Verb {
         /// Print one JSON object instead.
         #[arg(long)]
         json: bool,
+        #[command(flatten)]
+        traced: TraceArgs,
         /// What to do instead.
         #[command(subcommand)]
         verb: Option<ProfileVerb>,

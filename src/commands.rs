@@ -88,9 +88,9 @@ pub(crate) fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Profile { verb: Some(ProfileVerb::Live { run, steps, seconds, json }), .. } => {
             profile::live::run(&run, profile::live::Options { steps, seconds, json })?;
         }
-        Verb::Profile { config, half, seconds, batches, steps, step_ms, slow, check, json, verb: None } => {
+        Verb::Profile { config, half, seconds, batches, steps, step_ms, slow, check, json, traced, verb: None } => {
             let missing = || Usage("`cloze profile` needs `--config FILE`".to_owned());
-            let options = profile::Options { half, seconds, batches, steps, step_ms, slow, check, json };
+            let options = profile::Options { half, seconds, batches, steps, step_ms, slow, check, json, traced };
             profile::run(&config.ok_or_else(missing)?, &options)?;
         }
         Verb::Inspect(InspectVerb::Batch { index, config, rows }) => inspect::batch(index, &config, rows)?,

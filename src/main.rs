@@ -33,6 +33,7 @@ mod telemetry;
 #[cfg(feature = "train")]
 mod tensorboard;
 mod terminal;
+mod trace;
 mod watchers;
 
 use std::process::ExitCode;

@@ -9,9 +9,14 @@ use std::io::Write;
 #[cfg(feature = "train")]
 use std::sync::OnceLock;
 
-use tracing_subscriber::EnvFilter;
+use tracing::Metadata;
+use tracing_subscriber::filter::{FilterExt as _, FilterFn, LevelFilter};
+use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
 
 use crate::terminal::{self, Form, Loudness, Manner, Paint};
+use crate::trace;
 
 /// What is said, unless `RUST_LOG` says it better.
 fn usual(loudness: Loudness) -> &'static str {
@@ -23,21 +28,30 @@ fn usual(loudness: Loudness) -> &'static str {
     }
 }
 
-/// Installs the subscriber, once per process, for the [`Manner`] that is set.
+/// Installs the subscriber, once per process, for the [`Manner`] that is set. Beside what is logged, whatever its filter is,
+/// traces hear what is theirs.
 pub(crate) fn install() {
-    let builder = tracing_subscriber::fmt().with_env_filter(first()).with_writer(|| Unfailing);
+    let listeners = Registry::default().with(trace::layer());
+    let (filter, handle) = reload::Layer::new(first());
+    #[cfg(feature = "train")]
+    keep(handle);
+    #[cfg(not(feature = "train"))]
+    drop(handle);
+    let filter = filter.and(for_logs());
+    let lines = fmt::layer().with_writer(|| Unfailing);
     if Manner::get().form == Form::Json {
-        let builder = builder.json().with_filter_reloading();
-        #[cfg(feature = "train")]
-        keep(builder.reload_handle());
-        builder.init();
+        listeners.with(lines.json().with_filter(filter)).init();
     } else {
-        let builder = builder.with_target(false).without_time().with_ansi(Paint::stderr().is_on()).compact();
-        let builder = builder.with_filter_reloading();
-        #[cfg(feature = "train")]
-        keep(builder.reload_handle());
-        builder.init();
+        let lines = lines.with_target(false).without_time().with_ansi(Paint::stderr().is_on()).compact();
+        listeners.with(lines.with_filter(filter)).init();
     }
+}
+
+/// Traces' spans are no matter of logs, whatever is asked for. It has to say that it lets everything else pass: without a
+/// hint every place that could say something would have to be asked.
+fn for_logs() -> FilterFn {
+    let is_for_logs: fn(&Metadata<'_>) -> bool = |metadata| !trace::is_of_spans(metadata);
+    FilterFn::new(is_for_logs).with_max_level_hint(LevelFilter::TRACE)
 }
 
 /// As the environment says, or the command line.
@@ -53,7 +67,7 @@ type Reload = Box<dyn Fn(EnvFilter) -> Result<(), String> + Send + Sync>;
 static RELOAD: OnceLock<Reload> = OnceLock::new();
 
 #[cfg(feature = "train")]
-fn keep<S: 'static>(handle: tracing_subscriber::reload::Handle<EnvFilter, S>) {
+fn keep<S: 'static>(handle: reload::Handle<EnvFilter, S>) {
     let _ = RELOAD.set(Box::new(move |filter| handle.reload(filter).map_err(|error| error.to_string())));
 }
 

@@ -46,6 +46,7 @@ mod survival;
 mod tidy;
 #[cfg(feature = "train")]
 mod time_machine;
+mod traced;
 #[cfg(feature = "train")]
 mod train;
 mod typed;

@@ -233,7 +233,7 @@ impl Preparation {
         let lanes = work.config.lanes();
         let mut results = {
             let (work, progress) = (Arc::clone(&work), Arc::clone(&progress));
-            let lanes = LaneOptions { name: "prepare", count: lanes, depth: DEPTH * lanes };
+            let lanes = LaneOptions { name: "prepare", item: "part", count: lanes, depth: DEPTH * lanes };
             Demand::over(work.tasks.len() as u64, lanes, move |index, stop| {
                 let task = &work.tasks[usize::try_from(index).expect("parts are in memory")];
                 part::make(&work, task, &progress, stop)

@@ -47,6 +47,20 @@ pub(crate) enum PrepareVerb {
     },
 }
 
+/// Where what every actor did goes.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct TraceArgs {
+    /// Write what every actor did at each moment, for <https://ui.perfetto.dev>.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
+    /// Slices, states, numbers of counters and arrivals that a trace has at the most; what comes after is left out, and counted.
+    #[arg(long, value_name = "ENTRIES", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub(crate) trace_max: u64,
+    /// Write how often each actor was seen doing what, as folded stacks: for flame graphs.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) folded: Option<PathBuf>,
+}
+
 /// What to do with profiles.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ProfileVerb {

@@ -9,6 +9,9 @@ mod micro_batch;
 mod shown;
 #[cfg(feature = "train")]
 mod step;
+#[cfg(test)]
+mod tests;
+mod traced;
 #[cfg(feature = "train")]
 pub(crate) mod training;
 
@@ -24,7 +27,8 @@ use schemas::{RowIndex, Share};
 use store::{Store, Weather};
 
 use self::shown::Profile;
-use crate::cli::{ConfigArgs, Half};
+use self::traced::Recording;
+use crate::cli::{ConfigArgs, Half, TraceArgs};
 use crate::config::Parsed;
 use crate::data::Purpose;
 use crate::exit::{Usage, WORSE};
@@ -55,15 +59,17 @@ pub(crate) struct Options {
     pub(crate) slow: Option<String>,
     pub(crate) check: bool,
     pub(crate) json: bool,
+    pub(crate) traced: TraceArgs,
 }
 
 /// Runs a half against a consumer that costs nothing, or as much as was asked for, and says what binds it.
 pub(crate) fn run(args: &ConfigArgs, options: &Options) -> anyhow::Result<()> {
+    let mut recording = Recording::begin(&options.traced, options.half)?;
     let profile = match options.half {
-        Half::Online => online(args, options)?,
-        Half::Prepare => offline(args, options)?,
+        Half::Online => online(args, options, &mut recording)?,
+        Half::Prepare => offline(args, options, &mut recording)?,
         #[cfg(feature = "train")]
-        Half::Train => training::checked(args, options)?,
+        Half::Train => training::checked(args, options, &mut recording)?,
         #[cfg(feature = "train")]
         Half::All => return all(args, options),
         #[cfg(feature = "train")]
@@ -74,14 +80,19 @@ pub(crate) fn run(args: &ConfigArgs, options: &Options) -> anyhow::Result<()> {
     } else {
         profile.lines().into_iter().for_each(line);
     }
-    Ok(())
+    recording.write()
 }
 
 /// Each half by itself, then which of them the others wait for.
 #[cfg(feature = "train")]
 fn all(args: &ConfigArgs, options: &Options) -> anyhow::Result<()> {
     let of = |half: Half| Options { half, slow: None, ..options.clone() };
-    let halves = [offline(args, &of(Half::Prepare))?, online(args, &of(Half::Online))?, training::checked(args, &of(Half::Train))?];
+    let nothing = &mut Recording::none();
+    let halves = [
+        offline(args, &of(Half::Prepare), nothing)?,
+        online(args, &of(Half::Online), nothing)?,
+        training::checked(args, &of(Half::Train), nothing)?,
+    ];
     let sentence = between(&halves);
     if options.json {
         let halves: Vec<_> = halves.iter().map(Profile::json).collect();
@@ -167,8 +178,9 @@ impl Slow {
 }
 
 /// The online half against a trainer that only takes time; with `--check` once more with what is proposed.
-fn online(args: &ConfigArgs, options: &Options) -> anyhow::Result<Profile> {
+fn online(args: &ConfigArgs, options: &Options, recording: &mut Recording) -> anyhow::Result<Profile> {
     let mut profile = measured_online(args, options)?;
+    recording.end(&profile.measured, ("batch-reader", profile.reader));
     if let (true, Some(proposal)) = (options.check, profile.proposed()) {
         let Proposal { key, to, .. } = proposal;
         let mut changed = args.clone();
@@ -224,7 +236,7 @@ fn measured_online(args: &ConfigArgs, options: &Options) -> anyhow::Result<Profi
 }
 
 /// The offline half against a writer that throws samples away, or takes time.
-fn offline(args: &ConfigArgs, options: &Options) -> anyhow::Result<Profile> {
+fn offline(args: &ConfigArgs, options: &Options, recording: &mut Recording) -> anyhow::Result<Profile> {
     // Of several corpora the first: each goes the same way.
     let config = Parsed::read(&args.config, &args.set)?.into_corpora(None)?.swap_remove(0).prepare;
     let write_delay = Slow::parse(options)?.writer;
@@ -238,6 +250,7 @@ fn offline(args: &ConfigArgs, options: &Options) -> anyhow::Result<Profile> {
     let summary = preparation.run(run, &Clock::system(), &mut Many::default())?;
     let watch = watch.lock().unwrap_or_else(PoisonError::into_inner).take();
     let measured = watch.map_or_else(Measured::default, |watch| watch.measured());
+    recording.end(&measured, ("prepare-reader", "fold"));
     let (sentence, evidence) = stages::judge(&measured, &summary.stages, summary.parts_made);
     Ok(Profile {
         half: "prepare",

@@ -1,9 +1,10 @@
 //! Files that a command writes for people: whole or absent.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use store::Store;
+use store::{Put, Store};
 
 use crate::exit::Usage;
 
@@ -14,6 +15,25 @@ pub(super) fn put(path: &Path, text: &str) -> anyhow::Result<()> {
     let store = Store::folder(folder).with_context(|| folder.display().to_string())?;
     store.put(&name, text.as_bytes()).with_context(|| path.display().to_string())?;
     Ok(())
+}
+
+/// Writes a file piece by piece, for what is too long to be held in one.
+pub(super) fn stream(path: &Path, write: impl FnOnce(&mut Put) -> io::Result<()>) -> anyhow::Result<()> {
+    let target = target(path)?;
+    let (folder, name) = place(&target)?;
+    let store = Store::folder(folder).with_context(|| folder.display().to_string())?;
+    let mut put = store.begin(&name).with_context(|| path.display().to_string())?;
+    write(&mut put).and_then(|()| put.commit()).with_context(|| path.display().to_string())?;
+    Ok(())
+}
+
+/// Refuses what cannot be written by trying it: a folder is made where there is none, and an object begun that stays away.
+pub(super) fn try_out(path: &Path) -> anyhow::Result<()> {
+    check(path)?;
+    let target = target(path)?;
+    let (folder, name) = place(&target)?;
+    let begun = Store::folder(folder).and_then(|store| store.begin(&name));
+    begun.map(drop).with_context(|| Usage(format!("{}: cannot be written; name another place", path.display())))
 }
 
 /// Refuses what cannot be written, for those who write only after hours of work. Makes nothing.

@@ -70,6 +70,8 @@ pub(crate) struct QueueFigures {
 /// What was measured.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Measured {
+    /// When somebody began to look.
+    pub(crate) begun: Option<Instant>,
     /// Seconds that count, and those before them that do not.
     pub(crate) seconds: f64,
     pub(crate) warm_up_s: f64,
@@ -198,10 +200,12 @@ impl Watch {
         // What was over before the first window was over is seen all the same.
         if looks.len() < 2 {
             looks.insert(0, Look::nothing(&self.gauges));
-            looks.push(Look::now(self.shared.begun, &self.gauges, Fill::default(), None));
+            let seen = looks.last().map_or_else(Fill::default, |last| last.fill);
+            looks.push(Look::now(self.shared.begun, &self.gauges, seen, None));
         }
         let costs = self.gauges.costs();
-        Measured { lane_costs: costs.0, reader_costs: costs.1, ..between(&looks) }
+        let begun = Some(self.shared.begun);
+        Measured { begun, lane_costs: costs.0, reader_costs: costs.1, ..between(&looks) }
     }
 }
 

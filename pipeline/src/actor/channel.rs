@@ -1,6 +1,5 @@
 //! A bounded queue between two actors that charges their waits to their clocks, and a channel that only closes.
 
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -34,7 +33,7 @@ impl<T> MeteredSender<T> {
     /// Sends, waiting for room. `false` if the reader has gone: unwind.
     pub(crate) fn send(&self, item: T) -> bool {
         // Counted before it is visible, so that the reader never counts below zero.
-        self.meter.queue().fetch_add(1, Ordering::Relaxed);
+        self.meter.puts();
         let sent = match self.queue.try_send(item) {
             Ok(()) => true,
             Err(TrySendError::Disconnected(_)) => false,
@@ -78,7 +77,7 @@ impl<T> MeteredReceiver<T> {
             }
         };
         if matches!(received, Received::Item(_)) {
-            self.sender.queue().fetch_sub(1, Ordering::Relaxed);
+            self.sender.is_relieved();
         }
         received
     }

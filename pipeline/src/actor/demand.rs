@@ -10,6 +10,7 @@ use super::channel::{Stop, Stopper, stopper};
 use super::lanes::{Gauges, LaneOptions};
 use super::meter::{Activity, Meter, adopt};
 use super::supervisor::{Actor, guard, spawn};
+use super::traced;
 use crate::error::{Error, Result};
 
 /// What a thread made, of which item, and by which lane.
@@ -32,6 +33,8 @@ pub(crate) struct Demand<T> {
     threads: Vec<Actor<()>>,
     stopper: Stopper,
     gauges: Gauges,
+    /// What one item is called.
+    item: &'static str,
     left: u64,
     /// Why there is no thread where one should be.
     refused: Option<Error>,
@@ -74,10 +77,12 @@ impl<T: Send + 'static> Demand<T> {
             threads: Vec::new(),
             stopper,
             gauges: Gauges { lanes: Vec::new(), reader },
+            item: options.item,
             left: count,
             refused: None,
         };
-        let work = Arc::new(Work { make, next: AtomicU64::new(0), count });
+        let stream = demand.gauges.reader.number();
+        let work = Arc::new(Work { make, next: AtomicU64::new(0), count, item: (options.item, stream) });
         for lane in 0..options.count {
             let name = format!("{}-{lane}", options.name);
             let meter = Meter::new(name.clone(), options.depth);
@@ -144,9 +149,10 @@ impl<T: Send + 'static> Demand<T> {
 
     fn note(&self, made: &Made<T>) {
         if let Some(meter) = self.gauges.lanes.get(made.lane) {
-            meter.queue().fetch_sub(1, Ordering::Relaxed);
+            meter.is_relieved();
         }
         self.gauges.reader.finish_item();
+        traced::takes(self.gauges.reader.number(), (self.item, made.index));
     }
 }
 
@@ -173,6 +179,8 @@ struct Work<F> {
     make: F,
     next: AtomicU64,
     count: u64,
+    /// What one is called, and the number of who reads them.
+    item: (&'static str, u64),
 }
 
 /// One thread.
@@ -192,7 +200,10 @@ impl<T> Lane<T> {
             if index >= work.count || self.stop.is_asked() {
                 break;
             }
-            let value = guard(&self.name, index, || (work.make)(index, &self.stop)).transpose();
+            let value = {
+                let _span = traced::item(work.item, index);
+                guard(&self.name, index, || (work.make)(index, &self.stop)).transpose()
+            };
             let Some(value) = value.filter(|_| !self.stop.is_asked()) else { break };
             let failed = value.is_err();
             if !self.send(Made { index, lane: self.number, value }) || failed {
@@ -204,7 +215,7 @@ impl<T> Lane<T> {
 
     /// Waits for room. False if nobody reads any more.
     fn send(&self, made: Made<T>) -> bool {
-        self.meter.queue().fetch_add(1, Ordering::Relaxed);
+        self.meter.puts();
         let sent = match self.results.try_send(made) {
             Ok(()) => true,
             Err(TrySendError::Disconnected(_)) => false,
@@ -231,7 +242,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     fn options(count: usize, depth: usize) -> LaneOptions {
-        LaneOptions { name: "test", count, depth }
+        LaneOptions { name: "test", item: "item", count, depth }
     }
 
     fn all<T: Send + 'static>(demand: &mut Demand<T>) -> Result<Vec<T>> {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::channel::{MeteredReceiver, MeteredSender, Received, Stop, metered};
 use super::meter::{Meter, Reading, adopt};
 use super::supervisor::{Actor, guard, spawn};
+use super::traced;
 use crate::error::Result;
 
 /// How many lanes, and how far each may run ahead.
@@ -13,6 +14,8 @@ use crate::error::Result;
 pub struct LaneOptions {
     /// Threads are called `name-0`, `name-1`, …
     pub name: &'static str,
+    /// What one item is called.
+    pub item: &'static str,
     /// Number of threads, at least 1.
     pub count: usize,
     /// Finished items that wait in each lane's queue, at least 1.
@@ -40,6 +43,8 @@ pub(crate) struct Lanes<T> {
     queues: Vec<MeteredReceiver<(u64, Result<T>)>>,
     threads: Vec<Actor<()>>,
     gauges: Gauges,
+    /// What one item is called.
+    item: &'static str,
 }
 
 /// What `Lanes::next_or` found.
@@ -109,7 +114,9 @@ impl<T: Send + 'static> Lanes<T> {
             queues: Vec::new(),
             threads: Vec::new(),
             gauges: Gauges { lanes: Vec::new(), reader },
+            item: options.item,
         };
+        let item = (options.item, lanes.gauges.reader.number());
         for lane in 0..options.count as u64 {
             let name = format!("{}-{lane}", options.name);
             let meter = Meter::new(name.clone(), options.depth);
@@ -121,7 +128,7 @@ impl<T: Send + 'static> Lanes<T> {
             let (make, step) = (Arc::clone(&make), options.count);
             let body = move || {
                 adopt(&meter);
-                run(&name, indices.step_by(step), &sender, &*make);
+                run(&name, indices.step_by(step), &sender, &*make, item);
                 meter.end();
             };
             lanes.start(first, format!("{}-{lane}", options.name), body);
@@ -166,6 +173,7 @@ impl<T: Send + 'static> Lanes<T> {
                 assert_eq!(index, self.next, "lane {lane} is out of step");
                 self.next += 1;
                 self.gauges.reader.finish_item();
+                traced::takes(self.gauges.reader.number(), (self.item, index));
                 if item.is_err() {
                     self.close();
                 }
@@ -213,9 +221,12 @@ fn run<T>(
     indices: impl Iterator<Item = u64>,
     sender: &MeteredSender<(u64, Result<T>)>,
     make: &(impl Fn(u64) -> Result<T> + ?Sized),
+    of: (&'static str, u64),
 ) {
     for index in indices {
+        let span = traced::item(of, index);
         let item = guard(name, index, || make(index));
+        drop(span);
         let failed = item.is_err();
         if !sender.send((index, item)) || failed {
             return;
@@ -234,7 +245,7 @@ mod tests {
     use crate::error::Error;
 
     fn options(count: usize, depth: usize) -> LaneOptions {
-        LaneOptions { name: "test", count, depth }
+        LaneOptions { name: "test", item: "item", count, depth }
     }
 
     /// A delay of 0 to 1.5 ms that looks random and is not.

@@ -2,9 +2,14 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use observe::spans::{SPANS, nanoseconds};
+use tracing::{Span, trace_span};
+
+use super::traced;
 
 /// What an actor is doing. At any instant it does exactly one of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,8 +32,12 @@ const COSTS: usize = 1024;
 #[derive(Debug)]
 pub struct Meter {
     name: String,
+    /// Of all meters and of all that is handed over.
+    number: u64,
     capacity: usize,
     queued: AtomicUsize,
+    /// Whether a thread is this actor and nothing else.
+    is_adopted: AtomicBool,
     /// The kernel's number of the thread that finishes its items; 0 before the first.
     thread: AtomicU32,
     state: Mutex<State>,
@@ -45,6 +54,8 @@ struct State {
     /// Time at work when the newest item was finished, and what each of the newest ones took of it, in seconds.
     worked: Duration,
     costs: VecDeque<f32>,
+    /// What it does now, for who records a trace.
+    span: Span,
 }
 
 /// A snapshot of a [`Meter`]: `busy + starved + blocked == wall`, exactly.
@@ -87,9 +98,19 @@ impl Meter {
             items: 0,
             worked: Duration::ZERO,
             costs: VecDeque::with_capacity(COSTS),
+            span: Span::none(),
         };
-        let (queued, thread) = (AtomicUsize::new(0), AtomicU32::new(0));
-        Arc::new(Self { name: name.into(), capacity, queued, thread, state: Mutex::new(state) })
+        let meter = Self {
+            name: name.into(),
+            number: traced::number(),
+            capacity,
+            queued: AtomicUsize::new(0),
+            is_adopted: AtomicBool::new(false),
+            thread: AtomicU32::new(0),
+            state: Mutex::new(state),
+        };
+        meter.switch(Some(Activity::Busy), 0);
+        Arc::new(meter)
     }
 
     /// Switches to `clock`; returns the one that ran until now.
@@ -140,8 +161,26 @@ impl Meter {
         (self.queued.load(Ordering::Relaxed).min(self.capacity), self.capacity)
     }
 
-    pub(super) fn queue(&self) -> &AtomicUsize {
-        &self.queued
+    /// Its number, of all meters.
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Counts an item that is about to wait behind it.
+    pub(super) fn puts(&self) {
+        let before = self.queued.fetch_add(1, Ordering::Relaxed);
+        self.tell_fill(before + 1);
+    }
+
+    /// Counts an item that waits no longer.
+    pub(super) fn is_relieved(&self) {
+        let before = self.queued.fetch_sub(1, Ordering::Relaxed);
+        self.tell_fill(before.saturating_sub(1));
+    }
+
+    fn tell_fill(&self, queued: usize) {
+        // A blocked sender has counted the item in its hands as well.
+        traced::fill(self.number, queued.min(self.capacity), self.capacity);
     }
 
     fn switch(&self, clock: Option<Activity>, items: u64) -> Option<Activity> {
@@ -159,6 +198,13 @@ impl Meter {
             }
             state.costs.push_back(cost);
         }
+        // Of each item anew: whoever begins to listen in the middle knows soon.
+        state.span = match clock {
+            Some(clock) => {
+                span_of(clock, (&self.name, self.number, self.is_adopted.load(Ordering::Relaxed)), state.since)
+            }
+            None => Span::none(),
+        };
         std::mem::replace(&mut state.now, clock)
     }
 
@@ -178,6 +224,21 @@ impl State {
     }
 }
 
+/// What an actor (name, number, and whether this thread is it) does from `at` on, until this is dropped for the next.
+fn span_of(clock: Activity, (actor, id, own): (&str, u64, bool), at: Instant) -> Span {
+    match clock {
+        Activity::Busy => {
+            trace_span!(target: SPANS, parent: None, "busy", actor, id, own, at_ns = nanoseconds(at))
+        }
+        Activity::Starved => {
+            trace_span!(target: SPANS, parent: None, "starved", actor, id, own, at_ns = nanoseconds(at))
+        }
+        Activity::Blocked => {
+            trace_span!(target: SPANS, parent: None, "blocked", actor, id, own, at_ns = nanoseconds(at))
+        }
+    }
+}
+
 /// The kernel's number of this thread.
 fn this_thread() -> Option<u32> {
     // A link to `PID/task/THREAD`.
@@ -190,6 +251,8 @@ thread_local! {
 
 /// Makes `meter` the one that [`starved`] charges on this thread.
 pub(super) fn adopt(meter: &Arc<Meter>) {
+    meter.is_adopted.store(true, Ordering::Relaxed);
+    meter.enter(Activity::Busy);
     CURRENT.with(|current| *current.borrow_mut() = Some(Arc::clone(meter)));
 }
 

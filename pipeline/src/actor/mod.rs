@@ -7,6 +7,7 @@
 //! - `Demand`: whoever is free makes the next item; read as they finish, so that a slow one holds up no other.
 //! - [`channel`]: one bounded queue with the clocks of its two ends, and [`Stop`], a channel that only ever closes.
 //! - [`Meter`]: busy + starved + blocked = wall time, per actor.
+//! - `traced`: what actors do, as `tracing` spans for who records a trace.
 //! - [`spawn`]: a named thread whose panic is an [`Error::Actor`](crate::Error::Actor).
 
 pub mod channel;
@@ -15,6 +16,7 @@ pub mod lanes;
 pub mod meter;
 pub mod scheduled;
 pub mod supervisor;
+pub(crate) mod traced;
 
 pub use channel::{Stop, Stopper, stopper};
 pub(crate) use demand::{Demand, Ready};

@@ -102,7 +102,7 @@ impl Folder<'_> {
         let (window_blocks, fraction) = (request.data.shuffle_blocks, request.data.fraction);
         let options = SamplerOptions { pieces, copies, seed, order, window_blocks, fraction };
         // What one lane of depth 1 keeps in flight: the order of rows depends on no other number of lanes.
-        let batches = LaneOptions { name: "batch", count: 1, depth: 1 }.items_alive_max() as u64;
+        let batches = LaneOptions { name: "batch", item: "batch", count: 1, depth: 1 }.items_alive_max() as u64;
         let rows = at_most(batches * request.rows_per_batch);
         let (key, edition) = (self.key(), Arc::new(self.edition));
         let outline = self.growth.is_some().then(|| Sampler::new(&edition.split, options));

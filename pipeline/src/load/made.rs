@@ -3,8 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use observe::spans::SPANS;
 use schemas::{Batch, BatchIndex, RowIndex};
-use tracing::warn;
+use tracing::{trace_span, warn};
 
 use super::left_out::{BadRow, Care, ROW_ATTEMPTS};
 use super::source::{Dealt, HeldGroups};
@@ -44,6 +45,7 @@ impl LoadPlan {
         let held = self.hold(groups, &dealt, lane)?;
         let mut collation = Collation::new(&self.views, &self.vocab, dealt.hand.sources.len());
         let mut found = Vec::new();
+        let rendering = trace_span!(target: SPANS, "render").entered();
         for (at, (row, (source, placed))) in rows.map(RowIndex).zip(dealt.rows()).enumerate() {
             let item = self.item(&self.sources[source], &placed, &held[source]);
             if care.left_out.contains(row) || known.iter().any(|bad| bad.row.row == row) {
@@ -53,6 +55,7 @@ impl LoadPlan {
                 collation.leave_out(at, &item);
             }
         }
+        drop(rendering);
         let documents = if care.counts_documents { self.row_documents(&dealt, &held, first_row) } else { Vec::new() };
         let mut made = Made { batch: collation.finish(index).starting_at(first_row), known, found, documents };
         for row in &mut made.documents {

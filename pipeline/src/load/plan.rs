@@ -59,7 +59,7 @@ impl LoadPlan {
             .map_err(|problem| vec![problem])?;
         // Lanes of both splits may work at a time: who counts what they do tells them apart.
         let name = if matches!(request.rows, Rows::Train) { "batch" } else { "valid" };
-        let lanes = LaneOptions { name, count: request.data.lanes(), depth: request.data.depth };
+        let lanes = LaneOptions { name, item: "batch", count: request.data.lanes(), depth: request.data.depth };
         let lanes = narrow_enough(lanes, &sources, &dealing, request.rows_per_batch);
         Ok(Self {
             promise,

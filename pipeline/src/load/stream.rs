@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use observe::spans::SPANS;
 use schemas::{Batch, RowIndex, Share};
+use tracing::trace_span;
 
 use super::LoadPlan;
 use super::cut::Cut;
@@ -121,6 +123,7 @@ impl BatchStream {
             let by = (lane, lanes.count);
             let made = maker.make(&decoded, cut.index(own), cut.rows(own), by, (&care, Some(&stop)))?;
             if options.digests {
+                let _span = trace_span!(target: SPANS, "digest").entered();
                 let _ = made.batch.row_digests();
             }
             Ok(made)

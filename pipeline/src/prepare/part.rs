@@ -1,8 +1,9 @@
 //! Part ↦ segments: read, tokenize, pack, write, in one thread.
 
 use observe::preparation::PartDone;
+use observe::spans::SPANS;
 use schemas::Generation;
-use tracing::warn;
+use tracing::{trace_span, warn};
 
 use super::progress::Progress;
 use super::record::{CommitRecord, FoundPart};
@@ -46,6 +47,7 @@ impl Outcome {
 
 /// Finds the part's segments and makes those that are missing. None if it was asked to stop.
 pub(super) fn make(work: &Work, task: &Task, progress: &Progress, stop: &Stop) -> Result<Option<Outcome>> {
+    let _span = trace_span!(target: SPANS, "make", part = task.part.id.0).entered();
     let mut found = FoundPart::default();
     if let Some(store) = work.store() {
         found = FoundPart::read(store, work.bound(task))?;

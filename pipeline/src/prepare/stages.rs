@@ -3,6 +3,9 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
+use observe::spans::SPANS;
+use tracing::{Span, trace_span};
+
 /// The stages of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
@@ -57,11 +60,35 @@ pub(super) struct Stopwatch {
     now: Cell<Stage>,
     since: Cell<Instant>,
     stages: Cell<Stages>,
+    /// What each is for who records a trace: entered for as long as its clock runs.
+    spans: [Span; 4],
 }
 
 impl Stopwatch {
+    /// Starts with `stage`, on the thread that goes on with it.
     pub(super) fn start(stage: Stage) -> Self {
-        Self { now: Cell::new(stage), since: Cell::new(Instant::now()), stages: Cell::default() }
+        // A stage changes several times for each document: one span each for all of them.
+        let spans = [
+            trace_span!(target: SPANS, "read", often = true),
+            trace_span!(target: SPANS, "tokenize", often = true),
+            trace_span!(target: SPANS, "pack", often = true),
+            trace_span!(target: SPANS, "write", often = true),
+        ];
+        let watch = Self { now: Cell::new(stage), since: Cell::new(Instant::now()), stages: Cell::default(), spans };
+        watch.enter(stage);
+        watch
+    }
+
+    fn span(&self, stage: Stage) -> &Span {
+        &self.spans[stage as usize]
+    }
+
+    fn enter(&self, stage: Stage) {
+        self.span(stage).with_subscriber(|(id, listener)| listener.enter(id));
+    }
+
+    fn leave(&self, stage: Stage) {
+        self.span(stage).with_subscriber(|(id, listener)| listener.exit(id));
     }
 
     /// Runs `work` on the clock of `stage`, then goes back to the one before.
@@ -83,11 +110,19 @@ impl Stopwatch {
         };
         *clock += now - self.since.replace(now);
         self.stages.set(stages);
+        self.leave(self.now.get());
+        self.enter(stage);
         self.now.replace(stage)
     }
 
     pub(super) fn read(&self) -> Stages {
         self.switch(self.now.get());
         self.stages.get()
+    }
+}
+
+impl Drop for Stopwatch {
+    fn drop(&mut self) {
+        self.leave(self.now.get());
     }
 }

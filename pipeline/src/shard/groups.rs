@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use observe::spans::SPANS;
 use schemas::Split;
+use tracing::{Level, enabled, trace, trace_span};
 
 use super::opened::OpenShards;
 use super::reader::{Damage, Group};
-use crate::actor::starved;
+use crate::actor::{starved, traced};
 use crate::sampler::Block;
 
 /// The decoded groups of the windows in flight.
@@ -37,6 +39,8 @@ type Slots = Mutex<BTreeMap<usize, Arc<Slot>>>;
 struct Slot {
     claimed: AtomicBool,
     group: OnceLock<Result<Alive, Damage>>,
+    /// Lanes that took it while a trace was recorded, a bit for each: one arrow to each is enough.
+    traced: AtomicU64,
 }
 
 /// A group that is counted for as long as it lives.
@@ -44,6 +48,8 @@ struct Slot {
 struct Alive {
     group: Group,
     counts: Arc<Counts>,
+    /// Of its way from who decoded it to those who take it.
+    number: u64,
 }
 
 #[derive(Debug, Default)]
@@ -72,6 +78,21 @@ impl std::ops::Deref for Held {
             Some(Ok(alive)) => &alive.group,
             _ => unreachable!("a slot is held after it was filled"),
         }
+    }
+}
+
+impl Held {
+    /// Says so, the first time that a lane takes it.
+    fn taken_by(self, rank: usize, block: Block) -> Self {
+        if enabled!(target: SPANS, Level::TRACE)
+            && let Some(Ok(alive)) = self.0.group.get()
+        {
+            let lane = 1 << (rank % 64);
+            if self.0.traced.fetch_or(lane, Ordering::Relaxed) & lane == 0 {
+                trace!(target: SPANS, takes = alive.number, what = "row group", shard = block.shard, group = block.group);
+            }
+        }
+        self
     }
 }
 
@@ -107,11 +128,12 @@ impl Groups {
         }
         let held = |(index, block, slot): (usize, Block, Arc<Slot>)| {
             if slot.group.get().is_none() {
+                let _span = trace_span!(target: SPANS, "wait for a row group").entered();
                 starved(|| slot.group.get_or_init(|| self.decode(shards, split, block)).is_ok());
             }
             match slot.group.get() {
                 Some(Err(damage)) => Err(damage.clone()),
-                _ => Ok((index, Held(slot))),
+                _ => Ok((index, Held(slot).taken_by(rank, block))),
             }
         };
         slots.into_iter().map(held).collect()
@@ -154,7 +176,9 @@ impl Groups {
     }
 
     fn decode(&self, shards: &OpenShards, split: &Split, block: Block) -> Result<Alive, Damage> {
-        let began = std::time::Instant::now();
+        let (began, number) = (std::time::Instant::now(), traced::number());
+        let _span =
+            trace_span!(target: SPANS, "decode", shard = block.shard, group = block.group, makes = number).entered();
         let entry = &split.shards[block.shard as usize];
         let group = shards.read(entry, block.group as usize)?;
         let rows = entry.groups[block.group as usize];
@@ -164,7 +188,7 @@ impl Groups {
         self.counts.decoded.fetch_add(1, Ordering::Relaxed);
         let spent = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.counts.decode_ns.fetch_add(spent, Ordering::Relaxed);
-        Ok(Alive { group, counts: Arc::clone(&self.counts) })
+        Ok(Alive { group, counts: Arc::clone(&self.counts), number })
     }
 
     fn lock(&self, source: usize) -> MutexGuard<'_, BTreeMap<u64, Arc<Slots>>> {

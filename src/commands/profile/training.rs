@@ -14,6 +14,7 @@ use trainer::device::stopwatch::{self, Slice, StepTimes, UPLOAD, WAIT};
 use trainer::training::{Alone, Host, Snapshot, State, StopRequest};
 
 use super::shown::{Profile, Told};
+use super::traced::Recording;
 use super::{Options, Slow, micro_batch};
 use crate::cli::ConfigArgs;
 use crate::commands::train::unkept;
@@ -36,8 +37,9 @@ const SECONDS_MIN: f64 = 5.0;
 const ENOUGH: f64 = 0.03;
 
 /// Trains by a plan, keeps nothing, and says where the time goes; with `--check` once more with what is proposed.
-pub(super) fn checked(args: &ConfigArgs, options: &Options) -> anyhow::Result<Profile> {
+pub(super) fn checked(args: &ConfigArgs, options: &Options, recording: &mut Recording) -> anyhow::Result<Profile> {
     let mut profile = measured(args, options)?;
+    recording.end(&profile.measured, ("batch-reader", profile.reader));
     match micro_batch::proposal(args) {
         Ok(Some(proposal)) => propose(&mut profile, proposal),
         Ok(None) => {}

@@ -16,7 +16,9 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use observe::host_memory;
+use observe::spans::SPANS;
 use tch::Device;
+use tracing::trace_span;
 
 use crate::device::choice;
 use crate::device::native::facts;
@@ -154,7 +156,11 @@ pub(crate) fn timed<T>(part: &'static str, work: impl FnOnce() -> T) -> T {
 
 /// Runs a part of a step that is somebody's.
 pub(crate) fn timed_for<T>(part: &'static str, whose: &str, work: impl FnOnce() -> T) -> T {
-    let _span = tracing::trace_span!(target: "span", "part", what = part, whose).entered();
+    let _span = match whose {
+        "" => trace_span!(target: SPANS, "part", what = part),
+        _ => trace_span!(target: SPANS, "part", what = part, whose),
+    }
+    .entered();
     let _within = Within::enter(part, whose);
     work()
 }

@@ -1,0 +1,53 @@
+//! A trace looks on: what is made is the same.
+
+use clap::Parser as _;
+use pipeline::load::{self, BatchStream, StreamOptions};
+use schemas::{RowIndex, Share};
+use tracing_subscriber::layer::SubscriberExt as _;
+
+use crate::cli::{Cli, ConfigArgs};
+use crate::data::Purpose;
+use crate::plan::Plan;
+use crate::trace::{Limits, Trace, layer};
+
+/// The first batches' digests, row by row.
+fn seen(args: &ConfigArgs) -> Vec<blake3::Hash> {
+    let plan = Plan::over(args, load::find, Purpose::Look).expect("it is prepared");
+    let options = StreamOptions { digests: true, ..StreamOptions::default() };
+    let stream = BatchStream::new(plan.load(), RowIndex(0), Share::ALONE, options);
+    stream.take(60).flat_map(|batch| batch.expect("good").row_digests().to_vec()).collect()
+}
+
+#[test]
+fn batches_are_the_same_with_a_trace_and_without() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let place = |name: &str| home.path().join(name).display().to_string();
+    let words = ["a", "the", "cat", "dog", "tree", "sees", "likes", "old", "small", "green"];
+    let line = |row: usize| (0..40).map(|at| words[(row * 7 + at * at + row * at) % 10]).collect::<Vec<_>>().join(" ");
+    let text = (0..300).map(line).collect::<Vec<_>>().join("\n");
+    store::Store::folder(home.path()).and_then(|store| store.put("corpus.txt", text.as_bytes())).expect("written");
+    let sets = [
+        format!("prepare.inputs=[\"{}\"]", place("corpus.txt")),
+        format!("prepare.tokenizer={}", place("tokenizer.json")),
+        format!("prepare.folder={}", place("data")),
+        format!("data.folder={}", place("data")),
+        "prepare.format=text_lines".to_owned(),
+        "tokenizer.vocab_size=60".to_owned(),
+        "data.lanes=2".to_owned(),
+    ];
+    let config = concat!(env!("CARGO_MANIFEST_DIR"), "/configs/tiny.toml");
+    for verb in ["tokenizer train", "prepare"] {
+        let words = ["cloze"].into_iter().chain(verb.split(' ')).chain(["--config", config]);
+        let words = words.chain(sets.iter().flat_map(|set| ["--set", set]));
+        crate::commands::dispatch(Cli::try_parse_from(words).expect("a command").verb).expect(verb);
+    }
+    let args = ConfigArgs { config: config.into(), set: sets.to_vec() };
+    // Lanes are other threads: they too have to be listened to.
+    let listens = tracing::subscriber::set_global_default(tracing_subscriber::registry().with(layer()));
+    let before = seen(&args);
+    let trace = std::iter::repeat_with(|| Trace::begin(Limits::default())).find_map(Result::ok).expect("in the end");
+    let during = seen(&args);
+    let recorded = trace.end();
+    assert!(before.len() >= 60 && before == during && during == seen(&args));
+    assert!(listens.is_err() || recorded.entries() > 300, "{} entries", recorded.entries());
+}

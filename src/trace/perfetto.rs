@@ -1,0 +1,184 @@
+//! Tracks in Perfetto's messages, one packet after another.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::time::Instant;
+
+use observe::spans::nanoseconds;
+use prost::Message as _;
+use rustix::time::{ClockId, clock_gettime};
+
+use super::buffer::{Note, Value};
+use super::tracks::{Drawn, Op, What};
+use super::wire::{
+    Annotation, BEGIN, BOOTTIME, CLEARED, COUNT, COUNTER, ClockNow, Clocks, Counter, Data, Defaults, Descriptor, END,
+    EXPLICIT, Event, INSTANT, Interned, MONOTONIC, NEEDED, Named, Noted, Packet, Packets, Process, REALTIME,
+};
+
+/// All packets are of one writer.
+const SEQUENCE: u32 = 1;
+
+/// Bytes that are written at a time.
+const BYTES: usize = 1 << 18;
+
+/// Writes tracks and all that happens on them.
+pub(super) fn write(drawn: &Drawn<'_>, texts: &[String], out: &mut impl Write) -> io::Result<()> {
+    let mut writer = Writer::new(texts, out);
+    writer.head()?;
+    for (at, track) in drawn.tracks.iter().enumerate() {
+        let counter = track.capacity.map(|places| Counter { unit: COUNT, unit_name: format!("of {places}") });
+        let descriptor = Descriptor {
+            uuid: writer.uuid(at),
+            name: track.name.clone(),
+            parent: writer.process,
+            counter,
+            rank: i32::try_from(at).unwrap_or(i32::MAX),
+            ..Descriptor::default()
+        };
+        writer.packet(Packet { data: Some(Data::Track(descriptor)), ..Packet::default() })?;
+    }
+    for op in &drawn.ops {
+        writer.happens(op)?;
+    }
+    writer.hand_on()
+}
+
+/// Names by number, each told once.
+#[derive(Default)]
+struct Names<'a> {
+    known: BTreeMap<&'a str, u64>,
+    untold: Vec<Named>,
+}
+
+impl<'a> Names<'a> {
+    /// Numbers begin with 1: 0 is no name.
+    fn number(&mut self, name: &'a str) -> u64 {
+        let next = self.known.len() as u64 + 1;
+        *self.known.entry(name).or_insert_with(|| {
+            self.untold.push(Named { number: next, name: name.to_owned() });
+            next
+        })
+    }
+}
+
+struct Writer<'a, W> {
+    texts: &'a [String],
+    events: Names<'a>,
+    annotations: Names<'a>,
+    /// Of the process in which all this happened.
+    process: u64,
+    /// From this program's moments to those of the machine's clock.
+    offset: u64,
+    bytes: Vec<u8>,
+    out: &'a mut W,
+}
+
+impl<'a, W: Write> Writer<'a, W> {
+    fn new(texts: &'a [String], out: &'a mut W) -> Self {
+        let offset = clock(ClockId::Monotonic).saturating_sub(nanoseconds(Instant::now()));
+        // Tracks of two processes are told apart where their files are put together.
+        let process = u64::from(std::process::id()) << 32;
+        let (events, annotations) = (Names::default(), Names::default());
+        Self { texts, events, annotations, process, offset, bytes: Vec::new(), out }
+    }
+
+    fn uuid(&self, track: usize) -> u64 {
+        self.process + 1 + track as u64
+    }
+
+    /// What readers need before anything else: clocks, and the process.
+    fn head(&mut self) -> io::Result<()> {
+        let now = |id, of| ClockNow { id, timestamp: clock(of) };
+        let clocks = vec![
+            now(MONOTONIC, ClockId::Monotonic),
+            now(BOOTTIME, ClockId::Boottime),
+            now(REALTIME, ClockId::Realtime),
+        ];
+        let defaults = Some(Defaults { clock: MONOTONIC });
+        let data = Some(Data::Clocks(Clocks { clocks, primary: MONOTONIC }));
+        self.packet(Packet { flags: CLEARED, defaults, data, ..Packet::default() })?;
+        let pid = i32::try_from(std::process::id()).unwrap_or(0);
+        let process = Descriptor {
+            uuid: self.process,
+            process: Some(Process { pid, name: "cloze".to_owned() }),
+            children: EXPLICIT,
+            description: "a track for each actor: busy, starved of input or blocked for want of room".to_owned(),
+            ..Descriptor::default()
+        };
+        self.packet(Packet { data: Some(Data::Track(process)), ..Packet::default() })
+    }
+
+    fn happens(&mut self, op: &Op<'a>) -> io::Result<()> {
+        let event = Event { track: self.uuid(op.track), ..Event::default() };
+        let event = match &op.what {
+            What::Begin(name, notes, flows) => Event {
+                kind: BEGIN,
+                name: self.events.number(name),
+                annotations: self.annotated(notes),
+                flows: flows.clone(),
+                ..event
+            },
+            What::End => Event { kind: END, ..event },
+            What::Instant(name, notes, flow) => Event {
+                kind: INSTANT,
+                name: self.events.number(name),
+                annotations: self.annotated(notes),
+                ending_flows: flow.iter().copied().collect(),
+                ..event
+            },
+            What::Cut(left_out) => Event {
+                kind: INSTANT,
+                name: self.events.number("no room for more"),
+                annotations: self.annotated(&[("entries_left_out", Value::Number(*left_out))]),
+                ..event
+            },
+            What::Count(count) => {
+                Event { kind: COUNTER, count: Some(i64::try_from(*count).unwrap_or(i64::MAX)), ..event }
+            }
+        };
+        let (events, annotations) = (&mut self.events.untold, &mut self.annotations.untold);
+        let is_told = events.is_empty() && annotations.is_empty();
+        let interned = Interned { events: std::mem::take(events), annotations: std::mem::take(annotations) };
+        self.packet(Packet {
+            timestamp: Some(self.offset + op.at),
+            interned: (!is_told).then_some(interned),
+            data: Some(Data::Event(event)),
+            ..Packet::default()
+        })
+    }
+
+    fn annotated(&mut self, notes: &[Note]) -> Vec<Annotation> {
+        let note = |(name, value): &Note| {
+            let value = match value {
+                Value::Number(number) => Noted::Number(*number),
+                Value::Signed(number) => Noted::Signed(*number),
+                Value::Real(number) => Noted::Real(*number),
+                Value::Yes(yes) => Noted::Yes(*yes),
+                Value::Text(text) => Noted::Text(self.texts.get(*text as usize).cloned().unwrap_or_default()),
+            };
+            Annotation { name: self.annotations.number(name), value: Some(value) }
+        };
+        notes.iter().map(note).collect()
+    }
+
+    fn packet(&mut self, packet: Packet) -> io::Result<()> {
+        // All but the first rest upon what was told before.
+        let flags = if packet.flags == 0 { NEEDED } else { packet.flags };
+        let packet = Packet { sequence: SEQUENCE, flags, ..packet };
+        Packets { packet: vec![packet] }.encode(&mut self.bytes).map_err(io::Error::other)?;
+        if self.bytes.len() >= BYTES { self.hand_on() } else { Ok(()) }
+    }
+
+    fn hand_on(&mut self) -> io::Result<()> {
+        self.out.write_all(&self.bytes)?;
+        self.bytes.clear();
+        Ok(())
+    }
+}
+
+/// Nanoseconds of one of the machine's clocks.
+fn clock(id: ClockId) -> u64 {
+    let now = clock_gettime(id);
+    let [seconds, nanoseconds] = [now.tv_sec, now.tv_nsec].map(|part| u64::try_from(part).unwrap_or(0));
+    seconds.saturating_mul(1_000_000_000).saturating_add(nanoseconds)
+}
