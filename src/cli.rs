@@ -176,11 +176,17 @@ pub(crate) enum Verb {
         step_ms: f64,
         /// Slow something on purpose, by so many ms: `lane` (each batch of the first), `lanes` (each batch), `work` (each
         /// batch, on a processor), `burst` (one batch of eight), `disk` (each read of a shard); `writer` of a preparation.
+        /// After a comma: `lock` (each batch, with one lock of all lanes), `turns` (the same, when all lanes have met), `pairs`
+        /// (as `turns`, for each other lane).
         #[arg(long, value_name = "ACTOR=MS")]
         slow: Option<String>,
         /// Run what is proposed too, and say what it brought.
         #[arg(long)]
         check: bool,
+        /// Run at each of these numbers of lanes, and say by the law that fits them where more stop to pay.
+        #[arg(long, value_name = "LANES", value_delimiter = ',', conflicts_with_all = ["check", "batches"],
+              value_parser = clap::value_parser!(u16).range(1..=1024))]
+        scale: Vec<u16>,
         /// Print one JSON object instead.
         #[arg(long)]
         json: bool,

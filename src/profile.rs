@@ -1,14 +1,16 @@
 //! Where the time of a pipeline goes: measured beside it, judged, and what a change would bring.
 //!
 //! [`measure`] looks, [`statistics`] says how well a rate is known, [`judge`] names what binds, [`whatif`] plays changes
-//! through the [`model`], [`compare`] holds two profiles beside one another.
+//! through the [`model`], [`scaling`] fits a law to several numbers of lanes, [`compare`] holds two profiles beside one
+//! another.
 
 pub(crate) mod compare;
 pub(crate) mod judge;
 pub(crate) mod measure;
 mod model;
+pub(crate) mod scaling;
 pub(crate) mod stages;
-mod statistics;
+pub(crate) mod statistics;
 pub(crate) mod whatif;
 
 /// The version of what `cloze profile --json` writes.

@@ -32,6 +32,7 @@ mod recipes;
 mod resume;
 #[cfg(feature = "train")]
 mod said;
+mod scaling;
 #[cfg(feature = "train")]
 mod seen;
 #[cfg(feature = "train")]

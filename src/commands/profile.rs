@@ -2,7 +2,9 @@
 
 #[cfg(feature = "train")]
 mod made;
+mod scale;
 mod shown;
+mod slow;
 #[cfg(feature = "train")]
 mod step;
 
@@ -12,16 +14,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use observe::{Clock, Many};
-use pipeline::load::{self, BatchStream, Hindrance, StreamOptions, Who};
+use pipeline::load::{self, BatchStream, StreamOptions};
 use pipeline::prepare::{Preparation, PrepareOptions};
 use schemas::{RowIndex, Share};
 use store::Weather;
 
 use self::shown::Profile;
+use self::slow::Slow;
 use crate::cli::{ConfigArgs, Half};
 use crate::config::Parsed;
 use crate::data::Purpose;
-use crate::exit::{Usage, WORSE};
+use crate::exit::WORSE;
 use crate::plan::Plan;
 use crate::profile::compare;
 use crate::profile::judge::judge;
@@ -29,9 +32,6 @@ use crate::profile::measure::{Measured, Watch};
 use crate::profile::stages;
 use crate::profile::whatif::{Proposal, proposals};
 use crate::terminal::line;
-
-/// Batches between two slow ones, where bursts are asked for.
-const BURST: u64 = 8;
 
 /// What to do with which half.
 pub(crate) struct Options {
@@ -43,11 +43,15 @@ pub(crate) struct Options {
     pub(crate) step_ms: f64,
     pub(crate) slow: Option<String>,
     pub(crate) check: bool,
+    pub(crate) scale: Vec<usize>,
     pub(crate) json: bool,
 }
 
 /// Runs a half against a consumer that costs nothing, or as much as was asked for, and says what binds it.
 pub(crate) fn run(args: &ConfigArgs, options: &Options) -> anyhow::Result<()> {
+    if !options.scale.is_empty() {
+        return scale::run(args, options, &options.scale);
+    }
     let profile = match options.half {
         Half::Online => online(args, options)?,
         Half::Prepare => offline(args, options)?,
@@ -69,40 +73,6 @@ pub(crate) fn compared(before: &Path, after: &Path, limit: f64) -> anyhow::Resul
     Ok(if comparison.is_worse { ExitCode::from(WORSE) } else { ExitCode::SUCCESS })
 }
 
-/// What is slow on purpose.
-#[derive(Clone, Copy, Debug, Default)]
-struct Slow {
-    lanes: Option<Hindrance>,
-    disk: Duration,
-    writer: Duration,
-}
-
-impl Slow {
-    fn parse(options: &Options) -> anyhow::Result<Self> {
-        let Some(text) = &options.slow else { return Ok(Self::default()) };
-        let parsed = text.split_once('=').and_then(|(actor, ms)| Some((actor, ms.parse::<f64>().ok()?)));
-        let parsed = parsed.filter(|(_, ms)| ms.is_finite() && (0.0..1e9).contains(ms));
-        let known = if options.half == Half::Prepare {
-            "`writer=MS`"
-        } else {
-            "`lane=MS`, `lanes=MS`, `work=MS`, `burst=MS` or `disk=MS`"
-        };
-        let wrong = || Usage(format!("--slow {text}: this half can slow {known}"));
-        let (actor, ms) = parsed.ok_or_else(wrong)?;
-        let time = Duration::from_secs_f64(ms / 1e3);
-        let lanes = |who, computes| Self { lanes: Some(Hindrance { who, time, computes }), ..Self::default() };
-        Ok(match (options.half == Half::Prepare, actor) {
-            (true, "writer") => Self { writer: time, ..Self::default() },
-            (false, "lane") => lanes(Who::Lane(0), false),
-            (false, "lanes") => lanes(Who::Lanes, false),
-            (false, "work") => lanes(Who::Lanes, true),
-            (false, "burst") => lanes(Who::OneIn(BURST), false),
-            (false, "disk") => Self { disk: time, ..Self::default() },
-            _ => return Err(wrong().into()),
-        })
-    }
-}
-
 /// The online half against a trainer that only takes time; with `--check` once more with what is proposed.
 fn online(args: &ConfigArgs, options: &Options) -> anyhow::Result<Profile> {
     let mut profile = measured_online(args, options)?;
@@ -117,7 +87,7 @@ fn online(args: &ConfigArgs, options: &Options) -> anyhow::Result<Profile> {
 }
 
 fn measured_online(args: &ConfigArgs, options: &Options) -> anyhow::Result<Profile> {
-    let slow = Slow::parse(options)?;
+    let slow = Slow::parse(options.slow.as_deref(), options.half)?;
     let weather = Weather { latency: slow.disk, ..Weather::calm() };
     let find = |folder: &Path| {
         let store = load::find(folder)?;
@@ -129,7 +99,7 @@ fn measured_online(args: &ConfigArgs, options: &Options) -> anyhow::Result<Profi
     let step = Duration::from_secs_f64(options.step_ms.max(0.0) / 1e3);
     let pause = step / plan.config().micro_batches_per_step();
     // As in training, where lanes digest the rows as well.
-    let training = StreamOptions { digests: true, hindrance: slow.lanes, ..StreamOptions::default() };
+    let training = StreamOptions { digests: true, hindrance: slow.lanes, contention: slow.contention, ..StreamOptions::default() };
     let mut stream = BatchStream::new(load, RowIndex(0), Share::ALONE, training);
     let watch = Watch::over(stream.gauges())?;
     let width = load.facts().views.iter().map(|view| view.width).max().unwrap_or(0) as u64;
@@ -160,6 +130,7 @@ fn measured_online(args: &ConfigArgs, options: &Options) -> anyhow::Result<Profi
         tokens_per_s: None,
         stages: None,
         reader: "trainer",
+        held_back: None,
         measured,
     })
 }
@@ -168,7 +139,7 @@ fn measured_online(args: &ConfigArgs, options: &Options) -> anyhow::Result<Profi
 fn offline(args: &ConfigArgs, options: &Options) -> anyhow::Result<Profile> {
     // Of several corpora the first: each goes the same way.
     let config = Parsed::read(&args.config, &args.set)?.into_corpora(None)?.swap_remove(0).prepare;
-    let write_delay = Slow::parse(options)?.writer;
+    let write_delay = Slow::parse(options.slow.as_deref(), options.half)?.writer;
     let run = PrepareOptions { null_writer: true, write_delay, ..PrepareOptions::default() };
     let watch = Arc::<Mutex<Option<Watch>>>::default();
     let hears = {
@@ -191,6 +162,7 @@ fn offline(args: &ConfigArgs, options: &Options) -> anyhow::Result<Profile> {
         tokens_per_s: Some(summary.corpus.tokens as f64 / summary.elapsed.as_secs_f64().max(1e-9)),
         stages: Some(stages::shares(&summary.stages).map(|(_, share)| share)),
         reader: "fold",
+        held_back: stages::held_back(&measured, summary.parts_made),
         measured,
     })
 }

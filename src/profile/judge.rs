@@ -58,7 +58,7 @@ fn could(lanes: &Means) -> f64 {
 }
 
 /// What binds.
-pub(super) fn binding(measured: &Measured) -> Binding {
+pub(crate) fn binding(measured: &Measured) -> Binding {
     let (reader, lanes) = (&measured.reader, Means::of(measured));
     if reader.items < ITEMS_MIN || measured.seconds < SECONDS_MIN || lanes.at_work == 0 {
         return Binding::Unknown;

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::profile::VERSION;
 use crate::profile::judge::percent;
 use crate::profile::measure::{ActorFigures, Measured};
+use crate::profile::stages::HeldBack;
 use crate::profile::whatif::Proposal;
 use crate::terminal::short;
 
@@ -25,6 +26,8 @@ pub(super) struct Profile {
     /// Shares of the lanes' work: reading, tokenizing, packing, writing.
     pub(super) stages: Option<[f64; 4]>,
     pub(super) reader: &'static str,
+    /// Of a preparation: what holds its lanes back besides themselves.
+    pub(super) held_back: Option<HeldBack>,
     pub(super) measured: Measured,
 }
 
