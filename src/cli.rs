@@ -12,6 +12,7 @@ use self::said::Said;
 #[cfg(feature = "train")]
 pub(crate) use self::within::CheckpointVerb;
 pub(crate) use self::within::{ConfigArgs, ConfigVerb, InspectVerb, PrepareVerb, ProfileVerb, TokenizerVerb};
+use crate::commands::tune::memory::Bytes;
 use crate::terminal::{Form, Manner, note};
 
 /// Pretrains BERT-style encoders: corpus preparation, a resumable trainer, a throughput profiler.
@@ -193,6 +194,32 @@ pub(crate) enum Verb {
         /// What to do instead.
         #[command(subcommand)]
         verb: Option<ProfileVerb>,
+    },
+    /// Find the micro-batch, lanes and depth that are fastest here by measuring them, and write them into the file.
+    #[command(after_help = "Example: cloze tune -c run.toml --memory 8GiB --dry-run")]
+    Tune {
+        #[command(flatten)]
+        config: ConfigArgs,
+        /// Memory to stay within, for a step by plan and for batches in flight: `8GiB`, `500MB`. If not said, the device's, or
+        /// what the machine has to give.
+        #[arg(long, value_name = "BYTES")]
+        memory: Option<Bytes>,
+        /// Measure each candidate for so long at the most.
+        #[arg(long, default_value_t = 8.0)]
+        seconds: f64,
+        /// A training step takes this long: it is then not timed, and `train.rows_per_micro_batch` stays. A build without the
+        /// trainer takes batches as fast as they come if it is not said.
+        #[arg(long)]
+        step_ms: Option<f64>,
+        /// Slow something on purpose, as `cloze profile --slow` does.
+        #[arg(long, value_name = "ACTOR=MS")]
+        slow: Option<String>,
+        /// Measure, and say what would be written.
+        #[arg(long)]
+        dry_run: bool,
+        /// Print one JSON object instead.
+        #[arg(long)]
+        json: bool,
     },
     /// Look at data.
     #[command(subcommand)]

@@ -40,6 +40,7 @@ mod tokenizer;
 mod top;
 #[cfg(feature = "train")]
 mod train;
+pub(crate) mod tune;
 mod written;
 
 use std::process::ExitCode;
@@ -89,6 +90,9 @@ pub(crate) fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
             let scale = scale.into_iter().map(usize::from).collect();
             let options = profile::Options { half, seconds, batches, steps, step_ms, slow, check, scale, json };
             profile::run(&config.ok_or_else(missing)?, &options)?;
+        }
+        Verb::Tune { config, memory, seconds, step_ms, slow, dry_run, json } => {
+            tune::run(&config, &tune::Options { memory, seconds, step_ms, slow, dry_run, json })?;
         }
         Verb::Inspect(InspectVerb::Batch { index, config, rows }) => inspect::batch(index, &config, rows)?,
         Verb::Inspect(InspectVerb::Shard { file, rows }) => inspect::shard(&file, rows)?,

@@ -47,4 +47,5 @@ mod tidy;
 mod time_machine;
 #[cfg(feature = "train")]
 mod train;
+mod tune;
 mod typed;

@@ -8,6 +8,9 @@ mod slow;
 #[cfg(feature = "train")]
 mod step;
 
+#[cfg(feature = "train")]
+pub(super) use self::step::made_steps;
+
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,6 +32,7 @@ use crate::plan::Plan;
 use crate::profile::compare;
 use crate::profile::judge::judge;
 use crate::profile::measure::{Measured, Watch};
+use crate::profile::neighbor;
 use crate::profile::stages;
 use crate::profile::whatif::{Proposal, proposals};
 use crate::terminal::line;
@@ -86,7 +90,8 @@ fn online(args: &ConfigArgs, options: &Options) -> anyhow::Result<Profile> {
     Ok(profile)
 }
 
-fn measured_online(args: &ConfigArgs, options: &Options) -> anyhow::Result<Profile> {
+/// The online half, measured once and judged.
+pub(super) fn measured_online(args: &ConfigArgs, options: &Options) -> anyhow::Result<Profile> {
     let slow = Slow::parse(options.slow.as_deref(), options.half)?;
     let weather = Weather { latency: slow.disk, ..Weather::calm() };
     let find = |folder: &Path| {
@@ -119,11 +124,13 @@ fn measured_online(args: &ConfigArgs, options: &Options) -> anyhow::Result<Profi
     let measured = watch.measured();
     let verdict = judge(&measured, "trainer");
     let what_if = proposals(&measured);
+    let mut evidence = verdict.evidence;
+    evidence.extend(what_if.as_ref().ok().and_then(|proposals| neighbor::advice(&measured, proposals)));
     Ok(Profile {
         half: "online",
         sentence: verdict.sentence,
         binding: format!("{:?}", verdict.binding),
-        evidence: verdict.evidence,
+        evidence,
         what_if: Some(what_if),
         checked: None,
         tokens_per_item: tokens_per_batch as f64,

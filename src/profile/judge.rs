@@ -6,6 +6,7 @@
 //! waits and is waited for in turn binds nothing but the room between them). Work is then told apart by where its time went:
 //! on a processor, ready for one that others had, or outside.
 
+use super::behind;
 use super::measure::{ActorFigures, ITEMS_MIN, Means, Measured};
 
 /// Shares of time: below the first nobody waits to speak of; from the second on somebody does for a good part.
@@ -154,8 +155,9 @@ fn evidence(binding: &Binding, measured: &Measured, lanes: &Means, reader: &str)
         return Vec::new();
     }
     let taker = &measured.reader;
+    let behind = behind::words(binding, measured, reader);
     let idle = if lanes.idle > 0 { format!("; {} had nothing to make", many(lanes.idle)) } else { String::new() };
-    vec![
+    let clocks = [
         format!(
             "{reader}: busy {}, starved {}; lanes: busy {} (on a processor {}, ready for one {}, outside {}), starved {}, \
              blocked {}{idle}",
@@ -174,7 +176,8 @@ fn evidence(binding: &Binding, measured: &Measured, lanes: &Means, reader: &str)
             percent(measured.queues.full),
             percent(measured.queues.empty)
         ),
-    ]
+    ];
+    clocks.into_iter().chain(behind).collect()
 }
 
 fn others_blocked(measured: &Measured, name: &str) -> f64 {
@@ -308,6 +311,32 @@ mod tests {
             assert_eq!(verdict.binding, binding, "{planted}: {}", verdict.sentence);
             assert!(!verdict.sentence.contains("NaN") && verdict.evidence.len() != 1, "{planted}: {verdict:?}");
         }
+    }
+
+    /// By hand: whoever is busy half of the time could do twice as much.
+    #[test]
+    fn what_would_bind_next_is_named() {
+        let cases = [
+            // Lanes that are blocked half of the time; on processors the lanes have 0.4 of two.
+            ("a slow trainer", measured(&[[0.5, 0.0, 0.5, 0.2, 0.0]; 2], [1.0, 0.0, 0.0, 0.0, 0.0]), "the loader, which could feed 200 % of this"),
+            // Lanes that could make 20 times as much, of which two processors make 1.25.
+            ("few processors", measured(&[[0.05, 0.0, 0.95, 0.05, 0.0]; 2], [1.0, 0.0, 0.0, 1.5, 0.0]), "the processors, which suffice for 125 % of this"),
+            ("a fast trainer", measured(&[[1.0, 0.0, 0.0, 0.1, 0.0]; 2], [0.4, 0.6, 0.0, 0.1, 0.0]), "the trainer, which could take 250 % of this"),
+            ("no trainer", measured(&[[0.98, 0.0, 0.02, 0.9, 0.0]], [0.03, 0.97, 0.0, 0.03, 0.0]), "the processors, which suffice for 215 % of this"),
+            (
+                "one slow lane",
+                measured(&[[1.0, 0.0, 0.0, 0.0, 0.0], [0.2, 0.0, 0.8, 0.0, 0.0]], [0.05, 0.95, 0.0, 0.0, 0.0]),
+                "the other lanes, which could make 500 % of this",
+            ),
+            ("a trainer without a processor", measured(&[[0.97, 0.0, 0.03, 0.24, 0.73]; 8], [0.02, 0.98, 0.0, 0.01, 0.01]), "the trainer, which could take 50 times this"),
+            ("bursts", measured(&[[0.6, 0.0, 0.4, 0.0, 0.0]; 2], [0.8, 0.2, 0.0, 0.0, 0.0]), "the trainer, which could take 125 % of this"),
+        ];
+        for (planted, measured, behind) in cases {
+            let evidence = judge(&measured, "trainer").evidence;
+            assert_eq!(evidence.last(), Some(&format!("behind it: {behind}")), "{planted}: {evidence:?}");
+        }
+        let short = Measured { seconds: 0.05, ..measured(&[[1.0, 0.0, 0.0, 0.0, 0.0]], [0.0, 1.0, 0.0, 0.0, 0.0]) };
+        assert_eq!(judge(&short, "trainer").evidence, Vec::<String>::new());
     }
 
     #[test]

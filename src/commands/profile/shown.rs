@@ -10,7 +10,7 @@ use crate::profile::whatif::Proposal;
 use crate::terminal::short;
 
 /// What was measured of a half, and what is said of it.
-pub(super) struct Profile {
+pub(in crate::commands) struct Profile {
     pub(super) half: &'static str,
     pub(super) sentence: String,
     /// What binds, in a word for programs.
@@ -28,7 +28,7 @@ pub(super) struct Profile {
     pub(super) reader: &'static str,
     /// Of a preparation: what holds its lanes back besides themselves.
     pub(super) held_back: Option<HeldBack>,
-    pub(super) measured: Measured,
+    pub(in crate::commands) measured: Measured,
 }
 
 impl Profile {

@@ -1,5 +1,7 @@
 //! A training step by itself, on made batches: what a device can do, before there is a corpus.
 
+use pipeline::load::ViewFacts;
+use schemas::Batch;
 use serde_json::json;
 use trainer::plan::TrainPlan;
 use trainer::training::{Timing, time_steps};
@@ -23,12 +25,7 @@ pub(super) fn run(args: &ConfigArgs, steps: usize, json: bool) -> anyhow::Result
     for warning in outlook.warnings() {
         note(format_args!("warning: {warning}"));
     }
-    let of_step = plan.micro_batches();
-    let step = |number: u64| {
-        let batches = number * of_step..(number + 1) * of_step;
-        batches.map(|index| made::batch(plan, &views, outlook.fills_rows(), index)).collect()
-    };
-    let different: Vec<Vec<_>> = (0..DIFFERENT.min(steps) as u64).map(step).collect();
+    let different = made_steps(plan, &views, outlook.fills_rows(), steps);
     let timing = time_steps(plan, &different, steps.div_ceil(3), steps)?;
     let figures = Figures::of(&timing, plan.flops_per_token());
     if json {
@@ -37,6 +34,21 @@ pub(super) fn run(args: &ConfigArgs, steps: usize, json: bool) -> anyhow::Result
         figures.lines(plan, &timing).into_iter().for_each(line);
     }
     Ok(())
+}
+
+/// Batches of so many steps, or of as many as differ.
+pub(in crate::commands) fn made_steps(
+    plan: &TrainPlan,
+    views: &[ViewFacts],
+    fills_rows: bool,
+    steps: usize,
+) -> Vec<Vec<Batch>> {
+    let of_step = plan.micro_batches();
+    let step = |number: u64| {
+        let batches = number * of_step..(number + 1) * of_step;
+        batches.map(|index| made::batch(plan, views, fills_rows, index)).collect()
+    };
+    (0..DIFFERENT.min(steps) as u64).map(step).collect()
 }
 
 /// What the times come to.
