@@ -1,5 +1,6 @@
 //! The verbs. A run is configured by its file (`--config`, `--set`), never by flags; flags say what to do with a run.
 
+mod bytes;
 mod said;
 mod within;
 
@@ -8,11 +9,11 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
+pub(crate) use self::bytes::Bytes;
 use self::said::Said;
 #[cfg(feature = "train")]
 pub(crate) use self::within::CheckpointVerb;
 pub(crate) use self::within::{ConfigArgs, ConfigVerb, InspectVerb, PrepareVerb, ProfileVerb, TokenizerVerb};
-use crate::commands::tune::memory::Bytes;
 use crate::terminal::{Form, Manner, note};
 
 /// Pretrains BERT-style encoders: corpus preparation, a resumable trainer, a throughput profiler.
@@ -184,7 +185,8 @@ pub(crate) enum Verb {
         /// Run what is proposed too, and say what it brought.
         #[arg(long)]
         check: bool,
-        /// Run at each of these numbers of lanes, and say by the law that fits them where more stop to pay.
+        /// Run at each of these numbers of lanes, for all of `--seconds`, and say by the law that fits them where more stop to
+        /// pay.
         #[arg(long, value_name = "LANES", value_delimiter = ',', conflicts_with_all = ["check", "batches"],
               value_parser = clap::value_parser!(u16).range(1..=1024))]
         scale: Vec<u16>,

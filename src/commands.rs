@@ -40,7 +40,7 @@ mod tokenizer;
 mod top;
 #[cfg(feature = "train")]
 mod train;
-pub(crate) mod tune;
+mod tune;
 mod written;
 
 use std::process::ExitCode;

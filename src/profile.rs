@@ -6,6 +6,7 @@
 //! another.
 
 mod behind;
+mod binding;
 pub(crate) mod compare;
 pub(crate) mod judge;
 pub(crate) mod measure;

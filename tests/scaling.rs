@@ -71,11 +71,15 @@ fn a_preparation_has_numbers_of_lanes_too() {
     let home = Home::with_corpus(200);
     home.run_ok(&["tokenizer", "train"]);
     let sets = ["--set", "prepare.part_bytes=4096"];
-    let args = [&["--half", "prepare", "--seconds", "1", "--scale", "1,2,3", "--slow", "writer=20"], &sets[..]].concat();
+    let args =
+        [&["--half", "prepare", "--seconds", "1", "--scale", "1,2,3", "--slow", "writer=20"], &sets[..]].concat();
     let profile = scaled(&home, &args);
     let points = profile["scale"]["points"].as_array().expect("a list");
     assert!(profile["half"] == "prepare" && points.len() == 3, "{profile:#}");
-    assert!(points.iter().all(|point| point["tokens_per_s"]["mean"].as_f64().is_some_and(|it| it > 0.0)), "{profile:#}");
+    assert!(
+        points.iter().all(|point| point["tokens_per_s"]["mean"].as_f64().is_some_and(|it| it > 0.0)),
+        "{profile:#}"
+    );
 }
 
 #[test]

@@ -113,7 +113,7 @@ fn what_cannot_be_tuned_is_refused_before_it_is_measured() {
     for (args, words) in [
         (["--memory", "8XB"].as_slice(), "8GiB"),
         (&["--seconds", "0"], "--seconds 0"),
-        (&["--step-ms", "-1"], "--step-ms"),
+        (&["--step-ms=-1"], "--step-ms"),
         (&["--slow", "nobody=5"], "`burst=MS`"),
         (&["--set", "data.lanse=5"], "data.lanse"),
     ] {
@@ -133,7 +133,7 @@ fn what_cannot_be_tuned_is_refused_before_it_is_measured() {
 #[test]
 fn a_micro_batch_that_gains_is_written_unless_a_run_has_begun_with_another() {
     let home = home(&format!("{RUN}\n[train]\nsteps = 10\nrows_per_micro_batch = 2 # small\n"));
-    let sets = ["--seconds", "2", "--set", "data.lanes=1", "--set", "data.depth=2"];
+    let sets = ["--set", "data.lanes=1", "--set", "data.depth=2"];
     let before = text(&home);
     let found = tune(&home, &[&sets[..], &["--memory", "1KiB"]].concat());
     assert!(

@@ -104,14 +104,16 @@ pub(super) fn measured_online(args: &ConfigArgs, options: &Options) -> anyhow::R
     let step = Duration::from_secs_f64(options.step_ms.max(0.0) / 1e3);
     let pause = step / plan.config().micro_batches_per_step();
     // As in training, where lanes digest the rows as well.
-    let training = StreamOptions { digests: true, hindrance: slow.lanes, contention: slow.contention, ..StreamOptions::default() };
+    let training =
+        StreamOptions { digests: true, hindrance: slow.lanes, contention: slow.contention, ..StreamOptions::default() };
     let mut stream = BatchStream::new(load, RowIndex(0), Share::ALONE, training);
     let watch = Watch::over(stream.gauges())?;
     let width = load.facts().views.iter().map(|view| view.width).max().unwrap_or(0) as u64;
     let (mut tokens_per_batch, mut taken, begun) = (0, 0, Instant::now());
     let is_over = |taken: u64| match options.batches {
         Some(batches) => taken >= batches,
-        None => watch.is_enough() || begun.elapsed().as_secs_f64() >= options.seconds,
+        // A law is no better known than its points: those are measured for all of the time.
+        None => (options.scale.is_empty() && watch.is_enough()) || begun.elapsed().as_secs_f64() >= options.seconds,
     };
     while !is_over(taken) {
         let Some(batch) = stream.next() else { break };

@@ -6,8 +6,9 @@
 //! them.
 //! Of those that do not bind, the one that could do the least is next.
 
-use super::judge::{Binding, percent};
+use super::binding::Binding;
 use super::measure::{Means, Measured};
+use super::statistics::percent;
 
 /// Below this a share is that of a clock's error: who does nothing could do anything.
 const NOTHING: f64 = 1e-3;

@@ -7,7 +7,9 @@
 //! on a processor, ready for one that others had, or outside.
 
 use super::behind;
+pub(crate) use super::binding::Binding;
 use super::measure::{ActorFigures, ITEMS_MIN, Means, Measured};
+pub(crate) use super::statistics::percent;
 
 /// Shares of time: below the first nobody waits to speak of; from the second on somebody does for a good part.
 const LITTLE: f64 = 0.05;
@@ -15,27 +17,6 @@ const MUCH: f64 = 0.25;
 
 /// Seconds that are too few to say anything by.
 const SECONDS_MIN: f64 = 0.2;
-
-/// What binds a pipeline.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Binding {
-    /// Too little was seen.
-    Unknown,
-    /// Whoever takes the items.
-    Reader,
-    /// All lanes, at work on processors.
-    Lanes,
-    /// One lane, for which the others wait, since items are taken in order.
-    Lane(String),
-    /// What lanes read from: they wait for parts, or for another who decodes them.
-    Source,
-    /// A disk, a network, a sleep: lanes wait outside.
-    Outside,
-    /// More threads want a processor than there are.
-    Cores,
-    /// Nobody: the two sides wait for one another's bursts.
-    Room,
-}
 
 /// A sentence with what it rests on.
 #[derive(Clone, Debug, PartialEq)]
@@ -198,11 +179,6 @@ fn processors(cores: usize) -> String {
     if cores == 1 { "1 processor".to_owned() } else { format!("{cores} processors") }
 }
 
-pub(crate) fn percent(share: f64) -> String {
-    let percent = 100.0 * share;
-    if (0.0..9.95).contains(&percent) { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::measure::QueueFigures;
@@ -318,18 +294,42 @@ mod tests {
     fn what_would_bind_next_is_named() {
         let cases = [
             // Lanes that are blocked half of the time; on processors the lanes have 0.4 of two.
-            ("a slow trainer", measured(&[[0.5, 0.0, 0.5, 0.2, 0.0]; 2], [1.0, 0.0, 0.0, 0.0, 0.0]), "the loader, which could feed 200 % of this"),
+            (
+                "a slow trainer",
+                measured(&[[0.5, 0.0, 0.5, 0.2, 0.0]; 2], [1.0, 0.0, 0.0, 0.0, 0.0]),
+                "the loader, which could feed 200 % of this",
+            ),
             // Lanes that could make 20 times as much, of which two processors make 1.25.
-            ("few processors", measured(&[[0.05, 0.0, 0.95, 0.05, 0.0]; 2], [1.0, 0.0, 0.0, 1.5, 0.0]), "the processors, which suffice for 125 % of this"),
-            ("a fast trainer", measured(&[[1.0, 0.0, 0.0, 0.1, 0.0]; 2], [0.4, 0.6, 0.0, 0.1, 0.0]), "the trainer, which could take 250 % of this"),
-            ("no trainer", measured(&[[0.98, 0.0, 0.02, 0.9, 0.0]], [0.03, 0.97, 0.0, 0.03, 0.0]), "the processors, which suffice for 215 % of this"),
+            (
+                "few processors",
+                measured(&[[0.05, 0.0, 0.95, 0.05, 0.0]; 2], [1.0, 0.0, 0.0, 1.5, 0.0]),
+                "the processors, which suffice for 125 % of this",
+            ),
+            (
+                "a fast trainer",
+                measured(&[[1.0, 0.0, 0.0, 0.1, 0.0]; 2], [0.4, 0.6, 0.0, 0.1, 0.0]),
+                "the trainer, which could take 250 % of this",
+            ),
+            (
+                "no trainer",
+                measured(&[[0.98, 0.0, 0.02, 0.9, 0.0]], [0.03, 0.97, 0.0, 0.03, 0.0]),
+                "the processors, which suffice for 215 % of this",
+            ),
             (
                 "one slow lane",
                 measured(&[[1.0, 0.0, 0.0, 0.0, 0.0], [0.2, 0.0, 0.8, 0.0, 0.0]], [0.05, 0.95, 0.0, 0.0, 0.0]),
                 "the other lanes, which could make 500 % of this",
             ),
-            ("a trainer without a processor", measured(&[[0.97, 0.0, 0.03, 0.24, 0.73]; 8], [0.02, 0.98, 0.0, 0.01, 0.01]), "the trainer, which could take 50 times this"),
-            ("bursts", measured(&[[0.6, 0.0, 0.4, 0.0, 0.0]; 2], [0.8, 0.2, 0.0, 0.0, 0.0]), "the trainer, which could take 125 % of this"),
+            (
+                "a trainer without a processor",
+                measured(&[[0.97, 0.0, 0.03, 0.24, 0.73]; 8], [0.02, 0.98, 0.0, 0.01, 0.01]),
+                "the trainer, which could take 50 times this",
+            ),
+            (
+                "bursts",
+                measured(&[[0.6, 0.0, 0.4, 0.0, 0.0]; 2], [0.8, 0.2, 0.0, 0.0, 0.0]),
+                "the trainer, which could take 125 % of this",
+            ),
         ];
         for (planted, measured, behind) in cases {
             let evidence = judge(&measured, "trainer").evidence;

@@ -209,7 +209,7 @@ impl Law {
     /// Where more lanes stop to pay, as a sentence.
     pub(crate) fn sentence(&self) -> String {
         let most = self.lanes_max;
-        let mut sentence = match self.limit() {
+        let sentence = match self.limit() {
             Limit::Nothing(second) => format!("more lanes gain nothing: a second one brings {:+.1} %", 100.0 * second),
             Limit::After(last) => format!("adding lanes stops to pay after {last}: one more brings less than 5 %"),
             Limit::Beyond(last) => {
@@ -217,10 +217,10 @@ impl Law {
             }
             Limit::Unseen => format!("nothing of it is seen up to {most} lanes: each makes nearly what one alone does"),
         };
-        if let (Some(peak), false) = (self.peak(), matches!(self.limit(), Limit::Nothing(_))) {
-            sentence += &format!("; {peak} make the most, and more than that make less");
+        match self.peak().filter(|_| !matches!(self.limit(), Limit::Nothing(_))) {
+            Some(peak) => format!("{sentence}; {peak} make the most, and more than that make less"),
+            None => sentence,
         }
-        sentence
     }
 }
 
@@ -285,9 +285,10 @@ fn least_squares(rows: &[([f64; 3], f64)], kept: &[usize]) -> Option<[f64; 3]> {
             return None;
         }
         for below in at + 1..count {
-            let factor = matrix[below][at] / matrix[at][at];
-            for place in at..=count {
-                matrix[below][place] -= factor * matrix[at][place];
+            let (above, rest) = matrix.split_at_mut(below);
+            let factor = rest[0][at] / above[at][at];
+            for (value, pivot) in rest[0].iter_mut().zip(&above[at]) {
+                *value -= factor * pivot;
             }
         }
     }
@@ -306,7 +307,8 @@ mod tests {
     /// A run of that rate in 64 windows that scatter by so much, the same each time.
     fn point(lanes: usize, rate: f64, noise: f64) -> Point {
         let scatter = |at: usize| ((at * 37 + lanes * 11) as f64 * 12.9898).sin() * 43_758.547;
-        let windows: Vec<f64> = (0..64).map(|at| rate * (1.0 + noise * (2.0 * scatter(at).fract().abs() - 1.0))).collect();
+        let windows: Vec<f64> =
+            (0..64).map(|at| rate * (1.0 + noise * (2.0 * scatter(at).fract().abs() - 1.0))).collect();
         let mean = windows.iter().sum::<f64>() / windows.len() as f64;
         Point { lanes, windows, rate: mean, spread: Some(noise / 8.0) }
     }
@@ -341,7 +343,10 @@ mod tests {
                 let near = |of: Estimate, truth: f64| of.low - 0.02 * truth <= truth && truth <= of.high + 0.02 * truth;
                 assert!(near(found.sigma, sigma) && near(found.kappa, kappa), "{sigma} {kappa}: {found:?}");
             }
-            assert!(loud.sigma.high - loud.sigma.low > 2.0 * (quiet.sigma.high - quiet.sigma.low), "{quiet:?} {loud:?}");
+            assert!(
+                loud.sigma.high - loud.sigma.low > 2.0 * (quiet.sigma.high - quiet.sigma.low),
+                "{quiet:?} {loud:?}"
+            );
         }
     }
 
@@ -381,7 +386,8 @@ mod tests {
     #[test]
     fn a_kink_is_no_law_and_too_few_points_are_none() {
         // One lock with the same time for everybody: twice as much by two, and then nothing more.
-        let kink: Vec<Point> = [(1, 10.0), (2, 20.0), (3, 20.0), (4, 20.0), (8, 20.0)].map(|(n, x)| point(n, x, 0.0)).into();
+        let kink: Vec<Point> =
+            [(1, 10.0), (2, 20.0), (3, 20.0), (4, 20.0), (8, 20.0)].map(|(n, x)| point(n, x, 0.0)).into();
         let law = Law::of(&kink).expect("points enough");
         assert!(law.is_far() && law.evidence().iter().any(|line| line.contains("does not describe")), "{law:?}");
         for few in 0..POINTS_MIN {

@@ -117,6 +117,12 @@ pub(crate) fn ratio_of(first: &[f64], second: &[f64]) -> Option<Estimate> {
     Some(interval_of(mean(second) / mean(first).max(1e-300), drawn.collect()))
 }
 
+/// A share as people read it: `4.2 %`, `43 %`.
+pub(crate) fn percent(share: f64) -> String {
+    let percent = 100.0 * share;
+    if (0.0..9.95).contains(&percent) { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

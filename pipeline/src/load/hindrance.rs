@@ -110,12 +110,7 @@ impl Contended {
     }
 
     /// Runs `make` for batch `own` after it had the lock. Where that fails, those who wait for this lane go on.
-    pub(super) fn before<T, E>(
-        &self,
-        own: u64,
-        stop: &Stop,
-        make: impl FnOnce() -> Result<T, E>,
-    ) -> Result<T, E> {
+    pub(super) fn before<T, E>(&self, own: u64, stop: &Stop, make: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         let mut ends = Ends { contended: self, has_made: false };
         self.take(own, stop);
         let made = make();
@@ -191,7 +186,8 @@ mod tests {
                 let (contended, stop, made) = (&contended, stop.clone(), &made);
                 scope.spawn(move || {
                     for own in (lane..batches).step_by(lanes) {
-                        let outcome = contended.before(own, &stop, || if fails == Some(own) { Err(()) } else { Ok(()) });
+                        let outcome =
+                            contended.before(own, &stop, || if fails == Some(own) { Err(()) } else { Ok(()) });
                         if outcome.is_err() {
                             break;
                         }

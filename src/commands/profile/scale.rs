@@ -44,10 +44,15 @@ pub(super) fn run(args: &ConfigArgs, options: &Options, lanes: &[usize]) -> anyh
         changed.set.push(format!("{key}={lanes}"));
         let run = match options.half {
             Half::Prepare => of_preparations(&changed, options, lanes)?,
-            _ => of_stream(&measured_online(&changed, options)?),
+            Half::Online => of_stream(&measured_online(&changed, options)?),
+            #[cfg(feature = "train")]
+            Half::Step => unreachable!("it was refused above"),
         };
         if run.point.lanes != lanes {
-            note(format_args!("warning: {lanes} lanes are more than the windows of rows have room for: {}", run.point.lanes));
+            note(format_args!(
+                "warning: {lanes} lanes are more than the windows of rows have room for: {}",
+                run.point.lanes
+            ));
         }
         if runs.iter().all(|known| known.point.lanes != run.point.lanes) {
             runs.push(run);
@@ -86,7 +91,9 @@ fn held_back(measured: &Measured) -> Option<&'static str> {
         Binding::Unknown => Some("too short to say"),
         Binding::Reader => Some("the trainer binds"),
         Binding::Cores => Some("processors bind"),
-        _ if measured.reader.busy > WORKS && Means::of(measured).blocked > WAIT => Some("the trainer keeps them waiting"),
+        _ if measured.reader.busy > WORKS && Means::of(measured).blocked > WAIT => {
+            Some("the trainer keeps them waiting")
+        }
         _ => None,
     }
 }

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::memory::available;
-use super::{Change, GAIN_MIN, Tuning, waits};
+use super::tuning::{Change, GAIN_MIN, Tuning, waits};
 use crate::cli::{ConfigArgs, Half};
 use crate::commands::profile::{self, measured_online};
 use crate::plan::Plan;
@@ -99,10 +99,13 @@ fn lanes(tuning: &mut Tuning<'_>, present: &Look, step_ms: f64) -> anyhow::Resul
     let known: Vec<Known> = looks.iter().map(|(lanes, look)| Known::of(*lanes, look)).collect();
     let best = looks.remove(&fewest(&known)).expect("it was measured");
     let ratio = best.ratio_to(present).filter(|_| best.lanes() != present.lanes());
-    let is_worth = |ratio: &Estimate| match best.lanes() > present.lanes() {
-        true => ratio.mean >= 1.0 + GAIN_MIN && ratio.low > 1.0,
-        // Who does as well with fewer lanes has processors and memory left for others.
-        false => ratio.mean >= 1.0 - GAIN_MIN,
+    let is_worth = |ratio: &Estimate| {
+        if best.lanes() > present.lanes() {
+            ratio.mean >= 1.0 + GAIN_MIN && ratio.low > 1.0
+        } else {
+            // Who does as well with fewer lanes has processors and memory left for others.
+            ratio.mean >= 1.0 - GAIN_MIN
+        }
     };
     let Some(ratio) = ratio.filter(is_worth) else {
         tuning.say(format!("`{LANES}` stays {}: no other number gains", present.lanes()));
@@ -259,7 +262,7 @@ mod tests {
                 assert!(lanes == usize::from(wants) && tried <= 10, "{wants} from {start}: {lanes} after {tried}");
             }
         }
-        assert_eq!(found(2, 5.0, 64.0, Some(5)), (5, 2), "what was foretold is tried first, and then one below");
+        assert_eq!(found(2, 5.0, 64.0, Some(5)), (5, 3), "what was foretold is tried first, and then what lies below");
     }
 
     #[test]

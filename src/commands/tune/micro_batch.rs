@@ -6,7 +6,7 @@ use trainer::plan::TrainPlan;
 use trainer::training::time_steps;
 
 use super::memory::available;
-use super::{Change, GAIN_MIN, Tuning, times};
+use super::tuning::{Change, GAIN_MIN, Tuning, times};
 use crate::commands::profile::made_steps;
 use crate::exit::Usage;
 use crate::plan::Plan;
