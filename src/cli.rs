@@ -1,5 +1,6 @@
 //! The verbs. A run is configured by its file (`--config`, `--set`), never by flags; flags say what to do with a run.
 
+mod bytes;
 mod said;
 mod within;
 
@@ -8,6 +9,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
+pub(crate) use self::bytes::Bytes;
 use self::said::Said;
 #[cfg(feature = "train")]
 pub(crate) use self::within::CheckpointVerb;
@@ -182,11 +184,18 @@ pub(crate) enum Verb {
         step_ms: f64,
         /// Slow something on purpose, by so many ms: `lane` (each batch of the first), `lanes` (each batch), `work` (each
         /// batch, on a processor), `burst` (one batch of eight), `disk` (each read of a shard); `writer` of a preparation.
+        /// After a comma: `lock` (each batch, with one lock of all lanes), `turns` (the same, when all lanes have met), `pairs`
+        /// (as `turns`, for each other lane).
         #[arg(long, value_name = "ACTOR=MS")]
         slow: Option<String>,
         /// Run what is proposed too, and say what it brought.
         #[arg(long)]
         check: bool,
+        /// Run at each of these numbers of lanes, for all of `--seconds`, and say by the law that fits them where more stop to
+        /// pay.
+        #[arg(long, value_name = "LANES", value_delimiter = ',', conflicts_with_all = ["check", "batches"],
+              value_parser = clap::value_parser!(u16).range(1..=1024))]
+        scale: Vec<u16>,
         /// Print one JSON object instead.
         #[arg(long)]
         json: bool,
@@ -195,6 +204,32 @@ pub(crate) enum Verb {
         /// What to do instead.
         #[command(subcommand)]
         verb: Option<ProfileVerb>,
+    },
+    /// Find the micro-batch, lanes and depth that are fastest here by measuring them, and write them into the file.
+    #[command(after_help = "Example: cloze tune -c run.toml --memory 8GiB --dry-run")]
+    Tune {
+        #[command(flatten)]
+        config: ConfigArgs,
+        /// Memory to stay within, for a step by plan and for batches in flight: `8GiB`, `500MB`. If not said, the device's, or
+        /// what the machine has to give.
+        #[arg(long, value_name = "BYTES")]
+        memory: Option<Bytes>,
+        /// Measure each candidate for so long at the most.
+        #[arg(long, default_value_t = 8.0)]
+        seconds: f64,
+        /// A training step takes this long: it is then not timed, and `train.rows_per_micro_batch` stays. A build without the
+        /// trainer takes batches as fast as they come if it is not said.
+        #[arg(long)]
+        step_ms: Option<f64>,
+        /// Slow something on purpose, as `cloze profile --slow` does.
+        #[arg(long, value_name = "ACTOR=MS")]
+        slow: Option<String>,
+        /// Measure, and say what would be written.
+        #[arg(long)]
+        dry_run: bool,
+        /// Print one JSON object instead.
+        #[arg(long)]
+        json: bool,
     },
     /// Look at data.
     #[command(subcommand)]

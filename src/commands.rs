@@ -40,6 +40,7 @@ mod tokenizer;
 mod top;
 #[cfg(feature = "train")]
 mod train;
+mod tune;
 mod written;
 
 use std::process::ExitCode;
@@ -88,10 +89,14 @@ pub(crate) fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Profile { verb: Some(ProfileVerb::Live { run, steps, seconds, json }), .. } => {
             profile::live::run(&run, profile::live::Options { steps, seconds, json })?;
         }
-        Verb::Profile { config, half, seconds, batches, steps, step_ms, slow, check, json, traced, verb: None } => {
+        Verb::Profile { config, half, seconds, batches, steps, step_ms, slow, check, scale, json, traced, verb: None } => {
             let missing = || Usage("`cloze profile` needs `--config FILE`".to_owned());
-            let options = profile::Options { half, seconds, batches, steps, step_ms, slow, check, json, traced };
+            let scale = scale.into_iter().map(usize::from).collect();
+            let options = profile::Options { half, seconds, batches, steps, step_ms, slow, check, scale, json, traced };
             profile::run(&config.ok_or_else(missing)?, &options)?;
+        }
+        Verb::Tune { config, memory, seconds, step_ms, slow, dry_run, json } => {
+            tune::run(&config, &tune::Options { memory, seconds, step_ms, slow, dry_run, json })?;
         }
         Verb::Inspect(InspectVerb::Batch { index, config, rows }) => inspect::batch(index, &config, rows)?,
         Verb::Inspect(InspectVerb::Shard { file, rows }) => inspect::shard(&file, rows)?,

@@ -1,12 +1,18 @@
 //! Where the time of a pipeline goes: measured beside it, judged, and what a change would bring.
 //!
-//! [`measure`] looks, [`statistics`] says how well a rate is known, [`judge`] names what binds, [`whatif`] plays changes
-//! through the [`model`], [`compare`] holds two profiles beside one another.
+//! [`measure`] looks, [`statistics`] says how well a rate is known, [`judge`] names what binds and [`behind`]
+//! what would next, [`neighbor`] how much of the processors lanes take, [`whatif`] plays changes
+//! through the [`model`], [`scaling`] fits a law to several numbers of lanes, [`compare`] holds two profiles beside one
+//! another.
 
+mod behind;
+mod binding;
 pub(crate) mod compare;
 pub(crate) mod judge;
 pub(crate) mod measure;
 mod model;
+pub(crate) mod neighbor;
+pub(crate) mod scaling;
 pub(crate) mod stages;
 pub(crate) mod statistics;
 pub(crate) mod whatif;

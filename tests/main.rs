@@ -34,6 +34,7 @@ mod recipes;
 mod resume;
 #[cfg(feature = "train")]
 mod said;
+mod scaling;
 #[cfg(feature = "train")]
 mod seen;
 #[cfg(feature = "train")]
@@ -49,4 +50,5 @@ mod time_machine;
 mod traced;
 #[cfg(feature = "train")]
 mod train;
+mod tune;
 mod typed;

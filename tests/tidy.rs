@@ -42,7 +42,7 @@ const MAY_USE: &[(&str, &str)] = &[
     (
         "cloze",
         "cloze-schemas cloze-store cloze-observe cloze-pipeline cloze-serve cloze-trainer anyhow blake3 clap clap_complete clap_mangen indicatif percent-encoding prost ratatui schemars serde \
-         serde_json serde_path_to_error strsim thiserror tokio toml tracing tracing-subscriber ureq rustix",
+         serde_json serde_path_to_error strsim thiserror tokio toml toml_edit tracing tracing-subscriber ureq rustix",
     ),
 ];
 

@@ -6,7 +6,9 @@ pub(crate) mod live;
 mod made;
 #[cfg(feature = "train")]
 mod micro_batch;
+mod scale;
 mod shown;
+mod slow;
 #[cfg(feature = "train")]
 mod step;
 #[cfg(test)]
@@ -15,37 +17,38 @@ mod traced;
 #[cfg(feature = "train")]
 pub(crate) mod training;
 
+#[cfg(feature = "train")]
+pub(super) use self::step::made_steps;
+
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use observe::{Clock, Many};
-use pipeline::load::{self, BatchStream, Hindrance, StreamOptions, Who};
+use pipeline::load::{self, BatchStream, StreamOptions};
 use pipeline::prepare::{Preparation, PrepareOptions};
 use schemas::{RowIndex, Share};
-use store::{Store, Weather};
 
 use self::shown::Profile;
+use self::slow::Slow;
 use self::traced::Recording;
 use crate::cli::{ConfigArgs, Half, TraceArgs};
 use crate::config::Parsed;
 use crate::data::Purpose;
-use crate::exit::{Usage, WORSE};
+use crate::exit::WORSE;
 use crate::plan::Plan;
 #[cfg(feature = "train")]
 use crate::profile::VERSION;
 use crate::profile::compare;
 use crate::profile::judge::judge;
 use crate::profile::measure::{Measured, Watch};
+use crate::profile::neighbor;
 use crate::profile::stages;
 use crate::profile::whatif::{Proposal, proposals};
 use crate::terminal::line;
 #[cfg(feature = "train")]
 use crate::terminal::short;
-
-/// Batches between two slow ones, where bursts are asked for.
-const BURST: u64 = 8;
 
 /// What to do with which half.
 #[derive(Clone)]
@@ -58,12 +61,16 @@ pub(crate) struct Options {
     pub(crate) step_ms: f64,
     pub(crate) slow: Option<String>,
     pub(crate) check: bool,
+    pub(crate) scale: Vec<usize>,
     pub(crate) json: bool,
     pub(crate) traced: TraceArgs,
 }
 
 /// Runs a half against a consumer that costs nothing, or as much as was asked for, and says what binds it.
 pub(crate) fn run(args: &ConfigArgs, options: &Options) -> anyhow::Result<()> {
+    if !options.scale.is_empty() {
+        return scale::run(args, options, &options.scale);
+    }
     let mut recording = Recording::begin(&options.traced, options.half)?;
     let profile = match options.half {
         Half::Online => online(args, options, &mut recording)?,
@@ -134,49 +141,6 @@ pub(crate) fn compared(before: &Path, after: &Path, limit: f64) -> anyhow::Resul
     Ok(if comparison.is_worse { ExitCode::from(WORSE) } else { ExitCode::SUCCESS })
 }
 
-/// What is slow on purpose.
-#[derive(Clone, Copy, Debug, Default)]
-struct Slow {
-    lanes: Option<Hindrance>,
-    disk: Duration,
-    writer: Duration,
-}
-
-impl Slow {
-    fn parse(options: &Options) -> anyhow::Result<Self> {
-        let Some(text) = &options.slow else { return Ok(Self::default()) };
-        let parsed = text.split_once('=').and_then(|(actor, ms)| Some((actor, ms.parse::<f64>().ok()?)));
-        let parsed = parsed.filter(|(_, ms)| ms.is_finite() && (0.0..1e9).contains(ms));
-        let known = if options.half == Half::Prepare {
-            "`writer=MS`"
-        } else {
-            "`lane=MS`, `lanes=MS`, `work=MS`, `burst=MS` or `disk=MS`"
-        };
-        let wrong = || Usage(format!("--slow {text}: this half can slow {known}"));
-        let (actor, ms) = parsed.ok_or_else(wrong)?;
-        let time = Duration::from_secs_f64(ms / 1e3);
-        let lanes = |who, computes| Self { lanes: Some(Hindrance { who, time, computes }), ..Self::default() };
-        Ok(match (options.half == Half::Prepare, actor) {
-            (true, "writer") => Self { writer: time, ..Self::default() },
-            (false, "lane") => lanes(Who::Lane(0), false),
-            (false, "lanes") => lanes(Who::Lanes, false),
-            (false, "work") => lanes(Who::Lanes, true),
-            (false, "burst") => lanes(Who::OneIn(BURST), false),
-            (false, "disk") => Self { disk: time, ..Self::default() },
-            _ => return Err(wrong().into()),
-        })
-    }
-}
-
-impl Slow {
-    /// Finds a corpus, on a disk as slow as asked for.
-    fn find(self, folder: &Path) -> pipeline::Result<Store> {
-        let store = load::find(folder)?;
-        let weather = Weather { latency: self.disk, ..Weather::calm() };
-        Ok(if self.disk.is_zero() { store } else { store.in_weather(weather) })
-    }
-}
-
 /// The online half against a trainer that only takes time; with `--check` once more with what is proposed.
 fn online(args: &ConfigArgs, options: &Options, recording: &mut Recording) -> anyhow::Result<Profile> {
     let mut profile = measured_online(args, options)?;
@@ -191,22 +155,25 @@ fn online(args: &ConfigArgs, options: &Options, recording: &mut Recording) -> an
     Ok(profile)
 }
 
-fn measured_online(args: &ConfigArgs, options: &Options) -> anyhow::Result<Profile> {
-    let slow = Slow::parse(options)?;
+/// The online half, measured once and judged.
+pub(super) fn measured_online(args: &ConfigArgs, options: &Options) -> anyhow::Result<Profile> {
+    let slow = Slow::parse(options.slow.as_deref(), options.half)?;
     let plan = Plan::over(args, |folder: &Path| slow.find(folder), Purpose::Look)?;
     let load = plan.load();
     // A step takes its time over all of its micro-batches.
     let step = Duration::from_secs_f64(options.step_ms.max(0.0) / 1e3);
     let pause = step / plan.config().micro_batches_per_step();
     // As in training, where lanes digest the rows as well.
-    let training = StreamOptions { digests: true, hindrance: slow.lanes, ..StreamOptions::default() };
+    let training =
+        StreamOptions { digests: true, hindrance: slow.lanes, contention: slow.contention, ..StreamOptions::default() };
     let mut stream = BatchStream::new(load, RowIndex(0), Share::ALONE, training);
     let watch = Watch::over(stream.gauges())?;
     let width = load.facts().views.iter().map(|view| view.width).max().unwrap_or(0) as u64;
     let (mut tokens_per_batch, mut taken, begun) = (0, 0, Instant::now());
     let is_over = |taken: u64| match options.batches {
         Some(batches) => taken >= batches,
-        None => watch.is_enough() || begun.elapsed().as_secs_f64() >= options.seconds,
+        // A law is no better known than its points: those are measured for all of the time.
+        None => (options.scale.is_empty() && watch.is_enough()) || begun.elapsed().as_secs_f64() >= options.seconds,
     };
     while !is_over(taken) {
         let Some(batch) = stream.next() else { break };
@@ -219,11 +186,13 @@ fn measured_online(args: &ConfigArgs, options: &Options) -> anyhow::Result<Profi
     let measured = watch.measured();
     let verdict = judge(&measured, "trainer");
     let what_if = proposals(&measured);
+    let mut evidence = verdict.evidence;
+    evidence.extend(what_if.as_ref().ok().and_then(|proposals| neighbor::advice(&measured, proposals)));
     Ok(Profile {
         half: "online",
         sentence: verdict.sentence,
         binding: format!("{:?}", verdict.binding),
-        evidence: verdict.evidence,
+        evidence,
         what_if: Some(what_if),
         checked: None,
         tokens_per_item: tokens_per_batch as f64,
@@ -231,6 +200,7 @@ fn measured_online(args: &ConfigArgs, options: &Options) -> anyhow::Result<Profi
         stages: None,
         reader: "trainer",
         training: None,
+        held_back: None,
         measured,
     })
 }
@@ -239,7 +209,7 @@ fn measured_online(args: &ConfigArgs, options: &Options) -> anyhow::Result<Profi
 fn offline(args: &ConfigArgs, options: &Options, recording: &mut Recording) -> anyhow::Result<Profile> {
     // Of several corpora the first: each goes the same way.
     let config = Parsed::read(&args.config, &args.set)?.into_corpora(None)?.swap_remove(0).prepare;
-    let write_delay = Slow::parse(options)?.writer;
+    let write_delay = Slow::parse(options.slow.as_deref(), options.half)?.writer;
     let run = PrepareOptions { null_writer: true, write_delay, ..PrepareOptions::default() };
     let watch = Arc::<Mutex<Option<Watch>>>::default();
     let hears = {
@@ -264,6 +234,7 @@ fn offline(args: &ConfigArgs, options: &Options, recording: &mut Recording) -> a
         stages: Some(stages::shares(&summary.stages).map(|(_, share)| share)),
         reader: "fold",
         training: None,
+        held_back: stages::held_back(&measured, summary.parts_made),
         measured,
     })
 }

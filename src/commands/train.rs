@@ -22,7 +22,7 @@ use std::time::Duration;
 use observe::{Clock, Many, Observer};
 use pipeline::actor;
 use pipeline::ledger::Ledger;
-use pipeline::load::Hindrance;
+use pipeline::load::{Contention, Hindrance};
 use schemas::Share;
 use serve::ServeConfig;
 use store::{Lock, Store, Weather};
@@ -278,10 +278,10 @@ fn course(plan: &Plan, phases: &Phases) -> Course {
 }
 
 /// The batches of a training of which nothing is kept; made slowly, if that is asked for.
-pub(crate) fn unkept(plan: &Plan, control: &Arc<Control>, hindrance: Option<Hindrance>) -> impl Data + use<> {
+pub(crate) fn unkept(plan: &Plan, control: &Arc<Control>, slowed: (Option<Hindrance>, Contention)) -> impl Data + use<> {
     let kept = Kept { left_out: Arc::<RunLeftOut>::default() as _, ledger: Arc::default() };
     let phases = Phases { control: Arc::clone(control), slow: None };
-    Feed { hindrance, ..Feed::new(plan, Share::ALONE, None, kept, None, phases) }
+    Feed { slowed, ..Feed::new(plan, Share::ALONE, None, kept, None, phases) }
 }
 
 /// Trains on a thread of its own, from what is in the store on.

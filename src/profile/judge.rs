@@ -6,7 +6,10 @@
 //! waits and is waited for in turn binds nothing but the room between them). Work is then told apart by where its time went:
 //! on a processor, ready for one that others had, or outside.
 
+use super::behind;
+pub(crate) use super::binding::Binding;
 use super::measure::{ActorFigures, ITEMS_FEW, ITEMS_MIN, Means, Measured};
+pub(crate) use super::statistics::percent;
 
 /// Shares of time: below the first nobody waits to speak of; from the second on somebody does for a good part.
 const LITTLE: f64 = 0.05;
@@ -15,27 +18,6 @@ const MUCH: f64 = 0.25;
 /// Seconds that are too few to say anything by; and such that a few items will do, if each of them takes long.
 const SECONDS_MIN: f64 = 0.2;
 const SECONDS_LONG: f64 = 1.0;
-
-/// What binds a pipeline.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Binding {
-    /// Too little was seen.
-    Unknown,
-    /// Whoever takes the items.
-    Reader,
-    /// All lanes, at work on processors.
-    Lanes,
-    /// One lane, for which the others wait, since items are taken in order.
-    Lane(String),
-    /// What lanes read from: they wait for parts, or for another who decodes them.
-    Source,
-    /// A disk, a network, a sleep: lanes wait outside.
-    Outside,
-    /// More threads want a processor than there are.
-    Cores,
-    /// Nobody: the two sides wait for one another's bursts.
-    Room,
-}
 
 /// A sentence with what it rests on.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,7 +41,7 @@ fn could(lanes: &Means) -> f64 {
 }
 
 /// What binds.
-pub(super) fn binding(measured: &Measured) -> Binding {
+pub(crate) fn binding(measured: &Measured) -> Binding {
     let (reader, lanes) = (&measured.reader, Means::of(measured));
     let are_few = reader.items < ITEMS_FEW || (reader.items < ITEMS_MIN && measured.seconds < SECONDS_LONG);
     if are_few || measured.seconds < SECONDS_MIN || lanes.at_work == 0 {
@@ -156,8 +138,9 @@ fn evidence(binding: &Binding, measured: &Measured, lanes: &Means, reader: &str)
         return Vec::new();
     }
     let taker = &measured.reader;
+    let behind = behind::words(binding, measured, reader);
     let idle = if lanes.idle > 0 { format!("; {} had nothing to make", many(lanes.idle)) } else { String::new() };
-    vec![
+    let clocks = [
         format!(
             "{reader}: busy {}, starved {}; lanes: busy {} (on a processor {}, ready for one {}, outside {}), starved {}, \
              blocked {}{idle}",
@@ -176,7 +159,8 @@ fn evidence(binding: &Binding, measured: &Measured, lanes: &Means, reader: &str)
             percent(measured.queues.full),
             percent(measured.queues.empty)
         ),
-    ]
+    ];
+    clocks.into_iter().chain(behind).collect()
 }
 
 fn others_blocked(measured: &Measured, name: &str) -> f64 {
@@ -195,11 +179,6 @@ fn many(lanes: usize) -> String {
 
 fn processors(cores: usize) -> String {
     if cores == 1 { "1 processor".to_owned() } else { format!("{cores} processors") }
-}
-
-pub(crate) fn percent(share: f64) -> String {
-    let percent = 100.0 * share;
-    if (0.0..9.95).contains(&percent) { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
 }
 
 #[cfg(test)]
@@ -310,6 +289,56 @@ mod tests {
             assert_eq!(verdict.binding, binding, "{planted}: {}", verdict.sentence);
             assert!(!verdict.sentence.contains("NaN") && verdict.evidence.len() != 1, "{planted}: {verdict:?}");
         }
+    }
+
+    /// By hand: whoever is busy half of the time could do twice as much.
+    #[test]
+    fn what_would_bind_next_is_named() {
+        let cases = [
+            // Lanes that are blocked half of the time; on processors the lanes have 0.4 of two.
+            (
+                "a slow trainer",
+                measured(&[[0.5, 0.0, 0.5, 0.2, 0.0]; 2], [1.0, 0.0, 0.0, 0.0, 0.0]),
+                "the loader, which could feed 200 % of this",
+            ),
+            // Lanes that could make 20 times as much, of which two processors make 1.25.
+            (
+                "few processors",
+                measured(&[[0.05, 0.0, 0.95, 0.05, 0.0]; 2], [1.0, 0.0, 0.0, 1.5, 0.0]),
+                "the processors, which suffice for 125 % of this",
+            ),
+            (
+                "a fast trainer",
+                measured(&[[1.0, 0.0, 0.0, 0.1, 0.0]; 2], [0.4, 0.6, 0.0, 0.1, 0.0]),
+                "the trainer, which could take 250 % of this",
+            ),
+            (
+                "no trainer",
+                measured(&[[0.98, 0.0, 0.02, 0.9, 0.0]], [0.03, 0.97, 0.0, 0.03, 0.0]),
+                "the processors, which suffice for 215 % of this",
+            ),
+            (
+                "one slow lane",
+                measured(&[[1.0, 0.0, 0.0, 0.0, 0.0], [0.2, 0.0, 0.8, 0.0, 0.0]], [0.05, 0.95, 0.0, 0.0, 0.0]),
+                "the other lanes, which could make 500 % of this",
+            ),
+            (
+                "a trainer without a processor",
+                measured(&[[0.97, 0.0, 0.03, 0.24, 0.73]; 8], [0.02, 0.98, 0.0, 0.01, 0.01]),
+                "the trainer, which could take 50 times this",
+            ),
+            (
+                "bursts",
+                measured(&[[0.6, 0.0, 0.4, 0.0, 0.0]; 2], [0.8, 0.2, 0.0, 0.0, 0.0]),
+                "the trainer, which could take 125 % of this",
+            ),
+        ];
+        for (planted, measured, behind) in cases {
+            let evidence = judge(&measured, "trainer").evidence;
+            assert_eq!(evidence.last(), Some(&format!("behind it: {behind}")), "{planted}: {evidence:?}");
+        }
+        let short = Measured { seconds: 0.05, ..measured(&[[1.0, 0.0, 0.0, 0.0, 0.0]], [0.0, 1.0, 0.0, 0.0, 0.0]) };
+        assert_eq!(judge(&short, "trainer").evidence, Vec::<String>::new());
     }
 
     #[test]

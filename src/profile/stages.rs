@@ -10,18 +10,47 @@ use super::measure::{Means, Measured};
 /// Of the lanes' work: from here on it is the others that are the matter.
 const MUCH: f64 = 0.25;
 
+/// What holds lanes back that is no matter between them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HeldBack {
+    /// There are fewer parts than lanes.
+    Parts,
+    /// There are fewer processors than lanes that want one.
+    Processors,
+}
+
+impl HeldBack {
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Self::Parts => "too few parts bind",
+            Self::Processors => "processors bind",
+        }
+    }
+}
+
+/// What holds the lanes back, if anything does. `parts` is what there was to make.
+pub(crate) fn held_back(measured: &Measured, parts: u64) -> Option<HeldBack> {
+    let Means { busy, queued, .. } = Means::of(measured);
+    if parts < measured.lanes.len() as u64 {
+        Some(HeldBack::Parts)
+    } else {
+        (queued / busy.max(1e-9) > MUCH).then_some(HeldBack::Processors)
+    }
+}
+
 /// The sentence, and what it rests on. `parts` is what there was to make.
 pub(crate) fn judge(measured: &Measured, stages: &Stages, parts: u64) -> (String, Vec<String>) {
     let (shares, slowest) = (shares(stages), stages.slowest());
     let Means { busy, queued, outside, idle, .. } = Means::of(measured);
     let (queued, outside) = (queued / busy.max(1e-9), outside / busy.max(1e-9));
-    let sentence = if parts < measured.lanes.len() as u64 {
+    let held_back = held_back(measured, parts);
+    let sentence = if held_back == Some(HeldBack::Parts) {
         format!(
             "too few parts bind: {parts} for {} lanes; `prepare.part_bytes` makes smaller ones, and one compressed file is \
              one part",
             measured.lanes.len()
         )
-    } else if queued > MUCH {
+    } else if held_back == Some(HeldBack::Processors) {
         format!(
             "processors bind: {} lanes for {}; they are ready without one {} of their working time",
             measured.lanes.len(),

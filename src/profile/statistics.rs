@@ -60,39 +60,67 @@ pub(crate) fn warm_up(windows: &[f64]) -> usize {
     (1..=most).fold(0, first)
 }
 
+/// Means of the batches that a course is cut into, as [`mean_of`] does it: what a bootstrap draws from, since windows beside
+/// one another are not independent.
+pub(crate) fn batch_means(windows: &[f64]) -> Vec<f64> {
+    let size = (windows.len() / BATCHES).max(1);
+    let kept = &windows[windows.len() % size..];
+    kept.chunks(size).map(|batch| batch.iter().sum::<f64>() / size as f64).collect()
+}
+
+/// How often a bootstrap draws.
+pub(crate) const DRAWS: usize = 1000;
+
+/// Draws with replacement: the same each time, everywhere.
+pub(crate) struct Dice(u64);
+
+impl Default for Dice {
+    fn default() -> Self {
+        Self(0x9e37_79b9_7f4a_7c15)
+    }
+}
+
+impl Dice {
+    /// The mean of as many values as there are, drawn from them.
+    pub(crate) fn mean_of(&mut self, values: &[f64]) -> f64 {
+        let mut sum = 0.0;
+        for _ in 0..values.len() {
+            // xorshift64*: enough for what is drawn here.
+            self.0 ^= self.0 >> 12;
+            self.0 ^= self.0 << 25;
+            self.0 ^= self.0 >> 27;
+            sum += values[(self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % values.len()];
+        }
+        sum / values.len() as f64
+    }
+}
+
+/// A figure with the middle 95 of 100 of what was drawn for it.
+pub(crate) fn interval_of(mean: f64, mut drawn: Vec<f64>) -> Estimate {
+    drawn.sort_by(f64::total_cmp);
+    let last = drawn.len() - 1;
+    Estimate { mean, low: drawn[last / 40], high: drawn[last - last / 40] }
+}
+
 /// The ratio of two courses' means, the second to the first, with the interval of its bootstrap: both are drawn anew from
 /// their own windows a thousand times, by the same draws each time.
 pub(crate) fn ratio_of(first: &[f64], second: &[f64]) -> Option<Estimate> {
-    const DRAWS: usize = 1000;
     if first.len() < 4 || second.len() < 4 {
         return None;
     }
     let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len() as f64;
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut draw = |of: &[f64]| {
-        let mut sum = 0.0;
-        for _ in 0..of.len() {
-            // xorshift64*: enough for what is drawn here, and the same everywhere.
-            state ^= state >> 12;
-            state ^= state << 25;
-            state ^= state >> 27;
-            let place = (state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % of.len();
-            sum += of[place];
-        }
-        sum / of.len() as f64
-    };
-    let mut ratios: Vec<f64> = (0..DRAWS)
-        .map(|_| {
-            let below = draw(first);
-            draw(second) / below.max(1e-300)
-        })
-        .collect();
-    ratios.sort_by(f64::total_cmp);
-    Some(Estimate {
-        mean: mean(second) / mean(first).max(1e-300),
-        low: ratios[DRAWS / 40],
-        high: ratios[DRAWS - 1 - DRAWS / 40],
-    })
+    let mut dice = Dice::default();
+    let drawn = (0..DRAWS).map(|_| {
+        let below = dice.mean_of(first);
+        dice.mean_of(second) / below.max(1e-300)
+    });
+    Some(interval_of(mean(second) / mean(first).max(1e-300), drawn.collect()))
+}
+
+/// A share as people read it: `4.2 %`, `43 %`.
+pub(crate) fn percent(share: f64) -> String {
+    let percent = 100.0 * share;
+    if (0.0..9.95).contains(&percent) { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! The plan's batches, made ahead of time by lanes.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use observe::spans::SPANS;
 use schemas::{Batch, RowIndex, Share};
@@ -9,9 +8,10 @@ use tracing::trace_span;
 
 use super::LoadPlan;
 use super::cut::Cut;
+use super::hindrance::{Contended, Contention, Hindrance};
 use super::left_out::{BadRow, Care};
 use super::made::Made;
-use crate::actor::{Gauges, Lanes, Next, Scheduled, Stop, Stopper, stopper};
+use crate::actor::{Gauges, Lanes, Next, Stop, Stopper, stopper};
 use crate::error::Result;
 use crate::ledger::RowDocuments;
 use crate::shard::groups::Groups;
@@ -28,55 +28,8 @@ pub struct StreamOptions {
     pub replay: Option<u64>,
     /// Makes lanes slow on purpose: for profiling, a bottleneck that is known.
     pub hindrance: Option<Hindrance>,
-}
-
-/// Slowness on purpose.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hindrance {
-    /// Who is slow.
-    pub who: Who,
-    /// For how long before each batch.
-    pub time: Duration,
-    /// Whether it computes for so long, instead of waiting.
-    pub computes: bool,
-}
-
-/// Who is slow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Who {
-    /// One lane.
-    Lane(usize),
-    /// Every lane.
-    Lanes,
-    /// Whoever makes one of so many batches.
-    OneIn(u64),
-}
-
-/// What this thread has had of processors; for ever, where nobody counts.
-fn processor_time() -> Duration {
-    Scheduled::here().map_or(Duration::MAX, |scheduled| scheduled.ran)
-}
-
-impl Hindrance {
-    /// Takes its time, if it is this one's turn.
-    fn take(self, lane: usize, own: u64) {
-        let is_slow = match self.who {
-            Who::Lane(slow) => slow == lane,
-            Who::Lanes => true,
-            Who::OneIn(many) => own.is_multiple_of(many.max(1)),
-        };
-        if !is_slow {
-            return;
-        }
-        if !self.computes {
-            return std::thread::sleep(self.time);
-        }
-        // Of its own time on a processor: where others have it, this takes longer.
-        let begun = processor_time();
-        while processor_time().saturating_sub(begun) < self.time {
-            std::hint::spin_loop();
-        }
-    }
+    /// Puts lanes in one another's way on purpose.
+    pub contention: Contention,
 }
 
 /// An iterator over the batches of a share, in order. Dropping it ends its lanes.
@@ -115,21 +68,26 @@ impl BatchStream {
         let (groups, cut, lanes) = (Arc::new(plan.groups()), plan.cut(from, share), plan.lanes_of(share));
         let (maker, decoded, care) = (Arc::clone(plan), Arc::clone(&groups), options.care.clone());
         let (stopper, stop) = stopper();
+        let replay = options.replay.map(Replay::of);
+        let made = cut.count().unwrap_or(u64::MAX).min(replay.as_ref().map_or(u64::MAX, |replay| replay.count));
+        let contended = Contended::of(options.contention, lanes.count, made);
         let make = move |own: u64| {
             let lane = usize::try_from(own % lanes.count as u64).expect("a lane");
             if let Some(hindrance) = options.hindrance {
                 hindrance.take(lane, own);
             }
             let by = (lane, lanes.count);
-            let made = maker.make(&decoded, cut.index(own), cut.rows(own), by, (&care, Some(&stop)))?;
+            let make = || maker.make(&decoded, cut.index(own), cut.rows(own), by, (&care, Some(&stop)));
+            let made = match &contended {
+                Some(contended) => contended.before(own, &stop, make)?,
+                None => make()?,
+            };
             if options.digests {
                 let _span = trace_span!(target: SPANS, "digest").entered();
                 let _ = made.batch.row_digests();
             }
             Ok(made)
         };
-        let replay = options.replay.map(Replay::of);
-        let made = cut.count().unwrap_or(u64::MAX).min(replay.as_ref().map_or(u64::MAX, |replay| replay.count));
         let lanes = Lanes::over(0..made, lanes, make);
         let plan = Arc::clone(plan);
         Self {

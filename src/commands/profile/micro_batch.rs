@@ -58,7 +58,8 @@ fn times(args: &ConfigArgs, rows: u64) -> anyhow::Result<Times> {
     let mut sized = args.clone();
     sized.set.push(format!("train.rows_per_micro_batch={rows}"));
     let outlook = Outlook::of(&sized)?;
-    let timing = time_steps(outlook.train(), &made_steps(&outlook, STEPS), WARM_UP, STEPS)?;
+    let steps = made_steps(outlook.train(), &outlook.views(), outlook.fills_rows(), STEPS);
+    let timing = time_steps(outlook.train(), &steps, WARM_UP, STEPS)?;
     let mut sorted = timing.seconds;
     sorted.sort_by(f64::total_cmp);
     let quarter = |quarters: usize| sorted[(sorted.len() - 1) * quarters / 4];

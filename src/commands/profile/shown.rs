@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::profile::VERSION;
 use crate::profile::judge::percent;
 use crate::profile::measure::{ActorFigures, Measured};
+use crate::profile::stages::HeldBack;
 use crate::profile::whatif::Proposal;
 use crate::terminal::short;
 
@@ -27,7 +28,9 @@ pub(crate) struct Profile {
     pub(super) reader: &'static str,
     /// What is known of a trainer's steps.
     pub(super) training: Option<Told>,
-    pub(super) measured: Measured,
+    /// Of a preparation: what holds its lanes back besides themselves.
+    pub(super) held_back: Option<HeldBack>,
+    pub(in crate::commands) measured: Measured,
 }
 
 /// The same for people and for programs.

@@ -1,5 +1,6 @@
 //! A training step by itself, on made batches: what a device can do, before there is a corpus.
 
+use pipeline::load::ViewFacts;
 use schemas::Batch;
 use serde_json::json;
 use trainer::plan::TrainPlan;
@@ -24,7 +25,8 @@ pub(super) fn run(args: &ConfigArgs, steps: usize, json: bool) -> anyhow::Result
     for warning in outlook.warnings() {
         note(format_args!("warning: {warning}"));
     }
-    let timing = time_steps(plan, &made_steps(&outlook, steps), steps.div_ceil(3), steps)?;
+    let different = made_steps(plan, &views, outlook.fills_rows(), steps);
+    let timing = time_steps(plan, &different, steps.div_ceil(3), steps)?;
     let figures = Figures::of(&timing, plan.flops_per_token());
     if json {
         line(figures.json(plan, &timing));
@@ -34,13 +36,17 @@ pub(super) fn run(args: &ConfigArgs, steps: usize, json: bool) -> anyhow::Result
     Ok(())
 }
 
-/// Micro-batches of a few steps of a plan, of which there are `steps` at the most.
-pub(super) fn made_steps(outlook: &Outlook, steps: usize) -> Vec<Vec<Batch>> {
-    let (plan, views) = (outlook.train(), outlook.views());
+/// Batches of so many steps, or of as many as differ.
+pub(in crate::commands) fn made_steps(
+    plan: &TrainPlan,
+    views: &[ViewFacts],
+    fills_rows: bool,
+    steps: usize,
+) -> Vec<Vec<Batch>> {
     let of_step = plan.micro_batches();
     let step = |number: u64| {
         let batches = number * of_step..(number + 1) * of_step;
-        batches.map(|index| made::batch(plan, &views, outlook.fills_rows(), index)).collect()
+        batches.map(|index| made::batch(plan, views, fills_rows, index)).collect()
     };
     (0..DIFFERENT.min(steps) as u64).map(step).collect()
 }

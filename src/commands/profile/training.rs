@@ -66,7 +66,7 @@ fn propose(profile: &mut Profile, proposal: Proposal) {
 }
 
 fn measured(args: &ConfigArgs, options: &Options) -> anyhow::Result<Profile> {
-    let slow = Slow::parse(options)?;
+    let slow = Slow::parse(options.slow.as_deref(), options.half)?;
     let plan = Plan::over(args, |folder: &Path| slow.find(folder), Purpose::Look)?;
     let control = Arc::new(Control::start()?);
     let found = Arc::<Mutex<Option<(Watch, StepTimes)>>>::default();
@@ -80,7 +80,7 @@ fn measured(args: &ConfigArgs, options: &Options) -> anyhow::Result<Profile> {
         is_over: false,
         found: Arc::clone(&found),
     };
-    let mut feed = unkept(&plan, &control, slow.lanes);
+    let mut feed = unkept(&plan, &control, (slow.lanes, slow.contention));
     let training = plan.train().clone();
     let thread = actor::spawn("trainer", move || {
         let store = Store::memory(Weather::calm());
@@ -246,6 +246,7 @@ pub(crate) fn profile(shape: Shape, watch: &Watch, times: StepTimes) -> Profile 
         tokens_per_s: None,
         stages: None,
         reader: "trainer",
+        held_back: None,
         training: Some(Told { lines: training.lines(), json: training.json() }),
         measured,
     }

@@ -9,7 +9,7 @@ use observe::training::{AuditReport, GenerationReport, LeftOutReport, StarvedRep
 use pipeline::actor;
 use pipeline::audit::{Audit, Watch};
 use pipeline::ledger::{Fate, Ledger};
-use pipeline::load::{BadRow, BadRows, BatchStream, Care, Hindrance, LoadPlan, StreamOptions};
+use pipeline::load::{BadRow, BadRows, BatchStream, Care, Contention, Hindrance, LoadPlan, StreamOptions};
 use schemas::{Batch, Generation, RowIndex, Share};
 use trainer::ForeignError;
 use trainer::training::Data;
@@ -48,7 +48,7 @@ pub(super) struct Feed {
     replay: Option<u64>,
     care: Care,
     /// What is slow on purpose, where that is rehearsed.
-    pub(super) hindrance: Option<Hindrance>,
+    pub(super) slowed: (Option<Hindrance>, Contention),
     /// Who counts what was consumed: nobody, where nothing is kept.
     ledger: Arc<Mutex<Ledger>>,
     /// Who ends this process on purpose, and how many rows a step has.
@@ -86,7 +86,7 @@ impl Feed {
                 faults: storm.map(|storm| Arc::clone(storm) as _),
                 ..Care::default()
             },
-            hindrance: None,
+            slowed: (None, Contention::default()),
             ledger: kept.ledger,
             storm: storm.map(|storm| (Arc::clone(storm), plan.train().train.rows_per_step)),
             phases,
@@ -101,7 +101,8 @@ impl Data for Feed {
         self.phases.control.board().consumed(rows.0);
         self.ledger().forget();
         let (replay, care) = (self.replay, self.care.clone());
-        let options = StreamOptions { digests: true, replay, care, hindrance: self.hindrance };
+        let (hindrance, contention) = self.slowed;
+        let options = StreamOptions { digests: true, replay, care, hindrance, contention };
         let stream = BatchStream::new(&self.plan, rows, self.share, options);
         self.phases.control.board().lanes(stream.gauges());
         self.stream = Some(stream);

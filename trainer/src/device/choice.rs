@@ -67,6 +67,12 @@ impl fmt::Display for DeviceChoice {
 }
 
 impl DeviceChoice {
+    /// Bytes of memory of the device; none of the CPU, or where it does not answer.
+    #[must_use]
+    pub fn bytes(self) -> Option<u64> {
+        native::facts::memory(self.resolve().ok()?).ok().flatten().map(|[_, _, total]| total)
+    }
+
     /// The device, if it is there.
     pub fn resolve(self) -> Result<Device, Error> {
         let there = tch::Cuda::device_count();

@@ -1,0 +1,179 @@
+//! `--scale`: a half at several numbers of lanes, and the law of how it goes by them.
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use super::shown::Profile;
+use super::{Options, measured_online, offline};
+use crate::cli::{ConfigArgs, Half};
+use crate::profile::VERSION;
+use crate::profile::judge::{Binding, binding, percent};
+use crate::profile::measure::{Means, Measured};
+use crate::profile::scaling::{Law, Limit, Point};
+use crate::profile::stages;
+use crate::profile::statistics::{Estimate, mean_of};
+use crate::terminal::{line, note, short};
+
+/// Preparations at one number of lanes, at the most.
+const AGAIN_MAX: usize = 16;
+
+/// Shares of time: the trainer keeps lanes waiting where it works for the first and they wait for room for the second.
+const WORKS: f64 = 0.5;
+const WAIT: f64 = 0.05;
+
+/// What so many lanes made, and why the law has no say in it, if it has none.
+struct Run {
+    point: Point,
+    tokens_per_s: Estimate,
+    held_back: Option<&'static str>,
+}
+
+/// Runs a half at each of the numbers of lanes, and says what the law makes of it.
+pub(super) fn run(args: &ConfigArgs, options: &Options, lanes: &[usize]) -> anyhow::Result<()> {
+    let key = match options.half {
+        Half::Online => "data.lanes",
+        Half::Prepare => "prepare.lanes",
+        #[cfg(feature = "train")]
+        Half::Step => return Err(crate::exit::Usage("--scale: a training step has no lanes".to_owned()).into()),
+    };
+    let mut runs: Vec<Run> = Vec::new();
+    for lanes in lanes.iter().copied().collect::<BTreeSet<usize>>() {
+        let mut changed = args.clone();
+        changed.set.push(format!("{key}={lanes}"));
+        let run = match options.half {
+            Half::Prepare => of_preparations(&changed, options, lanes)?,
+            Half::Online => of_stream(&measured_online(&changed, options)?),
+            #[cfg(feature = "train")]
+            Half::Step => unreachable!("it was refused above"),
+        };
+        if run.point.lanes != lanes {
+            note(format_args!(
+                "warning: {lanes} lanes are more than the windows of rows have room for: {}",
+                run.point.lanes
+            ));
+        }
+        if runs.iter().all(|known| known.point.lanes != run.point.lanes) {
+            runs.push(run);
+        }
+    }
+    let fitted: Vec<Point> = runs.iter().filter(|run| run.held_back.is_none()).map(|run| run.point.clone()).collect();
+    let law = Law::of(&fitted);
+    if options.json {
+        line(object(options.half, &runs, &law));
+    } else {
+        lines(&runs, &law).into_iter().for_each(line);
+    }
+    Ok(())
+}
+
+/// The online half.
+fn of_stream(profile: &Profile) -> Run {
+    let (measured, tokens) = (&profile.measured, profile.tokens_per_item);
+    let rate = measured.rate.unwrap_or_else(|| {
+        let mean = measured.reader.items as f64 / measured.seconds.max(1e-9);
+        Estimate { mean, low: mean, high: mean }
+    });
+    let point = Point {
+        lanes: measured.lanes.len(),
+        windows: measured.windows.iter().map(|rate| rate * tokens).collect(),
+        rate: rate.mean * tokens,
+        spread: measured.rate.map(Estimate::spread),
+    };
+    let tokens_per_s = Estimate { mean: rate.mean * tokens, low: rate.low * tokens, high: rate.high * tokens };
+    Run { point, tokens_per_s, held_back: held_back(measured) }
+}
+
+/// What keeps lanes from what they could do, and is no matter between them.
+fn held_back(measured: &Measured) -> Option<&'static str> {
+    match binding(measured) {
+        Binding::Unknown => Some("too short to say"),
+        Binding::Reader => Some("the trainer binds"),
+        Binding::Cores => Some("processors bind"),
+        _ if measured.reader.busy > WORKS && Means::of(measured).blocked > WAIT => {
+            Some("the trainer keeps them waiting")
+        }
+        _ => None,
+    }
+}
+
+/// Preparations of the whole corpus, one after the other for the time that was asked for: what each makes is a window.
+fn of_preparations(args: &ConfigArgs, options: &Options, lanes: usize) -> anyhow::Result<Run> {
+    let (begun, mut speeds, mut last) = (Instant::now(), Vec::new(), None);
+    while speeds.is_empty() || (speeds.len() < AGAIN_MAX && begun.elapsed().as_secs_f64() < options.seconds) {
+        let profile = offline(args, options)?;
+        speeds.push(profile.tokens_per_s.unwrap_or(0.0));
+        last = Some(profile.held_back);
+    }
+    let mean = speeds.iter().sum::<f64>() / speeds.len() as f64;
+    let known = mean_of(&speeds);
+    let tokens_per_s = known.unwrap_or(Estimate { mean, low: mean, high: mean });
+    let point = Point { lanes, windows: speeds, rate: mean, spread: known.map(Estimate::spread) };
+    Ok(Run { point, tokens_per_s, held_back: last.flatten().map(stages::HeldBack::words) })
+}
+
+fn lines(runs: &[Run], law: &Result<Law, String>) -> Vec<String> {
+    let mut lines = match law {
+        Ok(law) => vec![law.sentence()],
+        Err(why) => vec![why.clone()],
+    };
+    lines.extend(caps(runs));
+    lines.extend(law.iter().flat_map(Law::evidence).map(|line| format!("  {line}")));
+    lines.push(String::new());
+    lines.push(format!("{:>5} {:>22} {:>10} {:>10}", "lanes", "tokens/s", "per lane", "by the law"));
+    lines.extend(runs.iter().map(|run| row(run, law.as_ref().ok())));
+    lines
+}
+
+/// From which number of lanes on something else holds them back.
+fn caps(runs: &[Run]) -> Option<String> {
+    let held = runs.iter().rev().take_while(|run| run.held_back.is_some()).last()?;
+    let why = held.held_back.filter(|why| *why != "too short to say")?;
+    Some(format!("from {} lanes on {why}: there the law has no say, and more lanes are no help", held.point.lanes))
+}
+
+fn row(run: &Run, law: Option<&Law>) -> String {
+    let Run { point, tokens_per_s, held_back } = run;
+    let speed = match point.spread {
+        Some(spread) => format!("{} (± {})", short(tokens_per_s.mean), percent(spread)),
+        None => short(tokens_per_s.mean),
+    };
+    let foretold = law.map_or("–".to_owned(), |law| short(law.at(point.lanes)));
+    let why = held_back.map(|why| format!("  not fitted: {why}")).unwrap_or_default();
+    format!("{:>5} {speed:>22} {:>10} {foretold:>10}{why}", point.lanes, short(point.rate / point.lanes as f64))
+}
+
+fn object(half: Half, runs: &[Run], law: &Result<Law, String>) -> String {
+    let points: Vec<Value> = runs
+        .iter()
+        .map(|run| {
+            let Estimate { mean, low, high } = run.tokens_per_s;
+            let by_law = law.as_ref().ok().map(|law| law.at(run.point.lanes));
+            json!({ "lanes": run.point.lanes, "tokens_per_s": { "mean": mean, "low": low, "high": high },
+                    "by_law": by_law, "not_fitted": run.held_back })
+        })
+        .collect();
+    let law = match law {
+        Ok(law) => fitted(law),
+        Err(why) => json!({ "none": why }),
+    };
+    let half = if half == Half::Prepare { "prepare" } else { "online" };
+    let object = json!({ "version": VERSION, "half": half, "scale": { "points": points, "law": law } });
+    format!("{object:#}")
+}
+
+fn fitted(law: &Law) -> Value {
+    let known = |of: Estimate| {
+        let bound = |at: f64| law.is_known.then_some(at);
+        json!({ "mean": of.mean, "low": bound(of.low), "high": bound(of.high) })
+    };
+    let stops_after = match law.limit() {
+        Limit::Nothing(_) => Some(1),
+        Limit::After(lanes) | Limit::Beyond(lanes) => Some(lanes),
+        Limit::Unseen => None,
+    };
+    json!({ "tokens_per_s_of_one": known(law.lambda), "sigma": known(law.sigma), "kappa": known(law.kappa),
+            "misfit": law.misfit, "fits": !law.is_far(), "stops_after": stops_after, "peak": law.peak(),
+            "sentence": law.sentence() })
+}

@@ -1,0 +1,85 @@
+//! `cloze tune`: finds the micro-batch, the lanes and their depth by measuring them, and writes into the file what gains.
+
+mod feeding;
+mod file;
+mod memory;
+#[cfg(feature = "train")]
+mod micro_batch;
+mod tuning;
+
+use serde_json::{Value, json};
+
+use self::file::ConfigFile;
+pub(crate) use self::tuning::Options;
+use self::tuning::{Change, Tuning, times};
+use crate::cli::ConfigArgs;
+use crate::exit::Usage;
+use crate::plan::Plan;
+use crate::profile::VERSION;
+use crate::terminal::line;
+
+/// Measures, says what gains, and writes that into the file.
+pub(crate) fn run(args: &ConfigArgs, options: &Options) -> anyhow::Result<()> {
+    if !(options.seconds.is_finite() && options.seconds > 0.0) {
+        return Err(Usage(format!("--seconds {}: nothing can be measured in that", options.seconds)).into());
+    }
+    if options.step_ms.is_some_and(|ms| !ms.is_finite() || ms < 0.0) {
+        return Err(Usage("--step-ms: a step takes 0 ms or more".to_owned()).into());
+    }
+    let file = ConfigFile::open(&args.config)?;
+    if !options.dry_run {
+        file.check()?;
+    }
+    // What is wrong with it is said before anything is measured.
+    let plan = Plan::to_look_at(args)?;
+    let mut tuning = Tuning { options, args: args.clone(), changes: Vec::new(), notes: Vec::new() };
+    #[cfg(feature = "train")]
+    let step_ms = micro_batch::tune(&mut tuning, &plan)?;
+    #[cfg(not(feature = "train"))]
+    let step_ms = options.step_ms.unwrap_or(0.0);
+    drop(plan);
+    feeding::tune(&mut tuning, step_ms)?;
+    let Tuning { changes, notes, .. } = tuning;
+    let is_written = !options.dry_run && !changes.is_empty();
+    if is_written {
+        file.write(&changes.iter().map(|change| (change.key, change.to)).collect::<Vec<_>>())?;
+    }
+    if options.json {
+        line(object(args, step_ms, &changes, &notes, is_written));
+    } else {
+        lines(args, &changes, is_written).into_iter().for_each(line);
+    }
+    Ok(())
+}
+
+fn lines(args: &ConfigArgs, changes: &[Change], is_written: bool) -> Vec<String> {
+    let file = args.config.display();
+    if changes.is_empty() {
+        return vec![format!("nothing gains: {file} stays as it is")];
+    }
+    let what = match (changes.len(), is_written) {
+        (1, true) => "1 key is written".to_owned(),
+        (many, true) => format!("{many} keys are written"),
+        (1, false) => "1 key would be written".to_owned(),
+        (many, false) => format!("{many} keys would be written"),
+    };
+    let mut lines = vec![format!("{file}: {what}")];
+    lines.extend(changes.iter().map(|change| {
+        let Change { key, from, to, ratio, words } = change;
+        format!("  `{key}` {from} → {to}: {}; {words}", times(*ratio))
+    }));
+    lines
+}
+
+fn object(args: &ConfigArgs, step_ms: f64, changes: &[Change], notes: &[String], is_written: bool) -> String {
+    let changes: Vec<Value> = changes
+        .iter()
+        .map(|Change { key, from, to, ratio, words }| {
+            json!({ "key": key, "from": from, "to": to, "words": words,
+                    "ratio": { "mean": ratio.mean, "low": ratio.low, "high": ratio.high } })
+        })
+        .collect();
+    let object = json!({ "version": VERSION, "file": args.config, "written": is_written, "step_ms": step_ms,
+                         "changes": changes, "notes": notes });
+    format!("{object:#}")
+}

@@ -1,0 +1,274 @@
+//! `data.lanes` and `data.depth`: the fewest lanes that keep a trainer of so many ms a step from waiting, and room for them.
+//!
+//! The model of `cloze profile` says what to try first. Only what was measured is written.
+
+use std::collections::BTreeMap;
+
+use super::memory::available;
+use super::tuning::{Change, GAIN_MIN, Tuning, waits};
+use crate::cli::{ConfigArgs, Half};
+use crate::commands::profile::{self, measured_online};
+use crate::plan::Plan;
+use crate::profile::measure::Measured;
+use crate::profile::neighbor;
+use crate::profile::statistics::{Estimate, batch_means, ratio_of};
+use crate::profile::whatif::proposals;
+use crate::terminal::{bytes, note};
+
+const LANES: &str = "data.lanes";
+const DEPTH: &str = "data.depth";
+
+/// The share of its time that a trainer may wait and be called fed.
+const WAITS_MAX: f64 = 0.01;
+
+/// Numbers of lanes, and depths, that are measured beside the present ones.
+const LANES_TRIED: usize = 6;
+const DEPTHS_TRIED: usize = 3;
+
+/// Lanes that are ever tried: so many for each that there is, or for each processor.
+const TIMES_MAX: usize = 8;
+
+/// What was measured of a number of lanes and a depth.
+#[derive(Clone, Debug)]
+struct Look {
+    measured: Measured,
+    /// Batches in flight at the most, in bytes.
+    in_flight: u64,
+}
+
+impl Look {
+    /// Batches a second; 0 where too little was seen.
+    fn rate(&self) -> f64 {
+        self.measured.rate.map_or(0.0, |rate| rate.mean)
+    }
+
+    fn waits(&self) -> f64 {
+        self.measured.reader.starved
+    }
+
+    fn lanes(&self) -> usize {
+        self.measured.lanes.len()
+    }
+
+    /// How many times as fast as another it is.
+    fn ratio_to(&self, before: &Self) -> Option<Estimate> {
+        ratio_of(&batch_means(&before.measured.windows), &batch_means(&self.measured.windows))
+    }
+}
+
+/// Finds both, for a trainer whose steps take so long.
+pub(super) fn tune(tuning: &mut Tuning<'_>, step_ms: f64) -> anyhow::Result<()> {
+    let Some(present) = look(tuning, &tuning.args, step_ms)? else {
+        let why = "what it has in flight now is more than the memory that was given";
+        tuning.say(format!("`{LANES}` and `{DEPTH}` stay: {why}"));
+        return Ok(());
+    };
+    if present.measured.rate.is_none() {
+        tuning.say(format!("`{LANES}` and `{DEPTH}` stay: too little was measured; `--seconds` measures for longer"));
+        return Ok(());
+    }
+    said(&present);
+    let with_lanes = lanes(tuning, &present, step_ms)?;
+    let last = depth(tuning, with_lanes, step_ms)?;
+    tuning.notes.extend(neighbor::share(&last.measured));
+    Ok(())
+}
+
+/// The fewest lanes that do; what was measured with them.
+fn lanes(tuning: &mut Tuning<'_>, present: &Look, step_ms: f64) -> anyhow::Result<Look> {
+    if tuning.is_given(LANES) {
+        tuning.say(format!("`{LANES}` stays {}: `--set` says it", present.lanes()));
+        return Ok(present.clone());
+    }
+    let foretold = proposals(&present.measured).unwrap_or_default();
+    let mut wanted = foretold.iter().find(|proposal| proposal.key == LANES).map(|proposal| proposal.to);
+    let most = TIMES_MAX * present.lanes().max(present.measured.cores);
+    let mut looks = BTreeMap::from([(present.lanes(), present.clone())]);
+    for _ in 0..LANES_TRIED {
+        let known: Vec<Known> = looks.iter().map(|(lanes, look)| Known::of(*lanes, look)).collect();
+        let Some(next) = wanted.take().or_else(|| next_lanes(&known, most)) else { break };
+        let Some(look) = look(tuning, &tuning.with(LANES, next as u64), step_ms)? else { break };
+        said(&look);
+        // Windows of rows have no room for more.
+        let is_narrowed = look.lanes() != next;
+        looks.insert(look.lanes(), look);
+        if is_narrowed {
+            break;
+        }
+    }
+    let known: Vec<Known> = looks.iter().map(|(lanes, look)| Known::of(*lanes, look)).collect();
+    let best = looks.remove(&fewest(&known)).expect("it was measured");
+    let ratio = best.ratio_to(present).filter(|_| best.lanes() != present.lanes());
+    let is_worth = |ratio: &Estimate| {
+        if best.lanes() > present.lanes() {
+            ratio.mean >= 1.0 + GAIN_MIN && ratio.low > 1.0
+        } else {
+            // Who does as well with fewer lanes has processors and memory left for others.
+            ratio.mean >= 1.0 - GAIN_MIN
+        }
+    };
+    let Some(ratio) = ratio.filter(is_worth) else {
+        tuning.say(format!("`{LANES}` stays {}: no other number gains", present.lanes()));
+        return Ok(present.clone());
+    };
+    let less = if best.in_flight < present.in_flight {
+        format!("; {} less of batches in flight", bytes(present.in_flight - best.in_flight))
+    } else {
+        String::new()
+    };
+    let words = format!("{}{less}", waits(best.waits(), present.waits()));
+    tuning.take(Change { key: LANES, from: present.lanes() as u64, to: best.lanes() as u64, ratio, words });
+    Ok(best)
+}
+
+/// A deeper queue, where the trainer still waits and it helps; what was measured with it.
+fn depth(tuning: &mut Tuning<'_>, present: Look, step_ms: f64) -> anyhow::Result<Look> {
+    let from = present.measured.depth;
+    if tuning.is_given(DEPTH) {
+        tuning.say(format!("`{DEPTH}` stays {from}: `--set` says it"));
+        return Ok(present);
+    }
+    if present.waits() < WAITS_MAX {
+        tuning.say(format!("`{DEPTH}` stays {from}: the trainer has all that it asks for"));
+        return Ok(present);
+    }
+    let foretold = proposals(&present.measured).unwrap_or_default();
+    let first = foretold.iter().find(|proposal| proposal.key == DEPTH).map_or(2 * from, |proposal| proposal.to);
+    let (mut best, mut gained, mut next) = (present.clone(), None, first);
+    for _ in 0..DEPTHS_TRIED {
+        let Some(look) = look(tuning, &tuning.with(DEPTH, next as u64), step_ms)? else { break };
+        said(&look);
+        let beside = look.ratio_to(&best).filter(|ratio| ratio.mean >= 1.0 + GAIN_MIN && ratio.low > 1.0);
+        if beside.is_none() {
+            break;
+        }
+        (gained, best) = (look.ratio_to(&present), look);
+        if best.waits() < WAITS_MAX {
+            break;
+        }
+        next *= 2;
+    }
+    let Some(ratio) = gained else {
+        tuning.say(format!("`{DEPTH}` stays {from}: no other depth gains 2 %"));
+        return Ok(present);
+    };
+    let words = waits(best.waits(), present.waits());
+    tuning.take(Change { key: DEPTH, from: from as u64, to: best.measured.depth as u64, ratio, words });
+    Ok(best)
+}
+
+/// Measures; none where batches in flight would be more than there is room for.
+fn look(tuning: &Tuning<'_>, args: &ConfigArgs, step_ms: f64) -> anyhow::Result<Option<Look>> {
+    let plan = Plan::to_look_at(args)?;
+    let facts = plan.load().facts();
+    let (lanes, in_flight) = (facts.lanes.count, facts.batches_bytes);
+    drop(plan);
+    let room = tuning.options.memory.map(|bytes| bytes.0).or_else(available);
+    if let Some(room) = room.filter(|room| in_flight > *room) {
+        note(format_args!("{lanes} lanes: {} of batches in flight, of {}: too much", bytes(in_flight), bytes(room)));
+        return Ok(None);
+    }
+    let options = profile::Options {
+        half: Half::Online,
+        seconds: tuning.options.seconds,
+        batches: None,
+        steps: 0,
+        step_ms,
+        slow: tuning.options.slow.clone(),
+        check: false,
+        scale: Vec::new(),
+        json: false,
+    };
+    Ok(Some(Look { measured: measured_online(args, &options)?.measured, in_flight }))
+}
+
+fn said(look: &Look) {
+    let (lanes, depth) = (look.lanes(), look.measured.depth);
+    let many = if lanes == 1 { "1 lane".to_owned() } else { format!("{lanes} lanes") };
+    let waits = crate::profile::judge::percent(look.waits());
+    note(format_args!("{many} of depth {depth}: {:.1} batches a second, the trainer waits {waits}", look.rate()));
+}
+
+/// What decides about a number of lanes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Known {
+    lanes: usize,
+    rate: f64,
+    is_fed: bool,
+}
+
+impl Known {
+    fn of(lanes: usize, look: &Look) -> Self {
+        Self { lanes, rate: look.rate(), is_fed: look.waits() < WAITS_MAX }
+    }
+}
+
+/// The number of lanes to measure next, by those that are known, in order; none where the answer is among them.
+fn next_lanes(known: &[Known], most: usize) -> Option<usize> {
+    if let Some(fed) = known.iter().find(|it| it.is_fed) {
+        // Between the most lanes that do not feed it and the fewest that do.
+        let below = known.iter().filter(|it| it.lanes < fed.lanes).map(|it| it.lanes).max().unwrap_or(0);
+        return (fed.lanes - below > 1).then_some(below + (fed.lanes - below) / 2);
+    }
+    let last = known.last()?;
+    let before = known[..known.len() - 1].iter().map(|it| it.rate).fold(0.0, f64::max);
+    // Lanes that brought nothing: more will not either.
+    let is_up = last.rate > before * (1.0 + GAIN_MIN);
+    let more = (2 * last.lanes).min(most);
+    if is_up && more > last.lanes {
+        return Some(more);
+    }
+    // Nobody feeds it: do fewer do as well as the best?
+    let best = fewest(known);
+    let below = known.iter().filter(|it| it.lanes < best).map(|it| it.lanes).max().unwrap_or(0);
+    (best - below > 1).then_some(below + (best - below) / 2)
+}
+
+/// The fewest lanes that feed the trainer; where none does, the fewest that do nearly as well as the best.
+fn fewest(known: &[Known]) -> usize {
+    let best = known.iter().map(|it| it.rate).fold(0.0, f64::max);
+    let fed = known.iter().find(|it| it.is_fed);
+    let nearly = known.iter().find(|it| it.rate >= (1.0 - GAIN_MIN) * best);
+    fed.or(nearly).map_or(1, |it| it.lanes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A trainer that takes so many batches a second, of lanes that make one each; they stop to gain at `most`.
+    fn found(start: usize, wants: f64, most: f64, first: Option<usize>) -> (usize, usize) {
+        let of = |lanes: usize| {
+            let could = (lanes as f64).min(most);
+            Known { lanes, rate: could.min(wants), is_fed: could >= wants }
+        };
+        let (mut known, mut first) = (vec![of(start)], first);
+        let mut tried = 0;
+        while let Some(next) = first.take().or_else(|| next_lanes(&known, 64)) {
+            assert!(known.iter().all(|it| it.lanes != next), "{next} twice: {known:?}");
+            known.push(of(next));
+            known.sort_by_key(|it| it.lanes);
+            tried += 1;
+            assert!(tried < 20, "{known:?}");
+        }
+        (fewest(&known), tried)
+    }
+
+    #[test]
+    fn the_fewest_lanes_that_feed_a_trainer_are_found() {
+        for wants in 1..=20_u8 {
+            for start in [1, 2, 7, 20] {
+                let (lanes, tried) = found(start, wants.into(), 64.0, None);
+                assert!(lanes == usize::from(wants) && tried <= 10, "{wants} from {start}: {lanes} after {tried}");
+            }
+        }
+        assert_eq!(found(2, 5.0, 64.0, Some(5)), (5, 3), "what was foretold is tried first, and then what lies below");
+    }
+
+    #[test]
+    fn where_nobody_feeds_it_the_fewest_of_the_best_are_taken() {
+        assert_eq!(found(1, 100.0, 4.0, None).0, 4);
+        assert_eq!(found(8, 100.0, 1.0, None).0, 1, "seven of eight bring nothing");
+        assert_eq!(found(1, f64::INFINITY, 64.0, None).0, 63, "the last one brings less than 2 %");
+    }
+}

@@ -1,0 +1,183 @@
+//! A configuration file in which a few numbers change and nothing else: comments, order and line ends stay.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use toml::Table;
+use toml_edit::{DocumentMut, InlineTable, Item, TableLike, Value};
+
+use crate::commands::written;
+use crate::exit::Usage;
+
+/// What an editor on another system may put before a text.
+const MARK: char = '\u{feff}';
+
+/// The file as it was when it was first looked at.
+pub(super) struct ConfigFile {
+    path: PathBuf,
+    text: String,
+}
+
+impl ConfigFile {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// As [`Usage`], where it cannot be read.
+    pub(super) fn open(path: &Path) -> anyhow::Result<Self> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Usage(format!("{}: {error}; name a file that can be read", path.display())))?;
+        Ok(Self { path: path.to_owned(), text })
+    }
+
+    /// Refuses what cannot be written, before anything is measured.
+    pub(super) fn check(&self) -> anyhow::Result<()> {
+        let found = self.path.metadata().with_context(|| self.path.display().to_string())?;
+        if found.permissions().readonly() {
+            let message = "it may only be read; `--dry-run` measures and writes nothing";
+            return Err(Usage(format!("{}: {message}", self.path.display())).into());
+        }
+        written::check(&self.path)
+    }
+
+    /// Writes these keys (section and name) into it, whole or not at all.
+    ///
+    /// # Errors
+    /// As [`Usage`], where it is no longer what was read, or the keys have no place in it.
+    pub(super) fn write(&self, changes: &[(&str, u64)]) -> anyhow::Result<()> {
+        let place = self.path.display();
+        let values: Vec<String> = changes.iter().map(|(key, value)| format!("{key} = {value}")).collect();
+        let by_hand = format!("write it yourself: {}", values.join(", "));
+        let now = std::fs::read_to_string(&self.path).map_err(|error| Usage(format!("{place}: {error}; {by_hand}")))?;
+        if now != self.text {
+            return Err(Usage(format!("{place}: somebody has changed it meanwhile; {by_hand}")).into());
+        }
+        let text = edited(&self.text, changes).map_err(|why| Usage(format!("{place}: {why}; {by_hand}")))?;
+        let permissions = self.path.metadata().with_context(|| place.to_string())?.permissions();
+        written::put(&self.path, &text)?;
+        std::fs::set_permissions(&self.path, permissions).with_context(|| place.to_string())
+    }
+}
+
+/// The text with these keys changed.
+fn edited(text: &str, changes: &[(&str, u64)]) -> Result<String, String> {
+    let bare = text.strip_prefix(MARK).unwrap_or(text);
+    // The parser keeps what it is given, and writes new lines as here.
+    let has_returns = bare.contains("\r\n");
+    let bare = bare.replace("\r\n", "\n");
+    let mut document: DocumentMut = bare.parse().map_err(|error| format!("it is no TOML: {error}"))?;
+    for (key, value) in changes {
+        let (section, name) = key.split_once('.').ok_or_else(|| format!("`{key}` has no section"))?;
+        set(&mut document, section, name, *value)?;
+    }
+    let mut changed = document.to_string();
+    if !bare.is_empty() && !bare.ends_with('\n') && changed.ends_with('\n') {
+        changed.pop();
+    }
+    check(&bare, &changed, changes)?;
+    if has_returns {
+        changed = changed.replace('\n', "\r\n");
+    }
+    Ok(if text.starts_with(MARK) { format!("{MARK}{changed}") } else { changed })
+}
+
+fn set(document: &mut DocumentMut, section: &str, name: &str, value: u64) -> Result<(), String> {
+    let number = Value::from(i64::try_from(value).map_err(|_| format!("{value} is no number of TOML"))?);
+    let is_empty = document.is_empty();
+    let item = document.entry(section).or_insert_with(|| {
+        let mut table = toml_edit::Table::new();
+        table.decor_mut().set_prefix(if is_empty { "" } else { "\n" });
+        Item::Table(table)
+    });
+    if let Some(inline) = item.as_inline_table_mut().filter(|inline| !inline.contains_key(name)) {
+        append(inline, name, number);
+        return Ok(());
+    }
+    let table: &mut dyn TableLike = item.as_table_like_mut().ok_or_else(|| format!("`{section}` is no section"))?;
+    match table.get_mut(name).and_then(Item::as_value_mut) {
+        Some(old) => {
+            let decor = old.decor().clone();
+            *old = number;
+            *old.decor_mut() = decor;
+        }
+        None => {
+            table.insert(name, Item::Value(number));
+        }
+    }
+    Ok(())
+}
+
+/// Puts a key at the end of `{ a = 1 }`, before the space that closes it.
+fn append(table: &mut InlineTable, name: &str, mut number: Value) {
+    if let Some((_, last)) = table.iter_mut().last() {
+        let end = last.decor().suffix().and_then(|end| end.as_str()).unwrap_or_default().to_owned();
+        last.decor_mut().set_suffix("");
+        number.decor_mut().set_prefix(" ");
+        number.decor_mut().set_suffix(end);
+    }
+    table.insert(name, number);
+}
+
+/// Whether nothing else is another than before.
+fn check(before: &str, after: &str, changes: &[(&str, u64)]) -> Result<(), String> {
+    let read = |text: &str| text.parse::<Table>().map_err(|error| format!("it cannot be edited: {error}"));
+    let (mut expected, found) = (read(before)?, read(after)?);
+    for (key, value) in changes {
+        let (section, name) = key.split_once('.').unwrap_or_default();
+        let table = expected.entry(section).or_insert_with(|| toml::Value::Table(Table::new()));
+        if let (Some(table), Ok(value)) = (table.as_table_mut(), i64::try_from(*value)) {
+            table.insert(name.to_owned(), value.into());
+        }
+    }
+    if expected == found { Ok(()) } else { Err("it cannot be edited without changing more".to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check_edit(before: &str, changes: &[(&str, u64)], after: &str) {
+        assert_eq!(edited(before, changes).as_deref(), Ok(after), "of {before:?}");
+    }
+
+    #[test]
+    fn a_number_changes_and_nothing_else() {
+        let lanes = [("data.lanes", 4)];
+        check_edit(
+            "# a run\nseed = 1\n\n[data]   # what\n lanes  =  2  # two\ndepth=3\n\n[train]\nsteps = 5\n",
+            &lanes,
+            "# a run\nseed = 1\n\n[data]   # what\n lanes  =  4  # two\ndepth=3\n\n[train]\nsteps = 5\n",
+        );
+        check_edit("[data]\nlanes = 2", &lanes, "[data]\nlanes = 4");
+        check_edit("[data]\r\nlanes = 2 # zwei\r\n", &lanes, "[data]\r\nlanes = 4 # zwei\r\n");
+        check_edit("\u{feff}[data]\nlanes = 2\n", &lanes, "\u{feff}[data]\nlanes = 4\n");
+    }
+
+    #[test]
+    fn what_is_absent_is_put_into_its_section() {
+        let lanes = [("data.lanes", 4)];
+        check_edit(
+            "[data]\nwidth = 64\n\n# next\n[train]\n",
+            &lanes,
+            "[data]\nwidth = 64\nlanes = 4\n\n# next\n[train]\n",
+        );
+        check_edit("[train]\nsteps = 5\n", &lanes, "[train]\nsteps = 5\n\n[data]\nlanes = 4\n");
+        check_edit("", &lanes, "[data]\nlanes = 4\n");
+        check_edit("[data.x]\ny = 1\n", &[("data.depth", 1)], "[data]\ndepth = 1\n[data.x]\ny = 1\n");
+    }
+
+    #[test]
+    fn dotted_and_inline_tables_are_tables() {
+        let lanes = [("data.lanes", 4)];
+        check_edit("data.lanes = 2 # two\nseed = 1\n", &lanes, "data.lanes = 4 # two\nseed = 1\n");
+        check_edit("data.width = 64\nseed = 1\n", &lanes, "data.width = 64\ndata.lanes = 4\nseed = 1\n");
+        check_edit("data = { lanes = 2, width = 64 }\n", &lanes, "data = { lanes = 4, width = 64 }\n");
+        check_edit("data = { width = 64 }\n", &lanes, "data = { width = 64, lanes = 4 }\n");
+    }
+
+    #[test]
+    fn what_has_no_place_is_refused() {
+        for wrong in ["data = 5\n", "[data\n", "[[data]]\nlanes = 1\n"] {
+            assert!(edited(wrong, &[("data.lanes", 4)]).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! What is tuned so far: what gains, and why the rest stays.
+
+use crate::cli::{Bytes, ConfigArgs};
+use crate::profile::statistics::{Estimate, percent};
+use crate::terminal::note;
+
+/// A gain below this share changes nothing in a file.
+pub(super) const GAIN_MIN: f64 = 0.02;
+
+/// What to go by.
+pub(crate) struct Options {
+    /// Bytes that the plan of a step may come to, and those that batches in flight may; none: what there is.
+    pub(crate) memory: Option<Bytes>,
+    /// Of each measurement.
+    pub(crate) seconds: f64,
+    /// What a step takes; none: it is timed.
+    pub(crate) step_ms: Option<f64>,
+    pub(crate) slow: Option<String>,
+    pub(crate) dry_run: bool,
+    pub(crate) json: bool,
+}
+
+/// A key that gains.
+#[derive(Clone, Debug)]
+pub(super) struct Change {
+    pub(super) key: &'static str,
+    pub(super) from: u64,
+    pub(super) to: u64,
+    /// How many times as fast.
+    pub(super) ratio: Estimate,
+    /// How it is and how it was.
+    pub(super) words: String,
+}
+
+/// What was found so far.
+pub(super) struct Tuning<'a> {
+    pub(super) options: &'a Options,
+    /// As on the command line, and with what gains.
+    pub(super) args: ConfigArgs,
+    pub(super) changes: Vec<Change>,
+    /// Why other keys stay as they are, and what else is worth a word.
+    pub(super) notes: Vec<String>,
+}
+
+impl Tuning<'_> {
+    /// Whether the command line has a say about a key: then it is not ours to write.
+    pub(super) fn is_given(&self, key: &str) -> bool {
+        let said = self.args.set.iter().filter_map(|set| set.split('=').next()).map(str::trim);
+        said.into_iter().any(|said| said == key || key.strip_prefix(said).is_some_and(|rest| rest.starts_with('.')))
+    }
+
+    /// The command line with one key more.
+    pub(super) fn with(&self, key: &str, value: u64) -> ConfigArgs {
+        let mut args = self.args.clone();
+        args.set.push(format!("{key}={value}"));
+        args
+    }
+
+    /// Takes a change: what is measured from now on has it.
+    pub(super) fn take(&mut self, change: Change) {
+        self.args = self.with(change.key, change.to);
+        self.changes.push(change);
+    }
+
+    pub(super) fn say(&mut self, text: String) {
+        note(&text);
+        self.notes.push(text);
+    }
+}
+
+/// `2.41 times as fast (2.38 to 2.45)`.
+pub(super) fn times(Estimate { mean, low, high }: Estimate) -> String {
+    let times = if (mean - 1.0).abs() < GAIN_MIN { "as fast".to_owned() } else { format!("{mean:.2} times as fast") };
+    format!("{times} ({low:.2} to {high:.2})")
+}
+
+/// A share of the time that a trainer waits, in words.
+pub(super) fn waits(now: f64, before: f64) -> String {
+    format!("the trainer waits {} of the time, before {}", percent(now), percent(before))
+}

@@ -1,0 +1,63 @@
+//! What would bind next: who could do how much of what there is, if what binds now did not.
+//!
+//! # Definition
+//! Whoever is busy a share `b` of the time could do `1 / b` times as much. Lanes wait for room, and are busy or starved else:
+//! they could make `1 / (1 - blocked)` times as much. Actors that have `p` of `n` processors could have `n / p` times as much of
+//! them.
+//! Of those that do not bind, the one that could do the least is next.
+
+use super::binding::Binding;
+use super::measure::{Means, Measured};
+use super::statistics::percent;
+
+/// Below this a share is that of a clock's error: who does nothing could do anything.
+const NOTHING: f64 = 1e-3;
+
+/// The next bottleneck behind the one that binds; none where nothing can be said.
+pub(super) fn words(binding: &Binding, measured: &Measured, reader: &str) -> Option<String> {
+    let (name, could) = next(binding, measured)?;
+    let (who, does) = match name {
+        Next::Reader => (format!("the {reader}"), "could take"),
+        Next::Loader => ("the loader".to_owned(), "could feed"),
+        Next::OtherLanes => ("the other lanes".to_owned(), "could make"),
+        Next::Processors => ("the processors".to_owned(), "suffice for"),
+    };
+    let much = if could < 10.0 { format!("{} of this", percent(could)) } else { format!("{could:.0} times this") };
+    Some(format!("behind it: {who}, which {does} {much}"))
+}
+
+/// Who may be next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    Reader,
+    Loader,
+    OtherLanes,
+    Processors,
+}
+
+/// The one that could do the least, with how many times as much as now that is.
+fn next(binding: &Binding, measured: &Measured) -> Option<(Next, f64)> {
+    let lanes = Means::of(measured);
+    let reader = (Next::Reader, times(measured.reader.busy));
+    let loader = (Next::Loader, times(1.0 - lanes.blocked));
+    let processors = (Next::Processors, measured.cores as f64 * times(measured.processors_had()));
+    let behind = match binding {
+        Binding::Unknown => return None,
+        Binding::Reader => vec![loader, processors],
+        Binding::Lanes | Binding::Outside | Binding::Source => vec![reader, processors],
+        Binding::Lane(name) => vec![(Next::OtherLanes, others(measured, name)?), reader, processors],
+        Binding::Cores => vec![reader],
+        Binding::Room => vec![loader, reader, processors],
+    };
+    behind.into_iter().min_by(|a, b| a.1.total_cmp(&b.1)).map(|(name, could)| (name, could.max(1.0)))
+}
+
+fn times(share: f64) -> f64 {
+    1.0 / share.max(NOTHING)
+}
+
+/// What all lanes could make if the slow one were as the others are.
+fn others(measured: &Measured, slow: &str) -> Option<f64> {
+    let others: Vec<f64> = measured.at_work().filter(|lane| lane.name != slow).map(|lane| lane.blocked).collect();
+    (!others.is_empty()).then(|| times(1.0 - others.iter().sum::<f64>() / others.len() as f64))
+}
