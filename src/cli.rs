@@ -181,6 +181,12 @@ pub(crate) enum Verb {
         /// Run what is proposed too, and say what it brought.
         #[arg(long)]
         check: bool,
+        /// Write a page with everything into this file of HTML, which needs nothing else.
+        #[arg(long, value_name = "FILE")]
+        report: Option<PathBuf>,
+        /// Write each plot of that page into this folder too, as SVG.
+        #[arg(long, value_name = "FOLDER")]
+        svg: Option<PathBuf>,
         /// Print one JSON object instead.
         #[arg(long)]
         json: bool,

@@ -1,14 +1,17 @@
 //! Where the time of a pipeline goes: measured beside it, judged, and what a change would bring.
 //!
-//! [`measure`] looks, [`statistics`] says how well a rate is known, [`judge`] names what binds, [`whatif`] plays changes
+//! [`measure`] looks ([`look`]) and makes [`figures`] and a [`timeline`] of it, [`statistics`] says how well a rate is known, [`judge`] names what binds, [`whatif`] plays changes
 //! through the [`model`], [`compare`] holds two profiles beside one another.
 
 pub(crate) mod compare;
+mod figures;
 pub(crate) mod judge;
+mod look;
 pub(crate) mod measure;
 mod model;
 pub(crate) mod stages;
-mod statistics;
+pub(crate) mod statistics;
+mod timeline;
 pub(crate) mod whatif;
 
 /// The version of what `cloze profile --json` writes.

@@ -27,6 +27,7 @@ mod plan;
 mod portrait;
 mod prepare;
 mod profile;
+mod profile_page;
 mod recipes;
 #[cfg(feature = "train")]
 mod resume;

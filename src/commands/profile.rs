@@ -2,15 +2,17 @@
 
 #[cfg(feature = "train")]
 mod made;
+mod object;
 mod shown;
 #[cfg(feature = "train")]
 mod step;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
 use observe::{Clock, Many};
 use pipeline::load::{self, BatchStream, Hindrance, StreamOptions, Who};
 use pipeline::prepare::{Preparation, PrepareOptions};
@@ -18,6 +20,7 @@ use schemas::{RowIndex, Share};
 use store::Weather;
 
 use self::shown::Profile;
+use super::written::{self, put};
 use crate::cli::{ConfigArgs, Half};
 use crate::config::Parsed;
 use crate::data::Purpose;
@@ -28,7 +31,8 @@ use crate::profile::judge::judge;
 use crate::profile::measure::{Measured, Watch};
 use crate::profile::stages;
 use crate::profile::whatif::{Proposal, proposals};
-use crate::terminal::line;
+use crate::profile_page::Page;
+use crate::terminal::{line, note};
 
 /// Batches between two slow ones, where bursts are asked for.
 const BURST: u64 = 8;
@@ -43,19 +47,25 @@ pub(crate) struct Options {
     pub(crate) step_ms: f64,
     pub(crate) slow: Option<String>,
     pub(crate) check: bool,
+    pub(crate) report: Option<PathBuf>,
+    pub(crate) svg: Option<PathBuf>,
     pub(crate) json: bool,
 }
 
 /// Runs a half against a consumer that costs nothing, or as much as was asked for, and says what binds it.
 pub(crate) fn run(args: &ConfigArgs, options: &Options) -> anyhow::Result<()> {
+    options.report.as_deref().map_or(Ok(()), written::check)?;
     let profile = match options.half {
         Half::Online => online(args, options)?,
         Half::Prepare => offline(args, options)?,
         #[cfg(feature = "train")]
         Half::Step => return step::run(args, options.steps, options.json),
     };
+    let object = profile.object(&args.config);
+    let page = (options.report.is_some() || options.svg.is_some()).then(|| Page::of(&object)).transpose()?;
+    page.map_or(Ok(()), |page| put_page(&page, options.report.as_deref(), options.svg.as_deref()))?;
     if options.json {
-        line(profile.json());
+        line(format_args!("{object:#}"));
     } else {
         profile.lines().into_iter().for_each(line);
     }
@@ -67,6 +77,29 @@ pub(crate) fn compared(before: &Path, after: &Path, limit: f64) -> anyhow::Resul
     let comparison = compare::compare(before, after, limit)?;
     comparison.lines.iter().for_each(line);
     Ok(if comparison.is_worse { ExitCode::from(WORSE) } else { ExitCode::SUCCESS })
+}
+
+/// Makes the page of a profile that was kept.
+pub(crate) fn report(profile: &Path, out: &Path, svg: Option<&Path>) -> anyhow::Result<()> {
+    let object = compare::read(profile)?;
+    let page = Page::of(&object).with_context(|| Usage(format!("{}: no profile of this program", profile.display())))?;
+    put_page(&page, Some(out), svg)
+}
+
+/// Writes the page, and each of its plots into a folder. What is said of it goes to stderr: stdout may be for programs.
+fn put_page(page: &Page, out: Option<&Path>, svg: Option<&Path>) -> anyhow::Result<()> {
+    if let Some(out) = out {
+        put(out, &page.html())?;
+        note(format_args!("{}: the page of this profile", out.display()));
+    }
+    let Some(svg) = svg else { return Ok(()) };
+    std::fs::create_dir_all(svg).with_context(|| svg.display().to_string())?;
+    let plots = page.plots();
+    for (name, plot) in &plots {
+        put(&svg.join(format!("{name}.svg")), plot)?;
+    }
+    note(format_args!("{}: {} plots", svg.display(), plots.len()));
+    Ok(())
 }
 
 /// What is slow on purpose.
@@ -189,7 +222,7 @@ fn offline(args: &ConfigArgs, options: &Options) -> anyhow::Result<Profile> {
         checked: None,
         tokens_per_item: 0.0,
         tokens_per_s: Some(summary.corpus.tokens as f64 / summary.elapsed.as_secs_f64().max(1e-9)),
-        stages: Some(stages::shares(&summary.stages).map(|(_, share)| share)),
+        stages: Some(stages::costs(&summary)),
         reader: "fold",
         measured,
     })

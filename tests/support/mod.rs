@@ -143,7 +143,7 @@ pub(crate) fn wait_until_it_hears(child: &Child, signal: libc::c_int) {
 }
 
 fn reads_config(args: &[&str]) -> bool {
-    !matches!(args, ["profile", "compare", ..])
+    !matches!(args, ["profile", "compare" | "report", ..])
         && matches!(args, ["tokenizer" | "prepare" | "plan" | "train" | "profile", ..] | ["inspect", "batch", ..])
 }
 

@@ -10,6 +10,7 @@
 //! - [`spawn`]: a named thread whose panic is an [`Error::Actor`](crate::Error::Actor).
 
 pub mod channel;
+pub mod counted;
 pub mod demand;
 pub mod lanes;
 pub mod meter;
@@ -17,9 +18,11 @@ pub mod scheduled;
 pub mod supervisor;
 
 pub use channel::{Stop, Stopper, stopper};
+pub use counted::Counted;
 pub(crate) use demand::{Demand, Ready};
 pub(crate) use lanes::Lanes;
 pub use lanes::{Gauges, LaneOptions, Next};
+pub(crate) use meter::holds;
 pub use meter::{Activity, Meter, Reading, starved};
 pub use scheduled::Scheduled;
 pub(crate) use supervisor::caught;

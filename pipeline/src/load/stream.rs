@@ -9,7 +9,7 @@ use super::LoadPlan;
 use super::cut::Cut;
 use super::left_out::{BadRow, Care};
 use super::made::Made;
-use crate::actor::{Gauges, Lanes, Next, Scheduled, Stop, Stopper, stopper};
+use crate::actor::{Gauges, Lanes, Next, Scheduled, Stop, Stopper, holds, stopper};
 use crate::error::Result;
 use crate::ledger::RowDocuments;
 use crate::shard::groups::Groups;
@@ -123,6 +123,7 @@ impl BatchStream {
             if options.digests {
                 let _ = made.batch.row_digests();
             }
+            holds(made.batch.bytes() as u64, 0);
             Ok(made)
         };
         let replay = options.replay.map(Replay::of);
