@@ -159,8 +159,10 @@ impl Html {
 
 /// What stands between two backticks is code; one that nobody closes stays.
 fn with_code(text: &str) -> String {
+    // A number stays in the line of its unit.
+    let text = text.replace(" %", "\u{a0}%");
     let mut html = String::new();
-    let mut rest = text;
+    let mut rest = text.as_str();
     while let Some((before, name, after)) =
         rest.split_once('`').and_then(|(before, rest)| rest.split_once('`').map(|(name, after)| (before, name, after)))
     {

@@ -244,6 +244,7 @@ impl Page {
 fn phases(html: &mut Html, training: &Training) {
     let phases = &training.phases.0;
     let whole: f64 = phases.iter().map(|phase| phase.host_ms.0.max(0.0)).sum();
+    html.enter("div", "phases");
     html.table(
         &["phase", "host", "of the step", "device"],
         phases.iter().take(ROWS).map(|phase| {
@@ -255,6 +256,7 @@ fn phases(html: &mut Html, training: &Training) {
             ]
         }),
     );
+    html.leave("div");
 }
 
 fn row(actor: &Actor) -> Vec<Cell> {

@@ -57,7 +57,8 @@ fn every_window_of_every_actor_is_told_and_adds_up() {
 #[test]
 fn a_lane_without_an_item_is_idle_and_not_busy() {
     let home = Home::prepared(200);
-    let profile = profiled(&home, &["--half", "prepare", "--set", "prepare.lanes=4", "--set", "prepare.part_bytes=99999999"]);
+    let sets = ["--set", "prepare.lanes=4", "--set", "prepare.part_bytes=99999999", "--set", "prepare.folder=none"];
+    let profile = profiled(&home, &[&["--half", "prepare"], &sets[..]].concat());
     let lanes: Vec<&Value> = list(&profile, "actors").iter().filter(|actor| actor["name"] != "fold").collect();
     let idle: Vec<&&Value> = lanes.iter().filter(|lane| lane["items"] == 0).collect();
     assert!(lanes.len() == 4 && idle.len() >= 2, "{profile:#}");

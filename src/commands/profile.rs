@@ -59,6 +59,10 @@ pub(crate) fn run(args: &ConfigArgs, options: &Options) -> anyhow::Result<()> {
         Half::Online => online(args, options)?,
         Half::Prepare => offline(args, options)?,
         #[cfg(feature = "train")]
+        Half::Step if options.report.is_some() || options.svg.is_some() => {
+            return Err(Usage("--report and --svg: `--half step` is one figure, and no page".to_owned()).into());
+        }
+        #[cfg(feature = "train")]
         Half::Step => return step::run(args, options.steps, options.json),
     };
     let object = profile.object(&args.config);

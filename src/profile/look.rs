@@ -54,6 +54,8 @@ impl Seen {
     /// Its clocks now; of a thread that has ended, what was known of it before.
     fn now(reading: Reading, before: Option<&Self>, counts: bool) -> Self {
         let scheduled = reading.thread.and_then(Scheduled::of).or_else(|| before?.scheduled);
+        // Who was not known yet is counted as soon as it is: what it did before its first item is no item's.
+        let counts = counts || before.is_none_or(|before| before.counted.is_none());
         let counted = reading.thread.filter(|_| counts).and_then(Counted::of).or_else(|| before?.counted);
         Self { reading, scheduled, counted }
     }

@@ -52,7 +52,7 @@ impl Clock {
     /// What does not count, paler.
     fn warm_up(&self, canvas: &mut Canvas, until: f64, height: f64) {
         let (x, top) = (self.x(until), canvas.y);
-        if x - self.left < 2.0 {
+        if x - self.left < 8.0 {
             return;
         }
         // Over what was drawn: it pales.
@@ -111,7 +111,7 @@ pub(super) fn actors(read: &Read, timeline: &Timeline, width: f64) -> Option<Can
         canvas.y += 4.0;
     }
     let warm = clock.x(read.warm_up_s.map_or(0.0, |at| at.0));
-    if warm > LEFT + 2.0 {
+    if warm > LEFT + 8.0 {
         let foot = canvas.y;
         canvas.line((warm, first), (warm, foot), "mark");
     }
@@ -261,8 +261,13 @@ pub(super) fn memory(read: &Read, timeline: &Timeline, width: f64) -> Option<Can
     let legend = vec![("resident", "of the process"), ("held", "in queues")];
     let areas = vec![("resident", resident), ("held", queued)];
     let areas = areas.into_iter().filter(|(_, values)| !values.is_empty()).collect();
-    let curve = Curve { title: "Memory of the host", about, legend, most: 1.1 * top, unit: unit(top), words: size, areas, mean: None };
+    let curve = Curve { title: "Memory of the host", about, legend, most: 1.1 * top, unit: unit(top), words: round_size, areas, mean: None };
     Some(curve.draw(Some(read), timeline, width))
+}
+
+/// The same of a mark, which is round.
+fn round_size(value: f64) -> String {
+    size(value).replace(".0 ", " ")
 }
 
 /// The unit in which so many bytes are said.
@@ -290,10 +295,12 @@ pub(super) fn training_memory(training: &Training, width: f64) -> Option<Canvas>
     let timeline = Timeline { at_s: List(times), ..Timeline::default() };
     let words = device.as_ref().map(|device| format!(", {} on the device", size(most(device)))).unwrap_or_default();
     let about = format!("{} on the host at most{words}.", size(host.as_ref().map_or(0.0, |host| most(host))));
-    let legend = vec![("resident", "of the host"), ("held", "of the device")];
+    let legend = vec![("rate", "of the host"), ("device", "of the device")];
     let legend = if device.is_some() { legend } else { Vec::new() };
-    let areas = [("resident", host), ("held", device)];
-    let areas = areas.into_iter().filter_map(|(class, values)| Some((class, values?))).collect();
-    let curve = Curve { title: "Memory of training", about, legend, most: 1.1 * top, unit: unit(top), words: size, areas, mean: None };
+    let areas = [("rate", host), ("device", device)];
+    let mut areas: Vec<(&str, Vec<f64>)> = areas.into_iter().filter_map(|(of, values)| Some((of, values?))).collect();
+    // What is less stands before what is more.
+    areas.sort_by(|a, b| most(&b.1).total_cmp(&most(&a.1)));
+    let curve = Curve { title: "Memory of training", about, legend, most: 1.1 * top, unit: unit(top), words: round_size, areas, mean: None };
     Some(curve.draw(None, &timeline, width))
 }

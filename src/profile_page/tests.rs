@@ -47,7 +47,7 @@ fn refused(object: &Value) -> String {
 fn a_page_shows_all_and_obeys_nothing() {
     let page = Page::of(&whole()).expect("a profile");
     let html = page.html();
-    for part in ["+71 %", "checked: it brought +80 %", "Where a step goes", "One step over time", "warm-up", "Stages of"] {
+    for part in ["+71\u{a0}%", "checked: it brought +80 %", "Where a step goes", "One step over time", "warm-up", "Stages of"] {
         assert!(html.contains(part), "{part}");
     }
     let plots = page.plots();
