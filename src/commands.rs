@@ -87,10 +87,22 @@ pub(crate) fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Profile { verb: Some(ProfileVerb::Report { profile, out, svg }), .. } => {
             profile::report(&profile, &out, svg.as_deref())?;
         }
-        Verb::Profile { config, half, seconds, batches, steps, step_ms, slow, check, report, svg, json, verb: None } => {
+        Verb::Profile {
+            config,
+            half,
+            seconds,
+            batches,
+            steps,
+            step_ms,
+            slow,
+            check,
+            report,
+            svg,
+            json,
+            verb: None,
+        } => {
             let missing = || Usage("`cloze profile` needs `--config FILE`".to_owned());
-            let options =
-                profile::Options { half, seconds, batches, steps, step_ms, slow, check, report, svg, json };
+            let options = profile::Options { half, seconds, batches, steps, step_ms, slow, check, report, svg, json };
             profile::run(&config.ok_or_else(missing)?, &options)?;
         }
         Verb::Inspect(InspectVerb::Batch { index, config, rows }) => inspect::batch(index, &config, rows)?,

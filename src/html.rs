@@ -46,13 +46,16 @@ impl Html {
             return;
         }
         self.0.push_str("<ul>\n");
-        items.iter().for_each(|item| self.marked("li", item));
+        for item in items {
+            self.marked("li", item);
+        }
         self.0.push_str("</ul>\n");
     }
 
     /// A drawing twice: for wide screens, and for narrow ones. Both are SVG in which every text is escaped.
     pub(crate) fn drawing(&mut self, wide: &str, narrow: &str) {
-        let _ = writeln!(self.0, "<figure><div class=\"wide\">{wide}</div><div class=\"narrow\">{narrow}</div></figure>");
+        let _ =
+            writeln!(self.0, "<figure><div class=\"wide\">{wide}</div><div class=\"narrow\">{narrow}</div></figure>");
     }
 
     /// What is told apart, from here to [`leave`](Self::leave), by a class.

@@ -167,7 +167,19 @@ impl Page {
         html.keys(&ACTIVITIES);
         html.enter("div", "scroll");
         let columns = [
-            "actor", "", "busy", "starved", "blocked", "idle", "processor", "outside", "items", "ns/token", "faults", "in", "out",
+            "actor",
+            "",
+            "busy",
+            "starved",
+            "blocked",
+            "idle",
+            "processor",
+            "outside",
+            "items",
+            "ns/token",
+            "faults",
+            "in",
+            "out",
         ];
         html.table(&columns, actors.iter().take(ROWS).map(row));
         html.leave("div");
@@ -186,7 +198,7 @@ impl Page {
         html.heading(2, "Stages of the preparation");
         html.enter("div", "scroll");
         let row = |stage: &Stage| {
-            let Stage { stage: name, share, seconds, ns_per_token, bytes_in, bytes_out } = stage;
+            let Stage { name, share, seconds, ns_per_token, bytes_in, bytes_out } = stage;
             vec![
                 Text(name.clone()),
                 Stack(vec![("busy", share.0), ("idle", 1.0 - share.0)]),
@@ -205,8 +217,9 @@ impl Page {
     fn training(&self, html: &mut Html) {
         let Some(training) = &self.0.training else { return };
         html.heading(2, "A training step");
-        let Training { device, device_name, steps, tokens_per_step, micro_batches_per_step, rows_per_micro_batch, .. } =
-            training;
+        let Training {
+            device, device_name, steps, tokens_per_step, micro_batches_per_step, rows_per_micro_batch, ..
+        } = training;
         let name = device_name.as_ref().map(|name| format!("{device} ({name})"));
         let mut figures = vec![
             ("a step", estimated(&training.step_ms, milliseconds)),
@@ -260,7 +273,8 @@ fn phases(html: &mut Html, training: &Training) {
 }
 
 fn row(actor: &Actor) -> Vec<Cell> {
-    let Actor { name, items, busy, starved, blocked, processor, outside, ns_per_token, bytes_in, bytes_out, faults } = actor;
+    let Actor { name, items, busy, starved, blocked, processor, outside, ns_per_token, bytes_in, bytes_out, faults } =
+        actor;
     let idle = (1.0 - busy.0 - starved.0 - blocked.0).max(0.0);
     let share = |share: &Option<Share>| Figure(share.map_or("–".to_owned(), |share| percent(share.0)));
     vec![

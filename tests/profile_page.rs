@@ -79,10 +79,8 @@ fn a_lane_without_an_item_is_idle_and_not_busy() {
 #[test]
 fn a_page_is_a_function_of_the_profile() {
     let home = Home::prepared(200);
-    let profile = profiled(
-        &home,
-        &["--seconds", "2", "--step-ms", "4", "--report", "<img src=x>.html", "--svg", "plots"],
-    );
+    let profile =
+        profiled(&home, &["--seconds", "2", "--step-ms", "4", "--report", "<img src=x>.html", "--svg", "plots"]);
     home.write("profile.json", &profile.to_string());
     home.run_ok(&["profile", "report", "profile.json", "--out", "again.html", "--svg", "again"]);
     let read = |name: &str| std::fs::read_to_string(home.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -112,5 +110,6 @@ fn what_is_no_profile_is_refused_with_its_key() {
     home.run(&["profile", "report", "none.json", "--out", "x.html"]).assert_fails(2, &["none.json"]);
     assert!(!home.join("x.html").exists());
     // Said before anything is measured.
-    home.run(&["profile", "--report", "."].iter().chain(&SETS).copied().collect::<Vec<_>>()).assert_fails(2, &["no plain file"]);
+    home.run(&["profile", "--report", "."].iter().chain(&SETS).copied().collect::<Vec<_>>())
+        .assert_fails(2, &["no plain file"]);
 }

@@ -86,7 +86,8 @@ pub(crate) fn compared(before: &Path, after: &Path, limit: f64) -> anyhow::Resul
 /// Makes the page of a profile that was kept.
 pub(crate) fn report(profile: &Path, out: &Path, svg: Option<&Path>) -> anyhow::Result<()> {
     let object = compare::read(profile)?;
-    let page = Page::of(&object).with_context(|| Usage(format!("{}: no profile of this program", profile.display())))?;
+    let page =
+        Page::of(&object).with_context(|| Usage(format!("{}: no profile of this program", profile.display())))?;
     put_page(&page, Some(out), svg)
 }
 

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use observe::host_memory::resident_bytes;
 use pipeline::actor::{Counted, Gauges, Reading, Scheduled};
 
-/// Seconds between two readings of what the kernel counts of a thread besides its time. Three files of `/proc` for each
-/// thread are too much for each window of many threads.
+/// Seconds between two readings of what the kernel counts besides time: of the process and of each thread. Two more files of
+/// `/proc` for each are too much for each window of many threads.
 const COUNT_EVERY: f64 = 0.1;
 
 /// An actor: its own clocks, and what the kernel knows of its thread, which may be nothing yet.
@@ -88,7 +88,8 @@ impl Look {
         let lanes = lanes.map(|(lane, now)| Seen::now(now, before.and_then(|before| before.lanes.get(lane)), counts));
         let lanes = lanes.collect();
         let reader = Seen::now(gauges.reader(), before.map(|before| &before.reader), counts);
-        Self { at: begun.elapsed().as_secs_f64(), lanes, reader, fill, resident: resident_bytes(), counted_at }
+        let resident = if counts { resident_bytes() } else { before.and_then(|before| before.resident) };
+        Self { at: begun.elapsed().as_secs_f64(), lanes, reader, fill, resident, counted_at }
     }
 
     /// The same with threads counted now, for who looks last.

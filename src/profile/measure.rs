@@ -19,8 +19,8 @@ use pipeline::actor::{self, Gauges, Scheduled};
 pub(crate) use super::figures::{ActorFigures, QueueFigures};
 use super::figures::{figures, queues};
 use super::look::{Fill, Look};
-pub(crate) use super::timeline::Timeline;
 use super::statistics::{Estimate, mean_of, warm_up};
+pub(crate) use super::timeline::Timeline;
 
 /// Between two looks at the queues. Waking up for one takes some 20 µs: a thousand a second were 2 % of a processor.
 const LOOK: Duration = Duration::from_millis(10);

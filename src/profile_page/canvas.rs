@@ -122,7 +122,8 @@ impl Canvas {
 
     /// The drawing as a file of its own.
     pub(super) fn alone(self) -> String {
-        let looks = format!("<style>{LOOKS}</style><rect class=\"ground\" x=\"-16\" y=\"-8\" width=\"100%\" height=\"100%\"/>");
+        let looks =
+            format!("<style>{LOOKS}</style><rect class=\"ground\" x=\"-16\" y=\"-8\" width=\"100%\" height=\"100%\"/>");
         self.finish(&looks)
     }
 

@@ -90,11 +90,17 @@ pub(super) fn actors(read: &Read, timeline: &Timeline, width: f64) -> Option<Can
     let clock = Clock::over(&canvas, LEFT, timeline);
     let first = canvas.y + LINE;
     // The reader is the last of them.
-    let (shown, left_out) = if courses.len() > ACTORS { (ACTORS - 1, courses.len() - ACTORS) } else { (courses.len(), 0) };
+    let (shown, left_out) =
+        if courses.len() > ACTORS { (ACTORS - 1, courses.len() - ACTORS) } else { (courses.len(), 0) };
     for course in courses.iter().take(shown).chain(courses.last().filter(|_| left_out > 0)) {
         let means = [("busy", &course.busy.0), ("starved", &course.starved.0), ("blocked", &course.blocked.0)];
         canvas.y += LINE;
-        canvas.text((LEFT, canvas.y), Side::Right, "name", &cut(&course.name, if canvas.is_narrow() { 11 } else { 24 }));
+        canvas.text(
+            (LEFT, canvas.y),
+            Side::Right,
+            "name",
+            &cut(&course.name, if canvas.is_narrow() { 11 } else { 24 }),
+        );
         if let Some(actor) = read.actors.0.iter().find(|actor| actor.name == course.name) {
             let words = [("busy", actor.busy), ("starved", actor.starved), ("blocked", actor.blocked)];
             let words: Vec<String> = words.iter().map(|(word, share)| format!("{word} {}", percent(share.0))).collect();
@@ -214,7 +220,16 @@ pub(super) fn rate(read: &Read, timeline: &Timeline, width: f64) -> Option<Canva
     let mean = mean.map(|mean| (mean.mean.0, mean.low.zip(mean.high).map(|(low, high)| (low.0, high.0))));
     let legend = vec![("rate", "in each window"), ("sure", "mean, 95 of 100")];
     let legend = if width > NARROW && mean.is_some() { legend } else { Vec::new() };
-    let curve = Curve { title, about, legend, most: 1.1 * most(&rates), unit: 1.0, words: figure, areas: vec![("rate", rates)], mean };
+    let curve = Curve {
+        title,
+        about,
+        legend,
+        most: 1.1 * most(&rates),
+        unit: 1.0,
+        words: figure,
+        areas: vec![("rate", rates)],
+        mean,
+    };
     Some(curve.draw(Some(read), timeline, width))
 }
 
@@ -233,7 +248,16 @@ pub(super) fn queues(read: &Read, timeline: &Timeline, width: f64) -> Option<Can
     );
     let title = format!("How full the queues were, of {} places", short(queues.capacity.0));
     let mean = Some((queues.mean.0, None));
-    let curve = Curve { title: &title, about, legend: Vec::new(), most: 1.0, unit: 1.0, words: whole, areas: vec![("queue", shares)], mean };
+    let curve = Curve {
+        title: &title,
+        about,
+        legend: Vec::new(),
+        most: 1.0,
+        unit: 1.0,
+        words: whole,
+        areas: vec![("queue", shares)],
+        mean,
+    };
     Some(curve.draw(Some(read), timeline, width))
 }
 
@@ -257,11 +281,24 @@ pub(super) fn memory(read: &Read, timeline: &Timeline, width: f64) -> Option<Can
     last?;
     let queued = numbers(&timeline.queued_bytes.0);
     let top = most(&resident).max(most(&queued));
-    let about = format!("Resident bytes of the process, {} at most; {} of them wait in queues at most.", size(top), size(most(&queued)));
+    let about = format!(
+        "Resident bytes of the process, {} at most; {} of them wait in queues at most.",
+        size(top),
+        size(most(&queued))
+    );
     let legend = vec![("resident", "of the process"), ("held", "in queues")];
     let areas = vec![("resident", resident), ("held", queued)];
     let areas = areas.into_iter().filter(|(_, values)| !values.is_empty()).collect();
-    let curve = Curve { title: "Memory of the host", about, legend, most: 1.1 * top, unit: unit(top), words: round_size, areas, mean: None };
+    let curve = Curve {
+        title: "Memory of the host",
+        about,
+        legend,
+        most: 1.1 * top,
+        unit: unit(top),
+        words: round_size,
+        areas,
+        mean: None,
+    };
     Some(curve.draw(Some(read), timeline, width))
 }
 
@@ -301,6 +338,15 @@ pub(super) fn training_memory(training: &Training, width: f64) -> Option<Canvas>
     let mut areas: Vec<(&str, Vec<f64>)> = areas.into_iter().filter_map(|(of, values)| Some((of, values?))).collect();
     // What is less stands before what is more.
     areas.sort_by(|a, b| most(&b.1).total_cmp(&most(&a.1)));
-    let curve = Curve { title: "Memory of training", about, legend, most: 1.1 * top, unit: unit(top), words: round_size, areas, mean: None };
+    let curve = Curve {
+        title: "Memory of training",
+        about,
+        legend,
+        most: 1.1 * top,
+        unit: unit(top),
+        words: round_size,
+        areas,
+        mean: None,
+    };
     Some(curve.draw(None, &timeline, width))
 }

@@ -193,7 +193,8 @@ pub(super) struct Queues {
 
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Stage {
-    pub(super) stage: String,
+    #[serde(rename = "stage")]
+    pub(super) name: String,
     pub(super) share: Share,
     pub(super) seconds: Number,
     #[serde(default)]
@@ -319,7 +320,8 @@ impl Timeline {
         let all = own.map(|(name, len)| (name.to_owned(), len)).chain(of_actors);
         for (name, len) in all {
             if len != windows {
-                let message = format!("`timeline.{name}` of the profile: {len} windows, and `timeline.at_s` has {windows}");
+                let message =
+                    format!("`timeline.{name}` of the profile: {len} windows, and `timeline.at_s` has {windows}");
                 return Err(Usage(message));
             }
         }

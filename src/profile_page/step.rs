@@ -49,7 +49,8 @@ pub(super) fn phases(training: &Training, width: f64) -> Option<Canvas> {
         return None;
     }
     let largest = host.iter().max_by(|a, b| a.1.total_cmp(&b.1)).map_or("", |(what, _)| what);
-    let about = format!("Phases of a step behind one another; most of the host's time goes into {largest}. The table has all.");
+    let about =
+        format!("Phases of a step behind one another; most of the host's time goes into {largest}. The table has all.");
     let mut canvas = Canvas::new(width, "Where a step goes", about);
     for (clock, parts) in [("host", &host), ("device", &device)] {
         let sum = whole(parts);
@@ -86,14 +87,16 @@ pub(super) fn waterfall(training: &Training, width: f64) -> Option<Canvas> {
     if most <= 0.0 {
         return None;
     }
-    let about = format!("Bars from left to right are {} of one step: a row for each of its phases.", milliseconds(most));
+    let about =
+        format!("Bars from left to right are {} of one step: a row for each of its phases.", milliseconds(most));
     let mut canvas = Canvas::new(width, "One step over time", about);
     let names = if canvas.is_narrow() { NAMES_NARROW } else { NAMES };
     canvas.y += 6.0;
     let (top, scale) = (canvas.y, (canvas.width - names) / most);
     let count = if canvas.is_narrow() { 3 } else { 8 };
     let lanes = [("host", host), ("device", device)];
-    let height: f64 = lanes.iter().filter(|(_, bars)| !bars.is_empty()).map(|(_, bars)| LINE + rows(bars).len() as f64 * ROW).sum();
+    let height: f64 =
+        lanes.iter().filter(|(_, bars)| !bars.is_empty()).map(|(_, bars)| LINE + rows(bars).len() as f64 * ROW).sum();
     for mark in marks(most, count) {
         let x = names + mark * scale;
         canvas.line((x, top), (x, top + height + 4.0), "grid");
@@ -108,7 +111,12 @@ pub(super) fn waterfall(training: &Training, width: f64) -> Option<Canvas> {
         canvas.text((0.0, canvas.y - 4.0), Side::Right, "name", clock);
         for what in rows(bars) {
             let y = canvas.y;
-            canvas.text((names - 8.0, y + ROW - 6.0), Side::Left, "soft", &cut(what, if canvas.is_narrow() { 12 } else { 17 }));
+            canvas.text(
+                (names - 8.0, y + ROW - 6.0),
+                Side::Left,
+                "soft",
+                &cut(what, if canvas.is_narrow() { 12 } else { 17 }),
+            );
             for bar in bars.iter().take(BARS).filter(|bar| bar.what == what) {
                 let (from, to) = (bar.from_ms.0.max(0.0), bar.to_ms.0);
                 let tip = format!("{what}: {} to {}", milliseconds(from), milliseconds(to));
@@ -146,7 +154,12 @@ pub(super) fn owners(title: &str, owners: &[Owner], width: f64) -> Option<Canvas
     canvas.y += 6.0;
     for Owner { owner, bytes: Number(bytes) } in owners.iter().take(ROWS) {
         let y = canvas.y;
-        canvas.text((names - 8.0, y + ROW - 6.0), Side::Left, "soft", &cut(owner, if canvas.is_narrow() { 15 } else { 20 }));
+        canvas.text(
+            (names - 8.0, y + ROW - 6.0),
+            Side::Left,
+            "soft",
+            &cut(owner, if canvas.is_narrow() { 15 } else { 20 }),
+        );
         canvas.rect((names, y + 2.0), (bytes.max(0.0) * scale, ROW - 4.0), "held", "");
         canvas.text((names + bytes.max(0.0) * scale + 6.0, y + ROW - 6.0), Side::Right, "", &size(*bytes));
         canvas.y += ROW;

@@ -47,14 +47,26 @@ fn refused(object: &Value) -> String {
 fn a_page_shows_all_and_obeys_nothing() {
     let page = Page::of(&whole()).expect("a profile");
     let html = page.html();
-    for part in ["+71\u{a0}%", "checked: it brought +80 %", "Where a step goes", "One step over time", "warm-up", "Stages of"] {
+    for part in
+        ["+71\u{a0}%", "checked: it brought +80 %", "Where a step goes", "One step over time", "warm-up", "Stages of"]
+    {
         assert!(html.contains(part), "{part}");
     }
     let plots = page.plots();
     let names: Vec<&str> = plots.iter().map(|(name, _)| *name).collect();
     assert_eq!(
         names,
-        ["actors", "rate", "queues", "memory", "owners", "phases", "waterfall", "training-memory", "training-memory-over-time"]
+        [
+            "actors",
+            "rate",
+            "queues",
+            "memory",
+            "owners",
+            "phases",
+            "waterfall",
+            "training-memory",
+            "training-memory-over-time"
+        ]
     );
     for text in plots.iter().map(|(_, plot)| plot).chain([&html]) {
         assert!(!text.contains("<script") && !text.contains("<img") && !text.contains('\u{1b}'), "{text}");
@@ -65,7 +77,8 @@ fn a_page_shows_all_and_obeys_nothing() {
 
 #[test]
 fn what_is_absent_is_left_out() {
-    let bare = json!({ "half": "online", "verdict": { "sentence": "too short to say" }, "timeline": null, "actors": [] });
+    let bare =
+        json!({ "half": "online", "verdict": { "sentence": "too short to say" }, "timeline": null, "actors": [] });
     let page = Page::of(&bare).expect("a profile");
     assert!(page.plots().is_empty());
     let html = page.html();

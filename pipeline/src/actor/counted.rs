@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn who_touches_memory_and_reads_is_counted() {
-        let counts = std::thread::spawn(|| {
+        let counts = crate::actor::spawn("counted", || {
             let thread = crate::actor::meter::this_thread().expect("this is Linux");
             let before = Counted::of(thread).expect("it runs");
             // 16 MiB are too much to have lain about.
@@ -61,7 +61,7 @@ mod tests {
             let after = Counted::of(thread).expect("it runs");
             (before, after, pages.len() + text.len())
         });
-        let (before, after, _) = counts.join().expect("no panic");
+        let (before, after, _) = counts.and_then(crate::actor::Actor::join).expect("no panic");
         assert!(after.minor_faults + after.major_faults > before.minor_faults + before.major_faults, "{after:?}");
         if let (Some(before), Some(after)) = (before.read_bytes, after.read_bytes) {
             assert!(after > before, "{after}");

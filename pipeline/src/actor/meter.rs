@@ -95,7 +95,14 @@ impl Meter {
             costs: VecDeque::with_capacity(COSTS),
         };
         let (queued, thread) = (AtomicUsize::new(0), AtomicU32::new(0));
-        Arc::new(Self { name: name.into(), capacity, queued, thread, held: Default::default(), state: Mutex::new(state) })
+        Arc::new(Self {
+            name: name.into(),
+            capacity,
+            queued,
+            thread,
+            held: Default::default(),
+            state: Mutex::new(state),
+        })
     }
 
     /// Switches to `clock`; returns the one that ran until now.

@@ -54,7 +54,18 @@ impl Profile {
         lines.push(String::new());
         lines.push(format!(
             "{:<12} {:>8} {:>7} {:>7} {:>7} {:>7} {:>9} {:>7} {:>8} {:>7} {:>9} {:>9}",
-            "actor", "items", "busy", "starved", "blocked", "idle", "processor", "outside", "ns/token", "faults", "in", "out"
+            "actor",
+            "items",
+            "busy",
+            "starved",
+            "blocked",
+            "idle",
+            "processor",
+            "outside",
+            "ns/token",
+            "faults",
+            "in",
+            "out"
         ));
         lines.extend(self.actors().map(|(name, actor)| row(&name, actor, self.ns_per_token(actor))));
         if let Some(stages) = &self.stages {
