@@ -196,6 +196,12 @@ pub(crate) enum Verb {
         #[arg(long, value_name = "LANES", value_delimiter = ',', conflicts_with_all = ["check", "batches"],
               value_parser = clap::value_parser!(u16).range(1..=1024))]
         scale: Vec<u16>,
+        /// Write a page with everything into this file of HTML, which needs nothing else.
+        #[arg(long, value_name = "FILE")]
+        report: Option<PathBuf>,
+        /// Write each plot of that page into this folder too, as SVG.
+        #[arg(long, value_name = "FOLDER")]
+        svg: Option<PathBuf>,
         /// Print one JSON object instead.
         #[arg(long)]
         json: bool,

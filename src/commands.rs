@@ -89,10 +89,30 @@ pub(crate) fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Profile { verb: Some(ProfileVerb::Live { run, steps, seconds, json }), .. } => {
             profile::live::run(&run, profile::live::Options { steps, seconds, json })?;
         }
-        Verb::Profile { config, half, seconds, batches, steps, step_ms, slow, check, scale, json, traced, verb: None } => {
+        Verb::Profile { verb: Some(ProfileVerb::Report { profile, out, svg }), .. } => {
+            profile::report(&profile, &out, svg.as_deref())?;
+        }
+        Verb::Profile {
+            config,
+            half,
+            seconds,
+            batches,
+            steps,
+            step_ms,
+            slow,
+            check,
+            scale,
+            report,
+            svg,
+            json,
+            traced,
+            verb: None,
+        } => {
             let missing = || Usage("`cloze profile` needs `--config FILE`".to_owned());
             let scale = scale.into_iter().map(usize::from).collect();
-            let options = profile::Options { half, seconds, batches, steps, step_ms, slow, check, scale, json, traced };
+            let options = profile::Options {
+                half, seconds, batches, steps, step_ms, slow, check, scale, report, svg, json, traced,
+            };
             profile::run(&config.ok_or_else(missing)?, &options)?;
         }
         Verb::Tune { config, memory, seconds, step_ms, slow, dry_run, json } => {

@@ -1,12 +1,10 @@
 //! A prepared corpus on a page: what is in it, how it is tokenized, what was lost.
 
-mod parts;
-
 use pipeline::portrait::{Lengths, Portrait, SourcePortrait};
 use schemas::manifest::Frame;
 
-use self::parts::Cell::{Bars, Code, Number, Text};
-use self::parts::Html;
+use crate::html::Cell::{Bars, Code, Number, Text};
+use crate::html::Html;
 use crate::seen::PROGRAM;
 use crate::terminal::{bytes, count};
 
@@ -32,7 +30,7 @@ pub(crate) fn page(corpora: &[(Option<String>, Portrait)]) -> String {
     // No time: of the same folder the same page.
     html.say(PROGRAM);
     let title = corpora.first().map_or("", |(_, portrait)| portrait.place.as_str());
-    html.into_page(title)
+    html.into_page(title, "")
 }
 
 /// What it is, in a few figures.

@@ -16,6 +16,7 @@ mod data;
 mod exit;
 mod gauged;
 mod generations;
+mod html;
 mod keys;
 mod left_out;
 mod looked;
@@ -24,6 +25,7 @@ mod otlp;
 mod plan;
 mod post;
 mod profile;
+mod profile_page;
 #[cfg(feature = "train")]
 mod run_folder;
 mod seen;

@@ -27,6 +27,7 @@ mod plan;
 mod portrait;
 mod prepare;
 mod profile;
+mod profile_page;
 #[cfg(feature = "train")]
 mod profiled;
 mod recipes;

@@ -92,6 +92,18 @@ pub(crate) enum ProfileVerb {
         #[arg(long)]
         json: bool,
     },
+    /// Make the page of a profile that was kept (`--json`).
+    #[command(after_help = "Example: cloze profile report before.json --out before.html")]
+    Report {
+        /// The profile.
+        profile: PathBuf,
+        /// The file of HTML, which needs nothing else.
+        #[arg(long, value_name = "FILE")]
+        out: PathBuf,
+        /// Write each plot into this folder too, as SVG.
+        #[arg(long, value_name = "FOLDER")]
+        svg: Option<PathBuf>,
+    },
 }
 
 /// What to do with the checkpoints of a run.

@@ -6,6 +6,7 @@ pub(crate) mod live;
 mod made;
 #[cfg(feature = "train")]
 mod micro_batch;
+mod object;
 mod scale;
 mod shown;
 mod slow;
@@ -20,11 +21,12 @@ pub(crate) mod training;
 #[cfg(feature = "train")]
 pub(super) use self::step::made_steps;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
 use observe::{Clock, Many};
 use pipeline::load::{self, BatchStream, StreamOptions};
 use pipeline::prepare::{Preparation, PrepareOptions};
@@ -33,10 +35,11 @@ use schemas::{RowIndex, Share};
 use self::shown::Profile;
 use self::slow::Slow;
 use self::traced::Recording;
+use super::written::{self, put};
 use crate::cli::{ConfigArgs, Half, TraceArgs};
 use crate::config::Parsed;
 use crate::data::Purpose;
-use crate::exit::WORSE;
+use crate::exit::{Usage, WORSE};
 use crate::plan::Plan;
 #[cfg(feature = "train")]
 use crate::profile::VERSION;
@@ -46,9 +49,10 @@ use crate::profile::measure::{Measured, Watch};
 use crate::profile::neighbor;
 use crate::profile::stages;
 use crate::profile::whatif::{Proposal, proposals};
-use crate::terminal::line;
+use crate::profile_page::Page;
 #[cfg(feature = "train")]
 use crate::terminal::short;
+use crate::terminal::{line, note};
 
 /// What to do with which half.
 #[derive(Clone)]
@@ -62,12 +66,15 @@ pub(crate) struct Options {
     pub(crate) slow: Option<String>,
     pub(crate) check: bool,
     pub(crate) scale: Vec<usize>,
+    pub(crate) report: Option<PathBuf>,
+    pub(crate) svg: Option<PathBuf>,
     pub(crate) json: bool,
     pub(crate) traced: TraceArgs,
 }
 
 /// Runs a half against a consumer that costs nothing, or as much as was asked for, and says what binds it.
 pub(crate) fn run(args: &ConfigArgs, options: &Options) -> anyhow::Result<()> {
+    options.report.as_deref().map_or(Ok(()), written::check)?;
     if !options.scale.is_empty() {
         return scale::run(args, options, &options.scale);
     }
@@ -80,10 +87,17 @@ pub(crate) fn run(args: &ConfigArgs, options: &Options) -> anyhow::Result<()> {
         #[cfg(feature = "train")]
         Half::All => return all(args, options),
         #[cfg(feature = "train")]
+        Half::Step | Half::All if options.report.is_some() || options.svg.is_some() => {
+            return Err(Usage("--report and --svg are of one half: online, prepare or train".to_owned()).into());
+        }
+        #[cfg(feature = "train")]
         Half::Step => return step::run(args, options.steps, options.json),
     };
+    let object = profile.object(&args.config);
+    let page = (options.report.is_some() || options.svg.is_some()).then(|| Page::of(&object)).transpose()?;
+    page.map_or(Ok(()), |page| put_page(&page, options.report.as_deref(), options.svg.as_deref()))?;
     if options.json {
-        line(format_args!("{:#}", profile.json()));
+        line(format_args!("{object:#}"));
     } else {
         profile.lines().into_iter().for_each(line);
     }
@@ -102,7 +116,7 @@ fn all(args: &ConfigArgs, options: &Options) -> anyhow::Result<()> {
     ];
     let sentence = between(&halves);
     if options.json {
-        let halves: Vec<_> = halves.iter().map(Profile::json).collect();
+        let halves: Vec<_> = halves.iter().map(|half| half.object(&args.config)).collect();
         line(format_args!("{:#}", serde_json::json!({ "version": VERSION, "half": "all", "sentence": sentence, "halves": halves })));
         return Ok(());
     }
@@ -139,6 +153,30 @@ pub(crate) fn compared(before: &Path, after: &Path, limit: f64) -> anyhow::Resul
     let comparison = compare::compare(before, after, limit)?;
     comparison.lines.iter().for_each(line);
     Ok(if comparison.is_worse { ExitCode::from(WORSE) } else { ExitCode::SUCCESS })
+}
+
+/// Makes the page of a profile that was kept.
+pub(crate) fn report(profile: &Path, out: &Path, svg: Option<&Path>) -> anyhow::Result<()> {
+    let object = compare::read(profile)?;
+    let page =
+        Page::of(&object).with_context(|| Usage(format!("{}: no profile of this program", profile.display())))?;
+    put_page(&page, Some(out), svg)
+}
+
+/// Writes the page, and each of its plots into a folder. What is said of it goes to stderr: stdout may be for programs.
+fn put_page(page: &Page, out: Option<&Path>, svg: Option<&Path>) -> anyhow::Result<()> {
+    if let Some(out) = out {
+        put(out, &page.html())?;
+        note(format_args!("{}: the page of this profile", out.display()));
+    }
+    let Some(svg) = svg else { return Ok(()) };
+    std::fs::create_dir_all(svg).with_context(|| svg.display().to_string())?;
+    let plots = page.plots();
+    for (name, plot) in &plots {
+        put(&svg.join(format!("{name}.svg")), plot)?;
+    }
+    note(format_args!("{}: {} plots", svg.display(), plots.len()));
+    Ok(())
 }
 
 /// The online half against a trainer that only takes time; with `--check` once more with what is proposed.
@@ -231,7 +269,7 @@ fn offline(args: &ConfigArgs, options: &Options, recording: &mut Recording) -> a
         checked: None,
         tokens_per_item: 0.0,
         tokens_per_s: Some(summary.corpus.tokens as f64 / summary.elapsed.as_secs_f64().max(1e-9)),
-        stages: Some(stages::shares(&summary.stages).map(|(_, share)| share)),
+        stages: Some(stages::costs(&summary)),
         reader: "fold",
         training: None,
         held_back: stages::held_back(&measured, summary.parts_made),

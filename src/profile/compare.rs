@@ -57,8 +57,15 @@ fn said(profile: &Value) -> &str {
     profile["verdict"]["sentence"].as_str().unwrap_or("no verdict")
 }
 
-fn read(path: &Path) -> anyhow::Result<Value> {
+/// Bytes of a profile at most: a hundred times as many as one of many lanes has.
+const BYTES_MAX: u64 = 32 << 20;
+
+/// What `cloze profile --json` wrote, by a program of this version of it.
+pub(crate) fn read(path: &Path) -> anyhow::Result<Value> {
     let place = path.display();
+    if std::fs::metadata(path).is_ok_and(|found| found.len() > BYTES_MAX) {
+        return Err(Usage(format!("{place}: too large for what `cloze profile --json` writes")).into());
+    }
     let text = std::fs::read_to_string(path).with_context(|| Usage(format!("{place}: cannot be read")))?;
     let value: Value = serde_json::from_str(&text)
         .with_context(|| Usage(format!("{place}: not what `cloze profile --json` writes")))?;

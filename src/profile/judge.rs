@@ -190,7 +190,9 @@ mod tests {
     type Shares = [f64; 5];
 
     fn actor(name: &str, items: u64, [busy, starved, blocked, cpu, queued]: Shares) -> ActorFigures {
-        ActorFigures { name: name.to_owned(), items, busy, starved, blocked, cpu: Some(cpu), queued: Some(queued) }
+        let name = name.to_owned();
+        let (cpu, queued) = (Some(cpu), Some(queued));
+        ActorFigures { name, items, busy, starved, blocked, cpu, queued, ..ActorFigures::default() }
     }
 
     fn measured(lanes: &[Shares], reader: Shares) -> Measured {

@@ -1,7 +1,7 @@
 //! A pipeline that is looked at while it runs: a thread beside it reads all clocks again and again.
 //!
 //! # What
-//! Every moment it looks at how full queues are; at the end of each window it reads the clocks of all actors, and what the
+//! A hundred times a second it looks at how full queues are; at the end of each window it reads the clocks of all actors, and what the
 //! kernel knows of their threads: time on a processor, and time in which one was ready and had none. There are [`WINDOWS`]
 //! windows at the most: then two become one, and the next are twice as long, so that a minute and a week take the same room.
 //!
@@ -9,17 +9,21 @@
 //! What is told is from the end of the warm-up ([`warm_up`]) to the newest window. It is enough when the rate is
 //! known to [`ENOUGH`].
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use pipeline::actor::{self, Gauges, Reading, Scheduled};
+use pipeline::actor::{self, Gauges, Scheduled};
 
+pub(crate) use super::figures::{ActorFigures, QueueFigures};
+use super::figures::{figures, queues};
+use super::look::{Fill, Look};
 use super::statistics::{Estimate, mean_of, warm_up};
+pub(crate) use super::timeline::Timeline;
 
-/// Between two looks at the queues.
-const LOOK: Duration = Duration::from_millis(1);
+/// Between two looks at the queues. Waking up for one takes some 20 µs: a thousand a second were 2 % of a processor.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// The first windows, and how many there are at the most.
 const WINDOW: Duration = Duration::from_millis(20);
@@ -30,42 +34,12 @@ const ENOUGH: f64 = 0.03;
 const WINDOWS_MIN: usize = 32;
 const ITEMS_ENOUGH: u64 = 200;
 
+/// Windows between two judgements whether it is enough: finding the warm-up looks at each pair of windows.
+const JUDGE_EVERY: usize = 8;
+
 /// Items before which nothing is judged, and those before which nothing is unless they took long.
 pub(crate) const ITEMS_FEW: u64 = 5;
 pub(crate) const ITEMS_MIN: u64 = 50;
-
-/// What an actor did while it was measured: shares of the time.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct ActorFigures {
-    pub(crate) name: String,
-    pub(crate) items: u64,
-    pub(crate) busy: f64,
-    pub(crate) starved: f64,
-    pub(crate) blocked: f64,
-    /// Of the busy time: on a processor; ready, and none was free. What is left waits for something outside: a disk, a sleep.
-    /// None where the kernel does not say.
-    pub(crate) cpu: Option<f64>,
-    pub(crate) queued: Option<f64>,
-}
-
-impl ActorFigures {
-    /// The share of all time in which it worked and waited for something outside.
-    pub(crate) fn outside(&self) -> f64 {
-        match (self.cpu, self.queued) {
-            (Some(cpu), Some(queued)) => (self.busy - cpu - queued).max(0.0),
-            _ => 0.0,
-        }
-    }
-}
-
-/// How full the queues were: shares of their places, and of the looks.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct QueueFigures {
-    pub(crate) capacity: usize,
-    pub(crate) mean: f64,
-    pub(crate) full: f64,
-    pub(crate) empty: f64,
-}
 
 /// What was measured.
 #[derive(Clone, Debug, Default)]
@@ -87,6 +61,10 @@ pub(crate) struct Measured {
     pub(crate) reader_costs: Vec<f32>,
     pub(crate) cores: usize,
     pub(crate) depth: usize,
+    /// The course of it all, warm-up included.
+    pub(crate) timeline: Timeline,
+    /// Time on a processor that looking took, as a share of one processor; none where the kernel does not say.
+    pub(crate) looking: Option<f64>,
 }
 
 /// Means over the lanes that had something to do, as shares of the time.
@@ -144,24 +122,6 @@ impl Measured {
     }
 }
 
-/// All clocks at one moment.
-#[derive(Clone, Debug)]
-struct Look {
-    at: f64,
-    lanes: Vec<(Reading, Option<Scheduled>)>,
-    reader: (Reading, Option<Scheduled>),
-    fill: Fill,
-}
-
-/// Looks at queues, summed.
-#[derive(Clone, Copy, Debug, Default)]
-struct Fill {
-    looks: u64,
-    share: f64,
-    full: u64,
-    empty: u64,
-}
-
 /// Looks at a pipeline until it is dropped or asked what it saw.
 pub(crate) struct Watch {
     shared: Arc<Shared>,
@@ -173,6 +133,8 @@ struct Shared {
     looks: Mutex<Vec<Look>>,
     is_over: AtomicBool,
     is_enough: AtomicBool,
+    /// Nanoseconds on a processor that looking has taken.
+    looked_ns: AtomicU64,
 }
 
 impl Watch {
@@ -183,6 +145,7 @@ impl Watch {
             looks: Mutex::default(),
             is_over: AtomicBool::new(false),
             is_enough: AtomicBool::new(false),
+            looked_ns: AtomicU64::new(0),
         });
         let (seen, watched) = (Arc::clone(&shared), gauges.clone());
         actor::spawn("profile-watch", move || seen.look_on(&watched))?;
@@ -203,9 +166,20 @@ impl Watch {
             let seen = looks.last().map_or_else(Fill::default, |last| last.fill);
             looks.push(Look::now(self.shared.begun, &self.gauges, seen, None));
         }
+        if let Some(last) = looks.last_mut() {
+            last.count();
+        }
         let costs = self.gauges.costs();
         let begun = Some(self.shared.begun);
-        Measured { begun, lane_costs: costs.0, reader_costs: costs.1, ..between(&looks) }
+        let looking = self.looking();
+        Measured { begun, lane_costs: costs.0, reader_costs: costs.1, looking, ..between(&looks) }
+    }
+
+    /// What looking took of a processor: what it costs is measured as well.
+    fn looking(&self) -> Option<f64> {
+        let looked = Duration::from_nanos(self.shared.looked_ns.load(Ordering::Relaxed));
+        let share = looked.as_secs_f64() / self.shared.begun.elapsed().as_secs_f64().max(1e-9);
+        (!looked.is_zero()).then_some(share)
     }
 }
 
@@ -229,13 +203,11 @@ impl Shared {
                     *looks = looks.iter().step_by(2).cloned().collect();
                     window *= 2;
                 }
-                let rates = rates(&looks);
-                let from = warm_up(&rates);
-                let items = looks.last().map_or(0, |last| last.reader.0.items - looks[from].reader.0.items);
-                let is_known = rates.len() - from >= WINDOWS_MIN
-                    && mean_of(&rates[from..]).is_some_and(|rate| rate.spread() < ENOUGH)
-                    && items >= ITEMS_ENOUGH;
-                self.is_enough.store(is_known, Ordering::Relaxed);
+                if looks.len().is_multiple_of(JUDGE_EVERY) {
+                    self.is_enough.store(is_known(&looks), Ordering::Relaxed);
+                }
+                let looked = Scheduled::here().map_or(Duration::ZERO, |here| here.ran);
+                self.looked_ns.store(u64::try_from(looked.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
                 next = begun.elapsed() + window;
             }
             sleep(LOOK);
@@ -243,44 +215,19 @@ impl Shared {
     }
 }
 
-impl Fill {
-    fn look(&mut self, gauges: &Gauges) {
-        for (queued, capacity) in gauges.queues() {
-            self.looks += 1;
-            self.share += queued as f64 / capacity.max(1) as f64;
-            self.full += u64::from(queued == capacity);
-            self.empty += u64::from(queued == 0);
-        }
-    }
-}
-
-impl Look {
-    /// Before anything happened.
-    fn nothing(gauges: &Gauges) -> Self {
-        let none = |reading: Reading| {
-            let zero = Duration::ZERO;
-            (Reading { busy: zero, starved: zero, blocked: zero, wall: zero, items: 0, ..reading }, None)
-        };
-        let (lanes, reader) = (gauges.lanes().into_iter().map(none).collect(), none(gauges.reader()));
-        Self { at: 0.0, lanes, reader, fill: Fill::default() }
-    }
-
-    /// All clocks; of a thread that has ended, what the look before has.
-    fn now(begun: Instant, gauges: &Gauges, fill: Fill, before: Option<&Self>) -> Self {
-        let with = |reading: Reading, before: Option<&(Reading, Option<Scheduled>)>| {
-            let thread = reading.thread.and_then(Scheduled::of).or_else(|| before.and_then(|(_, thread)| *thread));
-            (reading, thread)
-        };
-        let lanes = gauges.lanes().into_iter().enumerate();
-        let lanes = lanes.map(|(at, reading)| with(reading, before.and_then(|before| before.lanes.get(at)))).collect();
-        let reader = with(gauges.reader(), before.map(|before| &before.reader));
-        Self { at: begun.elapsed().as_secs_f64(), lanes, reader, fill }
-    }
+/// Whether the rate is known well enough after the warm-up.
+fn is_known(looks: &[Look]) -> bool {
+    let rates = rates(looks);
+    let from = warm_up(&rates);
+    let items = looks.last().map_or(0, |last| last.reader.reading.items - looks[from].reader.reading.items);
+    rates.len() - from >= WINDOWS_MIN
+        && mean_of(&rates[from..]).is_some_and(|rate| rate.spread() < ENOUGH)
+        && items >= ITEMS_ENOUGH
 }
 
 /// Items a second of each window.
 fn rates(looks: &[Look]) -> Vec<f64> {
-    let items = |look: &Look| look.reader.0.items as f64;
+    let items = |look: &Look| look.reader.reading.items as f64;
     looks.windows(2).map(|pair| (items(&pair[1]) - items(&pair[0])) / (pair[1].at - pair[0].at).max(1e-9)).collect()
 }
 
@@ -293,48 +240,18 @@ fn between(looks: &[Look]) -> Measured {
     let rates = rates(looks);
     let from = warm_up(&rates);
     let first = looks.get(from).unwrap_or(begun);
-    let seconds = last.at - first.at;
-    let lanes = first.lanes.iter().zip(&last.lanes).map(|(first, last)| figures(first, last, seconds));
-    let looked = (last.fill.looks - first.fill.looks).max(1) as f64;
+    let counted = &looks[from.min(looks.len() - 1)..];
     Measured {
-        seconds,
+        seconds: last.at - first.at,
         warm_up_s: first.at,
         rate: mean_of(&rates[from.min(rates.len())..]),
         windows: rates[from.min(rates.len())..].to_vec(),
-        lanes: lanes.collect(),
-        reader: figures(&first.reader, &last.reader, seconds),
-        queues: QueueFigures {
-            capacity: last.lanes.iter().map(|lane| lane.0.capacity).sum(),
-            mean: (last.fill.share - first.fill.share) / looked,
-            full: (last.fill.full - first.fill.full) as f64 / looked,
-            empty: (last.fill.empty - first.fill.empty) as f64 / looked,
-        },
+        lanes: (0..last.lanes.len()).map(|lane| figures(counted, |look| &look.lanes[lane])).collect(),
+        reader: figures(counted, |look| &look.reader),
+        queues: queues(counted),
         cores,
-        depth: last.lanes.first().map_or(0, |lane| lane.0.capacity),
+        depth: last.lanes.first().map_or(0, |lane| lane.reading.capacity),
+        timeline: Timeline::of(looks),
         ..Measured::default()
-    }
-}
-
-fn figures(
-    (first, first_ran): &(Reading, Option<Scheduled>),
-    (last, last_ran): &(Reading, Option<Scheduled>),
-    seconds: f64,
-) -> ActorFigures {
-    let share = |of: fn(&Reading) -> Duration| of(last).saturating_sub(of(first)).as_secs_f64() / seconds.max(1e-9);
-    let busy = share(|it| it.busy);
-    // Whose thread was not known at first had not finished anything.
-    let first_ran = first_ran.or((first.items == 0).then(Scheduled::default));
-    let ran = first_ran.zip(*last_ran);
-    let of_busy = |of: fn(Scheduled) -> Duration| {
-        ran.map(|(a, b)| (of(b).saturating_sub(of(a)).as_secs_f64() / seconds.max(1e-9)).clamp(0.0, busy))
-    };
-    ActorFigures {
-        name: last.name.clone(),
-        items: last.items - first.items,
-        busy,
-        starved: share(|it| it.starved),
-        blocked: share(|it| it.blocked),
-        cpu: of_busy(|it| it.ran),
-        queued: of_busy(|it| it.queued),
     }
 }

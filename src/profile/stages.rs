@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pipeline::prepare::{Stage, Stages};
+use pipeline::prepare::{Stage, Stages, Summary};
 
 use super::judge::percent;
 use super::measure::{Means, Measured};
@@ -93,6 +93,38 @@ pub(crate) fn shares(stages: &Stages) -> [(Stage, f64); 4] {
         (Stage::Pack, share(stages.pack)),
         (Stage::Write, share(stages.write)),
     ]
+}
+
+/// What a stage took, and what went into it and came out, as far as that is counted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct StageCost {
+    pub(crate) name: &'static str,
+    /// Of the lanes' work.
+    pub(crate) share: f64,
+    pub(crate) seconds: f64,
+    /// None where there were no tokens.
+    pub(crate) ns_per_token: Option<f64>,
+    pub(crate) bytes_in: Option<u64>,
+    pub(crate) bytes_out: Option<u64>,
+}
+
+/// Each stage of a preparation with its costs.
+pub(crate) fn costs(summary: &Summary) -> [StageCost; 4] {
+    let stages = &summary.stages;
+    let (text, tokens) = (Some(summary.text_bytes_made), summary.corpus.tokens);
+    // Samples that are thrown away are written nowhere.
+    let written = Some(summary.shard_bytes).filter(|bytes| *bytes > 0);
+    let bytes = [(Some(summary.bytes_read), text), (text, None), (None, None), (None, written)];
+    let times = [stages.read, stages.tokenize, stages.pack, stages.write].map(|time| time.as_secs_f64());
+    let shares = shares(stages);
+    std::array::from_fn(|at| StageCost {
+        name: ["read", "tokenize", "pack", "write"][at],
+        share: shares[at].1,
+        seconds: times[at],
+        ns_per_token: (tokens > 0).then(|| times[at] * 1e9 / tokens as f64),
+        bytes_in: bytes[at].0,
+        bytes_out: bytes[at].1,
+    })
 }
 
 fn doing(stage: Stage) -> &'static str {

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -40,6 +40,8 @@ pub struct Meter {
     is_adopted: AtomicBool,
     /// The kernel's number of the thread that finishes its items; 0 before the first.
     thread: AtomicU32,
+    /// What its items hold: bytes, tokens.
+    held: [AtomicU64; 2],
     state: Mutex<State>,
 }
 
@@ -77,6 +79,10 @@ pub struct Reading {
     pub age: Duration,
     /// Items finished.
     pub items: u64,
+    /// Bytes that they hold; 0 where nobody says.
+    pub bytes: u64,
+    /// Tokens that they hold; 0 where nobody says.
+    pub tokens: u64,
     /// Items in its output queue now.
     pub queued: usize,
     /// Items that its output queue can hold; 0 for the last actor of a chain.
@@ -107,6 +113,7 @@ impl Meter {
             queued: AtomicUsize::new(0),
             is_adopted: AtomicBool::new(false),
             thread: AtomicU32::new(0),
+            held: Default::default(),
             state: Mutex::new(state),
         };
         meter.switch(Some(Activity::Busy), 0);
@@ -146,7 +153,8 @@ impl Meter {
         let wall = spent.iter().sum();
         let (name, capacity) = (self.name.clone(), self.capacity);
         let thread = Some(self.thread.load(Ordering::Relaxed)).filter(|thread| *thread != 0);
-        Reading { name, busy, starved, blocked, wall, doing, age, items, queued, capacity, thread }
+        let [bytes, tokens] = self.held.each_ref().map(|held| held.load(Ordering::Relaxed));
+        Reading { name, busy, starved, blocked, wall, doing, age, items, bytes, tokens, queued, capacity, thread }
     }
 
     /// What each of the newest items took of its time at work, in seconds; of the oldest first.
@@ -240,7 +248,7 @@ fn span_of(clock: Activity, (actor, id, own): (&str, u64, bool), at: Instant) ->
 }
 
 /// The kernel's number of this thread.
-fn this_thread() -> Option<u32> {
+pub(super) fn this_thread() -> Option<u32> {
     // A link to `PID/task/THREAD`.
     std::fs::read_link("/proc/thread-self").ok()?.file_name()?.to_str()?.parse().ok()
 }
@@ -254,6 +262,16 @@ pub(super) fn adopt(meter: &Arc<Meter>) {
     meter.is_adopted.store(true, Ordering::Relaxed);
     meter.enter(Activity::Busy);
     CURRENT.with(|current| *current.borrow_mut() = Some(Arc::clone(meter)));
+}
+
+/// Says what the item that this thread's actor is making holds; a thread without a meter tells nobody. Two additions without
+/// a lock, once an item.
+pub(crate) fn holds(bytes: u64, tokens: u64) {
+    CURRENT.with_borrow(|meter| {
+        for (held, more) in meter.iter().flat_map(|meter| meter.held.iter().zip([bytes, tokens])) {
+            held.fetch_add(more, Ordering::Relaxed);
+        }
+    });
 }
 
 /// Runs `wait`, charging its time to this thread's actor as waiting for input. A thread without a meter just runs it.
@@ -314,6 +332,17 @@ mod tests {
         assert!(std::path::Path::new(&format!("/proc/self/task/{thread}")).exists());
         (0..2 * COSTS).for_each(|_| meter.finish_item());
         assert_eq!(meter.costs().len(), COSTS);
+    }
+
+    #[test]
+    fn what_items_hold_is_added_to_the_thread_that_makes_them() {
+        holds(1, 1);
+        let meter = Meter::new("x", 1);
+        adopt(&meter);
+        holds(300, 20);
+        holds(200, 0);
+        let reading = meter.read();
+        assert_eq!((reading.bytes, reading.tokens), (500, 20));
     }
 
     #[test]

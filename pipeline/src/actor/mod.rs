@@ -11,6 +11,7 @@
 //! - [`spawn`]: a named thread whose panic is an [`Error::Actor`](crate::Error::Actor).
 
 pub mod channel;
+pub mod counted;
 pub mod demand;
 pub mod lanes;
 pub mod meter;
@@ -19,9 +20,11 @@ pub mod supervisor;
 pub(crate) mod traced;
 
 pub use channel::{Stop, Stopper, stopper};
+pub use counted::Counted;
 pub(crate) use demand::{Demand, Ready};
 pub(crate) use lanes::Lanes;
 pub use lanes::{Gauges, LaneOptions, Next};
+pub(crate) use meter::holds;
 pub use meter::{Activity, Meter, Reading, starved};
 pub use scheduled::Scheduled;
 pub(crate) use supervisor::caught;

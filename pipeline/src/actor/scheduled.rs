@@ -19,7 +19,8 @@ impl Scheduled {
     }
 
     /// Of the thread that asks.
-    pub(crate) fn here() -> Option<Self> {
+    #[must_use]
+    pub fn here() -> Option<Self> {
         Self::read("/proc/thread-self/schedstat")
     }
 

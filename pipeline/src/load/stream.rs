@@ -11,7 +11,7 @@ use super::cut::Cut;
 use super::hindrance::{Contended, Contention, Hindrance};
 use super::left_out::{BadRow, Care};
 use super::made::Made;
-use crate::actor::{Gauges, Lanes, Next, Stop, Stopper, stopper};
+use crate::actor::{Gauges, Lanes, Next, Scheduled, Stop, Stopper, holds, stopper};
 use crate::error::Result;
 use crate::ledger::RowDocuments;
 use crate::shard::groups::Groups;
@@ -86,6 +86,7 @@ impl BatchStream {
                 let _span = trace_span!(target: SPANS, "digest").entered();
                 let _ = made.batch.row_digests();
             }
+            holds(made.batch.bytes() as u64, 0);
             Ok(made)
         };
         let lanes = Lanes::over(0..made, lanes, make);

@@ -10,7 +10,7 @@ use super::record::{CommitRecord, FoundPart};
 use super::segment::Segment;
 use super::stages::{Stage, Stages, Stopwatch};
 use super::work::{Task, Work};
-use crate::actor::Stop;
+use crate::actor::{Stop, holds};
 use crate::corpus::{Documents, Place, Reached};
 use crate::{Error, Result};
 
@@ -28,6 +28,11 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
+    /// Bytes of its shards: none where samples are thrown away.
+    fn bytes(&self) -> u64 {
+        self.records.iter().flat_map(|record| record.train.iter().chain(&record.valid)).map(|shard| shard.bytes).sum()
+    }
+
     /// What is said of it.
     pub(super) fn done(&self) -> PartDone {
         let part = &self.records.first().expect("a part has a segment").part;
@@ -62,7 +67,11 @@ pub(super) fn make(work: &Work, task: &Task, progress: &Progress, stop: &Stop) -
     let Some((records, rows)) = records else { return Ok(None) };
     progress.finish_part(&task.part, &part.count);
     let stages = if made { part.watch.read() } else { Stages::default() };
-    Ok(Some(Outcome { generation: task.generation, records, made, stages, rows }))
+    let outcome = Outcome { generation: task.generation, records, made, stages, rows };
+    if made {
+        holds(outcome.bytes(), outcome.done().tokens);
+    }
+    Ok(Some(outcome))
 }
 
 /// One part in the making.

@@ -1,13 +1,10 @@
 //! A profile for people and for programs.
 
-use serde_json::{Value, json};
-
-use crate::profile::VERSION;
 use crate::profile::judge::percent;
 use crate::profile::measure::{ActorFigures, Measured};
-use crate::profile::stages::HeldBack;
+use crate::profile::stages::{HeldBack, StageCost};
 use crate::profile::whatif::Proposal;
-use crate::terminal::short;
+use crate::terminal::{bytes, short};
 
 /// What was measured of a half, and what is said of it.
 pub(crate) struct Profile {
@@ -23,8 +20,8 @@ pub(crate) struct Profile {
     pub(super) tokens_per_item: f64,
     /// Where it does not go by items.
     pub(super) tokens_per_s: Option<f64>,
-    /// Shares of the lanes' work: reading, tokenizing, packing, writing.
-    pub(super) stages: Option<[f64; 4]>,
+    /// Of a preparation: what each took of the lanes' work.
+    pub(super) stages: Option<[StageCost; 4]>,
     pub(super) reader: &'static str,
     /// What is known of a trainer's steps.
     pub(super) training: Option<Told>,
@@ -73,19 +70,41 @@ impl Profile {
         }
         lines.push(String::new());
         lines.push(format!(
-            "{:<14} {:>8} {:>8} {:>8} {:>8} {:>9} {:>8}",
-            "actor", "items", "busy", "starved", "blocked", "processor", "outside"
+            "{:<12} {:>8} {:>7} {:>7} {:>7} {:>7} {:>9} {:>7} {:>8} {:>7} {:>9} {:>9}",
+            "actor",
+            "items",
+            "busy",
+            "starved",
+            "blocked",
+            "idle",
+            "processor",
+            "outside",
+            "ns/token",
+            "faults",
+            "in",
+            "out"
         ));
-        lines.extend(self.actors().map(|(name, actor)| row(&name, actor)));
+        lines.extend(self.actors().map(|(name, actor)| row(&name, actor, self.ns_per_token(actor))));
+        if let Some(stages) = &self.stages {
+            lines.push(String::new());
+            lines.push(format!("{:<12} {:>8} {:>8} {:>9} {:>9}", "stage", "share", "ns/token", "in", "out"));
+            lines.extend(stages.iter().map(stage));
+        }
         lines.push(self.speed());
         lines.extend(self.training.iter().flat_map(|training| training.lines.iter().cloned()));
         lines
     }
 
     /// Lanes, then whoever takes what they make, under its own name.
-    fn actors(&self) -> impl Iterator<Item = (String, &ActorFigures)> {
+    pub(super) fn actors(&self) -> impl Iterator<Item = (String, &ActorFigures)> {
         let lanes = self.measured.lanes.iter().map(|lane| (lane.name.clone(), lane));
         lanes.chain([(self.reader.to_owned(), &self.measured.reader)])
+    }
+
+    /// Busy nanoseconds of an actor for each token of what it made, or took; none where tokens are not counted.
+    pub(super) fn ns_per_token(&self, actor: &ActorFigures) -> Option<f64> {
+        let tokens = if actor.tokens > 0 { actor.tokens as f64 } else { actor.items as f64 * self.tokens_per_item };
+        (tokens > 0.0).then(|| actor.busy * self.measured.seconds * 1e9 / tokens)
     }
 
     fn speed(&self) -> String {
@@ -99,59 +118,38 @@ impl Profile {
             (None, None) => format!("too short for a rate: {over}"),
         }
     }
-
-    pub(crate) fn json(&self) -> Value {
-        let Measured { seconds, warm_up_s, rate, windows, queues, cores, depth, .. } = &self.measured;
-        let actors: Vec<Value> = self
-            .actors()
-            .map(|(name, actor)| {
-                let ActorFigures { items, busy, starved, blocked, cpu, queued, .. } = actor;
-                json!({ "name": name, "items": items, "busy": busy, "starved": starved, "blocked": blocked,
-                        "processor": cpu, "ready": queued, "outside": actor.outside() })
-            })
-            .collect();
-        let tokens = self.tokens_per_item;
-        let speed = match (self.tokens_per_s, rate) {
-            (Some(speed), _) => json!({ "mean": speed, "low": null, "high": null }),
-            (None, Some(rate)) => {
-                json!({ "mean": rate.mean * tokens, "low": rate.low * tokens, "high": rate.high * tokens })
-            }
-            (None, None) => Value::Null,
-        };
-        let what_if = match &self.what_if {
-            Some(Ok(proposals)) => proposals.iter().map(proposed).collect(),
-            Some(Err(why)) => json!({ "none": why }),
-            None => Value::Null,
-        };
-        json!({
-            "version": VERSION, "half": self.half,
-            "verdict": { "binding": self.binding, "sentence": self.sentence, "evidence": self.evidence },
-            "what_if": what_if, "checked_gain": self.checked,
-            "seconds": seconds, "warm_up_s": warm_up_s, "tokens_per_s": speed, "windows": windows,
-            "actors": actors,
-            "queues": { "capacity": queues.capacity, "depth": depth, "mean": queues.mean, "full": queues.full, "empty": queues.empty },
-            "stages": self.stages.map(|[read, tokenize, pack, write]| {
-                json!({ "read": read, "tokenize": tokenize, "pack": pack, "write": write })
-            }),
-            "processors": cores,
-            "training": self.training.as_ref().map_or(&Value::Null, |training| &training.json),
-        })
-    }
 }
 
-fn proposed(proposal: &Proposal) -> Value {
-    let Proposal { key, from, to, gain, within, then } = proposal;
-    json!({ "key": key, "from": from, "to": to, "gain": gain, "within": within, "then": then })
-}
-
-fn row(name: &str, actor: &ActorFigures) -> String {
-    let ActorFigures { items, busy, starved, blocked, cpu, .. } = actor;
-    let cpu = cpu.map_or("–".to_owned(), percent);
+fn row(name: &str, actor: &ActorFigures, ns_per_token: Option<f64>) -> String {
+    let ActorFigures { items, busy, starved, blocked, cpu, counted, .. } = actor;
+    let faults = counted.map(|counted| counted.minor_faults + counted.major_faults);
+    let read = counted.and_then(|counted| counted.read_bytes);
+    let made = Some(actor.bytes).filter(|bytes| *bytes > 0);
     format!(
-        "{name:<14} {items:>8} {:>8} {:>8} {:>8} {cpu:>9} {:>8}",
+        "{name:<12} {items:>8} {:>7} {:>7} {:>7} {:>7} {:>9} {:>7} {:>8} {:>7} {:>9} {:>9}",
         percent(*busy),
         percent(*starved),
         percent(*blocked),
-        percent(actor.outside())
+        percent(actor.idle()),
+        or_dash(*cpu, percent),
+        percent(actor.outside()),
+        or_dash(ns_per_token, nanoseconds),
+        or_dash(faults, |faults| short(faults as f64)),
+        or_dash(read, bytes),
+        or_dash(made, bytes)
     )
+}
+
+fn stage(stage: &StageCost) -> String {
+    let StageCost { name, share, ns_per_token, bytes_in, bytes_out, .. } = *stage;
+    let (ns, read) = (or_dash(ns_per_token, nanoseconds), or_dash(bytes_in, bytes));
+    format!("{name:<12} {:>8} {ns:>8} {read:>9} {:>9}", percent(share), or_dash(bytes_out, bytes))
+}
+
+fn or_dash<T>(figure: Option<T>, words: impl FnOnce(T) -> String) -> String {
+    figure.map_or("–".to_owned(), words)
+}
+
+fn nanoseconds(ns: f64) -> String {
+    if ns < 99.95 { format!("{ns:.1}") } else { short(ns) }
 }

@@ -21,7 +21,7 @@ pub(super) fn run(args: &ConfigArgs, steps: usize, json: bool) -> anyhow::Result
         return Err(Usage("--steps 0: there is nothing to time".to_owned()).into());
     }
     let outlook = Outlook::of(args)?;
-    let plan = outlook.train();
+    let (plan, views) = (outlook.train(), outlook.views());
     for warning in outlook.warnings() {
         note(format_args!("warning: {warning}"));
     }

@@ -1,5 +1,7 @@
 //! Steps of a run that are measured while it goes on, because somebody wants to know.
 
+use std::path::Path;
+
 use schemas::ordinal::Step;
 use store::Store;
 
@@ -79,7 +81,7 @@ impl Profiler {
             let profile = profile(shape, &watch, times);
             // The text comes last: whoever waits for it finds the object too.
             let written =
-                folder.put(&format!("{name}.json"), format!("{:#}\n", profile.json()).as_bytes()).and_then(|_| {
+                folder.put(&format!("{name}.json"), format!("{:#}\n", profile.object(Path::new("config.toml"))).as_bytes()).and_then(|_| {
                     folder.put(&format!("{name}.txt"), format!("{}\n", profile.lines().join("\n")).as_bytes())
                 });
             match written {

@@ -1,0 +1,112 @@
+//! All clocks and counts of a pipeline at one moment.
+
+use std::time::{Duration, Instant};
+
+use observe::host_memory::resident_bytes;
+use pipeline::actor::{Counted, Gauges, Reading, Scheduled};
+
+/// Seconds between two readings of what the kernel counts besides time: of the process and of each thread. Two more files of
+/// `/proc` for each are too much for each window of many threads.
+const COUNT_EVERY: f64 = 0.1;
+
+/// An actor: its own clocks, and what the kernel knows of its thread, which may be nothing yet.
+#[derive(Clone, Debug)]
+pub(super) struct Seen {
+    pub(super) reading: Reading,
+    pub(super) scheduled: Option<Scheduled>,
+    pub(super) counted: Option<Counted>,
+}
+
+/// All clocks at one moment, in seconds since the beginning.
+#[derive(Clone, Debug)]
+pub(super) struct Look {
+    pub(super) at: f64,
+    pub(super) lanes: Vec<Seen>,
+    pub(super) reader: Seen,
+    pub(super) fill: Fill,
+    /// Bytes that the process has of the machine; none where nobody says.
+    pub(super) resident: Option<u64>,
+    /// When threads were counted last.
+    counted_at: f64,
+}
+
+/// Looks at queues, summed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Fill {
+    pub(super) looks: u64,
+    pub(super) share: f64,
+    pub(super) full: u64,
+    pub(super) empty: u64,
+}
+
+impl Fill {
+    pub(super) fn look(&mut self, gauges: &Gauges) {
+        for (queued, capacity) in gauges.queues() {
+            self.looks += 1;
+            self.share += queued as f64 / capacity.max(1) as f64;
+            self.full += u64::from(queued == capacity);
+            self.empty += u64::from(queued == 0);
+        }
+    }
+}
+
+impl Seen {
+    /// Its clocks now; of a thread that has ended, what was known of it before.
+    fn now(reading: Reading, before: Option<&Self>, counts: bool) -> Self {
+        let scheduled = reading.thread.and_then(Scheduled::of).or_else(|| before?.scheduled);
+        // Who was not known yet is counted as soon as it is: what it did before its first item is no item's.
+        let counts = counts || before.is_none_or(|before| before.counted.is_none());
+        let counted = reading.thread.filter(|_| counts).and_then(Counted::of).or_else(|| before?.counted);
+        Self { reading, scheduled, counted }
+    }
+
+    fn nothing(reading: Reading) -> Self {
+        let none = Duration::ZERO;
+        let reading = Reading { busy: none, starved: none, blocked: none, wall: none, items: 0, bytes: 0, ..reading };
+        Self { reading: Reading { tokens: 0, ..reading }, scheduled: None, counted: None }
+    }
+}
+
+impl Look {
+    /// Before anything happened.
+    pub(super) fn nothing(gauges: &Gauges) -> Self {
+        Self {
+            at: 0.0,
+            lanes: gauges.lanes().into_iter().map(Seen::nothing).collect(),
+            reader: Seen::nothing(gauges.reader()),
+            fill: Fill::default(),
+            resident: None,
+            counted_at: 0.0,
+        }
+    }
+
+    pub(super) fn now(begun: Instant, gauges: &Gauges, fill: Fill, before: Option<&Self>) -> Self {
+        let at = begun.elapsed().as_secs_f64();
+        let counts = before.is_none_or(|before| at - before.counted_at >= COUNT_EVERY);
+        let counted_at = if counts { at } else { before.map_or(at, |before| before.counted_at) };
+        let lanes = gauges.lanes().into_iter().enumerate();
+        let lanes = lanes.map(|(lane, now)| Seen::now(now, before.and_then(|before| before.lanes.get(lane)), counts));
+        let lanes = lanes.collect();
+        let reader = Seen::now(gauges.reader(), before.map(|before| &before.reader), counts);
+        let resident = if counts { resident_bytes() } else { before.and_then(|before| before.resident) };
+        Self { at: begun.elapsed().as_secs_f64(), lanes, reader, fill, resident, counted_at }
+    }
+
+    /// The same with threads counted now, for who looks last.
+    pub(super) fn count(&mut self) {
+        for seen in self.lanes.iter_mut().chain([&mut self.reader]) {
+            seen.counted = seen.reading.thread.and_then(Counted::of).or(seen.counted);
+        }
+    }
+
+    /// Lanes, then the reader.
+    pub(super) fn actors(&self) -> impl Iterator<Item = &Seen> {
+        self.lanes.iter().chain([&self.reader])
+    }
+
+    /// Bytes of the items that wait, each as large as those of its lane are in the mean.
+    pub(super) fn queued_bytes(&self) -> u64 {
+        let lanes = self.lanes.iter().map(|lane| &lane.reading);
+        lanes.map(|lane| lane.bytes / lane.items.max(1) * lane.queued as u64).sum()
+    }
+}

@@ -1,0 +1,132 @@
+use serde_json::json;
+
+use super::*;
+
+/// All that a profile of a training may hold.
+fn whole() -> Value {
+    let evil = "</script><img src=x onerror=alert(1)>\u{1b}[2J";
+    json!({
+        "version": 1, "half": "train",
+        "verdict": { "binding": "Reader", "sentence": format!("the trainer binds: `{evil}`"), "evidence": [evil] },
+        "what_if": [{ "key": evil, "from": 1, "to": 2, "gain": 0.71, "within": 0.06, "then": evil }],
+        "checked_gain": 0.8, "seconds": 4.0, "warm_up_s": 1.0, "processors": 2, "looking": 0.004,
+        "tokens_per_s": { "mean": 1e6, "low": 9e5, "high": 1.1e6 },
+        "items_per_s": { "mean": 10.0, "low": 9.0, "high": 11.0 },
+        "actors": [
+            { "name": evil, "items": 10, "busy": 0.5, "starved": 0.25, "blocked": 0.25, "processor": 0.4, "outside": 0.1,
+              "ns_per_token": 12.3, "bytes_in": 10, "bytes_out": 2000, "faults": { "minor": 3, "major": 0 } },
+            { "name": "trainer", "items": 0, "busy": 0, "starved": 0, "blocked": 0, "processor": null },
+        ],
+        "queues": { "capacity": 4, "mean": 0.5, "full": 0.1, "empty": 0.1 },
+        "stage_costs": [{ "stage": evil, "share": 0.6, "seconds": 2.0, "ns_per_token": 1.0, "bytes_in": 1, "bytes_out": null }],
+        "memory": [{ "owner": evil, "bytes": 5 }],
+        "timeline": {
+            "from_s": 0.0, "at_s": [1, 2, 4], "items_per_s": [1, 10, 10], "queue": [0, 0.5, 1],
+            "resident_bytes": [null, 10, 20], "queued_bytes": [0, 1, 2],
+            "actors": [{ "name": evil, "busy": [1, 0.5, 0], "starved": [0, 0.5, 0], "blocked": [0, 0, 1] }],
+        },
+        "machine": { "program": evil, "kernel": evil, "processor": evil, "configuration": evil, "command": evil },
+        "training": {
+            "device": evil, "device_name": evil, "steps": 40, "tokens_per_step": 4096, "micro_batches_per_step": 2,
+            "rows_per_micro_batch": 16, "step_ms": { "mean": 12.0, "low": 11.0, "high": 13.0 },
+            "phases": [{ "what": "wait", "host_ms": 1.2, "device_ms": null },
+                       { "what": evil, "host_ms": 8.0, "device_ms": 9.0 }],
+            "waterfall": [{ "what": evil, "from_ms": 1.0, "to_ms": 4.0 }],
+            "device_waterfall": [{ "what": "backward", "from_ms": 2.0, "to_ms": 5.0 }],
+            "memory": [{ "owner": evil, "bytes": 123 }],
+            "memory_over_time": [{ "at_s": 0.5, "resident_bytes": 1, "device_bytes": 7 }],
+        },
+    })
+}
+
+fn refused(object: &Value) -> String {
+    Page::of(object).err().map_or_else(|| panic!("{object} is no profile"), |error| error.to_string())
+}
+
+#[test]
+fn a_page_shows_all_and_obeys_nothing() {
+    let page = Page::of(&whole()).expect("a profile");
+    let html = page.html();
+    for part in
+        ["+71\u{a0}%", "checked: it brought +80 %", "Where a step goes", "One step over time", "warm-up", "Stages of"]
+    {
+        assert!(html.contains(part), "{part}");
+    }
+    let plots = page.plots();
+    let names: Vec<&str> = plots.iter().map(|(name, _)| *name).collect();
+    assert_eq!(
+        names,
+        [
+            "actors",
+            "rate",
+            "queues",
+            "memory",
+            "owners",
+            "phases",
+            "waterfall",
+            "training-memory",
+            "training-memory-over-time"
+        ]
+    );
+    for text in plots.iter().map(|(_, plot)| plot).chain([&html]) {
+        assert!(!text.contains("<script") && !text.contains("<img") && !text.contains('\u{1b}'), "{text}");
+        assert!(!text.contains("NaN") && !text.contains("inf\"") && !text.contains("\"-inf"), "{text}");
+    }
+    assert_eq!(html, Page::of(&whole()).expect("a profile").html(), "the same profile is the same page");
+}
+
+#[test]
+fn what_is_absent_is_left_out() {
+    let bare =
+        json!({ "half": "online", "verdict": { "sentence": "too short to say" }, "timeline": null, "actors": [] });
+    let page = Page::of(&bare).expect("a profile");
+    assert!(page.plots().is_empty());
+    let html = page.html();
+    assert!(html.contains("<h1>too short to say</h1>") && !html.contains("<svg") && !html.contains("<h2>"), "{html}");
+    let mut object = whole();
+    object["what_if"] = json!({ "none": "the model does not fit" });
+    object["timeline"] = json!({ "at_s": [], "items_per_s": [], "queue": [] });
+    object["training"]["phases"] = json!([]);
+    let html = Page::of(&object).expect("a profile").html();
+    assert!(html.contains("the model does not fit") && !html.contains("Where a step goes"));
+}
+
+#[test]
+fn what_is_wrong_is_said_with_its_key() {
+    for (pointer, value, key) in [
+        ("/verdict/sentence", json!(3), "`verdict.sentence`"),
+        ("/actors/0/busy", json!("x"), "`actors[0].busy`"),
+        ("/actors/1/blocked", json!(7), "`actors[1].blocked`"),
+        ("/timeline/queue", json!([0, 1]), "`timeline.queue`"),
+        ("/timeline/actors/0/busy", json!([]), "`timeline.actors[0].busy`"),
+        ("/timeline/at_s", json!([3, 2, 1]), "`timeline.at_s[1]`"),
+        ("/timeline/resident_bytes/1", json!(1e300), "`timeline.resident_bytes[1]`"),
+        ("/training/phases/1/host_ms", json!(null), "`training.phases[1].host_ms`"),
+        ("/training/step_ms", json!([]), "`training.step_ms"),
+        ("/what_if", json!(5), "`what_if`"),
+    ] {
+        let mut object = whole();
+        *object.pointer_mut(pointer).expect(pointer) = value;
+        let said = refused(&object);
+        assert!(said.starts_with(key), "{pointer}: {said}");
+    }
+    for strange in [json!(null), json!([]), json!({}), json!({ "half": "x" })] {
+        assert!(refused(&strange).contains("of the profile"), "{strange}");
+    }
+    let long = vec![json!(1.0); (1 << 16) + 1];
+    let mut object = whole();
+    object["timeline"]["at_s"] = json!(long);
+    assert!(refused(&object).starts_with("`timeline.at_s`"));
+}
+
+#[test]
+fn hundreds_of_lanes_are_a_page_too() {
+    let mut object = whole();
+    let actor = object["actors"][0].clone();
+    let course = object["timeline"]["actors"][0].clone();
+    object["actors"] = json!(vec![actor; 700]);
+    object["timeline"]["actors"] = json!(vec![course; 700]);
+    let html = Page::of(&object).expect("a profile").html();
+    assert!(html.contains("and 683 more lanes") && html.contains("and 444 more"));
+    assert!(html.len() < 1 << 20, "{}", html.len());
+}
