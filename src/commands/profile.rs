@@ -22,6 +22,7 @@ use pipeline::prepare::{Preparation, PrepareOptions};
 use schemas::{RowIndex, Share};
 use store::Weather;
 
+use self::scale::Subject;
 use self::shown::Profile;
 use self::slow::Slow;
 use crate::cli::{ConfigArgs, Half};
@@ -54,7 +55,14 @@ pub(crate) struct Options {
 /// Runs a half against a consumer that costs nothing, or as much as was asked for, and says what binds it.
 pub(crate) fn run(args: &ConfigArgs, options: &Options) -> anyhow::Result<()> {
     if !options.scale.is_empty() {
-        return scale::run(args, options, &options.scale);
+        let measure = |args: &ConfigArgs| match options.half {
+            Half::Prepare => offline(args, options),
+            Half::Online => measured_online(args, options),
+            #[cfg(feature = "train")]
+            Half::Step => unreachable!("a step has no lanes, which is said before anything is measured"),
+        };
+        let subject = Subject { half: options.half, seconds: options.seconds, measure: &measure };
+        return scale::run(args, &subject, &options.scale, options.json);
     }
     let profile = match options.half {
         Half::Online => online(args, options)?,
