@@ -32,6 +32,7 @@ use pipeline::load::{self, BatchStream, StreamOptions};
 use pipeline::prepare::{Preparation, PrepareOptions};
 use schemas::{RowIndex, Share};
 
+use self::scale::Subject;
 use self::shown::Profile;
 use self::slow::Slow;
 use self::traced::Recording;
@@ -76,7 +77,14 @@ pub(crate) struct Options {
 pub(crate) fn run(args: &ConfigArgs, options: &Options) -> anyhow::Result<()> {
     options.report.as_deref().map_or(Ok(()), written::check)?;
     if !options.scale.is_empty() {
-        return scale::run(args, options, &options.scale);
+        let measure = |args: &ConfigArgs| match options.half {
+            Half::Prepare => offline(args, options),
+            Half::Online => measured_online(args, options),
+            #[cfg(feature = "train")]
+            Half::Step => unreachable!("a step has no lanes, which is said before anything is measured"),
+        };
+        let subject = Subject { half: options.half, seconds: options.seconds, measure: &measure };
+        return scale::run(args, &subject, &options.scale, options.json);
     }
     let mut recording = Recording::begin(&options.traced, options.half)?;
     let profile = match options.half {

@@ -6,7 +6,6 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 use super::shown::Profile;
-use super::{Options, measured_online, offline};
 use crate::cli::{ConfigArgs, Half};
 use crate::profile::VERSION;
 use crate::profile::judge::{Binding, binding, percent};
@@ -30,9 +29,17 @@ struct Run {
     held_back: Option<&'static str>,
 }
 
+/// What is run at each number of lanes.
+pub(super) struct Subject<'a> {
+    pub(super) half: Half,
+    /// For so long.
+    pub(super) seconds: f64,
+    pub(super) measure: &'a dyn Fn(&ConfigArgs) -> anyhow::Result<Profile>,
+}
+
 /// Runs a half at each of the numbers of lanes, and says what the law makes of it.
-pub(super) fn run(args: &ConfigArgs, options: &Options, lanes: &[usize]) -> anyhow::Result<()> {
-    let key = match options.half {
+pub(super) fn run(args: &ConfigArgs, subject: &Subject<'_>, lanes: &[usize], is_json: bool) -> anyhow::Result<()> {
+    let key = match subject.half {
         Half::Online => "data.lanes",
         Half::Prepare => "prepare.lanes",
         #[cfg(feature = "train")]
@@ -42,9 +49,9 @@ pub(super) fn run(args: &ConfigArgs, options: &Options, lanes: &[usize]) -> anyh
     for lanes in lanes.iter().copied().collect::<BTreeSet<usize>>() {
         let mut changed = args.clone();
         changed.set.push(format!("{key}={lanes}"));
-        let run = match options.half {
-            Half::Prepare => of_preparations(&changed, options, lanes)?,
-            Half::Online => of_stream(&measured_online(&changed, options)?),
+        let run = match subject.half {
+            Half::Prepare => of_preparations(&changed, subject, lanes)?,
+            Half::Online => of_stream(&(subject.measure)(&changed)?),
             #[cfg(feature = "train")]
             Half::Step => unreachable!("it was refused above"),
         };
@@ -60,8 +67,8 @@ pub(super) fn run(args: &ConfigArgs, options: &Options, lanes: &[usize]) -> anyh
     }
     let fitted: Vec<Point> = runs.iter().filter(|run| run.held_back.is_none()).map(|run| run.point.clone()).collect();
     let law = Law::of(&fitted);
-    if options.json {
-        line(object(options.half, &runs, &law));
+    if is_json {
+        line(object(subject.half, &runs, &law));
     } else {
         lines(&runs, &law).into_iter().for_each(line);
     }
@@ -99,10 +106,10 @@ fn held_back(measured: &Measured) -> Option<&'static str> {
 }
 
 /// Preparations of the whole corpus, one after the other for the time that was asked for: what each makes is a window.
-fn of_preparations(args: &ConfigArgs, options: &Options, lanes: usize) -> anyhow::Result<Run> {
+fn of_preparations(args: &ConfigArgs, subject: &Subject<'_>, lanes: usize) -> anyhow::Result<Run> {
     let (begun, mut speeds, mut last) = (Instant::now(), Vec::new(), None);
-    while speeds.is_empty() || (speeds.len() < AGAIN_MAX && begun.elapsed().as_secs_f64() < options.seconds) {
-        let profile = offline(args, options)?;
+    while speeds.is_empty() || (speeds.len() < AGAIN_MAX && begun.elapsed().as_secs_f64() < subject.seconds) {
+        let profile = (subject.measure)(args)?;
         speeds.push(profile.tokens_per_s.unwrap_or(0.0));
         last = Some(profile.held_back);
     }
