@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use observe::{Clock, Many};
-use pipeline::load::{self, BatchStream, StreamOptions};
+use pipeline::load::{BatchStream, StreamOptions};
 use pipeline::prepare::{Preparation, PrepareOptions};
 use schemas::{RowIndex, Share};
 
@@ -78,10 +78,12 @@ pub(crate) fn run(args: &ConfigArgs, options: &Options) -> anyhow::Result<()> {
     options.report.as_deref().map_or(Ok(()), written::check)?;
     if !options.scale.is_empty() {
         let measure = |args: &ConfigArgs| match options.half {
-            Half::Prepare => offline(args, options),
+            Half::Prepare => offline(args, options, &mut Recording::none()),
             Half::Online => measured_online(args, options),
             #[cfg(feature = "train")]
-            Half::Step => unreachable!("a step has no lanes, which is said before anything is measured"),
+            Half::Train => training::measured(args, options),
+            #[cfg(feature = "train")]
+            Half::Step | Half::All => unreachable!("a step has no lanes, which is said before anything is measured"),
         };
         let subject = Subject { half: options.half, seconds: options.seconds, measure: &measure };
         return scale::run(args, &subject, &options.scale, options.json);
@@ -93,11 +95,11 @@ pub(crate) fn run(args: &ConfigArgs, options: &Options) -> anyhow::Result<()> {
         #[cfg(feature = "train")]
         Half::Train => training::checked(args, options, &mut recording)?,
         #[cfg(feature = "train")]
-        Half::All => return all(args, options),
-        #[cfg(feature = "train")]
         Half::Step | Half::All if options.report.is_some() || options.svg.is_some() => {
             return Err(Usage("--report and --svg are of one half: online, prepare or train".to_owned()).into());
         }
+        #[cfg(feature = "train")]
+        Half::All => return all(args, options),
         #[cfg(feature = "train")]
         Half::Step => return step::run(args, options.steps, options.json),
     };

@@ -281,7 +281,9 @@ fn course(plan: &Plan, phases: &Phases) -> Course {
 pub(crate) fn unkept(plan: &Plan, control: &Arc<Control>, slowed: (Option<Hindrance>, Contention)) -> impl Data + use<> {
     let kept = Kept { left_out: Arc::<RunLeftOut>::default() as _, ledger: Arc::default() };
     let phases = Phases { control: Arc::clone(control), slow: None };
-    Feed { slowed, ..Feed::new(plan, Share::ALONE, None, kept, None, phases) }
+    let mut feed = Feed::new(plan, Share::ALONE, None, kept, None, phases);
+    feed.slowed = slowed;
+    feed
 }
 
 /// Trains on a thread of its own, from what is in the store on.

@@ -11,7 +11,7 @@ use super::cut::Cut;
 use super::hindrance::{Contended, Contention, Hindrance};
 use super::left_out::{BadRow, Care};
 use super::made::Made;
-use crate::actor::{Gauges, Lanes, Next, Scheduled, Stop, Stopper, holds, stopper};
+use crate::actor::{Gauges, Lanes, Next, Stop, Stopper, holds, stopper};
 use crate::error::Result;
 use crate::ledger::RowDocuments;
 use crate::shard::groups::Groups;

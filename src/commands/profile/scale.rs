@@ -43,7 +43,11 @@ pub(super) fn run(args: &ConfigArgs, subject: &Subject<'_>, lanes: &[usize], is_
         Half::Online => "data.lanes",
         Half::Prepare => "prepare.lanes",
         #[cfg(feature = "train")]
-        Half::Step => return Err(crate::exit::Usage("--scale: a training step has no lanes".to_owned()).into()),
+        Half::Train => "data.lanes",
+        #[cfg(feature = "train")]
+        Half::Step | Half::All => {
+            return Err(crate::exit::Usage("--scale is of one half with lanes: online, prepare or train".to_owned()).into());
+        }
     };
     let mut runs: Vec<Run> = Vec::new();
     for lanes in lanes.iter().copied().collect::<BTreeSet<usize>>() {
@@ -51,9 +55,7 @@ pub(super) fn run(args: &ConfigArgs, subject: &Subject<'_>, lanes: &[usize], is_
         changed.set.push(format!("{key}={lanes}"));
         let run = match subject.half {
             Half::Prepare => of_preparations(&changed, subject, lanes)?,
-            Half::Online => of_stream(&(subject.measure)(&changed)?),
-            #[cfg(feature = "train")]
-            Half::Step => unreachable!("it was refused above"),
+            _ => of_stream(&(subject.measure)(&changed)?),
         };
         if run.point.lanes != lanes {
             note(format_args!(

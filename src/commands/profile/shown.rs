@@ -1,5 +1,7 @@
 //! A profile for people and for programs.
 
+use serde_json::Value;
+
 use crate::profile::judge::percent;
 use crate::profile::measure::{ActorFigures, Measured};
 use crate::profile::stages::{HeldBack, StageCost};

@@ -37,7 +37,6 @@ impl Recording {
     }
 
     /// None.
-    #[cfg(feature = "train")]
     pub(super) fn none() -> Self {
         Self { wanted: TraceArgs::default(), trace: None, recorded: None }
     }

@@ -65,7 +65,8 @@ fn propose(profile: &mut Profile, proposal: Proposal) {
     profile.what_if = Some(Ok(all));
 }
 
-fn measured(args: &ConfigArgs, options: &Options) -> anyhow::Result<Profile> {
+/// Trains by a plan once.
+pub(super) fn measured(args: &ConfigArgs, options: &Options) -> anyhow::Result<Profile> {
     let slow = Slow::parse(options.slow.as_deref(), options.half)?;
     let plan = Plan::over(args, |folder: &Path| slow.find(folder), Purpose::Look)?;
     let control = Arc::new(Control::start()?);

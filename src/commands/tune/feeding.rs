@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use super::memory::available;
 use super::tuning::{Change, GAIN_MIN, Tuning, waits};
-use crate::cli::{ConfigArgs, Half};
+use crate::cli::{ConfigArgs, Half, TraceArgs};
 use crate::commands::profile::{self, measured_online};
 use crate::plan::Plan;
 use crate::profile::measure::Measured;
@@ -177,7 +177,10 @@ fn look(tuning: &Tuning<'_>, args: &ConfigArgs, step_ms: f64) -> anyhow::Result<
         slow: tuning.options.slow.clone(),
         check: false,
         scale: Vec::new(),
+        report: None,
+        svg: None,
         json: false,
+        traced: TraceArgs::default(),
     };
     Ok(Some(Look { measured: measured_online(args, &options)?.measured, in_flight }))
 }
