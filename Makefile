@@ -61,7 +61,7 @@ bench: setup     ## nanoseconds per token of each stage, tokens per second of a 
 bench-load: setup  ## the online half beside its rivals (RIVALS=script; skipped aloud where absent)
 	@scripts/bench-load
 
-bench-watched: setup  ## a step of a run that everybody looks at beside one that nobody does, in pairs (CLOZE, PAIRS, STEPS)
+bench-watched: setup  ## a step of a run that everybody looks at, or that is profiled, beside one that nobody does, in turns (CLOZE, PAIRS, STEPS)
 	cargo build --release --quiet -p cloze
 	@scripts/bench-watched
 

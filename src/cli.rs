@@ -1,16 +1,21 @@
 //! The verbs. A run is configured by its file (`--config`, `--set`), never by flags; flags say what to do with a run.
 
 mod bytes;
+mod choice;
+mod number;
 mod said;
 mod within;
 
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
 pub(crate) use self::bytes::Bytes;
 use self::said::Said;
+pub(crate) use self::choice::Half;
+#[cfg(feature = "train")]
+pub(crate) use self::choice::{Dtype, ModelFamily};
 #[cfg(feature = "train")]
 pub(crate) use self::within::CheckpointVerb;
 pub(crate) use self::within::{
@@ -171,7 +176,7 @@ pub(crate) enum Verb {
         #[arg(long, value_enum, default_value_t = Half::Online)]
         half: Half,
         /// Measure the online half for so long at the most; it ends earlier where its rate is known to 3 %.
-        #[arg(long, default_value_t = 20.0)]
+        #[arg(long, default_value_t = 20.0, value_parser = number::seconds)]
         seconds: f64,
         /// Measure so many micro-batches instead.
         #[arg(long)]
@@ -180,7 +185,7 @@ pub(crate) enum Verb {
         #[arg(long, default_value_t = 30)]
         steps: usize,
         /// Pretend that a training step takes this long; 0 takes batches as fast as they come.
-        #[arg(long, default_value_t = 0.0)]
+        #[arg(long, default_value_t = 0.0, value_parser = number::milliseconds)]
         step_ms: f64,
         /// Slow something on purpose, by so many ms: `lane` (each batch of the first), `lanes` (each batch), `work` (each
         /// batch, on a processor), `burst` (one batch of eight), `disk` (each read of a shard); `writer` of a preparation.
@@ -193,7 +198,7 @@ pub(crate) enum Verb {
         check: bool,
         /// Run at each of these numbers of lanes, for all of `--seconds`, and say by the law that fits them where more stop to
         /// pay.
-        #[arg(long, value_name = "LANES", value_delimiter = ',', conflicts_with_all = ["check", "batches"],
+        #[arg(long, value_name = "LANES", value_delimiter = ',', conflicts_with_all = ["check", "batches", "report", "svg", "trace", "folded"],
               value_parser = clap::value_parser!(u16).range(1..=1024))]
         scale: Vec<u16>,
         /// Write a page with everything into this file of HTML, which needs nothing else.
@@ -221,11 +226,11 @@ pub(crate) enum Verb {
         #[arg(long, value_name = "BYTES")]
         memory: Option<Bytes>,
         /// Measure each candidate for so long at the most.
-        #[arg(long, default_value_t = 8.0)]
+        #[arg(long, default_value_t = 8.0, value_parser = number::seconds)]
         seconds: f64,
         /// A training step takes this long: it is then not timed, and `train.rows_per_micro_batch` stays. A build without the
         /// trainer takes batches as fast as they come if it is not said.
-        #[arg(long)]
+        #[arg(long, value_parser = number::milliseconds)]
         step_ms: Option<f64>,
         /// Slow something on purpose, as `cloze profile --slow` does.
         #[arg(long, value_name = "ACTOR=MS")]
@@ -455,44 +460,4 @@ pub(crate) enum Verb {
         /// The verb it is about; none for `cloze` itself.
         verb: Vec<String>,
     },
-}
-
-/// A part of the pipeline.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Half {
-    /// Index to batch, against a null or a simulated trainer.
-    Online,
-    /// Part to shards, against a null writer.
-    Prepare,
-    /// Index to weights: training as it is configured, of which nothing is kept.
-    #[cfg(feature = "train")]
-    Train,
-    /// Each of these three by itself, and which of them the others wait for.
-    #[cfg(feature = "train")]
-    All,
-    /// Batch to weights, on made batches: what the device can do, before there is a corpus.
-    #[cfg(feature = "train")]
-    Step,
-}
-
-/// What `cloze export` writes.
-#[cfg(feature = "train")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ModelFamily {
-    /// `BertForMaskedLM`.
-    Bert,
-    /// `RobertaForMaskedLM`: its positions begin after the id of padding, and it has one token type.
-    Roberta,
-    /// `ElectraForPreTraining`, or `ElectraForMaskedLM` of a run without `replaced_token`.
-    Electra,
-}
-
-/// The precision of `cloze parity`.
-#[cfg(feature = "train")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Dtype {
-    /// 32-bit.
-    F32,
-    /// 64-bit.
-    F64,
 }

@@ -6,7 +6,7 @@
 //! beside one another.
 
 mod behind;
-mod binding;
+pub(crate) mod binding;
 pub(crate) mod compare;
 mod figures;
 pub(crate) mod judge;

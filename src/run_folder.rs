@@ -19,6 +19,8 @@
 //!   branch.json     which run it goes on from, where that is another
 //!   chaos.json      which faults of `--chaos` have struck
 //!   stop            somebody asks it to stop; gone when that is done
+//!   profile         somebody asks for steps to be measured; gone when that is heard
+//!   profiles/       where the time of such steps went: see `control::profile_file`
 //!   log-level       how much it says on stderr, read at SIGHUP
 //!   tensorboard/    curves, where `run.tensorboard` asks for them: see `tensorboard`
 //! ```

@@ -86,22 +86,29 @@ fn whoever_measures_a_run_changes_nothing_of_it() {
     };
     home.run_ok(&train("run.folder=calm", &[]));
     let mut measured = train("run.folder=measured", &["--slow", "step=40"]);
-    measured.splice(1..1, ["--profile", "5..15"]);
+    measured.splice(1..1, ["--profile", "45..55"]);
     let mut running = home.watch(&measured);
     // Asked while it goes on; what was asked first is answered first.
     running.reach(2);
-    let live = home.run_ok(&["profile", "live", "measured", "--steps", "10", "--json"]);
+    let live = home.run_ok(&["profile", "live", "measured", "--steps", "7", "--json"]);
     let ended = running.end();
     assert_eq!(ended.code, Some(0), "{ended}");
     assert_equal_runs(&home, "calm", "measured");
     let live = parsed(&live.stdout);
-    assert_eq!(live["training"]["steps"], 10, "{live:#}");
+    assert_eq!(live["training"]["steps"], 7, "{live:#}");
     assert_adds_up(&live["training"]);
-    let named = std::fs::read_to_string(home.join("measured/profiles/5-15.json")).expect("it was asked for");
+    let named = std::fs::read_to_string(home.join("measured/profiles/45-55.json")).expect("it was asked for");
     assert_adds_up(&parsed(&named)["training"]);
-    let told = std::fs::read_to_string(home.join("measured/profiles/5-15.txt")).expect("for people too");
+    let told = std::fs::read_to_string(home.join("measured/profiles/45-55.txt")).expect("for people too");
     assert!(told.contains("a step takes") && told.contains("backward"), "{told}");
     assert!(!home.join("measured/profile").exists(), "what was asked was heard");
+    // What is measured when a run ends is told, and what cannot be is said.
+    let to_the_end = home.run_ok(&[train("run.folder=short", &[]).as_slice(), &["--profile", "55..90"]].concat());
+    assert!(home.join("short/profiles/55-60.json").exists(), "{to_the_end}");
+    let never = home.run_ok(&[train("run.folder=other", &[]).as_slice(), &["--profile", "59..90"]].concat());
+    assert!(never.stderr.contains("steps 59 to 60 were measured"), "{never}");
+    let beyond = home.run(&[train("run.folder=more", &[]).as_slice(), &["--profile", "60..90"]].concat());
+    assert!(beyond.code == Some(2) && beyond.stderr.contains("the run has 60 steps"), "{beyond}");
     let over = home.run(&["profile", "live", "measured"]);
     assert!(over.code == Some(2) && over.stderr.contains("nobody trains there"), "{over}");
 }

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::number;
+
 /// A configuration file with overrides.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ConfigArgs {
@@ -72,7 +74,7 @@ pub(crate) enum ProfileVerb {
         /// The second.
         after: PathBuf,
         /// The share of its speed that it may lose.
-        #[arg(long, default_value_t = 0.05)]
+        #[arg(long, default_value_t = 0.05, value_parser = number::share)]
         limit: f64,
     },
     /// Ask a run that goes on to measure its next steps, and print where their time went. The run is not stopped, and learns
@@ -86,7 +88,7 @@ pub(crate) enum ProfileVerb {
         #[arg(long, default_value_t = 20)]
         steps: u64,
         /// Measure for so many seconds instead.
-        #[arg(long, conflicts_with = "steps")]
+        #[arg(long, conflicts_with = "steps", value_parser = number::seconds)]
         seconds: Option<f64>,
         /// Print one JSON object instead.
         #[arg(long)]

@@ -7,21 +7,27 @@ mod made;
 #[cfg(feature = "train")]
 mod micro_batch;
 mod object;
+mod options;
 mod scale;
 mod shown;
 mod slow;
 #[cfg(feature = "train")]
 mod step;
+#[cfg(feature = "train")]
+pub(crate) mod steps;
 #[cfg(test)]
 mod tests;
 mod traced;
 #[cfg(feature = "train")]
-pub(crate) mod training;
+mod training;
 
+pub(crate) use self::options::Options;
+#[cfg(feature = "train")]
+pub(super) use self::micro_batch::is_recipe;
 #[cfg(feature = "train")]
 pub(super) use self::step::made_steps;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -37,7 +43,7 @@ use self::shown::Profile;
 use self::slow::Slow;
 use self::traced::Recording;
 use super::written::{self, put};
-use crate::cli::{ConfigArgs, Half, TraceArgs};
+use crate::cli::{ConfigArgs, Half};
 use crate::config::Parsed;
 use crate::data::Purpose;
 use crate::exit::{Usage, WORSE};
@@ -55,27 +61,14 @@ use crate::profile_page::Page;
 use crate::terminal::short;
 use crate::terminal::{line, note};
 
-/// What to do with which half.
-#[derive(Clone)]
-pub(crate) struct Options {
-    pub(crate) half: Half,
-    pub(crate) seconds: f64,
-    pub(crate) batches: Option<u64>,
-    #[cfg_attr(not(feature = "train"), expect(dead_code, reason = "there is no trainer to time"))]
-    pub(crate) steps: usize,
-    pub(crate) step_ms: f64,
-    pub(crate) slow: Option<String>,
-    pub(crate) check: bool,
-    pub(crate) scale: Vec<usize>,
-    pub(crate) report: Option<PathBuf>,
-    pub(crate) svg: Option<PathBuf>,
-    pub(crate) json: bool,
-    pub(crate) traced: TraceArgs,
-}
-
 /// Runs a half against a consumer that costs nothing, or as much as was asked for, and says what binds it.
 pub(crate) fn run(args: &ConfigArgs, options: &Options) -> anyhow::Result<()> {
-    options.report.as_deref().map_or(Ok(()), written::check)?;
+    refuse(options)?;
+    written::outputs(
+        &args.config,
+        &[&options.report, &options.traced.trace, &options.traced.folded].map(Option::as_deref),
+        options.svg.as_deref(),
+    )?;
     if !options.scale.is_empty() {
         let measure = |args: &ConfigArgs| match options.half {
             Half::Prepare => offline(args, options, &mut Recording::none()),
@@ -95,29 +88,50 @@ pub(crate) fn run(args: &ConfigArgs, options: &Options) -> anyhow::Result<()> {
         #[cfg(feature = "train")]
         Half::Train => training::checked(args, options, &mut recording)?,
         #[cfg(feature = "train")]
-        Half::Step | Half::All if options.report.is_some() || options.svg.is_some() => {
-            return Err(Usage("--report and --svg are of one half: online, prepare or train".to_owned()).into());
-        }
-        #[cfg(feature = "train")]
         Half::All => return all(args, options),
         #[cfg(feature = "train")]
         Half::Step => return step::run(args, options.steps, options.json),
     };
     let object = profile.object(&args.config);
     let page = (options.report.is_some() || options.svg.is_some()).then(|| Page::of(&object)).transpose()?;
-    page.map_or(Ok(()), |page| put_page(&page, options.report.as_deref(), options.svg.as_deref()))?;
     if options.json {
         line(format_args!("{object:#}"));
     } else {
         profile.lines().into_iter().for_each(line);
     }
-    recording.write()
+    // What was measured is told before anything can fail, and no file keeps another from being written.
+    let traced = recording.write();
+    page.map_or(Ok(()), |page| put_page(&page, options.report.as_deref(), options.svg.as_deref()))?;
+    traced
+}
+
+/// What a half has no ear for is refused, not passed over.
+fn refuse(options: &Options) -> Result<(), Usage> {
+    #[cfg(feature = "train")]
+    if matches!(options.half, Half::Step | Half::All) {
+        let Options { report, svg, slow, traced, check, half, .. } = options;
+        let given = [
+            ("--report", report.is_some()),
+            ("--svg", svg.is_some()),
+            ("--slow", slow.is_some()),
+            ("--trace", traced.trace.is_some()),
+            ("--folded", traced.folded.is_some()),
+            ("--check", *check && *half == Half::Step),
+        ];
+        if let Some((flag, _)) = given.iter().find(|(_, is_given)| *is_given) {
+            return Err(Usage(format!("{flag}: `--half {}` has none of it; it is of online, prepare or train", half.name())));
+        }
+    }
+    if options.check && options.half == Half::Prepare {
+        return Err(Usage("--check: nothing is proposed for `--half prepare`; `cloze tune` and `--scale` try lanes".to_owned()));
+    }
+    Ok(())
 }
 
 /// Each half by itself, then which of them the others wait for.
 #[cfg(feature = "train")]
 fn all(args: &ConfigArgs, options: &Options) -> anyhow::Result<()> {
-    let of = |half: Half| Options { half, slow: None, ..options.clone() };
+    let of = |half: Half| Options { half, check: options.check && half != Half::Prepare, ..options.clone() };
     let nothing = &mut Recording::none();
     let halves = [
         offline(args, &of(Half::Prepare), nothing)?,
@@ -167,6 +181,7 @@ pub(crate) fn compared(before: &Path, after: &Path, limit: f64) -> anyhow::Resul
 
 /// Makes the page of a profile that was kept.
 pub(crate) fn report(profile: &Path, out: &Path, svg: Option<&Path>) -> anyhow::Result<()> {
+    written::outputs(profile, &[Some(out)], svg)?;
     let object = compare::read(profile)?;
     let page =
         Page::of(&object).with_context(|| Usage(format!("{}: no profile of this program", profile.display())))?;
@@ -237,7 +252,7 @@ pub(super) fn measured_online(args: &ConfigArgs, options: &Options) -> anyhow::R
     let mut evidence = verdict.evidence;
     evidence.extend(what_if.as_ref().ok().and_then(|proposals| neighbor::advice(&measured, proposals)));
     Ok(Profile {
-        half: "online",
+        half: Half::Online.name(),
         sentence: verdict.sentence,
         binding: format!("{:?}", verdict.binding),
         evidence,
@@ -271,7 +286,7 @@ fn offline(args: &ConfigArgs, options: &Options, recording: &mut Recording) -> a
     recording.end(&measured, ("prepare-reader", "fold"));
     let (sentence, evidence) = stages::judge(&measured, &summary.stages, summary.parts_made);
     Ok(Profile {
-        half: "prepare",
+        half: Half::Prepare.name(),
         sentence,
         binding: String::new(),
         evidence,

@@ -8,7 +8,7 @@ mod beside;
 mod feed;
 mod keeper;
 mod phases;
-pub(crate) mod profiler;
+mod profiler;
 mod start;
 #[cfg(test)]
 mod tests;
@@ -36,12 +36,12 @@ use self::phases::{Phases, Slow};
 use self::profiler::Profiler;
 use self::start::Start;
 use super::export;
-use super::profile::training::Shape;
+use super::profile::steps::Shape;
 use crate::alerts::Alerts;
 use crate::chaos::{Chaos, Storm};
 use crate::cli::ConfigArgs;
 use crate::config::{Config, Parsed, RunConfig};
-use crate::control::profile_file::Wanted;
+use crate::control::profile_file::{Wanted, Wish};
 use crate::control::{Control, Patience, Phase, Signal, obeyed};
 use crate::data::Purpose;
 use crate::exit::Usage;
@@ -95,7 +95,7 @@ fn carried_out(
     alerts: Option<&Alerts>,
 ) -> anyhow::Result<ExitCode> {
     let Options { replay, prepare, slow, chaos, profile, allow } = options;
-    let profiled = profile.map(|text| Wanted::from_str(text).map_err(|problem| Usage(format!("--profile {problem}"))));
+    let profiled = profile.map(|text| Wish::from_str(text).map_err(|problem| Usage(format!("--profile {problem}"))));
     let profiled = profiled.transpose()?;
     let slow = slow.map(Slow::parse).transpose()?;
     let storm = chaos.map(Chaos::parse).transpose()?.map(|chaos| Arc::new(Storm::of(chaos)));
@@ -118,6 +118,12 @@ fn carried_out(
     }
     for warning in warnings::of(&start.plan) {
         note(format_args!("warning: {warning}"));
+    }
+    if let (Some(Wish { wanted: Wanted::Steps(steps), .. }), Some(last)) =
+        (&profiled, start.plan.train().steps_expected())
+        && steps.start >= last
+    {
+        return Err(Usage(format!("--profile {}..{}: the run has {last} steps", steps.start, steps.end)).into());
     }
     let (Start { plan, beside }, control) = (start, Arc::clone(&phases.control));
     let outcome = if replay.is_some() {
@@ -158,7 +164,7 @@ fn kept(
     plan: Plan,
     planned: impl Fn() -> anyhow::Result<Plan>,
     over: impl Fn(Store) -> Store,
-    (storm, phases, profiled): (Option<Arc<Storm>>, Phases, Option<Wanted>),
+    (storm, phases, profiled): (Option<Arc<Storm>>, Phases, Option<Wish>),
     (sight, told): (Option<Sight>, Option<Box<dyn Observer>>),
 ) -> anyhow::Result<Outcome> {
     let mut plan = plan;
@@ -259,7 +265,7 @@ struct Around {
     storm: Option<Arc<Storm>>,
     phases: Phases,
     /// Steps that are measured.
-    profiled: Option<Wanted>,
+    profiled: Option<Wish>,
     /// Those who watch beside the work.
     readers: Vec<Box<dyn Observer>>,
 }

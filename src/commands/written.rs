@@ -36,6 +36,27 @@ pub(super) fn try_out(path: &Path) -> anyhow::Result<()> {
     begun.map(drop).with_context(|| Usage(format!("{}: cannot be written; name another place", path.display())))
 }
 
+/// Refuses files that cannot be written, that are one another, or that are what is read; and a folder that is none.
+pub(super) fn outputs(read: &Path, files: &[Option<&Path>], folder: Option<&Path>) -> anyhow::Result<()> {
+    let same = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let mut known = vec![same(read)];
+    for path in files.iter().flatten() {
+        if path.to_str().is_none() {
+            return Err(Usage(format!("{}: a name in UTF-8 is needed", path.display())).into());
+        }
+        try_out(path)?;
+        if known.contains(&same(path)) {
+            return Err(Usage(format!("{}: it is read, or written twice; name another", path.display())).into());
+        }
+        known.push(same(path));
+    }
+    let is_none = |folder: &&Path| folder.exists() && !folder.is_dir();
+    match folder.filter(is_none) {
+        Some(folder) => Err(Usage(format!("{}: it is no folder", folder.display())).into()),
+        None => Ok(()),
+    }
+}
+
 /// Refuses what cannot be written, for those who write only after hours of work. Makes nothing.
 pub(super) fn check(path: &Path) -> anyhow::Result<()> {
     let target = target(path)?;

@@ -6,15 +6,23 @@ use std::str::FromStr;
 
 use store::{Created, Store};
 
+/// Where the answers are: `FROM-TO.json` and, written behind it, `FROM-TO.txt`; `FROM-TO-BY` where somebody has said who asks.
+pub(crate) const PROFILES: &str = "profiles";
+
+/// What stands in the place of `FROM-TO` where nothing is measured.
+pub(crate) const REFUSED: &str = "refused";
+
 /// Its name.
 pub(crate) const PROFILE: &str = "profile";
 
-/// Bytes of a wish: what is longer is none.
+/// Bytes of a wish: what is longer is none; and of whoever has it.
 const BYTES_MAX: u64 = 64;
+const BY_MAX: usize = 16;
 
-/// The most steps and seconds that are measured at once.
+/// The most steps and seconds that are measured at once, and the least seconds.
 const STEPS_MAX: u64 = 1 << 20;
 const SECONDS_MAX: f64 = 7.0 * 86_400.0;
+const SECONDS_MIN: f64 = 0.1;
 
 /// Which steps somebody wants to be measured.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,7 +50,7 @@ impl FromStr for Wanted {
         }
         if let Some(seconds) = text.strip_suffix('s') {
             let seconds: f64 = seconds.parse().map_err(|_| wrong())?;
-            return (seconds > 0.0 && seconds <= SECONDS_MAX).then_some(Self::Seconds(seconds)).ok_or_else(wrong);
+            return (SECONDS_MIN..=SECONDS_MAX).contains(&seconds).then_some(Self::Seconds(seconds)).ok_or_else(wrong);
         }
         let steps: u64 = text.parse().map_err(|_| wrong())?;
         (1..=STEPS_MAX).contains(&steps).then_some(Self::Next(steps)).ok_or_else(wrong)
@@ -59,9 +67,39 @@ impl std::fmt::Display for Wanted {
     }
 }
 
+/// Steps that somebody wants to be measured, and who: the answer has that in its name, so that nobody takes another's.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Wish {
+    pub(crate) wanted: Wanted,
+    pub(crate) by: Option<String>,
+}
+
+impl FromStr for Wish {
+    type Err = String;
+
+    /// `20`, or `20 by 5f3a`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (wanted, by) = text.trim().split_once(" by ").map_or((text, None), |(wanted, by)| (wanted, Some(by)));
+        let is_name = |by: &str| !by.is_empty() && by.len() <= BY_MAX && by.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        if let Some(by) = by.filter(|by| !is_name(by)) {
+            return Err(format!("`{by}`: who asks is named by at most {BY_MAX} letters and digits"));
+        }
+        Ok(Self { wanted: wanted.parse()?, by: by.map(str::to_owned) })
+    }
+}
+
+impl std::fmt::Display for Wish {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.by {
+            Some(by) => write!(out, "{} by {by}", self.wanted),
+            None => write!(out, "{}", self.wanted),
+        }
+    }
+}
+
 /// Asks whoever trains in a folder. False where somebody else has asked and was not heard yet.
-pub(crate) fn ask(folder: &Store, wanted: &Wanted) -> io::Result<bool> {
-    Ok(matches!(folder.create(PROFILE, wanted.to_string().as_bytes())?, Created::Made(_)))
+pub(crate) fn ask(folder: &Store, wish: &Wish) -> io::Result<bool> {
+    Ok(matches!(folder.create(PROFILE, wish.to_string().as_bytes())?, Created::Made(_)))
 }
 
 /// Takes back what was asked and not heard.
@@ -69,8 +107,13 @@ pub(crate) fn take_back(folder: &Store) -> io::Result<()> {
     folder.remove(PROFILE)
 }
 
+/// Tells whoever asked that nothing will come of it.
+pub(super) fn refuse(folder: &Store, by: &str, why: &str) -> io::Result<()> {
+    folder.put(&format!("{PROFILES}/{REFUSED}-{by}.txt"), why.as_bytes()).map(drop)
+}
+
 /// What a file asks for, or what stands in its place; nothing where there is none. It is gone then.
-pub(super) fn heard(folder: &Store) -> Option<Result<Wanted, String>> {
+pub(super) fn heard(folder: &Store) -> Option<Result<Wish, String>> {
     let stat = match folder.stat(PROFILE) {
         Ok(Some(stat)) => stat,
         Err(error) if error.kind() == ErrorKind::InvalidInput => return Some(Err(error.to_string())),
@@ -81,8 +124,8 @@ pub(super) fn heard(folder: &Store) -> Option<Result<Wanted, String>> {
     let said = if stat.bytes > BYTES_MAX { None } else { Some(read()?) };
     folder.remove(PROFILE).ok()?;
     let text = said.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    let wanted = text.ok_or_else(|| format!("it has more than {BYTES_MAX} bytes")).and_then(|text| text.parse());
-    Some(wanted.map_err(|problem| format!("{}: {problem}", folder.place(PROFILE))))
+    let wish = text.ok_or_else(|| format!("it has more than {BYTES_MAX} bytes")).and_then(|text| text.parse());
+    Some(wish.map_err(|problem| format!("{}: {problem}", folder.place(PROFILE))))
 }
 
 #[cfg(test)]
@@ -106,9 +149,13 @@ mod tests {
     fn a_file_is_heard_once() {
         let folder = Store::memory(Weather::calm());
         assert_eq!(heard(&folder), None);
-        assert!(ask(&folder, &Wanted::Next(3)).is_ok_and(|asked| asked));
-        assert!(ask(&folder, &Wanted::Next(4)).is_ok_and(|asked| !asked), "one at a time");
-        assert_eq!((heard(&folder), heard(&folder)), (Some(Ok(Wanted::Next(3))), None));
+        let wish = |steps, by: Option<&str>| Wish { wanted: Wanted::Next(steps), by: by.map(str::to_owned) };
+        assert!(ask(&folder, &wish(3, Some("5f3a"))).is_ok_and(|asked| asked));
+        assert!(ask(&folder, &wish(4, None)).is_ok_and(|asked| !asked), "one at a time");
+        assert_eq!((heard(&folder), heard(&folder)), (Some(Ok(wish(3, Some("5f3a")))), None));
+        for by in ["", "../x", "a b", "abcdefghijklmnopq"] {
+            assert!(format!("3 by {by}").parse::<Wish>().is_err(), "{by}");
+        }
         for strange in [&b"\xff\xfe"[..], &[b'9'; 1000]] {
             folder.put(PROFILE, strange).expect("it is memory");
             assert!(heard(&folder).is_some_and(|heard| heard.is_err()));

@@ -31,7 +31,7 @@ pub(crate) struct Patience {
 
 /// Looks for as long as the process lives.
 pub(super) fn watch(heard: &Arc<Heard>, patience: &Patience) {
-    let (mut bark, mut is_told) = (Bark::new(patience.hang), false);
+    let (mut bark, mut is_told, mut misheard) = (Bark::new(patience.hang), false, None);
     loop {
         if heard.signal().is_none() {
             match asks(&patience.folder) {
@@ -47,9 +47,16 @@ pub(super) fn watch(heard: &Arc<Heard>, patience: &Patience) {
             }
         }
         if let Some(found) = profile_file::heard(&patience.folder) {
-            let wished = found.and_then(|wanted| heard.wishes.measure(wanted));
-            if let Err(problem) = wished {
-                heard.say(Words::NoProfile(problem));
+            let by = found.as_ref().ok().and_then(|wish| wish.by.clone());
+            if let Err(problem) = found.and_then(|wish| heard.wishes.measure(wish)) {
+                if let Some(by) = by {
+                    // Who asked waits for it; where that cannot be written either, it is said here.
+                    let _ = profile_file::refuse(&patience.folder, &by, &problem);
+                }
+                if misheard.as_ref() != Some(&problem) {
+                    misheard = Some(problem.clone());
+                    heard.say(Words::NoProfile(problem));
+                }
             }
         }
         if let (Some(signal), Some(waited)) = (heard.signal(), heard.waited())

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use observe::What;
 use observe::change::NoteReport;
 
-use super::profile_file::Wanted;
+use super::profile_file::Wish;
 
 /// Notes that may wait for a step.
 const NOTES_MAX: usize = 64;
@@ -16,7 +16,7 @@ const NOTES_MAX: usize = 64;
 pub(crate) struct Wishes {
     save: AtomicBool,
     notes: Mutex<Vec<String>>,
-    measured: Mutex<Option<Wanted>>,
+    measured: Mutex<Option<Wish>>,
 }
 
 impl Wishes {
@@ -31,17 +31,17 @@ impl Wishes {
     }
 
     /// That steps are measured. An error where somebody else's are waited for.
-    pub(crate) fn measure(&self, wanted: Wanted) -> Result<(), String> {
+    pub(crate) fn measure(&self, wish: Wish) -> Result<(), String> {
         let mut waiting = self.measured.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(other) = &*waiting {
             return Err(format!("`{other}` is to be measured already"));
         }
-        *waiting = Some(wanted);
+        *waiting = Some(wish);
         Ok(())
     }
 
     /// What is to be measured; asked once for each wish.
-    pub(crate) fn to_measure(&self) -> Option<Wanted> {
+    pub(crate) fn to_measure(&self) -> Option<Wish> {
         self.measured.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
@@ -72,9 +72,10 @@ mod tests {
         assert!(!wishes.is_save_wanted());
         wishes.save();
         assert!(wishes.is_save_wanted() && !wishes.is_save_wanted());
-        assert!(wishes.measure(Wanted::Next(2)).is_ok());
-        assert_eq!(wishes.measure(Wanted::Next(3)), Err("`2` is to be measured already".to_owned()));
-        assert_eq!((wishes.to_measure(), wishes.to_measure()), (Some(Wanted::Next(2)), None));
+        let steps = |text: &str| text.parse::<Wish>().expect("a wish");
+        assert!(wishes.measure(steps("2 by me")).is_ok());
+        assert_eq!(wishes.measure(steps("3")), Err("`2 by me` is to be measured already".to_owned()));
+        assert_eq!((wishes.to_measure(), wishes.to_measure()), (Some(steps("2 by me")), None));
         let taken = (0..2 * NOTES_MAX).filter(|number| wishes.note(number.to_string()).is_ok()).count();
         assert_eq!((taken, wishes.notes().len(), wishes.notes().len()), (NOTES_MAX, NOTES_MAX, 0));
     }

@@ -1,5 +1,6 @@
 //! Two profiles beside one another: did it get better, or worse, or is that chance?
 
+use std::io::Read as _;
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -21,12 +22,30 @@ pub(crate) struct Comparison {
 pub(crate) fn compare(before: &Path, after: &Path, limit: f64) -> anyhow::Result<Comparison> {
     let (first, second) = (read(before)?, read(after)?);
     let half = |of: &Value| of["half"].as_str().unwrap_or_default().to_owned();
+    for (path, profile) in [(before, &first), (after, &second)] {
+        if profile["windows"].as_array().is_none() {
+            let what = "what `--scale`, `--half all`, `--half step` and `cloze tune` write has no windows to compare";
+            return Err(Usage(format!("{}: it takes profiles of one half; {what}", path.display())).into());
+        }
+    }
     if half(&first) != half(&second) {
         let message = format!("`{}` and `{}` are not of one half", before.display(), after.display());
         return Err(Usage(message).into());
     }
-    let rates =
-        |of: &Value| -> Vec<f64> { of["windows"].as_array().into_iter().flatten().filter_map(Value::as_f64).collect() };
+    // Items of two profiles may be of different sizes: what is compared is tokens.
+    let rates = |of: &Value| -> Vec<f64> {
+        let tokens = of["tokens_per_item"].as_f64().filter(|tokens| *tokens > 0.0).unwrap_or(1.0);
+        let windows = of["windows"].as_array().into_iter().flatten().filter_map(Value::as_f64);
+        windows.take(WINDOWS_MAX).map(|items| tokens * items).collect()
+    };
+    for (path, profile) in [(before, &first), (after, &second)] {
+        let is_known = rates(profile).iter().all(|rate| rate.is_finite() && *rate >= 0.0)
+            && rates(profile).iter().sum::<f64>() > 0.0
+            && profile["verdict"]["binding"] != "Unknown";
+        if !is_known {
+            return Err(Usage(format!("{}: too little was measured; measure for longer", path.display())).into());
+        }
+    }
     let ratio = ratio_of(&rates(&first), &rates(&second));
     let ratio = ratio.ok_or_else(|| Usage("too few windows to compare: measure both for longer".to_owned()))?;
     let speed = |of: &Value| of["tokens_per_s"]["mean"].as_f64().unwrap_or_default();
@@ -60,17 +79,31 @@ fn said(profile: &Value) -> &str {
 /// Bytes of a profile at most: a hundred times as many as one of many lanes has.
 const BYTES_MAX: u64 = 32 << 20;
 
+/// Windows of a profile at the most: as many as there are steps of a training whose lengths are kept.
+const WINDOWS_MAX: usize = 1 << 16;
+
 /// What `cloze profile --json` wrote, by a program of this version of it.
 pub(crate) fn read(path: &Path) -> anyhow::Result<Value> {
     let place = path.display();
-    if std::fs::metadata(path).is_ok_and(|found| found.len() > BYTES_MAX) {
+    let found = std::fs::metadata(path).with_context(|| Usage(format!("{place}: cannot be read")))?;
+    if !found.is_file() {
+        return Err(Usage(format!("{place}: no plain file; name one that `cloze profile --json` has written")).into());
+    }
+    if found.len() > BYTES_MAX {
         return Err(Usage(format!("{place}: too large for what `cloze profile --json` writes")).into());
     }
-    let text = std::fs::read_to_string(path).with_context(|| Usage(format!("{place}: cannot be read")))?;
+    let text = plain_text(path).with_context(|| Usage(format!("{place}: cannot be read")))?;
     let value: Value = serde_json::from_str(&text)
         .with_context(|| Usage(format!("{place}: not what `cloze profile --json` writes")))?;
     if value["version"] != super::VERSION {
         return Err(Usage(format!("{place}: a profile of another version of this program; measure it anew")).into());
     }
     Ok(value)
+}
+
+/// A text of so many bytes at the most, even where the file grows while it is read.
+fn plain_text(path: &Path) -> std::io::Result<String> {
+    let mut text = String::new();
+    std::fs::File::open(path)?.take(BYTES_MAX).read_to_string(&mut text)?;
+    Ok(text)
 }

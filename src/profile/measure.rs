@@ -30,7 +30,7 @@ const WINDOW: Duration = Duration::from_millis(20);
 const WINDOWS: usize = 256;
 
 /// Half of the interval, as a share of the rate, at which it is known well enough; and windows before which nobody says so.
-const ENOUGH: f64 = 0.03;
+pub(crate) const ENOUGH: f64 = 0.03;
 const WINDOWS_MIN: usize = 32;
 const ITEMS_ENOUGH: u64 = 200;
 

@@ -26,6 +26,9 @@ const PAYS: f64 = 0.05;
 /// How well a point is known at the best, as a share: what the machine does besides is in no window.
 const KNOWN: f64 = 0.01;
 
+/// How well a point is known at the least, of which too little was seen to say.
+const UNKNOWN: f64 = 0.1;
+
 /// How far a point may be from the law, as a share, before the law is said not to describe it.
 const MISFIT_MAX: f64 = 0.10;
 
@@ -241,11 +244,13 @@ fn fitted(points: &[Point], rates: &[f64]) -> Option<Curve> {
         return None;
     }
     // A row of the equations: its terms and the 1 that they add up to, each times what the point weighs.
+    // Of whom nobody knows how well it is known is known no better than the worst of the others.
+    let unknown = points.iter().filter_map(|point| point.spread).fold(UNKNOWN, f64::max);
     let rows: Vec<([f64; 3], f64)> = points
         .iter()
         .zip(rates)
         .map(|(point, rate)| {
-            let (n, weight) = (point.lanes as f64, 1.0 / point.spread.unwrap_or(KNOWN).max(KNOWN));
+            let (n, weight) = (point.lanes as f64, 1.0 / point.spread.unwrap_or(unknown).max(KNOWN));
             let scale = weight * rate / n;
             ([scale, scale * (n - 1.0), scale * n * (n - 1.0)], weight)
         })

@@ -41,7 +41,8 @@ impl Proposal {
 /// What could be changed, the most promising first; or why nobody can say.
 pub(crate) fn proposals(measured: &Measured) -> Result<Vec<Proposal>, String> {
     let (model, now) = (model_of(measured)?, layout_of(measured));
-    let rate = measured.rate.ok_or("too little was measured to foretell anything")?;
+    let rate = measured.rate.filter(|rate| rate.mean.is_finite() && rate.mean > 0.0);
+    let rate = rate.ok_or("too little was measured to foretell anything")?;
     let misfit = model.misfit(now, rate.mean);
     if misfit.abs() > MISFIT_MAX {
         return Err(format!(

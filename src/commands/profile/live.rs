@@ -3,17 +3,15 @@
 //! It is asked by a file in its folder, as by `stop`, and answers with two files in `profiles/`: whoever may write there may
 //! ask, whether the run is served or not.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use store::{Entry, Lock, Store, Version};
+use store::{Lock, Store};
 
-use crate::commands::train::profiler::PROFILES;
-use crate::control::profile_file::{self, Wanted};
+use crate::control::profile_file::{self, PROFILES, REFUSED, Wanted, Wish};
 use crate::exit::Usage;
 use crate::terminal::{line, note};
 
@@ -45,14 +43,17 @@ pub(crate) fn run(run: &Path, options: Options) -> anyhow::Result<()> {
         ))
         .into());
     }
-    let before = answers(&folder)?;
-    if !profile_file::ask(&folder, &wanted)? {
-        return Err(
-            Usage(format!("{}: somebody else has asked; ask again when that is measured", run.display())).into()
-        );
+    let by = format!("{:x}{:x}", std::process::id(), now_ns() & 0xff_ffff);
+    if !profile_file::ask(&folder, &Wish { wanted: wanted.clone(), by: Some(by.clone()) })? {
+        return Err(Usage(format!("{}: somebody else has asked; ask again when that is heard", run.display())).into());
     }
     note(format_args!("asked for {}; the run goes on", words(&wanted)));
-    let name = wait(&folder, &before, &is_held)?;
+    let name = wait(&folder, &by, &is_held)?;
+    if name.contains(REFUSED) {
+        let why = folder.read(&format!("{name}.txt")).unwrap_or_default();
+        folder.remove(&format!("{name}.txt"))?;
+        anyhow::bail!("{}: the run will not measure that: {}", run.display(), String::from_utf8_lossy(&why));
+    }
     let name = if options.json { format!("{name}.json") } else { format!("{name}.txt") };
     let told = folder.read(&name).with_context(|| folder.place(&name))?;
     line(String::from_utf8_lossy(&told).trim_end());
@@ -68,37 +69,40 @@ fn words(wanted: &Wanted) -> String {
     }
 }
 
-/// The answers that there are, without their endings. A step may be measured twice, where a run went back.
-fn answers(folder: &Store) -> io::Result<BTreeMap<String, Version>> {
+/// The answer to whoever asked by that name, without its ending.
+fn answer(folder: &Store, by: &str) -> io::Result<Option<String>> {
     let entries = match folder.list(PROFILES) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         Err(error) => return Err(error),
     };
-    let named = |entry: Entry| Some((entry.name.strip_suffix(".txt")?.to_owned(), entry.stat.version));
-    Ok(entries.into_iter().filter_map(named).collect())
+    let ending = format!("-{by}.txt");
+    let own = entries.into_iter().find(|entry| entry.name.ends_with(&ending));
+    Ok(own.map(|entry| entry.name.trim_end_matches(".txt").to_owned()))
 }
 
-/// The first answer that was not there before.
-fn wait(
-    folder: &Store,
-    before: &BTreeMap<String, Version>,
-    is_held: &dyn Fn() -> io::Result<bool>,
-) -> anyhow::Result<String> {
-    let (asked, mut is_told) = (Instant::now(), false);
+/// Waits for the answer, for as long as somebody trains.
+fn wait(folder: &Store, by: &str, is_held: &dyn Fn() -> io::Result<bool>) -> anyhow::Result<String> {
+    let (asked, mut is_told, mut is_over) = (Instant::now(), false, false);
     loop {
-        let is_new = |(name, version): &(String, Version)| before.get(name) != Some(version);
-        if let Some((name, _)) = answers(folder)?.into_iter().find(is_new) {
+        if let Some(name) = answer(folder, by)? {
             return Ok(name);
         }
-        if !is_held()? {
+        if is_over {
             profile_file::take_back(folder)?;
             anyhow::bail!("{}: the run ended before it had answered", folder.place(""));
         }
+        // What was written before it ended is looked for once more.
+        is_over = !is_held()?;
         if !is_told && asked.elapsed() >= PATIENCE && folder.stat(profile_file::PROFILE)?.is_some() {
             is_told = true;
             note("the run has not heard it yet: it looks for files twice a second, unless it is an older version");
         }
         sleep(PULSE);
     }
+}
+
+fn now_ns() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }

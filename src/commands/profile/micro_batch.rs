@@ -4,6 +4,8 @@
 //! A step of `R` rows in micro-batches of `m` takes `c + a · R / m`: what its rows cost, and what each micro-batch costs
 //! whatever is in it. Steps of `m` and of `m / 2` give both, on made batches, as `--half step` times them.
 
+use trainer::objectives::Normalize;
+use trainer::plan::TrainPlan;
 use trainer::training::time_steps;
 
 use super::step::made_steps;
@@ -30,7 +32,7 @@ pub(super) fn proposal(args: &ConfigArgs) -> anyhow::Result<Option<Proposal>> {
     let outlook = Outlook::of(args)?;
     let train = &outlook.train().train;
     let (rows, now) = (train.rows_per_step, train.rows_per_micro_batch);
-    if !rows.is_multiple_of(2 * now) || !now.is_multiple_of(2) {
+    if !rows.is_multiple_of(2 * now) || !now.is_multiple_of(2) || is_recipe(outlook.train()) {
         return Ok(None);
     }
     let (half, whole) = (times(args, now / 2)?, times(args, now)?);
@@ -45,6 +47,12 @@ pub(super) fn proposal(args: &ConfigArgs) -> anyhow::Result<Option<Proposal>> {
         within,
         then: "the trainer binds",
     }))
+}
+
+/// Whether what is learnt depends on how many rows a micro-batch has: where rows are contrasted with each other, or each
+/// micro-batch is weighed by itself. Then its size is not for speed to choose.
+pub(in crate::commands) fn is_recipe(plan: &TrainPlan) -> bool {
+    plan.train.normalize == Normalize::MicroBatch || plan.active().any(|(_, objective, _)| objective.batch_coupled())
 }
 
 /// How much faster a step of micro-batches of twice the rows is than one of `whole` seconds, where one of half the rows takes

@@ -32,7 +32,7 @@ impl Profile {
             "what_if": self.changes(), "checked_gain": self.checked,
             "seconds": seconds, "warm_up_s": warm_up_s, "tokens_per_s": speed,
             "items_per_s": rate.map(|Estimate { mean, low, high }| json!({ "mean": mean, "low": low, "high": high })),
-            "windows": windows,
+            "windows": windows, "tokens_per_item": (tokens > 0.0).then_some(tokens),
             "actors": self.actors().map(|(name, actor)| self.actor(&name, actor)).collect::<Vec<_>>(),
             "queues": {
                 "capacity": queues.capacity, "depth": depth, "mean": queues.mean, "full": queues.full,

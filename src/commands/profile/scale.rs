@@ -55,7 +55,9 @@ pub(super) fn run(args: &ConfigArgs, subject: &Subject<'_>, lanes: &[usize], is_
         changed.set.push(format!("{key}={lanes}"));
         let run = match subject.half {
             Half::Prepare => of_preparations(&changed, subject, lanes)?,
-            _ => of_stream(&(subject.measure)(&changed)?),
+            Half::Online => of_stream(&(subject.measure)(&changed)?),
+            #[cfg(feature = "train")]
+            Half::Train | Half::Step | Half::All => of_stream(&(subject.measure)(&changed)?),
         };
         if run.point.lanes != lanes {
             note(format_args!(
@@ -77,7 +79,7 @@ pub(super) fn run(args: &ConfigArgs, subject: &Subject<'_>, lanes: &[usize], is_
     Ok(())
 }
 
-/// The online half.
+/// What lanes of batches made.
 fn of_stream(profile: &Profile) -> Run {
     let (measured, tokens) = (&profile.measured, profile.tokens_per_item);
     let rate = measured.rate.unwrap_or_else(|| {
@@ -167,7 +169,7 @@ fn object(half: Half, runs: &[Run], law: &Result<Law, String>) -> String {
         Ok(law) => fitted(law),
         Err(why) => json!({ "none": why }),
     };
-    let half = if half == Half::Prepare { "prepare" } else { "online" };
+    let half = half.name();
     let object = json!({ "version": VERSION, "half": half, "scale": { "points": points, "law": law } });
     format!("{object:#}")
 }

@@ -29,7 +29,6 @@ impl Recording {
                 let message = "`--trace` and `--folded` are of one half, online, prepare or train";
                 return Err(Usage(message.to_owned()).into());
             }
-            files.into_iter().try_for_each(written::try_out)?;
             let entries = if wanted.trace.is_some() { wanted.trace_max } else { 0 };
             Some(Trace::begin(Limits { entries, stacks: wanted.folded.is_some() })?)
         };

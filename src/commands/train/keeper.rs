@@ -50,7 +50,7 @@ pub(super) struct Keeper {
 impl Keeper {
     /// Keeps the last that was said.
     pub(super) fn close(mut self) -> std::io::Result<()> {
-        self.profiler.close(&self.phases.control);
+        self.profiler.close(&self.phases.control, self.run.as_ref().map(RunFolder::store));
         self.run.as_mut().map_or(Ok(()), RunFolder::flush)
     }
 }

@@ -5,39 +5,45 @@ use std::path::Path;
 use schemas::ordinal::Step;
 use store::Store;
 
-use crate::commands::profile::training::{Running, Shape, profile};
-use crate::control::profile_file::Wanted;
+use crate::commands::profile::steps::{Running, Shape, profile};
+use crate::control::profile_file::{PROFILES, Wanted, Wish};
 use crate::control::{Control, Pending};
-
-/// Where profiles are kept in the folder of a run.
-pub(crate) const PROFILES: &str = "profiles";
 
 /// Measures on the trainer's thread what is wished for; what it comes to is worked out and written on another.
 pub(super) struct Profiler {
     shape: Shape,
     /// What was wished for, of steps that are still to come or under way.
-    wanted: Option<Wanted>,
+    wanted: Option<Wish>,
+    /// What is wished for behind that.
+    later: Option<Wish>,
     running: Option<(Step, Running)>,
     writing: Option<Pending<()>>,
+    /// Steps done when it was last asked.
+    done: Option<Step>,
 }
 
 impl Profiler {
-    pub(super) fn new(shape: Shape, wanted: Option<Wanted>) -> Self {
-        Self { shape, wanted, running: None, writing: None }
+    pub(super) fn new(shape: Shape, wanted: Option<Wish>) -> Self {
+        Self { shape, wanted, later: None, running: None, writing: None, done: None }
     }
 
     /// Behind so many steps the next begins.
     pub(super) fn next_step(&mut self, done: Step, control: &Control, folder: &Store) {
+        self.done = Some(done);
         if let Some((from, running)) = &mut self.running {
             running.step();
-            if self.wanted.as_ref().is_none_or(|wanted| is_over(wanted, *from, done, running)) {
+            if self.wanted.as_ref().is_none_or(|wish| is_over(&wish.wanted, *from, done, running)) {
                 self.end(done, control, folder);
             }
         }
-        if self.wanted.is_none() {
-            self.wanted = control.wishes().to_measure();
+        // Steps that are still to come keep nobody waiting.
+        if self.running.is_none()
+            && let Some(wish) = control.wishes().to_measure()
+        {
+            self.later = self.wanted.replace(wish).or(self.later.take());
         }
-        let begins = match &self.wanted {
+        self.wanted = self.wanted.take().or_else(|| self.later.take());
+        let begins = match self.wanted.as_ref().map(|wish| &wish.wanted) {
             Some(Wanted::Steps(steps)) => {
                 if self.running.is_none() && done.0 >= steps.end {
                     tracing::warn!("steps {}..{} are behind this run: they are not measured", steps.start, steps.end);
@@ -60,8 +66,18 @@ impl Profiler {
         }
     }
 
-    /// What is measured when the run ends is told all the same.
-    pub(super) fn close(&mut self, control: &Control) {
+    /// The run is over behind so many steps: what is measured then is told all the same.
+    pub(super) fn close(&mut self, control: &Control, folder: Option<&Store>) {
+        if let (Some(folder), Some(done)) = (folder, self.done) {
+            self.end(done, control, folder);
+        }
+        for Wish { wanted, .. } in [self.wanted.take(), self.later.take()].into_iter().flatten() {
+            tracing::warn!("the run ended before `{wanted}` could be measured");
+        }
+        self.wait(control);
+    }
+
+    fn wait(&mut self, control: &Control) {
         if let Some(writing) = self.writing.take()
             && let Err(error) = control.wait(writing)
         {
@@ -70,13 +86,15 @@ impl Profiler {
     }
 
     fn end(&mut self, done: Step, control: &Control, folder: &Store) {
-        self.close(control);
-        self.wanted = None;
+        self.wait(control);
         let Some((from, running)) = self.running.take() else { return };
+        let by = self.wanted.take().and_then(|wish| wish.by).map_or(String::new(), |by| format!("-{by}"));
         let (watch, times) = running.end();
         let (shape, folder) = (self.shape, folder.clone());
-        let name = format!("{PROFILES}/{}-{}", from.0, done.0);
-        let told = format!("steps {} to {} were measured: {name}.json", from.0, done.0);
+        // Of the last step of a run nobody hears that the next one begins.
+        let to = done.0.max(from.0 + times.steps.len() as u64);
+        let name = format!("{PROFILES}/{}-{to}{by}", from.0);
+        let told = format!("steps {} to {to} were measured: {name}.json", from.0);
         self.writing = Some(control.spawn(move || {
             let profile = profile(shape, &watch, times);
             // The text comes last: whoever waits for it finds the object too.

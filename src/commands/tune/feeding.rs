@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::memory::available;
-use super::tuning::{Change, GAIN_MIN, Tuning, waits};
+use super::tuning::{Change, FEWER_MAX, GAIN_MIN, Tuning, waits};
 use crate::cli::{ConfigArgs, Half, TraceArgs};
 use crate::commands::profile::{self, measured_online};
 use crate::plan::Plan;
@@ -104,7 +104,7 @@ fn lanes(tuning: &mut Tuning<'_>, present: &Look, step_ms: f64) -> anyhow::Resul
             ratio.mean >= 1.0 + GAIN_MIN && ratio.low > 1.0
         } else {
             // Who does as well with fewer lanes has processors and memory left for others.
-            ratio.mean >= 1.0 - GAIN_MIN
+            ratio.low >= 1.0 - FEWER_MAX
         }
     };
     let Some(ratio) = ratio.filter(is_worth) else {

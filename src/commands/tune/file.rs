@@ -24,6 +24,9 @@ impl ConfigFile {
     /// # Errors
     /// As [`Usage`], where it cannot be read.
     pub(super) fn open(path: &Path) -> anyhow::Result<Self> {
+        if path.metadata().is_ok_and(|found| !found.is_file()) {
+            return Err(Usage(format!("{}: no plain file; name one that can be changed", path.display())).into());
+        }
         let text = std::fs::read_to_string(path)
             .map_err(|error| Usage(format!("{}: {error}; name a file that can be read", path.display())))?;
         Ok(Self { path: path.to_owned(), text })
@@ -36,7 +39,7 @@ impl ConfigFile {
             let message = "it may only be read; `--dry-run` measures and writes nothing";
             return Err(Usage(format!("{}: {message}", self.path.display())).into());
         }
-        written::check(&self.path)
+        written::try_out(&self.path)
     }
 
     /// Writes these keys (section and name) into it, whole or not at all.
@@ -53,7 +56,7 @@ impl ConfigFile {
         }
         let text = edited(&self.text, changes).map_err(|why| Usage(format!("{place}: {why}; {by_hand}")))?;
         let permissions = self.path.metadata().with_context(|| place.to_string())?.permissions();
-        written::put(&self.path, &text)?;
+        written::put(&self.path, &text).with_context(|| format!("{place}: it was not written; {by_hand}"))?;
         std::fs::set_permissions(&self.path, permissions).with_context(|| place.to_string())
     }
 }

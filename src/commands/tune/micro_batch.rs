@@ -7,7 +7,7 @@ use trainer::training::time_steps;
 
 use super::memory::available;
 use super::tuning::{Change, GAIN_MIN, Tuning, times};
-use crate::commands::profile::made_steps;
+use crate::commands::profile::{is_recipe, made_steps};
 use crate::exit::Usage;
 use crate::plan::Plan;
 use crate::profile::statistics::{Estimate, ratio_of};
@@ -55,6 +55,9 @@ pub(super) fn tune(tuning: &mut Tuning<'_>, plan: &Plan) -> anyhow::Result<f64> 
 fn why_fixed(tuning: &Tuning<'_>, plan: &Plan) -> Option<String> {
     if tuning.is_given(KEY) {
         return Some("`--set` says it".to_owned());
+    }
+    if is_recipe(plan.train()) {
+        return Some("what is learnt depends on it: rows of a micro-batch are contrasted, or weighed, with each other".to_owned());
     }
     let folder = &plan.config().run.folder;
     let checkpoints = folder.join("checkpoints");

@@ -7,6 +7,9 @@ use crate::terminal::note;
 /// A gain below this share changes nothing in a file.
 pub(super) const GAIN_MIN: f64 = 0.02;
 
+/// The share of speed that fewer lanes may surely not lose, by the lower end of the interval.
+pub(super) const FEWER_MAX: f64 = 0.05;
+
 /// What to go by.
 pub(crate) struct Options {
     /// Bytes that the plan of a step may come to, and those that batches in flight may; none: what there is.

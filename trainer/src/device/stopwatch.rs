@@ -30,42 +30,42 @@ pub const OTHER: &str = "other";
 /// The wait for batches.
 pub const WAIT: &str = "wait";
 /// Rows are checked, packed and sent to the device.
-pub const UPLOAD: &str = "upload";
+pub(crate) const UPLOAD: &str = "upload";
 /// The embedding block of an encoder.
-pub const EMBEDDINGS: &str = "embeddings";
+pub(crate) const EMBEDDINGS: &str = "embeddings";
 /// Attention of all layers, with the bias that is made for it.
-pub const ATTENTION: &str = "attention";
+pub(crate) const ATTENTION: &str = "attention";
 /// Both products of all layers' feed-forward blocks, and the gelu between them.
-pub const FEED_FORWARD: &str = "feed_forward";
+pub(crate) const FEED_FORWARD: &str = "feed_forward";
 /// Dropout, sum and norm behind each block.
-pub const NORM: &str = "norm";
+pub(crate) const NORM: &str = "norm";
 /// A generator draws what replaces the masked tokens.
-pub const SAMPLE: &str = "sample";
+pub(crate) const SAMPLE: &str = "sample";
 /// An objective computes its sums.
-pub const OBJECTIVE: &str = "objective";
+pub(crate) const OBJECTIVE: &str = "objective";
 /// From the loss to gradients, with the layers that are run anew for it.
-pub const BACKWARD: &str = "backward";
+pub(crate) const BACKWARD: &str = "backward";
 /// From gradients to new weights.
-pub const OPTIMIZER: &str = "optimizer";
+pub(crate) const OPTIMIZER: &str = "optimizer";
 /// The host waits for the device and reads figures.
-pub const SYNCHRONIZE: &str = "synchronize";
+pub(crate) const SYNCHRONIZE: &str = "synchronize";
 /// Figures are told to whoever listens.
-pub const REPORT: &str = "report";
+pub(crate) const REPORT: &str = "report";
 /// A validation.
-pub const VALIDATION: &str = "validation";
+pub(crate) const VALIDATION: &str = "validation";
 /// What a step has to do for a checkpoint.
-pub const CHECKPOINT: &str = "checkpoint";
+pub(crate) const CHECKPOINT: &str = "checkpoint";
 
 /// Parts within which nothing else is told apart.
-pub const SEALED: [&str; 3] = [BACKWARD, VALIDATION, CHECKPOINT];
+const SEALED: [&str; 3] = [BACKWARD, VALIDATION, CHECKPOINT];
 
 /// Changes of the part that are kept of one step, and steps of which they are kept: the newest.
-const SLICES_MAX: usize = 8192;
-const STEPS_KEPT: usize = 32;
+const SLICES_MAX: usize = 1 << 16;
+const STEPS_KEPT: usize = 8;
 /// Steps whose marks the device may still have before it. More are waited for.
 const PENDING_MAX: usize = 8;
 /// Steps whose lengths are kept: the first.
-const STEPS_MAX: usize = 1 << 16;
+pub const STEPS_MAX: usize = 1 << 16;
 /// Looks at the memory, at the most. Then every second is forgotten, and they come half as often.
 const LOOKS_MAX: usize = 256;
 
@@ -76,8 +76,12 @@ thread_local! {
 /// What the steps of a thread took, from [`begin`] to [`end`].
 #[derive(Clone, Debug, Default)]
 pub struct StepTimes {
-    /// Seconds of each step.
+    /// Seconds of each step, of the first [`STEPS_MAX`].
     pub steps: Vec<f64>,
+    /// How many there were, and seconds of all of them.
+    pub count: u64,
+    /// Seconds of all steps together.
+    pub total_s: f64,
     /// The parts, in the order in which they first came.
     pub parts: Vec<PartTimes>,
     /// The step of the newest that is nearest to the median.
@@ -146,7 +150,7 @@ pub fn begin() {
 /// Ends it; `None` if nobody has begun. Waits for the device.
 #[must_use]
 pub fn end() -> Option<StepTimes> {
-    RUNNING.with_borrow_mut(Option::take).map(|watch| watch.end())
+    RUNNING.with_borrow_mut(Option::take).map(Stopwatch::end)
 }
 
 /// Runs a part of a step.
@@ -156,11 +160,12 @@ pub(crate) fn timed<T>(part: &'static str, work: impl FnOnce() -> T) -> T {
 
 /// Runs a part of a step that is somebody's.
 pub(crate) fn timed_for<T>(part: &'static str, whose: &str, work: impl FnOnce() -> T) -> T {
-    let _span = match whose {
-        "" => trace_span!(target: SPANS, "part", what = part),
-        _ => trace_span!(target: SPANS, "part", what = part, whose),
-    }
-    .entered();
+    let span = if whose.is_empty() {
+        trace_span!(target: SPANS, "part", what = part)
+    } else {
+        trace_span!(target: SPANS, "part", what = part, whose)
+    };
+    let _entered = span.entered();
     let _within = Within::enter(part, whose);
     work()
 }
@@ -229,6 +234,8 @@ struct Stopwatch {
     spare: Vec<Mark>,
     failure: Option<String>,
     steps: Vec<f64>,
+    count: u64,
+    total: f64,
     kept: VecDeque<StepSlices>,
     memory: Vec<MemoryAt>,
     /// Steps from one look at the memory to the next, and steps since the last.
@@ -253,6 +260,8 @@ impl Stopwatch {
             spare: Vec::new(),
             failure: None,
             steps: Vec::new(),
+            count: 0,
+            total: 0.0,
             kept: VecDeque::new(),
             memory: Vec::new(),
             every: 1,
@@ -313,7 +322,9 @@ impl Stopwatch {
     /// What the device is given from now on is that part's.
     fn mark(&mut self, part: usize) {
         let Some(device @ Device::Cuda(_)) = self.device else { return };
-        if self.failure.is_none() && self.marks.len() < SLICES_MAX {
+        if self.marks.len() >= SLICES_MAX {
+            self.failure.get_or_insert_with(|| format!("a step has more than {SLICES_MAX} changes of its part"));
+        } else if self.failure.is_none() {
             match Mark::now(device, self.spare.pop()) {
                 Ok(mark) => self.marks.push((part, mark)),
                 Err(error) => self.failure = Some(error.to_string()),
@@ -326,6 +337,8 @@ impl Stopwatch {
         let doing = self.innermost();
         self.mark(doing);
         let seconds = (self.since - self.step_begun).as_secs_f64();
+        self.count += 1;
+        self.total += seconds;
         if self.steps.len() < STEPS_MAX {
             self.steps.push(seconds);
         }
@@ -401,13 +414,15 @@ impl Stopwatch {
         let parts = self.parts.iter().map(|part| PartTimes {
             name: if part.whose.is_empty() { part.what.to_owned() } else { format!("{} {}", part.what, part.whose) },
             host_s: part.host.as_secs_f64(),
-            device_s: on_device.then(|| part.device.as_secs_f64()),
+            device_s: on_device.then_some(part.device.as_secs_f64()),
             count: part.count,
         });
         StepTimes {
             parts: parts.collect(),
             typical: typical(&self.steps, self.kept),
             steps: self.steps,
+            count: self.count,
+            total_s: self.total,
             memory: self.memory,
             owners: self.owners,
             device: self.device.map(|device| (format!("{device:?}"), choice::name(device))),
@@ -426,76 +441,4 @@ fn typical(steps: &[f64], kept: impl IntoIterator<Item = StepSlices>) -> Option<
 }
 
 #[cfg(test)]
-mod tests {
-    use std::thread::sleep;
-
-    use super::*;
-
-    fn rest(ms: u64) {
-        sleep(Duration::from_millis(ms));
-    }
-
-    fn seconds(times: &StepTimes, name: &str) -> f64 {
-        times.parts.iter().find(|part| part.name == name).map_or(0.0, |part| part.host_s)
-    }
-
-    #[test]
-    fn parts_are_self_times_and_add_up_to_the_steps() {
-        begin();
-        know(Device::Cpu, || vec![("weights", 4)]);
-        for _ in 0..3 {
-            timed(WAIT, || rest(2));
-            timed_for(OBJECTIVE, "a", || {
-                rest(4);
-                timed(ATTENTION, || rest(8));
-            });
-            timed(VALIDATION, || timed(ATTENTION, || timed(NORM, || rest(6))));
-            step_is_over();
-        }
-        let times = end().expect("it was begun");
-        assert!(end().is_none(), "once");
-        let [wait, objective, attention, validation] =
-            [WAIT, "objective a", ATTENTION, VALIDATION].map(|name| seconds(&times, name));
-        assert!(wait >= 0.006 && objective >= 0.012 && attention >= 0.024 && validation >= 0.018, "{:?}", times.parts);
-        assert!(objective < attention + 0.012, "what is within is not the outer one's: {:?}", times.parts);
-        assert_eq!(seconds(&times, NORM), 0.0, "nothing is told apart within a validation");
-        let all: f64 = times.parts.iter().map(|part| part.host_s).sum();
-        let steps: f64 = times.steps.iter().sum();
-        assert!(times.steps.len() == 3 && (all - steps).abs() < 1e-9 + 0.01 * steps, "{all} {steps}");
-        let typical = times.typical.expect("there were steps");
-        let sliced: f64 = typical.host.iter().map(|slice| slice.to_s - slice.from_s).sum();
-        assert!((sliced - typical.seconds).abs() < 1e-6, "{sliced} {}", typical.seconds);
-        assert!(typical.device.is_none() && times.parts.iter().all(|part| part.device_s.is_none()));
-        assert_eq!((times.owners, times.memory.len(), times.failure), (vec![("weights", 4)], 3, None));
-    }
-
-    #[test]
-    fn who_is_not_measured_keeps_nothing() {
-        assert_eq!(timed(WAIT, || 7), 7);
-        step_is_over();
-        assert!(end().is_none());
-        // Begun within a part, and never left before it was over.
-        timed(WAIT, || {
-            begin();
-            timed(NORM, || ());
-        });
-        step_is_over();
-        let times = end().expect("it was begun");
-        assert_eq!(times.steps.len(), 1);
-        assert_eq!(times.parts.iter().map(|part| part.name.as_str()).collect::<Vec<_>>(), [OTHER, NORM]);
-    }
-
-    #[test]
-    fn what_is_kept_has_bounds() {
-        begin();
-        for step in 0..600 {
-            for _ in 0..if step == 599 { SLICES_MAX } else { 1 } {
-                timed(WAIT, || ());
-            }
-            step_is_over();
-        }
-        let times = end().expect("it was begun");
-        assert_eq!(times.steps.len(), 600);
-        assert!(times.memory.len() < LOOKS_MAX && times.typical.is_some_and(|step| step.host.len() <= SLICES_MAX));
-    }
-}
+mod tests;
