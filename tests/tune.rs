@@ -132,7 +132,7 @@ fn what_cannot_be_tuned_is_refused_before_it_is_measured() {
 #[cfg(feature = "train")]
 #[test]
 fn a_micro_batch_that_gains_is_written_unless_a_run_has_begun_with_another() {
-    let home = home(&format!("{RUN}\n[train]\nsteps = 10\nrows_per_micro_batch = 2 # small\n"));
+    let home = home(&format!("{RUN}\n[train]\nsteps = 10\nrows_per_micro_batch = 2 # small\n[loss]\nmlm = 1.0\ntc = 0.0\n"));
     let sets = ["--set", "data.lanes=1", "--set", "data.depth=2"];
     let before = text(&home);
     let found = tune(&home, &[&sets[..], &["--memory", "1KiB"]].concat());
@@ -147,9 +147,13 @@ fn a_micro_batch_that_gains_is_written_unless_a_run_has_begun_with_another() {
         now == before.replace("rows_per_micro_batch = 2 # small", &format!("rows_per_micro_batch = {rows} # small"))
     });
     assert!(is_larger, "{found}\n{now}");
-    write(&home, &format!("{RUN}\n[train]\nsteps = 10\nrows_per_micro_batch = 2 # small\n"));
+    write(&home, &format!("{RUN}\n[train]\nsteps = 10\nrows_per_micro_batch = 2 # small\n[loss]\nmlm = 1.0\ntc = 0.0\n"));
     home.run_ok(&["train", "-c", "run.toml"]);
     let refused = tune(&home, &sets);
     assert!(refused.code == Some(0) && refused.stderr.contains("run has checkpoints"), "{refused}");
+    assert_eq!(text(&home), before);
+    // Rows that are contrasted with each other: how many there are is part of what is learnt.
+    let left = tune(&home, &[&sets[..], &["--set", "loss.tc=1.0", "--set", "run.folder=other"]].concat());
+    assert!(left.code == Some(0) && left.stderr.contains("what is learnt depends on it"), "{left}");
     assert_eq!(text(&home), before);
 }

@@ -50,6 +50,8 @@ use crate::exit::{Usage, WORSE};
 use crate::plan::Plan;
 #[cfg(feature = "train")]
 use crate::profile::VERSION;
+#[cfg(feature = "train")]
+use crate::profile::binding::Binding;
 use crate::profile::compare;
 use crate::profile::judge::judge;
 use crate::profile::measure::{Measured, Watch};
@@ -160,6 +162,9 @@ fn between([offline, online, training]: &[Profile; 3]) -> String {
     let (Some(prepares), Some(loads), Some(trains)) = (speed(offline), speed(online), speed(training)) else {
         return "too short to hold the halves beside one another; measure for longer (`--seconds`)".to_owned();
     };
+    if [offline, online, training].iter().any(|profile| profile.binding == format!("{:?}", Binding::Unknown)) {
+        return "too short to hold the halves beside one another; measure for longer (`--seconds`)".to_owned();
+    }
     let binds = if trains < loads { "the trainer binds" } else { "the loader binds" };
     format!(
         "{binds}: training takes {} tokens/s, the loader by itself makes {} ({:.1} times as many), and a corpus is prepared at \
@@ -208,6 +213,9 @@ fn put_page(page: &Page, out: Option<&Path>, svg: Option<&Path>) -> anyhow::Resu
 fn online(args: &ConfigArgs, options: &Options, recording: &mut Recording) -> anyhow::Result<Profile> {
     let mut profile = measured_online(args, options)?;
     recording.end(&profile.measured, ("batch-reader", profile.reader));
+    if options.check && profile.proposed().is_none() {
+        note("--check: nothing was foretold, and nothing is run");
+    }
     if let (true, Some(proposal)) = (options.check, profile.proposed()) {
         let Proposal { key, to, .. } = proposal;
         let mut changed = args.clone();

@@ -13,6 +13,9 @@ use super::statistics::percent;
 /// Below this a share is that of a clock's error: who does nothing could do anything.
 const NOTHING: f64 = 1e-3;
 
+/// As much more is none.
+const NEARLY: f64 = 0.03;
+
 /// The next bottleneck behind the one that binds; none where nothing can be said.
 pub(super) fn words(binding: &Binding, measured: &Measured, reader: &str) -> Option<String> {
     let (name, could) = next(binding, measured)?;
@@ -49,7 +52,9 @@ fn next(binding: &Binding, measured: &Measured) -> Option<(Next, f64)> {
         Binding::Cores => vec![reader],
         Binding::Room => vec![loader, reader, processors],
     };
-    behind.into_iter().min_by(|a, b| a.1.total_cmp(&b.1)).map(|(name, could)| (name, could.max(1.0)))
+    // Who could do no more than now is not behind what binds, but beside it.
+    let next = behind.into_iter().min_by(|a, b| a.1.total_cmp(&b.1)).map(|(name, could)| (name, could.max(1.0)));
+    next.filter(|(_, could)| *could > 1.0 + NEARLY)
 }
 
 fn times(share: f64) -> f64 {

@@ -20,6 +20,8 @@ pub(crate) struct ActorFigures {
     /// None where the kernel does not say.
     pub(crate) cpu: Option<f64>,
     pub(crate) queued: Option<f64>,
+    /// The share of all time in which its thread was ready and had no processor: at work, and on its way back from a wait.
+    pub(crate) delayed: Option<f64>,
     /// What lies between mean shares of windows.
     pub(crate) intervals: Intervals,
     /// Bytes and tokens of the items that it made; 0 where nobody says.
@@ -75,13 +77,15 @@ pub(super) struct Shares {
     pub(super) blocked: f64,
     cpu: Option<f64>,
     queued: Option<f64>,
+    delayed: Option<f64>,
 }
 
 impl Shares {
     pub(super) fn between(first: &Seen, last: &Seen, seconds: f64) -> Self {
         // Who has ended and made nothing had nothing to do: the moment in which it found out is no work.
         if last.reading.items == 0 && last.reading.doing.is_none() {
-            return Self { cpu: Some(0.0), queued: Some(0.0), ..Self::default() };
+            let nothing = Some(0.0);
+            return Self { cpu: nothing, queued: nothing, delayed: nothing, ..Self::default() };
         }
         let seconds = seconds.max(1e-9);
         let share = |clock: fn(&Seen) -> Duration| clock(last).saturating_sub(clock(first)).as_secs_f64() / seconds;
@@ -93,11 +97,13 @@ impl Shares {
         // Whose thread was not known at first had not finished anything.
         let first_ran = first.scheduled.or((first.reading.items == 0).then(Default::default));
         let ran = first_ran.zip(last.scheduled);
-        let of_busy = |of: fn(Scheduled) -> Duration| {
-            ran.map(|(a, b)| (of(b).saturating_sub(of(a)).as_secs_f64() / seconds).clamp(0.0, busy))
+        let share_of = |of: fn(Scheduled) -> Duration, most: f64| {
+            ran.map(|(a, b)| (of(b).saturating_sub(of(a)).as_secs_f64() / seconds).clamp(0.0, most))
         };
-        let (cpu, queued) = (of_busy(|it| it.ran), of_busy(|it| it.queued));
-        Self { busy, starved, blocked, cpu, queued }
+        let cpu = share_of(|it| it.ran, busy);
+        // On its way back from a wait a thread is ready too; of the busy time there is no more than what is left.
+        let queued = share_of(|it| it.queued, busy - cpu.unwrap_or(busy));
+        Self { busy, starved, blocked, cpu, queued, delayed: share_of(|it| it.queued, 1.0) }
     }
 }
 
@@ -105,7 +111,8 @@ impl Shares {
 pub(super) fn figures(looks: &[Look], of: impl Fn(&Look) -> &Seen) -> ActorFigures {
     let (Some(begun), Some(over)) = (looks.first(), looks.last()) else { return ActorFigures::default() };
     let (first, last) = (of(begun), of(over));
-    let Shares { busy, starved, blocked, cpu, queued } = Shares::between(first, last, over.at - begun.at);
+    let all = Shares::between(first, last, over.at - begun.at);
+    let Shares { busy, starved, blocked, cpu, queued, delayed } = all;
     ActorFigures {
         name: last.reading.name.clone(),
         items: last.reading.items - first.reading.items,
@@ -114,20 +121,27 @@ pub(super) fn figures(looks: &[Look], of: impl Fn(&Look) -> &Seen) -> ActorFigur
         blocked,
         cpu,
         queued,
-        intervals: intervals(looks, &of),
+        delayed,
+        intervals: intervals(looks, &of, &all),
         bytes: last.reading.bytes.saturating_sub(first.reading.bytes),
         tokens: last.reading.tokens.saturating_sub(first.reading.tokens),
         counted: counted(first, last),
     }
 }
 
-fn intervals(looks: &[Look], of: &impl Fn(&Look) -> &Seen) -> Intervals {
+/// Around the shares of `all` of the time: windows are not equally long, and of the first some are left out.
+fn intervals(looks: &[Look], of: &impl Fn(&Look) -> &Seen, all: &Shares) -> Intervals {
     let windows = looks.windows(2);
     let windows: Vec<Shares> =
         windows.map(|pair| Shares::between(of(&pair[0]), of(&pair[1]), pair[1].at - pair[0].at)).collect();
-    let always = |share: fn(&Shares) -> f64| mean_of(&windows.iter().map(share).collect::<Vec<_>>());
-    let sometimes =
-        |share: fn(&Shares) -> Option<f64>| mean_of(&windows.iter().map(share).collect::<Option<Vec<_>>>()?);
+    let around = |mean: f64, windows: &[f64]| {
+        let half = mean_of(windows).map(|it| (it.high - it.low) / 2.0)?;
+        Some(Estimate { mean, low: (mean - half).max(0.0), high: (mean + half).min(1.0) })
+    };
+    let always = |share: fn(&Shares) -> f64| around(share(all), &windows.iter().map(share).collect::<Vec<_>>());
+    let sometimes = |share: fn(&Shares) -> Option<f64>| {
+        around(share(all)?, &windows.iter().map(share).collect::<Option<Vec<_>>>()?)
+    };
     Intervals {
         busy: always(|window| window.busy),
         starved: always(|window| window.starved),

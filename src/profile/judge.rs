@@ -60,7 +60,10 @@ pub(crate) fn binding(measured: &Measured) -> Binding {
         return Binding::Cores;
     }
     if lanes.blocked > MUCH {
-        return Binding::Room;
+        // Where the reader does next to nothing it is no other's burst that anybody waits for: a lane that is ready and has no
+        // processor keeps the others from their turn.
+        let waits_for_processors = reader.busy < MUCH && lanes.delayed > MUCH * (lanes.busy + lanes.delayed);
+        return if waits_for_processors { Binding::Cores } else { Binding::Room };
     }
     if lanes.starved > lanes.busy {
         return Binding::Source;
@@ -112,16 +115,29 @@ fn sentence(binding: &Binding, measured: &Measured, lanes: &Means, reader: &str)
             "the disk binds (or whatever else is not this machine's processors): the lanes wait outside {} of the time",
             percent(lanes.outside)
         ),
+        Binding::Cores if taker.starved < LITTLE => format!(
+            "processors bind: the {reader} is ready and without one {} of the time, while the lanes wait for it {}; other \
+             threads have them",
+            percent(taker.queued.unwrap_or(0.0)),
+            percent(lanes.blocked)
+        ),
         Binding::Cores => {
             let (had, all) = (measured.processors_had(), measured.cores as f64);
-            let others = if had < 0.75 * all { format!("; other programs leave them {had:.1}") } else { String::new() };
+            let others = if had < 0.75 * all { format!("; they get {had:.1} of them") } else { String::new() };
             format!(
-                "processors bind: {} for {}{others}; threads are ready without one {} of the time",
+                "processors bind: {} and the {reader} for {}{others}; lanes are ready without one {} of the time",
                 many(measured.lanes.len()),
                 processors(measured.cores),
-                percent(lanes.queued.max(taker.queued.unwrap_or(0.0)))
+                percent(lanes.delayed.max(lanes.queued))
             )
         }
+        Binding::Room if taker.busy < MUCH => format!(
+            "handing over binds: the {reader} waits {} of the time and the lanes {}, since batches are taken in turn and one \
+             takes {:.0} µs to make; larger ones (`train.rows_per_micro_batch`) are handed over less often",
+            percent(taker.starved),
+            percent(lanes.blocked),
+            1e6 * measured.cost_of_item()
+        ),
         Binding::Room => format!(
             "nothing binds: each waits for the other's bursts, the lanes {} and the {reader} {} of the time; more room \
              between them helps: `data.depth` {} → {}",
@@ -192,7 +208,7 @@ mod tests {
     fn actor(name: &str, items: u64, [busy, starved, blocked, cpu, queued]: Shares) -> ActorFigures {
         let name = name.to_owned();
         let (cpu, queued) = (Some(cpu), Some(queued));
-        ActorFigures { name, items, busy, starved, blocked, cpu, queued, ..ActorFigures::default() }
+        ActorFigures { name, items, busy, starved, blocked, cpu, queued, delayed: queued, ..ActorFigures::default() }
     }
 
     fn measured(lanes: &[Shares], reader: Shares) -> Measured {
@@ -215,7 +231,12 @@ mod tests {
         let works = [0.98, 0.0, 0.02, 0.95, 0.03];
         let waits_for_room = [0.02, 0.0, 0.98, 0.02, 0.0];
         let idle = [0.0, 0.0, 0.0, 0.0, 0.0];
-        let cases: [(&str, Measured, Binding); 17] = [
+        let cases: [(&str, Measured, Binding); 18] = [
+            (
+                "a trainer that costs nothing, beside lanes that hardly get a processor",
+                measured(&[[0.45, 0.0, 0.55, 0.45, 0.45]; 2], [0.05, 0.95, 0.0, 0.05, 0.0]),
+                Binding::Cores,
+            ),
             ("a slow trainer", measured(&[waits_for_room; 2], [0.99, 0.01, 0.0, 0.01, 0.0]), Binding::Reader),
             ("a trainer on processors", measured(&[waits_for_room; 2], [0.99, 0.01, 0.0, 0.97, 0.02]), Binding::Reader),
             ("slow lanes", measured(&[works; 2], [0.3, 0.7, 0.0, 0.3, 0.0]), Binding::Lanes),

@@ -37,6 +37,12 @@ const ITEMS_ENOUGH: u64 = 200;
 /// Windows between two judgements whether it is enough: finding the warm-up looks at each pair of windows.
 const JUDGE_EVERY: usize = 8;
 
+/// Items between two looks that count, in the mean, at the least.
+const ITEMS_OF_WINDOW: f64 = 4.0;
+
+/// Windows that are left of a profile at the least, where it has so many.
+const WINDOWS_KEPT: usize = 16;
+
 /// Items before which nothing is judged, and those before which nothing is unless they took long.
 pub(crate) const ITEMS_FEW: u64 = 5;
 pub(crate) const ITEMS_MIN: u64 = 50;
@@ -74,6 +80,7 @@ pub(crate) struct Means {
     pub(crate) blocked: f64,
     pub(crate) cpu: f64,
     pub(crate) queued: f64,
+    pub(crate) delayed: f64,
     pub(crate) outside: f64,
     /// Lanes that had something to do, and those that had not.
     pub(crate) at_work: usize,
@@ -90,6 +97,7 @@ impl Means {
             blocked: mean(|lane| lane.blocked),
             cpu: mean(|lane| lane.cpu.unwrap_or(lane.busy)),
             queued: mean(|lane| lane.queued.unwrap_or(0.0)),
+            delayed: mean(|lane| lane.delayed.unwrap_or(0.0)),
             outside: mean(ActorFigures::outside),
             at_work,
             idle: measured.lanes.len() - at_work,
@@ -101,6 +109,12 @@ impl Measured {
     /// The lanes that had something to do.
     pub(crate) fn at_work(&self) -> impl Iterator<Item = &ActorFigures> {
         self.lanes.iter().filter(|lane| lane.items > 0)
+    }
+
+    /// Seconds of work that a lane has with an item, in the mean.
+    pub(crate) fn cost_of_item(&self) -> f64 {
+        let costs = &self.lane_costs;
+        costs.iter().map(|cost| f64::from(*cost)).sum::<f64>() / costs.len().max(1) as f64
     }
 
     /// Processors that the actors had between them.
@@ -217,12 +231,31 @@ impl Shared {
 
 /// Whether the rate is known well enough after the warm-up.
 fn is_known(looks: &[Look]) -> bool {
-    let rates = rates(looks);
+    let looks = coarse(looks);
+    let rates = rates(&looks);
     let from = warm_up(&rates);
     let items = looks.last().map_or(0, |last| last.reader.reading.items - looks[from].reader.reading.items);
     rates.len() - from >= WINDOWS_MIN
         && mean_of(&rates[from..]).is_some_and(|rate| rate.spread() < ENOUGH)
         && items >= ITEMS_ENOUGH
+}
+
+/// Looks that are so far apart that a few items lie between each and the next: shorter windows have one or none of them, and
+/// what is cut off as a warm-up would be chance.
+fn coarse(looks: &[Look]) -> Vec<Look> {
+    let (Some(first), Some(last)) = (looks.first(), looks.last()) else { return Vec::new() };
+    let items = (last.reader.reading.items - first.reader.reading.items).max(1) as f64;
+    // Of a short profile there are few in any case: then rather short windows than none.
+    let most = ((looks.len() - 1) / WINDOWS_KEPT).max(1) as f64;
+    let every = (ITEMS_OF_WINDOW * (looks.len() - 1) as f64 / items).ceil().clamp(1.0, most);
+    let mut kept: Vec<Look> = looks.iter().rev().step_by(whole(every)).cloned().collect();
+    kept.reverse();
+    kept
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 1 to the number of looks")]
+fn whole(count: f64) -> usize {
+    count as usize
 }
 
 /// Items a second of each window.
@@ -237,7 +270,9 @@ fn between(looks: &[Look]) -> Measured {
     let (Some(begun), Some(last)) = (looks.first(), looks.last()) else {
         return Measured { cores, ..Measured::default() };
     };
-    let rates = rates(looks);
+    let timeline = Timeline::of(looks);
+    let looks = coarse(looks);
+    let rates = rates(&looks);
     let from = warm_up(&rates);
     let first = looks.get(from).unwrap_or(begun);
     let counted = &looks[from.min(looks.len() - 1)..];
@@ -251,7 +286,7 @@ fn between(looks: &[Look]) -> Measured {
         queues: queues(counted),
         cores,
         depth: last.lanes.first().map_or(0, |lane| lane.reading.capacity),
-        timeline: Timeline::of(looks),
+        timeline,
         ..Measured::default()
     }
 }

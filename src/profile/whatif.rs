@@ -10,6 +10,9 @@ const GAIN_MIN: f64 = 0.03;
 /// How far the model may be from what was measured, played as it was.
 const MISFIT_MAX: f64 = 0.10;
 
+/// How badly a rate may be known, as a share, for anything to be foretold of it.
+const NOISE_MAX: f64 = 0.2;
+
 /// Of what can be had a proposal has so much: more lanes than it takes are in the way.
 const NEARLY: f64 = 0.98;
 
@@ -43,6 +46,12 @@ pub(crate) fn proposals(measured: &Measured) -> Result<Vec<Proposal>, String> {
     let (model, now) = (model_of(measured)?, layout_of(measured));
     let rate = measured.rate.filter(|rate| rate.mean.is_finite() && rate.mean > 0.0);
     let rate = rate.ok_or("too little was measured to foretell anything")?;
+    if rate.spread() > NOISE_MAX {
+        return Err(format!(
+            "the rate is known to ± {:.0} % only: measure for longer, or when nobody else is at work; nothing is foretold",
+            100.0 * rate.spread()
+        ));
+    }
     let misfit = model.misfit(now, rate.mean);
     if misfit.abs() > MISFIT_MAX {
         return Err(format!(

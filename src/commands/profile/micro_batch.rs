@@ -17,8 +17,9 @@ use crate::profile::whatif::Proposal;
 const STEPS: usize = 6;
 const WARM_UP: usize = 2;
 
-/// A gain that is worth a word.
+/// A gain that is worth a word; and one that cannot be: then the two times were not of one machine.
 const GAIN_MIN: f64 = 0.03;
+const GAIN_MAX: f64 = 0.9;
 
 /// Times of one size.
 struct Times {
@@ -39,7 +40,7 @@ pub(super) fn proposal(args: &ConfigArgs) -> anyhow::Result<Option<Proposal>> {
     let gain = gain(half.median, whole.median);
     let within = 0.5 * half.within.hypot(whole.within).max(0.01);
     let size = |rows: u64| usize::try_from(rows).unwrap_or(usize::MAX);
-    Ok((gain >= GAIN_MIN.max(within)).then(|| Proposal {
+    Ok((gain >= GAIN_MIN.max(within) && gain < GAIN_MAX).then(|| Proposal {
         key: "train.rows_per_micro_batch",
         from: size(now),
         to: size(2 * now),
@@ -52,7 +53,7 @@ pub(super) fn proposal(args: &ConfigArgs) -> anyhow::Result<Option<Proposal>> {
 /// Whether what is learnt depends on how many rows a micro-batch has: where rows are contrasted with each other, or each
 /// micro-batch is weighed by itself. Then its size is not for speed to choose.
 pub(in crate::commands) fn is_recipe(plan: &TrainPlan) -> bool {
-    plan.train.normalize == Normalize::MicroBatch || plan.active().any(|(_, objective, _)| objective.batch_coupled())
+    plan.train.normalize == Normalize::MicroBatch || plan.active().any(|(_, objective, weight)| weight != 0.0 && objective.batch_coupled())
 }
 
 /// How much faster a step of micro-batches of twice the rows is than one of `whole` seconds, where one of half the rows takes

@@ -21,6 +21,9 @@ const DEPTH: &str = "data.depth";
 /// The share of its time that a trainer may wait and be called fed.
 const WAITS_MAX: f64 = 0.01;
 
+/// Batches before which nobody knows whether a trainer has all that it asks for.
+const ITEMS_MIN: u64 = 20;
+
 /// Numbers of lanes, and depths, that are measured beside the present ones.
 const LANES_TRIED: usize = 6;
 const DEPTHS_TRIED: usize = 3;
@@ -104,7 +107,8 @@ fn lanes(tuning: &mut Tuning<'_>, present: &Look, step_ms: f64) -> anyhow::Resul
             ratio.mean >= 1.0 + GAIN_MIN && ratio.low > 1.0
         } else {
             // Who does as well with fewer lanes has processors and memory left for others.
-            ratio.low >= 1.0 - FEWER_MAX
+            let has_all = |look: &Look| look.waits() < WAITS_MAX && look.measured.reader.items >= ITEMS_MIN;
+            ratio.low >= 1.0 - FEWER_MAX || (has_all(&best) && has_all(present))
         }
     };
     let Some(ratio) = ratio.filter(is_worth) else {
