@@ -12,10 +12,10 @@ use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
 pub(crate) use self::bytes::Bytes;
-use self::said::Said;
 pub(crate) use self::choice::Half;
 #[cfg(feature = "train")]
 pub(crate) use self::choice::{Dtype, ModelFamily};
+use self::said::Said;
 #[cfg(feature = "train")]
 pub(crate) use self::within::CheckpointVerb;
 pub(crate) use self::within::{

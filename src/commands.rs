@@ -111,7 +111,18 @@ pub(crate) fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
             let missing = || Usage("`cloze profile` needs `--config FILE`".to_owned());
             let scale = scale.into_iter().map(usize::from).collect();
             let options = profile::Options {
-                half, seconds, batches, steps, step_ms, slow, check, scale, report, svg, json, traced,
+                half,
+                seconds,
+                batches,
+                steps,
+                step_ms,
+                slow,
+                check,
+                scale,
+                report,
+                svg,
+                json,
+                traced,
             };
             profile::run(&config.ok_or_else(missing)?, &options)?;
         }

@@ -89,7 +89,7 @@ fn a_key_that_is_absent_is_put_into_its_section() {
     let home = home(&RUN.replace("lanes = 1   # one is enough, they said\n", ""));
     let sets = ["--set", "data.depth=2"];
     // One lane of 20 ms is enough here, and there are as many as the machine has processors.
-    let outcome = tune(&home, &[&["--step-ms", "200"], &sets[..]].concat());
+    let outcome = tune(&home, &[&["--step-ms", "50"], &sets[..]].concat());
     let now = text(&home);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     assert_eq!(outcome.code, Some(0), "{outcome}");
@@ -132,7 +132,8 @@ fn what_cannot_be_tuned_is_refused_before_it_is_measured() {
 #[cfg(feature = "train")]
 #[test]
 fn a_micro_batch_that_gains_is_written_unless_a_run_has_begun_with_another() {
-    let home = home(&format!("{RUN}\n[train]\nsteps = 10\nrows_per_micro_batch = 2 # small\n[loss]\nmlm = 1.0\ntc = 0.0\n"));
+    let home =
+        home(&format!("{RUN}\n[train]\nsteps = 10\nrows_per_micro_batch = 2 # small\n[loss]\nmlm = 1.0\ntc = 0.0\n"));
     let sets = ["--set", "data.lanes=1", "--set", "data.depth=2"];
     let before = text(&home);
     let found = tune(&home, &[&sets[..], &["--memory", "1KiB"]].concat());
@@ -147,7 +148,10 @@ fn a_micro_batch_that_gains_is_written_unless_a_run_has_begun_with_another() {
         now == before.replace("rows_per_micro_batch = 2 # small", &format!("rows_per_micro_batch = {rows} # small"))
     });
     assert!(is_larger, "{found}\n{now}");
-    write(&home, &format!("{RUN}\n[train]\nsteps = 10\nrows_per_micro_batch = 2 # small\n[loss]\nmlm = 1.0\ntc = 0.0\n"));
+    write(
+        &home,
+        &format!("{RUN}\n[train]\nsteps = 10\nrows_per_micro_batch = 2 # small\n[loss]\nmlm = 1.0\ntc = 0.0\n"),
+    );
     home.run_ok(&["train", "-c", "run.toml"]);
     let refused = tune(&home, &sets);
     assert!(refused.code == Some(0) && refused.stderr.contains("run has checkpoints"), "{refused}");

@@ -109,7 +109,11 @@ fn run(home: &Home, args: &[String]) -> Outcome {
 /// Whether this build has the verb, and the part of it.
 fn is_known(args: &[String]) -> bool {
     let trains = args.first().is_some_and(|verb| TRAINING.contains(&verb.as_str()));
-    cfg!(feature = "train") || !(trains || args.windows(2).any(|pair| pair == ["--half", "step"]))
+    let is_of_trainer = |pair: &[String]| match [pair[0].as_str(), pair[1].as_str()] {
+        ["--half", half] => ["step", "train", "all"].contains(&half),
+        pair => pair == ["profile", "live"],
+    };
+    cfg!(feature = "train") || !(trains || args.windows(2).any(is_of_trainer))
 }
 
 #[test]

@@ -21,9 +21,9 @@ mod traced;
 #[cfg(feature = "train")]
 mod training;
 
-pub(crate) use self::options::Options;
 #[cfg(feature = "train")]
 pub(super) use self::micro_batch::is_recipe;
+pub(crate) use self::options::Options;
 #[cfg(feature = "train")]
 pub(super) use self::step::made_steps;
 
@@ -121,11 +121,16 @@ fn refuse(options: &Options) -> Result<(), Usage> {
             ("--check", *check && *half == Half::Step),
         ];
         if let Some((flag, _)) = given.iter().find(|(_, is_given)| *is_given) {
-            return Err(Usage(format!("{flag}: `--half {}` has none of it; it is of online, prepare or train", half.name())));
+            return Err(Usage(format!(
+                "{flag}: `--half {}` has none of it; it is of online, prepare or train",
+                half.name()
+            )));
         }
     }
     if options.check && options.half == Half::Prepare {
-        return Err(Usage("--check: nothing is proposed for `--half prepare`; `cloze tune` and `--scale` try lanes".to_owned()));
+        return Err(Usage(
+            "--check: nothing is proposed for `--half prepare`; `cloze tune` and `--scale` try lanes".to_owned(),
+        ));
     }
     Ok(())
 }
@@ -143,7 +148,10 @@ fn all(args: &ConfigArgs, options: &Options) -> anyhow::Result<()> {
     let sentence = between(&halves);
     if options.json {
         let halves: Vec<_> = halves.iter().map(|half| half.object(&args.config)).collect();
-        line(format_args!("{:#}", serde_json::json!({ "version": VERSION, "half": "all", "sentence": sentence, "halves": halves })));
+        line(format_args!(
+            "{:#}",
+            serde_json::json!({ "version": VERSION, "half": "all", "sentence": sentence, "halves": halves })
+        ));
         return Ok(());
     }
     for profile in &halves {

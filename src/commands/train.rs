@@ -128,7 +128,11 @@ fn carried_out(
     let (Start { plan, beside }, control) = (start, Arc::clone(&phases.control));
     let outcome = if replay.is_some() {
         // Nothing is read or kept: this measures, it does not train.
-        train(&plan, &Store::memory(Weather::calm()), Around { run: None, replay, storm, phases, profiled: None, readers: Vec::new() })
+        train(
+            &plan,
+            &Store::memory(Weather::calm()),
+            Around { run: None, replay, storm, phases, profiled: None, readers: Vec::new() },
+        )
     } else {
         let again = || planned().inspect(|plan| start::tie(plan, beside.as_ref()));
         let told = alerts.and_then(Alerts::reader);
@@ -284,7 +288,11 @@ fn course(plan: &Plan, phases: &Phases) -> Course {
 }
 
 /// The batches of a training of which nothing is kept; made slowly, if that is asked for.
-pub(crate) fn unkept(plan: &Plan, control: &Arc<Control>, slowed: (Option<Hindrance>, Contention)) -> impl Data + use<> {
+pub(crate) fn unkept(
+    plan: &Plan,
+    control: &Arc<Control>,
+    slowed: (Option<Hindrance>, Contention),
+) -> impl Data + use<> {
     let kept = Kept { left_out: Arc::<RunLeftOut>::default() as _, ledger: Arc::default() };
     let phases = Phases { control: Arc::clone(control), slow: None };
     let mut feed = Feed::new(plan, Share::ALONE, None, kept, None, phases);

@@ -80,7 +80,8 @@ impl FromStr for Wish {
     /// `20`, or `20 by 5f3a`.
     fn from_str(text: &str) -> Result<Self, String> {
         let (wanted, by) = text.trim().split_once(" by ").map_or((text, None), |(wanted, by)| (wanted, Some(by)));
-        let is_name = |by: &str| !by.is_empty() && by.len() <= BY_MAX && by.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        let is_name =
+            |by: &str| !by.is_empty() && by.len() <= BY_MAX && by.bytes().all(|byte| byte.is_ascii_alphanumeric());
         if let Some(by) = by.filter(|by| !is_name(by)) {
             return Err(format!("`{by}`: who asks is named by at most {BY_MAX} letters and digits"));
         }

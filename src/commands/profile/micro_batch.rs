@@ -53,7 +53,8 @@ pub(super) fn proposal(args: &ConfigArgs) -> anyhow::Result<Option<Proposal>> {
 /// Whether what is learnt depends on how many rows a micro-batch has: where rows are contrasted with each other, or each
 /// micro-batch is weighed by itself. Then its size is not for speed to choose.
 pub(in crate::commands) fn is_recipe(plan: &TrainPlan) -> bool {
-    plan.train.normalize == Normalize::MicroBatch || plan.active().any(|(_, objective, weight)| weight != 0.0 && objective.batch_coupled())
+    plan.train.normalize == Normalize::MicroBatch
+        || plan.active().any(|(_, objective, weight)| weight != 0.0 && objective.batch_coupled())
 }
 
 /// How much faster a step of micro-batches of twice the rows is than one of `whole` seconds, where one of half the rows takes

@@ -46,7 +46,9 @@ pub(super) fn run(args: &ConfigArgs, subject: &Subject<'_>, lanes: &[usize], is_
         Half::Train => "data.lanes",
         #[cfg(feature = "train")]
         Half::Step | Half::All => {
-            return Err(crate::exit::Usage("--scale is of one half with lanes: online, prepare or train".to_owned()).into());
+            return Err(
+                crate::exit::Usage("--scale is of one half with lanes: online, prepare or train".to_owned()).into()
+            );
         }
     };
     let mut runs: Vec<Run> = Vec::new();

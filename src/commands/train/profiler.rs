@@ -98,8 +98,9 @@ impl Profiler {
         self.writing = Some(control.spawn(move || {
             let profile = profile(shape, &watch, times);
             // The text comes last: whoever waits for it finds the object too.
-            let written =
-                folder.put(&format!("{name}.json"), format!("{:#}\n", profile.object(Path::new("config.toml"))).as_bytes()).and_then(|_| {
+            let written = folder
+                .put(&format!("{name}.json"), format!("{:#}\n", profile.object(Path::new("config.toml"))).as_bytes())
+                .and_then(|_| {
                     folder.put(&format!("{name}.txt"), format!("{}\n", profile.lines().join("\n")).as_bytes())
                 });
             match written {

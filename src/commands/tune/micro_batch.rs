@@ -57,7 +57,10 @@ fn why_fixed(tuning: &Tuning<'_>, plan: &Plan) -> Option<String> {
         return Some("`--set` says it".to_owned());
     }
     if is_recipe(plan.train()) {
-        return Some("what is learnt depends on it: rows of a micro-batch are contrasted, or weighed, with each other".to_owned());
+        return Some(
+            "what is learnt depends on it: rows of a micro-batch are contrasted, or weighed, with each other"
+                .to_owned(),
+        );
     }
     let folder = &plan.config().run.folder;
     let checkpoints = folder.join("checkpoints");

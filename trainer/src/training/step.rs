@@ -216,11 +216,7 @@ impl Trainer {
             } else {
                 learning * self.plan.train.precision.kind().elt_size_in_bytes() as u64
             };
-            vec![
-                ("weights", 4 * (learning + frozen) + copies),
-                ("gradients", 4 * learning),
-                ("moments", 8 * learning),
-            ]
+            vec![("weights", 4 * (learning + frozen) + copies), ("gradients", 4 * learning), ("moments", 8 * learning)]
         });
     }
 
@@ -253,7 +249,8 @@ impl Trainer {
 
     /// Adds the gradients of the whole step to the weights', micro-batch by micro-batch.
     pub fn accumulate(&mut self, batches: &[Batch]) -> Result<StepSeen, Error> {
-        let packed = || batches.iter().map(|batch| HostBatch::new(batch, &self.networks)).collect::<Result<Vec<_>, _>>();
+        let packed =
+            || batches.iter().map(|batch| HostBatch::new(batch, &self.networks)).collect::<Result<Vec<_>, _>>();
         let batches = timed(UPLOAD, packed)?;
         let (counts, seen) = timed(UPLOAD, || self.counts(&batches));
         timed(OPTIMIZER, || self.parameters.round())?;
