@@ -2,14 +2,14 @@
 //!
 //! # What
 //! A step is made of parts: it waits for batches, sends them, encodes, computes objectives, goes back, updates. Whoever runs a
-//! part says so ([`timed`]). While nobody measures, that costs a look at a variable of the thread and one at `tracing`'s
+//! part says so (`timed`). While nobody measures, that costs a look at a variable of the thread and one at `tracing`'s
 //! level. While somebody does, the clock is read where one part ends and another begins; on a CUDA device a mark goes into
 //! its stream as well, and is read when the device has come past it, so that nothing waits.
 //!
 //! # Definition
 //! Times are self times: what a part within another takes is not counted for the outer one, so that all parts add up to the
-//! step. What happens within a part that is [sealed](SEALED) is all its own: the layers that a validation runs are no
-//! layers of the step. A step lasts from one call of [`step_is_over`] to the next.
+//! step. What happens within a part that is sealed (`SEALED`) is all its own: the layers that a validation runs are no
+//! layers of the step. A step lasts from one call of `step_is_over` to the next.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
