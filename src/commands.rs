@@ -82,16 +82,7 @@ pub(crate) fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Extend { run, steps, json } => extend::run(&run, steps, json)?,
         #[cfg(feature = "train")]
         Verb::Diff { one, other, json } => diff::run(&one, &other, json)?,
-        Verb::Profile { verb: Some(ProfileVerb::Compare { before, after, limit }), .. } => {
-            return profile::compared(&before, &after, limit);
-        }
-        #[cfg(feature = "train")]
-        Verb::Profile { verb: Some(ProfileVerb::Live { run, steps, seconds, json }), .. } => {
-            profile::live::run(&run, profile::live::Options { steps, seconds, json })?;
-        }
-        Verb::Profile { verb: Some(ProfileVerb::Report { profile, out, svg }), .. } => {
-            profile::report(&profile, &out, svg.as_deref())?;
-        }
+        Verb::Profile { verb: Some(verb), .. } => return of_profiles(verb),
         Verb::Profile {
             config,
             half,
@@ -151,6 +142,19 @@ pub(crate) fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Top { run } => top::run(&run)?,
         Verb::Completions { shell } => manual::completions(shell)?,
         Verb::Man { verb } => manual::page(&verb)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is done with profiles, not by making one.
+fn of_profiles(verb: ProfileVerb) -> anyhow::Result<ExitCode> {
+    match verb {
+        ProfileVerb::Compare { before, after, limit } => return profile::compared(&before, &after, limit),
+        #[cfg(feature = "train")]
+        ProfileVerb::Live { run, steps, seconds, json } => {
+            profile::live::run(&run, profile::live::Options { steps, seconds, json })?;
+        }
+        ProfileVerb::Report { profile, out, svg } => profile::report(&profile, &out, svg.as_deref())?,
     }
     Ok(ExitCode::SUCCESS)
 }
