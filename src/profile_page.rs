@@ -13,10 +13,11 @@ use serde_json::Value;
 use self::canvas::{Canvas, LOOKS, NARROW, WIDE};
 use self::course::{ACTIVITIES, size};
 use self::read::{Actor, Change, Estimated, Number, Read, Share, Stage, Training, WhatIf};
-use self::step::{class_of, milliseconds};
+use self::step::class_of;
 use crate::html::Cell::{self, Number as Figure, Stack, Swatch, Text};
 use crate::html::Html;
-use crate::profile::judge::percent;
+use crate::profile::statistics::{milliseconds, nanoseconds, percent};
+use crate::profile::whatif::GAIN_MIN;
 use crate::terminal::short;
 
 /// Rows of a table at the most.
@@ -298,10 +299,6 @@ fn number(of: Option<Number>, words: impl FnOnce(f64) -> String) -> Cell {
     Figure(of.map_or("–".to_owned(), |number| words(number.0)))
 }
 
-fn nanoseconds(ns: f64) -> String {
-    if ns < 99.95 { format!("{ns:.1}") } else { short(ns) }
-}
-
 /// With half of its interval.
 fn estimated(of: &Estimated, words: fn(f64) -> String) -> String {
     let mean = of.mean.0;
@@ -310,7 +307,7 @@ fn estimated(of: &Estimated, words: fn(f64) -> String) -> String {
 }
 
 fn gained(gain: f64) -> String {
-    if gain.abs() < 0.03 { "as fast".to_owned() } else { format!("{:+.0} %", 100.0 * gain) }
+    if gain.abs() < GAIN_MIN { "as fast".to_owned() } else { format!("{:+.0} %", 100.0 * gain) }
 }
 
 #[cfg(test)]

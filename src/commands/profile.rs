@@ -57,7 +57,7 @@ use crate::profile::judge::judge;
 use crate::profile::measure::{Measured, Watch};
 use crate::profile::neighbor;
 use crate::profile::stages;
-use crate::profile::whatif::{Proposal, proposals};
+use crate::profile::whatif::proposals;
 use crate::profile_page::Page;
 #[cfg(feature = "train")]
 use crate::terminal::short;
@@ -95,7 +95,6 @@ pub(crate) fn run(args: &ConfigArgs, options: &Options) -> anyhow::Result<()> {
         Half::Step => return step::run(args, options.steps, options.json),
     };
     let object = profile.object(&args.config);
-    let page = (options.report.is_some() || options.svg.is_some()).then(|| Page::of(&object)).transpose()?;
     if options.json {
         line(format_args!("{object:#}"));
     } else {
@@ -103,7 +102,9 @@ pub(crate) fn run(args: &ConfigArgs, options: &Options) -> anyhow::Result<()> {
     }
     // What was measured is told before anything can fail, and no file keeps another from being written.
     let traced = recording.write();
-    page.map_or(Ok(()), |page| put_page(&page, options.report.as_deref(), options.svg.as_deref()))?;
+    if options.report.is_some() || options.svg.is_some() {
+        put_page(&Page::of(&object)?, options.report.as_deref(), options.svg.as_deref())?;
+    }
     traced
 }
 
@@ -150,7 +151,7 @@ fn all(args: &ConfigArgs, options: &Options) -> anyhow::Result<()> {
         let halves: Vec<_> = halves.iter().map(|half| half.object(&args.config)).collect();
         line(format_args!(
             "{:#}",
-            serde_json::json!({ "version": VERSION, "half": "all", "sentence": sentence, "halves": halves })
+            serde_json::json!({ "version": VERSION, "half": Half::All.name(), "sentence": sentence, "halves": halves })
         ));
         return Ok(());
     }
@@ -166,13 +167,11 @@ fn all(args: &ConfigArgs, options: &Options) -> anyhow::Result<()> {
 /// What the halves are to one another.
 #[cfg(feature = "train")]
 fn between([offline, online, training]: &[Profile; 3]) -> String {
-    let speed = |profile: &Profile| profile.tokens_per_s();
+    let is_known = |profile: &&Profile| profile.binding != Some(Binding::Unknown);
+    let speed = |profile: &Profile| Some(profile).filter(is_known)?.tokens_per_s();
     let (Some(prepares), Some(loads), Some(trains)) = (speed(offline), speed(online), speed(training)) else {
         return "too short to hold the halves beside one another; measure for longer (`--seconds`)".to_owned();
     };
-    if [offline, online, training].iter().any(|profile| profile.binding == format!("{:?}", Binding::Unknown)) {
-        return "too short to hold the halves beside one another; measure for longer (`--seconds`)".to_owned();
-    }
     let binds = if trains < loads { "the trainer binds" } else { "the loader binds" };
     format!(
         "{binds}: training takes {} tokens/s, the loader by itself makes {} ({:.1} times as many), and a corpus is prepared at \
@@ -221,15 +220,8 @@ fn put_page(page: &Page, out: Option<&Path>, svg: Option<&Path>) -> anyhow::Resu
 fn online(args: &ConfigArgs, options: &Options, recording: &mut Recording) -> anyhow::Result<Profile> {
     let mut profile = measured_online(args, options)?;
     recording.end(&profile.measured, ("batch-reader", profile.reader));
-    if options.check && profile.proposed().is_none() {
-        note("--check: nothing was foretold, and nothing is run");
-    }
-    if let (true, Some(proposal)) = (options.check, profile.proposed()) {
-        let Proposal { key, to, .. } = proposal;
-        let mut changed = args.clone();
-        changed.set.push(format!("{key}={to}"));
-        let checked = measured_online(&changed, options)?;
-        profile.checked = profile.gain_of(&checked);
+    if options.check {
+        profile.check(args, |changed| measured_online(changed, options))?;
     }
     Ok(profile)
 }
@@ -270,7 +262,7 @@ pub(super) fn measured_online(args: &ConfigArgs, options: &Options) -> anyhow::R
     Ok(Profile {
         half: Half::Online.name(),
         sentence: verdict.sentence,
-        binding: format!("{:?}", verdict.binding),
+        binding: Some(verdict.binding),
         evidence,
         what_if: Some(what_if),
         checked: None,
@@ -304,7 +296,7 @@ fn offline(args: &ConfigArgs, options: &Options, recording: &mut Recording) -> a
     Ok(Profile {
         half: Half::Prepare.name(),
         sentence,
-        binding: String::new(),
+        binding: None,
         evidence,
         what_if: None,
         checked: None,

@@ -42,13 +42,17 @@ enum Next {
 fn next(binding: &Binding, measured: &Measured) -> Option<(Next, f64)> {
     let lanes = Means::of(measured);
     let reader = (Next::Reader, times(measured.reader.busy));
-    let loader = (Next::Loader, times(1.0 - lanes.blocked));
+    let loader = (Next::Loader, loader(&lanes));
     let processors = (Next::Processors, measured.cores as f64 * times(measured.processors_had()));
     let behind = match binding {
         Binding::Unknown => return None,
         Binding::Reader => vec![loader, processors],
         Binding::Lanes | Binding::Outside | Binding::Source => vec![reader, processors],
-        Binding::Lane(name) => vec![(Next::OtherLanes, others(measured, name)?), reader, processors],
+        Binding::Lane(name) => {
+            // What all lanes could make if the slow one were as the others are.
+            let others = times(1.0 - measured.others_blocked(name)?);
+            vec![(Next::OtherLanes, others), reader, processors]
+        }
         Binding::Cores => vec![reader],
         Binding::Room => vec![loader, reader, processors],
     };
@@ -57,12 +61,11 @@ fn next(binding: &Binding, measured: &Measured) -> Option<(Next, f64)> {
     next.filter(|(_, could)| *could > 1.0 + NEARLY)
 }
 
-fn times(share: f64) -> f64 {
-    1.0 / share.max(NOTHING)
+/// How much of what the reader takes the lanes could make, if there were always room.
+pub(super) fn loader(lanes: &Means) -> f64 {
+    times(1.0 - lanes.blocked)
 }
 
-/// What all lanes could make if the slow one were as the others are.
-fn others(measured: &Measured, slow: &str) -> Option<f64> {
-    let others: Vec<f64> = measured.at_work().filter(|lane| lane.name != slow).map(|lane| lane.blocked).collect();
-    (!others.is_empty()).then(|| times(1.0 - others.iter().sum::<f64>() / others.len() as f64))
+fn times(share: f64) -> f64 {
+    1.0 / share.max(NOTHING)
 }

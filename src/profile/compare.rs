@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Context as _;
 use serde_json::Value;
 
-use super::judge::percent;
+use super::statistics::percent;
 use super::statistics::{Estimate, ratio_of};
 use crate::exit::Usage;
 use crate::terminal::short;

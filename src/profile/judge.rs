@@ -7,9 +7,9 @@
 //! on a processor, ready for one that others had, or outside.
 
 use super::behind;
-pub(crate) use super::binding::Binding;
+use super::binding::Binding;
 use super::measure::{ActorFigures, ITEMS_FEW, ITEMS_MIN, Means, Measured};
-pub(crate) use super::statistics::percent;
+use super::statistics::percent;
 
 /// Shares of time: below the first nobody waits to speak of; from the second on somebody does for a good part.
 const LITTLE: f64 = 0.05;
@@ -33,11 +33,6 @@ pub(crate) fn judge(measured: &Measured, reader: &str) -> Verdict {
     let sums = Means::of(measured);
     let sentence = sentence(&binding, measured, &sums, reader);
     Verdict { evidence: evidence(&binding, measured, &sums, reader), sentence, binding }
-}
-
-/// How much of what the reader takes the lanes could make, if there were always room.
-fn could(lanes: &Means) -> f64 {
-    1.0 / (1.0 - lanes.blocked).max(1e-3)
 }
 
 /// What binds.
@@ -94,7 +89,7 @@ fn sentence(binding: &Binding, measured: &Measured, lanes: &Means, reader: &str)
         Binding::Reader => format!(
             "the {reader} binds: it is busy {}; the loader could feed {}",
             percent(taker.busy),
-            times(could(lanes))
+            times(behind::loader(lanes))
         ),
         Binding::Lanes => format!(
             "the loader binds: {count} at work {} of the time; the {reader} waits {}{}",
@@ -104,7 +99,7 @@ fn sentence(binding: &Binding, measured: &Measured, lanes: &Means, reader: &str)
         ),
         Binding::Lane(name) => format!(
             "lane `{name}` binds: the others wait for it {} of the time, since batches are taken in order",
-            percent(others_blocked(measured, name))
+            percent(measured.others_blocked(name).unwrap_or(0.0))
         ),
         Binding::Source => format!(
             "what the lanes read from binds: they wait for it {} of the time; the {reader} waits {}",
@@ -177,11 +172,6 @@ fn evidence(binding: &Binding, measured: &Measured, lanes: &Means, reader: &str)
         ),
     ];
     clocks.into_iter().chain(behind).collect()
-}
-
-fn others_blocked(measured: &Measured, name: &str) -> f64 {
-    let others: Vec<f64> = measured.at_work().filter(|lane| lane.name != name).map(|lane| lane.blocked).collect();
-    others.iter().sum::<f64>() / others.len().max(1) as f64
 }
 
 /// How many trainers of that speed it could feed.

@@ -111,6 +111,12 @@ impl Measured {
         self.lanes.iter().filter(|lane| lane.items > 0)
     }
 
+    /// The share of the time in which the lanes but that one waited for room, in the mean; none where there are no others.
+    pub(crate) fn others_blocked(&self, name: &str) -> Option<f64> {
+        let others: Vec<f64> = self.at_work().filter(|lane| lane.name != name).map(|lane| lane.blocked).collect();
+        (!others.is_empty()).then(|| others.iter().sum::<f64>() / others.len() as f64)
+    }
+
     /// Seconds of work that a lane has with an item, in the mean.
     pub(crate) fn cost_of_item(&self) -> f64 {
         let costs = &self.lane_costs;

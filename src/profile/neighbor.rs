@@ -1,7 +1,9 @@
 //! Lanes as neighbours of a trainer: threads that launch kernels want a processor at once, and lanes may have them all.
 
-use super::judge::{Binding, binding, percent};
+use super::binding::Binding;
+use super::judge::binding;
 use super::measure::Measured;
+use super::statistics::percent;
 use super::whatif::Proposal;
 
 /// The share of the processors from which on lanes delay who launches a GPU's kernels.

@@ -14,7 +14,7 @@
 //! Gunther 2007, *Guerrilla Capacity Planning*, chapter 4 and following; Gunther 2008, "A General Theory of Computational
 //! Scalability Based on Rational Functions", for why `κ = 0` is a repairman to whom all machines come at once.
 
-use super::judge::percent;
+use super::statistics::percent;
 use super::statistics::{DRAWS, Dice, Estimate, batch_means, interval_of};
 
 /// Points that the law takes at the least: it has as many coefficients.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use pipeline::prepare::{Stage, Stages, Summary};
 
-use super::judge::percent;
 use super::measure::{Means, Measured};
+use super::statistics::percent;
 
 /// Of the lanes' work: from here on it is the others that are the matter.
 const MUCH: f64 = 0.25;

@@ -1,4 +1,6 @@
-//! From times that scatter to figures with an interval.
+//! From times that scatter to figures with an interval, and to words.
+
+use crate::terminal::short;
 
 /// A figure with the interval that holds it in 95 of 100 cases.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -122,6 +124,30 @@ pub(crate) fn ratio_of(first: &[f64], second: &[f64]) -> Option<Estimate> {
 pub(crate) fn percent(share: f64) -> String {
     let percent = 100.0 * share;
     if (0.0..9.95).contains(&percent) { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
+}
+
+/// A quarter, half and three quarters of some times are below these.
+#[cfg(feature = "train")]
+pub(crate) fn quartiles(times: &[f64]) -> [f64; 3] {
+    let mut sorted = times.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    [1, 2, 3].map(|quarters| sorted[(sorted.len() - 1) * quarters / 4])
+}
+
+/// Nanoseconds as people read them beside others.
+pub(crate) fn nanoseconds(ns: f64) -> String {
+    if ns < 99.95 { format!("{ns:.1}") } else { short(ns) }
+}
+
+/// Milliseconds in three digits: `1.23 ms`, `12.3 ms`, `123 ms`.
+pub(crate) fn milliseconds(ms: f64) -> String {
+    if ms < 9.995 {
+        format!("{ms:.2} ms")
+    } else if ms < 99.95 {
+        format!("{ms:.1} ms")
+    } else {
+        format!("{ms:.0} ms")
+    }
 }
 
 #[cfg(test)]

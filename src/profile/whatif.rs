@@ -1,11 +1,12 @@
 //! What a change would bring, by the model of the run that was measured.
 
-use super::judge::{Binding, binding};
+use super::binding::Binding;
+use super::judge::binding;
 use super::measure::{Means, Measured};
 use super::model::{Cost, Layout, Model, Played};
 
 /// A gain that is worth a word.
-const GAIN_MIN: f64 = 0.03;
+pub(crate) const GAIN_MIN: f64 = 0.03;
 
 /// How far the model may be from what was measured, played as it was.
 const MISFIT_MAX: f64 = 0.10;

@@ -2,7 +2,7 @@
 
 use super::canvas::{Canvas, LINE, NARROW, Side, cut, marks};
 use super::read::{List, Memory, Number, Read, Share, Timeline, Training};
-use crate::profile::judge::percent;
+use crate::profile::statistics::percent;
 use crate::terminal::{bytes, short};
 
 /// Actors that are drawn: the first lanes, and the reader.

@@ -3,7 +3,7 @@
 use super::canvas::{Canvas, LINE, Side, cut, marks};
 use super::course::{round, size};
 use super::read::{Bar, Number, Owner, Training};
-use crate::profile::judge::percent;
+use crate::profile::statistics::{milliseconds, percent};
 
 /// Height of a bar, of a row of the waterfall, and the width of the names before them.
 const BAR: f64 = 28.0;
@@ -30,11 +30,6 @@ pub(super) fn class_of(phase: &str) -> &'static str {
         name if name.starts_with("objective") => "p-objective",
         _ => "p-other",
     }
-}
-
-pub(super) fn milliseconds(ms: f64) -> String {
-    let digits = if ms >= 100.0 { 0 } else { usize::from(ms >= 10.0) + usize::from(ms < 10.0) * 2 };
-    format!("{ms:.digits$} ms")
 }
 
 /// Where a step goes: on the host and, where it is known, on the device.

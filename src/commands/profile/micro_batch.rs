@@ -11,14 +11,14 @@ use trainer::training::time_steps;
 use super::step::made_steps;
 use crate::cli::ConfigArgs;
 use crate::plan::outlook::Outlook;
-use crate::profile::whatif::Proposal;
+use crate::profile::statistics::quartiles;
+use crate::profile::whatif::{GAIN_MIN, Proposal};
 
 /// Steps that are timed of each size, behind those that warm up.
 const STEPS: usize = 6;
 const WARM_UP: usize = 2;
 
-/// A gain that is worth a word; and one that cannot be: then the two times were not of one machine.
-const GAIN_MIN: f64 = 0.03;
+/// A gain that cannot be: then the two times were not of one machine.
 const GAIN_MAX: f64 = 0.9;
 
 /// Times of one size.
@@ -70,10 +70,8 @@ fn times(args: &ConfigArgs, rows: u64) -> anyhow::Result<Times> {
     let outlook = Outlook::of(&sized)?;
     let steps = made_steps(outlook.train(), &outlook.views(), outlook.fills_rows(), STEPS);
     let timing = time_steps(outlook.train(), &steps, WARM_UP, STEPS)?;
-    let mut sorted = timing.seconds;
-    sorted.sort_by(f64::total_cmp);
-    let quarter = |quarters: usize| sorted[(sorted.len() - 1) * quarters / 4];
-    Ok(Times { median: quarter(2), within: (quarter(3) - quarter(1)) / 2.0 / quarter(2).max(1e-9) })
+    let [low, median, high] = quartiles(&timing.seconds);
+    Ok(Times { median, within: (high - low) / 2.0 / median.max(1e-9) })
 }
 
 #[cfg(test)]

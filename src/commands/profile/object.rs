@@ -26,9 +26,10 @@ impl Profile {
             }
             (None, None) => Value::Null,
         };
+        let binding = self.binding.as_ref().map_or(String::new(), |binding| format!("{binding:?}"));
         json!({
             "version": VERSION, "half": self.half,
-            "verdict": { "binding": self.binding, "sentence": self.sentence, "evidence": self.evidence },
+            "verdict": { "binding": binding, "sentence": self.sentence, "evidence": self.evidence },
             "what_if": self.changes(), "checked_gain": self.checked,
             "seconds": seconds, "warm_up_s": warm_up_s, "tokens_per_s": speed,
             "items_per_s": rate.map(|Estimate { mean, low, high }| json!({ "mean": mean, "low": low, "high": high })),

@@ -8,11 +8,12 @@ use serde_json::{Value, json};
 use super::shown::Profile;
 use crate::cli::{ConfigArgs, Half};
 use crate::profile::VERSION;
-use crate::profile::judge::{Binding, binding, percent};
+use crate::profile::binding::Binding;
+use crate::profile::judge::binding;
 use crate::profile::measure::{Means, Measured};
 use crate::profile::scaling::{Law, Limit, Point};
 use crate::profile::stages;
-use crate::profile::statistics::{Estimate, mean_of};
+use crate::profile::statistics::{Estimate, mean_of, percent};
 use crate::terminal::{line, note, short};
 
 /// Preparations at one number of lanes, at the most.

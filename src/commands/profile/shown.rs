@@ -2,18 +2,20 @@
 
 use serde_json::Value;
 
-use crate::profile::judge::percent;
+use crate::cli::ConfigArgs;
+use crate::profile::binding::Binding;
 use crate::profile::measure::{ActorFigures, Measured};
 use crate::profile::stages::{HeldBack, StageCost};
+use crate::profile::statistics::{nanoseconds, percent};
 use crate::profile::whatif::Proposal;
-use crate::terminal::{bytes, short};
+use crate::terminal::{bytes, note, short};
 
 /// What was measured of a half, and what is said of it.
 pub(crate) struct Profile {
     pub(super) half: &'static str,
     pub(super) sentence: String,
-    /// What binds, in a word for programs.
-    pub(super) binding: String,
+    /// What binds a pipeline; none of a preparation, whose stages are one actor's.
+    pub(super) binding: Option<Binding>,
     pub(super) evidence: Vec<String>,
     /// What a change would bring, or why nobody can say; none where nobody asks.
     pub(super) what_if: Option<Result<Vec<Proposal>, String>>,
@@ -46,12 +48,26 @@ impl Profile {
 
     /// How much faster another profile is, as a share.
     pub(super) fn gain_of(&self, other: &Self) -> Option<f64> {
-        let speed = |it: &Self| Some(it.measured.rate?.mean * it.tokens_per_item);
-        Some(speed(other)? / speed(self)? - 1.0)
+        Some(other.tokens_per_s()? / self.tokens_per_s()? - 1.0)
+    }
+
+    /// Runs what is proposed first, and notes what it brings.
+    pub(super) fn check(
+        &mut self,
+        args: &ConfigArgs,
+        measure: impl FnOnce(&ConfigArgs) -> anyhow::Result<Self>,
+    ) -> anyhow::Result<()> {
+        let Some(Proposal { key, to, .. }) = self.proposed() else {
+            note("--check: nothing was foretold, and nothing is run");
+            return Ok(());
+        };
+        let mut changed = args.clone();
+        changed.set.push(format!("{key}={to}"));
+        self.checked = self.gain_of(&measure(&changed)?);
+        Ok(())
     }
 
     /// Tokens a second, if they are known.
-    #[cfg(feature = "train")]
     pub(super) fn tokens_per_s(&self) -> Option<f64> {
         self.tokens_per_s.or_else(|| Some(self.measured.rate?.mean * self.tokens_per_item))
     }
@@ -150,8 +166,4 @@ fn stage(stage: &StageCost) -> String {
 
 fn or_dash<T>(figure: Option<T>, words: impl FnOnce(T) -> String) -> String {
     figure.map_or("–".to_owned(), words)
-}
-
-fn nanoseconds(ns: f64) -> String {
-    if ns < 99.95 { format!("{ns:.1}") } else { short(ns) }
 }

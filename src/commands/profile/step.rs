@@ -10,6 +10,7 @@ use super::made;
 use crate::cli::ConfigArgs;
 use crate::exit::Usage;
 use crate::plan::outlook::Outlook;
+use crate::profile::statistics::quartiles;
 use crate::terminal::{bytes, estimate, line, note, short};
 
 /// Different steps that are made; they come again. Making one takes a moment, and the device does not care.
@@ -61,12 +62,10 @@ struct Figures {
 
 impl Figures {
     fn of(timing: &Timing, flops_per_token: f64) -> Self {
-        let mut sorted = timing.seconds.clone();
-        sorted.sort_by(f64::total_cmp);
-        let quarter = |quarters: usize| sorted[(sorted.len() - 1) * quarters / 4];
-        let tokens_per_s = timing.tokens as f64 / quarter(2);
+        let [low, median, high] = quartiles(&timing.seconds);
+        let tokens_per_s = timing.tokens as f64 / median;
         let mfu = timing.peak_flops.map(|peak| tokens_per_s * flops_per_token / peak);
-        Self { median: quarter(2), quartiles: [quarter(1), quarter(3)], tokens_per_s, mfu }
+        Self { median, quartiles: [low, high], tokens_per_s, mfu }
     }
 
     fn json(&self, plan: &TrainPlan, timing: &Timing) -> String {

@@ -6,11 +6,12 @@ use serde_json::{Value, json};
 use trainer::device::stopwatch::{self, MemoryAt, STEPS_MAX, Slice, StepTimes, WAIT};
 
 use super::shown::{Profile, Told};
+use crate::cli::Half;
 use crate::control::Control;
 use crate::plan::Plan;
 use crate::profile::judge::judge;
 use crate::profile::measure::{Measured, Watch};
-use crate::profile::statistics::{Estimate, mean_of, percent};
+use crate::profile::statistics::{Estimate, mean_of, milliseconds, percent};
 use crate::profile::whatif::proposals;
 use crate::terminal::{bytes, short};
 
@@ -81,9 +82,9 @@ pub(crate) fn profile(shape: Shape, watch: &Watch, times: StepTimes) -> Profile 
     let mut evidence = verdict.evidence;
     evidence.extend(training.evidence());
     Profile {
-        half: "train",
+        half: Half::Train.name(),
         sentence: verdict.sentence,
-        binding: format!("{:?}", verdict.binding),
+        binding: Some(verdict.binding),
         evidence,
         what_if: Some(proposals(&measured)),
         checked: None,
@@ -237,12 +238,5 @@ impl Training {
 }
 
 fn ms(seconds: f64) -> String {
-    let ms = 1e3 * seconds;
-    if ms < 9.995 {
-        format!("{ms:.2} ms")
-    } else if ms < 99.95 {
-        format!("{ms:.1} ms")
-    } else {
-        format!("{ms:.0} ms")
-    }
+    milliseconds(1e3 * seconds)
 }

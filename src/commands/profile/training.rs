@@ -40,18 +40,15 @@ pub(super) fn checked(args: &ConfigArgs, options: &Options, recording: &mut Reco
     let mut profile = measured(args, options)?;
     recording.end(&profile.measured, ("batch-reader", profile.reader));
     // Who waits for batches only waits longer when it is faster.
-    if profile.binding == format!("{:?}", Binding::Reader) {
+    if profile.binding == Some(Binding::Reader) {
         match micro_batch::proposal(args) {
             Ok(Some(proposal)) => propose(&mut profile, proposal),
             Ok(None) => {}
             Err(error) => tracing::warn!(%error, "what larger micro-batches would bring could not be measured"),
         }
     }
-    if let (true, Some(proposal)) = (options.check, profile.proposed()) {
-        let Proposal { key, to, .. } = proposal;
-        let mut changed = args.clone();
-        changed.set.push(format!("{key}={to}"));
-        profile.checked = profile.gain_of(&measured(&changed, options)?);
+    if options.check {
+        profile.check(args, |changed| measured(changed, options))?;
     }
     Ok(profile)
 }

@@ -92,7 +92,7 @@ impl Profiler {
         let (watch, times) = running.end();
         let (shape, folder) = (self.shape, folder.clone());
         // Of the last step of a run nobody hears that the next one begins.
-        let to = done.0.max(from.0 + times.steps.len() as u64);
+        let to = done.0.max(from.0 + times.count);
         let name = format!("{PROFILES}/{}-{to}{by}", from.0);
         let told = format!("steps {} to {to} were measured: {name}.json", from.0);
         self.writing = Some(control.spawn(move || {

@@ -192,7 +192,7 @@ fn look(tuning: &Tuning<'_>, args: &ConfigArgs, step_ms: f64) -> anyhow::Result<
 fn said(look: &Look) {
     let (lanes, depth) = (look.lanes(), look.measured.depth);
     let many = if lanes == 1 { "1 lane".to_owned() } else { format!("{lanes} lanes") };
-    let waits = crate::profile::judge::percent(look.waits());
+    let waits = crate::profile::statistics::percent(look.waits());
     note(format_args!("{many} of depth {depth}: {:.1} batches a second, the trainer waits {waits}", look.rate()));
 }
 
