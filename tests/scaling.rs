@@ -62,8 +62,9 @@ fn what_something_else_holds_back_is_shown_and_not_fitted() {
     let profile = found(&home, &args, held);
     let why = profile["scale"]["law"]["none"].as_str().expect("no law of so few points");
     assert!(why.contains("the law takes 3 numbers of lanes"), "{why}");
-    let words = home.run_ok(&[&["profile", "--seconds", "2"], &args[2..], &SETS].concat());
-    assert!(words.stdout.contains("not fitted: ") && words.stdout.contains("lanes on"), "{words}");
+    let said = || home.run_ok(&[&["profile"], &args[..], &SETS].concat()).stdout;
+    let is_said = |words: &String| words.contains("not fitted: ") && words.contains("lanes on the trainer binds");
+    assert!((0..5).map(|_| said()).any(|words| is_said(&words)), "never: {}", said());
 }
 
 #[test]

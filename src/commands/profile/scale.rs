@@ -23,6 +23,9 @@ const AGAIN_MAX: usize = 16;
 const WORKS: f64 = 0.5;
 const WAIT: f64 = 0.05;
 
+/// Why a run has no say that was over before it could be told what binds.
+const TOO_SHORT: &str = "too short to say";
+
 /// What so many lanes made, and why the law has no say in it, if it has none.
 struct Run {
     point: Point,
@@ -102,7 +105,7 @@ fn of_stream(profile: &Profile) -> Run {
 /// What keeps lanes from what they could do, and is no matter between them.
 fn held_back(measured: &Measured) -> Option<&'static str> {
     match binding(measured) {
-        Binding::Unknown => Some("too short to say"),
+        Binding::Unknown => Some(TOO_SHORT),
         Binding::Reader => Some("the trainer binds"),
         Binding::Cores => Some("processors bind"),
         _ if measured.reader.busy > WORKS && Means::of(measured).blocked > WAIT => {
@@ -142,9 +145,10 @@ fn lines(runs: &[Run], law: &Result<Law, String>) -> Vec<String> {
 
 /// From which number of lanes on something else holds them back.
 fn caps(runs: &[Run]) -> Option<String> {
-    let held = runs.iter().rev().take_while(|run| run.held_back.is_some()).last()?;
-    let why = held.held_back.filter(|why| *why != "too short to say")?;
-    Some(format!("from {} lanes on {why}: there the law has no say, and more lanes are no help", held.point.lanes))
+    let held = runs.iter().rev().take_while(|run| run.held_back.is_some());
+    let known = |run: &Run| Some((run.point.lanes, run.held_back.filter(|why| *why != TOO_SHORT)?));
+    let (lanes, why) = held.filter_map(known).last()?;
+    Some(format!("from {lanes} lanes on {why}: there the law has no say, and more lanes are no help"))
 }
 
 fn row(run: &Run, law: Option<&Law>) -> String {
