@@ -8,14 +8,15 @@
 //! So a chunk's ids depend on nothing but the chunk, and those of frequent ones are remembered (`Memory`): 8 times
 //! faster on English novels, and the 40 bytes that the crate keeps per byte of text are those of a word.
 
-use std::sync::{Mutex, PoisonError};
-
 use serde_json::Value;
 use tokenizers::{NormalizedString, Normalizer as _, Tokenizer as Model};
 
 use super::Tokenizer;
 use super::facts::Facts;
+use super::fast::{self, Bench, Path};
 use super::memory::Memory;
+use super::pool::Pool;
+use super::runs::{Tokens, end_runs};
 use crate::{Error, Result};
 
 /// Ids that are handed over at a time: few enough for the first-level cache, so many that a call costs nothing.
@@ -26,8 +27,14 @@ pub struct HfTokenizer {
     model: Model,
     facts: Facts,
     cuts: Cuts,
-    /// One for each thread that is encoding; taken for a document, then put back.
-    memories: Mutex<Vec<Memory>>,
+    /// The fast path, if there is one for it.
+    path: Option<Box<dyn Path>>,
+    /// What encodes.
+    way: String,
+    /// What the crate's way remembers; for each thread that is encoding.
+    memories: Pool<Memory>,
+    /// What the fast path works with.
+    benches: Pool<Bench>,
 }
 
 impl std::fmt::Debug for HfTokenizer {
@@ -43,7 +50,17 @@ impl HfTokenizer {
         model.with_padding(None);
         model.with_truncation(None).expect("no truncation is always valid");
         let cuts = Cuts::of(json, &|content| normalized(&model, content));
-        Self { model, facts, cuts, memories: Mutex::default() }
+        let (way, path) = match fast::path_of(&model, json) {
+            Ok(path) => (path.name(), Some(path)),
+            Err(why) => (by_crate(&why), None),
+        };
+        Self { model, facts, cuts, path, way, memories: Pool::default(), benches: Pool::default() }
+    }
+
+    /// The same tokenizer without the fast path.
+    #[must_use]
+    pub fn by_crate(self) -> Self {
+        Self { path: None, way: by_crate("the configuration says so"), ..self }
     }
 
     /// Appends the ids of `text`, by the crate.
@@ -71,14 +88,6 @@ impl HfTokenizer {
             rest = tail;
         }
         Ok(())
-    }
-
-    /// Lends a memory that nobody else has at the moment.
-    fn with_memory<R>(&self, work: impl FnOnce(&mut Memory) -> R) -> R {
-        let mut memory = self.memories().pop().unwrap_or_default();
-        let outcome = work(&mut memory);
-        self.memories().push(memory);
-        outcome
     }
 
     /// As [`encode_chunks`](Self::encode_chunks), but run by run. A start lies between two chunks, as good as always:
@@ -110,14 +119,9 @@ impl HfTokenizer {
     }
 
     /// The ids of `text`, each with the byte at which it begins.
-    fn tokens(&self, text: &str) -> Result<Vec<(usize, u32)>> {
+    fn tokens(&self, text: &str) -> Result<Tokens> {
         let encoding = self.model.encode(text, false).map_err(|error| unsplittable(&*error))?;
         Ok(encoding.get_offsets().iter().map(|&(begin, _)| begin).zip(encoding.get_ids().iter().copied()).collect())
-    }
-
-    /// The pool of memories. Nothing is done while it is locked that could panic.
-    fn memories(&self) -> std::sync::MutexGuard<'_, Vec<Memory>> {
-        self.memories.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -127,7 +131,17 @@ impl Tokenizer for HfTokenizer {
     }
 
     fn encode(&self, text: &str, pieces: &mut dyn FnMut(&[u32]) -> Result<()>) -> Result<()> {
-        self.with_memory(|memory| self.encode_chunks(text, memory, pieces))
+        match self.path.as_deref() {
+            Some(path) => self.benches.lend(
+                || Bench::of(path),
+                |bench| bench.encode((path, text), &mut |text, ids| self.split(text, ids), pieces),
+            ),
+            None => self.memories.lend(Memory::default, |memory| self.encode_chunks(text, memory, pieces)),
+        }
+    }
+
+    fn way(&self) -> &str {
+        &self.way
     }
 
     fn longest_piece(&self, text: &str) -> usize {
@@ -140,23 +154,20 @@ impl Tokenizer for HfTokenizer {
     }
 
     fn encode_runs(&self, text: &str, starts: &[usize], runs: &mut dyn FnMut(&[u32]) -> Result<()>) -> Result<()> {
-        self.with_memory(|memory| self.encode_chunks_in_runs(text, starts, memory, runs))
+        match self.path.as_deref() {
+            Some(path) => {
+                let slow = &mut |text: &str, ids: &mut Vec<u32>| self.split(text, ids);
+                let work = |bench: &mut Bench| {
+                    bench.encode_runs((path, text, starts), slow, &|chunk| self.tokens(chunk), runs)
+                };
+                self.benches.lend(|| Bench::of(path), work)
+            }
+            None => {
+                let work = |memory: &mut Memory| self.encode_chunks_in_runs(text, starts, memory, runs);
+                self.memories.lend(Memory::default, work)
+            }
+        }
     }
-}
-
-/// Ends a run for every start that is not behind `at`.
-fn end_runs(
-    starts: &mut &[usize],
-    at: usize,
-    ids: &mut Vec<u32>,
-    runs: &mut dyn FnMut(&[u32]) -> Result<()>,
-) -> Result<()> {
-    while let Some((_, later)) = starts.split_first().filter(|(start, _)| **start <= at) {
-        *starts = later;
-        runs(ids)?;
-        ids.clear();
-    }
-    Ok(())
 }
 
 /// What the tokenizer makes of a text before it looks for tokens that were added as text, not as they stand in a file.
@@ -166,6 +177,11 @@ fn normalized(model: &Model, content: &str) -> String {
         None | Some(Ok(())) => text.get().to_owned(),
         Some(Err(_)) => content.to_owned(),
     }
+}
+
+/// The crate's way in words, and why it is the one.
+fn by_crate(why: &str) -> String {
+    format!("the `tokenizers` crate ({why})")
 }
 
 fn unsplittable(error: &dyn std::fmt::Display) -> Error {

@@ -2,10 +2,13 @@
 
 pub(crate) mod describe;
 mod facts;
+mod fast;
 mod fingerprint;
 pub mod hf;
 mod load;
 mod memory;
+mod pool;
+mod runs;
 
 pub use self::facts::Facts;
 pub use self::hf::HfTokenizer;
@@ -26,6 +29,9 @@ pub trait Tokenizer: Send + Sync {
     /// offsets in ascending order. The concatenation is that of the whole text: a token that reaches across a start
     /// belongs to the run before it. A run without tokens is handed over empty.
     fn encode_runs(&self, text: &str, starts: &[usize], runs: &mut dyn FnMut(&[u32]) -> Result<()>) -> Result<()>;
+
+    /// What encodes, and why nothing faster does: for people.
+    fn way(&self) -> &str;
 
     /// Bytes of the longest piece of `text` that is split as a whole: what memory grows with.
     fn longest_piece(&self, text: &str) -> usize {

@@ -1,0 +1,21 @@
+//! Where a text is told apart into runs.
+
+use crate::Result;
+
+/// Tokens of a text: where each begins, and its id.
+pub(super) type Tokens = Vec<(usize, u32)>;
+
+/// Ends a run for every start that is not behind `at`.
+pub(super) fn end_runs(
+    starts: &mut &[usize],
+    at: usize,
+    ids: &mut Vec<u32>,
+    runs: &mut dyn FnMut(&[u32]) -> Result<()>,
+) -> Result<()> {
+    while let Some((_, later)) = starts.split_first().filter(|(start, _)| **start <= at) {
+        *starts = later;
+        runs(ids)?;
+        ids.clear();
+    }
+    Ok(())
+}
