@@ -1,0 +1,258 @@
+//! Byte-level BPE, of GPT-2 and RoBERTa.
+//!
+//! # Idea
+//! A text is taken apart at its added tokens (`added.rs`), then into pre-tokens (`starts.rs`), by masks of 64 bytes at a
+//! time. The ids of a pre-token are a function of its bytes, so they are looked up by them; only new ones are merged
+//! (`merges.rs`).
+//!
+//! # Invariants
+//! The path is taken if the tokenizer is of this shape, and no other:
+//! - nothing normalizes, and the pre-tokenizer is `ByteLevel` alone, with its regular expression;
+//! - the model is BPE over ids below 2^16, one for every byte and none for two tokens, that merges whatever it is given
+//!   by rank: no prefix, no suffix, no chance, no words that are looked up whole;
+//! - added tokens are as `added.rs` says.
+//!
+//! With `add_prefix_space`, a piece of text that does not begin with a space is split as if it did.
+//!
+//! A text may be cut before white space that something else precedes: there a pre-token begins, what precedes does not
+//! look behind it (only white space looks ahead further than a letter), an added token that strips on its left stops
+//! there on either side, and none reaches across. With `add_prefix_space`, that white space has to be a space.
+
+mod added;
+mod classes;
+mod known;
+pub(super) mod merges;
+pub(super) mod starts;
+pub(super) mod words;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use serde_json::Value;
+
+use self::added::{AddedTokens, Segment};
+use self::classes::{Class, Classes};
+use self::known::Known;
+use self::merges::{Merge, Merges};
+use self::starts::{WINDOW, Window, first_pre_token, run};
+use self::words::{Ids, Words};
+use super::kernels::byte_pairs::{self as kernels, Kernels};
+use super::{Path, Slow, Worker};
+use crate::Result;
+
+/// A byte-level BPE tokenizer.
+#[derive(Clone, Debug)]
+pub(super) struct BytePairs {
+    tables: Arc<Tables>,
+    kernels: Kernels,
+    /// Words that a worker remembers, and long ones.
+    slots: (usize, usize),
+    /// What every worker begins with.
+    expected: Arc<OnceLock<Known>>,
+}
+
+#[derive(Debug)]
+struct Tables {
+    merges: Merges,
+    added: AddedTokens,
+    adds_prefix_space: bool,
+    /// The tokens of the vocabulary that are pre-tokens, by id.
+    expected: Vec<Vec<u8>>,
+}
+
+impl BytePairs {
+    /// The path for a tokenizer whose parts are `meant`, or why there is none.
+    pub(super) fn of(model: &tokenizers::Tokenizer, meant: &Value) -> Result<Self, String> {
+        let (pre_tokenizer, settings) = (&meant["pre_tokenizer"], &meant["model"]);
+        let empty = |value: &Value| value.is_null() || value == "";
+        let shape = [
+            ("a normalizer", meant["normalizer"].is_null()),
+            ("another pre-tokenizer than `ByteLevel`", pre_tokenizer["type"] == "ByteLevel"),
+            ("`ByteLevel` without its regular expression", pre_tokenizer["use_regex"] == true),
+            ("dropout", settings["dropout"].is_null() || settings["dropout"] == 0.0),
+            ("a prefix", empty(&settings["continuing_subword_prefix"])),
+            ("a suffix", empty(&settings["end_of_word_suffix"])),
+            ("`ignore_merges`", settings["ignore_merges"] == false),
+        ];
+        if let Some((what, _)) = shape.iter().find(|(_, is_so)| !is_so) {
+            return Err(format!("nothing is proved of byte pairs with {what}"));
+        }
+        let vocabulary = Vocabulary::of(model)?;
+        let tables = Tables {
+            merges: vocabulary.merges(&settings["merges"])?,
+            added: AddedTokens::of(&meant["added_tokens"])?,
+            adds_prefix_space: pre_tokenizer["add_prefix_space"] != false,
+            expected: vocabulary.pre_tokens(),
+        };
+        let kernels = kernels::all()[0];
+        Ok(Self { tables: Arc::new(tables), kernels, slots: known::SLOTS, expected: Arc::default() })
+    }
+
+    /// What workers know when they begin: the words of the vocabulary.
+    fn expected(&self) -> &Known {
+        self.expected.get_or_init(|| {
+            let mut words = Words::new(Known::new(self.slots));
+            self.tables.expected.iter().for_each(|word| words.expect(&self.tables.merges, word));
+            words.into_known()
+        })
+    }
+
+    /// May `text` be cut at `at`?
+    fn is_cut(&self, text: &str, at: usize) -> bool {
+        let is_white = match text.as_bytes()[at] {
+            b' ' => true,
+            b'\n' | b'\r' | b'\t' => !self.tables.adds_prefix_space,
+            _ => false,
+        };
+        let class = |character: char| Classes::of_the_crate().of_code_point(character.into());
+        is_white && text[..at].chars().next_back().is_some_and(|before| class(before) != Class::White)
+    }
+}
+
+/// The tokens of a model, as bytes.
+struct Vocabulary {
+    ids: BTreeMap<String, u16>,
+    spellings: BTreeMap<u16, Vec<u8>>,
+}
+
+impl Vocabulary {
+    /// From the crate, which alone tells whether two tokens share an id.
+    fn of(model: &tokenizers::Tokenizer) -> Result<Self, String> {
+        let (mut ids, mut spellings) = (BTreeMap::new(), BTreeMap::new());
+        let byte_of: BTreeMap<char, u8> = (0..=u8::MAX).map(|byte| (symbol(byte), byte)).collect();
+        for (token, id) in model.get_vocab(false) {
+            let id = u16::try_from(id).map_err(|_| format!("the token `{token}` has the id {id}, beyond 65535"))?;
+            // Added tokens may be spelled with other characters; no merge makes such a one.
+            let bytes: Option<Vec<u8>> = token.chars().map(|character| byte_of.get(&character).copied()).collect();
+            if spellings.insert(id, bytes.unwrap_or_default()).is_some() {
+                return Err(format!("two tokens share the id {id}"));
+            }
+            ids.insert(token, id);
+        }
+        Ok(Self { ids, spellings })
+    }
+
+    fn merges(&self, listed: &Value) -> Result<Merges, String> {
+        let id = |token: &str| self.ids.get(token).copied();
+        let mut bytes = [0; 256];
+        for byte in 0..=u8::MAX {
+            bytes[usize::from(byte)] =
+                id(&symbol(byte).to_string()).ok_or_else(|| format!("the byte {byte} has no token"))?;
+        }
+        let merge = |pair: &Value| {
+            let (left, right) = (pair[0].as_str()?, pair[1].as_str()?);
+            Some(Merge { left: id(left)?, right: id(right)?, made: id(&format!("{left}{right}"))? })
+        };
+        let list: Option<Vec<Merge>> = listed.as_array().map_or(&[][..], Vec::as_slice).iter().map(merge).collect();
+        let list = list.ok_or("one of its merges is of tokens that it does not have")?;
+        Merges::new(bytes, &list, &self.spellings).ok_or_else(|| "it has more merges than ranks of 16 bits".into())
+    }
+
+    /// The tokens that are pre-tokens if they stand in a text.
+    fn pre_tokens(self) -> Vec<Vec<u8>> {
+        let classes = Classes::of_the_crate();
+        let is_one = |word: &Vec<u8>| {
+            !word.is_empty() && std::str::from_utf8(word).is_ok() && first_pre_token(classes, word) == word.len()
+        };
+        self.spellings.into_values().filter(is_one).collect()
+    }
+}
+
+/// The character that stands for a byte in a vocabulary: itself if it can be seen, else one beyond the bytes.
+fn symbol(byte: u8) -> char {
+    let is_seen = |byte: u8| matches!(byte, b'!'..=b'~' | 0xA1..=0xAC | 0xAE..=0xFF);
+    let unseen_before = (0..byte).filter(|&byte| !is_seen(byte)).count();
+    let code = if is_seen(byte) { byte.into() } else { 256 + u32::try_from(unseen_before).expect("a byte") };
+    char::from_u32(code).expect("below the surrogates")
+}
+
+impl Path for BytePairs {
+    fn name(&self) -> String {
+        format!("byte pairs by {}", self.kernels.name)
+    }
+
+    fn cut_before(&self, text: &str, near: usize) -> usize {
+        (1..near.min(text.len() - 1) + 1).rev().find(|&at| self.is_cut(text, at)).unwrap_or(0)
+    }
+
+    fn cut_behind(&self, text: &str, near: usize) -> usize {
+        (near.max(1)..text.len()).find(|&at| self.is_cut(text, at)).unwrap_or(text.len())
+    }
+
+    fn worker(&self) -> Box<dyn Worker> {
+        Box::new(BytePairsWorker {
+            tables: Arc::clone(&self.tables),
+            kernels: self.kernels,
+            window: Window::default(),
+            words: Words::new(self.expected().clone()),
+            word: Vec::new(),
+            ids: Box::new([0; WINDOW + 16]),
+        })
+    }
+}
+
+/// What a thread encodes with.
+struct BytePairsWorker {
+    tables: Arc<Tables>,
+    kernels: Kernels,
+    window: Window,
+    words: Words,
+    /// A word with the space that is put before it.
+    word: Vec<u8>,
+    /// Those of a window.
+    ids: Box<Ids>,
+}
+
+impl Worker for BytePairsWorker {
+    fn append(&mut self, text: &str, ids: &mut Vec<u32>, _: Slow<'_>) -> Result<()> {
+        let tables = Arc::clone(&self.tables);
+        tables.added.segments(text, &mut |segment| match segment {
+            Segment::Text(text) => self.append_text(&tables, text.as_bytes(), ids),
+            Segment::Token(id) => ids.push(id),
+        });
+        Ok(())
+    }
+}
+
+impl BytePairsWorker {
+    /// Appends the ids of a text without added tokens.
+    fn append_text(&mut self, tables: &Tables, mut text: &[u8], ids: &mut Vec<u32>) {
+        if tables.adds_prefix_space && text[0] != b' ' {
+            text = self.append_prefixed(tables, text, ids);
+        }
+        while !text.is_empty() {
+            let borders = self.window.split(self.kernels.splitting, text);
+            let end = match borders {
+                [_, .., end] => {
+                    let count = (self.kernels.look_up)(&mut self.words, &tables.merges, text, borders, &mut self.ids);
+                    ids.extend_from_slice(&self.ids[..count]);
+                    usize::from(*end)
+                }
+                _ => {
+                    let end = first_pre_token(Classes::of_the_crate(), text);
+                    self.words.append(&tables.merges, &text[..end], ids);
+                    end
+                }
+            };
+            text = &text[end..];
+        }
+    }
+
+    /// Appends the ids of the first pre-token of `text` with a space put before it. Returns what follows.
+    fn append_prefixed<'a>(&mut self, tables: &Tables, text: &'a [u8], ids: &mut Vec<u32>) -> &'a [u8] {
+        let classes = Classes::of_the_crate();
+        let class = classes.first(text).0;
+        let (length, last) = run(classes, class, text);
+        // Of white space, the last character before something else is left over.
+        let length = if class == Class::White && length < text.len() { last } else { length };
+        let (word, rest) = text.split_at(length);
+        self.word.clear();
+        self.word.push(b' ');
+        self.word.extend_from_slice(word);
+        self.words.append(&tables.merges, &self.word, ids);
+        rest
+    }
+}
+
+#[cfg(test)]
+mod tests;

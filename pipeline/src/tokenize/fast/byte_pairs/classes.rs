@@ -1,0 +1,90 @@
+//! What the pre-tokenizer takes a character for: white space, a letter, a number, or something else.
+//!
+//! The classes are those of the regular expression of the crate's `ByteLevel`, and so a matter of the version of Unicode
+//! that its regex library was built with, which may be the system's. So they are not copied from a table: the library
+//! itself is asked, once per plane of 65,536 code points, when the first character of the plane is met (3 ms).
+
+use std::sync::OnceLock;
+
+use tokenizers::utils::SysRegex;
+
+/// A class as two bits. White space has neither.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Class {
+    White = 0,
+    Letter = 1,
+    Number = 2,
+    Other = 3,
+}
+
+/// The classes of all code points.
+#[derive(Debug)]
+pub(super) struct Classes {
+    planes: [OnceLock<Plane>; 17],
+}
+
+/// The classes of a plane in two stages: most blocks of 256 are of one class throughout, and equal ones are stored once
+/// (20 kB for the first plane).
+#[derive(Debug)]
+struct Plane {
+    /// Where in `classes` a block begins, in blocks.
+    blocks: [u8; 256],
+    classes: Vec<Class>,
+}
+
+const BLOCK: usize = 256;
+const PLANE: usize = 1 << 16;
+
+static CLASSES: Classes = Classes { planes: [const { OnceLock::new() }; 17] };
+
+impl Classes {
+    /// The classes that the crate goes by.
+    pub(super) fn of_the_crate() -> &'static Self {
+        &CLASSES
+    }
+
+    /// The class of a code point.
+    #[inline]
+    pub(super) fn of_code_point(&self, code_point: u32) -> Class {
+        let (plane, place) = (code_point as usize / PLANE, code_point as usize % PLANE);
+        let plane = self.planes[plane].get_or_init(|| Plane::learn(plane));
+        plane.classes[usize::from(plane.blocks[place / BLOCK]) * BLOCK + place % BLOCK]
+    }
+
+    /// Class and length in bytes of the character that begins `text`, which is UTF-8 and not empty.
+    #[inline]
+    pub(super) fn first(&self, text: &[u8]) -> (Class, usize) {
+        let tail = |at: usize| u32::from(text[at] & 0x3F);
+        match u32::from(text[0]) {
+            lead @ 0..0x80 => (self.of_code_point(lead), 1),
+            lead @ 0..0xE0 => (self.of_code_point((lead & 0x1F) << 6 | tail(1)), 2),
+            lead @ 0..0xF0 => (self.of_code_point((lead & 0x0F) << 12 | tail(1) << 6 | tail(2)), 3),
+            lead => (self.of_code_point((lead & 0x07) << 18 | tail(1) << 12 | tail(2) << 6 | tail(3)), 4),
+        }
+    }
+}
+
+impl Plane {
+    fn learn(number: usize) -> Self {
+        let first = u32::try_from(number * PLANE).expect("a code point");
+        let text: String = (first..).take(PLANE).filter_map(char::from_u32).collect();
+        // Surrogates are in no text.
+        let mut flat = vec![Class::Other; PLANE];
+        for (pattern, class) in [(r"\s+", Class::White), (r"\p{L}+", Class::Letter), (r"\p{N}+", Class::Number)] {
+            let regex = SysRegex::new(pattern).expect("a pattern that the crate uses itself");
+            for (begin, end) in regex.find_iter(&text) {
+                text[begin..end].chars().for_each(|character| flat[character as usize % PLANE] = class);
+            }
+        }
+        let (mut blocks, mut classes) = ([0; 256], Vec::<Class>::new());
+        for (place, block) in blocks.iter_mut().zip(flat.chunks_exact(BLOCK)) {
+            let known = classes.chunks_exact(BLOCK).position(|known| known == block);
+            *place = u8::try_from(known.unwrap_or(classes.len() / BLOCK)).expect("at most 256 blocks");
+            if known.is_none() {
+                classes.extend_from_slice(block);
+            }
+        }
+        Self { blocks, classes }
+    }
+}

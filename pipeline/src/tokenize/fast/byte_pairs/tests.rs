@@ -1,0 +1,323 @@
+//! The same ids as the crate's, whatever the text.
+
+use std::sync::LazyLock;
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::corpus::Corpus;
+use crate::prepare::PrepareConfig;
+use crate::tokenize::{HfTokenizer, Tokenizer as _};
+
+/// A tokenizer by the crate, and by every set of instructions that there is, each with tables that hold all words of a test
+/// and with tables that hold four.
+struct Compared {
+    model: tokenizers::Tokenizer,
+    paths: Vec<BytePairs>,
+}
+
+impl Compared {
+    fn of(json: &Value) -> Self {
+        let model = tokenizers::Tokenizer::from_bytes(json.to_string()).expect("the crate reads it");
+        let meant = serde_json::from_str(&model.to_string(false).expect("JSON")).expect("JSON");
+        let path = BytePairs::of(&model, &meant).expect("of the shape");
+        let every =
+            kernels::all().into_iter().flat_map(|kernels| [(1 << 12, 1 << 6), (4, 1)].map(|slots| (kernels, slots)));
+        let with = |(kernels, slots): (Kernels, (usize, usize))| {
+            // In the small ones nothing is there to begin with, and everything is replaced.
+            let expected = if slots.0 == 4 { OnceLock::from(Known::new(slots)) } else { OnceLock::new() };
+            BytePairs { kernels, slots, expected: Arc::new(expected), ..path.clone() }
+        };
+        Self { paths: every.map(with).collect(), model }
+    }
+
+    fn by_crate(&self, text: &str) -> Vec<u32> {
+        self.model.encode_fast(text, false).expect("encodable").get_ids().to_vec()
+    }
+
+    /// Compares the ids of texts, each whole and cut wherever it may be.
+    fn check(&self, texts: &[String]) {
+        let wanted: Vec<_> = texts.iter().map(|text| self.by_crate(text)).collect();
+        for path in &self.paths {
+            let mut worker = path.worker();
+            for (text, wanted) in texts.iter().zip(&wanted) {
+                let (mut whole, mut cut, mut from) = (Vec::new(), Vec::new(), 0);
+                let slow = &mut |_: &str, _: &mut Vec<u32>| unreachable!("byte pairs are never left to the crate");
+                worker.append(text, &mut whole, slow).expect("nothing fails");
+                assert_eq!(&whole, wanted, "{} {:?} of {text:?}", path.kernels.name, path.slots);
+                while from < text.len() {
+                    let end = path.cut_behind(text, from + 1);
+                    worker.append(&text[from..end], &mut cut, slow).expect("nothing fails");
+                    from = end;
+                }
+                assert_eq!(&cut, wanted, "{} {:?} of {text:?}, cut", path.kernels.name, path.slots);
+            }
+        }
+    }
+}
+
+/// Byte pairs with these merges, in this order, over all bytes.
+fn tokenizer(merges: &[(String, String)], added: &Value, adds_prefix_space: bool) -> Value {
+    let mut tokens: Vec<String> = (0..=u8::MAX).map(|byte| symbol(byte).to_string()).collect();
+    for made in merges.iter().map(|(left, right)| format!("{left}{right}")) {
+        if !tokens.contains(&made) {
+            tokens.push(made);
+        }
+    }
+    let vocab: serde_json::Map<_, _> = tokens.into_iter().zip((0..).map(Value::from)).collect();
+    json!({"version": "1.0", "truncation": null, "padding": null, "added_tokens": added, "normalizer": null,
+           "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": adds_prefix_space, "trim_offsets": true,
+                             "use_regex": true},
+           "post_processor": null, "decoder": null,
+           "model": {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": "",
+                     "end_of_word_suffix": "", "fuse_unk": false, "byte_fallback": false, "ignore_merges": false,
+                     "vocab": vocab, "merges": merges}})
+}
+
+/// Merges as training might find them: each of two tokens that are there, of which `picks` say which.
+fn grown(alphabet: &[&str], picks: &[(u16, u16)]) -> Vec<(String, String)> {
+    let symbols = |text: &str| text.bytes().map(|byte| symbol(byte).to_string()).collect::<Vec<_>>();
+    let mut tokens: Vec<String> = alphabet.iter().flat_map(|text| symbols(text)).collect();
+    let mut merges = Vec::new();
+    for &(left, right) in picks {
+        let pair =
+            (tokens[usize::from(left) % tokens.len()].clone(), tokens[usize::from(right) % tokens.len()].clone());
+        tokens.push(format!("{}{}", pair.0, pair.1));
+        merges.push(pair);
+    }
+    merges
+}
+
+fn added(content: &str, lstrip: bool, normalized: bool, id: u32) -> Value {
+    json!({"id": id, "content": content, "single_word": false, "lstrip": lstrip, "rstrip": false,
+           "normalized": normalized, "special": true})
+}
+
+/// Two tokenizers of a hundred merges, with and without the space in front, and tokens that overlap.
+static COMPARED: LazyLock<[Compared; 2]> = LazyLock::new(|| {
+    let alphabet = [" ", "t", "h", "e", "s", "'", "é", "中", "—", "1", "\n", "a"];
+    let picks: Vec<(u16, u16)> =
+        (0..100_u16).map(|at| (at.wrapping_mul(7919) >> 3, at.wrapping_mul(104_u16) ^ at >> 1)).collect();
+    let list = json!([
+        added("<s>", false, true, 1000),
+        added("<mask>", true, false, 1001),
+        added("</s>", false, false, 1002),
+        added("<s><s>x", false, true, 1003),
+        added("é<", true, false, 1004),
+        added("t", false, true, 1005),
+    ]);
+    let usual = Value::Array(list.as_array().expect("a list")[..3].to_vec());
+    [(list, false), (usual, true)]
+        .map(|(list, space)| Compared::of(&tokenizer(&grown(&alphabet, &picks), &list, space)))
+});
+
+/// Texts around which the regular expression, added tokens or the tables do something special.
+fn nasty_text() -> impl Strategy<Value = String> {
+    let words = [
+        " ",
+        " ",
+        " ",
+        "\n",
+        "\t",
+        "\r\n",
+        "  ",
+        "a",
+        "the",
+        "x",
+        "'s",
+        "'S",
+        "'re",
+        "'ve",
+        "'ll",
+        "'d",
+        "'t",
+        "'m",
+        "'l",
+        "'r",
+        "'",
+        "''",
+        "it's",
+        " s",
+        "12",
+        " 7",
+        "½",
+        "٣",
+        ".",
+        "...",
+        "é",
+        "e\u{301}",
+        "\u{301}",
+        "中",
+        "文",
+        "——",
+        "\u{a0}",
+        "\u{3000}",
+        "\u{2003}",
+        "\u{85}",
+        "\u{b}",
+        "\u{1c}",
+        "\0",
+        "\u{200d}",
+        "\u{fffd}",
+        "🙂",
+        "𝒳",
+        "\u{e0001}",
+        "<s>",
+        "<mask>",
+        "</s>",
+        "<s",
+        "<",
+        ">",
+        "the cat sat",
+        "antidisestablishmentarianism",
+        "\u{10ffff}",
+    ];
+    let word = prop_oneof![
+        8 => prop::sample::select(words.to_vec()).prop_map(str::to_owned),
+        1 => any::<char>().prop_map(String::from),
+        1 => (prop::sample::select(words.to_vec()), 1..80_usize).prop_map(|(word, count)| word.repeat(count)),
+    ];
+    prop::collection::vec(word, 0..60).prop_map(|words| words.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+    #[test]
+    fn the_ids_are_those_of_the_crate(texts in prop::collection::vec(nasty_text(), 4)) {
+        COMPARED.iter().for_each(|compared| compared.check(&texts));
+    }
+
+    #[test]
+    fn the_ids_are_those_of_the_crate_whatever_merges(
+        picks in prop::collection::vec(any::<(u16, u16)>(), 0..60),
+        words in prop::collection::vec(("[abé中]{0,40}", 0..20_usize), 1..6),
+    ) {
+        let compared = Compared::of(&tokenizer(&grown(&["a", "b", "é", "中", " "], &picks), &json!([]), false));
+        let texts: Vec<String> = words.iter().map(|(word, count)| word.repeat(*count)).collect();
+        compared.check(&texts);
+    }
+}
+
+#[test]
+fn words_that_begin_windows_and_blocks_are_split_alike() {
+    for unit in ["it's ", "中\u{3000}", "a  ", "12'll", "é\n\n", "'re've", "\u{a0}🙂 "] {
+        let texts: Vec<String> = (0..70).map(|shift| format!("{}{}", "x".repeat(shift), unit.repeat(900))).collect();
+        let compared = &COMPARED[1];
+        compared.check(&texts[..8]);
+        let path = &compared.paths[0];
+        let (mut scalar, mut window) = (Vec::new(), Window::default());
+        for text in &texts {
+            for kernels in kernels::all() {
+                scalar.clear();
+                let (mut rest, mut found) = (text.as_bytes(), Vec::new());
+                while !rest.is_empty() {
+                    let borders = window.split(kernels.splitting, rest);
+                    let end = *borders.last().filter(|_| borders.len() > 1).expect("short words");
+                    found.extend(borders.windows(2).map(|pair| pair[1] - pair[0]));
+                    rest = &rest[usize::from(end)..];
+                }
+                rest = text.as_bytes();
+                while !rest.is_empty() {
+                    let length = first_pre_token(Classes::of_the_crate(), rest);
+                    scalar.push(u16::try_from(length).expect("short words"));
+                    rest = &rest[length..];
+                }
+                assert_eq!(found, scalar, "{} {}: {text:?}", kernels.name, path.name());
+            }
+        }
+    }
+}
+
+#[test]
+fn every_character_is_of_the_class_that_the_crate_finds() {
+    let json = tokenizer(&[], &json!([]), false);
+    let mut compared = Compared::of(&json);
+    compared.paths.truncate(1);
+    let mut text = String::new();
+    for character in '\0'..=char::MAX {
+        // Planes in which there is nothing are compared as they come, the others in every neighbourhood as well.
+        if matches!(u32::from(character), 0..0x3_2400 | 0xE_0000..0xE_0200) {
+            ["a", "1", "!", " ", "\n"].iter().for_each(|around| text.extend([around, &*character.to_string()]));
+        } else {
+            text.push(character);
+        }
+        if text.len() > 100_000 || character == char::MAX {
+            let ids = ids_by(&compared.paths[0], &text);
+            assert_eq!(ids, compared.by_crate(&text), "up to {character:?}");
+            text.clear();
+        }
+    }
+    let white = ('\0'..=char::MAX).filter(|character| character.is_whitespace());
+    let classes = Classes::of_the_crate();
+    assert!(white.eq(('\0'..=char::MAX).filter(|&character| classes.of_code_point(character.into()) == Class::White)));
+}
+
+fn ids_by(path: &BytePairs, text: &str) -> Vec<u32> {
+    let mut ids = Vec::new();
+    let slow = &mut |_: &str, _: &mut Vec<u32>| unreachable!("byte pairs are never left to the crate");
+    path.worker().append(text, &mut ids, slow).expect("nothing fails");
+    ids
+}
+
+#[test]
+fn a_megabyte_of_one_letter_is_split_like_few_of_them() {
+    let merges = ["a a", "aa aa", "aaaa aaaa"].map(|pair| pair.split_once(' ').expect("a pair"));
+    let merges = merges.map(|(left, right)| (left.to_owned(), right.to_owned()));
+    let compared = Compared::of(&tokenizer(&merges, &json!([]), false));
+    let ids = ids_by(&compared.paths[0], &"a".repeat(1 << 20));
+    assert_eq!(ids.len(), 1 << 17);
+    assert!(ids.iter().all(|&id| id == ids[0]));
+    compared.check(&[255, 256, 257, 511, 2048, 2049, 5000].map(|count| "a".repeat(count)));
+}
+
+#[test]
+fn other_shapes_are_left_to_the_crate() {
+    let plain = tokenizer(&[("a".into(), "b".into())], &json!([]), false);
+    let refusal = |change: &dyn Fn(&mut Value)| {
+        let mut json = plain.clone();
+        change(&mut json);
+        let model = tokenizers::Tokenizer::from_bytes(json.to_string()).expect("the crate reads it");
+        let meant = serde_json::from_str(&model.to_string(false).expect("JSON")).expect("JSON");
+        BytePairs::of(&model, &meant).expect_err("of another shape")
+    };
+    let token = |key: &str, value: Value| {
+        let mut token = added("<x>", false, false, 900);
+        token[key] = value;
+        json!([token])
+    };
+    assert!(refusal(&|json| json["normalizer"] = json!({"type": "NFC"})).contains("a normalizer"));
+    assert!(refusal(&|json| json["pre_tokenizer"]["use_regex"] = json!(false)).contains("regular expression"));
+    assert!(refusal(&|json| json["pre_tokenizer"] = json!({"type": "Whitespace"})).contains("`ByteLevel`"));
+    assert!(refusal(&|json| json["model"]["ignore_merges"] = json!(true)).contains("`ignore_merges`"));
+    assert!(refusal(&|json| json["model"]["end_of_word_suffix"] = json!("</w>")).contains("a suffix"));
+    assert!(refusal(&|json| json["model"]["dropout"] = json!(0.1)).contains("dropout"));
+    assert!(refusal(&|json| json["model"]["vocab"]["x"] = json!(70_000)).contains("beyond 65535"));
+    assert!(refusal(&|json| json["model"]["vocab"]["xx"] = json!(0)).contains("share the id 0"));
+    assert!(refusal(&|json| json["added_tokens"] = token("rstrip", json!(true))).contains("`rstrip`"));
+    assert!(refusal(&|json| json["added_tokens"] = token("single_word", json!(true))).contains("`single_word`"));
+    assert!(refusal(&|json| json["added_tokens"] = token("content", json!("new york"))).contains("white space"));
+}
+
+/// `CORPUS` names files, a folder or a glob, `TOKENIZER` a byte-level tokenizer.
+#[test]
+fn the_ids_of_real_documents_are_those_of_the_crate() {
+    let (Ok(inputs), Ok(tokenizer)) = (std::env::var("CORPUS"), std::env::var("TOKENIZER")) else {
+        return eprintln!("SKIPPED real documents: CORPUS and TOKENIZER name none");
+    };
+    let load = || crate::tokenize::load(std::path::Path::new(&tokenizer), None).expect("a tokenizer");
+    let (path, by_crate): (HfTokenizer, HfTokenizer) = (load(), load().by_crate());
+    assert!(path.way().starts_with("byte pairs"), "{}", path.way());
+    let config = PrepareConfig { inputs: vec![inputs], valid_fraction: 0.0, ..PrepareConfig::default() };
+    let corpus = Corpus::open(&config.corpus()).expect("readable text");
+    let (mut documents, mut tokens) = (0, 0);
+    for part in corpus.parts().expect("readable text") {
+        for found in corpus.read(&part).expect("readable text") {
+            let Some(document) = found.expect("readable text").document else { continue };
+            let ids = path.ids(&document.text).expect("encodable");
+            assert_eq!(ids, by_crate.ids(&document.text).expect("encodable"), "{:?}", document.text);
+            (documents, tokens) = (documents + 1, tokens + ids.len());
+        }
+    }
+    eprintln!("{documents} documents, {tokens} ids: none differs");
+}

@@ -1,0 +1,94 @@
+"""One rival's tokenization of one text file: called by scripts/bench-tokenize, which explains.
+
+usage: rivals_tokenize.py NAME FILE TOKENIZER_JSON THREADS PASSES [IDS]
+
+Prints a line `pass SECONDS` for each pass, then `tokens N`. Documents end at blank lines. With IDS, a file, the ids go
+there, 4 bytes each, and nothing is timed. The environment has said how many threads the rival may use.
+"""
+
+import sys
+import time
+from array import array
+
+name, path, tokenizer_json, threads, passes = sys.argv[1:4] + [int(number) for number in sys.argv[4:6]]
+ids_path = sys.argv[6] if len(sys.argv) > 6 else None
+
+
+def documents():
+    with open(path, encoding="utf-8", newline="") as file:
+        return file.read().split("\n\n")
+
+
+def tokenizers():
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(tokenizer_json)
+    encode = lambda: tokenizer.encode_batch_fast(documents(), add_special_tokens=False)
+    return encode, lambda output: (encoding.ids for encoding in output)
+
+
+def nanotoken():
+    import nanotoken as module
+
+    tokenizer = module.Tokenizer(tokenizer_json)
+    source = lambda: module.TextFileSource([path], separator=b"\n\n")
+    return lambda: tokenizer.encode_files(source(), add_special_tokens=False), rows
+
+
+def tokie():
+    import tokie as module
+
+    tokenizer = module.Tokenizer.from_json(tokenizer_json)
+    encode = lambda: tokenizer.encode_batch(documents(), add_special_tokens=False)
+    return encode, lambda output: (getattr(encoding, "ids", encoding) for encoding in output)
+
+
+def gigatoken():
+    import gigatoken as module
+
+    tokenizer = module.Tokenizer(tokenizer_json)
+    source = lambda: module.TextFileSource([path], separator=b"\n\n")
+    return lambda: tokenizer.encode_files(source(), parallel=threads > 1), rows
+
+
+def datasets():
+    """`map` to Parquet, as a corpus is prepared with it: the ids are those of `tokenizers`."""
+    import os
+    import tempfile
+
+    import datasets as module
+    from tokenizers import Tokenizer
+
+    module.disable_progress_bars()
+    module.disable_caching()
+    tokenizer = Tokenizer.from_file(tokenizer_json)
+
+    def batch(rows):
+        return {"ids": [encoding.ids for encoding in tokenizer.encode_batch_fast(rows["text"], add_special_tokens=False)]}
+
+    def encode():
+        with tempfile.TemporaryDirectory() as folder:
+            texts = module.Dataset.from_dict({"text": documents()})
+            mapped = texts.map(batch, batched=True, num_proc=threads if threads > 1 else None, remove_columns=["text"])
+            mapped.to_parquet(os.path.join(folder, "ids.parquet"))
+            return mapped
+
+    return encode, lambda output: output["ids"]
+
+
+def rows(output):
+    """Of an array of rows, or of whatever can be gone through."""
+    return output.to_list() if hasattr(output, "to_list") else output
+
+
+encode, ids_of = globals()[name]()
+if ids_path:
+    with open(ids_path, "wb") as file:
+        for ids in ids_of(encode()):
+            array("I", ids).tofile(file)
+else:
+    for _ in range(passes):
+        clock = time.perf_counter()
+        output = encode()
+        print(f"pass {time.perf_counter() - clock:.6f}", flush=True)
+    print("tokens", sum(len(ids) for ids in ids_of(output)))
