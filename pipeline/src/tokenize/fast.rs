@@ -9,10 +9,18 @@
 //!   are. A path names such places; all else is built on them: stretches of bounded length, and runs.
 //! - Ids are a function of the text alone. What a worker has cached changes time, never ids.
 
+mod added;
 mod byte_pairs;
+mod cache;
+mod characters;
+mod entry;
 mod kernels;
+mod trie;
+mod vocabulary;
+mod wordpiece;
 
 use self::byte_pairs::BytePairs;
+use self::wordpiece::WordPiece;
 use super::runs::{Tokens, end_runs};
 use crate::Result;
 
@@ -64,7 +72,7 @@ pub(super) trait Worker: Send {
 /// The path for a tokenizer, whose parts are `meant` as the crate understood them; or why there is none.
 pub(super) fn path_of(model: &tokenizers::Tokenizer, meant: &serde_json::Value) -> Result<Box<dyn Path>, String> {
     match meant["model"]["type"].as_str() {
-        Some("BPE") => Ok(Box::new(BytePairs::of(model, meant)?)),
+        Some("WordPiece") => WordPiece::new(model, meant).map(|path| Box::new(path) as Box<dyn Path>),
         kind => Err(format!("nothing else is proved of a {} model", kind.unwrap_or("nameless"))),
     }
 }

@@ -36,7 +36,8 @@ use self::known::Known;
 use self::merges::{Merge, Merges};
 use self::starts::{WINDOW, Window, first_pre_token, run};
 use self::words::{Ids, Words};
-use super::kernels::byte_pairs::{self as kernels, Kernels};
+use super::kernels::Kernels;
+use super::kernels::byte_pairs::BytePairKernels;
 use super::{Path, Slow, Worker};
 use crate::Result;
 
@@ -84,7 +85,7 @@ impl BytePairs {
             adds_prefix_space: pre_tokenizer["add_prefix_space"] != false,
             expected: vocabulary.pre_tokens(),
         };
-        let kernels = kernels::all()[0];
+        let kernels = Kernels::best();
         Ok(Self { tables: Arc::new(tables), kernels, slots: known::SLOTS, expected: Arc::default() })
     }
 
@@ -168,7 +169,7 @@ fn symbol(byte: u8) -> char {
 
 impl Path for BytePairs {
     fn name(&self) -> String {
-        format!("byte pairs by {}", self.kernels.name)
+        format!("byte pairs by {}", self.kernels.name())
     }
 
     fn cut_before(&self, text: &str, near: usize) -> usize {
@@ -182,7 +183,7 @@ impl Path for BytePairs {
     fn worker(&self) -> Box<dyn Worker> {
         Box::new(BytePairsWorker {
             tables: Arc::clone(&self.tables),
-            kernels: self.kernels,
+            kernels: self.kernels.of_byte_pairs(),
             window: Window::default(),
             words: Words::new(self.expected().clone()),
             word: Vec::new(),
@@ -194,7 +195,7 @@ impl Path for BytePairs {
 /// What a thread encodes with.
 struct BytePairsWorker {
     tables: Arc<Tables>,
-    kernels: Kernels,
+    kernels: BytePairKernels,
     window: Window,
     words: Words,
     /// A word with the space that is put before it.

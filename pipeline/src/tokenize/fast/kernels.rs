@@ -1,20 +1,158 @@
-//! What needs `unsafe`: instructions that not every processor has, and hints to its caches.
+//! What processors have instructions for, and the only `unsafe` of this crate.
 //!
-//! All that is decided is decided elsewhere: a kernel does what a portable function of the same name does, and the tests
-//! of that function run over both.
-#![expect(unsafe_code, reason = "vector instructions are chosen at run time; each use says why it is sound")]
+//! Three ways of each: AVX-512 (with VBMI and VBMI2), AVX2, and what any processor does; the same results by all three.
+//! Which runs is chosen when the program runs, by [`Kernels::best`].
+//!
+//! # Why it is sound
+//! - A [`Kernels`] of a level exists only where the processor said that it has all of its instructions.
+//! - Loads and stores go through references to arrays of their width. The one exception, the output of
+//!   [`Kernels::append_known`], is argued where it is.
 
+#![allow(unsafe_code, reason = "instructions of some processors; each block says why it may be there")]
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 pub(super) mod byte_pairs;
+mod portable;
+mod spans;
 
-/// Asks for the cache line at `place`, which will be read soon.
+pub(super) use self::spans::{Spans, WINDOW};
+use super::entry::{Key, Short};
+
+/// Bytes that are looked at at a time.
+const BLOCK: usize = 64;
+
+/// A set of instructions that is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Kernels(Level);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Level {
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    Portable,
+}
+
+impl Kernels {
+    /// All that this processor has, the best first.
+    pub(super) fn all_here() -> Vec<Self> {
+        let mut all = Vec::new();
+        #[cfg(target_arch = "x86_64")]
+        {
+            let has_avx2 = is_x86_feature_detected!("avx2")
+                && is_x86_feature_detected!("bmi1")
+                && is_x86_feature_detected!("bmi2")
+                && is_x86_feature_detected!("lzcnt")
+                && is_x86_feature_detected!("popcnt");
+            let has_avx512 = is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512vl")
+                && is_x86_feature_detected!("avx512vbmi")
+                && is_x86_feature_detected!("avx512vbmi2");
+            if has_avx2 && has_avx512 {
+                all.push(Self(Level::Avx512));
+            }
+            if has_avx2 {
+                all.push(Self(Level::Avx2));
+            }
+        }
+        all.push(Self(Level::Portable));
+        all
+    }
+
+    /// The best that this processor has.
+    pub(super) fn best() -> Self {
+        Self::all_here()[0]
+    }
+
+    /// For people.
+    pub(super) fn name(self) -> &'static str {
+        match self.0 {
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => "AVX-512",
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => "AVX2",
+            Level::Portable => "portable instructions",
+        }
+    }
+
+    /// Finds the chunks of a window of text between BERT's separators; `fold` makes its ASCII letters small.
+    pub(super) fn find_words(self, text: &[u8], fold: bool, spans: &mut Spans) {
+        match self.0 {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: the level says that the processor has all that is enabled there.
+            Level::Avx512 => unsafe { avx512::find_words(text, fold, spans) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: the level says that the processor has all that is enabled there.
+            Level::Avx2 => unsafe { avx2::find_words(text, fold, spans) },
+            // SAFETY: the portable way needs nothing.
+            Level::Portable => unsafe { spans::find_words::<portable::Portable>(text, fold, spans) },
+        }
+    }
+
+    /// Appends the ids of the first `keys`, up to one whose entry is not that of `table` at its place. Returns how many
+    /// were.
+    #[inline]
+    pub(super) fn append_known(self, table: &[Short], keys: &[Key], places: &[u32], ids: &mut Vec<u32>) -> usize {
+        match self.0 {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: the level says that the processor has all that is enabled there; AVX2 is part of both.
+            Level::Avx512 | Level::Avx2 => unsafe { avx2::append_known(table, keys, places, ids) },
+            Level::Portable => portable::append_known(table, keys, places, ids),
+        }
+    }
+}
+
+/// Asks for an entry of a table, for a look at it soon.
 #[inline(always)]
-pub(super) fn prefetch<T>(place: &T) {
+pub(super) fn fetch<T>(table: &[T], index: usize) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: SSE is part of every x86-64 processor, and a hint touches no memory; the address is that of a value.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(place).cast()) };
+        debug_assert!(index < table.len());
+        // SAFETY: a prefetch reads nothing and faults nowhere; the address is computed without leaving the rules.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(table.as_ptr().wrapping_add(index).cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = place;
+    let _ = (table, index);
 }
+
+/// What a block of 64 bytes is made of: a bit for each byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Classes {
+    /// ASCII white space: space, tab, line feed, carriage return.
+    white: u64,
+    /// ASCII punctuation.
+    mark: u64,
+    /// Bytes of characters beyond ASCII.
+    high: u64,
+}
+
+/// What is done with a block, in the instructions of one level.
+trait Block {
+    /// Tells the bytes of a block apart, and copies it with ASCII letters made small if `fold` says so.
+    ///
+    /// # Safety
+    /// The processor has the instructions of the level.
+    unsafe fn classes(block: &[u8; BLOCK], fold: bool, folded: &mut [u8; BLOCK]) -> Classes;
+
+    /// Where the bytes `from..from + count` are.
+    ///
+    /// # Safety
+    /// The processor has the instructions of the level.
+    unsafe fn within(block: &[u8; BLOCK], from: u8, count: u8) -> u64;
+
+    /// Writes `base` plus the place of each bit of `mask`, in ascending order; what is behind them in `target` is
+    /// anything.
+    ///
+    /// # Safety
+    /// The processor has the instructions of the level.
+    unsafe fn offsets(mask: u64, base: u16, target: &mut [u16; BLOCK]);
+}
+
+#[cfg(test)]
+mod tests;

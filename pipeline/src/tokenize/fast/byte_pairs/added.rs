@@ -11,6 +11,8 @@
 
 use serde_json::Value;
 
+use super::super::added::{Added, Found};
+
 /// The added tokens of a tokenizer.
 #[derive(Debug)]
 pub(super) struct AddedTokens {
@@ -21,17 +23,9 @@ pub(super) struct AddedTokens {
 /// Tokens that are looked for together.
 #[derive(Debug)]
 struct Round {
-    /// The longest first.
-    tokens: Vec<AddedToken>,
-    /// The bytes with which they begin.
-    begins: Vec<u8>,
-}
-
-#[derive(Debug)]
-struct AddedToken {
-    content: String,
-    id: u32,
-    strips_left: bool,
+    tokens: Added,
+    /// Those that strip on their left.
+    strip_left: Vec<u32>,
 }
 
 /// What a text is made of.
@@ -44,30 +38,26 @@ pub(super) enum Segment<'a> {
 impl AddedTokens {
     /// The tokens that a tokenizer lists, or why they are not understood.
     pub(super) fn of(list: &Value) -> Result<Self, String> {
-        let mut rounds = [const { Round { tokens: Vec::new(), begins: Vec::new() } }; 2];
-        for token in list.as_array().into_iter().flatten() {
-            let content = token["content"].as_str().unwrap_or_default();
+        let list = list.as_array().map_or(&[][..], Vec::as_slice);
+        for token in list {
             for flag in ["single_word", "rstrip"] {
                 if token[flag] != false {
-                    return Err(format!("nothing is proved of `{content}`, an added token with `{flag}`"));
+                    return Err(format!("nothing is proved of {}, an added token with `{flag}`", token["content"]));
                 }
             }
-            if content.is_empty() || content.contains(char::is_whitespace) {
-                return Err(format!("nothing is proved of `{content}`, an added token with white space"));
-            }
-            let id = token["id"].as_u64().and_then(|id| u32::try_from(id).ok());
-            let id = id.ok_or_else(|| format!("the added token `{content}` has no id"))?;
-            let round = usize::from(token["normalized"] != false);
-            let token = AddedToken { content: content.to_owned(), id, strips_left: token["lstrip"] != false };
-            rounds[round].tokens.push(token);
         }
-        for round in &mut rounds {
-            round.tokens.sort_by_key(|token| std::cmp::Reverse(token.content.len()));
-            round.begins = round.tokens.iter().map(|token| token.content.as_bytes()[0]).collect();
-            round.begins.sort_unstable();
-            round.begins.dedup();
-        }
-        Ok(Self { rounds })
+        let round = |normalized: bool| {
+            let tokens = || list.iter().filter(move |token| (token["normalized"] != false) == normalized);
+            let id = |token: &Value| token["id"].as_u64().and_then(|id| u32::try_from(id).ok());
+            let named = |token: &'_ Value| Some((token["content"].as_str()?.to_owned(), id(token)?));
+            let named: Option<Vec<_>> = tokens().map(named).collect();
+            let named = named.ok_or("an added token has no content or no id")?;
+            Ok::<_, String>(Round {
+                tokens: Added::new(named.iter().map(|(content, id)| (&**content, *id)))?,
+                strip_left: tokens().filter(|token| token["lstrip"] != false).filter_map(id).collect(),
+            })
+        };
+        Ok(Self { rounds: [round(false)?, round(true)?] })
     }
 
     /// Tells the segments of `text`, none of them empty.
@@ -83,43 +73,18 @@ impl AddedTokens {
 impl Round {
     fn segments(&self, text: &str, tell: &mut impl FnMut(Segment<'_>)) {
         let mut behind = 0;
-        while let Some((mut begin, token)) = self.find(text, behind) {
-            let end = begin + token.content.len();
-            if token.strips_left {
-                begin = behind + text[behind..begin].trim_end().len();
+        while let Some(Found { mut start, end, id }) = self.tokens.next(text.as_bytes(), behind) {
+            if self.strip_left.contains(&id) {
+                start = behind + text[behind..start].trim_end().len();
             }
-            if behind < begin {
-                tell(Segment::Text(&text[behind..begin]));
+            if behind < start {
+                tell(Segment::Text(&text[behind..start]));
             }
-            tell(Segment::Token(token.id));
+            tell(Segment::Token(id));
             behind = end;
         }
         if behind < text.len() {
             tell(Segment::Text(&text[behind..]));
-        }
-    }
-
-    /// The first token at or behind `from`, and where it begins.
-    fn find(&self, text: &str, mut from: usize) -> Option<(usize, &AddedToken)> {
-        let bytes = text.as_bytes();
-        loop {
-            from += self.candidate(&bytes[from..])?;
-            let here = |token: &&AddedToken| bytes[from..].starts_with(token.content.as_bytes());
-            if let Some(token) = self.tokens.iter().find(here) {
-                return Some((from, token));
-            }
-            from += 1;
-        }
-    }
-
-    /// Where a token may begin.
-    fn candidate(&self, text: &[u8]) -> Option<usize> {
-        match self.begins[..] {
-            [] => None,
-            [one] => memchr::memchr(one, text),
-            [one, two] => memchr::memchr2(one, two, text),
-            [one, two, three] => memchr::memchr3(one, two, three, text),
-            _ => text.iter().position(|byte| self.begins.binary_search(byte).is_ok()),
         }
     }
 }

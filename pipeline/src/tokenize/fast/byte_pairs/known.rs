@@ -11,6 +11,8 @@
 //! - What is forgotten is merged again: it changes time, never ids. Words of the vocabulary, frequent ones by
 //!   experience, are entered first and stay.
 
+use super::super::kernels::fetch;
+
 /// Bytes of a key.
 pub(super) const KEY: usize = 16;
 
@@ -110,10 +112,10 @@ impl Known {
         hash(key) & (self.entries.len() - 1)
     }
 
-    /// The place that will be looked at for `slot`.
-    #[inline]
-    pub(super) fn place(&self, slot: usize) -> &impl Sized {
-        &self.entries[slot]
+    /// Asks for a slot, for a look at it soon.
+    #[inline(always)]
+    pub(super) fn fetch(&self, slot: usize) {
+        fetch(&self.entries, slot);
     }
 
     /// The ids of a word that lies in its first slot.

@@ -22,8 +22,9 @@ impl Compared {
         let model = tokenizers::Tokenizer::from_bytes(json.to_string()).expect("the crate reads it");
         let meant = serde_json::from_str(&model.to_string(false).expect("JSON")).expect("JSON");
         let path = BytePairs::of(&model, &meant).expect("of the shape");
-        let every =
-            kernels::all().into_iter().flat_map(|kernels| [(1 << 12, 1 << 6), (4, 1)].map(|slots| (kernels, slots)));
+        let every = Kernels::all_here()
+            .into_iter()
+            .flat_map(|kernels| [(1 << 12, 1 << 6), (4, 1)].map(|slots| (kernels, slots)));
         let with = |(kernels, slots): (Kernels, (usize, usize))| {
             // In the small ones nothing is there to begin with, and everything is replaced.
             let expected = if slots.0 == 4 { OnceLock::from(Known::new(slots)) } else { OnceLock::new() };
@@ -45,13 +46,13 @@ impl Compared {
                 let (mut whole, mut cut, mut from) = (Vec::new(), Vec::new(), 0);
                 let slow = &mut |_: &str, _: &mut Vec<u32>| unreachable!("byte pairs are never left to the crate");
                 worker.append(text, &mut whole, slow).expect("nothing fails");
-                assert_eq!(&whole, wanted, "{} {:?} of {text:?}", path.kernels.name, path.slots);
+                assert_eq!(&whole, wanted, "{} {:?} of {text:?}", path.kernels.name(), path.slots);
                 while from < text.len() {
                     let end = path.cut_behind(text, from + 1);
                     worker.append(&text[from..end], &mut cut, slow).expect("nothing fails");
                     from = end;
                 }
-                assert_eq!(&cut, wanted, "{} {:?} of {text:?}, cut", path.kernels.name, path.slots);
+                assert_eq!(&cut, wanted, "{} {:?} of {text:?}, cut", path.kernels.name(), path.slots);
             }
         }
     }
@@ -208,11 +209,11 @@ fn words_that_begin_windows_and_blocks_are_split_alike() {
         let path = &compared.paths[0];
         let (mut scalar, mut window) = (Vec::new(), Window::default());
         for text in &texts {
-            for kernels in kernels::all() {
+            for kernels in Kernels::all_here() {
                 scalar.clear();
                 let (mut rest, mut found) = (text.as_bytes(), Vec::new());
                 while !rest.is_empty() {
-                    let borders = window.split(kernels.splitting, rest);
+                    let borders = window.split(kernels.of_byte_pairs().splitting, rest);
                     let end = *borders.last().filter(|_| borders.len() > 1).expect("short words");
                     found.extend(borders.windows(2).map(|pair| pair[1] - pair[0]));
                     rest = &rest[usize::from(end)..];
@@ -223,7 +224,7 @@ fn words_that_begin_windows_and_blocks_are_split_alike() {
                     scalar.push(u16::try_from(length).expect("short words"));
                     rest = &rest[length..];
                 }
-                assert_eq!(found, scalar, "{} {}: {text:?}", kernels.name, path.name());
+                assert_eq!(found, scalar, "{} {}: {text:?}", kernels.name(), path.name());
             }
         }
     }

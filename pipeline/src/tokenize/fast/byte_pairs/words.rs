@@ -11,7 +11,6 @@
 //! # Budget
 //! 3 to 4 ns per token.
 
-use super::super::kernels::prefetch;
 use super::known::{KEY, Known, Packed, count, key, key_of};
 use super::merges::{Merges, Room};
 use super::starts::WINDOW;
@@ -78,7 +77,7 @@ impl Words {
                 None => key_of(&text[begin..end]),
             };
             let slot = self.known.slot(key);
-            prefetch(self.known.place(slot));
+            self.known.fetch(slot);
             (self.keys[word], self.slots[word]) = (key, slot);
         }
     }

@@ -3,25 +3,29 @@
 use super::super::byte_pairs::merges::Merges;
 use super::super::byte_pairs::starts::{BLOCKS, Found, Planes, Splitting, Starts};
 use super::super::byte_pairs::words::{Ids, Words};
+use super::{Kernels, Level};
 
-/// The kernels of one set of instructions.
+/// What is done by the instructions of one level.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) struct Kernels {
-    /// The set of instructions, for people.
-    pub(in super::super) name: &'static str,
+pub(in super::super) struct BytePairKernels {
     pub(in super::super) splitting: Splitting,
     /// Puts down the ids of the words of a window.
     pub(in super::super) look_up: fn(&mut Words, &Merges, text: &[u8], borders: &[u16], ids: &mut Ids) -> usize,
 }
 
-const PORTABLE: Kernels = Kernels { name: "portable code", splitting: Splitting::PORTABLE, look_up: Words::look_up };
+const PORTABLE: BytePairKernels = BytePairKernels { splitting: Splitting::PORTABLE, look_up: Words::look_up };
 
-/// All that this processor has, the fastest first.
-pub(in super::super) fn all() -> Vec<Kernels> {
-    let mut all = vec![PORTABLE];
-    #[cfg(target_arch = "x86_64")]
-    all.splice(0..0, x86_64::all());
-    all
+impl Kernels {
+    /// The kernels of this level.
+    pub(in super::super) fn of_byte_pairs(self) -> BytePairKernels {
+        match self.0 {
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => x86_64::AVX512,
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => x86_64::AVX2,
+            Level::Portable => PORTABLE,
+        }
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -30,38 +34,26 @@ mod x86_64 {
 
     use super::*;
 
-    /// AVX-512 as of Ice Lake and Zen 4, AVX2 as of Haswell and Zen: each is there if all its instructions are.
-    pub(super) fn all() -> Vec<Kernels> {
-        let has_avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi2");
-        let has_avx512 = has_avx2
-            && is_x86_feature_detected!("avx512f")
-            && is_x86_feature_detected!("avx512bw")
-            && is_x86_feature_detected!("avx512vbmi2");
-        let mut all = Vec::new();
-        if has_avx512 {
-            // SAFETY: these need the features that were just found.
-            all.push(Kernels {
-                name: "AVX-512",
-                splitting: Splitting {
-                    fill_planes: |text, planes| unsafe { fill_planes_avx512(text, planes) },
-                    list_starts: |masks, starts| unsafe { list_starts_avx512(masks, starts) },
-                },
-                look_up: |words, merges, text, borders, ids| unsafe { look_up_avx2(words, merges, text, borders, ids) },
-            });
-        }
-        if has_avx2 {
-            // SAFETY: these need the features that were just found.
-            all.push(Kernels {
-                name: "AVX2",
-                splitting: Splitting {
-                    fill_planes: |text, planes| unsafe { fill_planes_avx2(text, planes) },
-                    ..Splitting::PORTABLE
-                },
-                look_up: |words, merges, text, borders, ids| unsafe { look_up_avx2(words, merges, text, borders, ids) },
-            });
-        }
-        all
-    }
+    // Only `Kernels::of_byte_pairs` hands these out.
+    pub(super) const AVX512: BytePairKernels = BytePairKernels {
+        splitting: Splitting {
+            // SAFETY: a `Kernels` of this level is there only where the processor has AVX-512 with VBMI2, and BMI2.
+            fill_planes: |text, planes| unsafe { fill_planes_avx512(text, planes) },
+            // SAFETY: the same.
+            list_starts: |masks, starts| unsafe { list_starts_avx512(masks, starts) },
+        },
+        look_up: AVX2.look_up,
+    };
+
+    pub(super) const AVX2: BytePairKernels = BytePairKernels {
+        splitting: Splitting {
+            // SAFETY: a `Kernels` of this level is there only where the processor has AVX2 and BMI2.
+            fill_planes: |text, planes| unsafe { fill_planes_avx2(text, planes) },
+            ..Splitting::PORTABLE
+        },
+        // SAFETY: the same.
+        look_up: |words, merges, text, borders, ids| unsafe { look_up_avx2(words, merges, text, borders, ids) },
+    };
 
     #[target_feature(enable = "avx2,bmi2")]
     fn look_up_avx2(words: &mut Words, merges: &Merges, text: &[u8], borders: &[u16], ids: &mut Ids) -> usize {

@@ -1,0 +1,96 @@
+//! Tokens that were added to a vocabulary, where they stand in the raw text.
+//!
+//! The crate takes them out before anything else: the leftmost occurrence, of those that begin there the longest, and so on
+//! behind it. Here each begins with an ASCII punctuation mark, of which there are few kinds, so that looking for one costs
+//! next to nothing.
+
+use memchr::{memchr, memchr2, memchr3};
+
+/// Tokens by their first bytes.
+#[derive(Debug)]
+pub(super) struct Added {
+    /// The bytes with which one begins.
+    firsts: Vec<u8>,
+    /// What each is written like, and its id; of two with the same beginning the longer one first.
+    tokens: Vec<(Box<[u8]>, u32)>,
+    /// Bytes that occur in one.
+    bytes: [bool; 256],
+}
+
+/// One that was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) start: usize,
+    pub(super) end: usize,
+    pub(super) id: u32,
+}
+
+impl Added {
+    /// Tokens and their ids; or which of them is of another shape.
+    pub(super) fn new<'a>(tokens: impl Iterator<Item = (&'a str, u32)>) -> Result<Self, String> {
+        let mut tokens: Vec<(&str, u32)> = tokens.collect();
+        let is_simple = |content: &str| {
+            content.starts_with(|first: char| first.is_ascii_punctuation()) && !content.contains(char::is_whitespace)
+        };
+        if let Some((content, _)) = tokens.iter().find(|(content, _)| !is_simple(content)) {
+            return Err(format!("the added token `{content}` does not begin with a mark, or has white space in it"));
+        }
+        tokens.sort_by_key(|(content, _)| std::cmp::Reverse(content.len()));
+        let mut firsts: Vec<u8> = tokens.iter().map(|(content, _)| content.as_bytes()[0]).collect();
+        firsts.sort_unstable();
+        firsts.dedup();
+        let mut bytes = [false; 256];
+        tokens.iter().flat_map(|(content, _)| content.bytes()).for_each(|byte| bytes[usize::from(byte)] = true);
+        let tokens = tokens.into_iter().map(|(content, id)| (content.as_bytes().into(), id)).collect();
+        Ok(Self { firsts, tokens, bytes })
+    }
+
+    /// The first one at or behind `from`.
+    pub(super) fn next(&self, text: &[u8], mut from: usize) -> Option<Found> {
+        loop {
+            let rest = &text[from..];
+            let start = from
+                + match *self.firsts {
+                    [] => None,
+                    [a] => memchr(a, rest),
+                    [a, b] => memchr2(a, b, rest),
+                    [a, b, c] => memchr3(a, b, c, rest),
+                    _ => rest.iter().position(|byte| self.firsts.contains(byte)),
+                }?;
+            if let Some((content, id)) = self.tokens.iter().find(|(content, _)| text[start..].starts_with(content)) {
+                return Some(Found { start, end: start + content.len(), id: *id });
+            }
+            from = start + 1;
+        }
+    }
+
+    /// Whether one might reach across a place beside these bytes.
+    pub(super) fn has_any(&self, bytes: &[u8]) -> bool {
+        bytes.iter().any(|&byte| self.bytes[usize::from(byte)])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_leftmost_and_longest_is_found() {
+        let added = Added::new([("[A]", 1), ("[A]]", 2), ("<a>", 3), ("[", 4), ("*", 5), ("^^", 6)].into_iter())
+            .expect("marks");
+        let (text, mut at, mut ids) = (b"x[A]]<a>[B^^^*", 0, Vec::new());
+        while let Some(found) = added.next(text, at) {
+            ids.push((found.start, found.id));
+            at = found.end;
+        }
+        assert_eq!(ids, [(1, 2), (5, 3), (8, 4), (10, 6), (13, 5)]);
+        assert_eq!(Added::new(std::iter::empty()).expect("none").next(text, 0), None);
+    }
+
+    #[test]
+    fn others_are_refused_by_name() {
+        for content in ["a", "é", "[a b]", " [a]", "", "\u{2013}"] {
+            assert!(Added::new([("[A]", 1), (content, 2)].into_iter()).expect_err("refused").contains(content));
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Chunks of text and their ids, as they lie in a cache.
+//!
+//! A key is the whole chunk, padded with `FF`, which occurs in no UTF-8: so equal keys are equal chunks, and lengths need
+//! not be kept. Ids take three bytes each: any vocabulary fits, and one shuffle of bytes spreads them out.
+
+/// Bytes of a chunk that fit a [`Short`].
+pub(super) const KEY_BYTES: usize = 16;
+
+/// Ids of a [`Short`].
+pub(super) const IDS_MAX: usize = 5;
+
+/// Bytes of an id.
+pub(super) const ID_BYTES: usize = 3;
+
+/// The least id that is too large.
+pub(super) const ID_END: u32 = 1 << (8 * ID_BYTES);
+
+/// A chunk of at most 16 bytes.
+pub(super) type Key = [u64; 2];
+
+/// A key that no chunk has: its first byte begins no character.
+const NOBODY: Key = [u64::MAX - 1, u64::MAX];
+
+/// What `|` makes padding of all that lies behind a chunk, by its length; one that is too long is no key at all.
+static PADDING: [Key; KEY_BYTES + 2] = {
+    let mut padding = [[u64::MAX; 2]; KEY_BYTES + 2];
+    let mut length = 0;
+    while length <= KEY_BYTES {
+        let bits = u128::MAX.checked_shl(8 * length as u32);
+        let bits = match bits {
+            Some(bits) => bits,
+            None => 0,
+        };
+        padding[length] = [bits as u64, (bits >> 64) as u64];
+        length += 1;
+    }
+    padding
+};
+
+/// The key of the first `length` of these bytes. One that is longer than they are gets a key that nothing has.
+#[inline(always)]
+pub(super) fn key(bytes: &[u8; KEY_BYTES], length: usize) -> Key {
+    let (low, high) = bytes.split_at(8);
+    let word = |half: &[u8]| u64::from_le_bytes(half.try_into().expect("half of sixteen"));
+    let padding = &PADDING[length.min(KEY_BYTES + 1)];
+    [word(low) | padding[0], word(high) | padding[1]]
+}
+
+/// Where a key is looked for first, among 2^32 places: the product of its halves, folded.
+#[inline(always)]
+pub(super) fn hash(key: Key) -> u32 {
+    let product = u128::from(key[0] ^ 0x9e37_79b9_7f4a_7c15) * u128::from(key[1] ^ 0xc2b2_ae3d_27d4_eb4f);
+    ((product >> 64) ^ product) as u32
+}
+
+/// A short chunk and its ids: two to a line of the processor's cache.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(32))]
+pub(super) struct Short {
+    key: Key,
+    /// Up to five ids, then their number. Kernels rely on that it is at most five.
+    packed: [u8; 16],
+}
+
+impl Short {
+    /// A place that is free.
+    pub(super) const FREE: Self = Self { key: NOBODY, packed: [0; 16] };
+
+    /// An entry, if there is room for that many ids, and for ids of that size.
+    pub(super) fn new(key: Key, ids: &[u32]) -> Option<Self> {
+        let mut packed = [0; 16];
+        pack(ids, &mut packed[..IDS_MAX * ID_BYTES])?;
+        packed[15] = u8::try_from(ids.len()).ok()?;
+        Some(Self { key, packed })
+    }
+
+    #[inline(always)]
+    pub(super) fn is(&self, key: Key) -> bool {
+        (self.key[0] ^ key[0]) | (self.key[1] ^ key[1]) == 0
+    }
+
+    pub(super) fn is_free(&self) -> bool {
+        self.is(NOBODY)
+    }
+
+    pub(super) fn key(&self) -> Key {
+        self.key
+    }
+
+    /// The ids as they lie there, and their number in the last byte.
+    #[inline(always)]
+    pub(super) fn packed(&self) -> &[u8; 16] {
+        debug_assert!(self.count() <= IDS_MAX);
+        &self.packed
+    }
+
+    #[inline(always)]
+    pub(super) fn count(&self) -> usize {
+        usize::from(self.packed[15])
+    }
+
+    /// Its ids.
+    #[inline(always)]
+    pub(super) fn ids(&self) -> impl Iterator<Item = u32> {
+        unpack(&self.packed, self.count())
+    }
+}
+
+/// Bytes of a chunk that fit a [`Long`].
+pub(super) const LONG_BYTES: usize = 32;
+
+/// Ids of a [`Long`].
+const LONG_IDS_MAX: usize = 10;
+
+/// A longer chunk, or one of more ids: a line of the processor's cache.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub(super) struct Long {
+    key: [u8; LONG_BYTES],
+    packed: [u8; 32],
+}
+
+impl Long {
+    /// A place that is free.
+    pub(super) const FREE: Self = Self { key: [0xfe; LONG_BYTES], packed: [0; 32] };
+
+    /// An entry, if there is room.
+    pub(super) fn new(chunk: &[u8], ids: &[u32]) -> Option<Self> {
+        let mut packed = [0; 32];
+        pack(ids, &mut packed[..LONG_IDS_MAX * ID_BYTES])?;
+        packed[31] = u8::try_from(ids.len()).ok()?;
+        Some(Self { key: long_key(chunk)?, packed })
+    }
+
+    pub(super) fn is(&self, key: &[u8; LONG_BYTES]) -> bool {
+        self.key == *key
+    }
+
+    /// Its ids.
+    pub(super) fn ids(&self) -> impl Iterator<Item = u32> {
+        unpack(&self.packed, usize::from(self.packed[31]))
+    }
+}
+
+/// A chunk with its padding, if it is not too long.
+pub(super) fn long_key(chunk: &[u8]) -> Option<[u8; LONG_BYTES]> {
+    let mut key = [0xff; LONG_BYTES];
+    key.get_mut(..chunk.len())?.copy_from_slice(chunk);
+    Some(key)
+}
+
+fn pack(ids: &[u32], target: &mut [u8]) -> Option<()> {
+    for (at, id) in ids.iter().enumerate() {
+        let bytes = (*id < ID_END).then(|| id.to_le_bytes())?;
+        target.get_mut(at * ID_BYTES..(at + 1) * ID_BYTES)?.copy_from_slice(&bytes[..ID_BYTES]);
+    }
+    Some(())
+}
+
+fn unpack(packed: &[u8], count: usize) -> impl Iterator<Item = u32> {
+    packed.chunks_exact(ID_BYTES).take(count).map(|id| u32::from_le_bytes([id[0], id[1], id[2], 0]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_holds_what_fits_and_nothing_else() {
+        let ids = [0, 1, 65_536, ID_END - 1, 7, 8, 9, 10, 11, 12, 13];
+        let key = key(b"sixteen bytes of", 7);
+        for count in 0..=ids.len() {
+            let short = Short::new(key, &ids[..count]);
+            assert_eq!(short.map(|entry| entry.ids().collect()), (count <= 5).then(|| ids[..count].to_vec()));
+            let long = Long::new(b"sixteen bytes of it", &ids[..count]);
+            assert_eq!(long.map(|entry| entry.ids().collect()), (count <= 10).then(|| ids[..count].to_vec()));
+        }
+        assert!(Short::new(key, &[ID_END]).is_none());
+        assert!(Long::new(&[b'a'; 33], &[1]).is_none() && Long::new(&[b'a'; 32], &[1]).is_some());
+    }
+
+    #[test]
+    fn a_key_is_the_chunk_and_its_length() {
+        let bytes = b"abcdefghijklmnop";
+        for length in 1..=KEY_BYTES {
+            let mut other = *bytes;
+            other[length..].fill(b'?');
+            assert_eq!(key(bytes, length), key(&other, length), "what lies behind does not count");
+            assert_ne!(key(bytes, length), key(bytes, length - 1));
+            assert!(!Short::FREE.is(key(bytes, length)));
+        }
+        assert_ne!(key(b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 3), key(b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 4));
+        assert!(
+            [17, 1000].iter().all(|&length| key(bytes, length) == [u64::MAX; 2] && !Short::FREE.is(key(bytes, length)))
+        );
+    }
+}

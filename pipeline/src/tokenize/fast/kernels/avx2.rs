@@ -1,0 +1,140 @@
+//! The kernels in AVX2, BMI and POPCNT.
+
+use std::arch::x86_64::{
+    __m256i, _mm_loadu_si128, _mm256_add_epi8, _mm256_broadcastsi128_si256, _mm256_cmpeq_epi8, _mm256_loadu_si256,
+    _mm256_min_epu8, _mm256_movemask_epi8, _mm256_or_si256, _mm256_set1_epi8, _mm256_setr_epi8, _mm256_shuffle_epi8,
+    _mm256_storeu_si256, _mm256_sub_epi8,
+};
+
+use super::super::entry::{IDS_MAX, Key, Short};
+use super::spans::{Spans, find_words as find};
+use super::{BLOCK, Block, Classes, portable};
+
+/// AVX2, BMI1, BMI2, LZCNT, POPCNT.
+pub(super) struct Avx2;
+
+/// [`find_words`](super::Kernels::find_words).
+///
+/// # Safety
+/// The processor has the instructions that are enabled here.
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+pub(super) unsafe fn find_words(text: &[u8], fold: bool, spans: &mut Spans) {
+    // SAFETY: the instructions of `Avx2` are those enabled here.
+    unsafe { find::<Avx2>(text, fold, spans) };
+}
+
+/// Ids that a store writes, whatever their number.
+const STORED: usize = 8;
+
+/// [`append_known`](super::Kernels::append_known): all eight places are written at once, and the next ids begin behind
+/// those that count.
+///
+/// # Safety
+/// The processor has the instructions that are enabled here.
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+pub(super) unsafe fn append_known(table: &[Short], keys: &[Key], places: &[u32], ids: &mut Vec<u32>) -> usize {
+    let count = keys.len().min(places.len());
+    ids.reserve(count * IDS_MAX + STORED);
+    let (before, mut written, mut known) = (ids.len(), 0, 0);
+    let target = ids.spare_capacity_mut();
+    // Three bytes each: four ids of the first half, the fifth one of the second half, and zeros.
+    let spread = _mm256_setr_epi8(
+        0, 1, 2, -1, 3, 4, 5, -1, 6, 7, 8, -1, 9, 10, 11, -1, 12, 13, 14, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1,
+        -1, -1,
+    );
+    while known < count {
+        let entry = &table[places[known] as usize];
+        if !entry.is(keys[known]) {
+            break;
+        }
+        debug_assert!(written + STORED <= target.len() && entry.count() <= IDS_MAX);
+        // SAFETY: `packed` has the 16 bytes that are read. An entry has at most `IDS_MAX` ids, so that `written` is at
+        // most `(count - 1) * IDS_MAX`, and `target` has room for `STORED` more behind that: it was reserved above.
+        unsafe {
+            let packed = _mm_loadu_si128(entry.packed().as_ptr().cast());
+            let spread = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(packed), spread);
+            _mm256_storeu_si256(target.as_mut_ptr().add(written).cast(), spread);
+        }
+        written += entry.count();
+        known += 1;
+    }
+    // SAFETY: as many were written behind the first `before`, one entry after another without a gap.
+    unsafe { ids.set_len(before + written) };
+    known
+}
+
+/// The halves of a block.
+///
+/// # Safety
+/// The processor has AVX2.
+#[inline(always)]
+unsafe fn halves(block: &[u8; BLOCK]) -> [__m256i; 2] {
+    let source: *const __m256i = block.as_ptr().cast();
+    // SAFETY: a block is two halves of 32 bytes; the loads ask for no alignment.
+    unsafe { [_mm256_loadu_si256(source), _mm256_loadu_si256(source.add(1))] }
+}
+
+/// A bit for each byte of the halves that `compared` left full.
+///
+/// # Safety
+/// The processor has AVX2.
+#[inline(always)]
+unsafe fn bits(halves: [__m256i; 2]) -> u64 {
+    // SAFETY: as this function's own.
+    let [low, high] = halves.map(|half| u64::from(unsafe { _mm256_movemask_epi8(half) }.cast_unsigned()));
+    low | high << 32
+}
+
+/// Full bytes where those of `half` are among `from..from + count`.
+///
+/// # Safety
+/// The processor has AVX2.
+#[inline(always)]
+unsafe fn among(half: __m256i, from: u8, count: u8) -> __m256i {
+    // SAFETY: as this function's own.
+    unsafe {
+        let above = _mm256_sub_epi8(half, _mm256_set1_epi8(from.cast_signed()));
+        _mm256_cmpeq_epi8(_mm256_min_epu8(above, _mm256_set1_epi8((count - 1).cast_signed())), above)
+    }
+}
+
+impl Block for Avx2 {
+    #[inline(always)]
+    unsafe fn classes(block: &[u8; BLOCK], fold: bool, folded: &mut [u8; BLOCK]) -> Classes {
+        // SAFETY: the caller's promise; `folded` is two halves of 32 bytes, and the stores ask for no alignment.
+        unsafe {
+            let text = halves(block);
+            let small = _mm256_set1_epi8(0x20);
+            let target: *mut __m256i = folded.as_mut_ptr().cast();
+            let mut white = text;
+            let mut mark = text;
+            for (at, &half) in text.iter().enumerate() {
+                let upper = among(half, b'A', 26);
+                let shift = if fold {
+                    std::arch::x86_64::_mm256_and_si256(upper, small)
+                } else {
+                    std::arch::x86_64::_mm256_setzero_si256()
+                };
+                _mm256_storeu_si256(target.add(at), _mm256_add_epi8(half, shift));
+                let is = |byte: u8| _mm256_cmpeq_epi8(half, _mm256_set1_epi8(byte.cast_signed()));
+                white[at] =
+                    _mm256_or_si256(_mm256_or_si256(is(b' '), is(b'\t')), _mm256_or_si256(is(b'\n'), is(b'\r')));
+                let outer = _mm256_or_si256(among(half, b'!', 15), among(half, b'{', 4));
+                let inner = _mm256_or_si256(among(half, b':', 7), among(half, b'[', 6));
+                mark[at] = _mm256_or_si256(outer, inner);
+            }
+            Classes { white: bits(white), mark: bits(mark), high: bits(text) }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn within(block: &[u8; BLOCK], from: u8, count: u8) -> u64 {
+        // SAFETY: the caller's promise.
+        unsafe { bits(halves(block).map(|half| among(half, from, count))) }
+    }
+
+    #[inline(always)]
+    unsafe fn offsets(mask: u64, base: u16, target: &mut [u16; BLOCK]) {
+        portable::offsets(mask, base, target);
+    }
+}

@@ -1,0 +1,116 @@
+//! Where the chunks of a window begin and end: arithmetic on bit masks, 64 bytes at a time.
+//!
+//! A chunk is what lies between BERT's *hard separators*: ASCII white space, ASCII punctuation, and U+2010 to U+2027 (the
+//! bytes E2 80 90 to E2 80 A7: dashes, quotes, dots). A mark of punctuation is a chunk by itself.
+
+use super::{BLOCK, Block, Classes};
+
+/// Bytes of a window: its offsets and its copy stay in the first-level cache.
+pub(in super::super) const WINDOW: usize = 2048;
+
+/// The lists have room for what a last store writes behind its offsets.
+const ROOM: usize = WINDOW + BLOCK;
+
+/// The chunks of a window.
+#[derive(Debug)]
+pub(in super::super) struct Spans {
+    starts: [u16; ROOM],
+    ends: [u16; ROOM],
+    folded: [u8; ROOM],
+    started: usize,
+    ended: usize,
+    /// Whether the last byte is one of a word, which may go on.
+    is_open: bool,
+}
+
+impl Spans {
+    pub(in super::super) fn new() -> Box<Self> {
+        Box::new(Self { starts: [0; ROOM], ends: [0; ROOM], folded: [0; ROOM], started: 0, ended: 0, is_open: false })
+    }
+
+    /// Where each chunk begins and where it ends. The last one may reach the end of the window and go on behind it.
+    pub(in super::super) fn all(&self) -> (&[u16], &[u16]) {
+        debug_assert_eq!(self.started, self.ended);
+        (&self.starts[..self.started], &self.ends[..self.ended])
+    }
+
+    /// Where the chunk begins that reaches the end of the window and may go on behind it, if there is one.
+    pub(in super::super) fn open(&self) -> Option<usize> {
+        self.is_open.then(|| usize::from(self.starts[self.started - 1]))
+    }
+
+    /// The window with its letters made small, and as many bytes behind it as a key is long.
+    pub(in super::super) fn folded(&self) -> &[u8; ROOM] {
+        &self.folded
+    }
+}
+
+/// Where characters from U+2010 to U+2027 begin; they may reach into the bytes that `follow`.
+///
+/// # Safety
+/// The processor has the instructions of `B`.
+#[inline(always)]
+unsafe fn dashes<B: Block>(block: &[u8; BLOCK], follow: &[u8]) -> u64 {
+    // SAFETY: as this function's own.
+    let (first, second, third) =
+        unsafe { (B::within(block, 0xe2, 1), B::within(block, 0x80, 1), B::within(block, 0x90, 0x18)) };
+    if first == 0 {
+        return 0;
+    }
+    let is = |at: usize, from: u8, count: u8| follow.get(at).is_some_and(|byte| byte.wrapping_sub(from) < count);
+    let second = second >> 1 | u64::from(is(0, 0x80, 1)) << 63;
+    let third = third >> 2 | u64::from(is(0, 0x90, 0x18)) << 62 | u64::from(is(1, 0x90, 0x18)) << 63;
+    first & second & third
+}
+
+/// Finds the chunks of `text`, which is at most a window.
+///
+/// # Safety
+/// The processor has the instructions of `B`.
+#[inline(always)]
+pub(super) unsafe fn find_words<B: Block>(text: &[u8], fold: bool, spans: &mut Spans) {
+    assert!(text.len() <= WINDOW, "a window at a time");
+    let (mut started, mut ended) = (0, 0);
+    // What the block before says of the first bytes of this one: its last byte was one of a word; chunks end here.
+    let (mut was_word, mut ends_here, mut dash_before) = (0, 0, 0_u64);
+    let mut last = [b' '; BLOCK];
+    let blocks = text.len().div_ceil(BLOCK);
+    for at in (0..blocks).map(|block| block * BLOCK) {
+        let (block, follow) = match text[at..].split_first_chunk::<BLOCK>() {
+            Some(whole) => whole,
+            None => {
+                // White space behind the end ends the last chunk there.
+                last[..text.len() - at].copy_from_slice(&text[at..]);
+                (&last, &[][..])
+            }
+        };
+        let folded = (&mut spans.folded[at..at + BLOCK]).try_into().expect("a block");
+        // SAFETY: as this function's own.
+        let Classes { white, mark, high } = unsafe { B::classes(block, fold, folded) };
+        // SAFETY: as this function's own.
+        let dash = if high == 0 { 0 } else { unsafe { dashes::<B>(block, follow) } };
+        let in_dash = dash | dash << 1 | dash << 2 | dash_before >> 63 | dash_before >> 62;
+        let word = !(white | mark | in_dash);
+        let behind_word = word << 1 | was_word;
+        let starts = mark | dash | word & !behind_word;
+        let ends = behind_word & !word | mark << 1 | dash << 3 | ends_here;
+        (was_word, ends_here, dash_before) = (word >> 63, mark >> 63 | dash >> 61, dash);
+        let base = at as u16;
+        let room = |list: &mut [u16; ROOM], length: usize, mask: u64| {
+            let target = (&mut list[length..length + BLOCK]).try_into().expect("a block");
+            // SAFETY: as this function's own.
+            unsafe { B::offsets(mask, base, target) };
+        };
+        room(&mut spans.starts, started, starts);
+        room(&mut spans.ends, ended, ends);
+        started += starts.count_ones() as usize;
+        ended += ends.count_ones() as usize;
+    }
+    let is_open = was_word == 1;
+    if is_open || ends_here & 1 == 1 {
+        spans.ends[ended] = text.len() as u16;
+        ended += 1;
+    }
+    debug_assert_eq!(started, ended, "what begins ends");
+    (spans.started, spans.ended, spans.is_open) = (started, ended, is_open);
+}

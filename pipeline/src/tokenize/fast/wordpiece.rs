@@ -1,0 +1,279 @@
+//! BERT's tokenizers: its normalizer, its pre-tokenizer, WordPiece.
+//!
+//! # Idea
+//! The raw text is cut at *hard separators* alone: ASCII white space and punctuation, and U+2010 to U+2027. What lies
+//! between is a chunk, and its ids are a function of its bytes, whatever these are: so a cache may know them. Two passes
+//! over a window of 2 KiB: bit masks of 64 bytes become offsets of chunks (`kernels`); then each chunk is looked up by its
+//! bytes (`cache`), 128 chunks after its place was asked for. What is not known is split by tables (`vocabulary`).
+//!
+//! # Invariants
+//! - No step acts across a hard separator: the normalizer looks at characters (`characters` says why), none of these
+//!   composes or has a class to be reordered by, and each ends words. [`WordPiece::new`] asks the crate about each.
+//! - ASCII letters are made small before a chunk is looked up: on them, the normalizer does nothing else.
+//! - Added tokens are taken out of the raw text first, as the crate does. They begin with a mark, so that what precedes
+//!   them ends there in any case; white space that they strip would have been dropped.
+//! - Places where a text may be cut lie beside characters that end words and occur in no added token.
+//!
+//! # Budget
+//! Per token of English novels on one core at 3.6 GHz: 0.5 ns for offsets, 2 to 4 ns for looking up, 0.2 ns for what is
+//! not known; 20 ns without a cache.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use tokenizers::{ModelWrapper, NormalizerWrapper, PreTokenizerWrapper};
+
+use super::added::Added;
+use super::cache::{Cache, Places};
+use super::characters::Character;
+use super::entry::{KEY_BYTES, Key, key};
+use super::kernels::{Kernels, Spans, WINDOW};
+use super::vocabulary::Vocabulary;
+use super::{Path, Slow, Worker};
+use crate::Result;
+
+/// Chunks between asking for a place and looking at it.
+const AHEAD: usize = 128;
+
+/// A tokenizer of BERT's shape.
+#[derive(Clone)]
+pub(super) struct WordPiece {
+    vocabulary: Arc<Vocabulary>,
+    added: Arc<Added>,
+    kernels: Kernels,
+    places: Places,
+}
+
+impl WordPiece {
+    /// The path, or what of the tokenizer is of another shape. `meant` is the tokenizer as the crate writes it.
+    pub(super) fn new(model: &tokenizers::Tokenizer, meant: &Value) -> Result<Self, String> {
+        let ModelWrapper::WordPiece(word_piece) = model.get_model() else {
+            return Err("its model is not WordPiece".into());
+        };
+        let Some(NormalizerWrapper::BertNormalizer(normalizer)) = model.get_normalizer() else {
+            return Err("its normalizer is not BERT's".into());
+        };
+        let Some(PreTokenizerWrapper::BertPreTokenizer(_)) = model.get_pre_tokenizer() else {
+            return Err("its pre-tokenizer is not BERT's".into());
+        };
+        if !adds_only_around(&meant["post_processor"]) {
+            return Err("its post-processor may do more than add special tokens".into());
+        }
+        let tokens = model.get_added_tokens_decoder();
+        let mut tokens: Vec<_> = tokens.iter().collect();
+        tokens.sort_by_key(|(id, _)| **id);
+        if let Some((_, token)) = tokens.iter().find(|(_, token)| token.normalized || token.single_word) {
+            return Err(format!("the added token `{}` is looked for in normalized text, or as a word", token.content));
+        }
+        let added = Added::new(tokens.into_iter().map(|(&id, token)| (token.content.as_str(), id)))?;
+        let vocabulary = Vocabulary::new(word_piece, *normalizer)?;
+        is_separated(&vocabulary)?;
+        Ok(Self {
+            vocabulary: Arc::new(vocabulary),
+            added: Arc::new(added),
+            kernels: Kernels::best(),
+            places: Places::default(),
+        })
+    }
+
+    /// Whether `text` may be cut at `at`.
+    fn is_cut(&self, text: &str, at: usize) -> bool {
+        if at == 0 || at == text.len() {
+            return true;
+        }
+        if !text.is_char_boundary(at) {
+            return false;
+        }
+        let sides = [text[..at].chars().next_back(), text[at..].chars().next()];
+        sides.into_iter().flatten().any(|character| {
+            let ends_words = matches!(self.vocabulary.character(character), Character::White | Character::Alone(_));
+            ends_words && !self.added.has_any(character.encode_utf8(&mut [0; 4]).as_bytes())
+        })
+    }
+}
+
+/// Whether a post-processor, asked for no special tokens, leaves a text as it is.
+fn adds_only_around(processor: &Value) -> bool {
+    match processor["type"].as_str() {
+        None => processor.is_null(),
+        Some("BertProcessing" | "RobertaProcessing") => true,
+        Some("TemplateProcessing") => {
+            let parts = processor["single"].as_array().into_iter().flatten();
+            let texts: Vec<_> = parts.filter(|part| part["SpecialToken"].is_null()).collect();
+            matches!(texts[..], [text] if text["Sequence"]["id"] == "A")
+        }
+        Some(_) => false,
+    }
+}
+
+/// Checks that hard separators are what the cuts take them for, and that small letters are all that becomes of letters.
+fn is_separated(vocabulary: &Vocabulary) -> Result<(), String> {
+    let bytes = |character: char| character.to_string().into_bytes();
+    let small = |character: char| if vocabulary.folds() { character.to_ascii_lowercase() } else { character };
+    let holds = |character: char| match (character, vocabulary.character(character)) {
+        (' ' | '\t' | '\n' | '\r', found) => found == Character::White,
+        ('0'..='9' | 'a'..='z' | 'A'..='Z', Character::Kept) => small(character) == character,
+        ('A'..='Z', Character::Mapped(written)) => written == bytes(small(character)),
+        // What becomes of other controls is the tables' affair: they are not looked at before.
+        ('\0'..='\x1f' | '\x7f', _) => true,
+        (_, Character::Alone(id)) => id == vocabulary.id_alone(&character.to_string()),
+        _ => false,
+    };
+    match ('\0'..='\x7f').chain('\u{2010}'..='\u{2027}').find(|&character| !holds(character)) {
+        None => Ok(()),
+        Some(character) => Err(format!("its normalizer makes something unforeseen of {character:?}")),
+    }
+}
+
+impl Path for WordPiece {
+    fn name(&self) -> String {
+        format!("WordPiece by {}", self.kernels.name())
+    }
+
+    fn cut_before(&self, text: &str, near: usize) -> usize {
+        (0..=near.min(text.len())).rev().find(|&at| self.is_cut(text, at)).unwrap_or(0)
+    }
+
+    fn cut_behind(&self, text: &str, near: usize) -> usize {
+        (near..text.len()).find(|&at| self.is_cut(text, at)).unwrap_or(text.len())
+    }
+
+    fn worker(&self) -> Box<dyn Worker> {
+        let mut cache = Cache::new(self.places);
+        for (word, ids) in self.vocabulary.whole_words() {
+            let mut bytes = [0; KEY_BYTES];
+            bytes[..word.len()].copy_from_slice(word.as_bytes());
+            cache.learn_for_good(key(&bytes, word.len()), &ids);
+        }
+        let (keys, places) = (Box::new([[0; 2]; AHEAD]), Box::new([0; AHEAD]));
+        Box::new(Splitter { path: self.clone(), cache, spans: Spans::new(), keys, places, word: Vec::new() })
+    }
+}
+
+/// What a thread splits text with.
+struct Splitter {
+    path: WordPiece,
+    cache: Cache,
+    /// The chunks of the window at hand.
+    spans: Box<Spans>,
+    /// The keys of the next chunks, and their places in the cache.
+    keys: Box<[Key; AHEAD]>,
+    places: Box<[u32; AHEAD]>,
+    /// Room to write a word into.
+    word: Vec<u8>,
+}
+
+impl Worker for Splitter {
+    fn append(&mut self, text: &str, ids: &mut Vec<u32>, slow: Slow<'_>) -> Result<()> {
+        let mut from = 0;
+        while let Some(found) = self.path.added.next(text.as_bytes(), from) {
+            self.append_plain(&text[from..found.start], ids, slow)?;
+            ids.push(found.id);
+            from = found.end;
+        }
+        self.append_plain(&text[from..], ids, slow)
+    }
+}
+
+impl Splitter {
+    /// Appends the ids of a text that has no added token.
+    fn append_plain(&mut self, text: &str, ids: &mut Vec<u32>, slow: Slow<'_>) -> Result<()> {
+        let mut at = 0;
+        while at < text.len() {
+            let rest = &text[at..];
+            let window = &rest.as_bytes()[..rest.len().min(WINDOW)];
+            self.path.kernels.find_words(window, self.path.vocabulary.folds(), &mut self.spans);
+            at += match self.spans.open().filter(|_| window.len() < rest.len()) {
+                Some(0) => {
+                    let end = rest.find(is_separator).unwrap_or(rest.len());
+                    self.split(&rest[..end], ids, slow)?;
+                    end
+                }
+                // A chunk that goes on behind the window is the first one of the next.
+                Some(start) => {
+                    self.append_window(rest, self.spans.all().0.len() - 1, ids, slow)?;
+                    start
+                }
+                None => {
+                    self.append_window(rest, self.spans.all().0.len(), ids, slow)?;
+                    window.len()
+                }
+            };
+        }
+        Ok(())
+    }
+
+    /// Appends the ids of the first `count` chunks of the window with which `text` begins.
+    fn append_window(&mut self, text: &str, count: usize, ids: &mut Vec<u32>, slow: Slow<'_>) -> Result<()> {
+        for first in (0..count).step_by(AHEAD) {
+            let ahead = AHEAD.min(count - first);
+            self.look_ahead(first, ahead);
+            let mut done = 0;
+            while done < ahead {
+                let (keys, places) = (&self.keys[done..ahead], &self.places[done..ahead]);
+                done += self.cache.append_known(self.path.kernels, keys, places, ids);
+                if done < ahead {
+                    self.append_rare(text, (first + done, done), ids, slow)?;
+                    done += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the keys of the next chunks, and asks for their places in the cache.
+    fn look_ahead(&mut self, first: usize, count: usize) {
+        let ((starts, ends), folded) = (self.spans.all(), self.spans.folded());
+        let spans = starts[first..first + count].iter().zip(&ends[first..first + count]);
+        for ((&start, &end), (known, place)) in spans.zip(self.keys.iter_mut().zip(self.places.iter_mut())) {
+            let bytes = folded[usize::from(start)..].first_chunk().expect("room behind the window");
+            *known = key(bytes, usize::from(end - start));
+            *place = self.cache.place(*known);
+            self.cache.fetch(*place);
+        }
+    }
+
+    /// Appends the ids of a chunk that is not at its first place: the chunk of that number in the window, and ahead.
+    #[cold]
+    fn append_rare(
+        &mut self,
+        text: &str,
+        (number, ahead): (usize, usize),
+        ids: &mut Vec<u32>,
+        slow: Slow<'_>,
+    ) -> Result<()> {
+        let (starts, ends) = self.spans.all();
+        let (start, end) = (usize::from(starts[number]), usize::from(ends[number]));
+        let (length, folded, key) = (end - start, &self.spans.folded()[start..end], self.keys[ahead]);
+        if length <= KEY_BYTES && self.cache.append_second(key, self.places[ahead], ids) {
+            return Ok(());
+        }
+        if self.cache.append_long(folded, ids) {
+            return Ok(());
+        }
+        let before = ids.len();
+        if folded.iter().all(u8::is_ascii_alphanumeric) {
+            self.path.vocabulary.append_word(folded, ids);
+        } else {
+            self.split(&text[start..end], ids, slow)?;
+        }
+        let folded = &self.spans.folded()[start..end];
+        if length > KEY_BYTES || !self.cache.learn(key, &ids[before..]) {
+            self.cache.learn_long(folded, &ids[before..]);
+        }
+        Ok(())
+    }
+
+    /// Appends the ids of a chunk by tables, or else by the crate.
+    fn split(&mut self, chunk: &str, ids: &mut Vec<u32>, slow: Slow<'_>) -> Result<()> {
+        if self.path.vocabulary.append(chunk, &mut self.word, ids) { Ok(()) } else { slow(chunk, ids) }
+    }
+}
+
+/// Whether the kernels cut there.
+fn is_separator(character: char) -> bool {
+    matches!(character, ' ' | '\t' | '\n' | '\r' | '\u{2010}'..='\u{2027}') || character.is_ascii_punctuation()
+}
+
+#[cfg(test)]
+mod tests;
