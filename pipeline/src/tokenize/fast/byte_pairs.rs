@@ -25,7 +25,6 @@ pub(super) mod merges;
 pub(super) mod starts;
 pub(super) mod words;
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
@@ -110,52 +109,68 @@ impl BytePairs {
     }
 }
 
-/// The tokens of a model, as bytes.
+/// The tokens of a model.
+#[expect(
+    clippy::disallowed_types,
+    reason = "the crate's own map, looked up for every merge; the order of its tokens is made ours"
+)]
 struct Vocabulary {
-    ids: BTreeMap<String, u16>,
-    spellings: BTreeMap<u16, Vec<u8>>,
+    ids: std::collections::HashMap<String, u32>,
+    /// The bytes of the tokens, by id.
+    spellings: Vec<Vec<u8>>,
 }
 
 impl Vocabulary {
     /// From the crate, which alone tells whether two tokens share an id.
     fn of(model: &tokenizers::Tokenizer) -> Result<Self, String> {
-        let (mut ids, mut spellings) = (BTreeMap::new(), BTreeMap::new());
-        let byte_of: BTreeMap<char, u8> = (0..=u8::MAX).map(|byte| (symbol(byte), byte)).collect();
-        for (token, id) in model.get_vocab(false) {
-            let id = u16::try_from(id).map_err(|_| format!("the token `{token}` has the id {id}, beyond 65535"))?;
-            // Added tokens may be spelled with other characters; no merge makes such a one.
-            let bytes: Option<Vec<u8>> = token.chars().map(|character| byte_of.get(&character).copied()).collect();
-            if spellings.insert(id, bytes.unwrap_or_default()).is_some() {
-                return Err(format!("two tokens share the id {id}"));
+        let mut byte_of = [None; 512];
+        (0..=u8::MAX).for_each(|byte| byte_of[symbol(byte) as usize] = Some(byte));
+        let ids = model.get_vocab(false);
+        let mut tokens: Vec<(u32, &String)> = ids.iter().map(|(token, &id)| (id, token)).collect();
+        tokens.sort_unstable();
+        if let Some(pair) = tokens.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            return Err(format!("two tokens share the id {}", pair[0].0));
+        }
+        let mut spellings = Vec::new();
+        for (id, token) in tokens {
+            if id > u16::MAX.into() {
+                return Err(format!("the token `{token}` has the id {id}, beyond 65535"));
             }
-            ids.insert(token, id);
+            // Added tokens may be spelled with other characters; no merge makes such a one.
+            let bytes = token.chars().map(|character| *byte_of.get(character as usize)?);
+            spellings.resize(id as usize, Vec::new());
+            spellings.push(bytes.collect::<Option<Vec<u8>>>().unwrap_or_default());
         }
         Ok(Self { ids, spellings })
     }
 
     fn merges(&self, listed: &Value) -> Result<Merges, String> {
-        let id = |token: &str| self.ids.get(token).copied();
+        let id = |token: &str| self.ids.get(token).and_then(|&id| u16::try_from(id).ok());
         let mut bytes = [0; 256];
         for byte in 0..=u8::MAX {
-            bytes[usize::from(byte)] =
-                id(&symbol(byte).to_string()).ok_or_else(|| format!("the byte {byte} has no token"))?;
+            let found = id(symbol(byte).encode_utf8(&mut [0; 2]));
+            bytes[usize::from(byte)] = found.ok_or_else(|| format!("the byte {byte} has no token"))?;
         }
-        let merge = |pair: &Value| {
+        let mut both = String::new();
+        let mut merge = |pair: &Value| {
             let (left, right) = (pair[0].as_str()?, pair[1].as_str()?);
-            Some(Merge { left: id(left)?, right: id(right)?, made: id(&format!("{left}{right}"))? })
+            both.clear();
+            both.extend([left, right]);
+            Some(Merge { left: id(left)?, right: id(right)?, made: id(&both)? })
         };
-        let list: Option<Vec<Merge>> = listed.as_array().map_or(&[][..], Vec::as_slice).iter().map(merge).collect();
+        let list: Option<Vec<Merge>> =
+            listed.as_array().map_or(&[][..], Vec::as_slice).iter().map(&mut merge).collect();
         let list = list.ok_or("one of its merges is of tokens that it does not have")?;
         Merges::new(bytes, &list, &self.spellings).ok_or_else(|| "it has more merges than ranks of 16 bits".into())
     }
 
-    /// The tokens that are pre-tokens if they stand in a text.
+    /// The tokens that are pre-tokens if they stand in a text, by id: by experience, the frequent ones first.
     fn pre_tokens(self) -> Vec<Vec<u8>> {
         let classes = Classes::of_the_crate();
         let is_one = |word: &Vec<u8>| {
             !word.is_empty() && std::str::from_utf8(word).is_ok() && first_pre_token(classes, word) == word.len()
         };
-        self.spellings.into_values().filter(is_one).collect()
+        self.spellings.into_iter().filter(is_one).collect()
     }
 }
 

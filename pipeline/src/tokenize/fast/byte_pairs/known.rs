@@ -11,10 +11,14 @@
 //! - What is forgotten is merged again: it changes time, never ids. Words of the vocabulary, frequent ones by
 //!   experience, are entered first and stay.
 
+use super::super::entry::{KEY_BYTES, Key, hash, key};
 use super::super::kernels::fetch;
 
-/// Bytes of a key.
-pub(super) const KEY: usize = 16;
+/// Words that are looked up ahead.
+pub(super) const AHEAD: usize = 128;
+
+/// The slot in which a word is looked for first, and its key.
+pub(super) type Place = (u32, Key);
 
 /// The ids of an entry, and in the last place how many there are, and whether it is to stay.
 pub(super) type Packed = [u16; 8];
@@ -23,9 +27,9 @@ pub(super) type Packed = [u16; 8];
 const IDS_MAX: usize = 7;
 const STAYS: u16 = 1 << 8;
 
-/// The key of words that are longer than a key, and of no word at all.
-const LONG: u128 = u128::MAX;
-const EMPTY: u128 = 0xFE;
+/// The keys of an empty slot and of words that are longer than a key.
+const EMPTY: Key = [0xFE, 0];
+const LONG: Key = [u64::MAX; 2];
 
 /// Slots that a word may lie in.
 const WAYS: usize = 4;
@@ -37,7 +41,7 @@ pub(super) const SLOTS: (usize, usize) = (1 << 18, 1 << 13);
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(32))]
 struct Entry {
-    key: u128,
+    key: Key,
     packed: Packed,
 }
 
@@ -45,7 +49,7 @@ struct Entry {
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 struct WideEntry {
-    key: [u128; 2],
+    key: [Key; 2],
     packed: [u16; 16],
 }
 
@@ -58,43 +62,36 @@ pub(super) struct Known {
     turn: usize,
 }
 
-/// What a key is made of from the bytes behind a word's beginning: `0xFF` for those that are not the word's.
-const PADDING: [u128; KEY + 2] = {
-    let mut padding = [LONG; KEY + 2];
-    let mut length = 0;
-    while length <= KEY {
-        padding[length] = if length < KEY { u128::MAX << (8 * length) } else { 0 };
-        length += 1;
-    }
-    padding
-};
-
-/// The key of a word of `length` bytes, from these and those behind it.
-#[inline]
-pub(super) fn key(bytes: [u8; KEY], length: usize) -> u128 {
-    u128::from_le_bytes(bytes) | PADDING[length.min(KEY + 1)]
-}
-
 /// The key of a word that stands alone.
 #[inline]
-pub(super) fn key_of(word: &[u8]) -> u128 {
-    let mut bytes = [0; KEY];
-    let length = word.len().min(KEY);
+pub(super) fn key_of(word: &[u8]) -> Key {
+    let mut bytes = [0; KEY_BYTES];
+    let length = word.len().min(KEY_BYTES);
     bytes[..length].copy_from_slice(&word[..length]);
-    key(bytes, word.len())
+    key(&bytes, word.len())
 }
 
 /// The halves of a word of at most 32 bytes.
-fn wide_key(word: &[u8]) -> [u128; 2] {
-    assert!(word.len() <= 2 * KEY, "a key of {} bytes", word.len());
-    [key_of(&word[..word.len().min(KEY)]), key_of(&word[word.len().min(KEY)..])]
+fn wide_key(word: &[u8]) -> [Key; 2] {
+    assert!(word.len() <= 2 * KEY_BYTES, "a key of {} bytes", word.len());
+    let (first, second) = word.split_at(word.len().min(KEY_BYTES));
+    [key_of(first), key_of(second)]
 }
 
-#[inline]
-fn hash(key: u128) -> usize {
-    let (low, high) = (key as u64, (key >> 64) as u64);
-    let product = u128::from(low ^ 0x9E37_79B9_7F4A_7C15) * u128::from(high ^ 0xD1B5_4A32_D192_ED03);
-    (product as u64 ^ (product >> 64) as u64) as usize
+/// Words of a batch, looked up one after the other while they are known.
+#[derive(Debug)]
+pub(super) struct Asked {
+    keys: [Key; AHEAD],
+    slots: [u32; AHEAD],
+}
+
+impl Asked {
+    pub(super) const NONE: Self = Self { keys: [LONG; AHEAD], slots: [0; AHEAD] };
+
+    /// The first slot and the key of a word.
+    pub(super) fn place(&self, word: usize) -> Place {
+        (self.slots[word], self.keys[word])
+    }
 }
 
 impl Known {
@@ -106,28 +103,69 @@ impl Known {
         Self { entries: vec![entry; slots].into(), wide: vec![wide; wide_slots].into(), turn: 0 }
     }
 
-    /// The first slot of a word.
+    /// The first slot of a word, and its key.
     #[inline]
-    pub(super) fn slot(&self, key: u128) -> usize {
-        hash(key) & (self.entries.len() - 1)
+    pub(super) fn place(&self, word: &[u8]) -> Place {
+        let key = key_of(word);
+        (hash(key) & self.mask(), key)
     }
 
-    /// Asks for a slot, for a look at it soon.
     #[inline(always)]
-    pub(super) fn fetch(&self, slot: usize) {
-        fetch(&self.entries, slot);
+    fn mask(&self) -> u32 {
+        self.entries.len() as u32 - 1
+    }
+
+    /// Makes the keys of the words between `borders`, at most `AHEAD` of them, and asks for the places where they would
+    /// lie.
+    #[inline(always)]
+    pub(super) fn ask(&self, text: &[u8], borders: &[u16], asked: &mut Asked) {
+        let (entries, mask) = (&*self.entries, self.mask());
+        let (mut begin, ends) = (usize::from(borders[0]), &borders[1..]);
+        for ((&end, asked_key), asked_slot) in ends.iter().zip(&mut asked.keys).zip(&mut asked.slots) {
+            let end = usize::from(end);
+            let key = match (text[begin..].first_chunk(), text.last_chunk()) {
+                (Some(bytes), _) => key(bytes, end - begin),
+                (None, Some(last)) => {
+                    let behind = u128::from_le_bytes(*last) >> (8 * (begin + KEY_BYTES - text.len()));
+                    key(&behind.to_le_bytes(), end - begin)
+                }
+                (None, None) => key_of(&text[begin..end]),
+            };
+            let slot = hash(key) & mask;
+            fetch(entries, slot as usize);
+            (*asked_key, *asked_slot, begin) = (key, slot, end);
+        }
+    }
+
+    /// Puts down the ids of words from `word` to `words`, up to one that does not lie in its first slot. Returns which
+    /// that is, and how many ids there are.
+    #[inline(always)]
+    pub(super) fn put(&self, asked: &Asked, (mut word, words): (usize, usize), ids: &mut [u32]) -> (usize, usize) {
+        let entries = &*self.entries;
+        let (keys, slots) = (&asked.keys[..words], &asked.slots[..words]);
+        let mut at = 0;
+        while word < words {
+            let entry = &entries[slots[word] as usize];
+            if entry.key != keys[word] {
+                break;
+            }
+            at += put(&entry.packed, &mut ids[at..]);
+            word += 1;
+        }
+        (word, at)
     }
 
     /// The ids of a word that lies in its first slot.
     #[inline]
-    pub(super) fn at(&self, slot: usize, key: u128) -> Option<&Packed> {
-        let entry = &self.entries[slot];
+    pub(super) fn at(&self, (slot, key): Place) -> Option<&Packed> {
+        let entry = &self.entries[slot as usize];
         (entry.key == key).then_some(&entry.packed)
     }
 
     /// The ids of a word that lies in another of its slots. One of sixteen that are found so changes places with the word
     /// in the first slot: where both are frequent, they take turns.
-    pub(super) fn beside(&mut self, slot: usize, key: u128) -> Option<Packed> {
+    pub(super) fn beside(&mut self, (slot, key): Place) -> Option<Packed> {
+        let slot = slot as usize;
         let other = (1..WAYS).map(|way| slot ^ way).find(|&other| self.entries[other].key == key)?;
         let packed = self.entries[other].packed;
         self.turn += 1;
@@ -138,7 +176,8 @@ impl Known {
     }
 
     /// Remembers a word of at most 16 bytes, if its ids fit: in a free slot, else instead of one that need not stay.
-    pub(super) fn enter(&mut self, (slot, key): (usize, u128), ids: &[u16], stays: bool) {
+    pub(super) fn enter(&mut self, (slot, key): Place, ids: &[u16], stays: bool) {
+        let slot = slot as usize;
         assert_ne!(key, LONG, "a word that is longer than its key");
         if ids.len() > IDS_MAX {
             return;
@@ -174,13 +213,16 @@ impl Known {
         }
     }
 
-    fn wide_slot(&self, [low, high]: [u128; 2]) -> usize {
-        hash(low ^ high.rotate_left(32)) & (self.wide.len() - 1)
+    fn wide_slot(&self, [first, second]: [Key; 2]) -> usize {
+        let folded = [first[0] ^ second[0].rotate_left(23), first[1] ^ second[1].rotate_left(41)];
+        hash(folded) as usize & (self.wide.len() - 1)
     }
 }
 
-/// How many ids an entry has.
-#[inline]
-pub(super) fn count(packed: &Packed) -> usize {
+/// Puts down all ids that an entry has room for. Returns how many of them there are.
+#[inline(always)]
+pub(super) fn put(packed: &Packed, ids: &mut [u32]) -> usize {
+    let ids: &mut [u32; 8] = ids.first_chunk_mut().expect("an entry beyond the window");
+    *ids = packed.map(u32::from);
     usize::from(packed[7] as u8)
 }

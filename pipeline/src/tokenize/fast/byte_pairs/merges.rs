@@ -16,7 +16,7 @@
 //! 150 to 250 ns a word of English: what is paid once for each new word.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BinaryHeap;
 
 /// No merge has this rank.
 const NEVER: u16 = u16::MAX;
@@ -53,9 +53,9 @@ pub(super) struct Merge {
 }
 
 impl Merges {
-    /// The merges of a model, in order of rank, over the ids of bytes; `spelling` tells the bytes of a token. `None` if
+    /// The merges of a model, in order of rank, over the ids of bytes; `spellings` are the bytes of tokens. `None` if
     /// there are more of them than ranks.
-    pub(super) fn new(bytes: [u16; 256], list: &[Merge], spelling: &BTreeMap<u16, Vec<u8>>) -> Option<Self> {
+    pub(super) fn new(bytes: [u16; 256], list: &[Merge], spellings: &[Vec<u8>]) -> Option<Self> {
         if list.len() >= NEVER.into() {
             return None;
         }
@@ -69,7 +69,7 @@ impl Merges {
         };
         for (rank, merge) in (0..).zip(list) {
             merges.enter(*merge, rank);
-            for pair in spelling.get(&merge.made)?.windows(2) {
+            for pair in spellings[usize::from(merge.made)].windows(2) {
                 let joint = joint(pair[0], pair[1]);
                 merges.joints[joint / 64] |= 1 << (joint % 64);
             }

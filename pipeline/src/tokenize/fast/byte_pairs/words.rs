@@ -11,15 +11,13 @@
 //! # Budget
 //! 3 to 4 ns per token.
 
-use super::known::{KEY, Known, Packed, count, key, key_of};
+use super::super::entry::KEY_BYTES;
+use super::known::{AHEAD, Asked, Known, Place, put};
 use super::merges::{Merges, Room};
 use super::starts::WINDOW;
 
-/// Words that are looked up ahead.
-const AHEAD: usize = 128;
-
 /// Longer words are taken apart where they can be, and are not remembered whole.
-const WIDE: usize = 2 * KEY;
+const WIDE: usize = 2 * KEY_BYTES;
 
 /// Room for the ids of a window, of which there are no more than bytes, and for an entry that ends with them.
 pub(in super::super) type Ids = [u32; WINDOW + 16];
@@ -31,13 +29,12 @@ pub(in super::super) struct Words {
     room: Room,
     /// The ids of a word that was merged.
     merged: Vec<u16>,
-    keys: [u128; AHEAD],
-    slots: [usize; AHEAD],
+    asked: Asked,
 }
 
 impl Words {
     pub(super) fn new(known: Known) -> Self {
-        Self { known, room: Room::default(), merged: Vec::new(), keys: [0; AHEAD], slots: [0; AHEAD] }
+        Self { known, room: Room::default(), merged: Vec::new(), asked: Asked::NONE }
     }
 
     /// What was learnt, for others to begin with.
@@ -48,46 +45,33 @@ impl Words {
     /// Puts down the ids of the words that `borders` lie between. Returns how many there are.
     #[inline(always)]
     pub(in super::super) fn look_up(&mut self, merges: &Merges, text: &[u8], borders: &[u16], ids: &mut Ids) -> usize {
-        let mut at = 0;
-        let mut borders = borders;
+        let (mut at, mut borders) = (0, borders);
         while borders.len() > 1 {
             let batch = &borders[..borders.len().min(AHEAD + 1)];
-            self.ask(text, batch);
-            for (word, border) in batch.windows(2).enumerate() {
-                let (key, slot) = (self.keys[word], self.slots[word]);
-                if let Some(packed) = self.known.at(slot, key) {
-                    at += put(packed, &mut ids[at..]);
-                } else {
-                    let word = &text[usize::from(border[0])..usize::from(border[1])];
-                    at += self.look_further(merges, (slot, key), word, &mut ids[at..]);
+            let words = batch.len() - 1;
+            self.known.ask(text, batch, &mut self.asked);
+            let mut word = 0;
+            loop {
+                let (unknown, count) = self.known.put(&self.asked, (word, words), &mut ids[at..]);
+                at += count;
+                if unknown == words {
+                    break;
                 }
+                let [begin, end] = [batch[unknown], batch[unknown + 1]].map(usize::from);
+                at += self.look_further(merges, self.asked.place(unknown), &text[begin..end], &mut ids[at..]);
+                word = unknown + 1;
             }
-            borders = &borders[batch.len() - 1..];
+            borders = &borders[words..];
         }
         at
-    }
-
-    /// Makes the keys of some words, and asks for the places where they would lie.
-    #[inline(always)]
-    fn ask(&mut self, text: &[u8], borders: &[u16]) {
-        for (word, border) in borders.windows(2).enumerate() {
-            let (begin, end) = (usize::from(border[0]), usize::from(border[1]));
-            let key = match text[begin..].first_chunk::<KEY>() {
-                Some(&bytes) => key(bytes, end - begin),
-                None => key_of(&text[begin..end]),
-            };
-            let slot = self.known.slot(key);
-            self.known.fetch(slot);
-            (self.keys[word], self.slots[word]) = (key, slot);
-        }
     }
 
     /// Puts down the ids of a word that does not lie where it should. Returns how many there are.
     #[cold]
     #[inline(never)]
-    fn look_further(&mut self, merges: &Merges, place: (usize, u128), word: &[u8], ids: &mut [u32]) -> usize {
-        if word.len() <= KEY {
-            if let Some(packed) = self.known.beside(place.0, place.1) {
+    fn look_further(&mut self, merges: &Merges, place: Place, word: &[u8], ids: &mut [u32]) -> usize {
+        if word.len() <= KEY_BYTES {
+            if let Some(packed) = self.known.beside(place) {
                 return put(&packed, ids);
             }
         }
@@ -100,18 +84,18 @@ impl Words {
     }
 
     /// As above, and the word is not taken apart.
-    fn whole(&mut self, merges: &Merges, place: (usize, u128), word: &[u8], ids: &mut [u32]) -> usize {
+    fn whole(&mut self, merges: &Merges, place: Place, word: &[u8], ids: &mut [u32]) -> usize {
         // Words of few bytes have many ids where they are not of Latin letters.
-        let has_many = word.len() > KEY || word.len() > 7 && !word[word.len() - 1].is_ascii();
+        let has_many = word.len() > KEY_BYTES || word.len() > 7 && !word[word.len() - 1].is_ascii();
         let may_be_wide = has_many && word.len() <= WIDE;
         if may_be_wide && let Some(known) = self.known.wide(word) {
             return widen(known, ids);
         }
         self.merged.clear();
         merges.split(word, &mut self.room, &mut self.merged);
-        if may_be_wide && (word.len() > KEY || self.merged.len() > 7) {
+        if may_be_wide && (word.len() > KEY_BYTES || self.merged.len() > 7) {
             self.known.enter_wide(word, &self.merged);
-        } else if word.len() <= KEY {
+        } else if word.len() <= KEY_BYTES {
             self.known.enter(place, &self.merged, false);
         }
         widen(&self.merged, ids)
@@ -130,17 +114,16 @@ impl Words {
     }
 
     fn piece(&mut self, merges: &Merges, piece: &[u8], ids: &mut [u32]) -> usize {
-        let key = key_of(piece);
-        let slot = self.known.slot(key);
-        if piece.len() <= KEY {
-            if let Some(packed) = self.known.at(slot, key) {
+        let place = self.known.place(piece);
+        if piece.len() <= KEY_BYTES {
+            if let Some(packed) = self.known.at(place) {
                 return put(packed, ids);
             }
-            if let Some(packed) = self.known.beside(slot, key) {
+            if let Some(packed) = self.known.beside(place) {
                 return put(&packed, ids);
             }
         }
-        self.whole(merges, (slot, key), piece, ids)
+        self.whole(merges, place, piece, ids)
     }
 
     /// Appends the ids of a word of any length.
@@ -152,12 +135,11 @@ impl Words {
 
     /// Remembers for good a word that is to be expected.
     pub(super) fn expect(&mut self, merges: &Merges, word: &[u8]) {
-        let key = key_of(word);
-        let slot = self.known.slot(key);
-        if word.len() <= KEY && self.known.at(slot, key).is_none() && self.known.beside(slot, key).is_none() {
+        let place = self.known.place(word);
+        if word.len() <= KEY_BYTES && self.known.at(place).is_none() && self.known.beside(place).is_none() {
             self.merged.clear();
             merges.split(word, &mut self.room, &mut self.merged);
-            self.known.enter((slot, key), &self.merged, true);
+            self.known.enter(place, &self.merged, true);
         }
     }
 }
@@ -165,14 +147,6 @@ impl Words {
 /// Does a word end in a character of U+4000 to U+9FFF?
 fn ends_in_chinese(word: &[u8]) -> bool {
     word.len() >= 9 && (0xE4..=0xE9).contains(&word[word.len() - 3])
-}
-
-/// Puts down all ids that an entry has room for. Returns how many of them there are.
-#[inline(always)]
-fn put(packed: &Packed, ids: &mut [u32]) -> usize {
-    let ids: &mut [u32; 8] = ids.first_chunk_mut().expect("an entry beyond the window");
-    *ids = packed.map(u32::from);
-    count(packed)
 }
 
 fn widen(merged: &[u16], ids: &mut [u32]) -> usize {
