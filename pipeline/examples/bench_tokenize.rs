@@ -7,8 +7,8 @@
 //! ```
 //!
 //! TOKENIZER is as `prepare.tokenizer` has it; a `vocab.txt` is taken for one of lowercased text. `WAY=crate` has the
-//! `tokenizers` crate encode. Documents end at blank lines. A pass reads the file, checks that it is UTF-8, and encodes all
-//! documents into buffers that stay for the next pass; its threads take a megabyte in turn.
+//! `tokenizers` crate encode. Documents end at blank lines. In a pass, threads take a megabyte of the file in turn: they
+//! read it, check that it is UTF-8, and encode its documents. What they read into and the ids stay for the next pass.
 
 #![allow(clippy::print_stdout, reason = "a program for people")]
 
@@ -16,7 +16,6 @@ use std::env;
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
@@ -37,7 +36,7 @@ fn main() -> Result<()> {
         ["ids", file, tokenizer] => {
             let (tokenizer, mut room) = (loaded(tokenizer)?, Room::default());
             room.pass(file, &tokenizer, 1)?;
-            room.turns.iter().try_for_each(|ids| put(&bytes(&lock(ids))))
+            room.turns.iter().try_for_each(|ids| put(&bytes(ids)))
         }
         ["run", file, tokenizer, rest @ ..] if rest.len() <= 2 => {
             run(file, &loaded(tokenizer)?, number(rest, 0, 1)?, number(rest, 1, 5)?)
@@ -66,57 +65,93 @@ fn run(file: &str, tokenizer: &HfTokenizer, threads: usize, passes: usize) -> Re
         room.pass(file, tokenizer, threads)?;
         println!("pass {:.6}", clock.elapsed().as_secs_f64());
     }
-    let tokens: usize = room.turns.iter().map(|ids| lock(ids).len()).sum();
-    println!("tokens {tokens} bytes {} way {}", room.text.len(), tokenizer.way());
+    let tokens: usize = room.turns.iter().map(Vec::len).sum();
+    println!("tokens {tokens} bytes {} way {}", room.bytes, tokenizer.way());
     Ok(())
 }
 
 /// What a pass leaves for the next one.
 #[derive(Default)]
 struct Room {
-    text: Vec<u8>,
+    /// What each thread reads into.
+    texts: Vec<Vec<u8>>,
     /// The ids of each turn.
-    turns: Vec<Mutex<Vec<u32>>>,
+    turns: Vec<Vec<u32>>,
+    bytes: usize,
+}
+
+/// The file, as threads come for it.
+struct Source {
+    file: File,
+    /// What was read and belongs to the next turn.
+    rest: Vec<u8>,
+    /// Buffers for the ids of the turns to come, the next of them last.
+    free: Vec<Vec<u32>>,
+    turns: usize,
+    bytes: usize,
+}
+
+impl Source {
+    /// Reads the documents of the next turn. Returns its number and a buffer for its ids.
+    fn take(&mut self, text: &mut Vec<u8>) -> std::io::Result<Option<(usize, Vec<u32>)>> {
+        text.clear();
+        text.append(&mut self.rest);
+        loop {
+            let read = (&self.file).take(TURN_BYTES as u64).read_to_end(text)?;
+            self.bytes += read;
+            if read == 0 {
+                break;
+            }
+            if let Some(end) = memmem::rfind(text, DOCUMENT_END) {
+                self.rest.extend_from_slice(&text[end + DOCUMENT_END.len()..]);
+                text.truncate(end + DOCUMENT_END.len());
+                break;
+            }
+        }
+        self.turns += 1;
+        Ok((!text.is_empty()).then(|| (self.turns - 1, self.free.pop().unwrap_or_default())))
+    }
 }
 
 impl Room {
-    fn pass(&mut self, file: &str, tokenizer: &HfTokenizer, threads: usize) -> Result<()> {
-        let unreadable = |error: &dyn std::fmt::Display| Error::Config(format!("{file}: {error}"));
-        self.text.clear();
-        let mut source = File::open(file).map_err(|error| unreadable(&error))?;
-        source.read_to_end(&mut self.text).map_err(|error| unreadable(&error))?;
-        let text = std::str::from_utf8(&self.text).map_err(|error| unreadable(&error))?;
-        let ends = turn_ends(text);
-        self.turns.resize_with(ends.len(), Mutex::default);
-        let (next, turns) = (AtomicUsize::new(0), &self.turns);
-        let work = || -> Result<()> {
+    fn pass(&mut self, path: &str, tokenizer: &HfTokenizer, threads: usize) -> Result<()> {
+        let unreadable = |error: &dyn std::fmt::Display| Error::Config(format!("{path}: {error}"));
+        let file = File::open(path).map_err(|error| unreadable(&error))?;
+        self.turns.reverse();
+        let source = Source { file, rest: Vec::new(), free: std::mem::take(&mut self.turns), turns: 0, bytes: 0 };
+        let source = Mutex::new(source);
+        let work = |mut text: Vec<u8>| -> Result<(Vec<u8>, Vec<(usize, Vec<u32>)>)> {
+            let mut done = Vec::new();
             loop {
-                let turn = next.fetch_add(1, Ordering::Relaxed);
-                let Some(&end) = ends.get(turn) else { return Ok(()) };
-                let begin = turn.checked_sub(1).map_or(0, |before| ends[before]);
-                let mut ids = lock(&turns[turn]);
+                let turn = source.lock().unwrap_or_else(PoisonError::into_inner).take(&mut text);
+                let Some((turn, mut ids)) = turn.map_err(|error| unreadable(&error))? else { return Ok((text, done)) };
                 ids.clear();
-                encode(&text[begin..end], tokenizer, &mut ids)?;
+                let text = std::str::from_utf8(&text).map_err(|error| unreadable(&error))?;
+                encode(text, tokenizer, &mut ids)?;
+                done.push((turn, ids));
             }
         };
+        self.texts.resize_with(threads, Vec::new);
+        let mut texts = std::mem::take(&mut self.texts).into_iter();
+        let mut done = Vec::new();
+        let mine = texts.next().unwrap_or_default();
         thread::scope(|scope| {
-            let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
-            work()?;
-            others.into_iter().try_for_each(|other| other.join().expect("a thread that panicked has said why"))
-        })
+            let others: Vec<_> = texts.map(|text| scope.spawn(|| work(text))).collect();
+            let outcomes = [work(mine)].into_iter();
+            let outcomes = outcomes
+                .chain(others.into_iter().map(|other| other.join().expect("a thread that panicked has said why")));
+            for outcome in outcomes {
+                let (text, turns) = outcome?;
+                self.texts.push(text);
+                done.extend(turns);
+            }
+            Ok::<(), Error>(())
+        })?;
+        done.sort_unstable_by_key(|(turn, _)| *turn);
+        self.turns = done.into_iter().map(|(_, ids)| ids).collect();
+        self.bytes = source.into_inner().unwrap_or_else(PoisonError::into_inner).bytes;
+        Ok(())
     }
-}
-
-/// Where turns end: at ends of documents.
-fn turn_ends(text: &str) -> Vec<usize> {
-    let finder = memmem::Finder::new(DOCUMENT_END);
-    let (mut ends, mut at) = (Vec::new(), 0);
-    while at < text.len() {
-        let from = (at + TURN_BYTES).min(text.len());
-        at = finder.find(&text.as_bytes()[from..]).map_or(text.len(), |found| from + found + DOCUMENT_END.len());
-        ends.push(at);
-    }
-    ends
 }
 
 /// Appends the ids of all documents of a text.
@@ -131,10 +166,6 @@ fn encode(text: &str, tokenizer: &HfTokenizer, ids: &mut Vec<u32>) -> Result<()>
         begin = end + DOCUMENT_END.len();
     }
     Ok(())
-}
-
-fn lock(ids: &Mutex<Vec<u32>>) -> std::sync::MutexGuard<'_, Vec<u32>> {
-    ids.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn bytes(ids: &[u32]) -> Vec<u8> {

@@ -161,7 +161,7 @@ impl Vocabulary {
         let list: Option<Vec<Merge>> =
             listed.as_array().map_or(&[][..], Vec::as_slice).iter().map(&mut merge).collect();
         let list = list.ok_or("one of its merges is of tokens that it does not have")?;
-        Merges::new(bytes, &list, &self.spellings).ok_or_else(|| "it has more merges than ranks of 16 bits".into())
+        Merges::new(&bytes, &list, &self.spellings).ok_or_else(|| "it has more merges than ranks of 16 bits".into())
     }
 
     /// The tokens that are pre-tokens if they stand in a text, by id: by experience, the frequent ones first.
@@ -188,7 +188,7 @@ impl Path for BytePairs {
     }
 
     fn cut_before(&self, text: &str, near: usize) -> usize {
-        (1..near.min(text.len() - 1) + 1).rev().find(|&at| self.is_cut(text, at)).unwrap_or(0)
+        (1..=near.min(text.len() - 1)).rev().find(|&at| self.is_cut(text, at)).unwrap_or(0)
     }
 
     fn cut_behind(&self, text: &str, near: usize) -> usize {
@@ -238,17 +238,14 @@ impl BytePairsWorker {
         }
         while !text.is_empty() {
             let borders = self.window.split(self.kernels.splitting, text);
-            let end = match borders {
-                [_, .., end] => {
-                    let count = (self.kernels.look_up)(&mut self.words, &tables.merges, text, borders, &mut self.ids);
-                    ids.extend_from_slice(&self.ids[..count]);
-                    usize::from(*end)
-                }
-                _ => {
-                    let end = first_pre_token(Classes::of_the_crate(), text);
-                    self.words.append(&tables.merges, &text[..end], ids);
-                    end
-                }
+            let end = if let [_, .., end] = borders {
+                let count = (self.kernels.look_up)(&mut self.words, &tables.merges, text, borders, &mut self.ids);
+                ids.extend_from_slice(&self.ids[..count]);
+                usize::from(*end)
+            } else {
+                let end = first_pre_token(Classes::of_the_crate(), text);
+                self.words.append(&tables.merges, &text[..end], ids);
+                end
             };
             text = &text[end..];
         }

@@ -10,6 +10,8 @@
 //!   it. A longer word has the key `LONG`, and an empty slot the key `EMPTY`, which are no words.
 //! - What is forgotten is merged again: it changes time, never ids. Words of the vocabulary, frequent ones by
 //!   experience, are entered first and stay.
+#![expect(clippy::cast_possible_truncation, reason = "counts of at most 15 ids and slots of a table of less than 2^32")]
+#![expect(clippy::inline_always, reason = "compiled anew for the instructions of each kernel that calls them")]
 
 use super::super::entry::{KEY_BYTES, Key, hash, key};
 use super::super::kernels::fetch;
@@ -169,7 +171,7 @@ impl Known {
         let other = (1..WAYS).map(|way| slot ^ way).find(|&other| self.entries[other].key == key)?;
         let packed = self.entries[other].packed;
         self.turn += 1;
-        if self.turn % 16 == 0 {
+        if self.turn.is_multiple_of(16) {
             self.entries.swap(slot, other);
         }
         Some(packed)

@@ -14,6 +14,7 @@
 //!
 //! # Budget
 //! 150 to 250 ns a word of English: what is paid once for each new word.
+#![expect(clippy::cast_possible_truncation, reason = "numbers are packed into one and taken out again")]
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -55,12 +56,12 @@ pub(super) struct Merge {
 impl Merges {
     /// The merges of a model, in order of rank, over the ids of bytes; `spellings` are the bytes of tokens. `None` if
     /// there are more of them than ranks.
-    pub(super) fn new(bytes: [u16; 256], list: &[Merge], spellings: &[Vec<u8>]) -> Option<Self> {
+    pub(super) fn new(bytes: &[u16; 256], list: &[Merge], spellings: &[Vec<u8>]) -> Option<Self> {
         if list.len() >= NEVER.into() {
             return None;
         }
         let mut merges = Self {
-            bytes,
+            bytes: *bytes,
             byte_pairs: vec![NEVER; 1 << 16].into(),
             slots: vec![EMPTY; (list.len() * 2).next_power_of_two().max(2)].into(),
             sieve: vec![0; 1 << (SIEVE_BITS - 6)].into(),

@@ -10,6 +10,7 @@
 //!
 //! # Budget
 //! 3 to 4 ns per token.
+#![expect(clippy::inline_always, reason = "compiled anew for the instructions of each kernel that calls it")]
 
 use super::super::entry::KEY_BYTES;
 use super::known::{AHEAD, Asked, Known, Place, put};
@@ -70,15 +71,15 @@ impl Words {
     #[cold]
     #[inline(never)]
     fn look_further(&mut self, merges: &Merges, place: Place, word: &[u8], ids: &mut [u32]) -> usize {
-        if word.len() <= KEY_BYTES {
-            if let Some(packed) = self.known.beside(place) {
-                return put(&packed, ids);
-            }
+        if word.len() <= KEY_BYTES
+            && let Some(packed) = self.known.beside(place)
+        {
+            return put(&packed, ids);
         }
-        if word.len() > WIDE || ends_in_chinese(word) {
-            if let Some(count) = self.in_pieces(merges, word, ids) {
-                return count;
-            }
+        if (word.len() > WIDE || ends_in_chinese(word))
+            && let Some(count) = self.in_pieces(merges, word, ids)
+        {
+            return count;
         }
         self.whole(merges, place, word, ids)
     }

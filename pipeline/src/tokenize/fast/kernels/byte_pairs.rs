@@ -30,9 +30,15 @@ impl Kernels {
 
 #[cfg(target_arch = "x86_64")]
 mod x86_64 {
-    use std::arch::x86_64::*;
+    use std::arch::x86_64::{
+        __m256i, __m512i, _mm256_cmpeq_epi8, _mm256_loadu_si256, _mm256_min_epu8, _mm256_movemask_epi8,
+        _mm256_or_si256, _mm256_set1_epi8, _mm256_sub_epi8, _mm512_add_epi16, _mm512_castsi512_si256,
+        _mm512_cmpeq_epi8_mask, _mm512_cmplt_epu8_mask, _mm512_cvtepu8_epi16, _mm512_extracti64x4_epi64,
+        _mm512_loadu_si512, _mm512_maskz_compress_epi8, _mm512_maskz_loadu_epi8, _mm512_movepi8_mask, _mm512_or_si512,
+        _mm512_set1_epi8, _mm512_set1_epi16, _mm512_storeu_si512, _mm512_sub_epi8,
+    };
 
-    use super::*;
+    use super::{BLOCKS, BytePairKernels, Found, Ids, Merges, Planes, Splitting, Starts, Words};
 
     // Only `Kernels::of_byte_pairs` hands these out.
     pub(super) const AVX512: BytePairKernels = BytePairKernels {
@@ -129,10 +135,9 @@ mod x86_64 {
     #[target_feature(enable = "avx512f,avx512bw,avx512vbmi2,bmi2")]
     fn list_starts_avx512(masks: &[u64], starts: &mut Starts) -> usize {
         const NUMBERS: [u8; 64] = {
-            let mut numbers = [0; 64];
-            let mut at = 0;
+            let (mut numbers, mut at) = ([0; 64], 0_u8);
             while at < 64 {
-                numbers[at] = at as u8;
+                numbers[at as usize] = at;
                 at += 1;
             }
             numbers
