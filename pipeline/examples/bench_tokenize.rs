@@ -102,7 +102,7 @@ impl Source {
             if read == 0 {
                 break;
             }
-            if let Some(end) = memmem::rfind(text, DOCUMENT_END) {
+            if let Some(end) = memmem::find_iter(text, DOCUMENT_END).last() {
                 self.rest.extend_from_slice(&text[end + DOCUMENT_END.len()..]);
                 text.truncate(end + DOCUMENT_END.len());
                 break;
