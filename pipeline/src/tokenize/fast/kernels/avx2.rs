@@ -1,7 +1,7 @@
 //! The kernels in AVX2, BMI and POPCNT.
 
 use std::arch::x86_64::{
-    __m256i, _mm_loadu_si128, _mm256_add_epi8, _mm256_broadcastsi128_si256, _mm256_cmpeq_epi8, _mm256_loadu_si256,
+    __m256i, _mm_loadu_si128, _mm256_and_si256, _mm256_broadcastsi128_si256, _mm256_cmpeq_epi8, _mm256_loadu_si256,
     _mm256_min_epu8, _mm256_movemask_epi8, _mm256_or_si256, _mm256_set1_epi8, _mm256_setr_epi8, _mm256_shuffle_epi8,
     _mm256_storeu_si256, _mm256_sub_epi8,
 };
@@ -74,15 +74,26 @@ unsafe fn halves(block: &[u8; BLOCK]) -> [__m256i; 2] {
     unsafe { [_mm256_loadu_si256(source), _mm256_loadu_si256(source.add(1))] }
 }
 
-/// A bit for each byte of the halves that `compared` left full.
+/// A bit for each byte of two halves that a comparison left full. No closures here: one would not have the instructions
+/// of its surroundings, and what is one of them here would be a call.
 ///
 /// # Safety
 /// The processor has AVX2.
 #[inline(always)]
-unsafe fn bits(halves: [__m256i; 2]) -> u64 {
+unsafe fn bits(low: __m256i, high: __m256i) -> u64 {
     // SAFETY: as this function's own.
-    let [low, high] = halves.map(|half| u64::from(unsafe { _mm256_movemask_epi8(half) }.cast_unsigned()));
-    low | high << 32
+    let (low, high) = unsafe { (_mm256_movemask_epi8(low), _mm256_movemask_epi8(high)) };
+    u64::from(low.cast_unsigned()) | u64::from(high.cast_unsigned()) << 32
+}
+
+/// Full bytes where those of `half` are `byte`.
+///
+/// # Safety
+/// The processor has AVX2.
+#[inline(always)]
+unsafe fn equal(half: __m256i, byte: u8) -> __m256i {
+    // SAFETY: as this function's own.
+    unsafe { _mm256_cmpeq_epi8(half, _mm256_set1_epi8(byte.cast_signed())) }
 }
 
 /// Full bytes where those of `half` are among `from..from + count`.
@@ -98,39 +109,46 @@ unsafe fn among(half: __m256i, from: u8, count: u8) -> __m256i {
     }
 }
 
+/// Full bytes where those of `half` are white space, and where they are punctuation; writes it with its letters made small
+/// by `shift`, 0x20 or nothing.
+///
+/// # Safety
+/// The processor has AVX2, and `folded` is room for 32 bytes.
+#[inline(always)]
+unsafe fn classes_of_half(half: __m256i, shift: __m256i, folded: *mut __m256i) -> (__m256i, __m256i) {
+    // SAFETY: as this function's own; the store asks for no alignment.
+    unsafe {
+        let shift = _mm256_and_si256(among(half, b'A', 26), shift);
+        _mm256_storeu_si256(folded, _mm256_or_si256(half, shift));
+        let blank = _mm256_or_si256(equal(half, b' '), equal(half, b'\t'));
+        let white = _mm256_or_si256(blank, _mm256_or_si256(equal(half, b'\n'), equal(half, b'\r')));
+        let outer = _mm256_or_si256(among(half, b'!', 15), among(half, b'{', 4));
+        let inner = _mm256_or_si256(among(half, b':', 7), among(half, b'[', 6));
+        (white, _mm256_or_si256(outer, inner))
+    }
+}
+
 impl Block for Avx2 {
     #[inline(always)]
     unsafe fn classes(block: &[u8; BLOCK], fold: bool, folded: &mut [u8; BLOCK]) -> Classes {
-        // SAFETY: the caller's promise; `folded` is two halves of 32 bytes, and the stores ask for no alignment.
+        // SAFETY: the caller's promise; `folded` is two halves of 32 bytes.
         unsafe {
-            let text = halves(block);
-            let small = _mm256_set1_epi8(0x20);
+            let [low, high] = halves(block);
+            let shift = _mm256_set1_epi8(if fold { 0x20 } else { 0 });
             let target: *mut __m256i = folded.as_mut_ptr().cast();
-            let mut white = text;
-            let mut mark = text;
-            for (at, &half) in text.iter().enumerate() {
-                let upper = among(half, b'A', 26);
-                let shift = if fold {
-                    std::arch::x86_64::_mm256_and_si256(upper, small)
-                } else {
-                    std::arch::x86_64::_mm256_setzero_si256()
-                };
-                _mm256_storeu_si256(target.add(at), _mm256_add_epi8(half, shift));
-                let is = |byte: u8| _mm256_cmpeq_epi8(half, _mm256_set1_epi8(byte.cast_signed()));
-                white[at] =
-                    _mm256_or_si256(_mm256_or_si256(is(b' '), is(b'\t')), _mm256_or_si256(is(b'\n'), is(b'\r')));
-                let outer = _mm256_or_si256(among(half, b'!', 15), among(half, b'{', 4));
-                let inner = _mm256_or_si256(among(half, b':', 7), among(half, b'[', 6));
-                mark[at] = _mm256_or_si256(outer, inner);
-            }
-            Classes { white: bits(white), mark: bits(mark), high: bits(text) }
+            let (white_low, mark_low) = classes_of_half(low, shift, target);
+            let (white_high, mark_high) = classes_of_half(high, shift, target.add(1));
+            Classes { white: bits(white_low, white_high), mark: bits(mark_low, mark_high), high: bits(low, high) }
         }
     }
 
     #[inline(always)]
     unsafe fn within(block: &[u8; BLOCK], from: u8, count: u8) -> u64 {
         // SAFETY: the caller's promise.
-        unsafe { bits(halves(block).map(|half| among(half, from, count))) }
+        unsafe {
+            let [low, high] = halves(block);
+            bits(among(low, from, count), among(high, from, count))
+        }
     }
 
     #[inline(always)]

@@ -63,6 +63,12 @@ unsafe fn dashes<B: Block>(block: &[u8; BLOCK], follow: &[u8]) -> u64 {
     first & second & third
 }
 
+/// Room for the offsets of a block behind the first ones of a list.
+#[inline(always)]
+fn room(list: &mut [u16; ROOM], length: usize) -> &mut [u16; BLOCK] {
+    (&mut list[length..length + BLOCK]).try_into().expect("a block")
+}
+
 /// Finds the chunks of `text`, which is at most a window.
 ///
 /// # Safety
@@ -96,13 +102,14 @@ pub(super) unsafe fn find_words<B: Block>(text: &[u8], fold: bool, spans: &mut S
         let ends = behind_word & !word | mark << 1 | dash << 3 | ends_here;
         (was_word, ends_here, dash_before) = (word >> 63, mark >> 63 | dash >> 61, dash);
         let base = at as u16;
-        let room = |list: &mut [u16; ROOM], length: usize, mask: u64| {
-            let target = (&mut list[length..length + BLOCK]).try_into().expect("a block");
-            // SAFETY: as this function's own.
-            unsafe { B::offsets(mask, base, target) };
-        };
-        room(&mut spans.starts, started, starts);
-        room(&mut spans.ends, ended, ends);
+        // No closure around these: it would not have the instructions of its surroundings, and what is one of them here
+        // would be a call.
+        let (begin, end) = (room(&mut spans.starts, started), room(&mut spans.ends, ended));
+        // SAFETY: as this function's own.
+        unsafe {
+            B::offsets(starts, base, begin);
+            B::offsets(ends, base, end);
+        }
         started += starts.count_ones() as usize;
         ended += ends.count_ones() as usize;
     }
