@@ -72,6 +72,7 @@ pub(super) trait Worker: Send {
 /// The path for a tokenizer, whose parts are `meant` as the crate understood them; or why there is none.
 pub(super) fn path_of(model: &tokenizers::Tokenizer, meant: &serde_json::Value) -> Result<Box<dyn Path>, String> {
     match meant["model"]["type"].as_str() {
+        Some("BPE") => BytePairs::of(model, meant).map(|path| Box::new(path) as Box<dyn Path>),
         Some("WordPiece") => WordPiece::new(model, meant).map(|path| Box::new(path) as Box<dyn Path>),
         kind => Err(format!("nothing else is proved of a {} model", kind.unwrap_or("nameless"))),
     }
