@@ -41,7 +41,7 @@ pub(crate) fn compare(before: &Path, after: &Path, limit: f64) -> anyhow::Result
     for (path, profile) in [(before, &first), (after, &second)] {
         let is_known = rates(profile).iter().all(|rate| rate.is_finite() && *rate >= 0.0)
             && rates(profile).iter().sum::<f64>() > 0.0
-            && profile["verdict"]["binding"] != "Unknown";
+            && profile["verdict"]["binding"] != "unknown";
         if !is_known {
             return Err(Usage(format!("{}: too little was measured; measure for longer", path.display())).into());
         }

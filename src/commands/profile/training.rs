@@ -73,6 +73,7 @@ pub(super) fn measured(args: &ConfigArgs, options: &Options) -> anyhow::Result<P
     let slow = Slow::parse(options.slow.as_deref(), options.half)?;
     let plan = Plan::over(args, |folder: &Path| slow.find(folder), Purpose::Look)?;
     let control = Arc::new(Control::start()?);
+    control.keep_nothing();
     let found = Arc::<Mutex<Option<(Watch, StepTimes)>>>::default();
     let mut host = Measuring {
         control: Arc::clone(&control),
@@ -95,14 +96,11 @@ pub(super) fn measured(args: &ConfigArgs, options: &Options) -> anyhow::Result<P
         outcome
     })?;
     thread.join()??;
-    if let Some(signal) = control.signal() {
-        anyhow::bail!("stopped by {signal:?}: nothing was measured to its end, and nothing is kept");
-    }
     let found = found.lock().unwrap_or_else(PoisonError::into_inner).take();
     match found {
         Some((watch, times)) => Ok(profile(Shape::of(&plan), &watch, times)),
         None => Err(Usage(format!(
-            "the run has no more than {WARM_UP} steps, or was stopped within them: there is nothing to measure; `--set train.steps=100` has more"
+            "the run has no more than {WARM_UP} steps: there is nothing to measure; `--set train.steps=100` has more"
         ))
         .into()),
     }
@@ -152,7 +150,7 @@ impl Observer for Measuring {
 
 impl Host for Measuring {
     fn stop(&self) -> Option<StopRequest> {
-        (self.is_over || self.control.signal().is_some()).then_some(StopRequest::Interrupt)
+        self.is_over.then_some(StopRequest::Interrupt)
     }
 
     fn begin(&mut self, _from: Option<&State>) -> Result<(), ForeignError> {
