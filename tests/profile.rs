@@ -76,6 +76,10 @@ fn two_profiles_are_told_apart_by_their_code() {
     assert!(better.code == Some(0) && better.stdout.contains("faster"), "{better}");
     let same = compare("slow.json", "slow.json");
     assert!(same.code == Some(0) && same.stdout.contains("no difference"), "{same}");
+    let told = home.run(&["profile", "compare", "fast.json", "slow.json", "--json"]);
+    let object: Value = serde_json::from_str(&told.stdout).expect("JSON");
+    let times = object["times_as_fast"]["mean"].as_f64().expect("a ratio");
+    assert!(told.code == Some(3) && object["is_worse"] == true && times < 0.9, "{told}");
     for strange in ["other.json", "nothing.json"] {
         let refused = compare("fast.json", strange);
         assert!(refused.code == Some(2) && refused.stderr.contains(strange), "{refused}");

@@ -12,12 +12,11 @@ use trainer::device::stopwatch::StepTimes;
 use trainer::training::{Alone, Host, Snapshot, State, StopRequest};
 
 use super::micro_batch;
-use super::options::Options;
 use super::shown::Profile;
 use super::slow::Slow;
 use super::steps::{Running, Shape, profile};
 use super::traced::Recording;
-use crate::cli::ConfigArgs;
+use crate::cli::{ConfigArgs, ProfileArgs};
 use crate::commands::train::unkept;
 use crate::control::Control;
 use crate::data::Purpose;
@@ -36,7 +35,7 @@ const STEPS_MIN: usize = 16;
 const SECONDS_MIN: f64 = 5.0;
 
 /// Trains by a plan, keeps nothing, and says where the time goes; with `--check` once more with what is proposed.
-pub(super) fn checked(args: &ConfigArgs, options: &Options, recording: &mut Recording) -> anyhow::Result<Profile> {
+pub(super) fn checked(args: &ConfigArgs, options: &ProfileArgs, recording: &mut Recording) -> anyhow::Result<Profile> {
     let mut profile = measured(args, options)?;
     recording.end(&profile.measured, ("batch-reader", profile.reader));
     // Who waits for batches only waits longer when it is faster.
@@ -69,7 +68,7 @@ fn propose(profile: &mut Profile, proposal: Proposal) {
 }
 
 /// Trains by a plan once.
-pub(super) fn measured(args: &ConfigArgs, options: &Options) -> anyhow::Result<Profile> {
+pub(super) fn measured(args: &ConfigArgs, options: &ProfileArgs) -> anyhow::Result<Profile> {
     let slow = Slow::parse(options.slow.as_deref(), options.half)?;
     let plan = Plan::over(args, |folder: &Path| slow.find(folder), Purpose::Look)?;
     let control = Arc::new(Control::start()?);
