@@ -137,7 +137,7 @@ fn refuse(options: &ProfileArgs) -> Result<(), Usage> {
 /// Each half by itself, then which of them the others wait for.
 #[cfg(feature = "train")]
 fn all(args: &ConfigArgs, options: &ProfileArgs) -> anyhow::Result<()> {
-    let of = |half: Half| Options { half, check: options.check && half != Half::Prepare, ..options.clone() };
+    let of = |half: Half| ProfileArgs { half, check: options.check && half != Half::Prepare, ..options.clone() };
     let nothing = &mut Recording::none();
     let halves = [
         offline(args, &of(Half::Prepare), nothing)?,

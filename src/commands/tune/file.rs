@@ -142,6 +142,8 @@ fn check(before: &str, after: &str, changes: &[(&str, u64)]) -> Result<(), Strin
 
 #[cfg(test)]
 mod tests {
+    use crate::terminal::note;
+
     use super::*;
 
     fn check_edit(before: &str, changes: &[(&str, u64)], after: &str) {
@@ -193,9 +195,9 @@ mod tests {
     fn a_file_stays_whose_it_was() {
         let home = tempfile::tempdir().expect("a temporary folder");
         let path = home.path().join("run.toml");
-        std::fs::write(&path, "[data]\nlanes = 2\n").expect("it is ours");
+        written::put(&path, "[data]\nlanes = 2\n").expect("it is ours");
         if chown(&path, Some(1234), Some(1235)).is_err() {
-            return eprintln!("SKIPPED whose a tuned file is: only root gives files away");
+            return note("SKIPPED whose a tuned file is: only root gives files away");
         }
         ConfigFile::open(&path).expect("TOML").write(&[("data.lanes", 4)]).expect("writable");
         let found = path.metadata().expect("there");
