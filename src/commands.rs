@@ -83,43 +83,11 @@ pub(crate) fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         #[cfg(feature = "train")]
         Verb::Diff { one, other, json } => diff::run(&one, &other, json)?,
         Verb::Profile { verb: Some(verb), .. } => return of_profiles(verb),
-        Verb::Profile {
-            config,
-            half,
-            seconds,
-            batches,
-            steps,
-            step_ms,
-            slow,
-            check,
-            scale,
-            report,
-            svg,
-            json,
-            traced,
-            verb: None,
-        } => {
+        Verb::Profile { config, options, verb: None } => {
             let missing = || Usage("`cloze profile` needs `--config FILE`".to_owned());
-            let scale = scale.into_iter().map(usize::from).collect();
-            let options = profile::Options {
-                half,
-                seconds,
-                batches,
-                steps,
-                step_ms,
-                slow,
-                check,
-                scale,
-                report,
-                svg,
-                json,
-                traced,
-            };
             profile::run(&config.ok_or_else(missing)?, &options)?;
         }
-        Verb::Tune { config, memory, seconds, step_ms, slow, dry_run, json } => {
-            tune::run(&config, &tune::Options { memory, seconds, step_ms, slow, dry_run, json })?;
-        }
+        Verb::Tune { config, options } => tune::run(&config, &options)?,
         Verb::Inspect(InspectVerb::Batch { index, config, rows }) => inspect::batch(index, &config, rows)?,
         Verb::Inspect(InspectVerb::Shard { file, rows }) => inspect::shard(&file, rows)?,
         #[cfg(feature = "train")]
@@ -149,7 +117,9 @@ pub(crate) fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
 /// What is done with profiles, not by making one.
 fn of_profiles(verb: ProfileVerb) -> anyhow::Result<ExitCode> {
     match verb {
-        ProfileVerb::Compare { before, after, limit } => return profile::compared(&before, &after, limit),
+        ProfileVerb::Compare { before, after, limit, json } => {
+            return profile::compared((&before, &after), limit, json);
+        }
         #[cfg(feature = "train")]
         ProfileVerb::Live { run, steps, seconds, json } => {
             profile::live::run(&run, profile::live::Options { steps, seconds, json })?;

@@ -20,6 +20,7 @@ mod watch;
 mod wishes;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use anyhow::Context as _;
 use pipeline::actor::{self, Stop, stopper};
@@ -71,6 +72,11 @@ impl Control {
         drop(runtime.spawn(Arc::clone(&heard).report(listen(SignalKind::user_defined2())?)));
         actor::spawn("signal-words", move || heard_words.iter().for_each(Words::say))?;
         Ok(Self { runtime, heard, stop })
+    }
+
+    /// Nothing of this run is kept: who asks it to stop is obeyed at once.
+    pub(crate) fn keep_nothing(&self) {
+        self.heard.keeps_nothing.store(true, Ordering::Relaxed);
     }
 
     /// From now on a file in the run's folder is heard as well, a stop takes no longer than it may, and who stands still is

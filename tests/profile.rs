@@ -27,15 +27,17 @@ fn named(home: &Home, args: &[&str], binding: &str) -> Value {
 fn what_was_slowed_is_named_and_clocks_add_up() {
     let home = Home::prepared(200);
     for (args, binding) in [
-        (["--seconds", "4", "--step-ms", "20"].as_slice(), "Reader"),
-        (&["--seconds", "4", "--slow", "lane=20"], "Lane(\"batch-0\")"),
-        (&["--seconds", "4", "--slow", "lanes=40", "--step-ms", "5"], "Outside"),
-        (&["--batches", "10"], "Unknown"),
+        (["--seconds", "4", "--step-ms", "20"].as_slice(), "trainer"),
+        (&["--seconds", "4", "--slow", "lane=20"], "lane"),
+        (&["--seconds", "4", "--slow", "lanes=40", "--step-ms", "5"], "outside"),
+        (&["--batches", "10"], "unknown"),
     ] {
         let profile = named(&home, args, binding);
-        if binding == "Unknown" {
+        if binding == "unknown" {
             continue;
         }
+        let lane = (binding == "lane").then_some("batch-0");
+        assert_eq!(profile["verdict"]["lane"].as_str(), lane, "{profile:#}");
         for actor in profile["actors"].as_array().expect("a list") {
             let share = |name: &str| actor[name].as_f64().expect("a share");
             let sum = share("busy") + share("starved") + share("blocked");
@@ -51,7 +53,7 @@ fn what_was_slowed_is_named_and_clocks_add_up() {
 #[test]
 fn what_is_foretold_names_the_key_and_is_checked() {
     let home = Home::prepared(200);
-    let profile = named(&home, &["--seconds", "5", "--slow", "lanes=30", "--step-ms", "5", "--check"], "Outside");
+    let profile = named(&home, &["--seconds", "5", "--slow", "lanes=30", "--step-ms", "5", "--check"], "outside");
     let first = &profile["what_if"][0];
     assert_eq!(first["key"], "data.lanes", "{profile:#}");
     // Lanes of 30 ms: two make a batch each 15 ms, which six do in 5.
@@ -74,6 +76,10 @@ fn two_profiles_are_told_apart_by_their_code() {
     assert!(better.code == Some(0) && better.stdout.contains("faster"), "{better}");
     let same = compare("slow.json", "slow.json");
     assert!(same.code == Some(0) && same.stdout.contains("no difference"), "{same}");
+    let told = home.run(&["profile", "compare", "fast.json", "slow.json", "--json"]);
+    let object: Value = serde_json::from_str(&told.stdout).expect("JSON");
+    let times = object["times_as_fast"]["mean"].as_f64().expect("a ratio");
+    assert!(told.code == Some(3) && object["is_worse"] == true && times < 0.9, "{told}");
     for strange in ["other.json", "nothing.json"] {
         let refused = compare("fast.json", strange);
         assert!(refused.code == Some(2) && refused.stderr.contains(strange), "{refused}");

@@ -1,9 +1,11 @@
 //! Training that is measured: alone, at the steps that somebody names, and while it goes on.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 use crate::resume::{assert_equal_runs, every_objective, with_every_objective};
-use crate::support::Home;
+use crate::support::{Home, Outcome, send, wait_until_it_hears};
 
 /// Everything that a step can be made of, told apart.
 const PARTS: [&str; 9] =
@@ -64,7 +66,7 @@ fn a_training_says_what_its_steps_are_made_of() {
     let mut slowed = Value::Null;
     let is_named = (0..5).any(|_| {
         slowed = parsed(&run(of(&["--slow", "lanes=200"])).stdout);
-        slowed["verdict"]["binding"] == "Outside"
+        slowed["verdict"]["binding"] == "outside"
     });
     assert!(is_named, "{slowed:#}");
     let wait = |profile: &Value| {
@@ -141,4 +143,20 @@ fn the_halves_are_held_beside_one_another() {
     {
         assert!(outcome.stdout.contains(said), "{said}: {outcome}");
     }
+}
+
+#[test]
+fn who_asks_a_measured_training_to_stop_is_obeyed_at_once() {
+    let home = Home::prepared(40);
+    let sets = ["--seconds", "600", "--set", "run.folder=none", "--set", "train.steps=100000"];
+    let child = home.spawn(&[&["profile", "--half", "train"], &sets[..]].concat());
+    wait_until_it_hears(&child, libc::SIGTERM);
+    std::thread::sleep(Duration::from_secs(2));
+    send(&child, libc::SIGTERM);
+    let outcome = Outcome::of(child.wait_with_output().expect("it ends"));
+    assert!(
+        outcome.code == Some(143) && outcome.stderr.contains("nothing has happened that is not saved"),
+        "{outcome}"
+    );
+    assert!(!outcome.stderr.contains("saving") && !home.join("none").exists(), "{outcome}");
 }

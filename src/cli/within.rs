@@ -76,6 +76,9 @@ pub(crate) enum ProfileVerb {
         /// The share of its speed that it may lose.
         #[arg(long, default_value_t = 0.05, value_parser = number::share)]
         limit: f64,
+        /// Print one JSON object instead.
+        #[arg(long)]
+        json: bool,
     },
     /// Ask a run that goes on to measure its next steps, and print where their time went. The run is not stopped, and learns
     /// what it would have learnt.

@@ -7,7 +7,6 @@ mod made;
 #[cfg(feature = "train")]
 mod micro_batch;
 mod object;
-mod options;
 mod scale;
 mod shown;
 mod slow;
@@ -23,7 +22,6 @@ mod training;
 
 #[cfg(feature = "train")]
 pub(super) use self::micro_batch::is_recipe;
-pub(crate) use self::options::Options;
 #[cfg(feature = "train")]
 pub(super) use self::step::made_steps;
 
@@ -43,7 +41,7 @@ use self::shown::Profile;
 use self::slow::Slow;
 use self::traced::Recording;
 use super::written::{self, put};
-use crate::cli::{ConfigArgs, Half};
+use crate::cli::{ConfigArgs, Half, ProfileArgs};
 use crate::config::Parsed;
 use crate::data::Purpose;
 use crate::exit::{Usage, WORSE};
@@ -64,7 +62,7 @@ use crate::terminal::short;
 use crate::terminal::{line, note};
 
 /// Runs a half against a consumer that costs nothing, or as much as was asked for, and says what binds it.
-pub(crate) fn run(args: &ConfigArgs, options: &Options) -> anyhow::Result<()> {
+pub(crate) fn run(args: &ConfigArgs, options: &ProfileArgs) -> anyhow::Result<()> {
     refuse(options)?;
     written::outputs(
         &args.config,
@@ -109,10 +107,10 @@ pub(crate) fn run(args: &ConfigArgs, options: &Options) -> anyhow::Result<()> {
 }
 
 /// What a half has no ear for is refused, not passed over.
-fn refuse(options: &Options) -> Result<(), Usage> {
+fn refuse(options: &ProfileArgs) -> Result<(), Usage> {
     #[cfg(feature = "train")]
     if matches!(options.half, Half::Step | Half::All) {
-        let Options { report, svg, slow, traced, check, half, .. } = options;
+        let ProfileArgs { report, svg, slow, traced, check, half, .. } = options;
         let given = [
             ("--report", report.is_some()),
             ("--svg", svg.is_some()),
@@ -138,8 +136,8 @@ fn refuse(options: &Options) -> Result<(), Usage> {
 
 /// Each half by itself, then which of them the others wait for.
 #[cfg(feature = "train")]
-fn all(args: &ConfigArgs, options: &Options) -> anyhow::Result<()> {
-    let of = |half: Half| Options { half, check: options.check && half != Half::Prepare, ..options.clone() };
+fn all(args: &ConfigArgs, options: &ProfileArgs) -> anyhow::Result<()> {
+    let of = |half: Half| ProfileArgs { half, check: options.check && half != Half::Prepare, ..options.clone() };
     let nothing = &mut Recording::none();
     let halves = [
         offline(args, &of(Half::Prepare), nothing)?,
@@ -185,9 +183,13 @@ fn between([offline, online, training]: &[Profile; 3]) -> String {
 }
 
 /// Holds two profiles beside one another. The code says whether the second is surely worse by more than `limit`.
-pub(crate) fn compared(before: &Path, after: &Path, limit: f64) -> anyhow::Result<ExitCode> {
+pub(crate) fn compared((before, after): (&Path, &Path), limit: f64, is_json: bool) -> anyhow::Result<ExitCode> {
     let comparison = compare::compare(before, after, limit)?;
-    comparison.lines.iter().for_each(line);
+    if is_json {
+        line(format_args!("{:#}", comparison.json));
+    } else {
+        comparison.lines.iter().for_each(line);
+    }
     Ok(if comparison.is_worse { ExitCode::from(WORSE) } else { ExitCode::SUCCESS })
 }
 
@@ -217,7 +219,7 @@ fn put_page(page: &Page, out: Option<&Path>, svg: Option<&Path>) -> anyhow::Resu
 }
 
 /// The online half against a trainer that only takes time; with `--check` once more with what is proposed.
-fn online(args: &ConfigArgs, options: &Options, recording: &mut Recording) -> anyhow::Result<Profile> {
+fn online(args: &ConfigArgs, options: &ProfileArgs, recording: &mut Recording) -> anyhow::Result<Profile> {
     let mut profile = measured_online(args, options)?;
     recording.end(&profile.measured, ("batch-reader", profile.reader));
     if options.check {
@@ -227,7 +229,7 @@ fn online(args: &ConfigArgs, options: &Options, recording: &mut Recording) -> an
 }
 
 /// The online half, measured once and judged.
-pub(super) fn measured_online(args: &ConfigArgs, options: &Options) -> anyhow::Result<Profile> {
+pub(super) fn measured_online(args: &ConfigArgs, options: &ProfileArgs) -> anyhow::Result<Profile> {
     let slow = Slow::parse(options.slow.as_deref(), options.half)?;
     let plan = Plan::over(args, |folder: &Path| slow.find(folder), Purpose::Look)?;
     let load = plan.load();
@@ -277,7 +279,7 @@ pub(super) fn measured_online(args: &ConfigArgs, options: &Options) -> anyhow::R
 }
 
 /// The offline half against a writer that throws samples away, or takes time.
-fn offline(args: &ConfigArgs, options: &Options, recording: &mut Recording) -> anyhow::Result<Profile> {
+fn offline(args: &ConfigArgs, options: &ProfileArgs, recording: &mut Recording) -> anyhow::Result<Profile> {
     // Of several corpora the first: each goes the same way.
     let config = Parsed::read(&args.config, &args.set)?.into_corpora(None)?.swap_remove(0).prepare;
     let write_delay = Slow::parse(options.slow.as_deref(), options.half)?.writer;

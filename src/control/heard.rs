@@ -1,6 +1,6 @@
 //! What has been heard, and what is said of it.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -41,13 +41,15 @@ pub(super) struct Heard {
     pub(super) notify: Notify,
     /// Where a service finds its log level, once that is known.
     folder: OnceLock<Store>,
+    /// Whether nothing of the run is kept, so that there is never anything to save.
+    pub(super) keeps_nothing: AtomicBool,
 }
 
 /// What is said of signals. By a thread of its own: where nobody reads what is said, whoever speaks waits.
 pub(super) enum Words {
     Saving(Signal, &'static str),
     StillSaving(Signal),
-    NothingToSave(Signal),
+    NothingToSave(Signal, &'static str),
     GraceOver(Signal, Option<String>),
     StandsStill(String),
     NoFile(String),
@@ -63,8 +65,8 @@ impl Words {
                 tracing::warn!(?signal, %during, "saving, then leaving; a second ctrl-c leaves at once");
             }
             Self::StillSaving(signal) => tracing::warn!(?signal, "still saving"),
-            Self::NothingToSave(signal) => {
-                tracing::warn!(?signal, during = %Phase::Start.name(), "leaving: nothing has happened that is not saved");
+            Self::NothingToSave(signal, during) => {
+                tracing::warn!(?signal, %during, "leaving: nothing has happened that is not saved");
             }
             Self::GraceOver(signal, kept) => {
                 let kept = kept.unwrap_or_else(|| "what was saved before this process began".to_owned());
@@ -84,7 +86,8 @@ impl Heard {
         let (first, since, board) = (AtomicU8::new(0), Mutex::default(), Board::new());
         let (wishes, hang_ms) = (Wishes::default(), AtomicU64::new(0));
         let notify = Notify::of_environment();
-        Self { first, since, stopper, words, board, wishes, hang_ms, notify, folder: OnceLock::new() }
+        let (folder, keeps_nothing) = (OnceLock::new(), AtomicBool::new(false));
+        Self { first, since, stopper, words, board, wishes, hang_ms, notify, folder, keeps_nothing }
     }
 
     /// The run's folder is known. Whether it was not before.
@@ -127,8 +130,8 @@ impl Heard {
             *self.since.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
             self.notify.stopping();
             let during = self.board.phase();
-            if during == Phase::Start {
-                self.say(Words::NothingToSave(asked));
+            if during == Phase::Start || self.keeps_nothing.load(Ordering::Relaxed) {
+                self.say(Words::NothingToSave(asked, during.name()));
                 self.forget_file();
                 std::thread::sleep(LAST_WORDS);
                 // Whatever is half written now is not seen by anybody: as after a kill.

@@ -20,3 +20,19 @@ pub(crate) enum Binding {
     /// Nobody: the two sides wait for one another's bursts.
     Room,
 }
+
+impl Binding {
+    /// Its name for programs.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Reader => "trainer",
+            Self::Lanes => "loader",
+            Self::Lane(_) => "lane",
+            Self::Source => "source",
+            Self::Outside => "outside",
+            Self::Cores => "processors",
+            Self::Room => "nothing",
+        }
+    }
+}

@@ -4,7 +4,7 @@ use std::io::Read as _;
 use std::path::Path;
 
 use anyhow::Context as _;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::statistics::percent;
 use super::statistics::{Estimate, ratio_of};
@@ -14,6 +14,8 @@ use crate::terminal::short;
 /// What came of a comparison.
 pub(crate) struct Comparison {
     pub(crate) lines: Vec<String>,
+    /// The same for programs.
+    pub(crate) json: Value,
     /// Whether it surely got worse by more than is allowed.
     pub(crate) is_worse: bool,
 }
@@ -41,7 +43,7 @@ pub(crate) fn compare(before: &Path, after: &Path, limit: f64) -> anyhow::Result
     for (path, profile) in [(before, &first), (after, &second)] {
         let is_known = rates(profile).iter().all(|rate| rate.is_finite() && *rate >= 0.0)
             && rates(profile).iter().sum::<f64>() > 0.0
-            && profile["verdict"]["binding"] != "Unknown";
+            && profile["verdict"]["binding"] != "unknown";
         if !is_known {
             return Err(Usage(format!("{}: too little was measured; measure for longer", path.display())).into());
         }
@@ -55,7 +57,15 @@ pub(crate) fn compare(before: &Path, after: &Path, limit: f64) -> anyhow::Result
         format!("after:  {} tokens/s; {}", short(speed(&second)), said(&second)),
         words(ratio, limit),
     ];
-    Ok(Comparison { lines, is_worse })
+    let Estimate { mean, low, high } = ratio;
+    let json = json!({ "version": super::VERSION, "half": half(&first), "limit": limit, "is_worse": is_worse,
+                       "times_as_fast": { "mean": mean, "low": low, "high": high },
+                       "before": of_one(&first), "after": of_one(&second) });
+    Ok(Comparison { lines, json, is_worse })
+}
+
+fn of_one(profile: &Value) -> Value {
+    json!({ "tokens_per_s": profile["tokens_per_s"]["mean"], "sentence": said(profile) })
 }
 
 fn words(ratio: Estimate, limit: f64) -> String {

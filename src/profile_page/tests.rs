@@ -7,7 +7,7 @@ fn whole() -> Value {
     let evil = "</script><img src=x onerror=alert(1)>\u{1b}[2J";
     json!({
         "version": 1, "half": "train",
-        "verdict": { "binding": "Reader", "sentence": format!("the trainer binds: `{evil}`"), "evidence": [evil] },
+        "verdict": { "binding": "trainer", "lane": null, "sentence": format!("the trainer binds: `{evil}`"), "evidence": [evil] },
         "what_if": [{ "key": evil, "from": 1, "to": 2, "gain": 0.71, "within": 0.06, "then": evil }],
         "checked_gain": 0.8, "seconds": 4.0, "warm_up_s": 1.0, "processors": 2, "looking": 0.004,
         "tokens_per_s": { "mean": 1e6, "low": 9e5, "high": 1.1e6 },

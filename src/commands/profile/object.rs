@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::shown::Profile;
 use crate::profile::VERSION;
+use crate::profile::binding::Binding;
 use crate::profile::measure::{ActorFigures, Measured, Timeline};
 use crate::profile::stages::StageCost;
 use crate::profile::statistics::Estimate;
@@ -26,10 +27,11 @@ impl Profile {
             }
             (None, None) => Value::Null,
         };
-        let binding = self.binding.as_ref().map_or(String::new(), |binding| format!("{binding:?}"));
+        let lane =
+            self.binding.as_ref().and_then(|binding| if let Binding::Lane(name) = binding { Some(name) } else { None });
         json!({
             "version": VERSION, "half": self.half,
-            "verdict": { "binding": binding, "sentence": self.sentence, "evidence": self.evidence },
+            "verdict": { "binding": self.binding.as_ref().map(Binding::name), "lane": lane, "sentence": self.sentence, "evidence": self.evidence },
             "what_if": self.changes(), "checked_gain": self.checked,
             "seconds": seconds, "warm_up_s": warm_up_s, "tokens_per_s": speed,
             "items_per_s": rate.map(|Estimate { mean, low, high }| json!({ "mean": mean, "low": low, "high": high })),

@@ -42,7 +42,7 @@ pub(super) struct Subject<'a> {
 }
 
 /// Runs a half at each of the numbers of lanes, and says what the law makes of it.
-pub(super) fn run(args: &ConfigArgs, subject: &Subject<'_>, lanes: &[usize], is_json: bool) -> anyhow::Result<()> {
+pub(super) fn run(args: &ConfigArgs, subject: &Subject<'_>, lanes: &[u16], is_json: bool) -> anyhow::Result<()> {
     let key = match subject.half {
         Half::Online => "data.lanes",
         Half::Prepare => "prepare.lanes",
@@ -56,7 +56,7 @@ pub(super) fn run(args: &ConfigArgs, subject: &Subject<'_>, lanes: &[usize], is_
         }
     };
     let mut runs: Vec<Run> = Vec::new();
-    for lanes in lanes.iter().copied().collect::<BTreeSet<usize>>() {
+    for lanes in lanes.iter().copied().map(usize::from).collect::<BTreeSet<_>>() {
         let mut changed = args.clone();
         changed.set.push(format!("{key}={lanes}"));
         let run = match subject.half {

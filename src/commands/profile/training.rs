@@ -12,12 +12,11 @@ use trainer::device::stopwatch::StepTimes;
 use trainer::training::{Alone, Host, Snapshot, State, StopRequest};
 
 use super::micro_batch;
-use super::options::Options;
 use super::shown::Profile;
 use super::slow::Slow;
 use super::steps::{Running, Shape, profile};
 use super::traced::Recording;
-use crate::cli::ConfigArgs;
+use crate::cli::{ConfigArgs, ProfileArgs};
 use crate::commands::train::unkept;
 use crate::control::Control;
 use crate::data::Purpose;
@@ -36,7 +35,7 @@ const STEPS_MIN: usize = 16;
 const SECONDS_MIN: f64 = 5.0;
 
 /// Trains by a plan, keeps nothing, and says where the time goes; with `--check` once more with what is proposed.
-pub(super) fn checked(args: &ConfigArgs, options: &Options, recording: &mut Recording) -> anyhow::Result<Profile> {
+pub(super) fn checked(args: &ConfigArgs, options: &ProfileArgs, recording: &mut Recording) -> anyhow::Result<Profile> {
     let mut profile = measured(args, options)?;
     recording.end(&profile.measured, ("batch-reader", profile.reader));
     // Who waits for batches only waits longer when it is faster.
@@ -69,10 +68,11 @@ fn propose(profile: &mut Profile, proposal: Proposal) {
 }
 
 /// Trains by a plan once.
-pub(super) fn measured(args: &ConfigArgs, options: &Options) -> anyhow::Result<Profile> {
+pub(super) fn measured(args: &ConfigArgs, options: &ProfileArgs) -> anyhow::Result<Profile> {
     let slow = Slow::parse(options.slow.as_deref(), options.half)?;
     let plan = Plan::over(args, |folder: &Path| slow.find(folder), Purpose::Look)?;
     let control = Arc::new(Control::start()?);
+    control.keep_nothing();
     let found = Arc::<Mutex<Option<(Watch, StepTimes)>>>::default();
     let mut host = Measuring {
         control: Arc::clone(&control),
@@ -95,14 +95,11 @@ pub(super) fn measured(args: &ConfigArgs, options: &Options) -> anyhow::Result<P
         outcome
     })?;
     thread.join()??;
-    if let Some(signal) = control.signal() {
-        anyhow::bail!("stopped by {signal:?}: nothing was measured to its end, and nothing is kept");
-    }
     let found = found.lock().unwrap_or_else(PoisonError::into_inner).take();
     match found {
         Some((watch, times)) => Ok(profile(Shape::of(&plan), &watch, times)),
         None => Err(Usage(format!(
-            "the run has no more than {WARM_UP} steps, or was stopped within them: there is nothing to measure; `--set train.steps=100` has more"
+            "the run has no more than {WARM_UP} steps: there is nothing to measure; `--set train.steps=100` has more"
         ))
         .into()),
     }
@@ -152,7 +149,7 @@ impl Observer for Measuring {
 
 impl Host for Measuring {
     fn stop(&self) -> Option<StopRequest> {
-        (self.is_over || self.control.signal().is_some()).then_some(StopRequest::Interrupt)
+        self.is_over.then_some(StopRequest::Interrupt)
     }
 
     fn begin(&mut self, _from: Option<&State>) -> Result<(), ForeignError> {

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use super::memory::available;
 use super::tuning::{Change, FEWER_MAX, GAIN_MIN, Tuning, waits};
-use crate::cli::{ConfigArgs, Half, TraceArgs};
-use crate::commands::profile::{self, measured_online};
+use crate::cli::{ConfigArgs, Half, ProfileArgs, TraceArgs};
+use crate::commands::profile::measured_online;
 use crate::plan::Plan;
 use crate::profile::measure::Measured;
 use crate::profile::neighbor;
@@ -172,7 +172,7 @@ fn look(tuning: &Tuning<'_>, args: &ConfigArgs, step_ms: f64) -> anyhow::Result<
         note(format_args!("{lanes} lanes: {} of batches in flight, of {}: too much", bytes(in_flight), bytes(room)));
         return Ok(None);
     }
-    let options = profile::Options {
+    let options = ProfileArgs {
         half: Half::Online,
         seconds: tuning.options.seconds,
         batches: None,

@@ -1,5 +1,6 @@
 //! A configuration file in which a few numbers change and nothing else: comments, order and line ends stay.
 
+use std::os::unix::fs::{MetadataExt as _, chown};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -55,9 +56,14 @@ impl ConfigFile {
             return Err(Usage(format!("{place}: somebody has changed it meanwhile; {by_hand}")).into());
         }
         let text = edited(&self.text, changes).map_err(|why| Usage(format!("{place}: {why}; {by_hand}")))?;
-        let permissions = self.path.metadata().with_context(|| place.to_string())?.permissions();
+        let before = self.path.metadata().with_context(|| place.to_string())?;
         written::put(&self.path, &text).with_context(|| format!("{place}: it was not written; {by_hand}"))?;
-        std::fs::set_permissions(&self.path, permissions).with_context(|| place.to_string())
+        // Another file stands there now: whoever tunes somebody else's leaves it theirs.
+        let mine = self.path.metadata().with_context(|| place.to_string())?;
+        if (before.uid(), before.gid()) != (mine.uid(), mine.gid()) {
+            chown(&self.path, Some(before.uid()), Some(before.gid())).with_context(|| place.to_string())?;
+        }
+        std::fs::set_permissions(&self.path, before.permissions()).with_context(|| place.to_string())
     }
 }
 
@@ -136,6 +142,8 @@ fn check(before: &str, after: &str, changes: &[(&str, u64)]) -> Result<(), Strin
 
 #[cfg(test)]
 mod tests {
+    use crate::terminal::note;
+
     use super::*;
 
     fn check_edit(before: &str, changes: &[(&str, u64)], after: &str) {
@@ -182,5 +190,18 @@ mod tests {
         for wrong in ["data = 5\n", "[data\n", "[[data]]\nlanes = 1\n"] {
             assert!(edited(wrong, &[("data.lanes", 4)]).is_err(), "{wrong}");
         }
+    }
+    #[test]
+    fn a_file_stays_whose_it_was() {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        let path = home.path().join("run.toml");
+        written::put(&path, "[data]\nlanes = 2\n").expect("it is ours");
+        if chown(&path, Some(1234), Some(1235)).is_err() {
+            return note("SKIPPED whose a tuned file is: only root gives files away");
+        }
+        ConfigFile::open(&path).expect("TOML").write(&[("data.lanes", 4)]).expect("writable");
+        let found = path.metadata().expect("there");
+        assert_eq!((found.uid(), found.gid()), (1234, 1235));
+        assert_eq!(std::fs::read_to_string(&path).expect("text"), "[data]\nlanes = 4\n");
     }
 }

@@ -1,6 +1,6 @@
 //! What is tuned so far: what gains, and why the rest stays.
 
-use crate::cli::{Bytes, ConfigArgs};
+use crate::cli::{ConfigArgs, TuneArgs};
 use crate::profile::statistics::{Estimate, percent};
 use crate::terminal::note;
 
@@ -9,19 +9,6 @@ pub(super) const GAIN_MIN: f64 = 0.02;
 
 /// The share of speed that fewer lanes may surely not lose, by the lower end of the interval.
 pub(super) const FEWER_MAX: f64 = 0.05;
-
-/// What to go by.
-pub(crate) struct Options {
-    /// Bytes that the plan of a step may come to, and those that batches in flight may; none: what there is.
-    pub(crate) memory: Option<Bytes>,
-    /// Of each measurement.
-    pub(crate) seconds: f64,
-    /// What a step takes; none: it is timed.
-    pub(crate) step_ms: Option<f64>,
-    pub(crate) slow: Option<String>,
-    pub(crate) dry_run: bool,
-    pub(crate) json: bool,
-}
 
 /// A key that gains.
 #[derive(Clone, Debug)]
@@ -37,7 +24,7 @@ pub(super) struct Change {
 
 /// What was found so far.
 pub(super) struct Tuning<'a> {
-    pub(super) options: &'a Options,
+    pub(super) options: &'a TuneArgs,
     /// As on the command line, and with what gains.
     pub(super) args: ConfigArgs,
     pub(super) changes: Vec<Change>,

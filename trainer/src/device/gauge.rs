@@ -4,6 +4,7 @@ use observe::training::{DeviceMemory, DevicePeak};
 use tch::Device;
 
 use crate::device::native::facts;
+use crate::device::stopwatch;
 use crate::error::Error;
 
 /// Reads what libtorch's allocator counts. On the CPU there is nothing to read.
@@ -25,6 +26,7 @@ impl Gauge {
     pub(crate) fn read(&mut self) -> Result<Option<DeviceMemory>, Error> {
         Ok(facts::memory(self.device)?.map(|[allocated_peak_bytes, reserved_peak_bytes, total_bytes]| {
             self.peak_bytes = self.peak_bytes.max(allocated_peak_bytes);
+            stopwatch::reported(allocated_peak_bytes);
             DeviceMemory { allocated_peak_bytes, reserved_peak_bytes, total_bytes }
         }))
     }

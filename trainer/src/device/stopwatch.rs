@@ -138,13 +138,22 @@ pub struct MemoryAt {
     pub at_s: f64,
     /// Of this process, in host memory; `None` where the kernel does not say.
     pub resident_bytes: Option<u64>,
-    /// The most that tensors on the device had at once since the report before; `None` on the CPU.
+    /// The most that tensors on the device had at once, at least since the look before; `None` on the CPU.
     pub device_bytes: Option<u64>,
 }
 
 /// Begins to measure the steps of this thread. What was measured before is forgotten.
 pub fn begin() {
     RUNNING.with_borrow_mut(|running| *running = Some(Box::new(Stopwatch::new())));
+}
+
+/// Somebody has read the device's peak, which is forgotten by that.
+pub(super) fn reported(peak_bytes: u64) {
+    RUNNING.with_borrow_mut(|running| {
+        if let Some(running) = running {
+            running.reported_peak = running.reported_peak.max(Some(peak_bytes));
+        }
+    });
 }
 
 /// Ends it; `None` if nobody has begun. Waits for the device.
@@ -238,6 +247,8 @@ struct Stopwatch {
     total: f64,
     kept: VecDeque<StepSlices>,
     memory: Vec<MemoryAt>,
+    /// The most that a report has read since the last look: reading it made the device begin anew.
+    reported_peak: Option<u64>,
     /// Steps from one look at the memory to the next, and steps since the last.
     every: usize,
     unseen: usize,
@@ -264,6 +275,7 @@ impl Stopwatch {
             total: 0.0,
             kept: VecDeque::new(),
             memory: Vec::new(),
+            reported_peak: None,
             every: 1,
             unseen: 0,
         };
@@ -396,7 +408,8 @@ impl Stopwatch {
             return;
         }
         self.unseen = 0;
-        let device_bytes = self.device.and_then(|device| facts::peak(device).ok().flatten());
+        let peak = self.device.and_then(|device| facts::peak(device).ok().flatten());
+        let device_bytes = peak.max(self.reported_peak.take());
         let at_s = self.begun.elapsed().as_secs_f64();
         self.memory.push(MemoryAt { at_s, resident_bytes: host_memory::resident_bytes(), device_bytes });
         if self.memory.len() >= LOOKS_MAX {
