@@ -119,7 +119,7 @@ impl Bench {
         let mut at = 0;
         while at < text.len() {
             let end = at + stretch(path, &text[at..]);
-            at = self.to_start_inside((path, text, at, end), &mut starts, slow, runs)?;
+            at = self.up_to_start_inside((path, text, at, end), &mut starts, slow, runs)?;
             if at < end {
                 // A start lies inside this chunk.
                 let chunk = &text[at..path.cut_behind(text, starts[0])];
@@ -135,7 +135,7 @@ impl Bench {
     }
 
     /// Takes in `text[at..end]` as far as all starts in it are cuts. Returns where a chunk begins in which one is not.
-    fn to_start_inside(
+    fn up_to_start_inside(
         &mut self,
         (path, text, at, mut end): (&dyn Path, &str, usize, usize),
         starts: &mut &[usize],

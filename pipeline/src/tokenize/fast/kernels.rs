@@ -9,6 +9,7 @@
 //!   [`Kernels::append_known`], is argued where it is.
 
 #![allow(unsafe_code, reason = "instructions of some processors; each block says why it may be there")]
+#![allow(clippy::inline_always, reason = "what is not inlined has not the instructions of its surroundings")]
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -96,7 +97,7 @@ impl Kernels {
     /// Appends the ids of the first `keys`, up to one whose entry is not that of `table` at its place. Returns how many
     /// were.
     #[inline]
-    pub(super) fn append_known(self, table: &[Short], keys: &[Key], places: &[u32], ids: &mut Vec<u32>) -> usize {
+    pub(super) fn append_known(self, table: &[Short], keys: &[Key], places: &[usize], ids: &mut Vec<u32>) -> usize {
         match self.0 {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the level says that the processor has all that is enabled there; AVX2 is part of both.

@@ -158,7 +158,7 @@ struct Splitter {
     spans: Box<Spans>,
     /// The keys of the next chunks, and their places in the cache.
     keys: Box<[Key; AHEAD]>,
-    places: Box<[u32; AHEAD]>,
+    places: Box<[usize; AHEAD]>,
     /// Room to write a word into.
     word: Vec<u8>,
 }

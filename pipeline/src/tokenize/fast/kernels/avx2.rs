@@ -32,7 +32,7 @@ const STORED: usize = 8;
 /// # Safety
 /// The processor has the instructions that are enabled here.
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-pub(super) unsafe fn append_known(table: &[Short], keys: &[Key], places: &[u32], ids: &mut Vec<u32>) -> usize {
+pub(super) unsafe fn append_known(table: &[Short], keys: &[Key], places: &[usize], ids: &mut Vec<u32>) -> usize {
     let count = keys.len().min(places.len());
     ids.reserve(count * IDS_MAX + STORED);
     let (before, mut written, mut known) = (ids.len(), 0, 0);
@@ -43,7 +43,7 @@ pub(super) unsafe fn append_known(table: &[Short], keys: &[Key], places: &[u32],
         -1, -1,
     );
     while known < count {
-        let entry = &table[places[known] as usize];
+        let entry = &table[places[known]];
         if !entry.is(keys[known]) {
             break;
         }

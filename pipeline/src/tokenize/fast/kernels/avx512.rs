@@ -47,9 +47,9 @@ static ASCII: [[u8; BLOCK]; 2] = {
 /// 0, 1, 2, …
 static PLACES: [u8; BLOCK] = {
     let mut places = [0; BLOCK];
-    let mut place = 0;
+    let mut place = 0_usize;
     while place < BLOCK {
-        places[place] = place as u8;
+        places[place] = place.to_le_bytes()[0];
         place += 1;
     }
     places

@@ -95,6 +95,33 @@ impl Case {
         }
     }
 
+    fn tokens(&self, text: &str) -> Vec<(usize, u32)> {
+        let encoding = self.model.encode(text, false).expect("encodable");
+        let begins = encoding.get_offsets().iter().map(|&(begin, _)| begin);
+        begins.zip(encoding.get_ids().iter().copied()).collect()
+    }
+
+    /// The runs of a text, by the crate: of one chunk after another.
+    fn runs(&self, text: &str, mut starts: &[usize]) -> Vec<Vec<u32>> {
+        let (mut runs, mut ids, mut at) = (Vec::new(), Vec::new(), 0);
+        let keep = &mut |run: &[u32]| {
+            runs.push(run.to_vec());
+            Ok(())
+        };
+        while at < text.len() {
+            end_runs(&mut starts, at, &mut ids, keep).expect("kept");
+            let end = self.path.cut_behind(text, at + 1);
+            for (begin, id) in self.tokens(&text[at..end]) {
+                end_runs(&mut starts, at + begin, &mut ids, keep).expect("kept");
+                ids.push(id);
+            }
+            at = end;
+        }
+        end_runs(&mut starts, text.len(), &mut ids, keep).expect("kept");
+        keep(&ids).expect("kept");
+        runs
+    }
+
     /// Whether a text may be cut where the path says.
     fn check_cuts(&self, text: &str) {
         let whole = self.crate_ids(text);
@@ -240,35 +267,15 @@ proptest! {
 
     #[test]
     fn runs_end_where_the_crate_says(text in nasty_text(), number in 0_usize..24, starts in prop::collection::vec(0_usize..3000, 0..8)) {
-        let Case { model, path, benches, .. } = &CASES[number];
+        let benches = &CASES[number].benches;
         let mut starts: Vec<usize> = starts.into_iter().map(|start| text.floor_char_boundary(start % (text.len() + 1))).collect();
         starts.sort_unstable();
         let slow = &mut |text: &str, ids: &mut Vec<u32>| {
             ids.extend(CASES[number].crate_ids(text));
             Ok(())
         };
-        let tokens = |text: &str| {
-            let encoding = model.encode(text, false).expect("encodable");
-            let begins = encoding.get_offsets().iter().map(|&(begin, _)| begin);
-            Ok(begins.zip(encoding.get_ids().iter().copied()).collect::<Vec<_>>())
-        };
-        // What the crate says where every cut is a chunk's end.
-        let (mut expected, mut ids, mut rest, mut at) = (Vec::new(), Vec::new(), &starts[..], 0);
-        let keep = &mut |run: &[u32]| {
-            expected.push(run.to_vec());
-            Ok(())
-        };
-        while at < text.len() {
-            end_runs(&mut rest, at, &mut ids, keep).expect("kept");
-            let end = path.cut_behind(&text, at + 1);
-            for (begin, id) in tokens(&text[at..end]).expect("encodable") {
-                end_runs(&mut rest, at + begin, &mut ids, keep).expect("kept");
-                ids.push(id);
-            }
-            at = end;
-        }
-        end_runs(&mut rest, text.len(), &mut ids, keep).expect("kept");
-        keep(&ids).expect("kept");
+        let tokens = |text: &str| Ok(CASES[number].tokens(text));
+        let expected = CASES[number].runs(&text, &starts);
         for (path, bench) in benches.lock().expect("no test panicked").iter_mut() {
             let mut found = Vec::new();
             let take = &mut |run: &[u32]| {
