@@ -15,14 +15,12 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod block;
 mod portable;
 mod spans;
 
 pub(super) use self::spans::{Spans, WINDOW};
 use super::entry::{Key, Short};
-
-/// Bytes that are looked at at a time.
-const BLOCK: usize = 64;
 
 /// A set of instructions that is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,39 +117,6 @@ pub(super) fn fetch<T>(table: &[T], index: usize) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = (table, index);
-}
-
-/// What a block of 64 bytes is made of: a bit for each byte.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Classes {
-    /// ASCII white space: space, tab, line feed, carriage return.
-    white: u64,
-    /// ASCII punctuation.
-    mark: u64,
-    /// Bytes of characters beyond ASCII.
-    high: u64,
-}
-
-/// What is done with a block, in the instructions of one level.
-trait Block {
-    /// Tells the bytes of a block apart, and copies it with ASCII letters made small if `fold` says so.
-    ///
-    /// # Safety
-    /// The processor has the instructions of the level.
-    unsafe fn classes(block: &[u8; BLOCK], fold: bool, folded: &mut [u8; BLOCK]) -> Classes;
-
-    /// Where the bytes `from..from + count` are.
-    ///
-    /// # Safety
-    /// The processor has the instructions of the level.
-    unsafe fn within(block: &[u8; BLOCK], from: u8, count: u8) -> u64;
-
-    /// Writes `base` plus the place of each bit of `mask`, in ascending order; what is behind them in `target` is
-    /// anything.
-    ///
-    /// # Safety
-    /// The processor has the instructions of the level.
-    unsafe fn offsets(mask: u64, base: u16, target: &mut [u16; BLOCK]);
 }
 
 #[cfg(test)]

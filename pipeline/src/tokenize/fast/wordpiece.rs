@@ -29,8 +29,8 @@ use super::cache::{Cache, Places};
 use super::characters::Character;
 use super::entry::{KEY_BYTES, Key, key};
 use super::kernels::{Kernels, Spans, WINDOW};
+use super::path::{Path, Slow, Worker};
 use super::vocabulary::Vocabulary;
-use super::{Path, Slow, Worker};
 use crate::Result;
 
 /// Chunks between asking for a place and looking at it.

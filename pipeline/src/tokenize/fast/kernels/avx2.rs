@@ -7,8 +7,9 @@ use std::arch::x86_64::{
 };
 
 use super::super::entry::{IDS_MAX, Key, Short};
+use super::block::{BLOCK, Block, Classes};
+use super::portable;
 use super::spans::{Spans, find_words as find};
-use super::{BLOCK, Block, Classes, portable};
 
 /// AVX2, BMI1, BMI2, LZCNT, POPCNT.
 pub(super) struct Avx2;

@@ -7,8 +7,8 @@ use std::arch::x86_64::{
     _mm512_test_epi8_mask,
 };
 
+use super::block::{BLOCK, Block, Classes};
 use super::spans::{Spans, find_words as find};
-use super::{BLOCK, Block, Classes};
 
 /// AVX-512 F, BW, VL, VBMI, VBMI2, and what AVX2 has.
 pub(super) struct Avx512;

@@ -1,7 +1,7 @@
 //! The kernels in what every processor has.
 
 use super::super::entry::{Key, Short};
-use super::{BLOCK, Block, Classes};
+use super::block::{BLOCK, Block, Classes};
 
 /// No instructions in particular.
 pub(super) struct Portable;

@@ -3,7 +3,7 @@
 //! A chunk is what lies between BERT's *hard separators*: ASCII white space, ASCII punctuation, and U+2010 to U+2027 (the
 //! bytes E2 80 90 to E2 80 A7: dashes, quotes, dots). A mark of punctuation is a chunk by itself.
 
-use super::{BLOCK, Block, Classes};
+use super::block::{BLOCK, Block, Classes};
 
 /// Bytes of a window: its offsets and its copy stay in the first-level cache.
 pub(in super::super) const WINDOW: usize = 2048;

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use super::block::{BLOCK, Block as _};
 use super::portable::Portable;
 use super::*;
 

@@ -6,10 +6,12 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::super::{Bench, end_runs, path_of};
+use super::super::path::Bench;
+use super::super::path_of;
 use super::*;
 use crate::testing;
 use crate::tokenize::describe::word_piece_json;
+use crate::tokenize::runs::end_runs;
 
 /// Words that tell what was done to a text: letters, small and not, marks that are kept, ideographs, pieces.
 fn vocabulary() -> BTreeMap<String, u64> {
