@@ -27,6 +27,9 @@ pub struct PrepareStart {
     /// The newest generation of the folder once this is done.
     #[serde(default)]
     pub generation: Generation,
+    /// What makes ids of text, and why nothing faster does, in words.
+    #[serde(default)]
+    pub tokenized_by: String,
     /// What has changed since the one before, in words, if this preparation begins it.
     #[serde(default)]
     pub change: Option<String>,

@@ -54,7 +54,7 @@ fn loaded(tokenizer: &str) -> Result<HfTokenizer> {
     let path = Path::new(tokenizer);
     let is_list = path.join("vocab.txt").is_file() || path.extension().is_some_and(|extension| extension == "txt");
     let tokenizer = tokenize::load(path, is_list.then_some(true))?;
-    Ok(if env::var("WAY").is_ok_and(|way| way == "crate") { tokenizer.by_crate() } else { tokenizer })
+    Ok(if env::var("WAY").is_ok_and(|way| way == "crate") { tokenizer.by(TokenizeBy::Crate) } else { tokenizer })
 }
 
 /// Prints a line `pass SECONDS` for each pass, then what was done in each.

@@ -1,7 +1,7 @@
 //! Corpora, shards and tokenizers as they come: whole, broken, or made to break.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use parquet::arrow::ArrowWriter;
@@ -12,7 +12,7 @@ use crate::corpus::tests::{Cut, parts, read};
 use crate::corpus::{self, AnyFormat, BytesRead, Corpus, Place};
 use crate::shard::reader::{Promise, ShardReader};
 use crate::shard::synthetic::Synthetic;
-use crate::tokenize::{self, Tokenizer as _};
+use crate::tokenize::{self, HfTokenizer, Tokenizer as _};
 use crate::{sentences, testing};
 
 /// Longest document of a target: some inputs decompress to a thousand times their length.
@@ -190,6 +190,42 @@ fn is_usable(file: &Path, lowercase: Option<bool>) {
     let copy = fuzz::on_disk(".json", &facts.json);
     let again = tokenize::load(copy.path(), None).expect("it was read before");
     assert_eq!(again.facts().manifest, facts.manifest);
+}
+
+/// Small tokenizers of both families, with tokens added and without, that keep capitals or not.
+static FAST_ONES: LazyLock<Vec<HfTokenizer>> = LazyLock::new(|| {
+    let with = |name: &str, change: &dyn Fn(&mut serde_json::Value)| {
+        let mut json = serde_json::from_slice(&testing::tokenizer(name).facts().json).expect("JSON");
+        change(&mut json);
+        tokenize::of_json(json.to_string().as_bytes(), "tokenizer.json").expect("the crate reads it")
+    };
+    let added = |json: &mut serde_json::Value| {
+        for (id, content) in (900..).zip(["[A]", "<t>", "##s", "(中"]) {
+            let token = serde_json::json!({"id": id, "content": content, "single_word": false, "lstrip": false,
+                                           "rstrip": false, "normalized": false, "special": true});
+            json["added_tokens"].as_array_mut().expect("a list").push(token);
+        }
+    };
+    let cased = |json: &mut serde_json::Value| json["normalizer"]["lowercase"] = false.into();
+    let raw = |json: &mut serde_json::Value| json["normalizer"]["clean_text"] = false.into();
+    let both = testing::TOKENIZERS.map(testing::tokenizer);
+    both.into_iter().chain([with("wordpiece", &added), with("wordpiece", &cased), with("wordpiece", &raw)]).collect()
+});
+
+#[test]
+fn ids_are_those_of_the_crate() {
+    let words =
+        "The cat's [MASK] sat [A]] on\r\n a ma\u{301}t…  <mask> 中文，\u{ad}É\0 K\u{302e}\u{301} ##s (中 x\u{2013}y";
+    fuzz::target!(
+        "tokenized",
+        vec![words.into(), words.repeat(60).into(), "a".repeat(300).into()],
+        |bytes: &[u8]| {
+            let text = String::from_utf8_lossy(bytes);
+            for tokenizer in &*FAST_ONES {
+                tokenizer.compare(&text).expect("the same ids");
+            }
+        }
+    );
 }
 
 #[test]

@@ -25,6 +25,7 @@ mod plan;
 mod progress;
 mod publish;
 mod record;
+mod sample;
 mod seen;
 mod segment;
 mod settings;
@@ -58,6 +59,7 @@ pub use self::noted::{Complained, Noted, noted};
 use self::plan::Planned;
 pub use self::plan::{PreparePlan, fits};
 use self::progress::{Progress, Voice};
+use self::sample::Sample;
 pub use self::stages::{Stage, Stages};
 pub use self::summary::Summary;
 pub use self::work::PrepareOptions;
@@ -229,7 +231,8 @@ impl Preparation {
         let tasks = if options.in_order { in_order(&lists) } else { long_ones_first(&lists, part_bytes) };
         let settings = settings.digest();
         let progress = Arc::new(Progress::new(tasks.iter().map(|task| &task.part)));
-        let work = Arc::new(Work { config, corpus, tokenizer, settings, tasks, options, target });
+        let work =
+            Arc::new(Work { config, corpus, tokenizer, sample: Sample::default(), settings, tasks, options, target });
         let lanes = work.config.lanes();
         let mut results = {
             let (work, progress) = (Arc::clone(&work), Arc::clone(&progress));

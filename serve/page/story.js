@@ -117,12 +117,12 @@ const STORIES = {
   prepare_start: {
     tone: "good",
     tell(event) {
-      const { largest_compressed: largest, change } = event;
+      const { largest_compressed: largest, change, tokenized_by: by } = event;
       const plan =
         `${count(event.files)} files, ${bytes(event.bytes)} in ${count(event.parts)} parts for ` +
         `${count(event.lanes)} lanes; at most ${bytes(event.text_bytes_max)} of text in memory`;
       const words = largest && `the largest compressed file takes one lane from end to end: ${largest.name}, `;
-      return [plan, change, words && words + bytes(largest.bytes)].filter(Boolean).join("; ");
+      return [plan, by && `text to ids: ${by}`, change, words && words + bytes(largest.bytes)].filter(Boolean).join("; ");
     },
   },
   prepare_end: {

@@ -64,6 +64,7 @@ fn of_plan(config: &PrepareConfig, plan: &PreparePlan) -> Vec<String> {
             bytes(plan.text_bytes_max),
         ),
     ];
+    lines.push(format!("           text to ids: {}", plan.tokenized_by));
     if let Some((name, size)) = &plan.largest_compressed {
         lines.push(format!("           one lane reads {name} from end to end, {} compressed", bytes(*size)));
     }

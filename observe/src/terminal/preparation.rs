@@ -15,7 +15,8 @@ pub(super) fn start(start: &PrepareStart) -> String {
     let largest = start.largest_compressed.as_ref().map(|LargestFile { name, bytes: size }| {
         format!("the largest compressed file takes one lane from end to end: {name}, {}", bytes(*size))
     });
-    [Some(plan), start.change.clone(), largest].into_iter().flatten().collect::<Vec<_>>().join("\n")
+    let way = (!start.tokenized_by.is_empty()).then(|| format!("text to ids: {}", start.tokenized_by));
+    [Some(plan), way, start.change.clone(), largest].into_iter().flatten().collect::<Vec<_>>().join("\n")
 }
 
 /// What stands beside a progress bar: parts and rates.

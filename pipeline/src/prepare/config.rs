@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::corpus::{AnyFormat, BytesRead, COPIES, CorpusConfig, Reading, Room, UnfitFiles, encoding_by_name};
 use crate::pack::AnyPacking;
+use crate::tokenize::TokenizeBy;
 use crate::{Error, Result};
 
 /// How a corpus becomes a prepared folder: the `[prepare]` section of a configuration.
@@ -37,6 +38,9 @@ pub struct PrepareConfig {
     pub tokenizer: PathBuf,
     /// Whether text is lowercased; required with `vocab.txt`, which cannot tell, and checked against the others.
     pub lowercase: Option<bool>,
+    /// What makes ids of text. The ids are the same: a run begins by comparing them on a sample of its corpus, and stops
+    /// where they differ.
+    pub tokenize_by: TokenizeBy,
     /// Bytes of text above which a document is passed over and counted; if not given, none is, and one for which
     /// `memory_max` has no room ends the run.
     pub document_bytes_max: Option<u64>,
@@ -80,6 +84,7 @@ impl Default for PrepareConfig {
             unfit_files: UnfitFiles::default(),
             tokenizer: PathBuf::new(),
             lowercase: None,
+            tokenize_by: TokenizeBy::default(),
             document_bytes_max: None,
             folder: PathBuf::new(),
             tokens_max: 512,

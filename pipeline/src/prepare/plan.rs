@@ -39,6 +39,8 @@ pub struct PreparePlan {
     pub change: Option<Change>,
     /// The tokenizer.
     pub tokenizer: manifest::Tokenizer,
+    /// What makes ids of text, and why nothing faster does.
+    pub tokenized_by: String,
 }
 
 impl PreparePlan {
@@ -53,6 +55,7 @@ impl PreparePlan {
             text_bytes_max: self.text_bytes_max,
             largest_compressed: largest.map(|(name, bytes)| LargestFile { name, bytes }),
             generation,
+            tokenized_by: self.tokenized_by.clone(),
             change: self.change.map(|change| change.to_string()),
         }
     }
@@ -92,7 +95,7 @@ impl Planned {
     /// Writes nothing.
     pub(super) fn of(config: &PrepareConfig, store: Option<&Store>) -> Result<Self> {
         config.check()?;
-        let tokenizer = Box::new(tokenize::load(&config.tokenizer, config.lowercase)?);
+        let tokenizer = Box::new(tokenize::load(&config.tokenizer, config.lowercase)?.by(config.tokenize_by));
         let corpus = Corpus::open(&config.corpus())?;
         let lists = store.map_or_else(|| Ok(Lists::default()), Lists::read)?;
         if let Some(store) = store {
@@ -168,6 +171,7 @@ impl Planned {
             largest_compressed: self.corpus.largest_compressed().map(|file| (file.name.clone(), file.bytes)),
             change: self.next.as_ref().map(|(_, change)| *change).filter(|change| change.generation.0 > 0),
             tokenizer: self.tokenizer.facts().manifest.clone(),
+            tokenized_by: self.tokenizer.way().to_owned(),
         }
     }
 }

@@ -199,6 +199,9 @@ impl<'a> Segment<'a> {
             })
         };
         watch.during(Stage::Tokenize, || {
+            if let Some(text) = work.sample.take(&document.text) {
+                work.tokenizer.compare(text)?;
+            }
             if work.config.pack.keeps_sentences() {
                 let starts = sentences::starts(&document.text);
                 work.tokenizer.encode_runs(&document.text, &starts, &mut take)

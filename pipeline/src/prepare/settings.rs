@@ -21,6 +21,7 @@ pub(super) struct Settings(BTreeMap<String, Value>);
 const LEFT_OUT: &[(&str, &str)] = &[
     ("inputs", "which files there are: the parts name them"),
     ("unfit_files", "which files there are: the parts name them"),
+    ("tokenize_by", "the ids are the same"),
     ("lowercase", "part of the tokenizer, which is known by its fingerprint"),
     ("folder", "where it is kept"),
     ("bad_lines_max", "when a corpus is refused"),

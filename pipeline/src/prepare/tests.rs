@@ -335,6 +335,7 @@ fn a_null_writer_writes_nothing_and_a_slow_one_is_found_out() {
 mod dirty;
 mod events;
 mod generations;
+mod ids;
 mod masks;
 mod refusals;
 mod segments;

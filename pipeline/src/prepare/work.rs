@@ -9,6 +9,7 @@ use store::{Lock, Store};
 use super::config::PrepareConfig;
 use super::list::Lists;
 use super::record::Bound;
+use super::sample::Sample;
 use crate::corpus::{Corpus, Part};
 use crate::tokenize::Tokenizer;
 
@@ -67,6 +68,8 @@ pub(super) struct Work {
     pub(super) config: PrepareConfig,
     pub(super) corpus: Corpus,
     pub(super) tokenizer: Box<dyn Tokenizer>,
+    /// What is tokenized twice.
+    pub(super) sample: Sample,
     /// BLAKE3 of the settings.
     pub(super) settings: String,
     /// In the order in which they are dealt.

@@ -11,16 +11,20 @@
 use serde_json::Value;
 use tokenizers::{NormalizedString, Normalizer as _, Tokenizer as Model};
 
-use super::Tokenizer;
 use super::facts::Facts;
 use super::fast::{self, Bench, Path};
 use super::memory::Memory;
 use super::pool::Pool;
 use super::runs::{Tokens, end_runs};
+use super::{TokenizeBy, Tokenizer};
 use crate::{Error, Result};
 
 /// Ids that are handed over at a time: few enough for the first-level cache, so many that a call costs nothing.
 const PIECE_TOKENS: usize = 4096;
+
+/// Bytes of a text that are shown where two ways disagree, and those before the first id that differs.
+const SHOWN: usize = 80;
+const SHOWN_BEFORE: usize = 20;
 
 /// A tokenizer of the `tokenizers` crate.
 pub struct HfTokenizer {
@@ -57,10 +61,13 @@ impl HfTokenizer {
         Self { model, facts, cuts, path, way, memories: Pool::default(), benches: Pool::default() }
     }
 
-    /// The same tokenizer without the fast path.
+    /// The same tokenizer, by what a configuration says.
     #[must_use]
-    pub fn by_crate(self) -> Self {
-        Self { path: None, way: by_crate("the configuration says so"), ..self }
+    pub fn by(self, by: TokenizeBy) -> Self {
+        match by {
+            TokenizeBy::Fastest => self,
+            TokenizeBy::Crate => Self { path: None, way: by_crate("the configuration says so"), ..self },
+        }
     }
 
     /// Appends the ids of `text`, by the crate.
@@ -142,6 +149,28 @@ impl Tokenizer for HfTokenizer {
 
     fn way(&self) -> &str {
         &self.way
+    }
+
+    fn compare(&self, text: &str) -> Result<()> {
+        if self.path.is_none() {
+            return Ok(());
+        }
+        let (found, expected) = (self.ids(text)?, self.tokens(text)?);
+        let is_same = |at: &usize| found.get(*at) == expected.get(*at).map(|(_, id)| id);
+        let Some(at) = (0..found.len().max(expected.len())).find(|at| !is_same(at)) else { return Ok(()) };
+        let begin = expected.get(at).map_or(text.len(), |(begin, _)| *begin);
+        let shown = &text[text.floor_char_boundary(begin.saturating_sub(SHOWN_BEFORE))..];
+        let shown = shown[..shown.floor_char_boundary(SHOWN)].escape_debug();
+        let few = |ids: &mut dyn Iterator<Item = u32>| {
+            ids.skip(at).take(5).map(|id| id.to_string()).collect::<Vec<_>>().join(" ")
+        };
+        let ids = few(&mut found.iter().copied());
+        let expected = few(&mut expected.iter().map(|(_, id)| *id));
+        Err(Error::Config(format!(
+            "{} and the `tokenizers` crate disagree on \"{shown}\": from id {at} on {ids}, and {expected}; \
+             set `prepare.tokenize_by = \"crate\"` to go on, and report this text and the tokenizer",
+            self.way
+        )))
     }
 
     fn longest_piece(&self, text: &str) -> usize {

@@ -10,10 +10,24 @@ mod memory;
 mod pool;
 mod runs;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 pub use self::facts::Facts;
 pub use self::hf::HfTokenizer;
 pub use self::load::{load, of_json};
 use crate::Result;
+
+/// What makes ids of text. The ids are the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TokenizeBy {
+    /// The fastest code that is proved to make the ids of the `tokenizers` crate for this tokenizer.
+    #[default]
+    Fastest,
+    /// The crate itself.
+    Crate,
+}
 
 /// Turns text into ids, in the thread that calls it.
 pub trait Tokenizer: Send + Sync {
@@ -32,6 +46,9 @@ pub trait Tokenizer: Send + Sync {
 
     /// What encodes, and why nothing faster does: for people.
     fn way(&self) -> &str;
+
+    /// Refuses to go on if the ids of `text` are not those of the `tokenizers` crate.
+    fn compare(&self, text: &str) -> Result<()>;
 
     /// Bytes of the longest piece of `text` that is split as a whole: what memory grows with.
     fn longest_piece(&self, text: &str) -> usize {

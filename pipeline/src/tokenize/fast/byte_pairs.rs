@@ -37,7 +37,7 @@ use self::starts::{WINDOW, Window, first_pre_token, run};
 use self::words::{Ids, Words};
 use super::kernels::Kernels;
 use super::kernels::byte_pairs::BytePairKernels;
-use super::{Path, Slow, Worker};
+use super::path::{Path, Slow, Worker};
 use crate::Result;
 
 /// A byte-level BPE tokenizer.

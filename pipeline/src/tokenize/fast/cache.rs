@@ -54,26 +54,26 @@ impl Cache {
     }
 
     /// Where a key is looked for first; its second place is the other one of the same line.
-    #[inline(always)]
-    pub(super) fn place(&self, key: Key) -> u32 {
-        hash(key) & (self.short.len() as u32 - 1)
+    #[inline]
+    pub(super) fn place(&self, key: Key) -> usize {
+        index(key, self.short.len())
     }
 
     /// Brings a place near, for a look at it soon.
-    #[inline(always)]
-    pub(super) fn fetch(&self, place: u32) {
-        super::kernels::fetch(&self.short, place as usize);
+    #[inline]
+    pub(super) fn fetch(&self, place: usize) {
+        super::kernels::fetch(&self.short, place);
     }
 
     /// Appends the ids of the first keys, up to one that is not at its first place. Returns how many were.
     #[inline]
-    pub(super) fn append_known(&self, kernels: Kernels, keys: &[Key], places: &[u32], ids: &mut Vec<u32>) -> usize {
+    pub(super) fn append_known(&self, kernels: Kernels, keys: &[Key], places: &[usize], ids: &mut Vec<u32>) -> usize {
         kernels.append_known(&self.short, keys, places, ids)
     }
 
     /// Appends the ids of a key that is at its second place, and says whether it is.
-    pub(super) fn append_second(&mut self, key: Key, place: u32, ids: &mut Vec<u32>) -> bool {
-        let (first, second) = (place as usize, place as usize ^ 1);
+    pub(super) fn append_second(&mut self, key: Key, place: usize, ids: &mut Vec<u32>) -> bool {
+        let (first, second) = (place, place ^ 1);
         if !self.short[second].is(key) {
             return false;
         }
@@ -100,7 +100,7 @@ impl Cache {
 
     fn keep(&mut self, key: Key, ids: &[u32], for_good: bool) -> bool {
         let Some(entry) = Short::new(key, ids) else { return false };
-        let first = self.place(key) as usize;
+        let first = self.place(key);
         let places = [first, first ^ 1];
         let mine = places.into_iter().find(|&place| self.short[place].is(key));
         let free = || places.into_iter().find(|&place| self.short[place].is_free());
@@ -138,7 +138,7 @@ impl Cache {
     fn long_place(&self, key: &[u8; LONG_BYTES]) -> usize {
         let word = |at: usize| u64::from_le_bytes(key[at..at + 8].try_into().expect("eight bytes"));
         let folded = [word(0) ^ word(16).rotate_left(23), word(8) ^ word(24).rotate_left(41)];
-        hash(folded) as usize & (self.long.len() - 1)
+        index(folded, self.long.len())
     }
 
     fn is_pinned(&self, place: usize) -> bool {
@@ -149,6 +149,13 @@ impl Cache {
         let bit = 1 << (place % 64);
         self.pinned[place / 64] = self.pinned[place / 64] & !bit | if pinned { bit } else { 0 };
     }
+}
+
+/// Where a key is looked for first in a table of that many places, a power of two.
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "the bits that are left are enough for any table")]
+fn index(key: Key, places: usize) -> usize {
+    hash(key) as usize & (places - 1)
 }
 
 #[cfg(test)]
@@ -177,7 +184,9 @@ mod tests {
         for kernels in Kernels::all_here() {
             let mut cache = Cache::new(Places { short_log2: 3, long_log2: 1 });
             let words: Vec<String> = (0..200).map(|number| format!("w{number}")).collect();
-            let ids = |number: usize| (0..=number as u32 % 12).map(|id| id * 70_000 % (1 << 24)).collect::<Vec<_>>();
+            let ids = |number: usize| {
+                (0..=number % 12).map(|id| u32::try_from(id * 70_000).expect("small")).collect::<Vec<_>>()
+            };
             for _ in 0..3 {
                 for (number, word) in words.iter().enumerate() {
                     let found = known(&mut cache, word, kernels);

@@ -26,19 +26,20 @@ static PADDING: [Key; KEY_BYTES + 2] = {
     let mut padding = [[u64::MAX; 2]; KEY_BYTES + 2];
     let mut length = 0;
     while length <= KEY_BYTES {
-        let bits = u128::MAX.checked_shl(8 * length as u32);
-        let bits = match bits {
-            Some(bits) => bits,
-            None => 0,
-        };
-        padding[length] = [bits as u64, (bits >> 64) as u64];
+        let bits = if length < KEY_BYTES { u128::MAX << (8 * length) } else { 0 };
+        padding[length] = halves(bits);
         length += 1;
     }
     padding
 };
 
+#[expect(clippy::cast_possible_truncation, reason = "the half that is left is the other one")]
+const fn halves(whole: u128) -> [u64; 2] {
+    [whole as u64, (whole >> 64) as u64]
+}
+
 /// The key of the first `length` of these bytes. One that is longer than they are gets a key that nothing has.
-#[inline(always)]
+#[inline]
 pub(super) fn key(bytes: &[u8; KEY_BYTES], length: usize) -> Key {
     let (low, high) = bytes.split_at(8);
     let word = |half: &[u8]| u64::from_le_bytes(half.try_into().expect("half of sixteen"));
@@ -46,11 +47,12 @@ pub(super) fn key(bytes: &[u8; KEY_BYTES], length: usize) -> Key {
     [word(low) | padding[0], word(high) | padding[1]]
 }
 
-/// Where a key is looked for first, among 2^32 places: the product of its halves, folded.
-#[inline(always)]
-pub(super) fn hash(key: Key) -> u32 {
+/// Where a key is looked for first, among 2^64 places: the product of its halves, folded.
+#[inline]
+pub(super) fn hash(key: Key) -> u64 {
     let product = u128::from(key[0] ^ 0x9e37_79b9_7f4a_7c15) * u128::from(key[1] ^ 0xc2b2_ae3d_27d4_eb4f);
-    ((product >> 64) ^ product) as u32
+    let [low, high] = halves(product);
+    low ^ high
 }
 
 /// A short chunk and its ids: two to a line of the processor's cache.
@@ -74,7 +76,7 @@ impl Short {
         Some(Self { key, packed })
     }
 
-    #[inline(always)]
+    #[inline]
     pub(super) fn is(&self, key: Key) -> bool {
         (self.key[0] ^ key[0]) | (self.key[1] ^ key[1]) == 0
     }
@@ -83,24 +85,20 @@ impl Short {
         self.is(NOBODY)
     }
 
-    pub(super) fn key(&self) -> Key {
-        self.key
-    }
-
     /// The ids as they lie there, and their number in the last byte.
-    #[inline(always)]
+    #[inline]
     pub(super) fn packed(&self) -> &[u8; 16] {
         debug_assert!(self.count() <= IDS_MAX);
         &self.packed
     }
 
-    #[inline(always)]
+    #[inline]
     pub(super) fn count(&self) -> usize {
         usize::from(self.packed[15])
     }
 
     /// Its ids.
-    #[inline(always)]
+    #[inline]
     pub(super) fn ids(&self) -> impl Iterator<Item = u32> {
         unpack(&self.packed, self.count())
     }

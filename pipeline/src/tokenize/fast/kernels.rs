@@ -9,20 +9,19 @@
 //!   [`Kernels::append_known`], is argued where it is.
 
 #![allow(unsafe_code, reason = "instructions of some processors; each block says why it may be there")]
+#![allow(clippy::inline_always, reason = "what is not inlined has not the instructions of its surroundings")]
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod block;
 pub(super) mod byte_pairs;
 mod portable;
 mod spans;
 
 pub(super) use self::spans::{Spans, WINDOW};
 use super::entry::{Key, Short};
-
-/// Bytes that are looked at at a time.
-const BLOCK: usize = 64;
 
 /// A set of instructions that is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +96,7 @@ impl Kernels {
     /// Appends the ids of the first `keys`, up to one whose entry is not that of `table` at its place. Returns how many
     /// were.
     #[inline]
-    pub(super) fn append_known(self, table: &[Short], keys: &[Key], places: &[u32], ids: &mut Vec<u32>) -> usize {
+    pub(super) fn append_known(self, table: &[Short], keys: &[Key], places: &[usize], ids: &mut Vec<u32>) -> usize {
         match self.0 {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the level says that the processor has all that is enabled there; AVX2 is part of both.
@@ -119,39 +118,6 @@ pub(super) fn fetch<T>(table: &[T], index: usize) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = (table, index);
-}
-
-/// What a block of 64 bytes is made of: a bit for each byte.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Classes {
-    /// ASCII white space: space, tab, line feed, carriage return.
-    white: u64,
-    /// ASCII punctuation.
-    mark: u64,
-    /// Bytes of characters beyond ASCII.
-    high: u64,
-}
-
-/// What is done with a block, in the instructions of one level.
-trait Block {
-    /// Tells the bytes of a block apart, and copies it with ASCII letters made small if `fold` says so.
-    ///
-    /// # Safety
-    /// The processor has the instructions of the level.
-    unsafe fn classes(block: &[u8; BLOCK], fold: bool, folded: &mut [u8; BLOCK]) -> Classes;
-
-    /// Where the bytes `from..from + count` are.
-    ///
-    /// # Safety
-    /// The processor has the instructions of the level.
-    unsafe fn within(block: &[u8; BLOCK], from: u8, count: u8) -> u64;
-
-    /// Writes `base` plus the place of each bit of `mask`, in ascending order; what is behind them in `target` is
-    /// anything.
-    ///
-    /// # Safety
-    /// The processor has the instructions of the level.
-    unsafe fn offsets(mask: u64, base: u16, target: &mut [u16; BLOCK]);
 }
 
 #[cfg(test)]

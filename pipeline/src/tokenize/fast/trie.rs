@@ -142,7 +142,7 @@ mod tests {
             let ids: Vec<_> = words.iter().collect();
             for text in texts {
                 let expected = (1..=text.len()).rev().find_map(|length| {
-                    Some((length, ids.iter().position(|word| word[..] == text[..length])? as u32))
+                    Some((length, u32::try_from(ids.iter().position(|word| word[..] == text[..length])?).ok()?))
                 });
                 prop_assert_eq!(trie.longest(&text), expected);
             }

@@ -128,18 +128,13 @@ impl Vocabulary {
     pub(super) fn append_word(&self, word: &[u8], ids: &mut Vec<u32>) {
         let (before, mut rest, mut trie) = (ids.len(), word, &self.beginnings);
         while !rest.is_empty() {
-            match trie.longest(rest) {
-                Some((length, id)) => {
-                    ids.push(id);
-                    rest = &rest[length..];
-                }
-                None => {
-                    ids.truncate(before);
-                    ids.push(self.unknown);
-                    return;
-                }
-            }
-            trie = &self.continuations;
+            let Some((length, id)) = trie.longest(rest) else {
+                ids.truncate(before);
+                ids.push(self.unknown);
+                return;
+            };
+            ids.push(id);
+            (rest, trie) = (&rest[length..], &self.continuations);
         }
         let is_long = word.len() > self.characters_max;
         if is_long && word.iter().filter(|&&byte| byte & 0xc0 != 0x80).count() > self.characters_max {

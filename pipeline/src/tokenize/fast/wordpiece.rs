@@ -18,6 +18,7 @@
 //! Per token of English novels on one core at 3.6 GHz: 0.5 ns for offsets, 2 to 4 ns for looking up, 0.2 ns for what is
 //! not known; 20 ns without a cache.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -28,8 +29,8 @@ use super::cache::{Cache, Places};
 use super::characters::Character;
 use super::entry::{KEY_BYTES, Key, key};
 use super::kernels::{Kernels, Spans, WINDOW};
+use super::path::{Path, Slow, Worker};
 use super::vocabulary::Vocabulary;
-use super::{Path, Slow, Worker};
 use crate::Result;
 
 /// Chunks between asking for a place and looking at it.
@@ -158,27 +159,68 @@ struct Splitter {
     spans: Box<Spans>,
     /// The keys of the next chunks, and their places in the cache.
     keys: Box<[Key; AHEAD]>,
-    places: Box<[u32; AHEAD]>,
+    places: Box<[usize; AHEAD]>,
     /// Room to write a word into.
     word: Vec<u8>,
 }
 
+/// Where it is to be told how many ids there are: places in a text, the next one first.
+struct Marks<'a> {
+    left: &'a [usize],
+    lengths: &'a mut Vec<usize>,
+}
+
+impl Marks<'_> {
+    /// The next place.
+    #[inline]
+    fn next(&self) -> usize {
+        self.left.first().copied().unwrap_or(usize::MAX)
+    }
+
+    /// Tells it of all places up to `at`.
+    fn pass(&mut self, at: usize, length: usize) {
+        while self.next() <= at {
+            self.left = &self.left[1..];
+            self.lengths.push(length);
+        }
+    }
+}
+
 impl Worker for Splitter {
     fn append(&mut self, text: &str, ids: &mut Vec<u32>, slow: Slow<'_>) -> Result<()> {
-        let mut from = 0;
-        while let Some(found) = self.path.added.next(text.as_bytes(), from) {
-            self.append_plain(&text[from..found.start], ids, slow)?;
-            ids.push(found.id);
-            from = found.end;
-        }
-        self.append_plain(&text[from..], ids, slow)
+        self.append_all(text, ids, &mut Marks { left: &[], lengths: &mut Vec::new() }, slow)
+    }
+
+    fn append_marked(
+        &mut self,
+        text: &str,
+        marks: &[usize],
+        (ids, lengths): (&mut Vec<u32>, &mut Vec<usize>),
+        slow: Slow<'_>,
+    ) -> Result<()> {
+        self.append_all(text, ids, &mut Marks { left: marks, lengths }, slow)
     }
 }
 
 impl Splitter {
-    /// Appends the ids of a text that has no added token.
-    fn append_plain(&mut self, text: &str, ids: &mut Vec<u32>, slow: Slow<'_>) -> Result<()> {
-        let mut at = 0;
+    fn append_all(&mut self, text: &str, ids: &mut Vec<u32>, marks: &mut Marks<'_>, slow: Slow<'_>) -> Result<()> {
+        let mut from = 0;
+        while let Some(found) = self.path.added.next(text.as_bytes(), from) {
+            self.append_plain((&text[..found.start], from), ids, marks, slow)?;
+            ids.push(found.id);
+            from = found.end;
+        }
+        self.append_plain((text, from), ids, marks, slow)
+    }
+
+    /// Appends the ids of a text from there on, where it has no added token.
+    fn append_plain(
+        &mut self,
+        (text, mut at): (&str, usize),
+        ids: &mut Vec<u32>,
+        marks: &mut Marks<'_>,
+        slow: Slow<'_>,
+    ) -> Result<()> {
         while at < text.len() {
             let rest = &text[at..];
             let window = &rest.as_bytes()[..rest.len().min(WINDOW)];
@@ -186,37 +228,85 @@ impl Splitter {
             at += match self.spans.open().filter(|_| window.len() < rest.len()) {
                 Some(0) => {
                     let end = rest.find(is_separator).unwrap_or(rest.len());
-                    self.split(&rest[..end], ids, slow)?;
+                    self.split_marked(text, at..at + end, ids, marks, slow)?;
                     end
                 }
                 // A chunk that goes on behind the window is the first one of the next.
                 Some(start) => {
-                    self.append_window(rest, self.spans.all().0.len() - 1, ids, slow)?;
+                    self.append_window((text, at), self.spans.all().0.len() - 1, ids, marks, slow)?;
                     start
                 }
                 None => {
-                    self.append_window(rest, self.spans.all().0.len(), ids, slow)?;
+                    self.append_window((text, at), self.spans.all().0.len(), ids, marks, slow)?;
                     window.len()
                 }
             };
         }
+        marks.pass(text.len(), ids.len());
         Ok(())
     }
 
-    /// Appends the ids of the first `count` chunks of the window with which `text` begins.
-    fn append_window(&mut self, text: &str, count: usize, ids: &mut Vec<u32>, slow: Slow<'_>) -> Result<()> {
+    /// Appends the ids of the first `count` chunks of the window that begins there.
+    fn append_window(
+        &mut self,
+        (text, at): (&str, usize),
+        count: usize,
+        ids: &mut Vec<u32>,
+        marks: &mut Marks<'_>,
+        slow: Slow<'_>,
+    ) -> Result<()> {
         for first in (0..count).step_by(AHEAD) {
             let ahead = AHEAD.min(count - first);
             self.look_ahead(first, ahead);
             let mut done = 0;
             while done < ahead {
-                let (keys, places) = (&self.keys[done..ahead], &self.places[done..ahead]);
+                let end = done + self.unmarked(first + done..first + ahead, at, marks);
+                let (keys, places) = (&self.keys[done..end], &self.places[done..end]);
                 done += self.cache.append_known(self.path.kernels, keys, places, ids);
-                if done < ahead {
-                    self.append_rare(text, (first + done, done), ids, slow)?;
+                if done < end {
+                    self.append_rare(&text[at..], (first + done, done), ids, slow)?;
                     done += 1;
+                } else if end < ahead {
+                    // A mark lies before the next chunk, or within it.
+                    let (starts, ends) = self.spans.all();
+                    let chunk = at + usize::from(starts[first + end])..at + usize::from(ends[first + end]);
+                    marks.pass(chunk.start, ids.len());
+                    if marks.next() < chunk.end {
+                        self.split_marked(text, chunk, ids, marks, slow)?;
+                        done += 1;
+                    }
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// How many of these chunks of the window that begins at `at` end before the next mark.
+    #[inline]
+    fn unmarked(&self, chunks: Range<usize>, at: usize, marks: &Marks<'_>) -> usize {
+        let ends = &self.spans.all().1[chunks];
+        if marks.left.is_empty() {
+            ends.len()
+        } else {
+            ends.partition_point(|&end| at + usize::from(end) <= marks.next())
+        }
+    }
+
+    /// Appends the ids of a chunk, which is nowhere in the cache, from mark to mark.
+    fn split_marked(
+        &mut self,
+        text: &str,
+        chunk: Range<usize>,
+        ids: &mut Vec<u32>,
+        marks: &mut Marks<'_>,
+        slow: Slow<'_>,
+    ) -> Result<()> {
+        let mut at = chunk.start;
+        while at < chunk.end {
+            marks.pass(at, ids.len());
+            let end = marks.next().min(chunk.end);
+            self.split(&text[at..end], ids, slow)?;
+            at = end;
         }
         Ok(())
     }

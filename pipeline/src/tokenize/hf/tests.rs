@@ -7,7 +7,12 @@ use proptest::prelude::*;
 use super::*;
 use crate::testing;
 
-static FAMILIES: LazyLock<[HfTokenizer; 2]> = LazyLock::new(|| testing::TOKENIZERS.map(testing::tokenizer));
+/// Both families, by the crate and by whatever is faster.
+static FAMILIES: LazyLock<[HfTokenizer; 4]> = LazyLock::new(|| {
+    let [a, b] = testing::TOKENIZERS;
+    [(a, TokenizeBy::Crate), (b, TokenizeBy::Crate), (a, TokenizeBy::Fastest), (b, TokenizeBy::Fastest)]
+        .map(|(name, by)| testing::tokenizer(name).by(by))
+});
 
 /// Characters around which normalizers, regular expressions and added tokens do something special.
 fn nasty_text() -> impl Strategy<Value = String> {
@@ -60,6 +65,12 @@ proptest! {
     fn chunks_change_no_token_whatever_was_added(tokens in added_tokens(), texts in prop::collection::vec(nasty_text(), 3)) {
         for name in testing::TOKENIZERS {
             let tokenizer = with_added(name, &tokens);
+            for text in &texts {
+                let mut whole = Vec::new();
+                tokenizer.split(text, &mut whole).expect("encodable");
+                prop_assert_eq!(tokenizer.ids(text).expect("encodable"), whole, "{} {:?} of {:?}", name, tokenizer.way, text);
+            }
+            let tokenizer = tokenizer.by(TokenizeBy::Crate);
             for text in &texts {
                 let mut whole = Vec::new();
                 tokenizer.split(text, &mut whole).expect("encodable");
@@ -150,4 +161,50 @@ fn a_tokenizer_that_nothing_is_proved_about_is_never_cut() {
         json[part] = value;
         assert_eq!(Cuts::of(&json, &str::to_owned).first(&text), text.len());
     }
+}
+
+/// A path that is wrong about one word.
+struct Wrong(Box<dyn Path>);
+
+impl Path for Wrong {
+    fn name(&self) -> String {
+        "WordPiece by guessing".to_owned()
+    }
+
+    fn cut_before(&self, text: &str, near: usize) -> usize {
+        self.0.cut_before(text, near)
+    }
+
+    fn cut_behind(&self, text: &str, near: usize) -> usize {
+        self.0.cut_behind(text, near)
+    }
+
+    fn worker(&self) -> Box<dyn fast::Worker> {
+        struct Guesses(Box<dyn fast::Worker>);
+        impl fast::Worker for Guesses {
+            fn append(&mut self, text: &str, ids: &mut Vec<u32>, slow: fast::Slow<'_>) -> Result<()> {
+                self.0.append(&text.replace("cat", "mat"), ids, slow)
+            }
+        }
+        Box::new(Guesses(self.0.worker()))
+    }
+}
+
+#[test]
+fn what_disagrees_with_the_crate_is_found_out() {
+    let mut tokenizer = testing::tokenizer("wordpiece");
+    let text = format!("{}\nthe \u{1b}cat sat", "the mat. ".repeat(100));
+    assert!(tokenizer.way().starts_with("WordPiece by"), "{}", tokenizer.way());
+    tokenizer.compare(&text).expect("the same");
+    tokenizer.path = tokenizer.path.take().map(|path| Box::new(Wrong(path)) as Box<dyn Path>);
+    (tokenizer.way, tokenizer.benches) = ("WordPiece by guessing".to_owned(), Pool::default());
+    let said = tokenizer.compare(&text).expect_err("other ids").to_string();
+    for part in
+        ["WordPiece by guessing", r#"the mat. \nthe \u{1b}cat sat""#, "from id 301 on 9 7, and 6 7", "tokenize_by"]
+    {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let by_crate = tokenizer.by(TokenizeBy::Crate);
+    by_crate.compare(&text).expect("nothing to compare");
+    assert!(by_crate.way().contains("the configuration says so"));
 }

@@ -109,7 +109,7 @@ impl Known {
     #[inline]
     pub(super) fn place(&self, word: &[u8]) -> Place {
         let key = key_of(word);
-        (hash(key) & self.mask(), key)
+        (hash(key) as u32 & self.mask(), key)
     }
 
     #[inline(always)]
@@ -133,7 +133,7 @@ impl Known {
                 }
                 (None, None) => key_of(&text[begin..end]),
             };
-            let slot = hash(key) & mask;
+            let slot = hash(key) as u32 & mask;
             fetch(entries, slot as usize);
             (*asked_key, *asked_slot, begin) = (key, slot, end);
         }

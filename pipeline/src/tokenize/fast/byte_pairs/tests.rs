@@ -8,7 +8,7 @@ use serde_json::json;
 use super::*;
 use crate::corpus::Corpus;
 use crate::prepare::PrepareConfig;
-use crate::tokenize::{HfTokenizer, Tokenizer as _};
+use crate::tokenize::{HfTokenizer, TokenizeBy, Tokenizer as _};
 
 /// A tokenizer by the crate, and by every set of instructions that there is, each with tables that hold all words of a test
 /// and with tables that hold four.
@@ -307,7 +307,7 @@ fn the_ids_of_real_documents_are_those_of_the_crate() {
         return eprintln!("SKIPPED real documents: CORPUS and TOKENIZER name none");
     };
     let load = || crate::tokenize::load(std::path::Path::new(&tokenizer), None).expect("a tokenizer");
-    let (path, by_crate): (HfTokenizer, HfTokenizer) = (load(), load().by_crate());
+    let (path, by_crate): (HfTokenizer, HfTokenizer) = (load(), load().by(TokenizeBy::Crate));
     assert!(path.way().starts_with("byte pairs"), "{}", path.way());
     let config = PrepareConfig { inputs: vec![inputs], valid_fraction: 0.0, ..PrepareConfig::default() };
     let corpus = Corpus::open(&config.corpus()).expect("readable text");

@@ -7,8 +7,9 @@ use std::arch::x86_64::{
 };
 
 use super::super::entry::{IDS_MAX, Key, Short};
+use super::block::{BLOCK, Block, Classes};
+use super::portable;
 use super::spans::{Spans, find_words as find};
-use super::{BLOCK, Block, Classes, portable};
 
 /// AVX2, BMI1, BMI2, LZCNT, POPCNT.
 pub(super) struct Avx2;
@@ -32,7 +33,7 @@ const STORED: usize = 8;
 /// # Safety
 /// The processor has the instructions that are enabled here.
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-pub(super) unsafe fn append_known(table: &[Short], keys: &[Key], places: &[u32], ids: &mut Vec<u32>) -> usize {
+pub(super) unsafe fn append_known(table: &[Short], keys: &[Key], places: &[usize], ids: &mut Vec<u32>) -> usize {
     let count = keys.len().min(places.len());
     ids.reserve(count * IDS_MAX + STORED);
     let (before, mut written, mut known) = (ids.len(), 0, 0);
@@ -43,7 +44,7 @@ pub(super) unsafe fn append_known(table: &[Short], keys: &[Key], places: &[u32],
         -1, -1,
     );
     while known < count {
-        let entry = &table[places[known] as usize];
+        let entry = &table[places[known]];
         if !entry.is(keys[known]) {
             break;
         }

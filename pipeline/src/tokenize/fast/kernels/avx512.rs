@@ -7,8 +7,8 @@ use std::arch::x86_64::{
     _mm512_test_epi8_mask,
 };
 
+use super::block::{BLOCK, Block, Classes};
 use super::spans::{Spans, find_words as find};
-use super::{BLOCK, Block, Classes};
 
 /// AVX-512 F, BW, VL, VBMI, VBMI2, and what AVX2 has.
 pub(super) struct Avx512;
@@ -47,9 +47,9 @@ static ASCII: [[u8; BLOCK]; 2] = {
 /// 0, 1, 2, …
 static PLACES: [u8; BLOCK] = {
     let mut places = [0; BLOCK];
-    let mut place = 0;
+    let mut place = 0_usize;
     while place < BLOCK {
-        places[place] = place as u8;
+        places[place] = place.to_le_bytes()[0];
         place += 1;
     }
     places

@@ -1,34 +1,55 @@
 //! The kernels in what every processor has.
 
 use super::super::entry::{Key, Short};
-use super::{BLOCK, Block, Classes};
+use super::block::{BLOCK, Block, Classes};
 
 /// No instructions in particular.
 pub(super) struct Portable;
 
-/// A bit for each byte that something is true of.
+/// Bits of a class.
+const WHITE: u8 = 1;
+const MARK: u8 = 2;
+const HIGH: u8 = 4;
+
+/// The class of each byte.
+static CLASSES: [u8; 256] = {
+    let mut classes = [0; 256];
+    let mut byte = 0_usize;
+    while byte < 256 {
+        classes[byte] = match byte.to_le_bytes()[0] {
+            b' ' | b'\t' | b'\n' | b'\r' => WHITE,
+            code if code.is_ascii_punctuation() => MARK,
+            code if !code.is_ascii() => HIGH,
+            _ => 0,
+        };
+        byte += 1;
+    }
+    classes
+};
+
+/// A bit for each byte that has that bit of a class: eight at a time, brought together by a product.
 #[inline(always)]
-fn mask(block: &[u8; BLOCK], is: impl Fn(u8) -> bool) -> u64 {
-    block.iter().rev().fold(0, |mask, &byte| mask << 1 | u64::from(is(byte)))
+fn mask(classes: &[u8; BLOCK], class: u8) -> u64 {
+    classes.chunks_exact(8).rev().fold(0, |mask, eight| {
+        let eight = u64::from_le_bytes(eight.try_into().expect("eight of sixty-four"));
+        let flags = eight >> class.trailing_zeros() & 0x0101_0101_0101_0101;
+        mask << 8 | flags.wrapping_mul(0x0102_0408_1020_4080) >> 56
+    })
 }
 
-#[expect(unsafe_op_in_unsafe_fn, reason = "nothing here is unsafe")]
 impl Block for Portable {
     #[inline(always)]
     unsafe fn classes(block: &[u8; BLOCK], fold: bool, folded: &mut [u8; BLOCK]) -> Classes {
         for (folded, byte) in folded.iter_mut().zip(block) {
             *folded = if fold { byte.to_ascii_lowercase() } else { *byte };
         }
-        Classes {
-            white: mask(block, |byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r')),
-            mark: mask(block, |byte| byte.is_ascii_punctuation()),
-            high: mask(block, |byte| !byte.is_ascii()),
-        }
+        let classes = block.map(|byte| CLASSES[usize::from(byte)]);
+        Classes { white: mask(&classes, WHITE), mark: mask(&classes, MARK), high: mask(&classes, HIGH) }
     }
 
     #[inline(always)]
     unsafe fn within(block: &[u8; BLOCK], from: u8, count: u8) -> u64 {
-        mask(block, |byte| byte.wrapping_sub(from) < count)
+        mask(&block.map(|byte| u8::from(byte.wrapping_sub(from) < count)), 1)
     }
 
     #[inline(always)]
@@ -39,6 +60,7 @@ impl Block for Portable {
 
 /// Eight offsets at a time, of which the last few may be nobody's: a branch for each of them would be mispredicted.
 #[inline(always)]
+#[expect(clippy::cast_possible_truncation, reason = "a place among 64")]
 pub(super) fn offsets(mut mask: u64, base: u16, target: &mut [u16; BLOCK]) {
     for eight in target.chunks_exact_mut(8) {
         for offset in eight {
@@ -52,9 +74,9 @@ pub(super) fn offsets(mut mask: u64, base: u16, target: &mut [u16; BLOCK]) {
 }
 
 /// [`append_known`](super::Kernels::append_known).
-pub(super) fn append_known(table: &[Short], keys: &[Key], places: &[u32], ids: &mut Vec<u32>) -> usize {
+pub(super) fn append_known(table: &[Short], keys: &[Key], places: &[usize], ids: &mut Vec<u32>) -> usize {
     for (known, (&key, &place)) in keys.iter().zip(places).enumerate() {
-        let entry = &table[place as usize];
+        let entry = &table[place];
         if !entry.is(key) {
             return known;
         }

@@ -3,7 +3,7 @@
 //! A chunk is what lies between BERT's *hard separators*: ASCII white space, ASCII punctuation, and U+2010 to U+2027 (the
 //! bytes E2 80 90 to E2 80 A7: dashes, quotes, dots). A mark of punctuation is a chunk by itself.
 
-use super::{BLOCK, Block, Classes};
+use super::block::{BLOCK, Block, Classes};
 
 /// Bytes of a window: its offsets and its copy stay in the first-level cache.
 pub(in super::super) const WINDOW: usize = 2048;
@@ -74,6 +74,7 @@ fn room(list: &mut [u16; ROOM], length: usize) -> &mut [u16; BLOCK] {
 /// # Safety
 /// The processor has the instructions of `B`.
 #[inline(always)]
+#[expect(clippy::cast_possible_truncation, reason = "offsets in a window, which has few bytes")]
 pub(super) unsafe fn find_words<B: Block>(text: &[u8], fold: bool, spans: &mut Spans) {
     assert!(text.len() <= WINDOW, "a window at a time");
     let (mut started, mut ended) = (0, 0);
@@ -82,13 +83,12 @@ pub(super) unsafe fn find_words<B: Block>(text: &[u8], fold: bool, spans: &mut S
     let mut last = [b' '; BLOCK];
     let blocks = text.len().div_ceil(BLOCK);
     for at in (0..blocks).map(|block| block * BLOCK) {
-        let (block, follow) = match text[at..].split_first_chunk::<BLOCK>() {
-            Some(whole) => whole,
-            None => {
-                // White space behind the end ends the last chunk there.
-                last[..text.len() - at].copy_from_slice(&text[at..]);
-                (&last, &[][..])
-            }
+        let (block, follow) = if let Some(whole) = text[at..].split_first_chunk::<BLOCK>() {
+            whole
+        } else {
+            // White space behind the end ends the last chunk there.
+            last[..text.len() - at].copy_from_slice(&text[at..]);
+            (&last, &[][..])
         };
         let folded = (&mut spans.folded[at..at + BLOCK]).try_into().expect("a block");
         // SAFETY: as this function's own.

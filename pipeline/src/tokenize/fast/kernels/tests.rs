@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use super::block::{BLOCK, Block as _};
 use super::portable::Portable;
 use super::*;
 
@@ -67,7 +68,8 @@ proptest! {
 
 #[test]
 fn classes_are_those_of_rust() {
-    let block: Vec<[u8; BLOCK]> = (0..4).map(|quarter| std::array::from_fn(|at| quarter * 64 + at as u8)).collect();
+    let block: Vec<[u8; BLOCK]> =
+        (0..4).map(|quarter| std::array::from_fn(|at| quarter * 64 + u8::try_from(at).expect("small"))).collect();
     for block in block {
         let mut folded = [0; BLOCK];
         // SAFETY: the portable way needs nothing.
