@@ -60,8 +60,8 @@ fn ids_are_the_same_by_either_way() {
     assert!(run(&other, PrepareOptions::default(), &Clock::still(), &mut Many::default()).expect("kept").nothing_to_do);
 }
 
-/// `CORPUS` names files, a folder or a glob of text, `TOKENIZER` a tokenizer (`LOWERCASE=true` or `false`, where it is a
-/// `vocab.txt`), as for the benchmark.
+/// `CORPUS` names files, a folder or a glob, `FORMAT` how documents lie there if it is not plain text, `TOKENIZER` a tokenizer
+/// (`LOWERCASE=true` or `false`, where it is a `vocab.txt`), as for the benchmark.
 #[test]
 fn every_document_of_a_corpus_has_the_crates_ids() {
     let (Ok(corpus), Ok(tokenizer)) = (std::env::var("CORPUS"), std::env::var("TOKENIZER")) else {
@@ -70,7 +70,8 @@ fn every_document_of_a_corpus_has_the_crates_ids() {
     };
     let lowercase = std::env::var("LOWERCASE").ok().map(|value| value == "true");
     let tokenizer = tokenize::load(Path::new(&tokenizer), lowercase).expect("a tokenizer");
-    let config = PrepareConfig { inputs: vec![corpus], ..PrepareConfig::default() };
+    let format = format(&std::env::var("FORMAT").unwrap_or_else(|_| "text".to_owned()));
+    let config = PrepareConfig { inputs: vec![corpus], format, ..PrepareConfig::default() };
     let corpus = Corpus::open(&config.corpus()).expect("readable text");
     let parts = corpus.parts().expect("readable text");
     let found = parts.iter().flat_map(|part| corpus.read(part).expect("readable text"));
