@@ -181,7 +181,10 @@ fn components_are_named_only_at_home() {
     for component in components() {
         let strangers = sources.iter().filter(|(path, _)| !component.is_home(path) && !is_test(path));
         for (path, lines) in strangers {
-            for (number, line) in lines.iter().filter(|(_, line)| words(line).any(|word| word == component.name)) {
+            // Of another library, and of that name.
+            let ours = |line: &str| line.replace("OffsetReferential::Original", "");
+            let is_named = |line: &str| words(&ours(line)).any(|word| word == component.name);
+            for (number, line) in lines.iter().filter(|(_, line)| is_named(line)) {
                 offences.push(format!(
                     "{path}:{number}: names {} `{}`: {}",
                     component.what,

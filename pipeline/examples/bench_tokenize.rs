@@ -21,7 +21,7 @@ use std::thread;
 use std::time::Instant;
 
 use memchr::memmem;
-use pipeline::tokenize::{self, HfTokenizer, Tokenizer as _};
+use pipeline::tokenize::{self, HfTokenizer, TokenizeBy, Tokenizer as _};
 use pipeline::{Error, Result};
 
 /// Bytes that a thread takes at a time, up to the next end of a document.
@@ -69,6 +69,9 @@ fn run(file: &str, tokenizer: &HfTokenizer, threads: usize, passes: usize) -> Re
     println!("tokens {tokens} bytes {} way {}", room.bytes, tokenizer.way());
     Ok(())
 }
+
+/// Ids of turns, with their numbers.
+type Turns = Vec<(usize, Vec<u32>)>;
 
 /// What a pass leaves for the next one.
 #[derive(Default)]
@@ -120,7 +123,7 @@ impl Room {
         self.turns.reverse();
         let source = Source { file, rest: Vec::new(), free: std::mem::take(&mut self.turns), turns: 0, bytes: 0 };
         let source = Mutex::new(source);
-        let work = |mut text: Vec<u8>| -> Result<(Vec<u8>, Vec<(usize, Vec<u32>)>)> {
+        let work = |mut text: Vec<u8>| -> Result<(Vec<u8>, Turns)> {
             let mut done = Vec::new();
             loop {
                 let turn = source.lock().unwrap_or_else(PoisonError::into_inner).take(&mut text);

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::tokenize::front;
+
 /// Text of a run that is compared: the crate takes a fifth of a second for it.
 const RUN_BYTES: u64 = 512 << 10;
 
@@ -26,7 +28,7 @@ impl Sample {
         if self.left.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        let taken = &text[..text.floor_char_boundary(DOCUMENT_BYTES)];
+        let taken = front(text, DOCUMENT_BYTES);
         let less = |left: u64| Some(left.saturating_sub(taken.len() as u64));
         let left = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).unwrap_or(0);
         (left > 0).then_some(taken)

@@ -16,7 +16,7 @@ use super::fast::{self, Bench, Path};
 use super::memory::Memory;
 use super::pool::Pool;
 use super::runs::{Tokens, end_runs};
-use super::{TokenizeBy, Tokenizer};
+use super::{TokenizeBy, Tokenizer, front};
 use crate::{Error, Result};
 
 /// Ids that are handed over at a time: few enough for the first-level cache, so many that a call costs nothing.
@@ -159,8 +159,8 @@ impl Tokenizer for HfTokenizer {
         let is_same = |at: &usize| found.get(*at) == expected.get(*at).map(|(_, id)| id);
         let Some(at) = (0..found.len().max(expected.len())).find(|at| !is_same(at)) else { return Ok(()) };
         let begin = expected.get(at).map_or(text.len(), |(begin, _)| *begin);
-        let shown = &text[text.floor_char_boundary(begin.saturating_sub(SHOWN_BEFORE))..];
-        let shown = shown[..shown.floor_char_boundary(SHOWN)].escape_debug();
+        let before = front(text, begin.saturating_sub(SHOWN_BEFORE));
+        let shown = front(&text[before.len()..], SHOWN).escape_debug();
         let few = |ids: &mut dyn Iterator<Item = u32>| {
             ids.skip(at).take(5).map(|id| id.to_string()).collect::<Vec<_>>().join(" ")
         };
@@ -183,19 +183,14 @@ impl Tokenizer for HfTokenizer {
     }
 
     fn encode_runs(&self, text: &str, starts: &[usize], runs: &mut dyn FnMut(&[u32]) -> Result<()>) -> Result<()> {
-        match self.path.as_deref() {
-            Some(path) => {
-                let slow = &mut |text: &str, ids: &mut Vec<u32>| self.split(text, ids);
-                let work = |bench: &mut Bench| {
-                    bench.encode_runs((path, text, starts), slow, &|chunk| self.tokens(chunk), runs)
-                };
-                self.benches.lend(|| Bench::of(path), work)
-            }
-            None => {
-                let work = |memory: &mut Memory| self.encode_chunks_in_runs(text, starts, memory, runs);
-                self.memories.lend(Memory::default, work)
-            }
-        }
+        let Some(path) = self.path.as_deref() else {
+            let work = |memory: &mut Memory| self.encode_chunks_in_runs(text, starts, memory, runs);
+            return self.memories.lend(Memory::default, work);
+        };
+        let slow = &mut |text: &str, ids: &mut Vec<u32>| self.split(text, ids);
+        let work =
+            |bench: &mut Bench| bench.encode_runs((path, text, starts), slow, &|chunk| self.tokens(chunk), runs);
+        self.benches.lend(|| Bench::of(path), work)
     }
 }
 

@@ -65,3 +65,9 @@ pub trait Tokenizer: Send + Sync {
         Ok(ids)
     }
 }
+
+/// As much of the front of a text as so many bytes hold, in whole characters.
+pub(crate) fn front(text: &str, bytes: usize) -> &str {
+    let is_border = |end: &usize| text.is_char_boundary(*end);
+    &text[..(0..=bytes.min(text.len())).rev().find(is_border).unwrap_or(0)]
+}

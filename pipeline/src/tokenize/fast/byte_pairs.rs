@@ -33,7 +33,7 @@ use self::added::{AddedTokens, Segment};
 use self::classes::{Class, Classes};
 use self::known::Known;
 use self::merges::{Merge, Merges};
-use self::starts::{WINDOW, Window, first_pre_token, run};
+use self::starts::{WINDOW, Borders, first_pre_token, run};
 use self::words::{Ids, Words};
 use super::kernels::Kernels;
 use super::kernels::byte_pairs::BytePairKernels;
@@ -199,7 +199,7 @@ impl Path for BytePairs {
         Box::new(BytePairsWorker {
             tables: Arc::clone(&self.tables),
             kernels: self.kernels.of_byte_pairs(),
-            window: Window::default(),
+            window: Borders::default(),
             words: Words::new(self.expected().clone()),
             word: Vec::new(),
             ids: Box::new([0; WINDOW + 16]),
@@ -211,7 +211,7 @@ impl Path for BytePairs {
 struct BytePairsWorker {
     tables: Arc<Tables>,
     kernels: BytePairKernels,
-    window: Window,
+    window: Borders,
     words: Words,
     /// A word with the space that is put before it.
     word: Vec<u8>,

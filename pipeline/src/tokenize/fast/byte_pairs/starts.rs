@@ -125,19 +125,19 @@ fn list_starts(masks: &[u64], starts: &mut Starts) -> usize {
 
 /// A stretch of text and the pre-tokens found in it.
 #[derive(Debug)]
-pub(super) struct Window {
+pub(super) struct Borders {
     classes: &'static Classes,
     planes: Planes,
     starts: Box<Starts>,
 }
 
-impl Default for Window {
+impl Default for Borders {
     fn default() -> Self {
         Self { classes: Classes::of_the_crate(), planes: Planes::NONE, starts: Box::new([0; WINDOW + 64]) }
     }
 }
 
-impl Window {
+impl Borders {
     /// Finds the pre-tokens with which `text` begins. Returns their borders: one is between each and the next, the last
     /// one is where the next window begins. With fewer than two borders, the first pre-token is longer than a window.
     pub(super) fn split(&mut self, splitting: Splitting, text: &[u8]) -> &[u16] {

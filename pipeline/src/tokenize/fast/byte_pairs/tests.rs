@@ -6,9 +6,6 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::corpus::Corpus;
-use crate::prepare::PrepareConfig;
-use crate::tokenize::{HfTokenizer, TokenizeBy, Tokenizer as _};
 
 /// A tokenizer by the crate, and by every set of instructions that there is, each with tables that hold all words of a test
 /// and with tables that hold four.
@@ -207,7 +204,7 @@ fn words_that_begin_windows_and_blocks_are_split_alike() {
         let compared = &COMPARED[1];
         compared.check(&texts[..8]);
         let path = &compared.paths[0];
-        let (mut scalar, mut window) = (Vec::new(), Window::default());
+        let (mut scalar, mut window) = (Vec::new(), Borders::default());
         for text in &texts {
             for kernels in Kernels::all_here() {
                 scalar.clear();
@@ -239,7 +236,10 @@ fn every_character_is_of_the_class_that_the_crate_finds() {
     for character in '\0'..=char::MAX {
         // Planes in which there is nothing are compared as they come, the others in every neighbourhood as well.
         if matches!(u32::from(character), 0..0x3_2400 | 0xE_0000..0xE_0200) {
-            ["a", "1", "!", " ", "\n"].iter().for_each(|around| text.extend([around, &*character.to_string()]));
+            for around in ["a", "1", "!", " ", "\n"] {
+                text.push_str(around);
+                text.push(character);
+            }
         } else {
             text.push(character);
         }
@@ -298,27 +298,4 @@ fn other_shapes_are_left_to_the_crate() {
     assert!(refusal(&|json| json["added_tokens"] = token("rstrip", json!(true))).contains("`rstrip`"));
     assert!(refusal(&|json| json["added_tokens"] = token("single_word", json!(true))).contains("`single_word`"));
     assert!(refusal(&|json| json["added_tokens"] = token("content", json!("new york"))).contains("white space"));
-}
-
-/// `CORPUS` names files, a folder or a glob, `TOKENIZER` a byte-level tokenizer.
-#[test]
-fn the_ids_of_real_documents_are_those_of_the_crate() {
-    let (Ok(inputs), Ok(tokenizer)) = (std::env::var("CORPUS"), std::env::var("TOKENIZER")) else {
-        return eprintln!("SKIPPED real documents: CORPUS and TOKENIZER name none");
-    };
-    let load = || crate::tokenize::load(std::path::Path::new(&tokenizer), None).expect("a tokenizer");
-    let (path, by_crate): (HfTokenizer, HfTokenizer) = (load(), load().by(TokenizeBy::Crate));
-    assert!(path.way().starts_with("byte pairs"), "{}", path.way());
-    let config = PrepareConfig { inputs: vec![inputs], valid_fraction: 0.0, ..PrepareConfig::default() };
-    let corpus = Corpus::open(&config.corpus()).expect("readable text");
-    let (mut documents, mut tokens) = (0, 0);
-    for part in corpus.parts().expect("readable text") {
-        for found in corpus.read(&part).expect("readable text") {
-            let Some(document) = found.expect("readable text").document else { continue };
-            let ids = path.ids(&document.text).expect("encodable");
-            assert_eq!(ids, by_crate.ids(&document.text).expect("encodable"), "{:?}", document.text);
-            (documents, tokens) = (documents + 1, tokens + ids.len());
-        }
-    }
-    eprintln!("{documents} documents, {tokens} ids: none differs");
 }
