@@ -58,8 +58,11 @@ fn every_window_of_every_actor_is_told_and_adds_up() {
 fn a_lane_without_an_item_is_idle_and_not_busy() {
     let home = Home::prepared(200);
     let sets = ["--set", "prepare.lanes=4", "--set", "prepare.part_bytes=99999999", "--set", "prepare.folder=none"];
-    let profile = profiled(&home, &[&["--half", "prepare"], &sets[..]].concat());
+    // A writer that takes its time: those who find nothing to do have ended before the others are done.
+    let profile = profiled(&home, &[&["--half", "prepare", "--slow", "writer=200"], &sets[..]].concat());
     let lanes: Vec<&Value> = list(&profile, "actors").iter().filter(|actor| actor["name"] != "fold").collect();
+    let made: u64 = lanes.iter().filter_map(|lane| lane["items"].as_u64()).sum();
+    assert_eq!(made, 1, "the one part, which came after the last window: {profile:#}");
     let idle: Vec<&&Value> = lanes.iter().filter(|lane| lane["items"] == 0).collect();
     assert!(lanes.len() == 4 && idle.len() >= 2, "{profile:#}");
     for lane in idle {

@@ -292,7 +292,7 @@ fn offline(args: &ConfigArgs, options: &ProfileArgs, recording: &mut Recording) 
     let preparation = Preparation::plan(&config)?.telling(Box::new(hears));
     let summary = preparation.run(run, &Clock::system(), &mut Many::default())?;
     let watch = watch.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let measured = watch.map_or_else(Measured::default, |watch| watch.measured());
+    let measured = watch.map_or_else(Measured::default, |watch| watch.measured_to_the_end());
     recording.end(&measured, ("prepare-reader", "fold"));
     let (sentence, evidence) = stages::judge(&measured, &summary.stages, summary.parts_made);
     Ok(Profile {

@@ -179,7 +179,19 @@ impl Watch {
 
     /// What was seen.
     pub(crate) fn measured(&self) -> Measured {
+        self.of(self.shared.looks.lock().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+
+    /// What was seen, and what came after the last window: of who ends by itself, and has just ended.
+    pub(crate) fn measured_to_the_end(&self) -> Measured {
         let mut looks = self.shared.looks.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(last) = looks.last() {
+            looks.push(Look::now(self.shared.begun, &self.gauges, last.fill, Some(last)));
+        }
+        self.of(looks)
+    }
+
+    fn of(&self, mut looks: Vec<Look>) -> Measured {
         // What was over before the first window was over is seen all the same.
         if looks.len() < 2 {
             looks.insert(0, Look::nothing(&self.gauges));
