@@ -174,11 +174,12 @@ impl<'a> Segment<'a> {
 
     /// Tokenizes a document and packs it on its side.
     fn pack(&mut self, found: &Found, document: &Document) -> Result<()> {
-        let Self { work, watch, counts, sides, .. } = self;
+        let Self { work, task, watch, counts, sides, .. } = self;
         let hash = Document::hash(&document.id);
         let valid = Document::is_valid(hash, work.config.valid_fraction);
         let Side { packer, writer, rows, first_row } = &mut sides[usize::from(valid)];
         let unknown_id = work.tokenizer.facts().special().unk;
+        let place = work.corpus.place(&task.part.pieces[found.piece]).display();
         let (mut tokens, mut unknown) = (0_u64, 0);
 
         let mut sink = |sample: Packed<'_>| {
@@ -200,7 +201,10 @@ impl<'a> Segment<'a> {
         };
         watch.during(Stage::Tokenize, || {
             if let Some(text) = work.sample.take(&document.text) {
-                work.tokenizer.compare(text)?;
+                work.tokenizer.compare(text).map_err(|error| match error {
+                    Error::Config(what) => Error::Config(format!("{place}:{}: {what}", found.line + 1)),
+                    other => other,
+                })?;
             }
             if work.config.pack.keeps_sentences() {
                 let starts = sentences::starts(&document.text);

@@ -10,6 +10,7 @@
 //! - Ids are a function of the text alone. What a worker has cached changes time, never ids.
 
 mod added;
+mod around;
 mod byte_pairs;
 mod cache;
 mod characters;
@@ -21,7 +22,7 @@ mod vocabulary;
 mod wordpiece;
 
 use self::byte_pairs::BytePairs;
-pub(super) use self::path::{Bench, Path};
+pub(super) use self::path::{Bench, Path, longest_piece};
 #[cfg(test)]
 pub(super) use self::path::{Slow, Worker};
 use self::wordpiece::WordPiece;

@@ -9,7 +9,7 @@
 //! faster on English novels, and the 40 bytes that the crate keeps per byte of text are those of a word.
 
 use serde_json::Value;
-use tokenizers::{NormalizedString, Normalizer as _, Tokenizer as Model};
+use tokenizers::{NormalizedString, PostProcessorWrapper, Normalizer as _, Tokenizer as Model};
 
 use super::facts::Facts;
 use super::fast::{self, Bench, Path};
@@ -55,7 +55,11 @@ impl HfTokenizer {
         model.with_truncation(None).expect("no truncation is always valid");
         let cuts = Cuts::of(json, &|content| normalized(&model, content));
         let (way, path) = match fast::path_of(&model, json) {
-            Ok(path) => (path.name(), Some(path)),
+            Ok(path) => {
+                // It only adds what nobody asks for, and would tell of other places where tokens begin.
+                model.with_post_processor(None::<PostProcessorWrapper>);
+                (path.name(), Some(path))
+            }
             Err(why) => (by_crate(&why), None),
         };
         Self { model, facts, cuts, path, way, memories: Pool::default(), benches: Pool::default() }
@@ -162,7 +166,8 @@ impl Tokenizer for HfTokenizer {
         let before = front(text, begin.saturating_sub(SHOWN_BEFORE));
         let shown = front(&text[before.len()..], SHOWN).escape_debug();
         let few = |ids: &mut dyn Iterator<Item = u32>| {
-            ids.skip(at).take(5).map(|id| id.to_string()).collect::<Vec<_>>().join(" ")
+            let ids: Vec<String> = ids.skip(at).take(5).map(|id| id.to_string()).collect();
+            if ids.is_empty() { "nothing".to_owned() } else { ids.join(" ") }
         };
         let ids = few(&mut found.iter().copied());
         let expected = few(&mut expected.iter().map(|(_, id)| *id));
@@ -174,6 +179,9 @@ impl Tokenizer for HfTokenizer {
     }
 
     fn longest_piece(&self, text: &str) -> usize {
+        if let Some(path) = self.path.as_deref() {
+            return fast::longest_piece(path, text);
+        }
         let (mut rest, mut longest) = (text, 0);
         while !rest.is_empty() {
             let first = self.cuts.first(rest);

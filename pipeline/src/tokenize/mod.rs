@@ -41,7 +41,8 @@ pub trait Tokenizer: Send + Sync {
 
     /// Hands over the ids of `text`, run by run: a run begins with the text, and at each of `starts`, which are byte
     /// offsets in ascending order. The concatenation is that of the whole text: a token that reaches across a start
-    /// belongs to the run before it. A run without tokens is handed over empty.
+    /// belongs to the run before it. A run without tokens is handed over empty. Starts are where sentences begin, with the
+    /// white space before them: behind white space, whose a token is may depend on what encodes.
     fn encode_runs(&self, text: &str, starts: &[usize], runs: &mut dyn FnMut(&[u32]) -> Result<()>) -> Result<()>;
 
     /// What encodes, and why nothing faster does: for people.

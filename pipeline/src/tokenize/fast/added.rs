@@ -4,15 +4,19 @@
 //! behind it. Here each begins with an ASCII punctuation mark, of which there are few kinds, so that looking for one costs
 //! next to nothing.
 
+use std::collections::BTreeMap;
+
 use memchr::{memchr, memchr2, memchr3};
+
+use super::trie::Trie;
 
 /// Tokens by their first bytes.
 #[derive(Debug)]
 pub(super) struct Added {
     /// The bytes with which one begins.
     firsts: Vec<u8>,
-    /// What each is written like, and its id; of two with the same beginning the longer one first.
-    tokens: Vec<(Box<[u8]>, u32)>,
+    /// What each is written like, and its id.
+    tokens: Trie,
     /// Bytes that occur in one.
     bytes: [bool; 256],
 }
@@ -28,21 +32,24 @@ pub(super) struct Found {
 impl Added {
     /// Tokens and their ids; or which of them is of another shape.
     pub(super) fn new<'a>(tokens: impl Iterator<Item = (&'a str, u32)>) -> Result<Self, String> {
-        let mut tokens: Vec<(&str, u32)> = tokens.collect();
+        let tokens: Vec<(&str, u32)> = tokens.collect();
         let is_simple = |content: &str| {
             content.starts_with(|first: char| first.is_ascii_punctuation()) && !content.contains(char::is_whitespace)
         };
         if let Some((content, _)) = tokens.iter().find(|(content, _)| !is_simple(content)) {
             return Err(format!("the added token `{content}` does not begin with a mark, or has white space in it"));
         }
-        tokens.sort_by_key(|(content, _)| std::cmp::Reverse(content.len()));
         let mut firsts: Vec<u8> = tokens.iter().map(|(content, _)| content.as_bytes()[0]).collect();
         firsts.sort_unstable();
         firsts.dedup();
         let mut bytes = [false; 256];
         tokens.iter().flat_map(|(content, _)| content.bytes()).for_each(|byte| bytes[usize::from(byte)] = true);
-        let tokens = tokens.into_iter().map(|(content, id)| (content.as_bytes().into(), id)).collect();
-        Ok(Self { firsts, tokens, bytes })
+        // Of two that are written alike the first one counts.
+        let mut known = BTreeMap::new();
+        for (content, id) in &tokens {
+            known.entry(content.as_bytes()).or_insert(*id);
+        }
+        Ok(Self { firsts, tokens: Trie::new(known.into_iter().collect()), bytes })
     }
 
     /// The first one at or behind `from`.
@@ -57,8 +64,8 @@ impl Added {
                     [a, b, c] => memchr3(a, b, c, rest),
                     _ => rest.iter().position(|byte| self.firsts.contains(byte)),
                 }?;
-            if let Some((content, id)) = self.tokens.iter().find(|(content, _)| text[start..].starts_with(content)) {
-                return Some(Found { start, end: start + content.len(), id: *id });
+            if let Some((length, id)) = self.tokens.longest(&text[start..]) {
+                return Some(Found { start, end: start + length, id });
             }
             from = start + 1;
         }

@@ -16,7 +16,9 @@
 //!
 //! A text may be cut before white space that something else precedes: there a pre-token begins, what precedes does not
 //! look behind it (only white space looks ahead further than a letter), an added token that strips on its left stops
-//! there on either side, and none reaches across. With `add_prefix_space`, that white space has to be a space.
+//! there on either side, and none reaches across. With `add_prefix_space`, that white space has to be a space. Also before
+//! a space that an ASCII letter follows, whatever precedes: the space begins a match, white space before it ends one
+//! character early in a text and at its end alike, and no added token begins with a letter.
 
 mod added;
 mod classes;
@@ -35,6 +37,7 @@ use self::known::Known;
 use self::merges::{Merge, Merges};
 use self::starts::{WINDOW, Borders, first_pre_token, run};
 use self::words::{Ids, Words};
+use super::around::decline_more;
 use super::kernels::Kernels;
 use super::kernels::byte_pairs::BytePairKernels;
 use super::path::{Path, Slow, Worker};
@@ -77,6 +80,7 @@ impl BytePairs {
         if let Some((what, _)) = shape.iter().find(|(_, is_so)| !is_so) {
             return Err(format!("nothing is proved of byte pairs with {what}"));
         }
+        decline_more(&meant["post_processor"])?;
         let vocabulary = Vocabulary::of(model)?;
         let tables = Tables {
             merges: vocabulary.merges(&settings["merges"])?,
@@ -99,6 +103,10 @@ impl BytePairs {
 
     /// May `text` be cut at `at`?
     fn is_cut(&self, text: &str, at: usize) -> bool {
+        // As the crate's own way does: of a run of white space before a word, the last space is the word's.
+        if at > 0 && matches!(text.as_bytes()[at..], [b' ', b'a'..=b'z' | b'A'..=b'Z', ..]) {
+            return true;
+        }
         let is_white = match text.as_bytes()[at] {
             b' ' => true,
             b'\n' | b'\r' | b'\t' => !self.tables.adds_prefix_space,

@@ -6,6 +6,9 @@ use crate::Result;
 /// Text that is taken in at a time: some four thousand ids, few enough for the first-level cache.
 const STRETCH_BYTES: usize = 16 << 10;
 
+/// Ids that a bench keeps room for: what a text without a cut took is given back.
+const KEPT_IDS: usize = 1 << 18;
+
 /// Encodes by the crate: appends the ids of a text that stands between two cuts.
 pub(in super::super) type Slow<'a> = &'a mut dyn FnMut(&str, &mut Vec<u32>) -> Result<()>;
 
@@ -76,6 +79,7 @@ impl Bench {
             pieces(&self.ids)?;
             rest = tail;
         }
+        self.ids.shrink_to(KEPT_IDS);
         Ok(())
     }
 
@@ -104,7 +108,9 @@ impl Bench {
             }
         }
         end_runs(&mut starts, text.len(), &mut self.ids, runs)?;
-        runs(&self.ids)
+        runs(&self.ids)?;
+        self.ids.shrink_to(KEPT_IDS);
+        Ok(())
     }
 
     /// Takes in `text[at..end]` as far as all starts in it are cuts. Returns where a chunk begins in which one is not.
@@ -135,6 +141,16 @@ impl Bench {
         *starts = &starts[self.marks.len()..];
         Ok(end)
     }
+}
+
+/// Bytes of the longest stretch of `text` that is taken in as a whole, if it is longer than others.
+pub(in super::super) fn longest_piece(path: &dyn Path, text: &str) -> usize {
+    let (mut at, mut longest) = (0, 0);
+    while at < text.len() {
+        let end = path.cut_behind(text, at + 1);
+        (at, longest) = (end, longest.max(end - at));
+    }
+    longest
 }
 
 /// The length of the first stretch.

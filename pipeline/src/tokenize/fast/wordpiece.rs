@@ -25,6 +25,7 @@ use serde_json::Value;
 use tokenizers::{ModelWrapper, NormalizerWrapper, PreTokenizerWrapper};
 
 use super::added::Added;
+use super::around::decline_more;
 use super::cache::{Cache, Places};
 use super::characters::Character;
 use super::entry::{KEY_BYTES, Key, key};
@@ -57,9 +58,7 @@ impl WordPiece {
         let Some(PreTokenizerWrapper::BertPreTokenizer(_)) = model.get_pre_tokenizer() else {
             return Err("its pre-tokenizer is not BERT's".into());
         };
-        if !adds_only_around(&meant["post_processor"]) {
-            return Err("its post-processor may do more than add special tokens".into());
-        }
+        decline_more(&meant["post_processor"])?;
         let tokens = model.get_added_tokens_decoder();
         let mut tokens: Vec<_> = tokens.iter().collect();
         tokens.sort_by_key(|(id, _)| **id);
@@ -90,20 +89,6 @@ impl WordPiece {
             let ends_words = matches!(self.vocabulary.character(character), Character::White | Character::Alone(_));
             ends_words && !self.added.has_any(character.encode_utf8(&mut [0; 4]).as_bytes())
         })
-    }
-}
-
-/// Whether a post-processor, asked for no special tokens, leaves a text as it is.
-fn adds_only_around(processor: &Value) -> bool {
-    match processor["type"].as_str() {
-        None => processor.is_null(),
-        Some("BertProcessing" | "RobertaProcessing") => true,
-        Some("TemplateProcessing") => {
-            let parts = processor["single"].as_array().into_iter().flatten();
-            let texts: Vec<_> = parts.filter(|part| part["SpecialToken"].is_null()).collect();
-            matches!(texts[..], [text] if text["Sequence"]["id"] == "A")
-        }
-        Some(_) => false,
     }
 }
 

@@ -208,3 +208,17 @@ fn what_disagrees_with_the_crate_is_found_out() {
     by_crate.compare(&text).expect("nothing to compare");
     assert!(by_crate.way().contains("the configuration says so"));
 }
+
+#[test]
+fn what_is_split_as_a_whole_is_short_where_words_are_by_either_way() {
+    for name in testing::TOKENIZERS {
+        let (fast, by_crate) = (testing::tokenizer(name), testing::tokenizer(name).by(TokenizeBy::Crate));
+        assert_ne!(fast.way(), by_crate.way());
+        for text in ["Alpha.\n Beta.\n Gamma.\n ".repeat(1000), "the cat sat\n\non a mat ".repeat(1000)] {
+            let [fast, by_crate] = [&fast, &by_crate].map(|tokenizer| tokenizer.longest_piece(&text));
+            assert!((1..=12).contains(&fast) && (1..=16).contains(&by_crate), "{name}: {fast} {by_crate}");
+        }
+        let word = "a".repeat(5000);
+        assert!(fast.longest_piece(&format!("the {word} cat")) >= 5000);
+    }
+}

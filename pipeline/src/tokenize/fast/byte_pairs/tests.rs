@@ -290,6 +290,9 @@ fn other_shapes_are_left_to_the_crate() {
     assert!(refusal(&|json| json["normalizer"] = json!({"type": "NFC"})).contains("a normalizer"));
     assert!(refusal(&|json| json["pre_tokenizer"]["use_regex"] = json!(false)).contains("regular expression"));
     assert!(refusal(&|json| json["pre_tokenizer"] = json!({"type": "Whitespace"})).contains("`ByteLevel`"));
+    let twice = json!({"type": "TemplateProcessing", "pair": [], "special_tokens": {},
+                       "single": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]});
+    assert!(refusal(&|json| json["post_processor"] = twice.clone()).contains("post-processor"));
     assert!(refusal(&|json| json["model"]["ignore_merges"] = json!(true)).contains("`ignore_merges`"));
     assert!(refusal(&|json| json["model"]["end_of_word_suffix"] = json!("</w>")).contains("a suffix"));
     assert!(refusal(&|json| json["model"]["dropout"] = json!(0.1)).contains("dropout"));

@@ -56,7 +56,7 @@ pub(super) unsafe fn append_known(table: &[Short], keys: &[Key], places: &[usize
             let spread = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(packed), spread);
             _mm256_storeu_si256(target.as_mut_ptr().add(written).cast(), spread);
         }
-        written += entry.count();
+        written += entry.count().min(IDS_MAX);
         known += 1;
     }
     // SAFETY: as many were written behind the first `before`, one entry after another without a gap.
