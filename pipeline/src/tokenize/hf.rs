@@ -9,7 +9,7 @@
 //! faster on English novels, and the 40 bytes that the crate keeps per byte of text are those of a word.
 
 use serde_json::Value;
-use tokenizers::{NormalizedString, PostProcessorWrapper, Normalizer as _, Tokenizer as Model};
+use tokenizers::{NormalizedString, Normalizer as _, PostProcessorWrapper, Tokenizer as Model};
 
 use super::facts::Facts;
 use super::fast::{self, Bench, Path};
@@ -196,8 +196,7 @@ impl Tokenizer for HfTokenizer {
             return self.memories.lend(Memory::default, work);
         };
         let slow = &mut |text: &str, ids: &mut Vec<u32>| self.split(text, ids);
-        let work =
-            |bench: &mut Bench| bench.encode_runs((path, text, starts), slow, &|chunk| self.tokens(chunk), runs);
+        let work = |bench: &mut Bench| bench.encode_runs((path, text, starts), slow, &|chunk| self.tokens(chunk), runs);
         self.benches.lend(|| Bench::of(path), work)
     }
 }

@@ -35,7 +35,7 @@ use self::added::{AddedTokens, Segment};
 use self::classes::{Class, Classes};
 use self::known::Known;
 use self::merges::{Merge, Merges};
-use self::starts::{WINDOW, Borders, first_pre_token, run};
+use self::starts::{Borders, WINDOW, first_pre_token, run};
 use self::words::{Ids, Words};
 use super::around::decline_more;
 use super::kernels::Kernels;
