@@ -22,11 +22,17 @@ struct Ended {
 }
 
 fn prepare(home: &Home, input: &str, format: &str, memory_max: u64, folder: &str) -> Ended {
+    prepare_by(home, "fastest", input, format, memory_max, folder)
+}
+
+/// The same by one way from text to ids.
+fn prepare_by(home: &Home, by: &str, input: &str, format: &str, memory_max: u64, folder: &str) -> Ended {
     let sets = [
         format!("prepare.inputs=[\"{input}\"]"),
         format!("prepare.format={format}"),
         format!("prepare.memory_max={memory_max}"),
         format!("prepare.folder={folder}"),
+        format!("prepare.tokenize_by={by}"),
     ];
     let mut args = vec!["prepare", "--set", "prepare.lanes=2", "--set", "prepare.valid_fraction=0.0"];
     for set in &sets {
@@ -87,8 +93,11 @@ fn a_line_of_64_mib_of_chinese_is_refused_within_the_bound_at_each_step() {
     write(&home, "long.txt", "中文没有空格也没有标点".as_bytes(), 64 * MIB / 33);
     let short = prepare(&home, "long.txt", "text_lines", 64 * MIB, "short");
     check("too long to be read", &short, base, 64 * MIB, &["long.txt:1", "raise `prepare.memory_max`"]);
-    // Read as the error says; then the tokenizer cannot take it in pieces.
-    let whole = prepare(&home, "long.txt", "text_lines", 4 << 30, "whole");
+    // Read as the error says; the fast path takes it character by character.
+    let pieces = prepare(&home, "long.txt", "text_lines", 4 << 30, "pieces");
+    check("in pieces", &pieces, base, (4 << 30) / 8, &[]);
+    // The crate cannot take it in pieces.
+    let whole = prepare_by(&home, "crate", "long.txt", "text_lines", 4 << 30, "whole");
     check(
         "too long to be split",
         &whole,
@@ -98,7 +107,8 @@ fn a_line_of_64_mib_of_chinese_is_refused_within_the_bound_at_each_step() {
     );
     // As that error says. Two lanes do it in turn, and an allocator keeps for each what it had.
     write(&home, "split.txt", ("中文没有空格也没有标点".repeat(7500) + "\n").as_bytes(), 8);
-    check("split", &prepare(&home, "split.txt", "text_lines", 512 * MIB, "split"), base, 2 * 512 * MIB / 8, &[]);
+    let split = prepare_by(&home, "crate", "split.txt", "text_lines", 512 * MIB, "split");
+    check("split", &split, base, 2 * 512 * MIB / 8, &[]);
 }
 
 #[test]

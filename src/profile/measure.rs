@@ -179,24 +179,25 @@ impl Watch {
 
     /// What was seen.
     pub(crate) fn measured(&self) -> Measured {
-        self.of(self.shared.looks.lock().unwrap_or_else(PoisonError::into_inner).clone())
+        self.seen(false)
     }
 
     /// What was seen, and what came after the last window: of who ends by itself, and has just ended.
     pub(crate) fn measured_to_the_end(&self) -> Measured {
-        let mut looks = self.shared.looks.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(last) = looks.last() {
-            looks.push(Look::now(self.shared.begun, &self.gauges, last.fill, Some(last)));
-        }
-        self.of(looks)
+        self.seen(true)
     }
 
-    fn of(&self, mut looks: Vec<Look>) -> Measured {
+    fn seen(&self, to_the_end: bool) -> Measured {
+        let mut looks = self.shared.looks.lock().unwrap_or_else(PoisonError::into_inner).clone();
         // What was over before the first window was over is seen all the same.
-        if looks.len() < 2 {
+        let is_short = looks.len() < 2;
+        if is_short {
             looks.insert(0, Look::nothing(&self.gauges));
-            let seen = looks.last().map_or_else(Fill::default, |last| last.fill);
-            looks.push(Look::now(self.shared.begun, &self.gauges, seen, None));
+        }
+        if is_short || to_the_end {
+            let last = looks.last().filter(|_| !is_short);
+            let fill = looks.last().map_or_else(Fill::default, |last| last.fill);
+            looks.push(Look::now(self.shared.begun, &self.gauges, fill, last));
         }
         if let Some(last) = looks.last_mut() {
             last.count();

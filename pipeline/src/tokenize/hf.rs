@@ -159,18 +159,19 @@ impl Tokenizer for HfTokenizer {
         if self.path.is_none() {
             return Ok(());
         }
-        let (found, expected) = (self.ids(text)?, self.tokens(text)?);
-        let is_same = |at: &usize| found.get(*at) == expected.get(*at).map(|(_, id)| id);
+        let (found, mut expected) = (self.ids(text)?, Vec::new());
+        self.split(text, &mut expected)?;
+        let is_same = |at: &usize| found.get(*at) == expected.get(*at);
         let Some(at) = (0..found.len().max(expected.len())).find(|at| !is_same(at)) else { return Ok(()) };
-        let begin = expected.get(at).map_or(text.len(), |(begin, _)| *begin);
+        let begin = self.tokens(text)?.get(at).map_or(text.len(), |(begin, _)| *begin);
         let before = front(text, begin.saturating_sub(SHOWN_BEFORE));
         let shown = front(&text[before.len()..], SHOWN).escape_debug();
-        let few = |ids: &mut dyn Iterator<Item = u32>| {
-            let ids: Vec<String> = ids.skip(at).take(5).map(|id| id.to_string()).collect();
+        let few = |ids: &[u32]| {
+            let ids: Vec<String> = ids.iter().skip(at).take(5).map(ToString::to_string).collect();
             if ids.is_empty() { "nothing".to_owned() } else { ids.join(" ") }
         };
-        let ids = few(&mut found.iter().copied());
-        let expected = few(&mut expected.iter().map(|(_, id)| *id));
+        let ids = few(&found);
+        let expected = few(&expected);
         Err(Error::Config(format!(
             "{} and the `tokenizers` crate disagree on \"{shown}\": from id {at} on {ids}, and {expected}; \
              set `prepare.tokenize_by = \"crate\"` to go on, and report this text and the tokenizer",

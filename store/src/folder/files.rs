@@ -71,17 +71,19 @@ pub(super) fn version_at(path: &Path) -> io::Result<Option<Version>> {
 
 /// Makes a folder with its parents, each flushed into the one above it.
 pub(super) fn make_folder(path: &Path) -> io::Result<()> {
-    match make_one(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => match path.parent() {
-            // Some folders take none: where the parent is there, that is the answer.
-            Some(parent) if !parent.as_os_str().is_empty() && !parent.is_dir() => {
-                make_folder(parent)?;
-                make_one(path)
-            }
-            _ => Err(error),
-        },
-        made => made,
+    let mut made = make_one(path);
+    for _ in 1..MAKES_MAX {
+        let (Err(error), Some(parent)) = (&made, path.parent()) else { break };
+        if error.kind() != ErrorKind::NotFound || parent.as_os_str().is_empty() {
+            break;
+        }
+        if !parent.is_dir() {
+            make_folder(parent)?;
+        }
+        // A parent that is there now was perhaps made by somebody else just now; or it takes no folders, as `/proc`.
+        made = make_one(path);
     }
+    made
 }
 
 fn make_one(path: &Path) -> io::Result<()> {
@@ -97,4 +99,40 @@ pub(super) fn sync_parent(path: &Path) -> io::Result<()> {
     let parent = path.parent().expect("what was written lies in a folder");
     let folder = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
     File::open(folder)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_folder_is_made_whoever_makes_its_parents_meanwhile() {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        for round in 0..500 {
+            let path = home.path().join(format!("{round}/a/b/c/d"));
+            let start = Barrier::new(4);
+            let make = || {
+                start.wait();
+                make_folder(&path)
+            };
+            thread::scope(|scope| {
+                for thread in [(); 4].map(|()| scope.spawn(make)) {
+                    thread.join().expect("no panic").expect("made");
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn where_nothing_can_be_made_the_answer_is_an_error() {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        fs::write(home.path().join("file"), "").expect("written");
+        let below_a_file = make_folder(&home.path().join("file/a/b")).expect_err("a file holds nothing");
+        assert_eq!(below_a_file.kind(), ErrorKind::NotADirectory);
+        // Its parent is there, and answers as if it were not.
+        assert_eq!(make_folder(Path::new("/proc/a/b")).expect_err("no folders there").kind(), ErrorKind::NotFound);
+    }
 }

@@ -35,11 +35,10 @@ use self::added::{AddedTokens, Segment};
 use self::classes::{Class, Classes};
 use self::known::Known;
 use self::merges::{Merge, Merges};
-use self::starts::{Borders, WINDOW, first_pre_token, run};
+use self::starts::{Borders, first_pre_token, run};
 use self::words::{Ids, Words};
 use super::around::decline_more;
-use super::kernels::Kernels;
-use super::kernels::byte_pairs::BytePairKernels;
+use super::kernels::{Kernels, WINDOW};
 use super::path::{Path, Slow, Worker};
 use crate::Result;
 
@@ -206,7 +205,7 @@ impl Path for BytePairs {
     fn worker(&self) -> Box<dyn Worker> {
         Box::new(BytePairsWorker {
             tables: Arc::clone(&self.tables),
-            kernels: self.kernels.of_byte_pairs(),
+            kernels: self.kernels,
             window: Borders::default(),
             words: Words::new(self.expected().clone()),
             word: Vec::new(),
@@ -218,7 +217,7 @@ impl Path for BytePairs {
 /// What a thread encodes with.
 struct BytePairsWorker {
     tables: Arc<Tables>,
-    kernels: BytePairKernels,
+    kernels: Kernels,
     window: Borders,
     words: Words,
     /// A word with the space that is put before it.
@@ -245,9 +244,9 @@ impl BytePairsWorker {
             text = self.append_prefixed(tables, text, ids);
         }
         while !text.is_empty() {
-            let borders = self.window.split(self.kernels.splitting, text);
+            let borders = self.window.split(self.kernels, text);
             let end = if let [_, .., end] = borders {
-                let count = (self.kernels.look_up)(&mut self.words, &tables.merges, text, borders, &mut self.ids);
+                let count = self.kernels.look_up(&mut self.words, &tables.merges, (text, borders), &mut self.ids);
                 ids.extend_from_slice(&self.ids[..count]);
                 usize::from(*end)
             } else {

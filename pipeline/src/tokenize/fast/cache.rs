@@ -9,7 +9,7 @@
 //! 2^17 short entries (4 MiB) and 2^13 long ones (512 KiB) for each thread. Of the words of English novels 97 in 100 are
 //! found at their first place, 2 at their second, and what is asked for 128 chunks ahead costs 3 ns.
 
-use super::entry::{Key, LONG_BYTES, Long, Short, hash, long_key};
+use super::entry::{Key, Long, LongKey, Short, hash, long_hash, long_key};
 use super::kernels::Kernels;
 
 /// How many places the two tables have, as powers of two.
@@ -56,7 +56,7 @@ impl Cache {
     /// Where a key is looked for first; its second place is the other one of the same line.
     #[inline]
     pub(super) fn place(&self, key: Key) -> usize {
-        index(key, self.short.len())
+        index(hash(key), self.short.len())
     }
 
     /// Brings a place near, for a look at it soon.
@@ -120,8 +120,8 @@ impl Cache {
     /// Appends the ids of a longer chunk, or of one of more ids, and says whether they are known.
     pub(super) fn append_long(&self, chunk: &[u8], ids: &mut Vec<u32>) -> bool {
         let Some(key) = long_key(chunk) else { return false };
-        let entry = &self.long[self.long_place(&key)];
-        let is_known = entry.is(&key);
+        let entry = &self.long[self.long_place(key)];
+        let is_known = entry.is(key);
         if is_known {
             ids.extend(entry.ids());
         }
@@ -131,14 +131,13 @@ impl Cache {
     /// Keeps the ids of a longer chunk, if it is not too long.
     pub(super) fn learn_long(&mut self, chunk: &[u8], ids: &[u32]) {
         if let (Some(key), Some(entry)) = (long_key(chunk), Long::new(chunk, ids)) {
-            self.long[self.long_place(&key)] = entry;
+            let place = self.long_place(key);
+            self.long[place] = entry;
         }
     }
 
-    fn long_place(&self, key: &[u8; LONG_BYTES]) -> usize {
-        let word = |at: usize| u64::from_le_bytes(key[at..at + 8].try_into().expect("eight bytes"));
-        let folded = [word(0) ^ word(16).rotate_left(23), word(8) ^ word(24).rotate_left(41)];
-        index(folded, self.long.len())
+    fn long_place(&self, key: LongKey) -> usize {
+        index(long_hash(key), self.long.len())
     }
 
     fn is_pinned(&self, place: usize) -> bool {
@@ -151,27 +150,21 @@ impl Cache {
     }
 }
 
-/// Where a key is looked for first in a table of that many places, a power of two.
+/// Where a key of that hash is looked for first in a table of that many places, a power of two.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "the bits that are left are enough for any table")]
-fn index(key: Key, places: usize) -> usize {
-    hash(key) as usize & (places - 1)
+fn index(hash: u64, places: usize) -> usize {
+    hash as usize & (places - 1)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::entry::{KEY_BYTES, key};
+    use super::super::entry::key_of;
     use super::*;
-
-    fn key_of(word: &str) -> Key {
-        let mut bytes = [0; KEY_BYTES];
-        bytes[..word.len()].copy_from_slice(word.as_bytes());
-        key(&bytes, word.len())
-    }
 
     /// What is known of a word, by any place.
     fn known(cache: &mut Cache, word: &str, kernels: Kernels) -> Option<Vec<u32>> {
-        let (key, mut ids) = (key_of(word), Vec::new());
+        let (key, mut ids) = (key_of(word.as_bytes()), Vec::new());
         let place = cache.place(key);
         let is_known = cache.append_known(kernels, &[key], &[place], &mut ids) == 1
             || cache.append_second(key, place, &mut ids)
@@ -191,7 +184,7 @@ mod tests {
                 for (number, word) in words.iter().enumerate() {
                     let found = known(&mut cache, word, kernels);
                     assert!(found.is_none_or(|found| found == ids(number)), "{word} by {}", kernels.name());
-                    let _ = cache.learn(key_of(word), &ids(number));
+                    let _ = cache.learn(key_of(word.as_bytes()), &ids(number));
                     cache.learn_long(word.as_bytes(), &ids(number));
                     let room = number % 12 < 10;
                     assert_eq!(known(&mut cache, word, kernels), room.then(|| ids(number)), "{word}");
@@ -204,14 +197,14 @@ mod tests {
     fn what_is_kept_for_good_is_not_driven_out_by_others() {
         let mut cache = Cache::new(Places { short_log2: 6, long_log2: 1 });
         for number in 0..20 {
-            cache.learn_for_good(key_of(&format!("v{number}")), &[number]);
+            cache.learn_for_good(key_of(format!("v{number}").as_bytes()), &[number]);
         }
         let kernels = Kernels::best();
         let before: Vec<bool> =
             (0..20).map(|number| known(&mut cache, &format!("v{number}"), kernels).is_some()).collect();
         assert!(before.iter().filter(|&&is_known| is_known).count() > 15, "{before:?}");
         for number in 0..1000 {
-            assert!(cache.learn(key_of(&format!("w{number}")), &[number]));
+            assert!(cache.learn(key_of(format!("w{number}").as_bytes()), &[number]));
         }
         let kept = (0..20).filter(|number| known(&mut cache, &format!("v{number}"), kernels).is_some()).count();
         assert!(kept >= 12, "{kept} of 20");

@@ -47,6 +47,15 @@ pub(super) fn key(bytes: &[u8; KEY_BYTES], length: usize) -> Key {
     [word(low) | padding[0], word(high) | padding[1]]
 }
 
+/// The key of a chunk that stands alone.
+#[inline]
+pub(super) fn key_of(chunk: &[u8]) -> Key {
+    let mut bytes = [0; KEY_BYTES];
+    let length = chunk.len().min(KEY_BYTES);
+    bytes[..length].copy_from_slice(&chunk[..length]);
+    key(&bytes, chunk.len())
+}
+
 /// Where a key is looked for first, among 2^64 places: the product of its halves, folded.
 #[inline]
 pub(super) fn hash(key: Key) -> u64 {
@@ -114,13 +123,13 @@ const LONG_IDS_MAX: usize = 10;
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(super) struct Long {
-    key: [u8; LONG_BYTES],
+    key: LongKey,
     packed: [u8; 32],
 }
 
 impl Long {
     /// A place that is free.
-    pub(super) const FREE: Self = Self { key: [0xfe; LONG_BYTES], packed: [0; 32] };
+    pub(super) const FREE: Self = Self { key: [NOBODY; 2], packed: [0; 32] };
 
     /// An entry, if there is room.
     pub(super) fn new(chunk: &[u8], ids: &[u32]) -> Option<Self> {
@@ -130,8 +139,8 @@ impl Long {
         Some(Self { key: long_key(chunk)?, packed })
     }
 
-    pub(super) fn is(&self, key: &[u8; LONG_BYTES]) -> bool {
-        self.key == *key
+    pub(super) fn is(&self, key: LongKey) -> bool {
+        self.key == key
     }
 
     /// Its ids.
@@ -140,11 +149,18 @@ impl Long {
     }
 }
 
-/// A chunk with its padding, if it is not too long.
-pub(super) fn long_key(chunk: &[u8]) -> Option<[u8; LONG_BYTES]> {
-    let mut key = [0xff; LONG_BYTES];
-    key.get_mut(..chunk.len())?.copy_from_slice(chunk);
-    Some(key)
+/// The keys of a longer chunk's halves.
+pub(super) type LongKey = [Key; 2];
+
+/// The key of a chunk, if it is not too long.
+pub(super) fn long_key(chunk: &[u8]) -> Option<LongKey> {
+    let (first, second) = chunk.split_at(chunk.len().min(KEY_BYTES));
+    (chunk.len() <= LONG_BYTES).then(|| [key_of(first), key_of(second)])
+}
+
+/// As [`hash`], of a longer chunk.
+pub(super) fn long_hash([first, second]: LongKey) -> u64 {
+    hash([first[0] ^ second[0].rotate_left(23), first[1] ^ second[1].rotate_left(41)])
 }
 
 fn pack(ids: &[u32], target: &mut [u8]) -> Option<()> {

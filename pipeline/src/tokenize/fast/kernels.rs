@@ -16,7 +16,7 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod block;
-pub(super) mod byte_pairs;
+mod byte_pairs;
 mod portable;
 mod spans;
 

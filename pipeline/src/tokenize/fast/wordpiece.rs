@@ -28,7 +28,7 @@ use super::added::Added;
 use super::around::decline_more;
 use super::cache::{Cache, Places};
 use super::characters::Character;
-use super::entry::{KEY_BYTES, Key, key};
+use super::entry::{KEY_BYTES, Key, key, key_of};
 use super::kernels::{Kernels, Spans, WINDOW};
 use super::path::{Path, Slow, Worker};
 use super::vocabulary::Vocabulary;
@@ -127,9 +127,7 @@ impl Path for WordPiece {
     fn worker(&self) -> Box<dyn Worker> {
         let mut cache = Cache::new(self.places);
         for (word, ids) in self.vocabulary.whole_words() {
-            let mut bytes = [0; KEY_BYTES];
-            bytes[..word.len()].copy_from_slice(word.as_bytes());
-            cache.learn_for_good(key(&bytes, word.len()), &ids);
+            cache.learn_for_good(key_of(word.as_bytes()), &ids);
         }
         let (keys, places) = (Box::new([[0; 2]; AHEAD]), Box::new([0; AHEAD]));
         Box::new(Splitter { path: self.clone(), cache, spans: Spans::new(), keys, places, word: Vec::new() })

@@ -13,7 +13,7 @@
 #![expect(clippy::cast_possible_truncation, reason = "counts of at most 15 ids and slots of a table of less than 2^32")]
 #![expect(clippy::inline_always, reason = "compiled anew for the instructions of each kernel that calls them")]
 
-use super::super::entry::{KEY_BYTES, Key, hash, key};
+use super::super::entry::{KEY_BYTES, Key, LongKey, hash, key, key_of, long_hash, long_key};
 use super::super::kernels::fetch;
 
 /// Words that are looked up ahead.
@@ -51,7 +51,7 @@ struct Entry {
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 struct WideEntry {
-    key: [Key; 2],
+    key: LongKey,
     packed: [u16; 16],
 }
 
@@ -64,20 +64,9 @@ pub(super) struct Known {
     turn: usize,
 }
 
-/// The key of a word that stands alone.
-#[inline]
-pub(super) fn key_of(word: &[u8]) -> Key {
-    let mut bytes = [0; KEY_BYTES];
-    let length = word.len().min(KEY_BYTES);
-    bytes[..length].copy_from_slice(&word[..length]);
-    key(&bytes, word.len())
-}
-
-/// The halves of a word of at most 32 bytes.
-fn wide_key(word: &[u8]) -> [Key; 2] {
-    assert!(word.len() <= 2 * KEY_BYTES, "a key of {} bytes", word.len());
-    let (first, second) = word.split_at(word.len().min(KEY_BYTES));
-    [key_of(first), key_of(second)]
+/// The key of a word of at most 32 bytes.
+fn wide_key(word: &[u8]) -> LongKey {
+    long_key(word).unwrap_or_else(|| panic!("a key of {} bytes", word.len()))
 }
 
 /// Words of a batch, looked up one after the other while they are known.
@@ -217,9 +206,8 @@ impl Known {
         }
     }
 
-    fn wide_slot(&self, [first, second]: [Key; 2]) -> usize {
-        let folded = [first[0] ^ second[0].rotate_left(23), first[1] ^ second[1].rotate_left(41)];
-        hash(folded) as usize & (self.wide.len() - 1)
+    fn wide_slot(&self, key: LongKey) -> usize {
+        long_hash(key) as usize & (self.wide.len() - 1)
     }
 }
 

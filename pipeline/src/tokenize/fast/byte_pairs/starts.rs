@@ -24,10 +24,8 @@
     reason = "halves of masks of 128 bits, and places in a window of 2^11 bytes"
 )]
 
+use super::super::kernels::{Kernels, WINDOW};
 use super::classes::{Class, Classes};
-
-/// Bytes of a window: so few that what is known of it stays in the first-level cache.
-pub(in super::super) const WINDOW: usize = 2048;
 
 /// Blocks of 64 bytes of a window, and the one behind it, which tells what comes next.
 pub(in super::super) const BLOCKS: usize = WINDOW / 64 + 1;
@@ -78,51 +76,6 @@ impl Planes {
 /// Where pre-tokens begin, and behind the last of them where it ends; with room for a block of 64 more.
 pub(in super::super) type Starts = [u16; WINDOW + 64];
 
-/// What is done to 64 bytes at a time, by the instructions that there are.
-#[derive(Clone, Copy, Debug)]
-pub(in super::super) struct Splitting {
-    /// Fills planes with what a text begins with.
-    pub(in super::super) fill_planes: fn(text: &[u8], planes: &mut Planes),
-    /// Lists the bits of masks, of 64 bytes each. Returns how many there are.
-    pub(in super::super) list_starts: fn(masks: &[u64], starts: &mut Starts) -> usize,
-}
-
-impl Splitting {
-    /// By any instructions.
-    pub(in super::super) const PORTABLE: Self = Self { fill_planes, list_starts };
-}
-
-fn fill_planes(text: &[u8], planes: &mut Planes) {
-    for (block, bytes) in text.chunks(64).take(BLOCKS).enumerate() {
-        let bits = |is: fn(u8) -> bool| bytes.iter().rev().fold(0, |bits, &byte| bits << 1 | u64::from(is(byte)));
-        planes.put(
-            block,
-            Found {
-                there: u64::MAX >> (64 - bytes.len()),
-                wide: bits(|byte| !byte.is_ascii()),
-                letters: bits(|byte| byte.is_ascii_alphabetic()),
-                digits: bits(|byte| byte.is_ascii_digit()),
-                controls: bits(|byte| matches!(byte, 9..=13)),
-                spaces: bits(|byte| byte == b' '),
-                apostrophes: bits(|byte| byte == b'\''),
-            },
-        );
-    }
-}
-
-fn list_starts(masks: &[u64], starts: &mut Starts) -> usize {
-    let mut count = 0;
-    for (block, &mask) in (0..).step_by(64).zip(masks) {
-        let mut mask = mask;
-        while mask != 0 {
-            starts[count] = block + mask.trailing_zeros() as u16;
-            mask &= mask - 1;
-            count += 1;
-        }
-    }
-    count
-}
-
 /// A stretch of text and the pre-tokens found in it.
 #[derive(Debug)]
 pub(super) struct Borders {
@@ -140,12 +93,12 @@ impl Default for Borders {
 impl Borders {
     /// Finds the pre-tokens with which `text` begins. Returns their borders: one is between each and the next, the last
     /// one is where the next window begins. With fewer than two borders, the first pre-token is longer than a window.
-    pub(super) fn split(&mut self, splitting: Splitting, text: &[u8]) -> &[u16] {
+    pub(super) fn split(&mut self, kernels: Kernels, text: &[u8]) -> &[u16] {
         let bytes = text.len().min(WINDOW);
         let blocks = bytes.div_ceil(64);
         // Of the block behind the window, what is left from another text would be looked at.
         self.planes.put(blocks, Found::default());
-        (splitting.fill_planes)(&text[..text.len().min(BLOCKS * 64)], &mut self.planes);
+        kernels.fill_planes(&text[..text.len().min(BLOCKS * 64)], &mut self.planes);
         let mut rules = Rules::default();
         let mut masks = [0; BLOCKS];
         let mut spilt = 0;
@@ -158,7 +111,7 @@ impl Borders {
         if !bytes.is_multiple_of(64) {
             masks[blocks - 1] &= (1 << (bytes % 64)) - 1;
         }
-        let mut count = (splitting.list_starts)(&masks[..blocks], &mut self.starts);
+        let mut count = kernels.list_starts(&masks[..blocks], &mut self.starts);
         if bytes == text.len() {
             self.starts[count] = u16::try_from(bytes).expect("in a window");
             count += 1;

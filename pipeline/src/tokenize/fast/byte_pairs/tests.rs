@@ -210,7 +210,7 @@ fn words_that_begin_windows_and_blocks_are_split_alike() {
                 scalar.clear();
                 let (mut rest, mut found) = (text.as_bytes(), Vec::new());
                 while !rest.is_empty() {
-                    let borders = window.split(kernels.of_byte_pairs().splitting, rest);
+                    let borders = window.split(kernels, rest);
                     let end = *borders.last().filter(|_| borders.len() > 1).expect("short words");
                     found.extend(borders.windows(2).map(|pair| pair[1] - pair[0]));
                     rest = &rest[usize::from(end)..];

@@ -12,13 +12,10 @@
 //! 3 to 4 ns per token.
 #![expect(clippy::inline_always, reason = "compiled anew for the instructions of each kernel that calls it")]
 
-use super::super::entry::KEY_BYTES;
+use super::super::entry::{KEY_BYTES, LONG_BYTES};
+use super::super::kernels::WINDOW;
 use super::known::{AHEAD, Asked, Known, Place, put};
 use super::merges::{Merges, Room};
-use super::starts::WINDOW;
-
-/// Longer words are taken apart where they can be, and are not remembered whole.
-const WIDE: usize = 2 * KEY_BYTES;
 
 /// Room for the ids of a window, of which there are no more than bytes, and for an entry that ends with them.
 pub(in super::super) type Ids = [u32; WINDOW + 16];
@@ -76,7 +73,8 @@ impl Words {
         {
             return put(&packed, ids);
         }
-        if (word.len() > WIDE || ends_in_chinese(word))
+        // Longer words are taken apart where they can be, and are not remembered whole.
+        if (word.len() > LONG_BYTES || ends_in_chinese(word))
             && let Some(count) = self.in_pieces(merges, word, ids)
         {
             return count;
@@ -88,7 +86,7 @@ impl Words {
     fn whole(&mut self, merges: &Merges, place: Place, word: &[u8], ids: &mut [u32]) -> usize {
         // Words of few bytes have many ids where they are not of Latin letters.
         let has_many = word.len() > KEY_BYTES || word.len() > 7 && !word[word.len() - 1].is_ascii();
-        let may_be_wide = has_many && word.len() <= WIDE;
+        let may_be_wide = has_many && word.len() <= LONG_BYTES;
         if may_be_wide && let Some(known) = self.known.wide(word) {
             return widen(known, ids);
         }

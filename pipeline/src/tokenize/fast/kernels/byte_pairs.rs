@@ -1,163 +1,136 @@
-//! Byte pairs by the instructions that the processor has.
+//! What byte pairs ask of the instructions that the processor has.
 
 use super::super::byte_pairs::merges::Merges;
-use super::super::byte_pairs::starts::{BLOCKS, Found, Planes, Splitting, Starts};
+use super::super::byte_pairs::starts::{BLOCKS, Found, Planes, Starts};
 use super::super::byte_pairs::words::{Ids, Words};
+#[cfg(target_arch = "x86_64")]
+use super::avx2::Avx2;
+#[cfg(target_arch = "x86_64")]
+use super::avx512::Avx512;
+use super::block::{BLOCK, Block};
+use super::portable::Portable;
 use super::{Kernels, Level};
 
-/// What is done by the instructions of one level.
-#[derive(Clone, Copy, Debug)]
-pub(in super::super) struct BytePairKernels {
-    pub(in super::super) splitting: Splitting,
-    /// Puts down the ids of the words of a window.
-    pub(in super::super) look_up: fn(&mut Words, &Merges, text: &[u8], borders: &[u16], ids: &mut Ids) -> usize,
-}
-
-const PORTABLE: BytePairKernels = BytePairKernels { splitting: Splitting::PORTABLE, look_up: Words::look_up };
-
 impl Kernels {
-    /// The kernels of this level.
-    pub(in super::super) fn of_byte_pairs(self) -> BytePairKernels {
+    /// Fills planes with what a text begins with.
+    pub(in super::super) fn fill_planes(self, text: &[u8], planes: &mut Planes) {
         match self.0 {
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => x86_64::AVX512,
+            // SAFETY: the level says that the processor has all that is enabled there.
+            Level::Avx512 => unsafe { fill_planes_avx512(text, planes) },
             #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => x86_64::AVX2,
-            Level::Portable => PORTABLE,
+            // SAFETY: the level says that the processor has all that is enabled there.
+            Level::Avx2 => unsafe { fill_planes_avx2(text, planes) },
+            // SAFETY: the portable way needs nothing.
+            Level::Portable => unsafe { fill_planes::<Portable>(text, planes) },
         }
     }
+
+    /// Lists the bits of masks, of 64 bytes each. Returns how many there are.
+    pub(in super::super) fn list_starts(self, masks: &[u64], starts: &mut Starts) -> usize {
+        match self.0 {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: the level says that the processor has all that is enabled there.
+            Level::Avx512 => unsafe { list_starts_avx512(masks, starts) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: the level says that the processor has all that is enabled there.
+            Level::Avx2 => unsafe { list_starts_avx2(masks, starts) },
+            // SAFETY: the portable way needs nothing.
+            Level::Portable => unsafe { list_starts::<Portable>(masks, starts) },
+        }
+    }
+
+    /// Puts down the ids of the words of a window. Returns how many there are.
+    pub(in super::super) fn look_up(
+        self,
+        words: &mut Words,
+        merges: &Merges,
+        (text, borders): (&[u8], &[u16]),
+        ids: &mut Ids,
+    ) -> usize {
+        match self.0 {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: the level says that the processor has all that is enabled there; AVX2 is part of both.
+            Level::Avx512 | Level::Avx2 => unsafe { look_up_avx2(words, merges, text, borders, ids) },
+            Level::Portable => words.look_up(merges, text, borders, ids),
+        }
+    }
+}
+
+/// # Safety
+/// The processor has the instructions of `B`.
+#[inline(always)]
+unsafe fn fill_planes<B: Block>(text: &[u8], planes: &mut Planes) {
+    // What is behind the end of a text is of no class.
+    let mut last = [0; BLOCK];
+    for (block, bytes) in text.chunks(BLOCK).take(BLOCKS).enumerate() {
+        let whole = if let Ok(whole) = bytes.try_into() {
+            whole
+        } else {
+            last[..bytes.len()].copy_from_slice(bytes);
+            &last
+        };
+        // SAFETY: as this function's own.
+        let found = unsafe {
+            Found {
+                there: u64::MAX >> (BLOCK - bytes.len()),
+                wide: B::within(whole, 0x80, 0x80),
+                letters: B::within(whole, b'A', 26) | B::within(whole, b'a', 26),
+                digits: B::within(whole, b'0', 10),
+                controls: B::within(whole, 9, 5),
+                spaces: B::within(whole, b' ', 1),
+                apostrophes: B::within(whole, b'\'', 1),
+            }
+        };
+        planes.put(block, found);
+    }
+}
+
+/// # Safety
+/// The processor has the instructions of `B`.
+#[inline(always)]
+unsafe fn list_starts<B: Block>(masks: &[u64], starts: &mut Starts) -> usize {
+    let (mut base, mut count) = (0, 0);
+    for &mask in masks {
+        let room = starts[count..].first_chunk_mut().expect("masks of a window");
+        // SAFETY: as this function's own.
+        unsafe { B::offsets(mask, base, room) };
+        base += 64;
+        count += mask.count_ones() as usize;
+    }
+    count
 }
 
 #[cfg(target_arch = "x86_64")]
-mod x86_64 {
-    use std::arch::x86_64::{
-        __m256i, __m512i, _mm256_cmpeq_epi8, _mm256_loadu_si256, _mm256_min_epu8, _mm256_movemask_epi8,
-        _mm256_or_si256, _mm256_set1_epi8, _mm256_sub_epi8, _mm512_add_epi16, _mm512_castsi512_si256,
-        _mm512_cmpeq_epi8_mask, _mm512_cmplt_epu8_mask, _mm512_cvtepu8_epi16, _mm512_extracti64x4_epi64,
-        _mm512_loadu_si512, _mm512_maskz_compress_epi8, _mm512_maskz_loadu_epi8, _mm512_movepi8_mask, _mm512_or_si512,
-        _mm512_set1_epi8, _mm512_set1_epi16, _mm512_storeu_si512, _mm512_sub_epi8,
-    };
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt,avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2")]
+fn fill_planes_avx512(text: &[u8], planes: &mut Planes) {
+    // SAFETY: the instructions of `Avx512` are those enabled here.
+    unsafe { fill_planes::<Avx512>(text, planes) };
+}
 
-    use super::{BLOCKS, BytePairKernels, Found, Ids, Merges, Planes, Splitting, Starts, Words};
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+fn fill_planes_avx2(text: &[u8], planes: &mut Planes) {
+    // SAFETY: the instructions of `Avx2` are those enabled here.
+    unsafe { fill_planes::<Avx2>(text, planes) };
+}
 
-    // Only `Kernels::of_byte_pairs` hands these out.
-    pub(super) const AVX512: BytePairKernels = BytePairKernels {
-        splitting: Splitting {
-            // SAFETY: a `Kernels` of this level is there only where the processor has AVX-512 with VBMI2, and BMI2.
-            fill_planes: |text, planes| unsafe { fill_planes_avx512(text, planes) },
-            // SAFETY: the same.
-            list_starts: |masks, starts| unsafe { list_starts_avx512(masks, starts) },
-        },
-        look_up: AVX2.look_up,
-    };
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt,avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2")]
+fn list_starts_avx512(masks: &[u64], starts: &mut Starts) -> usize {
+    // SAFETY: the instructions of `Avx512` are those enabled here.
+    unsafe { list_starts::<Avx512>(masks, starts) }
+}
 
-    pub(super) const AVX2: BytePairKernels = BytePairKernels {
-        splitting: Splitting {
-            // SAFETY: a `Kernels` of this level is there only where the processor has AVX2 and BMI2.
-            fill_planes: |text, planes| unsafe { fill_planes_avx2(text, planes) },
-            ..Splitting::PORTABLE
-        },
-        // SAFETY: the same.
-        look_up: |words, merges, text, borders, ids| unsafe { look_up_avx2(words, merges, text, borders, ids) },
-    };
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+fn list_starts_avx2(masks: &[u64], starts: &mut Starts) -> usize {
+    // SAFETY: the instructions of `Avx2` are those enabled here.
+    unsafe { list_starts::<Avx2>(masks, starts) }
+}
 
-    #[target_feature(enable = "avx2,bmi2")]
-    fn look_up_avx2(words: &mut Words, merges: &Merges, text: &[u8], borders: &[u16], ids: &mut Ids) -> usize {
-        words.look_up(merges, text, borders, ids)
-    }
-
-    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi2,bmi2")]
-    fn fill_planes_avx512(text: &[u8], planes: &mut Planes) {
-        for (block, bytes) in text.chunks(64).take(BLOCKS).enumerate() {
-            let there = u64::MAX >> (64 - bytes.len());
-            // SAFETY: `bytes` has as many bytes as `there` has bits from the lowest on; others are not read.
-            let x = unsafe { _mm512_maskz_loadu_epi8(there, bytes.as_ptr().cast()) };
-            let is = |byte: u8| _mm512_cmpeq_epi8_mask(x, _mm512_set1_epi8(byte.cast_signed()));
-            let within = |x: __m512i, first: u8, count: u8| {
-                let above = _mm512_sub_epi8(x, _mm512_set1_epi8(first.cast_signed()));
-                _mm512_cmplt_epu8_mask(above, _mm512_set1_epi8(count.cast_signed()))
-            };
-            let lower = _mm512_or_si512(x, _mm512_set1_epi8(0x20));
-            planes.put(
-                block,
-                Found {
-                    there,
-                    wide: _mm512_movepi8_mask(x),
-                    letters: within(lower, b'a', 26),
-                    digits: within(x, b'0', 10),
-                    controls: within(x, 9, 5),
-                    spaces: is(b' '),
-                    apostrophes: is(b'\''),
-                },
-            );
-        }
-    }
-
-    #[target_feature(enable = "avx2,bmi2")]
-    fn fill_planes_avx2(text: &[u8], planes: &mut Planes) {
-        for (block, bytes) in text.chunks(64).take(BLOCKS).enumerate() {
-            let mut copy = [0; 64];
-            let bytes = bytes.try_into().unwrap_or_else(|_| {
-                copy[..bytes.len()].copy_from_slice(bytes);
-                &copy
-            });
-            planes.put(block, found_avx2(bytes, u64::MAX >> (64 - text[block * 64..].len().min(64))));
-        }
-    }
-
-    #[target_feature(enable = "avx2,bmi2")]
-    fn found_avx2(bytes: &[u8; 64], there: u64) -> Found {
-        // SAFETY: both halves of the 64 bytes are there.
-        let x: [__m256i; 2] =
-            unsafe { [_mm256_loadu_si256(bytes.as_ptr().cast()), _mm256_loadu_si256(bytes[32..].as_ptr().cast())] };
-        let bits = |x: [__m256i; 2]| {
-            let [low, high] = x.map(|half| u64::from(_mm256_movemask_epi8(half).cast_unsigned()));
-            low | high << 32
-        };
-        let is = |byte: u8| bits(x.map(|half| _mm256_cmpeq_epi8(half, _mm256_set1_epi8(byte.cast_signed()))));
-        let within = |x: [__m256i; 2], first: u8, count: u8| {
-            bits(x.map(|half| {
-                let above = _mm256_sub_epi8(half, _mm256_set1_epi8(first.cast_signed()));
-                _mm256_cmpeq_epi8(above, _mm256_min_epu8(above, _mm256_set1_epi8((count - 1).cast_signed())))
-            }))
-        };
-        Found {
-            there,
-            wide: bits(x),
-            letters: within(x.map(|half| _mm256_or_si256(half, _mm256_set1_epi8(0x20))), b'a', 26),
-            digits: within(x, b'0', 10),
-            controls: within(x, 9, 5),
-            spaces: is(b' '),
-            apostrophes: is(b'\''),
-        }
-    }
-
-    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi2,bmi2")]
-    fn list_starts_avx512(masks: &[u64], starts: &mut Starts) -> usize {
-        const NUMBERS: [u8; 64] = {
-            let (mut numbers, mut at) = ([0; 64], 0_u8);
-            while at < 64 {
-                numbers[at as usize] = at;
-                at += 1;
-            }
-            numbers
-        };
-        // SAFETY: 64 bytes are read of 64.
-        let numbers = unsafe { _mm512_loadu_si512(NUMBERS.as_ptr().cast()) };
-        let mut count = 0;
-        for (block, &mask) in (0_i16..).zip(masks) {
-            let places = _mm512_maskz_compress_epi8(mask, numbers);
-            let base = _mm512_set1_epi16(block * 64);
-            let low = _mm512_add_epi16(base, _mm512_cvtepu8_epi16(_mm512_castsi512_si256(places)));
-            let high = _mm512_add_epi16(base, _mm512_cvtepu8_epi16(_mm512_extracti64x4_epi64::<1>(places)));
-            let room: &mut [u16; 64] = starts[count..].first_chunk_mut().expect("masks of a window");
-            // SAFETY: 64 numbers of two bytes each are written where there is room for 64.
-            unsafe {
-                _mm512_storeu_si512(room.as_mut_ptr().cast(), low);
-                _mm512_storeu_si512(room[32..].as_mut_ptr().cast(), high);
-            }
-            count += mask.count_ones() as usize;
-        }
-        count
-    }
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+fn look_up_avx2(words: &mut Words, merges: &Merges, text: &[u8], borders: &[u16], ids: &mut Ids) -> usize {
+    words.look_up(merges, text, borders, ids)
 }
