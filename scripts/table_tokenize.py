@@ -1,9 +1,9 @@
-"""The table of scripts/bench-tokenize.
+"""The table of scripts/bench-tokenize and scripts/bench-prepare.
 
 usage: table_tokenize.py FOLDER PASSES NAME...
 
-FOLDER has, for each contender, `NAME.times`, lines of `pass SECONDS` and `tokens N ...`, and `equal.NAME`; the first is
-what the others are compared with.
+FOLDER has, for each contender, `NAME.times`, lines of `pass SECONDS` and `tokens N ...`, and perhaps `NAME.equal`; the
+first is what the others are compared with. With one pass in a process all are cold, and told as such and as warm.
 """
 
 import pathlib
@@ -19,7 +19,8 @@ def read(name):
     seconds = [float(words[1]) for words in lines if words[:1] == ["pass"]]
     tokens = [int(words[1]) for words in lines if words[:1] == ["tokens"]]
     way = [" ".join(words[5:]) for words in lines if words[:1] == ["tokens"] and len(words) > 5]
-    cold, warm = seconds[::passes], [second for at, second in enumerate(seconds) if at % passes]
+    cold = seconds[::passes]
+    warm = [second for at, second in enumerate(seconds) if at % passes] or cold
     return (statistics.median(cold), min(warm), statistics.median(warm), tokens[-1], way[-1:]) if tokens and warm else None
 
 
@@ -33,5 +34,6 @@ for name, row in rows.items():
     cold, best, median, tokens, way = row
     rates = "".join(f"{megabytes / seconds:9.1f}" for seconds in (cold, best, median))
     ratios = "" if row is first else f"{median / first[2]:8.2f}x{cold / first[0]:6.2f}x"
-    equal = (folder / f"equal.{name}").read_text().strip()
-    print(f"{name:12}{rates}      {median * 1e9 / tokens:10.2f}{ratios:>16}   {equal} {' '.join(way)}")
+    equal = folder / f"{name}.equal"
+    same = equal.read_text().strip() if equal.exists() else f"{tokens} tokens"
+    print(f"{name:12}{rates}      {median * 1e9 / tokens:10.2f}{ratios:>16}   {same} {' '.join(way)}")

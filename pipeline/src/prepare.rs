@@ -35,6 +35,7 @@ mod sweep;
 mod table;
 mod unknowns;
 mod vocab;
+mod words;
 mod work;
 
 use std::sync::Arc;

@@ -16,8 +16,9 @@
 //! `taco`), `input_ids` are whole rows, every document with its own `[CLS]` and `[SEP]`.
 //!
 //! All items are non-null. Row groups hold at most [`ROWS_PER_GROUP`] rows. `input_ids` is written
-//! `BYTE_STREAM_SPLIT` without dictionary, zstd level 1. A reader must refuse another schema, an id outside the
-//! vocabulary, and a file whose length or BLAKE3 differs from the manifest's.
+//! `BYTE_STREAM_SPLIT` without dictionary, in data pages of version 1 that hold whole rows, zstd level 1; no column has
+//! statistics or a page index. A reader must refuse another schema, an id outside the vocabulary, and a file whose length
+//! or BLAKE3 differs from the manifest's; any Parquet of that schema is read.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -41,7 +41,7 @@ impl Format for Paragraphs {
     }
 
     fn open(&self, file: &InputFile, range: &Range<u64>, reading: &Reading) -> Result<Box<dyn PieceReader>> {
-        Ok(Box::new(ParagraphReader(LineReader::open(file, range, reading)?)))
+        Ok(Box::new(ParagraphReader { lines: LineReader::open(file, range, reading)?, usual: 0 }))
     }
 
     #[cfg(test)]
@@ -57,13 +57,20 @@ impl Format for Paragraphs {
     }
 }
 
-struct ParagraphReader(LineReader);
+/// Bytes of a document that room is made for at once, at most.
+const ROOM_BYTES: usize = 1 << 16;
+
+struct ParagraphReader {
+    lines: LineReader,
+    /// Bytes that few documents are longer than: each line that does not fit costs a copy of those before it.
+    usual: usize,
+}
 
 impl PieceReader for ParagraphReader {
     fn next(&mut self) -> Result<Option<Record>> {
-        self.0.put_down();
-        let (mut text, mut range, mut first) = (Vec::new(), 0..0, 0);
-        while let Some(line) = self.0.next()? {
+        self.lines.put_down();
+        let (mut text, mut range, mut first) = (Vec::with_capacity(self.usual), 0..0, 0);
+        while let Some(line) = self.lines.next()? {
             if is_blank(line.bytes) {
                 if text.is_empty() {
                     continue;
@@ -76,20 +83,21 @@ impl PieceReader for ParagraphReader {
             range.end = line.range.end;
             text.extend_from_slice(line.bytes);
             text.push(b'\n');
-            self.0.make_room(first, text.len())?;
+            self.lines.make_room(first, text.len())?;
         }
         if text.is_empty() {
             return Ok(None);
         }
         text.pop();
+        self.usual = text.len().max(self.usual / 8 * 7).min(ROOM_BYTES);
         Ok(Some(Record::of_bytes(text, range, first)))
     }
 
     fn skip(&mut self, to: u64) -> Result<()> {
-        self.0.skip(to)
+        self.lines.skip(to)
     }
 
     fn reached(&self) -> Reached {
-        self.0.reached()
+        self.lines.reached()
     }
 }

@@ -11,6 +11,7 @@ use super::record::{CommitRecord, Example, sparse, stem};
 use super::stages::{Stage, Stopwatch};
 use super::table::{Entry, TableWriter};
 use super::unknowns::Unknowns;
+use super::words;
 use super::work::{Task, Work};
 use crate::corpus::{Complaint, Found, Place, Reached, Reason, Room, TooMuch};
 use crate::pack::{Packed, Packer};
@@ -180,6 +181,8 @@ impl<'a> Segment<'a> {
         let Side { packer, writer, rows, first_row } = &mut sides[usize::from(valid)];
         let unknown_id = work.tokenizer.facts().special().unk;
         let place = work.corpus.place(&task.part.pieces[found.piece]).display();
+        // No token has the id that stands for none.
+        let counted_id = unknown_id.unwrap_or(u32::MAX);
         let (mut tokens, mut unknown) = (0_u64, 0);
 
         let mut sink = |sample: Packed<'_>| {
@@ -190,7 +193,7 @@ impl<'a> Segment<'a> {
         let mut take = |ids: &[u32]| {
             watch.during(Stage::Pack, || {
                 tokens += ids.len() as u64;
-                unknown += ids.iter().filter(|&&id| Some(id) == unknown_id).count() as u64;
+                unknown += ids.iter().filter(|&&id| id == counted_id).count() as u64;
                 if !valid {
                     for &id in ids {
                         counts[id as usize] += 1;
@@ -223,7 +226,7 @@ impl<'a> Segment<'a> {
         }
         self.report.documents += 1;
         self.report.text_bytes += document.text.len() as u64;
-        self.report.words += document.text.split_whitespace().count() as u64;
+        self.report.words += words::count(&document.text);
         self.report.tokens += tokens;
         self.report.unknown += unknown;
         if let (Some(id), 1..) = (unknown_id, unknown) {

@@ -142,13 +142,13 @@ impl Columns {
 
 fn properties() -> WriterProperties {
     let level = ZstdLevel::try_new(1).expect("a zstd level");
-    let ids = parquet::schema::types::ColumnPath::from("id");
     WriterProperties::builder()
         .set_created_by("cloze".into())
         .set_compression(Compression::ZSTD(level))
         .set_max_row_group_row_count(Some(ROWS_PER_GROUP))
-        // Ids are all different.
-        .set_column_dictionary_enabled(ids, false)
+        // Names of files are few; everything else is another for each document.
+        .set_dictionary_enabled(false)
+        .set_column_dictionary_enabled("source".into(), true)
         .build()
 }
 

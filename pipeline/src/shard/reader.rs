@@ -6,15 +6,17 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{UInt16Type, UInt32Type, UInt64Type};
 use arrow_array::{ListArray, RecordBatch};
 use arrow_buffer::ScalarBuffer;
-use arrow_schema::SchemaRef;
+use arrow_schema::{DataType, SchemaRef};
+use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 use schemas::manifest::Frame;
-use schemas::sample::shard_schema;
+use schemas::sample::{id_type, shard_schema};
 use schemas::{Manifest, Sample, Shard, TokenIds};
 use store::Store;
 
+use super::ids;
 use super::object::Excerpt;
 use crate::error::Error;
 use crate::foreign::decoded;
@@ -103,7 +105,12 @@ impl ShardReader {
         let range = decoded(|| extent(row_group)).map_err(damage)?;
         let bytes = Excerpt::read(&self.store, &self.name, self.length, range);
         let bytes = bytes.map_err(|error| damage(error.to_string()))?;
+        // What is not as it is written here, or damaged, is for Parquet's reader to take or to refuse.
+        let by_hand = decoded(|| self.by_hand(&bytes, row_group).ok_or("it is none of ours")).ok();
+        let first = usize::from(by_hand.is_some());
+        let columns = self.metadata.parquet_schema().num_columns();
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(bytes, self.metadata.clone())
+            .with_projection(ProjectionMask::leaves(self.metadata.parquet_schema(), first..columns))
             .with_row_groups(vec![group])
             .with_batch_size(rows.max(1));
         let record = decoded(|| builder.build()?.next().transpose().map_err(ParquetError::from))
@@ -112,7 +119,16 @@ impl ShardReader {
         if record.num_rows() != rows {
             return Err(damage(format!("{} rows decoded, {rows} expected", record.num_rows())));
         }
-        Group::new(&record, self.promise).map_err(damage)
+        Group::new(by_hand, &record, self.promise).map_err(damage)
+    }
+
+    fn by_hand(&self, bytes: &Excerpt, group: &RowGroupMetaData) -> Option<(Ids, ScalarBuffer<i32>)> {
+        let row_max = self.promise.content_max;
+        if id_type(self.promise.vocab_size) == DataType::UInt16 {
+            ids::decode(bytes, group, row_max).map(|read| (Ids::U16(read.ids), read.offsets))
+        } else {
+            ids::decode(bytes, group, row_max).map(|read| (Ids::U32(read.ids), read.offsets))
+        }
     }
 
     fn parse(store: &Store, shard: &Shard, promise: Promise) -> Result<Self, Damage> {
@@ -194,21 +210,21 @@ enum Ids {
 }
 
 impl Group {
-    fn new(record: &RecordBatch, promise: Promise) -> Result<Self, String> {
-        let list = |column: usize| record.column(column).as_list::<i32>();
-        let (ids, starts, documents) = (list(0), list(1), list(2));
+    /// The ids, if they were read by hand, and all other columns.
+    fn new(ids: Option<(Ids, ScalarBuffer<i32>)>, record: &RecordBatch, promise: Promise) -> Result<Self, String> {
+        let first = usize::from(ids.is_none());
+        let list = |column: usize| record.column(first + column).as_list::<i32>();
+        let (ids, id_offsets) = ids.unwrap_or_else(|| read_ids(record.column(0).as_list()));
+        let (starts, documents) = (list(0), list(1));
         let group = Self {
-            ids: match ids.values().as_primitive_opt::<UInt16Type>() {
-                Some(values) => Ids::U16(values.values().clone()),
-                None => Ids::U32(ids.values().as_primitive::<UInt32Type>().values().clone()),
-            },
-            id_offsets: offsets(ids),
+            ids,
+            id_offsets,
             starts: starts.values().as_primitive::<UInt16Type>().values().clone(),
             documents: documents.values().as_primitive::<UInt64Type>().values().clone(),
             document_offsets: offsets(documents),
-            sources: record.column(3).as_primitive::<UInt16Type>().values().clone(),
+            sources: record.column(first + 2).as_primitive::<UInt16Type>().values().clone(),
             sentences: promise.sentences.then(|| {
-                let sentences = list(4);
+                let sentences = list(3);
                 (sentences.values().as_primitive::<UInt16Type>().values().clone(), offsets(sentences))
             }),
             frame: promise.frame,
@@ -292,6 +308,15 @@ fn are_starts(starts: &[u16], length: usize) -> bool {
     starts.first() == Some(&0)
         && starts.is_sorted_by(|a, b| a < b)
         && starts.last().is_some_and(|&last| usize::from(last) < length)
+}
+
+/// The ids and where rows end, by Parquet's own reader.
+fn read_ids(ids: &ListArray) -> (Ids, ScalarBuffer<i32>) {
+    let values = match ids.values().as_primitive_opt::<UInt16Type>() {
+        Some(values) => Ids::U16(values.values().clone()),
+        None => Ids::U32(ids.values().as_primitive::<UInt32Type>().values().clone()),
+    };
+    (values, offsets(ids))
 }
 
 fn offsets(list: &ListArray) -> ScalarBuffer<i32> {

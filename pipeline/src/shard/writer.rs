@@ -1,23 +1,26 @@
 //! Samples to shards.
 
 use std::io::{self, Write};
+use std::mem::take;
 use std::sync::Arc;
 
-use arrow_array::types::{ArrowPrimitiveType, UInt16Type, UInt32Type, UInt64Type};
-use arrow_array::{ArrayRef, ListArray, RecordBatch, UInt16Array};
+use arrow_array::types::{ArrowPrimitiveType, UInt16Type, UInt64Type};
+use arrow_array::{ArrayRef, ListArray, UInt16Array};
 use arrow_buffer::{OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, SchemaRef};
 use parquet::arrow::ArrowWriter;
-use parquet::basic::{Compression, Encoding, ZstdLevel};
+use parquet::arrow::arrow_writer::{ArrowRowGroupWriterFactory, compute_leaves};
+use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
-use parquet::file::properties::WriterProperties;
-use parquet::schema::types::ColumnPath;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::file::writer::SerializedFileWriter;
 use schemas::manifest::Frame;
 use schemas::sample::{ROWS_PER_GROUP, id_type, shard_schema};
 use schemas::{PartId, Sample, Shard, TokenIds};
 use store::{Put, Store};
 
 use super::ContentHasher;
+use super::ids::Encoder;
 use crate::pack::Packed;
 use crate::{Error, Result};
 
@@ -55,6 +58,7 @@ pub struct ShardWriter {
     options: ShardOptions,
     schema: SchemaRef,
     properties: WriterProperties,
+    encoder: Encoder,
     rows_per_group: usize,
     groups_per_shard: usize,
     rows: Rows,
@@ -80,7 +84,8 @@ struct Rows {
 
 #[derive(Debug)]
 struct OpenShard {
-    writer: ArrowWriter<Hashing>,
+    file: SerializedFileWriter<Hashing>,
+    columns: ArrowRowGroupWriterFactory,
     content: ContentHasher,
     tokens: u64,
     groups: Vec<u32>,
@@ -95,7 +100,8 @@ impl ShardWriter {
             store: store.clone(),
             options,
             schema: shard_schema(vocab_size, keeps_sentences),
-            properties: properties(zstd_level),
+            properties: properties(level(zstd_level)),
+            encoder: Encoder::new(level(zstd_level)),
             rows_per_group: ROWS_PER_GROUP,
             groups_per_shard: GROUPS_PER_SHARD,
             rows: Rows { wide: id_type(vocab_size) == DataType::UInt32, keeps_sentences, ..Rows::default() },
@@ -135,10 +141,10 @@ impl ShardWriter {
             Some(open) => open,
             closed => closed.insert(OpenShard::begin(&self.store, &name, &self.schema, &self.properties)?),
         };
-        let batch = self.rows.hash(&mut open.content).take(&self.schema);
-        open.groups.push(u32::try_from(batch.num_rows()).expect("a row group is small"));
-        open.tokens += batch.column(0).as_any().downcast_ref::<ListArray>().map_or(0, |ids| ids.values().len() as u64);
-        let written = open.writer.write(&batch).and_then(|()| open.writer.flush());
+        self.rows.hash(&mut open.content);
+        open.groups.push(u32::try_from(self.rows.len()).expect("a row group is small"));
+        open.tokens += self.rows.ids().len() as u64;
+        let written = open.write(&mut self.rows, &mut self.encoder, &self.schema);
         written.map_err(|error| write_error(&self.store, &name, error))?;
         if open.groups.len() == self.groups_per_shard { self.close_shard() } else { Ok(()) }
     }
@@ -150,7 +156,7 @@ impl ShardWriter {
     fn close_shard(&mut self) -> Result<()> {
         let Some(open) = self.open.take() else { return Ok(()) };
         let path = self.shard_name();
-        let object = open.writer.into_inner().map_err(|error| write_error(&self.store, &path, error))?;
+        let object = open.file.into_inner().map_err(|error| write_error(&self.store, &path, error))?;
         let blake3 = object.hasher.finalize().to_hex().to_string();
         let bytes = object.put.commit()?.bytes;
         let rows = open.groups.iter().map(|&rows| u64::from(rows)).sum();
@@ -170,27 +176,46 @@ impl ShardWriter {
     }
 }
 
+fn level(zstd_level: i32) -> ZstdLevel {
+    ZstdLevel::try_new(zstd_level).expect("checked by the configuration")
+}
+
 /// What the format asks for, and nothing that varies between machines or versions of this program.
-fn properties(zstd_level: i32) -> WriterProperties {
+fn properties(level: ZstdLevel) -> WriterProperties {
     WriterProperties::builder()
         .set_created_by("cloze".into())
-        .set_compression(Compression::ZSTD(ZstdLevel::try_new(zstd_level).expect("checked by the configuration")))
+        .set_compression(Compression::ZSTD(level))
         .set_max_row_group_row_count(Some(ROWS_PER_GROUP))
-        // Ids of natural text fill a dictionary at once; split bytes compress better and decode faster.
         .set_dictionary_enabled(false)
-        .set_column_encoding(
-            ColumnPath::new(["input_ids", "list", "item"].map(String::from).to_vec()),
-            Encoding::BYTE_STREAM_SPLIT,
-        )
+        // Groups are read whole: nobody would ask which of them to pass over.
+        .set_statistics_enabled(EnabledStatistics::None)
+        .set_offset_index_disabled(true)
         .build()
 }
 
 impl OpenShard {
     fn begin(store: &Store, name: &str, schema: &SchemaRef, properties: &WriterProperties) -> Result<Self> {
         let object = Hashing { put: store.begin(name)?, hasher: blake3::Hasher::new() };
-        let writer = ArrowWriter::try_new(object, schema.clone(), Some(properties.clone()))
+        let (file, columns) = ArrowWriter::try_new(object, schema.clone(), Some(properties.clone()))
+            .and_then(ArrowWriter::into_serialized_writer)
             .map_err(|error| write_error(store, name, error))?;
-        Ok(Self { writer, content: ContentHasher::default(), tokens: 0, groups: Vec::new() })
+        Ok(Self { file, columns, content: ContentHasher::default(), tokens: 0, groups: Vec::new() })
+    }
+
+    /// Writes the rows as a row group, leaving none: the ids by hand, the other columns by Parquet's own code.
+    fn write(&mut self, rows: &mut Rows, encoder: &mut Encoder, schema: &SchemaRef) -> Result<(), ParquetError> {
+        let ids = self.file.schema_descr().column(0);
+        let (chunk, close) = encoder.encode(&ids, rows.ids(), &rows.id_offsets)?;
+        let writers = self.columns.create_column_writers(self.groups.len() - 1)?.into_iter().skip(1);
+        let mut group = self.file.next_row_group()?;
+        group.append_column(&chunk, close)?;
+        for (mut writer, (field, column)) in writers.zip(schema.fields().iter().skip(1).zip(rows.take_others())) {
+            for leaf in compute_leaves(field, &column)? {
+                writer.write(&leaf)?;
+            }
+            writer.close()?.append_to_row_group(&mut group)?;
+        }
+        group.close().map(drop)
     }
 }
 
@@ -224,8 +249,7 @@ impl Rows {
         if self.wide {
             self.wide_ids.extend_from_slice(sample.input_ids);
         } else {
-            let narrow = |&id: &u32| u16::try_from(id).expect("the vocabulary has at most 65,536 ids");
-            self.narrow_ids.extend(sample.input_ids.iter().map(narrow));
+            narrow(sample.input_ids, &mut self.narrow_ids);
         }
         self.id_offsets.push(end(self.narrow_ids.len() + self.wide_ids.len()));
         self.document_starts.extend_from_slice(sample.document_starts);
@@ -236,17 +260,20 @@ impl Rows {
         self.sentence_offsets.push(end(self.sentence_starts.len()));
     }
 
+    fn ids(&self) -> TokenIds<'_> {
+        if self.wide { TokenIds::U32(&self.wide_ids) } else { TokenIds::U16(&self.narrow_ids) }
+    }
+
     /// Adds all rows to the content hash.
-    fn hash(&mut self, content: &mut ContentHasher) -> &mut Self {
+    fn hash(&self, content: &mut ContentHasher) {
         let range = |offsets: &[i32], row: usize| {
             let at = |index: usize| usize::try_from(offsets[index]).expect("offsets grow from 0");
             at(row)..at(row + 1)
         };
         for (row, &source) in self.sources.iter().enumerate() {
             let (ids, documents) = (range(&self.id_offsets, row), range(&self.document_offsets, row));
-            let ids = if self.wide { TokenIds::U32(&self.wide_ids[ids]) } else { TokenIds::U16(&self.narrow_ids[ids]) };
             content.row(&Sample {
-                input_ids: ids,
+                input_ids: self.ids().slice(ids),
                 document_starts: &self.document_starts[documents.clone()],
                 documents: &self.documents[documents],
                 sentence_starts: &self.sentence_starts[range(&self.sentence_offsets, row)],
@@ -256,29 +283,33 @@ impl Rows {
                 offset: 0,
             });
         }
-        self
     }
 
-    /// The rows as a record batch, leaving none.
-    fn take(&mut self, schema: &SchemaRef) -> RecordBatch {
-        let empty = Self { wide: self.wide, keeps_sentences: self.keeps_sentences, ..Self::default() };
-        let rows = std::mem::replace(self, empty);
-        let ids = if rows.wide {
-            list::<UInt32Type>(rows.wide_ids, rows.id_offsets)
-        } else {
-            list::<UInt16Type>(rows.narrow_ids, rows.id_offsets)
-        };
+    /// The columns behind the ids, leaving no row.
+    fn take_others(&mut self) -> Vec<ArrayRef> {
+        self.narrow_ids.clear();
+        self.wide_ids.clear();
+        self.id_offsets.clear();
+        let Self { document_starts, documents, document_offsets, sources, sentence_starts, sentence_offsets, .. } =
+            self;
+        let document_offsets = take(document_offsets);
         let mut columns: Vec<ArrayRef> = vec![
-            ids,
-            list::<UInt16Type>(rows.document_starts, rows.document_offsets.clone()),
-            list::<UInt64Type>(rows.documents, rows.document_offsets),
-            Arc::new(UInt16Array::from(rows.sources)),
+            list::<UInt16Type>(take(document_starts), document_offsets.clone()),
+            list::<UInt64Type>(take(documents), document_offsets),
+            Arc::new(UInt16Array::from(take(sources))),
         ];
-        if rows.keeps_sentences {
-            columns.push(list::<UInt16Type>(rows.sentence_starts, rows.sentence_offsets));
-        }
-        RecordBatch::try_new(schema.clone(), columns).expect("the columns are those of the schema")
+        let sentences = list::<UInt16Type>(take(sentence_starts), take(sentence_offsets));
+        columns.extend(self.keeps_sentences.then_some(sentences));
+        columns
     }
+}
+
+/// Appends ids of a vocabulary of at most 65,536.
+#[expect(clippy::cast_possible_truncation, reason = "none is larger: all were looked at")]
+fn narrow(ids: &[u32], narrow: &mut Vec<u16>) {
+    let all = ids.iter().fold(0, |all, id| all | id);
+    assert!(u16::try_from(all).is_ok(), "an id of a vocabulary of at most 65,536 ids");
+    narrow.extend(ids.iter().map(|&id| id as u16));
 }
 
 fn list<T: ArrowPrimitiveType>(values: Vec<T::Native>, offsets: Vec<i32>) -> ArrayRef {

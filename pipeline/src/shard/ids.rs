@@ -1,0 +1,277 @@
+//! The ids of a row group as a column chunk of Parquet, written and read by hand.
+//!
+//! # Why
+//! Nearly all that a shard holds is ids. Parquet's own code makes two 16-bit levels of each before it encodes them in
+//! runs, widens it to 32 bits, compares it with the least and the largest so far, and reads all of it back the same way.
+//! Here a row is a run from the start, and a stream of bytes is a stream of bytes. It is the same file for any reader.
+//!
+//! # The chunk
+//! Data pages of version 1 that hold whole rows, each compressed by zstd as a whole:
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 4, then so many | repetition levels in runs: for each row one 0, then 1 for the other tokens |
+//! | 4, then so many | definition levels in runs: 1 for a token, 0 for a row without any |
+//! | 4 × tokens | the ids as `BYTE_STREAM_SPLIT` of 32 bits: all lowest bytes, then the next |
+//!
+//! What is read is only taken if it is exactly that; everything else, also what is damaged, is left to Parquet's reader.
+//!
+//! # Budget
+//! Written 3 to 4 ns per token, read 2: zstd's part is most of both.
+
+use std::ops::Range;
+
+use arrow_buffer::ScalarBuffer;
+use bytes::{Buf as _, Bytes};
+use parquet::basic::{Compression, Encoding, ZstdLevel};
+use parquet::column::page::{CompressedPage, Page, PageReader as _, PageWriter as _};
+use parquet::column::writer::ColumnCloseResult;
+use parquet::errors::{ParquetError, Result};
+use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
+use parquet::file::reader::SerializedPageReader;
+use parquet::file::writer::{SerializedPageWriter, TrackedWrite};
+use parquet::schema::types::ColumnDescPtr;
+use schemas::TokenIds;
+
+use super::object::Excerpt;
+use super::runs::{Runs, runs};
+
+/// Tokens of a page, at least, if the group has as many: so few that page and streams stay in the second-level cache.
+const PAGE_TOKENS: usize = 1 << 17;
+
+/// Bytes of an id in the file.
+const WIDTH: usize = 4;
+
+/// Encodes column chunks. Has its buffers for all of them.
+pub(super) struct Encoder {
+    compressor: zstd::bulk::Compressor<'static>,
+    level: ZstdLevel,
+    plain: Vec<u8>,
+    repetition: Runs,
+    definition: Runs,
+}
+
+impl std::fmt::Debug for Encoder {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Encoder").field("level", &self.level).finish_non_exhaustive()
+    }
+}
+
+impl Encoder {
+    /// An encoder with that compression.
+    pub(super) fn new(level: ZstdLevel) -> Self {
+        let compressor = zstd::bulk::Compressor::new(level.compression_level()).expect("a level that zstd has");
+        Self { compressor, level, plain: Vec::new(), repetition: Runs::default(), definition: Runs::default() }
+    }
+
+    /// The rows that lie between `offsets` in `ids`, as the chunk of that column, and what a file says of it.
+    pub(super) fn encode(
+        &mut self,
+        column: &ColumnDescPtr,
+        ids: TokenIds<'_>,
+        offsets: &[i32],
+    ) -> Result<(Bytes, ColumnCloseResult)> {
+        let mut chunk = TrackedWrite::new(Vec::new());
+        let mut pages = SerializedPageWriter::new(&mut chunk);
+        let (mut row, mut plain_bytes, mut levels) = (0, 0, 0);
+        while row + 1 < offsets.len() {
+            let end = page_end(offsets, row);
+            let page = self.page(ids, &offsets[row..=end])?;
+            let written = pages.write_page(page)?;
+            plain_bytes += written.uncompressed_size;
+            levels += i64::from(written.num_values);
+            row = end;
+        }
+        pages.close()?;
+        let chunk = Bytes::from(chunk.into_inner()?);
+        let metadata = ColumnChunkMetaData::builder(column.clone())
+            .set_compression(Compression::ZSTD(self.level))
+            .set_encodings(vec![Encoding::RLE, Encoding::BYTE_STREAM_SPLIT])
+            .set_num_values(levels)
+            .set_total_uncompressed_size(signed(plain_bytes))
+            .set_total_compressed_size(signed(chunk.len()))
+            .set_data_page_offset(0)
+            .build()?;
+        let close = ColumnCloseResult {
+            bytes_written: chunk.len() as u64,
+            rows_written: offsets.len() as u64 - 1,
+            metadata,
+            bloom_filter: None,
+            column_index: None,
+            offset_index: None,
+        };
+        Ok((chunk, close))
+    }
+
+    fn page(&mut self, ids: TokenIds<'_>, offsets: &[i32]) -> Result<CompressedPage> {
+        self.repetition.clear();
+        self.definition.clear();
+        for pair in offsets.windows(2) {
+            let length = at(pair[1]) - at(pair[0]);
+            self.repetition.push(false, 1);
+            self.repetition.push(true, length.saturating_sub(1));
+            self.definition.push(length > 0, length.max(1));
+        }
+        self.plain.clear();
+        let levels = self.repetition.finish(&mut self.plain);
+        self.definition.finish(&mut self.plain);
+        split(ids.slice(at(offsets[0])..at(offsets[offsets.len() - 1])), &mut self.plain);
+        let page = Page::DataPage {
+            buf: self.compressor.compress(&self.plain)?.into(),
+            num_values: u32::try_from(levels).map_err(|_| ParquetError::General("a page of 2^32 tokens".into()))?,
+            encoding: Encoding::BYTE_STREAM_SPLIT,
+            def_level_encoding: Encoding::RLE,
+            rep_level_encoding: Encoding::RLE,
+            statistics: None,
+        };
+        Ok(CompressedPage::new(page, self.plain.len()))
+    }
+}
+
+/// The row behind the last one of the page that begins with row `row`.
+fn page_end(offsets: &[i32], row: usize) -> usize {
+    let enough = |&end: &i32| at(end) - at(offsets[row]) >= PAGE_TOKENS;
+    (row + 1 + offsets[row + 1..].iter().position(enough).unwrap_or(offsets.len())).min(offsets.len() - 1)
+}
+
+/// Appends streams of bytes, the lowest bytes first.
+fn split(ids: TokenIds<'_>, plain: &mut Vec<u8>) {
+    match ids {
+        TokenIds::U16(ids) => {
+            plain.extend(ids.iter().map(|id| id.to_le_bytes()[0]));
+            plain.extend(ids.iter().map(|id| id.to_le_bytes()[1]));
+            plain.resize(plain.len() + (WIDTH - 2) * ids.len(), 0);
+        }
+        TokenIds::U32(ids) => {
+            for byte in 0..WIDTH {
+                plain.extend(ids.iter().map(|id| id.to_le_bytes()[byte]));
+            }
+        }
+    }
+}
+
+/// Ids and where rows end, of a chunk that is read.
+#[derive(Debug)]
+pub(super) struct Decoded<T: Id> {
+    pub(super) ids: ScalarBuffer<T>,
+    pub(super) offsets: ScalarBuffer<i32>,
+}
+
+/// An id as it is in memory.
+pub(super) trait Id: arrow_buffer::ArrowNativeType {
+    /// Appends the ids that streams of bytes make, if they are as narrow.
+    fn join(streams: [&[u8]; WIDTH], ids: &mut Vec<Self>) -> Option<()>;
+}
+
+impl Id for u16 {
+    fn join([low, high, zeros @ ..]: [&[u8]; WIDTH], ids: &mut Vec<Self>) -> Option<()> {
+        let rest = zeros.iter().flat_map(|zeros| zeros.iter()).fold(0, |all, byte| all | byte);
+        ids.extend(low.iter().zip(high).map(|(&low, &high)| Self::from_le_bytes([low, high])));
+        (rest == 0).then_some(())
+    }
+}
+
+impl Id for u32 {
+    fn join([a, b, c, d]: [&[u8]; WIDTH], ids: &mut Vec<Self>) -> Option<()> {
+        let bytes = a.iter().zip(b).zip(c.iter().zip(d));
+        ids.extend(bytes.map(|((&a, &b), (&c, &d))| Self::from_le_bytes([a, b, c, d])));
+        Some(())
+    }
+}
+
+/// The first column of a row group, if it is a chunk as it is written here, of rows of at most so many tokens.
+pub(super) fn decode<T: Id>(file: &Excerpt, group: &RowGroupMetaData, row_max: u32) -> Option<Decoded<T>> {
+    let column = group.column(0);
+    let rows = usize::try_from(group.num_rows()).ok()?;
+    let tokens = usize::try_from(column.num_values()).ok()?;
+    if column.dictionary_page_offset().is_some() || tokens > rows.checked_mul(usize::try_from(row_max).ok()?)? {
+        return None;
+    }
+    let mut pages = SerializedPageReader::new(file.clone().into(), column, rows, None).ok()?;
+    let (mut ids, mut offsets) = (Vec::with_capacity(tokens), Vec::with_capacity(rows + 1));
+    offsets.push(0);
+    while let Some(page) = pages.get_next_page().ok()? {
+        let Page::DataPage { buf, num_values, encoding, def_level_encoding, rep_level_encoding, .. } = page else {
+            return None;
+        };
+        let encodings = [encoding, def_level_encoding, rep_level_encoding];
+        if encodings != [Encoding::BYTE_STREAM_SPLIT, Encoding::RLE, Encoding::RLE] {
+            return None;
+        }
+        join_page(&buf, usize::try_from(num_values).ok()?, &mut ids, &mut offsets)?;
+    }
+    let is_whole = ids.len() == tokens && offsets.len() == rows + 1;
+    is_whole.then(|| Decoded { ids: ids.into(), offsets: offsets.into() })
+}
+
+/// Appends a page's ids and the ends of its rows.
+fn join_page<T: Id>(page: &[u8], tokens: usize, ids: &mut Vec<T>, offsets: &mut Vec<i32>) -> Option<()> {
+    let mut rest = page;
+    let (repetition, definition) = (take_levels(&mut rest)?, take_levels(&mut rest)?);
+    if rest.len() != tokens.checked_mul(WIDTH)? {
+        return None;
+    }
+    is_defined(definition, tokens)?;
+    push_ends(repetition, ids.len()..ids.len() + tokens, offsets)?;
+    let stream = |number: usize| &rest[number * tokens..][..tokens];
+    T::join([0, 1, 2, 3].map(stream), ids)
+}
+
+/// Levels, with their length before them.
+fn take_levels<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let (mut length, tail) = rest.split_at_checked(4)?;
+    let (levels, tail) = tail.split_at_checked(usize::try_from(length.get_u32_le()).ok()?)?;
+    *rest = tail;
+    Some(levels)
+}
+
+/// Whether so many levels say that a token is there: so it is without a row that is empty.
+fn is_defined(definition: &[u8], tokens: usize) -> Option<()> {
+    let mut defined = 0_usize;
+    for run in runs(definition) {
+        // What stands behind the last level of a page fills up its last byte.
+        if defined >= tokens {
+            break;
+        }
+        let (is_there, count) = run?;
+        defined = defined.saturating_add(if is_there || count == 0 { count } else { return None });
+    }
+    (defined >= tokens).then_some(())
+}
+
+/// Turns repetition levels of the tokens in that range into ends of rows. A row ends where the next one begins.
+fn push_ends(repetition: &[u8], tokens: Range<usize>, offsets: &mut Vec<i32>) -> Option<()> {
+    let mut at = tokens.start;
+    for run in runs(repetition) {
+        let (is_repeated, count) = run?;
+        let count = count.min(tokens.end - at);
+        if is_repeated {
+            // A page begins with a row.
+            if at == tokens.start {
+                return None;
+            }
+        } else {
+            // The first row began where the one before it has ended.
+            let skipped = usize::from(at == tokens.start);
+            for start in (at..at + count).skip(skipped) {
+                offsets.push(i32::try_from(start).ok()?);
+            }
+        }
+        at += count;
+    }
+    if at == tokens.end && !tokens.is_empty() {
+        offsets.push(i32::try_from(at).ok()?);
+    }
+    (at == tokens.end).then_some(())
+}
+
+fn at(offset: i32) -> usize {
+    usize::try_from(offset).expect("offsets grow from 0")
+}
+
+fn signed(count: usize) -> i64 {
+    i64::try_from(count).expect("no chunk has 2^63 bytes")
+}
+
+#[cfg(test)]
+mod tests;
