@@ -1,15 +1,24 @@
 //! `cloze tokenizer train`.
 
+use observe::preparation::PrepareProgress;
+use observe::terminal::beside_bar;
 use pipeline::tokenizer_training;
 
 use crate::cli::ConfigArgs;
 use crate::config::Parsed;
-use crate::terminal::{count, note, told};
+use crate::terminal::{Progress, count, note, told};
 
 /// Trains the tokenizer of `[tokenizer]` on the training split of `[prepare]`, and writes `prepare.tokenizer`.
 pub(crate) fn train(args: &ConfigArgs) -> anyhow::Result<()> {
     let config = Parsed::read(&args.config, &args.set)?.into_corpus()?;
-    let trained = tokenizer_training::train(&config.tokenizer, &config.prepare)?;
+    let mut bar = None;
+    let mut hears = |now: &PrepareProgress| {
+        let line = format_args!("tokenizer: {}", beside_bar(now));
+        bar.get_or_insert_with(|| Progress::new("tokenizer", now)).set(now, line);
+    };
+    let trained = tokenizer_training::train(&config.tokenizer, &config.prepare, &mut hears);
+    bar.iter().for_each(Progress::finish);
+    let trained = trained?;
     for left_out in &trained.left_out {
         note(format_args!("warning: {left_out}"));
     }
