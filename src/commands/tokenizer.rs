@@ -1,7 +1,7 @@
 //! `cloze tokenizer train`.
 
 use observe::preparation::PrepareProgress;
-use observe::terminal::beside_bar;
+use observe::terminal::eta;
 use pipeline::tokenizer_training;
 
 use crate::cli::ConfigArgs;
@@ -13,8 +13,9 @@ pub(crate) fn train(args: &ConfigArgs) -> anyhow::Result<()> {
     let config = Parsed::read(&args.config, &args.set)?.into_corpus()?;
     let mut bar = None;
     let mut hears = |now: &PrepareProgress| {
-        let line = format_args!("tokenizer: {}", beside_bar(now));
-        bar.get_or_insert_with(|| Progress::new("tokenizer", now)).set(now, line);
+        let beside = beside(now);
+        let line = format!("counting words: {:.0} %  {beside}{}", 100.0 * now.share(), eta(now.eta_s));
+        bar.get_or_insert_with(|| Progress::new("counting words", now)).set_beside(now, beside, line);
     };
     let trained = tokenizer_training::train(&config.tokenizer, &config.prepare, &mut hears);
     bar.iter().for_each(Progress::finish);
@@ -30,4 +31,9 @@ pub(crate) fn train(args: &ConfigArgs) -> anyhow::Result<()> {
         count(trained.documents),
     ));
     Ok(())
+}
+
+/// What stands beside a bar: no tokens, of which there are none yet.
+fn beside(now: &PrepareProgress) -> String {
+    format!("{}/{} parts  {:.1} MB/s", now.parts, now.parts_total, now.text_bytes_per_s / 1e6)
 }

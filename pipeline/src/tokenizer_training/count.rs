@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use observe::preparation::PrepareProgress;
 use schemas::Document;
 
-use super::TokenizerConfig;
+use super::config::TokenizerConfig;
 use super::split::Split;
 use super::tally::Tally;
 use crate::actor::{Demand, LaneOptions, Ready, Stop};

@@ -18,8 +18,8 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use super::TokenizerConfig;
-use super::pairs::{Pair, Pairs};
+use super::config::TokenizerConfig;
+use super::pairs::{TwoIds, Pairs};
 use super::tally::Tally;
 
 /// Tokens by id, and the pairs that became one, in order.
@@ -86,7 +86,7 @@ impl Vocabulary {
     }
 
     /// What a pair becomes.
-    fn joined(&self, (left, right): Pair) -> String {
+    fn joined(&self, (left, right): TwoIds) -> String {
         let [left, right] = [left, right].map(|id| self.tokens[id as usize].as_str());
         format!("{left}{}", right.strip_prefix(self.prefix).unwrap_or(right))
     }
@@ -132,7 +132,7 @@ impl Text {
     }
 
     /// Replaces a pair in a word, from left to right, and tells which pairs came and went: with 1 and -1.
-    fn replace(&mut self, number: u32, (left, right): Pair, id: u32, mut tell: impl FnMut(Pair, i64)) {
+    fn replace(&mut self, number: u32, (left, right): TwoIds, id: u32, mut tell: impl FnMut(TwoIds, i64)) {
         let word = &mut self.words[number as usize];
         let ids = &mut self.ids[word.begin..word.begin + word.length as usize];
         let (mut from, mut to) = (0, 0);
@@ -161,7 +161,7 @@ impl Text {
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Candidate {
     count: u64,
-    pair: Reverse<Pair>,
+    pair: Reverse<TwoIds>,
     /// Which merge has brought it.
     since: Reverse<usize>,
     words: Vec<u32>,
@@ -175,7 +175,7 @@ struct Merger {
     candidates: BinaryHeap<Candidate>,
     /// Pairs that came with the merge in hand, and the words that they are in.
     fresh: Pairs<Vec<u32>>,
-    merges: Vec<Pair>,
+    merges: Vec<TwoIds>,
 }
 
 impl Merger {
@@ -233,8 +233,8 @@ impl Merger {
 
     fn into_merged(self) -> Merged {
         // A pair that was merged twice is told where it was merged last: so does the crate.
-        let last: BTreeMap<Pair, usize> = self.merges.iter().copied().zip(0..).collect();
-        let is_last = |(at, pair): &(usize, &Pair)| last[*pair] == *at;
+        let last: BTreeMap<TwoIds, usize> = self.merges.iter().copied().zip(0..).collect();
+        let is_last = |(at, pair): &(usize, &TwoIds)| last[*pair] == *at;
         let text = |id: u32| self.vocabulary.tokens[id as usize].clone();
         let merges = self.merges.iter().enumerate().filter(is_last);
         let merges = merges.map(|(_, &(left, right))| [text(left), text(right)]).collect();

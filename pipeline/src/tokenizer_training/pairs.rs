@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// Two ids that are neighbours.
-pub(super) type Pair = (u32, u32);
+pub(super) type TwoIds = (u32, u32);
 
 /// A value for each pair that was asked for: the default one, until it is changed.
 #[derive(Debug)]
@@ -20,12 +20,12 @@ impl<T> Default for Pairs<T> {
 
 impl<T: Default> Pairs<T> {
     /// The value of a pair.
-    pub(super) fn at(&mut self, (left, right): Pair) -> &mut T {
+    pub(super) fn at(&mut self, (left, right): TwoIds) -> &mut T {
         self.0.entry(u64::from(left) << 32 | u64::from(right)).or_default()
     }
 
     /// All pairs with their values, in no order; they are gone then.
-    pub(super) fn drain(&mut self) -> impl Iterator<Item = (Pair, T)> {
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = (TwoIds, T)> {
         let half = |key: u64| u32::try_from(key & 0xFFFF_FFFF).expect("32 bits");
         std::mem::take(&mut self.0).into_iter().map(move |(key, value)| ((half(key >> 32), half(key)), value))
     }
@@ -41,7 +41,9 @@ impl Hasher for PairHasher {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|&byte| self.write_u64(u64::from(byte)));
+        for &byte in bytes {
+            self.write_u64(u64::from(byte));
+        }
     }
 
     fn write_u64(&mut self, key: u64) {

@@ -84,7 +84,9 @@ impl BertSplit {
         let mut words = PreTokenizedString::from(normalized);
         BertPreTokenizer.pre_tokenize(&mut words)?;
         let splits = words.get_splits(OffsetReferential::Normalized, OffsetType::Byte);
-        splits.into_iter().for_each(|(word, ..)| put(word));
+        for (word, ..) in splits {
+            put(word);
+        }
         Ok(())
     }
 }
@@ -119,7 +121,7 @@ impl Split for BertSplit {
                 Character::Mapped(written) => word.extend_from_slice(written),
                 Character::Gone => {}
                 Character::White | Character::Alone(_) | Character::Unknown => {
-                    return self.ask(raw, put).map_err(unsplittable);
+                    return self.ask(raw, put).map_err(|error| unsplittable(&error));
                 }
             }
         }
@@ -155,7 +157,7 @@ impl ByteSplit {
         for character in ('\0'..='\u{BF}').chain(beginnings) {
             let text = character.to_string();
             let mut split = PreTokenizedString::from(text.as_str());
-            ByteLevel::new(false, true, false).pre_tokenize(&mut split).map_err(unsplittable)?;
+            ByteLevel::new(false, true, false).pre_tokenize(&mut split).map_err(|error| unsplittable(&error))?;
             let splits = split.get_splits(OffsetReferential::Normalized, OffsetType::Byte);
             let letters = splits.into_iter().flat_map(|(word, ..)| word.chars().collect::<Vec<_>>());
             text.bytes().zip(letters).for_each(|(byte, letter)| written[usize::from(byte)] = letter);
@@ -183,7 +185,7 @@ impl Split for ByteSplit {
     }
 }
 
-fn unsplittable(error: tokenizers::Error) -> Error {
+fn unsplittable(error: &tokenizers::Error) -> Error {
     Error::Poison(format!("the corpus cannot be split into words: {error}"))
 }
 

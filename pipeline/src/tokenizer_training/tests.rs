@@ -66,7 +66,9 @@ fn words_that_occur_often_become_one_token() {
 #[test]
 fn a_limited_alphabet_keeps_the_most_frequent_and_breaks_ties_by_code_point() {
     let mut words = Tally::default();
-    [("ab", 3), ("cd", 3), ("b", 1)].into_iter().for_each(|(word, count)| words.add(word, count));
+    for (word, count) in [("ab", 3), ("cd", 3), ("b", 1)] {
+        words.add(word, count);
+    }
     assert_eq!(alphabet(&words, 3), BTreeSet::from(['a', 'b', 'c']));
 }
 

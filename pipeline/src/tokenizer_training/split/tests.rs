@@ -39,7 +39,9 @@ fn check(text: &str) {
     for (family, (split, of_the_crate)) in PAIRS.iter().enumerate() {
         let mut expected = BTreeMap::<String, u64>::new();
         for line in text.split_inclusive('\n') {
-            of_the_crate(line).into_iter().for_each(|word| *expected.entry(word).or_default() += 1);
+            for word in of_the_crate(line) {
+                *expected.entry(word).or_default() += 1;
+            }
         }
         let (mut raw, mut found) = (Tally::default(), BTreeMap::<String, u64>::new());
         split.count(text, &mut raw);
