@@ -49,7 +49,7 @@ pub(crate) struct Key {
 }
 
 /// What a key counts, by its last word; names end in their unit.
-const UNITS: [(&str, &str); 33] = [
+const UNITS: [(&str, &str); 34] = [
     ("bytes", "bytes"),
     ("bytes_max", "bytes"),
     ("memory_max", "bytes"),
@@ -80,6 +80,7 @@ const UNITS: [(&str, &str); 33] = [
     ("bad_lines_max", "lines"),
     ("rate", "share"),
     ("fraction", "share"),
+    ("sample", "share"),
     ("dropout", "probability"),
     ("replace", "percent"),
     ("limit_alphabet", "characters"),

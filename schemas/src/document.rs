@@ -43,11 +43,40 @@ impl Document {
     pub fn is_valid(hash: u64, fraction: f64) -> bool {
         (hash as f64) < fraction * 2_f64.powi(64)
     }
+
+    /// Whether the document of that id is in a sample of such a share, in (0, 1], of all documents: if the second 8 bytes of
+    /// the BLAKE3 of the id, little endian, are less than the share of 2^64. A smaller sample is a part of a larger one;
+    /// the validation split goes by the first 8 bytes, and so says nothing about it.
+    #[must_use]
+    pub fn is_sampled(id: &str, share: f64) -> bool {
+        if share >= 1.0 {
+            return true;
+        }
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(&blake3::hash(id.as_bytes()).as_bytes()[8..16]);
+        (u64::from_le_bytes(bytes) as f64) < share * 2_f64.powi(64)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sample_is_a_share_and_independent_of_the_validation_split() {
+        let ids: Vec<String> = (0..20_000).map(|number| format!("document {number}")).collect();
+        let count = |is: &dyn Fn(&String) -> bool| ids.iter().filter(|id| is(id)).count() as f64 / ids.len() as f64;
+        let is_valid = |id: &String| Document::is_valid(Document::hash(id), 0.5);
+        for share in [0.01, 0.25, 0.5] {
+            let found = count(&|id| Document::is_sampled(id, share));
+            let both = count(&|id| Document::is_sampled(id, share) && is_valid(id));
+            // Five standard errors of a share of 20,000.
+            assert!((found - share).abs() < 0.018 && (both - share / 2.0).abs() < 0.018, "{share}: {found}, {both}");
+            let is_nested = |id: &String| !Document::is_sampled(id, share) || Document::is_sampled(id, share * 1.5);
+            assert!(ids.iter().all(is_nested), "{share}");
+        }
+        assert!(ids.iter().all(|id| Document::is_sampled(id, 1.0) && !Document::is_sampled(id, 1e-30)));
+    }
 
     #[test]
     fn a_digest_is_the_blake3_in_digits() {

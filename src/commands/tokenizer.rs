@@ -1,15 +1,25 @@
 //! `cloze tokenizer train`.
 
+use observe::preparation::PrepareProgress;
+use observe::terminal::eta;
 use pipeline::tokenizer_training;
 
 use crate::cli::ConfigArgs;
 use crate::config::Parsed;
-use crate::terminal::{count, note, told};
+use crate::terminal::{Progress, count, note, told};
 
 /// Trains the tokenizer of `[tokenizer]` on the training split of `[prepare]`, and writes `prepare.tokenizer`.
 pub(crate) fn train(args: &ConfigArgs) -> anyhow::Result<()> {
     let config = Parsed::read(&args.config, &args.set)?.into_corpus()?;
-    let trained = tokenizer_training::train(&config.tokenizer, &config.prepare)?;
+    let mut bar = None;
+    let mut hears = |now: &PrepareProgress| {
+        let beside = beside(now);
+        let line = format!("counting words: {:.0} %  {beside}{}", 100.0 * now.share(), eta(now.eta_s));
+        bar.get_or_insert_with(|| Progress::new("counting words", now)).set_beside(now, beside, line);
+    };
+    let trained = tokenizer_training::train(&config.tokenizer, &config.prepare, &mut hears);
+    bar.iter().for_each(Progress::finish);
+    let trained = trained?;
     for left_out in &trained.left_out {
         note(format_args!("warning: {left_out}"));
     }
@@ -21,4 +31,9 @@ pub(crate) fn train(args: &ConfigArgs) -> anyhow::Result<()> {
         count(trained.documents),
     ));
     Ok(())
+}
+
+/// What stands beside a bar: no tokens, of which there are none yet.
+fn beside(now: &PrepareProgress) -> String {
+    format!("{}/{} parts  {:.1} MB/s", now.parts, now.parts_total, now.text_bytes_per_s / 1e6)
 }

@@ -32,11 +32,16 @@ impl Progress {
 
     /// How far it is, and the same as a plain line.
     pub(crate) fn set(&mut self, now: &PrepareProgress, line: impl std::fmt::Display) {
+        self.set_beside(now, observe::terminal::beside_bar(now), line);
+    }
+
+    /// The same with something else beside the bar.
+    pub(crate) fn set_beside(&mut self, now: &PrepareProgress, beside: String, line: impl std::fmt::Display) {
         match &self.bar {
             Some(bar) => {
                 bar.set_length(now.bytes_total);
                 bar.set_position(now.bytes);
-                bar.set_message(observe::terminal::beside_bar(now));
+                bar.set_message(beside);
             }
             None if self.printed.elapsed() >= Self::PLAIN_EVERY => {
                 self.printed = Instant::now();

@@ -69,7 +69,8 @@ pub struct PrepareConfig {
     /// Threads; default: the number of cores.
     pub lanes: Option<usize>,
     /// Bound of all that text takes in memory on its way, in bytes, at least 32 MiB. A document may have 1/64 of it, a
-    /// text that the tokenizer does not take in pieces about 1/2000, a zstd window half.
+    /// text that the tokenizer does not take in pieces about 1/2000, a zstd window half. To `cloze tokenizer train` it bounds
+    /// what different words take, too.
     pub memory_max: u64,
 }
 

@@ -38,6 +38,18 @@ impl Dirt {
         }
     }
 
+    /// Adds what another has found, which lies behind.
+    pub(crate) fn append(&self, other: Self) {
+        let other = other.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.lines += other.lines;
+        for (reason, more) in other.rejected {
+            *counts.rejected.entry(reason).or_default() += more;
+        }
+        let room = PLACES.saturating_sub(counts.places.len());
+        counts.places.extend(other.places.into_iter().take(room));
+    }
+
     /// Refuses more dirt than is allowed in a corpus that was read to its end; says what there is.
     pub(crate) fn judge_all(&self, bad_lines_max: Option<u64>) -> Result<Option<String>> {
         let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -22,6 +22,8 @@ mod vocabulary;
 mod wordpiece;
 
 use self::byte_pairs::BytePairs;
+pub(crate) use self::byte_pairs::{Classes, first_pre_token};
+pub(crate) use self::characters::{Character, Characters};
 pub(super) use self::path::{Bench, Path, longest_piece};
 #[cfg(test)]
 pub(super) use self::path::{Slow, Worker};

@@ -7,7 +7,8 @@ mod fingerprint;
 pub mod hf;
 mod load;
 mod memory;
-mod pool;
+pub(crate) mod pool;
+pub(crate) mod raw;
 mod runs;
 
 use schemars::JsonSchema;

@@ -32,10 +32,12 @@ use std::sync::{Arc, OnceLock};
 use serde_json::Value;
 
 use self::added::{AddedTokens, Segment};
-use self::classes::{Class, Classes};
+use self::classes::Class;
+pub(crate) use self::classes::Classes;
 use self::known::Known;
 use self::merges::{Merge, Merges};
-use self::starts::{Borders, first_pre_token, run};
+pub(crate) use self::starts::first_pre_token;
+use self::starts::{Borders, run};
 use self::words::{Ids, Words};
 use super::around::decline_more;
 use super::kernels::{Kernels, WINDOW};

@@ -24,7 +24,7 @@ const PAGES: usize = 0x11_0000 / PAGE;
 
 /// What becomes of a character.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Character<'a> {
+pub(crate) enum Character<'a> {
     /// It is a character of a word.
     Kept,
     /// These are characters of a word instead.
@@ -57,19 +57,19 @@ struct Page {
 }
 
 /// All characters under one normalizer.
-pub(super) struct Characters {
+pub(crate) struct Characters {
     normalizer: BertNormalizer,
     pages: Box<[OnceLock<Box<Page>>]>,
 }
 
 impl Characters {
-    pub(super) fn new(normalizer: BertNormalizer) -> Self {
+    pub(crate) fn new(normalizer: BertNormalizer) -> Self {
         Self { normalizer, pages: (0..PAGES).map(|_| OnceLock::new()).collect() }
     }
 
     /// What becomes of a character; `id` is the id of a word.
     #[inline]
-    pub(super) fn of(&self, character: char, id: impl Fn(&str) -> u32) -> Character<'_> {
+    pub(crate) fn of(&self, character: char, id: impl Fn(&str) -> u32) -> Character<'_> {
         let code = character as usize;
         let page = self.pages[code / PAGE].get_or_init(|| Box::new(self.page(code / PAGE, &id)));
         match page.kinds[code % PAGE] {

@@ -20,7 +20,7 @@ pub(super) enum Class {
 
 /// The classes of all code points.
 #[derive(Debug)]
-pub(super) struct Classes {
+pub(crate) struct Classes {
     planes: [OnceLock<Plane>; 17],
 }
 
@@ -40,7 +40,7 @@ static CLASSES: Classes = Classes { planes: [const { OnceLock::new() }; 17] };
 
 impl Classes {
     /// The classes that the crate goes by.
-    pub(super) fn of_the_crate() -> &'static Self {
+    pub(crate) fn of_the_crate() -> &'static Self {
         &CLASSES
     }
 

@@ -207,7 +207,7 @@ fn contraction(text: &[u8]) -> Option<u32> {
 
 /// The length of the pre-token with which `text` begins, character by character: for one that is longer than a window,
 /// and what windows are compared with.
-pub(super) fn first_pre_token(classes: &Classes, text: &[u8]) -> usize {
+pub(crate) fn first_pre_token(classes: &Classes, text: &[u8]) -> usize {
     if let Some(length) = text.first().filter(|&&byte| byte == b'\'').and_then(|_| contraction(text)) {
         return length as usize;
     }

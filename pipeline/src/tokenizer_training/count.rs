@@ -1,0 +1,278 @@
+//! Parts ↦ counts of raw words, folded into one tally, and that into the words that a tokenizer learns from.
+//!
+//! # Idea
+//! Lanes take parts by demand, as those of a preparation do. Each counts into a tally of its own, which is poured into the
+//! common one when it has grown to its share of memory, and in the end. Sums do not depend on who adds first.
+//!
+//! # Invariants
+//! - What comes of a corpus does not depend on the number of lanes or on time: sums are sums, what was wrong with lines is
+//!   told in the order of the parts, and of parts that cannot be read the first one is told: parts before it are read to
+//!   their ends, those behind it are left.
+//! - The common tally takes three eighths of `prepare.memory_max` at most, those of the lanes a quarter together; the words
+//!   that it comes to in the end as much as it, and then merging them a little more, when it is gone. What a corpus takes of
+//!   the common tally is a matter of its different words alone, so whether they fit does not depend on lanes either. (Which
+//!   is told of a corpus that has too many words *and* a part that cannot be read, does.)
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use observe::preparation::PrepareProgress;
+use schemas::Document;
+
+use super::config::TokenizerConfig;
+use super::split::Split;
+use super::tally::Tally;
+use crate::actor::{Demand, LaneOptions, Ready, Stop};
+use crate::corpus::{BytesRead, Complaint, Corpus, Part, Place};
+use crate::prepare::{Dirt, PrepareConfig};
+use crate::tokenize::pool::Pool;
+use crate::{Error, Result};
+
+/// Finished parts that wait for the fold, per lane: they are small.
+const DEPTH: usize = 4;
+
+/// How often somebody hears of progress when no part is finished.
+const PULSE: Duration = Duration::from_millis(500);
+
+/// Who is told how far the counting is.
+pub type Hears<'a> = &'a mut dyn FnMut(&PrepareProgress);
+
+/// The words of a corpus.
+pub(super) struct Counted {
+    pub(super) documents: u64,
+    pub(super) words: Tally,
+    pub(super) left_out: Vec<String>,
+}
+
+/// How often each word occurs in the sample of the training split, after normalization.
+pub(super) fn count_words(
+    config: &TokenizerConfig,
+    prepare: &PrepareConfig,
+    split: Arc<dyn Split>,
+    hears: Hears<'_>,
+) -> Result<Counted> {
+    let corpus = Corpus::open(&prepare.corpus())?;
+    let parts = corpus.parts()?;
+    let work = Arc::new(Work::new(config, prepare, (corpus, parts), split));
+    let (documents, dirt) = work.count(prepare.lanes(), hears)?;
+    let said = dirt.judge_all(prepare.bad_lines_max)?;
+    if documents == 0 {
+        return Err(nothing_to_learn_from(config, prepare));
+    }
+    let raw = work.pour_all()?;
+    let mut words = Tally::default();
+    for (text, count) in raw.iter() {
+        work.split.words(text, &mut |word| words.add(word, count))?;
+        work.budget.allow(words.held())?;
+    }
+    let left_out = work.corpus.passed_over().told().into_iter().chain(said).collect();
+    Ok(Counted { documents, words, left_out })
+}
+
+fn nothing_to_learn_from(config: &TokenizerConfig, prepare: &PrepareConfig) -> Error {
+    let inputs = prepare.inputs.join("`, `");
+    let sampled = config.sample < 1.0;
+    let why = match (prepare.valid_fraction > 0.0, sampled) {
+        (_, true) => {
+            "it is empty, or no document of the training split is in the sample; raise `tokenizer.sample`, or \
+                      check `prepare.inputs` and `prepare.format`"
+        }
+        (true, false) => {
+            "it is empty, or all of it is in the validation split; lower `prepare.valid_fraction`, or check \
+                          `prepare.inputs` and `prepare.format`"
+        }
+        (false, false) => "it is empty; check `prepare.inputs` and `prepare.format`",
+    };
+    Error::Poison(format!("`{inputs}`: no document to learn from: {why}"))
+}
+
+/// What every lane shares.
+struct Work {
+    corpus: Corpus,
+    parts: Vec<Part>,
+    split: Arc<dyn Split>,
+    sample: f64,
+    valid_fraction: f64,
+    /// What each lane has counted and not poured yet, and how much that may be.
+    tallies: Pool<Tally>,
+    lane_bytes_max: u64,
+    whole: Mutex<Tally>,
+    budget: Budget,
+    /// Whether the whole tally has no room for more.
+    is_full: AtomicBool,
+    /// The first part that is known to fail; those behind it are of no use.
+    failed: AtomicU64,
+    bytes_read: BytesRead,
+    text_bytes: AtomicU64,
+}
+
+/// What a part came to.
+enum Read {
+    /// Documents that were counted, and what was wrong with lines.
+    Whole(u64, Dirt),
+    Failed(Error),
+    /// Nobody asks for it any more.
+    Left,
+}
+
+impl Work {
+    fn new(
+        config: &TokenizerConfig,
+        prepare: &PrepareConfig,
+        (corpus, parts): (Corpus, Vec<Part>),
+        split: Arc<dyn Split>,
+    ) -> Self {
+        Self {
+            corpus,
+            parts,
+            split,
+            sample: config.sample,
+            valid_fraction: prepare.valid_fraction,
+            tallies: Pool::default(),
+            lane_bytes_max: prepare.memory_max / 4 / prepare.lanes() as u64,
+            whole: Mutex::default(),
+            budget: Budget { memory_max: prepare.memory_max, sample: config.sample },
+            is_full: AtomicBool::new(false),
+            failed: AtomicU64::new(u64::MAX),
+            bytes_read: BytesRead::default(),
+            text_bytes: AtomicU64::new(0),
+        }
+    }
+
+    /// Counts all parts by so many lanes. Returns how many documents, and what was wrong with lines.
+    fn count(self: &Arc<Self>, lanes: usize, hears: Hears<'_>) -> Result<(u64, Dirt)> {
+        let began = Instant::now();
+        let mut results = {
+            let work = Arc::clone(self);
+            let options = LaneOptions { name: "count", item: "part", count: lanes, depth: DEPTH * lanes };
+            Demand::over(self.parts.len() as u64, options, move |index, stop| Ok(Some((index, work.read(index, stop)))))
+        };
+        let mut found: Vec<Option<Read>> = self.parts.iter().map(|_| None).collect();
+        let mut done = 0;
+        loop {
+            match results.next_within(PULSE)? {
+                Ready::Item((index, read)) => {
+                    found[place(index)] = Some(read);
+                    done += 1;
+                }
+                Ready::NotYet => {}
+                Ready::End => break,
+            }
+            hears(&self.progress(done, began));
+        }
+        let (mut documents, dirt) = (0, Dirt::default());
+        for read in found.into_iter().flatten() {
+            match read {
+                Read::Whole(more, of_part) => {
+                    documents += more;
+                    dirt.append(of_part);
+                }
+                Read::Failed(error) => return Err(error),
+                // What it was left for comes behind it, or is the memory.
+                Read::Left => {}
+            }
+        }
+        if self.is_full.load(Ordering::Relaxed) { Err(self.budget.refuse()) } else { Ok((documents, dirt)) }
+    }
+
+    fn read(&self, index: u64, stop: &Stop) -> Read {
+        let read = self.tallies.lend(Tally::default, |tally| self.part(index, tally, stop));
+        read.unwrap_or_else(|error| {
+            self.failed.fetch_min(index, Ordering::Relaxed);
+            Read::Failed(error)
+        })
+    }
+
+    /// Counts the raw words of a part.
+    fn part(&self, index: u64, tally: &mut Tally, stop: &Stop) -> Result<Read> {
+        let part = &self.parts[place(index)];
+        let (mut documents, dirt) = (0, Dirt::default());
+        let complaint = |of: &Complaint| (of.reason.to_string(), self.corpus.words(part, *of));
+        for found in self.corpus.documents(part, Place::default(), &self.bytes_read.part())? {
+            if self.failed.load(Ordering::Relaxed) < index || self.is_full.load(Ordering::Relaxed) || stop.is_asked() {
+                return Ok(Read::Left);
+            }
+            let found = found?;
+            dirt.add(1, found.complaints.iter().map(complaint).collect());
+            let Some(document) = found.document else { continue };
+            if !self.has(&document) {
+                continue;
+            }
+            documents += 1;
+            self.split.count(&document.text, tally);
+            self.text_bytes.fetch_add(document.text.len() as u64, Ordering::Relaxed);
+            if tally.held() > self.lane_bytes_max {
+                self.pour(tally);
+            }
+        }
+        Ok(Read::Whole(documents, dirt))
+    }
+
+    /// Whether a document is one to learn from.
+    fn has(&self, document: &Document) -> bool {
+        let id = &document.id;
+        (self.valid_fraction <= 0.0 || !Document::is_valid(Document::hash(id), self.valid_fraction))
+            && Document::is_sampled(id, self.sample)
+    }
+
+    /// Pours what a lane has counted into the common tally, unless that is full.
+    fn pour(&self, tally: &mut Tally) {
+        let mut whole = self.whole();
+        whole.absorb(tally);
+        if self.budget.allow(whole.held()).is_err() {
+            self.is_full.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// All that was counted.
+    fn pour_all(&self) -> Result<Tally> {
+        for mut tally in self.tallies.take() {
+            self.pour(&mut tally);
+            self.budget.allow(self.whole().held())?;
+        }
+        Ok(std::mem::take(&mut *self.whole()))
+    }
+
+    fn whole(&self) -> MutexGuard<'_, Tally> {
+        self.whole.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn progress(&self, parts: u64, began: Instant) -> PrepareProgress {
+        let bytes_total = self.parts.iter().map(|part| part.bytes).sum();
+        let counts = PrepareProgress {
+            bytes: self.bytes_read.get().min(bytes_total),
+            bytes_total,
+            parts,
+            parts_total: self.parts.len() as u64,
+            text_bytes: self.text_bytes.load(Ordering::Relaxed),
+            ..PrepareProgress::default()
+        };
+        counts.after(began.elapsed().as_secs_f64())
+    }
+}
+
+/// What different words may take.
+struct Budget {
+    memory_max: u64,
+    sample: f64,
+}
+
+impl Budget {
+    /// Refuses a tally that takes more than three eighths of the memory.
+    fn allow(&self, held: u64) -> Result<()> {
+        if held <= self.memory_max / 8 * 3 { Ok(()) } else { Err(self.refuse()) }
+    }
+
+    fn refuse(&self) -> Error {
+        let Self { memory_max, sample } = self;
+        Error::Config(format!(
+            "`prepare.memory_max = {memory_max}`: the different words of this corpus take more than three eighths of it; learn \
+             from a share of the documents by `tokenizer.sample`, which is {sample:?}, or raise `prepare.memory_max`"
+        ))
+    }
+}
+
+fn place(index: u64) -> usize {
+    usize::try_from(index).expect("parts are in memory")
+}

@@ -1,0 +1,253 @@
+//! Byte-pair merges (Sennrich et al. 2016): the most frequent pair of neighbours becomes one token, again and again.
+//!
+//! # Why not the crate's trainer
+//! It keeps 32 bytes per character of every word and a hash set per pair, some 600 bytes a word, counts pairs in 32 bits
+//! and looks at words in the order of a hash map. Here a character has four bytes, a pair the list of the words that it
+//! may be in, and counts 64 bits. What is merged is the same, in the same order (tests hold the two side by side).
+//!
+//! # Definition
+//! Of the pairs the one with the highest count is next; of equal ones that of the lower ids, the left one first. A pair is
+//! replaced from left to right. The end is a full vocabulary, or that no pair occurs often enough. Where two pairs make
+//! one and the same token, it keeps its first id, and of the pairs that it is in then the words that were found first are
+//! merged first: of all that the crate leaves to chance, this is what is left.
+//!
+//! # Memory
+//! Four bytes per character and four to eight for each pair of neighbours, of all different words; 24 per word, some 200 per
+//! different pair: about what the words themselves take in their tally.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use super::config::TokenizerConfig;
+use super::pairs::{TwoIds, Pairs};
+use super::tally::Tally;
+
+/// Tokens by id, and the pairs that became one, in order.
+pub(super) struct Merged {
+    pub(super) tokens: Vec<String>,
+    pub(super) merges: Vec<[String; 2]>,
+}
+
+/// Merges pairs of the words' characters behind the `leading` tokens. Characters that are not among these are left out.
+pub(super) fn merge_pairs(config: &TokenizerConfig, words: &Tally, leading: Vec<String>) -> Merged {
+    let vocabulary = Vocabulary::new(config.kind.prefix(), leading);
+    let mut text = Text::with_room(words);
+    for (word, count) in words.iter() {
+        text.push(vocabulary.characters(word), count);
+    }
+    let mut merger = Merger { vocabulary, text, ..Merger::default() };
+    merger.begin();
+    while merger.vocabulary.tokens.len() < config.vocab_size as usize {
+        let Some(candidate) = merger.next() else { break };
+        if candidate.count < config.min_frequency.max(1) {
+            break;
+        }
+        merger.merge(candidate);
+    }
+    merger.into_merged()
+}
+
+/// What there are ids for.
+#[derive(Default)]
+struct Vocabulary {
+    prefix: &'static str,
+    tokens: Vec<String>,
+    ids: BTreeMap<String, u32>,
+}
+
+impl Vocabulary {
+    fn new(prefix: &'static str, leading: Vec<String>) -> Self {
+        let mut vocabulary = Self { prefix, ..Self::default() };
+        for token in leading {
+            vocabulary.id(token);
+        }
+        vocabulary
+    }
+
+    /// The id of a token, which it has from now on.
+    fn id(&mut self, token: String) -> u32 {
+        let next = u32::try_from(self.tokens.len()).expect("there are few ids");
+        let id = *self.ids.entry(token.clone()).or_insert(next);
+        if id == next {
+            self.tokens.push(token);
+        }
+        id
+    }
+
+    /// The ids of those characters of a word that have one.
+    fn characters<'a>(&'a self, word: &'a str) -> impl Iterator<Item = u32> + 'a {
+        word.chars().enumerate().filter_map(|(at, character)| {
+            let alone = *self.ids.get(character.encode_utf8(&mut [0; 4]) as &str)?;
+            if at == 0 || self.prefix.is_empty() {
+                return Some(alone);
+            }
+            self.ids.get(&format!("{}{character}", self.prefix)).copied()
+        })
+    }
+
+    /// What a pair becomes.
+    fn joined(&self, (left, right): TwoIds) -> String {
+        let [left, right] = [left, right].map(|id| self.tokens[id as usize].as_str());
+        format!("{left}{}", right.strip_prefix(self.prefix).unwrap_or(right))
+    }
+}
+
+/// All words, one behind the other, as ids.
+#[derive(Default)]
+struct Text {
+    ids: Vec<u32>,
+    words: Vec<Word>,
+}
+
+#[derive(Clone, Copy)]
+struct Word {
+    begin: usize,
+    length: u32,
+    count: u64,
+}
+
+impl Text {
+    /// With room for these words, and for no more.
+    fn with_room(words: &Tally) -> Self {
+        let characters = words.iter().map(|(word, _)| word.chars().count()).sum();
+        Self { ids: Vec::with_capacity(characters), words: Vec::with_capacity(words.len()) }
+    }
+
+    /// Adds a word; one without two neighbours has nothing to merge.
+    fn push(&mut self, ids: impl Iterator<Item = u32>, count: u64) {
+        let begin = self.ids.len();
+        self.ids.extend(ids);
+        match self.ids.len() - begin {
+            0 | 1 => self.ids.truncate(begin),
+            length => {
+                let length = u32::try_from(length).expect("a word is shorter than 4 GiB");
+                self.words.push(Word { begin, length, count });
+            }
+        }
+    }
+
+    fn word(&self, number: u32) -> (&[u32], u64) {
+        let Word { begin, length, count } = self.words[number as usize];
+        (&self.ids[begin..begin + length as usize], count)
+    }
+
+    /// Replaces a pair in a word, from left to right, and tells which pairs came and went: with 1 and -1.
+    fn replace(&mut self, number: u32, (left, right): TwoIds, id: u32, mut tell: impl FnMut(TwoIds, i64)) {
+        let word = &mut self.words[number as usize];
+        let ids = &mut self.ids[word.begin..word.begin + word.length as usize];
+        let (mut from, mut to) = (0, 0);
+        while from < ids.len() {
+            if ids[from] != left || ids.get(from + 1) != Some(&right) {
+                ids[to] = ids[from];
+                (from, to) = (from + 1, to + 1);
+                continue;
+            }
+            if let Some(before) = to.checked_sub(1).map(|before| ids[before]) {
+                tell((before, left), -1);
+                tell((before, id), 1);
+            }
+            if let Some(&behind) = ids.get(from + 2) {
+                tell((right, behind), -1);
+                tell((id, behind), 1);
+            }
+            ids[to] = id;
+            (from, to) = (from + 2, to + 1);
+        }
+        word.length = u32::try_from(to).expect("no longer than it was");
+    }
+}
+
+/// A pair that may be next: a count that it once had, and words that it was in. The order is that of the fields.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Candidate {
+    count: u64,
+    pair: Reverse<TwoIds>,
+    /// Which merge has brought it.
+    since: Reverse<usize>,
+    words: Vec<u32>,
+}
+
+#[derive(Default)]
+struct Merger {
+    vocabulary: Vocabulary,
+    text: Text,
+    counts: Pairs<i64>,
+    candidates: BinaryHeap<Candidate>,
+    /// Pairs that came with the merge in hand, and the words that they are in.
+    fresh: Pairs<Vec<u32>>,
+    merges: Vec<TwoIds>,
+}
+
+impl Merger {
+    /// Counts the pairs of all words.
+    fn begin(&mut self) {
+        for number in 0..u32::try_from(self.text.words.len()).expect("a tally numbers words by 32 bits") {
+            let (ids, count) = self.text.word(number);
+            for pair in ids.windows(2) {
+                let pair = (pair[0], pair[1]);
+                *self.counts.at(pair) += count.cast_signed();
+                note(self.fresh.at(pair), number);
+            }
+        }
+        self.queue();
+    }
+
+    /// The pair with the highest count.
+    fn next(&mut self) -> Option<Candidate> {
+        loop {
+            let mut candidate = self.candidates.pop()?;
+            let now = u64::try_from(*self.counts.at(candidate.pair.0)).unwrap_or(0);
+            if candidate.count == now {
+                return Some(candidate);
+            }
+            // It has lost occurrences to others since then.
+            candidate.count = now;
+            self.candidates.push(candidate);
+        }
+    }
+
+    fn merge(&mut self, Candidate { pair: Reverse(pair), words, .. }: Candidate) {
+        let id = self.vocabulary.id(self.vocabulary.joined(pair));
+        self.merges.push(pair);
+        for number in words {
+            let count = self.text.words[number as usize].count.cast_signed();
+            self.text.replace(number, pair, id, |pair, change| {
+                *self.counts.at(pair) += change * count;
+                if change > 0 {
+                    note(self.fresh.at(pair), number);
+                }
+            });
+        }
+        self.queue();
+    }
+
+    /// Makes candidates of the pairs that came.
+    fn queue(&mut self) {
+        let since = Reverse(self.merges.len());
+        for (pair, words) in self.fresh.drain() {
+            if let Ok(count @ 1..) = u64::try_from(*self.counts.at(pair)) {
+                self.candidates.push(Candidate { count, pair: Reverse(pair), since, words });
+            }
+        }
+    }
+
+    fn into_merged(self) -> Merged {
+        // A pair that was merged twice is told where it was merged last: so does the crate.
+        let last: BTreeMap<TwoIds, usize> = self.merges.iter().copied().zip(0..).collect();
+        let is_last = |(at, pair): &(usize, &TwoIds)| last[*pair] == *at;
+        let text = |id: u32| self.vocabulary.tokens[id as usize].clone();
+        let merges = self.merges.iter().enumerate().filter(is_last);
+        let merges = merges.map(|(_, &(left, right))| [text(left), text(right)]).collect();
+        Merged { merges, tokens: self.vocabulary.tokens }
+    }
+}
+
+/// Notes a word once; words come one after the other.
+fn note(words: &mut Vec<u32>, number: u32) {
+    if words.last() != Some(&number) {
+        words.push(number);
+    }
+}
+
+#[cfg(test)]
+mod tests;
