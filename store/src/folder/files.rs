@@ -128,9 +128,8 @@ mod tests {
 
     #[test]
     fn where_nothing_can_be_made_the_answer_is_an_error() {
-        let home = tempfile::tempdir().expect("a temporary folder");
-        drop(File::create(home.path().join("file")).expect("made"));
-        let below_a_file = make_folder(&home.path().join("file/a/b")).expect_err("a file holds nothing");
+        let file = tempfile::NamedTempFile::new().expect("a temporary file");
+        let below_a_file = make_folder(&file.path().join("a/b")).expect_err("a file holds nothing");
         assert_eq!(below_a_file.kind(), ErrorKind::NotADirectory);
         // Its parent is there, and answers as if it were not.
         assert_eq!(make_folder(Path::new("/proc/a/b")).expect_err("no folders there").kind(), ErrorKind::NotFound);
