@@ -50,7 +50,8 @@ impl Text {
         let trained = |kind| {
             let tokenizer = home.join(format!("{kind:?}.json"));
             let config = TokenizerConfig { kind, vocab_size: 4096, ..TokenizerConfig::default() };
-            train(&config, &PrepareConfig { tokenizer: tokenizer.clone(), ..self.config.clone() }, &mut |_| {}).expect("trainable");
+            train(&config, &PrepareConfig { tokenizer: tokenizer.clone(), ..self.config.clone() }, &mut |_| {})
+                .expect("trainable");
             tokenize::load(&tokenizer, None).expect("just written")
         };
         [Family::Wordpiece, Family::ByteBpe].map(trained).into()

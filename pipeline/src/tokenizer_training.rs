@@ -26,7 +26,7 @@ use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 
 pub use self::config::{Family, TokenizerConfig};
 pub use self::count::Hears;
-use self::count::{Counted, count_words};
+use self::count::{Budget, Counted, count_words};
 use self::merge::{Merged, merge_pairs};
 use self::tally::Tally;
 use crate::prepare::PrepareConfig;
@@ -65,7 +65,7 @@ pub fn train(config: &TokenizerConfig, prepare: &PrepareConfig, hears: Hears<'_>
             "`tokenizer.vocab_size = {size}` is too small: special tokens and alphabet take {least}"
         )));
     }
-    let merged = merge_pairs(config, &words, leading);
+    let merged = merge_pairs(config, &words, leading, Budget::of(config, prepare))?;
     let json = describe(config, &merged);
     let bytes = render(&json, refuse)?;
     let folder = prepare.tokenizer.parent().filter(|parent| !parent.as_os_str().is_empty());

@@ -146,7 +146,7 @@ fn properties() -> WriterProperties {
         .set_created_by("cloze".into())
         .set_compression(Compression::ZSTD(level))
         .set_max_row_group_row_count(Some(ROWS_PER_GROUP))
-        // Names of files are few; everything else is another for each document.
+        // Names of files are few, and long; numbers are as short without one.
         .set_dictionary_enabled(false)
         .set_column_dictionary_enabled("source".into(), true)
         .build()

@@ -55,6 +55,14 @@ mod tests {
     }
 
     proptest! {
+        /// Nothing here is left to the standard library: all of it is counted many bytes at a time.
+        #[test]
+        fn words_of_long_texts_are_those_of_the_standard_library(pieces in prop::collection::vec("[a-dé“中]{0,40}[ \t\n]{0,3}", 0..60)) {
+            let text = pieces.concat();
+            prop_assert!(!has_wide_space(text.as_bytes()));
+            prop_assert_eq!(count(&text), text.split_whitespace().count() as u64);
+        }
+
         #[test]
         fn words_are_those_of_the_standard_library(text in "([ab“é\u{3000}\u{a0}中]{0,9}[ \t\n\r\u{b}\u{c}\u{1c}]{0,2}){0,60}") {
             prop_assert_eq!(count(&text), text.split_whitespace().count() as u64);

@@ -3,6 +3,9 @@
 //! A run is a number with its length above its lowest bit, which is 0, then its value in a byte. Packed bits are a number
 //! with their count in bytes above its lowest bit, which is 1, then the bytes, lowest bit first; only read here.
 
+/// Runs are shorter: what Parquet's own reader takes for a length.
+const RUN_MAX: usize = 1 << 31;
+
 /// Levels in the making, in runs.
 #[derive(Debug, Default)]
 pub(super) struct Runs {
@@ -78,7 +81,7 @@ pub(super) fn runs(levels: &[u8]) -> impl Iterator<Item = Option<(bool, usize)>>
             if rest.is_empty() {
                 return None;
             }
-            let Some((header, tail)) = number(rest) else {
+            let Some((header, tail)) = number(rest).filter(|(header, _)| (1..RUN_MAX).contains(&(header >> 1))) else {
                 failed = true;
                 return Some(None);
             };

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-/// Things of which each thread that is at work has one. Made when there is none to lend, and kept for ever: there are as
+/// Things of which each thread that is at work has one. Made when there is none to lend, and kept: there are as
 /// many as there were threads at once.
 #[derive(Debug)]
 pub(crate) struct Pool<T>(Mutex<Vec<T>>);

@@ -8,9 +8,9 @@
 //! - What comes of a corpus does not depend on the number of lanes or on time: sums are sums, what was wrong with lines is
 //!   told in the order of the parts, and of parts that cannot be read the first one is told: parts before it are read to
 //!   their ends, those behind it are left.
-//! - The common tally takes three eighths of `prepare.memory_max` at most, those of the lanes a quarter together; the words
-//!   that it comes to in the end as much as it, and then merging them a little more, when it is gone. What a corpus takes of
-//!   the common tally is a matter of its different words alone, so whether they fit does not depend on lanes either. (Which
+//! - The common tally takes three eighths of `prepare.memory_max` at most, those of the lanes a quarter together (beside the
+//!   text in hand, which has its own room); the words that it comes to in the end as much as it; and merging them half, when
+//!   it is gone. What a corpus takes of the common tally is a matter of its different words alone, so whether they fit does not depend on lanes either. (Which
 //!   is told of a corpus that has too many words *and* a part that cannot be read, does.)
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -31,6 +31,12 @@ use crate::{Error, Result};
 
 /// Finished parts that wait for the fold, per lane: they are small.
 const DEPTH: usize = 4;
+
+/// Bytes of text after which a lane looks at what it holds.
+const PIECE_BYTES: usize = 1 << 18;
+
+/// Bytes that pairs may take in any case: small corpora have more pairs than words.
+const PAIRS_BYTES_LEAST: u64 = 4 << 20;
 
 /// How often somebody hears of progress when no part is finished.
 const PULSE: Duration = Duration::from_millis(500);
@@ -65,6 +71,13 @@ pub(super) fn count_words(
     for (text, count) in raw.iter() {
         work.split.words(text, &mut |word| words.add(word, count))?;
         work.budget.allow(words.held())?;
+    }
+    if words.len() == 0 {
+        let inputs = prepare.inputs.join("`, `");
+        return Err(Error::Poison(format!(
+            "`{inputs}`: no word to learn from in {documents} documents: nothing of their text is kept; check `prepare.inputs` \
+             and `prepare.encoding`"
+        )));
     }
     let left_out = work.corpus.passed_over().told().into_iter().chain(said).collect();
     Ok(Counted { documents, words, left_out })
@@ -132,7 +145,7 @@ impl Work {
             tallies: Pool::default(),
             lane_bytes_max: prepare.memory_max / 4 / prepare.lanes() as u64,
             whole: Mutex::default(),
-            budget: Budget { memory_max: prepare.memory_max, sample: config.sample },
+            budget: Budget::of(config, prepare),
             is_full: AtomicBool::new(false),
             failed: AtomicU64::new(u64::MAX),
             bytes_read: BytesRead::default(),
@@ -200,11 +213,13 @@ impl Work {
                 continue;
             }
             documents += 1;
-            self.split.count(&document.text, tally);
-            self.text_bytes.fetch_add(document.text.len() as u64, Ordering::Relaxed);
-            if tally.held() > self.lane_bytes_max {
-                self.pour(tally);
+            for piece in pieces(&document.text) {
+                self.split.count(piece, tally);
+                if tally.held() > self.lane_bytes_max {
+                    self.pour(tally);
+                }
             }
+            self.text_bytes.fetch_add(document.text.len() as u64, Ordering::Relaxed);
         }
         Ok(Read::Whole(documents, dirt))
     }
@@ -218,8 +233,13 @@ impl Work {
 
     /// Pours what a lane has counted into the common tally, unless that is full.
     fn pour(&self, tally: &mut Tally) {
+        // Its room goes with it: one document of new words would hold it for ever.
+        let counted = std::mem::take(tally);
         let mut whole = self.whole();
-        whole.absorb(tally);
+        if self.is_full.load(Ordering::Relaxed) {
+            return;
+        }
+        whole.absorb(&counted);
         if self.budget.allow(whole.held()).is_err() {
             self.is_full.store(true, Ordering::Relaxed);
         }
@@ -252,13 +272,42 @@ impl Work {
     }
 }
 
+/// The text in pieces that end with lines, of [`PIECE_BYTES`] where there are lines.
+fn pieces(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let line = rest.as_bytes().get(PIECE_BYTES..).and_then(|behind| memchr::memchr(b'\n', behind));
+        let (piece, tail) = rest.split_at(line.map_or(rest.len(), |line| PIECE_BYTES + line + 1));
+        rest = tail;
+        (!piece.is_empty()).then_some(piece)
+    })
+}
+
 /// What different words may take.
-struct Budget {
+#[derive(Clone, Copy)]
+pub(super) struct Budget {
     memory_max: u64,
     sample: f64,
 }
 
 impl Budget {
+    pub(super) fn of(config: &TokenizerConfig, prepare: &PrepareConfig) -> Self {
+        Self { memory_max: prepare.memory_max, sample: config.sample }
+    }
+
+    /// Refuses pairs that take more than half of the memory, and more than anybody has.
+    pub(super) fn allow_pairs(&self, held: u64) -> Result<()> {
+        if held <= (self.memory_max / 2).max(PAIRS_BYTES_LEAST) {
+            return Ok(());
+        }
+        let Self { memory_max, sample } = self;
+        Err(Error::Config(format!(
+            "`prepare.memory_max = {memory_max}`: the pairs of characters in the different words of this corpus take more than \
+             half of it; learn from a share of the documents by `tokenizer.sample`, which is {sample:?}, or raise \
+             `prepare.memory_max`"
+        )))
+    }
+
     /// Refuses a tally that takes more than three eighths of the memory.
     fn allow(&self, held: u64) -> Result<()> {
         if held <= self.memory_max / 8 * 3 { Ok(()) } else { Err(self.refuse()) }
@@ -275,4 +324,27 @@ impl Budget {
 
 fn place(index: u64) -> usize {
     usize::try_from(index).expect("parts are in memory")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_cut_behind_lines_and_nowhere_else() {
+        let line = "ein Wörterbuch, 中文\n";
+        for lines in [0, 1, PIECE_BYTES / line.len(), PIECE_BYTES / line.len() + 1, 3 * PIECE_BYTES / line.len()] {
+            let text = line.repeat(lines) + "the end";
+            let found: Vec<&str> = pieces(&text).collect();
+            assert_eq!(found.concat(), text);
+            let (last, others) = found.split_last().expect("there is a text");
+            let allowed = PIECE_BYTES + 1..=PIECE_BYTES + line.len();
+            assert!(
+                others.iter().all(|piece| piece.ends_with('\n') && allowed.contains(&piece.len())),
+                "{lines} lines"
+            );
+            assert!(last.len() <= *allowed.end(), "{lines} lines");
+        }
+        assert_eq!(pieces("").count(), 0);
+    }
 }

@@ -13,14 +13,17 @@
 //!
 //! # Memory
 //! Four bytes per character and four to eight for each pair of neighbours, of all different words; 24 per word, some 200 per
-//! different pair: about what the words themselves take in their tally.
+//! different pair. English has few pairs; words that are long and all different (hexadecimal numbers, phrases without
+//! spaces) have so many that these take a multiple of what the words do. So all of it is reckoned, and has a bound.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use super::config::TokenizerConfig;
-use super::pairs::{TwoIds, Pairs};
+use super::count::Budget;
+use super::pairs::{Pairs, TwoIds};
 use super::tally::Tally;
+use crate::Result;
 
 /// Tokens by id, and the pairs that became one, in order.
 pub(super) struct Merged {
@@ -28,23 +31,39 @@ pub(super) struct Merged {
     pub(super) merges: Vec<[String; 2]>,
 }
 
+/// Bytes of memory for each word, each pair whose count is known, each that may be next, and each word that is listed with it.
+const WORD_BYTES: u64 = 24;
+const COUNT_BYTES: u64 = 48;
+const CANDIDATE_BYTES: u64 = 160;
+const LISTED_BYTES: u64 = 8;
+
+/// Words whose pairs are counted before somebody looks at what they take.
+const WORDS_TOGETHER: u32 = 1024;
+
 /// Merges pairs of the words' characters behind the `leading` tokens. Characters that are not among these are left out.
-pub(super) fn merge_pairs(config: &TokenizerConfig, words: &Tally, leading: Vec<String>) -> Merged {
+/// Refuses what takes more memory than the budget allows.
+pub(super) fn merge_pairs(
+    config: &TokenizerConfig,
+    words: &Tally,
+    leading: Vec<String>,
+    budget: Budget,
+) -> Result<Merged> {
     let vocabulary = Vocabulary::new(config.kind.prefix(), leading);
     let mut text = Text::with_room(words);
     for (word, count) in words.iter() {
         text.push(vocabulary.characters(word), count);
     }
     let mut merger = Merger { vocabulary, text, ..Merger::default() };
-    merger.begin();
+    merger.begin(budget)?;
     while merger.vocabulary.tokens.len() < config.vocab_size as usize {
         let Some(candidate) = merger.next() else { break };
         if candidate.count < config.min_frequency.max(1) {
             break;
         }
         merger.merge(candidate);
+        budget.allow_pairs(merger.held())?;
     }
-    merger.into_merged()
+    Ok(merger.into_merged())
 }
 
 /// What there are ids for.
@@ -175,21 +194,37 @@ struct Merger {
     candidates: BinaryHeap<Candidate>,
     /// Pairs that came with the merge in hand, and the words that they are in.
     fresh: Pairs<Vec<u32>>,
+    /// Words that are listed with pairs.
+    listed: u64,
     merges: Vec<TwoIds>,
 }
 
 impl Merger {
+    /// Bytes of memory that it takes, about.
+    fn held(&self) -> u64 {
+        let ids = self.text.ids.capacity() * size_of::<u32>();
+        ids as u64
+            + self.text.words.len() as u64 * WORD_BYTES
+            + self.counts.len() as u64 * COUNT_BYTES
+            + (self.candidates.len() + self.fresh.len()) as u64 * CANDIDATE_BYTES
+            + self.listed * LISTED_BYTES
+    }
+
     /// Counts the pairs of all words.
-    fn begin(&mut self) {
+    fn begin(&mut self, budget: Budget) -> Result<()> {
         for number in 0..u32::try_from(self.text.words.len()).expect("a tally numbers words by 32 bits") {
             let (ids, count) = self.text.word(number);
             for pair in ids.windows(2) {
                 let pair = (pair[0], pair[1]);
                 *self.counts.at(pair) += count.cast_signed();
-                note(self.fresh.at(pair), number);
+                self.listed += note(self.fresh.at(pair), number);
+            }
+            if number % WORDS_TOGETHER == 0 {
+                budget.allow_pairs(self.held())?;
             }
         }
         self.queue();
+        budget.allow_pairs(self.held())
     }
 
     /// The pair with the highest count.
@@ -209,12 +244,13 @@ impl Merger {
     fn merge(&mut self, Candidate { pair: Reverse(pair), words, .. }: Candidate) {
         let id = self.vocabulary.id(self.vocabulary.joined(pair));
         self.merges.push(pair);
+        self.listed -= words.len() as u64;
         for number in words {
             let count = self.text.words[number as usize].count.cast_signed();
             self.text.replace(number, pair, id, |pair, change| {
                 *self.counts.at(pair) += change * count;
                 if change > 0 {
-                    note(self.fresh.at(pair), number);
+                    self.listed += note(self.fresh.at(pair), number);
                 }
             });
         }
@@ -227,6 +263,8 @@ impl Merger {
         for (pair, words) in self.fresh.drain() {
             if let Ok(count @ 1..) = u64::try_from(*self.counts.at(pair)) {
                 self.candidates.push(Candidate { count, pair: Reverse(pair), since, words });
+            } else {
+                self.listed -= words.len() as u64;
             }
         }
     }
@@ -242,11 +280,13 @@ impl Merger {
     }
 }
 
-/// Notes a word once; words come one after the other.
-fn note(words: &mut Vec<u32>, number: u32) {
-    if words.last() != Some(&number) {
+/// Notes a word once; words come one after the other. Returns how many were noted.
+fn note(words: &mut Vec<u32>, number: u32) -> u64 {
+    let is_new = words.last() != Some(&number);
+    if is_new {
         words.push(number);
     }
+    u64::from(is_new)
 }
 
 #[cfg(test)]

@@ -24,6 +24,11 @@ impl<T: Default> Pairs<T> {
         self.0.entry(u64::from(left) << 32 | u64::from(right)).or_default()
     }
 
+    /// Pairs that have a value.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// All pairs with their values, in no order; they are gone then.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = (TwoIds, T)> {
         let half = |key: u64| u32::try_from(key & 0xFFFF_FFFF).expect("32 bits");

@@ -74,6 +74,38 @@ fn a_limited_alphabet_keeps_the_most_frequent_and_breaks_ties_by_code_point() {
 
 #[test]
 fn a_vocabulary_smaller_than_its_alphabet_is_refused() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let (prepare, config) = (corpus(home.path()), TokenizerConfig { vocab_size: 9, ..TokenizerConfig::default() });
+    let error = train(&config, &prepare, &mut |_| {}).expect_err("there are more letters").to_string();
+    assert!(error.contains("`tokenizer.vocab_size = 9` is too small"), "{error}");
+}
+
+#[test]
+fn text_of_which_nothing_is_kept_is_refused() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let prepare = corpus(home.path());
+    write_all(home.path(), &[("a.txt", "\u{200b}\u{200b}\n".repeat(9))]);
+    let error = train(&TokenizerConfig::default(), &prepare, &mut |_| {}).expect_err("no word").to_string();
+    assert!(error.contains("no word to learn from") && !prepare.tokenizer.exists(), "{error}");
+}
+
+/// Lanes that pour what they have in the midst of a part.
+#[test]
+fn pours_change_no_byte() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let prepare = lines(home.path(), 50);
+    for kind in [Family::Wordpiece, Family::ByteBpe] {
+        let config = TokenizerConfig { kind, vocab_size: 900, ..TokenizerConfig::default() };
+        let whole = with_lanes(&config, &prepare, 1).expect("trained");
+        for lanes in [1, 2, 3, 16] {
+            let tight = PrepareConfig { memory_max: 2 << 20, ..prepare.clone() };
+            assert!(with_lanes(&config, &tight, lanes).expect("it fits") == whole, "{kind:?}, {lanes} lanes");
+        }
+    }
+}
+
+#[test]
+fn a_tokenizer_is_a_json_file() {
     let prepare = PrepareConfig { tokenizer: "x.txt".into(), ..PrepareConfig::default() };
     let error = train(&TokenizerConfig::default(), &prepare, &mut |_| {}).expect_err("not JSON").to_string();
     assert!(error.contains("prepare.tokenizer"), "{error}");

@@ -74,10 +74,14 @@ pub(super) fn make_folder(path: &Path) -> io::Result<()> {
     let mut made = make_one(path);
     for _ in 1..MAKES_MAX {
         let (Err(error), Some(parent)) = (&made, path.parent()) else { break };
-        if error.kind() != ErrorKind::NotFound || parent.as_os_str().is_empty() {
-            break;
+        // It was there, and somebody removed it before it was looked at: it was empty.
+        let is_gone = || matches!(fs::symlink_metadata(path), Err(error) if error.kind() == ErrorKind::NotFound);
+        match error.kind() {
+            ErrorKind::NotFound if !parent.as_os_str().is_empty() => {}
+            ErrorKind::AlreadyExists if is_gone() => {}
+            _ => break,
         }
-        if !parent.is_dir() {
+        if !parent.as_os_str().is_empty() && !parent.is_dir() {
             make_folder(parent)?;
         }
         // A parent that is there now was perhaps made by somebody else just now; or it takes no folders, as `/proc`.
@@ -124,6 +128,23 @@ mod tests {
                 }
             });
         }
+    }
+
+    #[test]
+    fn a_folder_that_others_remove_is_made_all_the_same() {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        let path = home.path().join("a");
+        thread::scope(|scope| {
+            let removes = scope.spawn(|| {
+                // One that is not there is not removed.
+                for _ in 0..20_000 {
+                    let _ = fs::remove_dir(&path);
+                }
+            });
+            while !removes.is_finished() {
+                make_folder(&path).expect("made");
+            }
+        });
     }
 
     #[test]

@@ -6,6 +6,7 @@ use tokenizers::{AddedToken, Model};
 
 use super::super::{Family, leading};
 use super::*;
+use crate::prepare::PrepareConfig;
 
 /// Tokens by id and merges by rank, as the crate's own trainer makes them.
 fn by_the_crate(config: &TokenizerConfig, words: &Tally) -> (Vec<String>, Vec<[String; 2]>) {
@@ -29,7 +30,8 @@ fn by_the_crate(config: &TokenizerConfig, words: &Tally) -> (Vec<String>, Vec<[S
 }
 
 fn check(config: &TokenizerConfig, words: &Tally) {
-    let Merged { tokens, merges } = merge_pairs(config, words, leading(config, words));
+    let budget = Budget::of(config, &PrepareConfig::default());
+    let Merged { tokens, merges } = merge_pairs(config, words, leading(config, words), budget).expect("there is room");
     let (expected, merges_expected) = by_the_crate(config, words);
     let counts: Vec<_> = words.iter().collect();
     assert!(tokens == expected, "{counts:?}: {tokens:?}, and {expected:?} by the crate");
@@ -57,4 +59,21 @@ proptest! {
         }
         check(&config, &tally);
     }
+}
+
+/// Words that are long and all different: of their pairs there is no end.
+#[test]
+fn pairs_that_no_memory_holds_are_refused() {
+    let mut words = Tally::default();
+    for number in 0..2000_u64 {
+        words.add(&blake3::hash(&number.to_le_bytes()).to_hex(), 1);
+    }
+    let config = TokenizerConfig { vocab_size: 30_522, ..TokenizerConfig::default() };
+    let merge = |memory_max| {
+        let budget = Budget::of(&config, &PrepareConfig { memory_max, ..PrepareConfig::default() });
+        merge_pairs(&config, &words, leading(&config, &words), budget).map(|merged| merged.tokens.len())
+    };
+    assert!(merge(1 << 30).expect("there is room") > 1000);
+    let error = merge(words.held()).expect_err("there is none").to_string();
+    assert!(error.contains("`prepare.memory_max = ") && error.contains("`tokenizer.sample`"), "{error}");
 }
