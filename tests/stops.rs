@@ -74,8 +74,8 @@ fn ask(home: &Home, run: &str, by: Ask, (phase, step): (&str, u64)) -> crate::su
     }
     let mut running = home.watch(&args);
     running.reach(step);
-    // The phase begins right behind the report.
-    std::thread::sleep(Duration::from_millis(200));
+    // The phase begins behind the report, when what is told of the step is on a disk that other tests use too.
+    std::thread::sleep(Duration::from_millis(600));
     match by {
         Ask::Signal(signal, ..) => running.signal(signal),
         Ask::File => home.write(&stop, ""),
