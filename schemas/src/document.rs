@@ -32,16 +32,14 @@ impl Document {
     /// The 64-bit name that shards store: the first 8 bytes of the BLAKE3 of its id, little endian.
     #[must_use]
     pub fn hash(id: &str) -> u64 {
-        let mut prefix = [0; 8];
-        prefix.copy_from_slice(&blake3::hash(id.as_bytes()).as_bytes()[..8]);
-        u64::from_le_bytes(prefix)
+        word(id, 0)
     }
 
     /// Whether the document of that 64-bit name goes to the validation split, if that is to get such a fraction: by its
     /// name alone, so that it does so in every corpus that has it.
     #[must_use]
     pub fn is_valid(hash: u64, fraction: f64) -> bool {
-        (hash as f64) < fraction * 2_f64.powi(64)
+        is_among(hash, fraction)
     }
 
     /// Whether the document of that id is in a sample of such a share, in (0, 1], of all documents: if the second 8 bytes of
@@ -49,13 +47,20 @@ impl Document {
     /// the validation split goes by the first 8 bytes, and so says nothing about it.
     #[must_use]
     pub fn is_sampled(id: &str, share: f64) -> bool {
-        if share >= 1.0 {
-            return true;
-        }
-        let mut bytes = [0; 8];
-        bytes.copy_from_slice(&blake3::hash(id.as_bytes()).as_bytes()[8..16]);
-        (u64::from_le_bytes(bytes) as f64) < share * 2_f64.powi(64)
+        share >= 1.0 || is_among(word(id, 1), share)
     }
+}
+
+/// The 64-bit word of that number of the BLAKE3 of an id, little endian.
+fn word(id: &str, number: usize) -> u64 {
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&blake3::hash(id.as_bytes()).as_bytes()[8 * number..8 * (number + 1)]);
+    u64::from_le_bytes(bytes)
+}
+
+/// Whether a word is among the lowest of all words, of which they are that share.
+fn is_among(word: u64, share: f64) -> bool {
+    (word as f64) < share * 2_f64.powi(64)
 }
 
 #[cfg(test)]

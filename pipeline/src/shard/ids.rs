@@ -36,6 +36,7 @@ use schemas::TokenIds;
 
 use super::object::Excerpt;
 use super::runs::{Runs, runs};
+use super::{at, range};
 
 /// Tokens of a page, at least, if the group has as many: so few that page and streams stay in the second-level cache.
 const PAGE_TOKENS: usize = 1 << 17;
@@ -108,7 +109,7 @@ impl Encoder {
         self.repetition.clear();
         self.definition.clear();
         for pair in offsets.windows(2) {
-            let length = at(pair[1]) - at(pair[0]);
+            let length = range(pair, 0).len();
             self.repetition.push(false, 1);
             self.repetition.push(true, length.saturating_sub(1));
             self.definition.push(length > 0, length.max(1));
@@ -269,10 +270,6 @@ fn push_ends(repetition: &[u8], tokens: Range<usize>, offsets: &mut Vec<i32>) ->
         offsets.push(i32::try_from(at).ok()?);
     }
     (at == tokens.end).then_some(())
-}
-
-fn at(offset: i32) -> usize {
-    usize::try_from(offset).expect("offsets grow from 0")
 }
 
 fn signed(count: usize) -> i64 {

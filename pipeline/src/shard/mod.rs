@@ -18,6 +18,8 @@ pub mod writer;
 
 pub use writer::{ShardOptions, ShardWriter};
 
+use std::ops::Range;
+
 use schemas::{Sample, TokenIds};
 
 /// Bytes that are hashed at a time: BLAKE3 is several times faster on long inputs, whole chunks of 1 KiB at that.
@@ -62,6 +64,16 @@ impl ContentHasher {
         self.hasher.update(&self.buffer);
         self.hasher.finalize().to_hex().to_string()
     }
+}
+
+/// Where in a list's items those of a row lie.
+fn range(offsets: &[i32], row: usize) -> Range<usize> {
+    at(offsets[row])..at(offsets[row + 1])
+}
+
+/// An offset as an index.
+fn at(offset: i32) -> usize {
+    usize::try_from(offset).expect("Arrow offsets ascend from 0")
 }
 
 /// Appends the bytes of some numbers, many at a time: room is made before, not asked for by each.

@@ -18,6 +18,7 @@ use store::Store;
 
 use super::ids;
 use super::object::Excerpt;
+use super::range;
 use crate::error::Error;
 use crate::foreign::decoded;
 
@@ -321,9 +322,4 @@ fn read_ids(ids: &ListArray) -> (Ids, ScalarBuffer<i32>) {
 
 fn offsets(list: &ListArray) -> ScalarBuffer<i32> {
     list.offsets().inner().clone()
-}
-
-fn range(offsets: &[i32], row: usize) -> std::ops::Range<usize> {
-    let at = |index: usize| usize::try_from(offsets[index]).expect("Arrow offsets ascend from 0");
-    at(row)..at(row + 1)
 }

@@ -60,46 +60,56 @@ fn low_bits(number: usize) -> u8 {
 
 /// Runs of levels: a value and how many there are. `None` where what stands there is none; nothing follows it.
 pub(super) fn runs(levels: &[u8]) -> impl Iterator<Item = Option<(bool, usize)>> {
-    let (mut rest, mut packed, mut bit, mut failed) = (levels, &levels[..0], 0, false);
+    let (mut rest, mut packed, mut bit) = (levels, &levels[..0], 0);
     std::iter::from_fn(move || {
-        if failed {
-            return None;
-        }
-        loop {
-            if let Some(&byte) = packed.first() {
-                // Equal bits that follow one another in a byte are a run.
-                let left = u32::from(byte) >> bit;
-                let (value, equal) =
-                    if left & 1 == 1 { (true, left.trailing_ones()) } else { (false, left.trailing_zeros()) };
-                let count = equal.min(8 - bit);
-                bit = (bit + count) % 8;
-                if bit == 0 {
-                    packed = &packed[1..];
-                }
-                return Some(Some((value, count as usize)));
-            }
+        while packed.is_empty() {
             if rest.is_empty() {
                 return None;
             }
-            let Some((header, tail)) = number(rest).filter(|(header, _)| (1..RUN_MAX).contains(&(header >> 1))) else {
-                failed = true;
-                return Some(None);
-            };
-            let count = header >> 1;
-            if header & 1 == 1 {
-                // The last bytes of padding may be left out.
-                let (bytes, tail) = tail.split_at(count.min(tail.len()));
-                (packed, rest) = (bytes, tail);
-            } else {
-                let Some((&value @ (0 | 1), tail)) = tail.split_first() else {
-                    failed = true;
+            match piece(rest) {
+                Some((Piece::Run(value, count), tail)) => {
+                    rest = tail;
+                    return Some(Some((value, count)));
+                }
+                Some((Piece::Packed(bytes), tail)) => (packed, rest) = (bytes, tail),
+                None => {
+                    rest = &[];
                     return Some(None);
-                };
-                rest = tail;
-                return Some(Some((value == 1, count)));
+                }
             }
         }
+        // Equal bits that follow one another in a byte are a run.
+        let left = u32::from(packed[0]) >> bit;
+        let (value, equal) = if left & 1 == 1 { (true, left.trailing_ones()) } else { (false, left.trailing_zeros()) };
+        let count = equal.min(8 - bit);
+        bit = (bit + count) % 8;
+        if bit == 0 {
+            packed = &packed[1..];
+        }
+        Some(Some((value, count as usize)))
     })
+}
+
+/// What levels are made of.
+enum Piece<'a> {
+    Run(bool, usize),
+    Packed(&'a [u8]),
+}
+
+/// The piece that some levels begin with, and what follows it.
+fn piece(levels: &[u8]) -> Option<(Piece<'_>, &[u8])> {
+    let (header, tail) = number(levels)?;
+    let count = header >> 1;
+    if !(1..RUN_MAX).contains(&count) {
+        return None;
+    }
+    if header & 1 == 1 {
+        // The last bytes of padding may be left out.
+        let (bytes, tail) = tail.split_at(count.min(tail.len()));
+        return Some((Piece::Packed(bytes), tail));
+    }
+    let (&value @ (0 | 1), tail) = tail.split_first()? else { return None };
+    Some((Piece::Run(value == 1, count), tail))
 }
 
 /// The number that some bytes begin with, seven bits in each, the lowest first; and what follows it.

@@ -19,8 +19,8 @@ use schemas::sample::{ROWS_PER_GROUP, id_type, shard_schema};
 use schemas::{PartId, Sample, Shard, TokenIds};
 use store::{Put, Store};
 
-use super::ContentHasher;
 use super::ids::Encoder;
+use super::{ContentHasher, range};
 use crate::pack::Packed;
 use crate::{Error, Result};
 
@@ -266,10 +266,6 @@ impl Rows {
 
     /// Adds all rows to the content hash.
     fn hash(&self, content: &mut ContentHasher) {
-        let range = |offsets: &[i32], row: usize| {
-            let at = |index: usize| usize::try_from(offsets[index]).expect("offsets grow from 0");
-            at(row)..at(row + 1)
-        };
         for (row, &source) in self.sources.iter().enumerate() {
             let (ids, documents) = (range(&self.id_offsets, row), range(&self.document_offsets, row));
             content.row(&Sample {

@@ -8,13 +8,14 @@ pub mod hf;
 mod load;
 mod memory;
 pub(crate) mod pool;
-pub(crate) mod raw;
 mod runs;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::facts::Facts;
+// What characters are to the crate, for who looks at text before it is tokenized.
+pub(crate) use self::fast::{Character, Characters, Classes, first_pre_token};
 pub use self::hf::HfTokenizer;
 pub use self::load::{load, of_json};
 use crate::Result;

@@ -10,8 +10,8 @@
 //!   their ends, those behind it are left.
 //! - The common tally takes three eighths of `prepare.memory_max` at most, those of the lanes a quarter together (beside the
 //!   text in hand, which has its own room); the words that it comes to in the end as much as it; and merging them half, when
-//!   it is gone. What a corpus takes of the common tally is a matter of its different words alone, so whether they fit does not depend on lanes either. (Which
-//!   is told of a corpus that has too many words *and* a part that cannot be read, does.)
+//!   it is gone. What a corpus takes of the common tally is a matter of its different words alone, so whether they fit does
+//!   not depend on lanes either. (Which is told of a corpus that has too many words *and* a part that cannot be read, does.)
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -186,7 +186,7 @@ impl Work {
                 Read::Left => {}
             }
         }
-        if self.is_full.load(Ordering::Relaxed) { Err(self.budget.refuse()) } else { Ok((documents, dirt)) }
+        if self.is_full.load(Ordering::Relaxed) { Err(self.budget.refuse_words()) } else { Ok((documents, dirt)) }
     }
 
     fn read(&self, index: u64, stop: &Stop) -> Read {
@@ -300,24 +300,23 @@ impl Budget {
         if held <= (self.memory_max / 2).max(PAIRS_BYTES_LEAST) {
             return Ok(());
         }
-        let Self { memory_max, sample } = self;
-        Err(Error::Config(format!(
-            "`prepare.memory_max = {memory_max}`: the pairs of characters in the different words of this corpus take more than \
-             half of it; learn from a share of the documents by `tokenizer.sample`, which is {sample:?}, or raise \
-             `prepare.memory_max`"
-        )))
+        Err(self.refuse("the pairs of characters in the different words of this corpus take more than half of it"))
     }
 
     /// Refuses a tally that takes more than three eighths of the memory.
     fn allow(&self, held: u64) -> Result<()> {
-        if held <= self.memory_max / 8 * 3 { Ok(()) } else { Err(self.refuse()) }
+        if held <= self.memory_max / 8 * 3 { Ok(()) } else { Err(self.refuse_words()) }
     }
 
-    fn refuse(&self) -> Error {
+    fn refuse_words(&self) -> Error {
+        self.refuse("the different words of this corpus take more than three eighths of it")
+    }
+
+    fn refuse(&self, why: &str) -> Error {
         let Self { memory_max, sample } = self;
         Error::Config(format!(
-            "`prepare.memory_max = {memory_max}`: the different words of this corpus take more than three eighths of it; learn \
-             from a share of the documents by `tokenizer.sample`, which is {sample:?}, or raise `prepare.memory_max`"
+            "`prepare.memory_max = {memory_max}`: {why}; learn from a share of the documents by `tokenizer.sample`, which is \
+             {sample:?}, or raise `prepare.memory_max`"
         ))
     }
 }

@@ -18,7 +18,7 @@ use tokenizers::{
 };
 
 use super::tally::Tally;
-use crate::tokenize::raw::{Character, Characters, Classes, first_pre_token};
+use crate::tokenize::{Character, Characters, Classes, first_pre_token};
 use crate::{Error, Result};
 
 /// One family's way to split text.
