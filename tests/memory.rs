@@ -127,6 +127,21 @@ fn a_line_of_words_takes_no_more_than_its_copies() {
     check("escapes", &prepare(&home, "a.jsonl", "jsonl", 512 * MIB, "escapes"), base, 512 * MIB / 8, &[]);
 }
 
+/// Lanes take what the plan says that they take beside text, however many documents there are.
+#[test]
+fn many_short_documents_take_what_the_plan_says() {
+    let (home, base) = home();
+    let line = "Anna read the newspaper in the library. ".repeat(25) + "\n";
+    write(&home, "many.txt", line.as_bytes(), 64 << 10);
+    let set = ["plan", "--set", "prepare.inputs=[\"many.txt\"]", "--set", "prepare.lanes=2", "--set"];
+    let plan = home.run_ok(&[set.as_slice(), &["prepare.memory_max=67108864"]].concat());
+    let said = plan.stdout.split("beside it ").nth(1).and_then(|rest| rest.split(" MiB a lane").next());
+    let lane: f64 = said.expect("what a lane takes").parse().expect("a number");
+    assert!((10.0..100.0).contains(&lane), "{lane}");
+    let bound = 64 * MIB / 4 + 2 * (lane * MIB as f64) as u64;
+    check("many", &prepare(&home, "many.txt", "text_lines", 64 * MIB, "many"), base, bound, &[]);
+}
+
 #[test]
 fn a_gigabyte_of_nothing_in_a_small_file_is_refused_within_the_bound() {
     let (home, base) = home();

@@ -10,10 +10,11 @@ use store::{Store, Weather};
 
 use crate::corpus::tests::{Cut, parts, read};
 use crate::corpus::{self, AnyFormat, BytesRead, Corpus, Place};
+use crate::sentences::Sentences;
 use crate::shard::reader::{Promise, ShardReader};
 use crate::shard::synthetic::Synthetic;
+use crate::testing;
 use crate::tokenize::{self, HfTokenizer, Tokenizer as _};
-use crate::{sentences, testing};
 
 /// Longest document of a target: some inputs decompress to a thousand times their length.
 const DOCUMENT_BYTES_MAX: u64 = 1 << 20;
@@ -164,7 +165,8 @@ fn a_shard_is_read_as_promised_or_refused() {
 fn sentences_begin_between_characters_in_order() {
     fuzz::target!("text", |bytes: &[u8]| {
         let text = String::from_utf8_lossy(bytes);
-        let starts = sentences::starts(&text);
+        let mut found = Sentences::default();
+        let starts = found.starts(&text);
         assert!(starts.is_sorted_by(|a, b| a < b), "{starts:?}");
         assert!(starts.iter().all(|&start| start > 0 && text.is_char_boundary(start)), "{starts:?}");
     });

@@ -30,17 +30,34 @@
 //! # Reference
 //! Unicode Standard Annex 29; Kiss and Strunk 2006.
 
-use std::borrow::Cow;
+use std::mem::take;
 
 use memchr::{memchr_iter, memchr2};
 use unicode_segmentation::UnicodeSegmentation;
 
-/// The byte offsets at which sentences begin, ascending, without that of the first.
-#[must_use]
-pub(crate) fn starts(text: &str) -> Vec<usize> {
-    let unwrapped = unwrap_lines(text);
-    let text: &str = &unwrapped;
-    let mut starts = Vec::new();
+/// Finds sentences, in memory that it keeps from text to text.
+#[derive(Debug, Default)]
+pub(crate) struct Sentences {
+    unwrapped: String,
+    starts: Vec<usize>,
+}
+
+/// What is kept of room for the text that lines are unwrapped in, if one was longer.
+const KEPT_BYTES: usize = 1 << 20;
+
+impl Sentences {
+    /// The byte offsets at which sentences begin, ascending, without that of the first.
+    pub(crate) fn starts(&mut self, text: &str) -> &[usize] {
+        self.starts.clear();
+        find(unwrap_lines(text, &mut self.unwrapped), &mut self.starts);
+        self.unwrapped.clear();
+        self.unwrapped.shrink_to(KEPT_BYTES);
+        &self.starts
+    }
+}
+
+/// Appends where sentences begin.
+fn find(text: &str, starts: &mut Vec<usize>) {
     // No piece is looked at twice: a table of a million numbers is one sentence as well.
     let (mut begin, mut has_letter) = (0, false);
     for (at, piece) in text.split_sentence_bound_indices() {
@@ -51,15 +68,16 @@ pub(crate) fn starts(text: &str) -> Vec<usize> {
             (begin, has_letter) = (end, false);
         }
     }
-    starts
 }
 
 /// The text with blanks for the line breaks within paragraphs: of the same length, character by character.
-fn unwrap_lines(text: &str) -> Cow<'_, str> {
+fn unwrap_lines<'a>(text: &'a str, room: &'a mut String) -> &'a str {
     if memchr2(b'\n', b'\r', text.as_bytes()).is_none() {
-        return Cow::Borrowed(text);
+        return text;
     }
-    let mut bytes = text.as_bytes().to_vec();
+    let mut bytes = take(room).into_bytes();
+    bytes.clear();
+    bytes.extend_from_slice(text.as_bytes());
     for run in bytes.chunk_by_mut(|a, b| a.is_ascii_whitespace() == b.is_ascii_whitespace()) {
         let feeds = memchr_iter(b'\n', run).count();
         let returns = memchr_iter(b'\r', run).count();
@@ -67,7 +85,8 @@ fn unwrap_lines(text: &str) -> Cow<'_, str> {
             run.iter_mut().filter(|byte| matches!(**byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
         }
     }
-    Cow::Owned(String::from_utf8(bytes).expect("blanks for other ASCII characters"))
+    *room = String::from_utf8(bytes).expect("blanks for other ASCII characters");
+    room
 }
 
 /// Whether a sentence that the annex ends behind `sentence` is one. `rest` begins with the white space between.
@@ -204,7 +223,8 @@ mod tests {
     use super::*;
 
     fn sentences(text: &str) -> Vec<&str> {
-        let starts = starts(text);
+        let mut found = Sentences::default();
+        let starts = found.starts(text);
         let bounds = [&[0], &starts[..], &[text.len()]].concat();
         bounds.windows(2).map(|pair| text[pair[0]..pair[1]].trim()).collect()
     }
@@ -277,7 +297,7 @@ mod tests {
     #[test]
     fn odd_texts_take_no_longer_than_others() {
         for odd in ["1. ", "\n", "! ", "\"", "a! ", "\n\n1"] {
-            assert_eq!(starts(&odd.repeat(200_000)), [0; 0], "{odd:?}");
+            assert_eq!(Sentences::default().starts(&odd.repeat(200_000)), [0; 0], "{odd:?}");
         }
     }
 
@@ -289,9 +309,10 @@ mod tests {
             ]), 0..30),
         ) {
             let text = words.concat();
-            let starts = starts(&text);
+            let mut found = Sentences::default();
+            let starts = found.starts(&text);
             prop_assert!(starts.is_sorted_by(|a, b| a < b) && !starts.contains(&0), "{:?} {:?}", text, starts);
-            for &start in &starts {
+            for &start in starts {
                 prop_assert!(text.is_char_boundary(start) && !text[..start].ends_with(char::is_whitespace));
             }
             let letterless = |sentence: &&str| !sentence.chars().any(char::is_alphabetic);

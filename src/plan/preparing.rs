@@ -65,6 +65,16 @@ fn of_plan(config: &PrepareConfig, plan: &PreparePlan) -> Vec<String> {
         ),
     ];
     lines.push(format!("           text to ids: {}", plan.tokenized_by));
+    let memory = plan.memory;
+    lines.push(format!(
+        "           memory: {} for short texts, {} for open files, {} for eight long documents, {} for a very long one; \
+         beside it {} a lane for rows, the table of documents and words",
+        bytes(memory.short),
+        bytes(memory.files),
+        bytes(memory.long),
+        bytes(memory.very_long),
+        bytes(memory.lane),
+    ));
     if let Some((name, size)) = &plan.largest_compressed {
         lines.push(format!("           one lane reads {name} from end to end, {} compressed", bytes(*size)));
     }

@@ -139,7 +139,7 @@ fn every_format_covers_its_files_with_ranges_that_ascend() {
                 assert_eq!((range.start, part.pieces.len()), (end, 1), "{name}: pieces without gaps");
                 end = range.end;
                 let mut documents = corpus.format().open(&corpus.files()[0], range, corpus.reading()).expect("opened");
-                while let Some(record) = documents.next().expect("readable") {
+                while let Some(record) = documents.next(&mut Spare::default()).expect("readable") {
                     assert!(record.range.start >= last && record.range.end > record.range.start, "{name}: {record:?}");
                     assert!(record.range.end <= documents.reached().to, "{name}: {record:?}");
                     last = record.range.end;
@@ -164,7 +164,7 @@ fn every_format_goes_on_behind_any_record_as_if_it_had_read_it() {
         let mut calm = open();
         let mut reached = vec![calm.reached()];
         let mut records = Vec::new();
-        while let Some(record) = calm.next().expect("readable") {
+        while let Some(record) = calm.next(&mut Spare::default()).expect("readable") {
             records.push(record);
             reached.push(calm.reached());
         }
@@ -173,9 +173,17 @@ fn every_format_goes_on_behind_any_record_as_if_it_had_read_it() {
             late.skip(place.to).expect("it was there");
             assert_eq!(late.reached(), *place, "{name} behind record {index}");
             for record in &records[index..] {
-                assert_eq!(late.next().expect("readable").as_ref(), Some(record), "{name} behind record {index}");
+                assert_eq!(
+                    late.next(&mut Spare::default()).expect("readable").as_ref(),
+                    Some(record),
+                    "{name} behind record {index}"
+                );
             }
-            assert_eq!((late.next().expect("readable"), late.reached()), (None, calm.reached()), "{name}");
+            assert_eq!(
+                (late.next(&mut Spare::default()).expect("readable"), late.reached()),
+                (None, calm.reached()),
+                "{name}"
+            );
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The documents of a part, in order, and what was read to find them.
 
+use std::mem::take;
 use std::ops::Range;
 
 use schemas::Document;
@@ -8,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::AnyFormat;
 use super::inputs::InputFile;
 use super::piece::{Part, PieceReader, Reached, Reading};
-use super::record::{Reason, Record};
+use super::record::{RawDocument, Reason, Record, Spare};
 use super::room::Room;
 use crate::{Error, Result};
 
@@ -58,6 +59,7 @@ pub struct Documents<'a> {
     piece: usize,
     read: Vec<(usize, Reached)>,
     open: Option<Box<dyn PieceReader>>,
+    spare: Spare,
 }
 
 impl<'a> Documents<'a> {
@@ -68,7 +70,16 @@ impl<'a> Documents<'a> {
         reading: Reading,
         from: Place,
     ) -> Result<Self> {
-        let mut documents = Self { part, files, format, reading, piece: from.piece, read: Vec::new(), open: None };
+        let mut documents = Self {
+            part,
+            files,
+            format,
+            reading,
+            piece: from.piece,
+            read: Vec::new(),
+            open: None,
+            spare: Spare::default(),
+        };
         if let (Some(reached), Some(&file)) = (from.reached, documents.files.get(from.piece)) {
             let mut open = documents.begin(file)?;
             open.skip(reached.to)?;
@@ -98,6 +109,13 @@ impl<'a> Documents<'a> {
         &self.read
     }
 
+    /// Takes back a document that nobody needs any more: the next one may lie in its memory.
+    pub fn take_back(&mut self, found: Found) {
+        if let Some(document) = found.document {
+            self.spare.take_back(document);
+        }
+    }
+
     fn begin(&self, file: &InputFile) -> Result<Box<dyn PieceReader>> {
         // What was read of the piece before is read no more: a file's room is asked for with no other in hand.
         self.reading.room.put_down();
@@ -111,9 +129,9 @@ impl<'a> Documents<'a> {
                 Some(open) => open,
                 None => self.begin(file)?,
             };
-            if let Some(record) = open.next()? {
+            if let Some(record) = open.next(&mut self.spare)? {
                 self.open = Some(open);
-                return Ok(Some(found(record, self.piece)));
+                return Ok(Some(found(record, self.piece, &mut self.spare)));
             }
             file.refuse_another()?;
             self.read.push((self.piece, open.reached()));
@@ -123,16 +141,27 @@ impl<'a> Documents<'a> {
     }
 }
 
-fn found(record: Record, piece: usize) -> Found {
+fn found(record: Record, piece: usize, spare: &mut Spare) -> Found {
     let Record { document, range, line, complaints } = record;
     let complain = |(reason, line)| Complaint { reason, piece, line };
     Found {
         piece,
         range,
         line,
-        document: document.map(|document| Document::new(document.id, document.text)),
+        document: document.map(|document| named(document, spare)),
         complaints: complaints.into_iter().map(complain).collect(),
     }
+}
+
+/// A document under its own name, or under that of its text: two of one text are then one.
+fn named(document: RawDocument, spare: &mut Spare) -> Document {
+    let RawDocument { id, text } = document;
+    let id = id.unwrap_or_else(|| {
+        let mut id = take(&mut spare.id);
+        Document::write_digest(&text, &mut id);
+        id
+    });
+    Document { id, text }
 }
 
 /// Each document or complaint. A file that is another at a piece's beginning or end than it was when it was found is an

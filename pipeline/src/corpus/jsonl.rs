@@ -16,16 +16,17 @@
 //! JSON Lines, <https://jsonlines.org>; RFC 8259.
 
 use std::fmt;
+use std::mem::take;
 use std::ops::Range;
 
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::Format;
 use super::fitness::{Fitness, HEAD_BYTES, Head, head, of_text};
 use super::inputs::InputFile;
 use super::lines::{Border, Line, LineRecords, cut};
 use super::piece::{PieceRange, PieceReader, Reading};
-use super::record::{Reason, Record};
+use super::record::{Reason, Record, Spare};
 use crate::Result;
 
 /// A line is a JSON object with a field of text.
@@ -53,7 +54,7 @@ impl Format for JsonLines {
 
     fn open(&self, file: &InputFile, range: &Range<u64>, reading: &Reading) -> Result<Box<dyn PieceReader>> {
         let fields = Fields::of(reading);
-        let records = LineRecords::open(file, range, reading, move |line| parse(&fields, line))?;
+        let records = LineRecords::open(file, range, reading, move |line, spare| parse(&fields, line, spare))?;
         Ok(Box::new(records))
     }
 
@@ -84,12 +85,12 @@ impl Fields {
     }
 }
 
-fn parse(fields: &Fields, line: &Line<'_>) -> Record {
+fn parse(fields: &Fields, line: &Line<'_>, spare: &mut Spare) -> Record {
     let json = String::from_utf8_lossy(line.bytes);
     let mut repaired = matches!(json, std::borrow::Cow::Owned(_));
-    let found = read(fields, &json).ok().or_else(|| {
+    let found = read(fields, &json, spare).ok().or_else(|| {
         let python = as_json(&json)?;
-        let found = read(fields, &python).ok()?;
+        let found = read(fields, &python, spare).ok()?;
         repaired |= matches!(&found.0, Field::Text(text) if text.contains(char::REPLACEMENT_CHARACTER));
         Some(found)
     });
@@ -162,9 +163,9 @@ fn rejected(reason: Reason, line: &Line<'_>) -> Record {
     Record::rejected(reason, line.range.clone(), line.number)
 }
 
-fn read(fields: &Fields, json: &str) -> serde_json::Result<(Field, Field)> {
+fn read(fields: &Fields, json: &str, spare: &mut Spare) -> serde_json::Result<(Field, Field)> {
     let mut deserializer = serde_json::Deserializer::from_str(json);
-    let found = fields.deserialize(&mut deserializer)?;
+    let found = Object { fields, spare }.deserialize(&mut deserializer)?;
     deserializer.end()?;
     Ok(found)
 }
@@ -193,19 +194,13 @@ enum Field {
     Other,
 }
 
-impl From<serde_json::Value> for Field {
-    fn from(value: serde_json::Value) -> Self {
-        match value {
-            serde_json::Value::String(text) => Self::Text(text),
-            // Others have lost digits by now: two names may have become one.
-            serde_json::Value::Number(number) if !number.is_f64() => Self::Number(number.to_string()),
-            _ => Self::Other,
-        }
-    }
+/// Reads the two fields of an object and skips the others without building them.
+struct Object<'a> {
+    fields: &'a Fields,
+    spare: &'a mut Spare,
 }
 
-/// Reads the two fields of an object and skips the others without building them.
-impl<'de> DeserializeSeed<'de> for &Fields {
+impl<'de> DeserializeSeed<'de> for Object<'_> {
     type Value = (Field, Field);
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
@@ -213,30 +208,112 @@ impl<'de> DeserializeSeed<'de> for &Fields {
     }
 }
 
-impl<'de> Visitor<'de> for &Fields {
+impl<'de> Visitor<'de> for Object<'_> {
     type Value = (Field, Field);
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "an object with a field `{}`", self.text)
+        write!(formatter, "an object with a field `{}`", self.fields.text)
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let (mut text, mut id) = (Field::Missing, Field::Missing);
-        while let Some(key) = map.next_key::<std::borrow::Cow<'de, str>>()? {
-            let is_id = self.id.as_deref() == Some(&*key);
-            if *key == self.text {
-                let value = Field::from(map.next_value::<serde_json::Value>()?);
+        while let Some(Key { is_text, is_id }) = map.next_key_seed(self.fields)? {
+            if is_text {
+                let room = String::from_utf8(take(&mut self.spare.text)).unwrap_or_default();
+                let value = map.next_value_seed(Value { room })?;
                 if let (true, Field::Text(value)) = (is_id, &value) {
                     id = Field::Text(value.clone());
                 }
                 text = value;
             } else if is_id {
-                id = Field::from(map.next_value::<serde_json::Value>()?);
+                id = map.next_value_seed(Value { room: take(&mut self.spare.id) })?;
             } else {
                 map.next_value::<IgnoredAny>()?;
             }
         }
         Ok((text, id))
+    }
+}
+
+/// Whether a name is that of one of the two.
+struct Key {
+    is_text: bool,
+    is_id: bool,
+}
+
+impl<'de> DeserializeSeed<'de> for &Fields {
+    type Value = Key;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Key, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for &Fields {
+    type Value = Key;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("the name of a field")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<Key, E> {
+        Ok(Key { is_text: name == self.text, is_id: self.id.as_deref() == Some(name) })
+    }
+}
+
+/// Reads what a field holds; text lies in `room`.
+struct Value {
+    room: String,
+}
+
+impl<'de> DeserializeSeed<'de> for Value {
+    type Value = Field;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Field, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Value {
+    type Value = Field;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a value")
+    }
+
+    fn visit_str<E: serde::de::Error>(mut self, text: &str) -> Result<Field, E> {
+        self.room.clear();
+        self.room.push_str(text);
+        Ok(Field::Text(self.room))
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<Field, E> {
+        Ok(Field::Number(number.to_string()))
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<Field, E> {
+        Ok(Field::Number(number.to_string()))
+    }
+
+    /// Others have lost digits by now: two names may have become one.
+    fn visit_f64<E: serde::de::Error>(self, _number: f64) -> Result<Field, E> {
+        Ok(Field::Other)
+    }
+
+    fn visit_bool<E: serde::de::Error>(self, _value: bool) -> Result<Field, E> {
+        Ok(Field::Other)
+    }
+
+    fn visit_unit<E: serde::de::Error>(self) -> Result<Field, E> {
+        Ok(Field::Other)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Field, A::Error> {
+        IgnoredAny.visit_seq(seq).map(|_| Field::Other)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Field, A::Error> {
+        IgnoredAny.visit_map(map).map(|_| Field::Other)
     }
 }
 
@@ -247,7 +324,8 @@ mod tests {
     fn text(line: &str) -> (Option<String>, Vec<Reason>) {
         let fields = Fields { text: "text".into(), id: None };
         let bytes = line.as_bytes();
-        let record = parse(&fields, &Line { bytes, range: 0..bytes.len() as u64, number: 0 });
+        let line = Line { bytes, range: 0..bytes.len() as u64, number: 0 };
+        let record = parse(&fields, &line, &mut Spare::default());
         let reasons = record.complaints.into_iter().map(|(reason, _)| reason);
         (record.document.map(|document| document.text), reasons.collect())
     }
@@ -258,12 +336,15 @@ mod tests {
             r#"{"score": NaN, "text": "a", "low": -Infinity, "all": [Infinity, NaN]}"#,
             r#"{"text": "a", "other": "\ud800", "\udfff": 1}"#,
             r#"{"other": "\ud83d x \ude42", "text": "a"}"#,
+            r#"{"text": {"text": "b"}, "other": [[{"text": "c"}]], "te\u0078t": "a"}"#,
         ] {
             assert_eq!(text(line), (Some("a".into()), vec![]), "{line}");
         }
         assert_eq!(text(r#"{"text": "x \ud800 NaN"}"#), (Some("x \u{fffd} NaN".into()), vec![Reason::InvalidUtf8]));
         assert_eq!(text(r#"{"text": "\ud83d\ude42 \\ud800", "n": NaN}"#), (Some("🙂 \\ud800".into()), vec![]));
-        assert_eq!(text(r#"{"text": NaN}"#), (None, vec![Reason::NonStringField]));
+        for other in ["NaN", "1", "-1", "1.5", "true", "null", "[\"a\"]", "{\"text\": \"a\"}"] {
+            assert_eq!(text(&format!("{{\"text\": {other}}}")), (None, vec![Reason::NonStringField]), "{other}");
+        }
         for broken in [r#"{"text": "a", "n": Nan}"#, r#"{"text": "a" NaN}"#, r#"{"text": "\ud8"}"#, "NaN", "\"\\"] {
             assert_eq!(text(broken), (None, vec![Reason::BrokenJson]), "{broken}");
         }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::bytes::{Bytes, ReadHash, can_be_entered, make_room, open, read_error};
 use super::inputs::InputFile;
 use super::piece::{PieceRange, PieceReader, Reached, Reading};
-use super::record::{Record, count_newlines};
+use super::record::{KEPT_BYTES, Record, Spare, count_newlines};
 use crate::{Error, Result};
 
 pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -20,9 +20,6 @@ pub(super) struct Line<'a> {
     /// 0-based, within the piece.
     pub(super) number: u64,
 }
-
-/// What a buffer keeps of its room when the line in it was longer.
-const KEPT_BYTES: usize = 1 << 20;
 
 /// Lines of a range of a file, in one buffer.
 pub(super) struct LineReader {
@@ -119,18 +116,18 @@ pub(super) struct LineRecords<F> {
     record: F,
 }
 
-impl<F: Fn(&Line<'_>) -> Record + Send> LineRecords<F> {
+impl<F: Fn(&Line<'_>, &mut Spare) -> Record + Send> LineRecords<F> {
     pub(super) fn open(file: &InputFile, range: &Range<u64>, reading: &Reading, record: F) -> Result<Self> {
         Ok(Self { lines: LineReader::open(file, range, reading)?, record })
     }
 }
 
-impl<F: Fn(&Line<'_>) -> Record + Send> PieceReader for LineRecords<F> {
-    fn next(&mut self) -> Result<Option<Record>> {
+impl<F: Fn(&Line<'_>, &mut Spare) -> Record + Send> PieceReader for LineRecords<F> {
+    fn next(&mut self, spare: &mut Spare) -> Result<Option<Record>> {
         self.lines.put_down();
         while let Some(line) = self.lines.next()? {
             if !is_blank(line.bytes) {
-                return Ok(Some((self.record)(&line)));
+                return Ok(Some((self.record)(&line, spare)));
             }
         }
         Ok(None)

@@ -31,7 +31,7 @@ pub use self::files::{Corpus, CorpusConfig, SortedOut, UnfitFiles};
 pub use self::fitness::{Fitness, Head};
 pub use self::inputs::{FileIdentity, InputFile};
 pub use self::piece::{BytesRead, Part, Piece, PieceRange, PieceReader, Reached, Reading};
-pub use self::record::{RawDocument, Reason, Record};
+pub use self::record::{RawDocument, Reason, Record, Spare};
 pub use self::room::{COPIES, Room, TooMuch};
 pub use self::walk::{PassedOver, plain_extension};
 use crate::Result;

@@ -16,7 +16,9 @@
 //! The Apache Parquet format, <https://parquet.apache.org/docs/file-format/>.
 
 use std::convert::Infallible;
+use std::mem::take;
 use std::ops::Range;
+use std::string::FromUtf8Error;
 
 use ::parquet::arrow::ProjectionMask;
 use ::parquet::arrow::arrow_reader::{
@@ -28,7 +30,7 @@ use arrow_array::RecordBatch;
 use super::Format;
 use super::inputs::InputFile;
 use super::piece::{BytesRead, PieceRange, PieceReader, Reached, Reading};
-use super::record::{Reason, Record};
+use super::record::{Reason, Record, Spare};
 use crate::foreign::decoded;
 use crate::{Error, Result};
 
@@ -252,18 +254,20 @@ impl Rows {
         Ok(usize::try_from(rows.clamp(1, ROWS)).expect("a few"))
     }
 
-    fn record(&self, batch: &RecordBatch, index: usize) -> Result<Record> {
+    fn record(&self, batch: &RecordBatch, index: usize, spare: &mut Spare) -> Result<Record> {
         let column = |name| batch.column_by_name(name).expect("checked before the first part");
         let (row, line) = (self.row, self.row - self.first);
-        let cell = |name| cells::bytes(column(name), index);
-        let id = self.reading.id_field.as_ref().map(|id| cell(id));
-        let (Some(text), None | Some(Some(_))) = (cell(&self.reading.text_field), &id) else {
+        let cell = |name, mut bytes| cells::append(column(name), index, &mut bytes).map(|()| bytes);
+        let id = self.reading.id_field.as_ref().map(|id| cell(id, take(&mut spare.id).into_bytes()));
+        let text = cell(&self.reading.text_field, take(&mut spare.text));
+        let (Some(text), None | Some(Some(_))) = (text, &id) else {
             return Ok(Record::rejected(Reason::MissingField, row..row + 1, line));
         };
         make_room(&self.file.path, line, text.len() as u64, &self.reading)?;
         let mut record = Record::of_bytes(text, row..row + 1, line);
         if let Some(document) = &mut record.document {
-            document.id = id.flatten().map(|id| String::from_utf8_lossy(&id).into_owned());
+            let repaired = |id: FromUtf8Error| String::from_utf8_lossy(id.as_bytes()).into_owned();
+            document.id = id.flatten().map(|id| String::from_utf8(id).unwrap_or_else(repaired));
         }
         // Rows are their own places: line breaks within a cell are none of the file's.
         record.complaints.iter_mut().for_each(|(_, at)| *at = line);
@@ -272,11 +276,11 @@ impl Rows {
 }
 
 impl PieceReader for Rows {
-    fn next(&mut self) -> Result<Option<Record>> {
+    fn next(&mut self, spare: &mut Spare) -> Result<Option<Record>> {
         self.reading.room.put_down();
         loop {
             if let Some((batch, index)) = self.batch.take_if(|(batch, index)| *index < batch.num_rows()) {
-                let record = self.record(&batch, index)?;
+                let record = self.record(&batch, index, spare)?;
                 self.batch = Some((batch, index + 1));
                 self.row += 1;
                 return Ok(Some(record));

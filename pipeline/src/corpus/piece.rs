@@ -10,7 +10,7 @@ use encoding_rs::Encoding;
 use schemas::PartId;
 use serde::{Deserialize, Serialize};
 
-use super::record::Record;
+use super::record::{Record, Spare};
 use super::room::Room;
 use crate::Result;
 
@@ -116,8 +116,8 @@ impl BytesRead {
 
 /// The records of a piece, in order.
 pub trait PieceReader: Send {
-    /// The next record; none behind the last.
-    fn next(&mut self) -> Result<Option<Record>>;
+    /// The next record; none behind the last. Its text and name may lie in what is to spare.
+    fn next(&mut self, spare: &mut Spare) -> Result<Option<Record>>;
 
     /// Passes over all records up to `to`, where one of them ended: what was [reached](Self::reached) is then what it
     /// would be had they been read. Called before the first record only.

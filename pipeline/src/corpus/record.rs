@@ -5,6 +5,8 @@
 use std::fmt;
 use std::ops::Range;
 
+use schemas::Document;
+
 /// What was found at one place of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
@@ -25,6 +27,33 @@ pub struct RawDocument {
     pub id: Option<String>,
     /// Its text, cleaned.
     pub text: String,
+}
+
+/// Memory of a document that nobody needs any more, for the next one: nothing is allocated for a document of usual length.
+#[derive(Debug, Default)]
+pub struct Spare {
+    /// For its text.
+    pub text: Vec<u8>,
+    /// For its name.
+    pub id: String,
+}
+
+/// What is kept of the room of a document that was longer.
+pub(super) const KEPT_BYTES: usize = 1 << 20;
+
+impl Spare {
+    /// Takes back the memory of a document.
+    pub(super) fn take_back(&mut self, document: Document) {
+        let (mut text, mut id) = (document.text.into_bytes(), document.id);
+        text.clear();
+        id.clear();
+        if text.capacity() <= KEPT_BYTES {
+            self.text = text;
+        }
+        if id.capacity() <= KEPT_BYTES {
+            self.id = id;
+        }
+    }
 }
 
 impl Record {
@@ -59,7 +88,7 @@ impl Record {
             text.retain(|character| character != '\0');
         }
         if memchr::memmem::find(text.as_bytes(), b"\r\n").is_some() {
-            text = text.replace("\r\n", "\n");
+            text = with_line_feeds(text);
         }
         if text.trim().is_empty() {
             complaints.push((Reason::EmptyDocument, line));
@@ -100,6 +129,17 @@ impl fmt::Display for Reason {
             Self::TooLong => "too_long",
         })
     }
+}
+
+/// The text with line feeds instead of pairs of a carriage return and one, in the same memory.
+fn with_line_feeds(text: String) -> String {
+    let (mut bytes, mut kept) = (text.into_bytes(), 0);
+    for at in 0..bytes.len() {
+        bytes[kept] = bytes[at];
+        kept += usize::from(!bytes[at..].starts_with(b"\r\n"));
+    }
+    bytes.truncate(kept);
+    String::from_utf8(bytes).expect("only ASCII was taken out")
 }
 
 pub(super) fn count_newlines(bytes: &[u8]) -> u64 {

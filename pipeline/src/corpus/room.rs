@@ -98,14 +98,22 @@ pub struct Room {
 }
 
 impl Room {
+    /// Who gets how much of `memory_max`: short documents in the hands of all lanes and their files, long files, long
+    /// documents, a very long one.
+    #[must_use]
+    pub fn shares(memory_max: u64) -> [u64; 4] {
+        [memory_max / 4, memory_max / 2, memory_max / 8, memory_max / 8]
+    }
+
     /// The room of a preparation.
     #[must_use]
     pub fn new(memory_max: u64, lanes: usize) -> Self {
+        let [short, files, long, very_long] = Self::shares(memory_max);
         Self {
-            share: memory_max / 4 / 2 / lanes as u64,
-            files: Budget::new(memory_max / 2),
-            long: Budget::new(memory_max / 8),
-            very_long: Budget::new(memory_max / 8),
+            share: short / 2 / lanes as u64,
+            files: Budget::new(files),
+            long: Budget::new(long),
+            very_long: Budget::new(very_long),
             held: Arc::default(),
         }
     }

@@ -20,7 +20,7 @@ use super::fitness::{Fitness, head, of_text};
 use super::inputs::InputFile;
 use super::lines::{BYTE_ORDER_MARK, whole};
 use super::piece::{PieceRange, PieceReader, Reached, Reading};
-use super::record::{Record, count_newlines};
+use super::record::{Record, Spare, count_newlines};
 use crate::Result;
 
 pub(super) const EXTENSIONS: &[&str] = &["txt", "text", "md"];
@@ -74,7 +74,7 @@ struct OneRecord {
 }
 
 impl PieceReader for OneRecord {
-    fn next(&mut self) -> Result<Option<Record>> {
+    fn next(&mut self, _spare: &mut Spare) -> Result<Option<Record>> {
         let text = self.bytes.take().map(|bytes| match bytes.strip_prefix(BYTE_ORDER_MARK) {
             Some(text) => text.to_vec(),
             None => bytes,

@@ -13,6 +13,7 @@
 //! # Reference
 //! POSIX.1-2024, section 3.185, "line".
 
+use std::mem::take;
 use std::ops::Range;
 
 use super::fitness::{Fitness, head, of_text};
@@ -41,8 +42,10 @@ impl Format for PlainLines {
     }
 
     fn open(&self, file: &InputFile, range: &Range<u64>, reading: &Reading) -> Result<Box<dyn PieceReader>> {
-        let records = LineRecords::open(file, range, reading, |line| {
-            Record::of_bytes(line.bytes.to_vec(), line.range.clone(), line.number)
+        let records = LineRecords::open(file, range, reading, |line, spare| {
+            let mut text = take(&mut spare.text);
+            text.extend_from_slice(line.bytes);
+            Record::of_bytes(text, line.range.clone(), line.number)
         })?;
         Ok(Box::new(records))
     }

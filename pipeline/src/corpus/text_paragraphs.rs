@@ -13,13 +13,14 @@
 //! # Reference
 //! Devlin et al. 2019, `create_pretraining_data.py`: "Blank lines between documents".
 
+use std::mem::take;
 use std::ops::Range;
 
 use super::fitness::{Fitness, head, of_text};
 use super::inputs::InputFile;
 use super::lines::{Border, LineReader, cut, is_blank};
 use super::piece::{PieceRange, PieceReader, Reached, Reading};
-use super::record::Record;
+use super::record::{Record, Spare};
 use super::{Format, text};
 use crate::Result;
 
@@ -41,7 +42,7 @@ impl Format for Paragraphs {
     }
 
     fn open(&self, file: &InputFile, range: &Range<u64>, reading: &Reading) -> Result<Box<dyn PieceReader>> {
-        Ok(Box::new(ParagraphReader { lines: LineReader::open(file, range, reading)?, usual: 0 }))
+        Ok(Box::new(ParagraphReader { lines: LineReader::open(file, range, reading)? }))
     }
 
     #[cfg(test)]
@@ -57,19 +58,14 @@ impl Format for Paragraphs {
     }
 }
 
-/// Bytes of a document that room is made for at once, at most.
-const ROOM_BYTES: usize = 1 << 16;
-
 struct ParagraphReader {
     lines: LineReader,
-    /// Bytes that few documents are longer than: each line that does not fit costs a copy of those before it.
-    usual: usize,
 }
 
 impl PieceReader for ParagraphReader {
-    fn next(&mut self) -> Result<Option<Record>> {
+    fn next(&mut self, spare: &mut Spare) -> Result<Option<Record>> {
         self.lines.put_down();
-        let (mut text, mut range, mut first) = (Vec::with_capacity(self.usual), 0..0, 0);
+        let (mut text, mut range, mut first) = (take(&mut spare.text), 0..0, 0);
         while let Some(line) = self.lines.next()? {
             if is_blank(line.bytes) {
                 if text.is_empty() {
@@ -89,7 +85,6 @@ impl PieceReader for ParagraphReader {
             return Ok(None);
         }
         text.pop();
-        self.usual = text.len().max(self.usual / 8 * 7).min(ROOM_BYTES);
         Ok(Some(Record::of_bytes(text, range, first)))
     }
 

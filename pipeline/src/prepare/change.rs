@@ -16,7 +16,7 @@ use super::record::{Bound, FoundPart};
 use super::seen::Seen;
 use super::settings::Settings;
 use super::work::Omit;
-use crate::corpus::{Corpus, InputFile, Part, Piece, Reached, group};
+use crate::corpus::{Corpus, InputFile, Part, Piece, Reached, Spare, group};
 use crate::{Error, Result};
 
 /// By so much the clocks of two file systems may differ.
@@ -297,7 +297,7 @@ impl Comparison<'_> {
     fn reads(&self, file: &InputFile, piece: &Piece, reached: &Reached) -> Result<bool> {
         let mut reader = self.corpus.format().open(file, &piece.range, self.corpus.reading())?;
         reader.skip(reached.to)?;
-        Ok(reader.reached() == *reached && reader.next()?.is_none())
+        Ok(reader.reached() == *reached && reader.next(&mut Spare::default())?.is_none())
     }
 }
 

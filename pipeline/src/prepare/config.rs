@@ -55,7 +55,7 @@ pub struct PrepareConfig {
     /// Parts, from the list's first on, whose validation rows a streamed run (`data.order`) is measured on: they are fixed
     /// before its first step, which waits for these parts.
     pub valid_parts: usize,
-    /// Size of a part on disk; default: 1/256 of the corpus, at least 1 MiB, at most 64 MiB, as it was when the folder was
+    /// Size of a part on disk; default: 1/256 of the corpus, at least 8 MiB, at most 64 MiB, as it was when the folder was
     /// begun.
     pub part_bytes: Option<u64>,
     /// Text of a part after which what was made of it is committed: what a kill costs of a file that cannot be entered.

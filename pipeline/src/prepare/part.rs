@@ -128,6 +128,7 @@ impl PartMaker<'_> {
                 segment = self.begin(&records, place, rows);
             }
             segment.take(&next, documents.room())?;
+            documents.take_back(next);
             if segment.is_full() {
                 full = Some(documents.place());
             }

@@ -10,6 +10,7 @@ use store::Store;
 use super::change::{Change, Compared, Comparison, Unfit};
 use super::config::PrepareConfig;
 use super::list::{self, Lists, PartList};
+use super::memory::Memory;
 use super::seen::Seen;
 use super::settings::Settings;
 use crate::corpus::Corpus;
@@ -33,6 +34,8 @@ pub struct PreparePlan {
     pub document_bytes_max: u64,
     /// Bound of all that text takes on its way.
     pub text_bytes_max: u64,
+    /// Who gets how much.
+    pub memory: Memory,
     /// The largest compressed file, by name and bytes: nobody can enter it, so it is the critical path.
     pub largest_compressed: Option<(String, u64)>,
     /// What has changed since the folder was prepared, if anything.
@@ -168,6 +171,7 @@ impl Planned {
             lanes,
             document_bytes_max,
             text_bytes_max: self.config.memory_max,
+            memory: Memory::of(&self.config, self.tokenizer.facts().manifest.vocab_size),
             largest_compressed: self.corpus.largest_compressed().map(|file| (file.name.clone(), file.bytes)),
             change: self.next.as_ref().map(|(_, change)| *change).filter(|change| change.generation.0 > 0),
             tokenizer: self.tokenizer.facts().manifest.clone(),

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::tokenize::front;
 
-/// Text of a run that is compared: the crate takes a fifth of a second for it.
-const RUN_BYTES: u64 = 512 << 10;
+/// Text of a run that is compared: the crate takes a tenth of a second for it.
+const RUN_BYTES: u64 = 256 << 10;
 
 /// Text of a document that is: so that there are several.
 const DOCUMENT_BYTES: usize = 16 << 10;

@@ -15,7 +15,7 @@ use super::words;
 use super::work::{Task, Work};
 use crate::corpus::{Complaint, Found, Place, Reached, Reason, Room, TooMuch};
 use crate::pack::{Packed, Packer};
-use crate::sentences;
+use crate::sentences::Sentences;
 use crate::shard::{ShardOptions, ShardWriter};
 use crate::{Error, Result};
 
@@ -48,6 +48,7 @@ pub(super) struct Segment<'a> {
     examples: Vec<Complaint>,
     unknowns: Unknowns,
     counts: Vec<u64>,
+    sentences: Sentences,
     /// Lines that were read, and what was wrong with them, since anybody was told.
     lines_untold: u64,
     untold: Vec<(String, String)>,
@@ -102,6 +103,7 @@ impl<'a> Segment<'a> {
             examples: Vec::new(),
             unknowns: Unknowns::default(),
             counts: vec![0; vocab_size as usize],
+            sentences: Sentences::default(),
             lines_untold: 0,
             untold: Vec::new(),
         }
@@ -175,7 +177,7 @@ impl<'a> Segment<'a> {
 
     /// Tokenizes a document and packs it on its side.
     fn pack(&mut self, found: &Found, document: &Document) -> Result<()> {
-        let Self { work, task, watch, counts, sides, .. } = self;
+        let Self { work, task, watch, counts, sides, sentences, .. } = self;
         let hash = Document::hash(&document.id);
         let valid = Document::is_valid(hash, work.config.valid_fraction);
         let Side { packer, writer, rows, first_row } = &mut sides[usize::from(valid)];
@@ -210,8 +212,7 @@ impl<'a> Segment<'a> {
                 })?;
             }
             if work.config.pack.keeps_sentences() {
-                let starts = sentences::starts(&document.text);
-                work.tokenizer.encode_runs(&document.text, &starts, &mut take)
+                work.tokenizer.encode_runs(&document.text, sentences.starts(&document.text), &mut take)
             } else {
                 work.tokenizer.encode(&document.text, &mut take)
             }

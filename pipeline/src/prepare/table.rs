@@ -19,8 +19,11 @@ use store::Store;
 use crate::shard::writer::{Hashing, write_error};
 use crate::{Error, Result};
 
-/// Documents held in memory: some 6 MB.
+/// Documents held in memory.
 const ROWS_PER_GROUP: usize = 1 << 16;
+
+/// What they take there, with names of 64 bytes.
+pub(super) const GROUP_BYTES: u64 = 112 * ROWS_PER_GROUP as u64;
 
 /// Where a document is and what it came to.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -332,6 +332,7 @@ fn a_null_writer_writes_nothing_and_a_slow_one_is_found_out() {
     assert_eq!((slow.rows, &slow.corpus), (written.rows, &written.corpus), "the same work");
 }
 
+mod allocations;
 mod dirty;
 mod events;
 mod generations;

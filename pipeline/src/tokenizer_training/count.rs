@@ -202,14 +202,15 @@ impl Work {
         let part = &self.parts[place(index)];
         let (mut documents, dirt) = (0, Dirt::default());
         let complaint = |of: &Complaint| (of.reason.to_string(), self.corpus.words(part, *of));
-        for found in self.corpus.documents(part, Place::default(), &self.bytes_read.part())? {
+        let mut found = self.corpus.documents(part, Place::default(), &self.bytes_read.part())?;
+        while let Some(next) = found.next() {
             if self.failed.load(Ordering::Relaxed) < index || self.is_full.load(Ordering::Relaxed) || stop.is_asked() {
                 return Ok(Read::Left);
             }
-            let found = found?;
-            dirt.add(1, found.complaints.iter().map(complaint).collect());
-            let Some(document) = found.document else { continue };
-            if !self.has(&document) {
+            let next = next?;
+            dirt.add(1, next.complaints.iter().map(complaint).collect());
+            let Some(document) = &next.document else { continue };
+            if !self.has(document) {
                 continue;
             }
             documents += 1;
@@ -220,6 +221,7 @@ impl Work {
                 }
             }
             self.text_bytes.fetch_add(document.text.len() as u64, Ordering::Relaxed);
+            found.take_back(next);
         }
         Ok(Read::Whole(documents, dirt))
     }

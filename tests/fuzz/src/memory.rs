@@ -29,6 +29,7 @@ thread_local! {
     /// Bytes taken and not given back since counting began; less than none where older ones were given back.
     static LIVE: Cell<isize> = const { Cell::new(0) };
     static PEAK: Cell<isize> = const { Cell::new(0) };
+    static REQUESTS: Cell<u64> = const { Cell::new(0) };
     static GRANTED: Cell<usize> = const { Cell::new(0) };
     /// The input that is tried.
     static TRIED: Cell<*const Input> = const { Cell::new(ptr::null()) };
@@ -53,6 +54,13 @@ pub(crate) fn peak(input: &Input, work: impl FnOnce()) -> usize {
     PEAK.get().unsigned_abs()
 }
 
+/// How often `work` asked for memory, or for more of it, on this thread.
+pub fn requests(work: impl FnOnce()) -> u64 {
+    let before = REQUESTS.get();
+    work();
+    REQUESTS.get() - before
+}
+
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
@@ -65,6 +73,7 @@ impl Counting {
         if std::thread::panicking() {
             return true;
         }
+        let _ = REQUESTS.try_with(|requests| requests.set(requests.get() + 1));
         let more = isize::try_from(bytes).unwrap_or(isize::MAX);
         // At the end of a thread there is nobody left to count for.
         let counted = LIVE.try_with(|live| {

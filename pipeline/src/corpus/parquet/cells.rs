@@ -1,5 +1,7 @@
 //! Cells as text.
 
+use std::io::Write as _;
+
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type};
 use arrow_array::{Array, PrimitiveArray};
@@ -15,36 +17,34 @@ pub(super) fn is_text(data_type: &DataType) -> bool {
     }
 }
 
-/// A cell as the bytes of a text, or of a number; `None` for null.
-pub(super) fn bytes(column: &dyn Array, index: usize) -> Option<Vec<u8>> {
+/// Appends the bytes of a cell, those of a text or a number in digits; `None` for null.
+pub(super) fn append(column: &dyn Array, index: usize, bytes: &mut Vec<u8>) -> Option<()> {
     if column.is_null(index) {
         return None;
     }
     match column.data_type() {
-        DataType::Utf8 => Some(column.as_string::<i32>().value(index).as_bytes().to_vec()),
-        DataType::LargeUtf8 => Some(column.as_string::<i64>().value(index).as_bytes().to_vec()),
-        DataType::Utf8View => Some(column.as_string_view().value(index).as_bytes().to_vec()),
-        DataType::Binary => Some(column.as_binary::<i32>().value(index).to_vec()),
-        DataType::LargeBinary => Some(column.as_binary::<i64>().value(index).to_vec()),
-        DataType::BinaryView => Some(column.as_binary_view().value(index).to_vec()),
+        DataType::Utf8 => bytes.extend_from_slice(column.as_string::<i32>().value(index).as_bytes()),
+        DataType::LargeUtf8 => bytes.extend_from_slice(column.as_string::<i64>().value(index).as_bytes()),
+        DataType::Utf8View => bytes.extend_from_slice(column.as_string_view().value(index).as_bytes()),
+        DataType::Binary => bytes.extend_from_slice(column.as_binary::<i32>().value(index)),
+        DataType::LargeBinary => bytes.extend_from_slice(column.as_binary::<i64>().value(index)),
+        DataType::BinaryView => bytes.extend_from_slice(column.as_binary_view().value(index)),
         DataType::Dictionary(..) => {
             let dictionary = column.as_any_dictionary();
-            bytes(dictionary.values(), key(dictionary.keys(), index)?)
+            let key = usize::try_from(integer(dictionary.keys(), index)?).ok()?;
+            append(dictionary.values(), key, bytes)?;
         }
-        _ => integer(column, index).map(String::into_bytes),
+        _ => write!(bytes, "{}", integer(column, index)?).expect("in memory"),
     }
+    Some(())
 }
 
-fn key(keys: &dyn Array, index: usize) -> Option<usize> {
-    integer(keys, index)?.parse().ok()
-}
-
-fn integer(column: &dyn Array, index: usize) -> Option<String> {
+fn integer(column: &dyn Array, index: usize) -> Option<i128> {
     macro_rules! first_of {
         ($($kind:ty),*) => {
             None$(.or_else(|| {
                 let numbers = column.as_any().downcast_ref::<PrimitiveArray<$kind>>()?;
-                Some(numbers.value(index).to_string())
+                Some(i128::from(numbers.value(index)))
             }))*
         };
     }

@@ -1,0 +1,66 @@
+//! What a document costs the allocator: nothing, once buffers have their size.
+
+use super::*;
+use crate::prepare::sample::Sample;
+use crate::prepare::work::Work;
+
+/// Documents of the smaller corpus.
+const DOCUMENTS: usize = 4000;
+
+/// How often the lane that makes a corpus of so many documents asks for memory.
+fn requests(format_name: &str, pack: &str, documents: usize) -> u64 {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let sentences = ["The cat sat on the mat.", "It's a mat, a cat, 1 hat.", "Cats sat; the mats sat."];
+    let text = |index: usize| (0..=index % 5).map(|more| sentences[(index + more) % 3]).collect::<Vec<_>>().join(" ");
+    let document = |index: usize| match format_name {
+        "jsonl" => format!("{{\"key\": \"{index}\", \"text\": \"{}\"}}\n", text(index)),
+        "text_paragraphs" => format!("{}\r\n{}\r\n\r\n", text(index), text(index + 1)),
+        _ => format!("{}\n", text(index)),
+    };
+    write_all(home.path(), &[("in.txt", (0..documents).map(document).collect::<String>())]);
+    write_all(home.path(), &[("vocab.txt", testing::VOCAB.join("\n"))]);
+    let config = PrepareConfig {
+        inputs: vec![home.path().join("in.txt").display().to_string()],
+        format: format(format_name),
+        id_field: (format_name == "jsonl").then(|| "key".to_owned()),
+        tokenizer: home.path().join("vocab.txt"),
+        lowercase: Some(true),
+        folder: home.path().join("data"),
+        tokens_max: 64,
+        pack: packing(pack),
+        part_bytes: Some(1 << 30),
+        ..PrepareConfig::default()
+    };
+    let planned = Planned::of(&config, None).expect("a plan");
+    let tasks = in_order(&planned.coming());
+    let progress = Progress::new(tasks.iter().map(|task| &task.part));
+    let store = Store::folder(&config.folder).expect("a folder");
+    let lock = Lock::take(&store, LOCK, Holder::this_process(), Terms::default()).expect("free");
+    let Planned { config, corpus, tokenizer, settings, .. } = planned;
+    let (sample, settings, options) = (Sample::default(), settings.digest(), PrepareOptions::default());
+    let work = Work { config, corpus, tokenizer, sample, settings, tasks, options, target: Some((store, lock)) };
+    // What is tokenized twice is done with: the crate allocates.
+    while work.sample.take(sentences[0]).is_some() {}
+    let (_stopper, stop) = stopper();
+    let make = || {
+        let outcome = part::make(&work, &work.tasks[0], &progress, &stop).expect("made").expect("not stopped");
+        assert_eq!(outcome.done().documents, documents as u64);
+    };
+    ::fuzz::memory::requests(make)
+}
+
+#[test]
+fn a_document_costs_no_allocation() {
+    let check = |format: &str, pack: &str| {
+        let [once, twice] = [DOCUMENTS, 2 * DOCUMENTS].map(|documents| requests(format, pack, documents));
+        let more = twice.saturating_sub(once);
+        // What is left is that of row groups: some 300 for 2048 rows.
+        assert!(more < DOCUMENTS as u64 / 4, "{format}, {pack}: {more} for {DOCUMENTS} documents more, {once} before");
+    };
+    for format in ["text_lines", "text_paragraphs", "jsonl"] {
+        check(format, "block");
+    }
+    for pack in ["document", "taco", "sentences"] {
+        check("text_lines", pack);
+    }
+}
