@@ -2,6 +2,7 @@
 #![allow(unsafe_code, reason = "calls into C++; every pointer is borrowed for the call, every result is owned once")]
 
 pub(crate) mod copies;
+pub(crate) mod dropout;
 pub(crate) mod facts;
 pub(crate) mod marks;
 

@@ -30,7 +30,7 @@ use tch::{Device, Tensor};
 
 use crate::device::precision::{MASTER, Precision};
 use crate::device::stopwatch::{ATTENTION, EMBEDDINGS, FEED_FORWARD, NORM, timed};
-use crate::model::layers::{LayerNorm, Linear, Mode, dropout};
+use crate::model::layers::{LayerNorm, Linear, Mode, dropout, dropout_to};
 use crate::model::parameters::Path;
 use crate::model::relative_positions::PositionBias;
 use crate::model::shape::{EncoderConfig, Frozen, Gelu, padded_rows};
@@ -322,8 +322,8 @@ impl Layer {
             Some(Bias::Seen(seen)) => scores_bhtt.masked_fill(&seen.logical_not(), f64::NEG_INFINITY),
             Some(Bias::Added(added)) => scores_bhtt + added,
         };
-        let weights_bhtt = dropout(&scores_bhtt.softmax(-1, MASTER), self.dropout, mode);
-        self.precision.compute(&weights_bhtt).matmul(v)
+        let weights_bhtt = scores_bhtt.softmax(-1, MASTER);
+        dropout_to(self.precision.kind(), &weights_bhtt, self.dropout, mode).matmul(v)
     }
 }
 
