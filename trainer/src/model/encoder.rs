@@ -294,7 +294,7 @@ impl Layer {
 
     /// A sublayer's output, added to what it began from.
     fn added(&self, norm: &LayerNorm, x_btd: &Tensor, made_btd: &Tensor, mode: Mode) -> Tensor {
-        timed(NORM, || norm.forward(&(x_btd + dropout(made_btd, self.dropout, mode))))
+        timed(NORM, || norm.forward(&(x_btd + dropout_to(x_btd.kind(), made_btd, self.dropout, mode))))
     }
 
     fn attend(&self, x_btd: &Tensor, bias: Option<&Bias>, mode: Mode) -> Tensor {

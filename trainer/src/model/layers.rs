@@ -70,13 +70,13 @@ pub(super) fn dropout(x: &Tensor, probability: f64, mode: Mode) -> Tensor {
     dropout_to(x.kind(), x, probability, mode)
 }
 
-/// The same, with a result of type `kind`, rounded once.
+/// The same of what goes on in the type `kind`. On the CPU it is rounded to it, once; elsewhere whoever takes it does that.
 ///
 /// On the CPU libtorch draws one number at a time on one thread, 8 ns each, while the other cores wait. Ours takes 16 bits
 /// for each from the same generator, many at a time: a quarter of the draws, and a probability that is right to 2⁻¹⁷.
 pub(super) fn dropout_to(kind: Kind, x: &Tensor, probability: f64, mode: Mode) -> Tensor {
     if mode == Mode::Eval || probability == 0.0 {
-        x.to_kind(kind)
+        x.shallow_clone()
     } else if x.device() == Device::Cpu {
         // Lanes are uniform over −2¹⁵ .. 2¹⁵.
         let threshold = (probability * 65_536.0).round();
@@ -84,7 +84,7 @@ pub(super) fn dropout_to(kind: Kind, x: &Tensor, probability: f64, mode: Mode) -
         let least = (threshold - 32_768.0) as i32;
         native::dropout(x, least, 65_536.0 / (65_536.0 - threshold), kind).expect("hidden states are numbers of floats")
     } else {
-        x.dropout(probability, true).to_kind(kind)
+        x.dropout(probability, true)
     }
 }
 
