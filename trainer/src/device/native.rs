@@ -4,6 +4,7 @@
 pub(crate) mod copies;
 pub(crate) mod dropout;
 pub(crate) mod facts;
+pub(crate) mod linear;
 pub(crate) mod marks;
 
 use std::ffi::{CStr, c_char, c_double, c_int, c_void};

@@ -4,7 +4,8 @@ use tch::{Device, Kind, Tensor};
 
 use super::parameters::Path;
 use super::weight::Weight;
-use crate::device::native::dropout as native;
+use crate::device::native::dropout;
+use crate::device::native::linear::linear;
 use crate::device::precision::Precision;
 
 /// Whether dropout applies.
@@ -34,7 +35,7 @@ impl Linear {
     pub(crate) fn forward(&self, x: &Tensor) -> Tensor {
         let x = self.precision.compute(x);
         let [weight, bias] = [&self.weight, &self.bias].map(|weight| weight.beside(&x));
-        x.linear(&weight, Some(&bias))
+        linear(&x, &weight, &bias)
     }
 }
 
@@ -82,7 +83,8 @@ pub(super) fn dropout_to(kind: Kind, x: &Tensor, probability: f64, mode: Mode) -
         let threshold = (probability * 65_536.0).round();
         #[expect(clippy::cast_possible_truncation, reason = "between −2¹⁵ and 2¹⁵")]
         let least = (threshold - 32_768.0) as i32;
-        native::dropout(x, least, 65_536.0 / (65_536.0 - threshold), kind).expect("hidden states are numbers of floats")
+        dropout::dropout(x, least, 65_536.0 / (65_536.0 - threshold), kind)
+            .expect("hidden states are numbers of floats")
     } else {
         x.dropout(probability, true)
     }
