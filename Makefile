@@ -5,7 +5,7 @@ TEST  := $(shell cargo nextest --version >/dev/null 2>&1 && echo nextest run || 
 # With `otlp`, which brings no crate that is not there: what the whole build is without is tried too, at no compilation more.
 LIGHT := --no-default-features --features cloze/otlp -p cloze -p cloze-schemas -p cloze-store -p cloze-observe -p cloze-serve -p cloze-pipeline
 
-.PHONY: help setup demo install dist test check test-readers fmt lint doc keys gpu-pack gpu-rehearsal streaming-proof bench bench-load bench-prepare bench-tokenize bench-watched profile-cases golden test-extension house fuzz soak test-deploy test-page clean
+.PHONY: help setup demo install dist test check test-readers fmt lint doc keys gpu-pack gpu-rehearsal streaming-proof bench bench-load bench-prepare bench-tokenize bench-train bench-watched profile-cases golden test-extension house fuzz soak test-deploy test-page clean
 
 help:            ## these lines
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 16
@@ -67,6 +67,9 @@ bench-tokenize:  ## text to ids beside the rivals, ids compared (TOKENIZERS="fol
 bench-prepare: setup  ## all of `cloze prepare` beside `datasets.map` to Parquet (TOKENIZER=folder FILE=text; after bench-tokenize, which installs it)
 	cargo build --release --quiet -p cloze
 	@scripts/bench-prepare
+
+bench-train: setup  ## a training step on the CPU beside Hugging Face's (RIVALS=script, RIVALS_PYTHON=python; skipped aloud where absent)
+	@scripts/bench-train
 
 bench-watched: setup  ## a step of a run that everybody looks at, or that is profiled, beside one that nobody does, in turns (CLOZE, PAIRS, STEPS)
 	cargo build --release --quiet -p cloze

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// The version that tch 0.24 is written for.
 const TORCH_VERSION: &str = "2.11.";
 /// Files of `native/`.
-const SOURCES: [&str; 4] = ["native", "copies", "facts", "marks"];
+const SOURCES: [&str; 6] = ["native", "copies", "dropout", "facts", "linear", "marks"];
 
 fn main() {
     println!("cargo::rerun-if-changed=native");

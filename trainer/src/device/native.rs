@@ -2,7 +2,9 @@
 #![allow(unsafe_code, reason = "calls into C++; every pointer is borrowed for the call, every result is owned once")]
 
 pub(crate) mod copies;
+pub(crate) mod dropout;
 pub(crate) mod facts;
+pub(crate) mod linear;
 pub(crate) mod marks;
 
 use std::ffi::{CStr, c_char, c_double, c_int, c_void};

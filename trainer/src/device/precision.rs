@@ -22,6 +22,7 @@ pub(crate) const WIDE: Kind = Kind::Double;
 /// The type of indices into tensors.
 pub(crate) const INDEX: Kind = Kind::Int64;
 /// The type of a quarter of a 64-bit draw.
+#[cfg(test)]
 pub(crate) const LANE: Kind = Kind::Int16;
 /// The type of masks.
 pub(crate) const FLAG: Kind = Kind::Bool;
@@ -33,7 +34,8 @@ pub enum Precision {
     /// float32.
     #[default]
     F32,
-    /// bfloat16 products over float32 weights, between them float32, as under autocast; CUDA only.
+    /// bfloat16 products over float32 weights, between them float32, as under autocast; on CUDA, or with `device = "cpu"` on
+    /// processors that have such products.
     Bf16,
     /// The same with hidden states in bfloat16: faster still. Not for contrasts of differences or of low temperature.
     #[serde(rename = "bf16_hidden")]
@@ -47,6 +49,17 @@ impl Precision {
             Self::F32 => MASTER,
             Self::Bf16 | Self::Bf16Hidden => Kind::BFloat16,
         }
+    }
+
+    /// Whether this processor has products of bfloat16 (AVX512_BF16, AMX, or Arm's). Others would make them of float32.
+    pub(crate) fn is_of_this_processor() -> bool {
+        #[cfg(target_arch = "x86_64")]
+        let has = std::is_x86_feature_detected!("avx512bf16");
+        #[cfg(target_arch = "aarch64")]
+        let has = std::arch::is_aarch64_feature_detected!("bf16");
+        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+        let has = false;
+        has
     }
 
     /// As it is written.

@@ -30,7 +30,7 @@ use tch::{Device, Tensor};
 
 use crate::device::precision::{MASTER, Precision};
 use crate::device::stopwatch::{ATTENTION, EMBEDDINGS, FEED_FORWARD, NORM, timed};
-use crate::model::layers::{LayerNorm, Linear, Mode, dropout};
+use crate::model::layers::{LayerNorm, Linear, Mode, dropout, dropout_to};
 use crate::model::parameters::Path;
 use crate::model::relative_positions::PositionBias;
 use crate::model::shape::{EncoderConfig, Frozen, Gelu, padded_rows};
@@ -294,7 +294,7 @@ impl Layer {
 
     /// A sublayer's output, added to what it began from.
     fn added(&self, norm: &LayerNorm, x_btd: &Tensor, made_btd: &Tensor, mode: Mode) -> Tensor {
-        timed(NORM, || norm.forward(&(x_btd + dropout(made_btd, self.dropout, mode))))
+        timed(NORM, || norm.forward(&(x_btd + dropout_to(x_btd.kind(), made_btd, self.dropout, mode))))
     }
 
     fn attend(&self, x_btd: &Tensor, bias: Option<&Bias>, mode: Mode) -> Tensor {
@@ -322,8 +322,8 @@ impl Layer {
             Some(Bias::Seen(seen)) => scores_bhtt.masked_fill(&seen.logical_not(), f64::NEG_INFINITY),
             Some(Bias::Added(added)) => scores_bhtt + added,
         };
-        let weights_bhtt = dropout(&scores_bhtt.softmax(-1, MASTER), self.dropout, mode);
-        self.precision.compute(&weights_bhtt).matmul(v)
+        let weights_bhtt = scores_bhtt.softmax(-1, MASTER);
+        dropout_to(self.precision.kind(), &weights_bhtt, self.dropout, mode).matmul(v)
     }
 }
 

@@ -5,6 +5,7 @@
 
 use tch::Tensor;
 
+use crate::device::native::linear::linear;
 use crate::device::precision::Precision;
 use crate::model::shape::Gelu;
 
@@ -20,7 +21,7 @@ pub(crate) struct Dense {
 impl Dense {
     /// `[…, o]` of `[…, i]`, computed in `precision`, of its type.
     pub(crate) fn apply(&self, x: &Tensor, precision: Precision) -> Tensor {
-        precision.compute(x).linear(&self.weight_oi, Some(&self.bias_o))
+        linear(&precision.compute(x), &self.weight_oi, &self.bias_o)
     }
 }
 

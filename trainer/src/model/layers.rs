@@ -1,10 +1,12 @@
 //! What an encoder's layers are made of: products, norms, dropout.
 
-use tch::{Device, Tensor};
+use tch::{Device, Kind, Tensor};
 
 use super::parameters::Path;
 use super::weight::Weight;
-use crate::device::precision::{INDEX, LANE, MASTER, Precision};
+use crate::device::native::dropout;
+use crate::device::native::linear::linear;
+use crate::device::precision::Precision;
 
 /// Whether dropout applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,7 +35,7 @@ impl Linear {
     pub(crate) fn forward(&self, x: &Tensor) -> Tensor {
         let x = self.precision.compute(x);
         let [weight, bias] = [&self.weight, &self.bias].map(|weight| weight.beside(&x));
-        x.linear(&weight, Some(&bias))
+        linear(&x, &weight, &bias)
     }
 }
 
@@ -63,34 +65,35 @@ impl LayerNorm {
     }
 }
 
-/// Sets numbers to 0 with `probability` and scales the others up by as much (Srivastava et al. 2014).
-///
-/// On the CPU libtorch draws one number at a time on one thread, 8 ns each, while the other cores wait. We draw 64 bits
-/// at a time and let all cores compare 16-bit lanes: a quarter of the draws, and a probability that is right to 2⁻¹⁷.
+/// Sets numbers to 0 with `probability` and scales the others up by as much (Srivastava et al. 2014). The result has the
+/// type of `x`.
 pub(super) fn dropout(x: &Tensor, probability: f64, mode: Mode) -> Tensor {
+    dropout_to(x.kind(), x, probability, mode)
+}
+
+/// The same of what goes on in the type `kind`. On the CPU it is rounded to it, once; elsewhere whoever takes it does that.
+///
+/// On the CPU libtorch draws one number at a time on one thread, 8 ns each, while the other cores wait. Ours takes 16 bits
+/// for each from the same generator, many at a time: a quarter of the draws, and a probability that is right to 2⁻¹⁷.
+pub(super) fn dropout_to(kind: Kind, x: &Tensor, probability: f64, mode: Mode) -> Tensor {
     if mode == Mode::Eval || probability == 0.0 {
         x.shallow_clone()
     } else if x.device() == Device::Cpu {
-        x * kept(&x.size(), probability)
+        // Lanes are uniform over −2¹⁵ .. 2¹⁵.
+        let threshold = (probability * 65_536.0).round();
+        #[expect(clippy::cast_possible_truncation, reason = "between −2¹⁵ and 2¹⁵")]
+        let least = (threshold - 32_768.0) as i32;
+        dropout::dropout(x, least, 65_536.0 / (65_536.0 - threshold), kind)
+            .expect("hidden states are numbers of floats")
     } else {
         x.dropout(probability, true)
     }
 }
 
-/// 0 with `probability`, else the factor that keeps the mean.
-fn kept(shape: &[i64], probability: f64) -> Tensor {
-    const LANES: i64 = 4;
-    let count: i64 = shape.iter().product();
-    let draws = Tensor::empty([(count + LANES - 1) / LANES], (INDEX, Device::Cpu)).random_from(i64::MIN, None);
-    let lanes = draws.view_dtype(LANE).narrow(0, 0, count).view(shape);
-    // Lanes are uniform over −2¹⁵ .. 2¹⁵.
-    let threshold = (probability * 65_536.0).round();
-    lanes.ge(threshold - 32_768.0).to_kind(MASTER) * (65_536.0 / (65_536.0 - threshold))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::precision::MASTER;
     use crate::testing;
 
     #[test]

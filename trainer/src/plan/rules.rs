@@ -75,11 +75,6 @@ pub(super) fn problems(request: &TrainRequest) -> Vec<Problem> {
             ),
         ),
         (
-            train.precision == Precision::F32 || train.device != DeviceChoice::Cpu,
-            "train.precision",
-            "bfloat16 is for CUDA; the CPU computes in `f32`".to_owned(),
-        ),
-        (
             !train.tf32 || train.device != DeviceChoice::Cpu,
             "train.tf32",
             "it is for CUDA; the CPU computes in float32".to_owned(),

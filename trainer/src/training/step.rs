@@ -97,20 +97,8 @@ impl Trainer {
             return Err(Error::Config(format!("{}: a run has one rank in this version", ranks.share())));
         }
         let device = plan.train.device.resolve()?;
-        let TrainConfig { precision, tf32, .. } = &plan.train;
-        if device == Device::Cpu && (*precision != Precision::F32 || *tf32) {
-            let (wish, without) = if *tf32 {
-                ("train.tf32 = true".to_owned(), "train.tf32 = false")
-            } else {
-                (format!("train.precision = \"{}\"", precision.name()), "train.precision = \"f32\"")
-            };
-            return Err(Error::Config(format!(
-                "`{wish}` needs CUDA, and {}; `{without}` does without",
-                match plan.train.device {
-                    DeviceChoice::Cpu => "`train.device` is `cpu`".to_owned(),
-                    _ => choice::why_not(),
-                }
-            )));
+        if device == Device::Cpu {
+            check_processor(&plan.train)?;
         }
         native::configure(plan.train.deterministic, plan.train.tf32)?;
         tch::set_num_threads(i32::try_from(threads(plan.train.threads)).unwrap_or(i32::MAX));
@@ -402,6 +390,28 @@ fn blame(terms: &BTreeMap<FigureName, f64>) -> String {
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole, and within 0 .. 2^53")]
 pub(crate) fn whole(count: f64) -> u64 {
     count.max(0.0) as u64
+}
+
+/// What the CPU cannot do, with the way out. bfloat16 is for who has asked for the CPU: a run that misses its GPU says so.
+fn check_processor(train: &TrainConfig) -> Result<(), Error> {
+    let refused = |wish: &str, problem: &str, without: &str| {
+        Err(Error::Config(format!("`{wish}` needs {problem}; `{without}` does without")))
+    };
+    let cuda = match train.device {
+        DeviceChoice::Cpu => "CUDA, and `train.device` is `cpu`".to_owned(),
+        _ => format!("CUDA, and {}", choice::why_not()),
+    };
+    if train.tf32 {
+        return refused("train.tf32 = true", &cuda, "train.tf32 = false");
+    }
+    let wish = format!("train.precision = \"{}\"", train.precision.name());
+    let problem = match (train.precision, train.device) {
+        (Precision::F32, _) => return Ok(()),
+        (_, DeviceChoice::Cpu) if Precision::is_of_this_processor() => return Ok(()),
+        (_, DeviceChoice::Cpu) => "a processor with products of bfloat16 (AVX512_BF16, AMX), and this is another",
+        _ => &cuda,
+    };
+    refused(&wish, problem, "train.precision = \"f32\"")
 }
 
 /// Threads that libtorch shall use where the config says `threads`.

@@ -1,36 +1,30 @@
-//! One optimizer step of every method against plain masked language modelling with the same encoder.
-//!
-//! `cargo bench -p cloze-trainer --bench step`. Methods take turns step by step, so that a busy machine slows all of
-//! them; the figures are medians. `CLOZE_SHAPE` is `small` (4 × 512, 8 rows of 128, the default) or `base` (12 × 768, 8
-//! rows of 512), `CLOZE_THREADS` libtorch's threads (0 for all cores), `CLOZE_STEPS` the steps of each method,
-//! `CLOZE_DEVICE` `cpu` or `cuda`.
-#![allow(clippy::print_stdout, reason = "its output is its result")]
+//! The methods that are measured, their plans, and the batches that all of them learn from.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
 
 use schemas::columns::{ATTENTION_MASK, DRAWS, IGNORE, INPUT_IDS, LABELS, POSITIVES};
 use schemas::{Batch, BatchBuilder, BatchIndex, SpecialIds};
-use trainer::device::{DeviceChoice, Precision, synchronize};
+use trainer::device::{DeviceChoice, Precision};
 use trainer::model::{EncoderConfig, RelativeForm, RelativePositions, VocabFacts};
 use trainer::optimizer::{OptimizerConfig, ScheduleConfig};
 use trainer::plan::{
     Amended, CheckpointConfig, GuardConfig, Identity, ReportConfig, TrainConfig, TrainPlan, TrainRequest,
     ValidationConfig,
 };
-use trainer::training::{Alone, Trainer};
 
-const WORDS: u32 = 30_522;
-const ROWS: usize = 8;
+/// Ids of the vocabulary, and rows of a step.
+pub(crate) const WORDS: u32 = 30_522;
+pub(crate) const ROWS: usize = 8;
 
 /// A method: the plain one that it is measured against, the networks beside the main one, the objectives, the loss.
-struct Method {
-    name: &'static str,
-    relative: bool,
+pub(crate) struct Method {
+    pub(crate) name: &'static str,
+    pub(crate) relative: bool,
     toml: &'static str,
 }
 
-const METHODS: [Method; 8] = [
+/// All of them; the first two are what the others are measured against.
+pub(crate) const METHODS: [Method; 8] = [
     Method {
         name: "mlm",
         relative: false,
@@ -94,20 +88,27 @@ struct Tables {
     loss: BTreeMap<String, f64>,
 }
 
-fn setting(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
+/// A step's shape, and where and how it is computed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setting {
+    pub(crate) base: bool,
+    pub(crate) width: usize,
+    pub(crate) cuda: bool,
+    pub(crate) precision: Precision,
+    pub(crate) threads: usize,
 }
 
-/// Shape of the encoder and tokens of a row.
-fn shape(relative: bool) -> (EncoderConfig, usize) {
-    let base = std::env::var("CLOZE_SHAPE").is_ok_and(|name| name == "base");
-    let form = if relative { RelativeForm::CocoLm } else { RelativeForm::None };
-    let relative_positions = RelativePositions { form, ..RelativePositions::default() };
-    let common = EncoderConfig { relative_positions, ..EncoderConfig::default() };
-    if base {
-        (common, 512)
-    } else {
-        (EncoderConfig { layers: 4, hidden: 512, heads: 8, feed_forward: 2048, positions: 128, ..common }, 128)
+impl Setting {
+    pub(crate) fn encoder(&self, relative: bool) -> EncoderConfig {
+        let form = if relative { RelativeForm::CocoLm } else { RelativeForm::None };
+        let relative_positions = RelativePositions { form, ..RelativePositions::default() };
+        let positions = u32::try_from(self.width).expect("a row is short");
+        let common = EncoderConfig { relative_positions, positions, ..EncoderConfig::default() };
+        if self.base {
+            common
+        } else {
+            EncoderConfig { layers: 4, hidden: 512, heads: 8, feed_forward: 2048, ..common }
+        }
     }
 }
 
@@ -116,10 +117,10 @@ fn cropped(width: usize) -> usize {
     ((width - 2) * 9 / 10 + 2).next_multiple_of(8)
 }
 
-fn plan(method: &Method) -> TrainPlan {
+pub(crate) fn plan(method: &Method, setting: Setting) -> TrainPlan {
     let tables: Tables = toml::from_str(method.toml).expect("tables of this program");
-    let (encoder, width) = shape(method.relative);
-    let cuda = std::env::var("CLOZE_DEVICE").is_ok_and(|name| name == "cuda");
+    let Setting { width, cuda, precision, threads, .. } = setting;
+    let encoder = setting.encoder(method.relative);
     let columns = |width: usize| u32::try_from(width).expect("a row is short");
     let request = TrainRequest {
         seed: 1,
@@ -138,8 +139,8 @@ fn plan(method: &Method) -> TrainPlan {
             rows_per_step: ROWS as u64,
             rows_per_micro_batch: ROWS as u64,
             device: if cuda { DeviceChoice::Cuda(0) } else { DeviceChoice::Cpu },
-            precision: if cuda { Precision::Bf16 } else { Precision::F32 },
-            threads: usize::try_from(setting("CLOZE_THREADS").unwrap_or(0)).expect("a machine has few cores"),
+            precision,
+            threads,
             ..TrainConfig::default()
         },
         optimizer: OptimizerConfig::default(),
@@ -155,8 +156,8 @@ fn plan(method: &Method) -> TrainPlan {
     TrainPlan::new(request).expect("a good plan")
 }
 
-/// Ids with the frequencies of a language, roughly: few common, many rare. Every seventh is masked.
-fn batch(index: u64, width: usize) -> Batch {
+/// Ids with the frequencies of a language, roughly: few common, many rare. Three of twenty are masked.
+pub(crate) fn batch(index: u64, width: usize) -> Batch {
     let mut state = index + 1;
     let mut id = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -165,7 +166,7 @@ fn batch(index: u64, width: usize) -> Batch {
     };
     let cells = ROWS * width;
     let words: Vec<i32> = (0..cells).map(|_| id()).collect();
-    let masked = |at: usize| at.is_multiple_of(7);
+    let masked = |at: usize| at * 3 % 20 < 3;
     let each = |of: &dyn Fn(usize) -> i32| (0..cells).map(of).collect::<Vec<i32>>();
     let neighbour = |at: usize| i16::try_from(if at == 0 { 1 } else { at - 1 }).expect("rows are narrow");
     let mut builder = BatchBuilder::new(BatchIndex(index), ROWS);
@@ -181,49 +182,4 @@ fn batch(index: u64, width: usize) -> Batch {
     builder.push("cropped", ATTENTION_MASK, crop, real);
     builder.push("original", INPUT_IDS, width, words);
     builder.finish()
-}
-
-fn median(mut seconds: Vec<f64>) -> f64 {
-    seconds.sort_by(f64::total_cmp);
-    seconds[seconds.len() / 2]
-}
-
-fn main() {
-    let steps = setting("CLOZE_STEPS").unwrap_or(12);
-    let (encoder, width) = shape(false);
-    println!(
-        "{} layers × {}, {ROWS} rows of {width}, {WORDS} ids, {} steps each",
-        encoder.layers, encoder.hidden, steps
-    );
-    let batches: Vec<Batch> = (0..steps + 2).map(|index| batch(index, width)).collect();
-    let plans: Vec<TrainPlan> = METHODS.iter().map(plan).collect();
-    let mut trainers: Vec<Trainer> =
-        plans.iter().map(|plan| Trainer::new(plan, Box::new(Alone)).expect("a good plan")).collect();
-    let mut seconds = vec![Vec::new(); METHODS.len()];
-    for (index, batch) in batches.iter().enumerate() {
-        for (trainer, seconds) in trainers.iter_mut().zip(&mut seconds) {
-            let begun = Instant::now();
-            trainer.step(std::slice::from_ref(batch)).expect("good batches");
-            synchronize(trainer.device()).expect("the device answers");
-            // The first steps make the optimizer's state and warm caches.
-            if index >= 2 {
-                seconds.push(begun.elapsed().as_secs_f64());
-            }
-        }
-    }
-    let medians: Vec<f64> = seconds.into_iter().map(median).collect();
-    println!("| method | ms/step | µs/token | × plain | FLOP × plain | quotient | estimated memory |");
-    println!("|---|---|---|---|---|---|---|");
-    for (method, (plan, seconds)) in METHODS.iter().zip(plans.iter().zip(&medians)) {
-        let plain = medians[usize::from(method.relative)];
-        let (ratio, flops) = (seconds / plain, plan.flops_ratio());
-        println!(
-            "| {} | {:.1} | {:.2} | {ratio:.2} | {flops:.2} | {:.2} | {:.0} MB |",
-            method.name,
-            seconds * 1e3,
-            seconds * 1e6 / (ROWS * width) as f64,
-            ratio / flops,
-            plan.memory().total() / 1e6
-        );
-    }
 }

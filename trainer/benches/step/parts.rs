@@ -1,0 +1,69 @@
+//! A step of masked language modelling, part by part, with the least that each part's products can take.
+
+use trainer::device::stopwatch::{self, OTHER, StepTimes};
+
+use crate::median;
+use crate::methods::{ROWS, Setting, WORDS};
+
+/// Seconds of each part, step by step.
+#[derive(Default)]
+pub(crate) struct Parts {
+    parts: Vec<(String, Vec<f64>)>,
+}
+
+impl Parts {
+    /// Runs a step and remembers what its parts took.
+    pub(crate) fn step(&mut self, step: impl FnOnce()) {
+        stopwatch::begin();
+        step();
+        let StepTimes { parts, .. } = stopwatch::end().expect("it was begun");
+        for part in parts.into_iter().filter(|part| part.name != OTHER) {
+            match self.parts.iter_mut().find(|(name, _)| *name == part.name) {
+                Some((_, seconds)) => seconds.push(part.host_s),
+                None => self.parts.push((part.name, vec![part.host_s])),
+            }
+        }
+    }
+
+    /// The table: what each part takes and what its products would at `rate` operations per second.
+    pub(crate) fn print(&self, setting: Setting, rate: f64) {
+        println!("| part of mlm | ms | of it | GFLOP | at the rate of the largest product, ms | share of the rate |");
+        println!("|---|---|---|---|---|---|");
+        let median_of = |seconds: &Vec<f64>| median(seconds.clone());
+        let all: f64 = self.parts.iter().map(|(_, seconds)| median_of(seconds)).sum();
+        for (name, seconds) in &self.parts {
+            let (seconds, operations) = (median_of(seconds), operations(name, setting));
+            println!(
+                "| {name} | {:.1} | {:.1} % | {:.1} | {:.1} | {} |",
+                seconds * 1e3,
+                100.0 * seconds / all,
+                operations / 1e9,
+                operations / rate * 1e3,
+                if operations > 0.0 {
+                    format!("{:.0} %", 100.0 * operations / rate / seconds)
+                } else {
+                    "–".to_owned()
+                }
+            );
+        }
+    }
+}
+
+/// Operations of the products of a part.
+fn operations(part: &str, setting: Setting) -> f64 {
+    let shape = setting.encoder(false);
+    let [layers, d, f, v] = [shape.layers, shape.hidden, shape.feed_forward, WORDS].map(f64::from);
+    let (tokens, width) = ((ROWS * setting.width) as f64, setting.width as f64);
+    let masked = 0.15 * tokens;
+    let attention = layers * tokens * (8.0 * d * d + 4.0 * d * width);
+    let feed_forward = layers * tokens * 4.0 * d * f;
+    let (transform, scores) = (2.0 * masked * d * d, 2.0 * masked * d * v);
+    match part {
+        "attention" => attention,
+        "feed_forward" => feed_forward,
+        // Of the gradients of the scores the one by hidden states is computed with the scores.
+        "objective mlm" => transform + 2.0 * scores,
+        "backward" => 2.0 * (attention + feed_forward + transform) + scores,
+        _ => 0.0,
+    }
+}
