@@ -17,6 +17,8 @@ mod avx2;
 mod avx512;
 mod block;
 mod byte_pairs;
+#[cfg(target_arch = "x86_64")]
+mod philox;
 mod portable;
 mod spans;
 
@@ -106,9 +108,22 @@ impl Kernels {
     }
 }
 
+/// Fills words with blocks of Philox from `first` on, side by side. Returns how many were filled, a multiple of a block;
+/// none where the processor has no instructions for it.
+#[inline]
+pub(crate) fn philox_wide(row: [u32; 3], first: u32, key: [u32; 2], words: &mut [u32]) -> usize {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has what is enabled there.
+        return unsafe { philox::fill(row, first, key, words) };
+    }
+    let _ = (row, first, key, words);
+    0
+}
+
 /// Asks for an entry of a table, for a look at it soon.
 #[inline(always)]
-pub(super) fn fetch<T>(table: &[T], index: usize) {
+pub(crate) fn fetch<T>(table: &[T], index: usize) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

@@ -83,3 +83,21 @@ fn classes_are_those_of_rust() {
         }
     }
 }
+
+#[test]
+fn blocks_side_by_side_are_those_drawn_one_by_one() {
+    let (row, key) = ([0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e], [0xa409_3822, 0x299f_31d0]);
+    for first in [0, 1, 0x0370_7344, u32::MAX - 9] {
+        for count in [0, 4, 31, 32, 33, 64, 95, 96, 128, 200] {
+            let mut words = vec![7; count];
+            let filled = philox_wide(row, first, key, &mut words);
+            assert!(filled == 0 || (filled % 32 == 0 && count - filled < 32), "{filled} of {count}");
+            for (number, found) in (0..).zip(words[..filled].chunks(4)) {
+                let [a, b, c] = row;
+                let expected = crate::rng::philox::block([a, b, c, first.wrapping_add(number)], key);
+                assert_eq!(found, expected, "block {number} from {first} on");
+            }
+            assert!(words[filled..].iter().all(|&word| word == 7), "what is not filled is left");
+        }
+    }
+}
