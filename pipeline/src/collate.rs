@@ -184,8 +184,7 @@ impl Draft {
         Self { ids, has_ids: view.ids == place, keeps_ids, tokens: Vec::with_capacity(rows), columns }
     }
 
-    /// Makes room for a row that is about to be written. Zeroed row by row, it is in the cache when it is: a tenth of what
-    /// zeroing a batch beforehand costs.
+    /// Makes room for a row that is about to be written. Zeroed row by row, it is still in the cache when it is.
     fn begin(&mut self, row: usize, width: usize) {
         if self.has_ids {
             let end = self.cells_of(row, width).end;

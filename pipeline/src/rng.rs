@@ -216,7 +216,7 @@ impl Rng {
         let wide = philox_wide(self.row, self.block, self.key, words);
         self.block = self.block.wrapping_add(blocks(wide));
         let [a, b, c] = self.row;
-        // One block after another: 1.3 ns a word, where eight side by side take a third.
+        // What is less than eight blocks, or all of it where they are not drawn side by side.
         for chunk in words[wide..].chunks_mut(WORDS_PER_BLOCK) {
             chunk.copy_from_slice(&block([a, b, c, self.block], self.key)[..chunk.len()]);
             self.block = self.block.wrapping_add(1);
