@@ -5,7 +5,7 @@ TEST  := $(shell cargo nextest --version >/dev/null 2>&1 && echo nextest run || 
 # With `otlp`, which brings no crate that is not there: what the whole build is without is tried too, at no compilation more.
 LIGHT := --no-default-features --features cloze/otlp -p cloze -p cloze-schemas -p cloze-store -p cloze-observe -p cloze-serve -p cloze-pipeline
 
-.PHONY: help setup demo install dist test check test-readers fmt lint doc keys gpu-pack gpu-rehearsal streaming-proof bench bench-load bench-prepare bench-tokenize bench-train bench-watched profile-cases golden test-extension house fuzz soak test-deploy test-page clean
+.PHONY: help setup demo install dist test check test-readers fmt lint doc keys gpu-pack gpu-rehearsal streaming-proof bench bench-load bench-prepare bench-tokenize bench-train bench-views bench-watched profile-cases golden test-extension house fuzz soak test-deploy test-page clean
 
 help:            ## these lines
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 16
@@ -60,6 +60,9 @@ bench: setup     ## nanoseconds per token of each stage, tokens per second of a 
 
 bench-load: setup  ## the online half beside its rivals (RIVALS=script; skipped aloud where absent)
 	@scripts/bench-load
+
+bench-views: setup  ## what each view and its audit cost, in nanoseconds and in instructions per token (BEFORE=program for another build's beside; needs valgrind)
+	@scripts/bench-views
 
 bench-tokenize:  ## text to ids beside the rivals, ids compared (TOKENIZERS="folder …", FILE=text; installs the rivals into .venv-rivals; more in the script)
 	@scripts/bench-tokenize

@@ -234,7 +234,7 @@ fn source_is_free_of_forbidden_words() {
 
 #[test]
 fn unsafe_code_stays_in_its_places() {
-    let places = ["trainer/src/device/native.rs", "pipeline/src/tokenize/fast/kernels.rs"];
+    let places = ["trainer/src/device/native.rs", "pipeline/src/tokenize/fast/kernels.rs", "pipeline/src/philox.rs"];
     let elsewhere = |path: &str| is(path, "rs") && !places.contains(&path) && !is_test(path);
     let found = lines_of(elsewhere).filter(|(_, line)| words(line).any(|word| word == "unsafe_code"));
     let found: Vec<_> = found.map(|(place, line)| format!("{place}: {}", line.trim())).collect();

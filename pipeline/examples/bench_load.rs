@@ -9,13 +9,15 @@
 //! FOLDER may be several, joined by `+`: a mixture of equal shares of each.
 //!
 //! `run` reads the folders once beforehand, so that the page cache is warm, and keeps the clock from asking for the first
-//! batch to receiving the last. Its consumer reads every value of every batch. `hash` is kept apart, outside the clock:
+//! batch to receiving the last. Its consumer reads every value of every batch. Beside it stands what a fill of such buffers
+//! takes: the bound that memory sets. `hash` is kept apart, outside the clock:
 //! it prints the hash of the same stream, a batch being a step, which does not depend on the number of lanes.
 
 #![allow(clippy::print_stdout, reason = "a program for people")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
+use std::hint::black_box;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -152,11 +154,13 @@ fn run(folders: &[Folder], lanes: u64, m_tokens: u64) -> Result<()> {
     let residence = if facts.resident { "everything stays decoded: not a measure of reading" } else { "not resident" };
     println!("{count} lanes, depth {depth}, windows of {} blocks, {residence}", facts.window_blocks);
 
-    let (began, mut sum) = (Instant::now(), 0_i64);
+    let (began, mut sum, mut bytes) = (Instant::now(), 0_i64, 0);
     let mut stream = plan.stream(RowIndex(0), Share::ALONE);
     let gauges = stream.gauges();
     for batch in stream.by_ref().take(usize::try_from(batches).unwrap_or(usize::MAX)) {
-        sum = sum.wrapping_add(touch(&batch?));
+        let batch = batch?;
+        sum = sum.wrapping_add(touch(&batch));
+        bytes = batch.bytes();
     }
     let (wall, reader, lanes) = (began.elapsed(), gauges.reader(), gauges.lanes());
     let groups = Arc::clone(stream.groups());
@@ -178,7 +182,31 @@ fn run(folders: &[Folder], lanes: u64, m_tokens: u64) -> Result<()> {
     println!("  starved         {:6.2}  (waiting for another lane's decoding)", per_token(total(|lane| lane.starved)));
     println!("  blocked         {:6.2}  (the consumer is the slower side)", per_token(total(|lane| lane.blocked)));
     println!("consumer: busy {:.2}, starved {:.2}", per_token(reader.busy), per_token(reader.starved));
+    fills(facts.lanes.count, bytes, tokens_per_batch);
     stages(folders)
+}
+
+/// What the machine's memory lets anybody do: as many threads fill buffers of a batch's size, of 64 MB each, so that no
+/// cache holds them; the best of eight times. Half of that is what batches are held against.
+fn fills(lanes: usize, bytes: usize, tokens: u64) {
+    let mut best = 0.0_f64;
+    let buffers = (64_000_000 / bytes.max(1)).max(1);
+    let mut all: Vec<Vec<Vec<u64>>> = (0..lanes).map(|_| vec![vec![0; bytes.div_ceil(8)]; buffers]).collect();
+    for turn in 1..=8 {
+        let began = Instant::now();
+        std::thread::scope(|scope| {
+            for of_lane in &mut all {
+                scope.spawn(move || of_lane.iter_mut().for_each(|buffer| black_box(buffer).fill(black_box(turn))));
+            }
+        });
+        best = best.max((lanes * buffers * bytes) as f64 / began.elapsed().as_secs_f64());
+    }
+    let per_token = bytes as f64 / tokens as f64;
+    println!(
+        "memory: {:.1} GB/s are filled; half of it at {per_token:.1} bytes per token: {:.0} M tokens/s",
+        best / 1e9,
+        best / 2.0 / per_token / 1e6
+    );
 }
 
 /// What each stage adds, alone on one thread with everything decoded.

@@ -158,6 +158,7 @@ impl<'a> Collation<'a> {
 struct Draft {
     /// Ids of all rows, or of the current row only where nobody reads them; empty for a view that only annotates.
     ids: Vec<i32>,
+    has_ids: bool,
     keeps_ids: bool,
     /// Real tokens of each row.
     tokens: Vec<usize>,
@@ -178,15 +179,26 @@ impl Draft {
             .filter(|&spec| view.of.is_none() && views.iter().any(|other| other.frame == place && other.wants(spec)));
         let is_own = |spec: &ColumnSpec| *spec != INPUT_IDS.spec() && !INHERITED.contains(spec) && view.wants(*spec);
         let own = view.view.columns().iter().copied().filter(is_own);
-        let columns = for_edits.chain(own).map(|spec| Values::zeros(spec, rows * view.width)).collect();
-        Self { ids: vec![0; rows_of_ids * view.width], keeps_ids, tokens: Vec::with_capacity(rows), columns }
+        let columns = for_edits.chain(own).map(|spec| Values::with_room(spec, rows * view.width)).collect();
+        let ids = Vec::with_capacity(rows_of_ids * view.width);
+        Self { ids, has_ids: view.ids == place, keeps_ids, tokens: Vec::with_capacity(rows), columns }
+    }
+
+    /// Makes room for a row that is about to be written. Zeroed row by row, it is still in the cache when it is.
+    fn begin(&mut self, row: usize, width: usize) {
+        if self.has_ids {
+            let end = self.cells_of(row, width).end;
+            self.ids.resize(end.max(self.ids.len()), 0);
+        }
+        self.columns.iter_mut().for_each(|values| values.grow((row + 1) * width));
     }
 
     /// As if the row had never been rendered.
     fn forget(&mut self, row: usize, width: usize) {
         self.tokens.truncate(row);
+        self.begin(row, width);
         let cells = self.cells_of(row, width);
-        if !self.ids.is_empty() {
+        if self.has_ids {
             self.ids[cells].fill(0);
         }
         self.columns.iter_mut().for_each(|values| values.clear(row * width..(row + 1) * width));
@@ -208,6 +220,7 @@ fn render(
     let view = &views[place];
     let (earlier, rest) = drafts.split_at_mut(place);
     let draft = &mut rest[0];
+    draft.begin(row, view.width);
     let cells_of = draft.cells_of(row, view.width);
     let cells = Cells { columns: &mut draft.columns, row, width: view.width };
     let input_ids = if view.ids == place { &mut draft.ids[cells_of] } else { &mut [] };

@@ -39,6 +39,7 @@ pub mod error;
 mod foreign;
 #[cfg(test)]
 mod fuzz;
+mod philox;
 #[cfg(test)]
 mod testing;
 

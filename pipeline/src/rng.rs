@@ -13,6 +13,8 @@ use std::cell::RefCell;
 
 use schemas::{Epoch, SampleAddress};
 
+use crate::philox::{self, WORDS_PER_BLOCK, block};
+
 /// What separates these keys from any other use of BLAKE3; its digit is the version of the format.
 pub(crate) const DOMAIN: &[u8] = b"cloze rng 1";
 
@@ -54,7 +56,8 @@ impl Key {
     /// The generator of one row.
     #[must_use]
     pub fn row(self, sample: SampleAddress, copy: u32) -> Rng {
-        Rng { key: self.0, row: [sample.row, sample.part.0, copy], block: 0, words: [0; 4], used: 4 }
+        let row = [sample.row, sample.part.0, copy];
+        Rng { key: self.0, row, block: 0, words: [0; BUFFERED], used: 0, filled: 0 }
     }
 }
 
@@ -123,14 +126,29 @@ impl RowAddress<'_> {
 /// Random words, as a number: rates in units of 2⁻³² compare with words, and a rate of 1 takes all of them.
 const WORDS: f64 = 4_294_967_296.0;
 
+/// Words that a generator has ready, at most: eight blocks, which are drawn side by side.
+const BUFFERED: usize = 32;
+
+/// How many words say that something of probability `rate` happens: those below that number.
+#[inline]
+#[must_use]
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of 2^32; less than 0 is none")]
+pub(crate) fn words_of(rate: f64) -> u64 {
+    (rate * WORDS).ceil() as u64
+}
+
 /// A counter-based generator: its words are a function of its address.
+///
+/// The first block is drawn by itself, for most need few words; then eight at a time, where the processor can.
 #[derive(Clone, Debug)]
 pub struct Rng {
     key: [u32; 2],
     row: [u32; 3],
+    /// The first that is not drawn yet.
     block: u32,
-    words: [u32; 4],
+    words: [u32; BUFFERED],
     used: usize,
+    filled: usize,
 }
 
 impl Rng {
@@ -143,14 +161,23 @@ impl Rng {
     /// The next word.
     #[inline]
     pub fn next_u32(&mut self) -> u32 {
-        if self.used == 4 {
-            let [a, b, c] = self.row;
-            self.words = philox([a, b, c, self.block], self.key);
-            self.block += 1;
-            self.used = 0;
+        if self.used == self.filled {
+            self.refill();
         }
         self.used += 1;
-        self.words[self.used - 1]
+        self.words[(self.used - 1) % BUFFERED]
+    }
+
+    #[inline(never)]
+    fn refill(&mut self) {
+        self.used = 0;
+        self.filled = if self.block == 0 { 0 } else { philox::fill(self.row, self.block, self.key, &mut self.words) };
+        if self.filled == 0 {
+            let [a, b, c] = self.row;
+            self.words[..WORDS_PER_BLOCK].copy_from_slice(&block([a, b, c, self.block], self.key));
+            self.filled = WORDS_PER_BLOCK;
+        }
+        self.block = self.block.wrapping_add(blocks(self.filled));
     }
 
     /// A number below `n`, uniform up to `n / 2^32`.
@@ -162,7 +189,7 @@ impl Rng {
     /// Whether something of probability `rate` happens.
     #[inline]
     pub fn chance(&mut self, rate: f64) -> bool {
-        f64::from(self.next_u32()) < rate * WORDS
+        u64::from(self.next_u32()) < words_of(rate)
     }
 
     /// A number of `[0, 1)` in steps of 2⁻³².
@@ -174,19 +201,39 @@ impl Rng {
     #[must_use]
     pub fn word(&self, number: u32) -> u32 {
         let [a, b, c] = self.row;
-        philox([a, b, c, number / 4], self.key)[number as usize % 4]
+        block([a, b, c, number / 4], self.key)[number as usize % 4]
     }
 
     /// The next whole blocks' words, for `words.len()` numbers at once: what [`next_u32`](Self::next_u32) would give if
     /// it began at a block; the rest of a block begun is skipped.
     pub fn fill(&mut self, words: &mut [u32]) {
-        self.used = 4;
+        // Blocks that are ready and not begun are drawn once more.
+        self.block = self.block.wrapping_sub(blocks((self.filled - self.used) / WORDS_PER_BLOCK * WORDS_PER_BLOCK));
+        (self.used, self.filled) = (0, 0);
+        let wide = philox::fill(self.row, self.block, self.key, words);
+        self.block = self.block.wrapping_add(blocks(wide));
         let [a, b, c] = self.row;
-        // One block after another: 1.3 ns a word. Several side by side are slower without AVX2, the multiplication being
-        // 32 × 32 → 64 bits, and hardly faster with it.
-        for chunk in words.chunks_mut(4) {
-            chunk.copy_from_slice(&philox([a, b, c, self.block], self.key)[..chunk.len()]);
-            self.block += 1;
+        // What is less than eight blocks, or all of it where they are not drawn side by side.
+        for chunk in words[wide..].chunks_mut(WORDS_PER_BLOCK) {
+            chunk.copy_from_slice(&block([a, b, c, self.block], self.key)[..chunk.len()]);
+            self.block = self.block.wrapping_add(1);
+        }
+    }
+
+    /// Fills numbers below `n`, which is drawn several to a word: what as many draws of [`split`](Self::split) would give
+    /// from a whole block on.
+    pub fn fill_below(&mut self, n: u32, numbers: &mut [u32]) {
+        let per_word = draws_per_word(n) as usize;
+        let mut words = [0; BUFFERED];
+        for chunk in numbers.chunks_mut(per_word * BUFFERED) {
+            let drawn = chunk.len().div_ceil(per_word);
+            self.fill(&mut words[..drawn]);
+            for (numbers, &word) in chunk.chunks_mut(per_word).zip(&words) {
+                let mut rest = word;
+                for number in numbers {
+                    (*number, rest) = digit(rest, n);
+                }
+            }
         }
     }
 
@@ -194,6 +241,11 @@ impl Rng {
     pub fn split(&mut self, n: u32) -> SmallDraws<'_> {
         SmallDraws { rng: self, word: 0, left: 0, per_word: draws_per_word(n) }
     }
+}
+
+/// Blocks that so many words are.
+fn blocks(words: usize) -> u32 {
+    low(words as u64) / low(WORDS_PER_BLOCK as u64)
 }
 
 /// Draws small numbers, several from a word: the integer part of `word · n / 2^32` is one, the fraction is the word for
@@ -236,24 +288,6 @@ pub(crate) fn digit(word: u32, n: u32) -> (u32, u32) {
     (low(product >> 32), low(product))
 }
 
-const ROUNDS: usize = 10;
-const MULTIPLIER_0: u32 = 0xD251_1F53;
-const MULTIPLIER_1: u32 = 0xCD9E_8D57;
-const WEYL_0: u32 = 0x9E37_79B9;
-const WEYL_1: u32 = 0xBB67_AE85;
-
-/// One block of Philox4x32-10.
-#[inline]
-fn philox(mut counter: [u32; 4], [mut key0, mut key1]: [u32; 2]) -> [u32; 4] {
-    for _ in 0..ROUNDS {
-        let (product0, product1) = (wide(MULTIPLIER_0, counter[0]), wide(MULTIPLIER_1, counter[2]));
-        let (high0, high1) = (low(product0 >> 32), low(product1 >> 32));
-        counter = [high1 ^ counter[1] ^ key0, low(product1), high0 ^ counter[3] ^ key1, low(product0)];
-        (key0, key1) = (key0.wrapping_add(WEYL_0), key1.wrapping_add(WEYL_1));
-    }
-    counter
-}
-
 #[inline]
 fn wide(a: u32, b: u32) -> u64 {
     u64::from(a) * u64::from(b)
@@ -272,7 +306,7 @@ mod tests {
 
     #[test]
     fn the_known_answers_of_random123() {
-        let check = |counter, key, expected| assert_eq!(philox(counter, key), expected);
+        let check = |counter, key, expected| assert_eq!(block(counter, key), expected);
         check([0; 4], [0; 2], [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
         check([u32::MAX; 4], [u32::MAX; 2], [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]);
         check(
@@ -304,6 +338,54 @@ mod tests {
             let mut again = [0; 4];
             bulk.fill(&mut again);
             assert_ne!(again.as_slice(), &words[..count.min(4)], "the next fill goes on");
+        }
+    }
+
+    #[test]
+    fn a_generator_is_its_words_in_order_however_they_are_asked_for() {
+        let single = Rng::at(&address("x"));
+        let expected: Vec<u32> = (0..300).map(|number| single.word(number)).collect();
+        let mut rng = single.clone();
+        assert_eq!((0..300).map(|_| rng.next_u32()).collect::<Vec<_>>(), expected);
+        // A fill begins at the next block, whatever is ready.
+        for used in 0..90 {
+            let mut rng = single.clone();
+            (0..used).for_each(|_| _ = rng.next_u32());
+            let (mut words, next) = ([0; 70], (used as usize).next_multiple_of(4));
+            rng.fill(&mut words);
+            assert_eq!(words, expected[next..next + 70], "{used} words before");
+            assert_eq!(rng.next_u32(), expected[next + 72], "{used} words before");
+        }
+    }
+
+    #[test]
+    fn numbers_at_once_are_those_of_a_drawer() {
+        for (n, count) in
+            [(1, 40), (4, 700), (100, 0), (100, 1), (100, 63), (100, 64), (100, 65), (510, 200), (30_000, 99)]
+        {
+            let (mut rng, mut single) = (Rng::at(&address("x")), Rng::at(&address("x")));
+            let mut numbers = vec![0; count];
+            rng.fill_below(n, &mut numbers);
+            let mut split = single.split(n);
+            assert_eq!(numbers, (0..count).map(|_| split.below(n)).collect::<Vec<_>>(), "{count} below {n}");
+        }
+    }
+
+    #[test]
+    fn the_last_blocks_of_a_row_are_followed_by_the_first() {
+        let single = Rng { block: u32::MAX - 3, ..Rng::at(&address("x")) };
+        let (mut rng, mut words) = (single.clone(), [0; 32]);
+        rng.fill(&mut words);
+        let first: Vec<u32> = (0..16).map(|number| single.word(number)).collect();
+        assert_eq!(words[16..], first);
+    }
+
+    #[test]
+    fn chances_are_those_of_words_as_fractions() {
+        for rate in [0.0, 1e-12, 0.15, 1.0 / 3.0, 0.5, 0.999_999_999_9, 1.0] {
+            for word in [0, 1, 644_245_093, 644_245_094, 644_245_095, 1 << 31, u32::MAX - 1, u32::MAX] {
+                assert_eq!(u64::from(word) < words_of(rate), f64::from(word) < rate * WORDS, "{word} at {rate}");
+            }
         }
     }
 

@@ -22,15 +22,24 @@ enum Buffer {
 }
 
 impl Values {
-    /// `count` zeros.
+    /// None yet, with room for `count`.
     #[must_use]
-    pub(crate) fn zeros(spec: ColumnSpec, count: usize) -> Self {
+    pub(crate) fn with_room(spec: ColumnSpec, count: usize) -> Self {
         let buffer = match spec.element {
-            ElementType::I32 => Buffer::I32(vec![0; count]),
-            ElementType::I16 => Buffer::I16(vec![0; count]),
-            ElementType::U8 => Buffer::U8(vec![0; count]),
+            ElementType::I32 => Buffer::I32(Vec::with_capacity(count)),
+            ElementType::I16 => Buffer::I16(Vec::with_capacity(count)),
+            ElementType::U8 => Buffer::U8(Vec::with_capacity(count)),
         };
         Self { spec, buffer }
+    }
+
+    /// Zeros up to `count` values, if there are fewer.
+    pub(crate) fn grow(&mut self, count: usize) {
+        match &mut self.buffer {
+            Buffer::I32(values) => values.resize(count.max(values.len()), 0),
+            Buffer::I16(values) => values.resize(count.max(values.len()), 0),
+            Buffer::U8(values) => values.resize(count.max(values.len()), 0),
+        }
     }
 
     /// Which column it is.

@@ -35,6 +35,8 @@ pub struct Vocab {
     counts: Vec<u64>,
     special: SpecialIds,
     is_special: Vec<bool>,
+    /// Two ranges, first and length less one, that the special ids lie in, with the widest gap between them.
+    special_ranges: [(u32, u32); 2],
     ordinary: Vec<u32>,
     unigram: AliasTable,
 }
@@ -61,7 +63,8 @@ impl Vocab {
         let ordinary = Self::ordinary_ids(&tokens, special, specials);
         assert!(!ordinary.is_empty(), "a vocabulary has ordinary tokens");
         let unigram = AliasTable::new(ordinary.iter().map(|&id| counts[id as usize]));
-        Self { tokens, word_starts, counts, special, is_special, ordinary, unigram }
+        let special_ranges = two_ranges(&is_special);
+        Self { tokens, word_starts, counts, special, is_special, special_ranges, ordinary, unigram }
     }
 
     /// The same with other counts.
@@ -111,6 +114,15 @@ impl Vocab {
         self.is_special[id as usize]
     }
 
+    /// Whether `id` lies among the special ids: a question without a table, to be asked of many ids at once. Whoever is not
+    /// there is not special.
+    #[inline]
+    #[must_use]
+    pub fn is_among_specials(&self, id: u32) -> bool {
+        let [a, b] = self.special_ranges;
+        (id.wrapping_sub(a.0) <= a.1) | (id.wrapping_sub(b.0) <= b.1)
+    }
+
     /// The text of a token, as the tokenizer writes it (`##ing`, `Ġthe`).
     #[must_use]
     pub fn token(&self, id: u32) -> &str {
@@ -157,6 +169,15 @@ impl Vocab {
     }
 }
 
+/// Two ranges that hold all special ids, with the widest gap between them; each as its first id and its length less one.
+fn two_ranges(is_special: &[bool]) -> [(u32, u32); 2] {
+    let ids: Vec<u32> = (0..).zip(is_special).filter(|(_, special)| **special).map(|(id, _)| id).collect();
+    let widest = (1..ids.len()).max_by_key(|&at| ids[at] - ids[at - 1]).unwrap_or(0);
+    let range = |ids: &[u32]| ids.first().map(|&first| (first, ids[ids.len() - 1] - first));
+    let whole = range(&ids).expect("there are special ids");
+    [range(&ids[..widest]).unwrap_or(whole), range(&ids[widest..]).unwrap_or(whole)]
+}
+
 /// Entropy in nats of the distribution proportional to `counts`; 0 when there are none.
 #[must_use]
 pub fn entropy(counts: &[u64]) -> f64 {
@@ -176,6 +197,24 @@ mod tests {
         let vocab = Vocab::new(tokens.map(String::from).to_vec(), vec![true; 9], vec![1; 9], special, &[6]);
         assert_eq!(vocab.ordinary(), [7, 8]);
         assert!(vocab.is_special(6) && !vocab.is_special(1));
+    }
+
+    #[test]
+    fn special_ids_lie_among_specials_and_few_others_do() {
+        let vocab = |special: SpecialIds, specials: &[u32]| {
+            let tokens: Vec<String> = (0..300).map(|id| format!("w{id}")).collect();
+            Vocab::new(tokens, vec![true; 300], vec![1; 300], special, specials)
+        };
+        let bert = SpecialIds { pad: 0, unk: Some(100), cls: 101, sep: 102, mask: 103 };
+        let roberta = SpecialIds { pad: 1, unk: Some(3), cls: 0, sep: 2, mask: 299 };
+        let one = SpecialIds { pad: 7, unk: None, cls: 7, sep: 7, mask: 7 };
+        for (special, specials, expected) in
+            [(bert, &[][..], 5), (roberta, &[], 5), (one, &[], 1), (roberta, &[150], 152), (bert, &[5], 10)]
+        {
+            let vocab = vocab(special, specials);
+            assert!((0..300).all(|id| !vocab.is_special(id) || vocab.is_among_specials(id)), "{special:?}");
+            assert_eq!((0..300).filter(|&id| vocab.is_among_specials(id)).count(), expected, "{special:?}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use observe::spans::SPANS;
-use schemas::{Batch, BatchIndex, RowIndex};
+use schemas::{Batch, BatchIndex, RowIndex, Sample, TokenIds};
 use tracing::{trace_span, warn};
 
 use super::left_out::{BadRow, Care, ROW_ATTEMPTS};
@@ -16,6 +16,7 @@ use crate::course::Placed;
 use crate::error::Result;
 use crate::ledger::RowDocuments;
 use crate::shard::groups::Groups;
+use crate::tokenize::fetch;
 
 /// A batch, and those of its rows that are padding since they cannot be made.
 #[derive(Debug)]
@@ -46,8 +47,17 @@ impl LoadPlan {
         let mut collation = Collation::new(&self.views, &self.vocab, dealt.hand.sources.len());
         let mut found = Vec::new();
         let rendering = trace_span!(target: SPANS, "render").entered();
-        for (at, (row, (source, placed))) in rows.map(RowIndex).zip(dealt.rows()).enumerate() {
+        let items = dealt.rows().map(|(source, placed)| {
             let item = self.item(&self.sources[source], &placed, &held[source]);
+            (source, placed, item)
+        });
+        let mut items = items.peekable();
+        for (at, row) in rows.map(RowIndex).enumerate() {
+            let (source, placed, item) = items.next().expect("a row for each number");
+            // Rows lie anywhere in the window: the next one comes from memory while this one is made.
+            if let Some((.., next)) = items.peek() {
+                fetch_ids(&next.sample);
+            }
             if care.left_out.contains(row) || known.iter().any(|bad| bad.row.row == row) {
                 collation.leave_out(at, &item);
             } else if let Err(why) = render(&mut collation, (at, row), &item, care) {
@@ -116,6 +126,17 @@ impl LoadPlan {
             "{bound}; raise it to go on without the row, look at its neighbours with `cloze inspect batch {batch}`, or \
              leave its document out (`cloze prepare forget`)"
         )
+    }
+}
+
+/// Tokens of a line of memory, at least.
+const LINE_TOKENS: usize = 16;
+
+/// Asks for a sample's ids, for a look at them soon.
+fn fetch_ids(sample: &Sample<'_>) {
+    match sample.input_ids {
+        TokenIds::U16(ids) => (0..ids.len()).step_by(2 * LINE_TOKENS).for_each(|at| fetch(ids, at)),
+        TokenIds::U32(ids) => (0..ids.len()).step_by(LINE_TOKENS).for_each(|at| fetch(ids, at)),
     }
 }
 

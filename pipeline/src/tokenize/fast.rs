@@ -24,6 +24,7 @@ mod wordpiece;
 use self::byte_pairs::BytePairs;
 pub(crate) use self::byte_pairs::{Classes, first_pre_token};
 pub(crate) use self::characters::{Character, Characters};
+pub(crate) use self::kernels::fetch;
 pub(super) use self::path::{Bench, Path, longest_piece};
 #[cfg(test)]
 pub(super) use self::path::{Slow, Worker};

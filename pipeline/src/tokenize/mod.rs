@@ -16,6 +16,8 @@ use serde::{Deserialize, Serialize};
 pub use self::facts::Facts;
 // What characters are to the crate, for who looks at text before it is tokenized.
 pub(crate) use self::fast::{Character, Characters, Classes, first_pre_token};
+// Instructions of some processors have one place, which is there.
+pub(crate) use self::fast::fetch;
 pub use self::hf::HfTokenizer;
 pub use self::load::{load, of_json};
 use crate::Result;

@@ -336,7 +336,8 @@ fn positives_are_uniform_over_the_allowed_offsets() {
 #[test]
 fn a_row_of_one_token_has_no_positive() {
     // A frame always has two tokens; a view of another frame may not.
-    let mut columns = vec![crate::row::Values::zeros(POSITIVES.spec(), 4)];
+    let mut columns = vec![crate::row::Values::with_room(POSITIVES.spec(), 4)];
+    columns[0].grow(4);
     let keys = crate::rng::Keys::new(1, Epoch(0), "w");
     let at = crate::rng::RowAddress { keys: &keys, sample: SampleAddress::numbered(0), copy: 0, copies: 1, pieces: 1 };
     for tokens in [0, 1] {

@@ -147,11 +147,29 @@ impl Window {
         }
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "offsets are below 2^15; a checked cast would not vectorize")]
+    /// One number from each word. Where the choices are a power of two, as usual, the product is a shift: half the
+    /// instructions.
     fn draw_each(&self, positives: &mut [i16], words: &mut [u32; LANES], base: i16, choices: u32) {
+        if choices.is_power_of_two() {
+            let bits = choices.trailing_zeros();
+            self.write_each(positives, words, base, |word| (word >> (u32::BITS - bits), word << bits));
+        } else {
+            self.write_each(positives, words, base, |word| digit(word, choices));
+        }
+    }
+
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "offsets are below 2^15; a checked cast would not vectorize")]
+    fn write_each(
+        &self,
+        positives: &mut [i16],
+        words: &mut [u32; LANES],
+        base: i16,
+        digit: impl Fn(u32) -> (u32, u32),
+    ) {
         let reach = self.offset_max.cast_signed();
         for ((slot, word), lane) in positives.iter_mut().zip(words).zip(0_i16..) {
-            let (number, rest) = digit(*word, choices);
+            let (number, rest) = digit(*word);
             *word = rest;
             let number = (number as u16).cast_signed();
             // 0, 1, …, 2m − 1 become −m, …, −1, 1, …, m.

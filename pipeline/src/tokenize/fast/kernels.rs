@@ -1,4 +1,4 @@
-//! What processors have instructions for, and the only `unsafe` of this crate.
+//! What processors have instructions for: of the two places for `unsafe` in this crate, that of the tokenizers.
 //!
 //! Three ways of each: AVX-512 (with VBMI and VBMI2), AVX2, and what any processor does; the same results by all three.
 //! Which runs is chosen when the program runs, by [`Kernels::best`].
@@ -108,7 +108,7 @@ impl Kernels {
 
 /// Asks for an entry of a table, for a look at it soon.
 #[inline(always)]
-pub(super) fn fetch<T>(table: &[T], index: usize) {
+pub(crate) fn fetch<T>(table: &[T], index: usize) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use schemas::Vocab;
 use serde::{Deserialize, Serialize};
 
-use crate::rng::{Rng, RowAddress};
+use crate::rng::{Rng, RowAddress, digit, draws_per_word, words_of};
 use crate::views::share_problems;
 
 /// How the number of chosen tokens comes about.
@@ -64,19 +64,38 @@ impl Candidates {
             || !vocab.is_special(id.cast_unsigned())
     }
 
-    /// Their positions, ascending. Written without a branch: which tokens are special is unpredictable.
+    /// Their positions, ascending.
+    ///
+    /// Nearly all tokens may be chosen: where none of a run of them lies among the special ids, all of the run are
+    /// candidates, and nothing waits for how many there were before.
     pub(crate) fn find(self, ids: &[i32], vocab: &Vocab, positions: &mut Vec<u16>) {
-        let spared = if self.cls { -1 } else { vocab.special().cls.cast_signed() };
-        positions.clear();
         positions.resize(ids.len() + 1, 0);
         let mut count = 0;
-        for (position, &id) in (0..).zip(ids) {
-            positions[count] = position;
-            count += usize::from((self.specials && id != spared) | !vocab.is_special(id.cast_unsigned()));
+        for (first, run) in (0..).step_by(RUN).zip(ids.chunks(RUN)) {
+            let among = |any, &id: &i32| any | u32::from(vocab.is_among_specials(id.cast_unsigned()));
+            if run.iter().fold(0, among) == 0 {
+                positions[count..count + run.len()].iter_mut().zip(first..).for_each(|(slot, at)| *slot = at);
+                count += run.len();
+            } else {
+                count = self.find_each(first, run, vocab, positions, count);
+            }
         }
         positions.truncate(count);
     }
+
+    /// Written without a branch: which tokens are special is unpredictable.
+    fn find_each(self, first: u16, ids: &[i32], vocab: &Vocab, positions: &mut [u16], mut count: usize) -> usize {
+        let spared = if self.cls { -1 } else { vocab.special().cls.cast_signed() };
+        for (position, &id) in (first..).zip(ids) {
+            positions[count] = position;
+            count += usize::from((self.specials && id != spared) | !vocab.is_special(id.cast_unsigned()));
+        }
+        count
+    }
 }
+
+/// Tokens that are looked at together.
+const RUN: usize = 16;
 
 /// How many are chosen.
 #[derive(Clone, Copy, Debug)]
@@ -108,8 +127,8 @@ impl Budget {
             Count::Exact => share(self.rate, base, HALF).max(1),
             Count::StochasticRound => share(self.rate, base, at.rng("count").fraction()),
             Count::Bernoulli => {
-                let mut rng = at.rng("count");
-                (0..candidates).filter(|_| rng.chance(self.rate)).count()
+                let (mut rng, below) = (at.rng("count"), words_of(self.rate));
+                (0..candidates).filter(|_| u64::from(rng.next_u32()) < below).count()
             }
         };
         wanted.min(candidates)
@@ -125,15 +144,23 @@ impl Budget {
 
     /// Each of `positions` by itself, whatever `count` says.
     pub(crate) fn take_each(self, positions: &mut [u16], at: &RowAddress<'_>) -> usize {
-        let mut rng = at.rng("positions");
-        let mut count = 0;
-        for index in 0..positions.len() {
-            positions[count] = positions[index];
-            count += usize::from(rng.chance(self.rate));
+        let (mut rng, below) = (at.rng("positions"), words_of(self.rate));
+        let (mut words, mut count, mut first) = ([0; WORDS], 0, 0);
+        while first < positions.len() {
+            let drawn = (positions.len() - first).min(WORDS);
+            rng.fill(&mut words);
+            for (index, &word) in (first..).zip(&words[..drawn]) {
+                positions[count] = positions[index];
+                count += usize::from(u64::from(word) < below);
+            }
+            first += drawn;
         }
         count
     }
 }
+
+/// Words that are drawn at once, at most.
+const WORDS: usize = 64;
 
 /// Half a unit, with a margin that keeps a half a half where a product falls just below it in binary.
 pub(super) const HALF: f64 = 0.5 + 1e-9;
@@ -145,11 +172,23 @@ pub(super) fn share(rate: f64, base: usize, up: f64) -> usize {
 }
 
 /// Brings a uniform choice of `count` things to the front, in random order: the first steps of a Fisher–Yates shuffle.
+/// The draws are those of [`Rng::split`], many words at a time.
 pub(crate) fn shuffle<T>(things: &mut [T], count: usize, rng: &mut Rng) {
     let len = u32::try_from(things.len()).expect("a row has fewer than 65,536 tokens");
-    let mut draws = rng.split(len);
-    for (chosen, left) in (0..count).zip((1..=len).rev()) {
-        things.swap(chosen, chosen + draws.below(left) as usize);
+    let per_word = draws_per_word(len) as usize;
+    let (mut words, mut chosen, mut left) = ([0; WORDS], 0, len);
+    while chosen < count {
+        let drawn = (count - chosen).div_ceil(per_word).min(WORDS);
+        rng.fill(&mut words[..drawn]);
+        for &word in &words[..drawn] {
+            let mut rest = word;
+            for _ in 0..per_word.min(count - chosen) {
+                let ahead;
+                (ahead, rest) = digit(rest, left);
+                things.swap(chosen, chosen + ahead as usize);
+                (chosen, left) = (chosen + 1, left - 1);
+            }
+        }
     }
 }
 

@@ -1,5 +1,8 @@
 //! What the chosen tokens become.
 
+use std::hint::select_unpredictable;
+use std::ops::Range;
+
 use schemars::JsonSchema;
 use schemas::Vocab;
 use serde::{Deserialize, Serialize};
@@ -38,6 +41,9 @@ impl RandomWords {
     }
 }
 
+/// Numbers that are drawn at once.
+const DRAWN: usize = 128;
+
 /// Decides for each of `positions[..count]` by itself: writes `[MASK]`, and returns those that become random words.
 ///
 /// Written without a branch, since none could be predicted: the positions of random words are gathered behind the
@@ -53,15 +59,16 @@ pub(super) fn each<'a>(
     let mask = vocab.special().mask.cast_signed();
     positions.resize(2 * count + 1, 0);
     let (chosen, randoms) = positions.split_at_mut(count);
-    let mut decisions = at.rng("decisions");
-    let mut decisions = decisions.split(100);
+    let (mut decisions, mut percents) = (at.rng("decisions"), [0; DRAWN]);
     let mut random_count = 0;
-    for &mut position in chosen {
-        let percent = decisions.below(100);
-        let id = &mut ids[usize::from(position)];
-        *id = if percent < masked { mask } else { *id };
-        randoms[random_count] = position;
-        random_count += usize::from((masked..masked + random).contains(&percent));
+    for chosen in chosen.chunks(DRAWN) {
+        decisions.fill_below(100, &mut percents[..chosen.len()]);
+        for (&position, &percent) in chosen.iter().zip(&percents) {
+            let id = &mut ids[usize::from(position)];
+            *id = select_unpredictable(percent < masked, mask, *id);
+            randoms[random_count] = position;
+            random_count += usize::from(percent.wrapping_sub(masked) < random);
+        }
     }
     &randoms[..random_count]
 }
@@ -76,19 +83,67 @@ pub(super) fn runs<'a>(
     at: &RowAddress<'_>,
     ids: &mut [i32],
 ) -> &'a [u16] {
+    let mut chosen = vec![0_u64; ids.len().div_ceil(64)];
+    for &position in &positions[..count] {
+        chosen[usize::from(position / 64)] |= 1 << (position % 64);
+    }
     positions.truncate(count);
-    positions.sort_unstable();
     let mut decisions = at.rng("decisions");
     let mut decisions = decisions.split(100);
-    let mut randoms = Vec::new();
-    for run in positions.chunk_by(|&left, &right| left + 1 == right) {
+    for run in runs_of(&chosen) {
         let percent = decisions.below(100);
         if percent < masked {
-            ids[usize::from(run[0])..][..run.len()].fill(vocab.special().mask.cast_signed());
+            ids[usize::from(run.start)..usize::from(run.end)].fill(vocab.special().mask.cast_signed());
         } else if percent < masked + random {
-            randoms.extend_from_slice(run);
+            positions.extend(run);
         }
     }
-    positions.extend_from_slice(&randoms);
     &positions[count..]
+}
+
+/// The runs of adjacent bits, ascending.
+fn runs_of(bits: &[u64]) -> impl Iterator<Item = Range<u16>> {
+    let mut from = 0;
+    std::iter::from_fn(move || {
+        let start = find(bits, from, false)?;
+        let end = find(bits, start, true).unwrap_or(bits.len() * 64);
+        from = end;
+        let place = |bit: usize| u16::try_from(bit).expect("positions are numbered in 16 bits");
+        Some(place(start)..place(end))
+    })
+}
+
+/// The first bit from `from` on that is set, or that is not.
+fn find(bits: &[u64], from: usize, clear: bool) -> Option<usize> {
+    let flip = if clear { u64::MAX } else { 0 };
+    let first = (bits.get(from / 64)? ^ flip) >> (from % 64);
+    if first != 0 {
+        return Some(from + first.trailing_zeros() as usize);
+    }
+    let (at, word) = (from / 64 + 1..).zip(&bits[from / 64 + 1..]).find(|(_, word)| **word != flip)?;
+    Some(at * 64 + (word ^ flip).trailing_zeros() as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn runs_of_bits_are_those_of_their_sorted_places(places in prop::collection::btree_set(0_u16..400, 0..300)) {
+            let mut bits = vec![0_u64; 7];
+            places.iter().for_each(|&place| bits[usize::from(place / 64)] |= 1 << (place % 64));
+            let sorted: Vec<u16> = places.into_iter().collect();
+            let expected = sorted.chunk_by(|left, right| left + 1 == *right).map(|run| run[0]..run[run.len() - 1] + 1);
+            prop_assert_eq!(runs_of(&bits).collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn a_run_may_end_with_the_last_bit() {
+        assert_eq!(runs_of(&[u64::MAX, u64::MAX]).collect::<Vec<_>>(), [0..128]);
+        assert_eq!(runs_of(&[]).count(), 0);
+    }
 }

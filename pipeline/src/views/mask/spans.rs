@@ -73,20 +73,28 @@ fn draw(law: &[u32; WORDS_MAX - 1], rng: &mut Rng) -> usize {
 /// Chooses the tokens of the numbers `part` among tiles in random order.
 pub(super) fn take_tiles(part: Range<usize>, borders: &[u16], positions: &mut Vec<u16>, at: &RowAddress<'_>) -> usize {
     let mut rng = at.rng("positions");
-    let tiles = shuffled(cut(borders, &mut at.rng("spans")), &mut rng);
-    let dealt = tiles.flat_map(|tile| &positions[tile]).copied();
-    *positions = dealt.skip(part.start).take(part.len()).collect();
+    let (mut chosen, mut skipped) = (Vec::with_capacity(part.len()), 0);
+    for (begin, end) in shuffled(cut(borders, &mut at.rng("spans")), &mut rng) {
+        if chosen.len() == part.len() {
+            break;
+        }
+        let tile = &positions[usize::from(begin)..usize::from(end)];
+        let tile = &tile[tile.len().min(part.start - skipped)..];
+        skipped += usize::from(end - begin) - tile.len();
+        chosen.extend_from_slice(&tile[..tile.len().min(part.len() - chosen.len())]);
+    }
+    *positions = chosen;
     positions.len()
 }
 
-/// Cuts the words into tiles: ranges of candidates.
-fn cut(borders: &[u16], rng: &mut Rng) -> Vec<Range<usize>> {
+/// Cuts the words into tiles: where each begins among the candidates, and ends.
+fn cut(borders: &[u16], rng: &mut Rng) -> Vec<(u16, u16)> {
     let words = borders.len() - 1;
     let mut tiles = Vec::with_capacity(words);
     let (mut begin, mut law) = (0, &RESTS);
     while begin < words {
         let end = (begin + draw(law, rng)).min(words);
-        tiles.push(usize::from(borders[begin])..usize::from(borders[end]));
+        tiles.push((borders[begin], borders[end]));
         (begin, law) = (end, &LENGTHS);
     }
     tiles
@@ -173,10 +181,10 @@ mod tests {
         let mut ends = vec![0.0; 39];
         for row in 0..20_000 {
             let tiles = cut(&borders, &mut rng(row));
-            assert_eq!((tiles[0].start, tiles[tiles.len() - 1].end), (0, 80));
-            assert!(tiles.windows(2).all(|pair| pair[0].end == pair[1].start));
-            assert!(tiles.iter().all(|tile| (1..=10).contains(&(tile.len() / 2)) && tile.start % 2 == 0));
-            tiles[1..].iter().for_each(|tile| ends[tile.start / 2 - 1] += 1.0);
+            assert_eq!((tiles[0].0, tiles[tiles.len() - 1].1), (0, 80));
+            assert!(tiles.windows(2).all(|pair| pair[0].1 == pair[1].0));
+            assert!(tiles.iter().all(|(begin, end)| (1..=10).contains(&((end - begin) / 2)) && begin % 2 == 0));
+            tiles[1..].iter().for_each(|tile| ends[usize::from(tile.0) / 2 - 1] += 1.0);
         }
         assert_uniform(&ends, 20_000.0 / MEAN);
         assert!(cut(&[0], &mut rng(0)).is_empty(), "no words, no tiles");

@@ -37,7 +37,8 @@ pub(super) fn borders(ids: &[i32], positions: &[u16], vocab: &Vocab) -> Vec<u16>
     let mut before = (u16::MAX - 1, false);
     for (index, &position) in (0..).zip(positions) {
         let id = ids[usize::from(position)].cast_unsigned();
-        let special = vocab.is_special(id);
+        // Hardly any id lies there: the table is asked of few.
+        let special = vocab.is_among_specials(id) && vocab.is_special(id);
         let apart = position != before.0 + 1;
         // Written without a branch: where words begin is unpredictable.
         borders[count] = index;
@@ -68,12 +69,15 @@ pub(super) fn fill(size: usize, borders: &[u16], positions: &mut Vec<u16>, at: &
 /// Takes the words of the numbers `part` in random order.
 pub(super) fn take(part: Range<usize>, borders: &[u16], positions: &mut Vec<u16>, at: &RowAddress<'_>) -> usize {
     let mut rng = at.rng("positions");
-    let words = in_random_order(borders, &mut rng).skip(part.start).take(part.len());
-    *positions = words.flat_map(|word| &positions[word]).copied().collect();
+    let mut chosen = Vec::with_capacity(positions.len());
+    for word in in_random_order(borders, &mut rng).skip(part.start).take(part.len()) {
+        chosen.extend_from_slice(&positions[word]);
+    }
+    *positions = chosen;
     positions.len()
 }
 
 fn in_random_order(borders: &[u16], rng: &mut Rng) -> impl Iterator<Item = Range<usize>> {
-    let words = borders.windows(2).map(|word| usize::from(word[0])..usize::from(word[1])).collect();
-    shuffled(words, rng)
+    let words: Vec<(u16, u16)> = borders.windows(2).map(|word| (word[0], word[1])).collect();
+    shuffled(words, rng).map(|(begin, end)| usize::from(begin)..usize::from(end))
 }

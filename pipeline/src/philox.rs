@@ -1,0 +1,68 @@
+//! Philox4x32-10: one block after another, which any processor does and all ways of drawing must equal, and side by side.
+
+#![allow(unsafe_code, reason = "instructions of some processors; each block says why it may be there")]
+
+#[cfg(target_arch = "x86_64")]
+mod wide;
+
+pub(crate) const ROUNDS: usize = 10;
+pub(crate) const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
+/// What is added to the key from round to round.
+pub(crate) const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
+
+/// Words that are drawn at once.
+pub(crate) const WORDS_PER_BLOCK: usize = 4;
+
+/// One block.
+#[inline]
+pub(crate) fn block(mut counter: [u32; WORDS_PER_BLOCK], [mut key0, mut key1]: [u32; 2]) -> [u32; WORDS_PER_BLOCK] {
+    for _ in 0..ROUNDS {
+        let (low0, high0) = halves(u64::from(MULTIPLIERS[0]) * u64::from(counter[0]));
+        let (low1, high1) = halves(u64::from(MULTIPLIERS[1]) * u64::from(counter[2]));
+        counter = [high1 ^ counter[1] ^ key0, low1, high0 ^ counter[3] ^ key1, low0];
+        (key0, key1) = (key0.wrapping_add(WEYL[0]), key1.wrapping_add(WEYL[1]));
+    }
+    counter
+}
+
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "taking the halves is what it is for")]
+fn halves(product: u64) -> (u32, u32) {
+    (product as u32, (product >> 32) as u32)
+}
+
+/// Fills words with blocks of Philox from `first` on, side by side. Returns how many were filled, a multiple of a block;
+/// none where the processor has no instructions for it.
+#[inline]
+pub(crate) fn fill(row: [u32; 3], first: u32, key: [u32; 2], words: &mut [u32]) -> usize {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has what is enabled there.
+        return unsafe { wide::fill(row, first, key, words) };
+    }
+    let _ = (row, first, key, words);
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_side_by_side_are_those_drawn_one_by_one() {
+        let (row, key) = ([0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e], [0xa409_3822, 0x299f_31d0]);
+        for first in [0, 1, 0x0370_7344, u32::MAX - 9] {
+            for count in [0, 4, 31, 32, 33, 64, 95, 96, 128, 200] {
+                let mut words = vec![7; count];
+                let filled = fill(row, first, key, &mut words);
+                assert!(filled == 0 || (filled % 32 == 0 && count - filled < 32), "{filled} of {count}");
+                for (number, found) in (0..).zip(words[..filled].chunks(4)) {
+                    let [a, b, c] = row;
+                    let expected = block([a, b, c, first.wrapping_add(number)], key);
+                    assert_eq!(found, expected, "block {number} from {first} on");
+                }
+                assert!(words[filled..].iter().all(|&word| word == 7), "what is not filled is left");
+            }
+        }
+    }
+}
