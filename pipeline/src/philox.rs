@@ -2,34 +2,11 @@
 
 #![allow(unsafe_code, reason = "instructions of some processors; each block says why it may be there")]
 
+mod block;
 #[cfg(target_arch = "x86_64")]
 mod wide;
 
-pub(crate) const ROUNDS: usize = 10;
-pub(crate) const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
-/// What is added to the key from round to round.
-pub(crate) const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
-
-/// Words that are drawn at once.
-pub(crate) const WORDS_PER_BLOCK: usize = 4;
-
-/// One block.
-#[inline]
-pub(crate) fn block(mut counter: [u32; WORDS_PER_BLOCK], [mut key0, mut key1]: [u32; 2]) -> [u32; WORDS_PER_BLOCK] {
-    for _ in 0..ROUNDS {
-        let (low0, high0) = halves(u64::from(MULTIPLIERS[0]) * u64::from(counter[0]));
-        let (low1, high1) = halves(u64::from(MULTIPLIERS[1]) * u64::from(counter[2]));
-        counter = [high1 ^ counter[1] ^ key0, low1, high0 ^ counter[3] ^ key1, low0];
-        (key0, key1) = (key0.wrapping_add(WEYL[0]), key1.wrapping_add(WEYL[1]));
-    }
-    counter
-}
-
-#[inline]
-#[expect(clippy::cast_possible_truncation, reason = "taking the halves is what it is for")]
-fn halves(product: u64) -> (u32, u32) {
-    (product as u32, (product >> 32) as u32)
-}
+pub(crate) use self::block::{WORDS_PER_BLOCK, block};
 
 /// Fills words with blocks of Philox from `first` on, side by side. Returns how many were filled, a multiple of a block;
 /// none where the processor has no instructions for it.

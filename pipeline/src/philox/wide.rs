@@ -10,7 +10,7 @@ use std::arch::x86_64::{
     _mm256_unpacklo_epi64, _mm256_xor_si256,
 };
 
-use super::{MULTIPLIERS, ROUNDS, WEYL, WORDS_PER_BLOCK};
+use super::block::{MULTIPLIERS, ROUNDS, WEYL, WORDS_PER_BLOCK};
 
 /// Blocks of a set of vectors.
 const LANES: usize = 4;
