@@ -348,10 +348,10 @@ mod tests {
         let mut rng = single.clone();
         assert_eq!((0..300).map(|_| rng.next_u32()).collect::<Vec<_>>(), expected);
         // A fill begins at the next block, whatever is ready.
-        for used in 0..90 {
+        for used in 0..90_usize {
             let mut rng = single.clone();
             (0..used).for_each(|_| _ = rng.next_u32());
-            let (mut words, next) = ([0; 70], (used as usize).next_multiple_of(4));
+            let (mut words, next) = ([0; 70], used.next_multiple_of(4));
             rng.fill(&mut words);
             assert_eq!(words, expected[next..next + 70], "{used} words before");
             assert_eq!(rng.next_u32(), expected[next + 72], "{used} words before");

@@ -225,7 +225,7 @@ mod tests {
     fn sentences(text: &str) -> Vec<&str> {
         let mut found = Sentences::default();
         let starts = found.starts(text);
-        let bounds = [&[0], &starts[..], &[text.len()]].concat();
+        let bounds = [&[0][..], starts, &[text.len()]].concat();
         bounds.windows(2).map(|pair| text[pair[0]..pair[1]].trim()).collect()
     }
 

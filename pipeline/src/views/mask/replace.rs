@@ -134,7 +134,9 @@ mod tests {
         #[test]
         fn runs_of_bits_are_those_of_their_sorted_places(places in prop::collection::btree_set(0_u16..400, 0..300)) {
             let mut bits = vec![0_u64; 7];
-            places.iter().for_each(|&place| bits[usize::from(place / 64)] |= 1 << (place % 64));
+            for &place in &places {
+                bits[usize::from(place / 64)] |= 1 << (place % 64);
+            }
             let sorted: Vec<u16> = places.into_iter().collect();
             let expected = sorted.chunk_by(|left, right| left + 1 == *right).map(|run| run[0]..run[run.len() - 1] + 1);
             prop_assert_eq!(runs_of(&bits).collect::<Vec<_>>(), expected.collect::<Vec<_>>());
@@ -143,7 +145,7 @@ mod tests {
 
     #[test]
     fn a_run_may_end_with_the_last_bit() {
-        assert_eq!(runs_of(&[u64::MAX, u64::MAX]).collect::<Vec<_>>(), [0..128]);
+        assert_eq!(runs_of(&[u64::MAX, u64::MAX]).collect::<Vec<_>>(), std::iter::once(0..128).collect::<Vec<_>>());
         assert_eq!(runs_of(&[]).count(), 0);
     }
 }
