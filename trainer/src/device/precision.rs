@@ -51,7 +51,7 @@ impl Precision {
         }
     }
 
-    /// Whether this processor has products of bfloat16 (AVX512_BF16, AMX, or Arm's). Others would make them of float32.
+    /// Whether this processor has products of bfloat16 (`AVX512_BF16`, AMX, or Arm's). Others would make them of float32.
     pub(crate) fn is_of_this_processor() -> bool {
         #[cfg(target_arch = "x86_64")]
         let has = std::is_x86_feature_detected!("avx512bf16");

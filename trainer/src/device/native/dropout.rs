@@ -36,7 +36,6 @@ pub(crate) fn dropout(x: &Tensor, least: i32, factor: f64, kind: Kind) -> Result
 }
 
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "what is tested is looked at")]
 mod tests {
     use tch::Device;
 
