@@ -266,6 +266,16 @@ struct Value {
     room: String,
 }
 
+impl Value {
+    fn number(mut self, number: impl fmt::Display) -> Field {
+        use fmt::Write as _;
+
+        self.room.clear();
+        write!(self.room, "{number}").expect("in memory");
+        Field::Number(self.room)
+    }
+}
+
 impl<'de> DeserializeSeed<'de> for Value {
     type Value = Field;
 
@@ -288,11 +298,11 @@ impl<'de> Visitor<'de> for Value {
     }
 
     fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<Field, E> {
-        Ok(Field::Number(number.to_string()))
+        Ok(self.number(number))
     }
 
     fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<Field, E> {
-        Ok(Field::Number(number.to_string()))
+        Ok(self.number(number))
     }
 
     /// Others have lost digits by now: two names may have become one.

@@ -29,7 +29,8 @@ pub struct RawDocument {
     pub text: String,
 }
 
-/// Memory of a document that nobody needs any more, for the next one: nothing is allocated for a document of usual length.
+/// Memory of a document that nobody needs any more, for the next one: nothing is allocated for a
+/// document of usual length that is neither repaired nor written with escapes of JSON.
 #[derive(Debug, Default)]
 pub struct Spare {
     /// For its text.

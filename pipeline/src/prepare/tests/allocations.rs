@@ -13,7 +13,7 @@ fn requests(format_name: &str, pack: &str, documents: usize) -> u64 {
     let sentences = ["The cat sat on the mat.", "It's a mat, a cat, 1 hat.", "Cats sat; the mats sat."];
     let text = |index: usize| (0..=index % 5).map(|more| sentences[(index + more) % 3]).collect::<Vec<_>>().join(" ");
     let document = |index: usize| match format_name {
-        "jsonl" => format!("{{\"key\": \"{index}\", \"text\": \"{}\"}}\n", text(index)),
+        "jsonl" => format!("{{\"key\": {index}, \"text\": \"{}\"}}\n", text(index)),
         "text_paragraphs" => format!("{}\r\n{}\r\n\r\n", text(index), text(index + 1)),
         _ => format!("{}\n", text(index)),
     };
