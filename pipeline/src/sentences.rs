@@ -49,11 +49,16 @@ impl Sentences {
     /// The byte offsets at which sentences begin, ascending, without that of the first.
     pub(crate) fn starts(&mut self, text: &str) -> &[usize] {
         self.starts.clear();
-        self.starts.shrink_to(KEPT_BYTES / size_of::<usize>());
         find(unwrap_lines(text, &mut self.unwrapped), &mut self.starts);
         self.unwrapped.clear();
         self.unwrapped.shrink_to(KEPT_BYTES);
         &self.starts
+    }
+
+    /// Gives back the room of a document that was long: it is no longer in hand.
+    pub(crate) fn put_down(&mut self) {
+        self.starts.clear();
+        self.starts.shrink_to(KEPT_BYTES / size_of::<usize>());
     }
 }
 

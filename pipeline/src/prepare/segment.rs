@@ -212,7 +212,9 @@ impl<'a> Segment<'a> {
                 })?;
             }
             if work.config.pack.keeps_sentences() {
-                work.tokenizer.encode_runs(&document.text, sentences.starts(&document.text), &mut take)
+                let encoded = work.tokenizer.encode_runs(&document.text, sentences.starts(&document.text), &mut take);
+                sentences.put_down();
+                encoded
             } else {
                 work.tokenizer.encode(&document.text, &mut take)
             }

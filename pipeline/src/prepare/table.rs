@@ -22,8 +22,11 @@ use crate::{Error, Result};
 /// Documents held in memory.
 const ROWS_PER_GROUP: usize = 1 << 16;
 
-/// What they take there, with names of 64 bytes.
-pub(super) const GROUP_BYTES: u64 = 112 * ROWS_PER_GROUP as u64;
+/// What their names take there, at most: each a BLAKE3 in digits. Longer ones make smaller groups.
+const ID_BYTES_PER_GROUP: usize = 64 * ROWS_PER_GROUP;
+
+/// What they take there as a whole.
+pub(super) const GROUP_BYTES: u64 = 48 * ROWS_PER_GROUP as u64 + ID_BYTES_PER_GROUP as u64;
 
 /// Where a document is and what it came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,7 +99,7 @@ impl TableWriter {
 
     /// Whether a row group of documents is in memory.
     pub(super) fn is_full(&self) -> bool {
-        self.columns.document.len() >= ROWS_PER_GROUP
+        self.columns.document.len() >= ROWS_PER_GROUP || self.columns.id.values_slice().len() >= ID_BYTES_PER_GROUP
     }
 
     /// Writes what is in memory.
