@@ -6,7 +6,7 @@ mod block;
 #[cfg(target_arch = "x86_64")]
 mod wide;
 
-pub(crate) use self::block::{WORDS_PER_BLOCK, block};
+pub(crate) use self::block::{WORDS_PER_BLOCK, block, halves};
 
 /// Fills words with blocks of Philox from `first` on, side by side. Returns how many were filled, a multiple of a block;
 /// none where the processor has no instructions for it.

@@ -13,7 +13,7 @@ use std::cell::RefCell;
 
 use schemas::{Epoch, SampleAddress};
 
-use crate::philox::{self, WORDS_PER_BLOCK, block};
+use crate::philox::{self, WORDS_PER_BLOCK, block, halves};
 
 /// What separates these keys from any other use of BLAKE3; its digit is the version of the format.
 pub(crate) const DOMAIN: &[u8] = b"cloze rng 1";
@@ -173,8 +173,8 @@ impl Rng {
         self.used = 0;
         self.filled = if self.block == 0 { 0 } else { philox::fill(self.row, self.block, self.key, &mut self.words) };
         if self.filled == 0 {
-            let [a, b, c] = self.row;
-            self.words[..WORDS_PER_BLOCK].copy_from_slice(&block([a, b, c, self.block], self.key));
+            let drawn = self.draw(self.block);
+            self.words[..WORDS_PER_BLOCK].copy_from_slice(&drawn);
             self.filled = WORDS_PER_BLOCK;
         }
         self.block = self.block.wrapping_add(blocks(self.filled));
@@ -200,8 +200,14 @@ impl Rng {
     /// The word of that number, counted from the address on, whatever was drawn before.
     #[must_use]
     pub fn word(&self, number: u32) -> u32 {
+        self.draw(number / 4)[number as usize % 4]
+    }
+
+    /// The words of the block of that number.
+    #[inline]
+    fn draw(&self, number: u32) -> [u32; WORDS_PER_BLOCK] {
         let [a, b, c] = self.row;
-        block([a, b, c, number / 4], self.key)[number as usize % 4]
+        block([a, b, c, number], self.key)
     }
 
     /// The next whole blocks' words, for `words.len()` numbers at once: what [`next_u32`](Self::next_u32) would give if
@@ -212,10 +218,9 @@ impl Rng {
         (self.used, self.filled) = (0, 0);
         let wide = philox::fill(self.row, self.block, self.key, words);
         self.block = self.block.wrapping_add(blocks(wide));
-        let [a, b, c] = self.row;
         // What is less than eight blocks, or all of it where they are not drawn side by side.
         for chunk in words[wide..].chunks_mut(WORDS_PER_BLOCK) {
-            chunk.copy_from_slice(&block([a, b, c, self.block], self.key)[..chunk.len()]);
+            chunk.copy_from_slice(&self.draw(self.block)[..chunk.len()]);
             self.block = self.block.wrapping_add(1);
         }
     }
@@ -245,7 +250,7 @@ impl Rng {
 
 /// Blocks that so many words are.
 fn blocks(words: usize) -> u32 {
-    low(words as u64) / low(WORDS_PER_BLOCK as u64)
+    u32::try_from(words / WORDS_PER_BLOCK).expect("a row draws far fewer words")
 }
 
 /// Draws small numbers, several from a word: the integer part of `word · n / 2^32` is one, the fraction is the word for
@@ -284,20 +289,8 @@ pub(crate) fn draws_per_word(n: u32) -> u32 {
 #[inline]
 #[must_use]
 pub(crate) fn digit(word: u32, n: u32) -> (u32, u32) {
-    let product = wide(word, n);
-    (low(product >> 32), low(product))
-}
-
-#[inline]
-fn wide(a: u32, b: u32) -> u64 {
-    u64::from(a) * u64::from(b)
-}
-
-/// The low half.
-#[inline]
-#[expect(clippy::cast_possible_truncation, reason = "taking the low half is what it is for")]
-fn low(wide: u64) -> u32 {
-    wide as u32
+    let (low, high) = halves(u64::from(word) * u64::from(n));
+    (high, low)
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ pub(crate) struct Sentences {
     starts: Vec<usize>,
 }
 
-/// What is kept of room for the text that lines are unwrapped in, if one was longer.
+/// What is kept of the room of each, if a text was longer.
 const KEPT_BYTES: usize = 1 << 20;
 
 impl Sentences {
@@ -50,13 +50,13 @@ impl Sentences {
     pub(crate) fn starts(&mut self, text: &str) -> &[usize] {
         self.starts.clear();
         find(unwrap_lines(text, &mut self.unwrapped), &mut self.starts);
-        self.unwrapped.clear();
-        self.unwrapped.shrink_to(KEPT_BYTES);
         &self.starts
     }
 
     /// Gives back the room of a document that was long: it is no longer in hand.
     pub(crate) fn put_down(&mut self) {
+        self.unwrapped.clear();
+        self.unwrapped.shrink_to(KEPT_BYTES);
         self.starts.clear();
         self.starts.shrink_to(KEPT_BYTES / size_of::<usize>());
     }

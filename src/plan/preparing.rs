@@ -1,6 +1,6 @@
 //! What `cloze prepare` would do, for a plan to say.
 
-use pipeline::prepare::{self, Preparation, PrepareConfig, PreparePlan};
+use pipeline::prepare::{self, Memory, Preparation, PrepareConfig, PreparePlan};
 use schemas::Problem;
 
 use crate::config::corpus;
@@ -65,15 +65,15 @@ fn of_plan(config: &PrepareConfig, plan: &PreparePlan) -> Vec<String> {
         ),
     ];
     lines.push(format!("           text to ids: {}", plan.tokenized_by));
-    let memory = plan.memory;
+    let Memory { text, lane } = plan.memory;
     lines.push(format!(
-        "           memory: {} for short texts, {} for open files, {} for eight long documents, {} for a very long one; \
+        "           memory: {} for short texts and files, {} for longer files, {} for eight long documents, {} for a very long one; \
          beside it {} a lane for rows, the table of documents and words",
-        bytes(memory.short),
-        bytes(memory.files),
-        bytes(memory.long),
-        bytes(memory.very_long),
-        bytes(memory.lane),
+        bytes(text.short),
+        bytes(text.files),
+        bytes(text.long),
+        bytes(text.very_long),
+        bytes(lane),
     ));
     if let Some((name, size)) = &plan.largest_compressed {
         lines.push(format!("           one lane reads {name} from end to end, {} compressed", bytes(*size)));

@@ -3,24 +3,22 @@
 //! Whole steps of 4 layers × 256 over 32 rows of 128 tokens with BERT's vocabulary, 15 % of the tokens masked: masked
 //! language modelling alone, then with token contrast, detached and live.
 
+mod common;
+
 use std::collections::BTreeMap;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use schemas::columns::{IGNORE, INPUT_IDS, LABELS, POSITIVES};
-use schemas::{Batch, BatchBuilder, BatchIndex, SpecialIds};
-use trainer::device::DeviceChoice;
-use trainer::model::{EncoderConfig, VocabFacts};
+use schemas::{Batch, BatchBuilder, BatchIndex};
+use trainer::model::EncoderConfig;
 use trainer::objectives::AnyObjective;
-use trainer::optimizer::{OptimizerConfig, ScheduleConfig};
-use trainer::plan::{
-    Amended, CheckpointConfig, GuardConfig, Identity, ReportConfig, TrainConfig, TrainPlan, TrainRequest,
-    ValidationConfig,
-};
+use trainer::plan::{TrainPlan, TrainRequest};
 use trainer::training::{Alone, Trainer};
+
+use crate::common::request;
 
 const ROWS: usize = 32;
 const WIDTH: usize = 128;
-const VOCAB: u32 = 30_522;
 
 fn steps(criterion: &mut Criterion) {
     let batch = [batch()];
@@ -40,35 +38,12 @@ fn steps(criterion: &mut Criterion) {
 }
 
 fn plan(objectives: BTreeMap<String, AnyObjective>) -> TrainPlan {
-    let rows = ROWS as u64;
     let request = TrainRequest {
-        seed: 1,
         width: 128,
         encoder: EncoderConfig { layers: 4, hidden: 256, heads: 4, feed_forward: 1024, ..EncoderConfig::default() },
-        networks: BTreeMap::new(),
-        view_widths: BTreeMap::new(),
-        vocab: VocabFacts {
-            size: VOCAB,
-            special: SpecialIds { pad: 0, unk: Some(100), cls: 101, sep: 102, mask: 103 },
-            unigram_log_probabilities: Vec::new(),
-        },
         loss: objectives.keys().map(|name| (name.clone(), 1.0)).collect(),
         objectives,
-        train: TrainConfig {
-            rows_per_step: rows,
-            rows_per_micro_batch: rows,
-            device: DeviceChoice::Cpu,
-            ..TrainConfig::default()
-        },
-        optimizer: OptimizerConfig::default(),
-        schedule: ScheduleConfig::default(),
-        validation: ValidationConfig::default(),
-        checkpoints: CheckpointConfig::default(),
-        report: ReportConfig::default(),
-        guard: GuardConfig::default(),
-        identity: Identity::new(BTreeMap::new()),
-        data_content: String::new(),
-        amended: Amended::default(),
+        ..request(ROWS)
     };
     TrainPlan::new(request).expect("a good plan")
 }

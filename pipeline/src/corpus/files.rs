@@ -116,7 +116,12 @@ impl Corpus {
     pub fn usual_part_bytes(&self) -> u64 {
         // 256 parts keep 64 lanes busy to the end; 64 MiB bounds what a kill costs to a minute or so. A part costs some six
         // flushes and a record of its vocabulary: of 1 MiB it took 20 % longer than of 8 MiB, to shards of half a row group.
-        (self.bytes() / 256).clamp(8 << 20, 64 << 20)
+        self.part_bytes(8 << 20)
+    }
+
+    /// A part of 256, of `least` bytes or more and not too many.
+    fn part_bytes(&self, least: u64) -> u64 {
+        (self.bytes() / 256).clamp(least, 64 << 20)
     }
 
     /// The largest compressed file: nobody can enter it, so no number of lanes is faster than it.
@@ -212,7 +217,7 @@ impl Corpus {
     /// The whole corpus in some 256 parts, for those who count.
     pub fn parts(&self) -> Result<Vec<Part>> {
         // Nothing is written of them: they may be small.
-        let size = (self.bytes() / 256).clamp(1 << 20, 64 << 20);
+        let size = self.part_bytes(1 << 20);
         let mut pieces = Vec::new();
         for file in self.sort_out(self.files.iter())?.fit {
             pieces.extend(self.pieces(file, size)?);

@@ -85,6 +85,27 @@ impl Drop for Hold {
     }
 }
 
+/// Who gets how much of `prepare.memory_max`, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shares {
+    /// Short documents and files, in the hands of all lanes together.
+    pub short: u64,
+    /// What longer files take while they are open: windows of zstd, pages of Parquet.
+    pub files: u64,
+    /// Long documents, eight at a time.
+    pub long: u64,
+    /// One document that is very long.
+    pub very_long: u64,
+}
+
+impl Shares {
+    /// Those of so much.
+    #[must_use]
+    pub fn of(memory_max: u64) -> Self {
+        Self { short: memory_max / 4, files: memory_max / 2, long: memory_max / 8, very_long: memory_max / 8 }
+    }
+}
+
 /// All room there is, and what one part of the corpus holds of it.
 #[derive(Clone, Debug)]
 pub struct Room {
@@ -98,17 +119,10 @@ pub struct Room {
 }
 
 impl Room {
-    /// Who gets how much of `memory_max`: short documents in the hands of all lanes and their files, long files, long
-    /// documents, a very long one.
-    #[must_use]
-    pub fn shares(memory_max: u64) -> [u64; 4] {
-        [memory_max / 4, memory_max / 2, memory_max / 8, memory_max / 8]
-    }
-
     /// The room of a preparation.
     #[must_use]
     pub fn new(memory_max: u64, lanes: usize) -> Self {
-        let [short, files, long, very_long] = Self::shares(memory_max);
+        let Shares { short, files, long, very_long } = Shares::of(memory_max);
         Self {
             share: short / 2 / lanes as u64,
             files: Budget::new(files),

@@ -20,8 +20,9 @@ pub(crate) fn block(mut counter: [u32; WORDS_PER_BLOCK], [mut key0, mut key1]: [
     counter
 }
 
+/// The low half of a product, and the high one.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "taking the halves is what it is for")]
-fn halves(product: u64) -> (u32, u32) {
+pub(crate) fn halves(product: u64) -> (u32, u32) {
     (product as u32, (product >> 32) as u32)
 }

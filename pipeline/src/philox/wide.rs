@@ -18,13 +18,16 @@ const LANES: usize = 4;
 /// Words of a set.
 const WORDS: usize = LANES * WORDS_PER_BLOCK;
 
-/// Fills words with whole sets of blocks, from `first` on. Returns how many were filled; the rest is less than two sets.
+/// Sets that are drawn at a time.
+const SETS: usize = 2;
+
+/// Fills words with whole sets of blocks, from `first` on. Returns how many were filled; the rest is less than what is drawn at a time.
 #[target_feature(enable = "avx2")]
 pub(super) fn fill(row: [u32; 3], mut first: u32, key: [u32; 2], words: &mut [u32]) -> usize {
     let mut filled = 0;
     while let Some(target) = words[filled..].first_chunk_mut() {
-        sets::<2, { 2 * WORDS }>(row, first, key, target);
-        (filled, first) = (filled + 2 * WORDS, first.wrapping_add(8));
+        sets(row, first, key, target);
+        (filled, first) = (filled + SETS * WORDS, first.wrapping_add(8));
     }
     filled
 }
@@ -43,10 +46,10 @@ fn ascending(first: u32) -> __m256i {
     _mm256_set_epi64x(d, c, b, a)
 }
 
-/// `SETS` sets; `COUNT` is their words.
+/// The blocks of all sets.
 #[target_feature(enable = "avx2")]
 #[inline]
-fn sets<const SETS: usize, const COUNT: usize>(row: [u32; 3], first: u32, key: [u32; 2], words: &mut [u32; COUNT]) {
+fn sets(row: [u32; 3], first: u32, key: [u32; 2], words: &mut [u32; SETS * WORDS]) {
     let mut counters = [[all(row[0]), all(row[1]), all(row[2]), all(first)]; SETS];
     for (set, [.., blocks]) in (0..).step_by(LANES).zip(&mut counters) {
         *blocks = ascending(first.wrapping_add(set));

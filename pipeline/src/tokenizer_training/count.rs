@@ -209,18 +209,16 @@ impl Work {
             }
             let next = next?;
             dirt.add(1, next.complaints.iter().map(complaint).collect());
-            let Some(document) = &next.document else { continue };
-            if !self.has(document) {
-                continue;
-            }
-            documents += 1;
-            for piece in pieces(&document.text) {
-                self.split.count(piece, tally);
-                if tally.held() > self.lane_bytes_max {
-                    self.pour(tally);
+            if let Some(document) = next.document.as_ref().filter(|document| self.has(document)) {
+                documents += 1;
+                for piece in pieces(&document.text) {
+                    self.split.count(piece, tally);
+                    if tally.held() > self.lane_bytes_max {
+                        self.pour(tally);
+                    }
                 }
+                self.text_bytes.fetch_add(document.text.len() as u64, Ordering::Relaxed);
             }
-            self.text_bytes.fetch_add(document.text.len() as u64, Ordering::Relaxed);
             found.take_back(next);
         }
         Ok(Read::Whole(documents, dirt))

@@ -8,6 +8,8 @@
 //! `CLOZE_STEPS` the steps of each method, `CLOZE_DEVICE` `cpu` or `cuda`, `CLOZE_PRECISION` what `train.precision` is.
 #![allow(clippy::print_stdout, reason = "its output is its result")]
 
+#[path = "../common/mod.rs"]
+mod common;
 mod methods;
 mod parts;
 mod yardstick;
@@ -19,7 +21,8 @@ use trainer::device::{Precision, synchronize};
 use trainer::plan::TrainPlan;
 use trainer::training::{Alone, Trainer};
 
-use crate::methods::{METHODS, Method, ROWS, Setting, WORDS, batch, plan};
+use crate::common::WORDS;
+use crate::methods::{METHODS, Method, ROWS, Setting, batch, plan};
 use crate::parts::Parts;
 use crate::yardstick::Yardstick;
 

@@ -3,17 +3,14 @@
 use std::collections::BTreeMap;
 
 use schemas::columns::{ATTENTION_MASK, DRAWS, IGNORE, INPUT_IDS, LABELS, POSITIVES};
-use schemas::{Batch, BatchBuilder, BatchIndex, SpecialIds};
+use schemas::{Batch, BatchBuilder, BatchIndex};
 use trainer::device::{DeviceChoice, Precision};
-use trainer::model::{EncoderConfig, RelativeForm, RelativePositions, VocabFacts};
-use trainer::optimizer::{OptimizerConfig, ScheduleConfig};
-use trainer::plan::{
-    Amended, CheckpointConfig, GuardConfig, Identity, ReportConfig, TrainConfig, TrainPlan, TrainRequest,
-    ValidationConfig,
-};
+use trainer::model::{EncoderConfig, RelativeForm, RelativePositions};
+use trainer::plan::{TrainConfig, TrainPlan, TrainRequest};
 
-/// Ids of the vocabulary, and rows of a step.
-pub(crate) const WORDS: u32 = 30_522;
+use crate::common::{WORDS, request};
+
+/// Rows of a step.
 pub(crate) const ROWS: usize = 8;
 
 /// A method: the plain one that it is measured against, the networks beside the main one, the objectives, the loss.
@@ -122,36 +119,22 @@ pub(crate) fn plan(method: &Method, setting: Setting) -> TrainPlan {
     let Setting { width, cuda, precision, threads, .. } = setting;
     let encoder = setting.encoder(method.relative);
     let columns = |width: usize| u32::try_from(width).expect("a row is short");
+    let mut request = request(ROWS);
+    request.vocab.unigram_log_probabilities = vec![-f64::from(WORDS).ln(); WORDS as usize];
+    request.train = TrainConfig {
+        device: if cuda { DeviceChoice::Cuda(0) } else { DeviceChoice::Cpu },
+        precision,
+        threads,
+        ..request.train
+    };
     let request = TrainRequest {
-        seed: 1,
         width: columns(width),
         view_widths: [("cropped".to_owned(), columns(cropped(width)))].into(),
         encoder,
         networks: tables.networks,
-        vocab: VocabFacts {
-            size: WORDS,
-            special: SpecialIds { pad: 0, unk: Some(100), cls: 101, sep: 102, mask: 103 },
-            unigram_log_probabilities: vec![-f64::from(WORDS).ln(); WORDS as usize],
-        },
         objectives: tables.objectives,
         loss: tables.loss,
-        train: TrainConfig {
-            rows_per_step: ROWS as u64,
-            rows_per_micro_batch: ROWS as u64,
-            device: if cuda { DeviceChoice::Cuda(0) } else { DeviceChoice::Cpu },
-            precision,
-            threads,
-            ..TrainConfig::default()
-        },
-        optimizer: OptimizerConfig::default(),
-        schedule: ScheduleConfig::default(),
-        validation: ValidationConfig::default(),
-        checkpoints: CheckpointConfig::default(),
-        report: ReportConfig::default(),
-        guard: GuardConfig::default(),
-        identity: Identity::new(BTreeMap::new()),
-        data_content: String::new(),
-        amended: Amended::default(),
+        ..request
     };
     TrainPlan::new(request).expect("a good plan")
 }

@@ -2,8 +2,9 @@
 
 use trainer::device::stopwatch::{self, OTHER, StepTimes};
 
+use crate::common::WORDS;
 use crate::median;
-use crate::methods::{ROWS, Setting, WORDS};
+use crate::methods::{ROWS, Setting};
 
 /// Seconds of each part, step by step.
 #[derive(Default)]

@@ -21,9 +21,6 @@ pub(crate) const MASTER: Kind = Kind::Float;
 pub(crate) const WIDE: Kind = Kind::Double;
 /// The type of indices into tensors.
 pub(crate) const INDEX: Kind = Kind::Int64;
-/// The type of a quarter of a 64-bit draw.
-#[cfg(test)]
-pub(crate) const LANE: Kind = Kind::Int16;
 /// The type of masks.
 pub(crate) const FLAG: Kind = Kind::Bool;
 

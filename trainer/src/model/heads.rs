@@ -5,7 +5,6 @@
 
 use tch::Tensor;
 
-use crate::device::native::linear::linear;
 use crate::device::precision::Precision;
 use crate::model::shape::Gelu;
 
@@ -21,7 +20,7 @@ pub(crate) struct Dense {
 impl Dense {
     /// `[…, o]` of `[…, i]`, computed in `precision`, of its type.
     pub(crate) fn apply(&self, x: &Tensor, precision: Precision) -> Tensor {
-        linear(&precision.compute(x), &self.weight_oi, &self.bias_o)
+        precision.compute(x).linear(&self.weight_oi, Some(&self.bias_o))
     }
 }
 

@@ -40,10 +40,13 @@ mod tests {
     use tch::Device;
 
     use super::*;
-    use crate::device::precision::{INDEX, LANE, MASTER};
+    use crate::device::precision::{INDEX, MASTER};
     use crate::testing;
 
     const FACTOR: f64 = 1.25;
+
+    /// The type of a quarter of a 64-bit draw.
+    const LANE: Kind = Kind::Int16;
 
     /// What libtorch would draw for it, four lanes from each number of 64 bits.
     fn by_libtorch(count: i64, least: i32) -> Tensor {

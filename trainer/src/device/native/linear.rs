@@ -14,13 +14,13 @@ unsafe extern "C" {
 
 /// `x Wᵀ + b` over the last axis.
 ///
-/// By oneDNN where `x` has three axes: it keeps code for every number of rows, some 0.4 to 1 MB, which for a batch's rows is
-/// one number. A head has as many as there are predicted positions, another number each time: those are MKL's.
+/// For the rows of a batch, which are as many each time: oneDNN keeps code for every number of rows, some 0.4 to 1 MB. A
+/// head has as many as there are predicted positions, another number each time: its products are libtorch's.
 ///
 /// # Panics
 /// If the shapes do not go together.
 pub(crate) fn linear(x: &Tensor, weight: &Tensor, bias: &Tensor) -> Tensor {
-    if x.device() == Device::Cpu && x.kind() == MASTER && x.dim() == 3 {
+    if x.device() == Device::Cpu && x.kind() == MASTER {
         on_processor(x, weight, bias).expect("shapes that go together")
     } else {
         x.linear(weight, Some(bias))
