@@ -191,13 +191,13 @@ pub struct SplitFigures {
 /// Seconds by stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StageSeconds {
-    /// Reading, decompressing, cleaning and counting words.
+    /// Reading, decompressing and cleaning.
     #[serde(with = "Float")]
     pub read: f64,
     /// Text to ids.
     #[serde(with = "Float")]
     pub tokenize: f64,
-    /// Ids to samples.
+    /// Ids to samples, and what a document came to.
     #[serde(with = "Float")]
     pub pack: f64,
     /// Samples to Parquet on disk.

@@ -11,6 +11,7 @@
 //! a *generation*. [`Preparation::forget`] begins one that leaves out a document.
 
 mod announce;
+mod batch;
 mod change;
 mod config;
 mod dirt;
@@ -30,6 +31,7 @@ mod sample;
 mod seen;
 mod segment;
 mod settings;
+mod side;
 mod stages;
 mod summary;
 mod sweep;

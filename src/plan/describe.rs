@@ -68,12 +68,13 @@ fn data_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
     let resident = if facts.resident { ", all of them: the data stays decoded" } else { "" };
     lines.push(format!(
         "memory     at most {} batches = {} in flight from {} lanes; at most {} row groups = {} decoded{resident}; \
-         footers of at most {} shards",
+         {} are allowed; footers of at most {} shards",
         facts.batches_alive_max,
         bytes(facts.batches_bytes),
         facts.lanes.count,
         facts.groups_alive_max,
         bytes(facts.groups_bytes),
+        bytes(plan.config.data.memory_max),
         count(facts.shards_open_max),
     ));
     if plan.config.data.order == RowOrder::Streamed {

@@ -38,6 +38,7 @@ left_out! {
     "data.folder": "a folder is known by its content, `data.content`",
     "data.lanes": "who makes a batch, not what is in it",
     "data.depth": "when a batch is made, not what is in it",
+    "data.memory_max": "how many batches are made ahead, not what is in them",
     "data.bad_rows_max": "when to give up; the rows themselves are written down with the run",
     "train.device": "equal up to rounding; a move is announced",
     "train.threads": "equal up to rounding; a change is announced",

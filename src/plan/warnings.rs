@@ -59,7 +59,7 @@ pub(crate) fn of(plan: &Plan) -> Vec<String> {
     let data = &config.data;
     if (facts.lanes.count, facts.lanes.depth) != (data.lanes(), data.depth) {
         let (lanes, depth) = (facts.lanes.count, facts.lanes.depth);
-        warnings.push(format!("{lanes} lanes of depth {depth} are used: more would run past the shuffle window; raise `data.shuffle_blocks` for more"));
+        warnings.push(format!("{lanes} lanes of depth {depth} are used: more would run past the shuffle window or take more memory; raise `data.shuffle_blocks` or `data.memory_max` for more"));
     }
     for view in &facts.views {
         let doubts = config.views.get(&view.name).map(|view| view.doubts()).unwrap_or_default();

@@ -21,11 +21,13 @@ pub(super) struct Line<'a> {
     pub(super) number: u64,
 }
 
-/// Lines of a range of a file, in one buffer.
+/// Lines of a range of a file: where they lie in what was read, or, if they reach across two reads, in a buffer.
 pub(super) struct LineReader {
     bytes: Bytes,
     path: PathBuf,
     reading: Reading,
+    /// Bytes of the line at hand that still lie in what was read.
+    lent: usize,
     buffer: Vec<u8>,
     offset: u64,
     number: u64,
@@ -36,40 +38,54 @@ impl LineReader {
     pub(super) fn open(file: &InputFile, range: &Range<u64>, reading: &Reading) -> Result<Self> {
         let bytes = open(&file.path, range, reading)?;
         let (path, reading, buffer, read) = (file.path.clone(), reading.clone(), Vec::new(), ReadHash::default());
-        Ok(Self { bytes, path, reading, buffer, offset: range.start, number: 0, read })
+        Ok(Self { bytes, path, reading, lent: 0, buffer, offset: range.start, number: 0, read })
     }
 
     pub(super) fn next(&mut self) -> Result<Option<Line<'_>>> {
         self.fill()?;
-        let length = self.buffer.len() as u64;
+        let line = match self.lent {
+            0 => &self.buffer,
+            lent => &self.bytes.fill_buf().map_err(|error| read_error(&self.path, &error))?[..lent],
+        };
+        let length = line.len() as u64;
         if length == 0 {
             return Ok(None);
         }
         let (offset, number) = (self.offset, self.number);
         self.offset += length;
         self.number += 1;
-        let line = self.buffer.strip_suffix(b"\n").unwrap_or(&self.buffer);
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let range = offset..offset + line.len() as u64;
         let line = if offset == 0 { line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line) } else { line };
         Ok(Some(Line { bytes: line, range, number }))
     }
 
-    /// Puts the next line into the buffer, with its end.
+    /// Finds the next line, with its end: `lent` bytes of what was read, or all of the buffer.
     fn fill(&mut self) -> Result<()> {
+        self.give_back();
         self.buffer.clear();
         loop {
             let ready = self.bytes.fill_buf().map_err(|error| read_error(&self.path, &error))?;
             let (part, is_whole) = of_line(ready);
             let length = part.len();
             make_room(&self.path, self.number, (self.buffer.len() + length) as u64, &self.reading)?;
-            self.buffer.extend_from_slice(part);
             self.read.push(part);
+            if is_whole && self.buffer.is_empty() {
+                self.lent = length;
+                return Ok(());
+            }
+            self.buffer.extend_from_slice(part);
             self.bytes.consume(length);
             if is_whole {
                 return Ok(());
             }
         }
+    }
+
+    /// The line at hand is done with.
+    fn give_back(&mut self) {
+        self.bytes.consume(std::mem::take(&mut self.lent));
     }
 
     /// Room for a document of some lines, of which the first is `line` of the piece.
@@ -86,6 +102,7 @@ impl LineReader {
 
     /// Passes over whole lines up to the offset `to`, at the speed of BLAKE3.
     pub(super) fn skip(&mut self, to: u64) -> Result<()> {
+        self.give_back();
         let mut last = b'\n';
         while self.offset < to {
             let ready = self.bytes.fill_buf().map_err(|error| read_error(&self.path, &error))?;

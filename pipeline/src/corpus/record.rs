@@ -84,11 +84,12 @@ impl Record {
     #[must_use]
     pub fn of_text(id: Option<String>, mut text: String, range: Range<u64>, line: u64) -> Self {
         let mut complaints = Vec::new();
-        if let Some(at) = memchr::memchr(0, text.as_bytes()) {
-            complaints.push((Reason::Nul, line + count_newlines(&text.as_bytes()[..at])));
-            text.retain(|character| character != '\0');
-        }
-        if memchr::memmem::find(text.as_bytes(), b"\r\n").is_some() {
+        // Nearly all texts have neither: they are looked at once.
+        if memchr::memchr2(b'\0', b'\r', text.as_bytes()).is_some() {
+            if let Some(at) = memchr::memchr(b'\0', text.as_bytes()) {
+                complaints.push((Reason::Nul, line + count_newlines(&text.as_bytes()[..at])));
+                text.retain(|character| character != '\0');
+            }
             text = with_line_feeds(text);
         }
         if text.trim().is_empty() {

@@ -61,7 +61,7 @@ impl LoadPlan {
         let name = if matches!(request.rows, Rows::Train) { "batch" } else { "valid" };
         let lanes = LaneOptions { name, item: "batch", count: request.data.lanes(), depth: request.data.depth };
         let lanes = narrow_enough(lanes, &sources, &dealing, request.rows_per_batch);
-        Ok(Self {
+        let plan = Self {
             promise,
             vocab: Arc::clone(&request.vocab),
             pairs: views.iter().any(|view| view.view.samples() > 1),
@@ -76,7 +76,8 @@ impl LoadPlan {
             lanes,
             shuffle_blocks: request.data.shuffle_blocks,
             bad_rows_max: request.data.bad_rows_max,
-        })
+        };
+        plan.within(request.data.memory_max).map_err(|problem| vec![problem])
     }
 }
 

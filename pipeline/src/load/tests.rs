@@ -17,6 +17,7 @@ use crate::views::{AnyView, ViewName};
 
 mod bad_rows;
 mod generations;
+mod memory;
 mod mixtures;
 mod pairs;
 mod shares;

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use schemas::{Share, Split};
+use schemas::{Problem, Share, Split};
 
 use super::LoadPlan;
+use super::facts::LoadFacts;
 use super::source::Source;
 use crate::actor::LaneOptions;
 use crate::course::Stretch;
@@ -39,13 +40,19 @@ pub(super) fn narrow_enough(
         })
     };
     while !fits(lanes) {
-        match (lanes.depth, lanes.count) {
-            (2.., _) => lanes.depth -= 1,
-            (_, 2..) => lanes.count -= 1,
-            _ => break,
-        }
+        let Some(narrower) = narrower(lanes) else { break };
+        lanes = narrower;
     }
     lanes
+}
+
+/// Lanes that keep fewer batches in flight: shallower ones, or else fewer. None where there is one of depth 1.
+fn narrower(lanes: LaneOptions) -> Option<LaneOptions> {
+    match (lanes.depth, lanes.count) {
+        (2.., _) => Some(LaneOptions { depth: lanes.depth - 1, ..lanes }),
+        (_, 2..) => Some(LaneOptions { count: lanes.count - 1, ..lanes }),
+        _ => None,
+    }
 }
 
 /// Row groups of windows that follow one another, at most, of which so many rows that follow one another are: `windows`
@@ -67,6 +74,29 @@ fn touched(windows: &[(u64, u64)], rows: u64) -> u64 {
 }
 
 impl LoadPlan {
+    /// The same plan with as many lanes, as deep, as keep what is decoded and in flight within so many bytes. Windows shape
+    /// the order of the data: they do not yield.
+    pub(super) fn within(mut self, memory_max: u64) -> Result<Self, Problem> {
+        loop {
+            let LoadFacts { batches_bytes, groups_bytes, window_blocks, .. } = self.facts();
+            if batches_bytes.saturating_add(groups_bytes) <= memory_max {
+                return Ok(self);
+            }
+            let Some(lanes) = narrower(self.lanes) else {
+                let message = format!(
+                    "with one lane of depth 1 decoded row groups take {groups_bytes} bytes and batches {batches_bytes}; \
+                     {memory_max} are allowed"
+                );
+                let hint = format!(
+                    "raise it, lower `data.shuffle_blocks` (windows have {window_blocks} row groups now, of which two are in \
+                     memory; that changes the order of rows), or make batches smaller"
+                );
+                return Err(Problem::new("data.memory_max", message).hint(hint));
+            };
+            self.lanes = lanes;
+        }
+    }
+
     /// The lanes of a share: batches of all shares lie between two of its own, and windows pass so much faster.
     pub(super) fn lanes_of(&self, share: Share) -> LaneOptions {
         let rows = self.rows_per_batch * u64::from(share.ranks());

@@ -1,20 +1,23 @@
 //! One segment of a part in the making: two open samples, their shards and the table of documents.
 
+use std::mem::take;
 use std::thread::sleep;
 
-use schemas::manifest::{CorpusReport, PackReport};
-use schemas::{Document, Shard};
+use schemas::Document;
+use schemas::manifest::CorpusReport;
 use store::Store;
 
+use super::batch::{Batch, Held};
 use super::progress::Progress;
 use super::record::{CommitRecord, Example, sparse, stem};
+use super::side::{Came, OpenDocument, Side};
 use super::stages::{Stage, Stopwatch};
 use super::table::{Entry, TableWriter};
 use super::unknowns::Unknowns;
 use super::words;
 use super::work::{Task, Work};
 use crate::corpus::{Complaint, Found, Place, Reached, Reason, Room, TooMuch};
-use crate::pack::{Packed, Packer};
+use crate::pack::Packer;
 use crate::sentences::Sentences;
 use crate::shard::{ShardOptions, ShardWriter};
 use crate::{Error, Result};
@@ -49,17 +52,10 @@ pub(super) struct Segment<'a> {
     unknowns: Unknowns,
     counts: Vec<u64>,
     sentences: Sentences,
+    batch: Batch,
     /// Lines that were read, and what was wrong with them, since anybody was told.
     lines_untold: u64,
     untold: Vec<(String, String)>,
-}
-
-/// One side of the split: its open sample and its shards.
-struct Side {
-    packer: Packer,
-    writer: Option<ShardWriter>,
-    first_row: u32,
-    rows: u64,
 }
 
 impl<'a> Segment<'a> {
@@ -72,9 +68,9 @@ impl<'a> Segment<'a> {
         let facts = work.tokenizer.facts();
         let (config, vocab_size) = (&work.config, facts.manifest.vocab_size);
         let stem = stem(&task.part, number as usize);
-        let side = |name: &str, first_row| Side {
-            packer: Packer::new(&config.pack, config.tokens_max, facts.special()),
-            writer: work.store().map(|store| {
+        let side = |name: &str, first_row| {
+            let packer = Packer::new(&config.pack, config.tokens_max, facts.special());
+            let writer = work.store().map(|store| {
                 let options = ShardOptions {
                     part: task.part.id,
                     first_row,
@@ -84,9 +80,8 @@ impl<'a> Segment<'a> {
                     zstd_level: config.zstd_level,
                 };
                 ShardWriter::new(store, options)
-            }),
-            first_row,
-            rows: 0,
+            });
+            Side::new(packer, writer, first_row)
         };
         Self {
             work,
@@ -104,6 +99,7 @@ impl<'a> Segment<'a> {
             unknowns: Unknowns::default(),
             counts: vec![0; vocab_size as usize],
             sentences: Sentences::default(),
+            batch: Batch::default(),
             lines_untold: 0,
             untold: Vec::new(),
         }
@@ -117,27 +113,48 @@ impl<'a> Segment<'a> {
     /// Takes in a document, or what took its place.
     pub(super) fn take(&mut self, found: &Found, room: &Room) -> Result<()> {
         self.lines += 1;
+        if !found.complaints.is_empty() {
+            // In the order in which they were found.
+            self.pack_waiting()?;
+        }
         for complaint in &found.complaints {
             self.reject(*complaint);
         }
-        match &found.document {
-            Some(document) if self.task.omit.has(&document.id) => self.report.forgotten += 1,
-            Some(document)
-                if self.work.config.document_bytes_max.is_some_and(|most| document.text.len() as u64 > most) =>
-            {
-                self.reject(Complaint { reason: Reason::TooLong, piece: found.piece, line: found.line });
-            }
-            Some(document) => {
-                self.make_room(found, document, room)?;
-                self.pack(found, document)?;
-            }
-            None => {}
+        if let Some(document) = &found.document {
+            let Document { id, text } = document;
+            self.take_document(
+                &Held { id, text, piece: found.piece, line: found.line, range: found.range.clone() },
+                room,
+            )?;
         }
         self.lines_untold += 1;
         if self.lines_untold >= LINES_TOLD || !self.untold.is_empty() {
             self.tell();
         }
         Ok(())
+    }
+
+    fn take_document(&mut self, document: &Held<'_>, room: &Room) -> Result<()> {
+        let Held { id, text, piece, line, .. } = *document;
+        if self.task.omit.has(id) {
+            self.report.forgotten += 1;
+            return Ok(());
+        }
+        if self.work.config.document_bytes_max.is_some_and(|most| text.len() as u64 > most) {
+            self.pack_waiting()?;
+            self.reject(Complaint { reason: Reason::TooLong, piece, line });
+            return Ok(());
+        }
+        self.text_bytes += text.len() as u64;
+        if self.may_wait(text, room) {
+            self.compare(document)?;
+            self.batch.push(document);
+            return if self.batch.is_full() { self.pack_waiting() } else { Ok(()) };
+        }
+        self.pack_waiting()?;
+        self.make_room(document, room)?;
+        self.compare(document)?;
+        self.pack(document)
     }
 
     fn reject(&mut self, complaint: Complaint) {
@@ -155,8 +172,8 @@ impl<'a> Segment<'a> {
     }
 
     /// Waits for the memory that the tokenizer takes for a document beside its text, where that is much.
-    fn make_room(&self, found: &Found, document: &Document, room: &Room) -> Result<()> {
-        let text = &document.text;
+    fn make_room(&self, document: &Held<'_>, room: &Room) -> Result<()> {
+        let text = document.text;
         let bytes = text.len() as u64 * TEXTS;
         let whole = if room.is_short(bytes + text.len() as u64 * WHOLE_BYTES) {
             0
@@ -164,8 +181,8 @@ impl<'a> Segment<'a> {
             self.work.tokenizer.longest_piece(text) as u64
         };
         room.document(bytes + whole * WHOLE_BYTES).map_err(|TooMuch { wanted, most }| Error::Unfit {
-            path: self.work.corpus.place(&self.task.part.pieces[found.piece]).to_owned(),
-            line: Some(found.line + 1),
+            path: self.work.corpus.place(&self.task.part.pieces[document.piece]).to_owned(),
+            line: Some(document.line + 1),
             message: format!(
                 "the tokenizer takes {whole} bytes of this document as a whole, which needs some {wanted} of memory; \
                  {most} are allowed, 1/8 of `prepare.memory_max`: raise it, \
@@ -175,89 +192,108 @@ impl<'a> Segment<'a> {
         })
     }
 
-    /// Tokenizes a document and packs it on its side.
-    fn pack(&mut self, found: &Found, document: &Document) -> Result<()> {
-        let Self { work, task, watch, counts, sides, sentences, .. } = self;
-        let hash = Document::hash(&document.id);
-        let valid = Document::is_valid(hash, work.config.valid_fraction);
-        let Side { packer, writer, rows, first_row } = &mut sides[usize::from(valid)];
-        let unknown_id = work.tokenizer.facts().special().unk;
-        let place = work.corpus.place(&task.part.pieces[found.piece]).display();
-        // No token has the id that stands for none.
-        let counted_id = unknown_id.unwrap_or(u32::MAX);
-        let (mut tokens, mut unknown) = (0_u64, 0);
+    /// Whether a document may wait until there are more to be tokenized with it.
+    fn may_wait(&self, text: &str, room: &Room) -> bool {
+        !self.work.config.pack.keeps_sentences()
+            && Batch::is_short(text)
+            && room.is_short(text.len() as u64 * (TEXTS + WHOLE_BYTES))
+    }
 
-        let mut sink = |sample: Packed<'_>| {
-            *rows += 1;
-            writer.as_mut().map_or(Ok(()), |writer| watch.during(Stage::Write, || writer.write(sample)))
-        };
-        packer.begin(hash, u16::try_from(found.piece).expect("a part has no more pieces than there are numbers"));
-        let mut take = |ids: &[u32]| {
-            watch.during(Stage::Pack, || {
-                tokens += ids.len() as u64;
-                unknown += ids.iter().filter(|&&id| id == counted_id).count() as u64;
-                if !valid {
-                    for &id in ids {
-                        counts[id as usize] += 1;
-                    }
-                }
-                packer.extend(ids, &mut sink)
-            })
-        };
-        watch.during(Stage::Tokenize, || {
-            if let Some(text) = work.sample.take(&document.text) {
-                work.tokenizer.compare(text).map_err(|error| match error {
-                    Error::Config(what) => Error::Config(format!("{place}:{}: {what}", found.line + 1)),
-                    other => other,
-                })?;
+    /// Stops if the fast path makes other ids than the crate of a document that is among those which are compared.
+    fn compare(&self, document: &Held<'_>) -> Result<()> {
+        let Self { work, task, watch, .. } = *self;
+        let Some(text) = work.sample.take(document.text) else { return Ok(()) };
+        watch.during(Stage::Tokenize, || work.tokenizer.compare(text)).map_err(|error| match error {
+            Error::Config(what) => {
+                let place = work.corpus.place(&task.part.pieces[document.piece]).display();
+                Error::Config(format!("{place}:{}: {what}", document.line + 1))
             }
+            other => other,
+        })
+    }
+
+    /// Tokenizes a document and packs it on its side, piece by piece.
+    fn pack(&mut self, document: &Held<'_>) -> Result<()> {
+        let Self { work, watch, .. } = *self;
+        let mut sentences = take(&mut self.sentences);
+        let (name, mut open) = self.open(document);
+        let mut take = |ids: &[u32]| watch.during(Stage::Pack, || open.take(ids));
+        watch.during(Stage::Tokenize, || {
             if work.config.pack.keeps_sentences() {
-                let encoded = work.tokenizer.encode_runs(&document.text, sentences.starts(&document.text), &mut take);
-                sentences.put_down();
-                encoded
+                work.tokenizer.encode_runs(document.text, sentences.starts(document.text), &mut take)
             } else {
-                work.tokenizer.encode(&document.text, &mut take)
+                work.tokenizer.encode(document.text, &mut take)
             }
         })?;
-        let row = u64::from(*first_row) + packer.began();
-        watch.during(Stage::Pack, || packer.end(&mut sink))?;
-        self.progress.add_text(document.text.len(), tokens);
-        self.text_bytes += document.text.len() as u64;
+        let came = watch.during(Stage::Pack, || open.end())?;
+        sentences.put_down();
+        self.sentences = sentences;
+        self.progress.add_text(document.text.len(), came.tokens);
+        watch.during(Stage::Pack, || self.enter(document, name, came))
+    }
+
+    /// Tokenizes and packs the documents that wait for it.
+    fn pack_waiting(&mut self) -> Result<()> {
+        if self.batch.is_empty() {
+            return Ok(());
+        }
+        let Self { work, watch, .. } = *self;
+        let mut batch = take(&mut self.batch);
+        watch.during(Stage::Tokenize, || batch.tokenize(work.tokenizer.as_ref()))?;
+        self.progress.add_text(batch.text_bytes(), batch.tokens());
+        watch.during(Stage::Pack, || {
+            batch.documents().try_for_each(|(document, ids)| {
+                let (name, mut open) = self.open(&document);
+                open.take(ids)?;
+                let came = open.end()?;
+                self.enter(&document, name, came)
+            })
+        })?;
+        batch.clear();
+        self.batch = batch;
+        Ok(())
+    }
+
+    /// Begins a document on its side. Returns what shards call it, too.
+    fn open(&mut self, document: &Held<'_>) -> (u64, OpenDocument<'_>) {
+        let Self { work, watch, sides, counts, .. } = self;
+        let name = Document::hash(document.id);
+        let valid = Document::is_valid(name, work.config.valid_fraction);
+        let source = u16::try_from(document.piece).expect("a part has no more pieces than there are numbers");
+        let unknown_id = work.tokenizer.facts().special().unk;
+        // Only what is trained on is counted.
+        let counts = (!valid).then_some(counts.as_mut_slice());
+        (name, sides[usize::from(valid)].begin((name, source), watch, unknown_id, counts))
+    }
+
+    /// Writes down what a document came to.
+    fn enter(&mut self, document: &Held<'_>, name: u64, came: Came) -> Result<()> {
+        let Held { id, text, piece, line, ref range } = *document;
+        let Came { row, tokens, unknown } = came;
         if tokens == 0 {
-            self.reject(Complaint { reason: Reason::EmptyDocument, piece: found.piece, line: found.line });
+            self.reject(Complaint { reason: Reason::EmptyDocument, piece, line });
             return Ok(());
         }
         self.report.documents += 1;
-        self.report.text_bytes += document.text.len() as u64;
-        self.report.words += words::count(&document.text);
+        self.report.text_bytes += text.len() as u64;
+        self.report.words += words::count(text);
         self.report.tokens += tokens;
         self.report.unknown += unknown;
-        if let (Some(id), 1..) = (unknown_id, unknown) {
-            let Self { work, watch, unknowns, .. } = self;
-            watch.during(Stage::Tokenize, || unknowns.look(&document.text, work.tokenizer.as_ref(), id))?;
+        let Self { work, task, watch, unknowns, table, .. } = self;
+        if let (Some(unknown_id), 1..) = (work.tokenizer.facts().special().unk, unknown) {
+            watch.during(Stage::Tokenize, || unknowns.look(text, work.tokenizer.as_ref(), unknown_id))?;
         }
-        self.enter(found, document, (hash, valid, row, tokens))
-    }
-
-    /// Writes the document into the table.
-    fn enter(
-        &mut self,
-        found: &Found,
-        document: &Document,
-        (hash, valid, row, tokens): (u64, bool, u64, u64),
-    ) -> Result<()> {
-        let Some(table) = &mut self.table else { return Ok(()) };
-        let entry = Entry {
-            id: &document.id,
-            document: hash,
-            source: &self.task.part.pieces[found.piece].name,
-            range: found.range.clone(),
-            valid,
+        let Some(table) = table else { return Ok(()) };
+        table.add(&Entry {
+            id,
+            document: name,
+            source: &task.part.pieces[piece].name,
+            range: range.clone(),
+            valid: Document::is_valid(name, work.config.valid_fraction),
             row,
             tokens: u32::try_from(tokens).unwrap_or(u32::MAX),
-        };
-        table.add(&entry);
-        if table.is_full() { self.watch.during(Stage::Write, || table.flush()) } else { Ok(()) }
+        });
+        if table.is_full() { watch.during(Stage::Write, || table.flush()) } else { Ok(()) }
     }
 
     /// Completes shards and table, then writes the record: from here on the segment is done. `read` are the pieces that
@@ -267,10 +303,11 @@ impl<'a> Segment<'a> {
         read: Vec<(usize, Reached)>,
         next: Option<Place>,
     ) -> Result<(CommitRecord, [u64; 2])> {
+        self.pack_waiting()?;
         self.tell();
         let Self { work, task, watch, .. } = self;
         let mut report = self.report;
-        let first_rows = self.sides.each_ref().map(|side| side.first_row);
+        let first_rows = self.sides.each_ref().map(Side::first_row);
         let [train, valid] = self.sides;
         let finish = |side: Side| watch.during(Stage::Write, || side.finish());
         let ((train, train_rows, train_report), (valid, valid_rows, valid_report)) = (finish(train)?, finish(valid)?);
@@ -309,17 +346,5 @@ impl<'a> Segment<'a> {
             work.store().map_or(Ok(()), put)
         })?;
         Ok((record, [train_rows, valid_rows]))
-    }
-}
-
-impl Side {
-    /// Ends the open sample and the last shard. Returns the shards, the samples handed over and what packing cut.
-    fn finish(self) -> Result<(Vec<Shard>, u64, PackReport)> {
-        let Self { packer, mut writer, mut rows, .. } = self;
-        let report = packer.finish(&mut |sample| {
-            rows += 1;
-            writer.as_mut().map_or(Ok(()), |writer| writer.write(sample))
-        })?;
-        Ok((writer.map_or(Ok(Vec::new()), ShardWriter::finish)?, rows, report))
     }
 }

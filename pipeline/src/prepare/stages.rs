@@ -9,11 +9,11 @@ use tracing::{Span, trace_span};
 /// The stages of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Reading, decompressing, cleaning and counting words.
+    /// Reading, decompressing and cleaning.
     Read,
     /// Text to ids.
     Tokenize,
-    /// Ids to samples.
+    /// Ids to samples, and what a document came to.
     Pack,
     /// Samples to Parquet in the store.
     Write,

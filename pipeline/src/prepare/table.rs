@@ -1,11 +1,14 @@
 //! The table of documents: `documents/part-00000-00.parquet`, one row per document of a segment.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow_array::builder::{StringBuilder, StringDictionaryBuilder};
+use arrow_array::builder::StringBuilder;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, UInt64Type};
-use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt32Array, UInt64Array};
+use arrow_array::{
+    Array, ArrayRef, BooleanArray, DictionaryArray, Int32Array, RecordBatch, StringArray, UInt32Array, UInt64Array,
+};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::ProjectionMask;
@@ -52,11 +55,48 @@ pub(super) struct TableWriter {
     columns: Columns,
 }
 
+/// Names of files, each once, and which of them documents are of. Many documents that follow one another are of one: they
+/// cost a comparison.
+#[derive(Default)]
+struct Sources {
+    known: BTreeMap<String, i32>,
+    /// The name of the last document's.
+    last: String,
+    keys: Vec<i32>,
+}
+
+impl Sources {
+    fn push(&mut self, name: &str) {
+        let of_last = self.keys.last().copied().filter(|_| self.last == name);
+        let key = of_last.unwrap_or_else(|| self.key(name));
+        self.keys.push(key);
+    }
+
+    /// The key of a name that is not that of the last document.
+    fn key(&mut self, name: &str) -> i32 {
+        name.clone_into(&mut self.last);
+        if let Some(&key) = self.known.get(name) {
+            return key;
+        }
+        let key = i32::try_from(self.known.len()).expect("a group has fewer documents");
+        self.known.insert(name.to_owned(), key);
+        key
+    }
+
+    /// The column: names in the order in which they came.
+    fn finish(self) -> DictionaryArray<Int32Type> {
+        let mut names: Vec<_> = self.known.into_iter().map(|(name, key)| (key, name)).collect();
+        names.sort_unstable();
+        let names: StringArray = names.into_iter().map(|(_, name)| Some(name)).collect();
+        DictionaryArray::new(Int32Array::from(self.keys), Arc::new(names))
+    }
+}
+
 #[derive(Default)]
 struct Columns {
     id: StringBuilder,
     document: Vec<u64>,
-    source: StringDictionaryBuilder<Int32Type>,
+    source: Sources,
     start: Vec<u64>,
     end: Vec<u64>,
     valid: Vec<bool>,
@@ -89,7 +129,7 @@ impl TableWriter {
         let columns = &mut self.columns;
         columns.id.append_value(entry.id);
         columns.document.push(entry.document);
-        columns.source.append_value(entry.source);
+        columns.source.push(entry.source);
         columns.start.push(entry.range.start);
         columns.end.push(entry.range.end);
         columns.valid.push(entry.valid);

@@ -16,7 +16,7 @@ use super::fast::{self, Bench, Path};
 use super::memory::Memory;
 use super::pool::Pool;
 use super::runs::{Tokens, end_runs};
-use super::{TokenizeBy, Tokenizer, front};
+use super::{Texts, TokenizeBy, Tokenizer, front};
 use crate::{Error, Result};
 
 /// Ids that are handed over at a time: few enough for the first-level cache, so many that a call costs nothing.
@@ -149,6 +149,21 @@ impl Tokenizer for HfTokenizer {
             ),
             None => self.memories.lend(Memory::default, |memory| self.encode_chunks(text, memory, pieces)),
         }
+    }
+
+    fn encode_texts(&self, texts: Texts<'_>, ids: &mut Vec<u32>, lengths: &mut Vec<usize>) -> Result<()> {
+        let Some(path) = self.path.as_deref() else {
+            for text in texts.iter() {
+                self.encode(text, &mut |piece| {
+                    ids.extend_from_slice(piece);
+                    Ok(())
+                })?;
+                lengths.push(ids.len());
+            }
+            return Ok(());
+        };
+        let slow = &mut |text: &str, ids: &mut Vec<u32>| self.split(text, ids);
+        self.benches.lend(|| Bench::of(path), |bench| bench.encode_texts(texts, (ids, lengths), slow))
     }
 
     fn way(&self) -> &str {

@@ -9,6 +9,7 @@ mod load;
 mod memory;
 pub(crate) mod pool;
 mod runs;
+mod texts;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,6 +21,7 @@ pub(crate) use self::fast::{Character, Characters, Classes, first_pre_token};
 pub(crate) use self::fast::fetch;
 pub use self::hf::HfTokenizer;
 pub use self::load::{load, of_json};
+pub use self::texts::Texts;
 use crate::Result;
 
 /// What makes ids of text. The ids are the same.
@@ -48,6 +50,10 @@ pub trait Tokenizer: Send + Sync {
     /// belongs to the run before it. A run without tokens is handed over empty. Starts are where sentences begin, with the
     /// white space before them: behind white space, whose a token is may depend on what encodes.
     fn encode_runs(&self, text: &str, starts: &[usize], runs: &mut dyn FnMut(&[u32]) -> Result<()>) -> Result<()>;
+
+    /// Appends the ids of each of `texts` to `ids`, and to `lengths` how many there are then: for short texts, which cost as
+    /// much each as their words.
+    fn encode_texts(&self, texts: Texts<'_>, ids: &mut Vec<u32>, lengths: &mut Vec<usize>) -> Result<()>;
 
     /// What encodes, and why nothing faster does: for people.
     fn way(&self) -> &str;

@@ -2,9 +2,11 @@
 
 use std::io::Write as _;
 
+use schemas::PartId;
+
 use super::*;
 use crate::corpus::Corpus;
-use crate::tokenize::{self, Facts, TokenizeBy, Tokenizer};
+use crate::tokenize::{self, Facts, Texts, TokenizeBy, Tokenizer};
 
 /// A tokenizer that the crate disagrees with about cats.
 struct Wrong(Box<dyn Tokenizer>);
@@ -26,6 +28,10 @@ impl Tokenizer for Wrong {
         self.0.encode(text, pieces)
     }
 
+    fn encode_texts(&self, texts: Texts<'_>, ids: &mut Vec<u32>, lengths: &mut Vec<usize>) -> Result<()> {
+        self.0.encode_texts(texts, ids, lengths)
+    }
+
     fn encode_runs(&self, text: &str, starts: &[usize], runs: &mut dyn FnMut(&[u32]) -> Result<()>) -> Result<()> {
         self.0.encode_runs(text, starts, runs)
     }
@@ -42,9 +48,38 @@ fn a_run_stops_where_ids_are_not_the_crates() {
     assert!(error.expect_err("stopped").to_string().contains("they disagree on"));
 }
 
+/// Short documents are tokenized together, and long ones by themselves; what is made of them does not say so.
+#[test]
+fn documents_of_every_length_come_in_order() {
+    let home = Home::new();
+    let words = |index: usize| "cat mat 中 hat ".repeat(index * index / 6);
+    let text: Vec<String> = (0..90).map(|index| format!("{index} {}\n\u{1}\n", words(index % 45))).collect();
+    assert!(text.iter().any(|text| text.len() > 1 << 12), "some are long");
+    write_all(home.folder.path(), &[("in/0.txt", text.concat())]);
+    let config = PrepareConfig { part_bytes: Some(1 << 20), bad_lines_max: Some(1000), ..home.config("some", 1) };
+    let summary = run(&config, PrepareOptions::default(), &Clock::still(), &mut Many::default()).expect("prepared");
+    assert_eq!(summary.corpus.documents, 90 + 160);
+    assert_eq!(summary.corpus.rejected["empty_document"], 90);
+    let tokenizer = tokenize::load(&config.tokenizer, Some(true)).expect("a tokenizer");
+    let (mut lengths, parts) = (BTreeMap::new(), (0..9).map(PartId).collect());
+    let store = Store::existing(&config.folder).expect("it is there");
+    let note = |found: Measured<'_>| {
+        lengths.insert(found.id.to_owned(), found.tokens as usize);
+    };
+    each_length(&store, &parts, note).expect("readable");
+    for text in text.iter().map(|text| text.split_once('\n').expect("two lines").0) {
+        let tokens = tokenizer.ids(text).expect("encodable").len();
+        assert_eq!(lengths[&Document::digest(text)], tokens, "of {} bytes", text.len());
+    }
+}
+
 #[test]
 fn ids_are_the_same_by_either_way() {
-    let home = Home::packed("sentences");
+    ["sentences", "block"].into_iter().for_each(are_the_same_by_either_way);
+}
+
+fn are_the_same_by_either_way(pack: &str) {
+    let home = Home::packed(pack);
     let by_crate = PrepareConfig { tokenize_by: TokenizeBy::Crate, ..home.config("crate", 1) };
     let fastest = home.config("fastest", 2);
     for config in [&fastest, &by_crate] {

@@ -1,5 +1,6 @@
 //! What a path is, and how a text is taken through one: in stretches of bounded length, or in runs.
 
+use super::super::Texts;
 use super::super::runs::{Tokens, end_runs};
 use crate::Result;
 
@@ -49,6 +50,20 @@ pub(in super::super) trait Worker: Send {
         }
         self.append(&text[at..], ids, slow)
     }
+
+    /// Appends the ids of each of `texts`, and to `lengths` how many there are then.
+    fn append_texts(
+        &mut self,
+        texts: Texts<'_>,
+        (ids, lengths): (&mut Vec<u32>, &mut Vec<usize>),
+        slow: Slow<'_>,
+    ) -> Result<()> {
+        for text in texts.iter() {
+            self.append(text, ids, slow)?;
+            lengths.push(ids.len());
+        }
+        Ok(())
+    }
 }
 
 /// A worker and its buffers: nothing is allocated for a document.
@@ -81,6 +96,16 @@ impl Bench {
         }
         self.ids.shrink_to(KEPT_IDS);
         Ok(())
+    }
+
+    /// Appends the ids of each of `texts`, which are short.
+    pub(in super::super) fn encode_texts(
+        &mut self,
+        texts: Texts<'_>,
+        ids: (&mut Vec<u32>, &mut Vec<usize>),
+        slow: Slow<'_>,
+    ) -> Result<()> {
+        self.worker.append_texts(texts, ids, slow)
     }
 
     /// Hands over the ids of `text`, run by run, as [`Tokenizer::encode_runs`](crate::tokenize::Tokenizer::encode_runs) does. A run

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use tokenizers::{ModelWrapper, NormalizerWrapper, PreTokenizerWrapper};
 
+use super::super::Texts;
 use super::added::Added;
 use super::around::decline_more;
 use super::cache::{Cache, Places};
@@ -182,6 +183,11 @@ impl Worker for Splitter {
         slow: Slow<'_>,
     ) -> Result<()> {
         self.append_all(text, ids, &mut Marks { left: marks, lengths }, slow)
+    }
+
+    /// What stands between them is white space, which ends words, is dropped, and is in no added token.
+    fn append_texts(&mut self, texts: Texts<'_>, ids: (&mut Vec<u32>, &mut Vec<usize>), slow: Slow<'_>) -> Result<()> {
+        self.append_marked(texts.joined(), texts.ends(), ids, slow)
     }
 }
 

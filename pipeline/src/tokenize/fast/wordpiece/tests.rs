@@ -102,6 +102,29 @@ impl Case {
         }
     }
 
+    /// Encodes several texts together, by every level.
+    fn check_together(&self, texts: &[String]) {
+        let (mut joined, mut ends) = (String::new(), Vec::new());
+        for text in texts {
+            joined.push_str(text);
+            ends.push(joined.len());
+            joined.push(Texts::BETWEEN);
+        }
+        let together = Texts::new(&joined, &ends);
+        assert!(together.iter().eq(texts), "{texts:?}");
+        let expected: Vec<Vec<u32>> = texts.iter().map(|text| self.crate_ids(text)).collect();
+        let slow = &mut |text: &str, ids: &mut Vec<u32>| {
+            ids.extend(self.crate_ids(text));
+            Ok(())
+        };
+        for (path, bench) in self.benches().iter_mut() {
+            let (mut ids, mut lengths) = (Vec::new(), vec![0]);
+            bench.encode_texts(together, (&mut ids, &mut lengths), slow).expect("encodable");
+            let found: Vec<&[u32]> = lengths.windows(2).map(|pair| &ids[pair[0]..pair[1]]).collect();
+            assert_eq!(found, expected, "{}: {texts:?}", path.name());
+        }
+    }
+
     fn tokens(&self, text: &str) -> Vec<(usize, u32)> {
         let encoding = self.model.encode(text, false).expect("encodable");
         let begins = encoding.get_offsets().iter().map(|&(begin, _)| begin);
@@ -168,6 +191,11 @@ proptest! {
     #[test]
     fn ids_are_those_of_the_crate(text in nasty_text(), number in 0_usize..24) {
         CASES[number].check(&text);
+    }
+
+    #[test]
+    fn texts_that_are_encoded_together_have_the_ids_of_each(texts in prop::collection::vec(nasty_text(), 0..6), number in 0_usize..24) {
+        CASES[number].check_together(&texts);
     }
 
     #[test]
