@@ -71,7 +71,7 @@ pub struct DataConfig {
     pub lanes: Option<usize>,
     /// Finished batches that wait in each lane's queue.
     pub depth: usize,
-    /// Bound of what decoded row groups and batches of a split take in memory, in bytes. Lanes yield to it, shallower first, then
+    /// Bound of what decoded row groups and batches of a split take in the memory of a process, in bytes. Lanes yield to it, shallower first, then
     /// fewer; a run that takes more with one lane of depth 1 is refused.
     pub memory_max: u64,
     /// Rows that a run may leave out, of those that panic twice while they are made: each is named, written down with the
@@ -90,9 +90,6 @@ pub enum GenerationChoice {
     Newest,
 }
 
-/// `data.memory_max`, if it is not given: as much as `prepare.memory_max` has.
-const MEMORY_MAX: u64 = 4 << 30;
-
 impl Default for DataConfig {
     fn default() -> Self {
         Self {
@@ -105,7 +102,7 @@ impl Default for DataConfig {
             shuffle_blocks: 16,
             lanes: None,
             depth: 2,
-            memory_max: MEMORY_MAX,
+            memory_max: 4 << 30,
             bad_rows_max: 0,
         }
     }

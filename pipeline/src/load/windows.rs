@@ -88,8 +88,8 @@ impl LoadPlan {
                      {memory_max} are allowed"
                 );
                 let hint = format!(
-                    "raise it, lower `data.shuffle_blocks` (windows have {window_blocks} row groups now, of which two are in \
-                     memory; that changes the order of rows), or make batches smaller"
+                    "raise it, make batches smaller, or, where windows of {window_blocks} row groups are what takes it, lower \
+                     `data.shuffle_blocks`, which changes the order of rows"
                 );
                 return Err(Problem::new("data.memory_max", message).hint(hint));
             };

@@ -47,9 +47,9 @@ struct Place {
 }
 
 impl Batch {
-    /// Whether a text is short enough to wait for others.
-    pub(super) fn is_short(text: &str) -> bool {
-        text.len() <= BYTES / 8
+    /// Whether a document is short enough to wait for others: its name is held, too.
+    pub(super) fn is_short(document: &Held<'_>) -> bool {
+        document.id.len() + document.text.len() <= BYTES / 8
     }
 
     pub(super) fn is_empty(&self) -> bool {

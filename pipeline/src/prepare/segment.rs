@@ -146,7 +146,7 @@ impl<'a> Segment<'a> {
             return Ok(());
         }
         self.text_bytes += text.len() as u64;
-        if self.may_wait(text, room) {
+        if self.may_wait(document, room) {
             self.compare(document)?;
             self.batch.push(document);
             return if self.batch.is_full() { self.pack_waiting() } else { Ok(()) };
@@ -193,10 +193,10 @@ impl<'a> Segment<'a> {
     }
 
     /// Whether a document may wait until there are more to be tokenized with it.
-    fn may_wait(&self, text: &str, room: &Room) -> bool {
+    fn may_wait(&self, document: &Held<'_>, room: &Room) -> bool {
         !self.work.config.pack.keeps_sentences()
-            && Batch::is_short(text)
-            && room.is_short(text.len() as u64 * (TEXTS + WHOLE_BYTES))
+            && Batch::is_short(document)
+            && room.is_short(document.text.len() as u64 * (TEXTS + WHOLE_BYTES))
     }
 
     /// Stops if the fast path makes other ids than the crate of a document that is among those which are compared.
@@ -216,7 +216,7 @@ impl<'a> Segment<'a> {
     fn pack(&mut self, document: &Held<'_>) -> Result<()> {
         let Self { work, watch, .. } = *self;
         let mut sentences = take(&mut self.sentences);
-        let (name, mut open) = self.open(document);
+        let (side, mut open) = self.open(document);
         let mut take = |ids: &[u32]| watch.during(Stage::Pack, || open.take(ids));
         watch.during(Stage::Tokenize, || {
             if work.config.pack.keeps_sentences() {
@@ -229,7 +229,7 @@ impl<'a> Segment<'a> {
         sentences.put_down();
         self.sentences = sentences;
         self.progress.add_text(document.text.len(), came.tokens);
-        watch.during(Stage::Pack, || self.enter(document, name, came))
+        watch.during(Stage::Pack, || self.enter(document, side, came))
     }
 
     /// Tokenizes and packs the documents that wait for it.
@@ -243,10 +243,10 @@ impl<'a> Segment<'a> {
         self.progress.add_text(batch.text_bytes(), batch.tokens());
         watch.during(Stage::Pack, || {
             batch.documents().try_for_each(|(document, ids)| {
-                let (name, mut open) = self.open(&document);
+                let (side, mut open) = self.open(&document);
                 open.take(ids)?;
                 let came = open.end()?;
-                self.enter(&document, name, came)
+                self.enter(&document, side, came)
             })
         })?;
         batch.clear();
@@ -254,8 +254,8 @@ impl<'a> Segment<'a> {
         Ok(())
     }
 
-    /// Begins a document on its side. Returns what shards call it, too.
-    fn open(&mut self, document: &Held<'_>) -> (u64, OpenDocument<'_>) {
+    /// Begins a document on its side. Returns what shards call it, and whether it is one to validate on, too.
+    fn open(&mut self, document: &Held<'_>) -> ((u64, bool), OpenDocument<'_>) {
         let Self { work, watch, sides, counts, .. } = self;
         let name = Document::hash(document.id);
         let valid = Document::is_valid(name, work.config.valid_fraction);
@@ -263,11 +263,11 @@ impl<'a> Segment<'a> {
         let unknown_id = work.tokenizer.facts().special().unk;
         // Only what is trained on is counted.
         let counts = (!valid).then_some(counts.as_mut_slice());
-        (name, sides[usize::from(valid)].begin((name, source), watch, unknown_id, counts))
+        ((name, valid), sides[usize::from(valid)].begin((name, source), watch, unknown_id, counts))
     }
 
     /// Writes down what a document came to.
-    fn enter(&mut self, document: &Held<'_>, name: u64, came: Came) -> Result<()> {
+    fn enter(&mut self, document: &Held<'_>, (name, valid): (u64, bool), came: Came) -> Result<()> {
         let Held { id, text, piece, line, ref range } = *document;
         let Came { row, tokens, unknown } = came;
         if tokens == 0 {
@@ -289,7 +289,7 @@ impl<'a> Segment<'a> {
             document: name,
             source: &task.part.pieces[piece].name,
             range: range.clone(),
-            valid: Document::is_valid(name, work.config.valid_fraction),
+            valid,
             row,
             tokens: u32::try_from(tokens).unwrap_or(u32::MAX),
         });

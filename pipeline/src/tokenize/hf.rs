@@ -134,6 +134,26 @@ impl HfTokenizer {
         let encoding = self.model.encode(text, false).map_err(|error| unsplittable(&*error))?;
         Ok(encoding.get_offsets().iter().map(|&(begin, _)| begin).zip(encoding.get_ids().iter().copied()).collect())
     }
+
+    /// Refuses ids of `text` that are not those of the crate.
+    fn agree(&self, text: &str, found: &[u32], expected: &[u32]) -> Result<()> {
+        let is_same = |at: &usize| found.get(*at) == expected.get(*at);
+        let Some(at) = (0..found.len().max(expected.len())).find(|at| !is_same(at)) else { return Ok(()) };
+        let begin = self.tokens(text)?.get(at).map_or(text.len(), |(begin, _)| *begin);
+        let before = front(text, begin.saturating_sub(SHOWN_BEFORE));
+        let shown = front(&text[before.len()..], SHOWN).escape_debug();
+        let few = |ids: &[u32]| {
+            let ids: Vec<String> = ids.iter().skip(at).take(5).map(ToString::to_string).collect();
+            if ids.is_empty() { "nothing".to_owned() } else { ids.join(" ") }
+        };
+        let ids = few(found);
+        let expected = few(expected);
+        Err(Error::Config(format!(
+            "{} and the `tokenizers` crate disagree on \"{shown}\": from id {at} on {ids}, and {expected}; \
+             set `prepare.tokenize_by = \"crate\"` to go on, and report this text and the tokenizer",
+            self.way
+        )))
+    }
 }
 
 impl Tokenizer for HfTokenizer {
@@ -154,10 +174,7 @@ impl Tokenizer for HfTokenizer {
     fn encode_texts(&self, texts: Texts<'_>, ids: &mut Vec<u32>, lengths: &mut Vec<usize>) -> Result<()> {
         let Some(path) = self.path.as_deref() else {
             for text in texts.iter() {
-                self.encode(text, &mut |piece| {
-                    ids.extend_from_slice(piece);
-                    Ok(())
-                })?;
+                ids.extend(self.ids(text)?);
                 lengths.push(ids.len());
             }
             return Ok(());
@@ -174,24 +191,15 @@ impl Tokenizer for HfTokenizer {
         if self.path.is_none() {
             return Ok(());
         }
-        let (found, mut expected) = (self.ids(text)?, Vec::new());
+        let mut expected = Vec::new();
         self.split(text, &mut expected)?;
-        let is_same = |at: &usize| found.get(*at) == expected.get(*at);
-        let Some(at) = (0..found.len().max(expected.len())).find(|at| !is_same(at)) else { return Ok(()) };
-        let begin = self.tokens(text)?.get(at).map_or(text.len(), |(begin, _)| *begin);
-        let before = front(text, begin.saturating_sub(SHOWN_BEFORE));
-        let shown = front(&text[before.len()..], SHOWN).escape_debug();
-        let few = |ids: &[u32]| {
-            let ids: Vec<String> = ids.iter().skip(at).take(5).map(ToString::to_string).collect();
-            if ids.is_empty() { "nothing".to_owned() } else { ids.join(" ") }
-        };
-        let ids = few(&found);
-        let expected = few(&expected);
-        Err(Error::Config(format!(
-            "{} and the `tokenizers` crate disagree on \"{shown}\": from id {at} on {ids}, and {expected}; \
-             set `prepare.tokenize_by = \"crate\"` to go on, and report this text and the tokenizer",
-            self.way
-        )))
+        self.agree(text, &self.ids(text)?, &expected)?;
+        // Short documents are encoded together: beside another, a text has the same ids.
+        let (mut ids, mut lengths, between) = (Vec::new(), Vec::new(), Texts::BETWEEN.len_utf8());
+        let joined = [text, text, ""].join(Texts::BETWEEN.encode_utf8(&mut [0; 4]));
+        self.encode_texts(Texts::new(&joined, &[text.len(), 2 * text.len() + between]), &mut ids, &mut lengths)?;
+        self.agree(text, &ids[..lengths[0]], &expected)?;
+        self.agree(text, &ids[lengths[0]..], &expected)
     }
 
     fn longest_piece(&self, text: &str) -> usize {

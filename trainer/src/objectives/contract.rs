@@ -295,8 +295,9 @@ fn bfloat16_is_near_float32_and_so_are_its_gradients() {
             assert!(error < 0.6 * own.max(0.01 * whole), "{kind}: the gradient of `{name}` is {own}, off by {error}");
             all = all.hypot(error);
         }
-        // A processor without products of bfloat16 rounds otherwise: 0.17 was seen.
-        assert!(all < 0.25 * whole, "{kind}: the gradient is {whole}, off by {all}");
+        // A processor without products of bfloat16 makes them otherwise: 0.17 was seen there.
+        let most = if is_real || Precision::is_of_this_processor() { 0.15 } else { 0.2 };
+        assert!(all < most * whole, "{kind}: the gradient is {whole}, off by {all}");
     }
 }
 
