@@ -2,10 +2,12 @@
 
 usage: rivals_tokenize.py NAME FILE TOKENIZER_JSON THREADS PASSES [IDS]
 
-Prints a line `pass SECONDS` for each pass, then `tokens N`. Documents end at blank lines. With IDS, a file, the ids go
-there, 4 bytes each, and nothing is timed. The environment has said how many threads the rival may use.
+Prints a line `pass SECONDS` for each pass, then `tokens N`. Documents of a file end at blank lines; of a folder each file
+is one. With IDS, a file, the ids go there, 4 bytes each, and nothing is timed. The environment has said how many threads
+the rival may use.
 """
 
+import os
 import sys
 import time
 from array import array
@@ -14,9 +16,22 @@ name, path, tokenizer_json, threads, passes = sys.argv[1:4] + [int(number) for n
 ids_path = sys.argv[6] if len(sys.argv) > 6 else None
 
 
-def documents():
+is_folder = os.path.isdir(path)
+files = sorted(entry.path for entry in os.scandir(path)) if is_folder else [path]
+
+
+def read(path):
     with open(path, encoding="utf-8", newline="") as file:
-        return file.read().split("\n\n")
+        return file.read()
+
+
+def documents():
+    return [read(file) for file in files] if is_folder else read(path).split("\n\n")
+
+
+def source_of(module):
+    """The documents, as a module that reads files itself is told of them."""
+    return module.TextFileSource(files) if is_folder else module.TextFileSource(files, separator=b"\n\n")
 
 
 def tokenizers():
@@ -31,8 +46,7 @@ def nanotoken():
     import nanotoken as module
 
     tokenizer = module.Tokenizer(tokenizer_json)
-    source = lambda: module.TextFileSource([path], separator=b"\n\n")
-    return lambda: tokenizer.encode_files(source(), add_special_tokens=False), rows
+    return lambda: tokenizer.encode_files(source_of(module), add_special_tokens=False), rows
 
 
 def tokie():
@@ -47,13 +61,11 @@ def gigatoken():
     import gigatoken as module
 
     tokenizer = module.Tokenizer(tokenizer_json)
-    source = lambda: module.TextFileSource([path], separator=b"\n\n")
-    return lambda: tokenizer.encode_files(source(), parallel=threads > 1), rows
+    return lambda: tokenizer.encode_files(source_of(module), parallel=threads > 1), rows
 
 
 def datasets():
     """`map` to Parquet, as a corpus is prepared with it: the ids are those of `tokenizers`."""
-    import os
     import tempfile
 
     import datasets as module

@@ -36,6 +36,12 @@ impl PlannedView {
     pub fn wants(&self, column: ColumnSpec) -> bool {
         self.wanted.contains(&column)
     }
+
+    /// Bytes of one row of what is made of it.
+    #[must_use]
+    pub fn bytes_per_row(&self) -> u64 {
+        self.wanted.iter().map(|spec| (spec.element.bytes() * self.width) as u64).sum()
+    }
 }
 
 /// The columns that an edit has from its frame, where the frame makes them and somebody reads them.

@@ -12,6 +12,7 @@ mod folders;
 mod hindrance;
 mod left_out;
 mod made;
+mod memory;
 mod order;
 mod plan;
 mod request;
@@ -140,6 +141,7 @@ pub struct LoadPlan {
     end: Option<u64>,
     lanes: LaneOptions,
     shuffle_blocks: usize,
+    memory_max: u64,
     bad_rows_max: u64,
 }
 

@@ -1,7 +1,6 @@
 //! What is derived, for people to read.
 
 use schemas::ColumnSpec;
-use schemas::sample::id_type;
 
 use super::LoadPlan;
 use super::source::Source;
@@ -118,10 +117,12 @@ impl LoadPlan {
     #[must_use]
     pub fn facts(&self) -> LoadFacts {
         let views: Vec<ViewFacts> = self.views.iter().map(|view| self.view_facts(view)).collect();
-        let row_bytes: u64 = views.iter().map(|view| view.bytes_per_row).sum();
+        let (batches_bytes, groups_bytes) = self.bytes_at_most(self.lanes, 1);
         let content = u64::from(self.promise.content_max);
+        let alive = self.groups_alive_max(self.lanes, 1);
+        let sources = self.sources.iter().zip(alive).enumerate();
         let sources: Vec<SourceFacts> =
-            self.sources.iter().enumerate().map(|(index, source)| self.source_facts(index, source)).collect();
+            sources.map(|(index, (source, alive))| self.source_facts(index, source, alive)).collect();
         let sum = |figure: fn(&SourceFacts) -> u64| sources.iter().map(figure).sum();
         let shards = |source: &Source| source.sampler().blocks().last().map_or(0, |block| block.shard + 1);
         let open = self.sources.iter().map(|source| SHARDS_OPEN_MAX.min(shards(source) as usize));
@@ -140,26 +141,18 @@ impl LoadPlan {
             streamed: self.sources.iter().find_map(Source::streamed_facts),
             lanes: self.lanes,
             batches_alive_max: self.lanes.items_alive_max(),
-            batches_bytes: self.rows_in_flight() * row_bytes,
-            groups_alive_max: self.groups_alive_max(),
-            groups_bytes: sum(|source| source.groups_bytes),
+            batches_bytes,
+            groups_alive_max: sum(|source| source.groups_alive_max),
+            groups_bytes,
             shards_open_max: open.map(|shards| shards as u64).sum(),
             sources: if self.is_mixture() { sources } else { Vec::new() },
             views,
         }
     }
 
-    fn source_facts(&self, index: usize, source: &Source) -> SourceFacts {
+    fn source_facts(&self, index: usize, source: &Source, groups_alive_max: u64) -> SourceFacts {
         let (sampler, split) = (source.sampler(), &source.course.first().edition().split);
-        let mut rows: Vec<u32> = sampler.blocks().iter().map(|block| block.stored).collect();
-        let samples = rows.iter().map(|&rows| u64::from(rows)).sum();
-        let groups_alive_max = source.groups_alive_max(self.rows_in_flight());
-        let alive = usize::try_from(groups_alive_max).unwrap_or(usize::MAX);
-        if alive < rows.len() {
-            rows.select_nth_unstable_by(alive, |a, b| b.cmp(a));
-        }
-        let largest: u64 = rows.iter().take(alive).map(|&rows| u64::from(rows)).sum();
-        let id_bytes = id_type(self.promise.vocab_size).primitive_width().unwrap_or(4) as u64;
+        let samples = sampler.blocks().iter().map(|block| u64::from(block.stored)).sum();
         SourceFacts {
             name: source.name.clone().unwrap_or_default(),
             shares: self.dealing.shares(index),
@@ -172,8 +165,7 @@ impl LoadPlan {
             mixture_error: sampler.mixture_error(),
             window_rows_min: sampler.window_rows_min(),
             groups_alive_max,
-            // Beside the ids: two offsets, a source, and about two documents of 10 bytes.
-            groups_bytes: largest * (u64::from(self.promise.content_max) * id_bytes + 30),
+            groups_bytes: source.bytes_of(groups_alive_max, self.promise),
         }
     }
 
@@ -184,7 +176,7 @@ impl LoadPlan {
             of: view.of.map(|of| self.views[of].name.clone()),
             width: view.width,
             columns: view.wanted.clone(),
-            bytes_per_row: view.wanted.iter().map(|spec| (spec.element.bytes() * view.width) as u64).sum(),
+            bytes_per_row: view.bytes_per_row(),
         }
     }
 }

@@ -75,9 +75,10 @@ impl LoadPlan {
             end,
             lanes,
             shuffle_blocks: request.data.shuffle_blocks,
+            memory_max: request.data.memory_max,
             bad_rows_max: request.data.bad_rows_max,
         };
-        plan.within(request.data.memory_max).map_err(|problem| vec![problem])
+        plan.within().map_err(|problem| vec![problem])
     }
 }
 

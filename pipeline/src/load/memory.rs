@@ -1,0 +1,128 @@
+//! What of a stream lies in memory at once, and lanes that keep it within `data.memory_max`.
+
+use std::sync::Arc;
+
+use schemas::sample::id_type;
+use schemas::{Problem, Share};
+
+use super::LoadPlan;
+use super::source::Source;
+use super::windows::{narrow_enough, narrower};
+use crate::actor::LaneOptions;
+use crate::collate::PlannedView;
+use crate::course::Stretch;
+use crate::shard::reader::Promise;
+
+impl LoadPlan {
+    /// The same plan with as many lanes, as deep, as keep what is decoded and in flight within so many bytes. Windows shape
+    /// the order of the data: they do not yield.
+    pub(super) fn within(mut self) -> Result<Self, Problem> {
+        self.lanes = self.sparing(self.lanes, 1).map_err(|(batches_bytes, groups_bytes)| {
+            let message = format!(
+                "with one lane of depth 1 decoded row groups take {groups_bytes} bytes and batches {batches_bytes}; \
+                 {} are allowed",
+                self.memory_max
+            );
+            let window_blocks = self.sources.iter().map(|source| source.sampler().window_blocks()).max().unwrap_or(0);
+            let hint = format!(
+                "raise it, make batches smaller, or, where windows of {window_blocks} row groups are what takes it, lower \
+                 `data.shuffle_blocks`, which changes the order of rows"
+            );
+            Problem::new("data.memory_max", message).hint(hint)
+        })?;
+        Ok(self)
+    }
+
+    /// The lanes of a share: batches of all shares lie between two of its own, and windows pass so much faster. Of so many
+    /// ranks that even one lane of depth 1 reaches into a third window, that lane is what is left.
+    pub(super) fn lanes_of(&self, share: Share) -> LaneOptions {
+        let ranks = u64::from(share.ranks());
+        let lanes = narrow_enough(self.lanes, &self.sources, &self.dealing, self.rows_per_batch * ranks);
+        self.sparing(lanes, ranks).unwrap_or(LaneOptions { count: 1, depth: 1, ..lanes })
+    }
+
+    /// As many of these lanes, as deep, as stay within the plan's bound where `ranks` share the stream; what one of depth 1
+    /// takes, batches and row groups, where that is more.
+    fn sparing(&self, mut lanes: LaneOptions, ranks: u64) -> Result<LaneOptions, (u64, u64)> {
+        loop {
+            let (batches, groups) = self.bytes_at_most(lanes, ranks);
+            if batches.saturating_add(groups) <= self.memory_max {
+                return Ok(lanes);
+            }
+            lanes = narrower(lanes).ok_or((batches, groups))?;
+        }
+    }
+
+    /// Bytes of what is alive at once, at most, with these lanes for each of so many ranks: batches, and decoded row groups.
+    pub(super) fn bytes_at_most(&self, lanes: LaneOptions, ranks: u64) -> (u64, u64) {
+        let row_bytes: u64 = self.views.iter().map(PlannedView::bytes_per_row).sum();
+        let rows = lanes.items_alive_max() as u64 * self.rows_per_batch;
+        let alive = self.groups_alive_max(lanes, ranks);
+        let groups = alive.zip(&self.sources).map(|(groups, source)| source.bytes_of(groups, self.promise));
+        (rows * row_bytes, groups.sum())
+    }
+
+    /// Decoded row groups of each source that are alive at once, at most, with these lanes for each of so many ranks.
+    pub(super) fn groups_alive_max(&self, lanes: LaneOptions, ranks: u64) -> impl Iterator<Item = u64> {
+        let rows = lanes.items_alive_max() as u64 * self.rows_per_batch * ranks;
+        let sources = self.sources.iter().enumerate();
+        sources.map(move |(index, source)| source.groups_alive_max(self.dealing.at_most(index, rows)))
+    }
+}
+
+impl Source {
+    /// Decoded row groups of it that are alive at once, at most, in epochs over the generation that the stream begins with
+    /// and where it passes to one with windows of as many rows. A later generation of smaller windows may have three alive,
+    /// which then hold less: batches in flight, of so many rows, are never of more than a window that the stream begins with.
+    pub(super) fn groups_alive_max(&self, in_flight: u64) -> u64 {
+        if let Some(outline) = &self.outline {
+            let windows = self.course.parts();
+            let sizes =
+                |window: &Arc<Stretch>| (window.sampler().blocks().len() as u64, window.sampler().rows_per_epoch());
+            let first = touched(&windows.iter().map(sizes).collect::<Vec<_>>(), in_flight);
+            // Of a later epoch at least as many rows are in each window but the smallest.
+            let later = (outline.window_blocks() as u64, outline.window_rows_min());
+            return first
+                .max(touched(&vec![later; usize::try_from(outline.windows_per_epoch()).unwrap_or(1)], in_flight));
+        }
+        let sampler = self.course.first().sampler();
+        let blocks = sampler.blocks().len() as u64;
+        if sampler.is_resident() {
+            return blocks;
+        }
+        // The first of the rows is the last of its window.
+        let windows = 1 + in_flight.saturating_sub(1).div_ceil(sampler.window_rows_min()).max(1);
+        blocks.min(windows.saturating_mul(sampler.window_blocks() as u64))
+    }
+
+    /// Bytes of so many decoded row groups of it, the largest, for full samples.
+    pub(super) fn bytes_of(&self, groups: u64, promise: Promise) -> u64 {
+        let mut rows: Vec<u32> = self.sampler().blocks().iter().map(|block| block.stored).collect();
+        let alive = usize::try_from(groups).unwrap_or(usize::MAX);
+        if alive < rows.len() {
+            rows.select_nth_unstable_by(alive, |a, b| b.cmp(a));
+        }
+        let largest: u64 = rows.iter().take(alive).map(|&rows| u64::from(rows)).sum();
+        let id_bytes = id_type(promise.vocab_size).primitive_width().unwrap_or(4) as u64;
+        // Beside the ids: two offsets, a source, and about two documents of 10 bytes.
+        largest * (u64::from(promise.content_max) * id_bytes + 30)
+    }
+}
+
+/// Row groups of windows that follow one another, at most, of which so many rows that follow one another are: `windows`
+/// has the groups and the rows of each.
+fn touched(windows: &[(u64, u64)], rows: u64) -> u64 {
+    let from = |first: usize| {
+        let mut between = 0;
+        let mut groups = windows[first].0;
+        for &(more, of_it) in &windows[first + 1..] {
+            // The first of the rows is the last of the first window.
+            if between + 1 >= rows {
+                break;
+            }
+            (groups, between) = (groups + more, between + of_it);
+        }
+        groups
+    };
+    (0..windows.len()).map(from).max().unwrap_or(0)
+}
