@@ -72,8 +72,8 @@ pub struct DataConfig {
     pub lanes: Option<usize>,
     /// Finished batches that wait in each lane's queue.
     pub depth: usize,
-    /// Bound of what decoded row groups and batches of a split take in the memory of a process, in bytes. Lanes yield to it, shallower first, then
-    /// fewer; a run that takes more with one lane of depth 1 is refused.
+    /// Bound of what decoded row groups and batches of a split take in the memory of a process, in bytes. Lanes yield to it,
+    /// shallower first, then fewer; a run that takes more with one lane of depth 1 is refused.
     pub memory_max: u64,
     /// Rows that a run may leave out, of those that panic twice while they are made: each is named, written down with the
     /// run, and counts nothing. Beyond that many, the run stops.
