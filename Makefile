@@ -3,7 +3,7 @@
 # nextest where it is installed: it kills what hangs, and ends with one summary for everything.
 TEST  := $(shell cargo nextest --version >/dev/null 2>&1 && echo nextest run || echo test --lib --bins --tests)
 # With `otlp`, which brings no crate that is not there: what the whole build is without is tried too, at no compilation more.
-LIGHT := --no-default-features --features cloze/otlp -p cloze -p cloze-schemas -p cloze-store -p cloze-observe -p cloze-serve -p cloze-pipeline
+LIGHT := --no-default-features --features cloze/otlp -p cloze -p cloze-schemas -p cloze-store -p cloze-telemetry -p cloze-server -p cloze-pipeline
 
 .PHONY: help setup demo install dist test check test-readers fmt lint doc keys gpu-pack gpu-rehearsal streaming-proof bench bench-load bench-prepare bench-tokenize bench-train bench-views bench-watched profile-cases golden test-extension house fuzz soak test-deploy test-page clean
 

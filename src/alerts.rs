@@ -16,8 +16,8 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use observe::{Event, Observer, What};
 use pipeline::actor;
+use telemetry::{Event, Observer, What};
 
 use self::command::Command;
 pub(crate) use self::config::AlertsConfig;
@@ -112,7 +112,7 @@ struct Reader(Desk);
 impl Observer for Reader {
     fn observe(&mut self, event: &Event) {
         let Some(topic) = Topic::of(event) else { return };
-        let text = observe::terminal::line(event).unwrap_or_else(|| match &event.what {
+        let text = telemetry::terminal::line(event).unwrap_or_else(|| match &event.what {
             // People see that elsewhere.
             What::Stop(stop) => format!("failed: {}", stop.error.as_deref().unwrap_or("nobody knows why")),
             what => what.kind().to_owned(),

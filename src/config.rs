@@ -23,7 +23,7 @@ use pipeline::views::AnyView;
 use schemars::JsonSchema;
 use schemas::Problem;
 use serde::{Deserialize, Serialize};
-use serve::ServeConfig;
+use server::ServeConfig;
 use toml::{Table, Value};
 
 use self::sources::SourceConfig;

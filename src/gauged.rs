@@ -1,7 +1,7 @@
 //! What lanes do just now, for who looks at them.
 
 use pipeline::actor::{Activity, Gauges, Reading};
-use serve::ActorStatus;
+use server::ActorStatus;
 
 /// What lanes do just now, and whoever reads what they make.
 pub(crate) fn actors(gauges: &Gauges) -> Vec<ActorStatus> {

@@ -2,7 +2,7 @@
 
 use std::fmt::{Display, Write as _};
 
-use serve::plot::escaped;
+use server::plot::escaped;
 
 /// HTML in the making.
 #[derive(Debug, Default)]

@@ -19,6 +19,7 @@ mod generations;
 mod html;
 mod keys;
 mod left_out;
+mod logging;
 mod looked;
 mod notify;
 mod otlp;
@@ -31,7 +32,6 @@ mod run_folder;
 mod seen;
 #[cfg(feature = "train")]
 mod summary;
-mod telemetry;
 #[cfg(feature = "train")]
 mod tensorboard;
 mod terminal;
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
     use_all_files();
     let cli = cli::Cli::parsed();
     cli.said.manner().set();
-    telemetry::install();
+    logging::install();
     std::panic::set_hook(Box::new(|panic| {
         // Of this the thread makes an error that says more.
         #[cfg(feature = "train")]

@@ -30,11 +30,11 @@
 
 use std::io;
 
-use observe::change::{ChangeReport, How};
-use observe::{At, Clock, Event, Observer, What, jsonl};
 use pipeline::ledger::{self, Ledger};
 use schemas::{RowIndex, Step};
 use store::{Holder, Lock, LockError, Log, Store, Terms};
+use telemetry::change::{ChangeReport, How};
+use telemetry::{At, Clock, Event, Observer, What, jsonl};
 use trainer::training::{State, Undone, rollback};
 
 /// The folder of a run, held by this process.
@@ -151,8 +151,8 @@ fn stays(line: &[u8], state: &State) -> bool {
 mod tests {
     use std::collections::BTreeMap;
 
-    use observe::training::{MlmReport, StopReport, ValidReport, Why};
     use store::{Lines, Weather};
+    use telemetry::training::{MlmReport, StopReport, ValidReport, Why};
 
     use super::*;
 

@@ -7,7 +7,7 @@ mod settings;
 #[cfg(feature = "train")]
 mod training;
 
-use serve::{About, Kind};
+use server::{About, Kind};
 
 pub(crate) use self::settings::settings;
 #[cfg(feature = "train")]

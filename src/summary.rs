@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use observe::change::How;
-use observe::training::Why;
-use observe::{What, jsonl};
 use serde_json::Value;
 use store::{Lines, Lock, Store};
+use telemetry::change::How;
+use telemetry::training::Why;
+use telemetry::{What, jsonl};
 use trainer::training::extended;
 
 /// Segments of the log that are looked at, until there is a report and a validation: a weeks' log is long, and the answer

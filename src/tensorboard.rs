@@ -4,8 +4,8 @@ use std::fs::{File, OpenOptions, create_dir_all, read_dir};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use observe::tensorboard::Encoder;
-use observe::{Event, Observer};
+use telemetry::tensorboard::Encoder;
+use telemetry::{Event, Observer};
 
 /// The folder, in that of the run.
 const FOLDER: &str = "tensorboard";
@@ -86,9 +86,9 @@ fn time_of(name: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use observe::training::StarvedReport;
-    use observe::{At, Clock, What};
     use schemas::Step;
+    use telemetry::training::StarvedReport;
+    use telemetry::{At, Clock, What};
 
     use super::*;
 

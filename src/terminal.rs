@@ -6,10 +6,10 @@
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
-#[cfg(feature = "train")]
-pub(crate) use observe::terminal::estimate;
-pub(crate) use observe::terminal::{bytes, count};
 use schemas::printable;
+#[cfg(feature = "train")]
+pub(crate) use telemetry::terminal::estimate;
+pub(crate) use telemetry::terminal::{bytes, count};
 
 #[cfg(feature = "train")]
 pub(crate) use self::course::{Course, Doing};

@@ -7,8 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
-use observe::{Event, Observer};
 use pipeline::actor;
+use telemetry::{Event, Observer};
 
 /// Events that may wait to be told: at a report a second, those of a quarter of an hour.
 const EVENTS: usize = 1024;
@@ -99,8 +99,8 @@ fn say_missed(missed: u64) {
 mod tests {
     use std::time::Instant;
 
-    use observe::training::ResumeReport;
-    use observe::{At, Clock, What};
+    use telemetry::training::ResumeReport;
+    use telemetry::{At, Clock, What};
 
     use super::*;
 

@@ -21,27 +21,27 @@ use self::tree::{is, is_test, root};
 const MAY_USE: &[(&str, &str)] = &[
     ("cloze-store", "blake3 libc serde serde_json tracing"),
     ("cloze-schemas", "arrow-array arrow-buffer arrow-schema blake3 schemars serde serde_json thiserror"),
-    ("cloze-observe", "cloze-schemas crc32c prost schemars serde serde_json"),
+    ("cloze-telemetry", "cloze-schemas crc32c prost schemars serde serde_json"),
     (
         "cloze-pipeline",
-        "cloze-schemas cloze-store cloze-observe arrow-array arrow-buffer arrow-schema arrow-select blake3 bytes crossbeam-channel \
+        "cloze-schemas cloze-store cloze-telemetry arrow-array arrow-buffer arrow-schema arrow-select blake3 bytes crossbeam-channel \
          encoding_rs flate2 glob libc memchr memmap2 parquet schemars serde serde_json thiserror tokenizers toml tracing \
          unicode-segmentation zstd",
     ),
     (
-        "cloze-serve",
-        "cloze-schemas cloze-store cloze-observe axum base64 blake3 futures-util hyper hyper-util prometheus rustix schemars serde serde_json \
+        "cloze-server",
+        "cloze-schemas cloze-store cloze-telemetry axum base64 blake3 futures-util hyper hyper-util prometheus rustix schemars serde serde_json \
          sha2 thiserror tokio tokio-io-timeout tracing",
     ),
     (
         "cloze-trainer",
-        "cloze-schemas cloze-store cloze-observe blake3 cc libc safetensors schemars serde serde_json tch thiserror torch-sys tracing",
+        "cloze-schemas cloze-store cloze-telemetry blake3 cc libc safetensors schemars serde serde_json tch thiserror torch-sys tracing",
     ),
     ("cloze-fuzz", "blake3 bolero serde serde_json tempfile"),
     ("cloze-pretend-cuda", "cc libc"),
     (
         "cloze",
-        "cloze-schemas cloze-store cloze-observe cloze-pipeline cloze-serve cloze-trainer anyhow blake3 clap clap_complete clap_mangen indicatif percent-encoding prost ratatui schemars serde \
+        "cloze-schemas cloze-store cloze-telemetry cloze-pipeline cloze-server cloze-trainer anyhow blake3 clap clap_complete clap_mangen indicatif percent-encoding prost ratatui schemars serde \
          serde_json serde_path_to_error strsim thiserror tokio toml toml_edit tracing tracing-subscriber ureq rustix",
     ),
 ];

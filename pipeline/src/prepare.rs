@@ -44,10 +44,10 @@ mod work;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use observe::{Clock, Observer, What};
 use schemas::manifest::PartEntry;
 use schemas::{Generation, Shard};
 use store::{Holder, Lock, LockError, Store, Terms};
+use telemetry::{Clock, Observer, What};
 use tracing::info;
 
 use self::announce::Announcement;

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use observe::{Event, What};
 use schemars::JsonSchema;
 use schemas::Problem;
 use serde::{Deserialize, Serialize};
+use telemetry::{Event, What};
 
 /// Who is told aside when something happens to a run or a preparation, and of what.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

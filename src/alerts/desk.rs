@@ -5,9 +5,9 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use observe::Event;
 use schemas::printable;
 use serde_json::{Value, json};
+use telemetry::Event;
 
 use super::config::{AlertsConfig, Topic};
 

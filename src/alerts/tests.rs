@@ -5,10 +5,10 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, sync_channel};
 
-use observe::training::{LeapReport, Leaping, StopReport, Warning, Why};
-use observe::{At, Clock};
 use schemas::{RowIndex, Step};
 use serde_json::Value;
+use telemetry::training::{LeapReport, Leaping, StopReport, Warning, Why};
+use telemetry::{At, Clock};
 
 use super::*;
 

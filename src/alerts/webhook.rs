@@ -38,7 +38,7 @@ impl Webhook {
     pub(super) fn address(&self) -> Result<String, String> {
         let (text, place) = match &self.place {
             Place::File(path) => {
-                (serve::secret::read(path).map_err(|error| error.to_string()), path.display().to_string())
+                (server::secret::read(path).map_err(|error| error.to_string()), path.display().to_string())
             }
             Place::Environment(name) => {
                 (std::env::var(name).map_err(|error| error.to_string()), format!("environment variable `{name}`"))

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use observe::Clock;
 use pipeline::ledger;
 use schemas::Step;
 use serde_json::json;
 use store::Store;
+use telemetry::Clock;
 use toml::Value;
 use trainer::training::{branch, skips};
 

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Context as _;
-use observe::change::KeyChange;
-use observe::{What, jsonl};
 use serde_json::{Value as Json, json};
 use store::{Lines, Store};
+use telemetry::change::KeyChange;
+use telemetry::{What, jsonl};
 use toml::Table;
 use trainer::training::{State, checkpoint};
 

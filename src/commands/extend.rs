@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use observe::change::{ChangeReport, How, KeyChange};
-use observe::{At, Clock, What};
 use schemas::Step;
 use serde_json::json;
+use telemetry::change::{ChangeReport, How, KeyChange};
+use telemetry::{At, Clock, What};
 use trainer::optimizer::Span;
 use trainer::training::{checkpoint, extended};
 

@@ -9,11 +9,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use observe::{Clock, Event, Observer, What};
 use pipeline::load::RowOrder;
 use pipeline::portrait::Portrait;
 use pipeline::prepare::{Preparation, PrepareConfig, PrepareOptions};
 use store::Store;
+use telemetry::{Clock, Event, Observer, What};
 
 use super::written;
 use crate::alerts::{Alerts, AlertsConfig};

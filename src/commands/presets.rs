@@ -208,7 +208,7 @@ impl Run {
 
     /// What it reported, report by report.
     fn reports(&self) -> Vec<Json> {
-        let log = Lines::of(&Store::existing(&self.folder).expect("a run"), observe::jsonl::LOG).expect("a log");
+        let log = Lines::of(&Store::existing(&self.folder).expect("a run"), telemetry::jsonl::LOG).expect("a log");
         let events = log.map(|line| serde_json::from_slice::<Json>(&line.expect("readable")).expect("JSON"));
         events.filter(|event| event["kind"] == "report").collect()
     }

@@ -31,10 +31,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use observe::{Clock, Many};
 use pipeline::load::{BatchStream, StreamOptions};
 use pipeline::prepare::{Preparation, PrepareOptions};
 use schemas::{RowIndex, Share};
+use telemetry::{Clock, Many};
 
 use self::scale::Subject;
 use self::shown::Profile;

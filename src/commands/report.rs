@@ -4,10 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use observe::Clock;
-use serve::Kind;
-use serve::report::Report;
+use server::Kind;
+use server::report::Report;
 use store::Store;
+use telemetry::Clock;
 
 use super::written::put;
 use crate::config::Config;

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use observe::Clock;
 use serde_json::{Value, json};
 use store::Store;
+use telemetry::Clock;
 
 use crate::summary::{Summary, is_run};
 use crate::terminal::{Paint, count, line, painted, short};

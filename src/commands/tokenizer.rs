@@ -1,8 +1,8 @@
 //! `cloze tokenizer train`.
 
-use observe::preparation::PrepareProgress;
-use observe::terminal::eta;
 use pipeline::tokenizer_training;
+use telemetry::preparation::PrepareProgress;
+use telemetry::terminal::eta;
 
 use crate::cli::ConfigArgs;
 use crate::config::Parsed;

@@ -19,13 +19,13 @@ use std::str::FromStr as _;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use observe::{Clock, Many, Observer};
 use pipeline::actor;
 use pipeline::ledger::Ledger;
 use pipeline::load::{Contention, Hindrance};
 use schemas::Share;
-use serve::ServeConfig;
+use server::ServeConfig;
 use store::{Lock, Store, Weather};
+use telemetry::{Clock, Many, Observer};
 use trainer::plan::{GuardRule, TrainConfig, check_allowed};
 use trainer::training::checkpoint::{Export, Keeping};
 use trainer::training::{Alone, Data, Outcome, StopRequest, branch, extended};

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use pipeline::actor::{Activity, Gauges, Reading};
 
-use serve::ActorStatus;
+use server::ActorStatus;
 
 use super::signal::Phase;
 use crate::gauged;

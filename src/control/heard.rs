@@ -12,8 +12,8 @@ use super::board::Board;
 use super::signal::{Phase, Signal};
 use super::stop_file;
 use super::wishes::Wishes;
+use crate::logging;
 use crate::notify::Notify;
-use crate::telemetry;
 use crate::terminal::answer;
 
 /// What may wait to be said of signals; more of the same is dropped.
@@ -189,7 +189,7 @@ impl Heard {
                 return;
             }
         };
-        match telemetry::reload(level.as_deref()) {
+        match logging::reload(level.as_deref()) {
             Ok(level) => tracing::warn!(%level, "the log level was read anew"),
             Err(error) => {
                 tracing::warn!(error, "the log level stays as it is; `{LOG_LEVEL}` says what `RUST_LOG` would");

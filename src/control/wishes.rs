@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use observe::What;
-use observe::change::NoteReport;
+use telemetry::What;
+use telemetry::change::NoteReport;
 
 use super::profile_file::Wish;
 

@@ -16,7 +16,7 @@ const END: &str = "<!-- up to here -->\n";
 fn the_page_of_keys_of_events_is_what_their_doc_comments_say() {
     let docs = Store::existing(concat!(env!("CARGO_MANIFEST_DIR"), "/docs")).expect("docs/ is there");
     let read = |name: &str| String::from_utf8_lossy(&docs.read(name).unwrap_or_default()).into_owned();
-    let schema = observe::schema::schema();
+    let schema = telemetry::schema::schema();
     let json = serde_json::to_string_pretty(&schema).expect("plain data") + "\n";
     let page = read("events.md");
     let (head, rest) = page.split_once(BEGIN).expect("the page has a mark where its tables begin");
@@ -33,7 +33,7 @@ fn the_page_of_keys_of_events_is_what_their_doc_comments_say() {
 
 #[test]
 fn every_key_of_an_event_says_what_it_is() {
-    let schema = observe::schema::schema();
+    let schema = telemetry::schema::schema();
     for kind in schema["oneOf"].as_array().expect("kinds") {
         assert!(meaning(kind).len() > 10, "{kind}");
         for row in rows("", kind) {

@@ -1,6 +1,6 @@
 //! A program without the feature: nobody is told. Whoever asks for it is refused before this is reached.
 
-use observe::Observer;
+use telemetry::Observer;
 
 use super::speaker::Speaker;
 

@@ -14,9 +14,9 @@ use std::sync::{Arc, OnceLock};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use observe::{Clock, Event, Observer};
 use pipeline::actor;
 use prost::Message as _;
+use telemetry::{Clock, Event, Observer};
 
 use super::figures::Figures;
 use super::post_office::{Pace, Sent, Way};

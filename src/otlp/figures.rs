@@ -15,9 +15,9 @@
 
 use std::collections::BTreeMap;
 
-use observe::preparation::PrepareProgress;
-use observe::training::{StepReport, ValidReport};
-use observe::{At, Event, What};
+use telemetry::preparation::PrepareProgress;
+use telemetry::training::{StepReport, ValidReport};
+use telemetry::{At, Event, What};
 
 use super::wire::{Data, Gauge, KeyValue, Metric, Point, Sum, nanoseconds};
 

@@ -1,7 +1,7 @@
 //! What events become beside: log records, one for each that is not one of many.
 
-use observe::training::Why;
-use observe::{Event, What, terminal};
+use telemetry::training::Why;
+use telemetry::{Event, What, terminal};
 
 use super::wire::{AnyValue, KeyValue, LogRecord, Value, nanoseconds};
 

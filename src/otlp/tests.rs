@@ -4,9 +4,9 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use observe::{Clock, Event, jsonl};
 use pipeline::actor;
 use prost::Message as _;
+use telemetry::{Clock, Event, jsonl};
 
 use super::beside::{Otlp, PATIENCE};
 use super::figures::{Figures, Form, TABLE};

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use observe::host_memory::resident_bytes;
 use pipeline::actor::{Counted, Gauges, Reading, Scheduled};
+use telemetry::host_memory::resident_bytes;
 
 /// Seconds between two readings of what the kernel counts besides time: of the process and of each thread. Two more files of
 /// `/proc` for each are too much for each window of many threads.

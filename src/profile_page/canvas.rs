@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use serve::plot::escaped;
+use server::plot::escaped;
 
 /// What shapes look like, on light ground and on dark.
 pub(super) const LOOKS: &str = include_str!("plots.css");

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use serve::{Kind, Trouble};
+use server::{Kind, Trouble};
 use store::Store;
 
 use super::about;
@@ -38,5 +38,5 @@ pub(super) fn history(run: &Path, name: &str) -> Result<String, Trouble> {
     let unknown = || Trouble::Unknown(format!("no run `{}` is beside this one", schemas::printable(name)));
     let (_, folder) = found(run).into_iter().find(|(known, _)| known == name).ok_or_else(unknown)?;
     let store = Store::existing(&folder).map_err(|error| Trouble::Unable(error.to_string()))?;
-    Ok(serve::report::history_of(&about(Kind::Train, &run.with_file_name(name)), &store))
+    Ok(server::report::history_of(&about(Kind::Train, &run.with_file_name(name)), &store))
 }

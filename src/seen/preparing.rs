@@ -3,12 +3,12 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
-use observe::host_memory::resident_bytes;
-use observe::{Observer, What};
 use pipeline::actor::Gauges;
 use pipeline::prepare::Hears;
 use serde_json::{Value, json};
-use serve::{Action, ActorStatus, Address, Health, Kind, MemoryStatus, Seen, Server, Status, Subject, Trouble};
+use server::{Action, ActorStatus, Address, Health, Kind, MemoryStatus, Seen, Server, Status, Subject, Trouble};
+use telemetry::host_memory::resident_bytes;
+use telemetry::{Observer, What};
 
 use super::{about, settings};
 use crate::config::Config;

@@ -3,24 +3,24 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use observe::host_memory::resident_bytes;
-use observe::{Observer, What};
 use pipeline::load::{Care, LoadPlan};
 use schemas::BatchIndex;
 use serde_json::{Value, json};
-use serve::{
+use server::{
     Action, Address, CheckpointStatus, Health, Kind, MemoryStatus, Seen, ServeConfig, Server, Status, Subject, Trouble,
 };
 use store::Store;
+use telemetry::host_memory::resident_bytes;
+use telemetry::{Observer, What};
 
 use super::{ADDRESS, about, beside, this_host};
 use crate::config::Config;
 use crate::control::{Control, Phase, Signal};
 use crate::data::PreparedData;
 use crate::exit::Usage;
+use crate::logging;
 use crate::looked;
 use crate::plan::Plan;
-use crate::telemetry;
 use crate::terminal::note;
 
 /// Where a training is seen, until this is dropped.
@@ -258,7 +258,7 @@ impl Subject for Training {
                 "it finishes its step, saves, and leaves with code 143".to_owned()
             }
             Action::LogLevel(level) => {
-                let now = telemetry::reload(Some(&level)).map_err(Trouble::Wrong)?;
+                let now = logging::reload(Some(&level)).map_err(Trouble::Wrong)?;
                 format!("logged from now on: {now}")
             }
             Action::Note(text) => {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
-use observe::terminal::{count, eta};
+use telemetry::terminal::{count, eta};
 
 use super::bar;
 use super::manner::Manner;

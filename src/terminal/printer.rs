@@ -4,9 +4,9 @@ use std::io::{self, Write as _};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
-use observe::{Event, Observer, What};
 use pipeline::actor;
 use schemas::printable;
+use telemetry::{Event, Observer, What};
 
 use super::course::{Course, CourseBar, Outlook};
 use super::{Form, Manner, bar, note};
@@ -82,15 +82,15 @@ impl Observer for Printer {
         if matches!(event.what, What::Stop(_)) && !self.ends {
             return;
         }
-        if let Some(text) = observe::terminal::line(event) {
+        if let Some(text) = telemetry::terminal::line(event) {
             let outlook = match &event.what {
                 What::Report(report) => Some(Outlook { progress: report.progress, eta_s: report.speed.eta_s }),
                 _ => None,
             };
-            let is_result = observe::terminal::is_result(event);
+            let is_result = telemetry::terminal::is_result(event);
             // For programs what is known of it, as the log has it.
             let is_json = is_result && Manner::get().form == Form::Json;
-            let text = if is_json { observe::jsonl::line(event) } else { text };
+            let text = if is_json { telemetry::jsonl::line(event) } else { text };
             self.send(Line { text, is_result, outlook });
         }
     }

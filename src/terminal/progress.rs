@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
-use observe::preparation::PrepareProgress;
+use telemetry::preparation::PrepareProgress;
 
 use super::manner::Manner;
 use super::{bar, note};
@@ -32,7 +32,7 @@ impl Progress {
 
     /// How far it is, and the same as a plain line.
     pub(crate) fn set(&mut self, now: &PrepareProgress, line: impl std::fmt::Display) {
-        self.set_beside(now, observe::terminal::beside_bar(now), line);
+        self.set_beside(now, telemetry::terminal::beside_bar(now), line);
     }
 
     /// The same with something else beside the bar.

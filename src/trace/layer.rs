@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use observe::spans::{SPANS, nanoseconds};
+use telemetry::spans::{SPANS, nanoseconds};
 use tracing::span::{Attributes, Id};
 use tracing::subscriber::Interest;
 use tracing::{Event, Metadata, Subscriber};

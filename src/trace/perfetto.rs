@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::Instant;
 
-use observe::spans::nanoseconds;
 use prost::Message as _;
 use rustix::time::{ClockId, clock_gettime};
+use telemetry::spans::nanoseconds;
 
 use super::buffer::{Note, Value};
 use super::tracks::{Drawn, Op, What};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
 
-use observe::spans::SPANS;
 use prost::Message as _;
+use telemetry::spans::SPANS;
 use tracing::{Level, enabled, trace, trace_span};
 use tracing_subscriber::layer::SubscriberExt as _;
 

@@ -5,7 +5,7 @@
     python3 tests/page/mock.py --kind prepare --port 8765 --rate 5
     python3 tests/page/mock.py --report report.html     # no server: a report of three runs as one file
 
-It assembles the page of serve/page as the program does: plain text put in at three markers, the scripts in the order that
+It assembles the page of crates/server/page as the program does: plain text put in at three markers, the scripts in the order that
 page.html names. It needs nothing but Python's standard library. Names and documents are as hostile as a corpus can be.
 play.py has what is said, served.py what is answered; forms.py compares their forms with those of a real server.
 """

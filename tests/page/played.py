@@ -380,7 +380,7 @@ class Played(Driver):
 
 LEAP = {"leapt": 61, "first_row": 960, "rows": 16, "figure": "grad_norm", "value": 40, "median": 2, "sigmas": 41.2}
 
-# Beside what observe/src/terminal.rs says of the same.
+# Beside what crates/telemetry/src/terminal.rs says of the same.
 STORIES = [
     ({"kind": "note", "text": "a note", "message": "no"}, "a note"),
     ({"kind": "warning", "topic": "t", "message": "m", "hint": "h"}, "m; h"),

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use observe::spans::{SPANS, nanoseconds};
+use telemetry::spans::{SPANS, nanoseconds};
 use tracing::{Span, trace_span};
 
 use super::traced;

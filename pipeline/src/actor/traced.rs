@@ -1,11 +1,11 @@
 //! What actors do, as `tracing` spans of one target: nothing but a look at a level while nobody records a trace.
 //!
-//! [`observe::spans`] says what fields mean. All are roots: a state that knew the batch in whose middle it began would keep
+//! [`telemetry::spans`] says what fields mean. All are roots: a state that knew the batch in whose middle it began would keep
 //! that batch open.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use observe::spans::SPANS;
+use telemetry::spans::SPANS;
 use tracing::span::EnteredSpan;
 use tracing::{trace, trace_span};
 

@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use observe::spans::SPANS;
 use schemas::{Batch, BatchIndex, RowIndex, Sample, TokenIds};
+use telemetry::spans::SPANS;
 use tracing::{trace_span, warn};
 
 use super::left_out::{BadRow, Care, ROW_ATTEMPTS};

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use observe::spans::SPANS;
 use schemas::{Batch, RowIndex, Share};
+use telemetry::spans::SPANS;
 use tracing::trace_span;
 
 use super::LoadPlan;

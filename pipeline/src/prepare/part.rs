@@ -1,8 +1,8 @@
 //! Part ↦ segments: read, tokenize, pack, write, in one thread.
 
-use observe::preparation::PartDone;
-use observe::spans::SPANS;
 use schemas::Generation;
+use telemetry::preparation::PartDone;
+use telemetry::spans::SPANS;
 use tracing::{trace_span, warn};
 
 use super::progress::Progress;

@@ -2,10 +2,10 @@
 
 use std::io::ErrorKind;
 
-use observe::preparation::{LargestFile, PrepareStart};
-use observe::training::Warning;
 use schemas::{Generation, Manifest, ManifestError, manifest};
 use store::Store;
+use telemetry::preparation::{LargestFile, PrepareStart};
+use telemetry::training::Warning;
 
 use super::change::{Change, Compared, Comparison, Unfit};
 use super::config::PrepareConfig;

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use observe::preparation::PrepareProgress;
-use observe::{At, Clock, Observer, What};
+use telemetry::preparation::PrepareProgress;
+use telemetry::{At, Clock, Observer, What};
 
 use super::dirt::Dirt;
 use crate::Result;

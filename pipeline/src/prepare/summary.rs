@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use observe::preparation::{PrepareEnd, SplitFigures, StageSeconds};
 use schemas::Generation;
 use schemas::manifest::CorpusReport;
+use telemetry::preparation::{PrepareEnd, SplitFigures, StageSeconds};
 
 use super::change::Change;
 use super::stages::Stages;

@@ -3,8 +3,8 @@ use std::fs;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use observe::Many;
 use schemas::{Document, Manifest, Sample};
+use telemetry::Many;
 
 use super::*;
 use crate::corpus::AnyFormat;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use observe::spans::SPANS;
 use schemas::Split;
+use telemetry::spans::SPANS;
 use tracing::{Level, enabled, trace, trace_span};
 
 use super::opened::OpenShards;

@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use observe::preparation::PrepareProgress;
 use schemas::Document;
+use telemetry::preparation::PrepareProgress;
 
 use super::config::TokenizerConfig;
 use super::split::Split;

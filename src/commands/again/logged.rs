@@ -1,8 +1,8 @@
 //! What the log of a run says of a step.
 
-use observe::{What, jsonl};
 use schemas::Step;
 use store::{Lines, Store};
+use telemetry::{What, jsonl};
 
 /// What was read of it. The log has loss and norm of each step, and the hash of the stream where it was reported.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -1,7 +1,7 @@
 //! The keys of a run as they were when one of its steps was done: somebody may have changed them since.
 
-use observe::change::KeyChange;
 use schemas::Step;
+use telemetry::change::KeyChange;
 use trainer::training::State;
 use trainer::training::checkpoint::Change;
 

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use observe::{Event, Observer};
 use pipeline::actor::{self, FILE_SIZE_SIGNAL};
+use telemetry::{Event, Observer};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 

@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use observe::preparation::PrepareProgress;
-use observe::{Event, What};
 use pipeline::actor;
+use telemetry::preparation::PrepareProgress;
+use telemetry::{Event, What};
 
 use crate::notify::{Notify, PULSE};
 use crate::terminal::note;
@@ -38,7 +38,7 @@ impl Service {
             What::PrepareStart(_) => self.notify.ready(),
             What::PrepareProgress(now) => {
                 self.moves(now);
-                self.notify.progress(observe::terminal::line(event).unwrap_or_default());
+                self.notify.progress(telemetry::terminal::line(event).unwrap_or_default());
             }
             What::PrepareEnd(_) => {
                 // One that had nothing to do was ready for it: who manages it takes an end before that for a failure.

@@ -1,6 +1,6 @@
 //! What people see of a preparation.
 
-use observe::{Event, Observer, What};
+use telemetry::{Event, Observer, What};
 
 use crate::terminal::{Progress, note, told};
 
@@ -21,7 +21,7 @@ impl Observer for Watcher {
             What::PartDone(_) => self.done += 1,
             _ => {}
         }
-        let Some(text) = observe::terminal::line(event) else { return };
+        let Some(text) = telemetry::terminal::line(event) else { return };
         match &event.what {
             // What was kept from before is no progress, and has no rate.
             What::PrepareProgress(now) if now.bytes == now.bytes_kept => {}

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use observe::{Clock, Event, Observer};
 use pipeline::actor;
 use schemas::ordinal::Step;
 use store::{Store, Weather};
+use telemetry::{Clock, Event, Observer};
 use trainer::ForeignError;
 use trainer::device::stopwatch::StepTimes;
 use trainer::training::{Alone, Host, Snapshot, State, StopRequest};
@@ -160,11 +160,11 @@ impl Host for Measuring {
         Ok(())
     }
 
-    fn saved(&mut self) -> Result<Option<observe::training::CheckpointReport>, ForeignError> {
+    fn saved(&mut self) -> Result<Option<telemetry::training::CheckpointReport>, ForeignError> {
         Ok(None)
     }
 
-    fn check(&mut self) -> Result<Option<observe::training::CheckpointReport>, ForeignError> {
+    fn check(&mut self) -> Result<Option<telemetry::training::CheckpointReport>, ForeignError> {
         Ok(None)
     }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, bail};
 use serde_json::Value;
-use serve::{Address, Kind};
+use server::{Address, Kind};
 use store::Store;
 
 use crate::exit::Usage;
@@ -23,7 +23,7 @@ const ANSWER_MAX: usize = 64 << 20;
 /// Who answers.
 pub(super) enum Source {
     Served(Address),
-    Folder(Store, Box<serve::About>),
+    Folder(Store, Box<server::About>),
 }
 
 impl Source {
@@ -59,7 +59,7 @@ impl Source {
     pub(super) fn history(&self) -> anyhow::Result<Value> {
         match self {
             Self::Served(address) => get(address, "/history"),
-            Self::Folder(store, about) => Ok(serde_json::from_str(&serve::report::history_of(about, store))?),
+            Self::Folder(store, about) => Ok(serde_json::from_str(&server::report::history_of(about, store))?),
         }
     }
 
@@ -76,7 +76,7 @@ impl Source {
         let Self::Served(address) = self else {
             return "nobody serves this run; nothing can be asked of it".to_owned();
         };
-        let token = std::env::var(serve::TOKEN).unwrap_or_default();
+        let token = std::env::var(server::TOKEN).unwrap_or_default();
         let token =
             if token.is_empty() { String::new() } else { format!("Authorization: Bearer {}\r\n", token.trim()) };
         let answer = exchange(address, &format!("POST /{action}"), &format!("{token}Content-Length: 0\r\n"));

@@ -1,6 +1,5 @@
 //! What is on the screen.
 
-use observe::terminal::time;
 use ratatui::Frame;
 use ratatui::crossterm::event::KeyCode;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -10,6 +9,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Axis, Block, Cell, Chart, Dataset, Gauge, GraphType, Paragraph, Row, Table};
 use schemas::printable;
 use serde_json::Value;
+use telemetry::terminal::time;
 
 use crate::terminal::{bytes, short};
 
@@ -280,8 +280,8 @@ fn working(screen: &Screen, frame: &mut Frame<'_>, area: Rect) {
 fn told(screen: &Screen, frame: &mut Frame<'_>, area: Rect) {
     let events = screen.history["events"].as_array().cloned().unwrap_or_default();
     let lines = events.iter().rev().filter(|event| event["kind"] != "audit").filter_map(|event| {
-        let event = serde_json::from_value::<observe::Event>(event.clone()).ok()?;
-        let line = observe::terminal::line(&event)?;
+        let event = serde_json::from_value::<telemetry::Event>(event.clone()).ok()?;
+        let line = telemetry::terminal::line(&event)?;
         Some(Line::from(printable(line.lines().next().unwrap_or_default()).into_owned()))
     });
     let mut lines: Vec<Line<'_>> = lines.take(usize::from(EVENTS)).collect();

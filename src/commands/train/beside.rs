@@ -3,9 +3,9 @@
 use std::sync::mpsc::{Receiver, RecvError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-use observe::{Clock, Event, Observer, What};
 use pipeline::actor::{self, Actor, Stop, Stopper, stopper};
 use pipeline::prepare::{Preparation, PrepareConfig, PrepareOptions, Summary};
+use telemetry::{Clock, Event, Observer, What};
 use trainer::training::Outcome;
 
 use crate::config::Parsed;
@@ -144,7 +144,7 @@ impl Observer for Said {
             }
             _ => {}
         }
-        if let Some(text) = observe::terminal::line(event) {
+        if let Some(text) = telemetry::terminal::line(event) {
             note(text);
         }
     }

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use observe::What;
-use observe::training::{AuditReport, GenerationReport, LeftOutReport, StarvedReport};
 use pipeline::actor;
 use pipeline::audit::{Audit, Watch};
 use pipeline::ledger::{Fate, Ledger};
 use pipeline::load::{BadRow, BadRows, BatchStream, Care, Contention, Hindrance, LoadPlan, StreamOptions};
 use schemas::{Batch, Generation, RowIndex, Share};
+use telemetry::What;
+use telemetry::training::{AuditReport, GenerationReport, LeftOutReport, StarvedReport};
 use trainer::ForeignError;
 use trainer::training::Data;
 

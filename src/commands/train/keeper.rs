@@ -3,12 +3,12 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use observe::terminal::{count, time};
-use observe::training::CheckpointReport;
-use observe::{Event, Observer, What};
 use pipeline::ledger::Ledger;
 use schemas::RowIndex;
 use schemas::ordinal::Step;
+use telemetry::terminal::{count, time};
+use telemetry::training::CheckpointReport;
+use telemetry::{Event, Observer, What};
 use trainer::ForeignError;
 use trainer::training::checkpoint::Keeping;
 use trainer::training::{Host, Snapshot, State, StopRequest};
@@ -39,7 +39,7 @@ pub(super) struct Keeper {
     /// How checkpoints are kept.
     pub(super) keeping: Arc<Keeping>,
     /// Those who watch beside the log.
-    pub(super) readers: observe::Many,
+    pub(super) readers: telemetry::Many,
     pub(super) phases: Phases,
     /// Steps of the whole run, where that is known.
     pub(super) steps: Option<u64>,

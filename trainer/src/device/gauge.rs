@@ -1,7 +1,7 @@
 //! How full a device was, from report to report.
 
-use observe::training::{DeviceMemory, DevicePeak};
 use tch::Device;
+use telemetry::training::{DeviceMemory, DevicePeak};
 
 use crate::device::native::facts;
 use crate::device::stopwatch;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use observe::change::KeyChange;
 use serde::{Deserialize, Serialize};
+use telemetry::change::KeyChange;
 
 /// Everything that changes a run's numbers, as sorted `path = value` pairs, with one hash over them.
 ///

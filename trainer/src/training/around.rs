@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use observe::training::CheckpointReport;
-use observe::{Observer, What};
 use schemas::Batch;
 use schemas::ordinal::{RowIndex, Step};
+use telemetry::training::CheckpointReport;
+use telemetry::{Observer, What};
 
 use crate::error::ForeignError;
 use crate::training::checkpoint::{Snapshot, State};

@@ -8,12 +8,12 @@
 //! The checkpoint's state comes last. A folder with `branch.json` and no checkpoint is a branch that was cut short: it is
 //! no run, and the same command makes it anew.
 
-use observe::change::{ChangeReport, How, KeyChange};
-use observe::{At, Clock, What, jsonl};
 use schemas::Sealed;
 use schemas::ordinal::Step;
 use serde::{Deserialize, Serialize};
 use store::{Lines, Log, Store};
+use telemetry::change::{ChangeReport, How, KeyChange};
+use telemetry::{At, Clock, What, jsonl};
 
 use crate::device::tensors::as_i64;
 use crate::error::Error;

@@ -36,11 +36,11 @@ use std::fmt;
 use std::io::{self, Write};
 use std::path::Path;
 
-use observe::change::KeyChange;
 use schemas::ordinal::Step;
 use schemas::{SealError, Sealed};
 use serde::{Deserialize, Serialize};
 use store::Store;
+use telemetry::change::KeyChange;
 
 pub use self::figures::Validated;
 pub use self::given_up::give_up;

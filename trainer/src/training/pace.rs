@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use observe::training::{PhaseSeconds, Speed};
+use telemetry::training::{PhaseSeconds, Speed};
 
 /// Wall time since the last report, and what was done in it.
 #[derive(Debug)]

@@ -8,10 +8,10 @@
 //! A step is a function of the weights before it, its rows and its number. So the loss of any step can be had again, with the
 //! same bits where the run's are (`train.deterministic` on a GPU, equal threads on a CPU), and with other rows to compare.
 
-use observe::training::LeapReport;
 use schemas::ordinal::{RowIndex, Step};
 use schemas::{Batch, StreamHash};
 use store::Store;
+use telemetry::training::LeapReport;
 
 use crate::error::Error;
 use crate::plan::train_plan::TrainPlan;

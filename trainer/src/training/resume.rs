@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use observe::change::KeyChange;
-use observe::training::Warning;
 use schemas::ordinal::Step;
 use store::Store;
 use tch::{Device, Tensor};
+use telemetry::change::KeyChange;
+use telemetry::training::Warning;
 
 use crate::device::native;
 use crate::device::native::copies::{Copies, Sources};

@@ -12,10 +12,10 @@
 
 use std::io;
 
-use observe::jsonl::{LOG, is_said_by};
 use schemas::Sealed as _;
 use schemas::ordinal::Step;
 use store::{Log, Store};
+use telemetry::jsonl::{LOG, is_said_by};
 
 use crate::error::Error;
 use crate::training::skips::SkipList;

@@ -1,6 +1,6 @@
 //! What is said where the device's memory does not suffice: whose it is, and what to change.
 
-use observe::terminal::estimate;
+use telemetry::terminal::estimate;
 
 use crate::device::precision::Precision;
 use crate::device::room::caught;

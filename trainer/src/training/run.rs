@@ -13,12 +13,12 @@ mod tests;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use observe::change::KeyChange;
-use observe::training::{ResumeReport, StepReport, Warning};
-use observe::{At, Clock, What, host_memory};
 use schemas::ordinal::{RowIndex, Step};
 use schemas::{Batch, StreamHash};
 use store::Store;
+use telemetry::change::KeyChange;
+use telemetry::training::{ResumeReport, StepReport, Warning};
+use telemetry::{At, Clock, What, host_memory};
 
 use crate::device::gauge::Gauge;
 use crate::device::stopwatch::{self, CHECKPOINT, REPORT, SYNCHRONIZE, VALIDATION, WAIT, timed};

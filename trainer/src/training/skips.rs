@@ -9,11 +9,11 @@
 //! checkpoint says which of these steps it has passed over ([`State::skips`]); one that has learnt from one of them is of a
 //! course that was given up, and goes; one that has passed over another is refused, since the list was lost.
 
-use observe::training::LeapReport;
 use schemas::Sealed;
 use schemas::ordinal::Step;
 use serde::{Deserialize, Serialize};
 use store::Store;
+use telemetry::training::LeapReport;
 
 use crate::error::Error;
 use crate::training::checkpoint::State;

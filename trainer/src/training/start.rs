@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use observe::training::{Bounds, StartReport, Surprise, Warning};
+use telemetry::training::{Bounds, StartReport, Surprise, Warning};
 
 use crate::objectives::expectation::{Expectation, StartFacts};
 use crate::objectives::figure::FigureName;

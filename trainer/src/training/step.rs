@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use observe::training::Figures;
 use schemas::ordinal::{BatchIndex, Step};
 use schemas::{Batch, Share};
 use tch::{Device, Tensor};
+use telemetry::training::Figures;
 
 use crate::device::choice::{self, DeviceChoice};
 use crate::device::native;

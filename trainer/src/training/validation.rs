@@ -8,10 +8,10 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use observe::training::{MlmReport, ValidReport};
 use schemas::Batch;
 use schemas::columns::{IGNORE, LABELS};
 use schemas::vocab::entropy;
+use telemetry::training::{MlmReport, ValidReport};
 
 use crate::error::Error;
 use crate::model::forward::{Forward, Pass};

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use observe::preparation::{PartDone, PrepareEnd, PrepareProgress, PrepareStart, StageSeconds};
-use observe::{Event, jsonl};
+use telemetry::preparation::{PartDone, PrepareEnd, PrepareProgress, PrepareStart, StageSeconds};
+use telemetry::{Event, jsonl};
 
 use super::generations::{many, text};
 use super::*;

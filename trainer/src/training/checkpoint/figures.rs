@@ -6,10 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use observe::training::ValidReport;
 use schemas::Sealed;
 use schemas::ordinal::Step;
 use serde::{Deserialize, Serialize};
+use telemetry::training::ValidReport;
 
 /// The figures of a checkpoint: `figures.json` in its folder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use observe::training::Leaping;
+use telemetry::training::Leaping;
 
 use super::Observed;
 use crate::plan::GUARD_WINDOW_MIN;

@@ -1,4 +1,4 @@
-use observe::training::Leaping;
+use telemetry::training::Leaping;
 
 use super::judge::LEAST;
 use super::*;

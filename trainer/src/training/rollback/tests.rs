@@ -1,8 +1,8 @@
 use std::collections::BTreeMap;
 
-use observe::training::ResumeReport;
-use observe::{At, Clock, What};
 use store::{Memory, Weather};
+use telemetry::training::ResumeReport;
+use telemetry::{At, Clock, What};
 
 use super::*;
 use crate::plan::config::CheckpointConfig;
@@ -16,8 +16,10 @@ fn run_with(run: &Store, steps: &[u64]) {
     let mut log = Log::open(run, LOG).expect("readable");
     for step in 1..=steps.iter().copied().max().unwrap_or(0) {
         let at = At { step: Some(Step(step)), ..At::default() };
-        log.push(&observe::jsonl::line(&Clock::still().event(at, What::Resume(ResumeReport { place: String::new() }))))
-            .expect("put");
+        log.push(&telemetry::jsonl::line(
+            &Clock::still().event(at, What::Resume(ResumeReport { place: String::new() })),
+        ))
+        .expect("put");
         if steps.contains(&step) {
             let figures = [("loss".to_owned(), step as f64)].into();
             let validated = Some(Validated { step: Step(step), figures });

@@ -1,7 +1,7 @@
 //! How far a run is, and when it is over.
 
-use observe::What;
-use observe::change::{ChangeReport, How};
+use telemetry::What;
+use telemetry::change::{ChangeReport, How};
 
 use super::Run;
 use crate::error::Error;
@@ -49,7 +49,7 @@ impl Run<'_> {
     }
 
     /// Says what somebody changed in the middle of the run.
-    pub(super) fn say_changes(&self, changes: Vec<observe::change::KeyChange>, host: &mut dyn Host) {
+    pub(super) fn say_changes(&self, changes: Vec<telemetry::change::KeyChange>, host: &mut dyn Host) {
         if changes.is_empty() {
             return;
         }

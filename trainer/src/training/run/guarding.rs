@@ -2,10 +2,10 @@
 
 use std::ops::ControlFlow;
 
-use observe::What;
-use observe::training::{LeapReport, SkipReport, Suspect};
 use schemas::Batch;
 use schemas::ordinal::{RowIndex, Step};
+use telemetry::What;
+use telemetry::training::{LeapReport, SkipReport, Suspect};
 
 use super::Run;
 use crate::error::Error;

@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
-use observe::What;
-use observe::training::{CheckpointReport, StopReport, ValidReport, Why};
 use schemas::ordinal::Step;
+use telemetry::What;
+use telemetry::training::{CheckpointReport, StopReport, ValidReport, Why};
 
 use super::{Run, Saving, is_due};
 use crate::error::Error;

@@ -6,9 +6,9 @@ mod memory;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use observe::training::{CheckpointReport, Why};
-use observe::{Event, Observer, jsonl};
 use store::{Log, Memory, Weather};
+use telemetry::training::{CheckpointReport, Why};
+use telemetry::{Event, Observer, jsonl};
 
 use super::*;
 use crate::plan::config::CheckpointConfig;
@@ -203,7 +203,7 @@ fn figures(events: &[Event]) -> Vec<String> {
             What::Report(report) => format!("{:?} {}", report.figures, report.batch_hash),
             What::Start(report) => format!("{report:?}"),
             What::Validation(report) => {
-                format!("{:?}", observe::training::ValidReport { seconds: 0.0, ..report.clone() })
+                format!("{:?}", telemetry::training::ValidReport { seconds: 0.0, ..report.clone() })
             }
             _ => return None,
         };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use observe::clock::Now;
+use telemetry::clock::Now;
 
 use super::*;
 use crate::testing::mortal::mortal;

@@ -1,6 +1,6 @@
 //! What a run does about a step that leaps.
 
-use observe::training::Leaping;
+use telemetry::training::Leaping;
 
 use super::*;
 use crate::plan::TrainRequest;

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use observe::preparation::PrepareProgress;
-use observe::training::{PhaseSeconds, StepReport, ValidReport};
-use observe::{Event, What};
 use serde::Serialize;
 use serde_json::Value;
+use telemetry::preparation::PrepareProgress;
+use telemetry::training::{PhaseSeconds, StepReport, ValidReport};
+use telemetry::{Event, What};
 
 use crate::columns::{Columns, Place, Spread};
 use crate::plot::Curve;

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
-use observe::{At, Event, Observer, What, jsonl};
 use serde::Serialize;
 use store::{Lines, Store};
+use telemetry::{At, Event, Observer, What, jsonl};
 
 use crate::columns::Spread;
 use crate::history::{History, Shown};

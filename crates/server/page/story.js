@@ -12,7 +12,7 @@ const ENDS = {
   failed: "an error",
 };
 
-// As a terminal tells them (observe/src/terminal.rs): who reads both reads the same.
+// As a terminal tells them (crates/telemetry/src/terminal.rs): who reads both reads the same.
 const leapt = (event) => {
   const which = event.figure === "grad_norm" ? "norm" : "loss";
   const rows = `rows ${event.first_row} to ${event.first_row + Math.max(0, event.rows - 1)}`;

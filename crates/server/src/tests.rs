@@ -7,11 +7,11 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use observe::training::{Figures, ResumeReport, Speed, StepReport};
-use observe::{At, Clock, Event, What};
 use schemas::Step;
 use serde_json::{Value, json};
 use store::{Store, Weather};
+use telemetry::training::{Figures, ResumeReport, Speed, StepReport};
+use telemetry::{At, Clock, Event, What};
 
 use crate::limits::{CONNECTIONS, LISTENERS};
 use crate::live::Since;
@@ -279,8 +279,8 @@ fn who_listens_goes_on_where_it_was() {
 #[test]
 fn what_was_said_before_a_resume_is_shown_and_what_was_given_up_is_not() {
     let store = Store::memory(Weather::calm());
-    let mut log = store::Log::open(&store, observe::jsonl::LOG).expect("a log");
-    let mut say = |event: &Event| log.push(&observe::jsonl::line(event)).expect("kept");
+    let mut log = store::Log::open(&store, telemetry::jsonl::LOG).expect("a log");
+    let mut say = |event: &Event| log.push(&telemetry::jsonl::line(event)).expect("kept");
     say(&report(10, 3.0));
     say(&report(20, 2.0));
     let at = At { step: Some(Step(20)), ..At::default() };

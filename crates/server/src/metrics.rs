@@ -4,10 +4,10 @@
 //! a term that is no longer) goes here too. Labels are names of actors, of queues, and of terms and metrics: as many as
 //! the configuration has.
 
-use observe::What;
-use observe::training::StepReport;
 use prometheus::core::Collector;
 use prometheus::{Counter, CounterVec, Gauge, GaugeVec, Opts, Registry, TextEncoder};
+use telemetry::What;
+use telemetry::training::StepReport;
 
 use crate::seen::Seen;
 use crate::subject::{ActorStatus, Status, Subject};

@@ -37,7 +37,7 @@ pub trait Kind: Debug + Send + Sync {
     /// On a folder, a lock would not do: it is not held between machines, and a process that is stopped in it stops
     /// all. So the new content is written beside, and a symbolic link to it made whose name is that of the *version*:
     /// the first to make it has decided what follows, and everybody who finds it may publish it. Nothing waits.
-    /// `store/src/folder/replace.rs` has the proof.
+    /// `crates/store/src/folder/replace.rs` has the proof.
     fn replace(&self, name: &str, bytes: &[u8], expected: &Version) -> io::Result<Replaced>;
 
     /// Removes the object; it need not be there.
