@@ -2,8 +2,6 @@
 
 # nextest where it is installed: it kills what hangs, and ends with one summary for everything.
 TEST  := $(shell cargo nextest --version >/dev/null 2>&1 && echo nextest run || echo test --lib --bins --tests)
-# With `otlp`, which brings no crate that is not there: what the whole build is without is tried too, at no compilation more.
-LIGHT := --no-default-features --features cloze/otlp -p cloze -p cloze-schemas -p cloze-store -p cloze-telemetry -p cloze-server -p cloze-pipeline
 
 .PHONY: help setup demo install dist test check test-readers fmt lint doc keys gpu-pack gpu-rehearsal streaming-proof bench bench-load bench-prepare bench-tokenize bench-train bench-views bench-watched profile-cases golden test-extension house fuzz soak test-deploy test-page clean
 
@@ -16,14 +14,14 @@ setup:           ## libtorch into .libtorch, once; SETUP=full adds Python refere
 demo:            ## from text files to a trained model that fills in blanks: 4 minutes after the build
 	@scripts/demo
 
-install: setup   ## `cloze` into ~/.cargo/bin; it finds libtorch in this folder, which has to stay
-	cargo install --locked --path .
+install: setup   ## `cloze` and `cloze-train` into ~/.cargo/bin, stripped; they find libtorch in this folder, which has to stay
+	CARGO_PROFILE_RELEASE_STRIP=symbols cargo install --locked --target-dir target --path .
+	CARGO_PROFILE_RELEASE_STRIP=symbols cargo install --locked --target-dir target --path trainer/cli
 
 dist: setup      ## a folder and a tarball that run elsewhere: program, libtorch, manual, licences (TARBALL=no, PROGRAM=path)
 	@scripts/dist
 
-test: setup      ## every test: what needs no libtorch first, then all
-	cargo $(TEST) $(LIGHT)
+test: setup      ## every test
 	cargo test --quiet --doc --workspace
 	cargo $(TEST) --workspace
 
@@ -36,15 +34,14 @@ test-readers: setup  ## what TensorBoard, DuckDB, a collector and Perfetto read 
 fmt:             ## format by list: cargo fmt does not see modules that a macro declares
 	git ls-files '*.rs' | xargs rustfmt --edition 2024
 
-lint: setup      ## clippy, with and without the trainer
-	cargo clippy --all-targets $(LIGHT) -- -D warnings
+lint: setup      ## clippy
 	cargo clippy --all-targets --workspace -- -D warnings
 
 doc: setup       ## the documentation of all crates
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --workspace
 
 keys: setup      ## docs/configuration.md and the tables of docs/events.md anew, from the doc comments; look at the diff
-	UPDATE=1 cargo test --quiet --workspace --bin cloze the_page_of_keys
+	UPDATE=1 cargo test --quiet -p cloze --lib the_page_of_keys
 
 gpu-pack: setup  ## one tarball for the first hour on a GPU: program, tests, corpus, gpu-day (PROGRAM=path, TESTS=release, RIVALS=script)
 	@scripts/gpu-pack
@@ -68,18 +65,18 @@ bench-tokenize:  ## text to ids beside the rivals, ids compared (TOKENIZERS="fol
 	@scripts/bench-tokenize
 
 bench-prepare: setup  ## all of `cloze prepare` beside `datasets.map` to Parquet (TOKENIZER=folder FILE=text; after bench-tokenize, which installs it)
-	cargo build --release --quiet -p cloze
+	cargo build --release --quiet -p cloze -p cloze-train
 	@scripts/bench-prepare
 
 bench-train: setup  ## a training step on the CPU beside Hugging Face's (RIVALS=script, RIVALS_PYTHON=python; skipped aloud where absent)
 	@scripts/bench-train
 
 bench-watched: setup  ## a step of a run that everybody looks at, or that is profiled, beside one that nobody does, in turns (CLOZE, PAIRS, STEPS)
-	cargo build --release --quiet -p cloze
+	cargo build --release --quiet -p cloze -p cloze-train
 	@scripts/bench-watched
 
 profile-cases: setup  ## bottlenecks that are planted and what `cloze profile` says of them; changes that it foretells, and what they bring
-	cargo build --release --quiet -p cloze
+	cargo build --release --quiet -p cloze -p cloze-train
 	@scripts/profile-cases
 
 golden:          ## (after SETUP=full make setup) rewrite tests/golden; look at the diff before you commit it
@@ -94,18 +91,18 @@ fuzz: setup      ## every parser of foreign bytes on broken files, a minute each
 	@scripts/fuzz
 
 soak: setup      ## a small run with faults and kills beside the same in calm: memory, bits (HOURS=3, EVERY=seconds, FOLDER=path)
-	cargo build --release --quiet -p cloze
+	cargo build --release --quiet -p cloze -p cloze-train
 	@scripts/soak
 
 test-page: setup ## the page of a run in Chromium, played and real; pictures (CLOZE, FOLDER)
-	cargo build --release --quiet -p cloze
+	cargo build --release --quiet -p cloze -p cloze-train
 	@scripts/test-page
 
 test-deploy:     ## (after a release build, as root on Debian) deploy/ with the real thing: Slurm, systemd, Kubernetes' schema, the image
 	@scripts/test-deploy
 
 house:           ## circles, public items, lengths of files, here or elsewhere (FOLDER=path, LIST=yes)
-	@cargo run --quiet --no-default-features --example house -- $(if $(LIST),--unused) $(FOLDER)
+	@cargo run --quiet --example house -- $(if $(LIST),--unused) $(FOLDER)
 
 clean:           ## build output and demo folders; .libtorch stays
 	cargo clean

@@ -26,7 +26,7 @@ use self::desk::Desk;
 use self::webhook::Webhook;
 
 /// Alerts of one run or preparation. At its end it waits for the last ones, no longer than one may take.
-pub(crate) struct Alerts {
+pub struct Alerts {
     desk: Option<Desk>,
     /// When everything has to be delivered, once that is known.
     closing: Arc<OnceLock<Instant>>,
@@ -39,7 +39,7 @@ pub(crate) struct Alerts {
 
 impl Alerts {
     /// Tells whom the configuration names of what happens to `run`, which lies in `folder`. None where it names nobody.
-    pub(crate) fn start(config: &AlertsConfig, run: &str, folder: &Path) -> anyhow::Result<Option<Self>> {
+    pub fn start(config: &AlertsConfig, run: &str, folder: &Path) -> anyhow::Result<Option<Self>> {
         if !config.tells_anybody() {
             return Ok(None);
         }
@@ -79,12 +79,12 @@ impl Alerts {
     }
 
     /// Who hears events for them.
-    pub(crate) fn reader(&self) -> Option<Box<dyn Observer>> {
+    pub fn reader(&self) -> Option<Box<dyn Observer>> {
         Some(Box::new(Reader(self.desk.clone()?)))
     }
 
     /// The work failed. Told, unless an event has said that it ends.
-    pub(crate) fn failed(&self, error: &anyhow::Error) {
+    pub fn failed(&self, error: &anyhow::Error) {
         if let Some(desk) = self.desk.as_ref().filter(|desk| !desk.has_told_the_end()) {
             desk.tell(Topic::Stop, &format!("failed: {error:#}"), None);
         }

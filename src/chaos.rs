@@ -34,13 +34,13 @@ use std::time::Duration;
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::storm::Storm;
+pub use self::storm::Storm;
 use crate::exit::Usage;
 
 /// Where a process is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Kill {
+pub enum Kill {
     /// So many steps of a run are done.
     Step(u64),
     /// The part of a corpus of that number is done.
@@ -58,7 +58,7 @@ impl fmt::Display for Kill {
 
 /// What is to happen.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Chaos {
+pub struct Chaos {
     seed: u64,
     /// Share of rows at which a lane panics, once each.
     panics: f64,
@@ -89,7 +89,7 @@ impl Chaos {
     ///
     /// # Errors
     /// [`Usage`] with what can be written.
-    pub(crate) fn parse(text: &str) -> anyhow::Result<Self> {
+    pub fn parse(text: &str) -> anyhow::Result<Self> {
         let pairs = if text.contains('=') { listed(text)? } else { filed(text)? };
         let mut chaos = Self::default();
         for (key, value) in &pairs {

@@ -1,5 +1,7 @@
 //! The verbs. A run is configured by its file (`--config`, `--set`), never by flags; flags say what to do with a run.
 
+#![expect(missing_docs, reason = "arguments that are flattened or shared have their help where they are defined")]
+
 mod bytes;
 mod choice;
 mod measured;
@@ -13,16 +15,12 @@ use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
 pub(crate) use self::bytes::Bytes;
-pub(crate) use self::choice::Half;
-#[cfg(feature = "train")]
-pub(crate) use self::choice::{Dtype, ModelFamily};
-pub(crate) use self::measured::{ProfileArgs, TuneArgs};
+pub use self::choice::Half;
+pub use self::choice::{Dtype, ModelFamily};
+pub use self::measured::{ProfileArgs, TuneArgs};
 use self::said::Said;
-#[cfg(feature = "train")]
-pub(crate) use self::within::CheckpointVerb;
-pub(crate) use self::within::{
-    ConfigArgs, ConfigVerb, InspectVerb, PrepareVerb, ProfileVerb, TokenizerVerb, TraceArgs,
-};
+pub use self::within::CheckpointVerb;
+pub use self::within::{ConfigArgs, ConfigVerb, InspectVerb, PrepareVerb, ProfileVerb, TokenizerVerb, TraceArgs};
 use crate::terminal::{Form, Manner, note};
 
 /// Pretrains BERT-style encoders: corpus preparation, a resumable trainer, a throughput profiler.
@@ -74,7 +72,7 @@ Exit codes: 0 done, 1 failed (the same command continues), 2 configuration or us
 
 /// One verb per file of `commands/`.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Verb {
+pub enum Verb {
     /// Look at a corpus and write a configuration for it, with a comment on each choice.
     #[command(after_help = "Example: cloze init corpus/*.jsonl.zst --out runs/news.toml")]
     Init {
@@ -139,7 +137,6 @@ pub(crate) enum Verb {
         json: bool,
     },
     /// Check the plan and train by it. The same command resumes.
-    #[cfg(feature = "train")]
     #[command(after_help = "Example: cloze train -c run.toml --set run.folder=runs/second --set seed=2")]
     Train {
         #[command(flatten)]
@@ -192,7 +189,6 @@ pub(crate) enum Verb {
     #[command(subcommand)]
     Inspect(InspectVerb),
     /// List all runs below a folder: how far they are, their loss and speed, and whether they train.
-    #[cfg(feature = "train")]
     #[command(after_help = "Example: cloze runs runs")]
     Runs {
         /// Where to look.
@@ -203,7 +199,6 @@ pub(crate) enum Verb {
         json: bool,
     },
     /// List the checkpoints of a run with their figures and why each stays; verify, pin, unpin, remove one.
-    #[cfg(feature = "train")]
     #[command(after_help = "Example: cloze checkpoints runs/a pin 120000")]
     Checkpoints {
         /// The run folder.
@@ -216,7 +211,6 @@ pub(crate) enum Verb {
         json: bool,
     },
     /// Go back to an older checkpoint; what came after is kept by name, in `undone/` of the run.
-    #[cfg(feature = "train")]
     #[command(after_help = "Example: cloze rollback runs/a --step 120000 --why 'the loss jumped'")]
     Rollback {
         /// The run folder.
@@ -232,7 +226,6 @@ pub(crate) enum Verb {
         json: bool,
     },
     /// Begin a run of its own where another stood after a step, with some keys of its configuration set anew.
-    #[cfg(feature = "train")]
     #[command(after_help = "Example: cloze branch runs/a --step 120000 --out runs/b --set optimizer.lr=5e-5")]
     Branch {
         /// The run folder to begin from.
@@ -251,7 +244,6 @@ pub(crate) enum Verb {
         json: bool,
     },
     /// Give a run more steps, or fewer, from its newest checkpoint on, and say what that does to the learning rate.
-    #[cfg(feature = "train")]
     #[command(after_help = "Example: cloze extend runs/a --steps 2000000")]
     Extend {
         /// The run folder.
@@ -264,7 +256,6 @@ pub(crate) enum Verb {
         json: bool,
     },
     /// Say in what two runs differ: configuration, data, program, and the first step at which they part.
-    #[cfg(feature = "train")]
     #[command(after_help = "Example: cloze diff runs/a runs/b")]
     Diff {
         /// A run folder.
@@ -276,7 +267,6 @@ pub(crate) enum Verb {
         json: bool,
     },
     /// Write a checkpoint as a folder that `transformers` loads.
-    #[cfg(feature = "train")]
     #[command(after_help = "Example: cloze export --run runs/a --out model --as roberta")]
     Export {
         /// The run folder.
@@ -293,7 +283,6 @@ pub(crate) enum Verb {
         family: ModelFamily,
     },
     /// Show what a step of a run learnt from: rows, hardest first, with their documents, masks and losses.
-    #[cfg(feature = "train")]
     #[command(after_help = "Example: cloze explain runs/a --step 412337 --rows 2")]
     Explain {
         /// The run folder.
@@ -315,7 +304,6 @@ pub(crate) enum Verb {
         set: Vec<String>,
     },
     /// Count how often a run has learnt each document.
-    #[cfg(feature = "train")]
     #[command(after_help = "Example: cloze ledger runs/a --document 7f3a0c")]
     Ledger {
         /// The run folder.
@@ -329,7 +317,6 @@ pub(crate) enum Verb {
         json: bool,
     },
     /// Do a step of a run once more, from the checkpoint before it, and compare it with the log; nothing is kept.
-    #[cfg(feature = "train")]
     #[command(after_help = "Example: cloze replay runs/a --step 412337 --without 3298690")]
     Replay {
         /// The run folder.
@@ -348,7 +335,6 @@ pub(crate) enum Verb {
         set: Vec<String>,
     },
     /// Fill in the `[MASK]`s of a sentence.
-    #[cfg(feature = "train")]
     #[command(after_help = "Example: cloze fill --run runs/a 'the [MASK] sat on the mat'")]
     Fill {
         /// The run folder.
@@ -362,7 +348,6 @@ pub(crate) enum Verb {
         texts: Vec<String>,
     },
     /// Compute losses and gradients of given tensors with the functions that training uses.
-    #[cfg(feature = "train")]
     Parity {
         /// The cases.
         #[arg(long = "in", value_name = "FILE")]

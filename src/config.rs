@@ -4,7 +4,7 @@
 //! data). Parsing goes in two steps, so that one report lists every mistake: the file as a table, then each section,
 //! view and objective into its own type, which its owner defines in the crate that uses it.
 
-pub(crate) mod corpora;
+pub mod corpora;
 pub(crate) mod corpus;
 #[cfg(test)]
 mod fuzz;
@@ -16,6 +16,8 @@ pub(crate) mod sources;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+pub(crate) use mistake::did_you_mean;
+pub(crate) use mistake::{Mistake, Mistakes};
 use pipeline::load::DataConfig;
 use pipeline::prepare::PrepareConfig;
 use pipeline::tokenizer_training::TokenizerConfig;
@@ -24,36 +26,31 @@ use schemars::JsonSchema;
 use schemas::Problem;
 use serde::{Deserialize, Serialize};
 use server::ServeConfig;
+pub use source::Source;
+pub use source::merge;
 use toml::{Table, Value};
 
 use self::sources::SourceConfig;
 use crate::alerts::AlertsConfig;
-#[cfg(feature = "train")]
-pub(crate) use mistake::did_you_mean;
-pub(crate) use mistake::{Mistake, Mistakes};
-pub(crate) use section::ELSEWHERE;
-pub(crate) use source::Source;
-#[cfg(all(test, feature = "train"))]
-pub(crate) use source::merge;
 
 /// Where a run lives, and how patient it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct RunConfig {
+pub struct RunConfig {
     /// The run folder: log, checkpoints, the resolved configuration. No default: a run must not land by accident.
-    pub(crate) folder: PathBuf,
+    pub folder: PathBuf,
     /// Seconds that a stop may take, from the signal on. What is not saved by then is lost: the process leaves with what
     /// was saved before. 0: as long as it takes.
-    pub(crate) grace_seconds: u64,
+    pub grace_seconds: u64,
     /// Seconds in which nothing happens before a line says who stands still; again when it has lasted twice as long. 0:
     /// nobody looks.
-    pub(crate) hang_seconds: u64,
+    pub hang_seconds: u64,
     /// Write curves for TensorBoard into the run's folder, `tensorboard/`: losses, metrics, learning rate, validations and
     /// where the time goes, over steps. The log has all of it in any case.
-    pub(crate) tensorboard: bool,
+    pub tensorboard: bool,
     /// Send metrics and log records to an OpenTelemetry collector (OTLP over HTTP, in protobuf), which the environment names
     /// (`OTEL_EXPORTER_OTLP_ENDPOINT`); `cloze prepare` does too. Needs a program that was built with the feature `otlp`.
-    pub(crate) otlp: bool,
+    pub otlp: bool,
 }
 
 impl Default for RunConfig {
@@ -76,7 +73,7 @@ pub(crate) struct Expects {
 
 /// All sections of a configuration file, defaults filled in.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
-pub(crate) struct Config {
+pub struct Config {
     /// Draws weights, masks and the order of rows. Another seed, another run.
     pub(crate) seed: u64,
     /// What a recipe takes for granted about the data. `cloze plan` goes by it before there is any, and warns where the
@@ -87,58 +84,54 @@ pub(crate) struct Config {
     /// `cloze prepare`: from a corpus to a prepared folder.
     pub(crate) prepare: PrepareConfig,
     /// Which rows a run reads of a prepared folder, and in which order.
-    pub(crate) data: DataConfig,
+    pub data: DataConfig,
     /// Several prepared folders in one stream, by names of your own; `data.folder` is then not read.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) sources: BTreeMap<String, SourceConfig>,
     /// How rows are seen, by names of your own. A plain `original` is there without being written.
     pub(crate) views: BTreeMap<String, AnyView>,
-    #[cfg(feature = "train")]
     #[serde(flatten)]
     pub(crate) training: Training,
-    /// `train.rows_per_micro_batch`: all that a build without the trainer reads of these sections.
-    #[cfg(not(feature = "train"))]
-    #[serde(skip)]
-    rows_per_micro_batch: u64,
     /// Where a run lives.
-    pub(crate) run: RunConfig,
+    pub run: RunConfig,
     /// Where a run, or a preparation, can be seen while it is under way.
-    pub(crate) serve: ServeConfig,
-    pub(crate) alerts: AlertsConfig,
+    pub serve: ServeConfig,
+    /// `[alerts]`: who is alerted to which events.
+    pub alerts: AlertsConfig,
 }
 
 /// The sections that only the trainer reads.
-#[cfg(feature = "train")]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct Training {
     /// The shape of the main network. The default is BERT-base.
-    pub(crate) encoder: trainer::model::EncoderConfig,
+    pub(crate) encoder: trainer_plan::encoder::EncoderConfig,
     /// Networks beside the main one, by names of your own; one that no objective of the loss reads is not built.
-    pub(crate) networks: BTreeMap<String, trainer::model::AnyNetwork>,
+    pub(crate) networks: BTreeMap<String, trainer_plan::networks::AnyNetwork>,
     /// What can be learnt, by names of your own; one that `[loss]` does not name is not built.
-    pub(crate) objectives: BTreeMap<String, trainer::objectives::AnyObjective>,
+    pub(crate) objectives: BTreeMap<String, trainer_plan::objectives::AnyObjective>,
     /// The weight of each objective, by its name: `L = mlm + tc` is `mlm = 1.0` and `tc = 1.0`. With 0 one is reported and
     /// teaches nothing. A file that extends another replaces this section whole.
     pub(crate) loss: BTreeMap<String, f64>,
     /// How long to train, with how many rows at a time, and where.
-    pub(crate) train: trainer::plan::TrainConfig,
+    pub(crate) train: trainer_plan::config::TrainConfig,
     /// AdamW.
-    pub(crate) optimizer: trainer::optimizer::OptimizerConfig,
+    pub(crate) optimizer: trainer_plan::optimizer::OptimizerConfig,
     /// The course of the learning rate.
-    pub(crate) schedule: trainer::optimizer::ScheduleConfig,
+    pub(crate) schedule: trainer_plan::schedule::ScheduleConfig,
     /// When a run is looked at on rows that it does not learn from.
-    pub(crate) validation: trainer::plan::ValidationConfig,
+    pub(crate) validation: trainer_plan::config::ValidationConfig,
     /// When a run is kept, and for how long.
-    pub(crate) checkpoints: trainer::plan::CheckpointConfig,
+    pub(crate) checkpoints: trainer_plan::config::CheckpointConfig,
     /// When a run says how it is.
-    pub(crate) report: trainer::plan::ReportConfig,
+    pub(crate) report: trainer_plan::config::ReportConfig,
     /// What becomes of a step whose loss or gradient leaps out of those before it.
-    pub(crate) guard: trainer::plan::GuardConfig,
+    pub(crate) guard: trainer_plan::config::GuardConfig,
 }
 
 /// A configuration and what was found wrong with it so far.
-pub(crate) struct Parsed {
-    pub(crate) config: Config,
+pub struct Parsed {
+    /// The configuration, valid or not.
+    pub config: Config,
     pub(crate) source: Source,
     pub(crate) problems: Mistakes,
     /// Component names as written, broken components included.
@@ -147,7 +140,7 @@ pub(crate) struct Parsed {
 
 impl Parsed {
     /// Reads a file. Fails at once only where no table can be had: a missing file, a syntax error.
-    pub(crate) fn read(file: &Path, overrides: &[String]) -> Result<Self, Mistakes> {
+    pub fn read(file: &Path, overrides: &[String]) -> Result<Self, Mistakes> {
         let (mut source, mistakes) = Source::read(file, overrides).map_err(|mistake| Mistakes(vec![mistake]))?;
         let mut sections = section::Sections::new(std::mem::take(&mut source.table), &source, mistakes);
         let mut config = take(&mut sections);
@@ -155,7 +148,6 @@ impl Parsed {
         let problems = sections.finish();
         corpus::follow(&mut config.prepare, &mut config.data, &source);
         corpus::follow_sources(&mut config.sources, &source);
-        #[cfg(feature = "train")]
         follow_budget(&mut config.training.train, &source);
         Ok(Self { config, source, problems, names })
     }
@@ -174,9 +166,7 @@ impl Parsed {
     pub(crate) fn is_broken(&self, table: &str, name: &str) -> bool {
         let parsed = match table {
             "views" => self.config.views.contains_key(name),
-            #[cfg(feature = "train")]
             "objectives" => self.config.training.objectives.contains_key(name),
-            #[cfg(feature = "train")]
             "networks" => self.config.training.networks.contains_key(name),
             _ => false,
         };
@@ -204,7 +194,6 @@ impl Parsed {
     }
 
     /// The names in a table of components.
-    #[cfg(feature = "train")]
     pub(crate) fn names(&self, table: &str) -> Vec<&str> {
         self.names.get(table).into_iter().flatten().map(String::as_str).collect()
     }
@@ -216,10 +205,9 @@ impl Parsed {
 }
 
 /// Where tokens or hours end a run, steps do only if they are written.
-#[cfg(feature = "train")]
-fn follow_budget(train: &mut trainer::plan::TrainConfig, source: &Source) {
+fn follow_budget(train: &mut trainer_plan::config::TrainConfig, source: &Source) {
     if (train.tokens.is_some() || train.hours.is_some()) && !source.says("train.steps") {
-        train.steps = trainer::plan::TrainConfig::STEPS_ENDLESS;
+        train.steps = trainer_plan::config::TrainConfig::STEPS_ENDLESS;
     }
 }
 
@@ -233,11 +221,10 @@ fn take(sections: &mut section::Sections<'_>) -> Config {
         data: sections.section("data"),
         sources: sections.named("sources"),
         views: sections.components("views", AnyView::KINDS),
-        #[cfg(feature = "train")]
         training: Training {
             encoder: sections.section("encoder"),
-            networks: sections.components("networks", trainer::model::AnyNetwork::KINDS),
-            objectives: sections.components("objectives", trainer::objectives::AnyObjective::KINDS),
+            networks: sections.components("networks", trainer_plan::networks::AnyNetwork::KINDS),
+            objectives: sections.components("objectives", trainer_plan::objectives::AnyObjective::KINDS),
             loss: sections.value("loss", BTreeMap::new()),
             train: sections.section("train"),
             optimizer: sections.section("optimizer"),
@@ -247,8 +234,6 @@ fn take(sections: &mut section::Sections<'_>) -> Config {
             report: sections.section("report"),
             guard: sections.section("guard"),
         },
-        #[cfg(not(feature = "train"))]
-        rows_per_micro_batch: sections.peek("train", "rows_per_micro_batch").unwrap_or(32),
         run: sections.section("run"),
         serve: sections.section("serve"),
         alerts: sections.section("alerts"),
@@ -263,19 +248,12 @@ impl Config {
 
     /// Rows of a batch of the stream.
     pub(crate) fn rows_per_micro_batch(&self) -> u64 {
-        #[cfg(feature = "train")]
-        let rows = self.training.train.rows_per_micro_batch;
-        #[cfg(not(feature = "train"))]
-        let rows = self.rows_per_micro_batch;
-        rows
+        self.training.train.rows_per_micro_batch
     }
 
-    /// Batches of the stream that a step takes; one in a build without the trainer, which reads no more of these sections.
+    /// Micro-batches of the stream that a step takes.
     pub(crate) fn micro_batches_per_step(&self) -> u32 {
-        #[cfg(feature = "train")]
         let rows = self.training.train.rows_per_step;
-        #[cfg(not(feature = "train"))]
-        let rows = self.rows_per_micro_batch;
         u32::try_from((rows / self.rows_per_micro_batch().max(1)).max(1)).unwrap_or(u32::MAX)
     }
 

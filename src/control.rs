@@ -13,7 +13,7 @@
 
 mod board;
 mod heard;
-pub(crate) mod profile_file;
+pub mod profile_file;
 mod signal;
 mod stop_file;
 mod watch;
@@ -31,14 +31,14 @@ use tokio::task::JoinHandle;
 pub(crate) use self::board::Board;
 use self::heard::{Heard, WORDS, Words};
 use self::signal::Meaning;
-pub(crate) use self::signal::{Phase, Signal};
-pub(crate) use self::stop_file::obeyed;
-pub(crate) use self::watch::Patience;
+pub use self::signal::{Phase, Signal};
+pub use self::stop_file::obeyed;
+pub use self::watch::Patience;
 pub(crate) use self::wishes::Wishes;
 use crate::notify::Notify;
 
 /// The runtime and what it has heard.
-pub(crate) struct Control {
+pub struct Control {
     runtime: Runtime,
     heard: Arc<Heard>,
     stop: Stop,
@@ -47,7 +47,7 @@ pub(crate) struct Control {
 impl Control {
     /// Starts listening. The first signal asks the run to finish its step and save; a second SIGINT leaves at once.
     /// Who was started by `nohup` goes on without its terminal.
-    pub(crate) fn start() -> anyhow::Result<Self> {
+    pub fn start() -> anyhow::Result<Self> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
             .max_blocking_threads(2)
@@ -75,13 +75,13 @@ impl Control {
     }
 
     /// Nothing of this run is kept: who asks it to stop is obeyed at once.
-    pub(crate) fn keep_nothing(&self) {
+    pub fn keep_nothing(&self) {
         self.heard.keeps_nothing.store(true, Ordering::Relaxed);
     }
 
     /// From now on a file in the run's folder is heard as well, a stop takes no longer than it may, and who stands still is
     /// named. What watches already goes on.
-    pub(crate) fn watch(&self, patience: Patience) -> anyhow::Result<()> {
+    pub fn watch(&self, patience: Patience) -> anyhow::Result<()> {
         if !self.heard.folder(patience.folder.clone()) {
             return Ok(());
         }
@@ -92,7 +92,7 @@ impl Control {
     }
 
     /// Closes when a signal comes: what a data wait selects on.
-    pub(crate) fn stop(&self) -> Stop {
+    pub fn stop(&self) -> Stop {
         self.stop.clone()
     }
 
@@ -102,7 +102,7 @@ impl Control {
     }
 
     /// What others want of the run.
-    pub(crate) fn wishes(&self) -> &Wishes {
+    pub fn wishes(&self) -> &Wishes {
         &self.heard.wishes
     }
 
@@ -112,7 +112,7 @@ impl Control {
     }
 
     /// Notes what the run is doing.
-    pub(crate) fn enter(&self, phase: Phase) {
+    pub fn enter(&self, phase: Phase) {
         self.heard.board.enter(phase);
         if phase == Phase::Step {
             self.heard.notify.ready();
@@ -120,38 +120,38 @@ impl Control {
     }
 
     /// Who manages this process as a service.
-    pub(crate) fn notify(&self) -> &Notify {
+    pub fn notify(&self) -> &Notify {
         &self.heard.notify
     }
 
     /// Where everybody says what they do.
-    pub(crate) fn board(&self) -> &Board {
+    pub fn board(&self) -> &Board {
         &self.heard.board
     }
 
     /// The first signal heard.
-    pub(crate) fn signal(&self) -> Option<Signal> {
+    pub fn signal(&self) -> Option<Signal> {
         self.heard.signal()
     }
 
     /// Runs blocking work beside the training.
-    pub(crate) fn spawn<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Pending<T> {
+    pub fn spawn<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Pending<T> {
         Pending(self.runtime.spawn_blocking(work))
     }
 
     /// Waits for such work.
-    pub(crate) fn wait<T>(&self, pending: Pending<T>) -> anyhow::Result<T> {
+    pub fn wait<T>(&self, pending: Pending<T>) -> anyhow::Result<T> {
         self.runtime.block_on(pending.0).context("a background writer failed")
     }
 }
 
 /// Background work whose result somebody must collect.
 #[must_use]
-pub(crate) struct Pending<T>(JoinHandle<T>);
+pub struct Pending<T>(JoinHandle<T>);
 
 impl<T> Pending<T> {
     /// Whether collecting the result would not wait.
-    pub(crate) fn is_finished(&self) -> bool {
+    pub fn is_finished(&self) -> bool {
         self.0.is_finished()
     }
 }

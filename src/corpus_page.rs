@@ -1,10 +1,10 @@
 //! A prepared corpus on a page: what is in it, how it is tokenized, what was lost.
 
 use pipeline::portrait::{Lengths, Portrait, SourcePortrait};
+pub(crate) use profiler::report::html::Cell::{Bars, Code, Number, Text};
+pub(crate) use profiler::report::html::Html;
 use schemas::manifest::Frame;
 
-use crate::html::Cell::{Bars, Code, Number, Text};
-use crate::html::Html;
 use crate::seen::PROGRAM;
 use crate::terminal::{bytes, count};
 

@@ -20,11 +20,13 @@ use crate::generations::streamed::Streamed;
 use crate::generations::{RunGenerations, Staying};
 
 /// A prepared folder as one run sees it; of a mixture the first, with the others behind it.
-pub(crate) struct PreparedData {
+pub struct PreparedData {
     /// Its name among the sources of a mixture, and its share of the rows; none where it is all there is.
     source: Option<(String, Weight)>,
-    pub(crate) store: Store,
-    pub(crate) manifest: Manifest,
+    /// The store of the folder.
+    pub store: Store,
+    /// Its manifest.
+    pub manifest: Manifest,
     /// Of the generation that the run began with, like all below. Of a mixture with the counts of all its sources, as the
     /// stream begins.
     pub(crate) vocab: Arc<Vocab>,
@@ -34,7 +36,6 @@ pub(crate) struct PreparedData {
     /// Of a run whose first epoch is streamed: its segments.
     streamed: Option<Arc<Streamed>>,
     /// One name for its training data.
-    #[cfg_attr(not(feature = "train"), expect(dead_code, reason = "only a run goes by it"))]
     content: String,
     choice: GenerationChoice,
     purpose: Purpose,
@@ -57,13 +58,12 @@ pub(crate) struct Ids {
 
 /// What a prepared folder is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
+pub enum Purpose {
     /// A run, perhaps at its end: whether it reads anything more is not known before its checkpoint is.
     Run,
     /// Looking at what a run would be, or at its rows.
     Look,
     /// A model that was made with it: no row is read.
-    #[cfg(feature = "train")]
     Model,
 }
 
@@ -171,12 +171,12 @@ impl PreparedData {
     }
 
     /// The folders: it alone, or each source of the mixture, by name.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Self> {
+    pub fn all(&self) -> impl Iterator<Item = &Self> {
         std::iter::once(self).chain(&self.others)
     }
 
     /// Its name among the sources of a mixture.
-    pub(crate) fn name(&self) -> Option<&str> {
+    pub fn name(&self) -> Option<&str> {
         self.source.as_ref().map(|(name, _)| name.as_str())
     }
 
@@ -186,7 +186,7 @@ impl PreparedData {
     }
 
     /// Where the documents of a row come from, of those that a table knows.
-    pub(crate) fn origins(&self, row: &RowFacts) -> pipeline::Result<BTreeMap<u64, Origin>> {
+    pub fn origins(&self, row: &RowFacts) -> pipeline::Result<BTreeMap<u64, Origin>> {
         let store = &self.of_source(row.of.as_deref()).store;
         prepare::origins(store, row.sample.part, &row.documents.iter().copied().collect())
     }
@@ -228,13 +228,13 @@ impl PreparedData {
     /// that it began with.
     pub(crate) fn gone(&self, rows: Rows) -> GoneParts {
         match (self.purpose, self.choice) {
-            #[cfg(feature = "train")]
-            (Purpose::Model, _) => GoneParts::Unread,
             // The course refuses to begin with what is gone, and may have left it behind.
-            (_, GenerationChoice::Newest) if rows == Rows::Train => GoneParts::Unread,
+            (purpose, GenerationChoice::Newest) if purpose == Purpose::Model || rows == Rows::Train => {
+                GoneParts::Unread
+            }
             (_, GenerationChoice::Newest) => GoneParts::LeftOut,
             // So does the stream, unless the run is at its end and reads nothing more.
-            (Purpose::Run, GenerationChoice::First) => GoneParts::Unread,
+            (Purpose::Model | Purpose::Run, GenerationChoice::First) => GoneParts::Unread,
             (Purpose::Look, GenerationChoice::First) => GoneParts::Refused,
         }
     }
@@ -247,7 +247,6 @@ impl PreparedData {
     }
 
     /// One name for the training data that the run began with; of a mixture for all of it, with the names of its sources.
-    #[cfg(feature = "train")]
     pub(crate) fn content(&self) -> String {
         if self.source.is_none() {
             return self.content.clone();
@@ -263,7 +262,6 @@ impl PreparedData {
     }
 
     /// One name for the training data of this folder, whatever is beside it.
-    #[cfg(feature = "train")]
     pub(crate) fn content_alone(&self) -> &str {
         &self.content
     }
@@ -275,8 +273,7 @@ impl PreparedData {
     }
 
     /// The same, to be asked how long it kept anybody waiting.
-    #[cfg(feature = "train")]
-    pub(crate) fn segments(&self) -> Option<&Arc<Streamed>> {
+    pub fn segments(&self) -> Option<&Arc<Streamed>> {
         self.streamed.as_ref()
     }
 
@@ -291,8 +288,7 @@ impl PreparedData {
     }
 
     /// Which generations the run reads, of each folder, to be written down with it.
-    #[cfg(feature = "train")]
-    pub(crate) fn generations(&self) -> Vec<Arc<RunGenerations>> {
+    pub fn generations(&self) -> Vec<Arc<RunGenerations>> {
         self.all().map(|data| Arc::clone(&data.generations)).collect()
     }
 

@@ -26,37 +26,44 @@ const CONFIGURATION: u8 = 2;
 /// What a comparison ends with whose second half is surely worse.
 pub(crate) const WORSE: u8 = 3;
 const POISON: u8 = 42;
-#[cfg(feature = "train")]
 const DIVERGED: u8 = 43;
-#[cfg(feature = "train")]
 const FULL: u8 = 44;
 /// What a guard that pauses ends a training with.
-#[cfg(feature = "train")]
-pub(crate) const PAUSED: u8 = 45;
+pub const PAUSED: u8 = 45;
+
+/// Ends the process at once, whatever its threads are doing. `std::process::exit` would first run the destructors of static
+/// variables, which libtorch's computing threads still use: one in five such exits was a SIGSEGV.
+pub(crate) fn leave(code: u8) -> ! {
+    // SAFETY: no pointers; nothing of this process runs after it.
+    #[expect(unsafe_code, reason = "no safe crate offers `_exit`")]
+    unsafe {
+        libc::_exit(code.into())
+    }
+}
 
 /// A request that makes no sense as it stands (code 2).
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct Usage(pub(crate) String);
+pub struct Usage(pub String);
 
 /// The code that belongs to an error.
-pub(crate) fn code(error: &anyhow::Error) -> ExitCode {
+pub fn code(error: &anyhow::Error) -> ExitCode {
     // As the context of another error, a request is not in its chain.
-    let asked = error.is::<Usage>().then_some(CONFIGURATION);
+    let is_request = error.is::<Usage>() || error.is::<profiler::InvalidProfile>();
+    let asked = is_request.then_some(CONFIGURATION);
     ExitCode::from(asked.or_else(|| error.chain().find_map(code_of)).unwrap_or(FAILED))
 }
 
 fn code_of(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
-    if cause.is::<Mistakes>() || cause.is::<Usage>() {
+    if cause.is::<Mistakes>() || cause.is::<Usage>() || cause.is::<profiler::InvalidProfile>() {
         return Some(CONFIGURATION);
     }
-    #[cfg(feature = "train")]
-    if let Some(error) = cause.downcast_ref::<trainer::Error>() {
+    if let Some(error) = cause.downcast_ref::<trainer_plan::Error>() {
         return Some(match error {
             // It came through the trainer from where batches are made.
-            trainer::Error::Foreign(error) => code_of(&**error).unwrap_or(FAILED),
-            trainer::Error::NonFinite { .. } | trainer::Error::Leaps { .. } => DIVERGED,
-            trainer::Error::Memory { .. } => FULL,
+            trainer_plan::Error::Foreign(error) => code_of(&**error).unwrap_or(FAILED),
+            trainer_plan::Error::NonFinite { .. } | trainer_plan::Error::Leaps { .. } => DIVERGED,
+            trainer_plan::Error::Memory { .. } => FULL,
             error if error.is_usage() => CONFIGURATION,
             _ => FAILED,
         });
@@ -91,11 +98,10 @@ mod tests {
         check(&anyhow::anyhow!("a cable is loose"), FAILED);
     }
 
-    #[cfg(feature = "train")]
     #[test]
     fn a_training_that_diverged_has_a_code_of_its_own() {
         let (step, batch) = (schemas::Step(2), schemas::BatchIndex(2));
-        let error = trainer::Error::NonFinite { step, objective: String::new(), skipped: 1, allowed: 0, batch };
+        let error = trainer_plan::Error::NonFinite { step, objective: String::new(), skipped: 1, allowed: 0, batch };
         check(&anyhow::Error::from(error), DIVERGED);
     }
 }

@@ -12,8 +12,8 @@
 //! says how far that was read, so that other text under the same names is noticed.
 
 pub(crate) mod names;
-pub(crate) mod pauses;
-pub(crate) mod streamed;
+pub mod pauses;
+pub mod streamed;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -144,7 +144,7 @@ fn other_data(generation: Generation, data: &Store) -> Error {
 
 /// The generations of one run.
 #[derive(Debug)]
-pub(crate) struct RunGenerations {
+pub struct RunGenerations {
     data: Store,
     /// What the list is called.
     name: String,
@@ -155,7 +155,6 @@ pub(crate) struct RunGenerations {
 struct State {
     list: List,
     /// The list as it was found.
-    #[cfg_attr(not(any(test, feature = "train")), expect(dead_code, reason = "only who keeps a list compares"))]
     found: Option<List>,
     /// What was asked for last.
     edition: Option<Arc<Edition>>,
@@ -190,8 +189,7 @@ impl RunGenerations {
     ///
     /// # Errors
     /// [`Error::Config`] if another process has written a list meanwhile.
-    #[cfg(any(test, feature = "train"))]
-    pub(crate) fn keep_in(&self, run: Store) -> Result<()> {
+    pub fn keep_in(&self, run: Store) -> Result<()> {
         let mut state = self.lock();
         match read(&run, &self.name)? {
             Some(found) if found == state.list => {}

@@ -6,7 +6,7 @@
 
 #[cfg(test)]
 mod events;
-#[cfg(all(test, feature = "train"))]
+#[cfg(test)]
 mod markdown;
 pub(crate) mod page;
 pub(crate) mod schema;
@@ -135,10 +135,8 @@ pub(crate) fn sections() -> Vec<Section> {
 fn families(name: &str) -> Option<fn(&str) -> Table> {
     match name {
         "views" => Some(|kind| table(pipeline::views::AnyView::of_kind(kind))),
-        #[cfg(feature = "train")]
-        "objectives" => Some(|kind| table(trainer::objectives::AnyObjective::of_kind(kind))),
-        #[cfg(feature = "train")]
-        "networks" => Some(|kind| table(trainer::model::AnyNetwork::of_kind(kind))),
+        "objectives" => Some(|kind| table(trainer_plan::objectives::AnyObjective::of_kind(kind))),
+        "networks" => Some(|kind| table(trainer_plan::networks::AnyNetwork::of_kind(kind))),
         _ => None,
     }
 }
@@ -274,7 +272,7 @@ mod tests {
         let keys: Vec<Key> = sections().into_iter().flat_map(|section| section.keys).collect();
         for (name, unit) in UNITS {
             let is_used = keys.iter().any(|key| key.name.ends_with(name) && key.unit == Some(unit));
-            assert!(is_used || cfg!(not(feature = "train")), "{name}");
+            assert!(is_used, "{name}");
         }
     }
 }

@@ -38,7 +38,7 @@ impl Sealed for List {
 
 /// The rows that one run leaves out.
 #[derive(Debug, Default)]
-pub(crate) struct RunLeftOut(Mutex<State>);
+pub struct RunLeftOut(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -62,8 +62,7 @@ impl RunLeftOut {
     ///
     /// # Errors
     /// As [`of`](Self::of).
-    #[cfg(any(test, feature = "train"))]
-    pub(crate) fn keep_in(&self, run: Store, identity: &str, begins: bool) -> Result<()> {
+    pub fn keep_in(&self, run: Store, identity: &str, begins: bool) -> Result<()> {
         let list = read(&run)?.filter(|list| !begins || list.identity == identity);
         let mut state = self.lock();
         state.rows = list.map_or_else(BTreeMap::new, |list| by_row(list.rows));

@@ -5,10 +5,9 @@
 
 use std::io;
 use std::io::Write;
-
-#[cfg(feature = "train")]
 use std::sync::OnceLock;
 
+use profiler::trace;
 use tracing::Metadata;
 use tracing_subscriber::filter::{FilterExt as _, FilterFn, LevelFilter};
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
@@ -16,7 +15,6 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
 
 use crate::terminal::{self, Form, Loudness, Manner, Paint};
-use crate::trace;
 
 /// What is said, unless `RUST_LOG` says it better.
 fn usual(loudness: Loudness) -> &'static str {
@@ -33,10 +31,7 @@ fn usual(loudness: Loudness) -> &'static str {
 pub(crate) fn install() {
     let listeners = Registry::default().with(trace::layer());
     let (filter, handle) = reload::Layer::new(first());
-    #[cfg(feature = "train")]
     keep(handle);
-    #[cfg(not(feature = "train"))]
-    drop(handle);
     let filter = filter.and(for_logs());
     let lines = fmt::layer().with_writer(|| Unfailing);
     if Manner::get().form == Form::Json {
@@ -60,19 +55,15 @@ fn first() -> EnvFilter {
 }
 
 /// Puts another filter in the place of the one that there is.
-#[cfg(feature = "train")]
 type Reload = Box<dyn Fn(EnvFilter) -> Result<(), String> + Send + Sync>;
 
-#[cfg(feature = "train")]
 static RELOAD: OnceLock<Reload> = OnceLock::new();
 
-#[cfg(feature = "train")]
 fn keep<S: 'static>(handle: reload::Handle<EnvFilter, S>) {
     let _ = RELOAD.set(Box::new(move |filter| handle.reload(filter).map_err(|error| error.to_string())));
 }
 
 /// Filters by `level` from now on, or as the environment says. Returns what is said now.
-#[cfg(feature = "train")]
 pub(crate) fn reload(level: Option<&str>) -> Result<String, String> {
     let filter = match level {
         Some(level) => EnvFilter::try_new(level).map_err(|error| error.to_string())?,

@@ -102,7 +102,7 @@ fn token(id: u32, label: i32, vocab: &Vocab) -> Token<'_> {
 }
 
 /// The columns that each view of a batch has.
-pub(crate) fn views_of(batch: &Batch) -> BTreeMap<String, Vec<String>> {
+pub fn views_of(batch: &Batch) -> BTreeMap<String, Vec<String>> {
     let mut views = BTreeMap::<String, Vec<String>>::new();
     for (view, column) in batch.names().filter_map(|name| name.rsplit_once('.')) {
         views.entry(view.to_owned()).or_default().push(column.to_owned());
@@ -111,7 +111,7 @@ pub(crate) fn views_of(batch: &Batch) -> BTreeMap<String, Vec<String>> {
 }
 
 /// Where a row comes from, in words.
-pub(crate) fn place(row: &RowFacts) -> String {
+pub fn place(row: &RowFacts) -> String {
     let source = row.of.as_ref().map_or(String::new(), |source| format!(" of {source}"));
     format!(
         "stream row {}, epoch {}{source}, sample {} ({}, row group {}, row {}), piece {}, copy {}",
@@ -120,7 +120,7 @@ pub(crate) fn place(row: &RowFacts) -> String {
 }
 
 /// A document in words.
-pub(crate) fn document(name: u64, origin: Option<&Origin>) -> String {
+pub fn document(name: u64, origin: Option<&Origin>) -> String {
     let Some(Origin { id, source, range }) = origin else { return format!("document {name:016x}") };
     let unit = if plain_extension(source) == "parquet" { "rows" } else { "bytes" };
     format!("document {id} ({source}, {unit} {} to {})", range.start, range.end)

@@ -35,7 +35,7 @@ const READY: &str = "READY=1";
 const STOPPING: &str = "STOPPING=1";
 
 /// Who is told. Without a `NOTIFY_SOCKET` nobody, and nothing here does anything.
-pub(crate) struct Notify {
+pub struct Notify {
     manager: Option<Manager>,
     state: Mutex<State>,
 }
@@ -103,7 +103,7 @@ impl Notify {
     }
 
     /// It works from here on. More than once is once.
-    pub(crate) fn ready(&self) {
+    pub fn ready(&self) {
         let Some(manager) = &self.manager else { return };
         let mut state = self.state();
         if !std::mem::replace(&mut state.is_ready, true) {
@@ -112,14 +112,13 @@ impl Notify {
     }
 
     /// It is about to leave.
-    pub(crate) fn stopping(&self) {
+    pub fn stopping(&self) {
         if let Some(manager) = &self.manager {
             manager.owe(&mut self.state(), STOPPING);
         }
     }
 
     /// Something is read anew; then it is as ready as before.
-    #[cfg(feature = "train")]
     pub(crate) fn reload<T>(&self, read: impl FnOnce() -> T) -> T {
         // Who is not ready yet is not made so by a reload.
         let Some(manager) = self.manager.as_ref().filter(|_| self.state().is_ready) else { return read() };
@@ -132,7 +131,7 @@ impl Notify {
     }
 
     /// How far it is, in words: part of every status from now on.
-    pub(crate) fn progress(&self, words: String) {
+    pub fn progress(&self, words: String) {
         if self.manager.is_some() {
             self.state().progress = words;
         }

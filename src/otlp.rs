@@ -30,10 +30,10 @@ mod wire;
 use schemas::Problem;
 
 #[cfg(not(feature = "otlp"))]
-pub(crate) use self::absent::Otlp;
+pub use self::absent::Otlp;
 #[cfg(feature = "otlp")]
 pub(crate) use self::beside::Otlp;
-pub(crate) use self::speaker::Speaker;
+pub use self::speaker::Speaker;
 
 /// What is wrong with asking for it: a program that was built without it cannot.
 pub(crate) fn problem(is_wanted: bool) -> Option<Problem> {

@@ -3,22 +3,18 @@
 //! A [`Plan`] has a private constructor and every derived number. What is wrong with a configuration is found here, all
 //! of it at once, before anything is written or computed.
 
-#[cfg(feature = "train")]
 mod check;
-pub(crate) mod describe;
+pub mod describe;
 mod expected;
 mod halves;
-#[cfg(feature = "train")]
 pub(crate) mod identity;
 mod mixture;
-pub(crate) mod outlook;
+pub mod outlook;
 mod preparing;
 mod stream;
-#[cfg(feature = "train")]
-pub(crate) mod training;
-#[cfg(feature = "train")]
+pub mod training;
 mod vocabulary;
-pub(crate) mod warnings;
+pub mod warnings;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -29,7 +25,7 @@ use schemas::columns::INPUT_IDS;
 use schemas::{Problem, Vocab};
 use store::Store;
 
-pub(crate) use self::halves::Halves;
+pub use self::halves::Halves;
 use self::stream::{Wanted, checked, columns, request, wanted};
 use crate::cli::ConfigArgs;
 use crate::config::{Config, Parsed};
@@ -38,14 +34,12 @@ use crate::left_out::RunLeftOut;
 use crate::otlp;
 
 /// A run that can start.
-pub(crate) struct Plan {
+pub struct Plan {
     config: Config,
     data: Arc<PreparedData>,
     load: Arc<LoadPlan>,
-    #[cfg(feature = "train")]
     valid: Option<Arc<LoadPlan>>,
-    #[cfg(feature = "train")]
-    train: trainer::plan::TrainPlan,
+    train: trainer_plan::TrainPlan,
 }
 
 impl Plan {
@@ -53,7 +47,6 @@ impl Plan {
     ///
     /// # Errors
     /// All that is wrong with it, as [`Mistakes`](crate::config::Mistakes).
-    #[cfg(feature = "train")]
     pub(crate) fn of(args: &ConfigArgs) -> anyhow::Result<Self> {
         Self::over(args, load::find, Purpose::Run)
     }
@@ -62,16 +55,15 @@ impl Plan {
     ///
     /// # Errors
     /// All that is wrong with it.
-    #[cfg(feature = "train")]
-    pub(crate) fn before_its_data(args: &ConfigArgs) -> anyhow::Result<()> {
+    pub fn before_its_data(args: &ConfigArgs) -> anyhow::Result<()> {
         let parsed = Parsed::read(&args.config, &args.set)?;
         let data = expected::data(&parsed.config)?;
         Self::checked(parsed, data, Purpose::Run, Troubles::new()).map(drop)
     }
 
     /// The same, of a run in whose middle these keys may change.
-    #[cfg(feature = "train")]
-    pub(crate) fn allowing(mut self, keys: &[String]) -> Self {
+    #[must_use]
+    pub fn allowing(mut self, keys: &[String]) -> Self {
         self.train = self.train.allowing(keys);
         self
     }
@@ -82,7 +74,7 @@ impl Plan {
     }
 
     /// The same over data that `find` finds for `data.folder`.
-    pub(crate) fn over(
+    pub fn over(
         args: &ConfigArgs,
         find: impl Fn(&Path) -> pipeline::Result<Store>,
         purpose: Purpose,
@@ -118,14 +110,11 @@ impl Plan {
         parsed.report(parsed.config.source_problems());
         parsed.report(parsed.config.serve.problems());
         parsed.report(parsed.config.alerts.problems());
-        #[cfg(feature = "train")]
         check::training(&mut parsed);
         let wanted = wanted(&parsed.config);
         let views = parsed.config.views.clone();
         let load = checked(&mut parsed, &data, Rows::Train, &views, &wanted);
-        #[cfg(feature = "train")]
         let valid = training::validation(&mut parsed, &data, &wanted);
-        #[cfg(feature = "train")]
         let train = training::plan(&mut parsed, &data, load.as_ref());
         if purpose == Purpose::Run {
             // A run that exists can be looked at by any program.
@@ -153,26 +142,21 @@ impl Plan {
             config,
             data: Arc::new(data),
             load,
-            #[cfg(feature = "train")]
             valid: valid.map(Arc::new),
-            #[cfg(feature = "train")]
             train: train.expect("a plan without problems trains"),
         })
     }
 
     /// The plan of a run that exists, from the configuration that was saved with it: for its model, not to go on.
-    #[cfg(feature = "train")]
-    pub(crate) fn of_run(run: &Path) -> anyhow::Result<Self> {
+    pub fn of_run(run: &Path) -> anyhow::Result<Self> {
         Self::saved_with(run, &[], Purpose::Model)
     }
 
     /// The same to look at its rows and to do its steps once more.
-    #[cfg(feature = "train")]
-    pub(crate) fn of_run_to_look_at(run: &Path, set: &[String]) -> anyhow::Result<Self> {
+    pub fn of_run_to_look_at(run: &Path, set: &[String]) -> anyhow::Result<Self> {
         Self::saved_with(run, set, Purpose::Look)
     }
 
-    #[cfg(feature = "train")]
     fn saved_with(run: &Path, set: &[String], purpose: Purpose) -> anyhow::Result<Self> {
         let config = run.join("config.toml");
         if !config.exists() {
@@ -187,7 +171,7 @@ impl Plan {
     }
 
     /// The same data with every column of every view, for looking at.
-    pub(crate) fn everything(&self) -> Arc<LoadPlan> {
+    pub fn everything(&self) -> Arc<LoadPlan> {
         let names = self.config.views.iter();
         let mut wanted: Wanted = names.flat_map(|(name, view)| columns(name, view)).collect();
         if self.config.views.is_empty() {
@@ -199,7 +183,7 @@ impl Plan {
     }
 
     /// Which rows the run leaves out, if there is one already.
-    pub(crate) fn left_out(&self) -> pipeline::Result<RunLeftOut> {
+    pub fn left_out(&self) -> pipeline::Result<RunLeftOut> {
         let folder = &self.config.run.folder;
         if folder.as_os_str().is_empty() || !folder.is_dir() {
             return Ok(RunLeftOut::default());
@@ -208,38 +192,37 @@ impl Plan {
     }
 
     /// The training stream.
-    pub(crate) fn load(&self) -> &Arc<LoadPlan> {
+    pub fn load(&self) -> &Arc<LoadPlan> {
         &self.load
     }
 
     /// The validation stream, where there is one.
-    #[cfg(feature = "train")]
-    pub(crate) fn valid(&self) -> Option<&Arc<LoadPlan>> {
+    pub fn valid(&self) -> Option<&Arc<LoadPlan>> {
         self.valid.as_ref()
     }
 
     /// What the trainer does.
-    #[cfg(feature = "train")]
-    pub(crate) fn train(&self) -> &trainer::plan::TrainPlan {
+    pub fn train(&self) -> &trainer_plan::TrainPlan {
         &self.train
     }
 
-    pub(crate) fn config(&self) -> &Config {
+    /// The configuration that was checked.
+    pub fn config(&self) -> &Config {
         &self.config
     }
 
     /// What it reads.
-    pub(crate) fn data(&self) -> &Arc<PreparedData> {
+    pub fn data(&self) -> &Arc<PreparedData> {
         &self.data
     }
 
-    pub(crate) fn vocab(&self) -> &Arc<Vocab> {
+    /// The vocabulary of the data.
+    pub fn vocab(&self) -> &Arc<Vocab> {
         &self.data.vocab
     }
 
     /// Every key with its value, defaults included.
-    #[cfg(feature = "train")]
-    pub(crate) fn resolved_toml(&self) -> String {
+    pub fn resolved_toml(&self) -> String {
         toml::to_string(&self.config.resolved()).expect("a configuration is plain values")
     }
 }

@@ -9,10 +9,10 @@
 //!   left_out.json   which rows it leaves out: see `left_out`
 //!   lock            who trains here, with a counter that beats (`store::Lock`)
 //!   log/            one JSON object per event, in closed segments (`store::Log`)
-//!   checkpoints/    see `trainer::training::checkpoint`
+//!   checkpoints/    see `trainer_plan::checkpoint`
 //!   ledger/         what was learnt of which document: `pipeline::ledger`; `ledger/undone/` has pages of rows that came again
-//!   skips.json      which steps it passes over: `trainer::training::skips`
-//!   undone/         what rollbacks took back: `trainer::training::undone`
+//!   skips.json      which steps it passes over: `trainer_plan::run::skips`
+//!   undone/         what rollbacks took back: `trainer_plan::run::rollback_archive`
 //!   rollback.json   a rollback that is decided and not complete
 //!   extended.json   from which step on it had how many steps, where that was changed
 //!   hours.json      when it looked at the clock, where hours end it
@@ -35,10 +35,12 @@ use schemas::{RowIndex, Step};
 use store::{Holder, Lock, LockError, Log, Store, Terms};
 use telemetry::change::{ChangeReport, How};
 use telemetry::{At, Clock, Event, Observer, What, jsonl};
-use trainer::training::{State, Undone, rollback};
+use trainer_plan::checkpoint::State;
+use trainer_plan::run::rollback;
+use trainer_plan::run::rollback_archive::Undone;
 
 /// The folder of a run, held by this process.
-pub(crate) struct RunFolder {
+pub struct RunFolder {
     /// Changed only as long as the lock is ours.
     store: Store,
     /// Open once the run has begun.
@@ -51,7 +53,7 @@ pub(crate) struct RunFolder {
 
 impl RunFolder {
     /// Takes a folder, and removes what a killed process left half written.
-    pub(crate) fn hold(folder: &Store) -> anyhow::Result<Self> {
+    pub fn hold(folder: &Store) -> anyhow::Result<Self> {
         let lock = Lock::take(folder, store::LOCK, Holder::this_process(), Terms::default());
         let lock = lock.map_err(|error| match error {
             LockError::Held { place, holder } => anyhow::anyhow!(
@@ -68,13 +70,13 @@ impl RunFolder {
     }
 
     /// What the run keeps goes in here.
-    pub(crate) fn store(&self) -> &Store {
+    pub fn store(&self) -> &Store {
         &self.store
     }
 
     /// The run is good, and goes on from this state, or begins: keeps what it was started with, and forgets the lines of
     /// the log that it will write again.
-    pub(crate) fn begin(&mut self, papers: &[(&str, String)], from: Option<&State>) -> io::Result<()> {
+    pub fn begin(&mut self, papers: &[(&str, String)], from: Option<&State>) -> io::Result<()> {
         for (name, text) in papers {
             self.store.put(name, text.as_bytes())?;
         }
@@ -85,7 +87,7 @@ impl RunFolder {
     }
 
     /// Goes back to the checkpoint after `to`; what came after it is kept by name, and everything else of the run follows.
-    pub(crate) fn back(&mut self, to: Step, why: Option<String>) -> Result<Undone, trainer::Error> {
+    pub(crate) fn back(&mut self, to: Step, why: Option<String>) -> Result<Undone, trainer_plan::Error> {
         rollback::back(&self.store, to, (why, Clock::system().time()), |undone| follow(&self.store, undone))
     }
 
@@ -95,13 +97,13 @@ impl RunFolder {
     }
 
     /// Keeps every line that was said.
-    pub(crate) fn flush(&mut self) -> io::Result<()> {
+    pub fn flush(&mut self) -> io::Result<()> {
         self.check()?;
         self.log.as_mut().map_or(Ok(()), Log::flush)
     }
 
     /// Whether all events were logged so far.
-    pub(crate) fn check(&mut self) -> io::Result<()> {
+    pub fn check(&mut self) -> io::Result<()> {
         self.failure.take().map_or(Ok(()), Err)
     }
 }
@@ -170,12 +172,12 @@ mod tests {
             device: "Cpu".to_owned(),
             report: Vec::new(),
             skips: Vec::new(),
-            guard: trainer::training::SavedGuard::default(),
-            identity: trainer::plan::Identity::new(BTreeMap::new()),
+            guard: trainer_plan::checkpoint::SavedGuard::default(),
+            identity: trainer_plan::identity::Identity::new(BTreeMap::new()),
             files: BTreeMap::new(),
             changes: Vec::new(),
             trained_s: None,
-            beside: trainer::training::Beside::default(),
+            beside: trainer_plan::checkpoint::Beside::default(),
         }
     }
 

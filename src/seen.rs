@@ -1,17 +1,14 @@
 //! What a run and a preparation are seen by from elsewhere: who answers for them.
 
-#[cfg(feature = "train")]
 mod beside;
 pub(crate) mod preparing;
 mod settings;
-#[cfg(feature = "train")]
 mod training;
 
 use server::{About, Kind};
 
 pub(crate) use self::settings::settings;
-#[cfg(feature = "train")]
-pub(crate) use self::training::Sight;
+pub use self::training::Sight;
 
 /// Who runs it.
 pub(crate) const PROGRAM: &str = concat!("cloze ", env!("CARGO_PKG_VERSION"));
@@ -19,7 +16,6 @@ pub(crate) const PROGRAM: &str = concat!("cloze ", env!("CARGO_PKG_VERSION"));
 /// What `[serve]` listens on, in the run's folder: for programs of this machine.
 pub(crate) const ADDRESS: &str = "serve.json";
 
-#[cfg(feature = "train")]
 /// The name of this machine; none where nobody knows.
 pub(crate) fn this_host() -> Option<String> {
     std::fs::read_to_string("/proc/sys/kernel/hostname").ok().map(|name| name.trim().to_owned())

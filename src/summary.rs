@@ -7,7 +7,7 @@ use store::{Lines, Lock, Store};
 use telemetry::change::How;
 use telemetry::training::Why;
 use telemetry::{What, jsonl};
-use trainer::training::extended;
+use trainer_plan::run::step_budget;
 
 /// Segments of the log that are looked at, until there is a report and a validation: a weeks' log is long, and the answer
 /// stands at its end.
@@ -121,7 +121,7 @@ impl Summary {
 
 /// How many steps a run has, by its plan and what was decided since.
 fn steps(run: &Store) -> anyhow::Result<Option<u64>> {
-    if let Some(last) = extended::spans(run)?.last() {
+    if let Some(last) = step_budget::spans(run)?.last() {
         return Ok(Some(last.steps));
     }
     let plan = run.read_with_stat("plan.json")?.and_then(|(bytes, _)| serde_json::from_slice::<Value>(&bytes).ok());

@@ -15,7 +15,7 @@ const PREFIX: &str = "events.out.tfevents.";
 
 /// Writes what can be drawn. The file grows line by line, so it is no object of a store, and nothing of a run depends on it:
 /// what cannot be written is said once and left out.
-pub(crate) struct TensorBoard {
+pub struct TensorBoard {
     folder: PathBuf,
     encoder: Encoder,
     /// Open from the first number on, and how much of it is whole.
@@ -25,7 +25,7 @@ pub(crate) struct TensorBoard {
 
 impl TensorBoard {
     /// Writes into the folder of a run, from the first number on.
-    pub(crate) fn of(run: &Path) -> Self {
+    pub fn of(run: &Path) -> Self {
         Self { folder: run.join(FOLDER), encoder: Encoder::default(), file: None, is_said: false }
     }
 
@@ -63,6 +63,7 @@ impl Observer for TensorBoard {
 
 fn cut(file: &mut File, length: u64) -> io::Result<()> {
     use std::io::Seek as _;
+
     file.set_len(length)?;
     file.seek(io::SeekFrom::Start(length)).map(drop)
 }

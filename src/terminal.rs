@@ -7,33 +7,28 @@ use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
 use schemas::printable;
-#[cfg(feature = "train")]
-pub(crate) use telemetry::terminal::estimate;
-pub(crate) use telemetry::terminal::{bytes, count};
+pub use telemetry::terminal::estimate;
+pub use telemetry::terminal::{bytes, count, short};
 
-#[cfg(feature = "train")]
-pub(crate) use self::course::{Course, Doing};
+pub use self::course::{Course, Doing};
 pub(crate) use self::manner::{Form, Loudness, Manner};
-#[cfg(feature = "train")]
-pub(crate) use self::printer::Printer;
+pub use self::printer::Printer;
 pub(crate) use self::progress::Progress;
 
 mod bar;
-#[cfg(feature = "train")]
 mod course;
 mod manner;
-#[cfg(feature = "train")]
 mod printer;
 mod progress;
 
 /// Prints one line of result, in which nothing is obeyed by the terminal: names in it may be anybody's.
-pub(crate) fn line(text: impl Display) {
+pub fn line(text: impl Display) {
     painted(printable(&text.to_string()));
 }
 
 /// The same as it is, with colours: whoever paints has made what is foreign [`printable`]. A reader that has gone away
 /// (`| head`) ends the program quietly, anything else that stands in the way is said.
-pub(crate) fn painted(text: impl Display) {
+pub fn painted(text: impl Display) {
     if let Err(error) = bar::above(|| writeln!(io::stdout().lock(), "{text}")) {
         if error.kind() == io::ErrorKind::BrokenPipe {
             // What a shell shows for a program that SIGPIPE ended.
@@ -45,7 +40,7 @@ pub(crate) fn painted(text: impl Display) {
 }
 
 /// Says what has been done. Where nobody can be told, it is done all the same.
-pub(crate) fn told(text: impl Display) {
+pub fn told(text: impl Display) {
     if let Err(error) = bar::above(|| writeln!(io::stdout().lock(), "{}", printable(&text.to_string()))) {
         note(format_args!("warning: stdout: {error}; everything is done all the same"));
     }
@@ -53,7 +48,7 @@ pub(crate) fn told(text: impl Display) {
 
 /// Prints one line for people, apart from results; as careful of names. It begins with `error: ` or `warning: ` where it is
 /// one, by which it is also known what is left of it where somebody wants less.
-pub(crate) fn note(text: impl Display) {
+pub fn note(text: impl Display) {
     if let Some(line) = Manner::get().written(&text.to_string()) {
         err(format_args!("{line}\n"));
     }
@@ -72,11 +67,11 @@ pub(crate) fn err(text: std::fmt::Arguments<'_>) {
 
 /// Colours, as ANSI or as nothing.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Paint(bool);
+pub struct Paint(bool);
 
 impl Paint {
     /// For stdout: on where it is a terminal and `NO_COLOR` is unset, or where `CLICOLOR_FORCE` is set.
-    pub(crate) fn stdout() -> Self {
+    pub fn stdout() -> Self {
         Self::of(io::stdout().is_terminal())
     }
 
@@ -98,11 +93,13 @@ impl Paint {
         if self.0 { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_string() }
     }
 
-    pub(crate) fn bold(self, text: impl Display) -> String {
+    /// The text in bold.
+    pub fn bold(self, text: impl Display) -> String {
         self.wrap("1", text)
     }
 
-    pub(crate) fn dim(self, text: impl Display) -> String {
+    /// The text dimmed.
+    pub fn dim(self, text: impl Display) -> String {
         self.wrap("2", text)
     }
 
@@ -118,19 +115,9 @@ impl Paint {
         self.wrap("33", text)
     }
 
-    pub(crate) fn cyan(self, text: impl Display) -> String {
+    /// The text in cyan.
+    pub fn cyan(self, text: impl Display) -> String {
         self.wrap("36", text)
-    }
-}
-
-/// `745 k`, `1.2 M`: a rate at a glance.
-pub(crate) fn short(value: f64) -> String {
-    match value {
-        v if v >= 1e9 => format!("{:.2} G", v / 1e9),
-        v if v >= 1e6 => format!("{:.2} M", v / 1e6),
-        v if v >= 1e4 => format!("{:.0} k", v / 1e3),
-        v if v >= 1e3 => format!("{:.1} k", v / 1e3),
-        v => format!("{v:.0}"),
     }
 }
 

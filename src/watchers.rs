@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Readers, and the way to them.
 #[derive(Debug)]
-pub(crate) struct Watchers {
+pub struct Watchers {
     /// None where nobody reads.
     events: Option<SyncSender<Told>>,
     /// Events that there was no room for, since the last that there was.
@@ -36,7 +36,7 @@ struct Told {
 
 impl Watchers {
     /// Tells these readers. Without one it costs nothing.
-    pub(crate) fn start(readers: Vec<Box<dyn Observer>>) -> anyhow::Result<Self> {
+    pub fn start(readers: Vec<Box<dyn Observer>>) -> anyhow::Result<Self> {
         let (alive, done) = sync_channel(0);
         if readers.is_empty() {
             return Ok(Self { events: None, missed: 0, done });

@@ -278,7 +278,6 @@ fn a_full_file_system_during_prepare_leaves_nothing_half_written() {
     assert!(outcome.stderr.contains("free some space") && !outcome.stderr.contains("panicked"), "{outcome}");
 }
 
-#[cfg(feature = "train")]
 mod runs {
     use super::*;
     use crate::support::unlocked;

@@ -74,7 +74,6 @@ fn first(all: &[(Instant, String)], begin: &str) -> usize {
     found.unwrap_or_else(|| panic!("`{begin}` was not heard: {all:?}"))
 }
 
-#[cfg(feature = "train")]
 #[test]
 fn a_run_tells_its_manager_of_its_life_in_order() {
     let home = Home::prepared(60);
@@ -105,7 +104,6 @@ fn a_run_tells_its_manager_of_its_life_in_order() {
     }
 }
 
-#[cfg(feature = "train")]
 #[test]
 fn who_stands_still_gives_no_sign_of_life_and_who_is_gone_is_missed_once() {
     let home = Home::prepared(60);

@@ -1,10 +1,8 @@
 //! What stands between a file and a run: every mistake at once, and no start with any of them.
 
-#[cfg(feature = "train")]
 use crate::support;
 use crate::support::Home;
 
-#[cfg(feature = "train")]
 #[test]
 fn seven_mistakes_are_seven_reports() {
     let home = Home::prepared(40);
@@ -67,7 +65,6 @@ folder = "run"
     assert!(!home.join("run").exists(), "a plan with mistakes writes nothing");
 }
 
-#[cfg(feature = "train")]
 #[test]
 fn a_plan_prints_the_run_before_it_costs_anything() {
     let home = Home::prepared(40);
@@ -82,7 +79,6 @@ fn a_plan_prints_the_run_before_it_costs_anything() {
 }
 
 /// Settings that would run and mean something else than they say.
-#[cfg(feature = "train")]
 #[test]
 fn what_would_go_wrong_in_silence_is_refused() {
     let home = Home::prepared(40);
@@ -109,7 +105,6 @@ fn what_would_go_wrong_in_silence_is_refused() {
 }
 
 /// The newcomer's first command, and the second.
-#[cfg(feature = "train")]
 #[test]
 fn a_run_is_planned_before_its_corpus_is_prepared() {
     let home = Home::with_corpus(40);
@@ -147,7 +142,6 @@ fn a_run_is_planned_before_its_corpus_is_prepared() {
 }
 
 /// One report has everything, whatever else is wrong.
-#[cfg(feature = "train")]
 #[test]
 fn mistakes_of_the_data_stand_beside_all_others() {
     let home = Home::with_corpus(4);
@@ -171,7 +165,6 @@ fn mistakes_of_the_data_stand_beside_all_others() {
     );
 }
 
-#[cfg(feature = "train")]
 #[test]
 fn one_mistake_is_one_problem() {
     let home = Home::prepared(40);
@@ -189,7 +182,6 @@ fn one_mistake_is_one_problem() {
     }
 }
 
-#[cfg(feature = "train")]
 #[test]
 fn what_is_allowed_and_hardly_meant_is_said() {
     let home = Home::with_corpus(4);
@@ -241,7 +233,6 @@ fn mistakes_of_whoever_types_are_code_2() {
         &["set `prepare.format = \"jsonl\"`", "no such file or folder"],
     );
     check(&["prepare", "--set", "prepare.folder=broken.toml"], &["broken.toml: a file is here", "name a folder"]);
-    #[cfg(feature = "train")]
     check(&["train", "--set", "run.folder=broken.toml"], &["broken.toml: a file is here", "name a folder"]);
     check(&["profile", "--half", "prepare", "--slow", "nobody=5"], &["no such file or folder"]);
 }

@@ -9,7 +9,7 @@ use self::wire::{BEGIN, COUNTER, Data, END, INSTANT, Noted, Packets};
 use crate::support::{Home, Outcome};
 
 #[expect(dead_code, reason = "what only a writer needs")]
-#[path = "../src/trace/wire.rs"]
+#[path = "../profiler/src/trace/wire.rs"]
 mod wire;
 
 const SETS: [&str; 4] = ["--set", "run.folder=run", "--set", "data.lanes=2"];

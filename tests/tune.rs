@@ -48,7 +48,7 @@ fn tune(home: &Home, args: &[&str]) -> Outcome {
 }
 
 /// Lanes of 20 ms before a trainer that wants a batch each 6 ms. Without the trainer a step is one batch.
-const SLOW: [&str; 4] = ["--step-ms", if cfg!(feature = "train") { "12" } else { "6" }, "--slow", "lanes=20"];
+const SLOW: [&str; 4] = ["--step-ms", "12", "--slow", "lanes=20"];
 
 #[test]
 fn the_fewest_lanes_that_feed_a_trainer_are_written_and_nothing_else_changes() {
@@ -129,7 +129,6 @@ fn what_cannot_be_tuned_is_refused_before_it_is_measured() {
 }
 
 /// A trainer of this machine, where many small micro-batches cost more than a few larger ones.
-#[cfg(feature = "train")]
 #[test]
 fn a_micro_batch_that_gains_is_written_unless_a_run_has_begun_with_another() {
     let home =

@@ -12,23 +12,6 @@ use crate::tidy::tree::{files, is, read, root};
 /// Verbs that need nothing but what a clone has.
 const ALONE: [&str; 5] = ["plan", "config", "completions", "man", "help"];
 
-/// Verbs of a program with a trainer.
-const TRAINING: [&str; 13] = [
-    "train",
-    "export",
-    "fill",
-    "parity",
-    "runs",
-    "checkpoints",
-    "rollback",
-    "branch",
-    "extend",
-    "diff",
-    "explain",
-    "replay",
-    "ledger",
-];
-
 /// Words that a line of shell may begin with.
 const SHELL: &str = "cargo make cloze for do done cat tail export tar git sbatch scancel docker kubectl systemctl useradd \
                      install ln cp scp ssh curl";
@@ -106,16 +89,6 @@ fn run(home: &Home, args: &[String]) -> Outcome {
     Outcome::of(command.args(args).current_dir(home.path()).stdin(Stdio::null()).output().expect("it starts"))
 }
 
-/// Whether this build has the verb, and the part of it.
-fn is_known(args: &[String]) -> bool {
-    let trains = args.first().is_some_and(|verb| TRAINING.contains(&verb.as_str()));
-    let is_of_trainer = |pair: &[String]| match [pair[0].as_str(), pair[1].as_str()] {
-        ["--half", half] => ["step", "train", "all"].contains(&half),
-        pair => pair == ["profile", "live"],
-    };
-    cfg!(feature = "train") || !(trains || args.windows(2).any(is_of_trainer))
-}
-
 #[test]
 fn every_command_on_a_page_is_one() {
     let home = Home::with_corpus(4);
@@ -123,7 +96,7 @@ fn every_command_on_a_page_is_one() {
     let (mut offences, mut tried, mut named) = (Vec::new(), 0, BTreeSet::new());
     for (page, text) in pages() {
         for line in typed(&text) {
-            for args in commands(&line).into_iter().filter(|args| is_known(args)) {
+            for args in commands(&line) {
                 let output = run(&home, &args);
                 tried += 1;
                 let is_alone = args.first().is_some_and(|verb| ALONE.contains(&verb.as_str()));
@@ -137,8 +110,7 @@ fn every_command_on_a_page_is_one() {
         }
         // In passing a command may be named without all that it needs.
         for span in spans(&text) {
-            let commands = commands(span).into_iter().filter(|args| is_known(args));
-            for args in commands.filter(|args| named.insert(args.clone())) {
+            for args in commands(span).into_iter().filter(|args| named.insert(args.clone())) {
                 let told = run(&home, &args).stderr;
                 if told.contains("unexpected argument") || told.contains("unrecognized subcommand") {
                     offences.push(format!("{page}: `{span}`: {told}"));
@@ -154,7 +126,7 @@ fn every_command_on_a_page_is_one() {
 #[test]
 fn every_test_on_a_page_is_there() {
     let mut names = String::new();
-    let folders = ["src/", "tests/", "trainer/src/", "pipeline/src/", "store/", "schemas/src/"];
+    let folders = ["src/", "tests/", "trainer/", "pipeline/src/", "store/", "schemas/src/"];
     let is_source = |path: &String| is(path, "rs") && folders.iter().any(|folder| path.starts_with(folder));
     for path in files(&root()).into_iter().filter(is_source) {
         names += &path.replace(".rs", "::").replace('/', "::");

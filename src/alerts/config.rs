@@ -11,7 +11,7 @@ use telemetry::{Event, What};
 /// Who is told aside when something happens to a run or a preparation, and of what.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct AlertsConfig {
+pub struct AlertsConfig {
     /// A program and its arguments, run for each alert, with one JSON object on its stdin (`topic`, `text`, `run`, `event`)
     /// and `CLOZE_ALERT_TOPIC`, `CLOZE_ALERT_TEXT` and `CLOZE_ALERT_RUN` in its environment.
     pub(crate) command: Vec<String>,
@@ -98,7 +98,7 @@ impl fmt::Display for Topic {
 
 impl AlertsConfig {
     /// What is wrong with it. No message repeats what may be a secret in a wrong place.
-    pub(crate) fn problems(&self) -> Vec<Problem> {
+    pub fn problems(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         let mut add = |key: &str, message: &str, hint: &str| {
             problems.push(Problem::new(format!("alerts.{key}"), message).hint(hint));

@@ -32,19 +32,20 @@ impl Sealed for Killed {
 
 /// Faults that come when their time has come.
 #[derive(Debug, Default)]
-pub(crate) struct Storm {
+pub struct Storm {
     chaos: Chaos,
     /// Where kills are remembered, and those that have come.
     kept: Mutex<(Option<Store>, Killed)>,
 }
 
 impl Storm {
-    pub(crate) fn of(chaos: Chaos) -> Self {
+    /// The faults of that description.
+    pub fn of(chaos: Chaos) -> Self {
         Self { chaos, kept: Mutex::default() }
     }
 
     /// The same store, with the weather that was asked for.
-    pub(crate) fn over(&self, store: &Store) -> Store {
+    pub fn over(&self, store: &Store) -> Store {
         let Chaos { seed, eio, lost, .. } = self.chaos;
         if eio == 0.0 && lost == 0.0 {
             return store.clone();
@@ -53,7 +54,7 @@ impl Storm {
     }
 
     /// Remembers kills there, those among them that have come.
-    pub(crate) fn keep_in(&self, store: Store) -> io::Result<()> {
+    pub fn keep_in(&self, store: Store) -> io::Result<()> {
         if self.chaos.kills.is_empty() {
             return Ok(());
         }
@@ -69,7 +70,7 @@ impl Storm {
     }
 
     /// A run or a preparation has come so far. Does not return where it is to be killed.
-    pub(crate) fn reach(&self, place: Kill) -> io::Result<()> {
+    pub fn reach(&self, place: Kill) -> io::Result<()> {
         if !self.chaos.kills.contains(&place) {
             return Ok(());
         }

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 /// A number of bytes that was written: `8GiB`, `500 MB`, `123456`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Bytes(pub(crate) u64);
+pub struct Bytes(pub u64);
 
 const UNITS: [(&str, u64); 14] = [
     ("", 1),

@@ -1,45 +1,44 @@
 //! What is chosen among a few by name.
 
 use clap::ValueEnum;
+use trainer_plan::config;
 
 /// A part of the pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Half {
+pub enum Half {
     /// Index to batch, against a null or a simulated trainer.
     Online,
     /// Part to shards, against a null writer.
     Prepare,
     /// Index to weights: training as it is configured, of which nothing is kept.
-    #[cfg(feature = "train")]
     Train,
     /// Each of these three by itself, and which of them the others wait for.
-    #[cfg(feature = "train")]
     All,
     /// Batch to weights, on made batches: what the device can do, before there is a corpus.
-    #[cfg(feature = "train")]
     Step,
 }
 
 impl Half {
+    /// Whether it runs in the second program.
+    pub fn computes_tensors(self) -> bool {
+        matches!(self, Self::Train | Self::All | Self::Step)
+    }
+
     /// As it is asked for.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Online => "online",
             Self::Prepare => "prepare",
-            #[cfg(feature = "train")]
             Self::Train => "train",
-            #[cfg(feature = "train")]
             Self::All => "all",
-            #[cfg(feature = "train")]
             Self::Step => "step",
         }
     }
 }
 
 /// What `cloze export` writes.
-#[cfg(feature = "train")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ModelFamily {
+pub enum ModelFamily {
     /// `BertForMaskedLM`.
     Bert,
     /// `RobertaForMaskedLM`: its positions begin after the id of padding, and it has one token type.
@@ -48,10 +47,19 @@ pub(crate) enum ModelFamily {
     Electra,
 }
 
+impl From<ModelFamily> for config::ModelFamily {
+    fn from(family: ModelFamily) -> Self {
+        match family {
+            ModelFamily::Bert => Self::Bert,
+            ModelFamily::Roberta => Self::Roberta,
+            ModelFamily::Electra => Self::Electra,
+        }
+    }
+}
+
 /// The precision of `cloze parity`.
-#[cfg(feature = "train")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Dtype {
+pub enum Dtype {
     /// 32-bit.
     F32,
     /// 64-bit.

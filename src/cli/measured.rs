@@ -8,63 +8,63 @@ use super::{Bytes, Half, TraceArgs, number};
 
 /// What to profile, and how it is told.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct ProfileArgs {
+pub struct ProfileArgs {
     /// Which part to run.
     #[arg(long, value_enum, default_value_t = Half::Online)]
-    pub(crate) half: Half,
+    pub half: Half,
     /// Measure the online half for so long at the most; it ends earlier where its rate is known to 3 %.
     #[arg(long, default_value_t = 20.0, value_parser = number::seconds)]
-    pub(crate) seconds: f64,
+    pub seconds: f64,
     /// Measure so many micro-batches instead.
     #[arg(long)]
-    pub(crate) batches: Option<u64>,
+    pub batches: Option<u64>,
     /// Training steps to time with `--half step`, after a third as many that warm up.
     #[arg(long, default_value_t = 30)]
-    pub(crate) steps: usize,
+    pub steps: usize,
     /// Pretend that a training step takes this long; 0 takes batches as fast as they come.
     #[arg(long, default_value_t = 0.0, value_parser = number::milliseconds)]
-    pub(crate) step_ms: f64,
+    pub step_ms: f64,
     /// Slow something on purpose, by so many ms: `lane` (each batch of the first), `lanes` (each batch), `work` (each
     /// batch, on a processor), `burst` (one batch of eight), `disk` (each read of a shard); `writer` of a preparation.
     /// After a comma: `lock` (each batch, with one lock of all lanes), `turns` (the same, when all lanes have met), `pairs`
     /// (as `turns`, for each other lane).
     #[arg(long, value_name = "ACTOR=MS")]
-    pub(crate) slow: Option<String>,
+    pub slow: Option<String>,
     /// Run what is proposed too, and say what it brought.
     #[arg(long)]
-    pub(crate) check: bool,
+    pub check: bool,
     /// Run at each of these numbers of lanes, for all of `--seconds`, and say by the law that fits them where more stop to
     /// pay.
     #[arg(long, value_name = "LANES", value_delimiter = ',', conflicts_with_all = ["check", "batches", "report", "svg", "trace", "folded"],
           value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub(crate) scale: Vec<u16>,
+    pub scale: Vec<u16>,
     /// Write a page with everything into this file of HTML, which needs nothing else.
     #[arg(long, value_name = "FILE")]
-    pub(crate) report: Option<PathBuf>,
+    pub report: Option<PathBuf>,
     /// Write each plot of that page into this folder too, as SVG.
     #[arg(long, value_name = "FOLDER")]
-    pub(crate) svg: Option<PathBuf>,
+    pub svg: Option<PathBuf>,
     /// Print one JSON object instead.
     #[arg(long)]
-    pub(crate) json: bool,
+    pub json: bool,
     #[command(flatten)]
-    pub(crate) traced: TraceArgs,
+    pub traced: TraceArgs,
 }
 
 /// What tuning goes by.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct TuneArgs {
+pub struct TuneArgs {
     /// Memory to stay within, for a step by plan and for batches in flight: `8GiB`, `500MB`. If not said, the device's, or
     /// what the machine has to give.
     #[arg(long, value_name = "BYTES")]
-    pub(crate) memory: Option<Bytes>,
+    pub memory: Option<Bytes>,
     /// Measure each candidate for so long at the most.
     #[arg(long, default_value_t = 8.0, value_parser = number::seconds)]
-    pub(crate) seconds: f64,
+    pub seconds: f64,
     /// A training step takes this long: it is then not timed, and `train.rows_per_micro_batch` stays. A build without the
     /// trainer takes batches as fast as they come if it is not said.
     #[arg(long, value_parser = number::milliseconds)]
-    pub(crate) step_ms: Option<f64>,
+    pub step_ms: Option<f64>,
     /// Slow something on purpose, as `cloze profile --slow` does.
     #[arg(long, value_name = "ACTOR=MS")]
     pub(crate) slow: Option<String>,

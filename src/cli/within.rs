@@ -8,18 +8,18 @@ use super::number;
 
 /// A configuration file with overrides.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct ConfigArgs {
+pub struct ConfigArgs {
     /// The run's configuration; `cloze config` lists its keys.
     #[arg(short, long, value_name = "FILE")]
-    pub(crate) config: PathBuf,
+    pub config: PathBuf,
     /// Override one key, as often as needed: `--set train.steps=100`.
     #[arg(long, value_name = "KEY=VALUE")]
-    pub(crate) set: Vec<String>,
+    pub set: Vec<String>,
 }
 
 /// What to do about the keys of a configuration.
 #[derive(Debug, Subcommand)]
-pub(crate) enum ConfigVerb {
+pub enum ConfigVerb {
     /// Print a JSON schema, with which editors complete and check configurations.
     #[command(after_help = "Example: cloze config schema > cloze.schema.json, and in the first line of a file \
                             `#:schema cloze.schema.json`")]
@@ -28,14 +28,14 @@ pub(crate) enum ConfigVerb {
 
 /// What to do about a tokenizer.
 #[derive(Debug, Subcommand)]
-pub(crate) enum TokenizerVerb {
+pub enum TokenizerVerb {
     /// Train one on the training split of `[prepare] inputs`, as `[tokenizer]` says; the same bytes every time.
     Train(ConfigArgs),
 }
 
 /// What to do with a prepared corpus.
 #[derive(Debug, Subcommand)]
-pub(crate) enum PrepareVerb {
+pub enum PrepareVerb {
     /// Leave a document out for ever: the parts that hold it are made anew without it.
     Forget {
         #[command(flatten)]
@@ -51,7 +51,7 @@ pub(crate) enum PrepareVerb {
 
 /// Where what every actor did goes.
 #[derive(Clone, Debug, Default, Args)]
-pub(crate) struct TraceArgs {
+pub struct TraceArgs {
     /// Write what every actor did at each moment, for <https://ui.perfetto.dev>.
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
@@ -65,7 +65,7 @@ pub(crate) struct TraceArgs {
 
 /// What to do with profiles.
 #[derive(Debug, Subcommand)]
-pub(crate) enum ProfileVerb {
+pub enum ProfileVerb {
     /// Hold two profiles (`--json`) beside one another; ends with 3 where the second is surely slower by more than the limit.
     #[command(after_help = "Example: cloze profile compare before.json after.json --limit 0.05")]
     Compare {
@@ -82,7 +82,6 @@ pub(crate) enum ProfileVerb {
     },
     /// Ask a run that goes on to measure its next steps, and print where their time went. The run is not stopped, and learns
     /// what it would have learnt.
-    #[cfg(feature = "train")]
     #[command(after_help = "Example: cloze profile live runs/a --steps 50")]
     Live {
         /// The run folder.
@@ -112,9 +111,8 @@ pub(crate) enum ProfileVerb {
 }
 
 /// What to do with the checkpoints of a run.
-#[cfg(feature = "train")]
 #[derive(Clone, Copy, Debug, Subcommand)]
-pub(crate) enum CheckpointVerb {
+pub enum CheckpointVerb {
     /// Read every byte of one, or of all, and say whether it is as it was written.
     Verify {
         /// The step; all if left out.
@@ -139,7 +137,7 @@ pub(crate) enum CheckpointVerb {
 
 /// What to look at.
 #[derive(Debug, Subcommand)]
-pub(crate) enum InspectVerb {
+pub enum InspectVerb {
     /// The rows of a micro-batch: masked, replaced and kept tokens, positives, source documents.
     Batch {
         /// Its number in the stream.

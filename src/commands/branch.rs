@@ -8,7 +8,7 @@ use serde_json::json;
 use store::Store;
 use telemetry::Clock;
 use toml::Value;
-use trainer::training::{branch, skips};
+use trainer_plan::run::{branch, skips};
 
 use super::checkpoints::existing;
 use crate::cli::ConfigArgs;

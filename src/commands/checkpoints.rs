@@ -6,8 +6,8 @@ use anyhow::Context as _;
 use schemas::Step;
 use serde_json::{Value, json};
 use store::Store;
-use trainer::plan::CheckpointConfig;
-use trainer::training::checkpoint::{self, Listed, Reason};
+use trainer_plan::checkpoint::{self, Listed, Reason};
+use trainer_plan::config::CheckpointConfig;
 
 use super::runs::age;
 use crate::cli::CheckpointVerb;
@@ -41,7 +41,7 @@ pub(crate) fn run(run: &Path, verb: Option<CheckpointVerb>, is_json: bool) -> an
 }
 
 /// The folder of a run that is there.
-pub(super) fn existing(run: &Path) -> anyhow::Result<Store> {
+pub fn existing(run: &Path) -> anyhow::Result<Store> {
     let missing = || Usage(format!("{}: no run is here; name the folder of `run.folder`", run.display()));
     if !run.join("config.toml").is_file() {
         return Err(missing().into());

@@ -9,7 +9,7 @@ use store::{Lines, Store};
 use telemetry::change::KeyChange;
 use telemetry::{What, jsonl};
 use toml::Table;
-use trainer::training::{State, checkpoint};
+use trainer_plan::checkpoint::{self, State};
 
 use super::checkpoints::existing;
 use crate::plan::identity::keys_but;
@@ -55,7 +55,7 @@ fn config(run: &Store) -> anyhow::Result<BTreeMap<String, String>> {
 
 /// Data and program of a run, by its newest checkpoint, where it has one.
 fn around(run: &Store) -> anyhow::Result<BTreeMap<String, String>> {
-    let steps = checkpoint::shelf(run, &trainer::plan::CheckpointConfig::default())?;
+    let steps = checkpoint::shelf(run, &trainer_plan::config::CheckpointConfig::default())?;
     let Some(newest) = steps.iter().rev().find(|it| it.is_there) else { return Ok(BTreeMap::new()) };
     let State { data_content, program, libtorch, threads, device, .. } = checkpoint::state_of(run, newest.step)?;
     let pairs = [("data", data_content), ("program", program), ("libtorch", libtorch), ("device", device)];

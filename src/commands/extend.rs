@@ -6,8 +6,9 @@ use schemas::Step;
 use serde_json::json;
 use telemetry::change::{ChangeReport, How, KeyChange};
 use telemetry::{At, Clock, What};
-use trainer::optimizer::Span;
-use trainer::training::{checkpoint, extended};
+use trainer_plan::checkpoint;
+use trainer_plan::run::step_budget;
+use trainer_plan::schedule::Span;
 
 use super::checkpoints::existing;
 use crate::exit::Usage;
@@ -21,8 +22,8 @@ pub(crate) fn run(run: &Path, steps: u64, is_json: bool) -> anyhow::Result<()> {
     let mut held = RunFolder::hold(&store)?;
     let plan = Plan::of_run(run)?;
     let (train, begun_with) = (plan.train(), plan.config().training.train.steps);
-    let (_, snapshot) = checkpoint::pick(held.store(), None)?;
-    let (done, state) = (snapshot.state.step, snapshot.state);
+    let state = checkpoint::newest_whole(held.store())?;
+    let done = state.step;
     let refuse = |problem: String| Usage(format!("{}: {problem}", run.display()));
     if !train.train.ends_by_steps() {
         let message = "tokens or hours end this run, not steps; branch from it with another budget (`cloze branch`)";
@@ -40,7 +41,7 @@ pub(crate) fn run(run: &Path, steps: u64, is_json: bool) -> anyhow::Result<()> {
     }
     let rule = train.schedule.extended(&train.amended.spans, [before, steps], done).map_err(refuse)?;
     let first = train.amended.spans.first().map_or(begun_with, |first| first.steps);
-    extended::extend(held.store(), first, Span { from: done, steps })?;
+    step_budget::extend(held.store(), first, Span { from: done, steps })?;
     let key = KeyChange { key: "train.steps".to_owned(), then: Some(before.to_string()), now: Some(steps.to_string()) };
     let message = format!("has {steps} steps instead of {before} from here on; {rule}");
     let at = At {

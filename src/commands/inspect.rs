@@ -150,7 +150,7 @@ fn legend(paint: Paint) -> String {
 }
 
 /// A row as a view saw it.
-pub(super) fn rendered(
+pub fn rendered(
     batch: &Batch,
     view: &str,
     columns: &[String],

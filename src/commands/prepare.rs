@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use interruption::Shared;
 use pipeline::load::RowOrder;
 use pipeline::portrait::Portrait;
 use pipeline::prepare::{Preparation, PrepareConfig, PrepareOptions};
@@ -27,11 +28,10 @@ use crate::otlp::{Otlp, Speaker};
 use crate::seen::preparing::Sight;
 use crate::terminal::told;
 use crate::watchers::Watchers;
-use interruption::Shared;
 
 /// How to go about it.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Options<'a> {
+pub struct Options<'a> {
     /// The corpus of this source alone.
     pub(crate) source: Option<&'a str>,
     /// Seconds between looks at the inputs, which are looked at for ever.
@@ -45,7 +45,7 @@ pub(crate) struct Options<'a> {
 }
 
 /// Prepares, or continues to; with `watch`, for ever.
-pub(crate) fn run(args: &ConfigArgs, options: Options<'_>) -> anyhow::Result<()> {
+pub fn run(args: &ConfigArgs, options: Options<'_>) -> anyhow::Result<()> {
     let Options { source, watch, report, slow, chaos } = options;
     report.map_or(Ok(()), written::check)?;
     let storm = chaos.map(Chaos::parse).transpose()?.map(Storm::of);

@@ -1,29 +1,13 @@
 //! `cloze profile`: what binds, how sure that is, and what a change would bring. And what is a training step by itself?
 
-#[cfg(feature = "train")]
-pub(crate) mod live;
-#[cfg(feature = "train")]
-mod made;
-#[cfg(feature = "train")]
-mod micro_batch;
+pub(super) mod live;
 mod object;
-mod scale;
-mod shown;
-mod slow;
-#[cfg(feature = "train")]
-mod step;
-#[cfg(feature = "train")]
-pub(crate) mod steps;
+pub mod scale;
+pub mod shown;
+pub mod slow;
 #[cfg(test)]
 mod tests;
-mod traced;
-#[cfg(feature = "train")]
-mod training;
-
-#[cfg(feature = "train")]
-pub(super) use self::micro_batch::is_recipe;
-#[cfg(feature = "train")]
-pub(super) use self::step::made_steps;
+pub mod traced;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -33,6 +17,13 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use pipeline::load::{BatchStream, StreamOptions};
 use pipeline::prepare::{Preparation, PrepareOptions};
+use profiler::compare;
+use profiler::measure::{Measured, Watch};
+use profiler::neighbor;
+use profiler::report::Page;
+use profiler::stages;
+use profiler::verdict::judge;
+use profiler::what_if::proposals;
 use schemas::{RowIndex, Share};
 use telemetry::{Clock, Many};
 
@@ -46,23 +37,29 @@ use crate::config::Parsed;
 use crate::data::Purpose;
 use crate::exit::{Usage, WORSE};
 use crate::plan::Plan;
-#[cfg(feature = "train")]
-use crate::profile::VERSION;
-#[cfg(feature = "train")]
-use crate::profile::binding::Binding;
-use crate::profile::compare;
-use crate::profile::judge::judge;
-use crate::profile::measure::{Measured, Watch};
-use crate::profile::neighbor;
-use crate::profile::stages;
-use crate::profile::whatif::proposals;
-use crate::profile_page::Page;
-#[cfg(feature = "train")]
-use crate::terminal::short;
 use crate::terminal::{line, note};
 
-/// Runs a half against a consumer that costs nothing, or as much as was asked for, and says what binds it.
+/// Runs a half without tensors against a consumer that costs nothing, or as much as was asked for, and prints its
+/// bottleneck.
 pub(crate) fn run(args: &ConfigArgs, options: &ProfileArgs) -> anyhow::Result<()> {
+    let measure = |args: &ConfigArgs| match options.half {
+        Half::Prepare => offline(args, options, &mut Recording::none()),
+        _ => measured_online(args, options),
+    };
+    let checked = |args: &ConfigArgs, recording: &mut Recording| match options.half {
+        Half::Prepare => offline(args, options, recording),
+        _ => online(args, options, recording),
+    };
+    half(args, options, &measure, &checked)
+}
+
+/// Profiles one half: by `measure` at each number of lanes of `--scale`, or else by `checked`, once.
+pub fn half(
+    args: &ConfigArgs,
+    options: &ProfileArgs,
+    measure: &dyn Fn(&ConfigArgs) -> anyhow::Result<Profile>,
+    checked: &dyn Fn(&ConfigArgs, &mut Recording) -> anyhow::Result<Profile>,
+) -> anyhow::Result<()> {
     refuse(options)?;
     written::outputs(
         &args.config,
@@ -70,35 +67,18 @@ pub(crate) fn run(args: &ConfigArgs, options: &ProfileArgs) -> anyhow::Result<()
         options.svg.as_deref(),
     )?;
     if !options.scale.is_empty() {
-        let measure = |args: &ConfigArgs| match options.half {
-            Half::Prepare => offline(args, options, &mut Recording::none()),
-            Half::Online => measured_online(args, options),
-            #[cfg(feature = "train")]
-            Half::Train => training::measured(args, options),
-            #[cfg(feature = "train")]
-            Half::Step | Half::All => unreachable!("a step has no lanes, which is said before anything is measured"),
-        };
-        let subject = Subject { half: options.half, seconds: options.seconds, measure: &measure };
+        let subject = Subject { half: options.half, seconds: options.seconds, measure };
         return scale::run(args, &subject, &options.scale, options.json);
     }
     let mut recording = Recording::begin(&options.traced, options.half)?;
-    let profile = match options.half {
-        Half::Online => online(args, options, &mut recording)?,
-        Half::Prepare => offline(args, options, &mut recording)?,
-        #[cfg(feature = "train")]
-        Half::Train => training::checked(args, options, &mut recording)?,
-        #[cfg(feature = "train")]
-        Half::All => return all(args, options),
-        #[cfg(feature = "train")]
-        Half::Step => return step::run(args, options.steps, options.json),
-    };
+    let profile = checked(args, &mut recording)?;
     let object = profile.object(&args.config);
     if options.json {
         line(format_args!("{object:#}"));
     } else {
         profile.lines().into_iter().for_each(line);
     }
-    // What was measured is told before anything can fail, and no file keeps another from being written.
+    // The result is printed before anything can fail, and no file keeps another from being written.
     let traced = recording.write();
     if options.report.is_some() || options.svg.is_some() {
         put_page(&Page::of(&object)?, options.report.as_deref(), options.svg.as_deref())?;
@@ -107,8 +87,7 @@ pub(crate) fn run(args: &ConfigArgs, options: &ProfileArgs) -> anyhow::Result<()
 }
 
 /// What a half has no ear for is refused, not passed over.
-fn refuse(options: &ProfileArgs) -> Result<(), Usage> {
-    #[cfg(feature = "train")]
+pub fn refuse(options: &ProfileArgs) -> Result<(), Usage> {
     if matches!(options.half, Half::Step | Half::All) {
         let ProfileArgs { report, svg, slow, traced, check, half, .. } = options;
         let given = [
@@ -132,54 +111,6 @@ fn refuse(options: &ProfileArgs) -> Result<(), Usage> {
         ));
     }
     Ok(())
-}
-
-/// Each half by itself, then which of them the others wait for.
-#[cfg(feature = "train")]
-fn all(args: &ConfigArgs, options: &ProfileArgs) -> anyhow::Result<()> {
-    let of = |half: Half| ProfileArgs { half, check: options.check && half != Half::Prepare, ..options.clone() };
-    let nothing = &mut Recording::none();
-    let halves = [
-        offline(args, &of(Half::Prepare), nothing)?,
-        online(args, &of(Half::Online), nothing)?,
-        training::checked(args, &of(Half::Train), nothing)?,
-    ];
-    let sentence = between(&halves);
-    if options.json {
-        let halves: Vec<_> = halves.iter().map(|half| half.object(&args.config)).collect();
-        line(format_args!(
-            "{:#}",
-            serde_json::json!({ "version": VERSION, "half": Half::All.name(), "sentence": sentence, "halves": halves })
-        ));
-        return Ok(());
-    }
-    for profile in &halves {
-        line(format_args!("== {}", profile.half));
-        profile.lines().into_iter().for_each(line);
-        line("");
-    }
-    line(sentence);
-    Ok(())
-}
-
-/// What the halves are to one another.
-#[cfg(feature = "train")]
-fn between([offline, online, training]: &[Profile; 3]) -> String {
-    let is_known = |profile: &&Profile| profile.binding != Some(Binding::Unknown);
-    let speed = |profile: &Profile| Some(profile).filter(is_known)?.tokens_per_s();
-    let (Some(prepares), Some(loads), Some(trains)) = (speed(offline), speed(online), speed(training)) else {
-        return "too short to hold the halves beside one another; measure for longer (`--seconds`)".to_owned();
-    };
-    let binds = if trains < loads { "the trainer binds" } else { "the loader binds" };
-    format!(
-        "{binds}: training takes {} tokens/s, the loader by itself makes {} ({:.1} times as many), and a corpus is prepared at \
-         {} ({:.1} times)",
-        short(trains),
-        short(loads),
-        loads / trains.max(1e-9),
-        short(prepares),
-        prepares / trains.max(1e-9)
-    )
 }
 
 /// Holds two profiles beside one another. The code says whether the second is surely worse by more than `limit`.
@@ -219,7 +150,7 @@ fn put_page(page: &Page, out: Option<&Path>, svg: Option<&Path>) -> anyhow::Resu
 }
 
 /// The online half against a trainer that only takes time; with `--check` once more with what is proposed.
-fn online(args: &ConfigArgs, options: &ProfileArgs, recording: &mut Recording) -> anyhow::Result<Profile> {
+pub fn online(args: &ConfigArgs, options: &ProfileArgs, recording: &mut Recording) -> anyhow::Result<Profile> {
     let mut profile = measured_online(args, options)?;
     recording.end(&profile.measured, ("batch-reader", profile.reader));
     if options.check {
@@ -229,7 +160,7 @@ fn online(args: &ConfigArgs, options: &ProfileArgs, recording: &mut Recording) -
 }
 
 /// The online half, measured once and judged.
-pub(super) fn measured_online(args: &ConfigArgs, options: &ProfileArgs) -> anyhow::Result<Profile> {
+pub fn measured_online(args: &ConfigArgs, options: &ProfileArgs) -> anyhow::Result<Profile> {
     let slow = Slow::parse(options.slow.as_deref(), options.half)?;
     let plan = Plan::over(args, |folder: &Path| slow.find(folder), Purpose::Look)?;
     let load = plan.load();
@@ -279,7 +210,7 @@ pub(super) fn measured_online(args: &ConfigArgs, options: &ProfileArgs) -> anyho
 }
 
 /// The offline half against a writer that throws samples away, or takes time.
-fn offline(args: &ConfigArgs, options: &ProfileArgs, recording: &mut Recording) -> anyhow::Result<Profile> {
+pub fn offline(args: &ConfigArgs, options: &ProfileArgs, recording: &mut Recording) -> anyhow::Result<Profile> {
     // Of several corpora the first: each goes the same way.
     let config = Parsed::read(&args.config, &args.set)?.into_corpora(None)?.swap_remove(0).prepare;
     let write_delay = Slow::parse(options.slow.as_deref(), options.half)?.writer;

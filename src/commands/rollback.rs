@@ -4,7 +4,7 @@ use std::path::Path;
 
 use schemas::Step;
 use serde_json::json;
-use trainer::training::Undone;
+use trainer_plan::run::rollback_archive::Undone;
 
 use super::checkpoints::existing;
 use crate::run_folder::RunFolder;

@@ -9,7 +9,7 @@ use crate::config::Parsed;
 use crate::terminal::{Progress, count, note, told};
 
 /// Trains the tokenizer of `[tokenizer]` on the training split of `[prepare]`, and writes `prepare.tokenizer`.
-pub(crate) fn train(args: &ConfigArgs) -> anyhow::Result<()> {
+pub fn train(args: &ConfigArgs) -> anyhow::Result<()> {
     let config = Parsed::read(&args.config, &args.set)?.into_corpus()?;
     let mut bar = None;
     let mut hears = |now: &PrepareProgress| {

@@ -2,11 +2,10 @@
 
 mod feeding;
 mod file;
-mod memory;
-#[cfg(feature = "train")]
-mod micro_batch;
-mod tuning;
+pub mod memory;
+pub mod tuning;
 
+use profiler::VERSION;
 use serde_json::{Value, json};
 
 use self::file::ConfigFile;
@@ -14,11 +13,24 @@ use self::tuning::{Change, Tuning, times};
 use crate::cli::{ConfigArgs, TuneArgs};
 use crate::exit::Usage;
 use crate::plan::Plan;
-use crate::profile::VERSION;
 use crate::terminal::line;
 
+/// Tunes for a training step of so many milliseconds, which is not timed.
+pub(crate) fn untimed(args: &ConfigArgs, options: &TuneArgs, step_ms: f64) -> anyhow::Result<()> {
+    run(args, options, |tuning, _| {
+        tuning.say("`train.rows_per_micro_batch` stays: with `--step-ms` no step is timed".to_owned());
+        Ok(step_ms)
+    })
+}
+
 /// Measures, says what gains, and writes that into the file.
-pub(crate) fn run(args: &ConfigArgs, options: &TuneArgs) -> anyhow::Result<()> {
+///
+/// `step_ms` gives the milliseconds of a training step, and may tune what they depend on.
+pub fn run(
+    args: &ConfigArgs,
+    options: &TuneArgs,
+    step_ms: impl FnOnce(&mut Tuning<'_>, &Plan) -> anyhow::Result<f64>,
+) -> anyhow::Result<()> {
     if options.seconds <= 0.0 {
         return Err(Usage("--seconds 0: nothing can be measured in that".to_owned()).into());
     }
@@ -29,10 +41,7 @@ pub(crate) fn run(args: &ConfigArgs, options: &TuneArgs) -> anyhow::Result<()> {
     // What is wrong with it is said before anything is measured.
     let plan = Plan::to_look_at(args)?;
     let mut tuning = Tuning { options, args: args.clone(), changes: Vec::new(), notes: Vec::new() };
-    #[cfg(feature = "train")]
-    let step_ms = micro_batch::tune(&mut tuning, &plan)?;
-    #[cfg(not(feature = "train"))]
-    let step_ms = options.step_ms.unwrap_or(0.0);
+    let step_ms = step_ms(&mut tuning, &plan)?;
     drop(plan);
     feeding::tune(&mut tuning, step_ms)?;
     let Tuning { changes, notes, .. } = tuning;

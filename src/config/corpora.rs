@@ -13,11 +13,11 @@ const NAME_MAX: usize = 64;
 
 /// A corpus that can be prepared.
 #[derive(Clone, Debug)]
-pub(crate) struct NamedCorpus {
+pub struct NamedCorpus {
     /// The source that it is of; none for that of `[prepare]`.
     pub(crate) source: Option<String>,
     /// All that is said of it.
-    pub(crate) prepare: PrepareConfig,
+    pub prepare: PrepareConfig,
 }
 
 impl NamedCorpus {
@@ -85,8 +85,7 @@ impl Config {
     }
 
     /// The corpus of a source; that of `[prepare]` for one that is prepared elsewhere, or where there are none.
-    #[cfg(feature = "train")]
-    pub(crate) fn corpus_of(&self, source: Option<&str>) -> PrepareConfig {
+    pub fn corpus_of(&self, source: Option<&str>) -> PrepareConfig {
         let of_source = self.corpora().into_iter().find(|corpus| corpus.source.as_deref() == source);
         of_source.map_or_else(|| self.prepare.clone(), |corpus| corpus.prepare)
     }
@@ -112,7 +111,7 @@ impl Parsed {
 
     /// The corpora of a configuration that are to be prepared, or that of the source `only`; or every mistake that can be
     /// seen before one is read.
-    pub(crate) fn into_corpora(mut self, only: Option<&str>) -> Result<Vec<NamedCorpus>, Mistakes> {
+    pub fn into_corpora(mut self, only: Option<&str>) -> Result<Vec<NamedCorpus>, Mistakes> {
         let mut corpora = self.config.corpora();
         if let Some(only) = only {
             corpora.retain(|corpus| corpus.source.as_deref() == Some(only));

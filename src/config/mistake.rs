@@ -6,7 +6,7 @@ use schemas::printable;
 
 /// A [`Problem`](schemas::Problem) with its place, or what could not be read at all.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Mistake {
+pub struct Mistake {
     /// What is wrong.
     pub(crate) message: String,
     /// Where: `configs/taco.toml:12, [objectives.tc]`, or `--set train.steps`.
@@ -36,7 +36,7 @@ impl fmt::Display for Mistake {
 
 /// Every mistake of one configuration. Never empty when it travels as an error.
 #[derive(Debug, Default)]
-pub(crate) struct Mistakes(pub(crate) Vec<Mistake>);
+pub struct Mistakes(pub(crate) Vec<Mistake>);
 
 impl Mistakes {
     pub(crate) fn push(&mut self, problem: Mistake) {

@@ -8,24 +8,6 @@ use toml::{Table, Value};
 use super::mistake::{Mistake, Mistakes, did_you_mean};
 use super::source::Source;
 
-/// The keys of a file that other builds of this program read: left alone by one without the trainer.
-#[cfg(not(feature = "train"))]
-pub(crate) const ELSEWHERE: &[&str] = &[
-    "encoder",
-    "networks",
-    "objectives",
-    "loss",
-    "train",
-    "optimizer",
-    "schedule",
-    "validation",
-    "checkpoints",
-    "report",
-    "guard",
-];
-#[cfg(feature = "train")]
-pub(crate) const ELSEWHERE: &[&str] = &[];
-
 /// A table that is taken apart section by section.
 pub(super) struct Sections<'a> {
     table: Table,
@@ -101,12 +83,6 @@ impl<'a> Sections<'a> {
         components
     }
 
-    /// A number in a section that another build reads.
-    #[cfg(not(feature = "train"))]
-    pub(super) fn peek(&self, section: &str, key: &str) -> Option<u64> {
-        self.table.get(section)?.get(key)?.as_integer().and_then(|number| u64::try_from(number).ok())
-    }
-
     /// The component names of every table taken so far, as written.
     pub(super) fn names(&self) -> BTreeMap<&'static str, Vec<String>> {
         self.names.clone()
@@ -114,7 +90,7 @@ impl<'a> Sections<'a> {
 
     /// Everything found wrong, unknown sections included.
     pub(super) fn finish(mut self) -> Mistakes {
-        for key in self.table.keys().filter(|key| !ELSEWHERE.contains(&key.as_str())) {
+        for key in self.table.keys() {
             let problem = self.source.mistake(key, format!("unknown section `{key}`"));
             self.problems.push(suggest(problem, key, &self.known));
         }

@@ -20,8 +20,9 @@ const BRACKETS_MAX: usize = 64;
 
 /// The merged table and the place of every key in it.
 #[derive(Debug, Default)]
-pub(crate) struct Source {
-    pub(crate) table: Table,
+pub struct Source {
+    /// The merged table.
+    pub table: Table,
     /// Dotted key → `file:line` or `--set`.
     places: BTreeMap<String, String>,
     /// Dotted keys of tables.
@@ -36,7 +37,7 @@ impl Source {
     /// # Errors
     /// Where no table can be had: a file is not there, is no TOML, or has no end of parents. What is wrong with an
     /// override comes back beside the table, to be told with everything else.
-    pub(crate) fn read(file: &Path, overrides: &[String]) -> Result<(Self, Vec<Mistake>), Mistake> {
+    pub fn read(file: &Path, overrides: &[String]) -> Result<(Self, Vec<Mistake>), Mistake> {
         let mut source = Self { file: file.to_owned(), ..Self::default() };
         for (file, text) in lineage(file)? {
             source.add_file(&file, &text)?;
@@ -226,7 +227,7 @@ fn collect_places(table: &DeTable<'_>, prefix: &str, places: &mut Vec<(String, u
 
 /// Tables merge key by key. Two things are replaced whole: `[loss]`, since an equation is not patched, and a component
 /// that changes its `kind`, since the old kind's keys mean nothing to the new one.
-pub(crate) fn merge(base: &mut Table, over: Table, depth: usize) {
+pub fn merge(base: &mut Table, over: Table, depth: usize) {
     for (key, value) in over {
         match (base.get_mut(&key), value) {
             (Some(Value::Table(old)), Value::Table(new))

@@ -5,15 +5,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use pipeline::actor::{Activity, Gauges, Reading};
-
+use profiler::worker_status;
 use server::ActorStatus;
 
 use super::signal::Phase;
-use crate::gauged;
 
 /// Where everybody says what they do.
 #[derive(Debug)]
-pub(crate) struct Board(Mutex<State>);
+pub struct Board(Mutex<State>);
 
 /// What all do just now.
 pub(crate) struct Look {
@@ -71,43 +70,43 @@ impl Board {
         (state.phase, state.since) = (phase, Instant::now());
     }
 
-    pub(crate) fn phase(&self) -> Phase {
+    pub fn phase(&self) -> Phase {
         self.lock().phase
     }
 
     /// Steps have consumed the rows up to there.
-    pub(crate) fn consumed(&self, rows: u64) {
+    pub fn consumed(&self, rows: u64) {
         self.lock().rows = rows;
     }
 
     /// Up to where, and what it does now.
-    pub(crate) fn course(&self) -> (u64, Phase) {
+    pub fn course(&self) -> (u64, Phase) {
         let state = self.lock();
         (state.rows, state.phase)
     }
 
     /// The lanes that make batches from now on.
-    pub(crate) fn lanes(&self, gauges: Gauges) {
+    pub fn lanes(&self, gauges: Gauges) {
         self.lock().lanes = Some(gauges);
     }
 
     /// Their clocks.
-    pub(crate) fn gauges(&self) -> Option<Gauges> {
+    pub fn gauges(&self) -> Option<Gauges> {
         self.lock().lanes.clone()
     }
 
     /// Those of a validation, while there is one.
-    pub(crate) fn validation(&self, gauges: Option<Gauges>) {
+    pub fn validation(&self, gauges: Option<Gauges>) {
         self.lock().validation = gauges;
     }
 
     /// A checkpoint is being written.
-    pub(crate) fn writes(&self) {
+    pub fn writes(&self) {
         self.lock().writing = Some(Instant::now());
     }
 
     /// It is kept there; or it is not.
-    pub(crate) fn wrote(&self, place: Option<String>) {
+    pub fn wrote(&self, place: Option<String>) {
         let mut state = self.lock();
         state.writing = None;
         state.kept = place.or(state.kept.take());
@@ -124,8 +123,8 @@ impl Board {
         Look {
             phase: state.phase,
             since: state.since.elapsed(),
-            actors: state.lanes.as_ref().map_or_else(Vec::new, gauged::actors),
-            validation: state.validation.as_ref().map_or_else(Vec::new, gauged::actors),
+            actors: state.lanes.as_ref().map_or_else(Vec::new, worker_status::actors),
+            validation: state.validation.as_ref().map_or_else(Vec::new, worker_status::actors),
             writing: state.writing.map(|since| since.elapsed()),
             kept: state.kept.clone(),
             uptime: state.begun.elapsed(),
@@ -153,7 +152,7 @@ impl Board {
         let mut lines =
             vec![format!("trainer: {} for {age:.1} s, {} batches taken", state.phase.name(), state.batches)];
         for gauges in state.lanes.iter().chain(&state.validation) {
-            lines.extend(gauged::actors(gauges).iter().map(of));
+            lines.extend(worker_status::actors(gauges).iter().map(of));
         }
         let kept = state.kept.as_deref().unwrap_or("none in this process");
         lines.push(match state.writing {

@@ -135,7 +135,7 @@ impl Heard {
                 self.forget_file();
                 std::thread::sleep(LAST_WORDS);
                 // Whatever is half written now is not seen by anybody: as after a kill.
-                trainer::device::leave(asked.exit_code());
+                crate::exit::leave(asked.exit_code());
             }
             self.stopper.stop();
             self.say(Words::Saving(asked, during.name()));
@@ -167,7 +167,7 @@ impl Heard {
             }
             if asked == Signal::Interrupt && times > 1 {
                 // Only who asks twice at a keyboard gives up what is not saved yet: a scheduler's two signals are one wish.
-                trainer::device::leave(asked.exit_code());
+                crate::exit::leave(asked.exit_code());
             }
             self.say(Words::StillSaving(asked));
         }

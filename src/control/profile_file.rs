@@ -7,7 +7,7 @@ use std::str::FromStr;
 use store::{Created, Store};
 
 /// Where the answers are: `FROM-TO.json` and, written behind it, `FROM-TO.txt`; `FROM-TO-BY` where somebody has said who asks.
-pub(crate) const PROFILES: &str = "profiles";
+pub const PROFILES: &str = "profiles";
 
 /// What stands in the place of `FROM-TO` where nothing is measured.
 pub(crate) const REFUSED: &str = "refused";
@@ -26,7 +26,7 @@ const SECONDS_MIN: f64 = 0.1;
 
 /// Which steps somebody wants to be measured.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Wanted {
+pub enum Wanted {
     /// Those behind the first, up to the last: `100..120`.
     Steps(Range<u64>),
     /// So many from now on: `20`.
@@ -69,9 +69,11 @@ impl std::fmt::Display for Wanted {
 
 /// Steps that somebody wants to be measured, and who: the answer has that in its name, so that nobody takes another's.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Wish {
-    pub(crate) wanted: Wanted,
-    pub(crate) by: Option<String>,
+pub struct Wish {
+    /// The steps or seconds to measure.
+    pub wanted: Wanted,
+    /// The requester, for the answer.
+    pub by: Option<String>,
 }
 
 impl FromStr for Wish {

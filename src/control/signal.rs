@@ -5,7 +5,7 @@ use tokio::signal::unix::SignalKind;
 /// A request to stop that has been heard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Signal {
+pub enum Signal {
     /// Ctrl-C.
     Interrupt = 1,
     /// What schedulers send before they kill; a file `stop` in the run's folder asks for the same.
@@ -20,7 +20,7 @@ impl Signal {
     pub(super) const ALL: [Self; 4] = [Self::Interrupt, Self::Terminate, Self::Hangup, Self::Requeue];
 
     /// The exit code once the run is saved: 128 plus the signal's number.
-    pub(crate) fn exit_code(self) -> u8 {
+    pub fn exit_code(self) -> u8 {
         match self {
             Self::Interrupt => 130,
             Self::Terminate => 143,
@@ -82,7 +82,7 @@ fn has_terminal() -> bool {
 /// What a run is doing: a signal is logged with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Phase {
+pub enum Phase {
     /// Planning, opening data, building the model, reading a checkpoint: nothing is there that has to be saved.
     Start,
     /// Waiting for a batch.
@@ -96,14 +96,17 @@ pub(crate) enum Phase {
 }
 
 impl Phase {
-    pub(crate) const NAMES: [&str; 5] = ["start", "data", "step", "validation", "checkpoint"];
+    /// The names of all phases, in order.
+    pub const NAMES: [&str; 5] = ["start", "data", "step", "validation", "checkpoint"];
     pub(super) const ALL: [Self; 5] = [Self::Start, Self::Data, Self::Step, Self::Validation, Self::Checkpoint];
 
-    pub(crate) fn parse(name: &str) -> Option<Self> {
+    /// The phase of that name.
+    pub fn parse(name: &str) -> Option<Self> {
         Self::NAMES.iter().position(|known| *known == name).map(|index| Self::ALL[index])
     }
 
-    pub(crate) fn name(self) -> &'static str {
+    /// Its name.
+    pub fn name(self) -> &'static str {
         Self::NAMES[self as usize]
     }
 }

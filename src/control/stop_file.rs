@@ -20,6 +20,6 @@ pub(super) fn asks(folder: &Store) -> Result<bool, String> {
 }
 
 /// Whoever asked by a file was obeyed: the next start runs.
-pub(crate) fn obeyed(folder: &Store) -> io::Result<()> {
+pub fn obeyed(folder: &Store) -> io::Result<()> {
     if asks(folder) == Ok(true) { folder.remove(STOP) } else { Ok(()) }
 }

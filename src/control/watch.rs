@@ -20,13 +20,13 @@ const LAST_WORDS: Duration = Duration::from_millis(300);
 
 /// What a run says of its patience.
 #[derive(Clone, Debug)]
-pub(crate) struct Patience {
+pub struct Patience {
     /// The run's folder.
-    pub(crate) folder: Store,
+    pub folder: Store,
     /// How long a stop may take; none: as long as it takes.
-    pub(crate) grace: Option<Duration>,
+    pub grace: Option<Duration>,
     /// How long nothing may happen before somebody hears of it.
-    pub(crate) hang: Option<Duration>,
+    pub hang: Option<Duration>,
 }
 
 /// Looks for as long as the process lives.
@@ -64,7 +64,7 @@ pub(super) fn watch(heard: &Arc<Heard>, patience: &Patience) {
         {
             heard.say(Words::GraceOver(signal, heard.board.kept()));
             sleep(LAST_WORDS);
-            trainer::device::leave(signal.exit_code());
+            crate::exit::leave(signal.exit_code());
         }
         let goes_on = heard.goes_on();
         heard.notify.beat(heard.board.phase().name(), goes_on.is_ok());

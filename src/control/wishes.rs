@@ -13,7 +13,7 @@ const NOTES_MAX: usize = 64;
 
 /// Wishes that nobody has heard yet.
 #[derive(Debug, Default)]
-pub(crate) struct Wishes {
+pub struct Wishes {
     save: AtomicBool,
     notes: Mutex<Vec<String>>,
     measured: Mutex<Option<Wish>>,
@@ -26,7 +26,7 @@ impl Wishes {
     }
 
     /// Whether a checkpoint was wished for since this was last asked.
-    pub(crate) fn is_save_wanted(&self) -> bool {
+    pub fn is_save_wanted(&self) -> bool {
         self.save.swap(false, Ordering::Relaxed)
     }
 
@@ -41,7 +41,7 @@ impl Wishes {
     }
 
     /// What is to be measured; asked once for each wish.
-    pub(crate) fn to_measure(&self) -> Option<Wish> {
+    pub fn to_measure(&self) -> Option<Wish> {
         self.measured.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
@@ -56,7 +56,7 @@ impl Wishes {
     }
 
     /// Texts that are to be said now.
-    pub(crate) fn notes(&self) -> Vec<What> {
+    pub fn notes(&self) -> Vec<What> {
         let notes = std::mem::take(&mut *self.notes.lock().unwrap_or_else(PoisonError::into_inner));
         notes.into_iter().map(|text| What::Note(NoteReport { text })).collect()
     }

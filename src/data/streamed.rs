@@ -48,10 +48,7 @@ impl PreparedData {
         };
         let vocab = load::read_vocab(&store, &manifest, generation)?;
         // What a model is shown beside may be counted.
-        #[cfg(feature = "train")]
         let is_of_model = purpose == Purpose::Model;
-        #[cfg(not(feature = "train"))]
-        let is_of_model = false;
         let vocab = if is_whole && is_of_model { vocab } else { vocab.uncounted() };
         keep_valid(&mut manifest, &measured.into_iter().collect());
         let (content, by) = (listed.name(generation), (config.generations, purpose));

@@ -7,15 +7,16 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_
 
 /// Pauses that grow.
 #[derive(Debug)]
-pub(crate) struct Pauses(Duration);
+pub struct Pauses(Duration);
 
 impl Pauses {
-    pub(crate) fn begin() -> Self {
+    /// Starts the count of pauses.
+    pub fn begin() -> Self {
         Self(PAUSES.0)
     }
 
     /// The next one.
-    pub(crate) fn next(&mut self) -> Duration {
+    pub fn next_pause(&mut self) -> Duration {
         let next = self.0;
         self.0 = (2 * next).min(PAUSES.1);
         next

@@ -43,7 +43,7 @@ pub(crate) fn published(data: &Store, generation: Generation) -> Result<Option<M
 
 /// The segments of one generation, as they come.
 #[derive(Debug)]
-pub(crate) struct Streamed {
+pub struct Streamed {
     data: Store,
     generation: Generation,
     parts: u64,
@@ -128,14 +128,12 @@ impl Streamed {
     }
 
     /// From now on nobody waits for a preparation of this process that has failed, which closes `failed`.
-    #[cfg(feature = "train")]
-    pub(crate) fn fail_with(&self, failed: Stop) {
+    pub fn fail_with(&self, failed: Stop) {
         let _ = self.failed.set(failed);
     }
 
     /// How long lanes have waited for segments until now, and for which part of how many they do, or did last.
-    #[cfg(feature = "train")]
-    pub(crate) fn waited(&self) -> (Duration, u64, u64) {
+    pub fn waited(&self) -> (Duration, u64, u64) {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let now = waiting.since.map_or(Duration::ZERO, |since| since.elapsed());
         (waiting.before + now, waiting.part, self.parts)
@@ -186,7 +184,7 @@ impl Streamed {
             }
             Sight::Held(_) | Sight::Idle => {}
         }
-        let pause = state.pauses.next();
+        let pause = state.pauses.next_pause();
         if starved(|| stop.is_asked_within(pause)) { Err(Error::Stopped) } else { Ok(()) }
     }
 

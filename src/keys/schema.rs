@@ -3,7 +3,7 @@
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value as Json, json};
 
-use crate::config::{Config, ELSEWHERE};
+use crate::config::Config;
 
 /// The schema of a configuration file.
 pub(crate) fn schema() -> Json {
@@ -27,10 +27,6 @@ pub(crate) fn schema() -> Json {
     }
     let extends = "Another file, relative to this one, whose keys this one has unless it says otherwise.";
     properties.insert("extends".to_owned(), json!({ "type": "string", "description": extends }));
-    // A build without the trainer leaves these alone.
-    for section in ELSEWHERE {
-        properties.insert((*section).to_owned(), json!({ "type": "object" }));
-    }
     schema
 }
 

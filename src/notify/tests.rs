@@ -54,7 +54,6 @@ fn a_life_is_told_in_its_order_and_readiness_once() {
     assert_eq!(notify.complaint(), None);
 }
 
-#[cfg(feature = "train")]
 #[test]
 fn a_reload_ends_as_ready_as_it_began() {
     let (listener, notify, _folder) = told(None);

@@ -53,7 +53,7 @@ enum Told {
 }
 
 /// Who sends, until this is dropped.
-pub(crate) struct Otlp {
+pub struct Otlp {
     told: SyncSender<Told>,
     /// Events that there was no room for.
     missed: Arc<AtomicU64>,

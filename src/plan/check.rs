@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use pipeline::collate;
 use pipeline::views::{AnyView, ORIGINAL};
 use schemas::ColumnSpec;
-use trainer::model::{AnyNetwork, MAIN, made};
-use trainer::objectives::AnyObjective;
-use trainer::plan::columns_read;
-use trainer::training::VALID_MLM;
+use trainer_plan::networks::{AnyNetwork, MAIN, made};
+use trainer_plan::objectives::AnyObjective;
+use trainer_plan::requirements::VALID_MLM;
+use trainer_plan::requirements::columns_read;
 
 use crate::config::{Mistake, Parsed, did_you_mean};
 

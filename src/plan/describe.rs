@@ -2,24 +2,19 @@
 
 use pipeline::load::{LoadFacts, RowOrder, StreamedFacts};
 use serde_json::{Value, json};
-#[cfg(feature = "train")]
-use trainer::model::AnyNetwork;
-#[cfg(feature = "train")]
-use trainer::model::EncoderConfig;
+use trainer_plan::encoder::EncoderConfig;
+use trainer_plan::networks::AnyNetwork;
 
 use super::{Halves, Plan, mixture, warnings};
 use crate::data::Ids;
 use crate::terminal::{bytes, count};
-#[cfg(feature = "train")]
 use crate::terminal::{estimate, short};
 
 /// Lines for people: a word, then what it comes to.
 pub(crate) fn lines(plan: &Plan) -> Vec<String> {
     let facts = plan.load.facts();
     let lines = data_lines(plan, &facts);
-    #[cfg(feature = "train")]
-    let lines = [lines, training_lines(plan, &facts)].concat();
-    lines
+    [lines, training_lines(plan, &facts)].concat()
 }
 
 fn data_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
@@ -150,7 +145,6 @@ fn expected_line(plan: &Plan, ids: &Ids) -> String {
     )
 }
 
-#[cfg(feature = "train")]
 fn training_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
     let train = &plan.train;
     let (encoder, rows) = (&train.encoder, &train.train);
@@ -230,7 +224,6 @@ fn training_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
 }
 
 /// What ends a run that does not end by its steps alone, or has others than it began with.
-#[cfg(feature = "train")]
 fn budget(plan: &Plan) -> Option<String> {
     let train = &plan.train.train;
     let tokens = train.tokens.map(|tokens| format!("{} tokens", count(tokens)));
@@ -250,20 +243,17 @@ fn budget(plan: &Plan) -> Option<String> {
 }
 
 /// `1 mlm + 1 tc`
-#[cfg(feature = "train")]
 fn equation(plan: &Plan) -> String {
     plan.train.active().map(|(name, _, weight)| format!("{weight} {name}")).collect::<Vec<_>>().join(" + ")
 }
 
 /// `12 layers × 768, 12 heads, feed-forward 3072`
-#[cfg(feature = "train")]
 fn shape(encoder: &EncoderConfig) -> String {
     let EncoderConfig { layers, hidden, heads, feed_forward, .. } = encoder;
     format!("{layers} layers × {hidden}, {heads} heads, feed-forward {feed_forward}")
 }
 
 /// What is not BERT's.
-#[cfg(feature = "train")]
 fn extras(encoder: &EncoderConfig) -> String {
     let embedding = encoder.embedding.map(|width| format!(", embeddings of {width}"));
     let relative = encoder.relative_positions.buckets();
@@ -272,7 +262,6 @@ fn extras(encoder: &EncoderConfig) -> String {
     [embedding, relative, frozen].into_iter().flatten().collect()
 }
 
-#[cfg(feature = "train")]
 fn network_line(network: &AnyNetwork, main: &EncoderConfig) -> String {
     if network.copies_main() {
         return "a frozen copy of the first weights".to_owned();
@@ -284,7 +273,7 @@ fn network_line(network: &AnyNetwork, main: &EncoderConfig) -> String {
 }
 
 /// One JSON object.
-pub(crate) fn json(plan: &Plan) -> String {
+pub fn json(plan: &Plan) -> String {
     let facts = plan.load.facts();
     let views: Vec<Value> = facts
         .views
@@ -320,7 +309,6 @@ pub(crate) fn json(plan: &Plan) -> String {
     if !facts.sources.is_empty() {
         object["sources"] = mixture::json(plan, &facts);
     }
-    #[cfg(feature = "train")]
     let object = {
         object.as_object_mut().expect("it is an object").extend(training_json(plan));
         object
@@ -328,7 +316,6 @@ pub(crate) fn json(plan: &Plan) -> String {
     format!("{object:#}\n")
 }
 
-#[cfg(feature = "train")]
 fn training_json(plan: &Plan) -> serde_json::Map<String, Value> {
     let train = &plan.train;
     let tokens = train.train.rows_per_step * u64::from(train.width);

@@ -4,9 +4,9 @@ use crate::config::Config;
 
 /// The lanes of both halves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Halves {
+pub struct Halves {
     /// Those of the preparation: as many as `prepare.lanes` says, else the cores that the loader leaves, at least one.
-    pub(crate) prepare: usize,
+    pub prepare: usize,
     /// Those of the loader.
     pub(crate) load: usize,
     /// Cores of this machine.
@@ -14,7 +14,8 @@ pub(crate) struct Halves {
 }
 
 impl Halves {
-    pub(crate) fn of(config: &Config) -> Self {
+    /// The split for that configuration.
+    pub fn of(config: &Config) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let load = config.data.lanes();
         let left = cores.saturating_sub(load).max(1);

@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 use pipeline::load::{LoadPlan, RowOrder, SourceFacts};
 use pipeline::mixture::PERIOD;
 use toml::{Table, Value};
-use trainer::objectives::Normalize;
-use trainer::optimizer::ScheduleKind;
-use trainer::plan::{Identity, used_networks};
+use trainer_plan::identity::Identity;
+use trainer_plan::objectives::Normalize;
+use trainer_plan::requirements::used_networks;
+use trainer_plan::schedule::ScheduleKind;
 
 use crate::config::{Config, Training};
 use crate::data::PreparedData;

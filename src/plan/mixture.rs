@@ -61,7 +61,6 @@ pub(super) fn order(facts: &LoadFacts) -> Vec<String> {
 }
 
 /// `1.2 of books, 0.4 of wiki`; none where one folder is all there is.
-#[cfg(feature = "train")]
 pub(super) fn epochs(plan: &Plan) -> Option<String> {
     let epochs = super::warnings::epochs_by_source(plan);
     let told: Vec<String> = epochs.iter().map(|(name, epochs)| format!("{epochs:.1} of {name}")).collect();

@@ -18,12 +18,12 @@ fn is_prepared(folder: &Path) -> bool {
 
 /// What a run would be: by its data, or, where no corpus is prepared yet, by what its configuration expects of them. It can
 /// be read, and nothing can be started with it.
-pub(crate) struct Outlook(Plan);
+pub struct Outlook(Plan);
 
 impl Outlook {
     /// # Errors
     /// As [`Plan::of`]; that nothing is prepared is no mistake.
-    pub(crate) fn of(args: &ConfigArgs) -> anyhow::Result<Self> {
+    pub fn of(args: &ConfigArgs) -> anyhow::Result<Self> {
         let parsed = Parsed::read(&args.config, &args.set)?;
         let config = &parsed.config;
         let sources = config.sources_read();
@@ -44,7 +44,7 @@ impl Outlook {
     }
 
     /// For people: what it comes to, what has to be done before, and what is legal and hardly meant.
-    pub(crate) fn lines(&self) -> Vec<String> {
+    pub fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for NamedCorpus { source, prepare } in self.0.config.corpora() {
             let is_prepared = match source {
@@ -59,7 +59,7 @@ impl Outlook {
     }
 
     /// What is worth knowing but need not be mended.
-    pub(crate) fn warnings(&self) -> Vec<String> {
+    pub fn warnings(&self) -> Vec<String> {
         warnings::of(&self.0).into_iter().chain(warnings::of_folders(&self.0)).collect()
     }
 
@@ -69,20 +69,17 @@ impl Outlook {
     }
 
     /// What the trainer would do.
-    #[cfg(feature = "train")]
-    pub(crate) fn train(&self) -> &trainer::plan::TrainPlan {
+    pub fn train(&self) -> &trainer_plan::TrainPlan {
         &self.0.train
     }
 
     /// The views as batches would have them.
-    #[cfg(feature = "train")]
-    pub(crate) fn views(&self) -> Vec<pipeline::load::ViewFacts> {
+    pub fn views(&self) -> Vec<pipeline::load::ViewFacts> {
         self.0.load.facts().views
     }
 
     /// Whether the rows are as wide as they are long, but for those of views that cut them.
-    #[cfg(feature = "train")]
-    pub(crate) fn fills_rows(&self) -> bool {
+    pub fn fills_rows(&self) -> bool {
         self.0.data.manifest.pack.cuts
     }
 }

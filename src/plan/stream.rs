@@ -8,7 +8,6 @@ use pipeline::views::AnyView;
 use schemas::ColumnSpec;
 use schemas::columns::{ATTENTION_MASK, INPUT_IDS};
 
-#[cfg(feature = "train")]
 use super::check;
 use crate::config::{Config, Parsed};
 use crate::data::PreparedData;
@@ -27,12 +26,12 @@ pub(super) fn columns(name: &str, view: &AnyView) -> Vec<(String, ColumnSpec)> {
 }
 
 /// What the objectives of the loss read.
-#[cfg(feature = "train")]
 pub(super) fn wanted(config: &Config) -> Wanted {
     let training = &config.training;
     let in_loss = training.objectives.iter().filter(|(name, _)| training.loss.contains_key(*name));
-    let read =
-        in_loss.map(|(_, objective)| trainer::plan::columns_read(&training.encoder, &training.networks, objective));
+    let read = in_loss.map(|(_, objective)| {
+        trainer_plan::requirements::columns_read(&training.encoder, &training.networks, objective)
+    });
     let mut wanted: Wanted = read.flat_map(|read| read.needed.into_iter().chain(read.taken)).collect();
     // A view or column that is needed and not there was reported with the objective that reads it.
     wanted.retain(|(view, column)| check::makes(&config.views, view, *column));
@@ -40,11 +39,6 @@ pub(super) fn wanted(config: &Config) -> Wanted {
 }
 
 /// Without a trainer, everything.
-#[cfg(not(feature = "train"))]
-pub(super) fn wanted(config: &Config) -> Wanted {
-    config.views.iter().flat_map(|(name, view)| columns(name, view)).collect()
-}
-
 /// What a stream of `rows` of these sources is asked for.
 pub(super) fn request<'a>(
     config: &'a Config,

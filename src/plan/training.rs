@@ -8,11 +8,13 @@ use pipeline::views::AnyView;
 use schemas::Problem;
 use schemas::columns::{ATTENTION_MASK, LABELS, TOKEN_TYPES};
 use store::Store;
-use trainer::hf;
-use trainer::model::VocabFacts;
-use trainer::optimizer::Span;
-use trainer::plan::{Amended, ModelFamily, TrainConfig, TrainPlan, TrainRequest, columns_encoded};
-use trainer::training::{VALID_MLM, extended};
+use trainer_plan::config::{ModelFamily, TrainConfig};
+use trainer_plan::encoder::VocabFacts;
+use trainer_plan::hf;
+use trainer_plan::requirements::{VALID_MLM, columns_encoded};
+use trainer_plan::run::step_budget;
+use trainer_plan::schedule::Span;
+use trainer_plan::{Amended, TrainPlan, TrainRequest};
 
 use super::identity::identity;
 use super::stream::{Wanted, checked};
@@ -108,12 +110,12 @@ pub(super) fn plan(parsed: &mut Parsed, data: &PreparedData, load: Option<&LoadP
     plan
 }
 
-fn spans_of(folder: &Path) -> Result<Vec<Span>, trainer::Error> {
-    extended::spans(&Store::existing(folder)?)
+fn spans_of(folder: &Path) -> Result<Vec<Span>, trainer_plan::Error> {
+    step_budget::spans(&Store::existing(folder)?)
 }
 
 /// Why checkpoints cannot be folders that `transformers` loads as that family.
-pub(crate) fn export_problem(config: &Config, plan: &TrainPlan, family: ModelFamily) -> Option<String> {
+pub fn export_problem(config: &Config, plan: &TrainPlan, family: ModelFamily) -> Option<String> {
     let makes_segments = |view: &AnyView| view.columns().contains(&TOKEN_TYPES.spec());
     let view = config.views.iter().find(|(_, view)| makes_segments(view));
     if let (ModelFamily::Roberta, Some((name, _))) = (family, view) {

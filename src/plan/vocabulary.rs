@@ -8,7 +8,7 @@ use std::path::Path;
 
 use schemas::Vocab;
 use serde_json::Value;
-use trainer::plan::TrainPlan;
+use trainer_plan::TrainPlan;
 
 /// A sentence for each key whose folder has a tokenizer of other tokens than the data's.
 pub(super) fn warnings(train: &TrainPlan, data: &Vocab) -> Vec<String> {

@@ -1,24 +1,20 @@
 //! What is worth knowing of a plan and need not be mended: what the data make of it, and what is legal and hardly meant.
 
-#[cfg(feature = "train")]
 use pipeline::load::LoadFacts;
-#[cfg(feature = "train")]
 use schemas::RowIndex;
 
 use super::Plan;
 use crate::terminal::bytes;
-#[cfg(feature = "train")]
 use crate::terminal::count;
 
 /// A window's mixture is worth a warning from here on, that is with less than the usual window: see `docs/data.md`.
 const MIXTURE_ERROR_MAX: f64 = 0.13;
 
 /// Passes over the data beyond which somebody has mistaken a number: RoBERTa made 40, low-resource runs make hundreds.
-#[cfg(feature = "train")]
 const EPOCHS_MAX: f64 = 1000.0;
 
 /// What is worth knowing but need not be mended.
-pub(crate) fn of(plan: &Plan) -> Vec<String> {
+pub fn of(plan: &Plan) -> Vec<String> {
     let (config, tokenizer) = (&plan.config, &plan.data.manifest.tokenizer);
     let mut warnings = Vec::new();
     if let Some(expected) = config.expects.vocab_size.filter(|size| *size != tokenizer.vocab_size) {
@@ -65,9 +61,7 @@ pub(crate) fn of(plan: &Plan) -> Vec<String> {
         let doubts = config.views.get(&view.name).map(|view| view.doubts()).unwrap_or_default();
         warnings.extend(doubts.into_iter().map(|(key, doubt)| format!("`views.{}.{key}`: {doubt}", view.name)));
     }
-    #[cfg(feature = "train")]
     warnings.extend(training_warnings(plan, &facts));
-    #[cfg(feature = "train")]
     warnings.extend(hardly_meant(plan, &facts));
     warnings
 }
@@ -88,7 +82,6 @@ pub(super) fn of_folders(plan: &Plan) -> Vec<String> {
             }
         }
     }
-    #[cfg(feature = "train")]
     {
         let train = &plan.train;
         let main = [("train.init", &train.train.init), ("encoder.word_init", &train.encoder.word_init)];
@@ -101,7 +94,6 @@ pub(super) fn of_folders(plan: &Plan) -> Vec<String> {
     warnings
 }
 
-#[cfg(feature = "train")]
 fn training_warnings(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
     let train = &plan.train;
     let mut warnings = Vec::new();
@@ -111,9 +103,6 @@ fn training_warnings(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
     }
     if plan.valid.is_none() && plan.config.training.validation.every_steps > 0 {
         warnings.push("the data has no validation split: nothing is validated".to_owned());
-    }
-    if let Some(why) = train.train.device.left_out() {
-        warnings.push(format!("`train.device = \"auto\"` is the CPU, though this machine has a GPU's driver: {why}"));
     }
     let single = plan.config.data.copies < 2;
     for (name, _) in plan.config.views.iter().filter(|(_, view)| single && view.needs_copies()) {
@@ -148,7 +137,6 @@ fn training_warnings(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
 }
 
 /// Values that every rule allows and that hardly anybody means.
-#[cfg(feature = "train")]
 fn hardly_meant(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
     let train = &plan.train;
     let (encoder, optimizer) = (&train.encoder, &train.optimizer);
@@ -188,20 +176,17 @@ fn hardly_meant(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
 }
 
 /// How often the run sees each row; of a mixture each row of the source that it sees most often.
-#[cfg(feature = "train")]
 pub(super) fn epochs(plan: &Plan, facts: &LoadFacts) -> f64 {
     let alone = rows_expected(plan) as f64 / facts.rows_per_epoch as f64;
     epochs_by_source(plan).into_values().reduce(f64::max).unwrap_or(alone)
 }
 
 /// How often the run sees each row of each source of a mixture.
-#[cfg(feature = "train")]
 pub(super) fn epochs_by_source(plan: &Plan) -> std::collections::BTreeMap<String, f64> {
     plan.load.planned_epochs(RowIndex(rows_expected(plan)))
 }
 
 /// Rows of the run; none where only hours end it, which are not known in rows.
-#[cfg(feature = "train")]
 fn rows_expected(plan: &Plan) -> u64 {
     plan.train.steps_expected().unwrap_or(0).saturating_mul(plan.train.train.rows_per_step)
 }

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use pipeline::actor::Gauges;
 use pipeline::prepare::Hears;
+use profiler::worker_status;
 use serde_json::{Value, json};
 use server::{Action, ActorStatus, Address, Health, Kind, MemoryStatus, Seen, Server, Status, Subject, Trouble};
 use telemetry::host_memory::resident_bytes;
@@ -13,7 +14,6 @@ use telemetry::{Observer, What};
 use super::{about, settings};
 use crate::config::Config;
 use crate::exit::Usage;
-use crate::gauged;
 use crate::terminal::note;
 
 /// Where a preparation is seen, until this is dropped.
@@ -77,7 +77,7 @@ impl Preparing {
 
     fn actors(&self) -> Vec<ActorStatus> {
         let lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        lanes.as_ref().map_or_else(Vec::new, gauged::actors)
+        lanes.as_ref().map_or_else(Vec::new, worker_status::actors)
     }
 
     fn has_begun(&self) -> Result<(), String> {

@@ -24,7 +24,7 @@ use crate::plan::Plan;
 use crate::terminal::note;
 
 /// Where a training is seen, until this is dropped.
-pub(crate) struct Sight {
+pub struct Sight {
     seen: Arc<Seen>,
     training: Arc<Training>,
     _server: Server,
@@ -38,7 +38,7 @@ impl Drop for Sight {
 
 impl Sight {
     /// Serves as `[serve]` says, from before anybody knows the plan; nothing where it says nothing.
-    pub(crate) fn open(serve: &ServeConfig, folder: &Path, control: &Arc<Control>) -> anyhow::Result<Option<Self>> {
+    pub fn open(serve: &ServeConfig, folder: &Path, control: &Arc<Control>) -> anyhow::Result<Option<Self>> {
         let seen = Seen::new(about(Kind::Train, folder));
         let board = Arc::clone(control);
         seen.beside(Box::new(move || {
@@ -52,12 +52,12 @@ impl Sight {
     }
 
     /// Who hears what the training says.
-    pub(crate) fn reader(&self) -> Box<dyn Observer> {
+    pub fn reader(&self) -> Box<dyn Observer> {
         self.seen.observer()
     }
 
     /// The training is planned, and keeps what it makes there.
-    pub(crate) fn planned(&self, plan: &Plan, run: &Store) {
+    pub fn planned(&self, plan: &Plan, run: &Store) {
         self.training.planned(Planned::of(plan), run);
     }
 }

@@ -13,19 +13,19 @@ const LENGTH: u64 = 10_000;
 
 /// What a training is doing now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Doing {
+pub struct Doing {
     /// Steps done.
-    pub(crate) steps: u64,
+    pub steps: u64,
     /// In which phase it is, where that is worth a word.
-    pub(crate) phase: Option<&'static str>,
+    pub phase: Option<&'static str>,
 }
 
 /// A training whose course is drawn.
-pub(crate) struct Course {
+pub struct Course {
     /// Its last step; none where something else ends it.
-    pub(crate) steps: Option<u64>,
+    pub steps: Option<u64>,
     /// What it does when it is asked.
-    pub(crate) look: Box<dyn Fn() -> Doing + Send>,
+    pub look: Box<dyn Fn() -> Doing + Send>,
 }
 
 /// What a report says of the rest.

@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Prints what people see of events. That nobody sees it any more ends no run, and that nobody reads it stops none.
 #[derive(Debug)]
-pub(crate) struct Printer {
+pub struct Printer {
     /// Whether the end of a run is worth a line.
     ends: bool,
     lines: Option<SyncSender<Line>>,
@@ -39,7 +39,7 @@ struct Line {
 
 impl Printer {
     /// Prints everything, and the end of a run if that is worth a line; below it a bar that says how far the run is.
-    pub(crate) fn start(ends: bool, course: Course) -> anyhow::Result<Self> {
+    pub fn start(ends: bool, course: Course) -> anyhow::Result<Self> {
         let (lines, waiting) = sync_channel::<Line>(LINES);
         let (alive, done) = sync_channel(0);
         actor::spawn("printer", move || {

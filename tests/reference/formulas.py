@@ -1,4 +1,4 @@
-"""The formulas of `cloze parity` (trainer/src/parity/mod.rs), one function per objective, for PyTorch in float64.
+"""The formulas of `cloze parity` (trainer/engine/src/parity/mod.rs), one function per objective, for PyTorch in float64.
 
 Written to be compared with, not to be fast: one position, row or pair at a time, every intermediate spelled out,
 logarithms of sums of exponentials where the sums fit a double. Each takes named inputs and a variant and gives the

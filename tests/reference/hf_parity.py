@@ -1,4 +1,4 @@
-"""What `transformers` makes of small random models, for the suite to compare with (trainer/src/hf/tests.rs).
+"""What `transformers` makes of small random models, for the suite to compare with (trainer/engine/src/hf/tests.rs).
 
     python tests/reference/hf_parity.py                     # writes tests/golden/hf_*/
     python tests/reference/hf_parity.py --check FOLDER ...  # the other direction: loads what we exported

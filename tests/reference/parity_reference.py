@@ -3,7 +3,7 @@ float64 from the formulas (formulas.py), with autograd for the gradients.
 
     python tests/reference/parity_reference.py          # PyTorch 2.11; only needed when a case is added
 
-The suite reads the numbers without Python (trainer/src/parity/tests.rs).
+The suite reads the numbers without Python (trainer/engine/src/parity/tests.rs).
 """
 
 import json

@@ -1,7 +1,6 @@
 //! A home for each test, a corpus written for this project, and the program itself.
 
 pub(crate) mod corpus;
-#[cfg(feature = "train")]
 pub(crate) mod running;
 
 use std::collections::BTreeMap;
@@ -103,14 +102,12 @@ impl Home {
     }
 
     /// A training that is watched.
-    #[cfg(feature = "train")]
     pub(crate) fn watch(&self, args: &[&str]) -> running::Running {
         let child = self.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         running::Running::of(child.expect("the program starts"))
     }
 
     /// The log of a run, every event of it.
-    #[cfg(feature = "train")]
     pub(crate) fn log(&self, run: &str) -> Vec<serde_json::Value> {
         let store = store::Store::existing(self.join(run)).expect("a run");
         let lines = store::Lines::of(&store, "log").expect("a log").map(|line| line.expect("readable"));
@@ -128,7 +125,6 @@ pub(crate) fn send(child: &Child, signal: libc::c_int) {
 }
 
 /// Waits until a child has taken a signal upon itself: one that comes before ends it as any other program.
-#[cfg(feature = "train")]
 pub(crate) fn wait_until_it_hears(child: &Child, signal: libc::c_int) {
     let began = std::time::Instant::now();
     let hears = || {
@@ -210,7 +206,6 @@ pub(crate) fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
 }
 
 /// The same but its lock, which says who worked there last.
-#[cfg(feature = "train")]
 pub(crate) fn unlocked(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut found = files(folder);
     found.remove("lock");

@@ -75,7 +75,11 @@ impl Census {
 
     fn take(root: &Path, folder: &str, sources: &Sources, words: &Words) -> Self {
         let circles = circles::circles(&imports::of_package(root, folder)).len();
-        let mut census = Self { circles, public: Public::of_package(folder, sources, words), ..Self::default() };
+        let mut census = Self {
+            circles,
+            public: Public::of_package(folder, &tree::library(root, folder), sources, words),
+            ..Self::default()
+        };
         for (path, source) in sources.iter().filter(|(path, _)| is_below(path, folder) && !tree::is_test(path)) {
             census.visit_file(&parsed(path, source));
         }

@@ -30,15 +30,13 @@ pub(crate) struct Public {
 }
 
 impl Public {
-    /// Those of the package whose sources lie in `folder`; `words` are those of all files that may use it.
-    pub(crate) fn of_package(folder: &str, sources: &Sources, words: &Words) -> Self {
+    /// Those of the library `name`, whose sources lie in `folder`; `words` are those of all files that may use it.
+    pub(crate) fn of_package(folder: &str, name: &str, sources: &Sources, words: &Words) -> Self {
         let mut declared = Declared::default();
         for (path, source) in sources.iter().filter(|(path, _)| is_below(path, folder) && !tree::is_test(path)) {
             path.clone_into(&mut declared.path);
             declared.visit_file(&parsed(path, source));
         }
-        // `pipeline/src` is known to others as `pipeline`; nobody can know a program's `src`.
-        let name = folder.strip_suffix("/src").unwrap_or_default();
         let outside = words.iter().filter(|(path, words)| !is_below(path, folder) && words.contains(name));
         let said: BTreeSet<&String> = outside.flat_map(|(_, words)| words).collect();
         let among = |names: &BTreeSet<&String>| {
@@ -190,7 +188,7 @@ mod tests {
     fn unused(a: &str, b: &str) -> Vec<String> {
         let sources = [("a/src/lib.rs", a), ("b/src/lib.rs", b)];
         let sources = sources.map(|(path, source)| (path.to_owned(), source.to_owned())).into();
-        Public::of_package("a/src", &sources, &words(&sources)).unused.into_iter().map(|(_, name)| name).collect()
+        Public::of_package("a/src", "a", &sources, &words(&sources)).unused.into_iter().map(|(_, name)| name).collect()
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The source tree: which files there are, which of them are tests, and which folders are packages.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -37,7 +38,17 @@ pub(crate) fn read(root: &Path, path: &str) -> String {
 /// The source folders of the packages: those with a `lib.rs` or a `main.rs`.
 pub(crate) fn packages(files: &[String]) -> Vec<String> {
     let roots = files.iter().filter_map(|path| path.strip_suffix("/lib.rs").or_else(|| path.strip_suffix("/main.rs")));
-    roots.filter(|folder| *folder == "src" || folder.ends_with("/src")).map(str::to_owned).collect()
+    let folders = roots.filter(|folder| *folder == "src" || folder.ends_with("/src")).map(str::to_owned);
+    // A package may have a library and a program.
+    folders.collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// The name by which other packages import the library whose sources lie in `folder`.
+pub(crate) fn library(root: &Path, folder: &str) -> String {
+    let manifest = Path::new(folder).with_file_name("Cargo.toml");
+    let manifest: toml::Table = read(root, &manifest.to_string_lossy()).parse().expect("a manifest is TOML");
+    let name = |section: &str| manifest.get(section)?.get("name")?.as_str();
+    name("lib").or_else(|| name("package")).expect("a package has a name").replace('-', "_")
 }
 
 pub(crate) fn is(path: &str, extension: &str) -> bool {

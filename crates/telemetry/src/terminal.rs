@@ -192,3 +192,14 @@ fn peak(memory: Option<DevicePeak>) -> String {
 fn list(terms: &BTreeMap<String, f64>) -> String {
     terms.iter().map(|(name, value)| format!("{name} {value:.4}")).collect::<Vec<_>>().join(", ")
 }
+
+/// `745 k`, `1.2 M`: a rate at a glance.
+pub fn short(value: f64) -> String {
+    match value {
+        v if v >= 1e9 => format!("{:.2} G", v / 1e9),
+        v if v >= 1e6 => format!("{:.2} M", v / 1e6),
+        v if v >= 1e4 => format!("{:.0} k", v / 1e3),
+        v if v >= 1e3 => format!("{:.1} k", v / 1e3),
+        v => format!("{v:.0}"),
+    }
+}

@@ -3,20 +3,20 @@
 use std::fs::read_to_string;
 use std::path::Path;
 
+use profiler::VERSION;
+use profiler::bottleneck::Binding;
+use profiler::measure::{ActorFigures, Measured, Timeline};
+use profiler::stages::StageCost;
+use profiler::statistics::Estimate;
+use profiler::what_if::Proposal;
 use serde_json::{Value, json};
 
 use super::shown::Profile;
-use crate::profile::VERSION;
-use crate::profile::binding::Binding;
-use crate::profile::measure::{ActorFigures, Measured, Timeline};
-use crate::profile::stages::StageCost;
-use crate::profile::statistics::Estimate;
-use crate::profile::whatif::Proposal;
 use crate::seen::PROGRAM;
 
 impl Profile {
     /// All of it; `configuration` is the file that it was measured by.
-    pub(crate) fn object(&self, configuration: &Path) -> Value {
+    pub fn object(&self, configuration: &Path) -> Value {
         let Measured { seconds, warm_up_s, rate, windows, queues, cores, depth, timeline, looking, .. } =
             &self.measured;
         let tokens = self.tokens_per_item;

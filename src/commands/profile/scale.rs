@@ -3,17 +3,17 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
+use profiler::VERSION;
+use profiler::bottleneck::Binding;
+pub use profiler::measure::{Means, Measured};
+pub use profiler::scaling::{Law, Limit, Point};
+use profiler::stages;
+use profiler::statistics::{Estimate, mean_of, percent};
+pub use profiler::verdict::binding;
 use serde_json::{Value, json};
 
 use super::shown::Profile;
 use crate::cli::{ConfigArgs, Half};
-use crate::profile::VERSION;
-use crate::profile::binding::Binding;
-use crate::profile::judge::binding;
-use crate::profile::measure::{Means, Measured};
-use crate::profile::scaling::{Law, Limit, Point};
-use crate::profile::stages;
-use crate::profile::statistics::{Estimate, mean_of, percent};
 use crate::terminal::{line, note, short};
 
 /// Preparations at one number of lanes, at the most.
@@ -44,11 +44,8 @@ pub(super) struct Subject<'a> {
 /// Runs a half at each of the numbers of lanes, and says what the law makes of it.
 pub(super) fn run(args: &ConfigArgs, subject: &Subject<'_>, lanes: &[u16], is_json: bool) -> anyhow::Result<()> {
     let key = match subject.half {
-        Half::Online => "data.lanes",
+        Half::Online | Half::Train => "data.lanes",
         Half::Prepare => "prepare.lanes",
-        #[cfg(feature = "train")]
-        Half::Train => "data.lanes",
-        #[cfg(feature = "train")]
         Half::Step | Half::All => {
             return Err(
                 crate::exit::Usage("--scale is of one half with lanes: online, prepare or train".to_owned()).into()
@@ -61,9 +58,7 @@ pub(super) fn run(args: &ConfigArgs, subject: &Subject<'_>, lanes: &[u16], is_js
         changed.set.push(format!("{key}={lanes}"));
         let run = match subject.half {
             Half::Prepare => of_preparations(&changed, subject, lanes)?,
-            Half::Online => of_stream(&(subject.measure)(&changed)?),
-            #[cfg(feature = "train")]
-            Half::Train | Half::Step | Half::All => of_stream(&(subject.measure)(&changed)?),
+            Half::Online | Half::Train | Half::Step | Half::All => of_stream(&(subject.measure)(&changed)?),
         };
         if run.point.lanes != lanes {
             note(format_args!(

@@ -1,43 +1,51 @@
 //! A profile for people and for programs.
 
+use profiler::bottleneck::Binding;
+use profiler::measure::{ActorFigures, Measured};
+use profiler::stages::{HeldBack, StageCost};
+pub use profiler::statistics::{nanoseconds, percent};
+use profiler::what_if::Proposal;
 use serde_json::Value;
 
 use crate::cli::ConfigArgs;
-use crate::profile::binding::Binding;
-use crate::profile::measure::{ActorFigures, Measured};
-use crate::profile::stages::{HeldBack, StageCost};
-use crate::profile::statistics::{nanoseconds, percent};
-use crate::profile::whatif::Proposal;
 use crate::terminal::{bytes, note, short};
 
 /// What was measured of a half, and what is said of it.
-pub(crate) struct Profile {
-    pub(super) half: &'static str,
-    pub(super) sentence: String,
+pub struct Profile {
+    /// The name of the half.
+    pub half: &'static str,
+    /// The verdict in one sentence.
+    pub sentence: String,
     /// What binds a pipeline; none of a preparation, whose stages are one actor's.
-    pub(super) binding: Option<Binding>,
-    pub(super) evidence: Vec<String>,
+    pub binding: Option<Binding>,
+    /// The observations behind it.
+    pub evidence: Vec<String>,
     /// What a change would bring, or why nobody can say; none where nobody asks.
-    pub(super) what_if: Option<Result<Vec<Proposal>, String>>,
+    pub what_if: Option<Result<Vec<Proposal>, String>>,
     /// What the first of them brought, measured, as a share.
-    pub(super) checked: Option<f64>,
-    pub(super) tokens_per_item: f64,
+    pub checked: Option<f64>,
+    /// Tokens of one item.
+    pub tokens_per_item: f64,
     /// Where it does not go by items.
-    pub(super) tokens_per_s: Option<f64>,
+    pub tokens_per_s: Option<f64>,
     /// Of a preparation: what each took of the lanes' work.
-    pub(super) stages: Option<[StageCost; 4]>,
-    pub(super) reader: &'static str,
+    pub stages: Option<[StageCost; 4]>,
+    /// The name of the consumer.
+    pub reader: &'static str,
     /// What is known of a trainer's steps.
-    pub(super) training: Option<Told>,
+    pub training: Option<Told>,
     /// Of a preparation: what holds its lanes back besides themselves.
-    pub(super) held_back: Option<HeldBack>,
-    pub(in crate::commands) measured: Measured,
+    pub held_back: Option<HeldBack>,
+    /// The measurements.
+    pub measured: Measured,
 }
 
 /// The same for people and for programs.
-pub(super) struct Told {
-    pub(super) lines: Vec<String>,
-    pub(super) json: Value,
+pub struct Told {
+    /// Lines for people.
+    pub lines: Vec<String>,
+    /// The same for programs.
+    pub json: Value,
 }
 
 impl Profile {
@@ -52,7 +60,7 @@ impl Profile {
     }
 
     /// Runs what is proposed first, and notes what it brings.
-    pub(super) fn check(
+    pub fn check(
         &mut self,
         args: &ConfigArgs,
         measure: impl FnOnce(&ConfigArgs) -> anyhow::Result<Self>,
@@ -68,11 +76,12 @@ impl Profile {
     }
 
     /// Tokens a second, if they are known.
-    pub(super) fn tokens_per_s(&self) -> Option<f64> {
+    pub fn tokens_per_s(&self) -> Option<f64> {
         self.tokens_per_s.or_else(|| Some(self.measured.rate?.mean * self.tokens_per_item))
     }
 
-    pub(crate) fn lines(&self) -> Vec<String> {
+    /// The profile for people, line by line.
+    pub fn lines(&self) -> Vec<String> {
         let mut lines = vec![self.sentence.clone()];
         lines.extend(self.evidence.iter().map(|line| format!("  {line}")));
         match &self.what_if {

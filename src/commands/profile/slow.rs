@@ -19,9 +19,11 @@ const ONLINE: &str = "`lane=MS`, `lanes=MS`, `work=MS`, `burst=MS` or `disk=MS`,
 
 /// What is slow on purpose.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Slow {
-    pub(super) lanes: Option<Hindrance>,
-    pub(super) contention: Contention,
+pub struct Slow {
+    /// A delay planted in the workers.
+    pub lanes: Option<Hindrance>,
+    /// Contention planted between the workers.
+    pub contention: Contention,
     pub(super) disk: Duration,
     pub(super) writer: Duration,
 }
@@ -29,7 +31,7 @@ pub(super) struct Slow {
 impl Slow {
     /// # Errors
     /// As [`Usage`]: what this half cannot slow, and what it can.
-    pub(super) fn parse(text: Option<&str>, half: Half) -> anyhow::Result<Self> {
+    pub fn parse(text: Option<&str>, half: Half) -> anyhow::Result<Self> {
         let mut slow = Self::default();
         let Some(text) = text else { return Ok(slow) };
         let known = if half == Half::Prepare { OFFLINE } else { ONLINE };
@@ -40,7 +42,7 @@ impl Slow {
     }
 
     /// Finds a corpus, on a disk as slow as asked for.
-    pub(super) fn find(self, folder: &Path) -> pipeline::Result<Store> {
+    pub fn find(self, folder: &Path) -> pipeline::Result<Store> {
         let store = load::find(folder)?;
         let weather = Weather { latency: self.disk, ..Weather::calm() };
         Ok(if self.disk.is_zero() { store } else { store.in_weather(weather) })

@@ -2,13 +2,13 @@
 
 use clap::Parser as _;
 use pipeline::load::{self, BatchStream, StreamOptions};
+pub(super) use profiler::trace::{Limits, Trace, layer};
 use schemas::{RowIndex, Share};
 use tracing_subscriber::layer::SubscriberExt as _;
 
 use crate::cli::{Cli, ConfigArgs};
 use crate::data::Purpose;
 use crate::plan::Plan;
-use crate::trace::{Limits, Trace, layer};
 
 /// The first batches' digests, row by row.
 fn seen(args: &ConfigArgs) -> Vec<blake3::Hash> {

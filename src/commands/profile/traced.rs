@@ -3,15 +3,16 @@
 use std::path::Path;
 use std::time::Duration;
 
+use profiler::measure::Measured;
+pub use profiler::trace::{Limits, Recorded, Trace};
+
 use super::super::written;
 use crate::cli::{Half, TraceArgs};
 use crate::exit::Usage;
-use crate::profile::measure::Measured;
 use crate::terminal::note;
-use crate::trace::{Limits, Recorded, Trace};
 
 /// A trace beside a profile, if anybody wants one.
-pub(super) struct Recording {
+pub struct Recording {
     wanted: TraceArgs,
     trace: Option<Trace>,
     recorded: Option<Recorded>,
@@ -36,12 +37,12 @@ impl Recording {
     }
 
     /// None.
-    pub(super) fn none() -> Self {
+    pub fn none() -> Self {
         Self { wanted: TraceArgs::default(), trace: None, recorded: None }
     }
 
     /// Ends it: what was measured is over. `reader` is what the reader of the lanes calls itself, and its name in the table.
-    pub(super) fn end(&mut self, measured: &Measured, (reader, name): (&str, &str)) {
+    pub fn end(&mut self, measured: &Measured, (reader, name): (&str, &str)) {
         let Some(trace) = self.trace.take() else { return };
         let mut recorded = trace.end();
         recorded.rename(reader, name);
@@ -76,10 +77,7 @@ impl Recording {
 
 fn can_be_traced(half: Half) -> bool {
     match half {
-        Half::Online | Half::Prepare => true,
-        #[cfg(feature = "train")]
-        Half::Train => true,
-        #[cfg(feature = "train")]
+        Half::Online | Half::Prepare | Half::Train => true,
         Half::Step | Half::All => false,
     }
 }

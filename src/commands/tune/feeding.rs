@@ -4,15 +4,16 @@
 
 use std::collections::BTreeMap;
 
+use profiler::measure::Measured;
+use profiler::neighbor;
+pub(super) use profiler::statistics::{Estimate, batch_means, ratio_of};
+use profiler::what_if::proposals;
+
 use super::memory::available;
 use super::tuning::{Change, FEWER_MAX, GAIN_MIN, Tuning, waits};
 use crate::cli::{ConfigArgs, Half, ProfileArgs, TraceArgs};
 use crate::commands::profile::measured_online;
 use crate::plan::Plan;
-use crate::profile::measure::Measured;
-use crate::profile::neighbor;
-use crate::profile::statistics::{Estimate, batch_means, ratio_of};
-use crate::profile::whatif::proposals;
 use crate::terminal::{bytes, note};
 
 const LANES: &str = "data.lanes";
@@ -192,7 +193,7 @@ fn look(tuning: &Tuning<'_>, args: &ConfigArgs, step_ms: f64) -> anyhow::Result<
 fn said(look: &Look) {
     let (lanes, depth) = (look.lanes(), look.measured.depth);
     let many = if lanes == 1 { "1 lane".to_owned() } else { format!("{lanes} lanes") };
-    let waits = crate::profile::statistics::percent(look.waits());
+    let waits = profiler::statistics::percent(look.waits());
     note(format_args!("{many} of depth {depth}: {:.1} batches a second, the trainer waits {waits}", look.rate()));
 }
 

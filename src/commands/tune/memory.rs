@@ -1,7 +1,7 @@
 //! What memory there is to be had.
 
 /// What the machine has to give without swapping; none where the kernel does not say.
-pub(super) fn available() -> Option<u64> {
+pub fn available() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;

@@ -142,7 +142,8 @@ fn what_listeners_append_is_what_the_history_has() {
 
 #[test]
 fn every_metric_is_in_the_documents() {
-    let documents = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/seen.md")).expect("a page");
+    let documents =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/seen.md")).expect("a page");
     let source = include_str!("../metrics.rs");
     let is_letter = |letter: char| letter.is_ascii_lowercase() || letter == '_';
     let names =

@@ -1,0 +1,6 @@
+//! The error of a file that is no profile.
+
+/// A profile that cannot be read, compared or shown, with the reason and the fix.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct InvalidProfile(pub(crate) String);

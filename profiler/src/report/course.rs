@@ -1,0 +1,353 @@
+//! Drawings over time: what each actor did, the rate, the queues, the memory.
+
+use telemetry::terminal::{bytes, short};
+
+use super::canvas::{Canvas, LINE, NARROW, Side, cut, marks};
+use super::read::{List, Memory, Number, Read, Share, Timeline, Training};
+use crate::statistics::percent;
+
+/// Actors that are drawn: the first lanes, and the reader.
+const ACTORS: usize = 17;
+
+/// Heights of a band and of a curve's frame.
+const BAND: f64 = 34.0;
+const CURVE: f64 = 150.0;
+
+/// Room for the numbers at the left.
+const LEFT: f64 = 64.0;
+
+pub(super) const ACTIVITIES: [(&str, &str); 4] =
+    [("busy", "busy"), ("starved", "starved: no input"), ("blocked", "blocked: no room"), ("idle", "idle")];
+
+/// From seconds to places.
+pub(super) struct Clock {
+    left: f64,
+    right: f64,
+    seconds: f64,
+}
+
+impl Clock {
+    fn over(canvas: &Canvas, left: f64, timeline: &Timeline) -> Self {
+        let seconds = timeline.at_s.0.last().map_or(0.0, |at| at.0);
+        Self { left, right: canvas.width, seconds: seconds.max(1e-9) }
+    }
+
+    pub(super) fn x(&self, at: f64) -> f64 {
+        self.left + (at / self.seconds).clamp(0.0, 1.0) * (self.right - self.left)
+    }
+
+    /// Marks below what was drawn.
+    fn axis(&self, canvas: &mut Canvas) {
+        let y = canvas.y;
+        canvas.line((self.left, y), (self.right, y), "axis");
+        for mark in marks(self.seconds, if canvas.is_narrow() { 4 } else { 9 }) {
+            let x = self.x(mark);
+            // The last one has no room behind it.
+            let side = if x > self.right - 16.0 { Side::Left } else { Side::Middle };
+            canvas.line((x, y), (x, y + 4.0), "axis");
+            canvas.text((x, y + LINE), side, "soft", &time(mark));
+        }
+        canvas.y += LINE;
+    }
+
+    /// What does not count, paler.
+    fn warm_up(&self, canvas: &mut Canvas, until: f64, height: f64) {
+        let (x, top) = (self.x(until), canvas.y);
+        if x - self.left < 8.0 {
+            return;
+        }
+        // Over what was drawn: it pales.
+        canvas.rect((self.left, top), (x - self.left, height), "warm", &format!("warm-up: {}", time(until)));
+        canvas.line((x, top - 14.0), (x, top + height), "axis");
+        let side = if x - self.left > 56.0 { Side::Left } else { Side::Right };
+        let gap = if x - self.left > 56.0 { -6.0 } else { 6.0 };
+        canvas.text((x + gap, top - 4.0), side, "soft", "warm-up");
+    }
+}
+
+/// Seconds for people.
+fn time(seconds: f64) -> String {
+    if seconds >= 600.0 {
+        return format!("{} min", round(seconds / 60.0));
+    }
+    format!("{} s", round(seconds))
+}
+
+pub(super) fn round(value: f64) -> String {
+    let text = format!("{value:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// What each actor did in each window, as bands above one another.
+pub(super) fn actors(read: &Read, timeline: &Timeline, width: f64) -> Option<Canvas> {
+    let courses = &timeline.actors.0;
+    if courses.is_empty() || timeline.at_s.0.is_empty() {
+        return None;
+    }
+    let about = "A band for each actor: from its foot to its top the shares of each window in which it was busy, starved, \
+                 blocked and idle. The table of actors has their means.";
+    let mut canvas = Canvas::new(width, "What each actor did", about.to_owned());
+    canvas.legend(&ACTIVITIES);
+    let clock = Clock::over(&canvas, LEFT, timeline);
+    let first = canvas.y + LINE;
+    // The reader is the last of them.
+    let (shown, left_out) =
+        if courses.len() > ACTORS { (ACTORS - 1, courses.len() - ACTORS) } else { (courses.len(), 0) };
+    for course in courses.iter().take(shown).chain(courses.last().filter(|_| left_out > 0)) {
+        let means = [("busy", &course.busy.0), ("starved", &course.starved.0), ("blocked", &course.blocked.0)];
+        canvas.y += LINE;
+        canvas.text(
+            (LEFT, canvas.y),
+            Side::Right,
+            "name",
+            &cut(&course.name, if canvas.is_narrow() { 11 } else { 24 }),
+        );
+        if let Some(actor) = read.actors.0.iter().find(|actor| actor.name == course.name) {
+            let words = [("busy", actor.busy), ("starved", actor.starved), ("blocked", actor.blocked)];
+            let words: Vec<String> = words.iter().map(|(word, share)| format!("{word} {}", percent(share.0))).collect();
+            let said = if canvas.is_narrow() { &words[..1] } else { &words };
+            canvas.text((canvas.width, canvas.y), Side::Left, "soft", &said.join(" · "));
+        }
+        canvas.y += 6.0;
+        band(&mut canvas, &clock, timeline, means);
+        canvas.y += BAND + 2.0;
+    }
+    if left_out > 0 {
+        canvas.y += LINE;
+        canvas.text((LEFT, canvas.y), Side::Right, "soft", &format!("and {left_out} more lanes, in the table"));
+        canvas.y += 4.0;
+    }
+    let warm = clock.x(read.warm_up_s.map_or(0.0, |at| at.0));
+    if warm > LEFT + 8.0 {
+        let foot = canvas.y;
+        canvas.line((warm, first), (warm, foot), "mark");
+    }
+    clock.axis(&mut canvas);
+    Some(canvas)
+}
+
+fn band(canvas: &mut Canvas, clock: &Clock, timeline: &Timeline, parts: [(&str, &Vec<Share>); 3]) {
+    let (top, begin) = (canvas.y, clock.x(timeline.from_s.0));
+    canvas.rect((clock.left, top), (clock.right - clock.left, BAND), "idle", "");
+    let mut feet = vec![0.0; timeline.at_s.0.len()];
+    for (class, shares) in parts {
+        let steps: Vec<(f64, f64, f64)> = timeline
+            .at_s
+            .0
+            .iter()
+            .zip(feet.iter_mut().zip(shares))
+            .map(|(at, (foot, share))| {
+                let low = *foot;
+                *foot = (*foot + share.0).min(1.0);
+                (clock.x(at.0), top + BAND * (1.0 - low), top + BAND * (1.0 - *foot))
+            })
+            .collect();
+        // What nobody would see needs no shape.
+        if shares.iter().any(|share| share.0 > 0.0) {
+            canvas.stairs(begin, &steps, class);
+        }
+    }
+}
+
+/// A curve that begins at 0: what it is called, its values, how they are said, its class.
+struct Curve<'a> {
+    title: &'a str,
+    about: String,
+    legend: Vec<(&'a str, &'a str)>,
+    most: f64,
+    /// What is round is so many of these.
+    unit: f64,
+    words: fn(f64) -> String,
+    areas: Vec<(&'a str, Vec<f64>)>,
+    /// A mean with its interval, over what counts.
+    mean: Option<(f64, Option<(f64, f64)>)>,
+}
+
+impl Curve<'_> {
+    fn draw(&self, read: Option<&Read>, timeline: &Timeline, width: f64) -> Canvas {
+        let mut canvas = Canvas::new(width, self.title, self.about.clone());
+        canvas.legend(&self.legend);
+        canvas.y += LINE;
+        let clock = Clock::over(&canvas, LEFT, timeline);
+        let warm_up = read.and_then(|read| read.warm_up_s).map_or(0.0, |at| at.0);
+        let top = canvas.y;
+        let most = if self.most > 0.0 { self.most } else { 1.0 };
+        let y = |value: f64| top + CURVE * (1.0 - (value / most).clamp(0.0, 1.0));
+        for mark in marks(most / self.unit, 4).into_iter().map(|mark| mark * self.unit) {
+            canvas.line((clock.left, y(mark)), (clock.right, y(mark)), "grid");
+            canvas.text((clock.left - 8.0, y(mark) + 4.0), Side::Left, "soft", &(self.words)(mark));
+        }
+        for (class, values) in &self.areas {
+            let steps: Vec<(f64, f64, f64)> =
+                timeline.at_s.0.iter().zip(values).map(|(at, value)| (clock.x(at.0), top + CURVE, y(*value))).collect();
+            let begin = clock.x(timeline.from_s.0);
+            canvas.stairs(begin, &steps, class);
+            canvas.edge(begin, &steps, &format!("{class}-edge"));
+        }
+        if let Some((mean, interval)) = self.mean {
+            let begin = clock.x(warm_up);
+            if let Some((low, high)) = interval {
+                canvas.rect((begin, y(high)), (clock.right - begin, y(low) - y(high)), "sure", "95 of 100");
+            }
+            canvas.line((begin, y(mean)), (clock.right, y(mean)), "mark");
+        }
+        clock.warm_up(&mut canvas, warm_up, CURVE);
+        canvas.y += CURVE;
+        clock.axis(&mut canvas);
+        canvas
+    }
+}
+
+fn most(values: &[f64]) -> f64 {
+    values.iter().copied().fold(0.0, f64::max)
+}
+
+fn numbers(of: &[Number]) -> Vec<f64> {
+    of.iter().map(|number| number.0.max(0.0)).collect()
+}
+
+/// Items a second, with their mean after the warm-up.
+pub(super) fn rate(read: &Read, timeline: &Timeline, width: f64) -> Option<Canvas> {
+    let rates = numbers(&timeline.items_per_s.0);
+    let (first, last) = (rates.first()?, rates.last()?);
+    let mean = read.items_per_s;
+    let about = format!(
+        "Items that were taken a second in each window: {} in the first, {} in the last{}.",
+        short(*first),
+        short(*last),
+        mean.map(|mean| format!(", {} in the mean after the warm-up", short(mean.mean.0))).unwrap_or_default()
+    );
+    let title = if read.half == "prepare" { "Parts a second" } else { "Batches a second" };
+    let mean = mean.map(|mean| (mean.mean.0, mean.low.zip(mean.high).map(|(low, high)| (low.0, high.0))));
+    let legend = vec![("rate", "in each window"), ("sure", "mean, 95 of 100")];
+    let legend = if width > NARROW && mean.is_some() { legend } else { Vec::new() };
+    let curve = Curve {
+        title,
+        about,
+        legend,
+        most: 1.1 * most(&rates),
+        unit: 1.0,
+        words: figure,
+        areas: vec![("rate", rates)],
+        mean,
+    };
+    Some(curve.draw(Some(read), timeline, width))
+}
+
+fn figure(value: f64) -> String {
+    if value < 10.0 { round(value) } else { short(value) }
+}
+
+/// How full queues were.
+pub(super) fn queues(read: &Read, timeline: &Timeline, width: f64) -> Option<Canvas> {
+    let shares: Vec<f64> = timeline.queue.0.iter().map(|share| share.0).collect();
+    let queues = read.queues.as_ref().filter(|queues| !shares.is_empty() && queues.capacity.0 > 0.0)?;
+    let about = format!(
+        "The share of the {} places between lanes and their reader that was taken in each window; {} in the mean.",
+        short(queues.capacity.0),
+        percent(queues.mean.0)
+    );
+    let title = format!("How full the queues were, of {} places", short(queues.capacity.0));
+    let mean = Some((queues.mean.0, None));
+    let curve = Curve {
+        title: &title,
+        about,
+        legend: Vec::new(),
+        most: 1.0,
+        unit: 1.0,
+        words: whole,
+        areas: vec![("queue", shares)],
+        mean,
+    };
+    Some(curve.draw(Some(read), timeline, width))
+}
+
+fn whole(share: f64) -> String {
+    format!("{:.0} %", 100.0 * share)
+}
+
+/// What the process has of the machine, and what of it waits in queues.
+pub(super) fn memory(read: &Read, timeline: &Timeline, width: f64) -> Option<Canvas> {
+    let mut last = None;
+    // What is not known is as it was.
+    let resident: Vec<f64> = timeline
+        .resident_bytes
+        .0
+        .iter()
+        .map(|now| {
+            last = now.or(last);
+            last.map_or(0.0, |number: Number| number.0.max(0.0))
+        })
+        .collect();
+    last?;
+    let queued = numbers(&timeline.queued_bytes.0);
+    let top = most(&resident).max(most(&queued));
+    let about = format!(
+        "Resident bytes of the process, {} at most; {} of them wait in queues at most.",
+        size(top),
+        size(most(&queued))
+    );
+    let legend = vec![("resident", "of the process"), ("held", "in queues")];
+    let areas = vec![("resident", resident), ("held", queued)];
+    let areas = areas.into_iter().filter(|(_, values)| !values.is_empty()).collect();
+    let curve = Curve {
+        title: "Memory of the host",
+        about,
+        legend,
+        most: 1.1 * top,
+        unit: unit(top),
+        words: round_size,
+        areas,
+        mean: None,
+    };
+    Some(curve.draw(Some(read), timeline, width))
+}
+
+/// The same of a mark, which is round.
+fn round_size(value: f64) -> String {
+    size(value).replace(".0 ", " ")
+}
+
+/// The unit in which so many bytes are said.
+fn unit(bytes: f64) -> f64 {
+    [1024.0_f64.powi(3), 1024.0_f64.powi(2), 1024.0].into_iter().find(|unit| bytes >= *unit).unwrap_or(1.0)
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bytes are counts below 1e18")]
+pub(super) fn size(value: f64) -> String {
+    bytes(value.max(0.0) as u64)
+}
+
+/// Memory of training over time: of the host, and of the device where it has its own.
+pub(super) fn training_memory(training: &Training, width: f64) -> Option<Canvas> {
+    let moments = &training.memory_over_time.0;
+    let known = |of: fn(&Memory) -> Option<Number>| -> Option<Vec<f64>> {
+        let values: Vec<f64> = moments.iter().map(|it| of(it).map_or(0.0, |bytes| bytes.0.max(0.0))).collect();
+        (most(&values) > 0.0).then_some(values)
+    };
+    let (host, device) = (known(|it| it.resident_bytes), known(|it| it.device_bytes));
+    let top = host.iter().chain(&device).map(|values| most(values)).reduce(f64::max)?;
+    let mut times: Vec<Number> = moments.iter().map(|moment| moment.at_s).collect();
+    // Whoever wrote it, places go from left to right.
+    times.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let timeline = Timeline { at_s: List(times), ..Timeline::default() };
+    let words = device.as_ref().map(|device| format!(", {} on the device", size(most(device)))).unwrap_or_default();
+    let about = format!("{} on the host at most{words}.", size(host.as_ref().map_or(0.0, |host| most(host))));
+    let legend = vec![("rate", "of the host"), ("device", "of the device")];
+    let legend = if device.is_some() { legend } else { Vec::new() };
+    let areas = [("rate", host), ("device", device)];
+    let mut areas: Vec<(&str, Vec<f64>)> = areas.into_iter().filter_map(|(of, values)| Some((of, values?))).collect();
+    // What is less stands before what is more.
+    areas.sort_by(|a, b| most(&b.1).total_cmp(&most(&a.1)));
+    let curve = Curve {
+        title: "Memory of training",
+        about,
+        legend,
+        most: 1.1 * top,
+        unit: unit(top),
+        words: round_size,
+        areas,
+        mean: None,
+    };
+    Some(curve.draw(None, &timeline, width))
+}

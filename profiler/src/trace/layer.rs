@@ -1,0 +1,102 @@
+//! Hears the spans of the target while there is a trace, whatever is logged.
+
+use std::time::Instant;
+
+use telemetry::spans::{SPANS, nanoseconds};
+use tracing::span::{Attributes, Id};
+use tracing::subscriber::Interest;
+use tracing::{Event, Metadata, Subscriber};
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::{Context, Filter};
+use tracing_subscriber::registry::LookupSpan;
+
+use super::buffer::Noted;
+use super::fields::Fields;
+use super::shared::{heard, is_on};
+
+/// The layer that a trace is recorded by, for the subscriber of this process.
+pub fn layer<S: Subscriber + for<'a> LookupSpan<'a>>() -> impl Layer<S> {
+    Listener.with_filter(WhileRecorded)
+}
+
+/// Whether a span or an event is for traces, not for logs.
+pub fn is_of_spans(metadata: &Metadata<'_>) -> bool {
+    metadata.target() == SPANS
+}
+
+/// Lets nothing pass but the target's spans, and those only while somebody records. Who switches it has the interest in all
+/// places asked for anew: while it is off each is then passed by after a look at a level.
+struct WhileRecorded;
+
+impl<S> Filter<S> for WhileRecorded {
+    fn enabled(&self, metadata: &Metadata<'_>, _: &Context<'_, S>) -> bool {
+        is_on() && is_of_spans(metadata)
+    }
+
+    fn callsite_enabled(&self, metadata: &'static Metadata<'static>) -> Interest {
+        if is_on() && is_of_spans(metadata) { Interest::always() } else { Interest::never() }
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(if is_on() { LevelFilter::TRACE } else { LevelFilter::OFF })
+    }
+}
+
+struct Listener;
+
+fn now() -> u64 {
+    nanoseconds(Instant::now())
+}
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Listener {
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        let name = attributes.metadata().name();
+        heard(|shared, buffer| {
+            let fields = Fields::read(&shared.texts, |fields| attributes.record(fields));
+            if is_state(attributes.metadata()) {
+                if let Some(state) = fields.state(name, now()) {
+                    buffer.state(id.into_u64(), state);
+                }
+            } else if let Some(span) = context.span(id) {
+                span.extensions_mut().insert(fields.noted(name));
+            }
+        });
+    }
+
+    fn on_enter(&self, id: &Id, context: Context<'_, S>) {
+        heard(|_, buffer| {
+            let Some(span) = context.span(id) else { return };
+            if let Some(noted) = span.extensions().get::<Noted>() {
+                buffer.begin(now(), id.into_u64(), noted);
+            }
+        });
+    }
+
+    fn on_exit(&self, id: &Id, _: Context<'_, S>) {
+        heard(|_, buffer| buffer.end(now(), id.into_u64()));
+    }
+
+    fn on_close(&self, id: Id, context: Context<'_, S>) {
+        if context.span(&id).is_some_and(|span| is_state(span.metadata())) {
+            heard(|_, buffer| buffer.leave(now(), id.into_u64()));
+        }
+    }
+
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let at = now();
+        heard(|shared, buffer| {
+            let fields = Fields::read(&shared.texts, |fields| event.record(fields));
+            if let Some(fill) = fields.fill(at) {
+                buffer.fill(fill);
+            } else if let Some((takes, by, name, notes)) = fields.arrival("taken") {
+                buffer.arrive((at, takes), by, name, notes);
+            }
+        });
+    }
+}
+
+/// Whether it is what an actor does, which nobody enters.
+fn is_state(metadata: &Metadata<'_>) -> bool {
+    metadata.fields().field("actor").is_some()
+}

@@ -1,0 +1,32 @@
+//! What lanes do just now, for who looks at them.
+
+use pipeline::actor::{Activity, Gauges, Reading};
+use server::ActorStatus;
+
+/// What lanes do just now, and whoever reads what they make.
+pub fn actors(gauges: &Gauges) -> Vec<ActorStatus> {
+    let lanes = gauges.lanes();
+    let reader = gauges.reader();
+    lanes.iter().map(|lane| actor(lane, false)).chain([actor(&reader, true)]).collect()
+}
+
+fn actor(reading: &Reading, is_reader: bool) -> ActorStatus {
+    ActorStatus {
+        name: reading.name.clone(),
+        doing: match reading.doing {
+            Some(Activity::Busy) => "busy",
+            Some(Activity::Starved) => "starved",
+            Some(Activity::Blocked) => "blocked",
+            None => "ended",
+        },
+        since_s: reading.age.as_secs_f64(),
+        items: reading.items,
+        busy_s: reading.busy.as_secs_f64(),
+        starved_s: reading.starved.as_secs_f64(),
+        blocked_s: reading.blocked.as_secs_f64(),
+        wall_s: reading.wall.as_secs_f64(),
+        queued: reading.queued as u64,
+        capacity: reading.capacity as u64,
+        is_reader,
+    }
+}

@@ -1,0 +1,95 @@
+//! `cloze export`: a checkpoint as a folder that `transformers` loads.
+
+mod staged;
+
+use std::path::Path;
+
+use cloze::cli;
+use cloze::exit::Usage;
+use cloze::plan::Plan;
+use cloze::plan::training::export_problem;
+use cloze::terminal::{note, told};
+use pipeline::load;
+use schemas::{Step, manifest};
+use serde_json::json;
+use store::Store;
+use trainer::device::tensors::HostTensors;
+use trainer::hf;
+use trainer::training::checkpoint;
+use trainer_plan::TrainPlan;
+use trainer_plan::config::ModelFamily;
+
+use self::staged::{Staged, TOKENIZER_CONFIG};
+
+/// Writes the weights after `step` (the newest, if left out) of `run` to `out`, with the tokenizer.
+pub(crate) fn run(run: &Path, out: &Path, step: Option<u64>, family: cli::ModelFamily) -> anyhow::Result<()> {
+    let plan = Plan::of_run(run)?;
+    let model = Model::of(&plan, family.into())?;
+    let staged = Staged::beside(out)?;
+    let (from, snapshot) = checkpoint::pick(&Store::existing(run)?, step.map(Step))?;
+    let class = model.put(&snapshot.main, &Store::folder(staged.path())?)?;
+    let published = staged.publish()?;
+    if published.replaced {
+        note(format_args!("{}: replaced the model that was there", out.display()));
+    }
+    for left in published.left {
+        note(format_args!("warning: what it replaced could not be removed: {left}"));
+    }
+    told(format_args!(
+        "{}: step {} of {from}; load it with `{class}.from_pretrained(\"{}\")`",
+        out.display(),
+        snapshot.state.step,
+        out.display()
+    ));
+    Ok(())
+}
+
+/// All of a model but its weights.
+pub(super) struct Model {
+    plan: TrainPlan,
+    family: ModelFamily,
+    tokenizer: Vec<u8>,
+    tokenizer_config: String,
+}
+
+impl Model {
+    /// What the models of a plan have in common.
+    pub(super) fn of(plan: &Plan, family: ModelFamily) -> anyhow::Result<Self> {
+        if let Some(problem) = export_problem(plan.config(), plan.train(), family) {
+            return Err(Usage(problem).into());
+        }
+        let data = plan.data();
+        let tokenizer = load::read_tokenizer(&data.store, &data.manifest)?;
+        let tokenizer_config = tokenizer_config(plan, family);
+        Ok(Self { plan: plan.train().clone(), family, tokenizer, tokenizer_config })
+    }
+
+    /// Puts the model of these weights, `config.json` last: with it, there is one.
+    pub(super) fn put(&self, weights: &HostTensors, folder: &Store) -> Result<&'static str, trainer_plan::Error> {
+        folder.put(manifest::TOKENIZER, &self.tokenizer)?;
+        folder.put(TOKENIZER_CONFIG, self.tokenizer_config.as_bytes())?;
+        hf::export(weights, &self.plan, self.family, folder)
+    }
+}
+
+/// What `AutoTokenizer` needs beside `tokenizer.json`.
+fn tokenizer_config(plan: &Plan, family: ModelFamily) -> String {
+    let (vocab, special) = (plan.vocab(), plan.vocab().special());
+    let mut config = json!({
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": plan.train().encoder.positions,
+        "do_lower_case": plan.data().manifest.tokenizer.lowercase,
+        "pad_token": vocab.token(special.pad),
+        "cls_token": vocab.token(special.cls),
+        "sep_token": vocab.token(special.sep),
+        "mask_token": vocab.token(special.mask),
+    });
+    if let Some(unk) = special.unk {
+        config["unk_token"] = vocab.token(unk).into();
+    }
+    if family == ModelFamily::Roberta {
+        // Without this, `token_type_ids` of pairs point past its table.
+        config["model_input_names"] = json!(["input_ids", "attention_mask"]);
+    }
+    format!("{config:#}\n")
+}

@@ -1,0 +1,52 @@
+//! `cloze-train`: the verbs of `cloze` that compute tensors.
+//!
+//! `cloze` executes it with its own arguments ([`cloze::second_program`]). It parses them as `cloze` does, and passes every
+//! verb that needs no tensors back to the library.
+
+mod again;
+mod explain;
+mod export;
+mod fill;
+mod parity;
+#[cfg(test)]
+mod presets;
+mod profile;
+mod replay;
+mod step_profile;
+mod train;
+mod tune;
+
+use std::process::ExitCode;
+
+use cloze::cli::{TuneArgs, Verb};
+use cloze::{commands, program, second_program};
+
+fn main() -> ExitCode {
+    program::run(trainer::device::is_caught, dispatch)
+}
+
+/// Runs a verb. The code is 0 except for a training that a signal stopped.
+fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
+    second_program::check_version()?;
+    match verb {
+        Verb::Train { config, replay, prepare, slow, chaos, profile, allow } => {
+            let (slow, chaos, profile) = (slow.as_deref(), chaos.as_deref(), profile.as_deref());
+            return train::run(&config, train::Options { replay, prepare, slow, chaos, profile, allow: &allow });
+        }
+        Verb::Profile { config: Some(config), options, verb: None } if options.half.computes_tensors() => {
+            profile::run(&config, &options)?;
+        }
+        Verb::Tune { config, options: options @ TuneArgs { step_ms: None, .. } } => tune::run(&config, &options)?,
+        Verb::Export { run, out, step, family } => export::run(&run, &out, step, family)?,
+        Verb::Explain { run, step, row, rows, json, set } => {
+            explain::run(&run, &explain::Options { step, row, rows, json, set: &set })?;
+        }
+        Verb::Replay { run, step, without, json, set } => {
+            replay::run(&run, &replay::Options { step, without: without.as_deref(), json, set: &set })?;
+        }
+        Verb::Fill { run, top, texts } => fill::run(&run, top, &texts)?,
+        Verb::Parity { input, output, dtype } => parity::run(&input, &output, dtype)?,
+        other => return commands::dispatch(other),
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,29 @@
+//! `cloze parity`: losses and gradients by themselves.
+
+use std::path::Path;
+
+use cloze::cli::Dtype;
+use cloze::terminal::{line, note};
+use trainer::parity;
+
+/// Computes the cases of `input` into `output`.
+pub(crate) fn run(input: &Path, output: &Path, dtype: Dtype) -> anyhow::Result<()> {
+    let dtype = match dtype {
+        Dtype::F32 => parity::Dtype::F32,
+        Dtype::F64 => parity::Dtype::F64,
+    };
+    let summary = parity::run(input, output, dtype)?;
+    for (id, objective) in &summary.skipped {
+        note(format_args!("skipped case `{id}`: there is no objective `{objective}` here"));
+    }
+    for ignored in &summary.ignored {
+        note(format_args!("ignored {ignored}: this objective does not read it"));
+    }
+    line(format_args!(
+        "{}: {} cases computed, {} skipped",
+        output.display(),
+        summary.computed.len(),
+        summary.skipped.len()
+    ));
+    Ok(())
+}

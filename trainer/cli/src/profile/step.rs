@@ -1,0 +1,92 @@
+//! A training step by itself, on made batches: what a device can do, before there is a corpus.
+
+use cloze::cli::ConfigArgs;
+use cloze::exit::Usage;
+use cloze::plan::outlook::Outlook;
+use cloze::terminal::{bytes, estimate, line, note, short};
+use pipeline::load::ViewFacts;
+use profiler::statistics::quartiles;
+use schemas::Batch;
+use serde_json::json;
+use trainer::training::{Timing, time_steps};
+use trainer_plan::TrainPlan;
+
+use super::made;
+
+/// Different steps that are made; they come again. Making one takes a moment, and the device does not care.
+const DIFFERENT: usize = 4;
+
+/// Times steps of the run that a configuration stands for, whether its corpus is prepared or not.
+pub(super) fn run(args: &ConfigArgs, steps: usize, json: bool) -> anyhow::Result<()> {
+    if steps == 0 {
+        return Err(Usage("--steps 0: there is nothing to time".to_owned()).into());
+    }
+    let outlook = Outlook::of(args)?;
+    let (plan, views) = (outlook.train(), outlook.views());
+    for warning in outlook.warnings() {
+        note(format_args!("warning: {warning}"));
+    }
+    let different = made_steps(plan, &views, outlook.fills_rows(), steps);
+    let timing = time_steps(plan, &different, steps.div_ceil(3), steps)?;
+    let figures = Figures::of(&timing, plan.flops_per_token());
+    if json {
+        line(figures.json(plan, &timing));
+    } else {
+        figures.lines(plan, &timing).into_iter().for_each(line);
+    }
+    Ok(())
+}
+
+/// Batches of so many steps, or of as many as differ.
+pub(crate) fn made_steps(plan: &TrainPlan, views: &[ViewFacts], fills_rows: bool, steps: usize) -> Vec<Vec<Batch>> {
+    let of_step = plan.micro_batches();
+    let step = |number: u64| {
+        let batches = number * of_step..(number + 1) * of_step;
+        batches.map(|index| made::batch(plan, views, fills_rows, index)).collect()
+    };
+    (0..DIFFERENT.min(steps) as u64).map(step).collect()
+}
+
+/// What the times come to.
+struct Figures {
+    median: f64,
+    quartiles: [f64; 2],
+    tokens_per_s: f64,
+    mfu: Option<f64>,
+}
+
+impl Figures {
+    fn of(timing: &Timing, flops_per_token: f64) -> Self {
+        let [low, median, high] = quartiles(&timing.seconds);
+        let tokens_per_s = timing.tokens as f64 / median;
+        let mfu = timing.peak_flops.map(|peak| tokens_per_s * flops_per_token / peak);
+        Self { median, quartiles: [low, high], tokens_per_s, mfu }
+    }
+
+    fn json(&self, plan: &TrainPlan, timing: &Timing) -> String {
+        let train = &plan.train;
+        json!({
+            "device": timing.device, "device_name": timing.device_name, "precision": train.precision,
+            "rows_per_step": train.rows_per_step, "rows_per_micro_batch": train.rows_per_micro_batch,
+            "width": plan.width, "vocab_size": plan.vocab.size, "tokens": timing.tokens, "loss": timing.loss,
+            "steps": timing.seconds.len(), "step_ms": self.median * 1e3,
+            "step_ms_quartiles": self.quartiles.map(|seconds| seconds * 1e3),
+            "tokens_per_s": self.tokens_per_s, "mfu": self.mfu, "flops_per_token": plan.flops_per_token(),
+            "flops_ratio": plan.flops_ratio(), "planned_bytes": plan.memory().total(), "peak_bytes": timing.peak_bytes,
+        })
+        .to_string()
+    }
+
+    fn lines(&self, plan: &TrainPlan, timing: &Timing) -> Vec<String> {
+        let name = timing.device_name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
+        let [low, high] = self.quartiles.map(|seconds| seconds * 1e3);
+        let taken = timing.peak_bytes.map(|most| format!(", {} at most", bytes(most))).unwrap_or_default();
+        let share = self.mfu.map(|mfu| format!(", {:.1} % of the device's peak", 100.0 * mfu)).unwrap_or_default();
+        vec![
+            format!("{}{name}: {} steps of {} tokens", timing.device, timing.seconds.len(), timing.tokens),
+            format!("{:.1} ms a step; half of them {low:.1} to {high:.1}", self.median * 1e3),
+            format!("{} tokens/s{share}", short(self.tokens_per_s)),
+            format!("loss {:.4}; {} of memory by plan{taken}", timing.loss, estimate(plan.memory().total())),
+        ]
+    }
+}

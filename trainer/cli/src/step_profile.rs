@@ -1,0 +1,241 @@
+//! Steps of a training that were measured: what they are made of, for people and for programs.
+
+use std::time::Instant;
+
+use cloze::cli::Half;
+use cloze::commands::profile::shown::{Profile, Told};
+use cloze::control::Control;
+use cloze::plan::Plan;
+use cloze::terminal::{bytes, short};
+use profiler::measure::{Measured, Watch};
+use profiler::statistics::{Estimate, mean_of, milliseconds, percent};
+use profiler::verdict::judge;
+use profiler::what_if::proposals;
+use serde_json::{Value, json};
+use trainer::device::stopwatch::{self, MemoryAt, STEPS_MAX, Slice, StepTimes, WAIT};
+
+/// Steps that are measured at the moment.
+pub(crate) struct Running {
+    watch: Watch,
+    begun: Instant,
+    since: Instant,
+    steps: Vec<f64>,
+}
+
+impl Running {
+    /// Begins on the trainer's thread.
+    pub(crate) fn begin(control: &Control) -> anyhow::Result<Self> {
+        let gauges = control.board().gauges().ok_or_else(|| anyhow::anyhow!("nobody makes batches yet"))?;
+        let now = Instant::now();
+        let watch = Watch::over(gauges)?;
+        stopwatch::begin();
+        Ok(Self { watch, begun: now, since: now, steps: Vec::new() })
+    }
+
+    /// One is over.
+    pub(crate) fn step(&mut self) {
+        if self.steps.len() < STEPS_MAX {
+            self.steps.push(self.since.elapsed().as_secs_f64());
+        }
+        self.since = Instant::now();
+    }
+
+    /// Seconds since it was begun.
+    pub(crate) fn seconds(&self) -> f64 {
+        self.begun.elapsed().as_secs_f64()
+    }
+
+    /// Seconds of each step so far.
+    pub(crate) fn steps(&self) -> &[f64] {
+        &self.steps
+    }
+
+    /// Ends it, on the same thread.
+    pub(crate) fn end(self) -> (Watch, StepTimes) {
+        (self.watch, stopwatch::end().unwrap_or_default())
+    }
+}
+
+/// What a step consists of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    rows: u64,
+    rows_per_micro_batch: u64,
+    /// Tokens of the widest view's rows.
+    width: u64,
+}
+
+impl Shape {
+    pub(crate) fn of(plan: &Plan) -> Self {
+        let train = &plan.train().train;
+        let width = plan.load().facts().views.iter().map(|view| view.width).max().unwrap_or(0) as u64;
+        Self { rows: train.rows_per_step, rows_per_micro_batch: train.rows_per_micro_batch, width }
+    }
+}
+
+/// What is said of steps that were measured.
+pub(crate) fn profile(shape: Shape, watch: &Watch, times: StepTimes) -> Profile {
+    let measured = by_steps(watch.measured(), shape, &times.steps);
+    let verdict = judge(&measured, "trainer");
+    let training = Training { shape, step: mean_of(&times.steps), times };
+    let mut evidence = verdict.evidence;
+    evidence.extend(training.evidence());
+    Profile {
+        half: Half::Train.name(),
+        sentence: verdict.sentence,
+        binding: Some(verdict.binding),
+        evidence,
+        what_if: Some(proposals(&measured)),
+        checked: None,
+        tokens_per_item: (shape.rows_per_micro_batch * shape.width) as f64,
+        tokens_per_s: None,
+        stages: None,
+        reader: "trainer",
+        held_back: None,
+        training: Some(Told { lines: training.lines(), json: training.json() }),
+        measured,
+    }
+}
+
+/// The rate by whole steps: a window that ends in the middle of one has more micro-batches of it, or fewer.
+fn by_steps(measured: Measured, shape: Shape, steps: &[f64]) -> Measured {
+    let items = shape.rows as f64 / shape.rows_per_micro_batch.max(1) as f64;
+    let rate = mean_of(steps).map(|step| Estimate {
+        mean: items / step.mean,
+        low: items / step.high,
+        high: items / step.low.max(1e-9),
+    });
+    let windows = steps.iter().map(|step| items / step.max(1e-9)).collect();
+    Measured { rate, windows, ..measured }
+}
+
+/// Steps, and what they were made of.
+struct Training {
+    shape: Shape,
+    step: Option<Estimate>,
+    times: StepTimes,
+}
+
+impl Training {
+    fn steps(&self) -> f64 {
+        self.times.count.max(1) as f64
+    }
+
+    /// Seconds of a step in the mean, measured as a whole.
+    fn seconds(&self) -> f64 {
+        self.times.total_s / self.steps()
+    }
+
+    fn host(&self, part: &str) -> f64 {
+        self.times.parts.iter().filter(|it| it.name == part).map(|it| it.host_s).sum::<f64>() / self.steps()
+    }
+
+    fn evidence(&self) -> Vec<String> {
+        let (step, wait) = (self.seconds(), self.host(WAIT));
+        let tokens = (self.shape.rows * self.shape.width) as f64;
+        let rate = |seconds: f64| short(tokens / seconds.max(1e-9));
+        vec![format!(
+            "a step waits {} of its {}; without that it would learn from {} tokens/s instead of {}",
+            percent(wait / step.max(1e-9)),
+            ms(step),
+            rate(step - wait),
+            rate(step)
+        )]
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let step = self.seconds();
+        let spread = self.step.map_or(String::new(), |step| format!(" (± {})", percent(step.spread())));
+        let device = self.times.device.as_ref().map_or("?", |(device, _)| device.as_str());
+        let mut lines = vec![
+            String::new(),
+            format!(
+                "a step takes {}{spread}, in the mean of {}: {} rows of {} tokens, {} at a time, on {device}",
+                ms(step),
+                self.times.count,
+                self.shape.rows,
+                self.shape.width,
+                self.shape.rows_per_micro_batch
+            ),
+            format!("{:<32} {:>10} {:>8} {:>10}", "part", "host", "of it", "device"),
+        ];
+        lines.extend(self.times.parts.iter().map(|part| {
+            let (host, on_device) = (part.host_s / self.steps(), part.device_s.map(|device| device / self.steps()));
+            let on_device = on_device.map_or("–".to_owned(), ms);
+            format!("{:<32} {:>10} {:>8} {on_device:>10}", part.name, ms(host), percent(host / step.max(1e-9)))
+        }));
+        if let Some(failure) = &self.times.failure {
+            lines.push(format!("the device's times are missing: {failure}"));
+        }
+        let owners = self.memory().into_iter().map(|(owner, size)| format!("{owner} {}", bytes(size)));
+        lines.push(format!("memory: {}", owners.collect::<Vec<_>>().join(", ")));
+        lines
+    }
+
+    /// Bytes by owner: what a run keeps, and the most of the rest that was seen between two steps.
+    fn memory(&self) -> Vec<(&str, u64)> {
+        let mut owners: Vec<(&str, u64)> = self.times.owners.clone();
+        let kept: u64 = owners.iter().map(|(_, size)| size).sum();
+        let most = |of: fn(&MemoryAt) -> Option<u64>| self.times.memory.iter().filter_map(of).max();
+        let (device, resident) = (most(|at| at.device_bytes), most(|at| at.resident_bytes));
+        match (device, resident) {
+            (Some(device), resident) => {
+                owners.push(("other tensors", device.saturating_sub(kept)));
+                owners.extend(resident.map(|resident| ("host", resident)));
+            }
+            (None, Some(resident)) => owners.push(("the rest of the process", resident.saturating_sub(kept))),
+            (None, None) => {}
+        }
+        owners
+    }
+
+    fn json(&self) -> Value {
+        let per_step = |seconds: f64| 1e3 * seconds / self.steps();
+        let parts: Vec<Value> = self
+            .times
+            .parts
+            .iter()
+            .map(|part| {
+                json!({ "what": part.name, "host_ms": per_step(part.host_s), "device_ms": part.device_s.map(per_step),
+                        "count": part.count as f64 / self.steps() })
+            })
+            .collect();
+        let slices = |slices: &[Slice]| -> Vec<Value> {
+            let named = slices.iter().filter_map(|slice| Some((self.times.parts.get(slice.part)?, slice)));
+            named
+                .map(|(part, slice)| {
+                    json!({ "what": part.name, "from_ms": 1e3 * slice.from_s, "to_ms": 1e3 * slice.to_s })
+                })
+                .collect()
+        };
+        let typical = self.times.typical.as_ref();
+        let memory: Vec<Value> =
+            self.memory().into_iter().map(|(owner, size)| json!({ "owner": owner, "bytes": size })).collect();
+        let over_time: Vec<Value> = self
+            .times
+            .memory
+            .iter()
+            .map(|at| json!({ "at_s": at.at_s, "resident_bytes": at.resident_bytes, "device_bytes": at.device_bytes }))
+            .collect();
+        let (device, device_name) = self.times.device.clone().unzip();
+        json!({
+            "device": device, "device_name": device_name.flatten(), "steps": self.times.count,
+            "tokens_per_step": self.shape.rows * self.shape.width,
+            "rows_per_micro_batch": self.shape.rows_per_micro_batch,
+            "micro_batches_per_step": self.shape.rows / self.shape.rows_per_micro_batch.max(1),
+            "step_ms": {
+                "mean": 1e3 * self.seconds(), "low": self.step.map(|step| 1e3 * step.low),
+                "high": self.step.map(|step| 1e3 * step.high),
+            },
+            "step_ms_each": self.times.steps.iter().map(|seconds| 1e3 * seconds).collect::<Vec<_>>(),
+            "phases": parts, "waterfall": typical.map(|step| slices(&step.host)),
+            "device_waterfall": typical.and_then(|step| step.device.as_deref()).map(slices),
+            "memory": memory, "memory_over_time": over_time,
+            "device_failure": self.times.failure,
+        })
+    }
+}
+
+fn ms(seconds: f64) -> String {
+    milliseconds(1e3 * seconds)
+}

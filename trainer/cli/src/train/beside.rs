@@ -1,0 +1,150 @@
+//! `cloze train --prepare`: the preparation on a thread of its own.
+
+use std::sync::mpsc::{Receiver, RecvError, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+use cloze::config::Parsed;
+use cloze::config::corpora::NamedCorpus;
+use cloze::plan::Halves;
+use cloze::terminal::note;
+use pipeline::actor::{self, Actor, Stop, Stopper, stopper};
+use pipeline::prepare::{Preparation, PrepareConfig, PrepareOptions, Summary};
+use telemetry::{Clock, Event, Observer, What};
+use trainer::training::Outcome;
+
+/// Between two lines about progress.
+const PROGRESS_EVERY: Duration = Duration::from_secs(10);
+
+/// A preparation under way in this process.
+pub(super) struct Beside {
+    thread: Option<Actor<pipeline::Result<()>>>,
+    /// Asks it to stop.
+    stopper: Stopper,
+    /// Closed when it has failed. Kept here too, since it closes when nobody keeps it.
+    failed: (Stopper, Stop),
+    /// Hears that the part list is written, and the end.
+    listed: Receiver<()>,
+}
+
+impl Beside {
+    /// Starts it, with the share of the cores that is its own where it is to run beside a training.
+    pub(super) fn start(parsed: Parsed, is_beside: bool) -> anyhow::Result<Self> {
+        let lanes = Halves::of(&parsed.config).prepare;
+        let mut corpora = parsed.into_corpora(None)?;
+        if is_beside {
+            for corpus in &mut corpora {
+                corpus.prepare.lanes = Some(lanes);
+            }
+        }
+        let ((stopper, stop), failed) = (stopper(), actor::stopper());
+        let (sender, listed) = sync_channel(1);
+        let (mut said, fails) = (Said { listed: Some(sender), told: None }, failed.0.clone());
+        let thread = actor::spawn("preparation", move || {
+            let prepare = |corpus: NamedCorpus| prepare(&corpus.prepare, is_beside, &stop, &mut said).map(drop);
+            let done = corpora.into_iter().try_for_each(prepare);
+            if done.is_err() {
+                fails.stop();
+            }
+            done
+        })?;
+        Ok(Self { thread: Some(thread), stopper, failed, listed })
+    }
+
+    /// Waits until its part list is written.
+    pub(super) fn wait_for_list(&mut self) -> anyhow::Result<()> {
+        match self.listed.recv() {
+            Ok(()) => Ok(()),
+            Err(RecvError) => self.join(),
+        }
+    }
+
+    /// Waits until all is prepared.
+    pub(super) fn wait_for_end(&mut self) -> anyhow::Result<()> {
+        self.join()
+    }
+
+    /// That it has not failed.
+    pub(super) fn check(&mut self) -> anyhow::Result<()> {
+        if self.failed.1.is_asked() { self.join() } else { Ok(()) }
+    }
+
+    /// Closes when it has failed.
+    pub(super) fn failed(&self) -> Stop {
+        self.failed.1.clone()
+    }
+
+    /// Ends it, wherever it is.
+    pub(super) fn leave(mut self) {
+        self.stopper.stop();
+        // Whoever asked for the stop has the code; what it says is said.
+        let _ = self.join();
+    }
+
+    /// Ends it with the training, which had that outcome. What ended it by itself is then what has to be mended first.
+    pub(super) fn end(mut self, outcome: anyhow::Result<Outcome>) -> anyhow::Result<Outcome> {
+        self.stopper.stop();
+        let Err(error) = self.join() else { return outcome };
+        if matches!(error.downcast_ref(), Some(pipeline::Error::Stopped)) {
+            note("the preparation was stopped with the training; `cloze prepare`, or the same command, continues it");
+            return outcome;
+        }
+        match outcome {
+            Ok(outcome) => {
+                note(format_args!("warning: {error:#}"));
+                Ok(outcome)
+            }
+            Err(training) => {
+                note(format_args!("the training ended with its preparation: {training:#}"));
+                Err(error)
+            }
+        }
+    }
+
+    /// What it came to.
+    fn join(&mut self) -> anyhow::Result<()> {
+        let Some(thread) = self.thread.take() else { return Ok(()) };
+        match thread.join()? {
+            Ok(()) => Ok(()),
+            Err(error @ pipeline::Error::Stopped) => Err(error.into()),
+            Err(error) => Err(anyhow::Error::from(error).context("the preparation failed")),
+        }
+    }
+}
+
+fn prepare(
+    config: &PrepareConfig,
+    in_order: bool,
+    stop: &Stop,
+    observer: &mut dyn Observer,
+) -> pipeline::Result<Summary> {
+    let options = PrepareOptions { in_order, ..PrepareOptions::default() };
+    Preparation::plan(config)?.run_until(stop, options, &Clock::system(), observer)
+}
+
+/// What people see of a preparation among the lines of a training, and the news that its list is written.
+struct Said {
+    listed: Option<SyncSender<()>>,
+    told: Option<Instant>,
+}
+
+impl Observer for Said {
+    fn observe(&mut self, event: &Event) {
+        match &event.what {
+            What::PrepareStart(_) => {
+                // Nobody else sends, and there is room for one.
+                let _ = self.listed.as_ref().map(|listed| listed.try_send(()));
+            }
+            What::PrepareProgress(now) => {
+                let is_due = self.told.is_none_or(|told| told.elapsed() >= PROGRESS_EVERY);
+                if now.bytes == now.bytes_kept || !is_due {
+                    return;
+                }
+                self.told = Some(Instant::now());
+            }
+            _ => {}
+        }
+        if let Some(text) = telemetry::terminal::line(event) {
+            note(text);
+        }
+    }
+}

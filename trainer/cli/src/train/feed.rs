@@ -1,0 +1,272 @@
+//! The pipeline as the trainer sees it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use cloze::chaos::{Kill, Storm};
+use cloze::control::Phase;
+use cloze::data::PreparedData;
+use cloze::generations::streamed::Streamed;
+use cloze::plan::Plan;
+use pipeline::actor;
+use pipeline::audit::{Audit, Watch};
+use pipeline::ledger::{Fate, Ledger};
+use pipeline::load::{BadRow, BadRows, BatchStream, Care, Contention, Hindrance, LoadPlan, StreamOptions};
+use schemas::{Batch, Generation, RowIndex, Share};
+use telemetry::What;
+use telemetry::training::{AuditReport, GenerationReport, LeftOutReport, StarvedReport};
+use trainer::training::Data;
+use trainer_plan::ForeignError;
+
+use super::phases::Phases;
+
+/// Seconds of waiting for a batch below which nobody is told.
+const STARVED_MIN: f64 = 0.05;
+
+/// Who keeps what becomes of rows.
+pub(super) struct Kept {
+    pub(super) left_out: Arc<dyn BadRows>,
+    pub(super) ledger: Arc<Mutex<Ledger>>,
+}
+
+/// Batches that lanes make, audited before they are learnt from.
+pub(super) struct Feed {
+    plan: Arc<LoadPlan>,
+    /// Who knows the names of documents.
+    data: Arc<PreparedData>,
+    valid: Option<Arc<LoadPlan>>,
+    share: Share,
+    /// Where the next batch begins.
+    row: RowIndex,
+    stream: Option<BatchStream>,
+    /// None where batches come again and again: counted twice, they would seem surer than they are.
+    watch: Option<Watch>,
+    /// The generation of each source's data that its last row is of; none before the first.
+    generations: BTreeMap<usize, Generation>,
+    remarks: Vec<What>,
+    replay: Option<u64>,
+    care: Care,
+    /// What is slow on purpose, where that is rehearsed.
+    pub(super) slowed: (Option<Hindrance>, Contention),
+    /// Who counts what was consumed: nobody, where nothing is kept.
+    ledger: Arc<Mutex<Ledger>>,
+    /// Who ends this process on purpose, and how many rows a step has.
+    storm: Option<(Arc<Storm>, u64)>,
+    phases: Phases,
+    /// Of data that are still being prepared: who knows how long anybody has waited for them.
+    segments: Option<Arc<Streamed>>,
+}
+
+impl Feed {
+    /// A share of the batches of a plan; the first `replay` of them for ever, if that is asked for.
+    pub(super) fn new(
+        plan: &Plan,
+        share: Share,
+        replay: Option<u64>,
+        kept: Kept,
+        storm: Option<&Arc<Storm>>,
+        phases: Phases,
+    ) -> Self {
+        let load = plan.load();
+        Self {
+            plan: Arc::clone(load),
+            data: Arc::clone(plan.data()),
+            valid: plan.valid().cloned(),
+            share,
+            row: RowIndex(0),
+            stream: None,
+            watch: replay.is_none().then(|| Watch::new(load.audit())),
+            generations: BTreeMap::new(),
+            remarks: Vec::new(),
+            replay,
+            care: Care {
+                bad_rows: Some(kept.left_out),
+                counts_documents: replay.is_none(),
+                faults: storm.map(|storm| Arc::clone(storm) as _),
+                ..Care::default()
+            },
+            slowed: (None, Contention::default()),
+            ledger: kept.ledger,
+            storm: storm.map(|storm| (Arc::clone(storm), plan.train().train.rows_per_step)),
+            phases,
+            segments: plan.data().segments().cloned(),
+        }
+    }
+}
+
+impl Data for Feed {
+    fn seek(&mut self, rows: RowIndex) -> Result<(), ForeignError> {
+        self.row = rows;
+        self.phases.control.board().consumed(rows.0);
+        self.ledger().forget();
+        let (replay, care) = (self.replay, self.care.clone());
+        let (hindrance, contention) = self.slowed;
+        let options = StreamOptions { digests: true, replay, care, hindrance, contention };
+        let stream = BatchStream::new(&self.plan, rows, self.share, options);
+        self.phases.control.board().lanes(stream.gauges());
+        self.stream = Some(stream);
+        Ok(())
+    }
+
+    fn next(&mut self) -> Result<Option<Batch>, ForeignError> {
+        self.phases.enter(Phase::Data);
+        if let Some((storm, rows)) = &self.storm
+            && self.row.0.is_multiple_of(*rows)
+        {
+            storm.reach(Kill::Step(self.row.0 / rows))?;
+        }
+        let stream = self.stream.as_mut().ok_or("the trainer seeks before it reads")?;
+        let (asked, before) = (Instant::now(), self.segments.as_ref().map(|segments| segments.waited()));
+        let batch = match stream.next_or(&self.phases.control.stop()) {
+            // What is repeated says where it would stand in the stream.
+            actor::Next::Item(batch) if self.replay.is_some() => batch?.starting_at(self.row),
+            actor::Next::Item(batch) => batch?,
+            actor::Next::Stopped => return Ok(None),
+            actor::Next::End => return Err("the endless stream ended".into()),
+        };
+        self.remarks.extend(stream.bad_rows().into_iter().map(left_out));
+        let documents = stream.documents();
+        self.ledger().give(documents);
+        if let Some(audit) = self.watch.as_mut().map(|watch| watch.look(&batch)).transpose()?.flatten() {
+            self.remarks.extend(remarks(audit));
+        }
+        if let Some(((before, ..), segments)) = before.zip(self.segments.as_ref()) {
+            self.remarks.extend(starved(before, segments, asked.elapsed()));
+        }
+        self.note_generation(batch.rows() as u64)?;
+        self.row.0 += batch.rows() as u64;
+        self.phases.enter(Phase::Step);
+        Ok(Some(batch))
+    }
+
+    fn validation(&mut self) -> Result<Box<dyn Iterator<Item = Result<Batch, ForeignError>> + '_>, ForeignError> {
+        let Some(valid) = &self.valid else { return Ok(Box::new(std::iter::empty())) };
+        let batches = valid.stream(RowIndex(0), self.share);
+        self.phases.control.enter(Phase::Validation);
+        self.phases.control.board().validation(Some(batches.gauges()));
+        Ok(Box::new(Looking { batches, phases: self.phases.clone() }))
+    }
+
+    fn epochs(&self, rows: RowIndex) -> Result<f64, ForeignError> {
+        Ok(self.plan.epochs(rows)?)
+    }
+
+    fn source_epochs(&self, rows: RowIndex) -> Result<BTreeMap<String, f64>, ForeignError> {
+        Ok(self.plan.epochs_by_source(rows)?)
+    }
+
+    fn consumed(&mut self, end: RowIndex, learnt: bool) -> Result<(), ForeignError> {
+        self.phases.control.board().consumed(end.0);
+        let fate = if learnt { Fate::Learnt } else { Fate::Skipped };
+        Ok(self.ledger().consume(end, fate)?)
+    }
+
+    fn documents(&mut self, row: RowIndex) -> Result<Vec<String>, ForeignError> {
+        let facts = self.plan.row(&self.plan.groups(), row)?;
+        let origins = self.data.origins(&facts)?;
+        // The name that shards have for one that no table knows.
+        let id = |name: &u64| origins.get(name).map_or_else(|| format!("{name:016x}"), |origin| origin.id.clone());
+        Ok(facts.documents.iter().map(id).collect())
+    }
+
+    fn remarks(&mut self) -> Vec<What> {
+        std::mem::take(&mut self.remarks)
+    }
+}
+
+/// The batches of a validation, for as long as nobody asks for a stop.
+struct Looking {
+    batches: BatchStream,
+    phases: Phases,
+}
+
+impl Iterator for Looking {
+    type Item = Result<Batch, ForeignError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self.batches.next_or(&self.phases.control.stop()) {
+            actor::Next::Item(batch) => {
+                self.phases.enter(Phase::Validation);
+                Some(batch.map_err(Into::into))
+            }
+            actor::Next::End | actor::Next::Stopped => None,
+        }
+    }
+}
+
+impl Drop for Looking {
+    fn drop(&mut self) {
+        self.phases.control.board().validation(None);
+    }
+}
+
+impl Feed {
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says where rows begin to be of another generation: `rows` are read next.
+    fn note_generation(&mut self, rows: u64) -> Result<(), ForeignError> {
+        if self.replay.is_some() {
+            return Ok(());
+        }
+        let generation = |row| self.plan.generation(RowIndex(row));
+        let first = self.row.0;
+        let sources = self.plan.sources_of(first..first + rows);
+        // The last row of each source, in the order of sources.
+        let last: BTreeMap<usize, u64> = sources.iter().copied().zip(first..).collect();
+        for (source, row) in last {
+            let now = generation(row)?;
+            if let Some(before) = self.generations.insert(source, now).filter(|before| *before != now) {
+                // Few rows, and seldom.
+                let own = sources.iter().zip(first..).filter(|(of, _)| **of == source).map(|(_, row)| row);
+                let row = own.into_iter().find(|&row| generation(row).is_ok_and(|of| of == now)).unwrap_or(first);
+                let source = self.plan.source_names().nth(source).map(str::to_owned);
+                let report = GenerationReport { generation: now, before, row: RowIndex(row), source };
+                self.remarks.push(What::Generation(report));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What is to be said of a wait for a batch that was a wait for the preparation: lanes had waited for so long before.
+fn starved(before: Duration, segments: &Streamed, asked: Duration) -> Option<What> {
+    let (waited, part, parts) = segments.waited();
+    // Lanes may have waited ahead of the trainer, which noticed nothing.
+    let seconds = waited.saturating_sub(before).min(asked).as_secs_f64();
+    (seconds >= STARVED_MIN).then(|| What::Starved(StarvedReport { by: "prepare".to_owned(), seconds, part, parts }))
+}
+
+/// What is said of a row that cannot be made.
+fn left_out(bad: BadRow) -> What {
+    let BadRow { row, why } = bad;
+    What::LeftOut(LeftOutReport {
+        row: row.row,
+        source: row.of,
+        sample: row.sample.to_string(),
+        shard: row.shard,
+        group: row.group,
+        row_in_group: row.row_in_group as u64,
+        documents: row.documents.iter().map(|document| format!("{document:016x}")).collect(),
+        why,
+    })
+}
+
+/// An audit's laws with what was counted, as events.
+fn remarks(audit: &Audit) -> impl Iterator<Item = What> {
+    audit.counts().map(|(view, count)| {
+        let law = count.law;
+        // Shares, to a millionth.
+        let share = |sum: f64| (1e6 * sum / law.of.max(1.0)).round() / 1e6;
+        What::Audit(AuditReport {
+            view: view.clone(),
+            what: count.what.to_owned(),
+            found: share(law.found),
+            promised: share(law.expected),
+            error: share(law.variance.sqrt()),
+            of: law.of,
+        })
+    })
+}

@@ -1,0 +1,153 @@
+//! From a command line to a plan, and to a preparation beside it: what is waited for before a run can be planned.
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::Instant;
+
+use cloze::cli::ConfigArgs;
+use cloze::config::Parsed;
+use cloze::generations::pauses::Pauses;
+use cloze::plan::Plan;
+use cloze::terminal::note;
+use pipeline::load::{self, DataConfig, RowOrder};
+use pipeline::prepare;
+use store::{Sight, Store, Terms, Watch};
+
+use super::beside::Beside;
+
+/// Plans over what is there by now.
+type Planned<'a> = &'a dyn Fn() -> anyhow::Result<Plan>;
+
+/// A run that can start.
+pub(super) struct Start {
+    pub(super) plan: Plan,
+    /// The preparation that goes on beside it.
+    pub(super) beside: Option<Beside>,
+}
+
+/// Plans a run, and prepares its corpus if that is asked for: before it, or as far as it needs to begin where the run
+/// reads as it is prepared. A signal meanwhile ends the process, since neither half has anything to save.
+///
+/// `waits` is called when it has to wait.
+pub(super) fn start(
+    args: &ConfigArgs,
+    data: &DataConfig,
+    planned: Planned<'_>,
+    prepare: bool,
+    waits: &dyn Fn() -> anyhow::Result<()>,
+) -> anyhow::Result<Start> {
+    let wait =
+        Waiting { data, planned, waits, pauses: Pauses::begin(), since: Instant::now(), watch: None, told: None };
+    if !prepare {
+        return Ok(Start { plan: wait.plan(None)?, beside: None });
+    }
+    // What is wrong with the run is told before anything is prepared for it.
+    Plan::before_its_data(args)?;
+    waits()?;
+    let mut beside = Beside::start(Parsed::read(&args.config, &args.set)?, data.order == RowOrder::Streamed)?;
+    match plan_beside(wait, &mut beside) {
+        Ok(plan) => {
+            tie(&plan, Some(&beside));
+            Ok(Start { plan, beside: Some(beside) })
+        }
+        Err(error) => {
+            beside.leave();
+            Err(error)
+        }
+    }
+}
+
+/// The plan, once the preparation is so far.
+fn plan_beside(wait: Waiting<'_>, beside: &mut Beside) -> anyhow::Result<Plan> {
+    match wait.data.order {
+        RowOrder::Shuffled => beside.wait_for_end()?,
+        RowOrder::Streamed => beside.wait_for_list()?,
+    }
+    wait.plan(Some(beside))
+}
+
+/// Lets a run that reads what is prepared beside it end with the preparation.
+pub(super) fn tie(plan: &Plan, beside: Option<&Beside>) {
+    if let Some((segments, beside)) = plan.data().segments().zip(beside) {
+        segments.fail_with(beside.failed());
+    }
+}
+
+/// Planning a run over a folder that may not be far enough yet.
+struct Waiting<'a> {
+    data: &'a DataConfig,
+    planned: Planned<'a>,
+    waits: &'a dyn Fn() -> anyhow::Result<()>,
+    pauses: Pauses,
+    since: Instant,
+    /// None before the folder is there.
+    watch: Option<Watch>,
+    /// Who was said to fill it.
+    told: Option<Sight>,
+}
+
+impl Waiting<'_> {
+    /// The plan, once what it begins with is there.
+    fn plan(mut self, mut beside: Option<&mut Beside>) -> anyhow::Result<Plan> {
+        loop {
+            let error = match (self.planned)() {
+                Err(error) if is_unfinished(&error) => error,
+                planned => return planned,
+            };
+            (self.waits)()?;
+            match &mut beside {
+                Some(beside) => beside.check()?,
+                None => self.refuse_deserted(error)?,
+            }
+            sleep(self.pauses.next_pause());
+        }
+    }
+
+    /// Gives up where nobody fills the folder; says once who does.
+    fn refuse_deserted(&mut self, error: anyhow::Error) -> anyhow::Result<()> {
+        let sight = self.look()?;
+        let who = match &sight {
+            Sight::Deserted => return Err(error.context("nobody prepares the data of this run")),
+            Sight::Held(filler) => format!("{filler} prepares"),
+            Sight::Idle => "nobody prepares yet".to_owned(),
+        };
+        if self.told.as_ref() != Some(&sight) {
+            note(format_args!("waiting for what the run begins with, which {who}: {error}"));
+            self.told = Some(sight);
+        }
+        Ok(())
+    }
+
+    /// Who fills the folder. One that is not there is filled by nobody, and waited for as long.
+    fn look(&mut self) -> anyhow::Result<Sight> {
+        if self.watch.is_none() {
+            match Store::existing(&self.data.folder) {
+                Ok(store) => self.watch = Some(Watch::of(&store, prepare::LOCK, Terms::default())),
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        match &mut self.watch {
+            Some(watch) => Ok(watch.look()?),
+            None if self.since.elapsed() < Terms::default().patience => Ok(Sight::Idle),
+            None => Ok(Sight::Deserted),
+        }
+    }
+}
+
+/// The store of prepared data. A folder that a streamed run is to read need not be there yet: somebody will make it.
+pub(super) fn find(folder: &Path, order: RowOrder) -> pipeline::Result<Store> {
+    load::find(folder).map_err(|error| match error {
+        pipeline::Error::Config(_) if order == RowOrder::Streamed && !folder.exists() => pipeline::Error::Unfinished {
+            place: folder.display().to_string(),
+            message: "there is no such folder yet; run `cloze prepare`, or change `data.folder`".to_owned(),
+        },
+        error => error,
+    })
+}
+
+/// Whether data are not prepared as far as a run needs to begin.
+fn is_unfinished(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(pipeline::Error::Unfinished { .. }))
+}

@@ -1,0 +1,49 @@
+//! What the benches of this package ask for alike.
+
+use std::collections::BTreeMap;
+
+use schemas::SpecialIds;
+use trainer_plan::config::{CheckpointConfig, GuardConfig, ReportConfig, TrainConfig, ValidationConfig};
+use trainer_plan::device::DeviceChoice;
+use trainer_plan::encoder::{EncoderConfig, VocabFacts};
+use trainer_plan::identity::Identity;
+use trainer_plan::optimizer::OptimizerConfig;
+use trainer_plan::schedule::ScheduleConfig;
+use trainer_plan::{Amended, TrainRequest};
+
+/// BERT's vocabulary.
+pub(crate) const WORDS: u32 = 30_522;
+
+/// A run on the CPU whose steps are of `rows` rows, in one micro-batch, of BERT-base without an objective.
+pub(crate) fn request(rows: usize) -> TrainRequest {
+    let rows = rows as u64;
+    TrainRequest {
+        seed: 1,
+        width: 128,
+        view_widths: BTreeMap::new(),
+        encoder: EncoderConfig::default(),
+        networks: BTreeMap::new(),
+        vocab: VocabFacts {
+            size: WORDS,
+            special: SpecialIds { pad: 0, unk: Some(100), cls: 101, sep: 102, mask: 103 },
+            unigram_log_probabilities: Vec::new(),
+        },
+        objectives: BTreeMap::new(),
+        loss: BTreeMap::new(),
+        train: TrainConfig {
+            rows_per_step: rows,
+            rows_per_micro_batch: rows,
+            device: DeviceChoice::Cpu,
+            ..TrainConfig::default()
+        },
+        optimizer: OptimizerConfig::default(),
+        schedule: ScheduleConfig::default(),
+        validation: ValidationConfig::default(),
+        checkpoints: CheckpointConfig::default(),
+        report: ReportConfig::default(),
+        guard: GuardConfig::default(),
+        identity: Identity::new(BTreeMap::new()),
+        data_content: String::new(),
+        amended: Amended::default(),
+    }
+}

@@ -1,0 +1,16 @@
+//! The device that everything is computed on, the number types, libtorch beyond `tch`, tensors on the host.
+
+pub(crate) mod choice;
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "what is tested is looked at")]
+mod drops;
+pub(crate) mod gauge;
+pub(crate) mod native;
+pub(crate) mod precision;
+pub(crate) mod room;
+pub mod stopwatch;
+pub mod tensors;
+
+pub use self::choice::ResolveDevice;
+pub use self::native::{leave, synchronize};
+pub use self::room::is_caught;

@@ -1,0 +1,306 @@
+//! The safe face of `native/`; beside the kernels of `pipeline/src/tokenize/fast/`, the only `unsafe` of the project.
+#![allow(unsafe_code, reason = "calls into C++; every pointer is borrowed for the call, every result is owned once")]
+
+pub(crate) mod copies;
+pub(crate) mod dropout;
+pub(crate) mod facts;
+pub(crate) mod linear;
+pub(crate) mod marks;
+
+use std::ffi::{CStr, c_char, c_double, c_int, c_void};
+
+use tch::{Device, Tensor};
+use trainer_plan::Error;
+
+type RawTensor = *const c_void;
+
+unsafe extern "C" {
+    fn cloze_last_error() -> *const c_char;
+    fn cloze_cuda_problem() -> *const c_char;
+    fn cloze_has_cuda_driver() -> c_int;
+    fn cloze_configure(deterministic: c_int, tf32: c_int) -> c_int;
+    fn cloze_take_gradients(weights: *const RawTensor, count: usize, gradients: *mut *mut c_void) -> c_int;
+    fn cloze_copy_all(to: *const RawTensor, from: *const RawTensor, count: usize) -> c_int;
+    fn cloze_add_all(to: *const RawTensor, what: *const RawTensor, count: usize) -> c_int;
+    fn cloze_add_gradients(weights: *const RawTensor, gradients: *const RawTensor, count: usize) -> c_int;
+    fn cloze_global_norm(tensors: *const RawTensor, count: usize, norm: *mut *mut c_void) -> c_int;
+    fn cloze_fused_adamw(
+        weights: *const RawTensor,
+        gradients: *const RawTensor,
+        means: *const RawTensor,
+        variances: *const RawTensor,
+        count: usize,
+        step: RawTensor,
+        lr: c_double,
+        beta1: c_double,
+        beta2: c_double,
+        weight_decay: c_double,
+        eps: c_double,
+        scale: RawTensor,
+        skip: RawTensor,
+    ) -> c_int;
+    fn cloze_upload(bytes: *const c_void, count: usize, index: c_int, uploaded: *mut *mut c_void) -> c_int;
+    fn cloze_records() -> c_int;
+    fn cloze_backward(made: RawTensor, gradient: RawTensor) -> c_int;
+    fn cloze_generator_state(index: c_int, state: *mut *mut c_void) -> c_int;
+    fn cloze_set_generator_state(index: c_int, state: RawTensor) -> c_int;
+    fn cloze_synchronize(index: c_int) -> c_int;
+    fn _exit(status: c_int) -> !;
+}
+
+/// The libtorch that this program was built with.
+pub(crate) const LIBTORCH: &str = env!("CLOZE_LIBTORCH_VERSION");
+
+/// Why CUDA is not there; `None` where its libraries are loaded.
+#[must_use]
+pub(crate) fn cuda_problem() -> Option<String> {
+    // SAFETY: a static C string, written before main.
+    let problem = unsafe { CStr::from_ptr(cloze_cuda_problem()) }.to_string_lossy().into_owned();
+    (!problem.is_empty()).then_some(problem)
+}
+
+/// Whether this machine has CUDA's driver, whatever became of the libraries.
+pub(crate) fn has_cuda_driver() -> bool {
+    // SAFETY: no pointers; written before main.
+    unsafe { cloze_has_cuda_driver() != 0 }
+}
+
+/// Sets libtorch's process-wide switches. Call it on the thread that will compute, before it computes: denormals are
+/// flushed to zero on that thread and on the helpers that it starts later.
+pub(crate) fn configure(deterministic: bool, tf32: bool) -> Result<(), Error> {
+    // SAFETY: no pointers.
+    check(unsafe { cloze_configure(c_int::from(deterministic), c_int::from(tf32)) })
+}
+
+/// Moves the gradients out of `weights`: the next backward pass starts from none.
+pub(crate) fn take_gradients(weights: &[&Tensor]) -> Result<Vec<Option<Tensor>>, Error> {
+    let mut raw = vec![std::ptr::null_mut(); weights.len()];
+    // SAFETY: as many slots as weights; each non-null result is a new handle that the returned tensor owns.
+    unsafe {
+        check(cloze_take_gradients(pointers(weights).as_ptr(), weights.len(), raw.as_mut_ptr()))?;
+        Ok(raw.into_iter().map(|raw| (!raw.is_null()).then(|| Tensor::from_ptr(raw.cast()))).collect())
+    }
+}
+
+/// Copies each of `from` over that of `to`, of the same shape, whatever their types.
+pub(crate) fn copy_all(to: &[&Tensor], from: &[&Tensor]) -> Result<(), Error> {
+    assert_eq!(to.len(), from.len(), "as many targets as sources");
+    // SAFETY: two lists of one length of borrowed handles; shapes are checked on the other side.
+    check(unsafe { cloze_copy_all(pointers(to).as_ptr(), pointers(from).as_ptr(), to.len()) })
+}
+
+/// Adds each of `what` to that of `to`, of the same shape and type.
+pub(crate) fn add_all(to: &[&Tensor], what: &[&Tensor]) -> Result<(), Error> {
+    assert_eq!(to.len(), what.len(), "as many targets as summands");
+    // SAFETY: two lists of one length of borrowed handles; shapes are checked on the other side.
+    check(unsafe { cloze_add_all(pointers(to).as_ptr(), pointers(what).as_ptr(), to.len()) })
+}
+
+/// Adds `gradients`, of whatever type, to those of `weights`; a weight may come more than once.
+pub(crate) fn add_gradients(weights: &[&Tensor], gradients: &[&Tensor]) -> Result<(), Error> {
+    assert_eq!(weights.len(), gradients.len(), "one weight for each gradient");
+    // SAFETY: two lists of one length of borrowed handles; shapes are checked on the other side.
+    check(unsafe { cloze_add_gradients(pointers(weights).as_ptr(), pointers(gradients).as_ptr(), weights.len()) })
+}
+
+/// The L2 norm over all numbers of all `tensors` (at least one), a scalar on their device.
+pub(crate) fn global_norm(tensors: &[&Tensor]) -> Result<Tensor, Error> {
+    let mut norm = std::ptr::null_mut();
+    // SAFETY: on success `norm` is a new handle that the returned tensor owns.
+    unsafe {
+        check(cloze_global_norm(pointers(tensors).as_ptr(), tensors.len(), &raw mut norm))?;
+        Ok(Tensor::from_ptr(norm.cast()))
+    }
+}
+
+/// The lists of one fused update, index by index.
+#[derive(Debug, Default)]
+pub(crate) struct AdamWLists<'a> {
+    /// Weights, changed in place.
+    pub weights: Vec<&'a Tensor>,
+    /// Their gradients, divided by the scale in place.
+    pub gradients: Vec<&'a Tensor>,
+    /// First moments, changed in place.
+    pub means: Vec<&'a Tensor>,
+    /// Second moments, changed in place.
+    pub variances: Vec<&'a Tensor>,
+}
+
+/// The numbers of one fused update.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AdamWUpdate<'a> {
+    /// Number of this update, counted from 1, a float32 scalar.
+    pub step: &'a Tensor,
+    /// Learning rate.
+    pub lr: f64,
+    /// Decay rates of the two moments.
+    pub betas: [f64; 2],
+    /// Decoupled weight decay.
+    pub weight_decay: f64,
+    /// Added to the denominator.
+    pub eps: f64,
+    /// Gradients are divided by it first, a float32 scalar.
+    pub scale: &'a Tensor,
+    /// 1 where nothing shall change, else 0, a float32 scalar.
+    pub skip: &'a Tensor,
+}
+
+/// One AdamW update with libtorch's fused kernel (Loshchilov & Hutter 2019), without a look at the device.
+pub(crate) fn fused_adamw(lists: &AdamWLists<'_>, update: AdamWUpdate<'_>) -> Result<(), Error> {
+    let count = lists.weights.len();
+    let same = [&lists.gradients, &lists.means, &lists.variances].iter().all(|list| list.len() == count);
+    assert!(same, "fused AdamW takes lists of one length");
+    // SAFETY: four lists of `count` borrowed handles each; shapes, types and devices are checked on the other side.
+    check(unsafe {
+        cloze_fused_adamw(
+            pointers(&lists.weights).as_ptr(),
+            pointers(&lists.gradients).as_ptr(),
+            pointers(&lists.means).as_ptr(),
+            pointers(&lists.variances).as_ptr(),
+            count,
+            update.step.as_ptr().cast(),
+            update.lr,
+            update.betas[0],
+            update.betas[1],
+            update.weight_decay,
+            update.eps,
+            update.scale.as_ptr().cast(),
+            update.skip.as_ptr().cast(),
+        )
+    })
+}
+
+/// `bytes` on the device, uint8, without a wait for it.
+pub(crate) fn upload(bytes: &[u8], device: Device) -> Result<Tensor, Error> {
+    let Some(index) = cuda_index(device) else { return Tensor::f_from_slice(bytes).checked() };
+    let mut uploaded = std::ptr::null_mut();
+    // SAFETY: the bytes are copied before the call returns; on success `uploaded` is a new handle that the tensor owns.
+    unsafe {
+        check(cloze_upload(bytes.as_ptr().cast(), bytes.len(), index, &raw mut uploaded))?;
+        Ok(Tensor::from_ptr(uploaded.cast()))
+    }
+}
+
+/// Whether what is computed from `tensor` now will know where it came from. (A view would say so in any case.)
+pub(crate) fn is_recorded(tensor: &Tensor) -> bool {
+    // SAFETY: no pointers.
+    tensor.requires_grad() && unsafe { cloze_records() != 0 }
+}
+
+/// Sends `gradient` back through the graph of `made`, to the leaves.
+pub(crate) fn backward(made: &Tensor, gradient: &Tensor) -> Result<(), Error> {
+    // SAFETY: borrowed handles; shapes and types are checked on the other side.
+    check(unsafe { cloze_backward(made.as_ptr().cast(), gradient.as_ptr().cast()) })
+}
+
+/// Where a device's random numbers are.
+#[derive(Debug)]
+pub(crate) struct Draws {
+    device: Device,
+    // In host memory, whatever the device.
+    state: Tensor,
+}
+
+impl Draws {
+    /// Where they are now. Waits for nothing.
+    pub(crate) fn now(device: Device) -> Result<Self, Error> {
+        let mut state = std::ptr::null_mut();
+        // SAFETY: on success `state` is a new handle that the tensor owns.
+        unsafe {
+            check(cloze_generator_state(cuda_index(device).unwrap_or(-1), &raw mut state))?;
+            Ok(Self { device, state: Tensor::from_ptr(state.cast()) })
+        }
+    }
+
+    /// Goes back there.
+    pub(crate) fn again(&self) -> Result<(), Error> {
+        // SAFETY: a borrowed handle.
+        check(unsafe { cloze_set_generator_state(cuda_index(self.device).unwrap_or(-1), self.state.as_ptr().cast()) })
+    }
+}
+
+/// Waits for the device; at once on the CPU.
+pub fn synchronize(device: Device) -> Result<(), Error> {
+    // SAFETY: no pointers.
+    cuda_index(device).map_or(Ok(()), |index| check(unsafe { cloze_synchronize(index) }))
+}
+
+/// Ends the process, whatever its threads are doing. `std::process::exit` would first destroy what libtorch keeps in
+/// static variables, under the feet of the thread that computes: one in five such ends was a SIGSEGV.
+pub fn leave(code: u8) -> ! {
+    // SAFETY: no pointers; nothing of this process runs after it.
+    unsafe { _exit(c_int::from(code)) }
+}
+
+/// The result of a fallible operation of libtorch as the trainer's own.
+pub(crate) trait Checked<T> {
+    /// The value, or [`Error::Native`] with the first line of the message; the rest is a C++ backtrace.
+    fn checked(self) -> Result<T, Error>;
+}
+
+impl<T> Checked<T> for Result<T, tch::TchError> {
+    fn checked(self) -> Result<T, Error> {
+        self.map_err(|error| Error::Native(error.to_string().lines().next().unwrap_or_default().to_owned()))
+    }
+}
+
+fn cuda_index(device: Device) -> Option<c_int> {
+    match device {
+        Device::Cuda(index) => Some(c_int::try_from(index).expect("a machine has few devices")),
+        _ => None,
+    }
+}
+
+fn pointers(tensors: &[&Tensor]) -> Vec<RawTensor> {
+    tensors.iter().map(|tensor| tensor.as_ptr().cast()).collect()
+}
+
+fn check(status: c_int) -> Result<(), Error> {
+    if status == 0 {
+        return Ok(());
+    }
+    // SAFETY: this thread's message, valid until its next failure.
+    let message = unsafe { CStr::from_ptr(cloze_last_error()) }.to_string_lossy();
+    Err(Error::Native(message.lines().next().unwrap_or_default().to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::precision::MASTER;
+
+    #[test]
+    fn an_exception_becomes_an_error_with_its_message() {
+        let cpu = (MASTER, Device::Cpu);
+        let (weight, moment, short) =
+            (Tensor::zeros([64, 64], cpu), Tensor::zeros([64, 64], cpu), Tensor::zeros([16, 64], cpu));
+        let one = Tensor::ones([1], cpu);
+        let lists = AdamWLists {
+            weights: vec![&weight],
+            gradients: vec![&short],
+            means: vec![&moment],
+            variances: vec![&moment],
+        };
+        let update = AdamWUpdate {
+            step: &one,
+            lr: 1.0,
+            betas: [0.9, 0.999],
+            weight_decay: 0.0,
+            eps: 1e-8,
+            scale: &one,
+            skip: &one,
+        };
+        let error = fused_adamw(&lists, update).expect_err("a gradient of another shape is refused").to_string();
+        assert!(error.contains("the gradient of weight 0 differs"), "{error}");
+    }
+
+    #[test]
+    fn gradients_move_out_of_the_weights() {
+        let weight = Tensor::ones([3], (MASTER, Device::Cpu)).set_requires_grad(true);
+        let idle = Tensor::ones([1], (MASTER, Device::Cpu)).set_requires_grad(true);
+        (&weight * 2.0).sum(MASTER).backward();
+        let taken = take_gradients(&[&weight, &idle]).expect("both are weights");
+        assert_eq!(taken[0], Some(Tensor::from_slice(&[2_f32, 2.0, 2.0])));
+        assert!(taken[1].is_none() && !weight.grad().defined());
+    }
+}

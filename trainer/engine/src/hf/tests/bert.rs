@@ -1,0 +1,190 @@
+//! `BertForMaskedLM`, and what is alike for all.
+
+use std::path::Path;
+
+use store::Store;
+use tch::Tensor;
+use trainer_plan::Error;
+use trainer_plan::TrainRequest;
+use trainer_plan::encoder::{EncoderConfig, Gelu, RelativeForm, VocabFacts};
+
+use super::{
+    ModelFamily, Target, VIEW, batch, begun, check_all, check_export, collect, copied, expected, export, forward,
+    golden, gradient_tolerance, host, import, largest, logits, loss, plan, weights,
+};
+use crate::device::tensors;
+use crate::device::tensors::{HostTensor, HostTensors};
+use crate::hf::is_model;
+use crate::testing;
+
+const MODEL: &str = "hf_bert";
+const HEAD: [&str; 5] = ["dense.weight", "dense.bias", "norm.weight", "norm.bias", "bias"];
+
+fn run() -> TrainRequest {
+    let encoder =
+        EncoderConfig { layers: 2, hidden: 64, heads: 4, feed_forward: 96, positions: 20, ..EncoderConfig::default() };
+    plan(encoder, 300)
+}
+
+/// The model as the run would read it.
+fn read(folder: &Path, plan: &TrainRequest) -> Result<HostTensors, Error> {
+    let names = HEAD.map(|weight| format!("heads.mlm.{weight}"));
+    import(folder, &Target::main(&testing::checked(plan.clone()), names.iter().map(String::as_str)))
+}
+
+#[test]
+fn logits_loss_and_gradients_are_those_of_transformers() {
+    let _generator = testing::generator();
+    let (trainer, expected) = (begun(&run(), MODEL), expected(MODEL));
+    let batch = batch(&expected, VIEW);
+    let host = host(&trainer, &batch);
+    let forward = forward(&trainer, &host);
+    assert!(largest(&(logits(&trainer, &forward) - &expected["logits"])) <= 1e-4);
+    let loss = loss(&trainer, &forward);
+    assert!(largest(&(&loss - &expected["loss"])) <= 1e-5);
+    loss.backward();
+    trainer.parameters.gather().expect("gradients of one shape");
+    let gradients = collect(&trainer, ModelFamily::Bert, Tensor::grad);
+    assert_eq!(gradients.len(), expected.keys().filter(|name| name.starts_with("gradient.")).count(), "all of them");
+    check_all(&gradients, &expected, "gradient.", gradient_tolerance);
+}
+
+#[test]
+fn a_trained_step_is_that_of_torch() {
+    let _generator = testing::generator();
+    let mut trainer = begun(&run(), MODEL);
+    let expected = expected(MODEL);
+    let before = collect(&trainer, ModelFamily::Bert, Tensor::detach);
+    trainer.step(&[batch(&expected, VIEW)]).expect("a step");
+    let after = collect(&trainer, ModelFamily::Bert, Tensor::detach);
+    let moved = |name: &str| largest(&(&after[name] - &before[name])) > 1e-5;
+    // The keys' biases have no gradient, and no decay.
+    assert!(after.keys().all(|name| moved(name) || name.ends_with("self.key.bias")), "every other weight moved");
+    assert_eq!(after.len(), expected.keys().filter(|name| name.starts_with("stepped.")).count(), "all of them");
+    // Adam's first step is about the learning rate, 1e-3, for every entry.
+    check_all(&after, &expected, "stepped.", |_| 5e-6);
+}
+
+#[test]
+fn a_round_trip_changes_no_bit() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let (plan, folder) = (run(), Store::folder(home.path()).expect("there"));
+    let ours = read(&golden(MODEL), &plan).expect("the stored model");
+    export(&ours, &testing::checked(plan.clone()), ModelFamily::Bert, &folder).expect("written");
+    assert!(is_model(home.path()));
+    assert_eq!(weights(home.path()), weights(&golden(MODEL)), "names, shapes and values");
+    assert_eq!(read(home.path(), &plan).expect("just written"), ours);
+}
+
+#[test]
+fn exports_are_those_that_transformers_read() {
+    let _generator = testing::generator();
+    check_export(MODEL, &run(), ModelFamily::Bert, VIEW, logits);
+}
+
+#[test]
+fn a_model_of_another_shape_is_explained_key_by_key() {
+    let mut plan = run();
+    let encoder = EncoderConfig {
+        layers: 3,
+        heads: 8,
+        embedding: Some(32),
+        gelu: Gelu::Tanh,
+        layer_norm_eps: 1e-5,
+        ..plan.encoder
+    };
+    plan.encoder = encoder;
+    plan.encoder.relative_positions.form = RelativeForm::T5;
+    plan.vocab = VocabFacts { size: 301, ..plan.vocab };
+    let error = read(&golden(MODEL), &plan).expect_err("another shape").to_string();
+    for part in [
+        "hf_bert: ",
+        "`encoder.layers` is 3, the model has 2",
+        "`encoder.heads` is 8, the model has 4",
+        "`encoder.embedding` is 32, the model has 64",
+        "`encoder.gelu` is `tanh`, the model has `erf`",
+        "`encoder.layer_norm_eps` is 1e-5, the model has 1e-12",
+        "`encoder.relative_positions` is set",
+        "vocabulary of 301 ids, the model of 300: prepare the corpus with the tokenizer",
+    ] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+}
+
+fn refused(folder: &Path) -> String {
+    let error = read(folder, &run()).expect_err("refused");
+    assert!(matches!(error, Error::Checkpoint { .. }), "{error}");
+    error.to_string()
+}
+
+#[test]
+fn pickled_weights_get_the_command_that_converts_them() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let folder = copied(MODEL, home.path());
+    std::fs::remove_file(home.path().join("model.safetensors")).expect("there");
+    assert!(refused(home.path()).contains("there is no `model.safetensors`"));
+    folder.put("pytorch_model.bin", b"pickle").expect("written");
+    let error = refused(home.path());
+    assert!(error.contains("`pytorch_model.bin`") && error.contains("import BertForMaskedLM as M"), "{error}");
+    assert!(error.contains("safe_serialization=True"), "{error}");
+}
+
+#[test]
+fn damaged_and_foreign_folders_are_refused() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let folder = copied(MODEL, home.path());
+    let text = std::fs::read_to_string(golden(MODEL).join("config.json")).expect("stored");
+    for (from, to, told) in [
+        (
+            "\"model_type\": \"bert\"",
+            "\"model_type\": \"t5\"",
+            "it is a `t5` model; those of types `bert`, `roberta`, `xlm-roberta`",
+        ),
+        ("\"tie_word_embeddings\": true", "\"tie_word_embeddings\": false", "its decoder is not tied"),
+        ("\"hidden_size\": 64,", "", "hidden_size"),
+        ("\"hidden_act\": \"gelu\"", "\"hidden_act\": \"relu\"", "activation is `relu`"),
+    ] {
+        assert!(text.contains(from), "{from}");
+        folder.put("config.json", text.replace(from, to).as_bytes()).expect("written");
+        let error = refused(home.path());
+        assert!(error.contains(told), "{error}");
+    }
+    folder.put("config.json", text.as_bytes()).expect("written");
+    let weights = weights(&golden(MODEL));
+    let spoil = |change: &dyn Fn(&mut HostTensors)| {
+        let mut weights = weights.clone();
+        change(&mut weights);
+        let mut file = folder.begin("model.safetensors").expect("begun");
+        tensors::write(&weights, &mut file).and_then(|()| file.commit()).expect("written");
+        refused(home.path())
+    };
+    let key = "bert.encoder.layer.1.attention.self.key.weight";
+    let missing = spoil(&|weights| assert!(weights.remove(key).is_some()));
+    assert!(missing.contains(&format!("`model.safetensors` has no `{key}`")), "{missing}");
+    let other = weights["cls.predictions.bias"].clone();
+    let misshapen = spoil(&|weights| assert!(weights.insert(key.to_owned(), other.clone()).is_some()));
+    assert!(misshapen.contains(&format!("`{key}` is [300], its `config.json` says [64, 64]")), "{misshapen}");
+}
+
+#[test]
+fn old_names_and_bare_encoders_are_read() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let (plan, folder) = (run(), copied(MODEL, home.path()));
+    let weights = weights(&golden(MODEL));
+    let import = |weights: &HostTensors| {
+        let mut file = folder.begin("model.safetensors").expect("begun");
+        tensors::write(weights, &mut file).and_then(|()| file.commit()).expect("written");
+        read(home.path(), &plan).expect("readable")
+    };
+    let today = import(&weights);
+    let aged = |name: &String| {
+        let name = name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta");
+        name.replace("cls.predictions.bias", "cls.predictions.decoder.bias")
+    };
+    assert_eq!(import(&weights.iter().map(|(name, tensor)| (aged(name), tensor.clone())).collect()), today);
+
+    let bare = |(name, tensor): (&String, &HostTensor)| Some((name.strip_prefix("bert.")?.to_owned(), tensor.clone()));
+    let encoder = import(&weights.iter().filter_map(bare).collect());
+    assert!(!encoder.is_empty() && encoder.keys().all(|name| name.starts_with("encoder.")));
+    assert!(encoder.iter().all(|(name, tensor)| today[name] == *tensor));
+}

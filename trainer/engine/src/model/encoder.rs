@@ -1,0 +1,314 @@
+//! The BERT encoder, all of it.
+//!
+//! Post-LayerNorm, as in Devlin et al. 2019 and Hugging Face's `BertModel`: embeddings are the sum of word, position
+//! and token-type rows, normalised and dropped out; a layer is `x = LN(x + drop(attention(x)))`, then
+//! `x = LN(x + drop(W₂ gelu(W₁ x)))`. Dropout applies to attention probabilities and to both sublayers' outputs.
+//!
+//! Three switches: tables narrower than the hidden states, with one matrix between (Clark et al. 2020); tables that
+//! belong to another network of the run (ELECTRA, COCO-LM); and a learnt number for each head and bucket of relative
+//! positions, added to the scaled products of queries and keys ([`relative_positions`](crate::model::relative_positions)).
+//!
+//! Axes: `b` rows, `t` positions, `d` hidden, `e` embedding (= d unless configured), `h` heads, `k` = d / h,
+//! `f` feed-forward, `v` words, `u` buckets.
+//!
+//! | weight, below `encoder.` | shape | Hugging Face, below `bert.`, `roberta.` or `electra.` ([`hf`](crate::hf)) |
+//! |---|---|---|
+//! | `embeddings.word.weight` | padded `v`, e | `embeddings.word_embeddings.weight` (`v` rows) |
+//! | `embeddings.position.weight` | positions, e | `embeddings.position_embeddings.weight` |
+//! | `embeddings.token_type.weight` | 2, e | `embeddings.token_type_embeddings.weight` |
+//! | `embeddings.norm.{weight,bias}` | e | `embeddings.LayerNorm.*` |
+//! | `embeddings.project.{weight,bias}` where e ≠ d | d, e | `embeddings_project.*` (ELECTRA) |
+//! | `relative.weight` where configured | u, h | |
+//! | `layers.N.attention.qkv.{weight,bias}` | 3d, d | `encoder.layer.N.attention.self.{query,key,value}.*`, in that order |
+//! | `layers.N.attention.output.{weight,bias}` | d, d | `encoder.layer.N.attention.output.dense.*` |
+//! | `layers.N.attention.norm.{weight,bias}` | d | `encoder.layer.N.attention.output.LayerNorm.*` |
+//! | `layers.N.feed_forward.input.{weight,bias}` | f, d | `encoder.layer.N.intermediate.dense.*` |
+//! | `layers.N.feed_forward.output.{weight,bias}` | d, f | `encoder.layer.N.output.dense.*` |
+//! | `layers.N.feed_forward.norm.{weight,bias}` | d | `encoder.layer.N.output.LayerNorm.*` |
+
+use tch::{Device, Tensor};
+use trainer_plan::encoder::{EncoderConfig, Gelu};
+
+use crate::device::precision::{Cast, MASTER, Precision};
+use crate::device::stopwatch::{ATTENTION, EMBEDDINGS, FEED_FORWARD, NORM, timed};
+use crate::model::layers::{LayerNorm, Linear, Mode, dropout, dropout_to};
+use crate::model::parameters::Path;
+use crate::model::relative_positions::PositionBias;
+use crate::model::weight::Weight;
+
+/// What one pass over one view gives.
+#[derive(Debug)]
+pub(crate) struct Encoded {
+    /// Output of the last layer, float32.
+    pub hidden_btd: Tensor,
+    // Of the type that the block ends in.
+    block_btd: Tensor,
+    precision: Precision,
+}
+
+impl Encoded {
+    /// Output of the embedding block, after norm, dropout and projection, of the same pass ("hidden state 0"), float32.
+    pub(crate) fn embeddings_btd(&self) -> Tensor {
+        self.precision.widen(&self.block_btd)
+    }
+}
+
+/// What an encoder reads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Input<'a> {
+    /// Ids, int64, `[b, t]`.
+    pub ids_bt: &'a Tensor,
+    /// Segments, 0 or 1, int64, `[b, t]`; `None` where all are 0.
+    pub token_types_bt: Option<&'a Tensor>,
+    /// True on real tokens, `[b, t]`, or `[1, t]` where all rows are equally long; `None` where all are, which is faster.
+    pub valid_bt: Option<&'a Tensor>,
+    /// Where documents share rows and must not see each other.
+    pub packed: Option<Documents<'a>>,
+}
+
+/// Documents that share rows, int64, `[b, t]` each.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Documents<'a> {
+    /// Which of its row.
+    pub documents_bt: &'a Tensor,
+    /// The place in it: its row of the position table.
+    pub places_bt: &'a Tensor,
+}
+
+/// Weights of the embedding block that another network of the run owns.
+#[derive(Debug, Default)]
+pub(crate) struct Shared<'a> {
+    /// The word table.
+    pub word: Option<&'a Weight>,
+    /// The position table.
+    pub position: Option<&'a Weight>,
+    /// The table of segments.
+    pub token_type: Option<&'a Weight>,
+    /// The norm.
+    pub norm: Option<&'a LayerNorm>,
+}
+
+/// The encoder.
+#[derive(Debug)]
+pub(crate) struct Encoder {
+    word: Weight,
+    position: Weight,
+    token_type: Weight,
+    norm: LayerNorm,
+    project: Option<Linear>,
+    relative: Option<PositionBias>,
+    layers: Vec<Layer>,
+    dropout: f64,
+    precision: Precision,
+}
+
+impl Encoder {
+    /// Takes the weights below `path`, except those that are `shared`.
+    #[must_use]
+    pub(crate) fn build(config: &EncoderConfig, precision: Precision, shared: &Shared<'_>, path: &Path<'_>) -> Self {
+        let embeddings = path.sub("embeddings");
+        let own = |shared: Option<&Weight>, name| {
+            shared.map_or_else(|| embeddings.sub(name).weight("weight"), Weight::handle)
+        };
+        let word = own(shared.word, "word");
+        let position = own(shared.position, "position");
+        let token_type = own(shared.token_type, "token_type");
+        let norm = shared
+            .norm
+            .map_or_else(|| LayerNorm::build(&embeddings.sub("norm"), config.layer_norm_eps), LayerNorm::handle);
+        let is_projected = config.embedding_width() != i64::from(config.hidden);
+        let project = is_projected.then(|| Linear::build(&embeddings.sub("project"), precision));
+        let buckets = config.relative_positions.buckets();
+        let relative = buckets.map(|buckets| PositionBias::build(buckets, config.positions, path));
+        let layers = path.sub("layers");
+        let layers = (0..config.layers).map(|n| Layer::build(&layers.sub(&n.to_string()), config, precision)).collect();
+        Self { word, position, token_type, norm, project, relative, layers, dropout: config.dropout, precision }
+    }
+
+    /// The word table, `[padded rows, e]`.
+    pub(crate) fn word_table(&self) -> &Weight {
+        &self.word
+    }
+
+    /// The parts of the embedding block, to be lent to another network.
+    #[must_use]
+    pub(crate) fn embedding_block(&self) -> Shared<'_> {
+        Shared {
+            word: Some(&self.word),
+            position: Some(&self.position),
+            token_type: Some(&self.token_type),
+            norm: Some(&self.norm),
+        }
+    }
+
+    /// Encodes rows.
+    #[must_use]
+    pub(crate) fn forward(&self, input: Input<'_>, mode: Mode) -> Encoded {
+        let block_btd = self.embed(input, mode);
+        let bias = self.attention_bias(input, mode);
+        // What layers want of the block is added up before what objectives want of it, as where layers are run anew.
+        let mut hidden_btd = self.precision.hidden(&block_btd.alias());
+        for layer in &self.layers {
+            hidden_btd = layer.forward(&hidden_btd, bias.as_ref(), mode);
+        }
+        Encoded { hidden_btd: self.precision.widen(&hidden_btd), block_btd, precision: self.precision }
+    }
+
+    fn embed(&self, input: Input<'_>, mode: Mode) -> Tensor {
+        timed(EMBEDDINGS, || self.embedded(input, mode))
+    }
+
+    fn embedded(&self, input: Input<'_>, mode: Mode) -> Tensor {
+        let position = match input.packed {
+            None => self.position.whole().narrow(0, 0, input.ids_bt.size()[1]),
+            Some(packed) => Tensor::embedding(&self.position.whole(), packed.places_bt, -1, false, false),
+        };
+        let place = match input.token_types_bt {
+            None => position + self.token_type.whole().get(0),
+            Some(types_bt) => Tensor::embedding(&self.token_type.whole(), types_bt, -1, false, false) + position,
+        };
+        let sum_bte = Tensor::embedding(&self.word.whole(), input.ids_bt, -1, false, false) + place;
+        let normed_bte = dropout(&self.norm.forward(&sum_bte), self.dropout, mode);
+        self.project.as_ref().map_or_else(|| normed_bte.shallow_clone(), |project| project.forward(&normed_bte))
+    }
+
+    /// What is added to the products of queries and keys of every layer, made once for all of them.
+    fn attention_bias(&self, input: Input<'_>, mode: Mode) -> Option<Bias> {
+        timed(ATTENTION, || self.bias_for(input, mode))
+    }
+
+    fn bias_for(&self, input: Input<'_>, mode: Mode) -> Option<Bias> {
+        let seen = seen(input);
+        let in_steps = takes_steps(input.ids_bt.device(), dropped(self.dropout, mode));
+        let Some(relative) = &self.relative else {
+            return seen.map(|seen| if in_steps { Bias::Seen(seen) } else { self.added(&seen) });
+        };
+        let bias_1htt = relative.bias(input.ids_bt.size()[1]).unsqueeze(0);
+        let bias_1htt = if in_steps { bias_1htt } else { self.precision.compute(&bias_1htt) };
+        Some(Bias::Added(match seen {
+            None => bias_1htt,
+            Some(seen) => bias_1htt.masked_fill(&seen.logical_not(), f64::NEG_INFINITY),
+        }))
+    }
+
+    /// What libtorch's attention would make of flags itself, layer after layer.
+    fn added(&self, seen: &Tensor) -> Bias {
+        let mut masked = Tensor::full(seen.size(), f64::NEG_INFINITY, (self.precision.kind(), seen.device()));
+        Bias::Added(masked.masked_fill_(seen, 0.0))
+    }
+}
+
+/// True where a key is seen, `[1 or b, 1, 1 or t, t]`; `None` where all are. Every query sees some: padding sees the
+/// document before it.
+fn seen(input: Input<'_>) -> Option<Tensor> {
+    let valid_b11t = input.valid_bt.map(|valid| valid.unsqueeze(1).unsqueeze(1));
+    let Some(Documents { documents_bt, .. }) = input.packed else { return valid_b11t };
+    let own_b1tt = documents_bt.unsqueeze(2).eq_tensor(&documents_bt.unsqueeze(1)).unsqueeze(1);
+    Some(match valid_b11t {
+        None => own_b1tt,
+        Some(valid_b11t) => own_b1tt.logical_and(&valid_b11t),
+    })
+}
+
+/// What attention is told about pairs of positions.
+#[derive(Debug)]
+enum Bias {
+    /// True where a key is seen, `[1 or b, 1, 1 or t, t]`, for attention in steps.
+    Seen(Tensor),
+    /// Numbers to add, `[1 or b, 1 or h, 1 or t, t]`; −∞ at keys that are not seen. Of the type that attention takes: the
+    /// precision's, or float32 where it goes in steps.
+    Added(Tensor),
+}
+
+/// The share of attention's weights that is dropped.
+fn dropped(dropout: f64, mode: Mode) -> f64 {
+    if mode == Mode::Train { dropout } else { 0.0 }
+}
+
+/// Whether attention is computed in steps of our own: libtorch's on the CPU draws its dropout on one thread.
+fn takes_steps(device: Device, dropped: f64) -> bool {
+    dropped > 0.0 && device == Device::Cpu
+}
+
+#[derive(Debug)]
+struct Layer {
+    qkv: Linear,
+    attention_output: Linear,
+    attention_norm: LayerNorm,
+    input: Linear,
+    output: Linear,
+    norm: LayerNorm,
+    heads: i64,
+    gelu: Gelu,
+    dropout: f64,
+    precision: Precision,
+}
+
+impl Layer {
+    fn build(path: &Path<'_>, config: &EncoderConfig, precision: Precision) -> Self {
+        let (attention, feed_forward) = (path.sub("attention"), path.sub("feed_forward"));
+        let linear = |path: &Path<'_>, name| Linear::build(&path.sub(name), precision);
+        let norm = |path: &Path<'_>| LayerNorm::build(&path.sub("norm"), config.layer_norm_eps);
+        Self {
+            qkv: linear(&attention, "qkv"),
+            attention_output: linear(&attention, "output"),
+            attention_norm: norm(&attention),
+            input: linear(&feed_forward, "input"),
+            output: linear(&feed_forward, "output"),
+            norm: norm(&feed_forward),
+            heads: i64::from(config.heads),
+            gelu: config.gelu,
+            dropout: config.dropout,
+            precision,
+        }
+    }
+
+    fn forward(&self, x_btd: &Tensor, bias: Option<&Bias>, mode: Mode) -> Tensor {
+        let attended_btd = timed(ATTENTION, || self.attend(x_btd, bias, mode));
+        let x_btd = self.added(&self.attention_norm, x_btd, &attended_btd, mode);
+        let outer_btd = timed(FEED_FORWARD, || {
+            let inner_btf = self.input.forward(&x_btd).gelu(self.gelu.name());
+            self.output.forward(&inner_btf)
+        });
+        self.added(&self.norm, &x_btd, &outer_btd, mode)
+    }
+
+    /// A sublayer's output, added to what it began from.
+    fn added(&self, norm: &LayerNorm, x_btd: &Tensor, made_btd: &Tensor, mode: Mode) -> Tensor {
+        timed(NORM, || norm.forward(&(x_btd + dropout_to(x_btd.kind(), made_btd, self.dropout, mode))))
+    }
+
+    fn attend(&self, x_btd: &Tensor, bias: Option<&Bias>, mode: Mode) -> Tensor {
+        let (b, t, d) = x_btd.size3().expect("hidden states have three axes");
+        // Unbound, not selected: backward then stacks three gradients instead of adding up three that are mostly zeros.
+        let qkv_bt3hk = self.qkv.forward(x_btd).view([b, t, 3, self.heads, d / self.heads]).unbind(2);
+        let [q, k, v] = [0, 1, 2].map(|which| qkv_bt3hk[which].transpose(1, 2));
+        let dropped = dropped(self.dropout, mode);
+        let mixed_bhtk = if takes_steps(x_btd.device(), dropped) {
+            self.attend_in_steps(&q, &k, &v, bias, mode)
+        } else {
+            let mask = bias.map(|(Bias::Seen(mask) | Bias::Added(mask))| mask);
+            Tensor::scaled_dot_product_attention(&q, &k, &v, mask, dropped, false, None, false)
+        };
+        let mixed_btd = mixed_bhtk.transpose(1, 2).reshape([b, t, d]);
+        self.attention_output.forward(&mixed_btd)
+    }
+
+    /// What libtorch's attention does on the CPU where there is dropout, with our [`dropout`].
+    fn attend_in_steps(&self, q: &Tensor, k: &Tensor, v: &Tensor, bias: Option<&Bias>, mode: Mode) -> Tensor {
+        let scale = 1.0 / (q.size()[3] as f64).sqrt();
+        let scores_bhtt = self.precision.widen(&(q * scale).matmul(&k.transpose(-2, -1)));
+        let scores_bhtt = match bias {
+            None => scores_bhtt,
+            Some(Bias::Seen(seen)) => scores_bhtt.masked_fill(&seen.logical_not(), f64::NEG_INFINITY),
+            Some(Bias::Added(added)) => scores_bhtt + added,
+        };
+        let weights_bhtt = scores_bhtt.softmax(-1, MASTER);
+        dropout_to(self.precision.kind(), &weights_bhtt, self.dropout, mode).matmul(v)
+    }
+}
+
+pub(crate) mod anew;
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "what is tested is looked at")]
+mod tests;

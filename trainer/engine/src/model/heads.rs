@@ -1,0 +1,145 @@
+//! The parts that prediction heads are made of, with handles on the weights that are lent to them: who owns these is the
+//! objective's business.
+//!
+//! Axes: `n` positions, `i` inputs, `o` outputs, `d` hidden, `v` ids.
+
+use tch::Tensor;
+use trainer_plan::encoder::Gelu;
+
+use crate::device::precision::Cast as _;
+use crate::device::precision::Precision;
+
+/// `x Wᵀ + b`.
+#[derive(Debug)]
+pub(crate) struct Dense {
+    /// `W`, `[o, i]`, as products take it.
+    pub weight_oi: Tensor,
+    /// `b`, `[o]`, likewise.
+    pub bias_o: Tensor,
+}
+
+impl Dense {
+    /// `[…, o]` of `[…, i]`, computed in `precision`, of its type.
+    pub(crate) fn apply(&self, x: &Tensor, precision: Precision) -> Tensor {
+        precision.compute(x).linear(&self.weight_oi, Some(&self.bias_o))
+    }
+}
+
+/// `LN(gelu(x Wᵀ + b))`: what BERT puts between the encoder and the word table, and COCO-LM before its sequence
+/// contrast.
+#[derive(Debug)]
+pub(crate) struct Transform {
+    /// `W` and `b`, `[d, d]` and `[d]`.
+    pub dense: Dense,
+    /// γ of the norm, `[d]`.
+    pub norm_gain_d: Tensor,
+    /// β of the norm, `[d]`.
+    pub norm_bias_d: Tensor,
+    /// Which gelu.
+    pub gelu: Gelu,
+    /// Added to the variance in the norm.
+    pub norm_eps: f64,
+    /// How it is computed.
+    pub precision: Precision,
+}
+
+impl Transform {
+    /// `[n, d]` of `[n, d]`, of the precision's type.
+    pub(crate) fn apply(&self, hidden_nd: &Tensor) -> Tensor {
+        let width = self.norm_gain_d.size()[0];
+        let (gain, bias) = (Some(&self.norm_gain_d), Some(&self.norm_bias_d));
+        let gelu_nd = self.dense.apply(hidden_nd, self.precision).gelu(self.gelu.name());
+        gelu_nd.layer_norm([width], gain, bias, self.norm_eps, true)
+    }
+}
+
+/// `x Eᵀ + c` over the tied word table.
+#[derive(Debug)]
+pub(crate) struct Decoder {
+    /// `E`, `[v, d]` or more rows: those past the bias are padding.
+    pub words_vd: Tensor,
+    /// `c`, `[v]`.
+    pub bias_v: Tensor,
+    /// How the matrix product is computed.
+    pub precision: Precision,
+}
+
+impl Decoder {
+    /// Scores `[n, rows of E]` of all ids for `[n, d]`, float32 or float64 as these are.
+    ///
+    /// Padding rows of `E` score −∞: they take no probability and their gradient is exactly 0.
+    pub(crate) fn logits(&self, hidden_nd: &Tensor) -> Tensor {
+        self.scores(&self.dense(), hidden_nd)
+    }
+
+    /// The table with a number for each of its rows, to be made once for all positions.
+    pub(super) fn dense(&self) -> Dense {
+        Dense { weight_oi: self.words_vd.shallow_clone(), bias_o: self.padded_bias() }
+    }
+
+    /// [`logits`](Self::logits) by [`dense`](Self::dense).
+    pub(super) fn scores(&self, dense: &Dense, hidden_nd: &Tensor) -> Tensor {
+        self.precision.widen(&dense.apply(hidden_nd, self.precision))
+    }
+
+    fn padded_bias(&self) -> Tensor {
+        let padding = self.words_vd.size()[0] - self.bias_v.size()[0];
+        assert!(padding >= 0, "the word table has a row for every id");
+        if padding == 0 {
+            return self.bias_v.shallow_clone();
+        }
+        let padding_p = Tensor::full([padding], f64::NEG_INFINITY, (self.bias_v.kind(), self.bias_v.device()));
+        Tensor::cat(&[&self.bias_v, &padding_p], 0)
+    }
+}
+
+/// The prediction head: a transform, if there is one, then the word table.
+#[derive(Debug)]
+pub(crate) struct TokenHead {
+    /// `LN(gelu(h Wᵀ + b))`; `None` where hidden states meet the table as they are.
+    pub transform: Option<Transform>,
+    /// `· Eᵀ + c`.
+    pub decoder: Decoder,
+}
+
+impl TokenHead {
+    /// Scores `[n, rows of E]` of all ids for hidden states `[n, d]`; padding rows of `E` score −∞.
+    pub(crate) fn logits(&self, hidden_nd: &Tensor) -> Tensor {
+        self.decoder.logits(&self.transformed(hidden_nd))
+    }
+
+    /// What meets the table, `[n, d]`.
+    pub(super) fn transformed(&self, hidden_nd: &Tensor) -> Tensor {
+        self.transform.as_ref().map_or_else(|| hidden_nd.shallow_clone(), |transform| transform.apply(hidden_nd))
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "what is tested is looked at")]
+mod tests {
+    use tch::{Device, Kind, Tensor};
+
+    use super::Decoder;
+    use crate::device::precision::Precision;
+
+    const F64: (Kind, Device) = (Kind::Double, Device::Cpu);
+
+    #[test]
+    fn padding_rows_of_the_table_are_as_if_they_were_not_there() {
+        let hidden_nd = Tensor::arange(6, F64).view([2, 3]);
+        let (words_vd, bias_v) = (Tensor::arange(12, F64).view([4, 3]) / 10.0, Tensor::arange(4, F64));
+        let padded_vd = Tensor::cat(&[words_vd.shallow_clone(), Tensor::ones([2, 3], F64)], 0).set_requires_grad(true);
+        let words_vd = words_vd.set_requires_grad(true);
+        let normaliser = |words_vd: &Tensor| {
+            let (words_vd, bias_v) = (words_vd.shallow_clone(), bias_v.shallow_clone());
+            let logits_nv = Decoder { words_vd, bias_v, precision: Precision::F32 }.logits(&hidden_nd);
+            let sum = logits_nv.logsumexp([1], false).sum(Kind::Double);
+            sum.backward();
+            f64::try_from(sum).expect("one number")
+        };
+        assert!((normaliser(&words_vd) - normaliser(&padded_vd)).abs() < 1e-12);
+        let slope_vd = padded_vd.grad();
+        assert!(slope_vd.narrow(0, 0, 4).allclose(&words_vd.grad(), 1e-12, 1e-12, false));
+        assert_eq!(i64::try_from(slope_vd.narrow(0, 4, 2).count_nonzero(None)).expect("a count"), 0);
+    }
+}

@@ -1,0 +1,283 @@
+//! A micro-batch on the host, with what is counted there.
+//!
+//! Counts decide what sums are divided by before any kernel runs. Each column is scanned once, when the batch is taken
+//! in; who needs a count later looks it up. A view that a generator makes has its counts and columns from the view that
+//! it fills: only its ids are others, and those are on the device.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use schemas::columns::{ATTENTION_MASK, IGNORE, INPUT_IDS, LABELS};
+use schemas::ordinal::BatchIndex;
+use schemas::{Batch, BatchError, Column, Element, Grid};
+
+use crate::device::tensors::as_i64;
+use crate::model::networks::built::Networks;
+
+/// A micro-batch as objectives are lent it.
+#[derive(Debug)]
+pub(crate) struct HostBatch<'a> {
+    batch: &'a Batch,
+    networks: &'a Networks,
+    views: BTreeMap<String, HostView>,
+    // What objectives found out of the batch, by objective.
+    kept: RefCell<BTreeMap<String, Rc<dyn Any>>>,
+}
+
+/// What is known of one view of the batch.
+#[derive(Debug, Default)]
+struct HostView {
+    /// Real tokens of each row, specials included.
+    valid: Vec<usize>,
+    /// Positions to predict of each row.
+    predicted: Vec<usize>,
+    /// Flat positions `row · width + column` to predict, ascending, and the original id at each.
+    positions: Vec<i64>,
+    targets: Vec<i64>,
+    has_padding: bool,
+    // Whether all rows have their padding at the same positions.
+    is_even: bool,
+    has_labels: bool,
+}
+
+impl<'a> HostBatch<'a> {
+    /// Scans the views of `batch` for `networks`.
+    ///
+    /// # Panics
+    /// If an id lies outside the vocabulary, which would be a row of some other table.
+    pub(crate) fn new(batch: &'a Batch, networks: &'a Networks) -> Result<Self, BatchError> {
+        let mut views = BTreeMap::new();
+        for name in batch.names().filter_map(|name| Some(name.rsplit_once('.')?.0)) {
+            if !views.contains_key(name) {
+                views.insert(name.to_owned(), HostView::scan(batch, name, networks.vocab_ids())?);
+            }
+        }
+        Ok(Self { batch, networks, views, kept: RefCell::default() })
+    }
+
+    /// Its position in the stream.
+    #[must_use]
+    pub(crate) fn index(&self) -> BatchIndex {
+        self.batch.index()
+    }
+
+    /// Number of rows.
+    #[must_use]
+    pub(crate) fn rows(&self) -> usize {
+        self.batch.rows()
+    }
+
+    /// The rows of a view that have a token. Those that have none were left out of the stream, and count nothing.
+    #[must_use]
+    pub(crate) fn rows_with_tokens(&self, view: &str) -> Vec<i64> {
+        let valid = self.view(view).valid.iter().zip(0..);
+        valid.filter(|(tokens, _)| **tokens > 0).map(|(_, row)| row).collect()
+    }
+
+    /// Whether rows were left out.
+    pub(crate) fn has_gaps(&self, view: &str) -> bool {
+        self.view(view).valid.contains(&0)
+    }
+
+    /// Whether the row was left out.
+    pub(crate) fn is_gap(&self, view: &str, row: usize) -> bool {
+        self.view(view).valid[row] == 0
+    }
+
+    /// The networks that it is for.
+    #[must_use]
+    pub(crate) fn networks(&self) -> &'a Networks {
+        self.networks
+    }
+
+    /// Positions of a view to predict; 0 where it has no labels.
+    #[must_use]
+    pub(crate) fn predicted(&self, view: &str) -> usize {
+        self.view(view).positions.len()
+    }
+
+    /// The same for each row that has any.
+    pub(crate) fn predicted_per_row(&self, view: &str) -> impl Iterator<Item = usize> {
+        self.view(view).predicted.iter().copied().filter(|&count| count > 0)
+    }
+
+    /// Real tokens of a view, specials included.
+    #[must_use]
+    pub(crate) fn valid(&self, view: &str) -> usize {
+        self.view(view).valid.iter().sum()
+    }
+
+    /// The values of a column that the plan knows to be there.
+    ///
+    /// # Panics
+    /// If it is not.
+    #[must_use]
+    pub(crate) fn column<T: Element>(&self, view: &str, column: Column<T>) -> Grid<'_, T> {
+        let found = self.batch.column(self.networks.stored_view(view), column);
+        found.unwrap_or_else(|error| panic!("the plan checked columns: {error}"))
+    }
+
+    /// The same for a column that a batch may leave out.
+    ///
+    /// # Panics
+    /// If it holds another type.
+    #[must_use]
+    pub(crate) fn find<T: Element>(&self, view: &str, column: Column<T>) -> Option<Grid<'_, T>> {
+        let found = self.batch.find(self.networks.stored_view(view), column);
+        found.unwrap_or_else(|error| panic!("the plan checked columns: {error}"))
+    }
+
+    /// What `objective` makes of the batch, made once and kept for as long as the batch.
+    ///
+    /// # Panics
+    /// If it asks for two types of things.
+    pub(crate) fn keep<T: 'static>(&self, objective: &str, make: impl FnOnce() -> T) -> Rc<T> {
+        let known = self.kept.borrow().get(objective).cloned();
+        let kept = known.unwrap_or_else(|| {
+            let made: Rc<dyn Any> = Rc::new(make());
+            self.kept.borrow_mut().insert(objective.to_owned(), Rc::clone(&made));
+            made
+        });
+        kept.downcast().unwrap_or_else(|_| panic!("`{objective}` keeps one type of thing"))
+    }
+
+    /// Flat positions of all real tokens of a view.
+    pub(crate) fn valid_positions(&self, view: &str) -> Vec<i64> {
+        self.positions(view, |_| true)
+    }
+
+    /// Flat positions of the real tokens of a view that it does not predict.
+    pub(crate) fn unmasked_positions(&self, view: &str) -> Vec<i64> {
+        let labels = self.column(view, LABELS);
+        self.positions(view, |at| labels.values()[at] == IGNORE)
+    }
+
+    fn positions(&self, view: &str, wanted: impl Fn(usize) -> bool) -> Vec<i64> {
+        let mask = self.find(view, ATTENTION_MASK);
+        let cells = self.column(view, INPUT_IDS).values().len();
+        let is_valid = |at: usize| mask.as_ref().is_none_or(|mask| mask.values()[at] != 0);
+        (0..cells).filter(|&at| is_valid(at) && wanted(at)).map(as_i64).collect()
+    }
+
+    /// Flat positions to predict and the original id at each; `None` where the view has no labels.
+    pub(crate) fn targets(&self, view: &str) -> Option<(&[i64], &[i64])> {
+        let view = self.view(view);
+        view.has_labels.then_some((&view.positions, &view.targets))
+    }
+
+    /// Whether some rows end in padding.
+    pub(crate) fn has_padding(&self, view: &str) -> bool {
+        self.view(view).has_padding
+    }
+
+    /// Whether all rows have their padding, if any, at the same positions: one row says what attention may look at.
+    pub(crate) fn is_even(&self, view: &str) -> bool {
+        self.view(view).is_even
+    }
+
+    fn view(&self, view: &str) -> &HostView {
+        let stored = self.networks.stored_view(view);
+        self.views
+            .get(stored)
+            .unwrap_or_else(|| panic!("the plan checked views: batch {} has no `{stored}`", self.index()))
+    }
+}
+
+impl HostView {
+    fn scan(batch: &Batch, view: &str, vocab_size: u32) -> Result<Self, BatchError> {
+        let is_id = |id: i32| u32::try_from(id).is_ok_and(|id| id < vocab_size);
+        let refuse = |wrong: i32, what: &str| {
+            let place = format!("batch {}, view `{view}`", batch.index());
+            panic!("{place}: the {what} {wrong} is outside the vocabulary of {vocab_size}");
+        };
+        let mut found = Self::default();
+        if let Some(ids) = batch.find(view, INPUT_IDS)? {
+            if let Some(&wrong) = ids.values().iter().find(|&&id| !is_id(id)) {
+                refuse(wrong, "id");
+            }
+            found.valid = vec![ids.width(); ids.rows()];
+        }
+        if let Some(mask) = batch.find(view, ATTENTION_MASK)? {
+            let rows = (0..mask.rows()).map(|row| mask.row(row).iter().filter(|&&flag| flag != 0).count());
+            found.valid = rows.collect();
+            found.has_padding = found.valid.iter().any(|&count| count < mask.width());
+            found.is_even = (1..mask.rows()).all(|row| mask.row(row) == mask.row(0));
+        }
+        if let Some(labels) = batch.find(view, LABELS)? {
+            if let Some(&wrong) = labels.values().iter().find(|&&label| label != IGNORE && !is_id(label)) {
+                refuse(wrong, "label");
+            }
+            found.has_labels = true;
+            let rows = (0..labels.rows()).map(|row| labels.row(row).iter().filter(|&&label| label != IGNORE).count());
+            found.predicted = rows.collect();
+            let chosen = (0..).zip(labels.values()).filter(|&(_, &label)| label != IGNORE);
+            (found.positions, found.targets) = chosen.map(|(at, &id)| (at, i64::from(id))).unzip();
+        }
+        Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use schemas::BatchBuilder;
+    use tch::Device;
+    use trainer_plan::run_weights;
+
+    use super::*;
+    use crate::model::parameters::Parameters;
+    use crate::objective_instances::build;
+    use crate::testing;
+
+    fn networks() -> Networks {
+        let plan = testing::plan();
+        build(&plan, &Parameters::new(&run_weights::of_run(&plan), plan.seed, Device::Cpu)).0
+    }
+
+    #[test]
+    fn a_made_view_counts_as_the_view_that_it_fills() {
+        let _alone = testing::generator();
+        let (networks, batch) = (networks(), testing::batch(0));
+        let host = HostBatch::new(&batch, &networks).expect("a good batch");
+        let counts = |view: &str| (host.predicted(view), host.valid(view));
+        assert_eq!(counts("corrupted"), counts("masked"));
+        // Rows of 12, three columns of the last are padding; every third cell is masked, shifted by one in each row.
+        assert_eq!((host.predicted("masked"), host.valid("masked")), (15, 45));
+        assert_eq!(host.predicted_per_row("masked").collect::<Vec<_>>(), [4, 4, 4, 3]);
+        assert_eq!(host.valid_positions("masked").len(), host.valid("masked"));
+        assert_eq!(host.unmasked_positions("corrupted").len(), host.valid("masked") - host.predicted("masked"));
+        assert!(host.has_padding("masked") && !host.is_even("masked"), "only the last row is padded");
+        let last = batch.slice(testing::ROWS - 1, 1);
+        let alone = HostBatch::new(&last, &networks).expect("a good batch");
+        assert!(alone.has_padding("masked") && alone.is_even("masked"), "a row is as long as itself");
+    }
+
+    #[test]
+    fn what_an_objective_keeps_is_made_once() {
+        let _alone = testing::generator();
+        let (networks, batch, made) = (networks(), testing::batch(0), Cell::new(0));
+        let host = HostBatch::new(&batch, &networks).expect("a good batch");
+        for _ in 0..3 {
+            let kept = host.keep("tc", || {
+                made.set(made.get() + 1);
+                7_u8
+            });
+            assert_eq!(*kept, 7);
+        }
+        assert_eq!(*host.keep("other", || 8_u8), 8);
+        assert_eq!(made.get(), 1);
+    }
+
+    #[test]
+    #[should_panic(expected = "batch 3, view `masked`: the id 60 is outside the vocabulary of 60")]
+    fn an_id_beyond_the_vocabulary_ends_the_run() {
+        let _alone = testing::generator();
+        let mut builder = BatchBuilder::new(BatchIndex(3), 1);
+        builder.push("masked", INPUT_IDS, 2, vec![59, 60]);
+        let (networks, batch) = (networks(), builder.finish());
+        let _ = HostBatch::new(&batch, &networks);
+    }
+}

@@ -1,0 +1,20 @@
+//! Networks: their shapes and weights, and what they make of a batch.
+//!
+//! A micro-batch is counted on the host (`host_batch`) and copied to the device (`upload`); each view that somebody reads
+//! is encoded once (`forward`, `encoder`), by the main network or another (`networks`). Heads (`heads`, `head_weights`) belong
+//! to objectives and to generators.
+
+pub(crate) mod encoder;
+pub(crate) mod forward;
+pub(crate) mod freight;
+pub(crate) mod head_weights;
+pub(crate) mod heads;
+pub(crate) mod host_batch;
+pub(crate) mod layers;
+pub(crate) mod networks;
+pub(crate) mod packed;
+pub(crate) mod parameters;
+pub(crate) mod relative_positions;
+pub(crate) mod scored;
+pub(crate) mod upload;
+pub(crate) mod weight;

@@ -1,0 +1,62 @@
+//! The auxiliary model that makes a task of its guesses.
+//!
+//! # What
+//! A small encoder with a masked language model's head. It reads a masked view (`fills`), samples an id for every
+//! position to predict, and so makes a view (`makes`) in which some tokens are replaced: what ELECTRA's discriminator
+//! and COCO-LM's main network read. No gradient passes through the samples.
+//!
+//! # Why
+//! A token that a small model found likely is harder to tell from the original than `[MASK]` or a random one, and every
+//! token of the row has something to teach.
+//!
+//! # Definition
+//! `x̃_i ~ softmax(logits_i)` at temperature 1 for `i ∈ M`, original ids elsewhere. By default the sample is the inverse
+//! of the cumulative distribution at a number that the row brings along (column `draws`), drawn at the row's address:
+//! the made view is then a function of weights and batch, whatever the micro-batches and after any resume.
+//!
+//! # Reference
+//! Clark et al., *ELECTRA*, ICLR 2020, section 2; Meng et al., *COCO-LM*, 2021, section 3 and appendix D.
+//! ELECTRA samples with dropout on (`"train"`); COCO-LM's code off, by a pass of its own (`"eval"`), or trains the
+//! auxiliary without any (`"zero_dropout"`).
+
+use trainer_plan::networks::Network as _;
+use trainer_plan::networks::generator::{Generator, Sampling, SharedTable};
+
+use super::Build;
+use super::network::{BuiltNetwork, Site};
+use super::sampler::TokenSampler;
+use crate::model::encoder::{Encoder, Shared};
+use crate::model::head_weights::TokenHeadWeights;
+use crate::model::parameters::Path;
+
+impl Build for Generator {
+    /// The encoder, unless it is uniform, and what samples.
+    fn build(&self, site: &Site<'_>, path: &Path<'_>) -> BuiltNetwork {
+        let parts = self.shape(site.shape).map(|shape| {
+            let block = site.main.embedding_block();
+            let shares = |part| self.share.contains(&part);
+            let shared = Shared {
+                word: block.word.filter(|_| shares(SharedTable::Word)),
+                position: block.position.filter(|_| shares(SharedTable::Position)),
+                token_type: block.token_type.filter(|_| shares(SharedTable::TokenType)),
+                norm: block.norm.filter(|_| shares(SharedTable::EmbeddingNorm)),
+            };
+            let encoder = Encoder::build(&shape, site.precision, &shared, &path.sub("encoder"));
+            let head = TokenHeadWeights::build(&shape, Some(encoder.word_table()), &path.sub("head"));
+            (encoder, head)
+        });
+        let (encoder, head) = parts.unzip();
+        let sampler = TokenSampler {
+            fills: self.fills.clone(),
+            makes: self.makes.clone(),
+            sampling: self.sampling,
+            draw: self.draw,
+            ban_specials: self.ban_specials,
+            head,
+            vocab_size: i64::from(site.vocab.size),
+            special: site.vocab.special,
+        };
+        let is_still = self.frozen && self.sampling != Sampling::Train;
+        BuiltNetwork { encoder, is_still, sampler: Some(sampler) }
+    }
+}

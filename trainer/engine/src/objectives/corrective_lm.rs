@@ -1,0 +1,237 @@
+//! Corrective language modelling (COCO-LM).
+//!
+//! # What
+//! Reads a text in which an auxiliary model has replaced tokens, says of every token whether it is the original, and
+//! restores those that were masked.
+//!
+//! # Why
+//! Detection alone never asks *which* token belongs there, so what ELECTRA learns has no language model; plain
+//! restoring of all tokens drowns in copying. A copy gate takes the copying away.
+//!
+//! # Definition
+//! With `z = w · h + b`, `p₁ = σ(z)`, `p₀ = 1 − p₁`, `q = softmax(h Eᵀ + c)` (the tied table and a bias, no transform),
+//! `x` the fed ids, `y` the originals and `P` the predicted positions:
+//!
+//! ```text
+//! S_copy = Σ_{i valid} BCE(z_i, [x_i = y_i])
+//! S_lm   = Σ_{i ∈ P} −ln( [x_i = y_i] p₁ + p₀ q_i(y_i) )      mixture
+//!          Σ_{i ∈ P} −p₀ ln q_i(y_i)                          weighted_ce
+//!          Σ_{i ∈ P} −ln q_i(y_i)                             softmax_only
+//! ```
+//!
+//! The mixture is added in log space, where `ln p₁` and `ln p₀` are `−softplus(∓z)`: in probability space it underflows
+//! as soon as `z` is sure of itself. With `stop_grad` the gates of `S_lm` are constants: it trains `E`, `c` and the
+//! encoder through `q` alone. Only positions of `P` meet the vocabulary.
+//!
+//! # Columns
+//! `input_ids`, `labels` and `attention_mask` of the view that the auxiliary model filled.
+//!
+//! # Reference
+//! Meng et al. 2021, "COCO-LM: Correcting and Contrasting Text Sequences for Language Model Pretraining", section 3.2
+//! and table 3; `weighted_ce` is the form of the released code's skeleton.
+//!
+//! Axes: `b` rows, `t` positions, `d` hidden, `n` predicted positions, `v` ids.
+
+use tch::{Kind, Tensor};
+use trainer_plan::networks::MAIN;
+use trainer_plan::objectives::corrective_lm::{CorrectiveLm, LmForm, Norm, Scope};
+use trainer_plan::objectives::replaced_token::{DetectionForm, LabelOne};
+
+use super::replaced_token::{self, Detection};
+use super::{Build, Computed, Loss, Metric, Term};
+use crate::device::precision::Precision;
+use crate::model::forward::Forward;
+use crate::model::freight::Freight;
+use crate::model::head_weights::DecoderWeights;
+use crate::model::heads::{Decoder, TokenHead};
+use crate::model::host_batch::HostBatch;
+use crate::model::networks::built::Networks;
+use crate::model::parameters::Path;
+use crate::model::scored::{Scored, joined};
+
+/// The name of what is sent of real tokens.
+const VALID_POSITIONS: &str = "valid_positions";
+
+/// Both heads' weights, borrowed.
+#[derive(Debug)]
+pub(crate) struct CorrectionHead {
+    /// `w` and `b`.
+    pub copy: replaced_token::DetectionHead,
+    /// `E` and `c`.
+    pub decoder: Decoder,
+}
+
+/// The tokens to restore, int64, `[n]` each.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Blanks<'a> {
+    /// Flat positions `row · t + column`: the masked ones, or all valid ones.
+    pub positions_n: &'a Tensor,
+    /// The id that is fed at each.
+    pub fed_n: &'a Tensor,
+    /// The original id at each.
+    pub targets_n: &'a Tensor,
+}
+
+/// What [`loss`] gives: scalars on the device, counts as int64.
+#[derive(Debug)]
+pub(crate) struct Correction {
+    /// The copy loss, label 1 = original, summed over valid positions, and how often the gate was right.
+    pub copy: Detection,
+    /// Sum of the language model's losses in nats, with gradient.
+    pub lm_sum: Tensor,
+    /// How many predicted positions hold a replacement.
+    pub replaced: Tensor,
+    /// How many hold their original.
+    pub original: Tensor,
+    /// Replacements whose original is the likeliest of all ids in the mixture.
+    pub replaced_hits: Tensor,
+    /// Originals that are the likeliest of all ids in the mixture.
+    pub original_hits: Tensor,
+}
+
+/// Both losses for hidden states `[b, t, d]`.
+///
+/// `replaced_bt` (fed and original ids differ) and `valid_bt` are boolean; without `valid_bt` all positions are valid.
+#[must_use]
+pub(crate) fn loss(
+    hidden_btd: &Tensor,
+    head: &CorrectionHead,
+    replaced_bt: &Tensor,
+    valid_bt: Option<&Tensor>,
+    predicted: Blanks<'_>,
+    form: LmForm,
+    stop_grad: bool,
+) -> Correction {
+    let Blanks { positions_n, fed_n, targets_n } = predicted;
+    let logits_bt = head.copy.logits(hidden_btd);
+    let copy = replaced_token::of_logits(&logits_bt, replaced_bt, valid_bt, LabelOne::IsOriginal);
+    let gate_n = logits_bt.reshape([-1]).index_select(0, positions_n);
+    let (mut fed, mut target) = (Vec::new(), Vec::new());
+    let scored = head.decoder.score(&Forward::gather(hidden_btd, positions_n), targets_n, |block| {
+        fed.push(block.at(fed_n));
+        target.push(block.at(targets_n));
+    });
+    let original_n = fed_n.eq_tensor(targets_n);
+    let lm_gate_n = if stop_grad { gate_n.detach() } else { gate_n.shallow_clone() };
+    let lm_sum = each(&lm_gate_n, &scored.surprise_n, &original_n, form).sum(gate_n.kind());
+    let whole = |parts| joined(parts).unwrap_or_else(|| gate_n.detach());
+    let logits = PairOfLogits { fed_n: whole(fed), target_n: whole(target) };
+    let hit_n = hits(&gate_n.detach(), &scored, &logits, predicted);
+    let count = |flags_n: &Tensor| flags_n.sum(Kind::Int64);
+    Correction {
+        copy,
+        lm_sum,
+        replaced: count(&original_n.logical_not()),
+        original: count(&original_n),
+        replaced_hits: count(&hit_n.logical_and(&original_n.logical_not())),
+        original_hits: count(&hit_n.logical_and(&original_n)),
+    }
+}
+
+/// The language model's loss at each position, of `z` and `−ln q(y)`.
+fn each(gate_n: &Tensor, surprise_n: &Tensor, original_n: &Tensor, form: LmForm) -> Tensor {
+    match form {
+        LmForm::SoftmaxOnly => surprise_n.shallow_clone(),
+        LmForm::WeightedCe => (-gate_n).sigmoid() * surprise_n,
+        LmForm::Mixture => {
+            let restored_n = (-gate_n).log_sigmoid() - surprise_n;
+            let copied_or_restored_n = gate_n.log_sigmoid().logaddexp(&restored_n);
+            -copied_or_restored_n.where_self(original_n, &restored_n)
+        }
+    }
+}
+
+/// Whether the original is the likeliest id of the mixture `p₁ [v = x] + p₀ q(v)`, whichever form is trained.
+///
+/// Divided by `p₀`, the fed id leads by `exp(z)` and all others stand as in `q`, whose normaliser is taken back from
+/// `−ln q(y)`.
+fn hits(gate_n: &Tensor, scored: &Scored, logits: &PairOfLogits, predicted: Blanks<'_>) -> Tensor {
+    let Blanks { fed_n, targets_n, .. } = predicted;
+    let all_n = scored.surprise_n.detach() + &logits.target_n;
+    let copying_wins_n = (gate_n + all_n).logaddexp(&logits.fed_n).ge_tensor(&scored.best_n);
+    fed_n.where_self(&copying_wins_n, &scored.best_id_n).eq_tensor(targets_n)
+}
+
+/// Scores of the ids that are fed and of those that belong there, `[n]`, without gradient.
+struct PairOfLogits {
+    fed_n: Tensor,
+    target_n: Tensor,
+}
+
+impl Build for CorrectiveLm {
+    fn build(&self, _name: &str, head: &Path<'_>, networks: &Networks) -> Box<dyn Loss> {
+        Box::new(Correcting {
+            config: self.clone(),
+            copy: replaced_token::Weights::build(DetectionForm::Linear, &head.sub("copy"), networks),
+            decoder: DecoderWeights::tied(networks.word_table(MAIN), &head.sub("lm")),
+        })
+    }
+}
+
+struct Correcting {
+    config: CorrectiveLm,
+    copy: replaced_token::Weights,
+    decoder: DecoderWeights,
+}
+
+impl Correcting {
+    fn head(&self, precision: Precision) -> CorrectionHead {
+        CorrectionHead { copy: self.copy.lend(precision), decoder: self.decoder.lend(precision) }
+    }
+
+    /// How many positions the language model predicts.
+    fn predicted(&self, batch: &HostBatch<'_>) -> usize {
+        match self.config.lm_scope {
+            Scope::Masked => batch.predicted(&self.config.view),
+            Scope::All => batch.valid(&self.config.view),
+        }
+    }
+}
+
+impl Loss for Correcting {
+    fn terms(&self, batch: &HostBatch<'_>) -> Vec<Term> {
+        let (mut copy, mut lm) = (batch.valid(&self.config.view) as f64, self.predicted(batch) as f64);
+        if self.config.norm == Norm::Sum {
+            let all = batch.rows_with_tokens(&self.config.view).len() as f64;
+            let rows = |count: f64| if count > 0.0 { all } else { 0.0 };
+            (copy, lm) = (rows(copy), rows(lm));
+        }
+        vec![
+            Term { name: "copy", weight: self.config.copy_weight, count: copy },
+            Term { name: "lm", weight: 1.0, count: lm },
+        ]
+    }
+
+    fn send(&self, batch: &HostBatch<'_>, freight: &mut Freight) {
+        if self.config.lm_scope == Scope::All {
+            freight.add_list(&self.config.view, VALID_POSITIONS, &batch.valid_positions(&self.config.view));
+        }
+    }
+
+    fn compute(&self, forward: &Forward<'_>) -> Computed {
+        let config = &self.config;
+        let (view, hidden_btd) = (forward.view(&config.view), &forward.encoded(MAIN, &config.view).hidden_btd);
+        let positions_n = match config.lm_scope {
+            Scope::Masked => forward.predicted(&config.view).positions_n.shallow_clone(),
+            Scope::All => forward.sent(&config.view, VALID_POSITIONS),
+        };
+        let at = |ids_bt: &Tensor| ids_bt.reshape([-1]).index_select(0, &positions_n);
+        let originals_bt = view.originals_bt();
+        let (fed_n, targets_n) = (at(&view.ids_bt), at(&originals_bt));
+        let predicted = Blanks { positions_n: &positions_n, fed_n: &fed_n, targets_n: &targets_n };
+        let (head, replaced_bt) = (self.head(forward.networks().precision()), view.ids_bt.ne_tensor(&originals_bt));
+        let (form, stop_grad) = (config.lm_form, config.stop_grad);
+        let found = loss(hidden_btd, &head, &replaced_bt, view.valid_bt.as_ref(), predicted, form, stop_grad);
+        let mut metrics = found.copy.metrics(forward.batch().valid(&config.view) as f64);
+        metrics.push(Metric::ratio("lm_accuracy_replaced", found.replaced_hits, found.replaced));
+        metrics.push(Metric::ratio("lm_accuracy_original", found.original_hits, found.original));
+        Computed { sums: vec![found.copy.sum, found.lm_sum], metrics }
+    }
+
+    fn token_head(&self, networks: &Networks) -> Option<TokenHead> {
+        Some(TokenHead { transform: None, decoder: self.decoder.lend(networks.precision()) })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,147 @@
+//! Masked language modelling.
+//!
+//! # What
+//! Predicts the original ids at the positions that a mask chose.
+//!
+//! # Why
+//! The baseline of every method here, and the yardstick `valid/mlm`.
+//!
+//! # Definition
+//! `S = Σ_{i ∈ M} CE(logits_i, original_i)`, `CE(l, y) = ln Σ_v exp(l_v) − l_y`,
+//! `logits = LN(gelu(h Wᵀ + b)) Eᵀ + c`: `E` is the word table, tied, and `c` one free number per id. The rows of `M`
+//! are gathered before the head, which then costs `|M|` rows of the vocabulary and not all positions. An empty `M`
+//! gives 0 and gradients of 0.
+//!
+//! # Columns
+//! `labels` of the view.
+//!
+//! # Reference
+//! Devlin et al. 2019, section 3.1; `BertForMaskedLM` of Hugging Face, equal in value and gradient though that one
+//! projects all positions and ignores the rest.
+//!
+//! Axes: `b` rows, `t` positions, `d` hidden, `n` predicted positions, `v` ids.
+
+use tch::{Kind, Tensor};
+use trainer_plan::networks::MAIN;
+use trainer_plan::objectives::masked_lm::{MaskedLm, Weigh};
+
+use super::{Build, Computed, Loss, Metric, Term};
+use crate::model::forward::Forward;
+use crate::model::freight::Freight;
+use crate::model::head_weights::TokenHeadWeights;
+use crate::model::heads::TokenHead;
+use crate::model::host_batch::HostBatch;
+use crate::model::networks::built::Networks;
+use crate::model::parameters::Path;
+use crate::model::scored::Scored;
+
+/// The name of what is sent of weights.
+const ROW_WEIGHTS: &str = "row_weights";
+
+/// The sum over the predicted tokens of a view is divided by this.
+pub(super) fn count(weigh: Weigh, batch: &HostBatch<'_>, view: &str) -> f64 {
+    let count = match weigh {
+        Weigh::Tokens => batch.predicted(view),
+        Weigh::Rows => batch.predicted_per_row(view).count(),
+    };
+    count as f64
+}
+
+/// Packs the factor of each predicted token's loss, unless all are 1.
+#[expect(clippy::cast_possible_truncation, reason = "a share of one, as its loss has it")]
+pub(super) fn send_weights(weigh: Weigh, batch: &HostBatch<'_>, view: &str, freight: &mut Freight) {
+    if weigh == Weigh::Rows {
+        let each = |count: usize| std::iter::repeat_n((1.0 / count as f64) as f32, count);
+        let weights: Vec<f32> = batch.predicted_per_row(view).flat_map(each).collect();
+        freight.add_list(view, ROW_WEIGHTS, &weights);
+    }
+}
+
+/// The packed factors, `[n]`, float32; `None` where all are 1.
+pub(super) fn sent_weights(weigh: Weigh, forward: &Forward<'_>, view: &str) -> Option<Tensor> {
+    (weigh == Weigh::Rows).then(|| forward.sent(view, ROW_WEIGHTS))
+}
+
+/// What [`loss`] gives.
+#[derive(Debug)]
+pub(crate) struct Prediction {
+    /// Sum of the cross-entropies in nats, scalar.
+    pub sum: Tensor,
+    /// How many targets score highest, scalar int64, without gradient.
+    pub hits: Tensor,
+}
+
+/// The loss over flat positions `row · t + column`, which may repeat, of hidden states `[b, t, d]`.
+///
+/// `positions_n` and `targets_n` are int64, `weights_n` is what each loss is multiplied by, `None` for 1. The float type
+/// is that of `hidden_btd`.
+#[must_use]
+pub(crate) fn loss(
+    hidden_btd: &Tensor,
+    head: &TokenHead,
+    positions_n: &Tensor,
+    targets_n: &Tensor,
+    weights_n: Option<&Tensor>,
+) -> Prediction {
+    let scored = head.score(&Forward::gather(hidden_btd, positions_n), targets_n, |_| {});
+    of_scored(&scored, targets_n, weights_n)
+}
+
+/// The same of what is known of the scores.
+#[must_use]
+pub(crate) fn of_scored(scored: &Scored, targets_n: &Tensor, weights_n: Option<&Tensor>) -> Prediction {
+    let sum = match weights_n {
+        None => scored.surprise_n.sum(scored.surprise_n.kind()),
+        Some(weights_n) => scored.surprise_n.dot(weights_n),
+    };
+    Prediction { sum, hits: scored.best_id_n.eq_tensor(targets_n).sum(Kind::Int64) }
+}
+
+impl Build for MaskedLm {
+    fn build(&self, _name: &str, head: &Path<'_>, networks: &Networks) -> Box<dyn Loss> {
+        let own = (self.network == MAIN).then(|| {
+            let words = self.tied.then(|| networks.word_table(MAIN));
+            TokenHeadWeights::build(networks.config(), words, head)
+        });
+        Box::new(Predicting { config: self.clone(), own })
+    }
+}
+
+struct Predicting {
+    config: MaskedLm,
+    // None for a generator, which keeps its head itself.
+    own: Option<TokenHeadWeights>,
+}
+
+impl Predicting {
+    fn head(&self, networks: &Networks) -> TokenHead {
+        let weights = self.own.as_ref().unwrap_or_else(|| networks.head(&self.config.network));
+        weights.lend(networks.precision())
+    }
+}
+
+impl Loss for Predicting {
+    fn terms(&self, batch: &HostBatch<'_>) -> Vec<Term> {
+        vec![Term { name: "", weight: 1.0, count: count(self.config.weigh, batch, &self.config.view) }]
+    }
+
+    fn send(&self, batch: &HostBatch<'_>, freight: &mut Freight) {
+        send_weights(self.config.weigh, batch, &self.config.view, freight);
+    }
+
+    fn compute(&self, forward: &Forward<'_>) -> Computed {
+        let predicted = forward.predicted(&self.config.view);
+        let hidden_btd = &forward.encoded(&self.config.network, &self.config.view).hidden_btd;
+        let head = self.head(forward.networks());
+        let weights_n = sent_weights(self.config.weigh, forward, &self.config.view);
+        let Prediction { sum, hits } = match forward.scored(&self.config.network, &self.config.view) {
+            Some(scored) => of_scored(scored, &predicted.targets_n, weights_n.as_ref()),
+            None => loss(hidden_btd, &head, &predicted.positions_n, &predicted.targets_n, weights_n.as_ref()),
+        };
+        Computed { sums: vec![sum], metrics: vec![Metric::of("accuracy", hits, predicted.count as f64)] }
+    }
+
+    fn token_head(&self, networks: &Networks) -> Option<TokenHead> {
+        self.own.as_ref().map(|head| head.lend(networks.precision()))
+    }
+}

@@ -1,0 +1,154 @@
+//! Next sentence prediction (BERT).
+//!
+//! # What
+//! Says of two segments whether the second followed the first or was taken from elsewhere.
+//!
+//! # Why
+//! It trains the pooler, which fine-tuning and continual pretraining start from.
+//!
+//! # Definition
+//! `S = Σ_rows CE(tanh(h_0 Wᵀ + b) Uᵀ + c, y)` of the first position's hidden state; `y = 1` if the second segment is
+//! random, as in the released checkpoints.
+//!
+//! # Columns
+//! `is_random` of the pair view.
+//!
+//! # Reference
+//! Devlin et al. 2019, section 3.1; `BertForNextSentencePrediction` of Hugging Face (0 = follows, 1 = random).
+//!
+//! Axes: `b` rows, `t` positions, `d` hidden, `2` classes.
+
+use schemas::columns::{IGNORE, IS_RANDOM};
+use tch::{Kind, Reduction, Tensor};
+use trainer_plan::networks::MAIN;
+use trainer_plan::objectives::next_sentence::NextSentence;
+
+use super::{Build, Computed, Loss, Metric, Term};
+use crate::device::precision::Cast as _;
+use crate::device::precision::Precision;
+use crate::model::forward::Forward;
+use crate::model::freight::Freight;
+use crate::model::head_weights::DenseWeights;
+use crate::model::heads::Dense;
+use crate::model::host_batch::HostBatch;
+use crate::model::networks::built::Networks;
+use crate::model::parameters::Path;
+
+/// The pooler's and the classifier's weights, borrowed.
+#[derive(Debug)]
+pub(crate) struct PairHead {
+    /// `W` and `b`, `[d, d]` and `[d]`.
+    pub pooler: Dense,
+    /// `U` and `c`, `[2, d]` and `[2]`.
+    pub classifier: Dense,
+    /// How matrix products are computed.
+    pub precision: Precision,
+}
+
+impl PairHead {
+    /// Scores `[b, 2]` of hidden states `[b, t, d]`, whose first position stands for the row.
+    pub(crate) fn logits(&self, hidden_btd: &Tensor) -> Tensor {
+        let pooled_bd = self.pooler.apply(&hidden_btd.select(1, 0), self.precision).tanh();
+        self.precision.widen(&self.classifier.apply(&pooled_bd, self.precision))
+    }
+}
+
+/// What [`loss`] gives.
+#[derive(Debug)]
+pub(crate) struct Judgement {
+    /// Sum of the cross-entropies in nats, scalar.
+    pub sum: Tensor,
+    /// How many rows were judged rightly, scalar int64, without gradient.
+    pub hits: Tensor,
+}
+
+/// The loss of scores `[b, 2]`; `is_random_b` is int64, 1 where the second segment is random, −100 where nothing is judged.
+#[must_use]
+pub(crate) fn loss(logits_b2: &Tensor, is_random_b: &Tensor) -> Judgement {
+    let sum = logits_b2.cross_entropy_loss::<&Tensor>(is_random_b, None, Reduction::Sum, -100, 0.0);
+    let hits = logits_b2.detach().argmax(-1, false).eq_tensor(is_random_b).sum(Kind::Int64);
+    Judgement { sum, hits }
+}
+
+impl Build for NextSentence {
+    fn build(&self, _name: &str, head: &Path<'_>, _networks: &Networks) -> Box<dyn Loss> {
+        Box::new(Judging {
+            view: self.view.clone(),
+            pooler: DenseWeights::build(&head.sub("pooler")),
+            classifier: DenseWeights::build(&head.sub("classifier")),
+        })
+    }
+}
+
+struct Judging {
+    view: String,
+    pooler: DenseWeights,
+    classifier: DenseWeights,
+}
+
+impl Loss for Judging {
+    fn terms(&self, batch: &HostBatch<'_>) -> Vec<Term> {
+        vec![Term { name: "", weight: 1.0, count: batch.rows_with_tokens(&self.view).len() as f64 }]
+    }
+
+    fn send(&self, batch: &HostBatch<'_>, freight: &mut Freight) {
+        let labels = batch.column(&self.view, IS_RANDOM);
+        let shape = [labels.rows(), labels.width()];
+        let label = |(at, &flag): (usize, &u8)| {
+            let is_judged = !batch.is_gap(&self.view, at / labels.width());
+            i64::from(if is_judged { flag.into() } else { IGNORE })
+        };
+        freight.add(&self.view, IS_RANDOM.spec().name, &shape, labels.values().iter().enumerate().map(label));
+    }
+
+    fn compute(&self, forward: &Forward<'_>) -> Computed {
+        let precision = forward.networks().precision();
+        let (pooler, classifier) = (self.pooler.lend(precision), self.classifier.lend(precision));
+        let head = PairHead { pooler, classifier, precision };
+        let logits_b2 = head.logits(&forward.encoded(MAIN, &self.view).hidden_btd);
+        // The column repeats the row's label in every cell.
+        let is_random_b = forward.sent(&self.view, IS_RANDOM.spec().name).select(1, 0);
+        let found = loss(&logits_b2, &is_random_b);
+        let rows = forward.batch().rows_with_tokens(&self.view).len() as f64;
+        let random = is_random_b.eq(1).sum(Kind::Int64);
+        let metrics = vec![Metric::of("accuracy", found.hits, rows), Metric::of("random_rate", random, rows)];
+        Computed { sums: vec![found.sum], metrics }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tch::{Kind, Tensor};
+
+    use super::{PairHead, loss};
+    use crate::device::precision::Precision;
+    use crate::model::heads::Dense;
+
+    fn number(tensor: &Tensor) -> f64 {
+        f64::try_from(tensor.to_kind(Kind::Double)).expect("one number")
+    }
+
+    #[test]
+    fn random_is_class_one() {
+        let logits_b2 = Tensor::from_slice(&[2.0, 0.0, 2.0, 0.0]).view([2, 2]);
+        let found = loss(&logits_b2, &Tensor::from_slice(&[0_i64, 1]));
+        let expected = 2.0 * 2.0_f64.exp().ln_1p() - 2.0;
+        assert!((number(&found.sum) - expected).abs() < 1e-12, "{found:?}");
+        assert!((number(&found.hits) - 1.0).abs() < 0.5, "{found:?}");
+    }
+
+    #[test]
+    fn the_first_position_is_pooled() {
+        let tensor = |values: &[f64], shape: &[i64]| Tensor::from_slice(values).view(shape);
+        let (weight_oi, bias_o) = (tensor(&[0.5, 0.0, 0.0, 2.0], &[2, 2]), tensor(&[0.0, 0.1], &[2]));
+        let (out_oi, out_o) = (tensor(&[1.0, 0.0, 0.0, -1.0], &[2, 2]), tensor(&[0.0, 0.25], &[2]));
+        let head = PairHead {
+            pooler: Dense { weight_oi, bias_o },
+            classifier: Dense { weight_oi: out_oi, bias_o: out_o },
+            precision: Precision::F32,
+        };
+        let found: Vec<f64> =
+            Vec::try_from(head.logits(&tensor(&[1.0, 0.2, 9.0, 9.0], &[1, 2, 2])).view([-1])).expect("a vector");
+        assert!((found[0] - 0.5_f64.tanh()).abs() < 1e-12 && (found[1] - 0.25 + 0.5_f64.tanh()).abs() < 1e-12);
+    }
+}

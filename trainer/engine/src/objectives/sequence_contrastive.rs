@@ -1,0 +1,228 @@
+//! Sequence contrast (COCO-LM).
+//!
+//! # What
+//! Two views of one sample, a corrupted one and a crop, shall have nearly the same sequence vector, and other samples
+//! others.
+//!
+//! # Why
+//! Without it the sequence vectors of a language model crowd into a narrow cone, where likeness says nothing.
+//!
+//! # Definition
+//! The `2n` unit vectors `s` of both views, `a′` the partner of anchor `a`:
+//!
+//! ```text
+//! S = Σ_a ln Σ_{j ∈ N(a)} exp(s_a · s_j / τ) − s_a · s_a′ / τ
+//! ```
+//!
+//! `N(a)` is everything but `a` itself (`both`), or the other view alone (`cross`); both contain the partner. Both
+//! sides learn. Rows of the micro-batch are each other's negatives, so its size changes the objective and the value's
+//! lower bound; the mean cosines say more.
+//!
+//! # Columns
+//! None but what the encoder reads; the vector is that of the first position, through a
+//! `Transform` or as it is.
+//!
+//! # Reference
+//! Meng et al. 2021, "COCO-LM", section 3.2, equation 5; Chen et al. 2020, `SimCLR`, for the form. Alignment and
+//! uniformity: Wang & Isola 2020.
+//!
+//! Axes: `n` rows, `m` = 2n vectors, `d` hidden.
+
+use tch::{Kind, Tensor};
+use trainer_plan::networks::MAIN;
+use trainer_plan::objectives::sequence_contrastive::{Negatives, SequenceContrastive, VectorForm};
+
+use super::{Build, Computed, Loss, Metric, Term};
+use crate::device::precision::Cast as _;
+use crate::model::forward::Forward;
+use crate::model::freight::Freight;
+use crate::model::head_weights::TransformWeights;
+use crate::model::host_batch::HostBatch;
+use crate::model::networks::built::Networks;
+use crate::model::parameters::Path;
+use crate::objectives::similarity;
+
+/// What [`loss`] gives: scalars on the device.
+#[derive(Debug)]
+pub(crate) struct Agreement {
+    /// Sum of the `2n` anchors' losses in nats, with gradient.
+    pub sum: Tensor,
+    /// Mean cosine of the two views of a row.
+    pub positive: Tensor,
+    /// Mean cosine of anchors with their negatives; 0 for a single row.
+    pub negative: Tensor,
+    /// Mean squared distance of the two views' unit vectors.
+    pub alignment: Tensor,
+    /// `ln` of the mean over pairs of the `2n` unit vectors of `exp(−2 · squared distance)`.
+    pub uniformity: Tensor,
+}
+
+/// The loss of two views `[n, d]` of the same rows, before they are normalised; float32 or float64.
+#[must_use]
+pub(crate) fn loss(one_nd: &Tensor, two_nd: &Tensor, temperature: f64, negatives: Negatives) -> Agreement {
+    let rows = one_nd.size()[0];
+    if rows == 0 {
+        let nothing = || Tensor::zeros([1_i64; 0], (one_nd.kind(), one_nd.device()));
+        let [positive, negative, alignment, uniformity] = [(); 4].map(|()| nothing());
+        return Agreement { sum: nothing(), positive, negative, alignment, uniformity };
+    }
+    let unit_md = similarity::unit(&Tensor::cat(&[one_nd, two_nd], 0));
+    let (kind, device) = (unit_md.kind(), unit_md.device());
+    let cosine_mm = unit_md.matmul(&unit_md.tr());
+    let partner_m = Tensor::arange(2 * rows, (Kind::Int64, device)).roll([rows], [0]);
+    let positive_m = cosine_mm.gather(1, &partner_m.unsqueeze(1), false).squeeze_dim(1);
+
+    let view_m = Tensor::arange(2 * rows, (Kind::Int64, device)).ge(rows);
+    let excluded_mm = match negatives {
+        Negatives::Both => Tensor::eye(2 * rows, (Kind::Bool, device)),
+        Negatives::Cross => view_m.unsqueeze(0).eq_tensor(&view_m.unsqueeze(1)),
+    };
+    let score_mm = (&cosine_mm / temperature).masked_fill(&excluded_mm, f64::NEG_INFINITY);
+    let sum = (score_mm.logsumexp([1], false) - &positive_m / temperature).sum(kind);
+
+    let constant_mm = cosine_mm.detach().masked_fill(&excluded_mm, 0.0);
+    let negatives_of_each = if negatives == Negatives::Both { 2 * rows - 2 } else { rows - 1 };
+    let pairs = (2 * rows * negatives_of_each).max(1) as f64;
+    let positive = positive_m.detach();
+    let spread = similarity::alignment_uniformity(&one_nd.detach(), &two_nd.detach(), 2.0, 2.0);
+    Agreement {
+        sum,
+        negative: (constant_mm.sum(kind) - positive.sum(kind)) / pairs,
+        positive: positive.mean(kind),
+        alignment: spread.alignment,
+        uniformity: spread.uniformity,
+    }
+}
+
+impl Build for SequenceContrastive {
+    fn build(&self, _name: &str, head: &Path<'_>, networks: &Networks) -> Box<dyn Loss> {
+        let shape = networks.config();
+        let transform = (self.head == VectorForm::Transform).then(|| TransformWeights::build(shape, head));
+        Box::new(Agreeing { config: self.clone(), transform })
+    }
+}
+
+/// The name of what is sent of rows, where some were left out.
+const ROWS: &str = "rows_with_tokens";
+
+struct Agreeing {
+    config: SequenceContrastive,
+    transform: Option<TransformWeights>,
+}
+
+impl Agreeing {
+    /// `[n, d]` of a pass: of the rows that were not left out.
+    fn vectors(&self, forward: &Forward<'_>, view: &str) -> Tensor {
+        let first_nd = forward.encoded(MAIN, view).hidden_btd.select(1, 0);
+        let first_nd = if forward.batch().has_gaps(&self.config.view) {
+            first_nd.index_select(0, &forward.sent(&self.config.view, ROWS))
+        } else {
+            first_nd
+        };
+        let precision = forward.networks().precision();
+        let transformed = self.transform.as_ref().map(|head| precision.widen(&head.lend(precision).apply(&first_nd)));
+        transformed.unwrap_or(first_nd)
+    }
+}
+
+impl Loss for Agreeing {
+    fn terms(&self, batch: &HostBatch<'_>) -> Vec<Term> {
+        vec![Term { name: "", weight: 1.0, count: 2.0 * batch.rows_with_tokens(&self.config.view).len() as f64 }]
+    }
+
+    fn send(&self, batch: &HostBatch<'_>, freight: &mut Freight) {
+        if batch.has_gaps(&self.config.view) {
+            freight.add_list(&self.config.view, ROWS, &batch.rows_with_tokens(&self.config.view));
+        }
+    }
+
+    fn compute(&self, forward: &Forward<'_>) -> Computed {
+        let config = &self.config;
+        let [one_nd, two_nd] = [&config.view, &config.positive].map(|view| self.vectors(forward, view));
+        let found = loss(&one_nd, &two_nd, config.temperature, config.negatives);
+        let rows = forward.batch().rows_with_tokens(&config.view).len() as f64;
+        let metrics = vec![
+            Metric::mean("positive_cosine", &found.positive, rows),
+            Metric::mean("negative_cosine", &found.negative, rows),
+            Metric::mean("alignment", &found.alignment, rows),
+            Metric::mean("uniformity", &found.uniformity, rows),
+        ];
+        Computed { sums: vec![found.sum], metrics }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tch::{Kind, Reduction, Tensor};
+
+    use super::{Negatives, loss};
+
+    fn number(tensor: &Tensor) -> f64 {
+        f64::try_from(tensor).expect("one number")
+    }
+
+    fn check(what: &str, found: f64, expected: f64, tolerance: f64) {
+        assert!((found - expected).abs() < tolerance, "{what}: {found} is not {expected}");
+    }
+
+    fn pairs(values: [f64; 4]) -> Tensor {
+        Tensor::from_slice(&values).view([2, 2])
+    }
+
+    #[test]
+    fn the_mean_is_that_of_the_worked_example() {
+        let (masked_nd, crop_nd) = (pairs([1.0, 0.0, 0.0, 2.0]), pairs([3.0, 0.0, 3.0, 4.0]));
+        let found = loss(&masked_nd, &crop_nd, 1.0, Negatives::Both);
+        check("mean", number(&found.sum) / 4.0, 0.758_774_453_636, 1e-12);
+        check("positive", number(&found.positive), 0.9, 1e-12);
+        check("negative", number(&found.negative), (0.0 + 0.6 + 0.0 + 0.6) / 4.0, 1e-12);
+        check("alignment", number(&found.alignment), 0.2, 1e-12);
+    }
+
+    #[test]
+    fn aligned_orthogonal_pairs_reach_the_bound() {
+        let found = loss(&pairs([1.0, 0.0, 0.0, 3.0]), &pairs([2.0, 0.0, 0.0, 1.0]), 1.0, Negatives::Both);
+        check("both", number(&found.sum) / 4.0, 0.551_444_714, 1e-9);
+        let found = loss(&pairs([1.0, 0.0, 0.0, 3.0]), &pairs([2.0, 0.0, 0.0, 1.0]), 1.0, Negatives::Cross);
+        check("cross", number(&found.sum) / 4.0, (-1.0_f64).exp().ln_1p(), 1e-12);
+    }
+
+    #[test]
+    fn the_bound_grows_with_the_batch() {
+        // Partners agree fully and all negatives are as far apart as a simplex of 8 allows.
+        let simplex_nd = Tensor::eye(8, (Kind::Double, tch::Device::Cpu)) - 0.125;
+        let found = loss(&simplex_nd, &(&simplex_nd * 3.0), 1.0, Negatives::Both);
+        check("mean", number(&found.sum) / 16.0, 1.698, 5e-4);
+        check("positive", number(&found.positive), 1.0, 1e-12);
+        check("negative", number(&found.negative), -1.0 / 7.0, 1e-12);
+    }
+
+    #[test]
+    fn cross_is_the_mean_of_two_retrievals() {
+        let one_nd = Tensor::randn([5, 3], (Kind::Double, tch::Device::Cpu));
+        let two_nd = &one_nd * 0.5 + 1.0;
+        let unit = |rows: &Tensor| rows / rows.norm_scalaropt_dim(2, [-1], true);
+        let score_nn = unit(&one_nd).matmul(&unit(&two_nd).tr()) / 0.3;
+        let rows = Tensor::arange(5, (Kind::Int64, tch::Device::Cpu));
+        let of =
+            |score_nn: &Tensor| number(&score_nn.cross_entropy_loss::<&Tensor>(&rows, None, Reduction::Sum, -100, 0.0));
+        let found = loss(&one_nd, &two_nd, 0.3, Negatives::Cross);
+        check("sum", number(&found.sum), of(&score_nn) + of(&score_nn.tr()), 1e-10);
+        check(
+            "negative",
+            number(&found.negative),
+            number(&((&score_nn.sum(Kind::Double) - score_nn.trace()) * 0.3 / 20.0)),
+            1e-10,
+        );
+    }
+
+    #[test]
+    fn a_single_row_has_nothing_to_learn() {
+        let one_nd = Tensor::from_slice(&[1.0, 2.0]).view([1, 2]).set_requires_grad(true);
+        let found = loss(&one_nd, &Tensor::from_slice(&[2.0, 1.0]).view([1, 2]), 1.0, Negatives::Both);
+        found.sum.backward();
+        check("sum", number(&found.sum), 0.0, 1e-12);
+        check("slope", number(&one_nd.grad().abs().max()), 0.0, 1e-12);
+        check("negative", number(&found.negative), 0.0, 1e-12);
+    }
+}

@@ -1,0 +1,263 @@
+//! AdamW over the named weights. Its state is ours, so that it can be saved.
+//!
+//! Definition, for the `n`-th update with gradient `g` (after clipping) and learning rate `η`:
+//!
+//! ```text
+//! w ← w − η λ w                                   (matrices only, not biases and norms)
+//! m ← β₁ m + (1 − β₁) g        v ← β₂ v + (1 − β₂) g²
+//! w ← w − η · m / (1 − β₁ⁿ) / (√(v / (1 − β₂ⁿ)) + ε)
+//! ```
+//!
+//! Clipping divides `g` by `max(1, (‖g‖ + 1e-6) / clip_norm)`, `‖g‖` over all weights together; a weight that is used
+//! twice, like the word table, counts once. A weight without gradient is left alone. An update whose `‖g‖` is not
+//! finite changes nothing: the flag goes to the kernel on the device, and nobody waits for it.
+//!
+//! With `bias_correction = false` both `1 − βⁿ` are 1.
+//!
+//! Reference: Loshchilov & Hutter 2019, algorithm 2; `torch.optim.AdamW` and `clip_grad_norm_`.
+
+use tch::{Device, Tensor};
+use trainer_plan::Error;
+use trainer_plan::optimizer::OptimizerConfig;
+
+use crate::device::native::{AdamWLists, AdamWUpdate, fused_adamw, global_norm, take_gradients};
+use crate::device::precision::{MASTER, WIDE};
+use crate::device::tensors::{HostTensors, overwrite};
+use crate::model::parameters::Parameters;
+
+/// A step of which `1 − βⁿ` is 1 in float32 for every β that is used.
+const UNCORRECTED: f64 = 1e8;
+
+/// The optimizer of one run.
+#[derive(Debug)]
+pub(crate) struct AdamW {
+    config: OptimizerConfig,
+    slots: Vec<Slot>,
+    // Updates so far, float32, on the device: a skipped one does not count.
+    updates: Tensor,
+}
+
+#[derive(Debug)]
+struct Slot {
+    name: String,
+    weight: Tensor,
+    decays: bool,
+    mean: Tensor,
+    variance: Tensor,
+}
+
+/// What one update saw, on the device.
+#[derive(Debug)]
+pub(crate) struct Update {
+    /// The global norm of the gradient before clipping, float64.
+    pub norm: Tensor,
+    /// 1 where the norm was not finite and nothing was changed, else 0, float64.
+    pub skipped: Tensor,
+}
+
+impl AdamW {
+    /// An optimizer without history.
+    #[must_use]
+    pub(crate) fn new(config: OptimizerConfig, parameters: &Parameters) -> Self {
+        let slot = |(name, parameter): (&str, &crate::model::parameters::Parameter)| Slot {
+            name: name.to_owned(),
+            weight: parameter.tensor.shallow_clone(),
+            decays: parameter.decays,
+            mean: parameter.tensor.detach().zeros_like(),
+            variance: parameter.tensor.detach().zeros_like(),
+        };
+        let updates = Tensor::zeros([1], (MASTER, parameters.device()));
+        let learning = parameters.iter().filter(|(_, parameter)| parameter.trains);
+        Self { config, slots: learning.map(slot).collect(), updates }
+    }
+
+    /// Takes the gradients out of the weights, clips them and updates with learning rate `lr`.
+    pub(crate) fn update(&mut self, lr: f64) -> Result<Update, Error> {
+        let weights: Vec<&Tensor> = self.slots.iter().map(|slot| &slot.weight).collect();
+        let gradients = take_gradients(&weights)?;
+        let present: Vec<&Tensor> = gradients.iter().flatten().collect();
+        let norm = if present.is_empty() { self.updates.zeros_like() } else { global_norm(&present)? }.view([1]);
+        let skip = norm.isfinite().logical_not().to_kind(MASTER);
+        let scale = self.scale(&norm);
+
+        let _ = self.updates.g_add_scalar_(1.0);
+        // The kernel always corrects; of so late a step nothing is left to correct.
+        let late = (!self.config.bias_correction).then(|| self.updates.full_like(UNCORRECTED));
+        let step = late.as_ref().unwrap_or(&self.updates);
+        for decays in [true, false] {
+            let weight_decay = if decays { self.config.weight_decay } else { 0.0 };
+            let (betas, eps) = (self.config.betas, self.config.eps);
+            let update = AdamWUpdate { step, lr, betas, weight_decay, eps, scale: &scale, skip: &skip };
+            fused_adamw(&self.lists(&gradients, decays), update)?;
+        }
+        self.updates -= &skip;
+        Ok(Update { norm: norm.to_kind(WIDE).squeeze(), skipped: skip.to_kind(WIDE).squeeze() })
+    }
+
+    fn scale(&self, norm: &Tensor) -> Tensor {
+        if self.config.clip_norm > 0.0 {
+            ((norm + 1e-6) / self.config.clip_norm).clamp_min(1.0)
+        } else {
+            norm.ones_like()
+        }
+    }
+
+    fn lists<'a>(&'a self, gradients: &'a [Option<Tensor>], decays: bool) -> AdamWLists<'a> {
+        let mut lists = AdamWLists::default();
+        for (slot, gradient) in self.slots.iter().zip(gradients) {
+            if let Some(gradient) = gradient.as_ref().filter(|_| slot.decays == decays) {
+                lists.weights.push(&slot.weight);
+                lists.gradients.push(gradient);
+                lists.means.push(&slot.mean);
+                lists.variances.push(&slot.variance);
+            }
+        }
+        lists
+    }
+
+    /// Takes a saved state over. The problem, if there is one, names the tensor.
+    pub(crate) fn load(&mut self, saved: &HostTensors, device: Device) -> Result<(), String> {
+        for (name, tensor) in self.state() {
+            overwrite(tensor, saved, &name, device)?;
+        }
+        Ok(())
+    }
+
+    /// The state: `mean.NAME`, `variance.NAME`, `updates`. The next update changes it.
+    pub(crate) fn state(&self) -> impl Iterator<Item = (String, &Tensor)> {
+        let moments = |slot: &Slot| [format!("mean.{}", slot.name), format!("variance.{}", slot.name)];
+        let slots = self.slots.iter().flat_map(move |slot| moments(slot).into_iter().zip([&slot.mean, &slot.variance]));
+        slots.chain([("updates".to_owned(), &self.updates)])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tch::nn::OptimizerConfig as _;
+    use trainer_plan::weights::WeightSpecs;
+
+    use super::*;
+    use crate::device::tensors::HostTensor;
+    use crate::testing;
+
+    const CONFIG: OptimizerConfig = OptimizerConfig {
+        lr: 0.1,
+        betas: [0.8, 0.95],
+        eps: 1e-6,
+        weight_decay: 0.1,
+        bias_correction: true,
+        clip_norm: 0.0,
+    };
+
+    // One matrix and one bias whose gradients are their own values times `slope`.
+    fn parameters() -> (Parameters, Tensor, Tensor) {
+        let mut specs = WeightSpecs::default();
+        specs.path("a").matrix("weight", [2, 3]);
+        specs.path("b").gain("weight", 4);
+        let parameters = Parameters::new(&specs, 3, Device::Cpu);
+        let [matrix, gain] = ["a", "b"].map(|name| parameters.path(name).weight("weight").master().shallow_clone());
+        (parameters, matrix, gain)
+    }
+
+    fn values(tensor: &Tensor) -> Vec<f32> {
+        Vec::try_from(&tensor.detach().view([-1])).expect("float32")
+    }
+
+    fn backward(matrix: &Tensor, gain: &Tensor, slope: f64) {
+        ((matrix.square().sum(MASTER) + gain.square().sum(MASTER)) * (slope / 2.0)).backward();
+    }
+
+    fn by_formula(weights: &mut [f64], slopes: &[f64], config: &OptimizerConfig, decay: f64) {
+        let (mut means, mut variances) = (vec![0.0; weights.len()], vec![0.0; weights.len()]);
+        for (n, slope) in (1..).zip(slopes) {
+            for (i, weight) in weights.iter_mut().enumerate() {
+                let gradient = *weight * slope;
+                *weight -= config.lr * decay * *weight;
+                means[i] = config.betas[0] * means[i] + (1.0 - config.betas[0]) * gradient;
+                variances[i] = config.betas[1] * variances[i] + (1.0 - config.betas[1]) * gradient * gradient;
+                let corrected = |beta: f64| if config.bias_correction { 1.0 - beta.powi(n) } else { 1.0 };
+                let mean = means[i] / corrected(config.betas[0]);
+                let variance: f64 = variances[i] / corrected(config.betas[1]);
+                *weight -= config.lr * mean / (variance.sqrt() + config.eps);
+            }
+        }
+    }
+
+    fn assert_near(got: &[f32], expected: &[f64], tolerance: f64) {
+        for (got, expected) in got.iter().zip(expected) {
+            assert!((f64::from(*got) - expected).abs() < tolerance, "{got} is not {expected}");
+        }
+    }
+
+    #[test]
+    fn updates_follow_the_formula_and_spare_biases_from_decay() {
+        let _alone = testing::generator();
+        for bias_correction in [true, false] {
+            let config = OptimizerConfig { bias_correction, ..CONFIG };
+            let (parameters, matrix, gain) = parameters();
+            let mut expected_matrix: Vec<f64> = values(&matrix).into_iter().map(f64::from).collect();
+            let mut expected_gain = vec![1.0; 4];
+            let slopes = [1.0, -0.5, 2.0, 0.25];
+            by_formula(&mut expected_matrix, &slopes, &config, config.weight_decay);
+            by_formula(&mut expected_gain, &slopes, &config, 0.0);
+
+            let mut optimizer = AdamW::new(config.clone(), &parameters);
+            for slope in slopes {
+                backward(&matrix, &gain, slope);
+                optimizer.update(config.lr).expect("shapes agree");
+            }
+            assert_near(&values(&matrix), &expected_matrix, 1e-5);
+            assert_near(&values(&gain), &expected_gain, 1e-5);
+        }
+    }
+
+    #[test]
+    fn updates_equal_those_of_libtorch() {
+        let _alone = testing::generator();
+        let (parameters, matrix, gain) = parameters();
+        let config = OptimizerConfig { weight_decay: 0.0, ..CONFIG };
+        let store = tch::nn::VarStore::new(Device::Cpu);
+        let theirs = store.root().var_copy("matrix", &matrix);
+        let mut reference = tch::nn::AdamW { beta1: 0.8, beta2: 0.95, wd: 0.0, eps: 1e-6, amsgrad: false }
+            .build(&store, config.lr)
+            .expect("an optimizer");
+        let mut optimizer = AdamW::new(config, &parameters);
+        for slope in [1.0, 3.0, -1.0, 0.5, 2.0] {
+            backward(&matrix, &gain, slope);
+            optimizer.update(0.1).expect("shapes agree");
+            reference.backward_step(&(theirs.square().sum(MASTER) * (slope / 2.0)));
+        }
+        let expected: Vec<f64> = values(&theirs).into_iter().map(f64::from).collect();
+        assert_near(&values(&matrix), &expected, 1e-6);
+    }
+
+    #[test]
+    fn a_long_gradient_is_cut_to_the_limit() {
+        let _alone = testing::generator();
+        let (parameters, matrix, gain) = parameters();
+        // Plain momentum-free Adam hides the length of a gradient; the second moment shows it.
+        let mut optimizer = AdamW::new(OptimizerConfig { clip_norm: 0.5, ..CONFIG }, &parameters);
+        backward(&matrix, &gain, 100.0);
+        optimizer.update(0.0).expect("shapes agree");
+        let squares = optimizer.slots.iter().map(|slot| slot.variance.sum(WIDE)).sum::<Tensor>();
+        let length = (f64::try_from(&squares).expect("a scalar") / (1.0 - CONFIG.betas[1])).sqrt();
+        assert!((length - 0.5).abs() < 1e-4, "clipped to {length}");
+    }
+
+    #[test]
+    fn a_gradient_that_is_not_finite_changes_nothing() {
+        let _alone = testing::generator();
+        let (parameters, matrix, gain) = parameters();
+        let mut optimizer = AdamW::new(CONFIG, &parameters);
+        backward(&matrix, &gain, 1.0);
+        optimizer.update(0.1).expect("shapes agree");
+        let state = |optimizer: &AdamW| -> Vec<HostTensor> {
+            optimizer.state().map(|(_, tensor)| HostTensor::copy_of(tensor).expect("float32")).collect()
+        };
+        let before = (state(&optimizer), values(&matrix));
+        backward(&matrix, &gain, f64::NAN);
+        let update = optimizer.update(0.1).expect("shapes agree");
+        assert!(f64::try_from(&update.skipped).is_ok_and(|flag| flag > 0.5));
+        assert_eq!((state(&optimizer), values(&matrix)), before);
+    }
+}

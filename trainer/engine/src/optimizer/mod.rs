@@ -1,0 +1,3 @@
+//! From gradients to new weights: AdamW.
+
+pub(crate) mod adamw;

@@ -1,0 +1,86 @@
+//! Numbers that nothing learns from.
+
+use std::collections::BTreeMap;
+
+use trainer_plan::Error;
+use trainer_plan::relative_positions::{BucketForm, Buckets};
+
+use crate::objectives::similarity;
+use crate::parity::files::{CaseOutcome, PartValue};
+use crate::parity::glue;
+use crate::parity::inputs::Inputs;
+use crate::parity::outcomes::{measured, number, parts};
+
+pub(super) fn contextual_score(inputs: &mut Inputs<'_>) -> Result<CaseOutcome, Error> {
+    let hidden_btd = inputs.constants("hidden", "btd")?;
+    let hidden_md = hidden_btd.view([-1, inputs.size('d')]);
+    let positions = 0..inputs.size('b') * inputs.size('t');
+    let token_n = inputs.index("token", "n", positions.clone())?;
+    let intra_n = inputs.index("intra", "n", positions.clone())?;
+    let inter_n = inputs.index("inter", "n", positions)?;
+    let score = similarity::contextual_score(&hidden_md, &token_n, &intra_n, &inter_n);
+    let parts = score.iter().flat_map(|similarity| {
+        let part = |of: &str, value: f64| (format!("{of}_{}", similarity.measure), PartValue::Number(value));
+        [
+            part("intra", similarity.intra),
+            part("inter", similarity.inter),
+            part("ratio", similarity.intra / similarity.inter),
+        ]
+    });
+    Ok(measured(score[0].intra - score[0].inter, parts.collect()))
+}
+
+pub(super) fn self_similarity(inputs: &mut Inputs<'_>) -> Result<CaseOutcome, Error> {
+    let hidden_btd = inputs.constants("hidden", "btd")?;
+    let valid = inputs.flags("valid", "bt")?;
+    let found = similarity::self_similarity(&hidden_btd, &inputs.grid(&valid));
+    Ok(measured(found.pooled, parts([("sentence_mean", found.row_mean)])))
+}
+
+pub(super) fn alignment_uniformity(inputs: &mut Inputs<'_>) -> Result<CaseOutcome, Error> {
+    let (alpha, t) = (inputs.number("alpha", 2.0, 0.0)?, inputs.number("t", 2.0, 0.0)?);
+    let (x_nd, y_nd) = (inputs.constants("x", "nd")?, inputs.constants("y", "nd")?);
+    let found = similarity::alignment_uniformity(&x_nd, &y_nd, alpha, t);
+    let (alignment, uniformity) = (number(&found.alignment), number(&found.uniformity));
+    Ok(measured(alignment, parts([("alignment", alignment), ("uniformity", uniformity)])))
+}
+
+pub(super) fn relative_bucket(inputs: &mut Inputs<'_>) -> Result<CaseOutcome, Error> {
+    let form = inputs.choice("form", &[("cocolm", BucketForm::CocoLm), ("t5", BucketForm::T5)])?;
+    let (buckets, distance_max) =
+        (inputs.whole("buckets", 32, 0..1 << 16)?, inputs.whole("max_distance", 128, 0..1 << 16)?);
+    let buckets = Buckets { form, buckets, distance_max };
+    if let Some(problem) = buckets.problems().into_iter().next() {
+        return Err(inputs.variant_error("buckets", &problem));
+    }
+    let distances = inputs.integers("distance", "n")?;
+    let found = distances.into_iter().map(|distance| buckets.of(distance)).collect();
+    Ok(measured(0.0, BTreeMap::from([("bucket".to_owned(), PartValue::List(found))])))
+}
+
+pub(super) fn metric(inputs: &mut Inputs<'_>) -> Result<CaseOutcome, Error> {
+    let judges = [
+        ("accuracy", Judge::Classes(|predicted, truth, _| glue::accuracy(predicted, truth))),
+        ("f1", Judge::Classes(|predicted, truth, _| glue::f1(predicted, truth, 1))),
+        ("mcc", Judge::Classes(|predicted, truth, _| glue::matthews(predicted, truth))),
+        ("macro_f1", Judge::Classes(glue::macro_f1)),
+        ("pearson", Judge::Values(glue::pearson)),
+        ("spearman", Judge::Values(glue::spearman)),
+    ];
+    let value = match inputs.choice("metric", &judges)? {
+        Judge::Values(judge) => judge(&inputs.numbers("pred", "n")?, &inputs.numbers("gold", "n")?),
+        Judge::Classes(judge) => {
+            let (predicted, truth) = (inputs.integers("pred", "n")?, inputs.integers("gold", "n")?);
+            let largest = predicted.iter().chain(&truth).copied().max().unwrap_or(0);
+            judge(&predicted, &truth, inputs.whole("classes", largest + 1, 0..1 << 20)?)
+        }
+    };
+    Ok(measured(value, BTreeMap::new()))
+}
+
+/// What judges predictions: of classes, of which there are so many, or of values.
+#[derive(Clone, Copy)]
+enum Judge {
+    Classes(fn(&[i64], &[i64], u32) -> f64),
+    Values(fn(&[f64], &[f64]) -> f64),
+}

@@ -1,0 +1,409 @@
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+
+use schemas::ordinal::Step;
+use store::{Memory, Store, Weather, faults};
+use tch::Tensor;
+use trainer_plan::Error;
+use trainer_plan::checkpoint::Beside;
+use trainer_plan::checkpoint::*;
+use trainer_plan::config::CheckpointConfig;
+use trainer_plan::identity::Identity;
+
+use super::*;
+use crate::device::tensors::{HostTensor, HostTensors};
+
+pub(in crate::training) fn snapshot(step: u64) -> Snapshot {
+    let tensors = |value: f32| -> HostTensors {
+        [("w".to_owned(), HostTensor::copy_of(&Tensor::from_slice(&[value; 5])).expect("float32"))].into()
+    };
+    let state = State {
+        step: Step(step),
+        rows_consumed: 8 * step,
+        tokens_consumed: 90 * step,
+        validation_pending: false,
+        batch_hash: "ab".to_owned(),
+        data_content: "cd".to_owned(),
+        program: "cloze 1".to_owned(),
+        libtorch: "2".to_owned(),
+        threads: 2,
+        device: "cpu".to_owned(),
+        report: vec![SavedMean::Norm { count: 3.0 }],
+        skips: vec![Step(3)],
+        guard: SavedGuard::default(),
+        identity: Identity::new([("seed".to_owned(), "1".to_owned())].into()),
+        files: BTreeMap::new(),
+        changes: Vec::new(),
+        trained_s: None,
+        beside: Beside::default(),
+    };
+    Snapshot { state, main: tensors(1.0), optimizer: tensors(2.0), validated: None }
+}
+
+/// The newest stay, so many of them.
+#[test]
+fn a_checkpoint_before_all_that_nobody_has_judged_stays() {
+    let (run, keeping) = (Store::memory(Weather::calm()), Keeping { goes_back: true, ..keep(1) });
+    let there = |step, unread| {
+        let mut snapshot = snapshot(step);
+        snapshot.state.guard.unread = unread;
+        snapshot.write(&run, &keeping).expect("written");
+        steps(&run).expect("listed").into_iter().map(|step| step.0).collect::<Vec<_>>()
+    };
+    assert_eq!(there(2, 0), [2]);
+    assert_eq!(there(3, 1), [3, 2]);
+    assert_eq!(there(4, 2), [4, 2]);
+    assert_eq!(there(6, 1), [6, 4], "as far as is judged");
+    assert_eq!(there(7, 0), [7]);
+}
+
+fn keep(keep: usize) -> Keeping {
+    Keeping::by(CheckpointConfig { keep, ..CheckpointConfig::default() })
+}
+
+/// A run in memory with checkpoints after these steps.
+fn run_with(steps: &[u64]) -> Store {
+    let run = Store::memory(Weather::calm());
+    for &step in steps {
+        snapshot(step).write(&run, &keep(9)).expect("written");
+    }
+    run
+}
+
+fn names(run: &Store) -> Vec<String> {
+    run.list("checkpoints").expect("listed").into_iter().map(|entry| entry.name).collect()
+}
+
+fn newest_step(run: &Store) -> Option<Step> {
+    newest(run).expect("readable").map(|(_, found)| found.state.step)
+}
+
+#[test]
+fn the_newest_checkpoints_stay() {
+    let run = Store::memory(Weather::calm());
+    for step in 1..=4 {
+        snapshot(step).write(&run, &keep(2)).expect("written");
+    }
+    let of = |step: &str| {
+        [MAIN_FILE, OPTIMIZER_FILE, STATE_FILE].map(|file| format!("checkpoints/step-0000000{step}/{file}"))
+    };
+    assert_eq!(names(&run), [&["checkpoints/latest".to_owned()], &of("3")[..], &of("4")].concat());
+    assert_eq!(run.read("checkpoints/latest").expect("written"), b"step-00000004\n");
+    let (place, newest) = newest(&run).expect("readable").expect("there are two");
+    assert!(place.ends_with("step-00000004"), "{place}");
+    assert_eq!((newest.state.step, &newest.main), (Step(4), &snapshot(4).main));
+    let picked = pick(&run, Some(Step(3))).expect("there").1;
+    assert_eq!(picked.state.step, Step(3));
+    let error = pick(&run, Some(Step(2))).expect_err("gone");
+    assert!(error.is_usage() && error.to_string().ends_with("no checkpoint after step 2; there are 3, 4"), "{error}");
+}
+
+#[test]
+fn any_flipped_byte_is_noticed_and_the_older_checkpoint_taken() {
+    let whole = run_with(&[1, 2]);
+    for name in [MAIN_FILE, OPTIMIZER_FILE, STATE_FILE] {
+        let name = format!("checkpoints/step-00000002/{name}");
+        let bytes = whole.read(&name).expect("there");
+        for at in 0..=bytes.len() {
+            let mut bad = bytes.clone();
+            match bad.get_mut(at) {
+                Some(byte) => *byte ^= 4,
+                None => bad.truncate(at - 1),
+            }
+            assert_passed_over(&name, &bad);
+        }
+    }
+}
+
+/// With `bad` as an object of the newest checkpoint, the older one is taken and the damaged one kept aside, for good.
+#[track_caller]
+fn assert_passed_over(name: &str, bad: &[u8]) {
+    let run = run_with(&[1, 2]);
+    run.put(name, bad).expect("put");
+    let state = run.read("checkpoints/step-00000002/state.json").expect("there");
+    match newest(&run) {
+        Ok(found) => assert_eq!(found.expect("the older one is whole").1.state.step, Step(1), "{name} was changed"),
+        // The last newline, which says nothing.
+        Err(error) if error.to_string().contains("rewritten") => {
+            assert!(name.ends_with(STATE_FILE) && bad.last() == Some(&b'}'), "{error}");
+            return;
+        }
+        // The byte that says the version.
+        Err(error) => {
+            assert!(matches!(error, Error::CheckpointVersion { version: 7, .. }), "{name}: {error}");
+            return;
+        }
+    }
+    let kept = run.read("checkpoints/step-00000002/damaged.json").expect("it is kept aside");
+    assert_eq!(kept, state);
+    assert!(!names(&run).contains(&"checkpoints/step-00000002/state.json".to_owned()));
+    assert_eq!(newest_step(&run), Some(Step(1)));
+    // The run comes there again.
+    snapshot(2).write(&run, &keep(2)).expect("written");
+    assert_eq!(newest_step(&run), Some(Step(2)));
+    assert!(!names(&run).iter().any(|name| name.ends_with("damaged.json")));
+}
+
+#[test]
+fn a_run_that_saved_never_begins_again_by_itself() {
+    let run = run_with(&[1, 2]);
+    for step in [1, 2] {
+        run.put(&format!("checkpoints/step-0000000{step}/{MAIN_FILE}"), b"garbage").expect("put");
+    }
+    let before = names(&run);
+    let error = newest(&run).expect_err("nothing is whole").to_string();
+    assert!(error.contains("no checkpoint of it is whole") && error.contains("step-00000001/main"), "{error}");
+    assert!(error.contains("`run.folder`"), "{error}");
+    assert_eq!(names(&run), before, "nothing is set aside where there is nothing to go on from");
+    let error = pick(&run, None).expect_err("nothing is whole").to_string();
+    assert!(
+        error.contains("no checkpoint of it is whole; put one back") && error.contains("step-00000001/main"),
+        "{error}"
+    );
+    assert!(matches!(pick(&Store::memory(store::Weather::calm()), None), Err(Error::Config(_))), "there is none yet");
+    // One that was set aside before, and no other.
+    let run = run_with(&[1, 2]);
+    run.put(&format!("checkpoints/step-00000002/{MAIN_FILE}"), b"garbage").expect("put");
+    assert_eq!(newest_step(&run), Some(Step(1)));
+    run.remove_all("checkpoints/step-00000001").expect("removed");
+    let error = newest(&run).expect_err("nothing is whole").to_string();
+    assert!(error.contains("no checkpoint of it is whole"), "{error}");
+}
+
+#[test]
+fn what_cannot_be_read_just_now_is_not_damaged() {
+    let memory = Memory::new(Weather::calm());
+    for step in [1, 2] {
+        snapshot(step).write(&Store::of_memory(&memory), &keep(9)).expect("written");
+    }
+    let before = names(&Store::of_memory(&memory));
+    let silent = Store::of_memory(&memory.under(Weather { failures: 1.0, ..Weather::calm() }));
+    let Err(Error::Io(error)) = newest(&silent) else { panic!("an error") };
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
+    assert_eq!(names(&Store::of_memory(&memory)), before);
+    assert_eq!(newest_step(&Store::of_memory(&memory)), Some(Step(2)));
+}
+
+#[test]
+fn another_version_is_refused_by_name_and_left_where_it_is() {
+    let run = run_with(&[1, 2]);
+    let name = "checkpoints/step-00000002/state.json";
+    let state = String::from_utf8(run.read(name).expect("there")).expect("JSON");
+    // As version 1 wrote it, and as a later one may.
+    let old = r#"{"state": {"version": 1, "step": 2}, "checksum": "00"}"#.to_owned();
+    for (text, version) in [(old, 1), (state.replace("\"version\": 3", "\"version\": 4"), 4)] {
+        run.put(name, text.as_bytes()).expect("put");
+        for error in [newest(&run).expect_err("refused"), pick(&run, None).expect_err("refused")] {
+            let message = error.to_string();
+            assert!(error.is_usage() && message.contains(&format!("version {version} of the format")), "{message}");
+            assert!(message.contains("step-00000002\"` (its `main.safetensors`)"), "{message}");
+        }
+        assert_eq!(run.read(name).expect("it is not set aside as damaged"), text.as_bytes());
+    }
+}
+
+#[test]
+fn a_state_that_somebody_formatted_is_refused_by_name_and_left_where_it_is() {
+    let run = run_with(&[1, 2]);
+    let name = "checkpoints/step-00000002/state.json";
+    let text = String::from_utf8(run.read(name).expect("there")).expect("JSON").replace('\n', "\r\n");
+    run.put(name, text.as_bytes()).expect("put");
+    for error in [newest(&run).expect_err("refused"), pick(&run, None).expect_err("refused")] {
+        let error = error.to_string();
+        assert!(error.contains("step-00000002/state.json: rewritten") && error.contains("the original"), "{error}");
+    }
+    assert_eq!(run.read(name).expect("it is not set aside"), text.as_bytes());
+}
+
+#[test]
+fn a_checkpoint_under_another_name_is_damaged() {
+    let run = run_with(&[1, 2]);
+    for name in [MAIN_FILE, OPTIMIZER_FILE, STATE_FILE] {
+        let bytes = run.read(&format!("checkpoints/step-00000002/{name}")).expect("there");
+        run.put(&format!("checkpoints/step-00000099/{name}"), &bytes).expect("put");
+    }
+    assert_eq!(newest_step(&run), Some(Step(2)));
+    snapshot(3).write(&run, &keep(1)).expect("written");
+    assert_eq!(newest_step(&run), Some(Step(3)), "it is not kept in the place of the newest");
+}
+
+#[test]
+fn a_failing_disk_leaves_the_older_checkpoint_and_no_debris() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let run = Store::folder(home.path()).expect("made");
+    snapshot(1).write(&run, &keep(1)).expect("written");
+    let before = names(&run);
+    for writes in 0..3 {
+        faults::fail_after(home.path(), Some(writes));
+        let outcome = snapshot(2).write(&run, &keep(1));
+        faults::fail_after(home.path(), None);
+        assert!(matches!(outcome, Err(Error::Io(_))), "{writes} writes are not enough");
+        assert_eq!(names(&run), before);
+        let left = std::fs::read_dir(home.path().join("checkpoints/step-00000002"));
+        assert_eq!(left.map_or(0, Iterator::count), 0, "no file, and no unfinished one");
+    }
+    // The name of the newest comes last: the checkpoint is whole before it, and the older one stays.
+    let fails_at_the_name = |writes: u64| {
+        faults::fail_after(home.path(), Some(writes));
+        let outcome = snapshot(2).write(&run, &keep(1));
+        faults::fail_after(home.path(), None);
+        let error = outcome.expect_err("the name fails before all is written");
+        assert!(matches!(error, Error::Io(_)), "{error}");
+        newest_step(&run) == Some(Step(2))
+    };
+    assert!((3..200).any(fails_at_the_name), "the checkpoint is there when only its name is missing");
+    assert_eq!(names(&run).len(), 7, "and so is the older one");
+    snapshot(2).write(&run, &keep(1)).expect("the disk is well again");
+    assert_eq!(newest_step(&run), Some(Step(2)));
+}
+
+#[test]
+fn what_a_kill_left_is_removed() {
+    let run = Store::memory(Weather::calm());
+    run.put("checkpoints/step-00000003/main.safetensors", b"half").expect("put");
+    run.put("checkpoints/notes.txt", b"of mine").expect("put");
+    assert!(newest(&run).expect("readable").is_none(), "nothing was saved yet");
+    assert_eq!(names(&run), ["checkpoints/notes.txt"]);
+}
+
+#[test]
+fn what_is_no_file_in_the_place_of_a_state_is_refused_and_nothing_is_removed() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let run = Store::folder(home.path()).expect("made");
+    for step in [1, 2] {
+        snapshot(step).write(&run, &keep(9)).expect("written");
+    }
+    let (state, aside) = (home.path().join("checkpoints/step-00000002/state.json"), home.path().join("aside.json"));
+    std::fs::rename(&state, &aside).expect("moved");
+    let left = names(&run);
+    // A link whose target is out of reach for a moment, then a socket: whole checkpoints may be behind both.
+    std::os::unix::fs::symlink(home.path().join("gone.json"), &state).expect("linked");
+    for words in ["leads nowhere", "not a file"] {
+        for error in [newest(&run).expect_err("refused"), pick(&run, None).expect_err("refused")] {
+            let error = error.to_string();
+            assert!(error.contains("step-00000002/state.json") && error.contains(words), "{error}");
+        }
+        assert_eq!(names(&run), left);
+        std::fs::remove_file(&state).expect("removed");
+        drop(std::os::unix::net::UnixListener::bind(&state).expect("bound"));
+    }
+    std::fs::remove_file(&state).expect("removed");
+    std::os::unix::fs::symlink(&aside, &state).expect("linked");
+    assert_eq!(newest_step(&run), Some(Step(2)), "a link to a file is that file");
+}
+
+#[test]
+fn what_latest_names_was_finished_and_is_not_removed_as_if_it_had_not_been() {
+    let run = run_with(&[1]);
+    run.remove("checkpoints/step-00000001/state.json").expect("removed");
+    let before = names(&run);
+    let error = newest(&run).expect_err("it has saved").to_string();
+    assert!(error.contains("step-00000001/state.json: it is missing") && error.contains("`run.folder`"), "{error}");
+    assert_eq!(names(&run), before);
+    run.remove_all("checkpoints/step-00000001").expect("removed");
+    let error = newest(&run).expect_err("it has saved").to_string();
+    assert!(error.contains("`latest` names step-00000001, which is not there"), "{error}");
+    // With another that is whole, people may remove the newest: that is how one goes back.
+    let run = run_with(&[1, 2]);
+    run.remove("checkpoints/step-00000002/state.json").expect("removed");
+    assert_eq!(newest_step(&run), Some(Step(1)));
+    assert!(!names(&run).iter().any(|name| name.contains("step-00000002")));
+}
+
+/// With a figure of its own for each step; best is the lowest.
+fn validated(step: u64, mlm: f64) -> Snapshot {
+    let figures = [("valid/mlm".to_owned(), mlm)].into();
+    Snapshot { validated: Some(Validated { step: Step(step), figures }), ..snapshot(step) }
+}
+
+fn steps_of(run: &Store) -> Vec<u64> {
+    let mut steps: Vec<u64> = steps(run).expect("listed").into_iter().map(|step| step.0).collect();
+    steps.reverse();
+    steps
+}
+
+#[test]
+fn milestones_the_best_and_what_is_pinned_stay_beside_the_newest() {
+    let rules = CheckpointConfig { keep: 2, keep_every_steps: 4, keep_best: 2, ..CheckpointConfig::default() };
+    let (run, keeping) = (Store::memory(Weather::calm()), Keeping::by(rules.clone()));
+    for (step, mlm) in [(1, 3.0), (2, 1.0), (3, 2.0), (4, 5.0), (5, 4.0), (6, 4.0), (7, 4.0)] {
+        validated(step, mlm).write(&run, &keeping).expect("written");
+        if step == 5 {
+            pin(&run, Step(5)).expect("there");
+        }
+    }
+    assert_eq!(steps_of(&run), [2, 3, 4, 5, 6, 7]);
+    let why = |run: &Store| -> Vec<(u64, Vec<Reason>)> {
+        shelf(run, &rules).expect("listed").into_iter().map(|it| (it.step.0, it.why)).collect()
+    };
+    let [newest, milestone, best, pinned] =
+        [Reason::Newest, Reason::Milestone, Reason::Best, Reason::Pinned].map(|reason| vec![reason]);
+    let expected = [(2, best.clone()), (3, best), (4, milestone), (5, pinned), (6, newest.clone()), (7, newest)];
+    assert_eq!(why(&run), expected);
+    // One that is found better pushes the second best out, and what is no longer pinned goes with it.
+    assert!(unpin(&run, Step(5)).expect("there") && !unpin(&run, Step(5)).expect("there"));
+    snapshot(8).write(&run, &keeping).expect("written");
+    assert_eq!(steps_of(&run), [2, 3, 4, 7, 8], "its step is still to be validated");
+    note(&run, &Validated { step: Step(8), figures: [("valid/mlm".to_owned(), 0.5)].into() }).expect("noted");
+    snapshot(9).write(&run, &keeping).expect("written");
+    assert_eq!(steps_of(&run), [2, 4, 8, 9]);
+    let error = remove(&run, Step(9)).expect_err("the run goes on from it");
+    assert!(error.is_usage() && error.to_string().contains("cloze rollback"), "{error}");
+    remove(&run, Step(4)).expect("somebody wants it gone");
+    assert_eq!(steps_of(&run), [2, 8, 9]);
+    let error = pin(&run, Step(4)).expect_err("gone").to_string();
+    assert!(error.ends_with("no checkpoint after step 4; there are 2, 8, 9"), "{error}");
+}
+
+/// Killed at any change, a run has the checkpoint or has it not, and the rules hold again with the next one.
+#[test]
+fn a_kill_while_a_checkpoint_is_kept_costs_none_that_should_stay() {
+    let rules = CheckpointConfig { keep: 1, keep_best: 1, ..CheckpointConfig::default() };
+    let keeping = Keeping::by(rules);
+    let mut kills = 0;
+    for changes in 0.. {
+        let memory = Memory::new(Weather::calm());
+        let run = Store::of_memory(&memory);
+        validated(1, 1.0).write(&run, &keeping).expect("written");
+        validated(2, 2.0).write(&run, &keeping).expect("written");
+        let outcome = validated(3, 3.0).write(&crate::testing::mortal::mortal(&memory, changes), &keeping);
+        let there = steps_of(&run);
+        assert!([&[1, 2][..], &[1, 2, 3], &[1, 3]].contains(&&there[..]), "after {changes} changes: {there:?}");
+        for &step in &there {
+            verify(&run, Step(step)).expect("what is there is whole");
+        }
+        assert_eq!(newest_step(&run).map(|step| step.0), there.last().copied());
+        validated(4, 4.0).write(&run, &keeping).expect("written");
+        assert_eq!(steps_of(&run), [1, 4]);
+        if outcome.is_ok() {
+            break;
+        }
+        kills += 1;
+    }
+    assert!(kills > 8, "{kills}");
+}
+
+#[test]
+fn a_checkpoint_can_be_a_folder_that_others_load() {
+    let export: Export = Box::new(|_, folder| {
+        folder.put("model.safetensors", b"theirs")?;
+        folder.put("config.json", b"{}")?;
+        Ok(())
+    });
+    let keeping = Keeping { export: Some(export), ..keep(1) };
+    let run = Store::memory(Weather::calm());
+    snapshot(1).write(&run, &keeping).expect("written");
+    verify(&run, Step(1)).expect("as written");
+    run.put("checkpoints/step-00000001/model.safetensors", b"others").expect("put");
+    let error = verify(&run, Step(1)).expect_err("changed").to_string();
+    assert!(error.contains("model.safetensors") && error.contains("BLAKE3"), "{error}");
+    assert_eq!(newest_step(&run), Some(Step(1)), "what the run goes on from is whole");
+    // What cannot be exported leaves nothing, and the older one stays.
+    let export: Export = Box::new(|_, folder| {
+        folder.put("model.safetensors", b"theirs")?;
+        Err(Error::Config("no head".to_owned()))
+    });
+    snapshot(2).write(&run, &Keeping { export: Some(export), ..keep(1) }).expect_err("no head");
+    assert_eq!(steps_of(&run), [1]);
+    assert!(!names(&run).iter().any(|name| name.contains("step-00000002")));
+}

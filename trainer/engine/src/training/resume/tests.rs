@@ -1,0 +1,170 @@
+use store::Weather;
+use trainer_plan::config::CheckpointConfig;
+
+use super::*;
+use crate::device::precision::MASTER;
+use crate::testing;
+use crate::training::checkpoint::Keeping;
+
+#[test]
+fn who_goes_on_elsewhere_is_told_what_that_does() {
+    let _alone = testing::generator();
+    let mut trainer = testing::trainer(&testing::request());
+    let mut snapshot = trainer.snapshot(here()).expect("copied");
+    assert_eq!(trainer.restore("x", &snapshot).expect("its own"), (vec![], vec![]));
+    let state = &mut snapshot.state;
+    assert!(state.program.starts_with("cloze ") && state.libtorch.starts_with("2."), "{state:?}");
+    (state.program, state.libtorch, state.threads) = ("cloze 0".to_owned(), "1.0".to_owned(), 64);
+    let topics = |warnings: &[Warning]| warnings.iter().map(|warning| warning.topic.clone()).collect::<Vec<_>>();
+    let (warnings, _) = trainer.restore("x", &snapshot).expect("the same run");
+    assert_eq!(topics(&warnings), ["program", "libtorch", "threads"]);
+    assert!(warnings.iter().all(|warning| warning.message.contains("in the last bits")), "{warnings:?}");
+    // From another device it is more than the last bits, and the threads of that one say nothing.
+    snapshot.state.device = "Cuda(0)".to_owned();
+    let (warnings, _) = trainer.restore("x", &snapshot).expect("the same run");
+    assert_eq!(topics(&warnings), ["program", "libtorch", "device"]);
+    assert!(warnings[2].message.contains("draws other dropout"), "{warnings:?}");
+    assert_eq!(warnings[2].hint.as_deref(), Some("`Cuda(0)` then, `Cpu` now"));
+}
+
+fn here() -> Position {
+    Position {
+        rows_consumed: 0,
+        tokens_consumed: 0,
+        validation_pending: false,
+        batch_hash: String::new(),
+        skips: Vec::new(),
+        trained_s: None,
+        readings: 0,
+        validated: None,
+    }
+}
+
+/// What a trainer holds, copied tensor by tensor while it stands still.
+fn held(trainer: &Trainer) -> (HostTensors, HostTensors) {
+    let (accumulators, _) = trainer.tally.save();
+    let skips = [("skipped.count", &trainer.skips.count), ("skipped.first", &trainer.skips.first)];
+    let skips = skips.map(|(name, tensor)| (name.to_owned(), tensor));
+    let (ring, _) = trainer.guard.save();
+    let all = accumulators.into_iter().chain(ring).chain(trainer.optimizer.state()).chain(skips);
+    let copy = |(name, tensor): (String, &Tensor)| (name, HostTensor::copy_of(tensor).expect("a known type"));
+    (trainer.weights().expect("copied"), all.map(copy).collect())
+}
+
+fn on_cuda() -> Trainer {
+    let mut request = testing::request();
+    request.train.device = trainer_plan::device::DeviceChoice::Cuda(0);
+    testing::trainer(&request)
+}
+
+fn step(trainer: &mut Trainer, number: u64) {
+    trainer.step(&[testing::batch(2 * number), testing::batch(2 * number + 1)]).expect("good batches");
+}
+
+/// Counted between reports: a wait costs the time of all that the device had still to do.
+#[test]
+fn a_checkpoint_is_of_its_step_and_no_step_waits_for_it() {
+    if !pretend_cuda::is_here(module_path!(), "a_checkpoint_is_of_its_step_and_no_step_waits_for_it") {
+        return;
+    }
+    let mut trainer = on_cuda();
+    step(&mut trainer, 0);
+    for number in 1..4 {
+        let (main, optimizer) = held(&trainer);
+        pretend_cuda::Counts::start();
+        let snapshot = trainer.snapshot(here()).expect("begun");
+        step(&mut trainer, number);
+        step(&mut trainer, number + 4);
+        let counts = pretend_cuda::Counts::read();
+        let stored = std::thread::scope(|scope| {
+            let writer = std::thread::Builder::new().name("writer".to_owned());
+            let write = || {
+                let store = Store::memory(Weather::calm());
+                let place = snapshot.write(&store, &Keeping::by(CheckpointConfig::default())).expect("written");
+                (place, checkpoint::pick(&store, None).expect("it was just written").1)
+            };
+            writer.spawn_scoped(scope, write).expect("a thread").join().expect("no panic").1
+        });
+        assert_eq!((stored.main == main, stored.optimizer == optimizer), (true, true), "weights, and the rest");
+        let Some((counts, after)) = counts.zip(pretend_cuda::Counts::read()) else {
+            pretend_cuda::say("SKIPPED the waits of a checkpoint on CUDA: this device does not count");
+            continue;
+        };
+        assert_eq!(counts.downloads, (main.len() + optimizer.len()) as u64, "one copy of each tensor: {counts:?}");
+        assert_eq!((counts.waits, after.waits), (0, 1), "only who reads it waits, and once: {counts:?}, {after:?}");
+    }
+}
+
+/// The thread that writes may end before it has written, and before the device has copied.
+#[test]
+fn a_checkpoint_that_nobody_writes_gives_its_memory_back() {
+    if !pretend_cuda::is_here(module_path!(), "a_checkpoint_that_nobody_writes_gives_its_memory_back") {
+        return;
+    }
+    let mut trainer = on_cuda();
+    step(&mut trainer, 0);
+    let lent = || {
+        native::synchronize(Device::Cuda(0)).expect("it is there");
+        pretend_cuda::Counts::read().map(|counts| counts.pinned_bytes)
+    };
+    let before = lent();
+    for number in 1..4 {
+        let snapshot = trainer.snapshot(here()).expect("begun");
+        assert!(before.is_none() || lent() > before, "it has memory of its own");
+        drop(snapshot);
+        step(&mut trainer, number);
+    }
+    assert_eq!(lent(), before);
+    // The trainer itself may go first.
+    let (main, _) = held(&trainer);
+    let snapshot = trainer.snapshot(here()).expect("begun");
+    drop(trainer);
+    let _other = on_cuda();
+    assert!(snapshot.main == main, "what is on its way outlives what it is of");
+    let defects = pretend_cuda::Counts::read().map_or(0, |counts| counts.defects);
+    assert_eq!(defects, 0, "its memory is given to nobody before");
+}
+
+/// A host without memory to pin, and a device without any.
+#[test]
+fn a_checkpoint_is_made_without_memory_of_the_device_and_without_pinned_memory() {
+    let name = "a_checkpoint_is_made_without_memory_of_the_device_and_without_pinned_memory";
+    if !pretend_cuda::is_here(module_path!(), name) {
+        return;
+    }
+    let mut trainer = on_cuda();
+    step(&mut trainer, 0);
+    let (main, optimizer) = held(&trainer);
+    let Some(counts) = pretend_cuda::Counts::read() else {
+        return pretend_cuda::say("SKIPPED checkpoints without memory on CUDA: this device cannot be made smaller");
+    };
+    for pinned in [u64::MAX, counts.pinned_bytes] {
+        pretend_cuda::limit(counts.bytes, pinned);
+        let position = Position { rows_consumed: 8, ..here() };
+        let snapshot = trainer.snapshot(position).expect("it takes none of the device's");
+        pretend_cuda::limit(u64::MAX, u64::MAX);
+        step(&mut trainer, 1);
+        assert!(snapshot.main == main && snapshot.optimizer == optimizer, "{pinned} bytes to pin");
+        trainer.restore("x", &snapshot).expect("its own");
+    }
+    assert!(trainer.lacks_pinned, "the second was made without");
+}
+
+#[test]
+fn a_tensor_may_begin_in_one_block_and_end_in_another() {
+    if !pretend_cuda::is_here(module_path!(), "a_tensor_may_begin_in_one_block_and_end_in_another") {
+        return;
+    }
+    let device = Device::Cuda(0);
+    let tensors = [0, 1, 16, 17, 100, 0, 64].map(|count| Tensor::arange(count, (MASTER, device)) + count as f64);
+    let all: Vec<&Tensor> = tensors.iter().collect();
+    let (changing, resting) = all.split_at(3);
+    for block in [64, 128, 1 << 20] {
+        let (copies, places) = Copies::begin(Sources { changing, resting }, device, block).expect("begun");
+        for (tensor, place) in tensors.iter().zip(&places) {
+            let expected: Vec<u8> =
+                Vec::<f32>::try_from(tensor).expect("float32").into_iter().flat_map(f32::to_ne_bytes).collect();
+            assert_eq!(copies.pieces(place).expect("arrived").concat(), expected, "{place:?} in blocks of {block}");
+        }
+    }
+}

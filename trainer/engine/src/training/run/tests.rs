@@ -1,0 +1,438 @@
+mod amended;
+mod endings;
+mod guarding;
+mod memory;
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use store::{Log, Memory, Weather};
+use telemetry::training::{CheckpointReport, Why};
+use telemetry::{Event, Observer, jsonl};
+use trainer_plan::ForeignError;
+use trainer_plan::config::CheckpointConfig;
+
+use super::*;
+use crate::testing;
+use crate::training::checkpoint::Keeping;
+use crate::training::ranks::Alone;
+
+/// Where a test asks for a stop.
+type Asked = Mutex<Option<StopRequest>>;
+
+/// The stream of [`testing::batch`], which asks for a stop at a chosen moment.
+struct Stream<'a> {
+    next: u64,
+    trouble: Trouble,
+    stop: &'a Asked,
+}
+
+impl Stream<'_> {
+    fn ask(&self, stop: StopRequest) {
+        *self.stop.lock().expect("nobody panics with it") = Some(stop);
+    }
+}
+
+impl Data for Stream<'_> {
+    fn seek(&mut self, rows: RowIndex) -> Result<(), ForeignError> {
+        self.next = rows.0 / testing::ROWS as u64 + u64::from(self.trouble.late);
+        Ok(())
+    }
+
+    fn next(&mut self) -> Result<Option<Batch>, ForeignError> {
+        if self.trouble.waiting_for == Some(self.next) {
+            self.ask(StopRequest::Terminate);
+            return Ok(None);
+        }
+        if self.trouble.unreadable == Some(self.next) {
+            return Err("shard: it is gone".into());
+        }
+        self.next += 1;
+        let index = self.next - 1;
+        let poison = self.trouble.poisoned == Some(index);
+        let batch = testing::batch(if poison { testing::POISON } else { index });
+        Ok(Some(batch.starting_at(RowIndex(index * testing::ROWS as u64))))
+    }
+
+    fn validation(&mut self) -> Result<Box<dyn Iterator<Item = Result<Batch, ForeignError>> + '_>, ForeignError> {
+        Ok(Box::new((1000..1002).map(|index| {
+            if self.trouble.validating && index == 1001 {
+                self.ask(StopRequest::Interrupt);
+            }
+            if self.trouble.invalid {
+                return Err("shard: it is gone".into());
+            }
+            Ok(testing::batch(index))
+        })))
+    }
+
+    fn documents(&mut self, row: RowIndex) -> Result<Vec<String>, ForeignError> {
+        Ok(vec![format!("document of {row}")])
+    }
+
+    fn epochs(&self, rows: RowIndex) -> Result<f64, ForeignError> {
+        Ok(rows.0 as f64 / 64.0)
+    }
+
+    fn remarks(&mut self) -> Vec<What> {
+        // One for the batch of step 4 that comes first.
+        let remark = || Warning { topic: "remark".to_owned(), message: "seen".to_owned(), hint: None };
+        if self.next == 7 { vec![What::Warning(remark())] } else { Vec::new() }
+    }
+}
+
+/// Keeps everything in a store.
+struct Keeper<'a> {
+    store: &'a Store,
+    log: Log,
+    stop: &'a Asked,
+    events: Vec<Event>,
+    /// The states that the run said it goes on from: one, which is none where it begins.
+    from: Vec<Option<State>>,
+    last: Option<Snapshot>,
+    kept: Option<CheckpointReport>,
+    // Behaves like a killed process after that many checkpoints.
+    dies_after: Option<usize>,
+    // Whether the run may begin again.
+    goes_back: bool,
+}
+
+impl Observer for Keeper<'_> {
+    fn observe(&mut self, event: &Event) {
+        assert!(!self.from.is_empty() || matches!(event.what, What::Stop(_)), "it speaks before it begins: {event:?}");
+        self.events.push(event.clone());
+        self.log.push(&jsonl::line(event)).expect("the store answers in the end");
+    }
+}
+
+impl Host for Keeper<'_> {
+    fn stop(&self) -> Option<StopRequest> {
+        *self.stop.lock().expect("nobody panics with it")
+    }
+
+    fn begin(&mut self, from: Option<&State>) -> Result<(), ForeignError> {
+        assert!(self.from.is_empty() || self.goes_back, "a run begins once");
+        self.from.push(from.cloned());
+        Ok(())
+    }
+
+    fn save(&mut self, snapshot: Snapshot) -> Result<(), ForeignError> {
+        if self.dies_after == Some(0) {
+            return Err("killed".into());
+        }
+        self.dies_after = self.dies_after.map(|left| left - 1);
+        let place = snapshot.write(self.store, &keep(2))?;
+        self.last = Some(snapshot);
+        self.kept = Some(CheckpointReport { place, seconds: 0.0, stall_s: 0.0 });
+        Ok(())
+    }
+
+    fn saved(&mut self) -> Result<Option<CheckpointReport>, ForeignError> {
+        Ok(self.kept.take())
+    }
+
+    fn check(&mut self) -> Result<Option<CheckpointReport>, ForeignError> {
+        Ok(None)
+    }
+}
+
+#[derive(Clone, Copy, Default)]
+struct Trouble {
+    waiting_for: Option<u64>,
+    validating: bool,
+    // Its stream begins one batch late.
+    late: bool,
+    // The batch of that index cannot be made.
+    unreadable: Option<u64>,
+    // No batch of the valid split can.
+    invalid: bool,
+    // The batch of that index is of words that no other has.
+    poisoned: Option<u64>,
+    dies_after: Option<usize>,
+}
+
+struct Ran {
+    outcome: Result<Outcome, Error>,
+    events: Vec<Event>,
+    from: Vec<Option<State>>,
+    last: Option<Snapshot>,
+}
+
+fn train(store: &Store, trouble: Trouble) -> Ran {
+    train_with(store, &testing::plan(), trouble)
+}
+
+fn train_with(store: &Store, plan: &TrainPlan, trouble: Trouble) -> Ran {
+    train_among(store, plan, trouble, Box::new(Alone))
+}
+
+fn train_among(store: &Store, plan: &TrainPlan, trouble: Trouble, ranks: Box<dyn Ranks>) -> Ran {
+    train_by(store, plan, trouble, ranks, &Clock::still())
+}
+
+fn train_by(store: &Store, plan: &TrainPlan, trouble: Trouble, ranks: Box<dyn Ranks>, clock: &Clock) -> Ran {
+    let stop = Asked::default();
+    let mut data = Stream { next: 0, trouble, stop: &stop };
+    let mut host = Keeper {
+        store,
+        log: Log::open(store, jsonl::LOG).expect("readable"),
+        stop: &stop,
+        events: Vec::new(),
+        from: Vec::new(),
+        last: None,
+        kept: None,
+        dies_after: trouble.dies_after,
+        goes_back: trouble.poisoned.is_some(),
+    };
+    let outcome = run(plan, ranks, store, clock, &mut data, &mut host);
+    host.log.flush().expect("the store answers in the end");
+    Ran { outcome, events: host.events, from: host.from, last: host.last }
+}
+
+fn keep(keep: usize) -> Keeping {
+    Keeping::by(CheckpointConfig { keep, ..CheckpointConfig::default() })
+}
+
+fn calm() -> Store {
+    Store::memory(Weather::calm())
+}
+
+/// What two runs of one command must agree on: what was learnt, and where the run stood. Clocks do not agree.
+fn figures(events: &[Event]) -> Vec<String> {
+    let figures = |event: &Event| {
+        let what = match &event.what {
+            What::Report(report) => format!("{:?} {}", report.figures, report.batch_hash),
+            What::Start(report) => format!("{report:?}"),
+            What::Validation(report) => {
+                format!("{:?}", telemetry::training::ValidReport { seconds: 0.0, ..report.clone() })
+            }
+            _ => return None,
+        };
+        Some(format!("{:?} {what}", event.at))
+    };
+    events.iter().filter_map(figures).collect()
+}
+
+fn whole() -> (Vec<String>, Snapshot) {
+    let ran = train(&calm(), Trouble::default());
+    assert!(matches!(ran.outcome, Ok(Outcome::Finished(Step(12)))), "{:?}", ran.outcome);
+    (figures(&ran.events), ran.last.expect("the end makes a checkpoint"))
+}
+
+fn assert_resumes(trouble: Trouble, expected: &[Outcome]) {
+    let (reports, last) = whole();
+    let store = calm();
+    let first = train(&store, trouble);
+    match first.outcome {
+        Ok(outcome) => assert_eq!([outcome], expected),
+        Err(error) => assert!(expected.is_empty() && error.to_string() == "killed", "{error}"),
+    }
+    let kept = checkpoint::newest(&store).expect("readable").expect("it saved").1.state;
+    let second = train(&store, Trouble::default());
+    assert!(matches!(second.outcome, Ok(Outcome::Finished(Step(12)))), "{:?}", second.outcome);
+    assert_eq!(second.from, [Some(kept.clone())]);
+    let resume = &second.events[0];
+    assert!(matches!(resume.what, What::Resume(_)) && resume.at.step == Some(kept.step), "{resume:?}");
+    assert_eq!(resume.at.tokens_seen, Some(kept.tokens_consumed));
+    let snapshot = second.last.expect("the end makes a checkpoint");
+    assert!(snapshot.main == last.main && snapshot.optimizer == last.optimizer, "weights and optimizer state");
+    assert_eq!(snapshot.state, last.state);
+    // A killed run's later reports are said again.
+    let stopped = !expected.is_empty();
+    let before = first.events.into_iter().filter(|event| stopped || event.at.step <= Some(kept.step));
+    assert_eq!(figures(&before.chain(second.events).collect::<Vec<_>>()), reports);
+}
+
+#[test]
+fn a_run_stopped_while_it_waits_resumes_to_the_bit() {
+    let _alone = testing::generator();
+    // In the middle of step 7, of a report's interval and of the way to the next checkpoint.
+    let trouble = Trouble { waiting_for: Some(15), ..Trouble::default() };
+    assert_resumes(trouble, &[Outcome::Stopped(Step(7), StopRequest::Terminate)]);
+}
+
+#[test]
+fn a_run_stopped_while_it_validates_resumes_to_the_bit() {
+    let _alone = testing::generator();
+    let trouble = Trouble { validating: true, ..Trouble::default() };
+    assert_resumes(trouble, &[Outcome::Stopped(Step(5), StopRequest::Interrupt)]);
+}
+
+#[test]
+fn a_killed_run_resumes_to_the_bit() {
+    let _alone = testing::generator();
+    assert_resumes(Trouble { dies_after: Some(1), ..Trouble::default() }, &[]);
+}
+
+#[test]
+fn a_finished_run_has_nothing_to_do() {
+    let _alone = testing::generator();
+    let store = calm();
+    train(&store, Trouble::default());
+    let again = train(&store, Trouble::default());
+    assert!(matches!(again.outcome, Ok(Outcome::Finished(Step(12)))));
+    let kinds: Vec<&str> = again.events.iter().map(|event| event.what.kind()).collect();
+    assert!(again.from.is_empty() && again.last.is_none(), "it does not even begin");
+    assert_eq!(kinds, ["stop"]);
+}
+
+#[test]
+fn another_run_is_refused_with_the_keys_that_differ() {
+    let _alone = testing::generator();
+    let store = calm();
+    train(&store, Trouble::default());
+    let mut request = testing::request();
+    request.identity = trainer_plan::identity::Identity::new([("seed".to_owned(), "8".to_owned())].into());
+    let ran = train_with(&store, &testing::checked(request), Trouble::default());
+    let error = ran.outcome.expect_err("another seed is another run");
+    assert!(error.is_usage() && error.to_string().contains("`seed`: 7 → 8"), "{error}");
+    assert!(ran.from.is_empty() && ran.events.is_empty(), "a run that is refused has not begun");
+}
+
+#[test]
+fn validation_reports_what_needs_no_context() {
+    let _alone = testing::generator();
+    let ran = train(&calm(), Trouble::default());
+    let (at, valid) = ran
+        .events
+        .iter()
+        .find_map(|event| match &event.what {
+            What::Validation(report) => Some((event.at, report)),
+            _ => None,
+        })
+        .expect("one after five steps");
+    let mlm = valid.mlm.expect("there is a head");
+    let uniform = f64::from(testing::WORDS).ln();
+    assert_eq!((at.step, valid.rows), (Some(Step(5)), 8));
+    assert!(
+        (mlm.ln_vocab - uniform).abs() < 1e-12
+            && mlm.unigram_cross_entropy.is_some_and(|found| (found - uniform).abs() < 1e-12)
+    );
+    assert!(mlm.loss > 0.0 && mlm.unigram_entropy > 1.0 && mlm.unigram_entropy < uniform);
+}
+
+#[test]
+fn a_run_says_where_it_stands() {
+    let _alone = testing::generator();
+    let ran = train(&calm(), Trouble::default());
+    let said: Vec<(&str, u64)> =
+        ran.events.iter().map(|event| (event.what.kind(), event.at.step.expect("a run stands somewhere").0)).collect();
+    let expected = [
+        ("start", 1),
+        ("report", 3),
+        // It is about the batches of the step that follows.
+        ("warning", 3),
+        ("validation", 5),
+        ("report", 6),
+        // What is kept is said when it is certain, with where it stood.
+        ("checkpoint", 4),
+        ("report", 9),
+        ("validation", 10),
+        ("report", 12),
+        ("validation", 12),
+        ("checkpoint", 8),
+        ("checkpoint", 12),
+        ("stop", 12),
+    ];
+    assert_eq!(without_first_values(&said, &ran.events), expected);
+    for At { step, epoch, rows_seen, tokens_seen } in ran.events.iter().map(|event| event.at) {
+        let rows = step.expect("above").0 * 8;
+        assert_eq!((rows_seen, epoch), (Some(rows), Some(rows as f64 / 64.0)));
+        // Every fourth row is padded; rows are at most 12 tokens long.
+        assert!(
+            tokens_seen.is_some_and(|tokens| tokens <= rows * 12 && tokens >= rows * 6),
+            "{tokens_seen:?} of {rows}"
+        );
+    }
+    let What::Stop(stop) = &ran.events.last().expect("some").what else { panic!("it says how it ended") };
+    assert_eq!((stop.why, stop.saved), (Why::Finished, true));
+}
+
+/// The objectives of the tests are too narrow to begin by guessing, and the run says so.
+fn without_first_values<'a>(said: &[(&'a str, u64)], events: &[Event]) -> Vec<(&'a str, u64)> {
+    let is_first = |event: &Event| matches!(&event.what, What::Warning(warning) if warning.topic == "first_value");
+    said.iter().zip(events).filter(|(_, event)| !is_first(event)).map(|(said, _)| *said).collect()
+}
+
+#[test]
+fn a_run_that_fails_says_so_last() {
+    let _alone = testing::generator();
+    let ran = train(&calm(), Trouble { dies_after: Some(1), ..Trouble::default() });
+    let What::Stop(stop) = &ran.events.last().expect("some").what else { panic!("it says how it ended") };
+    assert_eq!((stop.why, stop.saved, stop.error.as_deref()), (Why::Failed, false, Some("killed")));
+    assert_eq!(stop.kept, Some(Step(4)), "what was on its way is waited for, and named");
+}
+
+/// Every object of a run by its name; of its log, what does not depend on the clock.
+fn objects(store: &Store) -> BTreeMap<String, Vec<u8>> {
+    let entries = store.list("").expect("listed").into_iter();
+    let named = entries.map(|entry| (entry.name.clone(), store.read(&entry.name).expect("there")));
+    named.map(|(name, bytes)| if name.starts_with("log/") { (name, timeless(&bytes)) } else { (name, bytes) }).collect()
+}
+
+fn timeless(log: &[u8]) -> Vec<u8> {
+    let lines = log.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    let timeless = |line: &[u8]| {
+        let mut entry: serde_json::Value = serde_json::from_slice(line).expect("JSON");
+        let object = entry.as_object_mut().expect("an object");
+        object.retain(|key, _| {
+            !matches!(
+                key.as_str(),
+                "tokens_per_s"
+                    | "steps_per_s"
+                    | "wait"
+                    | "stall"
+                    | "stall_s"
+                    | "mfu"
+                    | "eta_s"
+                    | "phases"
+                    | "host_bytes"
+                    | "seconds"
+                    | "place"
+            )
+        });
+        format!("{entry}\n").into_bytes()
+    };
+    lines.flat_map(timeless).collect()
+}
+
+#[test]
+fn a_run_over_a_failing_store_ends_as_over_a_folder() {
+    let _alone = testing::generator();
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let folder = Store::folder(home.path()).expect("made");
+    let memory = Memory::new(Weather { seed: 11, failures: 0.25, lost: 0.25, ..Weather::calm() });
+    let stormy = Store::of_memory(&memory);
+    for store in [&folder, &stormy] {
+        // It is stopped once, and goes on.
+        let trouble = Trouble { waiting_for: Some(15), ..Trouble::default() };
+        assert!(matches!(train(store, trouble).outcome, Ok(Outcome::Stopped(Step(7), _))));
+        assert!(matches!(train(store, Trouble::default()).outcome, Ok(Outcome::Finished(Step(12)))));
+    }
+    let tally = memory.tally();
+    assert!(tally.failed > 10 && tally.lost > 10, "{tally:?}");
+    let (calm, stormy) = (objects(&folder), objects(&stormy));
+    assert_eq!(calm.keys().collect::<Vec<_>>(), stormy.keys().collect::<Vec<_>>());
+    for (name, bytes) in &calm {
+        assert!(stormy[name] == *bytes, "{name} differs");
+    }
+    assert!(calm.keys().any(|name| name == "checkpoints/step-00000012/state.json"), "{:?}", calm.keys());
+}
+
+#[test]
+fn a_checkpoint_whose_rows_are_not_those_of_its_steps_is_refused() {
+    let _alone = testing::generator();
+    let store = calm();
+    let mut last = train(&store, Trouble { waiting_for: Some(15), ..Trouble::default() }).last.expect("saved");
+    last.state.rows_consumed -= 4;
+    last.write(&store, &keep(2)).expect("written");
+    let error = train(&store, Trouble::default()).outcome.expect_err("half a step").to_string();
+    assert!(error.contains("7 steps took 52 rows, and 8 rows a step make 56"), "{error}");
+}
+
+#[test]
+#[should_panic(expected = "is not the one that is due")]
+fn another_batch_than_the_one_that_is_due_ends_the_run() {
+    let _alone = testing::generator();
+    train(&calm(), Trouble { late: true, ..Trouble::default() });
+}

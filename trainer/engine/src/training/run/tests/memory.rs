@@ -1,0 +1,38 @@
+use trainer_plan::device::DeviceChoice;
+
+use super::*;
+
+/// As the device's allocator counts it, for people and for programs; of the CPU nothing is said.
+#[test]
+fn a_run_on_a_device_says_how_full_it_was() {
+    if !pretend_cuda::is_here(module_path!(), "a_run_on_a_device_says_how_full_it_was") {
+        return;
+    }
+    let _alone = testing::generator();
+    let of = |device: DeviceChoice| {
+        let mut request = testing::request();
+        request.train.device = device;
+        let plan = testing::checked(request);
+        pretend_cuda::Counts::start();
+        let ran = train_with(&calm(), &plan, Trouble::default());
+        let counted = pretend_cuda::Counts::read().map(|counts| counts.peak_bytes);
+        let reports = ran.events.iter().filter_map(|event| match &event.what {
+            What::Report(report) => Some(report.memory),
+            _ => None,
+        });
+        let reports: Vec<_> = reports.collect();
+        let What::Stop(stop) = &ran.events.last().expect("some").what else { panic!("it says how it ended") };
+        (reports, stop.memory, counted, plan.memory().total())
+    };
+    let (reports, peak, ..) = of(DeviceChoice::Cpu);
+    assert!(reports.iter().all(Option::is_none) && peak.is_none());
+    let (reports, peak, counted, planned) = of(DeviceChoice::Cuda(0));
+    let peak = peak.expect("it is CUDA");
+    let each: Vec<u64> = reports.iter().map(|memory| memory.expect("it is CUDA").allocated_peak_bytes).collect();
+    assert!(each.len() == 4 && each.iter().all(|bytes| *bytes > 0 && *bytes <= peak.peak_bytes), "{each:?}, {peak:?}");
+    assert!((peak.planned_bytes as f64 - planned).abs() < 1.0, "{peak:?}");
+    if let Some(counted) = counted {
+        // Blocks are rounded up to 512 bytes, of which there are some hundreds here.
+        assert!(peak.peak_bytes >= counted && peak.peak_bytes < counted + (1 << 20), "{counted} of {peak:?}");
+    }
+}

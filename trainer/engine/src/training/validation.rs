@@ -1,0 +1,122 @@
+//! A look at the valid split, in eval mode, that disturbs nothing.
+//!
+//! Every objective reports its terms and metrics. Beside them stands `valid/mlm`: plain masked language modelling on
+//! one fixed mask view, [`VALID_MLM`], whatever the run trains, so that runs compare on the same masked tokens. It uses
+//! the first objective's head that predicts tokens; a run without such a head has no `valid/mlm`. A network that never
+//! reads `[MASK]` while it trains (COCO-LM's) meets a strange view here: its figure stands by itself.
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use schemas::Batch;
+use schemas::columns::{IGNORE, LABELS};
+use schemas::vocab::entropy;
+use telemetry::training::{MlmReport, ValidReport};
+use trainer_plan::Error;
+use trainer_plan::networks::MAIN;
+use trainer_plan::pass::Pass;
+use trainer_plan::requirements::VALID_MLM;
+
+use crate::model::forward::Forward;
+use crate::model::host_batch::HostBatch;
+use crate::objectives::masked_lm;
+use crate::objectives::masked_lm::Prediction;
+use crate::training::ranks::Ranks;
+use crate::training::step::{Trainer, whole};
+use crate::training::tally::{Mean, Reading, Sums, Tally, fetch, written};
+
+/// A validation under way.
+#[derive(Debug)]
+pub(crate) struct Validation {
+    tally: Tally,
+    // None without a head that predicts tokens.
+    extra: BTreeSet<Pass>,
+    loss: Mean,
+    accuracy: Mean,
+    // Occurrences of each id among the masked targets.
+    targets: Vec<u64>,
+    rows: u64,
+    begun: Instant,
+}
+
+impl Validation {
+    /// Begins, with the weights as they are.
+    pub(crate) fn new(trainer: &Trainer) -> Result<Self, Error> {
+        trainer.parameters().round()?;
+        let extra =
+            if trainer.token_head().is_some() { BTreeSet::from([Pass::new(MAIN, VALID_MLM)]) } else { BTreeSet::new() };
+        let targets = vec![0; trainer.plan().vocab.size as usize];
+        let device = trainer.device();
+        let (loss, accuracy) = (Mean::new(device), Mean::new(device));
+        let tally = Tally::new(device);
+        Ok(Self { tally, extra, loss, accuracy, targets, rows: 0, begun: Instant::now() })
+    }
+
+    /// Adds one batch.
+    pub(crate) fn add(&mut self, trainer: &Trainer, batch: &Batch) -> Result<(), Error> {
+        let batch = HostBatch::new(batch, trainer.networks())?;
+        let forward = trainer.evaluate(&batch, &self.extra, |_| true, &mut self.tally)?;
+        self.rows += batch.rows() as u64;
+        if !self.extra.is_empty() {
+            self.add_mlm(trainer, &forward)?;
+        }
+        Ok(())
+    }
+
+    fn add_mlm(&mut self, trainer: &Trainer, forward: &Forward<'_>) -> Result<(), Error> {
+        let _guard = tch::no_grad_guard();
+        let predicted = forward.predicted(VALID_MLM);
+        let hidden_btd = &forward.encoded(MAIN, VALID_MLM).hidden_btd;
+        let hidden_nd = Forward::gather(hidden_btd, &predicted.positions_n);
+        let head = trainer.token_head().expect("a head was found when the validation began");
+        let scored = head.score(&hidden_nd, &predicted.targets_n, |_| {});
+        let Prediction { sum, hits } = masked_lm::of_scored(&scored, &predicted.targets_n, None);
+        let mut sums = Sums::default();
+        self.loss.add(&sum, predicted.count as f64, &mut sums);
+        self.accuracy.add(&hits, predicted.count as f64, &mut sums);
+        sums.settle()?;
+        for &label in forward.batch().column(VALID_MLM, LABELS).values().iter().filter(|&&label| label != IGNORE) {
+            self.targets[usize::try_from(label).expect("labels are ids")] += 1;
+        }
+        Ok(())
+    }
+
+    /// The result. Waits for the device.
+    pub(crate) fn finish(mut self, trainer: &Trainer) -> Result<ValidReport, Error> {
+        self.gather(trainer.ranks());
+        let (Reading { loss, terms, metrics, .. }, _) = self.tally.read(trainer.ranks(), &[])?;
+        let mlm = if self.extra.is_empty() || self.rows == 0 { None } else { Some(self.mlm(trainer)?) };
+        let (terms, metrics, seconds) = (written(terms), written(metrics), self.begun.elapsed().as_secs_f64());
+        Ok(ValidReport { rows: self.rows, loss, terms, metrics, mlm, seconds })
+    }
+
+    /// Adds up what the ranks have counted, before anything is decided by it: all of them then decide the same.
+    fn gather(&mut self, ranks: &dyn Ranks) {
+        let own = std::iter::once(&self.rows).chain(&self.targets);
+        let mut counts: Vec<f64> = own.map(|&count| count as f64).collect();
+        ranks.sum(&mut counts);
+        for (count, sum) in std::iter::once(&mut self.rows).chain(&mut self.targets).zip(counts) {
+            *count = whole(sum);
+        }
+    }
+
+    fn mlm(&self, trainer: &Trainer) -> Result<MlmReport, Error> {
+        let (mut read, _) = fetch(trainer.ranks(), [&self.loss, &self.accuracy], &[])?;
+        let mut next = || read.next().expect("as many come back as were asked for");
+        Ok(MlmReport {
+            loss: next(),
+            accuracy: next(),
+            ln_vocab: f64::from(trainer.plan().vocab.size).ln(),
+            unigram_entropy: entropy(&self.targets),
+            unigram_cross_entropy: Some(&trainer.plan().vocab.unigram_log_probabilities)
+                .filter(|counted| !counted.is_empty())
+                .map(|counted| cross_entropy(&self.targets, counted)),
+        })
+    }
+}
+
+/// Mean of −ln p over the counted ids; 0 for none.
+fn cross_entropy(counts: &[u64], log_probabilities: &[f64]) -> f64 {
+    let total = counts.iter().sum::<u64>().max(1) as f64;
+    counts.iter().zip(log_probabilities).map(|(&count, log)| -(count as f64) * log).sum::<f64>() / total
+}

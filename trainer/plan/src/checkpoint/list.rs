@@ -1,0 +1,231 @@
+//! The checkpoints of a run as they are listed: which there are, why each is kept, whether each is whole.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+
+use schemas::Sealed as _;
+use schemas::ordinal::Step;
+use store::Store;
+
+use super::retention::{Candidate, Reason, reasons};
+use super::{DAMAGED_FILE, FIGURES_FILE, FOLDER, PINNED_FILE, STATE_FILE, State, Unread, Validated};
+use crate::config::CheckpointConfig;
+use crate::error::Error;
+
+/// Where the checkpoint after that step lies, if there is one.
+pub fn within(run: &Store, step: Step) -> Store {
+    run.within(FOLDER).within(&folder_name(step))
+}
+
+/// Steps of all that lies there as a checkpoint, the newest first.
+pub fn steps(run: &Store) -> std::io::Result<Vec<Step>> {
+    let found = list(&run.within(FOLDER))?;
+    Ok(found.into_iter().filter(|(_, form)| *form == Form::Whole).map(|(Reverse(step), _)| step).collect())
+}
+
+/// Steps of what was a checkpoint after `step`, or was to be one; but for what was set aside as damaged.
+pub fn beyond(run: &Store, step: Step) -> std::io::Result<Vec<Step>> {
+    let found = list(&run.within(FOLDER))?.into_iter().filter(|(_, form)| *form != Form::SetAside);
+    Ok(found.map(|(Reverse(found), _)| found).filter(|found| *found > step).collect())
+}
+
+/// What lies under the name of a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A checkpoint, or what was one and is damaged.
+    Whole,
+    /// What was found damaged.
+    SetAside,
+    /// What a kill left.
+    Unfinished,
+}
+
+/// What is there, newest first.
+pub fn list(checkpoints: &Store) -> std::io::Result<BTreeMap<Reverse<Step>, Form>> {
+    let mut found = BTreeMap::new();
+    for entry in checkpoints.list("")? {
+        let Some((folder, file)) = entry.name.split_once('/') else { continue };
+        let step = folder.strip_prefix("step-").and_then(|digits| digits.parse().ok()).map(Step);
+        // What is called otherwise is not ours.
+        let Some(step) = step.filter(|&step| folder_name(step) == folder && file != PINNED_FILE) else { continue };
+        let form = found.entry(Reverse(step)).or_insert(Form::Unfinished);
+        match file {
+            STATE_FILE => *form = Form::Whole,
+            DAMAGED_FILE if *form == Form::Unfinished => *form = Form::SetAside,
+            _ => {}
+        }
+    }
+    for (&Reverse(step), form) in found.iter_mut().filter(|(_, form)| **form != Form::Whole) {
+        // What is no file is not listed, and is no sign that nothing was finished: asking for it is an error.
+        if checkpoints.stat(&format!("{}/{STATE_FILE}", folder_name(step)))?.is_some() {
+            *form = Form::Whole;
+        }
+    }
+    Ok(found)
+}
+
+/// The name of the folder of the checkpoint after that step.
+pub fn folder_name(step: Step) -> String {
+    format!("step-{:08}", step.0)
+}
+
+/// What was found of a checkpoint; nothing where nobody looked, or where that is damaged: it decides over no weight.
+pub(super) fn figures(checkpoint: &Store, step: Step) -> std::io::Result<BTreeMap<String, f64>> {
+    let Some((bytes, _)) = checkpoint.read_with_stat(FIGURES_FILE)? else { return Ok(BTreeMap::new()) };
+    let found = Validated::unseal(&bytes).map_err(|error| error.to_string());
+    match found.and_then(|found| if found.step == step { Ok(found) } else { Err(format!("of step {}", found.step)) }) {
+        Ok(found) => Ok(found.figures),
+        Err(problem) => {
+            tracing::warn!(file = %checkpoint.place(FIGURES_FILE), %problem, "not as it was written, passed over");
+            Ok(BTreeMap::new())
+        }
+    }
+}
+
+/// A checkpoint as it lies there.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    /// Steps done.
+    pub step: Step,
+    /// Where it is.
+    pub place: String,
+    /// Of all its objects.
+    pub bytes: u64,
+    /// When it was written, by the clock of whoever keeps it.
+    pub written: Option<SystemTime>,
+    /// What its validation found; empty where its step was not validated.
+    pub figures: BTreeMap<String, f64>,
+    /// Why it stays; empty for what was set aside as damaged, or left unfinished.
+    pub why: Vec<Reason>,
+    /// Whether it is one, as far as can be seen without reading it.
+    pub is_there: bool,
+}
+
+/// Everything that lies among the checkpoints of a run, the oldest first, with why it stays by these rules.
+///
+/// # Errors
+/// [`Error::Io`] if the folder cannot be listed.
+pub fn shelf(run: &Store, rules: &CheckpointConfig) -> Result<Vec<Listed>, Error> {
+    let checkpoints = run.within(FOLDER);
+    let found = list(&checkpoints)?;
+    let mut listed: BTreeMap<Step, Listed> = BTreeMap::new();
+    for (&Reverse(step), form) in &found {
+        let checkpoint = checkpoints.within(&folder_name(step));
+        let entries = checkpoint.list("")?;
+        let state = entries.iter().find(|entry| entry.name == STATE_FILE);
+        let written = state.map(|state| state.stat.modified);
+        let (place, bytes) = (checkpoint.place(""), entries.iter().map(|entry| entry.stat.bytes).sum());
+        let figures = figures(&checkpoint, step)?;
+        let is_there = *form == Form::Whole;
+        listed.insert(step, Listed { step, place, bytes, written, figures, why: Vec::new(), is_there });
+    }
+    let mut candidates = Vec::new();
+    for it in listed.values().filter(|it| it.is_there) {
+        let pinned = checkpoints.within(&folder_name(it.step)).stat(PINNED_FILE)?.is_some();
+        candidates.push(Candidate { step: it.step, figure: it.figures.get(&rules.best_by).copied(), pinned });
+    }
+    for (step, why) in reasons(rules, &candidates) {
+        if let Some(it) = listed.get_mut(&step) {
+            it.why = why;
+        }
+    }
+    Ok(listed.into_values().collect())
+}
+
+/// Reads every byte of the checkpoint after `step`. Returns how many.
+///
+/// # Errors
+/// [`Error::Config`] if there is none, [`Error::Checkpoint`] for the first object that is not as it was written.
+pub fn verify(run: &Store, step: Step) -> Result<u64, Error> {
+    Ok(read_whole(&there(run, step)?, step)?.1)
+}
+
+/// The state of the newest checkpoint of which every byte is as it was written. A damaged one is logged and skipped.
+///
+/// # Errors
+/// [`Error::Config`] if the run has not saved, [`Error::Checkpoint`] if no checkpoint is whole.
+pub fn newest_whole(run: &Store) -> Result<State, Error> {
+    let mut damaged = Vec::new();
+    for step in steps(run)? {
+        match read_whole(&within(run, step), step) {
+            Ok((state, _)) => return Ok(state),
+            Err(Unread::Damaged { place, problem }) => damaged.push(skip_damaged(&place, &problem)),
+            Err(Unread::Other(error)) => return Err(error),
+        }
+    }
+    Err(none_whole(run, &damaged))
+}
+
+/// Logs that an older checkpoint is taken for a damaged one. Returns the line for an error about all of them.
+pub fn skip_damaged(place: &str, problem: &str) -> String {
+    tracing::warn!(file = %place, %problem, "damaged checkpoint, looking at an older one");
+    format!("{place}: {problem}")
+}
+
+/// The error of a run without a whole checkpoint; `damaged` are its damaged ones.
+#[must_use]
+pub fn none_whole(run: &Store, damaged: &[String]) -> Error {
+    if damaged.is_empty() {
+        return Error::Config(format!("{}: there is no checkpoint here yet; train first", run.place("")));
+    }
+    let problem = format!("the run has saved, and no checkpoint of it is whole; put one back ({})", damaged.join("; "));
+    Error::Checkpoint { path: run.within(FOLDER).place("").into(), problem }
+}
+
+/// The state of a checkpoint, and how many bytes it has, all of which are as they were written.
+fn read_whole(checkpoint: &Store, step: Step) -> Result<(State, u64), Unread> {
+    let state = State::read(checkpoint, step)?;
+    let mut read = 0;
+    for (name, expected) in &state.files {
+        let damaged = |problem: &str| Unread::Damaged { place: checkpoint.place(name), problem: problem.to_owned() };
+        let stat = checkpoint.stat(name)?.ok_or_else(|| damaged("it is missing"))?;
+        if checkpoint.hash(name, stat.bytes)?.to_hex().as_str() != expected {
+            return Err(damaged("its BLAKE3 is not the one in `state.json`"));
+        }
+        read += stat.bytes;
+    }
+    Ok((state, read))
+}
+
+/// The rows that were consumed at the checkpoint after `step`, every byte of which is as it was written.
+///
+/// # Errors
+/// As [`verify`].
+pub fn check(run: &Store, step: Step) -> Result<u64, Error> {
+    verify(run, step)?;
+    Ok(State::read(&there(run, step)?, step)?.rows_consumed)
+}
+
+/// What the checkpoint after `step` says of itself.
+///
+/// # Errors
+/// As [`verify`], of its state alone.
+pub fn state_of(run: &Store, step: Step) -> Result<State, Error> {
+    Ok(State::read(&there(run, step)?, step)?)
+}
+
+/// The state of the newest checkpoint whose state can be read; `None` if there is none.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn newest_state(run: &Store) -> Result<Option<State>, Error> {
+    Ok(super::steps(run)?.into_iter().find_map(|step| state_of(run, step).ok()))
+}
+
+/// The checkpoint after `step`, if there is one.
+pub(super) fn there(run: &Store, step: Step) -> Result<Store, Error> {
+    let steps = steps(run)?;
+    if steps.contains(&step) {
+        return Ok(within(run, step));
+    }
+    Err(Error::Config(absent(run, step, &steps)))
+}
+
+/// That there is no checkpoint after that step, and after which there are.
+pub fn absent(run: &Store, wanted: Step, steps: &[Step]) -> String {
+    let there: Vec<String> = steps.iter().rev().map(Step::to_string).collect();
+    let there =
+        if there.is_empty() { "there is none yet".to_owned() } else { format!("there are {}", there.join(", ")) };
+    format!("{}: no checkpoint after step {wanted}; {there}", run.place(""))
+}

@@ -1,0 +1,201 @@
+//! The sections of a configuration that say how long, how often and where to train.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::device::DeviceChoice;
+use crate::objectives::Normalize;
+use crate::precision::Precision;
+
+/// `[train]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct TrainConfig {
+    /// Optimizer steps of the whole run, unless `tokens` or `hours` ends it earlier. Where one of those is written and this
+    /// is not, steps end no run.
+    pub steps: u64,
+    /// Real tokens (no padding) that the whole run learns from. Of all budgets that are written, the first that is reached
+    /// ends the run, and the one that is furthest says where the learning rate stands.
+    pub tokens: Option<u64>,
+    /// Hours that the whole run trains, in all its processes, validations and checkpoints among them; what a kill loses does
+    /// not count. Looked at when a report is made, and written down before it has an effect.
+    pub hours: Option<f64>,
+    /// Rows that one step learns from.
+    pub rows_per_step: u64,
+    /// Rows that are on the device at once; divides `rows_per_step`.
+    pub rows_per_micro_batch: u64,
+    /// What a sum over positions is divided by.
+    pub normalize: Normalize,
+    /// The type of matrix products.
+    pub precision: Precision,
+    /// Whether products of float32 may round their factors to TensorFloat-32 (10 bits of 23): several times as fast on CUDA.
+    pub tf32: bool,
+    /// Where to compute: `auto` (the first CUDA device where there is one), `cpu`, `cuda` (the first; an error without one)
+    /// or `cuda:1` (that one, counted from 0).
+    pub device: DeviceChoice,
+    /// Whether activations are made anew in the backward pass: far less memory, a third more operations, the same bits.
+    pub recompute: bool,
+    /// Threads of libtorch on the CPU; 0 for one per core. Equal numbers give equal bits.
+    pub threads: usize,
+    /// Reproducible kernels on CUDA, at a price; the CPU's always are.
+    pub deterministic: bool,
+    /// A folder to take the first weights from: a checkpoint of another run, or a model that `transformers` saved.
+    pub init: Option<PathBuf>,
+    /// Steps with a non-finite gradient that a run may skip before it fails.
+    pub skipped_steps_max: u64,
+}
+
+impl TrainConfig {
+    /// As many steps as no run does: what `steps` is where another budget ends the run.
+    pub const STEPS_ENDLESS: u64 = 1 << 40;
+
+    /// Whether steps end the run, as far as is known before it begins.
+    #[must_use]
+    pub fn ends_by_steps(&self) -> bool {
+        self.steps < Self::STEPS_ENDLESS
+    }
+
+    /// What is wrong with so many steps: their rows are numbered.
+    #[must_use]
+    pub fn rows_problem(&self, steps: u64) -> Option<String> {
+        let rows = steps.checked_mul(self.rows_per_step).and_then(|rows| i64::try_from(rows).ok());
+        let told = || format!("{steps} steps of {} rows are more rows than can be counted", self.rows_per_step);
+        rows.is_none().then(told)
+    }
+}
+
+impl Default for TrainConfig {
+    fn default() -> Self {
+        Self {
+            steps: 100_000,
+            tokens: None,
+            hours: None,
+            rows_per_step: 256,
+            rows_per_micro_batch: 32,
+            normalize: Normalize::Step,
+            precision: Precision::F32,
+            tf32: false,
+            device: DeviceChoice::Auto,
+            recompute: false,
+            threads: 0,
+            deterministic: false,
+            init: None,
+            skipped_steps_max: 0,
+        }
+    }
+}
+
+/// `[validation]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ValidationConfig {
+    /// Steps between validations; 0 for none.
+    pub every_steps: u64,
+    /// Rows of the valid split, from all over it.
+    pub rows: u64,
+}
+
+impl Default for ValidationConfig {
+    fn default() -> Self {
+        Self { every_steps: 1000, rows: 1024 }
+    }
+}
+
+/// `[checkpoints]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct CheckpointConfig {
+    /// Steps between checkpoints; the end of a run and a stop make one too.
+    pub every_steps: u64,
+    /// How many of the newest stay; at least 1. What `cloze checkpoints RUN pin STEP` names stays too.
+    pub keep: usize,
+    /// Steps between checkpoints that stay for ever, and are made for that; 0 for none.
+    pub keep_every_steps: u64,
+    /// How many of the best by `best_by` stay; 0 for none. Only a step that was validated can be among them.
+    pub keep_best: usize,
+    /// What is best: `valid/mlm`, `valid/mlm.accuracy`, `loss`, or a term or metric of the validation by its name, like `mlm`
+    /// or `mlm.accuracy`. Of accuracies and of `positive_cosine` the highest, of all others the lowest; of equals the oldest.
+    pub best_by: String,
+    /// Makes each checkpoint a folder that `transformers` loads, as `cloze export` writes it: with `config.json`,
+    /// `model.safetensors` and the tokenizer beside the rest.
+    pub export: Option<ModelFamily>,
+}
+
+impl Default for CheckpointConfig {
+    fn default() -> Self {
+        Self {
+            every_steps: 1000,
+            keep: 3,
+            keep_every_steps: 0,
+            keep_best: 0,
+            best_by: "valid/mlm".to_owned(),
+            export: None,
+        }
+    }
+}
+
+/// Families of models that `transformers` loads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ModelFamily {
+    /// `BertForMaskedLM`.
+    Bert,
+    /// `RobertaForMaskedLM`.
+    Roberta,
+    /// `ElectraForPreTraining`, or `ElectraForMaskedLM` of a run without `replaced_token`.
+    Electra,
+}
+
+/// `[report]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ReportConfig {
+    /// Steps between reports.
+    pub every_steps: u64,
+}
+
+impl Default for ReportConfig {
+    fn default() -> Self {
+        Self { every_steps: 50 }
+    }
+}
+
+/// `[guard]`: what becomes of a step whose loss or gradient leaps out of those before it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct GuardConfig {
+    /// What to do about such a step.
+    pub rule: GuardRule,
+    /// How many robust standard deviations (1.4826 times the median distance from the median) above the median of the steps
+    /// before it a loss may lie; 0 for any.
+    pub loss_sigmas: f64,
+    /// The same for the norm of the gradient before clipping, which scatters more.
+    pub norm_sigmas: f64,
+    /// Steps that a step is compared with. Nothing is judged before there are 32.
+    pub window: usize,
+    /// Steps that a run may skip for it before it fails.
+    pub skips_max: usize,
+}
+
+impl Default for GuardConfig {
+    fn default() -> Self {
+        Self { rule: GuardRule::Warn, loss_sigmas: 10.0, norm_sigmas: 30.0, window: 128, skips_max: 10 }
+    }
+}
+
+/// What becomes of a step that leaps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum GuardRule {
+    /// Nothing is looked at.
+    Off,
+    /// It is said, and the run goes on.
+    #[default]
+    Warn,
+    /// It is said, and the run saves and stops: exit code 45. The same command goes on.
+    Pause,
+    /// The run goes back to the newest checkpoint before it, and does not learn from that step's rows.
+    Skip,
+}

@@ -1,0 +1,78 @@
+//! Masked language modelling: the original ids at the positions that a mask chose.
+//!
+//! Devlin et al. 2019, section 3.1. The loss is `trainer::objectives::masked_lm`.
+
+use schemars::JsonSchema;
+use schemas::columns::LABELS;
+use serde::{Deserialize, Serialize};
+
+use super::{Expectation, HeadContext, Objective, Reads, SCORED, Scores, StartFacts};
+use crate::networks::{MAIN, Network};
+use crate::pass::Pass;
+use crate::weights::{self, WeightPath};
+
+/// What usually makes a first value other than `ln V`.
+pub const GUESSING: &str = "all ids score alike at first, which costs ln V; usually the word table is not tied to \
+    the head or not drawn as small numbers, or the data have another vocabulary";
+
+/// Predicts the original ids at the positions that a mask chose. See the [module](self).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct MaskedLm {
+    /// The masked view.
+    pub view: String,
+    /// Whose loss: the main network's, or a generator's, which has a head of its own.
+    pub network: String,
+    /// Whether the decoder is the word table. Otherwise it is a matrix of its own (TACO, table 10).
+    pub tied: bool,
+    /// What weighs the same.
+    pub weigh: Weigh,
+}
+
+impl Default for MaskedLm {
+    fn default() -> Self {
+        Self { view: "masked".to_owned(), network: MAIN.to_owned(), tied: true, weigh: Weigh::Tokens }
+    }
+}
+
+/// What weighs the same in the mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Weigh {
+    /// Every predicted token. For fully-explored masks that is equation 4 of the paper, up to a constant of the batch.
+    Tokens,
+    /// Every row that has any: the mean over rows of the row's own mean.
+    Rows,
+}
+
+impl Objective for MaskedLm {
+    fn reads(&self) -> Reads {
+        Reads { passes: vec![Pass::new(&self.network, &self.view)], columns: vec![(self.view.clone(), LABELS.spec())] }
+    }
+
+    fn problems(&self) -> Vec<String> {
+        let untied = !self.tied && self.network != MAIN;
+        let message = "`tied = false` is for the main network; a generator's head is always tied".to_owned();
+        untied.then_some(message).into_iter().collect()
+    }
+
+    fn refuses(&self, name: &str, network: Option<&dyn Network>) -> Option<String> {
+        let predicts = network.is_none_or(Network::predicts_tokens);
+        (!predicts).then(|| format!("network `{name}` has no head that predicts tokens; a `generator` that learns has"))
+    }
+
+    fn scores(&self) -> Option<Scores> {
+        Some(Scores { share: SCORED, transformed: true })
+    }
+
+    fn expected_start(&self, facts: StartFacts) -> Vec<Expectation> {
+        vec![Expectation::near("", facts.vocab_size.ln(), 0.05, GUESSING)]
+    }
+
+    fn declare(&self, context: &HeadContext<'_>, head: &mut WeightPath<'_>) {
+        // A generator has its head itself.
+        if self.network == MAIN {
+            weights::token_head(context.encoder, context.vocab_size, self.tied, head);
+        }
+    }
+}

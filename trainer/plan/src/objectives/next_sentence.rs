@@ -1,0 +1,44 @@
+//! Next sentence prediction: whether the second of two segments follows the first.
+//!
+//! Devlin et al. 2019, section 3.1. The loss is `trainer::objectives::next_sentence`.
+
+use schemars::JsonSchema;
+use schemas::columns::IS_RANDOM;
+use serde::{Deserialize, Serialize};
+
+use super::{Expectation, HeadContext, Objective, Reads, StartFacts};
+use crate::networks::MAIN;
+use crate::pass::Pass;
+use crate::weights::WeightPath;
+
+/// Says of two segments whether the second followed the first. See the [module](self).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct NextSentence {
+    /// A view of pairs, or a mask of one.
+    pub view: String,
+}
+
+impl Default for NextSentence {
+    fn default() -> Self {
+        Self { view: "masked".to_owned() }
+    }
+}
+
+impl Objective for NextSentence {
+    fn reads(&self) -> Reads {
+        Reads { passes: vec![Pass::new(MAIN, &self.view)], columns: vec![(self.view.clone(), IS_RANDOM.spec())] }
+    }
+
+    fn expected_start(&self, _: StartFacts) -> Vec<Expectation> {
+        let hint = "two classes that are not told apart cost ln 2; usually the label column is not that of the rows, or \
+            the classifier is not drawn around 0";
+        vec![Expectation::near("", std::f64::consts::LN_2, 0.2, hint)]
+    }
+
+    fn declare(&self, context: &HeadContext<'_>, head: &mut WeightPath<'_>) {
+        let width = i64::from(context.encoder.hidden);
+        head.sub("pooler").dense(width, width);
+        head.sub("classifier").dense(width, 2);
+    }
+}

@@ -1,0 +1,158 @@
+//! Token contrast: what a position takes from its context is close to a neighbour's, far from other rows'.
+//!
+//! Fu et al. 2022, TACO, equations 4-8. The loss is `trainer::objectives::token_contrastive`.
+
+use schemars::JsonSchema;
+use schemas::columns::{DOCUMENT, LABELS, POSITIVES};
+use serde::{Deserialize, Serialize};
+
+use super::{Expectation, Objective, Reads, StartFacts, temperature_problem};
+use crate::networks::MAIN;
+use crate::pass::Pass;
+
+/// Pulls what a position has learnt from its context towards that of a neighbour, away from other rows. See the
+/// [module](self).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[expect(clippy::struct_excessive_bools, reason = "independent switches, each with a name in the config")]
+#[serde(default, deny_unknown_fields)]
+pub struct TokenContrastive {
+    /// The view that is encoded.
+    pub view: String,
+    /// The window view that names each anchor's positive.
+    pub positives: String,
+    /// What is subtracted from the last layer.
+    pub e: Static,
+    /// Whether candidates are constants (the released code; better on masked language modelling than live ones).
+    pub detach: bool,
+    /// Which positions are anchors.
+    pub anchors: Anchors,
+    /// Whether frame and separator tokens are anchors too.
+    pub specials: bool,
+    /// Whether a negative may not come from the anchor's document.
+    pub avoid_same_doc: bool,
+    /// Where in the other rows negatives lie.
+    pub neg_cols: NegativeColumns,
+    /// For `neg_cols = "matched"`: the window's `offset_max`.
+    pub offset_max: u16,
+    /// Negatives of each anchor, `K`.
+    pub negatives: u16,
+    /// Whether all anchors of a micro-batch share one draw of negatives: cheaper noise that is not averaged out. Each
+    /// anchor still skips its own row.
+    pub shared_negatives: bool,
+    /// `τ`.
+    pub temperature: f64,
+    /// Whether each row is averaged by itself before the rows are.
+    pub per_sequence: bool,
+}
+
+impl Default for TokenContrastive {
+    fn default() -> Self {
+        Self {
+            view: "masked".to_owned(),
+            positives: "neighbors".to_owned(),
+            e: Static::EmbedBlock,
+            detach: true,
+            anchors: Anchors::All,
+            specials: true,
+            avoid_same_doc: false,
+            neg_cols: NegativeColumns::Uniform,
+            offset_max: 2,
+            negatives: 50,
+            shared_negatives: false,
+            temperature: 0.07,
+            per_sequence: false,
+        }
+    }
+}
+
+/// The context-free vector that is subtracted from a hidden state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Static {
+    /// Output of the embedding block in the same pass, same dropout: the released code.
+    EmbedBlock,
+    /// The word's row of the table alone, of the id that is fed. Its scale at the start is far below that of `h`.
+    Word,
+    /// The same for the original id: the reading of the paper's equation 1.
+    WordOriginal,
+}
+
+/// Which positions are anchors, among those that have a positive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Anchors {
+    /// All.
+    All,
+    /// Those that masked language modelling predicts ("concentrated" in the paper).
+    Masked,
+    /// The others.
+    Unmasked,
+}
+
+/// Where in the other rows negatives lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum NegativeColumns {
+    /// Anywhere.
+    Uniform,
+    /// As far from the anchor's column as positives do: the control for what position alone explains.
+    Matched,
+}
+
+impl Objective for TokenContrastive {
+    fn reads(&self) -> Reads {
+        let mut columns = vec![(self.positives.clone(), POSITIVES.spec())];
+        if self.anchors != Anchors::All || self.e == Static::WordOriginal {
+            columns.push((self.view.clone(), LABELS.spec()));
+        }
+        if self.avoid_same_doc {
+            columns.push((self.view.clone(), DOCUMENT.spec()));
+        }
+        Reads { passes: vec![Pass::new(MAIN, &self.view)], columns }
+    }
+
+    fn compares(&self) -> f64 {
+        f64::from(self.negatives) + 1.0
+    }
+
+    fn problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        if self.negatives == 0 {
+            problems.push("`negatives` is 0: nothing would be learnt; the paper uses 50".to_owned());
+        }
+        problems.extend(temperature_problem(self.temperature, "the paper uses 0.07"));
+        if self.neg_cols == NegativeColumns::Matched && self.offset_max == 0 {
+            problems.push("`offset_max` is 0: write the window's, 2 by default".to_owned());
+        }
+        problems
+    }
+
+    fn meets_word_table(&self) -> bool {
+        self.e != Static::EmbedBlock
+    }
+
+    fn aligned(&self) -> Option<[String; 2]> {
+        Some([self.view.clone(), self.positives.clone()])
+    }
+
+    fn reach(&self) -> Option<(String, u16)> {
+        (self.neg_cols == NegativeColumns::Matched).then(|| (self.positives.clone(), self.offset_max))
+    }
+
+    fn batch_coupled(&self) -> bool {
+        true
+    }
+
+    fn expected_start(&self, facts: StartFacts) -> Vec<Expectation> {
+        // Cosines of narrow vectors are far from alike by chance: half a nat at 512 numbers, one at 128, five at 32.
+        let chance = match facts.hidden {
+            ..128 => return Vec::new(),
+            128..512 => 1.0,
+            512.. => 0.0,
+        };
+        let guess = f64::from(self.negatives).ln_1p();
+        let hint = "candidates that are not told apart cost ln(1 + K); usually the temperature is far from 0.07, which \
+            magnifies chance, or negatives are drawn from the anchor's own row";
+        vec![Expectation::between("", 0.3 * guess, 1.3 * guess + chance, hint)]
+    }
+}

@@ -1,0 +1,59 @@
+//! Token prediction: every token of a masked view, the masked ones and the others.
+//!
+//! The loss is `trainer::objectives::token_prediction`.
+
+use schemars::JsonSchema;
+use schemas::columns::LABELS;
+use serde::{Deserialize, Serialize};
+
+use super::{Expectation, HeadContext, Objective, Reads, Scores, StartFacts, masked_lm};
+use crate::networks::MAIN;
+use crate::pass::Pass;
+use crate::weights::{self, WeightPath};
+
+/// How the two parts are averaged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Pool {
+    /// Each by itself.
+    #[default]
+    Separate,
+    /// As one.
+    Joint,
+}
+
+/// Predicts the original id everywhere, at masked positions and at the others. See the [module](self).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct TokenPrediction {
+    /// The masked view.
+    pub view: String,
+    /// How the two parts are averaged.
+    pub pool: Pool,
+}
+
+impl Default for TokenPrediction {
+    fn default() -> Self {
+        Self { view: "masked".to_owned(), pool: Pool::Separate }
+    }
+}
+
+impl Objective for TokenPrediction {
+    fn reads(&self) -> Reads {
+        Reads { passes: vec![Pass::new(MAIN, &self.view)], columns: vec![(self.view.clone(), LABELS.spec())] }
+    }
+
+    fn scores(&self) -> Option<Scores> {
+        Some(Scores { share: 1.0, transformed: true })
+    }
+
+    fn expected_start(&self, facts: StartFacts) -> Vec<Expectation> {
+        let terms: &[_] = if self.pool == Pool::Joint { &[""] } else { &["masked", "unmasked"] };
+        let ln_vocab = facts.vocab_size.ln();
+        terms.iter().map(|term| Expectation::near(term, ln_vocab, 0.05, masked_lm::GUESSING)).collect()
+    }
+
+    fn declare(&self, context: &HeadContext<'_>, head: &mut WeightPath<'_>) {
+        weights::token_head(context.encoder, context.vocab_size, true, head);
+    }
+}

@@ -1,0 +1,28 @@
+//! `[optimizer]`: AdamW.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// `[optimizer]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct OptimizerConfig {
+    /// The full learning rate.
+    pub lr: f64,
+    /// Decay rates of the two moments.
+    pub betas: [f64; 2],
+    /// Added to the denominator.
+    pub eps: f64,
+    /// Decoupled weight decay of matrices.
+    pub weight_decay: f64,
+    /// Whether the moments are divided by `1 − βⁿ`. ELECTRA's Adam does not.
+    pub bias_correction: bool,
+    /// Largest global norm of the gradient; 0 for no clipping.
+    pub clip_norm: f64,
+}
+
+impl Default for OptimizerConfig {
+    fn default() -> Self {
+        Self { lr: 1e-4, betas: [0.9, 0.999], eps: 1e-8, weight_decay: 0.01, bias_correction: true, clip_norm: 1.0 }
+    }
+}

@@ -1,0 +1,177 @@
+//! Distances between positions as a few buckets, one learnt bias each.
+//!
+//! # What
+//! Which of `buckets` the distance `key − query` belongs to: near ones each to its own, far ones to ranges that grow
+//! geometrically, all beyond `distance_max` to the last.
+//!
+//! # Definition
+//! With `n` the distance without its sign, `half = buckets / 2` and `near = half / 2`:
+//!
+//! ```text
+//! COCO-LM  f(n) = n below near, else min(half − 1, near + ⌈ln(n / near) / ln((distance_max − 1) / near) · (half − 1 − near)⌉)
+//!          bucket = half − 1 + sign · f(n)
+//! T5       f(n) = n below near, else min(half − 1, near + ⌊ln(n / near) / ln(distance_max / near) · (half − near)⌋)
+//!          bucket = f(n) + half where the key is right of the query
+//! ```
+//!
+//! Both use `2 · half − 1` of the buckets.
+//!
+//! # Reference
+//! Raffel et al. 2020, "T5", section 2.1 and its released code; the released code of Meng et al. 2021, "COCO-LM",
+//! whose offset, taken from the table of its longest row, is always `half − 1` here.
+
+use serde::{Deserialize, Serialize};
+
+/// Whose buckets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BucketForm {
+    /// Centred: left of the query below `half − 1`, right of it above.
+    #[default]
+    CocoLm,
+    /// Left of the query from 0, right of it from `half`.
+    T5,
+}
+
+/// The buckets of a network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Buckets {
+    /// Whose.
+    pub form: BucketForm,
+    /// How many; even and at least 4.
+    pub buckets: u16,
+    /// From where on all distances are alike; above `buckets / 4`, for COCO-LM by 2 or more.
+    pub distance_max: u16,
+}
+
+impl Default for Buckets {
+    fn default() -> Self {
+        Self { form: BucketForm::CocoLm, buckets: 32, distance_max: 128 }
+    }
+}
+
+impl Buckets {
+    /// Values that make no buckets, each as one message.
+    #[must_use]
+    pub fn problems(self) -> Vec<String> {
+        let mut problems = Vec::new();
+        if self.buckets < 4 || !self.buckets.is_multiple_of(2) {
+            problems.push(format!("`buckets` is {}: write an even number from 4 on, usually 32", self.buckets));
+        }
+        // The logarithm that divides must be above 0.
+        let least = self.buckets / 4 + if self.form == BucketForm::CocoLm { 2 } else { 1 };
+        if self.distance_max < least {
+            problems.push(format!(
+                "`distance_max` is {}: {} buckets need at least {least}, usually 128",
+                self.distance_max, self.buckets
+            ));
+        }
+        problems
+    }
+
+    /// The bucket of `distance`, key minus query: below `buckets`.
+    #[must_use]
+    pub fn of(self, distance: i64) -> i64 {
+        let half = i64::from(self.buckets / 2);
+        let far = self.magnitude(distance.unsigned_abs());
+        match self.form {
+            BucketForm::CocoLm => half - 1 + distance.signum() * far,
+            BucketForm::T5 => far + if distance > 0 { half } else { 0 },
+        }
+    }
+
+    /// The buckets of all pairs of a row of `width` positions, query by query: `width · width` numbers.
+    #[must_use]
+    pub fn table(self, width: u16) -> Vec<i64> {
+        let positions = 0..i64::from(width);
+        positions.clone().flat_map(|query| positions.clone().map(move |key| self.of(key - query))).collect()
+    }
+
+    /// `f(n)`.
+    fn magnitude(self, n: u64) -> i64 {
+        let half = self.buckets / 2;
+        let near = half / 2;
+        if n < u64::from(near) {
+            return i64::try_from(n).expect("below 2¹⁴");
+        }
+        let [half, near, distance_max] = [half, near, self.distance_max].map(f64::from);
+        let growth = (n as f64 / near).ln();
+        let steps = match self.form {
+            BucketForm::CocoLm => (growth / ((distance_max - 1.0) / near).ln() * (half - 1.0 - near)).ceil(),
+            BucketForm::T5 => (growth / (distance_max / near).ln() * (half - near)).floor(),
+        };
+        #[expect(clippy::cast_possible_truncation, reason = "between 0 and 2¹⁵")]
+        let bucket = (near + steps).min(half - 1.0) as i64;
+        bucket
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BucketForm, Buckets};
+
+    fn buckets(form: BucketForm, buckets: u16, distance_max: u16) -> Buckets {
+        Buckets { form, buckets, distance_max }
+    }
+
+    #[test]
+    fn distances_fall_into_the_published_buckets() {
+        let distances = [-511, -110, -17, -8, -1, 0, 1, 8, 9, 17, 110, 111, 511];
+        let check = |of: Buckets, expected: [i64; 13]| assert_eq!(distances.map(|distance| of.of(distance)), expected);
+        check(buckets(BucketForm::CocoLm, 32, 128), [0, 0, 5, 7, 14, 15, 16, 23, 24, 25, 30, 30, 30]);
+        check(buckets(BucketForm::T5, 32, 128), [15, 15, 10, 8, 1, 0, 17, 24, 24, 26, 31, 31, 31]);
+        check(buckets(BucketForm::CocoLm, 64, 128), [0, 1, 14, 23, 30, 31, 32, 39, 40, 48, 61, 62, 62]);
+        check(buckets(BucketForm::CocoLm, 128, 256), [0, 12, 46, 55, 62, 63, 64, 71, 72, 80, 114, 114, 126]);
+    }
+
+    #[test]
+    fn ranges_grow_from_one_each_to_all_the_rest() {
+        /// Where each bucket begins, right of the query.
+        fn check(of: Buckets, alone: i64, starts: &[i64]) {
+            let zero = if of.form == BucketForm::T5 { i64::from(of.buckets / 2) } else { of.of(0) };
+            let expected: Vec<i64> = (1..=alone).chain(starts.iter().copied()).collect();
+            let found: Vec<i64> = (1..1000).filter(|&n| of.of(n) != of.of(n - 1)).collect();
+            assert_eq!(found, expected, "{of:?}");
+            for (bucket, &start) in (1..).zip(&expected) {
+                assert_eq!(of.of(start), zero + bucket, "{of:?}");
+            }
+        }
+        check(buckets(BucketForm::CocoLm, 32, 128), 8, &[9, 12, 18, 27, 39, 58, 86]);
+        // T5's own arithmetic, in float32 and in another language.
+        check(buckets(BucketForm::T5, 32, 128), 7, &[8, 12, 16, 23, 32, 46, 64, 91]);
+        let far = [16, 19, 21, 24, 27, 31, 35, 40, 46, 52, 59, 67, 77, 87, 99, 113];
+        check(buckets(BucketForm::T5, 64, 128), 15, &far);
+        check(buckets(BucketForm::T5, 8, 20), 1, &[2, 7]);
+        let far = [17, 19, 22, 25, 28, 32, 37, 43, 49, 56, 64, 74, 84, 97, 111];
+        check(buckets(BucketForm::CocoLm, 64, 128), 16, &far);
+        let last = |form| (1..1000).rfind(|&n| buckets(form, 128, 256).of(n) != buckets(form, 128, 256).of(n - 1));
+        assert_eq!((last(BucketForm::CocoLm), last(BucketForm::T5)), (Some(239), Some(240)));
+    }
+
+    #[test]
+    fn every_bucket_but_one_is_used_and_none_beyond() {
+        for of in
+            [buckets(BucketForm::CocoLm, 32, 128), buckets(BucketForm::T5, 32, 128), buckets(BucketForm::CocoLm, 4, 3)]
+        {
+            assert_eq!(of.problems(), [""; 0]);
+            let found: std::collections::BTreeSet<i64> = (-70_000..70_000).map(|distance| of.of(distance)).collect();
+            assert_eq!(found.len(), usize::from(of.buckets) - 1, "{of:?}");
+            assert!(found.iter().all(|bucket| (0..i64::from(of.buckets)).contains(bucket)), "{of:?}");
+        }
+    }
+
+    #[test]
+    fn a_table_is_queries_by_keys() {
+        let table = Buckets::default().table(3);
+        assert_eq!(table, [15, 16, 17, 14, 15, 16, 13, 14, 15]);
+    }
+
+    #[test]
+    fn what_makes_no_buckets_is_said() {
+        let told = buckets(BucketForm::CocoLm, 31, 8).problems().join("; ");
+        assert!(told.contains("`buckets` is 31") && told.contains("`distance_max` is 8"), "{told}");
+        assert_eq!(buckets(BucketForm::CocoLm, 32, 9).problems().len(), 1);
+        assert_eq!(buckets(BucketForm::T5, 32, 9).problems().len(), 0);
+    }
+}

@@ -1,0 +1,319 @@
+//! What makes a plan one that the trainer cannot run.
+
+use std::collections::BTreeSet;
+
+use schemas::columns::IS_RANDOM;
+use schemas::{Problem, printable};
+
+use super::config::GuardRule;
+use super::request::TrainRequest;
+use crate::device::DeviceChoice;
+use crate::encoder::Attend;
+use crate::networks::{MAIN, MainNetwork};
+use crate::precision::Precision;
+use crate::relative_positions::Buckets;
+
+/// Threads beyond any machine's: libtorch would try to start them.
+const THREADS_MAX: usize = 4096;
+/// Steps that can say what is usual, and few enough to be sorted at each step.
+pub const GUARD_WINDOW_MIN: usize = 32;
+const GUARD_WINDOW_MAX: usize = 4096;
+/// A century: more is a mistake.
+const HOURS_MAX: f64 = 24.0 * 365.25 * 100.0;
+/// The least number above 0 that float32 keeps: anything smaller is flushed to 0.
+const LEAST: f64 = f32::MIN_POSITIVE as f64;
+
+/// Everything about a request that the trainer cannot run; empty for a good one. Whether the views make what the objectives
+/// read is not known here: compare [`columns_read`](super::columns_read) with them.
+pub(super) fn problems(request: &TrainRequest) -> Vec<Problem> {
+    let (encoder, train, optimizer) = (&request.encoder, &request.train, &request.optimizer);
+    let whole = |rows: u64, part: u64| part > 0 && rows > 0 && rows.is_multiple_of(part);
+    let rules = [
+        (encoder.layers > 0, "encoder.layers", "at least one layer is needed".to_owned()),
+        (
+            encoder.heads > 0 && encoder.hidden > 0 && encoder.hidden.is_multiple_of(encoder.heads),
+            "encoder.hidden",
+            format!("{} is not a multiple of `encoder.heads` = {}", encoder.hidden, encoder.heads),
+        ),
+        (encoder.feed_forward > 0, "encoder.feed_forward", "a width of at least 1 is needed".to_owned()),
+        (
+            (0.0..1.0).contains(&encoder.dropout),
+            "encoder.dropout",
+            format!("{} is not a probability below 1", encoder.dropout),
+        ),
+        (
+            (LEAST..=1.0).contains(&encoder.layer_norm_eps),
+            "encoder.layer_norm_eps",
+            format!("{:e} is not between {LEAST:.1e} and 1; usual are 1e-12 and 1e-5", encoder.layer_norm_eps),
+        ),
+        (
+            request.width <= encoder.positions,
+            "encoder.positions",
+            format!("rows have {} tokens, the network {} positions", request.width, encoder.positions),
+        ),
+        (encoder.embedding != Some(0), "encoder.embedding", "a width of at least 1 is needed".to_owned()),
+        (
+            u16::try_from(encoder.positions).is_ok(),
+            "encoder.positions",
+            format!("{} is more than the 65,535 that a row can have", encoder.positions),
+        ),
+        (train.steps > 0, "train.steps", "at least one step is needed".to_owned()),
+        // In the words of whoever makes the batches: one mistake is told once.
+        (train.rows_per_micro_batch > 0, "train.rows_per_micro_batch", "0 rows are no batch".to_owned()),
+        (
+            train.threads <= THREADS_MAX,
+            "train.threads",
+            format!("{} are more than any machine has; at most {THREADS_MAX}, 0 for one per core", train.threads),
+        ),
+        (
+            train.rows_per_micro_batch == 0 || whole(train.rows_per_step, train.rows_per_micro_batch),
+            "train.rows_per_step",
+            format!(
+                "{} is not a multiple of `train.rows_per_micro_batch` = {}",
+                train.rows_per_step, train.rows_per_micro_batch
+            ),
+        ),
+        (
+            !train.tf32 || train.device != DeviceChoice::Cpu,
+            "train.tf32",
+            "it is for CUDA; the CPU computes in float32".to_owned(),
+        ),
+        (
+            !train.tf32 || train.precision == Precision::F32,
+            "train.tf32",
+            format!(
+                "it is about products of float32, and `train.precision` is `{}`; drop one of the two",
+                train.precision.name()
+            ),
+        ),
+        (optimizer.lr > 0.0 && optimizer.lr.is_finite(), "optimizer.lr", "it must be above 0".to_owned()),
+        (
+            optimizer.betas.iter().all(|beta| (0.0..1.0).contains(beta)),
+            "optimizer.betas",
+            format!("{:?} are not two rates below 1", optimizer.betas),
+        ),
+        (
+            (LEAST..=1.0).contains(&optimizer.eps),
+            "optimizer.eps",
+            format!("{:e} is not between {LEAST:.1e} and 1; usual are 1e-8 and 1e-6", optimizer.eps),
+        ),
+        (
+            optimizer.weight_decay >= 0.0 && optimizer.weight_decay.is_finite(),
+            "optimizer.weight_decay",
+            format!("{} is not a number from 0 on; usual is 0.01", optimizer.weight_decay),
+        ),
+        (
+            optimizer.clip_norm >= 0.0 && optimizer.clip_norm.is_finite(),
+            "optimizer.clip_norm",
+            format!("{} is not a number from 0 on; 0 clips nothing", optimizer.clip_norm),
+        ),
+        (request.checkpoints.every_steps > 0, "checkpoints.every_steps", "it must be above 0".to_owned()),
+        (request.checkpoints.keep > 0, "checkpoints.keep", "at least one must stay".to_owned()),
+        (request.report.every_steps > 0, "report.every_steps", "it must be above 0".to_owned()),
+    ];
+    let problems = rules.into_iter().filter(|(holds, ..)| !holds).map(|(_, key, message)| Problem::new(key, message));
+    let others = [guard_problems(request), budget_problems(request), network_problems(request), loss_problems(request)];
+    let uncounted = train.rows_problem(train.steps).map(|message| Problem::new("train.steps", message));
+    problems.chain(uncounted).chain(others.into_iter().flatten()).collect()
+}
+
+fn guard_problems(request: &TrainRequest) -> Vec<Problem> {
+    let (guard, checkpoints, report) = (&request.guard, &request.checkpoints, &request.report);
+    let mut problems = Vec::new();
+    let before = (checkpoints.keep as u64).saturating_sub(1).saturating_mul(checkpoints.every_steps);
+    if guard.rule == GuardRule::Skip && before < report.every_steps {
+        let message = format!(
+            "a step is judged when it is reported, after up to {} steps, and by then no checkpoint before it may be left to \
+             go back to; keep more of them, or report more often",
+            report.every_steps
+        );
+        problems.push(Problem::new("guard.rule", message));
+    }
+    for (key, sigmas, usual) in
+        [("guard.loss_sigmas", guard.loss_sigmas, 10), ("guard.norm_sigmas", guard.norm_sigmas, 30)]
+    {
+        if !(sigmas.is_finite() && sigmas >= 0.0) {
+            let message = format!("{sigmas} is no number of standard deviations; usual is {usual}, 0 judges nothing");
+            problems.push(Problem::new(key, message));
+        }
+    }
+    let windows = GUARD_WINDOW_MIN..=GUARD_WINDOW_MAX;
+    if !windows.contains(&guard.window) {
+        let message =
+            format!("{} steps do not tell what is usual; take {GUARD_WINDOW_MIN} to {GUARD_WINDOW_MAX}", guard.window);
+        problems.push(Problem::new("guard.window", message));
+    }
+    problems
+}
+
+/// What ends a run, and what stays of it.
+fn budget_problems(request: &TrainRequest) -> Vec<Problem> {
+    let train = &request.train;
+    let rules = [
+        (
+            request.checkpoints.keep_best == 0 || request.validation.every_steps > 0,
+            "checkpoints.keep_best",
+            "nothing is validated, so no checkpoint is better than another".to_owned(),
+        ),
+        (
+            request.checkpoints.keep_best == 0 || names_a_figure(request),
+            "checkpoints.best_by",
+            format!("no validation has a figure `{}`", printable(&request.checkpoints.best_by)),
+        ),
+        (train.tokens != Some(0), "train.tokens", "at least one token is needed".to_owned()),
+        (
+            train.hours.is_none_or(|hours| hours > 0.0 && hours <= HOURS_MAX),
+            "train.hours",
+            format!("{} is not a number of hours above 0, nor at most {HOURS_MAX}", train.hours.unwrap_or_default()),
+        ),
+        (
+            request.schedule.decay_fraction > 0.0 && request.schedule.decay_fraction <= 1.0,
+            "schedule.decay_fraction",
+            format!("{} is not a share of the run above 0", request.schedule.decay_fraction),
+        ),
+    ];
+    let broken = rules.into_iter().filter(|(holds, ..)| !holds);
+    broken.map(|(_, key, message)| Problem::new(key, message)).collect()
+}
+
+/// Whether a validation may have that figure: one of all runs, or one of an objective of the loss.
+fn names_a_figure(request: &TrainRequest) -> bool {
+    let name = request.checkpoints.best_by.as_str();
+    let objective = name.split_once('.').map_or(name, |(objective, _)| objective);
+    ["loss", "valid/mlm", "valid/mlm.accuracy"].contains(&name) || request.loss.contains_key(objective)
+}
+
+fn network_problems(request: &TrainRequest) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for message in request.encoder.relative_positions.buckets().map(Buckets::problems).unwrap_or_default() {
+        problems.push(Problem::new("encoder.relative_positions", message));
+    }
+    // Whether the device is there is known when training starts; until then `auto` goes by the driver.
+    let in_order = request.train.deterministic && request.train.device.may_be_cuda();
+    for (name, network) in &request.networks {
+        if name == MAIN || name == "heads" || name == "encoder" {
+            let message = format!("`{name}` is taken; give this network another name");
+            problems.push(Problem::new(format!("networks.{name}"), message).about("networks", name));
+        }
+        for (key, message) in network.problems(MainNetwork { main: &request.encoder, in_order }) {
+            problems.push(Problem::new(format!("networks.{name}.{key}"), message).about("networks", name));
+        }
+    }
+    let mut made = BTreeSet::new();
+    for (name, view) in request.networks.iter().filter_map(|(name, network)| Some((name, network.makes()?.view))) {
+        if !made.insert(view) {
+            let message = format!("two networks make `{view}`");
+            problems.push(Problem::new(format!("networks.{name}.makes"), message).about("networks", name));
+        }
+    }
+    problems
+}
+
+fn loss_problems(request: &TrainRequest) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    if !request.loss.values().any(|&weight| weight != 0.0) {
+        problems.push(Problem::new("loss", "no objective has a weight: nothing would be learned"));
+    }
+    for (name, weight) in &request.loss {
+        if !weight.is_finite() {
+            problems.push(Problem::new(format!("loss.{name}"), format!("{weight} is not a finite number")));
+        }
+        let Some(objective) = request.objectives.get(name) else {
+            let known = request.objectives.keys().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+            let message = format!("there is no objective `{name}`; there are {known}");
+            problems.push(Problem::new(format!("loss.{name}"), message).about("objectives", name));
+            continue;
+        };
+        for message in objective.problems() {
+            problems.push(Problem::new(format!("objectives.{name}"), message).about("objectives", name));
+        }
+        if request.encoder.embedding_width() != i64::from(request.encoder.hidden) && objective.meets_word_table() {
+            let message =
+                format!("`{name}` holds hidden states against the word table: `encoder.embedding` must be as wide");
+            problems.push(Problem::new("encoder.embedding", message).about("objectives", name));
+        }
+        let is_of_pairs = objective.reads().columns.iter().any(|(_, column)| *column == IS_RANDOM.spec());
+        if request.encoder.attend == Attend::Document && is_of_pairs {
+            let message = format!("`{name}` judges two documents that see each other: write `attend = \"row\"`");
+            problems.push(Problem::new("encoder.attend", message).about("objectives", name));
+        }
+        if objective.batch_coupled() && request.train.rows_per_micro_batch == 1 {
+            let message = format!("`{name}` contrasts rows of a micro-batch with each other: at least 2 are needed");
+            problems.push(Problem::new("train.rows_per_micro_batch", message).about("objectives", name));
+        }
+    }
+    problems
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::device::DeviceChoice;
+    use crate::objectives::AnyObjective;
+    use crate::request::TrainRequest;
+    use crate::testing;
+    use crate::train_plan::TrainPlan;
+
+    #[test]
+    fn a_good_plan_has_no_problems_and_a_bad_one_shows_all() {
+        let mut request = testing::request();
+        assert!(TrainPlan::new(request.clone()).is_ok());
+        (request.encoder.heads, request.encoder.dropout, request.width) = (3, 1.0, 17);
+        (request.train.rows_per_step, request.optimizer.lr, request.checkpoints.keep) = (9, 0.0, 0);
+        request.loss.insert("nobody".to_owned(), 1.0);
+        let keys: Vec<String> =
+            TrainPlan::new(request).expect_err("a bad one").into_iter().map(|problem| problem.key).collect();
+        let expected = [
+            "encoder.hidden",
+            "encoder.dropout",
+            "encoder.positions",
+            "train.rows_per_step",
+            "optimizer.lr",
+            "checkpoints.keep",
+            "loss.nobody",
+        ];
+        assert_eq!(keys, expected);
+    }
+    /// Numbers that make every step the same nothing, or ask a machine for what it has not.
+    #[test]
+    fn what_would_train_nothing_is_refused() {
+        let refused = |key: &str, change: &dyn Fn(&mut TrainRequest)| {
+            let mut request = testing::request();
+            change(&mut request);
+            let problems = TrainPlan::new(request).map(|_| ()).expect_err(key);
+            assert!(problems.iter().any(|problem| problem.key == key), "{key}: {problems:?}");
+        };
+        for bad in [f64::INFINITY, f64::NAN, 1e308, 0.0, -1.0, 1e-50] {
+            refused("optimizer.eps", &|request| request.optimizer.eps = bad);
+            refused("encoder.layer_norm_eps", &|request| request.encoder.layer_norm_eps = bad);
+        }
+        for bad in [f64::INFINITY, f64::NAN, -1.0] {
+            refused("optimizer.weight_decay", &|request| request.optimizer.weight_decay = bad);
+            refused("optimizer.clip_norm", &|request| request.optimizer.clip_norm = bad);
+            refused("optimizer.lr", &|request| request.optimizer.lr = bad);
+        }
+        refused("train.threads", &|request| request.train.threads = usize::MAX);
+        refused("train.threads", &|request| request.train.threads = 1 << 20);
+        refused("train.steps", &|request| request.train.steps = u64::MAX);
+        for bad in ["1e308", "1e-40", "inf", "nan", "0.0", "-0.07"] {
+            for kind in ["token_contrastive", "sequence_contrastive", "teacher_contrastive"] {
+                let text = format!("kind = \"{kind}\"\ntemperature = {bad}");
+                let objective: AnyObjective = toml::from_str(&text).expect("a number");
+                refused(&format!("objectives.{kind}"), &|request| {
+                    request.objectives.insert(kind.to_owned(), objective.clone());
+                });
+            }
+        }
+    }
+
+    #[test]
+    fn deterministic_kernels_are_no_problem_on_a_machine_without_a_device() {
+        let mut request = testing::request();
+        request.train.deterministic = true;
+        assert!(TrainPlan::new(request.clone()).is_ok(), "on the CPU");
+        request.train.device = DeviceChoice::Auto;
+        let is_refused = TrainPlan::new(request.clone()).is_err();
+        assert_eq!(is_refused, DeviceChoice::Auto.may_be_cuda(), "`auto` is the CPU where it is all there is");
+        request.train.device = DeviceChoice::Cuda(0);
+        assert!(TrainPlan::new(request).is_err(), "on CUDA sums come in no fixed order");
+    }
+}

@@ -1,0 +1,244 @@
+//! The learning rate as a pure function of the step, or of the share of a run that is done.
+
+use std::f64::consts::PI;
+
+use schemars::JsonSchema;
+use schemas::ordinal::Step;
+use serde::{Deserialize, Serialize};
+
+/// `[schedule]`: warm-up, then decay to the run's end.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ScheduleConfig {
+    /// What follows the warm-up.
+    pub kind: ScheduleKind,
+    /// Steps that rise linearly to the full rate.
+    pub warmup_steps: u64,
+    /// The last share of the run, in which the rate of `wsd` falls (10 %: Hu et al. 2024, section 4.2).
+    pub decay_fraction: f64,
+    /// How it falls there.
+    pub decay_shape: DecayShape,
+}
+
+impl Default for ScheduleConfig {
+    fn default() -> Self {
+        Self { kind: ScheduleKind::Linear, warmup_steps: 10_000, decay_fraction: 0.1, decay_shape: DecayShape::Linear }
+    }
+}
+
+/// How the learning rate falls after the warm-up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ScheduleKind {
+    /// In a straight line (Devlin et al. 2019).
+    Linear,
+    /// Along half a cosine (Loshchilov & Hutter 2017).
+    Cosine,
+    /// Not at all.
+    Constant,
+    /// Warm-up, stable, decay: not at all, and in the last `decay_fraction` of the run to 0 (Hu et al. 2024, section 4.2). What is
+    /// stable can be extended, and branched to decays of any length.
+    Wsd,
+}
+
+/// How the rate of [`ScheduleKind::Wsd`] falls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DecayShape {
+    /// In a straight line.
+    Linear,
+    /// As 1 − √x, first fast and then slowly (Hägele et al. 2024, section 3).
+    OneMinusSqrt,
+}
+
+/// A run has had so many steps from a step on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Span {
+    /// The first step, counted from 0, that goes by this number.
+    pub from: Step,
+    /// Steps of the whole run.
+    pub steps: u64,
+}
+
+/// Where the learning rate of a run is, step by step.
+#[derive(Clone, Debug)]
+pub struct Course {
+    schedule: ScheduleConfig,
+    // Never empty; the oldest first.
+    spans: Vec<Span>,
+    // The share of the run that is done, where other budgets than steps say so.
+    share: Option<f64>,
+}
+
+impl Course {
+    /// Of a run that began with so many steps, and has had others since `spans`.
+    pub fn new(schedule: &ScheduleConfig, steps: u64, spans: &[Span]) -> Self {
+        let spans = if spans.is_empty() { vec![Span { from: Step(0), steps }] } else { spans.to_vec() };
+        Self { schedule: schedule.clone(), spans, share: None }
+    }
+
+    /// From now on the rate goes by the share of the run that is done.
+    pub fn set_share(&mut self, share: f64) {
+        self.share = Some(share);
+    }
+
+    /// The share of the full learning rate that `step` (counted from 0) uses.
+    ///
+    /// Warm-up step `s` uses `(s + 1) / warmup_steps`: the first step learns already, where Hugging Face's and fairseq's
+    /// off-by-one spend it on a rate of 0. The decay is 1 at `s = warmup_steps` and would be 0 at `s = steps`, which is
+    /// never run: every step of the run learns.
+    ///
+    /// Where a budget of tokens or hours decides, the decay is that of the share of it that is spent when the step begins,
+    /// counted from the run's first step, as BERT's released code counts (`optimization.py`): where the warm-up ends is not
+    /// known in tokens or hours before.
+    ///
+    /// A run whose number of steps was changed goes, from that step on, where a run of the new number would be.
+    #[must_use]
+    pub fn rate(&self, step: Step) -> f64 {
+        let warmup = self.schedule.warmup_steps;
+        if step.0 < warmup {
+            return (step.0 + 1) as f64 / warmup as f64;
+        }
+        let of_run = |steps: u64| step.0 as f64 / steps.max(1) as f64;
+        let (decayed, run) = self.share.map_or_else(
+            || {
+                let steps = self.steps(step);
+                ((step.0 - warmup) as f64 / steps.saturating_sub(warmup).max(1) as f64, of_run(steps))
+            },
+            |share| (share, share),
+        );
+        match self.schedule.kind {
+            ScheduleKind::Linear => (1.0 - decayed).max(0.0),
+            ScheduleKind::Cosine => 0.5 * (1.0 + (PI * decayed.min(1.0)).cos()),
+            ScheduleKind::Constant => 1.0,
+            ScheduleKind::Wsd => self.stable_or_decayed(run),
+        }
+    }
+
+    /// Steps of the whole run, as it was when that step was done.
+    fn steps(&self, step: Step) -> u64 {
+        let span = self.spans.iter().rev().find(|span| span.from <= step);
+        span.unwrap_or(&self.spans[0]).steps
+    }
+
+    fn stable_or_decayed(&self, run: f64) -> f64 {
+        let decay = self.schedule.decay_fraction;
+        let into = (run - (1.0 - decay)) / decay;
+        match self.schedule.decay_shape {
+            _ if into <= 0.0 => 1.0,
+            DecayShape::Linear => (1.0 - into).max(0.0),
+            DecayShape::OneMinusSqrt => (1.0 - into.sqrt()).max(0.0),
+        }
+    }
+}
+
+impl ScheduleConfig {
+    /// The first step, counted from 0, whose rate falls because the run ends: from there on it is another run that has other
+    /// steps. None for a rate that never falls.
+    #[must_use]
+    pub fn falls_from(&self, steps: u64) -> Option<Step> {
+        match self.kind {
+            ScheduleKind::Constant => None,
+            ScheduleKind::Linear | ScheduleKind::Cosine => Some(Step(self.warmup_steps)),
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "steps, times a share")]
+            ScheduleKind::Wsd => Some(Step(((1.0 - self.decay_fraction) * steps as f64).ceil() as u64)),
+        }
+    }
+
+    /// What a run does when its steps become `to` after `done` of `from` steps, for whoever decides it.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub fn extended(&self, spans: &[Span], [from, to]: [u64; 2], done: Step) -> Result<String, String> {
+        let rate = |steps: u64| Course::new(self, steps, &[]).rate(done);
+        match self.kind {
+            ScheduleKind::Constant => Ok("the learning rate stays as it is".to_owned()),
+            ScheduleKind::Wsd => {
+                let falls = self.falls_from(from).unwrap_or_default();
+                if done > falls {
+                    return Err(format!(
+                        "the decay began at step {falls}, and a rate that falls does not rise again by itself: go back before it \
+                         (`cloze rollback`), or branch from there"
+                    ));
+                }
+                let falls = self.falls_from(to).unwrap_or_default();
+                Ok(format!("the learning rate stays as it is, and falls from step {falls} on"))
+            }
+            ScheduleKind::Linear | ScheduleKind::Cosine if done.0 < self.warmup_steps => {
+                Ok("the warm-up stays as it is; after it the learning rate falls towards the new last step".to_owned())
+            }
+            ScheduleKind::Linear | ScheduleKind::Cosine => {
+                let before = Course::new(self, from, spans).rate(done);
+                let now = rate(to);
+                Ok(format!(
+                    "from here on the learning rate is that of a run of {to} steps: it goes from {before:.3} to {now:.3} of its \
+                     height, and falls towards the new last step; the warm-up stays as it was"
+                ))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn schedule(kind: ScheduleKind, warmup_steps: u64) -> ScheduleConfig {
+        ScheduleConfig { kind, warmup_steps, decay_fraction: 0.5, ..ScheduleConfig::default() }
+    }
+
+    fn check_course(course: &Course, expected: &[f64]) {
+        for (step, expected) in (0..).zip(expected) {
+            let got = course.rate(Step(step));
+            assert!((got - expected).abs() < 1e-12, "{course:?}, step {step}: {got}, not {expected}");
+        }
+    }
+
+    fn check(kind: ScheduleKind, warmup_steps: u64, steps: u64, expected: &[f64]) {
+        check_course(&Course::new(&schedule(kind, warmup_steps), steps, &[]), expected);
+    }
+
+    #[test]
+    fn every_step_learns() {
+        check(ScheduleKind::Linear, 2, 6, &[0.5, 1.0, 1.0, 0.75, 0.5, 0.25]);
+        check(ScheduleKind::Linear, 0, 4, &[1.0, 0.75, 0.5, 0.25]);
+        check(ScheduleKind::Cosine, 1, 5, &[1.0, 1.0, 0.853_553_390_593_273_8, 0.5, 0.146_446_609_406_726_2]);
+        check(ScheduleKind::Constant, 4, 8, &[0.25, 0.5, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0]);
+        check(ScheduleKind::Wsd, 2, 8, &[0.5, 1.0, 1.0, 1.0, 1.0, 0.75, 0.5, 0.25]);
+        let sqrt = ScheduleConfig { decay_shape: DecayShape::OneMinusSqrt, ..schedule(ScheduleKind::Wsd, 0) };
+        check_course(&Course::new(&sqrt, 8, &[]), &[1.0, 1.0, 1.0, 1.0, 1.0, 0.5, 1.0 - 0.5_f64.sqrt()]);
+    }
+
+    #[test]
+    fn a_warmup_longer_than_the_run_only_rises() {
+        check(ScheduleKind::Linear, 10, 3, &[0.1, 0.2, 0.3]);
+    }
+
+    #[test]
+    fn an_extended_run_goes_where_the_longer_run_is_from_there_on() {
+        let [before, after] = [Span { from: Step(0), steps: 4 }, Span { from: Step(3), steps: 8 }];
+        let of = |kind, spans: &[Span]| Course::new(&schedule(kind, 0), 8, spans);
+        check_course(&of(ScheduleKind::Linear, &[before, after]), &[1.0, 0.75, 0.5, 0.625, 0.5, 0.375, 0.25, 0.125]);
+        for kind in [ScheduleKind::Constant, ScheduleKind::Linear, ScheduleKind::Cosine, ScheduleKind::Wsd] {
+            let (longer, extended) = (of(kind, &[]), of(kind, &[before, after]));
+            for step in (3..8).map(Step) {
+                assert_eq!(extended.rate(step).to_bits(), longer.rate(step).to_bits(), "{kind:?} at {step}");
+            }
+        }
+        let wsd = schedule(ScheduleKind::Wsd, 0);
+        assert!(wsd.extended(&[], [8, 16], Step(4)).expect("it is stable").contains("from step 8 on"));
+        assert!(wsd.extended(&[], [8, 16], Step(5)).expect_err("it has begun to fall").contains("rollback"));
+        let linear = schedule(ScheduleKind::Linear, 0).extended(&[], [4, 8], Step(4)).expect("any time");
+        assert!(linear.contains("from 0.000 to 0.500"), "{linear}");
+    }
+
+    #[test]
+    fn another_budget_than_steps_moves_the_rate_by_its_share() {
+        let mut course = Course::new(&schedule(ScheduleKind::Linear, 2), 1 << 40, &[]);
+        for (share, step, expected) in [(0.0, 0, 0.5), (0.25, 2, 0.75), (0.25, 3, 0.75), (1.5, 9, 0.0)] {
+            course.set_share(share);
+            assert!((course.rate(Step(step)) - expected).abs() < 1e-12, "{share} at {step}");
+        }
+    }
+}
