@@ -19,7 +19,6 @@ use std::str::FromStr as _;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pipeline::actor;
 use pipeline::ledger::Ledger;
 use pipeline::load::{Contention, Hindrance};
 use schemas::Share;
@@ -324,7 +323,7 @@ fn train(plan: &Plan, store: &Store, around: Around) -> anyhow::Result<Outcome> 
         profiler: Profiler::new(Shape::of(plan), profiled),
     };
     let (training, store) = (plan.train().clone(), store.clone());
-    let thread = actor::spawn("trainer", move || {
+    let thread = runtime::spawn("trainer", move || {
         let outcome =
             trainer::training::run(&training, Box::new(Alone), &store, &Clock::system(), &mut feed, &mut keeper);
         // What went wrong first is what to say.

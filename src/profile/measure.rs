@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use pipeline::actor::{self, Gauges, Scheduled};
+use runtime::{PoolStats, ThreadSchedule};
 
 pub(crate) use super::figures::{ActorFigures, QueueFigures};
 use super::figures::{figures, queues};
@@ -145,7 +145,7 @@ impl Measured {
 /// Looks at a pipeline until it is dropped or asked what it saw.
 pub(crate) struct Watch {
     shared: Arc<Shared>,
-    gauges: Gauges,
+    gauges: PoolStats,
 }
 
 struct Shared {
@@ -159,7 +159,7 @@ struct Shared {
 
 impl Watch {
     /// Begins to look.
-    pub(crate) fn over(gauges: Gauges) -> anyhow::Result<Self> {
+    pub(crate) fn over(gauges: PoolStats) -> anyhow::Result<Self> {
         let shared = Arc::new(Shared {
             begun: Instant::now(),
             looks: Mutex::default(),
@@ -168,7 +168,7 @@ impl Watch {
             looked_ns: AtomicU64::new(0),
         });
         let (seen, watched) = (Arc::clone(&shared), gauges.clone());
-        actor::spawn("profile-watch", move || seen.look_on(&watched))?;
+        runtime::spawn("profile-watch", move || seen.look_on(&watched))?;
         Ok(Self { shared, gauges })
     }
 
@@ -223,7 +223,7 @@ impl Drop for Watch {
 }
 
 impl Shared {
-    fn look_on(&self, gauges: &Gauges) {
+    fn look_on(&self, gauges: &PoolStats) {
         let (begun, mut window, mut fill) = (self.begun, WINDOW, Fill::default());
         let mut next = window;
         while !self.is_over.load(Ordering::Relaxed) {
@@ -239,7 +239,7 @@ impl Shared {
                 if looks.len().is_multiple_of(JUDGE_EVERY) {
                     self.is_enough.store(is_known(&looks), Ordering::Relaxed);
                 }
-                let looked = Scheduled::here().map_or(Duration::ZERO, |here| here.ran);
+                let looked = ThreadSchedule::current().map_or(Duration::ZERO, |here| here.ran);
                 self.looked_ns.store(u64::try_from(looked.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
                 next = begun.elapsed() + window;
             }

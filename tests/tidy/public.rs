@@ -38,7 +38,7 @@ impl Public {
             declared.visit_file(&parsed(path, source));
         }
         // `pipeline/src` is known to others as `pipeline`; nobody can know a program's `src`.
-        let name = folder.strip_suffix("/src").unwrap_or_default();
+        let name = folder.strip_suffix("/src").and_then(|folder| folder.rsplit('/').next()).unwrap_or_default();
         let outside = words.iter().filter(|(path, words)| !is_below(path, folder) && words.contains(name));
         let said: BTreeSet<&String> = outside.flat_map(|(_, words)| words).collect();
         let among = |names: &BTreeSet<&String>| {

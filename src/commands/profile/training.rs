@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pipeline::actor;
 use schemas::ordinal::Step;
 use store::{Store, Weather};
 use telemetry::{Clock, Event, Observer};
@@ -86,7 +85,7 @@ pub(super) fn measured(args: &ConfigArgs, options: &ProfileArgs) -> anyhow::Resu
     };
     let mut feed = unkept(&plan, &control, (slow.lanes, slow.contention));
     let training = plan.train().clone();
-    let thread = actor::spawn("trainer", move || {
+    let thread = runtime::spawn("trainer", move || {
         let store = Store::memory(Weather::calm());
         let outcome =
             trainer::training::run(&training, Box::new(Alone), &store, &Clock::system(), &mut feed, &mut host);

@@ -12,6 +12,6 @@ pub mod stopwatch;
 pub mod tensors;
 
 pub use self::choice::DeviceChoice;
-pub use self::native::{leave, synchronize};
+pub use self::native::synchronize;
 pub use self::precision::Precision;
 pub use self::room::is_caught;
