@@ -16,7 +16,6 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use pipeline::actor;
 use telemetry::{Event, Observer, What};
 
 use self::command::Command;
@@ -53,7 +52,7 @@ impl Alerts {
             tracing::warn!("no alert goes to the webhook: {why}");
         }
         let ends = Arc::clone(&closing);
-        actor::spawn("alerts", move || {
+        runtime::spawn("alerts", move || {
             let _alive = alive;
             let mut failed = Vec::new();
             for alert in waiting {

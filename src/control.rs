@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use anyhow::Context as _;
-use pipeline::actor::{self, Stop, stopper};
+use runtime::{CancelToken, cancel_pair};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
@@ -41,7 +41,7 @@ use crate::notify::Notify;
 pub struct Control {
     runtime: Runtime,
     heard: Arc<Heard>,
-    stop: Stop,
+    stop: CancelToken,
 }
 
 impl Control {
@@ -57,8 +57,8 @@ impl Control {
             .context("cannot start the control runtime")?;
         let listen = |kind: SignalKind| runtime.block_on(async { signal(kind) }).context("cannot listen for signals");
         // Who hears it is not ended by it: a file that may not grow is then an error with a name.
-        let _heard = listen(SignalKind::from_raw(actor::FILE_SIZE_SIGNAL))?;
-        let (stopper, stop) = stopper();
+        let _heard = listen(SignalKind::from_raw(runtime::FILE_SIZE_SIGNAL))?;
+        let (stopper, stop) = cancel_pair();
         let (words, heard_words) = std::sync::mpsc::sync_channel(WORDS);
         let heard = Arc::new(Heard::new(stopper, words));
         for asked in Signal::ALL {
@@ -70,7 +70,7 @@ impl Control {
             }
         }
         drop(runtime.spawn(Arc::clone(&heard).report(listen(SignalKind::user_defined2())?)));
-        actor::spawn("signal-words", move || heard_words.iter().for_each(Words::say))?;
+        runtime::spawn("signal-words", move || heard_words.iter().for_each(Words::say))?;
         Ok(Self { runtime, heard, stop })
     }
 
@@ -87,12 +87,12 @@ impl Control {
         }
         let heard = Arc::clone(&self.heard);
         heard.be_patient(patience.hang);
-        actor::spawn("watch", move || watch::watch(&heard, &patience))?;
+        runtime::spawn("watch", move || watch::watch(&heard, &patience))?;
         Ok(())
     }
 
     /// Closes when a signal comes: what a data wait selects on.
-    pub fn stop(&self) -> Stop {
+    pub fn stop(&self) -> CancelToken {
         self.stop.clone()
     }
 

@@ -31,16 +31,6 @@ const FULL: u8 = 44;
 /// What a guard that pauses ends a training with.
 pub const PAUSED: u8 = 45;
 
-/// Ends the process at once, whatever its threads are doing. `std::process::exit` would first run the destructors of static
-/// variables, which libtorch's computing threads still use: one in five such exits was a SIGSEGV.
-pub(crate) fn leave(code: u8) -> ! {
-    // SAFETY: no pointers; nothing of this process runs after it.
-    #[expect(unsafe_code, reason = "no safe crate offers `_exit`")]
-    unsafe {
-        libc::_exit(code.into())
-    }
-}
-
 /// A request that makes no sense as it stands (code 2).
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]

@@ -7,7 +7,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
-use pipeline::actor;
 use telemetry::{Event, Observer};
 
 /// Events that may wait to be told: at a report a second, those of a quarter of an hour.
@@ -42,7 +41,7 @@ impl Watchers {
             return Ok(Self { events: None, missed: 0, done });
         }
         let (events, waiting) = sync_channel::<Told>(EVENTS);
-        actor::spawn("watchers", move || {
+        runtime::spawn("watchers", move || {
             let _alive = alive;
             let mut readers = readers;
             for Told { event, missed } in waiting {

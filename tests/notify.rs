@@ -6,8 +6,6 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
-use pipeline::actor;
-
 use crate::support::{Home, Outcome, send};
 
 /// More than any of these tests hears.
@@ -33,7 +31,7 @@ impl Manager {
                 }
             }
         };
-        actor::spawn("manager", listen).expect("a thread");
+        runtime::spawn("manager", listen).expect("a thread");
         Self { path, heard }
     }
 

@@ -22,8 +22,6 @@ mod with_the_feature {
     use std::sync::mpsc::{Receiver, sync_channel};
     use std::time::Duration;
 
-    use pipeline::actor;
-
     use super::Home;
     use crate::support::Outcome;
 
@@ -34,7 +32,7 @@ mod with_the_feature {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = format!("http://{}", listener.local_addr().expect("it is bound"));
         let (sender, heard) = sync_channel(1000);
-        actor::spawn("collector", move || {
+        runtime::spawn("collector", move || {
             for stream in listener.incoming() {
                 let mut stream = stream.expect("a connection");
                 let wait = stream.set_read_timeout(Some(Duration::from_millis(300)));

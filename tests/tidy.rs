@@ -16,15 +16,16 @@ use self::circles::circles;
 use self::tree::{is, is_test, root};
 
 /// Direct dependencies that a package may have, for itself and for its build script. The arrows of ARCHITECTURE.md:
-/// nothing knows `cloze`; pipeline and trainer are strangers; tokenizers and channels live in the one, libtorch in the
-/// other, tokio and anyhow at the top; schemas stays plain data.
+/// nothing knows `cloze`; pipeline and trainer are strangers; tokenizers live in the one, libtorch in the other, channels
+/// and threads in runtime, tokio and anyhow at the top; schemas stays plain data.
 const MAY_USE: &[(&str, &str)] = &[
+    ("cloze-runtime", "crossbeam-channel libc thiserror tracing"),
     ("cloze-store", "blake3 libc serde serde_json tracing"),
     ("cloze-schemas", "arrow-array arrow-buffer arrow-schema blake3 schemars serde serde_json thiserror"),
     ("cloze-telemetry", "cloze-schemas crc32c prost schemars serde serde_json"),
     (
         "cloze-pipeline",
-        "cloze-schemas cloze-store cloze-telemetry arrow-array arrow-buffer arrow-schema arrow-select blake3 bytes crossbeam-channel \
+        "cloze-runtime cloze-schemas cloze-store cloze-telemetry arrow-array arrow-buffer arrow-schema arrow-select blake3 bytes \
          encoding_rs flate2 glob libc memchr memmap2 parquet schemars serde serde_json thiserror tokenizers toml tracing \
          unicode-segmentation zstd",
     ),
@@ -35,7 +36,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ),
     (
         "cloze-profiler",
-        "cloze-pipeline cloze-server cloze-telemetry anyhow prost rustix serde serde_json serde_path_to_error thiserror tracing tracing-subscriber",
+        "cloze-pipeline cloze-runtime cloze-server cloze-telemetry anyhow prost rustix serde serde_json serde_path_to_error thiserror tracing tracing-subscriber",
     ),
     (
         "cloze-trainer-plan",
@@ -43,18 +44,18 @@ const MAY_USE: &[(&str, &str)] = &[
     ),
     (
         "cloze-trainer",
-        "cloze-trainer-plan cloze-schemas cloze-store cloze-telemetry blake3 cc libc safetensors schemars serde serde_json tch thiserror torch-sys tracing",
+        "cloze-runtime cloze-trainer-plan cloze-schemas cloze-store cloze-telemetry blake3 cc libc safetensors schemars serde serde_json tch thiserror torch-sys tracing",
     ),
     ("cloze-fuzz", "blake3 bolero serde serde_json tempfile"),
     ("cloze-pretend-cuda", "cc libc"),
     (
         "cloze",
-        "cloze-schemas cloze-store cloze-telemetry cloze-pipeline cloze-profiler cloze-server cloze-trainer-plan anyhow blake3 clap clap_complete clap_mangen indicatif libc percent-encoding prost ratatui schemars serde \
+        "cloze-runtime cloze-schemas cloze-store cloze-telemetry cloze-pipeline cloze-profiler cloze-server cloze-trainer-plan anyhow blake3 clap clap_complete clap_mangen indicatif percent-encoding prost ratatui schemars serde \
          serde_json serde_path_to_error strsim thiserror tokio toml toml_edit tracing tracing-subscriber ureq rustix",
     ),
     (
         "cloze-train",
-        "cloze cloze-schemas cloze-store cloze-telemetry cloze-pipeline cloze-profiler cloze-server cloze-trainer cloze-trainer-plan anyhow \
+        "cloze cloze-runtime cloze-schemas cloze-store cloze-telemetry cloze-pipeline cloze-profiler cloze-server cloze-trainer cloze-trainer-plan anyhow \
          blake3 serde_json toml tracing",
     ),
 ];
@@ -256,7 +257,7 @@ fn source_is_free_of_forbidden_words() {
 fn unsafe_code_stays_in_its_places() {
     let places = [
         "trainer/engine/src/device/native.rs",
-        "src/exit.rs",
+        "crates/runtime/src/exit.rs",
         "pipeline/src/tokenize/fast/kernels.rs",
         "pipeline/src/philox.rs",
     ];

@@ -22,12 +22,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pipeline::actor::LaneOptions;
 use pipeline::load::{DataConfig, GoneParts, LoadPlan, LoadRequest, Rows, SourceRequest, find, open, read_vocab};
 use pipeline::mixture::Weight;
 use pipeline::shard::synthetic::Synthetic;
 use pipeline::views::AnyView;
 use pipeline::{Error, Result};
+use runtime::PoolOptions;
 use schemas::columns::{ATTENTION_MASK, INPUT_IDS, LABELS, POSITIVES};
 use schemas::{Batch, BatchIndex, ColumnSpec, Manifest, RowIndex, Share, StreamHash};
 use store::Store;
@@ -150,7 +150,7 @@ fn run(folders: &[Folder], lanes: u64, m_tokens: u64) -> Result<()> {
     let tokens_per_batch = ROWS_PER_BATCH * u64::from(folders[0].2.tokens_max);
     let batches = (m_tokens * 1_000_000).div_ceil(tokens_per_batch);
     let tokens = batches * tokens_per_batch;
-    let LaneOptions { count, depth, .. } = facts.lanes;
+    let PoolOptions { workers: count, queue_depth: depth, .. } = facts.lanes;
     let residence = if facts.resident { "everything stays decoded: not a measure of reading" } else { "not resident" };
     println!("{count} lanes, depth {depth}, windows of {} blocks, {residence}", facts.window_blocks);
 
@@ -162,10 +162,10 @@ fn run(folders: &[Folder], lanes: u64, m_tokens: u64) -> Result<()> {
         sum = sum.wrapping_add(touch(&batch));
         bytes = batch.bytes();
     }
-    let (wall, reader, lanes) = (began.elapsed(), gauges.reader(), gauges.lanes());
+    let (wall, reader, lanes) = (began.elapsed(), gauges.reader(), gauges.workers());
     let groups = Arc::clone(stream.groups());
     drop(stream);
-    let total = |clock: fn(&pipeline::actor::Reading) -> Duration| lanes.iter().map(clock).sum::<Duration>();
+    let total = |clock: fn(&runtime::WorkerStats) -> Duration| lanes.iter().map(clock).sum::<Duration>();
     let per_token = |spent: Duration| spent.as_secs_f64() * 1e9 / tokens as f64;
     let made: u64 = lanes.iter().map(|lane| lane.items).sum();
     let decode = Duration::from_nanos(groups.decode_ns());
@@ -182,7 +182,7 @@ fn run(folders: &[Folder], lanes: u64, m_tokens: u64) -> Result<()> {
     println!("  starved         {:6.2}  (waiting for another lane's decoding)", per_token(total(|lane| lane.starved)));
     println!("  blocked         {:6.2}  (the consumer is the slower side)", per_token(total(|lane| lane.blocked)));
     println!("consumer: busy {:.2}, starved {:.2}", per_token(reader.busy), per_token(reader.starved));
-    fills(facts.lanes.count, bytes, tokens_per_batch);
+    fills(facts.lanes.workers, bytes, tokens_per_batch);
     stages(folders)
 }
 

@@ -14,13 +14,13 @@ use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
+use runtime::{CancelToken, starved};
 use schemas::{Epoch, Generation, Split};
 
 pub use self::edition::Edition;
 use self::growth::Cutter;
 pub use self::growth::{Growth, Segment, segments};
 pub use self::stretch::{Placed, Run, Stretch};
-use crate::actor::{Stop, starved};
 use crate::error::{Error, Result};
 use crate::sampler::Sampler;
 
@@ -158,7 +158,7 @@ impl Course {
     ///
     /// # Errors
     /// If a generation is not told, or can no longer be read; if a row is not prepared.
-    pub(crate) fn runs(&self, rows: Range<u64>, stop: Option<&Stop>) -> Result<Vec<Run>> {
+    pub(crate) fn runs(&self, rows: Range<u64>, stop: Option<&CancelToken>) -> Result<Vec<Run>> {
         let mut runs = Vec::new();
         let mut row = rows.start;
         while row < rows.end {
@@ -224,7 +224,7 @@ impl Course {
     }
 
     /// The stretch that a row is in, which can be read.
-    fn stretch(&self, row: u64, stop: Option<&Stop>) -> Result<Arc<Stretch>> {
+    fn stretch(&self, row: u64, stop: Option<&CancelToken>) -> Result<Arc<Stretch>> {
         let stretch = self.stretch_of(row, stop)?;
         match stretch.edition().refusal() {
             None => Ok(stretch),
@@ -233,7 +233,7 @@ impl Course {
     }
 
     /// The stretch that a row is in. Whoever comes first to what is not decided asks for it.
-    fn stretch_of(&self, row: u64, stop: Option<&Stop>) -> Result<Arc<Stretch>> {
+    fn stretch_of(&self, row: u64, stop: Option<&CancelToken>) -> Result<Arc<Stretch>> {
         let mut found = self.known().find(row).cloned();
         if found.is_none() {
             let mut cutter = self.asking();
@@ -256,7 +256,7 @@ impl Course {
 
     /// Decides one more window of a streamed epoch; or one more epoch, or up to that of `row` where all have one answer. Only
     /// one thread at a time comes here.
-    fn decide(&self, row: u64, cutter: &mut Option<Cutter>, stop: Option<&Stop>) -> Result<()> {
+    fn decide(&self, row: u64, cutter: &mut Option<Cutter>, stop: Option<&CancelToken>) -> Result<()> {
         if self.known().grows {
             return self.cut(cutter, stop);
         }
@@ -286,7 +286,7 @@ impl Course {
     }
 
     /// Cuts one more window of a streamed epoch, or notes its end.
-    fn cut(&self, cutter: &mut Option<Cutter>, stop: Option<&Stop>) -> Result<()> {
+    fn cut(&self, cutter: &mut Option<Cutter>, stop: Option<&CancelToken>) -> Result<()> {
         let window = cutter.as_mut().expect("what grows is cut").next(stop)?;
         let last = Arc::clone(self.known().last());
         let next = window.map(|window| {

@@ -123,14 +123,7 @@ pub enum Error {
     #[error(transparent)]
     Io(#[from] io::Error),
 
-    /// An actor failed by itself: a defect of ours. Exit code 1.
-    #[error("actor `{name}` failed at item {index}: {message}")]
-    Actor {
-        /// The thread.
-        name: String,
-        /// The item it worked on.
-        index: u64,
-        /// Its panic message.
-        message: String,
-    },
+    /// A thread could not start, or a worker panicked. Exit code 1.
+    #[error(transparent)]
+    Runtime(#[from] runtime::Error),
 }

@@ -10,7 +10,7 @@
 //! of it on one screen.
 //! [`audit`] judges whether views do as they say, by a [`tally`] of each.
 //! A [`portrait`] says what a prepared folder holds.
-//! Randomness comes from [`rng`] and [`permutation`]; both halves run on the threads of [`actor`].
+//! Randomness comes from [`rng`] and [`permutation`]; both halves run on the threads of [`runtime`].
 
 pub mod corpus;
 pub mod pack;
@@ -34,9 +34,7 @@ pub mod sampler;
 pub mod tally;
 pub mod views;
 
-pub mod actor;
 pub mod error;
-mod foreign;
 #[cfg(test)]
 mod fuzz;
 mod philox;

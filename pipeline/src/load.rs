@@ -26,6 +26,7 @@ mod windows;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use runtime::PoolOptions;
 use schemars::JsonSchema;
 use schemas::{Batch, BatchIndex, RowIndex, Sample, Share, Vocab};
 use serde::{Deserialize, Serialize};
@@ -40,7 +41,6 @@ pub use self::request::{GoneParts, LoadRequest, Rows, SourceRequest};
 pub use self::row_facts::RowFacts;
 use self::source::{HeldGroups, Source};
 pub use self::stream::{BatchStream, StreamOptions};
-use crate::actor::LaneOptions;
 use crate::audit::{Audit, AuditFacts};
 use crate::collate::{Item, PlannedView};
 use crate::course::Placed;
@@ -139,7 +139,7 @@ pub struct LoadPlan {
     piece_tokens: usize,
     rows_per_batch: u64,
     end: Option<u64>,
-    lanes: LaneOptions,
+    lanes: PoolOptions,
     shuffle_blocks: usize,
     memory_max: u64,
     bad_rows_max: u64,

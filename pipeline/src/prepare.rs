@@ -44,6 +44,7 @@ mod work;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use runtime::{CancelToken, Poll, PoolOptions, PoolStats, WorkPool, WorkerStats, cancel_pair};
 use schemas::manifest::PartEntry;
 use schemas::{Generation, Shard};
 use store::{Holder, Lock, LockError, Store, Terms};
@@ -69,7 +70,6 @@ pub use self::stages::{Stage, Stages};
 pub use self::summary::Summary;
 pub use self::work::PrepareOptions;
 use self::work::{Work, in_order, long_ones_first};
-use crate::actor::{Demand, Gauges, LaneOptions, Reading, Ready, Stop, stopper};
 use crate::{Error, Result};
 
 /// Finished parts that wait for the fold, per lane: small reports, so that the fold holds nobody up.
@@ -93,7 +93,7 @@ pub struct Preparation {
 }
 
 /// Who is told which lanes make parts, when they do.
-pub type Hears = Box<dyn FnOnce(Gauges) + Send>;
+pub type Hears = Box<dyn FnOnce(PoolStats) + Send>;
 
 impl std::fmt::Debug for Preparation {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -144,14 +144,14 @@ impl Preparation {
     /// Makes what is missing. Returns what was found and done.
     pub fn run(self, options: PrepareOptions, clock: &Clock, observer: &mut dyn Observer) -> Result<Summary> {
         // A stop that nobody can ask for.
-        let (_stopper, stop) = stopper();
+        let (_stopper, stop) = cancel_pair();
         self.run_until(&stop, options, clock, observer)
     }
 
     /// The same until a stop is asked for, which ends it with [`Error::Stopped`] once no lane works any more.
     pub fn run_until(
         mut self,
-        stop: &Stop,
+        stop: &CancelToken,
         options: PrepareOptions,
         clock: &Clock,
         observer: &mut dyn Observer,
@@ -188,7 +188,7 @@ impl Preparation {
         };
         self.write_list(&store)?;
         let voice = Voice { clock, observer };
-        let (_stopper, stop) = stopper();
+        let (_stopper, stop) = cancel_pair();
         Ok((self.make(Some((store, lock)), (PrepareOptions::default(), &stop), voice)?, before))
     }
 
@@ -226,7 +226,7 @@ impl Preparation {
     fn make(
         self,
         target: Option<(Store, Lock)>,
-        (options, stop): (PrepareOptions, &Stop),
+        (options, stop): (PrepareOptions, &CancelToken),
         mut voice: Voice<'_>,
     ) -> Result<Summary> {
         let began = Instant::now();
@@ -241,8 +241,8 @@ impl Preparation {
         let lanes = work.config.lanes();
         let mut results = {
             let (work, progress) = (Arc::clone(&work), Arc::clone(&progress));
-            let lanes = LaneOptions { name: "prepare", item: "part", count: lanes, depth: DEPTH * lanes };
-            Demand::over(work.tasks.len() as u64, lanes, move |index, stop| {
+            let lanes = PoolOptions { name: "prepare", item: "part", workers: lanes, queue_depth: DEPTH * lanes };
+            WorkPool::new(work.tasks.len() as u64, lanes, move |index, stop| {
                 let task = &work.tasks[usize::try_from(index).expect("parts are in memory")];
                 part::make(&work, task, &progress, stop)
             })
@@ -252,24 +252,24 @@ impl Preparation {
         for warning in warnings {
             voice.say(What::Warning(warning));
         }
-        let gauges = results.gauges();
+        let gauges = results.stats();
         if let Some(hears) = self.hears {
             hears(gauges.clone());
         }
         let vocab_size = work.tokenizer.facts().tokens.len();
         let mut fold = Fold::new(&work.corpus, work.config.bad_lines_max, vocab_size);
         loop {
-            if stop.is_asked() {
+            if stop.is_cancelled() {
                 return Err(Error::Stopped);
             }
-            match results.next_within(PULSE)? {
-                Ready::Item(outcome) => {
+            match results.next_timeout(PULSE)? {
+                Poll::Item(outcome) => {
                     let done = outcome.done();
                     fold.add(outcome)?;
                     voice.say(What::PartDone(done));
                 }
-                Ready::NotYet => {}
-                Ready::End => break,
+                Poll::Pending => {}
+                Poll::End => break,
             }
             voice.say(What::PrepareProgress(progress.after(began.elapsed())));
             // What is known of a part before it is done: a corpus of dirt is not read to its end.
@@ -305,7 +305,7 @@ struct Done<'a> {
     generation: Generation,
     change: Option<Change>,
     progress: &'a Progress,
-    gauges: Gauges,
+    gauges: PoolStats,
     nothing_to_do: bool,
 }
 
@@ -334,8 +334,8 @@ fn summarize(work: &Work, fold: &Fold<'_>, done: &Done<'_>, began: Instant) -> S
         valid,
         tokens_capacity: (train.0 + valid.0) * content,
         stages: fold.stages,
-        lanes: done.gauges.lanes(),
-        fold: Reading { name: "fold".to_owned(), ..done.gauges.reader() },
+        lanes: done.gauges.workers(),
+        fold: WorkerStats { name: "fold".to_owned(), ..done.gauges.reader() },
         elapsed: began.elapsed(),
     }
 }

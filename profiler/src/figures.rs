@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pipeline::actor::{Counted, Scheduled};
+use runtime::{ThreadCounters, ThreadSchedule};
 
 use crate::look::{Look, Seen};
 use crate::statistics::{Estimate, mean_of};
@@ -34,7 +34,7 @@ pub struct ActorFigures {
     /// Tokens of the items that it made.
     pub tokens: u64,
     /// What the kernel counted meanwhile of its thread; none where it does not.
-    pub counted: Option<Counted>,
+    pub counted: Option<ThreadCounters>,
 }
 
 /// The same shares with their intervals, where there are windows enough.
@@ -112,7 +112,7 @@ impl Shares {
         // Whose thread was not known at first had not finished anything.
         let first_ran = first.scheduled.or((first.reading.items == 0).then(Default::default));
         let ran = first_ran.zip(last.scheduled);
-        let share_of = |of: fn(Scheduled) -> Duration, most: f64| {
+        let share_of = |of: fn(ThreadSchedule) -> Duration, most: f64| {
             ran.map(|(a, b)| (of(b).saturating_sub(of(a)).as_secs_f64() / seconds).clamp(0.0, most))
         };
         let cpu = share_of(|it| it.ran, busy);
@@ -166,10 +166,10 @@ fn intervals(looks: &[Look], of: &impl Fn(&Look) -> &Seen, all: &Shares) -> Inte
     }
 }
 
-fn counted(first: &Seen, last: &Seen) -> Option<Counted> {
+fn counted(first: &Seen, last: &Seen) -> Option<ThreadCounters> {
     let last = last.counted?;
     let first = first.counted.or((first.reading.items == 0).then(Default::default))?;
-    Some(Counted {
+    Some(ThreadCounters {
         minor_faults: last.minor_faults.saturating_sub(first.minor_faults),
         major_faults: last.major_faults.saturating_sub(first.major_faults),
         read_bytes: first.read_bytes.or(Some(0)).zip(last.read_bytes).map(|(a, b)| b.saturating_sub(a)),

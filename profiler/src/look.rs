@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use pipeline::actor::{Counted, Gauges, Reading, Scheduled};
+use runtime::{PoolStats, ThreadCounters, ThreadSchedule, WorkerStats};
 use telemetry::host_memory::resident_bytes;
 
 /// Seconds between two readings of what the kernel counts besides time: of the process and of each thread. Two more files of
@@ -12,9 +12,9 @@ const COUNT_EVERY: f64 = 0.1;
 /// An actor: its own clocks, and what the kernel knows of its thread, which may be nothing yet.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
-    pub(super) reading: Reading,
-    pub(super) scheduled: Option<Scheduled>,
-    pub(super) counted: Option<Counted>,
+    pub(super) reading: WorkerStats,
+    pub(super) scheduled: Option<ThreadSchedule>,
+    pub(super) counted: Option<ThreadCounters>,
 }
 
 /// All clocks at one moment, in seconds since the beginning.
@@ -40,7 +40,7 @@ pub(super) struct Fill {
 }
 
 impl Fill {
-    pub(super) fn look(&mut self, gauges: &Gauges) {
+    pub(super) fn look(&mut self, gauges: &PoolStats) {
         for (queued, capacity) in gauges.queues() {
             self.looks += 1;
             self.share += queued as f64 / capacity.max(1) as f64;
@@ -52,27 +52,28 @@ impl Fill {
 
 impl Seen {
     /// Its clocks now; of a thread that has ended, what was known of it before.
-    fn now(reading: Reading, before: Option<&Self>, counts: bool) -> Self {
-        let scheduled = reading.thread.and_then(Scheduled::of).or_else(|| before?.scheduled);
+    fn now(reading: WorkerStats, before: Option<&Self>, counts: bool) -> Self {
+        let scheduled = reading.thread.and_then(ThreadSchedule::read).or_else(|| before?.scheduled);
         // Who was not known yet is counted as soon as it is: what it did before its first item is no item's.
         let counts = counts || before.is_none_or(|before| before.counted.is_none());
-        let counted = reading.thread.filter(|_| counts).and_then(Counted::of).or_else(|| before?.counted);
+        let counted = reading.thread.filter(|_| counts).and_then(ThreadCounters::read).or_else(|| before?.counted);
         Self { reading, scheduled, counted }
     }
 
-    fn nothing(reading: Reading) -> Self {
+    fn nothing(reading: WorkerStats) -> Self {
         let none = Duration::ZERO;
-        let reading = Reading { busy: none, starved: none, blocked: none, wall: none, items: 0, bytes: 0, ..reading };
-        Self { reading: Reading { tokens: 0, ..reading }, scheduled: None, counted: None }
+        let reading =
+            WorkerStats { busy: none, starved: none, blocked: none, wall: none, items: 0, bytes: 0, ..reading };
+        Self { reading: WorkerStats { tokens: 0, ..reading }, scheduled: None, counted: None }
     }
 }
 
 impl Look {
     /// Before anything happened.
-    pub(super) fn nothing(gauges: &Gauges) -> Self {
+    pub(super) fn nothing(gauges: &PoolStats) -> Self {
         Self {
             at: 0.0,
-            lanes: gauges.lanes().into_iter().map(Seen::nothing).collect(),
+            lanes: gauges.workers().into_iter().map(Seen::nothing).collect(),
             reader: Seen::nothing(gauges.reader()),
             fill: Fill::default(),
             resident: None,
@@ -80,11 +81,11 @@ impl Look {
         }
     }
 
-    pub(super) fn now(begun: Instant, gauges: &Gauges, fill: Fill, before: Option<&Self>) -> Self {
+    pub(super) fn now(begun: Instant, gauges: &PoolStats, fill: Fill, before: Option<&Self>) -> Self {
         let at = begun.elapsed().as_secs_f64();
         let counts = before.is_none_or(|before| at - before.counted_at >= COUNT_EVERY);
         let counted_at = if counts { at } else { before.map_or(at, |before| before.counted_at) };
-        let lanes = gauges.lanes().into_iter().enumerate();
+        let lanes = gauges.workers().into_iter().enumerate();
         let lanes = lanes.map(|(lane, now)| Seen::now(now, before.and_then(|before| before.lanes.get(lane)), counts));
         let lanes = lanes.collect();
         let reader = Seen::now(gauges.reader(), before.map(|before| &before.reader), counts);
@@ -95,7 +96,7 @@ impl Look {
     /// The same with threads counted now, for who looks last.
     pub(super) fn count(&mut self) {
         for seen in self.lanes.iter_mut().chain([&mut self.reader]) {
-            seen.counted = seen.reading.thread.and_then(Counted::of).or(seen.counted);
+            seen.counted = seen.reading.thread.and_then(ThreadCounters::read).or(seen.counted);
         }
     }
 

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use pipeline::actor::{self, Gauges, Scheduled};
+use runtime::{PoolStats, ThreadSchedule};
 
 pub use crate::figures::{ActorFigures, QueueFigures};
 use crate::figures::{figures, queues};
@@ -154,7 +154,7 @@ impl Measured {
 /// Looks at a pipeline until it is dropped or asked what it saw.
 pub struct Watch {
     shared: Arc<Shared>,
-    gauges: Gauges,
+    gauges: PoolStats,
 }
 
 struct Shared {
@@ -168,7 +168,7 @@ struct Shared {
 
 impl Watch {
     /// Begins to look.
-    pub fn over(gauges: Gauges) -> anyhow::Result<Self> {
+    pub fn over(gauges: PoolStats) -> anyhow::Result<Self> {
         let shared = Arc::new(Shared {
             begun: Instant::now(),
             looks: Mutex::default(),
@@ -177,7 +177,7 @@ impl Watch {
             looked_ns: AtomicU64::new(0),
         });
         let (seen, watched) = (Arc::clone(&shared), gauges.clone());
-        actor::spawn("profile-watch", move || seen.look_on(&watched))?;
+        runtime::spawn("profile-watch", move || seen.look_on(&watched))?;
         Ok(Self { shared, gauges })
     }
 
@@ -232,7 +232,7 @@ impl Drop for Watch {
 }
 
 impl Shared {
-    fn look_on(&self, gauges: &Gauges) {
+    fn look_on(&self, gauges: &PoolStats) {
         let (begun, mut window, mut fill) = (self.begun, WINDOW, Fill::default());
         let mut next = window;
         while !self.is_over.load(Ordering::Relaxed) {
@@ -248,7 +248,7 @@ impl Shared {
                 if looks.len().is_multiple_of(JUDGE_EVERY) {
                     self.is_enough.store(is_known(&looks), Ordering::Relaxed);
                 }
-                let looked = Scheduled::here().map_or(Duration::ZERO, |here| here.ran);
+                let looked = ThreadSchedule::current().map_or(Duration::ZERO, |here| here.ran);
                 self.looked_ns.store(u64::try_from(looked.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
                 next = begun.elapsed() + window;
             }

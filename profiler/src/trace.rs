@@ -1,7 +1,7 @@
 //! What every actor does at each moment, recorded for a while, for Perfetto and for flame graphs.
 //!
 //! # What
-//! `tracing` spans of one target ([`telemetry::spans`]) are what actors say of themselves. `layer` hears them while there is
+//! `tracing` spans of one target ([`runtime::spans`]) are what actors say of themselves. `layer` hears them while there is
 //! a [`Trace`]: from [`Trace::begin`] to [`Trace::end`], in any process, as often as wanted, one at a time. What comes of it
 //! ([`Recorded`]) is written as Perfetto reads it, or as folded stacks.
 //!

@@ -1,16 +1,16 @@
 //! What lanes do just now, for who looks at them.
 
-use pipeline::actor::{Activity, Gauges, Reading};
+use runtime::{Activity, PoolStats, WorkerStats};
 use server::ActorStatus;
 
 /// What lanes do just now, and whoever reads what they make.
-pub fn actors(gauges: &Gauges) -> Vec<ActorStatus> {
-    let lanes = gauges.lanes();
+pub fn actors(gauges: &PoolStats) -> Vec<ActorStatus> {
+    let lanes = gauges.workers();
     let reader = gauges.reader();
     lanes.iter().map(|lane| actor(lane, false)).chain([actor(&reader, true)]).collect()
 }
 
-fn actor(reading: &Reading, is_reader: bool) -> ActorStatus {
+fn actor(reading: &WorkerStats, is_reader: bool) -> ActorStatus {
     ActorStatus {
         name: reading.name.clone(),
         doing: match reading.doing {

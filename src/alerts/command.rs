@@ -6,7 +6,6 @@ use std::process::{self, Child, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use pipeline::actor;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::config::AlertsConfig;
@@ -51,7 +50,7 @@ impl Command {
             let write = move || {
                 let _ = stdin.write_all(json.as_bytes());
             };
-            actor::spawn("alert-stdin", write).map_err(|error| error.to_string())?;
+            runtime::spawn("alert-stdin", write).map_err(|error| error.to_string())?;
         }
         self.wait(child, deadline)
     }

@@ -4,8 +4,6 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
-use pipeline::actor;
-
 use super::config::Topic;
 use super::desk::Desk;
 
@@ -16,7 +14,7 @@ const EVERY: Duration = Duration::from_secs(30);
 pub(super) fn look(folder: &Path, free_min: u64, desk: Desk) -> anyhow::Result<SyncSender<()>> {
     let folder: PathBuf = folder.to_owned();
     let (keep, ended) = sync_channel(0);
-    actor::spawn("disk-watch", move || {
+    runtime::spawn("disk-watch", move || {
         loop {
             if let Some(free) = free(&folder).filter(|free| *free < free_min) {
                 let text = format!("the disk of {} is nearly full: {free} bytes are free", folder.display());

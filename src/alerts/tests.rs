@@ -131,7 +131,7 @@ fn host(status: Option<u16>) -> (String, Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = format!("http://{}/hooks/{TOKEN}", listener.local_addr().expect("it is bound"));
     let (sender, sent) = sync_channel(16);
-    actor::spawn("host", move || {
+    runtime::spawn("host", move || {
         let mut held = Vec::new();
         for stream in listener.incoming() {
             let mut stream = stream.expect("a connection");

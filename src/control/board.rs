@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use pipeline::actor::{Activity, Gauges, Reading};
 use profiler::worker_status;
+use runtime::{Activity, PoolStats, WorkerStats};
 use server::ActorStatus;
 
 use super::signal::Phase;
@@ -35,9 +35,9 @@ struct State {
     batches: u64,
     /// Rows of the stream that steps have consumed.
     rows: u64,
-    lanes: Option<Gauges>,
+    lanes: Option<PoolStats>,
     /// Lanes of a validation under way.
-    validation: Option<Gauges>,
+    validation: Option<PoolStats>,
     /// Since when a checkpoint is being written, and the newest that is kept.
     writing: Option<Instant>,
     kept: Option<String>,
@@ -86,17 +86,17 @@ impl Board {
     }
 
     /// The lanes that make batches from now on.
-    pub fn lanes(&self, gauges: Gauges) {
+    pub fn lanes(&self, gauges: PoolStats) {
         self.lock().lanes = Some(gauges);
     }
 
     /// Their clocks.
-    pub fn gauges(&self) -> Option<Gauges> {
+    pub fn gauges(&self) -> Option<PoolStats> {
         self.lock().lanes.clone()
     }
 
     /// Those of a validation, while there is one.
-    pub fn validation(&self, gauges: Option<Gauges>) {
+    pub fn validation(&self, gauges: Option<PoolStats>) {
         self.lock().validation = gauges;
     }
 
@@ -134,8 +134,8 @@ impl Board {
     /// How full the queues of batches are: 0 to 1; none where there are none.
     pub(crate) fn queue_fill(&self) -> Option<f64> {
         let state = self.lock();
-        let lanes: Vec<Reading> = state.lanes.iter().flat_map(Gauges::lanes).collect();
-        let sum = |of: fn(&Reading) -> usize| lanes.iter().map(of).sum::<usize>();
+        let lanes: Vec<WorkerStats> = state.lanes.iter().flat_map(PoolStats::workers).collect();
+        let sum = |of: fn(&WorkerStats) -> usize| lanes.iter().map(of).sum::<usize>();
         let (queued, capacity) = (sum(|lane| lane.queued), sum(|lane| lane.capacity));
         (capacity > 0).then(|| queued as f64 / capacity as f64)
     }
@@ -173,14 +173,14 @@ impl Board {
             return Ok(());
         }
         let mut found = format!("the trainer is in phase `{}` for {:.0} s", state.phase.name(), age.as_secs_f64());
-        let lanes = || state.lanes.iter().chain(&state.validation).flat_map(Gauges::lanes);
+        let lanes = || state.lanes.iter().chain(&state.validation).flat_map(PoolStats::workers);
         // Whoever waits stands still because of another.
-        let stuck: Vec<Reading> =
+        let stuck: Vec<WorkerStats> =
             lanes().filter(|lane| lane.doing == Some(Activity::Busy) && lane.age >= patience).collect();
-        let waits = |lane: &Reading| lane.doing == Some(Activity::Starved);
+        let waits = |lane: &WorkerStats| lane.doing == Some(Activity::Starved);
         if state.phase == Phase::Data
             && stuck.is_empty()
-            && state.lanes.iter().flat_map(Gauges::lanes).any(|it| waits(&it))
+            && state.lanes.iter().flat_map(PoolStats::workers).any(|it| waits(&it))
         {
             return Ok(());
         }

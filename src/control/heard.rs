@@ -5,7 +5,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use pipeline::actor::{self, Stopper};
+use runtime::CancelSource;
 use store::Store;
 
 use super::board::Board;
@@ -32,7 +32,7 @@ const LOG_LEVEL: &str = "log-level";
 pub(super) struct Heard {
     first: AtomicU8,
     since: Mutex<Option<Instant>>,
-    stopper: Stopper,
+    stopper: CancelSource,
     words: SyncSender<Words>,
     pub(super) board: Board,
     pub(super) wishes: Wishes,
@@ -82,7 +82,7 @@ impl Words {
 }
 
 impl Heard {
-    pub(super) fn new(stopper: Stopper, words: SyncSender<Words>) -> Self {
+    pub(super) fn new(stopper: CancelSource, words: SyncSender<Words>) -> Self {
         let (first, since, board) = (AtomicU8::new(0), Mutex::default(), Board::new());
         let (wishes, hang_ms) = (Wishes::default(), AtomicU64::new(0));
         let notify = Notify::of_environment();
@@ -135,9 +135,9 @@ impl Heard {
                 self.forget_file();
                 std::thread::sleep(LAST_WORDS);
                 // Whatever is half written now is not seen by anybody: as after a kill.
-                crate::exit::leave(asked.exit_code());
+                runtime::exit_now(asked.exit_code());
             }
-            self.stopper.stop();
+            self.stopper.cancel();
             self.say(Words::Saving(asked, during.name()));
         }
         first
@@ -153,7 +153,7 @@ impl Heard {
             }
             let _ = sender.send(());
         };
-        if actor::spawn("forget-stop", forgets).is_ok() {
+        if runtime::spawn("forget-stop", forgets).is_ok() {
             let _ = done.recv_timeout(FORGETS_MAX);
         }
     }
@@ -167,7 +167,7 @@ impl Heard {
             }
             if asked == Signal::Interrupt && times > 1 {
                 // Only who asks twice at a keyboard gives up what is not saved yet: a scheduler's two signals are one wish.
-                crate::exit::leave(asked.exit_code());
+                runtime::exit_now(asked.exit_code());
             }
             self.say(Words::StillSaving(asked));
         }

@@ -64,7 +64,7 @@ pub(super) fn watch(heard: &Arc<Heard>, patience: &Patience) {
         {
             heard.say(Words::GraceOver(signal, heard.board.kept()));
             sleep(LAST_WORDS);
-            crate::exit::leave(signal.exit_code());
+            runtime::exit_now(signal.exit_code());
         }
         let goes_on = heard.goes_on();
         heard.notify.beat(heard.board.phase().name(), goes_on.is_ok());

@@ -12,10 +12,10 @@
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use pipeline::actor::{Stop, starved};
 use pipeline::course::{self, Edition, Growth, Segment};
 use pipeline::prepare::{self, Coming, Listed};
 use pipeline::{Error, Result, load};
+use runtime::{CancelToken, starved};
 use schemas::{Generation, Manifest, Shard, Split, manifest};
 use store::{Sight, Store, Terms, Watch};
 
@@ -51,7 +51,7 @@ pub struct Streamed {
     state: Mutex<State>,
     waiting: Mutex<Waiting>,
     /// Closed when the preparation that this process runs has failed.
-    failed: OnceLock<Stop>,
+    failed: OnceLock<CancelToken>,
 }
 
 #[derive(Debug)]
@@ -128,7 +128,7 @@ impl Streamed {
     }
 
     /// From now on nobody waits for a preparation of this process that has failed, which closes `failed`.
-    pub fn fail_with(&self, failed: Stop) {
+    pub fn fail_with(&self, failed: CancelToken) {
         let _ = self.failed.set(failed);
     }
 
@@ -164,10 +164,10 @@ impl Streamed {
     }
 
     /// Waits until it is worth another look.
-    fn wait(&self, state: &mut State, stop: Option<&Stop>) -> Result<()> {
+    fn wait(&self, state: &mut State, stop: Option<&CancelToken>) -> Result<()> {
         let Some(stop) = stop else { return Err(self.unfinished(state, "run `cloze prepare`, or let it go on")) };
         self.refuse_dropped(state)?;
-        if self.failed.get().is_some_and(Stop::is_asked) {
+        if self.failed.get().is_some_and(CancelToken::is_cancelled) {
             return Err(self.unfinished(state, "its preparation, in this process, has failed"));
         }
         match state.watch.look()? {
@@ -185,7 +185,7 @@ impl Streamed {
             Sight::Held(_) | Sight::Idle => {}
         }
         let pause = state.pauses.next_pause();
-        if starved(|| stop.is_asked_within(pause)) { Err(Error::Stopped) } else { Ok(()) }
+        if starved(|| stop.is_cancelled_within(pause)) { Err(Error::Stopped) } else { Ok(()) }
     }
 
     /// A list that came since may have dropped what is waited for.
@@ -223,7 +223,7 @@ impl Streamed {
         }
     }
 
-    fn behind_in(&self, state: &mut State, known: usize, stop: Option<&Stop>) -> Result<Vec<Segment>> {
+    fn behind_in(&self, state: &mut State, known: usize, stop: Option<&CancelToken>) -> Result<Vec<Segment>> {
         loop {
             let is_read = state.shards.len() as u64 >= self.generations.shards_read();
             if state.coming.is_none() || (state.told.len() > known && is_read) {
@@ -252,7 +252,7 @@ pub(crate) fn refuse_dropped(listed: &Listed, generation: Generation) -> Result<
 }
 
 impl Growth for Streamed {
-    fn behind(&self, known: usize, stop: Option<&Stop>) -> Result<Vec<Segment>> {
+    fn behind(&self, known: usize, stop: Option<&CancelToken>) -> Result<Vec<Segment>> {
         let found = self.behind_in(&mut self.state(), known, stop);
         self.note(None);
         found

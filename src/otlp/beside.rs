@@ -14,7 +14,6 @@ use std::sync::{Arc, OnceLock};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use pipeline::actor;
 use prost::Message as _;
 use telemetry::{Clock, Event, Observer};
 
@@ -99,7 +98,7 @@ impl Otlp {
             clock,
         };
         let ends = Arc::clone(&closing);
-        actor::spawn("otlp", move || {
+        runtime::spawn("otlp", move || {
             let _alive = alive;
             sender.run(&waiting, &ends);
         })?;

@@ -4,7 +4,6 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use pipeline::actor;
 use prost::Message as _;
 use telemetry::{Clock, Event, jsonl};
 
@@ -100,10 +99,10 @@ fn collector(metrics: &'static [Reply], logs: &'static [Reply]) -> (String, Rece
         *replies.get(*count - 1).or(replies.last()).expect("a reply")
     };
     let reply = Arc::new(reply);
-    actor::spawn("collector", move || {
+    runtime::spawn("collector", move || {
         for stream in listener.incoming() {
             let (stream, sender, reply) = (stream.expect("a connection"), sender.clone(), Arc::clone(&reply));
-            actor::spawn("connection", move || serve(stream, &sender, &*reply)).expect("a thread");
+            runtime::spawn("connection", move || serve(stream, &sender, &*reply)).expect("a thread");
         }
     })
     .expect("a thread");

@@ -53,8 +53,8 @@ pub fn of(plan: &Plan) -> Vec<String> {
         ));
     }
     let data = &config.data;
-    if (facts.lanes.count, facts.lanes.depth) != (data.lanes(), data.depth) {
-        let (lanes, depth) = (facts.lanes.count, facts.lanes.depth);
+    if (facts.lanes.workers, facts.lanes.queue_depth) != (data.lanes(), data.depth) {
+        let (lanes, depth) = (facts.lanes.workers, facts.lanes.queue_depth);
         warnings.push(format!("{lanes} lanes of depth {depth} are used: more would run past the shuffle window or take more memory; raise `data.shuffle_blocks` or `data.memory_max` for more"));
     }
     for view in &facts.views {

@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
-use pipeline::actor::Gauges;
 use pipeline::prepare::Hears;
 use profiler::worker_status;
+use runtime::PoolStats;
 use serde_json::{Value, json};
 use server::{Action, ActorStatus, Address, Health, Kind, MemoryStatus, Seen, Server, Status, Subject, Trouble};
 use telemetry::host_memory::resident_bytes;
@@ -55,7 +55,7 @@ struct Preparing {
     seen: Arc<Seen>,
     config: Config,
     begun: Instant,
-    lanes: Mutex<Option<Gauges>>,
+    lanes: Mutex<Option<PoolStats>>,
     /// Whether it goes on, as soon as somebody watches over that.
     goes_on: OnceLock<GoesOn>,
 }
@@ -71,7 +71,7 @@ impl Preparing {
     }
 
     /// These lanes make parts from now on.
-    fn lanes(&self, gauges: Gauges) {
+    fn lanes(&self, gauges: PoolStats) {
         *self.lanes.lock().unwrap_or_else(PoisonError::into_inner) = Some(gauges);
     }
 

@@ -4,7 +4,6 @@ use std::io::{self, Write as _};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
-use pipeline::actor;
 use schemas::printable;
 use telemetry::{Event, Observer, What};
 
@@ -42,7 +41,7 @@ impl Printer {
     pub fn start(ends: bool, course: Course) -> anyhow::Result<Self> {
         let (lines, waiting) = sync_channel::<Line>(LINES);
         let (alive, done) = sync_channel(0);
-        actor::spawn("printer", move || {
+        runtime::spawn("printer", move || {
             let _alive = alive;
             let mut out = Out::default();
             let Some(mut bar) = CourseBar::begin(course) else {

@@ -6,7 +6,6 @@
 //!
 //! In the order of reading: [`event`] is the envelope and the table of all kinds; [`training`], [`change`] and
 //! [`preparation`] hold what they carry; [`schema`] says it to programs; [`clock`] and [`observer`] are how one is made and where it goes.
-//! [`spans`] is beside all of that: what actors do at each moment, for who records a trace.
 //!
 //! Plain data: nothing here starts a thread, writes or prints. Only [`clock`] and [`host_memory`] read the machine.
 
@@ -19,7 +18,6 @@ mod number;
 pub mod observer;
 pub mod preparation;
 pub mod schema;
-pub mod spans;
 pub mod tensorboard;
 pub mod terminal;
 #[cfg(test)]

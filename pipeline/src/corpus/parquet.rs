@@ -26,12 +26,12 @@ use ::parquet::arrow::arrow_reader::{
 };
 use ::parquet::file::metadata::RowGroupMetaData;
 use arrow_array::RecordBatch;
+use runtime::catch_decoder;
 
 use super::Format;
 use super::inputs::InputFile;
 use super::piece::{BytesRead, PieceRange, PieceReader, Reached, Reading};
 use super::record::{Reason, Record, Spare};
-use crate::foreign::decoded;
 use crate::{Error, Result};
 
 mod cells;
@@ -63,7 +63,7 @@ impl Format for ParquetRows {
 
     fn check(&self, file: &InputFile, reading: &Reading) -> Result<Fitness> {
         let (raw, _hold) = Raw::open(file, &Reading { bytes_read: BytesRead::default(), ..reading.clone() })?;
-        let metadata = match decoded(|| ArrowReaderMetadata::load(&raw, ArrowReaderOptions::default())) {
+        let metadata = match catch_decoder(|| ArrowReaderMetadata::load(&raw, ArrowReaderOptions::default())) {
             Ok(metadata) => metadata,
             Err(error) => return Ok(Fitness::unfit(format!("not a readable Parquet file ({error}); replace it"))),
         };
@@ -123,7 +123,7 @@ fn fields(reading: &Reading) -> impl Iterator<Item = (&'static str, &str)> {
 }
 
 fn load(file: &InputFile, raw: &Raw) -> Result<ArrowReaderMetadata> {
-    let metadata = decoded(|| ArrowReaderMetadata::load(raw, ArrowReaderOptions::default()));
+    let metadata = catch_decoder(|| ArrowReaderMetadata::load(raw, ArrowReaderOptions::default()));
     metadata.map_err(|error| damaged(file, &error))
 }
 
@@ -201,7 +201,7 @@ impl Rows {
         let mut page_bytes = 0;
         let chunks = self.metadata.metadata().row_group(group).columns().iter().enumerate();
         for (_, chunk) in chunks.filter(|&(leaf, _)| self.columns.leaf_included(leaf)) {
-            let place = decoded(|| Ok::<_, Infallible>(chunk.byte_range()));
+            let place = catch_decoder(|| Ok::<_, Infallible>(chunk.byte_range()));
             let (start, length) = place.map_err(|error| damaged(&self.file, &error))?;
             // One that cannot be told is of no use to the decoder either, which says why.
             page_bytes +=
@@ -220,7 +220,7 @@ impl Rows {
             .with_row_groups(vec![group])
             .with_offset(offset)
             .with_batch_size(self.rows_at_a_time(page_bytes)?);
-        let reader = decoded(|| builder.build());
+        let reader = catch_decoder(|| builder.build());
         self.batches = Some(reader.map_err(|error| damaged(&self.file, &error))?);
         Ok(true)
     }
@@ -286,7 +286,7 @@ impl PieceReader for Rows {
                 return Ok(Some(record));
             }
             let batches = self.batches.as_mut();
-            let batch = decoded(|| batches.and_then(Iterator::next).transpose());
+            let batch = catch_decoder(|| batches.and_then(Iterator::next).transpose());
             match batch.map_err(|error| damaged(&self.file, &error))? {
                 Some(batch) => {
                     self.tell(batch.num_rows() as u64);

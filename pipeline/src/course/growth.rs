@@ -14,9 +14,9 @@ use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use runtime::CancelToken;
 use schemas::{Generation, Manifest, PartId, Shard, Split};
 
-use crate::actor::Stop;
 use crate::error::Result;
 
 /// The training shards of one segment of a part; of segments that have some.
@@ -37,7 +37,7 @@ pub trait Growth: Debug + Send + Sync {
     /// # Errors
     /// [`Error::Unfinished`](crate::Error::Unfinished) where the next segment is not there and is not waited for,
     /// [`Error::Stopped`](crate::Error::Stopped) after a stop; whatever else keeps it from answering.
-    fn behind(&self, known: usize, stop: Option<&Stop>) -> Result<Vec<Segment>>;
+    fn behind(&self, known: usize, stop: Option<&CancelToken>) -> Result<Vec<Segment>>;
 
     /// Parts of the list.
     fn parts(&self) -> u64;
@@ -92,7 +92,7 @@ impl Cutter {
     }
 
     /// The next window; none behind the last. What a wait was given before it was ended is not lost.
-    pub(super) fn next(&mut self, stop: Option<&Stop>) -> Result<Option<Closed>> {
+    pub(super) fn next(&mut self, stop: Option<&CancelToken>) -> Result<Option<Closed>> {
         loop {
             let Some(segment) = self.waiting.pop_front() else {
                 let more = self.growth.behind(self.given, stop)?;

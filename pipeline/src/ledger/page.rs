@@ -12,12 +12,12 @@ use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
+use runtime::catch_decoder;
 use schemas::Generation;
 use serde::{Deserialize, Serialize};
 use store::Store;
 
 use crate::error::{Error, Result};
-use crate::foreign::decoded;
 
 /// The metadata that counts the rows of a page.
 const ROWS: &str = "cloze.rows";
@@ -169,7 +169,7 @@ impl Page {
         };
         let (from, to) = Self::rows_of(name).ok_or_else(|| damaged("it is no name of a page".to_owned()))?;
         let bytes = bytes::Bytes::from(folder.read(name)?);
-        let read = decoded(|| {
+        let read = catch_decoder(|| {
             let builder = ParquetRecordBatchReaderBuilder::try_new(bytes)?;
             let metadata = builder.metadata().file_metadata().key_value_metadata().cloned().unwrap_or_default();
             let batches: std::result::Result<Vec<RecordBatch>, _> = builder.build()?.collect();

@@ -1,10 +1,10 @@
 //! What is derived, for people to read.
 
+use runtime::PoolOptions;
 use schemas::ColumnSpec;
 
 use super::LoadPlan;
 use super::source::Source;
-use crate::actor::LaneOptions;
 use crate::collate::PlannedView;
 use crate::shard::opened::SHARDS_OPEN_MAX;
 use crate::views::ViewName;
@@ -39,7 +39,7 @@ pub struct LoadFacts {
     /// Of a first epoch that is streamed; all counts of data are then of what was there.
     pub streamed: Option<StreamedFacts>,
     /// Threads and their queues.
-    pub lanes: LaneOptions,
+    pub lanes: PoolOptions,
     /// Batches alive at once, at most.
     pub batches_alive_max: usize,
     /// Bytes of these.
@@ -140,7 +140,7 @@ impl LoadPlan {
             window_rows_min: sources.iter().map(|source| source.window_rows_min).min().unwrap_or(0),
             streamed: self.sources.iter().find_map(Source::streamed_facts),
             lanes: self.lanes,
-            batches_alive_max: self.lanes.items_alive_max(),
+            batches_alive_max: self.lanes.max_items_alive(),
             batches_bytes,
             groups_alive_max: sum(|source| source.groups_alive_max),
             groups_bytes,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use runtime::PoolOptions;
 use schemas::{Generation, Manifest, Problem};
 use store::Store;
 
@@ -9,7 +10,6 @@ use super::request::{GoneParts, LoadRequest, Rows, SourceRequest};
 use super::source::Source;
 use super::windows::wide_enough;
 use super::{LoadPlan, VALIDATION_SEED};
-use crate::actor::LaneOptions;
 use crate::course::{Course, Edition, Generations, Growth, REFUSED_HINT};
 use crate::error::Error;
 use crate::mixture::{Mixture, Weight, apportion};
@@ -102,7 +102,7 @@ impl Folder<'_> {
         let (window_blocks, fraction) = (request.data.shuffle_blocks, request.data.fraction);
         let options = SamplerOptions { pieces, copies, seed, order, window_blocks, fraction };
         // What one lane of depth 1 keeps in flight: the order of rows depends on no other number of lanes.
-        let batches = LaneOptions { name: "batch", item: "batch", count: 1, depth: 1 }.items_alive_max() as u64;
+        let batches = PoolOptions { name: "batch", item: "batch", workers: 1, queue_depth: 1 }.max_items_alive() as u64;
         let rows = at_most(batches * request.rows_per_batch);
         let (key, edition) = (self.key(), Arc::new(self.edition));
         let outline = self.growth.is_some().then(|| Sampler::new(&edition.split, options));

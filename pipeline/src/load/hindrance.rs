@@ -4,7 +4,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::actor::{Scheduled, Stop};
+use runtime::{CancelToken, ThreadSchedule};
 
 /// Between two looks of a lane that waits for the others: whether it is to end.
 const LOOK: Duration = Duration::from_millis(20);
@@ -33,7 +33,7 @@ pub enum Who {
 
 /// What this thread has had of processors; for ever, where nobody counts.
 fn processor_time() -> Duration {
-    Scheduled::here().map_or(Duration::MAX, |scheduled| scheduled.ran)
+    ThreadSchedule::current().map_or(Duration::MAX, |scheduled| scheduled.ran)
 }
 
 impl Hindrance {
@@ -110,7 +110,12 @@ impl Contended {
     }
 
     /// Runs `make` for batch `own` after it had the lock. Where that fails, those who wait for this lane go on.
-    pub(super) fn before<T, E>(&self, own: u64, stop: &Stop, make: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+    pub(super) fn before<T, E>(
+        &self,
+        own: u64,
+        stop: &CancelToken,
+        make: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, E> {
         let mut ends = Ends { contended: self, has_made: false };
         self.take(own, stop);
         let made = make();
@@ -118,20 +123,20 @@ impl Contended {
         made
     }
 
-    fn take(&self, own: u64, stop: &Stop) {
+    fn take(&self, own: u64, stop: &CancelToken) {
         let Contention { lock, turns, pairs } = self.contention;
         if !(turns.is_zero() && pairs.is_zero()) {
             self.meet(own, stop);
         }
         let others = u32::try_from(self.lanes - 1).expect("lanes are few");
         let _alone = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
-        if !stop.is_asked() {
+        if !stop.is_cancelled() {
             sleep(lock + turns + pairs * others);
         }
     }
 
     /// Waits until every lane has come, or none does any more.
-    fn meet(&self, own: u64, stop: &Stop) {
+    fn meet(&self, own: u64, stop: &CancelToken) {
         let lanes = self.lanes as u64;
         let is_whole = (own / lanes + 1).checked_mul(lanes).is_some_and(|end| end <= self.batches);
         if !is_whole {
@@ -145,7 +150,7 @@ impl Contended {
             self.changed.notify_all();
             return;
         }
-        while met.rounds == round && !met.is_over && !stop.is_asked() {
+        while met.rounds == round && !met.is_over && !stop.is_cancelled() {
             met = self.changed.wait_timeout(met, LOOK).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
@@ -172,7 +177,7 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::actor::stopper;
+    use runtime::cancel_pair;
 
     const TURNS: Contention =
         Contention { lock: Duration::ZERO, turns: Duration::from_millis(1), pairs: Duration::ZERO };
@@ -180,7 +185,7 @@ mod tests {
     /// Lanes that make batches `lane, lane + lanes, …` below `batches`; the one that fails makes none.
     fn ran(lanes: usize, batches: u64, fails: Option<u64>) -> u64 {
         let contended = Contended::of(TURNS, lanes, batches).expect("something is asked for");
-        let ((_stopper, stop), made) = (stopper(), AtomicU64::new(0));
+        let ((_stopper, stop), made) = (cancel_pair(), AtomicU64::new(0));
         thread::scope(|scope| {
             for lane in 0..lanes as u64 {
                 let (contended, stop, made) = (&contended, stop.clone(), &made);
@@ -216,10 +221,10 @@ mod tests {
     #[test]
     fn a_stop_ends_the_wait_for_others() {
         let contended = Contended::of(TURNS, 2, u64::MAX).expect("something is asked for");
-        let (stopper, stop) = stopper();
+        let (stopper, stop) = cancel_pair();
         thread::scope(|scope| {
             let waits = scope.spawn(|| contended.before(0, &stop, || Ok::<_, ()>(())));
-            stopper.stop();
+            stopper.cancel();
             assert_eq!(waits.join().expect("no panic"), Ok(()));
         });
     }

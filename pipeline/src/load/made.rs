@@ -3,14 +3,14 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use runtime::spans::SPANS;
+use runtime::{CancelToken, catch_panic};
 use schemas::{Batch, BatchIndex, RowIndex, Sample, TokenIds};
-use telemetry::spans::SPANS;
 use tracing::{trace_span, warn};
 
 use super::left_out::{BadRow, Care, ROW_ATTEMPTS};
 use super::source::{Dealt, HeldGroups};
 use super::{LoadPlan, documents_of};
-use crate::actor::{Stop, caught};
 use crate::collate::{Collation, Item};
 use crate::course::Placed;
 use crate::error::Result;
@@ -38,7 +38,7 @@ impl LoadPlan {
         index: BatchIndex,
         rows: Range<u64>,
         lane: (usize, usize),
-        (care, stop): (&Care, Option<&Stop>),
+        (care, stop): (&Care, Option<&CancelToken>),
     ) -> Result<Made> {
         let first_row = RowIndex(rows.start);
         let known = care.bad_rows.as_ref().map_or_else(Vec::new, |bad_rows| bad_rows.within(rows.clone()));
@@ -149,7 +149,7 @@ fn render(
 ) -> Result<(), String> {
     let mut attempt = 0;
     loop {
-        let made = caught(|| {
+        let made = catch_panic(|| {
             if let Some(faults) = &care.faults {
                 faults.strike(row, attempt);
             }

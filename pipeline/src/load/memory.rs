@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use runtime::PoolOptions;
 use schemas::sample::id_type;
 use schemas::{Problem, Share};
 
 use super::LoadPlan;
 use super::source::Source;
 use super::windows::{narrow_enough, narrower};
-use crate::actor::LaneOptions;
 use crate::collate::PlannedView;
 use crate::course::Stretch;
 use crate::shard::reader::Promise;
@@ -35,15 +35,15 @@ impl LoadPlan {
 
     /// The lanes of a share: batches of all shares lie between two of its own, and windows pass so much faster. Of so many
     /// ranks that even one lane of depth 1 reaches into a third window, that lane is what is left.
-    pub(super) fn lanes_of(&self, share: Share) -> LaneOptions {
+    pub(super) fn lanes_of(&self, share: Share) -> PoolOptions {
         let ranks = u64::from(share.ranks());
         let lanes = narrow_enough(self.lanes, &self.sources, &self.dealing, self.rows_per_batch * ranks);
-        self.sparing(lanes, ranks).unwrap_or(LaneOptions { count: 1, depth: 1, ..lanes })
+        self.sparing(lanes, ranks).unwrap_or(PoolOptions { workers: 1, queue_depth: 1, ..lanes })
     }
 
     /// As many of these lanes, as deep, as stay within the plan's bound where `ranks` share the stream; what one of depth 1
     /// takes, batches and row groups, where that is more.
-    fn sparing(&self, mut lanes: LaneOptions, ranks: u64) -> Result<LaneOptions, (u64, u64)> {
+    fn sparing(&self, mut lanes: PoolOptions, ranks: u64) -> Result<PoolOptions, (u64, u64)> {
         loop {
             let (batches, groups) = self.bytes_at_most(lanes, ranks);
             if batches.saturating_add(groups) <= self.memory_max {
@@ -54,17 +54,17 @@ impl LoadPlan {
     }
 
     /// Bytes of what is alive at once, at most, with these lanes for each of so many ranks: batches, and decoded row groups.
-    pub(super) fn bytes_at_most(&self, lanes: LaneOptions, ranks: u64) -> (u64, u64) {
+    pub(super) fn bytes_at_most(&self, lanes: PoolOptions, ranks: u64) -> (u64, u64) {
         let row_bytes: u64 = self.views.iter().map(PlannedView::bytes_per_row).sum();
-        let rows = lanes.items_alive_max() as u64 * self.rows_per_batch;
+        let rows = lanes.max_items_alive() as u64 * self.rows_per_batch;
         let alive = self.groups_alive_max(lanes, ranks);
         let groups = alive.zip(&self.sources).map(|(groups, source)| source.bytes_of(groups, self.promise));
         (rows * row_bytes, groups.sum())
     }
 
     /// Decoded row groups of each source that are alive at once, at most, with these lanes for each of so many ranks.
-    pub(super) fn groups_alive_max(&self, lanes: LaneOptions, ranks: u64) -> impl Iterator<Item = u64> {
-        let rows = lanes.items_alive_max() as u64 * self.rows_per_batch * ranks;
+    pub(super) fn groups_alive_max(&self, lanes: PoolOptions, ranks: u64) -> impl Iterator<Item = u64> {
+        let rows = lanes.max_items_alive() as u64 * self.rows_per_batch * ranks;
         let sources = self.sources.iter().enumerate();
         sources.map(move |(index, source)| source.groups_alive_max(self.dealing.at_most(index, rows)))
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use runtime::PoolOptions;
 use schemas::Problem;
 
 use super::folders::{check_agreement, check_rows, share_out};
@@ -10,7 +11,6 @@ use super::source::Source;
 use super::views::{assign_columns, order, prune};
 use super::windows::narrow_enough;
 use super::{LoadPlan, RowOrder};
-use crate::actor::LaneOptions;
 use crate::mixture::Dealing;
 use crate::shard::reader::Promise;
 
@@ -59,7 +59,7 @@ impl LoadPlan {
             .map_err(|problem| vec![problem])?;
         // Lanes of both splits may work at a time: who counts what they do tells them apart.
         let name = if matches!(request.rows, Rows::Train) { "batch" } else { "valid" };
-        let lanes = LaneOptions { name, item: "batch", count: request.data.lanes(), depth: request.data.depth };
+        let lanes = PoolOptions { name, item: "batch", workers: request.data.lanes(), queue_depth: request.data.depth };
         let lanes = narrow_enough(lanes, &sources, &dealing, request.rows_per_batch);
         let plan = Self {
             promise,

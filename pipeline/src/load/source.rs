@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::actor::Stop;
+use runtime::CancelToken;
+
 use crate::course::{Course, Placed, Run};
 use crate::error::{Error, Result};
 use crate::mixture::Hand;
@@ -31,7 +32,7 @@ impl Source {
     }
 
     /// What its rows `rows` are made of; who fails over one of several folders says which.
-    pub(super) fn runs(&self, rows: Range<u64>, stop: Option<&Stop>) -> Result<Vec<Run>> {
+    pub(super) fn runs(&self, rows: Range<u64>, stop: Option<&CancelToken>) -> Result<Vec<Run>> {
         self.course.runs(rows, stop).map_err(|error| match (&self.name, error) {
             (Some(name), Error::Config(message)) => Error::Config(format!("source `{name}`: {message}")),
             (_, error) => error,

@@ -3,18 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use runtime::CancelToken;
 use schemas::{Generation, RowIndex};
 
 use super::LoadPlan;
 use super::source::{Dealt, HeldGroups};
-use crate::actor::Stop;
 use crate::course::{Placed, Stretch};
 use crate::error::Result;
 use crate::shard::groups::Groups;
 
 impl LoadPlan {
     /// What the rows `rows` are made of. What is not prepared yet is waited for until a stop.
-    pub(super) fn dealt(&self, rows: Range<u64>, stop: Option<&Stop>) -> Result<Dealt> {
+    pub(super) fn dealt(&self, rows: Range<u64>, stop: Option<&CancelToken>) -> Result<Dealt> {
         let hand = self.dealing.deal(rows);
         let runs = self.sources.iter().zip(&hand.rows).map(|(source, rows)| source.runs(rows.clone(), stop));
         Ok(Dealt { runs: runs.collect::<Result<_>>()?, hand })

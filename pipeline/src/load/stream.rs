@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use runtime::spans::SPANS;
+use runtime::{CancelSource, CancelToken, NextItem, OrderedPool, PoolStats, add_held, cancel_pair};
 use schemas::{Batch, RowIndex, Share};
-use telemetry::spans::SPANS;
 use tracing::trace_span;
 
 use super::LoadPlan;
@@ -11,7 +12,6 @@ use super::cut::Cut;
 use super::hindrance::{Contended, Contention, Hindrance};
 use super::left_out::{BadRow, Care};
 use super::made::Made;
-use crate::actor::{Gauges, Lanes, Next, Stop, Stopper, holds, stopper};
 use crate::error::Result;
 use crate::ledger::RowDocuments;
 use crate::shard::groups::Groups;
@@ -35,7 +35,7 @@ pub struct StreamOptions {
 /// An iterator over the batches of a share, in order. Dropping it ends its lanes.
 #[derive(Debug)]
 pub struct BatchStream {
-    lanes: Lanes<Made>,
+    lanes: OrderedPool<Made, crate::Error>,
     plan: Arc<LoadPlan>,
     groups: Arc<Groups>,
     cut: Cut,
@@ -43,7 +43,7 @@ pub struct BatchStream {
     received: u64,
     replay: Option<Replay>,
     /// Ends what lanes wait for, so that they can be ended.
-    stopper: Stopper,
+    stopper: CancelSource,
     care: Care,
     /// Rows of the batches that were handed on that are padding, since somebody last asked.
     bad_rows: Vec<BadRow>,
@@ -67,16 +67,16 @@ impl BatchStream {
     pub fn new(plan: &Arc<LoadPlan>, from: RowIndex, share: Share, options: StreamOptions) -> Self {
         let (groups, cut, lanes) = (Arc::new(plan.groups()), plan.cut(from, share), plan.lanes_of(share));
         let (maker, decoded, care) = (Arc::clone(plan), Arc::clone(&groups), options.care.clone());
-        let (stopper, stop) = stopper();
+        let (stopper, stop) = cancel_pair();
         let replay = options.replay.map(Replay::of);
         let made = cut.count().unwrap_or(u64::MAX).min(replay.as_ref().map_or(u64::MAX, |replay| replay.count));
-        let contended = Contended::of(options.contention, lanes.count, made);
+        let contended = Contended::of(options.contention, lanes.workers, made);
         let make = move |own: u64| {
-            let lane = usize::try_from(own % lanes.count as u64).expect("a lane");
+            let lane = usize::try_from(own % lanes.workers as u64).expect("a lane");
             if let Some(hindrance) = options.hindrance {
                 hindrance.take(lane, own);
             }
-            let by = (lane, lanes.count);
+            let by = (lane, lanes.workers);
             let make = || maker.make(&decoded, cut.index(own), cut.rows(own), by, (&care, Some(&stop)));
             let made = match &contended {
                 Some(contended) => contended.before(own, &stop, make)?,
@@ -86,10 +86,10 @@ impl BatchStream {
                 let _span = trace_span!(target: SPANS, "digest").entered();
                 let _ = made.batch.row_digests();
             }
-            holds(made.batch.bytes() as u64, 0);
+            add_held(made.batch.bytes() as u64, 0);
             Ok(made)
         };
-        let lanes = Lanes::over(0..made, lanes, make);
+        let lanes = OrderedPool::new(0..made, lanes, make);
         let plan = Arc::clone(plan);
         Self {
             lanes,
@@ -107,17 +107,17 @@ impl BatchStream {
     }
 
     /// Like [`next`](Iterator::next), but returns as soon as `stop` is asked for, also in the middle of a wait.
-    pub fn next_or(&mut self, stop: &Stop) -> Next<Result<Batch>> {
+    pub fn next_or_cancelled(&mut self, stop: &CancelToken) -> NextItem<Result<Batch>> {
         if let Some(batch) = self.replay.as_mut().and_then(Replay::again) {
-            return Next::Item(Ok(batch));
+            return NextItem::Item(Ok(batch));
         }
         if self.failed {
-            return Next::End;
+            return NextItem::End;
         }
-        match self.lanes.next_or(stop) {
-            Next::Item(made) => Next::Item(self.hand_on(made)),
-            Next::End => Next::End,
-            Next::Stopped => Next::Stopped,
+        match self.lanes.next_or_cancelled(stop) {
+            NextItem::Item(made) => NextItem::Item(self.hand_on(made)),
+            NextItem::End => NextItem::End,
+            NextItem::Cancelled => NextItem::Cancelled,
         }
     }
 
@@ -133,8 +133,8 @@ impl BatchStream {
 
     /// The clocks of the lanes and of whoever reads this.
     #[must_use]
-    pub fn gauges(&self) -> Gauges {
-        self.lanes.gauges()
+    pub fn gauges(&self) -> PoolStats {
+        self.lanes.stats()
     }
 
     /// The decoded groups, for their counts.
@@ -168,7 +168,7 @@ impl BatchStream {
 
 impl Drop for BatchStream {
     fn drop(&mut self) {
-        self.stopper.stop();
+        self.stopper.cancel();
     }
 }
 

@@ -445,7 +445,7 @@ fn a_replay_makes_its_batches_once() {
     let indices: Vec<u64> = batches.iter().map(|batch| batch.index().0).collect();
     assert_eq!(indices, [5, 6, 7, 5, 6, 7, 5]);
     assert_eq!(batches[0].row_digests(), batches[3].row_digests());
-    assert_eq!(gauges.lanes().iter().map(|lane| lane.items).sum::<u64>(), 3);
+    assert_eq!(gauges.workers().iter().map(|lane| lane.items).sum::<u64>(), 3);
 }
 
 #[test]
@@ -458,7 +458,7 @@ fn a_sleeping_lane_is_seen() {
     let gauges = stream.gauges();
     assert_eq!(stream.by_ref().take(7).flatten().count(), 7);
     drop(stream);
-    let lanes = gauges.lanes();
+    let lanes = gauges.workers();
     assert!(lanes[1].busy >= Duration::from_millis(60), "{lanes:?}");
     assert!(gauges.reader().starved >= Duration::from_millis(40), "{:?}", gauges.reader());
 }

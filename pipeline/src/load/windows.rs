@@ -1,9 +1,9 @@
 //! Windows and lanes that fit one another.
 
+use runtime::PoolOptions;
 use schemas::Split;
 
 use super::source::Source;
-use crate::actor::LaneOptions;
 use crate::mixture::Dealing;
 use crate::sampler::{Sampler, SamplerOptions};
 
@@ -22,13 +22,13 @@ pub(super) fn wide_enough(split: &Split, options: SamplerOptions, rows: u64) -> 
 
 /// As many lanes, as deep, as keep the batches in flight within two windows of each source: shallower first, then fewer.
 pub(super) fn narrow_enough(
-    mut lanes: LaneOptions,
+    mut lanes: PoolOptions,
     sources: &[Source],
     dealing: &Dealing,
     rows_per_batch: u64,
-) -> LaneOptions {
-    let fits = |lanes: LaneOptions| {
-        let in_flight = lanes.items_alive_max() as u64 * rows_per_batch;
+) -> PoolOptions {
+    let fits = |lanes: PoolOptions| {
+        let in_flight = lanes.max_items_alive() as u64 * rows_per_batch;
         let mut samplers = sources.iter().map(|source| source.course.first().sampler()).enumerate();
         samplers.all(|(source, sampler)| {
             sampler.windows_per_epoch() <= 1 || dealing.at_most(source, in_flight) <= sampler.window_rows_min()
@@ -42,10 +42,10 @@ pub(super) fn narrow_enough(
 }
 
 /// Lanes that keep fewer batches in flight: shallower ones, or else fewer. None where there is one of depth 1.
-pub(super) fn narrower(lanes: LaneOptions) -> Option<LaneOptions> {
-    match (lanes.depth, lanes.count) {
-        (2.., _) => Some(LaneOptions { depth: lanes.depth - 1, ..lanes }),
-        (_, 2..) => Some(LaneOptions { count: lanes.count - 1, ..lanes }),
+pub(super) fn narrower(lanes: PoolOptions) -> Option<PoolOptions> {
+    match (lanes.queue_depth, lanes.workers) {
+        (2.., _) => Some(PoolOptions { queue_depth: lanes.queue_depth - 1, ..lanes }),
+        (_, 2..) => Some(PoolOptions { workers: lanes.workers - 1, ..lanes }),
         _ => None,
     }
 }

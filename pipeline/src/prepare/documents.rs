@@ -9,10 +9,10 @@ use arrow_array::{ArrayAccessor as _, RecordBatch, StringArray, TypedDictionaryA
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::errors::ParquetError;
+use runtime::catch_decoder;
 use schemas::PartId;
 use store::Store;
 
-use crate::foreign::decoded;
 use crate::{Error, Result};
 
 /// Ids that are told of: enough to say that an id is not the only one.
@@ -131,7 +131,7 @@ fn each_table(
     for entry in store.list("documents")?.into_iter().filter(|entry| is_wanted(&entry.name)) {
         let bytes = bytes::Bytes::from(store.read(&entry.name)?);
         let damaged = |message: String| Error::Shard { place: store.place(&entry.name), group: None, message };
-        let batches = decoded(|| {
+        let batches = catch_decoder(|| {
             let builder = ParquetRecordBatchReaderBuilder::try_new(bytes)?;
             let mask = ProjectionMask::columns(builder.parquet_schema(), columns.iter().copied());
             let batches: Result<Vec<RecordBatch>, _> = builder.with_projection(mask).build()?.collect();

@@ -1,8 +1,9 @@
 //! Part ↦ segments: read, tokenize, pack, write, in one thread.
 
+use runtime::spans::SPANS;
+use runtime::{CancelToken, add_held};
 use schemas::Generation;
 use telemetry::preparation::PartDone;
-use telemetry::spans::SPANS;
 use tracing::{trace_span, warn};
 
 use super::progress::Progress;
@@ -10,7 +11,6 @@ use super::record::{CommitRecord, FoundPart};
 use super::segment::Segment;
 use super::stages::{Stage, Stages, Stopwatch};
 use super::work::{Task, Work};
-use crate::actor::{Stop, holds};
 use crate::corpus::{Documents, Place, Reached};
 use crate::{Error, Result};
 
@@ -51,7 +51,7 @@ impl Outcome {
 }
 
 /// Finds the part's segments and makes those that are missing. None if it was asked to stop.
-pub(super) fn make(work: &Work, task: &Task, progress: &Progress, stop: &Stop) -> Result<Option<Outcome>> {
+pub(super) fn make(work: &Work, task: &Task, progress: &Progress, stop: &CancelToken) -> Result<Option<Outcome>> {
     let _span = trace_span!(target: SPANS, "make", part = task.part.id.0).entered();
     let mut found = FoundPart::default();
     if let Some(store) = work.store() {
@@ -69,7 +69,7 @@ pub(super) fn make(work: &Work, task: &Task, progress: &Progress, stop: &Stop) -
     let stages = if made { part.watch.read() } else { Stages::default() };
     let outcome = Outcome { generation: task.generation, records, made, stages, rows };
     if made {
-        holds(outcome.bytes(), outcome.done().tokens);
+        add_held(outcome.bytes(), outcome.done().tokens);
     }
     Ok(Some(outcome))
 }
@@ -79,7 +79,7 @@ struct PartMaker<'a> {
     work: &'a Work,
     task: &'a Task,
     progress: &'a Progress,
-    stop: &'a Stop,
+    stop: &'a CancelToken,
     watch: Stopwatch,
     count: crate::corpus::BytesRead,
 }
@@ -117,7 +117,7 @@ impl PartMaker<'_> {
         let mut full: Option<Place> = None;
         while let Some(next) = documents.next() {
             let next = next?;
-            if self.stop.is_asked() {
+            if self.stop.is_cancelled() {
                 return Ok(None);
             }
             if let Some(place) = full.take() {

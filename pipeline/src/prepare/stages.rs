@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use telemetry::spans::SPANS;
+use runtime::spans::SPANS;
 use tracing::{Span, trace_span};
 
 /// The stages of a part.

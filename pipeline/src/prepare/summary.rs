@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use runtime::WorkerStats;
 use schemas::Generation;
 use schemas::manifest::CorpusReport;
 use telemetry::preparation::{PrepareEnd, SplitFigures, StageSeconds};
 
 use super::change::Change;
 use super::stages::Stages;
-use crate::actor::Reading;
 
 /// A share of unknown tokens above which the tokenizer does not fit the corpus.
 const UNKNOWN_RATE_MAX: f64 = 0.05;
@@ -51,9 +51,9 @@ pub struct Summary {
     /// Busy time by stage, summed over the lanes.
     pub stages: Stages,
     /// Where the time of each lane went.
-    pub lanes: Vec<Reading>,
+    pub lanes: Vec<WorkerStats>,
     /// The same of whoever takes what the lanes make.
-    pub fold: Reading,
+    pub fold: WorkerStats,
     /// Wall time.
     pub elapsed: Duration,
 }

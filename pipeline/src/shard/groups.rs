@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use runtime::spans::{SPANS, unique_number};
+use runtime::starved;
 use schemas::Split;
-use telemetry::spans::SPANS;
 use tracing::{Level, enabled, trace, trace_span};
 
 use super::opened::OpenShards;
 use super::reader::{Damage, Group};
-use crate::actor::{starved, traced};
 use crate::sampler::Block;
 
 /// The decoded groups of the windows in flight.
@@ -176,7 +176,7 @@ impl Groups {
     }
 
     fn decode(&self, shards: &OpenShards, split: &Split, block: Block) -> Result<Alive, Damage> {
-        let (began, number) = (std::time::Instant::now(), traced::number());
+        let (began, number) = (std::time::Instant::now(), unique_number());
         let _span =
             trace_span!(target: SPANS, "decode", shard = block.shard, group = block.group, makes = number).entered();
         let entry = &split.shards[block.shard as usize];

@@ -11,6 +11,7 @@ use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
+use runtime::catch_decoder;
 use schemas::manifest::Frame;
 use schemas::sample::{id_type, shard_schema};
 use schemas::{Manifest, Sample, Shard, TokenIds};
@@ -20,7 +21,6 @@ use super::ids;
 use super::object::Excerpt;
 use super::range;
 use crate::error::Error;
-use crate::foreign::decoded;
 
 /// Why a shard is refused: what [`Error::Shard`] says, in a form that several lanes may be told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,18 +103,18 @@ impl ShardReader {
         let damage = |message: String| self.damage(Some(group), message);
         let row_group = self.metadata.metadata().row_group(group);
         let rows = usize::try_from(row_group.num_rows()).unwrap_or(0);
-        let range = decoded(|| extent(row_group)).map_err(damage)?;
+        let range = catch_decoder(|| extent(row_group)).map_err(damage)?;
         let bytes = Excerpt::read(&self.store, &self.name, self.length, range);
         let bytes = bytes.map_err(|error| damage(error.to_string()))?;
         // What is not as it is written here, or damaged, is for Parquet's reader to take or to refuse.
-        let by_hand = decoded(|| self.by_hand(&bytes, row_group).ok_or("it is none of ours")).ok();
+        let by_hand = catch_decoder(|| self.by_hand(&bytes, row_group).ok_or("it is none of ours")).ok();
         let first = usize::from(by_hand.is_some());
         let columns = self.metadata.parquet_schema().num_columns();
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(bytes, self.metadata.clone())
             .with_projection(ProjectionMask::leaves(self.metadata.parquet_schema(), first..columns))
             .with_row_groups(vec![group])
             .with_batch_size(rows.max(1));
-        let record = decoded(|| builder.build()?.next().transpose().map_err(ParquetError::from))
+        let record = catch_decoder(|| builder.build()?.next().transpose().map_err(ParquetError::from))
             .map_err(damage)?
             .ok_or_else(|| damage("no rows".into()))?;
         if record.num_rows() != rows {
@@ -146,7 +146,7 @@ impl ShardReader {
         }
         let bytes = Excerpt::metadata(store, name, length).map_err(|error| damage(error.to_string()))?;
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-        let metadata = decoded(|| ArrowReaderMetadata::load(&bytes, options))
+        let metadata = catch_decoder(|| ArrowReaderMetadata::load(&bytes, options))
             .map_err(|message| damage(format!("{message}{hint}")))?;
         Ok(Self { store: store.clone(), name: name.clone(), length, promise, metadata })
     }

@@ -17,13 +17,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use runtime::{CancelToken, Poll, PoolOptions, WorkPool};
 use schemas::Document;
 use telemetry::preparation::PrepareProgress;
 
 use super::config::TokenizerConfig;
 use super::split::Split;
 use super::tally::Tally;
-use crate::actor::{Demand, LaneOptions, Ready, Stop};
 use crate::corpus::{BytesRead, Complaint, Corpus, Part, Place};
 use crate::prepare::{Dirt, PrepareConfig};
 use crate::tokenize::pool::Pool;
@@ -158,19 +158,21 @@ impl Work {
         let began = Instant::now();
         let mut results = {
             let work = Arc::clone(self);
-            let options = LaneOptions { name: "count", item: "part", count: lanes, depth: DEPTH * lanes };
-            Demand::over(self.parts.len() as u64, options, move |index, stop| Ok(Some((index, work.read(index, stop)))))
+            let options = PoolOptions { name: "count", item: "part", workers: lanes, queue_depth: DEPTH * lanes };
+            WorkPool::new(self.parts.len() as u64, options, move |index, stop| {
+                Ok::<_, Error>(Some((index, work.read(index, stop))))
+            })
         };
         let mut found: Vec<Option<Read>> = self.parts.iter().map(|_| None).collect();
         let mut done = 0;
         loop {
-            match results.next_within(PULSE)? {
-                Ready::Item((index, read)) => {
+            match results.next_timeout(PULSE)? {
+                Poll::Item((index, read)) => {
                     found[place(index)] = Some(read);
                     done += 1;
                 }
-                Ready::NotYet => {}
-                Ready::End => break,
+                Poll::Pending => {}
+                Poll::End => break,
             }
             hears(&self.progress(done, began));
         }
@@ -189,7 +191,7 @@ impl Work {
         if self.is_full.load(Ordering::Relaxed) { Err(self.budget.refuse_words()) } else { Ok((documents, dirt)) }
     }
 
-    fn read(&self, index: u64, stop: &Stop) -> Read {
+    fn read(&self, index: u64, stop: &CancelToken) -> Read {
         let read = self.tallies.lend(Tally::default, |tally| self.part(index, tally, stop));
         read.unwrap_or_else(|error| {
             self.failed.fetch_min(index, Ordering::Relaxed);
@@ -198,13 +200,16 @@ impl Work {
     }
 
     /// Counts the raw words of a part.
-    fn part(&self, index: u64, tally: &mut Tally, stop: &Stop) -> Result<Read> {
+    fn part(&self, index: u64, tally: &mut Tally, stop: &CancelToken) -> Result<Read> {
         let part = &self.parts[place(index)];
         let (mut documents, dirt) = (0, Dirt::default());
         let complaint = |of: &Complaint| (of.reason.to_string(), self.corpus.words(part, *of));
         let mut found = self.corpus.documents(part, Place::default(), &self.bytes_read.part())?;
         while let Some(next) = found.next() {
-            if self.failed.load(Ordering::Relaxed) < index || self.is_full.load(Ordering::Relaxed) || stop.is_asked() {
+            if self.failed.load(Ordering::Relaxed) < index
+                || self.is_full.load(Ordering::Relaxed)
+                || stop.is_cancelled()
+            {
                 return Ok(Read::Left);
             }
             let next = next?;

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use telemetry::spans::{SPANS, nanoseconds};
+use runtime::spans::{SPANS, nanoseconds};
 use tracing::span::{Attributes, Id};
 use tracing::subscriber::Interest;
 use tracing::{Event, Metadata, Subscriber};

@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use std::time::Instant;
 
 use prost::Message as _;
+use runtime::spans::nanoseconds;
 use rustix::time::{ClockId, clock_gettime};
-use telemetry::spans::nanoseconds;
 
 use super::buffer::{Note, Value};
 use super::tracks::{Drawn, Op, What};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::Instant;
 
-use telemetry::spans::nanoseconds;
+use runtime::spans::nanoseconds;
 
 use super::buffer::{Buffer, Text};
 use super::perfetto;

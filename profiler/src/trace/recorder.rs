@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use telemetry::spans::nanoseconds;
+use runtime::spans::nanoseconds;
 use tracing::callsite::rebuild_interest_cache;
 
 use super::recorded::Recorded;

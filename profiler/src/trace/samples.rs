@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
-use pipeline::actor::{self, Actor};
+use runtime::NamedThread;
 
 use super::buffer::{Buffer, Current, Text};
 use super::shared::{Shared, lock};
@@ -24,14 +24,14 @@ pub(super) type Stacks = BTreeMap<Vec<Text>, u64>;
 /// A thread that looks.
 pub(super) struct Sampler {
     is_over: Arc<AtomicBool>,
-    thread: Actor<Stacks>,
+    thread: NamedThread<Stacks>,
 }
 
 impl Sampler {
     pub(super) fn over(shared: Arc<Shared>) -> anyhow::Result<Self> {
         let is_over = Arc::new(AtomicBool::new(false));
         let asked = Arc::clone(&is_over);
-        let thread = actor::spawn("trace-looks", move || {
+        let thread = runtime::spawn("trace-looks", move || {
             let mut stacks = Stacks::new();
             while !asked.load(Ordering::Relaxed) {
                 look(&shared, &mut stacks);

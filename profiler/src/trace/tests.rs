@@ -5,7 +5,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use prost::Message as _;
-use telemetry::spans::SPANS;
+use runtime::spans::SPANS;
 use tracing::{Level, enabled, trace, trace_span};
 use tracing_subscriber::layer::SubscriberExt as _;
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use pipeline::actor::{self, FILE_SIZE_SIGNAL};
+use runtime::FILE_SIZE_SIGNAL;
 use telemetry::{Event, Observer};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -50,7 +50,7 @@ impl Shared {
         let service = Service::managed(hang)?;
         let (watcher, managed) = (Arc::clone(&seen), Arc::clone(&service));
         let wait = move || runtime.block_on(leave_when_asked(asked, &watcher, &managed));
-        actor::spawn("signals", wait)?;
+        runtime::spawn("signals", wait)?;
         Ok(Self { seen, watchers, service })
     }
 
@@ -106,7 +106,7 @@ async fn leave_when_asked(mut asked: Asked, seen: &Mutex<Watcher>, service: &Ser
     };
     service.stops();
     // Where nobody reads what is said, whoever speaks waits: not for ever.
-    let _ = actor::spawn("leave", move || {
+    let _ = runtime::spawn("leave", move || {
         std::thread::sleep(PATIENCE);
         std::process::exit(code);
     });

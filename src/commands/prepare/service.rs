@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use pipeline::actor;
 use telemetry::preparation::PrepareProgress;
 use telemetry::{Event, What};
 
@@ -28,7 +27,7 @@ impl Service {
         let service = Arc::new(Self { notify: Notify::of_environment(), moved: Mutex::default(), hang });
         if service.notify.is_asked() {
             let beating = Arc::clone(&service);
-            actor::spawn("notify", move || beating.beat())?;
+            runtime::spawn("notify", move || beating.beat())?;
         }
         Ok(service)
     }

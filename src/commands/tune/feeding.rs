@@ -166,7 +166,7 @@ fn depth(tuning: &mut Tuning<'_>, present: Look, step_ms: f64) -> anyhow::Result
 fn look(tuning: &Tuning<'_>, args: &ConfigArgs, step_ms: f64) -> anyhow::Result<Option<Look>> {
     let plan = Plan::to_look_at(args)?;
     let facts = plan.load().facts();
-    let (lanes, in_flight) = (facts.lanes.count, facts.batches_bytes);
+    let (lanes, in_flight) = (facts.lanes.workers, facts.batches_bytes);
     drop(plan);
     let room = tuning.options.memory.map(|bytes| bytes.0).or_else(available);
     if let Some(room) = room.filter(|room| in_flight > *room) {

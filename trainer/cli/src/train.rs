@@ -35,7 +35,6 @@ use cloze::seen::Sight;
 use cloze::tensorboard::TensorBoard;
 use cloze::terminal::{Course, Doing, Printer, note};
 use cloze::watchers::Watchers;
-use pipeline::actor;
 use pipeline::ledger::Ledger;
 use pipeline::load::{Contention, Hindrance};
 use schemas::Share;
@@ -333,7 +332,7 @@ fn train(plan: &Plan, store: &Store, around: Around) -> anyhow::Result<Outcome> 
         profiler: Profiler::new(Shape::of(plan), profiled),
     };
     let (training, store) = (plan.train().clone(), store.clone());
-    let thread = actor::spawn("trainer", move || {
+    let thread = runtime::spawn("trainer", move || {
         let outcome =
             trainer::training::run(&training, Box::new(Alone), &store, &Clock::system(), &mut feed, &mut keeper);
         // What went wrong first is what to say.

@@ -13,7 +13,7 @@ fn lanes_yield_to_memory_and_what_cannot_fit_is_refused() {
     let bytes = |plan: &LoadPlan| plan.facts().batches_bytes + plan.facts().groups_bytes;
     let order = |plan: &LoadPlan| plan.explain_rows(&plan.groups(), 0..200).expect("decodable");
     let most = plan(u64::MAX).expect("room");
-    assert_eq!((most.lanes.count, most.lanes.depth), (3, 6));
+    assert_eq!((most.lanes.workers, most.lanes.queue_depth), (3, 6));
     let mut at_most = bytes(&most);
     let mut seen = vec![most.lanes];
     let problems = loop {
@@ -27,7 +27,7 @@ fn lanes_yield_to_memory_and_what_cannot_fit_is_refused() {
             Err(problems) => break problems,
         }
     };
-    let counts: Vec<_> = seen.iter().map(|lanes| (lanes.count, lanes.depth)).collect();
+    let counts: Vec<_> = seen.iter().map(|lanes| (lanes.workers, lanes.queue_depth)).collect();
     assert_eq!(counts, [(3, 6), (3, 6), (3, 5), (3, 4), (3, 3), (3, 2), (3, 1), (2, 1), (1, 1)]);
     assert!(problems.iter().all(|problem| problem.key == "data.memory_max" && problem.hint.is_some()), "{problems:?}");
 }
@@ -44,7 +44,7 @@ fn a_stream_stays_within_what_its_lanes_are_said_to_take() {
     for shuffle_blocks in [1, 16] {
         let (roomy, rest) = (plan(shuffle_blocks, u64::MAX).expect("room"), DataConfig::default().memory_max);
         assert!(!roomy.facts().resident);
-        let one = LaneOptions { count: 1, depth: 1, ..roomy.lanes };
+        let one = PoolOptions { workers: 1, queue_depth: 1, ..roomy.lanes };
         for ranks in [1, 2, 5] {
             let share = Share::new(0, ranks).expect("the first");
             let total = |(batches, groups): (u64, u64)| batches + groups;
@@ -59,7 +59,7 @@ fn a_stream_stays_within_what_its_lanes_are_said_to_take() {
                 // Whatever its rows, an array has some hundred bytes of its own.
                 let arrays = wanted.len() * 128;
                 let most = stream.by_ref().take(200).map(|batch| batch.expect("good").bytes() - arrays).max();
-                let most = (most.expect("batches") * lanes.items_alive_max()) as u64;
+                let most = (most.expect("batches") * lanes.max_items_alive()) as u64;
                 assert!(most <= batches_bytes, "{most} of {batches_bytes}: {lanes:?} of {ranks} ranks");
                 let (found, alive_max) =
                     (stream.groups().alive_max(), plan.groups_alive_max(lanes, ranks.into()).sum());

@@ -210,7 +210,7 @@ fn lanes_and_windows_yield_to_the_source_that_has_it_worst() {
     assert_eq!(facts.samples, 230 + 90 + 700);
     assert_eq!(facts.groups_alive_max, facts.sources.iter().map(|source| source.groups_alive_max).sum::<u64>());
     assert!(
-        facts.lanes.items_alive_max() < 4 * 7 + 1,
+        facts.lanes.max_items_alive() < 4 * 7 + 1,
         "{:?} yields to windows of {}",
         facts.lanes,
         facts.window_rows_min

@@ -81,7 +81,7 @@ fn lanes_yield_to_the_rows_of_all_ranks() {
     for ranks in [1, 2, 3] {
         let share = Share::new(ranks - 1, ranks).expect("the last");
         let lanes = plan.lanes_of(share);
-        let in_flight = lanes.items_alive_max() as u64 * plan.rows_per_batch() * u64::from(ranks);
+        let in_flight = lanes.max_items_alive() as u64 * plan.rows_per_batch() * u64::from(ranks);
         assert!(in_flight <= plan.sources[0].course.first().sampler().window_rows_min(), "{lanes:?} of {ranks} ranks");
         let mut stream = plan.stream(RowIndex(0), share);
         stream.by_ref().take(300).for_each(|batch| drop(batch.expect("good")));

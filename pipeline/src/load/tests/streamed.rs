@@ -2,10 +2,10 @@
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
+use runtime::{CancelToken, NextItem, cancel_pair};
 use schemas::{SampleAddress, Shard};
 
 use super::*;
-use crate::actor::{Next, Stop, stopper};
 use crate::course::{Edition, Generations, Growth, Segment, segments};
 use crate::error::Error;
 
@@ -34,14 +34,14 @@ impl Told {
 }
 
 impl Growth for Told {
-    fn behind(&self, known: usize, stop: Option<&Stop>) -> Result<Vec<Segment>> {
+    fn behind(&self, known: usize, stop: Option<&CancelToken>) -> Result<Vec<Segment>> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).push(known);
         let mut there = self.there.lock().unwrap_or_else(PoisonError::into_inner);
         while *there <= known && known < self.segments.len() {
             let Some(stop) = stop else {
                 return Err(Error::Unfinished { place: "memory".into(), message: "not yet".into() });
             };
-            if stop.is_asked() {
+            if stop.is_cancelled() {
                 return Err(Error::Stopped);
             }
             there = self.more.wait_timeout(there, Duration::from_millis(1)).unwrap_or_else(PoisonError::into_inner).0;
@@ -213,16 +213,16 @@ fn lanes_that_wait_for_a_segment_end_with_their_reader() {
     let asked = || told.asked.lock().unwrap_or_else(PoisonError::into_inner).len();
     let before = asked();
     let mut stream = plan.stream(RowIndex(0), Share::ALONE);
-    let (stopper, stop) = stopper();
+    let (stopper, stop) = cancel_pair();
     for _ in 0..there {
-        assert!(matches!(stream.next_or(&stop), Next::Item(Ok(_))));
+        assert!(matches!(stream.next_or_cancelled(&stop), NextItem::Item(Ok(_))));
     }
     // Some lane asks for what is not there, and waits.
     while asked() == before {
         std::thread::yield_now();
     }
-    stopper.stop();
-    assert!(matches!(stream.next_or(&stop), Next::Stopped));
+    stopper.cancel();
+    assert!(matches!(stream.next_or_cancelled(&stop), NextItem::Cancelled));
     // It would never return if lanes went on waiting.
     drop(stream);
 }

@@ -41,7 +41,7 @@ fn requests(format_name: &str, pack: &str, documents: usize) -> u64 {
     let work = Work { config, corpus, tokenizer, sample, settings, tasks, options, target: Some((store, lock)) };
     // What is tokenized twice is done with: the crate allocates.
     while work.sample.take(sentences[0]).is_some() {}
-    let (_stopper, stop) = stopper();
+    let (_stopper, stop) = runtime::cancel_pair();
     let make = || {
         let outcome = part::make(&work, &work.tasks[0], &progress, &stop).expect("made").expect("not stopped");
         assert_eq!(outcome.done().documents, documents as u64);

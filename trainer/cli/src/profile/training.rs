@@ -11,7 +11,6 @@ use cloze::control::Control;
 use cloze::data::Purpose;
 use cloze::exit::Usage;
 use cloze::plan::Plan;
-use pipeline::actor;
 use profiler::bottleneck::Binding;
 use profiler::measure::{ENOUGH, Watch};
 use profiler::statistics::mean_of;
@@ -88,7 +87,7 @@ pub(super) fn measured(args: &ConfigArgs, options: &ProfileArgs) -> anyhow::Resu
     };
     let mut feed = unkept(&plan, &control, (slow.lanes, slow.contention));
     let training = plan.train().clone();
-    let thread = actor::spawn("trainer", move || {
+    let thread = runtime::spawn("trainer", move || {
         let store = Store::memory(Weather::calm());
         let outcome =
             trainer::training::run(&training, Box::new(Alone), &store, &Clock::system(), &mut feed, &mut host);

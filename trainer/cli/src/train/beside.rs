@@ -7,8 +7,8 @@ use cloze::config::Parsed;
 use cloze::config::corpora::NamedCorpus;
 use cloze::plan::Halves;
 use cloze::terminal::note;
-use pipeline::actor::{self, Actor, Stop, Stopper, stopper};
 use pipeline::prepare::{Preparation, PrepareConfig, PrepareOptions, Summary};
+use runtime::{CancelSource, CancelToken, NamedThread, cancel_pair};
 use telemetry::{Clock, Event, Observer, What};
 use trainer::training::Outcome;
 
@@ -17,11 +17,11 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 
 /// A preparation under way in this process.
 pub(super) struct Beside {
-    thread: Option<Actor<pipeline::Result<()>>>,
+    thread: Option<NamedThread<pipeline::Result<()>>>,
     /// Asks it to stop.
-    stopper: Stopper,
+    stopper: CancelSource,
     /// Closed when it has failed. Kept here too, since it closes when nobody keeps it.
-    failed: (Stopper, Stop),
+    failed: (CancelSource, CancelToken),
     /// Hears that the part list is written, and the end.
     listed: Receiver<()>,
 }
@@ -36,14 +36,14 @@ impl Beside {
                 corpus.prepare.lanes = Some(lanes);
             }
         }
-        let ((stopper, stop), failed) = (stopper(), actor::stopper());
+        let ((stopper, stop), failed) = (cancel_pair(), cancel_pair());
         let (sender, listed) = sync_channel(1);
         let (mut said, fails) = (Said { listed: Some(sender), told: None }, failed.0.clone());
-        let thread = actor::spawn("preparation", move || {
+        let thread = runtime::spawn("preparation", move || {
             let prepare = |corpus: NamedCorpus| prepare(&corpus.prepare, is_beside, &stop, &mut said).map(drop);
             let done = corpora.into_iter().try_for_each(prepare);
             if done.is_err() {
-                fails.stop();
+                fails.cancel();
             }
             done
         })?;
@@ -65,24 +65,24 @@ impl Beside {
 
     /// That it has not failed.
     pub(super) fn check(&mut self) -> anyhow::Result<()> {
-        if self.failed.1.is_asked() { self.join() } else { Ok(()) }
+        if self.failed.1.is_cancelled() { self.join() } else { Ok(()) }
     }
 
     /// Closes when it has failed.
-    pub(super) fn failed(&self) -> Stop {
+    pub(super) fn failed(&self) -> CancelToken {
         self.failed.1.clone()
     }
 
     /// Ends it, wherever it is.
     pub(super) fn leave(mut self) {
-        self.stopper.stop();
+        self.stopper.cancel();
         // Whoever asked for the stop has the code; what it says is said.
         let _ = self.join();
     }
 
     /// Ends it with the training, which had that outcome. What ended it by itself is then what has to be mended first.
     pub(super) fn end(mut self, outcome: anyhow::Result<Outcome>) -> anyhow::Result<Outcome> {
-        self.stopper.stop();
+        self.stopper.cancel();
         let Err(error) = self.join() else { return outcome };
         if matches!(error.downcast_ref(), Some(pipeline::Error::Stopped)) {
             note("the preparation was stopped with the training; `cloze prepare`, or the same command, continues it");
@@ -114,7 +114,7 @@ impl Beside {
 fn prepare(
     config: &PrepareConfig,
     in_order: bool,
-    stop: &Stop,
+    stop: &CancelToken,
     observer: &mut dyn Observer,
 ) -> pipeline::Result<Summary> {
     let options = PrepareOptions { in_order, ..PrepareOptions::default() };

@@ -9,10 +9,10 @@ use cloze::control::Phase;
 use cloze::data::PreparedData;
 use cloze::generations::streamed::Streamed;
 use cloze::plan::Plan;
-use pipeline::actor;
 use pipeline::audit::{Audit, Watch};
 use pipeline::ledger::{Fate, Ledger};
 use pipeline::load::{BadRow, BadRows, BatchStream, Care, Contention, Hindrance, LoadPlan, StreamOptions};
+use runtime::NextItem;
 use schemas::{Batch, Generation, RowIndex, Share};
 use telemetry::What;
 use telemetry::training::{AuditReport, GenerationReport, LeftOutReport, StarvedReport};
@@ -118,12 +118,12 @@ impl Data for Feed {
         }
         let stream = self.stream.as_mut().ok_or("the trainer seeks before it reads")?;
         let (asked, before) = (Instant::now(), self.segments.as_ref().map(|segments| segments.waited()));
-        let batch = match stream.next_or(&self.phases.control.stop()) {
+        let batch = match stream.next_or_cancelled(&self.phases.control.stop()) {
             // What is repeated says where it would stand in the stream.
-            actor::Next::Item(batch) if self.replay.is_some() => batch?.starting_at(self.row),
-            actor::Next::Item(batch) => batch?,
-            actor::Next::Stopped => return Ok(None),
-            actor::Next::End => return Err("the endless stream ended".into()),
+            NextItem::Item(batch) if self.replay.is_some() => batch?.starting_at(self.row),
+            NextItem::Item(batch) => batch?,
+            NextItem::Cancelled => return Ok(None),
+            NextItem::End => return Err("the endless stream ended".into()),
         };
         self.remarks.extend(stream.bad_rows().into_iter().map(left_out));
         let documents = stream.documents();
@@ -185,12 +185,12 @@ impl Iterator for Looking {
     type Item = Result<Batch, ForeignError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        match self.batches.next_or(&self.phases.control.stop()) {
-            actor::Next::Item(batch) => {
+        match self.batches.next_or_cancelled(&self.phases.control.stop()) {
+            NextItem::Item(batch) => {
                 self.phases.enter(Phase::Validation);
                 Some(batch.map_err(Into::into))
             }
-            actor::Next::End | actor::Next::Stopped => None,
+            NextItem::End | NextItem::Cancelled => None,
         }
     }
 }

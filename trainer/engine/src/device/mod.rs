@@ -12,5 +12,5 @@ pub mod stopwatch;
 pub mod tensors;
 
 pub use self::choice::ResolveDevice;
-pub use self::native::{leave, synchronize};
+pub use self::native::synchronize;
 pub use self::room::is_caught;

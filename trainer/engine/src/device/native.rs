@@ -45,7 +45,6 @@ unsafe extern "C" {
     fn cloze_generator_state(index: c_int, state: *mut *mut c_void) -> c_int;
     fn cloze_set_generator_state(index: c_int, state: RawTensor) -> c_int;
     fn cloze_synchronize(index: c_int) -> c_int;
-    fn _exit(status: c_int) -> !;
 }
 
 /// The libtorch that this program was built with.
@@ -223,13 +222,6 @@ impl Draws {
 pub fn synchronize(device: Device) -> Result<(), Error> {
     // SAFETY: no pointers.
     cuda_index(device).map_or(Ok(()), |index| check(unsafe { cloze_synchronize(index) }))
-}
-
-/// Ends the process, whatever its threads are doing. `std::process::exit` would first destroy what libtorch keeps in
-/// static variables, under the feet of the thread that computes: one in five such ends was a SIGSEGV.
-pub fn leave(code: u8) -> ! {
-    // SAFETY: no pointers; nothing of this process runs after it.
-    unsafe { _exit(c_int::from(code)) }
 }
 
 /// The result of a fallible operation of libtorch as the trainer's own.

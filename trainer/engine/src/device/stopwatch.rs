@@ -15,9 +15,9 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use runtime::spans::SPANS;
 use tch::Device;
 use telemetry::host_memory;
-use telemetry::spans::SPANS;
 use tracing::trace_span;
 use trainer_plan::Error;
 

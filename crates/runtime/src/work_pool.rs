@@ -1,0 +1,314 @@
+//! Parallel map whose items are read as they finish.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+
+use crate::cancel::{CancelSource, CancelToken, cancel_pair};
+use crate::channel::send_timed;
+use crate::error::{Error, Result};
+use crate::ordered_pool::{PoolOptions, PoolStats};
+use crate::panic_guard::guard_item;
+use crate::spans::ItemStream;
+use crate::supervisor::{NamedThread, spawn};
+use crate::time_account::{Activity, TimeAccount, adopt};
+
+/// A finished item, its index and its worker.
+#[derive(Debug)]
+struct Finished<T, E> {
+    index: u64,
+    worker: usize,
+    value: Result<T, E>,
+}
+
+/// The values of `make(0), make(1), …, make(count - 1)`, as they finish.
+///
+/// An [`OrderedPool`](crate::OrderedPool) gives order, and a slow item delays those after it. Here a slow item delays no
+/// other: a free worker takes the lowest index that is left, and the reader gets finished items. Their order depends on
+/// timing, so a fold over them must not depend on it. The first error is reported when it arrives; of several known
+/// errors, that of the lowest index. After an error, and when the reader is dropped, the other workers are cancelled in
+/// the middle of their items and joined.
+#[derive(Debug)]
+pub struct WorkPool<T, E> {
+    results: Option<Receiver<Finished<T, E>>>,
+    threads: Vec<NamedThread<()>>,
+    cancel: CancelSource,
+    stats: PoolStats,
+    items: ItemStream,
+    left: u64,
+    /// The reason that a thread is missing.
+    spawn_error: Option<Error>,
+}
+
+/// Outcome of [`WorkPool::next_timeout`].
+#[derive(Debug)]
+pub enum Poll<T> {
+    /// An item, of any index.
+    Item(T),
+    /// No item within the time.
+    Pending,
+    /// There are no more items.
+    End,
+}
+
+impl<T: Send + 'static, E: From<Error> + Send + 'static> WorkPool<T, E> {
+    /// Starts `options.workers` threads over `count` items; at most `options.queue_depth` finished ones wait for the
+    /// reader. `make` returns `None` only if it was cancelled.
+    ///
+    /// # Panics
+    /// If `workers` or `queue_depth` is 0.
+    pub fn new(
+        count: u64,
+        options: PoolOptions,
+        make: impl Fn(u64, &CancelToken) -> Result<Option<T>, E> + Send + Sync + 'static,
+    ) -> Self {
+        assert!(options.workers > 0 && options.queue_depth > 0, "a worker and a place in the queue are the least");
+        let (sender, results) = bounded(options.queue_depth);
+        let (cancel, token) = cancel_pair();
+        let reader = TimeAccount::new(format!("{}-reader", options.name), 0);
+        let items = ItemStream { item: options.item, reader: reader.number() };
+        let mut pool = Self {
+            results: Some(results),
+            threads: Vec::new(),
+            cancel,
+            stats: PoolStats { workers: Vec::new(), reader },
+            items,
+            left: count,
+            spawn_error: None,
+        };
+        let work = Arc::new(Work { make, next: AtomicU64::new(0), count, items });
+        for number in 0..options.workers {
+            let name = format!("{}-{number}", options.name);
+            let account = TimeAccount::new(name.clone(), options.queue_depth);
+            pool.stats.workers.push(Arc::clone(&account));
+            let (results, token) = (sender.clone(), token.clone());
+            let worker = Worker { name: name.clone(), number, account, results, token };
+            let work = Arc::clone(&work);
+            match spawn(name, move || worker.run(&work)) {
+                Ok(thread) => pool.threads.push(thread),
+                Err(error) => {
+                    // The reader gets it first.
+                    pool.spawn_error = Some(error);
+                    break;
+                }
+            }
+        }
+        pool
+    }
+
+    /// Returns the time accounts; they outlive the pool.
+    #[must_use]
+    pub fn stats(&self) -> PoolStats {
+        self.stats.clone()
+    }
+
+    /// Returns an item that finishes within `timeout`. After an error there are no more.
+    pub fn next_timeout(&mut self, timeout: Duration) -> Result<Poll<T>, E> {
+        if let Some(error) = self.spawn_error.take() {
+            self.close();
+            return Err(error.into());
+        }
+        let left = self.left;
+        let Some(results) = self.results.as_ref().filter(|_| left > 0) else { return Ok(Poll::End) };
+        self.stats.reader.enter(Activity::Starved);
+        let received = results.recv_timeout(timeout);
+        self.stats.reader.enter(Activity::Busy);
+        let finished = match received {
+            Ok(finished) => finished,
+            Err(RecvTimeoutError::Timeout) => return Ok(Poll::Pending),
+            Err(RecvTimeoutError::Disconnected) => panic!("{} items are left and every worker has ended", self.left),
+        };
+        self.count(&finished);
+        match finished.value {
+            Ok(item) => {
+                self.left -= 1;
+                Ok(Poll::Item(item))
+            }
+            Err(error) => Err(self.earliest(finished.index, error)),
+        }
+    }
+
+    /// Closes the pool and returns the known error of the lowest index.
+    fn earliest(&mut self, mut index: u64, mut error: E) -> E {
+        self.cancel.cancel();
+        for finished in self.results.iter().flat_map(Receiver::try_iter) {
+            if let Err(other) = finished.value
+                && finished.index < index
+            {
+                index = finished.index;
+                error = other;
+            }
+        }
+        self.close();
+        error
+    }
+
+    fn count(&self, finished: &Finished<T, E>) {
+        if let Some(account) = self.stats.workers.get(finished.worker) {
+            account.item_taken();
+        }
+        self.stats.reader.finish_item();
+        self.items.taken(finished.index);
+    }
+}
+
+impl<T, E> WorkPool<T, E> {
+    fn close(&mut self) {
+        self.cancel.cancel();
+        self.results = None;
+        for thread in self.threads.drain(..) {
+            // Its panics were items already.
+            let _ = thread.join();
+        }
+        self.stats.reader.end();
+    }
+}
+
+impl<T, E> Drop for WorkPool<T, E> {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// Items that the workers share.
+struct Work<F> {
+    make: F,
+    next: AtomicU64,
+    count: u64,
+    items: ItemStream,
+}
+
+/// One thread.
+struct Worker<T, E> {
+    name: String,
+    number: usize,
+    account: Arc<TimeAccount>,
+    results: Sender<Finished<T, E>>,
+    token: CancelToken,
+}
+
+impl<T, E: From<Error>> Worker<T, E> {
+    fn run<F: Fn(u64, &CancelToken) -> Result<Option<T>, E>>(&self, work: &Work<F>) {
+        adopt(&self.account);
+        loop {
+            let index = work.next.fetch_add(1, Ordering::Relaxed);
+            if index >= work.count || self.token.is_cancelled() {
+                break;
+            }
+            let value = {
+                let _span = work.items.enter(index);
+                guard_item(&self.name, index, || (work.make)(index, &self.token)).transpose()
+            };
+            let Some(value) = value.filter(|_| !self.token.is_cancelled()) else { break };
+            let failed = value.is_err();
+            let finished = Finished { index, worker: self.number, value };
+            if !send_timed(&self.results, &self.account, finished) || failed {
+                break;
+            }
+        }
+        self.account.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::Barrier;
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+    use crate::testing::TestError;
+
+    type Pool<T> = WorkPool<T, TestError>;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    fn options(workers: usize, queue_depth: usize) -> PoolOptions {
+        PoolOptions { name: "test", item: "item", workers, queue_depth }
+    }
+
+    fn all<T: Send + 'static>(pool: &mut Pool<T>) -> Result<Vec<T>, TestError> {
+        let mut found = Vec::new();
+        loop {
+            match pool.next_timeout(LONG)? {
+                Poll::Item(item) => found.push(item),
+                Poll::Pending => panic!("a minute is long"),
+                Poll::End => return Ok(found),
+            }
+        }
+    }
+
+    #[test]
+    fn every_item_is_made_once_for_any_number_of_workers() {
+        for count in [1, 2, 5] {
+            for depth in [1, 7] {
+                let mut pool = Pool::new(40, options(count, depth), |index, _| Ok(Some(index)));
+                let found = all(&mut pool).expect("none fails");
+                let indices: BTreeSet<u64> = found.iter().copied().collect();
+                assert_eq!((indices, found.len()), ((0..40).collect(), 40), "{count} workers, depth {depth}");
+            }
+        }
+    }
+
+    /// Item 0 waits until all the others are read: an ordered pool would not get past it.
+    #[test]
+    fn a_slow_item_holds_up_no_other() {
+        let (open, gate) = bounded::<()>(1);
+        let mut pool = Pool::new(30, options(2, 1), move |index, _| {
+            if index == 0 {
+                gate.recv().expect("opened in the end");
+            }
+            Ok(Some(index))
+        });
+        let before: Vec<u64> = (0..29)
+            .map(|_| match pool.next_timeout(LONG).expect("none fails") {
+                Poll::Item(index) => index,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert!(!before.contains(&0), "{before:?}");
+        assert!(matches!(pool.next_timeout(Duration::ZERO).expect("none fails"), Poll::Pending));
+        open.send(()).expect("it waits");
+        assert_eq!(all(&mut pool).expect("none fails"), [0]);
+    }
+
+    #[test]
+    fn an_error_is_told_while_others_work_and_cancels_them() {
+        let stopped = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&stopped);
+        let all_began = Barrier::new(3);
+        let mut pool = Pool::<u64>::new(10, options(3, 2), move |index, token| {
+            all_began.wait();
+            if index == 1 {
+                return Err(TestError::Item("one"));
+            }
+            // The others never end by themselves: only the cancellation ends them.
+            while !token.is_cancelled() {
+                std::thread::yield_now();
+            }
+            counter.fetch_add(1, Ordering::SeqCst);
+            Ok(None)
+        });
+        assert_eq!(pool.next_timeout(LONG).expect_err("a failure").to_string(), "one");
+        assert!(matches!(pool.next_timeout(LONG).expect("it has ended"), Poll::End));
+        assert_eq!(stopped.load(Ordering::SeqCst), 2, "both were waited for");
+    }
+
+    #[test]
+    fn of_the_errors_that_are_known_the_lowest_wins_and_panics_are_errors() {
+        let (told, both) = bounded::<()>(2);
+        let mut pool = Pool::<u64>::new(2, options(2, 2), move |index, _| {
+            told.send(()).expect("there is room");
+            assert!(index != 0, "item {index} is bad");
+            Err(TestError::Item("later"))
+        });
+        (0..2).for_each(|_| both.recv().expect("both began"));
+        while pool.results.as_ref().is_some_and(|results| results.len() < 2) {
+            std::thread::yield_now();
+        }
+        let error = pool.next_timeout(LONG).expect_err("a failure").to_string();
+        assert!(error.ends_with("failed at item 0: item 0 is bad"), "{error}");
+    }
+}
