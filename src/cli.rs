@@ -13,6 +13,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
+use telemetry::terminal::{Form, Manner, note};
 
 pub(crate) use self::bytes::Bytes;
 pub use self::choice::Half;
@@ -21,7 +22,6 @@ pub use self::measured::{ProfileArgs, TuneArgs};
 use self::said::Said;
 pub use self::within::CheckpointVerb;
 pub use self::within::{ConfigArgs, ConfigVerb, InspectVerb, PrepareVerb, ProfileVerb, TokenizerVerb, TraceArgs};
-use crate::terminal::{Form, Manner, note};
 
 /// Pretrains BERT-style encoders: corpus preparation, a resumable trainer, a throughput profiler.
 #[derive(Debug, Parser)]

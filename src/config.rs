@@ -28,10 +28,10 @@ use serde::{Deserialize, Serialize};
 use server::ServeConfig;
 pub use source::Source;
 pub use source::merge;
+pub use telemetry::alerts::AlertsConfig;
 use toml::{Table, Value};
 
 use self::sources::SourceConfig;
-use crate::alerts::AlertsConfig;
 
 /// Where a run lives, and how patient it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -24,6 +24,7 @@ use std::sync::atomic::Ordering;
 
 use anyhow::Context as _;
 use runtime::{CancelToken, cancel_pair};
+use telemetry::systemd::Notify;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
@@ -35,7 +36,6 @@ pub use self::signal::{Phase, Signal};
 pub use self::stop_file::obeyed;
 pub use self::watch::Patience;
 pub(crate) use self::wishes::Wishes;
-use crate::notify::Notify;
 
 /// The runtime and what it has heard.
 pub struct Control {

@@ -4,9 +4,9 @@ use pipeline::portrait::{Lengths, Portrait, SourcePortrait};
 pub(crate) use profiler::report::html::Cell::{Bars, Code, Number, Text};
 pub(crate) use profiler::report::html::Html;
 use schemas::manifest::Frame;
+use telemetry::quantities::{bytes, count};
 
 use crate::seen::PROGRAM;
-use crate::terminal::{bytes, count};
 
 /// Files that are named one by one.
 const SOURCES: usize = 200;

@@ -7,7 +7,6 @@
 //! `cloze` itself needs no libtorch. Verbs that compute tensors run in `cloze-train` (package `cloze-train`), which
 //! `cloze` executes with the same arguments ([`second_program`]).
 
-pub mod alerts;
 pub mod chaos;
 pub mod cli;
 pub mod commands;
@@ -19,17 +18,10 @@ pub mod exit;
 pub mod generations;
 mod keys;
 pub mod left_out;
-mod logging;
 pub mod looked;
-mod notify;
-pub mod otlp;
 pub mod plan;
-mod post;
 pub mod program;
 pub mod run_folder;
 pub mod second_program;
 pub mod seen;
 mod summary;
-pub mod tensorboard;
-pub mod terminal;
-pub mod watchers;

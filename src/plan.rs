@@ -24,6 +24,7 @@ use pipeline::views::ORIGINAL;
 use schemas::columns::INPUT_IDS;
 use schemas::{Problem, Vocab};
 use store::Store;
+use telemetry::otlp;
 
 pub use self::halves::Halves;
 use self::stream::{Wanted, checked, columns, request, wanted};
@@ -31,7 +32,6 @@ use crate::cli::ConfigArgs;
 use crate::config::{Config, Parsed};
 use crate::data::{PreparedData, Purpose, Troubles};
 use crate::left_out::RunLeftOut;
-use crate::otlp;
 
 /// A run that can start.
 pub struct Plan {

@@ -3,8 +3,10 @@
 use std::any::Any;
 use std::process::ExitCode;
 
+use telemetry::{log, terminal};
+
 use crate::cli::{Cli, Verb};
-use crate::{exit, logging, terminal};
+use crate::exit;
 
 /// Parses the arguments of this process and runs `dispatch` on its verb. Panics for which `becomes_error` is true are not
 /// logged: their thread turns them into an error.
@@ -15,7 +17,7 @@ pub fn run(
     use_all_files();
     let cli = Cli::parsed();
     cli.said.manner().set();
-    logging::install();
+    log::install(profiler::trace::layer());
     std::panic::set_hook(Box::new(move |panic| {
         if becomes_error(panic.payload()) {
             return;

@@ -22,7 +22,11 @@ const MAY_USE: &[(&str, &str)] = &[
     ("cloze-runtime", "crossbeam-channel libc thiserror tracing"),
     ("cloze-store", "blake3 libc serde serde_json tracing"),
     ("cloze-schemas", "arrow-array arrow-buffer arrow-schema blake3 schemars serde serde_json thiserror"),
-    ("cloze-telemetry", "cloze-schemas crc32c prost schemars serde serde_json"),
+    (
+        "cloze-telemetry",
+        "cloze-runtime cloze-schemas crc32c indicatif percent-encoding prost rustix schemars serde serde_json tracing \
+         tracing-subscriber ureq",
+    ),
     (
         "cloze-pipeline",
         "cloze-runtime cloze-schemas cloze-store cloze-telemetry arrow-array arrow-buffer arrow-schema arrow-select blake3 bytes \
@@ -50,7 +54,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("cloze-pretend-cuda", "cc libc"),
     (
         "cloze",
-        "cloze-runtime cloze-schemas cloze-store cloze-telemetry cloze-pipeline cloze-profiler cloze-server cloze-trainer-plan anyhow blake3 clap clap_complete clap_mangen indicatif percent-encoding prost ratatui schemars serde \
+        "cloze-runtime cloze-schemas cloze-store cloze-telemetry cloze-pipeline cloze-profiler cloze-server cloze-trainer-plan anyhow blake3 clap clap_complete clap_mangen ratatui schemars serde \
          serde_json serde_path_to_error strsim thiserror tokio toml toml_edit tracing tracing-subscriber ureq rustix",
     ),
     (
@@ -61,8 +65,8 @@ const MAY_USE: &[(&str, &str)] = &[
 ];
 
 /// What tests and benchmarks may use on top.
-const TESTS_MAY_USE: &str = "arrow-array cloze-fuzz cloze-pretend-cuda crc32fast criterion flate2 half libc parquet proc-macro2 proptest \
-                             syn tempfile toml zstd zstd-sys";
+const TESTS_MAY_USE: &str = "arrow-array cloze-fuzz cloze-pretend-cuda cloze-store crc32fast criterion flate2 half libc parquet proc-macro2 proptest \
+                             prost syn tempfile toml tracing-subscriber zstd zstd-sys";
 
 /// The families of components: the crate folder of each registry and the word for a member.
 const REGISTRIES: &[(&str, &str)] = &[

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use serde_json::{Value, json};
-use telemetry::terminal::short;
+use telemetry::quantities::short;
 
 use crate::error::InvalidProfile;
 use crate::statistics::percent;

@@ -10,7 +10,7 @@ mod read;
 mod step;
 
 use serde_json::Value;
-use telemetry::terminal::short;
+use telemetry::quantities::short;
 
 use self::canvas::{Canvas, LOOKS, NARROW, WIDE};
 use self::course::{ACTIVITIES, size};

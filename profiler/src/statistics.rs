@@ -1,6 +1,6 @@
 //! From times that scatter to figures with an interval, and to words.
 
-use telemetry::terminal::short;
+use telemetry::quantities::short;
 
 /// A figure with the interval that holds it in 95 of 100 cases.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

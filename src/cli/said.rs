@@ -1,8 +1,7 @@
 //! `--log`, `-v` and `-q`: flags of every verb.
 
 use clap::{ArgAction, Args, ValueEnum};
-
-use crate::terminal::{Form, Loudness, Manner};
+use telemetry::terminal::{Form, Loudness, Manner};
 
 /// How much is said on stderr, and to whom.
 #[derive(Clone, Copy, Debug, Default, Args)]

@@ -7,6 +7,7 @@ use schemas::Step;
 use serde_json::json;
 use store::Store;
 use telemetry::Clock;
+use telemetry::terminal::told;
 use toml::Value;
 use trainer_plan::run::{branch, skips};
 
@@ -15,7 +16,6 @@ use crate::cli::ConfigArgs;
 use crate::exit::Usage;
 use crate::plan::{Plan, describe};
 use crate::run_folder::RunFolder;
-use crate::terminal::told;
 use crate::{generations, left_out};
 
 /// What a run has decided once for all: which data it reads (of each source of a mixture), which steps it passes over, and

@@ -6,6 +6,8 @@ use anyhow::Context as _;
 use schemas::Step;
 use serde_json::{Value, json};
 use store::Store;
+use telemetry::quantities::bytes;
+use telemetry::terminal::{line, painted, told};
 use trainer_plan::checkpoint::{self, Listed, Reason};
 use trainer_plan::config::CheckpointConfig;
 
@@ -13,7 +15,6 @@ use super::runs::age;
 use crate::cli::CheckpointVerb;
 use crate::exit::Usage;
 use crate::run_folder::RunFolder;
-use crate::terminal::{bytes, line, painted, told};
 
 /// Lists the checkpoints of a run, or does what is asked to one.
 pub(crate) fn run(run: &Path, verb: Option<CheckpointVerb>, is_json: bool) -> anyhow::Result<()> {

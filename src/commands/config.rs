@@ -1,8 +1,9 @@
 //! `cloze config`: every key there is.
 
+use telemetry::terminal::line;
+
 use crate::exit::Usage;
 use crate::keys::{page, schema, sections};
-use crate::terminal::line;
 
 /// Prints the keys of the sections that are asked for, or all.
 pub(crate) fn run(only: &[String]) -> anyhow::Result<()> {

@@ -7,13 +7,13 @@ use anyhow::Context as _;
 use serde_json::{Value as Json, json};
 use store::{Lines, Store};
 use telemetry::change::KeyChange;
+use telemetry::terminal::{line, painted};
 use telemetry::{What, jsonl};
 use toml::Table;
 use trainer_plan::checkpoint::{self, State};
 
 use super::checkpoints::existing;
 use crate::plan::identity::keys_but;
-use crate::terminal::{line, painted};
 
 /// What a report says that two equal runs agree on.
 #[derive(PartialEq)]

@@ -5,6 +5,7 @@ use std::path::Path;
 use schemas::Step;
 use serde_json::json;
 use telemetry::change::{ChangeReport, How, KeyChange};
+use telemetry::terminal::told;
 use telemetry::{At, Clock, What};
 use trainer_plan::checkpoint;
 use trainer_plan::run::step_budget;
@@ -14,7 +15,6 @@ use super::checkpoints::existing;
 use crate::exit::Usage;
 use crate::plan::Plan;
 use crate::run_folder::RunFolder;
-use crate::terminal::told;
 
 /// Gives the run in `run` so many steps in all, from its newest checkpoint on. The run must not be under way.
 pub(crate) fn run(run: &Path, steps: u64, is_json: bool) -> anyhow::Result<()> {

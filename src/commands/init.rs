@@ -9,10 +9,11 @@ mod survey;
 use std::path::Path;
 
 use store::Store;
+use telemetry::quantities::bytes;
+use telemetry::terminal::{line, note};
 
 use self::survey::Survey;
 use crate::exit::Usage;
-use crate::terminal::{bytes, line, note};
 
 /// Looks at the corpus and writes the file.
 pub(crate) fn run(inputs: &[String], out: &Path) -> anyhow::Result<()> {

@@ -10,12 +10,13 @@ use pipeline::shard::reader::{Promise, ShardReader};
 use schemas::columns::IS_RANDOM;
 use schemas::{Batch, BatchIndex, PartId, Sample, Vocab, printable};
 use store::Store;
+use telemetry::quantities::count;
+use telemetry::terminal::{Paint, line, painted};
 
 use crate::cli::ConfigArgs;
 use crate::exit::Usage;
 use crate::looked::{self, Fate, Looked, Token, document, place, views_of};
 use crate::plan::Plan;
-use crate::terminal::{Paint, count, line, painted};
 
 /// The rows of micro-batch `index`, every view of it.
 pub(crate) fn batch(index: u64, args: &ConfigArgs, rows: usize) -> anyhow::Result<()> {

@@ -10,10 +10,11 @@ use pipeline::prepare;
 use schemas::{Document, Generation};
 use serde_json::json;
 use store::Store;
+use telemetry::quantities::count;
+use telemetry::terminal::{line, note};
 
 use crate::exit::Usage;
 use crate::plan::Plan;
-use crate::terminal::{count, line, note};
 
 /// Fewer letters of an id are no beginning that says which it is.
 const PREFIX_MIN: usize = 6;

@@ -2,10 +2,10 @@
 
 use clap::CommandFactory as _;
 use clap_complete::Shell;
+use telemetry::terminal::line;
 
 use crate::cli::Cli;
 use crate::exit::Usage;
-use crate::terminal::line;
 
 /// Prints what a shell completes with.
 pub(crate) fn completions(shell: Shell) -> anyhow::Result<()> {

@@ -1,8 +1,9 @@
 //! `cloze plan`: the run before it costs anything.
 
+use telemetry::terminal::line;
+
 use crate::cli::ConfigArgs;
 use crate::plan::outlook::Outlook;
-use crate::terminal::line;
 
 /// Prints the plan, as lines or as one JSON object.
 pub(crate) fn run(args: &ConfigArgs, json: bool) -> anyhow::Result<()> {

@@ -14,20 +14,20 @@ use pipeline::load::RowOrder;
 use pipeline::portrait::Portrait;
 use pipeline::prepare::{Preparation, PrepareConfig, PrepareOptions};
 use store::Store;
+pub use telemetry::alerts::{Alerts, AlertsConfig};
+use telemetry::dispatcher::Dispatcher;
+pub use telemetry::otlp::{Otlp, Speaker};
+use telemetry::terminal::told;
 use telemetry::{Clock, Event, Observer, What};
 
 use super::written;
-use crate::alerts::{Alerts, AlertsConfig};
 use crate::chaos::{Chaos, Kill, Storm};
 use crate::cli::ConfigArgs;
 use crate::config::Parsed;
 use crate::config::corpora::NamedCorpus;
 use crate::corpus_page;
 use crate::exit::Usage;
-use crate::otlp::{Otlp, Speaker};
 use crate::seen::preparing::Sight;
-use crate::terminal::told;
-use crate::watchers::Watchers;
 
 /// How to go about it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -63,7 +63,7 @@ pub fn run(args: &ConfigArgs, options: Options<'_>) -> anyhow::Result<()> {
     let otlp = otlp(config.run.otlp, &corpora)?;
     let watching = sight.as_ref().map(Sight::reader).into_iter().chain(alerts.as_ref().and_then(Alerts::reader));
     let watching = watching.chain(otlp.as_ref().map(Otlp::reader));
-    let watchers = Watchers::start(watching.collect())?;
+    let watchers = Dispatcher::start(watching.collect())?;
     let hang = (hang_seconds > 0).then(|| Duration::from_secs(hang_seconds));
     let mut watcher = Shared::listening(watchers, hang)?;
     if let Some(sight) = &sight {
@@ -106,13 +106,13 @@ fn portray(corpora: &[NamedCorpus], out: &Path) -> anyhow::Result<()> {
 }
 
 /// Where the configuration wants figures sent, of the corpora together.
-fn otlp(is_wanted: bool, corpora: &[NamedCorpus]) -> anyhow::Result<Option<Otlp>> {
+fn otlp(is_wanted: bool, corpora: &[NamedCorpus]) -> runtime::Result<Option<Otlp>> {
     let name = corpora.first().map(|corpus| corpus.prepare.folder.display().to_string());
     Otlp::start(is_wanted, &Speaker { name: name.unwrap_or_default(), ..Speaker::default() })
 }
 
 /// Whom the configuration wants told, of the corpora together.
-fn alerts(config: &AlertsConfig, corpora: &[NamedCorpus]) -> anyhow::Result<Option<Alerts>> {
+fn alerts(config: &AlertsConfig, corpora: &[NamedCorpus]) -> runtime::Result<Option<Alerts>> {
     let Some(first) = corpora.first().map(|corpus| &corpus.prepare.folder) else { return Ok(None) };
     Alerts::start(config, &first.display().to_string(), first)
 }
@@ -212,7 +212,7 @@ impl Observer for Killed<'_> {
 pub(crate) fn forget(args: &ConfigArgs, document: &str, source: Option<&str>) -> anyhow::Result<()> {
     let corpora = Parsed::read(&args.config, &args.set)?.into_corpora(source)?;
     let config = alone(&corpora, "forget")?;
-    let (clock, mut watcher) = (Clock::system(), Shared::listening(Watchers::start(Vec::new())?, None)?);
+    let (clock, mut watcher) = (Clock::system(), Shared::listening(Dispatcher::start(Vec::new())?, None)?);
     let done = Preparation::plan(config).and_then(|preparation| preparation.forget(document, &clock, &mut watcher));
     watcher.clear();
     let (_, before) = done?;

@@ -25,6 +25,7 @@ use profiler::stages;
 use profiler::verdict::judge;
 use profiler::what_if::proposals;
 use schemas::{RowIndex, Share};
+use telemetry::terminal::{line, note};
 use telemetry::{Clock, Many};
 
 use self::scale::Subject;
@@ -37,7 +38,6 @@ use crate::config::Parsed;
 use crate::data::Purpose;
 use crate::exit::{Usage, WORSE};
 use crate::plan::Plan;
-use crate::terminal::{line, note};
 
 /// Runs a half without tensors against a consumer that costs nothing, or as much as was asked for, and prints its
 /// bottleneck.

@@ -8,12 +8,13 @@ use server::Kind;
 use server::report::Report;
 use store::Store;
 use telemetry::Clock;
+use telemetry::quantities::count;
+use telemetry::terminal::told;
 
 use super::written::put;
 use crate::config::Config;
 use crate::exit::Usage;
 use crate::seen::{PROGRAM, about, settings};
-use crate::terminal::{count, told};
 
 /// Writes the page of these runs to `out`, and each figure as a plot into the folder `svg`.
 pub(crate) fn run(runs: &[PathBuf], out: &Path, svg: Option<&Path>) -> anyhow::Result<()> {

@@ -4,11 +4,12 @@ use std::path::Path;
 
 use schemas::Step;
 use serde_json::json;
+use telemetry::quantities::count;
+use telemetry::terminal::told;
 use trainer_plan::run::rollback_archive::Undone;
 
 use super::checkpoints::existing;
 use crate::run_folder::RunFolder;
-use crate::terminal::{count, told};
 
 /// Goes back to the checkpoint after `step`. The run must not be under way.
 pub(crate) fn run(run: &Path, step: u64, why: Option<String>, is_json: bool) -> anyhow::Result<()> {

@@ -5,9 +5,10 @@ use std::path::Path;
 use serde_json::{Value, json};
 use store::Store;
 use telemetry::Clock;
+use telemetry::quantities::{count, short};
+use telemetry::terminal::{Paint, line, painted};
 
 use crate::summary::{Summary, is_run};
-use crate::terminal::{Paint, count, line, painted, short};
 
 /// Folders deeper than this are not looked into.
 const DEPTH_MAX: usize = 8;

@@ -2,11 +2,12 @@
 
 use pipeline::tokenizer_training;
 use telemetry::preparation::PrepareProgress;
-use telemetry::terminal::eta;
+use telemetry::quantities::count;
+use telemetry::quantities::eta;
+use telemetry::terminal::{Progress, note, told};
 
 use crate::cli::ConfigArgs;
 use crate::config::Parsed;
-use crate::terminal::{Progress, count, note, told};
 
 /// Trains the tokenizer of `[tokenizer]` on the training split of `[prepare]`, and writes `prepare.tokenizer`.
 pub fn train(args: &ConfigArgs) -> anyhow::Result<()> {

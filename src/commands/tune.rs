@@ -7,13 +7,13 @@ pub mod tuning;
 
 use profiler::VERSION;
 use serde_json::{Value, json};
+use telemetry::terminal::line;
 
 use self::file::ConfigFile;
 use self::tuning::{Change, Tuning, times};
 use crate::cli::{ConfigArgs, TuneArgs};
 use crate::exit::Usage;
 use crate::plan::Plan;
-use crate::terminal::line;
 
 /// Tunes for a training step of so many milliseconds, which is not timed.
 pub(crate) fn untimed(args: &ConfigArgs, options: &TuneArgs, step_ms: f64) -> anyhow::Result<()> {

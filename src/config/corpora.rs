@@ -3,10 +3,10 @@
 use pipeline::load::RowOrder;
 use pipeline::prepare::PrepareConfig;
 use schemas::Problem;
+use telemetry::otlp;
 
 use super::sources::SourceConfig;
 use super::{Config, Mistakes, Parsed, corpus};
-use crate::otlp;
 
 /// Longest name of a source: it is a file's name in the folder of a run.
 const NAME_MAX: usize = 64;

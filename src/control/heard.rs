@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use runtime::CancelSource;
 use store::Store;
+use telemetry::log;
+use telemetry::systemd::Notify;
+use telemetry::terminal::answer;
 
 use super::board::Board;
 use super::signal::{Phase, Signal};
 use super::stop_file;
 use super::wishes::Wishes;
-use crate::logging;
-use crate::notify::Notify;
-use crate::terminal::answer;
 
 /// What may wait to be said of signals; more of the same is dropped.
 pub(super) const WORDS: usize = 4;
@@ -189,7 +189,7 @@ impl Heard {
                 return;
             }
         };
-        match logging::reload(level.as_deref()) {
+        match log::reload(level.as_deref()) {
             Ok(level) => tracing::warn!(%level, "the log level was read anew"),
             Err(error) => {
                 tracing::warn!(error, "the log level stays as it is; `{LOG_LEVEL}` says what `RUST_LOG` would");

@@ -2,13 +2,13 @@
 
 use pipeline::load::{LoadFacts, RowOrder, StreamedFacts};
 use serde_json::{Value, json};
+use telemetry::quantities::{bytes, count};
+use telemetry::quantities::{estimate, short};
 use trainer_plan::encoder::EncoderConfig;
 use trainer_plan::networks::AnyNetwork;
 
 use super::{Halves, Plan, mixture, warnings};
 use crate::data::Ids;
-use crate::terminal::{bytes, count};
-use crate::terminal::{estimate, short};
 
 /// Lines for people: a word, then what it comes to.
 pub(crate) fn lines(plan: &Plan) -> Vec<String> {

@@ -3,9 +3,9 @@
 use pipeline::load::{LoadFacts, SourceFacts};
 use pipeline::mixture::PERIOD;
 use serde_json::{Value, json};
+use telemetry::quantities::{bytes, count};
 
 use super::Plan;
-use crate::terminal::{bytes, count};
 
 /// How rows are dealt, and what each source is.
 pub(super) fn lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {

@@ -2,9 +2,9 @@
 
 use pipeline::prepare::{self, Memory, Preparation, PrepareConfig, PreparePlan};
 use schemas::Problem;
+use telemetry::quantities::{bytes, count};
 
 use crate::config::corpus;
-use crate::terminal::{bytes, count};
 
 /// A line or two; where it cannot be known yet, why. Of a folder that is prepared no file is looked at: those that have
 /// been touched would be read.

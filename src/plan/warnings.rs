@@ -2,10 +2,10 @@
 
 use pipeline::load::LoadFacts;
 use schemas::RowIndex;
+use telemetry::quantities::bytes;
+use telemetry::quantities::count;
 
 use super::Plan;
-use crate::terminal::bytes;
-use crate::terminal::count;
 
 /// A window's mixture is worth a warning from here on, that is with less than the usual window: see `docs/data.md`.
 const MIXTURE_ERROR_MAX: f64 = 0.13;

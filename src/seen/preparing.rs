@@ -9,12 +9,12 @@ use runtime::PoolStats;
 use serde_json::{Value, json};
 use server::{Action, ActorStatus, Address, Health, Kind, MemoryStatus, Seen, Server, Status, Subject, Trouble};
 use telemetry::host_memory::resident_bytes;
+use telemetry::terminal::note;
 use telemetry::{Observer, What};
 
 use super::{about, settings};
 use crate::config::Config;
 use crate::exit::Usage;
-use crate::terminal::note;
 
 /// Where a preparation is seen, until this is dropped.
 pub(crate) struct Sight {

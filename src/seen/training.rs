@@ -11,6 +11,8 @@ use server::{
 };
 use store::Store;
 use telemetry::host_memory::resident_bytes;
+use telemetry::log;
+use telemetry::terminal::note;
 use telemetry::{Observer, What};
 
 use super::{ADDRESS, about, beside, this_host};
@@ -18,10 +20,8 @@ use crate::config::Config;
 use crate::control::{Control, Phase, Signal};
 use crate::data::PreparedData;
 use crate::exit::Usage;
-use crate::logging;
 use crate::looked;
 use crate::plan::Plan;
-use crate::terminal::note;
 
 /// Where a training is seen, until this is dropped.
 pub struct Sight {
@@ -258,7 +258,7 @@ impl Subject for Training {
                 "it finishes its step, saves, and leaves with code 143".to_owned()
             }
             Action::LogLevel(level) => {
-                let now = logging::reload(Some(&level)).map_err(Trouble::Wrong)?;
+                let now = log::reload(Some(&level)).map_err(Trouble::Wrong)?;
                 format!("logged from now on: {now}")
             }
             Action::Note(text) => {

@@ -10,14 +10,10 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use axum::http::{HeaderMap, StatusCode, header};
-
-use crate::secret;
+use telemetry::secret::SERVER_TOKEN as TOKEN;
 
 /// A secret of fewer characters is guessed.
 const TOKEN_MIN: usize = 16;
-
-/// The variable of the environment that holds it.
-pub const TOKEN: &str = "CLOZE_TOKEN";
 
 /// What a request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +57,7 @@ impl Token {
             return Ok(None);
         }
         let place = file.display();
-        let secret = secret::read(file).map_err(|error| format!("serve.token_file: {place}: {error}"))?;
+        let secret = telemetry::secret::read(file).map_err(|error| format!("serve.token_file: {place}: {error}"))?;
         Self::of(&secret).map(Some).map_err(|why| format!("serve.token_file: {place}: {why}"))
     }
 

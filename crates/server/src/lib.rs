@@ -20,14 +20,12 @@ mod page;
 pub mod plot;
 pub mod report;
 mod routes;
-pub mod secret;
 mod seen;
 mod server;
 mod subject;
 #[cfg(test)]
 mod tests;
 
-pub use access::TOKEN;
 pub use config::{Address, ServeConfig};
 pub use seen::{About, Figures, Kind, Seen};
 pub use server::{Heard, Server};

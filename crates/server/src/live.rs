@@ -132,6 +132,7 @@ impl Live {
 /// A name that no other process, and no other course of this one, has.
 fn boot(begun: u64) -> Arc<str> {
     use std::time::{SystemTime, UNIX_EPOCH};
+
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut hasher = blake3::Hasher::new();
     hasher.update(&now.as_nanos().to_le_bytes());

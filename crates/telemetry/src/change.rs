@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use schemas::ordinal::Step;
+use serde::{Deserialize, Serialize};
 
 /// A run is another from here on, since somebody wanted it so.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

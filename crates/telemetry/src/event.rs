@@ -17,11 +17,10 @@
 //! - Numbers that are not finite are `"NaN"`, `"Infinity"` and `"-Infinity"`.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
+use schemas::ordinal::Step;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
-
-use schemas::ordinal::Step;
 
 use crate::change::{ChangeReport, NoteReport};
 use crate::number::{Float, Maybe};

@@ -1,23 +1,33 @@
-//! What a run and a preparation say of themselves: typed events, and those who read them.
+//! Events of runs and preparations, and every exporter that tells somebody of them.
 //!
-//! Whoever works says an [`Event`]: when ([`Clock`] stamps it), where in the run ([`At`]) and [`What`]. Whoever wants to
-//! know is an [`Observer`]. So the trainer and the pipeline know no terminal, no log and no page, and a new reader
-//! touches neither. Three readers are here: [`terminal`] for people, [`jsonl`] for programs, [`tensorboard`] for TensorBoard.
+//! The trainer and the pipeline emit an [`Event`]: a time ([`Clock`] stamps it), a position ([`At`]) and a kind ([`What`]).
+//! An [`Observer`] receives it. So the trainer and the pipeline know no terminal, no log and no page.
 //!
-//! In the order of reading: [`event`] is the envelope and the table of all kinds; [`training`], [`change`] and
-//! [`preparation`] hold what they carry; [`schema`] says it to programs; [`clock`] and [`observer`] are how one is made and where it goes.
+//! Events: [`event`] is the envelope and the table of all kinds; [`training`], [`change`] and [`preparation`] are their
+//! contents; [`schema`] describes them to programs; [`event_text`] to people. [`dispatcher`] runs observers on a thread of
+//! their own, so that training never waits for one.
 //!
-//! Plain data: nothing here starts a thread, writes or prints. Only [`clock`] and [`host_memory`] read the machine.
+//! Exporters: [`jsonl`] (the log of a run), [`terminal`], [`tensorboard`], [`otlp`], [`alerts`], [`systemd`], and [`log`] for
+//! what `tracing` collects.
 
+pub mod alerts;
 pub mod change;
 pub mod clock;
+pub mod dispatcher;
 pub mod event;
+pub mod event_text;
 pub mod host_memory;
+mod http_client;
 pub mod jsonl;
+pub mod log;
 mod number;
 pub mod observer;
+pub mod otlp;
 pub mod preparation;
+pub mod quantities;
 pub mod schema;
+pub mod secret;
+pub mod systemd;
 pub mod tensorboard;
 pub mod terminal;
 #[cfg(test)]

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use schemas::Generation;
+use serde::{Deserialize, Serialize};
 
 use crate::number::{Float, Maybe};
 

@@ -17,11 +17,14 @@
 //!   `memory/…` (bytes).
 //! - Values are 32-bit; what is not a number is written as NaN.
 
+mod writer;
+
 use std::collections::BTreeMap;
 
 use prost::Message;
 use schemas::ordinal::Step;
 
+pub use self::writer::TensorBoard;
 use crate::event::{Event, What};
 use crate::training::{StepReport, ValidReport};
 

@@ -1,205 +1,123 @@
-//! Events for people: plain lines, as few as can be.
+//! What people see: results on stdout, progress on stderr, colour only where someone looks.
+//!
+//! [`manner`](Manner) is how a process speaks on stderr: with `--log json` each line of it is one object for programs, with
+//! `-q` only errors are left of it.
 
-mod preparation;
-mod quantities;
+use std::fmt::Display;
+use std::io::{self, IsTerminal, Write};
 
-use std::collections::BTreeMap;
+use schemas::printable;
 
-use schemas::ordinal::Step;
+pub use self::course::{Course, Doing};
+pub use self::manner::{Form, Loudness, Manner};
+pub use self::printer::Printer;
+pub use self::progress::Progress;
 
-use crate::event::{At, Event, What};
-use crate::training::{
-    AuditReport, CheckpointReport, DevicePeak, Figures, GenerationReport, LeapReport, Leaping, LeftOutReport,
-    SkipReport, StartReport, StarvedReport, StepReport, StopReport, ValidReport, Warning, Why,
-};
+mod bar;
+mod course;
+mod manner;
+mod printer;
+mod progress;
 
-pub use preparation::beside_bar;
-pub use quantities::{bytes, count, estimate, eta, time};
-
-/// From this share of the time on it is worth a word that steps wait for checkpoints.
-const STALL: f64 = 0.01;
-/// The same of one checkpoint, in seconds.
-const STALL_S: f64 = 1.0;
-
-/// What people see of an event, without the newline that ends it; a preparation begins and ends with several lines.
-/// Nothing for events that only programs care about.
-#[must_use]
-pub fn line(event: &Event) -> Option<String> {
-    let at = &event.at;
-    Some(match &event.what {
-        What::Start(report) => start(at, report),
-        What::Report(report) => step(at, report),
-        What::Validation(report) => validation(at, report),
-        What::Checkpoint(report) => checkpoint(report),
-        What::Change(report) => format!("{}  {}", steps(at), report.message),
-        // A line is one thing that was said: nobody writes others with it.
-        What::Note(note) => format!("{}  note: {}", steps(at), schemas::printable(&note.text.replace('\n', " / "))),
-        What::Resume(_) => format!("continuing after {}", steps(at)),
-        What::Warning(warning) => warn(warning),
-        What::Audit(report) => audit(report),
-        What::Generation(report) => generation(at, report),
-        What::Starved(report) => starved(at, report),
-        What::Leap(report) => format!("warning: {}", leap(report)),
-        What::Skip(report) => skip(report),
-        What::LeftOut(report) => left_out(at, report),
-        What::Stop(report) => return stop(at, report),
-        What::PrepareStart(start) => preparation::start(start),
-        What::PrepareProgress(progress) => preparation::line(progress),
-        What::PrepareEnd(end) => preparation::end(end),
-        What::PartDone(_) | What::Unknown(_) => return None,
-    })
+/// Prints one line of result, in which nothing is obeyed by the terminal: names in it may be anybody's.
+pub fn line(text: impl Display) {
+    painted(printable(&text.to_string()));
 }
 
-/// Whether the line is a result, for stdout. The others tell how the work goes, for stderr.
-#[must_use]
-pub fn is_result(event: &Event) -> bool {
-    matches!(event.what, What::Start(_) | What::Report(_) | What::Validation(_) | What::PrepareEnd(_))
-}
-
-/// `step 1200`; a run always says where it stands.
-fn steps(at: &At) -> String {
-    format!("step {}", at.step.unwrap_or_default())
-}
-
-fn start(at: &At, report: &StartReport) -> String {
-    let how = if report.random { "at random" } else { "from weights it was given" };
-    format!("{}  began {how} with {}", steps(at), list(&report.terms))
-}
-
-fn step(at: &At, report: &StepReport) -> String {
-    let StepReport {
-        figures: Figures { loss, terms, lr, grad_norm, skipped, .. },
-        progress,
-        speed,
-        source_epochs,
-        memory,
-        ..
-    } = report;
-    let learned = format!("{}  loss {loss:.4} ({})  lr {lr:.1e}  norm {grad_norm:.2}", steps(at), list(terms));
-    let rate = quantities::tokens_per_s(speed.tokens_per_s);
-    let mfu = speed.mfu.map_or(String::new(), |mfu| format!("  mfu {:.0} %", 100.0 * mfu));
-    let memory = memory.map_or(String::new(), |memory| {
-        format!(
-            "  memory {} of {}",
-            quantities::bytes(memory.allocated_peak_bytes),
-            quantities::bytes(memory.total_bytes)
-        )
-    });
-    let wait = 100.0 * speed.wait;
-    let skipped = if *skipped > 0 { format!("  skipped {skipped}") } else { String::new() };
-    let stall = if speed.stall >= STALL { format!("  saving {:.1} %", 100.0 * speed.stall) } else { String::new() };
-    let done = progress.map_or(String::new(), |progress| format!("  {:.1} % done", 100.0 * progress));
-    let sources = source_epochs.iter().map(|(source, epochs)| format!("{source} {epochs:.2}")).collect::<Vec<_>>();
-    let sources = if sources.is_empty() { String::new() } else { format!("  epochs {}", sources.join(", ")) };
-    let eta = quantities::eta(speed.eta_s);
-    format!("{learned}{sources}  {rate}{mfu}  wait {wait:.1} %{stall}{memory}{done}{eta}{skipped}")
-}
-
-/// `saved checkpoint runs/a/checkpoints/step-00001200`, and how long steps waited for it where that can be felt.
-fn checkpoint(report: &CheckpointReport) -> String {
-    let stall = report.stall_s;
-    let waited = if stall >= STALL_S { format!("; the next step waited {stall:.1} s for it") } else { String::new() };
-    format!("saved checkpoint {}{waited}", report.place)
-}
-
-fn validation(at: &At, report: &ValidReport) -> String {
-    let line = format!("{}  valid loss {:.4} ({})", steps(at), report.loss, list(&report.terms));
-    let Some(mlm) = &report.mlm else { return line };
-    format!("{line}  valid/mlm {:.4} (ln V {:.2}, unigram {:.2})", mlm.loss, mlm.ln_vocab, mlm.unigram_entropy)
-}
-
-fn warn(warning: &Warning) -> String {
-    let hint = warning.hint.as_ref().map_or(String::new(), |hint| format!("; {hint}"));
-    format!("warning: {}{hint}", warning.message)
-}
-
-fn audit(report: &AuditReport) -> String {
-    let AuditReport { view, what, found, promised, error, of } = report;
-    format!("audited `{view}`: {what}: {found}, promised {promised}, error {error}, of {of}")
-}
-
-fn generation(at: &At, report: &GenerationReport) -> String {
-    let GenerationReport { generation, before, row, source } = report;
-    let (steps, data) =
-        (steps(at), source.as_ref().map_or("the data".to_owned(), |source| format!("source `{source}`")));
-    format!("{steps}  rows from {row} on are of generation {generation} of {data}, {before} before")
-}
-
-fn starved(at: &At, report: &StarvedReport) -> String {
-    let StarvedReport { by, seconds, part, parts } = report;
-    format!("{}  starved by {by}: {seconds:.1} s until part {} of {parts} was there", steps(at), part + 1)
-}
-
-fn leap(report: &LeapReport) -> String {
-    let LeapReport { leapt, first_row, rows, figure, value, median, sigmas } = report;
-    let figure = match figure {
-        Leaping::Loss => "loss",
-        Leaping::GradNorm => "norm",
-    };
-    let last = first_row.0 + rows.saturating_sub(1);
-    format!(
-        "step {leapt} leapt: {figure} {value:.4}, {median:.4} is usual, {sigmas:.0} sigmas; rows {first_row} to {last}"
-    )
-}
-
-fn skip(report: &SkipReport) -> String {
-    let hardest = report.suspects.first().map_or(String::new(), |suspect| {
-        let documents = suspect.documents.join(", ");
-        format!("; its hardest row is {} (loss {:.4}; {documents})", suspect.row, suspect.loss)
-    });
-    format!("passed over: {}{}", leap(&report.leap), schemas::printable(&hardest))
-}
-
-fn left_out(at: &At, report: &LeftOutReport) -> String {
-    let LeftOutReport { row, source, sample, shard, group, row_in_group, why, .. } = report;
-    let source = source.as_ref().map_or(String::new(), |source| format!(" of {source}"));
-    let place = format!("sample {sample}{source} = {shard}, row group {group}, row {row_in_group}");
-    format!("warning: {}  row {row} is left out, it cannot be made ({place}): {why}", steps(at))
-}
-
-fn stop(at: &At, report: &StopReport) -> Option<String> {
-    let done = at.step.unwrap_or_default();
-    let kept = report
-        .kept
-        .map_or("there is no checkpoint yet".to_owned(), |kept| format!("the newest checkpoint is of step {kept}"));
-    match report.why {
-        Why::Finished => {
-            Some(format!("done: {done} steps; checkpoints are in {}{}", report.place, peak(report.memory)))
+/// The same as it is, with colours: whoever paints has made what is foreign [`printable`]. A reader that has gone away
+/// (`| head`) ends the program quietly, anything else that stands in the way is said.
+pub fn painted(text: impl Display) {
+    if let Err(error) = bar::above(|| writeln!(io::stdout().lock(), "{text}")) {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            // What a shell shows for a program that SIGPIPE ended.
+            std::process::exit(141);
         }
-        // Whoever meets the error prints it; where nothing was done since the newest checkpoint, it is all there is to say.
-        Why::Failed if report.saved || done == Step::default() => None,
-        Why::Failed => Some(format!("failed after step {done}, which is not saved; {kept}")),
-        Why::Guard if report.saved => {
-            Some(format!("paused and saved after step {done}, since a step leapt; the same command continues"))
-        }
-        Why::Interrupt | Why::Terminate | Why::Hangup | Why::Requeue | Why::Other if report.saved => {
-            Some(format!("stopped and saved after step {done}; the same command continues"))
-        }
-        Why::Interrupt | Why::Terminate | Why::Hangup | Why::Requeue | Why::Guard | Why::Other => {
-            Some(format!("stopped after step {done}, which is not saved; {kept}; the same command continues"))
-        }
+        note(format_args!("error: stdout: {error}"));
+        std::process::exit(1);
     }
 }
 
-/// `; at most 3.1 GiB of the device at once, 3.0 GiB by plan`, where it is known.
-fn peak(memory: Option<DevicePeak>) -> String {
-    memory.map_or(String::new(), |DevicePeak { peak_bytes, planned_bytes }| {
-        let (most, planned) = (quantities::bytes(peak_bytes), quantities::bytes(planned_bytes));
-        format!("; at most {most} of the device at once, {planned} by plan")
-    })
+/// Says what has been done. Where nobody can be told, it is done all the same.
+pub fn told(text: impl Display) {
+    if let Err(error) = bar::above(|| writeln!(io::stdout().lock(), "{}", printable(&text.to_string()))) {
+        note(format_args!("warning: stdout: {error}; everything is done all the same"));
+    }
 }
 
-fn list(terms: &BTreeMap<String, f64>) -> String {
-    terms.iter().map(|(name, value)| format!("{name} {value:.4}")).collect::<Vec<_>>().join(", ")
+/// Prints one line for people, apart from results; as careful of names. It begins with `error: ` or `warning: ` where it is
+/// one, by which it is also known what is left of it where somebody wants less.
+pub fn note(text: impl Display) {
+    if let Some(line) = Manner::get().written(&text.to_string()) {
+        err(format_args!("{line}\n"));
+    }
 }
 
-/// `745 k`, `1.2 M`: a rate at a glance.
-pub fn short(value: f64) -> String {
-    match value {
-        v if v >= 1e9 => format!("{:.2} G", v / 1e9),
-        v if v >= 1e6 => format!("{:.2} M", v / 1e6),
-        v if v >= 1e4 => format!("{:.0} k", v / 1e3),
-        v if v >= 1e3 => format!("{:.1} k", v / 1e3),
-        v => format!("{v:.0}"),
+/// The same for who asks: it is said whatever else is not.
+pub fn answer(text: impl Display) {
+    let manner = Manner { loudness: Loudness::Usual, ..Manner::get() };
+    err(format_args!("{}\n", manner.written(&text.to_string()).unwrap_or_default()));
+}
+
+/// Writes to stderr, above a bar that is drawn there. Where stderr is gone there is nobody to tell.
+pub(crate) fn err(text: std::fmt::Arguments<'_>) {
+    let _ = bar::above(|| io::stderr().lock().write_fmt(text));
+}
+
+/// Colours, as ANSI or as nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Paint(bool);
+
+impl Paint {
+    /// For stdout: on where it is a terminal and `NO_COLOR` is unset, or where `CLICOLOR_FORCE` is set.
+    pub fn stdout() -> Self {
+        Self::of(io::stdout().is_terminal())
+    }
+
+    /// The same for stderr.
+    pub(crate) fn stderr() -> Self {
+        Self::of(io::stderr().is_terminal())
+    }
+
+    fn of(is_terminal: bool) -> Self {
+        let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0");
+        Self(set("CLICOLOR_FORCE") || (is_terminal && !set("NO_COLOR")))
+    }
+
+    pub(crate) fn is_on(self) -> bool {
+        self.0
+    }
+
+    fn wrap(self, code: &str, text: impl Display) -> String {
+        if self.0 { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_string() }
+    }
+
+    /// The text in bold.
+    pub fn bold(self, text: impl Display) -> String {
+        self.wrap("1", text)
+    }
+
+    /// The text dimmed.
+    pub fn dim(self, text: impl Display) -> String {
+        self.wrap("2", text)
+    }
+
+    /// The text in red.
+    pub fn red(self, text: impl Display) -> String {
+        self.wrap("31", text)
+    }
+
+    /// The text in green.
+    pub fn green(self, text: impl Display) -> String {
+        self.wrap("32", text)
+    }
+
+    /// The text in yellow.
+    pub fn yellow(self, text: impl Display) -> String {
+        self.wrap("33", text)
+    }
+
+    /// The text in cyan.
+    pub fn cyan(self, text: impl Display) -> String {
+        self.wrap("36", text)
     }
 }

@@ -13,7 +13,7 @@ use crate::preparation::PrepareEnd;
 use crate::training::{
     DeviceMemory, DevicePeak, Speed, StartReport, StepReport, StopReport, ValidReport, Warning, Why,
 };
-use crate::{At, Event, Many, Observer, Unknown, What, jsonl, terminal};
+use crate::{At, Event, Many, Observer, Unknown, What, event_text, jsonl};
 
 const ENVELOPE: &[&str] = &["version", "time", "elapsed_s", "kind", "step", "epoch", "rows_seen", "tokens_seen"];
 
@@ -41,16 +41,16 @@ fn every_line_of_version_1_stays_readable() {
 #[test]
 fn people_see_what_they_always_saw() {
     for (what, _, line) in golden().into_iter().chain(mixing()) {
-        assert_eq!(terminal::line(&event(&what)).as_deref(), line);
+        assert_eq!(event_text::line(&event(&what)).as_deref(), line);
     }
     let results: Vec<&str> = ["start", "report", "validation", "prepare_end"].into();
-    let found = golden().into_iter().filter(|(what, ..)| terminal::is_result(&event(what)));
+    let found = golden().into_iter().filter(|(what, ..)| event_text::is_result(&event(what)));
     assert_eq!(found.map(|(what, ..)| what.kind().to_owned()).collect::<Vec<_>>(), results);
 }
 
 #[test]
 fn what_a_line_shows_depends_on_what_there_is_to_show() {
-    let seen = |what: What| terminal::line(&event(&what));
+    let seen = |what: What| event_text::line(&event(&what));
     let shown = |what: What| seen(what).expect("a line");
     let mut report = step_report();
     report.figures.skipped = 2;
@@ -126,7 +126,7 @@ fn every_number_of_every_kind_may_be_infinite_or_none() {
             let written: Value = serde_json::from_str(&jsonl::line(&read)).expect("JSON");
             assert_eq!(written, json, "{}", what.kind());
             // People are shown it too, and nothing panics.
-            let _ = terminal::line(&read);
+            let _ = event_text::line(&read);
         }
     }
 }
@@ -159,7 +159,7 @@ fn a_kind_of_a_later_program_is_kept_whole() {
     let fields: Map<String, Value> = serde_json::from_str(r#"{"celsius":81.5,"of":{"gpu":[0,1]}}"#).expect("an object");
     assert_eq!(event.what, What::Unknown(Unknown { kind: "temperature".to_owned(), fields }));
     assert_eq!((event.what.kind(), event.at.step), ("temperature", Some(Step(7))));
-    assert_eq!((jsonl::line(&event), terminal::line(&event)), (line, None));
+    assert_eq!((jsonl::line(&event), event_text::line(&event)), (line, None));
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn what_may_be_missing_may_be_missing() {
     let line = format!(r#"{STAMP}"kind":"warning","topic":"t","message":"m"}}"#);
     let event = jsonl::parse(line.as_bytes()).expect("no place, no hint");
     assert_eq!((event.at, jsonl::line(&event)), (At::default(), line));
-    assert_eq!(terminal::line(&event).as_deref(), Some("warning: m"));
+    assert_eq!(event_text::line(&event).as_deref(), Some("warning: m"));
 }
 
 #[test]

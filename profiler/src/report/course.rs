@@ -1,6 +1,6 @@
 //! Drawings over time: what each actor did, the rate, the queues, the memory.
 
-use telemetry::terminal::{bytes, short};
+use telemetry::quantities::{bytes, short};
 
 use super::canvas::{Canvas, LINE, NARROW, Side, cut, marks};
 use super::read::{List, Memory, Number, Read, Share, Timeline, Training};

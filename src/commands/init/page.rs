@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
+use telemetry::quantities::bytes;
+
 use super::survey::Survey;
-use crate::terminal::bytes;
 
 /// Bytes of text that make a token, about, of a vocabulary that suits the corpus.
 const BYTES_PER_TOKEN: u64 = 4;

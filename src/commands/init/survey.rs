@@ -6,10 +6,10 @@ use pipeline::corpus::{AnyFormat, Corpus, CorpusConfig, Endings, InputFile, grou
 use pipeline::prepare::PrepareConfig;
 use schemas::PartId;
 use serde_json::Value;
+use telemetry::quantities::count;
 
 use crate::config::corpus::is_there;
 use crate::exit::Usage;
-use crate::terminal::count;
 
 /// Files of which documents are read.
 const FILES: usize = 3;

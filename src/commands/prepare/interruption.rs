@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use runtime::FILE_SIZE_SIGNAL;
+use telemetry::dispatcher::Dispatcher;
+use telemetry::terminal::{answer, note};
 use telemetry::{Event, Observer};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::service::Service;
 use super::watcher::Watcher;
-use crate::terminal::{answer, note};
-use crate::watchers::Watchers;
 
 /// How long somebody may take to read the last line.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -22,14 +22,14 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// service.
 pub(super) struct Shared {
     seen: Arc<Mutex<Watcher>>,
-    watchers: Watchers,
+    watchers: Dispatcher,
     service: Arc<Service>,
 }
 
 impl Shared {
     /// A watcher that has seen nothing yet. From now on SIGINT, SIGTERM and SIGUSR1 end the process with a line of their
     /// own, and SIGUSR2 has one as well. Nothing may happen for `hang` before a manager hears of it.
-    pub(super) fn listening(watchers: Watchers, hang: Option<Duration>) -> anyhow::Result<Self> {
+    pub(super) fn listening(watchers: Dispatcher, hang: Option<Duration>) -> anyhow::Result<Self> {
         let seen = Arc::new(Mutex::new(Watcher::default()));
         let runtime =
             Builder::new_current_thread().enable_all().build().context("cannot start listening for signals")?;

@@ -4,10 +4,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use telemetry::preparation::PrepareProgress;
+use telemetry::systemd::{Notify, PULSE};
+use telemetry::terminal::note;
 use telemetry::{Event, What};
-
-use crate::notify::{Notify, PULSE};
-use crate::terminal::note;
 
 /// Bytes, bytes of text and tokens that are done.
 type Done = (u64, u64, u64);
@@ -37,7 +36,7 @@ impl Service {
             What::PrepareStart(_) => self.notify.ready(),
             What::PrepareProgress(now) => {
                 self.moves(now);
-                self.notify.progress(telemetry::terminal::line(event).unwrap_or_default());
+                self.notify.progress(telemetry::event_text::line(event).unwrap_or_default());
             }
             What::PrepareEnd(_) => {
                 // One that had nothing to do was ready for it: who manages it takes an end before that for a failure.

@@ -9,9 +9,9 @@ use std::time::Duration;
 use pipeline::Error;
 use pipeline::corpus::{Corpus, FileIdentity};
 use pipeline::prepare::PrepareConfig;
+use telemetry::terminal::note;
 
 use crate::exit::Usage;
-use crate::terminal::note;
 
 /// The shortest pause between two looks, in seconds, and the longest: a day.
 const SECONDS: std::ops::RangeInclusive<f64> = 0.1..=86_400.0;

@@ -1,8 +1,7 @@
 //! What people see of a preparation.
 
+use telemetry::terminal::{Progress, note, told};
 use telemetry::{Event, Observer, What};
-
-use crate::terminal::{Progress, note, told};
 
 /// Shows how a preparation begins and how far it is, and keeps how it ended: the result comes when nothing can go wrong.
 #[derive(Default)]
@@ -21,7 +20,7 @@ impl Observer for Watcher {
             What::PartDone(_) => self.done += 1,
             _ => {}
         }
-        let Some(text) = telemetry::terminal::line(event) else { return };
+        let Some(text) = telemetry::event_text::line(event) else { return };
         match &event.what {
             // What was kept from before is no progress, and has no rate.
             What::PrepareProgress(now) if now.bytes == now.bytes_kept => {}

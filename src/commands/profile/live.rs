@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use store::{Lock, Store};
+use telemetry::terminal::{line, note};
 
 use crate::control::profile_file::{self, PROFILES, REFUSED, Wanted, Wish};
 use crate::exit::Usage;
-use crate::terminal::{line, note};
 
 /// Between two looks for the answer, and between two at whoever trains.
 const PULSE: Duration = Duration::from_millis(200);

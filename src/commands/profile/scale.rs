@@ -11,10 +11,11 @@ use profiler::stages;
 use profiler::statistics::{Estimate, mean_of, percent};
 pub use profiler::verdict::binding;
 use serde_json::{Value, json};
+use telemetry::quantities::short;
+use telemetry::terminal::{line, note};
 
 use super::shown::Profile;
 use crate::cli::{ConfigArgs, Half};
-use crate::terminal::{line, note, short};
 
 /// Preparations at one number of lanes, at the most.
 const AGAIN_MAX: usize = 16;

@@ -6,9 +6,10 @@ use profiler::stages::{HeldBack, StageCost};
 pub use profiler::statistics::{nanoseconds, percent};
 use profiler::what_if::Proposal;
 use serde_json::Value;
+use telemetry::quantities::{bytes, short};
+use telemetry::terminal::note;
 
 use crate::cli::ConfigArgs;
-use crate::terminal::{bytes, note, short};
 
 /// What was measured of a half, and what is said of it.
 pub struct Profile {

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use profiler::measure::Measured;
 pub use profiler::trace::{Limits, Recorded, Trace};
+use telemetry::terminal::note;
 
 use super::super::written;
 use crate::cli::{Half, TraceArgs};
 use crate::exit::Usage;
-use crate::terminal::note;
 
 /// A trace beside a profile, if anybody wants one.
 pub struct Recording {

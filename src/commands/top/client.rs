@@ -76,7 +76,7 @@ impl Source {
         let Self::Served(address) = self else {
             return "nobody serves this run; nothing can be asked of it".to_owned();
         };
-        let token = std::env::var(server::TOKEN).unwrap_or_default();
+        let token = std::env::var(telemetry::secret::SERVER_TOKEN).unwrap_or_default();
         let token =
             if token.is_empty() { String::new() } else { format!("Authorization: Bearer {}\r\n", token.trim()) };
         let answer = exchange(address, &format!("POST /{action}"), &format!("{token}Content-Length: 0\r\n"));

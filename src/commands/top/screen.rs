@@ -9,9 +9,8 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Axis, Block, Cell, Chart, Dataset, Gauge, GraphType, Paragraph, Row, Table};
 use schemas::printable;
 use serde_json::Value;
-use telemetry::terminal::time;
-
-use crate::terminal::{bytes, short};
+use telemetry::quantities::time;
+use telemetry::quantities::{bytes, short};
 
 /// Lines of events, of what stands above everything, and of a curve that can be read.
 const EVENTS: u16 = 6;
@@ -157,8 +156,9 @@ fn heading(screen: &Screen, width: u16) -> Vec<Line<'static>> {
     let place = Span::styled(printable(&screen.place).into_owned(), Style::new().fg(Color::DarkGray));
     let Some(status) = &screen.status else {
         let last = screen.group().1["step"].as_array().and_then(|steps| steps.last()?.as_u64());
-        let last =
-            last.map_or(String::new(), |step| format!("; the last report is of step {}", crate::terminal::count(step)));
+        let last = last.map_or(String::new(), |step| {
+            format!("; the last report is of step {}", telemetry::quantities::count(step))
+        });
         let why = format!("nobody serves it: what its log says{last}");
         return vec![Line::from(vec![Span::styled(name, bold), "  ".into(), place]), Line::from(why)];
     };
@@ -166,9 +166,10 @@ fn heading(screen: &Screen, width: u16) -> Vec<Line<'static>> {
     let mut words = vec![text(&status["phase"])];
     words.retain(|phase| phase != "step");
     if let Some(step) = status["step"].as_u64() {
-        let of =
-            status["steps"].as_u64().map_or(String::new(), |steps| format!(" of {}", crate::terminal::count(steps)));
-        words.push(format!("step {}{of}", crate::terminal::count(step)));
+        let of = status["steps"]
+            .as_u64()
+            .map_or(String::new(), |steps| format!(" of {}", telemetry::quantities::count(steps)));
+        words.push(format!("step {}{of}", telemetry::quantities::count(step)));
     }
     words.extend(status["eta_s"].as_f64().map(|eta| format!("ETA {}", time(eta))));
     words.extend(status["tokens_per_s"].as_f64().map(|rate| format!("{} tokens/s", short(rate))));
@@ -281,7 +282,7 @@ fn told(screen: &Screen, frame: &mut Frame<'_>, area: Rect) {
     let events = screen.history["events"].as_array().cloned().unwrap_or_default();
     let lines = events.iter().rev().filter(|event| event["kind"] != "audit").filter_map(|event| {
         let event = serde_json::from_value::<telemetry::Event>(event.clone()).ok()?;
-        let line = telemetry::terminal::line(&event)?;
+        let line = telemetry::event_text::line(&event)?;
         Some(Line::from(printable(line.lines().next().unwrap_or_default()).into_owned()))
     });
     let mut lines: Vec<Line<'_>> = lines.take(usize::from(EVENTS)).collect();

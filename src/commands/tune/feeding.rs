@@ -8,13 +8,14 @@ use profiler::measure::Measured;
 use profiler::neighbor;
 pub(super) use profiler::statistics::{Estimate, batch_means, ratio_of};
 use profiler::what_if::proposals;
+use telemetry::quantities::bytes;
+use telemetry::terminal::note;
 
 use super::memory::available;
 use super::tuning::{Change, FEWER_MAX, GAIN_MIN, Tuning, waits};
 use crate::cli::{ConfigArgs, Half, ProfileArgs, TraceArgs};
 use crate::commands::profile::measured_online;
 use crate::plan::Plan;
-use crate::terminal::{bytes, note};
 
 const LANES: &str = "data.lanes";
 const DEPTH: &str = "data.depth";

@@ -142,8 +142,9 @@ fn check(before: &str, after: &str, changes: &[(&str, u64)]) -> Result<(), Strin
 
 #[cfg(test)]
 mod tests {
+    use telemetry::terminal::note;
+
     use super::*;
-    use crate::terminal::note;
 
     fn check_edit(before: &str, changes: &[(&str, u64)], after: &str) {
         assert_eq!(edited(before, changes).as_deref(), Ok(after), "of {before:?}");

@@ -1,9 +1,9 @@
 //! What is tuned so far: what gains, and why the rest stays.
 
 use profiler::statistics::{Estimate, percent};
+use telemetry::terminal::note;
 
 use crate::cli::{ConfigArgs, TuneArgs};
-use crate::terminal::note;
 
 /// A gain below this share changes nothing in a file.
 pub const GAIN_MIN: f64 = 0.02;

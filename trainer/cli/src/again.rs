@@ -13,10 +13,10 @@ use cloze::commands::checkpoints::existing;
 use cloze::exit::Usage;
 use cloze::left_out::RunLeftOut;
 use cloze::plan::Plan;
-use cloze::terminal::note;
 use pipeline::load::{BatchStream, Care, LeftOut, LoadPlan, StreamOptions};
 use schemas::{Batch, RowIndex, Share, Step};
 use store::Store;
+use telemetry::terminal::note;
 use trainer::training::Replay;
 use trainer_plan::checkpoint;
 

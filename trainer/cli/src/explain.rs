@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use cloze::commands::inspect::rendered;
 use cloze::looked::{document, place, views_of};
-use cloze::terminal::{Paint, line, note, painted};
 use pipeline::corpus::Corpus;
 use pipeline::load::{LeftOut, LoadPlan, RowFacts};
 use pipeline::prepare::Origin;
 use pipeline::shard::groups::Groups;
 use schemas::{Batch, BatchIndex, RowIndex, printable};
 use serde_json::json;
+use telemetry::terminal::{Paint, line, note, painted};
 
 use super::again::{Again, Logged};
 

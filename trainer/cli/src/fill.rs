@@ -4,11 +4,11 @@ use std::path::Path;
 
 use cloze::exit::Usage;
 use cloze::plan::Plan;
-use cloze::terminal::{Paint, line, painted};
 use pipeline::load;
 use pipeline::tokenize::{self, Tokenizer as _};
 use schemas::{Vocab, manifest, printable};
 use store::Store;
+use telemetry::terminal::{Paint, line, painted};
 use trainer::training::{Filler, Guess};
 
 /// Fills the masks of `texts` with the newest checkpoint of `run`.

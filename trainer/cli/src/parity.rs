@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use cloze::cli::Dtype;
-use cloze::terminal::{line, note};
+use telemetry::terminal::{line, note};
 use trainer::parity;
 
 /// Computes the cases of `input` into `output`.

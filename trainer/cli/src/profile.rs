@@ -9,9 +9,10 @@ use cloze::cli::{ConfigArgs, Half, ProfileArgs};
 use cloze::commands::profile::shown::Profile;
 use cloze::commands::profile::traced::Recording;
 use cloze::commands::profile::{half, offline, online, refuse};
-use cloze::terminal::{line, short};
 use profiler::VERSION;
 use profiler::bottleneck::Binding;
+use telemetry::quantities::short;
+use telemetry::terminal::line;
 
 /// Runs the training half, all three, or made steps, and prints where the time goes.
 pub(crate) fn run(args: &ConfigArgs, options: &ProfileArgs) -> anyhow::Result<()> {

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use cloze::terminal::{line, note};
 use pipeline::load::LeftOut;
 use serde_json::json;
+use telemetry::terminal::{line, note};
 use trainer::training::Observed;
 
 use super::again::{Again, Logged, parse_rows};

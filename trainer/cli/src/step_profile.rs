@@ -6,12 +6,12 @@ use cloze::cli::Half;
 use cloze::commands::profile::shown::{Profile, Told};
 use cloze::control::Control;
 use cloze::plan::Plan;
-use cloze::terminal::{bytes, short};
 use profiler::measure::{Measured, Watch};
 use profiler::statistics::{Estimate, mean_of, milliseconds, percent};
 use profiler::verdict::judge;
 use profiler::what_if::proposals;
 use serde_json::{Value, json};
+use telemetry::quantities::{bytes, short};
 use trainer::device::stopwatch::{self, MemoryAt, STEPS_MAX, Slice, StepTimes, WAIT};
 
 /// Steps that are measured at the moment.

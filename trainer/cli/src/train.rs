@@ -19,7 +19,6 @@ use std::str::FromStr as _;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use cloze::alerts::Alerts;
 use cloze::chaos::{Chaos, Storm};
 use cloze::cli::ConfigArgs;
 use cloze::config::{Config, Parsed, RunConfig};
@@ -28,18 +27,19 @@ use cloze::control::{Control, Patience, Phase, Signal, obeyed};
 use cloze::data::Purpose;
 use cloze::exit::Usage;
 use cloze::left_out::RunLeftOut;
-use cloze::otlp::{Otlp, Speaker};
 use cloze::plan::{Plan, describe, warnings};
 use cloze::run_folder::RunFolder;
 use cloze::seen::Sight;
-use cloze::tensorboard::TensorBoard;
-use cloze::terminal::{Course, Doing, Printer, note};
-use cloze::watchers::Watchers;
 use pipeline::ledger::Ledger;
 use pipeline::load::{Contention, Hindrance};
 use schemas::Share;
 use server::ServeConfig;
 use store::{Lock, Store, Weather};
+use telemetry::alerts::Alerts;
+use telemetry::dispatcher::Dispatcher;
+use telemetry::otlp::{Otlp, Speaker};
+use telemetry::tensorboard::TensorBoard;
+use telemetry::terminal::{Course, Doing, Printer, note};
 use telemetry::{Clock, Many, Observer};
 use trainer::device::ResolveDevice as _;
 use trainer::training::checkpoint::{Export, Keeping};
@@ -314,7 +314,7 @@ fn train(plan: &Plan, store: &Store, around: Around) -> anyhow::Result<Outcome> 
     let left_out = Arc::<RunLeftOut>::default();
     let ledger = Arc::<Mutex<Ledger>>::default();
     let kept = Kept { left_out: Arc::clone(&left_out) as _, ledger: Arc::clone(&ledger) };
-    let watchers = Watchers::start(readers)?;
+    let watchers = Dispatcher::start(readers)?;
     let mut feed = Feed::new(plan, Share::ALONE, replay, kept, storm.as_ref(), phases.clone());
     let mut keeper = Keeper {
         readers: Many(vec![Box::new(Printer::start(run.is_some(), course(plan, &phases))?), Box::new(watchers)]),

@@ -6,6 +6,7 @@ use super::*;
 fn a_socket_is_its_owners_alone() {
     use std::os::unix::fs::PermissionsExt as _;
     use std::os::unix::net::UnixStream;
+
     let home = tempfile::tempdir().expect("a temporary folder");
     let path = home.path().join("serve.sock");
     // One that a killed process left.
@@ -67,6 +68,7 @@ fn a_socket_waits_for_its_folder_and_leaves_what_is_anothers() {
 #[test]
 fn what_is_no_socket_is_refused_and_a_full_one_holds_nobody_up() {
     use std::os::unix::net::UnixStream;
+
     let home = tempfile::tempdir().expect("a temporary folder");
     let file = home.path().join("file");
     store::Store::folder(home.path()).expect("a folder").put("file", b"mine").expect("written");

@@ -3,11 +3,12 @@
 use cloze::cli::ConfigArgs;
 use cloze::exit::Usage;
 use cloze::plan::outlook::Outlook;
-use cloze::terminal::{bytes, estimate, line, note, short};
 use pipeline::load::ViewFacts;
 use profiler::statistics::quartiles;
 use schemas::Batch;
 use serde_json::json;
+use telemetry::quantities::{bytes, estimate, short};
+use telemetry::terminal::{line, note};
 use trainer::training::{Timing, time_steps};
 use trainer_plan::TrainPlan;
 

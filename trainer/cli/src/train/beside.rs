@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use cloze::config::Parsed;
 use cloze::config::corpora::NamedCorpus;
 use cloze::plan::Halves;
-use cloze::terminal::note;
 use pipeline::prepare::{Preparation, PrepareConfig, PrepareOptions, Summary};
 use runtime::{CancelSource, CancelToken, NamedThread, cancel_pair};
+use telemetry::terminal::note;
 use telemetry::{Clock, Event, Observer, What};
 use trainer::training::Outcome;
 
@@ -143,7 +143,7 @@ impl Observer for Said {
             }
             _ => {}
         }
-        if let Some(text) = telemetry::terminal::line(event) {
+        if let Some(text) = telemetry::event_text::line(event) {
             note(text);
         }
     }

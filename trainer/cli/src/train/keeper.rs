@@ -11,7 +11,7 @@ use cloze::run_folder::RunFolder;
 use pipeline::ledger::Ledger;
 use schemas::RowIndex;
 use schemas::ordinal::Step;
-use telemetry::terminal::{count, time};
+use telemetry::quantities::{count, time};
 use telemetry::training::CheckpointReport;
 use telemetry::{Event, Observer, What};
 use trainer::training::checkpoint::Keeping;

@@ -9,10 +9,10 @@ use cloze::cli::ConfigArgs;
 use cloze::config::Parsed;
 use cloze::generations::pauses::Pauses;
 use cloze::plan::Plan;
-use cloze::terminal::note;
 use pipeline::load::{self, DataConfig, RowOrder};
 use pipeline::prepare;
 use store::{Sight, Store, Terms, Watch};
+use telemetry::terminal::note;
 
 use super::beside::Beside;
 

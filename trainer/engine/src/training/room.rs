@@ -1,6 +1,6 @@
 //! What is said where the device's memory does not suffice: whose it is, and what to change.
 
-use telemetry::terminal::estimate;
+use telemetry::quantities::estimate;
 use trainer_plan::Error;
 use trainer_plan::TrainPlan;
 use trainer_plan::memory::MemoryEstimate;

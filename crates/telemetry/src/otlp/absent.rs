@@ -1,15 +1,14 @@
 //! A program without the feature: nobody is told. Whoever asks for it is refused before this is reached.
 
-use telemetry::Observer;
-
 use super::speaker::Speaker;
+use crate::Observer;
 
 /// There is none.
 pub enum Otlp {}
 
 impl Otlp {
     /// Nothing is started.
-    pub fn start(_is_wanted: bool, _speaker: &Speaker) -> anyhow::Result<Option<Self>> {
+    pub fn start(_is_wanted: bool, _speaker: &Speaker) -> runtime::Result<Option<Self>> {
         Ok(None)
     }
 
@@ -19,7 +18,7 @@ impl Otlp {
     }
 
     /// Nobody is told.
-    pub(crate) fn failed(&self, _error: &anyhow::Error) {
+    pub fn failed(&self, _error: &dyn std::fmt::Display) {
         match *self {}
     }
 }

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use schemas::Problem;
 use serde::{Deserialize, Serialize};
-use telemetry::{Event, What};
+
+use crate::{Event, What};
 
 /// Who is told aside when something happens to a run or a preparation, and of what.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

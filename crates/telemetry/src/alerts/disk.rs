@@ -11,7 +11,7 @@ use super::desk::Desk;
 const EVERY: Duration = Duration::from_secs(30);
 
 /// Looks for as long as what it returns is kept. By a thread of its own: a disk that does not answer holds up no alert.
-pub(super) fn look(folder: &Path, free_min: u64, desk: Desk) -> anyhow::Result<SyncSender<()>> {
+pub(super) fn look(folder: &Path, free_min: u64, desk: Desk) -> runtime::Result<SyncSender<()>> {
     let folder: PathBuf = folder.to_owned();
     let (keep, ended) = sync_channel(0);
     runtime::spawn("disk-watch", move || {

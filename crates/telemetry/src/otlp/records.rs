@@ -1,9 +1,8 @@
 //! What events become beside: log records, one for each that is not one of many.
 
-use telemetry::training::Why;
-use telemetry::{Event, What, terminal};
-
 use super::wire::{AnyValue, KeyValue, LogRecord, Value, nanoseconds};
+use crate::training::Why;
+use crate::{Event, What, event_text};
 
 /// How grave it is, by the numbers of OpenTelemetry's log data model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +36,7 @@ pub(super) fn record(event: &Event) -> Option<LogRecord> {
     if matches!(what, What::Report(_) | What::PrepareProgress(_) | What::PartDone(_)) {
         return None;
     }
-    let text = terminal::line(event).unwrap_or_else(|| match what {
+    let text = event_text::line(event).unwrap_or_else(|| match what {
         // People are told that by the error itself.
         What::Stop(stop) => format!("failed: {}", stop.error.as_deref().unwrap_or("nobody knows why")),
         what => what.kind().to_owned(),

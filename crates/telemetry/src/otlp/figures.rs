@@ -15,11 +15,10 @@
 
 use std::collections::BTreeMap;
 
-use telemetry::preparation::PrepareProgress;
-use telemetry::training::{StepReport, ValidReport};
-use telemetry::{At, Event, What};
-
 use super::wire::{Data, Gauge, KeyValue, Metric, Point, Sum, nanoseconds};
+use crate::preparation::PrepareProgress;
+use crate::training::{StepReport, ValidReport};
+use crate::{At, Event, What};
 
 /// Which it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,6 +7,9 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
+/// The environment variable that holds the token of the server.
+pub const SERVER_TOKEN: &str = "CLOZE_TOKEN";
+
 /// Secrets are a line.
 const BYTES_MAX: u64 = 8192;
 

@@ -68,12 +68,24 @@ pub fn time(seconds: f64) -> String {
     }
 }
 
+/// `745 k`, `1.2 M`: a rate at a glance.
+pub fn short(value: f64) -> String {
+    match value {
+        v if v >= 1e9 => format!("{:.2} G", v / 1e9),
+        v if v >= 1e6 => format!("{:.2} M", v / 1e6),
+        v if v >= 1e4 => format!("{:.0} k", v / 1e3),
+        v if v >= 1e3 => format!("{:.1} k", v / 1e3),
+        v => format!("{v:.0}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn numbers_read_at_a_glance() {
+        assert_eq!([999.0, 1500.0, 745_000.0, 1.23e6].map(short), ["999", "1.5 k", "745 k", "1.23 M"]);
         let counts = [0, 12, 123, 1234, 1_234_567].map(count);
         assert_eq!(counts, ["0", "12", "123", "1,234", "1,234,567"]);
         assert_eq!([0, 1023, 1024, 3 << 30].map(bytes), ["0 B", "1023 B", "1.0 KiB", "3.0 GiB"]);

@@ -7,10 +7,10 @@ use std::sync::mpsc::{Receiver, sync_channel};
 
 use schemas::{RowIndex, Step};
 use serde_json::Value;
-use telemetry::training::{LeapReport, Leaping, StopReport, Warning, Why};
-use telemetry::{At, Clock};
 
 use super::*;
+use crate::training::{LeapReport, Leaping, StopReport, Warning, Why};
+use crate::{At, Clock};
 
 const TOKEN: &str = "s3cr3t-t0ken";
 

@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
-use telemetry::terminal::{count, eta};
 
 use super::bar;
 use super::manner::Manner;
+use crate::quantities::{count, eta};
 
 /// How finely a bar is drawn: more than the columns of any terminal.
 const LENGTH: u64 = 10_000;

@@ -4,8 +4,8 @@ use std::fs::{File, OpenOptions, create_dir_all, read_dir};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use telemetry::tensorboard::Encoder;
-use telemetry::{Event, Observer};
+use super::Encoder;
+use crate::{Event, Observer};
 
 /// The folder, in that of the run.
 const FOLDER: &str = "tensorboard";
@@ -88,10 +88,10 @@ fn time_of(name: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use schemas::Step;
-    use telemetry::training::StarvedReport;
-    use telemetry::{At, Clock, What};
 
     use super::*;
+    use crate::training::StarvedReport;
+    use crate::{At, Clock, What};
 
     fn event(step: u64) -> Event {
         let report = StarvedReport { by: "prepare".to_owned(), seconds: 1.0, part: 0, parts: 1 };

@@ -5,10 +5,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync
 use std::time::Duration;
 
 use schemas::printable;
-use telemetry::{Event, Observer, What};
 
 use super::course::{Course, CourseBar, Outlook};
 use super::{Form, Manner, bar, note};
+use crate::{Event, Observer, What};
 
 /// Lines that may wait to be read.
 const LINES: usize = 1024;
@@ -38,7 +38,7 @@ struct Line {
 
 impl Printer {
     /// Prints everything, and the end of a run if that is worth a line; below it a bar that says how far the run is.
-    pub fn start(ends: bool, course: Course) -> anyhow::Result<Self> {
+    pub fn start(ends: bool, course: Course) -> runtime::Result<Self> {
         let (lines, waiting) = sync_channel::<Line>(LINES);
         let (alive, done) = sync_channel(0);
         runtime::spawn("printer", move || {
@@ -81,15 +81,15 @@ impl Observer for Printer {
         if matches!(event.what, What::Stop(_)) && !self.ends {
             return;
         }
-        if let Some(text) = telemetry::terminal::line(event) {
+        if let Some(text) = crate::event_text::line(event) {
             let outlook = match &event.what {
                 What::Report(report) => Some(Outlook { progress: report.progress, eta_s: report.speed.eta_s }),
                 _ => None,
             };
-            let is_result = telemetry::terminal::is_result(event);
+            let is_result = crate::event_text::is_result(event);
             // For programs what is known of it, as the log has it.
             let is_json = is_result && Manner::get().form == Form::Json;
-            let text = if is_json { telemetry::jsonl::line(event) } else { text };
+            let text = if is_json { crate::jsonl::line(event) } else { text };
             self.send(Line { text, is_result, outlook });
         }
     }

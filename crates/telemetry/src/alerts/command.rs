@@ -37,7 +37,7 @@ impl Command {
         command.env("CLOZE_ALERT_TOPIC", alert.topic.name());
         command.env("CLOZE_ALERT_TEXT", &alert.text).env("CLOZE_ALERT_RUN", &alert.run);
         // What is this process' own business, secrets first, is none of the command's.
-        for name in [server::TOKEN, "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"] {
+        for name in [crate::secret::SERVER_TOKEN, "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"] {
             command.env_remove(name);
         }
         if !self.secret.is_empty() {

@@ -16,13 +16,12 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use telemetry::{Event, Observer, What};
-
 use self::command::Command;
-pub(crate) use self::config::AlertsConfig;
+pub use self::config::AlertsConfig;
 use self::config::Topic;
 use self::desk::Desk;
 use self::webhook::Webhook;
+use crate::{Event, Observer, What};
 
 /// Alerts of one run or preparation. At its end it waits for the last ones, no longer than one may take.
 pub struct Alerts {
@@ -38,7 +37,7 @@ pub struct Alerts {
 
 impl Alerts {
     /// Tells whom the configuration names of what happens to `run`, which lies in `folder`. None where it names nobody.
-    pub fn start(config: &AlertsConfig, run: &str, folder: &Path) -> anyhow::Result<Option<Self>> {
+    pub fn start(config: &AlertsConfig, run: &str, folder: &Path) -> runtime::Result<Option<Self>> {
         if !config.tells_anybody() {
             return Ok(None);
         }
@@ -83,7 +82,7 @@ impl Alerts {
     }
 
     /// The work failed. Told, unless an event has said that it ends.
-    pub fn failed(&self, error: &anyhow::Error) {
+    pub fn failed(&self, error: &dyn std::fmt::Display) {
         if let Some(desk) = self.desk.as_ref().filter(|desk| !desk.has_told_the_end()) {
             desk.tell(Topic::Stop, &format!("failed: {error:#}"), None);
         }
@@ -111,7 +110,7 @@ struct Reader(Desk);
 impl Observer for Reader {
     fn observe(&mut self, event: &Event) {
         let Some(topic) = Topic::of(event) else { return };
-        let text = telemetry::terminal::line(event).unwrap_or_else(|| match &event.what {
+        let text = crate::event_text::line(event).unwrap_or_else(|| match &event.what {
             // People see that elsewhere.
             What::Stop(stop) => format!("failed: {}", stop.error.as_deref().unwrap_or("nobody knows why")),
             what => what.kind().to_owned(),

@@ -1,7 +1,7 @@
 //! A preparation in words.
 
-use super::quantities::{bytes, count, eta};
 use crate::preparation::{LargestFile, PrepareEnd, PrepareProgress, PrepareStart};
+use crate::quantities::{bytes, count, eta};
 
 pub(super) fn start(start: &PrepareStart) -> String {
     let plan = format!(

@@ -10,7 +10,7 @@ use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 
 /// For whom stderr is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Form {
+pub enum Form {
     /// For people: lines.
     #[default]
     Text,
@@ -20,7 +20,7 @@ pub(crate) enum Form {
 
 /// How much is said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Loudness {
+pub enum Loudness {
     /// Results and errors.
     Quiet,
     /// What somebody who waits wants to know.
@@ -34,16 +34,18 @@ pub(crate) enum Loudness {
 
 /// How to speak.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Manner {
-    pub(crate) form: Form,
-    pub(crate) loudness: Loudness,
+pub struct Manner {
+    /// The form of stderr.
+    pub form: Form,
+    /// How much is printed.
+    pub loudness: Loudness,
 }
 
 static MANNER: OnceLock<Manner> = OnceLock::new();
 
 impl Manner {
     /// From now on, for the whole process. The first one stays.
-    pub(crate) fn set(self) {
+    pub fn set(self) {
         let _ = MANNER.set(self);
     }
 

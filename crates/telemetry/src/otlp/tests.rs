@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use prost::Message as _;
-use telemetry::{Clock, Event, jsonl};
 
 use super::beside::{Otlp, PATIENCE};
 use super::figures::{Figures, Form, TABLE};
@@ -13,6 +12,7 @@ use super::post_office::Pace;
 use super::settings::Settings;
 use super::speaker::Speaker;
 use super::wire::{Data, KeyValue, LogRecord, LogsRequest, Metric, MetricsRequest, Partial, Point, Response, Value};
+use crate::{Clock, Event, jsonl};
 
 const SECRET: &str = "s3cr3t-t0ken";
 
@@ -345,7 +345,7 @@ fn the_table_has_what_is_said_and_the_page_has_the_table() {
     let said: Vec<&str> = metrics.iter().map(|metric| metric.name.as_str()).collect();
     let table: Vec<&str> = TABLE.iter().map(|(name, ..)| *name).collect();
     assert_eq!(said, table, "each is said, and no other is");
-    let page = include_str!("../../docs/seen.md");
+    let page = include_str!("../../../../docs/seen.md");
     let missing: Vec<&&str> = table.iter().filter(|name| !page.contains(&format!("`{name}"))).collect();
     assert!(missing.is_empty(), "docs/seen.md lacks {missing:?}");
 }

@@ -7,10 +7,10 @@ use std::io;
 use std::io::Write;
 use std::sync::OnceLock;
 
-use profiler::trace;
+use runtime::spans::SPANS;
 use tracing::Metadata;
 use tracing_subscriber::filter::{FilterExt as _, FilterFn, LevelFilter};
-use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
+use tracing_subscriber::layer::{Layer, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
 
@@ -28,8 +28,8 @@ fn usual(loudness: Loudness) -> &'static str {
 
 /// Installs the subscriber, once per process, for the [`Manner`] that is set. Beside what is logged, whatever its filter is,
 /// traces hear what is theirs.
-pub(crate) fn install() {
-    let listeners = Registry::default().with(trace::layer());
+pub fn install(traces: impl Layer<Registry> + Send + Sync) {
+    let listeners = Registry::default().with(traces);
     let (filter, handle) = reload::Layer::new(first());
     keep(handle);
     let filter = filter.and(for_logs());
@@ -45,7 +45,7 @@ pub(crate) fn install() {
 /// Traces' spans are no matter of logs, whatever is asked for. It has to say that it lets everything else pass: without a
 /// hint every place that could say something would have to be asked.
 fn for_logs() -> FilterFn {
-    let is_for_logs: fn(&Metadata<'_>) -> bool = |metadata| !trace::is_of_spans(metadata);
+    let is_for_logs: fn(&Metadata<'_>) -> bool = |metadata| metadata.target() != SPANS;
     FilterFn::new(is_for_logs).with_max_level_hint(LevelFilter::TRACE)
 }
 
@@ -64,7 +64,7 @@ fn keep<S: 'static>(handle: reload::Handle<EnvFilter, S>) {
 }
 
 /// Filters by `level` from now on, or as the environment says. Returns what is said now.
-pub(crate) fn reload(level: Option<&str>) -> Result<String, String> {
+pub fn reload(level: Option<&str>) -> Result<String, String> {
     let filter = match level {
         Some(level) => EnvFilter::try_new(level).map_err(|error| error.to_string())?,
         None => first(),

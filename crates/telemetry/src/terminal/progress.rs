@@ -3,14 +3,14 @@
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
-use telemetry::preparation::PrepareProgress;
 
 use super::manner::Manner;
 use super::{bar, note};
+use crate::preparation::PrepareProgress;
 
 /// A preparation's progress bar on a terminal; elsewhere a plain line now and then.
 #[derive(Debug)]
-pub(crate) struct Progress {
+pub struct Progress {
     bar: Option<ProgressBar>,
     printed: Instant,
 }
@@ -19,7 +19,8 @@ impl Progress {
     /// Between plain lines.
     const PLAIN_EVERY: Duration = Duration::from_secs(10);
 
-    pub(crate) fn new(name: &'static str, now: &PrepareProgress) -> Self {
+    /// A progress display: a bar where one may be drawn, else lines.
+    pub fn new(name: &'static str, now: &PrepareProgress) -> Self {
         let bar = Manner::get().draws().then(|| {
             let bar = bar::begin(now.bytes_total, "{prefix} {wide_bar} {percent:>3} %  {msg}  ETA {eta}");
             bar.set_position(now.bytes);
@@ -31,12 +32,12 @@ impl Progress {
     }
 
     /// How far it is, and the same as a plain line.
-    pub(crate) fn set(&mut self, now: &PrepareProgress, line: impl std::fmt::Display) {
-        self.set_beside(now, telemetry::terminal::beside_bar(now), line);
+    pub fn set(&mut self, now: &PrepareProgress, line: impl std::fmt::Display) {
+        self.set_beside(now, crate::event_text::beside_bar(now), line);
     }
 
     /// The same with something else beside the bar.
-    pub(crate) fn set_beside(&mut self, now: &PrepareProgress, beside: String, line: impl std::fmt::Display) {
+    pub fn set_beside(&mut self, now: &PrepareProgress, beside: String, line: impl std::fmt::Display) {
         match &self.bar {
             Some(bar) => {
                 bar.set_length(now.bytes_total);
@@ -51,7 +52,8 @@ impl Progress {
         }
     }
 
-    pub(crate) fn finish(&self) {
+    /// Removes the bar.
+    pub fn finish(&self) {
         self.bar.iter().for_each(bar::end);
     }
 }

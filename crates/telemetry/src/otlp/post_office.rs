@@ -18,7 +18,7 @@ use ureq::http::header::RETRY_AFTER;
 
 use super::settings::{Signal, Target};
 use super::wire::Response;
-use crate::post;
+use crate::http_client;
 
 /// With the pauses between them, three minutes: a collector that is started anew is back by then.
 const TRIES_MAX: u32 = 9;
@@ -79,7 +79,7 @@ pub(super) struct Way {
 impl Way {
     /// There, at that pace, from now on.
     pub(super) fn new(signal: Signal, target: Target, pace: Pace) -> Self {
-        let (agent, next) = (post::agent(), Instant::now());
+        let (agent, next) = (http_client::agent(), Instant::now());
         Self { signal, target, agent, pace, next, failures: 0, tries: 0, is_said: false }
     }
 
@@ -128,7 +128,7 @@ impl Way {
             post = post.header(name, value);
         }
         let post = post.config().timeout_global(Some(timeout)).build();
-        let unanswered = |error: ureq::Error| Failure { why: post::why(&error), may_help: true, after: None };
+        let unanswered = |error: ureq::Error| Failure { why: http_client::why(&error), may_help: true, after: None };
         let mut answer = post.send(body).map_err(unanswered)?;
         let status = answer.status();
         if !status.is_success() {

@@ -8,7 +8,7 @@ use ureq::Agent;
 
 use super::config::AlertsConfig;
 use super::desk::Alert;
-use crate::post;
+use crate::http_client;
 
 /// Where to post.
 pub(super) struct Webhook {
@@ -31,14 +31,14 @@ impl Webhook {
         } else {
             return None;
         };
-        Some(Self { place, agent: post::agent() })
+        Some(Self { place, agent: http_client::agent() })
     }
 
     /// The address as it is now, or why there is none.
     pub(super) fn address(&self) -> Result<String, String> {
         let (text, place) = match &self.place {
             Place::File(path) => {
-                (server::secret::read(path).map_err(|error| error.to_string()), path.display().to_string())
+                (crate::secret::read(path).map_err(|error| error.to_string()), path.display().to_string())
             }
             Place::Environment(name) => {
                 (std::env::var(name).map_err(|error| error.to_string()), format!("environment variable `{name}`"))
@@ -58,7 +58,7 @@ impl Webhook {
         let left = deadline.saturating_duration_since(Instant::now());
         let post = self.agent.post(address).content_type("application/json");
         let post = post.config().timeout_global(Some(left)).build();
-        let answer = post.send(alert.json.as_bytes()).map_err(|error| post::why(&error))?;
+        let answer = post.send(alert.json.as_bytes()).map_err(|error| http_client::why(&error))?;
         let status = answer.status();
         if status.is_success() { Ok(()) } else { Err(format!("it answered {}", status.as_u16())) }
     }

@@ -32,11 +32,11 @@ use schemas::Problem;
 #[cfg(not(feature = "otlp"))]
 pub use self::absent::Otlp;
 #[cfg(feature = "otlp")]
-pub(crate) use self::beside::Otlp;
+pub use self::beside::Otlp;
 pub use self::speaker::Speaker;
 
 /// What is wrong with asking for it: a program that was built without it cannot.
-pub(crate) fn problem(is_wanted: bool) -> Option<Problem> {
+pub fn problem(is_wanted: bool) -> Option<Problem> {
     let hint = "build it with `cargo build --release --features otlp`, or leave the key out";
     let message = "this program was built without the feature `otlp`";
     (is_wanted && cfg!(not(feature = "otlp"))).then(|| Problem::new("run.otlp", message).hint(hint))

@@ -26,7 +26,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Between two looks at what there is to say.
-pub(crate) const PULSE: Duration = Duration::from_millis(500);
+pub const PULSE: Duration = Duration::from_millis(500);
 
 /// Of a status that only counts on, so often: whoever asks a manager reads no faster.
 const STATUS_EVERY: Duration = Duration::from_secs(1);
@@ -73,7 +73,7 @@ struct Asked {
 
 impl Notify {
     /// As the environment says.
-    pub(crate) fn of_environment() -> Self {
+    pub fn of_environment() -> Self {
         Self::asked(&Asked {
             socket: env::var_os("NOTIFY_SOCKET"),
             watchdog_us: env::var("WATCHDOG_USEC").ok(),
@@ -98,7 +98,7 @@ impl Notify {
     }
 
     /// Whether anybody asked to be told.
-    pub(crate) fn is_asked(&self) -> bool {
+    pub fn is_asked(&self) -> bool {
         self.manager.is_some() || self.state().trouble.is_some()
     }
 
@@ -119,7 +119,7 @@ impl Notify {
     }
 
     /// Something is read anew; then it is as ready as before.
-    pub(crate) fn reload<T>(&self, read: impl FnOnce() -> T) -> T {
+    pub fn reload<T>(&self, read: impl FnOnce() -> T) -> T {
         // Who is not ready yet is not made so by a reload.
         let Some(manager) = self.manager.as_ref().filter(|_| self.state().is_ready) else { return read() };
         let is_told = manager.say(&mut self.state(), "RELOADING=1");
@@ -138,7 +138,7 @@ impl Notify {
     }
 
     /// What it does, said with how far it is; and, if `is_alive`, that it lives. Somebody calls this at every [`PULSE`].
-    pub(crate) fn beat(&self, doing: &str, is_alive: bool) {
+    pub fn beat(&self, doing: &str, is_alive: bool) {
         let Some(manager) = &self.manager else { return };
         let mut state = self.state();
         manager.pay(&mut state);
@@ -163,7 +163,7 @@ impl Notify {
     }
 
     /// What there is to complain of: once.
-    pub(crate) fn complaint(&self) -> Option<String> {
+    pub fn complaint(&self) -> Option<String> {
         let mut state = self.state();
         let trouble = state.trouble.take().filter(|_| !state.is_complained)?;
         state.is_complained = true;

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use schemas::printable;
 use serde_json::{Value, json};
-use telemetry::Event;
 
 use super::config::{AlertsConfig, Topic};
+use crate::Event;
 
 /// Alerts that may wait to be delivered. More are held back: there is one of each topic now and then.
 const WAITING: usize = 32;

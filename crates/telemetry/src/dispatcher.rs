@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
-use telemetry::{Event, Observer};
+use crate::{Event, Observer};
 
 /// Events that may wait to be told: at a report a second, those of a quarter of an hour.
 const EVENTS: usize = 1024;
@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Readers, and the way to them.
 #[derive(Debug)]
-pub struct Watchers {
+pub struct Dispatcher {
     /// None where nobody reads.
     events: Option<SyncSender<Told>>,
     /// Events that there was no room for, since the last that there was.
@@ -33,15 +33,15 @@ struct Told {
     missed: u64,
 }
 
-impl Watchers {
+impl Dispatcher {
     /// Tells these readers. Without one it costs nothing.
-    pub fn start(readers: Vec<Box<dyn Observer>>) -> anyhow::Result<Self> {
+    pub fn start(readers: Vec<Box<dyn Observer>>) -> runtime::Result<Self> {
         let (alive, done) = sync_channel(0);
         if readers.is_empty() {
             return Ok(Self { events: None, missed: 0, done });
         }
         let (events, waiting) = sync_channel::<Told>(EVENTS);
-        runtime::spawn("watchers", move || {
+        runtime::spawn("dispatcher", move || {
             let _alive = alive;
             let mut readers = readers;
             for Told { event, missed } in waiting {
@@ -55,7 +55,7 @@ impl Watchers {
     }
 }
 
-impl Observer for Watchers {
+impl Observer for Dispatcher {
     fn observe(&mut self, event: &Event) {
         let Some(events) = &self.events else { return };
         match events.try_send(Told { event: event.clone(), missed: self.missed }) {
@@ -67,7 +67,7 @@ impl Observer for Watchers {
     }
 }
 
-impl Drop for Watchers {
+impl Drop for Dispatcher {
     fn drop(&mut self) {
         let Some(events) = self.events.take() else { return };
         drop(events);
@@ -98,10 +98,9 @@ fn say_missed(missed: u64) {
 mod tests {
     use std::time::Instant;
 
-    use telemetry::training::ResumeReport;
-    use telemetry::{At, Clock, What};
-
     use super::*;
+    use crate::training::ResumeReport;
+    use crate::{At, Clock, What};
 
     fn event(place: &str) -> Event {
         Clock::still().event(At::default(), What::Resume(ResumeReport { place: place.to_owned() }))
@@ -136,7 +135,7 @@ mod tests {
     #[test]
     fn a_slow_reader_keeps_nobody_waiting_and_is_told_in_order() {
         let ((told, heard), (go, may)) = (sync_channel(2 * EVENTS), sync_channel(0));
-        let mut watchers = Watchers::start(vec![Box::new(Slow { told, may })]).expect("a thread");
+        let mut watchers = Dispatcher::start(vec![Box::new(Slow { told, may })]).expect("a thread");
         let begun = Instant::now();
         // One is in its hands at most, and there is room for so many more.
         for index in 0..EVENTS + 100 {
@@ -154,7 +153,7 @@ mod tests {
     #[test]
     fn who_never_returns_is_waited_for_no_longer_than_patience() {
         let ((told, _heard), (_never, may)) = (sync_channel(2 * EVENTS), sync_channel(0));
-        let mut watchers = Watchers::start(vec![Box::new(Slow { told, may })]).expect("a thread");
+        let mut watchers = Dispatcher::start(vec![Box::new(Slow { told, may })]).expect("a thread");
         watchers.observe(&event("a"));
         let begun = Instant::now();
         drop(watchers);
@@ -166,13 +165,13 @@ mod tests {
         let ((told, heard), (go, may)) = (sync_channel(2 * EVENTS), sync_channel(0));
         drop(go);
         let readers: Vec<Box<dyn Observer>> = vec![Box::new(Broken), Box::new(Slow { told, may })];
-        let mut watchers = Watchers::start(readers).expect("a thread");
+        let mut watchers = Dispatcher::start(readers).expect("a thread");
         for name in ["a", "b"] {
             watchers.observe(&event(name));
         }
         drop(watchers);
         assert_eq!(heard.iter().collect::<Vec<_>>(), ["a", "b"]);
-        let mut nobody = Watchers::start(Vec::new()).expect("no thread");
+        let mut nobody = Dispatcher::start(Vec::new()).expect("no thread");
         nobody.observe(&event("a"));
     }
 }

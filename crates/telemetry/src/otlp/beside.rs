@@ -15,7 +15,6 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use prost::Message as _;
-use telemetry::{Clock, Event, Observer};
 
 use super::figures::Figures;
 use super::post_office::{Pace, Sent, Way};
@@ -26,6 +25,7 @@ use super::speaker::Speaker;
 use super::wire::{
     LogRecord, LogsRequest, MetricsRequest, Resource, ResourceLogs, ResourceMetrics, Scope, ScopeLogs, ScopeMetrics,
 };
+use crate::{Clock, Event, Observer};
 
 /// Events that may wait to be heard: a post takes 10 seconds at the most, and at a report a second few come in that time.
 const EVENTS: usize = 1024;
@@ -64,7 +64,7 @@ pub struct Otlp {
 
 impl Otlp {
     /// Sends what is said to whom the environment names. None where nobody wants it.
-    pub(crate) fn start(is_wanted: bool, speaker: &Speaker) -> anyhow::Result<Option<Self>> {
+    pub fn start(is_wanted: bool, speaker: &Speaker) -> runtime::Result<Option<Self>> {
         if !is_wanted {
             return Ok(None);
         }
@@ -79,7 +79,7 @@ impl Otlp {
     }
 
     /// The same with settings of one's own.
-    pub(super) fn with(settings: Settings, speaker: &Speaker, pace: Pace, clock: Clock) -> anyhow::Result<Self> {
+    pub(super) fn with(settings: Settings, speaker: &Speaker, pace: Pace, clock: Clock) -> runtime::Result<Self> {
         let (told, waiting) = sync_channel(EVENTS);
         let (alive, done) = sync_channel(0);
         let (missed, closing) = (Arc::<AtomicU64>::default(), Arc::<OnceLock<Instant>>::default());
@@ -106,12 +106,12 @@ impl Otlp {
     }
 
     /// Who hears events for it.
-    pub(crate) fn reader(&self) -> Box<dyn Observer> {
+    pub fn reader(&self) -> Box<dyn Observer> {
         Box::new(Reader { told: self.told.clone(), missed: Arc::clone(&self.missed) })
     }
 
     /// The work failed in a way that no event tells.
-    pub(crate) fn failed(&self, error: &anyhow::Error) {
+    pub fn failed(&self, error: &dyn std::fmt::Display) {
         let _ = self.told.try_send(Told::Failed(format!("{error:#}")));
     }
 }

@@ -1,0 +1,193 @@
+//! Events for people: plain lines, as few as can be.
+
+mod preparation;
+
+use std::collections::BTreeMap;
+
+pub use preparation::beside_bar;
+use schemas::ordinal::Step;
+
+use crate::event::{At, Event, What};
+
+use crate::quantities::{self};
+use crate::training::{
+    AuditReport, CheckpointReport, DevicePeak, Figures, GenerationReport, LeapReport, Leaping, LeftOutReport,
+    SkipReport, StartReport, StarvedReport, StepReport, StopReport, ValidReport, Warning, Why,
+};
+
+/// From this share of the time on it is worth a word that steps wait for checkpoints.
+const STALL: f64 = 0.01;
+/// The same of one checkpoint, in seconds.
+const STALL_S: f64 = 1.0;
+
+/// What people see of an event, without the newline that ends it; a preparation begins and ends with several lines.
+/// Nothing for events that only programs care about.
+#[must_use]
+pub fn line(event: &Event) -> Option<String> {
+    let at = &event.at;
+    Some(match &event.what {
+        What::Start(report) => start(at, report),
+        What::Report(report) => step(at, report),
+        What::Validation(report) => validation(at, report),
+        What::Checkpoint(report) => checkpoint(report),
+        What::Change(report) => format!("{}  {}", steps(at), report.message),
+        // A line is one thing that was said: nobody writes others with it.
+        What::Note(note) => format!("{}  note: {}", steps(at), schemas::printable(&note.text.replace('\n', " / "))),
+        What::Resume(_) => format!("continuing after {}", steps(at)),
+        What::Warning(warning) => warn(warning),
+        What::Audit(report) => audit(report),
+        What::Generation(report) => generation(at, report),
+        What::Starved(report) => starved(at, report),
+        What::Leap(report) => format!("warning: {}", leap(report)),
+        What::Skip(report) => skip(report),
+        What::LeftOut(report) => left_out(at, report),
+        What::Stop(report) => return stop(at, report),
+        What::PrepareStart(start) => preparation::start(start),
+        What::PrepareProgress(progress) => preparation::line(progress),
+        What::PrepareEnd(end) => preparation::end(end),
+        What::PartDone(_) | What::Unknown(_) => return None,
+    })
+}
+
+/// Whether the line is a result, for stdout. The others tell how the work goes, for stderr.
+#[must_use]
+pub fn is_result(event: &Event) -> bool {
+    matches!(event.what, What::Start(_) | What::Report(_) | What::Validation(_) | What::PrepareEnd(_))
+}
+
+/// `step 1200`; a run always says where it stands.
+fn steps(at: &At) -> String {
+    format!("step {}", at.step.unwrap_or_default())
+}
+
+fn start(at: &At, report: &StartReport) -> String {
+    let how = if report.random { "at random" } else { "from weights it was given" };
+    format!("{}  began {how} with {}", steps(at), list(&report.terms))
+}
+
+fn step(at: &At, report: &StepReport) -> String {
+    let StepReport {
+        figures: Figures { loss, terms, lr, grad_norm, skipped, .. },
+        progress,
+        speed,
+        source_epochs,
+        memory,
+        ..
+    } = report;
+    let learned = format!("{}  loss {loss:.4} ({})  lr {lr:.1e}  norm {grad_norm:.2}", steps(at), list(terms));
+    let rate = quantities::tokens_per_s(speed.tokens_per_s);
+    let mfu = speed.mfu.map_or(String::new(), |mfu| format!("  mfu {:.0} %", 100.0 * mfu));
+    let memory = memory.map_or(String::new(), |memory| {
+        format!(
+            "  memory {} of {}",
+            quantities::bytes(memory.allocated_peak_bytes),
+            quantities::bytes(memory.total_bytes)
+        )
+    });
+    let wait = 100.0 * speed.wait;
+    let skipped = if *skipped > 0 { format!("  skipped {skipped}") } else { String::new() };
+    let stall = if speed.stall >= STALL { format!("  saving {:.1} %", 100.0 * speed.stall) } else { String::new() };
+    let done = progress.map_or(String::new(), |progress| format!("  {:.1} % done", 100.0 * progress));
+    let sources = source_epochs.iter().map(|(source, epochs)| format!("{source} {epochs:.2}")).collect::<Vec<_>>();
+    let sources = if sources.is_empty() { String::new() } else { format!("  epochs {}", sources.join(", ")) };
+    let eta = quantities::eta(speed.eta_s);
+    format!("{learned}{sources}  {rate}{mfu}  wait {wait:.1} %{stall}{memory}{done}{eta}{skipped}")
+}
+
+/// `saved checkpoint runs/a/checkpoints/step-00001200`, and how long steps waited for it where that can be felt.
+fn checkpoint(report: &CheckpointReport) -> String {
+    let stall = report.stall_s;
+    let waited = if stall >= STALL_S { format!("; the next step waited {stall:.1} s for it") } else { String::new() };
+    format!("saved checkpoint {}{waited}", report.place)
+}
+
+fn validation(at: &At, report: &ValidReport) -> String {
+    let line = format!("{}  valid loss {:.4} ({})", steps(at), report.loss, list(&report.terms));
+    let Some(mlm) = &report.mlm else { return line };
+    format!("{line}  valid/mlm {:.4} (ln V {:.2}, unigram {:.2})", mlm.loss, mlm.ln_vocab, mlm.unigram_entropy)
+}
+
+fn warn(warning: &Warning) -> String {
+    let hint = warning.hint.as_ref().map_or(String::new(), |hint| format!("; {hint}"));
+    format!("warning: {}{hint}", warning.message)
+}
+
+fn audit(report: &AuditReport) -> String {
+    let AuditReport { view, what, found, promised, error, of } = report;
+    format!("audited `{view}`: {what}: {found}, promised {promised}, error {error}, of {of}")
+}
+
+fn generation(at: &At, report: &GenerationReport) -> String {
+    let GenerationReport { generation, before, row, source } = report;
+    let (steps, data) =
+        (steps(at), source.as_ref().map_or("the data".to_owned(), |source| format!("source `{source}`")));
+    format!("{steps}  rows from {row} on are of generation {generation} of {data}, {before} before")
+}
+
+fn starved(at: &At, report: &StarvedReport) -> String {
+    let StarvedReport { by, seconds, part, parts } = report;
+    format!("{}  starved by {by}: {seconds:.1} s until part {} of {parts} was there", steps(at), part + 1)
+}
+
+fn leap(report: &LeapReport) -> String {
+    let LeapReport { leapt, first_row, rows, figure, value, median, sigmas } = report;
+    let figure = match figure {
+        Leaping::Loss => "loss",
+        Leaping::GradNorm => "norm",
+    };
+    let last = first_row.0 + rows.saturating_sub(1);
+    format!(
+        "step {leapt} leapt: {figure} {value:.4}, {median:.4} is usual, {sigmas:.0} sigmas; rows {first_row} to {last}"
+    )
+}
+
+fn skip(report: &SkipReport) -> String {
+    let hardest = report.suspects.first().map_or(String::new(), |suspect| {
+        let documents = suspect.documents.join(", ");
+        format!("; its hardest row is {} (loss {:.4}; {documents})", suspect.row, suspect.loss)
+    });
+    format!("passed over: {}{}", leap(&report.leap), schemas::printable(&hardest))
+}
+
+fn left_out(at: &At, report: &LeftOutReport) -> String {
+    let LeftOutReport { row, source, sample, shard, group, row_in_group, why, .. } = report;
+    let source = source.as_ref().map_or(String::new(), |source| format!(" of {source}"));
+    let place = format!("sample {sample}{source} = {shard}, row group {group}, row {row_in_group}");
+    format!("warning: {}  row {row} is left out, it cannot be made ({place}): {why}", steps(at))
+}
+
+fn stop(at: &At, report: &StopReport) -> Option<String> {
+    let done = at.step.unwrap_or_default();
+    let kept = report
+        .kept
+        .map_or("there is no checkpoint yet".to_owned(), |kept| format!("the newest checkpoint is of step {kept}"));
+    match report.why {
+        Why::Finished => {
+            Some(format!("done: {done} steps; checkpoints are in {}{}", report.place, peak(report.memory)))
+        }
+        // Whoever meets the error prints it; where nothing was done since the newest checkpoint, it is all there is to say.
+        Why::Failed if report.saved || done == Step::default() => None,
+        Why::Failed => Some(format!("failed after step {done}, which is not saved; {kept}")),
+        Why::Guard if report.saved => {
+            Some(format!("paused and saved after step {done}, since a step leapt; the same command continues"))
+        }
+        Why::Interrupt | Why::Terminate | Why::Hangup | Why::Requeue | Why::Other if report.saved => {
+            Some(format!("stopped and saved after step {done}; the same command continues"))
+        }
+        Why::Interrupt | Why::Terminate | Why::Hangup | Why::Requeue | Why::Guard | Why::Other => {
+            Some(format!("stopped after step {done}, which is not saved; {kept}; the same command continues"))
+        }
+    }
+}
+
+/// `; at most 3.1 GiB of the device at once, 3.0 GiB by plan`, where it is known.
+fn peak(memory: Option<DevicePeak>) -> String {
+    memory.map_or(String::new(), |DevicePeak { peak_bytes, planned_bytes }| {
+        let (most, planned) = (quantities::bytes(peak_bytes), quantities::bytes(planned_bytes));
+        format!("; at most {most} of the device at once, {planned} by plan")
+    })
+}
+
+fn list(terms: &BTreeMap<String, f64>) -> String {
+    terms.iter().map(|(name, value)| format!("{name} {value:.4}")).collect::<Vec<_>>().join(", ")
+}
