@@ -33,12 +33,12 @@ fn main() {
     let (sampler, _) = timed("sampler", || Sampler::new(&edition.split, options));
     timed("the same in other windows", || Sampler::new(&edition.split, options).with_windows(64));
     let rows = sampler.rows_per_epoch();
-    timed("first draw of an epoch", || sampler.picks(Epoch(3), rows / 2..rows / 2 + 1));
+    timed("first draw of an epoch", || sampler.rows(Epoch(3), rows / 2..rows / 2 + 1));
     let draws = 4096_u64;
     let ((), seconds) = timed("256 rows at a time, 4,096 times, all over the epoch", || {
         for draw in 0..draws {
             let row = (rows - 256) / draws * draw;
-            black_box(sampler.picks(Epoch(3), row..row + 256));
+            black_box(sampler.rows(Epoch(3), row..row + 256));
         }
     });
     println!("  {:.0} ns a draw", seconds * 1e9 / (256 * draws) as f64);

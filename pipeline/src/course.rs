@@ -20,9 +20,9 @@ use schemas::{Epoch, Generation, Split};
 pub use self::edition::Edition;
 use self::growth::Cutter;
 pub use self::growth::{Growth, Segment, segments};
-pub use self::stretch::{Placed, Run, Stretch};
+pub use self::stretch::Stretch;
 use crate::error::{Error, Result};
-use crate::sampler::Sampler;
+use crate::sampler::{RowRef, Sampler};
 
 /// Says which generation each epoch of a run is over, and whether it is still there.
 pub trait Generations: Debug + Send + Sync {
@@ -154,22 +154,29 @@ impl Course {
         self.known().grows
     }
 
-    /// What the rows `rows` are made of, epoch by epoch. What is not prepared yet is waited for where a stop can end it.
+    /// Returns the rows `rows`, and appends the stretches that they lie in to `stretches`. Rows that are not prepared yet
+    /// are waited for until a stop.
     ///
     /// # Errors
     /// If a generation is not told, or can no longer be read; if a row is not prepared.
-    pub(crate) fn runs(&self, rows: Range<u64>, stop: Option<&CancelToken>) -> Result<Vec<Run>> {
-        let mut runs = Vec::new();
+    pub(crate) fn rows(
+        &self,
+        rows: Range<u64>,
+        stop: Option<&CancelToken>,
+        stretches: &mut Vec<Arc<Stretch>>,
+    ) -> Result<Vec<RowRef>> {
+        let mut found = Vec::new();
         let mut row = rows.start;
         while row < rows.end {
             let stretch = self.stretch(row, stop)?;
             let (epoch, start) = stretch.locate(row);
             let end = stretch.sampler().rows_per_epoch().min(start + rows.end - row);
-            let picks = stretch.sampler().picks(epoch, start..end);
-            runs.push(Run { stretch, epoch, picks });
+            let place = stretches.len();
+            found.extend(stretch.rows(epoch, start..end).map(|row| RowRef { stretch: place, ..row }));
+            stretches.push(stretch);
             row += end - start;
         }
-        Ok(runs)
+        Ok(found)
     }
 
     /// The window of a row, counted over the course: what decoded groups are kept by. None where nobody has come to it yet,
@@ -177,14 +184,13 @@ impl Course {
     pub(crate) fn window(&self, row: u64) -> Option<u64> {
         let stretch = self.known().find(row).cloned()?;
         let (epoch, start) = stretch.locate(row);
-        let picked = stretch.sampler().picks(epoch, start..start + 1);
-        Some(stretch.window(epoch, picked[0].window))
+        stretch.rows(epoch, start..start + 1).next().map(|row| row.window)
     }
 
     /// How many passes over the data the first `rows` rows are, which somebody has seen already.
     ///
     /// # Errors
-    /// As [`runs`](Self::runs).
+    /// As [`rows`](Self::rows).
     pub(crate) fn epochs(&self, rows: u64) -> Result<f64> {
         // The last of them: whether the next row begins another stretch is decided when it is needed.
         let Some(last) = rows.checked_sub(1) else { return Ok(0.0) };
@@ -195,7 +201,7 @@ impl Course {
     /// Behind the last row of which it is decided what it is made of, if there is one.
     ///
     /// # Errors
-    /// As [`runs`](Self::runs).
+    /// As [`rows`](Self::rows).
     pub(crate) fn rows_decided(&self) -> Result<Option<u64>> {
         let Some(generations) = &self.generations else { return Ok(None) };
         let end = generations.decided();
@@ -249,7 +255,7 @@ impl Course {
     /// The generation that a row is of.
     ///
     /// # Errors
-    /// As [`runs`](Self::runs).
+    /// As [`rows`](Self::rows).
     pub(crate) fn generation(&self, row: u64) -> Result<Generation> {
         Ok(self.stretch_of(row, None)?.edition().generation)
     }

@@ -13,7 +13,6 @@ mod hindrance;
 mod left_out;
 mod made;
 mod memory;
-mod order;
 mod plan;
 mod request;
 mod row_facts;
@@ -36,19 +35,31 @@ pub use self::facts::{LoadFacts, SourceFacts, StreamedFacts, ViewFacts};
 pub use self::folder::{find, open, read_tokenizer, read_vocab};
 pub use self::hindrance::{Contention, Hindrance, Who};
 pub use self::left_out::{BadRow, BadRows, Care, LeftOut, ROW_ATTEMPTS, RowFaults};
-pub use self::order::RowOrder;
 pub use self::request::{GoneParts, LoadRequest, Rows, SourceRequest};
 pub use self::row_facts::RowFacts;
-use self::source::{HeldGroups, Source};
+use self::source::{HeldGroups, RowRefs, Source};
 pub use self::stream::{BatchStream, StreamOptions};
 use crate::audit::{Audit, AuditFacts};
 use crate::collate::{Item, PlannedView};
-use crate::course::Placed;
+use crate::course::Stretch;
 use crate::error::Result;
-use crate::mixture::Dealing;
+use crate::mixture::SourceAssignment;
 use crate::rng::Key;
+use crate::sampler::RowRef;
 use crate::shard::groups::Groups;
 use crate::shard::reader::Promise;
+
+/// In which order the rows of a run come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RowOrder {
+    /// Shuffled over all of the data, which is prepared before the first step.
+    #[default]
+    Shuffled,
+    /// The first epoch in the order of the part list, which is drawn with `prepare.seed`: a run may begin with the first
+    /// parts, and has the same batches whenever the others come. Later epochs are shuffled over all of it.
+    Streamed,
+}
 
 /// The section `[data]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -128,7 +139,7 @@ pub(crate) const VALIDATION_SEED: u64 = 0;
 pub struct LoadPlan {
     /// At least one.
     sources: Vec<Source>,
-    dealing: Dealing,
+    assignment: SourceAssignment,
     promise: Promise,
     vocab: Arc<Vocab>,
     views: Vec<PlannedView>,
@@ -177,12 +188,9 @@ impl LoadPlan {
     /// # Errors
     /// As [`batch`](Self::batch).
     pub fn explain_rows(&self, groups: &Groups, rows: std::ops::Range<u64>) -> Result<Vec<RowFacts>> {
-        let dealt = self.dealt(rows.clone(), None)?;
-        let held = self.hold(groups, &dealt, (0, 1))?;
-        let facts = |(row, (source, of)): (u64, (usize, Placed<'_>))| {
-            self.row_facts(RowIndex(row), &self.sources[source], &of, &held[source])
-        };
-        Ok(rows.zip(dealt.rows()).map(facts).collect())
+        let refs = self.row_refs(rows.clone(), None)?;
+        let held = self.hold(groups, &refs, (0, 1))?;
+        Ok(rows.zip(&refs.rows).map(|(number, row)| self.row_facts(RowIndex(number), row, &refs, &held)).collect())
     }
 
     /// What one row of the stream is made of.
@@ -239,23 +247,27 @@ impl LoadPlan {
         &self.vocab
     }
 
-    fn item<'a>(&self, of: &Source, row: &Placed<'_>, held: &'a HeldGroups) -> Item<'a> {
-        let pick = row.pick;
-        let stored = held[&(row.window(), pick.block)].sample(pick.row);
-        let (sample, index) = (self.piece(stored, pick.piece), row.address());
-        let partner = if self.pairs { Self::partner(of.seed, row, &stored, held) } else { None };
-        let copy = pick.copy * self.pieces + pick.piece;
-        let (seed, epoch) = (of.seed, row.epoch);
+    fn item<'a>(&self, row: &RowRef, refs: &RowRefs, held: &'a HeldGroups) -> Item<'a> {
+        let stored = held.group(row, row.block).sample(row.row);
+        let (sample, seed) = (self.piece(stored, row.piece), self.sources[row.source].seed);
+        let partner = if self.pairs { Self::partner(seed, row, refs.stretch(row), &stored, held) } else { None };
+        let (index, copy, epoch) = (row.sample, row.copy * self.pieces + row.piece, row.epoch);
         Item { sample, partner, index, seed, epoch, copy, copies: self.copies, pieces: self.pieces }
     }
 
     /// A sample of another document from the same window, drawn at the address that a row's copies share: the window is
     /// decoded anyway. Preferably one that is as long, so that a segment of it can be as long as one of the sample.
-    fn partner<'a>(seed: u64, row: &Placed<'_>, sample: &Sample<'_>, held: &'a HeldGroups) -> Option<Sample<'a>> {
-        let (pick, window) = (row.pick, row.window());
-        let rng = Key::new(seed, row.epoch, "", "partner").row(row.address(), pick.piece);
-        let drawn = row.stretch.sampler().draws(row.epoch, pick.window, rng).take(PARTNER_DRAWS);
-        let others = drawn.map(|(block, row)| held[&(window, block)].sample(row));
+    fn partner<'a>(
+        seed: u64,
+        row: &RowRef,
+        stretch: &Stretch,
+        sample: &Sample<'_>,
+        held: &'a HeldGroups,
+    ) -> Option<Sample<'a>> {
+        let rng = Key::new(seed, row.epoch, "", "partner").row(row.sample, row.piece);
+        let window = stretch.window_in_epoch(row.epoch, row.window);
+        let drawn = stretch.sampler().draws(row.epoch, window, rng).take(PARTNER_DRAWS);
+        let others = drawn.map(|(block, drawn)| held.group(row, block).sample(drawn));
         let mut longest: Option<Sample<'a>> = None;
         for other in others.filter(|other| other.documents != sample.documents) {
             if longest.is_none_or(|longest| other.input_ids.len() > longest.input_ids.len()) {
@@ -274,21 +286,21 @@ impl LoadPlan {
         stored.slice(start.min(length)..(start + self.piece_tokens).min(length))
     }
 
-    fn row_facts(&self, row: RowIndex, of: &Source, placed: &Placed<'_>, held: &HeldGroups) -> RowFacts {
-        let (edition, pick) = (placed.stretch.edition(), placed.pick);
-        let block = placed.stretch.sampler().blocks()[pick.block];
-        let item = self.item(of, placed, held);
+    fn row_facts(&self, number: RowIndex, row: &RowRef, refs: &RowRefs, held: &HeldGroups) -> RowFacts {
+        let stretch = refs.stretch(row);
+        let (edition, block) = (stretch.edition(), stretch.sampler().blocks()[row.block]);
+        let item = self.item(row, refs, held);
         RowFacts {
-            row,
-            of: of.name.clone(),
-            epoch: placed.epoch,
+            row: number,
+            of: self.sources[row.source].name.clone(),
+            epoch: row.epoch,
             generation: edition.generation,
-            sample: item.index,
-            piece: pick.piece,
-            copy: pick.copy,
+            sample: row.sample,
+            piece: row.piece,
+            copy: row.copy,
             shard: edition.split.shards[block.shard as usize].path.clone(),
             group: block.group,
-            row_in_group: pick.row,
+            row_in_group: row.row,
             source: item.sample.source,
             documents: documents_of(&item.sample),
         }

@@ -20,7 +20,7 @@
 //! run's seed and the period's number.
 
 mod blend;
-mod dealing;
+mod source_assignment;
 #[cfg(test)]
 mod tests;
 mod weight;
@@ -32,7 +32,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use schemas::{Epoch, Problem, SampleAddress};
 
 pub use self::blend::blend;
-pub(crate) use self::dealing::Dealing;
+pub(crate) use self::source_assignment::SourceAssignment;
 pub use self::weight::{Weight, WeightFrom};
 use crate::permutation::Permutation;
 use crate::rng::{Key, Rng};
@@ -56,7 +56,7 @@ pub struct Mixture {
 
 /// Rows that follow one another, dealt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Hand {
+pub(crate) struct AssignedRows {
     /// The source of each row.
     pub(crate) sources: Vec<u16>,
     /// The rows of each source that they are: these follow one another too.
@@ -142,7 +142,7 @@ impl Mixture {
     }
 
     /// What the rows `rows` of the stream are.
-    pub(crate) fn deal(&self, rows: Range<u64>) -> Hand {
+    pub(crate) fn assign(&self, rows: Range<u64>) -> AssignedRows {
         let mut ranges: Vec<Range<u64>> = self.before(rows.start).into_iter().map(|first| first..first).collect();
         let mut sources = Vec::with_capacity(usize::try_from(rows.end.saturating_sub(rows.start)).unwrap_or(0));
         let mut known: Option<(u64, Arc<Vec<u16>>)> = None;
@@ -157,7 +157,7 @@ impl Mixture {
             sources.push(source);
             known = Some((period, order));
         }
-        Hand { sources, rows: ranges }
+        AssignedRows { sources, rows: ranges }
     }
 
     /// The row of the stream that a source's row `row` is; none if its turn never comes.

@@ -10,36 +10,26 @@
 //! When files were added, replaced or removed, one more list drops the parts that are no longer true and adds what is new:
 //! a *generation*. [`Preparation::forget`] begins one that leaves out a document.
 
-mod announce;
-mod batch;
+mod aggregate;
 mod change;
+mod commit_record;
 mod config;
-mod dirt;
-mod documents;
-mod fold;
-mod follow;
-mod forget;
-mod list;
-mod memory;
-mod noted;
+mod document_table;
+mod fingerprints;
+mod gc;
+mod job;
 mod part;
+mod part_list;
 mod plan;
 mod progress;
-mod publish;
-mod record;
-mod sample;
-mod seen;
+mod provisional_manifest;
+mod reject_stats;
 mod segment;
-mod settings;
-mod side;
-mod stages;
+mod split_writer;
 mod summary;
-mod sweep;
-mod table;
-mod unknowns;
-mod vocab;
-mod words;
-mod work;
+mod tail;
+mod text_batch;
+mod text_stats;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -51,25 +41,22 @@ use store::{Holder, Lock, LockError, Store, Terms};
 use telemetry::{Clock, Observer, What};
 use tracing::info;
 
-use self::announce::Announcement;
+use self::aggregate::Fold;
 pub use self::change::Change;
 pub use self::config::PrepareConfig;
-pub(crate) use self::dirt::Dirt;
-pub use self::documents::{Measured, Origin, each_document, each_length, ids_like, origins};
-use self::fold::Fold;
-pub use self::follow::{Coming, Listed};
-use self::forget::Forgetting;
-use self::list::Lists;
-pub use self::memory::Memory;
-pub use self::noted::{Complained, Noted, noted};
-use self::plan::Planned;
-pub use self::plan::{PreparePlan, fits};
-use self::progress::{Progress, Voice};
-use self::sample::Sample;
-pub use self::stages::{Stage, Stages};
+pub use self::document_table::{Measured, Origin, each_document, each_length, ids_like, origins};
+pub use self::job::PrepareOptions;
+use self::job::{Sample, Work, in_order, long_ones_first};
+use self::part_list::Lists;
+use self::plan::{Forgetting, Planned};
+pub use self::plan::{Memory, PreparePlan, fits};
+use self::progress::{EventSink, Progress};
+pub use self::progress::{Stage, Stages};
+use self::provisional_manifest::ProvisionalManifest;
+pub(crate) use self::reject_stats::RejectStats;
+pub use self::reject_stats::{Complained, Noted, noted};
 pub use self::summary::Summary;
-pub use self::work::PrepareOptions;
-use self::work::{Work, in_order, long_ones_first};
+pub use self::tail::{Coming, Listed};
 use crate::{Error, Result};
 
 /// Finished parts that wait for the fold, per lane: small reports, so that the fold holds nobody up.
@@ -156,7 +143,7 @@ impl Preparation {
         clock: &Clock,
         observer: &mut dyn Observer,
     ) -> Result<Summary> {
-        let voice = Voice { clock, observer };
+        let voice = EventSink { clock, observer };
         if options.null_writer {
             return self.make(None, (options, stop), voice);
         }
@@ -177,9 +164,9 @@ impl Preparation {
         let nothing = || Error::Config(format!("{}: {nothing}", self.planned.config.folder.display()));
         let store = self.store.clone().ok_or_else(nothing)?;
         // Looked for before the folder is taken: a wrong name changes nothing.
-        forget::forget(&self.planned, &store, document)?;
+        plan::forget(&self.planned, &store, document)?;
         let (store, lock) = self.enter()?;
-        let before = match forget::forget(&self.planned, &store, document)? {
+        let before = match plan::forget(&self.planned, &store, document)? {
             Forgetting::Before(generation) => Some(generation),
             Forgetting::Now(next) => {
                 self.planned.next = Some(*next);
@@ -187,7 +174,7 @@ impl Preparation {
             }
         };
         self.write_list(&store)?;
-        let voice = Voice { clock, observer };
+        let voice = EventSink { clock, observer };
         let (_stopper, stop) = cancel_pair();
         Ok((self.make(Some((store, lock)), (PrepareOptions::default(), &stop), voice)?, before))
     }
@@ -215,7 +202,7 @@ impl Preparation {
 
     /// Writes the list that the corpus asks for, before any part of it, and before it what all parts have in common.
     fn write_list(&mut self, store: &Store) -> Result<()> {
-        self.announced = Announcement::write(store, &self.planned.config, self.planned.tokenizer.facts())?;
+        self.announced = ProvisionalManifest::write(store, &self.planned.config, self.planned.tokenizer.facts())?;
         if let Some((list, _)) = &self.planned.next {
             self.planned.lists.append(store, list.clone())?;
         }
@@ -227,7 +214,7 @@ impl Preparation {
         self,
         target: Option<(Store, Lock)>,
         (options, stop): (PrepareOptions, &CancelToken),
-        mut voice: Voice<'_>,
+        mut voice: EventSink<'_>,
     ) -> Result<Summary> {
         let began = Instant::now();
         let (description, warnings) = (self.planned.describe(), self.planned.warnings());
@@ -281,13 +268,13 @@ impl Preparation {
             // Of a corpus that never had a document nothing stays; of one that had, what was published does.
             let never = fold.report().documents == 0 && lists.iter().count() == 1;
             if let Some(store) = work.store().filter(|_| never) {
-                sweep::withdraw(store)?;
+                gc::withdraw(store)?;
             }
             return Err(error);
         }
-        let published = publish::publish(&work, &lists, &fold)?;
+        let published = aggregate::publish(&work, &lists, &fold)?;
         let removed = match &work.target {
-            Some((store, _)) => sweep::remove_others(store, &fold.objects)?,
+            Some((store, _)) => gc::remove_others(store, &fold.objects)?,
             None => 0,
         };
         let written = self.announced || published || removed > 0;

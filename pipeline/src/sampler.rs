@@ -48,19 +48,27 @@ pub struct SamplerOptions {
     pub fraction: f64,
 }
 
-/// Which row of an epoch is to be rendered.
+/// Reference to the stored sample of one row, from the sampler to the batch builder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pick {
-    /// The window, counted over the epoch.
+pub struct RowRef {
+    /// Source of the stream, by its place; 0 from a sampler.
+    pub source: usize,
+    /// Epochs over one split, by their place among those of the batch; 0 from a sampler.
+    pub stretch: usize,
+    /// Pass over the data of the source.
+    pub epoch: Epoch,
+    /// Stored sample.
+    pub sample: SampleAddress,
+    /// Piece of the stored sample.
+    pub piece: u32,
+    /// Copy of the piece.
+    pub copy: u32,
+    /// Window of the row: counted over the epoch from a sampler, over the whole course from a course.
     pub window: u64,
     /// Index into [`Sampler::blocks`].
     pub block: usize,
-    /// The stored row within the block.
+    /// Stored row within the block.
     pub row: usize,
-    /// The piece of the stored sample.
-    pub piece: u32,
-    /// The copy.
-    pub copy: u32,
 }
 
 /// The arithmetic of the epochs over one set of shards.
@@ -199,15 +207,15 @@ impl Sampler {
         if window < all { ((all - window) / (all - 1.0) * uneven / window).sqrt() / 2.0 } else { 0.0 }
     }
 
-    /// The rows `rows` of an epoch, counted from its first.
+    /// Returns the rows `rows` of an epoch, counted from its first.
     ///
     /// # Panics
     /// If the epoch has fewer.
     #[must_use]
-    pub fn picks(&self, epoch: Epoch, rows: Range<u64>) -> Vec<Pick> {
+    pub fn rows(&self, epoch: Epoch, rows: Range<u64>) -> Vec<RowRef> {
         let order = self.epoch(epoch);
         let copy = |row: u64| u32::try_from(row % self.copies).expect("copies are a u32");
-        rows.map(|row| self.pick(&order, row / self.copies, copy(row))).collect()
+        rows.map(|row| self.row(&order, row / self.copies, copy(row))).collect()
     }
 
     /// The blocks of a window of an epoch, in the epoch's order.
@@ -239,18 +247,24 @@ impl Sampler {
         })
     }
 
-    fn pick(&self, epoch: &EpochOrder, offset: u64, copy: u32) -> Pick {
-        let index = epoch.windows.partition_point(|window| window.start <= offset) - 1;
-        let window = &epoch.windows[index];
+    fn row(&self, order: &EpochOrder, offset: u64, copy: u32) -> RowRef {
+        let index = order.windows.partition_point(|window| window.start <= offset) - 1;
+        let window = &order.windows[index];
         let within = offset - window.start;
         let permuted = window.rows.as_ref().map_or(within, |permutation| permutation.apply(within));
-        let (block, in_block) = window.find(&epoch.order, permuted);
-        Pick {
-            window: index as u64,
-            block,
-            row: self.stored_row(block, in_block / self.pieces),
+        let (block, in_block) = window.find(&order.order, permuted);
+        let (row, first) = (self.stored_row(block, in_block / self.pieces), self.blocks[block].first);
+        let in_part = first.row + u32::try_from(row).expect("a row group is small");
+        RowRef {
+            source: 0,
+            stretch: 0,
+            epoch: order.epoch,
+            sample: SampleAddress { row: in_part, ..first },
             piece: u32::try_from(in_block % self.pieces).expect("pieces are a u32"),
             copy,
+            window: index as u64,
+            block,
+            row,
         }
     }
 

@@ -1,12 +1,12 @@
-//! Epochs, or a window of the first one, over one set of shards; and the rows in them.
+//! Epochs, or a window of the first one, over one set of shards.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use schemas::{Epoch, SampleAddress};
+use schemas::Epoch;
 
 use super::edition::Edition;
-use crate::sampler::{Pick, Sampler};
+use crate::sampler::{RowRef, Sampler};
 
 /// Epochs over one generation that follow one another; of a streamed epoch, a window.
 #[derive(Debug)]
@@ -68,6 +68,17 @@ impl Stretch {
         self.first_window + (epoch.0 - self.first_epoch.0) * self.sampler.windows_per_epoch() + window
     }
 
+    /// The number of the window `window` of the course in its epoch.
+    pub(crate) fn window_in_epoch(&self, epoch: Epoch, window: u64) -> u64 {
+        if self.sampler.is_resident() { 0 } else { window - self.window(epoch, 0) }
+    }
+
+    /// Returns the rows `rows` of an epoch, with windows counted over the course.
+    pub(super) fn rows(&self, epoch: Epoch, rows: Range<u64>) -> impl Iterator<Item = RowRef> {
+        let rows = self.sampler.rows(epoch, rows);
+        rows.into_iter().map(move |row| RowRef { window: self.window(epoch, row.window), ..row })
+    }
+
     /// The stretch that follows after `epochs` of this one.
     pub(super) fn then(&self, epochs: u64, edition: Arc<Edition>, sampler: Sampler) -> Self {
         Self {
@@ -91,48 +102,5 @@ impl Stretch {
             first_window: before.map_or(0, |before| before.first_window + 1),
             part_of_epoch: Some(begins..passes),
         }
-    }
-}
-
-/// Rows of the stream that follow one another in one epoch.
-#[derive(Debug)]
-pub struct Run {
-    pub(super) stretch: Arc<Stretch>,
-    pub(super) epoch: Epoch,
-    pub(super) picks: Vec<Pick>,
-}
-
-impl Run {
-    /// Its rows, in order.
-    pub fn rows(&self) -> impl ExactSizeIterator<Item = Placed<'_>> {
-        let placed = |pick| Placed { stretch: &self.stretch, epoch: self.epoch, pick };
-        self.picks.iter().copied().map(placed)
-    }
-}
-
-/// A row of the stream: what it is made of, and where that is.
-#[derive(Clone, Copy, Debug)]
-pub struct Placed<'a> {
-    /// The stretch whose sampler named it.
-    pub stretch: &'a Stretch,
-    /// The pass over the data.
-    pub epoch: Epoch,
-    /// What it is made of.
-    pub pick: Pick,
-}
-
-impl Placed<'_> {
-    /// Its window, counted over the course: see `Course::window`.
-    #[must_use]
-    pub fn window(&self) -> u64 {
-        self.stretch.window(self.epoch, self.pick.window)
-    }
-
-    /// The sample that it is made of.
-    #[must_use]
-    pub fn address(&self) -> SampleAddress {
-        let first = self.stretch.sampler.blocks()[self.pick.block].first;
-        let row = u32::try_from(self.pick.row).expect("a row group is small");
-        SampleAddress { row: first.row + row, ..first }
     }
 }

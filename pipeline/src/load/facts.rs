@@ -155,7 +155,7 @@ impl LoadPlan {
         let samples = sampler.blocks().iter().map(|block| u64::from(block.stored)).sum();
         SourceFacts {
             name: source.name.clone().unwrap_or_default(),
-            shares: self.dealing.shares(index),
+            shares: self.assignment.shares(index),
             samples,
             tokens: split.tokens(),
             rows_per_epoch: sampler.rows_per_epoch(),

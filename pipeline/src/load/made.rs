@@ -9,12 +9,12 @@ use schemas::{Batch, BatchIndex, RowIndex, Sample, TokenIds};
 use tracing::{trace_span, warn};
 
 use super::left_out::{BadRow, Care, ROW_ATTEMPTS};
-use super::source::{Dealt, HeldGroups};
+use super::source::{HeldGroups, RowRefs};
 use super::{LoadPlan, documents_of};
 use crate::collate::{Collation, Item};
-use crate::course::Placed;
 use crate::error::Result;
 use crate::ledger::RowDocuments;
+use crate::sampler::RowRef;
 use crate::shard::groups::Groups;
 use crate::tokenize::fetch;
 
@@ -42,31 +42,29 @@ impl LoadPlan {
     ) -> Result<Made> {
         let first_row = RowIndex(rows.start);
         let known = care.bad_rows.as_ref().map_or_else(Vec::new, |bad_rows| bad_rows.within(rows.clone()));
-        let dealt = self.dealt(rows.clone(), stop)?;
-        let held = self.hold(groups, &dealt, lane)?;
-        let mut collation = Collation::new(&self.views, &self.vocab, dealt.hand.sources.len());
+        let refs = self.row_refs(rows.clone(), stop)?;
+        let held = self.hold(groups, &refs, lane)?;
+        let mut collation = Collation::new(&self.views, &self.vocab, refs.rows.len());
         let mut found = Vec::new();
         let rendering = trace_span!(target: SPANS, "render").entered();
-        let items = dealt.rows().map(|(source, placed)| {
-            let item = self.item(&self.sources[source], &placed, &held[source]);
-            (source, placed, item)
-        });
+        let items = refs.rows.iter().map(|row| (row, self.item(row, &refs, &held)));
         let mut items = items.peekable();
-        for (at, row) in rows.map(RowIndex).enumerate() {
-            let (source, placed, item) = items.next().expect("a row for each number");
+        for (at, number) in rows.map(RowIndex).enumerate() {
+            let (row, item) = items.next().expect("a row for each number");
             // Rows lie anywhere in the window: the next one comes from memory while this one is made.
-            if let Some((.., next)) = items.peek() {
+            if let Some((_, next)) = items.peek() {
                 fetch_ids(&next.sample);
             }
-            if care.left_out.contains(row) || known.iter().any(|bad| bad.row.row == row) {
+            if care.left_out.contains(number) || known.iter().any(|bad| bad.row.row == number) {
                 collation.leave_out(at, &item);
-            } else if let Err(why) = render(&mut collation, (at, row), &item, care) {
-                found.push(self.bad((row, source), &placed, &held[source], why, care)?);
+            } else if let Err(why) = render(&mut collation, (at, number), &item, care) {
+                let row = self.row_facts(number, row, &refs, &held);
+                found.push(Self::bad(BadRow { row, why }, care)?);
                 collation.leave_out(at, &item);
             }
         }
         drop(rendering);
-        let documents = if care.counts_documents { self.row_documents(&dealt, &held, first_row) } else { Vec::new() };
+        let documents = if care.counts_documents { self.row_documents(&refs, &held, first_row) } else { Vec::new() };
         let mut made = Made { batch: collation.finish(index).starting_at(first_row), known, found, documents };
         for row in &mut made.documents {
             let is_bad = |bad: &BadRow| bad.row.row == row.row;
@@ -76,28 +74,21 @@ impl LoadPlan {
         Ok(made)
     }
 
-    fn row_documents(&self, dealt: &Dealt, held: &[HeldGroups], first: RowIndex) -> Vec<RowDocuments> {
+    fn row_documents(&self, refs: &RowRefs, held: &HeldGroups, first: RowIndex) -> Vec<RowDocuments> {
         let names: Vec<Arc<str>> =
             self.sources.iter().map(|source| source.name.as_deref().unwrap_or_default().into()).collect();
-        let row = |(row, (source, placed)): (u64, (usize, Placed<'_>))| {
-            let sample = self.item(&self.sources[source], &placed, &held[source]).sample;
-            let (row, of) = (RowIndex(row), Arc::clone(&names[source]));
-            let generation = placed.stretch.edition().generation;
-            RowDocuments { row, of, generation, documents: documents_of(&sample), left_out: false }
+        let documents = |(number, row): (u64, &RowRef)| RowDocuments {
+            row: RowIndex(number),
+            of: Arc::clone(&names[row.source]),
+            generation: refs.stretch(row).edition().generation,
+            documents: documents_of(&self.item(row, refs, held).sample),
+            left_out: false,
         };
-        (first.0..).zip(dealt.rows()).map(row).collect()
+        (first.0..).zip(&refs.rows).map(documents).collect()
     }
 
     /// A row that cannot be made, or the end of a stream that nobody keeps such rows for.
-    fn bad(
-        &self,
-        (row, source): (RowIndex, usize),
-        placed: &Placed<'_>,
-        held: &HeldGroups,
-        why: String,
-        care: &Care,
-    ) -> Result<BadRow> {
-        let bad = BadRow { row: self.row_facts(row, &self.sources[source], placed, held), why };
+    fn bad(bad: BadRow, care: &Care) -> Result<BadRow> {
         if care.bad_rows.is_some() {
             return Ok(bad);
         }

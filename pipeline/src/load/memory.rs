@@ -37,7 +37,7 @@ impl LoadPlan {
     /// ranks that even one lane of depth 1 reaches into a third window, that lane is what is left.
     pub(super) fn lanes_of(&self, share: Share) -> PoolOptions {
         let ranks = u64::from(share.ranks());
-        let lanes = narrow_enough(self.lanes, &self.sources, &self.dealing, self.rows_per_batch * ranks);
+        let lanes = narrow_enough(self.lanes, &self.sources, &self.assignment, self.rows_per_batch * ranks);
         self.sparing(lanes, ranks).unwrap_or(PoolOptions { workers: 1, queue_depth: 1, ..lanes })
     }
 
@@ -66,7 +66,7 @@ impl LoadPlan {
     pub(super) fn groups_alive_max(&self, lanes: PoolOptions, ranks: u64) -> impl Iterator<Item = u64> {
         let rows = lanes.max_items_alive() as u64 * self.rows_per_batch * ranks;
         let sources = self.sources.iter().enumerate();
-        sources.map(move |(index, source)| source.groups_alive_max(self.dealing.at_most(index, rows)))
+        sources.map(move |(index, source)| source.groups_alive_max(self.assignment.at_most(index, rows)))
     }
 }
 

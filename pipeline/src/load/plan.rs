@@ -11,7 +11,7 @@ use super::source::Source;
 use super::views::{assign_columns, order, prune};
 use super::windows::narrow_enough;
 use super::{LoadPlan, RowOrder};
-use crate::mixture::Dealing;
+use crate::mixture::SourceAssignment;
 use crate::shard::reader::Promise;
 
 impl LoadPlan {
@@ -43,31 +43,31 @@ impl LoadPlan {
         let cuts = request.manifest.pack.cuts;
         let piece_tokens = if cuts { width - 2 } else { promise.content_max };
         let pieces = (promise.content_max / piece_tokens).max(1);
-        let (dealing, end) = match (request.rows, mixture) {
-            (Rows::Train, None) => (Dealing::Alone, None),
-            (Rows::Train, Some(mixture)) => (Dealing::Mixed(mixture), None),
+        let (assignment, end) = match (request.rows, mixture) {
+            (Rows::Train, None) => (SourceAssignment::Alone, None),
+            (Rows::Train, Some(mixture)) => (SourceAssignment::Mixed(mixture), None),
             (Rows::Valid { rows }, mixture) => {
                 let counts = share_out(rows, &mut folders, mixture.as_ref(), pieces);
                 let end = Some(counts.iter().sum());
-                (mixture.map_or(Dealing::Alone, |_| Dealing::InTurn(counts)), end)
+                (mixture.map_or(SourceAssignment::Alone, |_| SourceAssignment::InTurn(counts)), end)
             }
         };
         let sources: Vec<Source> = (0..)
             .zip(folders)
-            .map(|(index, folder)| folder.into_source(request, pieces, &|rows| dealing.at_most(index, rows)))
+            .map(|(index, folder)| folder.into_source(request, pieces, &|rows| assignment.at_most(index, rows)))
             .collect::<Result<_, _>>()
             .map_err(|problem| vec![problem])?;
         // Lanes of both splits may work at a time: who counts what they do tells them apart.
         let name = if matches!(request.rows, Rows::Train) { "batch" } else { "valid" };
         let lanes = PoolOptions { name, item: "batch", workers: request.data.lanes(), queue_depth: request.data.depth };
-        let lanes = narrow_enough(lanes, &sources, &dealing, request.rows_per_batch);
+        let lanes = narrow_enough(lanes, &sources, &assignment, request.rows_per_batch);
         let plan = Self {
             promise,
             vocab: Arc::clone(&request.vocab),
             pairs: views.iter().any(|view| view.view.samples() > 1),
             views,
             sources,
-            dealing,
+            assignment,
             copies: request.copies(),
             pieces,
             piece_tokens: piece_tokens as usize,

@@ -1,19 +1,14 @@
-//! A prepared folder of which a stream has rows, and rows that are dealt to such folders.
+//! Prepared folder of a stream, and the rows and decoded groups of a batch.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::Arc;
 
-use runtime::CancelToken;
-
-use crate::course::{Course, Placed, Run};
-use crate::error::{Error, Result};
-use crate::mixture::Hand;
-use crate::sampler::Sampler;
+use crate::course::{Course, Stretch};
+use crate::sampler::{RowRef, Sampler};
 use crate::shard::groups::Held;
 use crate::shard::opened::OpenShards;
 
-/// A prepared folder of which a stream has rows.
+/// Prepared folder of which a stream has rows.
 #[derive(Debug)]
 pub(super) struct Source {
     /// Its name; none where it is all there is.
@@ -30,38 +25,33 @@ impl Source {
     pub(super) fn sampler(&self) -> &Sampler {
         self.outline.as_ref().unwrap_or_else(|| self.course.first().sampler())
     }
+}
 
-    /// What its rows `rows` are made of; who fails over one of several folders says which.
-    pub(super) fn runs(&self, rows: Range<u64>, stop: Option<&CancelToken>) -> Result<Vec<Run>> {
-        self.course.runs(rows, stop).map_err(|error| match (&self.name, error) {
-            (Some(name), Error::Config(message)) => Error::Config(format!("source `{name}`: {message}")),
-            (_, error) => error,
-        })
+/// Rows that follow one another in a stream, and the stretches of epochs that they lie in.
+pub(super) struct RowRefs {
+    pub(super) rows: Vec<RowRef>,
+    pub(super) stretches: Vec<Arc<Stretch>>,
+}
+
+impl RowRefs {
+    /// Epochs over the split that a row is of.
+    pub(super) fn stretch(&self, row: &RowRef) -> &Stretch {
+        &self.stretches[row.stretch]
     }
 }
 
-/// Rows that follow one another in a stream, each with its source and what it is made of.
-pub(super) struct Dealt {
-    pub(super) hand: Hand,
-    /// Of each source.
-    pub(super) runs: Vec<Vec<Run>>,
-}
+/// Decoded groups by source, window and block.
+#[derive(Debug, Default)]
+pub(super) struct HeldGroups(BTreeMap<(usize, u64, usize), Held>);
 
-impl Dealt {
-    /// The rows, in the stream's order.
-    pub(super) fn rows(&self) -> impl Iterator<Item = (usize, Placed<'_>)> {
-        let mut sources: Vec<_> = self.runs.iter().map(|runs| runs.iter().flat_map(Run::rows)).collect();
-        self.hand.sources.iter().map(move |&source| {
-            let source = usize::from(source);
-            (source, sources[source].next().expect("a source gives as many rows as are dealt to it"))
-        })
+impl HeldGroups {
+    /// Keeps a group.
+    pub(super) fn insert(&mut self, source: usize, window: u64, block: usize, group: Held) {
+        self.0.insert((source, window, block), group);
     }
 
-    /// The rows of each source, in its order.
-    pub(super) fn by_source(&self) -> impl Iterator<Item = impl Iterator<Item = Placed<'_>>> {
-        self.runs.iter().map(|runs| runs.iter().flat_map(Run::rows))
+    /// The group of a block of the window that a row is of.
+    pub(super) fn group(&self, row: &RowRef, block: usize) -> &Held {
+        &self.0[&(row.source, row.window, block)]
     }
 }
-
-/// Decoded groups of a source by window and block.
-pub(super) type HeldGroups = BTreeMap<(u64, usize), Held>;

@@ -4,7 +4,7 @@ use runtime::PoolOptions;
 use schemas::Split;
 
 use super::source::Source;
-use crate::mixture::Dealing;
+use crate::mixture::SourceAssignment;
 use crate::sampler::{Sampler, SamplerOptions};
 
 /// The sampler whose every window holds `rows` rows: those of a source in the batches that one lane of depth 1 keeps in
@@ -24,14 +24,14 @@ pub(super) fn wide_enough(split: &Split, options: SamplerOptions, rows: u64) -> 
 pub(super) fn narrow_enough(
     mut lanes: PoolOptions,
     sources: &[Source],
-    dealing: &Dealing,
+    assignment: &SourceAssignment,
     rows_per_batch: u64,
 ) -> PoolOptions {
     let fits = |lanes: PoolOptions| {
         let in_flight = lanes.max_items_alive() as u64 * rows_per_batch;
         let mut samplers = sources.iter().map(|source| source.course.first().sampler()).enumerate();
         samplers.all(|(source, sampler)| {
-            sampler.windows_per_epoch() <= 1 || dealing.at_most(source, in_flight) <= sampler.window_rows_min()
+            sampler.windows_per_epoch() <= 1 || assignment.at_most(source, in_flight) <= sampler.window_rows_min()
         })
     };
     while !fits(lanes) {

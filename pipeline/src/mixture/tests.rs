@@ -68,7 +68,7 @@ proptest! {
         let Ok(mixture) = mixture(&weights, copies, seed) else { return Ok(()) };
         let copies = u64::from(copies);
         let (period, rows) = (PERIOD * copies, periods * PERIOD * copies);
-        let all = mixture.deal(0..rows);
+        let all = mixture.assign(0..rows);
         // By brute force: a counter for each source.
         let mut next = vec![0; weights.len()];
         let mut befores = Vec::new();
@@ -98,7 +98,7 @@ proptest! {
         // Any rows are a part of them.
         let (start, end) = (from.min(rows), (from + count).min(rows));
         let [first, behind] = [start, end].map(|row| usize::try_from(row).expect("small"));
-        let some = mixture.deal(start..end);
+        let some = mixture.assign(start..end);
         prop_assert_eq!(&some.sources[..], &all.sources[first..behind]);
         for (source, range) in some.rows.iter().enumerate() {
             prop_assert_eq!(range, &(befores[first][source]..befores[behind][source]));
@@ -135,15 +135,15 @@ fn periods_are_dealt_alike_and_each_in_its_own_order() {
     let mut firsts = vec![0_u32; 1000];
     for row in 0..400 * PERIOD {
         let slot = usize::try_from(row % PERIOD).expect("small");
-        firsts[slot] += u32::from(even.deal(row..row + 1).sources[0] == 0);
+        firsts[slot] += u32::from(even.assign(row..row + 1).sources[0] == 0);
     }
     // 400 draws of 0.3 a slot: 120 ± 9.2, within six standard deviations.
     assert!(firsts.iter().all(|count| (65..=175).contains(count)), "{firsts:?}");
     // Runs of one source are as short as in a shuffle: 0.7^60 is 5e-10.
-    let sources = even.deal(0..100 * PERIOD).sources;
+    let sources = even.assign(0..100 * PERIOD).sources;
     assert!(sources.windows(60).all(|run| run.contains(&0)), "sources are interleaved");
     let other = mixture(&constant(&[0.3, 0.7]), 1, 6).expect("two sources");
-    assert_ne!(other.deal(0..100).sources, even.deal(0..100).sources, "another seed deals in another order");
+    assert_ne!(other.assign(0..100).sources, even.assign(0..100).sources, "another seed deals in another order");
 }
 
 /// Format: these may never change.
@@ -153,7 +153,7 @@ fn the_order_of_a_period_is_known() {
     let mixture = mixture(&weights, 2, 7).expect("three sources");
     let shares: Vec<_> = mixture.recipes().iter().map(|recipe| (recipe.period, recipe.shares.clone())).collect();
     assert_eq!(shares, [(0, vec![500, 250, 250]), (2, vec![333, 500, 167])]);
-    assert_eq!(mixture.deal(0..20).sources, [0, 0, 2, 2, 2, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 2, 0, 0]);
+    assert_eq!(mixture.assign(0..20).sources, [0, 0, 2, 2, 2, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 2, 0, 0]);
     // Two periods of the first weights and one of the second, each position two rows.
     assert_eq!(mixture.before(6000), [2 * 1333, 2 * 1000, 2 * 667]);
 }
@@ -165,9 +165,9 @@ fn a_far_row_is_found_at_once() {
     let row = (1 << 62) + 5;
     let before = mixture.before(row);
     assert_eq!(before.iter().sum::<u64>(), row);
-    let hand = mixture.deal(row..row + 1);
-    let source = usize::from(hand.sources[0]);
-    assert_eq!((hand.rows[source].start, mixture.row_of(source, before[source])), (before[source], Some(row)));
+    let assigned = mixture.assign(row..row + 1);
+    let source = usize::from(assigned.sources[0]);
+    assert_eq!((assigned.rows[source].start, mixture.row_of(source, before[source])), (before[source], Some(row)));
 }
 
 #[test]

@@ -11,11 +11,11 @@ use std::time::{Duration, SystemTime};
 use schemas::{Generation, PartId};
 use store::Store;
 
-use super::list::{self, Lists, PartList};
-use super::record::{Bound, FoundPart};
-use super::seen::Seen;
-use super::settings::Settings;
-use super::work::Omit;
+use super::commit_record::{Bound, FoundPart};
+use super::config::Settings;
+use super::fingerprints::Fingerprints;
+use super::job::Omit;
+use super::part_list::{self, Lists, PartList};
 use crate::corpus::{Corpus, InputFile, Part, Piece, Reached, Spare, group};
 use crate::{Error, Result};
 
@@ -84,7 +84,7 @@ pub(super) struct Compared {
     /// Files that are left out since they cannot be used, each with the reason.
     pub(super) unfit: Unfit,
     /// Files that were touched and read the same.
-    pub(super) seen: Seen,
+    pub(super) seen: Fingerprints,
 }
 
 /// A folder and the corpus that it is of, side by side.
@@ -233,9 +233,9 @@ impl Comparison<'_> {
     fn memory(&self) -> Result<Memory> {
         let mut memory = Memory { settings: self.settings.digest(), ..Memory::default() };
         let Some(store) = self.store else { return Ok(memory) };
-        memory.seen = Seen::read(store)?;
+        memory.seen = Fingerprints::read(store)?;
         for list in self.lists.iter() {
-            let stat = store.stat(&list::file_name(list.generation.0 as usize))?;
+            let stat = store.stat(&part_list::file_name(list.generation.0 as usize))?;
             memory.since.insert(list.generation, stat.map_or(SystemTime::UNIX_EPOCH, |stat| stat.modified));
         }
         Ok(memory)
@@ -311,6 +311,6 @@ struct Memory {
     /// What the records of a part say of its pieces.
     reached: BTreeMap<PartId, BTreeMap<Piece, Reached>>,
     /// Files that were touched and read the same before, and now.
-    seen: Seen,
-    seen_now: Seen,
+    seen: Fingerprints,
+    seen_now: Fingerprints,
 }

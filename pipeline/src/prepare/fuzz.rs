@@ -6,10 +6,10 @@ use schemas::manifest::{CorpusReport, FileEntry};
 use schemas::{Generation, PartId, Sealed, Shard};
 use store::{Store, Weather};
 
-use super::list::{Lists, PartList};
-use super::record::{Bound, CommitRecord, Example, FoundPart, sparse};
-use super::seen::{self, Seen};
-use super::settings::Settings;
+use super::commit_record::{Bound, CommitRecord, Example, FoundPart, sparse};
+use super::config::Settings;
+use super::fingerprints::{self, Fingerprints};
+use super::part_list::{Lists, PartList};
 use crate::corpus::{InputFile, Part, Piece, Place, Reached};
 
 fn part() -> Part {
@@ -94,13 +94,13 @@ fn part_lists_are_usable_or_refused() {
 fn what_was_seen_is_read_as_written_or_forgotten() {
     let file = fuzz::on_disk(".txt", b"a text");
     let input = InputFile::new(file.path().to_owned(), "a.txt".into()).expect("it is there");
-    let mut seen = Seen::default();
+    let mut seen = Fingerprints::default();
     seen.note(&input);
     fuzz::target!("seen", vec![seen.seal()], |bytes: &[u8]| {
         let store = Store::memory(Weather::calm());
-        store.put(seen::NAME, bytes).expect("memory takes all");
-        let found = Seen::read(&store).expect("answered");
+        store.put(fingerprints::NAME, bytes).expect("memory takes all");
+        let found = Fingerprints::read(&store).expect("answered");
         found.write(&store).expect("memory takes all");
-        assert_eq!(Seen::read(&store).expect("answered"), found);
+        assert_eq!(Fingerprints::read(&store).expect("answered"), found);
     });
 }

@@ -6,11 +6,10 @@ use schemas::Generation;
 use telemetry::preparation::PartDone;
 use tracing::{trace_span, warn};
 
-use super::progress::Progress;
-use super::record::{CommitRecord, FoundPart};
+use super::commit_record::{CommitRecord, FoundPart};
+use super::job::{Task, Work};
+use super::progress::{Progress, Stage, Stages, Stopwatch};
 use super::segment::Segment;
-use super::stages::{Stage, Stages, Stopwatch};
-use super::work::{Task, Work};
 use crate::corpus::{Documents, Place, Reached};
 use crate::{Error, Result};
 

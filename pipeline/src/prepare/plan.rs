@@ -1,19 +1,24 @@
-//! What a preparation comes to, before anything is written.
+//! Plan of a preparation: corpus, folder and memory checked, the part list that follows, documents to forget.
+//!
+//! `prepare.memory_max` bounds text from a file to its ids; a worker that needs more than is left waits
+//! ([`Room`](crate::corpus::Room)). The other memory of a worker does not grow with the text: [`Memory`] states it.
 
 use std::io::ErrorKind;
 
-use schemas::{Generation, Manifest, ManifestError, manifest};
+use schemas::sample::{ROWS_PER_GROUP, id_type};
+use schemas::{Document, Generation, Manifest, ManifestError, manifest};
 use store::Store;
 use telemetry::preparation::{LargestFile, PrepareStart};
 use telemetry::training::Warning;
 
 use super::change::{Change, Compared, Comparison, Unfit};
-use super::config::PrepareConfig;
-use super::list::{self, Lists, PartList};
-use super::memory::Memory;
-use super::seen::Seen;
-use super::settings::Settings;
-use crate::corpus::Corpus;
+use super::commit_record::{Bound, FoundPart};
+use super::config::{PrepareConfig, Settings};
+use super::document_table;
+use super::fingerprints::Fingerprints;
+use super::job::Omit;
+use super::part_list::{self, Lists, PartList};
+use crate::corpus::{Corpus, Part, Shares};
 use crate::tokenize::{self, Tokenizer};
 use crate::{Error, Result};
 
@@ -78,7 +83,7 @@ pub(super) struct Planned {
     /// Files that are left out since they cannot be used, each with the reason.
     pub(super) unfit: Unfit,
     /// Files that were touched and read the same.
-    pub(super) seen: Seen,
+    pub(super) seen: Fingerprints,
 }
 
 /// Whether a folder, if there is one, is prepared as this configuration says: what can be known without a look at the corpus.
@@ -112,7 +117,7 @@ impl Planned {
             // What is equal may be written otherwise, by a program that knew fewer keys: records are bound to the list.
             settings = found.clone();
         }
-        let (config, unfit, seen) = (config.clone(), Unfit::new(), Seen::default());
+        let (config, unfit, seen) = (config.clone(), Unfit::new(), Fingerprints::default());
         let mut planned = Self { config, corpus, tokenizer, settings, part_bytes, lists, next: None, unfit, seen };
         let Compared { next, unfit, seen } = planned.comparison(store).compare()?;
         (planned.next, planned.unfit, planned.seen) = (next, unfit, seen);
@@ -216,13 +221,93 @@ fn refuse_strangers(store: &Store, lists: &Lists) -> Result<()> {
             refused(&format!("prepared in format {found}, this program writes format {version}"))
         }
         Some(_) if listed == 0 => refused("it has a manifest and no part list"),
-        Some(Ok(manifest)) if manifest.generations.len() > listed => {
-            Err(list::refuse(store, &list::file_name(listed), "it is gone, and the manifest has a generation of it"))
-        }
+        Some(Ok(manifest)) if manifest.generations.len() > listed => Err(part_list::refuse(
+            store,
+            &part_list::file_name(listed),
+            "it is gone, and the manifest has a generation of it",
+        )),
         None if listed == 0 && !store.list("parts")?.is_empty() => {
             refused(&format!("it has parts and no part list: begun in a format before {version}"))
         }
         // A damaged manifest is made again of lists and records.
         _ => Ok(()),
     }
+}
+
+/// Tables of words that a lane encodes with: 4.5 MB for WordPiece, 10 MB for byte pairs.
+const WORDS_BYTES: u64 = 10 << 20;
+
+/// What a lane reads, hashes, counts and writes through.
+const BUFFERS_BYTES: u64 = 4 << 20;
+
+/// Bytes, at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// Of `prepare.memory_max`.
+    pub text: Shares,
+    /// Beside all that, for each lane: rows of two row groups, one of them as it is written, documents of the table, words;
+    /// with `zstd_level = 1`, of which level 22 takes 35 MB more.
+    pub lane: u64,
+}
+
+impl Memory {
+    /// What a preparation takes with a vocabulary of that size.
+    pub(super) fn of(config: &PrepareConfig, vocab_size: u32) -> Self {
+        let id_bytes = id_type(vocab_size).primitive_width().expect("a number") as u64;
+        let group = ROWS_PER_GROUP as u64 * u64::from(config.pack.content(config.tokens_max)) * id_bytes;
+        // A page and its compressed bytes stand beside the rows while they are written; a table twice.
+        let lane = 3 * group + 2 * document_table::GROUP_BYTES + WORDS_BYTES + BUFFERS_BYTES;
+        Self { text: Shares::of(config.memory_max), lane }
+    }
+}
+
+/// What forgetting a document asks for.
+pub(super) enum Forgetting {
+    /// A list said so before.
+    Before(Generation),
+    /// The list that says so.
+    Now(Box<(PartList, Change)>),
+}
+
+/// Finds the parts that hold a document, and the list that drops them and makes them anew without it.
+pub(super) fn forget(planned: &Planned, store: &Store, id: &str) -> Result<Forgetting> {
+    let digest = Document::digest(id);
+    if let Some(&generation) = planned.lists.forgotten(planned.lists.newest()).get(digest.as_str()) {
+        return Ok(Forgetting::Before(generation));
+    }
+    let refused = |why: String| Error::Config(format!("{}: {why}", store.place("")));
+    if let Some((_, change)) = &planned.next {
+        let what = if change.generation.0 == 0 {
+            "nothing is prepared".into()
+        } else {
+            format!("the corpus has changed ({change})")
+        };
+        return Err(refused(format!("{what}; run `cloze prepare`, then forget")));
+    }
+    let (settings, mut holders) = (planned.settings.digest(), Vec::<&Part>::new());
+    let (mut documents, mut of_that_id) = (0, 0);
+    for (generation, part) in planned.lists.in_effect().into_values() {
+        let omit = Omit::of(&planned.lists, generation);
+        let found = FoundPart::read(store, Bound { settings: &settings, forgotten: omit.name(), part })?;
+        if !found.is_whole() {
+            return Err(refused(format!("part {} is not there; run `cloze prepare` to its end, then forget", part.id)));
+        }
+        documents += found.records.iter().map(|record| record.report.documents).sum::<u64>();
+        let mut tables = found.records.iter().filter_map(|record| record.documents.as_ref());
+        let here = tables.try_fold(0, |sum, table| Ok::<_, Error>(sum + document_table::count(store, table, id)?))?;
+        of_that_id += here;
+        if here > 0 {
+            holders.push(part);
+        }
+    }
+    if holders.is_empty() {
+        return Err(refused(format!(
+            "no document `{}`; `documents/` lists the ids that there are (column `id`)",
+            id.escape_debug()
+        )));
+    }
+    if of_that_id == documents {
+        return Err(refused("it has no other document; delete it to forget this one".into()));
+    }
+    Ok(Forgetting::Now(Box::new(planned.comparison(Some(store)).without(digest, &holders)?)))
 }

@@ -7,15 +7,13 @@ use schemas::Document;
 use schemas::manifest::CorpusReport;
 use store::Store;
 
-use super::batch::{Batch, Held};
-use super::progress::Progress;
-use super::record::{CommitRecord, Example, sparse, stem};
-use super::side::{Came, OpenDocument, Side};
-use super::stages::{Stage, Stopwatch};
-use super::table::{Entry, TableWriter};
-use super::unknowns::Unknowns;
-use super::words;
-use super::work::{Task, Work};
+use super::commit_record::{CommitRecord, Example, sparse, stem};
+use super::document_table::{Entry, TableWriter};
+use super::job::{Task, Work};
+use super::progress::{Progress, Stage, Stopwatch};
+use super::split_writer::{OpenDocument, PackedDocument, SplitWriter};
+use super::text_batch::{Batch, DocumentRef};
+use super::text_stats::{self, Unknowns};
 use crate::corpus::{Complaint, Found, Place, Reached, Reason, Room, TooMuch};
 use crate::pack::Packer;
 use crate::sentences::Sentences;
@@ -43,7 +41,7 @@ pub(super) struct Segment<'a> {
     watch: &'a Stopwatch,
     number: u32,
     from: Place,
-    sides: [Side; 2],
+    sides: [SplitWriter; 2],
     table: Option<TableWriter>,
     report: CorpusReport,
     text_bytes: u64,
@@ -81,7 +79,7 @@ impl<'a> Segment<'a> {
                 };
                 ShardWriter::new(store, options)
             });
-            Side::new(packer, writer, first_row)
+            SplitWriter::new(packer, writer, first_row)
         };
         Self {
             work,
@@ -123,7 +121,7 @@ impl<'a> Segment<'a> {
         if let Some(document) = &found.document {
             let Document { id, text } = document;
             self.take_document(
-                &Held { id, text, piece: found.piece, line: found.line, range: found.range.clone() },
+                &DocumentRef { id, text, piece: found.piece, line: found.line, range: found.range.clone() },
                 room,
             )?;
         }
@@ -134,8 +132,8 @@ impl<'a> Segment<'a> {
         Ok(())
     }
 
-    fn take_document(&mut self, document: &Held<'_>, room: &Room) -> Result<()> {
-        let Held { id, text, piece, line, .. } = *document;
+    fn take_document(&mut self, document: &DocumentRef<'_>, room: &Room) -> Result<()> {
+        let DocumentRef { id, text, piece, line, .. } = *document;
         if self.task.omit.has(id) {
             self.report.forgotten += 1;
             return Ok(());
@@ -172,7 +170,7 @@ impl<'a> Segment<'a> {
     }
 
     /// Waits for the memory that the tokenizer takes for a document beside its text, where that is much.
-    fn make_room(&self, document: &Held<'_>, room: &Room) -> Result<()> {
+    fn make_room(&self, document: &DocumentRef<'_>, room: &Room) -> Result<()> {
         let text = document.text;
         let bytes = text.len() as u64 * TEXTS;
         let whole = if room.is_short(bytes + text.len() as u64 * WHOLE_BYTES) {
@@ -193,14 +191,14 @@ impl<'a> Segment<'a> {
     }
 
     /// Whether a document may wait until there are more to be tokenized with it.
-    fn may_wait(&self, document: &Held<'_>, room: &Room) -> bool {
+    fn may_wait(&self, document: &DocumentRef<'_>, room: &Room) -> bool {
         !self.work.config.pack.keeps_sentences()
             && Batch::is_short(document)
             && room.is_short(document.text.len() as u64 * (TEXTS + WHOLE_BYTES))
     }
 
     /// Stops if the fast path makes other ids than the crate of a document that is among those which are compared.
-    fn compare(&self, document: &Held<'_>) -> Result<()> {
+    fn compare(&self, document: &DocumentRef<'_>) -> Result<()> {
         let Self { work, task, watch, .. } = *self;
         let Some(text) = work.sample.take(document.text) else { return Ok(()) };
         watch.during(Stage::Tokenize, || work.tokenizer.compare(text)).map_err(|error| match error {
@@ -213,7 +211,7 @@ impl<'a> Segment<'a> {
     }
 
     /// Tokenizes a document and packs it on its side, piece by piece.
-    fn pack(&mut self, document: &Held<'_>) -> Result<()> {
+    fn pack(&mut self, document: &DocumentRef<'_>) -> Result<()> {
         let Self { work, watch, .. } = *self;
         let mut sentences = take(&mut self.sentences);
         let (side, mut open) = self.open(document);
@@ -255,7 +253,7 @@ impl<'a> Segment<'a> {
     }
 
     /// Begins a document on its side. Returns what shards call it, and whether it is one to validate on, too.
-    fn open(&mut self, document: &Held<'_>) -> ((u64, bool), OpenDocument<'_>) {
+    fn open(&mut self, document: &DocumentRef<'_>) -> ((u64, bool), OpenDocument<'_>) {
         let Self { work, watch, sides, counts, .. } = self;
         let name = Document::hash(document.id);
         let valid = Document::is_valid(name, work.config.valid_fraction);
@@ -267,16 +265,16 @@ impl<'a> Segment<'a> {
     }
 
     /// Writes down what a document came to.
-    fn enter(&mut self, document: &Held<'_>, (name, valid): (u64, bool), came: Came) -> Result<()> {
-        let Held { id, text, piece, line, ref range } = *document;
-        let Came { row, tokens, unknown } = came;
+    fn enter(&mut self, document: &DocumentRef<'_>, (name, valid): (u64, bool), came: PackedDocument) -> Result<()> {
+        let DocumentRef { id, text, piece, line, ref range } = *document;
+        let PackedDocument { row, tokens, unknown } = came;
         if tokens == 0 {
             self.reject(Complaint { reason: Reason::EmptyDocument, piece, line });
             return Ok(());
         }
         self.report.documents += 1;
         self.report.text_bytes += text.len() as u64;
-        self.report.words += words::count(text);
+        self.report.words += text_stats::count_words(text);
         self.report.tokens += tokens;
         self.report.unknown += unknown;
         let Self { work, task, watch, unknowns, table, .. } = self;
@@ -307,9 +305,9 @@ impl<'a> Segment<'a> {
         self.tell();
         let Self { work, task, watch, .. } = self;
         let mut report = self.report;
-        let first_rows = self.sides.each_ref().map(Side::first_row);
+        let first_rows = self.sides.each_ref().map(SplitWriter::first_row);
         let [train, valid] = self.sides;
-        let finish = |side: Side| watch.during(Stage::Write, || side.finish());
+        let finish = |side: SplitWriter| watch.during(Stage::Write, || side.finish());
         let ((train, train_rows, train_report), (valid, valid_rows, valid_report)) = (finish(train)?, finish(valid)?);
         report.packing.add(&train_report);
         report.packing.add(&valid_report);

@@ -8,7 +8,7 @@ use schemas::manifest::CorpusReport;
 use telemetry::preparation::{PrepareEnd, SplitFigures, StageSeconds};
 
 use super::change::Change;
-use super::stages::Stages;
+use super::progress::Stages;
 
 /// A share of unknown tokens above which the tokenizer does not fit the corpus.
 const UNKNOWN_RATE_MAX: f64 = 0.05;

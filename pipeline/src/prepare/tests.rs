@@ -11,7 +11,8 @@ use crate::corpus::AnyFormat;
 use crate::load;
 use crate::pack::AnyPacking;
 use crate::shard::reader::{Promise, ShardReader};
-use crate::testing::{self, write_all};
+use crate::testing;
+use crate::testing::write_all;
 use crate::tokenize::Tokenizer as _;
 
 /// A corpus of 240 short documents in three files, cut into a dozen parts, and a tokenizer.
@@ -95,7 +96,7 @@ fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
                 open.push(path);
             } else {
                 let name = path.strip_prefix(folder).expect("below it").display().to_string();
-                if name != LOCK && name != seen::NAME {
+                if name != LOCK && name != fingerprints::NAME {
                     found.insert(name, fs::read(&path).expect("readable"));
                 }
             }

@@ -56,10 +56,10 @@ proptest! {
         let rows = sampler.rows_per_epoch();
         prop_assert_eq!(rows, split.rows() * u64::from(pieces * copies));
         let epoch = Epoch(epoch);
-        let picks = sampler.picks(epoch, 0..rows);
+        let picks = sampler.rows(epoch, 0..rows);
         let mut seen = BTreeMap::new();
         for (index, pick) in (0..).zip(&picks) {
-            prop_assert_eq!(&[*pick][..], &sampler.picks(epoch, index..index + 1));
+            prop_assert_eq!(&[*pick][..], &sampler.rows(epoch, index..index + 1));
             prop_assert_eq!(u64::from(pick.copy), index % u64::from(copies));
             prop_assert!(sampler.window(epoch, pick.window).contains(&pick.block));
             *seen.entry((pick.block, pick.row, pick.piece)).or_insert(0) += 1;
@@ -75,7 +75,7 @@ fn epochs_differ_and_seeds_differ() {
     let split = split(&[&[50, 50], &[50, 50, 17]]);
     let order = |seed, epoch: u64| {
         let sampler = Sampler::new(&split, options(seed, 2));
-        let picks = sampler.picks(Epoch(epoch), 0..217);
+        let picks = sampler.rows(Epoch(epoch), 0..217);
         picks.iter().map(|pick| (pick.block, pick.row)).collect::<Vec<_>>()
     };
     assert_eq!(order(1, 0), order(1, 0));
@@ -111,7 +111,7 @@ fn stored_order_is_stored_order() {
         &split(&[&[2], &[0, 1]]),
         SamplerOptions { pieces: 2, order: Order::Spread(u64::MAX), ..options(5, 2) },
     );
-    let picks: Vec<_> = sampler.picks(Epoch(0), 0..6).iter().map(|pick| (pick.block, pick.row, pick.piece)).collect();
+    let picks: Vec<_> = sampler.rows(Epoch(0), 0..6).iter().map(|pick| (pick.block, pick.row, pick.piece)).collect();
     assert_eq!(picks, [(0, 0, 0), (0, 0, 1), (0, 1, 0), (0, 1, 1), (1, 0, 0), (1, 0, 1)]);
 }
 
@@ -120,7 +120,7 @@ fn any_step_is_found_at_once() {
     let groups = vec![2048; 100_000];
     let sampler = Sampler::new(&split(&[&groups]), options(5, 16));
     let began = std::time::Instant::now();
-    assert_eq!(sampler.picks(Epoch(1 << 40), 1 << 25..(1 << 25) + 256).len(), 256);
+    assert_eq!(sampler.rows(Epoch(1 << 40), 1 << 25..(1 << 25) + 256).len(), 256);
     assert!(began.elapsed() < std::time::Duration::from_secs(1), "{:?}", began.elapsed());
 }
 
@@ -135,8 +135,8 @@ proptest! {
         let sampler = Sampler::new(&split, SamplerOptions { order: Order::Spread(samples), ..options(1, 3) });
         let rows = sampler.rows_per_epoch();
         prop_assert_eq!(rows, samples.min(split.rows()));
-        let picks = sampler.picks(Epoch(0), 0..rows);
-        let place = |pick: &Pick| (sampler.blocks()[pick.block].shard, sampler.blocks()[pick.block].group, pick.row);
+        let picks = sampler.rows(Epoch(0), 0..rows);
+        let place = |pick: &RowRef| (sampler.blocks()[pick.block].shard, sampler.blocks()[pick.block].group, pick.row);
         prop_assert!(picks.is_sorted_by(|a, b| place(a) < place(b)), "in stored order, none twice");
         for pick in &picks {
             prop_assert!(pick.row < sampler.blocks()[pick.block].stored as usize);
@@ -148,7 +148,7 @@ proptest! {
 fn validation_leaves_no_corner_of_the_split_out() {
     let split = split(&[&[2048; 40], &[2048; 60]]);
     let sampler = Sampler::new(&split, SamplerOptions { order: Order::Spread(800), ..options(1, 16) });
-    let picks = sampler.picks(Epoch(0), 0..800);
+    let picks = sampler.rows(Epoch(0), 0..800);
     let mut groups: Vec<u32> = sampler.blocks().iter().map(|block| 40 * block.shard + block.group).collect();
     groups.dedup();
     assert_eq!(groups.len(), 25, "each for 32 rows");

@@ -25,7 +25,7 @@ use super::config::TokenizerConfig;
 use super::split::Split;
 use super::tally::Tally;
 use crate::corpus::{BytesRead, Complaint, Corpus, Part, Place};
-use crate::prepare::{Dirt, PrepareConfig};
+use crate::prepare::{PrepareConfig, RejectStats};
 use crate::tokenize::pool::Pool;
 use crate::{Error, Result};
 
@@ -123,7 +123,7 @@ struct Work {
 /// What a part came to.
 enum Read {
     /// Documents that were counted, and what was wrong with lines.
-    Whole(u64, Dirt),
+    Whole(u64, RejectStats),
     Failed(Error),
     /// Nobody asks for it any more.
     Left,
@@ -154,7 +154,7 @@ impl Work {
     }
 
     /// Counts all parts by so many lanes. Returns how many documents, and what was wrong with lines.
-    fn count(self: &Arc<Self>, lanes: usize, hears: Hears<'_>) -> Result<(u64, Dirt)> {
+    fn count(self: &Arc<Self>, lanes: usize, hears: Hears<'_>) -> Result<(u64, RejectStats)> {
         let began = Instant::now();
         let mut results = {
             let work = Arc::clone(self);
@@ -176,7 +176,7 @@ impl Work {
             }
             hears(&self.progress(done, began));
         }
-        let (mut documents, dirt) = (0, Dirt::default());
+        let (mut documents, dirt) = (0, RejectStats::default());
         for read in found.into_iter().flatten() {
             match read {
                 Read::Whole(more, of_part) => {
@@ -202,7 +202,7 @@ impl Work {
     /// Counts the raw words of a part.
     fn part(&self, index: u64, tally: &mut Tally, stop: &CancelToken) -> Result<Read> {
         let part = &self.parts[place(index)];
-        let (mut documents, dirt) = (0, Dirt::default());
+        let (mut documents, dirt) = (0, RejectStats::default());
         let complaint = |of: &Complaint| (of.reason.to_string(), self.corpus.words(part, *of));
         let mut found = self.corpus.documents(part, Place::default(), &self.bytes_read.part())?;
         while let Some(next) = found.next() {

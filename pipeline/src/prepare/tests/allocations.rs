@@ -1,8 +1,8 @@
 //! What a document costs the allocator: nothing, once buffers have their size.
 
 use super::*;
-use crate::prepare::sample::Sample;
-use crate::prepare::work::Work;
+use crate::prepare::job::Sample;
+use crate::prepare::job::Work;
 
 /// Documents of the smaller corpus.
 const DOCUMENTS: usize = 4000;

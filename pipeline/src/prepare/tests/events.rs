@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use telemetry::preparation::{PartDone, PrepareEnd, PrepareProgress, PrepareStart, StageSeconds};
 use telemetry::{Event, jsonl};
 
-use super::generations::{many, text};
+use super::generations::many;
+use super::generations::text;
 use super::*;
 
 /// A log in memory, of which the test holds one end.

@@ -172,11 +172,11 @@ fn a_touched_file_is_read_again_and_is_what_it_was() {
     home.put(13, &text(13, 6).replace("mat", "sat"));
     assert!(home.run().expect("prepared").change.is_some_and(|found| change(0, 1, 0)(&found)));
     check_fresh(&home);
-    let seen = || home.store().stat(seen::NAME).expect("answered");
+    let seen = || home.store().stat(fingerprints::NAME).expect("answered");
     home.put(14, &text(14, 6));
     home.run().expect("prepared");
     assert!(seen().is_some());
-    home.store().put(seen::NAME, b"damaged").expect("written");
+    home.store().put(fingerprints::NAME, b"damaged").expect("written");
     let all = (0..40).map(|file| home.bytes(file)).sum::<u64>();
     assert_eq!(home.run().expect("prepared").bytes_read, all, "touched shortly before their list: read again, once");
     assert_eq!(home.run().expect("prepared").bytes_read, 0);
@@ -188,7 +188,7 @@ fn a_file_is_told_from_another_whatever_the_clock_of_its_list() {
     let home = many();
     home.run().expect("prepared");
     let tomorrow = std::time::SystemTime::now() + std::time::Duration::from_secs(86_400);
-    let list = home.config.folder.join(list::file_name(0));
+    let list = home.config.folder.join(part_list::file_name(0));
     fs::File::open(list).and_then(|list| list.set_modified(tomorrow)).expect("the list's time");
     home.put(13, &text(13, 6).replace("mat", "sat"));
     assert!(home.run().expect("prepared").change.is_some_and(|found| change(0, 1, 0)(&found)));

@@ -6,7 +6,10 @@ use schemas::PartId;
 
 use super::*;
 use crate::corpus::Corpus;
-use crate::tokenize::{self, Facts, Texts, TokenizeBy, Tokenizer};
+use crate::tokenize::Texts;
+use crate::tokenize::TokenizeBy;
+use crate::tokenize::Tokenizer;
+use crate::tokenize::{self, Facts};
 
 /// A tokenizer that the crate disagrees with about cats.
 struct Wrong(Box<dyn Tokenizer>);

@@ -4,7 +4,10 @@ use schemas::columns::{INPUT_IDS, LABELS};
 use schemas::manifest::GenerationEntry;
 use schemas::{BatchIndex, Epoch, PartId, SampleAddress};
 
-use super::generations::{check_fresh, check_others, files_of_six, text};
+use super::generations::check_fresh;
+use super::generations::check_others;
+use super::generations::files_of_six;
+use super::generations::text;
 use super::*;
 use crate::collate::{Item, PlannedView, collate};
 use crate::views::AnyView;

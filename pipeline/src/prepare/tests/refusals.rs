@@ -1,6 +1,8 @@
 //! What is refused, and that it was left as it was.
 
-use super::generations::{check_fresh, many, text};
+use super::generations::check_fresh;
+use super::generations::many;
+use super::generations::text;
 use super::*;
 
 #[test]
@@ -160,10 +162,10 @@ fn a_folder_whose_settings_lack_a_key_that_says_nothing_is_gone_on_with() {
     let (store, lists) = (home.store(), Lists::read(&home.store()).expect("readable"));
     let mut list = serde_json::to_value(lists.iter().next().expect("a list")).expect("JSON");
     list["settings"].as_object_mut().expect("a table").remove("id_field").expect("a key");
-    let list: list::PartList = serde_json::from_value(list).expect("a list");
-    store.put(&list::file_name(0), &schemas::Sealed::seal(&list)).expect("written");
+    let list: part_list::PartList = serde_json::from_value(list).expect("a list");
+    store.put(&part_list::file_name(0), &schemas::Sealed::seal(&list)).expect("written");
     for entry in store.list("parts").expect("answered") {
-        let mut record: record::CommitRecord =
+        let mut record: commit_record::CommitRecord =
             schemas::Sealed::unseal(&store.read(&entry.name).expect("there")).expect("a record");
         record.settings = list.settings.digest();
         store.put(&entry.name, &schemas::Sealed::seal(&record)).expect("written");

@@ -2,7 +2,8 @@
 
 use store::{Memory, Retries, Weather};
 
-use super::generations::{many, text};
+use super::generations::many;
+use super::generations::text;
 use super::*;
 
 fn weather(seed: u64) -> Weather {
@@ -12,8 +13,11 @@ fn weather(seed: u64) -> Weather {
 /// Every object but those that say when and where somebody worked here.
 fn objects(memory: &Memory) -> BTreeMap<String, Vec<u8>> {
     let store = Store::of_memory(&memory.under(Weather::calm()));
-    let entries =
-        store.list("").expect("calm").into_iter().filter(|entry| entry.name != LOCK && entry.name != seen::NAME);
+    let entries = store
+        .list("")
+        .expect("calm")
+        .into_iter()
+        .filter(|entry| entry.name != LOCK && entry.name != fingerprints::NAME);
     entries.map(|entry| (entry.name.clone(), store.read(&entry.name).expect("calm"))).collect()
 }
 

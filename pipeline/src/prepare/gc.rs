@@ -1,10 +1,10 @@
-//! What nothing vouches for any more: objects of parts that were dropped, and of segments that were made otherwise.
+//! Removal of objects that no part list needs: of dropped parts, and of segments that were made differently.
 
 use std::collections::BTreeSet;
 
 use store::Store;
 
-use super::announce::Announcement;
+use super::provisional_manifest::ProvisionalManifest;
 use crate::Result;
 
 const FOLDERS: [&str; 4] = ["documents", "parts", "train", "valid"];
@@ -30,7 +30,7 @@ pub(super) fn remove_others(store: &Store, ours: &[String]) -> Result<u64> {
 pub(super) fn withdraw(store: &Store) -> Result<()> {
     remove_others(store, &[])?;
     store.remove_all("generations")?;
-    Announcement::withdraw(store)
+    ProvisionalManifest::withdraw(store)
 }
 
 #[cfg(test)]

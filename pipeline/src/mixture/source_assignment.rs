@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use super::{Hand, Mixture};
+use super::{AssignedRows, Mixture};
 
 /// Which source each row of a stream is of.
 #[derive(Debug)]
-pub(crate) enum Dealing {
+pub(crate) enum SourceAssignment {
     /// There is one.
     Alone,
     /// One source after another, each for so many rows: validation.
@@ -15,22 +15,22 @@ pub(crate) enum Dealing {
     Mixed(Mixture),
 }
 
-impl Dealing {
+impl SourceAssignment {
     /// What the rows `rows` are.
-    pub(crate) fn deal(&self, rows: Range<u64>) -> Hand {
+    pub(crate) fn assign(&self, rows: Range<u64>) -> AssignedRows {
         match self {
             Self::Alone => {
                 let count = usize::try_from(rows.end.saturating_sub(rows.start)).unwrap_or(0);
-                Hand { sources: vec![0; count], rows: vec![rows] }
+                AssignedRows { sources: vec![0; count], rows: vec![rows] }
             }
             Self::InTurn(counts) => {
                 let (first, behind) = (in_turn(counts, rows.start), in_turn(counts, rows.end));
                 let ranges: Vec<Range<u64>> =
                     first.into_iter().zip(behind).map(|(first, behind)| first..behind).collect();
                 let of_source = |(source, range): (u16, &Range<u64>)| range.clone().map(move |_| source);
-                Hand { sources: (0..).zip(&ranges).flat_map(of_source).collect(), rows: ranges }
+                AssignedRows { sources: (0..).zip(&ranges).flat_map(of_source).collect(), rows: ranges }
             }
-            Self::Mixed(mixture) => mixture.deal(rows),
+            Self::Mixed(mixture) => mixture.assign(rows),
         }
     }
 

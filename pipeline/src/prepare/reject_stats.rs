@@ -1,8 +1,14 @@
-//! Dirt while it is found: what a corpus that is mostly dirt says of itself before all of it is read.
+//! Rejected text: counts while parts are made, the bound on them, and the report from the commit records.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
+use schemas::{PartId, Sealed as _};
+use store::Store;
+
+use super::commit_record::CommitRecord;
+use super::text_stats::most_frequent;
+use crate::corpus::Piece;
 use crate::{Error, Result};
 
 /// Lines before which nothing is judged.
@@ -16,7 +22,7 @@ const PLACES: usize = 5;
 
 /// Lines, and what is wrong with them, of all lanes.
 #[derive(Debug, Default)]
-pub(crate) struct Dirt(Mutex<Counts>);
+pub(crate) struct RejectStats(Mutex<Counts>);
 
 #[derive(Debug, Default)]
 struct Counts {
@@ -25,7 +31,7 @@ struct Counts {
     places: Vec<String>,
 }
 
-impl Dirt {
+impl RejectStats {
     /// Adds lines, and what was wrong with them: reasons and places.
     pub(crate) fn add(&self, lines: u64, complaints: Vec<(String, String)>) {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -107,12 +113,62 @@ pub(super) fn reasons(rejected: &BTreeMap<String, u64>) -> String {
     reasons.join(", ")
 }
 
+/// What was noted while parts were made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Noted {
+    /// Something that was rejected or repaired, the first few of each segment, in the order of the parts.
+    pub complaints: Vec<Complained>,
+    /// What became the unknown token, with how often, the most frequent first: of the words of each segment that were
+    /// looked at, and of those the most frequent.
+    pub unknown_words: Vec<(String, u64)>,
+}
+
+/// A place of the corpus where something was rejected or repaired.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Complained {
+    /// What is wrong there.
+    pub reason: String,
+    /// The piece of a file.
+    pub piece: Piece,
+    /// 0-based line within it.
+    pub line: u64,
+}
+
+/// What was noted of these parts.
+///
+/// # Errors
+/// If a record cannot be read.
+pub fn noted(store: &Store, parts: &BTreeSet<PartId>, most: usize) -> Result<Noted> {
+    let (mut complaints, mut unknown) = (Vec::new(), BTreeMap::<String, u64>::new());
+    for entry in store.list("parts")? {
+        let damaged = |message: &dyn std::fmt::Display| {
+            let place = store.place(&entry.name);
+            Error::Config(format!("{place}: {message}; run `cloze prepare` again, it makes the segment anew"))
+        };
+        let record = CommitRecord::unseal(&store.read(&entry.name)?).map_err(|error| damaged(&error))?;
+        if !parts.contains(&record.part.id) {
+            continue;
+        }
+        for (word, count) in record.unknown_words {
+            *unknown.entry(word).or_default() += count;
+        }
+        for example in record.examples {
+            let piece =
+                record.part.pieces.get(example.piece).ok_or_else(|| damaged(&"it names no piece of its part"))?;
+            if complaints.len() < most {
+                complaints.push(Complained { reason: example.reason, piece: piece.clone(), line: example.line });
+            }
+        }
+    }
+    Ok(Noted { complaints, unknown_words: most_frequent(unknown, most) })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn found(lines: u64, bad: u64) -> Dirt {
-        let dirt = Dirt::default();
+    fn found(lines: u64, bad: u64) -> RejectStats {
+        let dirt = RejectStats::default();
         let complaint = |line| ("missing_field".to_owned(), format!("a.jsonl:{line}"));
         dirt.add(lines, (1..=bad).map(complaint).collect());
         dirt

@@ -1,15 +1,15 @@
-//! One side of the split in the making, and the document that is being packed on it.
+//! Writer of one side of the split, and the document that is being packed on it.
 
 use schemas::Shard;
 use schemas::manifest::PackReport;
 
-use super::stages::{Stage, Stopwatch};
+use super::progress::{Stage, Stopwatch};
 use crate::Result;
 use crate::pack::{Packed, Packer};
 use crate::shard::ShardWriter;
 
 /// An open sample, and the shards before it.
-pub(super) struct Side {
+pub(super) struct SplitWriter {
     packer: Packer,
     writer: Option<ShardWriter>,
     first_row: u32,
@@ -18,7 +18,7 @@ pub(super) struct Side {
 
 /// What a document came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Came {
+pub(super) struct PackedDocument {
     /// The row in which it begins, among the part's rows of its side.
     pub(super) row: u64,
     pub(super) tokens: u64,
@@ -28,7 +28,7 @@ pub(super) struct Came {
 
 /// A document whose tokens follow.
 pub(super) struct OpenDocument<'a> {
-    side: &'a mut Side,
+    side: &'a mut SplitWriter,
     watch: &'a Stopwatch,
     unknown_id: u32,
     counts: Option<&'a mut [u64]>,
@@ -36,7 +36,7 @@ pub(super) struct OpenDocument<'a> {
     unknown: u64,
 }
 
-impl Side {
+impl SplitWriter {
     /// One behind so many rows. Without a writer samples are only counted.
     pub(super) fn new(packer: Packer, writer: Option<ShardWriter>, first_row: u32) -> Self {
         Self { packer, writer, first_row, rows: 0 }
@@ -81,17 +81,17 @@ impl OpenDocument<'_> {
                 counts[id as usize] += 1;
             }
         }
-        let Side { packer, writer, rows, .. } = &mut *self.side;
+        let SplitWriter { packer, writer, rows, .. } = &mut *self.side;
         packer.extend(ids, &mut |sample| put(writer, rows, self.watch, sample))
     }
 
     /// Ends it.
-    pub(super) fn end(self) -> Result<Came> {
+    pub(super) fn end(self) -> Result<PackedDocument> {
         let Self { side, watch, tokens, unknown, .. } = self;
-        let Side { packer, writer, first_row, rows } = side;
+        let SplitWriter { packer, writer, first_row, rows } = side;
         let row = u64::from(*first_row) + packer.began();
         packer.end(&mut |sample| put(writer, rows, watch, sample))?;
-        Ok(Came { row, tokens, unknown })
+        Ok(PackedDocument { row, tokens, unknown })
     }
 }
 

@@ -1,7 +1,4 @@
-//! A prepared folder as it is filled: its part lists, and the records of its parts as they are written.
-//!
-//! Nothing is written here, no lock is needed, and nothing that is told is ever taken back: a list is not changed, a
-//! segment is told once its record is there, and records are read in the order of the list.
+//! Segments of a folder that is still being filled, for a run that reads them as they are finished.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,11 +6,11 @@ use schemas::manifest::{CorpusReport, FileEntry, GenerationEntry, PartEntry};
 use schemas::{Generation, Manifest, ManifestError, PartId, Sealed};
 use store::Store;
 
-use super::announce::Announcement;
-use super::list::Lists;
-use super::record::{Bound, FoundPart};
-use super::settings::Settings;
-use super::work::{Task, in_order};
+use super::commit_record::{Bound, FoundPart};
+use super::config::Settings;
+use super::job::{Task, in_order};
+use super::part_list::Lists;
+use super::provisional_manifest::ProvisionalManifest;
 use crate::course::Segment;
 use crate::{Error, Result};
 
@@ -73,7 +70,7 @@ impl Listed {
         let settings = self.lists.settings().map(Settings::digest).unwrap_or_default();
         Ok(Coming {
             store: self.store.clone(),
-            announcement: Announcement::read(&self.store)?,
+            announcement: ProvisionalManifest::read(&self.store)?,
             lists: self.up_to(generation),
             settings,
             tasks: self.tasks(generation),
@@ -96,7 +93,7 @@ impl Listed {
 #[derive(Debug)]
 pub struct Coming {
     store: Store,
-    announcement: Announcement,
+    announcement: ProvisionalManifest,
     lists: Lists,
     settings: String,
     tasks: Vec<Task>,

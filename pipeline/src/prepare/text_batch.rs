@@ -13,7 +13,7 @@ const BYTES: usize = 32 << 10;
 
 /// A document in hand, and where it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Held<'a> {
+pub(super) struct DocumentRef<'a> {
     pub(super) id: &'a str,
     pub(super) text: &'a str,
     /// Index of its piece within the part.
@@ -48,7 +48,7 @@ struct Place {
 
 impl Batch {
     /// Whether a document is short enough to wait for others: its name is held, too.
-    pub(super) fn is_short(document: &Held<'_>) -> bool {
+    pub(super) fn is_short(document: &DocumentRef<'_>) -> bool {
         document.id.len() + document.text.len() <= BYTES / 8
     }
 
@@ -62,8 +62,8 @@ impl Batch {
     }
 
     /// Takes in a document.
-    pub(super) fn push(&mut self, document: &Held<'_>) {
-        let Held { id, text, piece, line, ref range } = *document;
+    pub(super) fn push(&mut self, document: &DocumentRef<'_>) {
+        let DocumentRef { id, text, piece, line, ref range } = *document;
         self.texts.push_str(text);
         self.text_ends.push(self.texts.len());
         self.texts.push(Texts::BETWEEN);
@@ -78,13 +78,13 @@ impl Batch {
     }
 
     /// The documents in order, each with its ids.
-    pub(super) fn documents(&self) -> impl Iterator<Item = (Held<'_>, &[u32])> {
+    pub(super) fn documents(&self) -> impl Iterator<Item = (DocumentRef<'_>, &[u32])> {
         let texts = Texts::new(&self.texts, &self.text_ends);
         let (mut name, mut first) = (0, 0);
         texts.iter().zip(&self.places).zip(&self.lengths).map(move |((text, place), &length)| {
             let id = &self.names[std::mem::replace(&mut name, place.name_end)..place.name_end];
             let ids = &self.ids[std::mem::replace(&mut first, length)..length];
-            (Held { id, text, piece: place.piece, line: place.line, range: place.range.clone() }, ids)
+            (DocumentRef { id, text, piece: place.piece, line: place.line, range: place.range.clone() }, ids)
         })
     }
 

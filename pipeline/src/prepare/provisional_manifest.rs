@@ -1,18 +1,26 @@
-//! What a prepared folder will be, said before its first part: `announced.json`, sealed, and a vocabulary without counts.
+//! Manifest of a folder before its first part: `announced.json`, sealed, and the tables of a vocabulary.
 //!
-//! A manifest is written last. What of it does not depend on the text is known when the first part list is, and a run that
-//! reads the folder while it is filled needs no more: what the lists and the records of the parts say comes beside it. It is
-//! never changed, and stays when the manifest is there.
+//! A manifest is written last. The keys of it that do not depend on the text are known with the first part list. A run that
+//! reads the folder while it is filled needs only these keys, the part lists and the commit records. The provisional
+//! manifest is never changed, and stays when the manifest is there.
+//!
+//! A vocabulary is `vocab/00000.parquet` …: `token` (string), `word_start` (bool) and `count` (uint64), one row per id,
+//! ascending.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use schemas::manifest::{self, FileEntry, GenerationEntry, Pack};
-use schemas::{Manifest, Sealed};
+use arrow_array::{ArrayRef, BooleanArray, RecordBatch, StringArray, UInt64Array};
+use arrow_schema::{DataType, Field, Schema};
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::properties::WriterProperties;
+use schemas::manifest::{FileEntry, GenerationEntry, Pack};
+use schemas::{Manifest, Sealed, Vocab, manifest};
 use serde::{Deserialize, Serialize};
 use store::Store;
 
 use super::config::PrepareConfig;
-use super::vocab;
 use crate::tokenize::Facts;
 use crate::{Error, Result};
 
@@ -25,7 +33,7 @@ const VOCAB: &str = "vocab/announced.parquet";
 /// All of a manifest but its generations.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Announcement {
+pub(super) struct ProvisionalManifest {
     tokenizer: manifest::Tokenizer,
     tokens_max: u32,
     pack: Pack,
@@ -33,17 +41,17 @@ pub(super) struct Announcement {
     vocab: FileEntry,
 }
 
-impl Sealed for Announcement {
+impl Sealed for ProvisionalManifest {
     const FORMAT: &'static str = "cloze announcement";
     const VERSION: u32 = 1;
     const PRETTY: bool = true;
 }
 
-impl Announcement {
+impl ProvisionalManifest {
     /// Writes what is to come, unless it stands there: the tokenizer and its vocabulary, then what names them. Returns
     /// whether anything had to be written.
     pub(super) fn write(store: &Store, config: &PrepareConfig, facts: &Facts) -> Result<bool> {
-        let vocab = vocab::to_parquet(&facts.vocab(vec![0; facts.tokens.len()]));
+        let vocab = vocab_to_parquet(&facts.vocab(vec![0; facts.tokens.len()]));
         let name = |bytes: &[u8]| blake3::hash(bytes).to_hex().to_string();
         let announcement = Self {
             tokenizer: facts.manifest.clone(),
@@ -90,4 +98,25 @@ impl Announcement {
         let manifest = Manifest { tokenizer, tokens_max, pack, files, generations };
         Manifest::from_json(&manifest.to_json()).map_err(|why| Error::Manifest { place: NAME.to_owned(), why })
     }
+}
+
+pub(super) fn vocab_to_parquet(vocab: &Vocab) -> Vec<u8> {
+    let field = |name, data_type| Field::new(name, data_type, false);
+    let fields =
+        vec![field("token", DataType::Utf8), field("word_start", DataType::Boolean), field("count", DataType::UInt64)];
+    let ids = 0..vocab.size();
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(ids.clone().map(|id| Some(vocab.token(id))).collect::<StringArray>()),
+        Arc::new(ids.map(|id| Some(vocab.is_word_start(id))).collect::<BooleanArray>()),
+        Arc::new(UInt64Array::from(vocab.counts().to_vec())),
+    ];
+    let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).expect("one value per id in each column");
+    let level = ZstdLevel::try_new(3).expect("a zstd level");
+    let properties =
+        WriterProperties::builder().set_created_by("cloze".into()).set_compression(Compression::ZSTD(level)).build();
+    let mut bytes = Vec::new();
+    let mut writer = ArrowWriter::try_new(&mut bytes, batch.schema(), Some(properties)).expect("a supported schema");
+    writer.write(&batch).expect("memory does not fail");
+    writer.close().expect("memory does not fail");
+    bytes
 }

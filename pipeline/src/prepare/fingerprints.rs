@@ -1,7 +1,7 @@
-//! What the files of a corpus were when they were cut, or read the same: `seen.json`, so that none is read again by every run.
+//! Fingerprints of the corpus files when they were cut or last read: `seen.json`, so that a run does not read them again.
 //!
-//! What it says of a file is of no more use than saving a reading of it: where it is lost, damaged or of another machine, the
-//! file is read again. Like the lock, it depends on when and where it was written.
+//! An entry only saves a reading of its file. If it is lost, damaged or of another machine, the file is read again. Like the
+//! lock, the object depends on when and where it was written.
 
 use std::collections::BTreeMap;
 
@@ -18,15 +18,15 @@ pub(super) const NAME: &str = "seen.json";
 /// The files that are what the parts in effect were made of, as they were seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(super) struct Seen(BTreeMap<String, FileIdentity>);
+pub(super) struct Fingerprints(BTreeMap<String, FileIdentity>);
 
-impl Sealed for Seen {
+impl Sealed for Fingerprints {
     const FORMAT: &'static str = "cloze seen files";
     const VERSION: u32 = 1;
     const PRETTY: bool = false;
 }
 
-impl Seen {
+impl Fingerprints {
     pub(super) fn read(store: &Store) -> Result<Self> {
         let found = store.read_with_stat(NAME)?;
         Ok(found.and_then(|(bytes, _)| Self::unseal(&bytes).ok()).unwrap_or_default())

@@ -9,7 +9,7 @@ use schemas::{Generation, PartId, Sealed};
 use serde::{Deserialize, Serialize};
 use store::{Created, Store};
 
-use super::settings::Settings;
+use super::config::Settings;
 use crate::corpus::Part;
 use crate::{Error, Result};
 
