@@ -40,8 +40,8 @@ lint: setup      ## clippy
 doc: setup       ## the documentation of all crates
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --workspace
 
-keys: setup      ## docs/configuration.md and the tables of docs/events.md anew, from the doc comments; look at the diff
-	UPDATE=1 cargo test --quiet -p cloze --lib the_page_of_keys
+keys: setup      ## docs/configuration.md, the tables of docs/events.md and the page's charts, from doc comments and tables; look at the diff
+	UPDATE=1 cargo test --quiet --workspace --lib the_page_of_keys
 
 gpu-pack: setup  ## one tarball for the first hour on a GPU: program, tests, corpus, gpu-day (PROGRAM=path, TESTS=release, RIVALS=script)
 	@scripts/gpu-pack

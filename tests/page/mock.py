@@ -27,7 +27,7 @@ from urllib.parse import parse_qs, urlsplit
 from play import HOSTILE_NAME, wire
 from served import Run
 
-PAGE = Path(__file__).resolve().parents[2] / "serve" / "page"
+PAGE = Path(__file__).resolve().parents[2] / "crates" / "server" / "page"
 TOKEN = "open-sesame"
 
 

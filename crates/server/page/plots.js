@@ -6,7 +6,15 @@ const line = (group, name, label) => ({ group, name, label, form: "line" });
 const points = (group, name, label) => ({ group, name, label, form: "points" });
 const rule = (group, name, label) => ({ group, name, label, form: "rule" });
 
-/** Plots with more than one curve, and those with a unit of their own. All others follow from their names. */
+/** A row of the generated table in report-charts.js as a plot. */
+function report_chart({ key, group, title, unit, parts }) {
+  return { key, room: group, title, unit, parts: parts.map(({ name, label }) => line("reports", name, label)) };
+}
+
+/**
+ * Plots of several curves or with a unit. All others follow from their names. Plots of single report metrics come from the
+ * table in report-charts.js.
+ */
 const PLOTS = [
   {
     key: "share",
@@ -64,27 +72,6 @@ const PLOTS = [
     parts: [points("validations", "mlm/accuracy", "validation")],
   },
   {
-    key: "lr",
-    room: "Optimizer",
-    title: "learning rate",
-    unit: "plain",
-    parts: [line("reports", "lr", "learning rate")],
-  },
-  {
-    key: "grad_norm",
-    room: "Optimizer",
-    title: "norm of the gradient",
-    unit: "plain",
-    parts: [line("reports", "grad_norm", "before clipping")],
-  },
-  {
-    key: "skipped",
-    room: "Optimizer",
-    title: "skipped steps",
-    unit: "short",
-    parts: [line("reports", "skipped", "skipped steps")],
-  },
-  {
     key: "phases",
     room: "Where the time goes",
     title: "of the wall time",
@@ -98,13 +85,7 @@ const PLOTS = [
       line("reports", "phase/checkpoint", "checkpoints"),
     ],
   },
-  {
-    key: "speed/wait",
-    room: "Where the time goes",
-    title: "waits, without validations",
-    unit: "percent",
-    parts: [line("reports", "speed/wait", "for batches"), line("reports", "speed/stall", "for checkpoints")],
-  },
+  ...REPORT_CHARTS.map(report_chart),
   {
     key: "queue/fill",
     room: "Where the time goes",
@@ -118,34 +99,6 @@ const PLOTS = [
     title: "time of a validation",
     unit: "seconds",
     parts: [points("validations", "seconds", "one validation")],
-  },
-  {
-    key: "speed/steps_per_s",
-    room: "Machine",
-    title: "steps per second",
-    unit: "plain",
-    parts: [line("reports", "speed/steps_per_s", "steps per second")],
-  },
-  {
-    key: "speed/tokens_per_s",
-    room: "Machine",
-    title: "tokens per second",
-    unit: "short",
-    parts: [line("reports", "speed/tokens_per_s", "real tokens per second")],
-  },
-  {
-    key: "speed/mfu",
-    room: "Machine",
-    title: "MFU",
-    unit: "percent",
-    parts: [line("reports", "speed/mfu", "share of the device's peak")],
-  },
-  {
-    key: "memory",
-    room: "Machine",
-    title: "memory",
-    unit: "bytes",
-    parts: [line("reports", "memory/device_bytes", "device, at most"), line("reports", "memory/host_bytes", "host")],
   },
 ];
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use serde::Serialize;
 use serde_json::Value;
 use telemetry::preparation::PrepareProgress;
+use telemetry::report_metrics::{REPORT_METRICS, ReportMetric};
 use telemetry::training::{PhaseSeconds, StepReport, ValidReport};
 use telemetry::{Event, What};
 
@@ -143,23 +144,14 @@ fn named<'a>(family: &'a str, of: &'a BTreeMap<String, f64>) -> impl Iterator<It
 }
 
 fn learnt(report: &StepReport) -> Vec<(String, Spread)> {
-    let (figures, speed) = (&report.figures, &report.speed);
-    let mut found = vec![
-        ("loss".to_owned(), Spread::among(figures.loss, &report.losses)),
-        ("grad_norm".to_owned(), Spread::among(figures.grad_norm, &report.grad_norms)),
-        one("lr", figures.lr),
-        one("skipped", figures.skipped as f64),
-        one("speed/tokens_per_s", speed.tokens_per_s),
-        one("speed/wait", speed.wait),
-        one("speed/stall", speed.stall),
-    ];
-    found.extend(speed.mfu.map(|mfu| one("speed/mfu", mfu)));
-    found.extend(speed.steps_per_s.map(|rate| one("speed/steps_per_s", rate)));
-    found.extend(report.host_bytes.map(|bytes| one("memory/host_bytes", bytes as f64)));
-    found.extend(report.memory.map(|memory| one("memory/device_bytes", memory.allocated_peak_bytes as f64)));
+    let series = |metric: &ReportMetric| {
+        let value = (metric.value)(report)?;
+        Some((metric.series?.to_owned(), Spread::among(value, (metric.steps)(report))))
+    };
+    let mut found: Vec<(String, Spread)> = REPORT_METRICS.iter().filter_map(series).collect();
     found.extend(report.phases.into_iter().flat_map(phases));
-    found.extend(named("terms", &figures.terms));
-    found.extend(named("metrics", &figures.metrics));
+    found.extend(named("terms", &report.figures.terms));
+    found.extend(named("metrics", &report.figures.metrics));
     found.extend(named("source_epochs", &report.source_epochs));
     found
 }

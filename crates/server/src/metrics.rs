@@ -7,6 +7,7 @@
 use prometheus::core::Collector;
 use prometheus::{Counter, CounterVec, Gauge, GaugeVec, Opts, Registry, TextEncoder};
 use telemetry::What;
+use telemetry::report_metrics::REPORT_METRICS;
 use telemetry::training::StepReport;
 
 use crate::seen::Seen;
@@ -185,8 +186,12 @@ impl Page {
     }
 
     fn learnt(&self, report: &StepReport) {
-        let (figures, speed) = (&report.figures, &report.speed);
-        self.gauge("cloze_loss", "The sum of the terms with their weights, since the last report.", figures.loss);
+        for metric in REPORT_METRICS {
+            if let (Some(name), Some(value)) = (metric.prometheus, (metric.value)(report)) {
+                self.gauge(name, metric.description, value);
+            }
+        }
+        let figures = &report.figures;
         let named = |of: &std::collections::BTreeMap<String, f64>| {
             of.iter().map(|(name, value)| (name.clone(), *value)).collect::<Vec<_>>()
         };
@@ -195,12 +200,6 @@ impl Page {
         self.gauges(("cloze_term_loss", "Each term of the loss.", "term"), terms);
         let metrics = metrics.iter().map(|(name, value)| (name.as_str(), *value));
         self.gauges(("cloze_metric", "Metrics beside the loss.", "metric"), metrics);
-        self.gauge("cloze_learning_rate", "Of the last step.", figures.lr);
-        self.gauge("cloze_gradient_norm", "Mean norm before clipping.", figures.grad_norm);
-        self.gauge("cloze_tokens_per_second", "Real tokens per second of wall time.", speed.tokens_per_s);
-        self.gauge("cloze_wait_ratio", "Share of wall time that steps wait for batches.", speed.wait);
-        self.gauge("cloze_stall_ratio", "Share of wall time that steps wait for checkpoints.", speed.stall);
-        self.some("cloze_mfu_ratio", "Share of the device's peak that the model needed.", speed.mfu);
     }
 
     fn text(&self) -> String {

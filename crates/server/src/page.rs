@@ -20,6 +20,7 @@ const SCRIPTS: &[&str] = &[
     include_str!("../page/chart.js"),
     include_str!("../page/hand.js"),
     include_str!("../page/keep.js"),
+    include_str!("../page/report-charts.js"),
     include_str!("../page/plots.js"),
     include_str!("../page/timeline.js"),
     include_str!("../page/happened.js"),
@@ -93,6 +94,21 @@ mod tests {
             assert!(policy.contains(&hash(inside(html, open, close))), "{open}");
         }
         assert!(!html.contains("/*SCRIPT*/") && !html.contains("/*STYLE*/") && !html.contains("<!--REPORT-->"));
+    }
+
+    /// `make keys` writes the file anew.
+    #[test]
+    fn the_page_of_keys_has_the_charts_of_the_report_metrics() {
+        let generated = format!(
+            "// Written by `make keys` from crates/telemetry/src/report_metrics.rs. Do not edit.\n\nconst REPORT_CHARTS = {};\n",
+            telemetry::report_metrics::charts_json()
+        );
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/page/report-charts.js");
+        if std::env::var_os("UPDATE").is_some() {
+            std::fs::write(path, &generated).expect("the source tree is writable");
+        }
+        let present = std::fs::read_to_string(path).expect("a generated file");
+        assert_eq!(present, generated, "run `make keys`");
     }
 
     #[test]

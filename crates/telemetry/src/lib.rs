@@ -7,6 +7,8 @@
 //! contents; [`schema`] describes them to programs; [`event_text`] to people. [`dispatcher`] runs observers on a thread of
 //! their own, so that training never waits for one.
 //!
+//! [`report_metrics`] is the table of the metrics of a report: their names for each exporter, their units, their charts.
+//!
 //! Exporters: [`jsonl`] (the log of a run), [`terminal`], [`tensorboard`], [`otlp`], [`alerts`], [`systemd`], and [`log`] for
 //! what `tracing` collects.
 
@@ -25,6 +27,7 @@ pub mod observer;
 pub mod otlp;
 pub mod preparation;
 pub mod quantities;
+pub mod report_metrics;
 pub mod schema;
 pub mod secret;
 pub mod systemd;

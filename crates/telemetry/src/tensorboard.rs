@@ -26,6 +26,7 @@ use schemas::ordinal::Step;
 
 pub use self::writer::TensorBoard;
 use crate::event::{Event, What};
+use crate::report_metrics::REPORT_METRICS;
 use crate::training::{StepReport, ValidReport};
 
 /// What a file begins with: its version.
@@ -180,24 +181,12 @@ fn scalars(event: &Event) -> BTreeMap<String, f64> {
 }
 
 fn training(report: &StepReport, add: &mut impl FnMut(&str, f64)) {
-    let StepReport { figures, speed, .. } = report;
-    named("train", &figures.terms, add);
-    named("train", &figures.metrics, add);
-    add("train/loss", figures.loss);
-    add("train/lr", figures.lr);
-    add("train/grad_norm", figures.grad_norm);
-    add("train/skipped_steps", figures.skipped as f64);
-    add("throughput/tokens_per_s", speed.tokens_per_s);
-    add("data/wait_fraction", speed.wait);
-    add("time/stall_fraction", speed.stall);
-    let maybe = [
-        ("throughput/mfu", speed.mfu),
-        ("throughput/steps_per_s", speed.steps_per_s),
-        ("train/progress", report.progress),
-        ("time/eta_s", speed.eta_s),
-    ];
-    for (tag, value) in maybe.into_iter().filter_map(|(tag, value)| Some((tag, value?))) {
-        add(tag, value);
+    named("train", &report.figures.terms, add);
+    named("train", &report.figures.metrics, add);
+    for metric in REPORT_METRICS {
+        if let Some(value) = (metric.value)(report) {
+            add(metric.tensorboard, value);
+        }
     }
     if let Some(phases) = &report.phases {
         add("time/report_s", phases.wall);
@@ -208,13 +197,6 @@ fn training(report: &StepReport, add: &mut impl FnMut(&str, f64)) {
         add("time/stall_s", phases.checkpoint);
     }
     named("data/epoch", &report.source_epochs, add);
-    if let Some(memory) = &report.memory {
-        add("memory/device_allocated_peak", memory.allocated_peak_bytes as f64);
-        add("memory/device_reserved_peak", memory.reserved_peak_bytes as f64);
-    }
-    if let Some(bytes) = report.host_bytes {
-        add("memory/host", bytes as f64);
-    }
 }
 
 fn validation(report: &ValidReport, add: &mut impl FnMut(&str, f64)) {

@@ -1,4 +1,4 @@
-//! What events become: gauges and sums, by the names of the table below.
+//! What events become: gauges and sums, by the names of [`table`].
 //!
 //! # What
 //! The figures of the Prometheus page that events carry, and the time of each phase. Actors, queues, probes and the phase of
@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 
 use super::wire::{Data, Gauge, KeyValue, Metric, Point, Sum, nanoseconds};
 use crate::preparation::PrepareProgress;
+use crate::report_metrics::{OtlpGauge, REPORT_METRICS};
 use crate::training::{StepReport, ValidReport};
 use crate::{At, Event, What};
 
@@ -29,35 +30,23 @@ pub(super) enum Form {
 
 use Form::{Gauge as G, Sum as S};
 
-/// Every metric: name, form, unit, meaning.
-pub(super) const TABLE: &[(&str, Form, &str, &str)] = &[
+/// Metrics that are not rows of [`REPORT_METRICS`]: name, form, unit, description.
+const OTHER_METRICS: &[(&str, Form, &str, &str)] = &[
     ("cloze.loss", G, "", "The sum of the terms with their weights: since the last report, or of the last validation."),
     ("cloze.term.loss", G, "", "Each term of the loss."),
     ("cloze.metric", G, "", "Metrics beside the loss."),
     ("cloze.validation.mlm.loss", G, "", "Plain masked language modelling on the fixed mask."),
     ("cloze.validation.mlm.accuracy", G, "1", "Its accuracy."),
-    ("cloze.learning_rate", G, "", "Of the last step."),
-    ("cloze.gradient_norm", G, "", "Mean norm before clipping."),
     ("cloze.step", G, "{step}", "Steps done, at the last report."),
     ("cloze.steps.planned", G, "{step}", "Steps by plan."),
-    ("cloze.steps.skipped", G, "{step}", "Steps that updated nothing, since the run's first."),
     ("cloze.epoch", G, "{epoch}", "Passes over the data."),
     ("cloze.rows.seen", G, "{row}", "Rows learnt from since the run's first step."),
     ("cloze.tokens.seen", G, "{token}", "Real tokens learnt from since the run's first step."),
     ("cloze.rows", S, "{row}", "Rows learnt from by this process."),
     ("cloze.tokens", S, "{token}", "Real tokens learnt from by this process."),
-    ("cloze.token.rate", G, "{token}/s", "Real tokens per second of wall time."),
-    ("cloze.step.rate", G, "{step}/s", "Optimizer steps per second of wall time."),
-    ("cloze.wait", G, "1", "Share of wall time that steps wait for batches."),
-    ("cloze.stall", G, "1", "Share of wall time that steps wait for checkpoints."),
-    ("cloze.mfu", G, "1", "Share of the device's peak that the model needed."),
     ("cloze.phase.time", S, "s", "Time of each phase of the loop."),
-    ("cloze.progress", G, "1", "The share that is done."),
-    ("cloze.eta", G, "s", "Time that is left."),
     ("cloze.uptime", G, "s", "Time since the process began to say something."),
     ("cloze.report.timestamp", G, "s", "When the last report was said, since the epoch of Unix."),
-    ("cloze.memory.resident", G, "By", "Memory of the process."),
-    ("cloze.memory.device", G, "By", "The most that tensors had at once since the last report."),
     ("cloze.checkpoints", S, "{checkpoint}", "Checkpoints kept."),
     ("cloze.checkpoint.write.time", S, "s", "Time that writing them took, beside training."),
     ("cloze.checkpoint.stall.time", S, "s", "Time that steps waited for them."),
@@ -73,6 +62,15 @@ pub(super) const TABLE: &[(&str, Form, &str, &str)] = &[
     ("cloze.prepare.tokens", S, "{token}", "Tokens made."),
     ("cloze.otlp.lost", S, "{record}", "Events and log records that did not reach the collector."),
 ];
+
+/// All metrics: name, form, unit, description.
+pub(super) fn table() -> impl Iterator<Item = (&'static str, Form, &'static str, &'static str)> {
+    let of_reports = REPORT_METRICS.iter().filter_map(|metric| {
+        let OtlpGauge { name, unit } = metric.otlp?;
+        Some((name, Form::Gauge, unit, metric.description))
+    });
+    OTHER_METRICS.iter().copied().chain(of_reports)
+}
 
 /// Sums that a training has from its first word on, and those of a preparation: who looks at a rate has to see the 0.
 const OF_TRAINING: &[&str] = &[
@@ -179,7 +177,7 @@ impl Figures {
     /// All of them, as they are sent at that time (milliseconds since the epoch of Unix).
     pub(super) fn metrics(&self, now: u64) -> Vec<Metric> {
         let uptime = BTreeMap::from([(Vec::new(), now.saturating_sub(self.begun) as f64 / 1e3)]);
-        let metric = |&(name, form, unit, description): &(&'static str, Form, &str, &str)| {
+        let metric = |(name, form, unit, description): (&'static str, Form, &str, &str)| {
             let values = if name == "cloze.uptime" { &uptime } else { self.values.get(name)? };
             let start = if form == Form::Sum { nanoseconds(self.begun) } else { 0 };
             let points = values.iter().map(|(labels, value)| Point {
@@ -196,7 +194,7 @@ impl Figures {
             let [name, description, unit] = [name, description, unit].map(str::to_owned);
             Some(Metric { name, description, unit, data: Some(data) })
         };
-        TABLE.iter().filter_map(metric).collect()
+        table().filter_map(metric).collect()
     }
 
     fn start(&mut self, at: &At) {
@@ -235,23 +233,19 @@ impl Figures {
     }
 
     fn report(&mut self, event: &Event, report: &StepReport) {
-        let StepReport { figures, speed, .. } = report;
+        let figures = &report.figures;
+        let values = REPORT_METRICS.iter().filter_map(|metric| Some((metric.otlp?.name, (metric.value)(report))));
+        // A value that this report lacks is over: the estimate of a run that has ended must not stay.
+        for (name, _) in values.clone() {
+            self.values.remove(name);
+        }
         self.stand(&event.at);
         self.learn(&event.at);
         self.set("cloze.report.timestamp", event.time as f64 / 1e3);
         self.losses("train", figures.loss, &figures.terms, &figures.metrics);
-        self.set("cloze.learning_rate", figures.lr);
-        self.set("cloze.gradient_norm", figures.grad_norm);
-        self.set("cloze.steps.skipped", figures.skipped as f64);
-        self.set("cloze.token.rate", speed.tokens_per_s);
-        self.some("cloze.step.rate", speed.steps_per_s);
-        self.set("cloze.wait", speed.wait);
-        self.set("cloze.stall", speed.stall);
-        self.some("cloze.mfu", speed.mfu);
-        self.some("cloze.progress", report.progress);
-        self.eta(speed.eta_s);
-        self.some("cloze.memory.resident", report.host_bytes.map(|bytes| bytes as f64));
-        self.some("cloze.memory.device", report.memory.map(|memory| memory.allocated_peak_bytes as f64));
+        for (name, value) in values {
+            self.some(name, value);
+        }
         if let Some(phases) = &report.phases {
             let times = [
                 ("data", phases.data),
