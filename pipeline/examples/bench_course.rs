@@ -1,6 +1,6 @@
 //! What a folder of 10^10 rows in 10^5 shards costs to read, to start on, to go on at, and by the draw.
 //!
-//! `cargo run --release --no-default-features -p cloze-pipeline --example bench_course -- [SHARDS]`: a made-up manifest of
+//! `cargo run --release -p cloze-pipeline --example bench_course -- [SHARDS]`: a made-up manifest of
 //! as many shards, 100,000 if none is given, each of 49 row groups of 2,048 rows. No shard is there.
 
 #![expect(clippy::print_stdout, reason = "its result")]

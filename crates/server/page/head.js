@@ -224,7 +224,7 @@ function tile(row, key, name, value, more = "", look = "") {
 /** How a run ended, in words; nothing where it has not, as far as it said. */
 function end_words(run) {
   if (!run.end) return "";
-  return run.end.kind === "prepare_end" ? "ended: all parts are there" : `ended: ${ENDS[run.end.why] ?? run.end.why}`;
+  return run.end.kind === "prepare_end" ? "ended: all parts are there" : `ended: ${run.end.why}`;
 }
 
 const newest_alert = (run) =>

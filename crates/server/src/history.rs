@@ -7,7 +7,7 @@ use serde_json::Value;
 use telemetry::preparation::PrepareProgress;
 use telemetry::report_metrics::{REPORT_METRICS, ReportMetric};
 use telemetry::training::{PhaseSeconds, StepReport, ValidReport};
-use telemetry::{Event, What};
+use telemetry::{Event, What, event_text};
 
 use crate::columns::{Columns, Place, Spread};
 use crate::plot::Curve;
@@ -87,7 +87,10 @@ impl History {
         if !self.events.contains_key(kind) && self.events.len() == KINDS_MAX {
             return;
         }
-        let value = serde_json::to_value(event).expect("events have string keys and write every number");
+        let mut value = serde_json::to_value(event).expect("events have string keys and write every number");
+        if let (Some(fields), Some(summary)) = (value.as_object_mut(), event_text::summary(event)) {
+            fields.insert("summary".to_owned(), summary.into());
+        }
         self.said += 1;
         let kept = self.events.entry(kind.to_owned()).or_default();
         if kept.len() == EVENTS_MAX {

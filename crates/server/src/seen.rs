@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
 use serde::Serialize;
+use serde_json::Value;
 use store::{Lines, Store};
-use telemetry::{At, Event, Observer, What, jsonl};
+use telemetry::{At, Event, Observer, What, event_text, jsonl};
 
 use crate::columns::Spread;
 use crate::history::{History, Shown};
@@ -168,7 +169,7 @@ impl Seen {
         let point = state.history.push(event, beside);
         state.count(event);
         // While the history is held: whoever reads both sees each event once.
-        self.live.push(with_point(line, point));
+        self.live.push(with_extras(line, event_text::summary(event), point));
     }
 
     /// Everything so far, as the page begins with it.
@@ -238,12 +239,12 @@ impl Observer for Ear {
     }
 }
 
-/// An event with the point that was drawn for it.
-fn with_point(line: String, point: Option<String>) -> String {
-    match (point, line.strip_suffix('}')) {
-        (Some(point), Some(open)) => format!("{open},\"point\":{point}}}"),
-        _ => line,
-    }
+/// The line of an event with what the page shows of it: its text, and the point of the curves.
+fn with_extras(line: String, summary: Option<String>, point: Option<String>) -> String {
+    let Some(open) = line.strip_suffix('}') else { return line };
+    let summary = summary.map(|text| format!(",\"summary\":{}", Value::from(text))).unwrap_or_default();
+    let point = point.map(|point| format!(",\"point\":{point}")).unwrap_or_default();
+    format!("{open}{summary}{point}}}")
 }
 
 /// What the log of a run has before that line, if there is one; what cannot be read is passed over, and said.

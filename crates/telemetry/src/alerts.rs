@@ -21,7 +21,7 @@ pub use self::config::AlertsConfig;
 use self::config::Topic;
 use self::desk::Desk;
 use self::webhook::Webhook;
-use crate::{Event, Observer, What};
+use crate::{Event, Observer, event_text};
 
 /// Alerts of one run or preparation. At its end it waits for the last ones, no longer than one may take.
 pub struct Alerts {
@@ -110,11 +110,8 @@ struct Reader(Desk);
 impl Observer for Reader {
     fn observe(&mut self, event: &Event) {
         let Some(topic) = Topic::of(event) else { return };
-        let text = crate::event_text::line(event).unwrap_or_else(|| match &event.what {
-            // People see that elsewhere.
-            What::Stop(stop) => format!("failed: {}", stop.error.as_deref().unwrap_or("nobody knows why")),
-            what => what.kind().to_owned(),
-        });
+        let text = event_text::line(event).or_else(|| event_text::summary(event));
+        let text = text.unwrap_or_else(|| event.what.kind().to_owned());
         self.0.tell(topic, &text, Some(event));
     }
 }

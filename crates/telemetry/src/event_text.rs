@@ -24,23 +24,62 @@ const STALL_S: f64 = 1.0;
 /// Nothing for events that only programs care about.
 #[must_use]
 pub fn line(event: &Event) -> Option<String> {
+    sentence(event).map(|sentence| format!("{}{sentence}", prefix(event)))
+}
+
+/// What happened, without the position and the severity, which a list of events shows in columns of their own; several
+/// sentences are joined by semicolons. None for kinds that are not told one by one and for those that this program does
+/// not know.
+#[must_use]
+pub fn summary(event: &Event) -> Option<String> {
+    let sentence = sentence(event).map(|sentence| sentence.replace('\n', "; "));
+    match &event.what {
+        What::Report(_) | What::Validation(_) | What::PrepareProgress(_) => None,
+        What::Stop(StopReport { error: Some(error), saved, .. }) => Some(match sentence {
+            Some(sentence) => format!("{sentence}: {error}"),
+            None if *saved => format!("failed after {}, which is saved: {error}", steps(&event.at)),
+            None => format!("failed: {error}"),
+        }),
+        What::Resume(report) => sentence.map(|sentence| format!("{sentence}, from {}", report.place)),
+        _ => sentence,
+    }
+}
+
+/// Position and severity in front of the sentence of a line.
+fn prefix(event: &Event) -> String {
+    let position = format!("{}  ", steps(&event.at));
+    match &event.what {
+        What::Start(_)
+        | What::Report(_)
+        | What::Validation(_)
+        | What::Change(_)
+        | What::Generation(_)
+        | What::Starved(_) => position,
+        What::Note(_) => format!("{position}note: "),
+        What::LeftOut(_) => format!("warning: {position}"),
+        What::Warning(_) | What::Leap(_) => "warning: ".to_owned(),
+        _ => String::new(),
+    }
+}
+
+fn sentence(event: &Event) -> Option<String> {
     let at = &event.at;
     Some(match &event.what {
-        What::Start(report) => start(at, report),
-        What::Report(report) => step(at, report),
-        What::Validation(report) => validation(at, report),
+        What::Start(report) => start(report),
+        What::Report(report) => step(report),
+        What::Validation(report) => validation(report),
         What::Checkpoint(report) => checkpoint(report),
-        What::Change(report) => format!("{}  {}", steps(at), report.message),
-        // A line is one thing that was said: nobody writes others with it.
-        What::Note(note) => format!("{}  note: {}", steps(at), schemas::printable(&note.text.replace('\n', " / "))),
+        What::Change(report) => report.message.clone(),
+        // One note is one line: control characters and line feeds of its text must not write others.
+        What::Note(note) => schemas::printable(&note.text.replace('\n', " / ")).to_string(),
         What::Resume(_) => format!("continuing after {}", steps(at)),
         What::Warning(warning) => warn(warning),
         What::Audit(report) => audit(report),
-        What::Generation(report) => generation(at, report),
-        What::Starved(report) => starved(at, report),
-        What::Leap(report) => format!("warning: {}", leap(report)),
+        What::Generation(report) => generation(report),
+        What::Starved(report) => starved(report),
+        What::Leap(report) => leap(report),
         What::Skip(report) => skip(report),
-        What::LeftOut(report) => left_out(at, report),
+        What::LeftOut(report) => left_out(report),
         What::Stop(report) => return stop(at, report),
         What::PrepareStart(start) => preparation::start(start),
         What::PrepareProgress(progress) => preparation::line(progress),
@@ -60,12 +99,12 @@ fn steps(at: &At) -> String {
     format!("step {}", at.step.unwrap_or_default())
 }
 
-fn start(at: &At, report: &StartReport) -> String {
+fn start(report: &StartReport) -> String {
     let how = if report.random { "at random" } else { "from weights it was given" };
-    format!("{}  began {how} with {}", steps(at), list(&report.terms))
+    format!("began {how} with {}", list(&report.terms))
 }
 
-fn step(at: &At, report: &StepReport) -> String {
+fn step(report: &StepReport) -> String {
     let StepReport {
         figures: Figures { loss, terms, lr, grad_norm, skipped, .. },
         progress,
@@ -74,7 +113,7 @@ fn step(at: &At, report: &StepReport) -> String {
         memory,
         ..
     } = report;
-    let learned = format!("{}  loss {loss:.4} ({})  lr {lr:.1e}  norm {grad_norm:.2}", steps(at), list(terms));
+    let learned = format!("loss {loss:.4} ({})  lr {lr:.1e}  norm {grad_norm:.2}", list(terms));
     let rate = quantities::tokens_per_s(speed.tokens_per_s);
     let mfu = speed.mfu.map_or(String::new(), |mfu| format!("  mfu {:.0} %", 100.0 * mfu));
     let memory = memory.map_or(String::new(), |memory| {
@@ -101,15 +140,15 @@ fn checkpoint(report: &CheckpointReport) -> String {
     format!("saved checkpoint {}{waited}", report.place)
 }
 
-fn validation(at: &At, report: &ValidReport) -> String {
-    let line = format!("{}  valid loss {:.4} ({})", steps(at), report.loss, list(&report.terms));
+fn validation(report: &ValidReport) -> String {
+    let line = format!("valid loss {:.4} ({})", report.loss, list(&report.terms));
     let Some(mlm) = &report.mlm else { return line };
     format!("{line}  valid/mlm {:.4} (ln V {:.2}, unigram {:.2})", mlm.loss, mlm.ln_vocab, mlm.unigram_entropy)
 }
 
 fn warn(warning: &Warning) -> String {
     let hint = warning.hint.as_ref().map_or(String::new(), |hint| format!("; {hint}"));
-    format!("warning: {}{hint}", warning.message)
+    format!("{}{hint}", warning.message)
 }
 
 fn audit(report: &AuditReport) -> String {
@@ -117,16 +156,15 @@ fn audit(report: &AuditReport) -> String {
     format!("audited `{view}`: {what}: {found}, promised {promised}, error {error}, of {of}")
 }
 
-fn generation(at: &At, report: &GenerationReport) -> String {
+fn generation(report: &GenerationReport) -> String {
     let GenerationReport { generation, before, row, source } = report;
-    let (steps, data) =
-        (steps(at), source.as_ref().map_or("the data".to_owned(), |source| format!("source `{source}`")));
-    format!("{steps}  rows from {row} on are of generation {generation} of {data}, {before} before")
+    let data = source.as_ref().map_or("the data".to_owned(), |source| format!("source `{source}`"));
+    format!("rows from {row} on are of generation {generation} of {data}, {before} before")
 }
 
-fn starved(at: &At, report: &StarvedReport) -> String {
+fn starved(report: &StarvedReport) -> String {
     let StarvedReport { by, seconds, part, parts } = report;
-    format!("{}  starved by {by}: {seconds:.1} s until part {} of {parts} was there", steps(at), part + 1)
+    format!("starved by {by}: {seconds:.1} s until part {} of {parts} was there", part + 1)
 }
 
 fn leap(report: &LeapReport) -> String {
@@ -149,11 +187,11 @@ fn skip(report: &SkipReport) -> String {
     format!("passed over: {}{}", leap(&report.leap), schemas::printable(&hardest))
 }
 
-fn left_out(at: &At, report: &LeftOutReport) -> String {
+fn left_out(report: &LeftOutReport) -> String {
     let LeftOutReport { row, source, sample, shard, group, row_in_group, why, .. } = report;
     let source = source.as_ref().map_or(String::new(), |source| format!(" of {source}"));
     let place = format!("sample {sample}{source} = {shard}, row group {group}, row {row_in_group}");
-    format!("warning: {}  row {row} is left out, it cannot be made ({place}): {why}", steps(at))
+    format!("row {row} is left out, it cannot be made ({place}): {why}")
 }
 
 fn stop(at: &At, report: &StopReport) -> Option<String> {

@@ -49,6 +49,27 @@ fn people_see_what_they_always_saw() {
 }
 
 #[test]
+fn a_summary_is_the_line_without_position_and_severity() {
+    for (what, ..) in golden().into_iter().chain(mixing()) {
+        let event = event(&what);
+        let Some(summary) = event_text::summary(&event) else { continue };
+        assert!(!summary.contains('\n') && !summary.starts_with("warning: "), "{summary}");
+        let line = event_text::line(&event).unwrap_or_default().replace('\n', "; ");
+        let is_told = matches!(what, What::Stop(_) | What::Resume(_)) || line.ends_with(&summary);
+        assert!(is_told, "{}: `{summary}` is not in `{line}`", what.kind());
+    }
+    let stop = |saved: bool, step: u64| {
+        let line = format!(
+            r#"{{"version":1,"time":0,"elapsed_s":0,"step":{step},"kind":"stop","why":"failed","saved":{saved},"place":"a","error":"no room"}}"#
+        );
+        event_text::summary(&jsonl::parse(line.as_bytes()).expect("an event")).expect("a text")
+    };
+    assert_eq!(stop(true, 7), "failed after step 7, which is saved: no room");
+    assert_eq!(stop(false, 7), "failed after step 7, which is not saved; there is no checkpoint yet: no room");
+    assert_eq!(stop(false, 0), "failed: no room");
+}
+
+#[test]
 fn what_a_line_shows_depends_on_what_there_is_to_show() {
     let seen = |what: What| event_text::line(&event(&what));
     let shown = |what: What| seen(what).expect("a line");
