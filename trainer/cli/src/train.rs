@@ -319,7 +319,7 @@ fn train(plan: &Plan, store: &Store, around: Around) -> anyhow::Result<Outcome> 
     let mut keeper = Keeper {
         readers: Many(vec![Box::new(Printer::start(run.is_some(), course(plan, &phases))?), Box::new(watchers)]),
         run,
-        generations: plan.data().generations(),
+        generations: plan.data().versions(),
         left_out,
         ledger,
         identity: plan.train().identity.hash().to_owned(),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use cloze::chaos::{Kill, Storm};
 use cloze::control::Phase;
 use cloze::data::PreparedData;
-use cloze::generations::streamed::Streamed;
+use cloze::dataset_versions::streamed::{SegmentWait, StreamedSegments};
 use cloze::plan::Plan;
 use pipeline::audit::{Audit, Watch};
 use pipeline::ledger::{Fate, Ledger};
@@ -55,7 +55,7 @@ pub(super) struct Feed {
     storm: Option<(Arc<Storm>, u64)>,
     phases: Phases,
     /// Of data that are still being prepared: who knows how long anybody has waited for them.
-    segments: Option<Arc<Streamed>>,
+    segments: Option<Arc<StreamedSegments>>,
 }
 
 impl Feed {
@@ -117,7 +117,7 @@ impl Data for Feed {
             storm.reach(Kill::Step(self.row.0 / rows))?;
         }
         let stream = self.stream.as_mut().ok_or("the trainer seeks before it reads")?;
-        let (asked, before) = (Instant::now(), self.segments.as_ref().map(|segments| segments.waited()));
+        let (asked, before) = (Instant::now(), self.segments.as_ref().map(|segments| segments.wait_so_far().waited));
         let batch = match stream.next_or_cancelled(&self.phases.control.stop()) {
             // What is repeated says where it would stand in the stream.
             NextItem::Item(batch) if self.replay.is_some() => batch?.starting_at(self.row),
@@ -131,7 +131,7 @@ impl Data for Feed {
         if let Some(audit) = self.watch.as_mut().map(|watch| watch.look(&batch)).transpose()?.flatten() {
             self.remarks.extend(remarks(audit));
         }
-        if let Some(((before, ..), segments)) = before.zip(self.segments.as_ref()) {
+        if let Some((before, segments)) = before.zip(self.segments.as_ref()) {
             self.remarks.extend(starved(before, segments, asked.elapsed()));
         }
         self.note_generation(batch.rows() as u64)?;
@@ -232,8 +232,8 @@ impl Feed {
 }
 
 /// What is to be said of a wait for a batch that was a wait for the preparation: lanes had waited for so long before.
-fn starved(before: Duration, segments: &Streamed, asked: Duration) -> Option<What> {
-    let (waited, part, parts) = segments.waited();
+fn starved(before: Duration, segments: &StreamedSegments, asked: Duration) -> Option<What> {
+    let SegmentWait { waited, part, parts } = segments.wait_so_far();
     // Lanes may have waited ahead of the trainer, which noticed nothing.
     let seconds = waited.saturating_sub(before).min(asked).as_secs_f64();
     (seconds >= STARVED_MIN).then(|| What::Starved(StarvedReport { by: "prepare".to_owned(), seconds, part, parts }))

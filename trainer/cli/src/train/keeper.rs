@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use cloze::chaos::Storm;
 use cloze::control::{Pending, Phase, Signal};
-use cloze::generations::RunGenerations;
+use cloze::dataset_versions::DatasetVersions;
 use cloze::left_out::RunLeftOut;
 use cloze::run_folder::RunFolder;
 use pipeline::ledger::Ledger;
@@ -28,7 +28,7 @@ pub(super) struct Keeper {
     /// None for a run of which nothing is kept.
     pub(super) run: Option<RunFolder>,
     /// Which generations of each folder it reads: written down before any batch is made of them.
-    pub(super) generations: Vec<Arc<RunGenerations>>,
+    pub(super) generations: Vec<Arc<DatasetVersions>>,
     /// Which rows it leaves out, and for which run.
     pub(super) left_out: Arc<RunLeftOut>,
     pub(super) identity: String,

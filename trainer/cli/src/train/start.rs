@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use cloze::cli::ConfigArgs;
 use cloze::config::Parsed;
-use cloze::generations::pauses::Pauses;
+use cloze::dataset_versions::pauses::Pauses;
 use cloze::plan::Plan;
 use pipeline::load::{self, DataConfig, RowOrder};
 use pipeline::prepare;
