@@ -2,7 +2,6 @@
 
 #![expect(missing_docs, reason = "arguments that are flattened or shared have their help where they are defined")]
 
-mod bytes;
 mod choice;
 mod measured;
 mod number;
@@ -15,7 +14,6 @@ use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 use telemetry::terminal::{Form, Manner, note};
 
-pub(crate) use self::bytes::Bytes;
 pub use self::choice::Half;
 pub use self::choice::{Dtype, ModelFamily};
 pub use self::measured::{ProfileArgs, TuneArgs};

@@ -7,17 +7,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use pipeline::course::{Edition, Generations, Growth};
-use pipeline::load::{self, DataConfig, GenerationChoice, GoneParts, RowFacts, RowOrder, Rows, SourceRequest};
+use pipeline::course::{Edition, EpochVersions, Growth};
+use pipeline::load::{self, MissingParts, RowFacts, RowOrder, Rows, SourceRequest};
 use pipeline::mixture::{self, Mixture, Weight};
 use pipeline::prepare::{self, Origin};
 use schemas::{Effective, Generation, Manifest, Vocab};
 use store::Store;
 
 use crate::config::Config;
-use crate::generations::names::Names;
-use crate::generations::streamed::Streamed;
-use crate::generations::{RunGenerations, Staying};
+use crate::dataset_versions::streamed::StreamedSegments;
+use crate::dataset_versions::{DatasetVersions, hashes_of};
 
 /// A prepared folder as one run sees it; of a mixture the first, with the others behind it.
 pub struct PreparedData {
@@ -27,17 +26,16 @@ pub struct PreparedData {
     pub store: Store,
     /// Its manifest.
     pub manifest: Manifest,
-    /// Of the generation that the run began with, like all below. Of a mixture with the counts of all its sources, as the
-    /// stream begins.
+    /// Of the dataset version that the run began with, like all below. Of a mixture with the counts of all its sources, as
+    /// the stream begins.
     pub(crate) vocab: Arc<Vocab>,
     pub(crate) generation: Generation,
     pub(crate) effective: Effective,
-    generations: Arc<RunGenerations>,
+    versions: Arc<DatasetVersions>,
     /// Of a run whose first epoch is streamed: its segments.
-    streamed: Option<Arc<Streamed>>,
-    /// One name for its training data.
+    streamed: Option<Arc<StreamedSegments>>,
+    /// Identifies its training data.
     content: String,
-    choice: GenerationChoice,
     purpose: Purpose,
     /// Where there is none yet: this is what the configuration expects.
     pub(crate) expected: Option<Ids>,
@@ -67,6 +65,29 @@ pub enum Purpose {
     Model,
 }
 
+/// What a prepared folder is opened by.
+#[derive(Clone, Copy)]
+struct OpenRequest<'a> {
+    config: &'a Config,
+    /// The run folder; empty for data that no run reads.
+    run: &'a Path,
+    purpose: Purpose,
+}
+
+impl OpenRequest<'_> {
+    /// The dataset versions that the run reads of a prepared folder.
+    fn versions(
+        &self,
+        store: &Store,
+        source: Option<&str>,
+        order: RowOrder,
+        hashes: &[String],
+    ) -> pipeline::Result<Arc<DatasetVersions>> {
+        let choice = self.config.data.generations;
+        Ok(Arc::new(DatasetVersions::open(self.run, store, source, order, choice, hashes)?))
+    }
+}
+
 /// What keeps data from being opened, each with the key that names them.
 pub(crate) type Troubles = Vec<(String, pipeline::Error)>;
 
@@ -81,18 +102,18 @@ impl PreparedData {
         purpose: Purpose,
     ) -> Result<Self, Troubles> {
         let sources = config.sources_read();
-        let run = &config.run.folder;
+        let request = OpenRequest { config, run: &config.run.folder, purpose };
         if sources.is_empty() {
             let opened = find(&config.data.folder).and_then(|store| match config.data.order {
-                RowOrder::Streamed => Self::streamed(store, (&config.data, config.prepare.valid_parts), run, purpose),
-                RowOrder::Shuffled => Self::folder(store, (&config.data, run), None, purpose),
+                RowOrder::Streamed => Self::open_streamed(store, request),
+                RowOrder::Shuffled => Self::open_folder(store, None, request),
             });
             return opened.map_err(|error| vec![("data.folder".to_owned(), error)]);
         }
         let (mut opened, mut troubles) = (Vec::new(), Vec::new());
         for (name, source) in sources {
             let of = Some((name.to_owned(), source.weight.clone()));
-            match find(&source.folder).and_then(|store| Self::folder(store, (&config.data, run), of, purpose)) {
+            match find(&source.folder).and_then(|store| Self::open_folder(store, of, request)) {
                 Ok(data) => opened.push(data),
                 Err(error) => troubles.push((format!("sources.{name}.folder"), error)),
             }
@@ -102,10 +123,10 @@ impl PreparedData {
 
     /// What a configuration expects of folders that are not there, in memory. Nobody reads a row of it, in whatever order.
     pub(crate) fn expected(store: &Store, config: &Config, ids: &Ids) -> pipeline::Result<Self> {
-        // Nobody's list: that of a run is of the data that it read.
-        let nowhere = Path::new("");
+        // No list of versions: that of a run is of the data that it read.
+        let request = OpenRequest { config, run: Path::new(""), purpose: Purpose::Look };
         let of = |source| {
-            let data = Self::folder(store.clone(), (&config.data, nowhere), source, Purpose::Look)?;
+            let data = Self::open_folder(store.clone(), source, request)?;
             Ok(Self { expected: Some(ids.clone()), ..data })
         };
         let sources = config.sources_read();
@@ -114,30 +135,27 @@ impl PreparedData {
         if opened.is_empty() { of(None) } else { Ok(Self::mixed(opened)) }
     }
 
-    fn folder(
-        store: Store,
-        (config, run): (&DataConfig, &Path),
-        source: Option<(String, Weight)>,
-        purpose: Purpose,
-    ) -> pipeline::Result<Self> {
+    /// Opens a prepared folder whose rows are shuffled.
+    fn open_folder(store: Store, source: Option<(String, Weight)>, request: OpenRequest<'_>) -> pipeline::Result<Self> {
         let manifest = load::open(&store).map_err(|error| begun::or_half_prepared(&store, error))?;
         let name = source.as_ref().map(|(name, _)| name.as_str());
-        let generations = RunGenerations::of(run, &store, &Names::Contents(&manifest), name)?;
-        let generation = generations.first();
+        let versions = request.versions(&store, name, RowOrder::Shuffled, &hashes_of(&manifest))?;
+        let generation = versions.first();
         let vocab = load::read_vocab(&store, &manifest, generation)?;
         let content = manifest.generation(generation).content.clone();
-        let by = (config.generations, purpose);
-        Ok(Self { source, ..Self::alone((store, manifest, vocab), Arc::new(generations), content, by) })
+        Ok(Self { source, ..Self::alone(store, manifest, vocab, versions, content, request.purpose) })
     }
 
     /// A folder by itself, all of which is there.
     fn alone(
-        (store, manifest, vocab): (Store, Manifest, Vocab),
-        generations: Arc<RunGenerations>,
+        store: Store,
+        manifest: Manifest,
+        vocab: Vocab,
+        versions: Arc<DatasetVersions>,
         content: String,
-        (choice, purpose): (GenerationChoice, Purpose),
+        purpose: Purpose,
     ) -> Self {
-        let generation = generations.first();
+        let generation = versions.first();
         Self {
             source: None,
             store,
@@ -145,10 +163,9 @@ impl PreparedData {
             manifest,
             vocab: Arc::new(vocab),
             generation,
-            generations,
+            versions,
             streamed: None,
             content,
-            choice,
             purpose,
             expected: None,
             others: Vec::new(),
@@ -199,7 +216,7 @@ impl PreparedData {
     fn request(&self, rows: Rows) -> Option<SourceRequest<'_>> {
         let (name, weight) = self.source.as_ref()?;
         let Self { store, manifest, generation, .. } = self;
-        let (follow, gone) = (self.followed(rows), self.gone(rows));
+        let (follow, gone) = (self.followed(rows), self.missing_parts(rows));
         Some(SourceRequest { name, weight, store, manifest, generation: *generation, follow, gone })
     }
 
@@ -224,18 +241,17 @@ impl PreparedData {
         self.all().map(|data| data.effective.valid.rows()).sum()
     }
 
-    /// What becomes of parts that are gone. A run that follows the folder is validated on what is left of the generation
-    /// that it began with.
-    pub(crate) fn gone(&self, rows: Rows) -> GoneParts {
-        match (self.purpose, self.choice) {
-            // The course refuses to begin with what is gone, and may have left it behind.
-            (purpose, GenerationChoice::Newest) if purpose == Purpose::Model || rows == Rows::Train => {
-                GoneParts::Unread
-            }
-            (_, GenerationChoice::Newest) => GoneParts::LeftOut,
-            // So does the stream, unless the run is at its end and reads nothing more.
-            (Purpose::Model | Purpose::Run, GenerationChoice::First) => GoneParts::Unread,
-            (Purpose::Look, GenerationChoice::First) => GoneParts::Refused,
+    /// What a stream does with parts that were deleted. A run that reads newer versions is validated on what is left of the
+    /// version that it began with.
+    pub(crate) fn missing_parts(&self, rows: Rows) -> MissingParts {
+        match self.purpose {
+            Purpose::Model => MissingParts::Unread,
+            // The stream refuses to read deleted parts, unless the run is at its end and reads nothing more.
+            Purpose::Run if self.versions.is_pinned() => MissingParts::Unread,
+            Purpose::Look if self.versions.is_pinned() => MissingParts::Refused,
+            // So does the epoch plan, which may be past them.
+            Purpose::Run | Purpose::Look if rows == Rows::Train => MissingParts::Unread,
+            Purpose::Run | Purpose::Look => MissingParts::LeftOut,
         }
     }
 
@@ -273,31 +289,28 @@ impl PreparedData {
     }
 
     /// The same, to be asked how long it kept anybody waiting.
-    pub fn segments(&self) -> Option<&Arc<Streamed>> {
+    pub fn segments(&self) -> Option<&Arc<StreamedSegments>> {
         self.streamed.as_ref()
     }
 
-    /// Who says what later epochs of a stream of `rows` are over, and whether it is still there. Validation stays with the
-    /// generation that the run began with, so that its figures compare.
-    pub(crate) fn followed(&self, rows: Rows) -> Option<Arc<dyn Generations>> {
-        let generations = Arc::clone(&self.generations);
-        (rows == Rows::Train).then(|| match self.choice {
-            GenerationChoice::First => Arc::new(Staying(generations)) as Arc<dyn Generations>,
-            GenerationChoice::Newest => generations,
-        })
+    /// The versions that the epochs of a training stream read. Validation reads the version that the run began with, so that
+    /// its metrics compare.
+    pub(crate) fn followed(&self, rows: Rows) -> Option<Arc<dyn EpochVersions>> {
+        (rows == Rows::Train).then(|| self.versions.of_epochs())
     }
 
-    /// Which generations the run reads, of each folder, to be written down with it.
-    pub fn generations(&self) -> Vec<Arc<RunGenerations>> {
-        self.all().map(|data| Arc::clone(&data.generations)).collect()
+    /// The versions that the run reads, of each folder, to be written with it.
+    pub fn versions(&self) -> Vec<Arc<DatasetVersions>> {
+        self.all().map(|data| Arc::clone(&data.versions)).collect()
     }
 
     /// What a run makes of a folder that has grown since it began, in words.
     pub(crate) fn growth(&self) -> Option<String> {
         let (first, newest) = (self.generation, self.manifest.newest());
-        let reads = match self.choice {
-            GenerationChoice::First => "the run stays with it (`data.generations = \"first\"`)",
-            GenerationChoice::Newest => "epochs that begin from now on are over the newest",
+        let reads = if self.versions.is_pinned() {
+            "the run stays with it (`data.generations = \"first\"`)"
+        } else {
+            "epochs that begin from now on are over the newest"
         };
         (newest > first).then(|| format!("these are of generation {first} of the folder; {newest} is there, {reads}"))
     }

@@ -24,7 +24,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("cloze-schemas", "arrow-array arrow-buffer arrow-schema blake3 schemars serde serde_json thiserror"),
     (
         "cloze-telemetry",
-        "cloze-runtime cloze-schemas crc32c indicatif percent-encoding prost rustix schemars serde serde_json tracing \
+        "bytesize cloze-runtime cloze-schemas crc32c indicatif percent-encoding prost rustix schemars serde serde_json tracing \
          tracing-subscriber ureq",
     ),
     (

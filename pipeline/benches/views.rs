@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use criterion::{Criterion, Throughput};
 use pipeline::audit::Audit;
-use pipeline::load::{DataConfig, GoneParts, LoadPlan, LoadRequest, Rows, read_vocab};
+use pipeline::load::{DataConfig, LoadPlan, LoadRequest, MissingParts, Rows, read_vocab};
 use pipeline::shard::groups::Groups;
 use pipeline::shard::synthetic::Synthetic;
 use pipeline::views::AnyView;
@@ -94,7 +94,7 @@ impl Bench {
             growth: None,
             vocab: Arc::clone(&self.vocab),
             rows: Rows::Train,
-            gone: GoneParts::Refused,
+            gone: MissingParts::Refused,
             data: &data,
             views: &self.views,
             wanted: &wanted,

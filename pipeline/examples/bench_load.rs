@@ -22,7 +22,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pipeline::load::{DataConfig, GoneParts, LoadPlan, LoadRequest, Rows, SourceRequest, find, open, read_vocab};
+use pipeline::load::{DataConfig, LoadPlan, LoadRequest, MissingParts, Rows, SourceRequest, find, open, read_vocab};
 use pipeline::mixture::Weight;
 use pipeline::shard::synthetic::Synthetic;
 use pipeline::views::AnyView;
@@ -96,7 +96,7 @@ fn opened(folders: &str) -> Result<Vec<Folder>> {
 
 /// One of several.
 fn source<'a>((name, store, manifest): &'a Folder, weight: &'a Weight) -> SourceRequest<'a> {
-    let (generation, gone) = (manifest.newest(), GoneParts::Refused);
+    let (generation, gone) = (manifest.newest(), MissingParts::Refused);
     SourceRequest { name, weight, store, manifest, generation, follow: None, gone }
 }
 
@@ -121,7 +121,7 @@ fn plan(folders: &[Folder], lanes: u64, columns: &[(&str, ColumnSpec)]) -> Resul
         growth: None,
         vocab: Arc::new(read_vocab(store, manifest, manifest.newest())?),
         rows: Rows::Train,
-        gone: GoneParts::Refused,
+        gone: MissingParts::Refused,
         data: &data,
         views: &views,
         wanted: &wanted,

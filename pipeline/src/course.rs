@@ -1,7 +1,7 @@
 //! Which data each epoch of a stream is over.
 //!
 //! A prepared folder is a list of generations, and a *course* goes through epochs, each over one of them: all over the one
-//! that the run began with, or each over the newest at the time ([`Generations`]). Epochs over one generation that follow
+//! that the run began with, or each over the newest at the time ([`EpochVersions`]). Epochs over one generation that follow
 //! one another are a [`Stretch`]; where the first epoch is read while it is prepared ([`Growth`]), each of its windows is one.
 //! Rows, epochs and windows count on from stretch to stretch, so that a position is still one number: its stretch is found
 //! by binary search, the rest by the stretch's [`Sampler`].
@@ -24,8 +24,8 @@ pub use self::stretch::Stretch;
 use crate::error::{Error, Result};
 use crate::sampler::{RowRef, Sampler};
 
-/// Says which generation each epoch of a run is over, and whether it is still there.
-pub trait Generations: Debug + Send + Sync {
+/// The dataset version that each epoch of a run reads, and whether all of it is still there.
+pub trait EpochVersions: Debug + Send + Sync {
     /// The data of `epoch`. It is asked for before any row of the epoch is rendered, epoch by epoch from the second on, by
     /// one lane while others that need it wait. The answer for an epoch must never change, also not after a kill: whoever
     /// answers writes it down first.
@@ -48,7 +48,7 @@ pub(crate) struct Course {
     known: RwLock<Known>,
     /// Held while the next window of a streamed epoch, or the next epoch's generation, is asked for.
     asking: Mutex<Option<Cutter>>,
-    generations: Option<Arc<dyn Generations>>,
+    generations: Option<Arc<dyn EpochVersions>>,
     arrange: Box<Arrange>,
 }
 
@@ -93,7 +93,7 @@ impl Course {
     /// The epochs over `first`; without `generations`, for ever.
     pub(crate) fn new(
         first: Arc<Edition>,
-        generations: Option<Arc<dyn Generations>>,
+        generations: Option<Arc<dyn EpochVersions>>,
         arrange: impl Fn(&Split, Option<u64>) -> Sampler + Send + Sync + 'static,
     ) -> Self {
         let sampler = arrange(&first.split, None);
@@ -112,7 +112,7 @@ impl Course {
     pub(crate) fn streamed(
         edition: &Arc<Edition>,
         (growth, window_blocks): (Arc<dyn Growth>, usize),
-        generations: Arc<dyn Generations>,
+        generations: Arc<dyn EpochVersions>,
         arrange: impl Fn(&Split, Option<u64>) -> Sampler + Send + Sync + 'static,
     ) -> Result<Self> {
         let mut cutter = Cutter::new(growth, window_blocks);

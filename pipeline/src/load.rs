@@ -35,7 +35,7 @@ pub use self::facts::{LoadFacts, SourceFacts, StreamedFacts, ViewFacts};
 pub use self::folder::{find, open, read_tokenizer, read_vocab};
 pub use self::hindrance::{Contention, Hindrance, Who};
 pub use self::left_out::{BadRow, BadRows, Care, LeftOut, ROW_ATTEMPTS, RowFaults};
-pub use self::request::{GoneParts, LoadRequest, Rows, SourceRequest};
+pub use self::request::{LoadRequest, MissingParts, Rows, SourceRequest};
 pub use self::row_facts::RowFacts;
 use self::source::{HeldGroups, RowRefs, Source};
 pub use self::stream::{BatchStream, StreamOptions};

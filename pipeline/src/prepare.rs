@@ -56,7 +56,7 @@ use self::provisional_manifest::ProvisionalManifest;
 pub(crate) use self::reject_stats::RejectStats;
 pub use self::reject_stats::{Complained, Noted, noted};
 pub use self::summary::Summary;
-pub use self::tail::{Coming, Listed};
+pub use self::tail::{PartLists, PendingSegments};
 use crate::{Error, Result};
 
 /// Finished parts that wait for the fold, per lane: small reports, so that the fold holds nobody up.

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::panic::resume_unwind;
-use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::{io, thread};
 
 use pipeline::load::{ROW_ATTEMPTS, RowFaults};
+use rustix::process::{Signal, getpid, kill_process};
 use schemas::{RowIndex, Sealed};
 use serde::{Deserialize, Serialize};
 use store::{Store, Weather};
@@ -111,12 +111,12 @@ impl RowFaults for Storm {
     }
 }
 
-/// Ends this process as a machine does that goes down; says why it could not.
+/// Kills this process with SIGKILL, which it cannot handle: as if the machine went down. Returns only if that failed.
 fn kill() -> io::Error {
-    let killer = Command::new("sh").args(["-c", "kill -KILL $PPID"]).status();
-    killer
-        .err()
-        .unwrap_or_else(|| io::Error::other("`--chaos` asked for a kill, and the shell's `kill` has killed nobody"))
+    match kill_process(getpid(), Signal::KILL) {
+        Ok(()) => io::Error::other("`--chaos` asked for a kill, and SIGKILL did not end the process"),
+        Err(error) => error.into(),
+    }
 }
 
 #[cfg(test)]

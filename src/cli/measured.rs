@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use telemetry::quantities::parse_bytes;
 
-use super::{Bytes, Half, TraceArgs, number};
+use super::{Half, TraceArgs, number};
 
 /// What to profile, and how it is told.
 #[derive(Clone, Debug, Args)]
@@ -56,8 +57,8 @@ pub struct ProfileArgs {
 pub struct TuneArgs {
     /// Memory to stay within, for a step by plan and for batches in flight: `8GiB`, `500MB`. If not said, the device's, or
     /// what the machine has to give.
-    #[arg(long, value_name = "BYTES")]
-    pub memory: Option<Bytes>,
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub memory: Option<u64>,
     /// Measure each candidate for so long at the most.
     #[arg(long, default_value_t = 8.0, value_parser = number::seconds)]
     pub seconds: f64,

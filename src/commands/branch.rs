@@ -16,12 +16,12 @@ use crate::cli::ConfigArgs;
 use crate::exit::Usage;
 use crate::plan::{Plan, describe};
 use crate::run_folder::RunFolder;
-use crate::{generations, left_out};
+use crate::{dataset_versions, left_out};
 
 /// What a run has decided once for all: which data it reads (of each source of a mixture), which steps it passes over, and
 /// which rows it leaves out. A branch has it from its run.
 fn inherited(plan: &Plan) -> Vec<String> {
-    let lists = plan.data().all().map(|data| generations::list_name(data.name()));
+    let lists = plan.data().all().map(|data| dataset_versions::list_name(data.name()));
     lists.chain([skips::NAME, left_out::NAME].map(str::to_owned)).collect()
 }
 

@@ -89,12 +89,12 @@ struct Course {
 
 impl Course {
     fn of(one: &BTreeMap<u64, Said>, other: &BTreeMap<u64, Said>) -> Self {
-        let both: Vec<(u64, &Said, &Said)> =
-            one.iter().filter_map(|(step, said)| Some((*step, said, other.get(step)?))).collect();
-        let first = |differs: fn(&Said, &Said) -> bool| both.iter().find(|(_, a, b)| differs(a, b)).map(|it| it.0);
+        let common: Vec<u64> = one.keys().filter(|step| other.contains_key(step)).copied().collect();
+        let first =
+            |differs: fn(&Said, &Said) -> bool| common.iter().copied().find(|step| differs(&one[step], &other[step]));
         Self {
-            common: both.len(),
-            last_common: both.last().map(|it| it.0),
+            common: common.len(),
+            last_common: common.last().copied(),
             data_parts: first(|a, b| a.batch_hash != b.batch_hash),
             figures_part: first(|a, b| a.learnt != b.learnt),
         }

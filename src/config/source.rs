@@ -88,7 +88,7 @@ impl Source {
         let table = parse(file, text)?;
         let mut places = Vec::new();
         collect_places(&table, "", &mut places);
-        for (path, offset, is_table) in places {
+        for KeyPlace { path, offset, is_table } in places {
             if is_table {
                 self.tables.insert(path.clone());
             }
@@ -214,11 +214,21 @@ fn parse<'a>(file: &Path, text: &'a str) -> Result<DeTable<'a>, Mistake> {
     })
 }
 
-fn collect_places(table: &DeTable<'_>, prefix: &str, places: &mut Vec<(String, usize, bool)>) {
+/// A key of a file.
+struct KeyPlace {
+    /// The key, dotted.
+    path: String,
+    /// Bytes of the file before it.
+    offset: usize,
+    /// Whether its value is a table.
+    is_table: bool,
+}
+
+fn collect_places(table: &DeTable<'_>, prefix: &str, places: &mut Vec<KeyPlace>) {
     for (key, value) in table {
         let path = if prefix.is_empty() { key.get_ref().to_string() } else { format!("{prefix}.{}", key.get_ref()) };
         let inner = value.get_ref().as_table();
-        places.push((path.clone(), key.span().start, inner.is_some()));
+        places.push(KeyPlace { path: path.clone(), offset: key.span().start, is_table: inner.is_some() });
         if let Some(inner) = inner {
             collect_places(inner, &path, places);
         }

@@ -1,6 +1,6 @@
 //! A prepared folder that has no manifest yet, since somebody has only begun to fill it.
 
-use pipeline::prepare::Listed;
+use pipeline::prepare::PartLists;
 use pipeline::{Error, Result};
 use schemas::manifest;
 use store::Store;
@@ -22,8 +22,8 @@ fn parts(store: &Store) -> Result<Option<(usize, usize)>> {
     if store.stat(manifest::NAME)?.is_some() {
         return Ok(None);
     }
-    let Some(listed) = Listed::read(store)? else { return Ok(None) };
-    let mut coming = listed.coming(listed.newest())?;
-    coming.more()?;
-    Ok(Some(coming.done()))
+    let Some(lists) = PartLists::read(store)? else { return Ok(None) };
+    let mut pending = lists.pending(lists.newest())?;
+    pending.more()?;
+    Ok(Some(pending.done()))
 }

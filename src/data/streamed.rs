@@ -1,58 +1,52 @@
 //! A prepared folder that a run begins to read while it is filled.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::sync::Arc;
 
 use pipeline::Error;
-use pipeline::load::{self, DataConfig};
+use pipeline::load::{self, RowOrder};
 use schemas::{Manifest, PartId};
 use store::Store;
 
-use super::{PreparedData, Purpose};
-use crate::generations::RunGenerations;
-use crate::generations::names::{Names, listed};
-use crate::generations::streamed::{Streamed, published, refuse_dropped};
+use super::{OpenRequest, PreparedData, Purpose};
+use crate::dataset_versions::part_lists;
+use crate::dataset_versions::streamed::{StreamedSegments, published, refuse_dropped};
 
 impl PreparedData {
     /// Opens a folder for a run whose first epoch reads it in the order in which it is filled, as far as it is. Nothing is
     /// taken from what is there of later parts: neither what is counted over all of them, nor which rows are validated on,
-    /// which are those of the first `valid_parts`.
-    pub(super) fn streamed(
-        store: Store,
-        (config, valid_parts): (&DataConfig, usize),
-        run: &Path,
-        purpose: Purpose,
-    ) -> pipeline::Result<Self> {
-        let listed = Arc::new(listed(&store)?);
-        let generations = Arc::new(RunGenerations::of(run, &store, &Names::Lists(Arc::clone(&listed)), None)?);
-        let generation = generations.first();
-        let mut measured = listed.parts(generation);
-        measured.truncate(valid_parts.max(1));
+    /// which are those of the first `prepare.valid_parts`.
+    pub(super) fn open_streamed(store: Store, request: OpenRequest<'_>) -> pipeline::Result<Self> {
+        let lists = part_lists(&store)?;
+        let hashes = lists.hashes();
+        let versions = request.versions(&store, None, RowOrder::Streamed, &hashes)?;
+        let generation = versions.first();
+        let mut measured = lists.parts(generation);
+        measured.truncate(request.config.prepare.valid_parts.max(1));
         let published = published(&store, generation)?;
-        let is_whole = published.is_some();
+        let is_complete = published.is_some();
         let (mut manifest, streamed) = if let Some(manifest) = published {
-            let streamed = Streamed::whole(&store, &listed, Arc::clone(&generations), &manifest);
+            let streamed = StreamedSegments::complete(&store, &lists, Arc::clone(&versions), &manifest);
             (manifest, streamed)
         } else {
-            refuse_dropped(&listed, generation)?;
-            let mut coming = listed.coming(generation)?;
-            let told = coming.more()?;
-            if coming.done().0 < measured.len() {
-                return Err(too_few(&store, coming.done().0, measured.len()));
+            refuse_dropped(&lists, generation)?;
+            let mut pending = lists.pending(generation)?;
+            let told = pending.more()?;
+            if pending.done().0 < measured.len() {
+                return Err(too_few(&store, pending.done().0, measured.len()));
             }
-            let manifest = coming.manifest()?;
-            let streamed = Streamed::coming(&store, &listed, Arc::clone(&generations), (coming, told));
-            streamed.refuse_to_begin(config.shuffle_blocks)?;
+            let manifest = pending.manifest()?;
+            let streamed = StreamedSegments::pending(&store, &lists, Arc::clone(&versions), pending, told);
+            streamed.refuse_to_begin(request.config.data.shuffle_blocks)?;
             (manifest, streamed)
         };
         let vocab = load::read_vocab(&store, &manifest, generation)?;
         // What a model is shown beside may be counted.
-        let is_of_model = purpose == Purpose::Model;
-        let vocab = if is_whole && is_of_model { vocab } else { vocab.uncounted() };
+        let is_of_model = request.purpose == Purpose::Model;
+        let vocab = if is_complete && is_of_model { vocab } else { vocab.uncounted() };
         keep_valid(&mut manifest, &measured.into_iter().collect());
-        let (content, by) = (listed.name(generation), (config.generations, purpose));
-        let alone = Self::alone((store, manifest, vocab), generations, content, by);
+        let content = hashes[generation.0 as usize].clone();
+        let alone = Self::alone(store, manifest, vocab, versions, content, request.purpose);
         Ok(Self { streamed: Some(Arc::new(streamed)), ..alone })
     }
 }

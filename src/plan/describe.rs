@@ -6,6 +6,7 @@ use telemetry::quantities::{bytes, count};
 use telemetry::quantities::{estimate, short};
 use trainer_plan::encoder::EncoderConfig;
 use trainer_plan::networks::AnyNetwork;
+use trainer_plan::request::ActiveObjective;
 
 use super::{Halves, Plan, mixture, warnings};
 use crate::data::Ids;
@@ -174,7 +175,7 @@ fn training_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
     )];
     lines.extend(budget(plan).map(|budget| format!("budget     {budget}")));
     lines.push(format!("loss       L = {}", equation(plan)));
-    for (name, objective, _) in train.active() {
+    for ActiveObjective { name, objective, .. } in train.active() {
         let reads = objective.reads();
         let views: Vec<&str> = reads.passes.iter().map(|pass| pass.view.as_str()).collect();
         let coupled =
@@ -244,7 +245,7 @@ fn budget(plan: &Plan) -> Option<String> {
 
 /// `1 mlm + 1 tc`
 fn equation(plan: &Plan) -> String {
-    plan.train.active().map(|(name, _, weight)| format!("{weight} {name}")).collect::<Vec<_>>().join(" + ")
+    plan.train.active().map(|active| format!("{} {}", active.weight, active.name)).collect::<Vec<_>>().join(" + ")
 }
 
 /// `12 layers × 768, 12 heads, feed-forward 3072`

@@ -56,7 +56,7 @@ pub(super) fn request<'a>(
         sources,
         vocab: Arc::clone(&data.vocab),
         rows,
-        gone: data.gone(rows),
+        gone: data.missing_parts(rows),
         data: &config.data,
         views,
         wanted,

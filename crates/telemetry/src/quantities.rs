@@ -1,32 +1,38 @@
-//! Numbers that read at a glance.
+//! Quantities as people read and write them.
+
+use bytesize::ByteSize;
+use indicatif::HumanCount;
 
 /// `12,345,678`.
 #[must_use]
 pub fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut grouped = String::with_capacity(digits.len() * 4 / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
+    HumanCount(number).to_string()
 }
 
 /// `1.5 GiB`.
 #[must_use]
 pub fn bytes(bytes: u64) -> String {
-    let mut value = bytes as f64;
-    let mut units = ["B", "KiB", "MiB", "GiB", "TiB"].into_iter();
-    let mut unit = units.next().unwrap_or_default();
-    for next in units {
-        if value < 1024.0 {
-            break;
-        }
-        (value, unit) = (value / 1024.0, next);
-    }
-    if unit == "B" { format!("{bytes} B") } else { format!("{value:.1} {unit}") }
+    ByteSize(bytes).display().iec().to_string()
+}
+
+/// The most bytes that [`parse_bytes`] accepts.
+const BYTES_MAX: u64 = 1_000_000_000_000_000_000;
+
+/// Parses a number of bytes, at least one: `8GiB`, `500 MB`, `123456`. `8G` is 8 GiB.
+///
+/// # Errors
+/// Examples of what can be written.
+pub fn parse_bytes(text: &str) -> Result<u64, String> {
+    let text = text.trim();
+    // `ByteSize` reads `8G` as 8 GB, and no fraction without a unit.
+    let unit = match text.chars().last().map(|letter| letter.to_ascii_lowercase()) {
+        Some('k' | 'm' | 'g' | 't') => "iB",
+        Some('0'..='9' | '.') => "B",
+        _ => "",
+    };
+    let parsed = format!("{text}{unit}").parse::<ByteSize>().ok().map(|size| size.0);
+    let accepted = parsed.filter(|bytes| (1..BYTES_MAX).contains(bytes));
+    accepted.ok_or_else(|| "write bytes as `8GiB`, `500MB` or `8589934592`".to_owned())
 }
 
 /// The same of an estimate, which is not negative.
@@ -94,5 +100,25 @@ mod tests {
         let times = [0.2, 99.0, 100.0, 5_940.0, 6_000.0, 350_000.0, 864_000.0].map(time);
         assert_eq!(times, ["0 s", "99 s", "2 min", "99 min", "1.7 h", "97.2 h", "10.0 days"]);
         assert_eq!((eta(Some(30.0)), eta(None)), ("  ETA 30 s".to_owned(), String::new()));
+    }
+
+    #[test]
+    fn bytes_are_parsed_in_every_accepted_spelling() {
+        let spellings = [
+            ("8GiB", 8 << 30),
+            ("1.5 k", 1536),
+            (" 500 MB ", 500_000_000),
+            ("123", 123),
+            ("2g", 2 << 30),
+            ("1B", 1),
+            ("1 tb", 1_000_000_000_000),
+            ("7.9", 7),
+        ];
+        for (text, bytes) in spellings {
+            assert_eq!(parse_bytes(text), Ok(bytes), "{text}");
+        }
+        for wrong in ["", "GiB", "0", "-1", "8XB", "1e3", "1.2.3", "inf", "nan", "99999999TiB"] {
+            assert!(parse_bytes(wrong).is_err(), "{wrong}");
+        }
     }
 }

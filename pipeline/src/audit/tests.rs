@@ -9,7 +9,7 @@ use schemas::{BatchBuilder, BatchIndex, Column, ColumnSpec, Element, Manifest};
 use store::{Store, Weather};
 
 use super::*;
-use crate::load::{DataConfig, GoneParts, LoadPlan, LoadRequest, Rows, read_vocab};
+use crate::load::{DataConfig, LoadPlan, LoadRequest, MissingParts, Rows, read_vocab};
 use crate::shard::synthetic::Synthetic;
 use crate::views::AnyView;
 
@@ -54,7 +54,7 @@ impl Home {
             growth: None,
             vocab: Arc::clone(&self.vocab),
             rows: Rows::Train,
-            gone: GoneParts::Refused,
+            gone: MissingParts::Refused,
             data: &data,
             views: &views,
             wanted: &wanted,

@@ -6,11 +6,11 @@ use runtime::PoolOptions;
 use schemas::{Generation, Manifest, Problem};
 use store::Store;
 
-use super::request::{GoneParts, LoadRequest, Rows, SourceRequest};
+use super::request::{LoadRequest, MissingParts, Rows, SourceRequest};
 use super::source::Source;
 use super::windows::wide_enough;
 use super::{LoadPlan, VALIDATION_SEED};
-use crate::course::{Course, Edition, Generations, Growth, REFUSED_HINT};
+use crate::course::{Course, Edition, EpochVersions, Growth, REFUSED_HINT};
 use crate::error::Error;
 use crate::mixture::{Mixture, Weight, apportion};
 use crate::sampler::{Order, Sampler, SamplerOptions};
@@ -24,10 +24,10 @@ pub(super) struct Folder<'a> {
     name: Option<&'a str>,
     store: &'a Store,
     manifest: &'a Manifest,
-    follow: Option<Arc<dyn Generations>>,
+    follow: Option<Arc<dyn EpochVersions>>,
     /// Who gives the segments of its first epoch, where that is streamed.
     growth: Option<Arc<dyn Growth>>,
-    gone: GoneParts,
+    gone: MissingParts,
     /// The split that the stream is of, of the generation that it begins with.
     edition: Edition,
     /// The rows of it that are wanted, where they have an end.
@@ -54,14 +54,14 @@ impl<'a> LoadRequest<'a> {
         store: &'a Store,
         manifest: &'a Manifest,
         generation: Generation,
-        follow: Option<Arc<dyn Generations>>,
-        gone: GoneParts,
+        follow: Option<Arc<dyn EpochVersions>>,
+        gone: MissingParts,
     ) -> Folder<'a> {
         let edition = match self.rows {
             Rows::Train => Edition::train(manifest, generation),
             Rows::Valid { .. } => Edition::valid(manifest, generation),
         };
-        let edition = if gone == GoneParts::LeftOut { edition.left() } else { edition };
+        let edition = if gone == MissingParts::LeftOut { edition.left() } else { edition };
         Folder { name, store, manifest, follow, growth: None, gone, edition, end: None }
     }
 
@@ -123,7 +123,7 @@ impl Folder<'_> {
 fn streamed(
     edition: &Arc<Edition>,
     growth: Arc<dyn Growth>,
-    follow: Arc<dyn Generations>,
+    follow: Arc<dyn EpochVersions>,
     options: SamplerOptions,
 ) -> crate::Result<Course> {
     Course::streamed(edition, (growth, options.window_blocks), follow, move |split, window| {
@@ -156,7 +156,7 @@ pub(super) fn check_rows(request: &LoadRequest<'_>, folders: &[Folder<'_>], prob
     if request.rows_per_batch == 0 {
         problems.push(Problem::new("train.rows_per_micro_batch", "0 rows are no batch").hint("give 1 or more"));
     }
-    for folder in folders.iter().filter(|folder| folder.gone != GoneParts::Unread) {
+    for folder in folders.iter().filter(|folder| folder.gone != MissingParts::Unread) {
         let refused = folder.edition.refusal().map(|refusal| Problem::new(folder.key(), refusal).hint(REFUSED_HINT));
         problems.extend(refused);
     }

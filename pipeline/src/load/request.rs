@@ -7,7 +7,7 @@ use schemas::{ColumnSpec, Generation, Manifest, Vocab};
 use store::Store;
 
 use super::DataConfig;
-use crate::course::{Generations, Growth};
+use crate::course::{EpochVersions, Growth};
 use crate::mixture::Weight;
 use crate::views::{AnyView, ViewName};
 
@@ -23,9 +23,9 @@ pub enum Rows {
     },
 }
 
-/// What is made of a generation of which parts are gone.
+/// What a stream does with a dataset version of which parts were deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GoneParts {
+pub enum MissingParts {
     /// Nothing: rows would be other rows than before.
     Refused,
     /// What is left of it.
@@ -49,13 +49,13 @@ pub struct LoadRequest<'a> {
     /// The generation of it that the stream begins with.
     pub generation: Generation,
     /// Who says which generations later epochs are over, and whether they are still there; without, all are over that one.
-    pub follow: Option<Arc<dyn Generations>>,
+    pub follow: Option<Arc<dyn EpochVersions>>,
     /// Who gives the segments of a first epoch that is streamed; without, all epochs are shuffled. No mixture has one.
     pub growth: Option<Arc<dyn Growth>>,
     /// Which rows.
     pub rows: Rows,
     /// What to do where a later generation has dropped parts of that one.
-    pub gone: GoneParts,
+    pub gone: MissingParts,
     /// The section `[data]`.
     pub data: &'a DataConfig,
     /// The section `[views]`. A plain `original` is there without being written.
@@ -82,7 +82,7 @@ pub struct SourceRequest<'a> {
     /// The generation of it that the stream begins with.
     pub generation: Generation,
     /// Who says which generations later epochs are over.
-    pub follow: Option<Arc<dyn Generations>>,
+    pub follow: Option<Arc<dyn EpochVersions>>,
     /// What to do where a later generation has dropped parts of that one.
-    pub gone: GoneParts,
+    pub gone: MissingParts,
 }

@@ -86,7 +86,7 @@ impl Home {
             growth: None,
             vocab: Arc::clone(&self.vocab),
             rows: Rows::Train,
-            gone: GoneParts::Refused,
+            gone: MissingParts::Refused,
             data,
             views,
             wanted,

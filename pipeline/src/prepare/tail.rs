@@ -16,12 +16,12 @@ use crate::{Error, Result};
 
 /// The part lists of a folder.
 #[derive(Clone, Debug)]
-pub struct Listed {
+pub struct PartLists {
     store: Store,
     lists: Lists,
 }
 
-impl Listed {
+impl PartLists {
     /// Reads them; none if there are none.
     ///
     /// # Errors
@@ -37,14 +37,11 @@ impl Listed {
         self.lists.newest()
     }
 
-    /// One name for what a generation is to be made of and how: BLAKE3 of its lists.
+    /// Identifies each dataset version before it is complete: BLAKE3 of its lists, which name its parts and its settings.
     #[must_use]
-    pub fn name(&self, generation: Generation) -> String {
+    pub fn hashes(&self) -> Vec<String> {
         let mut hasher = blake3::Hasher::new();
-        for list in self.lists.iter().take(generation.0 as usize + 1) {
-            hasher.update(&list.seal());
-        }
-        hasher.finalize().to_hex().to_string()
+        self.lists.iter().map(|list| hasher.update(&list.seal()).finalize().to_hex().to_string()).collect()
     }
 
     /// The parts that a later list dropped though they are in effect in that generation, each with the list that did.
@@ -62,13 +59,13 @@ impl Listed {
         self.tasks(generation).into_iter().map(|task| task.part.id).collect()
     }
 
-    /// The parts of a generation as they come.
+    /// The segments of a dataset version that is being prepared.
     ///
     /// # Errors
     /// [`Error::Unfinished`](crate::Error::Unfinished) if what stands beside the parts is not there.
-    pub fn coming(&self, generation: Generation) -> Result<Coming> {
+    pub fn pending(&self, generation: Generation) -> Result<PendingSegments> {
         let settings = self.lists.settings().map(Settings::digest).unwrap_or_default();
-        Ok(Coming {
+        Ok(PendingSegments {
             store: self.store.clone(),
             announcement: ProvisionalManifest::read(&self.store)?,
             lists: self.up_to(generation),
@@ -89,9 +86,9 @@ impl Listed {
     }
 }
 
-/// The parts of a generation, as far as their records were there when it was last asked.
+/// The segments of a dataset version, as far as their records were there at the last look.
 #[derive(Debug)]
-pub struct Coming {
+pub struct PendingSegments {
     store: Store,
     announcement: ProvisionalManifest,
     lists: Lists,
@@ -104,7 +101,7 @@ pub struct Coming {
     entries: BTreeMap<PartId, PartEntry>,
 }
 
-impl Coming {
+impl PendingSegments {
     /// Looks for segments behind those that were told, and tells those that have training shards.
     ///
     /// # Errors

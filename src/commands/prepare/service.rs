@@ -8,8 +8,13 @@ use telemetry::systemd::{Notify, PULSE};
 use telemetry::terminal::note;
 use telemetry::{Event, What};
 
-/// Bytes, bytes of text and tokens that are done.
-type Done = (u64, u64, u64);
+/// Work that is done.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Done {
+    bytes: u64,
+    text_bytes: u64,
+    tokens: u64,
+}
 
 /// A preparation as somebody manages it.
 pub(super) struct Service {
@@ -64,7 +69,8 @@ impl Service {
 
     /// So much is done: that the same is said again is no sign of life.
     fn moves(&self, now: &PrepareProgress) {
-        let (done, mut moved) = ((now.bytes, now.text_bytes, now.tokens), self.moved());
+        let done = Done { bytes: now.bytes, text_bytes: now.text_bytes, tokens: now.tokens };
+        let mut moved = self.moved();
         if moved.is_none_or(|(before, _)| before != done) {
             *moved = Some((done, Instant::now()));
         }

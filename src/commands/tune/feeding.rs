@@ -169,7 +169,7 @@ fn look(tuning: &Tuning<'_>, args: &ConfigArgs, step_ms: f64) -> anyhow::Result<
     let facts = plan.load().facts();
     let (lanes, in_flight) = (facts.lanes.workers, facts.batches_bytes);
     drop(plan);
-    let room = tuning.options.memory.map(|bytes| bytes.0).or_else(available);
+    let room = tuning.options.memory.or_else(available);
     if let Some(room) = room.filter(|room| in_flight > *room) {
         note(format_args!("{lanes} lanes: {} of batches in flight, of {}: too much", bytes(in_flight), bytes(room)));
         return Ok(None);

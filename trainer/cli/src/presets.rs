@@ -44,11 +44,18 @@ const ABSENT: [(&str, &str); 9] = [
     ("fe-mlm-base", "generator"),
 ];
 
-/// Weights that stay as the run found them: names that contain this, and where they came from (another preset's run, or
-/// nothing for the seed's own draw, which another preset of the same seed and shape shows).
-const UNMOVED: [(&str, &str, &str); 2] = [
-    ("ablations/coco-lm/converged-auxiliary", "generator.", "coco-lm-base"),
-    ("ablations/taco/frozen-trained-embeddings", "embeddings.word", "mlm-small"),
+/// Weights that stay as the run found them.
+struct Unmoved {
+    preset: &'static str,
+    /// Names of the weights contain this.
+    part: &'static str,
+    /// The preset whose run has these weights.
+    from: &'static str,
+}
+
+const UNMOVED: [Unmoved; 2] = [
+    Unmoved { preset: "ablations/coco-lm/converged-auxiliary", part: "generator.", from: "coco-lm-base" },
+    Unmoved { preset: "ablations/taco/frozen-trained-embeddings", part: "embeddings.word", from: "mlm-small" },
 ];
 
 /// Operations relative to plain masked language modelling with the same encoder, worked out by hand. With `B` for encoding
@@ -111,7 +118,7 @@ fn every_preset_and_ablation_trains_in_small() {
         for (_, absent) in ABSENT.iter().filter(|(preset, _)| *preset == name) {
             assert!(!tensors.keys().any(|weight| weight.contains(absent)), "{name} has `{absent}`");
         }
-        for (_, part, from) in UNMOVED.iter().filter(|(preset, ..)| *preset == name) {
+        for Unmoved { part, from, .. } in UNMOVED.iter().filter(|unmoved| unmoved.preset == name) {
             let source: &Run = places.get(*from).expect("presets train before their ablations");
             assert_unmoved(&name, part, &source.weights(), &tensors);
         }

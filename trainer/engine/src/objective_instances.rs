@@ -2,6 +2,7 @@
 
 use trainer_plan::TrainPlan;
 use trainer_plan::pass::Pass;
+use trainer_plan::request::ActiveObjective;
 
 use crate::model::networks::built::Networks;
 use crate::model::parameters::Parameters;
@@ -31,7 +32,7 @@ pub(crate) fn build(plan: &TrainPlan, parameters: &Parameters) -> (Networks, Vec
     let others = plan.used_networks();
     let networks = Networks::build(&plan.encoder, &others, &plan.vocab, plan.train.precision, parameters)
         .recomputing(plan.train.recompute);
-    let members = plan.active().map(|(name, objective, weight)| Member {
+    let members = plan.active().map(|ActiveObjective { name, objective, weight }| Member {
         name: name.to_owned(),
         weight,
         loss: builder(objective).build(name, &parameters.path(&format!("heads.{name}")), &networks),

@@ -59,8 +59,8 @@ impl TrainPlan {
     }
 
     fn heads(&self) -> f64 {
-        let learning = self.active().filter(|(_, _, weight)| *weight != 0.0);
-        learning.map(|(_, objective, _)| self.head(objective)).sum()
+        let learning = self.active().filter(|active| active.weight != 0.0);
+        learning.map(|active| self.head(active.objective)).sum()
     }
 
     fn head(&self, objective: &AnyObjective) -> f64 {

@@ -38,8 +38,8 @@ impl TrainPlan {
                 }
             })
             .collect();
-        let learning_objectives = self.active().filter(|(_, _, weight)| *weight != 0.0);
-        let objectives: Vec<&AnyObjective> = learning_objectives.map(|(_, objective, _)| objective).collect();
+        let learning_objectives = self.active().filter(|active| active.weight != 0.0);
+        let objectives: Vec<&AnyObjective> = learning_objectives.map(|active| active.objective).collect();
         let pairs = objectives.iter().map(|objective| PAIR * objective.compares() * self.tokens());
         let cast = if self.train.precision == Precision::F32 { 0.0 } else { self.train.precision.product_bytes() };
         // Objectives compute one after the other, but every graph stays until the backward pass.

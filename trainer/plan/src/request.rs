@@ -62,18 +62,29 @@ pub struct Amended {
     pub allowed: Vec<String>,
 }
 
+/// An objective of the loss.
+#[derive(Clone, Copy, Debug)]
+pub struct ActiveObjective<'a> {
+    /// Its name in `[objectives]`.
+    pub name: &'a str,
+    /// Its configuration.
+    pub objective: &'a AnyObjective,
+    /// Its weight in `[loss]`.
+    pub weight: f64,
+}
+
 impl TrainRequest {
-    /// The objectives of the loss with their weights, by name.
-    pub fn active(&self) -> impl Iterator<Item = (&str, &AnyObjective, f64)> {
+    /// The objectives of the loss, by name.
+    pub fn active(&self) -> impl Iterator<Item = ActiveObjective<'_>> {
         self.loss
             .iter()
-            .filter_map(|(name, &weight)| self.objectives.get(name).map(|objective| (name.as_str(), objective, weight)))
+            .filter_map(|(name, &weight)| Some(ActiveObjective { name, objective: self.objectives.get(name)?, weight }))
     }
 
     /// Every pass that the objectives of the loss read, and whether one of them learns from it.
     pub fn passes(&self) -> BTreeMap<Pass, bool> {
         let mut passes = BTreeMap::new();
-        for (_, objective, weight) in self.active() {
+        for ActiveObjective { objective, weight, .. } in self.active() {
             for pass in objective.reads().passes {
                 *passes.entry(pass).or_default() |= weight != 0.0;
             }
@@ -84,7 +95,7 @@ impl TrainRequest {
     /// The networks beside the main one that are built: those that an objective of the loss reads, or a view of theirs.
     #[must_use]
     pub fn used_networks(&self) -> BTreeMap<String, AnyNetwork> {
-        used_networks(&self.networks, self.active().map(|(_, objective, _)| objective))
+        used_networks(&self.networks, self.active().map(|active| active.objective))
     }
 
     /// Steps of the whole run, where rows are full; none where only hours end it.

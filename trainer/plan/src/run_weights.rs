@@ -13,8 +13,8 @@ use crate::weights::{self, SharedTables, WeightSpecs};
 pub fn of_run(request: &TrainRequest) -> WeightSpecs {
     let mut specs = of_networks(&request.encoder, &request.used_networks(), request.vocab.size);
     let context = HeadContext { encoder: &request.encoder, vocab_size: request.vocab.size };
-    for (name, objective, _) in request.active() {
-        objective.declare(&context, &mut specs.path(&format!("heads.{name}")));
+    for active in request.active() {
+        active.objective.declare(&context, &mut specs.path(&format!("heads.{}", active.name)));
     }
     specs
 }

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use schemas::{Generation, PartId, SampleAddress};
 
 use super::*;
-use crate::course::{Edition, Generations};
+use crate::course::{Edition, EpochVersions};
 
 /// Answers with what it was told, epoch by epoch from the second on, and writes down what it was asked.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ impl Told {
     }
 }
 
-impl Generations for Told {
+impl EpochVersions for Told {
     fn of(&self, epoch: Epoch) -> Result<Arc<Edition>> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).push(epoch.0);
         let at = usize::try_from(epoch.0).expect("small").min(self.epochs.len() - 1);
@@ -51,9 +51,9 @@ fn grown() -> Home {
 impl Home {
     fn following(&self, data: &DataConfig, generation: u32, follow: Option<&Arc<Told>>) -> Arc<LoadPlan> {
         let (views, wanted) = all_views();
-        let follow = follow.map(|told| Arc::clone(told) as Arc<dyn Generations>);
+        let follow = follow.map(|told| Arc::clone(told) as Arc<dyn EpochVersions>);
         let request = self.request(data, &views, &wanted);
-        let gone = if follow.is_some() { GoneParts::Unread } else { request.gone };
+        let gone = if follow.is_some() { MissingParts::Unread } else { request.gone };
         let request = LoadRequest { generation: Generation(generation), follow, gone, ..request };
         Arc::new(LoadPlan::new(&request).expect("no problem"))
     }
@@ -211,7 +211,7 @@ fn a_generation_whose_parts_were_dropped_is_refused_by_name() {
         assert!(problems.len() == 1 && text.contains(expected) && text.contains("begin a new run"), "{text}");
     }
     // Who asks for what is left has the one part that no later generation dropped.
-    let left = LoadRequest { rows: Rows::Valid { rows: 1000 }, gone: GoneParts::LeftOut, ..request };
+    let left = LoadRequest { rows: Rows::Valid { rows: 1000 }, gone: MissingParts::LeftOut, ..request };
     assert_eq!(LoadPlan::new(&left).expect("a part is left").batches(), Some(33 / 8));
     // What follows the folder may have passed them: it is refused where it has not, and goes on where it has.
     let plan = home.following(&data, 1, Some(&Told::of(&home, &[1, 2])));
@@ -232,7 +232,7 @@ struct DroppedLater {
     asked: Mutex<Vec<u64>>,
 }
 
-impl Generations for DroppedLater {
+impl EpochVersions for DroppedLater {
     fn of(&self, epoch: Epoch) -> Result<Arc<Edition>> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).push(epoch.0);
         let manifest = self.manifest.lock().unwrap_or_else(PoisonError::into_inner);

@@ -47,7 +47,7 @@ impl Sources {
                 manifest: &home.manifest,
                 generation: home.manifest.newest(),
                 follow: None,
-                gone: GoneParts::Refused,
+                gone: MissingParts::Refused,
             })
             .collect();
         let first = &self.homes[0];

@@ -6,7 +6,7 @@ use runtime::{CancelToken, NextItem, cancel_pair};
 use schemas::{SampleAddress, Shard};
 
 use super::*;
-use crate::course::{Edition, Generations, Growth, Segment, segments};
+use crate::course::{Edition, EpochVersions, Growth, Segment, segments};
 use crate::error::Error;
 
 /// Tells segments once they are let go, and all at once where they are there from the beginning.
@@ -58,7 +58,7 @@ impl Growth for Told {
 #[derive(Debug)]
 struct Whole(Manifest);
 
-impl Generations for Whole {
+impl EpochVersions for Whole {
     fn of(&self, _: Epoch) -> Result<Arc<Edition>> {
         Ok(Arc::new(Edition::train(&self.0, self.0.newest())))
     }
@@ -87,7 +87,7 @@ impl Home {
         let views: BTreeMap<_, _> = views.into_iter().filter(|(_, view)| view.needs_counts().is_none()).collect();
         let wanted = wanted.into_iter().filter(|(name, _)| views.contains_key(name)).collect();
         let request = self.request(&data, &views, &wanted);
-        let follow = Some(Arc::new(Whole(self.manifest.clone())) as Arc<dyn Generations>);
+        let follow = Some(Arc::new(Whole(self.manifest.clone())) as Arc<dyn EpochVersions>);
         let growth = Some(Arc::clone(growth) as Arc<dyn Growth>);
         Arc::new(LoadPlan::new(&LoadRequest { follow, growth, ..request }).expect("no problem"))
     }
@@ -235,7 +235,7 @@ fn what_goes_by_counts_is_refused_by_name() {
     let data = DataConfig { order: RowOrder::Streamed, ..data(1) };
     let wanted = BTreeSet::new();
     let growth = Some(Told::new(home.segments(), 11) as Arc<dyn Growth>);
-    let follow = Some(Arc::new(Whole(home.manifest.clone())) as Arc<dyn Generations>);
+    let follow = Some(Arc::new(Whole(home.manifest.clone())) as Arc<dyn EpochVersions>);
     let request = LoadRequest { follow, growth, ..home.request(&data, &views, &wanted) };
     let problems = LoadPlan::new(&request).expect_err("refused");
     assert!(problems.iter().any(|problem| problem.key == "views.odd.words"), "{problems:?}");

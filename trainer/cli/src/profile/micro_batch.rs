@@ -54,7 +54,7 @@ pub(super) fn proposal(args: &ConfigArgs) -> anyhow::Result<Option<Proposal>> {
 /// micro-batch is weighed by itself. Then its size is not for speed to choose.
 pub(crate) fn is_recipe(plan: &TrainPlan) -> bool {
     plan.train.normalize == Normalize::MicroBatch
-        || plan.active().any(|(_, objective, weight)| weight != 0.0 && objective.batch_coupled())
+        || plan.active().any(|active| active.weight != 0.0 && active.objective.batch_coupled())
 }
 
 /// How much faster a step of micro-batches of twice the rows is than one of `whole` seconds, where one of half the rows takes

@@ -26,7 +26,7 @@ use trainer_plan::stop_request::StopRequest;
 
 use super::micro_batch;
 use crate::step_profile::{Running, Shape, profile};
-use crate::train::unkept;
+use crate::train::data_without_records;
 
 /// Steps that nobody measures: the first of a process make what the others find there.
 const WARM_UP: u64 = 2;
@@ -85,12 +85,12 @@ pub(super) fn measured(args: &ConfigArgs, options: &ProfileArgs) -> anyhow::Resu
         is_over: false,
         found: Arc::clone(&found),
     };
-    let mut feed = unkept(&plan, &control, (slow.lanes, slow.contention));
+    let mut data = data_without_records(&plan, &control, slow.lanes, slow.contention);
     let training = plan.train().clone();
     let thread = runtime::spawn("trainer", move || {
         let store = Store::memory(Weather::calm());
         let outcome =
-            trainer::training::run(&training, Box::new(Alone), &store, &Clock::system(), &mut feed, &mut host);
+            trainer::training::run(&training, Box::new(Alone), &store, &Clock::system(), &mut data, &mut host);
         // A run that ends by itself ends what is measured.
         host.end();
         outcome

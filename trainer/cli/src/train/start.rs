@@ -1,4 +1,4 @@
-//! From a command line to a plan, and to a preparation beside it: what is waited for before a run can be planned.
+//! From a command line to a plan, with a preparation at the same time: waits for the data that a run begins with.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -7,78 +7,79 @@ use std::time::Instant;
 
 use cloze::cli::ConfigArgs;
 use cloze::config::Parsed;
-use cloze::generations::pauses::Pauses;
+use cloze::dataset_versions::pauses::Pauses;
 use cloze::plan::Plan;
 use pipeline::load::{self, DataConfig, RowOrder};
 use pipeline::prepare;
 use store::{Sight, Store, Terms, Watch};
 use telemetry::terminal::note;
 
-use super::beside::Beside;
+use super::concurrent_prepare::ConcurrentPrepare;
 
-/// Plans over what is there by now.
-type Planned<'a> = &'a dyn Fn() -> anyhow::Result<Plan>;
+/// Plans over the data that is there by now.
+type MakePlan<'a> = &'a dyn Fn() -> anyhow::Result<Plan>;
 
 /// A run that can start.
-pub(super) struct Start {
+pub(super) struct ReadyRun {
     pub(super) plan: Plan,
-    /// The preparation that goes on beside it.
-    pub(super) beside: Option<Beside>,
+    /// The preparation that runs at the same time.
+    pub(super) preparation: Option<ConcurrentPrepare>,
 }
 
 /// Plans a run, and prepares its corpus if that is asked for: before it, or as far as it needs to begin where the run
 /// reads as it is prepared. A signal meanwhile ends the process, since neither half has anything to save.
 ///
-/// `waits` is called when it has to wait.
-pub(super) fn start(
+/// `on_wait` is called before each wait.
+pub(super) fn plan_when_ready(
     args: &ConfigArgs,
     data: &DataConfig,
-    planned: Planned<'_>,
+    make_plan: MakePlan<'_>,
     prepare: bool,
-    waits: &dyn Fn() -> anyhow::Result<()>,
-) -> anyhow::Result<Start> {
+    on_wait: &dyn Fn() -> anyhow::Result<()>,
+) -> anyhow::Result<ReadyRun> {
     let wait =
-        Waiting { data, planned, waits, pauses: Pauses::begin(), since: Instant::now(), watch: None, told: None };
+        Waiting { data, make_plan, on_wait, pauses: Pauses::begin(), since: Instant::now(), watch: None, told: None };
     if !prepare {
-        return Ok(Start { plan: wait.plan(None)?, beside: None });
+        return Ok(ReadyRun { plan: wait.plan(None)?, preparation: None });
     }
     // What is wrong with the run is told before anything is prepared for it.
     Plan::before_its_data(args)?;
-    waits()?;
-    let mut beside = Beside::start(Parsed::read(&args.config, &args.set)?, data.order == RowOrder::Streamed)?;
-    match plan_beside(wait, &mut beside) {
+    on_wait()?;
+    let mut preparation =
+        ConcurrentPrepare::start(Parsed::read(&args.config, &args.set)?, data.order == RowOrder::Streamed)?;
+    match plan_after(wait, &mut preparation) {
         Ok(plan) => {
-            tie(&plan, Some(&beside));
-            Ok(Start { plan, beside: Some(beside) })
+            fail_with_preparation(&plan, Some(&preparation));
+            Ok(ReadyRun { plan, preparation: Some(preparation) })
         }
         Err(error) => {
-            beside.leave();
+            preparation.leave();
             Err(error)
         }
     }
 }
 
-/// The plan, once the preparation is so far.
-fn plan_beside(wait: Waiting<'_>, beside: &mut Beside) -> anyhow::Result<Plan> {
+/// The plan, once the preparation has made what the run begins with.
+fn plan_after(wait: Waiting<'_>, preparation: &mut ConcurrentPrepare) -> anyhow::Result<Plan> {
     match wait.data.order {
-        RowOrder::Shuffled => beside.wait_for_end()?,
-        RowOrder::Streamed => beside.wait_for_list()?,
+        RowOrder::Shuffled => preparation.wait_for_end()?,
+        RowOrder::Streamed => preparation.wait_for_list()?,
     }
-    wait.plan(Some(beside))
+    wait.plan(Some(preparation))
 }
 
-/// Lets a run that reads what is prepared beside it end with the preparation.
-pub(super) fn tie(plan: &Plan, beside: Option<&Beside>) {
-    if let Some((segments, beside)) = plan.data().segments().zip(beside) {
-        segments.fail_with(beside.failed());
+/// Makes a run that reads data while it is prepared fail if the preparation fails.
+pub(super) fn fail_with_preparation(plan: &Plan, preparation: Option<&ConcurrentPrepare>) {
+    if let Some((segments, preparation)) = plan.data().segments().zip(preparation) {
+        segments.fail_with(preparation.failed());
     }
 }
 
 /// Planning a run over a folder that may not be far enough yet.
 struct Waiting<'a> {
     data: &'a DataConfig,
-    planned: Planned<'a>,
-    waits: &'a dyn Fn() -> anyhow::Result<()>,
+    make_plan: MakePlan<'a>,
+    on_wait: &'a dyn Fn() -> anyhow::Result<()>,
     pauses: Pauses,
     since: Instant,
     /// None before the folder is there.
@@ -89,15 +90,15 @@ struct Waiting<'a> {
 
 impl Waiting<'_> {
     /// The plan, once what it begins with is there.
-    fn plan(mut self, mut beside: Option<&mut Beside>) -> anyhow::Result<Plan> {
+    fn plan(mut self, mut preparation: Option<&mut ConcurrentPrepare>) -> anyhow::Result<Plan> {
         loop {
-            let error = match (self.planned)() {
+            let error = match (self.make_plan)() {
                 Err(error) if is_unfinished(&error) => error,
                 planned => return planned,
             };
-            (self.waits)()?;
-            match &mut beside {
-                Some(beside) => beside.check()?,
+            (self.on_wait)()?;
+            match &mut preparation {
+                Some(preparation) => preparation.check()?,
                 None => self.refuse_deserted(error)?,
             }
             sleep(self.pauses.next_pause());
@@ -137,7 +138,7 @@ impl Waiting<'_> {
 }
 
 /// The store of prepared data. A folder that a streamed run is to read need not be there yet: somebody will make it.
-pub(super) fn find(folder: &Path, order: RowOrder) -> pipeline::Result<Store> {
+pub(super) fn find_data(folder: &Path, order: RowOrder) -> pipeline::Result<Store> {
     load::find(folder).map_err(|error| match error {
         pipeline::Error::Config(_) if order == RowOrder::Streamed && !folder.exists() => pipeline::Error::Unfinished {
             place: folder.display().to_string(),

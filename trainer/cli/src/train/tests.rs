@@ -2,14 +2,23 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
 
+use cloze::cli::ConfigArgs;
+use cloze::control::Control;
+use cloze::data::Purpose;
+use cloze::plan::Plan;
+use cloze::run_folder::RunFolder;
 use pipeline::load;
 use pipeline::shard::synthetic::Synthetic;
 use schemas::Step;
 use serde_json::Value;
-use store::{Memory, Store};
+use store::{Memory, Store, Weather};
+use trainer::training::Outcome;
 
-use super::*;
+use super::run_phase::Phases;
+use super::trainer_thread::{RunContext, train};
 
 const CONFIG: &str = r#"
 seed = 7
@@ -60,14 +69,14 @@ fn plan_over(home: &Path, data: &Store, steps: u64) -> Plan {
     Plan::over(&args, |_| Ok(data.clone()), Purpose::Run).unwrap_or_else(|error| panic!("{error:#}"))
 }
 
-fn around(run: RunFolder, phases: Phases) -> Around {
-    Around { run: Some(run), replay: None, storm: None, phases, profiled: None, readers: Vec::new() }
+fn context(run: RunFolder, phases: Phases) -> RunContext {
+    RunContext { run: Some(run), replay: None, faults: None, phases, profile: None, observers: Vec::new() }
 }
 
 fn run_over(store: &Store, plan: &Plan) -> Outcome {
     let phases = Phases { control: Arc::new(Control::start().expect("signals")), slow: None };
     let run = RunFolder::hold(store).expect("free");
-    train(plan, &run.store().clone(), around(run, phases)).unwrap_or_else(|error| panic!("{error:#}"))
+    train(plan, &run.store().clone(), context(run, phases)).unwrap_or_else(|error| panic!("{error:#}"))
 }
 
 /// Every object of a run but its lock; of its log, what depends neither on clocks nor on the place.
@@ -141,7 +150,7 @@ fn a_refused_run_leaves_everything_as_it_was() {
     let other = other.unwrap_or_else(|error| panic!("{error:#}"));
     let phases = Phases { control: Arc::new(Control::start().expect("signals")), slow: None };
     let run = RunFolder::hold(&store).expect("free");
-    let error = train(&other, &run.store().clone(), around(run, phases)).expect_err("another seed");
+    let error = train(&other, &run.store().clone(), context(run, phases)).expect_err("another seed");
     assert!(format!("{error:#}").contains("`seed`"), "{error:#}");
     assert_eq!(format!("{:?}", cloze::exit::code(&error)), format!("{:?}", ExitCode::from(2)));
     assert_eq!(objects(&store), before);

@@ -91,7 +91,7 @@ fn best(tuning: &mut Tuning<'_>, plan: &Plan, pace: &Pace) -> anyhow::Result<Opt
     smaller.reverse();
     let budget = budget(tuning, plan);
     for candidates in [larger, smaller] {
-        let found = climb(tuning, plan, pace, (&candidates, budget))?;
+        let found = climb(tuning, plan, pace, &candidates, budget)?;
         if found.is_some() {
             return Ok(found);
         }
@@ -108,7 +108,8 @@ fn climb(
     tuning: &mut Tuning<'_>,
     plan: &Plan,
     pace: &Pace,
-    (candidates, budget): (&[u64], Option<u64>),
+    candidates: &[u64],
+    budget: Option<u64>,
 ) -> anyhow::Result<Option<Found>> {
     let mut best: Option<Found> = None;
     let mut most = 1.0;
@@ -190,7 +191,7 @@ fn steps_of(plan: &Plan, steps: usize) -> Vec<Vec<Batch>> {
 
 /// What a plan may come to: what was asked for, else the device's memory, else what the machine has to give.
 fn budget(tuning: &Tuning<'_>, plan: &Plan) -> Option<u64> {
-    let asked = tuning.options.memory.map(|bytes| bytes.0);
+    let asked = tuning.options.memory;
     asked.or_else(|| of_device(plan.train())).or_else(available)
 }
 

@@ -10,6 +10,7 @@ use telemetry::training::{Bounds, StartReport, Surprise, Warning};
 use trainer_plan::TrainPlan;
 use trainer_plan::metric_name::MetricName;
 use trainer_plan::objectives::{Expectation, StartFacts};
+use trainer_plan::request::ActiveObjective;
 
 use crate::training::step::Trainer;
 use crate::training::tally::{Reading, written};
@@ -35,7 +36,7 @@ pub(crate) fn expected(plan: &TrainPlan, facts: StartFacts) -> BTreeMap<MetricNa
     if !is_random(plan) {
         return BTreeMap::new();
     }
-    let of = |(name, objective, _): (&str, &trainer_plan::objectives::AnyObjective, f64)| {
+    let of = |ActiveObjective { name, objective, .. }: ActiveObjective<'_>| {
         let expected = objective.expected_start(facts).into_iter();
         expected.map(|expected| (MetricName::new(name, expected.term), expected)).collect::<Vec<_>>()
     };

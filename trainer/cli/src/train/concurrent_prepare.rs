@@ -16,38 +16,41 @@ use trainer::training::Outcome;
 const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 
 /// A preparation under way in this process.
-pub(super) struct Beside {
+pub(super) struct ConcurrentPrepare {
     thread: Option<NamedThread<pipeline::Result<()>>>,
     /// Asks it to stop.
     stopper: CancelSource,
-    /// Closed when it has failed. Kept here too, since it closes when nobody keeps it.
-    failed: (CancelSource, CancelToken),
+    /// Cancelled when the preparation fails. The source is held here too: dropping the last one cancels.
+    _failure: CancelSource,
+    failed: CancelToken,
     /// Hears that the part list is written, and the end.
     listed: Receiver<()>,
 }
 
-impl Beside {
-    /// Starts it, with the share of the cores that is its own where it is to run beside a training.
-    pub(super) fn start(parsed: Parsed, is_beside: bool) -> anyhow::Result<Self> {
+impl ConcurrentPrepare {
+    /// Starts it. If the training runs at the same time, it uses its share of the cores.
+    pub(super) fn start(parsed: Parsed, is_concurrent: bool) -> anyhow::Result<Self> {
         let lanes = Halves::of(&parsed.config).prepare;
         let mut corpora = parsed.into_corpora(None)?;
-        if is_beside {
+        if is_concurrent {
             for corpus in &mut corpora {
                 corpus.prepare.lanes = Some(lanes);
             }
         }
-        let ((stopper, stop), failed) = (cancel_pair(), cancel_pair());
+        let (stopper, stop) = cancel_pair();
+        let (failure, failed) = cancel_pair();
         let (sender, listed) = sync_channel(1);
-        let (mut said, fails) = (Said { listed: Some(sender), told: None }, failed.0.clone());
+        let mut said = Said { listed: Some(sender), told: None };
+        let fails = failure.clone();
         let thread = runtime::spawn("preparation", move || {
-            let prepare = |corpus: NamedCorpus| prepare(&corpus.prepare, is_beside, &stop, &mut said).map(drop);
+            let prepare = |corpus: NamedCorpus| prepare(&corpus.prepare, is_concurrent, &stop, &mut said).map(drop);
             let done = corpora.into_iter().try_for_each(prepare);
             if done.is_err() {
                 fails.cancel();
             }
             done
         })?;
-        Ok(Self { thread: Some(thread), stopper, failed, listed })
+        Ok(Self { thread: Some(thread), stopper, _failure: failure, failed, listed })
     }
 
     /// Waits until its part list is written.
@@ -65,12 +68,12 @@ impl Beside {
 
     /// That it has not failed.
     pub(super) fn check(&mut self) -> anyhow::Result<()> {
-        if self.failed.1.is_cancelled() { self.join() } else { Ok(()) }
+        if self.failed.is_cancelled() { self.join() } else { Ok(()) }
     }
 
     /// Closes when it has failed.
     pub(super) fn failed(&self) -> CancelToken {
-        self.failed.1.clone()
+        self.failed.clone()
     }
 
     /// Ends it, wherever it is.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use cloze::chaos::{Kill, Storm};
 use cloze::control::Phase;
 use cloze::data::PreparedData;
-use cloze::generations::streamed::Streamed;
+use cloze::dataset_versions::streamed::{SegmentWait, StreamedSegments};
 use cloze::plan::Plan;
 use pipeline::audit::{Audit, Watch};
 use pipeline::ledger::{Fate, Ledger};
@@ -19,24 +19,25 @@ use telemetry::training::{AuditReport, GenerationReport, LeftOutReport, StarvedR
 use trainer::training::Data;
 use trainer_plan::ForeignError;
 
-use super::phases::Phases;
+use super::run_phase::Phases;
 
 /// Seconds of waiting for a batch below which nobody is told.
 const STARVED_MIN: f64 = 0.05;
 
-/// Who keeps what becomes of rows.
-pub(super) struct Kept {
-    pub(super) left_out: Arc<dyn BadRows>,
+/// Records of what became of each row.
+pub(super) struct RowRecords {
+    /// Rows that cannot be made.
+    pub(super) bad_rows: Arc<dyn BadRows>,
+    /// Rows that were consumed, by document.
     pub(super) ledger: Arc<Mutex<Ledger>>,
 }
 
-/// Batches that lanes make, audited before they are learnt from.
-pub(super) struct Feed {
+/// Batches that workers make, audited before the trainer learns from them.
+pub(super) struct DataSource {
     plan: Arc<LoadPlan>,
-    /// Who knows the names of documents.
+    /// Has the names of documents.
     data: Arc<PreparedData>,
     valid: Option<Arc<LoadPlan>>,
-    share: Share,
     /// Where the next batch begins.
     row: RowIndex,
     stream: Option<BatchStream>,
@@ -47,25 +48,25 @@ pub(super) struct Feed {
     remarks: Vec<What>,
     replay: Option<u64>,
     care: Care,
-    /// What is slow on purpose, where that is rehearsed.
-    pub(super) slowed: (Option<Hindrance>, Contention),
-    /// Who counts what was consumed: nobody, where nothing is kept.
+    /// Latency to inject, when a profile is checked.
+    pub(super) hindrance: Option<Hindrance>,
+    pub(super) contention: Contention,
     ledger: Arc<Mutex<Ledger>>,
-    /// Who ends this process on purpose, and how many rows a step has.
-    storm: Option<(Arc<Storm>, u64)>,
+    /// Kills this process before a step, if that is one of its faults.
+    faults: Option<Arc<Storm>>,
+    rows_per_step: u64,
     phases: Phases,
-    /// Of data that are still being prepared: who knows how long anybody has waited for them.
-    segments: Option<Arc<Streamed>>,
+    /// Of data that is still being prepared: measures how long the workers waited for it.
+    segments: Option<Arc<StreamedSegments>>,
 }
 
-impl Feed {
-    /// A share of the batches of a plan; the first `replay` of them for ever, if that is asked for.
+impl DataSource {
+    /// The batches of a plan; with `replay`, the first ones over and over.
     pub(super) fn new(
         plan: &Plan,
-        share: Share,
         replay: Option<u64>,
-        kept: Kept,
-        storm: Option<&Arc<Storm>>,
+        records: RowRecords,
+        faults: Option<&Arc<Storm>>,
         phases: Phases,
     ) -> Self {
         let load = plan.load();
@@ -73,7 +74,6 @@ impl Feed {
             plan: Arc::clone(load),
             data: Arc::clone(plan.data()),
             valid: plan.valid().cloned(),
-            share,
             row: RowIndex(0),
             stream: None,
             watch: replay.is_none().then(|| Watch::new(load.audit())),
@@ -81,29 +81,31 @@ impl Feed {
             remarks: Vec::new(),
             replay,
             care: Care {
-                bad_rows: Some(kept.left_out),
+                bad_rows: Some(records.bad_rows),
                 counts_documents: replay.is_none(),
-                faults: storm.map(|storm| Arc::clone(storm) as _),
+                faults: faults.map(|faults| Arc::clone(faults) as _),
                 ..Care::default()
             },
-            slowed: (None, Contention::default()),
-            ledger: kept.ledger,
-            storm: storm.map(|storm| (Arc::clone(storm), plan.train().train.rows_per_step)),
+            hindrance: None,
+            contention: Contention::default(),
+            ledger: records.ledger,
+            faults: faults.cloned(),
+            rows_per_step: plan.train().train.rows_per_step,
             phases,
             segments: plan.data().segments().cloned(),
         }
     }
 }
 
-impl Data for Feed {
+impl Data for DataSource {
     fn seek(&mut self, rows: RowIndex) -> Result<(), ForeignError> {
         self.row = rows;
         self.phases.control.board().consumed(rows.0);
         self.ledger().forget();
         let (replay, care) = (self.replay, self.care.clone());
-        let (hindrance, contention) = self.slowed;
+        let Self { hindrance, contention, .. } = *self;
         let options = StreamOptions { digests: true, replay, care, hindrance, contention };
-        let stream = BatchStream::new(&self.plan, rows, self.share, options);
+        let stream = BatchStream::new(&self.plan, rows, Share::ALONE, options);
         self.phases.control.board().lanes(stream.gauges());
         self.stream = Some(stream);
         Ok(())
@@ -111,13 +113,14 @@ impl Data for Feed {
 
     fn next(&mut self) -> Result<Option<Batch>, ForeignError> {
         self.phases.enter(Phase::Data);
-        if let Some((storm, rows)) = &self.storm
-            && self.row.0.is_multiple_of(*rows)
+        if let Some(faults) = &self.faults
+            && self.row.0.is_multiple_of(self.rows_per_step)
         {
-            storm.reach(Kill::Step(self.row.0 / rows))?;
+            faults.reach(Kill::Step(self.row.0 / self.rows_per_step))?;
         }
         let stream = self.stream.as_mut().ok_or("the trainer seeks before it reads")?;
-        let (asked, before) = (Instant::now(), self.segments.as_ref().map(|segments| segments.waited()));
+        let asked = Instant::now();
+        let waited_before = self.segments.as_ref().map(|segments| segments.wait_so_far().waited);
         let batch = match stream.next_or_cancelled(&self.phases.control.stop()) {
             // What is repeated says where it would stand in the stream.
             NextItem::Item(batch) if self.replay.is_some() => batch?.starting_at(self.row),
@@ -131,7 +134,7 @@ impl Data for Feed {
         if let Some(audit) = self.watch.as_mut().map(|watch| watch.look(&batch)).transpose()?.flatten() {
             self.remarks.extend(remarks(audit));
         }
-        if let Some(((before, ..), segments)) = before.zip(self.segments.as_ref()) {
+        if let Some((before, segments)) = waited_before.zip(self.segments.as_ref()) {
             self.remarks.extend(starved(before, segments, asked.elapsed()));
         }
         self.note_generation(batch.rows() as u64)?;
@@ -142,10 +145,10 @@ impl Data for Feed {
 
     fn validation(&mut self) -> Result<Box<dyn Iterator<Item = Result<Batch, ForeignError>> + '_>, ForeignError> {
         let Some(valid) = &self.valid else { return Ok(Box::new(std::iter::empty())) };
-        let batches = valid.stream(RowIndex(0), self.share);
+        let batches = valid.stream(RowIndex(0), Share::ALONE);
         self.phases.control.enter(Phase::Validation);
         self.phases.control.board().validation(Some(batches.gauges()));
-        Ok(Box::new(Looking { batches, phases: self.phases.clone() }))
+        Ok(Box::new(ValidationBatches { batches, phases: self.phases.clone() }))
     }
 
     fn epochs(&self, rows: RowIndex) -> Result<f64, ForeignError> {
@@ -175,13 +178,13 @@ impl Data for Feed {
     }
 }
 
-/// The batches of a validation, for as long as nobody asks for a stop.
-struct Looking {
+/// The batches of a validation; they end early if the run is asked to stop.
+struct ValidationBatches {
     batches: BatchStream,
     phases: Phases,
 }
 
-impl Iterator for Looking {
+impl Iterator for ValidationBatches {
     type Item = Result<Batch, ForeignError>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -195,13 +198,13 @@ impl Iterator for Looking {
     }
 }
 
-impl Drop for Looking {
+impl Drop for ValidationBatches {
     fn drop(&mut self) {
         self.phases.control.board().validation(None);
     }
 }
 
-impl Feed {
+impl DataSource {
     fn ledger(&self) -> MutexGuard<'_, Ledger> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -232,8 +235,8 @@ impl Feed {
 }
 
 /// What is to be said of a wait for a batch that was a wait for the preparation: lanes had waited for so long before.
-fn starved(before: Duration, segments: &Streamed, asked: Duration) -> Option<What> {
-    let (waited, part, parts) = segments.waited();
+fn starved(before: Duration, segments: &StreamedSegments, asked: Duration) -> Option<What> {
+    let SegmentWait { waited, part, parts } = segments.wait_so_far();
     // Lanes may have waited ahead of the trainer, which noticed nothing.
     let seconds = waited.saturating_sub(before).min(asked).as_secs_f64();
     (seconds >= STARVED_MIN).then(|| What::Starved(StarvedReport { by: "prepare".to_owned(), seconds, part, parts }))

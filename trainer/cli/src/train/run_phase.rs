@@ -27,7 +27,7 @@ impl Slow {
     }
 }
 
-/// Where the two sides of the trainer say what they do.
+/// Reports the phase of a run, from the data side and the host side of the trainer.
 #[derive(Clone)]
 pub(super) struct Phases {
     pub(super) control: Arc<Control>,

@@ -1,11 +1,11 @@
-//! The run folder, the signals and those who watch, as the trainer sees them.
+//! The run folder, the signals and the observers, as the trainer sees them.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use cloze::chaos::Storm;
 use cloze::control::{Pending, Phase, Signal};
-use cloze::generations::RunGenerations;
+use cloze::dataset_versions::DatasetVersions;
 use cloze::left_out::RunLeftOut;
 use cloze::run_folder::RunFolder;
 use pipeline::ledger::Ledger;
@@ -20,28 +20,28 @@ use trainer_plan::ForeignError;
 use trainer_plan::checkpoint::State;
 use trainer_plan::stop_request::StopRequest;
 
-use super::phases::Phases;
 use super::profiler::Profiler;
+use super::run_phase::Phases;
 
-/// Keeps what a run makes and says.
-pub(super) struct Keeper {
+/// Writes what a run produces, and passes requests on to it.
+pub(super) struct RunHost {
     /// None for a run of which nothing is kept.
     pub(super) run: Option<RunFolder>,
-    /// Which generations of each folder it reads: written down before any batch is made of them.
-    pub(super) generations: Vec<Arc<RunGenerations>>,
+    /// The dataset versions that it reads of each folder: written before any batch is made of them.
+    pub(super) versions: Vec<Arc<DatasetVersions>>,
     /// Which rows it leaves out, and for which run.
     pub(super) left_out: Arc<RunLeftOut>,
     pub(super) identity: String,
     /// How often each document was learnt.
     pub(super) ledger: Arc<Mutex<Ledger>>,
-    /// Who remembers there where this process was killed on purpose.
-    pub(super) storm: Option<Arc<Storm>>,
-    /// What else goes into the folder when the run begins, by name.
-    pub(super) papers: Vec<(&'static str, String)>,
-    /// How checkpoints are kept.
+    /// Records in the folder the kills that it has done.
+    pub(super) faults: Option<Arc<Storm>>,
+    /// Files that are written when the run begins, by name.
+    pub(super) documents: Vec<(&'static str, String)>,
+    /// How checkpoints are written.
     pub(super) keeping: Arc<Keeping>,
-    /// Those who watch beside the log.
-    pub(super) readers: telemetry::Many,
+    /// Observers in addition to the log.
+    pub(super) observers: telemetry::Many,
     pub(super) phases: Phases,
     /// Steps of the whole run, where that is known.
     pub(super) steps: Option<u64>,
@@ -49,7 +49,7 @@ pub(super) struct Keeper {
     pub(super) profiler: Profiler,
 }
 
-impl Keeper {
+impl RunHost {
     /// Keeps the last that was said.
     pub(super) fn close(mut self) -> std::io::Result<()> {
         self.profiler.close(&self.phases.control, self.run.as_ref().map(RunFolder::store));
@@ -69,19 +69,19 @@ fn how_far(event: &Event, steps: Option<u64>) -> Option<String> {
     Some(format!("step {}{of}{eta}", count(event.at.step?.0)))
 }
 
-impl Observer for Keeper {
+impl Observer for RunHost {
     fn observe(&mut self, event: &Event) {
         if let Some(words) = how_far(event, self.steps) {
             self.phases.control.notify().progress(words);
         }
-        self.readers.observe(event);
+        self.observers.observe(event);
         if let Some(run) = &mut self.run {
             run.observe(event);
         }
     }
 }
 
-impl Host for Keeper {
+impl Host for RunHost {
     fn stop(&self) -> Option<StopRequest> {
         self.phases.control.signal().map(|signal| match signal {
             Signal::Interrupt => StopRequest::Interrupt,
@@ -93,16 +93,16 @@ impl Host for Keeper {
 
     fn begin(&mut self, from: Option<&State>) -> Result<(), ForeignError> {
         let Some(run) = &mut self.run else { return Ok(()) };
-        for generations in &self.generations {
-            generations.keep_in(run.store().clone())?;
+        for versions in &self.versions {
+            versions.keep_in(run.store().clone())?;
         }
         self.left_out.keep_in(run.store().clone(), &self.identity, from.is_none())?;
         let rows = RowIndex(from.map_or(0, |state| state.rows_consumed));
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner).begin(run.store(), rows)?;
-        if let Some(storm) = &self.storm {
-            storm.keep_in(run.store().clone())?;
+        if let Some(faults) = &self.faults {
+            faults.keep_in(run.store().clone())?;
         }
-        Ok(run.begin(&self.papers, from)?)
+        Ok(run.begin(&self.documents, from)?)
     }
 
     fn save(&mut self, snapshot: Snapshot) -> Result<(), ForeignError> {

@@ -1,8 +1,10 @@
 //! The list of a run, and what it answers.
 
 use pipeline::shard::synthetic::Synthetic;
+use schemas::Sealed as _;
 use store::Store;
 
+use super::list::{NAME, VersionList, VersionSpan};
 use super::*;
 
 struct Home {
@@ -29,19 +31,20 @@ impl Home {
         self.folder.path().join("run")
     }
 
-    fn open(&self) -> Result<RunGenerations> {
+    fn open(&self) -> Result<DatasetVersions> {
         let manifest = load::open(&self.data()).expect("as written");
-        RunGenerations::of(&self.run(), &self.data(), &Names::Contents(&manifest), None)
+        let choice = GenerationChoice::Newest;
+        DatasetVersions::open(&self.run(), &self.data(), None, RowOrder::Shuffled, choice, &hashes_of(&manifest))
     }
 
-    fn kept(&self) -> RunGenerations {
+    fn kept(&self) -> DatasetVersions {
         let generations = self.open().expect("a list");
         generations.keep_in(Store::folder(self.run()).expect("there")).expect("the only one");
         generations
     }
 }
 
-fn told(generations: &RunGenerations, epochs: std::ops::Range<u64>) -> Vec<u32> {
+fn told(generations: &DatasetVersions, epochs: std::ops::Range<u64>) -> Vec<u32> {
     epochs.map(|epoch| generations.of(Epoch(epoch)).expect("an answer").generation.0).collect()
 }
 
@@ -82,11 +85,11 @@ fn a_list_that_cannot_be_believed_is_refused() {
     let mut damaged = good.clone();
     damaged[good.len() / 2] ^= 1;
     refused(&damaged, &["generations.json", "begin a new run"]);
-    let no_epoch = List { epochs: 0, stretches: Vec::new(), streamed: None };
+    let no_epoch = VersionList { epochs: 0, stretches: Vec::new(), streamed: None };
     refused(&no_epoch.seal(), &["does not begin with epoch 0"]);
-    let stretch = |generation, content: &str| Stretch { epoch: Epoch(0), generation, content: content.to_owned() };
+    let stretch = |generation, content: &str| VersionSpan { epoch: Epoch(0), generation, content: content.to_owned() };
     for other in [stretch(Generation(0), "other"), stretch(Generation(7), "")] {
-        let list = List { epochs: 1, stretches: vec![other], streamed: None };
+        let list = VersionList { epochs: 1, stretches: vec![other], streamed: None };
         refused(&list.seal(), &["with other data than is here now", "name the folder"]);
     }
 }
@@ -114,14 +117,15 @@ fn an_answer_that_could_not_be_written_is_not_given() {
     Store::folder(home.run()).expect("free");
     home.add(2);
     assert_eq!(told(&generations, 1..2), [2], "nothing was decided before");
-    let list = read(&Store::existing(home.run()).expect("there"), NAME).expect("readable").expect("written");
+    let list =
+        VersionList::read(&Store::existing(home.run()).expect("there"), NAME).expect("readable").expect("written");
     assert_eq!((list.epochs, list.at(Epoch(1))), (2, Some(Generation(2))));
 }
 
 #[test]
 fn a_run_that_stays_is_told_when_its_data_is_dropped_and_only_then() {
     let home = Home::new();
-    let staying = Staying(Arc::new(home.kept()));
+    let staying = PinnedVersion(Arc::new(home.kept()));
     let first = staying.of(Epoch(1)).expect("there");
     assert!(Arc::ptr_eq(&first, &staying.of(Epoch(2)).expect("there")), "nothing is read again");
     home.add(1);

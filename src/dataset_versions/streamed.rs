@@ -13,14 +13,14 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use pipeline::course::{self, Edition, Growth, Segment};
-use pipeline::prepare::{self, Coming, Listed};
+use pipeline::prepare::{self, PartLists, PendingSegments};
 use pipeline::{Error, Result, load};
 use runtime::{CancelToken, starved};
 use schemas::{Generation, Manifest, Shard, Split, manifest};
 use store::{Sight, Store, Terms, Watch};
 
 use super::pauses::Pauses;
-use super::{RunGenerations, other_data};
+use super::{DatasetVersions, other_data};
 
 /// The manifest of a folder, if that generation of it is whole.
 ///
@@ -43,11 +43,11 @@ pub(crate) fn published(data: &Store, generation: Generation) -> Result<Option<M
 
 /// The segments of one generation, as they come.
 #[derive(Debug)]
-pub struct Streamed {
+pub struct StreamedSegments {
     data: Store,
     generation: Generation,
     parts: u64,
-    generations: Arc<RunGenerations>,
+    versions: Arc<DatasetVersions>,
     state: Mutex<State>,
     waiting: Mutex<Waiting>,
     /// Closed when the preparation that this process runs has failed.
@@ -56,19 +56,19 @@ pub struct Streamed {
 
 #[derive(Debug)]
 struct State {
-    /// None once the generation is whole.
-    coming: Option<Coming>,
+    /// None once the version is complete.
+    pending: Option<PendingSegments>,
     told: Vec<Segment>,
     shards: Vec<Shard>,
     watch: Watch,
     /// Who was seen to fill the folder, so that it is said once.
     filler: Option<String>,
     pauses: Pauses,
-    /// Part lists that there were when it was looked at last.
-    lists: usize,
+    /// Number of part lists at the last look.
+    seen_lists: usize,
 }
 
-/// How long anybody has waited for segments.
+/// Time that workers have spent waiting for segments.
 #[derive(Debug, Default)]
 struct Waiting {
     before: Duration,
@@ -77,40 +77,57 @@ struct Waiting {
     part: u64,
 }
 
-impl Streamed {
-    /// Those of a generation that is whole.
-    pub(crate) fn whole(data: &Store, listed: &Listed, generations: Arc<RunGenerations>, manifest: &Manifest) -> Self {
-        let told = course::segments(manifest, generations.first());
-        Self::new(data, listed, generations, None, told)
+/// How long workers have waited for segments so far, and for which part.
+#[derive(Clone, Copy, Debug)]
+pub struct SegmentWait {
+    /// Time of all waits.
+    pub waited: Duration,
+    /// The part of the present wait, or of the last one.
+    pub part: u64,
+    /// Number of parts.
+    pub parts: u64,
+}
+
+impl StreamedSegments {
+    /// Segments of a version that is complete.
+    pub(crate) fn complete(
+        data: &Store,
+        lists: &PartLists,
+        versions: Arc<DatasetVersions>,
+        manifest: &Manifest,
+    ) -> Self {
+        let told = course::segments(manifest, versions.first());
+        Self::new(data, lists, versions, None, told)
     }
 
-    /// Those that come, of which these were told already.
-    pub(crate) fn coming(
+    /// Segments of a version that is being prepared, after those that were `told` already.
+    pub(crate) fn pending(
         data: &Store,
-        listed: &Listed,
-        generations: Arc<RunGenerations>,
-        (coming, told): (Coming, Vec<Segment>),
+        lists: &PartLists,
+        versions: Arc<DatasetVersions>,
+        pending: PendingSegments,
+        told: Vec<Segment>,
     ) -> Self {
-        Self::new(data, listed, generations, Some(coming), told)
+        Self::new(data, lists, versions, Some(pending), told)
     }
 
     fn new(
         data: &Store,
-        listed: &Listed,
-        generations: Arc<RunGenerations>,
-        coming: Option<Coming>,
+        lists: &PartLists,
+        versions: Arc<DatasetVersions>,
+        pending: Option<PendingSegments>,
         told: Vec<Segment>,
     ) -> Self {
-        let generation = generations.first();
+        let generation = versions.first();
         let shards = told.iter().flat_map(|segment| segment.shards.clone()).collect();
         let watch = Watch::of(data, prepare::LOCK, Terms::default());
-        let lists = listed.newest().0 as usize + 1;
-        let state = State { coming, told, shards, watch, filler: None, pauses: Pauses::begin(), lists };
+        let seen_lists = lists.newest().0 as usize + 1;
+        let state = State { pending, told, shards, watch, filler: None, pauses: Pauses::begin(), seen_lists };
         Self {
             data: data.clone(),
             generation,
-            parts: listed.parts(generation).len() as u64,
-            generations,
+            parts: lists.parts(generation).len() as u64,
+            versions,
             state: Mutex::new(state),
             waiting: Mutex::default(),
             failed: OnceLock::new(),
@@ -121,7 +138,7 @@ impl Streamed {
     pub(crate) fn refuse_to_begin(&self, window_blocks: usize) -> Result<()> {
         let state = self.state();
         let groups: usize = state.shards.iter().map(|shard| shard.groups.len()).sum();
-        if groups >= window_blocks && state.shards.len() as u64 >= self.generations.shards_read() {
+        if groups >= window_blocks && state.shards.len() as u64 >= self.versions.shards_read() {
             return Ok(());
         }
         Err(self.unfinished(&state, "too few to begin with; run `cloze prepare`, or let it go on"))
@@ -132,17 +149,17 @@ impl Streamed {
         let _ = self.failed.set(failed);
     }
 
-    /// How long lanes have waited for segments until now, and for which part of how many they do, or did last.
-    pub fn waited(&self) -> (Duration, u64, u64) {
+    /// How long workers have waited for segments until now.
+    pub fn wait_so_far(&self) -> SegmentWait {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let now = waiting.since.map_or(Duration::ZERO, |since| since.elapsed());
-        (waiting.before + now, waiting.part, self.parts)
+        SegmentWait { waited: waiting.before + now, part: waiting.part, parts: self.parts }
     }
 
     /// Whether anything more is there; then it is told next. At the end, that the manifest says the same.
     fn look(&self, state: &mut State) -> Result<bool> {
-        let Some(coming) = &mut state.coming else { return Ok(true) };
-        let more = coming.more()?;
+        let Some(pending) = &mut state.pending else { return Ok(true) };
+        let more = pending.more()?;
         if !more.is_empty() {
             state.shards.extend(more.iter().flat_map(|segment| segment.shards.clone()));
             state.told.extend(more);
@@ -150,7 +167,7 @@ impl Streamed {
             state.watch.begin_anew();
             return Ok(true);
         }
-        let (done, all) = coming.done();
+        let (done, all) = pending.done();
         if done < all {
             return Ok(false);
         }
@@ -159,7 +176,7 @@ impl Streamed {
         if whole.content() != manifest.effective(self.generation).train.content() {
             return Err(other_data(self.generation, &self.data));
         }
-        state.coming = None;
+        state.pending = None;
         Ok(true)
     }
 
@@ -191,18 +208,18 @@ impl Streamed {
     /// A list that came since may have dropped what is waited for.
     fn refuse_dropped(&self, state: &mut State) -> Result<()> {
         let lists = self.data.list("generations")?.len();
-        if lists == state.lists {
+        if lists == state.seen_lists {
             return Ok(());
         }
-        state.lists = lists;
-        match Listed::read(&self.data)? {
-            Some(listed) => refuse_dropped(&listed, self.generation),
+        state.seen_lists = lists;
+        match PartLists::read(&self.data)? {
+            Some(lists) => refuse_dropped(&lists, self.generation),
             None => Ok(()),
         }
     }
 
     fn done(&self, state: &State) -> (u64, u64) {
-        let done = state.coming.as_ref().map_or(self.parts, |coming| coming.done().0 as u64);
+        let done = state.pending.as_ref().map_or(self.parts, |pending| pending.done().0 as u64);
         (done, self.parts)
     }
 
@@ -225,9 +242,9 @@ impl Streamed {
 
     fn behind_in(&self, state: &mut State, known: usize, stop: Option<&CancelToken>) -> Result<Vec<Segment>> {
         loop {
-            let is_read = state.shards.len() as u64 >= self.generations.shards_read();
-            if state.coming.is_none() || (state.told.len() > known && is_read) {
-                self.generations.note_read(&state.shards)?;
+            let is_read = state.shards.len() as u64 >= self.versions.shards_read();
+            if state.pending.is_none() || (state.told.len() > known && is_read) {
+                self.versions.note_read(&state.shards)?;
                 return Ok(state.told[known..].to_vec());
             }
             if !self.look(state)? {
@@ -243,15 +260,15 @@ impl Streamed {
 }
 
 /// Refuses to read parts that a later list dropped.
-pub(crate) fn refuse_dropped(listed: &Listed, generation: Generation) -> Result<()> {
-    let edition = Edition { generation, split: Split::default(), dropped: listed.dropped_since(generation) };
+pub(crate) fn refuse_dropped(lists: &PartLists, generation: Generation) -> Result<()> {
+    let edition = Edition { generation, split: Split::default(), dropped: lists.dropped_since(generation) };
     match edition.refusal() {
         Some(refusal) => Err(Error::Config(format!("{refusal}; begin a new run (another `run.folder`)"))),
         None => Ok(()),
     }
 }
 
-impl Growth for Streamed {
+impl Growth for StreamedSegments {
     fn behind(&self, known: usize, stop: Option<&CancelToken>) -> Result<Vec<Segment>> {
         let found = self.behind_in(&mut self.state(), known, stop);
         self.note(None);

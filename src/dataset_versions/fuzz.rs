@@ -1,0 +1,27 @@
+//! A list of dataset versions that was changed on disk.
+
+use schemas::{Epoch, Generation, Sealed as _};
+use store::{Store, Weather};
+
+use super::list::{NAME, VersionList, VersionSpan};
+
+#[test]
+fn a_list_of_generations_is_usable_or_refused() {
+    let stretch = |epoch, generation| VersionSpan {
+        epoch: Epoch(epoch),
+        generation: Generation(generation),
+        content: "a".into(),
+    };
+    let seed = VersionList { epochs: 5, stretches: vec![stretch(0, 0), stretch(2, 1)], streamed: None }.seal();
+    fuzz::target!("generations", vec![seed], |bytes: &[u8]| {
+        let Some(list) = fuzz::unsealed::<VersionList>(bytes) else { return };
+        let store = Store::memory(Weather::calm());
+        list.write(&store, NAME).expect("memory takes all");
+        if let Ok(Some(read)) = VersionList::read(&store, NAME) {
+            assert_eq!(read, list);
+            for epoch in [0, 1, 2, 4, 5, u64::MAX] {
+                assert_eq!(read.at(Epoch(epoch)).is_some(), epoch < read.epochs);
+            }
+        }
+    });
+}

@@ -1,0 +1,183 @@
+//! The file in a run folder that records which dataset version each epoch reads.
+//!
+//! Its name and its keys are older than its terms: a *generation* is a dataset version, a *stretch* a span of epochs over
+//! one version.
+
+use pipeline::load::RowOrder;
+use pipeline::prepare::PartLists;
+use pipeline::{Error, Result};
+use schemas::{Epoch, Generation, Manifest, Sealed, Shard, Split};
+use serde::{Deserialize, Serialize};
+use store::Store;
+
+/// Name of the file, where there is one prepared folder.
+pub(super) const NAME: &str = "generations.json";
+
+/// Name of the file for a source of a mixture, or for the only prepared folder.
+pub(crate) fn list_name(source: Option<&str>) -> String {
+    source.map_or_else(|| NAME.to_owned(), |source| format!("generations/{source}.json"))
+}
+
+/// Content of the file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct VersionList {
+    /// Epochs that are decided.
+    pub(super) epochs: u64,
+    /// Where another version begins; the first is that of epoch 0.
+    pub(super) stretches: Vec<VersionSpan>,
+    /// Of a run whose first epoch is streamed: how far it has been read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) streamed: Option<ReadPrefix>,
+}
+
+/// Consecutive epochs over one version.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct VersionSpan {
+    /// The first of them.
+    pub(super) epoch: Epoch,
+    pub(super) generation: Generation,
+    /// Identifies the data: see [`hashes_of`] and [`PartLists::hashes`].
+    pub(super) content: String,
+}
+
+/// The first training shards of a part list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ReadPrefix {
+    /// Number of shards.
+    pub(super) shards: u64,
+    /// Hash of their data.
+    content: String,
+}
+
+impl ReadPrefix {
+    pub(super) fn new(shards: Vec<Shard>) -> Self {
+        Self { shards: shards.len() as u64, content: Split { shards }.content() }
+    }
+
+    /// Whether these shards, all or the first of them, begin with the prefix.
+    pub(super) fn begins(&self, shards: &[Shard]) -> bool {
+        let count = usize::try_from(self.shards).unwrap_or(usize::MAX);
+        shards.get(..count).is_some_and(|first| Self::new(first.to_vec()) == *self)
+    }
+}
+
+impl Sealed for VersionList {
+    const FORMAT: &'static str = "cloze generations of a run";
+    const VERSION: u32 = 1;
+    const PRETTY: bool = true;
+}
+
+impl VersionList {
+    /// The list of a run that begins with the newest version. Each version has its hash in `hashes`.
+    pub(super) fn new(order: RowOrder, hashes: &[String]) -> Self {
+        let streamed = (order == RowOrder::Streamed).then(|| ReadPrefix::new(Vec::new()));
+        let mut list = Self { epochs: 0, stretches: Vec::new(), streamed };
+        list.push(newest_of(hashes), hashes);
+        list
+    }
+
+    /// The list of a run, if it has one.
+    pub(super) fn read(run: &Store, name: &str) -> Result<Option<Self>> {
+        let Some((bytes, _)) = run.read_with_stat(name)? else { return Ok(None) };
+        let refuse = |error: &dyn std::fmt::Display| {
+            let way_on = "it says which data the run reads: restore it, or begin a new run (another `run.folder`)";
+            Error::Config(format!("{}: {error}; {way_on}", run.place(name)))
+        };
+        let list = Self::unseal(&bytes).map_err(|error| refuse(&error))?;
+        let is_whole = list.epochs > 0 && list.stretches.first().is_some_and(|first| first.epoch == Epoch(0));
+        if is_whole { Ok(Some(list)) } else { Err(refuse(&"it does not begin with epoch 0")) }
+    }
+
+    pub(super) fn write(&self, run: &Store, name: &str) -> Result<()> {
+        run.put(name, &self.seal())?;
+        Ok(())
+    }
+
+    /// The version of epoch 0.
+    pub(super) fn first(&self) -> Generation {
+        self.stretches[0].generation
+    }
+
+    /// The version of an epoch, if that is decided.
+    pub(super) fn at(&self, epoch: Epoch) -> Option<Generation> {
+        let behind = self.stretches.partition_point(|stretch| stretch.epoch <= epoch);
+        (epoch.0 < self.epochs).then(|| self.stretches[behind - 1].generation)
+    }
+
+    /// Decides one more epoch.
+    pub(super) fn push(&mut self, generation: Generation, hashes: &[String]) {
+        if self.stretches.last().is_none_or(|last| last.generation != generation) {
+            let content = hashes[generation.0 as usize].clone();
+            self.stretches.push(VersionSpan { epoch: Epoch(self.epochs), generation, content });
+        }
+        self.epochs += 1;
+    }
+
+    /// The row order that the run began with.
+    pub(super) fn order(&self) -> RowOrder {
+        if self.streamed.is_some() { RowOrder::Streamed } else { RowOrder::Shuffled }
+    }
+
+    /// Fails if the run began with another row order.
+    pub(super) fn check_order(&self, order: RowOrder) -> Result<()> {
+        if self.order() == order {
+            return Ok(());
+        }
+        let began = if self.streamed.is_some() { "streamed" } else { "shuffled" };
+        Err(Error::Config(format!(
+            "the run began with `data.order = \"{began}\"`; set that, or begin a new run (another `run.folder`)"
+        )))
+    }
+
+    /// Fails if the run read other data than that with these hashes.
+    pub(super) fn check_hashes(&self, hashes: &[String], data: &Store) -> Result<()> {
+        let is_known = |stretch: &&VersionSpan| hashes.get(stretch.generation.0 as usize) == Some(&stretch.content);
+        match self.stretches.iter().find(|stretch| !is_known(stretch)) {
+            None => Ok(()),
+            Some(other) => Err(other_data(other.generation, data)),
+        }
+    }
+
+    /// Fails if what the run read of a streamed epoch is not what is there.
+    pub(super) fn check_read(&self, manifest: &Manifest, data: &Store) -> Result<()> {
+        let (Some(read), first) = (&self.streamed, self.first()) else { return Ok(()) };
+        // Dropped parts are refused by name, where they would be read.
+        let is_dropped = !manifest.dropped_since(first).is_empty();
+        let is_same = is_dropped || read.begins(&manifest.effective(first).train.shards);
+        if is_same { Ok(()) } else { Err(other_data(first, data)) }
+    }
+}
+
+/// The hash of the training data of each version, in order; known once a version is complete.
+pub(crate) fn hashes_of(manifest: &Manifest) -> Vec<String> {
+    manifest.generations.iter().map(|entry| entry.content.clone()).collect()
+}
+
+/// The part lists of a prepared folder.
+///
+/// # Errors
+/// [`Error::Unfinished`] if there are none.
+pub(crate) fn part_lists(data: &Store) -> Result<PartLists> {
+    PartLists::read(data)?.ok_or_else(|| Error::Unfinished {
+        place: data.place(""),
+        message:
+            "there is no part list here, which a streamed run goes by; run `cloze prepare`, or change `data.folder`"
+                .to_owned(),
+    })
+}
+
+/// The newest of the versions that have these hashes.
+fn newest_of(hashes: &[String]) -> Generation {
+    Generation(u32::try_from(hashes.len() - 1).expect("versions are few"))
+}
+
+pub(super) fn other_data(generation: Generation, data: &Store) -> Error {
+    Error::Config(format!(
+        "{}: the run read generation {generation} with other data than is here now; name the folder that it read, or begin \
+         a new run (another `run.folder`)",
+        data.place("")
+    ))
+}

@@ -1,0 +1,71 @@
+//! The observers of a training: alerts, the server, an OpenTelemetry collector, TensorBoard files and the terminal.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use cloze::config::Config;
+use cloze::control::Phase;
+use cloze::plan::Plan;
+use cloze::seen::Sight;
+use telemetry::Observer;
+use telemetry::alerts::Alerts;
+use telemetry::otlp::{Otlp, Speaker};
+use telemetry::tensorboard::TensorBoard;
+use telemetry::terminal::{Course, Doing};
+use trainer_plan::config::TrainConfig;
+
+use super::Options;
+use super::run_phase::Phases;
+
+/// Starts the alerts of `[alerts]`; none for `--replay`, which measures.
+pub(super) fn start_alerts(config: &Config, options: Options<'_>) -> anyhow::Result<Option<Alerts>> {
+    // If the section has problems, planning reports them. An alert must not: a mistyped value may be a secret.
+    if options.replay.is_some() || !config.alerts.problems().is_empty() {
+        return Ok(None);
+    }
+    let folder = &config.run.folder;
+    Ok(Alerts::start(&config.alerts, &folder.display().to_string(), folder)?)
+}
+
+/// The exporters of `[run]`.
+pub(super) struct Exporters {
+    otlp: Option<Otlp>,
+    /// The folder of TensorBoard files.
+    tensorboard: Option<PathBuf>,
+}
+
+impl Exporters {
+    /// Starts those that the configuration asks for.
+    pub(super) fn start(plan: &Plan) -> anyhow::Result<Self> {
+        let run = &plan.config().run;
+        let speaker = Speaker {
+            name: run.folder.display().to_string(),
+            identity: Some(plan.train().identity.hash().to_owned()),
+            steps: plan.train().steps_expected(),
+        };
+        let otlp = Otlp::start(run.otlp, &speaker)?;
+        Ok(Self { otlp, tensorboard: run.tensorboard.then(|| run.folder.clone()) })
+    }
+
+    /// All observers of a run, in the order in which they receive events.
+    pub(super) fn observers(&self, server: Option<&Sight>, alerts: Option<&Alerts>) -> Vec<Box<dyn Observer>> {
+        // TensorBoard is last: a disk that hangs delays no other observer.
+        let tensorboard = self.tensorboard.as_deref().map(|folder| Box::new(TensorBoard::of(folder)) as _);
+        let server = server.map(Sight::reader);
+        let (alerts, otlp) = (alerts.and_then(Alerts::reader), self.otlp.as_ref().map(Otlp::reader));
+        [server, alerts, otlp, tensorboard].into_iter().flatten().collect()
+    }
+}
+
+/// The progress of a training, for the terminal.
+pub(super) fn progress(plan: &Plan, phases: &Phases) -> Course {
+    let config = &plan.train().train;
+    let (steps, rows_per_step) = (config.steps, config.rows_per_step.max(1));
+    let control = Arc::clone(&phases.control);
+    let look = move || {
+        let (rows, phase) = control.board().course();
+        let is_learning = matches!(phase, Phase::Data | Phase::Step);
+        Doing { steps: rows / rows_per_step, phase: (!is_learning).then(|| phase.name()) }
+    };
+    Course { steps: (steps < TrainConfig::STEPS_ENDLESS).then_some(steps), look: Box::new(look) }
+}

@@ -1,0 +1,60 @@
+//! What `cloze train` ends with: its exit code, and a hint after a failure.
+
+use std::process::ExitCode;
+
+use cloze::cli::ConfigArgs;
+use cloze::control::Signal;
+use cloze::exit::PAUSED;
+use telemetry::terminal::note;
+use trainer::training::Outcome;
+use trainer_plan::stop_request::StopRequest;
+
+use super::Options;
+
+/// The exit code of an outcome. A `--replay` that finished is told too: it leaves nothing else.
+pub(super) fn exit_code(outcome: &Outcome, options: Options<'_>) -> ExitCode {
+    match outcome {
+        Outcome::Finished(step) => {
+            if options.replay.is_some() {
+                note(format_args!("done: {step} steps over the same batches; nothing was kept"));
+            }
+            ExitCode::SUCCESS
+        }
+        Outcome::Stopped(_, stop) => ExitCode::from(stop_code(*stop)),
+    }
+}
+
+/// Tells how to look at the batch at which a run failed.
+pub(super) fn log_hint(error: &anyhow::Error, args: &ConfigArgs) {
+    if let Some(line) = replay_line(error, args) {
+        note(format_args!("hint: see what it learnt from with `{line}`"));
+    }
+}
+
+fn stop_code(stop: StopRequest) -> u8 {
+    match stop {
+        StopRequest::Interrupt => Signal::Interrupt.exit_code(),
+        StopRequest::Terminate => Signal::Terminate.exit_code(),
+        StopRequest::Hangup => Signal::Hangup.exit_code(),
+        StopRequest::Requeue => Signal::Requeue.exit_code(),
+        StopRequest::Guard => PAUSED,
+    }
+}
+
+/// The shell command that shows the batch at which a run failed, with the configuration of the run.
+fn replay_line(error: &anyhow::Error, args: &ConfigArgs) -> Option<String> {
+    let trainer_plan::Error::NonFinite { batch, .. } = error.downcast_ref()? else { return None };
+    let mut words = vec![format!("cloze inspect batch {batch} --config"), quoted(&args.config.to_string_lossy())];
+    words.extend(args.set.iter().flat_map(|set| ["--set".to_owned(), quoted(set)]));
+    Some(words.join(" "))
+}
+
+/// One word of a shell command.
+fn quoted(word: &str) -> String {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "_-./=:,+@%".contains(letter);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}

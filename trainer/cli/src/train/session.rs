@@ -1,0 +1,231 @@
+//! The steps of `cloze train`: what each of them does.
+
+use std::path::Path;
+use std::str::FromStr as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cloze::chaos::{Chaos, Storm};
+use cloze::cli::ConfigArgs;
+use cloze::config::{Config, RunConfig};
+use cloze::control::profile_file::{Wanted, Wish};
+use cloze::control::{Control, Patience, Phase, obeyed};
+use cloze::data::Purpose;
+use cloze::exit::Usage;
+use cloze::plan::{Plan, warnings};
+use cloze::run_folder::RunFolder;
+use cloze::seen::Sight;
+use pipeline::load::DataConfig;
+use server::ServeConfig;
+use store::{Lock, Store, Weather};
+use telemetry::alerts::Alerts;
+use telemetry::terminal::note;
+use trainer::device::ResolveDevice as _;
+use trainer::training::Outcome;
+use trainer_plan::run::{branch, step_budget};
+
+use super::Options;
+use super::concurrent_prepare::ConcurrentPrepare;
+use super::monitoring::Exporters;
+use super::outcome;
+use super::run_phase::{Phases, Slow};
+use super::start::{self, ReadyRun};
+use super::trainer_thread::{RunContext, train};
+
+/// A `cloze train` at work, from its command line to its outcome.
+pub(super) struct TrainSession<'a> {
+    args: &'a ConfigArgs,
+    options: Options<'a>,
+    data: DataConfig,
+    run: RunConfig,
+    /// Steps to profile.
+    profile: Option<Wish>,
+    /// Injects faults.
+    faults: Option<Arc<Storm>>,
+    phases: Phases,
+    /// The server of `[serve]`; none where it is off, and for `--replay`.
+    server: Option<Sight>,
+    /// The preparation of `--prepare`, after [`Self::wait_for_plan`].
+    preparation: Option<ConcurrentPrepare>,
+}
+
+impl<'a> TrainSession<'a> {
+    /// Parses the options, and starts to listen: to signals, and where `[serve]` asks for it.
+    ///
+    /// Signals count from here on, also while the run is planned and while it waits for its data.
+    pub(super) fn open(args: &'a ConfigArgs, options: Options<'a>, config: Config) -> anyhow::Result<Self> {
+        let parse_profile = |text: &str| Wish::from_str(text).map_err(|problem| Usage(format!("--profile {problem}")));
+        let profile = options.profile.map(parse_profile).transpose()?;
+        let slow = options.slow.map(Slow::parse).transpose()?;
+        let faults = options.chaos.map(Chaos::parse).transpose()?.map(|chaos| Arc::new(Storm::of(chaos)));
+        let phases = Phases { control: Arc::new(Control::start()?), slow };
+        let Config { data, run, serve, .. } = config;
+        let serve = if options.replay.is_some() { ServeConfig::default() } else { serve };
+        let server = Sight::open(&serve, &run.folder, &phases.control)?;
+        Ok(Self { args, options, data, run, profile, faults, phases, server, preparation: None })
+    }
+
+    /// Listens to the run folder, if it exists.
+    pub(super) fn watch_run_folder(&self) -> anyhow::Result<()> {
+        self.watch(self.run.folder.is_dir())
+    }
+
+    /// Plans the run, as soon as the data that it begins with is there. Starts the preparation of `--prepare`.
+    pub(super) fn wait_for_plan(&mut self) -> anyhow::Result<Plan> {
+        let make_plan = || self.make_plan();
+        // A wait may take hours, so the folder is made where there is none.
+        let on_wait = || self.watch(true);
+        let ReadyRun { plan, preparation } =
+            start::plan_when_ready(self.args, &self.data, &make_plan, self.options.prepare, &on_wait)?;
+        self.preparation = preparation;
+        Ok(plan)
+    }
+
+    /// Warns of options without effect, of keys that contradict each other and of a GPU that is not used.
+    pub(super) fn log_warnings(&self, plan: &Plan) {
+        let identity = plan.train().identity.keys();
+        for key in self.options.allow.iter().filter(|key| !identity.contains_key(*key)) {
+            note(format_args!(
+                "warning: --allow {key}: no such key belongs to this run's identity; it says nothing here"
+            ));
+        }
+        for warning in warnings::of(plan) {
+            note(format_args!("warning: {warning}"));
+        }
+        if let Some(why) = plan.train().train.device.left_out() {
+            note(format_args!(
+                "warning: `train.device = \"auto\"` is the CPU, though this machine has a GPU's driver: {why}"
+            ));
+        }
+    }
+
+    /// Refuses `--profile` for steps that the run does not have.
+    pub(super) fn check_profiled_steps(&self, plan: &Plan) -> anyhow::Result<()> {
+        if let (Some(Wish { wanted: Wanted::Steps(steps), .. }), Some(last)) =
+            (&self.profile, plan.train().steps_expected())
+            && steps.start >= last
+        {
+            return Err(Usage(format!("--profile {}..{}: the run has {last} steps", steps.start, steps.end)).into());
+        }
+        Ok(())
+    }
+
+    /// Trains: in the run folder, or, for `--replay`, over batches that repeat and without a folder.
+    pub(super) fn train(&mut self, plan: Plan, alerts: Option<&Alerts>) -> anyhow::Result<Outcome> {
+        if self.options.replay.is_some() {
+            return self.train_without_folder(&plan);
+        }
+        self.train_in_folder(plan, alerts).inspect_err(|error| outcome::log_hint(error, self.args))
+    }
+
+    /// Tells the service manager that a run has finished.
+    pub(super) fn notify_finished(&self, outcome: &anyhow::Result<Outcome>) {
+        if matches!(outcome, Ok(Outcome::Finished(_))) {
+            let notify = self.phases.control.notify();
+            // A run that had nothing left to do was never ready; an end before readiness counts as a failure.
+            notify.ready();
+            notify.stopping();
+        }
+    }
+
+    /// Ends the preparation of `--prepare`. If it failed, its error comes first: it has ended the training too.
+    pub(super) fn end_preparation(&mut self, outcome: anyhow::Result<Outcome>) -> anyhow::Result<Outcome> {
+        match self.preparation.take() {
+            Some(preparation) => preparation.end(outcome),
+            None => outcome,
+        }
+    }
+
+    fn train_without_folder(&self, plan: &Plan) -> anyhow::Result<Outcome> {
+        let context = RunContext {
+            run: None,
+            replay: self.options.replay,
+            faults: self.faults.clone(),
+            phases: self.phases.clone(),
+            profile: None,
+            observers: Vec::new(),
+        };
+        train(plan, &Store::memory(Weather::calm()), context)
+    }
+
+    fn train_in_folder(&mut self, plan: Plan, alerts: Option<&Alerts>) -> anyhow::Result<Outcome> {
+        // Stops at the end of the training, not of the session.
+        let server = self.server.take();
+        let folder = self.with_faults(Store::folder(&plan.config().run.folder)?);
+        let run = hold_folder(&folder)?;
+        let plan = self.replan_if_changed(plan, run.store())?;
+        let store = run.store().clone();
+        self.phases.control.watch(patience(&plan.config().run, &store))?;
+        self.phases.enter(Phase::Start);
+        if let Some(server) = &server {
+            server.planned(&plan, &store);
+        }
+        let exporters = Exporters::start(&plan)?;
+        let context = RunContext {
+            run: Some(run),
+            replay: None,
+            faults: self.faults.clone(),
+            phases: self.phases.clone(),
+            profile: self.profile.take(),
+            observers: exporters.observers(server.as_ref(), alerts),
+        };
+        let outcome = train(&plan, &store, context)?;
+        if matches!(outcome, Outcome::Stopped(..)) {
+            obeyed(&folder)?;
+        }
+        Ok(outcome)
+    }
+
+    /// The plan of what is there by now.
+    fn make_plan(&self) -> anyhow::Result<Plan> {
+        let find = |folder: &Path| start::find_data(folder, self.data.order).map(|store| self.with_faults(store));
+        Ok(Plan::over(self.args, find, Purpose::Run)?.allowing(self.options.allow))
+    }
+
+    /// A new plan if the run was extended or rolled back since it was planned.
+    fn replan_if_changed(&self, plan: Plan, run: &Store) -> anyhow::Result<Plan> {
+        if step_budget::spans(run)? == plan.train().amended.spans {
+            return Ok(plan);
+        }
+        let plan = self.make_plan()?;
+        start::fail_with_preparation(&plan, self.preparation.as_ref());
+        Ok(plan)
+    }
+
+    /// Listens to the run folder: for `is_wanted`, also makes it.
+    fn watch(&self, is_wanted: bool) -> anyhow::Result<()> {
+        let path = &self.run.folder;
+        if self.options.replay.is_some() || path.as_os_str().is_empty() || !is_wanted {
+            return Ok(());
+        }
+        let folder = self.with_faults(if path.is_dir() { Store::existing(path)? } else { Store::folder(path)? });
+        // Where another process trains, the requests in the folder are for that one.
+        if Lock::seen(&folder, store::LOCK)?.is_some() {
+            return Ok(());
+        }
+        self.phases.control.watch(patience(&self.run, &folder))
+    }
+
+    /// The same store, with the faults of `--chaos`.
+    fn with_faults(&self, store: Store) -> Store {
+        match &self.faults {
+            Some(faults) => faults.over(&store),
+            None => store,
+        }
+    }
+}
+
+/// Takes the lock of a run folder, unless a branch was begun there and not completed.
+fn hold_folder(folder: &Store) -> anyhow::Result<RunFolder> {
+    let run = RunFolder::hold(folder)?;
+    if branch::is_cut_short(run.store())? {
+        let message = "a branch was begun here and not completed; give the same `cloze branch` again";
+        return Err(Usage(format!("{}: {message}", run.store().place(""))).into());
+    }
+    Ok(run)
+}
+
+fn patience(run: &RunConfig, folder: &Store) -> Patience {
+    let seconds = |seconds: u64| (seconds > 0).then(|| Duration::from_secs(seconds));
+    Patience { folder: folder.clone(), grace: seconds(run.grace_seconds), hang: seconds(run.hang_seconds) }
+}
