@@ -37,7 +37,7 @@ use server::ServeConfig;
 use store::{Lock, Store, Weather};
 use telemetry::alerts::Alerts;
 use telemetry::dispatcher::Dispatcher;
-use telemetry::otlp::{Otlp, Speaker};
+use telemetry::otlp::{Otlp, RunResource};
 use telemetry::tensorboard::TensorBoard;
 use telemetry::terminal::{Course, Doing, Printer, note};
 use telemetry::{Clock, Many, Observer};
@@ -199,7 +199,7 @@ fn kept(
     let config = &plan.config().run;
     let name = config.folder.display().to_string();
     let (identity, steps) = (Some(plan.train().identity.hash().to_owned()), plan.train().steps_expected());
-    let otlp = Otlp::start(config.otlp, &Speaker { name, identity, steps })?;
+    let otlp = Otlp::start(config.otlp, &RunResource { name, identity, steps });
     let sent = otlp.as_ref().map(Otlp::reader);
     // A disk that hangs beneath the last keeps none of the others from hearing.
     let drawn = config.tensorboard.then(|| Box::new(TensorBoard::of(&config.folder)) as _);
