@@ -24,7 +24,8 @@ const MAY_USE: &[(&str, &str)] = &[
     ("cloze-schemas", "arrow-array arrow-buffer arrow-schema blake3 schemars serde serde_json thiserror"),
     (
         "cloze-telemetry",
-        "bytesize cloze-runtime cloze-schemas crc32c indicatif percent-encoding prost rustix schemars serde serde_json tracing \
+        "cloze-runtime cloze-schemas async-trait bytesize crc32c indicatif opentelemetry opentelemetry-http opentelemetry-otlp \
+         opentelemetry-proto opentelemetry_sdk percent-encoding prost rustix schemars serde serde_json tracing \
          tracing-subscriber ureq",
     ),
     (

@@ -16,7 +16,7 @@ use pipeline::prepare::{Preparation, PrepareConfig, PrepareOptions};
 use store::Store;
 pub use telemetry::alerts::{Alerts, AlertsConfig};
 use telemetry::dispatcher::Dispatcher;
-pub use telemetry::otlp::{Otlp, Speaker};
+pub use telemetry::otlp::{Otlp, RunResource};
 use telemetry::terminal::told;
 use telemetry::{Clock, Event, Observer, What};
 
@@ -60,7 +60,7 @@ pub fn run(args: &ConfigArgs, options: Options<'_>) -> anyhow::Result<()> {
     let every = watch.map(watch::every).transpose()?;
     let options = PrepareOptions { in_order, write_delay, ..PrepareOptions::default() };
     let alerts = alerts(&config.alerts, &corpora)?;
-    let otlp = otlp(config.run.otlp, &corpora)?;
+    let otlp = otlp(config.run.otlp, &corpora);
     let watching = sight.as_ref().map(Sight::reader).into_iter().chain(alerts.as_ref().and_then(Alerts::reader));
     let watching = watching.chain(otlp.as_ref().map(Otlp::reader));
     let watchers = Dispatcher::start(watching.collect())?;
@@ -105,10 +105,10 @@ fn portray(corpora: &[NamedCorpus], out: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Where the configuration wants figures sent, of the corpora together.
-fn otlp(is_wanted: bool, corpora: &[NamedCorpus]) -> runtime::Result<Option<Otlp>> {
+/// Starts the OpenTelemetry exporter, if it is enabled. One preparation of several corpora is one resource.
+fn otlp(is_enabled: bool, corpora: &[NamedCorpus]) -> Option<Otlp> {
     let name = corpora.first().map(|corpus| corpus.prepare.folder.display().to_string());
-    Otlp::start(is_wanted, &Speaker { name: name.unwrap_or_default(), ..Speaker::default() })
+    Otlp::start(is_enabled, &RunResource { name: name.unwrap_or_default(), ..RunResource::default() })
 }
 
 /// Whom the configuration wants told, of the corpora together.

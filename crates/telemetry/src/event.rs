@@ -100,6 +100,15 @@ macro_rules! kinds {
                 }
             }
 
+            /// Event name of its OpenTelemetry log record.
+            #[cfg(feature = "otlp")]
+            pub(crate) fn otel_event_name(&self) -> &'static str {
+                match self {
+                    $(Self::$Variant(_) => concat!("cloze.", $kind),)+
+                    Self::Unknown(_) => "cloze.unknown",
+                }
+            }
+
             /// The known kind of that name, from its keys.
             fn read(kind: String, fields: Map<String, Value>) -> serde_json::Result<Self> {
                 match kind.as_str() {

@@ -1,43 +1,42 @@
-//! What a run says, for an OpenTelemetry collector: OTLP over HTTP, in protobuf. `run.otlp` asks for it, the environment
-//! says where it goes.
+//! OpenTelemetry exporter: metrics and log records over OTLP/HTTP in protobuf. `run.otlp` enables it; the standard
+//! environment variables name the collector.
 //!
-//! Beside everything: a reader puts events into a bounded queue, and a thread of its own makes metrics and log records of
-//! them and posts these. A collector that is slow, away or full costs the work nothing and ends nothing; it is said once.
+//! An observer updates the metrics and queues log records; it never waits. Two threads of the OpenTelemetry SDK collect,
+//! batch, retry and send, one for each signal. A slow, full or unreachable collector costs no training time and ends no run;
+//! each signal logs its first failure only.
 //!
-//! In the order of reading: `settings` is the environment, `resource` who speaks, `figures` and `records` what events
-//! become, `wire` the messages, `post_office` one way to the collector, `beside` the thread.
+//! Reading order: `settings` reads the environment, `run_resource` identifies the process, `metrics` and `log_records`
+//! convert events, `client` is the HTTP client, `delivery` counts log records that are lost, `exporter` assembles the SDK.
 
+#[cfg(feature = "otlp")]
+mod client;
+#[cfg(feature = "otlp")]
+mod delivery;
 #[cfg(not(feature = "otlp"))]
-mod absent;
+mod disabled;
 #[cfg(feature = "otlp")]
-mod beside;
+mod exporter;
 #[cfg(feature = "otlp")]
-mod figures;
+mod log_records;
 #[cfg(feature = "otlp")]
-mod post_office;
-#[cfg(feature = "otlp")]
-mod records;
-#[cfg(feature = "otlp")]
-mod resource;
+mod metrics;
+mod run_resource;
 #[cfg(feature = "otlp")]
 mod settings;
-mod speaker;
 #[cfg(all(test, feature = "otlp"))]
 mod tests;
-#[cfg(feature = "otlp")]
-mod wire;
 
 use schemas::Problem;
 
 #[cfg(not(feature = "otlp"))]
-pub use self::absent::Otlp;
+pub use self::disabled::Otlp;
 #[cfg(feature = "otlp")]
-pub use self::beside::Otlp;
-pub use self::speaker::Speaker;
+pub use self::exporter::Otlp;
+pub use self::run_resource::RunResource;
 
-/// What is wrong with asking for it: a program that was built without it cannot.
-pub fn problem(is_wanted: bool) -> Option<Problem> {
+/// Returns the problem of a configuration that enables the exporter in a program that was built without it.
+pub fn problem(is_enabled: bool) -> Option<Problem> {
     let hint = "build it with `cargo build --release --features otlp`, or leave the key out";
     let message = "this program was built without the feature `otlp`";
-    (is_wanted && cfg!(not(feature = "otlp"))).then(|| Problem::new("run.otlp", message).hint(hint))
+    (is_enabled && cfg!(not(feature = "otlp"))).then(|| Problem::new("run.otlp", message).hint(hint))
 }

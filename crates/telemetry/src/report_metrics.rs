@@ -109,12 +109,12 @@ const fn row(
     }
 }
 
-const fn curve(chart: &'static Chart, label: &'static str) -> Option<Curve> {
-    Some(Curve { chart, label })
+const fn curve(chart: &'static Chart, label: &'static str) -> Curve {
+    Curve { chart, label }
 }
 
-const fn gauge(name: &'static str, unit: &'static str) -> Option<OtlpGauge> {
-    Some(OtlpGauge { name, unit })
+const fn gauge(name: &'static str, unit: &'static str) -> OtlpGauge {
+    OtlpGauge { name, unit }
 }
 
 /// All metrics of a training report, in the order of the charts.
@@ -129,70 +129,70 @@ pub const REPORT_METRICS: &[ReportMetric] = &[
     },
     ReportMetric {
         series: Some("lr"),
-        curve: curve(&LEARNING_RATE, "learning rate"),
+        curve: Some(curve(&LEARNING_RATE, "learning rate")),
         prometheus: Some("cloze_learning_rate"),
-        otlp: gauge("cloze.learning_rate", ""),
+        otlp: Some(gauge("cloze.learning_rate", "")),
         ..row("train/lr", "Of the last step.", |report| Some(report.figures.lr))
     },
     ReportMetric {
         series: Some("grad_norm"),
-        curve: curve(&GRADIENT, "before clipping"),
+        curve: Some(curve(&GRADIENT, "before clipping")),
         prometheus: Some("cloze_gradient_norm"),
-        otlp: gauge("cloze.gradient_norm", ""),
+        otlp: Some(gauge("cloze.gradient_norm", "")),
         steps: |report| &report.grad_norms,
         ..row("train/grad_norm", "Mean norm before clipping.", |report| Some(report.figures.grad_norm))
     },
     ReportMetric {
         series: Some("skipped"),
-        curve: curve(&SKIPPED, "skipped steps"),
-        otlp: gauge("cloze.steps.skipped", "{step}"),
+        curve: Some(curve(&SKIPPED, "skipped steps")),
+        otlp: Some(gauge("cloze.steps.skipped", "{step}")),
         ..row("train/skipped_steps", "Steps that updated nothing, since the run's first.", |report| {
             Some(report.figures.skipped as f64)
         })
     },
     ReportMetric {
         series: Some("speed/wait"),
-        curve: curve(&WAITS, "for batches"),
+        curve: Some(curve(&WAITS, "for batches")),
         prometheus: Some("cloze_wait_ratio"),
-        otlp: gauge("cloze.wait", "1"),
+        otlp: Some(gauge("cloze.wait", "1")),
         ..row("data/wait_fraction", "Share of wall time that steps wait for batches.", |report| Some(report.speed.wait))
     },
     ReportMetric {
         series: Some("speed/stall"),
-        curve: curve(&WAITS, "for checkpoints"),
+        curve: Some(curve(&WAITS, "for checkpoints")),
         prometheus: Some("cloze_stall_ratio"),
-        otlp: gauge("cloze.stall", "1"),
+        otlp: Some(gauge("cloze.stall", "1")),
         ..row("time/stall_fraction", "Share of wall time that steps wait for checkpoints.", |report| {
             Some(report.speed.stall)
         })
     },
     ReportMetric {
         series: Some("speed/steps_per_s"),
-        curve: curve(&STEP_RATE, "steps per second"),
+        curve: Some(curve(&STEP_RATE, "steps per second")),
         prometheus: Some("cloze_steps_per_second"),
-        otlp: gauge("cloze.step.rate", "{step}/s"),
+        otlp: Some(gauge("cloze.step.rate", "{step}/s")),
         ..row("throughput/steps_per_s", "Optimizer steps per second of wall time.", |report| report.speed.steps_per_s)
     },
     ReportMetric {
         series: Some("speed/tokens_per_s"),
-        curve: curve(&TOKEN_RATE, "real tokens per second"),
+        curve: Some(curve(&TOKEN_RATE, "real tokens per second")),
         prometheus: Some("cloze_tokens_per_second"),
-        otlp: gauge("cloze.token.rate", "{token}/s"),
+        otlp: Some(gauge("cloze.token.rate", "{token}/s")),
         ..row("throughput/tokens_per_s", "Real tokens per second of wall time.", |report| {
             Some(report.speed.tokens_per_s)
         })
     },
     ReportMetric {
         series: Some("speed/mfu"),
-        curve: curve(&MFU, "share of the device's peak"),
+        curve: Some(curve(&MFU, "share of the device's peak")),
         prometheus: Some("cloze_mfu_ratio"),
-        otlp: gauge("cloze.mfu", "1"),
+        otlp: Some(gauge("cloze.mfu", "1")),
         ..row("throughput/mfu", "Share of the device's peak that the model needed.", |report| report.speed.mfu)
     },
     ReportMetric {
         series: Some("memory/device_bytes"),
-        curve: curve(&MEMORY, "device, at most"),
-        otlp: gauge("cloze.memory.device", "By"),
+        curve: Some(curve(&MEMORY, "device, at most")),
+        otlp: Some(gauge("cloze.memory.device", "By")),
         ..row("memory/device_allocated_peak", "The most that tensors had at once since the last report.", |report| {
             report.memory.map(|memory| memory.allocated_peak_bytes as f64)
         })
@@ -202,16 +202,16 @@ pub const REPORT_METRICS: &[ReportMetric] = &[
     }),
     ReportMetric {
         series: Some("memory/host_bytes"),
-        curve: curve(&MEMORY, "host"),
-        otlp: gauge("cloze.memory.resident", "By"),
+        curve: Some(curve(&MEMORY, "host")),
+        otlp: Some(gauge("cloze.memory.resident", "By")),
         ..row("memory/host", "Memory of the process.", |report| report.host_bytes.map(|bytes| bytes as f64))
     },
     ReportMetric {
-        otlp: gauge("cloze.progress", "1"),
+        otlp: Some(gauge("cloze.progress", "1")),
         ..row("train/progress", "The share that is done.", |report| report.progress)
     },
     ReportMetric {
-        otlp: gauge("cloze.eta", "s"),
+        otlp: Some(gauge("cloze.eta", "s")),
         ..row("time/eta_s", "Time that is left.", |report| report.speed.eta_s)
     },
 ];
@@ -246,11 +246,12 @@ pub fn charts_json() -> String {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::REPORT_METRICS;
+    use super::{REPORT_METRICS, ReportMetric};
 
     #[test]
     fn names_of_each_exporter_are_unique() {
-        let names: [(&str, fn(&super::ReportMetric) -> Option<&'static str>); 4] = [
+        type NameOf = fn(&ReportMetric) -> Option<&'static str>;
+        let names: [(&str, NameOf); 4] = [
             ("series", |metric| metric.series),
             ("tensorboard", |metric| Some(metric.tensorboard)),
             ("prometheus", |metric| metric.prometheus),

@@ -4,8 +4,8 @@
 //! A trace is packets: what tracks there are, and what happens on them.
 //!
 //! # Why
-//! By hand, as in `src/otlp/wire.rs`: there is no crate of Perfetto's own that has them without its C++ library, and numbers of
-//! published fields do not change.
+//! By hand: there is no crate of Perfetto's own that has them without its C++ library, and numbers of published fields do not
+//! change.
 //!
 //! # Definition
 //! Fields of `perfetto.protos`, by their numbers:

@@ -1,33 +1,27 @@
-//! Where to send it, and as whom: OpenTelemetry's own environment variables.
+//! Settings from the environment variables of OpenTelemetry. `docs/seen.md` has the table.
 //!
-//! # Definition
-//! | variable | means | if unset |
-//! |---|---|---|
-//! | `OTEL_SDK_DISABLED` | `true`: nothing is sent | |
-//! | `OTEL_EXPORTER_OTLP_ENDPOINT` | the collector; `/v1/metrics` and `/v1/logs` are put behind it | `http://localhost:4318` |
-//! | `OTEL_EXPORTER_OTLP_METRICS_ENDPOINT`, `…_LOGS_ENDPOINT` | the whole address for one of the two | |
-//! | `OTEL_EXPORTER_OTLP_HEADERS`, `…_METRICS_HEADERS`, `…_LOGS_HEADERS` | `name=value,…`, values percent-encoded: secrets | |
-//! | `OTEL_EXPORTER_OTLP_TIMEOUT`, `…_METRICS_TIMEOUT`, `…_LOGS_TIMEOUT` | milliseconds for a post and its answer | 10000 |
-//! | `OTEL_EXPORTER_OTLP_PROTOCOL`, … | anything but `http/protobuf` is told and not followed | |
-//! | `OTEL_SERVICE_NAME` | `service.name` | `cloze` |
-//! | `OTEL_RESOURCE_ATTRIBUTES` | `name=value,…`, values percent-encoded; they go before our own | |
+//! They are validated here and given to the SDK, which would ignore an invalid value silently or repeat it in a message. An
+//! empty variable counts as unset. A warning names the variable, never its value, and the default is used.
 //!
-//! An empty variable is an unset one. What cannot be read is told, by the variable's name and never by its value, and left
-//! out.
-//!
-//! # Reference
-//! opentelemetry.io, specification: "OpenTelemetry Protocol Exporter", "Environment Variable Specification".
+//! Reference: opentelemetry.io, specification, "OpenTelemetry Protocol Exporter" and "Environment Variable Specification".
 
 use std::fmt;
 use std::time::Duration;
 
+use opentelemetry_otlp::OTEL_EXPORTER_OTLP_TIMEOUT_DEFAULT as TIMEOUT_DEFAULT;
+use opentelemetry_sdk::logs::{
+    OTEL_BLRP_MAX_EXPORT_BATCH_SIZE, OTEL_BLRP_MAX_EXPORT_BATCH_SIZE_DEFAULT, OTEL_BLRP_MAX_QUEUE_SIZE,
+    OTEL_BLRP_MAX_QUEUE_SIZE_DEFAULT, OTEL_BLRP_SCHEDULE_DELAY, OTEL_BLRP_SCHEDULE_DELAY_DEFAULT,
+};
+use opentelemetry_sdk::metrics::{OTEL_METRIC_EXPORT_INTERVAL, OTEL_METRIC_EXPORT_INTERVAL_DEFAULT};
 use percent_encoding::percent_decode_str;
 use ureq::http::{HeaderMap, HeaderName, HeaderValue, Uri};
 
-/// Who asks for more waits as long: a clock cannot be added to without end.
-const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
+/// Upper limit of every duration and count: an hour in milliseconds. A later instant may not be representable, and a longer
+/// queue would not fit in memory.
+const MAX_NUMBER: u64 = 3_600_000;
 
-/// What is sent.
+/// Kind of data that is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Signal {
     Metrics,
@@ -35,20 +29,20 @@ pub(super) enum Signal {
 }
 
 impl Signal {
-    /// For people.
-    pub(super) fn name(self) -> &'static str {
+    /// Name in messages.
+    pub(super) fn label(self) -> &'static str {
         match self {
             Self::Metrics => "metrics",
             Self::Logs => "log records",
         }
     }
 
-    fn variable(self, rest: &str) -> String {
+    fn variable(self, suffix: &str) -> String {
         let name = match self {
             Self::Metrics => "METRICS",
             Self::Logs => "LOGS",
         };
-        format!("OTEL_EXPORTER_OTLP_{name}_{rest}")
+        format!("OTEL_EXPORTER_OTLP_{name}_{suffix}")
     }
 
     fn path(self) -> &'static str {
@@ -59,18 +53,24 @@ impl Signal {
     }
 }
 
-/// All that the environment says.
+/// Validated settings.
 #[derive(Debug)]
 pub(super) struct Settings {
     pub(super) metrics: Option<Target>,
     pub(super) logs: Option<Target>,
-    /// Attributes of the resource, the later before the earlier.
+    /// Attributes of the resource. A later one replaces an earlier one of the same name.
     pub(super) attributes: Vec<(String, String)>,
-    /// What could not be read, a sentence each.
-    pub(super) remarks: Vec<String>,
+    /// Time between two exports of metrics.
+    pub(super) metric_interval: Duration,
+    /// Time between two exports of log records.
+    pub(super) log_delay: Duration,
+    pub(super) log_queue_size: usize,
+    pub(super) log_batch_size: usize,
+    /// Variables that are not followed, a sentence each.
+    pub(super) warnings: Vec<String>,
 }
 
-/// Where one signal goes. Address and headers may hold secrets: nothing shows them.
+/// Destination of one signal. Address and headers may hold secrets: `Debug` does not show them.
 pub(super) struct Target {
     pub(super) uri: Uri,
     pub(super) headers: HeaderMap,
@@ -84,108 +84,126 @@ impl fmt::Debug for Target {
 }
 
 impl Settings {
-    /// Of an environment; none where it forbids all of it.
-    pub(super) fn of(environment: impl Fn(&str) -> Option<String>) -> Option<Self> {
-        let mut read = Read { environment: &environment, remarks: Vec::new() };
-        if read.value("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
+    /// Reads an environment. Returns none if it disables the SDK.
+    pub(super) fn from_environment(lookup: impl Fn(&str) -> Option<String>) -> Option<Self> {
+        let mut environment = Environment { lookup: &lookup, warnings: Vec::new() };
+        if environment.value("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
             return None;
         }
-        let [metrics, logs] = [Signal::Metrics, Signal::Logs].map(|signal| read.target(signal));
-        let mut attributes = read.pairs("OTEL_RESOURCE_ATTRIBUTES");
-        attributes.extend(read.value("OTEL_SERVICE_NAME").map(|name| ("service.name".to_owned(), name)));
-        Some(Self { metrics, logs, attributes, remarks: read.remarks })
+        let [metrics, logs] = [Signal::Metrics, Signal::Logs].map(|signal| environment.target(signal));
+        let mut attributes = environment.pairs("OTEL_RESOURCE_ATTRIBUTES");
+        attributes.extend(environment.value("OTEL_SERVICE_NAME").map(|name| ("service.name".to_owned(), name)));
+        Some(Self {
+            metrics,
+            logs,
+            attributes,
+            metric_interval: environment.duration(OTEL_METRIC_EXPORT_INTERVAL, OTEL_METRIC_EXPORT_INTERVAL_DEFAULT),
+            log_delay: environment.duration(OTEL_BLRP_SCHEDULE_DELAY, OTEL_BLRP_SCHEDULE_DELAY_DEFAULT),
+            log_queue_size: environment.count(OTEL_BLRP_MAX_QUEUE_SIZE, OTEL_BLRP_MAX_QUEUE_SIZE_DEFAULT),
+            log_batch_size: environment.count(OTEL_BLRP_MAX_EXPORT_BATCH_SIZE, OTEL_BLRP_MAX_EXPORT_BATCH_SIZE_DEFAULT),
+            warnings: environment.warnings,
+        })
     }
 }
 
-struct Read<'a> {
-    environment: &'a dyn Fn(&str) -> Option<String>,
-    remarks: Vec<String>,
+struct Environment<'a> {
+    lookup: &'a dyn Fn(&str) -> Option<String>,
+    warnings: Vec<String>,
 }
 
-impl Read<'_> {
+impl Environment<'_> {
     fn value(&self, name: &str) -> Option<String> {
-        let value = (self.environment)(name)?;
+        let value = (self.lookup)(name)?;
         let value = value.trim();
         (!value.is_empty()).then(|| value.to_owned())
     }
 
-    /// That of the signal, else that of all.
-    fn of_signal(&self, signal: Signal, rest: &str) -> Option<(String, String)> {
-        let names = [signal.variable(rest), format!("OTEL_EXPORTER_OTLP_{rest}")];
-        names.into_iter().find_map(|name| self.value(&name).map(|value| (name, value)))
+    /// Returns the name of the variable that applies to a signal: its own if set, else that of all signals.
+    fn signal_variable(&self, signal: Signal, suffix: &str) -> String {
+        let own = signal.variable(suffix);
+        if self.value(&own).is_some() { own } else { format!("OTEL_EXPORTER_OTLP_{suffix}") }
     }
 
     fn target(&mut self, signal: Signal) -> Option<Target> {
-        if let Some((name, protocol)) = self.of_signal(signal, "PROTOCOL")
-            && protocol != "http/protobuf"
-        {
-            self.remark(format!("`{name}`: this program speaks `http/protobuf` and nothing else"));
+        let protocol = self.signal_variable(signal, "PROTOCOL");
+        if self.value(&protocol).is_some_and(|value| value != "http/protobuf") {
+            self.warn(format!("`{protocol}`: this program speaks `http/protobuf` and nothing else"));
         }
         let uri = self.uri(signal)?;
         let headers = self.headers(signal);
-        let timeout = self.of_signal(signal, "TIMEOUT").and_then(|(name, value)| {
-            let ms = value.parse().ok().filter(|ms| *ms > 0);
-            if ms.is_none() {
-                self.remark(format!("`{name}` is no number of milliseconds above 0; 10000 serves"));
-            }
-            ms
-        });
-        let timeout = Duration::from_millis(timeout.unwrap_or(10_000)).min(TIMEOUT_MAX);
+        let timeout = self.duration(&self.signal_variable(signal, "TIMEOUT"), TIMEOUT_DEFAULT);
         Some(Target { uri, headers, timeout })
     }
 
-    /// None where what stands there is no address.
+    /// Returns none if the value is not an address.
     fn uri(&mut self, signal: Signal) -> Option<Uri> {
-        let own = signal.variable("ENDPOINT");
-        let (name, address) = self.value(&own).map_or_else(
-            || {
-                let name = "OTEL_EXPORTER_OTLP_ENDPOINT";
-                let base = self.value(name).unwrap_or_else(|| "http://localhost:4318".to_owned());
-                (name.to_owned(), format!("{}/{}", base.trim_end_matches('/'), signal.path()))
-            },
-            |address| (own.clone(), address),
-        );
+        let variable = self.signal_variable(signal, "ENDPOINT");
+        let is_complete = variable == signal.variable("ENDPOINT");
+        let mut address = self.value(&variable).unwrap_or_else(|| "http://localhost:4318".to_owned());
+        if !is_complete {
+            address = format!("{}/{}", address.trim_end_matches('/'), signal.path());
+        }
         let uri = address.parse::<Uri>().ok();
         let uri = uri.filter(|uri| uri.host().is_some() && matches!(uri.scheme_str(), Some("http" | "https")));
         if uri.is_none() {
-            let name_of = signal.name();
-            self.remark(format!("`{name}` is no address (`http://host:4318`, `https://…`); no {name_of} are sent"));
+            let label = signal.label();
+            self.warn(format!("`{variable}` is no address (`http://host:4318`, `https://…`); no {label} are sent"));
         }
         uri
     }
 
     fn headers(&mut self, signal: Signal) -> HeaderMap {
         let mut headers = HeaderMap::new();
-        let Some((name, _)) = self.of_signal(signal, "HEADERS") else { return headers };
-        for (key, value) in self.pairs(&name) {
+        let variable = self.signal_variable(signal, "HEADERS");
+        for (key, value) in self.pairs(&variable) {
             match (HeaderName::try_from(&key), HeaderValue::try_from(&value)) {
                 (Ok(key), Ok(mut value)) => {
                     value.set_sensitive(true);
                     headers.append(key, value);
                 }
-                _ => self.remark(format!("`{name}`: an entry is no header and is left out")),
+                _ => self.warn(format!("`{variable}`: an entry is no header and is left out")),
             }
         }
         headers
     }
 
-    /// `name=value,…`, values percent-encoded.
-    fn pairs(&mut self, name: &str) -> Vec<(String, String)> {
+    /// Parses `name=value,…` with percent-encoded values.
+    fn pairs(&mut self, variable: &str) -> Vec<(String, String)> {
         let mut pairs = Vec::new();
-        let text = self.value(name).unwrap_or_default();
+        let text = self.value(variable).unwrap_or_default();
         for entry in text.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
             match pair(entry) {
                 Some(pair) => pairs.push(pair),
-                None => self.remark(format!("`{name}`: an entry is no `name=value` and is left out")),
+                None => self.warn(format!("`{variable}`: an entry is no `name=value` and is left out")),
             }
         }
         pairs
     }
 
-    /// Once, also where both signals read the same variable.
-    fn remark(&mut self, remark: String) {
-        if !self.remarks.contains(&remark) {
-            self.remarks.push(remark);
+    /// Parses milliseconds.
+    fn duration(&mut self, variable: &str, default: Duration) -> Duration {
+        let ms = self.number(variable, "number of milliseconds", default.as_millis());
+        ms.map_or(default, Duration::from_millis)
+    }
+
+    fn count(&mut self, variable: &str, default: usize) -> usize {
+        let count = self.number(variable, "number", default as u128);
+        count.and_then(|count| usize::try_from(count).ok()).unwrap_or(default)
+    }
+
+    fn number(&mut self, variable: &str, noun: &str, default: u128) -> Option<u64> {
+        let value = self.value(variable)?;
+        let number = value.parse::<u64>().ok().filter(|number| *number > 0);
+        if number.is_none() {
+            self.warn(format!("`{variable}` is no {noun} above 0; {default} serves"));
+        }
+        number.map(|number| number.min(MAX_NUMBER))
+    }
+
+    /// Adds a warning once, also if both signals read the same variable.
+    fn warn(&mut self, warning: String) {
+        if !self.warnings.contains(&warning) {
+            self.warnings.push(warning);
         }
     }
 }

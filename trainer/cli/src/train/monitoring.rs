@@ -9,7 +9,7 @@ use cloze::plan::Plan;
 use cloze::seen::Sight;
 use telemetry::Observer;
 use telemetry::alerts::Alerts;
-use telemetry::otlp::{Otlp, Speaker};
+use telemetry::otlp::{Otlp, RunResource};
 use telemetry::tensorboard::TensorBoard;
 use telemetry::terminal::{Course, Doing};
 use trainer_plan::config::TrainConfig;
@@ -38,12 +38,12 @@ impl Exporters {
     /// Starts those that the configuration asks for.
     pub(super) fn start(plan: &Plan) -> anyhow::Result<Self> {
         let run = &plan.config().run;
-        let speaker = Speaker {
+        let resource = RunResource {
             name: run.folder.display().to_string(),
             identity: Some(plan.train().identity.hash().to_owned()),
             steps: plan.train().steps_expected(),
         };
-        let otlp = Otlp::start(run.otlp, &speaker)?;
+        let otlp = Otlp::start(run.otlp, &resource);
         Ok(Self { otlp, tensorboard: run.tensorboard.then(|| run.folder.clone()) })
     }
 

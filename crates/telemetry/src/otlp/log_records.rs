@@ -1,0 +1,95 @@
+//! Log records of events. Reports, progress and finished parts have none: they are frequent, and their numbers are metrics.
+
+use std::time::{Duration, SystemTime};
+
+use opentelemetry::logs::{AnyValue, LogRecord as _, Logger as _, Severity};
+use opentelemetry_sdk::logs::{SdkLogRecord, SdkLogger};
+
+use crate::training::Why;
+use crate::{Event, What, event_text};
+
+/// Converts an event, unless its numbers are metrics.
+pub(super) fn from_event(logger: &SdkLogger, event: &Event) -> Option<SdkLogRecord> {
+    let what = &event.what;
+    if matches!(what, What::Report(_) | What::PrepareProgress(_) | What::PartDone(_)) {
+        return None;
+    }
+    let text = event_text::line(event).unwrap_or_else(|| match what {
+        // The command line prints the error itself, so this event has no text.
+        What::Stop(stop) => format!("failed: {}", stop.error.as_deref().unwrap_or("nobody knows why")),
+        what => what.kind().to_owned(),
+    });
+    let mut record = new_record(logger, event.time, severity(what), &text);
+    record.set_event_name(what.otel_event_name());
+    record.add_attribute("kind", what.kind().to_owned());
+    if let Some(step) = event.at.step {
+        record.add_attribute("step", integer(step.0));
+    }
+    if let Some(epoch) = event.at.epoch {
+        record.add_attribute("epoch", epoch);
+    }
+    if let Some(row) = row(event) {
+        record.add_attribute("row", integer(row));
+    }
+    if let Some((key, value)) = filter_attribute(what) {
+        record.add_attribute(key, value);
+    }
+    Some(record)
+}
+
+/// Returns the record of a failure that no event reports. `time` is in milliseconds since the Unix epoch.
+pub(super) fn from_failure(logger: &SdkLogger, time: u64, error: &str) -> SdkLogRecord {
+    let mut record = new_record(logger, time, Severity::Error, &format!("failed: {error}"));
+    record.set_event_name("cloze.failed");
+    record.add_attribute("kind", "failed");
+    record
+}
+
+fn new_record(logger: &SdkLogger, time: u64, severity: Severity, text: &str) -> SdkLogRecord {
+    let time = SystemTime::UNIX_EPOCH + Duration::from_millis(time);
+    let mut record = logger.create_log_record();
+    record.set_timestamp(time);
+    record.set_observed_timestamp(time);
+    record.set_severity_number(severity);
+    record.set_severity_text(severity.name());
+    // The text of a preparation's end has several lines; the first one is the summary.
+    record.set_body(text.lines().next().unwrap_or_default().to_owned().into());
+    record
+}
+
+fn severity(what: &What) -> Severity {
+    match what {
+        What::Warning(_) | What::Leap(_) | What::Skip(_) | What::LeftOut(_) | What::Starved(_) => Severity::Warn,
+        What::Stop(stop) if stop.why == Why::Failed => Severity::Error,
+        _ => Severity::Info,
+    }
+}
+
+/// Returns the row that the event names, else the position in the stream.
+fn row(event: &Event) -> Option<u64> {
+    match &event.what {
+        What::Leap(leap) => Some(leap.first_row.0),
+        What::Skip(skip) => Some(skip.leap.first_row.0),
+        What::LeftOut(left_out) => Some(left_out.row.0),
+        What::Generation(generation) => Some(generation.row.0),
+        _ => event.at.rows_seen,
+    }
+}
+
+/// Returns an attribute that users filter the records of this kind by.
+fn filter_attribute(what: &What) -> Option<(&'static str, AnyValue)> {
+    Some(match what {
+        What::Warning(warning) => ("topic", warning.topic.clone().into()),
+        What::Checkpoint(checkpoint) => ("place", checkpoint.place.clone().into()),
+        What::Audit(audit) => ("view", audit.view.clone().into()),
+        What::Validation(report) => ("loss", report.loss.into()),
+        What::Leap(leap) => ("sigmas", leap.sigmas.into()),
+        What::Starved(starved) => ("seconds", starved.seconds.into()),
+        _ => return None,
+    })
+}
+
+/// Converts a count; one that does not fit becomes the largest integer.
+fn integer(count: u64) -> AnyValue {
+    i64::try_from(count).unwrap_or(i64::MAX).into()
+}
