@@ -1,9 +1,10 @@
 //! A prepared corpus on a page: what is in it, how it is tokenized, what was lost.
 
-use pipeline::portrait::{Lengths, Portrait, SourcePortrait};
-pub(crate) use profiler::report::html::Cell::{Bars, Code, Number, Text};
-pub(crate) use profiler::report::html::Html;
+use maud::{Markup, html};
+use pipeline::portrait::{Lengths, Portrait, SourcePortrait, SplitPortrait};
 use schemas::manifest::Frame;
+use server::html::Cell::{Bars, Code, Number, Text};
+use server::html::{bars_legend, figures, static_page, table, text};
 use telemetry::quantities::{bytes, count};
 
 use crate::seen::PROGRAM;
@@ -16,32 +17,41 @@ const FREQUENT: usize = 25;
 
 /// The page of these corpora, each with the name of its source where there are several.
 pub(crate) fn page(corpora: &[(Option<String>, Portrait)]) -> String {
-    let mut html = Html::default();
-    for (name, portrait) in corpora {
-        html.heading(1, name.as_deref().unwrap_or(&portrait.place));
-        glance(&mut html, portrait);
-        documents(&mut html, portrait);
-        words(&mut html, portrait);
-        unknown(&mut html, portrait);
-        rejected(&mut html, portrait);
-        rows(&mut html, portrait);
-        sources(&mut html, portrait);
-    }
-    // No time: of the same folder the same page.
-    html.say(PROGRAM);
     let title = corpora.first().map_or("", |(_, portrait)| portrait.place.as_str());
-    html.into_page(title, "")
+    let body = html! {
+        @for (name, portrait) in corpora {
+            h1 { (text(name.as_deref().unwrap_or(&portrait.place))) }
+            (glance(portrait))
+            h2 { "Documents by length" }
+            (documents(portrait))
+            h2 { "Tokens per word" }
+            (words(portrait))
+            h3 { "The vocabulary" }
+            (vocabulary(portrait))
+            h2 { "Unknown words" }
+            (unknown(portrait))
+            h2 { "Rejected and repaired" }
+            (rejected(portrait))
+            h2 { "Rows and padding" }
+            (rows(portrait))
+            h2 { "Sources" }
+            (sources(portrait))
+        }
+        // No time: of the same folder the same page.
+        p { (PROGRAM) }
+    };
+    static_page(title, "", &body)
 }
 
 /// What it is, in a few figures.
-fn glance(html: &mut Html, portrait: &Portrait) {
+fn glance(portrait: &Portrait) -> Markup {
     let Portrait { corpus, tokenizer, splits: [train, valid], .. } = portrait;
     let case = if tokenizer.lowercase { ", lowercased" } else { "" };
     let frame = match portrait.pack.frame {
         Frame::ClsSep => "[CLS] and [SEP] around each",
         Frame::None => "with the frames of their documents inside",
     };
-    html.say(format!(
+    let sentence = format!(
         "generation {} of {}: {} of {} ids{case}; packed as {}: up to {} tokens in a row, {frame}",
         portrait.generation,
         portrait.place,
@@ -49,91 +59,90 @@ fn glance(html: &mut Html, portrait: &Portrait) {
         count(tokenizer.vocab_size.into()),
         portrait.pack.name,
         portrait.pack.content
-    ));
-    html.figures(&[
-        ("documents", count(corpus.documents)),
-        ("text", bytes(corpus.text_bytes)),
-        ("words", count(corpus.words)),
-        ("tokens", count(corpus.tokens)),
-        ("tokens per word", ratio(corpus.tokens, corpus.words)),
-        ("unknown", percent(share(corpus.unknown, corpus.tokens))),
-        ("padding at full width", percent(portrait.padding())),
-        ("rejected or repaired", count(corpus.rejected.values().sum())),
-    ]);
-    let row = |name: &str, split: &pipeline::portrait::SplitPortrait| {
+    );
+    let row = |name: &str, split: &SplitPortrait| {
         let numbers = [split.documents, split.samples, split.tokens, split.shards];
         let numbers = numbers.into_iter().map(|number| Number(count(number)));
         [Text(name.to_owned())].into_iter().chain(numbers).chain([Number(bytes(split.bytes))]).collect()
     };
-    html.table(
-        &["split", "documents", "rows", "tokens", "shards", "on disk"],
-        [row("training", train), row("validation", valid)],
-    );
+    html! {
+        p { (text(&sentence)) }
+        (figures(&[
+            ("documents", count(corpus.documents)),
+            ("text", bytes(corpus.text_bytes)),
+            ("words", count(corpus.words)),
+            ("tokens", count(corpus.tokens)),
+            ("tokens per word", ratio(corpus.tokens, corpus.words)),
+            ("unknown", percent(share(corpus.unknown, corpus.tokens))),
+            ("padding at full width", percent(portrait.padding())),
+            ("rejected or repaired", count(corpus.rejected.values().sum())),
+        ]))
+        (table(
+            &["split", "documents", "rows", "tokens", "shards", "on disk"],
+            [row("training", train), row("validation", valid)],
+        ))
+    }
 }
 
 /// How long documents are.
-fn documents(html: &mut Html, portrait: &Portrait) {
+fn documents(portrait: &Portrait) -> Markup {
     let lengths = &portrait.documents;
-    html.heading(2, "Documents by length");
-    html.say(format!("{}; to a sixteenth, in tokens without separators.", quantiles(lengths)));
-    lengths_table(html, lengths, ("of the documents", "of the tokens"), "tokens");
-    html.heading(3, "The longest");
-    let rows = portrait.longest.iter();
-    let rows = rows.map(|(tokens, id, file)| vec![Number(count(*tokens)), Code(id.clone()), Text(file.clone())]);
-    html.table(&["tokens", "document", "file"], rows);
+    let longest = portrait.longest.iter();
+    let longest = longest.map(|(tokens, id, file)| vec![Number(count(*tokens)), Code(id.clone()), Text(file.clone())]);
+    html! {
+        p { (quantiles(lengths)) "; to a sixteenth, in tokens without separators." }
+        (lengths_table(lengths, ("of the documents", "of the tokens"), "tokens"))
+        h3 { "The longest" }
+        (table(&["tokens", "document", "file"], longest))
+    }
 }
 
 /// Into how many tokens words fall.
-fn words(html: &mut Html, portrait: &Portrait) {
-    html.heading(2, "Tokens per word");
-    let (used, ids) = portrait.ids_used();
+fn words(portrait: &Portrait) -> Markup {
     let (pieces, (read, all)) = (portrait.rows.pieces, portrait.rows.groups);
     let seen: u64 = pieces.iter().sum();
-    html.say(format!(
-        "{} tokens for each of {} words between white space. Below, words as the tokenizer cuts them, punctuation \
-         among them, in {read} of {all} row groups of the training split.",
-        ratio(portrait.corpus.tokens, portrait.corpus.words),
-        count(portrait.corpus.words)
-    ));
     let last = pieces.len();
     let of = |at: usize| if at + 1 == last { format!("{last} or more") } else { (at + 1).to_string() };
     let rows = pieces.iter().enumerate().filter(|(_, number)| **number > 0).map(|(at, &number)| {
         let part = share(number, seen);
         vec![Text(of(at)), Bars(vec![part]), Number(percent(part)), Number(count(number))]
     });
-    html.table(&["tokens", "", "of the words", "words"], rows);
-    html.heading(3, "The vocabulary");
+    html! {
+        p {
+            (ratio(portrait.corpus.tokens, portrait.corpus.words)) " tokens for each of " (count(portrait.corpus.words))
+            " words between white space. Below, words as the tokenizer cuts them, punctuation among them, in " (read) " of "
+            (all) " row groups of the training split."
+        }
+        (table(&["tokens", "", "of the words", "words"], rows))
+    }
+}
+
+/// Which ids documents use.
+fn vocabulary(portrait: &Portrait) -> Markup {
+    let (used, ids) = portrait.ids_used();
     let frequent = portrait.frequent_ids();
     let total: u64 = frequent.iter().map(|(_, count)| count).sum();
-    html.say(format!(
-        "{} of {} ids occur in training documents. Half of the tokens are {}, nine in ten are {}, 99 in a hundred {}.",
-        count(used as u64),
-        count(ids as u64),
-        covering(&frequent, total, 0.5),
-        covering(&frequent, total, 0.9),
-        covering(&frequent, total, 0.99)
-    ));
     let most = frequent.first().map_or(1, |(_, count)| *count);
     let rows = frequent.iter().take(FREQUENT).map(|&(id, number)| {
         let token = portrait.vocab.token(id).to_owned();
         vec![Code(token), Bars(vec![share(number, most)]), Number(percent(share(number, total))), Number(count(number))]
     });
-    html.table(&["token", "", "of the tokens", "occurrences"], rows);
+    let [half, most_of, nearly_all] = [0.5, 0.9, 0.99].map(|share| covering(&frequent, total, share));
+    html! {
+        p {
+            (count(used as u64)) " of " (count(ids as u64)) " ids occur in training documents. Half of the tokens are " (half)
+            ", nine in ten are " (most_of) ", 99 in a hundred " (nearly_all) "."
+        }
+        (table(&["token", "", "of the tokens", "occurrences"], rows))
+    }
 }
 
 /// What the tokenizer has no token for.
-fn unknown(html: &mut Html, portrait: &Portrait) {
+fn unknown(portrait: &Portrait) -> Markup {
     let corpus = &portrait.corpus;
-    html.heading(2, "Unknown words");
     if corpus.unknown == 0 {
-        return html.say("There are none: every token is one of the vocabulary.");
+        return html! { p { "There are none: every token is one of the vocabulary." } };
     }
-    html.say(format!(
-        "{} tokens are unknown, {} of all. Most often it was, in the first 20,000 words of each segment's documents that \
-         have any:",
-        count(corpus.unknown),
-        percent(share(corpus.unknown, corpus.tokens))
-    ));
     // Of a character that no font has it is all that can be seen.
     let points = |word: &str| match (word.chars().next(), word.chars().count()) {
         (Some(character), 1) => format!("U+{:04X}", u32::from(character)),
@@ -141,78 +150,84 @@ fn unknown(html: &mut Html, portrait: &Portrait) {
     };
     let rows = portrait.unknown_words.iter();
     let rows = rows.map(|(word, number)| vec![Code(word.clone()), Text(points(word)), Number(count(*number))]);
-    html.table(&["word or character", "code point", "seen"], rows);
+    html! {
+        p {
+            (count(corpus.unknown)) " tokens are unknown, " (percent(share(corpus.unknown, corpus.tokens)))
+            " of all. Most often it was, in the first 20,000 words of each segment's documents that have any:"
+        }
+        (table(&["word or character", "code point", "seen"], rows))
+    }
 }
 
 /// What was rejected or repaired.
-fn rejected(html: &mut Html, portrait: &Portrait) {
+fn rejected(portrait: &Portrait) -> Markup {
     let rejected = &portrait.corpus.rejected;
-    html.heading(2, "Rejected and repaired");
     if rejected.is_empty() {
-        return html.say("Nothing was.");
+        return html! { p { "Nothing was." } };
     }
     let most = rejected.values().copied().max().unwrap_or(1);
-    let rows = rejected.iter();
-    let rows = rows
+    let reasons = rejected.iter();
+    let reasons = reasons
         .map(|(reason, &number)| vec![Code(reason.clone()), Bars(vec![share(number, most)]), Number(count(number))]);
-    html.table(&["reason", "", "lines or documents"], rows);
-    html.heading(3, "Some of them");
-    let rows = portrait.rejects.iter().map(|reject| {
+    let examples = portrait.rejects.iter().map(|reject| {
         let text = reject.text.clone().map_or_else(|| Text("not to be looked at any more".to_owned()), Code);
         vec![Text(reject.place.clone()), Code(reject.reason.clone()), text]
     });
-    html.table(&["place", "reason", "the line begins"], rows);
+    html! {
+        (table(&["reason", "", "lines or documents"], reasons))
+        h3 { "Some of them" }
+        (table(&["place", "reason", "the line begins"], examples))
+    }
 }
 
 /// How rows are filled.
-fn rows(html: &mut Html, portrait: &Portrait) {
+fn rows(portrait: &Portrait) -> Markup {
     let (rows, packing) = (&portrait.rows, &portrait.corpus.packing);
-    html.heading(2, "Rows and padding");
-    html.say(format!(
-        "{} of what rows of {} tokens could hold is padding, in the training split as a whole. A row has {:.2} documents \
-         or parts of them in the mean. Batches are as wide as their longest row asks for.",
-        percent(portrait.padding()),
-        portrait.pack.content,
-        rows.documents.mean()
-    ));
-    if packing.cut_tokens + packing.cut_sentences + packing.cut_documents > 0 {
-        html.say(format!(
-            "Packing cut {} sentences and {} documents; {} tokens ({}) are in no row.",
-            count(packing.cut_sentences),
-            count(packing.cut_documents),
-            count(packing.cut_tokens),
-            percent(share(packing.cut_tokens, portrait.corpus.tokens))
-        ));
+    html! {
+        p {
+            (percent(portrait.padding())) " of what rows of " (portrait.pack.content)
+            " tokens could hold is padding, in the training split as a whole. A row has "
+            (format!("{:.2}", rows.documents.mean()))
+            " documents or parts of them in the mean. Batches are as wide as their longest row asks for."
+        }
+        @if packing.cut_tokens + packing.cut_sentences + packing.cut_documents > 0 {
+            p {
+                "Packing cut " (count(packing.cut_sentences)) " sentences and " (count(packing.cut_documents)) " documents; "
+                (count(packing.cut_tokens)) " tokens (" (percent(share(packing.cut_tokens, portrait.corpus.tokens)))
+                ") are in no row."
+            }
+        }
+        (lengths_table(&rows.lengths, ("of the rows", "of the tokens"), "tokens in a row"))
     }
-    lengths_table(html, &rows.lengths, ("of the rows", "of the tokens"), "tokens in a row");
 }
 
 /// Where it comes from.
-fn sources(html: &mut Html, portrait: &Portrait) {
-    html.heading(2, "Sources");
+fn sources(portrait: &Portrait) -> Markup {
     let mut files: Vec<&SourcePortrait> = portrait.sources.iter().collect();
     files.sort_by_key(|file| (std::cmp::Reverse(file.documents.sum()), &file.name));
     let all = portrait.documents.sum();
-    let rows = files.iter().take(SOURCES).map(|file| {
+    let (named, others) = files.split_at(SOURCES.min(files.len()));
+    let rows = named.iter().map(|file| {
         let lengths = &file.documents;
         let part = share(lengths.sum(), all);
         let median = Number(rounded(lengths.quantile(0.5)));
         let numbers = [Number(count(lengths.count())), Number(count(lengths.sum())), median];
         [Text(file.name.clone()), Bars(vec![part]), Number(percent(part))].into_iter().chain(numbers).collect()
     });
-    html.table(&["file", "", "of the tokens", "documents", "tokens", "median document"], rows);
-    if files.len() > SOURCES {
-        let rest: u64 = files[SOURCES..].iter().map(|file| file.documents.sum()).sum();
-        html.say(format!("and {} more files with {} tokens", count((files.len() - SOURCES) as u64), count(rest)));
+    let rest: u64 = others.iter().map(|file| file.documents.sum()).sum();
+    html! {
+        (table(&["file", "", "of the tokens", "documents", "tokens", "median document"], rows))
+        @if !others.is_empty() {
+            p { "and " (count(others.len() as u64)) " more files with " (count(rest)) " tokens" }
+        }
     }
 }
 
 /// Lengths by octaves, how many there are and what they hold.
-fn lengths_table(html: &mut Html, lengths: &Lengths, (number, sum): (&str, &str), what: &str) {
+fn lengths_table(lengths: &Lengths, (number, sum): (&str, &str), what: &str) -> Markup {
     let octaves = lengths.octaves();
     let shares = |&(_, number, sum): &(u64, u64, u64)| (share(number, lengths.count()), share(sum, lengths.sum()));
     let most = octaves.iter().map(shares).fold(0.0, |most: f64, (a, b)| most.max(a).max(b)).max(f64::MIN_POSITIVE);
-    html.key(number, sum);
     let rows = octaves.iter().map(|octave| {
         let (number, sum) = shares(octave);
         let label = match octave.0 {
@@ -221,7 +236,10 @@ fn lengths_table(html: &mut Html, lengths: &Lengths, (number, sum): (&str, &str)
         };
         vec![Text(label), Bars(vec![number / most, sum / most]), Number(percent(number)), Number(percent(sum))]
     });
-    html.table(&[what, "", number, sum], rows);
+    html! {
+        (bars_legend(number, sum))
+        (table(&[what, "", number, sum], rows))
+    }
 }
 
 /// Where the middle of lengths is, and their end.

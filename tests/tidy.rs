@@ -36,12 +36,12 @@ const MAY_USE: &[(&str, &str)] = &[
     ),
     (
         "cloze-server",
-        "cloze-schemas cloze-store cloze-telemetry axum base64 blake3 futures-util hyper hyper-util prometheus rustix schemars serde serde_json \
-         sha2 thiserror tokio tokio-io-timeout tracing",
+        "cloze-schemas cloze-store cloze-telemetry axum base64 blake3 futures-util hyper hyper-util maud prometheus rustix schemars serde serde_json \
+         sha2 thiserror tokio tokio-io-timeout tower-http tracing",
     ),
     (
         "cloze-profiler",
-        "cloze-pipeline cloze-runtime cloze-server cloze-telemetry anyhow prost rustix serde serde_json serde_path_to_error thiserror tracing tracing-subscriber",
+        "cloze-pipeline cloze-runtime cloze-server cloze-telemetry anyhow maud prost rustix serde serde_json serde_path_to_error thiserror tracing tracing-subscriber",
     ),
     (
         "cloze-trainer-plan",
@@ -55,7 +55,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("cloze-pretend-cuda", "cc libc"),
     (
         "cloze",
-        "cloze-runtime cloze-schemas cloze-store cloze-telemetry cloze-pipeline cloze-profiler cloze-server cloze-trainer-plan anyhow blake3 clap clap_complete clap_mangen ratatui schemars serde \
+        "cloze-runtime cloze-schemas cloze-store cloze-telemetry cloze-pipeline cloze-profiler cloze-server cloze-trainer-plan anyhow blake3 clap clap_complete clap_mangen maud ratatui schemars serde \
          serde_json serde_path_to_error strsim thiserror tokio toml toml_edit tracing tracing-subscriber ureq rustix",
     ),
     (

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use prost::Message as _;
 use serde_json::Value;
 
-use self::wire::{BEGIN, COUNTER, Data, END, INSTANT, Noted, Packets};
+use self::wire::{AnnotationValue, BEGIN, COUNTER, Data, END, INSTANT, Packets};
 use crate::support::{Home, Outcome};
 
 #[expect(dead_code, reason = "what only a writer needs")]
@@ -89,7 +89,7 @@ impl Tracks {
                 }
                 INSTANT => {
                     for annotation in event.annotations {
-                        if let (Some(Noted::Number(count)), "entries_left_out") =
+                        if let (Some(AnnotationValue::Number(count)), "entries_left_out") =
                             (annotation.value, notes[&annotation.name].as_str())
                         {
                             tracks.left_out = Some(count);

@@ -5,19 +5,19 @@
 
 mod canvas;
 mod course;
-pub mod html;
 mod read;
 mod step;
 
+use maud::{Markup, html};
 use serde_json::Value;
+use server::html::Cell::{self, Number as Figure, Stack, Swatch, Text};
+use server::html::{classes_legend, figures, static_page, table, text, with_code};
 use telemetry::quantities::short;
 
 use self::canvas::{Canvas, LOOKS, NARROW, WIDE};
 use self::course::{ACTIVITIES, size};
 use self::read::{Actor, Change, Estimated, Number, Read, Share, Stage, Training, WhatIf};
 use self::step::class_of;
-use crate::report::html::Cell::{self, Number as Figure, Stack, Swatch, Text};
-use crate::report::html::Html;
 use crate::statistics::{milliseconds, nanoseconds, percent};
 use crate::what_if::GAIN_MIN;
 
@@ -46,18 +46,19 @@ impl Page {
 
     /// As one file of HTML that needs nothing else.
     pub fn html(&self) -> String {
-        let mut html = Html::default();
-        self.top(&mut html);
-        self.changes(&mut html);
-        self.glance(&mut html);
-        self.actors(&mut html);
-        self.section(&mut html, "Over time", &["actors", "rate", "queues", "memory", "owners"]);
-        self.stages(&mut html);
-        self.training(&mut html);
-        self.machine(&mut html);
+        let body = html! {
+            (self.top())
+            (self.changes())
+            (self.glance())
+            (self.actors())
+            (self.over_time())
+            (self.stages())
+            (self.training())
+            (self.machine())
+        };
         let looks = concat!(include_str!("report/style.css"), include_str!("report/plots.css"));
         debug_assert!(looks.ends_with(LOOKS), "drawings look alike on pages and in files");
-        html.into_page(&format!("Profile: {}", self.0.verdict.sentence), looks)
+        static_page(&format!("Profile: {}", self.0.verdict.sentence), looks, &body)
     }
 
     /// All drawings that there may be, by name.
@@ -84,24 +85,18 @@ impl Page {
         drawings
     }
 
-    /// Those of these drawings that there are.
-    fn draw(&self, html: &mut Html, names: &[&str]) {
-        for (_, drawn) in self.drawings().into_iter().filter(|(name, _)| names.contains(name)) {
-            if let (Some(wide), Some(narrow)) = (drawn(WIDE), drawn(NARROW)) {
-                html.drawing(&wide.inline(), &narrow.inline());
+    /// Those of these drawings that there are, each for wide screens and for narrow ones.
+    fn draw(&self, names: &[&str]) -> Markup {
+        html! {
+            @for (_, drawn) in self.drawings().into_iter().filter(|(name, _)| names.contains(name)) {
+                @if let Some((wide, narrow)) = drawn(WIDE).zip(drawn(NARROW)) {
+                    figure { div.wide { (wide.inline()) } div.narrow { (narrow.inline()) } }
+                }
             }
         }
     }
 
-    fn section(&self, html: &mut Html, heading: &str, names: &[&str]) {
-        let is_any = self.drawings().iter().any(|(name, drawn)| names.contains(name) && drawn(WIDE).is_some());
-        if is_any {
-            html.heading(2, heading);
-            self.draw(html, names);
-        }
-    }
-
-    fn top(&self, html: &mut Html) {
+    fn top(&self) -> Markup {
         let half = match self.0.half.as_str() {
             "online" => "the online half",
             "prepare" => "the preparation",
@@ -109,65 +104,62 @@ impl Page {
             "all" => "the loader and training",
             other => other,
         };
-        let machine = self.0.machine.as_ref();
-        let by = machine.and_then(|machine| machine.configuration.as_ref()).map(|name| format!(", by {name}"));
-        html.enter("header", "top");
-        html.say(format!("Profile of {half}{}", by.unwrap_or_default()));
-        html.marked("h1", &self.0.verdict.sentence);
-        html.leave("header");
-        html.list(&self.0.verdict.evidence.0[..self.0.verdict.evidence.0.len().min(ROWS)]);
+        let configuration = self.0.machine.as_ref().and_then(|machine| machine.configuration.as_ref());
+        let evidence = &self.0.verdict.evidence.0;
+        html! {
+            header.top {
+                p { "Profile of " (text(half)) @if let Some(name) = configuration { ", by " (text(name)) } }
+                h1 { (with_code(&self.0.verdict.sentence)) }
+            }
+            @if !evidence.is_empty() { ul { @for item in evidence.iter().take(ROWS) { li { (with_code(item)) } } } }
+        }
     }
 
-    fn changes(&self, html: &mut Html) {
+    fn changes(&self) -> Markup {
         let changes = match &self.0.what_if {
             Some(WhatIf::Changes(changes)) => &changes.0,
-            Some(WhatIf::Nothing { none }) => return html.marked("p", &format!("What if: {none}.")),
-            None => return,
+            Some(WhatIf::Nothing { none }) => return html! { p { (with_code(&format!("What if: {none}."))) } },
+            None => return html! {},
         };
         if changes.is_empty() {
-            return html.say("What if: more lanes or more room would bring nothing.");
+            return html! { p { "What if: more lanes or more room would bring nothing." } };
         }
-        html.enter("div", "gains");
-        for (at, change) in changes.iter().take(ROWS).enumerate() {
-            let Change { key, from, to, gain, within, then } = change;
-            html.enter("div", "gain");
-            html.enter("p", "much");
-            html.marked("span", &gained(gain.0));
-            html.leave("p");
-            html.marked("p", &format!("`{key}` {} → {}", short(from.0), short(to.0)));
-            html.say(format!("foretold within {:.0} %; then {then}", (100.0 * within.0).ceil()));
-            if let Some(brought) = self.0.checked_gain.filter(|_| at == 0) {
-                html.say(format!("checked: it brought {:+.0} %", 100.0 * brought.0));
+        html! {
+            div.gains {
+                @for (at, change) in changes.iter().take(ROWS).enumerate() {
+                    @let Change { key, from, to, gain, within, then } = change;
+                    div.gain {
+                        p.much { span { (with_code(&gained(gain.0))) } }
+                        p { (with_code(&format!("`{key}` {} → {}", short(from.0), short(to.0)))) }
+                        p { "foretold within " (format!("{:.0}", (100.0 * within.0).ceil())) " %; then " (text(then)) }
+                        @if let Some(brought) = self.0.checked_gain.filter(|_| at == 0) {
+                            p { "checked: it brought " (format!("{:+.0}", 100.0 * brought.0)) " %" }
+                        }
+                    }
+                }
             }
-            html.leave("div");
         }
-        html.leave("div");
     }
 
-    fn glance(&self, html: &mut Html) {
+    fn glance(&self) -> Markup {
         let read = &self.0;
-        let mut figures: Vec<(&str, String)> = Vec::new();
-        figures.extend(read.tokens_per_s.map(|rate| ("tokens a second", estimated(&rate, short))));
-        figures.extend(read.seconds.map(|seconds| ("measured", format!("{:.1} s", seconds.0))));
-        figures.extend(read.warm_up_s.map(|seconds| ("after a warm-up of", format!("{:.1} s", seconds.0))));
-        figures.extend(read.processors.map(|processors| ("processors", short(processors.0))));
+        let mut known: Vec<(&str, String)> = Vec::new();
+        known.extend(read.tokens_per_s.map(|rate| ("tokens a second", estimated(&rate, short))));
+        known.extend(read.seconds.map(|seconds| ("measured", format!("{:.1} s", seconds.0))));
+        known.extend(read.warm_up_s.map(|seconds| ("after a warm-up of", format!("{:.1} s", seconds.0))));
+        known.extend(read.processors.map(|processors| ("processors", short(processors.0))));
         let resident = read.timeline.iter().flat_map(|timeline| timeline.resident_bytes.0.iter().flatten());
         let most = resident.map(|bytes| bytes.0).reduce(f64::max);
-        figures.extend(most.map(|bytes| ("memory at most", size(bytes))));
-        figures.extend(read.looking.map(|share| ("cost of measuring", format!("{} of a processor", percent(share.0)))));
-        if !figures.is_empty() {
-            html.figures(&figures);
-        }
+        known.extend(most.map(|bytes| ("memory at most", size(bytes))));
+        known.extend(read.looking.map(|share| ("cost of measuring", format!("{} of a processor", percent(share.0)))));
+        html! { @if !known.is_empty() { (figures(&known)) } }
     }
 
-    fn actors(&self, html: &mut Html) {
+    fn actors(&self) -> Markup {
         let actors = &self.0.actors.0;
         if actors.is_empty() {
-            return;
+            return html! {};
         }
-        html.heading(2, "Actors");
-        html.keys(&ACTIVITIES);
-        html.enter("div", "scroll");
         let columns = [
             "actor",
             "",
@@ -183,22 +175,25 @@ impl Page {
             "in",
             "out",
         ];
-        html.table(&columns, actors.iter().take(ROWS).map(row));
-        html.leave("div");
-        if actors.len() > ROWS {
-            html.say(format!("and {} more", actors.len() - ROWS));
+        html! {
+            h2 { "Actors" }
+            (classes_legend(&ACTIVITIES))
+            div.scroll { (table(&columns, actors.iter().take(ROWS).map(row))) }
+            @if actors.len() > ROWS { p { "and " (actors.len() - ROWS) " more" } }
+            p {
+                "Shares are of the time that was measured. An actor is busy, starved (it waits for input), blocked (it waits \
+                 for room) or idle (it has ended, or never had an item). What is busy and neither on a processor nor ready \
+                 for one is outside: at a disk, asleep."
+            }
         }
-        html.say(
-            "Shares are of the time that was measured. An actor is busy, starved (it waits for input), blocked (it waits for \
-             room) or idle (it has ended, or never had an item). What is busy and neither on a processor nor ready for one is \
-             outside: at a disk, asleep.",
-        );
     }
 
-    fn stages(&self, html: &mut Html) {
-        let Some(stages) = self.0.stage_costs.as_ref().filter(|stages| !stages.0.is_empty()) else { return };
-        html.heading(2, "Stages of the preparation");
-        html.enter("div", "scroll");
+    fn over_time(&self) -> Markup {
+        let drawings = self.draw(&["actors", "rate", "queues", "memory", "owners"]);
+        html! { @if !drawings.0.is_empty() { h2 { "Over time" } (drawings) } }
+    }
+
+    fn stages(&self) -> Markup {
         let row = |stage: &Stage| {
             let Stage { name, share, seconds, ns_per_token, bytes_in, bytes_out } = stage;
             vec![
@@ -212,34 +207,39 @@ impl Page {
             ]
         };
         let columns = ["stage", "", "of the lanes' work", "time", "ns/token", "bytes in", "bytes out"];
-        html.table(&columns, stages.0.iter().take(ROWS).map(row));
-        html.leave("div");
+        html! {
+            @if let Some(stages) = self.0.stage_costs.as_ref().filter(|stages| !stages.0.is_empty()) {
+                h2 { "Stages of the preparation" }
+                div.scroll { (table(&columns, stages.0.iter().take(ROWS).map(row))) }
+            }
+        }
     }
 
-    fn training(&self, html: &mut Html) {
-        let Some(training) = &self.0.training else { return };
-        html.heading(2, "A training step");
+    fn training(&self) -> Markup {
+        let Some(training) = &self.0.training else { return html! {} };
         let Training {
             device, device_name, steps, tokens_per_step, micro_batches_per_step, rows_per_micro_batch, ..
         } = training;
         let name = device_name.as_ref().map(|name| format!("{device} ({name})"));
-        let mut figures = vec![
+        let mut known = vec![
             ("a step", estimated(&training.step_ms, milliseconds)),
             ("steps", short(steps.0)),
             ("device", name.unwrap_or_else(|| device.clone())),
         ];
-        figures.extend(tokens_per_step.map(|tokens| ("tokens in a step", short(tokens.0))));
-        figures.extend(micro_batches_per_step.map(|count| ("micro-batches in a step", short(count.0))));
-        figures.extend(rows_per_micro_batch.map(|rows| ("rows in a micro-batch", short(rows.0))));
-        html.figures(&figures);
-        self.draw(html, &["phases"]);
-        phases(html, training);
-        self.draw(html, &["waterfall", "training-memory", "training-memory-over-time"]);
+        known.extend(tokens_per_step.map(|tokens| ("tokens in a step", short(tokens.0))));
+        known.extend(micro_batches_per_step.map(|count| ("micro-batches in a step", short(count.0))));
+        known.extend(rows_per_micro_batch.map(|rows| ("rows in a micro-batch", short(rows.0))));
+        html! {
+            h2 { "A training step" }
+            (figures(&known))
+            (self.draw(&["phases"]))
+            div.phases { (phases(training)) }
+            (self.draw(&["waterfall", "training-memory", "training-memory-over-time"]))
+        }
     }
 
-    fn machine(&self, html: &mut Html) {
-        let Some(machine) = &self.0.machine else { return };
-        html.heading(2, "Machine");
+    fn machine(&self) -> Markup {
+        let Some(machine) = &self.0.machine else { return html! {} };
         let facts = [
             ("program", &machine.program),
             ("command", &machine.command),
@@ -249,18 +249,18 @@ impl Page {
         ];
         let known = facts.into_iter().filter_map(|(name, fact)| Some((name, fact.clone()?)));
         let code = |name: &str, fact: String| if name == "command" { Cell::Code(fact) } else { Text(fact) };
-        html.enter("div", "facts");
-        html.table(&["", ""], known.map(|(name, fact)| vec![Text(name.to_owned()), code(name, fact)]));
-        html.leave("div");
+        html! {
+            h2 { "Machine" }
+            div.facts { (table(&["", ""], known.map(|(name, fact)| vec![Text(name.to_owned()), code(name, fact)]))) }
+        }
     }
 }
 
 /// Phases of a step with their figures.
-fn phases(html: &mut Html, training: &Training) {
+fn phases(training: &Training) -> Markup {
     let phases = &training.phases.0;
     let whole: f64 = phases.iter().map(|phase| phase.host_ms.0.max(0.0)).sum();
-    html.enter("div", "phases");
-    html.table(
+    table(
         &["phase", "host", "of the step", "device"],
         phases.iter().take(ROWS).map(|phase| {
             vec![
@@ -270,8 +270,7 @@ fn phases(html: &mut Html, training: &Training) {
                 number(phase.device_ms, milliseconds),
             ]
         }),
-    );
-    html.leave("div");
+    )
 }
 
 fn row(actor: &Actor) -> Vec<Cell> {

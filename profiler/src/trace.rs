@@ -16,7 +16,7 @@
 
 mod buffer;
 mod fields;
-pub mod layer;
+mod layer;
 mod perfetto;
 mod recorded;
 mod recorder;
@@ -27,6 +27,6 @@ mod tests;
 mod tracks;
 mod wire;
 
-pub use self::layer::{is_of_spans, layer};
+pub use self::layer::layer;
 pub use self::recorded::Recorded;
 pub use self::recorder::{Limits, Trace};

@@ -28,7 +28,7 @@ impl Sight {
     pub(crate) fn open(config: &Config) -> anyhow::Result<Option<Self>> {
         let seen = Seen::new(about(Kind::Prepare, &config.prepare.folder));
         let preparing = Preparing::new(Arc::clone(&seen), config.clone());
-        let bound = Box::new(|address: &Address| note(format_args!("seen at {address}")));
+        let bound = |address: &Address| note(format_args!("seen at {address}"));
         let server = Server::start(&config.serve, &seen, Arc::clone(&preparing) as _, bound).map_err(Usage)?;
         Ok(server.map(|server| Self { seen, preparing, _server: server }))
     }

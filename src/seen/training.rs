@@ -41,12 +41,10 @@ impl Sight {
     pub fn open(serve: &ServeConfig, folder: &Path, control: &Arc<Control>) -> anyhow::Result<Option<Self>> {
         let seen = Seen::new(about(Kind::Train, folder));
         let board = Arc::clone(control);
-        seen.beside(Box::new(move || {
-            board.board().queue_fill().map(|fill| ("queue/fill", fill)).into_iter().collect()
-        }));
+        seen.beside(move || board.board().queue_fill().map(|fill| ("queue/fill", fill)).into_iter().collect());
         let training = Training::new(Arc::clone(control), Arc::clone(&seen), folder.to_owned());
         let heard = Arc::clone(&training);
-        let bound = Box::new(move |address: &Address| heard.bound(address));
+        let bound = move |address: &Address| heard.bound(address);
         let server = Server::start(serve, &seen, Arc::clone(&training) as _, bound).map_err(Usage)?;
         Ok(server.map(|server| Self { seen, training, _server: server }))
     }

@@ -5,8 +5,8 @@
     python3 tests/page/mock.py --kind prepare --port 8765 --rate 5
     python3 tests/page/mock.py --report report.html     # no server: a report of three runs as one file
 
-It assembles the page of crates/server/page as the program does: plain text put in at three markers, the scripts in the order that
-page.html names. It needs nothing but Python's standard library. Names and documents are as hostile as a corpus can be.
+It assembles the page of crates/server/page as the program does (crates/server/src/page.rs), with the scripts in the same
+order. It needs nothing but Python's standard library. Names and documents are as hostile as a corpus can be.
 play.py has what is said, served.py what is answered; forms.py compares their forms with those of a real server.
 """
 
@@ -27,26 +27,28 @@ from urllib.parse import parse_qs, urlsplit
 from play import HOSTILE_NAME, wire
 from served import Run
 
-PAGE = Path(__file__).resolve().parents[2] / "crates" / "server" / "page"
+SERVER = Path(__file__).resolve().parents[2] / "crates" / "server"
+PAGE = SERVER / "page"
 TOKEN = "open-sesame"
 
 
 def assemble(report=None):
     """The page as one file, and the policy under which it is served."""
-    page = (PAGE / "page.html").read_text()
-    names = re.search(r"in this order:\s+(.*?)-->", page, re.S).group(1).split()
+    names = re.findall(r'"../page/([a-z-]+\.js)"', (SERVER / "src" / "page.rs").read_text())
+    body = (PAGE / "body.html").read_text()
     style = (PAGE / "page.css").read_text()
     script = "".join((PAGE / name).read_text() for name in names)
     missing = {path.name for path in PAGE.glob("*.js")} ^ set(names)
-    assert not missing, f"page.html and the folder disagree about {sorted(missing)}"
-    parts = {"/*STYLE*/": style, "/*SCRIPT*/": script, "<!--REPORT-->": ""}
+    assert not missing, f"page.rs and the folder disagree about {sorted(missing)}"
+    shown = ""
     if report is not None:
         text = json.dumps(report).replace("<", "\\u003c")
-        parts["<!--REPORT-->"] = f'<script type="application/json" id="report">{text}</script>'
-    for marker, text in parts.items():
-        assert page.count(marker) == 1, f"{marker} stands {page.count(marker)} times in page.html"
-    for marker, text in parts.items():
-        page = page.replace(marker, text)
+        shown = f'<script type="application/json" id="report">{text}</script>'
+    page = (
+        '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="referrer" content="no-referrer">'
+        f"<title>cloze</title><style>{style}</style></head><body>{shown}{body}<script>{script}</script></body></html>"
+    )
     digest = lambda text: base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
     policy = (
         f"default-src 'none'; script-src 'sha256-{digest(script)}'; style-src 'sha256-{digest(style)}'; "

@@ -58,8 +58,7 @@ impl Address {
     }
 
     /// Whether only programs of this machine reach it.
-    #[must_use]
-    pub fn is_local(&self) -> bool {
+    pub(crate) fn is_local(&self) -> bool {
         match self {
             Self::Tcp(address) => address.ip().is_loopback(),
             Self::Socket(_) => true,

@@ -3,7 +3,7 @@
 //! In the order of reading: `history` keeps what a run said, in bounded memory; `live` hands on what it says now;
 //! [`Seen`] is both, fed by events. A [`Subject`] answers for what is not in events: what all actors do just now, the
 //! configuration, sample rows, and what may be asked of it. [`Server`] puts these on an address; [`report`] puts the
-//! first into a file.
+//! first into a file. [`html`] has the parts that all pages of the program share.
 //!
 //! Nothing here waits for a run, and no run waits for anything here: events come through a bounded queue of its owner,
 //! clients read a ring and are told to begin anew where they are too slow for it.
@@ -13,11 +13,12 @@ mod columns;
 mod config;
 mod ends;
 mod history;
+pub mod html;
 mod limits;
 mod live;
 mod metrics;
 mod page;
-pub mod plot;
+mod plot;
 pub mod report;
 mod routes;
 mod seen;
@@ -27,6 +28,6 @@ mod subject;
 mod tests;
 
 pub use config::{Address, ServeConfig};
-pub use seen::{About, Figures, Kind, Seen};
-pub use server::{Heard, Server};
+pub use seen::{About, Kind, Seen};
+pub use server::Server;
 pub use subject::{Action, ActorStatus, CheckpointStatus, Health, MemoryStatus, Status, Subject, Trouble};

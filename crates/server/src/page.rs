@@ -1,12 +1,16 @@
-//! The page, in one piece.
+//! The live page of a run, and of a report about runs, in one piece: `page/body.html` in the frame of all pages, with its
+//! style and its scripts.
 
 use std::sync::LazyLock;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use maud::{Markup, PreEscaped, html};
 use sha2::{Digest, Sha256};
 
-const PAGE: &str = include_str!("../page/page.html");
+use crate::html::frame;
+
+const BODY: &str = include_str!("../page/body.html");
 const STYLE: &str = include_str!("../page/page.css");
 
 /// One after another, as if they were one file.
@@ -34,45 +38,39 @@ const SCRIPTS: &[&str] = &[
     include_str!("../page/page.js"),
 ];
 
-/// The page as it is served, and the policy that belongs to it.
-pub(crate) struct Whole {
+/// The page as it is served, and its content security policy.
+pub(crate) struct Live {
     pub(crate) html: String,
     pub(crate) policy: String,
 }
 
 /// The page of a run that is looked at.
-pub(crate) static LIVE: LazyLock<Whole> = LazyLock::new(|| {
-    let [style, script] = [STYLE.to_owned(), SCRIPTS.concat()];
+pub(crate) static LIVE: LazyLock<Live> = LazyLock::new(|| {
     // Nothing runs but what was compiled in, and nothing is fetched but from here: also where a text found a way into the
     // page that nobody thought of.
     let policy = format!(
         "default-src 'none'; script-src {}; style-src {}; connect-src 'self'; img-src data:; base-uri 'none'; \
          form-action 'none'; frame-ancestors 'none'",
-        hash(&script),
-        hash(&style)
+        hash(&SCRIPTS.concat()),
+        hash(STYLE)
     );
-    Whole { html: whole(&style, &script, ""), policy }
+    Live { html: whole(&html! {}), policy }
 });
 
-/// The page with what is to be seen in it, as JSON.
+/// Returns the page of a report: `json` is what it shows.
 pub(crate) fn of_report(json: &str) -> String {
-    let report = format!("<script type=\"application/json\" id=\"report\">{}</script>", escaped(json));
-    whole(STYLE, &SCRIPTS.concat(), &report)
+    // HTML reads no entities in a script element: what could end it is escaped as JSON does.
+    let json =
+        json.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026").replace('\u{2028}', "\\u2028");
+    whole(&html! { script type="application/json" id="report" { (PreEscaped(json)) } })
 }
 
-fn whole(style: &str, script: &str, report: &str) -> String {
-    // The report last: what stands in it is not looked at again.
-    let (head, tail) = PAGE.split_once("<!--REPORT-->").expect("the page has a place for a report");
-    let put = |part: &str| part.replace("/*STYLE*/", style).replace("/*SCRIPT*/", script);
-    format!("{}{report}{}", put(head), put(tail))
+fn whole(report: &Markup) -> String {
+    let body = html! { (report) (PreEscaped(BODY)) script { (PreEscaped(SCRIPTS.concat())) } };
+    frame("cloze", STYLE, None, &body).into_string()
 }
 
-/// JSON that ends no element that it stands in, whatever its texts are.
-fn escaped(json: &str) -> String {
-    json.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026").replace('\u{2028}', "\\u2028")
-}
-
-/// As a policy names an element that it allows.
+/// Names a script or style element in a policy.
 fn hash(text: &str) -> String {
     format!("'sha256-{}'", STANDARD.encode(Sha256::digest(text.as_bytes())))
 }
@@ -89,11 +87,10 @@ mod tests {
 
     #[test]
     fn the_policy_allows_what_stands_in_the_page() {
-        let Whole { html, policy } = &*LIVE;
+        let Live { html, policy } = &*LIVE;
         for (open, close) in [("<style>", "</style>"), ("<script>", "</script>")] {
             assert!(policy.contains(&hash(inside(html, open, close))), "{open}");
         }
-        assert!(!html.contains("/*SCRIPT*/") && !html.contains("/*STYLE*/") && !html.contains("<!--REPORT-->"));
     }
 
     /// `make keys` writes the file anew.
@@ -113,7 +110,7 @@ mod tests {
 
     #[test]
     fn the_page_asks_nobody_else() {
-        for part in [PAGE, STYLE].into_iter().chain(SCRIPTS.iter().copied()) {
+        for part in [BODY, STYLE].into_iter().chain(SCRIPTS.iter().copied()) {
             for foreign in ["src=\"http", "href=\"http", "url(http", "@import", "innerHTML", "eval(", " onclick="] {
                 assert!(!part.contains(foreign), "{foreign}");
             }

@@ -2,13 +2,17 @@
 
 use std::fmt::Write as _;
 
+use maud::{Markup, html};
+
+use crate::html::text;
+
 /// A curve: where each point stands and what it is, with the least and the greatest of what was merged into it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Curve {
+pub(crate) struct Curve {
     /// Whose it is.
-    pub name: String,
+    pub(crate) name: String,
     /// x, mean, least, greatest; by x.
-    pub points: Vec<(f64, f64, f64, f64)>,
+    pub(crate) points: Vec<(f64, f64, f64, f64)>,
 }
 
 /// Width and height of a plot, and of the room around its curves: left, top, right, bottom.
@@ -20,30 +24,22 @@ const COLOURS: [&str; 8] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9
 const DASHES: [&str; 3] = ["", "6 3", "2 3"];
 
 /// One plot of any number of curves over steps.
-#[must_use]
-pub fn svg(title: &str, curves: &[Curve]) -> String {
+pub(crate) fn svg(title: &str, curves: &[Curve]) -> String {
     let finite = || curves.iter().flat_map(|curve| &curve.points).filter(|point| point.1.is_finite());
-    let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" font-family=\"sans-serif\" font-size=\"12\">\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n\
-         <text x=\"{}\" y=\"22\" font-size=\"15\">{}</text>\n",
-        SIZE.0,
-        SIZE.1,
-        ROOM.0,
-        escaped(title)
-    );
-    let (Some(x), Some(y)) = (Axis::over(finite().map(|point| point.0)), Axis::over(finite().map(|point| point.1)))
-    else {
-        let _ =
-            writeln!(out, "<text x=\"{}\" y=\"60\" fill=\"#666\">nothing is known of it yet</text>\n</svg>", ROOM.0);
-        return out;
+    let axes = Axis::over(finite().map(|point| point.0)).zip(Axis::over(finite().map(|point| point.1)));
+    let plot = html! {
+        svg xmlns="http://www.w3.org/2000/svg" viewBox={ "0 0 " (SIZE.0) " " (SIZE.1) } font-family="sans-serif" font-size="12" {
+            rect width="100%" height="100%" fill="#fff" {}
+            text x=(ROOM.0) y="22" font-size="15" { (text(title)) }
+            @if let Some((x, y)) = &axes {
+                (grid(x, y))
+                @for (number, curve) in curves.iter().enumerate() { (draw(number, curve, x, y)) }
+            } @else {
+                text x=(ROOM.0) y="60" fill="#666" { "nothing is known of it yet" }
+            }
+        }
     };
-    grid(&mut out, &x, &y);
-    for (number, curve) in curves.iter().enumerate() {
-        draw(&mut out, number, curve, &x, &y);
-    }
-    out.push_str("</svg>\n");
-    out
+    plot.into_string() + "\n"
 }
 
 /// From values to places.
@@ -88,37 +84,23 @@ fn at(x: &Axis, y: &Axis, point: (f64, f64)) -> (f64, f64) {
     (ROOM.0 + x.share(point.0) * width, ROOM.1 + (1.0 - y.share(point.1)) * height)
 }
 
-fn grid(out: &mut String, x: &Axis, y: &Axis) {
-    for value in y.marks() {
-        let (left, height) = at(x, y, (x.low, value));
-        let right = SIZE.0 - ROOM.2;
-        let _ = writeln!(
-            out,
-            "<line x1=\"{left:.1}\" x2=\"{right:.1}\" y1=\"{height:.1}\" y2=\"{height:.1}\" stroke=\"#ddd\"/>\
-             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\" fill=\"#444\">{}</text>",
-            left - 6.0,
-            height + 4.0,
-            short(value)
-        );
+fn grid(x: &Axis, y: &Axis) -> Markup {
+    let right = SIZE.0 - ROOM.2;
+    html! {
+        @for value in y.marks() {
+            @let (left, height) = at(x, y, (x.low, value));
+            line x1=(place(left)) x2=(place(right)) y1=(place(height)) y2=(place(height)) stroke="#ddd" {}
+            text x=(place(left - 6.0)) y=(place(height + 4.0)) text-anchor="end" fill="#444" { (short(value)) }
+        }
+        @for value in x.marks() {
+            @let (left, bottom) = at(x, y, (value, y.low));
+            text x=(place(left)) y=(place(bottom + 16.0)) text-anchor="middle" fill="#444" { (short(value)) }
+        }
+        text x=(place(right)) y=(place(SIZE.1 - 8.0)) text-anchor="end" fill="#444" { "step" }
     }
-    for value in x.marks() {
-        let (left, bottom) = at(x, y, (value, y.low));
-        let _ = writeln!(
-            out,
-            "<text x=\"{left:.1}\" y=\"{:.1}\" text-anchor=\"middle\" fill=\"#444\">{}</text>",
-            bottom + 16.0,
-            short(value)
-        );
-    }
-    let _ = writeln!(
-        out,
-        "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\" fill=\"#444\">step</text>",
-        SIZE.0 - ROOM.2,
-        SIZE.1 - 8.0
-    );
 }
 
-fn draw(out: &mut String, number: usize, curve: &Curve, x: &Axis, y: &Axis) {
+fn draw(number: usize, curve: &Curve, x: &Axis, y: &Axis) -> Markup {
     let colour = COLOURS[number % COLOURS.len()];
     let dash = DASHES[number / COLOURS.len() % DASHES.len()];
     let mut path = String::new();
@@ -133,17 +115,16 @@ fn draw(out: &mut String, number: usize, curve: &Curve, x: &Axis, y: &Axis) {
         let _ = write!(path, "{}{left:.1} {height:.1}", if is_down { "L" } else { "M" });
         is_down = true;
     }
-    let _ = writeln!(
-        out,
-        "<path d=\"{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.5\" stroke-dasharray=\"{dash}\"/>"
-    );
     let height = ROOM.1 + 16.0 * (number as f64 + 1.0);
-    let _ = writeln!(
-        out,
-        "<text x=\"{:.1}\" y=\"{height:.1}\" text-anchor=\"end\" fill=\"{colour}\">{}</text>",
-        SIZE.0 - ROOM.2 - 4.0,
-        escaped(&curve.name)
-    );
+    html! {
+        path d=(path) fill="none" stroke=(colour) stroke-width="1.5" stroke-dasharray=(dash) {}
+        text x=(place(SIZE.0 - ROOM.2 - 4.0)) y=(place(height)) text-anchor="end" fill=(colour) { (text(&curve.name)) }
+    }
+}
+
+/// A coordinate, to a tenth of a unit.
+fn place(at: f64) -> String {
+    format!("{at:.1}")
 }
 
 /// A number on an axis.
@@ -162,13 +143,6 @@ fn short(value: f64) -> String {
 fn rounded(value: f64) -> String {
     let text = format!("{value:.4}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
-}
-
-/// A text that ends no element of HTML or SVG, and that no terminal obeys.
-#[must_use]
-pub fn escaped(text: &str) -> String {
-    let text = schemas::printable(text);
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]

@@ -4,10 +4,10 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::{Body, Bytes, to_bytes};
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{DefaultBodyLimit, Query, Request, State};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::body::Body;
+use axum::extract::rejection::{QueryRejection, StringRejection};
+use axum::extract::{Query, Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::sse::{Event as Sse, KeepAlive, Sse as Stream};
 use axum::response::{IntoResponse, Response};
@@ -17,6 +17,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, sleep_until, timeout};
+use tower_http::limit::RequestBodyLimitLayer;
+use tower_http::set_header::HeaderMetadata;
+use tower_http::set_header::response::SetMultipleResponseHeadersLayer;
+use tower_http::timeout::TimeoutLayer;
 
 use crate::access::{Access, Purpose, Refusal};
 use crate::ends::over;
@@ -33,9 +37,10 @@ pub(crate) struct Site {
     pub(crate) seen: Arc<Seen>,
     pub(crate) subject: Arc<dyn Subject>,
     pub(crate) access: Arc<Access>,
-    /// Those that may listen to events.
+    /// Those that may listen to events. `tower::limit` would count a listener only until its answer begins.
     pub(crate) listeners: Arc<Semaphore>,
-    /// What takes long is done one at a time.
+    /// What takes long is done one at a time. `tower::limit` would let the next begin when a client leaves or its time is
+    /// over, while the thread that works for it still does.
     pub(crate) slow: Arc<Semaphore>,
     /// Closes when the server ends.
     pub(crate) end: watch::Receiver<bool>,
@@ -54,6 +59,11 @@ impl Site {
 
 /// Everything that is answered.
 pub(crate) fn router(site: Site) -> Router {
+    let with_body = Router::new()
+        .route("/log-level", post(log_level))
+        .route("/note", post(note))
+        // The body has to come in the time of a head.
+        .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, HEAD_TIME));
     let looked_at = Router::new()
         .route("/", get(page))
         // Browsers ask for one whatever the page says.
@@ -69,34 +79,51 @@ pub(crate) fn router(site: Site) -> Router {
         .route("/startupz", get(started))
         .route("/checkpoint", post(checkpoint))
         .route("/stop", post(stop))
-        .route("/log-level", post(log_level))
-        .route("/note", post(note))
-        .layer(middleware::from_fn(in_time));
+        .layer(TimeoutLayer::with_status_code(StatusCode::GATEWAY_TIMEOUT, ANSWER_TIME));
     looked_at
+        .merge(with_body)
         // As long as its client listens.
         .route("/events", get(events))
         .fallback(nothing)
         .method_not_allowed_fallback(other_method)
-        .layer(DefaultBodyLimit::max(BODY_BYTES))
+        .layer(RequestBodyLimitLayer::new(BODY_BYTES))
+        .layer(middleware::map_response(explained))
         .layer(middleware::from_fn_with_state(site.clone(), admit))
+        .layer(SetMultipleResponseHeadersLayer::overriding(vec![
+            fixed(header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+            fixed(header::REFERRER_POLICY, "no-referrer"),
+            fixed(HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+        ]))
+        .layer(SetMultipleResponseHeadersLayer::if_not_present(vec![
+            fixed(header::CACHE_CONTROL, "no-store"),
+            // Of an answer that is opened as a page nothing is obeyed.
+            fixed(header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
+        ]))
         .with_state(site)
 }
 
-/// Judges before anything is done, and says to browsers what they may do with the answer.
+fn fixed(name: HeaderName, value: &'static str) -> HeaderMetadata<Response> {
+    (name, HeaderValue::from_static(value)).into()
+}
+
+/// Judges before anything is done.
 async fn admit(State(site): State<Site>, request: Request, next: Next) -> Response {
-    let mut response = match judged(&site, &request) {
+    match judged(&site, &request) {
         Ok(()) => next.run(request).await,
         Err(Refusal { status, why }) => refused(status, &why),
-    };
-    let headers = response.headers_mut();
-    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
-    headers.insert("cross-origin-resource-policy", HeaderValue::from_static("same-origin"));
-    // Of an answer that is opened as a page nothing is obeyed.
-    let nothing = HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");
-    headers.entry(header::CONTENT_SECURITY_POLICY).or_insert(nothing);
-    response
+    }
+}
+
+/// Words for the refusals of layers, which have a status alone.
+async fn explained(response: Response) -> Response {
+    match response.status() {
+        status @ StatusCode::PAYLOAD_TOO_LARGE => {
+            refused(status, &format!("the body is longer than {BODY_BYTES} bytes"))
+        }
+        status @ StatusCode::REQUEST_TIMEOUT => refused(status, "the body did not come"),
+        StatusCode::GATEWAY_TIMEOUT => busy("it took too long; ask again"),
+        _ => response,
+    }
 }
 
 /// Whether a request is answered, or how it is refused. What nobody may ask for needs no token to hear so.
@@ -114,14 +141,6 @@ fn judged(site: &Site, request: &Request) -> Result<(), Refusal> {
             site.access.judge(headers, Purpose::Change)
         }
         _ => site.access.judge(headers, Purpose::Look),
-    }
-}
-
-/// Nothing takes longer than it may.
-async fn in_time(request: Request, next: Next) -> Response {
-    match timeout(ANSWER_TIME, next.run(request)).await {
-        Ok(response) => response,
-        Err(_) => busy("it took too long; ask again"),
     }
 }
 
@@ -274,28 +293,20 @@ async fn stop(State(site): State<Site>) -> Response {
     act(&site, Action::Stop)
 }
 
-async fn log_level(State(site): State<Site>, body: Body) -> Response {
-    worded(&site, body, Action::LogLevel).await
+async fn log_level(State(site): State<Site>, text: Result<String, StringRejection>) -> Response {
+    worded(&site, &text, Action::LogLevel)
 }
 
-async fn note(State(site): State<Site>, body: Body) -> Response {
-    worded(&site, body, Action::Note).await
+async fn note(State(site): State<Site>, text: Result<String, StringRejection>) -> Response {
+    worded(&site, &text, Action::Note)
 }
 
 /// An action that has a text.
-async fn worded(site: &Site, body: Body, action: fn(String) -> Action) -> Response {
-    let body: Bytes = match timeout(HEAD_TIME, to_bytes(body, BODY_BYTES)).await {
-        Ok(Ok(body)) => body,
-        Ok(Err(_)) => {
-            let why = format!("the body is cut, or longer than {BODY_BYTES} bytes");
-            return refused(StatusCode::PAYLOAD_TOO_LARGE, &why);
-        }
-        Err(_) => return refused(StatusCode::REQUEST_TIMEOUT, "the body did not come"),
-    };
-    match std::str::from_utf8(&body).map(str::trim) {
+fn worded(site: &Site, text: &Result<String, StringRejection>, action: fn(String) -> Action) -> Response {
+    match text.as_deref().map(str::trim) {
         Ok("") => refused(StatusCode::BAD_REQUEST, "the body is empty; it is the text"),
         Ok(text) => act(site, action(text.to_owned())),
-        Err(_) => refused(StatusCode::BAD_REQUEST, "the body is no UTF-8"),
+        Err(rejection) => refused(rejection.status(), &rejection.body_text()),
     }
 }
 

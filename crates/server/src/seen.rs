@@ -38,7 +38,7 @@ pub struct About {
 }
 
 /// Figures that no event has, at this moment.
-pub type Figures = Box<dyn Fn() -> Vec<(&'static str, f64)> + Send + Sync>;
+type Figures = Box<dyn Fn() -> Vec<(&'static str, f64)> + Send + Sync>;
 
 /// What a run said so far, and says.
 pub struct Seen {
@@ -110,8 +110,8 @@ impl Seen {
     }
 
     /// These figures are shown beside those of the reports.
-    pub fn beside(&self, figures: Figures) {
-        let _ = self.figures.set(figures);
+    pub fn beside(&self, figures: impl Fn() -> Vec<(&'static str, f64)> + Send + Sync + 'static) {
+        let _ = self.figures.set(Box::new(figures));
     }
 
     pub(crate) fn name(&self) -> &str {

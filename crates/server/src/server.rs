@@ -2,6 +2,10 @@
 //!
 //! Its own runtime, so that whatever is asked of it keeps nobody waiting who has to do with the run: signals are heard and
 //! checkpoints written elsewhere. An address that is taken ends no run: it is said, and tried again.
+//!
+//! Here are the bounds of a connection: how many there are, how long a head, silence and a client that reads nothing may
+//! last, how old one becomes. `tower-http` sees requests alone, and begins when a head is complete; its bounds are in
+//! `routes`.
 
 use std::fs;
 use std::io;
@@ -45,9 +49,6 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 const FULL: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
 
-/// Whoever is told where the server listens: once, when it does.
-pub type Heard = Box<dyn FnOnce(&Address) + Send>;
-
 /// Answers until it is dropped.
 #[derive(Debug)]
 pub struct Server {
@@ -57,7 +58,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts to answer; none where nothing is to be served. `heard` is told the address as soon as there is one.
+    /// Starts to answer; none where nothing is to be served. `on_bound` is called with the address when the server listens.
     ///
     /// # Errors
     /// For an address or a token that cannot be read. That an address is taken is none: it is said, and tried again.
@@ -65,7 +66,7 @@ impl Server {
         config: &ServeConfig,
         seen: &Arc<Seen>,
         subject: Arc<dyn Subject>,
-        heard: Heard,
+        on_bound: impl FnOnce(&Address) + Send + 'static,
     ) -> Result<Option<Self>, String> {
         let Some(address) = config.address()? else { return Ok(None) };
         if let Address::Socket(path) = &address {
@@ -86,7 +87,7 @@ impl Server {
             let _alive: std::sync::mpsc::SyncSender<()> = alive;
             // Of this thread alone, and of those that it starts: where both want a core, the run has it.
             let _ = rustix::process::nice(NICE);
-            runtime.block_on(until_it_ends(address, router, ends, heard));
+            runtime.block_on(until_it_ends(address, router, ends, on_bound));
             // What still makes an answer is nobody's any more.
             runtime.shutdown_timeout(LAST_WORDS);
         };
@@ -139,12 +140,17 @@ fn refuse_others(path: &Path) -> Result<(), String> {
     }
 }
 
-async fn until_it_ends(address: Address, router: Router, mut ends: watch::Receiver<bool>, heard: Heard) {
+async fn until_it_ends(
+    address: Address,
+    router: Router,
+    mut ends: watch::Receiver<bool>,
+    on_bound: impl FnOnce(&Address),
+) {
     let listener = tokio::select! {
         listener = bind(&address) => listener,
         () = over(&mut ends) => return,
     };
-    heard(&listener.address(&address));
+    on_bound(&listener.address(&address));
     let for_each = ends.clone();
     let places = Places::new();
     tokio::select! {

@@ -105,7 +105,7 @@ fn serving() -> Home {
     let config = ServeConfig { address: "127.0.0.1:0".to_owned(), token_file: token.path().into(), hosts: Vec::new() };
     let (seen, played) = (Seen::new(about()), Arc::<Played>::default());
     let (sender, heard) = sync_channel(1);
-    let told = Box::new(move |address: &Address| sender.send(address.clone()).expect("heard"));
+    let told = move |address: &Address| sender.send(address.clone()).expect("heard");
     let server = Server::start(&config, &seen, Arc::clone(&played) as _, told).expect("started").expect("an address");
     let Address::Tcp(at) = heard.recv_timeout(Duration::from_secs(10)).expect("bound") else {
         panic!("TCP was asked for")

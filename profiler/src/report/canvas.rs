@@ -1,8 +1,9 @@
-//! What drawings are made of: places, shapes, texts. Every text is escaped here.
+//! What drawings are made of: places, shapes, texts.
 
 use std::fmt::Write as _;
 
-use server::plot::escaped;
+use maud::{Markup, PreEscaped, html};
+use server::html::text;
 
 /// What shapes look like, on light ground and on dark.
 pub(super) const LOOKS: &str = include_str!("plots.css");
@@ -15,14 +16,14 @@ pub(super) const NARROW: f64 = 380.0;
 pub(super) const LINE: f64 = 20.0;
 const LETTER: f64 = 7.0;
 
-/// SVG in the making.
+/// A drawing under construction, in SVG.
 pub(super) struct Canvas {
     pub(super) width: f64,
     /// Down to where it is drawn on.
     pub(super) y: f64,
     title: String,
     about: String,
-    body: String,
+    shapes: Vec<Markup>,
 }
 
 /// To which side of its place a text lies.
@@ -36,7 +37,7 @@ pub(super) enum Side {
 impl Canvas {
     /// An empty one under that title; `about` says what can be seen, to who cannot see it.
     pub(super) fn new(width: f64, title: &str, about: String) -> Self {
-        let mut canvas = Self { width, y: LINE, title: title.to_owned(), about, body: String::new() };
+        let mut canvas = Self { width, y: LINE, title: title.to_owned(), about, shapes: Vec::new() };
         canvas.text((0.0, LINE - 4.0), Side::Right, "title", title);
         canvas
     }
@@ -53,45 +54,43 @@ impl Canvas {
         if x < LETTER * 1.3 * self.title.chars().count() as f64 + 16.0 {
             (x, self.y) = (0.0, self.y + LINE);
         }
-        for (class, text) in entries {
-            if x > 0.0 && x + width(text) > self.width + 12.0 {
+        for (class, name) in entries {
+            if x > 0.0 && x + width(name) > self.width + 12.0 {
                 (x, self.y) = (0.0, self.y + LINE);
             }
             let y = self.y;
-            let _ = write!(
-                self.body,
-                "<rect class=\"{class}\" x=\"{}\" y=\"{}\" width=\"12\" height=\"12\" rx=\"2\"/>",
-                place(x),
-                place(y - 14.0)
-            );
-            self.text((x + 18.0, y - 4.0), Side::Right, "soft", text);
-            x += width(text);
+            self.shapes.push(html! {
+                rect class=(class) x=(place(x)) y=(place(y - 14.0)) width="12" height="12" rx="2" {}
+            });
+            self.text((x + 18.0, y - 4.0), Side::Right, "soft", name);
+            x += width(name);
         }
     }
 
-    pub(super) fn text(&mut self, (x, y): (f64, f64), side: Side, class: &str, text: &str) {
+    pub(super) fn text(&mut self, (x, y): (f64, f64), side: Side, class: &str, words: &str) {
         let anchor = match side {
-            Side::Right => "",
-            Side::Middle => " text-anchor=\"middle\"",
-            Side::Left => " text-anchor=\"end\"",
+            Side::Right => None,
+            Side::Middle => Some("middle"),
+            Side::Left => Some("end"),
         };
-        let (x, y, text) = (place(x), place(y), escaped(text));
-        let _ = write!(self.body, "<text class=\"{class}\" x=\"{x}\" y=\"{y}\"{anchor}>{text}</text>");
+        self.shapes.push(html! {
+            text class=(class) x=(place(x)) y=(place(y)) text-anchor=[anchor] { (text(words)) }
+        });
     }
 
     /// A rectangle; `tip` is shown to who points at it.
     pub(super) fn rect(&mut self, (x, y): (f64, f64), (width, height): (f64, f64), class: &str, tip: &str) {
-        let [x, y, width, height] = [x, y, width.max(0.0), height.max(0.0)].map(place);
-        let shape = format!("<rect class=\"{class}\" x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\"");
-        let _ = match tip {
-            "" => write!(self.body, "{shape}/>"),
-            tip => write!(self.body, "{shape}><title>{}</title></rect>", escaped(tip)),
-        };
+        let [width, height] = [width, height].map(|size| place(size.max(0.0)));
+        self.shapes.push(html! {
+            rect class=(class) x=(place(x)) y=(place(y)) width=(width) height=(height) {
+                @if !tip.is_empty() { title { (text(tip)) } }
+            }
+        });
     }
 
     pub(super) fn line(&mut self, (x, y): (f64, f64), (to_x, to_y): (f64, f64), class: &str) {
         let [x, y, to_x, to_y] = [x, y, to_x, to_y].map(place);
-        let _ = write!(self.body, "<path class=\"{class}\" d=\"M{x} {y}L{to_x} {to_y}\"/>");
+        self.path(class, &format!("M{x} {y}L{to_x} {to_y}"));
     }
 
     /// A stair over places `(x, low, high)`, each of which begins where the one before ends; filled between low and high.
@@ -104,7 +103,8 @@ impl Canvas {
         let begins = [from].into_iter().chain(steps.iter().map(|(x, ..)| *x));
         let lower: Vec<(f64, f64)> = begins.zip(steps.iter().map(|(_, low, _)| *low)).collect();
         stair(&mut path, lower.into_iter().rev());
-        let _ = write!(self.body, "<path class=\"{class}\" d=\"{path}Z\"/>");
+        path.push('Z');
+        self.path(class, &path);
     }
 
     /// The upper edge of such a stair as a line.
@@ -112,31 +112,37 @@ impl Canvas {
         let Some(first) = steps.first() else { return };
         let mut path = format!("M{} {}", place(from), place(first.2));
         stair(&mut path, steps.iter().map(|(x, _, high)| (*x, *high)));
-        let _ = write!(self.body, "<path class=\"{class}\" d=\"{path}\"/>");
+        self.path(class, &path);
     }
 
-    /// The drawing for a page whose style has [`LOOKS`].
-    pub(super) fn inline(self) -> String {
-        self.finish("")
+    fn path(&mut self, class: &str, places: &str) {
+        self.shapes.push(html! { path class=(class) d=(places) {} });
     }
 
-    /// The drawing as a file of its own.
-    pub(super) fn alone(self) -> String {
-        let looks =
-            format!("<style>{LOOKS}</style><rect class=\"ground\" x=\"-16\" y=\"-8\" width=\"100%\" height=\"100%\"/>");
-        self.finish(&looks)
+    /// The drawing for a page whose style has [`LOOKS`]: it goes to the edges.
+    pub(super) fn inline(&self) -> Markup {
+        self.framed(0.0, 0.0, &html! {})
     }
 
-    fn finish(self, looks: &str) -> String {
-        let (title, about, height) = (escaped(&self.title), escaped(&self.about), self.y + 8.0);
-        // On a page it goes to the edges, in a file it has room around it.
-        let (margin, above) = if looks.is_empty() { (0.0, 0.0) } else { (16.0, 8.0) };
-        let [x, y, width, height] = [-margin, -above, self.width + 2.0 * margin, height + 2.0 * above].map(place);
-        format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"{x} {y} {width} {height}\" role=\"img\" \
-             aria-label=\"{title}\" class=\"plot\"><desc>{about}</desc>{looks}{}</svg>\n",
-            self.body
-        )
+    /// The drawing as a file of its own, with room around it.
+    pub(super) fn alone(&self) -> String {
+        let looks = html! {
+            style { (PreEscaped(LOOKS)) }
+            rect.ground x="-16" y="-8" width="100%" height="100%" {}
+        };
+        self.framed(16.0, 8.0, &looks).into_string() + "\n"
+    }
+
+    fn framed(&self, margin: f64, above: f64, looks: &Markup) -> Markup {
+        let height = self.y + 8.0;
+        let view = [-margin, -above, self.width + 2.0 * margin, height + 2.0 * above].map(place).join(" ");
+        html! {
+            svg xmlns="http://www.w3.org/2000/svg" viewBox=(view) role="img" aria-label=(text(&self.title)) class="plot" {
+                desc { (text(&self.about)) }
+                (looks)
+                @for shape in &self.shapes { (shape) }
+            }
+        }
     }
 }
 
@@ -205,7 +211,7 @@ mod tests {
     fn a_stair_goes_there_and_back() {
         let mut canvas = Canvas::new(WIDE, "x", String::new());
         canvas.stairs(0.0, &[(10.0, 50.0, 20.0), (20.0, 50.0, 20.0), (30.0, 50.0, 40.0)], "busy");
-        assert!(canvas.inline().contains("d=\"M0 20V20H20V40H30V50V50H0Z\""), "as drawn by hand");
+        assert!(canvas.inline().into_string().contains("d=\"M0 20V20H20V40H30V50V50H0Z\""), "as drawn by hand");
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub fn layer<S: Subscriber + for<'a> LookupSpan<'a>>() -> impl Layer<S> {
 }
 
 /// Whether a span or an event is for traces, not for logs.
-pub fn is_of_spans(metadata: &Metadata<'_>) -> bool {
+fn is_of_spans(metadata: &Metadata<'_>) -> bool {
     metadata.target() == SPANS
 }
 

@@ -11,8 +11,9 @@ use rustix::time::{ClockId, clock_gettime};
 use super::buffer::{Note, Value};
 use super::tracks::{Drawn, Op, What};
 use super::wire::{
-    Annotation, BEGIN, BOOTTIME, CLEARED, COUNT, COUNTER, ClockNow, Clocks, Counter, Data, Defaults, Descriptor, END,
-    EXPLICIT, Event, INSTANT, Interned, MONOTONIC, NEEDED, Named, Noted, Packet, Packets, Process, REALTIME,
+    AnnotationValue, BEGIN, BOOTTIME, CLEARED, COUNT, COUNTER, ClockReading, ClockSnapshot, CounterDescriptor, Data,
+    DebugAnnotation, END, EXPLICIT, INSTANT, InternedData, InternedName, MONOTONIC, NEEDED, Packets, ProcessDescriptor,
+    REALTIME, TracePacket, TracePacketDefaults, TrackDescriptor, TrackEvent,
 };
 
 /// All packets are of one writer.
@@ -26,16 +27,16 @@ pub(super) fn write(drawn: &Drawn<'_>, texts: &[String], out: &mut impl Write) -
     let mut writer = Writer::new(texts, out);
     writer.head()?;
     for (at, track) in drawn.tracks.iter().enumerate() {
-        let counter = track.capacity.map(|places| Counter { unit: COUNT, unit_name: format!("of {places}") });
-        let descriptor = Descriptor {
+        let counter = track.capacity.map(|places| CounterDescriptor { unit: COUNT, unit_name: format!("of {places}") });
+        let descriptor = TrackDescriptor {
             uuid: writer.uuid(at),
             name: track.name.clone(),
             parent: writer.process,
             counter,
             rank: i32::try_from(at).unwrap_or(i32::MAX),
-            ..Descriptor::default()
+            ..TrackDescriptor::default()
         };
-        writer.packet(Packet { data: Some(Data::Track(descriptor)), ..Packet::default() })?;
+        writer.packet(TracePacket { data: Some(Data::Track(descriptor)), ..TracePacket::default() })?;
     }
     for op in &drawn.ops {
         writer.happens(op)?;
@@ -47,7 +48,7 @@ pub(super) fn write(drawn: &Drawn<'_>, texts: &[String], out: &mut impl Write) -
 #[derive(Default)]
 struct Names<'a> {
     known: BTreeMap<&'a str, u64>,
-    untold: Vec<Named>,
+    untold: Vec<InternedName>,
 }
 
 impl<'a> Names<'a> {
@@ -55,7 +56,7 @@ impl<'a> Names<'a> {
     fn number(&mut self, name: &'a str) -> u64 {
         let next = self.known.len() as u64 + 1;
         *self.known.entry(name).or_insert_with(|| {
-            self.untold.push(Named { number: next, name: name.to_owned() });
+            self.untold.push(InternedName { number: next, name: name.to_owned() });
             next
         })
     }
@@ -88,83 +89,83 @@ impl<'a, W: Write> Writer<'a, W> {
 
     /// What readers need before anything else: clocks, and the process.
     fn head(&mut self) -> io::Result<()> {
-        let now = |id, of| ClockNow { id, timestamp: clock(of) };
+        let now = |id, of| ClockReading { id, timestamp: clock(of) };
         let clocks = vec![
             now(MONOTONIC, ClockId::Monotonic),
             now(BOOTTIME, ClockId::Boottime),
             now(REALTIME, ClockId::Realtime),
         ];
-        let defaults = Some(Defaults { clock: MONOTONIC });
-        let data = Some(Data::Clocks(Clocks { clocks, primary: MONOTONIC }));
-        self.packet(Packet { flags: CLEARED, defaults, data, ..Packet::default() })?;
+        let defaults = Some(TracePacketDefaults { clock: MONOTONIC });
+        let data = Some(Data::Clocks(ClockSnapshot { clocks, primary: MONOTONIC }));
+        self.packet(TracePacket { flags: CLEARED, defaults, data, ..TracePacket::default() })?;
         let pid = i32::try_from(std::process::id()).unwrap_or(0);
-        let process = Descriptor {
+        let process = TrackDescriptor {
             uuid: self.process,
-            process: Some(Process { pid, name: "cloze".to_owned() }),
+            process: Some(ProcessDescriptor { pid, name: "cloze".to_owned() }),
             children: EXPLICIT,
             description: "a track for each actor: busy, starved of input or blocked for want of room".to_owned(),
-            ..Descriptor::default()
+            ..TrackDescriptor::default()
         };
-        self.packet(Packet { data: Some(Data::Track(process)), ..Packet::default() })
+        self.packet(TracePacket { data: Some(Data::Track(process)), ..TracePacket::default() })
     }
 
     fn happens(&mut self, op: &Op<'a>) -> io::Result<()> {
-        let event = Event { track: self.uuid(op.track), ..Event::default() };
+        let event = TrackEvent { track: self.uuid(op.track), ..TrackEvent::default() };
         let event = match &op.what {
-            What::Begin(name, notes, flows) => Event {
+            What::Begin(name, notes, flows) => TrackEvent {
                 kind: BEGIN,
                 name: self.events.number(name),
                 annotations: self.annotated(notes),
                 flows: flows.clone(),
                 ..event
             },
-            What::End => Event { kind: END, ..event },
-            What::Instant(name, notes, flow) => Event {
+            What::End => TrackEvent { kind: END, ..event },
+            What::Instant(name, notes, flow) => TrackEvent {
                 kind: INSTANT,
                 name: self.events.number(name),
                 annotations: self.annotated(notes),
                 ending_flows: flow.iter().copied().collect(),
                 ..event
             },
-            What::Cut(left_out) => Event {
+            What::Cut(left_out) => TrackEvent {
                 kind: INSTANT,
                 name: self.events.number("no room for more"),
                 annotations: self.annotated(&[("entries_left_out", Value::Number(*left_out))]),
                 ..event
             },
             What::Count(count) => {
-                Event { kind: COUNTER, count: Some(i64::try_from(*count).unwrap_or(i64::MAX)), ..event }
+                TrackEvent { kind: COUNTER, count: Some(i64::try_from(*count).unwrap_or(i64::MAX)), ..event }
             }
         };
         let (events, annotations) = (&mut self.events.untold, &mut self.annotations.untold);
         let is_told = events.is_empty() && annotations.is_empty();
-        let interned = Interned { events: std::mem::take(events), annotations: std::mem::take(annotations) };
-        self.packet(Packet {
+        let interned = InternedData { events: std::mem::take(events), annotations: std::mem::take(annotations) };
+        self.packet(TracePacket {
             timestamp: Some(self.offset + op.at),
             interned: (!is_told).then_some(interned),
             data: Some(Data::Event(event)),
-            ..Packet::default()
+            ..TracePacket::default()
         })
     }
 
-    fn annotated(&mut self, notes: &[Note]) -> Vec<Annotation> {
+    fn annotated(&mut self, notes: &[Note]) -> Vec<DebugAnnotation> {
         let note = |(name, value): &Note| {
             let value = match value {
-                Value::Number(number) => Noted::Number(*number),
-                Value::Signed(number) => Noted::Signed(*number),
-                Value::Real(number) => Noted::Real(*number),
-                Value::Yes(yes) => Noted::Yes(*yes),
-                Value::Text(text) => Noted::Text(self.texts.get(*text as usize).cloned().unwrap_or_default()),
+                Value::Number(number) => AnnotationValue::Number(*number),
+                Value::Signed(number) => AnnotationValue::Signed(*number),
+                Value::Real(number) => AnnotationValue::Real(*number),
+                Value::Yes(yes) => AnnotationValue::Yes(*yes),
+                Value::Text(text) => AnnotationValue::Text(self.texts.get(*text as usize).cloned().unwrap_or_default()),
             };
-            Annotation { name: self.annotations.number(name), value: Some(value) }
+            DebugAnnotation { name: self.annotations.number(name), value: Some(value) }
         };
         notes.iter().map(note).collect()
     }
 
-    fn packet(&mut self, packet: Packet) -> io::Result<()> {
+    fn packet(&mut self, packet: TracePacket) -> io::Result<()> {
         // All but the first rest upon what was told before.
         let flags = if packet.flags == 0 { NEEDED } else { packet.flags };
-        let packet = Packet { sequence: SEQUENCE, flags, ..packet };
+        let packet = TracePacket { sequence: SEQUENCE, flags, ..packet };
         Packets { packet: vec![packet] }.encode(&mut self.bytes).map_err(io::Error::other)?;
         if self.bytes.len() >= BYTES { self.hand_on() } else { Ok(()) }
     }

@@ -1,27 +1,10 @@
-//! Perfetto's messages, as far as they are written here.
+//! Perfetto's messages, as far as a trace needs them: `perfetto.protos`, with its names and numbers.
 //!
 //! # What
 //! A trace is packets: what tracks there are, and what happens on them.
 //!
 //! # Why
-//! By hand: there is no crate of Perfetto's own that has them without its C++ library, and numbers of published fields do not
-//! change.
-//!
-//! # Definition
-//! Fields of `perfetto.protos`, by their numbers:
-//!
-//! | message | fields |
-//! |---|---|
-//! | `Trace` | 1 packets |
-//! | `TracePacket` | 6 clock snapshot, 8 timestamp, 10 trusted sequence, 11 track event, 12 interned data, 13 flags of the sequence, 58 clock of the timestamp, 59 defaults, 60 track descriptor |
-//! | `ClockSnapshot` | 1 clocks: 1 id, 2 timestamp; 2 the clock of the trace |
-//! | `TracePacketDefaults` | 58 clock of timestamps |
-//! | `TrackDescriptor` | 1 uuid, 2 name, 3 process, 5 parent, 8 counter, 11 order of children, 12 rank among siblings, 14 description |
-//! | `ProcessDescriptor` | 1 pid, 6 name |
-//! | `CounterDescriptor` | 3 unit (2: count), 6 its name |
-//! | `TrackEvent` | 4 annotations, 9 type (1 begin, 2 end, 3 instant, 4 counter), 10 interned name, 11 track, 30 counter's value, 47 flows and 48 flows that end, both fixed64 |
-//! | `DebugAnnotation` | 1 interned name, 2 bool, 3 uint, 4 int, 5 double, 6 string |
-//! | `InternedData` | 2 names of events, 3 names of annotations: 1 number, 2 name |
+//! Derived by `prost` and not generated: the schema has thousands of messages, and numbers of published fields do not change.
 //!
 //! # Reference
 //! github.com/google/perfetto, `protos/perfetto/trace`, by `perfetto.protos` 0.59 of `PyPI`, which `make test-readers` has decode what
@@ -54,11 +37,11 @@ pub(super) const COUNT: i32 = 2;
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Packets {
     #[prost(message, repeated, tag = "1")]
-    pub(super) packet: Vec<Packet>,
+    pub(super) packet: Vec<TracePacket>,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Packet {
+pub(super) struct TracePacket {
     #[prost(uint64, optional, tag = "8")]
     pub(super) timestamp: Option<u64>,
     #[prost(uint32, tag = "10")]
@@ -66,9 +49,9 @@ pub(super) struct Packet {
     #[prost(uint32, tag = "13")]
     pub(super) flags: u32,
     #[prost(message, optional, tag = "12")]
-    pub(super) interned: Option<Interned>,
+    pub(super) interned: Option<InternedData>,
     #[prost(message, optional, tag = "59")]
-    pub(super) defaults: Option<Defaults>,
+    pub(super) defaults: Option<TracePacketDefaults>,
     #[prost(oneof = "Data", tags = "6, 11, 60")]
     pub(super) data: Option<Data>,
 }
@@ -76,23 +59,23 @@ pub(super) struct Packet {
 #[derive(Clone, PartialEq, Oneof)]
 pub(super) enum Data {
     #[prost(message, tag = "6")]
-    Clocks(Clocks),
+    Clocks(ClockSnapshot),
     #[prost(message, tag = "11")]
-    Event(Event),
+    Event(TrackEvent),
     #[prost(message, tag = "60")]
-    Track(Descriptor),
+    Track(TrackDescriptor),
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Clocks {
+pub(super) struct ClockSnapshot {
     #[prost(message, repeated, tag = "1")]
-    pub(super) clocks: Vec<ClockNow>,
+    pub(super) clocks: Vec<ClockReading>,
     #[prost(uint32, tag = "2")]
     pub(super) primary: u32,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct ClockNow {
+pub(super) struct ClockReading {
     #[prost(uint32, tag = "1")]
     pub(super) id: u32,
     #[prost(uint64, tag = "2")]
@@ -100,23 +83,23 @@ pub(super) struct ClockNow {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Defaults {
+pub(super) struct TracePacketDefaults {
     #[prost(uint32, tag = "58")]
     pub(super) clock: u32,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Descriptor {
+pub(super) struct TrackDescriptor {
     #[prost(uint64, tag = "1")]
     pub(super) uuid: u64,
     #[prost(string, tag = "2")]
     pub(super) name: String,
     #[prost(message, optional, tag = "3")]
-    pub(super) process: Option<Process>,
+    pub(super) process: Option<ProcessDescriptor>,
     #[prost(uint64, tag = "5")]
     pub(super) parent: u64,
     #[prost(message, optional, tag = "8")]
-    pub(super) counter: Option<Counter>,
+    pub(super) counter: Option<CounterDescriptor>,
     #[prost(int32, tag = "11")]
     pub(super) children: i32,
     #[prost(int32, tag = "12")]
@@ -126,7 +109,7 @@ pub(super) struct Descriptor {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Process {
+pub(super) struct ProcessDescriptor {
     #[prost(int32, tag = "1")]
     pub(super) pid: i32,
     #[prost(string, tag = "6")]
@@ -134,7 +117,7 @@ pub(super) struct Process {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Counter {
+pub(super) struct CounterDescriptor {
     #[prost(int32, tag = "3")]
     pub(super) unit: i32,
     #[prost(string, tag = "6")]
@@ -142,7 +125,7 @@ pub(super) struct Counter {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Event {
+pub(super) struct TrackEvent {
     #[prost(int32, tag = "9")]
     pub(super) kind: i32,
     #[prost(uint64, tag = "11")]
@@ -150,7 +133,7 @@ pub(super) struct Event {
     #[prost(uint64, tag = "10")]
     pub(super) name: u64,
     #[prost(message, repeated, tag = "4")]
-    pub(super) annotations: Vec<Annotation>,
+    pub(super) annotations: Vec<DebugAnnotation>,
     #[prost(fixed64, repeated, packed = "false", tag = "47")]
     pub(super) flows: Vec<u64>,
     #[prost(fixed64, repeated, packed = "false", tag = "48")]
@@ -160,15 +143,15 @@ pub(super) struct Event {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Annotation {
+pub(super) struct DebugAnnotation {
     #[prost(uint64, tag = "1")]
     pub(super) name: u64,
-    #[prost(oneof = "Noted", tags = "2, 3, 4, 5, 6")]
-    pub(super) value: Option<Noted>,
+    #[prost(oneof = "AnnotationValue", tags = "2, 3, 4, 5, 6")]
+    pub(super) value: Option<AnnotationValue>,
 }
 
 #[derive(Clone, PartialEq, Oneof)]
-pub(super) enum Noted {
+pub(super) enum AnnotationValue {
     #[prost(bool, tag = "2")]
     Yes(bool),
     #[prost(uint64, tag = "3")]
@@ -182,15 +165,15 @@ pub(super) enum Noted {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Interned {
+pub(super) struct InternedData {
     #[prost(message, repeated, tag = "2")]
-    pub(super) events: Vec<Named>,
+    pub(super) events: Vec<InternedName>,
     #[prost(message, repeated, tag = "3")]
-    pub(super) annotations: Vec<Named>,
+    pub(super) annotations: Vec<InternedName>,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Named {
+pub(super) struct InternedName {
     #[prost(uint64, tag = "1")]
     pub(super) number: u64,
     #[prost(string, tag = "2")]

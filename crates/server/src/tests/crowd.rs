@@ -117,7 +117,7 @@ fn no_counter_falls_whatever_a_run_does() {
 #[test]
 fn what_listeners_append_is_what_the_history_has() {
     let home = serving();
-    home.seen.beside(Box::new(|| vec![("queue/fill", 0.25)]));
+    home.seen.beside(|| vec![("queue/fill", 0.25)]);
     let mut ear = home.seen.observer();
     let begun = home.seen.live.last();
     (1..=3).for_each(|step| ear.observe(&report(step, f64::from(u32::try_from(step).expect("small")))));

@@ -1,0 +1,163 @@
+//! Parts that all pages share: the frame with head, title and style; tables, bars, lists of figures.
+//!
+//! Markup is written with `maud`, which escapes every value. [`text`] also shows control characters, which no escaping of
+//! HTML covers.
+
+use std::borrow::Cow;
+
+use maud::{DOCTYPE, Markup, PreEscaped, Render, html};
+
+/// Content of a table cell.
+pub enum Cell {
+    /// A text.
+    Text(String),
+    /// A text of a corpus or a command, in a monospaced font.
+    Code(String),
+    /// A number, aligned to the right.
+    Number(String),
+    /// At most two shares of the full width, one bar below the other.
+    Bars(Vec<f64>),
+    /// Shares of the full width in one bar, each with its CSS class.
+    Stack(Vec<(&'static str, f64)>),
+    /// A name after the color of its CSS class.
+    Swatch(&'static str, String),
+}
+
+/// Returns the text as it may appear on a page: control characters and direction overrides become `\u{1b}`.
+pub fn text(text: &str) -> Cow<'_, str> {
+    schemas::printable(text)
+}
+
+/// Returns a whole page that runs no script and loads nothing. `style` follows the style that such pages share.
+pub fn static_page(title: &str, style: &str, body: &Markup) -> String {
+    let policy = "default-src 'none'; style-src 'unsafe-inline'";
+    frame(title, &[include_str!("html.css"), style].concat(), Some(policy), body).into_string()
+}
+
+/// Frames a page. `policy` is for pages that no server sends a content security policy with.
+pub(crate) fn frame(title: &str, style: &str, policy: Option<&str>, body: &Markup) -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                @if let Some(policy) = policy { meta http-equiv="Content-Security-Policy" content=(policy); }
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="referrer" content="no-referrer";
+                title { (text(title)) }
+                style { (PreEscaped(style)) }
+            }
+            body { (body) }
+        }
+    }
+}
+
+/// Returns a text in which names between backticks are code. A backtick without a partner stays.
+pub fn with_code(words: &str) -> Markup {
+    // A number and its percent sign stay on one line.
+    let words = words.replace(" %", "\u{a0}%");
+    let parts: Vec<&str> = words.split('`').collect();
+    html! {
+        @for (at, part) in parts.iter().enumerate() {
+            @if at % 2 == 0 { (text(part)) }
+            @else if at + 1 < parts.len() { code { (text(part)) } }
+            @else { "`" (text(part)) }
+        }
+    }
+}
+
+/// Returns a list of figures, each below its name.
+pub fn figures(figures: &[(&str, String)]) -> Markup {
+    html! { dl { @for (name, figure) in figures { div { dt { (text(name)) } dd { (text(figure)) } } } } }
+}
+
+/// Returns the legend of two [`Bars`](Cell::Bars).
+pub fn bars_legend(first: &str, second: &str) -> Markup {
+    html! {
+        p.key { span.a { "■" } " " (text(first)) " \u{a0} " span.b { "■" } " " (text(second)) }
+    }
+}
+
+/// Returns the legend of CSS classes.
+pub fn classes_legend(classes: &[(&str, &str)]) -> Markup {
+    html! { p.key { @for (class, name) in classes { span { (swatch(class)) " " (text(name)) } } } }
+}
+
+/// Returns a table, or nothing without a row. The first row tells which columns are numbers.
+pub fn table(columns: &[&str], rows: impl IntoIterator<Item = Vec<Cell>>) -> Markup {
+    let rows: Vec<Vec<Cell>> = rows.into_iter().collect();
+    html! {
+        @if let Some(first) = rows.first() {
+            table {
+                thead {
+                    tr {
+                        @for (column, cell) in columns.iter().zip(first) {
+                            th scope="col" class=[matches!(cell, Cell::Number(_)).then_some("n")] { (text(column)) }
+                        }
+                    }
+                }
+                tbody { @for row in &rows { tr { @for cell in row { (cell) } } } }
+            }
+        }
+    }
+}
+
+impl Render for Cell {
+    fn render(&self) -> Markup {
+        html! {
+            @match self {
+                Self::Text(words) => { td { (text(words)) } }
+                Self::Code(words) => { td { code { (text(words)) } } }
+                Self::Number(number) => { td.n { (text(number)) } }
+                Self::Bars(shares) => {
+                    td.bar aria-hidden="true" { @for (share, class) in shares.iter().zip(["a", "b"]) { (stack(&[(class, *share)])) } }
+                }
+                Self::Stack(parts) => { td.bar aria-hidden="true" { (stack(parts)) } }
+                Self::Swatch(class, name) => { td { (swatch(class)) " " (text(name)) } }
+            }
+        }
+    }
+}
+
+fn swatch(class: &str) -> Markup {
+    html! {
+        svg.swatch viewBox="0 0 10 10" aria-hidden="true" { rect class=(class) width="10" height="10" rx="2" {} }
+    }
+}
+
+/// Bars of these shares of the width, one after another.
+fn stack(parts: &[(&str, f64)]) -> Markup {
+    let mut end = 0.0;
+    let bars = parts.iter().map(|(class, share)| {
+        let (begin, width) = (end, if share.is_finite() { share.clamp(0.0, 1.0) * 1000.0 } else { 0.0 });
+        end += width;
+        html! { rect class=(class) x=(format_args!("{begin:.1}")) width=(format_args!("{width:.1}")) height="10" {} }
+    });
+    html! { svg viewBox="0 0 1000 10" preserveAspectRatio="none" { @for bar in bars { (bar) } } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_become_code_and_nothing_becomes_an_element() {
+        let marked = |words| with_code(words).into_string();
+        assert_eq!(
+            marked("`a<b` 2 → 4 & `<script>`, `open"),
+            "<code>a&lt;b</code> 2 → 4 &amp; <code>&lt;script&gt;</code>, `open"
+        );
+        assert_eq!((marked(""), marked("`")), (String::new(), "`".to_owned()));
+        let stacked = stack(&[("busy", 0.5), ("blocked", f64::NAN), ("idle", 7.0)]).into_string();
+        assert!(!stacked.contains("NaN") && stacked.contains("x=\"500.0\" width=\"1000.0\""), "{stacked}");
+    }
+
+    #[test]
+    fn a_page_obeys_no_text() {
+        let hostile = "</title><script>\u{1b}[2J\"";
+        let cells = [Cell::Text, Cell::Code, Cell::Number].map(|cell| cell(hostile.to_owned()));
+        let page = static_page(hostile, "", &table(&[hostile, hostile, hostile], [cells.into()]));
+        assert!(!page.contains("<script") && !page.contains('\u{1b}'), "{page}");
+        assert_eq!(page.matches("&lt;/title&gt;&lt;script&gt;\\u{1b}[2J&quot;").count(), 7, "{page}");
+    }
+}
