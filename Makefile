@@ -37,8 +37,8 @@ fmt:             ## format by list: cargo fmt does not see modules that a macro 
 lint: setup      ## clippy
 	cargo clippy --all-targets --workspace -- -D warnings
 
-doc: setup       ## the documentation of all crates
-	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --workspace
+doc: setup       ## the documentation of all crates, private items included
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --no-deps --workspace --document-private-items
 
 keys: setup      ## docs/configuration.md, the tables of docs/events.md and the page's charts, from doc comments and tables; look at the diff
 	UPDATE=1 cargo test --quiet --workspace --lib the_page_of_keys

@@ -22,7 +22,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Replaces this process by `cloze-train` with the same arguments. Returns only if that fails.
 #[must_use]
-pub fn execute() -> anyhow::Error {
+pub(crate) fn execute() -> anyhow::Error {
     let beside = env::current_exe().ok();
     let Some(program) = find(beside.as_deref(), env::var_os("PATH").as_deref()) else {
         let folder = beside.as_deref().and_then(Path::parent).unwrap_or(Path::new("."));

@@ -34,7 +34,7 @@ impl Page {
     /// Of what `cloze profile --json` wrote.
     ///
     /// # Errors
-    /// Where it is no such thing: [`InvalidProfile`] with the key that is wrong.
+    /// Where it is no such thing: [`InvalidProfile`](crate::InvalidProfile) with the key that is wrong.
     pub fn of(object: &Value) -> anyhow::Result<Self> {
         read::read(object).map(Self)
     }

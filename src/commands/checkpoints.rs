@@ -6,12 +6,11 @@ use anyhow::Context as _;
 use schemas::Step;
 use serde_json::{Value, json};
 use store::Store;
-use telemetry::quantities::bytes;
+use telemetry::quantities::{bytes, time};
 use telemetry::terminal::{line, painted, told};
 use trainer_plan::checkpoint::{self, Listed, Reason};
 use trainer_plan::config::CheckpointConfig;
 
-use super::runs::age;
 use crate::cli::CheckpointVerb;
 use crate::exit::Usage;
 use crate::run_folder::RunFolder;
@@ -73,7 +72,7 @@ fn list(run: &Store, is_json: bool) -> anyhow::Result<()> {
         let written = it
             .written
             .and_then(|written| written.elapsed().ok())
-            .map_or("–".to_owned(), |since| age(u64::try_from(since.as_millis()).unwrap_or(u64::MAX)));
+            .map_or("–".to_owned(), |since| time(since.as_secs_f64()));
         let why: Vec<&str> = it.why.iter().copied().map(word).collect();
         let why = match (it.is_there, why.is_empty()) {
             (false, _) => "no checkpoint: damaged and set aside, or unfinished".to_owned(),
@@ -81,7 +80,7 @@ fn list(run: &Store, is_json: bool) -> anyhow::Result<()> {
             (true, false) => why.join(", "),
         };
         line(format_args!(
-            "step {:>9}  {} {figure:>9}  {:>10}  {written:>8}  {why}",
+            "step {:>9}  {} {figure:>9}  {:>10}  {written:>9}  {why}",
             it.step.to_string(),
             rules.best_by,
             bytes(it.bytes)

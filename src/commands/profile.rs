@@ -160,7 +160,7 @@ pub fn online(args: &ConfigArgs, options: &ProfileArgs, recording: &mut Recordin
 }
 
 /// The online half, measured once and judged.
-pub fn measured_online(args: &ConfigArgs, options: &ProfileArgs) -> anyhow::Result<Profile> {
+pub(crate) fn measured_online(args: &ConfigArgs, options: &ProfileArgs) -> anyhow::Result<Profile> {
     let slow = Slow::parse(options.slow.as_deref(), options.half)?;
     let plan = Plan::over(args, |folder: &Path| slow.find(folder), Purpose::Look)?;
     let load = plan.load();

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use store::Store;
 use telemetry::Clock;
-use telemetry::quantities::{count, short};
+use telemetry::quantities::{count, short, time};
 use telemetry::terminal::{Paint, line, painted};
 
 use crate::summary::{Summary, is_run};
@@ -40,7 +40,7 @@ fn table(folder: &Path, summaries: &[Summary]) {
     let width = summaries.iter().map(|summary| summary.name.chars().count()).max().unwrap_or(0).max(3);
     let heads = ["state", "step", "loss", "valid", "tokens/s", "age"];
     let [state, step, loss, valid, speed, age] = heads;
-    line(format_args!("{:width$}  {state:9} {step:>19} {loss:>9} {valid:>9} {speed:>9} {age:>8}", "run"));
+    line(format_args!("{:width$}  {state:9} {step:>19} {loss:>9} {valid:>9} {speed:>9} {age:>9}", "run"));
     for summary in summaries {
         line(summary.row(width));
         if let Some(error) = &summary.error {
@@ -86,33 +86,22 @@ impl Summary {
             (None, None) => count(self.step),
         };
         let speed = self.tokens_per_s.map_or("–".to_owned(), short);
-        let age = self.age_ms().map_or("–".to_owned(), age);
+        let age = self.age_s().map_or("–".to_owned(), time);
         let (state, loss, valid) = (self.state, number(self.loss), number(self.valid));
-        format!("{:width$}  {state:9} {steps:>19} {loss:>9} {valid:>9} {speed:>9} {age:>8}", self.name)
+        format!("{:width$}  {state:9} {steps:>19} {loss:>9} {valid:>9} {speed:>9} {age:>9}", self.name)
     }
 
-    /// Milliseconds since it was heard of last.
-    fn age_ms(&self) -> Option<u64> {
-        self.time.map(|time| Clock::system().time().saturating_sub(time))
+    /// Seconds since its last event.
+    fn age_s(&self) -> Option<f64> {
+        self.time.map(|time| Clock::system().time().saturating_sub(time) as f64 / 1e3)
     }
 
     fn json(&self) -> Value {
         json!({
             "run": self.name, "state": self.state, "step": self.step, "steps": self.steps, "progress": self.progress,
             "loss": self.loss, "valid": self.valid, "valid_step": self.valid_step, "tokens_per_s": self.tokens_per_s,
-            "time": self.time, "age_s": self.age_ms().map(|age| age as f64 / 1e3),
+            "time": self.time, "age_s": self.age_s(),
             "holder": self.holder, "error": self.error,
         })
-    }
-}
-
-/// `3 min`, of milliseconds.
-pub(super) fn age(ms: u64) -> String {
-    let seconds = ms / 1000;
-    match seconds {
-        0..100 => format!("{seconds} s"),
-        100..6_000 => format!("{} min", seconds / 60),
-        6_000..172_800 => format!("{} h", seconds / 3600),
-        _ => format!("{} days", seconds / 86_400),
     }
 }

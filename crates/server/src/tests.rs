@@ -239,6 +239,39 @@ fn hostile_requests_are_refused_and_the_next_is_answered() {
 }
 
 #[test]
+fn refusals_of_layers_have_words_and_headers() {
+    let home = serving();
+    let head =
+        format!("POST /note HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nAuthorization: Bearer {TOKEN}\r\n", home.at);
+    let announced = format!("{head}Content-Length: 4097\r\n\r\n");
+    let chunked = format!("{head}Transfer-Encoding: chunked\r\n\r\n1001\r\n{}\r\n0\r\n\r\n", "x".repeat(4097));
+    // Nothing more comes.
+    let silent = format!("{head}Content-Length: 5\r\n\r\nab");
+    for (request, expected, words) in [
+        (announced, 413, "the body is longer than 4096 bytes"),
+        (chunked, 413, "the body is longer than 4096 bytes"),
+        (silent, 408, "the body did not come"),
+    ] {
+        let answer = exchange(home.at, request.as_bytes());
+        assert_eq!(
+            (code(&answer), body(&answer)),
+            (expected, json!({ "error": words }).to_string().as_str()),
+            "{answer}"
+        );
+        let answer = answer.to_ascii_lowercase();
+        for header in [
+            "cache-control: no-store",
+            "content-security-policy: default-src 'none'; frame-ancestors 'none'",
+            "cross-origin-resource-policy: same-origin",
+            "referrer-policy: no-referrer",
+            "x-content-type-options: nosniff",
+        ] {
+            assert!(answer.contains(&format!("\n{header}\r")), "{header}: {answer}");
+        }
+    }
+}
+
+#[test]
 fn a_stop_with_the_token_is_asked_for() {
     let home = serving();
     let answer = ask(home.at, "POST /stop", &format!("Authorization: Bearer {TOKEN}\r\nContent-Length: 0\r\n"));

@@ -1,7 +1,7 @@
 //! The ids of the `tokenizers` crate without the crate, for the two families that BERT-style models use.
 //!
 //! A tokenizer that is of a shape about which everything is proved has a [`Path`]: tables, made once and shared, and a
-//! [`Worker`] for each thread, with caches. A path declines whatever it cannot prove, with a reason, and the crate encodes
+//! `Worker` for each thread, with caches. A path declines whatever it cannot prove, with a reason, and the crate encodes
 //! as ever. Within a text it hands to the crate (`slow`) what only the crate can know.
 //!
 //! # Invariants

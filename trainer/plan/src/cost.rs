@@ -96,7 +96,7 @@ impl TrainPlan {
 
     /// The names of all weights with their sizes, in order.
     #[must_use]
-    pub fn weight_shapes(&self) -> BTreeMap<String, Vec<i64>> {
+    pub(crate) fn weight_shapes(&self) -> BTreeMap<String, Vec<i64>> {
         run_weights::of_run(self).iter().map(|(name, spec)| (name.to_owned(), spec.shape.clone())).collect()
     }
 }

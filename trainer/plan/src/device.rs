@@ -66,7 +66,7 @@ impl fmt::Display for DeviceChoice {
 impl DeviceChoice {
     /// Whether the run may compute on CUDA: `auto` may where the machine has NVIDIA's driver.
     #[must_use]
-    pub fn may_be_cuda(self) -> bool {
+    pub(crate) fn may_be_cuda(self) -> bool {
         match self {
             Self::Cpu => false,
             Self::Cuda(_) => true,

@@ -181,6 +181,6 @@ const ROWS_MULTIPLE: u32 = 64;
 
 /// Rows of a word table for a vocabulary of `size` ids.
 #[must_use]
-pub fn padded_rows(size: u32) -> i64 {
+pub(crate) fn padded_rows(size: u32) -> i64 {
     i64::from(size.next_multiple_of(ROWS_MULTIPLE))
 }

@@ -81,7 +81,7 @@ pub fn check_allowed(keys: &[String]) -> Result<(), String> {
 ///
 /// # Errors
 /// Why one may not.
-pub fn check_branched(keys: &[String]) -> Result<(), String> {
+pub(crate) fn check_branched(keys: &[String]) -> Result<(), String> {
     let is_below =
         |key: &str, above: &str| key.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
     match keys.iter().find(|key| ROWS.iter().any(|above| is_below(key, above))) {

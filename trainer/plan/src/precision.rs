@@ -43,7 +43,7 @@ impl Precision {
 
     /// Bytes of a number that matrix products take.
     #[must_use]
-    pub fn product_bytes(self) -> f64 {
+    pub(crate) fn product_bytes(self) -> f64 {
         match self {
             Self::F32 => 4.0,
             Self::Bf16 | Self::Bf16Hidden => 2.0,

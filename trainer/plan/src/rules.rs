@@ -24,7 +24,7 @@ const HOURS_MAX: f64 = 24.0 * 365.25 * 100.0;
 const LEAST: f64 = f32::MIN_POSITIVE as f64;
 
 /// Everything about a request that the trainer cannot run; empty for a good one. Whether the views make what the objectives
-/// read is not known here: compare [`columns_read`](super::columns_read) with them.
+/// read is not known here: compare [`columns_read`](crate::requirements::columns_read) with them.
 pub(super) fn problems(request: &TrainRequest) -> Vec<Problem> {
     let (encoder, train, optimizer) = (&request.encoder, &request.train, &request.optimizer);
     let whole = |rows: u64, part: u64| part > 0 && rows > 0 && rows.is_multiple_of(part);

@@ -16,7 +16,7 @@ const MAX_HEADER_BYTES: u64 = 100_000_000;
 ///
 /// # Errors
 /// [`Error::Io`] if the file cannot be read, [`Error::Checkpoint`] if it is no safetensors file.
-pub fn shapes(folder: &Store, name: &str) -> Result<BTreeMap<String, Vec<i64>>, Error> {
+pub(crate) fn shapes(folder: &Store, name: &str) -> Result<BTreeMap<String, Vec<i64>>, Error> {
     let refuse = |problem: String| Error::Checkpoint { path: folder.place(name).into(), problem };
     let length = folder.read_range(name, 0..LENGTH_BYTES)?;
     let length: [u8; 8] = length.try_into().map_err(|_| refuse("no safetensors file: it has no header".to_owned()))?;

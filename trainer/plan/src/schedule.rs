@@ -137,7 +137,7 @@ impl ScheduleConfig {
     /// The first step, counted from 0, whose rate falls because the run ends: from there on it is another run that has other
     /// steps. None for a rate that never falls.
     #[must_use]
-    pub fn falls_from(&self, steps: u64) -> Option<Step> {
+    pub(crate) fn falls_from(&self, steps: u64) -> Option<Step> {
         match self.kind {
             ScheduleKind::Constant => None,
             ScheduleKind::Linear | ScheduleKind::Cosine => Some(Step(self.warmup_steps)),

@@ -65,7 +65,7 @@ impl WeightSpecs {
 
     /// Numbers in all weights that the optimizer updates.
     #[must_use]
-    pub fn trained(&self) -> u64 {
+    pub(crate) fn trained(&self) -> u64 {
         self.by_name.values().filter(|spec| spec.trains).map(WeightSpec::count).sum()
     }
 

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::training::{LeapReport, Leaping, StopReport, Warning, Why};
-use crate::{At, Clock};
+use crate::{At, Clock, What};
 
 const TOKEN: &str = "s3cr3t-t0ken";
 

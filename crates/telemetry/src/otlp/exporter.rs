@@ -14,7 +14,6 @@ use opentelemetry::InstrumentationScope;
 use opentelemetry::logs::LoggerProvider as _;
 use opentelemetry::metrics::MeterProvider as _;
 use opentelemetry_otlp::{LogExporter, MetricExporter, Protocol, RetryPolicy, WithExportConfig, WithHttpConfig};
-use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::logs::{BatchConfigBuilder, BatchLogProcessor, SdkLoggerProvider};
 use opentelemetry_sdk::metrics::{PeriodicReader, SdkMeterProvider, Temporality};
 
@@ -70,7 +69,7 @@ impl Otlp {
 
         let meters = settings.metrics.and_then(|target| metric_exporter(target, &counts)).map(|exporter| {
             let reader = PeriodicReader::builder(exporter).with_interval(settings.metric_interval).build();
-            meter_provider(reader, &resource)
+            SdkMeterProvider::builder().with_resource(resource.clone()).with_reader(reader).build()
         });
         if let Some(meters) = &meters {
             register(&meters.meter_with_scope(scope.clone()), &metrics);
@@ -172,8 +171,4 @@ fn built<E, X>(signal: Signal, exporter: Result<E, X>) -> Option<E> {
         tracing::warn!("OpenTelemetry: no {} are sent: the exporter refuses the settings", signal.label());
     }
     exporter.ok()
-}
-
-fn meter_provider(reader: PeriodicReader<MetricExporter>, resource: &Resource) -> SdkMeterProvider {
-    SdkMeterProvider::builder().with_resource(resource.clone()).with_reader(reader).build()
 }

@@ -36,7 +36,7 @@ pub(super) struct Exporters {
 
 impl Exporters {
     /// Starts those that the configuration asks for.
-    pub(super) fn start(plan: &Plan) -> anyhow::Result<Self> {
+    pub(super) fn start(plan: &Plan) -> Self {
         let run = &plan.config().run;
         let resource = RunResource {
             name: run.folder.display().to_string(),
@@ -44,7 +44,7 @@ impl Exporters {
             steps: plan.train().steps_expected(),
         };
         let otlp = Otlp::start(run.otlp, &resource);
-        Ok(Self { otlp, tensorboard: run.tensorboard.then(|| run.folder.clone()) })
+        Self { otlp, tensorboard: run.tensorboard.then(|| run.folder.clone()) }
     }
 
     /// All observers of a run, in the order in which they receive events.

@@ -160,7 +160,7 @@ impl<'a> TrainSession<'a> {
         if let Some(server) = &server {
             server.planned(&plan, &store);
         }
-        let exporters = Exporters::start(&plan)?;
+        let exporters = Exporters::start(&plan);
         let context = RunContext {
             run: Some(run),
             replay: None,

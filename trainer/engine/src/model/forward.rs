@@ -203,7 +203,7 @@ impl<'a> Forward<'a> {
         self.networks
     }
 
-    /// One pass over one view; the objective that asks has declared it in [`Reads`](crate::objectives::Reads).
+    /// One pass over one view; the objective that asks has declared it in [`Reads`](trainer_plan::objectives::Reads).
     #[must_use]
     pub(crate) fn encoded(&self, network: &str, view: &str) -> &Encoded {
         let pass = Pass::new(network, view);

@@ -10,7 +10,7 @@
 //!
 //! # Definition
 //! Of the last `window` values `x` that were judged, `m` is the median and `σ = 1.4826 · median |x − m|`, at least `|m| / 1000`.
-//! A value `v` leaps if `v > m + k σ`. Nothing is judged before there are [`LEAST`] values, and what is not finite is neither
+//! A value `v` leaps if `v > m + k σ`. Nothing is judged before there are [`LEAST`](judge::LEAST) values, and what is not finite is neither
 //! judged nor remembered: such a step has changed no weight. Only upwards: nobody minds a loss that falls.
 //!
 //! # Reference

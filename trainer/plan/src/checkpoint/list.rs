@@ -25,7 +25,7 @@ pub fn steps(run: &Store) -> std::io::Result<Vec<Step>> {
 }
 
 /// Steps of what was a checkpoint after `step`, or was to be one; but for what was set aside as damaged.
-pub fn beyond(run: &Store, step: Step) -> std::io::Result<Vec<Step>> {
+pub(crate) fn beyond(run: &Store, step: Step) -> std::io::Result<Vec<Step>> {
     let found = list(&run.within(FOLDER))?.into_iter().filter(|(_, form)| *form != Form::SetAside);
     Ok(found.map(|(Reverse(found), _)| found).filter(|found| *found > step).collect())
 }

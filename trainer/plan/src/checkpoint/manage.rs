@@ -101,7 +101,7 @@ pub fn discard(run: &Store, step: Step) -> std::io::Result<()> {
 }
 
 /// Points `latest` at the newest that is there and does not go.
-pub fn point(run: &Store, going: &[Step]) -> std::io::Result<()> {
+pub(crate) fn point(run: &Store, going: &[Step]) -> std::io::Result<()> {
     let newest = steps(run)?.into_iter().find(|step| !going.contains(step));
     point_at(&run.within(FOLDER), newest)
 }

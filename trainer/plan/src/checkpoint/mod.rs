@@ -28,13 +28,13 @@ mod retention;
 mod state;
 mod validation_scores;
 
+pub(crate) use self::list::beyond;
 pub use self::list::{
-    Form, Listed, absent, beyond, check, folder_name, list, newest_state, newest_whole, none_whole, shelf,
-    skip_damaged, state_of, steps, verify, within,
+    Form, Listed, absent, check, folder_name, list, newest_state, newest_whole, none_whole, shelf, skip_damaged,
+    state_of, steps, verify, within,
 };
-pub use self::manage::{
-    copy, discard, empty, invalidate, note, pin, point, point_at, remove, retain, set_aside, unpin,
-};
+pub(crate) use self::manage::point;
+pub use self::manage::{copy, discard, empty, invalidate, note, pin, point_at, remove, retain, set_aside, unpin};
 pub use self::retention::Reason;
 pub use self::state::{Beside, Change, SavedGuard, SavedMean, State, Unread};
 pub use self::validation_scores::Validated;
@@ -56,4 +56,4 @@ pub const FIGURES_FILE: &str = "figures.json";
 /// The mark of a checkpoint that the user wants to keep.
 pub const PINNED_FILE: &str = "pinned.json";
 /// The file by which `transformers` recognizes a model.
-pub const CONFIG_FILE: &str = "config.json";
+const CONFIG_FILE: &str = "config.json";

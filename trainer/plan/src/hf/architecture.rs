@@ -143,7 +143,7 @@ impl ModelFamily {
     }
 
     /// The first is the one that is written; the others are the same models of other languages.
-    pub fn model_types(self) -> &'static [&'static str] {
+    pub(crate) fn model_types(self) -> &'static [&'static str] {
         match self {
             Self::Bert => &["bert"],
             Self::Roberta => &["roberta", "xlm-roberta", "camembert"],
@@ -170,7 +170,7 @@ impl ModelFamily {
     }
 
     /// The class that is written for a head, the preferred one first.
-    pub fn classes(self) -> &'static [(HeadRole, &'static str)] {
+    pub(crate) fn classes(self) -> &'static [(HeadRole, &'static str)] {
         match self {
             Self::Bert => &[(HeadRole::Predict, "BertForMaskedLM")],
             Self::Roberta => &[(HeadRole::Predict, "RobertaForMaskedLM")],

@@ -23,7 +23,7 @@ pub const CONFIG: &str = "config.json";
 /// Whether a run's weights will make a model of that architecture.
 ///
 /// # Errors
-/// As [`export`].
+/// The configuration error that names what of the weights that architecture has no place for.
 pub fn check(plan: &TrainPlan, architecture: ModelFamily) -> Result<(), Error> {
     let weights = plan.weight_shapes();
     choose(plan, architecture, &weights.keys().map(String::as_str).collect()).map(|_| ())

@@ -12,7 +12,7 @@ use crate::pass::Pass;
 use crate::weights::{self, WeightPath};
 
 /// What usually makes a first value other than `ln V`.
-pub const GUESSING: &str = "all ids score alike at first, which costs ln V; usually the word table is not tied to \
+pub(super) const GUESSING: &str = "all ids score alike at first, which costs ln V; usually the word table is not tied to \
     the head or not drawn as small numbers, or the data have another vocabulary";
 
 /// Predicts the original ids at the positions that a mask chose. See the [module](self).

@@ -115,7 +115,7 @@ fn temperature_problem(temperature: f64, usual: &str) -> Option<String> {
 }
 
 /// The share of positions that a mask is taken to choose where operations are counted.
-pub const SCORED: f64 = 0.15;
+pub(crate) const SCORED: f64 = 0.15;
 
 /// Scores over the vocabulary that an objective needs.
 #[derive(Clone, Copy, Debug, PartialEq)]

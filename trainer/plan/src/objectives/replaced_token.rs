@@ -24,7 +24,7 @@ pub enum LabelOne {
 }
 
 /// What usually makes a first value other than `ln 2`.
-pub const NEUTRAL: &str = "a head that knows nothing says 1/2, which costs ln 2; usually the label's polarity is \
+pub(super) const NEUTRAL: &str = "a head that knows nothing says 1/2, which costs ln 2; usually the label's polarity is \
     that of another head (see `label_one`), or the head is not drawn around 0";
 
 /// Says of every token whether a generator put it there. See the [module](self).
