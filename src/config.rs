@@ -96,7 +96,7 @@ pub struct Config {
     pub run: RunConfig,
     /// Where a run, or a preparation, can be seen while it is under way.
     pub serve: ServeConfig,
-    /// `[alerts]`: who is alerted to which events.
+    /// Who is alerted, and to which events.
     pub alerts: AlertsConfig,
 }
 

@@ -37,7 +37,9 @@ pub fn summary(event: &Event) -> Option<String> {
         What::Report(_) | What::Validation(_) | What::PrepareProgress(_) => None,
         What::Stop(StopReport { error: Some(error), saved, .. }) => Some(match sentence {
             Some(sentence) => format!("{sentence}: {error}"),
-            None if *saved => format!("failed after {}, which is saved: {error}", steps(&event.at)),
+            None if *saved && event.at.step > Some(Step::default()) => {
+                format!("failed after {}, which is saved: {error}", steps(&event.at))
+            }
             None => format!("failed: {error}"),
         }),
         What::Resume(report) => sentence.map(|sentence| format!("{sentence}, from {}", report.place)),

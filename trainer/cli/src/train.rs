@@ -6,6 +6,7 @@
 mod concurrent_prepare;
 mod data_source;
 mod monitoring;
+mod options;
 mod outcome;
 mod profiler;
 mod run_host;
@@ -24,25 +25,9 @@ use cloze::exit::Usage;
 use telemetry::alerts::Alerts;
 use trainer_plan::identity::check_allowed;
 
+pub(crate) use self::options::Options;
 use self::session::TrainSession;
 pub(crate) use self::trainer_thread::data_without_records;
-
-/// Options of `cloze train` that are not keys of the configuration.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Options<'a> {
-    /// Number of micro-batches to train on over and over; the run keeps nothing.
-    pub(crate) replay: Option<u64>,
-    /// Also prepares the corpus.
-    pub(crate) prepare: bool,
-    /// A phase to slow down, `PHASE=MS`.
-    pub(crate) slow: Option<&'a str>,
-    /// Faults to inject.
-    pub(crate) chaos: Option<&'a str>,
-    /// Steps to profile.
-    pub(crate) profile: Option<&'a str>,
-    /// Keys that may differ from those of the newest checkpoint.
-    pub(crate) allow: &'a [String],
-}
 
 /// Plans and trains. The exit code tells a finished run from one that a signal stopped.
 pub(crate) fn run(args: &ConfigArgs, options: Options<'_>) -> anyhow::Result<ExitCode> {

@@ -14,7 +14,7 @@ use telemetry::tensorboard::TensorBoard;
 use telemetry::terminal::{Course, Doing};
 use trainer_plan::config::TrainConfig;
 
-use super::Options;
+use super::options::Options;
 use super::run_phase::Phases;
 
 /// Starts the alerts of `[alerts]`; none for `--replay`, which measures.

@@ -9,7 +9,7 @@ use telemetry::terminal::note;
 use trainer::training::Outcome;
 use trainer_plan::stop_request::StopRequest;
 
-use super::Options;
+use super::options::Options;
 
 /// The exit code of an outcome. A `--replay` that finished is told too: it leaves nothing else.
 pub(super) fn exit_code(outcome: &Outcome, options: Options<'_>) -> ExitCode {

@@ -24,9 +24,9 @@ use trainer::device::ResolveDevice as _;
 use trainer::training::Outcome;
 use trainer_plan::run::{branch, step_budget};
 
-use super::Options;
 use super::concurrent_prepare::ConcurrentPrepare;
 use super::monitoring::Exporters;
+use super::options::Options;
 use super::outcome;
 use super::run_phase::{Phases, Slow};
 use super::start::{self, ReadyRun};
