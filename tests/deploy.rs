@@ -158,18 +158,24 @@ fn a_job_of_slurm_is_queued_again_where_that_helps() {
 fn a_job_of_slurm_hands_its_signals_on_and_waits_for_the_run() {
     let home = Home::with_corpus(4);
     for (signal, name, code, again) in [(libc::SIGUSR1, "USR1", 138, "requeue 7\n"), (libc::SIGTERM, "TERM", 143, "")] {
-        // It saves for a second, in which it is asked once more.
-        let cloze = format!("trap 'sleep 1; exit {code}' {name}\ntouch hears\nwhile :; do sleep 0.1; done");
+        // It saves until it is asked once more, or for ten seconds.
+        let saves = "touch saves; for i in $(seq 100); do [ -e twice ] && break; sleep 0.1; done";
+        let cloze = format!("trap '{saves}; exit {code}' {name}\ntouch hears\nwhile :; do sleep 0.1; done");
         let child = batch(&home, &cloze).spawn().expect("bash");
         while !home.join("hears").exists() {
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
         send(&child, signal);
-        std::thread::sleep(std::time::Duration::from_millis(300));
+        while !home.join("saves").exists() {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
         send(&child, signal);
+        home.write("twice", "");
         let outcome = Outcome::of(child.wait_with_output().expect("it ends"));
         assert_eq!(outcome.code, Some(code), "{outcome}");
         assert_eq!(asked(&home), again);
-        std::fs::remove_file(home.join("hears")).expect("there");
+        for file in ["hears", "saves", "twice"] {
+            std::fs::remove_file(home.join(file)).expect("there");
+        }
     }
 }
