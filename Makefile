@@ -1,9 +1,6 @@
 # Short verbs. Each line here is what you would type; scripts/ and cargo do the work.
 
-# nextest where it is installed: it kills what hangs, and ends with one summary for everything.
-TEST  := $(shell cargo nextest --version >/dev/null 2>&1 && echo nextest run || echo test --lib --bins --tests)
-
-.PHONY: help setup demo install dist test check test-readers fmt lint doc keys gpu-pack gpu-rehearsal streaming-proof bench bench-load bench-prepare bench-tokenize bench-train bench-views bench-watched profile-cases golden test-extension house fuzz soak test-deploy test-page clean
+.PHONY: help setup demo install dist test test-timing check test-readers fmt lint doc keys gpu-pack gpu-rehearsal streaming-proof bench bench-load bench-prepare bench-tokenize bench-train bench-views bench-watched profile-cases golden test-extension house fuzz soak test-deploy test-page clean
 
 help:            ## these lines
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 16
@@ -21,9 +18,11 @@ install: setup   ## `cloze` and `cloze-train` into ~/.cargo/bin, stripped; they 
 dist: setup      ## a folder and a tarball that run elsewhere: program, libtorch, manual, licences (TARBALL=no, PROGRAM=path)
 	@scripts/dist
 
-test: setup      ## every test
-	cargo test --quiet --doc --workspace
-	cargo $(TEST) --workspace
+test: setup      ## every test but those of `test-timing`; ends with how many were skipped, and why
+	@scripts/test
+
+test-timing: setup  ## what a clock says of planted delays; on a machine without other load
+	cargo test --workspace --test program --test timing -- --test-threads=1
 
 check: setup     ## what CI checks
 	@.ci/run
@@ -36,6 +35,7 @@ fmt:             ## format by list: cargo fmt does not see modules that a macro 
 
 lint: setup      ## clippy
 	cargo clippy --all-targets --workspace -- -D warnings
+	cargo clippy --workspace --test timing -- -D warnings
 
 doc: setup       ## the documentation of all crates, private items included
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --no-deps --workspace --document-private-items

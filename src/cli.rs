@@ -149,6 +149,7 @@ pub enum Verb {
         #[arg(long, value_name = "KEY")]
         allow: Vec<String>,
         /// Slow one phase on purpose, to rehearse a preemption: `start`, `data`, `step`, `validation` or `checkpoint`.
+        /// `PHASE@N` holds it the Nth time, until a stop is requested.
         #[arg(long, value_name = "PHASE=MS")]
         slow: Option<String>,
         /// Faults to live with, by seed: `seed=7,panic=lane:0.01,slow=lane:0.01:5ms,eio=store:0.01,lost=store:0.01,

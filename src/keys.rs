@@ -270,9 +270,15 @@ mod tests {
     #[test]
     fn every_unit_is_that_of_a_key() {
         let keys: Vec<Key> = sections().into_iter().flat_map(|section| section.keys).collect();
+        // The last word of a key, as the table reads it.
+        let has_name = |key: &Key, name: &str| {
+            let last = key.name.rsplit('.').next().unwrap_or_default();
+            last == name || last.ends_with(&format!("_{name}"))
+        };
         for (name, unit) in UNITS {
-            let is_used = keys.iter().any(|key| key.name.ends_with(name) && key.unit == Some(unit));
-            assert!(is_used, "{name}");
+            let mut own = keys.iter().filter(|key| has_name(key, name) && key.unit.is_some()).peekable();
+            assert!(own.peek().is_some(), "no key ends in `{name}`");
+            assert!(own.any(|key| key.unit == Some(unit)), "`{name}` is shadowed by another row");
         }
     }
 }

@@ -2,9 +2,7 @@
 
 use serde_json::Value;
 use store::Store;
-
-use crate::resume::assert_equal_runs;
-use crate::support::{Home, Outcome, files, unlocked};
+use testkit::{Home, Outcome, assert_equal_runs, files};
 
 /// All checkpoints stay, and every step is reported.
 fn train<'a>(run: &'a str, more: &[&'a str]) -> Vec<&'a str> {
@@ -72,7 +70,7 @@ fn a_run_that_went_back_and_on_ends_as_the_calm_run() {
 fn a_branch_without_changes_is_the_run_itself() {
     let home = Home::prepared(120);
     home.run_ok(&train("run.folder=run", &[]));
-    let before = unlocked(&home.join("run"));
+    let before = files(&home.join("run"));
     home.run_ok(&["branch", "run", "--step", "20", "--out", "same"]);
     home.run_ok(&resume("same/config.toml"));
     assert_equal_runs(&home, "run", "same");
@@ -90,7 +88,7 @@ fn a_branch_without_changes_is_the_run_itself() {
     let diff = json(&home.run_ok(&["diff", "run", "other", "--json"]));
     assert_eq!((&diff["config"][0]["key"], &diff["reports"]["data_parts_at"]), (&"optimizer.lr".into(), &Value::Null));
     assert_eq!(diff["reports"]["figures_part_at"].as_u64(), Some(21), "the first step at another rate");
-    assert_eq!(unlocked(&home.join("run")), before, "the run itself is only read");
+    assert_eq!(files(&home.join("run")), before, "the run itself is only read");
 
     // What a branch cannot be.
     let branch = |set: &str| home.run(&["branch", "run", "--step", "20", "--out", "none", "--set", set]);

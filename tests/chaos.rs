@@ -1,7 +1,6 @@
 //! What lives with faults ends as in calm.
 
-use crate::resume::assert_equal_runs;
-use crate::support::{Home, files};
+use testkit::{Home, assert_equal_runs, files};
 
 fn train<'a>(run: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let mut args = vec!["train", "--set", run, "--set", "report.every_steps=1", "--set", "data.lanes=3"];

@@ -5,16 +5,15 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use pretend_cuda::{Device, say};
+use pretend_cuda::Device;
 use serde_json::Value;
-
-use crate::resume::{assert_equal_runs, every_objective, with_every_objective};
-use crate::support::running::Running;
-use crate::support::{Home, Outcome, files, folder_hash};
+use testkit::{
+    Home, Outcome, Running, assert_equal_runs, every_objective, files, folder_hash, skip, with_every_objective,
+};
 
 /// The device, or `None` after a word about why not.
 fn device(what: &str) -> Option<Device> {
-    Device::find().inspect_err(|why| say(&format!("SKIPPED {what} on CUDA: {why}"))).ok()
+    Device::find().inspect_err(|why| skip(&format!("{what} on CUDA: {why}"))).ok()
 }
 
 fn command(home: &Home, device: Option<Device>, args: &[&str]) -> Command {
@@ -124,7 +123,7 @@ fn assert_near(home: &Home, run: &str, expected: &str) {
 fn a_full_device_ends_a_run_with_its_owner_and_a_way_on_and_breaks_nothing() {
     let Some(device) = device("a full device") else { return };
     if device == Device::Real {
-        return say("SKIPPED a full device on CUDA: this one cannot be made smaller");
+        return skip("a full device on CUDA: this one cannot be made smaller");
     }
     let home = Home::prepared(60);
     let args = ["train", "--set", "run.folder=run", "--set", "train.steps=20", "--set", "checkpoints.every_steps=10"];
@@ -220,7 +219,7 @@ fn steps_on_a_device_have_its_times_beside_the_hosts() {
 fn blanks_on_a_full_device_end_with_one_error() {
     let Some(device) = device("blanks on a full device") else { return };
     if device == Device::Real {
-        return say("SKIPPED blanks on a full device on CUDA: this one cannot be made smaller");
+        return skip("blanks on a full device on CUDA: this one cannot be made smaller");
     }
     let home = Home::prepared(60);
     let short = ["--set", "train.steps=1", "--set", "validation.every_steps=0", "--set", "schedule.warmup_steps=0"];
@@ -255,7 +254,7 @@ fn updates(home: &Home, device: Device, args: &[&str]) -> Vec<Value> {
 fn a_run_that_saves_waits_for_its_reports_alone() {
     let Some(device) = device("the waits of a run") else { return };
     if device == Device::Real {
-        return say("SKIPPED the waits of a run on CUDA: this device does not count");
+        return skip("the waits of a run on CUDA: this device does not count");
     }
     let home = Home::prepared(60);
     let rarely = ["--set", "report.every_steps=100", "--set", "validation.every_steps=0"];
@@ -282,7 +281,7 @@ fn a_run_that_saves_waits_for_its_reports_alone() {
 #[test]
 fn a_driver_without_cudas_libraries_is_told_from_no_driver() {
     let (Some(driver), Ok(Device::Pretend)) = (pretend_cuda::driver(), Device::find()) else {
-        return say("SKIPPED a driver without CUDA's libraries: here are both, or neither");
+        return skip("a driver without CUDA's libraries: here are both, or neither");
     };
     let home = Home::prepared(60);
     let train = |device: &str| {

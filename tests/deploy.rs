@@ -5,21 +5,21 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Stdio};
 
-use crate::support::{Home, Outcome, send};
-use crate::tidy::tree::{files, read, root};
+use testkit::tree::{files, read};
+use testkit::{Home, Outcome, root, send};
 
 /// Codes after which nobody tries again, and those of a run that was stopped and saved; src/exit.rs has the table.
 const FINAL: [u8; 5] = [2, 42, 43, 44, 45];
 const STOPPED: [u8; 4] = [129, 130, 138, 143];
 
 fn deployed() -> Vec<(String, String)> {
-    let all = files(&root()).into_iter().filter(|path| path.starts_with("deploy/"));
-    all.map(|path| (path.clone(), read(&root(), &path))).collect()
+    let all = files(root()).into_iter().filter(|path| path.starts_with("deploy/"));
+    all.map(|path| (path.clone(), read(root(), &path))).collect()
 }
 
 /// The instructions of the Dockerfile, lines that go on joined.
 fn instructions() -> Vec<Vec<String>> {
-    let text = read(&root(), "deploy/Dockerfile");
+    let text = read(root(), "deploy/Dockerfile");
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim_start().starts_with('#')).collect();
     let joined = lines.join("\n").replace("\\\n", " ");
     let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
@@ -28,7 +28,7 @@ fn instructions() -> Vec<Vec<String>> {
 
 #[test]
 fn an_image_is_made_of_what_is_there() {
-    let makefile = read(&root(), "Makefile");
+    let makefile = read(root(), "Makefile");
     let (mut stages, mut offences) = (BTreeSet::new(), Vec::new());
     for words in instructions() {
         let said = words.join(" ");
@@ -59,8 +59,8 @@ fn an_image_is_made_of_what_is_there() {
     }
     assert!(["cpu", "cuda"].iter().all(|stage| stages.contains(*stage)), "{stages:?}");
     // What git leaves out, an image does not need either.
-    let left_out = read(&root(), "deploy/Dockerfile.dockerignore");
-    for line in read(&root(), ".gitignore").lines().map(|line| line.trim_start_matches('/')) {
+    let left_out = read(root(), "deploy/Dockerfile.dockerignore");
+    for line in read(root(), ".gitignore").lines().map(|line| line.trim_start_matches('/')) {
         if !left_out.lines().any(|known| known.trim_start_matches("**/") == line) {
             offences.push(format!("deploy/Dockerfile.dockerignore lacks `{line}` of .gitignore"));
         }
@@ -98,11 +98,11 @@ fn numbers(text: &str, begin: &str) -> Vec<u64> {
 #[test]
 fn supervisors_agree_on_what_is_tried_again() {
     let widened = |codes: &[u8]| codes.iter().map(|code| u64::from(*code)).collect::<Vec<_>>();
-    let service = read(&root(), "deploy/systemd/cloze@.service");
+    let service = read(root(), "deploy/systemd/cloze@.service");
     assert_eq!(numbers(&service, "RestartPreventExitStatus="), widened(&FINAL));
     assert!(numbers(&service, "SuccessExitStatus=").iter().all(|code| widened(&STOPPED).contains(code)));
     assert!(!numbers(&service, "SuccessExitStatus=").contains(&138), "138 is a wish to go on");
-    let job = read(&root(), "deploy/kubernetes/job.yaml");
+    let job = read(root(), "deploy/kubernetes/job.yaml");
     let (fails, rest) = job.split_once("action: Ignore").expect("a rule that ignores");
     assert_eq!(numbers(fails, "values: "), widened(&FINAL));
     assert_eq!(numbers(rest, "values: "), widened(&STOPPED));
@@ -158,18 +158,24 @@ fn a_job_of_slurm_is_queued_again_where_that_helps() {
 fn a_job_of_slurm_hands_its_signals_on_and_waits_for_the_run() {
     let home = Home::with_corpus(4);
     for (signal, name, code, again) in [(libc::SIGUSR1, "USR1", 138, "requeue 7\n"), (libc::SIGTERM, "TERM", 143, "")] {
-        // It saves for a second, in which it is asked once more.
-        let cloze = format!("trap 'sleep 1; exit {code}' {name}\ntouch hears\nwhile :; do sleep 0.1; done");
+        // It saves until it is asked once more, or for ten seconds.
+        let saves = "touch saves; for i in $(seq 100); do [ -e twice ] && break; sleep 0.1; done";
+        let cloze = format!("trap '{saves}; exit {code}' {name}\ntouch hears\nwhile :; do sleep 0.1; done");
         let child = batch(&home, &cloze).spawn().expect("bash");
         while !home.join("hears").exists() {
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
         send(&child, signal);
-        std::thread::sleep(std::time::Duration::from_millis(300));
+        while !home.join("saves").exists() {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
         send(&child, signal);
+        home.write("twice", "");
         let outcome = Outcome::of(child.wait_with_output().expect("it ends"));
         assert_eq!(outcome.code, Some(code), "{outcome}");
         assert_eq!(asked(&home), again);
-        std::fs::remove_file(home.join("hears")).expect("there");
+        for file in ["hears", "saves", "twice"] {
+            std::fs::remove_file(home.join(file)).expect("there");
+        }
     }
 }

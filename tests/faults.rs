@@ -7,8 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use store::Store;
-
-use crate::support::{Home, Outcome, files, folder_hash, is_temporary, say};
+use testkit::{Home, Outcome, files, folder_hash, is_temporary, skip};
 
 /// A home with a tokenizer, whose corpus each case replaces.
 pub(crate) fn home() -> Home {
@@ -258,8 +257,7 @@ fn a_full_file_system_during_prepare_leaves_nothing_half_written() {
     std::fs::create_dir(home.join("small")).expect("made");
     let allowed = Command::new("unshare").args(["-Urm", "true"]).output().is_ok_and(|output| output.status.success());
     if !allowed {
-        say("SKIPPED: `unshare -Urm` is not allowed here; RLIMIT_FSIZE stands in for it in the other tests");
-        return;
+        return skip("a full file system: `unshare -Urm` is not allowed here; other tests use RLIMIT_FSIZE");
     }
     let inner = home.command(&["prepare", "--set", "prepare.folder=small/data", "--set", "prepare.part_bytes=100000"]);
     let quote = |text: &std::ffi::OsStr| format!("'{}'", text.to_string_lossy());
@@ -271,8 +269,7 @@ fn a_full_file_system_during_prepare_leaves_nothing_half_written() {
     let output = Command::new("unshare").args(["-Urm", "sh", "-c", &script]).current_dir(home.path()).output();
     let outcome = Outcome::of(output.expect("unshare starts"));
     if outcome.code == Some(99) {
-        say("SKIPPED: no tmpfs can be mounted here; RLIMIT_FSIZE stands in for it in the other tests");
-        return;
+        return skip("a full file system: no tmpfs can be mounted here; other tests use RLIMIT_FSIZE");
     }
     assert_eq!(outcome.stdout.trim_end(), "code 1", "{outcome}");
     assert!(outcome.stderr.contains("free some space") && !outcome.stderr.contains("panicked"), "{outcome}");
@@ -280,7 +277,6 @@ fn a_full_file_system_during_prepare_leaves_nothing_half_written() {
 
 mod runs {
     use super::*;
-    use crate::support::unlocked;
 
     const SHORT: [&str; 5] = ["train", "--set", "run.folder=run", "--set", "train.steps=20"];
 
@@ -327,9 +323,9 @@ mod runs {
         for step in ["10", "20"] {
             put(&home, &format!("run/checkpoints/step-000000{step}/main.safetensors"), b"garbage");
         }
-        let before = unlocked(&home.join("run"));
+        let before = files(&home.join("run"));
         home.run(&SHORT).assert_fails(1, &["no checkpoint of it is whole", "step-00000010/main", "run.folder"]);
-        assert!(unlocked(&home.join("run")) == before, "the log and the checkpoints are what they were");
+        assert!(files(&home.join("run")) == before, "the log and the checkpoints are what they were");
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a newcomer types first: a file for a corpus, its keys, its manual.
 
-use crate::support::{Home, corpus};
+use testkit::{Home, corpus};
 
 /// As people have them: one folder, some compressed, fields of their own.
 fn corpora(home: &Home) {

@@ -3,8 +3,7 @@
 use pipeline::shard::synthetic::Synthetic;
 use serde_json::Value;
 use store::Store;
-
-use crate::support::Home;
+use testkit::Home;
 
 /// 230 samples, an epoch of 14 steps and a few rows.
 fn home() -> Home {

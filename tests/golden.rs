@@ -4,8 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-
-use crate::support::{Home, folder_hash, root};
+use testkit::{Home, folder_hash, root};
 
 /// Of the larger of the two numbers: what other vector instructions may change in twenty steps.
 const TOLERANCE: f64 = 1e-4;

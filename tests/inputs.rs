@@ -3,8 +3,9 @@
 use std::io::Write as _;
 use std::process::Command;
 
+use testkit::Home;
+
 use crate::faults::{home, prepare, put};
-use crate::support::Home;
 
 /// Opened, a pipe waits for ever and a device never ends.
 #[test]

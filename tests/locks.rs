@@ -1,6 +1,6 @@
 //! Two processes that want one run.
 
-use crate::support::{Home, files};
+use testkit::{Home, files};
 
 fn train<'a>(run: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let mut args = vec!["train", "--set", run, "--set", "report.every_steps=1", "--set", "train.threads=1"];

@@ -9,8 +9,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, RecordBatch, StringArray};
 use parquet::arrow::ArrowWriter;
 use store::{Put, Store};
-
-use crate::support::{Home, say};
+use testkit::{Home, say};
 
 const MIB: u64 = 1 << 20;
 

@@ -4,9 +4,7 @@ use pipeline::shard::synthetic::Synthetic;
 use schemas::Document;
 use serde_json::Value;
 use store::Store;
-
-use crate::resume::assert_equal_runs;
-use crate::support::{Home, Outcome, corpus};
+use testkit::{Home, Outcome, assert_equal_runs, corpus};
 
 /// Two folders of random ids with one tokenizer: 230 and 90 samples.
 fn home() -> Home {

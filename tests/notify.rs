@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
-use crate::support::{Home, Outcome, send};
+use testkit::{Home, Outcome, send};
 
 /// More than any of these tests hears.
 const MESSAGES_MAX: usize = 10_000;

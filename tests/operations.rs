@@ -1,8 +1,8 @@
 //! `docs/operations.md` as it would be followed: each of its commands, in its order, on a run that is there.
 
 use serde_json::Value;
+use testkit::{Home, Outcome, program, root};
 
-use crate::support::{Home, Outcome, program, root};
 use crate::typed::{commands, spans, typed};
 
 /// What the page says of a run of weeks, and what stands for it here.

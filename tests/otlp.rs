@@ -1,6 +1,6 @@
 //! `run.otlp`, as a user asks for it: by a program that has the feature, and by one that has not.
 
-use crate::support::Home;
+use testkit::Home;
 
 #[cfg(not(feature = "otlp"))]
 #[test]
@@ -22,8 +22,9 @@ mod with_the_feature {
     use std::sync::mpsc::{Receiver, sync_channel};
     use std::time::Duration;
 
+    use testkit::Outcome;
+
     use super::Home;
-    use crate::support::Outcome;
 
     const SECRET: &str = "s3cr3t-t0ken";
 

@@ -1,7 +1,6 @@
 //! What stands between a file and a run: every mistake at once, and no start with any of them.
 
-use crate::support;
-use crate::support::Home;
+use testkit::Home;
 
 #[test]
 fn seven_mistakes_are_seven_reports() {
@@ -136,7 +135,7 @@ fn a_run_is_planned_before_its_corpus_is_prepared() {
     // A run needs what a plan does not.
     home.run(&["train"]).assert_fails(2, &["a run needs a folder", "set `run.folder`"]);
     let shard =
-        support::files(&home.join("data")).into_keys().find(|name| name.starts_with("train/")).expect("a shard");
+        testkit::files(&home.join("data")).into_keys().find(|name| name.starts_with("train/")).expect("a shard");
     std::fs::remove_file(home.join("data").join(shard)).expect("deleted");
     assert!(plan().stdout.contains("training shards are gone"), "{}", plan());
 }

@@ -1,6 +1,6 @@
 //! `cloze prepare --report`: what a corpus is like, on a page that nothing in the corpus can change.
 
-use crate::support::Home;
+use testkit::Home;
 
 /// What a page, a terminal and a shell would obey.
 const HOSTILE: &str = "</td><script>alert(1)</script>\u{1b}[2J";

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::support::{Home, files, folder_hash, is_temporary, say, send};
+use testkit::{Home, files, folder_hash, is_temporary, say, send};
 
 /// Small parts, so that there are many commits to be killed between.
 const SMALL_PARTS: [&str; 2] = ["--set", "prepare.part_bytes=6000"];
@@ -159,10 +159,10 @@ fn kill_at_every_commit(home: &Home, folder: &str, args: &[&str]) -> usize {
 /// Two hundred files, and one compressed, of which the text is committed every few kilobytes.
 fn many() -> Home {
     let home = Home::with_corpus(10);
-    for (file, text) in crate::support::corpus::documents(800).chunks(4).enumerate() {
+    for (file, text) in testkit::corpus::documents(800).chunks(4).enumerate() {
         home.write(&format!("many/{file:03}.txt"), &(text.join("\n") + "\n"));
     }
-    let text = crate::support::corpus::documents(1000)[800..].join("\n");
+    let text = testkit::corpus::documents(1000)[800..].join("\n");
     let zstd = zstd::encode_all(text.as_bytes(), 1).expect("memory");
     store::Store::folder(home.path()).and_then(|store| store.put("many/z.txt.zst", &zstd)).expect("written");
     home.run_ok(&["tokenizer", "train", "--set", "prepare.inputs=[\"many\"]"]);
@@ -183,14 +183,14 @@ fn a_change_of_one_file_costs_its_part_and_every_other_stays() {
             |name: &String| ["train/", "valid/", "documents/", "parts/"].iter().any(|at| name.starts_with(at));
         files(&home.join("data")).into_iter().filter(|(name, _)| is_part(name)).collect()
     };
-    let said = |outcome: &crate::support::Outcome| -> (u64, String) {
+    let said = |outcome: &testkit::Outcome| -> (u64, String) {
         let line = outcome.stdout.lines().find(|line| line.contains("parts made")).expect("a report").to_owned();
         let made = line.split_once(": ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
         let read = line.split(", ").find(|part| part.contains("of input read")).expect("bytes").to_owned();
         (made.expect("a number"), read)
     };
     let mut before = objects();
-    let mut change = |name: &str, generation: usize, words: &[&str], outcome: &crate::support::Outcome| {
+    let mut change = |name: &str, generation: usize, words: &[&str], outcome: &testkit::Outcome| {
         for word in words {
             assert!(outcome.stderr.contains(word), "`{word}` is missing in\n{outcome}");
         }
@@ -203,7 +203,7 @@ fn a_change_of_one_file_costs_its_part_and_every_other_stays() {
         assert!(home.join(&format!("data/generations/{generation:05}.json")).exists());
         before = after;
     };
-    let documents = crate::support::corpus::documents(1100);
+    let documents = testkit::corpus::documents(1100);
     home.write("many/new.txt", &documents[1000..1004].join("\n"));
     change("add", 1, &["1 file added: generation 1 drops 0 parts and makes 1 part"], &prepare());
     home.write("many/050.txt", &documents[1010..1015].join("\n"));
@@ -230,7 +230,7 @@ fn a_change_of_one_file_costs_its_part_and_every_other_stays() {
 #[test]
 fn kills_during_a_change_end_as_a_calm_change() {
     let home = many();
-    let documents = crate::support::corpus::documents(1100);
+    let documents = testkit::corpus::documents(1100);
     let id = blake3::hash(documents[4 * 120].as_bytes()).to_hex().to_string();
     let changes: [(&str, &dyn Fn()); 5] = [
         ("begin", &|| {}),
@@ -256,7 +256,7 @@ fn kills_during_a_change_end_as_a_calm_change() {
 #[test]
 fn one_large_compressed_file_holds_up_no_other_part() {
     let home = many();
-    let text = crate::support::corpus::documents(6000).join("\n").repeat(8);
+    let text = testkit::corpus::documents(6000).join("\n").repeat(8);
     let zstd = zstd::encode_all(text.as_bytes(), 1).expect("memory");
     store::Store::folder(home.path()).and_then(|store| store.put("many/z.txt.zst", &zstd)).expect("written");
     let args =

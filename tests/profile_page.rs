@@ -1,8 +1,7 @@
 //! What `cloze profile` measures besides the verdict, and the page that it makes of it.
 
 use serde_json::Value;
-
-use crate::support::Home;
+use testkit::Home;
 
 const SETS: [&str; 4] = ["--set", "run.folder=run", "--set", "data.lanes=2"];
 

@@ -1,11 +1,7 @@
 //! Training that is measured: alone, at the steps that somebody names, and while it goes on.
 
-use std::time::Duration;
-
 use serde_json::Value;
-
-use crate::resume::{assert_equal_runs, every_objective, with_every_objective};
-use crate::support::{Home, Outcome, send, wait_until_it_hears};
+use testkit::{Home, Outcome, assert_equal_runs, every_objective, send, wait_for_thread, with_every_objective};
 
 /// Everything that a step can be made of, told apart.
 const PARTS: [&str; 9] =
@@ -62,18 +58,6 @@ fn a_training_says_what_its_steps_are_made_of() {
         .collect();
     assert_eq!(owners, ["weights", "gradients", "moments", "the rest of the process"]);
     assert!(number(&profile["tokens_per_s"]["mean"]) > 0.0 && !home.join("none").exists(), "nothing is kept");
-    // Lanes that wait 200 ms for each batch: whoever trains waits for them.
-    let mut slowed = Value::Null;
-    let is_named = (0..5).any(|_| {
-        slowed = parsed(&run(of(&["--slow", "lanes=200"])).stdout);
-        slowed["verdict"]["binding"] == "outside"
-    });
-    assert!(is_named, "{slowed:#}");
-    let wait = |profile: &Value| {
-        let phases = profile["training"]["phases"].as_array().expect("a list").clone();
-        phases.iter().find(|phase| phase["what"] == "wait").map_or(0.0, |phase| number(&phase["host_ms"]))
-    };
-    assert!(wait(&slowed) > 10.0 * wait(&profile).max(0.1), "{slowed:#}");
     // Fewer steps than warm up: there is nothing to measure, and that is said.
     let short: Vec<String> = of(&["--set", "train.steps=2"]);
     let refused = home.run(&short.iter().map(String::as_str).collect::<Vec<_>>());
@@ -92,8 +76,12 @@ fn whoever_measures_a_run_changes_nothing_of_it() {
     let mut running = home.watch(&measured);
     // Asked while it goes on; what was asked first is answered first.
     running.reach(2);
-    let live = home.run_ok(&["profile", "live", "measured", "--steps", "7", "--json"]);
-    let ended = running.end();
+    running.freeze();
+    let mut asked = home.watch(&["profile", "live", "measured", "--steps", "7", "--json"]);
+    asked.wait_for_line("the run goes on");
+    running.wake();
+    let (live, ended) = (asked.end(), running.end());
+    assert_eq!(live.code, Some(0), "{live}");
     assert_eq!(ended.code, Some(0), "{ended}");
     assert_equal_runs(&home, "calm", "measured");
     let live = parsed(&live.stdout);
@@ -125,7 +113,9 @@ fn a_wish_that_means_nothing_is_refused_and_does_not_stay() {
     let train = ["train", "--set", "run.folder=run", "--set", "train.steps=40", "--slow", "step=50"];
     let mut running = home.watch(&train);
     running.reach(1);
+    running.freeze();
     home.write("run/profile", "all of them");
+    running.wake();
     let ended = running.end();
     assert!(ended.code == Some(0) && ended.stderr.contains("expected steps like `100..120`"), "{ended}");
     assert!(!home.join("run/profile").exists() && !home.join("run/profiles").exists());
@@ -139,8 +129,7 @@ fn the_halves_are_held_beside_one_another() {
     let home = Home::prepared(200);
     let all = ["profile", "--half", "all", "--seconds", "4", "--set", "run.folder=none", "--set", "train.steps=100000"];
     let outcome = home.run_ok(&all);
-    for said in ["== prepare", "== online", "== train", "the trainer binds: training takes", "a corpus is prepared at"]
-    {
+    for said in ["== prepare", "== online", "== train", "training takes", "a corpus is prepared at"] {
         assert!(outcome.stdout.contains(said), "{said}: {outcome}");
     }
 }
@@ -150,8 +139,7 @@ fn who_asks_a_measured_training_to_stop_is_obeyed_at_once() {
     let home = Home::prepared(40);
     let sets = ["--seconds", "600", "--set", "run.folder=none", "--set", "train.steps=100000"];
     let child = home.spawn(&[&["profile", "--half", "train"], &sets[..]].concat());
-    wait_until_it_hears(&child, libc::SIGTERM);
-    std::thread::sleep(Duration::from_secs(2));
+    wait_for_thread(&child, "batch-0");
     send(&child, libc::SIGTERM);
     let outcome = Outcome::of(child.wait_with_output().expect("it ends"));
     assert!(

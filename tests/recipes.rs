@@ -4,9 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use testkit::root;
 use toml::{Table, Value};
-
-use crate::support::root;
 
 /// Runs of this project's own: nobody published them.
 const OWN: [&str; 5] = ["demo.toml", "tiny.toml", "eltec-mlm.toml", "eltec-taco.toml", "eltec-taco-matched.toml"];

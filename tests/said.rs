@@ -1,8 +1,7 @@
 //! What a run says to programs: JSON on stderr, curves, alerts; and how much of it there is for people.
 
 use serde_json::Value;
-
-use crate::support::{Home, Outcome};
+use testkit::{Home, Outcome};
 
 fn train<'a>(more: &[&'a str]) -> Vec<&'a str> {
     let mut args = vec!["train", "--set", "run.folder=run", "--set", "train.steps=4", "--set", "report.every_steps=2"];

@@ -7,9 +7,8 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-
-use crate::support::{Home, files};
-use crate::tidy::tree::{read, root};
+use testkit::tree::read;
+use testkit::{Home, files, root};
 
 /// A text that would be obeyed by a page, by a terminal and by a shell.
 const HOSTILE: &str = "</script><img src=x onerror=alert(1)>\u{1b}[2J`$(reboot)`";
@@ -69,7 +68,7 @@ fn a_run_is_seen_and_asked_and_learns_the_same() {
         assert_eq!(ask(&home, &format!("GET {path}"), "").map(|found| found.0), Some(code), "{path}");
     }
     // What deploy/ has Kubernetes ask.
-    let job = read(&root(), "deploy/kubernetes/job.yaml");
+    let job = read(root(), "deploy/kubernetes/job.yaml");
     let probes: Vec<&str> =
         job.split("httpGet: { path: ").skip(1).map(|rest| rest.split(',').next().expect("a path")).collect();
     assert_eq!(probes.len(), 3, "{probes:?}");
@@ -97,7 +96,7 @@ fn a_run_is_seen_and_asked_and_learns_the_same() {
     let saved = until("the checkpoint", || said("checkpoint"));
     assert!(saved["step"].as_u64().is_some_and(|step| step < 400), "{saved}");
     assert_eq!(ask(&home, "POST /stop", "").map(|found| found.0), Some(200));
-    let stopped = crate::support::Outcome::of(child.wait_with_output().expect("it ends"));
+    let stopped = testkit::Outcome::of(child.wait_with_output().expect("it ends"));
     assert_eq!(stopped.code, Some(143), "{}", stopped.stderr);
     assert!(!stopped.stderr.contains('\u{1b}'), "{}", stopped.stderr);
     // It goes on, is looked at no more, and has learnt the same.
@@ -145,7 +144,7 @@ fn what_was_said_before_is_shown_after_a_resume_and_secrets_never_are() {
     }
     let bearer = format!("Authorization: Bearer {token}\r\nContent-Length: 0\r\n");
     assert_eq!(ask("POST /stop", &bearer).map(|found| found.0), Some(200));
-    let ended = crate::support::Outcome::of(child.wait_with_output().expect("it ends"));
+    let ended = testkit::Outcome::of(child.wait_with_output().expect("it ends"));
     assert_eq!(ended.code, Some(143), "{}", ended.stderr);
     for (name, bytes) in files(&home.join("a")) {
         assert!(!String::from_utf8_lossy(&bytes).contains(token), "{name}");
@@ -204,6 +203,6 @@ fn a_preparation_is_seen_while_it_works() {
     assert_eq!(ask(&home, "POST /stop", "").map(|found| found.0), Some(404), "a signal stops it");
     let (_, metrics) = ask(&home, "GET /metrics", "").expect("metrics");
     assert!(metrics.contains("cloze_prepare_parts_planned"), "{metrics}");
-    let ended = crate::support::Outcome::of(child.wait_with_output().expect("it ends"));
+    let ended = testkit::Outcome::of(child.wait_with_output().expect("it ends"));
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
 }

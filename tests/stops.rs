@@ -1,11 +1,11 @@
-//! Whoever asks a run to stop is heard in every phase, and the run goes on as if nobody had asked.
+//! A stop that is requested in any phase is obeyed, and the run that is resumed ends as if it had not been requested.
+//!
+//! No test guesses how long a phase lasts: `--slow PHASE@N` holds it, and stderr says that it has begun.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use crate::resume::assert_equal_runs;
-use crate::support::running::Running;
-use crate::support::{Home, send, wait_until_it_hears};
+use testkit::{Home, Outcome, Running, assert_equal_runs};
 
 /// How a run is asked to stop, and what comes of it.
 #[derive(Clone, Copy, Debug)]
@@ -37,11 +37,8 @@ impl Ask {
     }
 }
 
-/// Phases with the step after whose report they come next.
-const PHASES: [(&str, u64); 5] = [("start", 0), ("data", 2), ("step", 2), ("validation", 8), ("checkpoint", 4)];
-
-/// How long a phase lasts: a file is looked for twice a second, and a machine that others use asks late.
-const PHASE_MS: u64 = 1500;
+/// Phases with the time of each that is held. There are two micro-batches a step: some steps are done before.
+const PHASES: [(&str, u64); 5] = [("start", 1), ("data", 5), ("step", 5), ("validation", 1), ("checkpoint", 1)];
 
 fn train<'a>(run: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let mut args = vec!["train", "--set", run];
@@ -56,26 +53,13 @@ fn end(home: &Home, run: &str) -> serde_json::Value {
     home.log(run).pop().expect("it has said something")
 }
 
-/// Asks in a phase; returns what the run has said.
-fn ask(home: &Home, run: &str, by: Ask, (phase, step): (&str, u64)) -> crate::support::Outcome {
-    let (folder, slow) = (format!("run.folder={run}"), format!("{phase}={PHASE_MS}"));
+/// Requests a stop in a phase that is held until then; returns the output of the run.
+fn ask(home: &Home, run: &str, by: Ask, phase: &str, number: u64) -> Outcome {
+    let (folder, slow) = (format!("run.folder={run}"), format!("{phase}@{number}"));
     let args = train(&folder, &["--slow", &slow]);
     let stop = format!("{run}/stop");
-    if phase == "start" {
-        if matches!(by, Ask::File) {
-            home.write(&stop, "");
-        }
-        let child = home.command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
-        if let Ask::Signal(signal, ..) = by {
-            wait_until_it_hears(&child, libc::SIGUSR2);
-            send(&child, signal);
-        }
-        return Running::of(child).end();
-    }
     let mut running = home.watch(&args);
-    running.reach(step);
-    // The phase begins behind the report, when what is told of the step is on a disk that other tests use too.
-    std::thread::sleep(Duration::from_millis(600));
+    running.wait_for_line(&format!("holding phase `{phase}`"));
     match by {
         Ask::Signal(signal, ..) => running.signal(signal),
         Ask::File => home.write(&stop, ""),
@@ -87,10 +71,10 @@ fn ask(home: &Home, run: &str, by: Ask, (phase, step): (&str, u64)) -> crate::su
 fn every_way_of_asking_is_heard_in_every_phase() {
     let home = Home::prepared(60);
     home.run_ok(&train("run.folder=whole", &[]));
-    for (phase, step) in PHASES {
+    for (phase, number) in PHASES {
         for by in ASKS {
             let run = format!("{phase}-{}-{}", by.why(), by.code() + i32::from(matches!(by, Ask::File)));
-            let outcome = ask(&home, &run, by, (phase, step));
+            let outcome = ask(&home, &run, by, phase, number);
             assert_eq!(outcome.code, Some(by.code()), "{by:?} in `{phase}`: {outcome}");
             assert!(outcome.stderr.contains(&format!("during={phase}")), "{by:?} in `{phase}`: {outcome}");
             let log = home.join(&run).join("log");
@@ -108,42 +92,37 @@ fn every_way_of_asking_is_heard_in_every_phase() {
     }
 }
 
-/// A run whose data nobody prepares yet, as soon as it waits.
-fn waiting(home: &Home, run: &str) -> std::process::Child {
+/// A run whose data does not exist yet.
+fn without_data(home: &Home, run: &str) -> Running {
     let folder = format!("run.folder={run}");
     let args = train(&folder, &["--set", "data.order=streamed", "--set", "data.folder=later"]);
-    let child = home.command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
-    let began = Instant::now();
-    while !home.join(run).exists() {
-        assert!(began.elapsed() < Duration::from_secs(60), "it never waits");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    child
+    home.watch(&args)
 }
 
 #[test]
 fn a_file_is_heard_while_a_run_waits_for_its_data() {
     let home = Home::with_corpus(4);
-    let child = waiting(&home, "asked");
+    let mut running = without_data(&home, "asked");
+    running.wait_for_line("waiting for what the run begins with");
     home.write("asked/stop", "");
-    let outcome = Running::of(child).end();
+    let outcome = running.end();
     assert_eq!(outcome.code, Some(143), "{outcome}");
     assert!(!home.join("asked/stop").exists() && outcome.stderr.contains("no such folder yet"), "{outcome}");
     // What is no file asks for nothing, and somebody hears so; a signal takes what does ask with it.
     std::fs::create_dir_all(home.join("told/stop")).expect("made");
-    let child = waiting(&home, "told");
-    std::thread::sleep(Duration::from_millis(1500));
+    let mut running = without_data(&home, "told");
+    running.wait_for_line("it is a folder");
     std::fs::remove_dir(home.join("told/stop")).expect("removed");
-    send(&child, libc::SIGSTOP);
+    running.freeze();
     home.write("told/stop", "");
-    send(&child, libc::SIGINT);
-    send(&child, libc::SIGCONT);
-    let outcome = Running::of(child).end();
+    running.signal(libc::SIGINT);
+    running.wake();
+    let outcome = running.end();
     assert!([Some(130), Some(143)].contains(&outcome.code), "{outcome}");
     assert!(!home.join("told/stop").exists(), "{outcome}");
     assert_eq!(outcome.stderr.matches("it is a folder").count(), 1, "{outcome}");
     // Nobody comes.
-    let outcome = Running::of(waiting(&home, "deserted")).end();
+    let outcome = without_data(&home, "deserted").end();
     outcome.assert_fails(1, &["nobody prepares the data", "later"]);
 }
 
@@ -156,13 +135,10 @@ fn a_grace_that_is_over_leaves_with_what_is_saved() {
     running.reach(7);
     running.kill();
     // It goes on from step 4, and stays in its first step for a minute.
-    let running = home.watch(&train("run.folder=run", &slow));
+    let mut running = home.watch(&train("run.folder=run", &slow));
     let began = Instant::now();
-    while !home.log("run").iter().any(|event| event["kind"] == "resume") {
-        assert!(began.elapsed() < Duration::from_secs(60), "it never goes on");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    std::thread::sleep(Duration::from_millis(1500));
+    running.wait_for_handler(libc::SIGUSR2);
+    running.wait_for_phase("step");
     running.signal(libc::SIGTERM);
     let outcome = running.end();
     assert_eq!(outcome.code, Some(143), "{outcome}");
@@ -187,14 +163,16 @@ fn a_service_reads_its_log_level_anew_and_reports_and_goes_on() {
     let mut running = service(&home, &train("run.folder=run", &["--slow", "step=300"]));
     running.reach(2);
     running.signal(libc::SIGUSR2);
+    running.wait_for_line("checkpoint: ");
     home.write("run/log-level", "debug\n");
     running.signal(libc::SIGHUP);
-    running.reach(5);
+    running.wait_for_line("the log level was read anew");
     home.write("run/log-level", "no=such=level");
     running.signal(libc::SIGHUP);
-    running.reach(7);
+    running.wait_for_line("stays as it is");
     std::fs::remove_file(home.join("run/log-level")).expect("there");
     running.signal(libc::SIGHUP);
+    running.wait_for_line("the log level was read anew");
     let outcome = running.end();
     assert_eq!(outcome.code, Some(0), "nobody asked it to stop\n{outcome}");
     let words = ["the log level was read anew level=debug", "stays as it is", "level=pipeline=info,trainer=info"];

@@ -5,11 +5,9 @@ use std::collections::BTreeMap;
 use std::process::{Child, Stdio};
 
 use serde_json::Value;
+use testkit::{CLOCKS, Home, Outcome, Running, corpus, files, send};
 
 use crate::generations::stretches;
-use crate::resume::CLOCKS;
-use crate::support::running::Running;
-use crate::support::{Home, Outcome, corpus, files, send};
 
 /// More than twenty parts, of one row group each; a window has three or more, and 60 steps are about two epochs.
 const PARTS: [&str; 8] = [

@@ -6,8 +6,7 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::support::running::Running;
-use crate::support::{Home, Outcome, files, program, send, wait_until_it_hears};
+use testkit::{Home, Outcome, Running, files, program, send, wait_for_handler};
 
 fn train<'a>(run: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let mut args = vec!["train", "--set", run, "--set", "report.every_steps=1", "--set", "train.threads=1"];
@@ -88,7 +87,7 @@ fn a_reader_that_stalls_keeps_nobody_waiting() {
     let (_err, stderr) = stalled();
     let mut child =
         home.command(&["prepare", "--set", "prepare.folder=new"]).stderr(stderr).spawn().expect("it starts");
-    wait_until_it_hears(&child, libc::SIGINT);
+    wait_for_handler(&child, libc::SIGINT);
     std::thread::sleep(Duration::from_millis(500));
     assert!(child.try_wait().expect("a child").is_none(), "it waits for its first line to be read");
     send(&child, libc::SIGINT);
@@ -135,7 +134,7 @@ fn a_run_whose_terminal_goes_away_is_saved() {
     let mut command = Command::new("script");
     command.args(["-qec", "sh go.sh; true", "/dev/null"]).current_dir(home.path()).env("NO_COLOR", "1");
     let started = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-    let Ok(mut terminal) = started else { return crate::support::say("SKIPPED: no `script` here") };
+    let Ok(mut terminal) = started else { return testkit::skip("a terminal that goes away: no `script` here") };
     while !home.join("hangup/log").exists() {
         assert!(terminal.try_wait().expect("a child").is_none(), "it ended before its terminal did");
         std::thread::sleep(Duration::from_millis(20));
@@ -177,7 +176,7 @@ fn a_second_ctrl_c_leaves_at_once_and_without_a_crash() {
         running.reach(1);
         running.signal(libc::SIGINT);
         // Two that come together are one.
-        std::thread::sleep(Duration::from_millis(150));
+        running.wait_for_line("saving, then leaving");
         running.signal(libc::SIGINT);
         let outcome = running.end();
         assert_eq!(outcome.code, Some(130), "no signal ended it\n{outcome}");

@@ -1,19 +1,24 @@
 //! What reviewers would otherwise have to remember: directions between crates, the shape of component files, that the
 //! documents say what is there. Each failure lists every offender with its place and the way out.
 
+#[path = "tidy/circles.rs"]
 mod circles;
+#[path = "tidy/imports.rs"]
 mod imports;
+#[path = "tidy/pages.rs"]
 mod pages;
+#[path = "tidy/public.rs"]
 mod public;
-pub(crate) mod tree;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use testkit::root;
+use testkit::tree::{self, is, is_test};
+
 use self::circles::circles;
-use self::tree::{is, is_test, root};
 
 /// Direct dependencies that a package may have, for itself and for its build script. The arrows of ARCHITECTURE.md:
 /// nothing knows `cloze`; pipeline and trainer are strangers; tokenizers live in the one, libtorch in the other, channels
@@ -52,7 +57,8 @@ const MAY_USE: &[(&str, &str)] = &[
         "cloze-runtime cloze-trainer-plan cloze-schemas cloze-store cloze-telemetry blake3 cc libc safetensors schemars serde serde_json tch thiserror torch-sys tracing",
     ),
     ("cloze-fuzz", "blake3 bolero serde serde_json tempfile"),
-    ("cloze-pretend-cuda", "cc libc"),
+    ("cloze-pretend-cuda", "cloze-testkit cc libc"),
+    ("cloze-testkit", "cloze-store blake3 libc rustix serde_json tempfile toml"),
     (
         "cloze",
         "cloze-runtime cloze-schemas cloze-store cloze-telemetry cloze-pipeline cloze-profiler cloze-server cloze-trainer-plan anyhow blake3 clap clap_complete clap_mangen maud ratatui schemars serde \
@@ -66,7 +72,7 @@ const MAY_USE: &[(&str, &str)] = &[
 ];
 
 /// What tests and benchmarks may use on top.
-const TESTS_MAY_USE: &str = "arrow-array cloze-fuzz cloze-pretend-cuda cloze-store crc32fast criterion flate2 half libc parquet proc-macro2 proptest \
+const TESTS_MAY_USE: &str = "arrow-array cloze-fuzz cloze-pretend-cuda cloze-store cloze-testkit crc32fast criterion flate2 half libc parquet proc-macro2 proptest \
                              prost syn tempfile toml tracing-subscriber zstd zstd-sys";
 
 /// The families of components: the crate folder of each registry and the word for a member.
@@ -113,7 +119,7 @@ fn packages_use_only_what_the_architecture_allows() {
 fn no_package_has_an_import_circle() {
     let mut offences = Vec::new();
     for folder in tree::packages(&files()) {
-        for circle in circles(&imports::of_package(&root(), &folder)) {
+        for circle in circles(&imports::of_package(root(), &folder)) {
             let lines = circle.iter().map(|import| format!("{}:{} imports {}", import.from, import.line, import.to));
             offences.push(format!("circle:\n    {}", lines.collect::<Vec<_>>().join("\n    ")));
         }
@@ -130,7 +136,7 @@ fn public_items_are_used_outside_their_package() {
     let words = public::words(&sources);
     let mut offences = Vec::new();
     for folder in tree::packages(&files) {
-        let found = public::Public::of_package(&folder, &tree::library(&root(), &folder), &sources, &words);
+        let found = public::Public::of_package(&folder, &tree::library(root(), &folder), &sources, &words);
         if found.unused.len() * 10 > found.all.len() {
             let names = found.unused.iter().map(|(path, name)| format!("\n    {path}: {name}"));
             let (unused, unnamed, all) = (found.unused.len(), found.unnamed.len(), found.all.len());
@@ -374,11 +380,11 @@ fn text<'a>(value: &'a serde_json::Value, key: &str) -> &'a str {
 }
 
 fn files() -> Vec<String> {
-    tree::files(&root())
+    tree::files(root())
 }
 
 fn read(path: &str) -> String {
-    tree::read(&root(), path)
+    tree::read(root(), path)
 }
 
 fn report(what: &str, hint: &str, offences: &[String]) {

@@ -1,8 +1,7 @@
 //! Why did the loss jump at that step? Who did it, and what becomes of it.
 
 use serde_json::Value;
-
-use crate::support::{Home, unlocked};
+use testkit::{Home, files};
 
 /// Text that is nearly always the same word, so that it is soon known what is usual.
 const USUAL: [&str; 9] = ["two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"];
@@ -129,7 +128,7 @@ fn a_poisonous_document_is_found_named_and_passed_over_also_after_kills() {
     let suspects = skip["suspects"][0]["documents"].as_array().expect("a list");
     assert!(suspects.contains(&culprit["id"]), "{skip}");
     assert_eq!(events(&home, "killed", "skip").len(), 1);
-    let (calm, killed) = (unlocked(&home.join("calm/checkpoints")), unlocked(&home.join("killed/checkpoints")));
+    let (calm, killed) = (files(&home.join("calm/checkpoints")), files(&home.join("killed/checkpoints")));
     assert!(calm.keys().any(|name| name.contains("00000120")), "{:?}", calm.keys());
     assert!(calm == killed, "{:?} and {:?}", calm.keys(), killed.keys());
     let passed = home.run_ok(&["replay", "calm", "--step", &step_text]);

@@ -3,9 +3,7 @@
 use std::process::Command;
 
 use serde_json::Value;
-
-use crate::resume::every_objective;
-use crate::support::{Home, files, root};
+use testkit::{Home, every_objective, files, root};
 
 const RUN: [&str; 3] = ["train", "--set", "run.folder=run"];
 

@@ -6,8 +6,8 @@
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 
-use crate::support::{Home, Outcome, program};
-use crate::tidy::tree::{files, is, read, root};
+use testkit::tree::{files, is, read};
+use testkit::{Home, Outcome, program, root};
 
 /// Verbs that need nothing but what a clone has.
 const ALONE: [&str; 5] = ["plan", "config", "completions", "man", "help"];
@@ -20,7 +20,7 @@ const SHELL: &str = "cargo make cloze for do done cat tail export tar git sbatch
 fn pages() -> Vec<(String, String)> {
     let named = ["README.md", "CONTRIBUTING.md", "configs/README.md", "deploy/README.md"];
     let is_page = |path: &String| is(path, "md") && (named.contains(&path.as_str()) || path.starts_with("docs/"));
-    files(&root()).into_iter().filter(is_page).map(|page| (page.clone(), read(&root(), &page))).collect()
+    files(root()).into_iter().filter(is_page).map(|page| (page.clone(), read(root(), &page))).collect()
 }
 
 /// The fenced blocks of a page: language, and lines.
@@ -128,9 +128,9 @@ fn every_test_on_a_page_is_there() {
     let mut names = String::new();
     let folders = ["src/", "tests/", "trainer/", "pipeline/src/", "store/", "schemas/src/"];
     let is_source = |path: &String| is(path, "rs") && folders.iter().any(|folder| path.starts_with(folder));
-    for path in files(&root()).into_iter().filter(is_source) {
+    for path in files(root()).into_iter().filter(is_source) {
         names += &path.replace(".rs", "::").replace('/', "::");
-        let text = read(&root(), &path);
+        let text = read(root(), &path);
         names.extend(text.lines().filter(|line| line.trim_start().starts_with("fn ")).map(|line| format!("{line}\n")));
     }
     let mut offences = Vec::new();

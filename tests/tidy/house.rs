@@ -12,11 +12,11 @@
 mod circles;
 mod imports;
 mod public;
-mod tree;
 
 use std::path::{Path, PathBuf};
 
 use syn::visit::{self, Visit};
+use testkit::tree;
 
 use self::public::{Public, Sources, Words, is_below, parsed};
 
@@ -26,7 +26,7 @@ const LINES_GOOD: usize = 350;
 fn main() {
     let mut arguments = std::env::args_os().skip(1).peekable();
     let lists = arguments.next_if(|first| first == "--unused").is_some();
-    let root = arguments.next().map_or_else(tree::root, PathBuf::from);
+    let root = arguments.next().map_or_else(|| tree::root().to_owned(), PathBuf::from);
     let files: Vec<_> = tree::files(&root).into_iter().filter(|path| tree::is(path, "rs")).collect();
     let sources: Sources = files.iter().map(|path| (path.clone(), tree::read(&root, path))).collect();
     let words = public::words(&sources);

@@ -18,7 +18,7 @@ use syn::punctuated::Punctuated;
 use syn::spanned::Spanned as _;
 use syn::visit::{self, Visit};
 
-use super::tree;
+use testkit::tree;
 
 /// A place where one file names what another one defines.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::tree::{self, is, is_test, root};
+use testkit::root;
+use testkit::tree::{self, is, is_test};
+
 use super::{REGISTRIES, files, imports, read, report, text, workspace_packages};
 
 /// Rooms that are seen from outside, or by tests alone: they belong to no floor.
@@ -109,7 +111,7 @@ fn rooms_are_drawn_as_they_are() {
         offences.extend(missing.map(|room| format!("{folder}: `{room}` is on no floor")));
         let gone = drawn.iter().filter(|room| !there.contains(**room));
         offences.extend(gone.map(|room| format!("{folder}: `{room}` is not there")));
-        for import in imports::of_package(&root(), &folder) {
+        for import in imports::of_package(root(), &folder) {
             let (Some(from), Some(to)) = (room(&folder, &import.from), room(&folder, &import.to)) else { continue };
             let is_down = from == to || floor(&from) > floor(&to);
             if !is_down {
@@ -118,6 +120,34 @@ fn rooms_are_drawn_as_they_are() {
         }
     }
     report("rooms drawn otherwise than they are", "mend the drawing in docs/modules.md, or the import", &offences);
+}
+
+/// `[lib] doctest = false` in every package: rustdoc would link each of them to run no test. So an example in Rust would not
+/// be compiled by anything.
+#[test]
+fn no_doc_comment_has_an_example_that_nothing_runs() {
+    let mut offences = Vec::new();
+    for path in files().into_iter().filter(|path| is(path, "rs")) {
+        let source = read(&path);
+        let (mut is_open, mut number) = (false, 0);
+        for line in source.lines().map(str::trim_start) {
+            number += 1;
+            let comment = line.strip_prefix("///").or_else(|| line.strip_prefix("//!"));
+            let Some(language) = comment.and_then(|text| text.trim_start().strip_prefix("```")) else { continue };
+            is_open = !is_open;
+            if is_open && !["text", "json", "toml", "sh"].contains(&language) {
+                offences.push(format!("{path}:{number}: a block of `{language}`"));
+            }
+        }
+    }
+    for package in workspace_packages() {
+        for target in package["targets"].as_array().expect("a list").iter().filter(|it| it["kind"][0] == "lib") {
+            if target["doctest"] == true {
+                offences.push(format!("{}: `[lib]` lacks `doctest = false`", text(&package, "name")));
+            }
+        }
+    }
+    report("examples that nothing runs", "write a test, and name the language of other blocks", &offences);
 }
 
 /// The room that a file of the package is in: a file or a folder beside `lib.rs`.

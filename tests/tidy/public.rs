@@ -12,7 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 
-use super::{imports, tree};
+use testkit::tree;
+
+use super::imports;
 
 /// Sources by path.
 pub(crate) type Sources = BTreeMap<String, String>;

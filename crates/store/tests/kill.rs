@@ -3,18 +3,14 @@
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use store::{Created, Store, faults};
 
-/// Set for a copy of this program that is to be killed: the folder that it writes to.
-const FOLDER: &str = "STORE_TEST_KILLED_FOLDER";
+use crate::child;
 
-/// Not a test on its own: what the process that is killed does.
-#[test]
-fn killed_child() {
-    let Some(folder) = std::env::var_os(FOLDER) else { return };
-    let store = Store::existing(Path::new(&folder)).expect("it is there");
+/// Writes until the process is killed.
+fn write_for_ever(store: &Store) {
     for time in 0_u64.. {
         store.put("put", &content(time)).expect("put");
         store.create(&format!("created/{time}"), &content(time)).expect("created");
@@ -35,17 +31,15 @@ fn is_whole(content: &[u8]) -> bool {
 
 #[test]
 fn a_kill_leaves_whole_objects_and_nothing_that_a_sweep_does_not_find() {
+    if let Some(store) = child::store() {
+        return write_for_ever(&store);
+    }
+    let test = "kill::a_kill_leaves_whole_objects_and_nothing_that_a_sweep_does_not_find";
     for lines in [1, 2, 4, 7] {
         let home = tempfile::tempdir().expect("a temporary folder");
         let store = Store::folder(home.path()).expect("made");
         store.create("replaced", &content(0)).expect("created");
-        let program = std::env::current_exe().expect("this program");
-        let mut child = Command::new(program)
-            .args(["--exact", "kill::killed_child", "--nocapture"])
-            .env(FOLDER, home.path())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("started");
+        let mut child = child::command(test, home.path()).stdout(Stdio::piped()).spawn().expect("started");
         let output = BufReader::new(child.stdout.take().expect("a pipe"));
         let wrote = output.lines().map(|line| line.expect("readable")).filter(|line| line.contains("wrote"));
         assert_eq!(wrote.take(lines).count(), lines, "the child ended by itself");

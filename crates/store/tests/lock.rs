@@ -8,19 +8,14 @@ use std::time::Duration;
 
 use store::{Holder, Lock, LockError, Store, Terms};
 
-/// Set for a copy of this program that takes a lock: the folder that it lies in.
-const FOLDER: &str = "STORE_TEST_LOCK_FOLDER";
+use crate::child;
 
 /// Short, so that nobody waits for long; long enough for a busy machine to beat in.
 const TERMS: Terms = Terms { beat: Duration::from_millis(50), patience: Duration::from_secs(2) };
 
-/// Not a test on its own: what the other process does. It takes the lock, and then, for each line that it reads, checks
-/// and writes as a run would.
-#[test]
-fn holding_child() {
-    let Some(folder) = std::env::var_os(FOLDER) else { return };
-    let store = Store::existing(Path::new(&folder)).expect("it is there");
-    let lock = Lock::take(&store, "lock", Holder::this_process(), TERMS).expect("free");
+/// The other process: takes the lock, and then, for each line that it reads, checks the lock and writes as a run would.
+fn hold(store: &Store) {
+    let lock = Lock::take(store, "lock", Holder::this_process(), TERMS).expect("free");
     let mut output = std::io::stdout();
     writeln!(output, "\nchild: took").expect("somebody reads");
     for line in std::io::stdin().lines() {
@@ -40,12 +35,9 @@ struct Other {
 }
 
 impl Other {
-    /// Another process that holds the lock.
-    fn start(folder: &Path) -> Self {
-        let program = std::env::current_exe().expect("this program");
-        let mut child = Command::new(program)
-            .args(["--exact", "lock::holding_child", "--nocapture"])
-            .env(FOLDER, folder)
+    /// Another process of that test, which holds the lock.
+    fn start(test: &str, folder: &Path) -> Self {
+        let mut child = child::command(&format!("lock::{test}"), folder)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -88,9 +80,12 @@ impl Other {
 
 #[test]
 fn a_process_that_is_stopped_loses_its_lock_and_notices_when_it_is_woken() {
+    if let Some(store) = child::store() {
+        return hold(&store);
+    }
     let home = tempfile::tempdir().expect("a temporary folder");
     let store = Store::folder(home.path()).expect("made");
-    let mut other = Other::start(home.path());
+    let mut other = Other::start("a_process_that_is_stopped_loses_its_lock_and_notices_when_it_is_woken", home.path());
     assert_eq!(other.writes("first"), "wrote");
     let Err(LockError::Held { holder, .. }) = Lock::take(&store, "lock", Holder::this_process(), TERMS) else {
         panic!("the other holds it")
@@ -118,9 +113,12 @@ fn a_process_that_is_stopped_loses_its_lock_and_notices_when_it_is_woken() {
 
 #[test]
 fn a_process_that_is_killed_is_in_nobodys_way() {
+    if let Some(store) = child::store() {
+        return hold(&store);
+    }
     let home = tempfile::tempdir().expect("a temporary folder");
     let store = Store::folder(home.path()).expect("made");
-    let mut other = Other::start(home.path());
+    let mut other = Other::start("a_process_that_is_killed_is_in_nobodys_way", home.path());
     other.child.kill().expect("killed");
     other.child.wait().expect("ended");
     // Who waited for such a patience would not come back.
@@ -131,9 +129,12 @@ fn a_process_that_is_killed_is_in_nobodys_way() {
 
 #[test]
 fn a_process_that_ends_leaves_the_lock_to_the_next() {
+    if let Some(store) = child::store() {
+        return hold(&store);
+    }
     let home = tempfile::tempdir().expect("a temporary folder");
     for text in ["first", "second"] {
-        let mut other = Other::start(home.path());
+        let mut other = Other::start("a_process_that_ends_leaves_the_lock_to_the_next", home.path());
         assert_eq!(other.writes(text), "wrote");
         other.end();
     }

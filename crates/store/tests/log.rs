@@ -1,12 +1,13 @@
 //! A log keeps every line that was put, whole, through kills, rewinds and storms.
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use proptest::prelude::*;
 use store::{Lines, Log, LogTerms, Memory, Store, Weather};
+
+use crate::child;
 
 /// Puts when it has to, and not because time has passed.
 const LAZY: LogTerms = LogTerms { put_every: Duration::MAX, segment_bytes: 64 };
@@ -153,16 +154,10 @@ fn a_log_that_was_dropped_writes_no_more() {
     assert_eq!(lines(&store), ["a"], "only the first was due");
 }
 
-/// Set for a copy of this program that is to be killed: the folder that it writes to.
-const FOLDER: &str = "STORE_TEST_LOG_FOLDER";
-
-/// Not a test on its own: what the process that is killed does.
-#[test]
-fn logging_child() {
-    let Some(folder) = std::env::var_os(FOLDER) else { return };
-    let store = Store::existing(Path::new(&folder)).expect("it is there");
+/// Logs until the process is killed.
+fn log_for_ever(store: &Store) {
     let terms = LogTerms { put_every: Duration::ZERO, segment_bytes: 2000 };
-    let mut log = Log::open_with(&store, "log", terms).expect("opened");
+    let mut log = Log::open_with(store, "log", terms).expect("opened");
     for time in 0_u64.. {
         log.push(&line(time)).expect("pushed");
         writeln!(std::io::stdout(), "pushed {time}").expect("somebody reads");
@@ -175,14 +170,13 @@ fn line(time: u64) -> String {
 
 #[test]
 fn a_kill_tears_no_line_and_loses_none_that_was_put() {
+    if let Some(store) = child::store() {
+        return log_for_ever(&store);
+    }
     let home = tempfile::tempdir().expect("a temporary folder");
     let store = Store::folder(home.path()).expect("made");
-    let mut child = Command::new(std::env::current_exe().expect("this program"))
-        .args(["--exact", "log::logging_child", "--nocapture"])
-        .env(FOLDER, home.path())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("started");
+    let test = "log::a_kill_tears_no_line_and_loses_none_that_was_put";
+    let mut child = child::command(test, home.path()).stdout(Stdio::piped()).spawn().expect("started");
     let output = BufReader::new(child.stdout.take().expect("a pipe")).lines().map(|line| line.expect("readable"));
     assert_eq!(output.filter(|line| line.contains("pushed")).take(20).count(), 20, "the child ended by itself");
     child.kill().expect("killed");

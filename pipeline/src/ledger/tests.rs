@@ -1,5 +1,6 @@
 use proptest::prelude::*;
-use store::{Memory, Weather, mortal};
+use store::{Memory, Weather};
+use testkit::crash_after;
 
 use super::*;
 
@@ -187,7 +188,7 @@ proptest! {
         let undone = || taken_back(&run).iter().map(|page| page.rows.total()).sum::<u64>();
         for (steps, page_is_written, changes) in kills.into_iter().chain([(2, true, 3)]) {
             // Whoever dies here has gone back as far as that.
-            let _ = Ledger::default().begin(&mortal(&memory, changes), RowIndex(saved));
+            let _ = Ledger::default().begin(&crash_after(&memory, changes), RowIndex(saved));
             prop_assert!(undone() <= comes_again);
             let mut ledger = begun(&run, saved);
             prop_assert_eq!(undone(), comes_again);

@@ -42,12 +42,12 @@ fn batches_are_the_same_with_a_trace_and_without() {
         crate::commands::dispatch(Cli::try_parse_from(words).expect("a command").verb).expect(verb);
     }
     let args = ConfigArgs { config: config.into(), set: sets.to_vec() };
-    // Lanes are other threads: they too have to be listened to.
-    let listens = tracing::subscriber::set_global_default(tracing_subscriber::registry().with(layer()));
+    // Lanes are other threads: the layer has to be that of the process. No other test of this binary sets one.
+    tracing::subscriber::set_global_default(tracing_subscriber::registry().with(layer())).expect("the only one");
     let before = seen(&args);
     let trace = std::iter::repeat_with(|| Trace::begin(Limits::default())).find_map(Result::ok).expect("in the end");
     let during = seen(&args);
     let recorded = trace.end();
     assert!(before.len() >= 60 && before == during && during == seen(&args));
-    assert!(listens.is_err() || recorded.entries() > 300, "{} entries", recorded.entries());
+    assert!(recorded.entries() > 300, "{} entries", recorded.entries());
 }

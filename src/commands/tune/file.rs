@@ -142,7 +142,6 @@ fn check(before: &str, after: &str, changes: &[(&str, u64)]) -> Result<(), Strin
 
 #[cfg(test)]
 mod tests {
-    use telemetry::terminal::note;
 
     use super::*;
 
@@ -197,7 +196,7 @@ mod tests {
         let path = home.path().join("run.toml");
         written::put(&path, "[data]\nlanes = 2\n").expect("it is ours");
         if chown(&path, Some(1234), Some(1235)).is_err() {
-            return note("SKIPPED whose a tuned file is: only root gives files away");
+            return testkit::skip("owner of a tuned file: only root gives files away");
         }
         ConfigFile::open(&path).expect("TOML").write(&[("data.lanes", 4)]).expect("writable");
         let found = path.metadata().expect("there");

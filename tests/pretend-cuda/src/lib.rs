@@ -16,9 +16,10 @@
 //! | `PRETEND_CUDA_LIBRARY=FILE` | where tests find the library, if it has been moved |
 //! | `PRETEND_CUDA_CPU_DRAWS=1` | its generator draws what the CPU's draws after the same seed |
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use testkit::{say, skip};
 
 mod counts;
 #[cfg(test)]
@@ -76,38 +77,43 @@ pub fn is_here(module: &str, test: &str) -> bool {
         return true;
     }
     let path = module.split_once("::").map_or_else(|| test.to_owned(), |(_, module)| format!("{module}::{test}"));
-    run_again(&[&path, "--exact"]);
+    run_on_device(&[&path], &["--exact"]);
     false
 }
 
-/// Runs tests of the calling binary in a process that has the device: those whose names hold one of the words. Nothing to do
-/// in such a process.
+/// Runs tests of the calling binary again, in a process that has the device: those of the modules, without the tests that
+/// are excluded by name. In such a process it does nothing. Without a device it is a skip.
 ///
 /// # Panics
-/// If one of them fails, or there is none.
-pub fn run_again(words: &[&str]) {
+/// If one of the tests fails, or if a module has none.
+pub fn run_modules(modules: &[&str], excluded: &[&str]) {
+    let excluded: Vec<&str> = excluded.iter().flat_map(|test| ["--skip", test]).collect();
+    run_on_device(modules, &excluded);
+}
+
+/// Runs the tests whose names contain one of the words, each word at least one.
+fn run_on_device(words: &[&str], options: &[&str]) {
     let device = match Device::find() {
         Ok(_) if std::env::var_os(INSIDE).is_some() => return,
         Ok(device) => device,
-        Err(why) => return say(&format!("SKIPPED {} on CUDA: {why}", words[0])),
+        Err(why) => return skip(&format!("{} on CUDA: {why}", words[0])),
     };
     let program = std::env::current_exe().expect("a test has a program");
     let mut command = Command::new(program);
     device.give(&mut command);
-    command.args(words).args(["--nocapture", "--test-threads=2"]).env(INSIDE, "1").env("CLOZE_TEST_DEVICE", "cuda");
-    // Whoever compares the device with the CPU wants the same draws.
+    command.args(words).args(options).args(["--nocapture", "--test-threads=2"]);
+    command.env(INSIDE, "1").env("CLOZE_TEST_DEVICE", "cuda");
+    // A comparison of the device with the CPU needs the same draws.
     command.env("PRETEND_CUDA_CPU_DRAWS", "1");
     let output = command.output().expect("it starts again");
-    let [said, cried] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
-    let ran = said.contains("test result: ok.") && !said.contains(" 0 passed");
-    assert!(output.status.success() && ran, "on the device:\n{said}\n{cried}");
-    cried.lines().filter(|line| line.starts_with("SKIPPED")).for_each(say);
-}
-
-/// Says something aloud, past the capture of test output.
-pub fn say(text: &str) {
-    // Where stderr is gone there is nobody to tell.
-    let _ = writeln!(std::io::stderr().lock(), "{text}");
+    let [stdout, stderr] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+    assert!(output.status.success() && stdout.contains("test result: ok."), "on the device:\n{stdout}\n{stderr}");
+    for word in words {
+        let ran = stdout.lines().any(|line| line.starts_with("test ") && line.contains(word));
+        assert!(ran, "no test `{word}` ran on the device:\n{stdout}\n{stderr}");
+    }
+    // The process has counted its skips.
+    stderr.lines().filter(|line| line.starts_with("SKIPPED")).for_each(say);
 }
 
 /// Where the library is, or why there is none: `build.rs` says one of the two.

@@ -4,7 +4,7 @@ use std::process::{Command, Output};
 
 /// The end of a trial, and what it printed; `None` where there is no library.
 fn tried(name: &str) -> Option<Output> {
-    let skip = |why: &String| super::say(&format!("SKIPPED trials of the pretend device: {why}"));
+    let skip = |why: &String| testkit::skip(&format!("trials of the pretend device: {why}"));
     let trial = super::library().inspect_err(skip).ok()?.with_file_name("trial");
     Some(Command::new(trial).arg(name).output().expect("the trial starts"))
 }

@@ -4,7 +4,7 @@
 //! project and folders of the test's own in place of the data that it names. It goes through the same verbs as any run.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use cloze::cli::{ConfigArgs, ModelFamily};
 use cloze::commands::{prepare, tokenizer};
@@ -12,20 +12,13 @@ use cloze::config::{Source, merge};
 use cloze::plan::outlook::Outlook;
 use serde_json::Value as Json;
 use store::{Lines, Store};
+use testkit::{corpus, root};
 use toml::{Table, Value};
 use trainer::device::tensors;
 
 use crate::{export, train};
 
-#[path = "../../../tests/support/corpus.rs"]
-mod corpus;
 mod on_cuda;
-
-/// The project's folder, or `CLOZE_TEST_ROOT` with what tests read of it where they were carried away.
-fn root() -> PathBuf {
-    std::env::var_os("CLOZE_TEST_ROOT")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."), PathBuf::from)
-}
 
 /// Files that are runs of this project's own, with tests of their own.
 const OWN: [&str; 6] =

@@ -5,10 +5,6 @@ mod request;
 
 pub(crate) use self::request::{ROWS, WORDS, checked, networks, request};
 
-pub(crate) mod mortal {
-    pub(crate) use store::mortal;
-}
-
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

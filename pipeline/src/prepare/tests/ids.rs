@@ -1,7 +1,5 @@
 //! Ids are the crate's, and a run that finds others stops.
 
-use std::io::Write as _;
-
 use schemas::PartId;
 
 use super::*;
@@ -99,26 +97,29 @@ fn are_the_same_by_either_way(pack: &str) {
     assert!(run(&other, PrepareOptions::default(), &Clock::still(), &mut Many::default()).expect("kept").nothing_to_do);
 }
 
-/// `CORPUS` names files, a folder or a glob, `FORMAT` how documents lie there if it is not plain text, `TOKENIZER` a tokenizer
-/// (`LOWERCASE=true` or `false`, where it is a `vocab.txt`), as for the benchmark.
+/// Documents of this repository. `CORPUS` and `TOKENIZER` name others, as for the benchmark: `CORPUS` is a file, a folder or a
+/// glob, `FORMAT` its format (default: plain text), and `LOWERCASE` is `true` or `false` if the tokenizer is a `vocab.txt`.
 #[test]
 fn every_document_of_a_corpus_has_the_crates_ids() {
-    let (Ok(corpus), Ok(tokenizer)) = (std::env::var("CORPUS"), std::env::var("TOKENIZER")) else {
-        let _ = writeln!(std::io::stderr(), "SKIPPED documents of a corpus: `CORPUS` and `TOKENIZER` name none");
-        return;
+    let variable = |name: &str| std::env::var(name).ok();
+    let corpus = variable("CORPUS").unwrap_or_else(|| testkit::root().join("docs/*.md").display().to_string());
+    let lowercase = variable("LOWERCASE").map(|value| value == "true");
+    let tokenizers = match variable("TOKENIZER") {
+        Some(path) => vec![tokenize::load(Path::new(&path), lowercase).expect("a tokenizer")],
+        None => testing::TOKENIZERS.map(testing::tokenizer).into(),
     };
-    let lowercase = std::env::var("LOWERCASE").ok().map(|value| value == "true");
-    let tokenizer = tokenize::load(Path::new(&tokenizer), lowercase).expect("a tokenizer");
-    let format = format(&std::env::var("FORMAT").unwrap_or_else(|_| "text".to_owned()));
+    let format = format(variable("FORMAT").as_deref().unwrap_or("text"));
     let config = PrepareConfig { inputs: vec![corpus], format, ..PrepareConfig::default() };
     let corpus = Corpus::open(&config.corpus()).expect("readable text");
     let parts = corpus.parts().expect("readable text");
-    let found = parts.iter().flat_map(|part| corpus.read(part).expect("readable text"));
-    let (mut documents, mut bytes) = (0, 0);
-    for document in found.filter_map(|found| found.expect("readable text").document) {
-        tokenizer.compare(&document.text).expect("the same ids");
-        (documents, bytes) = (documents + 1, bytes + document.text.len());
+    for tokenizer in tokenizers {
+        let found = parts.iter().flat_map(|part| corpus.read(part).expect("readable text"));
+        let (mut documents, mut bytes) = (0, 0);
+        for document in found.filter_map(|found| found.expect("readable text").document) {
+            tokenizer.compare(&document.text).expect("the same ids");
+            (documents, bytes) = (documents + 1, bytes + document.text.len());
+        }
+        testkit::say(&format!("{documents} documents of {bytes} bytes: {}", tokenizer.way()));
+        assert!(documents > 0, "a corpus has documents");
     }
-    let _ = writeln!(std::io::stderr(), "{documents} documents of {bytes} bytes: {}", tokenizer.way());
-    assert!(documents > 0, "a corpus has documents");
 }

@@ -22,7 +22,7 @@ fn every_preset_and_ablation_learns_on_cuda_what_it_learns_on_the_cpu() {
     for name in presets() {
         let small = home.small(&name);
         if draws(&small) && pretend_cuda::Device::find() == Ok(pretend_cuda::Device::Real) {
-            pretend_cuda::say(&format!("SKIPPED {name} on CUDA: what this device draws is not what the CPU draws"));
+            testkit::skip(&format!("{name} on CUDA: what this device draws is not what the CPU draws"));
             continue;
         }
         let plain = home.ready(&name, without_chance(small));
@@ -133,7 +133,7 @@ fn a_run_takes_the_memory_that_its_plan_says() {
             pretend_cuda::Counts::start();
             let run = home.run(&name, table);
             let Some(counts) = pretend_cuda::Counts::read() else {
-                return pretend_cuda::say("SKIPPED the memory of a run on CUDA: this device's allocator is not asked");
+                return testkit::skip("the memory of a run on CUDA: this device's allocator is not asked");
             };
             let plan = std::fs::read(run.folder.join("plan.json")).expect("a plan");
             let plan: Json = serde_json::from_slice(&plan).expect("JSON");
@@ -178,7 +178,7 @@ fn a_step_launches_no_more_kernels_than_it_has_to() {
             pretend_cuda::Counts::read().map(|counts| counts.kernels)
         };
         let (Some(two), Some(three)) = (launched(2), launched(3)) else {
-            return pretend_cuda::say("SKIPPED the kernels of a step on CUDA: this device does not count");
+            return testkit::skip("the kernels of a step on CUDA: this device does not count");
         };
         let step = three - two;
         assert!((most / 2..=most).contains(&step), "{name} in {precision}: {step} kernels");

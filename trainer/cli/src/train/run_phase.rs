@@ -1,29 +1,49 @@
 //! What a run is doing at the moment, for signals to be logged with.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
 use cloze::control::{Control, Phase};
 use cloze::exit::Usage;
+use telemetry::terminal::note;
 
-/// `--slow PHASE=MS`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Longest time for which a phase is held.
+const HOLD_MAX: Duration = Duration::from_secs(120);
+
+/// Delay of one phase: `--slow PHASE=MS` or `--slow PHASE@N`.
+#[derive(Clone, Debug)]
 pub(super) struct Slow {
     phase: Phase,
-    pause: Duration,
+    delay: Delay,
+}
+
+#[derive(Clone, Debug)]
+enum Delay {
+    /// Every time for so long.
+    Sleep(Duration),
+    /// The time of that number, until a stop is requested. Stderr says when it begins.
+    Hold { number: u64, entered: Arc<AtomicU64> },
 }
 
 impl Slow {
     pub(super) fn parse(text: &str) -> anyhow::Result<Self> {
-        let parsed = text.split_once('=').and_then(|(phase, ms)| Some((Phase::parse(phase)?, ms.parse::<u64>().ok()?)));
-        let (phase, ms) = parsed.with_context(|| {
+        let sleep = |(phase, ms): (&str, &str)| {
+            let delay = Delay::Sleep(Duration::from_millis(ms.parse().ok()?));
+            Some(Self { phase: Phase::parse(phase)?, delay })
+        };
+        let hold = |(phase, number): (&str, &str)| {
+            let delay = Delay::Hold { number: number.parse().ok()?, entered: Arc::default() };
+            Some(Self { phase: Phase::parse(phase)?, delay })
+        };
+        let parsed = text.split_once('=').and_then(sleep).or_else(|| text.split_once('@').and_then(hold));
+        parsed.with_context(|| {
             Usage(format!(
                 "--slow {text}: expected a phase and milliseconds, like `validation=400`; the phases are {}",
                 Phase::NAMES.join(", ")
             ))
-        })?;
-        Ok(Self { phase, pause: Duration::from_millis(ms) })
+        })
     }
 }
 
@@ -35,11 +55,17 @@ pub(super) struct Phases {
 }
 
 impl Phases {
-    /// Enters a phase, and stays in it for a while if that was asked for.
+    /// Enters a phase, and delays it if `--slow` asks for that.
     pub(super) fn enter(&self, phase: Phase) {
         self.control.enter(phase);
-        if let Some(slow) = self.slow.filter(|slow| slow.phase == phase) {
-            std::thread::sleep(slow.pause);
+        let Some(slow) = self.slow.as_ref().filter(|slow| slow.phase == phase) else { return };
+        match &slow.delay {
+            Delay::Sleep(time) => std::thread::sleep(*time),
+            Delay::Hold { number, entered } if entered.fetch_add(1, Ordering::Relaxed) + 1 == *number => {
+                note(format_args!("holding phase `{}` until a stop is requested", phase.name()));
+                let _ = self.control.stop().is_cancelled_within(HOLD_MAX);
+            }
+            Delay::Hold { .. } => {}
         }
     }
 }

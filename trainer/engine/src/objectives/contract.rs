@@ -308,20 +308,25 @@ fn bfloat16_is_near_float32_and_so_are_its_gradients() {
     }
 }
 
-/// Here, and for networks: gradients included, in float32 and in bfloat16.
+/// The tests of this contract and of that of networks, in a process that has the device.
 #[test]
 fn the_laws_hold_on_cuda() {
-    pretend_cuda::run_again(&["objectives::contract::", "model::networks::contract::"]);
+    let compared = ["the_laws_hold_on_cuda", "a_device_learns_what_the_cpu_learns"];
+    pretend_cuda::run_modules(&["objectives::contract::", "model::networks::contract::"], &compared);
 }
 
 /// Sums and gradients without dropout, of weights that have something to say.
 #[test]
 fn a_device_learns_what_the_cpu_learns() {
+    if !pretend_cuda::is_here(module_path!(), "a_device_learns_what_the_cpu_learns") {
+        return;
+    }
     let _alone = testing::generator();
-    let on_devices = benches().filter(|(_, bench)| bench.parameters.device() != Device::Cpu);
-    for (kind, mut there) in on_devices {
+    let on_device: Vec<_> = benches().filter(|(_, bench)| bench.parameters.device() != Device::Cpu).collect();
+    assert_eq!(on_device.len(), AnyObjective::examples().len(), "every objective on the one device");
+    for (kind, mut there) in on_device {
         if there.objective.kind() == "token_contrastive" && std::env::var_os("PRETEND_CUDA_CPU_DRAWS").is_none() {
-            pretend_cuda::say(&format!("SKIPPED {kind}: what this device draws is not what the CPU draws"));
+            testkit::skip(&format!("{kind}: what this device draws is not what the CPU draws"));
             continue;
         }
         let mut here = Bench::new(there.objective.clone(), Precision::F32, Device::Cpu);

@@ -366,7 +366,7 @@ fn a_kill_while_a_checkpoint_is_kept_costs_none_that_should_stay() {
         let run = Store::of_memory(&memory);
         validated(1, 1.0).write(&run, &keeping).expect("written");
         validated(2, 2.0).write(&run, &keeping).expect("written");
-        let outcome = validated(3, 3.0).write(&crate::testing::mortal::mortal(&memory, changes), &keeping);
+        let outcome = validated(3, 3.0).write(&testkit::crash_after(&memory, changes), &keeping);
         let there = steps_of(&run);
         assert!([&[1, 2][..], &[1, 2, 3], &[1, 3]].contains(&&there[..]), "after {changes} changes: {there:?}");
         for &step in &there {

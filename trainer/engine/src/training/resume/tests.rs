@@ -87,7 +87,7 @@ fn a_checkpoint_is_of_its_step_and_no_step_waits_for_it() {
         });
         assert_eq!((stored.main == main, stored.optimizer == optimizer), (true, true), "weights, and the rest");
         let Some((counts, after)) = counts.zip(pretend_cuda::Counts::read()) else {
-            pretend_cuda::say("SKIPPED the waits of a checkpoint on CUDA: this device does not count");
+            testkit::skip("the waits of a checkpoint on CUDA: this device does not count");
             continue;
         };
         assert_eq!(counts.downloads, (main.len() + optimizer.len()) as u64, "one copy of each tensor: {counts:?}");
@@ -136,7 +136,7 @@ fn a_checkpoint_is_made_without_memory_of_the_device_and_without_pinned_memory()
     step(&mut trainer, 0);
     let (main, optimizer) = held(&trainer);
     let Some(counts) = pretend_cuda::Counts::read() else {
-        return pretend_cuda::say("SKIPPED checkpoints without memory on CUDA: this device cannot be made smaller");
+        return testkit::skip("checkpoints without memory on CUDA: this device cannot be made smaller");
     };
     for pinned in [u64::MAX, counts.pinned_bytes] {
         pretend_cuda::limit(counts.bytes, pinned);

@@ -147,7 +147,7 @@ fn a_step_brings_nothing_to_the_host() {
         pretend_cuda::Counts::start();
         trainer.step(&[testing::batch(2), testing::batch(3)]).expect("good batches");
         let Some(counts) = pretend_cuda::Counts::read() else {
-            return pretend_cuda::say("SKIPPED what a step brings to the host on CUDA: this device does not count");
+            return testkit::skip("what a step brings to the host on CUDA: this device does not count");
         };
         assert!(counts.kernels > 0 && counts.uploads == 2, "one copy for each micro-batch, {precision:?}: {counts:?}");
         assert!(counts.downloads == 0 && counts.waits == 0, "{precision:?}: {counts:?}");
@@ -210,7 +210,7 @@ fn learnt_in(precision: Precision, recompute: bool) -> Vec<(BTreeMap<String, f64
 #[test]
 fn losses_in_bfloat16_on_the_cpu_are_near_those_in_float32() {
     if !Precision::is_of_this_processor() {
-        return pretend_cuda::say("SKIPPED bfloat16 on the CPU: this processor has no products of it");
+        return testkit::skip("bfloat16 on the CPU: this processor has no products of it");
     }
     let _alone = testing::generator();
     let fine = learnt_in(Precision::F32, false);
@@ -237,7 +237,7 @@ fn bfloat16_without_a_gpu_is_for_who_asks_for_the_cpu() {
     request.train.precision = Precision::Bf16;
     request.train.device = trainer_plan::device::DeviceChoice::Auto;
     if tch::Cuda::is_available() {
-        return;
+        return testkit::skip("bfloat16 without a GPU: there is one");
     }
     let refused = |request: &TrainRequest| {
         let made = Trainer::new(&testing::checked(request.clone()), Box::new(crate::training::ranks::Alone));

@@ -1,9 +1,9 @@
 use std::collections::BTreeMap;
 
-use store::mortal;
 use store::{Memory, Weather};
 use telemetry::training::ResumeReport;
 use telemetry::{At, Clock, What};
+use testkit::crash_after;
 
 use super::*;
 use crate::checkpoint::Validated;
@@ -76,7 +76,7 @@ fn a_rollback_that_is_killed_anywhere_has_not_begun_or_is_completed() {
         let run = Store::of_memory(&memory);
         run_with(&run, &[2, 4, 6]);
         let before = objects(&run);
-        let outcome = back(&mortal(&memory, changes), Step(2), (None, 7), |_| Ok(()));
+        let outcome = back(&crash_after(&memory, changes), Step(2), (None, 7), |_| Ok(()));
         let completed = finish(&run, |_| Ok(())).expect("it lives");
         if outcome.is_ok() {
             assert!(completed.is_none());

@@ -8,7 +8,6 @@ use telemetry::clock::Now;
 use trainer_plan::run::branch;
 
 use super::*;
-use crate::testing::mortal::mortal;
 
 /// A clock on which each look takes so many milliseconds.
 fn ticking(ms: u64) -> Clock {
@@ -123,7 +122,7 @@ fn a_branch_that_is_killed_anywhere_is_no_run_or_a_whole_one() {
     let mut kills = 0;
     for changes in 0.. {
         let memory = Memory::new(Weather::calm());
-        let outcome = make(&mortal(&memory, changes));
+        let outcome = make(&testkit::crash_after(&memory, changes));
         let there = Store::of_memory(&memory);
         if outcome.is_ok() {
             break;

@@ -1,7 +1,7 @@
-//! Text written for this project: small stories from a small grammar, with enough structure to learn from.
+//! Generated documents: stories from a small grammar, with enough structure to learn from.
 //!
-//! A line is a document of five to twelve sentences about one place and one person; the verb decides the object's
-//! kind, so that a masked word can be told from its neighbours.
+//! A document is a line of five to twelve sentences about one place and one person. The verb decides the kind of the object,
+//! so a model can predict a masked word from its neighbors.
 
 const PEOPLE: &[&str] = &["the miller", "Anna", "the old sailor", "a young clerk", "Tomas", "the baker's sister"];
 const PLACES: &[&str] = &["harbour", "mill", "market", "library", "orchard", "station", "workshop"];
@@ -11,7 +11,7 @@ const TEXTS: &[&str] = &["a letter", "the newspaper", "an unfinished poem", "the
 const WEATHER: &[&str] = &["rain", "fog", "snow", "sunshine", "wind"];
 const DAYS: &[&str] = &["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 
-/// A small multiplicative generator: tests need the same text everywhere, not good randomness.
+/// Multiplicative generator: tests need the same text everywhere, not good randomness.
 struct Dice(u64);
 
 impl Dice {
@@ -25,8 +25,8 @@ impl Dice {
     }
 }
 
-/// `count` documents, the same every time.
-pub(crate) fn documents(count: usize) -> Vec<String> {
+/// Returns `count` documents, the same for every call.
+pub fn documents(count: usize) -> Vec<String> {
     let mut dice = Dice(20);
     (0..count).map(|number| document(&mut dice, number)).collect()
 }

@@ -1,4 +1,4 @@
-//! A store whose process dies at a chosen change: after so many, nothing that it asks for happens any more.
+//! Store of a process that crashes: after a number of changes, no change that it asks for happens.
 
 use std::io;
 use std::ops::Range;
@@ -6,31 +6,28 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::handle::Store;
-use crate::kind::{Created, Entry, Kind, Replaced, Stat, Upload, Version};
-use crate::memory::Memory;
-use crate::retry::Retries;
+use store::{Created, Entry, Kind, Memory, Replaced, Retries, Stat, Store, Upload, Version};
 
-/// The handle of a store in memory for somebody who dies after `changes` changes.
-pub fn mortal(memory: &Memory, changes: u64) -> Store {
+/// Returns a handle to a store in memory; after `changes` changes every further change fails.
+pub fn crash_after(memory: &Memory, changes: u64) -> Store {
     let pause = std::time::Duration::ZERO;
-    let mortal = Mortal { memory: memory.clone(), left: Arc::new(AtomicU64::new(changes)) };
-    Store::of(Arc::new(mortal)).with_retries(Retries { pause, pause_max: pause, ..Retries::default() })
+    let backend = CrashingBackend { memory: memory.clone(), left: Arc::new(AtomicU64::new(changes)) };
+    Store::of(Arc::new(backend)).with_retries(Retries { pause, pause_max: pause, ..Retries::default() })
 }
 
 #[derive(Debug)]
-struct Mortal {
+struct CrashingBackend {
     memory: Memory,
     left: Arc<AtomicU64>,
 }
 
-/// One change: it happens, or whoever asked for it is dead.
-fn live(left: &AtomicU64) -> io::Result<()> {
-    let alive = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
-    if alive { Ok(()) } else { Err(io::Error::from(io::ErrorKind::PermissionDenied)) }
+/// Counts one change; fails if none is left.
+fn count(left: &AtomicU64) -> io::Result<()> {
+    let is_left = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
+    if is_left { Ok(()) } else { Err(io::Error::from(io::ErrorKind::PermissionDenied)) }
 }
 
-impl Kind for Mortal {
+impl Kind for CrashingBackend {
     fn read(&self, name: &str) -> io::Result<Option<(Vec<u8>, Stat)>> {
         self.memory.read(name)
     }
@@ -48,26 +45,26 @@ impl Kind for Mortal {
     }
 
     fn begin(&self, name: &str) -> io::Result<Box<dyn Upload>> {
-        Ok(Box::new(Dying { upload: self.memory.begin(name)?, left: Arc::clone(&self.left) }))
+        Ok(Box::new(CrashingUpload { upload: self.memory.begin(name)?, left: Arc::clone(&self.left) }))
     }
 
     fn create(&self, name: &str, bytes: &[u8]) -> io::Result<Created> {
-        live(&self.left)?;
+        count(&self.left)?;
         self.memory.create(name, bytes)
     }
 
     fn replace(&self, name: &str, bytes: &[u8], expected: &Version) -> io::Result<Replaced> {
-        live(&self.left)?;
+        count(&self.left)?;
         self.memory.replace(name, bytes, expected)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        live(&self.left)?;
+        count(&self.left)?;
         self.memory.remove(name)
     }
 
     fn sweep(&self, folder: &str) -> io::Result<Vec<String>> {
-        live(&self.left)?;
+        count(&self.left)?;
         self.memory.sweep(folder)
     }
 
@@ -81,18 +78,18 @@ impl Kind for Mortal {
 }
 
 #[derive(Debug)]
-struct Dying {
+struct CrashingUpload {
     upload: Box<dyn Upload>,
     left: Arc<AtomicU64>,
 }
 
-impl Upload for Dying {
+impl Upload for CrashingUpload {
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.upload.write_at(offset, bytes)
     }
 
     fn commit(&mut self) -> io::Result<Stat> {
-        live(&self.left)?;
+        count(&self.left)?;
         self.upload.commit()
     }
 }

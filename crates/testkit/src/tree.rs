@@ -1,16 +1,21 @@
-//! The source tree: which files there are, which of them are tests, and which folders are packages.
+//! Source files of the repository: which of them are tests, and which folders are packages.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
-/// This tree.
-pub(crate) fn root() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+/// Root of the repository, or `CLOZE_TEST_ROOT` with the files that tests read, if tests run elsewhere.
+pub fn root() -> &'static Path {
+    static ROOT: OnceLock<PathBuf> = OnceLock::new();
+    ROOT.get_or_init(|| {
+        let built = || Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("crates/testkit").to_owned();
+        std::env::var_os("CLOZE_TEST_ROOT").map_or_else(built, PathBuf::from)
+    })
 }
 
-/// Every file of the tree below `root`, relative to it, in order: what its .gitignore leaves out is left out.
-pub(crate) fn files(root: &Path) -> Vec<String> {
+/// Every file of the tree below `root`, relative to it and sorted, without the files that its .gitignore names.
+pub fn files(root: &Path) -> Vec<String> {
     let ignored: Vec<String> = read(root, ".gitignore").lines().map(|line| line.trim_matches('/').to_owned()).collect();
     let mut found = Vec::new();
     let mut folders = vec![PathBuf::new()];
@@ -31,32 +36,36 @@ pub(crate) fn files(root: &Path) -> Vec<String> {
     found
 }
 
-pub(crate) fn read(root: &Path, path: &str) -> String {
+/// Content of a file of the tree below `root`.
+pub fn read(root: &Path, path: &str) -> String {
     fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The source folders of the packages: those with a `lib.rs` or a `main.rs`.
-pub(crate) fn packages(files: &[String]) -> Vec<String> {
+/// Source folders of the packages: those with a `lib.rs` or a `main.rs`.
+pub fn packages(files: &[String]) -> Vec<String> {
     let roots = files.iter().filter_map(|path| path.strip_suffix("/lib.rs").or_else(|| path.strip_suffix("/main.rs")));
     let folders = roots.filter(|folder| *folder == "src" || folder.ends_with("/src")).map(str::to_owned);
     // A package may have a library and a program.
     folders.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// The name by which other packages import the library whose sources lie in `folder`.
-pub(crate) fn library(root: &Path, folder: &str) -> String {
+/// Name by which other packages import the library whose sources are in `folder`.
+pub fn library(root: &Path, folder: &str) -> String {
     let manifest = Path::new(folder).with_file_name("Cargo.toml");
     let manifest: toml::Table = read(root, &manifest.to_string_lossy()).parse().expect("a manifest is TOML");
     let name = |section: &str| manifest.get(section)?.get("name")?.as_str();
     name("lib").or_else(|| name("package")).expect("a package has a name").replace('-', "_")
 }
 
-pub(crate) fn is(path: &str, extension: &str) -> bool {
+/// Whether a path has this extension.
+pub fn is(path: &str, extension: &str) -> bool {
     Path::new(path).extension().is_some_and(|found| found == extension)
 }
 
-pub(crate) fn is_test(path: &str) -> bool {
+/// Whether a file is only for tests.
+pub fn is_test(path: &str) -> bool {
     path.starts_with("tests/")
+        || path.starts_with("crates/testkit/")
         || ["/tests.rs", "/contract.rs", "/fuzz.rs"].iter().any(|end| path.ends_with(end))
         || path.contains("/tests/")
         || path.contains("/benches/")

@@ -1,0 +1,54 @@
+//! Runs for `cloze tune`.
+
+use crate::home::Home;
+use crate::outcome::Outcome;
+use crate::root;
+
+/// Configuration of a run to tune; its corpus is prepared.
+pub const RUN: &str = "\
+# a run to tune
+
+[tokenizer]
+vocab_size = 400
+
+[prepare]
+inputs    = ['corpus']
+format    = 'text_lines'
+tokenizer = 'tokenizer.json'
+folder    = 'data'
+
+[data]
+lanes = 1   # one is enough, they said
+depth = 2
+
+# where it lives
+[run]
+folder = 'run'
+";
+
+/// Arguments with which every lane takes 20 ms, and the trainer takes a batch every 6 ms. Without the trainer a step is
+/// one batch.
+pub const SLOW: [&str; 4] = ["--step-ms", "12", "--slow", "lanes=20"];
+
+/// Prepared folder with `run.toml`.
+pub fn home(text: &str) -> Home {
+    let home = Home::prepared(200);
+    write(&home, text);
+    home
+}
+
+/// Writes `run.toml`, which extends `configs/tiny.toml`.
+pub fn write(home: &Home, text: &str) {
+    let tiny = root().join("configs/tiny.toml");
+    home.write("run.toml", &format!("extends = '{}'\n{text}", tiny.display()));
+}
+
+/// Content of `run.toml`.
+pub fn text(home: &Home) -> String {
+    std::fs::read_to_string(home.join("run.toml")).expect("a file")
+}
+
+/// Runs `cloze tune` on `run.toml`.
+pub fn tune(home: &Home, args: &[&str]) -> Outcome {
+    home.run(&[&["tune", "-c", "run.toml", "--seconds", "3"], args].concat())
+}

@@ -1,0 +1,48 @@
+//! `cloze profile`: the planted bottleneck is named, and the change that it predicts is measured.
+
+use serde_json::Value;
+use testkit::Home;
+
+use crate::profiled;
+
+fn named(home: &Home, args: &[&str], binding: &str) -> Value {
+    let profile = profiled(home, args);
+    assert_eq!(profile["verdict"]["binding"], binding, "{profile:#}");
+    profile
+}
+
+#[test]
+fn what_was_slowed_is_named_and_clocks_add_up() {
+    let home = Home::prepared(200);
+    for (args, binding) in [
+        (["--seconds", "4", "--step-ms", "20"].as_slice(), "trainer"),
+        (&["--seconds", "4", "--slow", "lane=20"], "lane"),
+        (&["--seconds", "4", "--slow", "lanes=40", "--step-ms", "5"], "outside"),
+    ] {
+        let profile = named(&home, args, binding);
+        let lane = (binding == "lane").then_some("batch-0");
+        assert_eq!(profile["verdict"]["lane"].as_str(), lane, "{profile:#}");
+        for actor in profile["actors"].as_array().expect("a list") {
+            let share = |name: &str| actor[name].as_f64().expect("a share");
+            let sum = share("busy") + share("starved") + share("blocked");
+            // Clocks of one look are read one after another.
+            assert!((sum - 1.0).abs() < 0.1, "{actor}");
+        }
+    }
+    let parts = ["--set", "prepare.part_bytes=4000", "--set", "prepare.folder=none", "--set", "prepare.lanes=2"];
+    let written = profiled(&home, &[&["--half", "prepare", "--slow", "writer=200"], &parts[..]].concat());
+    let sentence = written["verdict"]["sentence"].as_str().expect("a sentence");
+    assert!(sentence.contains("writing"), "{sentence}");
+}
+
+#[test]
+fn what_is_predicted_names_the_key_and_is_checked() {
+    let home = Home::prepared(200);
+    let profile = named(&home, &["--seconds", "5", "--slow", "lanes=30", "--step-ms", "5", "--check"], "outside");
+    let first = &profile["what_if"][0];
+    assert_eq!(first["key"], "data.lanes", "{profile:#}");
+    // Lanes of 30 ms: two make a batch each 15 ms, which six do in 5.
+    let gain = first["gain"].as_f64().expect("a share");
+    assert!(gain > 1.0, "{profile:#}");
+    assert!(profile["checked_gain"].as_f64().is_some_and(|brought| brought > 0.3), "{profile:#}");
+}

@@ -1,0 +1,35 @@
+//! Training that is measured while its data is slow.
+
+use serde_json::Value;
+use testkit::{Home, every_objective, with_every_objective};
+
+/// Profile of a training with every objective.
+fn trained(home: &Home, more: &[&'static str]) -> Value {
+    let half = ["profile", "--half", "train", "--seconds", "8", "--json", "--set", "run.folder=none"];
+    let outcome = home.run_ok(&every_objective(&half, more));
+    serde_json::from_str(&outcome.stdout).unwrap_or_else(|error| panic!("{error}: {outcome}"))
+}
+
+/// Milliseconds of a step for which the host waits for its batch.
+fn wait_ms(profile: &Value) -> f64 {
+    let phases = profile["training"]["phases"].as_array().expect("a list");
+    phases.iter().find(|phase| phase["what"] == "wait").and_then(|phase| phase["host_ms"].as_f64()).unwrap_or(0.0)
+}
+
+#[test]
+fn a_training_whose_lanes_are_slow_waits_for_them() {
+    let home = with_every_objective();
+    let usual = trained(&home, &[]);
+    // Each lane takes 200 ms for a batch.
+    let slowed = trained(&home, &["--slow", "lanes=200"]);
+    assert_eq!(slowed["verdict"]["binding"], "outside", "{slowed:#}");
+    assert!(wait_ms(&slowed) > 10.0 * wait_ms(&usual).max(0.1), "{slowed:#}");
+}
+
+#[test]
+fn a_trainer_that_is_slower_than_its_data_binds() {
+    let home = Home::prepared(200);
+    let all = ["profile", "--half", "all", "--seconds", "4", "--set", "run.folder=none", "--set", "train.steps=100000"];
+    let outcome = home.run_ok(&all);
+    assert!(outcome.stdout.contains("the trainer binds: training takes"), "{outcome}");
+}

@@ -1,0 +1,76 @@
+//! `cloze tune`: the change that gains is measured and written to the file, and nothing else of it changes.
+
+use testkit::tuning::{RUN, SLOW, home, text, tune, write};
+
+#[test]
+fn the_fewest_lanes_that_feed_a_trainer_are_written_and_nothing_else_changes() {
+    let home = home(RUN);
+    let before = text(&home);
+    let dry = tune(&home, &[&SLOW[..], &["--dry-run"]].concat());
+    assert!(dry.code == Some(0) && dry.stdout.contains("would be written"), "{dry}");
+    assert_eq!(text(&home), before, "{dry}");
+    // Lanes of a little more than 20 ms are one more.
+    let is_right =
+        |now: &str| [4, 5].into_iter().any(|lanes| now == before.replace("lanes = 1 ", &format!("lanes = {lanes} ")));
+    let outcome = tune(&home, &SLOW);
+    assert!(outcome.code == Some(0) && outcome.stdout.contains("`data.lanes` 1 → "), "{outcome}");
+    assert!(is_right(&text(&home)), "{outcome}\n{}", text(&home));
+}
+
+#[test]
+fn a_key_that_is_absent_is_put_into_its_section() {
+    let home = home(&RUN.replace("lanes = 1   # one is enough, they said\n", ""));
+    let sets = ["--set", "data.depth=2"];
+    // One lane is enough, and the default is one per processor.
+    if std::thread::available_parallelism().map_or(1, usize::from) == 1 {
+        return testkit::skip("fewer lanes than processors: this machine has one processor");
+    }
+    let outcome = tune(&home, &[&["--step-ms", "50"], &sets[..]].concat());
+    let now = text(&home);
+    assert_eq!(outcome.code, Some(0), "{outcome}");
+    assert!(now.contains("[data]\ndepth = 2\nlanes = 1\n\n# where it lives"), "{outcome}\n{now}");
+}
+
+#[test]
+fn what_gains_nothing_or_has_no_room_changes_nothing() {
+    let home = home(RUN);
+    let before = text(&home);
+    let slow_trainer = tune(&home, &["--step-ms", "100"]);
+    assert!(slow_trainer.code == Some(0) && slow_trainer.stdout.contains("nothing gains"), "{slow_trainer}");
+    let no_room = tune(&home, &[&SLOW[..], &["--memory", "1KiB"]].concat());
+    assert!(no_room.code == Some(0) && no_room.stderr.contains("more than the memory that was given"), "{no_room}");
+    assert_eq!(text(&home), before);
+}
+
+/// A trainer of this machine, where many small micro-batches cost more than a few larger ones.
+#[test]
+fn a_micro_batch_that_gains_is_written_unless_a_run_has_begun_with_another() {
+    let home =
+        home(&format!("{RUN}\n[train]\nsteps = 10\nrows_per_micro_batch = 2 # small\n[loss]\nmlm = 1.0\ntc = 0.0\n"));
+    let sets = ["--set", "data.lanes=1", "--set", "data.depth=2"];
+    let before = text(&home);
+    let found = tune(&home, &[&sets[..], &["--memory", "1KiB"]].concat());
+    assert!(
+        found.stdout.contains("nothing gains") && found.stderr.contains("by plan, of 1.0 KiB: too much"),
+        "{found}"
+    );
+    let found = tune(&home, &sets);
+    assert!(found.stdout.contains("`train.rows_per_micro_batch` 2 → "), "{found}");
+    let now = text(&home);
+    let is_larger = ["4", "8", "16"].iter().any(|rows| {
+        now == before.replace("rows_per_micro_batch = 2 # small", &format!("rows_per_micro_batch = {rows} # small"))
+    });
+    assert!(is_larger, "{found}\n{now}");
+    write(
+        &home,
+        &format!("{RUN}\n[train]\nsteps = 10\nrows_per_micro_batch = 2 # small\n[loss]\nmlm = 1.0\ntc = 0.0\n"),
+    );
+    home.run_ok(&["train", "-c", "run.toml"]);
+    let refused = tune(&home, &sets);
+    assert!(refused.code == Some(0) && refused.stderr.contains("run has checkpoints"), "{refused}");
+    assert_eq!(text(&home), before);
+    // Rows that are contrasted with each other: how many there are is part of what is learnt.
+    let left = tune(&home, &[&sets[..], &["--set", "loss.tc=1.0", "--set", "run.folder=other"]].concat());
+    assert!(left.code == Some(0) && left.stderr.contains("what is learnt depends on it"), "{left}");
+    assert_eq!(text(&home), before);
+}
