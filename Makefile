@@ -1,5 +1,8 @@
 # Short verbs. Each line here is what you would type; scripts/ and cargo do the work.
 
+# Checks and tests are built with every feature, and all of them with the same: other features would build all again.
+FEATURES := --features cloze/otlp,cloze-train/otlp
+
 .PHONY: help setup demo install dist test test-timing check test-readers fmt lint doc keys gpu-pack gpu-rehearsal streaming-proof bench bench-load bench-prepare bench-tokenize bench-train bench-views bench-watched profile-cases golden test-extension house fuzz soak test-deploy test-page clean
 
 help:            ## these lines
@@ -22,7 +25,7 @@ test: setup      ## every test but those of `test-timing`; ends with how many we
 	@scripts/test
 
 test-timing: setup  ## what a clock says of planted delays; on a machine without other load
-	cargo test --workspace --test program --test timing -- --test-threads=1
+	cargo test --workspace $(FEATURES) --test program --test timing -- --test-threads=1
 
 check: setup     ## what CI checks
 	@.ci/run
@@ -34,14 +37,14 @@ fmt:             ## format by list: cargo fmt does not see modules that a macro 
 	git ls-files '*.rs' | xargs rustfmt --edition 2024
 
 lint: setup      ## clippy
-	cargo clippy --all-targets --workspace -- -D warnings
-	cargo clippy --workspace --test timing -- -D warnings
+	cargo clippy --all-targets --workspace $(FEATURES) -- -D warnings
+	cargo clippy --workspace $(FEATURES) --test timing -- -D warnings
 
 doc: setup       ## the documentation of all crates, private items included
-	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --no-deps --workspace --document-private-items
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --no-deps --workspace --document-private-items $(FEATURES)
 
 keys: setup      ## docs/configuration.md, the tables of docs/events.md and the page's charts, from doc comments and tables; look at the diff
-	UPDATE=1 cargo test --quiet --workspace --lib the_page_of_keys
+	UPDATE=1 cargo test --quiet --workspace $(FEATURES) --lib the_page_of_keys
 
 gpu-pack: setup  ## one tarball for the first hour on a GPU: program, tests, corpus, gpu-day (PROGRAM=path, TESTS=release, RIVALS=script)
 	@scripts/gpu-pack
@@ -82,7 +85,7 @@ profile-cases: setup  ## bottlenecks that are planted and what `cloze profile` s
 golden:          ## (after SETUP=full make setup) rewrite tests/golden; look at the diff before you commit it
 	.venv/bin/python tests/reference/parity_reference.py
 	.venv/bin/python tests/reference/hf_parity.py
-	UPDATE_GOLDEN=1 cargo test --quiet --workspace golden
+	UPDATE_GOLDEN=1 cargo test --quiet --workspace $(FEATURES) golden
 
 test-extension: setup  ## the view and the objective of CONTRIBUTING.md, as written there
 	@scripts/test-extension

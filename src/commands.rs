@@ -24,9 +24,8 @@ use std::process::ExitCode;
 
 use crate::cli::{ConfigVerb, InspectVerb, PrepareVerb, ProfileVerb, TokenizerVerb, TuneArgs, Verb};
 use crate::exit::Usage;
-use crate::second_program;
 
-/// Runs a verb. One that computes tensors replaces this process by the second program.
+/// Runs a verb that computes no tensors. The others are those of [`second_program::is_needed`](crate::second_program::is_needed).
 pub fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
     match verb {
         Verb::Init { inputs, out } => init::run(&inputs, &out)?,
@@ -66,7 +65,7 @@ pub fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         | Verb::Explain { .. }
         | Verb::Replay { .. }
         | Verb::Fill { .. }
-        | Verb::Parity { .. } => return Err(second_program::execute()),
+        | Verb::Parity { .. } => anyhow::bail!("internal error: a verb that computes tensors reached a program without it"),
         Verb::Inspect(InspectVerb::Batch { index, config, rows }) => inspect::batch(index, &config, rows)?,
         Verb::Inspect(InspectVerb::Shard { file, rows }) => inspect::shard(&file, rows)?,
         Verb::Ledger { run, document, json } => ledger::run(&run, document.as_deref(), json)?,

@@ -2,6 +2,16 @@
 
 use std::process::ExitCode;
 
+use cloze::cli::Verb;
+use cloze::{commands, program, second_program};
+
 fn main() -> ExitCode {
-    cloze::program::run(|_| false, cloze::commands::dispatch)
+    program::run(|_| false, dispatch)
+}
+
+fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
+    if second_program::is_needed(&verb) {
+        return Err(second_program::execute());
+    }
+    commands::dispatch(verb)
 }

@@ -25,6 +25,7 @@ mod recipes;
 mod resume;
 mod said;
 mod scaling;
+mod second_program;
 mod seen;
 mod stops;
 mod streamed;

@@ -35,8 +35,8 @@ const MAY_USE: &[(&str, &str)] = &[
     ),
     (
         "cloze-pipeline",
-        "cloze-runtime cloze-schemas cloze-store cloze-telemetry arrow-array arrow-buffer arrow-schema arrow-select blake3 bytes \
-         encoding_rs flate2 glob libc memchr memmap2 parquet schemars serde serde_json thiserror tokenizers toml tracing \
+        "cloze-runtime cloze-schemas cloze-store cloze-telemetry arrow-array arrow-buffer arrow-schema blake3 bytes \
+         encoding_rs flate2 glob memchr parquet schemars serde serde_json thiserror tokenizers toml tracing \
          unicode-segmentation zstd",
     ),
     (
@@ -54,7 +54,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ),
     (
         "cloze-trainer",
-        "cloze-runtime cloze-trainer-plan cloze-schemas cloze-store cloze-telemetry blake3 cc libc safetensors schemars serde serde_json tch thiserror torch-sys tracing",
+        "cloze-runtime cloze-trainer-plan cloze-schemas cloze-store cloze-telemetry blake3 cc safetensors serde serde_json tch tracing",
     ),
     ("cloze-fuzz", "blake3 bolero serde serde_json tempfile"),
     ("cloze-pretend-cuda", "cloze-testkit cc libc"),
@@ -62,7 +62,7 @@ const MAY_USE: &[(&str, &str)] = &[
     (
         "cloze",
         "cloze-runtime cloze-schemas cloze-store cloze-telemetry cloze-pipeline cloze-profiler cloze-server cloze-trainer-plan anyhow blake3 clap clap_complete clap_mangen maud ratatui schemars serde \
-         serde_json serde_path_to_error strsim thiserror tokio toml toml_edit tracing tracing-subscriber ureq rustix",
+         serde_json serde_path_to_error strsim thiserror tokio toml toml_edit tracing rustix",
     ),
     (
         "cloze-train",

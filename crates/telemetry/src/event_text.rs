@@ -27,24 +27,48 @@ pub fn line(event: &Event) -> Option<String> {
     sentence(event).map(|sentence| format!("{}{sentence}", prefix(event)))
 }
 
+/// The most characters of a [`summary`].
+const SUMMARY_MAX: usize = 2000;
+
 /// What happened, without the position and the severity, which a list of events shows in columns of their own; several
-/// sentences are joined by semicolons. None for kinds that are not told one by one and for those that this program does
-/// not know.
+/// sentences are joined by semicolons, and what the terminal leaves to other lines is added. At most 2,000 characters. None
+/// for kinds that are not told one by one and for those that this program does not know.
 #[must_use]
 pub fn summary(event: &Event) -> Option<String> {
     let sentence = sentence(event).map(|sentence| sentence.replace('\n', "; "));
-    match &event.what {
+    let summary = match &event.what {
         What::Report(_) | What::Validation(_) | What::PrepareProgress(_) => None,
-        What::Stop(StopReport { error: Some(error), saved, .. }) => Some(match sentence {
-            Some(sentence) => format!("{sentence}: {error}"),
-            None if *saved && event.at.step > Some(Step::default()) => {
-                format!("failed after {}, which is saved: {error}", steps(&event.at))
-            }
-            None => format!("failed: {error}"),
-        }),
+        What::Stop(report) => stop_summary(&event.at, report, sentence),
         What::Resume(report) => sentence.map(|sentence| format!("{sentence}, from {}", report.place)),
+        What::Checkpoint(report) => {
+            sentence.map(|sentence| format!("{sentence}; written in {}", quantities::time(report.seconds)))
+        }
+        What::LeftOut(report) => {
+            sentence.map(|sentence| format!("{sentence}; documents {}", report.documents.join(", ")))
+        }
         _ => sentence,
-    }
+    };
+    summary.map(|summary| match summary.char_indices().nth(SUMMARY_MAX) {
+        Some((end, _)) => format!("{}…", &summary[..end]),
+        None => summary,
+    })
+}
+
+/// The end of a run with the signal or the error that caused it.
+fn stop_summary(at: &At, report: &StopReport, sentence: Option<String>) -> Option<String> {
+    let cause = match (report.why, &report.error) {
+        (_, Some(error)) => Some(error.as_str()),
+        (Why::Interrupt, None) => Some("SIGINT"),
+        (Why::Terminate, None) => Some("SIGTERM"),
+        (Why::Hangup, None) => Some("SIGHUP"),
+        (Why::Requeue, None) => Some("SIGUSR1"),
+        (Why::Finished | Why::Guard | Why::Failed | Why::Other, None) => None,
+    };
+    let sentence = sentence.unwrap_or_else(|| match at.step {
+        Some(step) if report.saved && step > Step::default() => format!("failed after step {step}, which is saved"),
+        _ => "failed".to_owned(),
+    });
+    Some(cause.map_or_else(|| sentence.clone(), |cause| format!("{sentence}: {cause}")))
 }
 
 /// Position and severity in front of the sentence of a line.
@@ -166,7 +190,7 @@ fn generation(report: &GenerationReport) -> String {
 
 fn starved(report: &StarvedReport) -> String {
     let StarvedReport { by, seconds, part, parts } = report;
-    format!("starved by {by}: {seconds:.1} s until part {} of {parts} was there", part + 1)
+    format!("starved by {by}: {seconds:.1} s until part {} of {parts} was there", part.saturating_add(1))
 }
 
 fn leap(report: &LeapReport) -> String {
@@ -175,7 +199,7 @@ fn leap(report: &LeapReport) -> String {
         Leaping::Loss => "loss",
         Leaping::GradNorm => "norm",
     };
-    let last = first_row.0 + rows.saturating_sub(1);
+    let last = first_row.0.saturating_add(rows.saturating_sub(1));
     format!(
         "step {leapt} leapt: {figure} {value:.4}, {median:.4} is usual, {sigmas:.0} sigmas; rows {first_row} to {last}"
     )

@@ -26,7 +26,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let text = text.trim();
     // `ByteSize` reads `8G` as 8 GB, and no fraction without a unit.
     let unit = match text.chars().last().map(|letter| letter.to_ascii_lowercase()) {
-        Some('k' | 'm' | 'g' | 't') => "iB",
+        Some('k' | 'm' | 'g' | 't' | 'p' | 'e') => "iB",
         Some('0'..='9' | '.') => "B",
         _ => "",
     };

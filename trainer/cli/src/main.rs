@@ -19,15 +19,18 @@ mod tune;
 use std::process::ExitCode;
 
 use cloze::cli::{TuneArgs, Verb};
-use cloze::{commands, program, second_program};
+use cloze::{commands, exit, program, second_program};
 
 fn main() -> ExitCode {
+    if let Err(error) = second_program::check_version() {
+        eprintln!("error: {error:#}");
+        return exit::code(&error);
+    }
     program::run(trainer::device::is_caught, dispatch)
 }
 
 /// Runs a verb. The code is 0 except for a training that a signal stopped.
 fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
-    second_program::check_version()?;
     match verb {
         Verb::Train { config, replay, prepare, slow, chaos, profile, allow } => {
             let (slow, chaos, profile) = (slow.as_deref(), chaos.as_deref(), profile.as_deref());

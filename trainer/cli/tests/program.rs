@@ -2,13 +2,15 @@
 
 use std::process::{Command, Output};
 
+/// Runs it as the `cloze` of a version executes it: in a process that had another program before.
 fn run(arguments: &[&str], executed_by: Option<&str>) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_cloze-train"));
-    command.args(arguments).env_remove("CLOZE_EXECUTED_BY");
-    if let Some(version) = executed_by {
-        command.env("CLOZE_EXECUTED_BY", version);
-    }
-    command.output().expect("it was built")
+    let script = match executed_by {
+        Some(version) => format!("CLOZE_EXECUTED_BY={version}@$$ exec \"$@\""),
+        None => "exec \"$@\"".to_owned(),
+    };
+    let mut command = Command::new("sh");
+    command.args(["-c", &script, "sh", env!("CARGO_BIN_EXE_cloze-train")]).args(arguments);
+    command.env_remove("CLOZE_EXECUTED_BY").output().expect("it was built")
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -23,7 +25,8 @@ fn it_is_of_the_version_of_the_package() {
 
 #[test]
 fn another_version_of_cloze_is_refused() {
-    let output = run(&["config", "train.steps"], Some("0.0.1"));
+    // Also with arguments that only the other version knows.
+    let output = run(&["config", "--of-another-version"], Some("0.0.1"));
     let error = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{error}");
     assert!(error.contains("0.0.1") && error.contains(env!("CARGO_PKG_VERSION")), "{error}");

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::path::Path;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
@@ -59,18 +58,6 @@ impl fmt::Display for DeviceChoice {
             Self::Cpu => f.write_str("cpu"),
             Self::Cuda(0) => f.write_str("cuda"),
             Self::Cuda(index) => write!(f, "cuda:{index}"),
-        }
-    }
-}
-
-impl DeviceChoice {
-    /// Whether the run may compute on CUDA: `auto` may where the machine has NVIDIA's driver.
-    #[must_use]
-    pub(crate) fn may_be_cuda(self) -> bool {
-        match self {
-            Self::Cpu => false,
-            Self::Cuda(_) => true,
-            Self::Auto => Path::new("/proc/driver/nvidia/version").exists(),
         }
     }
 }

@@ -15,8 +15,9 @@ use crate::train_plan::TrainPlan;
 
 /// Bytes that an objective has for each pair of positions that it compares: drawn numbers, indices, cosines.
 const PAIR: f64 = 50.0;
-/// Scores over the vocabulary that are computed at once, in blocks of positions.
-const SCORES_AT_ONCE: i64 = 1 << 24;
+/// Scores over the vocabulary that are computed at once, in blocks of positions: 64 MiB in float32, enough to keep a device
+/// busy.
+pub const SCORES_AT_ONCE: i64 = 1 << 24;
 /// Bytes of gradients that are widened at once (`native/native.cpp`).
 const WIDENED: f64 = 268_435_456.0;
 

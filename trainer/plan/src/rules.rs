@@ -18,6 +18,9 @@ const THREADS_MAX: usize = 4096;
 /// Steps that can say what is usual, and few enough to be sorted at each step.
 pub const GUARD_WINDOW_MIN: usize = 32;
 const GUARD_WINDOW_MAX: usize = 4096;
+/// More layers, or wider ones, are a mistake of typing; sizes of weights and their sums stay far from overflow below them.
+const LAYERS_MAX: u32 = 10_000;
+const WIDTH_MAX: u32 = 1 << 20;
 /// A century: more is a mistake.
 const HOURS_MAX: f64 = 24.0 * 365.25 * 100.0;
 /// The least number above 0 that float32 keeps: anything smaller is flushed to 0.
@@ -29,7 +32,22 @@ pub(super) fn problems(request: &TrainRequest) -> Vec<Problem> {
     let (encoder, train, optimizer) = (&request.encoder, &request.train, &request.optimizer);
     let whole = |rows: u64, part: u64| part > 0 && rows > 0 && rows.is_multiple_of(part);
     let rules = [
-        (encoder.layers > 0, "encoder.layers", "at least one layer is needed".to_owned()),
+        (
+            (1..=LAYERS_MAX).contains(&encoder.layers),
+            "encoder.layers",
+            format!("{} is not between 1 and {LAYERS_MAX}", encoder.layers),
+        ),
+        (encoder.hidden <= WIDTH_MAX, "encoder.hidden", format!("{} is more than {WIDTH_MAX}", encoder.hidden)),
+        (
+            encoder.feed_forward <= WIDTH_MAX,
+            "encoder.feed_forward",
+            format!("{} is more than {WIDTH_MAX}", encoder.feed_forward),
+        ),
+        (
+            encoder.embedding.is_none_or(|width| width <= WIDTH_MAX),
+            "encoder.embedding",
+            format!("a width of more than {WIDTH_MAX}"),
+        ),
         (
             encoder.heads > 0 && encoder.hidden > 0 && encoder.hidden.is_multiple_of(encoder.heads),
             "encoder.hidden",
@@ -183,13 +201,26 @@ fn names_a_figure(request: &TrainRequest) -> bool {
     ["loss", "valid/mlm", "valid/mlm.accuracy"].contains(&name) || request.loss.contains_key(objective)
 }
 
+/// The reason why a deterministic run cannot be computed on CUDA: a network that takes sums in an order that CUDA does not
+/// keep.
+pub(super) fn order_problem(request: &TrainRequest) -> Option<String> {
+    if !request.train.deterministic {
+        return None;
+    }
+    let context = MainNetwork { main: &request.encoder, in_order: true };
+    request.networks.iter().find_map(|(name, network)| {
+        let (key, message) = network.problems(context).into_iter().next()?;
+        Some(format!("`networks.{name}.{key}`: {message}"))
+    })
+}
+
 fn network_problems(request: &TrainRequest) -> Vec<Problem> {
     let mut problems = Vec::new();
     for message in request.encoder.relative_positions.buckets().map(Buckets::problems).unwrap_or_default() {
         problems.push(Problem::new("encoder.relative_positions", message));
     }
-    // Whether the device is there is known when training starts; until then `auto` goes by the driver.
-    let in_order = request.train.deterministic && request.train.device.may_be_cuda();
+    // What `auto` is, is known when training starts: `order_problem` is asked then.
+    let in_order = request.train.deterministic && matches!(request.train.device, DeviceChoice::Cuda(_));
     for (name, network) in &request.networks {
         if name == MAIN || name == "heads" || name == "encoder" {
             let message = format!("`{name}` is taken; give this network another name");
@@ -311,8 +342,9 @@ mod tests {
         request.train.deterministic = true;
         assert!(TrainPlan::new(request.clone()).is_ok(), "on the CPU");
         request.train.device = DeviceChoice::Auto;
-        let is_refused = TrainPlan::new(request.clone()).is_err();
-        assert_eq!(is_refused, DeviceChoice::Auto.may_be_cuda(), "`auto` is the CPU where it is all there is");
+        let plan = TrainPlan::new(request.clone()).expect("`auto` is planned as it is");
+        let error = plan.check_on_cuda().expect_err("and refused where it turns out to be CUDA").to_string();
+        assert!(error.contains("draw = \"gumbel\"") && error.contains("networks."), "{error}");
         request.train.device = DeviceChoice::Cuda(0);
         assert!(TrainPlan::new(request).is_err(), "on CUDA sums come in no fixed order");
     }

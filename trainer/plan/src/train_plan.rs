@@ -6,6 +6,7 @@ use schemas::Problem;
 
 use super::request::TrainRequest;
 use super::rules;
+use crate::error::Error;
 use crate::precision::Precision;
 
 /// A run that can start: a [`TrainRequest`] without problems, which it reads as.
@@ -32,6 +33,14 @@ impl TrainPlan {
     pub fn new(request: TrainRequest) -> Result<Self, Vec<Problem>> {
         let problems = rules::problems(&request);
         if problems.is_empty() { Ok(Self { request }) } else { Err(problems) }
+    }
+
+    /// Checks what depends on the device where `train.device = "auto"` turns out to be CUDA.
+    ///
+    /// # Errors
+    /// [`Error::Config`] if the run is deterministic and a network draws from sums that CUDA adds up in no fixed order.
+    pub fn check_on_cuda(&self) -> Result<(), Error> {
+        rules::order_problem(&self.request).map_or(Ok(()), |problem| Err(Error::Config(problem)))
     }
 
     /// The same with so many threads: as they were when something was computed that is to be computed again.

@@ -22,8 +22,8 @@ use super::heads::{Decoder, TokenHead};
 use crate::device::native;
 use crate::device::precision::Cast as _;
 
-/// Scores in one block: 64 MiB in float32, enough to keep a device busy.
-pub(crate) const BLOCK: i64 = 1 << 24;
+/// Scores in one block.
+pub(crate) const BLOCK: i64 = trainer_plan::memory::SCORES_AT_ONCE;
 
 /// What is known of the scores of each position.
 #[derive(Debug)]

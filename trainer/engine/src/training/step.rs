@@ -103,6 +103,9 @@ impl Trainer {
             return Err(Error::Config(format!("{}: a run has one rank in this version", ranks.share())));
         }
         let device = plan.train.device.resolve()?;
+        if device.is_cuda() {
+            plan.check_on_cuda()?;
+        }
         if device == Device::Cpu {
             check_processor(&plan.train)?;
         }

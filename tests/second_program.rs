@@ -1,0 +1,89 @@
+//! `cloze` and the second program: what it is executed with, and what happens where it is missing or broken.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+/// A folder with `cloze` alone, and an empty `PATH`.
+struct Installed(TempDir);
+
+impl Installed {
+    fn new() -> Self {
+        // On the file system of the program, so that a link is enough.
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+        fs::hard_link(env!("CARGO_BIN_EXE_cloze"), folder.path().join("cloze")).expect("linked");
+        Self(folder)
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Puts a shell script in the place of `cloze-train`.
+    fn second(&self, script: &str, mode: u32) {
+        let program = self.path().join("cloze-train");
+        fs::write(&program, script).expect("written");
+        fs::set_permissions(&program, fs::Permissions::from_mode(mode)).expect("it is ours");
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        let mut command = Command::new(self.path().join("cloze"));
+        command.args(args).env("PATH", "").current_dir(self.path()).output().expect("it starts")
+    }
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn without_it_one_error_says_how_to_install_it() {
+    let installed = Installed::new();
+    for args in [["train", "-c", "none.toml"], ["fill", "runs/a", "text"], ["tune", "-c", "none.toml"]] {
+        let output = installed.run(&args);
+        let told = stderr(&output);
+        assert_eq!((output.status.code(), told.lines().count()), (Some(2), 1), "{told}");
+        assert!(told.contains("`cloze-train` is needed") && told.contains("make install"), "{told}");
+    }
+    // A file of that name that is no program is none.
+    installed.second("", 0o644);
+    assert_eq!(installed.run(&["train", "-c", "none.toml"]).status.code(), Some(2));
+    // A verb without tensors needs nothing else.
+    let output = installed.run(&["config", "train.steps"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+}
+
+#[test]
+fn it_has_the_arguments_the_process_and_the_exit_code() {
+    let installed = Installed::new();
+    installed.second("#!/bin/sh\necho \"$CLOZE_EXECUTED_BY|$$|$*\"\nexit 43\n", 0o755);
+    let output = installed.run(&["train", "-c", "a b.toml", "--set", "train.steps=2"]);
+    assert_eq!(output.status.code(), Some(43), "{}", stderr(&output));
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    let [executed_by, process, arguments] = told.trim_end().split('|').collect::<Vec<_>>()[..] else { panic!("{told}") };
+    assert_eq!(executed_by, format!("{}@{process}", env!("CARGO_PKG_VERSION")), "one process");
+    assert_eq!(arguments, "train -c a b.toml --set train.steps=2");
+    installed.second("#!/bin/sh\nkill -TERM $$\n", 0o755);
+    assert_eq!(installed.run(&["train", "-c", "a.toml"]).status.signal(), Some(15), "a signal ends the same process");
+}
+
+#[test]
+fn one_that_cannot_be_executed_is_a_mistake_of_the_installation() {
+    let installed = Installed::new();
+    for (script, word) in [("#!/no/such/interpreter\n", "cannot be executed"), ("", "no program"), ("\n", "no program")] {
+        installed.second(script, 0o755);
+        let output = installed.run(&["train", "-c", "a.toml"]);
+        let told = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{told}");
+        assert!(told.contains(word) && told.contains("cloze-train"), "{told}");
+    }
+    // `cloze` under the other name must not execute itself for ever.
+    fs::remove_file(installed.path().join("cloze-train")).expect("it is there");
+    fs::hard_link(installed.path().join("cloze"), installed.path().join("cloze-train")).expect("linked");
+    let told = stderr(&installed.run(&["train", "-c", "a.toml"]));
+    assert!(told.contains("it is `cloze` itself"), "{told}");
+}
