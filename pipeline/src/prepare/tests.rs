@@ -1,10 +1,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use schemas::{Document, Manifest, Sample};
 use telemetry::Many;
+use testkit::files;
 
 use super::*;
 use crate::corpus::AnyFormat;
@@ -65,7 +66,8 @@ impl Home {
     }
 
     fn data(&self) -> BTreeMap<String, Vec<u8>> {
-        files(&self.config.folder)
+        // A preparation that fails early makes no folder.
+        if self.config.folder.exists() { files(&self.config.folder) } else { BTreeMap::new() }
     }
 
     fn run(&self) -> Result<Summary> {
@@ -83,26 +85,6 @@ fn format(name: &str) -> AnyFormat {
 
 fn prepare(config: &PrepareConfig) -> Result<Summary> {
     run(config, PrepareOptions::default(), &Clock::still(), &mut Many::default())
-}
-
-/// Every file below a folder but those that say when and where somebody worked there, by its relative name.
-fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
-    let mut found = BTreeMap::new();
-    let mut open: Vec<PathBuf> = vec![folder.to_owned()];
-    while let Some(next) = open.pop() {
-        for entry in fs::read_dir(&next).into_iter().flatten() {
-            let path = entry.expect("readable").path();
-            if path.is_dir() {
-                open.push(path);
-            } else {
-                let name = path.strip_prefix(folder).expect("below it").display().to_string();
-                if name != LOCK && name != fingerprints::NAME {
-                    found.insert(name, fs::read(&path).expect("readable"));
-                }
-            }
-        }
-    }
-    found
 }
 
 fn records(files: &BTreeMap<String, Vec<u8>>) -> usize {
