@@ -65,7 +65,9 @@ pub fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         | Verb::Explain { .. }
         | Verb::Replay { .. }
         | Verb::Fill { .. }
-        | Verb::Parity { .. } => anyhow::bail!("internal error: a verb that computes tensors reached a program without it"),
+        | Verb::Parity { .. } => {
+            anyhow::bail!("internal error: a verb that computes tensors reached a program without it")
+        }
         Verb::Inspect(InspectVerb::Batch { index, config, rows }) => inspect::batch(index, &config, rows)?,
         Verb::Inspect(InspectVerb::Shard { file, rows }) => inspect::shard(&file, rows)?,
         Verb::Ledger { run, document, json } => ledger::run(&run, document.as_deref(), json)?,

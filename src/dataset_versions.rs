@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pipeline::course::{Edition, EpochVersions};
 use pipeline::load::{self, GenerationChoice, RowOrder};
 use pipeline::{Error, Result};
-use schemas::{Epoch, Generation, Manifest, Shard};
+use schemas::{Epoch, Generation, Manifest, Shard, manifest};
 use store::{Store, Version};
 
 use self::list::{ReadPrefix, VersionList, other_data};

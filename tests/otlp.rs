@@ -9,7 +9,9 @@ fn without_the_feature_the_key_is_a_mistake_that_names_it() {
     home.run_ok(&["tokenizer", "train"]);
     let refused = home.run(&["prepare", "--set", "run.otlp=true"]);
     assert_eq!(refused.code, Some(2), "{refused}");
-    for word in ["[run], `otlp`", "feature `otlp`", "cargo build --release -p cloze -p cloze-train --features cloze-train/otlp"] {
+    for word in
+        ["[run], `otlp`", "feature `otlp`", "cargo build --release -p cloze -p cloze-train --features cloze-train/otlp"]
+    {
         assert!(refused.stderr.contains(word), "{refused}");
     }
     home.run_ok(&["prepare", "--set", "run.otlp=false"]);

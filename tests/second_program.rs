@@ -26,7 +26,8 @@ impl Installed {
     /// Puts a shell script in the place of `cloze-train`.
     fn second(&self, script: &str, mode: u32) {
         let program = self.path().join("cloze-train");
-        fs::write(&program, script).expect("written");
+        let folder = store::Store::folder(self.path()).expect("a folder");
+        folder.put("cloze-train", script.as_bytes()).expect("written");
         fs::set_permissions(&program, fs::Permissions::from_mode(mode)).expect("it is ours");
     }
 
@@ -64,7 +65,9 @@ fn it_has_the_arguments_the_process_and_the_exit_code() {
     let output = installed.run(&["train", "-c", "a b.toml", "--set", "train.steps=2"]);
     assert_eq!(output.status.code(), Some(43), "{}", stderr(&output));
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
-    let [executed_by, process, arguments] = told.trim_end().split('|').collect::<Vec<_>>()[..] else { panic!("{told}") };
+    let [executed_by, process, arguments] = told.trim_end().split('|').collect::<Vec<_>>()[..] else {
+        panic!("{told}")
+    };
     assert_eq!(executed_by, format!("{}@{process}", env!("CARGO_PKG_VERSION")), "one process");
     assert_eq!(arguments, "train -c a b.toml --set train.steps=2");
     installed.second("#!/bin/sh\nkill -TERM $$\n", 0o755);
@@ -74,7 +77,8 @@ fn it_has_the_arguments_the_process_and_the_exit_code() {
 #[test]
 fn one_that_cannot_be_executed_is_a_mistake_of_the_installation() {
     let installed = Installed::new();
-    for (script, word) in [("#!/no/such/interpreter\n", "cannot be executed"), ("", "no program"), ("\n", "no program")] {
+    for (script, word) in [("#!/no/such/interpreter\n", "cannot be executed"), ("", "no program"), ("\n", "no program")]
+    {
         installed.second(script, 0o755);
         let output = installed.run(&["train", "-c", "a.toml"]);
         let told = stderr(&output);

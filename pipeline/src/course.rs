@@ -20,7 +20,7 @@ use schemas::{Epoch, Generation, Split};
 pub use self::edition::Edition;
 use self::growth::Cutter;
 pub use self::growth::{Growth, Segment, segments};
-pub use self::stretch::Stretch;
+pub(crate) use self::stretch::Stretch;
 use crate::error::{Error, Result};
 use crate::sampler::{RowRef, Sampler};
 

@@ -1,4 +1,4 @@
-//! What lanes do just now, for who looks at them.
+//! Converts worker statistics to the status that the API returns.
 
 use runtime::{Activity, PoolStats, WorkerStats};
 use server::ActorStatus;

@@ -1,4 +1,4 @@
-//! Between two looks at a folder that is not far enough.
+//! Pauses between two reads of a folder that is still being filled.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
-//! Readers beside the work. Whoever works hands an event over and goes on; a thread tells it to every reader in turn.
+//! Dispatches events to observers on a background thread, so that training never blocks on an observer.
 //!
-//! So a reader may take its time: a page that nobody fetches, a disk that is full, a host that does not answer. What there
-//! is no room for is left out, counted and said. The log is no such reader: what it lost must end a run.
+//! An observer may be slow: a page without readers, a full disk, a host that does not answer. Events that the queue has no
+//! room for are dropped, counted and reported. The log is not such an observer: losing one of its lines must end a run.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};

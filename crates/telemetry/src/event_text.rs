@@ -4,7 +4,7 @@ mod preparation;
 
 use std::collections::BTreeMap;
 
-pub use preparation::beside_bar;
+pub(crate) use preparation::beside_bar;
 use schemas::ordinal::Step;
 
 use crate::event::{At, Event, What};
@@ -38,7 +38,7 @@ pub fn summary(event: &Event) -> Option<String> {
     let sentence = sentence(event).map(|sentence| sentence.replace('\n', "; "));
     let summary = match &event.what {
         What::Report(_) | What::Validation(_) | What::PrepareProgress(_) => None,
-        What::Stop(report) => stop_summary(&event.at, report, sentence),
+        What::Stop(report) => Some(stop_summary(&event.at, report, sentence)),
         What::Resume(report) => sentence.map(|sentence| format!("{sentence}, from {}", report.place)),
         What::Checkpoint(report) => {
             sentence.map(|sentence| format!("{sentence}; written in {}", quantities::time(report.seconds)))
@@ -55,7 +55,7 @@ pub fn summary(event: &Event) -> Option<String> {
 }
 
 /// The end of a run with the signal or the error that caused it.
-fn stop_summary(at: &At, report: &StopReport, sentence: Option<String>) -> Option<String> {
+fn stop_summary(at: &At, report: &StopReport, sentence: Option<String>) -> String {
     let cause = match (report.why, &report.error) {
         (_, Some(error)) => Some(error.as_str()),
         (Why::Interrupt, None) => Some("SIGINT"),
@@ -68,7 +68,7 @@ fn stop_summary(at: &At, report: &StopReport, sentence: Option<String>) -> Optio
         Some(step) if report.saved && step > Step::default() => format!("failed after step {step}, which is saved"),
         _ => "failed".to_owned(),
     });
-    Some(cause.map_or_else(|| sentence.clone(), |cause| format!("{sentence}: {cause}")))
+    cause.map_or_else(|| sentence.clone(), |cause| format!("{sentence}: {cause}"))
 }
 
 /// Position and severity in front of the sentence of a line.
@@ -115,8 +115,7 @@ fn sentence(event: &Event) -> Option<String> {
 }
 
 /// Whether the line is a result, for stdout. The others tell how the work goes, for stderr.
-#[must_use]
-pub fn is_result(event: &Event) -> bool {
+pub(crate) fn is_result(event: &Event) -> bool {
     matches!(event.what, What::Start(_) | What::Report(_) | What::Validation(_) | What::PrepareEnd(_))
 }
 

@@ -79,7 +79,7 @@ const START: i32 = 1;
 
 /// Writes the events of one process, which are one file.
 #[derive(Debug, Default)]
-pub struct Encoder {
+struct Encoder {
     has_begun: bool,
     /// The newest step that a reader of the file knows of.
     newest: Option<Step>,
@@ -87,8 +87,7 @@ pub struct Encoder {
 
 impl Encoder {
     /// What an event adds to the file; nothing where it has no number to draw.
-    #[must_use]
-    pub fn encode(&mut self, event: &Event) -> Vec<u8> {
+    fn encode(&mut self, event: &Event) -> Vec<u8> {
         let mut bytes = Vec::new();
         let Some(step) = event.at.step else { return bytes };
         if let What::Resume(_) = &event.what {

@@ -3,12 +3,12 @@
 //! # What
 //! | item | purpose |
 //! |---|---|
-//! | [`skip`] | says that a test, or a part of it, did not run, and counts it |
+//! | [`skip()`] | says that a test, or a part of it, did not run, and counts it |
 //! | [`Home`] | temporary folder with a corpus, in which the program runs |
 //! | [`Running`], [`send`] | program that is running, and signals to it |
 //! | [`files()`], [`folder_hash`] | content of a folder |
 //! | [`every_objective`], [`assert_equal_runs`], [`tuning`] | arguments and comparisons of runs |
-//! | [`crash_after`] | store that stops working after a number of changes |
+//! | [`crash_after()`] | store that stops working after a number of changes |
 //! | [`corpus`] | generated documents |
 //! | [`tree`] | source files of this repository |
 

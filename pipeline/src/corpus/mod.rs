@@ -32,7 +32,8 @@ pub use self::fitness::{Fitness, Head};
 pub use self::inputs::{FileIdentity, InputFile};
 pub use self::piece::{BytesRead, Part, Piece, PieceRange, PieceReader, Reached, Reading};
 pub use self::record::{RawDocument, Reason, Record, Spare};
-pub use self::room::{COPIES, Room, Shares, TooMuch};
+pub(crate) use self::room::COPIES;
+pub use self::room::{Room, Shares, TooMuch};
 pub use self::walk::{PassedOver, plain_extension};
 use crate::Result;
 

@@ -23,7 +23,7 @@ const LONG_AT_A_TIME: u64 = 8;
 
 /// Copies of a document's bytes that there may be while it is read: the line, the same repaired (three bytes for one that
 /// is not UTF-8), the text that was in it with its escapes and without, the text with other line ends.
-pub const COPIES: u64 = 8;
+pub(crate) const COPIES: u64 = 8;
 
 /// Bytes that are lent and come back.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use crate::sampler::{RowRef, Sampler};
 
 /// Epochs over one generation that follow one another; of a streamed epoch, a window.
 #[derive(Debug)]
-pub struct Stretch {
+pub(crate) struct Stretch {
     edition: Arc<Edition>,
     sampler: Sampler,
     pub(super) first_epoch: Epoch,
@@ -29,13 +29,13 @@ impl Stretch {
 
     /// What it is over.
     #[must_use]
-    pub fn edition(&self) -> &Edition {
+    pub(crate) fn edition(&self) -> &Edition {
         &self.edition
     }
 
     /// How its epochs are visited.
     #[must_use]
-    pub fn sampler(&self) -> &Sampler {
+    pub(crate) fn sampler(&self) -> &Sampler {
         &self.sampler
     }
 

@@ -288,7 +288,7 @@ pub struct Measured<'a> {
 ///
 /// # Errors
 /// If a table cannot be read.
-pub fn each_length(store: &Store, parts: &BTreeSet<PartId>, mut hear: impl FnMut(Measured<'_>)) -> Result<()> {
+pub(crate) fn each_length(store: &Store, parts: &BTreeSet<PartId>, mut hear: impl FnMut(Measured<'_>)) -> Result<()> {
     each_table(store, is_of(parts), &["id", "source", "valid", "tokens"], |batch| {
         let ids = batch.column_by_name("id")?.as_string_opt::<i32>()?;
         let valid = batch.column_by_name("valid")?.as_boolean_opt()?;

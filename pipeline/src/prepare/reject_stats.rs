@@ -115,7 +115,7 @@ pub(super) fn reasons(rejected: &BTreeMap<String, u64>) -> String {
 
 /// What was noted while parts were made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Noted {
+pub(crate) struct Noted {
     /// Something that was rejected or repaired, the first few of each segment, in the order of the parts.
     pub complaints: Vec<Complained>,
     /// What became the unknown token, with how often, the most frequent first: of the words of each segment that were
@@ -125,7 +125,7 @@ pub struct Noted {
 
 /// A place of the corpus where something was rejected or repaired.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Complained {
+pub(crate) struct Complained {
     /// What is wrong there.
     pub reason: String,
     /// The piece of a file.
@@ -138,7 +138,7 @@ pub struct Complained {
 ///
 /// # Errors
 /// If a record cannot be read.
-pub fn noted(store: &Store, parts: &BTreeSet<PartId>, most: usize) -> Result<Noted> {
+pub(crate) fn noted(store: &Store, parts: &BTreeSet<PartId>, most: usize) -> Result<Noted> {
     let (mut complaints, mut unknown) = (Vec::new(), BTreeMap::<String, u64>::new());
     for entry in store.list("parts")? {
         let damaged = |message: &dyn std::fmt::Display| {

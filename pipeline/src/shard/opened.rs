@@ -12,7 +12,7 @@ use store::Store;
 use super::reader::{Damage, Promise, ShardReader};
 
 /// Shards whose footers are in memory, at most. A window touches as many as it has row groups; those of two windows fit.
-pub const SHARDS_OPEN_MAX: usize = 64;
+pub(crate) const SHARDS_OPEN_MAX: usize = 64;
 
 /// The shards of a folder, opened when they are first asked for.
 #[derive(Debug)]

@@ -23,7 +23,7 @@ use cloze::{commands, exit, program, second_program};
 
 fn main() -> ExitCode {
     if let Err(error) = second_program::check_version() {
-        eprintln!("error: {error:#}");
+        telemetry::terminal::note(format_args!("error: {error:#}"));
         return exit::code(&error);
     }
     program::run(trainer::device::is_caught, dispatch)

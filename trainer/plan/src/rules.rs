@@ -8,7 +8,7 @@ use schemas::{Problem, printable};
 use super::config::GuardRule;
 use super::request::TrainRequest;
 use crate::device::DeviceChoice;
-use crate::encoder::Attend;
+use crate::encoder::{Attend, EncoderConfig};
 use crate::networks::{MAIN, MainNetwork};
 use crate::precision::Precision;
 use crate::relative_positions::Buckets;
@@ -33,27 +33,10 @@ pub(super) fn problems(request: &TrainRequest) -> Vec<Problem> {
     let whole = |rows: u64, part: u64| part > 0 && rows > 0 && rows.is_multiple_of(part);
     let rules = [
         (
-            (1..=LAYERS_MAX).contains(&encoder.layers),
-            "encoder.layers",
-            format!("{} is not between 1 and {LAYERS_MAX}", encoder.layers),
-        ),
-        (encoder.hidden <= WIDTH_MAX, "encoder.hidden", format!("{} is more than {WIDTH_MAX}", encoder.hidden)),
-        (
-            encoder.feed_forward <= WIDTH_MAX,
-            "encoder.feed_forward",
-            format!("{} is more than {WIDTH_MAX}", encoder.feed_forward),
-        ),
-        (
-            encoder.embedding.is_none_or(|width| width <= WIDTH_MAX),
-            "encoder.embedding",
-            format!("a width of more than {WIDTH_MAX}"),
-        ),
-        (
             encoder.heads > 0 && encoder.hidden > 0 && encoder.hidden.is_multiple_of(encoder.heads),
             "encoder.hidden",
             format!("{} is not a multiple of `encoder.heads` = {}", encoder.hidden, encoder.heads),
         ),
-        (encoder.feed_forward > 0, "encoder.feed_forward", "a width of at least 1 is needed".to_owned()),
         (
             (0.0..1.0).contains(&encoder.dropout),
             "encoder.dropout",
@@ -69,7 +52,6 @@ pub(super) fn problems(request: &TrainRequest) -> Vec<Problem> {
             "encoder.positions",
             format!("rows have {} tokens, the network {} positions", request.width, encoder.positions),
         ),
-        (encoder.embedding != Some(0), "encoder.embedding", "a width of at least 1 is needed".to_owned()),
         (
             u16::try_from(encoder.positions).is_ok(),
             "encoder.positions",
@@ -130,7 +112,13 @@ pub(super) fn problems(request: &TrainRequest) -> Vec<Problem> {
         (request.report.every_steps > 0, "report.every_steps", "it must be above 0".to_owned()),
     ];
     let problems = rules.into_iter().filter(|(holds, ..)| !holds).map(|(_, key, message)| Problem::new(key, message));
-    let others = [guard_problems(request), budget_problems(request), network_problems(request), loss_problems(request)];
+    let others = [
+        size_problems(encoder),
+        guard_problems(request),
+        budget_problems(request),
+        network_problems(request),
+        loss_problems(request),
+    ];
     let uncounted = train.rows_problem(train.steps).map(|message| Problem::new("train.steps", message));
     problems.chain(uncounted).chain(others.into_iter().flatten()).collect()
 }
@@ -199,6 +187,19 @@ fn names_a_figure(request: &TrainRequest) -> bool {
     let name = request.checkpoints.best_by.as_str();
     let objective = name.split_once('.').map_or(name, |(objective, _)| objective);
     ["loss", "valid/mlm", "valid/mlm.accuracy"].contains(&name) || request.loss.contains_key(objective)
+}
+
+/// Sizes of the main network that are zero or too large.
+fn size_problems(encoder: &EncoderConfig) -> Vec<Problem> {
+    let sizes = [
+        ("encoder.layers", encoder.layers, LAYERS_MAX),
+        ("encoder.hidden", encoder.hidden, WIDTH_MAX),
+        ("encoder.feed_forward", encoder.feed_forward, WIDTH_MAX),
+        ("encoder.embedding", encoder.embedding.unwrap_or(1), WIDTH_MAX),
+    ];
+    let is_wrong = |(_, size, max): &(&str, u32, u32)| !(1..=*max).contains(size);
+    let problem = |(key, size, max)| Problem::new(key, format!("{size} is not between 1 and {max}"));
+    sizes.into_iter().filter(is_wrong).map(problem).collect()
 }
 
 /// The reason why a deterministic run cannot be computed on CUDA: a network that takes sums in an order that CUDA does not

@@ -20,8 +20,7 @@ pub(super) fn start(start: &PrepareStart) -> String {
 }
 
 /// What stands beside a progress bar: parts and rates.
-#[must_use]
-pub fn beside_bar(progress: &PrepareProgress) -> String {
+pub(crate) fn beside_bar(progress: &PrepareProgress) -> String {
     let PrepareProgress { parts, parts_total, text_bytes_per_s, tokens_per_s, .. } = progress;
     let (text, tokens) = (text_bytes_per_s / 1e6, tokens_per_s / 1e6);
     format!("{parts}/{parts_total} parts  {text:.1} MB/s  {tokens:.2} M tokens/s")

@@ -51,7 +51,9 @@ impl Otlp {
         for warning in &settings.warnings {
             tracing::warn!("OpenTelemetry: {warning}");
         }
-        Some(Self::with_settings(settings, resource))
+        // The SDK panics where its threads cannot be started.
+        let exporter = runtime::catch_panic(|| Self::with_settings(settings, resource));
+        exporter.inspect_err(|error| tracing::warn!(error, "nothing goes to an OpenTelemetry collector")).ok()
     }
 
     /// Starts with the settings of the caller.

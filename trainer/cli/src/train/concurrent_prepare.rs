@@ -66,7 +66,7 @@ impl ConcurrentPrepare {
         self.join()
     }
 
-    /// That it has not failed.
+    /// Returns the error of a preparation that has failed; does not wait.
     pub(super) fn check(&mut self) -> anyhow::Result<()> {
         if self.failed.is_cancelled() { self.join() } else { Ok(()) }
     }
@@ -103,7 +103,7 @@ impl ConcurrentPrepare {
         }
     }
 
-    /// What it came to.
+    /// Waits for the thread and returns its result, once.
     fn join(&mut self) -> anyhow::Result<()> {
         let Some(thread) = self.thread.take() else { return Ok(()) };
         match thread.join()? {
