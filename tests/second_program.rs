@@ -44,8 +44,8 @@ fn stderr(output: &Output) -> String {
 #[test]
 fn without_it_one_error_says_how_to_install_it() {
     let installed = Installed::new();
-    for args in [["train", "-c", "none.toml"], ["fill", "runs/a", "text"], ["tune", "-c", "none.toml"]] {
-        let output = installed.run(&args);
+    for args in [&["train", "-c", "none.toml"][..], &["fill", "--run", "a", "text"], &["tune", "-c", "none.toml"]] {
+        let output = installed.run(args);
         let told = stderr(&output);
         assert_eq!((output.status.code(), told.lines().count()), (Some(2), 1), "{told}");
         assert!(told.contains("`cloze-train` is needed") && told.contains("make install"), "{told}");

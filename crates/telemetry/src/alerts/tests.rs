@@ -67,7 +67,7 @@ fn a_command_is_given_the_event_and_a_few_words() {
     let object: Value = serde_json::from_str(lines[0]).expect("JSON");
     assert_eq!((&object["topic"], &object["run"]), (&"leap".into(), &"runs/a".into()));
     assert_eq!((&object["event"]["kind"], &object["event"]["sigmas"]), (&"leap".into(), &50.0.into()));
-    assert_eq!(lines[3], "stop|runs/a|runs/a: failed: the disk is gone");
+    assert_eq!(lines[3], "stop|runs/a|runs/a: failed after step 7, which is saved: the disk is gone");
 }
 
 #[test]
