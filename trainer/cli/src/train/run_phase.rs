@@ -34,13 +34,14 @@ impl Slow {
             Some(Self { phase: Phase::parse(phase)?, delay })
         };
         let hold = |(phase, number): (&str, &str)| {
-            let delay = Delay::Hold { number: number.parse().ok()?, entered: Arc::default() };
+            let number = number.parse().ok().filter(|number| *number > 0)?;
+            let delay = Delay::Hold { number, entered: Arc::default() };
             Some(Self { phase: Phase::parse(phase)?, delay })
         };
         let parsed = text.split_once('=').and_then(sleep).or_else(|| text.split_once('@').and_then(hold));
         parsed.with_context(|| {
             Usage(format!(
-                "--slow {text}: expected a phase and milliseconds, like `validation=400`; the phases are {}",
+                "--slow {text}: expected a phase and milliseconds, like `validation=400`, or a phase and which time, like `step@2`; the phases are {}",
                 Phase::NAMES.join(", ")
             ))
         })
