@@ -9,6 +9,7 @@ pub(crate) mod corpus;
 #[cfg(test)]
 mod fuzz;
 mod mistake;
+pub(crate) mod reference;
 mod section;
 mod source;
 pub(crate) mod sources;

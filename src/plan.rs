@@ -30,8 +30,8 @@ pub use self::halves::Halves;
 use self::stream::{Wanted, checked, columns, request, wanted};
 use crate::cli::ConfigArgs;
 use crate::config::{Config, Parsed};
-use crate::data::{PreparedData, Purpose, Troubles};
-use crate::left_out::RunLeftOut;
+use crate::run::bad_rows::RunLeftOut;
+use crate::run::data::{PreparedData, Purpose, Troubles};
 
 /// A run that can start.
 pub struct Plan {

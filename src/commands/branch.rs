@@ -15,14 +15,14 @@ use super::checkpoints::existing;
 use crate::cli::ConfigArgs;
 use crate::exit::Usage;
 use crate::plan::{Plan, describe};
-use crate::run_folder::RunFolder;
-use crate::{dataset_versions, left_out};
+use crate::run::folder::RunFolder;
+use crate::run::{bad_rows, dataset_versions};
 
 /// What a run has decided once for all: which data it reads (of each source of a mixture), which steps it passes over, and
 /// which rows it leaves out. A branch has it from its run.
 fn inherited(plan: &Plan) -> Vec<String> {
     let lists = plan.data().all().map(|data| dataset_versions::list_name(data.name()));
-    lists.chain([skips::NAME, left_out::NAME].map(str::to_owned)).collect()
+    lists.chain([skips::NAME, bad_rows::NAME].map(str::to_owned)).collect()
 }
 
 /// Makes a run in `out` of what `run` was after `step`, with some keys of its configuration set anew. Reads `run` only.

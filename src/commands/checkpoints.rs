@@ -13,7 +13,7 @@ use trainer_plan::config::CheckpointConfig;
 
 use crate::cli::CheckpointVerb;
 use crate::exit::Usage;
-use crate::run_folder::RunFolder;
+use crate::run::folder::RunFolder;
 
 /// Lists the checkpoints of a run, or does what is asked to one.
 pub(crate) fn run(run: &Path, verb: Option<CheckpointVerb>, is_json: bool) -> anyhow::Result<()> {

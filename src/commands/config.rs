@@ -2,8 +2,8 @@
 
 use telemetry::terminal::line;
 
+use crate::config::reference::{page, schema, sections};
 use crate::exit::Usage;
-use crate::keys::{page, schema, sections};
 
 /// Prints the keys of the sections that are asked for, or all.
 pub(crate) fn run(only: &[String]) -> anyhow::Result<()> {

@@ -14,7 +14,7 @@ use trainer_plan::schedule::Span;
 use super::checkpoints::existing;
 use crate::exit::Usage;
 use crate::plan::Plan;
-use crate::run_folder::RunFolder;
+use crate::run::folder::RunFolder;
 
 /// Gives the run in `run` so many steps in all, from its newest checkpoint on. The run must not be under way.
 pub(crate) fn run(run: &Path, steps: u64, is_json: bool) -> anyhow::Result<()> {

@@ -15,8 +15,8 @@ use telemetry::terminal::{Paint, line, painted};
 
 use crate::cli::ConfigArgs;
 use crate::exit::Usage;
-use crate::looked::{self, Fate, Looked, Token, document, place, views_of};
 use crate::plan::Plan;
+use crate::report::row_view::{self, Fate, Looked, Token, document, place, views_of};
 
 /// The rows of micro-batch `index`, every view of it.
 pub(crate) fn batch(index: u64, args: &ConfigArgs, rows: usize) -> anyhow::Result<()> {
@@ -159,7 +159,7 @@ pub fn rendered(
     vocab: &Vocab,
     paint: Paint,
 ) -> anyhow::Result<String> {
-    let Looked { note, tokens, offsets } = looked::row(batch, (view, columns), row, vocab)?;
+    let Looked { note, tokens, offsets } = row_view::row(batch, (view, columns), row, vocab)?;
     let note = (!note.is_empty()).then(|| note.to_owned());
     let offsets = offsets.iter().map(|offset| format!("{offset:+}"));
     let words = note.into_iter().chain(offsets).chain(tokens.iter().map(|token| shown(token, paint)));

@@ -21,13 +21,13 @@ use telemetry::terminal::told;
 use telemetry::{Clock, Event, Observer, What};
 
 use super::written;
-use crate::chaos::{Chaos, Kill, Storm};
 use crate::cli::ConfigArgs;
 use crate::config::Parsed;
 use crate::config::corpora::NamedCorpus;
-use crate::corpus_page;
 use crate::exit::Usage;
-use crate::seen::preparing::Sight;
+use crate::report::corpus_page;
+use crate::run::fault_injection::{Chaos, Kill, Storm};
+use crate::run::monitoring::preparing::Sight;
 
 /// How to go about it.
 #[derive(Clone, Copy, Debug, Default)]

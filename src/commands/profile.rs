@@ -35,9 +35,9 @@ use self::traced::Recording;
 use super::written::{self, put};
 use crate::cli::{ConfigArgs, Half, ProfileArgs};
 use crate::config::Parsed;
-use crate::data::Purpose;
 use crate::exit::{Usage, WORSE};
 use crate::plan::Plan;
+use crate::run::data::Purpose;
 
 /// Runs a half without tensors against a consumer that costs nothing, or as much as was asked for, and prints its
 /// bottleneck.

@@ -14,7 +14,7 @@ use telemetry::terminal::told;
 use super::written::put;
 use crate::config::Config;
 use crate::exit::Usage;
-use crate::seen::{PROGRAM, about, settings};
+use crate::run::monitoring::{PROGRAM, about, settings};
 
 /// Writes the page of these runs to `out`, and each figure as a plot into the folder `svg`.
 pub(crate) fn run(runs: &[PathBuf], out: &Path, svg: Option<&Path>) -> anyhow::Result<()> {

@@ -9,7 +9,7 @@ use telemetry::terminal::told;
 use trainer_plan::run::rollback_archive::Undone;
 
 use super::checkpoints::existing;
-use crate::run_folder::RunFolder;
+use crate::run::folder::RunFolder;
 
 /// Goes back to the checkpoint after `step`. The run must not be under way.
 pub(crate) fn run(run: &Path, step: u64, why: Option<String>, is_json: bool) -> anyhow::Result<()> {

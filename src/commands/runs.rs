@@ -8,7 +8,7 @@ use telemetry::Clock;
 use telemetry::quantities::{count, short, time};
 use telemetry::terminal::{Paint, line, painted};
 
-use crate::summary::{Summary, is_run};
+use crate::report::run_summary::{Summary, is_run};
 
 /// Folders deeper than this are not looked into.
 const DEPTH_MAX: usize = 8;

@@ -9,7 +9,7 @@ use trainer_plan::networks::AnyNetwork;
 use trainer_plan::request::ActiveObjective;
 
 use super::{Halves, Plan, mixture, warnings};
-use crate::data::Ids;
+use crate::run::data::Ids;
 
 /// Lines for people: a word, then what it comes to.
 pub(crate) fn lines(plan: &Plan) -> Vec<String> {

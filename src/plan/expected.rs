@@ -9,7 +9,7 @@ use schemas::manifest::{self, Shard};
 use store::{Store, Weather};
 
 use crate::config::Config;
-use crate::data::{Ids, PreparedData};
+use crate::run::data::{Ids, PreparedData};
 
 /// Shards of the training split: 8 M rows, more than any shuffle window holds.
 const SHARDS: u16 = 500;

@@ -14,7 +14,7 @@ use trainer_plan::requirements::used_networks;
 use trainer_plan::schedule::ScheduleKind;
 
 use crate::config::{Config, Training};
-use crate::data::PreparedData;
+use crate::run::data::PreparedData;
 
 macro_rules! left_out {
     ($($key:literal: $why:literal,)+) => {

@@ -9,7 +9,7 @@ use super::{Plan, describe, expected, preparing, warnings};
 use crate::cli::ConfigArgs;
 use crate::config::Parsed;
 use crate::config::corpora::NamedCorpus;
-use crate::data::{PreparedData, Purpose, Troubles};
+use crate::run::data::{PreparedData, Purpose, Troubles};
 
 /// Whether a corpus is prepared there. What cannot be looked at is told by who opens it.
 fn is_prepared(folder: &Path) -> bool {

@@ -10,7 +10,7 @@ use schemas::columns::{ATTENTION_MASK, INPUT_IDS};
 
 use super::check;
 use crate::config::{Config, Parsed};
-use crate::data::PreparedData;
+use crate::run::data::PreparedData;
 
 /// Columns of views.
 pub(super) type Wanted = BTreeSet<(String, ColumnSpec)>;

@@ -19,7 +19,7 @@ use trainer_plan::{Amended, TrainPlan, TrainRequest};
 use super::identity::identity;
 use super::stream::{Wanted, checked};
 use crate::config::{Config, Parsed};
-use crate::data::PreparedData;
+use crate::run::data::PreparedData;
 
 /// The validation stream: the run's views and, beside them, one fixed mask that is the same for every run on the data.
 /// None where the data has no validation split or the configuration wants none.

@@ -3,12 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use testkit::root;
-use testkit::tree::{self, is, is_test};
+use testkit::tree::is;
 
-use super::{REGISTRIES, files, imports, read, report, text, workspace_packages};
-
-/// Rooms that are seen from outside, or by tests alone: they belong to no floor.
-const ASIDE: &[&str] = &["lib", "main", "testing", "golden", "fuzz", "tests"];
+use super::{REGISTRIES, files, read, report, text, workspace_packages};
 
 #[test]
 fn documents_name_only_what_exists() {
@@ -93,35 +90,6 @@ fn packages_are_drawn_as_they_are() {
     report("packages drawn otherwise than they are", "mend the table in ARCHITECTURE.md", &offences);
 }
 
-/// Every room of a package has its floor in the picture, and uses only what is on floors below.
-#[test]
-fn rooms_are_drawn_as_they_are() {
-    let page = read("docs/modules.md");
-    let mut offences = Vec::new();
-    for folder in tree::packages(&files()).into_iter().filter(|folder| !folder.starts_with("tests/")) {
-        let head = format!("{folder}/");
-        let picture = page.lines().skip_while(|line| *line != head).skip(1).take_while(|line| line.starts_with("  "));
-        let floors: Vec<Vec<&str>> = picture
-            .map(|line| line.trim_start().split("  ").next().unwrap_or_default().split_whitespace().collect())
-            .collect();
-        let floor = |room: &str| floors.iter().rev().position(|floor| floor.contains(&room));
-        let there: BTreeSet<String> = files().iter().filter_map(|path| room(&folder, path)).collect();
-        let drawn: Vec<&str> = floors.iter().flatten().copied().collect();
-        let missing = there.iter().filter(|room| !drawn.contains(&room.as_str()));
-        offences.extend(missing.map(|room| format!("{folder}: `{room}` is on no floor")));
-        let gone = drawn.iter().filter(|room| !there.contains(**room));
-        offences.extend(gone.map(|room| format!("{folder}: `{room}` is not there")));
-        for import in imports::of_package(root(), &folder) {
-            let (Some(from), Some(to)) = (room(&folder, &import.from), room(&folder, &import.to)) else { continue };
-            let is_down = from == to || floor(&from) > floor(&to);
-            if !is_down {
-                offences.push(format!("{}:{}: `{from}` uses `{to}`, which is not below it", import.from, import.line));
-            }
-        }
-    }
-    report("rooms drawn otherwise than they are", "mend the drawing in docs/modules.md, or the import", &offences);
-}
-
 /// `[lib] doctest = false` in every package: rustdoc would link each of them to run no test. So an example in Rust would not
 /// be compiled by anything.
 #[test]
@@ -148,13 +116,6 @@ fn no_doc_comment_has_an_example_that_nothing_runs() {
         }
     }
     report("examples that nothing runs", "write a test, and name the language of other blocks", &offences);
-}
-
-/// The room that a file of the package is in: a file or a folder beside `lib.rs`.
-fn room(folder: &str, path: &str) -> Option<String> {
-    let below = path.strip_prefix(folder)?.strip_prefix('/')?;
-    let room = below.split('/').next()?.trim_end_matches(".rs");
-    (!ASIDE.contains(&room) && !is_test(path)).then(|| room.to_owned())
 }
 
 fn short(package: &serde_json::Value) -> &str {

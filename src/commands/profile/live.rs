@@ -12,8 +12,8 @@ use anyhow::Context as _;
 use store::{Lock, Store};
 use telemetry::terminal::{line, note};
 
-use crate::control::profile_file::{self, PROFILES, REFUSED, Wanted, Wish};
 use crate::exit::Usage;
+use crate::run::control::profile_file::{self, PROFILES, REFUSED, Wanted, Wish};
 
 /// Between two looks for the answer, and between two at whoever trains.
 const PULSE: Duration = Duration::from_millis(200);

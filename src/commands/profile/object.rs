@@ -12,7 +12,7 @@ use profiler::what_if::Proposal;
 use serde_json::{Value, json};
 
 use super::shown::Profile;
-use crate::seen::PROGRAM;
+use crate::run::monitoring::PROGRAM;
 
 impl Profile {
     /// All of it; `configuration` is the file that it was measured by.

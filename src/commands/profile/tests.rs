@@ -7,8 +7,8 @@ use schemas::{RowIndex, Share};
 use tracing_subscriber::layer::SubscriberExt as _;
 
 use crate::cli::{Cli, ConfigArgs};
-use crate::data::Purpose;
 use crate::plan::Plan;
+use crate::run::data::Purpose;
 
 /// The first batches' digests, row by row.
 fn seen(args: &ConfigArgs) -> Vec<blake3::Hash> {

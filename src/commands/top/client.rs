@@ -12,7 +12,7 @@ use server::{Address, Kind};
 use store::Store;
 
 use crate::exit::Usage;
-use crate::seen::{ADDRESS, about};
+use crate::run::monitoring::{ADDRESS, about};
 
 /// How long a server may take: it is asked while somebody waits for a key to be felt.
 const PATIENCE: Duration = Duration::from_secs(3);

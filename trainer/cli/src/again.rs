@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use cloze::commands::checkpoints::existing;
 use cloze::exit::Usage;
-use cloze::left_out::RunLeftOut;
 use cloze::plan::Plan;
+use cloze::run::bad_rows::RunLeftOut;
 use pipeline::load::{BatchStream, Care, LeftOut, LoadPlan, StreamOptions};
 use schemas::{Batch, RowIndex, Share, Step};
 use store::Store;

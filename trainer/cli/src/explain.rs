@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cloze::commands::inspect::rendered;
-use cloze::looked::{document, place, views_of};
+use cloze::report::row_view::{document, place, views_of};
 use pipeline::corpus::Corpus;
 use pipeline::load::{LeftOut, LoadPlan, RowFacts};
 use pipeline::prepare::Origin;

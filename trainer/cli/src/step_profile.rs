@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use cloze::cli::Half;
 use cloze::commands::profile::shown::{Profile, Told};
-use cloze::control::Control;
 use cloze::plan::Plan;
+use cloze::run::control::Control;
 use profiler::measure::{Measured, Watch};
 use profiler::statistics::{Estimate, mean_of, milliseconds, percent};
 use profiler::verdict::judge;

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use cloze::chaos::{Kill, Storm};
-use cloze::control::Phase;
-use cloze::data::PreparedData;
-use cloze::dataset_versions::streamed::{SegmentWait, StreamedSegments};
 use cloze::plan::Plan;
+use cloze::run::control::Phase;
+use cloze::run::data::PreparedData;
+use cloze::run::dataset_versions::streamed::{SegmentWait, StreamedSegments};
+use cloze::run::fault_injection::{Kill, Storm};
 use pipeline::audit::{Audit, Watch};
 use pipeline::ledger::{Fate, Ledger};
 use pipeline::load::{BadRow, BadRows, BatchStream, Care, Contention, Hindrance, LoadPlan, StreamOptions};

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cloze::config::Config;
-use cloze::control::Phase;
 use cloze::plan::Plan;
-use cloze::seen::Sight;
+use cloze::run::control::Phase;
+use cloze::run::monitoring::Sight;
 use telemetry::Observer;
 use telemetry::alerts::Alerts;
 use telemetry::otlp::{Otlp, RunResource};

@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use cloze::cli::ConfigArgs;
-use cloze::control::Signal;
 use cloze::exit::PAUSED;
+use cloze::run::control::Signal;
 use telemetry::terminal::note;
 use trainer::training::Outcome;
 use trainer_plan::stop_request::StopRequest;

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use cloze::control::profile_file::{PROFILES, Wanted, Wish};
-use cloze::control::{Control, Pending};
+use cloze::run::control::profile_file::{PROFILES, Wanted, Wish};
+use cloze::run::control::{Control, Pending};
 use schemas::ordinal::Step;
 use store::Store;
 

@@ -3,11 +3,11 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use cloze::chaos::Storm;
-use cloze::control::{Pending, Phase, Signal};
-use cloze::dataset_versions::DatasetVersions;
-use cloze::left_out::RunLeftOut;
-use cloze::run_folder::RunFolder;
+use cloze::run::bad_rows::RunLeftOut;
+use cloze::run::control::{Pending, Phase, Signal};
+use cloze::run::dataset_versions::DatasetVersions;
+use cloze::run::fault_injection::Storm;
+use cloze::run::folder::RunFolder;
 use pipeline::ledger::Ledger;
 use schemas::RowIndex;
 use schemas::ordinal::Step;

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use cloze::control::{Control, Phase};
 use cloze::exit::Usage;
+use cloze::run::control::{Control, Phase};
 use telemetry::terminal::note;
 
 /// Longest time for which a phase is held.

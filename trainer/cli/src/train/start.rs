@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use cloze::cli::ConfigArgs;
 use cloze::config::Parsed;
-use cloze::dataset_versions::pauses::Pauses;
 use cloze::plan::Plan;
+use cloze::run::dataset_versions::pauses::Pauses;
 use pipeline::load::{self, DataConfig, RowOrder};
 use pipeline::prepare;
 use store::{Sight, Store, Terms, Watch};

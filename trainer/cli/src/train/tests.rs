@@ -6,10 +6,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use cloze::cli::ConfigArgs;
-use cloze::control::Control;
-use cloze::data::Purpose;
 use cloze::plan::Plan;
-use cloze::run_folder::RunFolder;
+use cloze::run::control::Control;
+use cloze::run::data::Purpose;
+use cloze::run::folder::RunFolder;
 use pipeline::load;
 use pipeline::shard::synthetic::Synthetic;
 use schemas::Step;

@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, Mutex};
 
-use cloze::chaos::Storm;
-use cloze::control::Control;
-use cloze::control::profile_file::Wish;
-use cloze::left_out::RunLeftOut;
 use cloze::plan::{Plan, describe};
-use cloze::run_folder::RunFolder;
+use cloze::run::bad_rows::RunLeftOut;
+use cloze::run::control::Control;
+use cloze::run::control::profile_file::Wish;
+use cloze::run::fault_injection::Storm;
+use cloze::run::folder::RunFolder;
 use pipeline::ledger::Ledger;
 use pipeline::load::{Contention, Hindrance};
 use store::Store;

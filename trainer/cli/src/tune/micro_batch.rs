@@ -122,7 +122,9 @@ fn climb(
         }
         last = rows as f64;
         // What the plan refuses, such as a single row for who contrasts rows, is no candidate.
-        let Ok(other) = Plan::over(&tuning.with(KEY, rows), load::find, cloze::data::Purpose::Look) else { continue };
+        let Ok(other) = Plan::over(&tuning.with(KEY, rows), load::find, cloze::run::data::Purpose::Look) else {
+            continue;
+        };
         let planned = other.train().memory().total();
         if let Some(budget) = budget.filter(|budget| planned > *budget as f64) {
             let words = format!("{rows} rows: {} by plan, of {}: too much", estimate(planned), bytes(budget));

@@ -7,7 +7,7 @@ use server::html::Cell::{Bars, Code, Number, Text};
 use server::html::{bars_legend, figures, static_page, table, text};
 use telemetry::quantities::{bytes, count};
 
-use crate::seen::PROGRAM;
+use crate::run::monitoring::PROGRAM;
 
 /// Files that are named one by one.
 const SOURCES: usize = 200;

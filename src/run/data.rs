@@ -15,8 +15,8 @@ use schemas::{Effective, Generation, Manifest, Vocab};
 use store::Store;
 
 use crate::config::Config;
-use crate::dataset_versions::streamed::StreamedSegments;
-use crate::dataset_versions::{DatasetVersions, hashes_of};
+use crate::run::dataset_versions::streamed::StreamedSegments;
+use crate::run::dataset_versions::{DatasetVersions, hashes_of};
 
 /// A prepared folder as one run sees it; of a mixture the first, with the others behind it.
 pub struct PreparedData {

@@ -9,8 +9,8 @@ use schemas::{Manifest, PartId};
 use store::Store;
 
 use super::{OpenRequest, PreparedData, Purpose};
-use crate::dataset_versions::part_lists;
-use crate::dataset_versions::streamed::{StreamedSegments, published, refuse_dropped};
+use crate::run::dataset_versions::part_lists;
+use crate::run::dataset_versions::streamed::{StreamedSegments, published, refuse_dropped};
 
 impl PreparedData {
     /// Opens a folder for a run whose first epoch reads it in the order in which it is filled, as far as it is. Nothing is

@@ -17,11 +17,11 @@ use telemetry::{Observer, What};
 
 use super::{ADDRESS, about, beside, this_host};
 use crate::config::Config;
-use crate::control::{Control, Phase, Signal};
-use crate::data::PreparedData;
 use crate::exit::Usage;
-use crate::looked;
 use crate::plan::Plan;
+use crate::report::row_view;
+use crate::run::control::{Control, Phase, Signal};
+use crate::run::data::PreparedData;
 
 /// Where a training is seen, until this is dropped.
 pub struct Sight {
@@ -156,19 +156,19 @@ impl Training {
         let groups = load.groups();
         let batch = load.batch_with(&groups, index, &Care::default())?;
         let facts = load.explain(&groups, index)?;
-        let views = looked::views_of(&batch);
+        let views = row_view::views_of(&batch);
         let mut rows = Vec::new();
         for (row, facts) in facts.iter().enumerate().take(count.min(batch.rows())) {
             let origins = planned.data.origins(facts)?;
-            let documents = facts.documents.iter().map(|name| looked::document(*name, origins.get(name)));
+            let documents = facts.documents.iter().map(|name| row_view::document(*name, origins.get(name)));
             let seen = views.iter().map(|(view, columns)| {
-                let looked = looked::row(&batch, (view, columns), row, load.vocab())?;
+                let looked = row_view::row(&batch, (view, columns), row, load.vocab())?;
                 Ok(json!({ "name": view, "note": looked.note, "tokens": looked.tokens, "offsets": looked.offsets }))
             });
             rows.push(json!({
                 "row": facts.row,
                 "source": facts.of,
-                "place": looked::place(facts),
+                "place": row_view::place(facts),
                 "documents": documents.collect::<Vec<_>>(),
                 "views": seen.collect::<anyhow::Result<Vec<_>>>()?,
             }));

@@ -7,7 +7,7 @@ use server::{Kind, Trouble};
 use store::Store;
 
 use super::about;
-use crate::summary::{Summary, is_run};
+use crate::report::run_summary::{Summary, is_run};
 
 /// Runs that are listed.
 const RUNS_MAX: usize = 100;
