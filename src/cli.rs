@@ -87,7 +87,7 @@ pub enum Verb {
         after_help = "Example: cloze config prepare views.mask train.steps"
     )]
     Config {
-        /// Only these sections, kinds of components, or keys: `train`, `views.mask`, `prepare.lanes`.
+        /// Only these sections, kinds of components, or keys: `train`, `views.mask`, `prepare.workers`.
         #[arg(value_name = "NAME")]
         only: Vec<String>,
         /// What to do instead.
@@ -100,7 +100,7 @@ pub enum Verb {
     /// Turn the corpus of `[prepare]` into shards and a manifest. Run it again to continue, or when files have changed.
     #[command(
         args_conflicts_with_subcommands = true,
-        after_help = "Example: cloze prepare -c run.toml --set prepare.lanes=8"
+        after_help = "Example: cloze prepare -c run.toml --set prepare.workers=8"
     )]
     Prepare {
         #[command(flatten)]
@@ -126,7 +126,7 @@ pub enum Verb {
         verb: Option<PrepareVerb>,
     },
     /// Check a configuration against its data, if they are prepared, and print the run before it costs anything.
-    #[command(after_help = "Example: cloze plan -c configs/coco-lm-base.toml --set train.rows_per_step=1024")]
+    #[command(after_help = "Example: cloze plan -c configs/coco-lm-base.toml --set train.global_batch_size=1024")]
     Plan {
         #[command(flatten)]
         config: ConfigArgs,
@@ -152,7 +152,7 @@ pub enum Verb {
         /// `PHASE@N` holds it the Nth time, until a stop is requested.
         #[arg(long, value_name = "PHASE=MS")]
         slow: Option<String>,
-        /// Faults to live with, by seed: `seed=7,panic=lane:0.01,slow=lane:0.01:5ms,eio=store:0.01,lost=store:0.01,
+        /// Faults to live with, by seed: `seed=7,panic=worker:0.01,slow=worker:0.01:5ms,eio=store:0.01,lost=store:0.01,
         /// kill=step:40`, or a file of them. The run ends as it would in calm.
         #[arg(long, value_name = "FILE|SPEC")]
         chaos: Option<String>,
@@ -176,7 +176,7 @@ pub enum Verb {
         #[command(subcommand)]
         verb: Option<ProfileVerb>,
     },
-    /// Find the micro-batch, lanes and depth that are fastest here by measuring them, and write them into the file.
+    /// Find the micro-batch, workers and depth that are fastest here by measuring them, and write them into the file.
     #[command(after_help = "Example: cloze tune -c run.toml --memory 8GiB --dry-run")]
     Tune {
         #[command(flatten)]

@@ -10,6 +10,7 @@ pub(crate) mod corpus;
 mod fuzz;
 mod mistake;
 pub(crate) mod reference;
+mod renamed;
 mod section;
 mod source;
 pub(crate) mod sources;
@@ -42,10 +43,10 @@ pub struct RunConfig {
     pub folder: PathBuf,
     /// Seconds that a stop may take, from the signal on. What is not saved by then is lost: the process leaves with what
     /// was saved before. 0: as long as it takes.
-    pub grace_seconds: u64,
+    pub shutdown_timeout_seconds: u64,
     /// Seconds in which nothing happens before a line says who stands still; again when it has lasted twice as long. 0:
     /// nobody looks.
-    pub hang_seconds: u64,
+    pub stall_timeout_seconds: u64,
     /// Write curves for TensorBoard into the run's folder, `tensorboard/`: losses, metrics, learning rate, validations and
     /// where the time goes, over steps. The log has all of it in any case.
     pub tensorboard: bool,
@@ -56,7 +57,13 @@ pub struct RunConfig {
 
 impl Default for RunConfig {
     fn default() -> Self {
-        Self { folder: PathBuf::new(), grace_seconds: 0, hang_seconds: 300, tensorboard: false, otlp: false }
+        Self {
+            folder: PathBuf::new(),
+            shutdown_timeout_seconds: 0,
+            stall_timeout_seconds: 300,
+            tensorboard: false,
+            otlp: false,
+        }
     }
 }
 
@@ -126,7 +133,7 @@ pub(crate) struct Training {
     /// When a run says how it is.
     pub(crate) report: trainer_plan::config::ReportConfig,
     /// What becomes of a step whose loss or gradient leaps out of those before it.
-    pub(crate) guard: trainer_plan::config::GuardConfig,
+    pub(crate) spike_guard: trainer_plan::config::SpikeGuardConfig,
 }
 
 /// A configuration and what was found wrong with it so far.
@@ -207,7 +214,7 @@ impl Parsed {
 
 /// Where tokens or hours end a run, steps do only if they are written.
 fn follow_budget(train: &mut trainer_plan::config::TrainConfig, source: &Source) {
-    if (train.tokens.is_some() || train.hours.is_some()) && !source.says("train.steps") {
+    if (train.max_tokens.is_some() || train.max_hours.is_some()) && !source.says("train.steps") {
         train.steps = trainer_plan::config::TrainConfig::STEPS_ENDLESS;
     }
 }
@@ -233,7 +240,7 @@ fn take(sections: &mut section::Sections<'_>) -> Config {
             validation: sections.section("validation"),
             checkpoints: sections.section("checkpoints"),
             report: sections.section("report"),
-            guard: sections.section("guard"),
+            spike_guard: sections.section("spike_guard"),
         },
         run: sections.section("run"),
         serve: sections.section("serve"),
@@ -248,14 +255,14 @@ impl Config {
     }
 
     /// Rows of a batch of the stream.
-    pub(crate) fn rows_per_micro_batch(&self) -> u64 {
-        self.training.train.rows_per_micro_batch
+    pub(crate) fn micro_batch_size(&self) -> u64 {
+        self.training.train.micro_batch_size
     }
 
     /// Micro-batches of the stream that a step takes.
     pub(crate) fn micro_batches_per_step(&self) -> u32 {
-        let rows = self.training.train.rows_per_step;
-        u32::try_from((rows / self.rows_per_micro_batch().max(1)).max(1)).unwrap_or(u32::MAX)
+        let rows = self.training.train.global_batch_size;
+        u32::try_from((rows / self.micro_batch_size().max(1)).max(1)).unwrap_or(u32::MAX)
     }
 
     /// The same configuration with every default written out: what is saved with a run.

@@ -92,8 +92,8 @@ fn a_branch_without_changes_is_the_run_itself() {
 
     // What a branch cannot be.
     let branch = |set: &str| home.run(&["branch", "run", "--step", "20", "--out", "none", "--set", set]);
-    branch("train.rows_per_step=32").assert_fails(2, &["train.rows_per_step", "which rows come next"]);
-    branch("encoder.hidden=64").assert_fails(2, &["the same weights", "train.init"]);
+    branch("train.global_batch_size=32").assert_fails(2, &["train.global_batch_size", "which rows come next"]);
+    branch("encoder.hidden=64").assert_fails(2, &["the same weights", "train.init_from"]);
     branch("optimizer.lr=-1").assert_fails(2, &["optimizer.lr"]);
     home.run(&other[..6]).assert_fails(2, &["other", "name a folder that is free"]);
     home.run(&["branch", "run", "--step", "25", "--out", "none"]).assert_fails(2, &["no checkpoint after step 25"]);
@@ -159,11 +159,11 @@ fn figures(home: &Home, run: &str) -> Vec<(f64, String)> {
 fn a_micro_batch_may_change_in_the_middle_where_nothing_is_coupled() {
     let home = Home::prepared(120);
     let steps = ["--set", "train.steps=20", "--set", "schedule.kind=constant", "--set", "encoder.dropout=0.0"];
-    let mlm = ["--set", "loss={mlm=1.0}", "--set", "train.rows_per_micro_batch=16"];
+    let mlm = ["--set", "loss={mlm=1.0}", "--set", "train.micro_batch_size=16"];
     let whole = [&steps[..], &mlm].concat();
     home.run_ok(&train("run.folder=whole", &whole));
     home.run_ok(&train("run.folder=run", &[&whole[..], &["--set", "train.steps=10"]].concat()));
-    home.run_ok(&train("run.folder=run", &[&whole[..], &["--set", "train.rows_per_micro_batch=4"]].concat()));
+    home.run_ok(&train("run.folder=run", &[&whole[..], &["--set", "train.micro_batch_size=4"]].concat()));
     let (run, expected) = (figures(&home, "run"), figures(&home, "whole"));
     assert_eq!(run.len(), 20);
     for (step, ((loss, hash), (expected, expected_hash))) in run.iter().zip(&expected).enumerate() {
@@ -176,21 +176,21 @@ fn a_micro_batch_may_change_in_the_middle_where_nothing_is_coupled() {
     let dropout = ["--set", "train.steps=20", "--set", "loss={mlm=1.0}"];
     let half = |more: &[&'static str]| [&dropout[..], more].concat();
     home.run_ok(&train("run.folder=drawn", &half(&["--set", "schedule.kind=constant", "--set", "train.steps=10"])));
-    let smaller = ["--set", "schedule.kind=constant", "--set", "train.rows_per_micro_batch=4"];
+    let smaller = ["--set", "schedule.kind=constant", "--set", "train.micro_batch_size=4"];
     let refused = home.run(&train("run.folder=drawn", &half(&smaller)));
-    refused.assert_fails(2, &["`train.rows_per_micro_batch`: 8 → 4", "--allow train.rows_per_micro_batch"]);
-    let allowed = [&smaller[..], &["--allow", "train.rows_per_micro_batch"]].concat();
+    refused.assert_fails(2, &["`train.micro_batch_size`: 8 → 4", "--allow train.micro_batch_size"]);
+    let allowed = [&smaller[..], &["--allow", "train.micro_batch_size"]].concat();
     home.run_ok(&train("run.folder=drawn", &half(&allowed)));
     let event = &changes(&home, "drawn")[0];
     assert_eq!((&event["how"], event["step"].as_u64()), (&"allow".into(), Some(10)));
     let state = std::fs::read_to_string(home.join("drawn/checkpoints/step-00000020/state.json")).expect("saved");
     let state: Value = serde_json::from_str(&state).expect("JSON");
-    assert_eq!(state["content"]["changes"][0]["key"]["key"], "train.rows_per_micro_batch");
+    assert_eq!(state["content"]["changes"][0]["key"]["key"], "train.micro_batch_size");
     // From then on it is what it is, with the word or without.
     let again = home.run_ok(&train("run.folder=drawn", &half(&smaller)));
     assert!(again.stderr.contains("done: 20 steps"), "{again}");
-    let rows = home.run(&train("run.folder=drawn", &half(&["--allow", "train.rows_per_step"])));
-    rows.assert_fails(2, &["train.rows_per_step", "which rows come next"]);
+    let rows = home.run(&train("run.folder=drawn", &half(&["--allow", "train.global_batch_size"])));
+    rows.assert_fails(2, &["train.global_batch_size", "which rows come next"]);
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn what_a_run_keeps_is_listed_verified_pinned_and_removed() {
         assert!(checkpoint[&name] == bytes, "{name}");
     }
     // And still a checkpoint to begin from, heads and all.
-    let init = "train.init=run/checkpoints/step-00000025";
+    let init = "train.init_from=run/checkpoints/step-00000025";
     home.run_ok(&["train", "--set", "run.folder=next", "--set", "train.steps=2", "--set", init]);
 
     home.run_ok(&["checkpoints", "run", "pin", "25"]);
@@ -246,8 +246,8 @@ fn what_could_not_be_kept_or_reached_is_refused_before_anything_is_spent() {
         ("loss={tc=1.0}", ["checkpoints.export", "no `masked_lm` objective"]),
         ("checkpoints.best_by=rtd.accuracy", ["checkpoints.best_by", "`rtd.accuracy`"]),
         ("validation.every_steps=0", ["checkpoints.keep_best", "nothing is validated"]),
-        ("train.tokens=0", ["train.tokens", "at least one token"]),
-        ("train.hours=-2", ["train.hours", "above 0"]),
+        ("train.max_tokens=0", ["train.max_tokens", "at least one token"]),
+        ("train.max_hours=-2", ["train.max_hours", "above 0"]),
         ("schedule.decay_fraction=0.0", ["schedule.decay_fraction", "share of the run"]),
     ] {
         let kept = ["--set", "checkpoints.keep_best=1", "--set", "checkpoints.export=bert", "--set", set];
@@ -255,7 +255,7 @@ fn what_could_not_be_kept_or_reached_is_refused_before_anything_is_spent() {
     }
     assert!(!home.join("run").exists());
     // Where steps are not written they end nothing.
-    let plan = ["plan", "--set", "train.tokens=1000000", "--set", "train.steps=1099511627776"];
+    let plan = ["plan", "--set", "train.max_tokens=1000000", "--set", "train.steps=1099511627776"];
     let plan = home.run_ok(&plan).stdout;
     assert!(plan.contains("budget     1,000,000 tokens") && plan.contains("977 steps ="), "{plan}");
 }
@@ -318,7 +318,7 @@ fn all_runs_below_a_folder_are_seen_with_what_became_of_them() {
 #[test]
 fn a_run_ends_by_tokens_whatever_is_killed() {
     let home = Home::prepared(120);
-    let budget = |run: &'static str| train(run, &["--set", "train.tokens=20000"]);
+    let budget = |run: &'static str| train(run, &["--set", "train.max_tokens=20000"]);
     // The preset says steps, which end it too: more than are needed.
     let args = |run| [&budget(run)[..], &["--set", "train.steps=1000"]].concat();
     home.run_ok(&args("run.folder=calm"));
@@ -343,7 +343,7 @@ fn a_run_ends_by_tokens_whatever_is_killed() {
 #[test]
 fn a_run_ends_by_hours_and_is_then_at_its_end() {
     let home = Home::prepared(60);
-    let args = train("run.folder=run", &["--set", "train.hours=0.0004", "--set", "train.steps=1000000"]);
+    let args = train("run.folder=run", &["--set", "train.max_hours=0.0004", "--set", "train.steps=1000000"]);
     home.run_ok(&args);
     let log = home.log("run");
     let report = log.iter().rposition(|event| event["kind"] == "report").expect("a report");

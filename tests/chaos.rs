@@ -3,7 +3,7 @@
 use testkit::{Home, assert_equal_runs, files};
 
 fn train<'a>(run: &'a str, more: &[&'a str]) -> Vec<&'a str> {
-    let mut args = vec!["train", "--set", run, "--set", "report.every_steps=1", "--set", "data.lanes=3"];
+    let mut args = vec!["train", "--set", run, "--set", "report.every_steps=1", "--set", "data.workers=3"];
     args.extend_from_slice(more);
     args
 }
@@ -25,13 +25,13 @@ fn until_it_ends(home: &Home, args: &[&str]) -> usize {
 fn a_run_with_every_fault_and_two_kills_equals_the_calm_one() {
     let home = Home::prepared(120);
     home.run_ok(&train("run.folder=calm", &[]));
-    let spec = "seed=7,panic=lane:0.2,slow=lane:0.05:2ms,eio=store:0.02,lost=store:0.02,kill=step:13,kill=step:37";
+    let spec = "seed=7,panic=worker:0.2,slow=worker:0.05:2ms,eio=store:0.02,lost=store:0.02,kill=step:13,kill=step:37";
     assert_eq!(until_it_ends(&home, &train("run.folder=storm", &["--chaos", spec])), 3, "each kill comes once");
     assert_equal_runs(&home, "calm", "storm");
     // The same of a file, with another seed.
     home.write(
         "storm.toml",
-        "seed = 8\npanic = \"lane:0.1\"\neio = \"store:0.02\"\nkill = [\"step:0\", \"step:21\"]\n",
+        "seed = 8\npanic = \"worker:0.1\"\neio = \"store:0.02\"\nkill = [\"step:0\", \"step:21\"]\n",
     );
     assert_eq!(until_it_ends(&home, &train("run.folder=filed", &["--chaos", "storm.toml"])), 3);
     assert_equal_runs(&home, "calm", "filed");
@@ -43,7 +43,7 @@ fn a_run_with_every_fault_and_two_kills_equals_the_calm_one() {
 fn a_preparation_with_faults_and_a_kill_equals_the_calm_one() {
     let home = Home::with_corpus(120);
     home.run_ok(&["tokenizer", "train"]);
-    let small = ["prepare", "--set", "prepare.part_bytes=20000", "--set", "prepare.lanes=2"];
+    let small = ["prepare", "--set", "prepare.part_bytes=20000", "--set", "prepare.workers=2"];
     home.run_ok(&small);
     let chaos = ["--set", "prepare.folder=storm", "--chaos", "seed=3,eio=store:0.03,lost=store:0.05,kill=part:1"];
     assert_eq!(until_it_ends(&home, &[&small[..], &chaos].concat()), 2);
@@ -62,7 +62,7 @@ fn left_out(home: &Home, run: &str) -> Vec<(u64, u64)> {
 
 /// A run that may leave two rows out.
 fn with<'a>(run: &'a str, chaos: &'a str) -> Vec<&'a str> {
-    train(run, &["--set", "data.bad_rows_max=2", "--chaos", chaos])
+    train(run, &["--set", "data.max_bad_rows=2", "--chaos", chaos])
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn a_row_that_cannot_be_made_is_named_or_left_out_for_ever() {
     home.run_ok(&train("run.folder=calm", &[]));
     let strict = home.run(&train("run.folder=strict", &["--chaos", "panic=row:17"]));
     let words =
-        ["row 17 of the stream", "sample ", ".parquet", "`data.bad_rows_max` lets 0 rows", "cloze inspect batch 2"];
+        ["row 17 of the stream", "sample ", ".parquet", "`data.max_bad_rows` lets 0 rows", "cloze inspect batch 2"];
     strict.assert_fails(1, &words);
     assert!(!home.join("strict/left_out.json").exists(), "nothing is left out that stops a run");
 

@@ -56,7 +56,7 @@ fn resume_is_bit_exact_after_sigkill_on_cuda() {
     let Some(device) = device("a resume") else { return };
     let home = with_every_objective();
     let train = |folder: &'static str| {
-        let order = ["--set", "train.deterministic=true", "--set", "networks.generator.draw=gumbel"];
+        let order = ["--set", "train.deterministic=true", "--set", "networks.generator.sampling_method=gumbel"];
         let size = ["--set", "train.steps=20", "--set", "validation.every_steps=10", "--set", folder];
         every_objective(&["train"], &[order.as_slice(), &size].concat())
     };
@@ -144,7 +144,7 @@ fn a_full_device_ends_a_run_with_its_owner_and_a_way_on_and_breaks_nothing() {
         let owner = "by plan, the activations of a micro-batch";
         full.assert_fails(
             44,
-            &["CUDA out of memory", owner, "`train.rows_per_micro_batch`", "what was saved before stands"],
+            &["CUDA out of memory", owner, "`train.micro_batch_size`", "what was saved before stands"],
         );
         assert_eq!(full.stderr.matches("out of memory").count(), 1, "one error\n{full}");
         assert_eq!(files(&home.join("run/checkpoints")), before, "checkpoints");

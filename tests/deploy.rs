@@ -107,7 +107,7 @@ fn supervisors_agree_on_what_is_tried_again() {
     assert_eq!(numbers(fails, "values: "), widened(&FINAL));
     assert_eq!(numbers(rest, "values: "), widened(&STOPPED));
     // Who leaves by itself is not killed.
-    let grace = numbers(&job, "- --set=run.grace_seconds=")[0];
+    let grace = numbers(&job, "- --set=run.shutdown_timeout_seconds=")[0];
     assert!(grace < numbers(&job, "terminationGracePeriodSeconds: ")[0]);
     for (path, text) in deployed().iter().filter(|(path, _)| path.ends_with(".service")) {
         assert!(text.contains("\nType=notify\n") && text.contains("\nWatchdogSec="), "{path}");

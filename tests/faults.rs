@@ -102,7 +102,7 @@ fn dirty_text_is_counted_by_reason() {
 fn too_many_bad_lines_are_poison() {
     let home = home();
     put(&home, "bad.jsonl", &[b"{\"text\": \"Anna read.\"}\n".repeat(30), b"{broken\n".repeat(11)].concat());
-    prepare(&home, "bad.jsonl", "jsonl", &[]).assert_fails(42, &["bad_lines_max", "bad.jsonl"]);
+    prepare(&home, "bad.jsonl", "jsonl", &[]).assert_fails(42, &["max_bad_lines", "bad.jsonl"]);
     assert!(!home.join("data/manifest.json").exists());
 }
 
@@ -139,7 +139,7 @@ fn a_truncated_archive_is_named_and_earlier_parts_stay() {
         let home = home();
         put(&home, "in/a.txt", text.as_bytes());
         put(&home, &format!("in/{name}"), &whole[..whole.len() * 2 / 3]);
-        let part = ["prepare.part_bytes=100000", "prepare.lanes=1"];
+        let part = ["prepare.part_bytes=100000", "prepare.workers=1"];
         prepare(&home, "in", "text_lines", &part).assert_fails(42, &[name, "replace the file", "run the same command"]);
         assert!(!home.join("data/manifest.json").exists());
         let kept = files(&home.join("data"));
@@ -168,8 +168,8 @@ fn a_tokenizer_that_lacks_a_mask_is_refused_with_the_token_to_add() {
 #[test]
 fn another_corpus_or_setting_is_refused_with_what_differs() {
     let home = Home::prepared(60);
-    let outcome = home.run(&["prepare", "--set", "prepare.tokens_max=32"]);
-    outcome.assert_fails(2, &["tokens_max", "prepare.folder"]);
+    let outcome = home.run(&["prepare", "--set", "prepare.max_seq_len=32"]);
+    outcome.assert_fails(2, &["max_seq_len", "prepare.folder"]);
     home.write("other/9.txt", "A new file.\n");
     let other = ["prepare", "--set", "prepare.inputs=[\"other\"]"];
     home.run(&other).assert_fails(2, &["none of its 4", "prepare.folder"]);
@@ -341,7 +341,7 @@ fn a_document_that_is_too_long_is_passed_over_where_that_is_asked_for() {
     let home = home();
     let long = "Anna read the newspaper. ".repeat(100);
     put(&home, "a.txt", format!("{}{long}\n", "Anna read the newspaper.\n".repeat(30)).as_bytes());
-    let outcome = prepare(&home, "a.txt", "text_lines", &["prepare.document_bytes_max=1000"]);
+    let outcome = prepare(&home, "a.txt", "text_lines", &["prepare.max_document_bytes=1000"]);
     assert_eq!(outcome.code, Some(0), "{outcome}");
     assert!(outcome.stdout.contains("1 × too_long") && outcome.stdout.contains(" 30 documents"), "{outcome}");
     assert!(outcome.stderr.contains("a.txt:31"), "with its place: {outcome}");

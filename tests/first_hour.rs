@@ -50,14 +50,14 @@ fn what_init_writes_can_be_prepared_and_planned_as_it_stands() {
 fn keys_and_manual_are_printed() {
     let home = Home::with_corpus(4);
     let keys = home.run_ok(&["config"]).stdout;
-    for word in ["[prepare]", "tokens_max = 512", "kind = \"window\"", "# whole number, tokens: Longest row"] {
+    for word in ["[prepare]", "max_seq_len = 512", "kind = \"window\"", "# whole number, tokens: Longest row"] {
         assert!(keys.contains(word), "`{word}` is missing in\n{keys}");
     }
     assert!(home.run_ok(&["config", "views.mask"]).stdout.starts_with("[views.NAME]"));
-    home.run(&["config", "prepare.lane"]).assert_fails(2, &["no section or key is called `prepare.lane`"]);
+    home.run(&["config", "prepare.worker"]).assert_fails(2, &["no section or key is called `prepare.worker`"]);
     let schema: serde_json::Value =
         serde_json::from_str(&home.run_ok(&["config", "schema"]).stdout).expect("one JSON object");
-    assert_eq!(schema["properties"]["prepare"]["properties"]["tokens_max"]["default"], 512);
+    assert_eq!(schema["properties"]["prepare"]["properties"]["max_seq_len"]["default"], 512);
     for shell in ["bash", "zsh", "fish"] {
         assert!(home.run_ok(&["completions", shell]).stdout.contains("tokenizer"), "{shell}");
     }

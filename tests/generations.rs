@@ -19,7 +19,7 @@ fn data(home: &Home) -> Store {
 /// At a constant rate a run that stopped after fewer steps goes on to more.
 fn train<'a>(run: &'a str, rule: &'a str, steps: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let mut args = vec!["train", "--set", run, "--set", rule, "--set", steps, "--set", "schedule.kind=constant"];
-    args.extend(["--set", "report.every_steps=1", "--set", "data.lanes=2", "--set", "checkpoints.keep=9"]);
+    args.extend(["--set", "report.every_steps=1", "--set", "data.workers=2", "--set", "checkpoints.keep=9"]);
     args.extend(more);
     args
 }
@@ -42,52 +42,53 @@ pub(crate) fn stretches(home: &Home, run: &str) -> Vec<(u64, u64)> {
 #[test]
 fn a_run_goes_on_over_an_added_generation_by_either_rule() {
     let home = home();
-    home.run_ok(&train("run.folder=alone", "data.generations=first", "train.steps=60", &[]));
+    home.run_ok(&train("run.folder=alone", "data.version=pinned", "train.steps=60", &[]));
     let alone = hashes(&home, "alone");
-    for rule in ["first", "newest"] {
-        let (run, rule) = (format!("run.folder={rule}"), format!("data.generations={rule}"));
+    for rule in ["pinned", "latest"] {
+        let (run, rule) = (format!("run.folder={rule}"), format!("data.version={rule}"));
         home.run_ok(&train(&run, &rule, "train.steps=20", &[]));
     }
     Synthetic::default().add(&data(&home), &[1], &[]).expect("added");
-    let plan = home.run_ok(&["plan", "--set", "run.folder=first"]);
+    let plan = home.run_ok(&["plan", "--set", "run.folder=pinned"]);
     assert!(plan.stdout.contains("generation 0 of the folder; 1 is there, the run stays with it"), "{plan}");
-    for rule in ["first", "newest"] {
-        let (run, rule) = (format!("run.folder={rule}"), format!("data.generations={rule}"));
+    for rule in ["pinned", "latest"] {
+        let (run, rule) = (format!("run.folder={rule}"), format!("data.version={rule}"));
         let outcome = home.run_ok(&train(&run, &rule, "train.steps=60", &[]));
         let said = outcome.stderr.contains("rows from 460 on are of generation 1 of the data, 0 before");
-        assert_eq!(said, rule.ends_with("newest"), "{outcome}");
+        assert_eq!(said, rule.ends_with("latest"), "{outcome}");
     }
-    assert_eq!((hashes(&home, "first"), stretches(&home, "first")), (alone.clone(), vec![(0, 0)]));
+    assert_eq!((hashes(&home, "pinned"), stretches(&home, "pinned")), (alone.clone(), vec![(0, 0)]));
     // Epoch 1 was begun when the addition came; it ends with row 460, in step 28.
-    let newest = hashes(&home, "newest");
+    let newest = hashes(&home, "latest");
     let equal = newest.iter().zip(&alone).take_while(|(a, b)| a == b).count();
-    assert_eq!((equal, newest.len(), stretches(&home, "newest")), (28, 60, vec![(0, 0), (2, 1)]));
+    assert_eq!((equal, newest.len(), stretches(&home, "latest")), (28, 60, vec![(0, 0), (2, 1)]));
 
     // Killed after step 40, with one more addition since: what was decided stays so.
     Synthetic::default().add(&data(&home), &[2], &[]).expect("added");
     for step in ["step-00000050", "step-00000060"] {
-        std::fs::remove_dir_all(home.join("newest/checkpoints").join(step)).expect("a checkpoint");
+        std::fs::remove_dir_all(home.join("latest/checkpoints").join(step)).expect("a checkpoint");
     }
-    home.run_ok(&train("run.folder=newest", "data.generations=newest", "train.steps=60", &[]));
-    assert_eq!((hashes(&home, "newest"), stretches(&home, "newest")), (newest, vec![(0, 0), (2, 1)]));
+    home.run_ok(&train("run.folder=latest", "data.version=latest", "train.steps=60", &[]));
+    assert_eq!((hashes(&home, "latest"), stretches(&home, "latest")), (newest, vec![(0, 0), (2, 1)]));
 }
 
 #[test]
 fn a_run_on_dropped_parts_is_refused_by_name() {
     let home = home();
     let unvalidated = ["--set", "validation.every_steps=0"];
-    home.run_ok(&train("run.folder=first", "data.generations=first", "train.steps=10", &[]));
-    home.run_ok(&train("run.folder=newest", "data.generations=newest", "train.steps=10", &unvalidated));
+    home.run_ok(&train("run.folder=first", "data.version=pinned", "train.steps=10", &[]));
+    home.run_ok(&train("run.folder=newest", "data.version=latest", "train.steps=10", &unvalidated));
     Synthetic::default().add(&data(&home), &[1], &[0]).expect("replaced");
-    let words = ["reads generation 0 of the folder, and generation 1 dropped part 0 of it", "run.folder", "train.init"];
-    home.run(&train("run.folder=first", "data.generations=first", "train.steps=20", &[])).assert_fails(2, &words);
-    home.run(&train("run.folder=newest", "data.generations=newest", "train.steps=20", &unvalidated))
+    let words =
+        ["reads generation 0 of the folder, and generation 1 dropped part 0 of it", "run.folder", "train.init_from"];
+    home.run(&train("run.folder=first", "data.version=pinned", "train.steps=20", &[])).assert_fails(2, &words);
+    home.run(&train("run.folder=newest", "data.version=latest", "train.steps=20", &unvalidated))
         .assert_fails(2, &words);
     // A run that is at its end reads nothing.
-    let done = home.run_ok(&train("run.folder=first", "data.generations=first", "train.steps=10", &[]));
+    let done = home.run_ok(&train("run.folder=first", "data.version=pinned", "train.steps=10", &[]));
     assert!(done.stderr.contains("done: 10 steps"), "{done}");
     // A new run reads what is there.
-    home.run_ok(&train("run.folder=other", "data.generations=first", "train.steps=10", &[]));
+    home.run_ok(&train("run.folder=other", "data.version=pinned", "train.steps=10", &[]));
     assert_eq!(stretches(&home, "other"), [(0, 1)]);
 }
 
@@ -95,7 +96,7 @@ fn a_run_on_dropped_parts_is_refused_by_name() {
 #[test]
 fn a_model_outlives_the_parts_that_it_was_trained_on() {
     let home = home();
-    home.run_ok(&train("run.folder=run", "data.generations=first", "train.steps=10", &[]));
+    home.run_ok(&train("run.folder=run", "data.version=pinned", "train.steps=10", &[]));
     let export = |out: &str| home.run(&["export", "--run", "run", "--out", out]);
     Synthetic::default().add(&data(&home), &[1], &[0]).expect("replaced");
     let exported = export("model");
@@ -110,7 +111,7 @@ fn a_model_outlives_the_parts_that_it_was_trained_on() {
 #[test]
 fn a_run_whose_list_was_lost_or_changed_is_refused() {
     let home = home();
-    let args = train("run.folder=run", "data.generations=newest", "train.steps=10", &[]);
+    let args = train("run.folder=run", "data.version=latest", "train.steps=10", &[]);
     home.run_ok(&args);
     let folder = Store::folder(home.join("run")).expect("there");
     let list = std::fs::read(home.join("run/generations.json")).expect("a list");

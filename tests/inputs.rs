@@ -63,10 +63,10 @@ fn unfit_files_are_named_at_once_or_skipped_as_the_error_says() {
     put(&home, "in/a.txt", "Anna read the newspaper.\n".repeat(30).as_bytes());
     put(&home, "in/b.txt", b"\xff\xfeA\0n\0n\0a\0\n\0");
     put(&home, "in/c.txt", b"ELF\0\x01\x02");
-    let words = ["in/b.txt: UTF-16LE", "in/c.txt: a binary file", "2 of 3 files", "prepare.unfit_files = \"skip\""];
+    let words = ["in/b.txt: UTF-16LE", "in/c.txt: a binary file", "2 of 3 files", "prepare.on_invalid_file = \"skip\""];
     prepare(&home, "in", "text_lines", &[]).assert_fails(42, &words);
     assert!(!home.join("data").exists(), "nothing was written");
-    let outcome = prepare(&home, "in", "text_lines", &["prepare.unfit_files=skip"]);
+    let outcome = prepare(&home, "in", "text_lines", &["prepare.on_invalid_file=skip"]);
     assert_eq!(outcome.code, Some(0), "{outcome}");
     assert!(outcome.stderr.contains("warning: 2 files cannot be used and are left out: "), "{outcome}");
     // The other way out: what is UTF-16 by its mark is read as that, whatever the others are.

@@ -20,20 +20,20 @@ struct Ended {
     peak: u64,
 }
 
-fn prepare(home: &Home, input: &str, format: &str, memory_max: u64, folder: &str) -> Ended {
-    prepare_by(home, "fastest", input, format, memory_max, folder)
+fn prepare(home: &Home, input: &str, format: &str, max_memory_bytes: u64, folder: &str) -> Ended {
+    prepare_by(home, "fastest", input, format, max_memory_bytes, folder)
 }
 
 /// The same by one way from text to ids.
-fn prepare_by(home: &Home, by: &str, input: &str, format: &str, memory_max: u64, folder: &str) -> Ended {
+fn prepare_by(home: &Home, by: &str, input: &str, format: &str, max_memory_bytes: u64, folder: &str) -> Ended {
     let sets = [
         format!("prepare.inputs=[\"{input}\"]"),
         format!("prepare.format={format}"),
-        format!("prepare.memory_max={memory_max}"),
+        format!("prepare.max_memory_bytes={max_memory_bytes}"),
         format!("prepare.folder={folder}"),
-        format!("prepare.tokenize_by={by}"),
+        format!("prepare.tokenizer_backend={by}"),
     ];
-    let mut args = vec!["prepare", "--set", "prepare.lanes=2", "--set", "prepare.valid_fraction=0.0"];
+    let mut args = vec!["prepare", "--set", "prepare.workers=2", "--set", "prepare.valid_fraction=0.0"];
     for set in &sets {
         args.extend(["--set", set]);
     }
@@ -91,7 +91,7 @@ fn a_line_of_64_mib_of_chinese_is_refused_within_the_bound_at_each_step() {
     let (home, base) = home();
     write(&home, "long.txt", "中文没有空格也没有标点".as_bytes(), 64 * MIB / 33);
     let short = prepare(&home, "long.txt", "text_lines", 64 * MIB, "short");
-    check("too long to be read", &short, base, 64 * MIB, &["long.txt:1", "raise `prepare.memory_max`"]);
+    check("too long to be read", &short, base, 64 * MIB, &["long.txt:1", "raise `prepare.max_memory_bytes`"]);
     // Read as the error says; the fast path takes it character by character.
     let pieces = prepare(&home, "long.txt", "text_lines", 4 << 30, "pieces");
     check("in pieces", &pieces, base, (4 << 30) / 8, &[]);
@@ -102,9 +102,9 @@ fn a_line_of_64_mib_of_chinese_is_refused_within_the_bound_at_each_step() {
         &whole,
         base,
         (4 << 30) / 8,
-        &["long.txt:1", "the tokenizer takes", "set `prepare.document_bytes_max`"],
+        &["long.txt:1", "the tokenizer takes", "set `prepare.max_document_bytes`"],
     );
-    // As that error says. Two lanes do it in turn, and an allocator keeps for each what it had.
+    // As that error says. Two workers do it in turn, and an allocator keeps for each what it had.
     write(&home, "split.txt", ("中文没有空格也没有标点".repeat(7500) + "\n").as_bytes(), 8);
     let split = prepare_by(&home, "crate", "split.txt", "text_lines", 512 * MIB, "split");
     check("split", &split, base, 2 * 512 * MIB / 8, &[]);
@@ -126,19 +126,19 @@ fn a_line_of_words_takes_no_more_than_its_copies() {
     check("escapes", &prepare(&home, "a.jsonl", "jsonl", 512 * MIB, "escapes"), base, 512 * MIB / 8, &[]);
 }
 
-/// Lanes take what the plan says that they take beside text, however many documents there are.
+/// Workers take what the plan says that they take beside text, however many documents there are.
 #[test]
 fn many_short_documents_take_what_the_plan_says() {
     let (home, base) = home();
     let line = "Anna read the newspaper in the library. ".repeat(25) + "\n";
     write(&home, "many.txt", line.as_bytes(), 64 << 10);
-    let set = ["plan", "--set", "prepare.inputs=[\"many.txt\"]", "--set", "prepare.lanes=2", "--set"];
-    let plan = home.run_ok(&[set.as_slice(), &["prepare.memory_max=67108864"]].concat());
-    let said = plan.stdout.split("beside it ").nth(1).and_then(|rest| rest.split(" MiB a lane").next());
-    let whole = said.and_then(|said| said.split('.').next()).expect("what a lane takes");
-    let lane: u64 = whole.parse().expect("a number");
-    assert!((10..100).contains(&lane), "{lane}");
-    let bound = 64 * MIB / 4 + 2 * lane * MIB;
+    let set = ["plan", "--set", "prepare.inputs=[\"many.txt\"]", "--set", "prepare.workers=2", "--set"];
+    let plan = home.run_ok(&[set.as_slice(), &["prepare.max_memory_bytes=67108864"]].concat());
+    let said = plan.stdout.split("beside it ").nth(1).and_then(|rest| rest.split(" MiB a worker").next());
+    let whole = said.and_then(|said| said.split('.').next()).expect("what a worker takes");
+    let worker: u64 = whole.parse().expect("a number");
+    assert!((10..100).contains(&worker), "{worker}");
+    let bound = 64 * MIB / 4 + 2 * worker * MIB;
     check("many", &prepare(&home, "many.txt", "text_lines", 64 * MIB, "many"), base, bound, &[]);
 }
 
@@ -151,7 +151,7 @@ fn a_gigabyte_of_nothing_in_a_small_file_is_refused_within_the_bound() {
     zstd.finish().and_then(Put::commit).expect("written");
     for format in ["text", "text_lines", "text_paragraphs", "jsonl"] {
         let ended = prepare(&home, "bomb.txt.zst", format, 64 * MIB, format);
-        check(format, &ended, base, 64 * MIB, &["bomb.txt.zst:1", "prepare.memory_max"]);
+        check(format, &ended, base, 64 * MIB, &["bomb.txt.zst:1", "prepare.max_memory_bytes"]);
     }
 }
 

@@ -31,7 +31,7 @@ fn of_sources<'a>(verb: &[&'a str], run: &'a str, more: &[&'a str]) -> Vec<&'a s
     let mut args = verb.to_vec();
     args.extend(["--set", run, "--set", "sources.books.folder=books", "--set", "sources.news.folder=news"]);
     args.extend(["--set", BOOKS, "--set", NEWS]);
-    args.extend(["--set", "train.rows_per_step=20", "--set", "train.rows_per_micro_batch=10"]);
+    args.extend(["--set", "train.global_batch_size=20", "--set", "train.micro_batch_size=10"]);
     args.extend(["--set", "train.steps=100", "--set", "report.every_steps=1", "--set", "checkpoints.keep=20"]);
     args.extend_from_slice(more);
     args
@@ -63,7 +63,7 @@ fn cut(home: &Home, run: &str, step: u64) {
 #[test]
 fn a_mixture_goes_on_bit_for_bit_also_where_weights_change() {
     let home = home();
-    let whole = home.run_ok(&train("run.folder=whole", &["--set", "data.lanes=1"]));
+    let whole = home.run_ok(&train("run.folder=whole", &["--set", "data.workers=1"]));
     assert!(whole.stdout.contains("  epochs books ") && whole.stdout.contains(", news "), "{whole}");
     // Exact in each period: 700 and 300 of the first thousand rows, 200 and 800 of the second.
     let (books, news) = (rows_of(&home, "whole", "books", 230), rows_of(&home, "whole", "news", 90));
@@ -72,14 +72,14 @@ fn a_mixture_goes_on_bit_for_bit_also_where_weights_change() {
     // The table counts: with the first weights for ever, the second period would have 700 books again.
     assert!(books[74] < 850, "{books:?}");
 
-    home.run_ok(&train("run.folder=parts", &["--set", "data.lanes=3"]));
+    home.run_ok(&train("run.folder=parts", &["--set", "data.workers=3"]));
     assert_equal_runs(&home, "whole", "parts");
     for step in [40, 50, 60] {
         cut(&home, "parts", step);
-        home.run_ok(&train("run.folder=parts", &["--set", "data.lanes=2"]));
+        home.run_ok(&train("run.folder=parts", &["--set", "data.workers=2"]));
         assert_equal_runs(&home, "whole", "parts");
     }
-    let killed = train("run.folder=killed", &["--set", "data.lanes=4"]);
+    let killed = train("run.folder=killed", &["--set", "data.workers=4"]);
     let mut running = home.watch(&killed);
     running.reach(47);
     assert!(running.kill() < 100, "the kill came too late to prove anything");
@@ -98,7 +98,12 @@ fn what_a_mixture_is_belongs_to_the_run() {
     };
     again(&["--set", "sources.news.weight=3"]).assert_fails(
         2,
-        &["sources.news.weight", "from row 0: 300 of 1000, from row 1000: 800 of 1000", "run.folder", "train.init"],
+        &[
+            "sources.news.weight",
+            "from row 0: 300 of 1000, from row 1000: 800 of 1000",
+            "run.folder",
+            "train.init_from",
+        ],
     );
     again(&["--set", "sources.more.folder=books"]).assert_fails(2, &["sources.more.content"]);
     // As it works out: a folder is known by what it holds, a weight by what it comes to.
@@ -121,7 +126,7 @@ fn what_a_mixture_is_belongs_to_the_run() {
 fn each_source_of_a_run_follows_its_own_folder() {
     let home = home();
     let follow = |run: &'static str, steps: &'static str| {
-        let more = ["--set", "data.generations=newest", "--set", "schedule.kind=constant", "--set", steps];
+        let more = ["--set", "data.version=latest", "--set", "schedule.kind=constant", "--set", steps];
         home.run_ok(&train(run, &more))
     };
     follow("run.folder=run", "train.steps=20");
@@ -186,7 +191,7 @@ fn home_of_texts() -> Home {
 /// 8 rows a step, three of four of `others`.
 fn of_texts<'a>(run: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let sets = ["sources.corpus.folder=data", "sources.others.folder=others", "sources.others.weight=3"];
-    let steps = ["train.rows_per_step=8", "train.rows_per_micro_batch=4", "report.every_steps=1", "loss={mlm=1.0}"];
+    let steps = ["train.global_batch_size=8", "train.micro_batch_size=4", "report.every_steps=1", "loss={mlm=1.0}"];
     let sets = [run].into_iter().chain(sets).chain(steps).chain(more.iter().copied());
     ["train"].into_iter().chain(sets.flat_map(|set| ["--set", set])).collect()
 }
@@ -275,7 +280,7 @@ fn sources_with_inputs_are_prepared_and_explained_by_themselves() {
     home.run_ok(&["tokenizer", "train"]);
     let planned = home.run_ok(&with_inputs(&["plan"], &[])).stdout;
     assert!(planned.contains(" text_lines files, ") && planned.contains(" jsonl files, "), "{planned}");
-    let run = ["run.folder=run", "train.steps=8", "train.rows_per_step=8", "train.rows_per_micro_batch=4"];
+    let run = ["run.folder=run", "train.steps=8", "train.global_batch_size=8", "train.micro_batch_size=4"];
     let run = [&run[..], &["report.every_steps=1", "loss={mlm=1.0}"]].concat();
     home.run_ok(&with_inputs(&["train", "--prepare"], &run));
     // The text that is shown is that of the source itself, though both have documents of equal text.
@@ -312,7 +317,12 @@ fn sources_with_inputs_are_prepared_and_explained_by_themselves() {
 fn a_step_that_is_passed_over_names_the_documents_of_its_sources() {
     let home = home_of_texts();
     // Nothing is learnt, and whatever is above the median leaps.
-    let guard = ["guard.rule=skip", "guard.loss_sigmas=0.0001", "guard.norm_sigmas=0", "guard.skips_max=3"];
+    let guard = [
+        "spike_guard.action=skip",
+        "spike_guard.loss_sigmas=0.0001",
+        "spike_guard.norm_sigmas=0",
+        "spike_guard.max_skips=3",
+    ];
     let guard = [&guard[..], &["optimizer.lr=1e-7", "train.steps=40"]].concat();
     let outcome = home.run(&of_texts("run.folder=run", &guard));
     let skips: Vec<Value> = home.log("run").into_iter().filter(|event| event["kind"] == "skip").collect();
@@ -365,7 +375,7 @@ fn rows_and_plans_name_their_source() {
 #[test]
 fn sources_that_cannot_be_read_are_told_together_and_by_name() {
     let home = home();
-    Synthetic { tokens_max: 32, lengths: 30..31, ..shape("news") }.write(&folder(&home, "short")).expect("written");
+    Synthetic { max_seq_len: 32, lengths: 30..31, ..shape("news") }.write(&folder(&home, "short")).expect("written");
     let nowhere = ["--set", "sources.books.folder=nowhere", "--set", "sources.news.folder=gone"];
     home.run(&train("run.folder=run", &nowhere)).assert_fails(
         2,

@@ -105,8 +105,13 @@ fn a_run_tells_its_manager_of_its_life_in_order() {
 #[test]
 fn who_stands_still_gives_no_sign_of_life_and_who_is_gone_is_missed_once() {
     let home = Home::prepared(60);
-    let sets =
-        ["run.folder=run", "train.steps=3", "validation.every_steps=3", "validation.rows=8", "run.hang_seconds=1"];
+    let sets = [
+        "run.folder=run",
+        "train.steps=3",
+        "validation.every_steps=3",
+        "validation.rows=8",
+        "run.stall_timeout_seconds=1",
+    ];
     let mut train = vec!["train", "--slow", "validation=5000"];
     train.extend(sets.iter().flat_map(|set| ["--set", *set]));
     let (manager, mut all) = (Manager::of(&home, "socket"), Vec::new());

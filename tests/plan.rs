@@ -11,13 +11,13 @@ fn seven_mistakes_are_seven_reports() {
 sede = 1
 [data]
 folder = "data"
-width = 63
+seq_len = 63
 [encoder]
 layres = 2
 hidden = 32
 heads = 2
 feed_forward = 64
-positions = 64
+max_positions = 64
 [views.masked]
 kind = "musk"
 [views.neighbors]
@@ -36,8 +36,8 @@ mlm = 1.0
 tcc = 1.0
 [train]
 steps = "many"
-rows_per_step = 16
-rows_per_micro_batch = 5
+global_batch_size = 16
+micro_batch_size = 5
 [run]
 folder = "run"
 "#,
@@ -74,7 +74,7 @@ fn a_plan_prints_the_run_before_it_costs_anything() {
     assert!(!home.join("run").exists(), "planning writes nothing");
     let json = home.run_ok(&["plan", "--json", "--set", "run.folder=run"]);
     let plan: serde_json::Value = serde_json::from_str(&json.stdout).expect("one JSON object");
-    assert_eq!(plan["rows_per_step"], 16);
+    assert_eq!(plan["global_batch_size"], 16);
 }
 
 /// Settings that would run and mean something else than they say.
@@ -89,8 +89,8 @@ fn what_would_go_wrong_in_silence_is_refused() {
     };
     let rtd = "objectives.rtd={kind=\"replaced_token\", view=\"masked\"}";
     check(&[rtd, &generator.replace("MADE", "masked")], &["networks.generator", "`masked` is a view of the data"]);
-    check(&["data.copies=2"], &["data.copies", "`tc` would contrast a row with its own copies"]);
-    check(&["objectives.tc.neg_cols=matched", "views.neighbors.offset_max=5"], &["offset_max", "up to 5 away"]);
+    check(&["data.copies_per_sample=2"], &["data.copies_per_sample", "`tc` would contrast a row with its own copies"]);
+    check(&["objectives.tc.negative_columns=matched", "views.neighbors.max_offset=5"], &["max_offset", "up to 5 away"]);
     let tacl = "objectives.tacl={kind=\"teacher_contrastive\", clean=\"cropped\"}";
     let others = ["networks.teacher={kind=\"teacher\"}", "views.cropped={kind=\"crop\"}"];
     check(&[tacl, others[0], others[1]], &["objectives.tacl", "`masked` and `cropped` for the same tokens"]);
@@ -100,7 +100,7 @@ fn what_would_go_wrong_in_silence_is_refused() {
     check(&[clm, loss, "encoder.embedding=16"], &["encoder.embedding", "against the word table"]);
     check(&["views.masked.span=spanbert"], &["views.masked", "only with `unit = \"span\"`"]);
     let warned = home.run_ok(&["plan", "--set", "run.folder=run", "--set", "views.masked.disjoint=true"]);
-    assert!(warned.stdout.contains("`data.copies` is 1"), "{warned}");
+    assert!(warned.stdout.contains("`data.copies_per_sample` is 1"), "{warned}");
 }
 
 /// The newcomer's first command, and the second.
@@ -145,7 +145,7 @@ fn a_run_is_planned_before_its_corpus_is_prepared() {
 fn mistakes_of_the_data_stand_beside_all_others() {
     let home = Home::with_corpus(4);
     let mistakes =
-        ["train.stesp=5", "prepare.zstd_level=99", "encoder.heads=5", "views.masked.of=nowhere", "data.width=2"];
+        ["train.stesp=5", "prepare.zstd_level=99", "encoder.heads=5", "views.masked.of=nowhere", "data.seq_len=2"];
     let set: Vec<&str> = mistakes.iter().flat_map(|mistake| ["--set", mistake]).collect();
     let train = [&["train"], &set[..]].concat();
     let outcome = home.run(&train);
@@ -168,11 +168,11 @@ fn mistakes_of_the_data_stand_beside_all_others() {
 fn one_mistake_is_one_problem() {
     let home = Home::prepared(40);
     for (set, expected) in [
-        ("train.rows_per_micro_batch=0", "0 rows are no batch"),
+        ("train.micro_batch_size=0", "0 rows are no batch"),
         ("views.neighbors.of=nowhere", "there is no view `nowhere`"),
         ("views.masked.of=nowhere", "there is no view `nowhere`"),
         ("views.neighbors.of=neighbors", "an edit of `neighbors` itself"),
-        ("data.width=2", "2 does not fit"),
+        ("data.seq_len=2", "2 does not fit"),
         ("networks.generator=3", "`networks.generator` is a whole number, not a component"),
     ] {
         let outcome = home.run(&["plan", "--set", set]);
@@ -186,7 +186,7 @@ fn what_is_allowed_and_hardly_meant_is_said() {
     let home = Home::with_corpus(4);
     for (set, expected) in [
         ("encoder.feed_forward=3072", "`encoder.feed_forward` is 3072 beside `encoder.hidden` = 32"),
-        ("encoder.positions=512", "`encoder.positions` is 512, rows have 64 tokens"),
+        ("encoder.max_positions=512", "`encoder.max_positions` is 512, rows have 64 tokens"),
         ("views.masked.rate=0", "`views.masked.rate`: 0 leaves nothing to predict"),
         ("views.masked.rate=0.9", "`views.masked.rate`: 0.9 leaves less than half"),
         ("encoder.dropout=0.9", "most of each layer is dropped"),
@@ -195,7 +195,7 @@ fn what_is_allowed_and_hardly_meant_is_said() {
         ("report.every_steps=100", "it reports nothing"),
         ("loss.mlm=-1", "the run unlearns it"),
         ("schedule.warmup_steps=100", "never reaches its height"),
-        ("train.init=absent", "`train.init`: absent is not here"),
+        ("train.init_from=absent", "`train.init_from`: absent is not here"),
     ] {
         let outcome = home.run_ok(&["plan", "--set", set]);
         assert!(outcome.stdout.contains(expected), "`{expected}` is missing in\n{outcome}");

@@ -76,8 +76,8 @@ fn a_report_counts_what_there_is_and_obeys_none_of_it() {
 #[test]
 fn a_report_of_what_is_prepared_is_the_same_again_and_needs_no_corpus() {
     let home = home();
-    home.run_ok(&prepare(&["--report", "a.html", "--set", "prepare.lanes=1"]));
-    home.run_ok(&prepare(&["--report", "b.html", "--set", "prepare.lanes=4"]));
+    home.run_ok(&prepare(&["--report", "a.html", "--set", "prepare.workers=1"]));
+    home.run_ok(&prepare(&["--report", "b.html", "--set", "prepare.workers=4"]));
     let read = |name: &str| std::fs::read_to_string(home.join(name)).expect("written");
     assert_eq!(read("a.html"), read("b.html"));
 }

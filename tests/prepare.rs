@@ -9,8 +9,8 @@ use testkit::{Home, files, folder_hash, is_temporary, say, send};
 /// Small parts, so that there are many commits to be killed between.
 const SMALL_PARTS: [&str; 2] = ["--set", "prepare.part_bytes=6000"];
 
-fn prepare<'a>(folder: &'a str, lanes: &'a str, more: &[&'a str]) -> Vec<&'a str> {
-    let mut args = vec!["prepare", "--set", folder, "--set", lanes];
+fn prepare<'a>(folder: &'a str, workers: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let mut args = vec!["prepare", "--set", folder, "--set", workers];
     args.extend(SMALL_PARTS);
     args.extend_from_slice(more);
     args
@@ -38,8 +38,8 @@ fn temporary_files(folder: &Path) -> Vec<String> {
 #[test]
 fn one_and_four_actors_write_the_same_bytes() {
     let home = corpus();
-    home.run_ok(&prepare("prepare.folder=one", "prepare.lanes=1", &[]));
-    home.run_ok(&prepare("prepare.folder=four", "prepare.lanes=4", &[]));
+    home.run_ok(&prepare("prepare.folder=one", "prepare.workers=1", &[]));
+    home.run_ok(&prepare("prepare.folder=four", "prepare.workers=4", &[]));
     assert!(committed(&home.join("one")) > 10, "too few parts to prove anything");
     assert_eq!(folder_hash(&home.join("one")), folder_hash(&home.join("four")));
 }
@@ -49,10 +49,10 @@ fn one_and_four_actors_write_the_same_bytes() {
 #[test]
 fn kills_change_nothing_and_no_finished_part_is_made_twice() {
     let home = corpus();
-    home.run_ok(&prepare("prepare.folder=whole", "prepare.lanes=1", &[]));
+    home.run_ok(&prepare("prepare.folder=whole", "prepare.workers=1", &[]));
     let parts = committed(&home.join("whole"));
     let folder = home.join("killed");
-    let args = prepare("prepare.folder=killed", "prepare.lanes=2", &[]);
+    let args = prepare("prepare.folder=killed", "prepare.workers=2", &[]);
     let mut between = 0;
     let mut torn = 0;
     for kill in 0..40 {
@@ -96,7 +96,7 @@ fn kills_change_nothing_and_no_finished_part_is_made_twice() {
 fn who_stops_it_reads_what_is_kept() {
     let home = corpus();
     let folder = home.join("stopped");
-    let args = prepare("prepare.folder=stopped", "prepare.lanes=1", &[]);
+    let args = prepare("prepare.folder=stopped", "prepare.workers=1", &[]);
     for (signal, code) in [(libc::SIGINT, 130), (libc::SIGTERM, 143)] {
         let kept = committed(&folder);
         let child = home.spawn(&args);
@@ -111,7 +111,7 @@ fn who_stops_it_reads_what_is_kept() {
         assert!(said.contains("parts, which are kept; the same command continues"), "{said}");
     }
     home.run_ok(&args);
-    home.run_ok(&prepare("prepare.folder=whole", "prepare.lanes=1", &[]));
+    home.run_ok(&prepare("prepare.folder=whole", "prepare.workers=1", &[]));
     assert_eq!(folder_hash(&folder), folder_hash(&home.join("whole")));
 }
 
@@ -260,7 +260,7 @@ fn one_large_compressed_file_holds_up_no_other_part() {
     let zstd = zstd::encode_all(text.as_bytes(), 1).expect("memory");
     store::Store::folder(home.path()).and_then(|store| store.put("many/z.txt.zst", &zstd)).expect("written");
     let args =
-        [&["prepare"][..], &MANY, &["--set", "prepare.lanes=2", "--set", "prepare.segment_bytes=400000"]].concat();
+        [&["prepare"][..], &MANY, &["--set", "prepare.workers=2", "--set", "prepare.segment_bytes=400000"]].concat();
     let mut child = home.spawn(&args);
     let records = || -> Vec<serde_json::Value> {
         let parts = std::fs::read_dir(home.join("data/parts")).into_iter().flatten().flatten();
@@ -288,7 +288,7 @@ fn one_large_compressed_file_holds_up_no_other_part() {
 #[test]
 fn a_second_run_has_nothing_to_do_and_says_so() {
     let home = corpus();
-    let args = prepare("prepare.folder=data", "prepare.lanes=2", &[]);
+    let args = prepare("prepare.folder=data", "prepare.workers=2", &[]);
     let first = home.run_ok(&args);
     assert!(first.stdout.contains("documents") && first.stdout.contains("tokens"), "{first}");
     let before = folder_hash(&home.join("data"));
@@ -335,11 +335,11 @@ fn a_batch_that_there_cannot_be_or_that_is_not_decided_is_refused() {
         home.run(&["inspect", "batch", index, "--rows", "1", "--set", "run.folder=run", "--set", rule])
     };
     for index in ["9223372036854775807", "18446744073709551615"] {
-        run(index, "data.generations=first").assert_fails(2, &["there is no batch", "give a smaller one"]);
+        run(index, "data.version=pinned").assert_fails(2, &["there is no batch", "give a smaller one"]);
     }
-    assert_eq!(run("1000000000000", "data.generations=first").code, Some(0), "any number that there is, at once");
-    run("1000000000000", "data.generations=newest").assert_fails(2, &["is not decided yet", "give a batch below"]);
-    assert_eq!(run("0", "data.generations=newest").code, Some(0));
+    assert_eq!(run("1000000000000", "data.version=pinned").code, Some(0), "any number that there is, at once");
+    run("1000000000000", "data.version=latest").assert_fails(2, &["is not decided yet", "give a batch below"]);
+    assert_eq!(run("0", "data.version=latest").code, Some(0));
 }
 
 #[test]

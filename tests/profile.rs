@@ -3,7 +3,7 @@
 use serde_json::Value;
 use testkit::Home;
 
-const SETS: [&str; 4] = ["--set", "run.folder=run", "--set", "data.lanes=2"];
+const SETS: [&str; 4] = ["--set", "run.folder=run", "--set", "data.workers=2"];
 
 fn profiled(home: &Home, args: &[&str]) -> Value {
     let outcome = home.run_ok(&["profile", "--json"].iter().chain(args).chain(&SETS).copied().collect::<Vec<_>>());
@@ -52,7 +52,7 @@ fn a_profile_of_too_few_batches_names_no_bottleneck() {
 #[test]
 fn what_cannot_be_slowed_is_refused() {
     let home = Home::prepared(20);
-    for slow in ["nobody=5", "lane", "lane=x", "writer=5", "lanes=-1"] {
+    for slow in ["nobody=5", "worker", "worker=x", "writer=5", "workers=-1"] {
         let outcome = home.run(&["profile", "--slow", slow].iter().chain(&SETS).copied().collect::<Vec<_>>());
         assert!(outcome.code == Some(2) && outcome.stderr.contains("`burst=MS`"), "{slow}: {outcome}");
     }

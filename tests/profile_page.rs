@@ -3,7 +3,7 @@
 use serde_json::Value;
 use testkit::Home;
 
-const SETS: [&str; 4] = ["--set", "run.folder=run", "--set", "data.lanes=2"];
+const SETS: [&str; 4] = ["--set", "run.folder=run", "--set", "data.workers=2"];
 
 fn profiled(home: &Home, args: &[&str]) -> Value {
     let outcome = home.run_ok(&["profile", "--json"].iter().chain(args).chain(&SETS).copied().collect::<Vec<_>>());
@@ -33,7 +33,7 @@ fn every_window_of_every_actor_is_told_and_adds_up() {
     assert!(ends.is_sorted() && list(timeline, "resident_bytes").iter().all(|bytes| bytes.as_u64() > Some(1 << 20)));
     let actors = list(&profile, "actors");
     let courses = list(timeline, "actors");
-    assert_eq!((actors.len(), courses.len()), (3, 3), "two lanes and a trainer");
+    assert_eq!((actors.len(), courses.len()), (3, 3), "two workers and a trainer");
     for (actor, course) in actors.iter().zip(courses) {
         assert_eq!(actor["name"], course["name"]);
         assert!((adds_up(actor) - 1.0).abs() < 1e-6, "{actor}");
@@ -47,28 +47,28 @@ fn every_window_of_every_actor_is_told_and_adds_up() {
         assert!(actor["ns_per_token"].as_f64() > Some(0.0), "{actor}");
         assert!(actor["faults"]["minor"].is_u64(), "{actor}");
     }
-    // A lane's batches have bytes; the trainer makes none.
+    // A worker's batches have bytes; the trainer makes none.
     assert!(actors[0]["bytes_out"].as_u64() > Some(0) && actors[2]["bytes_out"].is_null(), "{profile:#}");
     assert!(profile["items_per_s"]["low"].is_f64() && profile["looking"].is_f64(), "{profile:#}");
     assert_eq!(profile["machine"]["configuration"], "tiny.toml");
 }
 
 #[test]
-fn a_lane_without_an_item_is_idle_and_not_busy() {
+fn a_worker_without_an_item_is_idle_and_not_busy() {
     let home = Home::prepared(200);
-    let sets = ["--set", "prepare.lanes=4", "--set", "prepare.part_bytes=99999999", "--set", "prepare.folder=none"];
+    let sets = ["--set", "prepare.workers=4", "--set", "prepare.part_bytes=99999999", "--set", "prepare.folder=none"];
     // A writer that takes its time: those who find nothing to do have ended before the others are done.
     let profile = profiled(&home, &[&["--half", "prepare", "--slow", "writer=200"], &sets[..]].concat());
-    let lanes: Vec<&Value> = list(&profile, "actors").iter().filter(|actor| actor["name"] != "fold").collect();
-    let made: u64 = lanes.iter().filter_map(|lane| lane["items"].as_u64()).sum();
+    let workers: Vec<&Value> = list(&profile, "actors").iter().filter(|actor| actor["name"] != "fold").collect();
+    let made: u64 = workers.iter().filter_map(|worker| worker["items"].as_u64()).sum();
     assert_eq!(made, 1, "the one part, which came after the last window: {profile:#}");
-    let idle: Vec<&&Value> = lanes.iter().filter(|lane| lane["items"] == 0).collect();
-    assert!(lanes.len() == 4 && idle.len() >= 2, "{profile:#}");
-    for lane in idle {
-        assert_eq!((&lane["idle"], &lane["busy"]), (&Value::from(1.0), &Value::from(0.0)), "{lane}");
+    let idle: Vec<&&Value> = workers.iter().filter(|worker| worker["items"] == 0).collect();
+    assert!(workers.len() == 4 && idle.len() >= 2, "{profile:#}");
+    for worker in idle {
+        assert_eq!((&worker["idle"], &worker["busy"]), (&Value::from(1.0), &Value::from(0.0)), "{worker}");
     }
-    for lane in &lanes {
-        assert!((adds_up(lane) - 1.0).abs() < 1e-6, "{lane}");
+    for worker in &workers {
+        assert!((adds_up(worker) - 1.0).abs() < 1e-6, "{worker}");
     }
     let stages = list(&profile, "stage_costs");
     let names: Vec<&str> = stages.iter().filter_map(|stage| stage["stage"].as_str()).collect();

@@ -84,8 +84,12 @@ fn alerts_are_told_and_their_secret_is_not() {
     let home = Home::prepared(100);
     let secret = "https://127.0.0.1:1/hooks/s3cr3t-t0ken";
     let script = r#"alerts.command=["sh", "-c", "{ echo \"$CLOZE_ALERT_TOPIC $SECRET_URL\"; cat; } >> told"]"#;
-    let sets =
-        [script, "alerts.webhook_env=\"SECRET_URL\"", "alerts.on=[\"start\", \"stop\"]", "alerts.timeout_seconds=5"];
+    let sets = [
+        script,
+        "alerts.webhook_env=\"SECRET_URL\"",
+        "alerts.events=[\"start\", \"stop\"]",
+        "alerts.timeout_seconds=5",
+    ];
     let args: Vec<&str> = train(&[]).into_iter().chain(sets.iter().flat_map(|set| ["--set", *set])).collect();
     let outcome = Outcome::of(home.command(&args).env("SECRET_URL", secret).output().expect("it starts"));
     assert_eq!(outcome.code, Some(0), "{outcome}");

@@ -1,9 +1,9 @@
-//! `cloze profile --scale`: every number of lanes is measured, and wrong numbers are refused. `tests/timing` checks the law.
+//! `cloze profile --scale`: every number of workers is measured, and wrong numbers are refused. `tests/timing` checks the law.
 
 use serde_json::Value;
 use testkit::Home;
 
-const SETS: [&str; 4] = ["--set", "run.folder=run", "--set", "data.lanes=2"];
+const SETS: [&str; 4] = ["--set", "run.folder=run", "--set", "data.workers=2"];
 
 fn scaled(home: &Home, args: &[&str]) -> Value {
     let outcome = home.run_ok(&["profile", "--json"].iter().chain(args).chain(&SETS).copied().collect::<Vec<_>>());
@@ -11,7 +11,7 @@ fn scaled(home: &Home, args: &[&str]) -> Value {
 }
 
 #[test]
-fn a_preparation_has_numbers_of_lanes_too() {
+fn a_preparation_has_numbers_of_workers_too() {
     let home = Home::with_corpus(200);
     home.run_ok(&["tokenizer", "train"]);
     let sets = ["--set", "prepare.part_bytes=4096"];
@@ -27,12 +27,12 @@ fn a_preparation_has_numbers_of_lanes_too() {
 }
 
 #[test]
-fn numbers_of_lanes_that_are_none_are_refused() {
+fn numbers_of_workers_that_are_none_are_refused() {
     let home = Home::prepared(20);
-    for lanes in ["0", "1,x", "", "1,,2", "2000", "-1"] {
-        let scale = format!("--scale={lanes}");
+    for workers in ["0", "1,x", "", "1,,2", "2000", "-1"] {
+        let scale = format!("--scale={workers}");
         let refused = home.run(&[&["profile", &scale], &SETS[..]].concat());
-        assert!(refused.code == Some(2) && refused.stderr.contains("--scale"), "{lanes}: {refused}");
+        assert!(refused.code == Some(2) && refused.stderr.contains("--scale"), "{workers}: {refused}");
     }
     let checked = home.run(&[&["profile", "--scale", "1,2", "--check"], &SETS[..]].concat());
     assert!(checked.code == Some(2) && checked.stderr.contains("--check"), "{checked}");

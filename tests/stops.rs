@@ -130,7 +130,7 @@ fn a_file_is_heard_while_a_run_waits_for_its_data() {
 fn a_grace_that_is_over_leaves_with_what_is_saved() {
     let home = Home::prepared(60);
     home.run_ok(&train("run.folder=whole", &[]));
-    let slow = ["--slow", "step=60000", "--set", "run.grace_seconds=1"];
+    let slow = ["--slow", "step=60000", "--set", "run.shutdown_timeout_seconds=1"];
     let mut running = home.watch(&train("run.folder=run", &["--slow", "step=100"]));
     running.reach(7);
     running.kill();
@@ -142,7 +142,7 @@ fn a_grace_that_is_over_leaves_with_what_is_saved() {
     running.signal(libc::SIGTERM);
     let outcome = running.end();
     assert_eq!(outcome.code, Some(143), "{outcome}");
-    assert!(outcome.stderr.contains("`run.grace_seconds` are over"), "{outcome}");
+    assert!(outcome.stderr.contains("`run.shutdown_timeout_seconds` are over"), "{outcome}");
     assert!(began.elapsed() < Duration::from_secs(50), "it did not wait for its step");
     home.run_ok(&train("run.folder=run", &[]));
     assert_equal_runs(&home, "whole", "run");
@@ -184,7 +184,7 @@ fn a_service_reads_its_log_level_anew_and_reports_and_goes_on() {
 #[test]
 fn who_stands_still_is_named_and_not_killed() {
     let home = Home::prepared(60);
-    let slow = ["--slow", "validation=2600", "--set", "run.hang_seconds=1", "--set", "validation.rows=8"];
+    let slow = ["--slow", "validation=2600", "--set", "run.stall_timeout_seconds=1", "--set", "validation.rows=8"];
     let outcome = home.run_ok(&train("run.folder=run", &slow));
     let barks: Vec<&str> = outcome.stderr.lines().filter(|line| line.contains("nothing happens")).collect();
     assert!(barks.iter().any(|bark| bark.contains("phase `validation`")), "{outcome}");

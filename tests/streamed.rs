@@ -18,7 +18,7 @@ const PARTS: [&str; 8] = [
     "--set",
     "data.order=streamed",
     "--set",
-    "data.shuffle_blocks=3",
+    "data.shuffle_window_groups=3",
 ];
 
 fn home() -> Home {
@@ -31,13 +31,13 @@ fn home() -> Home {
 fn train<'a>(run: &'a str, data: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let mut args = vec!["train"];
     args.extend_from_slice(more);
-    args.extend(["--set", run, "--set", data, "--set", "report.every_steps=1", "--set", "data.lanes=2"]);
+    args.extend(["--set", run, "--set", data, "--set", "report.every_steps=1", "--set", "data.workers=2"]);
     args.extend(PARTS);
     args
 }
 
 fn prepare<'a>(folder: &'a str, more: &[&'a str]) -> Vec<&'a str> {
-    let mut args = vec!["prepare", "--set", folder, "--set", "prepare.lanes=1"];
+    let mut args = vec!["prepare", "--set", folder, "--set", "prepare.workers=1"];
     args.extend_from_slice(more);
     args.extend(PARTS);
     args
@@ -214,7 +214,7 @@ fn a_preparation_that_fails_ends_the_run_with_what_was_learnt() {
     let args = train(
         "run.folder=run",
         "data.folder=data",
-        &["--prepare", "--set", "prepare.folder=data", "--set", "prepare.format=jsonl", "--set", "prepare.lanes=1"],
+        &["--prepare", "--set", "prepare.folder=data", "--set", "prepare.format=jsonl", "--set", "prepare.workers=1"],
     );
     let outcome = home.run(&args);
     outcome.assert_fails(42, &["the preparation failed"]);
@@ -236,7 +236,7 @@ fn what_a_watching_preparation_takes_in_is_learnt_from_the_next_epoch_on() {
     let mut watching = home.command(&prepare("prepare.folder=data", &["--watch=0.1"]));
     let mut child = watching.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
     wait_for(&home, "data", 1, &mut child);
-    let newest = ["--set", "data.generations=newest", "--slow", "step=60"];
+    let newest = ["--set", "data.version=latest", "--slow", "step=60"];
     let mut running = home.watch(&train("run.folder=run", "data.folder=data", &newest));
     running.reach(2);
     home.write("corpus/more.txt", &(corpus::documents(260)[200..].join("\n") + "\n"));
@@ -249,7 +249,7 @@ fn what_a_watching_preparation_takes_in_is_learnt_from_the_next_epoch_on() {
     let told = (ended.stdout.matches(" parts made").count(), ended.stderr.contains("generation 1 drops 0 parts"));
     assert_eq!(told, (2, true), "each generation is told\n{ended}");
     // A shorter folder is no end of a run that has begun: whoever comes late learns the same.
-    home.run_ok(&train("run.folder=late", "data.folder=data", &["--set", "data.generations=newest"]));
+    home.run_ok(&train("run.folder=late", "data.folder=data", &["--set", "data.version=latest"]));
     assert_eq!(stretches(&home, "late"), [(0, 1)]);
 }
 
@@ -280,7 +280,7 @@ fn what_is_wrong_is_told_before_anything_is_prepared() {
     let args = train("run.folder=run", "data.folder=data", &["--prepare", "--set", "loss.nothing=1.0"]);
     home.run(&args).assert_fails(2, &["nothing"]);
     assert!(!home.join("data").exists() && !home.join("run").exists());
-    let counts = train("run.folder=run", "data.folder=data", &["--set", "views.masked.words=unigram"]);
+    let counts = train("run.folder=run", "data.folder=data", &["--set", "views.masked.random_words=unigram"]);
     home.run_ok(&prepare("prepare.folder=data", &[]));
     home.run(&counts).assert_fails(2, &["counts of the whole corpus", "`words`", "shuffled"]);
 }

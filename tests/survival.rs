@@ -169,7 +169,7 @@ fn who_was_told_to_ignore_a_hangup_does() {
 fn a_second_ctrl_c_leaves_at_once_and_without_a_crash() {
     let home = Home::prepared(60);
     // Steps that last, so that libtorch is in the middle of one.
-    let long = ["encoder.layers=6", "encoder.hidden=256", "encoder.feed_forward=1024", "train.rows_per_micro_batch=16"];
+    let long = ["encoder.layers=6", "encoder.hidden=256", "encoder.feed_forward=1024", "train.micro_batch_size=16"];
     let set: Vec<&str> = long.iter().flat_map(|pair| ["--set", pair]).collect();
     for _ in 0..4 {
         let mut running = home.watch(&train("run.folder=run", &set));
@@ -211,11 +211,11 @@ fn a_run_whose_folder_is_somebody_elses_writes_nothing_there() {
 #[test]
 fn a_run_that_diverges_says_not_to_try_again_and_how_to_see_why() {
     let home = Home::prepared(60);
-    let (lr, clip) = ("optimizer.lr=1e30", "optimizer.clip_norm=1e30");
+    let (lr, clip) = ("optimizer.lr=1e30", "optimizer.max_grad_norm=1e30");
     let quoted = "run.folder='a run'";
     let args = train(quoted, &["--set", lr, "--set", clip, "--set", "checkpoints.every_steps=1"]);
     let outcome = home.run(&args);
-    outcome.assert_fails(43, &["is not finite", "train.skipped_steps_max", "train.init", "which is not saved"]);
+    outcome.assert_fails(43, &["is not finite", "train.max_skipped_steps", "train.init_from", "which is not saved"]);
     let last = outcome.stdout.lines().rfind(|line| line.contains("  loss ")).expect("a step was well");
     let last: u64 = last.split(' ').nth(1).and_then(|step| step.parse().ok()).expect("its number");
     assert!(outcome.stderr.contains(&format!("the gradient of step {} ", last + 1)), "as reports count\n{outcome}");
@@ -256,7 +256,7 @@ fn asking_for_what_is_not_there_is_a_mistake_of_usage() {
 fn a_longer_run_that_would_be_another_is_refused_with_a_way_on() {
     let home = Home::prepared(60);
     home.run_ok(&train("run.folder=run", &["--set", "train.steps=10"]));
-    let words = ["`train.steps`: 10 → 20", "schedule.kind = \"constant\"", "train.init"];
+    let words = ["`train.steps`: 10 → 20", "schedule.kind = \"constant\"", "train.init_from"];
     home.run(&train("run.folder=run", &["--set", "train.steps=20"])).assert_fails(2, &words);
     let constant = ["--set", "schedule.kind=constant", "--set"];
     home.run_ok(&train("run.folder=even", &[&constant[..], &["train.steps=10"]].concat()));

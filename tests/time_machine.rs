@@ -45,7 +45,7 @@ const STEPS: u64 = 120;
 
 /// Trains, as often as the run is killed.
 fn train(home: &Home, folder: &str, rule: &str, kills: &[u64]) {
-    let (folder, rule) = (format!("run.folder={folder}"), format!("guard.rule={rule}"));
+    let (folder, rule) = (format!("run.folder={folder}"), format!("spike_guard.action={rule}"));
     let (steps, loss) = (format!("train.steps={STEPS}"), "loss={mlm=1.0}");
     let sets = [
         folder.as_str(),
@@ -53,11 +53,11 @@ fn train(home: &Home, folder: &str, rule: &str, kills: &[u64]) {
         &steps,
         loss,
         "seed=3",
-        "train.rows_per_step=8",
-        "train.rows_per_micro_batch=4",
-        "guard.loss_sigmas=6",
-        "guard.norm_sigmas=0",
-        "guard.window=40",
+        "train.global_batch_size=8",
+        "train.micro_batch_size=4",
+        "spike_guard.loss_sigmas=6",
+        "spike_guard.norm_sigmas=0",
+        "spike_guard.window=40",
         "report.every_steps=5",
         "validation.every_steps=0",
         "optimizer.lr=0.003",

@@ -12,7 +12,7 @@ use self::wire::{AnnotationValue, BEGIN, COUNTER, Data, END, INSTANT, Packets};
 #[path = "../profiler/src/trace/wire.rs"]
 mod wire;
 
-const SETS: [&str; 4] = ["--set", "run.folder=run", "--set", "data.lanes=2"];
+const SETS: [&str; 4] = ["--set", "run.folder=run", "--set", "data.workers=2"];
 const STATES: [&str; 3] = ["busy", "starved", "blocked"];
 
 /// A slice that has ended.
@@ -162,10 +162,10 @@ fn a_trace_keeps_its_laws_and_says_what_the_table_says() {
         "batches lie in states"
     );
 
-    let lanes = ["--half", "prepare", "--slow", "writer=200", "--set", "prepare.lanes=2"];
+    let workers = ["--half", "prepare", "--slow", "writer=200", "--set", "prepare.workers=2"];
     let offline = as_the_table_says(
         &home,
-        &[&lanes[..], &["--set", "prepare.part_bytes=4000", "--set", "prepare.folder=none"]].concat(),
+        &[&workers[..], &["--set", "prepare.part_bytes=4000", "--set", "prepare.folder=none"]].concat(),
     );
     for name in ["part", "read", "tokenize", "pack", "write"] {
         assert!(offline.has(name), "{name}");
@@ -188,7 +188,7 @@ fn a_trace_that_is_cut_short_says_so() {
 #[test]
 fn folded_stacks_say_whose_they_are_and_how_often_they_were_seen() {
     let home = Home::prepared(200);
-    let slow = ["--seconds", "2", "--slow", "lanes=20", "--folded", "out.folded"];
+    let slow = ["--seconds", "2", "--slow", "workers=20", "--folded", "out.folded"];
     profiled(&home, &slow);
     let text = std::fs::read_to_string(home.join("out.folded")).expect("written");
     let mut seen: BTreeMap<&str, u64> = BTreeMap::new();
@@ -201,7 +201,7 @@ fn folded_stacks_say_whose_they_are_and_how_often_they_were_seen() {
     assert_eq!(seen.keys().copied().collect::<Vec<_>>(), ["batch-0", "batch-1", "trainer"]);
     let of =
         |stack: &str| text.lines().filter_map(|line| line.strip_prefix(stack)?.trim().parse::<u64>().ok()).sum::<u64>();
-    // Lanes that sleep in each batch are seen in one, and their reader is seen waiting.
+    // Workers that sleep in each batch are seen in one, and their reader is seen waiting.
     assert!(2 * of("batch-0;busy;batch") > seen["batch-0"] && 2 * of("trainer;starved") > seen["trainer"], "{text}");
 }
 

@@ -52,10 +52,10 @@ fn text_files_become_a_model_that_fills_in_blanks() {
 #[test]
 fn documents_that_share_a_row_can_be_kept_apart() {
     let home = Home::prepared(60);
-    let train = |attend: &str, recompute: bool| {
-        let folder = format!("{attend}-{recompute}");
-        let (attend, run) = (format!("encoder.attend={attend}"), format!("run.folder={folder}"));
-        let anew = format!("train.recompute={recompute}");
+    let train = |attend: &str, activation_checkpointing: bool| {
+        let folder = format!("{attend}-{activation_checkpointing}");
+        let (attend, run) = (format!("encoder.attention_scope={attend}"), format!("run.folder={folder}"));
+        let anew = format!("train.activation_checkpointing={activation_checkpointing}");
         let sets = [attend.as_str(), &run, &anew, "train.steps=6", "validation.every_steps=3", "report.every_steps=1"];
         let sets = sets.iter().flat_map(|set| ["--set", set]).collect::<Vec<_>>();
         home.run_ok(&[["train"].as_slice(), &sets].concat());
@@ -77,7 +77,7 @@ fn a_run_starts_from_an_exported_folder() {
     for family in ["bert", "roberta", "electra"] {
         let wrote = home.run_ok(&["export", "--run", "run", "--out", family, "--as", family]);
         assert!(wrote.stdout.to_lowercase().contains(&format!("{family}formaskedlm.from_pretrained")), "{wrote}");
-        let (folder, init) = (format!("run.folder=on-{family}"), format!("train.init={family}"));
+        let (folder, init) = (format!("run.folder=on-{family}"), format!("train.init_from={family}"));
         let outcome = home.run_ok(&["train", "--set", &folder, "--set", &init, "--set", "train.steps=10"]);
         assert!(!outcome.stdout.contains("other tokens"), "{outcome}");
         let first = home.log(&format!("on-{family}")).remove(0);
@@ -96,7 +96,7 @@ fn another_vocabulary_of_the_same_size_is_noticed() {
     let home = Home::prepared(60);
     std::fs::create_dir(home.join("model")).expect("made");
     home.write("model/vocab.txt", "[PAD]\n[unused0]\n");
-    let outcome = home.run_ok(&["plan", "--set", "run.folder=run", "--set", "train.init=model"]);
+    let outcome = home.run_ok(&["plan", "--set", "run.folder=run", "--set", "train.init_from=model"]);
     assert!(outcome.stdout.contains("has other tokens for 1 of the data"), "{outcome}");
 }
 
@@ -129,8 +129,8 @@ fn inspect_shows_what_is_masked_and_where_it_comes_from() {
 fn a_step_is_timed_before_there_is_a_corpus() {
     let home = Home::with_corpus(1);
     let profile = |more: &[&str]| {
-        let rows = ["--set", "train.rows_per_micro_batch=4", "--set", "train.rows_per_step=8"];
-        let width = ["--set", "data.width=32", "--set", "prepare.tokens_max=32"];
+        let rows = ["--set", "train.micro_batch_size=4", "--set", "train.global_batch_size=8"];
+        let width = ["--set", "data.seq_len=32", "--set", "prepare.max_seq_len=32"];
         home.run(&every_objective(
             &["profile"],
             &[&["--half", "step", "--json"], rows.as_slice(), &width, more].concat(),

@@ -9,10 +9,11 @@ use testkit::tuning::{RUN, SLOW, home, text, tune};
 fn what_is_given_on_the_command_line_is_measured_and_not_written() {
     let home = home(RUN);
     let before = text(&home);
-    let given = tune(&home, &[&SLOW[..], &["--set", "data.lanes=8", "--set", "data.depth=3", "--json"]].concat());
+    let given =
+        tune(&home, &[&SLOW[..], &["--set", "data.workers=8", "--set", "data.prefetch_batches=3", "--json"]].concat());
     let found: Value = serde_json::from_str(&given.stdout).unwrap_or_else(|error| panic!("{error}: {given}"));
     assert_eq!((&found["written"], &found["changes"]), (&Value::Bool(false), &Value::Array(Vec::new())), "{given}");
-    assert!(found["notes"].to_string().contains("`data.lanes` stays 8: `--set` says it"), "{given}");
+    assert!(found["notes"].to_string().contains("`data.workers` stays 8: `--set` says it"), "{given}");
     assert_eq!(text(&home), before);
 }
 

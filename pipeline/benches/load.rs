@@ -17,7 +17,7 @@ fn decode(criterion: &mut Criterion) {
     let shape = Synthetic {
         vocab_size: 30_522,
         ids: 1000..30_000,
-        tokens_max: 512,
+        max_seq_len: 512,
         lengths: 510..511,
         rows_per_group: 2048,
         train_rows: 2048,

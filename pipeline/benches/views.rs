@@ -59,7 +59,7 @@ impl Bench {
         let shape = Synthetic {
             vocab_size: 30_522,
             ids: 1000..30_000,
-            tokens_max: WIDTH,
+            max_seq_len: WIDTH,
             lengths: WIDTH - 2..WIDTH - 1,
             rows_per_group: 2048,
             train_rows: rows,
@@ -84,7 +84,7 @@ impl Bench {
     fn plan(&self, name: &str, wanted: &[(&str, ColumnSpec)]) -> LoadPlan {
         let wanted: BTreeSet<_> = wanted.iter().map(|&(view, column)| (view.to_owned(), column)).collect();
         let copies = if name == "mask, disjoint" { 4 } else { 1 };
-        let data = DataConfig { copies, ..DataConfig::default() };
+        let data = DataConfig { copies_per_sample: copies, ..DataConfig::default() };
         let request = LoadRequest {
             sources: &[],
             store: &self.folder,
@@ -190,7 +190,7 @@ fn all(criterion: &mut Criterion) {
     for (name, mut work) in bench.works() {
         group.bench_function(name, |bencher| bencher.iter(|| work.run()));
     }
-    // What a training run pays for its hash, on the lanes.
+    // What a training run pays for its hash, on the workers.
     for (name, wanted) in &CASES {
         let plan = bench.plan(name, wanted);
         let batch = plan.batch(&plan.groups(), BatchIndex(1)).expect("good");

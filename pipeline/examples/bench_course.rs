@@ -91,7 +91,7 @@ fn manifest(shards: u32) -> Manifest {
             special: SpecialIds { pad: 0, unk: Some(100), cls: 101, sep: 102, mask: 103 },
             specials: vec![0, 100, 101, 102, 103],
         },
-        tokens_max: 512,
+        max_seq_len: 512,
         pack: Pack { name: "block".into(), content: 510, cuts: true, ..Pack::default() },
         files: std::collections::BTreeMap::new(),
         generations: vec![generation(shards)],

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! bench_load make FOLDER [SAMPLES]                 random ids 1000..30000, rows of 512
-//! bench_load run FOLDER [LANES] [M_TOKENS]         streams at least M_TOKENS million tokens
-//! bench_load hash FOLDER [LANES] [M_TOKENS]        the same batches, hashed
+//! bench_load run FOLDER [WORKERS] [M_TOKENS]         streams at least M_TOKENS million tokens
+//! bench_load hash FOLDER [WORKERS] [M_TOKENS]        the same batches, hashed
 //! ```
 //!
 //! FOLDER may be several, joined by `+`: a mixture of equal shares of each.
@@ -11,7 +11,7 @@
 //! `run` reads the folders once beforehand, so that the page cache is warm, and keeps the clock from asking for the first
 //! batch to receiving the last. Its consumer reads every value of every batch. Beside it stands what a fill of such buffers
 //! takes: the bound that memory sets. `hash` is kept apart, outside the clock:
-//! it prints the hash of the same stream, a batch being a step, which does not depend on the number of lanes.
+//! it prints the hash of the same stream, a batch being a step, which does not depend on the number of workers.
 
 #![allow(clippy::print_stdout, reason = "a program for people")]
 
@@ -60,7 +60,7 @@ fn make(folder: &Path, samples: u64) -> Result<()> {
     let shape = Synthetic {
         vocab_size: 30_522,
         ids: 1000..30_000,
-        tokens_max: 512,
+        max_seq_len: 512,
         lengths: 510..511,
         documents: 1,
         rows_per_group: 2048,
@@ -101,7 +101,7 @@ fn source<'a>((name, store, manifest): &'a Folder, weight: &'a Weight) -> Source
 }
 
 /// A plan of `mask` and `window` at the folders' width.
-fn plan(folders: &[Folder], lanes: u64, columns: &[(&str, ColumnSpec)]) -> Result<Arc<LoadPlan>> {
+fn plan(folders: &[Folder], workers: u64, columns: &[(&str, ColumnSpec)]) -> Result<Arc<LoadPlan>> {
     let (_, store, manifest) = &folders[0];
     let weight = Weight::default();
     let sources: Vec<SourceRequest<'_>> =
@@ -110,8 +110,8 @@ fn plan(folders: &[Folder], lanes: u64, columns: &[(&str, ColumnSpec)]) -> Resul
         toml::from_str("masked = { kind = \"mask\" }\nneighbors = { kind = \"window\", of = \"masked\" }")
             .map_err(|error| Error::Config(error.to_string()))?;
     let wanted: BTreeSet<_> = columns.iter().map(|&(view, column)| (view.to_owned(), column)).collect();
-    let lanes = usize::try_from(lanes).map_err(|error| Error::Config(error.to_string()))?;
-    let data = DataConfig { lanes: Some(lanes), ..DataConfig::default() };
+    let workers = usize::try_from(workers).map_err(|error| Error::Config(error.to_string()))?;
+    let data = DataConfig { workers: Some(workers), ..DataConfig::default() };
     let request = LoadRequest {
         sources: &sources,
         store,
@@ -139,20 +139,20 @@ const COLUMNS: [(&str, ColumnSpec); 4] = [
     ("neighbors", POSITIVES.spec()),
 ];
 
-fn run(folders: &[Folder], lanes: u64, m_tokens: u64) -> Result<()> {
+fn run(folders: &[Folder], workers: u64, m_tokens: u64) -> Result<()> {
     for (_, store, manifest) in folders {
         for shard in &manifest.now().train.shards {
             store.read(&shard.path)?;
         }
     }
-    let plan = plan(folders, lanes, &COLUMNS)?;
+    let plan = plan(folders, workers, &COLUMNS)?;
     let facts = plan.facts();
-    let tokens_per_batch = ROWS_PER_BATCH * u64::from(folders[0].2.tokens_max);
+    let tokens_per_batch = ROWS_PER_BATCH * u64::from(folders[0].2.max_seq_len);
     let batches = (m_tokens * 1_000_000).div_ceil(tokens_per_batch);
     let tokens = batches * tokens_per_batch;
-    let PoolOptions { workers: count, queue_depth: depth, .. } = facts.lanes;
+    let PoolOptions { workers: count, queue_depth: depth, .. } = facts.workers;
     let residence = if facts.resident { "everything stays decoded: not a measure of reading" } else { "not resident" };
-    println!("{count} lanes, depth {depth}, windows of {} blocks, {residence}", facts.window_blocks);
+    println!("{count} workers, depth {depth}, windows of {} blocks, {residence}", facts.window_blocks);
 
     let (began, mut sum, mut bytes) = (Instant::now(), 0_i64, 0);
     let mut stream = plan.stream(RowIndex(0), Share::ALONE);
@@ -162,12 +162,12 @@ fn run(folders: &[Folder], lanes: u64, m_tokens: u64) -> Result<()> {
         sum = sum.wrapping_add(touch(&batch));
         bytes = batch.bytes();
     }
-    let (wall, reader, lanes) = (began.elapsed(), gauges.reader(), gauges.workers());
+    let (wall, reader, workers) = (began.elapsed(), gauges.reader(), gauges.workers());
     let groups = Arc::clone(stream.groups());
     drop(stream);
-    let total = |clock: fn(&runtime::WorkerStats) -> Duration| lanes.iter().map(clock).sum::<Duration>();
+    let total = |clock: fn(&runtime::WorkerStats) -> Duration| workers.iter().map(clock).sum::<Duration>();
     let per_token = |spent: Duration| spent.as_secs_f64() * 1e9 / tokens as f64;
-    let made: u64 = lanes.iter().map(|lane| lane.items).sum();
+    let made: u64 = workers.iter().map(|worker| worker.items).sum();
     let decode = Duration::from_nanos(groups.decode_ns());
     println!(
         "{:.1} M tokens/s ({:.1} M tokens in {:.2} s; checksum {sum:x})",
@@ -175,31 +175,34 @@ fn run(folders: &[Folder], lanes: u64, m_tokens: u64) -> Result<()> {
         tokens as f64 / 1e6,
         wall.as_secs_f64()
     );
-    println!("ns per token, lanes together:");
-    println!("  busy            {:6.2}  ({made} batches made)", per_token(total(|lane| lane.busy)));
+    println!("ns per token, workers together:");
+    println!("  busy            {:6.2}  ({made} batches made)", per_token(total(|worker| worker.busy)));
     println!("    decode        {:6.2}  ({} groups)", per_token(decode), groups.decoded());
-    println!("    the rest      {:6.2}", per_token(total(|lane| lane.busy).saturating_sub(decode)));
-    println!("  starved         {:6.2}  (waiting for another lane's decoding)", per_token(total(|lane| lane.starved)));
-    println!("  blocked         {:6.2}  (the consumer is the slower side)", per_token(total(|lane| lane.blocked)));
+    println!("    the rest      {:6.2}", per_token(total(|worker| worker.busy).saturating_sub(decode)));
+    println!(
+        "  starved         {:6.2}  (waiting for another worker's decoding)",
+        per_token(total(|worker| worker.starved))
+    );
+    println!("  blocked         {:6.2}  (the consumer is the slower side)", per_token(total(|worker| worker.blocked)));
     println!("consumer: busy {:.2}, starved {:.2}", per_token(reader.busy), per_token(reader.starved));
-    fills(facts.lanes.workers, bytes, tokens_per_batch);
+    fills(facts.workers.workers, bytes, tokens_per_batch);
     stages(folders)
 }
 
 /// What the machine's memory lets anybody do: as many threads fill buffers of a batch's size, of 64 MB each, so that no
 /// cache holds them; the best of eight times. Half of that is what batches are held against.
-fn fills(lanes: usize, bytes: usize, tokens: u64) {
+fn fills(workers: usize, bytes: usize, tokens: u64) {
     let mut best = 0.0_f64;
     let buffers = (64_000_000 / bytes.max(1)).max(1);
-    let mut all: Vec<Vec<Vec<u64>>> = (0..lanes).map(|_| vec![vec![0; bytes.div_ceil(8)]; buffers]).collect();
+    let mut all: Vec<Vec<Vec<u64>>> = (0..workers).map(|_| vec![vec![0; bytes.div_ceil(8)]; buffers]).collect();
     for turn in 1..=8 {
         let began = Instant::now();
         std::thread::scope(|scope| {
-            for of_lane in &mut all {
-                scope.spawn(move || of_lane.iter_mut().for_each(|buffer| black_box(buffer).fill(black_box(turn))));
+            for of_worker in &mut all {
+                scope.spawn(move || of_worker.iter_mut().for_each(|buffer| black_box(buffer).fill(black_box(turn))));
             }
         });
-        best = best.max((lanes * buffers * bytes) as f64 / began.elapsed().as_secs_f64());
+        best = best.max((workers * buffers * bytes) as f64 / began.elapsed().as_secs_f64());
     }
     let per_token = bytes as f64 / tokens as f64;
     println!(
@@ -222,7 +225,7 @@ fn stages(folders: &[Folder]) -> Result<()> {
             let began = Instant::now();
             let batch = plan.batch(&groups, BatchIndex(index))?;
             best = best
-                .min(began.elapsed().as_secs_f64() * 1e9 / (batch.rows() as f64 * f64::from(folders[0].2.tokens_max)));
+                .min(began.elapsed().as_secs_f64() * 1e9 / (batch.rows() as f64 * f64::from(folders[0].2.max_seq_len)));
         }
         println!("  {name:<15} {best:6.2}");
     }
@@ -238,13 +241,13 @@ fn touch(batch: &Batch) -> i64 {
     sum(INPUT_IDS).wrapping_add(sum(LABELS)).wrapping_add(positives)
 }
 
-fn hash(folders: &[Folder], lanes: u64, m_tokens: u64) -> Result<()> {
-    let plan = plan(folders, lanes, &COLUMNS)?;
-    let batches = (m_tokens * 1_000_000).div_ceil(ROWS_PER_BATCH * u64::from(folders[0].2.tokens_max));
+fn hash(folders: &[Folder], workers: u64, m_tokens: u64) -> Result<()> {
+    let plan = plan(folders, workers, &COLUMNS)?;
+    let batches = (m_tokens * 1_000_000).div_ceil(ROWS_PER_BATCH * u64::from(folders[0].2.max_seq_len));
     let mut hash = StreamHash::new();
     for batch in plan.stream(RowIndex(0), Share::ALONE).take(usize::try_from(batches).unwrap_or(usize::MAX)) {
         hash.step(batch?.row_digests().iter().copied());
     }
-    println!("{batches} batches, {lanes} lanes: {hash}");
+    println!("{batches} batches, {workers} workers: {hash}");
     Ok(())
 }

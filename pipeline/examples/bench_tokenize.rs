@@ -21,7 +21,7 @@ use std::thread;
 use std::time::Instant;
 
 use memchr::memmem;
-use pipeline::tokenize::{self, HfTokenizer, TokenizeBy, Tokenizer as _};
+use pipeline::tokenize::{self, HfTokenizer, Tokenizer as _, TokenizerBackend};
 use pipeline::{Error, Result};
 
 /// Bytes that a thread takes at a time, up to the next end of a document.
@@ -54,7 +54,11 @@ fn loaded(tokenizer: &str) -> Result<HfTokenizer> {
     let path = Path::new(tokenizer);
     let is_list = path.join("vocab.txt").is_file() || path.extension().is_some_and(|extension| extension == "txt");
     let tokenizer = tokenize::load(path, is_list.then_some(true))?;
-    Ok(if env::var("WAY").is_ok_and(|way| way == "crate") { tokenizer.by(TokenizeBy::Crate) } else { tokenizer })
+    Ok(if env::var("WAY").is_ok_and(|way| way == "crate") {
+        tokenizer.by(TokenizerBackend::Reference)
+    } else {
+        tokenizer
+    })
 }
 
 /// Prints a line `pass SECONDS` for each pass, then what was done in each.

@@ -27,7 +27,7 @@ use crate::sampler::{RowRef, Sampler};
 /// The dataset version that each epoch of a run reads, and whether all of it is still there.
 pub trait EpochVersions: Debug + Send + Sync {
     /// The data of `epoch`. It is asked for before any row of the epoch is rendered, epoch by epoch from the second on, by
-    /// one lane while others that need it wait. The answer for an epoch must never change, also not after a kill: whoever
+    /// one worker while others that need it wait. The answer for an epoch must never change, also not after a kill: whoever
     /// answers writes it down first.
     ///
     /// # Errors
@@ -323,4 +323,4 @@ fn window_of(edition: &Edition, split: Split) -> Arc<Edition> {
 
 /// What one can do about parts that are gone.
 pub(crate) const REFUSED_HINT: &str = "begin a new run (another `run.folder`), which reads the newest generation; \
-                                       `train.init` can give it this run's weights";
+                                       `train.init_from` can give it this run's weights";

@@ -25,7 +25,7 @@ const DECODER_RESERVES: usize = 16 << 30;
 
 fn cut(file: &Path, format: &str, part_bytes: u64) -> Cut {
     let mut cut = corpus::tests::config(file, AnyFormat::of_kind(format).expect("a known format"), Some(part_bytes));
-    cut.config.reading.document_bytes_max = DOCUMENT_BYTES_MAX;
+    cut.config.reading.max_document_bytes = DOCUMENT_BYTES_MAX;
     cut
 }
 

@@ -3,7 +3,7 @@
 //! A [`LoadPlan`] is a configuration checked against a manifest. [`LoadPlan::batch`] is the whole online half as a pure
 //! function of rows: which they are by arithmetic ([`course`](crate::course), [`sampler`](crate::sampler)), samples from decoded row groups
 //! ([`groups`](crate::shard::groups)), columns by views ([`collate`](crate::collate())). [`LoadPlan::stream`] is the
-//! same function, run ahead by lanes from any row, for any [`Share`] of the rows: the same batches for any number of lanes.
+//! same function, run ahead by workers from any row, for any [`Share`] of the rows: the same batches for any number of workers.
 
 mod cut;
 mod facts;
@@ -67,64 +67,64 @@ pub enum RowOrder {
 pub struct DataConfig {
     /// The prepared folder; `prepare.folder` if not given.
     pub folder: PathBuf,
-    /// Tokens of a row, frame included; the manifest's `tokens_max` if not given. A narrower row is a piece of a sample.
-    pub width: Option<u32>,
+    /// Tokens of a row, frame included; the manifest's `max_seq_len` if not given. A narrower row is a piece of a sample.
+    pub seq_len: Option<u32>,
     /// Adjacent rows made of every sample (or piece).
-    pub copies: u32,
+    pub copies_per_sample: u32,
     /// The share of the training split that is used: the first samples of every row group. Above 0, at most 1.
     pub fraction: f64,
     /// What a run reads of a folder that grows: the generation that it began with, or in each epoch the newest.
-    pub generations: GenerationChoice,
+    pub version: VersionChoice,
     /// Whether all epochs are shuffled over all of the data, or the first one reads it in the order in which it is prepared.
     pub order: RowOrder,
     /// Row groups whose rows are shuffled together; in a streamed epoch, at least.
-    pub shuffle_blocks: usize,
+    pub shuffle_window_groups: usize,
     /// Threads that make batches: as many as there are cores, at most 4, if not given. They change no number.
-    pub lanes: Option<usize>,
-    /// Finished batches that wait in each lane's queue.
-    pub depth: usize,
-    /// Bound of what decoded row groups and batches of a split take in the memory of a process, in bytes. Lanes yield to it,
-    /// shallower first, then fewer; a run that takes more with one lane of depth 1 is refused.
-    pub memory_max: u64,
+    pub workers: Option<usize>,
+    /// Finished batches that wait in each worker's queue.
+    pub prefetch_batches: usize,
+    /// Bound of what decoded row groups and batches of a split take in the memory of a process, in bytes. Workers yield to it,
+    /// shallower first, then fewer; a run that takes more with one worker of depth 1 is refused.
+    pub max_memory_bytes: u64,
     /// Rows that a run may leave out, of those that panic twice while they are made: each is named, written down with the
     /// run, and counts nothing. Beyond that many, the run stops.
-    pub bad_rows_max: u64,
+    pub max_bad_rows: u64,
 }
 
 /// Which generations of a prepared folder a run reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum GenerationChoice {
-    /// The one that was the newest when the run began, in all epochs.
+pub enum VersionChoice {
+    /// The version that was the newest when the run began, in all epochs.
     #[default]
-    First,
-    /// In each epoch the one that is the newest when the epoch begins; it is written down with the run.
-    Newest,
+    Pinned,
+    /// In each epoch the version that is the newest when the epoch begins. The run folder records it.
+    Latest,
 }
 
 impl Default for DataConfig {
     fn default() -> Self {
         Self {
             folder: PathBuf::from("data"),
-            width: None,
-            copies: 1,
+            seq_len: None,
+            copies_per_sample: 1,
             fraction: 1.0,
-            generations: GenerationChoice::First,
+            version: VersionChoice::Pinned,
             order: RowOrder::Shuffled,
-            shuffle_blocks: 16,
-            lanes: None,
-            depth: 2,
-            memory_max: 4 << 30,
-            bad_rows_max: 0,
+            shuffle_window_groups: 16,
+            workers: None,
+            prefetch_batches: 2,
+            max_memory_bytes: 4 << 30,
+            max_bad_rows: 0,
         }
     }
 }
 
 impl DataConfig {
-    /// Number of lanes. Four feed any accelerator several times over.
+    /// Number of workers. Four feed any accelerator several times over.
     #[must_use]
-    pub fn lanes(&self) -> usize {
-        self.lanes.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(4))
+    pub fn workers(&self) -> usize {
+        self.workers.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(4))
     }
 }
 
@@ -150,10 +150,10 @@ pub struct LoadPlan {
     piece_tokens: usize,
     rows_per_batch: u64,
     end: Option<u64>,
-    lanes: PoolOptions,
-    shuffle_blocks: usize,
-    memory_max: u64,
-    bad_rows_max: u64,
+    workers: PoolOptions,
+    shuffle_window_groups: usize,
+    max_memory_bytes: u64,
+    max_bad_rows: u64,
 }
 
 impl LoadPlan {

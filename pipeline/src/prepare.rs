@@ -2,9 +2,9 @@
 //!
 //! [`Preparation::plan`] reads and checks everything without writing: what the corpus is now, what the folder was made of,
 //! and the *part list* that follows. [`Preparation::run`] writes that list, makes the parts that are not there yet, each
-//! by one lane, and folds their commit records into the manifest. A part is made of *segments*, each with a record that is
+//! by one worker, and folds their commit records into the manifest. A part is made of *segments*, each with a record that is
 //! written after its shards; the manifest is written after all records. So a kill at any instant costs at most the
-//! segments in the lanes' hands. But for the lock and `seen.json`, nothing in the folder depends on the number of lanes, on
+//! segments in the workers' hands. But for the lock and `seen.json`, nothing in the folder depends on the number of workers, on
 //! time or on the machine.
 //!
 //! When files were added, replaced or removed, one more list drops the parts that are no longer true and adds what is new:
@@ -60,7 +60,7 @@ pub use self::summary::Summary;
 pub use self::tail::{PartLists, PendingSegments};
 use crate::{Error, Result};
 
-/// Finished parts that wait for the fold, per lane: small reports, so that the fold holds nobody up.
+/// Finished parts that wait for the fold, per worker: small reports, so that the fold holds nobody up.
 const DEPTH: usize = 4;
 
 /// How often observers hear of progress when no part is finished.
@@ -76,11 +76,11 @@ pub struct Preparation {
     store: Option<Store>,
     /// Whether what stands before the parts had to be written.
     announced: bool,
-    /// Who is told which lanes make parts.
+    /// Who is told which workers make parts.
     hears: Option<Hears>,
 }
 
-/// Who is told which lanes make parts, when they do.
+/// Who is told which workers make parts, when they do.
 pub type Hears = Box<dyn FnOnce(PoolStats) + Send>;
 
 impl std::fmt::Debug for Preparation {
@@ -116,7 +116,7 @@ impl Preparation {
         })
     }
 
-    /// The same, telling somebody which lanes make parts.
+    /// The same, telling somebody which workers make parts.
     #[must_use]
     pub fn telling(mut self, hears: Hears) -> Self {
         self.hears = Some(hears);
@@ -136,7 +136,7 @@ impl Preparation {
         self.run_until(&stop, options, clock, observer)
     }
 
-    /// The same until a stop is asked for, which ends it with [`Error::Stopped`] once no lane works any more.
+    /// The same until a stop is asked for, which ends it with [`Error::Stopped`] once no worker works any more.
     pub fn run_until(
         mut self,
         stop: &CancelToken,
@@ -226,11 +226,11 @@ impl Preparation {
         let progress = Arc::new(Progress::new(tasks.iter().map(|task| &task.part)));
         let work =
             Arc::new(Work { config, corpus, tokenizer, sample: Sample::default(), settings, tasks, options, target });
-        let lanes = work.config.lanes();
+        let workers = work.config.workers();
         let mut results = {
             let (work, progress) = (Arc::clone(&work), Arc::clone(&progress));
-            let lanes = PoolOptions { name: "prepare", item: "part", workers: lanes, queue_depth: DEPTH * lanes };
-            WorkPool::new(work.tasks.len() as u64, lanes, move |index, stop| {
+            let workers = PoolOptions { name: "prepare", item: "part", workers: workers, queue_depth: DEPTH * workers };
+            WorkPool::new(work.tasks.len() as u64, workers, move |index, stop| {
                 let task = &work.tasks[usize::try_from(index).expect("parts are in memory")];
                 part::make(&work, task, &progress, stop)
             })
@@ -245,7 +245,7 @@ impl Preparation {
             hears(gauges.clone());
         }
         let vocab_size = work.tokenizer.facts().tokens.len();
-        let mut fold = Fold::new(&work.corpus, work.config.bad_lines_max, vocab_size);
+        let mut fold = Fold::new(&work.corpus, work.config.max_bad_lines, vocab_size);
         loop {
             if stop.is_cancelled() {
                 return Err(Error::Stopped);
@@ -261,7 +261,7 @@ impl Preparation {
             }
             voice.say(What::PrepareProgress(progress.after(began.elapsed())));
             // What is known of a part before it is done: a corpus of dirt is not read to its end.
-            progress.judge(work.config.bad_lines_max)?;
+            progress.judge(work.config.max_bad_lines)?;
         }
         drop(results);
         assert_eq!(fold.parts.len(), work.tasks.len(), "every part in effect is folded");
@@ -302,12 +302,12 @@ fn summarize(work: &Work, fold: &Fold<'_>, done: &Done<'_>, began: Instant) -> S
         fold.shards(split).fold((0, 0), |(rows, tokens), shard| (rows + shard.rows, tokens + shard.tokens))
     };
     let (train, valid) = (sum(|part| &part.train), sum(|part| &part.valid));
-    let content = u64::from(work.config.pack.content(work.config.tokens_max));
+    let content = u64::from(work.config.packing.content(work.config.max_seq_len));
     let shards = fold.shards(|part| &part.train).chain(fold.shards(|part| &part.valid));
     Summary {
         generation: done.generation,
         change: done.change,
-        pack: work.config.pack.kind(),
+        pack: work.config.packing.kind(),
         corpus: fold.report(),
         lines: fold.lines,
         parts_made: fold.made,
@@ -322,7 +322,7 @@ fn summarize(work: &Work, fold: &Fold<'_>, done: &Done<'_>, began: Instant) -> S
         valid,
         tokens_capacity: (train.0 + valid.0) * content,
         stages: fold.stages,
-        lanes: done.gauges.workers(),
+        workers: done.gauges.workers(),
         fold: WorkerStats { name: "fold".to_owned(), ..done.gauges.reader() },
         elapsed: began.elapsed(),
     }

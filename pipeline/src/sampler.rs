@@ -84,7 +84,7 @@ pub struct Sampler {
     window_sizes: Vec<usize>,
     /// The fewest rows that any window of any epoch can have.
     window_rows_min: u64,
-    /// The last epochs asked for: lanes work on one, or on two around a border.
+    /// The last epochs asked for: workers work on one, or on two around a border.
     epochs: Mutex<Vec<Arc<EpochOrder>>>,
 }
 

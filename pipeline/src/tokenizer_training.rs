@@ -1,7 +1,7 @@
 //! Trains a tokenizer on the training split of a corpus: the same bytes every time.
 //!
 //! # How
-//! Lanes count raw words (`count`, `tally`); each different one is split into words as the crate would (`split`); the most
+//! Workers count raw words (`count`, `tally`); each different one is split into words as the crate would (`split`); the most
 //! frequent pairs of the words are merged (`merge`).
 //!
 //! # Why not the crate's trainers as they are
@@ -55,7 +55,7 @@ pub fn train(config: &TokenizerConfig, prepare: &PrepareConfig, hears: Hears<'_>
         return Err(refuse("a trained tokenizer is a `.json` file; set `prepare.tokenizer` to one".into()));
     }
     config.check()?;
-    // The crate would start a rayon pool of its own; our lanes are the threads.
+    // The crate would start a rayon pool of its own; our workers are the threads.
     tokenizers::utils::parallelism::set_parallelism(false);
     let Counted { documents, words, left_out } = count_words(config, prepare, config.split()?, hears)?;
     let leading = leading(config, &words);

@@ -7,13 +7,13 @@ pub enum Binding {
     Unknown,
     /// Whoever takes the items.
     Reader,
-    /// All lanes, at work on processors.
-    Lanes,
-    /// One lane, for which the others wait, since items are taken in order.
-    Lane(String),
-    /// What lanes read from: they wait for parts, or for another who decodes them.
+    /// All workers, at work on processors.
+    Workers,
+    /// One worker, for which the others wait, since items are taken in order.
+    Worker(String),
+    /// What workers read from: they wait for parts, or for another who decodes them.
     Source,
-    /// A disk, a network, a sleep: lanes wait outside.
+    /// A disk, a network, a sleep: workers wait outside.
     Outside,
     /// More threads want a processor than there are.
     Cores,
@@ -27,8 +27,8 @@ impl Binding {
         match self {
             Self::Unknown => "unknown",
             Self::Reader => "trainer",
-            Self::Lanes => "loader",
-            Self::Lane(_) => "lane",
+            Self::Workers => "loader",
+            Self::Worker(_) => "worker",
             Self::Source => "source",
             Self::Outside => "outside",
             Self::Cores => "processors",

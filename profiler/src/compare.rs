@@ -90,7 +90,7 @@ fn said(profile: &Value) -> &str {
     profile["verdict"]["sentence"].as_str().unwrap_or("no verdict")
 }
 
-/// Bytes of a profile at most: a hundred times as many as one of many lanes has.
+/// Bytes of a profile at most: a hundred times as many as one of many workers has.
 const BYTES_MAX: u64 = 32 << 20;
 
 /// Windows of a profile at the most: as many as there are steps of a training whose lengths are kept.

@@ -182,7 +182,7 @@ pub(super) fn queues(looks: &[Look]) -> QueueFigures {
     let looked = (last.fill.looks - first.fill.looks).max(1) as f64;
     let means: Vec<f64> = looks.windows(2).map(|pair| fill(&pair[0], &pair[1])).collect();
     QueueFigures {
-        capacity: last.lanes.iter().map(|lane| lane.reading.capacity).sum(),
+        capacity: last.workers.iter().map(|worker| worker.reading.capacity).sum(),
         mean: fill(first, last),
         full: (last.fill.full - first.fill.full) as f64 / looked,
         empty: (last.fill.empty - first.fill.empty) as f64 / looked,

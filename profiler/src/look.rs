@@ -21,7 +21,7 @@ pub(super) struct Seen {
 #[derive(Clone, Debug)]
 pub(super) struct Look {
     pub(super) at: f64,
-    pub(super) lanes: Vec<Seen>,
+    pub(super) workers: Vec<Seen>,
     pub(super) reader: Seen,
     pub(super) fill: Fill,
     /// Bytes that the process has of the machine; none where nobody says.
@@ -73,7 +73,7 @@ impl Look {
     pub(super) fn nothing(gauges: &PoolStats) -> Self {
         Self {
             at: 0.0,
-            lanes: gauges.workers().into_iter().map(Seen::nothing).collect(),
+            workers: gauges.workers().into_iter().map(Seen::nothing).collect(),
             reader: Seen::nothing(gauges.reader()),
             fill: Fill::default(),
             resident: None,
@@ -85,29 +85,30 @@ impl Look {
         let at = begun.elapsed().as_secs_f64();
         let counts = before.is_none_or(|before| at - before.counted_at >= COUNT_EVERY);
         let counted_at = if counts { at } else { before.map_or(at, |before| before.counted_at) };
-        let lanes = gauges.workers().into_iter().enumerate();
-        let lanes = lanes.map(|(lane, now)| Seen::now(now, before.and_then(|before| before.lanes.get(lane)), counts));
-        let lanes = lanes.collect();
+        let workers = gauges.workers().into_iter().enumerate();
+        let workers =
+            workers.map(|(worker, now)| Seen::now(now, before.and_then(|before| before.workers.get(worker)), counts));
+        let workers = workers.collect();
         let reader = Seen::now(gauges.reader(), before.map(|before| &before.reader), counts);
         let resident = if counts { resident_bytes() } else { before.and_then(|before| before.resident) };
-        Self { at: begun.elapsed().as_secs_f64(), lanes, reader, fill, resident, counted_at }
+        Self { at: begun.elapsed().as_secs_f64(), workers, reader, fill, resident, counted_at }
     }
 
     /// The same with threads counted now, for who looks last.
     pub(super) fn count(&mut self) {
-        for seen in self.lanes.iter_mut().chain([&mut self.reader]) {
+        for seen in self.workers.iter_mut().chain([&mut self.reader]) {
             seen.counted = seen.reading.thread.and_then(ThreadCounters::read).or(seen.counted);
         }
     }
 
-    /// Lanes, then the reader.
+    /// Workers, then the reader.
     pub(super) fn actors(&self) -> impl Iterator<Item = &Seen> {
-        self.lanes.iter().chain([&self.reader])
+        self.workers.iter().chain([&self.reader])
     }
 
-    /// Bytes of the items that wait, each as large as those of its lane are in the mean.
+    /// Bytes of the items that wait, each as large as those of its worker are in the mean.
     pub(super) fn queued_bytes(&self) -> u64 {
-        let lanes = self.lanes.iter().map(|lane| &lane.reading);
-        lanes.map(|lane| lane.bytes / lane.items.max(1) * lane.queued as u64).sum()
+        let workers = self.workers.iter().map(|worker| &worker.reading);
+        workers.map(|worker| worker.bytes / worker.items.max(1) * worker.queued as u64).sum()
     }
 }

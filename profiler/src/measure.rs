@@ -61,13 +61,13 @@ pub struct Measured {
     /// The same of each window, for who compares.
     pub windows: Vec<f64>,
     /// Figures of each worker.
-    pub lanes: Vec<ActorFigures>,
+    pub workers: Vec<ActorFigures>,
     /// Figures of the consumer.
     pub reader: ActorFigures,
     /// Figures of the queues between them.
     pub queues: QueueFigures,
-    /// Busy seconds of each of the newest items: of the lanes together, of the reader.
-    pub lane_costs: Vec<f32>,
+    /// Busy seconds of each of the newest items: of the workers together, of the reader.
+    pub worker_costs: Vec<f32>,
     /// Seconds of each of the consumer's items.
     pub reader_costs: Vec<f32>,
     /// Processors of the machine.
@@ -80,7 +80,7 @@ pub struct Measured {
     pub looking: Option<f64>,
 }
 
-/// Means over the lanes that had something to do, as shares of the time.
+/// Means over the workers that had something to do, as shares of the time.
 pub struct Means {
     pub(crate) busy: f64,
     pub(crate) starved: f64,
@@ -90,7 +90,7 @@ pub struct Means {
     pub(crate) queued: f64,
     pub(crate) delayed: f64,
     pub(crate) outside: f64,
-    /// Lanes that had something to do, and those that had not.
+    /// Workers that had something to do, and those that had not.
     pub(crate) at_work: usize,
     pub(crate) idle: usize,
 }
@@ -101,40 +101,41 @@ impl Means {
         let at_work = measured.at_work().count();
         let mean = |of: fn(&ActorFigures) -> f64| measured.at_work().map(of).sum::<f64>() / at_work.max(1) as f64;
         Self {
-            busy: mean(|lane| lane.busy),
-            starved: mean(|lane| lane.starved),
-            blocked: mean(|lane| lane.blocked),
-            cpu: mean(|lane| lane.cpu.unwrap_or(lane.busy)),
-            queued: mean(|lane| lane.queued.unwrap_or(0.0)),
-            delayed: mean(|lane| lane.delayed.unwrap_or(0.0)),
+            busy: mean(|worker| worker.busy),
+            starved: mean(|worker| worker.starved),
+            blocked: mean(|worker| worker.blocked),
+            cpu: mean(|worker| worker.cpu.unwrap_or(worker.busy)),
+            queued: mean(|worker| worker.queued.unwrap_or(0.0)),
+            delayed: mean(|worker| worker.delayed.unwrap_or(0.0)),
             outside: mean(ActorFigures::outside),
             at_work,
-            idle: measured.lanes.len() - at_work,
+            idle: measured.workers.len() - at_work,
         }
     }
 }
 
 impl Measured {
-    /// The lanes that had something to do.
+    /// The workers that had something to do.
     pub(crate) fn at_work(&self) -> impl Iterator<Item = &ActorFigures> {
-        self.lanes.iter().filter(|lane| lane.items > 0)
+        self.workers.iter().filter(|worker| worker.items > 0)
     }
 
-    /// The share of the time in which the lanes but that one waited for room, in the mean; none where there are no others.
+    /// The share of the time in which the workers but that one waited for room, in the mean; none where there are no others.
     pub(crate) fn others_blocked(&self, name: &str) -> Option<f64> {
-        let others: Vec<f64> = self.at_work().filter(|lane| lane.name != name).map(|lane| lane.blocked).collect();
+        let others: Vec<f64> =
+            self.at_work().filter(|worker| worker.name != name).map(|worker| worker.blocked).collect();
         (!others.is_empty()).then(|| others.iter().sum::<f64>() / others.len() as f64)
     }
 
-    /// Seconds of work that a lane has with an item, in the mean.
+    /// Seconds of work that a worker has with an item, in the mean.
     pub(crate) fn cost_of_item(&self) -> f64 {
-        let costs = &self.lane_costs;
+        let costs = &self.worker_costs;
         costs.iter().map(|cost| f64::from(*cost)).sum::<f64>() / costs.len().max(1) as f64
     }
 
     /// Processors that the actors had between them.
     pub(crate) fn processors_had(&self) -> f64 {
-        self.lanes.iter().chain([&self.reader]).map(|actor| actor.cpu.unwrap_or(actor.busy)).sum()
+        self.workers.iter().chain([&self.reader]).map(|actor| actor.cpu.unwrap_or(actor.busy)).sum()
     }
 
     /// Whether no processor is left.
@@ -144,7 +145,7 @@ impl Measured {
 
     /// Processors that they could have: all, unless they were ready for more than they got, which others then had.
     pub(crate) fn processors(&self) -> f64 {
-        let ready: f64 = self.lanes.iter().chain([&self.reader]).filter_map(|actor| actor.queued).sum();
+        let ready: f64 = self.workers.iter().chain([&self.reader]).filter_map(|actor| actor.queued).sum();
         let (all, had) = (self.cores as f64, self.processors_had());
         // Who sleeps most of the time is always ready for a moment: that is nobody's doing.
         if ready > 0.1 * had && ready > 0.1 * all { had.clamp(0.05, all) } else { all }
@@ -214,7 +215,7 @@ impl Watch {
         let costs = self.gauges.costs();
         let begun = Some(self.shared.begun);
         let looking = self.looking();
-        Measured { begun, lane_costs: costs.0, reader_costs: costs.1, looking, ..between(&looks) }
+        Measured { begun, worker_costs: costs.0, reader_costs: costs.1, looking, ..between(&looks) }
     }
 
     /// What looking took of a processor: what it costs is measured as well.
@@ -309,11 +310,11 @@ fn between(looks: &[Look]) -> Measured {
         warm_up_s: first.at,
         rate: mean_of(&rates[from.min(rates.len())..]),
         windows: rates[from.min(rates.len())..].to_vec(),
-        lanes: (0..last.lanes.len()).map(|lane| figures(counted, |look| &look.lanes[lane])).collect(),
+        workers: (0..last.workers.len()).map(|worker| figures(counted, |look| &look.workers[worker])).collect(),
         reader: figures(counted, |look| &look.reader),
         queues: queues(counted),
         cores,
-        depth: last.lanes.first().map_or(0, |lane| lane.reading.capacity),
+        depth: last.workers.first().map_or(0, |worker| worker.reading.capacity),
         timeline,
         ..Measured::default()
     }

@@ -1,7 +1,7 @@
 //! What would bind next: who could do how much of what there is, if what binds now did not.
 //!
 //! # Definition
-//! Whoever is busy a share `b` of the time could do `1 / b` times as much. Lanes wait for room, and are busy or starved else:
+//! Whoever is busy a share `b` of the time could do `1 / b` times as much. Workers wait for room, and are busy or starved else:
 //! they could make `1 / (1 - blocked)` times as much. Actors that have `p` of `n` processors could have `n / p` times as much of
 //! them.
 //! Of those that do not bind, the one that could do the least is next.
@@ -22,7 +22,7 @@ pub(super) fn words(binding: &Binding, measured: &Measured, reader: &str) -> Opt
     let (who, does) = match name {
         Next::Reader => (format!("the {reader}"), "could take"),
         Next::Loader => ("the loader".to_owned(), "could feed"),
-        Next::OtherLanes => ("the other lanes".to_owned(), "could make"),
+        Next::OtherLanes => ("the other workers".to_owned(), "could make"),
         Next::Processors => ("the processors".to_owned(), "suffice for"),
     };
     let much = if could < 10.0 { format!("{} of this", percent(could)) } else { format!("{could:.0} times this") };
@@ -40,16 +40,16 @@ enum Next {
 
 /// The one that could do the least, with how many times as much as now that is.
 fn next(binding: &Binding, measured: &Measured) -> Option<(Next, f64)> {
-    let lanes = Means::of(measured);
+    let workers = Means::of(measured);
     let reader = (Next::Reader, times(measured.reader.busy));
-    let loader = (Next::Loader, loader(&lanes));
+    let loader = (Next::Loader, loader(&workers));
     let processors = (Next::Processors, measured.cores as f64 * times(measured.processors_had()));
     let behind = match binding {
         Binding::Unknown => return None,
         Binding::Reader => vec![loader, processors],
-        Binding::Lanes | Binding::Outside | Binding::Source => vec![reader, processors],
-        Binding::Lane(name) => {
-            // What all lanes could make if the slow one were as the others are.
+        Binding::Workers | Binding::Outside | Binding::Source => vec![reader, processors],
+        Binding::Worker(name) => {
+            // What all workers could make if the slow one were as the others are.
             let others = times(1.0 - measured.others_blocked(name)?);
             vec![(Next::OtherLanes, others), reader, processors]
         }
@@ -61,9 +61,9 @@ fn next(binding: &Binding, measured: &Measured) -> Option<(Next, f64)> {
     next.filter(|(_, could)| *could > 1.0 + NEARLY)
 }
 
-/// How much of what the reader takes the lanes could make, if there were always room.
-pub(super) fn loader(lanes: &Means) -> f64 {
-    times(1.0 - lanes.blocked)
+/// How much of what the reader takes the workers could make, if there were always room.
+pub(super) fn loader(workers: &Means) -> f64 {
+    times(1.0 - workers.blocked)
 }
 
 fn times(share: f64) -> f64 {

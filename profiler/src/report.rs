@@ -122,7 +122,7 @@ impl Page {
             None => return html! {},
         };
         if changes.is_empty() {
-            return html! { p { "What if: more lanes or more room would bring nothing." } };
+            return html! { p { "What if: more workers or more room would bring nothing." } };
         }
         html! {
             div.gains {
@@ -206,7 +206,7 @@ impl Page {
                 number(*bytes_out, size),
             ]
         };
-        let columns = ["stage", "", "of the lanes' work", "time", "ns/token", "bytes in", "bytes out"];
+        let columns = ["stage", "", "of the workers' work", "time", "ns/token", "bytes in", "bytes out"];
         html! {
             @if let Some(stages) = self.0.stage_costs.as_ref().filter(|stages| !stages.0.is_empty()) {
                 h2 { "Stages of the preparation" }
@@ -217,9 +217,8 @@ impl Page {
 
     fn training(&self) -> Markup {
         let Some(training) = &self.0.training else { return html! {} };
-        let Training {
-            device, device_name, steps, tokens_per_step, micro_batches_per_step, rows_per_micro_batch, ..
-        } = training;
+        let Training { device, device_name, steps, tokens_per_step, micro_batches_per_step, micro_batch_size, .. } =
+            training;
         let name = device_name.as_ref().map(|name| format!("{device} ({name})"));
         let mut known = vec![
             ("a step", estimated(&training.step_ms, milliseconds)),
@@ -228,7 +227,7 @@ impl Page {
         ];
         known.extend(tokens_per_step.map(|tokens| ("tokens in a step", short(tokens.0))));
         known.extend(micro_batches_per_step.map(|count| ("micro-batches in a step", short(count.0))));
-        known.extend(rows_per_micro_batch.map(|rows| ("rows in a micro-batch", short(rows.0))));
+        known.extend(micro_batch_size.map(|rows| ("rows in a micro-batch", short(rows.0))));
         html! {
             h2 { "A training step" }
             (figures(&known))

@@ -1,7 +1,7 @@
-//! How a pipeline goes by the number of its lanes: the universal scalability law, fitted to runs.
+//! How a pipeline goes by the number of its workers: the universal scalability law, fitted to runs.
 //!
 //! # Definition
-//! `X(n) = λ n / (1 + σ (n − 1) + κ n (n − 1))`: `n` lanes make `n` times what one makes, but for the share `σ` of their work
+//! `X(n) = λ n / (1 + σ (n − 1) + κ n (n − 1))`: `n` workers make `n` times what one makes, but for the share `σ` of their work
 //! that goes one at a time, and for what each pair of them costs, `κ`.
 //!
 //! The reciprocal is a sum, `n / X = a + b (n − 1) + c n (n − 1)`, so that the fit is one of least squares with `b ≥ 0` and
@@ -20,7 +20,7 @@ use crate::statistics::{DRAWS, Dice, Estimate, batch_means, interval_of};
 /// Points that the law takes at the least: it has as many coefficients.
 pub(crate) const POINTS_MIN: usize = 3;
 
-/// A lane that brings less, as a share of what there is, does not pay.
+/// A worker that brings less, as a share of what there is, does not pay.
 const PAYS: f64 = 0.05;
 
 /// How well a point is known at the best, as a share: what the machine does besides is in no window.
@@ -32,17 +32,17 @@ const UNKNOWN: f64 = 0.1;
 /// How far a point may be from the law, as a share, before the law is said not to describe it.
 const MISFIT_MAX: f64 = 0.10;
 
-/// Numbers of lanes that are looked at, when it is asked where they stop to pay.
-const LANES_MAX: usize = 1024;
+/// Numbers of workers that are looked at, when it is asked where they stop to pay.
+const WORKERS_MAX: usize = 1024;
 
 /// Windows of a run, at the least, for an interval.
 const WINDOWS_MIN: usize = 4;
 
-/// What so many lanes made.
+/// What so many workers made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
     /// The number of workers.
-    pub lanes: usize,
+    pub workers: usize,
     /// Of each window, in whatever there is a second.
     pub windows: Vec<f64>,
     /// Their mean.
@@ -60,14 +60,14 @@ struct Curve {
 }
 
 impl Curve {
-    fn at(self, lanes: usize) -> f64 {
-        let n = lanes as f64;
+    fn at(self, workers: usize) -> f64 {
+        let n = workers as f64;
         self.lambda * n / (1.0 + self.sigma * (n - 1.0) + self.kappa * n * (n - 1.0))
     }
 
-    /// What one more lane brings, as a share.
-    fn one_more(self, lanes: usize) -> f64 {
-        self.at(lanes + 1) / self.at(lanes) - 1.0
+    /// What one more worker brings, as a share.
+    fn one_more(self, workers: usize) -> f64 {
+        self.at(workers + 1) / self.at(workers) - 1.0
     }
 }
 
@@ -75,42 +75,42 @@ impl Curve {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Law {
     curve: Curve,
-    /// What one lane makes a second.
+    /// What one worker makes a second.
     pub lambda: Estimate,
-    /// The share of a lane's work that goes one at a time.
+    /// The share of a worker's work that goes one at a time.
     pub sigma: Estimate,
-    /// What each pair of lanes costs, as a share of the time that one lane alone takes for an item.
+    /// What each pair of workers costs, as a share of the time that one worker alone takes for an item.
     pub kappa: Estimate,
     /// Whether all points had windows enough for the intervals to mean something.
     pub is_known: bool,
     /// How far the furthest point is from the law, as a share of what the law says.
     pub misfit: f64,
-    /// The most lanes that were fitted.
-    pub(crate) lanes_max: usize,
+    /// The most workers that were fitted.
+    pub(crate) workers_max: usize,
 }
 
-/// Where more lanes stop to pay.
+/// Where more workers stop to pay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Limit {
-    /// A second lane brings this share, which is next to nothing.
+    /// A second worker brings this share, which is next to nothing.
     Nothing(f64),
     /// One more than so many brings less than [`PAYS`].
     After(usize),
     /// As before, but further out than was measured.
     Beyond(usize),
-    /// Lanes do not hinder one another as far as was measured.
+    /// Workers do not hinder one another as far as was measured.
     Unseen,
 }
 
 impl Law {
-    /// The law of these points, each with another number of lanes.
+    /// The law of these points, each with another number of workers.
     ///
     /// # Errors
     /// Why there is none.
     pub fn of(points: &[Point]) -> Result<Self, String> {
         if points.len() < POINTS_MIN {
             return Err(format!(
-                "the law takes {POINTS_MIN} numbers of lanes that nothing else holds back, and here {}: nothing is fitted",
+                "the law takes {POINTS_MIN} numbers of workers that nothing else holds back, and here {}: nothing is fitted",
                 match points.len() {
                     0 => "is none".to_owned(),
                     1 => "is 1".to_owned(),
@@ -119,7 +119,7 @@ impl Law {
             ));
         }
         let rates: Vec<f64> = points.iter().map(|point| point.rate).collect();
-        let curve = fitted(points, &rates).ok_or("lanes that make nothing follow no law")?;
+        let curve = fitted(points, &rates).ok_or("workers that make nothing follow no law")?;
         let batches: Vec<Vec<f64>> = points.iter().map(|point| batch_means(&point.windows)).collect();
         let mut dice = Dice::default();
         let drawn: Vec<Curve> = (0..DRAWS)
@@ -135,7 +135,7 @@ impl Law {
             let drawn: Vec<f64> = drawn.iter().map(of).chain([of(&curve)]).collect();
             interval_of(of(&curve), drawn)
         };
-        let misfit = points.iter().map(|point| (point.rate / curve.at(point.lanes) - 1.0).abs()).fold(0.0, f64::max);
+        let misfit = points.iter().map(|point| (point.rate / curve.at(point.workers) - 1.0).abs()).fold(0.0, f64::max);
         Ok(Self {
             curve,
             lambda: interval(|it| it.lambda),
@@ -143,13 +143,13 @@ impl Law {
             kappa: interval(|it| it.kappa),
             is_known: points.iter().all(|point| point.windows.len() >= WINDOWS_MIN),
             misfit,
-            lanes_max: points.iter().map(|point| point.lanes).max().unwrap_or(0),
+            workers_max: points.iter().map(|point| point.workers).max().unwrap_or(0),
         })
     }
 
-    /// What so many lanes make by the law.
-    pub fn at(&self, lanes: usize) -> f64 {
-        self.curve.at(lanes)
+    /// What so many workers make by the law.
+    pub fn at(&self, workers: usize) -> f64 {
+        self.curve.at(workers)
     }
 
     /// Whether the law is far from a point that it was fitted to.
@@ -157,30 +157,30 @@ impl Law {
         self.misfit > MISFIT_MAX
     }
 
-    /// Where more lanes stop to pay.
+    /// Where more workers stop to pay.
     pub fn limit(&self) -> Limit {
         let second = self.curve.one_more(1);
         if second < PAYS {
             return Limit::Nothing(second);
         }
-        // Even lanes that do not hinder one another bring little each when there are many: that is no limit.
-        if self.at(self.lanes_max) >= (1.0 - PAYS) * self.curve.lambda * self.lanes_max as f64 {
+        // Even workers that do not hinder one another bring little each when there are many: that is no limit.
+        if self.at(self.workers_max) >= (1.0 - PAYS) * self.curve.lambda * self.workers_max as f64 {
             return Limit::Unseen;
         }
-        let last = (1..LANES_MAX).find(|&lanes| self.curve.one_more(lanes) < PAYS).unwrap_or(LANES_MAX);
-        if last <= self.lanes_max { Limit::After(last) } else { Limit::Beyond(last) }
+        let last = (1..WORKERS_MAX).find(|&workers| self.curve.one_more(workers) < PAYS).unwrap_or(WORKERS_MAX);
+        if last <= self.workers_max { Limit::After(last) } else { Limit::Beyond(last) }
     }
 
-    /// The number of lanes that makes the most, `√((1 − σ) / κ)`; none where chance may have made `κ`, or where it is far
+    /// The number of workers that makes the most, `√((1 − σ) / κ)`; none where chance may have made `κ`, or where it is far
     /// from what was measured.
     pub fn peak(&self) -> Option<usize> {
         if self.kappa.low <= 0.0 || self.kappa.mean <= 0.0 {
             return None;
         }
         let below = ((1.0 - self.sigma.mean).max(0.0) / self.kappa.mean).sqrt();
-        let below = (1..=4 * self.lanes_max).take_while(|&lanes| lanes as f64 <= below).last().unwrap_or(1);
+        let below = (1..=4 * self.workers_max).take_while(|&workers| workers as f64 <= below).last().unwrap_or(1);
         let peak = if self.at(below + 1) > self.at(below) { below + 1 } else { below };
-        (peak <= 4 * self.lanes_max).then_some(peak)
+        (peak <= 4 * self.workers_max).then_some(peak)
     }
 
     /// The coefficients, in words.
@@ -191,7 +191,7 @@ impl Law {
         };
         let mut lines = vec![
             format!(
-                "σ = {:.3}{}: {} of a lane's work goes one at a time",
+                "σ = {:.3}{}: {} of a worker's work goes one at a time",
                 self.sigma.mean,
                 interval(self.sigma, 3),
                 percent(self.sigma.mean)
@@ -203,23 +203,27 @@ impl Law {
         }
         if self.is_far() {
             lines.push(format!(
-                "the law does not describe these lanes well: the furthest point is off by {}; go by the points",
+                "the law does not describe these workers well: the furthest point is off by {}; go by the points",
                 percent(self.misfit)
             ));
         }
         lines
     }
 
-    /// Where more lanes stop to pay, as a sentence.
+    /// Where more workers stop to pay, as a sentence.
     pub fn sentence(&self) -> String {
-        let most = self.lanes_max;
+        let most = self.workers_max;
         let sentence = match self.limit() {
-            Limit::Nothing(second) => format!("more lanes gain nothing: a second one brings {:+.1} %", 100.0 * second),
-            Limit::After(last) => format!("adding lanes stops to pay after {last}: one more brings less than 5 %"),
-            Limit::Beyond(last) => {
-                format!("adding lanes pays up to the {most} that were measured, and by the law up to {last}")
+            Limit::Nothing(second) => {
+                format!("more workers gain nothing: a second one brings {:+.1} %", 100.0 * second)
             }
-            Limit::Unseen => format!("nothing of it is seen up to {most} lanes: each makes nearly what one alone does"),
+            Limit::After(last) => format!("adding workers stops to pay after {last}: one more brings less than 5 %"),
+            Limit::Beyond(last) => {
+                format!("adding workers pays up to the {most} that were measured, and by the law up to {last}")
+            }
+            Limit::Unseen => {
+                format!("nothing of it is seen up to {most} workers: each makes nearly what one alone does")
+            }
         };
         match self.peak().filter(|_| !matches!(self.limit(), Limit::Nothing(_))) {
             Some(peak) => format!("{sentence}; {peak} make the most, and more than that make less"),
@@ -228,18 +232,18 @@ impl Law {
     }
 }
 
-/// What pairs of lanes cost, in words.
+/// What pairs of workers cost, in words.
 fn pairs(kappa: f64) -> String {
     match kappa {
-        kappa if kappa < 5e-5 => "pairs of lanes cost nothing that is seen".to_owned(),
+        kappa if kappa < 5e-5 => "pairs of workers cost nothing that is seen".to_owned(),
         kappa if kappa < 1e-3 => {
-            format!("each pair of lanes costs {:.2} % of the time that one takes for a batch", 100.0 * kappa)
+            format!("each pair of workers costs {:.2} % of the time that one takes for a batch", 100.0 * kappa)
         }
-        kappa => format!("each pair of lanes costs {} of the time that one takes for a batch", percent(kappa)),
+        kappa => format!("each pair of workers costs {} of the time that one takes for a batch", percent(kappa)),
     }
 }
 
-/// The curve that is nearest to these rates of the points' numbers of lanes.
+/// The curve that is nearest to these rates of the points' numbers of workers.
 fn fitted(points: &[Point], rates: &[f64]) -> Option<Curve> {
     if rates.iter().any(|rate| !rate.is_finite() || *rate <= 0.0) {
         return None;
@@ -251,7 +255,7 @@ fn fitted(points: &[Point], rates: &[f64]) -> Option<Curve> {
         .iter()
         .zip(rates)
         .map(|(point, rate)| {
-            let (n, weight) = (point.lanes as f64, 1.0 / point.spread.unwrap_or(unknown).max(KNOWN));
+            let (n, weight) = (point.workers as f64, 1.0 / point.spread.unwrap_or(unknown).max(KNOWN));
             let scale = weight * rate / n;
             ([scale, scale * (n - 1.0), scale * n * (n - 1.0)], weight)
         })
@@ -286,7 +290,7 @@ fn least_squares(rows: &[([f64; 3], f64)], kept: &[usize]) -> Option<[f64; 3]> {
     for at in 0..count {
         let pivot = (at..count).max_by(|&a, &b| matrix[a][at].abs().total_cmp(&matrix[b][at].abs()))?;
         matrix.swap(at, pivot);
-        // Numbers of lanes that are hardly different say nothing of what tells them apart.
+        // Numbers of workers that are hardly different say nothing of what tells them apart.
         if matrix[at][at].abs() < 1e-12 {
             return None;
         }
@@ -311,17 +315,17 @@ mod tests {
     use super::*;
 
     /// A run of that rate in 64 windows that scatter by so much, the same each time.
-    fn point(lanes: usize, rate: f64, noise: f64) -> Point {
-        let scatter = |at: usize| ((at * 37 + lanes * 11) as f64 * 12.9898).sin() * 43_758.547;
+    fn point(workers: usize, rate: f64, noise: f64) -> Point {
+        let scatter = |at: usize| ((at * 37 + workers * 11) as f64 * 12.9898).sin() * 43_758.547;
         let windows: Vec<f64> =
             (0..64).map(|at| rate * (1.0 + noise * (2.0 * scatter(at).fract().abs() - 1.0))).collect();
         let mean = windows.iter().sum::<f64>() / windows.len() as f64;
-        Point { lanes, windows, rate: mean, spread: Some(noise / 8.0) }
+        Point { workers, windows, rate: mean, spread: Some(noise / 8.0) }
     }
 
-    fn law(lanes: &[usize], (lambda, sigma, kappa): (f64, f64, f64), noise: f64) -> Law {
+    fn law(workers: &[usize], (lambda, sigma, kappa): (f64, f64, f64), noise: f64) -> Law {
         let curve = Curve { lambda, sigma, kappa };
-        let points: Vec<Point> = lanes.iter().map(|&lanes| point(lanes, curve.at(lanes), noise)).collect();
+        let points: Vec<Point> = workers.iter().map(|&workers| point(workers, curve.at(workers), noise)).collect();
         Law::of(&points).expect("points enough")
     }
 
@@ -329,10 +333,10 @@ mod tests {
     fn what_made_a_curve_is_found_again() {
         for sigma in [0.0, 0.01, 0.2, 0.7, 1.0] {
             for kappa in [0.0, 1e-4, 0.01, 0.1] {
-                for lanes in [&[1, 2, 4, 8][..], &[1, 2, 3], &[2, 5, 9, 16, 32]] {
-                    let found = law(lanes, (120.0, sigma, kappa), 0.0);
+                for workers in [&[1, 2, 4, 8][..], &[1, 2, 3], &[2, 5, 9, 16, 32]] {
+                    let found = law(workers, (120.0, sigma, kappa), 0.0);
                     let off = (found.sigma.mean - sigma).abs().max((found.kappa.mean - kappa).abs());
-                    assert!(off < 1e-6, "{sigma} {kappa} {lanes:?}: {found:?}");
+                    assert!(off < 1e-6, "{sigma} {kappa} {workers:?}: {found:?}");
                     assert!((found.lambda.mean / 120.0 - 1.0).abs() < 1e-6 && found.misfit < 1e-6, "{found:?}");
                 }
             }
@@ -358,7 +362,7 @@ mod tests {
 
     #[test]
     fn coefficients_are_never_negative() {
-        // Lanes that help one another: more than twice as much by two.
+        // Workers that help one another: more than twice as much by two.
         let points = [point(1, 10.0, 0.0), point(2, 22.0, 0.0), point(4, 46.0, 0.0)];
         let law = Law::of(&points).expect("points enough");
         assert!(law.sigma.mean == 0.0 && law.kappa.mean == 0.0 && law.sigma.low >= 0.0, "{law:?}");
@@ -375,12 +379,12 @@ mod tests {
     }
 
     #[test]
-    fn where_lanes_stop_to_pay_is_said() {
-        let said = |lanes: &[usize], coefficients| law(lanes, coefficients, 0.0).sentence();
+    fn where_workers_stop_to_pay_is_said() {
+        let said = |workers: &[usize], coefficients| law(workers, coefficients, 0.0).sentence();
         let eight = [1, 2, 4, 8];
-        assert!(said(&eight, (10.0, 1.0, 0.0)).starts_with("more lanes gain nothing: a second one brings +0.0 %"));
-        assert!(said(&eight, (10.0, 0.9, 0.3)).starts_with("more lanes gain nothing: a second one brings -"));
-        assert!(said(&eight, (10.0, 0.0, 0.0)).starts_with("nothing of it is seen up to 8 lanes"));
+        assert!(said(&eight, (10.0, 1.0, 0.0)).starts_with("more workers gain nothing: a second one brings +0.0 %"));
+        assert!(said(&eight, (10.0, 0.9, 0.3)).starts_with("more workers gain nothing: a second one brings -"));
+        assert!(said(&eight, (10.0, 0.0, 0.0)).starts_with("nothing of it is seen up to 8 workers"));
         // (1 − 0.2) / 0.02 = 40, of which the root is 6.3.
         let both = said(&eight, (10.0, 0.2, 0.02));
         assert!(both.contains("after 4: one more") && both.contains("6 make the most"), "{both}");
@@ -397,14 +401,14 @@ mod tests {
         let law = Law::of(&kink).expect("points enough");
         assert!(law.is_far() && law.evidence().iter().any(|line| line.contains("does not describe")), "{law:?}");
         for few in 0..POINTS_MIN {
-            assert!(Law::of(&kink[..few]).is_err_and(|why| why.contains("takes 3 numbers of lanes")));
+            assert!(Law::of(&kink[..few]).is_err_and(|why| why.contains("takes 3 numbers of workers")));
         }
         assert!(Law::of(&[point(1, 0.0, 0.0), point(2, 1.0, 0.0), point(3, 1.0, 0.0)]).is_err());
     }
 
     #[test]
     fn without_windows_nothing_is_said_of_how_sure_it_is() {
-        let points = [1, 2, 4].map(|lanes| Point { windows: Vec::new(), spread: None, ..point(lanes, 5.0, 0.0) });
+        let points = [1, 2, 4].map(|workers| Point { windows: Vec::new(), spread: None, ..point(workers, 5.0, 0.0) });
         let law = Law::of(&points).expect("points enough");
         assert!(!law.is_known && law.evidence().iter().any(|line| line.contains("too few times")), "{law:?}");
     }

@@ -1,4 +1,4 @@
-//! What binds a preparation: its lanes do everything, one stage after another.
+//! What binds a preparation: its workers do everything, one stage after another.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use pipeline::prepare::{Stage, Stages, Summary};
 use crate::measure::{Means, Measured};
 use crate::statistics::percent;
 
-/// Of the lanes' work: from here on it is the others that are the matter.
+/// Of the workers' work: from here on it is the others that are the matter.
 const MUCH: f64 = 0.25;
 
-/// What holds lanes back that is no matter between them.
+/// What holds workers back that is no matter between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeldBack {
-    /// There are fewer parts than lanes.
+    /// There are fewer parts than workers.
     Parts,
-    /// There are fewer processors than lanes that want one.
+    /// There are fewer processors than workers that want one.
     Processors,
 }
 
@@ -29,10 +29,10 @@ impl HeldBack {
     }
 }
 
-/// What holds the lanes back, if anything does. `parts` is what there was to make.
+/// What holds the workers back, if anything does. `parts` is what there was to make.
 pub fn held_back(measured: &Measured, parts: u64) -> Option<HeldBack> {
     let Means { busy, queued, .. } = Means::of(measured);
-    if parts < measured.lanes.len() as u64 {
+    if parts < measured.workers.len() as u64 {
         Some(HeldBack::Parts)
     } else {
         (queued / busy.max(1e-9) > MUCH).then_some(HeldBack::Processors)
@@ -47,20 +47,20 @@ pub fn judge(measured: &Measured, stages: &Stages, parts: u64) -> (String, Vec<S
     let held_back = held_back(measured, parts);
     let sentence = if held_back == Some(HeldBack::Parts) {
         format!(
-            "too few parts bind: {parts} for {} lanes; `prepare.part_bytes` makes smaller ones, and one compressed file is \
+            "too few parts bind: {parts} for {} workers; `prepare.part_bytes` makes smaller ones, and one compressed file is \
              one part",
-            measured.lanes.len()
+            measured.workers.len()
         )
     } else if held_back == Some(HeldBack::Processors) {
         format!(
-            "processors bind: {} lanes for {}; they are ready without one {} of their working time",
-            measured.lanes.len(),
+            "processors bind: {} workers for {}; they are ready without one {} of their working time",
+            measured.workers.len(),
             measured.cores,
             percent(queued)
         )
     } else if outside > 0.5 {
         format!(
-            "the disk binds (or what stands for it): lanes wait outside {} of their working time, most of it {}",
+            "the disk binds (or what stands for it): workers wait outside {} of their working time, most of it {}",
             percent(outside),
             doing(slowest)
         )
@@ -71,11 +71,11 @@ pub fn judge(measured: &Measured, stages: &Stages, parts: u64) -> (String, Vec<S
             .map(|(stage, share)| format!("{} {}", doing(*stage), percent(*share)))
             .collect();
         let share = shares.iter().find(|(stage, _)| *stage == slowest).map_or(0.0, |(_, share)| *share);
-        format!("{} binds: {} of the lanes' work ({})", doing(slowest), percent(share), rest.join(", "))
+        format!("{} binds: {} of the workers' work ({})", doing(slowest), percent(share), rest.join(", "))
     };
     let idle = if idle > 0 { format!("; {idle} had nothing to make") } else { String::new() };
     let evidence = format!(
-        "lanes at work: busy {} of the time, of that on a processor {}, ready for one {}, outside {}{idle}",
+        "workers at work: busy {} of the time, of that on a processor {}, ready for one {}, outside {}{idle}",
         percent(busy),
         percent((1.0 - queued - outside).max(0.0)),
         percent(queued),
@@ -84,7 +84,7 @@ pub fn judge(measured: &Measured, stages: &Stages, parts: u64) -> (String, Vec<S
     (sentence, vec![evidence])
 }
 
-/// Each stage with its share of the lanes' work.
+/// Each stage with its share of the workers' work.
 pub(crate) fn shares(stages: &Stages) -> [(Stage, f64); 4] {
     let total = (stages.read + stages.tokenize + stages.pack + stages.write).as_secs_f64().max(1e-9);
     let share = |part: Duration| part.as_secs_f64() / total;
@@ -101,7 +101,7 @@ pub(crate) fn shares(stages: &Stages) -> [(Stage, f64); 4] {
 pub struct StageCost {
     /// The name of the stage.
     pub name: &'static str,
-    /// Of the lanes' work.
+    /// Of the workers' work.
     pub share: f64,
     /// Seconds of all workers together.
     pub seconds: f64,

@@ -18,7 +18,7 @@ pub struct Timeline {
     pub resident_bytes: Vec<Option<u64>>,
     /// Bytes of the items in queues at the end of each window.
     pub queued_bytes: Vec<u64>,
-    /// Lanes, then the reader.
+    /// Workers, then the reader.
     pub actors: Vec<Course>,
 }
 
@@ -36,7 +36,7 @@ pub struct Course {
 impl Timeline {
     pub(super) fn of(looks: &[Look]) -> Self {
         let mut timeline = Self { from_s: looks.first().map_or(0.0, |look| look.at), ..Self::default() };
-        timeline.actors = looks.first().map(|look| vec![Course::default(); look.lanes.len() + 1]).unwrap_or_default();
+        timeline.actors = looks.first().map(|look| vec![Course::default(); look.workers.len() + 1]).unwrap_or_default();
         for pair in looks.windows(2) {
             let (first, last) = (&pair[0], &pair[1]);
             let seconds = last.at - first.at;

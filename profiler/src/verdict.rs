@@ -40,9 +40,9 @@ pub fn judge(measured: &Measured, reader: &str) -> Verdict {
 
 /// What binds.
 pub fn binding(measured: &Measured) -> Binding {
-    let (reader, lanes) = (&measured.reader, Means::of(measured));
+    let (reader, workers) = (&measured.reader, Means::of(measured));
     let are_few = reader.items < ITEMS_FEW || (reader.items < ITEMS_MIN && measured.seconds < SECONDS_LONG);
-    if are_few || measured.seconds < SECONDS_MIN || lanes.at_work == 0 {
+    if are_few || measured.seconds < SECONDS_MIN || workers.at_work == 0 {
         return Binding::Unknown;
     }
     if reader.starved < LITTLE {
@@ -50,40 +50,40 @@ pub fn binding(measured: &Measured) -> Binding {
         let lacks = reader.queued.unwrap_or(0.0);
         return if lacks > MUCH && lacks > reader.cpu.unwrap_or(1.0) { Binding::Cores } else { Binding::Reader };
     }
-    if let Some(slow) = slow_lane(measured) {
-        return Binding::Lane(slow);
+    if let Some(slow) = slow_worker(measured) {
+        return Binding::Worker(slow);
     }
     // Who waits for its turn, or for another's work, waits for whoever has the processors.
-    if measured.are_all_at_work() && lanes.busy < 1.0 - MUCH {
+    if measured.are_all_at_work() && workers.busy < 1.0 - MUCH {
         return Binding::Cores;
     }
-    if lanes.blocked > MUCH {
-        // Where the reader does next to nothing it is no other's burst that anybody waits for: a lane that is ready and has no
+    if workers.blocked > MUCH {
+        // Where the reader does next to nothing it is no other's burst that anybody waits for: a worker that is ready and has no
         // processor keeps the others from their turn.
-        let waits_for_processors = reader.busy < MUCH && lanes.delayed > MUCH * (lanes.busy + lanes.delayed);
+        let waits_for_processors = reader.busy < MUCH && workers.delayed > MUCH * (workers.busy + workers.delayed);
         return if waits_for_processors { Binding::Cores } else { Binding::Room };
     }
-    if lanes.starved > lanes.busy {
+    if workers.starved > workers.busy {
         return Binding::Source;
     }
-    if lanes.queued > MUCH * lanes.busy {
+    if workers.queued > MUCH * workers.busy {
         return Binding::Cores;
     }
-    if lanes.outside > 0.5 * lanes.busy { Binding::Outside } else { Binding::Lanes }
+    if workers.outside > 0.5 * workers.busy { Binding::Outside } else { Binding::Workers }
 }
 
-/// The lane that never waits while the others wait for room: items are taken in turn, so all wait for the slowest.
-fn slow_lane(measured: &Measured) -> Option<String> {
-    let mut lanes: Vec<&ActorFigures> = measured.at_work().collect();
-    lanes.sort_by(|a, b| a.blocked.total_cmp(&b.blocked));
-    let (slowest, others) = lanes.split_first()?;
+/// The worker that never waits while the others wait for room: items are taken in turn, so all wait for the slowest.
+fn slow_worker(measured: &Measured) -> Option<String> {
+    let mut workers: Vec<&ActorFigures> = measured.at_work().collect();
+    workers.sort_by(|a, b| a.blocked.total_cmp(&b.blocked));
+    let (slowest, others) = workers.split_first()?;
     let least = others.first()?.blocked;
     (slowest.blocked < LITTLE && least > MUCH).then(|| slowest.name.clone())
 }
 
-fn sentence(binding: &Binding, measured: &Measured, lanes: &Means, reader: &str) -> String {
+fn sentence(binding: &Binding, measured: &Measured, workers: &Means, reader: &str) -> String {
     let taker = &measured.reader;
-    let count = many(lanes.at_work);
+    let count = many(workers.at_work);
     match binding {
         Binding::Unknown => format!(
             "too short to say: {} items in {:.1} s; measure for longer (`--seconds`)",
@@ -92,54 +92,54 @@ fn sentence(binding: &Binding, measured: &Measured, lanes: &Means, reader: &str)
         Binding::Reader => format!(
             "the {reader} binds: it is busy {}; the loader could feed {}",
             percent(taker.busy),
-            times(next_bottleneck::loader(lanes))
+            times(next_bottleneck::loader(workers))
         ),
-        Binding::Lanes => format!(
+        Binding::Workers => format!(
             "the loader binds: {count} at work {} of the time; the {reader} waits {}{}",
-            percent(lanes.busy),
+            percent(workers.busy),
             percent(taker.starved),
-            if measured.are_all_at_work() { "; no processor is left for more lanes" } else { "" }
+            if measured.are_all_at_work() { "; no processor is left for more workers" } else { "" }
         ),
-        Binding::Lane(name) => format!(
-            "lane `{name}` binds: the others wait for it {} of the time, since batches are taken in order",
+        Binding::Worker(name) => format!(
+            "worker `{name}` binds: the others wait for it {} of the time, since batches are taken in order",
             percent(measured.others_blocked(name).unwrap_or(0.0))
         ),
         Binding::Source => format!(
-            "what the lanes read from binds: they wait for it {} of the time; the {reader} waits {}",
-            percent(lanes.starved),
+            "what the workers read from binds: they wait for it {} of the time; the {reader} waits {}",
+            percent(workers.starved),
             percent(taker.starved)
         ),
         Binding::Outside => format!(
-            "the disk binds (or whatever else is not this machine's processors): the lanes wait outside {} of the time",
-            percent(lanes.outside)
+            "the disk binds (or whatever else is not this machine's processors): the workers wait outside {} of the time",
+            percent(workers.outside)
         ),
         Binding::Cores if taker.starved < LITTLE => format!(
-            "processors bind: the {reader} is ready and without one {} of the time, while the lanes wait for it {}; other \
+            "processors bind: the {reader} is ready and without one {} of the time, while the workers wait for it {}; other \
              threads have them",
             percent(taker.queued.unwrap_or(0.0)),
-            percent(lanes.blocked)
+            percent(workers.blocked)
         ),
         Binding::Cores => {
             let (had, all) = (measured.processors_had(), measured.cores as f64);
             let others = if had < 0.75 * all { format!("; they get {had:.1} of them") } else { String::new() };
             format!(
-                "processors bind: {} and the {reader} for {}{others}; lanes are ready without one {} of the time",
-                many(measured.lanes.len()),
+                "processors bind: {} and the {reader} for {}{others}; workers are ready without one {} of the time",
+                many(measured.workers.len()),
                 processors(measured.cores),
-                percent(lanes.delayed.max(lanes.queued))
+                percent(workers.delayed.max(workers.queued))
             )
         }
         Binding::Room if taker.busy < MUCH => format!(
-            "handing over binds: the {reader} waits {} of the time and the lanes {}, since batches are taken in turn and one \
-             takes {:.0} µs to make; larger ones (`train.rows_per_micro_batch`) are handed over less often",
+            "handing over binds: the {reader} waits {} of the time and the workers {}, since batches are taken in turn and one \
+             takes {:.0} µs to make; larger ones (`train.micro_batch_size`) are handed over less often",
             percent(taker.starved),
-            percent(lanes.blocked),
+            percent(workers.blocked),
             1e6 * measured.cost_of_item()
         ),
         Binding::Room => format!(
-            "nothing binds: each waits for the other's bursts, the lanes {} and the {reader} {} of the time; more room \
-             between them helps: `data.depth` {} → {}",
-            percent(lanes.blocked),
+            "nothing binds: each waits for the other's bursts, the workers {} and the {reader} {} of the time; more room \
+             between them helps: `data.prefetch_batches` {} → {}",
+            percent(workers.blocked),
             percent(taker.starved),
             measured.depth,
             2 * measured.depth.max(1)
@@ -147,25 +147,25 @@ fn sentence(binding: &Binding, measured: &Measured, lanes: &Means, reader: &str)
     }
 }
 
-fn evidence(binding: &Binding, measured: &Measured, lanes: &Means, reader: &str) -> Vec<String> {
+fn evidence(binding: &Binding, measured: &Measured, workers: &Means, reader: &str) -> Vec<String> {
     if *binding == Binding::Unknown {
         return Vec::new();
     }
     let taker = &measured.reader;
     let behind = next_bottleneck::words(binding, measured, reader);
-    let idle = if lanes.idle > 0 { format!("; {} had nothing to make", many(lanes.idle)) } else { String::new() };
+    let idle = if workers.idle > 0 { format!("; {} had nothing to make", many(workers.idle)) } else { String::new() };
     let clocks = [
         format!(
-            "{reader}: busy {}, starved {}; lanes: busy {} (on a processor {}, ready for one {}, outside {}), starved {}, \
+            "{reader}: busy {}, starved {}; workers: busy {} (on a processor {}, ready for one {}, outside {}), starved {}, \
              blocked {}{idle}",
             percent(taker.busy),
             percent(taker.starved),
-            percent(lanes.busy),
-            percent(lanes.cpu),
-            percent(lanes.queued),
-            percent(lanes.outside),
-            percent(lanes.starved),
-            percent(lanes.blocked)
+            percent(workers.busy),
+            percent(workers.cpu),
+            percent(workers.queued),
+            percent(workers.outside),
+            percent(workers.starved),
+            percent(workers.blocked)
         ),
         format!(
             "queues: {} full in the mean, without room {} and empty {} of the time",
@@ -182,8 +182,8 @@ fn times(could: f64) -> String {
     if could < 10.0 { format!("{} of it", percent(could)) } else { format!("{could:.0} of its kind") }
 }
 
-fn many(lanes: usize) -> String {
-    if lanes == 1 { "1 lane".to_owned() } else { format!("{lanes} lanes") }
+fn many(workers: usize) -> String {
+    if workers == 1 { "1 worker".to_owned() } else { format!("{workers} workers") }
 }
 
 fn processors(cores: usize) -> String {
@@ -204,11 +204,12 @@ mod tests {
         ActorFigures { name, items, busy, starved, blocked, cpu, queued, delayed: queued, ..ActorFigures::default() }
     }
 
-    fn measured(lanes: &[Shares], reader: Shares) -> Measured {
-        let lanes = lanes.iter().enumerate().map(|(at, shares)| actor(&format!("batch-{at}"), 500, *shares)).collect();
+    fn measured(workers: &[Shares], reader: Shares) -> Measured {
+        let workers =
+            workers.iter().enumerate().map(|(at, shares)| actor(&format!("batch-{at}"), 500, *shares)).collect();
         Measured {
             seconds: 5.0,
-            lanes,
+            workers,
             reader: actor("batch-reader", 1000, reader),
             queues: QueueFigures { capacity: 4, ..QueueFigures::default() },
             cores: 2,
@@ -226,21 +227,21 @@ mod tests {
         let idle = [0.0, 0.0, 0.0, 0.0, 0.0];
         let cases: [(&str, Measured, Binding); 18] = [
             (
-                "a trainer that costs nothing, beside lanes that hardly get a processor",
+                "a trainer that costs nothing, beside workers that hardly get a processor",
                 measured(&[[0.45, 0.0, 0.55, 0.45, 0.45]; 2], [0.05, 0.95, 0.0, 0.05, 0.0]),
                 Binding::Cores,
             ),
             ("a slow trainer", measured(&[waits_for_room; 2], [0.99, 0.01, 0.0, 0.01, 0.0]), Binding::Reader),
             ("a trainer on processors", measured(&[waits_for_room; 2], [0.99, 0.01, 0.0, 0.97, 0.02]), Binding::Reader),
-            ("slow lanes", measured(&[works; 2], [0.3, 0.7, 0.0, 0.3, 0.0]), Binding::Lanes),
-            ("one lane", measured(&[works], [0.1, 0.9, 0.0, 0.1, 0.0]), Binding::Lanes),
+            ("slow workers", measured(&[works; 2], [0.3, 0.7, 0.0, 0.3, 0.0]), Binding::Workers),
+            ("one worker", measured(&[works], [0.1, 0.9, 0.0, 0.1, 0.0]), Binding::Workers),
             (
-                "one slow lane",
+                "one slow worker",
                 measured(&[[1.0, 0.0, 0.0, 0.9, 0.0], [0.04, 0.0, 0.96, 0.04, 0.0]], [0.0, 1.0, 0.0, 0.0, 0.0]),
-                Binding::Lane("batch-0".to_owned()),
+                Binding::Worker("batch-0".to_owned()),
             ),
             (
-                "lanes that sleep",
+                "workers that sleep",
                 measured(&[[1.0, 0.0, 0.0, 0.02, 0.01]; 2], [0.5, 0.5, 0.0, 0.0, 0.0]),
                 Binding::Outside,
             ),
@@ -256,7 +257,7 @@ mod tests {
                 Binding::Room,
             ),
             (
-                "more lanes than processors",
+                "more workers than processors",
                 measured(&[[0.97, 0.0, 0.03, 0.24, 0.73]; 8], [0.02, 0.98, 0.0, 0.01, 0.01]),
                 Binding::Cores,
             ),
@@ -266,7 +267,7 @@ mod tests {
                 Binding::Cores,
             ),
             (
-                "lanes that wait for their turn, on processors that are all at work",
+                "workers that wait for their turn, on processors that are all at work",
                 measured(&[[0.31, 0.05, 0.64, 0.23, 0.08]; 8], [0.11, 0.89, 0.0, 0.06, 0.0]),
                 Binding::Cores,
             ),
@@ -281,16 +282,16 @@ mod tests {
                 Binding::Cores,
             ),
             (
-                "an idle lane",
+                "an idle worker",
                 {
                     let mut measured = measured(&[works, idle], [0.3, 0.7, 0.0, 0.3, 0.0]);
-                    measured.lanes[1].items = 0;
+                    measured.workers[1].items = 0;
                     measured
                 },
-                Binding::Lanes,
+                Binding::Workers,
             ),
             (
-                "lanes that decode for one another",
+                "workers that decode for one another",
                 measured(&[[0.2, 0.8, 0.0, 0.19, 0.0]; 4], [0.2, 0.8, 0.0, 0.2, 0.0]),
                 Binding::Source,
             ),
@@ -311,13 +312,13 @@ mod tests {
     #[test]
     fn what_would_bind_next_is_named() {
         let cases = [
-            // Lanes that are blocked half of the time; on processors the lanes have 0.4 of two.
+            // Workers that are blocked half of the time; on processors the workers have 0.4 of two.
             (
                 "a slow trainer",
                 measured(&[[0.5, 0.0, 0.5, 0.2, 0.0]; 2], [1.0, 0.0, 0.0, 0.0, 0.0]),
                 "the loader, which could feed 200 % of this",
             ),
-            // Lanes that could make 20 times as much, of which two processors make 1.25.
+            // Workers that could make 20 times as much, of which two processors make 1.25.
             (
                 "few processors",
                 measured(&[[0.05, 0.0, 0.95, 0.05, 0.0]; 2], [1.0, 0.0, 0.0, 1.5, 0.0]),
@@ -334,9 +335,9 @@ mod tests {
                 "the processors, which suffice for 215 % of this",
             ),
             (
-                "one slow lane",
+                "one slow worker",
                 measured(&[[1.0, 0.0, 0.0, 0.0, 0.0], [0.2, 0.0, 0.8, 0.0, 0.0]], [0.05, 0.95, 0.0, 0.0, 0.0]),
-                "the other lanes, which could make 500 % of this",
+                "the other workers, which could make 500 % of this",
             ),
             (
                 "a trainer without a processor",
@@ -359,7 +360,7 @@ mod tests {
 
     #[test]
     fn a_verdict_contradicts_no_clock() {
-        // U2: lanes that are blocked 83 % of the time were said to be the bottleneck.
+        // U2: workers that are blocked 83 % of the time were said to be the bottleneck.
         let blocked = measured(&[[0.17, 0.0, 0.83, 0.17, 0.0]; 4], [0.15, 0.85, 0.0, 0.15, 0.0]);
         assert_eq!(judge(&blocked, "trainer").binding, Binding::Room);
         let few = Measured { reader: actor("batch-reader", 3, [0.1, 0.9, 0.0, 0.1, 0.0]), ..blocked };
@@ -370,8 +371,8 @@ mod tests {
     #[test]
     fn what_could_be_fed_is_said_in_words_that_are_read() {
         let fed = |blocked: f64| {
-            let lanes = [[1.0 - blocked, 0.0, blocked, 0.1, 0.0]; 2];
-            judge(&measured(&lanes, [1.0, 0.0, 0.0, 0.0, 0.0]), "trainer").sentence
+            let workers = [[1.0 - blocked, 0.0, blocked, 0.1, 0.0]; 2];
+            judge(&measured(&workers, [1.0, 0.0, 0.0, 0.0, 0.0]), "trainer").sentence
         };
         assert!(fed(0.5).contains("could feed 200 % of it"), "{}", fed(0.5));
         assert!(fed(0.99).contains("could feed 100 of its kind"), "{}", fed(0.99));

@@ -14,7 +14,7 @@ const MISFIT_MAX: f64 = 0.10;
 /// How badly a rate may be known, as a share, for anything to be foretold of it.
 const NOISE_MAX: f64 = 0.2;
 
-/// Of what can be had a proposal has so much: more lanes than it takes are in the way.
+/// Of what can be had a proposal has so much: more workers than it takes are in the way.
 const NEARLY: f64 = 0.98;
 
 /// A change with what it would bring.
@@ -71,18 +71,21 @@ pub fn proposals(measured: &Measured) -> Result<Vec<Proposal>, String> {
         let most = played.iter().map(|(_, played)| played.rate).fold(0.0, f64::max);
         played.into_iter().find(|(_, played)| played.rate >= NEARLY * most)
     };
-    let lanes = |to| Layout { lanes: to, ..now };
+    let workers = |to| Layout { workers: to, ..now };
     let depth = |to| Layout { depth: to, ..now };
-    let many: Vec<usize> = (1..=(4 * now.lanes).max(2 * measured.cores).min(256)).collect();
+    let many: Vec<usize> = (1..=(4 * now.workers).max(2 * measured.cores).min(256)).collect();
     let deep: Vec<usize> = (0..6).map(|power| now.depth << power).collect();
-    let found = [("data.lanes", now.lanes, best(&many, &lanes)), ("data.depth", now.depth, best(&deep, &depth))];
+    let found = [
+        ("data.workers", now.workers, best(&many, &workers)),
+        ("data.prefetch_batches", now.depth, best(&deep, &depth)),
+    ];
     let mut proposals: Vec<Proposal> = found
         .into_iter()
         .filter_map(|(key, from, best)| {
             let (to, played) = best?;
             let gain = played.rate / base - 1.0;
-            // Fewer lanes that do as well are worth a word too: they are in the trainer's way.
-            let is_worth = gain >= GAIN_MIN || (key == "data.lanes" && to < from && gain > -GAIN_MIN);
+            // Fewer workers that do as well are worth a word too: they are in the trainer's way.
+            let is_worth = gain >= GAIN_MIN || (key == "data.workers" && to < from && gain > -GAIN_MIN);
             (to != from && is_worth).then(|| Proposal { key, from, to, gain, within, then: then(&played) })
         })
         .collect();
@@ -94,7 +97,7 @@ pub fn proposals(measured: &Measured) -> Result<Vec<Proposal>, String> {
 fn then(played: &Played) -> &'static str {
     if played.reader_busy > 0.95 {
         "the trainer binds"
-    } else if played.lanes_blocked > 0.25 {
+    } else if played.workers_blocked > 0.25 {
         "the room between them binds"
     } else {
         "the loader still binds"
@@ -102,23 +105,25 @@ fn then(played: &Played) -> &'static str {
 }
 
 fn layout_of(measured: &Measured) -> Layout {
-    Layout { lanes: measured.lanes.len(), depth: measured.depth, cores: measured.processors() }
+    Layout { workers: measured.workers.len(), depth: measured.depth, cores: measured.processors() }
 }
 
 /// Costs as they were measured. What was spent ready without a processor comes of how many there were, and is left out: the
 /// model has that by itself.
 fn model_of(measured: &Measured) -> Result<Model, String> {
-    let lanes = Means::of(measured);
-    if matches!(binding(measured), Binding::Lane(_)) {
-        return Err("one lane is slower than the others, which no number of them mends: nothing is foretold".to_owned());
-    }
-    if lanes.starved > 0.15 {
+    let workers = Means::of(measured);
+    if matches!(binding(measured), Binding::Worker(_)) {
         return Err(
-            "the lanes wait for what they read from, of which the model has none: nothing is foretold".to_owned()
+            "one worker is slower than the others, which no number of them mends: nothing is foretold".to_owned()
+        );
+    }
+    if workers.starved > 0.15 {
+        return Err(
+            "the workers wait for what they read from, of which the model has none: nothing is foretold".to_owned()
         );
     }
     let shares = |busy: f64, cpu: f64, outside: f64| (cpu / busy.max(1e-9), outside / busy.max(1e-9));
-    let of_lanes = shares(lanes.busy, lanes.cpu, lanes.outside);
+    let of_workers = shares(workers.busy, workers.cpu, workers.outside);
     let reader = &measured.reader;
     let of_reader = shares(reader.busy, reader.cpu.unwrap_or(reader.busy), reader.outside());
     let costs = |costs: &[f32], (cpu, wait): (f64, f64)| {
@@ -126,10 +131,10 @@ fn model_of(measured: &Measured) -> Result<Model, String> {
     };
     // The first item of a reader has its start in it.
     let model = Model {
-        lane: costs(&measured.lane_costs, of_lanes),
+        worker: costs(&measured.worker_costs, of_workers),
         reader: costs(measured.reader_costs.get(1..).unwrap_or_default(), of_reader),
     };
-    if model.lane.is_empty() || model.reader.is_empty() {
+    if model.worker.is_empty() || model.reader.is_empty() {
         return Err("too little was measured to foretell anything".to_owned());
     }
     Ok(model)

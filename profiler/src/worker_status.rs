@@ -3,11 +3,11 @@
 use runtime::{Activity, PoolStats, WorkerStats};
 use server::ActorStatus;
 
-/// What lanes do just now, and whoever reads what they make.
+/// What workers do just now, and whoever reads what they make.
 pub fn actors(gauges: &PoolStats) -> Vec<ActorStatus> {
-    let lanes = gauges.workers();
+    let workers = gauges.workers();
     let reader = gauges.reader();
-    lanes.iter().map(|lane| actor(lane, false)).chain([actor(&reader, true)]).collect()
+    workers.iter().map(|worker| actor(worker, false)).chain([actor(&reader, true)]).collect()
 }
 
 fn actor(reading: &WorkerStats, is_reader: bool) -> ActorStatus {

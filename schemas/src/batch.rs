@@ -119,7 +119,7 @@ impl Batch {
 
     /// A digest for each row: equal rows, equal digests, on any machine and in any batch. See [`stream_hash`].
     ///
-    /// Made when first asked for, and kept: a lane that asks spares the thread that reads the batch.
+    /// Made when first asked for, and kept: a worker that asks spares the thread that reads the batch.
     #[must_use]
     pub fn row_digests(&self) -> &[blake3::Hash] {
         self.digests.get_or_init(|| stream_hash::row_digests(&self.record))

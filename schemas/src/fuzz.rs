@@ -5,7 +5,7 @@ use crate::{Generation, Manifest};
 /// A manifest of two generations, as `prepare` writes it.
 fn manifest() -> Vec<u8> {
     const CONTENT: &str = r#"{"tokenizer":{"fingerprint":"f","kind":"wordpiece","vocab_size":100,"lowercase":true,
-        "special":{"pad":0,"unk":1,"cls":2,"sep":3,"mask":4},"specials":[0,1,2,3,4]},"tokens_max":128,"pack":{"name":"sentences",
+        "special":{"pad":0,"unk":1,"cls":2,"sep":3,"mask":4},"specials":[0,1,2,3,4]},"max_seq_len":128,"pack":{"name":"sentences",
         "content":126,"keeps_sentences":true,"cuts":false},"files":{"tokenizer.json":"c"},"generations":[{"parts":[{"id":0,"train":[{"path":"train/part-00000-00-00.parquet",
         "part":0,"first_row":0,"rows":3,"tokens":300,"groups":[3],"bytes":1000,"blake3":"a","content":"b"}],"valid":[]}],
         "vocab":{"path":"vocab/00000.parquet","blake3":"d"},"corpus":{"documents":1,"text_bytes":2,"words":3,"tokens":4,

@@ -89,7 +89,7 @@ pub struct Manifest {
     /// The tokenizer in a few words.
     pub tokenizer: Tokenizer,
     /// Longest row that a frame may make of a sample, frame tokens included.
-    pub tokens_max: u32,
+    pub max_seq_len: u32,
     /// How documents were packed.
     pub pack: Pack,
     /// BLAKE3 of files that all generations share, by name: `tokenizer.json`.

@@ -35,7 +35,7 @@ ordinal! {
     Generation(u32);
     /// A row of the endless training stream (row = one rendered copy of one sample or piece of a sample).
     RowIndex(u64);
-    /// A micro-batch of the stream: the unit of lanes, channel and upload.
+    /// A micro-batch of the stream: the unit of workers, channel and upload.
     BatchIndex(u64);
     /// An optimizer step, counted from 0. After `n` steps the model has seen steps `0..n`.
     Step(u64);

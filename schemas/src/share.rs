@@ -61,9 +61,9 @@ impl Share {
     /// The rows of its `own`-th micro-batch of a stream that begins at row `from`: fewer, or none, where rows have larger
     /// numbers than there are.
     #[must_use]
-    pub fn rows(self, from: u64, own: u64, rows_per_micro_batch: u64) -> Range<u64> {
-        let start = self.in_stream(own).saturating_mul(rows_per_micro_batch).saturating_add(from);
-        start..start.saturating_add(rows_per_micro_batch)
+    pub fn rows(self, from: u64, own: u64, micro_batch_size: u64) -> Range<u64> {
+        let start = self.in_stream(own).saturating_mul(micro_batch_size).saturating_add(from);
+        start..start.saturating_add(micro_batch_size)
     }
 }
 

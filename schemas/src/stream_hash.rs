@@ -5,7 +5,7 @@
 //!
 //! # Why
 //! Two runs whose hashes agree saw the same rows in the same order. How rows were cut into micro-batches, by how many
-//! lanes they were made and over how many ranks they were dealt are no part of it: these change no row.
+//! workers they were made and over how many ranks they were dealt are no part of it: these change no row.
 //!
 //! # Definition
 //! With `header = BLAKE3(for every column but attention masks: bytes of the name (u64), name, width (u64), bytes of an

@@ -78,7 +78,7 @@ def sized(machine: Machine, method: str, size: str) -> tuple[str, list[str], int
     (layers, hidden, heads, feed_forward), width, rows = (TINY if machine.tiny else SIZES)[size]
     keys = {
         "encoder.layers": layers, "encoder.hidden": hidden, "encoder.heads": heads, "encoder.feed_forward": feed_forward,
-        "encoder.embedding": hidden, "encoder.positions": max(width, 64), "prepare.tokens_max": width, "data.width": width,
+        "encoder.embedding": hidden, "encoder.max_positions": max(width, 64), "prepare.max_seq_len": width, "data.seq_len": width,
         "train.device": machine.device,
     }
     if machine.kind == "cpu":
@@ -92,7 +92,7 @@ def sized(machine: Machine, method: str, size: str) -> tuple[str, list[str], int
     options = settings(keys) + [word for text in own for word in ("--set", text)]
     config = f"configs/{preset}.toml"
     while True:
-        of_step = settings({"train.rows_per_step": rows, "train.rows_per_micro_batch": rows})
+        of_step = settings({"train.global_batch_size": rows, "train.micro_batch_size": rows})
         plan = checked([machine.cloze, "plan", "--json", "-c", config, *options, *of_step], machine.env("cpu"), BUNDLE, 60)
         # A sixth is for what no plan sees: the context, workspaces, what the allocator cannot use.
         if rows <= 4 or json.loads(plan.out)["memory_bytes"] < machine.memory_bytes() * 5 / 6:
@@ -107,7 +107,7 @@ def small(machine: Machine, name: str) -> list[str]:
     width = 32 if machine.tiny else 128
     keys = {
         "encoder.layers": 1 if machine.tiny else min(4, encoder["layers"]), "encoder.hidden": hidden,
-        "encoder.heads": heads, "encoder.feed_forward": 4 * hidden, "encoder.positions": 128, "data.width": width,
+        "encoder.heads": heads, "encoder.feed_forward": 4 * hidden, "encoder.max_positions": 128, "data.seq_len": width,
         "schedule.warmup_steps": 2, "validation.every_steps": 0, "report.every_steps": 1,
     }
     if "embedding" in encoder and encoder["embedding"] != encoder["hidden"]:
@@ -126,7 +126,7 @@ def prepared(machine: Machine, name: str, width: int) -> list[str]:
     kind = "wordpiece" if "lowercase" in section else "byte_bpe"
     keys = {
         "prepare.inputs": [str(BUNDLE / "corpus")], "prepare.tokenizer": str(BUNDLE / "tokenizers" / f"{kind}.json"),
-        "prepare.tokens_max": width, "prepare.valid_fraction": 0.05,
+        "prepare.max_seq_len": width, "prepare.valid_fraction": 0.05,
     }
     mark = json.dumps([kind, section.get("pack"), width], sort_keys=True)
     folder = machine.work / "data" / hashlib.sha256(mark.encode()).hexdigest()[:12]
@@ -150,12 +150,12 @@ def begun(machine: Machine, name: str) -> list[str]:
         config, run = model.with_name(f"{name}.toml"), model.with_name(f"{name}-run")
         config.parent.mkdir(parents=True, exist_ok=True)
         config.write_text(written(preset | {"loss": {"mlm": 1.0}}), encoding="utf-8")
-        plain = {"run.folder": str(run), "train.steps": 2, "train.rows_per_step": 8, "train.rows_per_micro_batch": 8,
+        plain = {"run.folder": str(run), "train.steps": 2, "train.global_batch_size": 8, "train.micro_batch_size": 8,
                  "train.device": "cpu", "train.precision": "f32", "schedule.warmup_steps": 0}
         options = small(machine, name) + settings(plain)
         checked([machine.cloze, "train", "-c", config, *options], machine.env("cpu"), BUNDLE, 120)
         checked([machine.cloze, "export", "--run", run, "--out", model], machine.env("cpu"), BUNDLE, 60)
-    return settings({"train.init": str(model)})
+    return settings({"train.init_from": str(model)})
 
 
 def written(values: dict, above: str = "") -> str:

@@ -52,8 +52,8 @@ def compare(machine: Machine, name: str, limit_s: float) -> dict:
     preset, rows = presets.table(name), 8 if machine.tiny else 24
     copies = preset.get("data", {}).get("copies", 1)
     steps = 3 if machine.tiny else STEPS
-    keys = {"encoder.dropout": 0.0, "optimizer.lr": 1e-4, "train.steps": steps, "train.rows_per_step": rows - rows % copies,
-            "train.rows_per_micro_batch": rows - rows % copies, "checkpoints.every_steps": steps}
+    keys = {"encoder.dropout": 0.0, "optimizer.lr": 1e-4, "train.steps": steps, "train.global_batch_size": rows - rows % copies,
+            "train.micro_batch_size": rows - rows % copies, "checkpoints.every_steps": steps}
     runs = {"cpu": ("cpu", "cpu", "f32"), "f32": ("device", machine.device, "f32")}
     if machine.kind != "cpu":
         runs["bf16"] = ("device", machine.device, "bf16")
@@ -126,10 +126,10 @@ def _everything(machine: Machine, folder: Path) -> list:
         "prepare.folder": str(data), "data.folder": str(data), "run.folder": str(folder), "report.every_steps": 1,
         "train.steps": 12, "validation.every_steps": 6, "checkpoints.every_steps": 4, "train.deterministic": True,
         "train.device": machine.device, "train.precision": machine.precision, "encoder.dropout": 0.1,
-        "networks.generator.draw": "gumbel",
+        "networks.generator.sampling_method": "gumbel",
     }
     if not machine.tiny:
-        keys |= {"encoder.hidden": 128, "encoder.feed_forward": 512, "train.rows_per_step": 64, "train.rows_per_micro_batch": 32}
+        keys |= {"encoder.hidden": 128, "encoder.feed_forward": 512, "train.global_batch_size": 64, "train.micro_batch_size": 32}
     config = ["-c", "tests/fixtures/every-objective.toml", *presets.settings(keys)]
     if not (data / "manifest.json").exists():
         checked([machine.cloze, "prepare", *config], machine.env("cpu"), BUNDLE, 120)

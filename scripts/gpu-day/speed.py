@@ -23,7 +23,7 @@ FED = [("mlm", "base"), ("mlm", "small"), ("mlm", "large"), ("taco", "base"), ("
 SWITCHES = {
     "bf16": ("train.precision=\"bf16\"",), "float32": ("train.precision=\"f32\"",),
     "tf32": ("train.precision=\"f32\"", "train.tf32=true"), "no dropout": ("encoder.dropout=0.0",),
-    "deterministic": ("train.deterministic=true",), "recompute": ("train.recompute=true",),
+    "deterministic": ("train.deterministic=true",), "activation_checkpointing": ("train.activation_checkpointing=true",),
 }
 
 SAID = re.compile(r"hf \w+ (?P<form>\w+) \S+ batch (?P<rows>\d+)x(?P<width>\d+): (?P<step_ms>[\d.]+) ms/step, "
@@ -77,7 +77,7 @@ def rival(machine: Machine, form: str, size: str, limit_s: float) -> dict:
         raise Failed(f"it did not say what was expected:\n{ended.tail}")
     step_ms, tokens_per_s = float(said["step_ms"]), float(said["tokens_per_s"].replace(",", ""))
     mfu, peak = (float(said[name]) if said[name] else None for name in ("mfu", "peak"))
-    return {"step_ms": step_ms, "tokens_per_s": tokens_per_s, "mfu": mfu and mfu / 100, "rows_per_step": rows,
+    return {"step_ms": step_ms, "tokens_per_s": tokens_per_s, "mfu": mfu and mfu / 100, "global_batch_size": rows,
             "width": width, "peak_bytes": peak and peak * 2**30, "driver_bytes": memory.bytes}
 
 

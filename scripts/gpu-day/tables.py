@@ -115,7 +115,7 @@ class Tables:
             quartiles = first.get("step_ms_quartiles")
             ratio, flops = self.times_plain(name, size) if name in presets.METHODS else (None, None)
             peak = get("peak_bytes") or get("driver_bytes")
-            shape = f"{first['rows_per_step']} × {first['width']}" if first else "–"
+            shape = f"{first['global_batch_size']} × {first['width']}" if first else "–"
             rows.append([
                 name, shape, _number(get("step_ms"), 1), f"{quartiles[0]:.1f}–{quartiles[1]:.1f}" if quartiles else "–",
                 _count(get("tokens_per_s")), _percent(get("mfu")), _gigabytes(peak), _gigabytes(get("planned_bytes")),

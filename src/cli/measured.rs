@@ -25,18 +25,18 @@ pub struct ProfileArgs {
     /// Pretend that a training step takes this long; 0 takes batches as fast as they come.
     #[arg(long, default_value_t = 0.0, value_parser = number::milliseconds)]
     pub step_ms: f64,
-    /// Slow something on purpose, by so many ms: `lane` (each batch of the first), `lanes` (each batch), `work` (each
+    /// Slow something on purpose, by so many ms: `worker` (each batch of the first), `workers` (each batch), `work` (each
     /// batch, on a processor), `burst` (one batch of eight), `disk` (each read of a shard); `writer` of a preparation.
-    /// After a comma: `lock` (each batch, with one lock of all lanes), `turns` (the same, when all lanes have met), `pairs`
-    /// (as `turns`, for each other lane).
+    /// After a comma: `lock` (each batch, with one lock of all workers), `turns` (the same, when all workers have met), `pairs`
+    /// (as `turns`, for each other worker).
     #[arg(long, value_name = "ACTOR=MS")]
     pub slow: Option<String>,
     /// Run what is proposed too, and say what it brought.
     #[arg(long)]
     pub check: bool,
-    /// Run at each of these numbers of lanes, for all of `--seconds`, and say by the law that fits them where more stop to
+    /// Run at each of these numbers of workers, for all of `--seconds`, and say by the law that fits them where more stop to
     /// pay.
-    #[arg(long, value_name = "LANES", value_delimiter = ',', conflicts_with_all = ["check", "batches", "report", "svg", "trace", "folded"],
+    #[arg(long, value_name = "WORKERS", value_delimiter = ',', conflicts_with_all = ["check", "batches", "report", "svg", "trace", "folded"],
           value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub scale: Vec<u16>,
     /// Write a page with everything into this file of HTML, which needs nothing else.
@@ -62,7 +62,7 @@ pub struct TuneArgs {
     /// Measure each candidate for so long at the most.
     #[arg(long, default_value_t = 8.0, value_parser = number::seconds)]
     pub seconds: f64,
-    /// A training step takes this long: it is then not timed, and `train.rows_per_micro_batch` stays. A build without the
+    /// A training step takes this long: it is then not timed, and `train.micro_batch_size` stays. A build without the
     /// trainer takes batches as fast as they come if it is not said.
     #[arg(long, value_parser = number::milliseconds)]
     pub step_ms: Option<f64>,

@@ -49,7 +49,7 @@ pub(crate) fn run(run: &Path, step: u64, out: &Path, set: &[String], is_json: bo
         }
     }
     // What was counted up to there.
-    let rows = step.saturating_mul(plan.train().train.rows_per_step);
+    let rows = step.saturating_mul(plan.train().train.global_batch_size);
     for (page, ..) in ledger::pages(&from)?.into_iter().filter(|(_, _, to)| *to <= rows) {
         let name = format!("{}/{page}", ledger::FOLDER);
         papers.push((name.clone(), from.read(&name)?));

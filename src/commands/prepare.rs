@@ -50,7 +50,7 @@ pub fn run(args: &ConfigArgs, options: Options<'_>) -> anyhow::Result<()> {
     report.map_or(Ok(()), written::check)?;
     let storm = chaos.map(Chaos::parse).transpose()?.map(Storm::of);
     let parsed = Parsed::read(&args.config, &args.set)?;
-    let hang_seconds = parsed.config.run.hang_seconds;
+    let stall_timeout_seconds = parsed.config.run.stall_timeout_seconds;
     // Whoever reads the parts as they come waits for the first ones first.
     let in_order = parsed.config.data.order == RowOrder::Streamed;
     let config = parsed.config.clone();
@@ -64,7 +64,7 @@ pub fn run(args: &ConfigArgs, options: Options<'_>) -> anyhow::Result<()> {
     let watching = sight.as_ref().map(Sight::reader).into_iter().chain(alerts.as_ref().and_then(Alerts::reader));
     let watching = watching.chain(otlp.as_ref().map(Otlp::reader));
     let watchers = Dispatcher::start(watching.collect())?;
-    let hang = (hang_seconds > 0).then(|| Duration::from_secs(hang_seconds));
+    let hang = (stall_timeout_seconds > 0).then(|| Duration::from_secs(stall_timeout_seconds));
     let mut watcher = Shared::listening(watchers, hang)?;
     if let Some(sight) = &sight {
         let service = Arc::clone(watcher.service());
@@ -184,7 +184,7 @@ fn once(
     Ok(())
 }
 
-/// Tells those who look at it which lanes make parts.
+/// Tells those who look at it which workers make parts.
 fn told_of(preparation: Preparation, beside: &Beside<'_>) -> Preparation {
     match beside.sight {
         Some(sight) => preparation.telling(sight.hears()),

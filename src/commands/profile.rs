@@ -53,7 +53,7 @@ pub(crate) fn run(args: &ConfigArgs, options: &ProfileArgs) -> anyhow::Result<()
     half(args, options, &measure, &checked)
 }
 
-/// Profiles one half: by `measure` at each number of lanes of `--scale`, or else by `checked`, once.
+/// Profiles one half: by `measure` at each number of workers of `--scale`, or else by `checked`, once.
 pub fn half(
     args: &ConfigArgs,
     options: &ProfileArgs,
@@ -107,7 +107,7 @@ pub fn refuse(options: &ProfileArgs) -> Result<(), Usage> {
     }
     if options.check && options.half == Half::Prepare {
         return Err(Usage(
-            "--check: nothing is proposed for `--half prepare`; `cloze tune` and `--scale` try lanes".to_owned(),
+            "--check: nothing is proposed for `--half prepare`; `cloze tune` and `--scale` try workers".to_owned(),
         ));
     }
     Ok(())
@@ -167,9 +167,13 @@ pub(crate) fn measured_online(args: &ConfigArgs, options: &ProfileArgs) -> anyho
     // A step takes its time over all of its micro-batches.
     let step = Duration::from_secs_f64(options.step_ms.max(0.0) / 1e3);
     let pause = step / plan.config().micro_batches_per_step();
-    // As in training, where lanes digest the rows as well.
-    let training =
-        StreamOptions { digests: true, hindrance: slow.lanes, contention: slow.contention, ..StreamOptions::default() };
+    // As in training, where workers digest the rows as well.
+    let training = StreamOptions {
+        digests: true,
+        hindrance: slow.workers,
+        contention: slow.contention,
+        ..StreamOptions::default()
+    };
     let mut stream = BatchStream::new(load, RowIndex(0), Share::ALONE, training);
     let watch = Watch::over(stream.gauges())?;
     let width = load.facts().views.iter().map(|view| view.width).max().unwrap_or(0) as u64;

@@ -1,4 +1,4 @@
-//! `cloze tune`: finds the micro-batch, the lanes and their depth by measuring them, and writes into the file what gains.
+//! `cloze tune`: finds the micro-batch, the workers and their depth by measuring them, and writes into the file what gains.
 
 mod feeding;
 mod file;
@@ -18,7 +18,7 @@ use crate::plan::Plan;
 /// Tunes for a training step of so many milliseconds, which is not timed.
 pub(crate) fn untimed(args: &ConfigArgs, options: &TuneArgs, step_ms: f64) -> anyhow::Result<()> {
     run(args, options, |tuning, _| {
-        tuning.say("`train.rows_per_micro_batch` stays: with `--step-ms` no step is timed".to_owned());
+        tuning.say("`train.micro_batch_size` stays: with `--step-ms` no step is timed".to_owned());
         Ok(step_ms)
     })
 }

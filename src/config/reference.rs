@@ -52,37 +52,37 @@ pub(crate) struct Key {
 const UNITS: [(&str, &str); 34] = [
     ("bytes", "bytes"),
     ("bytes_max", "bytes"),
-    ("memory_max", "bytes"),
-    ("disk_free_min", "bytes"),
+    ("max_memory_bytes", "bytes"),
+    ("min_free_disk_bytes", "bytes"),
     ("steps", "steps"),
     ("every_steps", "steps"),
     ("warmup_steps", "steps"),
-    ("skipped_steps_max", "steps"),
+    ("max_skipped_steps", "steps"),
     ("rows", "rows"),
-    ("rows_per_step", "rows"),
-    ("rows_per_micro_batch", "rows"),
-    ("copies", "rows"),
-    ("tokens_max", "tokens"),
-    ("width", "tokens"),
-    ("positions", "tokens"),
-    ("offset_max", "tokens"),
-    ("distance_max", "tokens"),
+    ("global_batch_size", "rows"),
+    ("micro_batch_size", "rows"),
+    ("copies_per_sample", "rows"),
+    ("max_seq_len", "tokens"),
+    ("seq_len", "tokens"),
+    ("max_positions", "tokens"),
+    ("max_offset", "tokens"),
+    ("max_distance", "tokens"),
     ("vocab_size", "ids"),
-    ("lanes", "threads"),
+    ("workers", "threads"),
     ("threads", "threads"),
-    ("shuffle_blocks", "row groups"),
-    ("depth", "batches"),
+    ("shuffle_window_groups", "row groups"),
+    ("prefetch_batches", "batches"),
     ("keep", "checkpoints"),
     ("keep_every_steps", "steps"),
     ("keep_best", "checkpoints"),
-    ("tokens", "tokens"),
-    ("hours", "hours"),
-    ("bad_lines_max", "lines"),
+    ("max_tokens", "tokens"),
+    ("max_hours", "hours"),
+    ("max_bad_lines", "lines"),
     ("rate", "share"),
     ("fraction", "share"),
     ("sample", "share"),
     ("dropout", "probability"),
-    ("replace", "percent"),
+    ("replacement", "percent"),
     ("limit_alphabet", "characters"),
 ];
 
@@ -256,9 +256,9 @@ mod tests {
         }
         let seed = key(&sections, "", None, "seed");
         assert_eq!((seed.what.as_str(), seed.default.as_deref()), ("whole number", Some("1")));
-        let lanes = key(&sections, "[prepare]", None, "lanes");
-        assert_eq!((lanes.unit, lanes.default), (Some("threads"), None));
-        let replace = key(&sections, "[views.NAME]", Some("mask"), "replace");
+        let workers = key(&sections, "[prepare]", None, "workers");
+        assert_eq!((workers.unit, workers.default), (Some("threads"), None));
+        let replace = key(&sections, "[views.NAME]", Some("mask"), "replacement");
         assert_eq!((replace.what.as_str(), replace.default.as_deref()), ("3 of whole number", Some("[80, 10, 10]")));
         let kind = key(&sections, "[tokenizer]", None, "kind");
         assert_eq!(kind.what, "\"wordpiece\", \"byte_bpe\"");

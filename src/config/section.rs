@@ -6,6 +6,7 @@ use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
 use super::mistake::{Mistake, Mistakes, did_you_mean};
+use super::renamed;
 use super::source::Source;
 
 /// A table that is taken apart section by section.
@@ -92,7 +93,10 @@ impl<'a> Sections<'a> {
     pub(super) fn finish(mut self) -> Mistakes {
         for key in self.table.keys() {
             let problem = self.source.mistake(key, format!("unknown section `{key}`"));
-            self.problems.push(suggest(problem, key, &self.known));
+            self.problems.push(match renamed::section(key) {
+                Some(new) => problem.hint(format!("since version 0.2 it is `{new}`")),
+                None => suggest(problem, key, &self.known),
+            });
         }
         self.problems
     }
@@ -124,8 +128,14 @@ fn explain(source: &Source, path: &str, message: &str) -> Mistake {
     for kind in ["unknown field", "unknown variant"] {
         if let Some(wrong) = quoted(message, kind) {
             let choices: Vec<&str> = first_line.split('`').skip(3).step_by(2).collect();
-            let what = if kind == "unknown field" { "unknown key" } else { "unknown choice" };
-            return suggest(source.mistake(path, format!("{what} `{wrong}`")), wrong, &choices);
+            let is_key = kind == "unknown field";
+            let what = if is_key { "unknown key" } else { "unknown choice" };
+            let mistake = source.mistake(path, format!("{what} `{wrong}`"));
+            let renamed = if is_key { renamed::key(path) } else { renamed::choice(path, wrong) };
+            return match renamed {
+                Some(new) => mistake.hint(format!("since version 0.2 it is `{new}`")),
+                None => suggest(mistake, wrong, &choices),
+            };
         }
     }
     source.mistake(path, in_words(first_line))

@@ -285,14 +285,14 @@ mod tests {
             .expect("written");
         let (source, _) = Source::read(
             &home.path().join("run.toml"),
-            &["data={folder = \"b\", lanes = 2}".to_owned(), "views={v={kind=\"crop\"}}".to_owned()],
+            &["data={folder = \"b\", workers = 2}".to_owned(), "views={v={kind=\"crop\"}}".to_owned()],
         )
         .expect("a table");
-        for key in ["data", "data.folder", "data.lanes", "views.v.kind"] {
+        for key in ["data", "data.folder", "data.workers", "views.v.kind"] {
             assert!(source.says(key), "{key}");
         }
-        assert!(!source.says("data.depth"));
-        assert!(source.place("data.lanes").starts_with("--set data="), "{}", source.place("data.lanes"));
+        assert!(!source.says("data.prefetch_batches"));
+        assert!(source.place("data.workers").starts_with("--set data="), "{}", source.place("data.workers"));
     }
 
     #[test]
@@ -357,7 +357,7 @@ mod tests {
         let child = home.path().join("child.toml");
         let (source, mistakes) = Source::read(&child, &["train.rows = 3".into()]).expect("all is well");
         assert_eq!(mistakes, []);
-        assert!(source.says("train.rows") && source.says("seed") && !source.says("train.lanes"));
+        assert!(source.says("train.rows") && source.says("seed") && !source.says("train.workers"));
         assert!(
             source.place("train.steps").ends_with("base.toml:3, [train], `steps`"),
             "{}",

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct SourceConfig {
-    /// Its prepared folder. All sources have one tokenizer, one `prepare.tokens_max` and one way of packing.
+    /// Its prepared folder. All sources have one tokenizer, one `prepare.max_seq_len` and one way of packing.
     pub(crate) folder: PathBuf,
     /// What `cloze prepare` makes that folder of: files, folders and globs, as in `prepare.inputs`. All else is as `[prepare]`
     /// says. Nothing for a folder that is prepared elsewhere.

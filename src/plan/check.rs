@@ -45,16 +45,19 @@ pub(super) fn training(parsed: &mut Parsed) {
     for (name, objective) in &parsed.config.training.objectives {
         found.extend(objective_reads(parsed, name, objective));
     }
-    let (copies, rows) = (u64::from(parsed.config.data.copies), parsed.config.training.train.rows_per_step);
+    let (copies, rows) =
+        (u64::from(parsed.config.data.copies_per_sample), parsed.config.training.train.global_batch_size);
     if copies > 0 && !rows.is_multiple_of(copies) {
         let message = format!("{rows} rows a step do not hold whole groups of {copies} copies");
-        found.push(parsed.source.mistake("data.copies", message).hint("all copies of a sample land in one step"));
+        found.push(
+            parsed.source.mistake("data.copies_per_sample", message).hint("all copies of a sample land in one step"),
+        );
     }
     for (name, objective) in &parsed.config.training.objectives {
         if copies > 1 && objective.batch_coupled() && parsed.config.training.loss.contains_key(name) {
             let message = format!("objective `{name}` would contrast a row with its own copies");
-            let problem = parsed.source.mistake("data.copies", message);
-            found.push(problem.hint("set `data.copies = 1`, or leave the objective out of `[loss]`"));
+            let problem = parsed.source.mistake("data.copies_per_sample", message);
+            found.push(problem.hint("set `data.copies_per_sample = 1`, or leave the objective out of `[loss]`"));
         }
     }
     found.extend(parsed.config.training.networks.iter().filter_map(|(name, network)| made_view(parsed, name, network)));
@@ -66,7 +69,7 @@ fn made_view(parsed: &Parsed, name: &str, network: &AnyNetwork) -> Option<Mistak
     let made = network.makes()?.view;
     let is_taken = is_view(&parsed.names("views"), made) || made == VALID_MLM;
     let message = format!("`{made}` is a view of the data; name what network `{name}` makes otherwise");
-    is_taken.then(|| parsed.source.mistake(&format!("networks.{name}.makes"), message))
+    is_taken.then(|| parsed.source.mistake(&format!("networks.{name}.output_view"), message))
 }
 
 fn objective_reads(parsed: &Parsed, name: &str, objective: &AnyObjective) -> Vec<Mistake> {
@@ -101,10 +104,10 @@ fn objective_reads(parsed: &Parsed, name: &str, objective: &AnyObjective) -> Vec
     if let Some((window, taken)) = objective.reach() {
         let reach = view(views, &window).and_then(|view| view.reach()).filter(|&reach| reach != taken);
         found.extend(reach.map(|reach| {
-            let message = format!("`offset_max` is {taken}, but positives of `{window}` lie up to {reach} away");
+            let message = format!("`max_offset` is {taken}, but positives of `{window}` lie up to {reach} away");
             parsed
                 .source
-                .mistake(&format!("{place}.offset_max"), message)
+                .mistake(&format!("{place}.max_offset"), message)
                 .hint("negatives match only at the same reach")
         }));
     }

@@ -63,14 +63,14 @@ fn data_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
     });
     let resident = if facts.resident { ", all of them: the data stays decoded" } else { "" };
     lines.push(format!(
-        "memory     at most {} batches = {} in flight from {} lanes; at most {} row groups = {} decoded{resident}; \
+        "memory     at most {} batches = {} in flight from {} workers; at most {} row groups = {} decoded{resident}; \
          {} are allowed; footers of at most {} shards",
         facts.batches_alive_max,
         bytes(facts.batches_bytes),
-        facts.lanes.workers,
+        facts.workers.workers,
         facts.groups_alive_max,
         bytes(facts.groups_bytes),
-        bytes(plan.config.data.memory_max),
+        bytes(plan.config.data.max_memory_bytes),
         count(facts.shards_open_max),
     ));
     if plan.config.data.order == RowOrder::Streamed {
@@ -85,7 +85,7 @@ fn streamed_line(facts: &LoadFacts, streamed: StreamedFacts) -> String {
     format!(
         "order      streamed: the first epoch in the order of the part list, of which {far}; rows are shuffled in windows of {} \
          row groups or more, at most {} of {} in all; later epochs over all of it, in windows of {}",
-        count(facts.shuffle_blocks as u64),
+        count(facts.shuffle_window_groups as u64),
         count(streamed.window_blocks_max),
         count(facts.blocks),
         count(facts.window_blocks as u64),
@@ -96,9 +96,9 @@ fn streamed_line(facts: &LoadFacts, streamed: StreamedFacts) -> String {
 fn halves_line(plan: &Plan, facts: &LoadFacts) -> String {
     let Halves { prepare, load, cores } = Halves::of(&plan.config);
     format!(
-        "halves     beside each other (`cloze train --prepare`): {prepare} lanes prepare (`prepare.lanes`), {load} make batches \
-         (`data.lanes`), of {cores} cores; at most {} of text (`prepare.memory_max`) beside {} of windows",
-        bytes(plan.config.prepare.memory_max),
+        "halves     beside each other (`cloze train --prepare`): {prepare} workers prepare (`prepare.workers`), {load} make batches \
+         (`data.workers`), of {cores} cores; at most {} of text (`prepare.max_memory_bytes`) beside {} of windows",
+        bytes(plan.config.prepare.max_memory_bytes),
         bytes(facts.groups_bytes),
     )
 }
@@ -110,7 +110,7 @@ fn shuffled_line(facts: &LoadFacts) -> String {
     }
     format!(
         "order      rows are shuffled in windows of {} of {} row groups, {} rows at least: 50 ± {:.1} % of a source that is half; \
-         `data.shuffle_blocks = {}` halves that",
+         `data.shuffle_window_groups = {}` halves that",
         count(facts.window_blocks as u64),
         count(facts.blocks),
         count(facts.window_rows_min),
@@ -142,14 +142,14 @@ fn expected_line(plan: &Plan, ids: &Ids) -> String {
         count(u64::from(ids.vocab_size)),
         if ids.lowercase { "lowercased" } else { "cased" },
         ids.says,
-        plan.data.manifest.tokens_max,
+        plan.data.manifest.max_seq_len,
     )
 }
 
 fn training_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
     let train = &plan.train;
     let (encoder, rows) = (&train.encoder, &train.train);
-    let tokens = rows.rows_per_step * u64::from(train.width);
+    let tokens = rows.global_batch_size * u64::from(train.width);
     let flops = train.flops_per_token();
     let steps = train.steps_expected();
     let passes = |steps: u64| {
@@ -158,7 +158,7 @@ fn training_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
     };
     let epochs = steps.map_or(String::new(), passes);
     let epochs = if facts.sources.is_empty() {
-        format!("{:.1} steps per epoch; {epochs}", facts.rows_per_epoch as f64 / rows.rows_per_step as f64)
+        format!("{:.1} steps per epoch; {epochs}", facts.rows_per_epoch as f64 / rows.global_batch_size as f64)
     } else {
         epochs
     };
@@ -167,9 +167,9 @@ fn training_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
     });
     let mut lines = vec![format!(
         "stream     {} rows a step = {} micro-batches of {}; {} tokens a step; {}",
-        rows.rows_per_step,
+        rows.global_batch_size,
         train.micro_batches(),
-        rows.rows_per_micro_batch,
+        rows.micro_batch_size,
         count(tokens),
         if plan.data.is_expected() || facts.streamed.is_some_and(|streamed| !streamed.is_whole) { all } else { epochs },
     )];
@@ -182,8 +182,8 @@ fn training_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
             if objective.batch_coupled() { "; contrasts the rows of a micro-batch with each other" } else { "" };
         lines.push(format!("           {name}: {} on {}{coupled}", objective.kind(), views.join(", ")));
     }
-    let spare = (encoder.positions > train.width)
-        .then(|| format!("; {} positions, of which rows use the first {}", encoder.positions, train.width));
+    let spare = (encoder.max_positions > train.width)
+        .then(|| format!("; {} positions, of which rows use the first {}", encoder.max_positions, train.width));
     let (dropout, extras, spare) = (encoder.dropout, extras(encoder), spare.unwrap_or_default());
     lines.push(format!("encoder    {}, dropout {dropout}{extras}{spare}", shape(encoder)));
     for (name, network) in train.used_networks() {
@@ -211,7 +211,7 @@ fn training_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
     let (optimizer, schedule) = (&train.optimizer, &train.schedule);
     lines.push(format!(
         "optimizer  AdamW, learning rate {:e} after {} steps of warm-up, weight decay {}, clipped at {}",
-        optimizer.lr, schedule.warmup_steps, optimizer.weight_decay, optimizer.clip_norm,
+        optimizer.lr, schedule.warmup_steps, optimizer.weight_decay, optimizer.max_grad_norm,
     ));
     let folder = &plan.config.run.folder;
     let folder = if folder.as_os_str().is_empty() {
@@ -227,8 +227,8 @@ fn training_lines(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
 /// What ends a run that does not end by its steps alone, or has others than it began with.
 fn budget(plan: &Plan) -> Option<String> {
     let train = &plan.train.train;
-    let tokens = train.tokens.map(|tokens| format!("{} tokens", count(tokens)));
-    let hours = train.hours.map(|hours| format!("{hours} hours"));
+    let tokens = train.max_tokens.map(|tokens| format!("{} tokens", count(tokens)));
+    let hours = train.max_hours.map(|hours| format!("{hours} hours"));
     let steps = (train.ends_by_steps()).then(|| format!("{} steps", count(train.steps)));
     let ends: Vec<String> = [tokens, hours].into_iter().flatten().collect();
     if !ends.is_empty() {
@@ -258,7 +258,7 @@ fn shape(encoder: &EncoderConfig) -> String {
 fn extras(encoder: &EncoderConfig) -> String {
     let embedding = encoder.embedding.map(|width| format!(", embeddings of {width}"));
     let relative = encoder.relative_positions.buckets();
-    let relative = relative.map(|it| format!(", {} buckets of distance up to {}", it.buckets, it.distance_max));
+    let relative = relative.map(|it| format!(", {} buckets of distance up to {}", it.buckets, it.max_distance));
     let frozen = (!encoder.frozen.is_empty()).then(|| ", its word table frozen".to_owned());
     [embedding, relative, frozen].into_iter().flatten().collect()
 }
@@ -299,7 +299,7 @@ pub fn json(plan: &Plan) -> String {
         "rows_per_epoch": known(json!(facts.rows_per_epoch)),
         "window_row_groups": facts.window_blocks,
         "mixture_error": facts.mixture_error,
-        "lanes": facts.lanes.workers,
+        "workers": facts.workers.workers,
         "batches_alive_max": facts.batches_alive_max,
         "batches_bytes": facts.batches_bytes,
         "row_groups_alive_max": facts.groups_alive_max,
@@ -319,16 +319,16 @@ pub fn json(plan: &Plan) -> String {
 
 fn training_json(plan: &Plan) -> serde_json::Map<String, Value> {
     let train = &plan.train;
-    let tokens = train.train.rows_per_step * u64::from(train.width);
+    let tokens = train.train.global_batch_size * u64::from(train.width);
     let ((learning, frozen), memory) = (train.parameters(), train.memory());
     let value = json!({
-        "rows_per_step": train.train.rows_per_step,
+        "global_batch_size": train.train.global_batch_size,
         "micro_batches_per_step": train.micro_batches(),
         "tokens_per_step": tokens,
         "steps": train.train.ends_by_steps().then_some(train.train.steps),
         "steps_expected": train.steps_expected(),
-        "tokens_budget": train.train.tokens,
-        "hours_budget": train.train.hours,
+        "tokens_budget": train.train.max_tokens,
+        "hours_budget": train.train.max_hours,
         "loss": equation(plan),
         "parameters": learning,
         "parameters_frozen": frozen,

@@ -39,14 +39,14 @@ fn ids(config: &Config) -> Ids {
 /// The data in that folder.
 pub(super) fn data(config: &Config) -> pipeline::Result<PreparedData> {
     let (ids, prepare) = (ids(config), &config.prepare);
-    let tokens_max = prepare.tokens_max.clamp(prepare.pack.tokens_min().max(4), 32_767);
-    let (vocab_size, content) = (ids.vocab_size.clamp(IDS_MIN, 1 << 24), prepare.pack.content(tokens_max));
+    let max_seq_len = prepare.max_seq_len.clamp(prepare.packing.tokens_min().max(4), 32_767);
+    let (vocab_size, content) = (ids.vocab_size.clamp(IDS_MIN, 1 << 24), prepare.packing.content(max_seq_len));
     let synthetic = Synthetic {
         vocab_size,
         ids: 104..vocab_size,
-        tokens_max,
+        max_seq_len,
         lengths: content..content + 1,
-        pack: prepare.pack.clone(),
+        pack: prepare.packing.clone(),
         train_rows: 1,
         valid_rows: u64::from(prepare.valid_fraction > 0.0),
         ..Synthetic::default()

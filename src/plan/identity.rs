@@ -25,8 +25,8 @@ macro_rules! left_out {
         $(#[doc = concat!("| `", $key, "` | ", $why, " |")])+
         ///
         /// Known by what they come to, in [`of_source`], are `sources.NAME`. Under conditions, in [`unused`], so are
-        /// `views.NAME`, `objectives.NAME`, `networks.NAME`, `train.steps`, `data.order`, `train.rows_per_micro_batch`,
-        /// `train.tf32`, `schedule.decay_fraction` and `schedule.decay_shape`. `train.tokens` and `train.hours` belong to it
+        /// `views.NAME`, `objectives.NAME`, `networks.NAME`, `train.steps`, `data.order`, `train.micro_batch_size`,
+        /// `train.tf32`, `schedule.decay_fraction` and `schedule.decay_shape`. `train.max_tokens` and `train.max_hours` belong to it
         /// where they are written.
         const LEFT_OUT: &[(&str, &str)] = &[$(($key, $why)),+];
     };
@@ -37,19 +37,19 @@ left_out! {
     "tokenizer": "what it makes is known by its content, `data.content`",
     "prepare": "what it makes is known by its content, `data.content`",
     "data.folder": "a folder is known by its content, `data.content`",
-    "data.lanes": "who makes a batch, not what is in it",
-    "data.depth": "when a batch is made, not what is in it",
-    "data.memory_max": "how many batches are made ahead, not what is in them",
-    "data.bad_rows_max": "when to give up; the rows themselves are written down with the run",
+    "data.workers": "who makes a batch, not what is in it",
+    "data.prefetch_batches": "when a batch is made, not what is in it",
+    "data.max_memory_bytes": "how many batches are made ahead, not what is in them",
+    "data.max_bad_rows": "when to give up; the rows themselves are written down with the run",
     "train.device": "equal up to rounding; a move is announced",
     "train.threads": "equal up to rounding; a change is announced",
     "train.deterministic": "equal up to rounding",
-    "train.recompute": "the same bits, in less memory",
-    "train.skipped_steps_max": "when to give up, not what is learnt",
+    "train.activation_checkpointing": "the same bits, in less memory",
+    "train.max_skipped_steps": "when to give up, not what is learnt",
     "validation": "when a run is looked at; nothing is learnt from it",
     "checkpoints": "when a run is kept, and for how long",
     "report": "when a run is told of",
-    "guard": "what it skips is written down with the run, whatever it says later",
+    "spike_guard": "what it skips is written down with the run, whatever it says later",
     "run": "where a run is kept",
     "serve": "where a run is seen",
     "alerts": "whom it tells what happens",
@@ -62,16 +62,16 @@ pub(super) fn identity(config: &Config, data: &PreparedData, load: Option<&LoadP
     let always = LEFT_OUT.iter().map(|(key, _)| (*key).to_owned());
     let mut keys = keys_but(&config.resolved(), &always.chain(unused(config, &rendered)).collect::<Vec<_>>());
     // As they work out, whether they are written or not.
-    keys.insert("data.width".into(), config.data.width.unwrap_or(data.manifest.tokens_max).to_string());
+    keys.insert("data.seq_len".into(), config.data.seq_len.unwrap_or(data.manifest.max_seq_len).to_string());
     if config.sources.is_empty() {
         keys.insert("data.content".into(), data.content());
     }
     // The windows of a streamed run are not raised to hold its batches.
     if let Some(facts) = facts.filter(|facts| facts.streamed.is_none()) {
-        keys.insert("data.shuffle_blocks".into(), facts.window_blocks.to_string());
+        keys.insert("data.shuffle_window_groups".into(), facts.window_blocks.to_string());
         if !facts.sources.is_empty() {
             // Each source has windows of its own.
-            keys.remove("data.shuffle_blocks");
+            keys.remove("data.shuffle_window_groups");
         }
         keys.extend(facts.sources.iter().flat_map(|source| of_source(source, data)));
     }
@@ -85,7 +85,7 @@ fn of_source(source: &SourceFacts, data: &PreparedData) -> [(String, String); 3]
     [
         (key("content"), data.of_source(Some(&source.name)).content_alone().to_owned()),
         (key("weight"), shares.collect::<Vec<_>>().join(", ")),
-        (key("shuffle_blocks"), source.window_blocks.to_string()),
+        (key("shuffle_window_groups"), source.window_blocks.to_string()),
     ]
 }
 
@@ -120,7 +120,7 @@ fn unused(config: &Config, rendered: &[&str]) -> Vec<String> {
     let coupled = active().any(|(_, objective)| objective.batch_coupled());
     let draws = networks.values().filter_map(|network| network.makes()).any(|made| !made.reads_draws);
     if !(coupled || draws || training.train.normalize == Normalize::MicroBatch || drops_out(training)) {
-        unused.push("train.rows_per_micro_batch".to_owned());
+        unused.push("train.micro_batch_size".to_owned());
     }
     unused
 }
@@ -200,7 +200,7 @@ mod tests {
                 value = value.and_then(|table| table.get(part).cloned());
             }
             // An optional key is absent where it is not set.
-            assert!(value.is_some() || *key == "data.lanes", "`{key}` ({why}) is no key of a configuration");
+            assert!(value.is_some() || *key == "data.workers", "`{key}` ({why}) is no key of a configuration");
         }
     }
 
@@ -221,7 +221,7 @@ mod tests {
             let mut config = config();
             config.training.encoder.dropout = 0.0;
             change(&mut config);
-            keys(&config, &config.resolved()).contains("train.rows_per_micro_batch")
+            keys(&config, &config.resolved()).contains("train.micro_batch_size")
         };
         assert!(!belongs(&|_| {}), "a sum over positions does not see how it was cut");
         assert!(belongs(&|config| config.training.encoder.dropout = 0.1), "dropout is drawn for a micro-batch");
@@ -250,11 +250,11 @@ mod tests {
         let mut config = config();
         let found = |config: &Config| {
             let keys = keys(config, &config.resolved());
-            ["train.tokens", "train.hours", "schedule.decay_fraction", "schedule.decay_shape"]
+            ["train.max_tokens", "train.max_hours", "schedule.decay_fraction", "schedule.decay_shape"]
                 .map(|key| keys.contains(key))
         };
         assert_eq!(found(&config), [false; 4], "runs of before have no such keys");
-        (config.training.train.tokens, config.training.train.hours) = (Some(5), Some(1.5));
+        (config.training.train.max_tokens, config.training.train.max_hours) = (Some(5), Some(1.5));
         config.training.schedule.kind = ScheduleKind::Wsd;
         assert_eq!(found(&config), [true; 4]);
     }

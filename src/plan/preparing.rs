@@ -43,40 +43,40 @@ pub(super) fn lines(config: &PrepareConfig, is_prepared: bool) -> Vec<String> {
 fn of_plan(config: &PrepareConfig, plan: &PreparePlan) -> Vec<String> {
     let mut lines = vec![
         format!(
-            "prepare    {} {} files, {} → {}: {} parts, the largest of {}, by {} lanes",
+            "prepare    {} {} files, {} → {}: {} parts, the largest of {}, by {} workers",
             count(plan.files as u64),
             config.format.kind(),
             bytes(plan.bytes),
             config.folder.display(),
             count(plan.parts as u64),
             bytes(plan.largest_part_bytes),
-            plan.lanes,
+            plan.workers,
         ),
         format!(
             "           rows of {} packed as `{}`, {:.1} % to validate on; {} {} ids, {}; documents up to {}, {} of text at once",
-            config.tokens_max,
-            config.pack.kind(),
+            config.max_seq_len,
+            config.packing.kind(),
             100.0 * config.valid_fraction,
             plan.tokenizer.kind,
             count(u64::from(plan.tokenizer.vocab_size)),
             if plan.tokenizer.lowercase { "lowercased" } else { "cased" },
-            bytes(plan.document_bytes_max),
+            bytes(plan.max_document_bytes),
             bytes(plan.text_bytes_max),
         ),
     ];
     lines.push(format!("           text to ids: {}", plan.tokenized_by));
-    let Memory { text, lane } = plan.memory;
+    let Memory { text, worker } = plan.memory;
     lines.push(format!(
         "           memory: {} for short texts and files, {} for longer files, {} for eight long documents, {} for a very long one; \
-         beside it {} a lane for rows, the table of documents and words",
+         beside it {} a worker for rows, the table of documents and words",
         bytes(text.short),
         bytes(text.files),
         bytes(text.long),
         bytes(text.very_long),
-        bytes(lane),
+        bytes(worker),
     ));
     if let Some((name, size)) = &plan.largest_compressed {
-        lines.push(format!("           one lane reads {name} from end to end, {} compressed", bytes(*size)));
+        lines.push(format!("           one worker reads {name} from end to end, {} compressed", bytes(*size)));
     }
     lines.extend(plan.change.map(|change| format!("           {change}")));
     lines

@@ -61,7 +61,7 @@ pub(super) fn request<'a>(
         views,
         wanted,
         seed: config.seed,
-        rows_per_batch: config.rows_per_micro_batch(),
+        rows_per_batch: config.micro_batch_size(),
     }
 }
 

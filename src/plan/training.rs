@@ -73,7 +73,7 @@ pub(super) fn plan(parsed: &mut Parsed, data: &PreparedData, load: Option<&LoadP
     }
     let request = TrainRequest {
         seed: config.seed,
-        width: config.data.width.unwrap_or(data.manifest.tokens_max),
+        width: config.data.seq_len.unwrap_or(data.manifest.max_seq_len),
         view_widths: view_widths(load),
         encoder: training.encoder.clone(),
         networks: training.networks.clone(),
@@ -95,7 +95,7 @@ pub(super) fn plan(parsed: &mut Parsed, data: &PreparedData, load: Option<&LoadP
         validation,
         checkpoints: training.checkpoints.clone(),
         report: training.report.clone(),
-        guard: training.guard.clone(),
+        guard: training.spike_guard.clone(),
         identity: identity(config, data, load),
         data_content: data.content(),
         amended: Amended { spans, allowed: Vec::new() },

@@ -12,11 +12,11 @@ use trainer_plan::TrainPlan;
 
 /// A sentence for each key whose folder has a tokenizer of other tokens than the data's.
 pub(super) fn warnings(train: &TrainPlan, data: &Vocab) -> Vec<String> {
-    let main = train.train.init.iter().map(|folder| ("train.init".to_owned(), folder.as_path()));
+    let main = train.train.init_from.iter().map(|folder| ("train.init_from".to_owned(), folder.as_path()));
     let generators = train
         .networks
         .iter()
-        .filter_map(|(name, network)| network.init().map(|folder| (format!("networks.{name}.init"), folder)));
+        .filter_map(|(name, network)| network.init().map(|folder| (format!("networks.{name}.init_from"), folder)));
     main.chain(generators)
         .filter_map(|(key, folder)| {
             let difference = difference(&tokens(folder)?, data)?;

@@ -36,26 +36,26 @@ pub fn of(plan: &Plan) -> Vec<String> {
         }));
     }
     let facts = plan.load.facts();
-    if facts.window_blocks > facts.shuffle_blocks && !facts.resident && facts.streamed.is_none() {
-        let (asked, raised) = (facts.shuffle_blocks, facts.window_blocks);
+    if facts.window_blocks > facts.shuffle_window_groups && !facts.resident && facts.streamed.is_none() {
+        let (asked, raised) = (facts.shuffle_window_groups, facts.window_blocks);
         warnings.push(format!(
-            "`data.shuffle_blocks` is raised from {asked} to {raised}: a window must hold three batches"
+            "`data.shuffle_window_groups` is raised from {asked} to {raised}: a window must hold three batches"
         ));
     }
     if facts.mixture_error > MIXTURE_ERROR_MAX && facts.streamed.is_none_or(|streamed| streamed.is_whole) {
         let more = 4 * facts.window_blocks;
         warnings.push(format!(
             "windows of {} row groups mix badly if sources lie apart: of one that is half of the data they hold 50 ± {:.1} %; \
-             `data.shuffle_blocks = {more}` makes it half as much, and decodes up to {} at a time",
+             `data.shuffle_window_groups = {more}` makes it half as much, and decodes up to {} at a time",
             facts.window_blocks,
             100.0 * facts.mixture_error,
             bytes(4 * facts.groups_bytes),
         ));
     }
     let data = &config.data;
-    if (facts.lanes.workers, facts.lanes.queue_depth) != (data.lanes(), data.depth) {
-        let (lanes, depth) = (facts.lanes.workers, facts.lanes.queue_depth);
-        warnings.push(format!("{lanes} lanes of depth {depth} are used: more would run past the shuffle window or take more memory; raise `data.shuffle_blocks` or `data.memory_max` for more"));
+    if (facts.workers.workers, facts.workers.queue_depth) != (data.workers(), data.prefetch_batches) {
+        let (workers, depth) = (facts.workers.workers, facts.workers.queue_depth);
+        warnings.push(format!("{workers} workers of depth {depth} are used: more would run past the shuffle window or take more memory; raise `data.shuffle_window_groups` or `data.max_memory_bytes` for more"));
     }
     for view in &facts.views {
         let doubts = config.views.get(&view.name).map(|view| view.doubts()).unwrap_or_default();
@@ -84,7 +84,7 @@ pub(super) fn of_folders(plan: &Plan) -> Vec<String> {
     }
     {
         let train = &plan.train;
-        let main = [("train.init", &train.train.init), ("encoder.word_init", &train.encoder.word_init)];
+        let main = [("train.init_from", &train.train.init_from), ("encoder.word_init", &train.encoder.word_init)];
         for (key, folder) in main.into_iter().filter_map(|(key, folder)| Some((key, folder.as_ref()?))) {
             if !folder.exists() {
                 warnings.push(format!("`{key}`: {} is not here, and the run begins with it", folder.display()));
@@ -97,20 +97,22 @@ pub(super) fn of_folders(plan: &Plan) -> Vec<String> {
 fn training_warnings(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
     let train = &plan.train;
     let mut warnings = Vec::new();
-    if facts.rows_per_epoch < train.train.rows_per_step && facts.streamed.is_none_or(|it| it.is_whole) {
-        let (epoch, step) = (count(facts.rows_per_epoch), count(train.train.rows_per_step));
+    if facts.rows_per_epoch < train.train.global_batch_size && facts.streamed.is_none_or(|it| it.is_whole) {
+        let (epoch, step) = (count(facts.rows_per_epoch), count(train.train.global_batch_size));
         warnings.push(format!("an epoch has {epoch} rows, fewer than the {step} of a step: rows repeat within a step"));
     }
     if plan.valid.is_none() && plan.config.training.validation.every_steps > 0 {
         warnings.push("the data has no validation split: nothing is validated".to_owned());
     }
-    let single = plan.config.data.copies < 2;
+    let single = plan.config.data.copies_per_sample < 2;
     for (name, _) in plan.config.views.iter().filter(|(_, view)| single && view.needs_copies()) {
-        warnings.push(format!("view `{name}` shares out what a row's copies get, and `data.copies` is 1: set it to K"));
+        warnings.push(format!(
+            "view `{name}` shares out what a row's copies get, and `data.copies_per_sample` is 1: set it to K"
+        ));
     }
     let has_teacher = train.used_networks().values().any(|network| network.copies_main());
-    if has_teacher && train.train.init.is_none() {
-        warnings.push("the teacher is what the run starts from, and that is random: set `train.init`".to_owned());
+    if has_teacher && train.train.init_from.is_none() {
+        warnings.push("the teacher is what the run starts from, and that is random: set `train.init_from`".to_owned());
     }
     for (name, _) in plan.config.training.objectives.iter().filter(|(name, _)| !train.loss.contains_key(*name)) {
         warnings.push(format!("objective `{name}` is not in `[loss]`: it is not built"));
@@ -149,10 +151,10 @@ fn hardly_meant(plan: &Plan, facts: &LoadFacts) -> Vec<String> {
             format!("`encoder.feed_forward` is {wide} beside `encoder.hidden` = {hidden}: four times as much is usual"),
         ),
         (
-            encoder.positions > 4 * train.width,
+            encoder.max_positions > 4 * train.width,
             format!(
-                "`encoder.positions` is {}, rows have {} tokens: the others are never trained, and an export offers them",
-                encoder.positions, train.width
+                "`encoder.max_positions` is {}, rows have {} tokens: the others are never trained, and an export offers them",
+                encoder.max_positions, train.width
             ),
         ),
         (encoder.dropout > 0.5, format!("`encoder.dropout` is {}: most of each layer is dropped", encoder.dropout)),
@@ -188,5 +190,5 @@ pub(super) fn epochs_by_source(plan: &Plan) -> std::collections::BTreeMap<String
 
 /// Rows of the run; none where only hours end it, which are not known in rows.
 fn rows_expected(plan: &Plan) -> u64 {
-    plan.train.steps_expected().unwrap_or(0).saturating_mul(plan.train.train.rows_per_step)
+    plan.train.steps_expected().unwrap_or(0).saturating_mul(plan.train.train.global_batch_size)
 }

@@ -83,7 +83,7 @@ impl OpenRequest<'_> {
         order: RowOrder,
         hashes: &[String],
     ) -> pipeline::Result<Arc<DatasetVersions>> {
-        let choice = self.config.data.generations;
+        let choice = self.config.data.version;
         Ok(Arc::new(DatasetVersions::open(self.run, store, source, order, choice, hashes)?))
     }
 }
@@ -308,7 +308,7 @@ impl PreparedData {
     pub(crate) fn growth(&self) -> Option<String> {
         let (first, newest) = (self.generation, self.manifest.newest());
         let reads = if self.versions.is_pinned() {
-            "the run stays with it (`data.generations = \"first\"`)"
+            "the run stays with it (`data.version = \"pinned\"`)"
         } else {
             "epochs that begin from now on are over the newest"
         };

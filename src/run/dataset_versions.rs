@@ -7,7 +7,7 @@
 //!
 //! # Why
 //! A prepared folder grows while runs read it, and a run that is killed must resume with the data that it had. With
-//! `data.generations = "first"` all epochs read the version that the run began with ([`PinnedVersion`]). With `"newest"`,
+//! `data.version = "pinned"` all epochs read the version that the run began with ([`PinnedVersion`]). With `"latest"`,
 //! each epoch reads the newest version at the time when its first row is requested. If the first epoch is streamed
 //! ([`streamed`]), the list also records how far it was read, so that other text under the same names is noticed.
 
@@ -19,7 +19,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pipeline::course::{Edition, EpochVersions};
-use pipeline::load::{self, GenerationChoice, RowOrder};
+use pipeline::load::{self, RowOrder, VersionChoice};
 use pipeline::{Error, Result};
 use schemas::{Epoch, Generation, Manifest, Shard, manifest};
 use store::{Store, Version};
@@ -33,7 +33,7 @@ pub struct DatasetVersions {
     data: Store,
     /// Name of the list in the run folder.
     name: String,
-    choice: GenerationChoice,
+    choice: VersionChoice,
     state: Mutex<State>,
 }
 
@@ -62,7 +62,7 @@ impl DatasetVersions {
         data: &Store,
         source: Option<&str>,
         order: RowOrder,
-        choice: GenerationChoice,
+        choice: VersionChoice,
         hashes: &[String],
     ) -> Result<Self> {
         let name = list_name(source);
@@ -82,7 +82,7 @@ impl DatasetVersions {
 
     /// Whether all epochs read the version that the run began with.
     pub(crate) fn is_pinned(&self) -> bool {
-        self.choice == GenerationChoice::First
+        self.choice == VersionChoice::Pinned
     }
 
     /// The versions of the epochs of a training stream.

@@ -1,7 +1,7 @@
 //! Faults on purpose: `--chaos FILE|SPEC`.
 //!
 //! # What
-//! A list of faults that a run or a preparation is to live with: lanes that panic or are slow, a store that fails or
+//! A list of faults that a run or a preparation is to live with: workers that panic or are slow, a store that fails or
 //! forgets to answer, a process that is killed.
 //!
 //! # Why
@@ -11,9 +11,9 @@
 //! | fault | what happens |
 //! |---|---|
 //! | `seed=7` | what all shares are drawn with; 0 if not given |
-//! | `panic=lane:0.01` | of 100 rows, the lane that makes one panics; made anew, it is well |
-//! | `panic=row:17` | whenever row 17 of the stream is made, its lane panics: a row that cannot be made |
-//! | `slow=lane:0.01:5ms` | of 100 rows, one takes 5 ms longer |
+//! | `panic=worker:0.01` | of 100 rows, the worker that makes one panics; made anew, it is well |
+//! | `panic=row:17` | whenever row 17 of the stream is made, its worker panics: a row that cannot be made |
+//! | `slow=worker:0.01:5ms` | of 100 rows, one takes 5 ms longer |
 //! | `eio=store:0.01` | of 100 calls of the store, one ends with EIO and has no effect |
 //! | `lost=store:0.01` | of 100 calls of the store, one has its effect and ends as if it had timed out |
 //! | `kill=step:40` | SIGKILL when 40 steps are done, once |
@@ -23,7 +23,7 @@
 //! strikes the last attempt at a row: then the run ends as in calm. A kill is written down before it comes, in
 //! `chaos.json` of the folder, so that the next process passes it.
 //!
-//! A file is the same in TOML: `seed = 7`, `panic = "lane:0.01"`, `kill = ["step:40", "step:80"]`.
+//! A file is the same in TOML: `seed = 7`, `panic = "worker:0.01"`, `kill = ["step:40", "step:80"]`.
 
 mod storm;
 
@@ -60,9 +60,9 @@ impl fmt::Display for Kill {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Chaos {
     seed: u64,
-    /// Share of rows at which a lane panics, once each.
+    /// Share of rows at which a worker panics, once each.
     panics: f64,
-    /// Rows at which every lane panics.
+    /// Rows at which every worker panics.
     bad_rows: BTreeSet<u64>,
     /// Share of rows that take longer, and how much.
     slow: (f64, Duration),
@@ -75,9 +75,9 @@ pub struct Chaos {
 /// One fault as it is written; all of them are in the error of one that is not known.
 const FORMS: [&str; 8] = [
     "seed=7",
-    "panic=lane:0.01",
+    "panic=worker:0.01",
     "panic=row:17",
-    "slow=lane:0.01:5ms",
+    "slow=worker:0.01:5ms",
     "eio=store:0.01",
     "lost=store:0.01",
     "kill=step:40",
@@ -105,9 +105,9 @@ impl Chaos {
         let (what, rest) = value.split_once(':').unwrap_or(("", value));
         match (key, what) {
             ("seed", "") => self.seed = rest.parse().ok()?,
-            ("panic", "lane") => self.panics = share(rest)?,
+            ("panic", "worker") => self.panics = share(rest)?,
             ("panic", "row") => drop(self.bad_rows.insert(rest.parse().ok()?)),
-            ("slow", "lane") => {
+            ("slow", "worker") => {
                 let (of, longer) = rest.split_once(':')?;
                 self.slow = (share(of)?, Duration::from_millis(longer.strip_suffix("ms")?.parse().ok()?));
             }
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_list_and_a_file_say_the_same() {
-        let list = "seed=7,panic=lane:0.001, panic=row:17,slow=lane:0.5:5ms,eio=store:0.01,lost=store:1,kill=step:40,kill=step:80,kill=part:3";
+        let list = "seed=7,panic=worker:0.001, panic=row:17,slow=worker:0.5:5ms,eio=store:0.01,lost=store:1,kill=step:40,kill=step:80,kill=part:3";
         let expected = Chaos {
             seed: 7,
             panics: 0.001,
@@ -186,8 +186,8 @@ mod tests {
         let (folder, path) = (Store::folder(home.path()).expect("there"), home.path().join("storm.toml"));
         let text = r#"
             seed = 7
-            panic = ["lane:0.001", "row:17"]
-            slow = "lane:0.5:5ms"
+            panic = ["worker:0.001", "row:17"]
+            slow = "worker:0.5:5ms"
             eio = "store:0.01"
             lost = "store:1"
             kill = ["step:40", "part:3", "step:80"]
@@ -202,24 +202,24 @@ mod tests {
     #[test]
     fn what_is_no_fault_is_a_mistake_of_usage_with_the_choices() {
         for text in [
-            "panic=lane:2",
-            "panic=lane",
+            "panic=worker:2",
+            "panic=worker",
             "panic=disk:0.1",
-            "slow=lane:0.1",
-            "slow=lane:0.1:5",
+            "slow=worker:0.1",
+            "slow=worker:0.1:5",
             "kill=step:x",
             "seed=x",
             "seed=1:2",
-            "nap=lane:1",
+            "nap=worker:1",
             "eio=store:nan",
             "eio=store:-1",
-            "panic=lane:0.1,oops",
+            "panic=worker:0.1,oops",
             "/no/such/file",
             "",
         ] {
             let error = Chaos::parse(text).expect_err(text);
             assert!(error.is::<Usage>(), "{text}: {error:#}");
-            assert!(format!("{error:#}").contains("panic=lane:0.01"), "{text}: {error:#}");
+            assert!(format!("{error:#}").contains("panic=worker:0.01"), "{text}: {error:#}");
         }
     }
 }

@@ -281,7 +281,7 @@ class Anywhere(Driver):
         box = "document.querySelector('.plot[data-key=share] path.curve').getBBox().width"
         self.check(page.evaluate(box) > 100, "its curves spread along the plot", page.evaluate(box))
         self.check(not page.locator("#controls").is_visible(), "nothing is offered that cannot be asked")
-        self.check("busy" in page.locator("#verdict").inner_text(), "its lanes say what they do")
+        self.check("busy" in page.locator("#verdict").inner_text(), "its workers say what they do")
         before = page.evaluate("view.run.groups.preparation.length")
         self.until(page, "before => view.run.groups.preparation.length > before", before, seconds=60)
         self.check(page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "it does not overflow")

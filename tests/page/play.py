@@ -318,7 +318,7 @@ class Play:
                     files=120,
                     bytes=40 << 30,
                     parts=total,
-                    lanes=3,
+                    workers=3,
                     text_bytes_max=1 << 30,
                     largest_compressed=None,
                     generation=0,

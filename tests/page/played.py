@@ -67,13 +67,13 @@ class Played(Driver):
         rows = page.locator("#flow-picture .actor").count()
         server.play.starves = True
         self.until(
-            page, "document.querySelector('#verdict').textContent.includes('lanes are the bottleneck')", seconds=15
+            page, "document.querySelector('#verdict').textContent.includes('workers are the bottleneck')", seconds=15
         )
         self.check("waited for batches" in verdict(), "a run that starves now is said to", verdict())
         server.play.validates = True
         page.wait_for_selector("#flow-validation:not([hidden])")
-        self.check(page.locator("#flow-picture .actor").count() == rows, "each lane stands there once")
-        self.check(page.locator("#flow-validation h3").inner_text() == "validation", "lanes of a validation say so")
+        self.check(page.locator("#flow-picture .actor").count() == rows, "each worker stands there once")
+        self.check(page.locator("#flow-validation h3").inner_text() == "validation", "workers of a validation say so")
         titles = page.locator("#flow-picture .actor").evaluate_all("all => all.map((one) => one.title)")
         self.check(any("batch-reader" in title for title in titles), "the trainer's own name is told too", titles)
         self.picture(page, "dark-validation")

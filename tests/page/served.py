@@ -41,9 +41,9 @@ class Run(Play):
         rest = {"doing": doing, "since_s": 0.1, "items": self.step, "queued": 0, "capacity": 0, "is_reader": False}
         return {"name": name, **dict(zip(keys, [*spent, sum(spent)])), **rest, **more}
 
-    def actors(self, prefix, lanes):
+    def actors(self, prefix, workers):
         busy = (0.31, 0.02, 0.67) if not self.starves else (0.97, 0.02, 0.01)
-        names = [f"{prefix}-{n}" if n != 2 else HOSTILE_NAME for n in range(lanes)]
+        names = [f"{prefix}-{n}" if n != 2 else HOSTILE_NAME for n in range(workers)]
         made = [self.actor(name, busy, queued=self.random.choice([1, 2, 2]), capacity=2) for name in names]
         reads = (0.4, 0.6, 0.0) if self.starves else (0.994, 0.006, 0.0)
         return [*made, self.actor("batch-reader" if prefix == "load" else f"{prefix}-reader", reads, is_reader=True)]
@@ -117,10 +117,10 @@ class Run(Play):
             ("optimizer.lr", "0.0005", "0.0001"),
             ("loss.tc", "0.2", None),
             ("data.order", '"shuffled"', '"shuffled"'),
-            ("data.lanes", "4", "4"),
+            ("data.workers", "4", "4"),
             ("model.hidden", "768", "768"),
             ("run.name", json.dumps(HOSTILE), None),
-            ("guard.rule", '"skip"', '"note"'),
+            ("spike_guard.action", '"skip"', '"note"'),
         ]
         keys += [(f"train.key_{n}", str(n), str(n)) for n in range(60)]
         toml = "\n".join(f"{key} = {value}" for key, value, _ in keys)
@@ -170,11 +170,11 @@ class Odd(Run):
         }
 
     def status(self):
-        lanes = [
-            {"name": f"lane {n}", "doing": "sleeping", "queued": 9, "capacity": 4, "busy_s": 2, "starved_s": "NaN"}
+        workers = [
+            {"name": f"worker {n}", "doing": "sleeping", "queued": 9, "capacity": 4, "busy_s": 2, "starved_s": "NaN"}
             for n in range(64)
         ]
-        actors = [*lanes, None, 3, {"is_reader": True}]
+        actors = [*workers, None, 3, {"is_reader": True}]
         return {"phase": None, "actors": actors, "validation": {}, "actions": ["fly"], "eta_s": "soon"}
 
     def config(self):

@@ -10,7 +10,7 @@ mod profiled;
 mod scaling;
 mod tune;
 
-const SETS: [&str; 4] = ["--set", "run.folder=run", "--set", "data.lanes=2"];
+const SETS: [&str; 4] = ["--set", "run.folder=run", "--set", "data.workers=2"];
 
 /// Object that `cloze profile --json` prints.
 fn profiled(home: &Home, args: &[&str]) -> Value {

@@ -16,12 +16,12 @@ fn what_was_slowed_is_named_and_clocks_add_up() {
     let home = Home::prepared(200);
     for (args, binding) in [
         (["--seconds", "4", "--step-ms", "20"].as_slice(), "trainer"),
-        (&["--seconds", "4", "--slow", "lane=20"], "lane"),
-        (&["--seconds", "4", "--slow", "lanes=40", "--step-ms", "5"], "outside"),
+        (&["--seconds", "4", "--slow", "worker=20"], "worker"),
+        (&["--seconds", "4", "--slow", "workers=40", "--step-ms", "5"], "outside"),
     ] {
         let profile = named(&home, args, binding);
-        let lane = (binding == "lane").then_some("batch-0");
-        assert_eq!(profile["verdict"]["lane"].as_str(), lane, "{profile:#}");
+        let worker = (binding == "worker").then_some("batch-0");
+        assert_eq!(profile["verdict"]["worker"].as_str(), worker, "{profile:#}");
         for actor in profile["actors"].as_array().expect("a list") {
             let share = |name: &str| actor[name].as_f64().expect("a share");
             let sum = share("busy") + share("starved") + share("blocked");
@@ -29,7 +29,7 @@ fn what_was_slowed_is_named_and_clocks_add_up() {
             assert!((sum - 1.0).abs() < 0.1, "{actor}");
         }
     }
-    let parts = ["--set", "prepare.part_bytes=4000", "--set", "prepare.folder=none", "--set", "prepare.lanes=2"];
+    let parts = ["--set", "prepare.part_bytes=4000", "--set", "prepare.folder=none", "--set", "prepare.workers=2"];
     let written = profiled(&home, &[&["--half", "prepare", "--slow", "writer=200"], &parts[..]].concat());
     let sentence = written["verdict"]["sentence"].as_str().expect("a sentence");
     assert!(sentence.contains("writing"), "{sentence}");
@@ -38,10 +38,10 @@ fn what_was_slowed_is_named_and_clocks_add_up() {
 #[test]
 fn what_is_predicted_names_the_key_and_is_checked() {
     let home = Home::prepared(200);
-    let profile = named(&home, &["--seconds", "5", "--slow", "lanes=30", "--step-ms", "5", "--check"], "outside");
+    let profile = named(&home, &["--seconds", "5", "--slow", "workers=30", "--step-ms", "5", "--check"], "outside");
     let first = &profile["what_if"][0];
-    assert_eq!(first["key"], "data.lanes", "{profile:#}");
-    // Lanes of 30 ms: two make a batch each 15 ms, which six do in 5.
+    assert_eq!(first["key"], "data.workers", "{profile:#}");
+    // Workers of 30 ms: two make a batch each 15 ms, which six do in 5.
     let gain = first["gain"].as_f64().expect("a share");
     assert!(gain > 1.0, "{profile:#}");
     assert!(profile["checked_gain"].as_f64().is_some_and(|brought| brought > 0.3), "{profile:#}");

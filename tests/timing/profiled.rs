@@ -17,11 +17,11 @@ fn wait_ms(profile: &Value) -> f64 {
 }
 
 #[test]
-fn a_training_whose_lanes_are_slow_waits_for_them() {
+fn a_training_whose_workers_are_slow_waits_for_them() {
     let home = with_every_objective();
     let usual = trained(&home, &[]);
-    // Each lane takes 200 ms for a batch.
-    let slowed = trained(&home, &["--slow", "lanes=200"]);
+    // Each worker takes 200 ms for a batch.
+    let slowed = trained(&home, &["--slow", "workers=200"]);
     assert_eq!(slowed["verdict"]["binding"], "outside", "{slowed:#}");
     assert!(wait_ms(&slowed) > 10.0 * wait_ms(&usual).max(0.1), "{slowed:#}");
 }

@@ -14,41 +14,41 @@ fn is_near(law: &Value, coefficient: &str, truth: f64) -> bool {
 fn coefficients_that_were_planted_are_found() {
     let home = Home::prepared(200);
     // A round of n batches takes 40 + 10 n ms: σ = 10 / 50. With pairs 40 + 4 n (n − 1): κ = 4 / 40.
-    let turns = ["--seconds", "5", "--scale", "4,1,2,2", "--slow", "lanes=40,turns=10"];
+    let turns = ["--seconds", "5", "--scale", "4,1,2,2", "--slow", "workers=40,turns=10"];
     let profile = profiled(&home, &turns);
     assert!(is_near(&profile["scale"]["law"], "sigma", 0.2), "{profile:#}");
     let points = profile["scale"]["points"].as_array().expect("a list");
-    let lanes: Vec<u64> = points.iter().filter_map(|point| point["lanes"].as_u64()).collect();
-    assert_eq!(lanes, [1, 2, 4], "each once, in order");
+    let workers: Vec<u64> = points.iter().filter_map(|point| point["workers"].as_u64()).collect();
+    assert_eq!(workers, [1, 2, 4], "each once, in order");
     assert!(profile["scale"]["law"]["kappa"]["mean"].as_f64().is_some_and(|kappa| kappa < 0.02), "{profile:#}");
-    let pairs = ["--seconds", "5", "--scale", "1,2,4,6", "--slow", "lanes=40,pairs=4"];
+    let pairs = ["--seconds", "5", "--scale", "1,2,4,6", "--slow", "workers=40,pairs=4"];
     let profile = profiled(&home, &pairs);
     assert!(is_near(&profile["scale"]["law"], "kappa", 0.1), "{profile:#}");
     assert_eq!(profile["scale"]["law"]["peak"], 3, "the root of 10: {profile:#}");
 }
 
 #[test]
-fn lanes_that_gain_nothing_are_said_to() {
+fn workers_that_gain_nothing_are_said_to() {
     let home = Home::prepared(200);
     let args = ["--seconds", "4", "--scale", "1,2,3", "--slow", "lock=20"];
     let says = |law: &Value, words: &str| law["sentence"].as_str().is_some_and(|sentence| sentence.contains(words));
     let law = &profiled(&home, &args)["scale"]["law"];
-    assert!(says(law, "more lanes gain nothing") && is_near(law, "sigma", 1.0), "{law:#}");
-    let free = ["--seconds", "4", "--scale", "1,2,3", "--slow", "lanes=40"];
+    assert!(says(law, "more workers gain nothing") && is_near(law, "sigma", 1.0), "{law:#}");
+    let free = ["--seconds", "4", "--scale", "1,2,3", "--slow", "workers=40"];
     let law = &profiled(&home, &free)["scale"]["law"];
-    assert!(says(law, "nothing of it is seen up to 3 lanes"), "{law:#}");
+    assert!(says(law, "nothing of it is seen up to 3 workers"), "{law:#}");
 }
 
 #[test]
 fn what_something_else_holds_back_is_shown_and_not_fitted() {
     let home = Home::prepared(200);
-    // Two micro-batches a step with a trainer, one without: either is slower than three lanes of 20 ms.
-    let args = ["--seconds", "4", "--scale", "1,3,4", "--slow", "lanes=20", "--step-ms", "30"];
+    // Two micro-batches a step with a trainer, one without: either is slower than three workers of 20 ms.
+    let args = ["--seconds", "4", "--scale", "1,3,4", "--slow", "workers=20", "--step-ms", "30"];
     let profile = profiled(&home, &args);
     assert_eq!(profile["scale"]["points"][2]["not_fitted"], "the trainer binds", "{profile:#}");
     let why = profile["scale"]["law"]["none"].as_str().expect("no law of so few points");
-    assert!(why.contains("the law takes 3 numbers of lanes"), "{why}");
+    assert!(why.contains("the law takes 3 numbers of workers"), "{why}");
     let table = home.run_ok(&[&["profile"], &args[..], &SETS].concat());
-    let words = ["not fitted: ", "lanes on the trainer binds"];
+    let words = ["not fitted: ", "workers on the trainer binds"];
     assert!(words.iter().all(|words| table.stdout.contains(words)), "{table}");
 }

@@ -3,32 +3,33 @@
 use testkit::tuning::{RUN, SLOW, home, text, tune, write};
 
 #[test]
-fn the_fewest_lanes_that_feed_a_trainer_are_written_and_nothing_else_changes() {
+fn the_fewest_workers_that_feed_a_trainer_are_written_and_nothing_else_changes() {
     let home = home(RUN);
     let before = text(&home);
     let dry = tune(&home, &[&SLOW[..], &["--dry-run"]].concat());
     assert!(dry.code == Some(0) && dry.stdout.contains("would be written"), "{dry}");
     assert_eq!(text(&home), before, "{dry}");
-    // Lanes of a little more than 20 ms are one more.
-    let is_right =
-        |now: &str| [4, 5].into_iter().any(|lanes| now == before.replace("lanes = 1 ", &format!("lanes = {lanes} ")));
+    // Workers of a little more than 20 ms are one more.
+    let is_right = |now: &str| {
+        [4, 5].into_iter().any(|workers| now == before.replace("workers = 1 ", &format!("workers = {workers} ")))
+    };
     let outcome = tune(&home, &SLOW);
-    assert!(outcome.code == Some(0) && outcome.stdout.contains("`data.lanes` 1 → "), "{outcome}");
+    assert!(outcome.code == Some(0) && outcome.stdout.contains("`data.workers` 1 → "), "{outcome}");
     assert!(is_right(&text(&home)), "{outcome}\n{}", text(&home));
 }
 
 #[test]
 fn a_key_that_is_absent_is_put_into_its_section() {
-    let home = home(&RUN.replace("lanes = 1   # one is enough, they said\n", ""));
-    let sets = ["--set", "data.depth=2"];
-    // One lane is enough, and the default is one per processor.
+    let home = home(&RUN.replace("workers = 1   # one is enough, they said\n", ""));
+    let sets = ["--set", "data.prefetch_batches=2"];
+    // One worker is enough, and the default is one per processor.
     if std::thread::available_parallelism().map_or(1, usize::from) == 1 {
-        return testkit::skip("fewer lanes than processors: this machine has one processor");
+        return testkit::skip("fewer workers than processors: this machine has one processor");
     }
     let outcome = tune(&home, &[&["--step-ms", "50"], &sets[..]].concat());
     let now = text(&home);
     assert_eq!(outcome.code, Some(0), "{outcome}");
-    assert!(now.contains("[data]\ndepth = 2\nlanes = 1\n\n# where it lives"), "{outcome}\n{now}");
+    assert!(now.contains("[data]\nprefetch_batches = 2\nworkers = 1\n\n# where it lives"), "{outcome}\n{now}");
 }
 
 #[test]
@@ -47,7 +48,7 @@ fn what_gains_nothing_or_has_no_room_changes_nothing() {
 fn a_micro_batch_that_gains_is_written_unless_a_run_has_begun_with_another() {
     let home =
         home(&format!("{RUN}\n[train]\nsteps = 10\nrows_per_micro_batch = 2 # small\n[loss]\nmlm = 1.0\ntc = 0.0\n"));
-    let sets = ["--set", "data.lanes=1", "--set", "data.depth=2"];
+    let sets = ["--set", "data.workers=1", "--set", "data.prefetch_batches=2"];
     let before = text(&home);
     let found = tune(&home, &[&sets[..], &["--memory", "1KiB"]].concat());
     assert!(
@@ -55,10 +56,10 @@ fn a_micro_batch_that_gains_is_written_unless_a_run_has_begun_with_another() {
         "{found}"
     );
     let found = tune(&home, &sets);
-    assert!(found.stdout.contains("`train.rows_per_micro_batch` 2 → "), "{found}");
+    assert!(found.stdout.contains("`train.micro_batch_size` 2 → "), "{found}");
     let now = text(&home);
     let is_larger = ["4", "8", "16"].iter().any(|rows| {
-        now == before.replace("rows_per_micro_batch = 2 # small", &format!("rows_per_micro_batch = {rows} # small"))
+        now == before.replace("micro_batch_size = 2 # small", &format!("micro_batch_size = {rows} # small"))
     });
     assert!(is_larger, "{found}\n{now}");
     write(

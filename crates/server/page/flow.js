@@ -1,13 +1,13 @@
 // The data on its way, as it goes just now: who works, who waits for whom, and how full the queue between them is.
 //
 // An actor's time is busy + starved + blocked, whatever it does. Starved waits for what comes to it, blocked for room
-// behind it. So where the lanes are blocked the trainer is the slow one, and where it is starved the lanes are.
+// behind it. So where the workers are blocked the trainer is the slow one, and where it is starved the workers are.
 //
 // The server counts seconds since an actor began. What is shown is their growth over about the last minute: a run that has
 // gone well for a week and starves now should say so now.
 
 const DOINGS = { busy: "works", starved: "waits for input", blocked: "waits for room", ended: "has ended" };
-const LANES_SHOWN = 8;
+const WORKERS_SHOWN = 8;
 const LOOKS_MS = 60_000;
 const SPENT = ["busy", "starved", "blocked"];
 
@@ -21,21 +21,21 @@ class Flow {
     find("flow").hidden = !status;
     if (!status) return;
     const actors = actors_of(status.actors);
-    const lanes = actors.filter((actor) => !actor.is_reader);
+    const workers = actors.filter((actor) => !actor.is_reader);
     const reader = actors.find((actor) => actor.is_reader);
     const prepares = status.kind === "prepare";
     const stale = view.stale && `As it stood at ${clock(view.status_time)}: nobody answers now.`;
     find("flow").classList.toggle("stale", view.stale);
     const now = lately(actors);
-    say(find("verdict"), stale || (prepares ? verdict_of_lanes(now) : verdict(now, status)));
+    say(find("verdict"), stale || (prepares ? verdict_of_workers(now) : verdict(now, status)));
     const stations = prepares
-      ? [station("corpus", "text"), this.lanes(lanes, "lanes"), station("shards", parts_word())]
+      ? [station("corpus", "text"), this.workers(workers, "workers"), station("shards", parts_word())]
       : [
           station("corpus", "text"),
           this.prepare(),
           station("shards", "samples"),
-          this.lanes(lanes, "lanes"),
-          queue(lanes, reader),
+          this.workers(workers, "workers"),
+          queue(workers, reader),
           this.trainer(reader, status),
           checkpoint(status),
         ];
@@ -45,11 +45,11 @@ class Flow {
     this.validation(actors_of(status.validation, "validation "));
   }
 
-  /** Lanes of its own, while a validation goes on. */
+  /** Workers of its own, while a validation goes on. */
   validation(actors) {
     find("flow-validation").hidden = actors.length === 0;
-    const lanes = actors.filter((actor) => !actor.is_reader);
-    const box = this.lanes(lanes, "validation");
+    const workers = actors.filter((actor) => !actor.is_reader);
+    const box = this.workers(workers, "validation");
     box.classList.add("beside");
     find("flow-validation").replaceChildren(...(actors.length > 0 ? [box] : []));
   }
@@ -72,14 +72,14 @@ class Flow {
     return station("prepare", `${percent(share)} done`, meter([["busy", share]]));
   }
 
-  lanes(lanes, title) {
-    const rows = lanes.slice(0, LANES_SHOWN).map((lane) => actor_row(lane));
+  workers(workers, title) {
+    const rows = workers.slice(0, WORKERS_SHOWN).map((worker) => actor_row(worker));
     const more =
-      lanes.length > LANES_SHOWN
-        ? [make("p", { class: "faint", text: `and ${count(lanes.length - LANES_SHOWN)} more` })]
+      workers.length > WORKERS_SHOWN
+        ? [make("p", { class: "faint", text: `and ${count(workers.length - WORKERS_SHOWN)} more` })]
         : [];
-    const none = lanes.length === 0 ? [make("p", { class: "faint", text: "none has begun" })] : [];
-    const box = station(title, "", make("div", { class: "lanes" }, ...rows), ...more, ...none);
+    const none = workers.length === 0 ? [make("p", { class: "faint", text: "none has begun" })] : [];
+    const box = station(title, "", make("div", { class: "workers" }, ...rows), ...more, ...none);
     box.classList.add("broad");
     return box;
   }
@@ -144,7 +144,7 @@ function share_of(actor, name) {
   return spent.wall_s > 0 ? Math.min(1, spent[`${name}_s`] / spent.wall_s) : 0;
 }
 
-const mean_of = (lanes, name) => lanes.reduce((all, lane) => all + share_of(lane, name), 0) / Math.max(1, lanes.length);
+const mean_of = (workers, name) => workers.reduce((all, worker) => all + share_of(worker, name), 0) / Math.max(1, workers.length);
 
 /** Who works, how their time was shared, and in words over which time. */
 function lately(actors) {
@@ -153,9 +153,9 @@ function lately(actors) {
   const is_new = seen < 1000 || all.every((actor) => since(actor).is_new);
   const last = seen > 0.75 * LOOKS_MS ? "minute" : duration(Math.round(seen / 1000));
   return {
-    lanes: all.filter((actor) => !actor.is_reader),
+    workers: all.filter((actor) => !actor.is_reader),
     reader: all.find((actor) => actor.is_reader),
-    has_lanes: actors.some((actor) => !actor.is_reader),
+    has_workers: actors.some((actor) => !actor.is_reader),
     when: is_new ? "so far" : `over the last ${last}`,
   };
 }
@@ -198,8 +198,8 @@ function meter(shares, words = "") {
 }
 
 /** How many batches wait, of how many there is room for. */
-function queue(lanes, reader) {
-  const { held, room } = queue_of(lanes);
+function queue(workers, reader) {
+  const { held, room } = queue_of(workers);
   const cells = Math.min(room, 32);
   const full = room > 0 ? Math.round((held / room) * cells) : 0;
   const picture = draw("svg", {
@@ -217,8 +217,8 @@ function queue(lanes, reader) {
   const waits =
     reader?.doing === "starved"
       ? "the trainer waits here"
-      : lanes.some((lane) => lane.doing === "blocked")
-        ? "lanes wait for room"
+      : workers.some((worker) => worker.doing === "blocked")
+        ? "workers wait for room"
         : "";
   return station(
     "queue",
@@ -228,8 +228,8 @@ function queue(lanes, reader) {
   );
 }
 
-function queue_of(lanes) {
-  const sum = (name) => lanes.reduce((all, lane) => all + Math.max(0, number(lane[name]) ?? 0), 0);
+function queue_of(workers) {
+  const sum = (name) => workers.reduce((all, worker) => all + Math.max(0, number(worker[name]) ?? 0), 0);
   const room = sum("capacity");
   return { held: Math.min(sum("queued"), room), room };
 }
@@ -262,26 +262,26 @@ function parts_word() {
   return parts === null || parts === undefined ? "" : `${count(parts)} parts`;
 }
 
-/** Who waits for whom, in a sentence. The reader's own clock decides: a lane may wait and yet be fast enough. */
-function verdict({ lanes, reader, when }, status) {
-  if (!reader || lanes.length === 0)
+/** Who waits for whom, in a sentence. The reader's own clock decides: a worker may wait and yet be fast enough. */
+function verdict({ workers, reader, when }, status) {
+  if (!reader || workers.length === 0)
     return `The run is in phase “${phase_word(status.phase)}”; no batch is being made.`;
   const starved = share_of(reader, "starved");
-  const lanes_starve = mean_of(lanes, "starved");
+  const workers_starve = mean_of(workers, "starved");
   const waits = `the trainer waited for batches ${percent(starved)} of its time ${when}`;
-  if (starved > 0.1 && lanes_starve > 0.3)
-    return `What comes to the lanes is the bottleneck: ${waits}, the lanes for shards ${percent(lanes_starve)}.`;
-  if (starved > 0.1) return `The lanes are the bottleneck: ${waits}.`;
+  if (starved > 0.1 && workers_starve > 0.3)
+    return `What comes to the workers is the bottleneck: ${waits}, the workers for shards ${percent(workers_starve)}.`;
+  if (starved > 0.1) return `The workers are the bottleneck: ${waits}.`;
   if (starved > 0.02) return `Nearly balanced: ${waits}.`;
-  const blocked = percent(mean_of(lanes, "blocked"));
+  const blocked = percent(mean_of(workers, "blocked"));
   return (
-    `The trainer is the bottleneck, as it should be: it waited ${percent(starved)} of its time ${when}, the lanes ` +
+    `The trainer is the bottleneck, as it should be: it waited ${percent(starved)} of its time ${when}, the workers ` +
     `${blocked} of theirs.`
   );
 }
 
-function verdict_of_lanes({ lanes, has_lanes, when }) {
-  if (lanes.length === 0) return has_lanes ? "All lanes have ended." : "No lane has begun.";
-  const work = lanes.length === 1 ? "One lane was" : `${count(lanes.length)} lanes were`;
-  return `${work} busy ${percent(mean_of(lanes, "busy"))} of the time ${when}.`;
+function verdict_of_workers({ workers, has_workers, when }) {
+  if (workers.length === 0) return has_workers ? "All workers have ended." : "No worker has begun.";
+  const work = workers.length === 1 ? "One worker was" : `${count(workers.length)} workers were`;
+  return `${work} busy ${percent(mean_of(workers, "busy"))} of the time ${when}.`;
 }

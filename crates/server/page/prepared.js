@@ -59,7 +59,7 @@ function figures(end) {
   ];
 }
 
-/** Where the lanes' time went. */
+/** Where the workers' time went. */
 function stages(end) {
   const seconds = STAGES.map((stage) => [stage, number(end.stages?.[stage]) ?? 0]);
   const all = seconds.reduce((sum, [, one]) => sum + one, 0);
@@ -69,7 +69,7 @@ function stages(end) {
   return make(
     "div",
     { class: "stages" },
-    make("h3", { text: "time of the lanes" }),
+    make("h3", { text: "time of the workers" }),
     meter(shares, words),
     make(
       "ul",

@@ -84,22 +84,22 @@ class TimeLine {
   draw_marks() {
     // What somebody is reading stays.
     if (this.marks.contains(tip_of)) return;
-    const lanes = new Map();
+    const workers = new Map();
     for (const [run, event] of view.shown().flatMap((run) => run.events.map((event) => [run, event]))) {
       if (view.hidden.has(event.kind)) continue;
       const place = run.where(event, view.axis);
       if (place === null) continue;
       const sort = sort_of(event);
       const x = this.x.at(Math.min(Math.max(place, this.x.from), this.x.to));
-      if (!lanes.has(sort)) lanes.set(sort, []);
-      const lane = lanes.get(sort);
-      const last = lane.at(-1);
+      if (!workers.has(sort)) workers.set(sort, []);
+      const worker = workers.get(sort);
+      const last = worker.at(-1);
       if (last?.run === run && x - last.x < 9) last.events.push(event);
-      else lane.push({ run, x, events: [event] });
+      else worker.push({ run, x, events: [event] });
     }
     const marks = [];
     for (const sort of ["checkpoint", "calm", "good", "notice", "alarm"]) {
-      for (const { run, x, events } of lanes.get(sort) ?? []) marks.push(this.mark(sort, run, x, events));
+      for (const { run, x, events } of workers.get(sort) ?? []) marks.push(this.mark(sort, run, x, events));
     }
     this.marks.replaceChildren(...marks);
   }

@@ -1,7 +1,7 @@
 //! Who may ask for what.
 //!
 //! # Definition
-//! - Over TCP a request names its host by a number, by `localhost`, or by a name of `serve.hosts`; one that names an
+//! - Over TCP a request names its host by a number, by `localhost`, or by a name of `serve.allowed_hosts`; one that names an
 //!   origin names the same host. So no page of another site asks in its reader's name, whatever its name resolves to.
 //! - What changes something needs the token. Rows of the corpus need it where others than this machine reach the address.
 //! - A socket is its owner's alone, by its file's mode: it needs neither.
@@ -144,7 +144,7 @@ impl Access {
         let host = text(header::HOST).ok_or_else(|| Refusal::forbidden("a request has to name its host"))?;
         if !self.is_known(name_of(host)) {
             let why = format!(
-                "`{}` is no name of this address; put it into `serve.hosts` if it is",
+                "`{}` is no name of this address; put it into `serve.allowed_hosts` if it is",
                 schemas::printable(name_of(host))
             );
             return Err(Refusal::forbidden(why));

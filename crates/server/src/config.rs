@@ -21,7 +21,7 @@ pub struct ServeConfig {
     pub token_file: PathBuf,
     /// Names under which browsers may reach it, beside `localhost` and numbers: `["train1.lan"]`. Others are refused, since
     /// a page of anybody could otherwise ask in its reader's name.
-    pub hosts: Vec<String>,
+    pub allowed_hosts: Vec<String>,
 }
 
 /// What a system takes for the path of a socket, less what is put before its name while it is made.
@@ -89,9 +89,9 @@ impl ServeConfig {
         if let Err(message) = self.address() {
             problems.push(Problem::new("serve.address", message).hint("write the port too, or a path with a `/`"));
         }
-        for host in self.hosts.iter().filter(|host| host.is_empty() || host.contains(['/', ':', ' '])) {
+        for host in self.allowed_hosts.iter().filter(|host| host.is_empty() || host.contains(['/', ':', ' '])) {
             let message = format!("`{host}` is no name of a machine");
-            problems.push(Problem::new("serve.hosts", message).hint("a name alone, without scheme and port"));
+            problems.push(Problem::new("serve.allowed_hosts", message).hint("a name alone, without scheme and port"));
         }
         problems
     }
@@ -116,7 +116,7 @@ mod tests {
             assert!(Address::parse(wrong).is_err(), "{wrong}");
         }
         let config =
-            ServeConfig { address: "8080".to_owned(), hosts: vec!["a:1".to_owned()], ..ServeConfig::default() };
+            ServeConfig { address: "8080".to_owned(), allowed_hosts: vec!["a:1".to_owned()], ..ServeConfig::default() };
         assert_eq!(config.problems().len(), 2);
         assert!(ServeConfig::default().problems().is_empty());
     }

@@ -75,7 +75,7 @@ impl Server {
         let access = match &address {
             Address::Socket(_) => Access::over_socket(),
             Address::Tcp(_) => {
-                Access::over_tcp(Token::find(&config.token_file)?, config.hosts.clone(), address.is_local())
+                Access::over_tcp(Token::find(&config.token_file)?, config.allowed_hosts.clone(), address.is_local())
             }
         };
         let (end, ends) = watch::channel(false);

@@ -35,7 +35,7 @@ struct Played {
 impl Subject for Played {
     fn status(&self) -> Status {
         let actor = ActorStatus {
-            name: "lane-0".to_owned(),
+            name: "worker-0".to_owned(),
             doing: "busy",
             busy_s: 2.0,
             wall_s: 2.0,
@@ -102,7 +102,8 @@ fn about() -> About {
 fn serving() -> Home {
     let mut token = tempfile::NamedTempFile::new().expect("a temporary file");
     writeln!(token, "{TOKEN}").expect("written");
-    let config = ServeConfig { address: "127.0.0.1:0".to_owned(), token_file: token.path().into(), hosts: Vec::new() };
+    let config =
+        ServeConfig { address: "127.0.0.1:0".to_owned(), token_file: token.path().into(), allowed_hosts: Vec::new() };
     let (seen, played) = (Seen::new(about()), Arc::<Played>::default());
     let (sender, heard) = sync_channel(1);
     let told = move |address: &Address| sender.send(address.clone()).expect("heard");
@@ -172,7 +173,7 @@ fn everything_that_is_looked_at_is_there() {
     for line in [
         "cloze_loss 2.5",
         "cloze_term_loss{term=\"mlm\"} 2.5",
-        "cloze_actor_seconds_total{actor=\"lane-0\",doing=\"busy\"} 2",
+        "cloze_actor_seconds_total{actor=\"worker-0\",doing=\"busy\"} 2",
         "cloze_tokens_total 900",
     ] {
         assert!(metrics.contains(line), "{line}: {metrics}");

@@ -70,8 +70,8 @@ impl Alerts {
                 }
             }
         })?;
-        let looks = (config.on.contains(&Topic::Disk) && config.disk_free_min > 0)
-            .then(|| disk::look(folder, config.disk_free_min, desk.clone()))
+        let looks = (config.events.contains(&Topic::Disk) && config.min_free_disk_bytes > 0)
+            .then(|| disk::look(folder, config.min_free_disk_bytes, desk.clone()))
             .transpose()?;
         Ok(Some(Self { desk: Some(desk), closing, timeout, looks, done }))
     }

@@ -151,7 +151,7 @@ kinds! {
     "leap" => Leap(LeapReport),
     /// A step that leapt is passed over.
     "skip" => Skip(SkipReport),
-    /// The lanes of a preparation have started.
+    /// The workers of a preparation have started.
     "prepare_start" => PrepareStart(PrepareStart),
     /// How far a preparation is.
     "prepare_progress" => PrepareProgress(PrepareProgress),

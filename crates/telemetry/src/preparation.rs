@@ -18,10 +18,10 @@ pub struct PrepareStart {
     /// Parts.
     pub parts: u64,
     /// Threads.
-    pub lanes: u64,
+    pub workers: u64,
     /// Bound of all text in memory at once.
     pub text_bytes_max: u64,
-    /// The largest compressed file: nobody can cut it, so one lane reads it from end to end.
+    /// The largest compressed file: nobody can cut it, so one worker reads it from end to end.
     pub largest_compressed: Option<LargestFile>,
     /// The newest generation of the folder once this is done.
     #[serde(default)]
@@ -169,7 +169,7 @@ pub struct PrepareEnd {
     pub tokens_capacity: u64,
     /// Bytes of all shards.
     pub shard_bytes: u64,
-    /// Busy time by stage, summed over the lanes.
+    /// Busy time by stage, summed over the workers.
     pub stages: StageSeconds,
     /// What the operator should know: a sentence each.
     pub warnings: Vec<String>,

@@ -3,7 +3,7 @@
 //! # What
 //! | it says | when |
 //! |---|---|
-//! | `READY=1` | a run takes its first step, or had none left; a preparation has started its lanes, or had nothing to do |
+//! | `READY=1` | a run takes its first step, or had none left; a preparation has started its workers, or had nothing to do |
 //! | `STATUS=` | who asks the manager reads how far it is: phase, step, what is left |
 //! | `WATCHDOG=1` | within every interval of `WATCHDOG_USEC`, for as long as something happens |
 //! | `RELOADING=1`, `READY=1` | around a log level that is read anew |

@@ -414,7 +414,7 @@ pub enum Why {
     Hangup,
     /// A scheduler wants to start it again elsewhere: SIGUSR1.
     Requeue,
-    /// A step leapt, and `guard.rule` is `pause`.
+    /// A step leapt, and `spike_guard.action` is `pause`.
     Guard,
     /// An error.
     Failed,

@@ -18,17 +18,17 @@ tokenizer = 'tokenizer.json'
 folder    = 'data'
 
 [data]
-lanes = 1   # one is enough, they said
-depth = 2
+workers = 1   # one is enough, they said
+prefetch_batches = 2
 
 # where it lives
 [run]
 folder = 'run'
 ";
 
-/// Arguments with which every lane takes 20 ms, and the trainer takes a batch every 6 ms. Without the trainer a step is
+/// Arguments with which every worker takes 20 ms, and the trainer takes a batch every 6 ms. Without the trainer a step is
 /// one batch.
-pub const SLOW: [&str; 4] = ["--step-ms", "12", "--slow", "lanes=20"];
+pub const SLOW: [&str; 4] = ["--step-ms", "12", "--slow", "workers=20"];
 
 /// Prepared folder with `run.toml`.
 pub fn home(text: &str) -> Home {

@@ -37,7 +37,7 @@ impl Home {
     /// A plan of `views` with all columns that runs read.
     fn plan(&self, views: &str, copies: u32) -> LoadPlan {
         let views: BTreeMap<String, AnyView> = toml::from_str(views).expect("views");
-        let data = DataConfig { copies, ..DataConfig::default() };
+        let data = DataConfig { copies_per_sample: copies, ..DataConfig::default() };
         let standard = [INPUT_IDS.spec(), ATTENTION_MASK.spec()];
         let of = |(name, view): (&String, &AnyView)| {
             let columns: BTreeSet<ColumnSpec> = standard.into_iter().chain(view.columns().iter().copied()).collect();
@@ -99,7 +99,7 @@ const CLEAN: [&str; 22] = [
     "it = { kind = \"corrupt\", count = \"bernoulli\", rate = 0.5 }",
     "cut = { kind = \"crop\" }\nit = { kind = \"mask\", of = \"cut\" }\nnear = { kind = \"window\", of = \"it\" }",
     "cut = { kind = \"crop\", style = \"raw\", keep_cls = true, frac = 0.5 }\nnear = { kind = \"window\", of = \"cut\" }",
-    "it = { kind = \"window\", offset_max = 5, edge = \"anywhere\" }",
+    "it = { kind = \"window\", max_offset = 5, edge = \"anywhere\" }",
 ];
 
 const DISJOINT: [&str; 8] = [
@@ -197,7 +197,7 @@ fn overlapping_copies_are_seen() {
 #[test]
 fn another_window_is_seen() {
     let window =
-        |reach: u32, edge: &str| format!("it = {{ kind = \"window\", offset_max = {reach}, edge = \"{edge}\" }}");
+        |reach: u32, edge: &str| format!("it = {{ kind = \"window\", max_offset = {reach}, edge = \"{edge}\" }}");
     for edge in ["window", "anywhere"] {
         assert_seen(&window(3, edge), &window(2, edge), "not another token within the window");
     }

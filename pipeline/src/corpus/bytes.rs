@@ -77,7 +77,7 @@ pub(super) fn open(path: &Path, range: &Range<u64>, reading: &Reading) -> Result
 
 fn too_long_a_window(path: &Path, wanted: u64, most: u64) -> Error {
     let message = format!(
-        "a zstd window of {wanted} bytes, {most} are allowed, half of `prepare.memory_max`; raise it, or compress the file \
+        "a zstd window of {wanted} bytes, {most} are allowed, half of `prepare.max_memory_bytes`; raise it, or compress the file \
          anew without `--long`"
     );
     Error::Unfit { path: path.to_owned(), line: None, message }
@@ -148,15 +148,16 @@ pub(super) fn read_whole(
 
 /// Room for a document that has so many bytes by now, and began at that line of the piece.
 pub(super) fn make_room(path: &Path, line: u64, bytes: u64, reading: &Reading) -> Result<()> {
-    let limit = reading.document_bytes_max;
+    let limit = reading.max_document_bytes;
     let fits = bytes <= limit && reading.room.document(bytes.saturating_mul(COPIES)).is_ok();
     if fits { Ok(()) } else { Err(too_long(path, line, limit)) }
 }
 
 /// A document that does not fit into memory's bound.
 pub(super) fn too_long(path: &Path, line: u64, limit: u64) -> Error {
-    let message =
-        format!("a document of more than {limit} bytes; raise `prepare.memory_max`, of which it is 1/64, or split it");
+    let message = format!(
+        "a document of more than {limit} bytes; raise `prepare.max_memory_bytes`, of which it is 1/64, or split it"
+    );
     Error::Unfit { path: path.to_owned(), line: Some(line + 1), message }
 }
 

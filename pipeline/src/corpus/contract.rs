@@ -119,9 +119,9 @@ fn every_format_reads_none_and_one_and_refuses_a_document_that_is_too_long() {
         let long = (member.example.write)(&[&"word ".repeat(100)]);
         write_all(home.path(), &[(names[1].as_str(), &long)]);
         let mut config = member.config(home.path(), None);
-        config.config.reading.document_bytes_max = 200;
+        config.config.reading.max_document_bytes = 200;
         let error = super::tests::read(&config).expect_err("too long").to_string();
-        assert!(error.contains(&names[1]) && error.contains("memory_max"), "{error}");
+        assert!(error.contains(&names[1]) && error.contains("max_memory_bytes"), "{error}");
     }
 }
 

@@ -29,17 +29,17 @@ pub struct CorpusConfig {
     /// What they are read by.
     pub reading: Reading,
     /// What becomes of files that cannot be used.
-    pub unfit_files: UnfitFiles,
+    pub on_invalid_file: InvalidFilePolicy,
 }
 
 /// What becomes of files that cannot be used: binary ones, or of another encoding or format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum UnfitFiles {
-    /// All of them are named, and nothing is prepared.
+pub enum InvalidFilePolicy {
+    /// The error names all of them, and nothing is prepared.
     #[default]
-    Refuse,
-    /// They are left out, and counted.
+    Error,
+    /// They are skipped and counted.
     Skip,
 }
 
@@ -56,7 +56,7 @@ pub struct SortedOut<'a> {
 pub struct Corpus {
     files: Vec<InputFile>,
     passed: PassedOver,
-    unfit_files: UnfitFiles,
+    on_invalid_file: InvalidFilePolicy,
     format: AnyFormat,
     reading: Reading,
 }
@@ -70,9 +70,9 @@ impl fmt::Debug for Corpus {
 impl Corpus {
     /// Finds the files; opens none of them.
     pub fn open(config: &CorpusConfig) -> Result<Self> {
-        let CorpusConfig { inputs, format, reading, unfit_files } = config.clone();
+        let CorpusConfig { inputs, format, reading, on_invalid_file } = config.clone();
         let (files, passed) = inputs::find(&inputs, format.extensions())?;
-        Ok(Self { files, passed, unfit_files, format, reading })
+        Ok(Self { files, passed, on_invalid_file, format, reading })
     }
 
     /// Refuses inputs that name no file, in the words of [`open`](Self::open), without looking for all of them.
@@ -114,7 +114,7 @@ impl Corpus {
     /// The size of parts where none is asked for.
     #[must_use]
     pub fn usual_part_bytes(&self) -> u64 {
-        // 256 parts keep 64 lanes busy to the end; 64 MiB bounds what a kill costs to a minute or so. A part costs some six
+        // 256 parts keep 64 workers busy to the end; 64 MiB bounds what a kill costs to a minute or so. A part costs some six
         // flushes and a record of its vocabulary: of 1 MiB it took 20 % longer than of 8 MiB, to shards of half a row group.
         self.part_bytes(8 << 20)
     }
@@ -124,7 +124,7 @@ impl Corpus {
         (self.bytes() / 256).clamp(least, 64 << 20)
     }
 
-    /// The largest compressed file: nobody can enter it, so no number of lanes is faster than it.
+    /// The largest compressed file: nobody can enter it, so no number of workers is faster than it.
     #[must_use]
     pub fn largest_compressed(&self) -> Option<&InputFile> {
         let compressed = |file: &&InputFile| bytes::Compression::of(&file.path) != bytes::Compression::Plain;
@@ -151,7 +151,7 @@ impl Corpus {
         }
         let is_all = sorted.fit.len() + sorted.unfit.len() == self.files.len();
         let none_is_left = is_all && sorted.fit.is_empty();
-        if !sorted.unfit.is_empty() && (self.unfit_files == UnfitFiles::Refuse || none_is_left) {
+        if !sorted.unfit.is_empty() && (self.on_invalid_file == InvalidFilePolicy::Error || none_is_left) {
             return Err(self.refuse(&sorted));
         }
         // Of files that were added, and of a few records before many more, all may be dirt.
@@ -173,9 +173,9 @@ impl Corpus {
         if sorted.unfit.len() > NAMED + 1 {
             let _ = write!(message, "\nand {} more", sorted.unfit.len() - NAMED - 1);
         }
-        if self.unfit_files == UnfitFiles::Refuse && sorted.unfit.len() > 1 {
+        if self.on_invalid_file == InvalidFilePolicy::Error && sorted.unfit.len() > 1 {
             let (unfit, all) = (sorted.unfit.len(), sorted.unfit.len() + sorted.fit.len());
-            let hint = "set `prepare.unfit_files = \"skip\"` to leave them out";
+            let hint = "set `prepare.on_invalid_file = \"skip\"` to leave them out";
             let _ = write!(message, "\n{unfit} of {all} files cannot be used; {hint}");
         }
         Error::Unfit { path: first.path.clone(), line: None, message }

@@ -77,7 +77,7 @@ pub(super) fn of_text(head: &[u8]) -> Fitness {
         )),
         None => Fitness::unfit(
             "a binary file (a NUL in its first 8 KiB); take it out of `prepare.inputs`, convert it to text, or set \
-             `prepare.unfit_files = \"skip\"`",
+             `prepare.on_invalid_file = \"skip\"`",
         ),
     }
 }

@@ -27,7 +27,7 @@ pub use self::cut::group;
 pub use self::decode::by_name as encoding_by_name;
 pub use self::documents::{Complaint, Documents, Found, Place};
 pub use self::endings::Endings;
-pub use self::files::{Corpus, CorpusConfig, SortedOut, UnfitFiles};
+pub use self::files::{Corpus, CorpusConfig, InvalidFilePolicy, SortedOut};
 pub use self::fitness::{Fitness, Head};
 pub use self::inputs::{FileIdentity, InputFile};
 pub use self::piece::{BytesRead, Part, Piece, PieceRange, PieceReader, Reached, Reading};

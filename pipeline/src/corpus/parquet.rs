@@ -241,7 +241,8 @@ impl Rows {
         let (room, least) = (&self.reading.room, page_bytes.saturating_mul(3));
         let refused = |TooMuch { wanted, most }| {
             let hint = "raise it, or write the file anew with smaller pages";
-            let message = format!("pages that take {wanted} bytes; {most} are allowed by `prepare.memory_max`; {hint}");
+            let message =
+                format!("pages that take {wanted} bytes; {most} are allowed by `prepare.max_memory_bytes`; {hint}");
             raw::unfit(&self.file, message)
         };
         let most = if self.whole.is_some() { room.file_max() / 4 } else { room.share() };

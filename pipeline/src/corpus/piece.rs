@@ -55,7 +55,7 @@ impl PartialOrd for Piece {
     }
 }
 
-/// The unit of preparing: what one lane turns into shards at a time.
+/// The unit of preparing: what one worker turns into shards at a time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Part {
@@ -77,7 +77,7 @@ pub struct Reading {
     /// What the bytes of text are; none for UTF-8.
     pub encoding: Option<&'static Encoding>,
     /// Longest document.
-    pub document_bytes_max: u64,
+    pub max_document_bytes: u64,
     /// Where it may lie in memory.
     pub room: Room,
     /// Who counts.

@@ -115,7 +115,7 @@ pub enum Reason {
     NonStringField,
     /// No text, or none that the tokenizer keeps; passed over.
     EmptyDocument,
-    /// More text than `prepare.document_bytes_max`; passed over.
+    /// More text than `prepare.max_document_bytes`; passed over.
     TooLong,
 }
 

@@ -1,18 +1,18 @@
-//! Room for text: what all lanes together may hold in memory, and who waits for it.
+//! Room for text: what all workers together may hold in memory, and who waits for it.
 //!
 //! # What
-//! `prepare.memory_max` in four parts. A quarter is for the lanes, an equal share each: what is short costs no word. A half
+//! `prepare.max_memory_bytes` in four parts. A quarter is for the workers, an equal share each: what is short costs no word. A half
 //! is for *files* that take memory as long as they are open (the window of a zstd stream, the pages of a Parquet file, a
 //! Parquet file that was compressed as a whole). An eighth is for eight *long* documents at a time, an eighth for one
 //! that is *very long*. Who needs more than is left waits for others to be done; what would not fit into an empty room is
 //! refused by name.
 //!
 //! # Why
-//! A document may be as long with 64 lanes as with one, and 64 of that length come one after another instead of all at
+//! A document may be as long with 64 workers as with one, and 64 of that length come one after another instead of all at
 //! once.
 //!
 //! # Definition
-//! A lane takes a file's room before that of a document, and that of a long document before that of a very long one. So
+//! A worker takes a file's room before that of a document, and that of a long document before that of a very long one. So
 //! nobody who is waited for waits in turn, and nobody waits for ever. Requests are met in the order in which they come: a
 //! large one is not overtaken again and again.
 
@@ -85,10 +85,10 @@ impl Drop for Hold {
     }
 }
 
-/// Who gets how much of `prepare.memory_max`, in bytes.
+/// Who gets how much of `prepare.max_memory_bytes`, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shares {
-    /// Short documents and files, in the hands of all lanes together.
+    /// Short documents and files, in the hands of all workers together.
     pub short: u64,
     /// What longer files take while they are open: windows of zstd, pages of Parquet.
     pub files: u64,
@@ -101,15 +101,20 @@ pub struct Shares {
 impl Shares {
     /// Those of so much.
     #[must_use]
-    pub fn of(memory_max: u64) -> Self {
-        Self { short: memory_max / 4, files: memory_max / 2, long: memory_max / 8, very_long: memory_max / 8 }
+    pub fn of(max_memory_bytes: u64) -> Self {
+        Self {
+            short: max_memory_bytes / 4,
+            files: max_memory_bytes / 2,
+            long: max_memory_bytes / 8,
+            very_long: max_memory_bytes / 8,
+        }
     }
 }
 
 /// All room there is, and what one part of the corpus holds of it.
 #[derive(Clone, Debug)]
 pub struct Room {
-    /// What one lane has to itself, for a file and for a document alike.
+    /// What one worker has to itself, for a file and for a document alike.
     share: u64,
     files: Arc<Budget>,
     long: Arc<Budget>,
@@ -121,10 +126,10 @@ pub struct Room {
 impl Room {
     /// The room of a preparation.
     #[must_use]
-    pub fn new(memory_max: u64, lanes: usize) -> Self {
-        let Shares { short, files, long, very_long } = Shares::of(memory_max);
+    pub fn new(max_memory_bytes: u64, workers: usize) -> Self {
+        let Shares { short, files, long, very_long } = Shares::of(max_memory_bytes);
         Self {
-            share: short / 2 / lanes as u64,
+            share: short / 2 / workers as u64,
             files: Budget::new(files),
             long: Budget::new(long),
             very_long: Budget::new(very_long),
@@ -138,7 +143,7 @@ impl Room {
         Self { held: Arc::default(), ..self.clone() }
     }
 
-    /// What a lane has without asking, for the file that is open.
+    /// What a worker has without asking, for the file that is open.
     pub(super) fn share(&self) -> u64 {
         self.share
     }
@@ -148,7 +153,7 @@ impl Room {
         self.files.total
     }
 
-    /// Room for a file, as long as it is open: none is needed for what fits into the lane's share.
+    /// Room for a file, as long as it is open: none is needed for what fits into the worker's share.
     pub(super) fn file(&self, bytes: u64) -> Result<Option<Hold>, TooMuch> {
         if bytes <= self.share {
             return Ok(None);
@@ -156,7 +161,7 @@ impl Room {
         self.files.take(bytes).map(Some).ok_or(TooMuch { wanted: bytes, most: self.files.total })
     }
 
-    /// Whether so much is a lane's own, for which nobody has to ask.
+    /// Whether so much is a worker's own, for which nobody has to ask.
     #[must_use]
     pub fn is_short(&self, bytes: u64) -> bool {
         bytes <= self.share
@@ -205,9 +210,9 @@ mod tests {
 
     use super::*;
 
-    /// One lane of a room of 6400 bytes has 800 for short documents; long ones have 100 each, one very long one 800.
-    fn room(lanes: usize) -> Room {
-        Room::new(6400, lanes)
+    /// One worker of a room of 6400 bytes has 800 for short documents; long ones have 100 each, one very long one 800.
+    fn room(workers: usize) -> Room {
+        Room::new(6400, workers)
     }
 
     #[test]
@@ -229,19 +234,19 @@ mod tests {
         assert_eq!(room.files.state().free, 3200, "what is dropped is back");
     }
 
-    /// Whatever lanes ask for, they never hold more than there is, and all of them come to their end.
+    /// Whatever workers ask for, they never hold more than there is, and all of them come to their end.
     #[test]
-    fn lanes_hold_no_more_than_there_is_and_none_waits_for_ever() {
+    fn workers_hold_no_more_than_there_is_and_none_waits_for_ever() {
         let room = room(16);
         let (documents, most) = (AtomicU64::new(0), AtomicU64::new(0));
         thread::scope(|scope| {
-            for lane in 0..16_u64 {
+            for worker in 0..16_u64 {
                 let room = room.part();
                 let (documents, most) = (&documents, &most);
                 scope.spawn(move || {
                     for document in 0..50 {
-                        let file = room.file((lane * 997 + document * 31) % 3200).expect("it fits");
-                        let size = (lane * 131 + document * 71) % 801;
+                        let file = room.file((worker * 997 + document * 31) % 3200).expect("it fits");
+                        let size = (worker * 131 + document * 71) % 801;
                         room.document(size.min(90)).expect("it fits");
                         room.document(size).expect("it fits");
                         let now = documents.fetch_add(size, Ordering::SeqCst) + size;

@@ -20,12 +20,12 @@ pub(crate) fn config(home: &Path, format: AnyFormat, part_bytes: Option<u64>) ->
         text_field: "text".into(),
         id_field: None,
         encoding: None,
-        document_bytes_max: 4 << 20,
+        max_document_bytes: 4 << 20,
         room: Room::new(256 << 20, 1),
         bytes_read: BytesRead::default(),
     };
     let inputs = vec![home.display().to_string()];
-    let config = CorpusConfig { inputs, format, reading, unfit_files: UnfitFiles::Refuse };
+    let config = CorpusConfig { inputs, format, reading, on_invalid_file: InvalidFilePolicy::Error };
     Cut { config, part_bytes: part_bytes.unwrap_or(1 << 20) }
 }
 
@@ -126,9 +126,9 @@ fn a_document_past_the_memory_bound_is_named() {
     write_all(home.path(), &[("a.txt", format!("ok\n{}", "x".repeat(100)))]);
     for name in ["text", "text_lines", "text_paragraphs"] {
         let mut config = config(home.path(), format(name), None);
-        config.config.reading.document_bytes_max = 50;
+        config.config.reading.max_document_bytes = 50;
         let error = read(&config).expect_err("too long");
-        assert!(error.to_string().contains("a.txt:") && error.to_string().contains("memory_max"), "{error}");
+        assert!(error.to_string().contains("a.txt:") && error.to_string().contains("max_memory_bytes"), "{error}");
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! # What
 //! The list's parts are read in its order, segment by segment. A window is what segments come to from the first on that
-//! is in no window yet, up to and with the one that gives it `data.shuffle_blocks` row groups; the last window is what is
+//! is in no window yet, up to and with the one that gives it `data.shuffle_window_groups` row groups; the last window is what is
 //! left. So what a row is made of is a function of the segments before it and of its own window's, and the same whether
 //! those behind are there or not.
 //!
@@ -32,7 +32,7 @@ pub struct Segment {
 pub trait Growth: Debug + Send + Sync {
     /// The segments behind the first `known`, as far as they are there: at least one, or none at the list's end. Until the
     /// next is there it waits, for as long as nobody asks for a stop; where no stop can be asked for, it fails. Asked by one
-    /// lane at a time. The answers must never change, also not after a kill.
+    /// worker at a time. The answers must never change, also not after a kill.
     ///
     /// # Errors
     /// [`Error::Unfinished`](crate::Error::Unfinished) where the next segment is not there and is not waited for,

@@ -26,10 +26,10 @@ pub struct LoadFacts {
     pub rows_per_epoch: u64,
     /// Row groups of an epoch.
     pub blocks: u64,
-    /// Blocks per shuffle window: `data.shuffle_blocks`, raised if batches in flight need more.
+    /// Blocks per shuffle window: `data.shuffle_window_groups`, raised if batches in flight need more.
     pub window_blocks: usize,
     /// What was asked for.
-    pub shuffle_blocks: usize,
+    pub shuffle_window_groups: usize,
     /// Whether the split is one window, and stays decoded.
     pub resident: bool,
     /// How well windows mix: see [`Sampler::mixture_error`](crate::sampler::Sampler::mixture_error).
@@ -39,7 +39,7 @@ pub struct LoadFacts {
     /// Of a first epoch that is streamed; all counts of data are then of what was there.
     pub streamed: Option<StreamedFacts>,
     /// Threads and their queues.
-    pub lanes: PoolOptions,
+    pub workers: PoolOptions,
     /// Batches alive at once, at most.
     pub batches_alive_max: usize,
     /// Bytes of these.
@@ -117,9 +117,9 @@ impl LoadPlan {
     #[must_use]
     pub fn facts(&self) -> LoadFacts {
         let views: Vec<ViewFacts> = self.views.iter().map(|view| self.view_facts(view)).collect();
-        let (batches_bytes, groups_bytes) = self.bytes_at_most(self.lanes, 1);
+        let (batches_bytes, groups_bytes) = self.bytes_at_most(self.workers, 1);
         let content = u64::from(self.promise.content_max);
-        let alive = self.groups_alive_max(self.lanes, 1);
+        let alive = self.groups_alive_max(self.workers, 1);
         let sources = self.sources.iter().zip(alive).enumerate();
         let sources: Vec<SourceFacts> =
             sources.map(|(index, (source, alive))| self.source_facts(index, source, alive)).collect();
@@ -134,13 +134,13 @@ impl LoadPlan {
             rows_per_epoch: sum(|source| source.rows_per_epoch),
             blocks: sum(|source| source.blocks),
             window_blocks: sources.iter().map(|source| source.window_blocks).max().unwrap_or(0),
-            shuffle_blocks: self.shuffle_blocks,
+            shuffle_window_groups: self.shuffle_window_groups,
             resident: sources.iter().all(|source| source.resident),
             mixture_error: sources.iter().map(|source| source.mixture_error).fold(0.0, f64::max),
             window_rows_min: sources.iter().map(|source| source.window_rows_min).min().unwrap_or(0),
             streamed: self.sources.iter().find_map(Source::streamed_facts),
-            lanes: self.lanes,
-            batches_alive_max: self.lanes.max_items_alive(),
+            workers: self.workers,
+            batches_alive_max: self.workers.max_items_alive(),
             batches_bytes,
             groups_alive_max: sum(|source| source.groups_alive_max),
             groups_bytes,

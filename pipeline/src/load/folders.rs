@@ -73,7 +73,7 @@ impl<'a> LoadRequest<'a> {
 
     /// Adjacent rows made of every sample or piece.
     pub(super) fn copies(&self) -> u32 {
-        if self.rows == Rows::Train { self.data.copies } else { 1 }
+        if self.rows == Rows::Train { self.data.copies_per_sample } else { 1 }
     }
 }
 
@@ -99,9 +99,9 @@ impl Folder<'_> {
     ) -> Result<Source, Problem> {
         let (copies, seed) = (request.copies(), self.seed(request));
         let order = self.end.map_or(Order::Shuffled, |rows| Order::Spread(rows.div_ceil(u64::from(pieces))));
-        let (window_blocks, fraction) = (request.data.shuffle_blocks, request.data.fraction);
+        let (window_blocks, fraction) = (request.data.shuffle_window_groups, request.data.fraction);
         let options = SamplerOptions { pieces, copies, seed, order, window_blocks, fraction };
-        // What one lane of depth 1 keeps in flight: the order of rows depends on no other number of lanes.
+        // What one worker of depth 1 keeps in flight: the order of rows depends on no other number of workers.
         let batches = PoolOptions { name: "batch", item: "batch", workers: 1, queue_depth: 1 }.max_items_alive() as u64;
         let rows = at_most(batches * request.rows_per_batch);
         let (key, edition) = (self.key(), Arc::new(self.edition));
@@ -118,7 +118,7 @@ impl Folder<'_> {
     }
 }
 
-/// A course whose first epoch is streamed. Its windows are those that its key says, whatever a batch is: lanes that run
+/// A course whose first epoch is streamed. Its windows are those that its key says, whatever a batch is: workers that run
 /// past one keep more of them, which then hold less.
 fn streamed(
     edition: &Arc<Edition>,
@@ -154,7 +154,7 @@ fn seed_of_source(seed: u64, name: &str) -> u64 {
 /// Whether there are rows, in folders that can be read.
 pub(super) fn check_rows(request: &LoadRequest<'_>, folders: &[Folder<'_>], problems: &mut Vec<Problem>) {
     if request.rows_per_batch == 0 {
-        problems.push(Problem::new("train.rows_per_micro_batch", "0 rows are no batch").hint("give 1 or more"));
+        problems.push(Problem::new("train.micro_batch_size", "0 rows are no batch").hint("give 1 or more"));
     }
     for folder in folders.iter().filter(|folder| folder.gone != MissingParts::Unread) {
         let refused = folder.edition.refusal().map(|refusal| Problem::new(folder.key(), refusal).hint(REFUSED_HINT));
@@ -195,9 +195,9 @@ pub(super) fn check_agreement(folders: &[Folder<'_>], problems: &mut Vec<Problem
                 format!("its tokenizer ({}) is not that of `{first_key}` ({})", size(theirs), size(ours)),
                 "tokenizer",
             ))
-        } else if theirs.tokens_max != ours.tokens_max {
-            let (theirs, ours) = (theirs.tokens_max, ours.tokens_max);
-            Some((format!("its rows have {theirs} tokens, those of `{first_key}` {ours}"), "tokens_max"))
+        } else if theirs.max_seq_len != ours.max_seq_len {
+            let (theirs, ours) = (theirs.max_seq_len, ours.max_seq_len);
+            Some((format!("its rows have {theirs} tokens, those of `{first_key}` {ours}"), "max_seq_len"))
         } else if packed(theirs) != packed(ours) {
             let (theirs, ours) = (&theirs.pack.name, &ours.pack.name);
             Some((format!("it is packed as `{theirs}`, `{first_key}` as `{ours}`"), "pack"))

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use runtime::{CancelToken, ThreadSchedule};
 
-/// Between two looks of a lane that waits for the others: whether it is to end.
+/// Between two looks of a worker that waits for the others: whether it is to end.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Slowness on purpose.
@@ -23,10 +23,10 @@ pub struct Hindrance {
 /// Who is slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
-    /// One lane.
-    Lane(usize),
-    /// Every lane.
-    Lanes,
+    /// One worker.
+    Worker(usize),
+    /// Every worker.
+    Workers,
     /// Whoever makes one of so many batches.
     OneIn(u64),
 }
@@ -38,10 +38,10 @@ fn processor_time() -> Duration {
 
 impl Hindrance {
     /// Takes its time, if it is this one's turn.
-    pub(super) fn take(self, lane: usize, own: u64) {
+    pub(super) fn take(self, worker: usize, own: u64) {
         let is_slow = match self.who {
-            Who::Lane(slow) => slow == lane,
-            Who::Lanes => true,
+            Who::Worker(slow) => slow == worker,
+            Who::Workers => true,
             Who::OneIn(many) => own.is_multiple_of(many.max(1)),
         };
         if !is_slow {
@@ -58,11 +58,11 @@ impl Hindrance {
     }
 }
 
-/// How lanes are in one another's way on purpose: what each batch does while it has the one lock of all lanes. It waits, so
+/// How workers are in one another's way on purpose: what each batch does while it has the one lock of all workers. It waits, so
 /// that a machine of few processors plays one of many.
 ///
 /// # Definition
-/// With `lock`, lanes come to it when they come: `n` lanes that wait `W` besides make `min(n / (W + lock), 1 / lock)` batches
+/// With `lock`, workers come to it when they come: `n` workers that wait `W` besides make `min(n / (W + lock), 1 / lock)` batches
 /// a second. With `turns` or `pairs`, none begins before all have come (as in a barrier): a round of `n` batches takes
 /// `W + n · turns + n (n − 1) · pairs`, which is the law of Gunther with `σ = turns / (W + turns)` and
 /// `κ = pairs / (W + turns)`. Its synchronous bound is that of a repairman to whom all machines come at once.
@@ -70,9 +70,9 @@ impl Hindrance {
 pub struct Contention {
     /// Each batch has the lock for so long.
     pub lock: Duration,
-    /// Lanes meet, and then each batch has the lock for so long.
+    /// Workers meet, and then each batch has the lock for so long.
     pub turns: Duration,
-    /// The same, for so long with every other lane.
+    /// The same, for so long with every other worker.
     pub pairs: Duration,
 }
 
@@ -82,12 +82,12 @@ impl Contention {
     }
 }
 
-/// The lock, and where lanes meet before it.
+/// The lock, and where workers meet before it.
 #[derive(Debug, Default)]
 pub(super) struct Contended {
     contention: Contention,
-    lanes: usize,
-    /// Batches of the stream. Of the last round some lanes may have none: nobody meets for it.
+    workers: usize,
+    /// Batches of the stream. Of the last round some workers may have none: nobody meets for it.
     batches: u64,
     lock: Mutex<()>,
     met: Mutex<Met>,
@@ -96,20 +96,20 @@ pub(super) struct Contended {
 
 #[derive(Debug, Default)]
 struct Met {
-    /// Lanes that wait for the others.
+    /// Workers that wait for the others.
     waiting: usize,
     rounds: u64,
-    /// A lane has ended: nobody comes any more.
+    /// A worker has ended: nobody comes any more.
     is_over: bool,
 }
 
 impl Contended {
-    /// Of `lanes` lanes that make so many batches; none where nothing is asked for.
-    pub(super) fn of(contention: Contention, lanes: usize, batches: u64) -> Option<Self> {
-        (!contention.is_nothing()).then(|| Self { contention, lanes, batches, ..Self::default() })
+    /// Of `workers` workers that make so many batches; none where nothing is asked for.
+    pub(super) fn of(contention: Contention, workers: usize, batches: u64) -> Option<Self> {
+        (!contention.is_nothing()).then(|| Self { contention, workers, batches, ..Self::default() })
     }
 
-    /// Runs `make` for batch `own` after it had the lock. Where that fails, those who wait for this lane go on.
+    /// Runs `make` for batch `own` after it had the lock. Where that fails, those who wait for this worker go on.
     pub(super) fn before<T, E>(
         &self,
         own: u64,
@@ -128,24 +128,24 @@ impl Contended {
         if !(turns.is_zero() && pairs.is_zero()) {
             self.meet(own, stop);
         }
-        let others = u32::try_from(self.lanes - 1).expect("lanes are few");
+        let others = u32::try_from(self.workers - 1).expect("workers are few");
         let _alone = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         if !stop.is_cancelled() {
             sleep(lock + turns + pairs * others);
         }
     }
 
-    /// Waits until every lane has come, or none does any more.
+    /// Waits until every worker has come, or none does any more.
     fn meet(&self, own: u64, stop: &CancelToken) {
-        let lanes = self.lanes as u64;
-        let is_whole = (own / lanes + 1).checked_mul(lanes).is_some_and(|end| end <= self.batches);
+        let workers = self.workers as u64;
+        let is_whole = (own / workers + 1).checked_mul(workers).is_some_and(|end| end <= self.batches);
         if !is_whole {
             return;
         }
         let mut met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
         let round = met.rounds;
         met.waiting += 1;
-        if met.waiting == self.lanes {
+        if met.waiting == self.workers {
             (met.waiting, met.rounds) = (0, round + 1);
             self.changed.notify_all();
             return;
@@ -156,7 +156,7 @@ impl Contended {
     }
 }
 
-/// Tells those who wait for a lane when it ends without a batch, by an error or a panic.
+/// Tells those who wait for a worker when it ends without a batch, by an error or a panic.
 struct Ends<'a> {
     contended: &'a Contended,
     has_made: bool,
@@ -182,15 +182,15 @@ mod tests {
     const TURNS: Contention =
         Contention { lock: Duration::ZERO, turns: Duration::from_millis(1), pairs: Duration::ZERO };
 
-    /// Lanes that make batches `lane, lane + lanes, …` below `batches`; the one that fails makes none.
-    fn ran(lanes: usize, batches: u64, fails: Option<u64>) -> u64 {
-        let contended = Contended::of(TURNS, lanes, batches).expect("something is asked for");
+    /// Workers that make batches `worker, worker + workers, …` below `batches`; the one that fails makes none.
+    fn ran(workers: usize, batches: u64, fails: Option<u64>) -> u64 {
+        let contended = Contended::of(TURNS, workers, batches).expect("something is asked for");
         let ((_stopper, stop), made) = (cancel_pair(), AtomicU64::new(0));
         thread::scope(|scope| {
-            for lane in 0..lanes as u64 {
+            for worker in 0..workers as u64 {
                 let (contended, stop, made) = (&contended, stop.clone(), &made);
                 scope.spawn(move || {
-                    for own in (lane..batches).step_by(lanes) {
+                    for own in (worker..batches).step_by(workers) {
                         let outcome =
                             contended.before(own, &stop, || if fails == Some(own) { Err(()) } else { Ok(()) });
                         if outcome.is_err() {
@@ -198,7 +198,7 @@ mod tests {
                         }
                         // Nobody begins a round before all have ended the one before.
                         let before = made.fetch_add(1, Ordering::SeqCst);
-                        assert!(fails.is_some() || before / lanes as u64 <= own / lanes as u64 + 1);
+                        assert!(fails.is_some() || before / workers as u64 <= own / workers as u64 + 1);
                     }
                 });
             }
@@ -207,14 +207,14 @@ mod tests {
     }
 
     #[test]
-    fn lanes_meet_in_every_round_and_all_batches_are_made() {
-        for (lanes, batches) in [(1, 5), (2, 8), (3, 9), (4, 13), (5, 3)] {
-            assert_eq!(ran(lanes, batches, None), batches, "{lanes} lanes");
+    fn workers_meet_in_every_round_and_all_batches_are_made() {
+        for (workers, batches) in [(1, 5), (2, 8), (3, 9), (4, 13), (5, 3)] {
+            assert_eq!(ran(workers, batches, None), batches, "{workers} workers");
         }
     }
 
     #[test]
-    fn nobody_waits_for_a_lane_that_has_failed() {
+    fn nobody_waits_for_a_worker_that_has_failed() {
         assert!(ran(3, 30, Some(4)) < 30);
     }
 

@@ -31,19 +31,19 @@ pub(super) struct Made {
 }
 
 impl LoadPlan {
-    /// The rows `rows` as batch `index`, made by one of so many lanes. What is not prepared yet is waited for until a stop.
+    /// The rows `rows` as batch `index`, made by one of so many workers. What is not prepared yet is waited for until a stop.
     pub(super) fn make(
         &self,
         groups: &Groups,
         index: BatchIndex,
         rows: Range<u64>,
-        lane: (usize, usize),
+        worker: (usize, usize),
         (care, stop): (&Care, Option<&CancelToken>),
     ) -> Result<Made> {
         let first_row = RowIndex(rows.start);
         let known = care.bad_rows.as_ref().map_or_else(Vec::new, |bad_rows| bad_rows.within(rows.clone()));
         let refs = self.row_refs(rows.clone(), stop)?;
-        let held = self.hold(groups, &refs, lane)?;
+        let held = self.hold(groups, &refs, worker)?;
         let mut collation = Collation::new(&self.views, &self.vocab, refs.rows.len());
         let mut found = Vec::new();
         let rendering = trace_span!(target: SPANS, "render").entered();
@@ -101,9 +101,9 @@ impl LoadPlan {
     pub(super) fn seal(&self, made: &Made, care: &Care) -> Result<()> {
         let Some(bad_rows) = &care.bad_rows else { return Ok(()) };
         for bad in &made.found {
-            let (left_out, allowed) = (bad_rows.count(), self.bad_rows_max);
+            let (left_out, allowed) = (bad_rows.count(), self.max_bad_rows);
             if left_out >= allowed {
-                let bound = format!("`data.bad_rows_max` lets {allowed} rows be left out, and {left_out} are");
+                let bound = format!("`data.max_bad_rows` lets {allowed} rows be left out, and {left_out} are");
                 return Err(bad.refused(self.way_on(bad, &bound)));
             }
             bad_rows.leave_out(bad)?;

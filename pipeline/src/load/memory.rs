@@ -1,4 +1,4 @@
-//! What of a stream lies in memory at once, and lanes that keep it within `data.memory_max`.
+//! What of a stream lies in memory at once, and workers that keep it within `data.max_memory_bytes`.
 
 use std::sync::Arc;
 
@@ -14,57 +14,57 @@ use crate::course::Stretch;
 use crate::shard::reader::Promise;
 
 impl LoadPlan {
-    /// The same plan with as many lanes, as deep, as keep what is decoded and in flight within so many bytes. Windows shape
+    /// The same plan with as many workers, as deep, as keep what is decoded and in flight within so many bytes. Windows shape
     /// the order of the data: they do not yield.
     pub(super) fn within(mut self) -> Result<Self, Problem> {
-        self.lanes = self.sparing(self.lanes, 1).map_err(|(batches_bytes, groups_bytes)| {
+        self.workers = self.sparing(self.workers, 1).map_err(|(batches_bytes, groups_bytes)| {
             let message = format!(
-                "with one lane of depth 1 decoded row groups take {groups_bytes} bytes and batches {batches_bytes}; \
+                "with one worker of depth 1 decoded row groups take {groups_bytes} bytes and batches {batches_bytes}; \
                  {} are allowed",
-                self.memory_max
+                self.max_memory_bytes
             );
             let window_blocks = self.sources.iter().map(|source| source.sampler().window_blocks()).max().unwrap_or(0);
             let hint = format!(
                 "raise it, make batches smaller, or, where windows of {window_blocks} row groups are what takes it, lower \
-                 `data.shuffle_blocks`, which changes the order of rows"
+                 `data.shuffle_window_groups`, which changes the order of rows"
             );
-            Problem::new("data.memory_max", message).hint(hint)
+            Problem::new("data.max_memory_bytes", message).hint(hint)
         })?;
         Ok(self)
     }
 
-    /// The lanes of a share: batches of all shares lie between two of its own, and windows pass so much faster. Of so many
-    /// ranks that even one lane of depth 1 reaches into a third window, that lane is what is left.
-    pub(super) fn lanes_of(&self, share: Share) -> PoolOptions {
+    /// The workers of a share: batches of all shares lie between two of its own, and windows pass so much faster. Of so many
+    /// ranks that even one worker of depth 1 reaches into a third window, that worker is what is left.
+    pub(super) fn workers_of(&self, share: Share) -> PoolOptions {
         let ranks = u64::from(share.ranks());
-        let lanes = narrow_enough(self.lanes, &self.sources, &self.assignment, self.rows_per_batch * ranks);
-        self.sparing(lanes, ranks).unwrap_or(PoolOptions { workers: 1, queue_depth: 1, ..lanes })
+        let workers = narrow_enough(self.workers, &self.sources, &self.assignment, self.rows_per_batch * ranks);
+        self.sparing(workers, ranks).unwrap_or(PoolOptions { workers: 1, queue_depth: 1, ..workers })
     }
 
-    /// As many of these lanes, as deep, as stay within the plan's bound where `ranks` share the stream; what one of depth 1
+    /// As many of these workers, as deep, as stay within the plan's bound where `ranks` share the stream; what one of depth 1
     /// takes, batches and row groups, where that is more.
-    fn sparing(&self, mut lanes: PoolOptions, ranks: u64) -> Result<PoolOptions, (u64, u64)> {
+    fn sparing(&self, mut workers: PoolOptions, ranks: u64) -> Result<PoolOptions, (u64, u64)> {
         loop {
-            let (batches, groups) = self.bytes_at_most(lanes, ranks);
-            if batches.saturating_add(groups) <= self.memory_max {
-                return Ok(lanes);
+            let (batches, groups) = self.bytes_at_most(workers, ranks);
+            if batches.saturating_add(groups) <= self.max_memory_bytes {
+                return Ok(workers);
             }
-            lanes = narrower(lanes).ok_or((batches, groups))?;
+            workers = narrower(workers).ok_or((batches, groups))?;
         }
     }
 
-    /// Bytes of what is alive at once, at most, with these lanes for each of so many ranks: batches, and decoded row groups.
-    pub(super) fn bytes_at_most(&self, lanes: PoolOptions, ranks: u64) -> (u64, u64) {
+    /// Bytes of what is alive at once, at most, with these workers for each of so many ranks: batches, and decoded row groups.
+    pub(super) fn bytes_at_most(&self, workers: PoolOptions, ranks: u64) -> (u64, u64) {
         let row_bytes: u64 = self.views.iter().map(PlannedView::bytes_per_row).sum();
-        let rows = lanes.max_items_alive() as u64 * self.rows_per_batch;
-        let alive = self.groups_alive_max(lanes, ranks);
+        let rows = workers.max_items_alive() as u64 * self.rows_per_batch;
+        let alive = self.groups_alive_max(workers, ranks);
         let groups = alive.zip(&self.sources).map(|(groups, source)| source.bytes_of(groups, self.promise));
         (rows * row_bytes, groups.sum())
     }
 
-    /// Decoded row groups of each source that are alive at once, at most, with these lanes for each of so many ranks.
-    pub(super) fn groups_alive_max(&self, lanes: PoolOptions, ranks: u64) -> impl Iterator<Item = u64> {
-        let rows = lanes.max_items_alive() as u64 * self.rows_per_batch * ranks;
+    /// Decoded row groups of each source that are alive at once, at most, with these workers for each of so many ranks.
+    pub(super) fn groups_alive_max(&self, workers: PoolOptions, ranks: u64) -> impl Iterator<Item = u64> {
+        let rows = workers.max_items_alive() as u64 * self.rows_per_batch * ranks;
         let sources = self.sources.iter().enumerate();
         sources.map(move |(index, source)| source.groups_alive_max(self.assignment.at_most(index, rows)))
     }

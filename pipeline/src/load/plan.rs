@@ -57,10 +57,15 @@ impl LoadPlan {
             .map(|(index, folder)| folder.into_source(request, pieces, &|rows| assignment.at_most(index, rows)))
             .collect::<Result<_, _>>()
             .map_err(|problem| vec![problem])?;
-        // Lanes of both splits may work at a time: who counts what they do tells them apart.
+        // Workers of both splits may work at a time: who counts what they do tells them apart.
         let name = if matches!(request.rows, Rows::Train) { "batch" } else { "valid" };
-        let lanes = PoolOptions { name, item: "batch", workers: request.data.lanes(), queue_depth: request.data.depth };
-        let lanes = narrow_enough(lanes, &sources, &assignment, request.rows_per_batch);
+        let workers = PoolOptions {
+            name,
+            item: "batch",
+            workers: request.data.workers(),
+            queue_depth: request.data.prefetch_batches,
+        };
+        let workers = narrow_enough(workers, &sources, &assignment, request.rows_per_batch);
         let plan = Self {
             promise,
             vocab: Arc::clone(&request.vocab),
@@ -73,10 +78,10 @@ impl LoadPlan {
             piece_tokens: piece_tokens as usize,
             rows_per_batch: request.rows_per_batch,
             end,
-            lanes,
-            shuffle_blocks: request.data.shuffle_blocks,
-            memory_max: request.data.memory_max,
-            bad_rows_max: request.data.bad_rows_max,
+            workers,
+            shuffle_window_groups: request.data.shuffle_window_groups,
+            max_memory_bytes: request.data.max_memory_bytes,
+            max_bad_rows: request.data.max_bad_rows,
         };
         plan.within().map_err(|problem| vec![problem])
     }
@@ -84,14 +89,14 @@ impl LoadPlan {
 
 /// The width of the frame; a valid one even if the configured one is not, so that checking can go on.
 fn check_width(request: &LoadRequest<'_>, problems: &mut Vec<Problem>) -> u32 {
-    let max = request.manifest.tokens_max;
-    let width = request.data.width.unwrap_or(max);
+    let max = request.manifest.max_seq_len;
+    let width = request.data.seq_len.unwrap_or(max);
     let pack = &request.manifest.pack;
     if !pack.cuts && width < max {
         let message =
             format!("rows of {width} are pieces of samples for rows of {max}, and `{}` is not cut", pack.name);
-        let hint = format!("leave it out, or prepare with `prepare.tokens_max = {width}` into another folder");
-        problems.push(Problem::new("data.width", message).hint(hint));
+        let hint = format!("leave it out, or prepare with `prepare.max_seq_len = {width}` into another folder");
+        problems.push(Problem::new("data.seq_len", message).hint(hint));
         return max.clamp(3, WIDTH_MAX);
     }
     if (3..=max.min(WIDTH_MAX)).contains(&width) {
@@ -99,7 +104,7 @@ fn check_width(request: &LoadRequest<'_>, problems: &mut Vec<Problem>) -> u32 {
     }
     let hint = format!("give a width from 3 (one token in its frame) to {}", max.min(WIDTH_MAX));
     problems.push(
-        Problem::new("data.width", format!("{width} does not fit samples prepared for rows of {max}")).hint(hint),
+        Problem::new("data.seq_len", format!("{width} does not fit samples prepared for rows of {max}")).hint(hint),
     );
     max.clamp(3, WIDTH_MAX)
 }
@@ -109,7 +114,7 @@ fn check_sentences(request: &LoadRequest<'_>, problems: &mut Vec<Problem>) {
     let pack = &request.manifest.pack;
     for (name, view) in request.views.iter().filter(|(_, view)| view.needs_sentences() && !pack.keeps_sentences) {
         let message = format!("a `{}` is made of sentences, and the folder is packed as `{}`", view.kind(), pack.name);
-        let hint = "prepare with `prepare.pack = \"sentences\"` into another folder, and name it in `data.folder`";
+        let hint = "prepare with `prepare.packing = \"sentences\"` into another folder, and name it in `data.folder`";
         problems.push(Problem::new(format!("views.{name}"), message).hint(hint).about("views", name));
     }
 }
@@ -131,16 +136,16 @@ fn check_counts(request: &LoadRequest<'_>, problems: &mut Vec<Problem>) {
 const WIDTH_MAX: u32 = 1 << 14;
 
 /// Threads that no machine is too small to start, and batches that no trainer is too slow to see.
-const LANES_MAX: u64 = 1024;
+const WORKERS_MAX: u64 = 1024;
 const DEPTH_MAX: u64 = 1024;
 
 fn check_data(request: &LoadRequest<'_>, problems: &mut Vec<Problem>) {
     let data = request.data;
     let counts = [
-        ("data.copies", u64::from(data.copies), u64::from(u16::MAX)),
-        ("data.shuffle_blocks", data.shuffle_blocks as u64, 1 << 20),
-        ("data.lanes", data.lanes() as u64, LANES_MAX),
-        ("data.depth", data.depth as u64, DEPTH_MAX),
+        ("data.copies_per_sample", u64::from(data.copies_per_sample), u64::from(u16::MAX)),
+        ("data.shuffle_window_groups", data.shuffle_window_groups as u64, 1 << 20),
+        ("data.workers", data.workers() as u64, WORKERS_MAX),
+        ("data.prefetch_batches", data.prefetch_batches as u64, DEPTH_MAX),
     ];
     for (key, count, most) in counts {
         if count == 0 {

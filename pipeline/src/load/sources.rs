@@ -36,7 +36,7 @@ impl LoadPlan {
     }
 
     /// The groups that the rows need, window by window: all of a window where partners are drawn from it.
-    pub(super) fn hold(&self, groups: &Groups, refs: &RowRefs, lane: (usize, usize)) -> Result<HeldGroups> {
+    pub(super) fn hold(&self, groups: &Groups, refs: &RowRefs, worker: (usize, usize)) -> Result<HeldGroups> {
         let mut needed: BTreeMap<(usize, u64), (&Stretch, BTreeSet<usize>)> = BTreeMap::new();
         for row in &refs.rows {
             let new = || (refs.stretch(row), BTreeSet::new());
@@ -50,7 +50,7 @@ impl LoadPlan {
         let mut held = HeldGroups::default();
         for ((source, window), (stretch, blocks)) in needed {
             let blocks: Vec<_> = blocks.into_iter().map(|block| (block, stretch.sampler().blocks()[block])).collect();
-            let found = groups.get(source, &stretch.edition().split, window, &blocks, lane)?;
+            let found = groups.get(source, &stretch.edition().split, window, &blocks, worker)?;
             for (block, group) in found {
                 held.insert(source, window, block, group);
             }
@@ -61,7 +61,7 @@ impl LoadPlan {
     /// Frees the windows of each source that no row from `row` on is of.
     pub(super) fn release_before(&self, groups: &Groups, row: u64) {
         for (source, (of, before)) in self.sources.iter().zip(self.assignment.before(row)).enumerate() {
-            // Where what comes next is not decided or not prepared yet, no lane has come to it either.
+            // Where what comes next is not decided or not prepared yet, no worker has come to it either.
             if let Some(window) = of.course.window(before) {
                 groups.release_before(source, window);
             }

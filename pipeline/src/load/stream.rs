@@ -1,4 +1,4 @@
-//! The plan's batches, made ahead of time by lanes.
+//! The plan's batches, made ahead of time by workers.
 
 use std::sync::Arc;
 
@@ -21,28 +21,28 @@ use crate::shard::groups::Groups;
 pub struct StreamOptions {
     /// Who looks after its rows.
     pub care: Care,
-    /// Digest the rows on the lanes, for a reader that will ask for it: it then costs that reader nothing.
+    /// Digest the rows on the workers, for a reader that will ask for it: it then costs that reader nothing.
     pub digests: bool,
     /// Make so many batches, keep them, and give them again for ever: for profiling, the ceiling of a trainer that never
     /// waits for data.
     pub replay: Option<u64>,
-    /// Makes lanes slow on purpose: for profiling, a bottleneck that is known.
+    /// Makes workers slow on purpose: for profiling, a bottleneck that is known.
     pub hindrance: Option<Hindrance>,
-    /// Puts lanes in one another's way on purpose.
+    /// Puts workers in one another's way on purpose.
     pub contention: Contention,
 }
 
-/// An iterator over the batches of a share, in order. Dropping it ends its lanes.
+/// An iterator over the batches of a share, in order. Dropping it ends its workers.
 #[derive(Debug)]
 pub struct BatchStream {
-    lanes: OrderedPool<Made, crate::Error>,
+    workers: OrderedPool<Made, crate::Error>,
     plan: Arc<LoadPlan>,
     groups: Arc<Groups>,
     cut: Cut,
     /// Batches received.
     received: u64,
     replay: Option<Replay>,
-    /// Ends what lanes wait for, so that they can be ended.
+    /// Ends what workers wait for, so that they can be ended.
     stopper: CancelSource,
     care: Care,
     /// Rows of the batches that were handed on that are padding, since somebody last asked.
@@ -54,7 +54,7 @@ pub struct BatchStream {
 }
 
 impl LoadPlan {
-    /// The batches of a share of the stream from row `from` on, made by the plan's lanes.
+    /// The batches of a share of the stream from row `from` on, made by the plan's workers.
     #[must_use]
     pub fn stream(self: &Arc<Self>, from: RowIndex, share: Share) -> BatchStream {
         BatchStream::new(self, from, share, StreamOptions::default())
@@ -65,18 +65,18 @@ impl BatchStream {
     /// The batches of `share`'s rows from row `from` of the stream on.
     #[must_use]
     pub fn new(plan: &Arc<LoadPlan>, from: RowIndex, share: Share, options: StreamOptions) -> Self {
-        let (groups, cut, lanes) = (Arc::new(plan.groups()), plan.cut(from, share), plan.lanes_of(share));
+        let (groups, cut, workers) = (Arc::new(plan.groups()), plan.cut(from, share), plan.workers_of(share));
         let (maker, decoded, care) = (Arc::clone(plan), Arc::clone(&groups), options.care.clone());
         let (stopper, stop) = cancel_pair();
         let replay = options.replay.map(Replay::of);
         let made = cut.count().unwrap_or(u64::MAX).min(replay.as_ref().map_or(u64::MAX, |replay| replay.count));
-        let contended = Contended::of(options.contention, lanes.workers, made);
+        let contended = Contended::of(options.contention, workers.workers, made);
         let make = move |own: u64| {
-            let lane = usize::try_from(own % lanes.workers as u64).expect("a lane");
+            let worker = usize::try_from(own % workers.workers as u64).expect("a worker");
             if let Some(hindrance) = options.hindrance {
-                hindrance.take(lane, own);
+                hindrance.take(worker, own);
             }
-            let by = (lane, lanes.workers);
+            let by = (worker, workers.workers);
             let make = || maker.make(&decoded, cut.index(own), cut.rows(own), by, (&care, Some(&stop)));
             let made = match &contended {
                 Some(contended) => contended.before(own, &stop, make)?,
@@ -89,10 +89,10 @@ impl BatchStream {
             add_held(made.batch.bytes() as u64, 0);
             Ok(made)
         };
-        let lanes = OrderedPool::new(0..made, lanes, make);
+        let workers = OrderedPool::new(0..made, workers, make);
         let plan = Arc::clone(plan);
         Self {
-            lanes,
+            workers,
             plan,
             groups,
             cut,
@@ -114,7 +114,7 @@ impl BatchStream {
         if self.failed {
             return NextItem::End;
         }
-        match self.lanes.next_or_cancelled(stop) {
+        match self.workers.next_or_cancelled(stop) {
             NextItem::Item(made) => NextItem::Item(self.hand_on(made)),
             NextItem::End => NextItem::End,
             NextItem::Cancelled => NextItem::Cancelled,
@@ -131,10 +131,10 @@ impl BatchStream {
         std::mem::take(&mut self.documents)
     }
 
-    /// The clocks of the lanes and of whoever reads this.
+    /// The clocks of the workers and of whoever reads this.
     #[must_use]
     pub fn gauges(&self) -> PoolStats {
-        self.lanes.stats()
+        self.workers.stats()
     }
 
     /// The decoded groups, for their counts.
@@ -182,7 +182,7 @@ impl Iterator for BatchStream {
         if self.failed {
             return None;
         }
-        let made = self.lanes.next()?;
+        let made = self.workers.next()?;
         Some(self.hand_on(made))
     }
 }

@@ -102,23 +102,23 @@ impl Home {
     }
 }
 
-fn data(lanes: usize) -> DataConfig {
-    DataConfig { lanes: Some(lanes), shuffle_blocks: 2, ..DataConfig::default() }
+fn data(workers: usize) -> DataConfig {
+    DataConfig { workers: Some(workers), shuffle_window_groups: 2, ..DataConfig::default() }
 }
 
 #[test]
-fn order_is_independent_of_lane_count_and_start() {
+fn order_is_independent_of_worker_count_and_start() {
     let home = home(&Synthetic { lengths: 0..63, ..Synthetic::default() });
     let (views, wanted) = all_views();
     let plan = |data: &DataConfig| Arc::new(LoadPlan::new(&home.request(data, &views, &wanted)).expect("no problem"));
-    let of_lanes = |lanes: usize| plan(&DataConfig { copies: 3, width: Some(24), ..data(lanes) });
-    let plan = of_lanes(1);
+    let of_workers = |workers: usize| plan(&DataConfig { copies_per_sample: 3, seq_len: Some(24), ..data(workers) });
+    let plan = of_workers(1);
     let groups = plan.groups();
     // More than an epoch of 230 · 2 · 3 rows.
     let expected: Vec<_> =
         (0..190).map(|index| plan.batch(&groups, BatchIndex(index)).expect("good").row_digests().to_vec()).collect();
-    for lanes in [1, 2, 3, 7] {
-        let plan = of_lanes(lanes);
+    for workers in [1, 2, 3, 7] {
+        let plan = of_workers(workers);
         for start in [0, 5, 170] {
             let seen: Vec<_> = plan
                 .stream(RowIndex(8 * start), Share::ALONE)
@@ -126,7 +126,7 @@ fn order_is_independent_of_lane_count_and_start() {
                 .map(|batch| batch.expect("good").row_digests().to_vec())
                 .collect();
             let start = usize::try_from(start).expect("small");
-            assert_eq!(seen, expected[start..start + 20], "{lanes} lanes from {start}");
+            assert_eq!(seen, expected[start..start + 20], "{workers} workers from {start}");
         }
     }
 }
@@ -135,7 +135,7 @@ fn order_is_independent_of_lane_count_and_start() {
 fn the_copies_of_a_row_are_masked_apart() {
     let home = home(&Synthetic { lengths: 0..63, ..Synthetic::default() });
     let (views, wanted) = all_views();
-    let data = DataConfig { copies: 4, width: Some(24), ..data(1) };
+    let data = DataConfig { copies_per_sample: 4, seq_len: Some(24), ..data(1) };
     let plan = LoadPlan::new(&home.request(&data, &views, &wanted)).expect("no problem");
     let groups = plan.groups();
     for index in 0..60 {
@@ -228,8 +228,8 @@ fn ids_are_stored_as_split_bytes() {
 #[test]
 fn groups_are_decoded_once_per_window_and_two_windows_are_the_most() {
     let home = home(&Synthetic { train_rows: 2000, ..Synthetic::default() });
-    for lanes in [1, 4] {
-        let data = DataConfig { shuffle_blocks: 5, ..data(lanes) };
+    for workers in [1, 4] {
+        let data = DataConfig { shuffle_window_groups: 5, ..data(workers) };
         let plan = home.plan(&data, Rows::Train);
         let facts = plan.facts();
         assert!(!facts.resident);
@@ -240,9 +240,12 @@ fn groups_are_decoded_once_per_window_and_two_windows_are_the_most() {
         }
         let groups = Arc::clone(stream.groups());
         drop(stream);
-        // Lanes may have gone ahead into the next window.
+        // Workers may have gone ahead into the next window.
         let decoded = usize::try_from(groups.decoded()).expect("small");
-        assert!((epochs * 100..=epochs * 100 + facts.window_blocks).contains(&decoded), "{decoded} with {lanes} lanes");
+        assert!(
+            (epochs * 100..=epochs * 100 + facts.window_blocks).contains(&decoded),
+            "{decoded} with {workers} workers"
+        );
         assert!(groups.alive_max() <= facts.groups_alive_max, "{} of {}", groups.alive_max(), facts.groups_alive_max);
         assert_eq!(facts.groups_alive_max, 2 * facts.window_blocks as u64);
     }
@@ -251,26 +254,27 @@ fn groups_are_decoded_once_per_window_and_two_windows_are_the_most() {
 #[test]
 fn a_small_split_stays_decoded() {
     let home = home(&Synthetic::default());
-    let plan = home.plan(&DataConfig { shuffle_blocks: 16, ..data(3) }, Rows::Train);
+    let plan = home.plan(&DataConfig { shuffle_window_groups: 16, ..data(3) }, Rows::Train);
     let mut stream = plan.stream(RowIndex(0), Share::ALONE);
     stream.by_ref().take(200).for_each(|batch| drop(batch.expect("good")));
     assert_eq!((stream.groups().decoded(), plan.facts().resident), (12, true));
 }
 
 #[test]
-fn lanes_yield_to_the_window_and_never_the_other_way() {
+fn workers_yield_to_the_window_and_never_the_other_way() {
     let home = home(&Synthetic::default());
-    let plan =
-        |lanes: usize, depth: usize| home.plan(&DataConfig { depth, shuffle_blocks: 1, ..data(lanes) }, Rows::Train);
+    let plan = |workers: usize, depth: usize| {
+        home.plan(&DataConfig { prefetch_batches: depth, shuffle_window_groups: 1, ..data(workers) }, Rows::Train)
+    };
     let order = |plan: &Arc<LoadPlan>| -> Vec<_> {
         let groups = plan.groups();
         let rows = (0..40).flat_map(|batch| plan.explain(&groups, BatchIndex(batch)).expect("decodable"));
         rows.map(|row| row.sample).collect()
     };
     let expected = order(&plan(1, 1));
-    for (lanes, depth) in [(1, 6), (2, 1), (4, 2), (8, 6)] {
-        let plan = plan(lanes, depth);
-        assert_eq!(order(&plan), expected, "{lanes} lanes of depth {depth} change no number");
+    for (workers, depth) in [(1, 6), (2, 1), (4, 2), (8, 6)] {
+        let plan = plan(workers, depth);
+        assert_eq!(order(&plan), expected, "{workers} workers of depth {depth} change no number");
         let facts = plan.facts();
         let in_flight = facts.batches_alive_max as u64 * plan.rows_per_batch();
         assert!(facts.resident || in_flight <= plan.sources[0].course.first().sampler().window_rows_min(), "{facts:?}");
@@ -334,15 +338,15 @@ fn all_problems_are_reported_at_once() {
         "a = { kind = \"mask\", of = \"b\", rate = 1.5 }\nb = { kind = \"mask\", of = \"a\" }\nc = { kind = \"window\", of = \"x\" }",
     )
     .expect("three views");
-    let data = DataConfig { width: Some(65), copies: 0, ..data(1) };
+    let data = DataConfig { seq_len: Some(65), copies_per_sample: 0, ..data(1) };
     let wanted = BTreeSet::from([("original".to_owned(), POSITIVES.spec()), ("y".to_owned(), INPUT_IDS.spec())]);
     let problems = LoadPlan::new(&home.request(&data, &views, &wanted)).expect_err("many problems");
     let keys: Vec<&str> = problems.iter().map(|problem| problem.key.as_str()).collect();
     assert_eq!(
         keys,
         [
-            "data.width",
-            "data.copies",
+            "data.seq_len",
+            "data.copies_per_sample",
             "views.a.rate",
             "views.a.of",
             "views.b.of",
@@ -445,21 +449,21 @@ fn a_replay_makes_its_batches_once() {
     let indices: Vec<u64> = batches.iter().map(|batch| batch.index().0).collect();
     assert_eq!(indices, [5, 6, 7, 5, 6, 7, 5]);
     assert_eq!(batches[0].row_digests(), batches[3].row_digests());
-    assert_eq!(gauges.workers().iter().map(|lane| lane.items).sum::<u64>(), 3);
+    assert_eq!(gauges.workers().iter().map(|worker| worker.items).sum::<u64>(), 3);
 }
 
 #[test]
-fn a_sleeping_lane_is_seen() {
+fn a_sleeping_worker_is_seen() {
     let home = home(&Synthetic::default());
-    let plan = home.plan(&DataConfig { shuffle_blocks: 1000, ..data(2) }, Rows::Train);
-    let slow = Some(Hindrance { who: Who::Lane(1), time: Duration::from_millis(20), computes: false });
+    let plan = home.plan(&DataConfig { shuffle_window_groups: 1000, ..data(2) }, Rows::Train);
+    let slow = Some(Hindrance { who: Who::Worker(1), time: Duration::from_millis(20), computes: false });
     let options = StreamOptions { digests: true, hindrance: slow, ..StreamOptions::default() };
     let mut stream = BatchStream::new(&plan, RowIndex(40), Share::ALONE, options);
     let gauges = stream.gauges();
     assert_eq!(stream.by_ref().take(7).flatten().count(), 7);
     drop(stream);
-    let lanes = gauges.workers();
-    assert!(lanes[1].busy >= Duration::from_millis(60), "{lanes:?}");
+    let workers = gauges.workers();
+    assert!(workers[1].busy >= Duration::from_millis(60), "{workers:?}");
     assert!(gauges.reader().starved >= Duration::from_millis(40), "{:?}", gauges.reader());
 }
 
@@ -468,7 +472,7 @@ proptest! {
     #[test]
     fn a_batch_is_a_function_of_its_index(index in 0_u64..1000, width in 3_u32..=64, copies in 1_u32..4) {
         let home = home(&Synthetic { lengths: 0..63, train_rows: 50, ..Synthetic::default() });
-        let data = DataConfig { width: Some(width), copies, ..data(1) };
+        let data = DataConfig { seq_len: Some(width), copies_per_sample: copies, ..data(1) };
         let plan = home.plan(&data, Rows::Train);
         let warm = plan.groups();
         plan.batch(&warm, BatchIndex(index / 2)).expect("good");
@@ -483,11 +487,11 @@ proptest! {
 fn counts_that_no_machine_has_are_refused_before_anything_is_started() {
     let (home, views, wanted) = (home(&Synthetic::default()), taco(), wanted());
     for (key, data) in [
-        ("data.lanes", DataConfig { lanes: Some(usize::MAX), ..DataConfig::default() }),
-        ("data.lanes", DataConfig { lanes: Some(1 << 32), ..DataConfig::default() }),
-        ("data.depth", DataConfig { depth: usize::MAX, ..DataConfig::default() }),
-        ("data.shuffle_blocks", DataConfig { shuffle_blocks: usize::MAX, ..DataConfig::default() }),
-        ("data.copies", DataConfig { copies: u32::MAX, ..DataConfig::default() }),
+        ("data.workers", DataConfig { workers: Some(usize::MAX), ..DataConfig::default() }),
+        ("data.workers", DataConfig { workers: Some(1 << 32), ..DataConfig::default() }),
+        ("data.prefetch_batches", DataConfig { prefetch_batches: usize::MAX, ..DataConfig::default() }),
+        ("data.shuffle_window_groups", DataConfig { shuffle_window_groups: usize::MAX, ..DataConfig::default() }),
+        ("data.copies_per_sample", DataConfig { copies_per_sample: u32::MAX, ..DataConfig::default() }),
     ] {
         let problems = LoadPlan::new(&home.request(&data, &views, &wanted)).expect_err(key);
         assert!(problems.iter().any(|problem| problem.key == key && problem.hint.is_some()), "{key}: {problems:?}");

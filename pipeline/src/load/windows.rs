@@ -1,4 +1,4 @@
-//! Windows and lanes that fit one another.
+//! Windows and workers that fit one another.
 
 use runtime::PoolOptions;
 use schemas::Split;
@@ -7,10 +7,10 @@ use super::source::Source;
 use crate::mixture::SourceAssignment;
 use crate::sampler::{Sampler, SamplerOptions};
 
-/// The sampler whose every window holds `rows` rows: those of a source in the batches that one lane of depth 1 keeps in
+/// The sampler whose every window holds `rows` rows: those of a source in the batches that one worker of depth 1 keeps in
 /// flight.
 ///
-/// The window shapes the order of the data, so it may depend on the size of a batch, never on lanes.
+/// The window shapes the order of the data, so it may depend on the size of a batch, never on workers.
 pub(super) fn wide_enough(split: &Split, options: SamplerOptions, rows: u64) -> Sampler {
     let (mut sampler, mut window_blocks) = (Sampler::new(split, options), options.window_blocks);
     while sampler.windows_per_epoch() > 1 && sampler.window_rows_min() < rows {
@@ -20,32 +20,32 @@ pub(super) fn wide_enough(split: &Split, options: SamplerOptions, rows: u64) -> 
     sampler
 }
 
-/// As many lanes, as deep, as keep the batches in flight within two windows of each source: shallower first, then fewer.
+/// As many workers, as deep, as keep the batches in flight within two windows of each source: shallower first, then fewer.
 pub(super) fn narrow_enough(
-    mut lanes: PoolOptions,
+    mut workers: PoolOptions,
     sources: &[Source],
     assignment: &SourceAssignment,
     rows_per_batch: u64,
 ) -> PoolOptions {
-    let fits = |lanes: PoolOptions| {
-        let in_flight = lanes.max_items_alive() as u64 * rows_per_batch;
+    let fits = |workers: PoolOptions| {
+        let in_flight = workers.max_items_alive() as u64 * rows_per_batch;
         let mut samplers = sources.iter().map(|source| source.course.first().sampler()).enumerate();
         samplers.all(|(source, sampler)| {
             sampler.windows_per_epoch() <= 1 || assignment.at_most(source, in_flight) <= sampler.window_rows_min()
         })
     };
-    while !fits(lanes) {
-        let Some(narrower) = narrower(lanes) else { break };
-        lanes = narrower;
+    while !fits(workers) {
+        let Some(narrower) = narrower(workers) else { break };
+        workers = narrower;
     }
-    lanes
+    workers
 }
 
-/// Lanes that keep fewer batches in flight: shallower ones, or else fewer. None where there is one of depth 1.
-pub(super) fn narrower(lanes: PoolOptions) -> Option<PoolOptions> {
-    match (lanes.queue_depth, lanes.workers) {
-        (2.., _) => Some(PoolOptions { queue_depth: lanes.queue_depth - 1, ..lanes }),
-        (_, 2..) => Some(PoolOptions { workers: lanes.workers - 1, ..lanes }),
+/// Workers that keep fewer batches in flight: shallower ones, or else fewer. None where there is one of depth 1.
+pub(super) fn narrower(workers: PoolOptions) -> Option<PoolOptions> {
+    match (workers.queue_depth, workers.workers) {
+        (2.., _) => Some(PoolOptions { queue_depth: workers.queue_depth - 1, ..workers }),
+        (_, 2..) => Some(PoolOptions { workers: workers.workers - 1, ..workers }),
         _ => None,
     }
 }

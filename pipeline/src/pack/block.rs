@@ -1,7 +1,7 @@
 //! Rows filled to the last token, documents apart by a separator.
 //!
 //! # What
-//! Documents in order, a separator between two of them, cut into runs of `tokens_max − 2`; the frame adds the outer
+//! Documents in order, a separator between two of them, cut into runs of `max_seq_len − 2`; the frame adds the outer
 //! tokens. Only the last run may be shorter.
 //!
 //! # Why
@@ -21,8 +21,8 @@ use crate::Result;
 pub struct Blocks;
 
 impl Packing for Blocks {
-    fn content(&self, tokens_max: u32) -> u32 {
-        tokens_max.saturating_sub(2)
+    fn content(&self, max_seq_len: u32) -> u32 {
+        max_seq_len.saturating_sub(2)
     }
 
     fn cuts(&self) -> bool {

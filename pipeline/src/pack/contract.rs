@@ -16,7 +16,7 @@ struct Sample {
 }
 
 /// Document `d` (from 1) is `100 d + 1 ..= 100 d + n`, handed over in pieces (or sentences) of a length.
-fn pack(packing: &AnyPacking, lengths: &[usize], tokens_max: u32, piece: usize) -> (Vec<Sample>, PackReport) {
+fn pack(packing: &AnyPacking, lengths: &[usize], max_seq_len: u32, piece: usize) -> (Vec<Sample>, PackReport) {
     let mut samples = Vec::new();
     let mut sink = |packed: Packed<'_>| {
         samples.push(Sample {
@@ -27,7 +27,7 @@ fn pack(packing: &AnyPacking, lengths: &[usize], tokens_max: u32, piece: usize) 
         });
         Ok(())
     };
-    let mut packer = Packer::new(packing, tokens_max, SPECIAL);
+    let mut packer = Packer::new(packing, max_seq_len, SPECIAL);
     for (name, &length) in (1..).zip(lengths) {
         packer.begin(u64::from(name), 7);
         let ids: Vec<u32> = (1..).take(length).map(|token| name * 100 + token).collect();
@@ -44,10 +44,10 @@ const CORPORA: [&[usize]; 8] =
 
 fn every(check: impl Fn(&AnyPacking, &[usize], u32, usize)) {
     for packing in AnyPacking::examples() {
-        for tokens_max in [packing.tokens_min(), 12, 13, 64] {
+        for max_seq_len in [packing.tokens_min(), 12, 13, 64] {
             for lengths in CORPORA {
                 for piece in [1, 4, 100] {
-                    check(&packing, lengths, tokens_max, piece);
+                    check(&packing, lengths, max_seq_len, piece);
                 }
             }
         }
@@ -56,11 +56,11 @@ fn every(check: impl Fn(&AnyPacking, &[usize], u32, usize)) {
 
 #[test]
 fn every_packing_conserves_tokens_or_counts_what_it_cuts() {
-    every(|packing, lengths, tokens_max, piece| {
-        let (samples, report) = pack(packing, lengths, tokens_max, piece);
+    every(|packing, lengths, max_seq_len, piece| {
+        let (samples, report) = pack(packing, lengths, max_seq_len, piece);
         let ordinary = |sample: &Sample| sample.input_ids.iter().filter(|&&id| id >= 100).copied().collect::<Vec<_>>();
         let packed: Vec<u32> = samples.iter().flat_map(ordinary).collect();
-        let context = format!("{} of {lengths:?} in pieces of {piece} into {tokens_max}", packing.kind());
+        let context = format!("{} of {lengths:?} in pieces of {piece} into {max_seq_len}", packing.kind());
         assert!(packed.is_sorted_by(|a, b| a < b), "{context}: {packed:?}");
         let lost = lengths.iter().sum::<usize>() - packed.len();
         let framed = if packing.frame() == Frame::None { 2 * lengths.len() } else { 0 };
@@ -71,13 +71,13 @@ fn every_packing_conserves_tokens_or_counts_what_it_cuts() {
 
 #[test]
 fn every_packing_keeps_to_its_length_and_knows_its_documents() {
-    every(|packing, lengths, tokens_max, piece| {
-        let content = packing.content(tokens_max) as usize;
+    every(|packing, lengths, max_seq_len, piece| {
+        let content = packing.content(max_seq_len) as usize;
         let inside = if packing.frame() == Frame::None { content } else { content + 2 };
-        assert!((1..=tokens_max as usize).contains(&inside), "{}", packing.kind());
-        for sample in pack(packing, lengths, tokens_max, piece).0 {
+        assert!((1..=max_seq_len as usize).contains(&inside), "{}", packing.kind());
+        for sample in pack(packing, lengths, max_seq_len, piece).0 {
             let Sample { input_ids, document_starts, documents, sentence_starts } = sample;
-            let context = format!("{} of {lengths:?} into {tokens_max}: {input_ids:?}", packing.kind());
+            let context = format!("{} of {lengths:?} into {max_seq_len}: {input_ids:?}", packing.kind());
             assert!((1..=content).contains(&input_ids.len()), "{context}");
             let ascend = |starts: &[u16]| starts[0] == 0 && starts.is_sorted_by(|a, b| a < b);
             assert!(ascend(&document_starts) && document_starts.len() == documents.len(), "{context}");

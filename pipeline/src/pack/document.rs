@@ -1,7 +1,7 @@
 //! A row a document, cut at its end.
 //!
 //! # What
-//! A sample is the first `tokens_max − 2` tokens of a document; what is cut is counted.
+//! A sample is the first `max_seq_len − 2` tokens of a document; what is cut is counted.
 //!
 //! # Why
 //! Rows that begin where texts begin, for corpora of short documents.
@@ -20,8 +20,8 @@ use crate::Result;
 pub struct FirstTokens;
 
 impl Packing for FirstTokens {
-    fn content(&self, tokens_max: u32) -> u32 {
-        tokens_max.saturating_sub(2)
+    fn content(&self, max_seq_len: u32) -> u32 {
+        max_seq_len.saturating_sub(2)
     }
 
     fn extend(&self, open: &mut OpenSample, ids: &[u32], _sink: Sink<'_>) -> Result<()> {

@@ -25,10 +25,10 @@ schemas::registry! {
 impl AnyPacking {
     /// What a manifest says of it.
     #[must_use]
-    pub fn facts(&self, tokens_max: u32) -> Pack {
+    pub fn facts(&self, max_seq_len: u32) -> Pack {
         Pack {
             name: self.kind().to_owned(),
-            content: self.content(tokens_max),
+            content: self.content(max_seq_len),
             frame: self.frame(),
             keeps_sentences: self.keeps_sentences(),
             cuts: self.cuts(),
@@ -44,8 +44,8 @@ impl Default for AnyPacking {
 
 /// A way in which documents become samples.
 pub trait Packing: Send + Sync {
-    /// Content tokens of a full sample for rows of `tokens_max`. 0 if they have no room for any.
-    fn content(&self, tokens_max: u32) -> u32;
+    /// Content tokens of a full sample for rows of `max_seq_len`. 0 if they have no room for any.
+    fn content(&self, max_seq_len: u32) -> u32;
 
     /// What a frame adds around them.
     fn frame(&self) -> Frame {
@@ -62,7 +62,7 @@ pub trait Packing: Send + Sync {
         false
     }
 
-    /// The least `prepare.tokens_max` that it can do with.
+    /// The least `prepare.max_seq_len` that it can do with.
     fn tokens_min(&self) -> u32 {
         4
     }

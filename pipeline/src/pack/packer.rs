@@ -15,13 +15,13 @@ pub struct Packer {
 }
 
 impl Packer {
-    /// A packer of samples for rows of `tokens_max`.
+    /// A packer of samples for rows of `max_seq_len`.
     ///
     /// # Panics
     /// If these have room for no content token, or for more than 65,535.
     #[must_use]
-    pub fn new(packing: &AnyPacking, tokens_max: u32, special: SpecialIds) -> Self {
-        Self { packing: packing.clone(), open: OpenSample::new(packing.content(tokens_max), special) }
+    pub fn new(packing: &AnyPacking, max_seq_len: u32, special: SpecialIds) -> Self {
+        Self { packing: packing.clone(), open: OpenSample::new(packing.content(max_seq_len), special) }
     }
 
     /// Begins a document; its tokens follow by [`extend`](Self::extend).

@@ -1,7 +1,7 @@
 //! Rows of whole sentences of one document.
 //!
 //! # What
-//! A sample is as many whole sentences of one document as fit `tokens_max − 3`, and says where each begins: what segments
+//! A sample is as many whole sentences of one document as fit `max_seq_len − 3`, and says where each begins: what segments
 //! and pairs are made of.
 //!
 //! # Why
@@ -9,7 +9,7 @@
 //!
 //! # Definition
 //! Greedy: a sentence that does not fit the open sample begins the next one. A sentence longer than a sample is cut
-//! there; its last piece goes on like a sentence. Two segments and their frame need `tokens_max` of at least 5.
+//! there; its last piece goes on like a sentence. Two segments and their frame need `max_seq_len` of at least 5.
 //!
 //! # Reference
 //! Devlin et al. 2019, section 3.1, and `create_pretraining_data.py`.
@@ -22,8 +22,8 @@ use crate::Result;
 pub struct WholeSentences;
 
 impl Packing for WholeSentences {
-    fn content(&self, tokens_max: u32) -> u32 {
-        tokens_max.saturating_sub(3)
+    fn content(&self, max_seq_len: u32) -> u32 {
+        max_seq_len.saturating_sub(3)
     }
 
     fn keeps_sentences(&self) -> bool {

@@ -1,7 +1,7 @@
 //! Rows of framed documents, cut wherever a row is full.
 //!
 //! # What
-//! Documents in order, each as `[CLS]` … `[SEP]`, cut into runs of exactly `tokens_max`, wherever that falls; the frame
+//! Documents in order, each as `[CLS]` … `[SEP]`, cut into runs of exactly `max_seq_len`, wherever that falls; the frame
 //! adds nothing. What is left at the end is dropped, and counted.
 //!
 //! # Why
@@ -23,8 +23,8 @@ use crate::Result;
 pub struct FramedBlocks;
 
 impl Packing for FramedBlocks {
-    fn content(&self, tokens_max: u32) -> u32 {
-        tokens_max
+    fn content(&self, max_seq_len: u32) -> u32 {
+        max_seq_len
     }
 
     fn frame(&self) -> Frame {

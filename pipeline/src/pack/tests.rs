@@ -20,7 +20,7 @@ fn document(document: u32, length: usize) -> Vec<u32> {
 
 /// What a style makes of such documents, each handed over in pieces (or sentences) of a length: samples, the starts of
 /// their sentences, and the report.
-fn pack_as(pack: &str, lengths: &[usize], tokens_max: u32, piece: usize) -> (Vec<Owned>, Vec<Vec<u16>>, PackReport) {
+fn pack_as(pack: &str, lengths: &[usize], max_seq_len: u32, piece: usize) -> (Vec<Owned>, Vec<Vec<u16>>, PackReport) {
     let (mut samples, mut sentences) = (Vec::new(), Vec::new());
     let mut sink = |sample: Packed<'_>| {
         assert_eq!(u64::from(sample.source), sample.documents[0], "the source of the first document");
@@ -28,7 +28,7 @@ fn pack_as(pack: &str, lengths: &[usize], tokens_max: u32, piece: usize) -> (Vec
         sentences.push(sample.sentence_starts.to_vec());
         Ok(())
     };
-    let mut packer = Packer::new(&packing(pack), tokens_max, SPECIAL);
+    let mut packer = Packer::new(&packing(pack), max_seq_len, SPECIAL);
     for (name, &length) in (1_u16..).zip(lengths) {
         packer.begin(u64::from(name), name);
         for ids in document(u32::from(name), length).chunks(piece) {
@@ -108,16 +108,16 @@ fn small_corpora() -> impl Iterator<Item = Vec<usize>> {
 #[test]
 fn taco_cuts_framed_documents_into_full_rows() {
     for lengths in small_corpora() {
-        for (tokens_max, piece) in [(3, 4), (4, 1), (5, 2), (7, 4)] {
-            let (samples, _, report) = pack_as("taco", &lengths, tokens_max, piece);
+        for (max_seq_len, piece) in [(3, 4), (4, 1), (5, 2), (7, 4)] {
+            let (samples, _, report) = pack_as("taco", &lengths, max_seq_len, piece);
             let framed = |(d, &n): (u32, &usize)| [&[SPECIAL.cls], &document(d, n)[..], &[SPECIAL.sep]].concat();
             let stream: Vec<u32> = (1..).zip(&lengths).filter(|(_, n)| **n > 0).flat_map(framed).collect();
-            let kept = stream.len() / tokens_max as usize * tokens_max as usize;
+            let kept = stream.len() / max_seq_len as usize * max_seq_len as usize;
             let packed: Vec<u32> = samples.iter().flat_map(|(ids, ..)| ids.iter().copied()).collect();
-            assert_eq!(packed, stream[..kept], "{lengths:?} into {tokens_max}");
+            assert_eq!(packed, stream[..kept], "{lengths:?} into {max_seq_len}");
             assert_eq!(report, PackReport { cut_tokens: (stream.len() - kept) as u64, ..PackReport::default() });
             for (ids, starts, documents) in &samples {
-                assert_eq!((ids.len(), starts[0], starts.len()), (tokens_max as usize, 0, documents.len()));
+                assert_eq!((ids.len(), starts[0], starts.len()), (max_seq_len as usize, 0, documents.len()));
                 assert!(starts[1..].iter().all(|&start| ids[usize::from(start)] == SPECIAL.cls), "{samples:?}");
                 for (at, &id) in ids.iter().enumerate().filter(|&(_, &id)| id >= 100) {
                     let owner = starts.partition_point(|&start| usize::from(start) <= at) - 1;

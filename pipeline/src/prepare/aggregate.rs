@@ -34,7 +34,7 @@ pub(super) struct ListSum {
 /// The state of the fold.
 pub(super) struct Fold<'a> {
     corpus: &'a Corpus,
-    bad_lines_max: Option<u64>,
+    max_bad_lines: Option<u64>,
     vocab_size: usize,
     pub(super) parts: BTreeMap<PartId, PartEntry>,
     /// Every object that a record in effect vouches for, and the records.
@@ -58,10 +58,10 @@ struct Complained {
 }
 
 impl<'a> Fold<'a> {
-    pub(super) fn new(corpus: &'a Corpus, bad_lines_max: Option<u64>, vocab_size: usize) -> Self {
+    pub(super) fn new(corpus: &'a Corpus, max_bad_lines: Option<u64>, vocab_size: usize) -> Self {
         Self {
             corpus,
-            bad_lines_max,
+            max_bad_lines,
             vocab_size,
             parts: BTreeMap::new(),
             objects: Vec::new(),
@@ -92,7 +92,7 @@ impl<'a> Fold<'a> {
             entry.valid.extend(record.valid);
         }
         self.parts.insert(id, entry);
-        match self.bad_lines_max {
+        match self.max_bad_lines {
             // A bound that was asked for is known from the start: no need to read on.
             Some(max) => self.refuse_dirt(max),
             None => Ok(()),
@@ -135,7 +135,7 @@ impl<'a> Fold<'a> {
             let inputs = inputs.join("`, `");
             return Err(Error::Poison(format!("`{inputs}`: no valid document ({found}); check `prepare.format`")));
         }
-        self.refuse_dirt(self.bad_lines_max.unwrap_or_else(|| usual_max(self.lines)))?;
+        self.refuse_dirt(self.max_bad_lines.unwrap_or_else(|| usual_max(self.lines)))?;
         for (reason, place) in self.examples() {
             warn!(reason, place, "dirty text");
         }
@@ -209,8 +209,8 @@ pub(super) fn publish(work: &Work, lists: &Lists, fold: &Fold<'_>) -> Result<boo
     }
     let manifest = Manifest {
         tokenizer: facts.manifest.clone(),
-        tokens_max: work.config.tokens_max,
-        pack: work.config.pack.facts(work.config.tokens_max),
+        max_seq_len: work.config.max_seq_len,
+        pack: work.config.packing.facts(work.config.max_seq_len),
         files: [(manifest::TOKENIZER.to_owned(), blake3::hash(&facts.json).to_hex().to_string())].into(),
         generations,
     };

@@ -9,9 +9,9 @@ use schemas::{Problem, manifest};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::corpus::{AnyFormat, BytesRead, COPIES, CorpusConfig, Reading, Room, UnfitFiles, encoding_by_name};
+use crate::corpus::{AnyFormat, BytesRead, COPIES, CorpusConfig, InvalidFilePolicy, Reading, Room, encoding_by_name};
 use crate::pack::AnyPacking;
-use crate::tokenize::TokenizeBy;
+use crate::tokenize::TokenizerBackend;
 use crate::{Error, Result};
 
 /// How a corpus becomes a prepared folder: the `[prepare]` section of a configuration.
@@ -30,28 +30,28 @@ pub struct PrepareConfig {
     pub id_field: Option<String>,
     /// Text and JSONL: what the bytes are, by a name that pages of the Web have for it (`utf-16le`, `windows-1252`, `gbk`,
     /// `shift_jis`, …); default: UTF-8. Where it is set, a file that begins with a byte-order mark is what that says. Files
-    /// of another encoding than UTF-8 are read from end to end by one lane each.
+    /// of another encoding than UTF-8 are read from end to end by one worker each.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub encoding: Option<String>,
     /// Files that cannot be used (binary, of another encoding or format): `refuse` names them all, `skip` leaves them out
     /// and counts them.
-    pub unfit_files: UnfitFiles,
+    pub on_invalid_file: InvalidFilePolicy,
     /// `tokenizer.json`, `vocab.txt`, or a folder with one of them or with `vocab.json` and `merges.txt`.
     pub tokenizer: PathBuf,
     /// Whether text is lowercased; required with `vocab.txt`, which cannot tell, and checked against the others.
     pub lowercase: Option<bool>,
     /// What makes ids of text. The ids are the same: a run begins by comparing them on a sample of its corpus, and stops
     /// where they differ.
-    pub tokenize_by: TokenizeBy,
+    pub tokenizer_backend: TokenizerBackend,
     /// Bytes of text above which a document is passed over and counted; if not given, none is, and one for which
-    /// `memory_max` has no room ends the run.
-    pub document_bytes_max: Option<u64>,
+    /// `max_memory_bytes` has no room ends the run.
+    pub max_document_bytes: Option<u64>,
     /// The prepared folder.
     pub folder: PathBuf,
     /// Longest row that training can ask for, frame tokens included; 4 to 32,767.
-    pub tokens_max: u32,
+    pub max_seq_len: u32,
     /// How documents become samples.
-    pub pack: AnyPacking,
+    pub packing: AnyPacking,
     /// Share of documents that go to the validation split, chosen by their hash; 0 to 0.5.
     pub valid_fraction: f64,
     /// Parts, from the list's first on, whose validation rows a streamed run (`data.order`) is measured on: they are fixed
@@ -67,13 +67,13 @@ pub struct PrepareConfig {
     /// Compression of the shards, 1 to 22.
     pub zstd_level: i32,
     /// Rejected or repaired lines after which the corpus is refused; default: 0.1 % of them, at least 10.
-    pub bad_lines_max: Option<u64>,
+    pub max_bad_lines: Option<u64>,
     /// Threads; default: the number of cores.
-    pub lanes: Option<usize>,
+    pub workers: Option<usize>,
     /// Bound of all that text takes in memory on its way, in bytes, at least 32 MiB. A document may have 1/64 of it, a
     /// text that the tokenizer does not take in pieces about 1/2000, a zstd window half. To `cloze tokenizer train` it bounds
     /// what different words take, too.
-    pub memory_max: u64,
+    pub max_memory_bytes: u64,
 }
 
 impl Default for PrepareConfig {
@@ -84,39 +84,39 @@ impl Default for PrepareConfig {
             text_field: "text".into(),
             id_field: None,
             encoding: None,
-            unfit_files: UnfitFiles::default(),
+            on_invalid_file: InvalidFilePolicy::default(),
             tokenizer: PathBuf::new(),
             lowercase: None,
-            tokenize_by: TokenizeBy::default(),
-            document_bytes_max: None,
+            tokenizer_backend: TokenizerBackend::default(),
+            max_document_bytes: None,
             folder: PathBuf::new(),
-            tokens_max: 512,
-            pack: AnyPacking::default(),
+            max_seq_len: 512,
+            packing: AnyPacking::default(),
             valid_fraction: 0.01,
             valid_parts: 8,
             part_bytes: None,
             segment_bytes: 256 << 20,
             seed: 0,
             zstd_level: 1,
-            bad_lines_max: None,
-            lanes: None,
-            memory_max: 4 << 30,
+            max_bad_lines: None,
+            workers: None,
+            max_memory_bytes: 4 << 30,
         }
     }
 }
 
 impl PrepareConfig {
-    /// Number of lanes.
+    /// Number of workers.
     #[must_use]
-    pub fn lanes(&self) -> usize {
-        self.lanes.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get)).max(1)
+    pub fn workers(&self) -> usize {
+        self.workers.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get)).max(1)
     }
 
     /// Longest document that there is room for, in bytes of text.
     #[must_use]
     pub fn document_room(&self) -> u64 {
         // An eighth is for a very long document and its copies.
-        self.memory_max / 8 / COPIES
+        self.max_memory_bytes / 8 / COPIES
     }
 
     /// What the bytes of text are, if it is not UTF-8 or no name that anybody knows.
@@ -135,11 +135,11 @@ impl PrepareConfig {
                 text_field: self.text_field.clone(),
                 id_field: self.id_field.clone(),
                 encoding: self.encoding(),
-                document_bytes_max: self.document_room(),
-                room: Room::new(self.memory_max, self.lanes()),
+                max_document_bytes: self.document_room(),
+                room: Room::new(self.max_memory_bytes, self.workers()),
                 bytes_read: BytesRead::default(),
             },
-            unfit_files: self.unfit_files,
+            on_invalid_file: self.on_invalid_file,
         }
     }
 
@@ -166,23 +166,28 @@ impl PrepareConfig {
         };
         let named = self.inputs.iter().all(|input| !input.is_empty());
         require(named, "inputs", "it has an empty name".to_owned(), "name files, folders or globs");
-        let tokens = self.tokens_max;
-        require((4..=32_767).contains(&tokens), "tokens_max", format!("{tokens} tokens are no row"), "give 4 to 32767");
-        let (least, name) = (self.pack.tokens_min(), self.pack.kind());
+        let tokens = self.max_seq_len;
+        require(
+            (4..=32_767).contains(&tokens),
+            "max_seq_len",
+            format!("{tokens} tokens are no row"),
+            "give 4 to 32767",
+        );
+        let (least, name) = (self.packing.tokens_min(), self.packing.kind());
         let room = format!("{tokens} tokens are too few for `pack = \"{name}\"`, which needs at least {least}");
-        require(tokens < 4 || tokens >= least, "tokens_max", room, "give more, or pack otherwise");
+        require(tokens < 4 || tokens >= least, "max_seq_len", room, "give more, or pack otherwise");
         let share = format!("{} is not a share that leaves most to train on", self.valid_fraction);
         require((0.0..=0.5).contains(&self.valid_fraction), "valid_fraction", share, "give 0.0 to 0.5");
         let level = format!("{} is no level of zstd", self.zstd_level);
         require((1..=22).contains(&self.zstd_level), "zstd_level", level, "give 1 to 22");
         let none = || "0 is too few".to_owned();
-        require(self.lanes != Some(0), "lanes", none(), "give 1 or more, or leave it out");
+        require(self.workers != Some(0), "workers", none(), "give 1 or more, or leave it out");
         require(self.part_bytes != Some(0), "part_bytes", none(), "give 1 or more, or leave it out");
-        require(self.document_bytes_max != Some(0), "document_bytes_max", none(), "give 1 or more, or leave it out");
+        require(self.max_document_bytes != Some(0), "max_document_bytes", none(), "give 1 or more, or leave it out");
         require(self.valid_parts != 0, "valid_parts", none(), "give 1 or more");
         require(self.segment_bytes != 0, "segment_bytes", none(), "give 1 or more");
-        let least = format!("{} bytes are less than 32 MiB", self.memory_max);
-        require(self.memory_max >= 32 << 20, "memory_max", least, "give at least 33554432");
+        let least = format!("{} bytes are less than 32 MiB", self.max_memory_bytes);
+        require(self.max_memory_bytes >= 32 << 20, "max_memory_bytes", least, "give at least 33554432");
         if let Some(name) = self.encoding.as_deref().filter(|name| encoding_by_name(name).is_none()) {
             let names = "names are those of <https://encoding.spec.whatwg.org>: utf-8, utf-16le, windows-1252, gbk, …";
             require(false, "encoding", format!("`{name}` is no encoding that is known"), names);
@@ -209,14 +214,14 @@ pub(super) struct Settings(BTreeMap<String, Value>);
 /// Keys of `[prepare]` that change no byte of any part, each with the reason. A key that nobody thought of decides bytes.
 const LEFT_OUT: &[(&str, &str)] = &[
     ("inputs", "which files there are: the parts name them"),
-    ("unfit_files", "which files there are: the parts name them"),
-    ("tokenize_by", "the ids are the same"),
+    ("on_invalid_file", "which files there are: the parts name them"),
+    ("tokenizer_backend", "the ids are the same"),
     ("lowercase", "part of the tokenizer, which is known by its fingerprint"),
     ("folder", "where it is kept"),
-    ("bad_lines_max", "when a corpus is refused"),
-    ("lanes", "who makes a part, not what is in it"),
+    ("max_bad_lines", "when a corpus is refused"),
+    ("workers", "who makes a part, not what is in it"),
     ("valid_parts", "which of them a run looks at, not what is in them"),
-    ("memory_max", "a document that does not fit ends the run"),
+    ("max_memory_bytes", "a document that does not fit ends the run"),
 ];
 
 impl Settings {
@@ -255,7 +260,7 @@ impl Settings {
         blake3::hash(&json).to_hex().to_string()
     }
 
-    /// `tokens_max = 128, now 512` for each that differs.
+    /// `max_seq_len = 128, now 512` for each that differs.
     pub(super) fn differences(&self, now: &Self) -> Vec<String> {
         let absent = Value::Null;
         let names: BTreeSet<&String> = self.0.keys().chain(now.0.keys()).collect();
@@ -275,14 +280,14 @@ mod tests {
     #[test]
     fn every_mistake_is_named_at_once() {
         let config = PrepareConfig {
-            tokens_max: 2,
+            max_seq_len: 2,
             valid_fraction: 0.9,
             zstd_level: 0,
-            lanes: Some(0),
+            workers: Some(0),
             part_bytes: Some(0),
             valid_parts: 0,
             segment_bytes: 0,
-            memory_max: 5,
+            max_memory_bytes: 5,
             encoding: Some("klingon".into()),
             inputs: vec![String::new()],
             ..PrepareConfig::default()
@@ -293,14 +298,14 @@ mod tests {
             "inputs",
             "tokenizer",
             "folder",
-            "tokens_max",
+            "max_seq_len",
             "valid_fraction",
             "zstd_level",
-            "lanes",
+            "workers",
             "part_bytes",
             "valid_parts",
             "segment_bytes",
-            "memory_max",
+            "max_memory_bytes",
             "encoding",
         ];
         assert_eq!(keys, expected.map(|key| format!("prepare.{key}")).iter().map(String::as_str).collect());
@@ -310,9 +315,9 @@ mod tests {
 
     #[test]
     fn two_segments_need_room() {
-        for (tokens_max, refused) in [(4, true), (5, false)] {
+        for (max_seq_len, refused) in [(4, true), (5, false)] {
             let pack = AnyPacking::of_kind("sentences").expect("known");
-            let config = PrepareConfig { tokens_max, pack, ..PrepareConfig::default() };
+            let config = PrepareConfig { max_seq_len, packing: pack, ..PrepareConfig::default() };
             assert_eq!(config.problems().iter().any(|problem| problem.message.contains("at least 5")), refused);
         }
     }

@@ -63,7 +63,7 @@ impl Omit {
     }
 }
 
-/// What every lane shares.
+/// What every worker shares.
 pub(super) struct Work {
     pub(super) config: PrepareConfig,
     pub(super) corpus: Corpus,
@@ -122,7 +122,7 @@ const RUN_BYTES: u64 = 256 << 10;
 /// Text of a document that is: so that there are several.
 const DOCUMENT_BYTES: usize = 16 << 10;
 
-/// How much is still to be compared. Whose documents come first is a matter of lanes; what is made of them is not.
+/// How much is still to be compared. Whose documents come first is a matter of workers; what is made of them is not.
 #[derive(Debug)]
 pub(super) struct Sample {
     left: AtomicU64,

@@ -1,6 +1,6 @@
 //! Plan of a preparation: corpus, folder and memory checked, the part list that follows, documents to forget.
 //!
-//! `prepare.memory_max` bounds text from a file to its ids; a worker that needs more than is left waits
+//! `prepare.max_memory_bytes` bounds text from a file to its ids; a worker that needs more than is left waits
 //! ([`Room`](crate::corpus::Room)). The other memory of a worker does not grow with the text: [`Memory`] states it.
 
 use std::io::ErrorKind;
@@ -34,9 +34,9 @@ pub struct PreparePlan {
     /// Bytes on disk of the largest part.
     pub largest_part_bytes: u64,
     /// Threads.
-    pub lanes: usize,
+    pub workers: usize,
     /// Longest document that is accepted, in bytes of text.
-    pub document_bytes_max: u64,
+    pub max_document_bytes: u64,
     /// Bound of all that text takes on its way.
     pub text_bytes_max: u64,
     /// Who gets how much.
@@ -59,7 +59,7 @@ impl PreparePlan {
             files: self.files as u64,
             bytes: self.bytes,
             parts: self.parts as u64,
-            lanes: self.lanes as u64,
+            workers: self.workers as u64,
             text_bytes_max: self.text_bytes_max,
             largest_compressed: largest.map(|(name, bytes)| LargestFile { name, bytes }),
             generation,
@@ -103,7 +103,7 @@ impl Planned {
     /// Writes nothing.
     pub(super) fn of(config: &PrepareConfig, store: Option<&Store>) -> Result<Self> {
         config.check()?;
-        let tokenizer = Box::new(tokenize::load(&config.tokenizer, config.lowercase)?.by(config.tokenize_by));
+        let tokenizer = Box::new(tokenize::load(&config.tokenizer, config.lowercase)?.by(config.tokenizer_backend));
         let corpus = Corpus::open(&config.corpus())?;
         let lists = store.map_or_else(|| Ok(Lists::default()), Lists::read)?;
         if let Some(store) = store {
@@ -149,7 +149,7 @@ impl Planned {
             let dots = if self.unfit.len() > NAMED { "; …" } else { "" };
             let message =
                 format!("{} files cannot be used and are left out: {}{dots}", self.unfit.len(), named.join("; "));
-            Warning { topic: "unfit_files".into(), message, hint: None }
+            Warning { topic: "on_invalid_file".into(), message, hint: None }
         });
         passed.into_iter().chain(unfit).collect()
     }
@@ -164,18 +164,18 @@ impl Planned {
 
     /// The numbers.
     pub(super) fn describe(&self) -> PreparePlan {
-        let (coming, lanes) = (self.coming(), self.config.lanes());
+        let (coming, workers) = (self.coming(), self.config.workers());
         let parts = coming.in_effect();
         let room = self.config.document_room();
-        let document_bytes_max = self.config.document_bytes_max.map_or(room, |most| most.min(room));
+        let max_document_bytes = self.config.max_document_bytes.map_or(room, |most| most.min(room));
         PreparePlan {
             files: self.corpus.files().len(),
             bytes: self.corpus.bytes(),
             parts: parts.len(),
             largest_part_bytes: parts.values().map(|(_, part)| part.bytes).max().unwrap_or(0),
-            lanes,
-            document_bytes_max,
-            text_bytes_max: self.config.memory_max,
+            workers,
+            max_document_bytes,
+            text_bytes_max: self.config.max_memory_bytes,
             memory: Memory::of(&self.config, self.tokenizer.facts().manifest.vocab_size),
             largest_compressed: self.corpus.largest_compressed().map(|file| (file.name.clone(), file.bytes)),
             change: self.next.as_ref().map(|(_, change)| *change).filter(|change| change.generation.0 > 0),
@@ -234,30 +234,30 @@ fn refuse_strangers(store: &Store, lists: &Lists) -> Result<()> {
     }
 }
 
-/// Tables of words that a lane encodes with: 4.5 MB for WordPiece, 10 MB for byte pairs.
+/// Tables of words that a worker encodes with: 4.5 MB for WordPiece, 10 MB for byte pairs.
 const WORDS_BYTES: u64 = 10 << 20;
 
-/// What a lane reads, hashes, counts and writes through.
+/// What a worker reads, hashes, counts and writes through.
 const BUFFERS_BYTES: u64 = 4 << 20;
 
 /// Bytes, at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// Of `prepare.memory_max`.
+    /// Of `prepare.max_memory_bytes`.
     pub text: Shares,
-    /// Beside all that, for each lane: rows of two row groups, one of them as it is written, documents of the table, words;
+    /// Beside all that, for each worker: rows of two row groups, one of them as it is written, documents of the table, words;
     /// with `zstd_level = 1`, of which level 22 takes 35 MB more.
-    pub lane: u64,
+    pub worker: u64,
 }
 
 impl Memory {
     /// What a preparation takes with a vocabulary of that size.
     pub(super) fn of(config: &PrepareConfig, vocab_size: u32) -> Self {
         let id_bytes = id_type(vocab_size).primitive_width().expect("a number") as u64;
-        let group = ROWS_PER_GROUP as u64 * u64::from(config.pack.content(config.tokens_max)) * id_bytes;
+        let group = ROWS_PER_GROUP as u64 * u64::from(config.packing.content(config.max_seq_len)) * id_bytes;
         // A page and its compressed bytes stand beside the rows while they are written; a table twice.
-        let lane = 3 * group + 2 * document_table::GROUP_BYTES + WORDS_BYTES + BUFFERS_BYTES;
-        Self { text: Shares::of(config.memory_max), lane }
+        let worker = 3 * group + 2 * document_table::GROUP_BYTES + WORDS_BYTES + BUFFERS_BYTES;
+        Self { text: Shares::of(config.max_memory_bytes), worker }
     }
 }
 

@@ -13,7 +13,7 @@ use super::reject_stats::RejectStats;
 use crate::Result;
 use crate::corpus::{BytesRead, Part};
 
-/// Counters that grow while lanes work.
+/// Counters that grow while workers work.
 #[derive(Debug)]
 pub(super) struct Progress {
     bytes_total: u64,
@@ -48,10 +48,10 @@ impl Progress {
     }
 
     /// Refuses a corpus that is too dirty whatever follows.
-    pub(super) fn judge(&self, bad_lines_max: Option<u64>) -> Result<()> {
+    pub(super) fn judge(&self, max_bad_lines: Option<u64>) -> Result<()> {
         // Parts that were there already are none of these lines.
         let total = self.bytes_total.saturating_sub(self.kept.load(Ordering::Relaxed)).max(1);
-        self.dirt.judge(bad_lines_max, self.read.get() as f64 / total as f64)
+        self.dirt.judge(max_bad_lines, self.read.get() as f64 / total as f64)
     }
 
     /// Bytes of files that were read in this run.

@@ -35,7 +35,7 @@ const VOCAB: &str = "vocab/announced.parquet";
 #[serde(deny_unknown_fields)]
 pub(super) struct ProvisionalManifest {
     tokenizer: manifest::Tokenizer,
-    tokens_max: u32,
+    max_seq_len: u32,
     pack: Pack,
     files: BTreeMap<String, String>,
     vocab: FileEntry,
@@ -55,8 +55,8 @@ impl ProvisionalManifest {
         let name = |bytes: &[u8]| blake3::hash(bytes).to_hex().to_string();
         let announcement = Self {
             tokenizer: facts.manifest.clone(),
-            tokens_max: config.tokens_max,
-            pack: config.pack.facts(config.tokens_max),
+            max_seq_len: config.max_seq_len,
+            pack: config.packing.facts(config.max_seq_len),
             files: [(manifest::TOKENIZER.to_owned(), name(&facts.json))].into(),
             vocab: FileEntry { path: VOCAB.to_owned(), blake3: name(&vocab) },
         };
@@ -93,9 +93,9 @@ impl ProvisionalManifest {
     /// The manifest of what is there of these generations, checked as if it had been read. Nothing is counted in it, and no
     /// generation has a content: nobody but who asked for it may begin with it.
     pub(super) fn manifest(&self, generations: impl Iterator<Item = GenerationEntry>) -> Result<Manifest> {
-        let Self { tokenizer, tokens_max, pack, files, vocab } = self.clone();
+        let Self { tokenizer, max_seq_len, pack, files, vocab } = self.clone();
         let generations = generations.map(|entry| GenerationEntry { vocab: vocab.clone(), ..entry }).collect();
-        let manifest = Manifest { tokenizer, tokens_max, pack, files, generations };
+        let manifest = Manifest { tokenizer, max_seq_len, pack, files, generations };
         Manifest::from_json(&manifest.to_json()).map_err(|why| Error::Manifest { place: NAME.to_owned(), why })
     }
 }

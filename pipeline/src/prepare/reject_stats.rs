@@ -20,7 +20,7 @@ const SHORTER: u64 = 4;
 /// Places that are named.
 const PLACES: usize = 5;
 
-/// Lines, and what is wrong with them, of all lanes.
+/// Lines, and what is wrong with them, of all workers.
 #[derive(Debug, Default)]
 pub(crate) struct RejectStats(Mutex<Counts>);
 
@@ -57,9 +57,9 @@ impl RejectStats {
     }
 
     /// Refuses more dirt than is allowed in a corpus that was read to its end; says what there is.
-    pub(crate) fn judge_all(&self, bad_lines_max: Option<u64>) -> Result<Option<String>> {
+    pub(crate) fn judge_all(&self, max_bad_lines: Option<u64>) -> Result<Option<String>> {
         let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (bad, max) = (counts.rejected.values().sum::<u64>(), bad_lines_max.unwrap_or(usual_max(counts.lines)));
+        let (bad, max) = (counts.rejected.values().sum::<u64>(), max_bad_lines.unwrap_or(usual_max(counts.lines)));
         let places = || counts.places.iter().map(String::as_str);
         if bad > max {
             return Err(Error::Poison(too_dirty(&counts.lines.to_string(), &counts.rejected, max, places())));
@@ -72,14 +72,14 @@ impl RejectStats {
     /// Refuses a corpus that cannot come to less dirt than is allowed: more than the bound that was asked for; or, where the
     /// bound is a share of lines that are not counted yet, most of what was read, and more than that share of all lines
     /// that there can be, `done` of the corpus being read.
-    pub(super) fn judge(&self, bad_lines_max: Option<u64>, done: f64) -> Result<()> {
+    pub(super) fn judge(&self, max_bad_lines: Option<u64>, done: f64) -> Result<()> {
         let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let bad: u64 = counts.rejected.values().sum();
         let all = (counts.lines * SHORTER) as f64 / done.max(1e-9);
         // A number of lines, and no less than ten.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a saturating cast of a count")]
-        let max = bad_lines_max.unwrap_or((all / 1000.0).max(10.0) as u64);
-        let early = bad_lines_max.is_some() || (counts.lines >= LINES_MIN && bad * 2 > counts.lines);
+        let max = max_bad_lines.unwrap_or((all / 1000.0).max(10.0) as u64);
+        let early = max_bad_lines.is_some() || (counts.lines >= LINES_MIN && bad * 2 > counts.lines);
         if !early || bad <= max {
             return Ok(());
         }
@@ -103,7 +103,7 @@ pub(super) fn too_dirty<'p>(
     let (bad, reasons) = (rejected.values().sum::<u64>(), reasons(rejected));
     let first = first.collect::<Vec<_>>().join(", ");
     let first = if first.is_empty() { first } else { format!("; first {first}") };
-    let hint = "mend the corpus, or raise `prepare.bad_lines_max`";
+    let hint = "mend the corpus, or raise `prepare.max_bad_lines`";
     format!("{bad} of {of} lines were rejected or repaired ({reasons}), more than {max}{first}; {hint}")
 }
 
@@ -182,7 +182,7 @@ mod tests {
             error.contains("2000 of the first 2000 lines") && error.contains("first a.jsonl:1 (missing"),
             "{error}"
         );
-        assert!(error.contains("more than 800") && error.contains("`prepare.bad_lines_max`"), "{error}");
+        assert!(error.contains("more than 800") && error.contains("`prepare.max_bad_lines`"), "{error}");
         found(2000, 2000).judge(None, 0.001).expect("the rest may be clean, and long");
         found(900, 900).judge(None, 1.0).expect("too few lines to judge by");
         found(100_000, 49_000).judge(None, 0.9).expect("most of it is clean: counted, and judged in the end");

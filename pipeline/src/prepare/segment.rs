@@ -67,14 +67,14 @@ impl<'a> Segment<'a> {
         let (config, vocab_size) = (&work.config, facts.manifest.vocab_size);
         let stem = stem(&task.part, number as usize);
         let side = |name: &str, first_row| {
-            let packer = Packer::new(&config.pack, config.tokens_max, facts.special());
+            let packer = Packer::new(&config.packing, config.max_seq_len, facts.special());
             let writer = work.store().map(|store| {
                 let options = ShardOptions {
                     part: task.part.id,
                     first_row,
                     prefix: format!("{name}/{stem}"),
                     vocab_size,
-                    keeps_sentences: config.pack.keeps_sentences(),
+                    keeps_sentences: config.packing.keeps_sentences(),
                     zstd_level: config.zstd_level,
                 };
                 ShardWriter::new(store, options)
@@ -138,7 +138,7 @@ impl<'a> Segment<'a> {
             self.report.forgotten += 1;
             return Ok(());
         }
-        if self.work.config.document_bytes_max.is_some_and(|most| text.len() as u64 > most) {
+        if self.work.config.max_document_bytes.is_some_and(|most| text.len() as u64 > most) {
             self.pack_waiting()?;
             self.reject(Complaint { reason: Reason::TooLong, piece, line });
             return Ok(());
@@ -183,8 +183,8 @@ impl<'a> Segment<'a> {
             line: Some(document.line + 1),
             message: format!(
                 "the tokenizer takes {whole} bytes of this document as a whole, which needs some {wanted} of memory; \
-                 {most} are allowed, 1/8 of `prepare.memory_max`: raise it, \
-                 split the document, or set `prepare.document_bytes_max` below its {} bytes to leave such documents out",
+                 {most} are allowed, 1/8 of `prepare.max_memory_bytes`: raise it, \
+                 split the document, or set `prepare.max_document_bytes` below its {} bytes to leave such documents out",
                 text.len()
             ),
         })
@@ -192,7 +192,7 @@ impl<'a> Segment<'a> {
 
     /// Whether a document may wait until there are more to be tokenized with it.
     fn may_wait(&self, document: &DocumentRef<'_>, room: &Room) -> bool {
-        !self.work.config.pack.keeps_sentences()
+        !self.work.config.packing.keeps_sentences()
             && Batch::is_short(document)
             && room.is_short(document.text.len() as u64 * (TEXTS + WHOLE_BYTES))
     }
@@ -217,7 +217,7 @@ impl<'a> Segment<'a> {
         let (side, mut open) = self.open(document);
         let mut take = |ids: &[u32]| watch.during(Stage::Pack, || open.take(ids));
         watch.during(Stage::Tokenize, || {
-            if work.config.pack.keeps_sentences() {
+            if work.config.packing.keeps_sentences() {
                 work.tokenizer.encode_runs(document.text, sentences.starts(document.text), &mut take)
             } else {
                 work.tokenizer.encode(document.text, &mut take)

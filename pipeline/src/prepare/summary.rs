@@ -48,11 +48,11 @@ pub struct Summary {
     pub valid: (u64, u64),
     /// Content tokens that the same samples could hold.
     pub tokens_capacity: u64,
-    /// Busy time by stage, summed over the lanes.
+    /// Busy time by stage, summed over the workers.
     pub stages: Stages,
-    /// Where the time of each lane went.
-    pub lanes: Vec<WorkerStats>,
-    /// The same of whoever takes what the lanes make.
+    /// Where the time of each worker went.
+    pub workers: Vec<WorkerStats>,
+    /// The same of whoever takes what the workers make.
     pub fold: WorkerStats,
     /// Wall time.
     pub elapsed: Duration,

@@ -37,10 +37,10 @@ impl Home {
             tokenizer: folder.path().join("vocab.txt"),
             lowercase: Some(true),
             folder: folder.path().join("data"),
-            tokens_max: 16,
+            max_seq_len: 16,
             valid_fraction: 0.3,
             part_bytes: Some(500),
-            lanes: Some(2),
+            workers: Some(2),
             ..PrepareConfig::default()
         };
         Self { folder, config }
@@ -49,7 +49,7 @@ impl Home {
     /// The same, packed otherwise, and with a document of many sentences in each file.
     fn packed(pack: &str) -> Self {
         let mut home = Self::new();
-        home.config.pack = packing(pack);
+        home.config.packing = packing(pack);
         for file in 0..3 {
             let text = "The cat sat on the mat. It's 中文。A cat? The mat! ".repeat(3 + file);
             write_all(home.folder.path(), &[(format!("in/many-{file}.txt").as_str(), text)]);
@@ -57,8 +57,8 @@ impl Home {
         home
     }
 
-    fn config(&self, folder: &str, lanes: usize) -> PrepareConfig {
-        PrepareConfig { folder: self.folder.path().join(folder), lanes: Some(lanes), ..self.config.clone() }
+    fn config(&self, folder: &str, workers: usize) -> PrepareConfig {
+        PrepareConfig { folder: self.folder.path().join(folder), workers: Some(workers), ..self.config.clone() }
     }
 
     fn store(&self) -> Store {
@@ -96,16 +96,16 @@ fn packing(name: &str) -> AnyPacking {
 }
 
 #[test]
-fn the_bytes_do_not_depend_on_the_number_of_lanes() {
+fn the_bytes_do_not_depend_on_the_number_of_workers() {
     for &pack in AnyPacking::KINDS {
         let home = Home::packed(pack);
         let one = prepare(&home.config("one", 1)).expect("prepared");
         let expected = files(&home.folder.path().join("one"));
         assert!(records(&expected) >= 10, "too few parts to prove anything");
-        for lanes in [2, 4] {
-            let name = lanes.to_string();
-            let summary = prepare(&home.config(&name, lanes)).expect("prepared");
-            assert!(files(&home.folder.path().join(&name)) == expected, "{lanes} lanes");
+        for workers in [2, 4] {
+            let name = workers.to_string();
+            let summary = prepare(&home.config(&name, workers)).expect("prepared");
+            assert!(files(&home.folder.path().join(&name)) == expected, "{workers} workers");
             assert_eq!((&summary.corpus, summary.rows), (&one.corpus, one.rows));
         }
     }

@@ -1,4 +1,4 @@
-//! Decoded row groups: each decoded once per pass through its window, shared by all lanes, freed by arithmetic.
+//! Decoded row groups: each decoded once per pass through its window, shared by all workers, freed by arithmetic.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use crate::sampler::Block;
 
 /// The decoded groups of the windows in flight.
 ///
-/// A window's slots are filled by the lanes that work in it and freed when the *reader* of the stream has received the
+/// A window's slots are filled by the workers that work in it and freed when the *reader* of the stream has received the
 /// last batch that touches it ([`release_before`](Self::release_before)): reference counting by arithmetic, without
 /// eviction and without waiting for memory, hence without deadlock. Batches in flight span at most two windows, so at
 /// most `2·W` groups are alive, of each source of the stream.
@@ -39,7 +39,7 @@ type Slots = Mutex<BTreeMap<usize, Arc<Slot>>>;
 struct Slot {
     claimed: AtomicBool,
     group: OnceLock<Result<Alive, Damage>>,
-    /// Lanes that took it while a trace was recorded, a bit for each: one arrow to each is enough.
+    /// Workers that took it while a trace was recorded, a bit for each: one arrow to each is enough.
     traced: AtomicU64,
 }
 
@@ -82,13 +82,13 @@ impl std::ops::Deref for Held {
 }
 
 impl Held {
-    /// Says so, the first time that a lane takes it.
+    /// Says so, the first time that a worker takes it.
     fn taken_by(self, rank: usize, block: Block) -> Self {
         if enabled!(target: SPANS, Level::TRACE)
             && let Some(Ok(alive)) = self.0.group.get()
         {
-            let lane = 1 << (rank % 64);
-            if self.0.traced.fetch_or(lane, Ordering::Relaxed) & lane == 0 {
+            let worker = 1 << (rank % 64);
+            if self.0.traced.fetch_or(worker, Ordering::Relaxed) & worker == 0 {
                 trace!(target: SPANS, takes = alive.number, what = "row group", shard = block.shard, group = block.group);
             }
         }
@@ -107,7 +107,7 @@ impl Groups {
     /// The groups of `blocks` of a source's `split` in its `window`, which is always of one split, each decoded by the first
     /// that asks for it.
     ///
-    /// `rank` of `ranks` is the asking lane: it begins at its own share of the blocks, so that lanes that enter a window
+    /// `rank` of `ranks` is the asking worker: it begins at its own share of the blocks, so that workers that enter a window
     /// together share the decoding, and waits for another's work only when nothing is left to begin.
     pub fn get(
         &self,
@@ -144,7 +144,7 @@ impl Groups {
         let mut windows = self.lock(source);
         let kept = windows.split_off(&window);
         let freed = std::mem::replace(&mut *windows, kept);
-        // The buffers go after the lock, so that no lane waits for the allocator.
+        // The buffers go after the lock, so that no worker waits for the allocator.
         drop(windows);
         drop(freed);
     }
@@ -154,7 +154,7 @@ impl Groups {
         self.counts.decoded.load(Ordering::Relaxed)
     }
 
-    /// Nanoseconds spent decoding and verifying, over all lanes.
+    /// Nanoseconds spent decoding and verifying, over all workers.
     pub fn decode_ns(&self) -> u64 {
         self.counts.decode_ns.load(Ordering::Relaxed)
     }

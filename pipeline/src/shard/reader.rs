@@ -22,7 +22,7 @@ use super::object::Excerpt;
 use super::range;
 use crate::error::Error;
 
-/// Why a shard is refused: what [`Error::Shard`] says, in a form that several lanes may be told.
+/// Why a shard is refused: what [`Error::Shard`] says, in a form that several workers may be told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
     place: String,

@@ -23,7 +23,7 @@ pub struct Synthetic {
     /// Content ids are uniform over this range.
     pub ids: Range<u32>,
     /// Longest row, frame included.
-    pub tokens_max: u32,
+    pub max_seq_len: u32,
     /// Content tokens of a sample are uniform over this range.
     pub lengths: Range<u32>,
     /// Documents of a sample, at most; cut at equal distances.
@@ -52,7 +52,7 @@ impl Default for Synthetic {
         Self {
             vocab_size: 1000,
             ids: 104..1000,
-            tokens_max: 64,
+            max_seq_len: 64,
             lengths: 62..63,
             documents: 3,
             rows_per_document: 1,
@@ -90,8 +90,8 @@ impl Synthetic {
                 special,
                 specials: vec![0, 100, 101, 102, 103],
             },
-            tokens_max: self.tokens_max,
-            pack: self.pack.facts(self.tokens_max),
+            max_seq_len: self.max_seq_len,
+            pack: self.pack.facts(self.max_seq_len),
             files: [("tokenizer.json".to_owned(), blake3::hash(TOKENIZER).to_hex().to_string())].into(),
             generations: Vec::new(),
         };

@@ -103,7 +103,7 @@ fn special_ids(model: &tokenizers::Tokenizer) -> Result<SpecialIds, String> {
     }
 }
 
-/// Models that split the same text now so, now otherwise: their ids would depend on lanes and on luck.
+/// Models that split the same text now so, now otherwise: their ids would depend on workers and on luck.
 fn refuse_chance(meant: &Value) -> Result<(), String> {
     match meant["model"]["dropout"].as_f64() {
         Some(rate) if rate > 0.0 => {

@@ -16,7 +16,7 @@ use super::fast::{self, Bench, Path};
 use super::memory::Memory;
 use super::pool::Pool;
 use super::runs::{Tokens, end_runs};
-use super::{Texts, TokenizeBy, Tokenizer, front};
+use super::{Texts, Tokenizer, TokenizerBackend, front};
 use crate::{Error, Result};
 
 /// Ids that are handed over at a time: few enough for the first-level cache, so many that a call costs nothing.
@@ -49,7 +49,7 @@ impl std::fmt::Debug for HfTokenizer {
 
 impl HfTokenizer {
     pub(super) fn new(mut model: Model, json: &Value, facts: Facts) -> Self {
-        // The crate would start a rayon pool of its own; our lanes are the threads.
+        // The crate would start a rayon pool of its own; our workers are the threads.
         tokenizers::utils::parallelism::set_parallelism(false);
         model.with_padding(None);
         model.with_truncation(None).expect("no truncation is always valid");
@@ -67,10 +67,10 @@ impl HfTokenizer {
 
     /// The same tokenizer, by what a configuration says.
     #[must_use]
-    pub fn by(self, by: TokenizeBy) -> Self {
+    pub fn by(self, by: TokenizerBackend) -> Self {
         match by {
-            TokenizeBy::Fastest => self,
-            TokenizeBy::Crate => Self { path: None, way: by_crate("the configuration says so"), ..self },
+            TokenizerBackend::Fast => self,
+            TokenizerBackend::Reference => Self { path: None, way: by_crate("the configuration says so"), ..self },
         }
     }
 
@@ -150,7 +150,7 @@ impl HfTokenizer {
         let expected = few(expected);
         Err(Error::Config(format!(
             "{} and the `tokenizers` crate disagree on \"{shown}\": from id {at} on {ids}, and {expected}; \
-             set `prepare.tokenize_by = \"crate\"` to go on, and report this text and the tokenizer",
+             set `prepare.tokenizer_backend = \"reference\"` to go on, and report this text and the tokenizer",
             self.way
         )))
     }

@@ -27,12 +27,12 @@ use crate::Result;
 /// What makes ids of text. The ids are the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum TokenizeBy {
-    /// The fastest code that is proved to make the ids of the `tokenizers` crate for this tokenizer.
+pub enum TokenizerBackend {
+    /// The project's own code, where it is proved to return the ids of the `tokenizers` crate for this tokenizer.
     #[default]
-    Fastest,
-    /// The crate itself.
-    Crate,
+    Fast,
+    /// The `tokenizers` crate.
+    Reference,
 }
 
 /// Turns text into ids, in the thread that calls it.

@@ -1,17 +1,17 @@
 //! Parts ↦ counts of raw words, folded into one tally, and that into the words that a tokenizer learns from.
 //!
 //! # Idea
-//! Lanes take parts by demand, as those of a preparation do. Each counts into a tally of its own, which is poured into the
+//! Workers take parts by demand, as those of a preparation do. Each counts into a tally of its own, which is poured into the
 //! common one when it has grown to its share of memory, and in the end. Sums do not depend on who adds first.
 //!
 //! # Invariants
-//! - What comes of a corpus does not depend on the number of lanes or on time: sums are sums, what was wrong with lines is
+//! - What comes of a corpus does not depend on the number of workers or on time: sums are sums, what was wrong with lines is
 //!   told in the order of the parts, and of parts that cannot be read the first one is told: parts before it are read to
 //!   their ends, those behind it are left.
-//! - The common tally takes three eighths of `prepare.memory_max` at most, those of the lanes a quarter together (beside the
+//! - The common tally takes three eighths of `prepare.max_memory_bytes` at most, those of the workers a quarter together (beside the
 //!   text in hand, which has its own room); the words that it comes to in the end as much as it; and merging them half, when
 //!   it is gone. What a corpus takes of the common tally is a matter of its different words alone, so whether they fit does
-//!   not depend on lanes either. (Which is told of a corpus that has too many words *and* a part that cannot be read, does.)
+//!   not depend on workers either. (Which is told of a corpus that has too many words *and* a part that cannot be read, does.)
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,10 +29,10 @@ use crate::prepare::{PrepareConfig, RejectStats};
 use crate::tokenize::pool::Pool;
 use crate::{Error, Result};
 
-/// Finished parts that wait for the fold, per lane: they are small.
+/// Finished parts that wait for the fold, per worker: they are small.
 const DEPTH: usize = 4;
 
-/// Bytes of text after which a lane looks at what it holds.
+/// Bytes of text after which a worker looks at what it holds.
 const PIECE_BYTES: usize = 1 << 18;
 
 /// Bytes that pairs may take in any case: small corpora have more pairs than words.
@@ -61,8 +61,8 @@ pub(super) fn count_words(
     let corpus = Corpus::open(&prepare.corpus())?;
     let parts = corpus.parts()?;
     let work = Arc::new(Work::new(config, prepare, (corpus, parts), split));
-    let (documents, dirt) = work.count(prepare.lanes(), hears)?;
-    let said = dirt.judge_all(prepare.bad_lines_max)?;
+    let (documents, dirt) = work.count(prepare.workers(), hears)?;
+    let said = dirt.judge_all(prepare.max_bad_lines)?;
     if documents == 0 {
         return Err(nothing_to_learn_from(config, prepare));
     }
@@ -100,16 +100,16 @@ fn nothing_to_learn_from(config: &TokenizerConfig, prepare: &PrepareConfig) -> E
     Error::Poison(format!("`{inputs}`: no document to learn from: {why}"))
 }
 
-/// What every lane shares.
+/// What every worker shares.
 struct Work {
     corpus: Corpus,
     parts: Vec<Part>,
     split: Arc<dyn Split>,
     sample: f64,
     valid_fraction: f64,
-    /// What each lane has counted and not poured yet, and how much that may be.
+    /// What each worker has counted and not poured yet, and how much that may be.
     tallies: Pool<Tally>,
-    lane_bytes_max: u64,
+    worker_bytes_max: u64,
     whole: Mutex<Tally>,
     budget: Budget,
     /// Whether the whole tally has no room for more.
@@ -143,7 +143,7 @@ impl Work {
             sample: config.sample,
             valid_fraction: prepare.valid_fraction,
             tallies: Pool::default(),
-            lane_bytes_max: prepare.memory_max / 4 / prepare.lanes() as u64,
+            worker_bytes_max: prepare.max_memory_bytes / 4 / prepare.workers() as u64,
             whole: Mutex::default(),
             budget: Budget::of(config, prepare),
             is_full: AtomicBool::new(false),
@@ -153,12 +153,12 @@ impl Work {
         }
     }
 
-    /// Counts all parts by so many lanes. Returns how many documents, and what was wrong with lines.
-    fn count(self: &Arc<Self>, lanes: usize, hears: Hears<'_>) -> Result<(u64, RejectStats)> {
+    /// Counts all parts by so many workers. Returns how many documents, and what was wrong with lines.
+    fn count(self: &Arc<Self>, workers: usize, hears: Hears<'_>) -> Result<(u64, RejectStats)> {
         let began = Instant::now();
         let mut results = {
             let work = Arc::clone(self);
-            let options = PoolOptions { name: "count", item: "part", workers: lanes, queue_depth: DEPTH * lanes };
+            let options = PoolOptions { name: "count", item: "part", workers: workers, queue_depth: DEPTH * workers };
             WorkPool::new(self.parts.len() as u64, options, move |index, stop| {
                 Ok::<_, Error>(Some((index, work.read(index, stop))))
             })
@@ -218,7 +218,7 @@ impl Work {
                 documents += 1;
                 for piece in pieces(&document.text) {
                     self.split.count(piece, tally);
-                    if tally.held() > self.lane_bytes_max {
+                    if tally.held() > self.worker_bytes_max {
                         self.pour(tally);
                     }
                 }
@@ -236,7 +236,7 @@ impl Work {
             && Document::is_sampled(id, self.sample)
     }
 
-    /// Pours what a lane has counted into the common tally, unless that is full.
+    /// Pours what a worker has counted into the common tally, unless that is full.
     fn pour(&self, tally: &mut Tally) {
         // Its room goes with it: one document of new words would hold it for ever.
         let counted = std::mem::take(tally);
@@ -291,18 +291,18 @@ fn pieces(text: &str) -> impl Iterator<Item = &str> {
 /// What different words may take.
 #[derive(Clone, Copy)]
 pub(super) struct Budget {
-    memory_max: u64,
+    max_memory_bytes: u64,
     sample: f64,
 }
 
 impl Budget {
     pub(super) fn of(config: &TokenizerConfig, prepare: &PrepareConfig) -> Self {
-        Self { memory_max: prepare.memory_max, sample: config.sample }
+        Self { max_memory_bytes: prepare.max_memory_bytes, sample: config.sample }
     }
 
     /// Refuses pairs that take more than half of the memory, and more than anybody has.
     pub(super) fn allow_pairs(&self, held: u64) -> Result<()> {
-        if held <= (self.memory_max / 2).max(PAIRS_BYTES_LEAST) {
+        if held <= (self.max_memory_bytes / 2).max(PAIRS_BYTES_LEAST) {
             return Ok(());
         }
         Err(self.refuse("the pairs of characters in the different words of this corpus take more than half of it"))
@@ -310,7 +310,7 @@ impl Budget {
 
     /// Refuses a tally that takes more than three eighths of the memory.
     fn allow(&self, held: u64) -> Result<()> {
-        if held <= self.memory_max / 8 * 3 { Ok(()) } else { Err(self.refuse_words()) }
+        if held <= self.max_memory_bytes / 8 * 3 { Ok(()) } else { Err(self.refuse_words()) }
     }
 
     fn refuse_words(&self) -> Error {
@@ -318,10 +318,10 @@ impl Budget {
     }
 
     fn refuse(&self, why: &str) -> Error {
-        let Self { memory_max, sample } = self;
+        let Self { max_memory_bytes, sample } = self;
         Error::Config(format!(
-            "`prepare.memory_max = {memory_max}`: {why}; learn from a share of the documents by `tokenizer.sample`, which is \
-             {sample:?}, or raise `prepare.memory_max`"
+            "`prepare.max_memory_bytes = {max_memory_bytes}`: {why}; learn from a share of the documents by `tokenizer.sample`, which is \
+             {sample:?}, or raise `prepare.max_memory_bytes`"
         ))
     }
 }

@@ -3,7 +3,7 @@
 //! # Why not a map of strings
 //! Of 1 GB of text some 200 million words are looked up and a hundredth of a percent to a few percent of them are new. A
 //! look-up takes some 40 ns here and allocates nothing; and what is held has a bound that its texts alone decide. The order
-//! of the texts is that in which they came, hence of chance where several lanes count: whoever reads a tally must not
+//! of the texts is that in which they came, hence of chance where several workers count: whoever reads a tally must not
 //! depend on it.
 
 use std::hash::{BuildHasher, Hasher, RandomState};

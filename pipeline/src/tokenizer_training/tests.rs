@@ -89,17 +89,17 @@ fn text_of_which_nothing_is_kept_is_refused() {
     assert!(error.contains("no word to learn from") && !prepare.tokenizer.exists(), "{error}");
 }
 
-/// Lanes that pour what they have in the midst of a part.
+/// Workers that pour what they have in the midst of a part.
 #[test]
 fn pours_change_no_byte() {
     let home = tempfile::tempdir().expect("a temporary folder");
     let prepare = lines(home.path(), 50);
     for kind in [Family::Wordpiece, Family::ByteBpe] {
         let config = TokenizerConfig { kind, vocab_size: 900, ..TokenizerConfig::default() };
-        let whole = with_lanes(&config, &prepare, 1).expect("trained");
-        for lanes in [1, 2, 3, 16] {
-            let tight = PrepareConfig { memory_max: 2 << 20, ..prepare.clone() };
-            assert!(with_lanes(&config, &tight, lanes).expect("it fits") == whole, "{kind:?}, {lanes} lanes");
+        let whole = with_workers(&config, &prepare, 1).expect("trained");
+        for workers in [1, 2, 3, 16] {
+            let tight = PrepareConfig { max_memory_bytes: 2 << 20, ..prepare.clone() };
+            assert!(with_workers(&config, &tight, workers).expect("it fits") == whole, "{kind:?}, {workers} workers");
         }
     }
 }
@@ -136,7 +136,7 @@ fn lines(home: &std::path::Path, broken_every: usize) -> PrepareConfig {
         format: crate::corpus::AnyFormat::of_kind("jsonl").expect("known"),
         id_field: Some("id".into()),
         tokenizer: home.join("tokenizer.json"),
-        bad_lines_max: Some(1_000_000),
+        max_bad_lines: Some(1_000_000),
         ..PrepareConfig::default()
     }
 }
@@ -145,9 +145,9 @@ fn parts(prepare: &PrepareConfig) -> usize {
     Corpus::open(&prepare.corpus()).and_then(|corpus| corpus.parts()).expect("a corpus").len()
 }
 
-/// What it comes to with so many lanes.
-fn with_lanes(config: &TokenizerConfig, prepare: &PrepareConfig, lanes: usize) -> Result<(Trained, Vec<u8>)> {
-    let prepare = PrepareConfig { lanes: Some(lanes), ..prepare.clone() };
+/// What it comes to with so many workers.
+fn with_workers(config: &TokenizerConfig, prepare: &PrepareConfig, workers: usize) -> Result<(Trained, Vec<u8>)> {
+    let prepare = PrepareConfig { workers: Some(workers), ..prepare.clone() };
     let trained = train(config, &prepare, &mut |_| {})?;
     let bytes = std::fs::read(&prepare.tokenizer).expect("written");
     std::fs::remove_file(&prepare.tokenizer).expect("removed");
@@ -155,17 +155,17 @@ fn with_lanes(config: &TokenizerConfig, prepare: &PrepareConfig, lanes: usize) -
 }
 
 #[test]
-fn lanes_change_nothing() {
+fn workers_change_nothing() {
     let home = tempfile::tempdir().expect("a temporary folder");
     let prepare = lines(home.path(), 50);
     assert!(parts(&prepare) > 3);
     for kind in [Family::Wordpiece, Family::ByteBpe] {
         let config = TokenizerConfig { kind, vocab_size: 400, sample: 0.7, ..TokenizerConfig::default() };
-        let one = with_lanes(&config, &prepare, 1).expect("trained");
+        let one = with_workers(&config, &prepare, 1).expect("trained");
         let said = &one.0.left_out[0];
         assert!(said.contains("broken_json 72; first") && said.matches(".jsonl:").count() == 5, "{said}");
-        for lanes in [2, 3, 16] {
-            assert!(with_lanes(&config, &prepare, lanes).expect("trained") == one, "{lanes} lanes");
+        for workers in [2, 3, 16] {
+            assert!(with_workers(&config, &prepare, workers).expect("trained") == one, "{workers} workers");
         }
     }
 }
@@ -176,7 +176,7 @@ fn a_sample_goes_by_documents_alone() {
     let prepare = PrepareConfig { valid_fraction: 0.3, ..lines(home.path(), 4000) };
     let count = |sample| {
         let config = TokenizerConfig { vocab_size: 200, limit_alphabet: 60, sample, ..TokenizerConfig::default() };
-        with_lanes(&config, &prepare, 2).expect("trained").0.documents
+        with_workers(&config, &prepare, 2).expect("trained").0.documents
     };
     let is_trained = |number: &usize| *number != 1 && !Document::is_valid(Document::hash(&format!("n{number}")), 0.3);
     for sample in [1.0, 0.5, 0.1] {
@@ -218,19 +218,20 @@ fn of_parts_that_cannot_be_read_the_first_is_told() {
         ..PrepareConfig::default()
     };
     assert!(parts(&prepare) > 3);
-    let error = |lanes| with_lanes(&TokenizerConfig::default(), &prepare, lanes).expect_err("cut short").to_string();
+    let error =
+        |workers| with_workers(&TokenizerConfig::default(), &prepare, workers).expect_err("cut short").to_string();
     let first = error(1);
     assert!(first.contains(".txt.zst"), "{first}");
     for _ in 0..5 {
-        for lanes in [2, 4, 8] {
-            assert_eq!(error(lanes), first, "{lanes} lanes");
+        for workers in [2, 4, 8] {
+            assert_eq!(error(workers), first, "{workers} workers");
         }
     }
 }
 
-/// Whether words fit is a matter of the words: to the byte, for any number of lanes.
+/// Whether words fit is a matter of the words: to the byte, for any number of workers.
 #[test]
-fn words_that_no_memory_holds_are_refused_for_any_number_of_lanes() {
+fn words_that_no_memory_holds_are_refused_for_any_number_of_workers() {
     let home = tempfile::tempdir().expect("a temporary folder");
     let prepare = PrepareConfig { valid_fraction: 0.0, ..lines(home.path(), 4000) };
     let config = TokenizerConfig { vocab_size: 400, ..TokenizerConfig::default() };
@@ -243,11 +244,14 @@ fn words_that_no_memory_holds_are_refused_for_any_number_of_lanes() {
             raw.add(&word, 1);
         }
     }
-    for lanes in [1, 3] {
-        let fits = PrepareConfig { memory_max: raw.held().div_ceil(3) * 8, ..prepare.clone() };
-        with_lanes(&config, &fits, lanes).expect("it fits");
-        let tight = PrepareConfig { memory_max: raw.held().div_ceil(3) * 8 - 8, ..prepare.clone() };
-        let Err(Error::Config(message)) = with_lanes(&config, &tight, lanes) else { panic!("more than there is") };
-        assert!(message.contains("`prepare.memory_max = ") && message.contains("`tokenizer.sample`"), "{message}");
+    for workers in [1, 3] {
+        let fits = PrepareConfig { max_memory_bytes: raw.held().div_ceil(3) * 8, ..prepare.clone() };
+        with_workers(&config, &fits, workers).expect("it fits");
+        let tight = PrepareConfig { max_memory_bytes: raw.held().div_ceil(3) * 8 - 8, ..prepare.clone() };
+        let Err(Error::Config(message)) = with_workers(&config, &tight, workers) else { panic!("more than there is") };
+        assert!(
+            message.contains("`prepare.max_memory_bytes = ") && message.contains("`tokenizer.sample`"),
+            "{message}"
+        );
     }
 }

@@ -200,7 +200,7 @@ fn masked_positions(batch: &Batch) -> Vec<Vec<usize>> {
 fn exact_counts_round_half_up() {
     // (maskable tokens, base, expected): objectives in print use both bases.
     let check = |maskable: usize, base, expected: usize| {
-        let view = AnyView::Mask(Mask { base, ..Mask::default() });
+        let view = AnyView::Mask(Mask { rate_base: base, ..Mask::default() });
         let content = vec![5; maskable];
         let batch = render(&view, maskable + 4, &[content]);
         assert_eq!(masked_positions(&batch)[0].len(), expected, "{maskable} tokens, {base:?}");
@@ -223,7 +223,7 @@ proptest! {
         cls: bool,
     ) {
         let count = if bernoulli { Count::Bernoulli } else { Count::Exact };
-        let view = AnyView::Mask(Mask { rate, count, specials, cls, ..Mask::default() });
+        let view = AnyView::Mask(Mask { rate, count, mask_special_tokens: specials, mask_cls: cls, ..Mask::default() });
         let batch = render(&view, 64, std::slice::from_ref(&content));
         let ids = std::iter::once(2).chain(content.iter().copied()).chain([3]).collect::<Vec<_>>();
         let masked = masked_positions(&batch).remove(0);
@@ -298,10 +298,10 @@ pub(super) fn assert_uniform(counts: &[f64], expected: f64) {
 
 #[test]
 fn positives_are_uniform_over_the_allowed_offsets() {
-    for (edge, offset_max, tokens) in
+    for (edge, max_offset, tokens) in
         [(Edge::Window, 2, 502), (Edge::Window, 5, 9), (Edge::Anywhere, 2, 302), (Edge::Window, 9, 5)]
     {
-        let view = AnyView::Window(Window { offset_max, edge, ..Window::default() });
+        let view = AnyView::Window(Window { max_offset, edge, ..Window::default() });
         let samples: Vec<Vec<u16>> = (0..4000).map(|_| vec![9; tokens - 2]).collect();
         let batch = render(&view, tokens + 3, &samples);
         let positives = batch.column("view", POSITIVES).expect("made");
@@ -311,9 +311,9 @@ fn positives_are_uniform_over_the_allowed_offsets() {
                 counts[usize::try_from(positives.row(row)[anchor]).expect("a token has a positive")] += 1.0;
                 assert_eq!(positives.row(row)[tokens..], [-1; 3], "padding has none");
             }
-            let near = |at: &usize| *at != anchor && at.abs_diff(anchor) <= usize::from(offset_max);
+            let near = |at: &usize| *at != anchor && at.abs_diff(anchor) <= usize::from(max_offset);
             let inside: Vec<usize> = (0..tokens).filter(near).collect();
-            let lost = 2 * usize::from(offset_max) - inside.len();
+            let lost = 2 * usize::from(max_offset) - inside.len();
             match edge {
                 Edge::Window => {
                     assert!((0..tokens).all(|at| near(&at) || counts[at] == 0.0), "{anchor}: {counts:?}");
@@ -323,7 +323,7 @@ fn positives_are_uniform_over_the_allowed_offsets() {
                     );
                 }
                 Edge::Anywhere => {
-                    let share = lost as f64 / (2.0 * f64::from(offset_max));
+                    let share = lost as f64 / (2.0 * f64::from(max_offset));
                     let far: f64 = (0..tokens).filter(|at| *at != anchor && !near(at)).map(|at| counts[at]).sum();
                     let expected = 4000.0 * share * (tokens - 1 - inside.len()) as f64 / (tokens - 1) as f64;
                     assert!((far - expected).abs() <= 5.0 * expected.sqrt(), "{anchor}: {far} for {expected}");

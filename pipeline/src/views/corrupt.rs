@@ -42,11 +42,11 @@ pub struct Corrupt {
     /// How the number of replaced tokens comes about.
     pub count: Count,
     /// What `rate` is a share of.
-    pub base: Base,
+    pub rate_base: Base,
     /// Whether special tokens may be replaced.
-    pub specials: bool,
+    pub mask_special_tokens: bool,
     /// Whether, of these, `[CLS]` may be replaced too.
-    pub cls: bool,
+    pub mask_cls: bool,
 }
 
 impl Default for Corrupt {
@@ -55,9 +55,9 @@ impl Default for Corrupt {
             of: ORIGINAL.to_owned(),
             rate: 0.15,
             count: Count::Exact,
-            base: Base::Maskable,
-            specials: false,
-            cls: false,
+            rate_base: Base::Maskable,
+            mask_special_tokens: false,
+            mask_cls: false,
         }
     }
 }
@@ -112,11 +112,11 @@ impl View for Corrupt {
 
 impl Corrupt {
     fn candidates(&self) -> Candidates {
-        Candidates { specials: self.specials, cls: self.cls }
+        Candidates { specials: self.mask_special_tokens, cls: self.mask_cls }
     }
 
     fn budget(&self) -> Budget {
-        Budget { rate: self.rate, count: self.count, base: self.base }
+        Budget { rate: self.rate, count: self.count, base: self.rate_base }
     }
 }
 
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn chosen_tokens_become_any_ordinary_one_and_the_rest_stays() {
-        let view = Corrupt { specials: true, base: Base::All, ..Corrupt::default() };
+        let view = Corrupt { mask_special_tokens: true, rate_base: Base::All, ..Corrupt::default() };
         let batch = render(&AnyView::Corrupt(view), 502, &vec![vec![150; 498]; 400]);
         let (ids, labels, replaced) = (column(&batch, INPUT_IDS), column(&batch, LABELS), column(&batch, REPLACED));
         let mut words = vec![0.0; 200];
@@ -159,6 +159,6 @@ mod tests {
     #[test]
     fn a_share_is_a_share() {
         let keys = |view: Corrupt| view.problems().into_iter().map(|(key, _)| key).collect::<Vec<_>>();
-        assert_eq!(keys(Corrupt { rate: 1.5, cls: true, ..Corrupt::default() }), ["rate", "cls"]);
+        assert_eq!(keys(Corrupt { rate: 1.5, mask_cls: true, ..Corrupt::default() }), ["rate", "mask_cls"]);
     }
 }

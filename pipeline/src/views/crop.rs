@@ -37,7 +37,7 @@ use crate::tally::{Seen, Tally};
 #[serde(default, deny_unknown_fields)]
 pub struct Crop {
     /// Share that is kept, or above 1 the number of tokens.
-    pub frac: f64,
+    pub keep_fraction: f64,
     /// What is cropped.
     pub style: Style,
     /// Whether a raw crop gets a `[CLS]` in front.
@@ -57,7 +57,7 @@ pub enum Style {
 
 impl Default for Crop {
     fn default() -> Self {
-        Self { frac: 0.9, style: Style::Content, keep_cls: false }
+        Self { keep_fraction: 0.9, style: Style::Content, keep_cls: false }
     }
 }
 
@@ -76,9 +76,10 @@ impl View for Crop {
 
     fn problems(&self) -> Vec<(&'static str, String)> {
         let mut problems = Vec::new();
-        if !(self.frac > 0.0 && self.frac.is_finite()) {
-            let message = format!("{} keeps nothing; give a share up to 1, or a number of tokens above it", self.frac);
-            problems.push(("frac", message));
+        if !(self.keep_fraction > 0.0 && self.keep_fraction.is_finite()) {
+            let message =
+                format!("{} keeps nothing; give a share up to 1, or a number of tokens above it", self.keep_fraction);
+            problems.push(("keep_fraction", message));
         }
         if self.keep_cls && self.style == Style::Content {
             problems
@@ -155,7 +156,8 @@ impl Crop {
         reason = "positive, and cut to the row's length"
     )]
     fn kept(&self, tokens: u32) -> u32 {
-        let wanted = if self.frac > 1.0 { self.frac } else { self.frac * f64::from(tokens) + 1e-9 };
+        let wanted =
+            if self.keep_fraction > 1.0 { self.keep_fraction } else { self.keep_fraction * f64::from(tokens) + 1e-9 };
         (wanted.floor() as u32).max(1).min(tokens)
     }
 }
@@ -174,7 +176,7 @@ mod tests {
     use crate::views::contract::{assert_uniform, column, ids, render, samples};
 
     fn crop(frac: f64, style: Style, keep_cls: bool) -> Crop {
-        Crop { frac, style, keep_cls }
+        Crop { keep_fraction: frac, style, keep_cls }
     }
 
     fn rows(crop: &Crop, width: usize, samples: &[Vec<u16>]) -> (Batch, Vec<Vec<i32>>) {
@@ -278,7 +280,7 @@ mod tests {
     fn what_keeps_nothing_is_refused() {
         let keys = |view: Crop| view.problems().into_iter().map(|(key, _)| key).collect::<Vec<_>>();
         for frac in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-            assert_eq!(keys(crop(frac, Style::Raw, false)), ["frac"]);
+            assert_eq!(keys(crop(frac, Style::Raw, false)), ["keep_fraction"]);
         }
         assert_eq!(keys(crop(0.5, Style::Content, true)), ["keep_cls"]);
         assert_eq!(keys(crop(64.0, Style::Raw, true)), [""; 0]);

@@ -21,7 +21,7 @@
 //! at a token without `##` (`WordPiece`) or with the mark of a space (byte-level BPE), and beside any token that is no
 //! candidate.
 //!
-//! `disjoint = true` gives the copies of a row (`data.copies = K`) masks that do not overlap: candidates (or words, or
+//! `disjoint = true` gives the copies of a row (`data.copies_per_sample = K`) masks that do not overlap: candidates (or words, or
 //! tiles) are put in random order once for all copies, and copy `k` takes the `k`-th slice of the size `τ = |M|`. If
 //! `K · τ` exceeds the `n` candidates, `τ = ⌊n / K⌋`; if even `K > n`, the slices have one candidate each, and copy `k`
 //! takes slice `k mod n`. Each mask by itself is distributed as without `disjoint` where `K · τ ≤ n`.
@@ -84,15 +84,15 @@ pub struct Mask {
     /// How the number of masked tokens comes about.
     pub count: Count,
     /// What `rate` is a share of.
-    pub base: Base,
+    pub rate_base: Base,
     /// Percentages of `[MASK]`, random and unchanged; they add up to 100.
-    pub replace: [u32; 3],
+    pub replacement: [u32; 3],
     /// Where random tokens come from.
-    pub words: RandomWords,
+    pub random_words: RandomWords,
     /// Whether special tokens (frame, separators, `[UNK]`) may be masked.
-    pub specials: bool,
+    pub mask_special_tokens: bool,
     /// Whether, of these, `[CLS]` may be masked too.
-    pub cls: bool,
+    pub mask_cls: bool,
     /// What is masked as a whole.
     pub unit: Unit,
     /// How many words are masked, where `unit` is `"word"`.
@@ -109,11 +109,11 @@ impl Default for Mask {
             of: ORIGINAL.to_owned(),
             rate: 0.15,
             count: Count::Exact,
-            base: Base::Maskable,
-            replace: [80, 10, 10],
-            words: RandomWords::Uniform,
-            specials: false,
-            cls: false,
+            rate_base: Base::Maskable,
+            replacement: [80, 10, 10],
+            random_words: RandomWords::Uniform,
+            mask_special_tokens: false,
+            mask_cls: false,
             unit: Unit::Subword,
             word_budget: WordBudget::Skip,
             span: SpanSampler::Tiles,
@@ -132,7 +132,7 @@ impl View for Mask {
     }
 
     fn needs_counts(&self) -> Option<&'static str> {
-        (self.words == RandomWords::Unigram).then_some("words")
+        (self.random_words == RandomWords::Unigram).then_some("random_words")
     }
 
     fn needs_copies(&self) -> bool {
@@ -142,8 +142,8 @@ impl View for Mask {
     fn problems(&self) -> Vec<(&'static str, String)> {
         let mut problems = self.budget().problems();
         problems.extend(self.candidates().problems());
-        if self.replace.iter().map(|&percent| u64::from(percent)).sum::<u64>() != 100 {
-            problems.push(("replace", format!("{:?} must add up to 100 percent", self.replace)));
+        if self.replacement.iter().map(|&percent| u64::from(percent)).sum::<u64>() != 100 {
+            problems.push(("replacement", format!("{:?} must add up to 100 percent", self.replacement)));
         }
         let counts_words = self.unit == Unit::Word && self.word_budget == WordBudget::Words;
         if counts_words && self.rate > words::SHARE_MAX {
@@ -173,16 +173,18 @@ impl View for Mask {
             label(&positions[..count], row);
             write_draws(&positions[..count], row, at);
             let randoms = match self.unit {
-                Unit::Subword | Unit::Word => replace::each(positions, count, self.replace, vocab, at, row.input_ids),
-                Unit::Span => replace::runs(positions, count, self.replace, vocab, at, row.input_ids),
+                Unit::Subword | Unit::Word => {
+                    replace::each(positions, count, self.replacement, vocab, at, row.input_ids)
+                }
+                Unit::Span => replace::runs(positions, count, self.replacement, vocab, at, row.input_ids),
             };
-            self.words.write(randoms, vocab, at, row.input_ids);
+            self.random_words.write(randoms, vocab, at, row.input_ids);
         });
     }
 
     fn audit(&self, seen: &Seen<'_>, tally: &mut Tally) {
         let (candidates, budget) = (self.candidates(), self.budget());
-        let Self { replace, words, unit, word_budget, disjoint, .. } = *self;
+        let Self { replacement: replace, random_words: words, unit, word_budget, disjoint, .. } = *self;
         promise::audit(Promise { candidates, budget, replace, words, unit, word_budget, disjoint }, seen, tally);
     }
 }
@@ -194,7 +196,11 @@ impl Mask {
         let rules = [
             (self.unit != Unit::Word && self.word_budget != usual.word_budget, "word_budget", "`unit = \"word\"`"),
             (self.unit != Unit::Span && self.span != usual.span, "span", "`unit = \"span\"`"),
-            (self.count == Count::Bernoulli && self.base != usual.base, "base", "a count other than `bernoulli`"),
+            (
+                self.count == Count::Bernoulli && self.rate_base != usual.rate_base,
+                "rate_base",
+                "a count other than `bernoulli`",
+            ),
         ];
         let idle = rules.into_iter().filter(|(is_idle, ..)| *is_idle);
         idle.map(|(_, key, needs)| (key, format!("it means something only with {needs}"))).collect()
@@ -203,11 +209,11 @@ impl Mask {
 
 impl Mask {
     fn candidates(&self) -> Candidates {
-        Candidates { specials: self.specials, cls: self.cls }
+        Candidates { specials: self.mask_special_tokens, cls: self.mask_cls }
     }
 
     fn budget(&self) -> Budget {
-        Budget { rate: self.rate, count: self.count, base: self.base }
+        Budget { rate: self.rate, count: self.count, base: self.rate_base }
     }
 
     /// Brings the chosen of the candidates `positions` to the front; says how many they are.

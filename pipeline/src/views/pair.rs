@@ -245,12 +245,12 @@ mod tests {
     fn lengths_and_ends_say_nothing_of_the_label() {
         let mut drawn = Key::new(1, Epoch(0), "", "test").row(SampleAddress::numbered(0), 0);
         // As packing does: whole sentences, of 4 to 23 tokens, as long as they fit.
-        let mut stored = |tokens_max: usize, first_id: u16| {
+        let mut stored = |max_seq_len: usize, first_id: u16| {
             let (mut lengths, mut sum) = (Vec::new(), 0);
             loop {
                 let length = 4 + below(&mut drawn, 20);
                 sum += length;
-                if sum > tokens_max {
+                if sum > max_seq_len {
                     return Stored::new(&lengths, first_id);
                 }
                 lengths.push(length);

@@ -7,7 +7,7 @@
 //! TACO pulls the global part of neighbouring tokens together: these are its positives.
 //!
 //! # Definition
-//! Offsets `−m..=m` without 0, `m = offset_max`, uniformly. `edge = "window"`: only offsets that stay
+//! Offsets `−m..=m` without 0, `m = max_offset`, uniformly. `edge = "window"`: only offsets that stay
 //! among the row's real tokens. `edge = "anywhere"`: an offset that leaves them is replaced by a uniform position of the
 //! row other than the anchor. Anchors and positives are any real tokens, special ones included. Padding, and the
 //! only token of a row, have none (−1).
@@ -17,7 +17,7 @@
 //!
 //! # Reference
 //! Fu et al., *Contextual Representation Learning beyond Masked Language Modeling* (TACO), ACL 2022,
-//! section 3.2. Its window W = 5 is `offset_max = 2`; its released code treats borders as `"anywhere"`.
+//! section 3.2. Its window W = 5 is `max_offset = 2`; its released code treats borders as `"anywhere"`.
 
 use schemars::JsonSchema;
 use schemas::columns::POSITIVES;
@@ -36,7 +36,7 @@ pub struct Window {
     /// The view whose tokens are paired.
     pub of: ViewName,
     /// The largest distance.
-    pub offset_max: u16,
+    pub max_offset: u16,
     /// What happens where the window leaves the row.
     pub edge: Edge,
 }
@@ -54,7 +54,7 @@ pub enum Edge {
 
 impl Default for Window {
     fn default() -> Self {
-        Self { of: ORIGINAL.to_owned(), offset_max: 2, edge: Edge::Window }
+        Self { of: ORIGINAL.to_owned(), max_offset: 2, edge: Edge::Window }
     }
 }
 
@@ -68,13 +68,13 @@ impl View for Window {
     }
 
     fn reach(&self) -> Option<u16> {
-        Some(self.offset_max)
+        Some(self.max_offset)
     }
 
     fn problems(&self) -> Vec<(&'static str, String)> {
         let valid = 1..=OFFSET_MAX;
-        let message = || format!("{} is not a distance; give a number from 1 to {OFFSET_MAX}", self.offset_max);
-        if valid.contains(&self.offset_max) { Vec::new() } else { vec![("offset_max", message())] }
+        let message = || format!("{} is not a distance; give a number from 1 to {OFFSET_MAX}", self.max_offset);
+        if valid.contains(&self.max_offset) { Vec::new() } else { vec![("max_offset", message())] }
     }
 
     fn render(&self, source: Source<'_>, _: &Vocab, at: &RowAddress<'_>, row: &mut RowMut<'_>) {
@@ -85,7 +85,7 @@ impl View for Window {
             positives.fill(-1);
             return;
         }
-        let reach = usize::from(self.offset_max);
+        let reach = usize::from(self.max_offset);
         let border = reach.min(positives.len());
         let inner = border..positives.len().saturating_sub(reach).max(border);
         let (head, tail) = (0..inner.start, inner.end..positives.len());
@@ -109,12 +109,12 @@ impl View for Window {
 const OFFSET_MAX: u16 = 1 << 14;
 
 /// Words from which numbers are drawn side by side.
-const LANES: usize = 32;
+const WORKERS: usize = 32;
 
 impl Window {
     /// Counts one row: the positives of its tokens and of its padding.
     fn audit_row(&self, row: usize, (positives, padding): (&[i16], &[i16]), tally: &mut Tally) {
-        let (tokens, reach) = (to_i16(positives.len()), self.offset_max.cast_signed());
+        let (tokens, reach) = (to_i16(positives.len()), self.max_offset.cast_signed());
         let (mut right, mut inner) = (0_u32, 0_u32);
         for (anchor, &positive) in (0..).zip(positives) {
             let is_inner = anchor >= reach && anchor + reach < tokens;
@@ -134,14 +134,14 @@ impl Window {
     }
 
     /// Anchors whose whole window is inside. The same words as [`Rng::split`] would use, in an order that vectorizes:
-    /// [`LANES`] of them side by side, first one number from each, then the next from each.
+    /// [`WORKERS`] of them side by side, first one number from each, then the next from each.
     fn draw_inner(&self, positives: &mut [i16], first: usize, rng: &mut Rng) {
-        let choices = 2 * u32::from(self.offset_max);
-        let chunk_len = draws_per_word(choices) as usize * LANES;
-        let mut words = [0; LANES];
+        let choices = 2 * u32::from(self.max_offset);
+        let chunk_len = draws_per_word(choices) as usize * WORKERS;
+        let mut words = [0; WORKERS];
         for (first, chunk) in (first..).step_by(chunk_len).zip(positives.chunks_mut(chunk_len)) {
             rng.fill(&mut words);
-            for (base, slots) in (to_i16(first)..).step_by(LANES).zip(chunk.chunks_mut(LANES)) {
+            for (base, slots) in (to_i16(first)..).step_by(WORKERS).zip(chunk.chunks_mut(WORKERS)) {
                 self.draw_each(slots, &mut words, base, choices);
             }
         }
@@ -149,7 +149,7 @@ impl Window {
 
     /// One number from each word. Where the choices are a power of two, as usual, the product is a shift: half the
     /// instructions.
-    fn draw_each(&self, positives: &mut [i16], words: &mut [u32; LANES], base: i16, choices: u32) {
+    fn draw_each(&self, positives: &mut [i16], words: &mut [u32; WORKERS], base: i16, choices: u32) {
         if choices.is_power_of_two() {
             let bits = choices.trailing_zeros();
             self.write_each(positives, words, base, |word| (word >> (u32::BITS - bits), word << bits));
@@ -163,22 +163,22 @@ impl Window {
     fn write_each(
         &self,
         positives: &mut [i16],
-        words: &mut [u32; LANES],
+        words: &mut [u32; WORKERS],
         base: i16,
         digit: impl Fn(u32) -> (u32, u32),
     ) {
-        let reach = self.offset_max.cast_signed();
-        for ((slot, word), lane) in positives.iter_mut().zip(words).zip(0_i16..) {
+        let reach = self.max_offset.cast_signed();
+        for ((slot, word), worker) in positives.iter_mut().zip(words).zip(0_i16..) {
             let (number, rest) = digit(*word);
             *word = rest;
             let number = (number as u16).cast_signed();
             // 0, 1, …, 2m − 1 become −m, …, −1, 1, …, m.
-            *slot = (base + lane + number - reach) + i16::from(number >= reach);
+            *slot = (base + worker + number - reach) + i16::from(number >= reach);
         }
     }
 
     fn draw_border(&self, anchor: usize, tokens: usize, rng: &mut Rng) -> i16 {
-        let reach = usize::from(self.offset_max);
+        let reach = usize::from(self.max_offset);
         let (low, high) = (anchor.saturating_sub(reach), (anchor + reach).min(tokens - 1));
         let drawn = match self.edge {
             Edge::Window => other(low, high, anchor, rng),

@@ -6,7 +6,7 @@ use super::canvas::{Canvas, LINE, NARROW, Side, cut, marks};
 use super::read::{List, Memory, Number, Read, Share, Timeline, Training};
 use crate::statistics::percent;
 
-/// Actors that are drawn: the first lanes, and the reader.
+/// Actors that are drawn: the first workers, and the reader.
 const ACTORS: usize = 17;
 
 /// Heights of a band and of a curve's frame.
@@ -114,7 +114,7 @@ pub(super) fn actors(read: &Read, timeline: &Timeline, width: f64) -> Option<Can
     }
     if left_out > 0 {
         canvas.y += LINE;
-        canvas.text((LEFT, canvas.y), Side::Right, "soft", &format!("and {left_out} more lanes, in the table"));
+        canvas.text((LEFT, canvas.y), Side::Right, "soft", &format!("and {left_out} more workers, in the table"));
         canvas.y += 4.0;
     }
     let warm = clock.x(read.warm_up_s.map_or(0.0, |at| at.0));
@@ -243,7 +243,7 @@ pub(super) fn queues(read: &Read, timeline: &Timeline, width: f64) -> Option<Can
     let shares: Vec<f64> = timeline.queue.0.iter().map(|share| share.0).collect();
     let queues = read.queues.as_ref().filter(|queues| !shares.is_empty() && queues.capacity.0 > 0.0)?;
     let about = format!(
-        "The share of the {} places between lanes and their reader that was taken in each window; {} in the mean.",
+        "The share of the {} places between workers and their reader that was taken in each window; {} in the mean.",
         short(queues.capacity.0),
         percent(queues.mean.0)
     );

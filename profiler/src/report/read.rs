@@ -245,7 +245,7 @@ pub(super) struct Training {
     #[serde(default)]
     pub(super) micro_batches_per_step: Option<Number>,
     #[serde(default)]
-    pub(super) rows_per_micro_batch: Option<Number>,
+    pub(super) micro_batch_size: Option<Number>,
     pub(super) step_ms: Estimated,
     #[serde(default)]
     pub(super) phases: List<Phase>,

@@ -89,16 +89,16 @@ pub(super) fn waterfall(training: &Training, width: f64) -> Option<Canvas> {
     canvas.y += 6.0;
     let (top, scale) = (canvas.y, (canvas.width - names) / most);
     let count = if canvas.is_narrow() { 3 } else { 8 };
-    let lanes = [("host", host), ("device", device)];
+    let workers = [("host", host), ("device", device)];
     let height: f64 =
-        lanes.iter().filter(|(_, bars)| !bars.is_empty()).map(|(_, bars)| LINE + rows(bars).len() as f64 * ROW).sum();
+        workers.iter().filter(|(_, bars)| !bars.is_empty()).map(|(_, bars)| LINE + rows(bars).len() as f64 * ROW).sum();
     for mark in marks(most, count) {
         let x = names + mark * scale;
         canvas.line((x, top), (x, top + height + 4.0), "grid");
         let side = if x > canvas.width - 24.0 { Side::Left } else { Side::Middle };
         canvas.text((x, top + height + LINE), side, "soft", &format!("{} ms", round(mark)));
     }
-    for (clock, bars) in lanes {
+    for (clock, bars) in workers {
         if bars.is_empty() {
             continue;
         }

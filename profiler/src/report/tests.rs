@@ -7,7 +7,7 @@ fn whole() -> Value {
     let evil = "</script><img src=x onerror=alert(1)>\u{1b}[2J";
     json!({
         "version": 1, "half": "train",
-        "verdict": { "binding": "trainer", "lane": null, "sentence": format!("the trainer binds: `{evil}`"), "evidence": [evil] },
+        "verdict": { "binding": "trainer", "worker": null, "sentence": format!("the trainer binds: `{evil}`"), "evidence": [evil] },
         "what_if": [{ "key": evil, "from": 1, "to": 2, "gain": 0.71, "within": 0.06, "then": evil }],
         "checked_gain": 0.8, "seconds": 4.0, "warm_up_s": 1.0, "processors": 2, "looking": 0.004,
         "tokens_per_s": { "mean": 1e6, "low": 9e5, "high": 1.1e6 },
@@ -28,7 +28,7 @@ fn whole() -> Value {
         "machine": { "program": evil, "kernel": evil, "processor": evil, "configuration": evil, "command": evil },
         "training": {
             "device": evil, "device_name": evil, "steps": 40, "tokens_per_step": 4096, "micro_batches_per_step": 2,
-            "rows_per_micro_batch": 16, "step_ms": { "mean": 12.0, "low": 11.0, "high": 13.0 },
+            "micro_batch_size": 16, "step_ms": { "mean": 12.0, "low": 11.0, "high": 13.0 },
             "phases": [{ "what": "wait", "host_ms": 1.2, "device_ms": null },
                        { "what": evil, "host_ms": 8.0, "device_ms": 9.0 }],
             "waterfall": [{ "what": evil, "from_ms": 1.0, "to_ms": 4.0 }],
@@ -120,13 +120,13 @@ fn what_is_wrong_is_said_with_its_key() {
 }
 
 #[test]
-fn hundreds_of_lanes_are_a_page_too() {
+fn hundreds_of_workers_are_a_page_too() {
     let mut object = whole();
     let actor = object["actors"][0].clone();
     let course = object["timeline"]["actors"][0].clone();
     object["actors"] = json!(vec![actor; 700]);
     object["timeline"]["actors"] = json!(vec![course; 700]);
     let html = Page::of(&object).expect("a profile").html();
-    assert!(html.contains("and 683 more lanes") && html.contains("and 444 more"));
+    assert!(html.contains("and 683 more workers") && html.contains("and 444 more"));
     assert!(html.len() < 1 << 20, "{}", html.len());
 }

@@ -9,8 +9,8 @@ impl Manifest {
     pub(super) fn check(&self) -> Result<(), String> {
         self.tokenizer.check()?;
         let content = self.pack.content;
-        if !(1..=ROW_TOKENS_MAX).contains(&content) || content > self.tokens_max {
-            return Err(format!("samples of {content} tokens for rows of {}", self.tokens_max));
+        if !(1..=ROW_TOKENS_MAX).contains(&content) || content > self.max_seq_len {
+            return Err(format!("samples of {content} tokens for rows of {}", self.max_seq_len));
         }
         if self.generations.is_empty() {
             return Err("it has no generation".into());

@@ -36,7 +36,7 @@ fn example() -> Manifest {
             special: SpecialIds { pad: 0, unk: Some(1), cls: 2, sep: 3, mask: 4 },
             specials: vec![0, 1, 2, 3, 4],
         },
-        tokens_max: 128,
+        max_seq_len: 128,
         pack: Pack { name: "block".into(), content: 126, cuts: true, ..Pack::default() },
         files: BTreeMap::new(),
         generations: vec![generation(&[], &[1, 0]), generation(&[], &[2]), generation(&[1], &[4, 3])],
@@ -93,7 +93,7 @@ fn what_is_usual_is_not_written() {
 
 #[test]
 fn the_first_version_is_refused_by_its_number() {
-    let first = b"{\n  \"version\": 1,\n  \"tokens_max\": 128\n}\n";
+    let first = b"{\n  \"version\": 1,\n  \"max_seq_len\": 128\n}\n";
     let error = Manifest::from_json(first).expect_err("another version");
     assert!(matches!(error, ManifestError::Version { found: 1 }), "{error}");
     assert!(error.to_string().contains("prepare the corpus again"), "{error}");

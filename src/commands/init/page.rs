@@ -15,11 +15,11 @@ struct Size {
     below: u64,
     ids: u32,
     valid_fraction: &'static str,
-    tokens_max: u64,
+    max_seq_len: u64,
     layers: u32,
     hidden: u32,
     heads: u32,
-    rows_per_step: u64,
+    global_batch_size: u64,
     lr: &'static str,
     epochs: u64,
     like: &'static str,
@@ -30,11 +30,11 @@ const SIZES: [Size; 4] = [
         below: 2_000_000,
         ids: 4096,
         valid_fraction: "0.05",
-        tokens_max: 128,
+        max_seq_len: 128,
         layers: 2,
         hidden: 128,
         heads: 2,
-        rows_per_step: 64,
+        global_batch_size: 64,
         lr: "1e-3",
         epochs: 40,
         like: "minutes on a laptop",
@@ -43,11 +43,11 @@ const SIZES: [Size; 4] = [
         below: 50_000_000,
         ids: 8192,
         valid_fraction: "0.02",
-        tokens_max: 128,
+        max_seq_len: 128,
         layers: 4,
         hidden: 256,
         heads: 4,
-        rows_per_step: 128,
+        global_batch_size: 128,
         lr: "1e-3",
         epochs: 20,
         like: "hours on a laptop",
@@ -56,11 +56,11 @@ const SIZES: [Size; 4] = [
         below: 2_000_000_000,
         ids: 30_522,
         valid_fraction: "0.005",
-        tokens_max: 128,
+        max_seq_len: 128,
         layers: 12,
         hidden: 256,
         heads: 4,
-        rows_per_step: 128,
+        global_batch_size: 128,
         lr: "5e-4",
         epochs: 10,
         like: "ELECTRA-small's encoder: a GPU",
@@ -69,11 +69,11 @@ const SIZES: [Size; 4] = [
         below: u64::MAX,
         ids: 30_522,
         valid_fraction: "0.001",
-        tokens_max: 512,
+        max_seq_len: 512,
         layers: 12,
         hidden: 768,
         heads: 12,
-        rows_per_step: 256,
+        global_batch_size: 256,
         lr: "1e-4",
         epochs: 3,
         like: "BERT-base: days on a GPU",
@@ -84,12 +84,12 @@ const SIZES: [Size; 4] = [
 pub(super) fn page(survey: &Survey, name: &str) -> String {
     let tokens = (survey.text_bytes / BYTES_PER_TOKEN).max(1);
     let size = SIZES.iter().find(|size| tokens < size.below).unwrap_or(&SIZES[SIZES.len() - 1]);
-    let rows = (tokens / size.tokens_max).max(1);
+    let rows = (tokens / size.max_seq_len).max(1);
     // A small corpus has at least eight steps an epoch.
-    let rows_per_step = (rows / 8).max(1).next_power_of_two().min(size.rows_per_step);
-    let steps = round((rows * size.epochs / rows_per_step).clamp(20, 1_000_000));
-    let Size { ids, valid_fraction, tokens_max, layers, hidden, heads, lr, epochs, like, .. } = size;
-    let (feed_forward, warmup, micro) = (4 * hidden, (steps / 20).max(1), rows_per_step.min(64));
+    let global_batch_size = (rows / 8).max(1).next_power_of_two().min(size.global_batch_size);
+    let steps = round((rows * size.epochs / global_batch_size).clamp(20, 1_000_000));
+    let Size { ids, valid_fraction, max_seq_len, layers, hidden, heads, lr, epochs, like, .. } = size;
+    let (feed_forward, warmup, micro) = (4 * hidden, (steps / 20).max(1), global_batch_size.min(64));
     let (every, report) = ((steps / 10).max(1), (steps / 100).max(1));
     let (kind, lowercase) = if survey.is_latin {
         ("wordpiece", "lowercase = true          # and accents go; `false` for a cased model")
@@ -121,7 +121,7 @@ inputs = [{inputs}]
 format = "{format}"
 {fields}tokenizer = "data/{name}-tokenizer.json"
 folder = "data/{name}"    # `data.folder` follows it
-tokens_max = {tokens_max}          # rows of so many tokens; longer ones cost more and see further
+max_seq_len = {max_seq_len}          # rows of so many tokens; longer ones cost more and see further
 valid_fraction = {valid_fraction}     # of the documents: never trained on, to validate on
 
 [encoder]
@@ -129,7 +129,7 @@ layers = {layers}
 hidden = {hidden}
 heads = {heads}
 feed_forward = {feed_forward}
-positions = {tokens_max}
+max_positions = {max_seq_len}
 
 [views.masked]            # 15 % of the tokens, 80/10/10, drawn anew every epoch
 kind = "mask"
@@ -143,8 +143,8 @@ mlm = 1.0
 
 [train]
 steps = {steps}            # about {epochs} passes over the corpus
-rows_per_step = {rows_per_step}
-rows_per_micro_batch = {micro}  # as many as the device has memory for
+global_batch_size = {global_batch_size}
+micro_batch_size = {micro}  # as many as the device has memory for
 # precision = "bf16"      # on a GPU: six times as fast
 
 [optimizer]
@@ -210,7 +210,7 @@ mod tests {
             let table: toml::Table = page(&survey, "run").parse().unwrap_or_else(|error| panic!("{error}"));
             let number = |section: &str, key: &str| table[section][key].as_integer().expect("a number");
             assert_eq!(table["prepare"]["inputs"][0].as_str(), Some("a \"b\"/*.jsonl"));
-            assert!(number("train", "rows_per_step") % number("train", "rows_per_micro_batch") == 0);
+            assert!(number("train", "global_batch_size") % number("train", "micro_batch_size") == 0);
             assert!(number("schedule", "warmup_steps") < number("train", "steps"));
             assert_eq!(number("encoder", "hidden") % number("encoder", "heads"), 0);
         }

@@ -19,7 +19,7 @@ struct Done {
 /// A preparation as somebody manages it.
 pub(super) struct Service {
     notify: Notify,
-    /// What was done when more was done last, and when that was; none before the lanes have started, and after the end.
+    /// What was done when more was done last, and when that was; none before the workers have started, and after the end.
     moved: Mutex<Option<(Done, Instant)>>,
     /// How long nothing may happen before it gives no sign of life.
     hang: Option<Duration>,

@@ -27,11 +27,13 @@ impl Profile {
             }
             (None, None) => Value::Null,
         };
-        let lane =
-            self.binding.as_ref().and_then(|binding| if let Binding::Lane(name) = binding { Some(name) } else { None });
+        let worker = self
+            .binding
+            .as_ref()
+            .and_then(|binding| if let Binding::Worker(name) = binding { Some(name) } else { None });
         json!({
             "version": VERSION, "half": self.half,
-            "verdict": { "binding": self.binding.as_ref().map(Binding::name), "lane": lane, "sentence": self.sentence, "evidence": self.evidence },
+            "verdict": { "binding": self.binding.as_ref().map(Binding::name), "worker": worker, "sentence": self.sentence, "evidence": self.evidence },
             "what_if": self.changes(), "checked_gain": self.checked,
             "seconds": seconds, "warm_up_s": warm_up_s, "tokens_per_s": speed,
             "items_per_s": rate.map(|Estimate { mean, low, high }| json!({ "mean": mean, "low": low, "high": high })),

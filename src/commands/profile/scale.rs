@@ -1,4 +1,4 @@
-//! `--scale`: a half at several numbers of lanes, and the law of how it goes by them.
+//! `--scale`: a half at several numbers of workers, and the law of how it goes by them.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -17,24 +17,24 @@ use telemetry::terminal::{line, note};
 use super::shown::Profile;
 use crate::cli::{ConfigArgs, Half};
 
-/// Preparations at one number of lanes, at the most.
+/// Preparations at one number of workers, at the most.
 const AGAIN_MAX: usize = 16;
 
-/// Shares of time: the trainer keeps lanes waiting where it works for the first and they wait for room for the second.
+/// Shares of time: the trainer keeps workers waiting where it works for the first and they wait for room for the second.
 const WORKS: f64 = 0.5;
 const WAIT: f64 = 0.05;
 
 /// Why a run has no say that was over before it could be told what binds.
 const TOO_SHORT: &str = "too short to say";
 
-/// What so many lanes made, and why the law has no say in it, if it has none.
+/// What so many workers made, and why the law has no say in it, if it has none.
 struct Run {
     point: Point,
     tokens_per_s: Estimate,
     held_back: Option<&'static str>,
 }
 
-/// What is run at each number of lanes.
+/// What is run at each number of workers.
 pub(super) struct Subject<'a> {
     pub(super) half: Half,
     /// For so long.
@@ -42,32 +42,32 @@ pub(super) struct Subject<'a> {
     pub(super) measure: &'a dyn Fn(&ConfigArgs) -> anyhow::Result<Profile>,
 }
 
-/// Runs a half at each of the numbers of lanes, and says what the law makes of it.
-pub(super) fn run(args: &ConfigArgs, subject: &Subject<'_>, lanes: &[u16], is_json: bool) -> anyhow::Result<()> {
+/// Runs a half at each of the numbers of workers, and says what the law makes of it.
+pub(super) fn run(args: &ConfigArgs, subject: &Subject<'_>, workers: &[u16], is_json: bool) -> anyhow::Result<()> {
     let key = match subject.half {
-        Half::Online | Half::Train => "data.lanes",
-        Half::Prepare => "prepare.lanes",
+        Half::Online | Half::Train => "data.workers",
+        Half::Prepare => "prepare.workers",
         Half::Step | Half::All => {
             return Err(
-                crate::exit::Usage("--scale is of one half with lanes: online, prepare or train".to_owned()).into()
+                crate::exit::Usage("--scale is of one half with workers: online, prepare or train".to_owned()).into()
             );
         }
     };
     let mut runs: Vec<Run> = Vec::new();
-    for lanes in lanes.iter().copied().map(usize::from).collect::<BTreeSet<_>>() {
+    for workers in workers.iter().copied().map(usize::from).collect::<BTreeSet<_>>() {
         let mut changed = args.clone();
-        changed.set.push(format!("{key}={lanes}"));
+        changed.set.push(format!("{key}={workers}"));
         let run = match subject.half {
-            Half::Prepare => of_preparations(&changed, subject, lanes)?,
+            Half::Prepare => of_preparations(&changed, subject, workers)?,
             Half::Online | Half::Train | Half::Step | Half::All => of_stream(&(subject.measure)(&changed)?),
         };
-        if run.point.lanes != lanes {
+        if run.point.workers != workers {
             note(format_args!(
-                "warning: {lanes} lanes are more than the windows of rows have room for: {}",
-                run.point.lanes
+                "warning: {workers} workers are more than the windows of rows have room for: {}",
+                run.point.workers
             ));
         }
-        if runs.iter().all(|known| known.point.lanes != run.point.lanes) {
+        if runs.iter().all(|known| known.point.workers != run.point.workers) {
             runs.push(run);
         }
     }
@@ -81,7 +81,7 @@ pub(super) fn run(args: &ConfigArgs, subject: &Subject<'_>, lanes: &[u16], is_js
     Ok(())
 }
 
-/// What lanes of batches made.
+/// What workers of batches made.
 fn of_stream(profile: &Profile) -> Run {
     let (measured, tokens) = (&profile.measured, profile.tokens_per_item);
     let rate = measured.rate.unwrap_or_else(|| {
@@ -89,7 +89,7 @@ fn of_stream(profile: &Profile) -> Run {
         Estimate { mean, low: mean, high: mean }
     });
     let point = Point {
-        lanes: measured.lanes.len(),
+        workers: measured.workers.len(),
         windows: measured.windows.iter().map(|rate| rate * tokens).collect(),
         rate: rate.mean * tokens,
         spread: measured.rate.map(Estimate::spread),
@@ -98,7 +98,7 @@ fn of_stream(profile: &Profile) -> Run {
     Run { point, tokens_per_s, held_back: held_back(measured) }
 }
 
-/// What keeps lanes from what they could do, and is no matter between them.
+/// What keeps workers from what they could do, and is no matter between them.
 fn held_back(measured: &Measured) -> Option<&'static str> {
     match binding(measured) {
         Binding::Unknown => Some(TOO_SHORT),
@@ -112,7 +112,7 @@ fn held_back(measured: &Measured) -> Option<&'static str> {
 }
 
 /// Preparations of the whole corpus, one after the other for the time that was asked for: what each makes is a window.
-fn of_preparations(args: &ConfigArgs, subject: &Subject<'_>, lanes: usize) -> anyhow::Result<Run> {
+fn of_preparations(args: &ConfigArgs, subject: &Subject<'_>, workers: usize) -> anyhow::Result<Run> {
     let (begun, mut speeds, mut last) = (Instant::now(), Vec::new(), None);
     while speeds.is_empty() || (speeds.len() < AGAIN_MAX && begun.elapsed().as_secs_f64() < subject.seconds) {
         let profile = (subject.measure)(args)?;
@@ -122,7 +122,7 @@ fn of_preparations(args: &ConfigArgs, subject: &Subject<'_>, lanes: usize) -> an
     let mean = speeds.iter().sum::<f64>() / speeds.len() as f64;
     let known = mean_of(&speeds);
     let tokens_per_s = known.unwrap_or(Estimate { mean, low: mean, high: mean });
-    let point = Point { lanes, windows: speeds, rate: mean, spread: known.map(Estimate::spread) };
+    let point = Point { workers, windows: speeds, rate: mean, spread: known.map(Estimate::spread) };
     Ok(Run { point, tokens_per_s, held_back: last.flatten().map(stages::HeldBack::words) })
 }
 
@@ -134,17 +134,17 @@ fn lines(runs: &[Run], law: &Result<Law, String>) -> Vec<String> {
     lines.extend(caps(runs));
     lines.extend(law.iter().flat_map(Law::evidence).map(|line| format!("  {line}")));
     lines.push(String::new());
-    lines.push(format!("{:>5} {:>22} {:>10} {:>10}", "lanes", "tokens/s", "per lane", "by the law"));
+    lines.push(format!("{:>5} {:>22} {:>10} {:>10}", "workers", "tokens/s", "per worker", "by the law"));
     lines.extend(runs.iter().map(|run| row(run, law.as_ref().ok())));
     lines
 }
 
-/// From which number of lanes on something else holds them back.
+/// From which number of workers on something else holds them back.
 fn caps(runs: &[Run]) -> Option<String> {
     let held = runs.iter().rev().take_while(|run| run.held_back.is_some());
-    let known = |run: &Run| Some((run.point.lanes, run.held_back.filter(|why| *why != TOO_SHORT)?));
-    let (lanes, why) = held.filter_map(known).last()?;
-    Some(format!("from {lanes} lanes on {why}: there the law has no say, and more lanes are no help"))
+    let known = |run: &Run| Some((run.point.workers, run.held_back.filter(|why| *why != TOO_SHORT)?));
+    let (workers, why) = held.filter_map(known).last()?;
+    Some(format!("from {workers} workers on {why}: there the law has no say, and more workers are no help"))
 }
 
 fn row(run: &Run, law: Option<&Law>) -> String {
@@ -153,9 +153,9 @@ fn row(run: &Run, law: Option<&Law>) -> String {
         Some(spread) => format!("{} (± {})", short(tokens_per_s.mean), percent(spread)),
         None => short(tokens_per_s.mean),
     };
-    let foretold = law.map_or("–".to_owned(), |law| short(law.at(point.lanes)));
+    let foretold = law.map_or("–".to_owned(), |law| short(law.at(point.workers)));
     let why = held_back.map(|why| format!("  not fitted: {why}")).unwrap_or_default();
-    format!("{:>5} {speed:>22} {:>10} {foretold:>10}{why}", point.lanes, short(point.rate / point.lanes as f64))
+    format!("{:>5} {speed:>22} {:>10} {foretold:>10}{why}", point.workers, short(point.rate / point.workers as f64))
 }
 
 fn object(half: Half, runs: &[Run], law: &Result<Law, String>) -> String {
@@ -163,8 +163,8 @@ fn object(half: Half, runs: &[Run], law: &Result<Law, String>) -> String {
         .iter()
         .map(|run| {
             let Estimate { mean, low, high } = run.tokens_per_s;
-            let by_law = law.as_ref().ok().map(|law| law.at(run.point.lanes));
-            json!({ "lanes": run.point.lanes, "tokens_per_s": { "mean": mean, "low": low, "high": high },
+            let by_law = law.as_ref().ok().map(|law| law.at(run.point.workers));
+            json!({ "workers": run.point.workers, "tokens_per_s": { "mean": mean, "low": low, "high": high },
                     "by_law": by_law, "not_fitted": run.held_back })
         })
         .collect();
@@ -184,7 +184,7 @@ fn fitted(law: &Law) -> Value {
     };
     let stops_after = match law.limit() {
         Limit::Nothing(_) => Some(1),
-        Limit::After(lanes) | Limit::Beyond(lanes) => Some(lanes),
+        Limit::After(workers) | Limit::Beyond(workers) => Some(workers),
         Limit::Unseen => None,
     };
     json!({ "tokens_per_s_of_one": known(law.lambda), "sigma": known(law.sigma), "kappa": known(law.kappa),

@@ -29,13 +29,13 @@ pub struct Profile {
     pub tokens_per_item: f64,
     /// Where it does not go by items.
     pub tokens_per_s: Option<f64>,
-    /// Of a preparation: what each took of the lanes' work.
+    /// Of a preparation: what each took of the workers' work.
     pub stages: Option<[StageCost; 4]>,
     /// The name of the consumer.
     pub reader: &'static str,
     /// What is known of a trainer's steps.
     pub training: Option<Told>,
-    /// Of a preparation: what holds its lanes back besides themselves.
+    /// Of a preparation: what holds its workers back besides themselves.
     pub held_back: Option<HeldBack>,
     /// The measurements.
     pub measured: Measured,
@@ -123,10 +123,10 @@ impl Profile {
         lines
     }
 
-    /// Lanes, then whoever takes what they make, under its own name.
+    /// Workers, then whoever takes what they make, under its own name.
     pub(super) fn actors(&self) -> impl Iterator<Item = (String, &ActorFigures)> {
-        let lanes = self.measured.lanes.iter().map(|lane| (lane.name.clone(), lane));
-        lanes.chain([(self.reader.to_owned(), &self.measured.reader)])
+        let workers = self.measured.workers.iter().map(|worker| (worker.name.clone(), worker));
+        workers.chain([(self.reader.to_owned(), &self.measured.reader)])
     }
 
     /// Busy nanoseconds of an actor for each token of what it made, or took; none where tokens are not counted.

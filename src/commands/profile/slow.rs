@@ -14,14 +14,14 @@ const BURST: u64 = 8;
 
 /// What each half can slow.
 const OFFLINE: &str = "`writer=MS`";
-const ONLINE: &str = "`lane=MS`, `lanes=MS`, `work=MS`, `burst=MS` or `disk=MS`, and beside one of them `lock=MS`, `turns=MS` \
+const ONLINE: &str = "`worker=MS`, `workers=MS`, `work=MS`, `burst=MS` or `disk=MS`, and beside one of them `lock=MS`, `turns=MS` \
                       and `pairs=MS`, with commas between";
 
 /// What is slow on purpose.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Slow {
     /// A delay planted in the workers.
-    pub lanes: Option<Hindrance>,
+    pub workers: Option<Hindrance>,
     /// Contention planted between the workers.
     pub contention: Contention,
     pub(super) disk: Duration,
@@ -57,19 +57,19 @@ impl Slow {
         }
         let time = Duration::from_secs_f64(ms / 1e3);
         let hindrance = |who, computes| Some(Hindrance { who, time, computes });
-        let lanes = match (half == Half::Prepare, actor) {
+        let workers = match (half == Half::Prepare, actor) {
             (true, "writer") => return once(&mut self.writer, time),
             (false, "disk") => return once(&mut self.disk, time),
             (false, "lock") => return once(&mut self.contention.lock, time),
             (false, "turns") => return once(&mut self.contention.turns, time),
             (false, "pairs") => return once(&mut self.contention.pairs, time),
-            (false, "lane") => hindrance(Who::Lane(0), false),
-            (false, "lanes") => hindrance(Who::Lanes, false),
-            (false, "work") => hindrance(Who::Lanes, true),
+            (false, "worker") => hindrance(Who::Worker(0), false),
+            (false, "workers") => hindrance(Who::Workers, false),
+            (false, "work") => hindrance(Who::Workers, true),
             (false, "burst") => hindrance(Who::OneIn(BURST), false),
             _ => return None,
         };
-        self.lanes.is_none().then(|| self.lanes = lanes)
+        self.workers.is_none().then(|| self.workers = workers)
     }
 }
 
@@ -84,11 +84,13 @@ mod tests {
     #[test]
     fn several_are_slowed_together_and_each_once() {
         let parse = |text: &str| Slow::parse(Some(text), Half::Online);
-        let slow = parse("lanes=20,turns=5,pairs=0.5").expect("good");
+        let slow = parse("workers=20,turns=5,pairs=0.5").expect("good");
         assert_eq!(slow.contention.turns, Duration::from_millis(5));
         assert_eq!(slow.contention.pairs, Duration::from_micros(500));
-        assert_eq!(slow.lanes.expect("lanes").time, Duration::from_millis(20));
-        for wrong in ["lanes=5,burst=5", "lock=1,lock=2", "lanes=1,", ",", "turns", "turns=x", "writer=5", "lock=-1"] {
+        assert_eq!(slow.workers.expect("workers").time, Duration::from_millis(20));
+        for wrong in
+            ["workers=5,burst=5", "lock=1,lock=2", "workers=1,", ",", "turns", "turns=x", "writer=5", "lock=-1"]
+        {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
         assert!(Slow::parse(Some("lock=5"), Half::Prepare).is_err(), "a preparation has none");

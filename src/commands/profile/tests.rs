@@ -33,7 +33,7 @@ fn batches_are_the_same_with_a_trace_and_without() {
         format!("data.folder={}", place("data")),
         "prepare.format=text_lines".to_owned(),
         "tokenizer.vocab_size=60".to_owned(),
-        "data.lanes=2".to_owned(),
+        "data.workers=2".to_owned(),
     ];
     let config = concat!(env!("CARGO_MANIFEST_DIR"), "/configs/tiny.toml");
     for verb in ["tokenizer train", "prepare"] {
@@ -42,7 +42,7 @@ fn batches_are_the_same_with_a_trace_and_without() {
         crate::commands::dispatch(Cli::try_parse_from(words).expect("a command").verb).expect(verb);
     }
     let args = ConfigArgs { config: config.into(), set: sets.to_vec() };
-    // Lanes are other threads: the layer has to be that of the process. No other test of this binary sets one.
+    // Workers are other threads: the layer has to be that of the process. No other test of this binary sets one.
     tracing::subscriber::set_global_default(tracing_subscriber::registry().with(layer())).expect("the only one");
     let before = seen(&args);
     let trace = std::iter::repeat_with(|| Trace::begin(Limits::default())).find_map(Result::ok).expect("in the end");

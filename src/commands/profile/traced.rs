@@ -41,7 +41,7 @@ impl Recording {
         Self { wanted: TraceArgs::default(), trace: None, recorded: None }
     }
 
-    /// Ends it: what was measured is over. `reader` is what the reader of the lanes calls itself, and its name in the table.
+    /// Ends it: what was measured is over. `reader` is what the reader of the workers calls itself, and its name in the table.
     pub fn end(&mut self, measured: &Measured, (reader, name): (&str, &str)) {
         let Some(trace) = self.trace.take() else { return };
         let mut recorded = trace.end();

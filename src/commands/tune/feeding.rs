@@ -1,4 +1,4 @@
-//! `data.lanes` and `data.depth`: the fewest lanes that keep a trainer of so many ms a step from waiting, and room for them.
+//! `data.workers` and `data.prefetch_batches`: the fewest workers that keep a trainer of so many ms a step from waiting, and room for them.
 //!
 //! The model of `cloze profile` says what to try first. Only what was measured is written.
 
@@ -17,8 +17,8 @@ use crate::cli::{ConfigArgs, Half, ProfileArgs, TraceArgs};
 use crate::commands::profile::measured_online;
 use crate::plan::Plan;
 
-const LANES: &str = "data.lanes";
-const DEPTH: &str = "data.depth";
+const WORKERS: &str = "data.workers";
+const DEPTH: &str = "data.prefetch_batches";
 
 /// The share of its time that a trainer may wait and be called fed.
 const WAITS_MAX: f64 = 0.01;
@@ -26,14 +26,14 @@ const WAITS_MAX: f64 = 0.01;
 /// Batches before which nobody knows whether a trainer has all that it asks for.
 const ITEMS_MIN: u64 = 20;
 
-/// Numbers of lanes, and depths, that are measured beside the present ones.
-const LANES_TRIED: usize = 6;
+/// Numbers of workers, and depths, that are measured beside the present ones.
+const WORKERS_TRIED: usize = 6;
 const DEPTHS_TRIED: usize = 3;
 
-/// Lanes that are ever tried: so many for each that there is, or for each processor.
+/// Workers that are ever tried: so many for each that there is, or for each processor.
 const TIMES_MAX: usize = 8;
 
-/// What was measured of a number of lanes and a depth.
+/// What was measured of a number of workers and a depth.
 #[derive(Clone, Debug)]
 struct Look {
     measured: Measured,
@@ -51,8 +51,8 @@ impl Look {
         self.measured.reader.starved
     }
 
-    fn lanes(&self) -> usize {
-        self.measured.lanes.len()
+    fn workers(&self) -> usize {
+        self.measured.workers.len()
     }
 
     /// How many times as fast as another it is.
@@ -65,56 +65,56 @@ impl Look {
 pub(super) fn tune(tuning: &mut Tuning<'_>, step_ms: f64) -> anyhow::Result<()> {
     let Some(present) = look(tuning, &tuning.args, step_ms)? else {
         let why = "what it has in flight now is more than the memory that was given";
-        tuning.say(format!("`{LANES}` and `{DEPTH}` stay: {why}"));
+        tuning.say(format!("`{WORKERS}` and `{DEPTH}` stay: {why}"));
         return Ok(());
     };
     if present.measured.rate.is_none() {
-        tuning.say(format!("`{LANES}` and `{DEPTH}` stay: too little was measured; `--seconds` measures for longer"));
+        tuning.say(format!("`{WORKERS}` and `{DEPTH}` stay: too little was measured; `--seconds` measures for longer"));
         return Ok(());
     }
     said(&present);
-    let with_lanes = lanes(tuning, &present, step_ms)?;
-    let last = depth(tuning, with_lanes, step_ms)?;
+    let with_workers = workers(tuning, &present, step_ms)?;
+    let last = depth(tuning, with_workers, step_ms)?;
     tuning.notes.extend(neighbor::share(&last.measured));
     Ok(())
 }
 
-/// The fewest lanes that do; what was measured with them.
-fn lanes(tuning: &mut Tuning<'_>, present: &Look, step_ms: f64) -> anyhow::Result<Look> {
-    if tuning.is_given(LANES) {
-        tuning.say(format!("`{LANES}` stays {}: `--set` says it", present.lanes()));
+/// The fewest workers that do; what was measured with them.
+fn workers(tuning: &mut Tuning<'_>, present: &Look, step_ms: f64) -> anyhow::Result<Look> {
+    if tuning.is_given(WORKERS) {
+        tuning.say(format!("`{WORKERS}` stays {}: `--set` says it", present.workers()));
         return Ok(present.clone());
     }
     let foretold = proposals(&present.measured).unwrap_or_default();
-    let mut wanted = foretold.iter().find(|proposal| proposal.key == LANES).map(|proposal| proposal.to);
-    let most = TIMES_MAX * present.lanes().max(present.measured.cores);
-    let mut looks = BTreeMap::from([(present.lanes(), present.clone())]);
-    for _ in 0..LANES_TRIED {
-        let known: Vec<Known> = looks.iter().map(|(lanes, look)| Known::of(*lanes, look)).collect();
-        let Some(next) = wanted.take().or_else(|| next_lanes(&known, most)) else { break };
-        let Some(look) = look(tuning, &tuning.with(LANES, next as u64), step_ms)? else { break };
+    let mut wanted = foretold.iter().find(|proposal| proposal.key == WORKERS).map(|proposal| proposal.to);
+    let most = TIMES_MAX * present.workers().max(present.measured.cores);
+    let mut looks = BTreeMap::from([(present.workers(), present.clone())]);
+    for _ in 0..WORKERS_TRIED {
+        let known: Vec<Known> = looks.iter().map(|(workers, look)| Known::of(*workers, look)).collect();
+        let Some(next) = wanted.take().or_else(|| next_workers(&known, most)) else { break };
+        let Some(look) = look(tuning, &tuning.with(WORKERS, next as u64), step_ms)? else { break };
         said(&look);
         // Windows of rows have no room for more.
-        let is_narrowed = look.lanes() != next;
-        looks.insert(look.lanes(), look);
+        let is_narrowed = look.workers() != next;
+        looks.insert(look.workers(), look);
         if is_narrowed {
             break;
         }
     }
-    let known: Vec<Known> = looks.iter().map(|(lanes, look)| Known::of(*lanes, look)).collect();
+    let known: Vec<Known> = looks.iter().map(|(workers, look)| Known::of(*workers, look)).collect();
     let best = looks.remove(&fewest(&known)).expect("it was measured");
-    let ratio = best.ratio_to(present).filter(|_| best.lanes() != present.lanes());
+    let ratio = best.ratio_to(present).filter(|_| best.workers() != present.workers());
     let is_worth = |ratio: &Estimate| {
-        if best.lanes() > present.lanes() {
+        if best.workers() > present.workers() {
             ratio.mean >= 1.0 + GAIN_MIN && ratio.low > 1.0
         } else {
-            // Who does as well with fewer lanes has processors and memory left for others.
+            // Who does as well with fewer workers has processors and memory left for others.
             let has_all = |look: &Look| look.waits() < WAITS_MAX && look.measured.reader.items >= ITEMS_MIN;
             ratio.low >= 1.0 - FEWER_MAX || (has_all(&best) && has_all(present))
         }
     };
     let Some(ratio) = ratio.filter(is_worth) else {
-        tuning.say(format!("`{LANES}` stays {}: no other number gains", present.lanes()));
+        tuning.say(format!("`{WORKERS}` stays {}: no other number gains", present.workers()));
         return Ok(present.clone());
     };
     let less = if best.in_flight < present.in_flight {
@@ -123,7 +123,7 @@ fn lanes(tuning: &mut Tuning<'_>, present: &Look, step_ms: f64) -> anyhow::Resul
         String::new()
     };
     let words = format!("{}{less}", waits(best.waits(), present.waits()));
-    tuning.take(Change { key: LANES, from: present.lanes() as u64, to: best.lanes() as u64, ratio, words });
+    tuning.take(Change { key: WORKERS, from: present.workers() as u64, to: best.workers() as u64, ratio, words });
     Ok(best)
 }
 
@@ -167,11 +167,15 @@ fn depth(tuning: &mut Tuning<'_>, present: Look, step_ms: f64) -> anyhow::Result
 fn look(tuning: &Tuning<'_>, args: &ConfigArgs, step_ms: f64) -> anyhow::Result<Option<Look>> {
     let plan = Plan::to_look_at(args)?;
     let facts = plan.load().facts();
-    let (lanes, in_flight) = (facts.lanes.workers, facts.batches_bytes);
+    let (workers, in_flight) = (facts.workers.workers, facts.batches_bytes);
     drop(plan);
     let room = tuning.options.memory.or_else(available);
     if let Some(room) = room.filter(|room| in_flight > *room) {
-        note(format_args!("{lanes} lanes: {} of batches in flight, of {}: too much", bytes(in_flight), bytes(room)));
+        note(format_args!(
+            "{workers} workers: {} of batches in flight, of {}: too much",
+            bytes(in_flight),
+            bytes(room)
+        ));
         return Ok(None);
     }
     let options = ProfileArgs {
@@ -192,71 +196,71 @@ fn look(tuning: &Tuning<'_>, args: &ConfigArgs, step_ms: f64) -> anyhow::Result<
 }
 
 fn said(look: &Look) {
-    let (lanes, depth) = (look.lanes(), look.measured.depth);
-    let many = if lanes == 1 { "1 lane".to_owned() } else { format!("{lanes} lanes") };
+    let (workers, depth) = (look.workers(), look.measured.depth);
+    let many = if workers == 1 { "1 worker".to_owned() } else { format!("{workers} workers") };
     let waits = profiler::statistics::percent(look.waits());
     note(format_args!("{many} of depth {depth}: {:.1} batches a second, the trainer waits {waits}", look.rate()));
 }
 
-/// What decides about a number of lanes.
+/// What decides about a number of workers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Known {
-    lanes: usize,
+    workers: usize,
     rate: f64,
     is_fed: bool,
 }
 
 impl Known {
-    fn of(lanes: usize, look: &Look) -> Self {
-        Self { lanes, rate: look.rate(), is_fed: look.waits() < WAITS_MAX }
+    fn of(workers: usize, look: &Look) -> Self {
+        Self { workers, rate: look.rate(), is_fed: look.waits() < WAITS_MAX }
     }
 }
 
-/// The number of lanes to measure next, by those that are known, in order; none where the answer is among them.
-fn next_lanes(known: &[Known], most: usize) -> Option<usize> {
+/// The number of workers to measure next, by those that are known, in order; none where the answer is among them.
+fn next_workers(known: &[Known], most: usize) -> Option<usize> {
     if let Some(fed) = known.iter().find(|it| it.is_fed) {
-        // Between the most lanes that do not feed it and the fewest that do.
-        let below = known.iter().filter(|it| it.lanes < fed.lanes).map(|it| it.lanes).max().unwrap_or(0);
-        return (fed.lanes - below > 1).then_some(below + (fed.lanes - below) / 2);
+        // Between the most workers that do not feed it and the fewest that do.
+        let below = known.iter().filter(|it| it.workers < fed.workers).map(|it| it.workers).max().unwrap_or(0);
+        return (fed.workers - below > 1).then_some(below + (fed.workers - below) / 2);
     }
     let last = known.last()?;
     let before = known[..known.len() - 1].iter().map(|it| it.rate).fold(0.0, f64::max);
-    // Lanes that brought nothing: more will not either.
+    // Workers that brought nothing: more will not either.
     let is_up = last.rate > before * (1.0 + GAIN_MIN);
-    let more = (2 * last.lanes).min(most);
-    if is_up && more > last.lanes {
+    let more = (2 * last.workers).min(most);
+    if is_up && more > last.workers {
         return Some(more);
     }
     // Nobody feeds it: do fewer do as well as the best?
     let best = fewest(known);
-    let below = known.iter().filter(|it| it.lanes < best).map(|it| it.lanes).max().unwrap_or(0);
+    let below = known.iter().filter(|it| it.workers < best).map(|it| it.workers).max().unwrap_or(0);
     (best - below > 1).then_some(below + (best - below) / 2)
 }
 
-/// The fewest lanes that feed the trainer; where none does, the fewest that do nearly as well as the best.
+/// The fewest workers that feed the trainer; where none does, the fewest that do nearly as well as the best.
 fn fewest(known: &[Known]) -> usize {
     let best = known.iter().map(|it| it.rate).fold(0.0, f64::max);
     let fed = known.iter().find(|it| it.is_fed);
     let nearly = known.iter().find(|it| it.rate >= (1.0 - GAIN_MIN) * best);
-    fed.or(nearly).map_or(1, |it| it.lanes)
+    fed.or(nearly).map_or(1, |it| it.workers)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A trainer that takes so many batches a second, of lanes that make one each; they stop to gain at `most`.
+    /// A trainer that takes so many batches a second, of workers that make one each; they stop to gain at `most`.
     fn found(start: usize, wants: f64, most: f64, first: Option<usize>) -> (usize, usize) {
-        let of = |lanes: usize| {
-            let could = (lanes as f64).min(most);
-            Known { lanes, rate: could.min(wants), is_fed: could >= wants }
+        let of = |workers: usize| {
+            let could = (workers as f64).min(most);
+            Known { workers, rate: could.min(wants), is_fed: could >= wants }
         };
         let (mut known, mut first) = (vec![of(start)], first);
         let mut tried = 0;
-        while let Some(next) = first.take().or_else(|| next_lanes(&known, 64)) {
-            assert!(known.iter().all(|it| it.lanes != next), "{next} twice: {known:?}");
+        while let Some(next) = first.take().or_else(|| next_workers(&known, 64)) {
+            assert!(known.iter().all(|it| it.workers != next), "{next} twice: {known:?}");
             known.push(of(next));
-            known.sort_by_key(|it| it.lanes);
+            known.sort_by_key(|it| it.workers);
             tried += 1;
             assert!(tried < 20, "{known:?}");
         }
@@ -264,11 +268,11 @@ mod tests {
     }
 
     #[test]
-    fn the_fewest_lanes_that_feed_a_trainer_are_found() {
+    fn the_fewest_workers_that_feed_a_trainer_are_found() {
         for wants in 1..=20_u8 {
             for start in [1, 2, 7, 20] {
-                let (lanes, tried) = found(start, wants.into(), 64.0, None);
-                assert!(lanes == usize::from(wants) && tried <= 10, "{wants} from {start}: {lanes} after {tried}");
+                let (workers, tried) = found(start, wants.into(), 64.0, None);
+                assert!(workers == usize::from(wants) && tried <= 10, "{wants} from {start}: {workers} after {tried}");
             }
         }
         assert_eq!(found(2, 5.0, 64.0, Some(5)), (5, 3), "what was foretold is tried first, and then what lies below");

@@ -151,56 +151,60 @@ mod tests {
 
     #[test]
     fn a_number_changes_and_nothing_else() {
-        let lanes = [("data.lanes", 4)];
+        let workers = [("data.workers", 4)];
         check_edit(
-            "# a run\nseed = 1\n\n[data]   # what\n lanes  =  2  # two\ndepth=3\n\n[train]\nsteps = 5\n",
-            &lanes,
-            "# a run\nseed = 1\n\n[data]   # what\n lanes  =  4  # two\ndepth=3\n\n[train]\nsteps = 5\n",
+            "# a run\nseed = 1\n\n[data]   # what\n workers  =  2  # two\ndepth=3\n\n[train]\nsteps = 5\n",
+            &workers,
+            "# a run\nseed = 1\n\n[data]   # what\n workers  =  4  # two\ndepth=3\n\n[train]\nsteps = 5\n",
         );
-        check_edit("[data]\nlanes = 2", &lanes, "[data]\nlanes = 4");
-        check_edit("[data]\r\nlanes = 2 # zwei\r\n", &lanes, "[data]\r\nlanes = 4 # zwei\r\n");
-        check_edit("\u{feff}[data]\nlanes = 2\n", &lanes, "\u{feff}[data]\nlanes = 4\n");
+        check_edit("[data]\nlanes = 2", &workers, "[data]\nworkers = 4");
+        check_edit("[data]\r\nworkers = 2 # zwei\r\n", &workers, "[data]\r\nworkers = 4 # zwei\r\n");
+        check_edit("\u{feff}[data]\nworkers = 2\n", &workers, "\u{feff}[data]\nworkers = 4\n");
     }
 
     #[test]
     fn what_is_absent_is_put_into_its_section() {
-        let lanes = [("data.lanes", 4)];
+        let workers = [("data.workers", 4)];
         check_edit(
-            "[data]\nwidth = 64\n\n# next\n[train]\n",
-            &lanes,
-            "[data]\nwidth = 64\nlanes = 4\n\n# next\n[train]\n",
+            "[data]\nseq_len = 64\n\n# next\n[train]\n",
+            &workers,
+            "[data]\nseq_len = 64\nworkers = 4\n\n# next\n[train]\n",
         );
-        check_edit("[train]\nsteps = 5\n", &lanes, "[train]\nsteps = 5\n\n[data]\nlanes = 4\n");
-        check_edit("", &lanes, "[data]\nlanes = 4\n");
-        check_edit("[data.x]\ny = 1\n", &[("data.depth", 1)], "[data]\ndepth = 1\n[data.x]\ny = 1\n");
+        check_edit("[train]\nsteps = 5\n", &workers, "[train]\nsteps = 5\n\n[data]\nworkers = 4\n");
+        check_edit("", &workers, "[data]\nworkers = 4\n");
+        check_edit(
+            "[data.x]\ny = 1\n",
+            &[("data.prefetch_batches", 1)],
+            "[data]\nprefetch_batches = 1\n[data.x]\ny = 1\n",
+        );
     }
 
     #[test]
     fn dotted_and_inline_tables_are_tables() {
-        let lanes = [("data.lanes", 4)];
-        check_edit("data.lanes = 2 # two\nseed = 1\n", &lanes, "data.lanes = 4 # two\nseed = 1\n");
-        check_edit("data.width = 64\nseed = 1\n", &lanes, "data.width = 64\ndata.lanes = 4\nseed = 1\n");
-        check_edit("data = { lanes = 2, width = 64 }\n", &lanes, "data = { lanes = 4, width = 64 }\n");
-        check_edit("data = { width = 64 }\n", &lanes, "data = { width = 64, lanes = 4 }\n");
+        let workers = [("data.workers", 4)];
+        check_edit("data.workers = 2 # two\nseed = 1\n", &workers, "data.workers = 4 # two\nseed = 1\n");
+        check_edit("data.seq_len = 64\nseed = 1\n", &workers, "data.seq_len = 64\ndata.workers = 4\nseed = 1\n");
+        check_edit("data = { workers = 2, width = 64 }\n", &workers, "data = { workers = 4, width = 64 }\n");
+        check_edit("data = { width = 64 }\n", &workers, "data = { width = 64, workers = 4 }\n");
     }
 
     #[test]
     fn what_has_no_place_is_refused() {
         for wrong in ["data = 5\n", "[data\n", "[[data]]\nlanes = 1\n"] {
-            assert!(edited(wrong, &[("data.lanes", 4)]).is_err(), "{wrong}");
+            assert!(edited(wrong, &[("data.workers", 4)]).is_err(), "{wrong}");
         }
     }
     #[test]
     fn a_file_stays_whose_it_was() {
         let home = tempfile::tempdir().expect("a temporary folder");
         let path = home.path().join("run.toml");
-        written::put(&path, "[data]\nlanes = 2\n").expect("it is ours");
+        written::put(&path, "[data]\nworkers = 2\n").expect("it is ours");
         if chown(&path, Some(1234), Some(1235)).is_err() {
             return testkit::skip("owner of a tuned file: only root gives files away");
         }
-        ConfigFile::open(&path).expect("TOML").write(&[("data.lanes", 4)]).expect("writable");
+        ConfigFile::open(&path).expect("TOML").write(&[("data.workers", 4)]).expect("writable");
         let found = path.metadata().expect("there");
         assert_eq!((found.uid(), found.gid()), (1234, 1235));
-        assert_eq!(std::fs::read_to_string(&path).expect("text"), "[data]\nlanes = 4\n");
+        assert_eq!(std::fs::read_to_string(&path).expect("text"), "[data]\nworkers = 4\n");
     }
 }

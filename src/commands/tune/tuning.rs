@@ -8,7 +8,7 @@ use crate::cli::{ConfigArgs, TuneArgs};
 /// A gain below this share changes nothing in a file.
 pub const GAIN_MIN: f64 = 0.02;
 
-/// The share of speed that fewer lanes may surely not lose, by the lower end of the interval.
+/// The share of speed that fewer workers may surely not lose, by the lower end of the interval.
 pub(super) const FEWER_MAX: f64 = 0.05;
 
 /// A key that gains.

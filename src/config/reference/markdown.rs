@@ -44,7 +44,7 @@ fn page(sections: &[Section]) -> String {
 const HEAD: &str = "# Configuration
 
 A run is one TOML file. This page is made from the doc comments of the program's own types (`make keys`
-writes it anew, and a test holds it true); `cloze config` prints the same, `cloze config train prepare.lanes` a part of it,
+writes it anew, and a test holds it true); `cloze config` prints the same, `cloze config train prepare.workers` a part of it,
 and `cloze config schema` is a JSON schema for editors. `cloze init CORPUS` writes a file to begin with.
 
 A key that is not written is as the third column says; `–` is nothing, or must be written where a verb needs it. Keys that

@@ -61,8 +61,8 @@ mod tests {
             let wanted: Vec<String> = wanted.iter().map(|it| (*it).to_owned()).collect();
             lines(&sections(), &wanted).join("\n")
         };
-        assert!(said(&["prepare"]).contains("tokens_max = 512") && !said(&["prepare"]).contains("[data]"));
-        assert_eq!(said(&["prepare.lanes"]).matches("threads").count(), 1);
+        assert!(said(&["prepare"]).contains("max_seq_len = 512") && !said(&["prepare"]).contains("[data]"));
+        assert_eq!(said(&["prepare.workers"]).matches("threads").count(), 1);
         assert!(said(&["seed"]).starts_with("seed = 1"), "{}", said(&["seed"]));
         assert!(said(&["views.mask"]).contains("kind = \"mask\"") && !said(&["mask"]).contains("kind = \"crop\""));
         assert_eq!(said(&["nobody"]), "");

@@ -35,8 +35,8 @@ struct State {
     batches: u64,
     /// Rows of the stream that steps have consumed.
     rows: u64,
-    lanes: Option<PoolStats>,
-    /// Lanes of a validation under way.
+    workers: Option<PoolStats>,
+    /// Workers of a validation under way.
     validation: Option<PoolStats>,
     /// Since when a checkpoint is being written, and the newest that is kept.
     writing: Option<Instant>,
@@ -52,7 +52,7 @@ impl Board {
             since,
             batches: 0,
             rows: 0,
-            lanes: None,
+            workers: None,
             validation: None,
             writing: None,
             kept: None,
@@ -85,14 +85,14 @@ impl Board {
         (state.rows, state.phase)
     }
 
-    /// The lanes that make batches from now on.
-    pub fn lanes(&self, gauges: PoolStats) {
-        self.lock().lanes = Some(gauges);
+    /// The workers that make batches from now on.
+    pub fn workers(&self, gauges: PoolStats) {
+        self.lock().workers = Some(gauges);
     }
 
     /// Their clocks.
     pub fn gauges(&self) -> Option<PoolStats> {
-        self.lock().lanes.clone()
+        self.lock().workers.clone()
     }
 
     /// Those of a validation, while there is one.
@@ -123,7 +123,7 @@ impl Board {
         Look {
             phase: state.phase,
             since: state.since.elapsed(),
-            actors: state.lanes.as_ref().map_or_else(Vec::new, worker_status::actors),
+            actors: state.workers.as_ref().map_or_else(Vec::new, worker_status::actors),
             validation: state.validation.as_ref().map_or_else(Vec::new, worker_status::actors),
             writing: state.writing.map(|since| since.elapsed()),
             kept: state.kept.clone(),
@@ -134,9 +134,9 @@ impl Board {
     /// How full the queues of batches are: 0 to 1; none where there are none.
     pub(crate) fn queue_fill(&self) -> Option<f64> {
         let state = self.lock();
-        let lanes: Vec<WorkerStats> = state.lanes.iter().flat_map(PoolStats::workers).collect();
-        let sum = |of: fn(&WorkerStats) -> usize| lanes.iter().map(of).sum::<usize>();
-        let (queued, capacity) = (sum(|lane| lane.queued), sum(|lane| lane.capacity));
+        let workers: Vec<WorkerStats> = state.workers.iter().flat_map(PoolStats::workers).collect();
+        let sum = |of: fn(&WorkerStats) -> usize| workers.iter().map(of).sum::<usize>();
+        let (queued, capacity) = (sum(|worker| worker.queued), sum(|worker| worker.capacity));
         (capacity > 0).then(|| queued as f64 / capacity as f64)
     }
 
@@ -151,7 +151,7 @@ impl Board {
         let age = state.since.elapsed().as_secs_f64();
         let mut lines =
             vec![format!("trainer: {} for {age:.1} s, {} batches taken", state.phase.name(), state.batches)];
-        for gauges in state.lanes.iter().chain(&state.validation) {
+        for gauges in state.workers.iter().chain(&state.validation) {
             lines.extend(worker_status::actors(gauges).iter().map(of));
         }
         let kept = state.kept.as_deref().unwrap_or("none in this process");
@@ -173,19 +173,19 @@ impl Board {
             return Ok(());
         }
         let mut found = format!("the trainer is in phase `{}` for {:.0} s", state.phase.name(), age.as_secs_f64());
-        let lanes = || state.lanes.iter().chain(&state.validation).flat_map(PoolStats::workers);
+        let workers = || state.workers.iter().chain(&state.validation).flat_map(PoolStats::workers);
         // Whoever waits stands still because of another.
         let stuck: Vec<WorkerStats> =
-            lanes().filter(|lane| lane.doing == Some(Activity::Busy) && lane.age >= patience).collect();
-        let waits = |lane: &WorkerStats| lane.doing == Some(Activity::Starved);
+            workers().filter(|worker| worker.doing == Some(Activity::Busy) && worker.age >= patience).collect();
+        let waits = |worker: &WorkerStats| worker.doing == Some(Activity::Starved);
         if state.phase == Phase::Data
             && stuck.is_empty()
-            && state.lanes.iter().flat_map(PoolStats::workers).any(|it| waits(&it))
+            && state.workers.iter().flat_map(PoolStats::workers).any(|it| waits(&it))
         {
             return Ok(());
         }
-        for lane in stuck {
-            let _ = write!(found, "; `{}` works at one batch for {:.0} s", lane.name, lane.age.as_secs_f64());
+        for worker in stuck {
+            let _ = write!(found, "; `{}` works at one batch for {:.0} s", worker.name, worker.age.as_secs_f64());
         }
         if let Some(since) = state.writing.filter(|since| since.elapsed() >= patience) {
             let _ = write!(found, "; a checkpoint is being written for {:.0} s", since.elapsed().as_secs_f64());

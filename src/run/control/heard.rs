@@ -70,7 +70,7 @@ impl Words {
             }
             Self::GraceOver(signal, kept) => {
                 let kept = kept.unwrap_or_else(|| "what was saved before this process began".to_owned());
-                tracing::error!(?signal, %kept, "`run.grace_seconds` are over: leaving with what is saved");
+                tracing::error!(?signal, %kept, "`run.shutdown_timeout_seconds` are over: leaving with what is saved");
             }
             Self::StandsStill(found) => tracing::warn!("nothing happens: {found}; SIGUSR2 says more"),
             Self::NoFile(found) => tracing::warn!("{found}; a stop is asked for by a file: `touch` it"),

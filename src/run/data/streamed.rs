@@ -37,7 +37,7 @@ impl PreparedData {
             }
             let manifest = pending.manifest()?;
             let streamed = StreamedSegments::pending(&store, &lists, Arc::clone(&versions), pending, told);
-            streamed.refuse_to_begin(request.config.data.shuffle_blocks)?;
+            streamed.refuse_to_begin(request.config.data.shuffle_window_groups)?;
             (manifest, streamed)
         };
         let vocab = load::read_vocab(&store, &manifest, generation)?;

@@ -33,7 +33,7 @@ impl Home {
 
     fn open(&self) -> Result<DatasetVersions> {
         let manifest = load::open(&self.data()).expect("as written");
-        let choice = GenerationChoice::Newest;
+        let choice = VersionChoice::Latest;
         DatasetVersions::open(&self.run(), &self.data(), None, RowOrder::Shuffled, choice, &hashes_of(&manifest))
     }
 

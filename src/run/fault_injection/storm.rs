@@ -100,11 +100,11 @@ impl Storm {
 impl RowFaults for Storm {
     fn strike(&self, row: RowIndex, attempt: u32) {
         let Chaos { panics, bad_rows, slow: (slow, longer), .. } = &self.chaos;
-        if self.strikes(*slow, "slow lane", row.0, attempt) {
+        if self.strikes(*slow, "slow worker", row.0, attempt) {
             thread::sleep(*longer);
         }
         let is_last = attempt + 1 == ROW_ATTEMPTS;
-        if bad_rows.contains(&row.0) || (!is_last && self.strikes(*panics, "panic lane", row.0, attempt)) {
+        if bad_rows.contains(&row.0) || (!is_last && self.strikes(*panics, "panic worker", row.0, attempt)) {
             // No defect of ours, so nobody prints where in the program it was.
             resume_unwind(Box::new("a panic that `--chaos` asked for".to_owned()));
         }
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn a_storm_is_its_seed_and_spares_the_last_attempt() {
-        let panics = "panic=lane:0.1,panic=row:500";
+        let panics = "panic=worker:0.1,panic=row:500";
         let found = forecast(&storm(&format!("seed=7,{panics}")), 0);
         assert_eq!(found, forecast(&storm(&format!("seed=7,{panics}")), 0));
         assert_ne!(found, forecast(&storm(&format!("seed=8,{panics}")), 0));

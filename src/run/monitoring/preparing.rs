@@ -43,10 +43,10 @@ impl Sight {
         let _ = self.preparing.goes_on.set(goes_on);
     }
 
-    /// Who is told which lanes make parts.
+    /// Who is told which workers make parts.
     pub(crate) fn hears(&self) -> Hears {
         let preparing = Arc::clone(&self.preparing);
-        Box::new(move |gauges| preparing.lanes(gauges))
+        Box::new(move |gauges| preparing.workers(gauges))
     }
 }
 
@@ -55,7 +55,7 @@ struct Preparing {
     seen: Arc<Seen>,
     config: Config,
     begun: Instant,
-    lanes: Mutex<Option<PoolStats>>,
+    workers: Mutex<Option<PoolStats>>,
     /// Whether it goes on, as soon as somebody watches over that.
     goes_on: OnceLock<GoesOn>,
 }
@@ -66,23 +66,23 @@ pub(crate) type GoesOn = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 impl Preparing {
     /// Nothing has begun.
     fn new(seen: Arc<Seen>, config: Config) -> Arc<Self> {
-        let (lanes, goes_on) = (Mutex::default(), OnceLock::new());
-        Arc::new(Self { seen, config, begun: Instant::now(), lanes, goes_on })
+        let (workers, goes_on) = (Mutex::default(), OnceLock::new());
+        Arc::new(Self { seen, config, begun: Instant::now(), workers, goes_on })
     }
 
-    /// These lanes make parts from now on.
-    fn lanes(&self, gauges: PoolStats) {
-        *self.lanes.lock().unwrap_or_else(PoisonError::into_inner) = Some(gauges);
+    /// These workers make parts from now on.
+    fn workers(&self, gauges: PoolStats) {
+        *self.workers.lock().unwrap_or_else(PoisonError::into_inner) = Some(gauges);
     }
 
     fn actors(&self) -> Vec<ActorStatus> {
-        let lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        lanes.as_ref().map_or_else(Vec::new, worker_status::actors)
+        let workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        workers.as_ref().map_or_else(Vec::new, worker_status::actors)
     }
 
     fn has_begun(&self) -> Result<(), String> {
-        let has_lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner).is_some();
-        if has_lanes { Ok(()) } else { Err("it reads what the corpus is".to_owned()) }
+        let has_workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        if has_workers { Ok(()) } else { Err("it reads what the corpus is".to_owned()) }
     }
 }
 

@@ -73,7 +73,7 @@ impl Again {
     pub(crate) fn batches(&self, without: LeftOut) -> anyhow::Result<Vec<Batch>> {
         let (load, first) = (self.load(), self.replay.rows_consumed().0);
         let (groups, care) = (load.groups(), Care { left_out: without, ..self.care() });
-        let per_step = self.plan.train().train.rows_per_step / load.rows_per_batch();
+        let per_step = self.plan.train().train.global_batch_size / load.rows_per_batch();
         let numbers = (first / load.rows_per_batch()..).take(usize::try_from(per_step)?);
         numbers.map(|number| Ok(load.batch_with(&groups, schemas::BatchIndex(number), &care)?)).collect()
     }
@@ -81,7 +81,7 @@ impl Again {
     /// The rows of that step.
     pub(crate) fn rows(&self) -> std::ops::Range<u64> {
         let first = self.replay.rows_consumed().0;
-        first..first + self.plan.train().train.rows_per_step
+        first..first + self.plan.train().train.global_batch_size
     }
 
     /// Does it.
@@ -116,7 +116,7 @@ impl Again {
 
     fn next_of(&self, stream: &mut BatchStream) -> anyhow::Result<Vec<Batch>> {
         let train = &self.plan.train().train;
-        let count = usize::try_from(train.rows_per_step / train.rows_per_micro_batch)?;
+        let count = usize::try_from(train.global_batch_size / train.micro_batch_size)?;
         Ok(stream.take(count).collect::<Result<_, _>>()?)
     }
 }
@@ -127,7 +127,7 @@ fn check(plan: &Plan, step: u64) -> anyhow::Result<()> {
     if step == 0 || step > steps {
         return Err(Usage(format!("--step {step}: steps are counted from 1, and the run has {steps}")).into());
     }
-    let rows = step * plan.train().train.rows_per_step;
+    let rows = step * plan.train().train.global_batch_size;
     match plan.load().rows_decided()? {
         Some(decided) if rows > decided.0 => Err(Usage(format!(
             "--step {step}: the run has not come there, and which data its rows are of is decided when it does (it has \

@@ -77,7 +77,7 @@ fn tokenizer_config(plan: &Plan, family: ModelFamily) -> String {
     let (vocab, special) = (plan.vocab(), plan.vocab().special());
     let mut config = json!({
         "tokenizer_class": "PreTrainedTokenizerFast",
-        "model_max_length": plan.train().encoder.positions,
+        "model_max_length": plan.train().encoder.max_positions,
         "do_lower_case": plan.data().manifest.tokenizer.lowercase,
         "pad_token": vocab.token(special.pad),
         "cls_token": vocab.token(special.cls),

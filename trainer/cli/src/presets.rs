@@ -254,7 +254,7 @@ impl Home {
         let tokenizer = self.tokenizer(&table);
         let data = self.data(&mut table, &tokenizer);
         let data_section = table["data"].as_table_mut().expect("a table");
-        data_section.remove("width");
+        data_section.remove("seq_len");
         data_section.insert("folder".into(), data.into());
         // Runs that a preset builds on are made before it, here.
         let text = toml::to_string(&table).expect("plain values");
@@ -317,9 +317,9 @@ impl Home {
 
     /// A small form with what it begins with.
     fn ready(&self, name: &str, mut table: Table) -> Table {
-        if table["train"].get("init").is_some() {
+        if table["train"].get("init_from").is_some() {
             let init = self.init(name, &table);
-            table["train"]["init"] = init.into();
+            table["train"]["init_from"] = init.into();
         }
         table
     }
@@ -327,7 +327,7 @@ impl Home {
     /// A folder to continue from: the preset itself, begun at random, trained and exported.
     fn init(&self, name: &str, table: &Table) -> String {
         let mut table = table.clone();
-        table["train"].as_table_mut().expect("a table").remove("init");
+        table["train"].as_table_mut().expect("a table").remove("init_from");
         table["loss"] = Table::from_iter([("mlm".to_owned(), Value::from(1.0))]).into();
         table["run"]["folder"] = self.path(&format!("before/{name}")).display().to_string().into();
         let run = self.run(name, table);

@@ -60,7 +60,7 @@ impl Running {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     rows: u64,
-    rows_per_micro_batch: u64,
+    micro_batch_size: u64,
     /// Tokens of the widest view's rows.
     width: u64,
 }
@@ -69,7 +69,7 @@ impl Shape {
     pub(crate) fn of(plan: &Plan) -> Self {
         let train = &plan.train().train;
         let width = plan.load().facts().views.iter().map(|view| view.width).max().unwrap_or(0) as u64;
-        Self { rows: train.rows_per_step, rows_per_micro_batch: train.rows_per_micro_batch, width }
+        Self { rows: train.global_batch_size, micro_batch_size: train.micro_batch_size, width }
     }
 }
 
@@ -87,7 +87,7 @@ pub(crate) fn profile(shape: Shape, watch: &Watch, times: StepTimes) -> Profile 
         evidence,
         what_if: Some(proposals(&measured)),
         checked: None,
-        tokens_per_item: (shape.rows_per_micro_batch * shape.width) as f64,
+        tokens_per_item: (shape.micro_batch_size * shape.width) as f64,
         tokens_per_s: None,
         stages: None,
         reader: "trainer",
@@ -99,7 +99,7 @@ pub(crate) fn profile(shape: Shape, watch: &Watch, times: StepTimes) -> Profile 
 
 /// The rate by whole steps: a window that ends in the middle of one has more micro-batches of it, or fewer.
 fn by_steps(measured: Measured, shape: Shape, steps: &[f64]) -> Measured {
-    let items = shape.rows as f64 / shape.rows_per_micro_batch.max(1) as f64;
+    let items = shape.rows as f64 / shape.micro_batch_size.max(1) as f64;
     let rate = mean_of(steps).map(|step| Estimate {
         mean: items / step.mean,
         low: items / step.high,
@@ -155,7 +155,7 @@ impl Training {
                 self.times.count,
                 self.shape.rows,
                 self.shape.width,
-                self.shape.rows_per_micro_batch
+                self.shape.micro_batch_size
             ),
             format!("{:<32} {:>10} {:>8} {:>10}", "part", "host", "of it", "device"),
         ];
@@ -221,8 +221,8 @@ impl Training {
         json!({
             "device": device, "device_name": device_name.flatten(), "steps": self.times.count,
             "tokens_per_step": self.shape.rows * self.shape.width,
-            "rows_per_micro_batch": self.shape.rows_per_micro_batch,
-            "micro_batches_per_step": self.shape.rows / self.shape.rows_per_micro_batch.max(1),
+            "micro_batch_size": self.shape.micro_batch_size,
+            "micro_batches_per_step": self.shape.rows / self.shape.micro_batch_size.max(1),
             "step_ms": {
                 "mean": 1e3 * self.seconds(), "low": self.step.map(|step| 1e3 * step.low),
                 "high": self.step.map(|step| 1e3 * step.high),

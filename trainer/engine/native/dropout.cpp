@@ -68,7 +68,7 @@ void draw(at::mt19937_data_pod& generator, uint32_t* words, size_t count) {
   }
 }
 
-// A number of 64 bits is two words, the first above the second; of its four lanes the lowest comes first.
+// A number of 64 bits is two words, the first above the second; of its four workers the lowest comes first.
 CLOZE_VECTORS void compare(const uint32_t* words, uint8_t* kept, size_t numbers, int32_t least) {
   for (size_t i = 0; i < numbers; ++i) {
     const uint32_t low = words[2 * i + 1], high = words[2 * i];
@@ -79,7 +79,7 @@ CLOZE_VECTORS void compare(const uint32_t* words, uint8_t* kept, size_t numbers,
   }
 }
 
-// 1 for each lane from `least` on, as many as `count`, with the numbers of 64 bits that the CPU's generator draws next.
+// 1 for each worker from `least` on, as many as `count`, with the numbers of 64 bits that the CPU's generator draws next.
 void draw_kept(uint8_t* kept, size_t count, int32_t least) {
   // 32 KiB: words stay in the first cache.
   constexpr size_t NUMBERS = 4096;

@@ -31,7 +31,7 @@ impl std::fmt::Debug for Member {
 pub(crate) fn build(plan: &TrainPlan, parameters: &Parameters) -> (Networks, Vec<Member>) {
     let others = plan.used_networks();
     let networks = Networks::build(&plan.encoder, &others, &plan.vocab, plan.train.precision, parameters)
-        .recomputing(plan.train.recompute);
+        .recomputing(plan.train.activation_checkpointing);
     let members = plan.active().map(|ActiveObjective { name, objective, weight }| Member {
         name: name.to_owned(),
         weight,

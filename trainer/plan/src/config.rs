@@ -18,14 +18,14 @@ pub struct TrainConfig {
     pub steps: u64,
     /// Real tokens (no padding) that the whole run learns from. Of all budgets that are written, the first that is reached
     /// ends the run, and the one that is furthest says where the learning rate stands.
-    pub tokens: Option<u64>,
+    pub max_tokens: Option<u64>,
     /// Hours that the whole run trains, in all its processes, validations and checkpoints among them; what a kill loses does
     /// not count. Looked at when a report is made, and written down before it has an effect.
-    pub hours: Option<f64>,
+    pub max_hours: Option<f64>,
     /// Rows that one step learns from.
-    pub rows_per_step: u64,
-    /// Rows that are on the device at once; divides `rows_per_step`.
-    pub rows_per_micro_batch: u64,
+    pub global_batch_size: u64,
+    /// Rows that are on the device at once; divides `global_batch_size`.
+    pub micro_batch_size: u64,
     /// What a sum over positions is divided by.
     pub normalize: Normalize,
     /// The type of matrix products.
@@ -36,15 +36,15 @@ pub struct TrainConfig {
     /// or `cuda:1` (that one, counted from 0).
     pub device: DeviceChoice,
     /// Whether activations are made anew in the backward pass: far less memory, a third more operations, the same bits.
-    pub recompute: bool,
+    pub activation_checkpointing: bool,
     /// Threads of libtorch on the CPU; 0 for one per core. Equal numbers give equal bits.
     pub threads: usize,
     /// Reproducible kernels on CUDA, at a price; the CPU's always are.
     pub deterministic: bool,
     /// A folder to take the first weights from: a checkpoint of another run, or a model that `transformers` saved.
-    pub init: Option<PathBuf>,
+    pub init_from: Option<PathBuf>,
     /// Steps with a non-finite gradient that a run may skip before it fails.
-    pub skipped_steps_max: u64,
+    pub max_skipped_steps: u64,
 }
 
 impl TrainConfig {
@@ -60,8 +60,8 @@ impl TrainConfig {
     /// What is wrong with so many steps: their rows are numbered.
     #[must_use]
     pub fn rows_problem(&self, steps: u64) -> Option<String> {
-        let rows = steps.checked_mul(self.rows_per_step).and_then(|rows| i64::try_from(rows).ok());
-        let told = || format!("{steps} steps of {} rows are more rows than can be counted", self.rows_per_step);
+        let rows = steps.checked_mul(self.global_batch_size).and_then(|rows| i64::try_from(rows).ok());
+        let told = || format!("{steps} steps of {} rows are more rows than can be counted", self.global_batch_size);
         rows.is_none().then(told)
     }
 }
@@ -70,19 +70,19 @@ impl Default for TrainConfig {
     fn default() -> Self {
         Self {
             steps: 100_000,
-            tokens: None,
-            hours: None,
-            rows_per_step: 256,
-            rows_per_micro_batch: 32,
+            max_tokens: None,
+            max_hours: None,
+            global_batch_size: 256,
+            micro_batch_size: 32,
             normalize: Normalize::Step,
             precision: Precision::F32,
             tf32: false,
             device: DeviceChoice::Auto,
-            recompute: false,
+            activation_checkpointing: false,
             threads: 0,
             deterministic: false,
-            init: None,
-            skipped_steps_max: 0,
+            init_from: None,
+            max_skipped_steps: 0,
         }
     }
 }
@@ -162,12 +162,12 @@ impl Default for ReportConfig {
     }
 }
 
-/// `[guard]`: what becomes of a step whose loss or gradient leaps out of those before it.
+/// `[spike_guard]`: what becomes of a step whose loss or gradient leaps out of those before it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct GuardConfig {
+pub struct SpikeGuardConfig {
     /// What to do about such a step.
-    pub rule: GuardRule,
+    pub action: SpikeAction,
     /// How many robust standard deviations (1.4826 times the median distance from the median) above the median of the steps
     /// before it a loss may lie; 0 for any.
     pub loss_sigmas: f64,
@@ -176,19 +176,19 @@ pub struct GuardConfig {
     /// Steps that a step is compared with. Nothing is judged before there are 32.
     pub window: usize,
     /// Steps that a run may skip for it before it fails.
-    pub skips_max: usize,
+    pub max_skips: usize,
 }
 
-impl Default for GuardConfig {
+impl Default for SpikeGuardConfig {
     fn default() -> Self {
-        Self { rule: GuardRule::Warn, loss_sigmas: 10.0, norm_sigmas: 30.0, window: 128, skips_max: 10 }
+        Self { action: SpikeAction::Warn, loss_sigmas: 10.0, norm_sigmas: 30.0, window: 128, max_skips: 10 }
     }
 }
 
 /// What becomes of a step that leaps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum GuardRule {
+pub enum SpikeAction {
     /// Nothing is looked at.
     Off,
     /// It is said, and the run goes on.

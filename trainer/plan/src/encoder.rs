@@ -27,7 +27,7 @@ pub struct EncoderConfig {
     /// Added to variances: 1e-12 in BERT, 1e-5 in RoBERTa.
     pub layer_norm_eps: f64,
     /// Longest row.
-    pub positions: u32,
+    pub max_positions: u32,
     /// Width of the embedding tables where it is not that of the hidden states: a matrix leads from one to the other.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub embedding: Option<u32>,
@@ -35,10 +35,10 @@ pub struct EncoderConfig {
     pub relative_positions: RelativePositions,
     /// Which tokens of a row see each other.
     #[serde(skip_serializing_if = "Attend::is_row")]
-    pub attend: Attend,
+    pub attention_scope: Attend,
     /// Weights that do not learn.
     pub frozen: Vec<Frozen>,
-    /// A run, checkpoint or Hugging Face folder whose word table this run starts from, whatever `train.init` says.
+    /// A run, checkpoint or Hugging Face folder whose word table this run starts from, whatever `train.init_from` says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub word_init: Option<PathBuf>,
 }
@@ -48,11 +48,11 @@ pub struct EncoderConfig {
 #[serde(default, deny_unknown_fields)]
 pub struct RelativePositions {
     /// Whose function of distance, if any.
-    pub form: RelativeForm,
+    pub kind: RelativeForm,
     /// Buckets, both directions together.
-    pub buckets: u16,
+    pub num_buckets: u16,
     /// From where on all distances are alike.
-    pub distance_max: u16,
+    pub max_distance: u16,
 }
 
 /// The functions of distance that a configuration can name.
@@ -70,8 +70,8 @@ pub enum RelativeForm {
 
 impl Default for RelativePositions {
     fn default() -> Self {
-        let Buckets { buckets, distance_max, .. } = Buckets::default();
-        Self { form: RelativeForm::None, buckets, distance_max }
+        let Buckets { buckets, max_distance, .. } = Buckets::default();
+        Self { kind: RelativeForm::None, num_buckets: buckets, max_distance }
     }
 }
 
@@ -79,12 +79,12 @@ impl RelativePositions {
     /// The buckets, if there are any.
     #[must_use]
     pub fn buckets(self) -> Option<Buckets> {
-        let form = match self.form {
+        let form = match self.kind {
             RelativeForm::None => return None,
             RelativeForm::CocoLm => BucketForm::CocoLm,
             RelativeForm::T5 => BucketForm::T5,
         };
-        Some(Buckets { form, buckets: self.buckets, distance_max: self.distance_max })
+        Some(Buckets { form, buckets: self.num_buckets, max_distance: self.max_distance })
     }
 }
 
@@ -133,10 +133,10 @@ impl Default for EncoderConfig {
             dropout: 0.1,
             gelu: Gelu::Erf,
             layer_norm_eps: 1e-12,
-            positions: 512,
+            max_positions: 512,
             embedding: None,
             relative_positions: RelativePositions::default(),
-            attend: Attend::Row,
+            attention_scope: Attend::Row,
             frozen: Vec::new(),
             word_init: None,
         }

@@ -17,7 +17,7 @@ pub enum Error {
     /// The run folder holds checkpoints of another run.
     #[error(
         "{} is a checkpoint of another run; these differ: {keys}; change that back, go on with it all the same \
-         (`--allow KEY`, `cloze branch`), or begin another run (`run.folder`; `train.init = \"{}\"` has these weights){ways}",
+         (`--allow KEY`, `cloze branch`), or begin another run (`run.folder`; `train.init_from = \"{}\"` has these weights){ways}",
         checkpoint.display(), checkpoint.display()
     )]
     Identity {
@@ -39,7 +39,7 @@ pub enum Error {
     /// A checkpoint that another version of this program made.
     #[error(
         "checkpoint {}: made by version {version} of the format; finish it with the program that began it, or begin a \
-         new run with its weights, `train.init = \"{}\"` (its `main.safetensors`)",
+         new run with its weights, `train.init_from = \"{}\"` (its `main.safetensors`)",
         folder.display(), folder.display()
     )]
     CheckpointVersion {
@@ -51,8 +51,8 @@ pub enum Error {
     /// Gradients of too many steps were not finite. Such steps update no weight, and come again to the bit: exit code 43.
     #[error(
         "the gradient of step {step} is not finite ({objective}); such a step changes no weight; {skipped} so far, \
-         `train.skipped_steps_max` allows {allowed}; the same command meets it again: allow more, or begin another run from \
-         the newest checkpoint (`train.init`) with a lower `optimizer.lr` or in `precision = \"f32\"`; its micro-batches \
+         `train.max_skipped_steps` allows {allowed}; the same command meets it again: allow more, or begin another run from \
+         the newest checkpoint (`train.init_from`) with a lower `optimizer.lr` or in `precision = \"f32\"`; its micro-batches \
          begin with batch {batch}"
     )]
     NonFinite {
@@ -69,9 +69,9 @@ pub enum Error {
     },
     /// More steps leapt than the guard may skip: exit code 43.
     #[error(
-        "step {step} leapt out of those before it, and {skips} steps are passed over already, as many as `guard.skips_max` \
+        "step {step} leapt out of those before it, and {skips} steps are passed over already, as many as `spike_guard.max_skips` \
          allows; allow more, or look at what these rows have in common: `cloze explain RUN --step {step}`; another \
-         `guard.rule` lets the run go on over them"
+         `spike_guard.action` lets the run go on over them"
     )]
     Leaps {
         /// The first that leapt now, counted from 1 as reports count them.

@@ -8,7 +8,7 @@ use telemetry::change::KeyChange;
 /// Everything that changes a run's numbers, as sorted `path = value` pairs, with one hash over them.
 ///
 /// The command line fills it: seed, data content, views, networks, objectives, loss, encoder, optimizer, schedule, row
-/// counts, precision, what it starts from as it is written there, and the micro-batch size where it matters. Lanes,
+/// counts, precision, what it starts from as it is written there, and the micro-batch size where it matters. Workers,
 /// depths, threads, intervals, other paths and the device stay outside.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
@@ -56,13 +56,13 @@ impl Identity {
 }
 
 /// Keys that decide which rows come next: a run that has read rows can have no others.
-const ROWS: [&str; 4] = ["seed", "data", "sources", "train.rows_per_step"];
+const ROWS: [&str; 4] = ["seed", "data", "sources", "train.global_batch_size"];
 
 /// Keys that say where the learning rate stands, and what becomes of a run that has begun by another.
 const COURSE: [(&str, &str); 3] = [
     ("train.steps", "`cloze extend` changes it, and keeps from which step on"),
-    ("train.tokens", "the learning rate would jump, and nobody could tell later from where; `cloze branch` can"),
-    ("train.hours", "the learning rate would jump, and nobody could tell later from where; `cloze branch` can"),
+    ("train.max_tokens", "the learning rate would jump, and nobody could tell later from where; `cloze branch` can"),
+    ("train.max_hours", "the learning rate would jump, and nobody could tell later from where; `cloze branch` can"),
 ];
 
 /// Whether these keys may change in the middle of a run.
@@ -99,9 +99,9 @@ const WAYS_ON: [(&str, &str); 2] = [
          `schedule.kind = \"constant\"`, whose `train.steps` may grow",
     ),
     (
-        "train.rows_per_micro_batch",
-        "here `train.rows_per_micro_batch` decides what is drawn, or which rows are contrasted: where memory is short, \
-         `--allow train.rows_per_micro_batch` changes it all the same, and notes it",
+        "train.micro_batch_size",
+        "here `train.micro_batch_size` decides what is drawn, or which rows are contrasted: where memory is short, \
+         `--allow train.micro_batch_size` changes it all the same, and notes it",
     ),
 ];
 
@@ -134,16 +134,21 @@ mod tests {
     #[test]
     fn what_decides_the_rows_is_never_changed_in_the_middle() {
         let check = |key: &str| check_allowed(&[key.to_owned()]);
-        for key in ["optimizer.lr", "train.rows_per_micro_batch", "encoder.dropout", "data_folder", "seeds"] {
+        for key in ["optimizer.lr", "train.micro_batch_size", "encoder.dropout", "data_folder", "seeds"] {
             assert_eq!(check(key), Ok(()), "{key}");
         }
-        for key in
-            ["seed", "data.content", "data.shuffle_blocks", "sources.a.weight", "train.rows_per_step", "train.steps"]
-        {
+        for key in [
+            "seed",
+            "data.content",
+            "data.shuffle_window_groups",
+            "sources.a.weight",
+            "train.global_batch_size",
+            "train.steps",
+        ] {
             assert!(check(key).is_err_and(|why| why.contains(key)), "{key}");
         }
         assert_eq!(check_branched(&["train.steps".to_owned()]), Ok(()), "a branch is planned anew");
-        assert!(check_branched(&["data.width".to_owned()]).is_err());
+        assert!(check_branched(&["data.seq_len".to_owned()]).is_err());
     }
 
     #[test]

@@ -46,7 +46,7 @@ impl TrainPlan {
         // Objectives compute one after the other, but every graph stays until the backward pass.
         let logits: f64 =
             objectives.iter().filter_map(|objective| Some(self.scored(objective, objective.scores()?))).sum();
-        let activations: f64 = if self.train.recompute {
+        let activations: f64 = if self.train.activation_checkpointing {
             let anew = encodings.iter().map(Encoding::made_anew).fold(0.0, f64::max);
             // Scores are gone when layers are run again.
             encodings.iter().map(Encoding::kept_sparingly).sum::<f64>() + (anew - logits).max(0.0)
@@ -79,7 +79,7 @@ impl TrainPlan {
     }
 
     fn rows(&self) -> f64 {
-        self.train.rows_per_micro_batch as f64
+        self.train.micro_batch_size as f64
     }
 
     fn tokens(&self) -> f64 {
@@ -187,7 +187,7 @@ impl Encoding {
     /// What is added to the scores of pairs, for every row where padding is marked in it and rows are not equally long.
     /// In rows of documents that do not see each other there are pairs that are added nothing but −∞, for all heads.
     fn bias(&self) -> f64 {
-        let heads = match (self.shape.relative_positions.form, self.shape.attend) {
+        let heads = match (self.shape.relative_positions.kind, self.shape.attention_scope) {
             (RelativeForm::None, Attend::Row) => return 0.0,
             (RelativeForm::None, Attend::Document) => 1.0,
             _ => f64::from(self.shape.heads),

@@ -18,11 +18,11 @@ pub struct OptimizerConfig {
     /// Whether the moments are divided by `1 − βⁿ`. ELECTRA's Adam does not.
     pub bias_correction: bool,
     /// Largest global norm of the gradient; 0 for no clipping.
-    pub clip_norm: f64,
+    pub max_grad_norm: f64,
 }
 
 impl Default for OptimizerConfig {
     fn default() -> Self {
-        Self { lr: 1e-4, betas: [0.9, 0.999], eps: 1e-8, weight_decay: 0.01, bias_correction: true, clip_norm: 1.0 }
+        Self { lr: 1e-4, betas: [0.9, 0.999], eps: 1e-8, weight_decay: 0.01, bias_correction: true, max_grad_norm: 1.0 }
     }
 }

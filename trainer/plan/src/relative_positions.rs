@@ -2,15 +2,15 @@
 //!
 //! # What
 //! Which of `buckets` the distance `key − query` belongs to: near ones each to its own, far ones to ranges that grow
-//! geometrically, all beyond `distance_max` to the last.
+//! geometrically, all beyond `max_distance` to the last.
 //!
 //! # Definition
 //! With `n` the distance without its sign, `half = buckets / 2` and `near = half / 2`:
 //!
 //! ```text
-//! COCO-LM  f(n) = n below near, else min(half − 1, near + ⌈ln(n / near) / ln((distance_max − 1) / near) · (half − 1 − near)⌉)
+//! COCO-LM  f(n) = n below near, else min(half − 1, near + ⌈ln(n / near) / ln((max_distance − 1) / near) · (half − 1 − near)⌉)
 //!          bucket = half − 1 + sign · f(n)
-//! T5       f(n) = n below near, else min(half − 1, near + ⌊ln(n / near) / ln(distance_max / near) · (half − near)⌋)
+//! T5       f(n) = n below near, else min(half − 1, near + ⌊ln(n / near) / ln(max_distance / near) · (half − near)⌋)
 //!          bucket = f(n) + half where the key is right of the query
 //! ```
 //!
@@ -42,12 +42,12 @@ pub struct Buckets {
     /// How many; even and at least 4.
     pub buckets: u16,
     /// From where on all distances are alike; above `buckets / 4`, for COCO-LM by 2 or more.
-    pub distance_max: u16,
+    pub max_distance: u16,
 }
 
 impl Default for Buckets {
     fn default() -> Self {
-        Self { form: BucketForm::CocoLm, buckets: 32, distance_max: 128 }
+        Self { form: BucketForm::CocoLm, buckets: 32, max_distance: 128 }
     }
 }
 
@@ -61,10 +61,10 @@ impl Buckets {
         }
         // The logarithm that divides must be above 0.
         let least = self.buckets / 4 + if self.form == BucketForm::CocoLm { 2 } else { 1 };
-        if self.distance_max < least {
+        if self.max_distance < least {
             problems.push(format!(
-                "`distance_max` is {}: {} buckets need at least {least}, usually 128",
-                self.distance_max, self.buckets
+                "`max_distance` is {}: {} buckets need at least {least}, usually 128",
+                self.max_distance, self.buckets
             ));
         }
         problems
@@ -95,11 +95,11 @@ impl Buckets {
         if n < u64::from(near) {
             return i64::try_from(n).expect("below 2¹⁴");
         }
-        let [half, near, distance_max] = [half, near, self.distance_max].map(f64::from);
+        let [half, near, max_distance] = [half, near, self.max_distance].map(f64::from);
         let growth = (n as f64 / near).ln();
         let steps = match self.form {
-            BucketForm::CocoLm => (growth / ((distance_max - 1.0) / near).ln() * (half - 1.0 - near)).ceil(),
-            BucketForm::T5 => (growth / (distance_max / near).ln() * (half - near)).floor(),
+            BucketForm::CocoLm => (growth / ((max_distance - 1.0) / near).ln() * (half - 1.0 - near)).ceil(),
+            BucketForm::T5 => (growth / (max_distance / near).ln() * (half - near)).floor(),
         };
         #[expect(clippy::cast_possible_truncation, reason = "between 0 and 2¹⁵")]
         let bucket = (near + steps).min(half - 1.0) as i64;
@@ -111,8 +111,8 @@ impl Buckets {
 mod tests {
     use super::{BucketForm, Buckets};
 
-    fn buckets(form: BucketForm, buckets: u16, distance_max: u16) -> Buckets {
-        Buckets { form, buckets, distance_max }
+    fn buckets(form: BucketForm, buckets: u16, max_distance: u16) -> Buckets {
+        Buckets { form, buckets, max_distance }
     }
 
     #[test]
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn what_makes_no_buckets_is_said() {
         let told = buckets(BucketForm::CocoLm, 31, 8).problems().join("; ");
-        assert!(told.contains("`buckets` is 31") && told.contains("`distance_max` is 8"), "{told}");
+        assert!(told.contains("`buckets` is 31") && told.contains("`max_distance` is 8"), "{told}");
         assert_eq!(buckets(BucketForm::CocoLm, 32, 9).problems().len(), 1);
         assert_eq!(buckets(BucketForm::T5, 32, 9).problems().len(), 0);
     }

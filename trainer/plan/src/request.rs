@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::config::{CheckpointConfig, GuardConfig, ReportConfig, TrainConfig, ValidationConfig};
+use super::config::{CheckpointConfig, ReportConfig, SpikeGuardConfig, TrainConfig, ValidationConfig};
 use super::identity::Identity;
 use super::requirements::used_networks;
 use crate::encoder::{EncoderConfig, VocabFacts};
@@ -44,7 +44,7 @@ pub struct TrainRequest {
     /// When to report.
     pub report: ReportConfig,
     /// What becomes of steps that leap.
-    pub guard: GuardConfig,
+    pub guard: SpikeGuardConfig,
     /// What makes it this run and no other.
     pub identity: Identity,
     /// Content hash of the data, from the manifest.
@@ -101,8 +101,8 @@ impl TrainRequest {
     /// Steps of the whole run, where rows are full; none where only hours end it.
     #[must_use]
     pub fn steps_expected(&self) -> Option<u64> {
-        let tokens = self.train.rows_per_step.saturating_mul(u64::from(self.width)).max(1);
-        let by_tokens = self.train.tokens.map(|budget| budget.div_ceil(tokens));
+        let tokens = self.train.global_batch_size.saturating_mul(u64::from(self.width)).max(1);
+        let by_tokens = self.train.max_tokens.map(|budget| budget.div_ceil(tokens));
         let by_steps = self.train.ends_by_steps().then_some(self.train.steps);
         by_tokens.into_iter().chain(by_steps).min()
     }
@@ -110,6 +110,6 @@ impl TrainRequest {
     /// Micro-batches of one step.
     #[must_use]
     pub fn micro_batches(&self) -> u64 {
-        self.train.rows_per_step / self.train.rows_per_micro_batch
+        self.train.global_batch_size / self.train.micro_batch_size
     }
 }

@@ -16,7 +16,7 @@ pub const VALID_MLM: &str = "valid_mlm";
 /// The columns without which no encoder of that shape reads a view of the batch.
 #[must_use]
 pub fn columns_encoded(encoder: &EncoderConfig) -> Vec<ColumnSpec> {
-    let document = (encoder.attend == Attend::Document).then_some(DOCUMENT.spec());
+    let document = (encoder.attention_scope == Attend::Document).then_some(DOCUMENT.spec());
     std::iter::once(INPUT_IDS.spec()).chain(document).collect()
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use schemas::columns::IS_RANDOM;
 use schemas::{Problem, printable};
 
-use super::config::GuardRule;
+use super::config::SpikeAction;
 use super::request::TrainRequest;
 use crate::device::DeviceChoice;
 use crate::encoder::{Attend, EncoderConfig};
@@ -48,29 +48,29 @@ pub(super) fn problems(request: &TrainRequest) -> Vec<Problem> {
             format!("{:e} is not between {LEAST:.1e} and 1; usual are 1e-12 and 1e-5", encoder.layer_norm_eps),
         ),
         (
-            request.width <= encoder.positions,
-            "encoder.positions",
-            format!("rows have {} tokens, the network {} positions", request.width, encoder.positions),
+            request.width <= encoder.max_positions,
+            "encoder.max_positions",
+            format!("rows have {} tokens, the network {} positions", request.width, encoder.max_positions),
         ),
         (
-            u16::try_from(encoder.positions).is_ok(),
-            "encoder.positions",
-            format!("{} is more than the 65,535 that a row can have", encoder.positions),
+            u16::try_from(encoder.max_positions).is_ok(),
+            "encoder.max_positions",
+            format!("{} is more than the 65,535 that a row can have", encoder.max_positions),
         ),
         (train.steps > 0, "train.steps", "at least one step is needed".to_owned()),
         // In the words of whoever makes the batches: one mistake is told once.
-        (train.rows_per_micro_batch > 0, "train.rows_per_micro_batch", "0 rows are no batch".to_owned()),
+        (train.micro_batch_size > 0, "train.micro_batch_size", "0 rows are no batch".to_owned()),
         (
             train.threads <= THREADS_MAX,
             "train.threads",
             format!("{} are more than any machine has; at most {THREADS_MAX}, 0 for one per core", train.threads),
         ),
         (
-            train.rows_per_micro_batch == 0 || whole(train.rows_per_step, train.rows_per_micro_batch),
-            "train.rows_per_step",
+            train.micro_batch_size == 0 || whole(train.global_batch_size, train.micro_batch_size),
+            "train.global_batch_size",
             format!(
-                "{} is not a multiple of `train.rows_per_micro_batch` = {}",
-                train.rows_per_step, train.rows_per_micro_batch
+                "{} is not a multiple of `train.micro_batch_size` = {}",
+                train.global_batch_size, train.micro_batch_size
             ),
         ),
         (
@@ -103,9 +103,9 @@ pub(super) fn problems(request: &TrainRequest) -> Vec<Problem> {
             format!("{} is not a number from 0 on; usual is 0.01", optimizer.weight_decay),
         ),
         (
-            optimizer.clip_norm >= 0.0 && optimizer.clip_norm.is_finite(),
-            "optimizer.clip_norm",
-            format!("{} is not a number from 0 on; 0 clips nothing", optimizer.clip_norm),
+            optimizer.max_grad_norm >= 0.0 && optimizer.max_grad_norm.is_finite(),
+            "optimizer.max_grad_norm",
+            format!("{} is not a number from 0 on; 0 clips nothing", optimizer.max_grad_norm),
         ),
         (request.checkpoints.every_steps > 0, "checkpoints.every_steps", "it must be above 0".to_owned()),
         (request.checkpoints.keep > 0, "checkpoints.keep", "at least one must stay".to_owned()),
@@ -127,16 +127,16 @@ fn guard_problems(request: &TrainRequest) -> Vec<Problem> {
     let (guard, checkpoints, report) = (&request.guard, &request.checkpoints, &request.report);
     let mut problems = Vec::new();
     let before = (checkpoints.keep as u64).saturating_sub(1).saturating_mul(checkpoints.every_steps);
-    if guard.rule == GuardRule::Skip && before < report.every_steps {
+    if guard.action == SpikeAction::Skip && before < report.every_steps {
         let message = format!(
             "a step is judged when it is reported, after up to {} steps, and by then no checkpoint before it may be left to \
              go back to; keep more of them, or report more often",
             report.every_steps
         );
-        problems.push(Problem::new("guard.rule", message));
+        problems.push(Problem::new("spike_guard.action", message));
     }
     for (key, sigmas, usual) in
-        [("guard.loss_sigmas", guard.loss_sigmas, 10), ("guard.norm_sigmas", guard.norm_sigmas, 30)]
+        [("spike_guard.loss_sigmas", guard.loss_sigmas, 10), ("spike_guard.norm_sigmas", guard.norm_sigmas, 30)]
     {
         if !(sigmas.is_finite() && sigmas >= 0.0) {
             let message = format!("{sigmas} is no number of standard deviations; usual is {usual}, 0 judges nothing");
@@ -147,7 +147,7 @@ fn guard_problems(request: &TrainRequest) -> Vec<Problem> {
     if !windows.contains(&guard.window) {
         let message =
             format!("{} steps do not tell what is usual; take {GUARD_WINDOW_MIN} to {GUARD_WINDOW_MAX}", guard.window);
-        problems.push(Problem::new("guard.window", message));
+        problems.push(Problem::new("spike_guard.window", message));
     }
     problems
 }
@@ -166,11 +166,14 @@ fn budget_problems(request: &TrainRequest) -> Vec<Problem> {
             "checkpoints.best_by",
             format!("no validation has a figure `{}`", printable(&request.checkpoints.best_by)),
         ),
-        (train.tokens != Some(0), "train.tokens", "at least one token is needed".to_owned()),
+        (train.max_tokens != Some(0), "train.max_tokens", "at least one token is needed".to_owned()),
         (
-            train.hours.is_none_or(|hours| hours > 0.0 && hours <= HOURS_MAX),
-            "train.hours",
-            format!("{} is not a number of hours above 0, nor at most {HOURS_MAX}", train.hours.unwrap_or_default()),
+            train.max_hours.is_none_or(|hours| hours > 0.0 && hours <= HOURS_MAX),
+            "train.max_hours",
+            format!(
+                "{} is not a number of hours above 0, nor at most {HOURS_MAX}",
+                train.max_hours.unwrap_or_default()
+            ),
         ),
         (
             request.schedule.decay_fraction > 0.0 && request.schedule.decay_fraction <= 1.0,
@@ -235,7 +238,7 @@ fn network_problems(request: &TrainRequest) -> Vec<Problem> {
     for (name, view) in request.networks.iter().filter_map(|(name, network)| Some((name, network.makes()?.view))) {
         if !made.insert(view) {
             let message = format!("two networks make `{view}`");
-            problems.push(Problem::new(format!("networks.{name}.makes"), message).about("networks", name));
+            problems.push(Problem::new(format!("networks.{name}.output_view"), message).about("networks", name));
         }
     }
     problems
@@ -265,13 +268,13 @@ fn loss_problems(request: &TrainRequest) -> Vec<Problem> {
             problems.push(Problem::new("encoder.embedding", message).about("objectives", name));
         }
         let is_of_pairs = objective.reads().columns.iter().any(|(_, column)| *column == IS_RANDOM.spec());
-        if request.encoder.attend == Attend::Document && is_of_pairs {
+        if request.encoder.attention_scope == Attend::Document && is_of_pairs {
             let message = format!("`{name}` judges two documents that see each other: write `attend = \"row\"`");
-            problems.push(Problem::new("encoder.attend", message).about("objectives", name));
+            problems.push(Problem::new("encoder.attention_scope", message).about("objectives", name));
         }
-        if objective.batch_coupled() && request.train.rows_per_micro_batch == 1 {
+        if objective.batch_coupled() && request.train.micro_batch_size == 1 {
             let message = format!("`{name}` contrasts rows of a micro-batch with each other: at least 2 are needed");
-            problems.push(Problem::new("train.rows_per_micro_batch", message).about("objectives", name));
+            problems.push(Problem::new("train.micro_batch_size", message).about("objectives", name));
         }
     }
     problems
@@ -290,15 +293,15 @@ mod tests {
         let mut request = testing::request();
         assert!(TrainPlan::new(request.clone()).is_ok());
         (request.encoder.heads, request.encoder.dropout, request.width) = (3, 1.0, 17);
-        (request.train.rows_per_step, request.optimizer.lr, request.checkpoints.keep) = (9, 0.0, 0);
+        (request.train.global_batch_size, request.optimizer.lr, request.checkpoints.keep) = (9, 0.0, 0);
         request.loss.insert("nobody".to_owned(), 1.0);
         let keys: Vec<String> =
             TrainPlan::new(request).expect_err("a bad one").into_iter().map(|problem| problem.key).collect();
         let expected = [
             "encoder.hidden",
             "encoder.dropout",
-            "encoder.positions",
-            "train.rows_per_step",
+            "encoder.max_positions",
+            "train.global_batch_size",
             "optimizer.lr",
             "checkpoints.keep",
             "loss.nobody",
@@ -320,7 +323,7 @@ mod tests {
         }
         for bad in [f64::INFINITY, f64::NAN, -1.0] {
             refused("optimizer.weight_decay", &|request| request.optimizer.weight_decay = bad);
-            refused("optimizer.clip_norm", &|request| request.optimizer.clip_norm = bad);
+            refused("optimizer.max_grad_norm", &|request| request.optimizer.max_grad_norm = bad);
             refused("optimizer.lr", &|request| request.optimizer.lr = bad);
         }
         refused("train.threads", &|request| request.train.threads = usize::MAX);

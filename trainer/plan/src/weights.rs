@@ -172,7 +172,7 @@ pub fn encoder(config: &EncoderConfig, vocab_size: u32, shared: SharedTables, pa
         embeddings.sub("word").frozen(is_frozen).table("weight", [padded_rows(vocab_size), e], rows);
     }
     if !shared.position {
-        embeddings.sub("position").matrix("weight", [i64::from(config.positions), e]);
+        embeddings.sub("position").matrix("weight", [i64::from(config.max_positions), e]);
     }
     if !shared.token_type {
         // In rows of single segments all are of type 0; the second row serves checkpoints of other libraries.

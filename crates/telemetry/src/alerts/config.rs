@@ -24,14 +24,14 @@ pub struct AlertsConfig {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) webhook_env: String,
     /// What is told.
-    pub(crate) on: Vec<Topic>,
+    pub(crate) events: Vec<Topic>,
     /// Seconds that the command, or the answer to a post, may take. Who takes longer is given up, a command killed with all
     /// that it started. The process waits so long at its very end, when all is saved, for the last alert.
     pub(crate) timeout_seconds: u64,
     /// Seconds between two alerts of one topic; those between are counted (`held_back`). That a run ends is always told.
-    pub(crate) every_seconds: u64,
+    pub(crate) min_interval_seconds: u64,
     /// Bytes that should be free where the run, or the prepared folder, lies; 0: nobody looks.
-    pub(crate) disk_free_min: u64,
+    pub(crate) min_free_disk_bytes: u64,
 }
 
 impl Default for AlertsConfig {
@@ -40,11 +40,11 @@ impl Default for AlertsConfig {
             command: Vec::new(),
             webhook_file: PathBuf::new(),
             webhook_env: String::new(),
-            on: vec![Topic::Stop, Topic::Leap, Topic::Starved, Topic::Disk, Topic::Warning],
+            events: vec![Topic::Stop, Topic::Leap, Topic::Starved, Topic::Disk, Topic::Warning],
             timeout_seconds: 10,
-            every_seconds: 300,
+            min_interval_seconds: 300,
             // Room for the next few checkpoints of BERT-base: 1.3 GB each.
-            disk_free_min: 5 << 30,
+            min_free_disk_bytes: 5 << 30,
         }
     }
 }
@@ -127,7 +127,7 @@ impl AlertsConfig {
 
     pub(super) fn tells_anybody(&self) -> bool {
         let ways = [!self.command.is_empty(), !self.webhook_file.as_os_str().is_empty(), !self.webhook_env.is_empty()];
-        ways.contains(&true) && !self.on.is_empty()
+        ways.contains(&true) && !self.events.is_empty()
     }
 }
 

@@ -63,10 +63,10 @@ impl Desk {
     /// A desk, and what it has accepted.
     pub(super) fn of(config: &AlertsConfig, run: &str) -> (Self, Waiting) {
         let (queue, waiting) = sync_channel(WAITING);
-        let every = Duration::from_secs(config.every_seconds);
+        let every = Duration::from_secs(config.min_interval_seconds);
         let last = Arc::<Mutex<Option<Alert>>>::default();
         let waiting = Waiting { queue: waiting, last: Arc::clone(&last) };
-        (Self { run: run.to_owned(), on: config.on.clone(), every, queue, last, gates: Arc::default() }, waiting)
+        (Self { run: run.to_owned(), on: config.events.clone(), every, queue, last, gates: Arc::default() }, waiting)
     }
 
     /// Whether somebody was told that it ends.

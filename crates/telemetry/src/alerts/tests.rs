@@ -34,7 +34,7 @@ fn warning() -> Event {
 
 fn by_command(script: &str) -> AlertsConfig {
     let command = ["sh", "-c", script].map(str::to_owned).to_vec();
-    AlertsConfig { command, disk_free_min: 0, ..AlertsConfig::default() }
+    AlertsConfig { command, min_free_disk_bytes: 0, ..AlertsConfig::default() }
 }
 
 /// Tells these events, and returns when that is over.
@@ -101,7 +101,7 @@ fn a_command_that_is_not_there_or_fails_is_no_reason_to_end() {
 
 #[test]
 fn of_a_storm_one_is_told_and_the_rest_counted() {
-    let config = AlertsConfig { every_seconds: 3600, ..by_command("") };
+    let config = AlertsConfig { min_interval_seconds: 3600, ..by_command("") };
     let (desk, waiting) = Desk::of(&config, "runs/a");
     for _ in 0..1000 {
         desk.tell(Topic::Warning, "again", None);
@@ -117,7 +117,7 @@ fn of_a_storm_one_is_told_and_the_rest_counted() {
     let last: Vec<String> = waiting.map(|alert| alert.text).collect();
     assert_eq!(last, ["runs/a: over 99"]);
 
-    let often = AlertsConfig { every_seconds: 0, ..by_command("") };
+    let often = AlertsConfig { min_interval_seconds: 0, ..by_command("") };
     let (desk, waiting) = Desk::of(&often, "runs/a");
     (0..40).for_each(|_| desk.tell(Topic::Warning, "again", None));
     assert_eq!(waiting.queue.try_iter().count(), 32);
@@ -159,7 +159,7 @@ fn host(status: Option<u16>) -> (String, Receiver<String>) {
 fn by_webhook(home: &Path, address: &str) -> AlertsConfig {
     let file = home.join("address");
     store::Store::folder(home).expect("there").put("address", format!("{address}\n").as_bytes()).expect("written");
-    AlertsConfig { webhook_file: file, disk_free_min: 0, timeout_seconds: 1, ..AlertsConfig::default() }
+    AlertsConfig { webhook_file: file, min_free_disk_bytes: 0, timeout_seconds: 1, ..AlertsConfig::default() }
 }
 
 #[test]

@@ -5,15 +5,15 @@ use crate::quantities::{bytes, count, eta};
 
 pub(super) fn start(start: &PrepareStart) -> String {
     let plan = format!(
-        "{} files, {} in {} parts for {} lanes; at most {} of text in memory",
+        "{} files, {} in {} parts for {} workers; at most {} of text in memory",
         count(start.files),
         bytes(start.bytes),
         count(start.parts),
-        start.lanes,
+        start.workers,
         bytes(start.text_bytes_max),
     );
     let largest = start.largest_compressed.as_ref().map(|LargestFile { name, bytes: size }| {
-        format!("the largest compressed file takes one lane from end to end: {name}, {}", bytes(*size))
+        format!("the largest compressed file takes one worker from end to end: {name}, {}", bytes(*size))
     });
     let way = (!start.tokenized_by.is_empty()).then(|| format!("text to ids: {}", start.tokenized_by));
     [Some(plan), way, start.change.clone(), largest].into_iter().flatten().collect::<Vec<_>>().join("\n")

@@ -34,7 +34,7 @@ const START: &str = r#""kind":"start","random":true,"terms":{"mlm":8.0},"expecte
 const RESUME: &str = r#""kind":"resume","place":"runs/a/checkpoints/4""#;
 const STOP: &str = r#""kind":"stop","why":"failed","saved":true,"place":"runs/a","error":"the disk is gone""#;
 const PROGRESS: &str = r#""kind":"prepare_progress","bytes":500,"bytes_kept":0,"bytes_total":1000,"parts":3,"parts_total":6,"text_bytes":700,"tokens":90,"text_bytes_per_s":7.0,"tokens_per_s":0.9,"eta_s":12.0"#;
-const BEGUN: &str = r#""kind":"prepare_start","files":1,"bytes":1000,"parts":6,"lanes":2,"text_bytes_max":64,"largest_compressed":null"#;
+const BEGUN: &str = r#""kind":"prepare_start","files":1,"bytes":1000,"parts":6,"workers":2,"text_bytes_max":64,"largest_compressed":null"#;
 
 /// Parses an event at a step of eight rows of ten tokens.
 fn event(step: u64, rest: &str) -> Event {

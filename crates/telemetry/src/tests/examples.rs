@@ -341,7 +341,7 @@ fn preparation() -> Vec<Golden> {
         files: 1234,
         bytes: 3 << 30,
         parts: 40,
-        lanes: 4,
+        workers: 4,
         text_bytes_max: 64 << 20,
         largest_compressed: Some(LargestFile { name: "big.jsonl.gz".to_owned(), bytes: 1 << 20 }),
         generation: Generation(2),
@@ -362,9 +362,9 @@ fn preparation() -> Vec<Golden> {
     vec![
         (
             What::PrepareStart(start),
-            r#""kind":"prepare_start","files":1234,"bytes":3221225472,"parts":40,"lanes":4,"text_bytes_max":67108864,"largest_compressed":{"name":"big.jsonl.gz","bytes":1048576},"generation":2,"tokenized_by":"WordPiece by AVX2","change":"1 file added: generation 2 drops 0 parts and makes 1 part"}"#,
+            r#""kind":"prepare_start","files":1234,"bytes":3221225472,"parts":40,"workers":4,"text_bytes_max":67108864,"largest_compressed":{"name":"big.jsonl.gz","bytes":1048576},"generation":2,"tokenized_by":"WordPiece by AVX2","change":"1 file added: generation 2 drops 0 parts and makes 1 part"}"#,
             Some(
-                "1,234 files, 3.0 GiB in 40 parts for 4 lanes; at most 64.0 MiB of text in memory\ntext to ids: WordPiece by AVX2\n1 file added: generation 2 drops 0 parts and makes 1 part\nthe largest compressed file takes one lane from end to end: big.jsonl.gz, 1.0 MiB",
+                "1,234 files, 3.0 GiB in 40 parts for 4 workers; at most 64.0 MiB of text in memory\ntext to ids: WordPiece by AVX2\n1 file added: generation 2 drops 0 parts and makes 1 part\nthe largest compressed file takes one worker from end to end: big.jsonl.gz, 1.0 MiB",
             ),
         ),
         (

@@ -51,7 +51,7 @@ impl Raw {
         Ok((Self::File(Arc::new(handle), bytes), None))
     }
 
-    /// Within the lane's share, if that suffices. If not, a quarter of the room of all files is for the bytes, another for
+    /// Within the worker's share, if that suffices. If not, a quarter of the room of all files is for the bytes, another for
     /// what they are decompressed with and then for the pages in them: together, since nobody may wait for the one while he
     /// holds the other.
     fn unwrap(file: &InputFile, reading: &Reading) -> Result<(Self, Option<Hold>)> {
@@ -74,7 +74,8 @@ impl Raw {
                 return Ok(());
             }
             let hint = "raise it, or decompress the file";
-            let message = format!("it decompresses to more than {most} bytes, 1/8 of `prepare.memory_max`; {hint}");
+            let message =
+                format!("it decompresses to more than {most} bytes, 1/8 of `prepare.max_memory_bytes`; {hint}");
             Err(unfit(file, message))
         })?;
         Ok(Bytes::from(bytes))

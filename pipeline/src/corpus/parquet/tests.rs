@@ -114,12 +114,12 @@ fn a_page_beyond_the_bound_is_refused_with_the_way_out() {
     let mut cut = write(home.path(), vec![("text", strings(&[&long, &long]))], Compression::SNAPPY);
     cut.config.reading.room = Room::new(4 << 20, 1);
     let error = read(&cut).expect_err("a page of a megabyte").to_string();
-    assert!(error.contains("a.parquet") && error.contains("`prepare.memory_max`; raise it"), "{error}");
+    assert!(error.contains("a.parquet") && error.contains("`prepare.max_memory_bytes`; raise it"), "{error}");
     cut.config.reading.room = Room::new(128 << 20, 1);
     assert_eq!(read(&cut).expect("the way out").0, [long.clone(), long]);
 }
 
-/// Files that were compressed as a whole lie in memory: those that fit into no lane's share come one after another.
+/// Files that were compressed as a whole lie in memory: those that fit into no worker's share come one after another.
 #[test]
 fn a_file_that_was_compressed_as_a_whole_is_refused_where_it_does_not_fit() {
     let home = tempfile::tempdir().expect("a temporary folder");

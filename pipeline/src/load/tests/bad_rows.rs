@@ -59,11 +59,11 @@ const BATCHES: usize = 12;
 #[test]
 fn a_row_that_panics_once_is_made_anew_and_nothing_else_happens() {
     let home = home(&Synthetic { lengths: 0..63, ..Synthetic::default() });
-    for lanes in [1, 3] {
-        let plan = home.plan(&data(lanes), Rows::Train);
+    for workers in [1, 3] {
+        let plan = home.plan(&data(workers), Rows::Train);
         let calm = digests(plan.stream(RowIndex(0), Share::ALONE), BATCHES);
         let stormy = digests(stream(&plan, 0, None, |row, attempt| attempt == 0 && row % 3 == 1), BATCHES);
-        assert_eq!(stormy, calm, "{lanes} lanes");
+        assert_eq!(stormy, calm, "{workers} workers");
     }
 }
 
@@ -75,15 +75,19 @@ fn always(row: u64, _: u32) -> bool {
 #[test]
 fn a_row_that_panics_twice_is_padding_and_written_down_before_anybody_sees_its_batch() {
     let home = home(&Synthetic::default());
-    for lanes in [1, 3] {
-        let plan = home.plan(&DataConfig { bad_rows_max: 4, ..data(lanes) }, Rows::Train);
+    for workers in [1, 3] {
+        let plan = home.plan(&DataConfig { max_bad_rows: 4, ..data(workers) }, Rows::Train);
         let kept = Arc::<Kept>::default();
         let mut stormy = stream(&plan, 0, Some(&kept), always);
         let mut seen = Vec::new();
         for number in 0..BATCHES as u64 {
             let batch = stormy.next().expect("endless").expect("they are left out");
             let until: Vec<u64> = [3, 7, 11, 44].into_iter().filter(|row| *row < 8 * (number + 1)).collect();
-            assert_eq!(kept.rows(), until, "{lanes} lanes, batch {number}: as many as were handed on, in their order");
+            assert_eq!(
+                kept.rows(),
+                until,
+                "{workers} workers, batch {number}: as many as were handed on, in their order"
+            );
             let said: Vec<u64> = stormy.bad_rows().iter().map(|bad| bad.row.row.0).collect();
             assert_eq!(said, until.into_iter().filter(|row| *row >= 8 * number).collect::<Vec<_>>());
             seen.extend(batch.row_digests().to_vec());
@@ -101,7 +105,7 @@ fn a_row_that_panics_twice_is_padding_and_written_down_before_anybody_sees_its_b
         for from in [0, 1, 5] {
             let again = digests(stream(&plan, 8 * from, Some(&kept), |_, _| false), BATCHES);
             let from = 8 * usize::try_from(from).expect("small");
-            assert_eq!(again[..8 * BATCHES - from], seen[from..], "{lanes} lanes from row {from}");
+            assert_eq!(again[..8 * BATCHES - from], seen[from..], "{workers} workers from row {from}");
         }
         // Nobody asks for more than is allowed by going on.
         assert_eq!(kept.rows(), [3, 7, 11, 44]);
@@ -111,8 +115,8 @@ fn a_row_that_panics_twice_is_padding_and_written_down_before_anybody_sees_its_b
 #[test]
 fn a_row_too_many_ends_the_stream_with_its_address() {
     let home = home(&Synthetic::default());
-    for (lanes, allowed, named) in [(1, 0, 3), (3, 0, 3), (3, 1, 7), (3, 2, 11)] {
-        let plan = home.plan(&DataConfig { bad_rows_max: allowed, ..data(lanes) }, Rows::Train);
+    for (workers, allowed, named) in [(1, 0, 3), (3, 0, 3), (3, 1, 7), (3, 2, 11)] {
+        let plan = home.plan(&DataConfig { max_bad_rows: allowed, ..data(workers) }, Rows::Train);
         let kept = Arc::<Kept>::default();
         let mut stormy = stream(&plan, 0, Some(&kept), always);
         let error = stormy.find_map(Result::err).expect("one too many").to_string();
@@ -123,7 +127,7 @@ fn a_row_too_many_ends_the_stream_with_its_address() {
             &facts.shard,
             &format!("sample {}", facts.sample),
             &format!("row {named} is too much"),
-            &format!("`data.bad_rows_max` lets {allowed} rows be left out, and {allowed} are"),
+            &format!("`data.max_bad_rows` lets {allowed} rows be left out, and {allowed} are"),
             &format!("cloze inspect batch {}", named / 8),
         ] {
             assert!(error.contains(word.as_str()), "`{word}`: {error}");
@@ -132,7 +136,7 @@ fn a_row_too_many_ends_the_stream_with_its_address() {
         assert_eq!(kept.count(), allowed, "nothing is written down of what is refused");
     }
     // Who keeps nothing leaves nothing out.
-    let plan = home.plan(&DataConfig { bad_rows_max: 9, ..data(2) }, Rows::Train);
+    let plan = home.plan(&DataConfig { max_bad_rows: 9, ..data(2) }, Rows::Train);
     let error = stream(&plan, 0, None, always).find_map(Result::err).expect("the first").to_string();
     assert!(error.contains("row 3 of the stream") && error.contains("no row is left out of a validation"), "{error}");
 }
@@ -158,7 +162,7 @@ fn rows_that_somebody_leaves_out_are_padding_and_all_others_stay() {
 fn an_audit_takes_padding_for_what_it_is() {
     let home = home(&Synthetic { lengths: 0..63, ..Synthetic::default() });
     let (views, wanted) = all_views();
-    let data = DataConfig { copies: 3, width: Some(24), ..data(1) };
+    let data = DataConfig { copies_per_sample: 3, seq_len: Some(24), ..data(1) };
     let plan = LoadPlan::new(&home.request(&data, &views, &wanted)).expect("no problem");
     let care = Care { left_out: (0..800).filter(|row| row % 7 < 3).map(RowIndex).collect(), ..Care::default() };
     let (groups, mut audit) = (plan.groups(), plan.audit());

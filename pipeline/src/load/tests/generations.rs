@@ -75,7 +75,7 @@ fn rendered(plan: &Arc<LoadPlan>, batches: u64) -> BTreeMap<(u64, SampleAddress,
 #[test]
 fn the_rows_of_a_part_do_not_depend_on_the_parts_around_it() {
     let home = grown();
-    let copies = DataConfig { copies: 2, ..data(1) };
+    let copies = DataConfig { copies_per_sample: 2, ..data(1) };
     // Two epochs of 460 rows, and one of 1280.
     let alone = rendered(&home.following(&copies, 0, None), 115);
     let among = rendered(&home.following(&copies, 2, None), 160);
@@ -130,7 +130,7 @@ fn passes_are_counted_over_borders_and_decide_nothing() {
 }
 
 #[test]
-fn a_stream_over_a_border_is_the_same_from_any_row_for_any_lanes_and_ranks() {
+fn a_stream_over_a_border_is_the_same_from_any_row_for_any_workers_and_ranks() {
     let home = grown();
     let epochs = [0, 1, 1, 2, 0];
     let expected: Vec<blake3::Hash> = {
@@ -140,10 +140,10 @@ fn a_stream_over_a_border_is_the_same_from_any_row_for_any_lanes_and_ranks() {
             .flat_map(|index| plan.batch(&groups, BatchIndex(index)).expect("good").row_digests().to_vec())
             .collect()
     };
-    for (lanes, ranks) in [(1, 1), (2, 3), (5, 1), (7, 2)] {
+    for (workers, ranks) in [(1, 1), (2, 3), (5, 1), (7, 2)] {
         for from in [0, 3, 226, 689, 1150, 1790, 2020] {
             let told = Told::of(&home, &epochs);
-            let plan = home.following(&data(lanes), 0, Some(&told));
+            let plan = home.following(&data(workers), 0, Some(&told));
             for rank in 0..ranks {
                 let share = Share::new(rank, ranks).expect("a rank");
                 for batch in plan.stream(RowIndex(from), share).take(30) {
@@ -157,7 +157,7 @@ fn a_stream_over_a_border_is_the_same_from_any_row_for_any_lanes_and_ranks() {
                     );
                 }
             }
-            // Whatever the lanes, an epoch is asked for once, after those before it.
+            // Whatever the workers, an epoch is asked for once, after those before it.
             let asked = told.asked();
             assert_eq!(asked, (1..=asked.len() as u64).collect::<Vec<_>>());
         }
@@ -169,8 +169,8 @@ fn two_windows_are_the_most_over_a_border_too() {
     let shape = Synthetic { train_rows: 1000, ..Synthetic::default() };
     let mut home = home(&shape);
     home.manifest = shape.add(&home.store, &[1], &[]).expect("written");
-    for lanes in [1, 4] {
-        let data = DataConfig { shuffle_blocks: 5, ..data(lanes) };
+    for workers in [1, 4] {
+        let data = DataConfig { shuffle_window_groups: 5, ..data(workers) };
         let plan = home.following(&data, 0, Some(&Told::of(&home, &[0, 1, 0, 1])));
         let mut stream = plan.stream(RowIndex(0), Share::ALONE);
         // Three epochs and a half: of 1000, 2000, 1000 rows and half of 2000.
@@ -178,15 +178,16 @@ fn two_windows_are_the_most_over_a_border_too() {
         let groups = Arc::clone(stream.groups());
         drop(stream);
         let decoded = usize::try_from(groups.decoded()).expect("small");
-        assert!((250..=250 + plan.facts().window_blocks).contains(&decoded), "{decoded} with {lanes} lanes");
-        assert!(groups.alive_max() <= plan.facts().groups_alive_max, "{} with {lanes} lanes", groups.alive_max());
+        assert!((250..=250 + plan.facts().window_blocks).contains(&decoded), "{decoded} with {workers} workers");
+        assert!(groups.alive_max() <= plan.facts().groups_alive_max, "{} with {workers} workers", groups.alive_max());
     }
 }
 
 #[test]
 fn a_split_that_stays_decoded_goes_when_the_stream_has_left_it() {
     let home = grown();
-    let plan = home.following(&DataConfig { shuffle_blocks: 100, ..data(2) }, 0, Some(&Told::of(&home, &[0, 0, 1])));
+    let plan =
+        home.following(&DataConfig { shuffle_window_groups: 100, ..data(2) }, 0, Some(&Told::of(&home, &[0, 0, 1])));
     assert!(plan.facts().resident);
     let mut stream = plan.stream(RowIndex(0), Share::ALONE);
     stream.by_ref().take(100).for_each(|batch| drop(batch.expect("good")));
@@ -249,7 +250,7 @@ fn a_process_goes_on_over_nothing_that_was_dropped_since_it_began() {
     let mut home = home(&Synthetic::default());
     let answers = Arc::new(DroppedLater { manifest: Mutex::new(home.manifest.clone()), asked: Mutex::default() });
     let (views, wanted) = all_views();
-    let data = DataConfig { shuffle_blocks: 1000, ..data(1) };
+    let data = DataConfig { shuffle_window_groups: 1000, ..data(1) };
     let request = LoadRequest { follow: Some(Arc::clone(&answers) as _), ..home.request(&data, &views, &wanted) };
     let plan = Arc::new(LoadPlan::new(&request).expect("no problem"));
     assert!(plan.facts().resident, "nothing is read a second time");

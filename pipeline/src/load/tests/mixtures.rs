@@ -73,20 +73,20 @@ fn rendered(plan: &LoadPlan, batches: Range<u64>) -> Vec<(RowFacts, blake3::Hash
 }
 
 #[test]
-fn a_mixture_is_independent_of_lane_count_and_start() {
+fn a_mixture_is_independent_of_worker_count_and_start() {
     let sources = Sources::new();
-    let copies = |lanes| DataConfig { copies: 2, width: Some(24), ..data(lanes) };
+    let copies = |workers| DataConfig { copies_per_sample: 2, seq_len: Some(24), ..data(workers) };
     // Over both changes of weights, which are at rows 4000 and 10,000 rounded to periods of 2000 rows.
     let plan = sources.plan(&weights(), &copies(1), Rows::Train);
     let expected: Vec<_> = rendered(&plan, 0..1300).into_iter().map(|(_, digest)| digest).collect();
-    for lanes in [1, 3, 7] {
-        let plan = sources.plan(&weights(), &copies(lanes), Rows::Train);
+    for workers in [1, 3, 7] {
+        let plan = sources.plan(&weights(), &copies(workers), Rows::Train);
         for start in [0, 1, 1999, 2000, 3993, 5999, 8005] {
             let mut stream = plan.stream(RowIndex(start), Share::ALONE);
             let seen: Vec<_> =
                 stream.by_ref().take(40).flat_map(|batch| batch.expect("good").row_digests().to_vec()).collect();
             let start = usize::try_from(start).expect("small");
-            assert_eq!(seen, expected[start..start + 320], "{lanes} lanes from {start}");
+            assert_eq!(seen, expected[start..start + 320], "{workers} workers from {start}");
             assert!(stream.groups().alive_max() <= plan.facts().groups_alive_max, "windows are freed");
         }
     }
@@ -201,18 +201,19 @@ fn epochs_are_counted_for_each_source_and_for_all_together() {
 }
 
 #[test]
-fn lanes_and_windows_yield_to_the_source_that_has_it_worst() {
+fn workers_and_windows_yield_to_the_source_that_has_it_worst() {
     let sources = Sources::new();
-    let plan = sources.plan(&weights(), &DataConfig { shuffle_blocks: 4, depth: 6, ..data(4) }, Rows::Train);
+    let plan =
+        sources.plan(&weights(), &DataConfig { shuffle_window_groups: 4, prefetch_batches: 6, ..data(4) }, Rows::Train);
     let facts = plan.facts();
     assert_eq!(facts.sources.iter().map(|source| source.name.as_str()).collect::<Vec<_>>(), NAMES);
     assert_eq!(facts.sources[2].shares, [(0, 500), (2000, 0), (5000, 667)]);
     assert_eq!(facts.samples, 230 + 90 + 700);
     assert_eq!(facts.groups_alive_max, facts.sources.iter().map(|source| source.groups_alive_max).sum::<u64>());
     assert!(
-        facts.lanes.max_items_alive() < 4 * 7 + 1,
+        facts.workers.max_items_alive() < 4 * 7 + 1,
         "{:?} yields to windows of {}",
-        facts.lanes,
+        facts.workers,
         facts.window_rows_min
     );
     for source in facts.sources.iter().filter(|source| !source.resident) {
@@ -224,7 +225,7 @@ fn lanes_and_windows_yield_to_the_source_that_has_it_worst() {
 #[test]
 fn windows_of_every_source_are_freed() {
     let sources = Sources::new();
-    let plan = sources.plan(&weights(), &DataConfig { shuffle_blocks: 4, ..data(3) }, Rows::Train);
+    let plan = sources.plan(&weights(), &DataConfig { shuffle_window_groups: 4, ..data(3) }, Rows::Train);
     let facts = plan.facts();
     assert!(
         facts.groups_alive_max < facts.blocks,
@@ -249,8 +250,8 @@ fn sources_that_do_not_fit_one_another_are_refused_by_name() {
     };
     check(&|it| it.tokenizer.vocab_size = 999, ["its tokenizer (999 synthetic ids)", "that of `sources.books.folder`"]);
     check(&|it| it.tokenizer.fingerprint = "other".into(), ["its tokenizer", "one `prepare.tokenizer`"]);
-    check(&|it| it.tokens_max = 128, ["its rows have 128 tokens, those of `sources.books.folder` 64", "tokens_max"]);
-    check(&|it| it.pack.cuts = false, ["it is packed as `block`", "one `prepare.pack`"]);
+    check(&|it| it.max_seq_len = 128, ["its rows have 128 tokens, those of `sources.books.folder` 64", "max_seq_len"]);
+    check(&|it| it.pack.cuts = false, ["it is packed as `block`", "one `prepare.packing`"]);
     check(&|it| it.generations[0].parts.clear(), ["its training split is empty", "larger"]);
     let mut weights = weights();
     weights[1] = Weight::Constant(-1.0);
@@ -267,8 +268,8 @@ fn what_becomes_of_a_row_is_told_by_its_source() {
         rendered(&plan, 0..20)
     };
     let always: fn(u64, u32) -> bool = |row, _| row % 23 == 5;
-    for lanes in [1, 3] {
-        let plan = sources.plan(&weights(), &DataConfig { bad_rows_max: 9, ..data(lanes) }, Rows::Train);
+    for workers in [1, 3] {
+        let plan = sources.plan(&weights(), &DataConfig { max_bad_rows: 9, ..data(workers) }, Rows::Train);
         let kept = Arc::<Kept>::default();
         let (bad_rows, faults) = (Some(Arc::clone(&kept) as _), Some(Arc::new(Panics(always)) as _));
         let care = Care { bad_rows, faults, counts_documents: true, ..Care::default() };
@@ -291,6 +292,6 @@ fn what_becomes_of_a_row_is_told_by_its_source() {
             documents: facts.documents,
             left_out: always(facts.row.0, 0),
         };
-        assert_eq!(stream.documents(), facts.into_iter().map(told).collect::<Vec<_>>(), "{lanes} lanes");
+        assert_eq!(stream.documents(), facts.into_iter().map(told).collect::<Vec<_>>(), "{workers} workers");
     }
 }

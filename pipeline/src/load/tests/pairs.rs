@@ -36,22 +36,22 @@ impl Home {
 }
 
 #[test]
-fn pairs_are_independent_of_lane_count_and_start() {
+fn pairs_are_independent_of_worker_count_and_start() {
     let home = home(&sentences(3));
-    let plan = home.pairs(&DataConfig { copies: 2, ..data(1) }, Rows::Train);
+    let plan = home.pairs(&DataConfig { copies_per_sample: 2, ..data(1) }, Rows::Train);
     assert!(plan.sources[0].course.first().sampler().windows_per_epoch() > 2, "windows come and go");
     let groups = plan.groups();
     // More than an epoch of 230 · 2 rows.
     let expected: Vec<_> =
         (0..70).map(|index| plan.batch(&groups, BatchIndex(index)).expect("good").row_digests().to_vec()).collect();
-    for lanes in [1, 2, 3, 7] {
-        let plan = home.pairs(&DataConfig { copies: 2, ..data(lanes) }, Rows::Train);
+    for workers in [1, 2, 3, 7] {
+        let plan = home.pairs(&DataConfig { copies_per_sample: 2, ..data(workers) }, Rows::Train);
         for start in [0, 5, 50] {
             let mut stream = plan.stream(RowIndex(8 * start), Share::ALONE);
             let seen: Vec<_> =
                 stream.by_ref().take(20).map(|batch| batch.expect("good").row_digests().to_vec()).collect();
             let start = usize::try_from(start).expect("small");
-            assert_eq!(seen, expected[start..start + 20], "{lanes} lanes from {start}");
+            assert_eq!(seen, expected[start..start + 20], "{workers} workers from {start}");
             assert!(stream.groups().alive_max() <= plan.facts().groups_alive_max, "windows are freed");
         }
     }
@@ -127,19 +127,19 @@ fn styles_that_do_not_fit_are_refused() {
     let problems = LoadPlan::new(&block.request(&data, &views, &random)).expect_err("no sentences");
     let shown: Vec<String> = problems.iter().map(ToString::to_string).collect();
     for (key, word) in
-        [("`views.pair`: a `pair`", "`prepare.pack = \"sentences\"`"), ("`views.segments`: a", "`block`")]
+        [("`views.pair`: a `pair`", "`prepare.packing = \"sentences\"`"), ("`views.segments`: a", "`block`")]
     {
         assert!(shown.iter().any(|text| text.starts_with(key) && text.contains(word)), "{shown:#?}");
     }
     assert!(shown.iter().any(|text| text.contains("`is_random` is read, which a `segments`")), "{shown:#?}");
-    let narrow = DataConfig { width: Some(32), ..data.clone() };
+    let narrow = DataConfig { seq_len: Some(32), ..data.clone() };
     for pack in ["taco", "document", "sentences"] {
         let lengths = if pack == "taco" { 64..65 } else { 20..62 };
         let home = home(&Synthetic { lengths, pack: packing(pack), ..Synthetic::default() });
         let (views, wanted) = (taco(), wanted());
         let problems = LoadPlan::new(&home.request(&narrow, &views, &wanted)).expect_err("not cut");
         assert_eq!(problems.len(), 1, "{problems:?}");
-        assert!(problems[0].to_string().contains("`data.width`: rows of 32 are pieces"), "{problems:?}");
+        assert!(problems[0].to_string().contains("`data.seq_len`: rows of 32 are pieces"), "{problems:?}");
         let plan = LoadPlan::new(&home.request(&data, &views, &wanted)).expect("whole rows");
         let batch = plan.batch(&plan.groups(), BatchIndex(0)).expect("good");
         let origin = batch.column("masked", ORIGIN).expect("made");

@@ -8,7 +8,7 @@ use super::*;
 /// them, in the stream's order.
 fn seen(home: &Home, ranks: u32, rows_per_batch: u64, from: u64, rows: u64) -> Vec<blake3::Hash> {
     let (views, wanted) = all_views();
-    let data = DataConfig { copies: 2, width: Some(24), ..data(2) };
+    let data = DataConfig { copies_per_sample: 2, seq_len: Some(24), ..data(2) };
     let request = LoadRequest { rows_per_batch, ..home.request(&data, &views, &wanted) };
     let plan = Arc::new(LoadPlan::new(&request).expect("no problem"));
     let mut batches = Vec::new();
@@ -75,17 +75,20 @@ fn ranks_validate_on_every_row_once() {
 }
 
 #[test]
-fn lanes_yield_to_the_rows_of_all_ranks() {
+fn workers_yield_to_the_rows_of_all_ranks() {
     let home = home(&Synthetic { train_rows: 2000, ..Synthetic::default() });
-    let plan = home.plan(&DataConfig { shuffle_blocks: 8, depth: 6, ..data(4) }, Rows::Train);
+    let plan = home.plan(&DataConfig { shuffle_window_groups: 8, prefetch_batches: 6, ..data(4) }, Rows::Train);
     for ranks in [1, 2, 3] {
         let share = Share::new(ranks - 1, ranks).expect("the last");
-        let lanes = plan.lanes_of(share);
-        let in_flight = lanes.max_items_alive() as u64 * plan.rows_per_batch() * u64::from(ranks);
-        assert!(in_flight <= plan.sources[0].course.first().sampler().window_rows_min(), "{lanes:?} of {ranks} ranks");
+        let workers = plan.workers_of(share);
+        let in_flight = workers.max_items_alive() as u64 * plan.rows_per_batch() * u64::from(ranks);
+        assert!(
+            in_flight <= plan.sources[0].course.first().sampler().window_rows_min(),
+            "{workers:?} of {ranks} ranks"
+        );
         let mut stream = plan.stream(RowIndex(0), share);
         stream.by_ref().take(300).for_each(|batch| drop(batch.expect("good")));
-        let alive_max = plan.groups_alive_max(lanes, ranks.into()).sum();
+        let alive_max = plan.groups_alive_max(workers, ranks.into()).sum();
         assert!(stream.groups().alive_max() <= alive_max, "{ranks} ranks");
     }
 }

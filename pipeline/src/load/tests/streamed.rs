@@ -83,7 +83,7 @@ fn listed() -> Home {
 impl Home {
     fn streamed(&self, data: &DataConfig, growth: &Arc<Told>) -> Arc<LoadPlan> {
         let (views, wanted) = all_views();
-        let data = DataConfig { order: RowOrder::Streamed, shuffle_blocks: 4, ..data.clone() };
+        let data = DataConfig { order: RowOrder::Streamed, shuffle_window_groups: 4, ..data.clone() };
         let views: BTreeMap<_, _> = views.into_iter().filter(|(_, view)| view.needs_counts().is_none()).collect();
         let wanted = wanted.into_iter().filter(|(name, _)| views.contains_key(name)).collect();
         let request = self.request(&data, &views, &wanted);
@@ -147,14 +147,14 @@ fn the_first_epoch_is_the_list_and_a_window_closes_with_the_segment_that_fills_i
 }
 
 #[test]
-fn batches_are_the_same_whenever_the_segments_come_for_any_lanes() {
+fn batches_are_the_same_whenever_the_segments_come_for_any_workers() {
     let home = listed();
     let all = home.segments();
     let batches = usize::try_from(home.manifest.now().train.rows() / 8 + 20).expect("small");
     let expected = digests(&home.streamed(&data(1), &Told::new(all.clone(), all.len())), batches);
-    for lanes in [1, 3] {
+    for workers in [1, 3] {
         let told = Told::new(all.clone(), 3);
-        let plan = home.streamed(&data(lanes), &told);
+        let plan = home.streamed(&data(workers), &told);
         assert!(!plan.facts().streamed.expect("it is").is_whole);
         let mut stream = plan.stream(RowIndex(0), Share::ALONE);
         let mut found = Vec::new();
@@ -163,7 +163,7 @@ fn batches_are_the_same_whenever_the_segments_come_for_any_lanes() {
             found.extend(stream.next().expect("endless").expect("good").row_digests().to_vec());
         }
         found.extend(stream.take(batches).flat_map(|batch| batch.expect("good").row_digests().to_vec()));
-        assert!(found[..expected.len()] == expected[..], "{lanes} lanes");
+        assert!(found[..expected.len()] == expected[..], "{workers} workers");
     }
 }
 
@@ -205,7 +205,7 @@ fn a_pass_is_counted_in_parts_and_by_what_was_read_alone() {
 }
 
 #[test]
-fn lanes_that_wait_for_a_segment_end_with_their_reader() {
+fn workers_that_wait_for_a_segment_end_with_their_reader() {
     let home = listed();
     let told = Told::new(home.segments(), 3);
     let plan = home.streamed(&data(3), &told);
@@ -217,13 +217,13 @@ fn lanes_that_wait_for_a_segment_end_with_their_reader() {
     for _ in 0..there {
         assert!(matches!(stream.next_or_cancelled(&stop), NextItem::Item(Ok(_))));
     }
-    // Some lane asks for what is not there, and waits.
+    // Some worker asks for what is not there, and waits.
     while asked() == before {
         std::thread::yield_now();
     }
     stopper.cancel();
     assert!(matches!(stream.next_or_cancelled(&stop), NextItem::Cancelled));
-    // It would never return if lanes went on waiting.
+    // It would never return if workers went on waiting.
     drop(stream);
 }
 
@@ -238,5 +238,5 @@ fn what_goes_by_counts_is_refused_by_name() {
     let follow = Some(Arc::new(Whole(home.manifest.clone())) as Arc<dyn EpochVersions>);
     let request = LoadRequest { follow, growth, ..home.request(&data, &views, &wanted) };
     let problems = LoadPlan::new(&request).expect_err("refused");
-    assert!(problems.iter().any(|problem| problem.key == "views.odd.words"), "{problems:?}");
+    assert!(problems.iter().any(|problem| problem.key == "views.odd.random_words"), "{problems:?}");
 }

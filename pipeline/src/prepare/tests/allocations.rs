@@ -7,7 +7,7 @@ use crate::prepare::job::Work;
 /// Documents of the smaller corpus.
 const DOCUMENTS: usize = 4000;
 
-/// How often the lane that makes a corpus of so many documents asks for memory.
+/// How often the worker that makes a corpus of so many documents asks for memory.
 fn requests(format_name: &str, pack: &str, documents: usize) -> u64 {
     let home = tempfile::tempdir().expect("a temporary folder");
     let sentences = ["The cat sat on the mat.", "It's a mat, a cat, 1 hat.", "Cats sat; the mats sat."];
@@ -26,8 +26,8 @@ fn requests(format_name: &str, pack: &str, documents: usize) -> u64 {
         tokenizer: home.path().join("vocab.txt"),
         lowercase: Some(true),
         folder: home.path().join("data"),
-        tokens_max: 64,
-        pack: packing(pack),
+        max_seq_len: 64,
+        packing: packing(pack),
         part_bytes: Some(1 << 30),
         ..PrepareConfig::default()
     };

@@ -13,7 +13,7 @@ fn lines(name: &str, lines: impl Iterator<Item = (u64, Option<&'static str>)>) -
     };
     write_all(home.folder.path(), &[(format!("in/{name}").as_str(), lines.map(line).collect::<String>())]);
     home.config.format = format("jsonl");
-    home.config.lanes = Some(1);
+    home.config.workers = Some(1);
     home
 }
 
@@ -28,13 +28,13 @@ fn dirt_has_its_place_in_any_compression_and_nothing_is_read_twice() {
         assert_eq!(summary.bytes_read, bytes, "{name}");
         assert_eq!(summary.corpus.rejected, BTreeMap::from([("empty_document".to_owned(), 6)]));
         // From the records, without a file being opened.
-        let strict = PrepareConfig { bad_lines_max: Some(0), ..home.config.clone() };
+        let strict = PrepareConfig { max_bad_lines: Some(0), ..home.config.clone() };
         let mut log = Log::default();
         let told = run(&strict, PrepareOptions::default(), &Clock::still(), &mut log).expect_err("one is too many");
         let told = told.to_string();
         assert!(told.contains("empty_document") && told.contains(name) && told.contains("78"), "{told}");
         // The way out.
-        assert!(prepare(&PrepareConfig { bad_lines_max: Some(6), ..strict }).expect("allowed").nothing_to_do);
+        assert!(prepare(&PrepareConfig { max_bad_lines: Some(6), ..strict }).expect("allowed").nothing_to_do);
     }
 }
 
@@ -75,7 +75,7 @@ fn a_document_without_tokens_has_a_place() {
     let home = Home::new();
     // Nothing but what the tokenizer cleans away.
     write_all(home.folder.path(), &[("in/x.txt", "the cat\n\u{200d}\n")]);
-    let error = prepare(&PrepareConfig { bad_lines_max: Some(0), ..home.config.clone() }).expect_err("one").to_string();
+    let error = prepare(&PrepareConfig { max_bad_lines: Some(0), ..home.config.clone() }).expect_err("one").to_string();
     assert!(error.contains("in/x.txt:2 (empty_document)"), "{error}");
     assert_eq!(home.run().expect("one of 242 is few").corpus.rejected["empty_document"], 1);
 }

@@ -87,18 +87,18 @@ fn a_log_tells_what_was_done() {
         assert_eq!((last.bytes_total, last.parts_total, last.bytes_kept), (start.bytes, start.parts, 0));
         assert_eq!(end, summary.end(home.config.folder.display().to_string()), "nothing is lost on the way");
         assert_eq!((end.documents, end.samples, end.parts_made), (243, summary.rows, start.parts));
-        assert_eq!(summary.lanes.iter().map(|lane| lane.items).sum::<u64>(), start.parts);
+        assert_eq!(summary.workers.iter().map(|worker| worker.items).sum::<u64>(), start.parts);
     }
 }
 
 #[test]
-fn the_story_is_the_same_for_any_number_of_lanes() {
+fn the_story_is_the_same_for_any_number_of_workers() {
     let home = Home::packed("block");
-    let [one, four] = [1, 4].map(|lanes| {
-        let (_, mut story) = tell(&home.config(&lanes.to_string(), lanes), PrepareOptions::default());
+    let [one, four] = [1, 4].map(|workers| {
+        let (_, mut story) = tell(&home.config(&workers.to_string(), workers), PrepareOptions::default());
         // Threads, what they may hold, where, and time.
-        assert_eq!(story.start.text_bytes_max % lanes as u64, 0);
-        (story.start.lanes, story.start.text_bytes_max) = (0, 0);
+        assert_eq!(story.start.text_bytes_max % workers as u64, 0);
+        (story.start.workers, story.start.text_bytes_max) = (0, 0);
         (story.end.place, story.end.seconds, story.end.stages) = (String::new(), 0.0, StageSeconds::default());
         let last = story.progress.pop().map(|last| PrepareProgress {
             text_bytes_per_s: 0.0,

@@ -5,8 +5,8 @@ use schemas::PartId;
 use super::*;
 use crate::corpus::Corpus;
 use crate::tokenize::Texts;
-use crate::tokenize::TokenizeBy;
 use crate::tokenize::Tokenizer;
+use crate::tokenize::TokenizerBackend;
 use crate::tokenize::{self, Facts};
 
 /// A tokenizer that the crate disagrees with about cats.
@@ -57,7 +57,7 @@ fn documents_of_every_length_come_in_order() {
     let text: Vec<String> = (0..90).map(|index| format!("{index} {}\n\u{1}\n", words(index % 45))).collect();
     assert!(text.iter().any(|text| text.len() > 1 << 12), "some are long");
     write_all(home.folder.path(), &[("in/0.txt", text.concat())]);
-    let config = PrepareConfig { part_bytes: Some(1 << 20), bad_lines_max: Some(1000), ..home.config("some", 1) };
+    let config = PrepareConfig { part_bytes: Some(1 << 20), max_bad_lines: Some(1000), ..home.config("some", 1) };
     let summary = run(&config, PrepareOptions::default(), &Clock::still(), &mut Many::default()).expect("prepared");
     assert_eq!(summary.corpus.documents, 90 + 160);
     assert_eq!(summary.corpus.rejected["empty_document"], 90);
@@ -82,7 +82,7 @@ fn ids_are_the_same_by_either_way() {
 
 fn are_the_same_by_either_way(pack: &str) {
     let home = Home::packed(pack);
-    let by_crate = PrepareConfig { tokenize_by: TokenizeBy::Crate, ..home.config("crate", 1) };
+    let by_crate = PrepareConfig { tokenizer_backend: TokenizerBackend::Reference, ..home.config("crate", 1) };
     let fastest = home.config("fastest", 2);
     for config in [&fastest, &by_crate] {
         run(config, PrepareOptions::default(), &Clock::still(), &mut Many::default()).expect("prepared");
@@ -93,7 +93,7 @@ fn are_the_same_by_either_way(pack: &str) {
     };
     assert_eq!(shards(&fastest), shards(&by_crate));
     // A folder that one of them has begun may be gone on with by the other.
-    let other = PrepareConfig { tokenize_by: TokenizeBy::Crate, ..fastest };
+    let other = PrepareConfig { tokenizer_backend: TokenizerBackend::Reference, ..fastest };
     assert!(run(&other, PrepareOptions::default(), &Clock::still(), &mut Many::default()).expect("kept").nothing_to_do);
 }
 

@@ -43,7 +43,7 @@ fn masks_at(home: &Home, moved: u32) -> Masks {
 }
 
 fn views(config: &PrepareConfig) -> [PlannedView; 2] {
-    let width = config.tokens_max as usize;
+    let width = config.max_seq_len as usize;
     let wanted = vec![INPUT_IDS.spec()];
     let frame = AnyView::Original(Original::default());
     let original = PlannedView { name: "original".into(), view: frame, of: None, frame: 0, ids: 0, width, wanted };

@@ -17,12 +17,12 @@ fn a_folder_prepared_otherwise_is_refused_with_what_differs() {
         assert!(home.data() == before, "nothing was touched");
     };
     let config = || home.config.clone();
-    refused(&PrepareConfig { tokens_max: 32, ..config() }, &["`tokens_max` = 16, now 32"]);
+    refused(&PrepareConfig { max_seq_len: 32, ..config() }, &["`max_seq_len` = 16, now 32"]);
     refused(
         &PrepareConfig { valid_fraction: 0.1, zstd_level: 2, ..config() },
         &["`valid_fraction` = 0.3, now 0.1", "`zstd_level`"],
     );
-    refused(&PrepareConfig { pack: packing("taco"), ..config() }, &["`pack` = \"block\", now \"taco\""]);
+    refused(&PrepareConfig { packing: packing("taco"), ..config() }, &["`pack` = \"block\", now \"taco\""]);
     refused(&PrepareConfig { lowercase: Some(false), ..config() }, &["`tokenizer`"]);
     refused(&PrepareConfig { format: format("text_paragraphs"), ..config() }, &["`format`", "text_lines"]);
     refused(&PrepareConfig { part_bytes: Some(700), ..config() }, &["part_bytes"]);
@@ -30,7 +30,7 @@ fn a_folder_prepared_otherwise_is_refused_with_what_differs() {
     write_all(home.folder.path(), &[("other/9.txt", "the mat")]);
     let inputs = vec![home.folder.path().join("other").display().to_string()];
     refused(&PrepareConfig { inputs, ..config() }, &["none of its 3", "0.txt"]);
-    let elsewhere = PrepareConfig { lanes: Some(3), memory_max: 1 << 30, bad_lines_max: Some(5), ..config() };
+    let elsewhere = PrepareConfig { workers: Some(3), max_memory_bytes: 1 << 30, max_bad_lines: Some(5), ..config() };
     assert!(prepare(&elsewhere).expect("these decide no byte").nothing_to_do);
 }
 
@@ -64,19 +64,19 @@ fn too_much_dirt_is_poison_every_time() {
     write_all(home.folder.path(), &[("in/dirty.txt", dirty)]);
     // The second time the parts are there already, and say the same.
     for bound in [None, None, Some(3)] {
-        let error = prepare(&PrepareConfig { bad_lines_max: bound, ..home.config.clone() }).expect_err("too dirty");
+        let error = prepare(&PrepareConfig { max_bad_lines: bound, ..home.config.clone() }).expect_err("too dirty");
         let Error::Poison(message) = &error else { panic!("{error}") };
         // With a bound that is known the rest is not waited for, nor what the first lines of the file are.
         let words: &[&str] = match bound {
-            None => &["11 of 341 lines", "invalid_utf8 11", "in/dirty.txt:91", "`prepare.bad_lines_max`"],
-            Some(_) => &["invalid_utf8", "in/dirty.txt", "`prepare.bad_lines_max`"],
+            None => &["11 of 341 lines", "invalid_utf8 11", "in/dirty.txt:91", "`prepare.max_bad_lines`"],
+            Some(_) => &["invalid_utf8", "in/dirty.txt", "`prepare.max_bad_lines`"],
         };
         for word in words {
             assert!(message.contains(word), "`{word}` is missing in {message}");
         }
         assert!(!home.config.folder.join("manifest.json").exists());
     }
-    let summary = prepare(&PrepareConfig { bad_lines_max: Some(11), ..home.config.clone() }).expect("allowed");
+    let summary = prepare(&PrepareConfig { max_bad_lines: Some(11), ..home.config.clone() }).expect("allowed");
     assert_eq!(summary.corpus.rejected, BTreeMap::from([("invalid_utf8".to_owned(), 11)]));
     assert_eq!(summary.corpus.documents, 341, "repaired, not thrown away");
 }

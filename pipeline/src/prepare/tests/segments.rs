@@ -17,10 +17,10 @@ fn segments(files: &BTreeMap<String, Vec<u8>>) -> usize {
 }
 
 #[test]
-fn segments_are_the_same_for_any_number_of_lanes_and_rows_count_on_over_them() {
+fn segments_are_the_same_for_any_number_of_workers_and_rows_count_on_over_them() {
     for pack in AnyPacking::KINDS {
         let mut home = compressed();
-        home.config.pack = packing(pack);
+        home.config.packing = packing(pack);
         let summary = prepare(&home.config("one", 1)).expect("prepared");
         let expected = files(&home.folder.path().join("one"));
         assert!(segments(&expected) >= 3, "{:?}", expected.keys());
@@ -38,7 +38,7 @@ fn segments_are_the_same_for_any_number_of_lanes_and_rows_count_on_over_them() {
 fn documents_begin_in_the_rows_that_their_table_names() {
     for pack in ["block", "document", "sentences"] {
         let mut home = compressed();
-        home.config.pack = packing(pack);
+        home.config.packing = packing(pack);
         home.run().expect("prepared");
         let manifest = load::open(&home.store()).expect("a manifest");
         let (promise, now) = (Promise::of(&manifest), manifest.now());
@@ -72,7 +72,7 @@ fn documents_begin_in_the_rows_that_their_table_names() {
 #[test]
 fn a_kill_costs_the_segment_in_hand_and_no_more() {
     let mut home = compressed();
-    home.config.lanes = Some(1);
+    home.config.workers = Some(1);
     prepare(&home.config("whole", 1)).expect("prepared");
     let whole = files(&home.folder.path().join("whole"));
     let mut inside = 0;

@@ -27,17 +27,19 @@ fn files_that_cannot_be_used_are_all_named_at_once_or_all_left_out() {
         &[("in/a.txt", utf16("a text of another encoding")), ("in/b.txt", b"\0\x01".to_vec())],
     );
     let error = home.run().expect_err("two files are unfit").to_string();
-    for word in ["in/a.txt: UTF-16LE", "in/b.txt: a binary file", "2 of 42 files", "`prepare.unfit_files = \"skip\"`"] {
+    for word in
+        ["in/a.txt: UTF-16LE", "in/b.txt: a binary file", "2 of 42 files", "`prepare.on_invalid_file = \"skip\"`"]
+    {
         assert!(error.contains(word), "`{word}` is missing in {error}");
     }
     assert!(!home.config.folder.exists(), "nothing was written");
-    let skip = PrepareConfig { unfit_files: crate::corpus::UnfitFiles::Skip, ..home.config.clone() };
+    let skip = PrepareConfig { on_invalid_file: crate::corpus::InvalidFilePolicy::Skip, ..home.config.clone() };
     let (summary, told) = warnings(&skip);
     assert_eq!(summary.corpus.documents, 240);
-    let told = &told["unfit_files"];
+    let told = &told["on_invalid_file"];
     assert!(told.contains("2 files cannot be used") && told.contains("in/a.txt: UTF-16LE"), "{told}");
     let (again, told) = warnings(&skip);
-    assert!(again.nothing_to_do && told.contains_key("unfit_files"), "{again:?}");
+    assert!(again.nothing_to_do && told.contains_key("on_invalid_file"), "{again:?}");
     // One that becomes unfit is left out as if it was removed; one that becomes fit is added.
     write_all(home.folder.path(), &[("in/13.txt", "\0\x01"), ("in/b.txt", &text(90, 4))]);
     assert_eq!(warnings(&skip).0.corpus.documents, 240 - 6 + 4);
@@ -112,7 +114,7 @@ fn what_is_not_of_the_encoding_is_counted_with_its_place() {
     let gbk = [&encoding_rs::GBK.encode("the cat\n中").0[..], b"\xff mat\n"].concat();
     write_all(home.folder.path(), &[("gbk/a.txt", gbk)]);
     let inputs = vec![home.folder.path().join("gbk").display().to_string()];
-    let config = PrepareConfig { inputs, encoding: Some("gbk".into()), bad_lines_max: Some(0), ..home.config.clone() };
+    let config = PrepareConfig { inputs, encoding: Some("gbk".into()), max_bad_lines: Some(0), ..home.config.clone() };
     let error = prepare(&config).expect_err("a byte that is no character").to_string();
     assert!(error.contains("gbk/a.txt:2 (invalid_utf8)"), "{error}");
 }

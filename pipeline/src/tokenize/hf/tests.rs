@@ -10,8 +10,13 @@ use crate::testing;
 /// Both families, by the crate and by whatever is faster.
 static FAMILIES: LazyLock<[HfTokenizer; 4]> = LazyLock::new(|| {
     let [a, b] = testing::TOKENIZERS;
-    [(a, TokenizeBy::Crate), (b, TokenizeBy::Crate), (a, TokenizeBy::Fastest), (b, TokenizeBy::Fastest)]
-        .map(|(name, by)| testing::tokenizer(name).by(by))
+    [
+        (a, TokenizerBackend::Reference),
+        (b, TokenizerBackend::Reference),
+        (a, TokenizerBackend::Fast),
+        (b, TokenizerBackend::Fast),
+    ]
+    .map(|(name, by)| testing::tokenizer(name).by(by))
 });
 
 /// Characters around which normalizers, regular expressions and added tokens do something special.
@@ -70,7 +75,7 @@ proptest! {
                 tokenizer.split(text, &mut whole).expect("encodable");
                 prop_assert_eq!(tokenizer.ids(text).expect("encodable"), whole, "{} {:?} of {:?}", name, tokenizer.way, text);
             }
-            let tokenizer = tokenizer.by(TokenizeBy::Crate);
+            let tokenizer = tokenizer.by(TokenizerBackend::Reference);
             for text in &texts {
                 let mut whole = Vec::new();
                 tokenizer.split(text, &mut whole).expect("encodable");
@@ -199,12 +204,15 @@ fn what_disagrees_with_the_crate_is_found_out() {
     tokenizer.path = tokenizer.path.take().map(|path| Box::new(Wrong(path)) as Box<dyn Path>);
     (tokenizer.way, tokenizer.benches) = ("WordPiece by guessing".to_owned(), Pool::default());
     let said = tokenizer.compare(&text).expect_err("other ids").to_string();
-    for part in
-        ["WordPiece by guessing", r#"the mat. \nthe \u{1b}cat sat""#, "from id 301 on 9 7, and 6 7", "tokenize_by"]
-    {
+    for part in [
+        "WordPiece by guessing",
+        r#"the mat. \nthe \u{1b}cat sat""#,
+        "from id 301 on 9 7, and 6 7",
+        "tokenizer_backend",
+    ] {
         assert!(said.contains(part), "{part}: {said}");
     }
-    let by_crate = tokenizer.by(TokenizeBy::Crate);
+    let by_crate = tokenizer.by(TokenizerBackend::Reference);
     by_crate.compare(&text).expect("nothing to compare");
     assert!(by_crate.way().contains("the configuration says so"));
 }
@@ -212,7 +220,7 @@ fn what_disagrees_with_the_crate_is_found_out() {
 #[test]
 fn what_is_split_as_a_whole_is_short_where_words_are_by_either_way() {
     for name in testing::TOKENIZERS {
-        let (fast, by_crate) = (testing::tokenizer(name), testing::tokenizer(name).by(TokenizeBy::Crate));
+        let (fast, by_crate) = (testing::tokenizer(name), testing::tokenizer(name).by(TokenizerBackend::Reference));
         assert_ne!(fast.way(), by_crate.way());
         for text in ["Alpha.\n Beta.\n Gamma.\n ".repeat(1000), "the cat sat\n\non a mat ".repeat(1000)] {
             let [fast, by_crate] = [&fast, &by_crate].map(|tokenizer| tokenizer.longest_piece(&text));

@@ -69,11 +69,11 @@ fn pairs_that_no_memory_holds_are_refused() {
         words.add(&blake3::hash(&number.to_le_bytes()).to_hex(), 1);
     }
     let config = TokenizerConfig { vocab_size: 30_522, ..TokenizerConfig::default() };
-    let merge = |memory_max| {
-        let budget = Budget::of(&config, &PrepareConfig { memory_max, ..PrepareConfig::default() });
+    let merge = |max_memory_bytes| {
+        let budget = Budget::of(&config, &PrepareConfig { max_memory_bytes, ..PrepareConfig::default() });
         merge_pairs(&config, &words, leading(&config, &words), budget).map(|merged| merged.tokens.len())
     };
     assert!(merge(1 << 30).expect("there is room") > 1000);
     let error = merge(words.held()).expect_err("there is none").to_string();
-    assert!(error.contains("`prepare.memory_max = ") && error.contains("`tokenizer.sample`"), "{error}");
+    assert!(error.contains("`prepare.max_memory_bytes = ") && error.contains("`tokenizer.sample`"), "{error}");
 }

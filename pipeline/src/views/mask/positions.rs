@@ -53,8 +53,8 @@ pub(crate) struct Candidates {
 
 impl Candidates {
     pub(crate) fn problems(self) -> Option<(&'static str, String)> {
-        let message = "`[CLS]` is a special token, and none is masked; give `specials = true` too";
-        (self.cls && !self.specials).then(|| ("cls", message.into()))
+        let message = "`[CLS]` is a special token, and none is masked; set `mask_special_tokens = true` too";
+        (self.cls && !self.specials).then(|| ("mask_cls", message.into()))
     }
 
     /// Whether one is.

@@ -84,7 +84,7 @@ fn the_default_mask_never_changes() {
 fn stochastic_rounding_is_right_on_average() {
     for (rate, tokens) in [(0.15, 126), (0.15, 1), (0.5, 7), (0.0, 9), (1.0, 9)] {
         for base in [Base::Maskable, Base::All] {
-            let view = Mask { count: Count::StochasticRound, base, ..mask(Unit::Subword, rate) };
+            let view = Mask { count: Count::StochasticRound, rate_base: base, ..mask(Unit::Subword, rate) };
             let all = if base == Base::All { tokens + 2 } else { tokens };
             let expected = (rate * all as f64).min(tokens as f64);
             let counts: Vec<f64> = masks(&view, &vec![9; tokens], 2000, 1).iter().map(|row| row.len() as f64).collect();
@@ -98,7 +98,7 @@ fn stochastic_rounding_is_right_on_average() {
 fn specials_are_masked_when_asked_and_cls_when_asked_too() {
     let content = [3, 1, 9, 9];
     for (specials, cls, expected) in [(false, false, 2..4), (true, false, 0..5), (true, true, 0..6)] {
-        let view = Mask { specials, cls, ..mask(Unit::Subword, 1.0) };
+        let view = Mask { mask_special_tokens: specials, mask_cls: cls, ..mask(Unit::Subword, 1.0) };
         let batch = render(&view, &content, 1, 1);
         let labels = batch.column("view", LABELS).expect("made").row(0).to_vec();
         let seen: Vec<bool> = labels.iter().map(|&label| label != IGNORE).collect();
@@ -111,7 +111,7 @@ fn specials_are_masked_when_asked_and_cls_when_asked_too() {
 #[test]
 fn replacements_have_their_percentages() {
     for replace in [[80, 10, 10], [100, 0, 0], [85, 0, 15], [0, 100, 0], [0, 0, 100]] {
-        let view = Mask { replace, ..mask(Unit::Subword, 0.5) };
+        let view = Mask { replacement: replace, ..mask(Unit::Subword, 0.5) };
         let batch = render(&view, &[99; 400], 100, 1);
         let (ids, labels) = (batch.column("view", INPUT_IDS), batch.column("view", LABELS));
         let cells = ids.expect("made").values().iter().zip(labels.expect("made").values());
@@ -131,7 +131,7 @@ fn replacements_have_their_percentages() {
 
 #[test]
 fn unigram_words_are_as_likely_as_they_are_frequent() {
-    let view = Mask { words: RandomWords::Unigram, replace: [0, 100, 0], ..mask(Unit::Subword, 1.0) };
+    let view = Mask { random_words: RandomWords::Unigram, replacement: [0, 100, 0], ..mask(Unit::Subword, 1.0) };
     let batch = render(&view, &[99; 500], 100, 1);
     let mut counts = vec![0.0; 200];
     let ids = batch.column("view", INPUT_IDS).expect("made");
@@ -152,7 +152,7 @@ fn unigram_words_are_as_likely_as_they_are_frequent() {
 
 #[test]
 fn draws_are_there_where_something_is_predicted() {
-    let view = Mask { specials: true, cls: true, ..mask(Unit::Subword, 0.5) };
+    let view = Mask { mask_special_tokens: true, mask_cls: true, ..mask(Unit::Subword, 0.5) };
     let batch = render(&view, &[9; 62], 200, 2);
     let (draws, labels) = (batch.column("view", DRAWS).expect("made"), batch.column("view", LABELS).expect("made"));
     let mut bits = vec![0.0; 32];
@@ -248,7 +248,8 @@ fn words_begin_a_row_that_lost_its_first_token() {
 fn spans_fill_their_budget_and_share_one_decision() {
     let content = words_of(&[1, 2, 3, 1], 150);
     for (span, rate) in [(SpanSampler::Tiles, 0.15), (SpanSampler::Spanbert, 0.15), (SpanSampler::Spanbert, 1.0)] {
-        let view = Mask { span, replace: [50, 30, 20], words: RandomWords::Unigram, ..mask(Unit::Span, rate) };
+        let view =
+            Mask { span, replacement: [50, 30, 20], random_words: RandomWords::Unigram, ..mask(Unit::Span, rate) };
         let batch = render(&view, &content, 300, 1);
         let ids = batch.column("view", INPUT_IDS).expect("made");
         let mut decisions = vec![0.0; 2];

@@ -36,7 +36,7 @@ fn every_file_in_configs_is_of_the_schema_and_mistakes_are_not() {
     for (wrong, at) in [
         (json!({ "sede": 1 }), "sede"),
         (json!({ "seed": "one" }), "/seed"),
-        (json!({ "prepare": { "tokens_max": -4 } }), "/prepare/tokens_max"),
+        (json!({ "prepare": { "max_seq_len": -4 } }), "/prepare/max_seq_len"),
         (json!({ "prepare": { "format": "csv" } }), "/prepare/format"),
         (json!({ "prepare": { "inputs": ["a", 3] } }), "/prepare/inputs/1"),
         (json!({ "data": { "wdith": 64 } }), "wdith"),

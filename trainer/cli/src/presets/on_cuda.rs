@@ -120,7 +120,7 @@ fn a_run_takes_the_memory_that_its_plan_says() {
     for name in presets().into_iter().filter(is_wanted) {
         let mut table = home.ready(&name, home.small(&name));
         set(&mut table, "train", "device", "cuda");
-        set(&mut table, "train", "rows_per_micro_batch", 12);
+        set(&mut table, "train", "micro_batch_size", 12);
         set(&mut table, "train", "steps", 1);
         set(&mut table, "schedule", "warmup_steps", 0);
         let anew = SPARING.contains(&name.as_str()).then(|| (own_precision(&name), true));
@@ -129,7 +129,7 @@ fn a_run_takes_the_memory_that_its_plan_says() {
             let is_first = precision == "f32";
             let folder = if anew { format!("{name}-anew") } else { name.clone() };
             let mut table = if is_first { table.clone() } else { on_cuda(table.clone(), &home, &precision, &folder) };
-            set(&mut table, "train", "recompute", anew);
+            set(&mut table, "train", "activation_checkpointing", anew);
             pretend_cuda::Counts::start();
             let run = home.run(&name, table);
             let Some(counts) = pretend_cuda::Counts::read() else {
@@ -170,8 +170,8 @@ fn a_step_launches_no_more_kernels_than_it_has_to() {
             }
             // Attention takes heads of eight numbers, or goes in steps of its own.
             set(&mut table, "encoder", "hidden", 32);
-            set(&mut table, "train", "rows_per_step", 4);
-            set(&mut table, "train", "rows_per_micro_batch", 4);
+            set(&mut table, "train", "global_batch_size", 4);
+            set(&mut table, "train", "micro_batch_size", 4);
             let table = on_cuda(home.ready(name, table), &home, &precision, &format!("{name}-{steps}"));
             pretend_cuda::Counts::start();
             home.run(name, table);

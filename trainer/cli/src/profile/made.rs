@@ -22,7 +22,7 @@ const PREDICTED: [usize; 3] = [3, 9, 16];
 
 /// The micro-batch of that number, with all that its views have.
 pub(super) fn batch(plan: &TrainPlan, views: &[ViewFacts], fills_rows: bool, index: u64) -> Batch {
-    let rows = usize::try_from(plan.train.rows_per_micro_batch).expect("rows fit a memory");
+    let rows = usize::try_from(plan.train.micro_batch_size).expect("rows fit a memory");
     let mut builder = BatchBuilder::new(BatchIndex(index), rows);
     let widest = views.iter().map(|view| view.width).max().unwrap_or(0);
     for view in views {

@@ -32,7 +32,7 @@ struct Times {
 pub(super) fn proposal(args: &ConfigArgs) -> anyhow::Result<Option<Proposal>> {
     let outlook = Outlook::of(args)?;
     let train = &outlook.train().train;
-    let (rows, now) = (train.rows_per_step, train.rows_per_micro_batch);
+    let (rows, now) = (train.global_batch_size, train.micro_batch_size);
     if !rows.is_multiple_of(2 * now) || !now.is_multiple_of(2) || is_recipe(outlook.train()) {
         return Ok(None);
     }
@@ -41,7 +41,7 @@ pub(super) fn proposal(args: &ConfigArgs) -> anyhow::Result<Option<Proposal>> {
     let within = 0.5 * half.within.hypot(whole.within).max(0.01);
     let size = |rows: u64| usize::try_from(rows).unwrap_or(usize::MAX);
     Ok((gain >= GAIN_MIN.max(within) && gain < GAIN_MAX).then(|| Proposal {
-        key: "train.rows_per_micro_batch",
+        key: "train.micro_batch_size",
         from: size(now),
         to: size(2 * now),
         gain,
@@ -66,7 +66,7 @@ fn gain(half: f64, whole: f64) -> f64 {
 
 fn times(args: &ConfigArgs, rows: u64) -> anyhow::Result<Times> {
     let mut sized = args.clone();
-    sized.set.push(format!("train.rows_per_micro_batch={rows}"));
+    sized.set.push(format!("train.micro_batch_size={rows}"));
     let outlook = Outlook::of(&sized)?;
     let steps = made_steps(outlook.train(), &outlook.views(), outlook.fills_rows(), STEPS);
     let timing = time_steps(outlook.train(), &steps, WARM_UP, STEPS)?;

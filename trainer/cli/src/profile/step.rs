@@ -68,7 +68,7 @@ impl Figures {
         let train = &plan.train;
         json!({
             "device": timing.device, "device_name": timing.device_name, "precision": train.precision,
-            "rows_per_step": train.rows_per_step, "rows_per_micro_batch": train.rows_per_micro_batch,
+            "global_batch_size": train.global_batch_size, "micro_batch_size": train.micro_batch_size,
             "width": plan.width, "vocab_size": plan.vocab.size, "tokens": timing.tokens, "loss": timing.loss,
             "steps": timing.seconds.len(), "step_ms": self.median * 1e3,
             "step_ms_quartiles": self.quartiles.map(|seconds| seconds * 1e3),

@@ -85,7 +85,7 @@ pub(super) fn measured(args: &ConfigArgs, options: &ProfileArgs) -> anyhow::Resu
         is_over: false,
         found: Arc::clone(&found),
     };
-    let mut data = data_without_records(&plan, &control, slow.lanes, slow.contention);
+    let mut data = data_without_records(&plan, &control, slow.workers, slow.contention);
     let training = plan.train().clone();
     let thread = runtime::spawn("trainer", move || {
         let store = Store::memory(Weather::calm());

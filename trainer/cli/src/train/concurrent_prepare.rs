@@ -30,11 +30,11 @@ pub(super) struct ConcurrentPrepare {
 impl ConcurrentPrepare {
     /// Starts it. If the training runs at the same time, it uses its share of the cores.
     pub(super) fn start(parsed: Parsed, is_concurrent: bool) -> anyhow::Result<Self> {
-        let lanes = Halves::of(&parsed.config).prepare;
+        let workers = Halves::of(&parsed.config).prepare;
         let mut corpora = parsed.into_corpora(None)?;
         if is_concurrent {
             for corpus in &mut corpora {
-                corpus.prepare.lanes = Some(lanes);
+                corpus.prepare.workers = Some(workers);
             }
         }
         let (stopper, stop) = cancel_pair();

@@ -54,7 +54,7 @@ pub(super) struct DataSource {
     ledger: Arc<Mutex<Ledger>>,
     /// Kills this process before a step, if that is one of its faults.
     faults: Option<Arc<Storm>>,
-    rows_per_step: u64,
+    global_batch_size: u64,
     phases: Phases,
     /// Of data that is still being prepared: measures how long the workers waited for it.
     segments: Option<Arc<StreamedSegments>>,
@@ -90,7 +90,7 @@ impl DataSource {
             contention: Contention::default(),
             ledger: records.ledger,
             faults: faults.cloned(),
-            rows_per_step: plan.train().train.rows_per_step,
+            global_batch_size: plan.train().train.global_batch_size,
             phases,
             segments: plan.data().segments().cloned(),
         }
@@ -106,7 +106,7 @@ impl Data for DataSource {
         let Self { hindrance, contention, .. } = *self;
         let options = StreamOptions { digests: true, replay, care, hindrance, contention };
         let stream = BatchStream::new(&self.plan, rows, Share::ALONE, options);
-        self.phases.control.board().lanes(stream.gauges());
+        self.phases.control.board().workers(stream.gauges());
         self.stream = Some(stream);
         Ok(())
     }
@@ -114,9 +114,9 @@ impl Data for DataSource {
     fn next(&mut self) -> Result<Option<Batch>, ForeignError> {
         self.phases.enter(Phase::Data);
         if let Some(faults) = &self.faults
-            && self.row.0.is_multiple_of(self.rows_per_step)
+            && self.row.0.is_multiple_of(self.global_batch_size)
         {
-            faults.reach(Kill::Step(self.row.0 / self.rows_per_step))?;
+            faults.reach(Kill::Step(self.row.0 / self.global_batch_size))?;
         }
         let stream = self.stream.as_mut().ok_or("the trainer seeks before it reads")?;
         let asked = Instant::now();
@@ -234,10 +234,10 @@ impl DataSource {
     }
 }
 
-/// What is to be said of a wait for a batch that was a wait for the preparation: lanes had waited for so long before.
+/// What is to be said of a wait for a batch that was a wait for the preparation: workers had waited for so long before.
 fn starved(before: Duration, segments: &StreamedSegments, asked: Duration) -> Option<What> {
     let SegmentWait { waited, part, parts } = segments.wait_so_far();
-    // Lanes may have waited ahead of the trainer, which noticed nothing.
+    // Workers may have waited ahead of the trainer, which noticed nothing.
     let seconds = waited.saturating_sub(before).min(asked).as_secs_f64();
     (seconds >= STARVED_MIN).then(|| What::Starved(StarvedReport { by: "prepare".to_owned(), seconds, part, parts }))
 }

@@ -60,12 +60,12 @@ impl Exporters {
 /// The progress of a training, for the terminal.
 pub(super) fn progress(plan: &Plan, phases: &Phases) -> Course {
     let config = &plan.train().train;
-    let (steps, rows_per_step) = (config.steps, config.rows_per_step.max(1));
+    let (steps, global_batch_size) = (config.steps, config.global_batch_size.max(1));
     let control = Arc::clone(&phases.control);
     let look = move || {
         let (rows, phase) = control.board().course();
         let is_learning = matches!(phase, Phase::Data | Phase::Step);
-        Doing { steps: rows / rows_per_step, phase: (!is_learning).then(|| phase.name()) }
+        Doing { steps: rows / global_batch_size, phase: (!is_learning).then(|| phase.name()) }
     };
     Course { steps: (steps < TrainConfig::STEPS_ENDLESS).then_some(steps), look: Box::new(look) }
 }

@@ -227,5 +227,9 @@ fn hold_folder(folder: &Store) -> anyhow::Result<RunFolder> {
 
 fn patience(run: &RunConfig, folder: &Store) -> Patience {
     let seconds = |seconds: u64| (seconds > 0).then(|| Duration::from_secs(seconds));
-    Patience { folder: folder.clone(), grace: seconds(run.grace_seconds), hang: seconds(run.hang_seconds) }
+    Patience {
+        folder: folder.clone(),
+        grace: seconds(run.shutdown_timeout_seconds),
+        hang: seconds(run.stall_timeout_seconds),
+    }
 }

@@ -27,7 +27,7 @@ layers = 1
 hidden = 16
 heads = 2
 feed_forward = 32
-positions = 64
+max_positions = 64
 [views.masked]
 kind = "mask"
 [objectives.mlm]
@@ -35,8 +35,8 @@ kind = "masked_lm"
 [loss]
 mlm = 1.0
 [train]
-rows_per_step = 8
-rows_per_micro_batch = 4
+global_batch_size = 8
+micro_batch_size = 4
 device = "cpu"
 threads = 1
 [schedule]

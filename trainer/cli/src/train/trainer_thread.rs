@@ -16,7 +16,7 @@ use telemetry::terminal::{Printer, note};
 use telemetry::{Clock, Many, Observer};
 use trainer::training::checkpoint::{Export, Keeping};
 use trainer::training::{Alone, Data, Outcome};
-use trainer_plan::config::GuardRule;
+use trainer_plan::config::SpikeAction;
 
 use super::data_source::{DataSource, RowRecords};
 use super::monitoring;
@@ -92,7 +92,7 @@ fn keeping(plan: &Plan) -> anyhow::Result<Keeping> {
     let model = rules.export.map(|family| export::Model::of(plan, family)).transpose()?;
     let export =
         model.map(|model| -> Export { Box::new(move |weights, folder| model.put(weights, folder).map(|_| ())) });
-    let goes_back = plan.train().guard.rule == GuardRule::Skip;
+    let goes_back = plan.train().guard.action == SpikeAction::Skip;
     Ok(Keeping { rules, export, goes_back })
 }
 

@@ -1,4 +1,4 @@
-//! `train.rows_per_micro_batch`: steps on made batches, of each size that divides a step and has room.
+//! `train.micro_batch_size`: steps on made batches, of each size that divides a step and has room.
 
 use cloze::commands::tune::memory::available;
 use cloze::commands::tune::tuning::{Change, GAIN_MIN, Tuning, times};
@@ -16,7 +16,7 @@ use trainer_plan::TrainPlan;
 use crate::profile::micro_batch::is_recipe;
 use crate::profile::step::made_steps;
 
-pub(super) const KEY: &str = "train.rows_per_micro_batch";
+pub(super) const KEY: &str = "train.micro_batch_size";
 
 /// Steps of one timing.
 const STEPS_MIN: usize = 4;
@@ -85,7 +85,7 @@ struct Found {
 /// The best of the larger sizes; where none of them gains, of the smaller ones.
 fn best(tuning: &mut Tuning<'_>, plan: &Plan, pace: &Pace) -> anyhow::Result<Option<Found>> {
     let train = &plan.train().train;
-    let (present, of_step) = (train.rows_per_micro_batch, train.rows_per_step);
+    let (present, of_step) = (train.micro_batch_size, train.global_batch_size);
     let (larger, mut smaller): (Vec<u64>, Vec<u64>) =
         divisors(of_step).into_iter().filter(|rows| *rows != present).partition(|rows| *rows > present);
     smaller.reverse();
@@ -100,7 +100,7 @@ fn best(tuning: &mut Tuning<'_>, plan: &Plan, pace: &Pace) -> anyhow::Result<Opt
 }
 
 fn present_rows(plan: &Plan) -> u64 {
-    plan.train().train.rows_per_micro_batch
+    plan.train().train.micro_batch_size
 }
 
 /// Tries sizes in turn until one brings no more than the one before.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use schemas::SpecialIds;
-use trainer_plan::config::{CheckpointConfig, GuardConfig, ReportConfig, TrainConfig, ValidationConfig};
+use trainer_plan::config::{CheckpointConfig, ReportConfig, SpikeGuardConfig, TrainConfig, ValidationConfig};
 use trainer_plan::device::DeviceChoice;
 use trainer_plan::encoder::{EncoderConfig, VocabFacts};
 use trainer_plan::identity::Identity;
@@ -31,8 +31,8 @@ pub(crate) fn request(rows: usize) -> TrainRequest {
         objectives: BTreeMap::new(),
         loss: BTreeMap::new(),
         train: TrainConfig {
-            rows_per_step: rows,
-            rows_per_micro_batch: rows,
+            global_batch_size: rows,
+            micro_batch_size: rows,
             device: DeviceChoice::Cpu,
             ..TrainConfig::default()
         },
@@ -41,7 +41,7 @@ pub(crate) fn request(rows: usize) -> TrainRequest {
         validation: ValidationConfig::default(),
         checkpoints: CheckpointConfig::default(),
         report: ReportConfig::default(),
-        guard: GuardConfig::default(),
+        guard: SpikeGuardConfig::default(),
         identity: Identity::new(BTreeMap::new()),
         data_content: String::new(),
         amended: Amended::default(),

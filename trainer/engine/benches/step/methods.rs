@@ -100,9 +100,9 @@ pub(crate) struct Setting {
 impl Setting {
     pub(crate) fn encoder(&self, relative: bool) -> EncoderConfig {
         let form = if relative { RelativeForm::CocoLm } else { RelativeForm::None };
-        let relative_positions = RelativePositions { form, ..RelativePositions::default() };
+        let relative_positions = RelativePositions { kind: form, ..RelativePositions::default() };
         let positions = u32::try_from(self.width).expect("a row is short");
-        let common = EncoderConfig { relative_positions, positions, ..EncoderConfig::default() };
+        let common = EncoderConfig { relative_positions, max_positions: positions, ..EncoderConfig::default() };
         if self.base {
             common
         } else {

@@ -58,7 +58,7 @@ fn plan(encoder: EncoderConfig, vocab_size: u32) -> TrainRequest {
         vocab: VocabFacts { size: vocab_size, unigram_log_probabilities, ..plan.vocab },
         objectives: [("mlm".to_owned(), objective("masked_lm"))].into(),
         loss: [("mlm".to_owned(), 1.0)].into(),
-        train: TrainConfig { rows_per_step: 3, rows_per_micro_batch: 3, ..plan.train },
+        train: TrainConfig { global_batch_size: 3, micro_batch_size: 3, ..plan.train },
         optimizer: OptimizerConfig { lr: 1e-3, eps: 1e-6, ..OptimizerConfig::default() },
         schedule: ScheduleConfig { kind: ScheduleKind::Constant, warmup_steps: 0, ..ScheduleConfig::default() },
         ..plan
@@ -68,7 +68,7 @@ fn plan(encoder: EncoderConfig, vocab_size: u32) -> TrainRequest {
 /// The run, begun with the stored model.
 fn begun(plan: &TrainRequest, model: &str) -> Trainer {
     let mut plan = plan.clone();
-    plan.train.init = Some(golden(model));
+    plan.train.init_from = Some(golden(model));
     let mut trainer = testing::trainer(&plan);
     trainer.begin().expect("the stored model");
     trainer

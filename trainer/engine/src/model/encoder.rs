@@ -119,7 +119,7 @@ impl Encoder {
         let is_projected = config.embedding_width() != i64::from(config.hidden);
         let project = is_projected.then(|| Linear::build(&embeddings.sub("project"), precision));
         let buckets = config.relative_positions.buckets();
-        let relative = buckets.map(|buckets| PositionBias::build(buckets, config.positions, path));
+        let relative = buckets.map(|buckets| PositionBias::build(buckets, config.max_positions, path));
         let layers = path.sub("layers");
         let layers = (0..config.layers).map(|n| Layer::build(&layers.sub(&n.to_string()), config, precision)).collect();
         Self { word, position, token_type, norm, project, relative, layers, dropout: config.dropout, precision }

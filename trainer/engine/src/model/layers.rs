@@ -80,7 +80,7 @@ pub(super) fn dropout_to(kind: Kind, x: &Tensor, probability: f64, mode: Mode) -
     if mode == Mode::Eval || probability == 0.0 {
         x.shallow_clone()
     } else if x.device() == Device::Cpu {
-        // Lanes are uniform over −2¹⁵ .. 2¹⁵.
+        // Workers are uniform over −2¹⁵ .. 2¹⁵.
         let threshold = (probability * 65_536.0).round();
         #[expect(clippy::cast_possible_truncation, reason = "between −2¹⁵ and 2¹⁵")]
         let least = (threshold - 32_768.0) as i32;

@@ -2,7 +2,7 @@
 //!
 //! # What
 //! Which document of its row each token belongs to, and its place in that document: what an encoder is told where
-//! `encoder.attend = "document"`.
+//! `encoder.attention_scope = "document"`.
 //!
 //! # Definition
 //! A new document begins where the column `document` changes. A frame token or padding, which belongs to none, goes with

@@ -73,7 +73,7 @@ impl UploadedView {
             check([types.rows(), types.width()]);
             freight.add(view, TOKEN_TYPES.spec().name, &shape, types.values().iter().map(|&of| i64::from(of)));
         }
-        let is_by_document = batch.networks().config().attend == Attend::Document;
+        let is_by_document = batch.networks().config().attention_scope == Attend::Document;
         if let Some(packed) = is_by_document.then(|| Packed::of(batch, view)).flatten() {
             freight.add(view, DOCUMENTS, &shape, packed.documents);
             freight.add(view, PLACES, &shape, packed.places);

@@ -34,7 +34,7 @@
 
 use tch::{Kind, Tensor};
 use trainer_plan::networks::MAIN;
-use trainer_plan::objectives::corrective_lm::{CorrectiveLm, LmForm, Norm, Scope};
+use trainer_plan::objectives::corrective_lm::{CorrectiveLm, CorrectiveReduction, LmForm, Scope};
 use trainer_plan::objectives::replaced_token::{DetectionForm, LabelOne};
 
 use super::replaced_token::{self, Detection};
@@ -191,7 +191,7 @@ impl Correcting {
 impl Loss for Correcting {
     fn terms(&self, batch: &HostBatch<'_>) -> Vec<Term> {
         let (mut copy, mut lm) = (batch.valid(&self.config.view) as f64, self.predicted(batch) as f64);
-        if self.config.norm == Norm::Sum {
+        if self.config.reduction == CorrectiveReduction::Sum {
             let all = batch.rows_with_tokens(&self.config.view).len() as f64;
             let rows = |count: f64| if count > 0.0 { all } else { 0.0 };
             (copy, lm) = (rows(copy), rows(lm));

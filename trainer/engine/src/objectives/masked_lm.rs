@@ -23,7 +23,8 @@
 
 use tch::{Kind, Tensor};
 use trainer_plan::networks::MAIN;
-use trainer_plan::objectives::masked_lm::{MaskedLm, Weigh};
+use trainer_plan::objectives::Reduction;
+use trainer_plan::objectives::masked_lm::MaskedLm;
 
 use super::{Build, Computed, Loss, Metric, Term};
 use crate::model::forward::Forward;
@@ -39,18 +40,18 @@ use crate::model::scored::Scored;
 const ROW_WEIGHTS: &str = "row_weights";
 
 /// The sum over the predicted tokens of a view is divided by this.
-pub(super) fn count(weigh: Weigh, batch: &HostBatch<'_>, view: &str) -> f64 {
-    let count = match weigh {
-        Weigh::Tokens => batch.predicted(view),
-        Weigh::Rows => batch.predicted_per_row(view).count(),
+pub(super) fn count(reduction: Reduction, batch: &HostBatch<'_>, view: &str) -> f64 {
+    let count = match reduction {
+        Reduction::Tokens => batch.predicted(view),
+        Reduction::Sequences => batch.predicted_per_row(view).count(),
     };
     count as f64
 }
 
 /// Packs the factor of each predicted token's loss, unless all are 1.
 #[expect(clippy::cast_possible_truncation, reason = "a share of one, as its loss has it")]
-pub(super) fn send_weights(weigh: Weigh, batch: &HostBatch<'_>, view: &str, freight: &mut Freight) {
-    if weigh == Weigh::Rows {
+pub(super) fn send_weights(reduction: Reduction, batch: &HostBatch<'_>, view: &str, freight: &mut Freight) {
+    if reduction == Reduction::Sequences {
         let each = |count: usize| std::iter::repeat_n((1.0 / count as f64) as f32, count);
         let weights: Vec<f32> = batch.predicted_per_row(view).flat_map(each).collect();
         freight.add_list(view, ROW_WEIGHTS, &weights);
@@ -58,8 +59,8 @@ pub(super) fn send_weights(weigh: Weigh, batch: &HostBatch<'_>, view: &str, frei
 }
 
 /// The packed factors, `[n]`, float32; `None` where all are 1.
-pub(super) fn sent_weights(weigh: Weigh, forward: &Forward<'_>, view: &str) -> Option<Tensor> {
-    (weigh == Weigh::Rows).then(|| forward.sent(view, ROW_WEIGHTS))
+pub(super) fn sent_weights(reduction: Reduction, forward: &Forward<'_>, view: &str) -> Option<Tensor> {
+    (reduction == Reduction::Sequences).then(|| forward.sent(view, ROW_WEIGHTS))
 }
 
 /// What [`loss`] gives.
@@ -122,18 +123,18 @@ impl Predicting {
 
 impl Loss for Predicting {
     fn terms(&self, batch: &HostBatch<'_>) -> Vec<Term> {
-        vec![Term { name: "", weight: 1.0, count: count(self.config.weigh, batch, &self.config.view) }]
+        vec![Term { name: "", weight: 1.0, count: count(self.config.reduction, batch, &self.config.view) }]
     }
 
     fn send(&self, batch: &HostBatch<'_>, freight: &mut Freight) {
-        send_weights(self.config.weigh, batch, &self.config.view, freight);
+        send_weights(self.config.reduction, batch, &self.config.view, freight);
     }
 
     fn compute(&self, forward: &Forward<'_>) -> Computed {
         let predicted = forward.predicted(&self.config.view);
         let hidden_btd = &forward.encoded(&self.config.network, &self.config.view).hidden_btd;
         let head = self.head(forward.networks());
-        let weights_n = sent_weights(self.config.weigh, forward, &self.config.view);
+        let weights_n = sent_weights(self.config.reduction, forward, &self.config.view);
         let Prediction { sum, hits } = match forward.scored(&self.config.network, &self.config.view) {
             Some(scored) => of_scored(scored, &predicted.targets_n, weights_n.as_ref()),
             None => loss(hidden_btd, &head, &predicted.positions_n, &predicted.targets_n, weights_n.as_ref()),

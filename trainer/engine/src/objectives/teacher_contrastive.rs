@@ -99,15 +99,11 @@ struct Aligning {
 
 impl Loss for Aligning {
     fn terms(&self, batch: &HostBatch<'_>) -> Vec<Term> {
-        vec![Term {
-            name: "",
-            weight: 1.0,
-            count: masked_lm::count(self.config.reduction.weigh(), batch, &self.config.view),
-        }]
+        vec![Term { name: "", weight: 1.0, count: masked_lm::count(self.config.reduction, batch, &self.config.view) }]
     }
 
     fn send(&self, batch: &HostBatch<'_>, freight: &mut Freight) {
-        masked_lm::send_weights(self.config.reduction.weigh(), batch, &self.config.view, freight);
+        masked_lm::send_weights(self.config.reduction, batch, &self.config.view, freight);
     }
 
     fn compute(&self, forward: &Forward<'_>) -> Computed {
@@ -115,7 +111,7 @@ impl Loss for Aligning {
         let student_btd = &forward.encoded(MAIN, &config.view).hidden_btd;
         let teacher_btd = &forward.encoded(&config.teacher, &config.clean).hidden_btd;
         let predicted = forward.predicted(&config.view);
-        let weights_n = masked_lm::sent_weights(config.reduction.weigh(), forward, &self.config.view);
+        let weights_n = masked_lm::sent_weights(config.reduction, forward, &self.config.view);
         let selected = Selected { positions_n: &predicted.positions_n, weights_n: weights_n.as_ref() };
         let valid_bt = forward.view(&config.view).valid_bt.as_ref();
         let keys_bt = valid_bt.filter(|_| config.pad_keys == PadKeys::Exclude);

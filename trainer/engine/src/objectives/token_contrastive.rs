@@ -168,7 +168,7 @@ impl Contrasting {
         let rows = |ids_bt: &Tensor| {
             Tensor::embedding(&forward.networks().word_table(MAIN).lend_whole(), ids_bt, -1, false, false)
         };
-        match self.config.e {
+        match self.config.subtracted_embedding {
             Static::EmbedBlock => forward.encoded(MAIN, view).embeddings_btd(),
             Static::Word => rows(&uploaded.ids_bt),
             Static::WordOriginal => rows(&uploaded.originals_bt()),
@@ -183,7 +183,7 @@ impl Loss for Contrasting {
 
     fn send(&self, batch: &HostBatch<'_>, freight: &mut Freight) {
         self.anchored(batch).send(&self.name, freight);
-        if self.config.avoid_same_doc {
+        if self.config.exclude_same_document {
             send_column(batch, &self.config.view, DOCUMENT, freight);
         }
     }

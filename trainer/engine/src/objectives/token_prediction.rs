@@ -21,7 +21,7 @@
 
 use tch::Tensor;
 use trainer_plan::networks::MAIN;
-use trainer_plan::objectives::token_prediction::{Pool, TokenPrediction};
+use trainer_plan::objectives::token_prediction::{PredictionReduction, TokenPrediction};
 
 use super::masked_lm::{self, Prediction};
 use super::{Build, Computed, Loss, Metric, Term};
@@ -78,9 +78,9 @@ impl Loss for PredictingAll {
     fn terms(&self, batch: &HostBatch<'_>) -> Vec<Term> {
         let view = &self.config.view;
         let (masked, valid) = (batch.predicted(view) as f64, batch.valid(view) as f64);
-        match self.config.pool {
-            Pool::Joint => vec![Term { name: "", weight: 1.0, count: valid }],
-            Pool::Separate => vec![
+        match self.config.reduction {
+            PredictionReduction::Joint => vec![Term { name: "", weight: 1.0, count: valid }],
+            PredictionReduction::Separate => vec![
                 Term { name: "masked", weight: 1.0, count: masked },
                 Term { name: "unmasked", weight: 1.0, count: valid - masked },
             ],
@@ -105,9 +105,9 @@ impl Loss for PredictingAll {
             Metric::of("accuracy_masked", found.masked.hits, predicted.count as f64),
             Metric::of("accuracy_unmasked", found.unmasked.hits, count),
         ];
-        let sums = match self.config.pool {
-            Pool::Joint => vec![found.masked.sum + found.unmasked.sum],
-            Pool::Separate => vec![found.masked.sum, found.unmasked.sum],
+        let sums = match self.config.reduction {
+            PredictionReduction::Joint => vec![found.masked.sum + found.unmasked.sum],
+            PredictionReduction::Separate => vec![found.masked.sum, found.unmasked.sum],
         };
         Computed { sums, metrics }
     }

@@ -8,7 +8,7 @@
 //! w ← w − η · m / (1 − β₁ⁿ) / (√(v / (1 − β₂ⁿ)) + ε)
 //! ```
 //!
-//! Clipping divides `g` by `max(1, (‖g‖ + 1e-6) / clip_norm)`, `‖g‖` over all weights together; a weight that is used
+//! Clipping divides `g` by `max(1, (‖g‖ + 1e-6) / max_grad_norm)`, `‖g‖` over all weights together; a weight that is used
 //! twice, like the word table, counts once. A weight without gradient is left alone. An update whose `‖g‖` is not
 //! finite changes nothing: the flag goes to the kernel on the device, and nobody waits for it.
 //!
@@ -95,8 +95,8 @@ impl AdamW {
     }
 
     fn scale(&self, norm: &Tensor) -> Tensor {
-        if self.config.clip_norm > 0.0 {
-            ((norm + 1e-6) / self.config.clip_norm).clamp_min(1.0)
+        if self.config.max_grad_norm > 0.0 {
+            ((norm + 1e-6) / self.config.max_grad_norm).clamp_min(1.0)
         } else {
             norm.ones_like()
         }
@@ -146,7 +146,7 @@ mod tests {
         eps: 1e-6,
         weight_decay: 0.1,
         bias_correction: true,
-        clip_norm: 0.0,
+        max_grad_norm: 0.0,
     };
 
     // One matrix and one bias whose gradients are their own values times `slope`.
@@ -236,7 +236,7 @@ mod tests {
         let _alone = testing::generator();
         let (parameters, matrix, gain) = parameters();
         // Plain momentum-free Adam hides the length of a gradient; the second moment shows it.
-        let mut optimizer = AdamW::new(OptimizerConfig { clip_norm: 0.5, ..CONFIG }, &parameters);
+        let mut optimizer = AdamW::new(OptimizerConfig { max_grad_norm: 0.5, ..CONFIG }, &parameters);
         backward(&matrix, &gain, 100.0);
         optimizer.update(0.0).expect("shapes agree");
         let squares = optimizer.slots.iter().map(|slot| slot.variance.sum(WIDE)).sum::<Tensor>();

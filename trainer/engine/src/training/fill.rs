@@ -56,8 +56,8 @@ impl Filler {
     /// If the row is longer than the network has positions.
     pub fn predict(&self, ids: &[u32], top: usize) -> Result<Vec<Vec<Guess>>, Error> {
         let plan = self.trainer.plan();
-        if ids.len() > plan.encoder.positions as usize {
-            let (tokens, most) = (ids.len(), plan.encoder.positions);
+        if ids.len() > plan.encoder.max_positions as usize {
+            let (tokens, most) = (ids.len(), plan.encoder.max_positions);
             return Err(Error::Config(format!(
                 "the text has {tokens} tokens, the network {most} positions; shorten it"
             )));

@@ -21,7 +21,7 @@ mod judge;
 mod ring;
 use tch::{Device, Tensor};
 use trainer_plan::checkpoint::SavedGuard;
-use trainer_plan::config::GuardConfig;
+use trainer_plan::config::SpikeGuardConfig;
 
 use self::judge::Judge;
 pub(crate) use self::judge::Leap;
@@ -48,7 +48,7 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    pub(crate) fn new(config: &GuardConfig, every_steps: u64, device: Device) -> Self {
+    pub(crate) fn new(config: &SpikeGuardConfig, every_steps: u64, device: Device) -> Self {
         Self { ring: Ring::new(every_steps, device), judge: Judge::new(config) }
     }
 

@@ -86,14 +86,14 @@ fn attention(plan: &TrainPlan, device: Device) -> Result<Kernels, Error> {
     for pass in plan.passes().into_keys() {
         let Some(shape) = plan.shape(&pass.network) else { continue };
         let width = plan.view_width(&pass.view);
-        let ways: &[Told] = match (shape.relative_positions.form, shape.attend) {
+        let ways: &[Told] = match (shape.relative_positions.kind, shape.attention_scope) {
             (RelativeForm::None, Attend::Row) => &[Told::Nothing, Told::Valid],
             _ => &[Told::Added],
         };
         let kernel = |&told: &Told| {
             let asked = AttentionShape {
                 is_half: plan.train.precision != Precision::F32,
-                rows: i64::try_from(plan.train.rows_per_micro_batch).unwrap_or(i64::MAX),
+                rows: i64::try_from(plan.train.micro_batch_size).unwrap_or(i64::MAX),
                 width: i64::from(width),
                 heads: i64::from(shape.heads),
                 head_width: i64::from(shape.hidden / shape.heads),
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(taken(half), [(Told::Nothing, flash), (Told::Valid, efficient)]);
         let biased = |request: &mut TrainRequest| {
             half(request);
-            request.encoder.relative_positions.form = RelativeForm::T5;
+            request.encoder.relative_positions.kind = RelativeForm::T5;
         };
         assert_eq!(taken(biased), [(Told::Added, efficient)]);
         // Three numbers a head: no kernel loads so few.

@@ -51,7 +51,7 @@ impl Replay {
         room::beside(&plan, || {
             let mut trainer = Trainer::new(&plan, Box::new(Alone))?;
             let (mut rows, mut tokens, mut batch_hash, mut from) = (RowIndex(0), 0, StreamHash::new(), None);
-            let hours = plan.train.hours.map(|hours| Hours::open(run, hours, 0.0, 0.0)).transpose()?;
+            let hours = plan.train.max_hours.map(|hours| Hours::open(run, hours, 0.0, 0.0)).transpose()?;
             if let Some((place, snapshot)) = found {
                 skips.check(&place, &snapshot.state)?;
                 sidecar_check::check(snapshot.state.beside, run, &plan, hours.as_ref())?;

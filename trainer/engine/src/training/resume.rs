@@ -133,7 +133,7 @@ impl Trainer {
         self.pass_copies()?;
         let (state, device) = (&snapshot.state, self.device());
         let refuse = |problem| Error::Checkpoint { path: place.into(), problem };
-        let (steps, rows, each) = (state.step.0, state.rows_consumed, self.plan().train.rows_per_step);
+        let (steps, rows, each) = (state.step.0, state.rows_consumed, self.plan().train.global_batch_size);
         if steps.checked_mul(each) != Some(rows) {
             return Err(refuse(format!(
                 "{steps} steps took {rows} rows, and {each} rows a step make {}: it does not say where in the data it is",
@@ -197,13 +197,13 @@ impl Trainer {
         Err(Error::Identity { checkpoint: place.into(), keys: keys.join(", "), ways })
     }
 
-    /// Gives a run that begins the weights that its plan names: `train.init` for the main encoder and for the heads and
-    /// generators that the folder has, `networks.NAME.init` for a generator, all of it, and last `encoder.word_init` for
+    /// Gives a run that begins the weights that its plan names: `train.init_from` for the main encoder and for the heads and
+    /// generators that the folder has, `networks.NAME.init_from` for a generator, all of it, and last `encoder.word_init` for
     /// the word table. What they leave out stays as it was drawn. Teachers are copies of what results.
     pub fn begin(&mut self) -> Result<(), Error> {
         let plan = self.plan().clone();
         let networks = plan.used_networks();
-        if let Some(folder) = &plan.train.init {
+        if let Some(folder) = &plan.train.init_from {
             let saved = saved(folder, &self.main_target())?;
             let is_copy = |name: &str| {
                 let of = name.split('.').next().and_then(|network| networks.get(network));
@@ -228,14 +228,14 @@ impl Trainer {
     fn begin_network(&self, name: &str, folder: &Path) -> Result<(), Error> {
         let refuse = |problem| Err(Error::Checkpoint { path: folder.to_owned(), problem });
         let Some(target) = trainer_plan::hf::Target::beside(self.plan(), name) else {
-            return refuse(format!("network `{name}` has no weights; drop `networks.{name}.init`"));
+            return refuse(format!("network `{name}` has no weights; drop `networks.{name}.init_from`"));
         };
         let mut saved = saved(folder, &target)?;
         let prefix = format!("{name}.");
         let own = || self.parameters.iter().map(|(weight, _)| weight).filter(|weight| weight.starts_with(&prefix));
         share_back(&mut saved, own());
         if let Some(missing) = own().find(|weight| !saved.contains_key(*weight)) {
-            return refuse(format!("it has no `{missing}`, which `networks.{name}.init` must give"));
+            return refuse(format!("it has no `{missing}`, which `networks.{name}.init_from` must give"));
         }
         self.take(folder, &saved, |weight| weight.starts_with(&prefix))
     }

@@ -44,14 +44,13 @@ fn owners(memory: &MemoryEstimate) -> String {
 fn way(plan: &TrainPlan) -> String {
     let (memory, train) = (plan.memory(), &plan.train);
     let mut ways = Vec::new();
-    if train.rows_per_micro_batch > 1 {
-        let rows =
-            format!("lower `train.rows_per_micro_batch` ({}; a step keeps its rows)", train.rows_per_micro_batch);
-        let is_fixed = plan.identity.keys().contains_key("train.rows_per_micro_batch");
+    if train.micro_batch_size > 1 {
+        let rows = format!("lower `train.micro_batch_size` ({}; a step keeps its rows)", train.micro_batch_size);
+        let is_fixed = plan.identity.keys().contains_key("train.micro_batch_size");
         ways.push(if is_fixed { rows + ", in a run that begins, since here it changes what is learnt" } else { rows });
     }
-    if !train.recompute {
-        ways.push("set `train.recompute = true` (slower, the same bits)".to_owned());
+    if !train.activation_checkpointing {
+        ways.push("set `train.activation_checkpointing = true` (slower, the same bits)".to_owned());
     }
     if train.precision == Precision::F32 {
         ways.push("take `train.precision = \"bf16\"`, in a run that begins".to_owned());
@@ -79,13 +78,13 @@ mod tests {
     #[test]
     fn a_shortage_names_its_largest_owner_first_and_what_helps_it() {
         let mut request = testing::request();
-        request.train.rows_per_micro_batch = 1 << 20;
-        request.train.rows_per_step = 1 << 20;
+        request.train.micro_batch_size = 1 << 20;
+        request.train.global_batch_size = 1 << 20;
         let text = said(&testing::checked(request.clone()));
         assert!(text.contains("CUDA out of memory. Tried much; of ") && !text.contains("frame"), "{text}");
         assert!(text.contains("by plan, the activations of a micro-batch "), "{text}");
-        assert!(text.contains("; lower `train.rows_per_micro_batch` (1048576"), "{text}");
-        request.train.rows_per_micro_batch = 8;
+        assert!(text.contains("; lower `train.micro_batch_size` (1048576"), "{text}");
+        request.train.micro_batch_size = 8;
         request.encoder.hidden = 4096;
         request.encoder.layers = 1;
         let text = said(&testing::checked(request));

@@ -292,7 +292,7 @@ impl<'a> Run<'a> {
         host: &mut dyn Host,
     ) -> Result<ControlFlow<StopRequest, Vec<Batch>>, Error> {
         let mut batches = Vec::new();
-        let (share, rows) = (self.trainer.ranks().share(), self.plan().train.rows_per_micro_batch);
+        let (share, rows) = (self.trainer.ranks().share(), self.plan().train.micro_batch_size);
         let wanted = self.trainer.micro_batches();
         for own in 0..wanted {
             if host.stop().is_some() {

@@ -17,7 +17,7 @@ use crate::training::tally::{Reading, written};
 
 /// What the first values of a plan depend on.
 fn facts(plan: &TrainPlan) -> StartFacts {
-    let (vocab_size, rows) = (f64::from(plan.vocab.size), plan.train.rows_per_micro_batch as f64);
+    let (vocab_size, rows) = (f64::from(plan.vocab.size), plan.train.micro_batch_size as f64);
     StartFacts { vocab_size, rows, hidden: plan.encoder.hidden }
 }
 
@@ -25,7 +25,7 @@ fn facts(plan: &TrainPlan) -> StartFacts {
 #[must_use]
 pub(crate) fn is_random(plan: &TrainPlan) -> bool {
     let networks = plan.used_networks();
-    plan.train.init.is_none()
+    plan.train.init_from.is_none()
         && plan.encoder.word_init.is_none()
         && !networks.values().any(|network| network.init().is_some())
 }
@@ -196,7 +196,7 @@ mod tests {
             is_random(&testing::checked(plan.clone()))
                 && !expected(&testing::checked(plan.clone()), facts(&testing::checked(plan.clone()))).is_empty()
         );
-        plan.train.init = Some("somewhere".into());
+        plan.train.init_from = Some("somewhere".into());
         assert!(
             !is_random(&testing::checked(plan.clone()))
                 && expected(&testing::checked(plan.clone()), facts(&testing::checked(plan.clone()))).is_empty()

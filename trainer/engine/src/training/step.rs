@@ -331,9 +331,9 @@ impl Trainer {
         let (skips, steps) = extra.split_at(2);
         let [skipped, first] = [skips[0], skips[1]].map(whole);
         let observed = self.over_all_ranks(Observed::all(steps));
-        if skipped > self.plan.train.skipped_steps_max {
+        if skipped > self.plan.train.max_skipped_steps {
             let batch = BatchIndex(first * self.plan.micro_batches());
-            let allowed = self.plan.train.skipped_steps_max;
+            let allowed = self.plan.train.max_skipped_steps;
             let step = Step(first).next();
             return Err(Error::NonFinite { step, objective: blame(&terms), skipped, allowed, batch });
         }

@@ -98,7 +98,7 @@ impl ModelConfig {
             hidden_act: hidden_act.to_owned(),
             hidden_dropout_prob: encoder.dropout,
             attention_probs_dropout_prob: encoder.dropout,
-            max_position_embeddings: encoder.positions + layout.first_position,
+            max_position_embeddings: encoder.max_positions + layout.first_position,
             type_vocab_size: layout.token_types,
             initializer_range: INITIAL_DEVIATION,
             layer_norm_eps: encoder.layer_norm_eps,
@@ -201,7 +201,7 @@ impl ModelConfig {
             (section, "hidden", self.hidden_size, encoder.hidden),
             (section, "heads", self.num_attention_heads, encoder.heads),
             (section, "feed_forward", self.intermediate_size, encoder.feed_forward),
-            ("encoder", "positions", positions, encoder.positions),
+            ("encoder", "max_positions", positions, encoder.max_positions),
             ("encoder", "embedding", self.embedding_width(), encoder.embedding.unwrap_or(encoder.hidden)),
         ];
         let differs = sizes.into_iter().filter(|(_, _, theirs, ours)| theirs != ours);

@@ -77,7 +77,7 @@ impl Layout<'_> {
     fn length(&self, axis: Axis) -> i64 {
         match axis {
             Axis::Word | Axis::Vocabulary => self.vocab_size.into(),
-            Axis::Position => i64::from(self.encoder.positions) + i64::from(self.first_position),
+            Axis::Position => i64::from(self.encoder.max_positions) + i64::from(self.first_position),
             Axis::Segment => self.token_types.into(),
             Axis::Embedding => self.encoder.embedding_width(),
             Axis::Hidden => self.encoder.hidden.into(),

@@ -17,9 +17,9 @@ use crate::weights::{self, SharedTables, WeightPath};
 #[serde(default, deny_unknown_fields)]
 pub struct Generator {
     /// The masked view that it reads.
-    pub fills: String,
+    pub input_view: String,
     /// The name of the view that it makes.
-    pub makes: String,
+    pub output_view: String,
     /// Transformer layers.
     pub layers: u32,
     /// Width of hidden states; the main network's unless given.
@@ -36,31 +36,31 @@ pub struct Generator {
     /// Dropout while it samples.
     pub sampling: Sampling,
     /// How a sample comes about.
-    pub draw: Draw,
+    pub sampling_method: Draw,
     /// Whether special ids are never sampled.
-    pub ban_specials: bool,
+    pub exclude_special_tokens: bool,
     /// Whether it does not learn.
     pub frozen: bool,
     /// A run whose generator of the same name this one starts from, or a Hugging Face folder of an ELECTRA's or BERT's.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub init: Option<PathBuf>,
+    pub init_from: Option<PathBuf>,
 }
 
 impl Default for Generator {
     fn default() -> Self {
         Self {
-            fills: "masked".to_owned(),
-            makes: "corrupted".to_owned(),
+            input_view: "masked".to_owned(),
+            output_view: "corrupted".to_owned(),
             layers: 4,
             hidden: None,
             heads: None,
             feed_forward: None,
             share: vec![SharedTable::Word, SharedTable::Position, SharedTable::EmbeddingNorm],
             sampling: Sampling::Eval,
-            draw: Draw::InverseCdf,
-            ban_specials: false,
+            sampling_method: Draw::InverseCdf,
+            exclude_special_tokens: false,
             frozen: false,
-            init: None,
+            init_from: None,
         }
     }
 }
@@ -131,17 +131,17 @@ impl Network for Generator {
     fn problems(&self, beside: MainNetwork<'_>) -> Vec<(&'static str, String)> {
         let mut problems = Vec::new();
         let Some(shape) = self.shape(beside.main) else { return problems };
-        if self.makes == self.fills {
-            problems.push(("makes", format!("`{}` is what it fills; name another", self.makes)));
+        if self.output_view == self.input_view {
+            problems.push(("output_view", format!("`{}` is what it fills; name another", self.output_view)));
         }
         if self.frozen && !self.share.is_empty() {
             let message = "it is frozen, and the tables that it shares go on learning: set `share = []`".to_owned();
             problems.push(("share", message));
         }
-        if beside.in_order && self.draw == Draw::InverseCdf {
+        if beside.in_order && self.sampling_method == Draw::InverseCdf {
             let message =
                 "CUDA adds up probabilities in no fixed order: with `train.deterministic` set `draw = \"gumbel\"`";
-            problems.push(("draw", message.to_owned()));
+            problems.push(("sampling_method", message.to_owned()));
         }
         if shape.layers == 0 {
             problems.push(("layers", "at least one layer is needed".to_owned()));
@@ -153,8 +153,8 @@ impl Network for Generator {
     }
 
     fn makes(&self) -> Option<MadeView<'_>> {
-        let reads_draws = self.draw == Draw::InverseCdf;
-        Some(MadeView { view: &self.makes, fills: &self.fills, reads_draws })
+        let reads_draws = self.sampling_method == Draw::InverseCdf;
+        Some(MadeView { view: &self.output_view, fills: &self.input_view, reads_draws })
     }
 
     fn learns(&self) -> bool {
@@ -166,7 +166,7 @@ impl Network for Generator {
     }
 
     fn init(&self) -> Option<&std::path::Path> {
-        self.init.as_deref()
+        self.init_from.as_deref()
     }
 
     fn passes_beside(&self, learnt: bool) -> f64 {

@@ -40,7 +40,7 @@ pub struct CorrectiveLm {
     /// Whether the gates of the language model's loss are constants.
     pub stop_grad: bool,
     /// What the two sums are divided by.
-    pub norm: Norm,
+    pub reduction: CorrectiveReduction,
 }
 
 impl Default for CorrectiveLm {
@@ -51,7 +51,7 @@ impl Default for CorrectiveLm {
             lm_form: LmForm::Mixture,
             lm_scope: Scope::Masked,
             stop_grad: true,
-            norm: Norm::Mean,
+            reduction: CorrectiveReduction::Mean,
         }
     }
 }
@@ -70,7 +70,7 @@ pub enum Scope {
 /// What the sums are divided by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Norm {
+pub enum CorrectiveReduction {
     /// Each by its own number of positions.
     #[default]
     Mean,
@@ -100,7 +100,7 @@ impl Objective for CorrectiveLm {
 
     fn expected_start(&self, _: StartFacts) -> Vec<Expectation> {
         // A sum over positions, divided by rows, has no value of its own.
-        let is_mean = self.norm == Norm::Mean;
+        let is_mean = self.reduction == CorrectiveReduction::Mean;
         let copy = Expectation::near("copy", std::f64::consts::LN_2, 0.1, replaced_token::NEUTRAL);
         is_mean.then_some(copy).into_iter().collect()
     }

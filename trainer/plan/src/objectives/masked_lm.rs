@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use schemas::columns::LABELS;
 use serde::{Deserialize, Serialize};
 
-use super::{Expectation, HeadContext, Objective, Reads, SCORED, Scores, StartFacts};
+use super::{Expectation, HeadContext, Objective, Reads, Reduction, SCORED, Scores, StartFacts};
 use crate::networks::{MAIN, Network};
 use crate::pass::Pass;
 use crate::weights::{self, WeightPath};
@@ -25,24 +25,14 @@ pub struct MaskedLm {
     pub network: String,
     /// Whether the decoder is the word table. Otherwise it is a matrix of its own (TACO, table 10).
     pub tied: bool,
-    /// What weighs the same.
-    pub weigh: Weigh,
+    /// Reduction of the loss. For fully-explored masks, `"tokens"` is equation 4 of the paper up to a constant of the batch.
+    pub reduction: Reduction,
 }
 
 impl Default for MaskedLm {
     fn default() -> Self {
-        Self { view: "masked".to_owned(), network: MAIN.to_owned(), tied: true, weigh: Weigh::Tokens }
+        Self { view: "masked".to_owned(), network: MAIN.to_owned(), tied: true, reduction: Reduction::Tokens }
     }
-}
-
-/// What weighs the same in the mean.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Weigh {
-    /// Every predicted token. For fully-explored masks that is equation 4 of the paper, up to a constant of the batch.
-    Tokens,
-    /// Every row that has any: the mean over rows of the row's own mean.
-    Rows,
 }
 
 impl Objective for MaskedLm {

@@ -135,6 +135,17 @@ pub struct HeadContext<'a> {
     pub vocab_size: u32,
 }
 
+/// Reduction of a sum over tokens to a loss.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Reduction {
+    /// Mean over all tokens that the loss selects.
+    #[default]
+    Tokens,
+    /// Mean over sequences (rows) of each sequence's own mean. Rows without a selected token do not count.
+    Sequences,
+}
+
 /// The denominators of a step's loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

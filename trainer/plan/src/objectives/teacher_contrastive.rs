@@ -6,8 +6,7 @@ use schemars::JsonSchema;
 use schemas::columns::LABELS;
 use serde::{Deserialize, Serialize};
 
-use super::masked_lm::Weigh;
-use super::{Objective, Reads, temperature_problem};
+use super::{Objective, Reads, Reduction, temperature_problem};
 use crate::networks::{MAIN, Network};
 use crate::pass::Pass;
 
@@ -20,28 +19,6 @@ pub enum PadKeys {
     Exclude,
     /// Yes: the released code.
     Include,
-}
-
-/// What is averaged over.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Averaged {
-    /// All selected tokens alike: the released code.
-    #[default]
-    Tokens,
-    /// Each sequence that has any by itself, then the sequences.
-    Sequences,
-}
-
-impl Averaged {
-    /// The same in the words of masked language modelling.
-    #[must_use]
-    pub fn weigh(self) -> Weigh {
-        match self {
-            Self::Tokens => Weigh::Tokens,
-            Self::Sequences => Weigh::Rows,
-        }
-    }
 }
 
 /// The student says at each predicted position what its frozen teacher says there, not what it says elsewhere.
@@ -60,7 +37,7 @@ pub struct TeacherContrastive {
     /// Whether padding is among the keys.
     pub pad_keys: PadKeys,
     /// What is averaged.
-    pub reduction: Averaged,
+    pub reduction: Reduction,
 }
 
 impl Default for TeacherContrastive {
@@ -71,7 +48,7 @@ impl Default for TeacherContrastive {
             teacher: "teacher".to_owned(),
             temperature: 0.01,
             pad_keys: PadKeys::Exclude,
-            reduction: Averaged::Tokens,
+            reduction: Reduction::Tokens,
         }
     }
 }

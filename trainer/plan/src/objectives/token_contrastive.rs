@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use schemas::columns::{DOCUMENT, LABELS, POSITIVES};
 use serde::{Deserialize, Serialize};
 
-use super::{Expectation, Objective, Reads, StartFacts, temperature_problem};
+use super::{Expectation, Objective, Reads, Reduction, StartFacts, temperature_problem};
 use crate::networks::MAIN;
 use crate::pass::Pass;
 
@@ -21,7 +21,7 @@ pub struct TokenContrastive {
     /// The window view that names each anchor's positive.
     pub positives: String,
     /// What is subtracted from the last layer.
-    pub e: Static,
+    pub subtracted_embedding: Static,
     /// Whether candidates are constants (the released code; better on masked language modelling than live ones).
     pub detach: bool,
     /// Which positions are anchors.
@@ -29,11 +29,11 @@ pub struct TokenContrastive {
     /// Whether frame and separator tokens are anchors too.
     pub specials: bool,
     /// Whether a negative may not come from the anchor's document.
-    pub avoid_same_doc: bool,
+    pub exclude_same_document: bool,
     /// Where in the other rows negatives lie.
-    pub neg_cols: NegativeColumns,
-    /// For `neg_cols = "matched"`: the window's `offset_max`.
-    pub offset_max: u16,
+    pub negative_columns: NegativeColumns,
+    /// For `negative_columns = "matched"`: the window's `max_offset`.
+    pub max_offset: u16,
     /// Negatives of each anchor, `K`.
     pub negatives: u16,
     /// Whether all anchors of a micro-batch share one draw of negatives: cheaper noise that is not averaged out. Each
@@ -41,8 +41,8 @@ pub struct TokenContrastive {
     pub shared_negatives: bool,
     /// `τ`.
     pub temperature: f64,
-    /// Whether each row is averaged by itself before the rows are.
-    pub per_sequence: bool,
+    /// Reduction of the loss over anchors.
+    pub reduction: Reduction,
 }
 
 impl Default for TokenContrastive {
@@ -50,17 +50,17 @@ impl Default for TokenContrastive {
         Self {
             view: "masked".to_owned(),
             positives: "neighbors".to_owned(),
-            e: Static::EmbedBlock,
+            subtracted_embedding: Static::EmbedBlock,
             detach: true,
             anchors: Anchors::All,
             specials: true,
-            avoid_same_doc: false,
-            neg_cols: NegativeColumns::Uniform,
-            offset_max: 2,
+            exclude_same_document: false,
+            negative_columns: NegativeColumns::Uniform,
+            max_offset: 2,
             negatives: 50,
             shared_negatives: false,
             temperature: 0.07,
-            per_sequence: false,
+            reduction: Reduction::Tokens,
         }
     }
 }
@@ -102,10 +102,10 @@ pub enum NegativeColumns {
 impl Objective for TokenContrastive {
     fn reads(&self) -> Reads {
         let mut columns = vec![(self.positives.clone(), POSITIVES.spec())];
-        if self.anchors != Anchors::All || self.e == Static::WordOriginal {
+        if self.anchors != Anchors::All || self.subtracted_embedding == Static::WordOriginal {
             columns.push((self.view.clone(), LABELS.spec()));
         }
-        if self.avoid_same_doc {
+        if self.exclude_same_document {
             columns.push((self.view.clone(), DOCUMENT.spec()));
         }
         Reads { passes: vec![Pass::new(MAIN, &self.view)], columns }
@@ -121,14 +121,14 @@ impl Objective for TokenContrastive {
             problems.push("`negatives` is 0: nothing would be learnt; the paper uses 50".to_owned());
         }
         problems.extend(temperature_problem(self.temperature, "the paper uses 0.07"));
-        if self.neg_cols == NegativeColumns::Matched && self.offset_max == 0 {
-            problems.push("`offset_max` is 0: write the window's, 2 by default".to_owned());
+        if self.negative_columns == NegativeColumns::Matched && self.max_offset == 0 {
+            problems.push("`max_offset` is 0: write the window's, 2 by default".to_owned());
         }
         problems
     }
 
     fn meets_word_table(&self) -> bool {
-        self.e != Static::EmbedBlock
+        self.subtracted_embedding != Static::EmbedBlock
     }
 
     fn aligned(&self) -> Option<[String; 2]> {
@@ -136,7 +136,7 @@ impl Objective for TokenContrastive {
     }
 
     fn reach(&self) -> Option<(String, u16)> {
-        (self.neg_cols == NegativeColumns::Matched).then(|| (self.positives.clone(), self.offset_max))
+        (self.negative_columns == NegativeColumns::Matched).then(|| (self.positives.clone(), self.max_offset))
     }
 
     fn batch_coupled(&self) -> bool {

@@ -14,7 +14,7 @@ use crate::weights::{self, WeightPath};
 /// How the two parts are averaged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Pool {
+pub enum PredictionReduction {
     /// Each by itself.
     #[default]
     Separate,
@@ -29,12 +29,12 @@ pub struct TokenPrediction {
     /// The masked view.
     pub view: String,
     /// How the two parts are averaged.
-    pub pool: Pool,
+    pub reduction: PredictionReduction,
 }
 
 impl Default for TokenPrediction {
     fn default() -> Self {
-        Self { view: "masked".to_owned(), pool: Pool::Separate }
+        Self { view: "masked".to_owned(), reduction: PredictionReduction::Separate }
     }
 }
 
@@ -48,7 +48,7 @@ impl Objective for TokenPrediction {
     }
 
     fn expected_start(&self, facts: StartFacts) -> Vec<Expectation> {
-        let terms: &[_] = if self.pool == Pool::Joint { &[""] } else { &["masked", "unmasked"] };
+        let terms: &[_] = if self.reduction == PredictionReduction::Joint { &[""] } else { &["masked", "unmasked"] };
         let ln_vocab = facts.vocab_size.ln();
         terms.iter().map(|term| Expectation::near(term, ln_vocab, 0.05, masked_lm::GUESSING)).collect()
     }

@@ -77,7 +77,7 @@ pub fn make(
             let found = found.map_or("is not there".to_owned(), |found| format!("is {found:?}"));
             return Err(Error::Config(format!(
                 "`{name}` would be {shape:?}, and {found} after step {step}: a branch has the same weights; begin a run with \
-                 `train.init`"
+                 `train.init_from`"
             )));
         }
     }

@@ -111,7 +111,7 @@ impl Hours {
 /// shares. The learning rate goes by it ([`Course::set_share`](crate::schedule::Course::set_share)), whenever that
 /// step is done, or done again.
 pub fn share_done(train: &TrainConfig, done: Step, tokens: u64, hours: Option<&Hours>) -> Option<f64> {
-    let of_tokens = train.tokens.map(|budget| tokens as f64 / budget as f64);
+    let of_tokens = train.max_tokens.map(|budget| tokens as f64 / budget as f64);
     let of_hours = hours.map(|hours| hours.share(done));
     let share = of_tokens.into_iter().chain(of_hours).reduce(f64::max)?;
     Some(share.max(done.0 as f64 / train.steps as f64))

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use schemas::SpecialIds;
-use trainer_plan::config::{CheckpointConfig, GuardConfig, ReportConfig, TrainConfig, ValidationConfig};
+use trainer_plan::config::{CheckpointConfig, ReportConfig, SpikeGuardConfig, TrainConfig, ValidationConfig};
 use trainer_plan::device::DeviceChoice;
 use trainer_plan::encoder::{EncoderConfig, VocabFacts};
 use trainer_plan::identity::Identity;
@@ -30,7 +30,7 @@ pub(crate) fn request() -> TrainRequest {
             hidden: 16,
             heads: 2,
             feed_forward: 32,
-            positions: 16,
+            max_positions: 16,
             ..EncoderConfig::default()
         },
         networks: networks(),
@@ -43,8 +43,8 @@ pub(crate) fn request() -> TrainRequest {
         objectives: objectives.into_iter().map(|objective| (objective.kind().to_owned(), objective)).collect(),
         train: TrainConfig {
             steps: 12,
-            rows_per_step: 8,
-            rows_per_micro_batch: ROWS as u64,
+            global_batch_size: 8,
+            micro_batch_size: ROWS as u64,
             device: DeviceChoice::Cpu,
             threads: 1,
             ..TrainConfig::default()
@@ -54,7 +54,7 @@ pub(crate) fn request() -> TrainRequest {
         validation: ValidationConfig { every_steps: 5, rows: 8 },
         checkpoints: CheckpointConfig { every_steps: 4, keep: 2, ..CheckpointConfig::default() },
         report: ReportConfig { every_steps: 3 },
-        guard: GuardConfig::default(),
+        guard: SpikeGuardConfig::default(),
         identity: Identity::new([("seed".to_owned(), "7".to_owned())].into()),
         data_content: "data".to_owned(),
         amended: Amended::default(),

@@ -102,7 +102,7 @@ fn the_first_copy_is_the_mask_of_a_single_row_and_each_decides_by_itself() {
         assert_eq!(ids(&single, 3), ids(&copies, 12));
     }
     // Copies that come round to one token share their position, and nothing else.
-    let view = Mask { replace: [50, 0, 50], ..disjoint(Unit::Subword, 0.15) };
+    let view = Mask { replacement: [50, 0, 50], ..disjoint(Unit::Subword, 0.15) };
     let batch = render(&view, &[9], 1, 64);
     let ids = batch.column("view", INPUT_IDS).expect("made");
     let hidden = (0..64).filter(|&row| ids.row(row)[1] == 4).count();

@@ -48,7 +48,7 @@ mod tests {
     /// The type of a quarter of a 64-bit draw.
     const LANE: Kind = Kind::Int16;
 
-    /// What libtorch would draw for it, four lanes from each number of 64 bits.
+    /// What libtorch would draw for it, four workers from each number of 64 bits.
     fn by_libtorch(count: i64, least: i32) -> Tensor {
         let draws = Tensor::empty([(count + 3) / 4], (INDEX, Device::Cpu)).random_from(i64::MIN, None);
         draws.view_dtype(LANE).narrow(0, 0, count).ge(f64::from(least)).to_kind(MASTER) * FACTOR
@@ -57,7 +57,7 @@ mod tests {
     #[test]
     fn draws_are_those_of_libtorchs_generator() {
         let _alone = testing::generator();
-        // Around a number of 64 bits, a state of the generator (1,248 lanes) and a block (16,384 lanes).
+        // Around a number of 64 bits, a state of the generator (1,248 workers) and a block (16,384 workers).
         for count in [0, 1, 3, 4, 5, 1247, 1248, 1249, 16_384, 16_385, 40_001] {
             for before in [0, 1, 311, 623] {
                 // What is drawn before and behind is one word of 32 bits each.

@@ -21,8 +21,14 @@ const MODEL: &str = "hf_bert";
 const HEAD: [&str; 5] = ["dense.weight", "dense.bias", "norm.weight", "norm.bias", "bias"];
 
 fn run() -> TrainRequest {
-    let encoder =
-        EncoderConfig { layers: 2, hidden: 64, heads: 4, feed_forward: 96, positions: 20, ..EncoderConfig::default() };
+    let encoder = EncoderConfig {
+        layers: 2,
+        hidden: 64,
+        heads: 4,
+        feed_forward: 96,
+        max_positions: 20,
+        ..EncoderConfig::default()
+    };
     plan(encoder, 300)
 }
 
@@ -94,7 +100,7 @@ fn a_model_of_another_shape_is_explained_key_by_key() {
         ..plan.encoder
     };
     plan.encoder = encoder;
-    plan.encoder.relative_positions.form = RelativeForm::T5;
+    plan.encoder.relative_positions.kind = RelativeForm::T5;
     plan.vocab = VocabFacts { size: 301, ..plan.vocab };
     let error = read(&golden(MODEL), &plan).expect_err("another shape").to_string();
     for part in [

@@ -34,7 +34,7 @@ fn roberta() -> TrainRequest {
         hidden: 24,
         heads: 2,
         feed_forward: 40,
-        positions: 16,
+        max_positions: 16,
         layer_norm_eps: 1e-5,
         ..EncoderConfig::default()
     };
@@ -46,7 +46,8 @@ fn roberta() -> TrainRequest {
 
 /// The small model's shape: a discriminator's of 24, a generator's of 12.
 fn electra(hidden: u32, feed_forward: u32) -> TrainRequest {
-    let shape = EncoderConfig { layers: 2, heads: 2, positions: 16, embedding: Some(16), ..EncoderConfig::default() };
+    let shape =
+        EncoderConfig { layers: 2, heads: 2, max_positions: 16, embedding: Some(16), ..EncoderConfig::default() };
     plan(EncoderConfig { hidden, feed_forward, ..shape }, 90)
 }
 
@@ -135,8 +136,14 @@ fn an_electra_generator_predicts_what_transformers_predict() {
 #[test]
 fn a_next_sentence_head_gets_pooler_and_classifier() {
     let _generator = testing::generator();
-    let shape =
-        EncoderConfig { layers: 1, hidden: 16, heads: 2, feed_forward: 24, positions: 14, ..EncoderConfig::default() };
+    let shape = EncoderConfig {
+        layers: 1,
+        hidden: 16,
+        heads: 2,
+        feed_forward: 24,
+        max_positions: 14,
+        ..EncoderConfig::default()
+    };
     let mut plan = plan(shape, 90);
     plan.objectives.insert("nsp".to_owned(), objective("next_sentence"));
     plan.loss.insert("nsp".to_owned(), 1.0);
@@ -177,7 +184,7 @@ fn round_trips_change_no_bit() {
 
 fn begun_at(plan: &TrainRequest, folder: &Path) -> Trainer {
     let mut plan = plan.clone();
-    plan.train.init = Some(folder.to_owned());
+    plan.train.init_from = Some(folder.to_owned());
     let mut trainer = testing::trainer(&plan);
     trainer.begin().expect("just written");
     trainer
@@ -210,7 +217,7 @@ fn with_generator() -> TrainRequest {
         heads: Some(2),
         feed_forward: Some(20),
         share: vec![SharedTable::Word],
-        init: Some(golden("hf_electra_generator")),
+        init_from: Some(golden("hf_electra_generator")),
         ..Generator::default()
     };
     plan.networks = [("generator".to_owned(), AnyNetwork::Generator(generator))].into();
@@ -259,14 +266,14 @@ fn sisters_of_roberta_are_read_and_a_missing_row_is_not_invented() {
     assert_eq!(begun_at(&roberta(), home.path()).weights().expect("on the host"), expected);
 
     let refused = |plan: TrainRequest, init: &Path| {
-        let train = TrainConfig { init: Some(init.to_owned()), ..plan.train.clone() };
+        let train = TrainConfig { init_from: Some(init.to_owned()), ..plan.train.clone() };
         let mut trainer = testing::trainer(&TrainRequest { train, ..plan });
         trainer.begin().expect_err("refused").to_string()
     };
     let mut plan = roberta();
-    plan.encoder.positions = 18;
+    plan.encoder.max_positions = 18;
     let error = refused(plan, &golden("hf_roberta"));
-    assert!(error.contains("`encoder.positions` is 18, the model has 16"), "{error}");
+    assert!(error.contains("`encoder.max_positions` is 18, the model has 16"), "{error}");
 
     folder.put("config.json", text.replace("\"gelu\"", "\"gelu_new\"").as_bytes()).expect("written");
     let mut plan = roberta();

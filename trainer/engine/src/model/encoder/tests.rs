@@ -23,7 +23,7 @@ fn attention_in_steps_is_attention() {
     let ids_bt = Tensor::arange(24, (INDEX, Device::Cpu)).view([3, 8]);
     let valid_bt = Tensor::arange(8, (INDEX, Device::Cpu)).lt(6).expand([3, 8], false);
     for form in [RelativeForm::None, RelativeForm::CocoLm, RelativeForm::T5] {
-        config.relative_positions = RelativePositions { form, buckets: 8, distance_max: 12 };
+        config.relative_positions = RelativePositions { kind: form, num_buckets: 8, max_distance: 12 };
         let encoder = encoder(&config);
         let input = Input { ids_bt: &ids_bt, token_types_bt: None, valid_bt: Some(&valid_bt), packed: None };
         let [train, eval] = [Mode::Train, Mode::Eval].map(|mode| encoder.forward(input, mode).hidden_btd);
@@ -39,7 +39,7 @@ fn one_mask_for_rows_that_are_equally_long_is_one_for_each() {
     let valid_1t = Tensor::arange(8, (INDEX, Device::Cpu)).lt(6).unsqueeze(0);
     let valid_bt = valid_1t.expand([3, 8], false);
     for form in [RelativeForm::None, RelativeForm::CocoLm] {
-        config.relative_positions = RelativePositions { form, buckets: 8, distance_max: 12 };
+        config.relative_positions = RelativePositions { kind: form, num_buckets: 8, max_distance: 12 };
         let encoder = encoder(&config);
         for mode in [Mode::Train, Mode::Eval] {
             let [one, each] = [&valid_1t, &valid_bt].map(|valid_bt| {
@@ -60,7 +60,7 @@ fn one_mask_for_rows_that_are_equally_long_is_one_for_each() {
 fn relative_positions_tell_orders_apart() {
     let _alone = testing::generator();
     let mut config = testing::request().encoder;
-    config.relative_positions = RelativePositions { form: RelativeForm::CocoLm, buckets: 8, distance_max: 12 };
+    config.relative_positions = RelativePositions { kind: RelativeForm::CocoLm, num_buckets: 8, max_distance: 12 };
     let encoder = encoder(&config);
     let relative = encoder.relative.as_ref().expect("configured");
     let _ = tch::no_grad(|| encoder.position.master().shallow_clone().zero_());
@@ -82,7 +82,7 @@ fn a_bias_for_keys_on_the_right_shows_a_token_its_right_neighbour() {
     let mut config = testing::request().encoder;
     config.layers = 1;
     for form in [RelativeForm::CocoLm, RelativeForm::T5] {
-        config.relative_positions = RelativePositions { form, buckets: 8, distance_max: 12 };
+        config.relative_positions = RelativePositions { kind: form, num_buckets: 8, max_distance: 12 };
         let encoder = encoder(&config);
         let weight_uh = encoder.relative.as_ref().expect("configured").weight_uh.master();
         let bucket = config.relative_positions.buckets().expect("configured").of(1);
@@ -127,7 +127,7 @@ fn documents_that_share_a_row_are_encoded_as_if_each_were_alone() {
     // Drops nothing, and takes the steps that dropout takes.
     config.dropout = 1e-9;
     for form in [RelativeForm::None, RelativeForm::CocoLm] {
-        config.relative_positions = RelativePositions { form, buckets: 8, distance_max: 12 };
+        config.relative_positions = RelativePositions { kind: form, num_buckets: 8, max_distance: 12 };
         let encoder = encoder(&config);
         let ids = |ids: &[i64]| Tensor::from_slice(ids).unsqueeze(0);
         let documents_bt = ids(&[0, 0, 0, 0, 1, 1, 1, 1]);

@@ -47,11 +47,11 @@ impl Build for Generator {
         });
         let (encoder, head) = parts.unzip();
         let sampler = TokenSampler {
-            fills: self.fills.clone(),
-            makes: self.makes.clone(),
+            fills: self.input_view.clone(),
+            makes: self.output_view.clone(),
             sampling: self.sampling,
-            draw: self.draw,
-            ban_specials: self.ban_specials,
+            draw: self.sampling_method,
+            exclude_special_tokens: self.exclude_special_tokens,
             head,
             vocab_size: i64::from(site.vocab.size),
             special: site.vocab.special,

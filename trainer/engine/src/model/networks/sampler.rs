@@ -18,7 +18,7 @@ pub(crate) struct TokenSampler {
     pub(super) makes: String,
     pub(super) sampling: Sampling,
     pub(super) draw: Draw,
-    pub(super) ban_specials: bool,
+    pub(super) exclude_special_tokens: bool,
     pub(super) head: Option<TokenHeadWeights>,
     pub(super) vocab_size: i64,
     pub(super) special: SpecialIds,
@@ -59,7 +59,7 @@ impl TokenSampler {
     /// each, where rows carry their draws.
     pub(crate) fn sample(&self, logits_nv: &Tensor, draws_n: Option<&Tensor>) -> Tensor {
         let logits_nv = logits_nv.narrow(1, 0, self.vocab_size).to_kind(MASTER);
-        let logits_nv = if self.ban_specials { without(&logits_nv, self.special) } else { logits_nv };
+        let logits_nv = if self.exclude_special_tokens { without(&logits_nv, self.special) } else { logits_nv };
         match self.draw {
             Draw::InverseCdf => inverse_cdf(&logits_nv, draws_n.expect("rows were sent with their draws")),
             Draw::Gumbel => gumbel(&logits_nv),

@@ -8,6 +8,7 @@ use std::ops::Range;
 use schemas::SpecialIds;
 use schemas::columns::{ATTENTION_MASK, DOCUMENT, IGNORE, INPUT_IDS, LABELS, POSITIVES};
 use tch::{Kind, Tensor};
+use trainer_plan::objectives::Reduction;
 use trainer_plan::objectives::token_contrastive::{Anchors, NegativeColumns, TokenContrastive};
 
 use crate::device::tensors::as_i64;
@@ -83,7 +84,7 @@ impl Anchored {
                 weights.extend(std::iter::repeat_n(1.0 / added as f32, added));
             }
         }
-        found.weights = config.per_sequence.then_some(weights);
+        found.weights = (config.reduction == Reduction::Sequences).then_some(weights);
         found
     }
 
@@ -123,7 +124,8 @@ impl Anchored {
     /// Draws the negatives of every anchor on the device. What was packed must have been sent.
     pub(super) fn draw(&self, forward: &Forward<'_>, config: &TokenContrastive, objective: &str) -> Drawn {
         let anchors_n = forward.sent(objective, "anchors");
-        let document_m = config.avoid_same_doc.then(|| forward.sent(&config.view, DOCUMENT.spec().name).reshape([-1]));
+        let document_m =
+            config.exclude_same_document.then(|| forward.sent(&config.view, DOCUMENT.spec().name).reshape([-1]));
         let drawing = Drawing { anchors_n: &anchors_n, rows: self.rows.sent(forward, objective), document_m, config };
         forward.seed(objective);
         let (negatives_nk, excluded_nk) = drawing.negatives();
@@ -237,7 +239,7 @@ impl Drawing<'_> {
         let rank_nk = &drawn_nk + drawn_nk.ge_tensor(&own_n1).to_kind(Kind::Int64);
         let gather = |values_r: &Tensor| values_r.index_select(0, &rank_nk.view([-1])).view_as(&rank_nk);
         let length_nk = gather(&rows.lengths_r);
-        let (column_nk, outside_nk) = match self.config.neg_cols {
+        let (column_nk, outside_nk) = match self.config.negative_columns {
             NegativeColumns::Uniform => (self.integers().remainder_tensor(&length_nk), None),
             NegativeColumns::Matched => self.matched(&length_nk),
         };
@@ -250,9 +252,9 @@ impl Drawing<'_> {
         (flat_nk, wrong_nk)
     }
 
-    /// Columns at most `offset_max` from the anchor's and never its own, as positives; which rows are too short.
+    /// Columns at most `max_offset` from the anchor's and never its own, as positives; which rows are too short.
     fn matched(&self, length_nk: &Tensor) -> (Tensor, Option<Tensor>) {
-        let reach = i64::from(self.config.offset_max);
+        let reach = i64::from(self.config.max_offset);
         let drawn_nk = self.integers().remainder(2 * reach);
         // 0 … 2r − 1 to −r … −1, 1 … r.
         let offset_nk = &drawn_nk - reach + drawn_nk.ge(reach).to_kind(Kind::Int64);

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use tch::Tensor;
 use trainer_plan::Error;
+use trainer_plan::objectives::Reduction;
 use trainer_plan::objectives::sequence_contrastive::Negatives;
-use trainer_plan::objectives::teacher_contrastive::{Averaged, PadKeys};
+use trainer_plan::objectives::teacher_contrastive::PadKeys;
 
 use crate::objectives::teacher_contrastive::Selected;
 use crate::objectives::token_contrastive::Candidates;
@@ -74,14 +75,14 @@ pub(super) fn sequence(inputs: &mut Inputs<'_>) -> Result<CaseOutcome, Error> {
 pub(super) fn teacher(inputs: &mut Inputs<'_>) -> Result<CaseOutcome, Error> {
     let temperature = inputs.number("tau", 0.01, 0.0)?;
     let pad_keys = inputs.choice("pad_keys", &[("exclude", PadKeys::Exclude), ("include", PadKeys::Include)])?;
-    let averaged = inputs.choice("reduction", &[("tokens", Averaged::Tokens), ("sequences", Averaged::Sequences)])?;
+    let averaged = inputs.choice("reduction", &[("tokens", Reduction::Tokens), ("sequences", Reduction::Sequences)])?;
     let (student_btd, teacher_btd) = (inputs.floats("student", "btd")?, inputs.constants("teacher", "btd")?);
     let (valid, selected) = (inputs.flags("valid", "bt")?, inputs.flags("selected", "bt")?);
     let positions = positions_where(&[&valid, &selected]);
     let shares = averaged_by_row(&positions, inputs.size('t'));
     let (weights_n, count) = match averaged {
-        Averaged::Tokens => (None, positions.len()),
-        Averaged::Sequences => (Some(Tensor::from_slice(&shares.of_each).to_kind(student_btd.kind())), shares.rows),
+        Reduction::Tokens => (None, positions.len()),
+        Reduction::Sequences => (Some(Tensor::from_slice(&shares.of_each).to_kind(student_btd.kind())), shares.rows),
     };
     let keys_bt = (pad_keys == PadKeys::Exclude).then(|| inputs.grid(&valid));
     let chosen = Selected { positions_n: &Tensor::from_slice(&positions), weights_n: weights_n.as_ref() };

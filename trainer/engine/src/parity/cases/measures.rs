@@ -47,9 +47,9 @@ pub(super) fn alignment_uniformity(inputs: &mut Inputs<'_>) -> Result<CaseOutcom
 
 pub(super) fn relative_bucket(inputs: &mut Inputs<'_>) -> Result<CaseOutcome, Error> {
     let form = inputs.choice("form", &[("cocolm", BucketForm::CocoLm), ("t5", BucketForm::T5)])?;
-    let (buckets, distance_max) =
+    let (buckets, max_distance) =
         (inputs.whole("buckets", 32, 0..1 << 16)?, inputs.whole("max_distance", 128, 0..1 << 16)?);
-    let buckets = Buckets { form, buckets, distance_max };
+    let buckets = Buckets { form, buckets, max_distance };
     if let Some(problem) = buckets.problems().into_iter().next() {
         return Err(inputs.variant_error("buckets", &problem));
     }

@@ -7,7 +7,7 @@ use trainer_plan::Error;
 use trainer_plan::encoder::Gelu;
 use trainer_plan::objectives::corrective_lm::LmForm;
 use trainer_plan::objectives::replaced_token::LabelOne;
-use trainer_plan::objectives::token_prediction::Pool;
+use trainer_plan::objectives::token_prediction::PredictionReduction;
 
 use crate::device::precision::Precision;
 use crate::model::heads::{Decoder, Dense, TokenHead, Transform};
@@ -30,7 +30,8 @@ pub(super) fn masked_lm(inputs: &mut Inputs<'_>) -> Result<CaseOutcome, Error> {
 }
 
 pub(super) fn token_prediction(inputs: &mut Inputs<'_>) -> Result<CaseOutcome, Error> {
-    let pool = inputs.choice("pool", &[("separate", Pool::Separate), ("joint", Pool::Joint)])?;
+    let pool =
+        inputs.choice("pool", &[("separate", PredictionReduction::Separate), ("joint", PredictionReduction::Joint)])?;
     let hidden_btd = inputs.floats("h", "btd")?;
     let head = token_head(inputs)?;
     let (masked_n, masked_targets_n) = part(inputs, "positions", "targets", "n")?;
@@ -40,8 +41,8 @@ pub(super) fn token_prediction(inputs: &mut Inputs<'_>) -> Result<CaseOutcome, E
     let found = token_prediction::loss(&hidden_btd, &head, masked, unmasked);
     let (masked, unmasked) = (found.masked.sum, found.unmasked.sum);
     let loss = match pool {
-        Pool::Separate => mean(&masked, masked_n.numel()) + mean(&unmasked, others_m.numel()),
-        Pool::Joint => mean(&(masked + unmasked), masked_n.numel() + others_m.numel()),
+        PredictionReduction::Separate => mean(&masked, masked_n.numel()) + mean(&unmasked, others_m.numel()),
+        PredictionReduction::Joint => mean(&(masked + unmasked), masked_n.numel() + others_m.numel()),
     };
     Ok(learned(&loss, BTreeMap::new(), inputs))
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use telemetry::training::Leaping;
 use trainer_plan::GUARD_WINDOW_MIN;
-use trainer_plan::config::{GuardConfig, GuardRule};
+use trainer_plan::config::{SpikeAction, SpikeGuardConfig};
 
 use super::Observed;
 
@@ -44,8 +44,8 @@ struct Record {
 }
 
 impl Judge {
-    pub(super) fn new(config: &GuardConfig) -> Self {
-        let wanted = |sigmas: f64| (config.rule != GuardRule::Off && sigmas > 0.0).then_some(sigmas);
+    pub(super) fn new(config: &SpikeGuardConfig) -> Self {
+        let wanted = |sigmas: f64| (config.action != SpikeAction::Off && sigmas > 0.0).then_some(sigmas);
         let record = |sigmas| Record { values: VecDeque::new(), window: config.window, sigmas: wanted(sigmas) };
         Self { losses: record(config.loss_sigmas), norms: record(config.norm_sigmas) }
     }

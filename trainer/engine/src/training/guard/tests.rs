@@ -1,12 +1,12 @@
 use telemetry::training::Leaping;
-use trainer_plan::config::GuardRule;
+use trainer_plan::config::SpikeAction;
 
 use super::judge::LEAST;
 use super::*;
 use crate::device::tensors::HostTensor;
 
-fn config() -> GuardConfig {
-    GuardConfig { loss_sigmas: 5.0, norm_sigmas: 5.0, window: 40, ..GuardConfig::default() }
+fn config() -> SpikeGuardConfig {
+    SpikeGuardConfig { loss_sigmas: 5.0, norm_sigmas: 5.0, window: 40, ..SpikeGuardConfig::default() }
 }
 
 fn guard() -> Guard {
@@ -70,8 +70,8 @@ fn a_level_that_stays_becomes_the_usual_one() {
 #[test]
 fn a_rule_that_is_off_and_no_sigmas_judge_nothing() {
     for config in [
-        GuardConfig { rule: GuardRule::Off, ..config() },
-        GuardConfig { loss_sigmas: 0.0, norm_sigmas: 0.0, ..config() },
+        SpikeGuardConfig { action: SpikeAction::Off, ..config() },
+        SpikeGuardConfig { loss_sigmas: 0.0, norm_sigmas: 0.0, ..config() },
     ] {
         let mut guard = Guard::new(&config, 4, Device::Cpu);
         guard.judge(&steps(40));

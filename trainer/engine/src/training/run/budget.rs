@@ -11,7 +11,7 @@ use crate::training::around::Host;
 impl Run<'_> {
     /// Opens what is known of the hours of a run that ends by them.
     pub(super) fn open_hours(&mut self, trained_s: Option<f64>) -> Result<(), Error> {
-        if let Some(hours) = self.plan().train.hours {
+        if let Some(hours) = self.plan().train.max_hours {
             self.hours = Some(Hours::open(self.store, hours, trained_s.unwrap_or(0.0), self.clock.elapsed_s())?);
         }
         Ok(())

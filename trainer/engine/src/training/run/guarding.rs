@@ -8,7 +8,7 @@ use telemetry::What;
 use telemetry::training::{LeapReport, SkipReport, Suspect};
 use trainer_plan::Error;
 use trainer_plan::checkpoint;
-use trainer_plan::config::GuardRule;
+use trainer_plan::config::SpikeAction;
 
 use super::Run;
 use crate::training::around::{Data, Host};
@@ -25,9 +25,9 @@ impl Run<'_> {
         let leaps: Vec<_> =
             leaps.into_iter().map(|(place, leap)| self.leap(Step(first + place as u64), leap)).collect();
         let Some(leap) = leaps.first().copied() else { return Ok(ControlFlow::Continue(())) };
-        let rule = self.plan().guard.rule;
+        let rule = self.plan().guard.action;
         match rule {
-            GuardRule::Skip if self.can_go_back(leap.leapt, host)? => {
+            SpikeAction::Skip if self.can_go_back(leap.leapt, host)? => {
                 self.decide_to_skip(leap)?;
                 Ok(ControlFlow::Break(Reaction::GoBack))
             }
@@ -35,7 +35,7 @@ impl Run<'_> {
                 for leap in leaps {
                     self.say(host, What::Leap(leap));
                 }
-                let pauses = rule != GuardRule::Warn;
+                let pauses = rule != SpikeAction::Warn;
                 Ok(if pauses { ControlFlow::Break(Reaction::Pause) } else { ControlFlow::Continue(()) })
             }
         }
@@ -55,13 +55,13 @@ impl Run<'_> {
 
     /// The step after `done` steps leapt.
     fn leap(&self, done: Step, Leap { figure, value, median, sigmas }: Leap) -> LeapReport {
-        let rows = self.plan().train.rows_per_step;
+        let rows = self.plan().train.global_batch_size;
         LeapReport { leapt: done.next(), first_row: RowIndex(done.0 * rows), rows, figure, value, median, sigmas }
     }
 
     /// Writes down that a step is passed over. What it is undone for is then known, whatever is killed.
     fn decide_to_skip(&mut self, leap: LeapReport) -> Result<(), Error> {
-        let (skips, allowed) = (self.skips.skips.len(), self.plan().guard.skips_max);
+        let (skips, allowed) = (self.skips.skips.len(), self.plan().guard.max_skips);
         if skips >= allowed {
             return Err(Error::Leaps { step: leap.leapt, skips });
         }

@@ -89,7 +89,7 @@ fn a_loss_falls_on_rows_that_repeat() {
 fn a_broken_step_is_skipped_and_named() {
     let _alone = testing::generator();
     let mut plan = plan();
-    plan.train.skipped_steps_max = 1;
+    plan.train.max_skipped_steps = 1;
     let mut trainer = testing::trainer(&plan);
     trainer.step(&[testing::batch(0)]).expect("good batches");
     let before = trainer.weights().expect("copied");
@@ -156,9 +156,9 @@ fn a_step_brings_nothing_to_the_host() {
 
 /// Every objective and network, dropout, two micro-batches of unequal rows, several steps.
 fn assert_the_same_made_anew(request: &TrainRequest) {
-    let learn = |recompute: bool| {
+    let learn = |activation_checkpointing: bool| {
         let mut request = request.clone();
-        request.train.recompute = recompute;
+        request.train.activation_checkpointing = activation_checkpointing;
         let mut trainer = testing::trainer(&request);
         for index in 0..3 {
             let batch = testing::batch(index);
@@ -177,7 +177,7 @@ fn activations_made_anew_change_no_bit() {
     let mut request = testing::request();
     assert!(request.encoder.dropout > 0.0);
     assert_the_same_made_anew(&request);
-    request.encoder.relative_positions.form = trainer_plan::encoder::RelativeForm::CocoLm;
+    request.encoder.relative_positions.kind = trainer_plan::encoder::RelativeForm::CocoLm;
     assert_the_same_made_anew(&request);
 }
 
@@ -195,9 +195,9 @@ fn activations_made_anew_change_no_bit_on_cuda() {
 }
 
 /// Losses and norms of some steps of all objectives on the CPU.
-fn learnt_in(precision: Precision, recompute: bool) -> Vec<(BTreeMap<String, f64>, f64)> {
+fn learnt_in(precision: Precision, activation_checkpointing: bool) -> Vec<(BTreeMap<String, f64>, f64)> {
     let mut request = testing::request();
-    (request.train.precision, request.train.recompute) = (precision, recompute);
+    (request.train.precision, request.train.activation_checkpointing) = (precision, activation_checkpointing);
     let mut trainer = testing::trainer(&request);
     let step = |index: u64| {
         trainer.step(&[testing::batch(2 * index), testing::batch(2 * index + 1)]).expect("good batches");

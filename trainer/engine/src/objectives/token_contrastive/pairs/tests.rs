@@ -2,6 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use schemas::ordinal::{BatchIndex, Step};
 use schemas::{Batch, BatchBuilder};
+use trainer_plan::objectives::Reduction;
 use trainer_plan::run_weights;
 
 use super::*;
@@ -129,7 +130,7 @@ fn a_draw_is_a_function_of_seed_and_batch() {
 
 #[test]
 fn matched_negatives_lie_as_far_as_positives_do() {
-    let config = TokenContrastive { neg_cols: NegativeColumns::Matched, ..TokenContrastive::default() };
+    let config = TokenContrastive { negative_columns: NegativeColumns::Matched, ..TokenContrastive::default() };
     let mut offsets = BTreeSet::new();
     let pairs = draw(&config, &batch(0, &[8, 8, 3]), 1);
     for &(anchor, negative, counts) in &pairs {
@@ -148,7 +149,7 @@ fn matched_negatives_lie_as_far_as_positives_do() {
 
 #[test]
 fn negatives_of_the_own_document_are_left_out() {
-    let config = TokenContrastive { avoid_same_doc: true, ..TokenContrastive::default() };
+    let config = TokenContrastive { exclude_same_document: true, ..TokenContrastive::default() };
     // Only rows 0 and 1, which share their document: frame tokens are all that remains.
     let pairs = draw(&config, &batch(0, &[8, 5]), 1);
     let (mut kept, mut left_out) = (0, 0);
@@ -174,7 +175,7 @@ fn switches_choose_anchors() {
     // A row's last token has no right neighbour here.
     let all: [i64; 13] = [0, 1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 24, 25];
     check(base(), &all, 13.0);
-    check(TokenContrastive { per_sequence: true, ..base() }, &all, 3.0);
+    check(TokenContrastive { reduction: Reduction::Sequences, ..base() }, &all, 3.0);
     check(TokenContrastive { specials: false, ..base() }, &[1, 2, 3, 4, 5, 6, 9, 10, 11, 25], 10.0);
     check(TokenContrastive { anchors: Anchors::Masked, ..base() }, &[1, 9, 25], 3.0);
     let unmasked = [0, 2, 3, 4, 5, 6, 8, 10, 11, 24];

@@ -39,7 +39,7 @@ fn rates(events: &[Event]) -> Vec<(u64, u64, Option<f64>)> {
 fn a_run_by_hours_that_is_killed_goes_by_what_was_read_before() {
     let _alone = testing::generator();
     let hours = |request: &mut trainer_plan::TrainRequest| {
-        request.train.hours = Some(60.0 / 3600.0);
+        request.train.max_hours = Some(60.0 / 3600.0);
         request.train.steps = trainer_plan::config::TrainConfig::STEPS_ENDLESS;
     };
     let calm_run = by(&calm(), hours, Trouble::default(), &ticking(2000));
@@ -71,7 +71,7 @@ fn a_run_by_hours_that_is_killed_goes_by_what_was_read_before() {
 #[test]
 fn a_run_by_tokens_ends_with_the_step_that_spends_them() {
     let _alone = testing::generator();
-    let tokens = |request: &mut trainer_plan::TrainRequest| request.train.tokens = Some(500);
+    let tokens = |request: &mut trainer_plan::TrainRequest| request.train.max_tokens = Some(500);
     let ran = by(&calm(), tokens, Trouble::default(), &Clock::still());
     let Ok(Outcome::Finished(end)) = ran.outcome else { panic!("{:?}", ran.outcome) };
     let seen = |step: Step| ran.events.iter().find(|it| it.at.step == Some(step)).and_then(|it| it.at.tokens_seen);

@@ -53,7 +53,7 @@ fn a_run_that_diverges_names_the_step_as_its_reports_do_and_saves_nothing_of_it(
     let _alone = testing::generator();
     let mut request = testing::request();
     // The first update sends the weights beyond what float32 can multiply; the second step finds them there.
-    (request.optimizer.lr, request.optimizer.clip_norm, request.schedule.warmup_steps) = (1e30, 0.0, 0);
+    (request.optimizer.lr, request.optimizer.max_grad_norm, request.schedule.warmup_steps) = (1e30, 0.0, 0);
     request.checkpoints.every_steps = 1;
     request.report.every_steps = 1;
     let store = calm();
@@ -94,9 +94,9 @@ impl Ranks for Counting {
 #[test]
 fn ranks_agree_on_a_stop_once_a_step_and_once_a_validation_however_their_share_is_cut() {
     let _alone = testing::generator();
-    let asked = |rows_per_step: u64, trouble: Trouble| {
+    let asked = |global_batch_size: u64, trouble: Trouble| {
         let mut request = testing::request();
-        request.train.rows_per_step = rows_per_step;
+        request.train.global_batch_size = global_batch_size;
         let count = Arc::new(AtomicUsize::new(0));
         let ranks = Box::new(Counting(Arc::clone(&count)));
         let outcome = train_among(&calm(), &testing::checked(request), trouble, ranks).outcome.expect("it ends well");

@@ -2,7 +2,7 @@
 
 use telemetry::training::Leaping;
 use trainer_plan::TrainRequest;
-use trainer_plan::config::GuardRule;
+use trainer_plan::config::SpikeAction;
 use trainer_plan::run::rollback;
 use trainer_plan::run::skips::{self, SkipList};
 
@@ -13,20 +13,20 @@ const LEAPS: u64 = 41;
 const POISONED: u64 = 2 * (LEAPS - 1) + 1;
 
 /// Masked words alone, for long enough that it is known what is usual.
-fn plan(rule: GuardRule) -> TrainPlan {
+fn plan(rule: SpikeAction) -> TrainPlan {
     plan_with(rule, 10)
 }
 
-fn plan_with(rule: GuardRule, skips_max: usize) -> TrainPlan {
-    plan_by(rule, |request| request.guard.skips_max = skips_max)
+fn plan_with(rule: SpikeAction, max_skips: usize) -> TrainPlan {
+    plan_by(rule, |request| request.guard.max_skips = max_skips)
 }
 
-fn plan_by(rule: GuardRule, change: impl FnOnce(&mut TrainRequest)) -> TrainPlan {
+fn plan_by(rule: SpikeAction, change: impl FnOnce(&mut TrainRequest)) -> TrainPlan {
     let mut request = testing::request();
     request.loss = [("masked_lm".to_owned(), 1.0)].into();
     request.train.steps = 48;
     request.validation.every_steps = 0;
-    request.guard.rule = rule;
+    request.guard.action = rule;
     request.guard.loss_sigmas = 8.0;
     change(&mut request);
     testing::checked(request)
@@ -47,17 +47,17 @@ fn leaps(events: &[Event]) -> Vec<(u64, Leaping)> {
 #[test]
 fn a_step_that_leaps_is_named_and_no_other() {
     let _alone = testing::generator();
-    let ran = train_with(&calm(), &plan(GuardRule::Warn), poisoned());
+    let ran = train_with(&calm(), &plan(SpikeAction::Warn), poisoned());
     assert!(matches!(ran.outcome, Ok(Outcome::Finished(Step(48)))), "{:?}", ran.outcome);
     assert_eq!(leaps(&ran.events), [(LEAPS, Leaping::Loss)]);
-    let calm = train_with(&calm(), &plan(GuardRule::Warn), Trouble::default());
+    let calm = train_with(&calm(), &plan(SpikeAction::Warn), Trouble::default());
     assert_eq!(leaps(&calm.events), []);
 }
 
 #[test]
 fn a_run_that_pauses_is_saved_and_goes_on() {
     let _alone = testing::generator();
-    let (store, plan) = (calm(), plan(GuardRule::Pause));
+    let (store, plan) = (calm(), plan(SpikeAction::Pause));
     let ran = train_with(&store, &plan, poisoned());
     // It is seen when the report after step 42 is read.
     assert!(matches!(ran.outcome, Ok(Outcome::Stopped(Step(42), StopRequest::Guard))), "{:?}", ran.outcome);
@@ -69,7 +69,7 @@ fn a_run_that_pauses_is_saved_and_goes_on() {
 /// What a run that was not disturbed ends with.
 fn skipped() -> Ran {
     let store = calm();
-    let ran = train_with(&store, &plan(GuardRule::Skip), poisoned());
+    let ran = train_with(&store, &plan(SpikeAction::Skip), poisoned());
     assert!(matches!(ran.outcome, Ok(Outcome::Finished(Step(48)))), "{:?}", ran.outcome);
     ran
 }
@@ -93,7 +93,7 @@ fn a_step_that_is_skipped_teaches_nothing_and_names_its_rows() {
     let store = calm();
     let mut list = SkipList::default();
     list.add(&store, report.leap).expect("written");
-    let other = train_with(&store, &plan(GuardRule::Skip), harmless).last.expect("the end makes a checkpoint");
+    let other = train_with(&store, &plan(SpikeAction::Skip), harmless).last.expect("the end makes a checkpoint");
     assert!(other.main == last.main && other.optimizer == last.optimizer, "weights and optimizer state");
     assert_ne!(other.state.batch_hash, last.state.batch_hash, "other rows were consumed");
 }
@@ -102,7 +102,7 @@ fn a_step_that_is_skipped_teaches_nothing_and_names_its_rows() {
 fn what_is_skipped_is_skipped_again_after_a_kill() {
     let _alone = testing::generator();
     let calm = skipped().last.expect("the end makes a checkpoint");
-    let plan = plan(GuardRule::Skip);
+    let plan = plan(SpikeAction::Skip);
     // The 10th checkpoint is that of step 40, before the leap; the 11th would be that of step 44, behind it.
     for dies_after in [9, 10, 11] {
         let store = self::calm();
@@ -124,7 +124,7 @@ fn a_checkpoint_that_learnt_what_is_to_be_skipped_is_not_gone_on_from() {
     let _alone = testing::generator();
     let calm = skipped().last.expect("the end makes a checkpoint");
     let store = self::calm();
-    train_with(&store, &plan(GuardRule::Warn), poisoned());
+    train_with(&store, &plan(SpikeAction::Warn), poisoned());
     assert_eq!(checkpoint::newest(&store).expect("readable").expect("it saved").1.state.step, Step(48));
     let mut list = SkipList::default();
     let skip = skipped().events.into_iter().find_map(|event| match event.what {
@@ -132,7 +132,7 @@ fn a_checkpoint_that_learnt_what_is_to_be_skipped_is_not_gone_on_from() {
         _ => None,
     });
     list.add(&store, skip.expect("it was said")).expect("written");
-    let last = train_with(&store, &plan(GuardRule::Skip), poisoned()).last.expect("the end makes a checkpoint");
+    let last = train_with(&store, &plan(SpikeAction::Skip), poisoned()).last.expect("the end makes a checkpoint");
     assert!(last.main == calm.main && last.optimizer == calm.optimizer, "weights and optimizer state");
     assert_eq!(last.state, calm.state);
 }
@@ -141,7 +141,7 @@ fn a_checkpoint_that_learnt_what_is_to_be_skipped_is_not_gone_on_from() {
 #[test]
 fn a_run_whose_list_is_lost_is_refused_and_keeps_its_checkpoints() {
     let _alone = testing::generator();
-    let (store, plan) = (calm(), plan(GuardRule::Skip));
+    let (store, plan) = (calm(), plan(SpikeAction::Skip));
     train_with(&store, &plan, poisoned()).outcome.expect("it finishes");
     let before = store.list("checkpoints").expect("listed");
     let list = store.read(skips::NAME).expect("it skipped");
@@ -160,9 +160,9 @@ fn a_run_whose_list_is_lost_is_refused_and_keeps_its_checkpoints() {
 #[test]
 fn a_run_that_leaps_too_often_fails_and_says_where() {
     let _alone = testing::generator();
-    let ran = train_with(&calm(), &plan_with(GuardRule::Skip, 0), poisoned());
+    let ran = train_with(&calm(), &plan_with(SpikeAction::Skip, 0), poisoned());
     let error = ran.outcome.expect_err("no step may be skipped").to_string();
-    assert!(error.contains(&format!("step {LEAPS}")) && error.contains("`guard.skips_max`"), "{error}");
+    assert!(error.contains(&format!("step {LEAPS}")) && error.contains("`spike_guard.max_skips`"), "{error}");
 }
 
 /// What it has learnt of the step is not kept, so that it can still be passed over.
@@ -170,8 +170,8 @@ fn a_run_that_leaps_too_often_fails_and_says_where() {
 fn a_run_that_failed_over_a_leap_passes_over_it_where_more_may_be() {
     let _alone = testing::generator();
     let (calm, store) = (skipped().last.expect("the end makes a checkpoint"), self::calm());
-    train_with(&store, &plan_with(GuardRule::Skip, 0), poisoned()).outcome.expect_err("no step may be skipped");
-    let last = train_with(&store, &plan(GuardRule::Skip), poisoned()).last.expect("the end makes a checkpoint");
+    train_with(&store, &plan_with(SpikeAction::Skip, 0), poisoned()).outcome.expect_err("no step may be skipped");
+    let last = train_with(&store, &plan(SpikeAction::Skip), poisoned()).last.expect("the end makes a checkpoint");
     assert!(last.main == calm.main && last.optimizer == calm.optimizer, "weights and optimizer state");
     assert_eq!(last.state, calm.state);
 }
@@ -180,7 +180,7 @@ fn a_run_that_failed_over_a_leap_passes_over_it_where_more_may_be() {
 #[test]
 fn a_run_without_a_way_back_pauses_and_keeps_what_it_has() {
     let _alone = testing::generator();
-    let (store, plan) = (calm(), plan(GuardRule::Skip));
+    let (store, plan) = (calm(), plan(SpikeAction::Skip));
     // In the middle of step 42, which is reported.
     let stopped = Trouble { waiting_for: Some(2 * LEAPS + 1), ..poisoned() };
     train_with(&store, &plan, stopped).outcome.expect("it stops");
@@ -199,13 +199,13 @@ fn a_run_without_a_way_back_pauses_and_keeps_what_it_has() {
 #[test]
 fn a_step_is_named_by_its_number_whatever_the_reports_were_when_it_was_done() {
     let _alone = testing::generator();
-    let seldom = plan_by(GuardRule::Warn, |request| request.report.every_steps = 20);
+    let seldom = plan_by(SpikeAction::Warn, |request| request.report.every_steps = 20);
     for every_steps in [1, 3, 4, 5] {
         let store = calm();
         // In the middle of step 45: four steps are unread.
         let stopped = Trouble { waiting_for: Some(89), ..poisoned() };
         train_with(&store, &seldom, stopped).outcome.expect("it stops");
-        let often = plan_by(GuardRule::Warn, |request| request.report.every_steps = every_steps);
+        let often = plan_by(SpikeAction::Warn, |request| request.report.every_steps = every_steps);
         let ran = train_with(&store, &often, poisoned());
         assert_eq!(leaps(&ran.events), [(LEAPS, Leaping::Loss)], "reports every {every_steps} steps");
     }
