@@ -22,7 +22,7 @@ pub(crate) fn run(run: &Path, steps: u64, is_json: bool) -> anyhow::Result<()> {
     let mut held = RunFolder::hold(&store)?;
     let plan = Plan::of_run(run)?;
     let (train, begun_with) = (plan.train(), plan.config().training.train.steps);
-    let state = checkpoint::newest_whole(held.store())?;
+    let state = checkpoint::newest_complete_state(held.store())?;
     let done = state.step;
     let refuse = |problem: String| Usage(format!("{}: {problem}", run.display()));
     if !train.train.ends_by_steps() {

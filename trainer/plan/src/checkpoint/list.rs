@@ -83,6 +83,15 @@ pub(super) fn figures(checkpoint: &Store, step: Step) -> std::io::Result<BTreeMa
     }
 }
 
+/// Writes the scores of a validation into the checkpoint of its step, if that exists.
+pub fn note(run: &Store, validated: &Validated) -> std::io::Result<()> {
+    let checkpoint = within(run, validated.step);
+    if checkpoint.stat(STATE_FILE)?.is_some() {
+        checkpoint.put(FIGURES_FILE, &validated.seal())?;
+    }
+    Ok(())
+}
+
 /// A checkpoint as it lies there.
 #[derive(Clone, Debug)]
 pub struct Listed {
@@ -141,26 +150,37 @@ pub fn verify(run: &Store, step: Step) -> Result<u64, Error> {
     Ok(read_whole(&there(run, step)?, step)?.1)
 }
 
-/// The state of the newest checkpoint of which every byte is as it was written. A damaged one is logged and skipped.
+/// Returns the state of the newest checkpoint of which every byte is as it was written. A damaged one is logged and skipped.
 ///
 /// # Errors
-/// [`Error::Config`] if the run has not saved, [`Error::Checkpoint`] if no checkpoint is whole.
-pub fn newest_whole(run: &Store) -> Result<State, Error> {
+/// [`Error::Config`] if the run has not saved, [`Error::Checkpoint`] if no checkpoint is complete.
+pub fn newest_complete_state(run: &Store) -> Result<State, Error> {
+    let (found, damaged) = newest_complete(run, steps(run)?, read_whole)?;
+    found.map(|(state, _)| state).ok_or_else(|| none_whole(run, &damaged))
+}
+
+/// Returns what `read` makes of the first complete checkpoint among those after `steps`, and a line about each damaged one
+/// before it, which is logged and skipped.
+///
+/// # Errors
+/// [`Error`] of `read`, unless it is damage.
+pub fn newest_complete<T>(
+    run: &Store,
+    steps: impl IntoIterator<Item = Step>,
+    read: impl Fn(&Store, Step) -> Result<T, Unread>,
+) -> Result<(Option<T>, Vec<String>), Error> {
     let mut damaged = Vec::new();
-    for step in steps(run)? {
-        match read_whole(&within(run, step), step) {
-            Ok((state, _)) => return Ok(state),
-            Err(Unread::Damaged { place, problem }) => damaged.push(skip_damaged(&place, &problem)),
+    for step in steps {
+        match read(&within(run, step), step) {
+            Ok(found) => return Ok((Some(found), damaged)),
+            Err(Unread::Damaged { place, problem }) => {
+                tracing::warn!(file = %place, %problem, "damaged checkpoint, looking at an older one");
+                damaged.push(format!("{place}: {problem}"));
+            }
             Err(Unread::Other(error)) => return Err(error),
         }
     }
-    Err(none_whole(run, &damaged))
-}
-
-/// Logs that an older checkpoint is taken for a damaged one. Returns the line for an error about all of them.
-pub fn skip_damaged(place: &str, problem: &str) -> String {
-    tracing::warn!(file = %place, %problem, "damaged checkpoint, looking at an older one");
-    format!("{place}: {problem}")
+    Ok((None, damaged))
 }
 
 /// The error of a run without a whole checkpoint; `damaged` are its damaged ones.

@@ -23,21 +23,17 @@
 //! A checkpoint records what was *consumed*: `rows_consumed` is the whole position in the stream.
 
 mod list;
-mod manage;
 mod retention;
 mod state;
-mod validation_scores;
 
 pub(crate) use self::list::beyond;
 pub use self::list::{
-    Form, Listed, absent, check, folder_name, list, newest_state, newest_whole, none_whole, shelf, skip_damaged,
-    state_of, steps, verify, within,
+    Form, Listed, absent, check, folder_name, list, newest_complete, newest_complete_state, newest_state, none_whole,
+    note, shelf, state_of, steps, verify, within,
 };
-pub(crate) use self::manage::point;
-pub use self::manage::{copy, discard, empty, invalidate, note, pin, point_at, remove, retain, set_aside, unpin};
-pub use self::retention::Reason;
-pub use self::state::{Beside, Change, SavedGuard, SavedMean, State, Unread};
-pub use self::validation_scores::Validated;
+pub(crate) use self::retention::point;
+pub use self::retention::{Reason, copy, discard, empty, invalidate, pin, point_at, remove, retain, set_aside, unpin};
+pub use self::state::{Beside, Change, SavedGuard, SavedMean, State, Unread, Validated};
 
 /// The folder of a run in which it keeps its checkpoints.
 pub const FOLDER: &str = "checkpoints";

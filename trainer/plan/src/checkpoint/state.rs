@@ -8,6 +8,7 @@ use schemas::{SealError, Sealed};
 use serde::{Deserialize, Serialize};
 use store::Store;
 use telemetry::change::KeyChange;
+use telemetry::training::ValidReport;
 
 use super::STATE_FILE;
 use crate::error::Error;
@@ -194,5 +195,34 @@ impl Beside {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+}
+
+/// The figures of a checkpoint: `figures.json` in its folder.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Validated {
+    /// Steps done.
+    pub step: Step,
+    /// Each figure that is a number: `loss`, `valid/mlm`, `valid/mlm.accuracy`, terms and metrics by their names.
+    pub figures: BTreeMap<String, f64>,
+}
+
+impl Sealed for Validated {
+    const FORMAT: &'static str = "cloze figures";
+    const VERSION: u32 = 1;
+    const PRETTY: bool = true;
+}
+
+impl Validated {
+    /// What a validation after that step found.
+    #[must_use]
+    pub fn of(step: Step, report: &ValidReport) -> Self {
+        let mlm = report.mlm.iter().flat_map(|mlm| [("valid/mlm", mlm.loss), ("valid/mlm.accuracy", mlm.accuracy)]);
+        let own = [("loss", report.loss)].into_iter().chain(mlm).map(|(name, value)| (name.to_owned(), value));
+        let named = report.terms.iter().chain(&report.metrics).map(|(name, value)| (name.clone(), *value));
+        // JSON has no other numbers.
+        let figures = named.chain(own).filter(|(_, value)| value.is_finite()).collect();
+        Self { step, figures }
     }
 }

@@ -8,7 +8,7 @@ use store::Store;
 use trainer_plan::Error;
 use trainer_plan::checkpoint::{
     DAMAGED_FILE, FOLDER, Form, LATEST, MAIN_FILE, OPTIMIZER_FILE, STATE_FILE, State, Unread, absent, empty,
-    folder_name, list, none_whole, set_aside, skip_damaged, steps, within,
+    folder_name, list, newest_complete, none_whole, set_aside, steps, within,
 };
 
 use super::Snapshot;
@@ -78,11 +78,11 @@ pub fn pick(run: &Store, step: Option<Step>) -> Result<(String, Snapshot), Error
     let steps = steps(run)?;
     if let Some(wanted) = step {
         if steps.contains(&wanted) {
-            return Ok(read(run, wanted)?);
+            return Ok(read(&within(run, wanted), wanted)?);
         }
         return Err(Error::Config(absent(run, wanted, &steps)));
     }
-    let (found, damaged) = newest_of(run, steps)?;
+    let (found, damaged) = newest_complete(run, steps, read)?;
     if let Some(found) = found {
         return Ok(found);
     }
@@ -92,27 +92,11 @@ pub fn pick(run: &Store, step: Option<Step>) -> Result<(String, Snapshot), Error
 /// The newest whole checkpoint of at most `done` steps, from which the next step can be done again, and where it is;
 /// `None` if there is none.
 pub fn before(run: &Store, done: Step) -> Result<Option<(String, Snapshot)>, Error> {
-    Ok(newest_of(run, steps(run)?.into_iter().filter(|&step| step <= done))?.0)
+    Ok(newest_complete(run, steps(run)?.into_iter().filter(|&step| step <= done), read)?.0)
 }
 
-/// The first whole one of the checkpoints after `steps`, and the damage to those before it, which is also named aloud.
-fn newest_of(run: &Store, steps: impl IntoIterator<Item = Step>) -> Result<(Option<Found>, Vec<String>), Error> {
-    let mut damaged = Vec::new();
-    for step in steps {
-        match read(run, step) {
-            Ok(found) => return Ok((Some(found), damaged)),
-            Err(Unread::Damaged { place, problem }) => {
-                damaged.push(skip_damaged(&place, &problem));
-            }
-            Err(Unread::Other(error)) => return Err(error),
-        }
-    }
-    Ok((None, damaged))
-}
-
-fn read(run: &Store, step: Step) -> Result<Found, Unread> {
-    let checkpoint = within(run, step);
-    Snapshot::read(&checkpoint, step).map(|snapshot| (checkpoint.place(""), snapshot))
+fn read(checkpoint: &Store, step: Step) -> Result<Found, Unread> {
+    Snapshot::read(checkpoint, step).map(|snapshot| (checkpoint.place(""), snapshot))
 }
 
 impl Snapshot {
