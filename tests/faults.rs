@@ -179,7 +179,7 @@ fn another_corpus_or_setting_is_refused_with_what_differs() {
 fn a_held_folder_is_refused_by_a_second_prepare() {
     let home = home();
     let folder = store::Store::folder(home.join("data")).expect("made");
-    let held = store::Lock::take(&folder, "lock", store::Holder::this_process(), store::Terms::default());
+    let held = store::Lock::take(&folder, "lock", store::Holder::this_process(), store::LeaseConfig::default());
     let held = held.expect("free");
     home.run(&["prepare"]).assert_fails(1, &["data/lock", "locked by pid"]);
     drop(held);

@@ -282,5 +282,5 @@ fn what_is_wrong_is_told_before_anything_is_prepared() {
     assert!(!home.join("data").exists() && !home.join("run").exists());
     let counts = train("run.folder=run", "data.folder=data", &["--set", "views.masked.random_words=unigram"]);
     home.run_ok(&prepare("prepare.folder=data", &[]));
-    home.run(&counts).assert_fails(2, &["counts of the whole corpus", "`words`", "shuffled"]);
+    home.run(&counts).assert_fails(2, &["counts of the whole corpus", "`random_words`", "shuffled"]);
 }

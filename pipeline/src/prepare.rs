@@ -37,8 +37,8 @@ use std::time::{Duration, Instant};
 use runtime::{CancelToken, Poll, PoolOptions, PoolStats, WorkPool, WorkerStats, cancel_pair};
 use schemas::manifest::PartEntry;
 use schemas::{Generation, Shard};
-use store::{Holder, Lock, LockError, Store, Terms};
-use telemetry::{Clock, Observer, What};
+use store::{Holder, LeaseConfig, Lock, LockError, Store};
+use telemetry::{Clock, EventKind, Observer};
 use tracing::info;
 
 use self::aggregate::Fold;
@@ -186,10 +186,11 @@ impl Preparation {
             Some(store) => store.clone(),
             None => Store::folder(&self.planned.config.folder)?,
         };
-        let lock = Lock::take(&store, LOCK, Holder::this_process(), Terms::default()).map_err(|error| match error {
-            LockError::Held { place, holder } => Error::Locked { path: place.into(), holder: holder.to_string() },
-            LockError::Io(error) => error.into(),
-        })?;
+        let lock =
+            Lock::take(&store, LOCK, Holder::this_process(), LeaseConfig::default()).map_err(|error| match error {
+                LockError::Held { place, holder } => Error::Locked { path: place.into(), holder: holder.to_string() },
+                LockError::Io(error) => error.into(),
+            })?;
         // From here on nothing is changed but by the holder of the lock.
         let store = lock.guard(&store);
         for name in store.sweep()? {
@@ -236,9 +237,9 @@ impl Preparation {
             })
         };
         let generation = lists.newest();
-        voice.say(What::PrepareStart(description.start(generation)));
+        voice.say(EventKind::PrepareStart(description.start(generation)));
         for warning in warnings {
-            voice.say(What::Warning(warning));
+            voice.say(EventKind::Warning(warning));
         }
         let gauges = results.stats();
         if let Some(hears) = self.hears {
@@ -254,12 +255,12 @@ impl Preparation {
                 Poll::Item(outcome) => {
                     let done = outcome.done();
                     fold.add(outcome)?;
-                    voice.say(What::PartDone(done));
+                    voice.say(EventKind::PartDone(done));
                 }
                 Poll::Pending => {}
                 Poll::End => break,
             }
-            voice.say(What::PrepareProgress(progress.after(began.elapsed())));
+            voice.say(EventKind::PrepareProgress(progress.after(began.elapsed())));
             // What is known of a part before it is done: a corpus of dirt is not read to its end.
             progress.judge(work.config.max_bad_lines)?;
         }
@@ -283,7 +284,7 @@ impl Preparation {
         let change = description.change;
         let done = Done { generation, change, progress: &progress, gauges, nothing_to_do };
         let summary = summarize(&work, &fold, &done, began);
-        voice.say(What::PrepareEnd(summary.end(work.place())));
+        voice.say(EventKind::PrepareEnd(summary.end(work.place())));
         Ok(summary)
     }
 }

@@ -95,13 +95,13 @@ pub struct Manifest {
     /// BLAKE3 of files that all generations share, by name: `tokenizer.json`.
     pub files: BTreeMap<String, String>,
     /// What was prepared, and what was added and dropped since; at least one.
-    pub generations: Vec<GenerationEntry>,
+    pub generations: Vec<DatasetVersionEntry>,
 }
 
 /// One generation of a prepared folder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct GenerationEntry {
+pub struct DatasetVersionEntry {
     /// Parts of earlier generations that it drops, ascending.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dropped: Vec<PartId>,
@@ -365,7 +365,7 @@ impl Manifest {
     /// # Panics
     /// If it is not there.
     #[must_use]
-    pub fn generation(&self, generation: Generation) -> &GenerationEntry {
+    pub fn generation(&self, generation: Generation) -> &DatasetVersionEntry {
         &self.generations[generation.0 as usize]
     }
 

@@ -5,7 +5,7 @@ use std::fmt::{self, Display};
 use std::path::Path;
 use std::sync::Arc;
 
-use pipeline::ledger::{self, Counts, Page};
+use pipeline::exposure::{self, Counts, Page};
 use pipeline::prepare;
 use schemas::{Document, Generation};
 use serde_json::json;
@@ -34,13 +34,13 @@ pub(crate) fn run(run: &Path, document: Option<&str>, json: bool) -> anyhow::Res
 
 /// What the pages of a run say, and those that were undone: of all documents, or of some.
 fn told(store: &Store, only: Option<&BTreeSet<u64>>) -> anyhow::Result<[Told; 2]> {
-    let pages = ledger::pages(store)?;
-    if ledger::first(store, &pages)?.is_none() {
+    let pages = exposure::pages(store)?;
+    if exposure::first(store, &pages)?.is_none() {
         let message = format!("{}: there is no ledger here: it is written with each checkpoint", store.place(""));
         return Err(Usage(message).into());
     }
-    let folder = store.within(ledger::FOLDER);
-    Ok([Told::of(&folder, pages, only)?, Told::of(&folder.within(ledger::UNDONE), ledger::undone(store)?, only)?])
+    let folder = store.within(exposure::FOLDER);
+    Ok([Told::of(&folder, pages, only)?, Told::of(&folder.within(exposure::UNDONE), exposure::undone(store)?, only)?])
 }
 
 /// The id of the document that somebody asks for, and what is told of it. One that neither the ledger nor the data has is a

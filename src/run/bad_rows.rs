@@ -119,7 +119,7 @@ mod fuzz;
 mod tests {
     use pipeline::load::RowFacts;
     use schemas::{Epoch, Generation, SampleAddress};
-    use store::Weather;
+    use store::FaultConfig;
 
     use super::*;
 
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_row_is_on_disk_when_it_is_left_out_and_known_to_who_goes_on() {
-        let store = Store::memory(Weather::calm());
+        let store = Store::memory(FaultConfig::calm());
         let first = RunLeftOut::default();
         first.keep_in(store.clone(), "one", true).expect("kept");
         assert!(store.stat(NAME).expect("asked").is_none(), "a run that leaves nothing out writes nothing");
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_list_that_is_not_whole_is_refused_with_a_way_on() {
-        let store = Store::memory(Weather::calm());
+        let store = Store::memory(FaultConfig::calm());
         let left_out = RunLeftOut::default();
         left_out.keep_in(store.clone(), "one", true).expect("kept");
         left_out.leave_out(&bad(3)).expect("written");

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use pipeline::course::{Edition, EpochVersions, Growth};
+use pipeline::epoch_plan::{EpochVersions, SegmentSource, SplitSnapshot};
 use pipeline::load::{self, MissingParts, RowFacts, RowOrder, Rows, SourceRequest};
 use pipeline::mixture::{self, Mixture, Weight};
 use pipeline::prepare::{self, Origin};
@@ -257,7 +257,7 @@ impl PreparedData {
 
     /// How many rows of the validation split are left, of how many, if some are gone.
     pub(crate) fn valid_left(&self) -> Option<(u64, u64)> {
-        let left = Edition::valid(&self.manifest, self.generation).left().split.rows();
+        let left = SplitSnapshot::valid(&self.manifest, self.generation).left().split.rows();
         let all = self.effective.valid.rows();
         (left < all).then_some((left, all))
     }
@@ -283,9 +283,9 @@ impl PreparedData {
     }
 
     /// Who gives the segments of a first epoch that is streamed, of a stream of `rows`.
-    pub(crate) fn comes(&self, rows: Rows) -> Option<Arc<dyn Growth>> {
+    pub(crate) fn comes(&self, rows: Rows) -> Option<Arc<dyn SegmentSource>> {
         let streamed = self.streamed.as_ref().filter(|_| rows == Rows::Train)?;
-        Some(Arc::clone(streamed) as Arc<dyn Growth>)
+        Some(Arc::clone(streamed) as Arc<dyn SegmentSource>)
     }
 
     /// The same, to be asked how long it kept anybody waiting.

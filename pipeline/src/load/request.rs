@@ -7,7 +7,7 @@ use schemas::{ColumnSpec, Generation, Manifest, Vocab};
 use store::Store;
 
 use super::DataConfig;
-use crate::course::{EpochVersions, Growth};
+use crate::epoch_plan::{EpochVersions, SegmentSource};
 use crate::mixture::Weight;
 use crate::views::{AnyView, ViewName};
 
@@ -30,7 +30,7 @@ pub enum MissingParts {
     Refused,
     /// What is left of it.
     LeftOut,
-    /// All of it: nobody will read a row, or the [`Course`](crate::course) refuses whoever does.
+    /// All of it: nobody will read a row, or the [`EpochPlan`](crate::course) refuses whoever does.
     Unread,
 }
 
@@ -51,7 +51,7 @@ pub struct LoadRequest<'a> {
     /// Who says which generations later epochs are over, and whether they are still there; without, all are over that one.
     pub follow: Option<Arc<dyn EpochVersions>>,
     /// Who gives the segments of a first epoch that is streamed; without, all epochs are shuffled. No mixture has one.
-    pub growth: Option<Arc<dyn Growth>>,
+    pub growth: Option<Arc<dyn SegmentSource>>,
     /// Which rows.
     pub rows: Rows,
     /// What to do where a later generation has dropped parts of that one.

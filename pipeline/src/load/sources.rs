@@ -8,7 +8,7 @@ use schemas::{Generation, RowIndex};
 
 use super::LoadPlan;
 use super::source::{HeldGroups, RowRefs};
-use crate::course::Stretch;
+use crate::epoch_plan::EpochSpan;
 use crate::error::{Error, Result};
 use crate::sampler::RowRef;
 use crate::shard::groups::Groups;
@@ -37,7 +37,7 @@ impl LoadPlan {
 
     /// The groups that the rows need, window by window: all of a window where partners are drawn from it.
     pub(super) fn hold(&self, groups: &Groups, refs: &RowRefs, worker: (usize, usize)) -> Result<HeldGroups> {
-        let mut needed: BTreeMap<(usize, u64), (&Stretch, BTreeSet<usize>)> = BTreeMap::new();
+        let mut needed: BTreeMap<(usize, u64), (&EpochSpan, BTreeSet<usize>)> = BTreeMap::new();
         for row in &refs.rows {
             let new = || (refs.stretch(row), BTreeSet::new());
             let (stretch, blocks) = needed.entry((row.source, row.window)).or_insert_with(new);

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use schemas::manifest::{CorpusReport, FileEntry, GenerationEntry, PartEntry};
+use schemas::manifest::{CorpusReport, DatasetVersionEntry, FileEntry, PartEntry};
 use schemas::{Generation, Manifest, PartId, Shard, Split, manifest};
 use tracing::warn;
 
@@ -203,7 +203,7 @@ pub(super) fn publish(work: &Work, lists: &Lists, fold: &Fold<'_>) -> Result<boo
             write(&path, &bytes)?;
             let blake3 = blake3::hash(&bytes).to_hex().to_string();
             let content = content(lists, fold, list.generation);
-            entry = GenerationEntry { vocab: FileEntry { path, blake3 }, corpus, content, ..entry };
+            entry = DatasetVersionEntry { vocab: FileEntry { path, blake3 }, corpus, content, ..entry };
         }
         generations.push(known.cloned().unwrap_or(entry));
     }
@@ -219,15 +219,15 @@ pub(super) fn publish(work: &Work, lists: &Lists, fold: &Fold<'_>) -> Result<boo
 }
 
 /// Whether an entry was published of that list.
-fn is_of(entry: &GenerationEntry, list: &PartList) -> bool {
+fn is_of(entry: &DatasetVersionEntry, list: &PartList) -> bool {
     entry.dropped == list.dropped && entry.parts.iter().map(|part| part.id).eq(list.parts.iter().map(|part| part.id))
 }
 
 /// What a list says, with the shards of the parts that are there.
-fn bare(fold: &Fold<'_>, list: &PartList) -> GenerationEntry {
+fn bare(fold: &Fold<'_>, list: &PartList) -> DatasetVersionEntry {
     let entry =
         |id: PartId| fold.parts.get(&id).cloned().unwrap_or(PartEntry { id, train: Vec::new(), valid: Vec::new() });
-    GenerationEntry {
+    DatasetVersionEntry {
         dropped: list.dropped.clone(),
         parts: list.parts.iter().map(|part| entry(part.id)).collect(),
         vocab: FileEntry::default(),

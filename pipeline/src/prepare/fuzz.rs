@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use schemas::manifest::{CorpusReport, FileEntry};
 use schemas::{Generation, PartId, Sealed, Shard};
-use store::{Store, Weather};
+use store::{FaultConfig, Store};
 
 use super::commit_record::{Bound, CommitRecord, Example, FoundPart, sparse};
 use super::config::Settings;
@@ -53,7 +53,7 @@ fn record() -> CommitRecord {
 fn a_record_is_read_as_written_or_refused() {
     fuzz::target!("record", vec![record().seal()], |bytes: &[u8]| {
         let Some(record) = fuzz::unsealed::<CommitRecord>(bytes) else { return };
-        let store = Store::memory(Weather::calm());
+        let store = Store::memory(FaultConfig::calm());
         store.put("parts/part-00000-00.json", &record.seal()).expect("memory takes all");
         let part = part();
         let bound = Bound { settings: &record.settings, forgotten: "f", part: &part };
@@ -78,7 +78,7 @@ fn part_lists_are_usable_or_refused() {
     let second = list(1, vec![PartId(0)], vec![Part { id: PartId(1), ..part() }]).seal();
     fuzz::target!("part-list", vec![first.clone(), second], |bytes: &[u8]| {
         let Some(list) = fuzz::unsealed::<PartList>(bytes) else { return };
-        let store = Store::memory(Weather::calm());
+        let store = Store::memory(FaultConfig::calm());
         let number = list.generation.0.min(1);
         store.put("generations/00000.json", &first).expect("memory takes all");
         store.put(&format!("generations/{number:05}.json"), &list.seal()).expect("memory takes all");
@@ -97,7 +97,7 @@ fn what_was_seen_is_read_as_written_or_forgotten() {
     let mut seen = Fingerprints::default();
     seen.note(&input);
     fuzz::target!("seen", vec![seen.seal()], |bytes: &[u8]| {
-        let store = Store::memory(Weather::calm());
+        let store = Store::memory(FaultConfig::calm());
         store.put(fingerprints::NAME, bytes).expect("memory takes all");
         let found = Fingerprints::read(&store).expect("answered");
         found.write(&store).expect("memory takes all");

@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn what_is_in_effect_is_what_was_added_and_never_dropped() {
-        let store = Store::memory(store::Weather::calm());
+        let store = Store::memory(store::FaultConfig::calm());
         let mut lists = Lists::read(&store).expect("none");
         assert_eq!((lists.is_empty(), lists.next()), (true, (Generation(0), PartId(0))));
         for one in [list(0, &[], &[0, 1, 2], &[]), list(1, &[1], &[3, 4], &["x"]), list(2, &[0, 3], &[5], &["y", "x"])]
@@ -203,7 +203,7 @@ mod tests {
             (list(1, &[], &[0], &[]), "there twice"),
             (list(7, &[], &[], &[]), "another generation"),
         ] {
-            let store = Store::memory(store::Weather::calm());
+            let store = Store::memory(store::FaultConfig::calm());
             let mut lists = Lists::default();
             for one in [first(), second] {
                 lists.append(&store, one).expect("written");
@@ -211,7 +211,7 @@ mod tests {
             let error = Lists::read(&store).expect_err("they do not fit").to_string();
             assert!(error.contains(word) && error.contains("generations/00001.json"), "{error}");
         }
-        let store = Store::memory(store::Weather::calm());
+        let store = Store::memory(store::FaultConfig::calm());
         Lists::default().append(&store, first()).expect("written");
         store.put("generations/00000.json", b"{}").expect("written");
         assert!(Lists::read(&store).expect_err("damaged").to_string().contains("another `prepare.folder`"));

@@ -1,7 +1,7 @@
 //! Plan of a preparation: corpus, folder and memory checked, the part list that follows, documents to forget.
 //!
 //! `prepare.max_memory_bytes` bounds text from a file to its ids; a worker that needs more than is left waits
-//! ([`Room`](crate::corpus::Room)). The other memory of a worker does not grow with the text: [`Memory`] states it.
+//! ([`MemoryBudget`](crate::corpus::MemoryBudget)). The other memory of a worker does not grow with the text: [`Memory`] states it.
 
 use std::io::ErrorKind;
 

@@ -15,7 +15,7 @@ use arrow_schema::{DataType, Field, Schema};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
-use schemas::manifest::{FileEntry, GenerationEntry, Pack};
+use schemas::manifest::{DatasetVersionEntry, FileEntry, Pack};
 use schemas::{Manifest, Sealed, Vocab, manifest};
 use serde::{Deserialize, Serialize};
 use store::Store;
@@ -92,9 +92,9 @@ impl ProvisionalManifest {
 
     /// The manifest of what is there of these generations, checked as if it had been read. Nothing is counted in it, and no
     /// generation has a content: nobody but who asked for it may begin with it.
-    pub(super) fn manifest(&self, generations: impl Iterator<Item = GenerationEntry>) -> Result<Manifest> {
+    pub(super) fn manifest(&self, generations: impl Iterator<Item = DatasetVersionEntry>) -> Result<Manifest> {
         let Self { tokenizer, max_seq_len, pack, files, vocab } = self.clone();
-        let generations = generations.map(|entry| GenerationEntry { vocab: vocab.clone(), ..entry }).collect();
+        let generations = generations.map(|entry| DatasetVersionEntry { vocab: vocab.clone(), ..entry }).collect();
         let manifest = Manifest { tokenizer, max_seq_len, pack, files, generations };
         Manifest::from_json(&manifest.to_json()).map_err(|why| Error::Manifest { place: NAME.to_owned(), why })
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use schemas::manifest::{CorpusReport, FileEntry, GenerationEntry, PartEntry};
+use schemas::manifest::{CorpusReport, DatasetVersionEntry, FileEntry, PartEntry};
 use schemas::{Generation, Manifest, ManifestError, PartId, Sealed};
 use store::Store;
 
@@ -11,7 +11,7 @@ use super::config::Settings;
 use super::job::{Task, in_order};
 use super::part_list::Lists;
 use super::provisional_manifest::ProvisionalManifest;
-use crate::course::Segment;
+use crate::epoch_plan::Segment;
 use crate::{Error, Result};
 
 /// The part lists of a folder.
@@ -147,7 +147,7 @@ impl PendingSegments {
     pub fn manifest(&self) -> Result<Manifest> {
         let empty = |id| PartEntry { id, train: Vec::new(), valid: Vec::new() };
         let part = |id: PartId| self.entries.get(&id).cloned().unwrap_or_else(|| empty(id));
-        self.announcement.manifest(self.lists.iter().map(|list| GenerationEntry {
+        self.announcement.manifest(self.lists.iter().map(|list| DatasetVersionEntry {
             dropped: list.dropped.clone(),
             parts: list.parts.iter().map(|listed| part(listed.id)).collect(),
             vocab: FileEntry::default(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch, StringArray, UInt64Array};
 use arrow_schema::{DataType, Field, Schema};
 use parquet::arrow::ArrowWriter;
-use schemas::manifest::{CorpusReport, FileEntry, GenerationEntry, PartEntry, Tokenizer};
+use schemas::manifest::{CorpusReport, DatasetVersionEntry, FileEntry, PartEntry, Tokenizer};
 use schemas::{Document, Epoch, Manifest, PartId, SampleAddress, Shard, SpecialIds};
 use store::Store;
 
@@ -112,7 +112,7 @@ impl Synthetic {
         let parts = parts.iter().map(entry).collect::<Result<Vec<_>>>()?;
         let (path, vocab) = (format!("vocab/{:05}.parquet", manifest.generations.len()), self.vocab()?);
         store.put(&path, &vocab)?;
-        manifest.generations.push(GenerationEntry {
+        manifest.generations.push(DatasetVersionEntry {
             dropped: dropped.iter().copied().map(PartId).collect(),
             parts,
             vocab: FileEntry { path, blake3: blake3::hash(&vocab).to_hex().to_string() },

@@ -15,8 +15,8 @@ fn part(id: u32, rows: u32) -> PartEntry {
     PartEntry { id: PartId(id), train: vec![shard], valid: Vec::new() }
 }
 
-fn generation(dropped: &[u32], parts: &[u32]) -> GenerationEntry {
-    GenerationEntry {
+fn generation(dropped: &[u32], parts: &[u32]) -> DatasetVersionEntry {
+    DatasetVersionEntry {
         dropped: dropped.iter().copied().map(PartId).collect(),
         parts: parts.iter().map(|&id| part(id, 3)).collect(),
         vocab: FileEntry::default(),

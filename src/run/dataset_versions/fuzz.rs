@@ -1,7 +1,7 @@
 //! A list of dataset versions that was changed on disk.
 
 use schemas::{Epoch, Generation, Sealed as _};
-use store::{Store, Weather};
+use store::{FaultConfig, Store};
 
 use super::list::{NAME, VersionList, VersionSpan};
 
@@ -15,7 +15,7 @@ fn a_list_of_generations_is_usable_or_refused() {
     let seed = VersionList { epochs: 5, stretches: vec![stretch(0, 0), stretch(2, 1)], streamed: None }.seal();
     fuzz::target!("generations", vec![seed], |bytes: &[u8]| {
         let Some(list) = fuzz::unsealed::<VersionList>(bytes) else { return };
-        let store = Store::memory(Weather::calm());
+        let store = Store::memory(FaultConfig::calm());
         list.write(&store, NAME).expect("memory takes all");
         if let Ok(Some(read)) = VersionList::read(&store, NAME) {
             assert_eq!(read, list);

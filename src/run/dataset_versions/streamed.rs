@@ -12,12 +12,12 @@
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use pipeline::course::{self, Edition, Growth, Segment};
+use pipeline::epoch_plan::{self, Segment, SegmentSource, SplitSnapshot};
 use pipeline::prepare::{self, PartLists, PendingSegments};
 use pipeline::{Error, Result, load};
 use runtime::{CancelToken, starved};
 use schemas::{Generation, Manifest, Shard, Split, manifest};
-use store::{Sight, Store, Terms, Watch};
+use store::{LeaseConfig, LeaseStatus, Store, Watch};
 
 use super::pauses::Pauses;
 use super::{DatasetVersions, other_data};
@@ -96,7 +96,7 @@ impl StreamedSegments {
         versions: Arc<DatasetVersions>,
         manifest: &Manifest,
     ) -> Self {
-        let told = course::segments(manifest, versions.first());
+        let told = epoch_plan::segments(manifest, versions.first());
         Self::new(data, lists, versions, None, told)
     }
 
@@ -120,7 +120,7 @@ impl StreamedSegments {
     ) -> Self {
         let generation = versions.first();
         let shards = told.iter().flat_map(|segment| segment.shards.clone()).collect();
-        let watch = Watch::of(data, prepare::LOCK, Terms::default());
+        let watch = Watch::of(data, prepare::LOCK, LeaseConfig::default());
         let seen_lists = lists.newest().0 as usize + 1;
         let state = State { pending, told, shards, watch, filler: None, pauses: Pauses::begin(), seen_lists };
         Self {
@@ -188,18 +188,18 @@ impl StreamedSegments {
             return Err(self.unfinished(state, "its preparation, in this process, has failed"));
         }
         match state.watch.look()? {
-            Sight::Deserted => {
+            LeaseStatus::Deserted => {
                 return Err(
                     self.unfinished(state, "nobody prepares it; run `cloze prepare`, then the same command again")
                 );
             }
-            Sight::Held(filler) if state.filler.as_ref() != Some(&filler) => {
+            LeaseStatus::Held(filler) if state.filler.as_ref() != Some(&filler) => {
                 let (done, all) = self.done(state);
                 let place = self.data.place("");
                 tracing::info!(%place, part = done, parts = all, by = %filler, "waiting for the next part to be prepared");
                 state.filler = Some(filler);
             }
-            Sight::Held(_) | Sight::Idle => {}
+            LeaseStatus::Held(_) | LeaseStatus::Idle => {}
         }
         let pause = state.pauses.next_pause();
         if starved(|| stop.is_cancelled_within(pause)) { Err(Error::Stopped) } else { Ok(()) }
@@ -261,14 +261,14 @@ impl StreamedSegments {
 
 /// Refuses to read parts that a later list dropped.
 pub(crate) fn refuse_dropped(lists: &PartLists, generation: Generation) -> Result<()> {
-    let edition = Edition { generation, split: Split::default(), dropped: lists.dropped_since(generation) };
+    let edition = SplitSnapshot { generation, split: Split::default(), dropped: lists.dropped_since(generation) };
     match edition.refusal() {
         Some(refusal) => Err(Error::Config(format!("{refusal}; begin a new run (another `run.folder`)"))),
         None => Ok(()),
     }
 }
 
-impl Growth for StreamedSegments {
+impl SegmentSource for StreamedSegments {
     fn behind(&self, known: usize, stop: Option<&CancelToken>) -> Result<Vec<Segment>> {
         let found = self.behind_in(&mut self.state(), known, stop);
         self.note(None);

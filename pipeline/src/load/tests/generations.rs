@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use schemas::{Generation, PartId, SampleAddress};
 
 use super::*;
-use crate::course::{Edition, EpochVersions};
+use crate::epoch_plan::{EpochVersions, SplitSnapshot};
 
 /// Answers with what it was told, epoch by epoch from the second on, and writes down what it was asked.
 #[derive(Debug)]
@@ -27,10 +27,10 @@ impl Told {
 }
 
 impl EpochVersions for Told {
-    fn of(&self, epoch: Epoch) -> Result<Arc<Edition>> {
+    fn of(&self, epoch: Epoch) -> Result<Arc<SplitSnapshot>> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).push(epoch.0);
         let at = usize::try_from(epoch.0).expect("small").min(self.epochs.len() - 1);
-        Ok(Arc::new(Edition::train(&self.manifest, Generation(self.epochs[at]))))
+        Ok(Arc::new(SplitSnapshot::train(&self.manifest, Generation(self.epochs[at]))))
     }
 
     fn decided(&self) -> u64 {
@@ -145,7 +145,7 @@ fn a_stream_over_a_border_is_the_same_from_any_row_for_any_workers_and_ranks() {
             let told = Told::of(&home, &epochs);
             let plan = home.following(&data(workers), 0, Some(&told));
             for rank in 0..ranks {
-                let share = Share::new(rank, ranks).expect("a rank");
+                let share = RankShard::new(rank, ranks).expect("a rank");
                 for batch in plan.stream(RowIndex(from), share).take(30) {
                     let batch = batch.expect("good");
                     let at = usize::try_from(batch.first_row().0).expect("small");
@@ -172,7 +172,7 @@ fn two_windows_are_the_most_over_a_border_too() {
     for workers in [1, 4] {
         let data = DataConfig { shuffle_window_groups: 5, ..data(workers) };
         let plan = home.following(&data, 0, Some(&Told::of(&home, &[0, 1, 0, 1])));
-        let mut stream = plan.stream(RowIndex(0), Share::ALONE);
+        let mut stream = plan.stream(RowIndex(0), RankShard::ALONE);
         // Three epochs and a half: of 1000, 2000, 1000 rows and half of 2000.
         stream.by_ref().take(625).for_each(|batch| drop(batch.expect("good")));
         let groups = Arc::clone(stream.groups());
@@ -189,7 +189,7 @@ fn a_split_that_stays_decoded_goes_when_the_stream_has_left_it() {
     let plan =
         home.following(&DataConfig { shuffle_window_groups: 100, ..data(2) }, 0, Some(&Told::of(&home, &[0, 0, 1])));
     assert!(plan.facts().resident);
-    let mut stream = plan.stream(RowIndex(0), Share::ALONE);
+    let mut stream = plan.stream(RowIndex(0), RankShard::ALONE);
     stream.by_ref().take(100).for_each(|batch| drop(batch.expect("good")));
     let groups = Arc::clone(stream.groups());
     assert_eq!(groups.decoded(), 12 + 24, "each generation's once");
@@ -216,14 +216,14 @@ fn a_generation_whose_parts_were_dropped_is_refused_by_name() {
     assert_eq!(LoadPlan::new(&left).expect("a part is left").batches(), Some(33 / 8));
     // What follows the folder may have passed them: it is refused where it has not, and goes on where it has.
     let plan = home.following(&data, 1, Some(&Told::of(&home, &[1, 2])));
-    let error = plan.stream(RowIndex(100), Share::ALONE).next().expect("an item").expect_err("refused").to_string();
+    let error = plan.stream(RowIndex(100), RankShard::ALONE).next().expect("an item").expect_err("refused").to_string();
     assert!(error.contains("generation 2 dropped parts 0, 2 of it; begin a new run"), "{error}");
     // Behind an epoch of 690 rows.
     let plan = home.following(&data, 1, Some(&Told::of(&home, &[1, 2])));
-    assert!(plan.stream(RowIndex(690), Share::ALONE).take(20).all(|batch| batch.is_ok()));
+    assert!(plan.stream(RowIndex(690), RankShard::ALONE).take(20).all(|batch| batch.is_ok()));
     // A generation that only adds is no reason.
     let plan = home.following(&data, 2, None);
-    assert!(plan.stream(RowIndex(0), Share::ALONE).take(20).all(|batch| batch.is_ok()));
+    assert!(plan.stream(RowIndex(0), RankShard::ALONE).take(20).all(|batch| batch.is_ok()));
 }
 
 /// A folder of which something is dropped while a run that stays with it goes on.
@@ -234,10 +234,10 @@ struct DroppedLater {
 }
 
 impl EpochVersions for DroppedLater {
-    fn of(&self, epoch: Epoch) -> Result<Arc<Edition>> {
+    fn of(&self, epoch: Epoch) -> Result<Arc<SplitSnapshot>> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).push(epoch.0);
         let manifest = self.manifest.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(Arc::new(Edition::train(&manifest, Generation(0))))
+        Ok(Arc::new(SplitSnapshot::train(&manifest, Generation(0))))
     }
 
     fn decided(&self) -> u64 {

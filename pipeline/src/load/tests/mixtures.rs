@@ -6,7 +6,7 @@ use schemas::{SampleAddress, StreamHash, TokenIds};
 
 use super::bad_rows::{Kept, Panics};
 use super::*;
-use crate::ledger::RowDocuments;
+use crate::exposure::RowDocuments;
 use crate::mixture::{PERIOD, Weight, WeightFrom};
 
 /// Three folders that share nothing but their tokenizer; their samples have the same addresses, some the same tokens.
@@ -82,7 +82,7 @@ fn a_mixture_is_independent_of_worker_count_and_start() {
     for workers in [1, 3, 7] {
         let plan = sources.plan(&weights(), &copies(workers), Rows::Train);
         for start in [0, 1, 1999, 2000, 3993, 5999, 8005] {
-            let mut stream = plan.stream(RowIndex(start), Share::ALONE);
+            let mut stream = plan.stream(RowIndex(start), RankShard::ALONE);
             let seen: Vec<_> =
                 stream.by_ref().take(40).flat_map(|batch| batch.expect("good").row_digests().to_vec()).collect();
             let start = usize::try_from(start).expect("small");
@@ -93,7 +93,7 @@ fn a_mixture_is_independent_of_worker_count_and_start() {
     let hash = |ranks: u32| {
         let mut batches = Vec::new();
         for rank in 0..ranks {
-            let share = Share::new(rank, ranks).expect("a rank");
+            let share = RankShard::new(rank, ranks).expect("a rank");
             let own = usize::try_from(share.of(60)).expect("small");
             batches.extend(plan.stream(RowIndex(3900), share).take(own).map(|batch| batch.expect("good")));
         }
@@ -167,7 +167,8 @@ fn validation_is_shared_out_by_the_weights_that_the_stream_begins_with() {
     let sources = Sources::new();
     let counts = |rows: u64, weights: &[Weight]| {
         let plan = sources.plan(weights, &data(2), Rows::Valid { rows });
-        let seen = plan.stream(RowIndex(0), Share::ALONE).map(|batch| batch.expect("good").rows() as u64).sum::<u64>();
+        let seen =
+            plan.stream(RowIndex(0), RankShard::ALONE).map(|batch| batch.expect("good").rows() as u64).sum::<u64>();
         let facts = rendered(&plan, 0..plan.batches().expect("finite"));
         assert_eq!(seen, facts.len() as u64);
         let of = |name: &str| facts.iter().filter(|(facts, _)| facts.of.as_deref() == Some(name)).count();
@@ -233,7 +234,7 @@ fn windows_of_every_source_are_freed() {
         facts.groups_alive_max,
         facts.blocks
     );
-    let mut stream = plan.stream(RowIndex(0), Share::ALONE);
+    let mut stream = plan.stream(RowIndex(0), RankShard::ALONE);
     stream.by_ref().take(900).for_each(|batch| drop(batch.expect("good")));
     let (most, decoded) = (stream.groups().alive_max(), stream.groups().decoded());
     assert!(most <= facts.groups_alive_max && decoded > 2 * facts.blocks, "{most} of {decoded}, {facts:?}");
@@ -272,9 +273,9 @@ fn what_becomes_of_a_row_is_told_by_its_source() {
         let plan = sources.plan(&weights(), &DataConfig { max_bad_rows: 9, ..data(workers) }, Rows::Train);
         let kept = Arc::<Kept>::default();
         let (bad_rows, faults) = (Some(Arc::clone(&kept) as _), Some(Arc::new(Panics(always)) as _));
-        let care = Care { bad_rows, faults, counts_documents: true, ..Care::default() };
+        let care = RowPolicy { bad_rows, faults, counts_documents: true, ..RowPolicy::default() };
         let options = StreamOptions { care, ..StreamOptions::default() };
-        let mut stream = BatchStream::new(&plan, RowIndex(0), Share::ALONE, options);
+        let mut stream = BatchStream::new(&plan, RowIndex(0), RankShard::ALONE, options);
         let seen: Vec<_> =
             stream.by_ref().take(20).flat_map(|batch| batch.expect("left out").row_digests().to_vec()).collect();
         for ((facts, digest), seen) in expected.iter().zip(&seen) {

@@ -15,7 +15,7 @@ pub(super) struct Log(Arc<Mutex<Vec<String>>>);
 
 impl Log {
     /// All that was said.
-    pub(super) fn said(&self) -> Vec<What> {
+    pub(super) fn said(&self) -> Vec<EventKind> {
         let lines = self.0.lock().expect("no holder of this lock panics");
         lines.iter().map(|line| jsonl::parse(line.as_bytes()).expect("an event").what).collect()
     }
@@ -38,18 +38,19 @@ struct Story {
 /// Reads a log: it begins once, ends once, and says how far it is after each part.
 fn read(log: &Log) -> Story {
     let lines = log.0.lock().expect("no holder of this lock panics");
-    let mut said: Vec<What> = lines.iter().map(|line| jsonl::parse(line.as_bytes()).expect("an event").what).collect();
-    let Some(What::PrepareEnd(end)) = said.pop() else { panic!("{lines:?}") };
+    let mut said: Vec<EventKind> =
+        lines.iter().map(|line| jsonl::parse(line.as_bytes()).expect("an event").what).collect();
+    let Some(EventKind::PrepareEnd(end)) = said.pop() else { panic!("{lines:?}") };
     let mut said = said.into_iter();
-    let Some(What::PrepareStart(start)) = said.next() else { panic!("{lines:?}") };
+    let Some(EventKind::PrepareStart(start)) = said.next() else { panic!("{lines:?}") };
     let (mut progress, mut parts, mut last) = (Vec::new(), Vec::new(), None);
     for what in said {
         match what {
-            What::PartDone(part) => {
+            EventKind::PartDone(part) => {
                 assert!(last.replace(part.part).is_none(), "no word between two parts: {lines:?}");
                 parts.push(part);
             }
-            What::PrepareProgress(now) => {
+            EventKind::PrepareProgress(now) => {
                 last = None;
                 progress.push(now);
             }

@@ -1,7 +1,7 @@
 //! What a change of one file among two hundred costs, and what it leaves as it was: bytes, rows and masks.
 
 use schemas::columns::{INPUT_IDS, LABELS};
-use schemas::manifest::GenerationEntry;
+use schemas::manifest::DatasetVersionEntry;
 use schemas::{BatchIndex, Epoch, PartId, SampleAddress};
 
 use super::generations::check_fresh;
@@ -56,7 +56,7 @@ fn others(masks: &Masks, parts: &BTreeSet<PartId>) -> Masks {
     masks.iter().filter(|((sample, _), _)| !parts.contains(&sample.part)).map(|(at, mask)| (*at, *mask)).collect()
 }
 
-fn ids(entry: &GenerationEntry) -> BTreeSet<PartId> {
+fn ids(entry: &DatasetVersionEntry) -> BTreeSet<PartId> {
     entry.parts.iter().map(|part| part.id).collect()
 }
 

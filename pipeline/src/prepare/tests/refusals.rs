@@ -39,7 +39,7 @@ fn a_held_folder_is_refused_until_it_is_free() {
     let home = Home::new();
     fs::create_dir(&home.config.folder).expect("made");
     let store = Store::folder(&home.config.folder).expect("made");
-    let held = Lock::take(&store, LOCK, Holder::this_process(), Terms::default()).expect("free");
+    let held = Lock::take(&store, LOCK, Holder::this_process(), LeaseConfig::default()).expect("free");
     let error = home.run().expect_err("held").to_string();
     assert!(error.contains("data/lock: locked by pid"), "{error}");
     drop(held);

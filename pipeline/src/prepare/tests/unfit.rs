@@ -13,7 +13,7 @@ fn warnings(config: &PrepareConfig) -> (Summary, BTreeMap<String, String>) {
     let mut log = Log::default();
     let summary = run(config, PrepareOptions::default(), &Clock::still(), &mut log).expect("prepared");
     let warning = |what| match what {
-        What::Warning(warning) => Some((warning.topic, warning.message)),
+        EventKind::Warning(warning) => Some((warning.topic, warning.message)),
         _ => None,
     };
     (summary, log.said().into_iter().filter_map(warning).collect())

@@ -28,11 +28,13 @@ mod state;
 
 pub(crate) use self::list::beyond;
 pub use self::list::{
-    Form, Listed, absent, check, folder_name, list, newest_complete, newest_complete_state, newest_state, none_whole,
-    note, shelf, state_of, steps, verify, within,
+    Form, absent, check, folder_name, list, newest_complete, newest_complete_state, newest_state, none_whole, note,
+    state_of, steps, verify, within,
 };
 pub(crate) use self::retention::point;
-pub use self::retention::{Reason, copy, discard, empty, invalidate, pin, point_at, remove, retain, set_aside, unpin};
+pub use self::retention::{
+    Listed, Reason, copy, discard, empty, invalidate, pin, point_at, remove, retain, set_aside, shelf, unpin,
+};
 pub use self::state::{Beside, Change, SavedGuard, SavedMean, State, Unread, Validated};
 
 /// The folder of a run in which it keeps its checkpoints.

@@ -24,7 +24,7 @@ const RECORD: &str = "undone.json";
 /// One rollback.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Undone {
+pub struct RollbackArchive {
     /// Its number: that of its folder.
     pub number: u64,
     /// Steps that the run had done, at its newest checkpoint.
@@ -42,13 +42,13 @@ pub struct Undone {
     pub why: Option<String>,
 }
 
-impl Sealed for Undone {
+impl Sealed for RollbackArchive {
     const FORMAT: &'static str = "cloze rollback";
     const VERSION: u32 = 1;
     const PRETTY: bool = true;
 }
 
-impl Undone {
+impl RollbackArchive {
     /// Every rollback of a run, the first one first.
     ///
     /// # Errors
